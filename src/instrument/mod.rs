@@ -1,0 +1,36 @@
+//! The counting engine: runs the program and counts how often each basic block was executed.
+
+use crate::profile::evidence::counted::CountedEvidence;
+use crate::profile::evidence::memory::{AccessSink, MemoryEvidence};
+use crate::target::launch::Gated;
+
+/// A way to count what a program executes. Two implementations: single-step (slow, the oracle) and translator.
+pub trait CountingEngine {
+    /// Runs the gated child and its descendants to their end. The child's exit status is returned, not imitated.
+    fn run(&mut self, child: Gated, sink: Option<Box<dyn AccessSink>>) -> Result<Counted, CountError>;
+}
+
+/// What an engine returns.
+#[derive(Debug)]
+pub struct Counted {
+    /// How the first process ended, as `waitpid` reports it.
+    pub status: i32,
+    /// The counts.
+    pub evidence: CountedEvidence,
+    /// The access sink's evidence, if there was a sink.
+    pub memory: Option<MemoryEvidence>,
+}
+
+/// Why a program could not be counted.
+#[derive(Debug, thiserror::Error)]
+pub enum CountError {
+    /// The program could not be started.
+    #[error(transparent)]
+    Launch(#[from] crate::target::launch::LaunchError),
+    /// The kernel refuses to trace it.
+    #[error("cannot trace the program: {0}")]
+    Trace(#[source] std::io::Error),
+    /// The engine cannot follow it.
+    #[error("cannot follow the program: {0}")]
+    Unsupported(String),
+}

@@ -1,0 +1,1 @@
+//! x86-64: classification of decoded instructions and the emitter.

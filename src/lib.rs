@@ -1,0 +1,32 @@
+//! rprof: a runtime-oriented roofline profiler.
+//!
+//! `rprof -- ./app args` runs an unmodified program and says, for each hot function and loop, which ceiling of this
+//! machine holds it down, how close it is to that ceiling, and what removing the ceiling would save.
+//!
+//! **What is measured.** The ceilings of the machine it runs on ([`machine`]), where the program's time goes
+//! ([`sample`]), what it executed ([`instrument`]), and the bytes that crossed each cache level ([`memory`]). The model
+//! ([`roofline`]) is the one that Williams, Waterman and Patterson proposed in Appendix A of their 2008 report.
+//!
+//! **What the user provides.** A program for x86-64 Linux that may be run twice with the same input. Nothing needs to
+//! be recompiled; symbols and debug information make names better.
+//!
+//! **What it is unsuitable for.** Programs that use ptrace themselves, setuid programs, 32-bit code: those get the timed
+//! pass alone. Effects on files and network happen twice unless `--between` restores them.
+//!
+//! The folders and the way the data flows between them are drawn in `ARCHITECTURE.md`; a test compares that page with
+//! the `use crate::` edges of this source tree.
+
+pub mod cli;
+pub mod counters;
+pub mod demo;
+pub mod instrument;
+pub mod isa;
+pub mod machine;
+pub mod memory;
+pub mod profile;
+pub mod report;
+pub mod roofline;
+pub mod sample;
+pub mod session;
+pub mod symbols;
+pub mod target;

@@ -1,0 +1,98 @@
+//! Evidence of the memory model: bytes that crossed each level, by the instruction that caused them.
+
+use crate::isa::facts::AccessKind;
+use crate::profile::code::CodeRef;
+use crate::profile::run::Warning;
+
+/// One memory access as the counting engine reports it to an access sink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Access {
+    /// Run-time virtual address.
+    pub address: u64,
+    /// Bytes (of one lane for gathers and scatters; the whole run for `rep`, split by the engine into ≤ 2^31).
+    pub bytes: u32,
+    /// The engine's number for the instruction; [`MemoryEvidence::sites`] is indexed by it through the engine's table.
+    pub site: u32,
+    /// Kind.
+    pub kind: AccessKind,
+}
+
+/// What a memory model offers the counting engine. `session` wires the two.
+pub trait AccessSink: Send {
+    /// Accesses of `thread` (index into the counted evidence's threads) in program order. Batches of different threads
+    /// arrive in an order that approximates time.
+    fn record(&mut self, thread: u32, process: u32, batch: &[Access]);
+    /// Ends the run. `sites[i]` tells where the instruction numbered `i` stands.
+    fn finish(self: Box<Self>, sites: &[CodeRef]) -> MemoryEvidence;
+}
+
+/// What the memory model yields.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct MemoryEvidence {
+    /// `exact` or `sampled`.
+    pub mode: String,
+    /// Relative error expected of the bytes, from sampling and calibration.
+    pub error: Option<f64>,
+    /// One entry per (site, thread).
+    pub sites: Vec<SiteTraffic>,
+    /// Doubts about these figures.
+    pub warnings: Vec<Warning>,
+}
+
+/// Traffic that one instruction of one thread caused.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SiteTraffic {
+    /// The instruction (module indexes the counted evidence's modules).
+    pub at: CodeRef,
+    /// Index into the counted evidence's threads.
+    pub thread: u32,
+    /// The figures.
+    pub traffic: Traffic,
+}
+
+/// Bytes and misses. Fractions occur when sets are sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize, serde::Deserialize)]
+pub struct Traffic {
+    /// Loads as executed.
+    pub l1_read: f64,
+    /// Stores as executed.
+    pub l1_write: f64,
+    /// L2 → L1.
+    pub l2_read: f64,
+    /// L1 → L2 write-backs.
+    pub l2_write: f64,
+    /// Into L2 from beyond.
+    pub l3_read: f64,
+    /// Out of L2 (dirty), and NT stores on their way.
+    pub l3_write: f64,
+    /// Memory → last cache.
+    pub dram_read: f64,
+    /// Last cache → memory, NT stores.
+    pub dram_write: f64,
+    /// The part of `dram_read` that stores asked for (write-allocate fills).
+    pub dram_fill: f64,
+    /// NT stores (part of `dram_write`).
+    pub dram_nt: f64,
+    /// Misses of L1 in lines.
+    pub l1_misses: f64,
+    /// Misses of L2 in lines.
+    pub l2_misses: f64,
+    /// Misses of L3 in lines.
+    pub l3_misses: f64,
+    /// Last-level misses of lines never seen before.
+    pub compulsory: f64,
+    /// Last-level misses that a fully associative cache of the same size would also have.
+    pub capacity: f64,
+    /// Last-level misses that it would not have.
+    pub conflict: f64,
+    /// Misses because another core wrote the line.
+    pub coherence: f64,
+    /// New lines touched with unit stride.
+    pub unit_lines: f64,
+    /// New lines touched with another constant stride.
+    pub strided_lines: f64,
+    /// New lines touched in no such order.
+    pub random_lines: f64,
+    /// New lines touched by gathers and scatters.
+    pub gathered_lines: f64,
+}

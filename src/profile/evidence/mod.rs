@@ -1,0 +1,28 @@
+//! Evidence: what each producer yields. Facts keyed by process, thread and module + offset; merging is concatenation.
+
+pub mod counted;
+pub mod memory;
+pub mod timed;
+
+use serde::{Deserialize, Serialize};
+
+/// A thread as a pass saw it. Passes are matched by `ordinal` (creation order within the run), not by tid.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ThreadInfo {
+    /// Creation order within the run, 0 = the program's first thread.
+    pub ordinal: u32,
+    /// Process id.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// `comm`, where it could be read.
+    pub name: Option<String>,
+    /// Seconds after the start of the pass at which it was first seen.
+    pub start_s: f64,
+    /// Seconds after the start of the pass at which it ended.
+    pub end_s: f64,
+    /// CPU seconds it used.
+    pub cpu_s: f64,
+    /// How many CPUs its affinity mask allowed, where known.
+    pub allowed_cpus: Option<u32>,
+}

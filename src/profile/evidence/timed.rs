@@ -1,0 +1,59 @@
+//! Evidence of the timed pass: samples of where the time goes.
+
+use super::ThreadInfo;
+use crate::profile::code::{CodeRef, ModuleInfo};
+use crate::profile::run::Warning;
+
+/// What the timed pass yields.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct TimedEvidence {
+    /// `perf:cycles`, `perf:cpu-clock` or `ptrace`.
+    pub source: String,
+    /// From exec to the exit of the last process, in seconds.
+    pub wall_s: f64,
+    /// User + system CPU seconds of the program and its descendants.
+    pub cpu_s: f64,
+    /// Sampling rate asked for, per second and thread.
+    pub frequency_hz: f64,
+    /// Samples that the kernel said it lost.
+    pub lost: u64,
+    /// Modules that `CodeRef::module` indexes.
+    pub modules: Vec<ModuleInfo>,
+    /// Threads that `thread` indexes.
+    pub threads: Vec<ThreadInfo>,
+    /// Samples in time order.
+    pub samples: Vec<Sample>,
+    /// Intervals in which a thread was on a CPU, from context-switch records; empty where the source has none.
+    pub on_cpu: Vec<OnCpu>,
+    /// Doubts about these figures.
+    pub warnings: Vec<Warning>,
+}
+
+/// One sample.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// Seconds since the start of the pass.
+    pub t_s: f64,
+    /// CPU seconds that it stands for.
+    pub weight_s: f64,
+    /// Index into `threads`.
+    pub thread: u32,
+    /// User-space code, leaf first: `stack[0]` is the sampled instruction, the others are return addresses − 1 (inside
+    /// the call). Empty if the sample had no user context.
+    pub stack: Vec<CodeRef>,
+    /// Taken in the kernel (then `stack` is the user stack it was entered from).
+    pub kernel: bool,
+    /// Seen off the CPU (the ptrace sampler sees blocked threads, too).
+    pub off_cpu: bool,
+}
+
+/// A thread was on a CPU from `start_s` to `end_s`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OnCpu {
+    /// Index into `threads`.
+    pub thread: u32,
+    /// Seconds since the start of the pass.
+    pub start_s: f64,
+    /// Seconds since the start of the pass.
+    pub end_s: f64,
+}

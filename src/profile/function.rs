@@ -1,0 +1,385 @@
+//! A function (or loop): facts as joined from the evidence, and the analysis that the model adds.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::isa::facts::{AccessKind, InstructionClass};
+use crate::isa::operation::{FpOp, Precision, Width};
+
+use super::evidence::memory::Traffic;
+
+/// A function, or a loop in one. All figures are self figures; inlined code belongs to its host symbol.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Function {
+    /// Demangled name; loops: `name:line` or `name+0xoffset`.
+    pub name: String,
+    /// Module file name.
+    pub module: String,
+    /// Source file.
+    pub file: Option<String>,
+    /// Source line of the function's start.
+    pub line: Option<u32>,
+    /// Where each figure comes from, by field name (`time_s`, `flops`, `bytes.dram`).
+    pub source: BTreeMap<String, Source>,
+    /// Elapsed seconds in which at least one thread was at work in it.
+    pub time_s: Option<f64>,
+    /// CPU seconds, summed over threads.
+    pub cpu_s: Option<f64>,
+    /// CPU seconds of it and all it called.
+    pub inclusive_s: Option<f64>,
+    /// `cpu_s` / Σ `cpu_s`.
+    pub share: Option<f64>,
+    /// Half width of the 95 % interval of `time_s`.
+    pub time_ci95_s: Option<f64>,
+    /// CPU seconds in it while spinning or waiting (not part of `cpu_s`).
+    #[serde(default)]
+    pub waiting_s: Option<f64>,
+    /// CPU seconds in the kernel on its behalf (not part of `cpu_s`).
+    #[serde(default)]
+    pub kernel_s: Option<f64>,
+    /// Team size: threads that had work in it.
+    pub team: Option<u32>,
+    /// What each thread did in it.
+    pub per_thread: Vec<PerThread>,
+    /// `concurrency[k-1]`: share of `time_s` with exactly k threads at work in it.
+    #[serde(default)]
+    pub concurrency: Vec<f64>,
+    /// λ of DESIGN section 7.
+    #[serde(default)]
+    pub lambda: Option<f64>,
+    /// CPUs that its threads were allowed while they ran.
+    #[serde(default)]
+    pub allowed_cpus: Option<u32>,
+    /// Seconds in which no other function was at work on another thread.
+    #[serde(default)]
+    pub exclusive_s: Option<f64>,
+
+    /// Instructions as executed.
+    pub instructions: Option<u64>,
+    /// Arithmetic, compare, min/max, convert, round.
+    pub fp_instructions: Option<u64>,
+    /// Packed ones among them.
+    pub simd_instructions: Option<u64>,
+    /// Integer operations per DESIGN section 7.
+    pub int_ops: Option<u64>,
+    /// FLOPs.
+    pub flops: Option<Flops>,
+    /// Bytes at each level, towards the core.
+    pub bytes: Option<Bytes>,
+    /// Misses in lines.
+    pub cache_misses: Option<CacheMisses>,
+    /// 3C classification of last-level misses.
+    pub misses: Option<Misses>,
+    /// The counts that the terms of the model need beyond the headline figures; `null` without a counted pass.
+    pub work: Option<Work>,
+
+    /// Everything the model adds, recomputed from the facts.
+    #[serde(flatten)]
+    pub analysis: Analysis,
+
+    /// Per source line.
+    #[serde(default)]
+    pub lines: Vec<LineFacts>,
+    /// Inline frames found in it, most expensive first.
+    #[serde(default)]
+    pub inlined: Vec<InlineFacts>,
+    /// Its loops, same shape.
+    #[serde(default)]
+    pub loops: Vec<Function>,
+}
+
+/// Where a figure comes from.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Source {
+    /// `sampled`, `counted`, `simulated`, `pmu`, `not measured`.
+    pub how: String,
+    /// Relative error, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<f64>,
+    /// Why it is null.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// One thread's part.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct PerThread {
+    /// Index into `run.threads`.
+    pub thread: u32,
+    /// CPU seconds at work.
+    pub cpu_s: Option<f64>,
+    /// FLOPs.
+    pub flops: Option<u64>,
+    /// Instructions.
+    pub instructions: Option<u64>,
+    /// DRAM bytes.
+    #[serde(default)]
+    pub dram_bytes: Option<u64>,
+}
+
+/// FLOPs by precision, operation and width; `by_op` and `by_width` sum to `total`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Flops {
+    pub total: u64,
+    pub dp: u64,
+    pub sp: u64,
+    pub hp: u64,
+    pub bf16: u64,
+    pub x87: u64,
+    pub by_op: FlopsByOp,
+    pub by_width: FlopsByWidth,
+}
+
+/// FLOPs by operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct FlopsByOp {
+    pub add: u64,
+    pub mul: u64,
+    pub fma: u64,
+    pub div: u64,
+    pub sqrt: u64,
+    pub other: u64,
+}
+
+/// FLOPs by width.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct FlopsByWidth {
+    pub scalar: u64,
+    #[serde(rename = "128")]
+    pub w128: u64,
+    #[serde(rename = "256")]
+    pub w256: u64,
+    #[serde(rename = "512")]
+    pub w512: u64,
+}
+
+/// Bytes at each level, both directions, on the side towards the core.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Bytes {
+    pub l1: Option<u64>,
+    pub l2: Option<u64>,
+    pub l3: Option<u64>,
+    pub dram: Option<u64>,
+    pub dram_read: Option<u64>,
+    pub dram_write: Option<u64>,
+}
+
+/// Misses in lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CacheMisses {
+    pub l1: Option<u64>,
+    pub l2: Option<u64>,
+    pub l3: Option<u64>,
+}
+
+/// 3C classification of last-level misses, in lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Misses {
+    pub compulsory: Option<u64>,
+    pub capacity: Option<u64>,
+    pub conflict: Option<u64>,
+    #[serde(default)]
+    pub coherence: Option<u64>,
+}
+
+/// Counts that the terms need.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Work {
+    /// Executed arithmetic by (operation, precision, width).
+    pub mix: Vec<MixEntry>,
+    /// Executed instructions by class.
+    pub classes: Vec<(InstructionClass, u64)>,
+    /// Executed accesses by kind, width and register file.
+    pub accesses: Vec<AccessEntry>,
+    /// Issue slots: a macro-fused pair is 1, `nop` is 0.
+    pub issue_slots: u64,
+    /// Bytes of code that hold 99 % of its executed instructions.
+    pub code_bytes: u64,
+    /// Loop-carried dependency chains that were found.
+    pub chains: Vec<Chain>,
+    /// Traffic at full detail; `null` without a memory model.
+    pub traffic: Option<Traffic>,
+    /// Share of `instructions` in code whose loops were analysed for chains.
+    pub chain_coverage: f64,
+}
+
+/// Executions of one kind of arithmetic instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MixEntry {
+    pub op: FpOp,
+    pub precision: Precision,
+    pub width: Width,
+    /// Instructions executed.
+    pub instructions: u64,
+    /// FLOPs they did (active lanes).
+    pub flops: u64,
+}
+
+/// Executions of one kind of access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccessEntry {
+    pub kind: AccessKind,
+    /// Bytes of one access with all lanes active.
+    pub bytes: u32,
+    /// Vector register data.
+    pub vector: bool,
+    /// How many.
+    pub count: u64,
+}
+
+/// The critical loop-carried cycle of one loop, symbolically: latencies are looked up in the machine's ceilings.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Chain {
+    /// Offset of the loop header in the module.
+    pub header: u64,
+    /// Source line of the loop header.
+    pub line: Option<u32>,
+    /// Executions of the loop body, all threads.
+    pub iterations: u64,
+    /// Times the loop was entered from outside.
+    pub entries: u64,
+    /// Threads that shared the iterations.
+    pub threads: u32,
+    /// Candidate cycles: the term takes the one with the greatest Σ latency / distance.
+    pub cycles: Vec<Cycle>,
+    /// FP instructions in one iteration (for the overlap of restarted chains).
+    pub fp_per_iteration: f64,
+    /// The chain is broken (restarted) every so many iterations; `null` if it runs through.
+    pub restart_every: Option<f64>,
+}
+
+/// One dependency cycle: what it goes through in `distance` iterations.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Cycle {
+    /// Operations on the cycle, in order.
+    pub steps: Vec<ChainStep>,
+    /// Iterations that one turn of the cycle spans.
+    pub distance: u32,
+}
+
+/// One operation on a cycle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum ChainStep {
+    /// FP arithmetic.
+    Fp { op: FpOp, precision: Precision, width: Width },
+    /// Other vector or FP register operation (shuffle, logic, convert, min/max).
+    Vector,
+    /// Integer operation: 1 cycle.
+    Integer,
+    /// Integer multiply: 3 cycles.
+    IntegerMultiply,
+    /// Integer divide.
+    IntegerDivide,
+    /// Load-to-use through an address register: latency of the level that serves it (pointer chasing).
+    Load,
+    /// Store forwarded to a later load of the same address.
+    Forward,
+}
+
+/// What the model adds. Pure function of the facts and the machine.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Analysis {
+    pub flop_rate: Option<f64>,
+    /// `flop`, `int` or `byte`.
+    pub axis: Option<String>,
+    pub oi: Oi,
+    pub simd_use: Option<f64>,
+    pub fma_balance: Option<f64>,
+    pub ilp: Option<f64>,
+    pub fp_fraction: Option<f64>,
+    pub load_balance: Option<f64>,
+    /// Seconds by term name: `pipe chain issue access l1 l2 l3 dram latency`; `null` where not computable.
+    pub terms: Terms,
+    /// Ladder from low effort to high.
+    pub ceilings: Vec<FunctionCeiling>,
+    /// Id of the binding ceiling.
+    pub binding: Option<String>,
+    pub class: Option<String>,
+    /// Demo and truth kernels: the class it was built for.
+    pub expected: Option<String>,
+    /// For `unknown`: the class of the largest term.
+    pub nearest: Option<String>,
+    pub roof_fraction: Option<f64>,
+    pub savings: Vec<Saving>,
+}
+
+/// Operational intensity at each level, FLOPs (or the axis's operations) per byte.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Oi {
+    pub l1: Option<f64>,
+    pub l2: Option<f64>,
+    pub l3: Option<f64>,
+    pub dram: Option<f64>,
+}
+
+/// The terms, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Terms {
+    pub pipe: Option<f64>,
+    pub chain: Option<f64>,
+    pub issue: Option<f64>,
+    pub access: Option<f64>,
+    pub l1: Option<f64>,
+    pub l2: Option<f64>,
+    pub l3: Option<f64>,
+    pub dram: Option<f64>,
+    pub latency: Option<f64>,
+}
+
+/// A ceiling as it holds for this function.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FunctionCeiling {
+    /// `threads imbalance ilp simd fma mix divsqrt access peak l1 l2 l3 dram latency memory-imbalance`.
+    pub id: String,
+    /// `parallel core memory`.
+    pub kind: String,
+    /// The bound with this and all lower deficiencies removed, in the axis's operations per second.
+    pub value: Option<f64>,
+    /// The single-feature ceiling of A.3.
+    pub value_alone: Option<f64>,
+    /// Machine ceilings that it was made from.
+    pub from: Vec<String>,
+    /// A measured rate exceeded it by more than its error.
+    pub refuted: bool,
+}
+
+/// What removing ceilings would save.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Saving {
+    /// What is removed (one, or a pair where no single one gains 5 %).
+    pub remove: Vec<String>,
+    /// T − T_without.
+    pub seconds: f64,
+    /// time_s − T_without.
+    pub seconds_max: f64,
+    /// For the whole program.
+    pub program_seconds: Option<f64>,
+    /// What to do, with the evidence.
+    pub advice: String,
+}
+
+/// Figures of one source line.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct LineFacts {
+    pub file: Option<String>,
+    pub line: u32,
+    pub cpu_s: Option<f64>,
+    pub instructions: Option<u64>,
+    pub flops: Option<u64>,
+    #[serde(default)]
+    pub dram_bytes: Option<u64>,
+}
+
+/// Figures of one inlined function inside its host.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct InlineFacts {
+    pub name: String,
+    pub file: Option<String>,
+    pub line: Option<u32>,
+    pub cpu_s: Option<f64>,
+    pub instructions: Option<u64>,
+    pub flops: Option<u64>,
+}

@@ -1,0 +1,90 @@
+//! The host and its ceilings (DESIGN section 6).
+
+use serde::{Deserialize, Serialize};
+
+/// A host.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Machine {
+    /// CPU model as it names itself.
+    pub cpu: String,
+    /// CPUs that the program may use.
+    pub cores: u32,
+    /// Ceilings; several entries of one id differ in `threads`.
+    pub ceilings: Vec<Ceiling>,
+    /// Working-set sweeps and other curves that ceilings were read from.
+    #[serde(default)]
+    pub sweeps: Vec<Sweep>,
+    /// Data caches from the core outwards.
+    #[serde(default)]
+    pub caches: Vec<Cache>,
+    /// Widest vector width in bits that the CPU has for floating point.
+    #[serde(default)]
+    pub vector_bits: Option<u32>,
+}
+
+/// One ceiling at one thread count.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ceiling {
+    /// Id of DESIGN section 6, for instance `dp.fma`, `l2.triad`, `lat.dram`.
+    pub id: String,
+    /// Value in `unit` for all `threads` together (latencies: one access); `null` with a reason.
+    pub value: Option<f64>,
+    /// `flop/s op/s instr/s access/s byte/s s`.
+    pub unit: String,
+    /// Threads it was measured with.
+    pub threads: u32,
+    /// Core clock while it ran.
+    pub clock_hz: Option<f64>,
+    /// (max − min) / median over the repetitions.
+    pub spread: Option<f64>,
+    /// The repetitions agreed.
+    pub settled: bool,
+    /// `measured` or `derived`.
+    pub how: String,
+    /// Why `value` is null, or what it was derived from.
+    pub reason: Option<String>,
+    /// Device: `cpu`, later others.
+    #[serde(default = "cpu")]
+    pub device: String,
+}
+
+fn cpu() -> String {
+    "cpu".into()
+}
+
+/// A measured curve.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sweep {
+    /// What it is, for instance `workingset.read`.
+    pub id: String,
+    /// Unit of x.
+    pub x_unit: String,
+    /// Unit of y.
+    pub y_unit: String,
+    /// Threads.
+    pub threads: u32,
+    /// Points in ascending x.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A data or unified cache.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cache {
+    /// 1, 2, 3.
+    pub level: u32,
+    /// Bytes of one instance.
+    pub size: u64,
+    /// Ways.
+    pub ways: u32,
+    /// Line bytes.
+    pub line: u32,
+    /// How many of the host's CPUs share one instance.
+    pub shared_by: u32,
+}
+
+impl Machine {
+    /// The value of ceiling `id` at exactly `threads`, if measured.
+    pub fn value(&self, id: &str, threads: u32) -> Option<f64> {
+        self.ceilings.iter().find(|c| c.id == id && c.threads == threads).and_then(|c| c.value)
+    }
+}

@@ -1,0 +1,87 @@
+//! The joined data model, versioned, with provenance; and the plain types that evidence is made of.
+//!
+//! ```text
+//!  TimedEvidence ─┐
+//!  CountedEvidence┼─▶ join ─▶ Profile { facts } ─▶ roofline ─▶ Profile { facts + analysis } ─▶ report
+//!  MemoryEvidence ┘
+//! ```
+//!
+//! Everything here is serde data in base SI units. A value that was not measured is `null`, never 0.
+
+pub mod code;
+pub mod evidence;
+pub mod function;
+pub mod machine;
+pub mod run;
+
+use serde::{Deserialize, Serialize};
+
+pub use code::{CodeRef, ModuleInfo};
+pub use function::Function;
+pub use machine::{Ceiling, Machine};
+pub use run::Run;
+
+/// The schema name that a profile of this version carries.
+pub const SCHEMA: &str = "rprof-profile/1";
+
+/// `profile.json` (DESIGN section 8).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The version of the roofline model that filled the analysis fields.
+    pub model_version: u32,
+    /// The program and its passes.
+    pub run: Run,
+    /// The host and its ceilings.
+    pub machine: Machine,
+    /// Frames that stacks refer to: one per distinct (function, module).
+    pub frames: Vec<Frame>,
+    /// Call stacks: prefix-shared, each a frame on top of a parent stack.
+    pub stacks: Vec<Stack>,
+    /// Timed samples.
+    pub samples: Vec<ProfileSample>,
+    /// Functions by descending share.
+    pub functions: Vec<Function>,
+}
+
+/// A frame of a call stack.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Frame {
+    /// Demangled name.
+    pub name: String,
+    /// Module file name.
+    pub module: String,
+    /// Source file, where known.
+    pub file: Option<String>,
+    /// Source line, where known.
+    pub line: Option<u32>,
+    /// Inlined into the frame below it on the stack.
+    #[serde(default)]
+    pub inlined: bool,
+}
+
+/// A call stack: `frame` called from `parent`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Stack {
+    /// Index into `stacks`; `null` at the root.
+    pub parent: Option<u32>,
+    /// Index into `frames`.
+    pub frame: u32,
+}
+
+/// One timed sample.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProfileSample {
+    /// Seconds since the start of the pass.
+    pub t_s: f64,
+    /// CPU seconds it stands for.
+    pub weight_s: f64,
+    /// Index into `run.threads`.
+    pub thread: u32,
+    /// Index into `stacks`; `null` where no stack was taken.
+    pub stack: Option<u32>,
+    /// The thread was waiting (spinning) rather than working.
+    #[serde(default)]
+    pub waiting: bool,
+}

@@ -1,0 +1,84 @@
+//! The program that was run, its passes, threads and the doubts about the figures.
+
+use serde::{Deserialize, Serialize};
+
+/// The run as a whole.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Run {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Exit status, if it exited.
+    pub exit_status: Option<i32>,
+    /// Signal number, if one ended it.
+    pub signal: Option<i32>,
+    /// 0 to 1: share of CPU time that is attributed to named functions with both time and counts.
+    pub quality: Option<f64>,
+    /// The passes in order.
+    pub passes: Vec<Pass>,
+    /// The threads of the timed pass (of the counted one where there is no other).
+    pub threads: Vec<Thread>,
+    /// Doubts.
+    pub warnings: Vec<Warning>,
+}
+
+/// One pass over the program.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pass {
+    /// `timed` or `counted`.
+    pub kind: String,
+    /// `perf:cycles`, `perf:cpu-clock`, `ptrace`; `translator`, `single-step`.
+    pub source: String,
+    /// Counted pass: `off`, `sampled` or `exact`.
+    #[serde(default)]
+    pub memory: Option<String>,
+    /// From exec to the exit of its last process, in seconds.
+    pub wall_s: f64,
+    /// CPU seconds.
+    pub cpu_s: f64,
+    /// Timed pass: samples taken.
+    #[serde(default)]
+    pub samples: Option<u64>,
+    /// Timed pass: samples lost.
+    #[serde(default)]
+    pub lost: Option<u64>,
+    /// Counted pass: share of its CPU time in code that was not counted.
+    #[serde(default)]
+    pub uncounted_share: Option<f64>,
+}
+
+/// A thread of the program.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Thread {
+    /// Index.
+    pub id: u32,
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// MPI rank.
+    pub rank: Option<u32>,
+    /// Host name.
+    pub host: String,
+    /// CPU seconds.
+    pub cpu_s: f64,
+}
+
+/// A doubt about a number: the fact, its effect on the numbers, what helps.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warning {
+    /// Stable short name, `kebab-case`.
+    pub code: String,
+    /// What is the case.
+    pub text: String,
+    /// What it does to the numbers.
+    pub effect: String,
+    /// What helps.
+    pub hint: String,
+}
+
+impl Warning {
+    /// Builds a warning from its four parts.
+    pub fn new(code: &str, text: impl Into<String>, effect: impl Into<String>, hint: impl Into<String>) -> Self {
+        Warning { code: code.into(), text: text.into(), effect: effect.into(), hint: hint.into() }
+    }
+}
