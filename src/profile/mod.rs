@@ -11,6 +11,7 @@
 pub mod code;
 pub mod evidence;
 pub mod function;
+pub mod join;
 pub mod machine;
 pub mod run;
 

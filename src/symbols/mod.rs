@@ -1,1 +1,1 @@
-//! (placeholder)
+//! Addresses to functions, inline frames and source lines.

@@ -1,0 +1,69 @@
+//! What the join needs to know about code: which function an address belongs to, what was inlined there, which line it is.
+//!
+//! The join depends on this trait alone, so that `profile` needs no ELF or DWARF reader; `symbols` implements it.
+
+use std::sync::Arc;
+
+use crate::profile::code::ModuleInfo;
+use crate::profile::run::Warning;
+
+/// Names for addresses. Offsets are those of [`CodeRef`](crate::profile::CodeRef): ELF virtual addresses for files,
+/// run-time addresses for everything else. No method fails: what is unknown gets a name made of module and offset.
+pub trait Resolver {
+    /// Tells where functions were seen to begin (targets of executed calls), for modules without symbols.
+    /// `addresses` must be sorted. Takes effect for a module only before its first look-up.
+    fn call_targets(&mut self, module: &ModuleInfo, addresses: &[u64]);
+
+    /// The function that holds `offset`.
+    fn function(&mut self, module: &ModuleInfo, offset: u64) -> FunctionAt;
+
+    /// The functions inlined at `offset`, innermost first; the host function is not among them.
+    fn inlined(&mut self, module: &ModuleInfo, offset: u64) -> Vec<InlinedAt>;
+
+    /// The source line of the instruction at `offset`.
+    fn line(&mut self, module: &ModuleInfo, offset: u64) -> Option<SourceLine>;
+
+    /// The code bytes from `start` to `end`, as the module's file holds them.
+    fn code(&mut self, module: &ModuleInfo, start: u64, end: u64) -> Option<Vec<u8>>;
+
+    /// Doubts about names: files that changed since they ran, debug information that could not be read.
+    fn warnings(&self) -> Vec<Warning>;
+}
+
+/// A function as the resolver knows it. A detached cold part counts as its host function, so `offset` need not lie
+/// between `start` and `end`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FunctionAt {
+    /// Where the function begins; together with the module this is its identity.
+    pub start: u64,
+    /// Part of the function around the offset that was asked for: first address.
+    pub part_start: u64,
+    /// First address after that part.
+    pub part_end: u64,
+    /// Demangled name in full.
+    pub name: Arc<str>,
+    /// Whether the name is a symbol's (else it was made of module and offset).
+    pub named: bool,
+    /// Name of the module as it is shown.
+    pub module: Arc<str>,
+    /// Where the function is declared.
+    pub declared: Option<SourceLine>,
+}
+
+/// A function inlined at an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InlinedAt {
+    /// Demangled name in full.
+    pub name: Arc<str>,
+    /// The line executed in it.
+    pub line: Option<SourceLine>,
+}
+
+/// A line of a source file.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SourceLine {
+    /// Path as the debug information gives it.
+    pub file: Arc<str>,
+    /// Line, from 1.
+    pub line: u32,
+}
