@@ -5,7 +5,9 @@ use super::operation::{FpOp, Precision, Width};
 /// Everything that one execution of an instruction adds to the counts, as far as its text tells.
 ///
 /// What the text cannot tell (the population of a mask register, the repeat count of a string instruction) is named in
-/// [`dynamic`](Self::dynamic): the engine counts it and [`flops`](Self::flops) then holds the figures of one lane.
+/// [`dynamic`](Self::dynamic), and the engine counts its sum over all executions. FLOPs, integer operations and the bytes of
+/// `masked` accesses hold with all lanes active: the executed figure is figure × sum / lanes (lanes as `dynamic` states them).
+/// With [`Dynamic::Repeat`] they hold for one iteration: the executed figure is figure × sum.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct InstructionFacts {
     /// Encoded length in bytes.
@@ -75,6 +77,8 @@ pub struct AccessFact {
     pub bytes: u32,
     /// Vector register data (else general purpose): decides the load port.
     pub vector: bool,
+    /// The bytes follow the active lanes of [`InstructionFacts::dynamic`]; a broadcast or a whole operand does not.
+    pub masked: bool,
 }
 
 /// Direction and kind of a memory access.
