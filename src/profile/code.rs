@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 pub struct CodeRef {
     /// Index into the evidence's `modules`.
     pub module: u32,
-    /// For [`ModuleKind::File`]: the virtual address as the ELF file states it (run-time address − load bias).
+    /// For [`ModuleKind::File`]: the virtual address as the ELF file states it (run-time address − load bias); for
+    /// [`ModuleKind::Vdso`]: the offset from its start.
     /// For all other kinds: the run-time address.
     pub offset: u64,
 }

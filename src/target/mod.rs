@@ -1,5 +1,20 @@
 //! The program being profiled as processes and addresses: starting it, holding it stopped, its modules and maps, system
 //! calls made on its behalf, the CPUs and limits it has.
+//!
+//! ```text
+//!  launch::Gated ─▶ tracee::Running ─ wait ─▶ tracee::Stopped ─ resume ─▶ tracee::Running
+//!                                               │ remote::Remote   system calls in its name
+//!                                               │ memory::Memory   its bytes
+//!                                               └ maps, modules    what is mapped where, and which file that is
+//! ```
 
 pub mod address;
+pub mod affinity;
 pub mod launch;
+pub mod maps;
+pub mod memory;
+pub mod modules;
+pub mod proc_status;
+pub mod remote;
+pub mod tracee;
+pub mod wait;

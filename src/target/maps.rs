@@ -1,0 +1,104 @@
+//! The mappings of a process, from `/proc/PID/maps`.
+
+use std::fs;
+use std::io;
+use std::ops::Range;
+
+use nix::unistd::Pid;
+
+use super::address::{Address, FileOffset};
+
+/// One line of `/proc/PID/maps`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mapping {
+    /// First address.
+    pub start: Address,
+    /// One past the last address.
+    pub end: Address,
+    /// May be read.
+    pub readable: bool,
+    /// May be written.
+    pub writable: bool,
+    /// May be executed.
+    pub executable: bool,
+    /// `MAP_SHARED`.
+    pub shared: bool,
+    /// Offset of `start` in the file.
+    pub offset: FileOffset,
+    /// Device, as the kernel prints it.
+    pub device: String,
+    /// Inode; 0 for anonymous memory.
+    pub inode: u64,
+    /// Path or `[name]`; empty for anonymous memory.
+    pub path: String,
+}
+
+impl Mapping {
+    /// Whether `at` lies in it.
+    pub fn contains(&self, at: Address) -> bool {
+        (self.start..self.end).contains(&at)
+    }
+
+    /// Its addresses.
+    pub fn range(&self) -> Range<Address> {
+        self.start..self.end
+    }
+
+    /// Backed by a file on disk (not `memfd:`, not a device's pseudo file).
+    pub fn is_file(&self) -> bool {
+        self.inode != 0 && self.path.starts_with('/') && !self.path.starts_with("/memfd:")
+    }
+}
+
+/// Reads the mappings of `pid`, in order of address.
+///
+/// # Errors
+/// What reading `/proc/PID/maps` says; the process may be gone.
+pub fn read_maps(pid: Pid) -> io::Result<Vec<Mapping>> {
+    let text = fs::read(format!("/proc/{pid}/maps"))?;
+    Ok(String::from_utf8_lossy(&text).lines().filter_map(parse_line).collect())
+}
+
+fn parse_line(line: &str) -> Option<Mapping> {
+    // 7f1c0000-7f1c1000 r-xp 00001000 fe:00 1234   /usr/lib/x.so
+    let mut fields = line.splitn(6, ' ');
+    let (start, end) = fields.next()?.split_once('-')?;
+    let permissions = fields.next()?.as_bytes();
+    let offset = fields.next()?;
+    let device = fields.next()?.to_owned();
+    let inode = fields.next()?.parse().ok()?;
+    let path = fields.next().unwrap_or("").trim_start().to_owned();
+    let hexadecimal = |s: &str| u64::from_str_radix(s, 16).ok();
+    Some(Mapping {
+        start: Address::new(hexadecimal(start)?),
+        end: Address::new(hexadecimal(end)?),
+        readable: permissions.first() == Some(&b'r'),
+        writable: permissions.get(1) == Some(&b'w'),
+        executable: permissions.get(2) == Some(&b'x'),
+        shared: permissions.get(3) == Some(&b's'),
+        offset: FileOffset::new(hexadecimal(offset)?),
+        device,
+        inode,
+        path,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_understood() {
+        let m = parse_line("7f1c0000-7f1c1000 r-xp 00002000 fe:00 1234       /usr/lib/a b.so").unwrap();
+        assert_eq!((m.start.get(), m.end.get(), m.offset.get()), (0x7f1c_0000, 0x7f1c_1000, 0x2000));
+        assert!(m.readable && !m.writable && m.executable && !m.shared && m.is_file());
+        assert_eq!(m.path, "/usr/lib/a b.so");
+    }
+
+    #[test]
+    fn our_own_text_is_mapped() {
+        let here = Address::new(our_own_text_is_mapped as *const () as u64);
+        let maps = read_maps(Pid::this()).unwrap();
+        assert!(maps.iter().find(|m| m.contains(here)).unwrap().executable);
+    }
+}

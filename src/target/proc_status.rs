@@ -1,0 +1,67 @@
+//! What `/proc` tells about a thread: its process, signals, name and CPU time.
+
+use std::fs;
+use std::io;
+
+use nix::unistd::Pid;
+
+/// The lines of `/proc/TID/status` that tracing needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Status {
+    /// Process (thread group) id.
+    pub tgid: i32,
+    /// Id of the parent process.
+    pub ppid: i32,
+    /// Signals that the thread blocks: bit n−1 is signal n.
+    pub blocked: u64,
+    /// Signals that the process ignores.
+    pub ignored: u64,
+    /// Signals that the process has handlers for.
+    pub caught: u64,
+}
+
+/// Reads `/proc/TID/status`.
+///
+/// # Errors
+/// The thread is gone.
+pub fn read_status(tid: Pid) -> io::Result<Status> {
+    let text = fs::read_to_string(format!("/proc/{tid}/status"))?;
+    let mut status = Status::default();
+    for line in text.lines() {
+        let Some((key, value)) = line.split_once(':') else { continue };
+        let value = value.trim();
+        let mask = || u64::from_str_radix(value, 16).unwrap_or(0);
+        match key {
+            "Tgid" => status.tgid = value.parse().unwrap_or(0),
+            "PPid" => status.ppid = value.parse().unwrap_or(0),
+            "SigBlk" => status.blocked = mask(),
+            "SigIgn" => status.ignored = mask(),
+            "SigCgt" => status.caught = mask(),
+            _ => {}
+        }
+    }
+    Ok(status)
+}
+
+/// The thread's name (`comm`), if it still exists.
+pub fn read_name(tid: Pid) -> Option<String> {
+    fs::read_to_string(format!("/proc/{tid}/comm")).ok().map(|s| s.trim_end().to_owned())
+}
+
+/// User and system CPU seconds of one thread, from `/proc/TID/schedstat` (nanoseconds), if it still exists.
+pub fn read_cpu_seconds(tid: Pid) -> Option<f64> {
+    let text = fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
+    let nanoseconds: u64 = text.split_whitespace().next()?.parse().ok()?;
+    Some(nanoseconds as f64 * 1e-9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_status() {
+        assert_eq!(read_status(Pid::this()).unwrap().tgid, Pid::this().as_raw());
+        assert!(read_name(Pid::this()).is_some());
+    }
+}

@@ -1,0 +1,75 @@
+//! Waiting for traced threads: `waitpid` statuses as a type.
+
+use nix::errno::Errno;
+use nix::unistd::Pid;
+
+use super::tracee::Stopped;
+
+/// What happened to a thread.
+#[derive(Debug)]
+pub enum Event {
+    /// It stopped and waits for us.
+    Stopped(Stopped, Stop),
+    /// It ended; the status is as `waitpid` gives it.
+    Ended(Pid, i32),
+}
+
+/// Why a thread stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// A signal is about to be delivered.
+    Signal(i32),
+    /// Job control stopped its process with that signal (SIGTRAP: it was interrupted, or a new thread's first stop).
+    Group(i32),
+    /// It made a thread or process, whose id is the event's message.
+    NewTask,
+    /// It executes a program; the event's message is the id it had before.
+    Exec,
+    /// Entry to or exit from a system call.
+    Syscall,
+    /// It is about to end; its memory and times can still be read.
+    Exit,
+    /// Another event, of no interest.
+    Other,
+}
+
+/// Waits for any child or tracee of the calling thread, or only looks whether there is one to report (`block` false).
+/// `None`: nothing to report, or (blocking) nobody left.
+///
+/// Children of other threads of this process are left alone (`__WNOTHREAD`).
+pub fn wait_any(block: bool) -> Option<Event> {
+    wait_for(Pid::from_raw(-1), block)
+}
+
+/// As [`wait_any`], for one thread.
+pub fn wait_for(tid: Pid, block: bool) -> Option<Event> {
+    let options = libc::__WALL | libc::__WNOTHREAD | if block { 0 } else { libc::WNOHANG };
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` is a live int.
+        let got = unsafe { libc::waitpid(tid.as_raw(), &raw mut status, options) };
+        match got {
+            0 => return None,
+            -1 if Errno::last() == Errno::EINTR && block => {}
+            -1 => return None,
+            tid => return Some(event(Pid::from_raw(tid), status)),
+        }
+    }
+}
+
+fn event(tid: Pid, status: i32) -> Event {
+    if !libc::WIFSTOPPED(status) {
+        return Event::Ended(tid, status);
+    }
+    let signal = libc::WSTOPSIG(status);
+    let stop = match status >> 16 {
+        0 if signal == libc::SIGTRAP | 0x80 => Stop::Syscall,
+        0 => Stop::Signal(signal),
+        libc::PTRACE_EVENT_STOP => Stop::Group(signal),
+        libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK => Stop::NewTask,
+        libc::PTRACE_EVENT_EXEC => Stop::Exec,
+        libc::PTRACE_EVENT_EXIT => Stop::Exit,
+        _ => Stop::Other,
+    };
+    Event::Stopped(Stopped::seen(tid), stop)
+}
