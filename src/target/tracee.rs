@@ -149,12 +149,7 @@ impl Stopped {
     pub fn extended_state(&self, area: &mut [u8]) -> Result<usize, TraceError> {
         let mut part = libc::iovec { iov_base: area.as_mut_ptr().cast(), iov_len: area.len() };
         const NT_X86_XSTATE: usize = 0x202;
-        self.request(
-            libc::PTRACE_GETREGSET,
-            NT_X86_XSTATE,
-            (&raw mut part).cast(),
-            "read the vector registers of",
-        )?;
+        self.request(libc::PTRACE_GETREGSET, NT_X86_XSTATE, (&raw mut part).cast(), "read the vector registers of")?;
         Ok(part.iov_len)
     }
 
