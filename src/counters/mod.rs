@@ -1,1 +1,11 @@
-//! (placeholder)
+//! Hardware counters: which events a CPU has, what one count means, and whether this host's answers can be believed.
+//!
+//! ```text
+//!  events/*.toml ─▶ table ─▶ select (CPU, PMUs in sysfs) ─▶ groups that fit ─▶ open, try ─▶ read: count, enabled, running
+//!                                                                                 │               │
+//!                                                                            refused: why     trust check ─▶ evidence
+//! ```
+//!
+//! Nothing is guessed from `perf_event_paranoid`: every event is opened, and what the kernel answers is what counts.
+
+pub mod table;

@@ -1,0 +1,326 @@
+//! The event tables: one TOML file per microarchitecture in `events/`, embedded in the binary.
+//!
+//! A table states facts, with the document each comes from, and how sure it is of them. Nothing in it is believed before
+//! the trust check.
+
+use serde::{Deserialize, Serialize};
+
+use crate::isa::operation::{Precision, Width};
+
+/// Why a table cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TableError {
+    /// Not TOML, or a field is missing or mistyped.
+    #[error("events/{file}: {source}")]
+    Syntax {
+        /// File name.
+        file: &'static str,
+        /// Where and what.
+        #[source]
+        source: Box<toml::de::Error>,
+    },
+    /// A fact contradicts another.
+    #[error("events/{file}: {fact}")]
+    Fact {
+        /// File name.
+        file: &'static str,
+        /// Which.
+        fact: String,
+    },
+}
+
+/// The events of one microarchitecture.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EventTable {
+    /// Which CPUs it is for.
+    pub cpu: CpuMatch,
+    /// Core events.
+    #[serde(default, rename = "event")]
+    pub events: Vec<Event>,
+    /// Memory-controller and fabric events.
+    #[serde(default, rename = "uncore")]
+    pub uncore: Vec<UncoreEvent>,
+    /// What this microarchitecture cannot count, by role, and why.
+    #[serde(default)]
+    pub missing: Vec<Missing>,
+}
+
+/// Which CPUs a table is for.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CpuMatch {
+    /// Microarchitecture as people call it.
+    pub name: String,
+    /// CPUID vendor string, or `ARM`.
+    pub vendor: String,
+    /// CPUID display family (x86) or implementer (Arm).
+    pub family: u32,
+    /// CPUID display models (x86) or part numbers (Arm).
+    pub models: Vec<u32>,
+    /// Name of the core PMU in `/sys/bus/event_source/devices`; the first that exists.
+    pub pmu: Vec<String>,
+    /// General-purpose counters per hardware thread.
+    pub general_counters: u32,
+    /// Cycles and instructions do not take a general-purpose counter.
+    pub fixed_counters: bool,
+    /// What a user of these tables must know about the whole CPU.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// What a count is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    Flops,
+    FpInstructions,
+    SimdFpInstructions,
+    X87,
+    L1Fill,
+    L1Writeback,
+    L2Fill,
+    L2Writeback,
+    LlcMiss,
+    LlcAccess,
+    DramReadLines,
+    DramWriteLines,
+    Loads,
+    Stores,
+    StallTotal,
+    StallL1,
+    StallL2,
+    StallL3,
+    StallStore,
+    StallFrontend,
+    QueueOccupancy,
+    QueueFull,
+    AmxBusy,
+    PredicateInactive,
+}
+
+/// How sure the table is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Confidence {
+    /// A public vendor or kernel table says so.
+    Table,
+    /// Inferred, or reported by one tool only: not confirmed.
+    Inference,
+    /// Public sources contradict one another; `notes` says which reading is used.
+    Disputed,
+}
+
+/// A core event.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Event {
+    /// Name, lower case, dots.
+    pub name: String,
+    /// What it is used for.
+    pub role: Role,
+    /// Event select; bits 8 and up go where the vendor's layout puts them.
+    pub event: u32,
+    /// Unit mask.
+    pub umask: u32,
+    /// Counter mask.
+    #[serde(default)]
+    pub cmask: u32,
+    /// Off-core response mask (`config1`).
+    #[serde(default)]
+    pub config1: u64,
+    /// What one count stands for, in the role's unit: FLOPs, instructions, lines, cycles.
+    pub weight: f64,
+    /// FLOPs: the precision, where the event is specific to one.
+    #[serde(default)]
+    pub precision: Option<Precision>,
+    /// FLOPs: the width, where the event is specific to one.
+    #[serde(default)]
+    pub width: Option<Width>,
+    /// How often a fused multiply-add is counted (0: not applicable).
+    #[serde(default)]
+    pub fma_counts: u32,
+    /// Whether lanes switched off by a mask are counted.
+    #[serde(default)]
+    pub masked_lanes: MaskedLanes,
+    /// Counters it is restricted to; empty: any.
+    #[serde(default)]
+    pub counters: Vec<u32>,
+    /// How many counters it takes (2 where the kernel pairs two).
+    #[serde(default = "one")]
+    pub takes: u32,
+    /// Whether the headline figure is made of it (the others are detail or alternatives).
+    #[serde(default)]
+    pub headline: bool,
+    /// How sure the table is.
+    pub confidence: Confidence,
+    /// The document.
+    pub source: String,
+    /// Errata, disagreements, limits.
+    #[serde(default)]
+    pub notes: Option<String>,
+}
+
+/// Whether an event counts lanes that a mask switches off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MaskedLanes {
+    /// No masks, or no FLOPs.
+    #[default]
+    NotApplicable,
+    /// Counted as if active: an upper bound.
+    Counted,
+    /// Not counted.
+    Skipped,
+    /// No document says.
+    Unknown,
+}
+
+/// A memory-controller or fabric event.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UncoreEvent {
+    /// Name, lower case, dots.
+    pub name: String,
+    /// `dram_read_lines`, `dram_write_lines` or others.
+    pub role: Role,
+    /// Reads and writes in one count.
+    #[serde(default)]
+    pub both_directions: bool,
+    /// PMU name in sysfs without its number: every box `NAME_N` (or `NAME`) is opened once per socket.
+    pub pmu: String,
+    /// Raw config; with `channel_step`, of channel 0.
+    pub config: u64,
+    /// Config difference from one channel to the next on PMUs that hold all channels; 0: one box a channel.
+    #[serde(default)]
+    pub channel_step: u64,
+    /// Channels to try.
+    #[serde(default)]
+    pub channels: u32,
+    /// Bytes of one count.
+    pub bytes: f64,
+    /// Counters of one box.
+    #[serde(default)]
+    pub counters: u32,
+    /// The scale in sysfs is known to be wrong and is not used.
+    #[serde(default)]
+    pub ignore_sysfs_scale: bool,
+    /// How sure the table is.
+    pub confidence: Confidence,
+    /// The document.
+    pub source: String,
+    /// Errata, disagreements, limits.
+    #[serde(default)]
+    pub notes: Option<String>,
+}
+
+/// Something that a microarchitecture cannot count.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Missing {
+    /// What.
+    pub role: Role,
+    /// Why, and what supplies it instead.
+    pub reason: String,
+}
+
+fn one() -> u32 {
+    1
+}
+
+macro_rules! tables {
+    ($($file:literal),* $(,)?) => {
+        const FILES: &[(&str, &str)] = &[$(($file, include_str!(concat!("../../events/", $file)))),*];
+    };
+}
+
+tables!(
+    "intel-haswell.toml",
+    "intel-broadwell.toml",
+    "intel-skylake-x.toml",
+    "intel-ice-lake-sp.toml",
+    "intel-sapphire-rapids.toml",
+    "intel-granite-rapids.toml",
+    "intel-golden-cove.toml",
+    "intel-gracemont.toml",
+    "intel-crestmont.toml",
+    "amd-zen1.toml",
+    "amd-zen2.toml",
+    "amd-zen3.toml",
+    "amd-zen4.toml",
+    "amd-zen5.toml",
+    "arm-neoverse-n1.toml",
+    "arm-neoverse-v1.toml",
+    "arm-neoverse-v2.toml",
+);
+
+/// All tables.
+///
+/// # Errors
+/// A table that does not parse or contradicts itself; the tests make sure that none is shipped.
+pub fn all() -> Result<Vec<EventTable>, TableError> {
+    FILES.iter().map(|(file, text)| parse(file, text)).collect()
+}
+
+/// Parses and checks one table.
+fn parse(file: &'static str, text: &str) -> Result<EventTable, TableError> {
+    let table: EventTable =
+        toml::from_str(text).map_err(|source| TableError::Syntax { file, source: Box::new(source) })?;
+    let fact = |fact: String| TableError::Fact { file, fact };
+    for event in &table.events {
+        if event.takes > table.cpu.general_counters {
+            return Err(fact(format!("{} takes more counters than the CPU has", event.name)));
+        }
+        if event.counters.iter().any(|c| *c >= table.cpu.general_counters) {
+            return Err(fact(format!("{} is bound to a counter that the CPU does not have", event.name)));
+        }
+        if event.weight <= 0.0 {
+            return Err(fact(format!("{} has no weight", event.name)));
+        }
+    }
+    let mut names: Vec<&str> = table.events.iter().map(|e| e.name.as_str()).collect();
+    names.extend(table.uncore.iter().map(|e| e.name.as_str()));
+    names.sort_unstable();
+    if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(fact(format!("{} stands in it twice", pair[0])));
+    }
+    Ok(table)
+}
+
+/// The table of a CPU, by CPUID vendor, display family and display model.
+pub fn for_cpu(tables: &[EventTable], vendor: &str, family: u32, model: u32) -> Option<EventTable> {
+    let fits = |t: &&EventTable| t.cpu.vendor == vendor && t.cpu.family == family && t.cpu.models.contains(&model);
+    tables.iter().find(fits).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_table_parses_and_names_its_sources() {
+        for table in all().unwrap() {
+            assert!(!table.cpu.models.is_empty(), "{}", table.cpu.name);
+            for event in &table.events {
+                assert!(!event.source.is_empty(), "{} of {}", event.name, table.cpu.name);
+                let disputed = event.confidence == Confidence::Disputed;
+                assert!(!disputed || event.notes.is_some(), "{}: a dispute needs its two sides", event.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_contradiction_is_refused() {
+        let text = "[cpu]\nname='x'\nvendor='v'\nfamily=1\nmodels=[1]\npmu=['cpu']\ngeneral_counters=1\nfixed_counters=true\n\
+                    [[event]]\nname='a'\nrole='flops'\nevent=3\numask=1\nweight=1.0\ntakes=2\nconfidence='table'\nsource='s'\n";
+        let error = parse("test.toml", text).unwrap_err().to_string();
+        assert!(error.contains("a takes more counters"), "{error}");
+    }
+
+    #[test]
+    fn cpus_find_their_table() {
+        let tables = all().unwrap();
+        assert_eq!(for_cpu(&tables, "AuthenticAMD", 0x19, 0x11).unwrap().cpu.name, "AMD Zen 4");
+        assert!(for_cpu(&tables, "AuthenticAMD", 0x15, 0x01).is_none());
+    }
+}
