@@ -40,8 +40,7 @@ impl Request {
                     last.1 = Some(passes as u64);
                 }
                 other => {
-                    let (name, passes) =
-                        other.split_once('=').ok_or_else(|| DemoError::Argument(argument.clone()))?;
+                    let (name, passes) = other.split_once('=').ok_or_else(|| DemoError::Argument(argument.clone()))?;
                     let passes = passes.parse().map_err(|_| DemoError::Argument(argument.clone()))?;
                     request.runs.push((named(name)?, Some(passes)));
                 }

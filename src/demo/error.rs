@@ -17,7 +17,9 @@ pub enum DemoError {
         reason: &'static str,
     },
     /// An argument could not be read.
-    #[error("cannot read the argument {0:?}; expected --list, --kernel NAME, --passes N, --seconds S, --timing or NAME=PASSES")]
+    #[error(
+        "cannot read the argument {0:?}; expected --list, --kernel NAME, --passes N, --seconds S, --timing or NAME=PASSES"
+    )]
     Argument(String),
     /// Memory for a kernel's arrays was refused.
     #[error("cannot get {bytes} bytes for a kernel's arrays: {source}; free memory or raise the memory limit")]

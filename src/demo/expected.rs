@@ -43,9 +43,7 @@ fn class(built_for: BuiltFor, code: &Code, machine: &Machine) -> Option<&'static
         BuiltFor::Class(class) => class,
         BuiltFor::Peak if code.variant == Variant::Sse2 => "peak",
         BuiltFor::Peak => if_less(wide("dp")?, roof("dp")? / GAIN, "simd", "peak"),
-        BuiltFor::Width(width) => {
-            if_less(one(&format!("sp.fma.{width}"))?, roof("sp")? / GAIN, "simd", "peak")
-        }
+        BuiltFor::Width(width) => if_less(one(&format!("sp.fma.{width}"))?, roof("sp")? / GAIN, "simd", "peak"),
         BuiltFor::OneOperation(precision, operation) => {
             let all_fma = wide(precision).or_else(|| one(&format!("{precision}.balance.addmul")))?;
             if_less(one(&format!("{precision}.{operation}.{width}"))?, BALANCED * all_fma, "fma-balance", "peak")

@@ -52,13 +52,20 @@ impl Host {
             .len()
             .max(1);
         let available = fs::read_to_string(meminfo).ok().and_then(|t| mem_available(&t)).unwrap_or(1 << 30);
-        Host { l1: size(1).unwrap_or(32 << 10), l2, l3, last_level_total: l3.unwrap_or(l2) * instances, cpus, available }
+        Host {
+            l1: size(1).unwrap_or(32 << 10),
+            l2,
+            l3,
+            last_level_total: l3.unwrap_or(l2) * instances,
+            cpus,
+            available,
+        }
     }
 
     /// Bytes of a working set that lies in `level` and in no cache nearer to the core; for DRAM of all threads together.
     pub fn working_set(&self, level: Level) -> usize {
         match level {
-            Level::L1 => self.l1 * 3/4,
+            Level::L1 => self.l1 * 3 / 4,
             Level::L2 => self.l2 / 2,
             Level::L3 => (self.l2 as f64 * self.l3.unwrap_or(self.l2) as f64).sqrt() as usize,
             Level::Dram => {

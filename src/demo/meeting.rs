@@ -96,7 +96,12 @@ mod tests {
             let gate = StartingGate::new(3);
             let passed = std::thread::scope(|scope| {
                 let members: Vec<_> = (0..2).map(|_| scope.spawn(|| gate.pass())).collect();
-                let last = if ready { gate.pass() } else { gate.abandon(); false };
+                let last = if ready {
+                    gate.pass()
+                } else {
+                    gate.abandon();
+                    false
+                };
                 members.into_iter().all(|m| m.join().unwrap() == ready) && last == ready
             });
             assert!(passed);
