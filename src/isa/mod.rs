@@ -1,8 +1,10 @@
 //! What an instruction is: decoded instruction → facts, and the emitter. Pure; a folder per architecture.
 //!
-//! The architecture-neutral vocabulary stands in [`operation`] and [`facts`]; everything that knows an encoding stands
+//! The architecture-neutral vocabulary stands in [`operation`], [`facts`], [`control_flow`] and [`dependency`]; everything that knows an encoding stands
 //! in a folder named after the architecture, with the same file names in each.
 
+pub mod control_flow;
+pub mod dependency;
 pub mod facts;
 pub mod operation;
 pub mod x86_64;

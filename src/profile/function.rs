@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::isa::dependency::{ChainStep, Cycle};
 use crate::isa::facts::{AccessKind, InstructionClass};
 use crate::isa::operation::{FpOp, Precision, Width};
 
@@ -247,35 +248,6 @@ pub struct Chain {
     pub fp_per_iteration: f64,
     /// The chain is broken (restarted) every so many iterations; `null` if it runs through.
     pub restart_every: Option<f64>,
-}
-
-/// One dependency cycle: what it goes through in `distance` iterations.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Cycle {
-    /// Operations on the cycle, in order.
-    pub steps: Vec<ChainStep>,
-    /// Iterations that one turn of the cycle spans.
-    pub distance: u32,
-}
-
-/// One operation on a cycle.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum ChainStep {
-    /// FP arithmetic.
-    Fp { op: FpOp, precision: Precision, width: Width },
-    /// Other vector or FP register operation (shuffle, logic, convert, min/max).
-    Vector,
-    /// Integer operation: 1 cycle.
-    Integer,
-    /// Integer multiply: 3 cycles.
-    IntegerMultiply,
-    /// Integer divide.
-    IntegerDivide,
-    /// Load-to-use through an address register: latency of the level that serves it (pointer chasing).
-    Load,
-    /// Store forwarded to a later load of the same address.
-    Forward,
 }
 
 /// What the model adds. Pure function of the facts and the machine.
