@@ -86,7 +86,8 @@ impl Graph {
         let mut successors: Vec<Vec<usize>> = blocks
             .iter()
             .map(|block| {
-                let unique: BTreeSet<usize> = block.successors.iter().filter_map(|start| at.get(start).copied()).collect();
+                let unique: BTreeSet<usize> =
+                    block.successors.iter().filter_map(|start| at.get(start).copied()).collect();
                 unique.into_iter().collect()
             })
             .collect();
