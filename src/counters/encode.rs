@@ -1,0 +1,112 @@
+//! An event of a table as the kernel takes it: config words, and the string that `perf` takes.
+
+use super::pmu::Pmu;
+use super::table::Event;
+
+/// `perf_event_attr`'s type and config words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Encoding {
+    /// PMU type.
+    pub kind: u32,
+    /// `config`.
+    pub config: u64,
+    /// `config1`.
+    pub config1: u64,
+}
+
+/// A PMU whose `format` folder does not say where a field goes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the kernel's PMU {pmu} has no field `{field}`, or it is too narrow for {value:#x}")]
+pub struct NoSuchField {
+    /// PMU name.
+    pub pmu: String,
+    /// Field name.
+    pub field: &'static str,
+    /// What should have gone there.
+    pub value: u64,
+}
+
+/// Encodes `event` by the bit fields that the kernel states for `pmu`.
+///
+/// # Errors
+/// A field that has no place, or not enough bits.
+pub fn encode(event: &Event, pmu: &Pmu) -> Result<Encoding, NoSuchField> {
+    let mut words = [0u64; 2];
+    let mut place = |field: &'static str, value: u64| {
+        let format = pmu.format.get(field).map(String::as_str);
+        let placed = format.and_then(|f| spread(f, value));
+        let (word, bits) = placed.ok_or_else(|| NoSuchField { pmu: pmu.name.clone(), field, value })?;
+        words[word] |= bits;
+        Ok(())
+    };
+    place("event", u64::from(event.event))?;
+    if event.umask != 0 {
+        place("umask", u64::from(event.umask))?;
+    }
+    if event.cmask != 0 {
+        place("cmask", u64::from(event.cmask))?;
+    }
+    if event.config1 != 0 {
+        place("offcore_rsp", event.config1)?;
+    }
+    Ok(Encoding { kind: pmu.kind, config: words[0], config1: words[1] })
+}
+
+/// The event as `perf stat -e` takes it.
+pub fn perf_string(event: &Event, pmu: &str) -> String {
+    let mut text = format!("{pmu}/event={:#x}", event.event);
+    if event.umask != 0 {
+        text += &format!(",umask={:#x}", event.umask);
+    }
+    if event.cmask != 0 {
+        text += &format!(",cmask={:#x}", event.cmask);
+    }
+    if event.config1 != 0 {
+        text += &format!(",offcore_rsp={:#x}", event.config1);
+    }
+    text + "/"
+}
+
+/// The raw `rNNN` form: config in hexadecimal by the x86 layout (event 7:0 and 35:32, umask 15:8, cmask 31:24).
+pub fn raw_string(event: &Event) -> String {
+    let (low, high) = (u64::from(event.event & 0xff), u64::from(event.event >> 8));
+    let config = low | (high << 32) | (u64::from(event.umask) << 8) | (u64::from(event.cmask) << 24);
+    format!("r{config:x}")
+}
+
+/// Spreads the bits of `value` over a format such as `config:0-7,32-35`: (word, bits). `None` if they do not fit.
+fn spread(format: &str, value: u64) -> Option<(usize, u64)> {
+    let (word, ranges) = format.split_once(':')?;
+    let word = match word {
+        "config" => 0,
+        "config1" => 1,
+        _ => return None,
+    };
+    let (mut rest, mut bits) = (value, 0);
+    for range in ranges.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        if last < first || last > 63 {
+            return None;
+        }
+        let width = last - first + 1;
+        let mask = if width == 64 { u64::MAX } else { (1 << width) - 1 };
+        bits |= (rest & mask) << first;
+        rest = if width == 64 { 0 } else { rest >> width };
+    }
+    (rest == 0).then_some((word, bits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_spread_over_their_ranges() {
+        assert_eq!(spread("config:0-7,32-35", 0x1a0), Some((0, 0x1_0000_00a0)));
+        assert_eq!(spread("config1:0-63", u64::MAX), Some((1, u64::MAX)));
+        assert_eq!(spread("config:0-7", 0x100), None, "does not fit");
+        assert_eq!(spread("config:9-1", 1), None);
+        assert_eq!(spread("nonsense", 1), None);
+    }
+}
