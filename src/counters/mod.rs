@@ -8,8 +8,10 @@
 //!
 //! Nothing is guessed from `perf_event_paranoid`: every event is opened, and what the kernel answers is what counts.
 
+pub mod count;
 pub mod cpu;
 pub mod encode;
 pub mod kernel;
 pub mod pmu;
+pub mod refusal;
 pub mod table;

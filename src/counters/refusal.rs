@@ -1,0 +1,136 @@
+//! Why an event was not counted: what the kernel answered, and what the user can do about it.
+
+use std::fmt;
+use std::io;
+
+use serde::Serialize;
+
+/// A reason for "not measured".
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "reason", rename_all = "kebab-case")]
+pub enum Refusal {
+    /// EACCES, EPERM: rights are missing.
+    Forbidden,
+    /// ENOENT: the PMU has no such event (in a guest: the hypervisor offers no such PMU).
+    NoSuchEvent,
+    /// EOPNOTSUPP, EINVAL: the PMU cannot count it this way.
+    NotSupported,
+    /// ENOSYS: a sandbox or the kernel has no `perf_event_open`.
+    NoSystemCall,
+    /// EMFILE, ENFILE: out of descriptors.
+    OutOfDescriptors,
+    /// ENODEV, ENXIO: the CPU is offline.
+    CpuOffline,
+    /// EBUSY, ENOSPC: the counters are taken.
+    CountersTaken,
+    /// EIO while reading, or an end of file: a pinned event lost its counter, or it was stopped.
+    StoppedCounting,
+    /// A read returned fewer bytes than asked.
+    ShortRead,
+    /// Enabled, but never on the PMU: time running is 0.
+    NeverRan,
+    /// It ran, but its figure is impossible or the trust check refuted it.
+    NotTrusted {
+        /// What was found.
+        found: String,
+    },
+    /// The kernel lists no PMU that has it.
+    NoPmu {
+        /// Which was looked for.
+        pmu: String,
+    },
+    /// The kernel's PMU has no place for one of its fields.
+    NoEncoding {
+        /// Which.
+        field: String,
+    },
+    /// Anything else the kernel answered.
+    Other {
+        /// `errno`.
+        errno: i32,
+    },
+}
+
+impl Refusal {
+    /// From what `perf_event_open` answered.
+    pub fn of_open(error: &io::Error) -> Refusal {
+        match error.raw_os_error().unwrap_or(0) {
+            libc::EACCES | libc::EPERM => Refusal::Forbidden,
+            libc::ENOENT => Refusal::NoSuchEvent,
+            libc::EOPNOTSUPP | libc::EINVAL => Refusal::NotSupported,
+            libc::ENOSYS => Refusal::NoSystemCall,
+            libc::EMFILE | libc::ENFILE => Refusal::OutOfDescriptors,
+            libc::ENODEV | libc::ENXIO => Refusal::CpuOffline,
+            libc::EBUSY | libc::ENOSPC => Refusal::CountersTaken,
+            errno => Refusal::Other { errno },
+        }
+    }
+
+    /// From what `read` answered.
+    pub fn of_read(error: &io::Error) -> Refusal {
+        match (error.kind(), error.raw_os_error()) {
+            (io::ErrorKind::UnexpectedEof, _) => Refusal::ShortRead,
+            (_, Some(libc::EIO)) => Refusal::StoppedCounting,
+            (_, errno) => Refusal::Other { errno: errno.unwrap_or(0) },
+        }
+    }
+
+    /// What the user can change, in one sentence; empty where nothing helps.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Refusal::Forbidden => {
+                "sudo sysctl kernel.perf_event_paranoid=1 (0 for memory controllers), or give rprof CAP_PERFMON: sudo \
+                 setcap cap_perfmon+ep $(command -v rprof)"
+            }
+            Refusal::NoSystemCall => {
+                "start the container with --cap-add PERFMON and --security-opt seccomp=PROFILE that allows perf_event_open"
+            }
+            Refusal::NoSuchEvent | Refusal::NoPmu { .. } => {
+                "in a virtual machine, have the host offer its PMU (QEMU: -cpu host,pmu=on; clouds: a bare-metal or \
+                 dedicated instance)"
+            }
+            Refusal::OutOfDescriptors => "ulimit -n 65536",
+            Refusal::CountersTaken => {
+                "sudo sysctl kernel.nmi_watchdog=0, and end other profilers: they hold counters"
+            }
+            Refusal::CpuOffline => "echo 1 | sudo tee /sys/devices/system/cpu/cpuN/online",
+            _ => "",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Forbidden => write!(f, "the kernel does not allow it to this user"),
+            Refusal::NoSuchEvent => write!(f, "this CPU (or its hypervisor) does not offer the event"),
+            Refusal::NotSupported => write!(f, "the PMU cannot count it this way"),
+            Refusal::NoSystemCall => write!(f, "perf_event_open is not available here"),
+            Refusal::OutOfDescriptors => write!(f, "the limit of open files is reached"),
+            Refusal::CpuOffline => write!(f, "the CPU is offline"),
+            Refusal::CountersTaken => write!(f, "no counter is free"),
+            Refusal::StoppedCounting => write!(f, "the event stopped counting"),
+            Refusal::ShortRead => write!(f, "the kernel returned less than a whole count"),
+            Refusal::NeverRan => write!(f, "it was never on the PMU"),
+            Refusal::NotTrusted { found } => write!(f, "it is not believed: {found}"),
+            Refusal::NoPmu { pmu } => write!(f, "the kernel lists no PMU {pmu}"),
+            Refusal::NoEncoding { field } => write!(f, "the kernel's PMU has no place for its field {field}"),
+            Refusal::Other { errno } => write!(f, "{}", io::Error::from_raw_os_error(*errno)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_answer_has_a_reason() {
+        for errno in 1..134 {
+            let text = Refusal::of_open(&io::Error::from_raw_os_error(errno)).to_string();
+            assert!(!text.is_empty() && !text.contains('\n'), "{errno}");
+        }
+        assert_eq!(Refusal::of_read(&io::ErrorKind::UnexpectedEof.into()), Refusal::ShortRead);
+        assert_eq!(Refusal::of_read(&io::Error::from_raw_os_error(libc::EIO)), Refusal::StoppedCounting);
+    }
+}
