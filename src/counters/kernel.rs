@@ -45,8 +45,13 @@ pub trait PerfKernel {
     /// An open event.
     type Handle;
     /// `perf_event_open`.
-    fn open(&self, encoding: Encoding, scope: Scope, leader: Option<&Self::Handle>, flags: Flags)
-    -> io::Result<Self::Handle>;
+    fn open(
+        &self,
+        encoding: Encoding,
+        scope: Scope,
+        leader: Option<&Self::Handle>,
+        flags: Flags,
+    ) -> io::Result<Self::Handle>;
     /// `read`: an error, or fewer bytes than asked (as `UnexpectedEof`).
     fn read(&self, handle: &Self::Handle) -> io::Result<Reading>;
     /// `PERF_EVENT_IOC_ENABLE`, for the whole group.

@@ -39,7 +39,9 @@ impl Pmu {
     pub fn is_box_of(&self, family: &str) -> bool {
         match self.name.strip_prefix(family) {
             Some("") => true,
-            Some(rest) => rest.strip_prefix('_').is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit())),
+            Some(rest) => {
+                rest.strip_prefix('_').is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+            }
             None => false,
         }
     }

@@ -90,9 +90,7 @@ impl Refusal {
                  dedicated instance)"
             }
             Refusal::OutOfDescriptors => "ulimit -n 65536",
-            Refusal::CountersTaken => {
-                "sudo sysctl kernel.nmi_watchdog=0, and end other profilers: they hold counters"
-            }
+            Refusal::CountersTaken => "sudo sysctl kernel.nmi_watchdog=0, and end other profilers: they hold counters",
             Refusal::CpuOffline => "echo 1 | sudo tee /sys/devices/system/cpu/cpuN/online",
             _ => "",
         }
