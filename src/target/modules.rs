@@ -64,7 +64,8 @@ impl ElfLayout {
     /// Run-time address − virtual address, where the file's bytes from `offset` on are mapped at `start`.
     pub fn bias(&self, start: Address, offset: u64) -> Option<u64> {
         let holds = |&&(at, _, size): &&(u64, u64, u64)| (at & !(PAGE - 1)..at + size).contains(&offset);
-        let (at, vaddr, _) = self.segments.iter().find(holds)?;
+        // Neighbours may share a page of the file; the mapping that starts there is the later one's.
+        let (at, vaddr, _) = self.segments.iter().filter(holds).max_by_key(|s| s.0)?;
         Some(start.get().wrapping_sub(vaddr.wrapping_add(offset).wrapping_sub(*at)))
     }
 }
