@@ -1,8 +1,22 @@
 //! The counting engine: runs the program and counts how often each basic block was executed.
+//!
+//! ```text
+//!  single_step   step ─▶ decode ─▶ instruction's record + 1 ─────────────────────────────────┐
+//!  translator    miss ─▶ decode ─▶ block ─▶ rules ─▶ emit ─▶ link ─▶ (runs) ─▶ counters ─▶ tally ─▶ CountedEvidence
+//!                        both: operands' addresses ─▶ AccessSink ─▶ MemoryEvidence
+//! ```
+
+pub mod merge;
+pub mod roster;
+pub mod single_step;
+pub mod tally;
+pub mod x86_64;
 
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::memory::{AccessSink, MemoryEvidence};
 use crate::target::launch::Gated;
+
+pub use single_step::SingleStep;
 
 /// A way to count what a program executes. Two implementations: single-step (slow, the oracle) and translator.
 pub trait CountingEngine {
@@ -33,4 +47,10 @@ pub enum CountError {
     /// The engine cannot follow it.
     #[error("cannot follow the program: {0}")]
     Unsupported(String),
+}
+
+impl From<crate::target::tracee::TraceError> for CountError {
+    fn from(error: crate::target::tracee::TraceError) -> Self {
+        CountError::Trace(error.io())
+    }
 }

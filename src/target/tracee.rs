@@ -79,6 +79,11 @@ impl Running {
         Ok(Running { tid })
     }
 
+    /// A thread that we trace and have resumed.
+    pub fn resumed(tid: Pid) -> Self {
+        Running { tid }
+    }
+
     /// Asks for a stop; it arrives as [`Stop::Group`](super::wait::Stop::Group) or whatever comes first.
     pub fn interrupt(&self) -> Result<(), TraceError> {
         ptrace::interrupt(self.tid).map_err(TraceError::new("interrupt", self.tid))

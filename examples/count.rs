@@ -1,0 +1,52 @@
+//! Runs a program under a counting engine and prints totals: `count [--single-step] [--blocks] -- PROGRAM [ARGS]`.
+//! The program's exit status is passed on (128 + N for a signal).
+
+use std::ffi::OsString;
+
+use rprof::instrument::{CountingEngine, SingleStep};
+use rprof::target::launch::{Program, Streams, find_in_path, spawn_gated};
+
+fn main() {
+    let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let split = arguments.iter().position(|a| a == "--").unwrap_or(arguments.len());
+    let argv = arguments.split_off(split).split_off(1.min(arguments.len()).max(1));
+    let has = |name: &str| arguments.iter().any(|a| a == name);
+    let Some(path) = argv.first().and_then(|name| find_in_path(name)) else {
+        eprintln!("usage: count [--single-step] [--blocks] -- PROGRAM [ARGS]");
+        std::process::exit(127);
+    };
+    let child = spawn_gated(&Program { path, argv }, Streams::default()).unwrap_or_else(|e| fail(&e));
+    let mut engine: Box<dyn CountingEngine> = Box::new(SingleStep::new());
+    let counted = engine.run(child, None).unwrap_or_else(|e| fail(&e));
+    let evidence = &counted.evidence;
+    let mut instructions = 0;
+    for block in &evidence.blocks {
+        let mut decoder = iced_x86::Decoder::new(64, &block.code, 0);
+        let length = decoder.iter().count() as u64;
+        let executions: u64 = block.executions.iter().map(|e| e.1).sum();
+        instructions += length * executions;
+        if has("--blocks") {
+            let module = evidence.modules[block.at.module as usize].file_name();
+            eprintln!("{module}+{:#x} {length} {executions}", block.at.offset);
+        }
+    }
+    eprintln!(
+        "count: source {} blocks {} instructions {instructions} threads {} wall_s {:.4} cpu_s {:.4} uncounted {:.4}",
+        evidence.source,
+        evidence.blocks.len(),
+        evidence.threads.len(),
+        evidence.wall_s,
+        evidence.cpu_s,
+        evidence.uncounted_share
+    );
+    for warning in &evidence.warnings {
+        eprintln!("count: warning {}: {}", warning.code, warning.text);
+    }
+    let status = counted.status;
+    std::process::exit(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 128 + libc::WTERMSIG(status) });
+}
+
+fn fail(error: &dyn std::error::Error) -> ! {
+    eprintln!("count: {error}");
+    std::process::exit(125)
+}

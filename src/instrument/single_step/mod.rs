@@ -1,0 +1,227 @@
+//! The oracle: executes the program one instruction at a time under ptrace and counts each. Slow (about 20 µs an
+//! instruction) and free of assumptions; the translator's counts are compared with it.
+
+mod records;
+mod thread;
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::merge::merge_adjacent;
+use super::roster::Roster;
+use super::tally::Tally;
+use super::{CountError, Counted, CountingEngine};
+use crate::profile::code::CodeRef;
+use crate::profile::evidence::counted::CountedEvidence;
+use crate::profile::evidence::memory::AccessSink;
+use crate::target::launch::Gated;
+use crate::target::proc_status::read_status;
+use crate::target::tracee::{Mode, Running, Stopped, TraceError};
+use crate::target::wait::{Event, Stop, wait_any, wait_for};
+use records::Space;
+use thread::{Flow, Thread};
+
+/// How long descendants are still counted after the program's end before they are released.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// The single-step engine.
+#[derive(Debug, Default)]
+pub struct SingleStep {}
+
+impl SingleStep {
+    /// The engine has no settings.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+/// One run.
+struct Run {
+    threads: HashMap<Pid, Thread>,
+    /// By process.
+    spaces: HashMap<Pid, Space>,
+    tally: Tally,
+    roster: Roster,
+    sites: Vec<CodeRef>,
+    sink: Option<Box<dyn AccessSink>>,
+}
+
+impl CountingEngine for SingleStep {
+    fn run(&mut self, child: Gated, sink: Option<Box<dyn AccessSink>>) -> Result<Counted, CountError> {
+        let first = child.pid();
+        if let Err(error) = Running::seize(first) {
+            child.abandon();
+            return Err(error.into());
+        }
+        if let Err(error) = child.release() {
+            end_child(first);
+            return Err(error.into());
+        }
+        let mut run = Run {
+            threads: HashMap::new(),
+            spaces: HashMap::new(),
+            tally: Tally::new(),
+            roster: Roster::new(),
+            sites: Vec::new(),
+            sink,
+        };
+        let status = run.follow(first)?;
+        Ok(run.finish(status))
+    }
+}
+
+/// Kills a traced child and waits for its end.
+fn end_child(pid: Pid) {
+    // It may be gone already.
+    let _ = kill(pid, Signal::SIGKILL);
+    while let Some(event) = wait_for(pid, true) {
+        if let Event::Ended(..) = event {
+            break;
+        }
+    }
+}
+
+impl Run {
+    /// Until the first process has ended, and its descendants have or were released.
+    fn follow(&mut self, first: Pid) -> Result<i32, CountError> {
+        let mut status = None;
+        let mut deadline: Option<Instant> = None;
+        loop {
+            let event = match deadline {
+                None => wait_any(true),
+                Some(deadline) if Instant::now() < deadline => match wait_any(false) {
+                    None if self.threads.is_empty() => break,
+                    None => {
+                        std::thread::sleep(Duration::from_micros(50));
+                        continue;
+                    }
+                    some => some,
+                },
+                Some(_) => {
+                    self.release_all();
+                    break;
+                }
+            };
+            match event {
+                None => break,
+                Some(Event::Ended(tid, ended)) => {
+                    self.ended(tid);
+                    if tid == first {
+                        status = Some(ended);
+                        deadline = Some(Instant::now() + GRACE);
+                    }
+                }
+                Some(Event::Stopped(stopped, stop)) => match self.stopped(stopped, stop) {
+                    Err(error) if !error.is_gone() => return Err(error.into()),
+                    _ => {}
+                },
+            }
+        }
+        status.ok_or_else(|| CountError::Unsupported("its end was not seen".into()))
+    }
+
+    fn ended(&mut self, tid: Pid) {
+        self.roster.leave(tid);
+        let Some(mut thread) = self.threads.remove(&tid) else { return };
+        if let Some(space) = self.spaces.get_mut(&thread.process) {
+            thread.complete_final(space);
+        }
+        if !self.threads.values().any(|t| t.process == thread.process)
+            && let Some(space) = self.spaces.remove(&thread.process)
+        {
+            space.harvest(&mut self.tally);
+        }
+    }
+
+    fn stopped(&mut self, stopped: Stopped, stop: Stop) -> Result<(), TraceError> {
+        let tid = stopped.tid();
+        if !self.threads.contains_key(&tid) {
+            self.enter(tid);
+        }
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        let Some(space) = self.spaces.get_mut(&thread.process) else { return Ok(()) };
+        let signal = match stop {
+            Stop::Signal(signal) => match thread.signal(&stopped, signal, space)? {
+                Flow::Step => 0,
+                Flow::Deliver => signal,
+            },
+            Stop::Group(signal) if signal != libc::SIGTRAP => {
+                stopped.listen()?;
+                return Ok(());
+            }
+            Stop::Exec => {
+                thread.complete_final(space);
+                let former = Pid::from_raw(stopped.event_message()? as i32);
+                return self.executed(stopped, former);
+            }
+            Stop::Exit => {
+                self.roster.look(tid);
+                stopped.resume(Mode::Continue, None)?;
+                return Ok(());
+            }
+            Stop::Group(_) | Stop::NewTask | Stop::Syscall | Stop::Other => 0,
+        };
+        if signal == 0 && !thread.in_call() {
+            thread.prepare(&stopped, space, &mut self.tally, &mut self.sites, &mut self.sink)?;
+        }
+        stopped.resume_raw(Mode::Step, signal)?;
+        Ok(())
+    }
+
+    /// A task that was not seen before: a thread of a known process, or a new process.
+    fn enter(&mut self, tid: Pid) {
+        let process = read_status(tid).map_or(tid, |s| Pid::from_raw(s.tgid));
+        self.spaces.entry(process).or_insert_with(|| Space::new(process));
+        let ordinal = self.roster.enter(process, tid);
+        self.threads.insert(tid, Thread::new(process, ordinal));
+    }
+
+    /// The process has a new program; its other threads are gone.
+    fn executed(&mut self, stopped: Stopped, former: Pid) -> Result<(), TraceError> {
+        let tid = stopped.tid();
+        if former != tid
+            && let Some(mut thread) = self.threads.remove(&former)
+        {
+            if let Some(space) = self.spaces.get_mut(&tid) {
+                thread.complete_final(space);
+            }
+            self.roster.leave(tid);
+            self.roster.rename(former, tid);
+            self.threads.insert(tid, thread);
+        }
+        if let Some(space) = self.spaces.insert(tid, Space::new(tid)) {
+            space.harvest(&mut self.tally);
+        }
+        stopped.resume(Mode::Step, None)?;
+        Ok(())
+    }
+
+    /// Lets every remaining task run on natively.
+    fn release_all(&mut self) {
+        for (&tid, thread) in &self.threads {
+            let _ = thread.running(tid).interrupt();
+        }
+        for (tid, _) in self.threads.drain() {
+            if let Some(Event::Stopped(stopped, stop)) = wait_for(tid, true) {
+                let signal = if let Stop::Signal(s) = stop { s } else { 0 };
+                let _ = stopped.detach(if signal == libc::SIGTRAP { 0 } else { signal });
+            }
+        }
+    }
+
+    fn finish(mut self, status: i32) -> Counted {
+        let mut evidence =
+            CountedEvidence { source: "single-step".into(), wall_s: self.roster.now_s(), ..CountedEvidence::default() };
+        for (_, space) in self.spaces.drain() {
+            space.harvest(&mut self.tally);
+        }
+        self.tally.finish(&mut evidence);
+        evidence.blocks = merge_adjacent(std::mem::take(&mut evidence.blocks));
+        (evidence.threads, evidence.cpu_s) = self.roster.finish();
+        let memory = self.sink.map(|sink| sink.finish(&self.sites));
+        Counted { status, evidence, memory }
+    }
+}

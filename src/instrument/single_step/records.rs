@@ -1,0 +1,133 @@
+//! What is known of the instructions of one address space, and how often each was executed.
+
+use std::collections::HashMap;
+
+use iced_x86::{Decoder, DecoderOptions, Instruction};
+use nix::unistd::Pid;
+
+use crate::instrument::tally::Tally;
+use crate::instrument::x86_64::operands::{Operand, operands};
+use crate::isa::facts::Dynamic;
+use crate::isa::x86_64::classify;
+use crate::profile::code::CodeRef;
+use crate::target::address::Address;
+use crate::target::maps::{Mapping, read_maps};
+use crate::target::memory::Memory;
+
+const MAX_LENGTH: usize = 15;
+
+/// One instruction of the program.
+#[derive(Debug)]
+pub struct Record {
+    /// Decoded.
+    pub instruction: Instruction,
+    /// Its bytes.
+    code: Vec<u8>,
+    at: CodeRef,
+    /// Which reading of the maps `at` is from.
+    generation: u32,
+    /// Memory operands.
+    pub operands: Vec<Operand>,
+    /// What only run time tells.
+    pub dynamic: Option<Dynamic>,
+    /// Its number for the access sink.
+    pub site: u32,
+    /// (thread, executions, run-time sum).
+    counts: Vec<(u32, u64, u64)>,
+}
+
+impl Record {
+    /// One more execution.
+    pub fn count(&mut self, thread: u32, sum: u64) {
+        match self.counts.iter_mut().find(|c| c.0 == thread) {
+            Some(c) => {
+                c.1 += 1;
+                c.2 += sum;
+            }
+            None => self.counts.push((thread, 1, sum)),
+        }
+    }
+
+    fn harvest(self, tally: &mut Tally) {
+        for (thread, executions, sum) in self.counts {
+            tally.add(self.at, &self.code, thread, executions, &[(0, sum)]);
+        }
+    }
+}
+
+/// An address space: its memory, maps and instructions.
+#[derive(Debug)]
+pub struct Space {
+    pid: Pid,
+    memory: Option<Memory>,
+    maps: Vec<Mapping>,
+    generation: u32,
+    records: HashMap<Address, Record>,
+}
+
+impl Space {
+    /// That of process `pid`, as its present program has it.
+    pub fn new(pid: Pid) -> Self {
+        Space { pid, memory: Memory::open(pid).ok(), maps: Vec::new(), generation: 0, records: HashMap::new() }
+    }
+
+    /// The record of the instruction at `at`; `None` where there is nothing to read (vsyscall) or to decode.
+    pub fn record(&mut self, at: Address, tally: &mut Tally, sites: &mut Vec<CodeRef>) -> Option<&mut Record> {
+        let mut bytes = [0; MAX_LENGTH];
+        let size = self.memory.as_ref()?.read_some(at, &mut bytes).ok()?;
+        let bytes = &bytes[..size];
+        let generation = self.generation;
+        let current = |r: &Record| r.generation == generation && bytes.starts_with(&r.code);
+        let fresh = !self.records.get(&at).is_some_and(current);
+        if fresh {
+            if let Some(old) = self.records.remove(&at) {
+                old.harvest(tally);
+            }
+            let instruction = Decoder::with_ip(64, bytes, at.get(), DecoderOptions::NONE).decode();
+            if instruction.is_invalid() {
+                return None;
+            }
+            let facts = classify(&instruction);
+            let at_module = self.locate(at, tally)?;
+            sites.push(at_module);
+            let record = Record {
+                code: bytes[..instruction.len()].to_vec(),
+                at: at_module,
+                generation,
+                operands: operands(&instruction, &facts),
+                dynamic: facts.dynamic,
+                site: sites.len() as u32 - 1,
+                counts: Vec::new(),
+                instruction,
+            };
+            self.records.insert(at, record);
+        }
+        self.records.get_mut(&at)
+    }
+
+    /// The record of an instruction that was prepared.
+    pub fn known(&mut self, at: Address) -> Option<&mut Record> {
+        self.records.get_mut(&at)
+    }
+
+    /// Mappings may have changed.
+    pub fn forget_maps(&mut self) {
+        self.maps.clear();
+        self.generation += 1;
+    }
+
+    fn locate(&mut self, at: Address, tally: &mut Tally) -> Option<CodeRef> {
+        if !self.maps.iter().any(|m| m.contains(at)) {
+            self.maps = read_maps(self.pid).ok()?;
+        }
+        let mapping = self.maps.iter().find(|m| m.contains(at))?;
+        Some(tally.locate(self.pid, mapping).code_ref(at))
+    }
+
+    /// Hands the counts over.
+    pub fn harvest(self, tally: &mut Tally) {
+        for record in self.records.into_values() {
+            record.harvest(tally);
+        }
+    }
+}

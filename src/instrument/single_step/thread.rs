@@ -1,0 +1,147 @@
+//! One thread being stepped: which instruction it is about to execute, and what that will have done.
+
+use nix::unistd::Pid;
+
+use super::records::Space;
+use crate::instrument::tally::Tally;
+use crate::instrument::x86_64::observe::State;
+use crate::isa::facts::Dynamic;
+use crate::profile::code::CodeRef;
+use crate::profile::evidence::memory::AccessSink;
+use crate::target::address::Address;
+use crate::target::tracee::{Stopped, TraceError};
+
+/// System calls after which text may be mapped elsewhere: mmap, mprotect, munmap, mremap, shmat, shmdt.
+const MAPPING_CALLS: [i64; 6] =
+    [libc::SYS_mmap, libc::SYS_mprotect, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_shmat, libc::SYS_shmdt];
+
+/// What becomes of a signal that a thread stopped for.
+pub enum Flow {
+    /// It was the trap of a step.
+    Step,
+    /// It is the program's own.
+    Deliver,
+}
+
+/// A thread of the program.
+#[derive(Debug)]
+pub struct Thread {
+    /// Its process.
+    pub process: Pid,
+    ordinal: u32,
+    pending: Option<Pending>,
+}
+
+/// An instruction about to be executed.
+#[derive(Debug)]
+struct Pending {
+    at: Address,
+    /// `rep`: the count register before its first iteration.
+    repeat_from: Option<u64>,
+    /// Active lanes.
+    sum: u64,
+    /// The number of a `syscall`.
+    call: Option<i64>,
+}
+
+impl Thread {
+    /// A thread that has not executed anything.
+    pub fn new(process: Pid, ordinal: u32) -> Self {
+        Thread { process, ordinal, pending: None }
+    }
+
+    /// For interrupting it.
+    pub fn running(&self, tid: Pid) -> crate::target::tracee::Running {
+        crate::target::tracee::Running::resumed(tid)
+    }
+
+    /// Inside a system call (an event stopped it there): its registers tell nothing yet.
+    pub fn in_call(&self) -> bool {
+        self.pending.as_ref().is_some_and(|p| p.call.is_some())
+    }
+
+    /// A signal stop: the trap after an instruction, or a signal before one.
+    pub fn signal(&mut self, stopped: &Stopped, signal: i32, space: &mut Space) -> Result<Flow, TraceError> {
+        if signal == libc::SIGTRAP {
+            match stopped.signal_info()?.si_code {
+                libc::TRAP_TRACE | libc::TRAP_BRKPT | libc::TRAP_HWBKPT => {
+                    let registers = stopped.registers()?;
+                    self.complete(Address::new(registers.rip), registers.rcx, space);
+                    return Ok(Flow::Step);
+                }
+                // The entry to a handler is reported so: nothing was executed.
+                libc::SIGTRAP => {
+                    self.pending = None;
+                    return Ok(Flow::Step);
+                }
+                _ => {}
+            }
+        }
+        let registers = stopped.registers()?;
+        let moved = self.pending.as_ref().is_some_and(|p| p.at.get() != registers.rip);
+        if moved {
+            self.complete(Address::new(registers.rip), registers.rcx, space);
+        }
+        self.pending = self.pending.take().filter(|p| p.repeat_from.is_some());
+        Ok(Flow::Deliver)
+    }
+
+    /// The pending instruction was executed and control is at `now`.
+    fn complete(&mut self, now: Address, count_register: u64, space: &mut Space) {
+        let Some(pending) = self.pending.take() else { return };
+        if pending.repeat_from.is_some() && now == pending.at {
+            self.pending = Some(pending); // one iteration of several
+            return;
+        }
+        if let Some(record) = space.known(pending.at) {
+            let iterations = pending.repeat_from.map(|from| from.wrapping_sub(count_register));
+            record.count(self.ordinal, iterations.unwrap_or(pending.sum));
+        }
+        if pending.call.is_some_and(|c| MAPPING_CALLS.contains(&c)) {
+            space.forget_maps();
+        }
+    }
+
+    /// The thread ends or executes a program: the system call that did it was executed.
+    pub fn complete_final(&mut self, space: &mut Space) {
+        if let Some(pending) = self.pending.take_if(|p| p.call.is_some())
+            && let Some(record) = space.known(pending.at)
+        {
+            record.count(self.ordinal, 0);
+        }
+    }
+
+    /// Looks at the instruction that the next step executes, and reports its memory accesses.
+    pub fn prepare(
+        &mut self,
+        stopped: &Stopped,
+        space: &mut Space,
+        tally: &mut Tally,
+        sites: &mut Vec<CodeRef>,
+        sink: &mut Option<Box<dyn AccessSink>>,
+    ) -> Result<(), TraceError> {
+        let registers = stopped.registers()?;
+        let at = Address::new(registers.rip);
+        if self.pending.as_ref().is_some_and(|p| p.at == at && p.repeat_from.is_some()) {
+            return Ok(());
+        }
+        self.pending = None;
+        let Some(record) = space.record(at, tally, sites) else { return Ok(()) };
+        let mut state = State::new(stopped, &registers);
+        let active = state.active_lanes(record.dynamic)?;
+        let address_size_32 = record.instruction.memory_index().size() == 4;
+        let count = if address_size_32 { registers.rcx & 0xffff_ffff } else { registers.rcx };
+        let repeat = matches!(record.dynamic, Some(Dynamic::Repeat)).then_some(count);
+        if let Some(sink) = sink {
+            let mut batch = Vec::new();
+            state.accesses(&record.instruction, &record.operands, active, repeat, record.site, &mut batch)?;
+            if !batch.is_empty() {
+                sink.record(self.ordinal, self.process.as_raw() as u32, &batch);
+            }
+        }
+        let call = (record.instruction.code() == iced_x86::Code::Syscall).then_some(registers.rax as i64);
+        self.pending =
+            Some(Pending { at, repeat_from: repeat, sum: active.map_or(0, |a| u64::from(a.count_ones())), call });
+        Ok(())
+    }
+}

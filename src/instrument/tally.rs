@@ -1,0 +1,70 @@
+//! Adds up what the engines counted, by module and offset, and makes evidence of it.
+
+use std::collections::HashMap;
+
+use nix::unistd::Pid;
+
+use crate::profile::code::CodeRef;
+use crate::profile::evidence::counted::{BlockCount, CountedEvidence, DynamicCount};
+use crate::target::maps::Mapping;
+use crate::target::modules::{Located, ModuleTable};
+
+/// Counts by (place, code): code written at run time can put several blocks in one place.
+#[derive(Debug, Default)]
+pub struct Tally {
+    modules: ModuleTable,
+    blocks: HashMap<(CodeRef, Vec<u8>), Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    /// By thread, in the order of their first execution.
+    executions: Vec<(u32, u64)>,
+    /// By (offset, thread).
+    dynamic: HashMap<(u32, u32), u64>,
+}
+
+impl Tally {
+    /// Nothing counted yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The module of `mapping` in process `pid`.
+    pub fn locate(&mut self, pid: Pid, mapping: &Mapping) -> Located {
+        self.modules.locate(pid, mapping)
+    }
+
+    /// `executions` more of the block `code` at `at`, by `thread`; `dynamic` are run-time sums as (offset, sum).
+    pub fn add(&mut self, at: CodeRef, code: &[u8], thread: u32, executions: u64, dynamic: &[(u32, u64)]) {
+        let counts = self.blocks.entry((at, code.to_vec())).or_default();
+        match counts.executions.iter_mut().rev().find(|(t, _)| *t == thread) {
+            Some((_, n)) => *n += executions,
+            None => counts.executions.push((thread, executions)),
+        }
+        for &(offset, sum) in dynamic {
+            *counts.dynamic.entry((offset, thread)).or_default() += sum;
+        }
+    }
+
+    /// Ends the run: blocks in order of their place.
+    pub fn finish(self, evidence: &mut CountedEvidence) {
+        evidence.modules = self.modules.into_modules();
+        evidence.blocks = self.blocks.into_iter().map(|((at, code), counts)| block(at, code, counts)).collect();
+        evidence.blocks.sort_by(|a, b| (a.at, &a.code).cmp(&(b.at, &b.code)));
+    }
+}
+
+fn block(at: CodeRef, code: Vec<u8>, counts: Counts) -> BlockCount {
+    let mut dynamic: Vec<DynamicCount> = counts
+        .dynamic
+        .into_iter()
+        .filter(|&(_, sum)| sum > 0)
+        .map(|((offset, thread), sum)| DynamicCount { offset, thread, sum })
+        .collect();
+    dynamic.sort_by_key(|d| (d.offset, d.thread));
+    let mut executions = counts.executions;
+    executions.retain(|&(_, n)| n > 0);
+    executions.sort_unstable();
+    BlockCount { at, code, executions, dynamic }
+}

@@ -1,0 +1,45 @@
+//! The memory operands of an instruction with what is needed to compute their addresses.
+
+use iced_x86::{Instruction, InstructionInfoFactory, InstructionInfoOptions, OpAccess, Register, UsedMemory};
+
+use crate::isa::facts::{AccessFact, AccessKind, InstructionFacts};
+
+/// A memory operand: where, and what is done there.
+#[derive(Debug, Clone, Copy)]
+pub struct Operand {
+    /// Address expression; the index of a gather or scatter is a vector register.
+    pub memory: UsedMemory,
+    /// Direction, kind and size.
+    pub fact: AccessFact,
+}
+
+/// Pairs the accesses of `facts` (reads before writes) with their address expressions.
+pub fn operands(instruction: &Instruction, facts: &InstructionFacts) -> Vec<Operand> {
+    if facts.accesses.is_empty() {
+        return Vec::new();
+    }
+    let mut factory = InstructionInfoFactory::new();
+    let info = factory.info_options(instruction, InstructionInfoOptions::NO_REGISTER_USAGE);
+    let used = info.used_memory();
+    if let [fact] = facts.accesses[..]
+        && matches!(fact.kind, AccessKind::Gather | AccessKind::Scatter | AccessKind::Prefetch)
+    {
+        return used.first().map(|&memory| Operand { memory, fact }).into_iter().collect();
+    }
+    let reads =
+        |a: OpAccess| matches!(a, OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite);
+    let writes = |a: OpAccess| {
+        matches!(a, OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite)
+    };
+    let order = used.iter().filter(|m| reads(m.access())).chain(used.iter().filter(|m| writes(m.access())));
+    order.zip(&facts.accesses).map(|(&memory, &fact)| Operand { memory, fact }).collect()
+}
+
+/// The address of `memory`; `value` supplies registers and, for element `i` of a vector index, its (register, i) value.
+pub fn address(
+    memory: &UsedMemory,
+    element: usize,
+    mut value: impl FnMut(Register, usize) -> Option<u64>,
+) -> Option<u64> {
+    memory.virtual_address(element, |register, index, _| value(register, index))
+}
