@@ -11,6 +11,7 @@
 pub mod count;
 pub mod cpu;
 pub mod encode;
+pub mod group;
 pub mod kernel;
 pub mod pmu;
 pub mod refusal;
