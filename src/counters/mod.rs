@@ -11,8 +11,12 @@
 pub mod count;
 pub mod cpu;
 pub mod encode;
+#[cfg(test)]
+mod fake;
 pub mod group;
 pub mod kernel;
+pub mod open;
 pub mod pmu;
 pub mod refusal;
 pub mod table;
+pub mod uncore;

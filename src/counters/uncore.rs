@@ -1,0 +1,242 @@
+//! Memory controllers and fabrics: every box once per socket, phantom boxes left out, background traffic subtracted.
+//!
+//! ```text
+//!  before (idle) ─▶ background rate ┐
+//!  during the run ─────────────────▶┼─▶ bytes = during − background × time, error from how much the background moved
+//!  after (idle)  ─▶ background rate ┘
+//! ```
+
+use serde::Serialize;
+
+use super::count::Count;
+use super::encode::Encoding;
+use super::kernel::{Flags, PerfKernel, Scope};
+use super::pmu::Pmu;
+use super::refusal::Refusal;
+use super::table::UncoreEvent;
+
+/// A count this close to 2^64 is a phantom box's −1 or an uninitialised register.
+const IMPOSSIBLE: u64 = 1 << 62;
+
+/// One box of an uncore PMU on one socket, opened.
+#[derive(Debug)]
+pub struct OpenBox<H> {
+    /// PMU name.
+    pub pmu: String,
+    /// CPU that stands for the socket.
+    pub cpu: u32,
+    /// Channel, on PMUs that hold all channels.
+    pub channel: Option<u32>,
+    handle: H,
+}
+
+/// Opened boxes of one event, and those that refused.
+#[derive(Debug)]
+pub struct OpenUncore<H> {
+    /// Opened.
+    pub boxes: Vec<OpenBox<H>>,
+    /// Box name and reason.
+    pub refused: Vec<(String, Refusal)>,
+}
+
+/// Opens `event` on every box in `pmus`, once on each CPU of its cpumask (one a socket).
+pub fn open<K: PerfKernel>(kernel: &K, pmus: &[Pmu], event: &UncoreEvent) -> OpenUncore<K::Handle> {
+    let mut found = OpenUncore { boxes: Vec::new(), refused: Vec::new() };
+    for pmu in pmus.iter().filter(|p| p.is_box_of(&event.pmu)) {
+        let channels: Vec<Option<u32>> =
+            if event.channel_step == 0 { vec![None] } else { (0..event.channels).map(Some).collect() };
+        let cpus = if pmu.cpus.is_empty() { &[0][..] } else { &pmu.cpus[..] };
+        for cpu in cpus {
+            for channel in &channels {
+                let config = event.config + event.channel_step * u64::from(channel.unwrap_or(0));
+                let encoding = Encoding { kind: pmu.kind, config, config1: 0 };
+                // uncore PMUs count every task on a CPU and refuse all exclude bits
+                let scope = Scope { pid: -1, cpu: *cpu as i32 };
+                match kernel.open(encoding, scope, None, Flags { disabled: true, ..Flags::default() }) {
+                    Ok(handle) => {
+                        found.boxes.push(OpenBox { pmu: pmu.name.clone(), cpu: *cpu, channel: *channel, handle });
+                    }
+                    Err(e) => found.refused.push((pmu.name.clone(), Refusal::of_open(&e))),
+                }
+            }
+        }
+    }
+    if found.boxes.is_empty() && found.refused.is_empty() {
+        found.refused.push((event.pmu.clone(), Refusal::NoPmu { pmu: event.pmu.clone() }));
+    }
+    found
+}
+
+/// What the boxes of one event counted over an interval.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Traffic {
+    /// Bytes, summed over the boxes that count.
+    pub bytes: f64,
+    /// Relative error of the scaling.
+    pub error: f64,
+    /// Bytes by box: `uncore_imc_0@0`; for the balance of controllers.
+    pub by_box: Vec<(String, f64)>,
+    /// Boxes that exist but count nothing or nonsense.
+    pub phantom: Vec<String>,
+}
+
+impl<H> OpenUncore<H> {
+    /// Starts all boxes.
+    pub fn enable<K: PerfKernel<Handle = H>>(&mut self, kernel: &K) {
+        let mut failed = Vec::new();
+        self.boxes.retain(|b| match kernel.enable(&b.handle) {
+            Ok(()) => true,
+            Err(e) => {
+                failed.push((b.pmu.clone(), Refusal::of_read(&e)));
+                false
+            }
+        });
+        self.refused.extend(failed);
+    }
+
+    /// Reads all boxes. A phantom is a box that reads nonsense, or 0 or 1 while another box of the same event counts.
+    ///
+    /// # Errors
+    /// No box gave a count.
+    pub fn read<K: PerfKernel<Handle = H>>(&self, kernel: &K, bytes_per_count: f64) -> Result<Traffic, Refusal> {
+        let mut counts: Vec<(String, Count)> = Vec::new();
+        let mut phantom = Vec::new();
+        let mut why = self.refused.first().map_or(Refusal::NeverRan, |r| r.1.clone());
+        for b in &self.boxes {
+            let channel = b.channel.map(|c| format!(".{c}")).unwrap_or_default();
+            let name = format!("{}{channel}@{}", b.pmu, b.cpu);
+            match kernel.read(&b.handle) {
+                Ok(reading) if reading.value >= IMPOSSIBLE => phantom.push(name),
+                Ok(reading) => match Count::from_reading(reading, reading.enabled_ns) {
+                    Ok(count) => counts.push((name, count)),
+                    Err(refusal) => why = refusal,
+                },
+                Err(e) => why = Refusal::of_read(&e),
+            }
+        }
+        let any_real = counts.iter().any(|(_, c)| c.raw > 1);
+        let (real, empty): (Vec<_>, Vec<_>) = counts.into_iter().partition(|(_, c)| !any_real || c.raw > 1);
+        phantom.extend(empty.into_iter().map(|(name, _)| name));
+        let total = real.iter().map(|(_, c)| *c).reduce(Count::plus).ok_or(why)?;
+        Ok(Traffic {
+            bytes: total.value * bytes_per_count,
+            error: total.error,
+            by_box: real.into_iter().map(|(name, c)| (name, c.value * bytes_per_count)).collect(),
+            phantom,
+        })
+    }
+}
+
+/// Traffic of the program alone.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Net {
+    /// Bytes of the run less the background.
+    pub bytes: f64,
+    /// Bytes that the background is estimated at.
+    pub background: f64,
+    /// Absolute error in bytes: scaling, and half the distance of the two background rates over the run's time.
+    pub error_bytes: f64,
+}
+
+/// bytes = during − (before + after)/2 · seconds, never clamped: a negative result is an error of at least its size.
+///
+/// `before` and `after` are background rates in bytes per second.
+pub fn subtract_background(during: &Traffic, seconds: f64, before: f64, after: f64) -> Net {
+    let background = (before + after) / 2.0 * seconds;
+    let bytes = during.bytes - background;
+    let moved = (before - after).abs() / 2.0 * seconds;
+    let error_bytes = (during.error * during.bytes).hypot(moved).max(-bytes);
+    Net { bytes, background, error_bytes }
+}
+
+/// Imbalance of the controllers (A.3): mean / maximum of the bytes by box; 1 is even. `None` with fewer than two boxes.
+pub fn controller_balance(traffic: &Traffic) -> Option<f64> {
+    let most = traffic.by_box.iter().map(|b| b.1).fold(0.0, f64::max);
+    (traffic.by_box.len() > 1 && most > 0.0).then(|| traffic.bytes / traffic.by_box.len() as f64 / most)
+}
+
+/// Splits bytes over functions: by their last-level misses where all have them, else by time. Returns shares, and the
+/// label that says how it was done.
+pub fn split(bytes: f64, misses: Option<&[f64]>, time_s: &[f64]) -> (Vec<f64>, &'static str) {
+    let usable = misses.filter(|m| m.iter().sum::<f64>() > 0.0);
+    let (weights, label) = match usable {
+        Some(misses) => (misses, "uncore, split by last-level misses"),
+        None => (time_s, "uncore, split by time"),
+    };
+    let total: f64 = weights.iter().sum();
+    let share = |w: &f64| if total > 0.0 { bytes * w / total } else { 0.0 };
+    (weights.iter().map(share).collect(), label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counters::fake::Fake;
+    use crate::counters::kernel::Reading;
+    use crate::counters::table::{Role, all, for_cpu};
+    use std::collections::BTreeMap;
+
+    fn imc(n: u32, cpus: &[u32]) -> Pmu {
+        Pmu {
+            name: format!("uncore_imc_{n}"),
+            kind: 20 + n,
+            cpus: cpus.to_vec(),
+            per_socket: true,
+            format: BTreeMap::new(),
+            events: BTreeMap::new(),
+        }
+    }
+
+    fn cas_read() -> UncoreEvent {
+        let table = for_cpu(&all().unwrap(), "GenuineIntel", 6, 0x55).unwrap();
+        table.uncore.into_iter().find(|u| u.role == Role::DramReadLines).unwrap()
+    }
+
+    #[test]
+    fn every_box_once_per_socket() {
+        let (fake, pmus) = (Fake::default(), [imc(0, &[0, 28]), imc(1, &[0, 28])]);
+        let mut opened = open(&fake, &pmus, &cas_read());
+        opened.enable(&fake);
+        let scopes: Vec<(i32, i32)> = fake.opened.borrow().iter().map(|o| (o.1.pid, o.1.cpu)).collect();
+        assert_eq!(scopes, [(-1, 0), (-1, 28), (-1, 0), (-1, 28)]);
+        let traffic = opened.read(&fake, 64.0).unwrap();
+        assert_eq!(traffic.by_box.len(), 4);
+        assert_eq!(traffic.bytes, 4.0 * 64.0 * f64::from(0x304));
+        assert_eq!(controller_balance(&traffic), Some(1.0));
+    }
+
+    #[test]
+    fn phantom_boxes_are_left_out() {
+        let nonsense = Reading { value: u64::MAX - 3, enabled_ns: 10, running_ns: 10 };
+        let fake = Fake { readings: vec![(0x304, Ok(nonsense))], ..Fake::default() };
+        let opened = open(&fake, &[imc(0, &[0])], &cas_read());
+        assert!(opened.read(&fake, 64.0).is_err(), "a phantom alone is no measurement");
+    }
+
+    #[test]
+    fn no_box_and_no_right_are_told_apart() {
+        let fake = Fake { refuse: vec![(0x304, libc::EACCES)], ..Fake::default() };
+        assert_eq!(open(&fake, &[imc(0, &[0])], &cas_read()).read(&fake, 64.0), Err(Refusal::Forbidden));
+        let none = open(&fake, &[], &cas_read()).read(&fake, 64.0);
+        assert_eq!(none, Err(Refusal::NoPmu { pmu: "uncore_imc".into() }));
+    }
+
+    #[test]
+    fn background_is_subtracted_with_its_error() {
+        let during = Traffic { bytes: 10e9, error: 0.0, by_box: vec![], phantom: vec![] };
+        let net = subtract_background(&during, 2.0, 0.4e9, 0.6e9);
+        assert_eq!((net.bytes, net.background), (9e9, 1e9));
+        assert!((net.error_bytes - 0.2e9).abs() < 1.0);
+        let idle = subtract_background(&Traffic { bytes: 0.5e9, ..during }, 2.0, 0.4e9, 0.4e9);
+        assert!(idle.bytes < 0.0 && idle.error_bytes >= -idle.bytes, "never clamped, never believed");
+    }
+
+    #[test]
+    fn bytes_are_split_by_misses_or_by_time() {
+        assert_eq!(
+            split(100.0, Some(&[3.0, 1.0]), &[1.0, 1.0]),
+            (vec![75.0, 25.0], "uncore, split by last-level misses")
+        );
+        assert_eq!(split(100.0, Some(&[0.0, 0.0]), &[1.0, 4.0]), (vec![20.0, 80.0], "uncore, split by time"));
+    }
+}
