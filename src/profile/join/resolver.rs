@@ -46,8 +46,6 @@ pub struct FunctionAt {
     pub named: bool,
     /// Name of the module as it is shown.
     pub module: Arc<str>,
-    /// Where the function is declared.
-    pub declared: Option<SourceLine>,
 }
 
 /// A function inlined at an address.

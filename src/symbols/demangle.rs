@@ -1,0 +1,152 @@
+//! Names as the programmer wrote them: C++, Rust and Fortran; the suffixes of compiler-made clones stay.
+
+use cpp_demangle::DemangleOptions;
+
+/// Demangling of deeply nested names is superlinear; beyond this many bytes a name stays as it is.
+const LONGEST_MANGLED: usize = 32_768;
+
+/// The language rules that a module's names follow beyond what a name tells by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Dialect {
+    /// The module holds Fortran: a trailing underscore is the compiler's.
+    pub fortran: bool,
+}
+
+impl Dialect {
+    /// Tells the dialect from the module's symbol names: Fortran programs call their run-time library.
+    pub fn of<'a>(mut names: impl Iterator<Item = &'a str>) -> Self {
+        let runtime = ["_gfortran_", "_FortranA", "for_write_seq", "MAIN__"];
+        Dialect { fortran: names.any(|n| runtime.iter().any(|r| n.starts_with(r))) }
+    }
+}
+
+/// Demangles `symbol`. Suffixes that compilers append to clones (`.part.0`, `._omp_fn.0`, `.cold`) are kept in the
+/// way of binutils: `f(int) [clone .part.0]`; for languages without argument lists as they are.
+pub fn demangle(symbol: &str, dialect: Dialect) -> String {
+    if symbol.len() > LONGEST_MANGLED {
+        return symbol.to_owned();
+    }
+    if let Some(at) = symbol.strip_suffix("@plt") {
+        return format!("{}@plt", demangle(at, dialect));
+    }
+    if let Some(name) = rust(symbol) {
+        return name;
+    }
+    let (base, suffix) = split_clone_suffix(symbol);
+    if base.starts_with("_Z") {
+        return match cpp(base) {
+            Some(name) if suffix.is_empty() => name,
+            Some(name) => format!("{name} [clone {suffix}]"),
+            None => symbol.to_owned(),
+        };
+    }
+    match fortran(base, dialect) {
+        Some(name) => format!("{name}{suffix}"),
+        None => symbol.to_owned(),
+    }
+}
+
+/// The host of a detached cold part: `f.cold` and `f.cold.3` → `f`.
+pub fn cold_host(symbol: &str) -> Option<&str> {
+    let (host, rest) = symbol.rsplit_once(".cold")?;
+    let numbered = rest.strip_prefix('.').is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
+    (!host.is_empty() && (rest.is_empty() || numbered)).then_some(host)
+}
+
+fn rust(symbol: &str) -> Option<String> {
+    // `_ZN…17h<hash>E` is Rust's old scheme; without the hash it is a C++ name. The alternate form leaves the hash out.
+    if !symbol.starts_with("_R") && !symbol.contains("17h") {
+        return None;
+    }
+    let demangled = rustc_demangle::try_demangle(symbol).ok()?;
+    Some(format!("{demangled:#}"))
+}
+
+fn cpp(symbol: &str) -> Option<String> {
+    let parsed = cpp_demangle::Symbol::new(symbol).ok()?;
+    parsed.demangle_with_options(&DemangleOptions::default()).ok()
+}
+
+/// gfortran `__mod_MOD_proc`, Intel `mod_mp_proc_`, flang `_QMmodPproc` → `mod::proc`; `dgemm_` → `dgemm`.
+fn fortran(symbol: &str, dialect: Dialect) -> Option<String> {
+    if let Some((module, procedure)) = symbol.strip_prefix("__").and_then(|s| s.split_once("_MOD_")) {
+        return Some(format!("{module}::{procedure}"));
+    }
+    if let Some((module, procedure)) = symbol.strip_prefix("_QM").and_then(|s| s.split_once('P')) {
+        return Some(format!("{module}::{procedure}"));
+    }
+    if let Some(procedure) = symbol.strip_prefix("_QP") {
+        return Some(procedure.to_owned());
+    }
+    if !dialect.fortran {
+        return None;
+    }
+    if let Some((module, procedure)) = symbol.strip_suffix('_').and_then(|s| s.split_once("_mp_")) {
+        return Some(format!("{module}::{procedure}"));
+    }
+    let plain = symbol.strip_suffix('_')?;
+    let fortran_letters = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+    let begins_well = plain.bytes().next().is_some_and(|b| b.is_ascii_lowercase());
+    (begins_well && !plain.ends_with('_') && plain.bytes().all(fortran_letters)).then(|| plain.to_owned())
+}
+
+/// Splits at the first dot that a compiler put there; mangled names hold none themselves.
+fn split_clone_suffix(symbol: &str) -> (&str, &str) {
+    match symbol.find('.') {
+        Some(at) if at > 0 => symbol.split_at(at),
+        _ => (symbol, ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORTRAN: Dialect = Dialect { fortran: true };
+    const C: Dialect = Dialect { fortran: false };
+
+    #[test]
+    fn names_of_every_language() {
+        let cases = [
+            ("_ZN3foo3barEi", C, "foo::bar(int)"),
+            ("_Z1fIdEvT_.part.0", C, "void f<double>(double) [clone .part.0]"),
+            ("_Z1fv._omp_fn.0", C, "f() [clone ._omp_fn.0]"),
+            ("_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE", C, "core::fmt::Write::write_fmt"),
+            ("_RNvCs1234_7mycrate3foo", C, "mycrate::foo"),
+            ("__solver_MOD_step", C, "solver::step"),
+            ("__solver_MOD_step.isra.0", C, "solver::step.isra.0"),
+            ("dgemm_", FORTRAN, "dgemm"),
+            ("dgemm_", C, "dgemm_"),
+            ("sweep_._omp_fn.0", FORTRAN, "sweep._omp_fn.0"),
+            ("solver_mp_step_", FORTRAN, "solver::step"),
+            ("_QMsolverPstep", C, "solver::step"),
+            ("MAIN__", FORTRAN, "MAIN__"),
+            ("main", FORTRAN, "main"),
+            ("memcpy@plt", C, "memcpy@plt"),
+            ("_ZdlPv@plt", C, "operator delete(void*)@plt"),
+            ("compute.constprop.0", C, "compute.constprop.0"),
+            ("_Znotmangled", C, "_Znotmangled"),
+        ];
+        for (symbol, dialect, expected) in cases {
+            assert_eq!(demangle(symbol, dialect), expected, "{symbol}");
+        }
+    }
+
+    #[test]
+    fn cold_parts_know_their_host() {
+        assert_eq!(cold_host("f.cold"), Some("f"));
+        assert_eq!(cold_host("f.part.0.cold.12"), Some("f.part.0"));
+        assert_eq!(cold_host("f.coldest"), None);
+        assert_eq!(cold_host("f.cold.x"), None);
+        assert_eq!(cold_host(".cold"), None);
+    }
+
+    #[test]
+    fn hostile_names_come_back() {
+        let deep = format!("_Z{}", "PKN".repeat(5_000));
+        let long = "x".repeat(200_000);
+        for name in [deep.as_str(), long.as_str(), "", "_Z", "_R", "@plt", ".", "__MOD_", "_ZN", "_RNv"] {
+            demangle(name, C);
+        }
+    }
+}

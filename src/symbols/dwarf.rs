@@ -1,0 +1,102 @@
+//! Source lines and inline frames from DWARF, read when they are first asked for.
+
+use std::sync::Arc;
+
+use addr2line::Context;
+use gimli::{EndianArcSlice, LittleEndian, SectionId};
+
+use super::demangle::{Dialect, demangle};
+use super::elf_file::ElfFile;
+use super::error::SymbolError;
+use crate::profile::join::resolver::{InlinedAt, SourceLine};
+
+type Reader = EndianArcSlice<LittleEndian>;
+
+/// The debug information of one module.
+pub struct LineInfo {
+    context: Context<Reader>,
+    dialect: Dialect,
+}
+
+impl std::fmt::Debug for LineInfo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LineInfo").field("dialect", &self.dialect).finish_non_exhaustive()
+    }
+}
+
+impl LineInfo {
+    /// Reads the debug sections of `debug`; `supplementary` is the file that dwz moved common parts to. `None` if the
+    /// file has no debug information.
+    ///
+    /// # Errors
+    /// If a debug section is damaged.
+    pub fn load(
+        debug: &ElfFile,
+        supplementary: Option<&ElfFile>,
+        dialect: Dialect,
+    ) -> Result<Option<Self>, SymbolError> {
+        if debug.section(".debug_info").is_none() && debug.section(".debug_line").is_none() {
+            return Ok(None);
+        }
+        let mut dwarf = gimli::Dwarf::load(|id| section(debug, id))?;
+        if let Some(file) = supplementary {
+            dwarf.load_sup(|id| section(file, id))?;
+        }
+        let context = Context::from_dwarf(dwarf).map_err(|e| SymbolError::Damaged {
+            path: debug.path().to_owned(),
+            part: "the debug information".into(),
+            detail: e.to_string(),
+        })?;
+        Ok(Some(LineInfo { context, dialect }))
+    }
+
+    /// The source line of the instruction at `address`, innermost inline frame.
+    pub fn line(&self, address: u64) -> Option<SourceLine> {
+        source_line(self.context.find_location(address).ok()??)
+    }
+
+    /// Functions inlined at `address`, innermost first, without the host.
+    pub fn inlined(&self, address: u64) -> Vec<InlinedAt> {
+        let Ok(mut frames) = self.context.find_frames(address).skip_all_loads() else { return Vec::new() };
+        let mut found = Vec::new();
+        while let Ok(Some(frame)) = frames.next() {
+            let name = frame.function.as_ref().and_then(|f| f.raw_name().ok());
+            let name = name.map_or_else(|| "[inlined]".to_owned(), |n| demangle(&n, self.dialect));
+            found.push(InlinedAt { name: name.into(), line: frame.location.and_then(source_line) });
+        }
+        found.pop(); // the last frame is the host function
+        found
+    }
+}
+
+fn source_line(location: addr2line::Location) -> Option<SourceLine> {
+    // Line 0 marks code that belongs to no line.
+    let line = location.line.filter(|l| *l > 0)?;
+    Some(SourceLine { file: location.file?.into(), line })
+}
+
+fn section(file: &ElfFile, id: SectionId) -> Result<Reader, SymbolError> {
+    let mut bytes = file.contents_of(id.name())?;
+    if bytes.is_empty() {
+        bytes = old_compressed(file, id)?;
+    }
+    Ok(Reader::new(Arc::from(bytes), LittleEndian))
+}
+
+/// `.zdebug_*`: the compression of old toolchains, `ZLIB` and a big-endian size before the data.
+fn old_compressed(file: &ElfFile, id: SectionId) -> Result<Vec<u8>, SymbolError> {
+    let Some(rest) = id.name().strip_prefix(".debug_") else { return Ok(Vec::new()) };
+    let bytes = file.contents_of(&format!(".zdebug_{rest}"))?;
+    let Some(size) = bytes.strip_prefix(b"ZLIB").and_then(|b| b.first_chunk::<8>()).copied() else {
+        return Ok(Vec::new());
+    };
+    let size = u64::from_be_bytes(size);
+    let damaged =
+        |detail: String| SymbolError::Damaged { path: file.path().to_owned(), part: id.name().to_owned(), detail };
+    if size / 2048 > bytes.len() as u64 {
+        return Err(damaged(format!("claims to expand to {size} bytes")));
+    }
+    let data =
+        object::CompressedData { format: object::CompressionFormat::Zlib, data: &bytes[12..], uncompressed_size: size };
+    Ok(data.decompress().map_err(|e| damaged(e.to_string()))?.into_owned())
+}

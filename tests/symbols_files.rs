@@ -1,0 +1,245 @@
+//! Names, lines and inline frames of compiled fixtures, compared with what `nm`, `readelf` and `addr2line` say.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rprof::profile::ModuleInfo;
+use rprof::profile::code::ModuleKind;
+use rprof::profile::join::Resolver;
+use rprof::symbols::Symbols;
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/symbols").join(name)
+}
+
+fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().unwrap_or_else(|e| panic!("{program}: {e}"));
+    assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Compiles `source` with `arguments` into `folder/name`.
+fn compile(compiler: &str, source: &str, arguments: &[&str], folder: &Path, name: &str) -> PathBuf {
+    let binary = folder.join(name);
+    let source = fixture(source);
+    let mut all = arguments.to_vec();
+    all.extend([source.to_str().unwrap(), "-o", binary.to_str().unwrap()]);
+    run(compiler, &all);
+    binary
+}
+
+fn available(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output().is_ok();
+    if !found {
+        println!("SKIPPED: {program} is not installed");
+    }
+    found
+}
+
+/// Address of the symbol that `nm` prints as `name`.
+fn address(binary: &Path, name: &str, options: &[&str]) -> u64 {
+    let mut arguments = options.to_vec();
+    arguments.push(binary.to_str().unwrap());
+    let text = run("nm", &arguments);
+    let line = text.lines().find(|l| l.len() > 19 && l.get(19..) == Some(name));
+    let line = line.unwrap_or_else(|| panic!("nm has no {name}:\n{text}"));
+    u64::from_str_radix(line.split_whitespace().next().unwrap(), 16).unwrap()
+}
+
+fn module(path: &Path) -> ModuleInfo {
+    ModuleInfo {
+        kind: ModuleKind::File,
+        path: path.to_str().unwrap().into(),
+        build_id: rprof::symbols::elf_file::ElfFile::open(path).unwrap().build_id(),
+        pid: 1,
+        bias: 0,
+    }
+}
+
+fn name_at(symbols: &mut Symbols, path: &Path, offset: u64) -> String {
+    symbols.function(&module(path), offset).name.to_string()
+}
+
+#[test]
+fn c_names_lines_inline_frames_and_linkage() {
+    let folder = tempfile::tempdir().unwrap();
+    let binary = compile("cc", "plain.c", &["-O2", "-g"], folder.path(), "plain");
+    let mut symbols = Symbols::default();
+    let start = address(&binary, "sum_of_squares", &[]);
+    let function = symbols.function(&module(&binary), start + 1);
+    assert_eq!((&*function.name, function.start, function.named), ("sum_alias", start, true));
+    assert_eq!(&*function.module, "plain");
+    assert_eq!(name_at(&mut symbols, &binary, address(&binary, "sizeless", &[]) + 3), "sizeless");
+    assert_eq!(name_at(&mut symbols, &binary, address(&binary, "sizeless_next", &[])), "sizeless_next");
+    assert_eq!(name_at(&mut symbols, &binary, address(&binary, "_start", &[]) + 4), "_start");
+
+    // Every address of the function: line and inline frames as addr2line (binutils) has them.
+    let mut inlined = 0;
+    for at in start..function.part_end {
+        let text = run("addr2line", &["-f", "-i", "-e", binary.to_str().unwrap(), &format!("{at:#x}")]);
+        let theirs: Vec<&str> = text.lines().collect();
+        let expected = theirs[1].rsplit(':').next().unwrap().split(' ').next().unwrap().parse::<u32>().ok();
+        let ours = symbols.line(&module(&binary), at);
+        assert_eq!(ours.as_ref().map(|l| l.line), expected.filter(|l| *l > 0), "line at {at:#x}: {text}");
+        let names: Vec<String> = symbols.inlined(&module(&binary), at).iter().map(|f| f.name.to_string()).collect();
+        let host = theirs.len() / 2 - 1;
+        let expected: Vec<&str> = theirs.iter().step_by(2).take(host).copied().collect();
+        assert_eq!(names, expected, "inline frames at {at:#x}");
+        inlined += names.len();
+    }
+    assert!(inlined > 0, "square was not inlined");
+    let text = run("objdump", &["-d", "--no-show-raw-insn", binary.to_str().unwrap()]);
+    let mut seen = 0;
+    for line in text.lines().filter(|l| l.ends_with("@plt>:")) {
+        let (at, name) = line.split_once(" <").unwrap();
+        let at = u64::from_str_radix(at, 16).unwrap();
+        assert_eq!(name_at(&mut symbols, &binary, at), name.trim_end_matches(">:"));
+        seen += 1;
+    }
+    assert!(seen >= 3, "only {seen} linkage entries in\n{text}");
+    assert_eq!(symbols.warnings(), []);
+}
+
+#[test]
+fn cold_parts_belong_to_their_function() {
+    let folder = tempfile::tempdir().unwrap();
+    let binary = compile("cc", "plain.c", &["-O2"], folder.path(), "plain");
+    let mut symbols = Symbols::default();
+    let cold = address(&binary, "checked.cold", &[]);
+    let function = symbols.function(&module(&binary), cold);
+    assert_eq!((&*function.name, function.start), ("checked", address(&binary, "checked", &[])));
+    assert_eq!(function.part_start, cold);
+    assert!(function.part_end > cold);
+}
+
+#[test]
+fn cpp_rust_and_fortran_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut symbols = Symbols::default();
+    let binary = compile("c++", "templates.cpp", &["-O2", "-g"], folder.path(), "templates");
+    for name in ["solver::Grid<double>::relax(double)", "solver::Grid<float>::relax(float)"] {
+        let at = address(&binary, name, &["-C"]);
+        assert_eq!(name_at(&mut symbols, &binary, at + 2), name);
+    }
+    if available("rustc") {
+        let binary = compile("rustc", "names.rs", &["-O", "-g"], folder.path(), "names");
+        let text = run("nm", &[binary.to_str().unwrap()]);
+        let line = text.lines().find(|l| l.contains("7advance") || l.contains("advance")).unwrap();
+        let at = u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap();
+        assert_eq!(name_at(&mut symbols, &binary, at), "names::kernels::Field::advance");
+        let line = symbols.line(&module(&binary), at).expect("a line");
+        assert!(line.file.ends_with("names.rs"), "{line:?}");
+    }
+    if available("gfortran") {
+        let binary = compile("gfortran", "solver.f90", &["-O2", "-g"], folder.path(), "solver");
+        let at = address(&binary, "__solver_MOD_step", &[]);
+        assert_eq!(name_at(&mut symbols, &binary, at), "solver::step");
+        let at = address(&binary, "external_sweep_", &[]);
+        assert_eq!(name_at(&mut symbols, &binary, at), "external_sweep");
+    }
+}
+
+#[test]
+fn stripped_binaries_have_one_function_per_unwind_range() {
+    let folder = tempfile::tempdir().unwrap();
+    let binary = compile("cc", "plain.c", &["-O2", "-g"], folder.path(), "plain");
+    let starts: Vec<u64> = ["sum_of_squares", "checked", "main"].map(|n| address(&binary, n, &[])).into();
+    let stripped = folder.path().join("stripped");
+    run("strip", &[binary.to_str().unwrap(), "-o", stripped.to_str().unwrap()]);
+    let mut symbols = Symbols::default();
+    for start in &starts {
+        for at in [*start, start + 3] {
+            let function = symbols.function(&module(&stripped), at);
+            assert_eq!(*function.name, format!("stripped+{start:#x}"));
+            assert!(!function.named);
+        }
+    }
+    // Without unwind tables the targets of direct calls tell.
+    let bare = folder.path().join("bare");
+    run("objcopy", &["--strip-all", "-R", ".eh_frame", "-R", ".eh_frame_hdr", path(&binary), path(&bare)]);
+    for start in &starts[..2] {
+        assert_eq!(name_at(&mut symbols, &bare, start + 3), format!("bare+{start:#x}"));
+    }
+    // Without section headers too.
+    let mut bytes = std::fs::read(&bare).unwrap();
+    bytes[40..48].fill(0);
+    bytes[60..64].fill(0);
+    let headless = folder.path().join("headless");
+    std::fs::write(&headless, bytes).unwrap();
+    assert_eq!(name_at(&mut symbols, &headless, starts[0] + 3), format!("headless+{:#x}", starts[0]));
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn split_and_compressed_debug_information_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("debug");
+    let binary = compile("cc", "plain.c", &["-O2", "-g"], folder.path(), "plain");
+    let start = address(&binary, "sum_of_squares", &[]);
+    let line = Symbols::new(&root).line(&module(&binary), start).expect("a line");
+    assert!(line.file.ends_with("plain.c"), "{line:?}");
+    let id = module(&binary).build_id.expect("a build id");
+    let by_id = root.join(".build-id").join(&id[..2]).join(format!("{}.debug", &id[2..]));
+    std::fs::create_dir_all(by_id.parent().unwrap()).unwrap();
+    run("objcopy", &["--only-keep-debug", path(&binary), path(&by_id)]);
+    let stripped = folder.path().join("stripped");
+    run("strip", &[path(&binary), "-o", path(&stripped)]);
+    let mut symbols = Symbols::new(&root);
+    assert_eq!(name_at(&mut symbols, &stripped, start), "sum_alias");
+    assert_eq!(symbols.line(&module(&stripped), start), Some(line.clone()));
+    assert_ne!(name_at(&mut Symbols::new(&folder.path().join("none")), &stripped, start), "sum_alias");
+
+    // By link: beside the program, without a build id, checksum checked.
+    let anonymous = compile("cc", "plain.c", &["-O2", "-g", "-Wl,--build-id=none"], folder.path(), "anonymous");
+    let start = address(&anonymous, "sum_of_squares", &[]);
+    let debug = folder.path().join("anonymous.debug");
+    run("objcopy", &["--only-keep-debug", path(&anonymous), path(&debug)]);
+    let linked = folder.path().join("linked");
+    let link = format!("--add-gnu-debuglink={}", path(&debug));
+    run("objcopy", &["--strip-all", &link, path(&anonymous), path(&linked)]);
+    assert_eq!(name_at(&mut Symbols::new(&root), &linked, start), "sum_alias");
+    std::fs::write(&debug, std::fs::read(&binary).unwrap()).unwrap();
+    assert_ne!(name_at(&mut Symbols::new(&root), &linked, start), "sum_alias", "a foreign debug file was believed");
+
+    for kind in ["zlib", "zlib-gnu", "zstd"] {
+        let packed = folder.path().join(kind);
+        let option = format!("--compress-debug-sections={kind}");
+        let done = Command::new("objcopy").args([&option, path(&binary), path(&packed)]).output().unwrap();
+        if !done.status.success() {
+            println!("SKIPPED: this objcopy does not compress with {kind}");
+            continue;
+        }
+        let start = address(&binary, "sum_of_squares", &[]);
+        assert_eq!(Symbols::new(&root).line(&module(&packed), start), Some(line.clone()), "{kind}");
+    }
+}
+
+#[test]
+fn a_file_that_changed_since_it_ran_is_not_believed() {
+    let folder = tempfile::tempdir().unwrap();
+    let binary = compile("cc", "plain.c", &["-O2"], folder.path(), "plain");
+    let mut info = module(&binary);
+    info.build_id = Some("00112233".into());
+    let mut symbols = Symbols::default();
+    let start = address(&binary, "main", &[]);
+    symbols.call_targets(&info, &[start]);
+    assert_eq!(*symbols.function(&info, start + 1).name, format!("plain+{start:#x}"));
+    assert_eq!(symbols.warnings()[0].code, "symbols-unreadable");
+    let gone = ModuleInfo { path: "/nonexistent/program".into(), ..info };
+    assert_eq!(&*symbols.function(&gone, 0x1234).name, "program+0x0");
+}
+
+#[test]
+fn the_vdso_has_names() {
+    let info =
+        ModuleInfo { kind: ModuleKind::Vdso, path: "[vdso]".into(), build_id: None, pid: 1, bias: 0x7fff_0000_0000 };
+    let elf = rprof::symbols::vdso::image().expect("a vdso");
+    let known = rprof::symbols::elf_symbols::code_symbols(&elf);
+    let clock = known.iter().find(|s| s.name.ends_with("clock_gettime")).expect("clock_gettime");
+    let function = Symbols::default().function(&info, info.bias + clock.start + 1);
+    assert!(function.name.ends_with("clock_gettime"), "{function:?}");
+    assert_eq!(function.start, info.bias + clock.start);
+}
