@@ -96,14 +96,14 @@ fn c_names_lines_inline_frames_and_linkage() {
         assert_eq!(name_at(&mut symbols, &binary, at), name.trim_end_matches(">:"));
         seen += 1;
     }
-    assert!(seen >= 3, "only {seen} linkage entries in\n{text}");
+    assert!(seen >= 2, "only {seen} linkage entries in\n{text}");
     assert_eq!(symbols.warnings(), []);
 }
 
 #[test]
 fn cold_parts_belong_to_their_function() {
     let folder = tempfile::tempdir().unwrap();
-    let binary = compile("cc", "plain.c", &["-O2"], folder.path(), "plain");
+    let binary = compile("cc", "cold.c", &["-O2"], folder.path(), "cold");
     let mut symbols = Symbols::default();
     let cold = address(&binary, "checked.cold", &[]);
     let function = symbols.function(&module(&binary), cold);
@@ -127,8 +127,9 @@ fn cpp_rust_and_fortran_names() {
         let line = text.lines().find(|l| l.contains("7advance") || l.contains("advance")).unwrap();
         let at = u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap();
         assert_eq!(name_at(&mut symbols, &binary, at), "names::kernels::Field::advance");
-        let line = symbols.line(&module(&binary), at).expect("a line");
-        assert!(line.file.ends_with("names.rs"), "{line:?}");
+        let end = symbols.function(&module(&binary), at).part_end;
+        let mut lines = (at..end).filter_map(|at| symbols.line(&module(&binary), at));
+        assert!(lines.any(|l| l.file.ends_with("names.rs") && l.line == 7), "no address has line 7");
     }
     if available("gfortran") {
         let binary = compile("gfortran", "solver.f90", &["-O2", "-g"], folder.path(), "solver");

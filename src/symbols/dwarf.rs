@@ -52,11 +52,17 @@ impl LineInfo {
 
     /// The source line of the instruction at `address`, innermost inline frame.
     pub fn line(&self, address: u64) -> Option<SourceLine> {
+        if address == u64::MAX {
+            return None; // addr2line looks up address..address + 1
+        }
         source_line(self.context.find_location(address).ok()??)
     }
 
     /// Functions inlined at `address`, innermost first, without the host.
     pub fn inlined(&self, address: u64) -> Vec<InlinedAt> {
+        if address == u64::MAX {
+            return Vec::new();
+        }
         let Ok(mut frames) = self.context.find_frames(address).skip_all_loads() else { return Vec::new() };
         let mut found = Vec::new();
         while let Ok(Some(frame)) = frames.next() {

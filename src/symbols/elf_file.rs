@@ -210,7 +210,8 @@ impl ElfFile {
         }
         let parse = |count: usize| {
             let bytes = self.bytes(head.e_shoff, 64 * count as u64, "section headers")?;
-            SectionHeader::parse_from(&bytes, 0, count, CONTEXT).map_err(|e| self.damaged("section headers", e.to_string()))
+            SectionHeader::parse_from(&bytes, 0, count, CONTEXT)
+                .map_err(|e| self.damaged("section headers", e.to_string()))
         };
         // Files with 65,280 sections or more keep the true numbers in the first header.
         let mut count = usize::from(head.e_shnum);
