@@ -19,4 +19,5 @@ pub mod open;
 pub mod pmu;
 pub mod refusal;
 pub mod table;
+pub mod trust;
 pub mod uncore;

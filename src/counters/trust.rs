@@ -1,0 +1,161 @@
+//! The trust certificate: before a counter is believed, kernels with known operations and bytes run through it.
+//!
+//! ```text
+//!  for each kernel with known work:   ratio = counted / known
+//!  all ratios 1 within the tolerance            → trusted
+//!  all the same, but not 1                      → corrected: divided by the ratio
+//!  differing, or counts where there is nothing  → refuted: not used
+//!  refused, or no kernel exercises it           → not checked, with the reason
+//! ```
+
+use serde::Serialize;
+
+use super::count::Count;
+use super::refusal::Refusal;
+use super::table::Event;
+
+/// A counter may be off by this much and still be right: start and stop of the counting cost a few instructions.
+const EXACT: f64 = 0.001;
+/// Ratios of different kernels that agree this well are one constant factor.
+const CONSTANT: f64 = 0.02;
+/// A share of the kernel's work that may appear in a counter of something else.
+const STRAY: f64 = 0.001;
+
+/// Work that is known before it runs. `machine` offers such kernels; `session` hands them over.
+pub trait KnownWork {
+    /// For the record.
+    fn name(&self) -> &str;
+    /// What `event` must count, in the unit of its role (FLOPs, instructions, lines); `None` if this kernel says nothing
+    /// about it.
+    fn expected(&self, event: &Event) -> Option<f64>;
+    /// All operations that it does, the scale for what counts as stray.
+    fn operations(&self) -> f64;
+    /// Does the work once.
+    fn run(&mut self);
+}
+
+/// One comparison.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    /// Kernel.
+    pub kernel: String,
+    /// What it must count.
+    pub expected: f64,
+    /// What was counted × the event's weight.
+    pub counted: f64,
+    /// Relative error of the count itself (multiplexing).
+    pub error: f64,
+}
+
+/// What follows for the event.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "verdict", rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Right as it is.
+    Trusted,
+    /// Off by a constant factor, which is divided out.
+    Corrected {
+        /// counted / known.
+        ratio: f64,
+    },
+    /// Wrong, and not by a constant factor.
+    Refuted {
+        /// What was found.
+        found: String,
+    },
+    /// This host could not check it.
+    NotChecked {
+        /// Why.
+        why: String,
+    },
+}
+
+/// An event's certificate.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Certificate {
+    /// Event name.
+    pub event: String,
+    /// PMU.
+    pub pmu: String,
+    /// What follows.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+    /// On what it rests.
+    pub comparisons: Vec<Comparison>,
+}
+
+/// A comparison of a count with what is known; `operations` is the kernel's whole work.
+pub fn compare(kernel: &dyn KnownWork, event: &Event, count: Count) -> Option<Comparison> {
+    let expected = kernel.expected(event)?;
+    let counted = count.value * event.weight;
+    Some(Comparison { kernel: kernel.name().to_owned(), expected, counted, error: count.error })
+}
+
+/// The verdict on comparisons whose kernels did at least `operations` each.
+pub fn judge(comparisons: &[Comparison], operations: f64) -> Verdict {
+    let (zero, positive): (Vec<_>, Vec<_>) = comparisons.iter().partition(|c| c.expected == 0.0);
+    if let Some(stray) = zero.iter().find(|c| c.counted > STRAY * operations) {
+        return Verdict::Refuted {
+            found: format!("{} has no such work, it counted {:.0}", stray.kernel, stray.counted),
+        };
+    }
+    let ratios: Vec<f64> = positive.iter().map(|c| c.counted / c.expected).collect();
+    let slack = positive.iter().map(|c| c.error).fold(0.0, f64::max);
+    let (Some(least), Some(most)) = (ratios.iter().copied().reduce(f64::min), ratios.iter().copied().reduce(f64::max))
+    else {
+        return Verdict::NotChecked { why: "no kernel of this host exercises it".into() };
+    };
+    if least >= 1.0 - EXACT - slack && most <= 1.0 + EXACT + slack {
+        return Verdict::Trusted;
+    }
+    let constant = least > 0.0 && most / least <= 1.0 + CONSTANT;
+    // one kernel alone shows a factor, not that it is constant
+    if constant && ratios.len() > 1 {
+        return Verdict::Corrected { ratio: ratios.iter().sum::<f64>() / ratios.len() as f64 };
+    }
+    Verdict::Refuted { found: format!("counted / known is {least:.3} to {most:.3} over {} kernels", ratios.len()) }
+}
+
+impl Verdict {
+    /// What a count must be divided by; a reason if it may not be used at all.
+    ///
+    /// # Errors
+    /// Refuted, or not checked.
+    pub fn divisor(&self) -> Result<f64, Refusal> {
+        match self {
+            Verdict::Trusted => Ok(1.0),
+            Verdict::Corrected { ratio } => Ok(*ratio),
+            Verdict::Refuted { found } => Err(Refusal::NotTrusted { found: found.clone() }),
+            Verdict::NotChecked { why } => Err(Refusal::NotTrusted { found: format!("not checked: {why}") }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn comparison(expected: f64, counted: f64) -> Comparison {
+        Comparison { kernel: format!("k{expected}"), expected, counted, error: 0.0 }
+    }
+
+    #[test]
+    fn verdicts() {
+        let judge =
+            |pairs: &[(f64, f64)]| judge(&pairs.iter().map(|(e, c)| comparison(*e, *c)).collect::<Vec<_>>(), 1e6);
+        assert_eq!(judge(&[(1e6, 1.0005e6), (2e6, 2e6)]), Verdict::Trusted);
+        assert_eq!(judge(&[(1e6, 2e6), (2e6, 4.0e6)]), Verdict::Corrected { ratio: 2.0 });
+        assert!(matches!(judge(&[(1e6, 2e6)]), Verdict::Refuted { .. }), "one kernel shows no constant");
+        assert!(matches!(judge(&[(1e6, 1e6), (2e6, 1e6)]), Verdict::Refuted { .. }));
+        assert!(matches!(judge(&[(1e6, 1e6), (0.0, 1e5)]), Verdict::Refuted { .. }), "stray counts");
+        assert!(matches!(judge(&[(1e6, 0.0)]), Verdict::Refuted { .. }), "a dead counter is not 0 FLOPs");
+        assert!(matches!(judge(&[]), Verdict::NotChecked { .. }));
+        assert!(matches!(judge(&[(0.0, 0.0)]), Verdict::NotChecked { .. }));
+    }
+
+    #[test]
+    fn a_refuted_counter_has_no_divisor() {
+        assert_eq!(Verdict::Corrected { ratio: 2.0 }.divisor(), Ok(2.0));
+        assert!(Verdict::Refuted { found: "x".into() }.divisor().is_err());
+    }
+}
