@@ -87,12 +87,12 @@ pub struct Traffic {
     pub conflict: f64,
     /// Misses because another core wrote the line.
     pub coherence: f64,
-    /// New lines touched with unit stride.
+    /// L1 misses next to a line that the thread missed shortly before.
     pub unit_lines: f64,
-    /// New lines touched with another constant stride.
+    /// Other L1 misses of instructions with a constant stride.
     pub strided_lines: f64,
-    /// New lines touched in no such order.
+    /// L1 misses in no such order.
     pub random_lines: f64,
-    /// New lines touched by gathers and scatters.
+    /// L1 misses of gathers and scatters.
     pub gathered_lines: f64,
 }

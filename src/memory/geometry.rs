@@ -1,0 +1,170 @@
+//! The caches of a host as plain numbers: what the model simulates.
+
+use crate::profile::machine::Cache;
+use crate::profile::run::Warning;
+
+/// Bytes of a cache line. Every x86-64 CPU has 64; [`Geometry::from_caches`] warns where a host claims otherwise.
+pub const LINE_BYTES: u64 = 64;
+/// log2 of [`LINE_BYTES`].
+pub const LINE_SHIFT: u32 = 6;
+
+/// The data caches from the core to memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Geometry {
+    /// First level, one per core, indexed by virtual address.
+    pub l1: Level,
+    /// Second level, one per core, where a shared level follows it.
+    pub l2: Option<Level>,
+    /// The last level before memory.
+    pub last: Level,
+    /// How the last level relates to the ones before it.
+    pub policy: LastLevelPolicy,
+    /// L2 holds everything that L1 holds (AMD); else neither inclusive nor exclusive (Intel).
+    pub l2_inclusive: bool,
+    /// Cores that the program's threads are spread over.
+    pub cores: u32,
+}
+
+/// One cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Level {
+    /// Bytes of one instance.
+    pub size: u64,
+    /// Ways of a set.
+    pub ways: u32,
+    /// Cores that share one instance.
+    pub shared_by: u32,
+}
+
+/// What a last-level cache does with the lines that private caches hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LastLevelPolicy {
+    /// Holds all lines of the private caches; its evictions remove them there (Intel up to Broadwell, clients later).
+    Inclusive,
+    /// Filled on the way in, evicts on its own (also what cachegrind assumes).
+    NonInclusive,
+    /// Filled with the lines that L2 evicts; a hit moves the line back to L2 (AMD Zen, Intel servers since Skylake).
+    Victim,
+}
+
+impl Level {
+    /// Sets of one instance: size / (ways × line), at least 1.
+    pub fn sets(&self) -> u32 {
+        u32::try_from((self.lines() / u64::from(self.ways.max(1))).max(1)).unwrap_or(u32::MAX)
+    }
+
+    /// Lines of one instance.
+    pub fn lines(&self) -> u64 {
+        self.size / LINE_BYTES
+    }
+}
+
+impl Geometry {
+    /// The geometry that is assumed where a host hides its caches: 32 KiB, 1 MiB, 32 MiB shared by all.
+    pub fn assumed(cores: u32) -> Self {
+        let cores = cores.max(1);
+        Geometry {
+            l1: Level { size: 32 << 10, ways: 8, shared_by: 1 },
+            l2: Some(Level { size: 1 << 20, ways: 8, shared_by: 1 }),
+            last: Level { size: 32 << 20, ways: 16, shared_by: cores },
+            policy: LastLevelPolicy::NonInclusive,
+            l2_inclusive: false,
+            cores,
+        }
+    }
+
+    /// Builds the geometry from the caches that the machine's topology lists, for a program on `cores` CPUs.
+    ///
+    /// What the list lacks or states in an unusable way is replaced by [`Geometry::assumed`]; each replacement is a
+    /// warning.
+    pub fn from_caches(
+        caches: &[Cache],
+        policy: LastLevelPolicy,
+        l2_inclusive: bool,
+        cores: u32,
+    ) -> (Self, Vec<Warning>) {
+        let mut warnings = Vec::new();
+        let mut geometry = Geometry { policy, l2_inclusive, ..Geometry::assumed(cores) };
+        let usable = |level: u32| {
+            caches.iter().find(|c| c.level == level && c.size >= LINE_BYTES && c.ways > 0).map(|c| Level {
+                size: c.size,
+                ways: c.ways,
+                shared_by: c.shared_by.max(1),
+            })
+        };
+        if let Some(odd) = caches.iter().find(|c| c.line != 0 && u64::from(c.line) != LINE_BYTES) {
+            warnings.push(Warning::new(
+                "cache-line-size",
+                format!("the level-{} cache is listed with lines of {} bytes", odd.level, odd.line),
+                "traffic is simulated with lines of 64 bytes",
+                "report the host's CPU model",
+            ));
+        }
+        match usable(1) {
+            Some(l1) => geometry.l1 = l1,
+            None => warnings.push(assumed_warning("level-1 data cache", geometry.l1)),
+        }
+        match (usable(2), usable(3)) {
+            (Some(l2), Some(l3)) => (geometry.l2, geometry.last) = (Some(l2), l3),
+            (Some(l2), None) => {
+                (geometry.l2, geometry.last) = (None, l2);
+                geometry.policy = LastLevelPolicy::NonInclusive;
+            }
+            (None, Some(l3)) => {
+                geometry.last = l3;
+                warnings.push(assumed_warning("level-2 cache", geometry.l2.unwrap_or(geometry.last)));
+            }
+            (None, None) => warnings.push(assumed_warning("last-level cache", geometry.last)),
+        }
+        (geometry, warnings)
+    }
+
+    /// Bytes of last-level cache that one thread can fill.
+    pub fn last_level_bytes(&self) -> u64 {
+        self.last.size
+    }
+}
+
+fn assumed_warning(what: &str, level: Level) -> Warning {
+    Warning::new(
+        "cache-topology",
+        format!("the {what} of this host is unknown"),
+        format!("traffic is simulated with {} KiB, {} ways", level.size >> 10, level.ways),
+        "mount /sys/devices/system/cpu in the container",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cache(level: u32, size: u64, ways: u32) -> Cache {
+        Cache { level, size, ways, line: 64, shared_by: if level == 3 { 8 } else { 1 } }
+    }
+
+    #[test]
+    fn three_levels() {
+        let list = [cache(1, 48 << 10, 12), cache(2, 2 << 20, 16), cache(3, 60 << 20, 15)];
+        let (g, warnings) = Geometry::from_caches(&list, LastLevelPolicy::Victim, true, 4);
+        assert_eq!((g.l1.sets(), g.l2.unwrap().sets(), g.last.sets()), (64, 2048, 65536));
+        assert_eq!(g.policy, LastLevelPolicy::Victim);
+        assert!(warnings.is_empty());
+    }
+
+    #[test]
+    fn a_host_without_l3_ends_at_l2() {
+        let (g, warnings) =
+            Geometry::from_caches(&[cache(1, 32768, 8), cache(2, 1 << 20, 16)], LastLevelPolicy::Victim, true, 1);
+        assert_eq!((g.l2, g.last.size), (None, 1 << 20));
+        assert_eq!(g.policy, LastLevelPolicy::NonInclusive);
+        assert!(warnings.is_empty());
+    }
+
+    #[test]
+    fn a_hidden_topology_is_assumed_and_said() {
+        let (g, warnings) = Geometry::from_caches(&[], LastLevelPolicy::NonInclusive, false, 2);
+        assert_eq!(g, Geometry::assumed(2));
+        assert_eq!(warnings.len(), 2);
+        assert!(warnings[0].effect.contains("32 KiB"));
+    }
+}

@@ -1,0 +1,445 @@
+//! The caches of all cores and what happens between them.
+//!
+//! ```text
+//!  access ─▶ L1 ──miss──▶ L2 ──miss──▶ other cores ──not there──▶ last level ──miss──▶ memory
+//!            └─dirty victim─▶└─dirty (victim cache: any) victim──────▶└─dirty victim───▶
+//! ```
+//!
+//! Stores allocate (write-allocate) and stay in the cache until they are evicted (write-back). A fill is booked on the
+//! instruction that caused it, a write-back on the one that last wrote the line. At the end all dirty lines are written
+//! back, as they would be by whatever runs next.
+
+use super::geometry::{Geometry, LastLevelPolicy, Level};
+use super::line::{Line, Owner, State};
+use super::placement::{Indexing, Placement};
+use super::seen::SeenLines;
+use super::set_cache::{Lookup, SetCache};
+use super::shadow::Shadow;
+use super::tally::Tallies;
+use super::write_combining::WriteCombiner;
+
+/// A cache and how it finds its sets.
+#[derive(Debug)]
+struct Indexed {
+    cache: SetCache,
+    indexing: Indexing,
+}
+
+/// The private caches of one core.
+#[derive(Debug)]
+struct Core {
+    l1: SetCache,
+    l2: Option<Indexed>,
+    combiner: WriteCombiner,
+    last: usize,
+}
+
+/// One instance of the last level, with its fully associative shadow.
+#[derive(Debug)]
+struct LastLevel {
+    cache: Indexed,
+    shadow: Shadow,
+}
+
+/// All caches of the host, as far as the program's threads reach them.
+#[derive(Debug)]
+pub struct Hierarchy {
+    geometry: Geometry,
+    placement: Placement,
+    one_class: bool,
+    l1_indexing: Indexing,
+    cores: Vec<Core>,
+    last: Vec<LastLevel>,
+    seen: SeenLines,
+    /// What was caused by whom.
+    pub tallies: Tallies,
+}
+
+/// Whether an access found its line in L1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It did.
+    Hit,
+    /// It did not.
+    Miss,
+}
+
+/// Lines of shadow kept at most (48 MiB); caches larger than that are shadowed by this many lines.
+const MAX_SHADOW_LINES: u64 = 1 << 21;
+
+impl Hierarchy {
+    /// Empty caches. `one_class`: only lines of class 0 will come ([`super::placement::class`]), so that a sixteenth of
+    /// each cache is enough.
+    pub fn new(geometry: Geometry, placement: Placement, one_class: bool) -> Self {
+        let sets = geometry.l1.sets();
+        Hierarchy {
+            l1_indexing: if one_class { Indexing::one_class(sets) } else { Indexing::all(sets) },
+            geometry,
+            placement,
+            one_class,
+            cores: Vec::new(),
+            last: Vec::new(),
+            seen: SeenLines::new(),
+            tallies: Tallies::default(),
+        }
+    }
+
+    /// The geometry it was made for.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The lines that were ever fetched from memory.
+    pub fn seen(&self) -> &SeenLines {
+        &self.seen
+    }
+
+    /// A load (or prefetch) by `core`, or a store, of any part of `line`.
+    #[inline]
+    pub fn access(&mut self, core: usize, owner: Owner, line: Line, store: bool) -> Outcome {
+        let set = self.l1_indexing.set(line.0);
+        let lost = match self.cores[core].l1.find(set, line) {
+            Lookup::Hit(state) => {
+                if store {
+                    let shared = state.is_shared();
+                    *state = state.with_shared(false).written_by(owner);
+                    if shared {
+                        self.take_from_others(core, line);
+                    }
+                }
+                return Outcome::Hit;
+            }
+            Lookup::Lost => true,
+            Lookup::Miss => false,
+        };
+        self.miss(core, owner, line, store, lost);
+        Outcome::Miss
+    }
+
+    /// A non-temporal store by `core` to `bytes` bytes of `line` from `offset` on: past the caches, which give the line up.
+    pub fn store_past(&mut self, core: usize, owner: Owner, line: Line, offset: u32, bytes: u32) {
+        if !self.cores[core].combiner.holds(line) {
+            self.give_up(core, line);
+        }
+        if let Some(gone) = self.cores[core].combiner.store(line, offset, bytes, owner) {
+            self.tallies.of(gone).nt_lines += 1;
+        }
+    }
+
+    /// `line` leaves all caches; a dirty copy goes to memory.
+    fn give_up(&mut self, core: usize, line: Line) {
+        self.take_from_others(core, line);
+        if let Some(state) = self.take_private(core, line, false) {
+            self.book_left_l2(state);
+            self.book_left_last(state);
+        }
+        let level = &mut self.last[self.cores[core].last].cache;
+        if let Some(state) = level.cache.remove(level.indexing.set(self.placement.index(line)), line) {
+            self.book_left_last(state);
+        }
+    }
+
+    /// Ends the run: non-temporal lines and all dirty lines go to memory.
+    pub fn flush(&mut self) {
+        for core in 0..self.cores.len() {
+            for owner in self.cores[core].combiner.drain() {
+                self.tallies.of(owner).nt_lines += 1;
+            }
+            for (line, state) in self.cores[core].l1.drain_dirty() {
+                self.victim_of_l1(core, line, state);
+            }
+            let dirty = self.cores[core].l2.as_mut().map(|l2| l2.cache.drain_dirty()).unwrap_or_default();
+            for (line, state) in dirty {
+                self.victim_of_l2(core, line, state);
+            }
+        }
+        for last in 0..self.last.len() {
+            for (_, state) in self.last[last].cache.cache.drain_dirty() {
+                self.book_left_last(state);
+            }
+        }
+    }
+
+    /// Makes the caches of all cores up to `core`. To be called before the core's first access.
+    pub fn add_core(&mut self, core: usize) {
+        while self.cores.len() <= core {
+            let last = self.cores.len() / self.geometry.last.shared_by.max(1) as usize;
+            if self.last.len() <= last {
+                let lines = self.geometry.last.lines() + self.exclusive_lines();
+                let lines = if self.one_class { lines / 16 } else { lines };
+                let cache = self.indexed(&self.geometry.last);
+                self.last.push(LastLevel { cache, shadow: Shadow::new(lines.min(MAX_SHADOW_LINES)) });
+            }
+            let core = Core {
+                l1: SetCache::with_sets(self.l1_indexing.sets(), self.geometry.l1.ways),
+                l2: self.geometry.l2.as_ref().map(|l2| self.indexed(l2)),
+                combiner: WriteCombiner::default(),
+                last,
+            };
+            self.cores.push(core);
+        }
+    }
+
+    /// Lines that private caches hold in addition to the last level's.
+    fn exclusive_lines(&self) -> u64 {
+        match (self.geometry.policy, self.geometry.l2) {
+            (LastLevelPolicy::Victim, Some(l2)) => l2.lines(),
+            _ => 0,
+        }
+    }
+
+    fn indexed(&self, level: &Level) -> Indexed {
+        let indexing = if self.one_class { Indexing::one_class(level.sets()) } else { Indexing::all(level.sets()) };
+        Indexed { cache: SetCache::with_sets(indexing.sets(), level.ways), indexing }
+    }
+
+    #[cold]
+    fn miss(&mut self, core: usize, owner: Owner, line: Line, store: bool, lost_in_l1: bool) {
+        self.tallies.of(owner).l1_fills += 1;
+        if !self.cores[core].combiner.is_empty() {
+            if let Some(gone) = self.cores[core].combiner.take(line) {
+                self.tallies.of(gone).nt_lines += 1;
+            }
+        }
+        let index = self.placement.index(line);
+        let (mut shared, mut lost) = (false, lost_in_l1);
+        // Without an L2, or with exclusive handing-over, a dirty line comes into L1 dirty.
+        let mut writer = None;
+        let mut in_l2 = false;
+        if let Some(l2) = &mut self.cores[core].l2 {
+            match l2.cache.find(l2.indexing.set(index), line) {
+                Lookup::Hit(state) => {
+                    in_l2 = true;
+                    shared = state.is_shared();
+                    if store {
+                        *state = state.with_shared(false);
+                    }
+                }
+                Lookup::Lost => lost = true,
+                Lookup::Miss => {}
+            }
+        }
+        if in_l2 {
+            if store && shared {
+                self.take_from_others(core, line);
+                shared = false;
+            }
+        } else {
+            (shared, writer) = self.fetch(core, owner, line, index, store);
+            if self.cores[core].l2.is_some() {
+                self.tallies.of(owner).l2_fills += 1;
+                let state = writer.take().map_or(State::CLEAN, State::dirty).with_shared(shared);
+                self.insert_l2(core, line, index, state);
+            }
+        }
+        if lost {
+            self.tallies.of(owner).coherence += 1;
+        }
+        let mut state = writer.map_or(State::CLEAN, State::dirty).with_shared(shared);
+        if store {
+            state = state.written_by(owner);
+        }
+        let set = self.l1_indexing.set(line.0);
+        if let Some((victim, state)) = self.cores[core].l1.insert(set, line, state) {
+            if state.writer().is_some() {
+                self.victim_of_l1(core, victim, state);
+            }
+        }
+    }
+
+    /// Brings `line` to `core`'s private caches from other cores, the last level or memory. Returns whether others still
+    /// hold it, and who wrote it if it comes dirty.
+    fn fetch(&mut self, core: usize, owner: Owner, line: Line, index: u64, store: bool) -> (bool, Option<Owner>) {
+        let held_elsewhere = if store { self.take_from_others(core, line) } else { self.share_with_others(core, line) };
+        let shared = held_elsewhere && !store;
+        let own = self.cores[core].last;
+        if !store {
+            self.settle_remote(own, line, index, false);
+        }
+        let victim_cache = self.geometry.policy == LastLevelPolicy::Victim && self.geometry.l2.is_some();
+        let kept_in_shadow = self.last[own].shadow.touch(line);
+        let level = &mut self.last[own].cache;
+        let set = level.indexing.set(index);
+        if victim_cache && !shared {
+            if let Some(state) = level.cache.remove(set, line) {
+                return (shared, state.writer());
+            }
+        } else if let Lookup::Hit(_) = level.cache.find(set, line) {
+            return (shared, None);
+        }
+        if held_elsewhere {
+            return (shared, None);
+        }
+        let fresh = self.seen.first(line);
+        let tally = self.tallies.of(owner);
+        tally.last_fills += 1;
+        tally.store_fills += u64::from(store);
+        match (fresh, kept_in_shadow) {
+            (true, _) => tally.compulsory += 1,
+            (false, false) => tally.capacity += 1,
+            (false, true) => tally.conflict += 1,
+        }
+        if !victim_cache {
+            self.insert_last(own, line, set, State::CLEAN);
+        }
+        (shared, None)
+    }
+
+    fn insert_l2(&mut self, core: usize, line: Line, index: u64, state: State) {
+        let Some(l2) = &mut self.cores[core].l2 else { return };
+        if let Some((victim, state)) = l2.cache.insert(l2.indexing.set(index), line, state) {
+            self.victim_of_l2(core, victim, state);
+        }
+    }
+
+    /// A dirty line leaves L1 for the next level.
+    fn victim_of_l1(&mut self, core: usize, line: Line, state: State) {
+        let Some(writer) = state.writer() else { return };
+        self.tallies.of(writer).l1_writebacks += 1;
+        let index = self.placement.index(line);
+        match &mut self.cores[core].l2 {
+            Some(l2) => match l2.cache.peek(l2.indexing.set(index), line) {
+                Some(state) => *state = state.written_by(writer),
+                None => self.insert_l2(core, line, index, state),
+            },
+            None => self.write_to_last(core, line, index, writer),
+        }
+    }
+
+    /// A line leaves L2 because another one needs its place.
+    fn victim_of_l2(&mut self, core: usize, line: Line, mut state: State) {
+        if self.geometry.l2_inclusive {
+            let set = self.l1_indexing.set(line.0);
+            if let Some(writer) = self.cores[core].l1.remove(set, line).and_then(State::writer) {
+                self.tallies.of(writer).l1_writebacks += 1;
+                state = state.written_by(writer);
+            }
+        }
+        self.book_left_l2(state);
+        let index = self.placement.index(line);
+        if let Some(writer) = state.writer() {
+            self.write_to_last(core, line, index, writer);
+        } else if self.geometry.policy == LastLevelPolicy::Victim {
+            let last = self.cores[core].last;
+            let set = self.last[last].cache.indexing.set(index);
+            if self.last[last].cache.cache.peek(set, line).is_none() {
+                self.insert_last(last, line, set, State::CLEAN);
+            }
+        }
+    }
+
+    /// A dirty line arrives at `core`'s last level.
+    fn write_to_last(&mut self, core: usize, line: Line, index: u64, writer: Owner) {
+        let last = self.cores[core].last;
+        let level = &mut self.last[last].cache;
+        let set = level.indexing.set(index);
+        match level.cache.peek(set, line) {
+            Some(state) => *state = state.written_by(writer),
+            None => self.insert_last(last, line, set, State::dirty(writer)),
+        }
+    }
+
+    fn insert_last(&mut self, last: usize, line: Line, set: u32, state: State) {
+        let Some((victim, mut state)) = self.last[last].cache.cache.insert(set, line, state) else { return };
+        if self.geometry.policy == LastLevelPolicy::Inclusive {
+            for core in 0..self.cores.len() {
+                if self.cores[core].last == last {
+                    if let Some(writer) = self.take_private(core, victim, false).and_then(State::writer) {
+                        self.tallies.of(writer).l2_writebacks += 1;
+                        state = state.written_by(writer);
+                    }
+                }
+            }
+        }
+        self.book_left_last(state);
+    }
+
+    fn book_left_l2(&mut self, state: State) {
+        if let Some(writer) = state.writer() {
+            self.tallies.of(writer).l2_writebacks += 1;
+        }
+    }
+
+    fn book_left_last(&mut self, state: State) {
+        if let Some(writer) = state.writer() {
+            self.tallies.of(writer).last_writebacks += 1;
+        }
+    }
+
+    /// Removes `line` from `core`'s private caches and returns its merged state, a dirty L1 copy booked as having left
+    /// L1. `lost`: leave a mark that another core took it.
+    fn take_private(&mut self, core: usize, line: Line, lost: bool) -> Option<State> {
+        let take = |cache: &mut SetCache, set| if lost { cache.invalidate(set, line) } else { cache.remove(set, line) };
+        let (set, index) = (self.l1_indexing.set(line.0), self.placement.index(line));
+        let Core { l1, l2, .. } = &mut self.cores[core];
+        let inner = take(l1, set);
+        let outer = l2.as_mut().and_then(|l2| take(&mut l2.cache, l2.indexing.set(index)));
+        let mut state = outer.or(inner)?;
+        if let Some(writer) = inner.and_then(State::writer) {
+            self.tallies.of(writer).l1_writebacks += 1;
+            state = state.written_by(writer);
+        }
+        Some(state)
+    }
+
+    /// A write by `core`: the other cores lose `line`, a dirty copy goes to its last level. True if one had it.
+    fn take_from_others(&mut self, core: usize, line: Line) -> bool {
+        let mut had = false;
+        if self.cores.len() == 1 {
+            return had;
+        }
+        let index = self.placement.index(line);
+        for other in (0..self.cores.len()).filter(|&other| other != core) {
+            let Some(state) = self.take_private(other, line, true) else { continue };
+            had = true;
+            self.book_left_l2(state);
+            if let Some(writer) = state.writer() {
+                self.write_to_last(other, line, index, writer);
+            }
+        }
+        self.settle_remote(self.cores[core].last, line, index, true);
+        had
+    }
+
+    /// A read by `core`: copies of `line` in other cores become shared and clean. True if one had it.
+    fn share_with_others(&mut self, core: usize, line: Line) -> bool {
+        let mut had = false;
+        let (set, index) = (self.l1_indexing.set(line.0), self.placement.index(line));
+        for other in (0..self.cores.len()).filter(|&other| other != core) {
+            let Core { l1, l2, .. } = &mut self.cores[other];
+            let share = |state: &mut State| {
+                let writer = state.writer();
+                *state = state.cleaned().with_shared(true);
+                writer
+            };
+            let inner = l1.peek(set, line).map(share);
+            let outer = l2.as_mut().and_then(|l2| l2.cache.peek(l2.indexing.set(index), line).map(share));
+            had |= inner.is_some() || outer.is_some();
+            if let Some(writer) = inner.flatten() {
+                self.tallies.of(writer).l1_writebacks += 1;
+            }
+            if let Some(writer) = inner.flatten().or(outer.flatten()) {
+                self.tallies.of(writer).l2_writebacks += 1;
+                self.write_to_last(other, line, index, writer);
+            }
+        }
+        had
+    }
+
+    /// The copies that other last levels than `own` have of a line that is used here: dirty ones go to memory; a write
+    /// removes them.
+    fn settle_remote(&mut self, own: usize, line: Line, index: u64, store: bool) {
+        for other in (0..self.last.len()).filter(|&other| other != own) {
+            let level = &mut self.last[other].cache;
+            let set = level.indexing.set(index);
+            let state = if store {
+                level.cache.remove(set, line)
+            } else {
+                level.cache.peek(set, line).map(|state| std::mem::replace(state, state.cleaned()))
+            };
+            if let Some(state) = state {
+                self.book_left_last(state);
+            }
+        }
+    }
+}

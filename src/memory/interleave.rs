@@ -1,0 +1,135 @@
+//! Puts the batches of threads that ran at the same time back into an order like the one they ran in.
+//!
+//! An engine hands over a thread's accesses in batches of thousands. Two threads that write the same line in turn would
+//! appear to take it from each other once a batch. Batches of different threads that wait at the same time are
+//! therefore played in short turns.
+
+use std::collections::VecDeque;
+
+use crate::profile::evidence::memory::Access;
+
+/// Accesses of one turn.
+const TURN: usize = 16;
+/// A thread that has this many batches waiting is not waited for by others any longer.
+const MAX_WAITING: usize = 2;
+/// A thread is taken to run while it delivers one batch in so many.
+const RUNNING_WITHIN: u64 = 64;
+
+/// Batches that wait for those of other threads.
+#[derive(Debug, Default)]
+pub struct Interleaver {
+    queues: Vec<Queue>,
+    batches: u64,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    thread: u32,
+    process: u32,
+    waiting: VecDeque<Vec<Access>>,
+    /// How far the first batch was played.
+    played: usize,
+    /// Number of the batch that came last.
+    latest: u64,
+}
+
+impl Interleaver {
+    /// Takes a batch and plays what can be played: `play(thread, process, accesses)`.
+    pub fn add(&mut self, thread: u32, process: u32, batch: &[Access], mut play: impl FnMut(u32, u32, &[Access])) {
+        self.batches += 1;
+        let at = match self.queues.iter().position(|q| q.thread == thread) {
+            Some(at) => at,
+            None => {
+                self.queues.push(Queue { thread, process, ..Queue::default() });
+                self.queues.len() - 1
+            }
+        };
+        let oldest = self.batches.saturating_sub(RUNNING_WITHIN);
+        self.queues[at].latest = self.batches;
+        self.queues[at].process = process;
+        let alone = self.queues.iter().all(|q| q.thread == thread || (q.latest < oldest && q.waiting.is_empty()));
+        if alone && self.queues[at].waiting.is_empty() {
+            return play(thread, process, batch);
+        }
+        self.queues[at].waiting.push_back(batch.to_vec());
+        while self.queues.iter().all(|q| q.latest < oldest || !q.waiting.is_empty())
+            || self.queues.iter().any(|q| q.waiting.len() > MAX_WAITING)
+        {
+            self.round(&mut play);
+        }
+    }
+
+    /// Plays what is left.
+    pub fn finish(&mut self, mut play: impl FnMut(u32, u32, &[Access])) {
+        while self.queues.iter().any(|q| !q.waiting.is_empty()) {
+            self.round(&mut play);
+        }
+    }
+
+    /// Plays turns of all threads that have something waiting until one of them has played a batch to its end.
+    fn round(&mut self, play: &mut impl FnMut(u32, u32, &[Access])) {
+        let mut ended = false;
+        while !ended {
+            let mut any = false;
+            for queue in &mut self.queues {
+                let Some(batch) = queue.waiting.front() else { continue };
+                any = true;
+                let end = (queue.played + TURN).min(batch.len());
+                play(queue.thread, queue.process, &batch[queue.played..end]);
+                queue.played = end;
+                if end == batch.len() {
+                    queue.waiting.pop_front();
+                    queue.played = 0;
+                    ended = true;
+                }
+            }
+            ended |= !any;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::isa::facts::AccessKind;
+
+    fn batch(from: u64, count: u64) -> Vec<Access> {
+        (from..from + count).map(|address| Access { address, bytes: 8, site: 0, kind: AccessKind::Load }).collect()
+    }
+
+    #[test]
+    fn one_thread_is_played_at_once() {
+        let (mut interleaver, mut played) = (Interleaver::default(), 0);
+        interleaver.add(3, 1, &batch(0, 100), |_, _, part| played += part.len());
+        assert_eq!(played, 100);
+    }
+
+    #[test]
+    fn two_threads_take_turns_and_nothing_is_lost() {
+        let (mut interleaver, mut played) = (Interleaver::default(), Vec::new());
+        for round in 0..10 {
+            for thread in 0..2 {
+                interleaver
+                    .add(thread, 1, &batch(round * 1000, 1000), |thread, _, part| played.push((thread, part.to_vec())));
+            }
+        }
+        interleaver.finish(|thread, _, part| played.push((thread, part.to_vec())));
+        for thread in 0..2 {
+            let own: Vec<u64> =
+                played.iter().filter(|(t, _)| *t == thread).flat_map(|(_, p)| p.iter().map(|a| a.address)).collect();
+            assert_eq!(own, (0..10_000).collect::<Vec<_>>());
+        }
+        let turns = played.windows(2).filter(|w| w[0].0 != w[1].0).count();
+        assert!(turns > 1000, "{turns}");
+    }
+
+    #[test]
+    fn a_thread_that_stopped_is_not_waited_for() {
+        let (mut interleaver, mut played) = (Interleaver::default(), 0usize);
+        interleaver.add(0, 1, &batch(0, 10), |_, _, part| played += part.len());
+        for _ in 0..200 {
+            interleaver.add(1, 1, &batch(0, 10), |_, _, part| played += part.len());
+        }
+        assert!(played > 1900, "{played}");
+    }
+}

@@ -1,0 +1,116 @@
+//! A cache line's identity and the state a cache keeps with it.
+
+use super::geometry::LINE_SHIFT;
+
+/// A line of one address space: virtual address / 64, with the address space's number above bit 52.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Line(pub u64);
+
+const SPACE_SHIFT: u32 = 52;
+/// log2 of the lines in a 4 KiB page.
+const PAGE_LINES_SHIFT: u32 = 12 - LINE_SHIFT;
+
+impl Line {
+    /// Stands for "no line" in tag arrays. No access can produce it: address spaces stop at 4,094.
+    pub const NONE: Line = Line(u64::MAX);
+
+    /// The line that holds `address` in address space `space` (the low 12 bits count, 4,095 is reserved).
+    pub fn of(address: u64, space: u32) -> Line {
+        Line((address >> LINE_SHIFT) & ((1 << SPACE_SHIFT) - 1) | u64::from(space % 0xfff) << SPACE_SHIFT)
+    }
+
+    /// The 4 KiB page that it lies in, address space included.
+    pub fn page(self) -> u64 {
+        self.0 >> PAGE_LINES_SHIFT
+    }
+
+    /// Its position in its page, 0 to 63.
+    pub fn in_page(self) -> u64 {
+        self.0 & ((1 << PAGE_LINES_SHIFT) - 1)
+    }
+
+    /// The line `distance` lines further on.
+    pub fn offset(self, distance: i64) -> Line {
+        Line(self.0.wrapping_add_signed(distance))
+    }
+}
+
+/// Index of one (instruction, thread) pair in the model's tallies: whom traffic is attributed to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner(pub u32);
+
+/// What a cache keeps with a line: who wrote it last if it is dirty, whether other cores may hold it, and whether
+/// another core's write took it away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct State(u32);
+
+const SHARED: u32 = 1 << 31;
+const LOST: u32 = 1 << 30;
+const WRITER: u32 = LOST - 1;
+
+impl State {
+    /// Clean, not shared.
+    pub const CLEAN: State = State(0);
+
+    /// Dirty by `owner`.
+    pub fn dirty(owner: Owner) -> State {
+        State((owner.0 + 1) & WRITER)
+    }
+
+    /// Who wrote it last; `None` if it is clean.
+    pub fn writer(self) -> Option<Owner> {
+        (self.0 & WRITER).checked_sub(1).map(Owner)
+    }
+
+    /// The same with `owner` as last writer.
+    pub fn written_by(self, owner: Owner) -> State {
+        State(self.0 & !WRITER | State::dirty(owner).0)
+    }
+
+    /// The same, clean.
+    pub fn cleaned(self) -> State {
+        State(self.0 & !WRITER)
+    }
+
+    /// Other cores may hold it, too.
+    pub fn is_shared(self) -> bool {
+        self.0 & SHARED != 0
+    }
+
+    /// The same with the shared mark set or cleared.
+    pub fn with_shared(self, shared: bool) -> State {
+        if shared { State(self.0 | SHARED) } else { State(self.0 & !SHARED) }
+    }
+
+    /// Another core's write invalidated it: the place is free, the tag tells why.
+    pub fn is_lost(self) -> bool {
+        self.0 & LOST != 0
+    }
+
+    /// The state of a line that another core's write took away.
+    pub fn lost() -> State {
+        State(LOST)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_keep_their_parts_apart() {
+        let state = State::CLEAN.with_shared(true).written_by(Owner(7));
+        assert_eq!(state.writer(), Some(Owner(7)));
+        assert!(state.is_shared() && !state.is_lost());
+        assert_eq!(state.cleaned(), State::CLEAN.with_shared(true));
+        assert_eq!(State::lost().writer(), None);
+    }
+
+    #[test]
+    fn address_spaces_do_not_meet() {
+        assert_ne!(Line::of(0x1000, 0), Line::of(0x1000, 1));
+        assert_eq!(Line::of(0x10ff, 3), Line::of(0x10c0, 3));
+        assert_eq!(Line::of(u64::MAX, 0xfff).page() >> 46, 0);
+        assert_eq!(Line::of(0x2fc0, 0).in_page(), 63);
+    }
+}
