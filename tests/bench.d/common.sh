@@ -1,0 +1,88 @@
+# Sourced by the parts of tests/bench: measuring a command beside its native run.
+#
+# Results are lines "row tool kernel_seconds_per_unit whole_seconds"; medians and ratios are made of them by `table`.
+
+RPROF=${RPROF:-target/release/rprof}
+REPEAT=${BENCH_REPEAT:-3}
+ONLY=${BENCH_ONLY:-.}
+work_dir=$(mktemp -d)
+results=$work_dir/results
+: >"$results"
+trap 'rm -rf "$work_dir"' EXIT
+
+has() { command -v "$1" >/dev/null; }
+
+# measure ROW TOOL UNITS COMMAND…: runs it, appends a line to the results; the native run's output is kept, that of any
+# other tool must be the same. Yields 1 and a line of "failed" if it cannot run or answers wrong.
+measure() {
+    local row=$1 tool=$2 units=$3 start end reason=
+    shift 3
+    start=$EPOCHREALTIME
+    local status=0
+    { timeout 100 "$@" >"$work_dir/out" 2>"$work_dir/err" </dev/null || status=$?; } 2>/dev/null
+    end=$EPOCHREALTIME
+    local answer=$work_dir/answer.${row//[^a-zA-Z0-9]/_}.$units
+    if [ $status -eq 124 ]; then
+        reason="slow"
+    elif [ $status -ne 0 ]; then
+        reason="exit_$status"
+    elif [ "$tool" = native ]; then
+        cp "$work_dir/out" "$answer"
+    elif [ -e "$answer" ] && ! cmp -s "$work_dir/out" "$answer"; then
+        reason="wrong_output"
+    fi
+    if [ "$reason" ]; then
+        echo "$row $tool failed $reason" >>"$results"
+        return 1
+    fi
+    local kernel
+    kernel=$(awk '$1 == "kernel" { print $2; exit }' "$work_dir/err")
+    awk -v row="$row" -v tool="$tool" -v k="${kernel:-0}" -v u="$units" -v s="$start" -v e="$end" \
+        'BEGIN { printf "%s %s %.9f %.6f\n", row, tool, k / u, e - s }' >>"$results"
+}
+
+# table COLUMN TOOL…: ratios of the tools' medians to native, of column 3 (kernel) or 4 (whole command).
+table() {
+    local column=$1
+    shift
+    awk -v column="$column" -v tools="$*" '
+        function median(key,   n, i, j, t, v) {
+            n = count[key]
+            if (!n) return 0
+            for (i = 1; i <= n; i++) v[i] = value[key, i]
+            for (i = 2; i <= n; i++)
+                for (j = i; j > 1 && v[j] < v[j - 1]; j--) { t = v[j]; v[j] = v[j - 1]; v[j - 1] = t }
+            return n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2
+        }
+        !($1 in seen) { seen[$1] = 1; rows[++nrows] = $1 }
+        $3 == "failed" { reason[$1, $2] = $4; next }
+        { key = $1 SUBSEP $2; value[key, ++count[key]] = $column }
+        END {
+            ntools = split(tools, tool, " ")
+            printf "%-26s %10s", "", "native_ms"
+            for (t = 1; t <= ntools; t++) printf " %13s", tool[t]
+            print ""
+            for (r = 1; r <= nrows; r++) {
+                native = median(rows[r] SUBSEP "native")
+                if (native == 0) continue
+                printf "%-26s %10.3f", rows[r], native * 1000
+                split(rows[r], part, "/")
+                for (t = 1; t <= ntools; t++) {
+                    m = median(rows[r] SUBSEP tool[t])
+                    if (m) {
+                        printf " %13.3f", m / native
+                        logs[part[1], t] += log(m / native); number[part[1], t]++
+                    } else printf " %13s", ((rows[r], tool[t]) in reason ? reason[rows[r], tool[t]] : "-")
+                }
+                groups[part[1]] = 1
+                print ""
+            }
+            for (group in groups) {
+                printf "%-26s %10s", "geometric mean " group, ""
+                for (t = 1; t <= ntools; t++)
+                    if (number[group, t]) printf " %13.3f", exp(logs[group, t] / number[group, t])
+                    else printf " %13s", "-"
+                print ""
+            }
+        }' "$results"
+}

@@ -1,0 +1,113 @@
+#!/bin/bash
+# Cost of the counted pass beside its peers, all runs interleaved: ratios to native of the kernels' own time (start-up
+# excluded) and of whole commands. Targets of the first issue: fp 1.3, branchy 2.5 (rprof, --memory off).
+# Slow peers do a tenth of the work; kernel ratios are per unit of work, their whole commands are left out.
+set -u
+. tests/bench.d/common.sh
+
+fast=20 slow=2
+declare -A command=(
+    [rprof]="$RPROF --quiet --passes counted --memory off -o $work_dir/rprof.out --"
+    [rprof_memory]="$RPROF --quiet --passes counted --memory sampled -o $work_dir/rprof.out --"
+    [perf]="perf record -q -F 1000 -e cpu-clock -o $work_dir/perf.data --"
+    [valgrind]="valgrind -q --tool=none"
+    [lackey]="valgrind -q --log-file=/dev/null --tool=lackey"
+    [qemu]="qemu-x86_64 -cpu max"
+    [pyqbdi]="python3 $work_dir/qbdi.py"
+)
+tools=(rprof rprof_memory perf valgrind lackey qemu pyqbdi)
+slow_tools=" valgrind lackey qemu pyqbdi "
+
+skip() {
+    echo "SKIPPED: $1: $2"
+    unset "command[$1]"
+}
+has perf && perf record -q -e cpu-clock -o "$work_dir/perf.data" true >/dev/null 2>&1 || skip perf "perf record does not run here"
+has valgrind || { skip valgrind "not installed"; skip lackey "not installed"; }
+has qemu-x86_64 || skip qemu "qemu-user is not installed"
+# PyQBDI instruments only what a Python process loads as a library: it cannot run a program of its own.
+skip pyqbdi "needs the kernels as libraries in a Python process, not as programs"
+
+row_tools=()
+# row NAME UNITS_FAST UNITS_SLOW COMMAND…: {} in the command stands for the units of work.
+row() {
+    local name=$1 units_fast=$2 units_slow=$3
+    shift 3
+    [[ $name =~ $ONLY ]] || return 0
+    row_tools=()
+    measure "$name" native "$units_slow" "${@//\{\}/$units_slow}" || return
+    sed -i '$d' "$results"
+    for tool in "${tools[@]}"; do
+        [ "${command[$tool]-}" ] || continue
+        # A short trial: can the tool run it, with the right answer?
+        # shellcheck disable=SC2086
+        if measure "$name" "$tool" "$units_slow" ${command[$tool]} "${@//\{\}/$units_slow}"; then
+            sed -i '$d' "$results"
+            row_tools+=("$tool")
+        fi
+    done
+    local repeat tool units
+    for ((repeat = 0; repeat < REPEAT; repeat++)); do
+        measure "$name" native "$units_fast" "${@//\{\}/$units_fast}"
+        for tool in "${row_tools[@]}"; do
+            units=$units_fast
+            [[ $slow_tools == *" $tool "* ]] && units=$units_slow
+            # shellcheck disable=SC2086
+            measure "$name" "$tool" "$units" ${command[$tool]} "${@//\{\}/$units}"
+        done
+    done
+}
+
+build() { gcc "${@:2}" -o "$work_dir/$1" "fixtures/bench/${1%%.*}.c" -lm; }
+
+export OMP_NUM_THREADS=2
+builds=(scalar avx2)
+grep -q avx512f /proc/cpuinfo && builds+=(avx512)
+declare -A flags=(
+    [scalar]="-O2 -fno-tree-vectorize"
+    [avx2]="-O3 -ffast-math -mavx2 -mfma"
+    [avx512]="-O3 -ffast-math -mavx512f -mfma -mprefer-vector-width=512"
+)
+for kind in "${builds[@]}"; do
+    for program in triad dgemm spmv stencil fft dot; do
+        # shellcheck disable=SC2086
+        build "$program.$kind" ${flags[$kind]}
+    done
+    # shellcheck disable=SC2086
+    build "triad.$kind.omp" ${flags[$kind]} -fopenmp
+    for size in L1:20000 L2:500000 L3:8000000 DRAM:400000000; do
+        units=$fast
+        [ "${size%%:*}" = DRAM ] && units=4
+        row "fp/triad_${size%%:*}/$kind" $units $slow "$work_dir/triad.$kind" {} "${size#*:}"
+    done
+    for program in dgemm spmv stencil fft dot; do
+        row "fp/$program/$kind" $fast $slow "$work_dir/$program.$kind" {}
+    done
+    row "fp/triad_L2/$kind/omp2" $fast $slow "$work_dir/triad.$kind.omp" {} 1000000
+done
+for program in interpreter quicksort hashmap; do
+    build "$program" -O2
+    row "branchy/$program" $fast $slow "$work_dir/$program" {}
+done
+
+echo "Kernel time, ratio to native (native: ms a unit of work)"
+table 3 "${tools[@]}"
+
+# Whole commands, the slow peers with all the work.
+: >"$results"
+slow_tools=
+seq 1 300000 | sort -R --random-source=/dev/zero >"$work_dir/numbers"
+cat >"$work_dir/fib.lua" <<'LUA'
+local function fib(n) if n < 2 then return n end return fib(n - 1) + fib(n - 2) end
+print(fib(27))
+LUA
+python=$(python3 -c 'import sys; print(sys.executable)')
+row "command/true" 1 1 /bin/true
+has lua5.4 && row "command/lua_fib" 1 1 "$(command -v lua5.4)" "$work_dir/fib.lua"
+row "command/python_loop" 1 1 "$python" -c 'print(sum(i * i % 7 for i in range(1000000)))'
+row "command/gzip" 1 1 "$(command -v gzip)" -9 -c "$work_dir/numbers"
+row "command/sort" 1 1 "$(command -v sort)" -n "$work_dir/numbers"
+row "command/gcc" 1 1 "$(command -v gcc)" -O2 -c -o "$work_dir/fft.o" fixtures/bench/fft.c
+echo
+echo "Whole commands, ratio to native"
+table 4 "${tools[@]}"
