@@ -1,0 +1,175 @@
+//! Dependency cycles of loop bodies whose critical path is known.
+
+#[path = "common/assemble.rs"]
+mod assemble;
+
+use assemble::instructions;
+use iced_x86::Register;
+use rprof::isa::dependency::{BodyDependencies, ChainStep, Cycle};
+use rprof::isa::operation::{FpOp, Precision, Width};
+use rprof::isa::x86_64::analyse_body;
+use rprof::isa::x86_64::dataflow::induction_steps;
+
+const ADD: ChainStep = ChainStep::Fp { op: FpOp::Add, precision: Precision::Dp, width: Width::Scalar };
+const MUL: ChainStep = ChainStep::Fp { op: FpOp::Mul, precision: Precision::Dp, width: Width::Scalar };
+const FMA: ChainStep = ChainStep::Fp { op: FpOp::Fma, precision: Precision::Dp, width: Width::Scalar };
+const PACKED_FMA: ChainStep = ChainStep::Fp { op: FpOp::Fma, precision: Precision::Sp, width: Width::W512 };
+const X87_ADD: ChainStep = ChainStep::Fp { op: FpOp::Add, precision: Precision::X87, width: Width::Scalar };
+
+fn analyse(source: &str) -> BodyDependencies {
+    analyse_body(&instructions(source)).expect("a short body")
+}
+
+fn has(found: &BodyDependencies, steps: &[ChainStep], distance: u32) -> bool {
+    found.cycles.contains(&Cycle { steps: steps.to_vec(), distance })
+}
+
+#[test]
+fn one_accumulator_is_a_chain_of_one_add() {
+    let found = analyse("1: vaddsd xmm0, xmm0, [rax]; add rax, 8; cmp rax, rcx; jne 1b");
+    assert!(has(&found, &[ADD], 1), "{found:?}");
+    assert_eq!((found.fp_instructions, &found.restarted), (1, &None));
+}
+
+#[test]
+fn four_accumulators_are_the_same_cycle_as_one() {
+    let found = analyse(
+        "1: vfmadd231ps zmm0, zmm8, [rax]; vfmadd231ps zmm1, zmm8, [rax+64]; vfmadd231ps zmm2, zmm8, [rax+128]
+         vfmadd231ps zmm3, zmm8, [rax+192]; add rax, 256; cmp rax, rcx; jne 1b",
+    );
+    assert!(has(&found, &[PACKED_FMA], 1), "{found:?}");
+    assert_eq!(found.fp_instructions, 4);
+}
+
+#[test]
+fn an_unrolled_chain_has_all_its_steps() {
+    let found = analyse("1: addsd xmm0, xmm1; addsd xmm0, xmm2; mulsd xmm0, xmm3; dec rcx; jne 1b");
+    assert!(has(&found, &[ADD, ADD, MUL], 1), "{found:?}");
+}
+
+#[test]
+fn rotated_registers_span_iterations() {
+    // Two values in turn: each is used again two iterations later.
+    let found = analyse("1: vaddsd xmm2, xmm0, xmm5; vmovapd xmm0, xmm1; vmovapd xmm1, xmm2; dec rcx; jne 1b");
+    assert!(has(&found, &[ADD], 2), "{found:?}");
+}
+
+#[test]
+fn zeroing_breaks_the_chain_and_leaves_a_restarted_one() {
+    let found =
+        analyse("1: vxorpd xmm0, xmm0, xmm0; vaddsd xmm0, xmm0, xmm1; vaddsd xmm0, xmm0, xmm2; dec rcx; jne 1b");
+    assert!(!found.cycles.iter().any(|cycle| cycle.steps.contains(&ADD)), "{found:?}");
+    assert_eq!(found.restarted, Some(Cycle { steps: vec![ADD, ADD], distance: 1 }));
+}
+
+#[test]
+fn merge_masking_reads_the_target_and_zero_masking_does_not() {
+    let merged = analyse("1: vaddps zmm0{k1}, zmm1, zmm2; dec rcx; jne 1b");
+    assert!(merged.cycles.iter().any(|cycle| matches!(cycle.steps[..], [ChainStep::Fp { .. }])), "{merged:?}");
+    let zeroed = analyse("1: vaddps zmm0{k1}{z}, zmm1, zmm2; dec rcx; jne 1b");
+    assert!(!zeroed.cycles.iter().any(|cycle| matches!(cycle.steps[..], [ChainStep::Fp { .. }])), "{zeroed:?}");
+}
+
+#[test]
+fn memory_carries_a_chain() {
+    // An accumulator in memory.
+    let found = analyse("1: vaddsd xmm0, xmm1, [rsi]; vmovsd [rsi], xmm0; dec rcx; jne 1b");
+    assert!(has(&found, &[ChainStep::Forward, ADD], 1), "{found:?}");
+    // a[i] = a[i-1] * x + y
+    let found = analyse(
+        "1: vmovsd xmm0, [rdi+rax*8-8]; vfmadd213sd xmm0, xmm1, xmm2; vmovsd [rdi+rax*8], xmm0; inc rax; cmp rax, rcx; jne 1b",
+    );
+    assert!(has(&found, &[ChainStep::Forward, FMA], 1), "{found:?}");
+    // a[i] = a[i-2] + y, with the pointer moved between the load and the store
+    let found = analyse(
+        "1: vmovsd xmm0, [rdi-16]; vaddsd xmm0, xmm0, xmm1; add rdi, 8; vmovsd [rdi-8], xmm0; cmp rdi, rcx; jne 1b",
+    );
+    assert!(has(&found, &[ChainStep::Forward, ADD], 2), "{found:?}");
+    // a[i] = a[i] + y carries nothing.
+    let found =
+        analyse("1: vmovsd xmm0, [rdi]; vaddsd xmm0, xmm0, xmm1; vmovsd [rdi], xmm0; add rdi, 8; cmp rdi, rcx; jne 1b");
+    assert!(found.cycles.iter().all(|cycle| cycle.steps == [ChainStep::Integer]), "{found:?}");
+}
+
+#[test]
+fn a_value_that_passes_memory_within_an_iteration() {
+    let found = analyse("1: mov [rsp-8], rax; mov rdx, [rsp-8]; imul rdx, rbx; mov rax, rdx; dec rcx; jne 1b");
+    assert!(has(&found, &[ChainStep::Forward, ChainStep::IntegerMultiply], 1), "{found:?}");
+}
+
+#[test]
+fn pointer_chasing_is_a_load() {
+    let found = analyse("1: mov rax, [rax]; vaddsd xmm0, xmm0, [rax+8]; dec rcx; jne 1b");
+    assert!(has(&found, &[ChainStep::Load], 1), "{found:?}");
+    let offset = analyse("1: mov rax, [rax+8]; lea rax, [rax+16]; dec rcx; jne 1b");
+    assert!(has(&offset, &[ChainStep::Load, ChainStep::Integer], 1), "{offset:?}");
+}
+
+#[test]
+fn integer_chains_leave_flags_out_unless_carry_is_added() {
+    let found = analyse("1: imul rax, rbx; add rax, 1; dec rcx; jne 1b");
+    assert!(has(&found, &[ChainStep::IntegerMultiply, ChainStep::Integer], 1), "{found:?}");
+    // Carries: the sum of one word enters the next.
+    let found = analyse("1: adc r8, [rsi]; adc r9, [rsi+8]; adc r10, [rsi+16]; lea rsi, [rsi+24]; dec rcx; jne 1b");
+    assert!(has(&found, &[ChainStep::Integer; 3], 1), "{found:?}");
+    let found = analyse("1: add r8, [rsi]; add r9, [rsi+8]; add r10, [rsi+16]; lea rsi, [rsi+24]; dec rcx; jne 1b");
+    assert!(found.cycles.iter().all(|cycle| cycle.steps.len() == 1), "{found:?}");
+}
+
+#[test]
+fn x87_stack_is_followed() {
+    // sum += x[i]
+    let found = analyse("1: fld qword ptr [rax]; faddp st(1), st; add rax, 8; cmp rax, rcx; jne 1b");
+    assert!(has(&found, &[X87_ADD], 1), "{found:?}");
+    // Two sums in turn: exchanging makes each wait only every second time.
+    let found = analyse("1: fadd qword ptr [rax]; fxch st(1); dec rcx; jne 1b");
+    assert!(has(&found, &[X87_ADD], 2), "{found:?}");
+}
+
+#[test]
+fn a_call_ends_what_it_may_clobber() {
+    let found = analyse("1: addsd xmm0, xmm1; call 2f; imul rbx, rbx; dec rbp; jne 1b; 2:");
+    assert!(!found.cycles.iter().any(|cycle| cycle.steps.contains(&ADD)), "{found:?}");
+    assert!(has(&found, &[ChainStep::IntegerMultiply], 1), "{found:?}");
+}
+
+#[test]
+fn legacy_conversions_wait_for_their_target() {
+    let found = analyse("1: cvtsi2sd xmm0, rax; movsd [rdi], xmm0; dec rcx; jne 1b");
+    assert!(has(&found, &[ChainStep::Vector], 1), "{found:?}");
+}
+
+#[test]
+fn induction_registers_change_by_constants() {
+    let body = instructions(
+        "1: vaddpd ymm0, ymm0, [rdi+rax]; add rax, 32; lea r8, [r8+rax]; dec ecx; sub rsi, -4; mov rdx, [rdi]; jne 1b",
+    );
+    let mut steps = induction_steps(&body);
+    steps.sort_by_key(|(register, _)| *register as u32);
+    assert_eq!(steps, [(Register::RAX, 32), (Register::RCX, -1), (Register::RSI, 4)]);
+}
+
+#[test]
+fn code_is_cut_into_blocks_and_loops() {
+    use rprof::isa::control_flow::loops;
+    use rprof::isa::x86_64::CodeGraph;
+
+    let bytes = assemble::machine_code(
+        "xor eax, eax; 1: xor ecx, ecx; 2: inc ecx; cmp ecx, 10; jne 2b; inc eax; cmp eax, 10; jne 1b; ret",
+    );
+    let whole = CodeGraph::new([(0, &bytes[..])]);
+    // The same code as an engine counts it: the blocks that jumps enter overlap those before them.
+    let inner = 4;
+    let parts = CodeGraph::new([
+        (0, &bytes[..11]),
+        (2, &bytes[2..11]),
+        (inner, &bytes[inner as usize..11]),
+        (11, &bytes[11..]),
+    ]);
+    assert_eq!(whole.blocks, parts.blocks);
+    let found = loops(&whole.blocks, 0);
+    assert_eq!(found.len(), 2);
+    assert_eq!((whole.blocks[found[0].header].start, found[0].depth, found[0].blocks.len()), (2, 1, 3));
+    assert_eq!((whole.blocks[found[1].header].start, found[1].depth, found[1].blocks.len()), (4, 2, 1));
+    assert_eq!(whole.block_instructions(found[1].header).len(), 3);
+}
