@@ -1,1 +1,160 @@
-//! (placeholder)
+//! The model (DESIGN section 7): terms, bound, ladder, class, savings and advice. Pure functions of a profile, so that
+//! `report`, `diff` and `merge` can recompute them from the file.
+//!
+//! ```text
+//!  Function facts ─┐                  ┌─▶ ladder ─▶ ceilings
+//!  machine ────────┼─▶ terms ─▶ bound ┼─▶ class  ─▶ binding, class, roof fraction
+//!  concurrency ────┘                  └─▶ savings ─▶ seconds, advice
+//! ```
+//!
+//! The machine's ceilings are found by the ids of DESIGN section 6. A ceiling that is missing makes its term `None` with
+//! the reason in `source["terms.…"]`, or, where another ceiling can stand in, a looser bound.
+
+pub mod advice;
+pub mod bound;
+pub mod class;
+pub mod deficiency;
+pub mod host;
+pub mod ladder;
+pub mod metrics;
+pub mod savings;
+pub mod team;
+pub mod terms;
+
+use crate::profile::function::{Analysis, Function, Source};
+use crate::profile::run::Warning;
+use crate::profile::{Machine, Profile};
+
+use bound::Bound;
+use host::Host;
+use metrics::Axis;
+use terms::Subject;
+
+/// The version of the model that is stamped into profiles.
+pub const MODEL_VERSION: u32 = 1;
+
+/// Code of the warning about a ceiling that a measurement exceeded.
+pub const REFUTED: &str = "ceiling-refuted";
+
+/// Where the ladder places the imbalance ceilings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Placement {
+    /// Right below the roof: first optimise, then balance (Figure A3).
+    #[default]
+    BelowRoof,
+    /// Below the thread-level-parallelism ceiling: first balance (Figure A2).
+    BelowTlp,
+}
+
+/// Choices that do not change the facts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// `--imbalance roof|tlp`.
+    pub imbalance: Placement,
+}
+
+/// Fills in the analysis of every function and loop of `profile`, replacing what was there.
+pub fn analyse(profile: &mut Profile) {
+    analyse_with(profile, Options::default());
+}
+
+/// [`analyse`] with choices.
+pub fn analyse_with(profile: &mut Profile, options: Options) {
+    profile.model_version = MODEL_VERSION;
+    profile.run.warnings.retain(|w| w.code != REFUTED);
+    let mut warnings = Vec::new();
+    for function in &mut profile.functions {
+        analyse_function(function, &profile.machine, options, &mut warnings);
+        let parent = function.clone();
+        for inner in &mut function.loops {
+            analyse_loop(inner, &parent, &profile.machine, options);
+        }
+    }
+    profile.run.warnings.extend(warnings);
+}
+
+/// A loop is analysed like a function; what was not measured for it apart (team, allowed CPUs) is its function's.
+fn analyse_loop(inner: &mut Function, outer: &Function, machine: &Machine, options: Options) {
+    if inner.team.is_none() {
+        inner.team = outer.team;
+    }
+    if inner.concurrency.is_empty() {
+        inner.concurrency = outer.concurrency.clone();
+    }
+    inner.allowed_cpus = inner.allowed_cpus.or(outer.allowed_cpus);
+    inner.lambda = inner.lambda.or(outer.lambda);
+    // Warnings stand at the function.
+    analyse_function(inner, machine, options, &mut Vec::new());
+    let parent = inner.clone();
+    for nested in &mut inner.loops {
+        analyse_loop(nested, &parent, machine, options);
+    }
+}
+
+fn analyse_function(function: &mut Function, machine: &Machine, options: Options, warnings: &mut Vec<Warning>) {
+    let expected = function.analysis.expected.take();
+    function.source.retain(|key, _| !key.starts_with("terms."));
+    let (analysis, bound) = analysis(function, machine, options);
+    for (id, term) in &bound.terms {
+        if let Some(reason) = term.trace.reason() {
+            let how = if term.seconds.is_some() { "lower bound" } else { "not measured" };
+            let source = Source { how: how.into(), error: None, reason: Some(reason) };
+            function.source.insert(format!("terms.{}", id.name()), source);
+        }
+    }
+    warnings.extend(refutations(function, &bound));
+    function.analysis = Analysis { expected, ..analysis };
+}
+
+/// The analysis of one function, without changing it.
+pub fn analysis(function: &Function, machine: &Machine, options: Options) -> (Analysis, Bound) {
+    let subject = Subject::new(function, Host::new(machine));
+    let bound = Bound::of(&subject);
+    let mix = function.work.as_ref().map_or(&[][..], |w| &w.mix);
+    let verdict = class::verdict(&subject, &bound);
+    let mut analysis = Analysis {
+        simd_use: metrics::simd_use(mix, subject.host),
+        fma_balance: metrics::fma_balance(mix, subject.host),
+        ilp: metrics::ilp(&subject),
+        fp_fraction: function.fp_instructions.zip(function.instructions).and_then(|(f, n)| ratio(f as f64, n as f64)),
+        load_balance: function.lambda,
+        terms: terms::stored(&bound.terms),
+        binding: verdict.binding,
+        class: verdict.class,
+        nearest: verdict.nearest,
+        roof_fraction: verdict.roof_fraction,
+        savings: savings::savings(&subject, &bound),
+        ..Analysis::default()
+    };
+    if let Some(axis) = Axis::of(function) {
+        analysis.axis = Some(axis.name().into());
+        analysis.oi = metrics::oi(function, axis);
+        analysis.flop_rate = function.time_s.and_then(|t| ratio(axis.work(), t));
+        analysis.ceilings = ladder::ceilings(&subject, &bound, axis, &analysis, options.imbalance);
+    }
+    (analysis, bound)
+}
+
+fn ratio(part: f64, whole: f64) -> Option<f64> {
+    (whole > 0.0).then(|| part / whole)
+}
+
+fn refutations<'a>(function: &'a Function, bound: &'a Bound) -> impl Iterator<Item = Warning> + 'a {
+    bound.refuted.iter().map(|id| {
+        let seconds = bound.term(*id).seconds.unwrap_or(0.0);
+        let from: Vec<&str> = bound.term(*id).trace.from.iter().map(String::as_str).collect();
+        Warning::new(
+            REFUTED,
+            format!(
+                "{} ran in {:.3} s, faster than the {} ceiling allows ({:.3} s, from {})",
+                function.name,
+                function.time_s.unwrap_or(0.0),
+                id.name(),
+                seconds,
+                from.join(", ")
+            ),
+            "that ceiling is left out for this function",
+            "measure the machine again on a quiet host: rprof machine --refresh",
+        )
+    })
+}

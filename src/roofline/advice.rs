@@ -1,0 +1,225 @@
+//! What to do about a deficiency, with the evidence that it rests on: which loop, which chain, which stores.
+
+use crate::isa::facts::AccessKind;
+use crate::isa::operation::{FpOp, Width};
+use crate::profile::Function;
+use crate::profile::function::{Chain, ChainStep};
+
+use super::bound::Bound;
+use super::deficiency::Deficiency;
+use super::host::Trace;
+use super::terms::{Subject, chain, latency};
+
+/// Advice for removing one deficiency or a pair.
+pub fn for_removal(subject: &Subject<'_>, bound: &Bound, remove: &[Deficiency]) -> String {
+    let parts: Vec<String> = remove.iter().map(|d| sentence(subject, bound, *d)).collect();
+    parts.join(" Also: ")
+}
+
+fn sentence(subject: &Subject<'_>, bound: &Bound, d: Deficiency) -> String {
+    let f = subject.function;
+    match d {
+        Deficiency::Threads => format!(
+            "It ran on {} of {} allowed CPUs: share its work among more threads.",
+            subject.team.most(),
+            subject.team.allowed.unwrap_or(subject.team.most())
+        ),
+        Deficiency::Imbalance => match f.lambda {
+            Some(l) => format!(
+                "Its {} threads were busy {:.0} % of the time of the busiest: distribute the work more evenly (dynamic schedule, smaller chunks).",
+                subject.team.size,
+                100.0 * l
+            ),
+            None => format!("Its {} threads were not at work all the time: distribute the work more evenly.", subject.team.size),
+        },
+        Deficiency::Ilp => ilp(subject),
+        Deficiency::Mix => mix(f),
+        Deficiency::Simd => simd(subject),
+        Deficiency::Fma => fma(f),
+        Deficiency::DivSqrt => div_sqrt(f),
+        Deficiency::Access => format!("{}: load and store whole vectors, keep values in registers.", accesses(f)),
+        Deficiency::Latency => latency_advice(subject),
+        Deficiency::WriteAllocate => write_allocate(f),
+        Deficiency::CapacityMisses => format!(
+            "{} of its memory lines were loaded before and had been evicted: block the loop for the cache{}.",
+            share_of_misses(f, |t| t.capacity),
+            at_loop(f)
+        ),
+        Deficiency::ConflictMisses => format!(
+            "{} of its memory lines were evicted by others of the same set: pad the leading dimension or the arrays.",
+            share_of_misses(f, |t| t.conflict)
+        ),
+    }
+    .trim()
+    .to_owned()
+    .replace("  ", " ")
+        + if bound.refuted.is_empty() { "" } else { " (A ceiling was refuted; see the warnings.)" }
+}
+
+/// ` (loop at triad.c:12)`: the most expensive loop, where its line is known.
+fn at_loop(f: &Function) -> String {
+    let place = f.work.as_ref().and_then(|w| w.chains.iter().max_by_key(|c| c.iterations)).and_then(|c| c.line);
+    match (place.or(f.line), &f.file) {
+        (Some(line), Some(file)) => format!(" ({}:{line})", file.rsplit('/').next().unwrap_or(file)),
+        _ => String::new(),
+    }
+}
+
+fn chain_place(f: &Function, c: &Chain) -> String {
+    match (c.line, &f.file) {
+        (Some(line), Some(file)) => format!("the loop at {}:{line}", file.rsplit('/').next().unwrap_or(file)),
+        (Some(line), None) => format!("the loop at line {line}"),
+        _ => format!("the loop at {:#x}", c.header),
+    }
+}
+
+fn describe(step: &ChainStep) -> String {
+    match step {
+        ChainStep::Fp { op, precision, .. } => format!("{} {}", precision.name(), op.name()),
+        ChainStep::Vector => "vector operation".into(),
+        ChainStep::Integer => "integer operation".into(),
+        ChainStep::IntegerMultiply => "integer multiply".into(),
+        ChainStep::IntegerDivide => "integer divide".into(),
+        ChainStep::Load => "load".into(),
+        ChainStep::Forward => "store and reload of the same address".into(),
+    }
+}
+
+/// `3 × dp add → store and reload of the same address`
+fn describe_cycle(steps: &[ChainStep]) -> String {
+    let mut runs: Vec<(String, usize)> = Vec::new();
+    for name in steps.iter().map(describe) {
+        match runs.last_mut() {
+            Some((last, n)) if *last == name => *n += 1,
+            _ => runs.push((name, 1)),
+        }
+    }
+    let words: Vec<String> = runs.into_iter().map(|(w, n)| if n > 1 { format!("{n} × {w}") } else { w }).collect();
+    words.join(" → ")
+}
+
+fn ilp(subject: &Subject<'_>) -> String {
+    let f = subject.function;
+    let mut trace = Trace::default();
+    let chains = f.work.as_ref().map_or(&[][..], |w| &w.chains);
+    let worst = chains
+        .iter()
+        .filter_map(|c| chain::critical(c, subject.host, &mut Trace::default()).map(|(cycle, s)| (c, cycle, s)))
+        .max_by(|a, b| {
+            let t = |x: &Chain| chain::chain_seconds(x, subject.host, &mut Trace::default());
+            t(a.0).total_cmp(&t(b.0))
+        });
+    let Some((c, cycle, seconds)) = worst else {
+        return "A dependency chain holds it: keep several partial results.".into();
+    };
+    let period = subject.host.cycle(&mut trace).filter(|s| *s > 0.0);
+    let cost = period.map_or(String::new(), |p| format!(", {:.1} cycles an iteration", seconds / p));
+    format!(
+        "Each iteration of {} waits for the one before ({}{cost}): unroll it with several independent partial results.",
+        chain_place(f, c),
+        describe_cycle(&cycle.steps)
+    )
+}
+
+fn mix(f: &Function) -> String {
+    let share = f.fp_instructions.zip(f.instructions).map(|(fp, n)| 100.0 * fp as f64 / (n.max(1)) as f64);
+    let large = f.work.as_ref().filter(|w| w.code_bytes > 32 << 10).map(|w| w.code_bytes >> 10);
+    match (large, share) {
+        (Some(kib), _) => format!("Its hot code is {kib} KiB, more than the instruction cache holds: unroll less, split cold code off."),
+        (None, Some(s)) => format!(
+            "Only {s:.0} % of its instructions do floating-point arithmetic: hoist address arithmetic, moves and tests out of the loop{}; unroll.",
+            at_loop(f)
+        ),
+        _ => "Most of its instructions do no arithmetic: hoist them out of the loop; unroll.".into(),
+    }
+}
+
+fn simd(subject: &Subject<'_>) -> String {
+    let f = subject.function;
+    let Some(work) = &f.work else { return "Vectorise it.".into() };
+    let all: u64 = work.mix.iter().map(|e| e.instructions).sum();
+    let scalar: u64 = work.mix.iter().filter(|e| e.width == Width::Scalar).map(|e| e.instructions).sum();
+    let useful = work.mix.first().and_then(|e| subject.host.useful_width(e.op, e.precision));
+    let width = useful.map_or("vector registers".into(), |w| format!("{}-bit registers", w.name()));
+    let place = at_loop(f);
+    match 100 * scalar / all.max(1) {
+        50.. => format!("{} % of its floating-point arithmetic is scalar: vectorise the loop{place} for {width}.", 100 * scalar / all.max(1)),
+        _ => format!("Its arithmetic uses narrower registers or masked-off lanes: use all lanes of {width}{place}."),
+    }
+}
+
+fn fma(f: &Function) -> String {
+    let by = f.flops.map(|x| x.by_op).unwrap_or_default();
+    format!(
+        "{} adds and {} multiplies stand alone beside {} FLOPs in fused multiply-adds: combine them (-ffp-contract=fast, -mfma), or balance adds and multiplies.",
+        count(by.add),
+        count(by.mul),
+        count(by.fma)
+    )
+}
+
+fn div_sqrt(f: &Function) -> String {
+    let of = |op| f.work.as_ref().map_or(0, |w| w.mix.iter().filter(|e| e.op == op).map(|e| e.instructions).sum());
+    format!(
+        "{} divisions and {} square roots keep the divider busy{}: multiply by a reciprocal computed once, or use the approximation with a Newton step.",
+        count(of(FpOp::Div)),
+        count(of(FpOp::Sqrt)),
+        at_loop(f)
+    )
+}
+
+fn accesses(f: &Function) -> String {
+    let all = f.work.as_ref().map_or(&[][..], |w| &w.accesses);
+    let sum = |store: bool| -> u64 {
+        let is_store = |k| matches!(k, AccessKind::Store | AccessKind::NtStore | AccessKind::Scatter);
+        all.iter().filter(|a| is_store(a.kind) == store).map(|a| a.count).sum()
+    };
+    format!("{} loads and {} stores keep the L1 ports busy{}", count(sum(false)), count(sum(true)), at_loop(f))
+}
+
+fn latency_advice(subject: &Subject<'_>) -> String {
+    let f = subject.function;
+    let chase = f
+        .work
+        .as_ref()
+        .and_then(|w| w.chains.iter().filter(|c| c.cycles.iter().any(chain::is_chase)).max_by_key(|c| c.iterations));
+    match chase {
+        Some(c) => format!(
+            "In {} each load's address comes from the load before ({} such chain{}): interleave several traversals, or store the data in the order of its use.",
+            chain_place(f, c),
+            latency::concurrency(c),
+            if latency::concurrency(c) == 1 { "" } else { "s" }
+        ),
+        None => format!("Its misses follow no stride{}: sort the accesses, or prefetch ahead.", at_loop(f)),
+    }
+}
+
+fn write_allocate(f: &Function) -> String {
+    let traffic = f.work.as_ref().and_then(|w| w.traffic).unwrap_or_default();
+    let stores: u64 = f.work.as_ref().map_or(0, |w| {
+        w.accesses.iter().filter(|a| a.kind == AccessKind::Store).map(|a| a.count).sum()
+    });
+    format!(
+        "Its {} stores made memory send {:.3} GB of lines that they overwrite whole{}: use non-temporal stores.",
+        count(stores),
+        traffic.dram_fill / 1e9,
+        at_loop(f)
+    )
+}
+
+fn share_of_misses(f: &Function, part: impl Fn(&crate::profile::evidence::memory::Traffic) -> f64) -> String {
+    let Some(t) = f.work.as_ref().and_then(|w| w.traffic) else { return "Many".into() };
+    let all = t.compulsory + t.capacity + t.conflict + t.coherence;
+    if all <= 0.0 { "None".into() } else { format!("{:.0} %", 100.0 * part(&t) / all) }
+}
+
+/// A count for people: 3 significant digits and a power of thousand.
+fn count(n: u64) -> String {
+    let x = n as f64;
+    match n {
+        0..1_000 => n.to_string(),
+        1_000..1_000_000 => format!("{:.3} thousand", x / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.3} million", x / 1e6),
+        _ => format!("{:.3} billion", x / 1e9),
+    }
+}

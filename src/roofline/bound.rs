@@ -1,0 +1,94 @@
+//! The bound T = max of the terms, and the refutation of ceilings that the measurement exceeds.
+
+use std::collections::BTreeSet;
+
+use super::deficiency::Removed;
+use super::terms::{Subject, Term, TermId};
+
+/// No ceiling is refuted by less than this: the clock alone drifts by 3 %.
+const LEAST_ERROR: f64 = 0.05;
+
+/// All terms of one function as it is, those that a faster measurement refuted, and the bound over the others.
+#[derive(Debug, Clone)]
+pub struct Bound {
+    /// The terms, [`TermId::ALL`] order.
+    pub terms: [(TermId, Term); 9],
+    /// Terms that exceed the measured time by more than its error; left out of the bound.
+    pub refuted: BTreeSet<TermId>,
+    /// The largest remaining term and its seconds.
+    pub binding: Option<(TermId, f64)>,
+}
+
+impl Bound {
+    /// Computes the terms of `subject` and compares them with its time.
+    pub fn of(subject: &Subject<'_>) -> Bound {
+        let terms = subject.terms(Removed::NONE);
+        let refuted = terms
+            .iter()
+            .filter(|(id, term)| {
+                let limit = subject.function.time_s.map(|t| t * (1.0 + error(subject, *id, term)));
+                term.seconds.zip(limit).is_some_and(|(seconds, limit)| seconds > limit)
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        let mut bound = Bound { terms, refuted, binding: None };
+        bound.binding = largest(&bound.terms, &bound.refuted);
+        bound
+    }
+
+    /// T: the bound in seconds.
+    pub fn seconds(&self) -> Option<f64> {
+        self.binding.map(|(_, t)| t)
+    }
+
+    /// T with `removed` gone: never more than T.
+    pub fn without(&self, subject: &Subject<'_>, removed: Removed) -> Option<f64> {
+        let before = self.seconds()?;
+        let after = largest(&subject.terms(removed), &self.refuted).map_or(0.0, |(_, t)| t);
+        Some(after.min(before))
+    }
+
+    /// T of the in-core terms alone with `removed` gone (A.3: no memory stalls).
+    pub fn in_core(&self, subject: &Subject<'_>, removed: Removed) -> Option<f64> {
+        TermId::ALL
+            .into_iter()
+            .filter(|id| id.in_core() && !self.refuted.contains(id))
+            .filter_map(|id| subject.term(id, removed).seconds)
+            .max_by(f64::total_cmp)
+    }
+
+    /// One of the nine terms.
+    pub fn term(&self, id: TermId) -> &Term {
+        &self.terms[TermId::ALL.iter().position(|t| *t == id).unwrap_or(0)].1
+    }
+}
+
+/// The largest term; among those within 0.5 % of it the first in [`TermId::ALL`].
+fn largest(terms: &[(TermId, Term); 9], left_out: &BTreeSet<TermId>) -> Option<(TermId, f64)> {
+    let candidates =
+        || terms.iter().filter(|(id, _)| !left_out.contains(id)).filter_map(|(id, t)| t.seconds.map(|s| (*id, s)));
+    let most = candidates().map(|(_, s)| s).fold(0.0, f64::max);
+    if most <= 0.0 {
+        return None;
+    }
+    candidates().find(|(_, s)| *s >= most * 0.995).map(|(id, _)| (id, most))
+}
+
+/// Relative error of "time over term": ceiling spread, time interval and the error of the counted or simulated figures.
+fn error(subject: &Subject<'_>, id: TermId, term: &Term) -> f64 {
+    let f = subject.function;
+    let spread = term.trace.from.iter().map(|c| subject.host.spread(c)).fold(0.0, f64::max);
+    let time = match (f.time_ci95_s, f.time_s) {
+        (Some(ci), Some(t)) if t > 0.0 => ci / t,
+        _ => 0.0,
+    };
+    let key = match id {
+        TermId::L2 => "bytes.l2",
+        TermId::L3 => "bytes.l3",
+        TermId::Dram | TermId::Latency => "bytes.dram",
+        TermId::L1 => "bytes.l1",
+        _ => "instructions",
+    };
+    let counted = f.source.get(key).and_then(|s| s.error).unwrap_or(0.0);
+    (spread * spread + time * time + counted * counted).sqrt().max(LEAST_ERROR)
+}

@@ -1,0 +1,96 @@
+//! What a function can lack, and sets of such lacks that the model imagines removed.
+
+/// One thing that holds a function below the roof, in the order of effort in which the ladder removes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Deficiency {
+    /// Fewer threads than allowed CPUs.
+    Threads,
+    /// Threads of its team without work while others had some.
+    Imbalance,
+    /// Dependency chains (T_chain).
+    Ilp,
+    /// Instructions that do no arithmetic (T_issue).
+    Mix,
+    /// Lanes not used.
+    Simd,
+    /// Adds and multiplies that are not fused.
+    Fma,
+    /// The divider.
+    DivSqrt,
+    /// Narrow loads and stores (T_access).
+    Access,
+    /// Misses whose latency is not hidden (T_latency).
+    Latency,
+    /// Fills for lines that are overwritten anyway.
+    WriteAllocate,
+    /// Last-level capacity misses.
+    CapacityMisses,
+    /// Last-level conflict misses.
+    ConflictMisses,
+}
+
+impl Deficiency {
+    /// All of them, low effort first.
+    pub const ALL: [Deficiency; 12] = [
+        Deficiency::Threads,
+        Deficiency::Imbalance,
+        Deficiency::Ilp,
+        Deficiency::Mix,
+        Deficiency::Simd,
+        Deficiency::Fma,
+        Deficiency::DivSqrt,
+        Deficiency::Access,
+        Deficiency::Latency,
+        Deficiency::WriteAllocate,
+        Deficiency::CapacityMisses,
+        Deficiency::ConflictMisses,
+    ];
+
+    /// The name in `savings[].remove`; for parallel and core deficiencies also the id of their ceiling.
+    pub fn name(self) -> &'static str {
+        match self {
+            Deficiency::Threads => "threads",
+            Deficiency::Imbalance => "imbalance",
+            Deficiency::Ilp => "ilp",
+            Deficiency::Mix => "mix",
+            Deficiency::Simd => "simd",
+            Deficiency::Fma => "fma",
+            Deficiency::DivSqrt => "divsqrt",
+            Deficiency::Access => "access",
+            Deficiency::Latency => "latency",
+            Deficiency::WriteAllocate => "write-allocate",
+            Deficiency::CapacityMisses => "capacity-misses",
+            Deficiency::ConflictMisses => "conflict-misses",
+        }
+    }
+}
+
+/// A set of deficiencies that are imagined away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Removed(u16);
+
+impl Removed {
+    /// Nothing removed: the function as it is.
+    pub const NONE: Removed = Removed(0);
+
+    /// Only `deficiency`.
+    pub fn only(deficiency: Deficiency) -> Removed {
+        Removed::NONE.and(deficiency)
+    }
+
+    /// This set and `deficiency`.
+    pub fn and(self, deficiency: Deficiency) -> Removed {
+        Removed(self.0 | 1 << deficiency as u16)
+    }
+
+    /// Whether `deficiency` is in the set.
+    pub fn has(self, deficiency: Deficiency) -> bool {
+        self.0 & (1 << deficiency as u16) != 0
+    }
+}
+
+impl FromIterator<Deficiency> for Removed {
+    fn from_iter<T: IntoIterator<Item = Deficiency>>(all: T) -> Self {
+        all.into_iter().fold(Removed::NONE, Removed::and)
+    }
+}

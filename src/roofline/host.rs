@@ -1,0 +1,214 @@
+//! The host's ceilings, looked up by id and thread count; every lookup leaves a trace of what was used and what lacked.
+
+use std::collections::BTreeSet;
+
+use crate::isa::operation::{FpOp, Precision, Width};
+use crate::profile::{Ceiling, Machine};
+
+/// Which ceilings an estimate was made from, and which it would have needed.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Trace {
+    /// Ids of ceilings that were used.
+    pub from: BTreeSet<String>,
+    /// What was not available, in words; an estimate with an entry here is a lower bound, or absent.
+    pub missing: BTreeSet<String>,
+}
+
+impl Trace {
+    /// Adds all of `other`.
+    pub fn absorb(&mut self, other: Trace) {
+        self.from.extend(other.from);
+        self.missing.extend(other.missing);
+    }
+
+    /// Notes that something was not available.
+    pub fn lacks(&mut self, what: impl Into<String>) {
+        self.missing.insert(what.into());
+    }
+
+    /// The missing things as one sentence part, or `None`.
+    pub fn reason(&self) -> Option<String> {
+        if self.missing.is_empty() {
+            return None;
+        }
+        Some(self.missing.iter().cloned().collect::<Vec<_>>().join("; "))
+    }
+}
+
+/// How a ceiling behaves between and beyond the thread counts that it was measured with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scaling {
+    /// A resource that every core has for itself: proportional to threads.
+    PerCore,
+    /// A resource that cores share: constant beyond the last measured count.
+    Shared,
+}
+
+/// The machine's ceilings as the terms ask for them.
+#[derive(Debug, Clone, Copy)]
+pub struct Host<'a> {
+    machine: &'a Machine,
+}
+
+/// All register widths, narrow to wide.
+pub const WIDTHS: [Width; 4] = [Width::Scalar, Width::W128, Width::W256, Width::W512];
+
+impl<'a> Host<'a> {
+    /// Wraps `machine`.
+    pub fn new(machine: &'a Machine) -> Self {
+        Host { machine }
+    }
+
+    /// CPUs of the host that the program may use; at least 1.
+    pub fn cores(&self) -> u32 {
+        self.machine.cores.max(1)
+    }
+
+    /// The machine itself.
+    pub fn machine(&self) -> &'a Machine {
+        self.machine
+    }
+
+    fn entries(&self, id: &str) -> impl Iterator<Item = (&'a Ceiling, f64)> + use<'a> {
+        let id = id.to_owned();
+        self.machine
+            .ceilings
+            .iter()
+            .filter(move |c| c.id == id)
+            .filter_map(|c| c.value.filter(|v| v.is_finite() && *v > 0.0).map(|v| (c, v)))
+    }
+
+    /// Whether ceiling `id` has a value at any thread count.
+    pub fn has(&self, id: &str) -> bool {
+        self.entries(id).next().is_some()
+    }
+
+    /// The unit of ceiling `id`.
+    pub fn unit(&self, id: &str) -> Option<&'a str> {
+        self.entries(id).next().map(|(c, _)| c.unit.as_str())
+    }
+
+    /// Relative spread of ceiling `id`, the largest over thread counts; 0 where it is not known.
+    pub fn spread(&self, id: &str) -> f64 {
+        self.entries(id).filter_map(|(c, _)| c.spread).fold(0.0, f64::max)
+    }
+
+    /// Core clock in Hz while `id` was measured with the fewest threads.
+    pub fn clock(&self, id: &str) -> Option<f64> {
+        self.entries(id).min_by_key(|(c, _)| c.threads).and_then(|(c, _)| c.clock_hz)
+    }
+
+    /// The value of `id` without a trace entry: exact at a measured thread count, linear between two of them, by
+    /// `scaling` outside.
+    pub fn peek(&self, id: &str, threads: u32, scaling: Scaling) -> Option<f64> {
+        let threads = threads.max(1);
+        let mut below: Option<(u32, f64)> = None;
+        let mut above: Option<(u32, f64)> = None;
+        for (c, v) in self.entries(id) {
+            let at = (c.threads.max(1), v);
+            if at.0 <= threads && below.is_none_or(|b| at.0 > b.0) {
+                below = Some(at);
+            }
+            if at.0 >= threads && above.is_none_or(|a| at.0 < a.0) {
+                above = Some(at);
+            }
+        }
+        let per_core = scaling == Scaling::PerCore;
+        match (below, above) {
+            (Some((k, v)), _) if k == threads => Some(v),
+            (Some((k, v)), Some((l, w))) => Some(v + (w - v) * f64::from(threads - k) / f64::from(l - k)),
+            (Some((k, v)), None) if per_core => Some(v * f64::from(threads.min(self.cores().max(k))) / f64::from(k)),
+            (Some((_, v)), None) => Some(v),
+            (None, Some((l, w))) if per_core => Some(w * f64::from(threads) / f64::from(l)),
+            (None, Some((_, w))) => Some(w),
+            (None, None) => None,
+        }
+    }
+
+    /// The value of `id` at `threads`, noted in `trace`.
+    pub fn value(&self, id: &str, threads: u32, scaling: Scaling, trace: &mut Trace) -> Option<f64> {
+        let found = self.peek(id, threads, scaling);
+        match found {
+            Some(_) => trace.from.insert(id.to_owned()),
+            None => trace.missing.insert(format!("{id} not measured")),
+        };
+        found
+    }
+
+    /// A value that does not depend on the thread count (latencies): that with the fewest threads, noted in `trace`.
+    pub fn latency(&self, id: &str, trace: &mut Trace) -> Option<f64> {
+        let found = self.entries(id).min_by_key(|(c, _)| c.threads).map(|(_, v)| v);
+        match found {
+            Some(_) => trace.from.insert(id.to_owned()),
+            None => trace.missing.insert(format!("{id} not measured")),
+        };
+        found
+    }
+
+    /// One core cycle in seconds, from the clock that ran beside the roof; `None` where no clock was measured.
+    pub fn cycle(&self, trace: &mut Trace) -> Option<f64> {
+        for id in ["dp.fma", "dp.simd", "dp.ilp", "dp.tlp", "issue"] {
+            if let Some(hz) = self.clock(id).filter(|hz| *hz > 0.0) {
+                return Some(1.0 / hz);
+            }
+        }
+        trace.lacks("core clock not measured");
+        None
+    }
+
+    /// Id of the throughput ceiling for arithmetic of this kind; approximations and dot forms are rated as multiplies,
+    /// x87 as scalar double precision.
+    pub fn throughput_id(op: FpOp, precision: Precision, width: Width) -> String {
+        let op = if op == FpOp::Other { FpOp::Mul } else { op };
+        match precision {
+            Precision::X87 => format!("dp.{}.scalar", op.name()),
+            _ => format!("{}.{}.{}", precision.name(), op.name(), width.name()),
+        }
+    }
+
+    /// Instructions per second of one kind of arithmetic, all lanes active, without a trace entry.
+    ///
+    /// `instructions/s = (flop/s) / (FLOPs of one instruction)`
+    pub fn peek_instructions(&self, op: FpOp, precision: Precision, width: Width, threads: u32) -> Option<f64> {
+        let id = Self::throughput_id(op, precision, width);
+        let value = self.peek(&id, threads, Scaling::PerCore)?;
+        Some(match self.unit(&id) {
+            Some("instr/s" | "op/s") => value,
+            _ => value / full_flops(op, precision, width),
+        })
+    }
+
+    /// [`peek_instructions`](Self::peek_instructions), noted in `trace`.
+    pub fn instructions(
+        &self,
+        op: FpOp,
+        precision: Precision,
+        width: Width,
+        threads: u32,
+        trace: &mut Trace,
+    ) -> Option<f64> {
+        self.value(&Self::throughput_id(op, precision, width), threads, Scaling::PerCore, trace)?;
+        self.peek_instructions(op, precision, width, threads)
+    }
+
+    /// The narrowest width whose FLOP rate for this operation is within 3 % of the best: the widest that is useful.
+    pub fn useful_width(&self, op: FpOp, precision: Precision) -> Option<Width> {
+        if precision == Precision::X87 {
+            return Some(Width::Scalar);
+        }
+        let rate = |w: Width| self.peek_instructions(op, precision, w, 1).map(|i| i * full_flops(op, precision, w));
+        let best = WIDTHS.into_iter().filter_map(rate).fold(0.0, f64::max);
+        WIDTHS.into_iter().find(|w| rate(*w).is_some_and(|r| r >= 0.97 * best))
+    }
+
+    /// The roof in FLOP/s for a precision at `threads`: `{dp,sp}.fma`, without a trace entry.
+    pub fn roof(&self, precision: Precision, threads: u32) -> Option<f64> {
+        let name = if precision == Precision::X87 { "dp" } else { precision.name() };
+        self.peek(&format!("{name}.fma"), threads, Scaling::PerCore)
+    }
+}
+
+/// FLOPs of one instruction with all lanes active: lanes, times two for a fused multiply-add.
+pub fn full_flops(op: FpOp, precision: Precision, width: Width) -> f64 {
+    f64::from(width.lanes(precision)) * if op == FpOp::Fma { 2.0 } else { 1.0 }
+}

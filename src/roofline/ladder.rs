@@ -1,0 +1,171 @@
+//! The ceilings as they hold for one function: a cumulative ladder in the core, the memory levels, and A.3's
+//! single-feature ceilings beside them.
+//!
+//! ```text
+//! core rung i     value = work / T_core(deficiencies 1…i removed)      never falls from rung to rung
+//! memory level    value = value_alone = work / T_level
+//! value_alone     roof × simd_use, roof × fma_balance, roof × ilp, roof × λ, work / T_issue …, at most the roof
+//! ```
+//!
+//! The order is that of effort in A.1.3. A kernel whose adds and multiplies balance by nature has `fma` at the bottom
+//! (§4); imbalance stands right below the roof or below everything else (Figures A2 and A3).
+
+use crate::isa::operation::Precision;
+use crate::profile::function::{Analysis, FunctionCeiling};
+
+use super::Placement;
+use super::bound::Bound;
+use super::class;
+use super::deficiency::{Deficiency, Removed};
+use super::metrics::Axis;
+use super::terms::{Subject, TermId, pipe};
+
+const MEMORY: [TermId; 5] = [TermId::Latency, TermId::Dram, TermId::L3, TermId::L2, TermId::L1];
+
+/// The ceilings of one function, low effort first: parallel and core rungs, then memory from far to near.
+pub fn ceilings(
+    subject: &Subject<'_>,
+    bound: &Bound,
+    axis: Axis,
+    analysis: &Analysis,
+    placement: Placement,
+) -> Vec<FunctionCeiling> {
+    let work = axis.work();
+    let roof = roof(subject, bound, axis);
+    let mut removed = Removed::NONE;
+    let mut height: f64 = 0.0;
+    let mut rungs = Vec::new();
+    for deficiency in order(subject, placement) {
+        removed = removed.and(deficiency);
+        let rate = bound.in_core(subject, removed).filter(|t| *t > 0.0).map(|t| work / t);
+        // Where nothing is left in the core only the roof limits.
+        let value = rate.or(roof).map(|v| v.max(height));
+        height = value.unwrap_or(height);
+        rungs.push(FunctionCeiling {
+            id: deficiency.name().into(),
+            kind: kind(deficiency).into(),
+            value,
+            value_alone: alone(subject, bound, deficiency, work, roof, analysis),
+            from: from(bound, deficiency),
+            refuted: own_term(deficiency).is_some_and(|t| bound.refuted.contains(&t)),
+        });
+    }
+    rungs.push(FunctionCeiling {
+        id: "peak".into(),
+        kind: "core".into(),
+        value: roof.map(|r| r.max(height)).or((height > 0.0).then_some(height)),
+        value_alone: roof,
+        from: bound.term(TermId::Pipe).trace.from.iter().cloned().collect(),
+        refuted: bound.refuted.contains(&TermId::Pipe),
+    });
+    rungs.extend(MEMORY.into_iter().map(|id| memory(bound, id, work)));
+    rungs
+}
+
+/// Deficiencies in the order in which the ladder removes them.
+fn order(subject: &Subject<'_>, placement: Placement) -> Vec<Deficiency> {
+    use Deficiency::*;
+    let mut order = vec![Threads, Ilp, Mix, Simd, Fma, DivSqrt, Access];
+    if !class::fma_deficient(subject) {
+        order.retain(|d| *d != Fma);
+        order.insert(0, Fma);
+    }
+    match placement {
+        Placement::BelowRoof => order.push(Imbalance),
+        Placement::BelowTlp => order.insert(0, Imbalance),
+    }
+    order
+}
+
+fn kind(d: Deficiency) -> &'static str {
+    if matches!(d, Deficiency::Threads | Deficiency::Imbalance) { "parallel" } else { "core" }
+}
+
+/// The term that a core deficiency is in.
+fn own_term(d: Deficiency) -> Option<TermId> {
+    match d {
+        Deficiency::Ilp => Some(TermId::Chain),
+        Deficiency::Mix => Some(TermId::Issue),
+        Deficiency::Access => Some(TermId::Access),
+        Deficiency::Simd | Deficiency::Fma | Deficiency::DivSqrt => Some(TermId::Pipe),
+        _ => None,
+    }
+}
+
+fn from(bound: &Bound, d: Deficiency) -> Vec<String> {
+    own_term(d).map(|t| bound.term(t).trace.from.iter().cloned().collect()).unwrap_or_default()
+}
+
+/// The roof for this function: its FLOPs by precision at `{p}.fma` on every CPU that it was allowed; on the other axes the
+/// rate at which the pipe term alone would allow its work.
+fn roof(subject: &Subject<'_>, bound: &Bound, axis: Axis) -> Option<f64> {
+    let threads = subject.team.allowed.unwrap_or(0).max(subject.team.most());
+    if let (Axis::Flop(work), Some(flops)) = (axis, subject.function.flops) {
+        let parts =
+            [(flops.dp + flops.x87, Precision::Dp), (flops.sp, Precision::Sp), (flops.hp, Precision::Hp), (flops.bf16, Precision::Bf16)];
+        let mut seconds = 0.0;
+        for (n, precision) in parts.into_iter().filter(|(n, _)| *n > 0) {
+            seconds += n as f64 / subject.host.roof(precision, threads).or_else(|| subject.host.roof(Precision::Sp, threads))?;
+        }
+        return (seconds > 0.0).then(|| work / seconds);
+    }
+    let all: Removed = [Deficiency::Threads, Deficiency::Imbalance].into_iter().collect();
+    let pipe = subject.term(TermId::Pipe, all).seconds.filter(|t| *t > 0.0 && !bound.refuted.contains(&TermId::Pipe));
+    pipe.map(|t| axis.work() / t)
+}
+
+/// A.3's single-feature ceiling: the roof with this one deficiency as measured and everything else perfect.
+fn alone(
+    subject: &Subject<'_>,
+    bound: &Bound,
+    d: Deficiency,
+    work: f64,
+    roof: Option<f64>,
+    analysis: &Analysis,
+) -> Option<f64> {
+    let by_term = |id: TermId| {
+        let seconds = bound.term(id).seconds?;
+        if seconds > 0.0 { Some((work / seconds).min(roof?)) } else { roof }
+    };
+    match d {
+        Deficiency::Simd => Some(roof? * analysis.simd_use?),
+        Deficiency::Fma => Some(roof? * analysis.fma_balance?),
+        Deficiency::Ilp => Some(roof? * analysis.ilp?),
+        Deficiency::Imbalance => Some(roof? * subject.function.lambda?),
+        Deficiency::Threads => {
+            let had = subject.host.roof(Precision::Dp, subject.team.most())?;
+            let could = subject.host.roof(Precision::Dp, subject.team.allowed?.max(subject.team.most()))?;
+            Some(roof? * (had / could).min(1.0))
+        }
+        Deficiency::Mix => by_term(TermId::Issue),
+        Deficiency::Access => by_term(TermId::Access),
+        Deficiency::DivSqrt => divider_alone(subject, work, roof?),
+        _ => None,
+    }
+}
+
+fn divider_alone(subject: &Subject<'_>, work: f64, roof: f64) -> Option<f64> {
+    use crate::isa::operation::FpOp;
+    let mix = &subject.function.work.as_ref()?.mix;
+    let divider: Vec<_> = mix.iter().filter(|e| matches!(e.op, FpOp::Div | FpOp::Sqrt)).copied().collect();
+    let mut trace = super::host::Trace::default();
+    let seconds = subject.team.seconds(|k| {
+        let demands = pipe::demands(&divider, subject.host, k, Removed::NONE, &mut trace);
+        Some(pipe::groups_seconds(&demands, subject.host, &mut trace))
+    })?;
+    Some(if seconds > 0.0 { (work / seconds).min(roof) } else { roof })
+}
+
+fn memory(bound: &Bound, id: TermId, work: f64) -> FunctionCeiling {
+    let term = bound.term(id);
+    // A level without traffic, or a function without misses, sets no ceiling.
+    let value = term.seconds.filter(|t| *t > 0.0).map(|t| work / t);
+    FunctionCeiling {
+        id: id.name().into(),
+        kind: "memory".into(),
+        value,
+        value_alone: value,
+        from: term.trace.from.iter().cloned().collect(),
+        refuted: bound.refuted.contains(&id),
+    }
+}

@@ -1,0 +1,101 @@
+//! T_access: loads and stores per second by width and register file.
+//!
+//! ```text
+//! T_load   = max( Σ over vector loads of count / rate(width),  Σ over all loads of count / best rate )
+//! T_store  = Σ over stores of count / rate(width, file)
+//! T_access = max(T_load, T_store)
+//! ```
+//!
+//! Vector loads use a subset of the load ports; general-purpose ones can use all.
+
+use crate::isa::facts::AccessKind;
+use crate::profile::function::AccessEntry;
+
+use super::super::deficiency::{Deficiency, Removed};
+use super::super::host::{Host, Scaling, Trace};
+use super::{Subject, pipe};
+
+/// T_access at `threads`, in seconds.
+pub fn seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mut Trace) -> Option<f64> {
+    let Some(work) = &subject.function.work else {
+        trace.lacks("accesses not counted");
+        return None;
+    };
+    let host = subject.host;
+    let shrink = if removed.has(Deficiency::Simd) { pipe::simd_shrink(&work.mix, host) } else { 1.0 };
+    let (mut vector_loads, mut all_loads, mut stores) = (0.0, 0.0, 0.0);
+    for entry in &work.accesses {
+        let (count, bytes) = widened(entry, shrink, host);
+        match entry.kind {
+            AccessKind::Load | AccessKind::Gather => {
+                let Some(rate) = rate(host, "load", bytes, entry.vector, threads, trace) else { continue };
+                let integer = if entry.vector { best_load_rate(host, threads).max(rate) } else { rate };
+                all_loads += count / integer;
+                if entry.vector {
+                    vector_loads += count / rate;
+                }
+            }
+            AccessKind::Store | AccessKind::NtStore | AccessKind::Scatter => {
+                if let Some(rate) = rate(host, "store", bytes, entry.vector, threads, trace) {
+                    stores += count / rate;
+                }
+            }
+            AccessKind::Prefetch => {}
+        }
+    }
+    let nothing_known = !work.accesses.is_empty() && trace.from.is_empty();
+    (!nothing_known).then(|| vector_loads.max(all_loads).max(stores))
+}
+
+/// (count, bytes) after vectorisation by `shrink`: fewer and wider accesses for the same data, up to the widest register.
+fn widened(entry: &AccessEntry, shrink: f64, host: Host<'_>) -> (f64, u32) {
+    let count = entry.count as f64;
+    let widest = host.machine().vector_bits.unwrap_or(128) / 8;
+    if shrink >= 1.0 || !entry.vector || entry.bytes >= widest || entry.bytes == 0 {
+        return (count, entry.bytes);
+    }
+    let factor = (1.0 / shrink).min(f64::from(widest / entry.bytes)).max(1.0);
+    (count / factor, (f64::from(entry.bytes) * factor).round() as u32)
+}
+
+/// Accesses per second for one direction, width in bytes and register file. Ids tried, most specific first:
+/// `l1.access.load.fp.512`, `l1.access.load.512`, `l1.access.load.fp`, `l1.access.load`.
+fn rate(host: Host<'_>, way: &str, bytes: u32, vector: bool, threads: u32, trace: &mut Trace) -> Option<f64> {
+    match ids(way, bytes, vector).into_iter().find(|id| host.has(id)) {
+        Some(id) => host.value(&id, threads, Scaling::PerCore, trace),
+        None => {
+            trace.lacks(format!("{way}s per second of {bytes} bytes not measured"));
+            None
+        }
+    }
+}
+
+fn ids(way: &str, bytes: u32, vector: bool) -> Vec<String> {
+    let width = match bytes {
+        64.. => "512",
+        32..64 => "256",
+        16..32 => "128",
+        _ => "scalar",
+    };
+    if vector {
+        vec![
+            format!("l1.access.{way}.fp.{width}"),
+            format!("l1.access.{way}.vec.{width}"),
+            format!("l1.access.{way}.{width}"),
+            format!("l1.access.{way}.fp"),
+            format!("l1.access.{way}"),
+        ]
+    } else {
+        vec![
+            format!("l1.access.{way}.int"),
+            format!("l1.access.{way}.gpr"),
+            format!("l1.access.{way}.int.64"),
+            format!("l1.access.{way}.scalar"),
+            format!("l1.access.{way}"),
+        ]
+    }
+}
+
+fn best_load_rate(host: Host<'_>, threads: u32) -> f64 {
+    ids("load", 8, false).iter().filter_map(|id| host.peek(id, threads, Scaling::PerCore)).fold(0.0, f64::max)
+}

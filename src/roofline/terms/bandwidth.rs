@@ -1,0 +1,200 @@
+//! T_l1 … T_dram: bytes over the bandwidth of the function's own read/write mix.
+//!
+//! ```text
+//! T_level = bytes / B(w)       w = bytes written / bytes,  1/B linear in w between the measured kinds
+//! T_dram  = plain bytes / B(w) + NT bytes / B_nt(w)
+//! ```
+//!
+//! Bytes are those of DESIGN section 5 (towards the core; from L2 on with write-allocate fills and write-backs), so the
+//! kinds stand at these write shares: at L1 read 0, triad 1/3, copy and update 1/2, write 1; beyond it read 0, triad 1/4,
+//! copy 1/3, update and write 1/2; with non-temporal stores triad 1/3, copy 1/2, write 1.
+
+use crate::profile::evidence::memory::Traffic;
+
+use super::super::deficiency::{Deficiency, Removed};
+use super::super::host::{Host, Scaling, Trace};
+use super::{Subject, TermId};
+
+/// A measured kind and the share of its bytes that are written.
+type Kind = (&'static str, f64);
+
+const L1_KINDS: [Kind; 5] =
+    [("read", 0.0), ("triad", 1.0 / 3.0), ("copy", 0.5), ("update", 0.5), ("write", 1.0)];
+const FILLED_KINDS: [Kind; 5] =
+    [("read", 0.0), ("triad", 0.25), ("copy", 1.0 / 3.0), ("update", 0.5), ("write", 0.5)];
+const NT_KINDS: [Kind; 4] = [("read", 0.0), ("triad.nt", 1.0 / 3.0), ("copy.nt", 0.5), ("write.nt", 1.0)];
+
+/// T_l1, T_l2 or T_l3 at `threads`, in seconds.
+pub fn cache_seconds(subject: &Subject<'_>, id: TermId, threads: u32, trace: &mut Trace) -> Option<f64> {
+    let level = id.name();
+    let (read, written) = match (traffic(subject), id) {
+        (Some(t), TermId::L1) => (t.l1_read, t.l1_write),
+        (Some(t), TermId::L2) => (t.l2_read, t.l2_write),
+        (Some(t), _) => (t.l3_read, t.l3_write),
+        (None, _) => {
+            let bytes = subject.function.bytes.unwrap_or_default();
+            let bytes = match id {
+                TermId::L1 => bytes.l1,
+                TermId::L2 => bytes.l2,
+                _ => bytes.l3,
+            };
+            return undivided(level, bytes, threads, subject.host, trace);
+        }
+    };
+    let scaling = if id == TermId::L3 { Scaling::Shared } else { Scaling::PerCore };
+    let kinds = if id == TermId::L1 { &L1_KINDS[..] } else { &FILLED_KINDS[..] };
+    over_bandwidth(&Flow { level, kinds, scaling, read, written }, threads, subject.host, trace)
+}
+
+/// T_dram at `threads`, in seconds, with write-allocate fills or avoidable misses in `removed` gone.
+pub fn dram_seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mut Trace) -> Option<f64> {
+    let Some(mut t) = traffic(subject) else {
+        let bytes = subject.function.bytes.unwrap_or_default();
+        return match (bytes.dram_read, bytes.dram_write) {
+            (Some(r), Some(w)) => {
+                over_bandwidth(&dram(&FILLED_KINDS, r as f64, w as f64), threads, subject.host, trace)
+            }
+            _ => undivided("dram", bytes.dram, threads, subject.host, trace),
+        };
+    };
+    t = avoiding_misses(t, removed);
+    if removed.has(Deficiency::WriteAllocate) {
+        // Streaming stores: no fill, and every write goes past the caches.
+        t.dram_nt = t.dram_write.min(t.dram_nt + t.dram_fill);
+        t.dram_read = (t.dram_read - t.dram_fill).max(0.0);
+        t.dram_fill = 0.0;
+    }
+    let total = t.dram_read + t.dram_write;
+    if total <= 0.0 {
+        return Some(0.0);
+    }
+    // Reads are shared out between the two kinds of stores by their written bytes.
+    let nt = if t.dram_write > 0.0 { (t.dram_nt / t.dram_write).clamp(0.0, 1.0) } else { 0.0 };
+    let mut seconds = 0.0;
+    if nt < 1.0 {
+        let kinds = if fills_most(&t) { &FILLED_KINDS[..] } else { &FILLED_KINDS[..4] };
+        let flow = dram(kinds, t.dram_read * (1.0 - nt), t.dram_write * (1.0 - nt));
+        seconds += over_bandwidth(&flow, threads, subject.host, trace)?;
+    }
+    if nt > 0.0 {
+        let kinds = if subject.host.has("dram.copy.nt") { &NT_KINDS[..] } else { &FILLED_KINDS[..] };
+        seconds += over_bandwidth(&dram(kinds, t.dram_read * nt, t.dram_write * nt), threads, subject.host, trace)?;
+    }
+    Some(seconds)
+}
+
+/// Whether most of the written lines were filled for the store alone (`write`) rather than loaded before (`update`).
+fn fills_most(t: &Traffic) -> bool {
+    t.dram_fill > 0.5 * (t.dram_write - t.dram_nt).max(0.0)
+}
+
+/// Traffic without the misses that blocking (capacity) or padding (conflict) would avoid.
+fn avoiding_misses(mut t: Traffic, removed: Removed) -> Traffic {
+    let all = t.compulsory + t.capacity + t.conflict + t.coherence;
+    let mut avoided = 0.0;
+    if removed.has(Deficiency::CapacityMisses) {
+        avoided += t.capacity;
+    }
+    if removed.has(Deficiency::ConflictMisses) {
+        avoided += t.conflict;
+    }
+    if all > 0.0 && avoided > 0.0 {
+        let keep = (1.0 - avoided / all).max(0.0);
+        t.dram_read *= keep;
+        t.dram_write *= keep;
+        t.dram_fill *= keep;
+        t.dram_nt *= keep;
+    }
+    t
+}
+
+fn traffic(subject: &Subject<'_>) -> Option<Traffic> {
+    subject.function.work.as_ref().and_then(|w| w.traffic)
+}
+
+/// Bytes whose direction is not known, over the best bandwidth of any kind: the loosest bound.
+fn undivided(level: &str, bytes: Option<u64>, threads: u32, host: Host<'_>, trace: &mut Trace) -> Option<f64> {
+    let Some(bytes) = bytes else {
+        trace.lacks(format!("bytes at {level} not measured"));
+        return None;
+    };
+    let ids = ["read", "copy", "triad", "update"].map(|kind| format!("{level}.{kind}"));
+    let best = ids
+        .iter()
+        .filter_map(|id| host.peek(id, threads, Scaling::PerCore).map(|v| (id, v)))
+        .max_by(|a, b| a.1.total_cmp(&b.1));
+    match best {
+        Some((id, rate)) => {
+            trace.from.insert(id.clone());
+            trace.lacks(format!("read and write bytes at {level} not told apart"));
+            Some(bytes as f64 / rate)
+        }
+        None => {
+            trace.lacks(format!("{level}.read not measured"));
+            None
+        }
+    }
+}
+
+fn dram(kinds: &[Kind], read: f64, written: f64) -> Flow<'_> {
+    Flow { level: "dram", kinds, scaling: Scaling::Shared, read, written }
+}
+
+/// Bytes at one level by direction, and the kinds whose bandwidth bounds them.
+struct Flow<'k> {
+    level: &'k str,
+    kinds: &'k [Kind],
+    scaling: Scaling,
+    read: f64,
+    written: f64,
+}
+
+fn over_bandwidth(flow: &Flow<'_>, threads: u32, host: Host<'_>, trace: &mut Trace) -> Option<f64> {
+    let Flow { level, kinds, scaling, read, written } = *flow;
+    let bytes = read + written;
+    if bytes <= 0.0 {
+        return Some(0.0);
+    }
+    let share = written / bytes;
+    let mut points: Vec<(f64, f64, String)> = Vec::new();
+    for (kind, at) in kinds {
+        let id = format!("{level}.{kind}");
+        let Some(rate) = host.peek(&id, threads, scaling) else { continue };
+        match points.iter_mut().find(|(x, ..)| x == at) {
+            // Two kinds with the same share: the faster one is the bound.
+            Some(point) if rate > 1.0 / point.1 && !(*kind == "write" && level != "l1") => *point = (*at, 1.0 / rate, id),
+            Some(point) if *kind == "write" && level != "l1" => *point = (*at, 1.0 / rate, id),
+            Some(_) => {}
+            None => points.push((*at, 1.0 / rate, id)),
+        }
+    }
+    if points.is_empty() {
+        trace.lacks(format!("{level} bandwidth not measured"));
+        return None;
+    }
+    let (low, high) = neighbours(&points, share);
+    trace.from.insert(low.2.clone());
+    trace.from.insert(high.2.clone());
+    let per_byte = if high.0 > low.0 {
+        low.1 + (high.1 - low.1) * ((share - low.0) / (high.0 - low.0)).clamp(0.0, 1.0)
+    } else {
+        low.1
+    };
+    Some(bytes * per_byte)
+}
+
+/// The measured points on both sides of `share`; the outermost one twice outside their range.
+fn neighbours(points: &[(f64, f64, String)], share: f64) -> (&(f64, f64, String), &(f64, f64, String)) {
+    const SAME: f64 = 0.01;
+    if let Some(exact) = points.iter().find(|p| (p.0 - share).abs() < SAME) {
+        return (exact, exact);
+    }
+    let below = points.iter().filter(|p| p.0 <= share).max_by(|a, b| a.0.total_cmp(&b.0));
+    let above = points.iter().filter(|p| p.0 >= share).min_by(|a, b| a.0.total_cmp(&b.0));
+    match (below, above) {
+        (Some(b), Some(a)) => (b, a),
+        (Some(b), None) => (b, b),
+        (None, Some(a)) => (a, a),
+        (None, None) => (&points[0], &points[0]),
+    }
+}

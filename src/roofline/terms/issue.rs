@@ -1,0 +1,128 @@
+//! T_issue: issue slots over the rate that the front end reaches with this instruction mix and code footprint (A.1.4).
+//!
+//! ```text
+//! T_issue = issue slots / rate(f, filler, footprint)       f = FP instructions / issue slots
+//! ```
+//!
+//! The rate is interpolated over log2(1/f) between the measured `mix.*.{2,4,8,16}` and between filler classes by their
+//! shares. A measured mix that only shows the arithmetic pipes' limit (its FP part runs at the pipes' full rate) says
+//! nothing about issue: there the upper limit `issue` is taken.
+
+use crate::isa::facts::InstructionClass;
+use crate::isa::operation::FpOp;
+use crate::profile::function::Work;
+
+use super::super::deficiency::{Deficiency, Removed};
+use super::super::host::{Host, Scaling, Trace};
+use super::{Subject, pipe};
+
+/// The measured FP fractions, 1/n.
+const FRACTIONS: [u32; 4] = [2, 4, 8, 16];
+
+/// T_issue at `threads`, in seconds.
+pub fn seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mut Trace) -> Option<f64> {
+    let Some(work) = &subject.function.work else {
+        trace.lacks("instructions not counted");
+        return None;
+    };
+    let host = subject.host;
+    let shrink = if removed.has(Deficiency::Simd) { pipe::simd_shrink(&work.mix, host) } else { 1.0 };
+    let rate = rate(work, host, threads, trace)?;
+    Some(work.issue_slots as f64 * shrink / rate)
+}
+
+/// Slots per second for this mix; never above `issue`.
+fn rate(work: &Work, host: Host<'_>, threads: u32, trace: &mut Trace) -> Option<f64> {
+    let limit = host.value(&with_footprint("issue", work.code_bytes, host), threads, Scaling::PerCore, trace);
+    let mut shares = 0.0;
+    let mut seconds_per_slot = 0.0;
+    for (filler, share) in fillers(work) {
+        if let Some(rate) = filler_rate(work, filler, host, threads, limit, trace) {
+            shares += share;
+            seconds_per_slot += share / rate;
+        }
+    }
+    let mixed = (shares > 0.0 && seconds_per_slot > 0.0).then(|| shares / seconds_per_slot);
+    match (mixed, limit) {
+        (Some(m), Some(l)) => Some(m.min(l)),
+        (m, l) => m.or(l),
+    }
+}
+
+/// Fillers and their shares of what is not floating point.
+fn fillers(work: &Work) -> [(&'static str, f64); 3] {
+    let sum = |wanted: &[InstructionClass]| -> f64 {
+        work.classes.iter().filter(|(c, _)| wanted.contains(c)).map(|(_, n)| *n as f64).sum()
+    };
+    let mov = sum(&[InstructionClass::Mov]);
+    let alu = sum(&[InstructionClass::Alu, InstructionClass::Branch, InstructionClass::Other]);
+    let load = sum(&[InstructionClass::Load, InstructionClass::Store]);
+    let total = mov + alu + load;
+    if total <= 0.0 {
+        return [("mov", 0.0), ("alu", 0.0), ("load", 0.0)];
+    }
+    [("mov", mov / total), ("alu", alu / total), ("load", load / total)]
+}
+
+fn filler_rate(
+    work: &Work,
+    filler: &str,
+    host: Host<'_>,
+    threads: u32,
+    limit: Option<f64>,
+    trace: &mut Trace,
+) -> Option<f64> {
+    let fp: f64 = work.classes.iter().filter(|(c, _)| *c == InstructionClass::Fp).map(|(_, n)| *n as f64).sum();
+    let slots = work.issue_slots as f64;
+    if slots <= 0.0 {
+        return None;
+    }
+    let wanted = (slots / fp.max(slots / 1e6)).log2();
+    let points: Vec<(f64, f64)> = FRACTIONS
+        .into_iter()
+        .filter_map(|n| point(filler, n, work.code_bytes, host, threads, limit, trace).map(|r| (f64::from(n).log2(), r)))
+        .collect();
+    let after = points.iter().position(|(x, _)| *x >= wanted);
+    match after {
+        None => points.last().map(|(_, r)| *r),
+        // More floating point than any measured mix: only the upper limit is known.
+        Some(0) => limit.or(points.first().map(|(_, r)| *r)),
+        Some(i) => {
+            let ((x0, r0), (x1, r1)) = (points[i - 1], points[i]);
+            Some(r0 + (r1 - r0) * (wanted - x0) / (x1 - x0))
+        }
+    }
+}
+
+/// The measured rate at FP fraction 1/n, or `limit` if that mix was limited by its arithmetic.
+fn point(
+    filler: &str,
+    n: u32,
+    code_bytes: u64,
+    host: Host<'_>,
+    threads: u32,
+    limit: Option<f64>,
+    trace: &mut Trace,
+) -> Option<f64> {
+    let id = with_footprint(&format!("mix.{filler}.{n}"), code_bytes, host);
+    let rate = host.value(&id, threads, Scaling::PerCore, trace)?;
+    let pipes = [("dp.fma", 2.0), ("dp.peak", 2.0)].into_iter().find_map(|(id, flops)| {
+        let width = host.useful_width(FpOp::Fma, crate::isa::operation::Precision::Dp)?;
+        let lanes = f64::from(width.lanes(crate::isa::operation::Precision::Dp));
+        host.peek(id, threads, Scaling::PerCore).map(|v| v / (flops * lanes))
+    });
+    let pipe_limited = pipes.is_some_and(|p| rate / f64::from(n) >= 0.95 * p);
+    if pipe_limited { limit } else { Some(rate) }
+}
+
+/// The id for this code footprint: `.l1i` and `.l2` forms where the host has them and the code is that large.
+fn with_footprint(id: &str, code_bytes: u64, host: Host<'_>) -> String {
+    let l1i = host.machine().caches.iter().find(|c| c.level == 1).map_or(32 << 10, |c| c.size.min(32 << 10));
+    let suffix = match code_bytes {
+        b if b > l1i => "l2",
+        b if b > l1i / 2 => "l1i",
+        _ => "opcache",
+    };
+    let specific = format!("{id}.{suffix}");
+    if host.has(&specific) { specific } else { id.to_owned() }
+}

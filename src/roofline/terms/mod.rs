@@ -1,0 +1,153 @@
+//! The terms of the model (DESIGN section 7): for a function's own work, the least time that each resource needs.
+//!
+//! ```text
+//!  in the core                              beyond it
+//!  pipe    arithmetic pipes and divider     l1 l2 l3 dram   bytes / bandwidth of the own read/write mix
+//!  chain   loop-carried dependencies        latency         irregular misses × latency / concurrency
+//!  issue   instruction mix and footprint
+//!  access  loads and stores by width
+//! ```
+//!
+//! Each term is computed for k threads and then weighted by how long k threads were at work ([`Team::seconds`]). In-core
+//! terms contain no memory stalls. A term whose ceilings were not measured is `None` with the reason in its trace.
+
+pub mod access;
+pub mod bandwidth;
+pub mod chain;
+pub mod issue;
+pub mod latency;
+pub mod pipe;
+
+use crate::profile::Function;
+use crate::profile::function::Terms;
+
+use super::deficiency::{Deficiency, Removed};
+use super::host::{Host, Trace};
+use super::team::Team;
+
+/// The nine terms in the order in which a tie is decided: the core before memory, the pipes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TermId {
+    Pipe,
+    Chain,
+    Access,
+    Issue,
+    L1,
+    L2,
+    L3,
+    Dram,
+    Latency,
+}
+
+impl TermId {
+    /// All nine.
+    pub const ALL: [TermId; 9] = [
+        TermId::Pipe,
+        TermId::Chain,
+        TermId::Access,
+        TermId::Issue,
+        TermId::L1,
+        TermId::L2,
+        TermId::L3,
+        TermId::Dram,
+        TermId::Latency,
+    ];
+
+    /// The name in `terms` of the profile.
+    pub fn name(self) -> &'static str {
+        match self {
+            TermId::Pipe => "pipe",
+            TermId::Chain => "chain",
+            TermId::Access => "access",
+            TermId::Issue => "issue",
+            TermId::L1 => "l1",
+            TermId::L2 => "l2",
+            TermId::L3 => "l3",
+            TermId::Dram => "dram",
+            TermId::Latency => "latency",
+        }
+    }
+
+    /// Whether the resource is in the core (A.3: no memory stalls).
+    pub fn in_core(self) -> bool {
+        matches!(self, TermId::Pipe | TermId::Chain | TermId::Access | TermId::Issue)
+    }
+}
+
+/// One term of one function.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Term {
+    /// Least seconds, or `None` where not computable.
+    pub seconds: Option<f64>,
+    /// From what.
+    pub trace: Trace,
+}
+
+/// A function's facts together with the host's ceilings: what every term is computed from.
+#[derive(Debug, Clone)]
+pub struct Subject<'a> {
+    /// The function or loop.
+    pub function: &'a Function,
+    /// Its machine.
+    pub host: Host<'a>,
+    /// On how many threads it ran.
+    pub team: Team,
+}
+
+impl<'a> Subject<'a> {
+    /// Joins `function` and `host`.
+    pub fn new(function: &'a Function, host: Host<'a>) -> Self {
+        Subject { function, host, team: Team::of(function) }
+    }
+
+    /// Term `id` with the deficiencies in `removed` gone.
+    ///
+    /// Removing one shortens only its own terms: SIMD pipe, issue and access; FMA and divider pipe; ILP chain; mix
+    /// issue; access access; latency latency; the miss kinds and write-allocate dram. Threads and imbalance change the
+    /// team of every term.
+    pub fn term(&self, id: TermId, removed: Removed) -> Term {
+        let gone = match id {
+            TermId::Chain => removed.has(Deficiency::Ilp),
+            TermId::Issue => removed.has(Deficiency::Mix),
+            TermId::Access => removed.has(Deficiency::Access),
+            TermId::Latency => removed.has(Deficiency::Latency),
+            _ => false,
+        };
+        if gone {
+            return Term { seconds: Some(0.0), trace: Trace::default() };
+        }
+        let mut trace = Trace::default();
+        let team = self.team.without(removed);
+        let seconds = team.seconds(|threads| match id {
+            TermId::Pipe => pipe::seconds(self, threads, removed, &mut trace),
+            TermId::Chain => chain::seconds(self, threads, &mut trace),
+            TermId::Access => access::seconds(self, threads, removed, &mut trace),
+            TermId::Issue => issue::seconds(self, threads, removed, &mut trace),
+            TermId::Latency => latency::seconds(self, threads, &mut trace),
+            TermId::L1 | TermId::L2 | TermId::L3 => bandwidth::cache_seconds(self, id, threads, &mut trace),
+            TermId::Dram => bandwidth::dram_seconds(self, threads, removed, &mut trace),
+        });
+        Term { seconds, trace }
+    }
+
+    /// All nine terms in the order of [`TermId::ALL`].
+    pub fn terms(&self, removed: Removed) -> [(TermId, Term); 9] {
+        TermId::ALL.map(|id| (id, self.term(id, removed)))
+    }
+}
+
+/// The terms as the profile stores them.
+pub fn stored(terms: &[(TermId, Term); 9]) -> Terms {
+    let get = |id: TermId| terms.iter().find(|(t, _)| *t == id).and_then(|(_, term)| term.seconds);
+    Terms {
+        pipe: get(TermId::Pipe),
+        chain: get(TermId::Chain),
+        issue: get(TermId::Issue),
+        access: get(TermId::Access),
+        l1: get(TermId::L1),
+        l2: get(TermId::L2),
+        l3: get(TermId::L3),
+        dram: get(TermId::Dram),
+        latency: get(TermId::Latency),
+    }
+}
