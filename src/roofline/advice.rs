@@ -125,7 +125,9 @@ fn mix(f: &Function) -> String {
     let share = f.fp_instructions.zip(f.instructions).map(|(fp, n)| 100.0 * fp as f64 / (n.max(1)) as f64);
     let large = f.work.as_ref().filter(|w| w.code_bytes > 32 << 10).map(|w| w.code_bytes >> 10);
     match (large, share) {
-        (Some(kib), _) => format!("Its hot code is {kib} KiB, more than the instruction cache holds: unroll less, split cold code off."),
+        (Some(kib), _) => format!(
+            "Its hot code is {kib} KiB, more than the instruction cache holds: unroll less, split cold code off."
+        ),
         (None, Some(s)) => format!(
             "Only {s:.0} % of its instructions do floating-point arithmetic: hoist address arithmetic, moves and tests out of the loop{}; unroll.",
             at_loop(f)
@@ -143,7 +145,10 @@ fn simd(subject: &Subject<'_>) -> String {
     let width = useful.map_or("vector registers".into(), |w| format!("{}-bit registers", w.name()));
     let place = at_loop(f);
     match 100 * scalar / all.max(1) {
-        50.. => format!("{} % of its floating-point arithmetic is scalar: vectorise the loop{place} for {width}.", 100 * scalar / all.max(1)),
+        50.. => format!(
+            "{} % of its floating-point arithmetic is scalar: vectorise the loop{place} for {width}.",
+            100 * scalar / all.max(1)
+        ),
         _ => format!("Its arithmetic uses narrower registers or masked-off lanes: use all lanes of {width}{place}."),
     }
 }
@@ -196,9 +201,8 @@ fn latency_advice(subject: &Subject<'_>) -> String {
 
 fn write_allocate(f: &Function) -> String {
     let traffic = f.work.as_ref().and_then(|w| w.traffic).unwrap_or_default();
-    let stores: u64 = f.work.as_ref().map_or(0, |w| {
-        w.accesses.iter().filter(|a| a.kind == AccessKind::Store).map(|a| a.count).sum()
-    });
+    let stores: u64 =
+        f.work.as_ref().map_or(0, |w| w.accesses.iter().filter(|a| a.kind == AccessKind::Store).map(|a| a.count).sum());
     format!(
         "Its {} stores made memory send {:.3} GB of lines that they overwrite whole{}: use non-temporal stores.",
         count(stores),

@@ -78,10 +78,13 @@ pub fn verdict(subject: &Subject<'_>, bound: &Bound) -> Verdict {
 fn named(subject: &Subject<'_>, bound: &Bound, term: TermId, seconds: f64) -> (&'static str, &'static str) {
     let gain = |d: Deficiency| bound.without(subject, Removed::only(d)).map_or(0.0, |t| seconds - t);
     let most = |all: Vec<Deficiency>| {
-        all.into_iter().map(|d| (d, gain(d))).filter(|(_, g)| *g >= GAIN * seconds).fold(None, |best, (d, g)| match best {
-            Some((_, most)) if most >= g => best,
-            _ => Some((d, g)),
-        })
+        all.into_iter().map(|d| (d, gain(d))).filter(|(_, g)| *g >= GAIN * seconds).fold(
+            None,
+            |best, (d, g)| match best {
+                Some((_, most)) if most >= g => best,
+                _ => Some((d, g)),
+            },
+        )
     };
     let other = match term {
         // How far the next term is below a memory term: what removing all of it could gain.

@@ -83,6 +83,11 @@ impl Removed {
         Removed(self.0 | 1 << deficiency as u16)
     }
 
+    /// This set without `deficiency`.
+    pub fn but(self, deficiency: Deficiency) -> Removed {
+        Removed(self.0 & !(1 << deficiency as u16))
+    }
+
     /// Whether `deficiency` is in the set.
     pub fn has(self, deficiency: Deficiency) -> bool {
         self.0 & (1 << deficiency as u16) != 0

@@ -101,11 +101,16 @@ fn from(bound: &Bound, d: Deficiency) -> Vec<String> {
 fn roof(subject: &Subject<'_>, bound: &Bound, axis: Axis) -> Option<f64> {
     let threads = subject.team.allowed.unwrap_or(0).max(subject.team.most());
     if let (Axis::Flop(work), Some(flops)) = (axis, subject.function.flops) {
-        let parts =
-            [(flops.dp + flops.x87, Precision::Dp), (flops.sp, Precision::Sp), (flops.hp, Precision::Hp), (flops.bf16, Precision::Bf16)];
+        let parts = [
+            (flops.dp + flops.x87, Precision::Dp),
+            (flops.sp, Precision::Sp),
+            (flops.hp, Precision::Hp),
+            (flops.bf16, Precision::Bf16),
+        ];
         let mut seconds = 0.0;
         for (n, precision) in parts.into_iter().filter(|(n, _)| *n > 0) {
-            seconds += n as f64 / subject.host.roof(precision, threads).or_else(|| subject.host.roof(Precision::Sp, threads))?;
+            seconds += n as f64
+                / subject.host.roof(precision, threads).or_else(|| subject.host.roof(Precision::Sp, threads))?;
         }
         return (seconds > 0.0).then(|| work / seconds);
     }

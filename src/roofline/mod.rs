@@ -21,6 +21,9 @@ pub mod savings;
 pub mod team;
 pub mod terms;
 
+#[cfg(test)]
+mod tests;
+
 use crate::profile::function::{Analysis, Function, Source};
 use crate::profile::run::Warning;
 use crate::profile::{Machine, Profile};

@@ -18,10 +18,8 @@ use super::{Subject, TermId};
 /// A measured kind and the share of its bytes that are written.
 type Kind = (&'static str, f64);
 
-const L1_KINDS: [Kind; 5] =
-    [("read", 0.0), ("triad", 1.0 / 3.0), ("copy", 0.5), ("update", 0.5), ("write", 1.0)];
-const FILLED_KINDS: [Kind; 5] =
-    [("read", 0.0), ("triad", 0.25), ("copy", 1.0 / 3.0), ("update", 0.5), ("write", 0.5)];
+const L1_KINDS: [Kind; 5] = [("read", 0.0), ("triad", 1.0 / 3.0), ("copy", 0.5), ("update", 0.5), ("write", 1.0)];
+const FILLED_KINDS: [Kind; 5] = [("read", 0.0), ("triad", 0.25), ("copy", 1.0 / 3.0), ("update", 0.5), ("write", 0.5)];
 const NT_KINDS: [Kind; 4] = [("read", 0.0), ("triad.nt", 1.0 / 3.0), ("copy.nt", 0.5), ("write.nt", 1.0)];
 
 /// T_l1, T_l2 or T_l3 at `threads`, in seconds.
@@ -162,7 +160,9 @@ fn over_bandwidth(flow: &Flow<'_>, threads: u32, host: Host<'_>, trace: &mut Tra
         let Some(rate) = host.peek(&id, threads, scaling) else { continue };
         match points.iter_mut().find(|(x, ..)| x == at) {
             // Two kinds with the same share: the faster one is the bound.
-            Some(point) if rate > 1.0 / point.1 && !(*kind == "write" && level != "l1") => *point = (*at, 1.0 / rate, id),
+            Some(point) if rate > 1.0 / point.1 && !(*kind == "write" && level != "l1") => {
+                *point = (*at, 1.0 / rate, id)
+            }
             Some(point) if *kind == "write" && level != "l1" => *point = (*at, 1.0 / rate, id),
             Some(_) => {}
             None => points.push((*at, 1.0 / rate, id)),

@@ -67,16 +67,16 @@ fn step_seconds(step: ChainStep, producer: ChainStep, host: Host<'_>, trace: &mu
     let cycles = |n: f64, trace: &mut Trace| n * host.cycle(trace).unwrap_or(0.0);
     match step {
         ChainStep::Fp { op, precision, width } => fp_latency(op, precision, width, producer, host, trace),
-        ChainStep::Vector => first_latency(&["lat.vector", "lat.shuffle"], host, trace).unwrap_or_else(|| cycles(1.0, trace)),
+        ChainStep::Vector => {
+            first_latency(&["lat.vector", "lat.shuffle"], host, trace).unwrap_or_else(|| cycles(1.0, trace))
+        }
         ChainStep::Integer => cycles(1.0, trace),
         ChainStep::IntegerMultiply => cycles(3.0, trace),
         ChainStep::IntegerDivide => host.latency("lat.int.div", trace).unwrap_or_else(|| cycles(1.0, trace)),
         ChainStep::Load => 0.0,
-        ChainStep::Forward => {
-            first_latency(&["lat.forward", "lat.store.forward"], host, trace)
-                .or_else(|| host.latency("lat.l1", trace))
-                .unwrap_or(0.0)
-        }
+        ChainStep::Forward => first_latency(&["lat.forward", "lat.store.forward"], host, trace)
+            .or_else(|| host.latency("lat.l1", trace))
+            .unwrap_or(0.0),
     }
 }
 

@@ -9,11 +9,11 @@
 //! nothing about issue: there the upper limit `issue` is taken.
 
 use crate::isa::facts::InstructionClass;
-use crate::isa::operation::FpOp;
+use crate::isa::operation::{FpOp, Precision};
 use crate::profile::function::Work;
 
 use super::super::deficiency::{Deficiency, Removed};
-use super::super::host::{Host, Scaling, Trace};
+use super::super::host::{Host, Scaling, Trace, full_flops};
 use super::{Subject, pipe};
 
 /// The measured FP fractions, 1/n.
@@ -80,7 +80,9 @@ fn filler_rate(
     let wanted = (slots / fp.max(slots / 1e6)).log2();
     let points: Vec<(f64, f64)> = FRACTIONS
         .into_iter()
-        .filter_map(|n| point(filler, n, work.code_bytes, host, threads, limit, trace).map(|r| (f64::from(n).log2(), r)))
+        .filter_map(|n| {
+            point(filler, n, work.code_bytes, host, threads, limit, trace).map(|r| (f64::from(n).log2(), r))
+        })
         .collect();
     let after = points.iter().position(|(x, _)| *x >= wanted);
     match after {
@@ -105,12 +107,12 @@ fn point(
     trace: &mut Trace,
 ) -> Option<f64> {
     let id = with_footprint(&format!("mix.{filler}.{n}"), code_bytes, host);
-    let rate = host.value(&id, threads, Scaling::PerCore, trace)?;
-    let pipes = [("dp.fma", 2.0), ("dp.peak", 2.0)].into_iter().find_map(|(id, flops)| {
-        let width = host.useful_width(FpOp::Fma, crate::isa::operation::Precision::Dp)?;
-        let lanes = f64::from(width.lanes(crate::isa::operation::Precision::Dp));
-        host.peek(id, threads, Scaling::PerCore).map(|v| v / (flops * lanes))
-    });
+    let value = host.value(&id, threads, Scaling::PerCore, trace)?;
+    let width = host.useful_width(FpOp::Fma, Precision::Dp);
+    let flops = width.map(|w| full_flops(FpOp::Fma, Precision::Dp, w));
+    // A ceiling in FLOP/s states the rate of its FMA, one in n instructions.
+    let rate = if host.unit(&id) == Some("flop/s") { value / flops? * f64::from(n) } else { value };
+    let pipes = flops.and_then(|f| host.peek("dp.fma", threads, Scaling::PerCore).map(|v| v / f));
     let pipe_limited = pipes.is_some_and(|p| rate / f64::from(n) >= 0.95 * p);
     if pipe_limited { limit } else { Some(rate) }
 }

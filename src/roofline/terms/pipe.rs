@@ -31,9 +31,15 @@ pub fn seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mu
     let Some(work) = &subject.function.work else {
         return from_flops_alone(subject, threads, trace);
     };
-    let demands = demands(&work.mix, subject.host, threads, removed, trace);
     let integer = integer_seconds(subject, threads, trace).unwrap_or(0.0);
-    Some(groups_seconds(&demands, subject.host, trace).max(integer))
+    let mut arithmetic = |removed| {
+        let demands = demands(&work.mix, subject.host, threads, removed, trace);
+        groups_seconds(&demands, subject.host, trace)
+    };
+    // Fusing helps only where the add pipes are not needed beside the FMA pipes.
+    let unfused = arithmetic(removed.but(Deficiency::Fma));
+    let best = if removed.has(Deficiency::Fma) { unfused.min(arithmetic(removed)) } else { unfused };
+    Some(best.max(integer))
 }
 
 /// Without counted instructions (PMU only): F / the roof, which is the loosest T_pipe.
