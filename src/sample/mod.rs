@@ -1,1 +1,131 @@
-//! (placeholder)
+//! The timed pass: the program runs natively, as the user's own run, and is sampled.
+//!
+//! ```text
+//!                 ┌─ perf/    ring buffers: samples, mappings, forks, context switches ─┐
+//!  Gated child ──▶┤                                                                     ├─▶ recorder ─▶ TimedEvidence
+//!                 └─ ptrace/  stops of running threads, /proc                          ─┘   │
+//!                                                             process ─ modules ─ image   unwind
+//! ```
+//!
+//! # What the evidence means, and how samples of several threads combine
+//!
+//! Each thread is sampled by its own CPU time, so Σ `weight_s` over the samples of a function is its CPU time, and a
+//! thread's weights sum to the CPU time that the scheduler accounted to it ([`weights`]). For *elapsed* time three cases
+//! occur:
+//!
+//! - One thread at a time (the `on_cpu` intervals of all threads do not overlap): elapsed = CPU time.
+//! - Several threads, `on_cpu` present: sample `i` of thread `t` at time `τ` says that `t` was in its function around `τ`.
+//!   The function that each *other* thread was in at `τ` is that of its sample nearest to `τ`, if `τ` is in one of its
+//!   `on_cpu` intervals, else none. With `k` threads in the function at `τ`, a sample contributes `weight_s / k` to the
+//!   function's elapsed time and to its time with exactly `k` threads at work: a moment with `k` threads is hit by samples
+//!   at `k` times the rate. Threads are sampled by independent clocks, so a neighbour's function is known only to within
+//!   half a period: functions shorter than a period are matched no better than by chance, their elapsed time then lies
+//!   between CPU time / threads and CPU time.
+//! - The ptrace sampler (`on_cpu` is empty): all running threads are stopped together, so the samples of one tick carry the
+//!   same `t_s`, and `k` is the number of samples with that `t_s` in the function.
+//!
+//! Samples that are `off_cpu` weigh elapsed seconds of waiting and belong in no CPU time. The standard error of a
+//! function's share `p` from `n` samples is √(p(1−p)/n); successive samples of a long loop are not independent in time, but
+//! the phase of the sampling clock is, which is what this formula needs.
+
+mod error;
+mod image;
+mod modules;
+mod on_cpu;
+mod perf;
+mod process;
+mod ptrace;
+mod reap;
+mod recorder;
+pub mod signals;
+mod survivors;
+mod threads;
+mod unwind;
+mod weights;
+mod x86_64;
+
+use std::process::ExitStatus;
+
+use crate::profile::evidence::timed::TimedEvidence;
+use crate::profile::run::Warning;
+use crate::target::launch::Gated;
+
+pub use error::SampleError;
+use signals::Foreground;
+
+/// How to sample.
+#[derive(Debug, Clone)]
+pub struct SampleOptions {
+    /// Samples per second of each thread's CPU time.
+    pub frequency_hz: f64,
+    /// Bytes of each sample's stack copy that unwinding by CFI works on, a multiple of 8 below 64 KiB; 0 follows frame
+    /// pointers alone.
+    pub stack_bytes: u32,
+    /// Which sampler.
+    pub sampler: Sampler,
+}
+
+impl Default for SampleOptions {
+    fn default() -> Self {
+        SampleOptions { frequency_hz: 1000.0, stack_bytes: 8192, sampler: Sampler::Best }
+    }
+}
+
+/// Which sampler to use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sampler {
+    /// perf where it is allowed, else ptrace, else none; what is missing is told in a warning.
+    #[default]
+    Best,
+    /// perf or failure.
+    Perf,
+    /// ptrace or failure.
+    Ptrace,
+}
+
+/// The result of a timed pass.
+#[derive(Debug)]
+pub struct Timed {
+    /// Where the time went.
+    pub evidence: TimedEvidence,
+    /// How the program's first process ended.
+    pub status: ExitStatus,
+}
+
+/// Releases the child and samples it and all it creates until its first process has exited.
+///
+/// While it runs, the terminal's signals are the program's alone ([`signals`]). If the calling process is killed, the
+/// program runs on. Errors: see [`SampleError`]; if the program was never executed, the child has been reaped.
+pub fn run(child: Gated, options: &SampleOptions) -> Result<Timed, SampleError> {
+    let signals = match Foreground::hold(child.pid()) {
+        Ok(signals) => signals,
+        Err(source) => {
+            child.abandon();
+            return Err(SampleError::Prepare { operation: "sigaction", source });
+        }
+    };
+    if options.sampler != Sampler::Ptrace {
+        match perf::arm(&child, options) {
+            Ok(armed) => return perf::run(child, armed, &signals),
+            Err(source) if options.sampler == Sampler::Perf => {
+                child.abandon();
+                return Err(SampleError::Refused { sampler: "perf", source });
+            }
+            Err(refusal) => {
+                let mut timed = ptrace::run(child, options, &signals)?;
+                timed.evidence.warnings.insert(0, perf_refused(&refusal));
+                return Ok(timed);
+            }
+        }
+    }
+    ptrace::run(child, options, &signals)
+}
+
+fn perf_refused(refusal: &std::io::Error) -> Warning {
+    Warning::new(
+        "perf-refused",
+        format!("perf_event_open is refused here ({refusal}); the program was sampled through ptrace."),
+        "Fewer samples, and no intervals on a CPU: wider intervals on every time.",
+        "Allow perf_event_open (kernel.perf_event_paranoid, CAP_PERFMON, the container's seccomp profile).",
+    )
+}

@@ -1,0 +1,237 @@
+//! What an ELF image says about itself that the timed pass needs: segments, build id, unwind tables.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use framehop::ExplicitModuleSectionInfo;
+use goblin::elf::header::header64::{Header, SIZEOF_EHDR};
+use goblin::elf::program_header::program_header64::{ProgramHeader, SIZEOF_PHDR};
+use goblin::elf::program_header::{PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE};
+use goblin::elf::section_header::section_header64::{SIZEOF_SHDR, SectionHeader};
+
+/// The largest table that is read from a file; a larger one is taken for damage.
+const LARGEST_TABLE: u64 = 1 << 29;
+
+/// An ELF image, read once per file.
+#[derive(Debug, Default)]
+pub(super) struct Image {
+    loads: Vec<Load>,
+    /// GNU build id in lower-case hexadecimal.
+    pub build_id: Option<String>,
+    sections: Sections,
+}
+
+/// A PT_LOAD segment.
+#[derive(Debug, Clone, Copy)]
+struct Load {
+    file_offset: u64,
+    file_size: u64,
+    address: u64,
+}
+
+/// Unwind tables and the address ranges that their encodings refer to, all as the file states them.
+#[derive(Debug, Default)]
+struct Sections {
+    text: Option<Range<u64>>,
+    got: Option<Range<u64>>,
+    eh_frame: Option<Table>,
+    eh_frame_hdr: Option<Table>,
+    debug_frame: Option<Arc<[u8]>>,
+}
+
+#[derive(Debug, Clone)]
+struct Table {
+    range: Range<u64>,
+    bytes: Arc<[u8]>,
+}
+
+/// Where the bytes of an image are: a file, or the vdso in our own memory.
+struct Source {
+    file: File,
+    base: u64,
+}
+
+impl Source {
+    fn read(&self, offset: u64, length: u64) -> io::Result<Vec<u8>> {
+        if length > LARGEST_TABLE {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let mut bytes = vec![0; length as usize];
+        self.file.read_exact_at(&mut bytes, self.base.wrapping_add(offset))?;
+        Ok(bytes)
+    }
+}
+
+impl Image {
+    /// Reads the file at `path`. Errors: it cannot be read, or is not a 64-bit little-endian ELF file.
+    pub fn read(path: &Path) -> io::Result<Image> {
+        Image::parse(&Source { file: File::open(path)?, base: 0 })
+    }
+
+    /// Reads the vdso of this process, which is that of every process of the same kind on this kernel.
+    pub fn vdso() -> io::Result<Image> {
+        let maps = procfs::process::Process::myself().and_then(|p| p.maps()).map_err(io::Error::other)?;
+        let vdso = maps.iter().find(|m| m.pathname == procfs::process::MMapPath::Vdso);
+        let base = vdso.ok_or(io::ErrorKind::NotFound)?.address.0;
+        Image::parse(&Source { file: File::open("/proc/self/mem")?, base })
+    }
+
+    fn parse(source: &Source) -> io::Result<Image> {
+        let bytes = source.read(0, SIZEOF_EHDR as u64)?;
+        if !bytes.starts_with(b"\x7fELF\x02\x01") {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let header = &Header::parse(&bytes).map_err(io::Error::other)?;
+        let programs = source.read(header.e_phoff, u64::from(header.e_phnum) * SIZEOF_PHDR as u64)?;
+        let programs = ProgramHeader::from_bytes(&programs, header.e_phnum.into());
+        let loads = programs
+            .iter()
+            .filter(|p| p.p_type == PT_LOAD)
+            .map(|p| Load { file_offset: p.p_offset, file_size: p.p_filesz, address: p.p_vaddr })
+            .collect::<Vec<_>>();
+        let notes = programs.iter().filter(|p| p.p_type == PT_NOTE);
+        let build_id = notes.filter_map(|p| source.read(p.p_offset, p.p_filesz).ok()).find_map(|note| build_id(&note));
+        let mut sections = Sections::from_section_headers(source, header).unwrap_or_default();
+        if sections.eh_frame_hdr.is_none()
+            && let Some(p) = programs.iter().find(|p| p.p_type == PT_GNU_EH_FRAME)
+        {
+            sections.add_from_segments(source, p, &loads);
+        }
+        Ok(Image { loads, build_id, sections })
+    }
+
+    /// The load bias of a mapping: run-time address − ELF address. `None` if no segment covers that part of the file.
+    pub fn bias(&self, start: u64, file_offset: u64) -> Option<u64> {
+        let covers = |l: &&Load| {
+            let first = l.file_offset & !0xfff;
+            (first..l.file_offset + l.file_size.max(1)).contains(&file_offset)
+        };
+        // Neighbouring segments may share a page of the file; the mapping of such a page is the later one's.
+        let load = self.loads.iter().filter(covers).max_by_key(|l| l.file_offset)?;
+        let address = load.address.wrapping_add(file_offset).wrapping_sub(load.file_offset);
+        Some(start.wrapping_sub(address))
+    }
+
+    /// The image's unwind tables in framehop's terms.
+    pub fn unwind_sections(&self) -> ExplicitModuleSectionInfo<Arc<[u8]>> {
+        let s = &self.sections;
+        ExplicitModuleSectionInfo {
+            base_svma: 0,
+            text_svma: s.text.clone(),
+            got_svma: s.got.clone(),
+            eh_frame_svma: s.eh_frame.as_ref().map(|t| t.range.clone()),
+            eh_frame: s.eh_frame.as_ref().map(|t| t.bytes.clone()),
+            eh_frame_hdr_svma: s.eh_frame_hdr.as_ref().map(|t| t.range.clone()),
+            eh_frame_hdr: s.eh_frame_hdr.as_ref().map(|t| t.bytes.clone()),
+            debug_frame: s.debug_frame.clone(),
+            ..Default::default()
+        }
+    }
+}
+
+impl Sections {
+    fn from_section_headers(source: &Source, header: &Header) -> io::Result<Sections> {
+        let bytes = source.read(header.e_shoff, u64::from(header.e_shnum) * SIZEOF_SHDR as u64)?;
+        let headers = SectionHeader::from_bytes(&bytes, header.e_shnum.into());
+        let names = headers.get(usize::from(header.e_shstrndx)).ok_or(io::ErrorKind::InvalidData)?;
+        let names = source.read(names.sh_offset, names.sh_size)?;
+        let named = |name: &str| {
+            headers.iter().find(|h| {
+                let rest = names.get(h.sh_name as usize..).unwrap_or_default();
+                rest.strip_prefix(name.as_bytes()).is_some_and(|after| after.first() == Some(&0))
+            })
+        };
+        let range = |name| named(name).map(|h| h.sh_addr..h.sh_addr.saturating_add(h.sh_size));
+        let bytes = |name| named(name).and_then(|h| source.read(h.sh_offset, h.sh_size).ok()).map(Arc::from);
+        let table = |name| Some(Table { range: range(name)?, bytes: bytes(name)? });
+        let eh_frame = table(".eh_frame");
+        let debug_frame = if eh_frame.is_none() { bytes(".debug_frame") } else { None };
+        Ok(Sections {
+            text: range(".text"),
+            got: range(".got"),
+            eh_frame,
+            eh_frame_hdr: table(".eh_frame_hdr"),
+            debug_frame,
+        })
+    }
+
+    /// Without section headers the tables are found as the C++ run-time does: PT_GNU_EH_FRAME points to `.eh_frame`.
+    fn add_from_segments(&mut self, source: &Source, hdr: &ProgramHeader, loads: &[Load]) {
+        const PC_RELATIVE_SIGNED_4: u8 = 0x1b;
+        let Ok(bytes) = source.read(hdr.p_offset, hdr.p_filesz) else { return };
+        let Some(&[1, PC_RELATIVE_SIGNED_4, _, _, a, b, c, d]) = bytes.first_chunk::<8>() else { return };
+        let at = hdr.p_vaddr.wrapping_add(4).wrapping_add_signed(i32::from_le_bytes([a, b, c, d]).into());
+        let Some(load) = loads.iter().find(|l| (l.address..l.address + l.file_size).contains(&at)) else { return };
+        let end = load.address + load.file_size;
+        let Ok(frames) = source.read(load.file_offset + (at - load.address), end - at) else { return };
+        self.eh_frame = Some(Table { range: at..end, bytes: frames.into() });
+        self.eh_frame_hdr = Some(Table { range: hdr.p_vaddr..hdr.p_vaddr + hdr.p_filesz, bytes: bytes.into() });
+    }
+}
+
+/// The NT_GNU_BUILD_ID descriptor in a PT_NOTE segment: `namesz descsz type "GNU\0" descriptor`, padded to 4.
+fn build_id(mut notes: &[u8]) -> Option<String> {
+    const NT_GNU_BUILD_ID: u32 = 3;
+    loop {
+        let (head, rest) = notes.split_at_checked(12)?;
+        let word = |i: usize| u32::from_le_bytes([head[i], head[i + 1], head[i + 2], head[i + 3]]);
+        let (name_size, size, kind) = (word(0) as usize, word(4) as usize, word(8));
+        let (name, rest) = rest.split_at_checked(name_size.next_multiple_of(4))?;
+        let descriptor = rest.get(..size)?;
+        if kind == NT_GNU_BUILD_ID && name == b"GNU\0" {
+            return Some(hex(descriptor));
+        }
+        notes = rest.get(size.next_multiple_of(4)..)?;
+    }
+}
+
+/// Lower-case hexadecimal.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_segment_yields_its_build_id_past_other_notes() {
+        let mut notes = vec![4, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0];
+        notes.extend(b"GNU\0abc\0");
+        notes.extend([4, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0]);
+        notes.extend(b"GNU\0\x0a\xff\0\0");
+        assert_eq!(build_id(&notes).as_deref(), Some("0aff"));
+        assert_eq!(build_id(&notes[..20]), None);
+    }
+
+    #[test]
+    fn our_own_file_and_vdso_have_unwind_tables() {
+        let image = Image::read(Path::new("/proc/self/exe")).unwrap();
+        assert!(image.sections.eh_frame.is_some() && image.sections.eh_frame_hdr.is_some());
+        let vdso = Image::vdso().unwrap();
+        assert!(vdso.sections.eh_frame.is_some());
+        assert_eq!(vdso.bias(0x7000_0000_0000, 0), Some(0x7000_0000_0000));
+        assert!(Image::read(Path::new("/proc/self/status")).is_err());
+    }
+
+    #[test]
+    fn tables_found_without_section_headers_are_the_same() {
+        let path = Path::new("/proc/self/exe");
+        let with = Image::read(path).unwrap();
+        let source = Source { file: File::open(path).unwrap(), base: 0 };
+        let bytes = source.read(0, SIZEOF_EHDR as u64).unwrap();
+        let header = Header::parse(&bytes).unwrap();
+        let programs = source.read(header.e_phoff, u64::from(header.e_phnum) * SIZEOF_PHDR as u64).unwrap();
+        let programs = ProgramHeader::from_bytes(&programs, header.e_phnum.into());
+        let hdr = programs.iter().find(|p| p.p_type == PT_GNU_EH_FRAME).unwrap();
+        let mut found = Sections::default();
+        found.add_from_segments(&source, hdr, &with.loads);
+        let (expected, found) = (with.sections.eh_frame.unwrap(), found.eh_frame.unwrap());
+        assert_eq!(expected.range.start, found.range.start);
+        assert!(found.bytes.starts_with(&expected.bytes));
+    }
+}

@@ -1,0 +1,181 @@
+//! The modules that code was seen in: each file once, whatever the number of processes and places it is mapped at.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::profile::code::{ModuleInfo, ModuleKind};
+
+use super::image::Image;
+
+/// Modules by identity, and the images read for them.
+#[derive(Debug, Default)]
+pub(super) struct Modules {
+    infos: Vec<ModuleInfo>,
+    index: HashMap<Key, u32>,
+    images: HashMap<(String, Option<String>), Option<Arc<Image>>>,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Key {
+    File(String, Option<String>),
+    Vdso,
+    Anonymous(u32),
+}
+
+/// An executable mapping as the kernel describes it.
+#[derive(Debug, Clone)]
+pub(super) struct MappedFile<'a> {
+    /// Process.
+    pub pid: u32,
+    /// First run-time address.
+    pub start: u64,
+    /// Offset of that address in the file.
+    pub file_offset: u64,
+    /// Path as the kernel names it.
+    pub path: &'a str,
+    /// Build id, where the kernel told it.
+    pub build_id: Option<String>,
+}
+
+/// What was found for a mapping.
+#[derive(Debug, Clone)]
+pub(super) struct Found {
+    /// Index of the module.
+    pub module: u32,
+    /// Run-time address − offset in the module; 0 for code without a file.
+    pub bias: u64,
+    /// Its unwind tables' source and the bias they need.
+    pub image: Option<(Arc<Image>, u64)>,
+}
+
+impl Modules {
+    /// The module behind a mapping.
+    pub fn find(&mut self, mapped: MappedFile) -> Found {
+        if mapped.path == "[vdso]" {
+            return self.vdso(&mapped);
+        }
+        if !mapped.path.starts_with('/') || mapped.path.starts_with("//") {
+            return Found { module: self.anonymous(mapped.pid), bias: 0, image: None };
+        }
+        match self.image(&mapped) {
+            Lookup::Elf(image) => {
+                let bias = image.bias(mapped.start, mapped.file_offset);
+                let bias = bias.unwrap_or(mapped.start.wrapping_sub(mapped.file_offset));
+                let build_id = mapped.build_id.clone().or_else(|| image.build_id.clone());
+                Found { module: self.file(&mapped, build_id, bias), bias, image: Some((image, bias)) }
+            }
+            Lookup::NotElf => Found { module: self.anonymous(mapped.pid), bias: 0, image: None },
+            Lookup::Unreadable => {
+                let bias = mapped.start.wrapping_sub(mapped.file_offset);
+                Found { module: self.file(&mapped, mapped.build_id.clone(), bias), bias, image: None }
+            }
+        }
+    }
+
+    /// The module of code that no file backs in process `pid`.
+    pub fn anonymous(&mut self, pid: u32) -> u32 {
+        self.intern(Key::Anonymous(pid), || ModuleInfo {
+            kind: ModuleKind::Anonymous,
+            path: "[anon]".into(),
+            build_id: None,
+            pid,
+            bias: 0,
+        })
+    }
+
+    /// The list, in the order of the indices given out.
+    pub fn into_infos(self) -> Vec<ModuleInfo> {
+        self.infos
+    }
+
+    fn vdso(&mut self, mapped: &MappedFile) -> Found {
+        let key = ("[vdso]".to_owned(), None);
+        let image = self.images.entry(key).or_insert_with(|| Image::vdso().ok().map(Arc::new)).clone();
+        let module = self.intern(Key::Vdso, || ModuleInfo {
+            kind: ModuleKind::Vdso,
+            path: "[vdso]".into(),
+            build_id: None,
+            pid: mapped.pid,
+            bias: mapped.start,
+        });
+        let image = image.and_then(|i| i.bias(mapped.start, mapped.file_offset).map(|bias| (i, bias)));
+        Found { module, bias: mapped.start.wrapping_sub(mapped.file_offset), image }
+    }
+
+    fn file(&mut self, mapped: &MappedFile, build_id: Option<String>, bias: u64) -> u32 {
+        self.intern(Key::File(mapped.path.to_owned(), build_id.clone()), || ModuleInfo {
+            kind: ModuleKind::File,
+            path: mapped.path.to_owned(),
+            build_id,
+            pid: mapped.pid,
+            bias,
+        })
+    }
+
+    fn image(&mut self, mapped: &MappedFile) -> Lookup {
+        let key = (mapped.path.to_owned(), mapped.build_id.clone());
+        if let Some(known) = self.images.get(&key) {
+            return known.clone().map_or(Lookup::NotElf, Lookup::Elf);
+        }
+        let own_root = PathBuf::from(format!("/proc/{}/root{}", mapped.pid, mapped.path));
+        let read = Image::read(&own_root);
+        let read = match read {
+            Err(e) if !is_foreign(&e) => Image::read(mapped.path.as_ref()),
+            read => read,
+        };
+        let image = match read {
+            Ok(image) => Some(Arc::new(image)),
+            Err(e) if is_foreign(&e) => None,
+            Err(_) if mapped.path.ends_with(" (deleted)") => None,
+            Err(_) => return Lookup::Unreadable,
+        };
+        self.images.insert(key, image.clone());
+        image.map_or(Lookup::NotElf, Lookup::Elf)
+    }
+
+    fn intern(&mut self, key: Key, info: impl FnOnce() -> ModuleInfo) -> u32 {
+        *self.index.entry(key).or_insert_with(|| {
+            self.infos.push(info());
+            self.infos.len() as u32 - 1
+        })
+    }
+}
+
+/// The file could be read but is no ELF image: code that was made at run time and mapped through a file.
+fn is_foreign(e: &io::Error) -> bool {
+    matches!(e.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
+}
+
+enum Lookup {
+    Elf(Arc<Image>),
+    NotElf,
+    Unreadable,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_one_module_wherever_it_is_mapped_and_anonymous_code_is_one_per_process() {
+        let exe = std::env::current_exe().unwrap();
+        let path = exe.to_str().unwrap();
+        let mut modules = Modules::default();
+        let mapped = |pid, start| MappedFile { pid, start, file_offset: 0, path, build_id: None };
+        let a = modules.find(mapped(1, 0x5000_0000));
+        let b = modules.find(mapped(2, 0x6000_0000));
+        assert_eq!(a.module, b.module);
+        assert_eq!(b.bias - a.bias, 0x1000_0000);
+        assert!(a.image.is_some());
+        let anon = |pid| MappedFile { pid, start: 0x7000, file_offset: 0, path: "//anon", build_id: None };
+        let (x, y) = (modules.find(anon(1)), modules.find(anon(2)));
+        assert_ne!(x.module, y.module);
+        assert_eq!(x.bias, 0);
+        let infos = modules.into_infos();
+        assert_eq!(infos[a.module as usize].kind, ModuleKind::File);
+        assert!(infos[a.module as usize].build_id.is_some());
+        assert_eq!(infos[x.module as usize].kind, ModuleKind::Anonymous);
+    }
+}

@@ -1,0 +1,72 @@
+//! Emptying the ring buffers of all CPUs into one sequence ordered by time.
+//!
+//! Each buffer is in order, but a mapping made on one CPU may belong to a sample taken on another. A round of reading
+//! yields, in order, what was written before the round began; what is newer waits for the next round, when every buffer
+//! that could hold something older has been read.
+
+use perf_event::Sampler;
+
+use super::event::{Event, Reader};
+
+/// A record's time is taken before the record can be read; it is readable at most this much later.
+const COMMIT_NS: u64 = 1_000_000;
+
+/// The buffers and what was read too early.
+pub(super) struct Drain {
+    rings: Vec<Sampler>,
+    reader: Reader,
+    pending: Vec<Event>,
+}
+
+impl Drain {
+    /// Takes the buffers over.
+    pub fn new(rings: Vec<Sampler>) -> Drain {
+        Drain { rings, reader: Reader::default(), pending: Vec::new() }
+    }
+
+    /// The buffers, for polling.
+    pub fn rings(&self) -> &[Sampler] {
+        &self.rings
+    }
+
+    /// Reads all buffers at time `now_ns` and hands over, in order of time, what can be in order already; everything if
+    /// `now_ns` is `u64::MAX`.
+    pub fn round(&mut self, now_ns: u64, take: impl FnMut(Event)) {
+        self.read();
+        self.hand_over(now_ns.saturating_sub(COMMIT_NS), take);
+    }
+
+    fn read(&mut self) {
+        for ring in &mut self.rings {
+            let config = ring.config().clone();
+            while let Some(record) = ring.next_record() {
+                self.pending.extend(self.reader.read(&record, &config));
+            }
+        }
+    }
+
+    fn hand_over(&mut self, before_ns: u64, take: impl FnMut(Event)) {
+        self.pending.sort_by_key(|e| e.time_ns);
+        let settled = self.pending.partition_point(|e| e.time_ns < before_ns);
+        self.pending.drain(..settled).for_each(take);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::event::Kind;
+    use super::*;
+
+    #[test]
+    fn what_is_newer_than_the_round_waits() {
+        let mut drain = Drain::new(Vec::new());
+        let event = |time_ns| Event { time_ns, kind: Kind::Throttled };
+        drain.pending.extend([event(5), event(3), event(9), event(4)]);
+        let mut seen = Vec::new();
+        drain.hand_over(5, |e| seen.push(e.time_ns));
+        assert_eq!(seen, [3, 4]);
+        drain.pending.push(event(1));
+        drain.round(u64::MAX, |e| seen.push(e.time_ns));
+        assert_eq!(seen, [3, 4, 1, 5, 9]);
+    }
+}

@@ -1,0 +1,197 @@
+//! The timed pass by `perf_event_open`: one ring buffer per CPU, inherited by everything that the program creates.
+
+mod drain;
+mod event;
+mod open;
+mod probe;
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+
+use crate::profile::run::Warning;
+use crate::target::launch::Gated;
+
+use super::modules::MappedFile;
+use super::reap::{self, Reaped, now_ns};
+use super::recorder::{Ending, Observation, Recorder};
+use super::signals::Foreground;
+use super::unwind::StackTop;
+use super::weights::Scale;
+use super::{SampleError, SampleOptions, Timed, survivors};
+
+use drain::Drain;
+use event::{Event, Kind};
+use open::{Opened, Terms, Trigger};
+
+/// The longest time between two rounds of reading.
+const ROUND: Duration = Duration::from_millis(100);
+
+/// The same where the program's exit cannot be polled for.
+const ROUND_WITHOUT_EXIT_DESCRIPTOR: Duration = Duration::from_millis(5);
+
+/// Time between two looks at the threads' affinity.
+const AFFINITY_EVERY: Duration = Duration::from_secs(1);
+
+/// A sampler that is armed and starts when the program does.
+pub(super) struct Armed(Opened);
+
+/// Arms the sampler on a child at the gate. The error is the kernel's refusal; the child is as it was.
+pub(super) fn arm(child: &Gated, options: &SampleOptions) -> io::Result<Armed> {
+    open::open(child.pid(), options.frequency_hz, options.stack_bytes).map(Armed)
+}
+
+/// Releases the child, and samples until its first process has exited.
+pub(super) fn run(child: Gated, armed: Armed, signals: &Foreground) -> Result<Timed, SampleError> {
+    let Opened { rings, terms } = armed.0;
+    let pid = child.release()?;
+    let mut pass = Pass { drain: Drain::new(rings), recorder: Recorder::new(), terms, lost: 0, throttled: false };
+    let reaped = pass.follow(pid, signals)?;
+    let left = survivors::wait_for(|| pass.living_descendants());
+    Ok(pass.finish(reaped, left))
+}
+
+struct Pass {
+    drain: Drain,
+    recorder: Recorder,
+    terms: Terms,
+    lost: u64,
+    throttled: bool,
+}
+
+impl Pass {
+    /// Reads the buffers until the first process has exited.
+    fn follow(&mut self, pid: Pid, signals: &Foreground) -> Result<Reaped, SampleError> {
+        let exit = reap::exit_descriptor(pid).ok();
+        let pollable = |fd: i32| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let mut polled: Vec<libc::pollfd> = self.drain.rings().iter().map(|r| pollable(r.as_raw_fd())).collect();
+        polled.extend(exit.as_ref().map(|fd| pollable(fd.as_raw_fd())));
+        let round = if exit.is_some() { ROUND } else { ROUND_WITHOUT_EXIT_DESCRIPTOR };
+        let mut looked = Instant::now();
+        loop {
+            // SAFETY: `polled` is a live array of the length given.
+            unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, round.as_millis() as i32) };
+            // A hang-up (its thread is gone) would make every further poll return at once.
+            polled.iter_mut().filter(|p| p.revents & libc::POLLHUP != 0).for_each(|p| p.fd = -1);
+            signals.pass_on();
+            let ended = reap::try_reap(pid).map_err(|source| SampleError::Wait { pid: pid.as_raw(), source })?;
+            self.read(now_ns());
+            if let Some(reaped) = ended {
+                return Ok(reaped);
+            }
+            if looked.elapsed() > AFFINITY_EVERY {
+                self.recorder.threads.refresh_affinity();
+                looked = Instant::now();
+            }
+        }
+    }
+
+    /// Threads of the program that still live, after all that was recorded by now is read.
+    fn living_descendants(&mut self) -> Vec<u32> {
+        self.read(u64::MAX);
+        let tids: Vec<u32> = self.recorder.threads.alive().map(|(tid, _)| tid).collect();
+        tids.into_iter().filter(|tid| survivors::is_alive(*tid)).collect()
+    }
+
+    fn read(&mut self, now_ns: u64) {
+        let Pass { drain, recorder, terms, lost, throttled } = self;
+        let take = |e: Event| match e.kind {
+            Kind::Lost { records } => {
+                *lost += records;
+                recorder.reread_maps = true;
+            }
+            Kind::Throttled => *throttled = true,
+            kind => record(recorder, e.time_ns, kind, *terms),
+        };
+        drain.round(now_ns, take);
+    }
+
+    fn finish(mut self, reaped: Reaped, left: Vec<u32>) -> Timed {
+        self.read(u64::MAX);
+        let Terms { trigger, kernel, frequency_hz, .. } = self.terms;
+        let end_ns = if left.is_empty() { None } else { Some(now_ns()) };
+        let complete = self.lost == 0;
+        let scale = match (kernel, trigger) {
+            (true, _) if complete => Scale::PerThread,
+            (true, _) => Scale::Total(reaped.cpu_s),
+            (false, Trigger::CpuClock) => Scale::AsSampled,
+            (false, Trigger::Cycles) => Scale::Total(reaped.user_s),
+        };
+        let mut warnings = self.warnings();
+        warnings.extend(survivors::warning(&left));
+        let evidence = self.recorder.finish(Ending {
+            source: if trigger == Trigger::Cycles { "perf:cycles" } else { "perf:cpu-clock" },
+            end_ns,
+            cpu_s: if complete { None } else { Some(reaped.cpu_s) },
+            scale,
+            frequency_hz,
+            lost: self.lost,
+            warnings,
+        });
+        Timed { evidence, status: reaped.status }
+    }
+
+    fn warnings(&self) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        if !self.terms.kernel {
+            warnings.push(Warning::new(
+                "kernel-not-sampled",
+                "This host does not let rprof sample the kernel.",
+                "Time in system calls and page faults is in the program's CPU time but in no function.",
+                "Run as root, or set kernel.perf_event_paranoid to 1 or less.",
+            ));
+        }
+        if self.lost > 0 {
+            warnings.push(Warning::new(
+                "records-lost",
+                format!("The kernel lost {} records because they were not read in time.", self.lost),
+                "Shares of functions rest on the samples that are left; intervals on a CPU are incomplete.",
+                "Sample at a lower rate (-F), or allow larger buffers (kernel.perf_event_mlock_kb).",
+            ));
+        }
+        if self.throttled {
+            warnings.push(Warning::new(
+                "samples-throttled",
+                "The kernel held samples back because taking them took too much time.",
+                "Moments of dense sampling are under-represented.",
+                "Sample at a lower rate (-F).",
+            ));
+        }
+        warnings
+    }
+}
+
+fn record(recorder: &mut Recorder, time_ns: u64, kind: Kind, terms: Terms) {
+    match kind {
+        Kind::Map { pid, start, length, file_offset, path, build_id } => {
+            recorder.map(MappedFile { pid, start, file_offset, path: &path, build_id }, length);
+        }
+        Kind::Fork { parent, parent_tid, pid, tid } => recorder.fork(time_ns, parent, parent_tid, pid, tid),
+        Kind::Exit { tid } => recorder.exit(time_ns, tid),
+        Kind::Name { pid, tid, name } => recorder.name(time_ns, pid, tid, name),
+        Kind::Exec { pid, tid, name } => {
+            recorder.exec(time_ns, pid, tid);
+            recorder.name(time_ns, pid, tid, name);
+        }
+        Kind::Switch { pid, tid, on: true } => recorder.enter_cpu(time_ns, pid, tid),
+        Kind::Switch { pid, tid, on: false } => recorder.leave_cpu(time_ns, pid, tid),
+        Kind::Sample(s) => {
+            let nanoseconds = terms.trigger == Trigger::CpuClock;
+            recorder.sample(Observation {
+                time_ns,
+                pid: s.pid,
+                tid: s.tid,
+                period: s.period as f64 * if nanoseconds { 1e-9 } else { 1.0 },
+                kernel: s.kernel,
+                off_cpu: false,
+                ip: s.registers.map(|r| r.ip()).or(s.chain.first().copied()),
+                registers: s.registers,
+                stack: StackTop { start: s.registers.map_or(0, |r| r.sp()), bytes: &s.stack },
+                chain: s.chain.get(1..).unwrap_or_default(),
+            });
+        }
+        Kind::Lost { .. } | Kind::Throttled => {}
+    }
+}

@@ -1,0 +1,152 @@
+//! Opening the sampling event on every CPU: the best that this host grants.
+//!
+//! ```text
+//!  cycles ─(no PMU, or it does not interrupt)─▶ cpu-clock
+//!  kernel included ─(not allowed)─▶ user space alone
+//!  build ids in mapping records ─(kernel before 5.12)─▶ without
+//!  large buffers ─(locked-memory limit)─▶ smaller ones
+//! ```
+//!
+//! What the host grants is found out by trying; `perf_event_paranoid` and its kin are not read.
+
+use std::io;
+
+use nix::unistd::{Pid, SysconfVar, sysconf};
+use perf_event::events::{Hardware, Software};
+use perf_event::{Builder, Clock, SampleFlag, Sampler};
+
+use crate::sample::x86_64::registers;
+
+use super::probe;
+
+/// The deepest frame-pointer chain that the kernel is asked for.
+const CHAIN_DEPTH: u16 = 127;
+
+/// Bytes of a ring buffer: as large as may be locked for root, and within the default of `perf_event_mlock_kb` (516 KiB per
+/// CPU) for others.
+const RING_BYTES_ROOT: usize = 2 << 20;
+const RING_BYTES_USER: usize = 512 << 10;
+const RING_BYTES_LEAST: usize = 32 << 10;
+
+/// The event that makes samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trigger {
+    /// The PMU's cycle counter.
+    Cycles,
+    /// The kernel's timer.
+    CpuClock,
+}
+
+/// How the event was opened.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Terms {
+    pub trigger: Trigger,
+    /// The kernel's own time is sampled, too.
+    pub kernel: bool,
+    /// Samples per second of CPU time, as granted.
+    pub frequency_hz: f64,
+    build_id: bool,
+    stack_bytes: u32,
+}
+
+/// One ring buffer per CPU, armed to start when the child executes the program.
+pub(super) struct Opened {
+    pub rings: Vec<Sampler>,
+    pub terms: Terms,
+}
+
+/// Opens the event on `child` and all it will create. The error is the last refusal.
+pub(super) fn open(child: Pid, frequency_hz: f64, stack_bytes: u32) -> io::Result<Opened> {
+    let trigger = if probe::cycles_interrupt() { Trigger::Cycles } else { Trigger::CpuClock };
+    let frequency_hz = if trigger == Trigger::Cycles { frequency_hz.min(greatest_rate()) } else { frequency_hz };
+    let mut terms = Terms { trigger, kernel: true, frequency_hz, build_id: true, stack_bytes };
+    let mut ring_bytes = if nix::unistd::geteuid().is_root() { RING_BYTES_ROOT } else { RING_BYTES_USER };
+    loop {
+        let error = match open_everywhere(child, terms, ring_bytes) {
+            Ok(rings) => return Ok(Opened { rings, terms }),
+            Err(error) => error,
+        };
+        match error {
+            Refusal::Open(e) if is_denied(&e) && terms.kernel => terms.kernel = false,
+            Refusal::Open(e) if e.kind() == io::ErrorKind::InvalidInput && terms.build_id => terms.build_id = false,
+            Refusal::Open(e) if !is_denied(&e) && terms.trigger == Trigger::Cycles => {
+                terms = Terms { trigger: Trigger::CpuClock, kernel: true, build_id: true, ..terms };
+            }
+            Refusal::Map(_) if ring_bytes > RING_BYTES_LEAST => ring_bytes /= 2,
+            Refusal::Open(e) | Refusal::Map(e) => return Err(e),
+        }
+    }
+}
+
+enum Refusal {
+    Open(io::Error),
+    Map(io::Error),
+}
+
+fn open_everywhere(child: Pid, terms: Terms, ring_bytes: usize) -> Result<Vec<Sampler>, Refusal> {
+    let cpus = sysconf(SysconfVar::_NPROCESSORS_CONF).ok().flatten().unwrap_or(1);
+    let mut rings = Vec::new();
+    let mut offline = None;
+    for cpu in 0..cpus as usize {
+        let counter = match builder(child, cpu, terms, ring_bytes).build() {
+            Ok(counter) => counter,
+            Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {
+                offline = Some(e);
+                continue;
+            }
+            Err(e) => return Err(Refusal::Open(e)),
+        };
+        rings.push(counter.sampled(ring_bytes).map_err(Refusal::Map)?);
+    }
+    match offline {
+        Some(e) if rings.is_empty() => Err(Refusal::Open(e)),
+        _ => Ok(rings),
+    }
+}
+
+fn builder(child: Pid, cpu: usize, terms: Terms, ring_bytes: usize) -> Builder<'static> {
+    let mut b = match terms.trigger {
+        Trigger::Cycles => Builder::new(Hardware::CPU_CYCLES),
+        Trigger::CpuClock => Builder::new(Software::CPU_CLOCK),
+    };
+    match terms.trigger {
+        Trigger::Cycles => b.sample_frequency(terms.frequency_hz as u64),
+        Trigger::CpuClock => b.sample_period((1e9 / terms.frequency_hz) as u64),
+    };
+    b.observe_pid(child.as_raw())
+        .one_cpu(cpu)
+        .inherit(true)
+        .enabled(false)
+        .enable_on_exec(true)
+        .exclude_kernel(!terms.kernel)
+        .exclude_hv(true)
+        .clockid(Clock::MONOTONIC)
+        .sample_id_all(true)
+        .sample(SampleFlag::IP | SampleFlag::TID | SampleFlag::TIME | SampleFlag::PERIOD | SampleFlag::CALLCHAIN)
+        .exclude_callchain_kernel(true)
+        .sample_max_stack(CHAIN_DEPTH)
+        .mmap(true)
+        .mmap2(true)
+        .build_id(terms.build_id)
+        .comm(true)
+        .comm_exec(true)
+        .task(true)
+        .context_switch(true)
+        .wakeup_watermark(ring_bytes / 2);
+    if terms.stack_bytes > 0 {
+        b.sample(SampleFlag::REGS_USER | SampleFlag::STACK_USER)
+            .sample_regs_user(registers::perf_mask())
+            .sample_stack_user(terms.stack_bytes);
+    }
+    b
+}
+
+fn is_denied(e: &io::Error) -> bool {
+    matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM))
+}
+
+/// The kernel's present limit for frequencies, which it refuses to exceed.
+fn greatest_rate() -> f64 {
+    let limit = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate");
+    limit.ok().and_then(|s| s.trim().parse().ok()).unwrap_or(f64::INFINITY)
+}

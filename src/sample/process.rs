@@ -1,0 +1,135 @@
+//! One process's executable mappings: from run-time addresses to modules, and its unwind tables.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use framehop::{Module, Unwinder as _};
+use procfs::process::{MMPermissions, MMapPath};
+
+use crate::profile::code::CodeRef;
+
+use super::modules::{MappedFile, Modules};
+use super::unwind::Tables;
+
+/// The least time between two readings of one process's map.
+const REREAD_EVERY: Duration = Duration::from_millis(50);
+
+/// A process's address space as far as it is executable.
+#[derive(Clone)]
+pub(super) struct Process {
+    pid: u32,
+    mappings: BTreeMap<u64, Mapping>,
+    /// For the unwinder.
+    pub tables: Tables,
+    last_read: Option<Instant>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Mapping {
+    end: u64,
+    module: u32,
+    bias: u64,
+}
+
+impl Process {
+    /// A process with nothing mapped.
+    pub fn new(pid: u32) -> Process {
+        Process { pid, mappings: BTreeMap::new(), tables: Tables::new(), last_read: None }
+    }
+
+    /// A copy for a forked child.
+    pub fn forked(&self, pid: u32) -> Process {
+        Process { pid, ..self.clone() }
+    }
+
+    /// Adds an executable mapping of `length` bytes; what it covers is gone.
+    pub fn map(&mut self, modules: &mut Modules, mapped: MappedFile, length: u64) {
+        let (start, end) = (mapped.start, mapped.start.saturating_add(length));
+        self.unmap(start, end);
+        let found = modules.find(mapped);
+        self.mappings.insert(start, Mapping { end, module: found.module, bias: found.bias });
+        if let Some((image, bias)) = found.image {
+            self.tables.add_module(Module::new(String::new(), start..end, bias, image.unwind_sections()));
+        }
+    }
+
+    /// Where a run-time address is; `None` outside of known executable memory.
+    pub fn locate(&self, address: u64) -> Option<CodeRef> {
+        let (_, mapping) = self.mappings.range(..=address).next_back()?;
+        let inside = address < mapping.end;
+        inside.then(|| CodeRef { module: mapping.module, offset: address.wrapping_sub(mapping.bias) })
+    }
+
+    /// Reads the process's map anew, for mappings that no record told of. Does nothing if that was done a moment ago or
+    /// the process is gone.
+    pub fn reread(&mut self, modules: &mut Modules) {
+        if self.last_read.is_some_and(|t| t.elapsed() < REREAD_EVERY) {
+            return;
+        }
+        self.last_read = Some(Instant::now());
+        let Ok(maps) = procfs::process::Process::new(self.pid as i32).and_then(|p| p.maps()) else { return };
+        for map in maps.iter().filter(|m| m.perms.contains(MMPermissions::EXECUTE)) {
+            let (start, end) = map.address;
+            if self.mappings.get(&start).is_some_and(|m| m.end == end) {
+                continue;
+            }
+            let path = match &map.pathname {
+                MMapPath::Path(path) => path.to_string_lossy().into_owned(),
+                MMapPath::Vdso => "[vdso]".to_owned(),
+                MMapPath::Vsyscall => continue,
+                _ => "//anon".to_owned(),
+            };
+            let mapped = MappedFile { pid: self.pid, start, file_offset: map.offset, path: &path, build_id: None };
+            self.map(modules, mapped, end - start);
+        }
+    }
+
+    fn unmap(&mut self, start: u64, end: u64) {
+        let overlapping: Vec<u64> =
+            self.mappings.range(..end).rev().take_while(|(_, m)| m.end > start).map(|(s, _)| *s).collect();
+        for old_start in overlapping {
+            let Some(old) = self.mappings.remove(&old_start) else { continue };
+            self.tables.remove_module(old_start);
+            if old_start < start {
+                self.mappings.insert(old_start, Mapping { end: start, ..old });
+            }
+            if old.end > end {
+                self.mappings.insert(end, old);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn anon(start: u64) -> MappedFile<'static> {
+        MappedFile { pid: 7, start, file_offset: 0, path: "//anon", build_id: None }
+    }
+
+    #[test]
+    fn a_new_mapping_replaces_what_it_covers() {
+        let mut modules = Modules::default();
+        let mut process = Process::new(7);
+        process.map(&mut modules, anon(0x1000), 0x4000);
+        process.map(&mut modules, anon(0x2000), 0x1000);
+        assert_eq!(process.mappings.len(), 3);
+        for address in [0x1000, 0x2000, 0x3000, 0x4fff] {
+            assert_eq!(process.locate(address).unwrap().offset, address);
+        }
+        assert!(process.locate(0x5000).is_none() && process.locate(0xfff).is_none());
+    }
+
+    #[test]
+    fn our_own_map_can_be_read() {
+        let mut modules = Modules::default();
+        let mut process = Process::new(std::process::id());
+        process.reread(&mut modules);
+        let here = our_own_map_can_be_read as fn() as usize as u64;
+        let at = process.locate(here).expect("our own code is mapped");
+        let info = &modules.into_infos()[at.module as usize];
+        assert_eq!(info.path, std::env::current_exe().unwrap().to_str().unwrap());
+        assert!(at.offset < here, "the offset is the address in the file");
+    }
+}

@@ -1,0 +1,60 @@
+//! The end of the program's first process: its wait status and the CPU time it used.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use nix::unistd::Pid;
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reaped {
+    /// Its wait status.
+    pub status: ExitStatus,
+    /// User and system CPU seconds of it and of the descendants that it waited for.
+    pub cpu_s: f64,
+    /// The user part of `cpu_s`.
+    pub user_s: f64,
+}
+
+/// A descriptor that becomes readable when `pid` exits; fails before Linux 5.3.
+pub(super) fn exit_descriptor(pid: Pid) -> io::Result<OwnedFd> {
+    // SAFETY: takes two integers; on success the descriptor is ours.
+    match unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        // SAFETY: see above.
+        fd => Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) }),
+    }
+}
+
+/// Reaps our child if it has exited; `None` while it runs.
+pub(super) fn try_reap(pid: Pid) -> io::Result<Option<Reaped>> {
+    let mut status = 0;
+    // SAFETY: an rusage of zeroes is valid, and the kernel writes whole structures into live variables.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: see above.
+    match unsafe { libc::wait4(pid.as_raw(), &raw mut status, libc::WNOHANG, &raw mut usage) } {
+        0 => Ok(None),
+        -1 => match io::Error::last_os_error() {
+            e if e.kind() == io::ErrorKind::Interrupted => Ok(None),
+            e => Err(e),
+        },
+        _ => Ok(Some(Reaped::new(status, &usage))),
+    }
+}
+
+impl Reaped {
+    /// From what `wait4` gave.
+    pub fn new(status: i32, usage: &libc::rusage) -> Reaped {
+        let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 * 1e-6;
+        let (user_s, system_s) = (seconds(usage.ru_utime), seconds(usage.ru_stime));
+        Reaped { status: ExitStatus::from_raw(status), cpu_s: user_s + system_s, user_s }
+    }
+}
+
+/// Now, in nanoseconds of CLOCK_MONOTONIC.
+pub(super) fn now_ns() -> u64 {
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
+        .map_or(0, |t| t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64)
+}

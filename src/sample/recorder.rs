@@ -1,0 +1,281 @@
+//! Turns what a source observed, event by event in time order, into evidence.
+
+use std::collections::HashMap;
+
+use crate::profile::code::CodeRef;
+use crate::profile::evidence::timed::{Sample, TimedEvidence};
+use crate::profile::run::Warning;
+
+use super::modules::{MappedFile, Modules};
+use super::process::Process;
+use super::threads::Threads;
+use super::unwind::{self, Rules, StackTop};
+use super::weights::{self, Scale};
+use super::x86_64::registers::Registers;
+
+/// Collects events. Times are nanoseconds of CLOCK_MONOTONIC.
+pub(super) struct Recorder {
+    start_ns: Option<u64>,
+    /// Threads seen so far.
+    pub threads: Threads,
+    processes: HashMap<u32, Process>,
+    modules: Modules,
+    rules: Rules,
+    samples: Vec<Sample>,
+    last_exit_ns: u64,
+    /// Mappings may be missing, because records were lost or because the source has none: look into `/proc`.
+    pub reread_maps: bool,
+}
+
+/// A sample as a source took it.
+#[derive(Clone, Copy)]
+pub(super) struct Observation<'a> {
+    /// When.
+    pub time_ns: u64,
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Period in the source's unit; becomes seconds in [`Recorder::finish`].
+    pub period: f64,
+    /// Taken in the kernel.
+    pub kernel: bool,
+    /// The thread was not on a CPU.
+    pub off_cpu: bool,
+    /// The user-space instruction, if there was a user context.
+    pub ip: Option<u64>,
+    /// User registers, if they were taken.
+    pub registers: Option<Registers>,
+    /// Copy of the top of the user stack.
+    pub stack: StackTop<'a>,
+    /// Return addresses by frame pointers, the leaf left out.
+    pub chain: &'a [u64],
+}
+
+/// What a source knows at its end.
+pub(super) struct Ending {
+    /// `perf:cycles`, `perf:cpu-clock`, `ptrace`.
+    pub source: &'static str,
+    /// When the pass ended, in nanoseconds of CLOCK_MONOTONIC, if that is not the last exit seen.
+    pub end_ns: Option<u64>,
+    /// CPU seconds of the program; `None` takes the sum over its threads, which context-switch records make exact.
+    pub cpu_s: Option<f64>,
+    /// See [`Scale`].
+    pub scale: Scale,
+    /// Rate asked for.
+    pub frequency_hz: f64,
+    /// Samples lost.
+    pub lost: u64,
+    /// Doubts.
+    pub warnings: Vec<Warning>,
+}
+
+impl Recorder {
+    /// Nothing seen yet.
+    pub fn new() -> Recorder {
+        Recorder {
+            start_ns: None,
+            threads: Threads::default(),
+            processes: HashMap::new(),
+            modules: Modules::default(),
+            rules: Rules::new(),
+            samples: Vec::new(),
+            last_exit_ns: 0,
+            reread_maps: false,
+        }
+    }
+
+    /// Process `pid` executed a program; the first one starts the pass. All that was mapped is gone.
+    pub fn exec(&mut self, time_ns: u64, pid: u32, tid: u32) {
+        let first = self.start_ns.is_none();
+        self.start_ns.get_or_insert(time_ns);
+        let now = self.seconds(time_ns);
+        self.processes.insert(pid, Process::new(pid));
+        let thread = self.threads.index(pid, tid, now);
+        if first {
+            self.threads.enter_cpu(thread, now);
+        }
+    }
+
+    /// A thread or process was created by `parent` (a process).
+    pub fn fork(&mut self, time_ns: u64, parent: u32, parent_tid: u32, pid: u32, tid: u32) {
+        let now = self.seconds(time_ns);
+        if pid != parent
+            && let Some(process) = self.processes.get(&parent)
+        {
+            let child = process.forked(pid);
+            self.processes.insert(pid, child);
+        }
+        let creator = self.threads.index(parent, parent_tid, now);
+        let name = self.threads.infos()[creator as usize].name.clone();
+        let thread = self.threads.start(pid, tid, now);
+        if let Some(name) = name {
+            self.threads.name(thread, name);
+        }
+    }
+
+    /// A thread ended.
+    pub fn exit(&mut self, time_ns: u64, tid: u32) {
+        self.threads.end(tid, self.seconds(time_ns));
+        self.last_exit_ns = self.last_exit_ns.max(time_ns);
+    }
+
+    /// A thread got a name.
+    pub fn name(&mut self, time_ns: u64, pid: u32, tid: u32, name: String) {
+        let thread = self.threads.index(pid, tid, self.seconds(time_ns));
+        self.threads.name(thread, name);
+    }
+
+    /// A thread was put on a CPU.
+    pub fn enter_cpu(&mut self, time_ns: u64, pid: u32, tid: u32) {
+        let now = self.seconds(time_ns);
+        let thread = self.threads.index(pid, tid, now);
+        self.threads.enter_cpu(thread, now);
+    }
+
+    /// A thread left its CPU.
+    pub fn leave_cpu(&mut self, time_ns: u64, pid: u32, tid: u32) {
+        let now = self.seconds(time_ns);
+        let thread = self.threads.index(pid, tid, now);
+        self.threads.leave_cpu(thread, now);
+    }
+
+    /// Executable memory was mapped.
+    pub fn map(&mut self, mapped: MappedFile, length: u64) {
+        let process = self.processes.entry(mapped.pid).or_insert_with_key(|pid| Process::new(*pid));
+        process.map(&mut self.modules, mapped, length);
+    }
+
+    /// Takes a sample in.
+    pub fn sample(&mut self, seen: Observation) {
+        let t_s = self.seconds(seen.time_ns);
+        let thread = self.threads.index(seen.pid, seen.tid, t_s);
+        let stack = self.stack(&seen);
+        let (kernel, off_cpu) = (seen.kernel, seen.off_cpu);
+        self.samples.push(Sample { t_s, weight_s: seen.period, thread, stack, kernel, off_cpu });
+    }
+
+    /// Ends the pass.
+    pub fn finish(self, ending: Ending) -> TimedEvidence {
+        let start_ns = self.start_ns.unwrap_or(ending.end_ns.unwrap_or(self.last_exit_ns));
+        let end_ns = ending.end_ns.unwrap_or(self.last_exit_ns).max(start_ns);
+        let wall_s = (end_ns - start_ns) as f64 * 1e-9;
+        let mut threads = self.threads.finish(wall_s);
+        let mut samples = self.samples;
+        samples.sort_by(|a, b| a.t_s.total_cmp(&b.t_s));
+        weights::scale(&mut samples, &threads.infos, ending.scale);
+        let cpu_s = ending.cpu_s.unwrap_or_else(|| threads.infos.iter().map(|t| t.cpu_s).sum());
+        let mut warnings = ending.warnings;
+        if let Some(gap_s) = threads.closed_gap {
+            warnings.push(Warning::new(
+                "short-waits-joined",
+                format!("The program switched contexts so often that waits under {:.0} µs were joined.", gap_s * 1e6),
+                "Elapsed time of functions may include such waits; CPU time is exact.",
+                "Profile a shorter run.",
+            ));
+        }
+        threads.on_cpu.retain(|i| i.end_s > i.start_s);
+        TimedEvidence {
+            source: ending.source.into(),
+            wall_s,
+            cpu_s,
+            frequency_hz: ending.frequency_hz,
+            lost: ending.lost,
+            modules: self.modules.into_infos(),
+            threads: threads.infos,
+            samples,
+            on_cpu: threads.on_cpu,
+            warnings,
+        }
+    }
+
+    /// Seconds since the start of the pass; 0 for what happened before it.
+    fn seconds(&self, time_ns: u64) -> f64 {
+        self.start_ns.map_or(0.0, |start| time_ns.saturating_sub(start) as f64 * 1e-9)
+    }
+
+    fn stack(&mut self, seen: &Observation) -> Vec<CodeRef> {
+        let Some(ip) = seen.ip else { return Vec::new() };
+        let process = self.processes.entry(seen.pid).or_insert_with_key(|pid| Process::new(*pid));
+        if self.reread_maps && process.locate(ip).is_none() {
+            process.reread(&mut self.modules);
+        }
+        let addresses = match seen.registers {
+            Some(registers) => unwind::unwind(&process.tables, &mut self.rules, registers, seen.stack, seen.chain),
+            None => unwind::from_chain(ip, seen.chain),
+        };
+        let anonymous = |modules: &mut Modules| CodeRef { module: modules.anonymous(seen.pid), offset: ip };
+        let leaf = process.locate(ip).unwrap_or_else(|| anonymous(&mut self.modules));
+        let callers = addresses.iter().skip(1).map_while(|a| process.locate(*a));
+        std::iter::once(leaf).chain(callers).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn observation(time_ns: u64, tid: u32, chain: &[u64]) -> Observation<'_> {
+        Observation {
+            time_ns,
+            pid: 10,
+            tid,
+            period: 1.0,
+            kernel: false,
+            off_cpu: false,
+            ip: Some(0x1010),
+            registers: None,
+            stack: StackTop::default(),
+            chain,
+        }
+    }
+
+    fn ending() -> Ending {
+        Ending {
+            source: "perf:cpu-clock",
+            end_ns: None,
+            cpu_s: None,
+            scale: Scale::PerThread,
+            frequency_hz: 1.0,
+            lost: 0,
+            warnings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn events_become_evidence_relative_to_the_exec() {
+        let mut r = Recorder::new();
+        let anon = MappedFile { pid: 10, start: 0x1000, file_offset: 0, path: "//anon", build_id: None };
+        r.exec(5 * SECOND, 10, 10);
+        r.name(5 * SECOND, 10, 10, "main".into());
+        r.map(anon, 0x1000);
+        r.fork(6 * SECOND, 10, 10, 10, 11);
+        r.enter_cpu(6 * SECOND, 10, 11);
+        r.sample(observation(6 * SECOND, 11, &[0x1801, 0x9000, 0x1803]));
+        r.leave_cpu(8 * SECOND, 10, 11);
+        r.exit(8 * SECOND, 11);
+        r.exit(9 * SECOND, 10);
+        let e = r.finish(ending());
+        assert_eq!((e.wall_s, e.cpu_s), (4.0, 6.0));
+        assert_eq!(e.threads[1].name.as_deref(), Some("main"));
+        assert_eq!((e.threads[1].start_s, e.threads[1].end_s, e.threads[1].cpu_s), (1.0, 3.0, 2.0));
+        let sample = &e.samples[0];
+        assert_eq!((sample.t_s, sample.weight_s, sample.thread), (1.0, 2.0, 1));
+        let offsets: Vec<u64> = sample.stack.iter().map(|c| c.offset).collect();
+        assert_eq!(offsets, [0x1010, 0x1800], "the stack ends where an address is not code");
+    }
+
+    #[test]
+    fn a_forked_process_has_its_parents_mappings_until_it_executes() {
+        let mut r = Recorder::new();
+        r.exec(0, 10, 10);
+        r.map(MappedFile { pid: 10, start: 0x1000, file_offset: 0, path: "//anon", build_id: None }, 0x1000);
+        r.fork(1, 10, 10, 20, 20);
+        assert!(r.processes[&20].locate(0x1010).is_some());
+        r.exec(2, 20, 20);
+        assert!(r.processes[&20].locate(0x1010).is_none());
+        assert!(r.processes[&10].locate(0x1010).is_some());
+    }
+}

@@ -1,0 +1,137 @@
+//! The threads of the run in the order of their creation, with names, lives and CPU time.
+
+use std::collections::HashMap;
+
+use crate::profile::evidence::ThreadInfo;
+use crate::profile::evidence::timed::OnCpu;
+
+use super::on_cpu::OnCpuLog;
+
+/// Threads by creation; a tid that the kernel used twice is two threads.
+#[derive(Debug, Default)]
+pub(super) struct Threads {
+    infos: Vec<ThreadInfo>,
+    on_cpu_since: Vec<Option<f64>>,
+    alive: HashMap<u32, u32>,
+    log: OnCpuLog,
+}
+
+/// What [`Threads::finish`] yields.
+pub(super) struct Finished {
+    /// Threads.
+    pub infos: Vec<ThreadInfo>,
+    /// Intervals on a CPU, by start.
+    pub on_cpu: Vec<OnCpu>,
+    /// See [`OnCpuLog::closed_gap`].
+    pub closed_gap: Option<f64>,
+}
+
+impl Threads {
+    /// The index of a live thread, which is entered if it was not known.
+    pub fn index(&mut self, pid: u32, tid: u32, now_s: f64) -> u32 {
+        if let Some(&index) = self.alive.get(&tid) {
+            return index;
+        }
+        self.start(pid, tid, now_s)
+    }
+
+    /// A thread was created. Its name is its creator's until it gets one.
+    pub fn start(&mut self, pid: u32, tid: u32, now_s: f64) -> u32 {
+        let ordinal = self.infos.len() as u32;
+        let allowed_cpus = allowed_cpus(tid);
+        let name = None;
+        self.infos.push(ThreadInfo { ordinal, pid, tid, name, start_s: now_s, end_s: now_s, cpu_s: 0.0, allowed_cpus });
+        self.on_cpu_since.push(None);
+        self.alive.insert(tid, ordinal);
+        ordinal
+    }
+
+    /// Sets a thread's name.
+    pub fn name(&mut self, index: u32, name: String) {
+        self.infos[index as usize].name = Some(name);
+    }
+
+    /// A thread ended.
+    pub fn end(&mut self, tid: u32, now_s: f64) {
+        if let Some(index) = self.alive.remove(&tid) {
+            self.leave_cpu(index, now_s);
+            self.infos[index as usize].end_s = now_s;
+        }
+    }
+
+    /// A thread was put on a CPU, or was seen there.
+    pub fn enter_cpu(&mut self, index: u32, now_s: f64) {
+        self.on_cpu_since[index as usize].get_or_insert(now_s);
+    }
+
+    /// A thread left its CPU.
+    pub fn leave_cpu(&mut self, index: u32, now_s: f64) {
+        let i = index as usize;
+        if let Some(start_s) = self.on_cpu_since[i].take() {
+            self.infos[i].cpu_s += now_s - start_s;
+            self.log.push(OnCpu { thread: index, start_s, end_s: now_s });
+        }
+    }
+
+    /// Sets the CPU time of a thread, for a source without context-switch records.
+    pub fn set_cpu(&mut self, index: u32, cpu_s: f64) {
+        self.infos[index as usize].cpu_s = cpu_s;
+    }
+
+    /// (tid, index) of the threads that live.
+    pub fn alive(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.alive.iter().map(|(tid, index)| (*tid, *index))
+    }
+
+    /// The threads so far.
+    pub fn infos(&self) -> &[ThreadInfo] {
+        &self.infos
+    }
+
+    /// Asks the kernel for each living thread's affinity again: run-time libraries bind threads after they made them.
+    pub fn refresh_affinity(&mut self) {
+        for (tid, index) in &self.alive {
+            if let Some(allowed) = allowed_cpus(*tid) {
+                self.infos[*index as usize].allowed_cpus = Some(allowed);
+            }
+        }
+    }
+
+    /// Ends all threads that still live at `now_s`.
+    pub fn finish(mut self, now_s: f64) -> Finished {
+        let tids: Vec<u32> = self.alive.keys().copied().collect();
+        tids.into_iter().for_each(|tid| self.end(tid, now_s));
+        let closed_gap = self.log.closed_gap();
+        Finished { infos: self.infos, on_cpu: self.log.into_intervals(), closed_gap }
+    }
+}
+
+/// CPUs in a thread's affinity mask; `None` if it is gone.
+fn allowed_cpus(tid: u32) -> Option<u32> {
+    let set = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(tid as i32)).ok()?;
+    let count = (0..nix::sched::CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).count();
+    Some(count as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_is_the_sum_of_intervals_and_a_reused_tid_is_another_thread() {
+        let mut threads = Threads::default();
+        let first = threads.start(1, 10, 0.0);
+        threads.enter_cpu(first, 0.5);
+        threads.enter_cpu(first, 0.6);
+        threads.leave_cpu(first, 1.0);
+        threads.leave_cpu(first, 1.5);
+        threads.enter_cpu(first, 2.0);
+        threads.end(10, 2.25);
+        let second = threads.index(1, 10, 3.0);
+        assert_ne!(first, second);
+        let done = threads.finish(4.0);
+        assert_eq!(done.infos[0].cpu_s, 0.75);
+        assert_eq!((done.infos[0].end_s, done.infos[1].end_s), (2.25, 4.0));
+        assert_eq!(done.on_cpu.len(), 2);
+    }
+}
