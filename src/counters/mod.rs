@@ -10,11 +10,13 @@
 
 pub mod count;
 pub mod cpu;
+pub mod doctor;
 pub mod encode;
 #[cfg(test)]
 mod fake;
 pub mod group;
 pub mod kernel;
+pub mod listing;
 pub mod open;
 pub mod pmu;
 pub mod refusal;

@@ -1,0 +1,203 @@
+//! What `rprof doctor` and `rprof events` print.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use comfy_table::{ContentArrangement, Table, presets};
+use serde::Serialize;
+
+use super::cpu;
+use super::doctor::Diagnosis;
+use super::encode::{perf_string, raw_string};
+use super::pmu;
+use super::table::{self, Confidence, Event, EventTable, UncoreEvent};
+use super::trust::{Certificate, Verdict};
+
+/// The diagnosis for people: a line for each finding, and what to do about those that fail.
+pub fn doctor_text(diagnosis: &Diagnosis) -> String {
+    let mut text = String::new();
+    let cpu = diagnosis.cpu.as_ref().map_or("unknown CPU", |c| c.name.as_str());
+    let guest = if diagnosis.cpu.as_ref().is_some_and(|c| c.guest) { ", in a virtual machine" } else { "" };
+    let table = diagnosis.table.as_deref().unwrap_or("no event table");
+    let _ = writeln!(text, "{cpu}{guest} · {table} · this host is: {}\n", diagnosis.tier);
+    for finding in &diagnosis.findings {
+        let mark = if finding.works { "yes" } else { "no " };
+        let _ = writeln!(text, "  {mark}  {}: {}", finding.what, finding.answer);
+        if !finding.works {
+            if !finding.enable.is_empty() {
+                let _ = writeln!(text, "       to enable: {}", finding.enable);
+            }
+            let _ = writeln!(text, "       it would give: {}", finding.gain);
+            let _ = writeln!(text, "       instead: {}", finding.instead);
+        }
+    }
+    text
+}
+
+/// An event as `rprof events` lists it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Listed {
+    /// Name.
+    pub name: String,
+    /// What it is used for.
+    pub role: table::Role,
+    /// For `perf stat -e`.
+    pub perf: String,
+    /// `rNNN` form; `null` for uncore events.
+    pub raw: Option<String>,
+    /// What one count stands for.
+    pub weight: f64,
+    /// How sure the table is.
+    pub confidence: Confidence,
+    /// Whether the kernel here lists its PMU.
+    pub present: bool,
+    /// Document.
+    pub source: String,
+    /// Limits and disagreements.
+    pub notes: Option<String>,
+    /// `events --check`: the certificate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<Certificate>,
+}
+
+/// The events of this CPU.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Listing {
+    /// Name of this CPU.
+    pub cpu: String,
+    /// Its table; `null` if there is none.
+    pub table: Option<String>,
+    /// What a user of the table must know.
+    pub notes: Vec<String>,
+    /// What the CPU cannot count.
+    pub missing: Vec<(table::Role, String)>,
+    /// Core events, then uncore events.
+    pub events: Vec<Listed>,
+}
+
+/// Lists the table of this CPU, and which of its PMUs the kernel below `sysfs` has.
+pub fn list(sysfs: &Path) -> Listing {
+    let cpu = cpu::identify(sysfs);
+    let tables = table::all().unwrap_or_default();
+    let table = cpu.as_ref().and_then(|c| table::for_cpu(&tables, &c.vendor, c.family, c.model));
+    let pmus = pmu::list(sysfs);
+    let mut listing = Listing {
+        cpu: cpu.map_or_else(|| "unknown CPU".into(), |c| c.name),
+        table: table.as_ref().map(|t| t.cpu.name.clone()),
+        notes: Vec::new(),
+        missing: Vec::new(),
+        events: Vec::new(),
+    };
+    let Some(EventTable { cpu, events, uncore, missing }) = table else { return listing };
+    let core = cpu.pmu.iter().find(|name| pmus.iter().any(|p| p.name == **name));
+    let shown = core.or(cpu.pmu.first()).cloned().unwrap_or_default();
+    listing.events.extend(events.iter().map(|e| core_event(e, &shown, core.is_some())));
+    listing.events.extend(uncore.iter().map(|e| uncore_event(e, pmus.iter().any(|p| p.is_box_of(&e.pmu)))));
+    listing.notes = cpu.notes;
+    listing.missing = missing.into_iter().map(|m| (m.role, m.reason)).collect();
+    listing
+}
+
+fn core_event(event: &Event, pmu: &str, present: bool) -> Listed {
+    Listed {
+        name: event.name.clone(),
+        role: event.role,
+        perf: perf_string(event, pmu),
+        raw: Some(raw_string(event)),
+        weight: event.weight,
+        confidence: event.confidence,
+        present,
+        source: event.source.clone(),
+        notes: event.notes.clone(),
+        certificate: None,
+    }
+}
+
+fn uncore_event(event: &UncoreEvent, present: bool) -> Listed {
+    Listed {
+        name: event.name.clone(),
+        role: event.role,
+        perf: format!("{}/config={:#x}/", event.pmu, event.config),
+        raw: None,
+        weight: event.bytes,
+        confidence: event.confidence,
+        present,
+        source: event.source.clone(),
+        notes: event.notes.clone(),
+        certificate: None,
+    }
+}
+
+/// The listing for people.
+pub fn events_text(listing: &Listing) -> String {
+    let mut text =
+        format!("{} · {}\n", listing.cpu, listing.table.as_deref().unwrap_or("rprof has no table for this CPU"));
+    for note in &listing.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    for (role, reason) in &listing.missing {
+        let _ = writeln!(text, "not countable: {}: {reason}", role_name(*role));
+    }
+    if listing.events.is_empty() {
+        return text;
+    }
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(["event", "for", "perf", "raw", "one count", "here", "table says"]);
+    for event in &listing.events {
+        let here = match &event.certificate {
+            Some(certificate) => verdict(&certificate.verdict),
+            None if event.present => "PMU listed".into(),
+            None => "no such PMU".into(),
+        };
+        let sure = match event.confidence {
+            Confidence::Table => "documented",
+            Confidence::Inference => "inferred",
+            Confidence::Disputed => "disputed",
+        };
+        table.add_row([
+            event.name.clone(),
+            role_name(event.role),
+            event.perf.clone(),
+            event.raw.clone().unwrap_or_default(),
+            format!("{}", event.weight),
+            here,
+            sure.into(),
+        ]);
+    }
+    let _ = writeln!(text, "{table}");
+    text
+}
+
+fn verdict(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Trusted => "trusted".into(),
+        Verdict::Corrected { ratio } => format!("counts × {ratio:.3}, corrected"),
+        Verdict::Refuted { found } => format!("refuted: {found}"),
+        Verdict::NotChecked { why } => format!("not checked: {why}"),
+    }
+}
+
+fn role_name(role: table::Role) -> String {
+    serde_json::to_value(role).ok().and_then(|v| v.as_str().map(|s| s.replace('_', " "))).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counters::doctor;
+
+    #[test]
+    fn the_texts_say_what_was_found() {
+        let diagnosis = doctor::examine_this_host();
+        let text = doctor_text(&diagnosis);
+        for finding in &diagnosis.findings {
+            assert!(text.contains(&finding.what), "{}", finding.id);
+        }
+        let listing = list(Path::new("/sys"));
+        let text = events_text(&listing);
+        for event in &listing.events {
+            assert!(text.contains(event.name.split('.').next().unwrap_or_default()), "{}", event.name);
+        }
+    }
+}
