@@ -142,7 +142,7 @@ pub fn events_text(listing: &Listing) -> String {
         return text;
     }
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(["event", "for", "perf", "raw", "one count", "here", "table says"]);
     for event in &listing.events {
         let here = match &event.certificate {
