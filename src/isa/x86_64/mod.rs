@@ -3,6 +3,7 @@
 pub mod blocks;
 pub mod classify;
 pub mod dataflow;
+pub mod liveness;
 pub mod slots;
 
 pub use blocks::CodeGraph;

@@ -6,7 +6,7 @@
 use crate::isa::dependency::{ChainStep, Cycle};
 
 use super::graph::{Graph, Source};
-use super::latency::{ASSUMPTIONS, Assumption, TYPICAL};
+use super::latency::{ASSUMPTIONS, Assumption};
 
 /// A longest path within an iteration from one carried value to the making of another.
 #[derive(Debug, Clone)]
