@@ -3,7 +3,7 @@
 use super::line::Line;
 
 /// Lines of a thread's recent L1 misses that are remembered.
-const RECENT: usize = 256;
+const RECENT: usize = 512;
 
 /// The order class of an L1 miss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Steps {
     }
 }
 
-/// The lines that a thread missed recently, direct-mapped.
+/// The lines that a thread missed recently, in a hash table without collision chains.
 #[derive(Debug)]
 pub struct RecentMisses(Box<[Line; RECENT]>);
 
@@ -58,7 +58,8 @@ impl RecentMisses {
     }
 
     fn slot(line: Line) -> usize {
-        line.0 as usize % RECENT
+        // Arrays that are a power of two apart must not meet in one slot.
+        (line.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % RECENT
     }
 }
 
