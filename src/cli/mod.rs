@@ -1,1 +1,62 @@
-//! (placeholder)
+//! The command line (DESIGN section 9): clap definitions, one file per subcommand; no logic.
+
+pub mod demo;
+pub mod diff;
+pub mod doctor;
+pub mod events;
+pub mod machine;
+pub mod merge;
+pub mod report;
+pub mod run;
+pub mod shell;
+
+use clap::{Parser, Subcommand};
+
+/// A runtime-oriented roofline profiler: which ceiling of this machine holds each hot function down.
+#[derive(Debug, Parser)]
+#[command(
+    name = "rprof",
+    version,
+    about,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    override_usage = "rprof [run] [OPTIONS] -- PROGRAM [ARGS]...\n       rprof COMMAND",
+    after_help = "Exit status: the program's own; 128+N if signal N ended it; 125 rprof failed, 126 cannot execute, \
+                  127 not found, 2 bad option."
+)]
+pub struct Cli {
+    /// What to do; profiling a program where none is named.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// Options of the default command.
+    #[command(flatten)]
+    pub run: run::RunArgs,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Profile a program (the default)
+    Run(run::RunArgs),
+    /// Profile built-in kernels that each hit one ceiling
+    Demo(demo::DemoArgs),
+    /// Measure and draw this host's ceilings
+    Machine(machine::MachineArgs),
+    /// Draw a report from a profile
+    Report(report::ReportArgs),
+    /// Compare two profiles
+    Diff(diff::DiffArgs),
+    /// Put several ranks or runs into one profile
+    Merge(merge::MergeArgs),
+    /// Try what this host allows and say exactly what to change for more
+    Doctor(doctor::DoctorArgs),
+    /// The event tables, and what this CPU really has
+    Events(events::EventsArgs),
+    /// Print a completion script
+    Completions(shell::CompletionsArgs),
+    /// Print the manual page
+    Man,
+    /// The program that `rprof demo` profiles
+    #[command(name = "__demo", hide = true)]
+    DemoKernels(demo::KernelArgs),
+}

@@ -1,1 +1,22 @@
-//! (placeholder)
+//! Drives the passes over one program and turns what they yield into a report.
+//!
+//! ```text
+//!  preflight ─▶ output folder ─▶ ceilings ─▶ timed pass ─▶ --between ─▶ counted pass ─▶ join ─▶ analyse ─▶ write
+//!              (before the program runs)     the user's run            output sunk,
+//!                                            streams, status           input replayed
+//! ```
+//!
+//! The timed pass is the user's own run: it has the terminal and the streams, and its exit status is ours. Whatever goes
+//! wrong in the counted pass costs only the counted values: they are `null` with the reason.
+
+pub mod error;
+pub mod input;
+pub mod options;
+pub mod output;
+pub mod preflight;
+pub mod progress;
+pub mod signals;
+pub mod sink;
+
+pub use error::SessionError;
+pub use options::{Engine, Memory, Passes, RunOptions};

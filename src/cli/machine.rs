@@ -1,0 +1,25 @@
+//! `rprof machine`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Options of `machine`.
+#[derive(Debug, Args)]
+pub struct MachineArgs {
+    /// Only what a first run needs
+    #[arg(long)]
+    pub quick: bool,
+    /// Measure again even if cached
+    #[arg(long)]
+    pub refresh: bool,
+    /// Print the profile's "machine" object on standard output
+    #[arg(long)]
+    pub json: bool,
+    /// Write machine.svg and machine.html into this folder
+    #[arg(short, long = "output", value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Where load-imbalance ceilings stand: below the roof or below tlp
+    #[arg(long, value_enum, default_value = "roof")]
+    pub imbalance: super::run::ImbalanceArg,
+}

@@ -1,0 +1,44 @@
+//! `rprof report PROFILE --format …`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// Options of `report`.
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// A profile.json, or the folder that holds it
+    pub profile: PathBuf,
+    /// Form of the report
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: FormatArg,
+    /// Write to this file instead of standard output
+    #[arg(short, long = "output", value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Report only functions whose name matches this regular expression
+    #[arg(long, value_name = "RE")]
+    pub function: Option<String>,
+    /// Where load-imbalance ceilings stand: below the roof or below tlp
+    #[arg(long, value_enum, default_value = "roof")]
+    pub imbalance: super::run::ImbalanceArg,
+    /// Precision of the roof that is drawn
+    #[arg(long, value_enum, default_value = "mixed")]
+    pub precision: super::run::PrecisionArg,
+    /// Print names at full length
+    #[arg(long)]
+    pub full_names: bool,
+}
+
+/// `--format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FormatArg {
+    Text,
+    Json,
+    Html,
+    Svg,
+    Csv,
+    Md,
+    Folded,
+    Flamegraph,
+    Firefox,
+}

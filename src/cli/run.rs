@@ -1,0 +1,104 @@
+//! `rprof [run] [options] -- PROGRAM [ARGS]`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// Options of `run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Output folder; an existing one is kept as DIR.N
+    #[arg(short, long = "output", value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Which passes to run; a single pass has the program's streams
+    #[arg(long, value_enum)]
+    pub passes: Option<PassesArg>,
+    /// Memory traffic: off, simulated on sampled cache sets, or simulated exactly
+    #[arg(long, value_enum, default_value = "sampled")]
+    pub memory: MemoryArg,
+    /// Samples per second and thread
+    #[arg(short = 'F', long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=50_000))]
+    pub frequency: Option<u32>,
+    /// Report only functions whose name matches this regular expression
+    #[arg(long, value_name = "RE")]
+    pub function: Option<String>,
+    /// Report only from this second of the timed pass
+    #[arg(long, value_name = "S")]
+    pub from: Option<f64>,
+    /// Report only up to this second of the timed pass
+    #[arg(long, value_name = "S")]
+    pub to: Option<f64>,
+    /// Where the load-imbalance ceilings stand: below the roof or below tlp
+    #[arg(long, value_enum, default_value = "roof")]
+    pub imbalance: ImbalanceArg,
+    /// Precision of the roof that is drawn
+    #[arg(long, value_enum, default_value = "mixed")]
+    pub precision: PrecisionArg,
+    /// Print names at full length
+    #[arg(long)]
+    pub full_names: bool,
+    /// Shell command to run between the two passes, to restore state
+    #[arg(long, value_name = "CMD")]
+    pub between: Option<OsString>,
+    /// Print nothing but the report
+    #[arg(long)]
+    pub quiet: bool,
+    /// Counting engine of the counted pass
+    #[arg(long, value_enum, default_value = "translator", hide = true)]
+    pub engine: EngineArg,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+/// `--passes`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PassesArg {
+    /// Native, sampled.
+    Timed,
+    /// Under the counting engine.
+    Counted,
+    /// One after the other.
+    Both,
+}
+
+/// `--memory`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum MemoryArg {
+    /// No bytes.
+    Off,
+    /// Sampled cache sets.
+    Sampled,
+    /// Every access.
+    Exact,
+}
+
+/// `--imbalance`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ImbalanceArg {
+    /// Figure A2.
+    Roof,
+    /// Figure A3.
+    Tlp,
+}
+
+/// `--precision`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PrecisionArg {
+    /// Double.
+    Dp,
+    /// Single.
+    Sp,
+    /// Each function its own.
+    Mixed,
+}
+
+/// `--engine`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum EngineArg {
+    /// The translator.
+    Translator,
+    /// The oracle.
+    SingleStep,
+}

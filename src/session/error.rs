@@ -1,0 +1,71 @@
+//! Why a session failed, and with which exit status (DESIGN section 9).
+
+use std::io;
+use std::path::PathBuf;
+
+/// A failure of rprof itself, or of starting the program.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// 127.
+    #[error("cannot run {name}: no such program; check the spelling, or give a path such as ./{name}")]
+    NotFound {
+        /// As given.
+        name: String,
+    },
+    /// 126.
+    #[error("cannot run {}: {reason}", path.display())]
+    CannotExecute {
+        /// The file.
+        path: PathBuf,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// The output folder.
+    #[error("cannot write to {}: {source}; choose another folder with -o", path.display())]
+    Output {
+        /// The folder or file.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// A stream could not be set up.
+    #[error("cannot prepare the program's {stream}: {source}")]
+    Stream {
+        /// `standard input`, `standard output`, `standard error`.
+        stream: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The `--between` command failed.
+    #[error("the --between command `{command}` {how}; the counted pass was not started")]
+    Between {
+        /// The command.
+        command: String,
+        /// How it failed.
+        how: String,
+    },
+    /// A pass failed.
+    #[error("the {pass} pass failed: {reason}")]
+    Pass {
+        /// `timed` or `counted`.
+        pass: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// Reading or drawing a profile.
+    #[error("{0}")]
+    Report(String),
+}
+
+impl SessionError {
+    /// The exit status that stands for it.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            SessionError::NotFound { .. } => 127,
+            SessionError::CannotExecute { .. } => 126,
+            _ => 125,
+        }
+    }
+}

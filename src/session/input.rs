@@ -1,0 +1,166 @@
+//! Standard input for two runs: a file is reopened, a pipe recorded while the first run reads it and replayed, a
+//! terminal is not replayed.
+//!
+//! ```text
+//!            first run                      second run
+//!  file      inherited                      reopened at the same offset
+//!  pipe      ours ─▶ tee ─▶ its pipe        recording ─▶ its pipe
+//!                     └─▶ recording
+//!  terminal  inherited                      /dev/null, and a warning if it was read
+//!  other     inherited                      /dev/null
+//! ```
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::thread::JoinHandle;
+
+use nix::sys::stat::{SFlag, fstat};
+
+/// Our standard input, as the two runs will see it.
+#[derive(Debug)]
+pub enum Input {
+    /// Regular file or a device that can be opened anew.
+    File {
+        /// Offset before the first run.
+        offset: u64,
+    },
+    /// A pipe or socket, recorded while the first run reads it.
+    Recorded {
+        /// What the first run was given.
+        recording: File,
+        /// Feeds the first run's pipe.
+        feeder: Option<JoinHandle<io::Result<()>>>,
+    },
+    /// A terminal.
+    Terminal,
+    /// Closed, or nothing that can be replayed.
+    Other,
+}
+
+impl Input {
+    /// Looks at descriptor 0.
+    pub fn classify() -> io::Result<Input> {
+        let stdin = io::stdin();
+        let Ok(stat) = fstat(stdin.as_fd()) else {
+            return Ok(Input::Other);
+        };
+        let kind = SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits());
+        if kind == SFlag::S_IFREG {
+            // SAFETY: asks for the offset of a descriptor that is open.
+            let offset = unsafe { libc::lseek(0, 0, libc::SEEK_CUR) };
+            return Ok(Input::File { offset: offset.max(0) as u64 });
+        }
+        if kind == SFlag::S_IFIFO || kind == SFlag::S_IFSOCK {
+            return Ok(Input::Recorded { recording: unnamed_file()?, feeder: None });
+        }
+        if nix::unistd::isatty(stdin.as_fd()).unwrap_or(false) {
+            return Ok(Input::Terminal);
+        }
+        Ok(Input::Other)
+    }
+
+    /// Standard input of the first run; `None` inherits ours. With `replay` false nothing is recorded.
+    pub fn first(&mut self, replay: bool) -> io::Result<Option<OwnedFd>> {
+        let Input::Recorded { recording, feeder } = self else {
+            return Ok(None);
+        };
+        if !replay {
+            return Ok(None);
+        }
+        let (read, write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
+        let source = io::stdin().as_fd().try_clone_to_owned()?;
+        let copy = recording.try_clone()?;
+        *feeder = Some(std::thread::spawn(move || tee(source.into(), write.into(), copy)));
+        Ok(Some(read))
+    }
+
+    /// Standard input of the second run.
+    pub fn second(&mut self) -> io::Result<OwnedFd> {
+        match self {
+            Input::File { offset } => {
+                let reopened = File::open("/proc/self/fd/0");
+                match reopened {
+                    Ok(mut file) => {
+                        file.seek(SeekFrom::Start(*offset))?;
+                        Ok(file.into())
+                    }
+                    Err(_) => {
+                        // the file may no longer be opened by name or right: share the descriptor, rewound
+                        // SAFETY: moves the offset of a descriptor that is open.
+                        unsafe { libc::lseek(0, *offset as i64, libc::SEEK_SET) };
+                        Ok(io::stdin().as_fd().try_clone_to_owned()?)
+                    }
+                }
+            }
+            Input::Recorded { recording, feeder } => {
+                // The feeder may still wait for input that the first run never read: what it has recorded is enough.
+                drop(feeder.take());
+                let mut recording = reopen(recording)?;
+                let (read, write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
+                std::thread::spawn(move || io::copy(&mut recording, &mut File::from(write)));
+                Ok(read)
+            }
+            Input::Terminal | Input::Other => Ok(File::open("/dev/null")?.into()),
+        }
+    }
+}
+
+/// Copies `source` into `pipe` and `recording` until the end of the input or until nobody reads the pipe.
+fn tee(mut source: File, mut pipe: File, mut recording: File) -> io::Result<()> {
+    let mut buffer = vec![0u8; 64 << 10];
+    loop {
+        let got = match source.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(n) => n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            Err(e) => return Err(e),
+        };
+        recording.write_all(&buffer[..got])?;
+        match pipe.write_all(&buffer[..got]) {
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            other => other?,
+        }
+    }
+}
+
+/// A second open file description of an unnamed file, at offset 0.
+fn reopen(file: &File) -> io::Result<File> {
+    File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// A file without a name in the temporary folder: what the input needs on disk goes away with us.
+pub fn unnamed_file() -> io::Result<File> {
+    let unnamed = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags_unnamed()
+        .open(std::env::temp_dir());
+    unnamed.or_else(|_| memfd())
+}
+
+fn memfd() -> io::Result<File> {
+    // SAFETY: a constant name; the descriptor returned is ours.
+    unsafe {
+        let fd = libc::memfd_create(c"rprof".as_ptr(), libc::MFD_CLOEXEC);
+        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(File::from_raw_fd(fd)) }
+    }
+}
+
+trait Unnamed {
+    fn custom_flags_unnamed(&mut self) -> &mut Self;
+}
+
+impl Unnamed for OpenOptions {
+    fn custom_flags_unnamed(&mut self) -> &mut Self {
+        use std::os::unix::fs::OpenOptionsExt;
+        self.custom_flags(libc::O_TMPFILE | libc::O_CLOEXEC)
+    }
+}
+
+/// Whether descriptor `fd` of ours is a character device other than a terminal (`/dev/null`).
+pub fn is_device(fd: &impl AsFd) -> bool {
+    let Ok(owned) = fd.as_fd().try_clone_to_owned() else { return false };
+    File::from(owned).metadata().is_ok_and(|m| m.file_type().is_char_device())
+}

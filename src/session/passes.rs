@@ -1,0 +1,81 @@
+//! The two passes over a program: what each is given and what it yields.
+
+use std::os::fd::AsFd;
+
+use crate::instrument::{self, Counted, CountingEngine};
+use crate::profile::Machine;
+use crate::profile::evidence::memory::AccessSink;
+use crate::sample::{self, SampleOptions, Timed};
+use crate::target::launch::{Program, Streams, spawn_gated};
+
+use super::input::Input;
+use super::options::{Engine, Memory, RunOptions};
+use super::terminal::TerminalWatch;
+use super::{SessionError, signals, sink};
+
+/// What the timed pass yields besides its evidence.
+#[derive(Debug)]
+pub struct TimedPass {
+    /// The sampler's result.
+    pub timed: Timed,
+    /// It read the terminal: the counted pass will not see that input.
+    pub read_terminal: bool,
+}
+
+/// Runs the program natively under the sampler.
+pub fn timed(program: &Program, input: &mut Input, replay: bool, options: &RunOptions) -> Result<TimedPass, SessionError> {
+    let stdin = input.first(replay).map_err(stream("standard input"))?;
+    let child = spawn_gated(program, Streams { stdin, ..Streams::default() }).map_err(launch)?;
+    let pid = child.pid();
+    let watch = matches!(input, Input::Terminal).then(|| TerminalWatch::start(pid));
+    let forwarding = signals::forward_to(pid);
+    let sampling = SampleOptions { frequency_hz: options.frequency_hz, ..SampleOptions::default() };
+    let result = sample::run(child, &sampling);
+    drop(forwarding);
+    let read_terminal = watch.is_some_and(TerminalWatch::finish);
+    let timed = result.map_err(|e| SessionError::Pass { pass: "timed", reason: e.to_string() })?;
+    Ok(TimedPass { timed, read_terminal })
+}
+
+/// Runs the program under the counting engine. With the `replay`ed input of a first run its output is sunk; without, it
+/// has our streams.
+pub fn counted(
+    program: &Program,
+    replay: Option<&mut Input>,
+    options: &RunOptions,
+    machine: &Machine,
+) -> Result<Counted, SessionError> {
+    let streams = replay.map_or(Ok(Streams::default()), second_streams)?;
+    let child = spawn_gated(program, streams).map_err(launch)?;
+    let _forwarding = signals::forward_to(child.pid());
+    let sink = access_sink(options.memory, machine);
+    let mut engine: Box<dyn CountingEngine> = match options.engine {
+        Engine::Translator => Box::new(instrument::translator::Translator::default()),
+        Engine::SingleStep => Box::new(instrument::single_step::SingleStep::default()),
+    };
+    engine.run(child, sink).map_err(|e| SessionError::Pass { pass: "counted", reason: e.to_string() })
+}
+
+fn second_streams(input: &mut Input) -> Result<Streams, SessionError> {
+    Ok(Streams {
+        stdin: Some(input.second().map_err(stream("standard input"))?),
+        stdout: Some(sink::like(std::io::stdout().as_fd()).map_err(stream("standard output"))?),
+        stderr: Some(sink::like(std::io::stderr().as_fd()).map_err(stream("standard error"))?),
+    })
+}
+
+fn access_sink(memory: Memory, machine: &Machine) -> Option<Box<dyn AccessSink>> {
+    todo!("{memory:?} {machine:?}")
+}
+
+fn stream(stream: &'static str) -> impl FnOnce(std::io::Error) -> SessionError {
+    move |source| SessionError::Stream { stream, source }
+}
+
+fn launch(e: crate::target::launch::LaunchError) -> SessionError {
+    use crate::target::launch::LaunchError;
+    match e {
+        LaunchError::Exec { path, source } => SessionError::CannotExecute { path, reason: source.to_string() },
+        other => SessionError::Pass { pass: "first", reason: other.to_string() },
+    }
+}

@@ -1,0 +1,177 @@
+//! One profiling run from the command line to the written report.
+
+use std::path::PathBuf;
+
+use crate::profile::Profile;
+use crate::profile::evidence::counted::CountedEvidence;
+use crate::profile::evidence::memory::MemoryEvidence;
+use crate::profile::evidence::timed::TimedEvidence;
+use crate::profile::machine::Machine;
+use crate::profile::run::Warning;
+
+use super::input::Input;
+use super::options::{Passes, RunOptions};
+use super::output::{OutputFolder, mpi_rank};
+use super::preflight::{self, Checked};
+use super::progress::Notices;
+use super::{SessionError, assemble, between, ceilings, passes, signals};
+
+/// How the program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProgramEnd {
+    /// Exit status.
+    Exited(i32),
+    /// Signal.
+    Signalled(i32),
+}
+
+impl ProgramEnd {
+    /// From `waitpid`'s status word.
+    pub fn from_wait_status(status: i32) -> ProgramEnd {
+        if libc::WIFSIGNALED(status) {
+            ProgramEnd::Signalled(libc::WTERMSIG(status))
+        } else {
+            ProgramEnd::Exited(libc::WEXITSTATUS(status))
+        }
+    }
+
+    /// The exit status that stands for it: the program's own, or 128 + N.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            ProgramEnd::Exited(status) => status as u8,
+            ProgramEnd::Signalled(signal) => 128u8.wrapping_add(signal as u8),
+        }
+    }
+}
+
+/// What a run yields.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How the user's own run of the program ended.
+    pub end: ProgramEnd,
+    /// Facts and analysis.
+    pub profile: Profile,
+    /// Where the files will be.
+    pub folder: OutputFolder,
+}
+
+/// What the passes yielded, and what went wrong on the way.
+#[derive(Debug, Default)]
+pub struct Evidence {
+    /// Timed pass.
+    pub timed: Option<TimedEvidence>,
+    /// Counted pass.
+    pub counted: Option<CountedEvidence>,
+    /// Memory model of the counted pass.
+    pub memory: Option<MemoryEvidence>,
+    /// Why there is no counted pass.
+    pub no_counts: Option<String>,
+    /// Doubts that concern the run as a whole.
+    pub warnings: Vec<Warning>,
+}
+
+/// Profiles a program.
+///
+/// # Errors
+/// Before the program runs: it cannot be executed, the output folder cannot be written. Afterwards only what makes any
+/// report impossible.
+pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
+    let notices = Notices::new(options.quiet);
+    let checked = preflight::check(&options.program)?;
+    let folder = OutputFolder::create(options.output.as_deref().map(PathBuf::from).as_deref(), mpi_rank())?;
+    signals::install();
+    let mut evidence = Evidence::default();
+    let machine = ceilings::for_a_run(&notices, &mut evidence.warnings);
+    let end = match options.passes.unwrap_or(Passes::Both) {
+        Passes::Timed => {
+            evidence.no_counts = Some("the counted pass was switched off with --passes timed".into());
+            timed_pass(&checked, false, options, &mut evidence)?.0
+        }
+        Passes::Counted => counted_alone(&checked, options, &machine, &mut evidence)?,
+        Passes::Both => both(&checked, options, &machine, &notices, &mut evidence)?,
+    };
+    let profile = assemble::profile(options, end, machine, evidence);
+    Ok(Outcome { end, profile, folder })
+}
+
+fn timed_pass(
+    checked: &Checked,
+    replay: bool,
+    options: &RunOptions,
+    evidence: &mut Evidence,
+) -> Result<(ProgramEnd, Input), SessionError> {
+    let mut input = Input::classify().map_err(|source| SessionError::Stream { stream: "standard input", source })?;
+    let pass = passes::timed(&checked.program, &mut input, replay, options)?;
+    if replay && pass.read_terminal {
+        evidence.warnings.push(Warning::new(
+            "terminal-input",
+            "the program read from the terminal, which is not replayed",
+            "the counted pass saw the end of its input instead and may have done something else",
+            "give the input by a file or a pipe",
+        ));
+    }
+    evidence.timed = Some(pass.timed.evidence);
+    Ok((ProgramEnd::from_wait_status(pass.timed.status), input))
+}
+
+fn counted_alone(
+    checked: &Checked,
+    options: &RunOptions,
+    machine: &Machine,
+    evidence: &mut Evidence,
+) -> Result<ProgramEnd, SessionError> {
+    if let Some(reason) = &checked.not_countable {
+        return Err(SessionError::CannotExecute { path: checked.program.path.clone(), reason: reason.clone() });
+    }
+    let counted = passes::counted(&checked.program, None, options, machine)?;
+    let end = ProgramEnd::from_wait_status(counted.status);
+    evidence.counted = Some(counted.evidence);
+    evidence.memory = counted.memory;
+    Ok(end)
+}
+
+fn both(
+    checked: &Checked,
+    options: &RunOptions,
+    machine: &Machine,
+    notices: &Notices,
+    evidence: &mut Evidence,
+) -> Result<ProgramEnd, SessionError> {
+    if checked.not_countable.is_none() {
+        notices.say("runs the program twice, so effects on files and network happen twice (--passes timed runs it once)");
+    }
+    let (end, mut input) = timed_pass(checked, checked.not_countable.is_none(), options, evidence)?;
+    evidence.no_counts = checked.not_countable.clone();
+    if signals::interruptions() > 0 && evidence.no_counts.is_none() {
+        evidence.no_counts = Some("the run was interrupted, so the program was not run again to count it".into());
+    }
+    if evidence.no_counts.is_none()
+        && let Some(command) = &options.between
+        && let Err(error) = between::restore(command)
+    {
+        evidence.no_counts = Some(error.to_string());
+    }
+    if let Some(reason) = &evidence.no_counts {
+        notices.say(&format!("no counted pass: {reason}"));
+        return Ok(end);
+    }
+    let spinner = notices.spinner("counting what the program executes");
+    let result = passes::counted(&checked.program, Some(&mut input), options, machine);
+    drop(spinner);
+    match result {
+        Err(error) => evidence.no_counts = Some(error.to_string()),
+        Ok(_) if signals::interruptions() > 0 => {
+            evidence.no_counts = Some("the counted pass was interrupted".into());
+        }
+        Ok(counted) => {
+            let second = ProgramEnd::from_wait_status(counted.status);
+            if second == end {
+                evidence.counted = Some(counted.evidence);
+                evidence.memory = counted.memory;
+            } else {
+                evidence.no_counts = Some(format!("the second run ended differently: {second:?} instead of {end:?}"));
+            }
+        }
+    }
+    Ok(end)
+}
