@@ -9,14 +9,21 @@
 //! The timed pass is the user's own run: it has the terminal and the streams, and its exit status is ours. Whatever goes
 //! wrong in the counted pass costs only the counted values: they are `null` with the reason.
 
+mod assemble;
+mod between;
+mod ceilings;
 pub mod error;
-pub mod input;
+mod input;
 pub mod options;
 pub mod output;
-pub mod preflight;
-pub mod progress;
-pub mod signals;
-pub mod sink;
+mod passes;
+mod preflight;
+mod progress;
+mod run;
+mod signals;
+mod sink;
+mod terminal;
 
 pub use error::SessionError;
 pub use options::{Engine, Memory, Passes, RunOptions};
+pub use run::{Outcome, ProgramEnd, profile};

@@ -18,6 +18,8 @@ pub struct RunOptions {
     pub frequency_hz: Option<u32>,
     /// Shell command between the passes.
     pub between: Option<OsString>,
+    /// Keep names at full length.
+    pub full_names: bool,
     /// No progress and no notices.
     pub quiet: bool,
     /// Counting engine.

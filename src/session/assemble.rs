@@ -1,0 +1,35 @@
+//! From evidence to an analysed profile.
+
+use crate::profile::join::{self, join};
+use crate::profile::machine::Machine;
+use crate::profile::{Profile, Run};
+use crate::roofline;
+use crate::symbols::Symbols;
+
+use super::options::RunOptions;
+use super::run::{Evidence, ProgramEnd};
+
+/// Joins the evidence, names the functions and adds the analysis.
+pub fn profile(options: &RunOptions, end: ProgramEnd, machine: Machine, evidence: Evidence) -> Profile {
+    let (exit_status, signal) = match end {
+        ProgramEnd::Exited(status) => (Some(status), None),
+        ProgramEnd::Signalled(signal) => (None, Some(signal)),
+    };
+    let run = Run {
+        command: options.program.iter().map(|a| a.to_string_lossy().into_owned()).collect(),
+        exit_status,
+        signal,
+        warnings: evidence.warnings,
+        ..Run::default()
+    };
+    let joined = join::Evidence {
+        timed: evidence.timed.as_ref(),
+        counted: evidence.counted.as_ref(),
+        memory: evidence.memory.as_ref(),
+        counted_missing: evidence.no_counts,
+    };
+    let mut symbols = Symbols::default();
+    let mut profile = join(&joined, run, machine, &mut symbols, options.full_names);
+    roofline::analyse(&mut profile);
+    profile
+}
