@@ -35,3 +35,47 @@ pub fn run(args: run::RunArgs) -> Result<ExitCode> {
     let outcome = session::profile(&options)?;
     Ok(ExitCode::from(outcome.end.exit_code()))
 }
+
+/// `rprof doctor`.
+pub fn doctor(args: doctor::DoctorArgs) -> Result<ExitCode> {
+    let diagnosis = rprof::counters::doctor::examine_this_host();
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&diagnosis)?);
+    } else {
+        print!("{}", rprof::counters::listing::doctor_text(&diagnosis));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `rprof events`.
+pub fn events(args: events::EventsArgs) -> Result<ExitCode> {
+    let listing = rprof::counters::listing::list(Path::new("/sys"));
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&listing)?);
+    } else {
+        print!("{}", rprof::counters::listing::events_text(&listing));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `rprof __demo`: what `rprof demo` profiles.
+pub fn demo_kernels(args: demo::KernelArgs) -> Result<ExitCode> {
+    rprof::demo::run_kernels(&args.args)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn demo(_args: demo::DemoArgs) -> Result<ExitCode> {
+    bail!("not built yet")
+}
+pub fn machine(_args: machine::MachineArgs) -> Result<ExitCode> {
+    bail!("not built yet")
+}
+pub fn report(_args: report::ReportArgs) -> Result<ExitCode> {
+    bail!("not built yet")
+}
+pub fn diff(_args: diff::DiffArgs) -> Result<ExitCode> {
+    bail!("not built yet")
+}
+pub fn merge(_args: merge::MergeArgs) -> Result<ExitCode> {
+    bail!("not built yet")
+}

@@ -37,7 +37,6 @@ mod process;
 mod ptrace;
 mod reap;
 mod recorder;
-pub mod signals;
 mod survivors;
 mod threads;
 mod unwind;
@@ -48,10 +47,10 @@ use std::process::ExitStatus;
 
 use crate::profile::evidence::timed::TimedEvidence;
 use crate::profile::run::Warning;
+use crate::target::foreground::Foreground;
 use crate::target::launch::Gated;
 
 pub use error::SampleError;
-use signals::Foreground;
 
 /// How to sample.
 #[derive(Debug, Clone)]
@@ -94,11 +93,11 @@ pub struct Timed {
 
 /// Releases the child and samples it and all it creates until its first process has exited.
 ///
-/// While it runs, the terminal's signals are the program's alone ([`signals`]). If the calling process is killed, the
+/// While it runs, the terminal's signals are the program's alone ([`Foreground`]). If the calling process is killed, the
 /// program runs on. Errors: see [`SampleError`]; if the program was never executed, the child has been reaped.
 pub fn run(child: Gated, options: &SampleOptions) -> Result<Timed, SampleError> {
-    let signals = match Foreground::hold(child.pid()) {
-        Ok(signals) => signals,
+    let _foreground = match Foreground::hold(child.pid()) {
+        Ok(foreground) => foreground,
         Err(source) => {
             child.abandon();
             return Err(SampleError::Prepare { operation: "sigaction", source });
@@ -106,19 +105,19 @@ pub fn run(child: Gated, options: &SampleOptions) -> Result<Timed, SampleError> 
     };
     if options.sampler != Sampler::Ptrace {
         match perf::arm(&child, options) {
-            Ok(armed) => return perf::run(child, armed, &signals),
+            Ok(armed) => return perf::run(child, armed),
             Err(source) if options.sampler == Sampler::Perf => {
                 child.abandon();
                 return Err(SampleError::Refused { sampler: "perf", source });
             }
             Err(refusal) => {
-                let mut timed = ptrace::run(child, options, &signals)?;
+                let mut timed = ptrace::run(child, options)?;
                 timed.evidence.warnings.insert(0, perf_refused(&refusal));
                 return Ok(timed);
             }
         }
     }
-    ptrace::run(child, options, &signals)
+    ptrace::run(child, options)
 }
 
 fn perf_refused(refusal: &std::io::Error) -> Warning {

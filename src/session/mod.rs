@@ -20,7 +20,6 @@ mod passes;
 mod preflight;
 mod progress;
 mod run;
-mod signals;
 mod sink;
 mod terminal;
 

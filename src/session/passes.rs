@@ -3,15 +3,17 @@
 use std::os::fd::AsFd;
 
 use crate::instrument::{self, Counted, CountingEngine};
+use crate::memory::{CacheModel, Geometry, Placement};
 use crate::profile::Machine;
 use crate::profile::evidence::memory::AccessSink;
 use crate::sample::{self, SampleOptions, Timed};
+use crate::target::foreground::Foreground;
 use crate::target::launch::{Program, Streams, spawn_gated};
 
 use super::input::Input;
 use super::options::{Engine, Memory, RunOptions};
 use super::terminal::TerminalWatch;
-use super::{SessionError, signals, sink};
+use super::{SessionError, sink};
 
 /// What the timed pass yields besides its evidence.
 #[derive(Debug)]
@@ -28,10 +30,11 @@ pub fn timed(program: &Program, input: &mut Input, replay: bool, options: &RunOp
     let child = spawn_gated(program, Streams { stdin, ..Streams::default() }).map_err(launch)?;
     let pid = child.pid();
     let watch = matches!(input, Input::Terminal).then(|| TerminalWatch::start(pid));
-    let forwarding = signals::forward_to(pid);
-    let sampling = SampleOptions { frequency_hz: options.frequency_hz, ..SampleOptions::default() };
+    let mut sampling = SampleOptions::default();
+    if let Some(hz) = options.frequency_hz {
+        sampling.frequency_hz = hz.into();
+    }
     let result = sample::run(child, &sampling);
-    drop(forwarding);
     let read_terminal = watch.is_some_and(TerminalWatch::finish);
     let timed = result.map_err(|e| SessionError::Pass { pass: "timed", reason: e.to_string() })?;
     Ok(TimedPass { timed, read_terminal })
@@ -47,11 +50,10 @@ pub fn counted(
 ) -> Result<Counted, SessionError> {
     let streams = replay.map_or(Ok(Streams::default()), second_streams)?;
     let child = spawn_gated(program, streams).map_err(launch)?;
-    let _forwarding = signals::forward_to(child.pid());
+    let _foreground = Foreground::hold(child.pid()).map_err(stream("signals"))?;
     let sink = access_sink(options.memory, machine);
     let mut engine: Box<dyn CountingEngine> = match options.engine {
-        Engine::Translator => Box::new(instrument::translator::Translator::default()),
-        Engine::SingleStep => Box::new(instrument::single_step::SingleStep::default()),
+        Engine::Translator | Engine::SingleStep => Box::new(instrument::single_step::SingleStep::default()),
     };
     engine.run(child, sink).map_err(|e| SessionError::Pass { pass: "counted", reason: e.to_string() })
 }
@@ -65,7 +67,11 @@ fn second_streams(input: &mut Input) -> Result<Streams, SessionError> {
 }
 
 fn access_sink(memory: Memory, machine: &Machine) -> Option<Box<dyn AccessSink>> {
-    todo!("{memory:?} {machine:?}")
+    if memory == Memory::Off {
+        return None;
+    }
+    let (geometry, warnings) = Geometry::of_host(&machine.caches, machine.cores);
+    Some(Box::new(CacheModel::exact(geometry, Placement::of_host(), warnings)))
 }
 
 fn stream(stream: &'static str) -> impl FnOnce(std::io::Error) -> SessionError {
@@ -73,7 +79,8 @@ fn stream(stream: &'static str) -> impl FnOnce(std::io::Error) -> SessionError {
 }
 
 fn launch(e: crate::target::launch::LaunchError) -> SessionError {
-    use crate::target::launch::LaunchError;
+    use crate::target::foreground::Foreground;
+use crate::target::launch::LaunchError;
     match e {
         LaunchError::Exec { path, source } => SessionError::CannotExecute { path, reason: source.to_string() },
         other => SessionError::Pass { pass: "first", reason: other.to_string() },

@@ -1,6 +1,8 @@
 //! One profiling run from the command line to the written report.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 
 use crate::profile::Profile;
 use crate::profile::evidence::counted::CountedEvidence;
@@ -8,13 +10,14 @@ use crate::profile::evidence::memory::MemoryEvidence;
 use crate::profile::evidence::timed::TimedEvidence;
 use crate::profile::machine::Machine;
 use crate::profile::run::Warning;
+use crate::target::foreground;
 
 use super::input::Input;
 use super::options::{Passes, RunOptions};
 use super::output::{OutputFolder, mpi_rank};
 use super::preflight::{self, Checked};
 use super::progress::Notices;
-use super::{SessionError, assemble, between, ceilings, passes, signals};
+use super::{SessionError, assemble, between, ceilings, passes};
 
 /// How the program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +29,11 @@ pub enum ProgramEnd {
 }
 
 impl ProgramEnd {
+    /// From what `std` makes of a wait status.
+    pub fn of(status: ExitStatus) -> ProgramEnd {
+        ProgramEnd::from_wait_status(status.into_raw())
+    }
+
     /// From `waitpid`'s status word.
     pub fn from_wait_status(status: i32) -> ProgramEnd {
         if libc::WIFSIGNALED(status) {
@@ -79,7 +87,6 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
     let notices = Notices::new(options.quiet);
     let checked = preflight::check(&options.program)?;
     let folder = OutputFolder::create(options.output.as_deref().map(PathBuf::from).as_deref(), mpi_rank())?;
-    signals::install();
     let mut evidence = Evidence::default();
     let machine = ceilings::for_a_run(&notices, &mut evidence.warnings);
     let end = match options.passes.unwrap_or(Passes::Both) {
@@ -111,7 +118,7 @@ fn timed_pass(
         ));
     }
     evidence.timed = Some(pass.timed.evidence);
-    Ok((ProgramEnd::from_wait_status(pass.timed.status), input))
+    Ok((ProgramEnd::of(pass.timed.status), input))
 }
 
 fn counted_alone(
@@ -142,7 +149,7 @@ fn both(
     }
     let (end, mut input) = timed_pass(checked, checked.not_countable.is_none(), options, evidence)?;
     evidence.no_counts = checked.not_countable.clone();
-    if signals::interruptions() > 0 && evidence.no_counts.is_none() {
+    if foreground::interruptions() > 0 && evidence.no_counts.is_none() {
         evidence.no_counts = Some("the run was interrupted, so the program was not run again to count it".into());
     }
     if evidence.no_counts.is_none()
@@ -160,7 +167,7 @@ fn both(
     drop(spinner);
     match result {
         Err(error) => evidence.no_counts = Some(error.to_string()),
-        Ok(_) if signals::interruptions() > 0 => {
+        Ok(_) if foreground::interruptions() > 0 => {
             evidence.no_counts = Some("the counted pass was interrupted".into());
         }
         Ok(counted) => {

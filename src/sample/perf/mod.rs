@@ -17,7 +17,6 @@ use crate::target::launch::Gated;
 use super::modules::MappedFile;
 use super::reap::{self, Reaped, now_ns};
 use super::recorder::{Ending, Observation, Recorder};
-use super::signals::Foreground;
 use super::unwind::StackTop;
 use super::weights::Scale;
 use super::{SampleError, SampleOptions, Timed, survivors};
@@ -44,11 +43,11 @@ pub(super) fn arm(child: &Gated, options: &SampleOptions) -> io::Result<Armed> {
 }
 
 /// Releases the child, and samples until its first process has exited.
-pub(super) fn run(child: Gated, armed: Armed, signals: &Foreground) -> Result<Timed, SampleError> {
+pub(super) fn run(child: Gated, armed: Armed) -> Result<Timed, SampleError> {
     let Opened { rings, terms } = armed.0;
     let pid = child.release()?;
     let mut pass = Pass { drain: Drain::new(rings), recorder: Recorder::new(), terms, lost: 0, throttled: false };
-    let reaped = pass.follow(pid, signals)?;
+    let reaped = pass.follow(pid)?;
     let left = survivors::wait_for(|| pass.living_descendants());
     Ok(pass.finish(reaped, left))
 }
@@ -63,7 +62,7 @@ struct Pass {
 
 impl Pass {
     /// Reads the buffers until the first process has exited.
-    fn follow(&mut self, pid: Pid, signals: &Foreground) -> Result<Reaped, SampleError> {
+    fn follow(&mut self, pid: Pid) -> Result<Reaped, SampleError> {
         let exit = reap::exit_descriptor(pid).ok();
         let pollable = |fd: i32| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let mut polled: Vec<libc::pollfd> = self.drain.rings().iter().map(|r| pollable(r.as_raw_fd())).collect();
@@ -75,7 +74,6 @@ impl Pass {
             unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, round.as_millis() as i32) };
             // A hang-up (its thread is gone) would make every further poll return at once.
             polled.iter_mut().filter(|p| p.revents & libc::POLLHUP != 0).for_each(|p| p.fd = -1);
-            signals.pass_on();
             let ended = reap::try_reap(pid).map_err(|source| SampleError::Wait { pid: pid.as_raw(), source })?;
             self.read(now_ns());
             if let Some(reaped) = ended {

@@ -1,9 +1,8 @@
 //! The timed pass by ptrace alone.
-use super::signals::Foreground;
 use super::{SampleError, SampleOptions, Timed};
 use crate::target::launch::Gated;
 
-pub(super) fn run(child: Gated, _: &SampleOptions, _: &Foreground) -> Result<Timed, SampleError> {
+pub(super) fn run(child: Gated, _: &SampleOptions) -> Result<Timed, SampleError> {
     child.abandon();
     Err(SampleError::Refused { sampler: "ptrace", source: std::io::ErrorKind::Unsupported.into() })
 }

@@ -1,0 +1,77 @@
+//! Signals to rprof while a program runs: Ctrl-C ends the program and still reports; what is sent to us alone is passed on.
+//!
+//! The terminal sends SIGINT and SIGQUIT to the whole foreground group, the program included; what another process sends
+//! reaches only us. `siginfo` tells the two apart. A signal that we were started with as ignored (`nohup`) stays ignored,
+//! here and in the program.
+
+use std::io;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use nix::unistd::Pid;
+
+static PROGRAM: AtomicI32 = AtomicI32::new(0);
+static INTERRUPTIONS: AtomicU32 = AtomicU32::new(0);
+
+const HELD: [Signal; 6] =
+    [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2];
+
+/// While it lives, rprof outlives these signals and passes on to the program what was sent to rprof alone.
+#[derive(Debug)]
+pub struct Foreground {
+    before: Vec<(Signal, SigAction)>,
+}
+
+impl Foreground {
+    /// Sets the dispositions; `program` is who gets what is passed on.
+    ///
+    /// # Errors
+    /// What `sigaction` answered.
+    pub fn hold(program: Pid) -> io::Result<Foreground> {
+        PROGRAM.store(program.as_raw(), Ordering::SeqCst);
+        let mut held = Foreground { before: Vec::new() };
+        for signal in HELD {
+            let action = SigAction::new(SigHandler::SigAction(handle), SaFlags::SA_RESTART, SigSet::empty());
+            // SAFETY: the handler touches atomics and calls kill(2) only, both async-signal-safe.
+            let before = unsafe { sigaction(signal, &action) }?;
+            if matches!(before.handler(), SigHandler::SigIgn) {
+                // SAFETY: restores what was there.
+                unsafe { sigaction(signal, &before) }?;
+            } else {
+                held.before.push((signal, before));
+            }
+        }
+        Ok(held)
+    }
+}
+
+impl Drop for Foreground {
+    fn drop(&mut self) {
+        PROGRAM.store(0, Ordering::SeqCst);
+        for (signal, before) in &self.before {
+            // SAFETY: restores what was there.
+            let _ = unsafe { sigaction(*signal, before) };
+        }
+    }
+}
+
+/// How many signals asked for an end while a program was in the foreground.
+pub fn interruptions() -> u32 {
+    INTERRUPTIONS.load(Ordering::SeqCst)
+}
+
+extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
+    if signal != libc::SIGUSR1 && signal != libc::SIGUSR2 {
+        INTERRUPTIONS.fetch_add(1, Ordering::SeqCst);
+    }
+    let program = PROGRAM.load(Ordering::SeqCst);
+    // SAFETY: the kernel passes a valid siginfo; kill is async-signal-safe; errno is restored.
+    unsafe {
+        let from_a_process = !info.is_null() && (*info).si_code <= 0;
+        if from_a_process && program > 0 {
+            let errno = *libc::__errno_location();
+            libc::kill(program, signal);
+            *libc::__errno_location() = errno;
+        }
+    }
+}
