@@ -1,7 +1,6 @@
 //! One function per subcommand: from parsed arguments to library calls, and what is printed.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -33,6 +32,7 @@ pub fn run(args: run::RunArgs) -> Result<ExitCode> {
         },
     };
     let outcome = session::profile(&options)?;
+    outcome.folder.write("profile.json", serde_json::to_string_pretty(&outcome.profile)?.as_bytes())?;
     Ok(ExitCode::from(outcome.end.exit_code()))
 }
 

@@ -40,7 +40,9 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Man => {
-            clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout()).context("cannot write the manual page")?;
+            clap_mangen::Man::new(Cli::command())
+                .render(&mut std::io::stdout())
+                .context("cannot write the manual page")?;
             Ok(ExitCode::SUCCESS)
         }
     }

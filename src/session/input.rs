@@ -13,7 +13,6 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
 use std::thread::JoinHandle;
 
 use nix::sys::stat::{SFlag, fstat};
@@ -132,11 +131,7 @@ fn reopen(file: &File) -> io::Result<File> {
 
 /// A file without a name in the temporary folder: what the input needs on disk goes away with us.
 pub fn unnamed_file() -> io::Result<File> {
-    let unnamed = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags_unnamed()
-        .open(std::env::temp_dir());
+    let unnamed = OpenOptions::new().read(true).write(true).custom_flags_unnamed().open(std::env::temp_dir());
     unnamed.or_else(|_| memfd())
 }
 
@@ -157,10 +152,4 @@ impl Unnamed for OpenOptions {
         use std::os::unix::fs::OpenOptionsExt;
         self.custom_flags(libc::O_TMPFILE | libc::O_CLOEXEC)
     }
-}
-
-/// Whether descriptor `fd` of ours is a character device other than a terminal (`/dev/null`).
-pub fn is_device(fd: &impl AsFd) -> bool {
-    let Ok(owned) = fd.as_fd().try_clone_to_owned() else { return false };
-    File::from(owned).metadata().is_ok_and(|m| m.file_type().is_char_device())
 }

@@ -8,7 +8,7 @@ use crate::profile::Machine;
 use crate::profile::evidence::memory::AccessSink;
 use crate::sample::{self, SampleOptions, Timed};
 use crate::target::foreground::Foreground;
-use crate::target::launch::{Program, Streams, spawn_gated};
+use crate::target::launch::{LaunchError, Program, Streams, spawn_gated};
 
 use super::input::Input;
 use super::options::{Engine, Memory, RunOptions};
@@ -25,7 +25,12 @@ pub struct TimedPass {
 }
 
 /// Runs the program natively under the sampler.
-pub fn timed(program: &Program, input: &mut Input, replay: bool, options: &RunOptions) -> Result<TimedPass, SessionError> {
+pub fn timed(
+    program: &Program,
+    input: &mut Input,
+    replay: bool,
+    options: &RunOptions,
+) -> Result<TimedPass, SessionError> {
     let stdin = input.first(replay).map_err(stream("standard input"))?;
     let child = spawn_gated(program, Streams { stdin, ..Streams::default() }).map_err(launch)?;
     let pid = child.pid();
@@ -78,9 +83,7 @@ fn stream(stream: &'static str) -> impl FnOnce(std::io::Error) -> SessionError {
     move |source| SessionError::Stream { stream, source }
 }
 
-fn launch(e: crate::target::launch::LaunchError) -> SessionError {
-    use crate::target::foreground::Foreground;
-use crate::target::launch::LaunchError;
+fn launch(e: LaunchError) -> SessionError {
     match e {
         LaunchError::Exec { path, source } => SessionError::CannotExecute { path, reason: source.to_string() },
         other => SessionError::Pass { pass: "first", reason: other.to_string() },

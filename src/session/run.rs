@@ -145,7 +145,8 @@ fn both(
     evidence: &mut Evidence,
 ) -> Result<ProgramEnd, SessionError> {
     if checked.not_countable.is_none() {
-        notices.say("runs the program twice, so effects on files and network happen twice (--passes timed runs it once)");
+        notices
+            .say("runs the program twice, so effects on files and network happen twice (--passes timed runs it once)");
     }
     let (end, mut input) = timed_pass(checked, checked.not_countable.is_none(), options, evidence)?;
     evidence.no_counts = checked.not_countable.clone();
