@@ -1,5 +1,8 @@
 //! Facts of chosen instructions: masks, broadcasts, gathers, string instructions, fusion.
 
+#[path = "common/assemble.rs"]
+mod assemble;
+
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 use rprof::isa::facts::{AccessFact, AccessKind, Dynamic, FlopFact, InstructionClass};
 use rprof::isa::operation::{FpOp, Precision, Width};
@@ -172,4 +175,68 @@ fn fused_pairs_and_nops_take_no_slot() {
     assert_eq!(block_issue_slots(&[decrement, jump(Code::Jne_rel8_64)]), [1, 0]);
     let memory = Instruction::with2(Code::Cmp_rm64_imm8, at(Register::RAX), 1).unwrap();
     assert_eq!(block_issue_slots(&[memory, jump(Code::Jne_rel8_64)]), [1, 1]);
+}
+
+#[test]
+fn integer_operations_by_lane() {
+    for (source, operations) in [
+        ("add rax, rbx", 1),
+        ("lea rax, [rbx+rcx*8+8]", 0),
+        ("mov rax, rbx", 0),
+        ("shl eax, 3", 1),
+        ("imul rax, rbx, 7", 1),
+        ("cmp rax, [rbx]", 1),
+        ("jne .", 0),
+        ("pxor xmm0, xmm1", 2),
+        ("vpaddd zmm0, zmm1, zmm2", 16),
+        ("vpaddb ymm0, ymm1, ymm2", 32),
+        ("vpcmpeqw k1, ymm0, ymm1", 16),
+        ("vpternlogd xmm0, xmm1, xmm2, 0x96", 4),
+        ("vpmaddwd xmm0, xmm1, xmm2", 12),
+        ("vpdpbusd zmm0, zmm1, zmm2", 128),
+        ("vpdpwssd zmm0, zmm1, zmm2", 64),
+        ("vpsadbw xmm0, xmm1, xmm2", 30),
+        ("vpmadd52luq zmm0, zmm1, zmm2", 16),
+        ("tdpbssd tmm0, tmm1, tmm2", 32768),
+        ("vpshufb zmm0, zmm1, zmm2", 0),
+        ("kandw k1, k2, k3", 1),
+        ("vaddpd zmm0, zmm1, zmm2", 0),
+        ("vandpd zmm0, zmm1, zmm2", 0),
+    ] {
+        let instruction = assemble::instructions(source)[0];
+        assert_eq!(classify(&instruction).int_ops, operations, "{source}");
+    }
+}
+
+#[test]
+fn filler_classes() {
+    use InstructionClass::*;
+    for (source, class) in [
+        ("vfmadd231pd ymm0, ymm1, [rax]", Fp),
+        ("vucomisd xmm0, xmm1", Fp),
+        ("fild dword ptr [rax]", Fp),
+        ("vmovapd ymm0, ymm1", Mov),
+        ("vpermpd ymm0, ymm1, 0", Mov),
+        ("cmovne rax, rbx", Mov),
+        ("fld1", Mov),
+        ("vxorps xmm0, xmm0, xmm0", Alu),
+        ("vpaddd xmm0, xmm1, xmm2", Alu),
+        ("add [rax], rbx", Alu),
+        ("vmovupd ymm0, [rax]", Load),
+        ("pop rax", Load),
+        ("vgatherdpd ymm0, [rax+xmm1*8], ymm2", Load),
+        ("vmovntps [rax], ymm0", Store),
+        ("push rax", Store),
+        ("call .", Branch),
+        ("ret", Branch),
+        ("loop .", Branch),
+        ("nop word ptr [rax+rax]", Nop),
+        ("endbr64", Nop),
+        ("syscall", Other),
+        ("cpuid", Other),
+        ("vzeroupper", Other),
+    ] {
+        let facts = classify(&assemble::instructions(source)[0]);
+        assert_eq!((facts.class, facts.issue_slots), (class, u8::from(class != Nop)), "{source}");
+    }
 }
