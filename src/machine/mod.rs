@@ -1,1 +1,70 @@
-//! (placeholder)
+//! This host: topology, clock, microkernels, ceilings, their cache.
+//!
+//! ```text
+//! limits ─▶ topology ─▶ cache? ──still good?── drift ─▶ Machine
+//!                         │ no
+//!                         ▼
+//!            ceilings/ (what) ─▶ kernels/ (exact code) ─▶ bench/ (pinned, timed) ─▶ Machine ─▶ cache
+//! ```
+//!
+//! [`load_or_measure`] is the entry. Every ceiling is a [`Ceiling`](crate::profile::Ceiling): `value` in base units for
+//! all its `threads` together (times: of one event), null with a `reason` where it was not measured. Value: the best
+//! repetition; `spread`: (max − min) / median of the faster half; `clock_hz`: the clock in that repetition, told by a
+//! dependent chain of additions before and behind the kernel. Thread counts: 1, the powers of two, the cores, all CPUs;
+//! what is marked † only at 1 and the most, ‡ only at 1.
+//!
+//! # Ids
+//!
+//! Written out: p = `dp` or `sp`; w = `scalar`, `128`, `256`, `512`; op = `fma add mul div sqrt`.
+//!
+//! | id | unit | meaning |
+//! | --- | --- | --- |
+//! | `p.tlp` `p.ilp` `p.simd` `p.fma` `p.peak` | flop/s | the ladder of A.1.3; `fma` is the roof, `peak` the best of any mix |
+//! | `p.balance.addmul` `p.balance.add` | flop/s | without FMA: adds and multiplies 1:1; adds alone (best width) |
+//! | `p.mix.fma+add` `p.mix.fma+fma+add` | flop/s | mixes that may beat all FMA (best width) |
+//! | `p.op.w` | flop/s | throughput of independent instructions |
+//! | `p.op.512.masked` | flop/s | the same with half of the lanes masked off: active lanes' FLOPs |
+//! | `p.coissue.a+b.w` † | instr/s | both instructions together, 1:1, independent; a before b in `fma add mul div sqrt` |
+//! | `lat.p.a.after.b.w` ‡ | s | from a's input, produced by b, to a's result: sum these over the edges of a cycle |
+//! | `lat.int.{add,mul,div}` `lat.forward.{gpr,vec}` ‡ | s | integer steps (`div`: with the two fillers of its chain); store → load |
+//! | sweep `overlap.{add,fma}.scalar` ‡ | chains | k(n): chains of n operations under way at once when each is restarted |
+//! | `l1.access.{load,store,load2store1,load1store1}.{gpr.8,vec.8,vec.16,vec.32,vec.64}` † | access/s | accesses by width and register file |
+//! | `mix.{mov,alu,load}.{2,4,8,16}` + ``, `.l1i`, `.l2` | instr/s | one FP instruction in k, filler else; code of 1 KiB, of L1I, of L2 |
+//! | `issue` † | instr/s | `nop`: the upper limit |
+//! | `{l1,l2,l3,dram}.{read,copy,triad,update,write}` | byte/s | streams; bytes of DESIGN section 5 at that level |
+//! | `dram.{copy,triad,write}.nt` | byte/s | with non-temporal stores |
+//! | `dram.noprefetch` `dram.prefetch` `dram.cores.k` | byte/s | software prefetch; k cores generate traffic |
+//! | `dram.stride.{2,4,8,16,page}` † | byte/s | one double every so many; each line touched counts 64 bytes |
+//! | `dram.random` `dram.gather` `dram.chase.{1,2,4,8,16}` † | byte/s | 64 bytes for each access; huge pages (`.4k`: small ones) |
+//! | `lat.{l1,l2,l3,dram}` ‡ | s | load to use through a pointer |
+//! | `mispredict` `pagefault` ‡ | s | one mispredicted branch; first touch of a 4 KiB page |
+//! | `int.{add,mul,logic}.w` `int.alu.scalar` `int8.dot.512` † | op/s | 32-bit lanes (scalar: 64 bits); `alu`: rotate, xor, add in turn |
+//! | `hp.{fma,add,mul}.512` `bf16.dot.512` † | flop/s | low precisions |
+//! | `imbalance.{2,4,…}` `p.imbalance.*` | flop/s | derived: the roof when 1/2, 1/4, … of the threads work |
+//! | sweeps `workingset.{kind}` † | byte/s | over the bytes of all threads' working sets |
+//! | sweep `flops-per-element.dp` † | flop/s | FLOPs on each element of an array in L1, 1 … 256 |
+//! | sweep `prefetch-distance` | byte/s | over the distance in bytes |
+//!
+//! A quick measurement leaves out the sweeps, the `.4k` forms and some thread counts: null with that reason.
+
+pub mod bench;
+#[cfg(target_arch = "x86_64")]
+pub mod ceilings;
+#[cfg(target_arch = "x86_64")]
+mod drift;
+pub mod error;
+pub mod features;
+pub mod kernels;
+pub mod lab;
+pub mod limits;
+#[cfg(target_arch = "x86_64")]
+mod measure;
+pub mod progress;
+pub mod store;
+pub mod topology;
+
+pub use error::MachineError;
+pub use lab::Effort;
+#[cfg(target_arch = "x86_64")]
+pub use measure::{Request, load_or_measure, topology};
+pub use progress::{Progress, Quiet};

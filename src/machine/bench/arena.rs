@@ -1,0 +1,147 @@
+//! Memory for arrays: a slab for each thread, touched first by that thread.
+
+use std::io;
+use std::ptr;
+use std::sync::Arc;
+
+use super::Team;
+use crate::machine::error::MachineError;
+
+/// Huge pages are this large on x86-64.
+const HUGE: u64 = 2 << 20;
+
+/// Which pages a buffer asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pages {
+    /// 4 KiB.
+    Small,
+    /// 2 MiB where the kernel grants them.
+    Huge,
+}
+
+/// A private anonymous mapping.
+#[derive(Debug)]
+pub struct Buffer {
+    base: *mut u8,
+    length: usize,
+}
+
+// SAFETY: plain memory; who writes where is settled by `Arena`, whose slabs do not overlap.
+unsafe impl Send for Buffer {}
+// SAFETY: as above.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// Maps `bytes`, aligned to 2 MiB, untouched.
+    ///
+    /// # Errors
+    /// [`MachineError::Buffer`] where the kernel refuses.
+    pub fn new(bytes: u64, pages: Pages) -> Result<Self, MachineError> {
+        let length = (bytes.next_multiple_of(HUGE) + HUGE) as usize;
+        // SAFETY: a fresh private anonymous mapping; no existing memory is touched.
+        let base = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(MachineError::Buffer { bytes, source: io::Error::last_os_error() });
+        }
+        let advice = if pages == Pages::Huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
+        // SAFETY: advice on our own mapping. Kernels without huge pages refuse it, which changes nothing but speed.
+        unsafe { libc::madvise(base, length, advice) };
+        Ok(Buffer { base: base.cast(), length })
+    }
+
+    /// First address that is a multiple of 2 MiB.
+    pub fn address(&self) -> u64 {
+        (self.base as u64).next_multiple_of(HUGE)
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: unmaps what `new` mapped; kernels that use it have returned, since they run under a borrow.
+        unsafe { libc::munmap(self.base.cast(), self.length) };
+    }
+}
+
+/// A slab for each of `threads` threads.
+#[derive(Debug, Clone)]
+pub struct Arena {
+    buffer: Arc<Buffer>,
+    /// Bytes of one slab, a multiple of 4 KiB.
+    pub slab: u64,
+    /// Threads that have one.
+    pub threads: usize,
+}
+
+impl Arena {
+    /// Maps `total` bytes, divides them, and has each thread touch its own slab; `interleaved` = one thread touches all.
+    ///
+    /// # Errors
+    /// [`MachineError::Buffer`], [`MachineError::Thread`].
+    pub fn new(team: &Team, threads: usize, total: u64, pages: Pages, one_node: bool) -> Result<Self, MachineError> {
+        let slab = (total / threads as u64).next_multiple_of(HUGE);
+        let buffer = Arc::new(Buffer::new(slab * threads as u64, pages)?);
+        let arena = Arena { buffer, slab, threads };
+        let touched = arena.clone();
+        let touch = Arc::new(move |rank: usize| {
+            let (first, bytes) = if one_node { (0, slab * threads as u64) } else { (rank as u64 * slab, slab) };
+            if one_node && rank > 0 {
+                return;
+            }
+            let base = (touched.buffer.address() + first) as *mut u8;
+            for offset in (0..bytes as usize).step_by(4096) {
+                // SAFETY: inside the mapping (slab · threads bytes behind its address), and no other thread has this slab.
+                unsafe { base.add(offset).write_volatile(0) };
+            }
+        });
+        team.run(threads, touch)?;
+        Ok(arena)
+    }
+
+    /// Address of the slab of `rank`.
+    pub fn slab_address(&self, rank: usize) -> u64 {
+        self.buffer.address() + rank as u64 * self.slab
+    }
+
+    /// Bytes of all slabs together; they are contiguous from the first one's address.
+    pub fn total(&self) -> u64 {
+        self.slab * self.threads as u64
+    }
+
+    /// Addresses of `arrays` arrays of `bytes` in the slab of `rank`, padded so that neither their cache sets nor
+    /// the low 12 bits of loads and preceding stores coincide; `None` where the slab is too small.
+    pub fn arrays(&self, rank: usize, arrays: u64, bytes: u64) -> Option<[u64; 4]> {
+        let pitch = bytes.next_multiple_of(4096) + PADDING;
+        if arrays == 0 || (arrays - 1) * pitch + bytes > self.slab {
+            return None;
+        }
+        Some(std::array::from_fn(|n| self.slab_address(rank) + (n as u64).min(arrays - 1) * pitch))
+    }
+}
+
+/// 21 lines: a third of a page, so that three arrays are spread over the page's offsets.
+const PADDING: u64 = 21 * 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_lie_in_their_slab_and_do_not_overlap() {
+        let team = Team::new(&crate::machine::limits::Limits::read().cpus[..1]).expect("one thread");
+        let arena = Arena::new(&team, 1, 4 << 20, Pages::Small, false).expect("4 MiB");
+        let at = arena.arrays(0, 3, 1 << 20).expect("fits");
+        assert!(at[0] >= arena.slab_address(0) && at[2] + (1 << 20) <= arena.slab_address(0) + arena.slab);
+        assert!(at[1] >= at[0] + (1 << 20) && at[2] >= at[1] + (1 << 20));
+        assert!(at.iter().all(|a| a % 64 == 0));
+        assert!(arena.arrays(0, 3, 2 << 20).is_none());
+    }
+}

@@ -1,0 +1,8 @@
+//! How a kernel is timed: pinned threads that start together, arrays that they touched first, repetitions that are judged.
+
+pub mod arena;
+mod barrier;
+mod team;
+pub mod timing;
+
+pub use team::Team;

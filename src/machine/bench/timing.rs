@@ -1,0 +1,228 @@
+//! Repetitions of a kernel on the team, and what they say.
+//!
+//! ```text
+//! each thread, each repetition:  barrier │ chain │ barrier │ t0 kernel t1 │ chain
+//! ```
+//!
+//! The chain of dependent additions before and behind the kernel tells the clock while it ran.
+
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use super::Team;
+use super::barrier::Barrier;
+use crate::machine::error::MachineError;
+use crate::machine::kernels::{Arguments, Kernel};
+
+/// A kernel with the arguments of each thread.
+#[derive(Clone)]
+pub struct Work {
+    /// What runs.
+    pub kernel: Arc<Kernel>,
+    /// One set of arguments a thread.
+    pub arguments: Arc<Vec<Mutex<Box<Arguments>>>>,
+}
+
+impl Work {
+    /// The kernel on `threads` threads without arrays.
+    pub fn on_registers(kernel: Kernel, threads: usize) -> Self {
+        Work::new(kernel, (0..threads).map(|_| Arguments::new()).collect())
+    }
+
+    /// The kernel with one set of arguments a thread. They must hold the arrays that it needs.
+    pub fn new(kernel: Kernel, arguments: Vec<Box<Arguments>>) -> Self {
+        let arguments = Arc::new(arguments.into_iter().map(Mutex::new).collect());
+        Work { kernel: Arc::new(kernel), arguments }
+    }
+
+    /// Threads that it is for.
+    pub fn threads(&self) -> usize {
+        self.arguments.len()
+    }
+}
+
+/// One repetition.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Repetition {
+    /// From the first thread's start to the last one's end, in seconds.
+    pub seconds: f64,
+    /// Mean clock of the threads, in hertz.
+    pub clock_hz: f64,
+}
+
+/// How long and how often a kernel is timed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Plan {
+    /// Seconds that one repetition should take, at least.
+    pub seconds: f64,
+    /// Repetitions.
+    pub repetitions: usize,
+}
+
+/// Times kernels on a team.
+pub struct Stopwatch {
+    team: Team,
+    clock: Arc<Kernel>,
+    clock_iterations: u64,
+    clock_cycles: f64,
+}
+
+impl Stopwatch {
+    /// A stopwatch with the chain that tells the clock: `cycles` in one iteration.
+    pub fn new(team: Team, clock: Kernel, cycles: u64) -> Self {
+        let clock_iterations = 32_768 / cycles.max(1);
+        Stopwatch { team, clock: Arc::new(clock), clock_iterations, clock_cycles: (clock_iterations * cycles) as f64 }
+    }
+
+    /// The threads.
+    pub fn team(&self) -> &Team {
+        &self.team
+    }
+
+    /// Times `repetitions` runs of `iterations`.
+    ///
+    /// # Errors
+    /// [`MachineError::Thread`].
+    pub fn time(&self, work: &Work, iterations: u64, repetitions: usize) -> Result<Vec<Repetition>, MachineError> {
+        let threads = work.threads();
+        let barrier = Barrier::new(threads);
+        let stamps: Arc<Mutex<Vec<Vec<Stamp>>>> = Arc::new(Mutex::new(vec![Vec::new(); repetitions]));
+        let (shared, job_work) = (stamps.clone(), work.clone());
+        let (clock, clock_iterations, cycles) = (self.clock.clone(), self.clock_iterations, self.clock_cycles);
+        let job = move |rank: usize| {
+            let mut mine = Vec::with_capacity(repetitions);
+            let mut scratch = Arguments::new();
+            let Ok(mut arguments) = job_work.arguments[rank].lock() else { return };
+            for _ in 0..repetitions {
+                barrier.wait();
+                let before = chain(&clock, clock_iterations, &mut scratch);
+                barrier.wait();
+                let start = Instant::now();
+                // SAFETY: `Work` was built with the arrays of this kernel, from instruction sets that were detected.
+                unsafe { job_work.kernel.call(iterations, &mut arguments) };
+                let end = Instant::now();
+                let after = chain(&clock, clock_iterations, &mut scratch);
+                // An interruption only lengthens a chain: the shorter one is right.
+                mine.push(Stamp { start, end, clock_hz: cycles / before.min(after) });
+            }
+            if let Ok(mut all) = shared.lock() {
+                for (slot, stamp) in all.iter_mut().zip(mine) {
+                    slot.push(stamp);
+                }
+            }
+        };
+        self.team.run(threads, Arc::new(job))?;
+        let stamps = stamps.lock().map_err(|_| MachineError::Thread { cpu: 0, reason: "panicked".into() })?;
+        Ok(stamps.iter().filter_map(|s| Repetition::from_stamps(s)).collect())
+    }
+
+    /// Finds how many iterations take at least `seconds`.
+    ///
+    /// # Errors
+    /// [`MachineError::Thread`].
+    pub fn calibrate(&self, work: &Work, seconds: f64) -> Result<u64, MachineError> {
+        let mut iterations = 1_u64;
+        loop {
+            let runs = self.time(work, iterations, 2)?;
+            let took = runs.iter().map(|r| r.seconds).fold(f64::INFINITY, f64::min);
+            if took >= seconds || iterations > 1 << 40 {
+                return Ok(iterations);
+            }
+            // Below a few microseconds the figure is mostly overhead: grow boldly, then aim.
+            let factor = if took < 4e-6 { 16.0 } else { (1.05 * seconds / took).clamp(1.05, 64.0) };
+            iterations = ((iterations as f64 * factor) as u64).max(iterations + 1);
+            if took >= 4e-6 && factor < 64.0 {
+                return Ok(iterations);
+            }
+        }
+    }
+
+    /// Calibrates and times; the rate of `amount` (of all threads together, in one iteration) a second.
+    ///
+    /// # Errors
+    /// [`MachineError::Thread`].
+    pub fn rate(&self, work: &Work, amount: f64, plan: Plan) -> Result<Rate, MachineError> {
+        let iterations = self.calibrate(work, plan.seconds)?;
+        let runs = self.time(work, iterations, plan.repetitions)?;
+        Ok(Rate::judge(&runs, amount * iterations as f64))
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Stamp {
+    start: Instant,
+    end: Instant,
+    clock_hz: f64,
+}
+
+impl Repetition {
+    fn from_stamps(stamps: &[Stamp]) -> Option<Self> {
+        let start = stamps.iter().map(|s| s.start).min()?;
+        let end = stamps.iter().map(|s| s.end).max()?;
+        let clock_hz = stamps.iter().map(|s| s.clock_hz).sum::<f64>() / stamps.len() as f64;
+        Some(Repetition { seconds: (end - start).as_secs_f64().max(1e-9), clock_hz })
+    }
+}
+
+fn chain(clock: &Kernel, iterations: u64, scratch: &mut Arguments) -> f64 {
+    let start = Instant::now();
+    // SAFETY: the clock kernel touches no memory.
+    unsafe { clock.call(iterations, scratch) };
+    start.elapsed().as_secs_f64().max(1e-9)
+}
+
+/// What the repetitions of one kernel say.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rate {
+    /// The best rate, per second.
+    pub best: f64,
+    /// The median rate.
+    pub median: f64,
+    /// (max − min) / median over the faster half of the repetitions (at least three).
+    pub spread: f64,
+    /// Clock of the best repetition, in hertz.
+    pub clock_hz: f64,
+}
+
+impl Rate {
+    /// Judges `runs`, in each of which `amount` was done.
+    pub fn judge(runs: &[Repetition], amount: f64) -> Rate {
+        let mut order: Vec<(f64, f64)> = runs.iter().map(|r| (amount / r.seconds, r.clock_hz)).collect();
+        order.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let Some(&(best, clock_hz)) = order.first() else {
+            return Rate { best: 0.0, median: 0.0, spread: 1.0, clock_hz: 0.0 };
+        };
+        let faster = &order[..order.len().div_ceil(2).max(3).min(order.len())];
+        let middle = faster[faster.len() / 2].0;
+        let slowest = faster.last().map_or(best, |r| r.0);
+        Rate { best, median: order[order.len() / 2].0, spread: (best - slowest) / middle, clock_hz }
+    }
+
+    /// The better of two ways to do the same.
+    pub fn better(self, other: Rate) -> Rate {
+        if other.best > self.best { other } else { self }
+    }
+
+    /// The rate in another unit: `factor` of it for one of this.
+    pub fn scaled(self, factor: f64) -> Rate {
+        Rate { best: self.best * factor, median: self.median * factor, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interrupted_repetition_does_not_widen_the_spread() {
+        let run = |seconds| Repetition { seconds, clock_hz: 1e9 };
+        let rate = Rate::judge(&[run(1.0), run(1.01), run(5.0), run(1.02), run(9.0), run(1.0)], 100.0);
+        assert_eq!(rate.best, 100.0);
+        assert!(rate.spread < 0.011, "{rate:?}");
+    }
+
+    #[test]
+    fn no_repetition_is_not_settled() {
+        assert_eq!(Rate::judge(&[], 1.0).spread, 1.0);
+    }
+}

@@ -1,0 +1,22 @@
+//! Loads and stores per second by width and register file: T_access.
+
+use crate::machine::error::MachineError;
+use crate::machine::kernels::x86_64::access::{Data, access};
+use crate::machine::lab::{Effort, Lab, Label};
+
+/// `l1.access.{load,store,load2store1,load1store1}.{gpr.8,vec.8,vec.16,vec.32,vec.64}` in access/s.
+pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
+    let mut kinds = vec![Data::General];
+    kinds.extend(lab.features.widths().into_iter().map(Data::Vector));
+    let patterns = [("load", 1, 0), ("store", 0, 1), ("load2store1", 2, 1), ("load1store1", 1, 1)];
+    let counts = if lab.effort == Effort::Full { lab.counts.clone() } else { lab.ends() };
+    for threads in counts {
+        for data in &kinds {
+            for (name, loads, stores) in patterns {
+                let label = Label::new(format!("l1.access.{name}.{}", data.name()), "access/s", threads);
+                lab.registers(label, |f| access(*data, loads, stores, f), |k| k.work.payload as f64)?;
+            }
+        }
+    }
+    Ok(())
+}

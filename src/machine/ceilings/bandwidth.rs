@@ -1,0 +1,237 @@
+//! Bandwidth of each level by kind of stream: from the sizes that sysfs names, checked by a sweep over working sets.
+
+use super::arrays::{self, Shape};
+use crate::isa::operation::Width;
+use crate::machine::bench::arena::{Arena, Pages};
+use crate::machine::bench::timing::{Plan, Rate, Work};
+use crate::machine::error::MachineError;
+use crate::machine::kernels::x86_64::stream::{Stream, Variant, stream};
+use crate::machine::lab::{Effort, Lab, Label, Steadiness};
+use crate::profile::machine::Sweep;
+
+/// Where a working set lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Level {
+    name: &'static str,
+    /// Bytes of the working set of one thread.
+    set: u64,
+    beyond_l1: bool,
+    steadiness: Steadiness,
+}
+
+/// `{l1,l2,l3,dram}.{read,copy,triad,update,write}`, `dram.{copy,triad,write}.nt`, `dram.{noprefetch,prefetch}`,
+/// `dram.cores.k`, in byte/s (DESIGN section 5), and the sweeps `workingset.{kind}`.
+pub fn levels(lab: &mut Lab) -> Result<(), MachineError> {
+    for threads in lab.counts.clone() {
+        let Some(total) = dram_bytes(lab) else {
+            not_enough_memory(lab, threads);
+            let near = levels_of(lab, threads, None);
+            let largest = near.iter().map(|l| l.set).max().unwrap_or(0);
+            let arena = Arena::new(lab.team(), threads, 2 * largest * threads as u64 + (1 << 20), Pages::Huge, false)?;
+            for level in near {
+                kinds(lab, &arena, level)?;
+            }
+            continue;
+        };
+        let arena = Arena::new(lab.team(), threads, total, Pages::Huge, false)?;
+        for level in levels_of(lab, threads, Some(arena.slab)) {
+            kinds(lab, &arena, level)?;
+        }
+        extras(lab, &arena)?;
+        if lab.effort == Effort::Full && lab.ends().contains(&threads) {
+            sweep(lab, &arena)?;
+        }
+    }
+    affinity(lab);
+    Ok(())
+}
+
+/// Bytes of a DRAM buffer: four times the last-level caches, if a quarter of the memory allows it.
+pub fn dram_bytes(lab: &Lab) -> Option<u64> {
+    let wanted = 4 * lab.topology.llc_total.max(8 << 20);
+    (wanted <= lab.memory / 4).then_some(wanted)
+}
+
+fn not_enough_memory(lab: &mut Lab, threads: usize) {
+    let reason = format!(
+        "a quarter of the available memory ({} MiB) is less than four times the last-level caches ({} MiB)",
+        lab.memory / 4 >> 20,
+        lab.topology.llc_total >> 20
+    );
+    for kind in Stream::ALL {
+        lab.missing(Label::new(format!("dram.{}", kind.name()), "byte/s", threads), reason.clone());
+    }
+}
+
+/// The working sets: half of L1, half of L2, between L2 and this thread's share of L3, all of the slab.
+fn levels_of(lab: &Lab, threads: usize, slab: Option<u64>) -> Vec<Level> {
+    let size = |level| lab.topology.cache(level).map(|c| c.size);
+    let mut levels = Vec::new();
+    if let Some(l1) = size(1) {
+        levels.push(Level { name: "l1", set: l1 / 2, beyond_l1: false, steadiness: Steadiness::Core });
+    }
+    if let Some(l2) = size(2) {
+        levels.push(Level { name: "l2", set: l2 / 2, beyond_l1: true, steadiness: Steadiness::Core });
+    }
+    if let Some(l3) = lab.topology.cache(3) {
+        let sharers = (l3.shared_by as usize).min(threads).max(1) as u64;
+        let share = l3.size / sharers;
+        let l2 = size(2).unwrap_or(0);
+        let between = ((l2 as f64 * share as f64).sqrt() as u64).clamp((3 * l2).min(share), (share / 2).max(l2));
+        levels.push(Level { name: "l3", set: between, beyond_l1: true, steadiness: Steadiness::Shared });
+    }
+    if let Some(slab) = slab {
+        let set = slab - 4 * 8192;
+        levels.push(Level { name: "dram", set, beyond_l1: true, steadiness: Steadiness::Shared });
+    }
+    levels
+}
+
+fn kinds(lab: &mut Lab, arena: &Arena, level: Level) -> Result<(), MachineError> {
+    for kind in Stream::ALL {
+        let id = format!("{}.{}", level.name, kind.name());
+        let label = Label::new(id, "byte/s", arena.threads);
+        if lab.out_of_time() {
+            lab.missing(label, lab.too_late());
+            continue;
+        }
+        let mut best: Option<Rate> = None;
+        for width in widths(lab) {
+            let rate = elements(lab, arena, kind, Variant::plain(width), level.set, plan(lab, level))?;
+            best = match (best, rate) {
+                (Some(a), Some(b)) => Some(a.better(b)),
+                (a, b) => a.or(b),
+            };
+        }
+        match best {
+            Some(rate) => {
+                let bytes = kind.bytes_per_element(level.beyond_l1, false) as f64;
+                lab.record(label, rate.scaled(bytes), level.steadiness);
+            }
+            None => lab.missing(label, "its arrays do not fit the buffer"),
+        }
+    }
+    Ok(())
+}
+
+/// The widest loads and stores, and the next narrower ones where there is time to try both.
+fn widths(lab: &Lab) -> Vec<Width> {
+    let mut widths = lab.features.widths();
+    widths.retain(|w| *w != Width::Scalar);
+    widths.reverse();
+    widths.truncate(if lab.effort == Effort::Full { 2 } else { 1 });
+    widths
+}
+
+fn plan(lab: &Lab, level: Level) -> Plan {
+    match level.name {
+        "l1" | "l2" => lab.core_plan(),
+        "l3" => Plan { seconds: lab.shared_plan().seconds / 4.0, ..lab.shared_plan() },
+        _ => lab.shared_plan(),
+    }
+}
+
+/// Elements (of eight bytes) a second, all threads together, over a working set of `set` bytes for each thread.
+fn elements(
+    lab: &Lab,
+    arena: &Arena,
+    kind: Stream,
+    variant: Variant,
+    set: u64,
+    plan: Plan,
+) -> Result<Option<Rate>, MachineError> {
+    let shape =
+        Shape { arrays: kind.arrays(), body_bytes: variant.body_bytes(), array_bytes: set / kind.arrays() };
+    let Some((arguments, inner)) = arrays::arguments(arena, shape) else { return Ok(None) };
+    let kernel = stream(kind, variant, lab.features)?;
+    let elements = (inner * variant.body_bytes() / 8) as f64 * arena.threads as f64;
+    lab.watch().rate(&Work::new(kernel, arguments), elements, plan).map(Some)
+}
+
+/// Non-temporal stores, software prefetch, and the number of cores that generate traffic.
+fn extras(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
+    let threads = arena.threads;
+    let set = arena.slab - 4 * 8192;
+    let width = lab.features.widest();
+    for kind in [Stream::Copy, Stream::Triad, Stream::Write] {
+        let label = Label::new(format!("dram.{}.nt", kind.name()), "byte/s", threads);
+        if lab.out_of_time() {
+            lab.missing(label, lab.too_late());
+            continue;
+        }
+        let variant = Variant { non_temporal: true, ..Variant::plain(width) };
+        if let Some(rate) = elements(lab, arena, kind, variant, set, lab.shared_plan())? {
+            lab.record(label, rate.scaled(kind.bytes_per_element(true, true) as f64), Steadiness::Shared);
+        }
+    }
+    if let Some(read) = lab.found("dram.read", threads).cloned() {
+        lab.alias("dram.noprefetch", &read);
+        lab.alias(&format!("dram.cores.{threads}"), &read);
+    }
+    prefetch(lab, arena, set)
+}
+
+/// `dram.prefetch`: the best of several distances, which the sweep `prefetch-distance` shows.
+fn prefetch(lab: &mut Lab, arena: &Arena, set: u64) -> Result<(), MachineError> {
+    let label = Label::new("dram.prefetch", "byte/s", arena.threads);
+    if lab.effort == Effort::Quick || lab.out_of_time() {
+        lab.missing(label, lab.too_late());
+        return Ok(());
+    }
+    let mut points = Vec::new();
+    let mut best: Option<Rate> = None;
+    for distance in [256, 512, 1024, 2048, 4096, 8192] {
+        let variant = Variant { prefetch: Some(distance), ..Variant::plain(lab.features.widest()) };
+        let plan = Plan { repetitions: 5, ..lab.shared_plan() };
+        let Some(rate) = elements(lab, arena, Stream::Read, variant, set, plan)? else { continue };
+        points.push((f64::from(distance), 8.0 * rate.best));
+        best = Some(best.map_or(rate, |b| b.better(rate)));
+    }
+    if let Some(rate) = best {
+        lab.record(label, rate.scaled(8.0), Steadiness::Shared);
+    }
+    let (x_unit, y_unit) = ("byte".into(), "byte/s".into());
+    lab.sweep(Sweep { id: "prefetch-distance".into(), x_unit, y_unit, threads: arena.threads as u32, points });
+    Ok(())
+}
+
+/// `workingset.{kind}`: bytes a second over the bytes of all threads' sets, 4 KiB a thread up to the slab.
+fn sweep(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
+    let width = lab.features.widest();
+    for kind in Stream::ALL {
+        let mut points = Vec::new();
+        let mut set = 4096.0_f64;
+        while (set as u64) < arena.slab - 4 * 8192 && !lab.out_of_time() {
+            let plan = Plan { seconds: (set / 20e9).clamp(50e-6, 4e-3), repetitions: 5 };
+            let variant = Variant { unroll: 8, ..Variant::plain(width) };
+            if let Some(rate) = elements(lab, arena, kind, variant, set as u64, plan)? {
+                let beyond_l1 = set as u64 > lab.topology.cache(1).map_or(32 << 10, |c| c.size);
+                let bytes = kind.bytes_per_element(beyond_l1, false) as f64;
+                points.push((set.floor() * arena.threads as f64, rate.best * bytes));
+            }
+            set *= std::f64::consts::SQRT_2;
+        }
+        let id = format!("workingset.{}", kind.name());
+        lab.sweep(Sweep {
+            id,
+            x_unit: "byte".into(),
+            y_unit: "byte/s".into(),
+            threads: arena.threads as u32,
+            points,
+        });
+    }
+    Ok(())
+}
+
+/// `dram.noaffinity` and `dram.snoop` exist on hosts with several nodes.
+fn affinity(lab: &mut Lab) {
+    let threads = lab.most();
+    let reason = if lab.topology.nodes.len() < 2 {
+        "this host has one memory node: memory cannot be on the wrong one"
+    } else {
+        "not measured yet on hosts with several memory nodes"
+    };
+    for id in ["dram.noaffinity", "dram.snoop"] {
+        lab.missing(Label::new(id, "byte/s", threads), reason);
+    }
+}

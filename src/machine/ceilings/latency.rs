@@ -1,0 +1,113 @@
+//! Latencies of arithmetic, keyed by producer and consumer, and how many restarted chains the core overlaps.
+
+use crate::isa::operation::{FpOp, Precision, Width};
+use crate::machine::bench::timing::{Rate, Work};
+use crate::machine::error::MachineError;
+use crate::machine::kernels::Kernel;
+use crate::machine::kernels::x86_64::{chase, fp, integer, opcodes::Opcode, opcodes::floating};
+use crate::machine::lab::{Lab, Label, Steadiness};
+use crate::profile::machine::Sweep;
+
+use super::pipes::PRECISIONS;
+
+const CHAINED: [FpOp; 5] = [FpOp::Add, FpOp::Mul, FpOp::Fma, FpOp::Div, FpOp::Sqrt];
+
+/// `lat.{dp,sp}.{consumer}.after.{producer}.{width}`, `lat.int.*`, `lat.forward.*`, in seconds, one thread.
+///
+/// A chain that alternates between a and b shows the sum of both directions. It is divided so that each keeps its
+/// own latency and both bear half of what the change of unit costs:
+/// `lat(a after b) = lat(b after b) + (sum − lat(a after a) − lat(b after b)) / 2`.
+pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
+    for precision in PRECISIONS {
+        for width in lab.features.widths() {
+            arithmetic(lab, precision, width)?;
+        }
+    }
+    integers(lab)
+}
+
+/// Seconds of one step of a chain through `opcodes`.
+fn step(lab: &Lab, opcodes: &[Opcode], precision: Precision, width: Width) -> Result<Rate, MachineError> {
+    let kernel = fp::chains("latency", opcodes, 1, precision, width, lab.features)?;
+    let steps = kernel.work.payload as f64;
+    lab.watch().rate(&Work::on_registers(kernel, 1), steps, lab.core_plan())
+}
+
+fn arithmetic(lab: &mut Lab, precision: Precision, width: Width) -> Result<(), MachineError> {
+    let name = |to: FpOp, from: FpOp| {
+        format!("lat.{}.{}.after.{}.{}", precision.name(), to.name(), from.name(), width.name())
+    };
+    let mut own: Vec<(FpOp, Opcode, Rate)> = Vec::new();
+    for op in CHAINED {
+        let Some(opcode) = floating(op, precision, width, lab.features) else { continue };
+        let label = Label::new(name(op, op), "s", 1);
+        if lab.out_of_time() {
+            lab.missing(label, lab.too_late());
+            continue;
+        }
+        let rate = step(lab, &[opcode], precision, width)?;
+        lab.record_time(label, rate, Steadiness::Core);
+        own.push((op, opcode, rate));
+    }
+    for (n, (a, first, rate_a)) in own.iter().enumerate() {
+        for (b, second, rate_b) in &own[n + 1..] {
+            if lab.out_of_time() {
+                lab.missing(Label::new(name(*a, *b), "s", 1), lab.too_late());
+                lab.missing(Label::new(name(*b, *a), "s", 1), lab.too_late());
+                continue;
+            }
+            let both = step(lab, &[*first, *second], precision, width)?;
+            // In cycles, since the clock moves between the three measurements.
+            let cycles = |rate: &Rate| rate.clock_hz / rate.best;
+            let change = (2.0 * cycles(&both) - cycles(rate_a) - cycles(rate_b)) / 2.0;
+            for (to, from, producer) in [(*a, *b, rate_b), (*b, *a, rate_a)] {
+                let seconds = (cycles(producer) + change).max(0.0) / both.clock_hz;
+                let rate = Rate { best: 1.0 / seconds, ..both };
+                lab.record_time(Label::new(name(to, from), "s", 1), rate, Steadiness::Core);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn integers(lab: &mut Lab) -> Result<(), MachineError> {
+    use integer::Scalar;
+    let features = lab.features;
+    let kernels: [(&str, Result<Kernel, MachineError>); 5] = [
+        ("lat.int.add", integer::chain(Scalar::Add, features)),
+        ("lat.int.mul", integer::chain(Scalar::Mul, features)),
+        ("lat.int.div", integer::chain(Scalar::Divide, features)),
+        ("lat.forward.gpr", chase::forward(features)),
+        ("lat.forward.vec", chase::forward_vector(features)),
+    ];
+    for (id, kernel) in kernels {
+        let kernel = kernel?;
+        let steps = kernel.work.payload as f64;
+        let rate = lab.watch().rate(&Work::on_registers(kernel, 1), steps, lab.core_plan())?;
+        lab.record_time(Label::new(id, "s", 1), rate, Steadiness::Core);
+    }
+    Ok(())
+}
+
+/// Sweeps `overlap.{add,fma}.scalar`: over the length n of a chain that is then restarted, how many such chains are
+/// under way at once: `k(n) = n · latency / time of one chain`.
+pub fn restarted(lab: &mut Lab) -> Result<(), MachineError> {
+    for op in [FpOp::Add, FpOp::Fma] {
+        let Some(opcode) = floating(op, Precision::Dp, Width::Scalar, lab.features) else { continue };
+        let latency = step(lab, &[opcode], Precision::Dp, Width::Scalar)?;
+        let mut points = Vec::new();
+        for length in [4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024] {
+            if lab.out_of_time() {
+                break;
+            }
+            let kernel = fp::restarted("restarted", opcode, length, lab.features)?;
+            let steps = kernel.work.payload as f64;
+            let rate = lab.watch().rate(&Work::on_registers(kernel, 1), steps, lab.core_plan())?;
+            let per_cycle = |r: &Rate| r.best / r.clock_hz;
+            points.push((length as f64, per_cycle(&rate) / per_cycle(&latency)));
+        }
+        let (x_unit, y_unit) = ("operations in a chain".into(), "chains at once".into());
+        lab.sweep(Sweep { id: format!("overlap.{}.scalar", op.name()), x_unit, y_unit, threads: 1, points });
+    }
+    Ok(())
+}

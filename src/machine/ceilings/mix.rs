@@ -1,0 +1,78 @@
+//! Instruction mixes (A.1.4), the upper limit of issue, and the FLOPs-per-element curve of the Roofline Toolkit.
+
+use super::arrays::{self, Shape};
+use crate::isa::operation::{FpOp, Precision, Width};
+use crate::machine::bench::arena::{Arena, Pages};
+use crate::machine::bench::timing::{Rate, Work};
+use crate::machine::error::MachineError;
+use crate::machine::kernels::x86_64::mix::{Filler, mix, nops};
+use crate::machine::kernels::x86_64::opcodes::{Opcode, floating};
+use crate::machine::kernels::x86_64::polynomial::{SIDE_BY_SIDE, polynomial};
+use crate::machine::lab::{Effort, Lab, Label};
+use crate::profile::machine::Sweep;
+
+/// `mix.{mov,alu,load}.{2,4,8,16}` (and `.l1i`, `.l2` for larger code) and `issue`, in instr/s.
+pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
+    let opcodes = fastest(lab);
+    for threads in lab.ends() {
+        lab.registers(Label::new("issue", "instr/s", threads), nops, |k| k.work.instructions as f64)?;
+        if threads > 1 && lab.effort == Effort::Quick {
+            continue;
+        }
+        for (suffix, bytes) in footprints(lab) {
+            for filler in Filler::ALL {
+                for k in [2, 4, 8, 16] {
+                    let label = Label::new(format!("mix.{}.{k}{suffix}", filler.name()), "instr/s", threads);
+                    lab.registers(label, |f| mix(&opcodes, filler, k, bytes, f), |m| m.work.payload as f64)?;
+                }
+            }
+        }
+    }
+    if lab.effort == Effort::Full { curve(lab) } else { Ok(()) }
+}
+
+/// Code in the op cache, in L1I, in L2.
+fn footprints(lab: &Lab) -> [(&'static str, usize); 3] {
+    let l1i = lab.topology.l1i_bytes as usize;
+    let l2 = lab.topology.cache(2).map_or(1 << 20, |c| c.size) as usize;
+    [("", 1024), (".l1i", l1i * 7 / 8), (".l2", (200 << 10).min(l2 / 2).max(2 * l1i))]
+}
+
+/// The floating-point instructions of which most are issued a second, so that the pipes are the last to limit a mix:
+/// FMA and addition in turn, at the width that reaches most instructions.
+fn fastest(lab: &Lab) -> Vec<(Opcode, Width)> {
+    let precision = Precision::Dp;
+    let rate = |width: &Width| {
+        let id = format!("dp.add.{}", width.name());
+        lab.found(&id, 1).and_then(|c| c.value).unwrap_or(0.0) / f64::from(width.lanes(precision))
+    };
+    let mut widths = lab.features.widths();
+    // 1 % more instructions at a narrower width is noise: prefer the wider one.
+    widths.reverse();
+    let best = widths.iter().map(rate).fold(0.0, f64::max);
+    let width = widths.iter().copied().find(|w| rate(w) > 0.97 * best).unwrap_or(Width::Scalar);
+    [FpOp::Fma, FpOp::Add].iter().filter_map(|op| Some((floating(*op, precision, width, lab.features)?, width))).collect()
+}
+
+/// Sweep `flops-per-element.dp`: 1 … 256 FLOPs on each element of an array in L1.
+fn curve(lab: &mut Lab) -> Result<(), MachineError> {
+    let width = lab.features.widest();
+    let bytes = lab.topology.cache(1).map_or(32 << 10, |c| c.size) / 2;
+    for threads in lab.ends() {
+        let arena = Arena::new(lab.team(), threads, bytes * threads as u64, Pages::Huge, false)?;
+        let mut points = Vec::new();
+        for flops in [1, 2, 4, 8, 16, 32, 64, 128, 256] {
+            let Some(kernel) = polynomial(flops, width, lab.features)? else { continue };
+            let body = kernel.work.bytes_loaded;
+            debug_assert_eq!(kernel.work.loads, SIDE_BY_SIDE as u64);
+            let shape = Shape { arrays: 1, body_bytes: body, array_bytes: bytes };
+            let Some((arguments, inner)) = arrays::arguments(&arena, shape) else { continue };
+            let amount = (kernel.work.flops * inner * threads as u64) as f64;
+            let rate: Rate = lab.watch().rate(&Work::new(kernel, arguments), amount, lab.core_plan())?;
+            points.push((flops as f64, rate.best));
+        }
+        let (x_unit, y_unit) = ("flop/element".into(), "flop/s".into());
+        lab.sweep(Sweep { id: "flops-per-element.dp".into(), x_unit, y_unit, threads: threads as u32, points });
+    }
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! Integer arithmetic and the low precisions, where the ISA has them.
+
+use crate::isa::operation::{FpOp, Precision, Width};
+use crate::machine::error::MachineError;
+use crate::machine::kernels::x86_64::integer::{Scalar, throughput as scalar_throughput};
+use crate::machine::kernels::x86_64::opcodes::{self, IntegerOp, Opcode, floating};
+use crate::machine::kernels::x86_64::fp;
+use crate::machine::lab::{Lab, Label};
+
+/// `int.{add,mul,logic,alu}.scalar`, `int.{add,mul,logic}.{128,256,512}`, `int8.dot.512` in op/s;
+/// `hp.{fma,add,mul}.512`, `bf16.dot.512` in flop/s.
+pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
+    for threads in lab.ends() {
+        integers(lab, threads)?;
+        for op in [FpOp::Fma, FpOp::Add, FpOp::Mul] {
+            let label = Label::new(format!("hp.{}.512", op.name()), "flop/s", threads);
+            one(lab, label, floating(op, Precision::Hp, Width::W512, lab.features), "AVX512-FP16")?;
+        }
+        one(lab, Label::new("bf16.dot.512", "flop/s", threads), opcodes::bf16_dot(lab.features), "AVX512-BF16")?;
+        one(lab, Label::new("int8.dot.512", "op/s", threads), opcodes::int8_dot(lab.features), "AVX512-VNNI")?;
+    }
+    Ok(())
+}
+
+fn integers(lab: &mut Lab, threads: usize) -> Result<(), MachineError> {
+    let scalars: [(&str, &[Scalar]); 4] = [
+        ("add", &[Scalar::Add]),
+        ("mul", &[Scalar::Mul]),
+        ("logic", &[Scalar::Logic]),
+        ("alu", &[Scalar::Rotate, Scalar::Logic, Scalar::Add]),
+    ];
+    for (name, ops) in scalars {
+        let label = Label::new(format!("int.{name}.scalar"), "op/s", threads);
+        lab.registers(label, |f| scalar_throughput(ops, f), |k| k.work.int_ops as f64)?;
+    }
+    for width in lab.features.widths().into_iter().filter(|w| *w != Width::Scalar) {
+        for (name, op) in [("add", IntegerOp::Add), ("mul", IntegerOp::Mul), ("logic", IntegerOp::Logic)] {
+            let Some(opcode) = opcodes::integer(op, width, lab.features) else { continue };
+            let label = Label::new(format!("int.{name}.{}", width.name()), "op/s", threads);
+            let kernel = |f| fp::throughput("integer", &[opcode], Precision::Sp, width, f);
+            lab.registers(label, kernel, |k| k.work.int_ops as f64)?;
+        }
+    }
+    Ok(())
+}
+
+fn one(lab: &mut Lab, label: Label, opcode: Option<Opcode>, isa: &str) -> Result<(), MachineError> {
+    let Some(opcode) = opcode else {
+        lab.missing(label, format!("this CPU has no {isa}"));
+        return Ok(());
+    };
+    let kernel = |f| fp::throughput("low precision", &[opcode], Precision::Sp, Width::W512, f);
+    lab.registers(label, kernel, |k| (k.work.flops + k.work.int_ops) as f64)?;
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! Instruction mixes (A.1.4): one floating-point instruction in k, the rest filler, over a given code footprint.
+
+use iced_x86::{Code, Instruction, Register};
+
+use super::emit::{Emitter, FREE, SCRATCH};
+use super::fp::arithmetic;
+use super::opcodes::Opcode;
+use crate::isa::operation::{Precision, Width};
+use crate::machine::error::MachineError;
+use crate::machine::features::Features;
+use crate::machine::kernels::{Kernel, PerIteration};
+
+/// What stands between the floating-point instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Filler {
+    /// `mov r32, imm`
+    Mov,
+    /// `add r64, 1`
+    Alu,
+    /// `mov r64, [hot line]`
+    Load,
+}
+
+impl Filler {
+    /// All of them.
+    pub const ALL: [Filler; 3] = [Filler::Mov, Filler::Alu, Filler::Load];
+
+    /// The name used in ceiling ids.
+    pub fn name(self) -> &'static str {
+        match self {
+            Filler::Mov => "mov",
+            Filler::Alu => "alu",
+            Filler::Load => "load",
+        }
+    }
+}
+
+/// One of `opcodes` (taking turns) and `k − 1` fillers, repeated until the loop body has `footprint` bytes.
+///
+/// # Errors
+/// As [`Emitter::finish`].
+pub fn mix(
+    opcodes: &[(Opcode, Width)],
+    filler: Filler,
+    k: usize,
+    footprint: usize,
+    features: Features,
+) -> Result<Kernel, MachineError> {
+    let mut e = Emitter::new(format!("mix {} 1/{k} {footprint} B", filler.name()), features);
+    for (_, width) in opcodes {
+        e.load_operands(Precision::Dp, *width);
+        e.load_chains(Precision::Dp, *width, 12);
+    }
+    // `mov r32, imm` is 5 or 6 bytes, `add r64, imm8` 4, a load 7; FP instructions 4 to 6.
+    let filler_bytes = match filler {
+        Filler::Mov => 6,
+        Filler::Alu => 4,
+        Filler::Load => 7,
+    };
+    let turns = (footprint / (5 + (k - 1) * filler_bytes)).max(1).next_multiple_of(opcodes.len());
+    let head = e.loop_head();
+    let mut work = PerIteration::default();
+    let mut fillers = 0;
+    for turn in 0..turns {
+        let (opcode, width) = opcodes[turn % opcodes.len()];
+        arithmetic(&mut e, opcode, width, turn % 12, false, Register::None);
+        work.flops += opcode.flops;
+        for _ in 1..k {
+            let register = FREE[fillers % FREE.len()];
+            match filler {
+                Filler::Mov => e.immediate(Code::Mov_r32_imm32, register.full_register32(), fillers as i64),
+                Filler::Alu => e.immediate(Code::Add_rm64_imm8, register, 1),
+                Filler::Load => {
+                    let at = SCRATCH + 8 * (fillers % 64) as i64;
+                    e.load(Code::Mov_r64_rm64, register, Register::RSI, at);
+                }
+            }
+            fillers += 1;
+        }
+    }
+    e.loop_end(Register::RDI, head);
+    work.payload = (turns + fillers) as u64;
+    work.instructions = work.payload + 2;
+    match filler {
+        Filler::Alu => work.int_ops = fillers as u64,
+        Filler::Load => {
+            work.loads = fillers as u64;
+            work.bytes_loaded = 8 * fillers as u64;
+        }
+        Filler::Mov => {}
+    }
+    e.finish(work)
+}
+
+/// `nop` alone: the upper limit of issue.
+///
+/// # Errors
+/// As [`Emitter::finish`].
+pub fn nops(features: Features) -> Result<Kernel, MachineError> {
+    let mut e = Emitter::new("nop", features);
+    let head = e.loop_head();
+    for _ in 0..254 {
+        e.push(Instruction::with(Code::Nopd));
+    }
+    e.loop_end(Register::RDI, head);
+    e.finish(PerIteration { instructions: 256, payload: 256, ..Default::default() })
+}

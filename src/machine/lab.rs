@@ -1,0 +1,284 @@
+//! The bench that ceilings are measured on: stopwatch, instruction sets, topology, time budget, results.
+
+use std::time::{Duration, Instant};
+
+use super::bench::Team;
+use super::bench::timing::{Plan, Rate, Stopwatch, Work};
+use super::error::MachineError;
+use super::features::Features;
+use super::kernels::Kernel;
+use super::topology::Topology;
+use crate::profile::machine::{Ceiling, Sweep};
+
+/// How thoroughly to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effort {
+    /// What a first run waits for: at most three seconds on two cores.
+    Quick,
+    /// Everything: at most thirty seconds on two cores.
+    Full,
+}
+
+impl Effort {
+    /// The name used in the cache and in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Effort::Quick => "quick",
+            Effort::Full => "full",
+        }
+    }
+
+    /// Time after which further ceilings are left out.
+    fn budget(self) -> Duration {
+        match self {
+            Effort::Quick => Duration::from_millis(2700),
+            Effort::Full => Duration::from_secs(28),
+        }
+    }
+}
+
+/// How much repetitions may differ before a ceiling counts as unsettled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Steadiness {
+    /// Registers, L1, L2: 3 %.
+    Core,
+    /// L3, DRAM and latencies beyond L2: 10 %.
+    Shared,
+}
+
+impl Steadiness {
+    fn tolerance(self) -> f64 {
+        match self {
+            Steadiness::Core => 0.03,
+            Steadiness::Shared => 0.10,
+        }
+    }
+}
+
+/// Where and how a ceiling stands: id, unit, threads.
+#[derive(Debug, Clone)]
+pub struct Label {
+    /// Ceiling id.
+    pub id: String,
+    /// Unit of its value.
+    pub unit: &'static str,
+    /// Threads.
+    pub threads: usize,
+}
+
+impl Label {
+    /// A label.
+    pub fn new(id: impl Into<String>, unit: &'static str, threads: usize) -> Self {
+        Label { id: id.into(), unit, threads }
+    }
+}
+
+/// The bench.
+pub struct Lab {
+    /// Instruction sets that kernels may use.
+    pub features: Features,
+    /// The host.
+    pub topology: Topology,
+    /// Thread counts to measure, ascending, 1 first.
+    pub counts: Vec<usize>,
+    /// Bytes that may be allocated.
+    pub memory: u64,
+    /// How thoroughly.
+    pub effort: Effort,
+    watch: Stopwatch,
+    deadline: Instant,
+    ceilings: Vec<Ceiling>,
+    sweeps: Vec<Sweep>,
+}
+
+impl Lab {
+    /// Sets the bench up: threads are started and pinned.
+    ///
+    /// # Errors
+    /// [`MachineError::Thread`], [`MachineError::Executable`]; [`MachineError::Architecture`] where no kernels exist.
+    pub fn new(
+        features: Features,
+        topology: Topology,
+        threads: usize,
+        memory: u64,
+        effort: Effort,
+    ) -> Result<Self, MachineError> {
+        let team = Team::new(&topology.placement(threads))?;
+        let counts = topology.thread_counts(threads);
+        let (clock, cycles) = clock_kernel(features)?;
+        let watch = Stopwatch::new(team, clock, cycles);
+        let deadline = Instant::now() + effort.budget();
+        Ok(Lab {
+            features,
+            topology,
+            counts,
+            memory,
+            effort,
+            watch,
+            deadline,
+            ceilings: Vec::new(),
+            sweeps: Vec::new(),
+        })
+    }
+
+    /// The stopwatch.
+    pub fn watch(&self) -> &Stopwatch {
+        &self.watch
+    }
+
+    /// The threads.
+    pub fn team(&self) -> &Team {
+        self.watch.team()
+    }
+
+    /// Most threads.
+    pub fn most(&self) -> usize {
+        self.counts.last().copied().unwrap_or(1)
+    }
+
+    /// 1 and the most threads: the counts at which secondary ceilings are measured.
+    pub fn ends(&self) -> Vec<usize> {
+        let mut ends = vec![1, self.most()];
+        ends.dedup();
+        ends
+    }
+
+    /// Whether the time is used up.
+    pub fn out_of_time(&self) -> bool {
+        Instant::now() > self.deadline
+    }
+
+    /// Repetitions of kernels on registers and near caches.
+    pub fn core_plan(&self) -> Plan {
+        match self.effort {
+            Effort::Quick => Plan { seconds: 80e-6, repetitions: 5 },
+            Effort::Full => Plan { seconds: 200e-6, repetitions: 10 },
+        }
+    }
+
+    /// Repetitions of kernels that the neighbours disturb.
+    pub fn shared_plan(&self) -> Plan {
+        match self.effort {
+            Effort::Quick => Plan { seconds: 2e-3, repetitions: 5 },
+            Effort::Full => Plan { seconds: 8e-3, repetitions: 11 },
+        }
+    }
+
+    /// Times a kernel on registers and records the rate of `amount` per iteration and thread.
+    ///
+    /// # Errors
+    /// As [`Stopwatch::rate`]; emission errors are handed through.
+    pub fn registers(
+        &mut self,
+        label: Label,
+        kernel: impl FnOnce(Features) -> Result<Kernel, MachineError>,
+        amount: impl FnOnce(&Kernel) -> f64,
+    ) -> Result<Option<Rate>, MachineError> {
+        if self.out_of_time() {
+            self.missing(label, self.too_late());
+            return Ok(None);
+        }
+        let kernel = kernel(self.features)?;
+        let amount = amount(&kernel) * label.threads as f64;
+        let rate = self.watch.rate(&Work::on_registers(kernel, label.threads), amount, self.core_plan())?;
+        self.record(label, rate, Steadiness::Core);
+        Ok(Some(rate))
+    }
+
+    /// Records a measured rate.
+    pub fn record(&mut self, label: Label, rate: Rate, steadiness: Steadiness) {
+        self.push(label, rate.best, rate, steadiness, None);
+    }
+
+    /// Records the time of one event whose measured rate (events a second) is `rate`.
+    pub fn record_time(&mut self, label: Label, rate: Rate, steadiness: Steadiness) {
+        self.push(label, 1.0 / rate.best, rate, steadiness, None);
+    }
+
+    fn push(&mut self, label: Label, value: f64, rate: Rate, steadiness: Steadiness, reason: Option<String>) {
+        self.ceilings.push(Ceiling {
+            id: label.id,
+            value: Some(value),
+            unit: label.unit.into(),
+            threads: label.threads as u32,
+            clock_hz: Some(rate.clock_hz),
+            spread: Some(rate.spread),
+            settled: rate.spread <= steadiness.tolerance(),
+            how: "measured".into(),
+            reason,
+            device: "cpu".into(),
+        });
+    }
+
+    /// Records `value` as computed from `source`, whose conditions it inherits.
+    pub fn derive(&mut self, label: Label, value: f64, source: &Ceiling, reason: impl Into<String>) {
+        self.ceilings.push(Ceiling {
+            id: label.id,
+            value: Some(value),
+            unit: label.unit.into(),
+            threads: label.threads as u32,
+            how: "derived".into(),
+            reason: Some(reason.into()),
+            ..source.clone()
+        });
+    }
+
+    /// Records another name for a measured ceiling.
+    pub fn alias(&mut self, id: &str, source: &Ceiling) {
+        let reason = Some(format!("is {}", source.id));
+        self.ceilings.push(Ceiling { id: id.into(), reason, ..source.clone() });
+    }
+
+    /// Records that there is no value, and why.
+    pub fn missing(&mut self, label: Label, reason: impl Into<String>) {
+        self.ceilings.push(Ceiling {
+            id: label.id,
+            value: None,
+            unit: label.unit.into(),
+            threads: label.threads as u32,
+            clock_hz: None,
+            spread: None,
+            settled: false,
+            how: "measured".into(),
+            reason: Some(reason.into()),
+            device: "cpu".into(),
+        });
+    }
+
+    /// The reason of what did not fit the time.
+    pub fn too_late(&self) -> String {
+        format!("did not fit the time of a {} measurement; `rprof machine --refresh` measures it", self.effort.name())
+    }
+
+    /// What was recorded under `id` at `threads`, if it has a value.
+    pub fn found(&self, id: &str, threads: usize) -> Option<&Ceiling> {
+        self.ceilings.iter().find(|c| c.id == id && c.threads == threads as u32 && c.value.is_some())
+    }
+
+    /// The highest of `ids` at `threads`.
+    pub fn highest(&self, ids: &[String], threads: usize) -> Option<Ceiling> {
+        let values = ids.iter().filter_map(|id| self.found(id, threads));
+        values.max_by(|a, b| a.value.unwrap_or(0.0).total_cmp(&b.value.unwrap_or(0.0))).cloned()
+    }
+
+    /// Adds a curve.
+    pub fn sweep(&mut self, sweep: Sweep) {
+        self.sweeps.push(sweep);
+    }
+
+    /// The results.
+    pub fn finish(self) -> (Vec<Ceiling>, Vec<Sweep>) {
+        (self.ceilings, self.sweeps)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn clock_kernel(features: Features) -> Result<(Kernel, u64), MachineError> {
+    use super::kernels::x86_64::integer;
+    Ok((integer::clock(features)?, integer::CLOCK_ADDS))
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn clock_kernel(_features: Features) -> Result<(Kernel, u64), MachineError> {
+    Err(MachineError::Architecture { arch: std::env::consts::ARCH })
+}

@@ -1,0 +1,191 @@
+//! The entry: cached ceilings where they still hold, measured ones elsewhere.
+
+use std::path::{Path, PathBuf};
+
+use super::ceilings;
+use super::drift;
+use super::error::MachineError;
+use super::features::Features;
+use super::lab::{Effort, Lab};
+use super::limits::Limits;
+use super::progress::Progress;
+use super::store::{self, Entry, Key, Unusable};
+use super::topology::{Topology, cpulist};
+use crate::profile::machine::Machine;
+use crate::profile::run::Warning;
+
+/// Grows with every change of what is measured or how.
+const CEILINGS_VERSION: u32 = 1;
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// CPUs of the program; `None`: those this process may use.
+    pub cpus: Option<Vec<usize>>,
+    /// Most threads; `None`: one for each CPU.
+    pub threads: Option<usize>,
+    /// How thoroughly.
+    pub effort: Effort,
+    /// Ignore the cache.
+    pub refresh: bool,
+    /// Where the cache is; `None`: [`store::directory`].
+    pub cache: Option<PathBuf>,
+    /// The root of sysfs (tests fake it).
+    pub sysfs: PathBuf,
+    /// Instruction sets to use (tests leave some out).
+    pub features: Features,
+}
+
+impl Request {
+    /// This process's CPUs, all threads, the user's cache.
+    pub fn new(effort: Effort) -> Self {
+        Request {
+            cpus: None,
+            threads: None,
+            effort,
+            refresh: false,
+            cache: None,
+            sysfs: "/sys".into(),
+            features: Features::detect(),
+        }
+    }
+}
+
+/// The host as far as it is known without measuring: for sizes and placement.
+pub fn topology(sysfs: &Path) -> Topology {
+    Topology::detect(sysfs, &Limits::read().cpus).0
+}
+
+/// Cached ceilings if they still hold, else measures; doubts and progress go to `progress`.
+///
+/// # Errors
+/// [`MachineError`], each variant with its hint. A cache that cannot be read or written is only a warning.
+pub fn load_or_measure(request: &Request, progress: &mut dyn Progress) -> Result<Machine, MachineError> {
+    let limits = Limits::read();
+    let cpus = usable(request, &limits)?;
+    let (topology, doubts) = Topology::detect(&request.sysfs, &cpus);
+    doubts.into_iter().for_each(|w| progress.warn(w));
+    let threads = thread_limit(request, &limits, cpus.len(), progress);
+    let dram = 4 * topology.llc_total <= limits.memory / 4;
+    if !dram {
+        progress.warn(Warning::new(
+            "too-little-memory",
+            format!("{} MiB of memory are available", limits.memory >> 20),
+            "DRAM bandwidth and latency cannot be measured: sixteen times the last-level caches are needed",
+            "raise the memory limit",
+        ));
+    }
+    let key = key(&topology, threads, dram, request.features);
+    let directory = request.cache.clone().or_else(store::directory);
+    let mut lab = Lab::new(request.features, topology.clone(), threads, limits.memory, request.effort)?;
+    if !request.refresh
+        && let Some(directory) = &directory
+        && let Some(entry) = cached(directory, &key, request.effort, progress)
+    {
+        return still_good(entry, lab, directory, progress);
+    }
+    ceilings::measure_all(&mut lab, progress)?;
+    let machine = assemble(lab, &topology, request.features);
+    let entry = Entry { key, effort: request.effort.name().into(), machine };
+    keep(directory.as_deref(), &entry, progress);
+    Ok(entry.machine)
+}
+
+fn usable(request: &Request, limits: &Limits) -> Result<Vec<usize>, MachineError> {
+    let Some(asked) = &request.cpus else {
+        return if limits.cpus.is_empty() { Ok(vec![0]) } else { Ok(limits.cpus.clone()) };
+    };
+    let mut cpus: Vec<usize> = asked.iter().copied().filter(|c| limits.cpus.contains(c)).collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    if cpus.is_empty() { Err(MachineError::NoCpu { asked: cpulist::format(asked) }) } else { Ok(cpus) }
+}
+
+fn thread_limit(request: &Request, limits: &Limits, cpus: usize, progress: &mut dyn Progress) -> usize {
+    let mut threads = request.threads.unwrap_or(cpus).clamp(1, cpus);
+    if let Some(quota) = limits.cpu_quota
+        && quota < threads as f64
+    {
+        threads = (quota.ceil() as usize).max(1);
+        progress.warn(Warning::new(
+            "cpu-quota",
+            format!("the cgroup grants {quota:.2} CPUs' worth of time on {cpus} CPUs"),
+            format!("ceilings are measured for at most {threads} threads"),
+            "raise cpu.max for ceilings of all CPUs",
+        ));
+    }
+    threads
+}
+
+fn key(topology: &Topology, threads: usize, dram: bool, features: Features) -> Key {
+    let ids: Vec<usize> = topology.cpus.iter().map(|c| c.id).collect();
+    let caches: Vec<String> = topology.caches.iter().map(|c| format!("{}/{}", c.size, c.shared_by)).collect();
+    let kernel = nix::sys::utsname::uname().map(|u| u.release().to_string_lossy().into_owned()).unwrap_or_default();
+    let version = format!("{} {CEILINGS_VERSION} {features:?}", env!("CARGO_PKG_VERSION"));
+    let cpus = format!("{} on {} cores", cpulist::format(&ids), topology.cores());
+    Key { cpu: topology.cpu.clone(), cpus, caches: caches.join(" "), kernel, threads, dram, version }
+}
+
+fn cached(directory: &Path, key: &Key, effort: Effort, progress: &mut dyn Progress) -> Option<Entry> {
+    let doubt = |text: String| {
+        Warning::new("machine-cache", text, "the ceilings are measured again", "nothing: the file is replaced")
+    };
+    match store::load(directory, key) {
+        Ok(entry) => entry.satisfies(effort).then_some(entry),
+        Err(Unusable::Absent) => None,
+        Err(Unusable::Broken(what)) => {
+            progress.warn(doubt(format!("the cache of ceilings is broken: {what}")));
+            None
+        }
+        Err(Unusable::Foreign) => {
+            progress.warn(doubt("the cache of ceilings belongs to another machine".into()));
+            None
+        }
+    }
+}
+
+/// Returns the cached ceilings, with what moved since measured again.
+fn still_good(
+    mut entry: Entry,
+    mut lab: Lab,
+    directory: &Path,
+    progress: &mut dyn Progress,
+) -> Result<Machine, MachineError> {
+    if drift::check(&lab, &entry.machine)?.core.is_none() {
+        return Ok(entry.machine);
+    }
+    ceilings::measure_part(&mut lab, false, progress)?;
+    let (fresh, curves) = lab.finish();
+    let replaced = |id: &str, threads: u32| fresh.iter().any(|c| c.id == id && c.threads == threads && c.value.is_some());
+    entry.machine.ceilings.retain(|c| !replaced(&c.id, c.threads));
+    let known = |c: &crate::profile::Ceiling| entry.machine.ceilings.iter().any(|o| o.id == c.id && o.threads == c.threads);
+    let fresh: Vec<_> = fresh.iter().filter(|c| !known(c)).cloned().collect();
+    entry.machine.ceilings.extend(fresh);
+    entry.machine.sweeps.retain(|s| !curves.iter().any(|c| c.id == s.id && c.threads == s.threads));
+    entry.machine.sweeps.extend(curves);
+    keep(Some(directory), &entry, progress);
+    Ok(entry.machine)
+}
+
+fn keep(directory: Option<&Path>, entry: &Entry, progress: &mut dyn Progress) {
+    let Some(directory) = directory else { return };
+    if let Err(error) = store::save(directory, entry) {
+        progress.warn(Warning::new(
+            "machine-cache",
+            error.to_string(),
+            "the ceilings are measured again at the next run",
+            "set XDG_CACHE_HOME to a writable directory",
+        ));
+    }
+}
+
+fn assemble(lab: Lab, topology: &Topology, features: Features) -> Machine {
+    let cores = topology.cpus.len() as u32;
+    let (ceilings, sweeps) = lab.finish();
+    let vector_bits = Some(match features.widest() {
+        crate::isa::operation::Width::W512 => 512,
+        crate::isa::operation::Width::W256 => 256,
+        _ => 128,
+    });
+    Machine { cpu: topology.cpu.clone(), cores, ceilings, sweeps, caches: topology.caches.clone(), vector_bits }
+}

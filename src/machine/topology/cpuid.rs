@@ -1,0 +1,47 @@
+//! What CPUID tells where sysfs is silent (containers without `/sys`).
+
+use crate::profile::machine::Cache;
+
+/// The brand string, without surplus blanks; the vendor where there is none.
+#[cfg(target_arch = "x86_64")]
+pub fn brand() -> Option<String> {
+    let cpuid = raw_cpuid::CpuId::new();
+    let brand = cpuid.get_processor_brand_string().map(|b| b.as_str().to_owned());
+    let vendor = cpuid.get_vendor_info().map(|v| v.as_str().to_owned());
+    let name = brand.or(vendor)?.split_whitespace().collect::<Vec<_>>().join(" ");
+    let model = cpuid.get_feature_info().map(|f| format!(" (family {} model {})", f.family_id(), f.model_id()));
+    Some(name + &model.unwrap_or_default())
+}
+
+/// No CPUID here.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn brand() -> Option<String> {
+    None
+}
+
+/// Data and unified caches from leaf 4 (Intel) or 0x8000001D (AMD); empty where neither exists.
+#[cfg(target_arch = "x86_64")]
+pub fn caches() -> Vec<Cache> {
+    use raw_cpuid::CacheType;
+    let cpuid = raw_cpuid::CpuId::new();
+    let Some(parameters) = cpuid.get_cache_parameters() else { return Vec::new() };
+    let mut caches: Vec<Cache> = parameters
+        .filter(|c| matches!(c.cache_type(), CacheType::Data | CacheType::Unified))
+        .map(|c| Cache {
+            level: u32::from(c.level()),
+            size: (c.associativity() * c.physical_line_partitions() * c.coherency_line_size() * c.sets()) as u64,
+            ways: c.associativity() as u32,
+            line: c.coherency_line_size() as u32,
+            shared_by: c.max_cores_for_cache() as u32,
+        })
+        .filter(|c| c.size > 0)
+        .collect();
+    caches.sort_by_key(|c| c.level);
+    caches
+}
+
+/// No CPUID here.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn caches() -> Vec<Cache> {
+    Vec::new()
+}
