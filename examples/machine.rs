@@ -58,7 +58,12 @@ fn main() -> ExitCode {
             _ => String::new(),
         };
         let spread = c.spread.map_or(String::new(), |s| format!("{:.1} %", 100.0 * s));
-        println!("{:32} {:2}  {value}  {cycle}  {spread} {}", c.id, c.threads, if c.settled { "" } else { "UNSETTLED" });
+        println!(
+            "{:32} {:2}  {value}  {cycle}  {spread} {}",
+            c.id,
+            c.threads,
+            if c.settled { "" } else { "UNSETTLED" }
+        );
     }
     for s in &machine.sweeps {
         println!("{} ({} threads, {} over {}):", s.id, s.threads, s.y_unit, s.x_unit);

@@ -7,13 +7,17 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
     /// No CPU is left to measure on.
-    #[error("measuring the machine: {asked} allows none of this host's CPUs (hint: check taskset or the container's cpuset)")]
+    #[error(
+        "measuring the machine: {asked} allows none of this host's CPUs (hint: check taskset or the container's cpuset)"
+    )]
     NoCpu {
         /// What was asked for.
         asked: String,
     },
     /// Executable memory was refused.
-    #[error("mapping {bytes} bytes of executable memory for a microkernel: {source} (hint: a sandbox that forbids PROT_EXEC cannot measure ceilings)")]
+    #[error(
+        "mapping {bytes} bytes of executable memory for a microkernel: {source} (hint: a sandbox that forbids PROT_EXEC cannot measure ceilings)"
+    )]
     Executable {
         /// Bytes wanted.
         bytes: usize,

@@ -151,16 +151,16 @@ impl Lab {
     /// Repetitions of kernels on registers and near caches.
     pub fn core_plan(&self) -> Plan {
         match self.effort {
-            Effort::Quick => Plan { seconds: 80e-6, repetitions: 5 },
-            Effort::Full => Plan { seconds: 200e-6, repetitions: 10 },
+            Effort::Quick => Plan { seconds: 80e-6, repetitions: 5, steady: 0.01 },
+            Effort::Full => Plan { seconds: 200e-6, repetitions: 10, steady: 0.01 },
         }
     }
 
     /// Repetitions of kernels that the neighbours disturb.
     pub fn shared_plan(&self) -> Plan {
         match self.effort {
-            Effort::Quick => Plan { seconds: 2e-3, repetitions: 5 },
-            Effort::Full => Plan { seconds: 8e-3, repetitions: 11 },
+            Effort::Quick => Plan { seconds: 2e-3, repetitions: 5, steady: 0.05 },
+            Effort::Full => Plan { seconds: 8e-3, repetitions: 11, steady: 0.05 },
         }
     }
 

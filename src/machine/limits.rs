@@ -17,11 +17,7 @@ pub struct Limits {
 impl Limits {
     /// Reads the limits of the calling process.
     pub fn read() -> Self {
-        Limits {
-            cpus: affinity(),
-            cpu_quota: smallest(&["cpu.max", "cpu.cfs_quota_us"], cpu_quota),
-            memory: memory(),
-        }
+        Limits { cpus: affinity(), cpu_quota: smallest(&["cpu.max", "cpu.cfs_quota_us"], cpu_quota), memory: memory() }
     }
 }
 

@@ -156,9 +156,11 @@ fn still_good(
     }
     ceilings::measure_part(&mut lab, false, progress)?;
     let (fresh, curves) = lab.finish();
-    let replaced = |id: &str, threads: u32| fresh.iter().any(|c| c.id == id && c.threads == threads && c.value.is_some());
+    let replaced =
+        |id: &str, threads: u32| fresh.iter().any(|c| c.id == id && c.threads == threads && c.value.is_some());
     entry.machine.ceilings.retain(|c| !replaced(&c.id, c.threads));
-    let known = |c: &crate::profile::Ceiling| entry.machine.ceilings.iter().any(|o| o.id == c.id && o.threads == c.threads);
+    let known =
+        |c: &crate::profile::Ceiling| entry.machine.ceilings.iter().any(|o| o.id == c.id && o.threads == c.threads);
     let fresh: Vec<_> = fresh.iter().filter(|c| !known(c)).cloned().collect();
     entry.machine.ceilings.extend(fresh);
     entry.machine.sweeps.retain(|s| !curves.iter().any(|c| c.id == s.id && c.threads == s.threads));

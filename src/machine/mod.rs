@@ -25,7 +25,7 @@
 //! | `p.op.w` | flop/s | throughput of independent instructions |
 //! | `p.op.512.masked` | flop/s | the same with half of the lanes masked off: active lanes' FLOPs |
 //! | `p.coissue.a+b.w` † | instr/s | both instructions together, 1:1, independent; a before b in `fma add mul div sqrt` |
-//! | `lat.p.a.after.b.w` ‡ | s | from a's input, produced by b, to a's result: sum these over the edges of a cycle |
+//! | `lat.p.a.after.b.w` ‡ | s | from the start of b, which produces, to the start of a, which consumes: sum these over the edges of a cycle |
 //! | `lat.int.{add,mul,div}` `lat.forward.{gpr,vec}` ‡ | s | integer steps (`div`: with the two fillers of its chain); store → load |
 //! | sweep `overlap.{add,fma}.scalar` ‡ | chains | k(n): chains of n operations under way at once when each is restarted |
 //! | `l1.access.{load,store,load2store1,load1store1}.{gpr.8,vec.8,vec.16,vec.32,vec.64}` † | access/s | accesses by width and register file |

@@ -63,7 +63,8 @@ impl Key {
     fn file_name(&self) -> String {
         let text = format!("{self:?}");
         // FNV-1a, 64 bits: stable over versions of the standard library.
-        let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+        let hash =
+            text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
         format!("machine-{hash:016x}.json")
     }
 }
@@ -71,7 +72,8 @@ impl Key {
 /// `$XDG_CACHE_HOME/rprof`, else `~/.cache/rprof`; `None` where neither variable is set.
 pub fn directory() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let base = variable("XDG_CACHE_HOME").filter(|p| p.is_absolute()).or_else(|| Some(variable("HOME")?.join(".cache")))?;
+    let base =
+        variable("XDG_CACHE_HOME").filter(|p| p.is_absolute()).or_else(|| Some(variable("HOME")?.join(".cache")))?;
     Some(base.join("rprof"))
 }
 

@@ -55,9 +55,14 @@ pub struct Repetition {
 pub struct Plan {
     /// Seconds that one repetition should take, at least.
     pub seconds: f64,
-    /// Repetitions.
+    /// Repetitions of one round.
     pub repetitions: usize,
+    /// Spread below which no further round is run.
+    pub steady: f64,
 }
+
+/// Most rounds of repetitions.
+const ROUNDS: usize = 4;
 
 /// Times kernels on a team.
 pub struct Stopwatch {
@@ -70,7 +75,7 @@ pub struct Stopwatch {
 impl Stopwatch {
     /// A stopwatch with the chain that tells the clock: `cycles` in one iteration.
     pub fn new(team: Team, clock: Kernel, cycles: u64) -> Self {
-        let clock_iterations = 32_768 / cycles.max(1);
+        let clock_iterations = 131_072 / cycles.max(1);
         Stopwatch { team, clock: Arc::new(clock), clock_iterations, clock_cycles: (clock_iterations * cycles) as f64 }
     }
 
@@ -143,8 +148,15 @@ impl Stopwatch {
     /// [`MachineError::Thread`].
     pub fn rate(&self, work: &Work, amount: f64, plan: Plan) -> Result<Rate, MachineError> {
         let iterations = self.calibrate(work, plan.seconds)?;
-        let runs = self.time(work, iterations, plan.repetitions)?;
-        Ok(Rate::judge(&runs, amount * iterations as f64))
+        let mut runs = Vec::new();
+        loop {
+            runs.extend(self.time(work, iterations, plan.repetitions)?);
+            let rate = Rate::judge(&runs, amount * iterations as f64);
+            // Disturbed repetitions are outvoted by more of them, up to a limit; what still differs is unsettled.
+            if rate.spread < plan.steady || runs.len() >= ROUNDS * plan.repetitions {
+                return Ok(rate);
+            }
+        }
     }
 }
 

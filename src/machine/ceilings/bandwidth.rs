@@ -140,8 +140,7 @@ fn elements(
     set: u64,
     plan: Plan,
 ) -> Result<Option<Rate>, MachineError> {
-    let shape =
-        Shape { arrays: kind.arrays(), body_bytes: variant.body_bytes(), array_bytes: set / kind.arrays() };
+    let shape = Shape { arrays: kind.arrays(), body_bytes: variant.body_bytes(), array_bytes: set / kind.arrays() };
     let Some((arguments, inner)) = arrays::arguments(arena, shape) else { return Ok(None) };
     let kernel = stream(kind, variant, lab.features)?;
     let elements = (inner * variant.body_bytes() / 8) as f64 * arena.threads as f64;
@@ -202,7 +201,7 @@ fn sweep(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
         let mut points = Vec::new();
         let mut set = 4096.0_f64;
         while (set as u64) < arena.slab - 4 * 8192 && !lab.out_of_time() {
-            let plan = Plan { seconds: (set / 20e9).clamp(50e-6, 4e-3), repetitions: 5 };
+            let plan = Plan { seconds: (set / 20e9).clamp(50e-6, 4e-3), repetitions: 5, steady: 0.05 };
             let variant = Variant { unroll: 8, ..Variant::plain(width) };
             if let Some(rate) = elements(lab, arena, kind, variant, set as u64, plan)? {
                 let beyond_l1 = set as u64 > lab.topology.cache(1).map_or(32 << 10, |c| c.size);
@@ -212,13 +211,7 @@ fn sweep(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
             set *= std::f64::consts::SQRT_2;
         }
         let id = format!("workingset.{}", kind.name());
-        lab.sweep(Sweep {
-            id,
-            x_unit: "byte".into(),
-            y_unit: "byte/s".into(),
-            threads: arena.threads as u32,
-            points,
-        });
+        lab.sweep(Sweep { id, x_unit: "byte".into(), y_unit: "byte/s".into(), threads: arena.threads as u32, points });
     }
     Ok(())
 }

@@ -57,7 +57,8 @@ fn page_fault(lab: &mut Lab) -> Result<(), MachineError> {
         }
     };
     lab.team().run(1, Arc::new(touch))?;
-    let runs = std::mem::take(&mut *result.lock().map_err(|_| MachineError::Thread { cpu: 0, reason: "panicked".into() })?);
+    let runs =
+        std::mem::take(&mut *result.lock().map_err(|_| MachineError::Thread { cpu: 0, reason: "panicked".into() })?);
     let runs = runs.into_iter().collect::<Result<Vec<_>, _>>()?;
     lab.record_time(Label::new("pagefault", "s", 1), Rate::judge(&runs, PAGES as f64), Steadiness::Shared);
     Ok(())

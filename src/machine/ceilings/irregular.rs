@@ -61,7 +61,7 @@ fn chases(lab: &mut Lab, pages: Pages, suffix: &str) -> Result<(), MachineError>
         let nodes = power_of_two_below(arena.slab / LINE);
         link(lab, &arena, nodes)?;
         for &chains in wanted {
-            let plan = Plan { seconds: 2e-3, repetitions: lab.shared_plan().repetitions };
+            let plan = Plan { seconds: 2e-3, ..lab.shared_plan() };
             let rate = hops(lab, &arena, nodes, chains, plan)?;
             if chains == 1 && threads == 1 {
                 lab.record_time(Label::new(format!("lat.dram{suffix}"), "s", 1), rate, Steadiness::Shared);

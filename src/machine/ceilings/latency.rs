@@ -34,9 +34,8 @@ fn step(lab: &Lab, opcodes: &[Opcode], precision: Precision, width: Width) -> Re
 }
 
 fn arithmetic(lab: &mut Lab, precision: Precision, width: Width) -> Result<(), MachineError> {
-    let name = |to: FpOp, from: FpOp| {
-        format!("lat.{}.{}.after.{}.{}", precision.name(), to.name(), from.name(), width.name())
-    };
+    let name =
+        |to: FpOp, from: FpOp| format!("lat.{}.{}.after.{}.{}", precision.name(), to.name(), from.name(), width.name());
     let mut own: Vec<(FpOp, Opcode, Rate)> = Vec::new();
     for op in CHAINED {
         let Some(opcode) = floating(op, precision, width, lab.features) else { continue };

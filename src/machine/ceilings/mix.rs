@@ -51,7 +51,10 @@ fn fastest(lab: &Lab) -> Vec<(Opcode, Width)> {
     widths.reverse();
     let best = widths.iter().map(rate).fold(0.0, f64::max);
     let width = widths.iter().copied().find(|w| rate(w) > 0.97 * best).unwrap_or(Width::Scalar);
-    [FpOp::Fma, FpOp::Add].iter().filter_map(|op| Some((floating(*op, precision, width, lab.features)?, width))).collect()
+    [FpOp::Fma, FpOp::Add]
+        .iter()
+        .filter_map(|op| Some((floating(*op, precision, width, lab.features)?, width)))
+        .collect()
 }
 
 /// Sweep `flops-per-element.dp`: 1 … 256 FLOPs on each element of an array in L1.

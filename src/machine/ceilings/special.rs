@@ -2,9 +2,9 @@
 
 use crate::isa::operation::{FpOp, Precision, Width};
 use crate::machine::error::MachineError;
+use crate::machine::kernels::x86_64::fp;
 use crate::machine::kernels::x86_64::integer::{Scalar, throughput as scalar_throughput};
 use crate::machine::kernels::x86_64::opcodes::{self, IntegerOp, Opcode, floating};
-use crate::machine::kernels::x86_64::fp;
 use crate::machine::lab::{Lab, Label};
 
 /// `int.{add,mul,logic,alu}.scalar`, `int.{add,mul,logic}.{128,256,512}`, `int8.dot.512` in op/s;

@@ -104,7 +104,8 @@ impl Topology {
     /// Thread counts that are measured: 1, powers of two, the cores, all CPUs.
     pub fn thread_counts(&self, most: usize) -> Vec<usize> {
         let most = most.clamp(1, self.cpus.len().max(1));
-        let mut counts: Vec<usize> = std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|n| *n < most).collect();
+        let mut counts: Vec<usize> =
+            std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|n| *n < most).collect();
         counts.push(most);
         if self.cores() < most {
             counts.push(self.cores());

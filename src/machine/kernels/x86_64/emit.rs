@@ -19,8 +19,7 @@ pub const SEEDS: i64 = offset_of!(Arguments, seeds) as i64;
 pub const CHAINS: i64 = offset_of!(Arguments, chains) as i64;
 pub const SCRATCH: i64 = offset_of!(Arguments, scratch) as i64;
 
-const SAVED: [Register; 6] =
-    [Register::RBX, Register::RBP, Register::R12, Register::R13, Register::R14, Register::R15];
+const SAVED: [Register; 6] = [Register::RBX, Register::RBP, Register::R12, Register::R13, Register::R14, Register::R15];
 
 /// A branch target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

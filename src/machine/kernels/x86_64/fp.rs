@@ -41,15 +41,25 @@ pub fn throughput(
     features: Features,
 ) -> Result<Kernel, MachineError> {
     let mut e = Emitter::new(name, features);
-    let registers = e.free_registers(width) / opcodes.len() * opcodes.len();
+    let registers = e.free_registers(width);
     e.load_operands(precision, width);
     e.load_chains(precision, width, registers);
+    // Forms that overwrite their destination need one register; those that read it share all others as chains.
+    let chained = |o: &&Opcode| matches!(o.form, Form::Accumulate | Form::Destructive);
+    let chains = registers - opcodes.iter().filter(|o| !chained(o)).count();
     let head = e.loop_head();
     let before = e.count();
     let mut work = PerIteration::default();
-    for n in 0..registers * 4 {
+    let mut next_chain = 0;
+    for n in 0..registers * 4 / opcodes.len() * opcodes.len() {
         let opcode = opcodes[n % opcodes.len()];
-        arithmetic(&mut e, opcode, width, n % registers, false, Register::None);
+        let register = if chained(&&opcode) {
+            next_chain += 1;
+            next_chain % chains
+        } else {
+            registers - 1 - n % opcodes.len().min(registers - chains)
+        };
+        arithmetic(&mut e, opcode, width, register, false, Register::None);
         work.payload += 1;
         work.flops += opcode.flops;
         work.int_ops += opcode.int_ops;

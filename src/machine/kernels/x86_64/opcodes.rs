@@ -68,21 +68,10 @@ fn evex(op: FpOp) -> Option<Row> {
     use Code::*;
     use Form::*;
     Some(match op {
-        FpOp::Add => [
-            (EVEX_Vaddpd_zmm_k1z_zmm_zmmm512b64_er, Three),
-            (EVEX_Vaddps_zmm_k1z_zmm_zmmm512b32_er, Three),
-        ],
-        FpOp::Mul => [
-            (EVEX_Vmulpd_zmm_k1z_zmm_zmmm512b64_er, Three),
-            (EVEX_Vmulps_zmm_k1z_zmm_zmmm512b32_er, Three),
-        ],
-        FpOp::Div => [
-            (EVEX_Vdivpd_zmm_k1z_zmm_zmmm512b64_er, Three),
-            (EVEX_Vdivps_zmm_k1z_zmm_zmmm512b32_er, Three),
-        ],
-        FpOp::Sqrt => {
-            [(EVEX_Vsqrtpd_zmm_k1z_zmmm512b64_er, Unary), (EVEX_Vsqrtps_zmm_k1z_zmmm512b32_er, Unary)]
-        }
+        FpOp::Add => [(EVEX_Vaddpd_zmm_k1z_zmm_zmmm512b64_er, Three), (EVEX_Vaddps_zmm_k1z_zmm_zmmm512b32_er, Three)],
+        FpOp::Mul => [(EVEX_Vmulpd_zmm_k1z_zmm_zmmm512b64_er, Three), (EVEX_Vmulps_zmm_k1z_zmm_zmmm512b32_er, Three)],
+        FpOp::Div => [(EVEX_Vdivpd_zmm_k1z_zmm_zmmm512b64_er, Three), (EVEX_Vdivps_zmm_k1z_zmm_zmmm512b32_er, Three)],
+        FpOp::Sqrt => [(EVEX_Vsqrtpd_zmm_k1z_zmmm512b64_er, Unary), (EVEX_Vsqrtps_zmm_k1z_zmmm512b32_er, Unary)],
         FpOp::Fma => [
             (EVEX_Vfmadd231pd_zmm_k1z_zmm_zmmm512b64_er, Accumulate),
             (EVEX_Vfmadd231ps_zmm_k1z_zmm_zmmm512b32_er, Accumulate),
