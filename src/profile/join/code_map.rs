@@ -1,0 +1,152 @@
+//! The functions of a program, each address range resolved once.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::modules::{Modules, Pass, Place};
+use super::resolver::{InlinedAt, Resolver, SourceLine};
+use crate::profile::code::{CodeRef, ModuleKind};
+
+/// Index of a function in the [`CodeMap`].
+pub type FunctionId = u32;
+
+/// A function that some evidence fell in.
+#[derive(Debug, Clone)]
+pub struct KnownFunction {
+    /// Full demangled name.
+    pub name: Arc<str>,
+    /// A symbol names it.
+    pub named: bool,
+    /// Module as it is shown.
+    pub module: Arc<str>,
+    /// Where it begins; `None` for stand-ins such as `[kernel]`.
+    pub place: Option<Place>,
+    /// Its code ranges that were met, in the joint module.
+    pub parts: Vec<(u64, u64)>,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Place(Place),
+    /// Code made at run time moves from pass to pass; its symbol stays.
+    Name(Arc<str>),
+}
+
+/// Interns functions and asks the resolver once per code range.
+pub struct CodeMap<'r> {
+    resolver: &'r mut dyn Resolver,
+    modules: Modules,
+    parts: Vec<BTreeMap<u64, (u64, FunctionId)>>,
+    functions: Vec<KnownFunction>,
+    by_key: HashMap<Key, FunctionId>,
+}
+
+impl<'r> CodeMap<'r> {
+    /// An empty map over `modules`.
+    pub fn new(modules: Modules, resolver: &'r mut dyn Resolver) -> Self {
+        let parts = modules.joint().iter().map(|_| BTreeMap::new()).collect();
+        CodeMap { resolver, modules, parts, functions: Vec::new(), by_key: HashMap::new() }
+    }
+
+    /// Where `code` of `pass` is.
+    pub fn place(&self, pass: Pass, code: CodeRef) -> Option<Place> {
+        self.modules.place(pass, code)
+    }
+
+    /// Tells the resolver where functions were seen to be called.
+    pub fn call_targets(&mut self, targets: &mut [Place]) {
+        targets.sort_unstable();
+        for of_module in targets.chunk_by(|a, b| a.module == b.module) {
+            let addresses: Vec<u64> = of_module.iter().map(|p| p.offset).collect();
+            self.resolver.call_targets(&self.modules.joint()[of_module[0].module as usize], &addresses);
+        }
+    }
+
+    /// The function at `place`.
+    pub fn function(&mut self, place: Place) -> FunctionId {
+        self.part(place).1
+    }
+
+    /// End of the code range around `place`, and the function that it belongs to.
+    pub fn part(&mut self, place: Place) -> (u64, FunctionId) {
+        let parts = &self.parts[place.module as usize];
+        if let Some((_, (end, function))) = parts.range(..=place.offset).next_back() {
+            if place.offset < *end {
+                return (*end, *function);
+            }
+        }
+        self.resolve(place)
+    }
+
+    /// A function without code that evidence is booked under, such as `[kernel]`.
+    pub fn stand_in(&mut self, name: &str) -> FunctionId {
+        let name: Arc<str> = name.into();
+        let function =
+            KnownFunction { name: name.clone(), named: false, module: name.clone(), place: None, parts: Vec::new() };
+        self.intern(Key::Name(name), function)
+    }
+
+    /// What is known of `function`.
+    pub fn known(&self, function: FunctionId) -> &KnownFunction {
+        &self.functions[function as usize]
+    }
+
+    /// How many functions are known.
+    pub fn len(&self) -> usize {
+        self.functions.len()
+    }
+
+    /// No function is known yet.
+    pub fn is_empty(&self) -> bool {
+        self.functions.is_empty()
+    }
+
+    /// Source line at `place`.
+    pub fn line(&mut self, place: Place) -> Option<SourceLine> {
+        self.resolver.line(&self.modules.joint()[place.module as usize], place.offset)
+    }
+
+    /// Inlined functions at `place`, innermost first.
+    pub fn inlined(&mut self, place: Place) -> Vec<InlinedAt> {
+        self.resolver.inlined(&self.modules.joint()[place.module as usize], place.offset)
+    }
+
+    /// Code from `place` to `end`.
+    pub fn code(&mut self, place: Place, end: u64) -> Option<Vec<u8>> {
+        self.resolver.code(&self.modules.joint()[place.module as usize], place.offset, end)
+    }
+
+    /// The resolver's doubts.
+    pub fn resolver(&self) -> &dyn Resolver {
+        self.resolver
+    }
+
+    fn resolve(&mut self, place: Place) -> (u64, FunctionId) {
+        let module = &self.modules.joint()[place.module as usize];
+        let found = self.resolver.function(module, place.offset);
+        let moves = module.kind == ModuleKind::Anonymous && found.named;
+        let start = Place { offset: found.start, ..place };
+        let key = if moves { Key::Name(found.name.clone()) } else { Key::Place(start) };
+        let known = KnownFunction {
+            name: found.name,
+            named: found.named,
+            module: found.module,
+            place: Some(start),
+            parts: Vec::new(),
+        };
+        let id = self.intern(key, known);
+        // A resolver that answers for a range without the address would make every look-up a new one.
+        let (from, to) = (found.part_start.min(place.offset), found.part_end.max(place.offset.saturating_add(1)));
+        self.parts[place.module as usize].insert(from, (to, id));
+        self.functions[id as usize].parts.push((from, to));
+        (to, id)
+    }
+
+    fn intern(&mut self, key: Key, function: KnownFunction) -> FunctionId {
+        let functions = &mut self.functions;
+        *self.by_key.entry(key).or_insert_with(|| {
+            functions.push(function);
+            functions.len() as u32 - 1
+        })
+    }
+}

@@ -1,0 +1,145 @@
+//! Time of one function or loop: CPU, elapsed with its interval, concurrency, balance.
+
+use std::collections::BTreeMap;
+
+use super::timeline::{Activity, Moment, Sight};
+
+/// Half the width of a 95 % interval in standard deviations.
+const Z95: f64 = 1.96;
+
+/// Where `λ` counts one member's part of a region: at least this many samples a thread and region on average.
+const SAMPLES_A_REGION: f64 = 50.0;
+
+/// The figures.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Elapsed {
+    /// Samples at work.
+    pub samples: u64,
+    /// CPU seconds at work.
+    pub cpu_s: f64,
+    /// Seconds in which at least one thread was at work.
+    pub time_s: f64,
+    /// Half width of the 95 % interval of `cpu_s`.
+    pub cpu_ci95_s: f64,
+    /// Share of `time_s` with k threads at work, at index k − 1.
+    pub concurrency: Vec<f64>,
+    /// Seconds in which no other function was at work.
+    pub exclusive_s: f64,
+    /// CPU seconds spinning or waiting in it.
+    pub waiting_s: f64,
+    /// CPU seconds in the kernel on its behalf.
+    pub kernel_s: f64,
+    /// CPU seconds at work by thread.
+    pub per_thread: BTreeMap<u32, f64>,
+    /// Of the time alone, the share in which a peer waited for a lock.
+    locked_share: f64,
+    /// Σ over regions of the busiest thread's seconds, and how many samples a region and thread has on average.
+    regions: Regions,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Regions {
+    busiest_s: f64,
+    samples_each: f64,
+}
+
+/// One sample of the function with what it saw: (moment, sight, threads at work in it at that moment).
+pub type Seen<'s> = (&'s Moment, &'s Sight, u16);
+
+impl Elapsed {
+    /// Sums up the samples of one function, in time order. `runs`: how often a thread's sequence of samples entered it.
+    pub fn of(seen: &[Seen], runs: u64) -> Self {
+        let mut elapsed = Elapsed::default();
+        let mut work: Vec<Seen> = Vec::with_capacity(seen.len());
+        for entry in seen {
+            let weight = entry.0.weight_s;
+            match entry.0.activity {
+                Activity::Work => {
+                    elapsed.cpu_s += weight;
+                    *elapsed.per_thread.entry(entry.0.thread).or_default() += weight;
+                    work.push(*entry);
+                }
+                Activity::Waiting(_) => elapsed.waiting_s += weight,
+                Activity::Kernel => elapsed.kernel_s += weight,
+            }
+        }
+        elapsed.samples = work.len() as u64;
+        if work.is_empty() {
+            return elapsed;
+        }
+        let period = elapsed.cpu_s / work.len() as f64;
+        // Variance of a systematic sample by successive differences (Wolter 1985): w²/2 · Σ (x_i+1 − x_i)², and every
+        // run has two ends.
+        elapsed.cpu_ci95_s = Z95 * period * (runs.max(1) as f64).sqrt();
+        elapsed.spread_over_threads(&mut work, period);
+        elapsed.find_regions(&work, period);
+        elapsed
+    }
+
+    /// λ = Σ busy / (n · Σ_r max_t busy): 1 for a team of one.
+    ///
+    /// Members of a region start together, so that the busiest one's seconds are those in which anybody was at work:
+    /// Σ_r max_t busy(r,t) = time_s. Not so where members take turns under a lock; there regions are told apart by the
+    /// gaps between them, if they hold samples enough.
+    pub fn lambda(&self, team: u32) -> Option<f64> {
+        if team == 0 || self.time_s <= 0.0 {
+            return None;
+        }
+        let takes_turns = self.locked_share > 0.2 && self.regions.samples_each >= SAMPLES_A_REGION;
+        let busiest = if takes_turns { self.regions.busiest_s } else { self.time_s };
+        Some((self.cpu_s / (f64::from(team) * busiest)).min(1.0))
+    }
+
+    /// Half width of the 95 % interval of `time_s`.
+    pub fn time_ci95_s(&self) -> f64 {
+        if self.cpu_s > 0.0 { self.cpu_ci95_s * self.time_s / self.cpu_s } else { 0.0 }
+    }
+
+    /// Fills `time_s`, `concurrency` and `exclusive_s`: samples with equally many peers are represented by those whose
+    /// peers were sampled nearest.
+    fn spread_over_threads(&mut self, work: &mut [Seen], period: f64) {
+        work.sort_by(|a, b| a.1.peers.cmp(&b.1.peers).then(a.1.distance_s.total_cmp(&b.1.distance_s)));
+        let (mut alone, mut locked) = (0.0, 0.0);
+        for class in work.chunk_by(|a, b| a.1.peers == b.1.peers) {
+            let wanted = class.len().div_ceil(4).max(64).min(class.len());
+            let near = class.partition_point(|s| f64::from(s.1.distance_s) <= period / 8.0);
+            let chosen = if class[0].1.peers == 0 { class } else { &class[..wanted.max(near)] };
+            let weight = |part: &[Seen]| part.iter().map(|s| s.0.weight_s).sum::<f64>();
+            let scale = weight(class) / weight(chosen);
+            for (moment, sight, together) in chosen {
+                let k = usize::from((*together).max(1));
+                let seconds = scale * moment.weight_s / k as f64;
+                if self.concurrency.len() < k {
+                    self.concurrency.resize(k, 0.0);
+                }
+                self.concurrency[k - 1] += seconds;
+                self.time_s += seconds;
+                if !sight.others_elsewhere {
+                    self.exclusive_s += seconds;
+                }
+                if k == 1 {
+                    alone += seconds;
+                    locked += if sight.locked_out { seconds } else { 0.0 };
+                }
+            }
+        }
+        self.concurrency.iter_mut().for_each(|share| *share /= self.time_s);
+        self.locked_share = if alone > 0.0 { locked / alone } else { 0.0 };
+        work.sort_by(|a, b| a.0.t_s.total_cmp(&b.0.t_s));
+    }
+
+    /// Regions: stretches of samples no more than two periods apart.
+    fn find_regions(&mut self, work: &[Seen], period: f64) {
+        let regions = work.chunk_by(|a, b| b.0.t_s - a.0.t_s <= 2.0 * period);
+        let mut count = 0;
+        for region in regions {
+            let mut busy: BTreeMap<u32, f64> = BTreeMap::new();
+            for (moment, ..) in region {
+                *busy.entry(moment.thread).or_default() += moment.weight_s;
+            }
+            self.regions.busiest_s += busy.values().copied().fold(0.0, f64::max);
+            count += busy.len();
+        }
+        self.regions.samples_each = work.len() as f64 / count.max(1) as f64;
+    }
+}

@@ -1,0 +1,109 @@
+//! The modules of all passes as one list.
+
+use std::collections::HashMap;
+
+use crate::profile::code::{CodeRef, ModuleInfo, ModuleKind};
+
+/// Which pass a [`CodeRef`] belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pass {
+    /// Indexes the timed evidence's modules.
+    Timed,
+    /// Indexes the counted evidence's modules.
+    Counted,
+}
+
+/// A place in the joint modules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// Index into the joint modules.
+    pub module: u32,
+    /// ELF virtual address for files and the vdso, run-time address otherwise.
+    pub offset: u64,
+}
+
+/// The joint modules and how each pass's modules map to them.
+#[derive(Debug, Default)]
+pub struct Modules {
+    joint: Vec<ModuleInfo>,
+    timed: Vec<Mapped>,
+    counted: Vec<Mapped>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Mapped {
+    joint: u32,
+    /// Taken off the offset: the vdso lies elsewhere in every process.
+    shift: u64,
+}
+
+impl Modules {
+    /// Joins the modules of both passes. A file is the same by build id, else path; the vdso is one; code made at run
+    /// time belongs to its process.
+    pub fn new(timed: &[ModuleInfo], counted: &[ModuleInfo]) -> Self {
+        let mut modules = Modules::default();
+        let mut known = HashMap::new();
+        modules.timed = timed.iter().map(|info| modules.add(info, &mut known)).collect();
+        modules.counted = counted.iter().map(|info| modules.add(info, &mut known)).collect();
+        modules
+    }
+
+    /// The joint modules.
+    pub fn joint(&self) -> &[ModuleInfo] {
+        &self.joint
+    }
+
+    /// Where `code` of `pass` is; `None` if its module index is out of range.
+    pub fn place(&self, pass: Pass, code: CodeRef) -> Option<Place> {
+        let modules = match pass {
+            Pass::Timed => &self.timed,
+            Pass::Counted => &self.counted,
+        };
+        let mapped = modules.get(code.module as usize)?;
+        Some(Place { module: mapped.joint, offset: code.offset.wrapping_sub(mapped.shift) })
+    }
+
+    fn add(&mut self, info: &ModuleInfo, known: &mut HashMap<(ModuleKind, String, u32), u32>) -> Mapped {
+        let per_process = info.kind == ModuleKind::Anonymous;
+        let key = (info.kind, info.identity().to_owned(), if per_process { info.pid } else { 0 });
+        let shift = if info.kind == ModuleKind::Vdso { info.bias } else { 0 };
+        let joint = *known.entry(key).or_insert_with(|| {
+            let bias = if shift == 0 { info.bias } else { 0 };
+            self.joint.push(ModuleInfo { bias, ..info.clone() });
+            self.joint.len() as u32 - 1
+        });
+        Mapped { joint, shift }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn module(kind: ModuleKind, path: &str, build_id: Option<&str>, pid: u32, bias: u64) -> ModuleInfo {
+        ModuleInfo { kind, path: path.into(), build_id: build_id.map(str::to_owned), pid, bias }
+    }
+
+    #[test]
+    fn identity_joins_and_the_vdso_moves() {
+        let timed = [
+            module(ModuleKind::File, "/a", Some("1f"), 1, 0x1000),
+            module(ModuleKind::Vdso, "[vdso]", None, 1, 0x7000),
+            module(ModuleKind::Anonymous, "[anon]", None, 1, 0),
+        ];
+        let counted = [
+            module(ModuleKind::Vdso, "[vdso]", None, 2, 0x9000),
+            module(ModuleKind::File, "/moved/a", Some("1f"), 2, 0x2000),
+            module(ModuleKind::Anonymous, "[anon]", None, 2, 0),
+            module(ModuleKind::File, "/a", None, 2, 0),
+        ];
+        let modules = Modules::new(&timed, &counted);
+        let place = |pass, module, offset| modules.place(pass, CodeRef { module, offset });
+        assert_eq!(place(Pass::Timed, 0, 5), place(Pass::Counted, 1, 5));
+        assert_eq!(place(Pass::Timed, 1, 0x7123), place(Pass::Counted, 0, 0x9123));
+        assert_ne!(place(Pass::Timed, 2, 5), place(Pass::Counted, 2, 5));
+        assert_ne!(place(Pass::Timed, 0, 5), place(Pass::Counted, 3, 5));
+        assert_eq!(place(Pass::Timed, 3, 5), None);
+        assert_eq!(modules.joint()[1].bias, 0);
+    }
+}
