@@ -15,6 +15,9 @@ use super::evidence::memory::Traffic;
 pub struct Function {
     /// Demangled name; loops: `name:line` or `name+0xoffset`.
     pub name: String,
+    /// The name in full, where `name` was shortened to be readable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_name: Option<String>,
     /// Module file name.
     pub module: String,
     /// Source file.

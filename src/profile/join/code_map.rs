@@ -92,13 +92,8 @@ impl<'r> CodeMap<'r> {
     }
 
     /// How many functions are known.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.functions.len()
-    }
-
-    /// No function is known yet.
-    pub fn is_empty(&self) -> bool {
-        self.functions.is_empty()
     }
 
     /// Source line at `place`.

@@ -72,6 +72,16 @@ impl<'e> Executed<'e> {
         &self.blocks[span.block as usize].instructions[span.first as usize..span.last as usize]
     }
 
+    /// Offset and code bytes of `span`.
+    pub fn bytes(&self, span: Span) -> (u64, &'e [u8]) {
+        let block = &self.blocks[span.block as usize];
+        let instructions = self.instructions(span);
+        let (Some(first), Some(last)) = (instructions.first(), instructions.last()) else { return (0, &[]) };
+        let from = (first.ip() - block.place.offset) as usize;
+        let to = (last.next_ip() - block.place.offset) as usize;
+        (first.ip(), &block.count.code[from..to])
+    }
+
     fn divide(&mut self, code: &mut CodeMap) {
         for (index, block) in self.blocks.iter().enumerate() {
             let mut first = 0;

@@ -9,13 +9,45 @@
 //! Modules of different passes are the same if their identity (build id, else path) is; threads if their ordinal is;
 //! code made at run time if its symbol is.
 
+mod assemble;
+mod chains;
+mod code_map;
+mod counts;
+mod doubts;
+mod elapsed;
+mod executed;
+mod facts;
+mod flow;
+mod modules;
+mod names;
 pub mod resolver;
+mod sampled;
+mod shape;
+mod source_lines;
+mod stacks;
+mod tally;
+mod timeline;
+mod traffic;
+mod waiting;
 
+use std::collections::HashMap;
+
+use crate::profile::evidence::ThreadInfo;
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::memory::MemoryEvidence;
 use crate::profile::evidence::timed::TimedEvidence;
-use crate::profile::{Machine, Profile, Run};
+use crate::profile::run::{Pass as RunPass, Thread};
+use crate::profile::{Machine, Profile, ProfileSample, Run};
 
+use assemble::Joined;
+use code_map::CodeMap;
+use executed::Executed;
+use modules::Modules;
+use sampled::Sampled;
+use stacks::StackTable;
+use timeline::{Activity, Moment};
+
+pub use names::{SHOWN, shorten};
 pub use resolver::Resolver;
 
 /// Everything the join works on.
@@ -33,16 +65,115 @@ pub struct Evidence<'a> {
 
 /// Joins `evidence` into a profile without analysis. `run` brings the command and how it ended; passes, threads,
 /// quality and the evidence's warnings are added here. Names are cut to a readable length unless `full_names`.
-pub fn join(evidence: &Evidence, run: Run, machine: Machine, resolver: &mut dyn Resolver, full_names: bool) -> Profile {
-    let _ = (evidence, resolver, full_names);
+pub fn join(
+    evidence: &Evidence,
+    mut run: Run,
+    machine: Machine,
+    resolver: &mut dyn Resolver,
+    full_names: bool,
+) -> Profile {
+    let timed_modules = evidence.timed.map_or(&[][..], |t| &t.modules);
+    let counted_modules = evidence.counted.map_or(&[][..], |c| &c.modules);
+    let mut code = CodeMap::new(Modules::new(timed_modules, counted_modules), resolver);
+    // Calls that were executed tell where functions begin, so the counted pass comes first.
+    let executed = evidence.counted.map(|counted| Executed::new(counted, &mut code));
+    let sampled = evidence.timed.map(|timed| Sampled::new(timed, &mut code));
+    let traffic = evidence.memory.map(|memory| traffic::by_function(memory, &mut code));
+    let joined = Joined::new(evidence, &machine, sampled, executed, traffic, full_names, &mut code);
+    let outcome = joined.functions(&mut code);
+    let mut stacks = StackTable::new(full_names);
+    let samples = profile_samples(&joined, &mut stacks, &mut code);
+
+    run.passes.extend(passes(evidence, &samples));
+    run.threads = threads(evidence);
+    run.quality = outcome.quality;
+    run.warnings.extend(evidence.timed.iter().flat_map(|t| t.warnings.clone()));
+    run.warnings.extend(evidence.counted.iter().flat_map(|c| c.warnings.clone()));
+    run.warnings.extend(evidence.memory.iter().flat_map(|m| m.warnings.clone()));
+    run.warnings.extend(outcome.warnings);
+    run.warnings.extend(code.resolver().warnings());
     Profile {
         schema: crate::profile::SCHEMA.into(),
         model_version: 0,
         run,
         machine,
-        frames: Vec::new(),
-        stacks: Vec::new(),
-        samples: Vec::new(),
-        functions: Vec::new(),
+        frames: stacks.frames,
+        stacks: stacks.stacks,
+        samples,
+        functions: outcome.functions,
     }
+}
+
+fn profile_samples(joined: &Joined, stacks: &mut StackTable, code: &mut CodeMap) -> Vec<ProfileSample> {
+    let Some(sampled) = &joined.sampled else { return Vec::new() };
+    let sample = |(leaf, moment): (&sampled::Leaf, &Moment)| ProfileSample {
+        t_s: moment.t_s,
+        weight_s: moment.weight_s,
+        thread: moment.thread,
+        stack: stacks.add(&leaf.sample.stack, code).or_else(|| Some(stacks.add_function(leaf.function, code))),
+        waiting: matches!(moment.activity, Activity::Waiting(_)),
+    };
+    sampled.leaves.iter().zip(&joined.moments).map(sample).collect()
+}
+
+fn passes(evidence: &Evidence, samples: &[ProfileSample]) -> Vec<RunPass> {
+    let timed = evidence.timed.map(|timed| RunPass {
+        kind: "timed".into(),
+        source: timed.source.clone(),
+        memory: None,
+        wall_s: timed.wall_s,
+        cpu_s: timed.cpu_s,
+        samples: Some(samples.len() as u64),
+        lost: Some(timed.lost),
+        uncounted_share: None,
+    });
+    let counted = evidence.counted.map(|counted| RunPass {
+        kind: "counted".into(),
+        source: counted.source.clone(),
+        memory: Some(evidence.memory.map_or_else(|| "off".into(), |m| m.mode.clone())),
+        wall_s: counted.wall_s,
+        cpu_s: counted.cpu_s,
+        samples: None,
+        lost: None,
+        uncounted_share: Some(counted.uncounted_share),
+    });
+    timed.into_iter().chain(counted).collect()
+}
+
+/// The threads of the timed pass, of the counted one where there is no other.
+fn thread_infos<'a>(evidence: &Evidence<'a>) -> &'a [ThreadInfo] {
+    match (evidence.timed, evidence.counted) {
+        (Some(timed), _) => &timed.threads,
+        (None, Some(counted)) => &counted.threads,
+        (None, None) => &[],
+    }
+}
+
+fn threads(evidence: &Evidence) -> Vec<Thread> {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
+    let thread = |(id, info): (usize, &ThreadInfo)| Thread {
+        id: id as u32,
+        pid: info.pid,
+        tid: info.tid,
+        rank: None,
+        host: host.clone(),
+        cpu_s: info.cpu_s,
+    };
+    thread_infos(evidence).iter().enumerate().map(thread).collect()
+}
+
+/// For each thread of the counted evidence its index in `run.threads`, by ordinal.
+fn counted_threads(evidence: &Evidence) -> Vec<u32> {
+    let by_ordinal: HashMap<u32, u32> =
+        thread_infos(evidence).iter().enumerate().map(|(i, t)| (t.ordinal, i as u32)).collect();
+    let Some(counted) = evidence.counted else { return Vec::new() };
+    // A thread that only the counted run had keeps an index of its own behind the others.
+    let mut beyond = thread_infos(evidence).len() as u32;
+    let mut index = |t: &ThreadInfo| {
+        by_ordinal.get(&t.ordinal).copied().unwrap_or_else(|| {
+            beyond += 1;
+            beyond - 1
+        })
+    };
+    counted.threads.iter().map(&mut index).collect()
 }

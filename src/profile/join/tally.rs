@@ -162,13 +162,7 @@ mod tests {
     fn masked_fma() -> InstructionFacts {
         InstructionFacts {
             length: 6,
-            flops: vec![FlopFact {
-                op: FpOp::Fma,
-                precision: Precision::Dp,
-                width: Width::W512,
-                flops: 16,
-                lanes: 8,
-            }],
+            flops: vec![FlopFact { op: FpOp::Fma, precision: Precision::Dp, width: Width::W512, flops: 16, lanes: 8 }],
             fp_instruction: true,
             simd_instruction: true,
             accesses: vec![AccessFact { kind: AccessKind::Load, bytes: 64, vector: true, masked: true }],
@@ -192,11 +186,8 @@ mod tests {
     #[test]
     fn repeated_instructions_move_bytes_per_iteration() {
         let store = AccessFact { kind: AccessKind::Store, bytes: 8, vector: false, masked: false };
-        let facts = InstructionFacts {
-            accesses: vec![store],
-            dynamic: Some(Dynamic::Repeat),
-            ..InstructionFacts::default()
-        };
+        let facts =
+            InstructionFacts { accesses: vec![store], dynamic: Some(Dynamic::Repeat), ..InstructionFacts::default() };
         let mut tally = Tally::default();
         tally.add(&facts, 1, Executions { count: 2, dynamic: Some(1000) });
         assert_eq!((tally.instructions, tally.l1_bytes), (2, 8000));

@@ -169,10 +169,7 @@ mod tests {
         let moments = [moment(1.0, 0, 7), moment(1.3, 1, 7), moment(2.0, 0, 7), moment(2.3, 1, 8), moment(9.0, 0, 7)];
         let seen = sights(&moments, &[]);
         let told: Vec<_> = seen.iter().map(|s| (s.peers, s.in_function, s.others_elsewhere)).collect();
-        assert_eq!(
-            told,
-            [(1, 2, false), (1, 2, false), (1, 1, true), (1, 1, true), (0, 1, false)]
-        );
+        assert_eq!(told, [(1, 2, false), (1, 2, false), (1, 1, true), (1, 1, true), (0, 1, false)]);
     }
 
     #[test]

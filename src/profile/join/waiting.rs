@@ -141,16 +141,12 @@ fn only_polls(body: &[&Instruction]) -> bool {
                 _ => return false,
             }
         }
-        let registers = info.used_registers().iter().map(|r| (r.register().full_register(), r.access()));
-        for (register, access) in registers.filter(|(r, _)| *r != Register::RIP) {
-            let reads = !matches!(access, OpAccess::Write | OpAccess::CondWrite);
-            if reads && !written.contains(&register) {
-                read_first.push(register);
-            }
-            if !matches!(access, OpAccess::Read | OpAccess::CondRead) {
-                written.push(register);
-            }
-        }
+        // All reads of an instruction come before its writes.
+        let registers = || info.used_registers().iter().filter(|r| r.register() != Register::RIP);
+        let reads = registers().filter(|r| !matches!(r.access(), OpAccess::Write | OpAccess::CondWrite));
+        read_first.extend(reads.map(|r| r.register().full_register()).filter(|r| !written.contains(r)));
+        let writes = registers().filter(|r| !matches!(r.access(), OpAccess::Read | OpAccess::CondRead));
+        written.extend(writes.map(|r| r.register().full_register()));
     }
     // A register that is read before it is written and written later carries progress from one iteration to the next.
     loads && read_first.iter().all(|r| !written.contains(r))

@@ -1,0 +1,385 @@
+//! Puts together what each pass knows about every function, and its loops in their nest.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::chains::{Chains, chains};
+use super::code_map::{CodeMap, FunctionId};
+use super::counts::{Counts, FunctionCounts};
+use super::doubts;
+use super::elapsed::{Elapsed, Seen};
+use super::executed::Executed;
+use super::facts::{self, Common, Measured, MeasuredTraffic};
+use super::names;
+use super::sampled::{LoopNumbers, Sampled, runs};
+use super::shape::Shape;
+use super::source_lines::{AtInstruction, by_line};
+use super::timeline::{Activity, Moment, NONE, sights};
+use super::traffic::FunctionTraffic;
+use super::{Evidence, counted_threads, thread_infos};
+use crate::profile::function::Function;
+use crate::profile::machine::Machine;
+use crate::profile::run::Warning;
+
+/// Functions with at least this share of the samples or of the instructions get loops, lines and inline frames.
+const HOT: f64 = 5e-4;
+
+/// The evidence, divided among functions.
+pub struct Joined<'e> {
+    /// Samples with their functions.
+    pub sampled: Option<Sampled<'e>>,
+    /// What each sample's thread was doing.
+    pub moments: Vec<Moment>,
+    evidence: &'e Evidence<'e>,
+    executed: Option<Executed<'e>>,
+    traffic: Option<HashMap<FunctionId, FunctionTraffic>>,
+    shapes: HashMap<FunctionId, Shape>,
+    loop_numbers: LoopNumbers,
+    /// Indices of each function's samples.
+    samples_of: HashMap<FunctionId, Vec<u32>>,
+    of_functions: HashMap<FunctionId, Elapsed>,
+    of_loops: Vec<Elapsed>,
+    inclusive: HashMap<FunctionId, f64>,
+    common: Common,
+    fastest: f64,
+    full_names: bool,
+}
+
+/// What the join found.
+pub struct Outcome {
+    /// By descending CPU time.
+    pub functions: Vec<Function>,
+    /// Doubts about them.
+    pub warnings: Vec<Warning>,
+    /// Share of the CPU time that is attributed to named functions with both time and counts.
+    pub quality: Option<f64>,
+}
+
+/// What holds for one function while its facts are put together.
+struct Context<'c> {
+    id: FunctionId,
+    name: &'c str,
+    counts: Result<&'c FunctionCounts, String>,
+    chains: Chains,
+}
+
+impl<'e> Joined<'e> {
+    /// Finds the loops of hot functions and sums up times.
+    pub fn new(
+        evidence: &'e Evidence<'e>,
+        machine: &Machine,
+        sampled: Option<Sampled<'e>>,
+        executed: Option<Executed<'e>>,
+        traffic: Option<HashMap<FunctionId, FunctionTraffic>>,
+        full_names: bool,
+        code: &mut CodeMap,
+    ) -> Self {
+        let mut joined = Joined {
+            sampled,
+            moments: Vec::new(),
+            evidence,
+            executed,
+            traffic,
+            shapes: HashMap::new(),
+            loop_numbers: LoopNumbers::default(),
+            samples_of: HashMap::new(),
+            of_functions: HashMap::new(),
+            of_loops: Vec::new(),
+            inclusive: HashMap::new(),
+            common: Common {
+                counted_threads: counted_threads(evidence),
+                allowed_cpus: thread_infos(evidence).iter().map(|t| t.allowed_cpus).collect(),
+                uncounted_share: evidence.counted.map_or(0.0, |c| c.uncounted_share),
+                total_cpu_s: 0.0,
+            },
+            fastest: doubts::fastest_rate(machine),
+            full_names,
+        };
+        for function in joined.hot() {
+            let shape = Shape::of(function, code, joined.executed.as_ref());
+            joined.loop_numbers.add(function, shape.loops.len());
+            joined.shapes.insert(function, shape);
+        }
+        joined.sum_times(code);
+        joined
+    }
+
+    /// All functions by descending CPU time, and what follows from them.
+    pub fn functions(&self, code: &mut CodeMap) -> Outcome {
+        let mut functions = Vec::new();
+        let mut attributed = 0.0;
+        let mut disagreeing: Vec<(f64, String)> = Vec::new();
+        let mut uncounted_dynamic = 0;
+        for id in self.ids() {
+            let counts = self.executed.as_ref().and_then(|executed| {
+                let spans = executed.of(id);
+                (!spans.is_empty()).then(|| FunctionCounts::of(spans, executed, self.shapes.get(&id)))
+            });
+            uncounted_dynamic += counts.as_ref().map_or(0, |c| c.whole.uncounted_dynamic);
+            let counts = self.trusted(id, counts.as_ref());
+            let function = self.function(id, counts.clone(), code);
+            if let (Err(_), true, Some(cpu_s)) = (&counts, self.executed.is_some(), function.cpu_s) {
+                disagreeing.push((cpu_s, function.name.clone()));
+            }
+            if code.known(id).named && function.instructions.is_some() {
+                attributed += function.cpu_s.unwrap_or(0.0);
+            }
+            functions.push(function);
+        }
+        functions.sort_by(|a, b| {
+            let key = |f: &Function| (f.cpu_s.unwrap_or(0.0), f.instructions.unwrap_or(0));
+            key(b).0.total_cmp(&key(a).0).then(key(b).1.cmp(&key(a).1)).then_with(|| a.name.cmp(&b.name))
+        });
+        disagreeing.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let grave = disagreeing.into_iter().filter(|(cpu_s, _)| *cpu_s >= 0.01 * self.common.total_cpu_s);
+        let grave: Vec<String> = grave.map(|(_, name)| name).collect();
+        let total = self.common.total_cpu_s;
+        Outcome {
+            functions,
+            warnings: self.doubts(&grave, uncounted_dynamic),
+            quality: (total > 0.0).then(|| attributed / total),
+        }
+    }
+
+    fn doubts(&self, disagreeing: &[String], uncounted_dynamic: u64) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        if let Some(timed) = self.evidence.timed {
+            let sampled_s = self.moments.iter().map(|m| m.weight_s).sum();
+            warnings.extend(doubts::about_time(timed, self.moments.len(), sampled_s));
+            if let Some(counted) = self.evidence.counted {
+                warnings.extend(doubts::about_both(timed, counted, disagreeing));
+            }
+        }
+        if let Some((counted, executed)) = self.evidence.counted.zip(self.executed.as_ref()) {
+            warnings.extend(doubts::about_counts(counted, executed.undecoded, uncounted_dynamic));
+        }
+        warnings
+    }
+
+    /// Every function that some evidence fell in.
+    fn ids(&self) -> BTreeSet<FunctionId> {
+        let executed = self.executed.iter().flat_map(|e| e.spans.keys());
+        self.of_functions.keys().chain(executed).chain(self.inclusive.keys()).copied().collect()
+    }
+
+    fn hot(&self) -> BTreeSet<FunctionId> {
+        let mut hot = BTreeSet::new();
+        let seconds = self.sampled.as_ref().map(Sampled::seconds_by_function).unwrap_or_default();
+        let total: f64 = seconds.values().sum();
+        hot.extend(seconds.iter().filter(|(_, s)| **s >= HOT * total).map(|(id, _)| *id));
+        if let Some(executed) = &self.executed {
+            let of = |id: FunctionId| -> u64 {
+                let spans = executed.of(id).iter();
+                spans.map(|s| u64::from(s.last - s.first) * executed.blocks[s.block as usize].executions).sum()
+            };
+            let counts: Vec<(FunctionId, u64)> = executed.spans.keys().map(|id| (*id, of(*id))).collect();
+            let total: u64 = counts.iter().map(|(_, n)| n).sum();
+            hot.extend(counts.iter().filter(|(_, n)| *n as f64 >= HOT * total as f64).map(|(id, _)| *id));
+        }
+        hot
+    }
+
+    fn sum_times(&mut self, code: &mut CodeMap) {
+        let (Some(sampled), Some(timed)) = (&self.sampled, self.evidence.timed) else { return };
+        self.moments = sampled.moments(&self.shapes, &self.loop_numbers);
+        let sights = sights(&self.moments, &timed.on_cpu);
+        let (function_runs, loop_runs) = runs(&self.moments, code.count(), self.loop_numbers.count());
+        let mut by_loop: Vec<Vec<Seen>> = vec![Vec::new(); self.loop_numbers.count()];
+        for (i, (moment, sight)) in self.moments.iter().zip(&sights).enumerate() {
+            self.samples_of.entry(moment.function).or_default().push(i as u32);
+            if moment.innermost != NONE {
+                by_loop[moment.innermost as usize].push((moment, sight, sight.in_loop));
+            }
+        }
+        let seen = |i: &u32| {
+            let sight = &sights[*i as usize];
+            (&self.moments[*i as usize], sight, sight.in_function)
+        };
+        let of_function = |(id, samples): (&FunctionId, &Vec<u32>)| {
+            let seen: Vec<Seen> = samples.iter().map(seen).collect();
+            (*id, Elapsed::of(&seen, function_runs[*id as usize]))
+        };
+        self.of_functions = self.samples_of.iter().map(of_function).collect();
+        self.of_loops = by_loop.iter().zip(loop_runs).map(|(seen, runs)| Elapsed::of(seen, runs)).collect();
+        let work = self.moments.iter().filter(|m| m.activity == Activity::Work);
+        self.common.total_cpu_s = work.map(|m| m.weight_s).sum();
+        self.inclusive = sampled.inclusive(&self.moments, code);
+    }
+
+    /// The counts of function `id`, or why there are none that could be believed.
+    fn trusted<'c>(&self, id: FunctionId, counts: Option<&'c FunctionCounts>) -> Result<&'c FunctionCounts, String> {
+        if self.executed.is_none() {
+            let reason = self.evidence.counted_missing.clone();
+            return Err(reason.unwrap_or_else(|| "there was no counted pass".into()));
+        }
+        if let Some(timed) = self.evidence.timed {
+            let unsampled = Elapsed::default();
+            let elapsed = self.of_functions.get(&id).unwrap_or(&unsampled);
+            let period = if timed.frequency_hz > 0.0 { 1.0 / timed.frequency_hz } else { 0.0 };
+            let whole = counts.map(|c| &c.whole);
+            if let Some(reason) = doubts::contradiction(elapsed, whole, period, self.fastest) {
+                return Err(reason);
+            }
+        }
+        counts.ok_or_else(|| "the counted pass did not execute it".into())
+    }
+
+    fn function(&self, id: FunctionId, counts: Result<&FunctionCounts, String>, code: &mut CodeMap) -> Function {
+        let known = code.known(id).clone();
+        let line = known.place.and_then(|place| code.line(place));
+        let shape = self.shapes.get(&id);
+        let entry = known.place.map_or(0, |p| p.offset);
+        let found = match (shape, &counts) {
+            (Some(shape), Ok(counts)) => chains(shape, counts, entry),
+            _ => Chains::default(),
+        };
+        let context = Context { id, name: &known.name, counts, chains: found };
+        let (name, full_name) = self.shown(&known.name);
+        let mut function = Function {
+            name,
+            full_name,
+            module: known.module.to_string(),
+            file: line.as_ref().map(|l| l.file.to_string()),
+            line: line.as_ref().map(|l| l.line),
+            ..Function::default()
+        };
+        let unsampled = Elapsed::default();
+        let elapsed = self.evidence.timed.map(|_| self.of_functions.get(&id).unwrap_or(&unsampled));
+        let measured = Measured {
+            elapsed: elapsed.ok_or_else(|| "there was no timed pass".into()),
+            inclusive_s: self.inclusive.get(&id).copied(),
+            counts: context.counts.clone().map(|c| &c.whole),
+            traffic: self.traffic_of(&context, |offset| !shape.is_some_and(|s| s.waits_at(offset))),
+            chains: (context.chains.of_loops.iter().map(|(_, c)| c.clone()).collect(), context.chains.coverage),
+        };
+        facts::fill(&mut function, &measured, &self.common);
+        if let (Some(shape), Some(place)) = (shape, known.place) {
+            let instructions = self.by_instruction(&context);
+            (function.lines, function.inlined) = by_line(&instructions, place.module, code, self.full_names);
+            function.loops = self.loops(&context, shape, None, &function, place.module, code);
+        }
+        for chain in function.work.iter_mut().flat_map(|w| &mut w.chains) {
+            chain.line = known
+                .place
+                .and_then(|p| code.line(super::modules::Place { offset: chain.header, ..p }))
+                .map(|l| l.line);
+        }
+        function
+    }
+
+    /// The loops of a function whose parent is `parent`, with theirs.
+    fn loops(
+        &self,
+        context: &Context,
+        shape: &Shape,
+        parent: Option<usize>,
+        function: &Function,
+        module: u32,
+        code: &mut CodeMap,
+    ) -> Vec<Function> {
+        let children = shape.loops.iter().enumerate().filter(|(_, l)| l.parent == parent);
+        let mut loops = Vec::new();
+        for (index, shape_loop) in children {
+            let number = self.loop_numbers.number(context.id, index as u32);
+            let header = super::modules::Place { module, offset: shape_loop.header };
+            let line = code.line(header);
+            let entry = code.known(context.id).place.map_or(0, |p| p.offset);
+            let suffix = match &line {
+                Some(line) => format!(":{}", line.line),
+                None => format!("+{:#x}", shape_loop.header.wrapping_sub(entry)),
+            };
+            let (name, _) = self.shown(context.name);
+            let mut facts_of_loop = Function {
+                name: format!("{name}{suffix}"),
+                module: function.module.clone(),
+                file: line.as_ref().map(|l| l.file.to_string()),
+                line: line.map(|l| l.line),
+                ..Function::default()
+            };
+            let unsampled = Elapsed::default();
+            let elapsed = self.evidence.timed.map(|_| self.of_loops.get(number as usize).unwrap_or(&unsampled));
+            let chains: Vec<_> =
+                context.chains.of_loops.iter().filter(|(l, _)| *l == index).map(|(_, c)| c.clone()).collect();
+            let analysed = if chains.is_empty() { 0.0 } else { 1.0 };
+            let measured = Measured {
+                elapsed: elapsed.ok_or_else(|| "there was no timed pass".into()),
+                inclusive_s: None,
+                counts: loop_counts(context, index, shape_loop.waits),
+                traffic: self.traffic_of(context, |offset| shape.loop_at(offset) == Some(index as u32)),
+                chains: (chains, analysed),
+            };
+            facts::fill(&mut facts_of_loop, &measured, &self.common);
+            facts_of_loop.loops = self.loops(context, shape, Some(index), function, module, code);
+            let empty = facts_of_loop.cpu_s.is_none()
+                && facts_of_loop.waiting_s.unwrap_or(0.0) == 0.0
+                && facts_of_loop.instructions.unwrap_or(0) == 0
+                && facts_of_loop.loops.is_empty();
+            if !empty {
+                loops.push(facts_of_loop);
+            }
+        }
+        loops
+    }
+
+    /// The traffic of those of a function's instructions that `wanted` chooses.
+    fn traffic_of(&self, context: &Context, wanted: impl Fn(u64) -> bool) -> Result<MeasuredTraffic, String> {
+        context.counts.clone()?;
+        let Some((traffic, memory)) = self.traffic.as_ref().zip(self.evidence.memory) else {
+            return Err("the memory model was off".into());
+        };
+        let Some(of_function) = traffic.get(&context.id) else {
+            return Ok(MeasuredTraffic { error: memory.error, ..MeasuredTraffic::default() });
+        };
+        Ok(MeasuredTraffic {
+            sum: of_function.sum(&wanted),
+            error: memory.error,
+            dram_by_thread: of_function.dram_by_thread(&wanted),
+        })
+    }
+
+    /// Figures of each instruction of a function that did anything.
+    fn by_instruction(&self, context: &Context) -> Vec<(u64, AtInstruction)> {
+        let mut figures: HashMap<u64, AtInstruction> = HashMap::new();
+        if let Some(sampled) = &self.sampled {
+            let own = self.samples_of.get(&context.id).into_iter().flatten();
+            let own = own.map(|i| (&sampled.leaves[*i as usize], &self.moments[*i as usize]));
+            let work = own.filter(|(_, moment)| moment.activity == Activity::Work);
+            for (place, moment) in work.filter_map(|(leaf, moment)| Some((leaf.place?, moment))) {
+                let at = AtInstruction { cpu_s: Some(moment.weight_s), ..AtInstruction::default() };
+                figures.entry(place.offset).or_default().add(&at);
+            }
+        }
+        if let Ok(counts) = &context.counts {
+            for (offset, site) in &counts.whole.sites {
+                let entry = figures.entry(*offset).or_default();
+                entry.instructions = Some(site.executions);
+                entry.flops = Some(site.flops);
+            }
+            for (offset, bytes) in
+                self.traffic.iter().filter_map(|t| t.get(&context.id)).flat_map(|t| t.dram_by_offset())
+            {
+                figures.entry(offset).or_default().dram_bytes = Some(bytes);
+            }
+        }
+        let mut figures: Vec<_> = figures.into_iter().collect();
+        figures.sort_by_key(|(offset, _)| *offset);
+        figures
+    }
+
+    /// The name as it is shown, and the full one where that is another.
+    fn shown(&self, name: &str) -> (String, Option<String>) {
+        if self.full_names {
+            return (name.to_owned(), None);
+        }
+        let short = names::shorten(name, names::SHOWN);
+        let full = (short != name).then(|| name.to_owned());
+        (short, full)
+    }
+}
+
+fn loop_counts<'c>(context: &Context<'c>, index: usize, waits: bool) -> Result<&'c Counts, String> {
+    if waits {
+        return Err("it waits: its counts are no work".into());
+    }
+    let counts = context.counts.clone()?;
+    counts.loops.get(index).ok_or_else(|| "its loop was not analysed".into())
+}

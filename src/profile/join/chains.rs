@@ -1,0 +1,88 @@
+//! Loop-carried dependency chains of a function's innermost loops, with how often they ran.
+
+use iced_x86::Instruction;
+
+use super::counts::FunctionCounts;
+use super::flow::edge_counts;
+use super::shape::Shape;
+use crate::isa::dependency::BodyDependencies;
+use crate::isa::x86_64::dataflow::analyse_body;
+use crate::profile::function::Chain;
+
+/// Chains of one function.
+#[derive(Debug, Default)]
+pub struct Chains {
+    /// (loop as the shape numbers it, its chains).
+    pub of_loops: Vec<(usize, Chain)>,
+    /// Share of the function's instructions in loops that were analysed.
+    pub coverage: f64,
+}
+
+/// Analyses the innermost loops of a function. The path through a loop is the one that most iterations take: its blocks
+/// that run in at least half of them.
+pub fn chains(shape: &Shape, counts: &FunctionCounts, entry: u64) -> Chains {
+    let executions: Vec<u64> = shape.graph.blocks.iter().map(|b| counts.whole.executions(b.start)).collect();
+    let falls_out: Vec<bool> = (0..executions.len()).map(|b| leaves(shape, b)).collect();
+    let edges = edge_counts(&shape.graph.blocks, &executions, entry, &falls_out);
+    let mut found = Chains::default();
+    let mut covered = 0;
+    for (index, shape_loop) in shape.loops.iter().enumerate().filter(|(_, l)| l.is_innermost && !l.waits) {
+        let header = shape_loop.blocks[0];
+        let iterations = executions[header];
+        let body: Vec<Instruction> = shape_loop
+            .blocks
+            .iter()
+            .filter(|b| executions[**b] * 2 >= iterations)
+            .flat_map(|b| shape.graph.block_instructions(*b))
+            .copied()
+            .collect();
+        if iterations == 0 || body.is_empty() {
+            continue;
+        }
+        let Some(dependencies) = analyse_body(&body) else { continue };
+        covered += counts.loops[index].tally.instructions;
+        let back: Option<u64> = shape_loop.latches.iter().map(|latch| edges.get(&(*latch, header)).copied()).sum();
+        let entries = back.map_or(1, |back| iterations.saturating_sub(back)).max(1);
+        let threads = counts.loops[index].per_thread.values().filter(|(n, _)| *n > 0).count().max(1) as u32;
+        let shared = Chain { header: shape_loop.header, iterations, entries, threads, ..Chain::default() };
+        found.of_loops.extend(with_dependencies(shared, dependencies).into_iter().map(|c| (index, c)));
+    }
+    found.coverage = match counts.whole.tally.instructions {
+        0 => 0.0,
+        all => covered as f64 / all as f64,
+    };
+    found
+}
+
+/// One chain for the loop-carried cycles, which start anew each time the loop is entered, and one for the longest path
+/// that starts anew in every iteration.
+fn with_dependencies(shared: Chain, dependencies: BodyDependencies) -> Vec<Chain> {
+    let fp_per_iteration = f64::from(dependencies.fp_instructions);
+    let mut chains = Vec::new();
+    if !dependencies.cycles.is_empty() {
+        let per_entry = shared.iterations as f64 / shared.entries as f64;
+        let restart_every = (shared.entries > u64::from(shared.threads)).then_some(per_entry);
+        chains.push(Chain { cycles: dependencies.cycles, fp_per_iteration, restart_every, ..shared.clone() });
+    }
+    if let Some(restarted) = dependencies.restarted {
+        chains.push(Chain { cycles: vec![restarted], fp_per_iteration, restart_every: Some(1.0), ..shared });
+    }
+    chains
+}
+
+/// Whether control may leave block `index` to where the graph has no edge: by an indirect jump, a return, a jump out of
+/// the function.
+fn leaves(shape: &Shape, index: usize) -> bool {
+    use iced_x86::FlowControl::{ConditionalBranch, IndirectBranch, Return, UnconditionalBranch};
+    let Some(last) = shape.graph.block_instructions(index).last() else { return true };
+    let outside = |target: u64| {
+        let graph = &shape.graph;
+        let (Some(first), Some(end)) = (graph.blocks.first(), graph.blocks.last()) else { return true };
+        target < first.start || target >= end.end
+    };
+    match last.flow_control() {
+        IndirectBranch | Return => true,
+        ConditionalBranch | UnconditionalBranch => outside(last.near_branch_target()),
+        _ => false,
+    }
+}

@@ -1,0 +1,126 @@
+//! What the passes, taken together, leave in doubt.
+
+use super::counts::Counts;
+use super::elapsed::Elapsed;
+use crate::profile::evidence::counted::CountedEvidence;
+use crate::profile::evidence::timed::TimedEvidence;
+use crate::profile::machine::Machine;
+use crate::profile::run::Warning;
+
+/// Fewer samples than this tell nothing worth a report.
+pub const TOO_FEW_SAMPLES: usize = 20;
+/// No CPU that rprof knows completes more instructions per second and thread than this.
+const FASTEST_CORE: f64 = 8e10;
+/// A function with this many samples must have been executed in the other pass, too.
+const SURE_SAMPLES: u64 = 20;
+
+/// The greatest rate at which one thread can execute instructions, with a margin for boost clocks.
+pub fn fastest_rate(machine: &Machine) -> f64 {
+    let issue = machine.ceilings.iter().filter(|c| c.id == "issue" && c.threads >= 1);
+    let rates = issue.filter_map(|c| c.value.map(|v| v / f64::from(c.threads)));
+    let fastest = rates.fold(0.0, f64::max);
+    if fastest > 0.0 { 1.5 * fastest } else { FASTEST_CORE }
+}
+
+/// Why the counts of a function cannot be those of its samples, if that is so.
+pub fn contradiction(elapsed: &Elapsed, counts: Option<&Counts>, period_s: f64, fastest: f64) -> Option<String> {
+    let Some(counts) = counts else {
+        let sampled = elapsed.samples >= SURE_SAMPLES;
+        return sampled.then(|| "the counted pass did not execute it".to_owned());
+    };
+    // Spinning and kernel entries take time without being counted as work; they only make the limit wider.
+    let longest = elapsed.cpu_s + elapsed.cpu_ci95_s + elapsed.waiting_s + elapsed.kernel_s + 10.0 * period_s;
+    let least = counts.tally.instructions as f64 / fastest;
+    (least > longest).then(|| {
+        format!(
+            "the counted pass executed {least:.3} s worth of instructions in it, the timed pass at most {longest:.3} s"
+        )
+    })
+}
+
+/// Doubts about the timed pass.
+pub fn about_time(timed: &TimedEvidence, on_cpu_samples: usize, sampled_s: f64) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if on_cpu_samples < TOO_FEW_SAMPLES {
+        warnings.push(Warning::new(
+            "too-few-samples",
+            format!("too little to measure: {on_cpu_samples} samples in {:.3} s", timed.wall_s),
+            "times and shares are unknown to within their intervals",
+            "run it longer or on a larger input, or sample faster with -F",
+        ));
+    }
+    let all = on_cpu_samples as u64 + timed.lost;
+    if timed.lost * 50 > all {
+        warnings.push(Warning::new(
+            "samples-lost",
+            format!("{} of {all} samples were lost", timed.lost),
+            "times are too low by about that share",
+            "sample more slowly with -F",
+        ));
+    }
+    let gap = (timed.cpu_s - sampled_s).abs();
+    if on_cpu_samples >= TOO_FEW_SAMPLES && gap > 0.1 * timed.cpu_s && gap > 0.05 {
+        warnings.push(Warning::new(
+            "samples-incomplete",
+            format!("samples stand for {sampled_s:.2} s of {:.2} s of CPU time", timed.cpu_s),
+            "times are off by that share where it is not spread evenly",
+            "a quieter machine, or a lower sampling rate with -F",
+        ));
+    }
+    warnings
+}
+
+/// Doubts about the counted pass.
+pub fn about_counts(counted: &CountedEvidence, undecoded: u64, uncounted_dynamic: u64) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if undecoded > 0 {
+        warnings.push(Warning::new(
+            "code-not-decoded",
+            format!("{undecoded} bytes of executed code are no instructions that rprof knows"),
+            "counts lack these instructions and those behind them in their blocks",
+            "report the program as a defect of rprof",
+        ));
+    }
+    if uncounted_dynamic > 0 {
+        warnings.push(Warning::new(
+            "lanes-not-counted",
+            format!("{uncounted_dynamic} masked or repeated instructions ran without their lanes being counted"),
+            "their FLOPs and bytes are taken as if all lanes were active, once each",
+            "report the program as a defect of rprof",
+        ));
+    }
+    if counted.uncounted_share > 0.02 {
+        warnings.push(Warning::new(
+            "code-not-counted",
+            format!("{:.0} % of the counted pass's CPU time ran natively", 100.0 * counted.uncounted_share),
+            "counts lack that code",
+            "see the other warnings for which code it is",
+        ));
+    }
+    warnings
+}
+
+/// The passes ran the program differently.
+pub fn about_both(timed: &TimedEvidence, counted: &CountedEvidence, disagreeing: &[String]) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if !disagreeing.is_empty() {
+        let listed = disagreeing.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
+        let more = disagreeing.len().saturating_sub(3);
+        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+        warnings.push(Warning::new(
+            "passes-disagree",
+            format!("the two runs differ in {listed}{rest}"),
+            "counted values of these functions are not shown",
+            "make the program deterministic (seeds, time limits), or restore its state with --between",
+        ));
+    }
+    if timed.threads.len() != counted.threads.len() {
+        warnings.push(Warning::new(
+            "threads-differ",
+            format!("{} threads in the timed run, {} in the counted one", timed.threads.len(), counted.threads.len()),
+            "figures per thread are matched in the order in which threads were created",
+            "fix the number of threads (OMP_NUM_THREADS)",
+        ));
+    }
+    warnings
+}

@@ -1,0 +1,212 @@
+//! The facts of one function or loop, each with its source.
+
+use std::collections::BTreeMap;
+
+use super::counts::Counts;
+use super::elapsed::Elapsed;
+use super::traffic;
+use crate::profile::evidence::memory::Traffic;
+use crate::profile::function::{Bytes, Chain, Function, PerThread, Source, Work};
+
+/// Everything that was measured of a function or loop.
+#[derive(Debug)]
+pub struct Measured<'a> {
+    /// From the timed pass, or why there is nothing.
+    pub elapsed: Result<&'a Elapsed, String>,
+    /// CPU seconds of it and all it called; `None` for loops.
+    pub inclusive_s: Option<f64>,
+    /// From the counted pass, or why there is nothing.
+    pub counts: Result<&'a Counts, String>,
+    /// From the memory model, or why there is nothing.
+    pub traffic: Result<MeasuredTraffic, String>,
+    /// Its loop-carried chains, and the share of its instructions that were analysed for them.
+    pub chains: (Vec<Chain>, f64),
+}
+
+/// Traffic with its error and its shares.
+#[derive(Debug, Clone, Default)]
+pub struct MeasuredTraffic {
+    /// The sum.
+    pub sum: Traffic,
+    /// Relative error that the model states.
+    pub error: Option<f64>,
+    /// DRAM bytes by thread of the counted evidence.
+    pub dram_by_thread: BTreeMap<u32, f64>,
+}
+
+/// What holds for the whole run.
+#[derive(Debug, Clone, Default)]
+pub struct Common {
+    /// Σ cpu_s of all functions.
+    pub total_cpu_s: f64,
+    /// Index in `run.threads` of each thread of the counted evidence.
+    pub counted_threads: Vec<u32>,
+    /// CPUs that each thread of `run.threads` was allowed.
+    pub allowed_cpus: Vec<Option<u32>>,
+    /// Share of the counted pass's CPU time in code that was not counted.
+    pub uncounted_share: f64,
+}
+
+/// A counted member of the team did at least this share of what the busiest did.
+const COUNTED_MEMBER: f64 = 1e-3;
+/// A sampled one; stray samples (skid, start-up) are no membership.
+const SAMPLED_MEMBER: f64 = 1e-2;
+
+/// Fills `function`, which has its name already.
+pub fn fill(function: &mut Function, measured: &Measured, common: &Common) {
+    fill_counts(function, measured, common);
+    fill_traffic(function, measured);
+    function.per_thread = per_thread(measured, common);
+    let team = team(measured, common);
+    function.team = (!team.is_empty()).then_some(team.len() as u32);
+    fill_time(function, measured, common);
+    function.allowed_cpus = allowed_cpus(&team, &function.concurrency, common);
+}
+
+fn fill_time(function: &mut Function, measured: &Measured, common: &Common) {
+    let fields = ["time_s", "cpu_s", "share", "time_ci95_s", "lambda", "exclusive_s", "waiting_s", "kernel_s"];
+    let elapsed = match &measured.elapsed {
+        Ok(elapsed) => elapsed,
+        Err(reason) => {
+            fields.iter().for_each(|f| missing(function, f, reason));
+            missing(function, "inclusive_s", reason);
+            return;
+        }
+    };
+    function.waiting_s = Some(elapsed.waiting_s);
+    function.kernel_s = Some(elapsed.kernel_s);
+    function.inclusive_s = measured.inclusive_s;
+    source(function, "waiting_s", "sampled", None);
+    source(function, "kernel_s", "sampled", None);
+    match measured.inclusive_s {
+        Some(_) => source(function, "inclusive_s", "sampled", None),
+        None => missing(function, "inclusive_s", "no sample has it on its stack"),
+    }
+    if elapsed.samples == 0 {
+        let reason = match elapsed.waiting_s + elapsed.kernel_s {
+            0.0 => "no sample fell in it",
+            _ => "all its samples were waiting or in the kernel",
+        };
+        fields[..6].iter().for_each(|f| missing(function, f, reason));
+        return;
+    }
+    let error = Some(elapsed.cpu_ci95_s / elapsed.cpu_s);
+    function.cpu_s = Some(elapsed.cpu_s);
+    function.time_s = Some(elapsed.time_s);
+    function.time_ci95_s = Some(elapsed.time_ci95_s());
+    function.share = (common.total_cpu_s > 0.0).then(|| elapsed.cpu_s / common.total_cpu_s);
+    function.concurrency = elapsed.concurrency.clone();
+    function.lambda = function.team.and_then(|team| elapsed.lambda(team));
+    function.exclusive_s = Some(elapsed.exclusive_s);
+    fields[..6].iter().for_each(|f| source(function, f, "sampled", error));
+}
+
+fn fill_counts(function: &mut Function, measured: &Measured, common: &Common) {
+    let fields = ["instructions", "fp_instructions", "simd_instructions", "int_ops", "flops", "work", "bytes.l1"];
+    let counts = match &measured.counts {
+        Ok(counts) => counts,
+        Err(reason) => return fields.iter().for_each(|f| missing(function, f, reason)),
+    };
+    let tally = &counts.tally;
+    function.instructions = Some(tally.instructions);
+    function.fp_instructions = Some(tally.fp_instructions);
+    function.simd_instructions = Some(tally.simd_instructions);
+    function.int_ops = Some(tally.int_ops);
+    function.flops = Some(tally.flops);
+    function.bytes = Some(Bytes { l1: Some(tally.l1_bytes), ..Bytes::default() });
+    function.work = Some(Work {
+        mix: tally.mix(),
+        classes: tally.classes(),
+        accesses: tally.accesses(),
+        issue_slots: tally.issue_slots,
+        code_bytes: counts.code_bytes(),
+        chains: measured.chains.0.clone(),
+        traffic: measured.traffic.as_ref().ok().map(|t| t.sum),
+        chain_coverage: measured.chains.1,
+    });
+    let error = (common.uncounted_share > 0.0).then_some(common.uncounted_share);
+    fields.iter().for_each(|f| source(function, f, "counted", error));
+    if counts.uncounted_dynamic > 0 {
+        let reason = Some("taken as if all lanes were active: the engine did not count the masks of some".to_owned());
+        let how = || "counted".to_owned();
+        function.source.insert("flops".into(), Source { how: how(), error: None, reason: reason.clone() });
+        function.source.insert("bytes.l1".into(), Source { how: how(), error: None, reason });
+    }
+}
+
+fn fill_traffic(function: &mut Function, measured: &Measured) {
+    let fields = ["bytes.l2", "bytes.l3", "bytes.dram", "cache_misses", "misses"];
+    match &measured.traffic {
+        Ok(traffic) => {
+            let l1 = function.bytes.and_then(|b| b.l1);
+            function.bytes = Some(Bytes { l1, ..traffic::bytes(&traffic.sum) });
+            function.cache_misses = Some(traffic::cache_misses(&traffic.sum));
+            function.misses = Some(traffic::misses(&traffic.sum));
+            fields.iter().for_each(|f| source(function, f, "simulated", traffic.error));
+        }
+        Err(reason) => fields.iter().for_each(|f| missing(function, f, reason)),
+    }
+}
+
+fn per_thread(measured: &Measured, common: &Common) -> Vec<PerThread> {
+    let mut threads: BTreeMap<u32, PerThread> = BTreeMap::new();
+    if let Ok(elapsed) = &measured.elapsed {
+        for (thread, cpu_s) in &elapsed.per_thread {
+            threads.entry(*thread).or_default().cpu_s = Some(*cpu_s);
+        }
+    }
+    if let Ok(counts) = &measured.counts {
+        for (thread, (instructions, flops)) in &counts.per_thread {
+            let Some(index) = common.counted_threads.get(*thread as usize) else { continue };
+            let entry = threads.entry(*index).or_default();
+            entry.instructions = Some(entry.instructions.unwrap_or(0) + instructions);
+            entry.flops = Some(entry.flops.unwrap_or(0) + flops);
+        }
+    }
+    if let Ok(traffic) = &measured.traffic {
+        for (thread, bytes) in &traffic.dram_by_thread {
+            let Some(index) = common.counted_threads.get(*thread as usize) else { continue };
+            let entry = threads.entry(*index).or_default();
+            entry.dram_bytes = Some(entry.dram_bytes.unwrap_or(0) + traffic::whole(*bytes));
+        }
+    }
+    threads.into_iter().map(|(thread, figures)| PerThread { thread, ..figures }).collect()
+}
+
+/// Threads that had work in it: by counts where there are any, else by samples.
+fn team(measured: &Measured, common: &Common) -> Vec<u32> {
+    let mut work: BTreeMap<u32, f64> = BTreeMap::new();
+    let least = match (&measured.counts, &measured.elapsed) {
+        (Ok(counts), _) if !counts.per_thread.is_empty() => {
+            for (thread, (instructions, _)) in &counts.per_thread {
+                let Some(index) = common.counted_threads.get(*thread as usize) else { continue };
+                *work.entry(*index).or_default() += *instructions as f64;
+            }
+            COUNTED_MEMBER
+        }
+        (_, Ok(elapsed)) => {
+            work.clone_from(&elapsed.per_thread);
+            SAMPLED_MEMBER
+        }
+        _ => return Vec::new(),
+    };
+    let busiest = work.values().copied().fold(0.0, f64::max);
+    work.into_iter().filter(|(_, w)| *w > 0.0 && *w >= least * busiest).map(|(thread, _)| thread).collect()
+}
+
+/// CPUs that the team was allowed. Threads pinned to one CPU each were allowed as many as were seen working at once.
+fn allowed_cpus(team: &[u32], concurrency: &[f64], common: &Common) -> Option<u32> {
+    let allowed = team.iter().filter_map(|t| common.allowed_cpus.get(*t as usize).copied().flatten());
+    let widest = allowed.max()?;
+    let together = concurrency.iter().rposition(|share| *share > 0.01).map_or(0, |k| k as u32 + 1);
+    Some(widest.max(together))
+}
+
+fn source(function: &mut Function, field: &str, how: &str, error: Option<f64>) {
+    function.source.insert(field.into(), Source { how: how.into(), error, reason: None });
+}
+
+fn missing(function: &mut Function, field: &str, reason: &str) {
+    let source = Source { how: "not measured".into(), error: None, reason: Some(reason.into()) };
+    function.source.insert(field.into(), source);
+}

@@ -1,0 +1,155 @@
+//! The timed pass's samples, each with the function it fell in and what the thread was doing.
+
+use std::collections::HashMap;
+
+use super::code_map::{CodeMap, FunctionId};
+use super::modules::{Pass, Place};
+use super::shape::Shape;
+use super::timeline::{Activity, Moment, NONE};
+use super::waiting::{self, Wait};
+use crate::profile::code::CodeRef;
+use crate::profile::evidence::timed::{Sample, TimedEvidence};
+
+/// A sample on a CPU with its leaf.
+#[derive(Debug)]
+pub struct Leaf<'e> {
+    /// The evidence.
+    pub sample: &'e Sample,
+    /// Function of the sampled instruction; a stand-in if the sample has no stack.
+    pub function: FunctionId,
+    /// The sampled instruction.
+    pub place: Option<Place>,
+    /// One of the frames next to the leaf waits, by its name.
+    named_wait: Option<Wait>,
+}
+
+/// All samples on a CPU.
+#[derive(Debug, Default)]
+pub struct Sampled<'e> {
+    /// In time order.
+    pub leaves: Vec<Leaf<'e>>,
+}
+
+/// Loops of the whole program: each function's loops follow one another from its base on.
+#[derive(Debug, Default)]
+pub struct LoopNumbers {
+    bases: HashMap<FunctionId, u32>,
+    next: u32,
+}
+
+impl LoopNumbers {
+    /// Numbers the loops of `function`.
+    pub fn add(&mut self, function: FunctionId, loops: usize) {
+        self.bases.insert(function, self.next);
+        self.next += loops as u32;
+    }
+
+    /// Program-wide number of loop `index` of `function`.
+    pub fn number(&self, function: FunctionId, index: u32) -> u32 {
+        self.bases.get(&function).map_or(NONE, |base| base + index)
+    }
+
+    /// How many loops there are.
+    pub fn count(&self) -> usize {
+        self.next as usize
+    }
+}
+
+impl<'e> Sampled<'e> {
+    /// Finds the function of every sample. Samples of blocked threads are left out: they took no CPU time.
+    pub fn new(timed: &'e TimedEvidence, code: &mut CodeMap) -> Self {
+        let mut waits: HashMap<CodeRef, Option<Wait>> = HashMap::new();
+        let mut leaves: Vec<Leaf> = Vec::with_capacity(timed.samples.len());
+        for sample in timed.samples.iter().filter(|s| !s.off_cpu) {
+            let place = sample.stack.first().and_then(|leaf| code.place(Pass::Timed, *leaf));
+            let function = match place {
+                Some(place) => code.function(place),
+                None => code.stand_in(if sample.kernel { "[kernel]" } else { "[unknown]" }),
+            };
+            let near = sample.stack.iter().take(waiting::FRAMES);
+            let named_wait = near.filter_map(|call| {
+                *waits.entry(*call).or_insert_with(|| {
+                    let function = code.place(Pass::Timed, *call).map(|place| code.function(place))?;
+                    waiting::by_name(&code.known(function).name)
+                })
+            });
+            let named_wait = named_wait.last();
+            leaves.push(Leaf { sample, function, place, named_wait });
+        }
+        leaves.sort_by(|a, b| a.sample.t_s.total_cmp(&b.sample.t_s));
+        Sampled { leaves }
+    }
+
+    /// CPU seconds by function, waiting and kernel included.
+    pub fn seconds_by_function(&self) -> HashMap<FunctionId, f64> {
+        let mut seconds = HashMap::new();
+        for leaf in &self.leaves {
+            *seconds.entry(leaf.function).or_default() += leaf.sample.weight_s;
+        }
+        seconds
+    }
+
+    /// What every sample's thread was doing, in the order of [`leaves`](Self::leaves).
+    pub fn moments(&self, shapes: &HashMap<FunctionId, Shape>, loops: &LoopNumbers) -> Vec<Moment> {
+        let moment = |leaf: &Leaf| {
+            let shape = shapes.get(&leaf.function).zip(leaf.place);
+            let in_loop = shape.and_then(|(shape, place)| shape.loop_at(place.offset));
+            let spins = shape.is_some_and(|(shape, place)| shape.waits_at(place.offset));
+            let activity = match (leaf.sample.kernel, leaf.named_wait) {
+                (true, _) => Activity::Kernel,
+                (false, Some(wait)) => Activity::Waiting(wait),
+                (false, None) if spins => Activity::Waiting(Wait::Barrier),
+                (false, None) => Activity::Work,
+            };
+            Moment {
+                t_s: leaf.sample.t_s,
+                weight_s: leaf.sample.weight_s,
+                thread: leaf.sample.thread,
+                function: leaf.function,
+                innermost: in_loop.map_or(NONE, |l| loops.number(leaf.function, l)),
+                activity,
+            }
+        };
+        self.leaves.iter().map(moment).collect()
+    }
+
+    /// CPU seconds at work in a function and all that it called; recursion counts once.
+    pub fn inclusive(&self, moments: &[Moment], code: &mut CodeMap) -> HashMap<FunctionId, f64> {
+        let mut resolved: HashMap<CodeRef, FunctionId> = HashMap::new();
+        let mut seconds = HashMap::new();
+        let mut on_stack = Vec::new();
+        for (leaf, _) in self.leaves.iter().zip(moments).filter(|(_, m)| m.activity == Activity::Work) {
+            on_stack.clear();
+            on_stack.push(leaf.function);
+            for call in leaf.sample.stack.iter().skip(1) {
+                let Some(place) = code.place(Pass::Timed, *call) else { continue };
+                on_stack.push(*resolved.entry(*call).or_insert_with(|| code.function(place)));
+            }
+            on_stack.sort_unstable();
+            on_stack.dedup();
+            for function in &on_stack {
+                *seconds.entry(*function).or_default() += leaf.sample.weight_s;
+            }
+        }
+        seconds
+    }
+}
+
+/// How often the samples of one thread entered each function and each loop (work only): (by function, by loop).
+pub fn runs(moments: &[Moment], functions: usize, loops: usize) -> (Vec<u64>, Vec<u64>) {
+    let mut by_function = vec![0; functions];
+    let mut by_loop = vec![0; loops];
+    let mut previous: HashMap<u32, (u32, u32)> = HashMap::new();
+    for moment in moments {
+        let works = moment.activity == Activity::Work;
+        let now = if works { (moment.function, moment.innermost) } else { (NONE, NONE) };
+        let before = previous.insert(moment.thread, now).unwrap_or((NONE, NONE));
+        if now.0 != before.0 && now.0 != NONE {
+            by_function[now.0 as usize] += 1;
+        }
+        if now.1 != before.1 && now.1 != NONE {
+            by_loop[now.1 as usize] += 1;
+        }
+    }
+    (by_function, by_loop)
+}
