@@ -1,0 +1,175 @@
+//! Bad input: each is answered with the right exit status and one line that says what happened, to what, what to do.
+
+#[path = "common/cli.rs"]
+mod cli;
+
+use std::fs;
+use std::process::Command;
+
+use cli::{Sandbox, status, stderr, stdout};
+
+/// The status, and that standard error is one line with `words` in it.
+#[track_caller]
+fn refused(arguments: &[&str], sandbox: &Sandbox, expected: i32, words: &[&str]) {
+    let output = sandbox.run(arguments);
+    let text = stderr(&output);
+    assert_eq!(status(&output), expected, "{text}");
+    assert_eq!(text.trim_end().lines().count(), 1, "one line is wanted:\n{text}");
+    for word in words {
+        assert!(text.contains(word), "{word:?} is missing in: {text}");
+    }
+    assert_eq!(stdout(&output), "");
+}
+
+#[test]
+fn program_not_found() {
+    refused(&["--", "no-such-program-here"], &Sandbox::new(), 127, &["no-such-program-here"]);
+    refused(&["--", "./nothing"], &Sandbox::new(), 127, &["./nothing"]);
+}
+
+#[test]
+fn program_not_executable() {
+    let sandbox = Sandbox::new();
+    sandbox.file("plain", "text", 0o644);
+    refused(&["--", "./plain"], &sandbox, 126, &["plain", "chmod"]);
+    fs::create_dir(sandbox.path().join("folder")).unwrap();
+    refused(&["--", "./folder"], &sandbox, 126, &["folder"]);
+    sandbox.file("noise", "neither program nor script", 0o755);
+    refused(&["--", "./noise"], &sandbox, 126, &["noise"]);
+}
+
+#[test]
+fn program_for_another_machine() {
+    let header = |class: u8, machine: u16| {
+        let mut head = vec![0u8; 64];
+        head[..7].copy_from_slice(&[0x7f, b'E', b'L', b'F', class, 1, 1]);
+        head[16] = 2;
+        head[18..20].copy_from_slice(&machine.to_le_bytes());
+        head
+    };
+    let sandbox = Sandbox::new();
+    sandbox.file("bits32", header(1, 3), 0o755);
+    refused(&["--", "./bits32"], &sandbox, 126, &["bits32", "32-bit"]);
+    sandbox.file("arm", header(2, 183), 0o755);
+    refused(&["--", "./arm"], &sandbox, 126, &["arm", "AARCH64"]);
+    sandbox.file("cut", b"\x7fELF\x02\x01", 0o755);
+    refused(&["--", "./cut"], &sandbox, 126, &["cut"]);
+}
+
+#[test]
+fn a_script_runs_and_its_status_is_ours() {
+    let sandbox = Sandbox::new();
+    sandbox.file("script", "#!/bin/sh\necho \"$1\"\nexit 3\n", 0o755);
+    let output = sandbox.run(["--", "./script", "hello"]);
+    assert_eq!(status(&output), 3, "{}", stderr(&output));
+    assert_eq!(stdout(&output), "hello\n");
+    sandbox.file("lost", "#!/no/such/interpreter\n", 0o755);
+    refused(&["--", "./lost"], &sandbox, 126, &["lost", "/no/such/interpreter"]);
+}
+
+#[test]
+fn setuid_is_said_to_be_impossible() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("SKIPPED: setuid_is_said_to_be_impossible: only root can make a setuid file of another user");
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let program = sandbox.path().join("whoami");
+    fs::copy("/usr/bin/whoami", &program).unwrap();
+    assert!(Command::new("chmod").arg("4755").arg(&program).status().unwrap().success());
+    let nobody_owned = sandbox.path().join("open");
+    fs::create_dir(&nobody_owned).unwrap();
+    assert!(Command::new("chmod").arg("777").arg(&nobody_owned).status().unwrap().success());
+    let rprof = sandbox.path().join("rprof");
+    fs::copy(env!("CARGO_BIN_EXE_rprof"), &rprof).unwrap();
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "timeout", "120"])
+        .arg(&rprof)
+        .args(["-o", "out", "--", "../whoami"])
+        .current_dir(&nobody_owned)
+        .env("XDG_CACHE_HOME", &nobody_owned)
+        .output()
+        .unwrap();
+    assert!(stderr(&output).contains("setuid"), "status {}\n{}", status(&output), stderr(&output));
+}
+
+#[test]
+fn an_unwritable_output_folder_is_said_before_the_program_runs() {
+    let sandbox = Sandbox::new();
+    sandbox.file("mark", "#!/bin/sh\ntouch ran\n", 0o755);
+    refused(&["-o", "/proc/nowhere/out", "--", "./mark"], &sandbox, 125, &["/proc/nowhere/out"]);
+    sandbox.file("taken", "a file", 0o644);
+    refused(&["-o", "taken/out", "--", "./mark"], &sandbox, 125, &["taken/out"]);
+    assert!(!sandbox.path().join("ran").exists(), "the program ran");
+}
+
+#[test]
+fn too_little_to_measure_is_said() {
+    let sandbox = Sandbox::new();
+    let output = sandbox.run(["--", "/bin/true"]);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    assert!(stderr(&output).contains("too little"), "{}", stderr(&output));
+    assert_eq!(sandbox.profile("rprof.out")["run"]["exit_status"], 0);
+}
+
+#[test]
+fn a_crash_passes_its_signal_on_and_the_report_comes() {
+    let sandbox = Sandbox::new();
+    let program = sandbox.fixture("crash");
+    let output = sandbox.run(["--", program.to_str().unwrap()]);
+    assert_eq!(status(&output), 128 + 11, "{}", stderr(&output));
+    assert_eq!(stdout(&output), "200000000\n");
+    let profile = sandbox.profile("rprof.out");
+    assert_eq!(profile["run"]["signal"], 11);
+    let share = cli::function(&profile, "before_the_crash")["share"].as_f64().unwrap();
+    assert!(share > 0.5, "share {share}");
+}
+
+#[test]
+fn a_broken_profile_is_named_with_its_field() {
+    let sandbox = Sandbox::new();
+    let program = sandbox.fixture("work");
+    let output = sandbox.run(["--passes", "timed", "--", program.to_str().unwrap(), "100"]);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let text = fs::read_to_string(sandbox.path().join("rprof.out/profile.json")).unwrap();
+    let report = |name: &str| ["report".to_owned(), name.to_owned(), "--format".to_owned(), "text".to_owned()];
+
+    sandbox.file("cut.json", &text[..text.len() / 2], 0o644);
+    sandbox.file("foreign.json", "{\"schema\": \"something-else/3\"}", 0o644);
+    sandbox.file("noise.json", "not json at all", 0o644);
+    let mut profile = sandbox.profile("rprof.out");
+    profile["run"]["command"] = 7.into();
+    sandbox.file("mistyped.json", profile.to_string(), 0o644);
+    for (name, words) in [
+        ("cut.json", &["cut.json"][..]),
+        ("foreign.json", &["foreign.json", "schema"]),
+        ("noise.json", &["noise.json"]),
+        ("mistyped.json", &["mistyped.json", "command"]),
+        ("absent.json", &["absent.json"]),
+    ] {
+        refused(&report(name).each_ref().map(String::as_str), &sandbox, 125, words);
+    }
+}
+
+#[test]
+fn an_output_folder_from_before_is_kept() {
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.path().join("rprof.out")).unwrap();
+    sandbox.file("rprof.out/mine", "precious", 0o644);
+    for _ in 0..2 {
+        let output = sandbox.run(["--passes", "timed", "--", "/bin/true"]);
+        assert_eq!(status(&output), 0, "{}", stderr(&output));
+    }
+    let kept = |n: usize| sandbox.path().join(format!("rprof.out.{n}"));
+    assert!(kept(1).is_dir() && kept(2).is_dir() && !kept(3).exists());
+    let mine = [kept(1), kept(2)].iter().filter(|p| p.join("mine").exists()).count();
+    assert_eq!(mine, 1, "the folder from before is there, under another name");
+    assert_eq!(sandbox.profile("rprof.out")["run"]["exit_status"], 0);
+}
+
+#[test]
+fn a_bad_option_is_2() {
+    for arguments in [&["--no-such-option"][..], &["--passes", "three", "--", "/bin/true"], &[]] {
+        assert_eq!(status(&Sandbox::new().run(arguments)), 2, "{arguments:?}");
+    }
+}

@@ -1,0 +1,114 @@
+//! Children, threads, signals and state between the runs.
+
+#[path = "common/cli.rs"]
+mod cli;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Stdio};
+
+use cli::{Sandbox, function, status, stderr, stdout};
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+
+#[test]
+fn child_processes_are_followed_in_both_passes() {
+    let sandbox = Sandbox::new();
+    let program = sandbox.fixture("family");
+    let output = sandbox.run(["--memory", "off", "--", program.to_str().unwrap()]);
+    assert_eq!((status(&output), stdout(&output)), (7, "200000000\n".into()), "{}", stderr(&output));
+    let profile = sandbox.profile("rprof.out");
+    for name in ["parent_work", "child_work"] {
+        let function = function(&profile, name);
+        assert_eq!(function["flops"]["total"], 200_000_000u64, "{name}");
+        assert!(function["cpu_s"].as_f64().unwrap() > 0.0, "{name}");
+    }
+    let pids: std::collections::BTreeSet<_> =
+        profile["run"]["threads"].as_array().unwrap().iter().map(|t| t["pid"].as_u64()).collect();
+    assert_eq!(pids.len(), 2);
+}
+
+#[test]
+fn threads_are_followed_in_both_passes() {
+    let sandbox = Sandbox::new();
+    let program = sandbox.fixture("threads");
+    let output = sandbox.run(["--memory", "off", "--", program.to_str().unwrap()]);
+    assert_eq!((status(&output), stdout(&output)), (0, "400000000\n".into()), "{}", stderr(&output));
+    let profile = sandbox.profile("rprof.out");
+    for name in ["first_work", "second_work"] {
+        assert_eq!(function(&profile, name)["flops"]["total"], 200_000_000u64, "{name}");
+    }
+    assert_eq!(profile["run"]["threads"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn between_runs_between_the_passes() {
+    let sandbox = Sandbox::new();
+    // Fails if it has run before: only `--between` lets the counted pass succeed.
+    sandbox.file("once", "#!/bin/sh\necho run >>log\nmkdir state || exit 9\n", 0o755);
+    let output = sandbox.run(["--memory", "off", "--between", "echo between >>log; rmdir state", "--", "./once"]);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    assert_eq!(fs::read_to_string(sandbox.path().join("log")).unwrap(), "run\nbetween\nrun\n");
+
+    let output = sandbox.run(["--memory", "off", "-o", "failed", "--between", "rmdir state; exit 4", "--", "./once"]);
+    assert_eq!(status(&output), 9, "the timed run's own status\n{}", stderr(&output));
+    assert!(stderr(&output).contains("--between"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_counted_run_that_ends_otherwise_gives_no_counts() {
+    let sandbox = Sandbox::new();
+    sandbox.file("once", "#!/bin/sh\nmkdir state || exit 9\n", 0o755);
+    let output = sandbox.run(["--memory", "off", "--", "./once"]);
+    assert_eq!(status(&output), 0, "the status is the timed run's\n{}", stderr(&output));
+    let profile = sandbox.profile("rprof.out");
+    assert!(!profile["run"]["warnings"].as_array().unwrap().is_empty(), "the difference is not said");
+    for function in profile["functions"].as_array().unwrap() {
+        assert!(function["instructions"].is_null(), "{function:#}");
+    }
+}
+
+/// Starts `rprof -- ./endless [ARGUMENT]` in a process group of its own and waits until the program is ready.
+fn endless(sandbox: &Sandbox, arguments: &[&str]) -> Child {
+    let program = sandbox.fixture("endless");
+    let mut all = vec!["--passes", "timed", "--", program.to_str().unwrap()];
+    all.extend(arguments);
+    let mut child = sandbox
+        .rprof(&all)
+        .process_group(0)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    child
+}
+
+#[test]
+fn ctrl_c_ends_the_program_and_the_report_comes() {
+    for (arguments, expected, signal) in [(&[][..], 128 + 2, Some(2)), (&["catch"], 5, None)] {
+        let sandbox = Sandbox::new();
+        let child = endless(&sandbox, arguments);
+        killpg(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(status(&output), expected, "{}", stderr(&output));
+        let profile = sandbox.profile("rprof.out");
+        assert_eq!(profile["run"]["signal"].as_i64(), signal);
+        assert!(function(&profile, "work_on")["share"].as_f64().unwrap() > 0.5);
+    }
+}
+
+#[test]
+fn sigterm_is_passed_on() {
+    let sandbox = Sandbox::new();
+    let child = endless(&sandbox, &["catch"]);
+    // `timeout` stands before rprof and passes the signal on.
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let profile = sandbox.profile("rprof.out");
+    assert_eq!(profile["run"]["exit_status"], 5, "{}", stderr(&output));
+}

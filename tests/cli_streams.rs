@@ -1,0 +1,120 @@
+//! The timed run has the program's streams; the counted run gets the same input and its output is not seen.
+
+#[path = "common/cli.rs"]
+mod cli;
+
+use std::fs::File;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use cli::{Sandbox, function, status, stderr, stdout};
+
+const INPUT: &str = "alpha\nbeta\ngamma\n";
+const OUTPUT: &str = "1:alpha\n2:beta\n3:gamma\n";
+
+/// Instructions that the counted pass saw in `main`: they tell whether it had the same input.
+fn instructions_of_main(sandbox: &Sandbox) -> u64 {
+    let profile = sandbox.profile("rprof.out");
+    function(&profile, "main")["instructions"].as_u64().unwrap_or_else(|| panic!("{:#}", profile["run"]))
+}
+
+#[test]
+fn input_from_a_file_is_read_by_both_runs_from_the_same_offset() {
+    let sandbox = Sandbox::new();
+    let program = sandbox.fixture("lines");
+    sandbox.file("input", INPUT, 0o644);
+    let output = sandbox
+        .rprof(["--memory", "off", "--", program.to_str().unwrap()])
+        .stdin(File::open(sandbox.path().join("input")).unwrap())
+        .output()
+        .unwrap();
+    assert_eq!((status(&output), stdout(&output)), (0, OUTPUT.into()), "{}", stderr(&output));
+    assert_eq!(stderr(&output).matches("lines 3").count(), 1, "the counted run's output is sunk:\n{}", stderr(&output));
+    let whole = instructions_of_main(&sandbox);
+
+    let shifted = Sandbox::new();
+    let program = shifted.fixture("lines");
+    let path = shifted.file("input", INPUT, 0o644);
+    // The shell's `read` leaves the offset after the first line, as the program that runs before ours may.
+    let script = format!("read first; exec {} --memory off -- {}", env!("CARGO_BIN_EXE_rprof"), program.display());
+    let output = Command::new("sh")
+        .args(["-c", &script])
+        .current_dir(shifted.path())
+        .env("XDG_CACHE_HOME", std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"))
+        .stdin(File::open(path).unwrap())
+        .output()
+        .unwrap();
+    assert_eq!((status(&output), stdout(&output)), (0, "1:beta\n2:gamma\n".into()), "{}", stderr(&output));
+    assert!(instructions_of_main(&shifted) < whole);
+}
+
+#[test]
+fn input_from_a_pipe_is_recorded_and_replayed() {
+    let sandbox = Sandbox::new();
+    let program = sandbox.fixture("lines");
+    let mut child = sandbox
+        .rprof(["--memory", "off", "--", program.to_str().unwrap()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(INPUT.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((status(&output), stdout(&output)), (0, OUTPUT.into()), "{}", stderr(&output));
+    let piped = instructions_of_main(&sandbox);
+
+    let empty = Sandbox::new();
+    let program = empty.fixture("lines");
+    let output = empty.run(["--memory", "off", "--", program.to_str().unwrap()]);
+    assert_eq!((status(&output), stdout(&output)), (0, String::new()));
+    assert!(instructions_of_main(&empty) < piped, "the replayed lines were counted");
+}
+
+#[test]
+fn a_reader_that_leaves_early_does_not_hang_us() {
+    let sandbox = Sandbox::new();
+    let script = format!("yes | {} --quiet --memory off -- head -n 2", env!("CARGO_BIN_EXE_rprof"));
+    let output = Command::new("timeout")
+        .args(["60", "sh", "-c", &script])
+        .current_dir(sandbox.path())
+        .env("XDG_CACHE_HOME", std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"))
+        .output()
+        .unwrap();
+    assert_eq!((status(&output), stdout(&output)), (0, "y\ny\n".into()), "{}", stderr(&output));
+}
+
+#[test]
+fn the_program_has_the_terminal() {
+    let sandbox = Sandbox::new();
+    sandbox.file("tty", "#!/bin/sh\ntest -t 0 && test -t 1 && test -t 2 && echo on-a-terminal\n", 0o755);
+    let inner = format!("{} --quiet --memory off -- ./tty", env!("CARGO_BIN_EXE_rprof"));
+    let script = Command::new("script")
+        .args(["-qec", &inner, "/dev/null"])
+        .current_dir(sandbox.path())
+        .env("XDG_CACHE_HOME", std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"))
+        .stdin(Stdio::null())
+        .output();
+    let Ok(output) = script else {
+        println!("SKIPPED: the_program_has_the_terminal: script(1) is not installed");
+        return;
+    };
+    assert_eq!(status(&output), 0, "{}", stdout(&output));
+    assert_eq!(stdout(&output).matches("on-a-terminal").count(), 1, "{}", stdout(&output));
+}
+
+#[test]
+fn a_single_pass_has_the_streams() {
+    for pass in ["timed", "counted"] {
+        let sandbox = Sandbox::new();
+        let program = sandbox.fixture("work");
+        let output = sandbox.run(["--passes", pass, "--memory", "off", "--", program.to_str().unwrap(), "50", "9"]);
+        assert_eq!((status(&output), stdout(&output)), (9, "50000000\n".into()), "{pass}: {}", stderr(&output));
+        let profile = sandbox.profile("rprof.out");
+        let passes = profile["run"]["passes"].as_array().unwrap();
+        assert_eq!(passes.iter().map(|p| p["kind"].as_str().unwrap()).collect::<Vec<_>>(), [pass]);
+        let work = function(&profile, "add_up");
+        assert_eq!(work["time_s"].is_null(), pass == "counted", "{work:#}");
+        assert_eq!(work["flops"].is_null(), pass == "timed", "{work:#}");
+    }
+}
