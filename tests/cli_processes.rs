@@ -74,13 +74,7 @@ fn endless(sandbox: &Sandbox, arguments: &[&str]) -> Child {
     let program = sandbox.fixture("endless");
     let mut all = vec!["--passes", "timed", "--", program.to_str().unwrap()];
     all.extend(arguments);
-    let mut child = sandbox
-        .rprof(&all)
-        .process_group(0)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = sandbox.rprof(&all).process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "ready\n");

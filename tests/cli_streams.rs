@@ -5,7 +5,7 @@ mod cli;
 
 use std::fs::File;
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use cli::{Sandbox, function, status, stderr, stdout};
 
@@ -36,14 +36,8 @@ fn input_from_a_file_is_read_by_both_runs_from_the_same_offset() {
     let program = shifted.fixture("lines");
     let path = shifted.file("input", INPUT, 0o644);
     // The shell's `read` leaves the offset after the first line, as the program that runs before ours may.
-    let script = format!("read first; exec {} --memory off -- {}", env!("CARGO_BIN_EXE_rprof"), program.display());
-    let output = Command::new("sh")
-        .args(["-c", &script])
-        .current_dir(shifted.path())
-        .env("XDG_CACHE_HOME", std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"))
-        .stdin(File::open(path).unwrap())
-        .output()
-        .unwrap();
+    let script = format!("read first; exec $RPROF --memory off -- {}", program.display());
+    let output = shifted.shell(&script).stdin(File::open(path).unwrap()).output().unwrap();
     assert_eq!((status(&output), stdout(&output)), (0, "1:beta\n2:gamma\n".into()), "{}", stderr(&output));
     assert!(instructions_of_main(&shifted) < whole);
 }
@@ -74,13 +68,7 @@ fn input_from_a_pipe_is_recorded_and_replayed() {
 #[test]
 fn a_reader_that_leaves_early_does_not_hang_us() {
     let sandbox = Sandbox::new();
-    let script = format!("yes | {} --quiet --memory off -- head -n 2", env!("CARGO_BIN_EXE_rprof"));
-    let output = Command::new("timeout")
-        .args(["60", "sh", "-c", &script])
-        .current_dir(sandbox.path())
-        .env("XDG_CACHE_HOME", std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"))
-        .output()
-        .unwrap();
+    let output = sandbox.shell("yes | $RPROF --quiet --memory off -- head -n 2").output().unwrap();
     assert_eq!((status(&output), stdout(&output)), (0, "y\ny\n".into()), "{}", stderr(&output));
 }
 
@@ -88,17 +76,11 @@ fn a_reader_that_leaves_early_does_not_hang_us() {
 fn the_program_has_the_terminal() {
     let sandbox = Sandbox::new();
     sandbox.file("tty", "#!/bin/sh\ntest -t 0 && test -t 1 && test -t 2 && echo on-a-terminal\n", 0o755);
-    let inner = format!("{} --quiet --memory off -- ./tty", env!("CARGO_BIN_EXE_rprof"));
-    let script = Command::new("script")
-        .args(["-qec", &inner, "/dev/null"])
-        .current_dir(sandbox.path())
-        .env("XDG_CACHE_HOME", std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"))
-        .stdin(Stdio::null())
-        .output();
-    let Ok(output) = script else {
+    let output = sandbox.shell("script -qec '$RPROF --quiet --memory off -- ./tty' /dev/null").output().unwrap();
+    if status(&output) == 127 {
         println!("SKIPPED: the_program_has_the_terminal: script(1) is not installed");
         return;
-    };
+    }
     assert_eq!(status(&output), 0, "{}", stdout(&output));
     assert_eq!(stdout(&output).matches("on-a-terminal").count(), 1, "{}", stdout(&output));
 }

@@ -46,9 +46,21 @@ impl Sandbox {
 
     /// `rprof ARGUMENTS`, to be run here; killed after two minutes. The ceilings are measured once for all tests.
     pub fn rprof<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
-        let mut command = Command::new("timeout");
+        let mut command = self.command("timeout");
         command.args(["--foreground", "-k", "5", "120", env!("CARGO_BIN_EXE_rprof")]).args(arguments);
-        command.current_dir(self.path()).stdin(Stdio::null());
+        command
+    }
+
+    /// `sh -c SCRIPT`, to be run here; `$RPROF` is the binary.
+    pub fn shell(&self, script: &str) -> Command {
+        let mut command = self.command("timeout");
+        command.args(["--foreground", "-k", "5", "120", "sh", "-c", script]);
+        command
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(self.path()).stdin(Stdio::null()).env("RPROF", env!("CARGO_BIN_EXE_rprof"));
         command.env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
         command
     }
