@@ -18,12 +18,56 @@ pub struct Access {
 }
 
 /// What a memory model offers the counting engine. `session` wires the two.
+///
+/// An engine that can leave accesses out asks [`collect`](Self::collect) before it fills a thread's next buffer, and
+/// hands the buffer to `record` or `record_selected` accordingly. One that cannot calls `record` alone.
 pub trait AccessSink: Send {
-    /// Accesses of `thread` (index into the counted evidence's threads) in program order. Batches of different threads
-    /// arrive in an order that approximates time.
+    /// Accesses of `thread` (index into the counted evidence's threads) in program order, none left out. Batches of
+    /// different threads arrive in an order that approximates time.
     fn record(&mut self, thread: u32, process: u32, batch: &[Access]);
+
+    /// Accesses in program order, of which only those were kept that [`selected`] admits and those longer than a line
+    /// (others do no harm).
+    fn record_selected(&mut self, thread: u32, process: u32, batch: &[Access]) {
+        self.record(thread, process, batch);
+    }
+
+    /// What the engine should collect of `thread` next.
+    fn collect(&mut self, _thread: u32) -> Collection {
+        Collection::All
+    }
+
+    /// Before the end: how many accesses instruction `site` executed in `thread` (active lanes for gathers and
+    /// scatters), collected or not, and their bytes. An engine that knows its block counts calls it once per pair.
+    fn executed(&mut self, _thread: u32, _site: u32, _accesses: u64, _bytes: u64) {}
+
     /// Ends the run. `sites[i]` tells where the instruction numbered `i` stands.
     fn finish(self: Box<Self>, sites: &[CodeRef]) -> MemoryEvidence;
+}
+
+/// Which accesses an engine collects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Collection {
+    /// Every one.
+    All,
+    /// Those that [`selected`] admits.
+    Selected,
+}
+
+/// The address bits that [`selected`] tests after folding.
+pub const SELECTION_MASK: u64 = 0x3c0;
+
+/// Whether sampling keeps an access that starts at `address`: one line in 16, four in every 4 KiB page, the same ones
+/// at all times, and evenly many for strides that are powers of two.
+///
+/// `bits 6–9 ^ bits 12–15 ^ bits 18–21 ^ bits 24–27 = 0`. In line, without other registers than `t` and `u`:
+///
+/// ```text
+/// lea t, [operand];  rorx u, t, 6;  xor t, u;  rorx u, t, 12;  xor t, u;  test t, gs:[mask]   ; mask 0x3c0, or 0 for all
+/// ```
+pub fn selected(address: u64) -> bool {
+    let pairs = address ^ address.rotate_right(6);
+    (pairs ^ pairs.rotate_right(12)) & SELECTION_MASK == 0
 }
 
 /// What the memory model yields.
