@@ -7,6 +7,11 @@ use super::timeline::{Activity, Moment, Sight};
 /// Half the width of a 95 % interval in standard deviations.
 const Z95: f64 = 1.96;
 
+/// Of the samples of several threads at least this many stand for all,
+const FEWEST_NEAR: usize = 64;
+/// and at most this many but for ties.
+const MOST_NEAR: usize = 1000;
+
 /// Where `λ` counts one member's part of a region: at least this many samples a thread and region on average.
 const SAMPLES_A_REGION: f64 = 50.0;
 
@@ -31,6 +36,8 @@ pub struct Elapsed {
     pub kernel_s: f64,
     /// CPU seconds at work by thread.
     pub per_thread: BTreeMap<u32, f64>,
+    /// Half width of the part of `time_s`'s interval that comes from not knowing how many were at work.
+    spread_ci95_s: f64,
     /// Of the time alone, the share in which a peer waited for a lock.
     locked_share: f64,
     /// Σ over regions of the busiest thread's seconds, and how many samples a region and thread has on average.
@@ -90,22 +97,22 @@ impl Elapsed {
         Some((self.cpu_s / (f64::from(team) * busiest)).min(1.0))
     }
 
-    /// Half width of the 95 % interval of `time_s`.
+    /// Half width of the 95 % interval of `time_s`: of the CPU time, and of how it spreads over threads.
     pub fn time_ci95_s(&self) -> f64 {
-        if self.cpu_s > 0.0 { self.cpu_ci95_s * self.time_s / self.cpu_s } else { 0.0 }
+        let of_cpu = if self.cpu_s > 0.0 { self.cpu_ci95_s * self.time_s / self.cpu_s } else { 0.0 };
+        of_cpu.hypot(self.spread_ci95_s)
     }
 
     /// Fills `time_s`, `concurrency` and `exclusive_s`: samples with equally many peers are represented by those whose
     /// peers were sampled nearest.
     fn spread_over_threads(&mut self, work: &mut [Seen], period: f64) {
         work.sort_by(|a, b| a.1.peers.cmp(&b.1.peers).then(a.1.distance_s.total_cmp(&b.1.distance_s)));
-        let (mut alone, mut locked) = (0.0, 0.0);
+        let (mut alone, mut locked, mut variance) = (0.0, 0.0, 0.0);
         for class in work.chunk_by(|a, b| a.1.peers == b.1.peers) {
-            let wanted = class.len().div_ceil(4).max(64).min(class.len());
-            let near = class.partition_point(|s| f64::from(s.1.distance_s) <= period / 8.0);
-            let chosen = if class[0].1.peers == 0 { class } else { &class[..wanted.max(near)] };
+            let chosen = nearest(class, period);
             let weight = |part: &[Seen]| part.iter().map(|s| s.0.weight_s).sum::<f64>();
             let scale = weight(class) / weight(chosen);
+            variance += (weight(class)).powi(2) * variance_of_share(chosen) / chosen.len() as f64;
             for (moment, sight, together) in chosen {
                 let k = usize::from((*together).max(1));
                 let seconds = scale * moment.weight_s / k as f64;
@@ -124,6 +131,7 @@ impl Elapsed {
             }
         }
         self.concurrency.iter_mut().for_each(|share| *share /= self.time_s);
+        self.spread_ci95_s = Z95 * f64::sqrt(variance);
         self.locked_share = if alone > 0.0 { locked / alone } else { 0.0 };
         work.sort_by(|a, b| a.0.t_s.total_cmp(&b.0.t_s));
     }
@@ -142,4 +150,20 @@ impl Elapsed {
         }
         self.regions.samples_each = work.len() as f64 / count.max(1) as f64;
     }
+}
+
+/// Of samples sorted by the distance of their peers' samples those that stand for all: the nearest quarter, not more
+/// than it takes to know shares to a few percent, and all that are as near.
+fn nearest<'c, 's>(class: &'c [Seen<'s>], period: f64) -> &'c [Seen<'s>] {
+    let wanted = class.len().div_ceil(4).clamp(FEWEST_NEAR.min(class.len()), MOST_NEAR);
+    let limit = f64::from(class[wanted - 1].1.distance_s) + period / 256.0;
+    &class[..class.partition_point(|s| f64::from(s.1.distance_s) <= limit)]
+}
+
+/// Variance of 1 / (threads at work) among `chosen`.
+fn variance_of_share(chosen: &[Seen]) -> f64 {
+    let share = |s: &Seen| 1.0 / f64::from(s.2.max(1));
+    let n = chosen.len() as f64;
+    let mean = chosen.iter().map(share).sum::<f64>() / n;
+    chosen.iter().map(|s| (share(s) - mean).powi(2)).sum::<f64>() / n
 }

@@ -10,9 +10,8 @@
 //!
 //! What another thread was doing is told by its nearest sample, which is up to half a period away. Code that changes
 //! place faster than that would be taken for independent, so among samples with the same number of running peers those
-//! whose peers' samples are nearest stand for all: at least a quarter of them and at least 64, and all within an eighth
-//! of a period. This needs sampling clocks that drift against each other; where they are locked at a distance, that
-//! distance is the resolution.
+//! whose peers' samples are nearest stand for all (`elapsed`): a quarter of them, between 64 and 1,000. This needs
+//! sampling clocks that drift against each other; where they are locked at a distance, that distance is the resolution.
 //!
 //! A sample may land one instruction late (skid): at the edges of functions and loops times are blurred by that much.
 

@@ -1,0 +1,149 @@
+//! FLOPs, instructions, loops, lines, chains and traffic.
+
+use rprof::profile::CodeRef;
+use rprof::profile::evidence::memory::{MemoryEvidence, SiteTraffic, Traffic};
+use rprof::profile::join::{Evidence, join};
+use rprof::profile::{Machine, Run};
+
+use crate::evidence::*;
+
+/// 0: vfmadd231pd zmm0,zmm1,[rdi]; 6: add rdi,64; a: dec rcx; d: jne 0
+const FMA_LOOP: [u8; 15] = [0x62, 0xf2, 0xf5, 0x48, 0xb8, 0x07, 0x48, 0x83, 0xc7, 0x40, 0x48, 0xff, 0xc9, 0x75, 0xf1];
+
+#[test]
+fn counts_of_overlapping_blocks_add_up() {
+    // The same loop entered at its top, and once behind the FMA.
+    let blocks = vec![block(at(1), &FMA_LOOP, &[990, 10]), block(plus(at(1), 6), &FMA_LOOP[6..], &[1])];
+    let profile = joined(None, Some(&counted(blocks, 2)));
+    let work = function(&profile, "work");
+    assert_eq!(work.instructions, Some(4003));
+    assert_eq!(work.fp_instructions, Some(1000));
+    assert_eq!(work.simd_instructions, Some(1000));
+    let flops = work.flops.unwrap();
+    assert_eq!((flops.total, flops.dp, flops.by_op.fma, flops.by_width.w512), (16_000, 16_000, 16_000, 16_000));
+    assert_eq!(work.bytes.unwrap().l1, Some(64_000));
+    assert_eq!(work.bytes.unwrap().dram, None);
+    assert_eq!((work.time_s, work.team), (None, Some(2)));
+    assert_eq!(work.source["time_s"].reason.as_deref(), Some("there was no timed pass"));
+    assert_eq!(work.source["bytes.dram"].reason.as_deref(), Some("the memory model was off"));
+    let details = work.work.as_ref().unwrap();
+    assert_eq!(details.code_bytes, 15);
+    assert_eq!(details.issue_slots, 3002); // dec and jne fuse
+    assert_eq!(work.per_thread[1].flops, Some(160));
+    let fma_line = work.lines.iter().find(|l| l.line == 1).unwrap();
+    assert_eq!((fma_line.instructions, fma_line.flops), (Some(1000), Some(16_000)));
+}
+
+#[test]
+fn a_loop_has_its_own_figures_and_chain() {
+    // 0: xor eax,eax (4×) then the loop of 250 iterations each
+    let blocks = vec![
+        block(at(1), &[&[0x31, 0xc0][..], &FMA_LOOP].concat(), &[4]),
+        block(plus(at(1), 2), &FMA_LOOP, &[996]),
+        block(plus(at(1), 17), &[0xc3], &[4]),
+    ];
+    let profile = joined(None, Some(&counted(blocks, 1)));
+    let work = function(&profile, "work");
+    assert_eq!(work.instructions, Some(4 * 2 + 4 * 1000));
+    assert_eq!(work.loops.len(), 1);
+    let inner = &work.loops[0];
+    assert_eq!((inner.name.as_str(), inner.instructions), ("work:3", Some(4000)));
+    assert_eq!(inner.flops.unwrap().total, 16_000);
+    let chains = &work.work.as_ref().unwrap().chains;
+    let chain = chains.iter().find(|c| c.restart_every != Some(1.0)).expect("the FMA's accumulator");
+    assert_eq!((chain.header, chain.iterations, chain.entries, chain.line), (0x102, 1000, 4, Some(3)));
+    close(chain.restart_every, 250.0, 1e-9);
+    close(chain.fp_per_iteration, 1.0, 1e-9);
+    close(work.work.as_ref().unwrap().chain_coverage, 4000.0 / 4008.0, 1e-9);
+}
+
+#[test]
+fn masked_lanes_count_as_the_engine_saw_them() {
+    // vaddpd zmm0{k1},zmm1,zmm2
+    let code = [0x62, 0xf1, 0xf5, 0x49, 0x58, 0xc2];
+    let blocks = vec![with_dynamic(block(at(1), &code, &[100]), 0, 350)];
+    let profile = joined(None, Some(&counted(blocks, 1)));
+    assert_eq!(function(&profile, "work").flops.unwrap().total, 350);
+    // Where the engine could not count them, the report says so.
+    let profile = joined(None, Some(&counted(vec![block(at(1), &code, &[100])], 1)));
+    let work = function(&profile, "work");
+    assert_eq!(work.flops.unwrap().total, 800);
+    assert!(work.source["flops"].reason.is_some());
+    assert!(profile.run.warnings.iter().any(|w| w.code == "lanes-not-counted"));
+}
+
+#[test]
+fn waiting_loops_are_no_work() {
+    // pause; mov eax,[rdi]; test eax,eax; je -8
+    let spin = [0xf3, 0x90, 0x8b, 0x07, 0x85, 0xc0, 0x74, 0xf8];
+    let blocks = vec![block(at(1), &FMA_LOOP, &[10]), block(plus(at(1), 15), &spin, &[1_000_000])];
+    let profile = joined(None, Some(&counted(blocks, 1)));
+    assert_eq!(function(&profile, "work").instructions, Some(40));
+}
+
+#[test]
+fn a_block_that_runs_into_the_next_function_is_divided() {
+    let blocks = vec![block(plus(at(1), 0xfe), &[0x90, 0x90, 0x90, 0x90], &[5])];
+    let profile = joined(None, Some(&counted(blocks, 1)));
+    assert_eq!(function(&profile, "work").instructions, Some(10));
+    assert_eq!(function(&profile, "other").instructions, Some(10));
+}
+
+#[test]
+fn impossible_counts_are_not_believed() {
+    let samples = (0..100).map(|i| sample(f64::from(i) * 1e-3, 0, &[at(1)])).collect();
+    let timed = timed(samples);
+    let impossible = counted(vec![block(at(1), &FMA_LOOP, &[1 << 40])], 1);
+    let profile = joined(Some(&timed), Some(&impossible));
+    let work = function(&profile, "work");
+    assert_eq!(work.instructions, None);
+    assert!(work.source["flops"].reason.as_ref().unwrap().contains("worth of instructions"), "{:?}", work.source);
+    assert!(profile.run.warnings.iter().any(|w| w.code == "passes-disagree" && w.text.contains("work")));
+    assert_eq!(profile.run.quality, Some(0.0));
+    // Nor is a function that only one of the runs executed.
+    let elsewhere = counted(vec![block(at(2), &FMA_LOOP, &[1000])], 1);
+    let profile = joined(Some(&timed), Some(&elsewhere));
+    let reason = function(&profile, "work").source["instructions"].reason.clone();
+    assert_eq!(reason.as_deref(), Some("the counted pass did not execute it"));
+    // A possible count is.
+    let possible = counted(vec![block(at(1), &FMA_LOOP, &[1_000_000])], 1);
+    let profile = joined(Some(&timed), Some(&possible));
+    assert_eq!(function(&profile, "work").instructions, Some(4_000_000));
+    assert_eq!(profile.run.quality, Some(1.0));
+    assert!(profile.run.warnings.is_empty(), "{:?}", profile.run.warnings);
+}
+
+#[test]
+fn traffic_goes_to_the_function_and_loop_of_its_instruction() {
+    let counted = counted(vec![block(at(1), &FMA_LOOP, &[1000]), block(at(2), &[0xc3], &[1])], 1);
+    let traffic =
+        Traffic { l2_read: 64_000.4, dram_read: 64_000.0, dram_write: 1.0, l1_misses: 1000.0, ..Traffic::default() };
+    let site = |at: CodeRef| SiteTraffic { at, thread: 0, traffic };
+    let memory =
+        MemoryEvidence { mode: "sampled".into(), error: Some(0.03), sites: vec![site(at(1))], warnings: vec![] };
+    let evidence = Evidence { counted: Some(&counted), memory: Some(&memory), ..Evidence::default() };
+    let profile = join(&evidence, Run::default(), Machine::default(), &mut Names::default(), false);
+    let work = function(&profile, "work");
+    let bytes = work.bytes.unwrap();
+    assert_eq!(
+        (bytes.l1, bytes.l2, bytes.dram, bytes.dram_read),
+        (Some(64_000), Some(64_000), Some(64_001), Some(64_000))
+    );
+    assert_eq!(work.loops[0].bytes.unwrap().dram, Some(64_001));
+    assert_eq!(work.source["bytes.dram"].error, Some(0.03));
+    assert_eq!(work.per_thread[0].dram_bytes, Some(64_001));
+    assert_eq!(work.lines[0].dram_bytes, Some(64_001));
+    assert_eq!(work.work.as_ref().unwrap().traffic.unwrap().l1_misses, 1000.0);
+    assert_eq!(function(&profile, "other").bytes.unwrap().dram, Some(0));
+    assert_eq!(profile.run.passes[0].memory.as_deref(), Some("sampled"));
+}
+
+#[test]
+fn inlined_functions_are_listed_in_their_host() {
+    let blocks = vec![block(plus(at(1), 0x40), &FMA_LOOP, &[100])];
+    let profile = joined(None, Some(&counted(blocks, 1)));
+    let work = function(&profile, "work");
+    assert_eq!(work.inlined.len(), 1);
+    assert_eq!((work.inlined[0].name.as_str(), work.inlined[0].instructions), ("helper", Some(400)));
+    assert_eq!(work.inlined[0].flops, Some(1600));
+}
