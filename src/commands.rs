@@ -31,9 +31,7 @@ pub fn run(args: run::RunArgs) -> Result<ExitCode> {
             run::EngineArg::SingleStep => Engine::SingleStep,
         },
     };
-    let outcome = session::profile(&options)?;
-    outcome.folder.write("profile.json", serde_json::to_string_pretty(&outcome.profile)?.as_bytes())?;
-    Ok(ExitCode::from(outcome.end.exit_code()))
+    finish(session::profile(&options)?)
 }
 
 /// `rprof doctor`.
@@ -64,9 +62,17 @@ pub fn demo_kernels(args: demo::KernelArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-pub fn demo(_args: demo::DemoArgs) -> Result<ExitCode> {
-    bail!("not built yet")
+/// `rprof demo`.
+pub fn demo(args: demo::DemoArgs) -> Result<ExitCode> {
+    finish(session::demo::profile(args.output, args.quiet)?)
 }
+
+/// Writes the report files, prints the report, and hands on the program's exit status.
+fn finish(outcome: session::Outcome) -> Result<ExitCode> {
+    outcome.folder.write("profile.json", serde_json::to_string_pretty(&outcome.profile)?.as_bytes())?;
+    Ok(ExitCode::from(outcome.end.exit_code()))
+}
+
 pub fn machine(_args: machine::MachineArgs) -> Result<ExitCode> {
     bail!("not built yet")
 }

@@ -12,6 +12,7 @@
 mod assemble;
 mod between;
 mod ceilings;
+pub mod demo;
 pub mod error;
 mod input;
 pub mod options;

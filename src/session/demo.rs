@@ -1,0 +1,54 @@
+//! `rprof demo`: profiles the kernels that are built into this very binary, and sets beside each the class that it was
+//! built for.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::demo::{self, SECONDS_PER_KERNEL, Schedule};
+use crate::profile::Profile;
+
+use super::options::{Engine, Memory, Passes, RunOptions};
+use super::progress::Notices;
+use super::run::{self, Outcome};
+use super::SessionError;
+
+/// The hidden subcommand that runs the kernels.
+const KERNELS: &str = "__demo";
+
+/// Profiles the demo.
+///
+/// # Errors
+/// As [`run::profile`], and a host whose kernels cannot be scheduled.
+pub fn profile(output: Option<PathBuf>, quiet: bool) -> Result<Outcome, SessionError> {
+    let notices = Notices::new(quiet);
+    let failed = |what: &str, e: &dyn std::fmt::Display| SessionError::Report(format!("cannot run the demo: {what}: {e}"));
+    let binary = std::env::current_exe().map_err(|e| failed("this program's own file", &e))?;
+    let schedule = {
+        let _spinner = notices.spinner("sizing the kernels for this host");
+        Schedule::for_demo(SECONDS_PER_KERNEL).map_err(|e| failed("its kernels", &e))?
+    };
+    let mut program: Vec<OsString> = vec![binary.into(), KERNELS.into()];
+    program.extend(schedule.arguments().into_iter().map(OsString::from));
+    let options = RunOptions {
+        program,
+        output,
+        passes: Some(Passes::Both),
+        memory: Memory::Sampled,
+        frequency_hz: None,
+        between: None,
+        full_names: false,
+        quiet,
+        engine: Engine::Translator,
+    };
+    let mut outcome = run::profile(&options)?;
+    expect(&mut outcome.profile);
+    Ok(outcome)
+}
+
+/// Fills `expected` of every kernel's function from this host's ceilings.
+fn expect(profile: &mut Profile) {
+    let classes = demo::expected(&profile.machine);
+    for function in &mut profile.functions {
+        function.analysis.expected = classes.get(&function.name).cloned();
+    }
+}
