@@ -73,8 +73,17 @@ fn finish(outcome: session::Outcome) -> Result<ExitCode> {
     Ok(ExitCode::from(outcome.end.exit_code()))
 }
 
-pub fn machine(_args: machine::MachineArgs) -> Result<ExitCode> {
-    bail!("not built yet")
+/// `rprof machine`.
+pub fn machine(args: machine::MachineArgs) -> Result<ExitCode> {
+    let options = session::ceilings::MachineOptions { quick: args.quick, refresh: args.refresh, quiet: false };
+    let (machine, warnings) = session::ceilings::measure(options)?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&machine)?);
+    }
+    for warning in warnings {
+        eprintln!("rprof: {} ({}; {})", warning.text, warning.effect, warning.hint);
+    }
+    Ok(ExitCode::SUCCESS)
 }
 pub fn report(_args: report::ReportArgs) -> Result<ExitCode> {
     bail!("not built yet")

@@ -1,11 +1,81 @@
-//! This host's ceilings for a run: from the cache, or measured now.
+//! This host's ceilings: from the cache, or measured now with progress on standard error.
 
-use crate::profile::machine::Machine;
+use std::path::PathBuf;
+
+use crate::machine::{self, Effort, Progress, Request};
+use crate::profile::machine::{Cache, Machine};
 use crate::profile::run::Warning;
 
-use super::progress::Notices;
+use super::SessionError;
+use super::progress::{Notices, Spinner};
 
-/// The ceilings that the first run of a program needs.
-pub fn for_a_run(_notices: &Notices, _warnings: &mut Vec<Warning>) -> Machine {
-    Machine::default()
+/// What `rprof machine` was asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct MachineOptions {
+    /// Only what a first run needs.
+    pub quick: bool,
+    /// Measure again even if cached.
+    pub refresh: bool,
+    /// No progress.
+    pub quiet: bool,
+}
+
+/// The ceilings for a run. A host that cannot be measured gets none, and a warning: the program is profiled all the same.
+pub fn for_a_run(notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
+    let mut teller = Teller { notices: notices.clone(), spinner: None, warnings: Vec::new() };
+    let measured = machine::load_or_measure(&Request::new(Effort::Quick), &mut teller);
+    warnings.append(&mut teller.warnings);
+    measured.unwrap_or_else(|error| {
+        warnings.push(Warning::new(
+            "no-ceilings",
+            format!("the ceilings of this host could not be measured: {error}"),
+            "functions have time and counts, but no class, bound or savings",
+            "rprof machine --refresh shows what stands in the way",
+        ));
+        unmeasured()
+    })
+}
+
+/// The ceilings for `rprof machine`, and the doubts about them.
+///
+/// # Errors
+/// The host cannot be measured.
+pub fn measure(options: MachineOptions) -> Result<(Machine, Vec<Warning>), SessionError> {
+    let mut teller = Teller { notices: Notices::new(options.quiet), spinner: None, warnings: Vec::new() };
+    let effort = if options.quick { Effort::Quick } else { Effort::Full };
+    let request = Request { refresh: options.refresh, ..Request::new(effort) };
+    let measured = machine::load_or_measure(&request, &mut teller);
+    let machine = measured.map_err(|e| SessionError::Report(format!("cannot measure this host: {e}")))?;
+    Ok((machine, teller.warnings))
+}
+
+/// What is known of the host without measuring.
+fn unmeasured() -> Machine {
+    let topology = machine::topology(&PathBuf::from("/sys"));
+    let caches: Vec<Cache> = topology.caches.clone();
+    Machine { cpu: topology.cpu.clone(), cores: topology.cpus.len() as u32, caches, ..Machine::default() }
+}
+
+/// Draws progress, keeps doubts.
+struct Teller {
+    notices: Notices,
+    spinner: Option<Spinner>,
+    warnings: Vec<Warning>,
+}
+
+impl Progress for Teller {
+    fn group(&mut self, group: &str, done: usize, total: usize) {
+        let text = format!("measuring this machine's ceilings: {group} ({done}/{total})");
+        match &self.spinner {
+            Some(spinner) => spinner.set(&text),
+            None => {
+                self.notices.say("measuring this machine's ceilings (kept for later runs)");
+                self.spinner = Some(self.notices.spinner(&text));
+            }
+        }
+    }
+
+    fn warn(&mut self, warning: Warning) {
+        self.warnings.push(warning);
+    }
 }

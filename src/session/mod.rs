@@ -11,7 +11,7 @@
 
 mod assemble;
 mod between;
-mod ceilings;
+pub mod ceilings;
 pub mod demo;
 pub mod error;
 mod input;

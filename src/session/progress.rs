@@ -43,6 +43,15 @@ impl Notices {
 #[derive(Debug)]
 pub struct Spinner(Option<ProgressBar>);
 
+impl Spinner {
+    /// Changes its text.
+    pub fn set(&self, text: &str) {
+        if let Some(bar) = &self.0 {
+            bar.set_message(text.to_owned());
+        }
+    }
+}
+
 impl Drop for Spinner {
     fn drop(&mut self) {
         if let Some(bar) = self.0.take() {
