@@ -47,13 +47,14 @@ pub fn doctor(args: doctor::DoctorArgs) -> Result<ExitCode> {
 
 /// `rprof events`.
 pub fn events(args: events::EventsArgs) -> Result<ExitCode> {
-    let listing = rprof::counters::listing::list(Path::new("/sys"));
+    let mut listing = rprof::counters::listing::list(Path::new("/sys"));
+    let certificates = if args.check { session::known_work::check(&mut listing) } else { Vec::new() };
     if args.json {
         println!("{}", serde_json::to_string_pretty(&listing)?);
     } else {
         print!("{}", rprof::counters::listing::events_text(&listing));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::from(u8::from(rprof::counters::check::any_refuted(&certificates))))
 }
 
 /// `rprof __demo`: what `rprof demo` profiles.

@@ -36,6 +36,11 @@ struct OpenEvent<H> {
     handle: Result<H, Refusal>,
 }
 
+/// Flags for counting this thread's own work in user mode: opened disabled, kernel left out.
+pub fn own_thread() -> Flags {
+    Flags { disabled: true, exclude_kernel: true, ..Flags::default() }
+}
+
 /// Opens `events` on `scope`, once on every PMU of `pmus` (hybrid CPUs have two). Groups are tried first; where the
 /// kernel refuses a member of a group that it would take alone (guests have fewer counters than they claim), the member
 /// is opened alone and multiplexed.

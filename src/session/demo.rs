@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use crate::demo::{self, SECONDS_PER_KERNEL, Schedule};
 use crate::profile::Profile;
 
+use super::SessionError;
 use super::options::{Engine, Memory, Passes, RunOptions};
 use super::progress::Notices;
 use super::run::{self, Outcome};
-use super::SessionError;
 
 /// The hidden subcommand that runs the kernels.
 const KERNELS: &str = "__demo";
@@ -21,7 +21,8 @@ const KERNELS: &str = "__demo";
 /// As [`run::profile`], and a host whose kernels cannot be scheduled.
 pub fn profile(output: Option<PathBuf>, quiet: bool) -> Result<Outcome, SessionError> {
     let notices = Notices::new(quiet);
-    let failed = |what: &str, e: &dyn std::fmt::Display| SessionError::Report(format!("cannot run the demo: {what}: {e}"));
+    let failed =
+        |what: &str, e: &dyn std::fmt::Display| SessionError::Report(format!("cannot run the demo: {what}: {e}"));
     let binary = std::env::current_exe().map_err(|e| failed("this program's own file", &e))?;
     let schedule = {
         let _spinner = notices.spinner("sizing the kernels for this host");

@@ -15,6 +15,8 @@ pub mod ceilings;
 pub mod demo;
 pub mod error;
 mod input;
+#[cfg(target_arch = "x86_64")]
+pub mod known_work;
 pub mod options;
 pub mod output;
 mod passes;
