@@ -2,6 +2,7 @@
 
 use super::error::DemoError;
 use super::kernels::Kernel;
+use super::variant::Variant;
 
 /// What `rprof __demo` is asked to do.
 #[derive(Debug, Clone, Default)]
@@ -12,13 +13,15 @@ pub struct Request {
     pub seconds: Option<f64>,
     /// Print the kernels' names instead.
     pub list: bool,
+    /// Use this instruction set instead of the widest.
+    pub isa: Option<Variant>,
     /// Print each kernel's own time on standard error.
     pub timing: bool,
 }
 
 impl Request {
-    /// Reads `--list`, `--timing`, `--seconds S`, `--kernel NAME [--passes N]` and `NAME=PASSES`. No kernel named: the
-    /// demo's.
+    /// Reads `--list`, `--timing`, `--isa ISA`, `--seconds S`, `--kernel NAME [--passes N]` and `NAME=PASSES`. No
+    /// kernel named: the demo's.
     pub fn parse(arguments: &[String]) -> Result<Request, DemoError> {
         let mut request = Request::default();
         let mut rest = arguments.iter();
@@ -29,6 +32,10 @@ impl Request {
             match argument.as_str() {
                 "--list" => request.list = true,
                 "--timing" => request.timing = true,
+                "--isa" => {
+                    let isa = rest.next().and_then(|name| Variant::named(name));
+                    request.isa = Some(isa.ok_or_else(|| DemoError::Argument(argument.clone()))?);
+                }
                 "--seconds" => request.seconds = Some(number(rest.next())?),
                 "--kernel" => {
                     let name = rest.next().ok_or_else(|| DemoError::Argument(argument.clone()))?;
@@ -64,16 +71,17 @@ mod tests {
 
     #[test]
     fn reads_both_forms() {
-        let request = parse("--timing --kernel peak --passes 7 --kernel int div=9 --seconds 0.25").unwrap();
+        let request = parse("--timing --isa avx2 --kernel peak --passes 7 --kernel int div=9 --seconds 0.25").unwrap();
         let runs: Vec<_> = request.runs.iter().map(|(k, n)| (k.name, *n)).collect();
         assert_eq!(runs, [("peak", Some(7)), ("int", None), ("div", Some(9))]);
         assert_eq!((request.seconds, request.timing, request.list), (Some(0.25), true, false));
+        assert_eq!(request.isa, Some(Variant::Avx2));
     }
 
     #[test]
     fn names_what_it_cannot_read() {
         assert!(parse("--kernel nonesuch").unwrap_err().to_string().contains("nonesuch"));
-        for bad in ["--passes 3", "peak=many", "--seconds", "peak", "--kernel peak --passes x"] {
+        for bad in ["--passes 3", "peak=many", "--seconds", "peak", "--kernel peak --passes x", "--isa neon"] {
             assert!(matches!(parse(bad), Err(DemoError::Argument(_))), "{bad}");
         }
     }

@@ -18,7 +18,7 @@ pub enum DemoError {
     },
     /// An argument could not be read.
     #[error(
-        "cannot read the argument {0:?}; expected --list, --kernel NAME, --passes N, --seconds S, --timing or NAME=PASSES"
+        "cannot read the argument {0:?}; expected --list, --kernel NAME, --passes N, --seconds S, --isa sse2|avx2|avx512, --timing or NAME=PASSES"
     )]
     Argument(String),
     /// Memory for a kernel's arrays was refused.

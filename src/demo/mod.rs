@@ -44,6 +44,9 @@ pub fn run_kernels(arguments: &[String]) -> Result<(), DemoError> {
         let names = KERNELS.iter().map(|k| format!("{}\n", k.name)).collect::<String>();
         return io::stdout().write_all(names.as_bytes()).map_err(DemoError::Output);
     }
+    // An instruction set that the CPU lacks falls back to the widest that it has.
+    let widest = Variant::detect();
+    let variant = request.isa.map_or(widest, |isa| isa.min(widest));
     let seconds = request.seconds.unwrap_or(SECONDS_PER_KERNEL);
     let runs = if request.runs.is_empty() {
         Schedule::for_demo(seconds)?.entries.into_iter().map(|(k, n)| (k, Some(n))).collect()
@@ -53,7 +56,7 @@ pub fn run_kernels(arguments: &[String]) -> Result<(), DemoError> {
     let host = Host::read()?;
     let mut checksum = 0u64;
     for (kernel, passes) in runs {
-        let runnable = Runnable::new(kernel, &host, Variant::detect())?;
+        let runnable = Runnable::new(kernel, &host, variant)?;
         let passes = match passes {
             Some(passes) => passes,
             None => schedule::passes_for(&runnable, seconds)?,

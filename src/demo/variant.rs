@@ -23,6 +23,16 @@ impl Variant {
         }
     }
 
+    /// The one of this name: `sse2`, `avx2`, `avx512`.
+    pub fn named(name: &str) -> Option<Variant> {
+        match name {
+            "sse2" => Some(Variant::Sse2),
+            "avx2" => Some(Variant::Avx2),
+            "avx512" => Some(Variant::Avx512),
+            _ => None,
+        }
+    }
+
     /// Bytes of a vector register.
     pub fn vector_bytes(self) -> usize {
         match self {
