@@ -1,1 +1,122 @@
-//! (placeholder)
+//! Reports from a profile: text, JSON, HTML, SVG, CSV, Markdown, folded stacks, flame graph, Firefox profiler.
+//!
+//! ```text
+//!  profile.json ─▶ json::read (schema, strict) ─▶ roofline::analyse ─┐
+//!  session ─────────────────────────────────────▶ roofline::analyse ─┴▶ Profile ─▶ render(Format) ─▶ text
+//! ```
+//!
+//! Everything here works from the profile alone, on any machine. What was not measured is shown as such, never as 0.
+
+pub mod csv;
+pub mod error;
+pub mod firefox;
+pub mod flamegraph;
+pub mod folded;
+pub mod html;
+pub mod json;
+pub mod machine;
+pub mod markdown;
+pub mod name;
+pub mod number;
+pub mod palette;
+pub mod plot;
+pub mod schema;
+pub mod stacks;
+pub mod summary;
+pub mod table;
+pub mod text;
+pub mod view;
+pub mod wrap;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use crate::profile::Profile;
+
+pub use error::ReportError;
+pub use view::{Precision, View};
+
+/// The formats of `rprof report --format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    Text,
+    Json,
+    Html,
+    Svg,
+    Csv,
+    Md,
+    Folded,
+    Flamegraph,
+    Firefox,
+}
+
+impl Format {
+    /// All of them.
+    pub const ALL: [Format; 9] = [
+        Format::Text,
+        Format::Json,
+        Format::Html,
+        Format::Svg,
+        Format::Csv,
+        Format::Md,
+        Format::Folded,
+        Format::Flamegraph,
+        Format::Firefox,
+    ];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Text => "text",
+            Format::Json => "json",
+            Format::Html => "html",
+            Format::Svg => "svg",
+            Format::Csv => "csv",
+            Format::Md => "md",
+            Format::Folded => "folded",
+            Format::Flamegraph => "flamegraph",
+            Format::Firefox => "firefox",
+        }
+    }
+}
+
+/// The profile in one format.
+///
+/// # Errors
+/// [`ReportError::Render`].
+pub fn render(profile: &Profile, format: Format, view: &View) -> Result<String, ReportError> {
+    Ok(match format {
+        Format::Text => text::report(profile, view),
+        Format::Json => json::text(profile)?,
+        Format::Html => html::page(profile, view)?,
+        Format::Svg => plot::roofline::svg(profile, view),
+        Format::Csv => csv::table(profile),
+        Format::Md => markdown::text(profile, view),
+        Format::Folded => folded::text(profile),
+        Format::Flamegraph => flamegraph::svg(profile)?,
+        Format::Firefox => firefox::text(profile),
+    })
+}
+
+/// Writes `profile.json`, `report.html`, `roofline.svg` and `flamegraph.svg` into `folder`, which exists. Returns their
+/// paths. `profile.json` is written first, so that a failing picture loses nothing.
+///
+/// # Errors
+/// [`ReportError::Write`], [`ReportError::Render`].
+pub fn write_folder(profile: &Profile, view: &View, folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
+    let files = [
+        ("profile.json", Format::Json),
+        ("report.html", Format::Html),
+        ("roofline.svg", Format::Svg),
+        ("flamegraph.svg", Format::Flamegraph),
+    ];
+    let mut written = Vec::new();
+    for (name, format) in files {
+        let path = folder.join(name);
+        json::write(&path, &render(profile, format, view)?)?;
+        written.push(path);
+    }
+    Ok(written)
+}

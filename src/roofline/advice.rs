@@ -204,7 +204,7 @@ fn write_allocate(f: &Function) -> String {
     let stores: u64 =
         f.work.as_ref().map_or(0, |w| w.accesses.iter().filter(|a| a.kind == AccessKind::Store).map(|a| a.count).sum());
     format!(
-        "Its {} stores made memory send {:.3} GB of lines that they overwrite whole{}: use non-temporal stores.",
+        "Its {} stores made memory send {:.2} GB of lines that they overwrite whole{}: use non-temporal stores.",
         count(stores),
         traffic.dram_fill / 1e9,
         at_loop(f)
@@ -217,13 +217,15 @@ fn share_of_misses(f: &Function, part: impl Fn(&crate::profile::evidence::memory
     if all <= 0.0 { "None".into() } else { format!("{:.0} %", 100.0 * part(&t) / all) }
 }
 
-/// A count for people: 3 significant digits and a power of thousand.
+/// A count for people: three significant digits and words for powers of a thousand.
 fn count(n: u64) -> String {
-    let x = n as f64;
-    match n {
-        0..1_000 => n.to_string(),
-        1_000..1_000_000 => format!("{:.3} thousand", x / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.3} million", x / 1e6),
-        _ => format!("{:.3} billion", x / 1e9),
-    }
+    let (scale, word) = match n {
+        0..1_000 => return n.to_string(),
+        1_000..1_000_000 => (1e3, "thousand"),
+        1_000_000..1_000_000_000 => (1e6, "million"),
+        _ => (1e9, "billion"),
+    };
+    let scaled = n as f64 / scale;
+    let decimals = if scaled < 10.0 { 2 } else { usize::from(scaled < 100.0) };
+    format!("{scaled:.decimals$} {word}")
 }

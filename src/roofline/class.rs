@@ -19,7 +19,7 @@ const BALANCED: f64 = 0.97;
 pub struct Verdict {
     /// Id of the binding ceiling.
     pub binding: Option<String>,
-    /// The class, `unknown` included.
+    /// The class, `unknown` included; `None` for what was not counted.
     pub class: Option<String>,
     /// For `unknown`: the class of the largest term.
     pub nearest: Option<String>,
@@ -57,10 +57,10 @@ pub fn parallel_candidates(subject: &Subject<'_>) -> Vec<Deficiency> {
 /// Classifies `subject` by its `bound`.
 pub fn verdict(subject: &Subject<'_>, bound: &Bound) -> Verdict {
     let Some((term, seconds)) = bound.binding else {
-        return match subject.function.time_s {
-            Some(_) => Verdict { class: Some("unknown".into()), ..Verdict::default() },
-            None => Verdict::default(),
-        };
+        let f = subject.function;
+        let counted = f.work.is_some() || f.flops.is_some() || f.bytes.is_some();
+        let class = (counted && f.time_s.is_some()).then(|| "unknown".into());
+        return Verdict { class, ..Verdict::default() };
     };
     let (id, class) = named(subject, bound, term, seconds);
     let mut verdict = Verdict { binding: Some(id.into()), class: Some(class.into()), ..Verdict::default() };

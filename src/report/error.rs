@@ -1,0 +1,52 @@
+//! What can go wrong when reports are read or written.
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// An error of this folder. Its display is one line: what happened, to what, what to do.
+#[derive(Debug, Error)]
+pub enum ReportError {
+    /// The file could not be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is not JSON, or ends too early.
+    #[error("{} is not a complete JSON file ({source}): run rprof again, or name another profile.json", path.display())]
+    Syntax {
+        /// Which file.
+        path: PathBuf,
+        /// Where it stops making sense.
+        source: serde_json::Error,
+    },
+    /// It is JSON, but not a profile of this version.
+    #[error("{}: {field}: {problem}; expected a profile.json with schema {}", path.display(), crate::profile::SCHEMA)]
+    Foreign {
+        /// Which file.
+        path: PathBuf,
+        /// The offending field, as a path such as `functions[3].bytes.l1`.
+        field: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A report could not be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A picture or text could not be made.
+    #[error("cannot make the {what}: {problem}")]
+    Render {
+        /// Which report.
+        what: &'static str,
+        /// Why.
+        problem: String,
+    },
+}

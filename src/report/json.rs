@@ -1,0 +1,86 @@
+//! `profile.json`: writing, and strict reading. A file that is truncated, foreign, or lacks a field is refused with its
+//! name and the field's; fields that this version does not know are kept out of the way.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::profile::{Profile, SCHEMA};
+use crate::roofline;
+
+use super::error::ReportError;
+use super::schema;
+
+/// Reads a profile and recomputes its analysis from its facts.
+///
+/// # Errors
+/// [`ReportError::Read`], [`ReportError::Syntax`] for what is no JSON, [`ReportError::Foreign`] naming the first field that
+/// is missing or of another type.
+pub fn read(path: &Path) -> Result<Profile, ReportError> {
+    let text = fs::read(path).map_err(|source| ReportError::Read { path: path.into(), source })?;
+    let value: Value =
+        serde_json::from_slice(&text).map_err(|source| ReportError::Syntax { path: path.into(), source })?;
+    let mut profile =
+        parse(&value).map_err(|v| ReportError::Foreign { path: path.into(), field: v.field, problem: v.problem })?;
+    roofline::analyse(&mut profile);
+    Ok(profile)
+}
+
+/// Checks `value` against the schema and turns it into a profile, as stored.
+///
+/// # Errors
+/// The first violation.
+pub fn parse(value: &Value) -> Result<Profile, schema::Violation> {
+    // A foreign file is told by its schema name rather than by whatever it lacks first.
+    match value.get("schema") {
+        Some(Value::String(name)) if name == SCHEMA => {}
+        Some(other) => return Err(schema::Violation::new("schema", format!("is {other}"))),
+        None if value.is_object() => return Err(schema::Violation::new("schema", "is missing")),
+        None => {}
+    }
+    schema::check(value)?;
+    indices(value)?;
+    serde_json::from_value(value.clone()).map_err(|e| schema::Violation::new("profile", e.to_string()))
+}
+
+/// Indices into `frames`, `stacks` and `threads` stay within them; a stack's parent comes before it.
+fn indices(value: &Value) -> Result<(), schema::Violation> {
+    let list = |v: &Value, key: &str| v.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+    let (frames, stacks) = (list(value, "frames").len() as u64, list(value, "stacks"));
+    let threads = value.get("run").map_or(0, |run| list(run, "threads").len()) as u64;
+    let below = |v: &Value, key: &str, limit: u64, field: String| match v.get(key).and_then(Value::as_u64) {
+        Some(i) if i >= limit => Err(schema::Violation::new(format!("{field}.{key}"), format!("is {i}, out of range"))),
+        _ => Ok(()),
+    };
+    for (i, stack) in stacks.iter().enumerate() {
+        below(stack, "frame", frames, format!("stacks[{i}]"))?;
+        below(stack, "parent", i as u64, format!("stacks[{i}]"))?;
+    }
+    for (i, sample) in list(value, "samples").iter().enumerate() {
+        below(sample, "stack", stacks.len() as u64, format!("samples[{i}]"))?;
+        below(sample, "thread", threads, format!("samples[{i}]"))?;
+    }
+    Ok(())
+}
+
+/// The profile as JSON text.
+///
+/// # Errors
+/// [`ReportError::Render`] if a number cannot be written (never for finite ones).
+pub fn text(profile: &Profile) -> Result<String, ReportError> {
+    serde_json::to_string_pretty(profile)
+        .map(|mut s| {
+            s.push('\n');
+            s
+        })
+        .map_err(|e| ReportError::Render { what: "profile.json", problem: e.to_string() })
+}
+
+/// Writes `text` to `path`.
+///
+/// # Errors
+/// [`ReportError::Write`].
+pub fn write(path: &Path, text: &str) -> Result<(), ReportError> {
+    fs::write(path, text).map_err(|source| ReportError::Write { path: path.into(), source })
+}

@@ -1,0 +1,115 @@
+//! `rprof machine`: the host's ceilings as a table, as JSON, and as pictures.
+
+use std::path::{Path, PathBuf};
+
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+
+use super::error::ReportError;
+use super::number::{NOT_MEASURED, percent, si};
+use super::{html, json, plot, wrap};
+use crate::profile::Machine;
+use crate::profile::machine::Ceiling;
+
+/// The ceilings as a table: one line per id, one column per thread count.
+pub fn text(machine: &Machine, width: usize) -> String {
+    let mut out = format!("{}, {} CPU{}\n", machine.cpu, machine.cores, if machine.cores == 1 { "" } else { "s" });
+    for c in &machine.caches {
+        out += &format!("L{} {} KiB, {} ways, shared by {}\n", c.level, c.size >> 10, c.ways, c.shared_by);
+    }
+    out.push('\n');
+    let mut counts: Vec<u32> = machine.ceilings.iter().map(|c| c.threads).collect();
+    counts.sort_unstable();
+    counts.dedup();
+    let counts = thinned(&counts);
+    let mut ids: Vec<&str> = Vec::new();
+    for c in &machine.ceilings {
+        if !ids.contains(&c.id.as_str()) {
+            ids.push(&c.id);
+        }
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    let right = |t: String| Cell::new(t).set_alignment(CellAlignment::Right);
+    let threads = counts.iter().map(|n| right(format!("{n} thread{}", if *n == 1 { "" } else { "s" })));
+    table.set_header(
+        std::iter::once(Cell::new("ceiling")).chain(threads).chain([right("spread".into()), Cell::new("")]),
+    );
+    let mut absent = Vec::new();
+    for id in ids {
+        let all: Vec<&Ceiling> = machine.ceilings.iter().filter(|c| c.id == id).collect();
+        if all.iter().all(|c| c.value.is_none()) {
+            absent.push((id, all.iter().find_map(|c| c.reason.clone()).unwrap_or_else(|| "no reason given".into())));
+            continue;
+        }
+        let at = |n: &u32| all.iter().find(|c| c.threads == *n).map_or(String::new(), |c| value(c));
+        let spread =
+            all.iter().filter_map(|c| c.spread).fold(None, |m: Option<f64>, s| Some(m.map_or(s, |m| m.max(s))));
+        let unsettled = if all.iter().any(|c| c.value.is_some() && !c.settled) { "not settled" } else { "" };
+        let cells = counts.iter().map(|n| right(at(n)));
+        let row = std::iter::once(Cell::new(id)).chain(cells);
+        table.add_row(row.chain([right(spread.map_or(String::new(), percent)), Cell::new(unsettled)]));
+    }
+    out.extend(table.to_string().lines().map(|l| format!("{}\n", l.trim_end())));
+    if !absent.is_empty() {
+        out += &format!("\n{NOT_MEASURED}:\n");
+        for (id, reason) in absent {
+            out += &wrap::hanging(&format!("  {id}: {reason}"), width, 4);
+        }
+    }
+    out
+}
+
+/// At most four thread counts: one, some between, all.
+fn thinned(counts: &[u32]) -> Vec<u32> {
+    match counts {
+        [first, middle @ .., last] if middle.len() > 2 => {
+            let third = middle.len() / 3;
+            vec![*first, middle[third], middle[2 * third], *last]
+        }
+        few => few.to_vec(),
+    }
+}
+
+fn value(c: &Ceiling) -> String {
+    let unit = c.unit.replace("flop", "FLOP").replace("byte", "B");
+    c.value.map_or_else(|| NOT_MEASURED.to_owned(), |v| si(v, &unit))
+}
+
+/// Section 8's "machine" object.
+///
+/// # Errors
+/// [`ReportError::Render`] (never for finite numbers).
+pub fn json(machine: &Machine) -> Result<String, ReportError> {
+    serde_json::to_string_pretty(machine)
+        .map(|s| s + "\n")
+        .map_err(|e| ReportError::Render { what: "machine", problem: e.to_string() })
+}
+
+/// The pictures as (file name, SVG): roofline with all ceilings, ladder, sweeps.
+pub fn pictures(machine: &Machine) -> Vec<(String, String)> {
+    let mut out = vec![
+        ("machine-roofline.svg".to_owned(), plot::roofline::of_machine(machine)),
+        ("machine-ladder.svg".to_owned(), plot::ladder::svg(machine)),
+    ];
+    for family in plot::sweep::families(machine) {
+        if let Some(svg) = plot::sweep::svg(machine, &family) {
+            out.push((format!("machine-{family}.svg"), svg));
+        }
+    }
+    out
+}
+
+/// Writes the pictures and `machine.html` into `folder`, which exists. Returns their paths.
+///
+/// # Errors
+/// [`ReportError::Write`].
+pub fn write_folder(machine: &Machine, folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
+    let mut written = Vec::new();
+    let page = html::machine_page(machine);
+    for (name, content) in pictures(machine).into_iter().chain([("machine.html".to_owned(), page)]) {
+        let path = folder.join(name);
+        json::write(&path, &content)?;
+        written.push(path);
+    }
+    Ok(written)
+}

@@ -1,0 +1,54 @@
+//! Markdown: the table, advice and warnings, for issues and pull requests.
+
+use crate::profile::Profile;
+
+use super::number::{NOT_MEASURED, seconds};
+use super::table::COLUMNS;
+use super::{View, name, summary};
+
+/// The report as GitHub-flavoured Markdown.
+pub fn text(profile: &Profile, view: &View) -> String {
+    let mut out = format!("### `{}`\n\n", profile.run.command.join(" ").replace('`', "'"));
+    for line in summary::lines(profile) {
+        out += &format!("- {}\n", escape(&line));
+    }
+    let titles: Vec<&str> = COLUMNS.iter().map(|c| c.title).collect();
+    out += &format!("\n| function | {} |\n| --- |{}\n", titles.join(" | "), " ---: |".repeat(titles.len()));
+    for f in view.functions(profile) {
+        let cells: Vec<String> =
+            COLUMNS.iter().map(|c| (c.cell)(f).unwrap_or_else(|| NOT_MEASURED.into())).map(|c| escape(&c)).collect();
+        out += &format!("| `{}` | {} |\n", code(&name::shorten(&f.name, view.name_width(60))), cells.join(" | "));
+    }
+    let advised: Vec<_> = view.functions(profile).filter(|f| !f.analysis.savings.is_empty()).collect();
+    if !advised.is_empty() {
+        out += "\nWhat to do next:\n\n";
+        for f in advised {
+            for s in &f.analysis.savings {
+                let name = code(&name::shorten(&f.name, 40));
+                out += &format!(
+                    "- `{name}`: {} ({} to {})\n",
+                    escape(&s.advice),
+                    seconds(s.seconds),
+                    seconds(s.seconds_max)
+                );
+            }
+        }
+    }
+    if !profile.run.warnings.is_empty() {
+        out += "\nDoubts:\n\n";
+        for w in &profile.run.warnings {
+            out += &format!("- {}\n", escape(&summary::doubt(w)));
+        }
+    }
+    out
+}
+
+/// Text in a cell or list item.
+fn escape(text: &str) -> String {
+    text.replace('|', "\\|").replace('<', "&lt;").replace('*', "\\*")
+}
+
+/// Text between backquotes in a table cell.
+fn code(text: &str) -> String {
+    text.replace('`', "'").replace('|', "\\|")
+}

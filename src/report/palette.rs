@@ -1,0 +1,33 @@
+//! One colour per class, the same in every picture; legible on light and dark ground.
+
+/// Classes in the order of the legend, with their colour.
+pub const CLASSES: [(&str, (u8, u8, u8)); 16] = [
+    ("dram-bandwidth", (45, 112, 205)),
+    ("dram-latency", (108, 76, 196)),
+    ("l3-bandwidth", (38, 146, 206)),
+    ("l2-bandwidth", (28, 160, 176)),
+    ("cache-latency", (146, 92, 182)),
+    ("l1-bandwidth", (36, 160, 130)),
+    ("ilp", (214, 120, 28)),
+    ("simd", (226, 88, 62)),
+    ("fma-balance", (206, 66, 108)),
+    ("instruction-mix", (186, 138, 24)),
+    ("div-sqrt", (176, 84, 44)),
+    ("load-imbalance", (196, 74, 158)),
+    ("threads", (160, 60, 130)),
+    ("peak", (60, 158, 72)),
+    ("unknown", (130, 134, 142)),
+    ("not counted", (160, 164, 170)),
+];
+
+/// The colour of a class; `None` and unheard-of classes are grey.
+pub fn rgb(class: Option<&str>) -> (u8, u8, u8) {
+    let name = class.unwrap_or("not counted");
+    CLASSES.into_iter().find(|(n, _)| *n == name).map_or((160, 164, 170), |(_, c)| c)
+}
+
+/// The colour of a class as `#rrggbb`.
+pub fn hex(class: Option<&str>) -> String {
+    let (r, g, b) = rgb(class);
+    format!("#{r:02x}{g:02x}{b:02x}")
+}

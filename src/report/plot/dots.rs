@@ -1,0 +1,161 @@
+//! Functions as dots: area by share, colour by class, a ring for each other memory level, a whisker up to the bound.
+
+use svg::Node;
+use svg::node::element::{Circle, Group};
+
+use super::layout::{Area, Taken};
+use super::lines::Frame;
+use super::page;
+use crate::profile::Function;
+use crate::report::number::{percent, si, significant};
+use crate::report::{name, palette, table};
+
+/// A function's place in the picture.
+pub struct Dot<'a> {
+    pub function: &'a Function,
+    /// Operational intensity at the outermost measured level.
+    pub intensity: f64,
+    /// FLOP/s.
+    pub rate: f64,
+}
+
+/// Functions that have a place on FLOP axes, hottest first; the others are returned by name with the reason.
+pub fn placed<'a>(functions: impl Iterator<Item = &'a Function>) -> (Vec<Dot<'a>>, Vec<String>) {
+    let (mut dots, mut others) = (Vec::new(), Vec::new());
+    for f in functions {
+        let a = &f.analysis;
+        let oi = a.oi.dram.or(a.oi.l3).or(a.oi.l2).or(a.oi.l1);
+        match (a.axis.as_deref(), oi, a.flop_rate) {
+            (Some("flop"), Some(intensity), Some(rate)) if intensity > 0.0 && rate > 0.0 => {
+                dots.push(Dot { function: f, intensity, rate });
+            }
+            (Some("int"), ..) => others.push(format!("{} (integer operations)", name::shorten(&f.name, 32))),
+            (Some("byte"), ..) => others.push(format!("{} (bytes)", name::shorten(&f.name, 32))),
+            (Some(_), None, _) => others.push(format!("{} (bytes not measured)", name::shorten(&f.name, 32))),
+            (Some(_), _, None) => others.push(format!("{} (time not measured)", name::shorten(&f.name, 32))),
+            _ => others.push(format!("{} (not counted)", name::shorten(&f.name, 32))),
+        }
+    }
+    (dots, others)
+}
+
+/// Radius of its dot: area by share.
+pub fn radius(f: &Function) -> f64 {
+    4.0 + 14.0 * f.share.unwrap_or(0.0).clamp(0.0, 1.0).sqrt()
+}
+
+/// Draws the dots. The hottest get rings and whiskers; labels go where they cover nothing.
+pub fn draw(frame: &Frame, dots: &[Dot<'_>], taken: &mut Taken) -> Group {
+    let mut g = Group::new();
+    let spot = |d: &Dot<'_>| (frame.x.at(d.intensity), frame.y.at(d.rate));
+    for d in dots.iter().filter(|d| d.function.share.unwrap_or(0.0) >= 0.05).take(8) {
+        g.append(levels(frame, d));
+        g.append(whisker(frame, d, spot(d)));
+    }
+    // The smallest on top.
+    for d in dots {
+        g.append(dot(d, spot(d)));
+    }
+    for d in dots {
+        label(&mut g, d, spot(d), taken);
+    }
+    g
+}
+
+fn dot(d: &Dot<'_>, at: (f64, f64)) -> Circle {
+    let colour = palette::hex(d.function.analysis.class.as_deref());
+    let mut circle = Circle::new()
+        .set("cx", page::round(at.0))
+        .set("cy", page::round(at.1))
+        .set("r", page::round(radius(d.function)))
+        .set("class", "rf-dot")
+        .set("fill", colour);
+    let f = d.function;
+    let fraction = f.analysis.roof_fraction.map_or("not measured".into(), percent);
+    let told = format!(
+        "{}\n{} of the time, {}, {} FLOP/B\n{} at {fraction} of its bound",
+        f.name,
+        f.share.map_or("unknown share".into(), percent),
+        si(d.rate, "FLOP/s"),
+        significant(d.intensity),
+        table::class(f)
+    );
+    page::tooltip(&mut circle, &told);
+    circle
+}
+
+/// Rings at the intensities of the other memory levels, on a dotted thread.
+fn levels(frame: &Frame, d: &Dot<'_>) -> Group {
+    let mut g = Group::new();
+    let colour = palette::hex(d.function.analysis.class.as_deref());
+    let oi = d.function.analysis.oi;
+    let inside = |oi: &f64| *oi >= frame.x.low() && *oi <= frame.x.high();
+    let rings: Vec<(&str, f64)> = [("L1", oi.l1), ("L2", oi.l2), ("L3", oi.l3)]
+        .into_iter()
+        .filter_map(|(level, v)| v.filter(|v| inside(v) && (v / d.intensity - 1.0).abs() > 0.05).map(|v| (level, v)))
+        .collect();
+    let y = frame.y.at(d.rate);
+    let ends = rings.iter().map(|(_, v)| frame.x.at(*v)).chain([frame.x.at(d.intensity)]);
+    let (left, right) = ends.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, r), x| (l.min(x), r.max(x)));
+    if right > left {
+        g.append(page::line((left, y), (right, y), "rf-thread").set("stroke", colour.clone()));
+    }
+    for (level, v) in rings {
+        let mut ring = Circle::new()
+            .set("cx", page::round(frame.x.at(v)))
+            .set("cy", page::round(y))
+            .set("r", 3.6)
+            .set("class", "rf-ring")
+            .set("stroke", colour.clone());
+        page::tooltip(&mut ring, &format!("{}: {} FLOP/B at {level}", d.function.name, significant(v)));
+        g.append(ring);
+    }
+    g
+}
+
+/// From the dot up to its bound B.
+fn whisker(frame: &Frame, d: &Dot<'_>, at: (f64, f64)) -> Group {
+    let mut g = Group::new();
+    let Some(fraction) = d.function.analysis.roof_fraction.filter(|x| *x > 0.0 && *x < 1.0) else { return g };
+    let y = frame.y.at(d.rate / fraction).max(frame.area.top);
+    let start = at.1 - radius(d.function);
+    if y < start - 2.0 {
+        let colour = palette::hex(d.function.analysis.class.as_deref());
+        g.append(page::line((at.0, start), (at.0, y), "rf-gap").set("stroke", colour.clone()));
+        g.append(page::line((at.0 - 5.0, y), (at.0 + 5.0, y), "rf-gap").set("stroke", colour));
+    }
+    g
+}
+
+fn label(g: &mut Group, d: &Dot<'_>, at: (f64, f64), taken: &mut Taken) {
+    const SIZE: f64 = 12.0;
+    let text = name::shorten(&d.function.name, 28);
+    let chars = text.chars().count();
+    let width = super::layout::text_width(chars, SIZE * 1.08);
+    let r = radius(d.function);
+    let mut candidates = Vec::new();
+    for far in [4.0, 14.0, 28.0, 46.0, 70.0] {
+        let reach = r + far;
+        let around = [
+            (reach, 4.0),
+            (reach * 0.7, -reach * 0.7),
+            (reach * 0.7, reach * 0.7 + 8.0),
+            (-width / 2.0, -reach - 2.0),
+            (-width / 2.0, reach + 10.0),
+            (-reach - width, 4.0),
+            (-reach * 0.7 - width, -reach * 0.7),
+            (-reach * 0.7 - width, reach * 0.7 + 8.0),
+        ];
+        candidates.extend(around.iter().map(|(dx, dy)| (far, Area::of_text(at.0 + dx, at.1 + dy, chars, SIZE * 1.08))));
+    }
+    let areas: Vec<Area> = candidates.iter().map(|(_, a)| *a).collect();
+    // No room: the dot keeps its tooltip.
+    let Some(i) = taken.place(&areas) else { return };
+    let area = areas[i];
+    if candidates[i].0 > 14.0 {
+        let x = at.0.clamp(area.left, area.right);
+        let y = at.1.clamp(area.top, area.bottom);
+        g.append(page::line(at, (x, y), "rf-leader"));
+    }
+    g.append(page::text(area.left, area.bottom - 0.25 * SIZE, "rf-name", &text));
+}

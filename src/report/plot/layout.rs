@@ -1,0 +1,100 @@
+//! Places labels so that they do not cover one another.
+
+/// A rectangle in picture coordinates.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Area {
+    pub left: f64,
+    pub top: f64,
+    pub right: f64,
+    pub bottom: f64,
+}
+
+impl Area {
+    /// Of a text of `chars` characters at `size` whose baseline starts at (x, y).
+    pub fn of_text(x: f64, y: f64, chars: usize, size: f64) -> Area {
+        Area { left: x, top: y - 0.8 * size, right: x + text_width(chars, size), bottom: y + 0.25 * size }
+    }
+
+    /// Around a point.
+    pub fn around(x: f64, y: f64, radius: f64) -> Area {
+        Area { left: x - radius, top: y - radius, right: x + radius, bottom: y + radius }
+    }
+
+    /// Area of the common part, 0 if there is none.
+    pub fn overlap(&self, other: &Area) -> f64 {
+        let width = self.right.min(other.right) - self.left.max(other.left);
+        let height = self.bottom.min(other.bottom) - self.top.max(other.top);
+        if width > 0.0 && height > 0.0 { width * height } else { 0.0 }
+    }
+
+    /// Whether it lies within `outer`.
+    pub fn within(&self, outer: &Area) -> bool {
+        self.left >= outer.left && self.right <= outer.right && self.top >= outer.top && self.bottom <= outer.bottom
+    }
+}
+
+/// Width of a sans-serif text, on the safe side.
+pub fn text_width(chars: usize, size: f64) -> f64 {
+    0.58 * size * chars as f64
+}
+
+/// What is taken on the drawing area.
+#[derive(Debug, Clone)]
+pub struct Taken {
+    page: Area,
+    hard: Vec<Area>,
+    soft: Vec<Area>,
+}
+
+impl Taken {
+    /// Nothing yet on `page`.
+    pub fn new(page: Area) -> Taken {
+        Taken { page, hard: Vec::new(), soft: Vec::new() }
+    }
+
+    /// Takes `area`: no label may cover it.
+    pub fn take(&mut self, area: Area) {
+        self.hard.push(area);
+    }
+
+    /// Takes `area` for something that a label may cover if there is no other place (lines).
+    pub fn prefer_free(&mut self, area: Area) {
+        self.soft.push(area);
+    }
+
+    /// Of the candidates that lie on the page and cover nothing that must stay visible, the one with the least cost: earlier
+    /// ones are better, covered lines are worse. `None` if there is none. The chosen area is taken.
+    pub fn place(&mut self, candidates: &[Area]) -> Option<usize> {
+        let cover = |a: &Area, all: &[Area]| all.iter().map(|b| a.overlap(b)).sum::<f64>();
+        let best = (0..candidates.len())
+            .filter(|i| candidates[*i].within(&self.page) && cover(&candidates[*i], &self.hard) == 0.0)
+            .map(|i| (i, 0.3 * cover(&candidates[i], &self.soft) + 3.0 * i as f64))
+            .min_by(|a, b| a.1.total_cmp(&b.1))?
+            .0;
+        self.take(candidates[best]);
+        Some(best)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placed_labels_never_cover_one_another() {
+        let page = Area { left: 0.0, top: 0.0, right: 200.0, bottom: 100.0 };
+        let mut taken = Taken::new(page);
+        let mut placed = Vec::new();
+        for _ in 0..30 {
+            let candidates: Vec<Area> =
+                (0..20).map(|i| Area::of_text(10.0 + 5.0 * f64::from(i), 20.0 + 4.0 * f64::from(i), 6, 10.0)).collect();
+            if let Some(i) = taken.place(&candidates) {
+                placed.push(candidates[i]);
+            }
+        }
+        assert!(placed.len() > 2);
+        for (i, a) in placed.iter().enumerate() {
+            assert!(a.within(&page) && placed[i + 1..].iter().all(|b| a.overlap(b) == 0.0));
+        }
+    }
+}

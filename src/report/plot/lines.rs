@@ -1,0 +1,164 @@
+//! Roofs, ceilings and bandwidth slopes of the machine, with labels that do not collide.
+
+use svg::Node;
+use svg::node::element::Group;
+
+use super::layout::{Area, Taken, text_width};
+use super::page;
+use super::scale::LogScale;
+use crate::profile::Machine;
+use crate::report::number::si;
+
+/// A horizontal ceiling.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ceiling {
+    pub label: String,
+    pub value: f64,
+    pub class: &'static str,
+}
+
+/// A bandwidth: rate = intensity × value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Slope {
+    pub label: String,
+    pub value: f64,
+    pub class: &'static str,
+}
+
+/// The in-core ceilings of `precision` (`dp`, `sp`) with most threads: the ladder of A.1.3 and the highest mix above it.
+pub fn ceilings(machine: &Machine, precision: &str) -> Vec<Ceiling> {
+    let kinds = [
+        ("tlp", "one chain of scalar adds (TLP only)", "rf-ceiling"),
+        ("ilp", "+ ILP: independent scalar adds", "rf-ceiling"),
+        ("simd", "+ SIMD: vector adds", "rf-ceiling"),
+        ("fma", "+ FMA: the roof", "rf-roof"),
+        ("peak", "any mix", "rf-beyond"),
+    ];
+    let found = kinds.into_iter().filter_map(|(name, meaning, class)| {
+        let value = most_threads(machine, &format!("{precision}.{name}"))?;
+        Some(Ceiling { label: format!("{meaning}, {}", si(value, "FLOP/s")), value, class })
+    });
+    let mut out: Vec<Ceiling> = found.collect();
+    // A peak within 2 % of the roof is the roof.
+    if let [.., roof, peak] = out.as_slice() {
+        if peak.class == "rf-beyond" && peak.value < 1.02 * roof.value {
+            out.pop();
+        }
+    }
+    out
+}
+
+/// The best bandwidth of each level with most threads.
+pub fn slopes(machine: &Machine) -> Vec<Slope> {
+    let best = |level: &str| {
+        ["read", "copy", "triad", "update"]
+            .iter()
+            .filter_map(|kind| most_threads(machine, &format!("{level}.{kind}")))
+            .max_by(f64::total_cmp)
+    };
+    [("l1", "L1", "rf-slope"), ("l2", "L2", "rf-slope"), ("l3", "L3", "rf-slope"), ("dram", "DRAM", "rf-dram")]
+        .into_iter()
+        .filter_map(|(level, name, class)| {
+            best(level).map(|value| Slope { label: format!("{name} {}", si(value, "B/s")), value, class })
+        })
+        .collect()
+}
+
+fn most_threads(machine: &Machine, id: &str) -> Option<f64> {
+    machine.ceilings.iter().filter(|c| c.id == id && c.value.is_some()).max_by_key(|c| c.threads).and_then(|c| c.value)
+}
+
+/// The y range's limits and the drawing area of a roofline.
+pub struct Frame {
+    pub area: Area,
+    pub x: LogScale,
+    pub y: LogScale,
+}
+
+/// Draws the slopes up to the highest ceiling, labelled along them near the left end.
+pub fn draw_slopes(frame: &Frame, slopes: &[Slope], ceilings: &[Ceiling], taken: &mut Taken) -> Group {
+    let highest = |class: Option<&str>| {
+        let all = ceilings.iter().filter(|c| class.is_none_or(|wanted| c.class == wanted)).map(|c| c.value);
+        all.max_by(f64::total_cmp).unwrap_or(frame.y.high())
+    };
+    let (top, roof) = (highest(None), highest(Some("rf-roof")));
+    let mut g = Group::new();
+    let (dx, dy) = (frame.x.at(10.0) - frame.x.at(1.0), frame.y.at(10.0) - frame.y.at(1.0));
+    let angle = dy.atan2(dx);
+    for slope in slopes {
+        let start = (frame.y.low() / slope.value).max(frame.x.low());
+        let end = (top / slope.value).min(frame.x.high());
+        if end <= start {
+            continue;
+        }
+        let point = |oi: f64| (frame.x.at(oi), frame.y.at(oi * slope.value));
+        // Bold up to the roof, thin on to the highest mix.
+        let knee = (roof / slope.value).clamp(start, end);
+        g.append(page::line(point(start), point(knee), slope.class));
+        g.append(page::line(point(knee), point(end), "rf-slope"));
+        let length = text_width(slope.label.chars().count(), 11.0);
+        let run = ((point(end).0 - point(start).0).powi(2) + (point(end).1 - point(start).1).powi(2)).sqrt();
+        if run < length + 40.0 {
+            continue;
+        }
+        // Candidates along the line, 6 px above it; the rotated label is approximated by small boxes.
+        let spot = (0..12).map(|i| 18.0 + f64::from(i) * (run - length - 36.0) / 11.0).find(|along| {
+            let boxes = rotated(point(start), angle, *along, length);
+            let mut trial = taken.clone();
+            boxes.iter().all(|b| trial.place(&[*b]).is_some())
+        });
+        let along = spot.unwrap_or(18.0);
+        for b in rotated(point(start), angle, along, length) {
+            taken.take(b);
+        }
+        let at = (point(start).0 + along * angle.cos(), point(start).1 + along * angle.sin());
+        let lifted = (at.0 + 6.0 * angle.sin(), at.1 - 6.0 * angle.cos());
+        let degrees = page::round(angle.to_degrees());
+        let label = page::text(lifted.0, lifted.1, "rf-slope-label rf-halo", &slope.label)
+            .set("transform", format!("rotate({degrees} {} {})", page::round(lifted.0), page::round(lifted.1)));
+        g.append(label);
+    }
+    g
+}
+
+/// Small boxes under a rotated label; not overlapping one another.
+fn rotated(start: (f64, f64), angle: f64, along: f64, length: f64) -> Vec<Area> {
+    let steps = (length / 9.0).ceil() as u32;
+    (0..=steps)
+        .map(|i| {
+            let d = along + length * f64::from(i) / f64::from(steps.max(1));
+            let (x, y) = (start.0 + d * angle.cos(), start.1 + d * angle.sin());
+            Area::around(x + 10.0 * angle.sin(), y - 10.0 * angle.cos(), 3.0)
+        })
+        .collect()
+}
+
+/// Draws the ceilings from the highest slope to the right edge, labelled at their right end.
+pub fn draw_ceilings(frame: &Frame, ceilings: &[Ceiling], slopes: &[Slope], taken: &mut Taken) -> Group {
+    let mut g = Group::new();
+    let fastest = slopes.iter().map(|s| s.value).fold(0.0, f64::max);
+    for c in ceilings.iter().rev() {
+        let y = frame.y.at(c.value);
+        let left = if fastest > 0.0 { frame.x.at((c.value / fastest).max(frame.x.low())) } else { frame.area.left };
+        if left >= frame.area.right {
+            continue;
+        }
+        g.append(page::line((left, y), (frame.area.right, y), c.class));
+        taken.prefer_free(Area { left, top: y - 1.5, right: frame.area.right, bottom: y + 1.5 });
+        let chars = c.label.chars().count();
+        let x = frame.area.right - 8.0 - text_width(chars, 11.0);
+        // Above the line, further and further left; below it only where nothing else is free.
+        let shifts = || (0..9).map(|i| 50.0 * f64::from(i));
+        let candidates: Vec<(f64, Area)> = [-5.0, 13.0]
+            .iter()
+            .flat_map(|d| shifts().map(move |s| (s, Area::of_text(x - s, y + d, chars, 11.0))))
+            .collect();
+        let areas: Vec<Area> = candidates.iter().map(|(_, a)| *a).collect();
+        if let Some(i) = taken.place(&areas) {
+            let baseline = areas[i].bottom - 0.25 * 11.0;
+            let end = frame.area.right - 8.0 - candidates[i].0;
+            g.append(page::anchored(end, baseline, "rf-label rf-halo", "end", &c.label));
+        }
+    }
+    g
+}

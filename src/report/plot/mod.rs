@@ -1,0 +1,12 @@
+//! Pictures: the roofline of a profile, the ladder and sweeps of a machine. Plain SVG without scripts, legible on light
+//! and dark ground.
+
+pub mod ladder;
+pub mod layout;
+pub mod page;
+pub mod roofline;
+pub mod scale;
+pub mod sweep;
+
+mod dots;
+mod lines;

@@ -1,0 +1,148 @@
+//! `roofline.svg`: the machine's ceilings and the profile's functions on log-log axes.
+
+use svg::Node;
+use svg::node::element::{Circle, Group};
+
+use super::dots::{self, Dot};
+use super::layout::{Area, Taken, text_width};
+use super::lines::{self, Ceiling, Frame, Slope};
+use super::page;
+use super::scale::LogScale;
+use crate::profile::Profile;
+use crate::report::{Precision, View, name, palette, summary};
+
+const WIDTH: f64 = 1000.0;
+const HEIGHT: f64 = 640.0;
+/// Dots of less share are left out.
+const LEAST_SHARE: f64 = 0.005;
+/// At most so many dots.
+const MOST_DOTS: usize = 24;
+
+/// The picture.
+pub fn svg(profile: &Profile, view: &View) -> String {
+    let precision = precision(profile, view.precision);
+    let (dots, others) = dots::placed(
+        view.functions(profile)
+            .filter(|f| f.share.unwrap_or(0.0) >= LEAST_SHARE || f.analysis.expected.is_some())
+            .take(MOST_DOTS),
+    );
+    let ceilings = lines::ceilings(&profile.machine, precision);
+    let slopes = lines::slopes(&profile.machine);
+    let title = format!("Roofline of {}", name::shorten(&profile.run.command.join(" "), 90));
+    let machine = summary::machine(profile);
+    let note = machine.trim_start_matches("machine: ");
+    let mut page = page::document(WIDTH, HEIGHT, &title, &format!("{note} · ceilings: {precision}"));
+
+    let area = Area { left: page::LEFT, top: page::TOP, right: WIDTH - page::RIGHT, bottom: HEIGHT - 118.0 };
+    let frame = frame(area, &dots, &ceilings, &slopes);
+    let mut taken = Taken::new(area);
+    page.append(page::axes(
+        area,
+        (&frame.x, "operational intensity [FLOP/byte], dot: DRAM · rings: L3, L2, L1", ""),
+        (&frame.y, "performance", "FLOP/s"),
+    ));
+    // Labels give way to dots, so dots claim their places first.
+    for d in &dots {
+        taken.take(Area::around(frame.x.at(d.intensity), frame.y.at(d.rate), dots::radius(d.function)));
+    }
+    page.append(lines::draw_slopes(&frame, &slopes, &ceilings, &mut taken));
+    page.append(lines::draw_ceilings(&frame, &ceilings, &slopes, &mut taken));
+    page.append(dots::draw(&frame, &dots, &mut taken));
+    page.append(legend(&dots, area.bottom + 64.0));
+    page.append(footnotes(&dots, &others, &ceilings, area.bottom + 88.0));
+    format!("{page}\n")
+}
+
+/// `dp` or `sp`: the user's choice, else that of most FLOPs.
+fn precision(profile: &Profile, choice: Precision) -> &'static str {
+    match choice {
+        Precision::Dp => "dp",
+        Precision::Sp => "sp",
+        Precision::Mixed => {
+            let sum = |part: fn(&crate::profile::function::Flops) -> u64| -> u64 {
+                profile.functions.iter().filter_map(|f| f.flops.as_ref()).map(part).sum()
+            };
+            if sum(|f| f.sp) > sum(|f| f.dp + f.x87) { "sp" } else { "dp" }
+        }
+    }
+}
+
+/// Axes that hold all dots, the lowest and the highest ceiling, and the ridge points.
+fn frame(area: Area, dots: &[Dot<'_>], ceilings: &[Ceiling], slopes: &[Slope]) -> Frame {
+    let top = ceilings.iter().map(|c| c.value).chain(dots.iter().map(|d| d.rate)).fold(1e9, f64::max);
+    let rates = ceilings.iter().map(|c| c.value).chain(dots.iter().map(|d| d.rate));
+    let bottom = rates.fold(f64::INFINITY, f64::min).min(top / 100.0);
+    let slowest = slopes.iter().map(|s| s.value).fold(f64::INFINITY, f64::min);
+    let ridge = if slowest.is_finite() { top / slowest } else { 10.0 };
+    let oi = |d: &Dot<'_>| {
+        let a = d.function.analysis.oi;
+        [a.l1, a.l2, a.l3, Some(d.intensity)].into_iter().flatten().filter(|v| *v > 0.0).collect::<Vec<_>>()
+    };
+    let all: Vec<f64> = dots.iter().flat_map(oi).collect();
+    let left = all.iter().copied().fold(ridge / 300.0, f64::min).max(ridge * 1e-6);
+    let right = all.iter().copied().fold(ridge * 8.0, f64::max).min(ridge * 1e5);
+    Frame {
+        area,
+        x: LogScale::new(left / 1.6, right * 1.6, area.left, area.right),
+        y: LogScale::new(bottom / 2.0, top * 2.0, area.bottom, area.top),
+    }
+}
+
+/// The classes that occur, each with its colour.
+fn legend(dots: &[Dot<'_>], y: f64) -> Group {
+    let mut g = Group::new();
+    let mut x = page::LEFT;
+    for (class, _) in palette::CLASSES {
+        if !dots.iter().any(|d| d.function.analysis.class.as_deref().unwrap_or("not counted") == class) {
+            continue;
+        }
+        g.append(
+            Circle::new()
+                .set("cx", page::round(x + 5.0))
+                .set("cy", y - 4.0)
+                .set("r", 5)
+                .set("fill", palette::hex(Some(class))),
+        );
+        g.append(page::text(x + 15.0, y, "rf-note", class));
+        x += 34.0 + text_width(class.chars().count(), 12.0);
+    }
+    g
+}
+
+/// What the picture does not show, said in words.
+fn footnotes(dots: &[Dot<'_>], others: &[String], ceilings: &[Ceiling], y: f64) -> Group {
+    let mut g = Group::new();
+    let mut lines = Vec::new();
+    if ceilings.is_empty() {
+        lines.push("The machine's ceilings were not measured.".to_owned());
+    }
+    if dots.is_empty() {
+        lines.push("No function has both FLOPs and bytes.".to_owned());
+    } else {
+        lines.push("Dot area: share of CPU time. Whisker: up to the function's own bound.".to_owned());
+    }
+    if !others.is_empty() {
+        let more = if others.len() > 4 { format!(" and {} more", others.len() - 4) } else { String::new() };
+        let shown = others[..others.len().min(4)].join(", ");
+        lines.push(name::shorten(&format!("Not on these axes: {shown}{more}."), 150));
+    }
+    for (i, text) in lines.iter().enumerate() {
+        g.append(page::text(page::LEFT, y + 15.0 * i as f64, "rf-note", text));
+    }
+    g
+}
+
+/// The machine's ceilings alone.
+pub fn of_machine(machine: &crate::profile::Machine) -> String {
+    let profile = Profile {
+        schema: crate::profile::SCHEMA.into(),
+        model_version: crate::roofline::MODEL_VERSION,
+        run: crate::profile::Run { command: vec![machine.cpu.clone()], ..Default::default() },
+        machine: machine.clone(),
+        frames: Vec::new(),
+        stacks: Vec::new(),
+        samples: Vec::new(),
+        functions: Vec::new(),
+    };
+    svg(&profile, &View::default())
+}

@@ -1,0 +1,150 @@
+//! Checks a profile against `profile.schema.json` and names the first field that violates it.
+//!
+//! The checker knows the part of JSON Schema that the file uses: `type`, `required`, `properties`, `items`, `prefixItems`,
+//! `additionalProperties` (as a schema), `enum`, `const`, `minimum`, `anyOf`, `$ref` into `$defs`. A test compares its
+//! verdicts with those of a complete validator.
+
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+/// The schema file.
+pub const TEXT: &str = include_str!("profile.schema.json");
+
+/// A field that is not as the schema wants it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Path such as `functions[3].bytes.l1`.
+    pub field: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl Violation {
+    /// Names a field and its problem.
+    pub fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
+        Violation { field: field.into(), problem: problem.into() }
+    }
+}
+
+fn schema() -> &'static Value {
+    static SCHEMA: OnceLock<Value> = OnceLock::new();
+    SCHEMA.get_or_init(|| serde_json::from_str(TEXT).unwrap_or(Value::Bool(true)))
+}
+
+/// Checks a whole profile.
+///
+/// # Errors
+/// The first violation in the order of the schema.
+pub fn check(profile: &Value) -> Result<(), Violation> {
+    node(profile, schema(), "")
+}
+
+fn node(value: &Value, rule: &Value, at: &str) -> Result<(), Violation> {
+    let fail = |problem: String| Err(Violation::new(if at.is_empty() { "file" } else { at }, problem));
+    if let Some(name) = rule.get("$ref").and_then(Value::as_str) {
+        let target = schema().pointer(name.trim_start_matches('#')).unwrap_or(&Value::Bool(true));
+        return node(value, target, at);
+    }
+    if let Some(types) = rule.get("type") {
+        if !type_matches(value, types) {
+            return fail(format!("is {}, not {}", type_name(value), listed(types)));
+        }
+    }
+    if let Some(expected) = rule.get("const") {
+        if value != expected {
+            return fail(format!("is {value}, not {expected}"));
+        }
+    }
+    if let Some(allowed) = rule.get("enum").and_then(Value::as_array) {
+        if !allowed.contains(value) {
+            return fail(format!("is {value}, which is not among the known values"));
+        }
+    }
+    if let (Some(least), Some(number)) = (rule.get("minimum").and_then(Value::as_f64), value.as_f64()) {
+        if number < least {
+            return fail(format!("is {number}, below {least}"));
+        }
+    }
+    if let Some(choices) = rule.get("anyOf").and_then(Value::as_array) {
+        let mut verdicts = choices.iter().map(|c| node(value, c, at));
+        let first = verdicts.next().unwrap_or(Ok(()));
+        if first.is_err() && !verdicts.any(|v| v.is_ok()) {
+            return first;
+        }
+    }
+    match value {
+        Value::Object(fields) => object(fields, rule, at),
+        Value::Array(items) => array(items, rule, at),
+        _ => Ok(()),
+    }
+}
+
+fn object(fields: &serde_json::Map<String, Value>, rule: &Value, at: &str) -> Result<(), Violation> {
+    let path = |name: &str| if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") };
+    for name in rule.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
+        if !fields.contains_key(name) {
+            return Err(Violation::new(path(name), "is missing"));
+        }
+    }
+    let known = rule.get("properties").and_then(Value::as_object);
+    for (name, value) in fields {
+        match known.and_then(|k| k.get(name)).or(rule.get("additionalProperties")) {
+            Some(inner) => node(value, inner, &path(name))?,
+            None => continue,
+        }
+    }
+    Ok(())
+}
+
+fn array(items: &[Value], rule: &Value, at: &str) -> Result<(), Violation> {
+    let prefix = rule.get("prefixItems").and_then(Value::as_array);
+    if let Some(least) = rule.get("minItems").and_then(Value::as_u64) {
+        if (items.len() as u64) < least {
+            return Err(Violation::new(at, format!("has {} items, not {least}", items.len())));
+        }
+    }
+    for (i, item) in items.iter().enumerate() {
+        if let Some(inner) = prefix.and_then(|p| p.get(i)).or(rule.get("items")) {
+            node(item, inner, &format!("{at}[{i}]"))?;
+        }
+    }
+    Ok(())
+}
+
+fn type_matches(value: &Value, types: &Value) -> bool {
+    let one = |name: &str| match name {
+        "null" => value.is_null(),
+        "boolean" => value.is_boolean(),
+        "string" => value.is_string(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        "number" => value.is_number(),
+        "integer" => value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|f| f.fract() == 0.0),
+        _ => true,
+    };
+    match types {
+        Value::Array(all) => all.iter().filter_map(Value::as_str).any(one),
+        Value::String(name) => one(name),
+        _ => true,
+    }
+}
+
+fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+fn listed(types: &Value) -> String {
+    match types {
+        Value::Array(all) => all.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" or "),
+        Value::String(name) => name.clone(),
+        other => other.to_string(),
+    }
+}

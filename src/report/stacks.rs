@@ -1,0 +1,54 @@
+//! Call stacks of the profile as lists of frame names, root first, with their CPU time.
+
+use std::collections::BTreeMap;
+
+use crate::profile::Profile;
+
+/// Root-first frame indices of stack `leaf`.
+pub fn frames(profile: &Profile, leaf: u32) -> Vec<u32> {
+    let mut out = Vec::new();
+    let mut at = Some(leaf);
+    // A stack's parent comes before it, so this ends; a broken file is cut at its length.
+    while let Some(stack) = at.and_then(|i| profile.stacks.get(i as usize)) {
+        out.push(stack.frame);
+        if out.len() > profile.stacks.len() {
+            break;
+        }
+        at = stack.parent;
+    }
+    out.reverse();
+    out
+}
+
+/// Name of frame `index`, without the characters that folded stacks give a meaning.
+pub fn name(profile: &Profile, index: u32) -> String {
+    let name = profile.frames.get(index as usize).map_or("[unknown]", |f| f.name.as_str());
+    name.chars()
+        .map(|c| {
+            if c == ';' {
+                ':'
+            } else if c.is_control() {
+                '?'
+            } else {
+                c
+            }
+        })
+        .collect()
+}
+
+/// CPU seconds at work by stack, names root first. Samples without a stack are `[no stack]`; waiting ones are left out.
+pub fn work(profile: &Profile) -> BTreeMap<Vec<String>, f64> {
+    let mut by_stack: BTreeMap<Option<u32>, f64> = BTreeMap::new();
+    for sample in profile.samples.iter().filter(|s| !s.waiting) {
+        *by_stack.entry(sample.stack).or_default() += sample.weight_s;
+    }
+    let mut out = BTreeMap::new();
+    for (stack, weight) in by_stack {
+        let names = match stack {
+            Some(leaf) => frames(profile, leaf).into_iter().map(|f| name(profile, f)).collect(),
+            None => vec!["[no stack]".to_owned()],
+        };
+        *out.entry(names).or_default() += weight;
+    }
+    out
+}

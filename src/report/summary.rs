@@ -1,0 +1,76 @@
+//! The few lines about the run and the host that stand above every table.
+
+use crate::profile::Profile;
+use crate::profile::run::Warning;
+
+use super::number::{percent, seconds, si};
+
+/// One line about the run, one about its passes, one about the machine.
+pub fn lines(profile: &Profile) -> Vec<String> {
+    [Some(outcome(profile)), passes(profile), Some(machine(profile))].into_iter().flatten().collect()
+}
+
+fn outcome(profile: &Profile) -> String {
+    let run = &profile.run;
+    let end = match (run.exit_status, run.signal) {
+        (_, Some(signal)) => format!("ended by signal {signal}"),
+        (Some(0), _) => "exit status 0".into(),
+        (Some(status), _) => format!("exit status {status}"),
+        (None, None) => "exit status not known".into(),
+    };
+    let threads = match run.threads.len() {
+        0 => String::new(),
+        1 => "1 thread, ".into(),
+        n => format!("{n} threads, "),
+    };
+    let quality =
+        run.quality.map_or(String::new(), |q| format!("; {} of the CPU time has both time and counts", percent(q)));
+    format!("run: {threads}{end}{quality}")
+}
+
+fn passes(profile: &Profile) -> Option<String> {
+    let told: Vec<String> = profile
+        .run
+        .passes
+        .iter()
+        .map(|p| {
+            let samples = p.samples.map_or(String::new(), |n| format!(", {n} samples"));
+            let lost = p.lost.filter(|n| *n > 0).map_or(String::new(), |n| format!(" ({n} lost)"));
+            let memory = p.memory.as_deref().map_or(String::new(), |m| format!(", memory {m}"));
+            let uncounted = p
+                .uncounted_share
+                .filter(|u| *u >= 0.001)
+                .map_or(String::new(), |u| format!(", {} not counted", percent(u)));
+            format!("{} {} ({}{samples}{lost}{memory}{uncounted})", p.kind, seconds(p.wall_s), p.source)
+        })
+        .collect();
+    (!told.is_empty()).then(|| format!("passes: {}", told.join(" · ")))
+}
+
+/// `machine: CPU, 2 cores · dp roof 278 GFLOP/s · DRAM 51.0 GB/s`
+pub fn machine(profile: &Profile) -> String {
+    let m = &profile.machine;
+    let top = |id: &str| {
+        m.ceilings.iter().filter(|c| c.id == id && c.value.is_some()).max_by_key(|c| c.threads).and_then(|c| c.value)
+    };
+    let mut out = format!("machine: {}, {} core{}", m.cpu, m.cores, if m.cores == 1 { "" } else { "s" });
+    for (id, what, unit) in
+        [("dp.fma", "dp roof", "FLOP/s"), ("sp.fma", "sp roof", "FLOP/s"), ("dram.read", "DRAM", "B/s")]
+    {
+        if let Some(v) = top(id) {
+            out += &format!(" · {what} {}", si(v, unit));
+        }
+    }
+    out
+}
+
+/// A warning as sentences: the fact and its effect; what helps.
+pub fn doubt(w: &Warning) -> String {
+    let sentence = |s: &str| {
+        let mut chars = s.trim().trim_end_matches('.').chars();
+        chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).chain(['.']).collect::<String>())
+    };
+    format!("{}: {}. {}", w.text.trim_end_matches('.'), w.effect.trim_end_matches('.'), sentence(&w.hint))
+        .trim_end()
+        .to_owned()
+}

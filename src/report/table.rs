@@ -1,0 +1,72 @@
+//! The columns that every tabular report shares: one definition for text, Markdown, HTML and CSV.
+
+use crate::profile::Function;
+
+use super::number::{percent, seconds, si, significant};
+
+/// One column: its heading and the text of a function's cell, `None` where not measured.
+pub struct Column {
+    /// Heading.
+    pub title: &'static str,
+    /// What it means, for tooltips.
+    pub meaning: &'static str,
+    /// The cell.
+    pub cell: fn(&Function) -> Option<String>,
+}
+
+/// The columns after the name.
+pub const COLUMNS: [Column; 7] = [
+    Column { title: "share", meaning: "CPU time / CPU time of the program", cell: |f| f.share.map(percent) },
+    Column { title: "time", meaning: "elapsed time with at least one thread in it", cell: |f| f.time_s.map(seconds) },
+    Column { title: "rate", meaning: "operations per second of elapsed time", cell: rate },
+    Column {
+        title: "op/byte",
+        meaning: "operational intensity at DRAM, else at the outermost level measured",
+        cell: intensity,
+    },
+    Column { title: "held by", meaning: "class of the binding ceiling", cell: |f| Some(class(f)) },
+    Column {
+        title: "at",
+        meaning: "least time of the binding term / measured time",
+        cell: |f| f.analysis.roof_fraction.map(percent),
+    },
+    Column { title: "saves", meaning: "seconds of the most worthwhile removal", cell: saves },
+];
+
+/// What the axis's operations are called.
+pub fn operations(axis: Option<&str>) -> &'static str {
+    match axis {
+        Some("int") => "op",
+        Some("byte") => "B",
+        _ => "FLOP",
+    }
+}
+
+fn rate(f: &Function) -> Option<String> {
+    let unit = operations(f.analysis.axis.as_deref());
+    f.analysis.flop_rate.map(|r| si(r, &format!("{unit}/s")))
+}
+
+fn intensity(f: &Function) -> Option<String> {
+    let oi = f.analysis.oi;
+    let levels = [(oi.dram, ""), (oi.l3, " (L3)"), (oi.l2, " (L2)"), (oi.l1, " (L1)")];
+    levels.into_iter().find_map(|(v, name)| v.map(|v| format!("{}{name}", significant(v))))
+}
+
+/// The class in words for people: `unknown` names its nearest, an uncounted function says so.
+pub fn class(f: &Function) -> String {
+    let a = &f.analysis;
+    match (a.class.as_deref(), a.nearest.as_deref()) {
+        (Some("unknown"), Some(nearest)) => format!("unknown ({nearest}?)"),
+        (Some(class), _) => class.to_owned(),
+        (None, _) => "not counted".to_owned(),
+    }
+}
+
+fn saves(f: &Function) -> Option<String> {
+    match f.analysis.savings.first() {
+        Some(s) => Some(format!("{} {}", seconds(s.program_seconds.unwrap_or(s.seconds)), s.remove.join("+"))),
+        None if f.work.is_some() => Some("nothing".into()),
+        None => None,
+    }
+}

@@ -1,0 +1,214 @@
+//! The other formats: golden text, well-formed pictures, no number for what was not measured, nothing from the network.
+
+use serde_json::Value;
+
+use super::sample;
+use crate::profile::Profile;
+use crate::report::{Format, View, machine, render};
+
+fn made(format: Format) -> String {
+    render(&sample::profile(), format, &View::default()).unwrap()
+}
+
+/// Compares with `fixtures/golden/NAME`; `RPROF_BLESS=1` writes it. A missing file is a failure.
+fn golden(name: &str, text: &str) {
+    let path = format!("{}/fixtures/golden/{name}", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("RPROF_BLESS").is_some() {
+        std::fs::write(&path, text).unwrap();
+        return;
+    }
+    let wanted = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}; RPROF_BLESS=1 writes it"));
+    assert!(wanted == text, "{name} differs from the golden file; RPROF_BLESS=1 blesses this:\n{text}");
+}
+
+#[test]
+fn text_is_as_blessed_at_both_widths() {
+    for width in [80, 140] {
+        let text = render(&sample::profile(), Format::Text, &View { width, ..View::default() }).unwrap();
+        golden(&format!("report-{width}.txt"), &text);
+    }
+}
+
+#[test]
+fn text_fits_every_width() {
+    for width in [80, 93, 100, 120, 160, 200] {
+        let text = render(&sample::profile(), Format::Text, &View { width, ..View::default() }).unwrap();
+        let widest = text.lines().max_by_key(|l| l.chars().count()).unwrap();
+        assert!(widest.chars().count() <= width, "{width}: {widest}");
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("dram-bandwidth") && words.contains("use non-temporal stores"));
+    }
+}
+
+#[test]
+fn markdown_and_csv_are_as_blessed() {
+    golden("report.md", &made(Format::Md));
+    golden("report.csv", &made(Format::Csv));
+}
+
+#[test]
+fn what_was_not_measured_is_never_a_zero() {
+    let markdown = made(Format::Md);
+    let row = markdown.lines().find(|l| l.contains("jit_code")).unwrap();
+    assert!(row.contains("not measured") && !row.contains("| 0"), "{row}");
+    let csv = made(Format::Csv);
+    let header: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
+    let cells: Vec<&str> = csv.lines().find(|l| l.starts_with("jit_code")).unwrap().split(',').collect();
+    let at = |name: &str| cells[header.iter().position(|h| *h == name).unwrap()];
+    assert_eq!((at("flops"), at("oi_dram"), at("roof_fraction")), ("", "", ""));
+    assert_eq!(at("time_s"), "0.09");
+    assert!(made(Format::Html).contains("not measured"));
+}
+
+#[test]
+fn csv_quotes_names_with_commas() {
+    let csv = made(Format::Csv);
+    let columns = csv.lines().next().unwrap().split(',').count();
+    for line in csv.lines() {
+        let mut quoted = false;
+        let cells = 1 + line
+            .chars()
+            .filter(|c| {
+                quoted ^= *c == '"';
+                *c == ',' && !quoted
+            })
+            .count();
+        assert_eq!(cells, columns, "{line}");
+    }
+}
+
+#[test]
+fn folded_stacks_add_up_to_the_work() {
+    let profile = sample::profile();
+    let total: u64 = made(Format::Folded).lines().map(|l| l.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum();
+    let work: f64 = profile.samples.iter().filter(|s| !s.waiting).map(|s| s.weight_s).sum();
+    assert!((total as f64 / 1e6 - work).abs() < 1e-3);
+}
+
+#[test]
+fn firefox_tables_have_the_lengths_they_claim() {
+    let value: Value = serde_json::from_str(&made(Format::Firefox)).unwrap();
+    let threads = value["threads"].as_array().unwrap();
+    assert_eq!(threads.len(), 2);
+    for thread in threads {
+        let strings = thread["stringArray"].as_array().unwrap().len() as u64;
+        for table in ["frameTable", "funcTable", "stackTable", "samples", "resourceTable", "markers", "nativeSymbols"] {
+            let table = thread[table].as_object().unwrap();
+            let length = table["length"].as_u64().unwrap() as usize;
+            for (name, column) in table.iter().filter(|(_, c)| c.is_array()) {
+                assert_eq!(column.as_array().unwrap().len(), length, "{name}");
+            }
+        }
+        let names = thread["funcTable"]["name"].as_array().unwrap();
+        assert!(names.iter().all(|n| n.as_u64().unwrap() < strings));
+    }
+    let samples: u64 = threads.iter().map(|t| t["samples"]["length"].as_u64().unwrap()).sum();
+    assert_eq!(samples, sample::profile().samples.len() as u64);
+}
+
+/// Every opened element is closed, in order.
+fn well_formed(xml: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    let mut rest = xml;
+    while let Some(start) = rest.find('<') {
+        rest = &rest[start..];
+        let skip = |end: &str| rest.find(end).map(|i| i + end.len());
+        if rest.starts_with("<![CDATA[") {
+            rest = &rest[skip("]]>").unwrap()..];
+            continue;
+        }
+        let end = skip(">").unwrap();
+        let tag = &rest[1..end - 1];
+        rest = &rest[end..];
+        if tag.starts_with(['?', '!']) {
+            continue;
+        }
+        let name = tag.trim_start_matches('/').split([' ', '\n', '/']).next().unwrap();
+        if tag.starts_with('/') {
+            assert_eq!(open.pop(), Some(name));
+        } else if !tag.ends_with('/') {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+}
+
+#[test]
+fn pictures_are_well_formed_and_name_what_they_leave_out() {
+    let roofline = made(Format::Svg);
+    well_formed(&roofline);
+    for name in [
+        "triad",
+        "gemm_block",
+        "list_walk",
+        "DRAM 51.0 GB/s",
+        "the roof",
+        "hash_bytes (integer operations)",
+        "jit_code (not counted)",
+    ] {
+        assert!(roofline.contains(name), "{name}");
+    }
+    assert!(!roofline.contains("NaN") && !roofline.contains("inf"));
+    let flames = made(Format::Flamegraph);
+    well_formed(&flames);
+    assert!(flames.contains("triad"));
+}
+
+#[test]
+fn every_function_has_the_colour_of_its_class() {
+    let flames = made(Format::Flamegraph);
+    // dram-bandwidth, lightened for black text.
+    let at = flames.find("<title>triad").unwrap();
+    assert!(flames[at..at + 400].contains("rgb(129,169,225)"), "{}", &flames[at..at + 400]);
+}
+
+#[test]
+fn the_page_loads_nothing() {
+    let page = made(Format::Html);
+    for outside in ["src=\"http", "href=\"http", "url(http", "@import", "<link", "<script"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert!(page.contains("data:image/svg+xml") && page.contains("class=\"rf\""));
+}
+
+#[test]
+fn hostile_names_stay_text() {
+    let mut profile = sample::profile();
+    profile.functions[0].name = "<script>alert('x')</script>&\"; | `".into();
+    profile.frames[1].name = "a;b\n<c>&\"".into();
+    profile.run.command = vec!["./a<b>&\"'".into()];
+    let page = render(&profile, Format::Html, &View::default()).unwrap();
+    assert!(!page.contains("<script>") && page.contains("&lt;script&gt;"));
+    well_formed(&render(&profile, Format::Svg, &View::default()).unwrap());
+    well_formed(&render(&profile, Format::Flamegraph, &View::default()).unwrap());
+    assert!(render(&profile, Format::Folded, &View::default()).unwrap().lines().all(|l| l.rsplit_once(' ').is_some()));
+}
+
+#[test]
+fn an_empty_profile_says_that_there_was_too_little() {
+    let mut profile: Profile = sample::profile();
+    profile.functions.clear();
+    profile.samples.clear();
+    profile.machine = Default::default();
+    for format in Format::ALL {
+        let text = render(&profile, format, &View::default()).unwrap();
+        if matches!(format, Format::Text | Format::Html) {
+            assert!(text.contains("too little to measure"), "{}", format.name());
+        }
+        if matches!(format, Format::Svg | Format::Flamegraph) {
+            well_formed(&text);
+        }
+    }
+}
+
+#[test]
+fn machine_table_and_pictures() {
+    let host = sample::profile().machine;
+    golden("machine.txt", &machine::text(&host, 100));
+    let pictures = machine::pictures(&host);
+    let names: Vec<&str> = pictures.iter().map(|(n, _)| n.as_str()).collect();
+    assert_eq!(names, ["machine-roofline.svg", "machine-ladder.svg", "machine-workingset.svg"]);
+    pictures.iter().for_each(|(_, svg)| well_formed(svg));
+    let empty = machine::pictures(&Default::default());
+    empty.iter().for_each(|(_, svg)| well_formed(svg));
+}

@@ -1,0 +1,5 @@
+//! Reports of a recorded profile: schema, reader, formats.
+
+mod formats;
+mod reader;
+mod sample;

@@ -1,0 +1,166 @@
+//! The schema and the strict reader: a complete profile is accepted, one with any contract field removed or mistyped is
+//! refused, by the file's own checker and by a complete JSON Schema validator alike.
+
+use serde_json::{Value, json};
+
+use super::sample;
+use crate::report::{ReportError, json as reader, schema};
+
+/// Every place in `value` where an object has a field or an array an item, as JSON pointers.
+fn places(value: &Value, at: String, out: &mut Vec<String>) {
+    let children: Vec<(String, &Value)> = match value {
+        Value::Object(fields) => fields.iter().map(|(k, v)| (k.replace('~', "~0").replace('/', "~1"), v)).collect(),
+        // One item of a list stands for all.
+        Value::Array(items) => items.iter().take(1).enumerate().map(|(i, v)| (i.to_string(), v)).collect(),
+        _ => Vec::new(),
+    };
+    for (key, child) in children {
+        let path = format!("{at}/{key}");
+        out.push(path.clone());
+        places(child, path, out);
+    }
+}
+
+/// Fields that may be absent: added after the contract, or absent where they have nothing to tell.
+fn optional(pointer: &str) -> bool {
+    const NAMES: [&str; 19] = [
+        "waiting_s",
+        "kernel_s",
+        "concurrency",
+        "lambda",
+        "allowed_cpus",
+        "exclusive_s",
+        "inlined",
+        "dram_bytes",
+        "coherence",
+        "error",
+        "reason",
+        "memory",
+        "samples",
+        "lost",
+        "uncounted_share",
+        "waiting",
+        "device",
+        "caches",
+        "vector_bits",
+    ];
+    let name = pointer.rsplit('/').next().unwrap();
+    let reason_of_ceiling = pointer.starts_with("/machine/ceilings");
+    let top_level = pointer.matches('/').count() == 1;
+    let free = pointer.rsplit('/').nth(1) == Some("source");
+    let fp_step = ["op", "precision", "width"].contains(&name) && pointer.contains("/steps/");
+    if name == "coherence" && pointer.contains("/traffic/") {
+        return false;
+    }
+    !top_level && (free || fp_step || NAMES.contains(&name) && !(reason_of_ceiling && name == "reason"))
+}
+
+/// The recorded profile with a refuted, saving, looping function first, so that one item a list shows every field.
+fn analysed() -> Value {
+    let mut value = serde_json::to_value(sample::profile()).unwrap();
+    let functions = value["functions"].as_array_mut().unwrap();
+    let rich = functions.iter().position(|f| !f["loops"].as_array().unwrap().is_empty()).unwrap();
+    functions.swap(0, rich);
+    value
+}
+
+#[test]
+fn the_schema_accepts_what_is_written() {
+    let value = analysed();
+    schema::check(&value).unwrap();
+    let full: Value = serde_json::from_str(schema::TEXT).unwrap();
+    jsonschema::meta::validate(&full).unwrap();
+    jsonschema::validate(&full, &value).unwrap();
+}
+
+#[test]
+fn any_removed_or_mistyped_field_is_refused() {
+    let whole = analysed();
+    let full = jsonschema::validator_for(&serde_json::from_str(schema::TEXT).unwrap()).unwrap();
+    let mut all = Vec::new();
+    places(&whole, String::new(), &mut all);
+    assert!(all.len() > 250, "only {} fields found", all.len());
+    for pointer in &all {
+        let (parent, key) = pointer.rsplit_once('/').unwrap();
+        let mut removed = whole.clone();
+        if let Some(Value::Object(fields)) = removed.pointer_mut(parent) {
+            fields.remove(&key.replace("~1", "/").replace("~0", "~"));
+            assert_eq!(schema::check(&removed).is_err(), !full.is_valid(&removed), "{pointer} removed");
+            assert_eq!(schema::check(&removed).is_err(), !optional(pointer), "{pointer} removed");
+        }
+        let mut mistyped = whole.clone();
+        let slot = mistyped.pointer_mut(pointer).unwrap();
+        *slot = if slot.is_boolean() { json!("yes") } else { json!(true) };
+        let verdict = schema::check(&mistyped);
+        assert_eq!(verdict.is_err(), !full.is_valid(&mistyped), "{pointer} mistyped");
+        let named = verdict.expect_err(pointer).field.replace('[', ".").replace(']', "");
+        let expected = pointer.trim_start_matches('/').replace('/', ".").replace("~1", "/");
+        assert_eq!(named, expected, "names another field");
+        assert!(reader::parse(&mistyped).is_err(), "{pointer} mistyped is read");
+    }
+}
+
+#[test]
+fn a_mutant_schema_would_be_noticed() {
+    let mut value = analysed();
+    value["functions"][0]["terms"].as_object_mut().unwrap().remove("chain");
+    assert_eq!(schema::check(&value).unwrap_err().field, "functions[0].terms.chain");
+    let mut unknown = analysed();
+    unknown["functions"][0]["class"] = json!("gpu-bound");
+    assert_eq!(schema::check(&unknown).unwrap_err().field, "functions[0].class");
+    let mut negative = analysed();
+    negative["functions"][0]["time_s"] = json!(-1.0);
+    assert!(schema::check(&negative).is_err());
+}
+
+#[test]
+fn unknown_fields_are_accepted() {
+    let mut value = analysed();
+    value["functions"][0]["energy_j"] = json!(3.5);
+    reader::parse(&value).unwrap();
+}
+
+#[test]
+fn truncated_and_foreign_files_are_refused_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("profile.json");
+    let text = std::fs::read_to_string(sample::path()).unwrap();
+    let refused = |content: &str| -> String {
+        std::fs::write(&path, content).unwrap();
+        let error = reader::read(&path).unwrap_err();
+        let line = error.to_string();
+        assert!(line.contains("profile.json") && !line.contains('\n'), "{line}");
+        line
+    };
+    for part in [0, 1, 1000, text.len() / 2, text.len() - 3] {
+        assert!(refused(&text[..part]).contains("not a complete JSON"), "{part}");
+    }
+    assert!(refused("[]").contains("file: is a list"));
+    assert!(refused("{}").contains("schema: is missing"));
+    assert!(refused(r#"{"schema": "speedscope"}"#).contains("schema: is \"speedscope\""));
+    assert!(refused(r#"{"schema": "rprof-profile/1"}"#).contains("model_version: is missing"));
+    assert!(refused(&text.replace("\"cpu_s\":", "\"cpus\":")).contains("cpu_s: is missing"));
+    let missing = reader::read(&folder.path().join("none.json")).unwrap_err();
+    assert!(matches!(missing, ReportError::Read { .. }) && missing.to_string().contains("none.json"));
+}
+
+#[test]
+fn indices_out_of_range_are_refused() {
+    for (pointer, bad) in
+        [("/stacks/0/frame", 9999), ("/stacks/1/parent", 1), ("/samples/0/stack", 9999), ("/samples/0/thread", 77)]
+    {
+        let mut value = sample::value();
+        *value.pointer_mut(pointer).unwrap() = json!(bad);
+        let violation = reader::parse(&value).unwrap_err();
+        assert!(violation.problem.contains("out of range"), "{pointer}: {violation:?}");
+    }
+}
+
+#[test]
+fn writing_and_reading_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("again.json");
+    let profile = sample::profile();
+    reader::write(&path, &reader::text(&profile).unwrap()).unwrap();
+    assert_eq!(reader::read(&path).unwrap(), profile);
+}

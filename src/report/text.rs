@@ -1,0 +1,216 @@
+//! The text report: a table of functions, what holds the hottest ones and what to do about it, and doubts.
+
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+
+use crate::profile::function::FunctionCeiling;
+use crate::profile::{Function, Profile};
+
+use super::number::{percent, seconds, si};
+use super::table::{self, COLUMNS};
+use super::{View, name, summary, wrap};
+
+/// Functions with at least this share are explained below the table.
+const EXPLAINED_SHARE: f64 = 0.05;
+/// How many are explained at most.
+const EXPLAINED: usize = 6;
+
+/// The whole report.
+pub fn report(profile: &Profile, view: &View) -> String {
+    let width = view.width.clamp(60, 200);
+    let mut out = format!("rprof: {}\n", name::shorten(&profile.run.command.join(" "), width - 7));
+    for line in summary::lines(profile) {
+        out += &wrap::hanging(&line, width, 2);
+    }
+    out.push('\n');
+    if profile.functions.is_empty() {
+        out += "No function was seen: too little to measure.\n";
+    } else {
+        out += &functions(profile, view, width);
+        out += &legend(profile, view, width);
+        out += &explanations(profile, view, width);
+    }
+    out + &doubts(profile, width)
+}
+
+fn functions(profile: &Profile, view: &View, width: usize) -> String {
+    let with_expected = profile.functions.iter().any(|f| f.analysis.expected.is_some());
+    let rows: Vec<(&Function, Vec<String>)> = view
+        .functions(profile)
+        .map(|f| {
+            let mut cells: Vec<String> = COLUMNS.iter().map(|c| (c.cell)(f).unwrap_or_else(|| "–".into())).collect();
+            if with_expected {
+                cells.push(verdict(f));
+            }
+            (f, cells)
+        })
+        .collect();
+    let mut titles: Vec<&str> = COLUMNS.iter().map(|c| c.title).collect();
+    if with_expected {
+        titles.push("built for");
+    }
+    let shown = fitting(&rows, &titles, width);
+    let used: usize = shown.iter().map(|(_, w)| w + 2).sum();
+    let name_width = view.name_width(width.saturating_sub(used + 1).max(12));
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    let right = |text: &str| Cell::new(text).set_alignment(CellAlignment::Right);
+    let header: Vec<Cell> = std::iter::once(Cell::new("function"))
+        .chain(shown.iter().map(|(i, _)| aligned(titles[*i], *i, &right)))
+        .collect();
+    table.set_header(header);
+    for (f, cells) in &rows {
+        let row: Vec<Cell> = std::iter::once(Cell::new(name::shorten(&f.name, name_width)))
+            .chain(shown.iter().map(|(i, _)| aligned(&cells[*i], *i, &right)))
+            .collect();
+        table.add_row(row);
+    }
+    table.to_string().lines().map(|l| format!("{}\n", l.trim_end())).collect()
+}
+
+/// Words to the left, figures to the right.
+fn aligned(text: &str, column: usize, right: &dyn Fn(&str) -> Cell) -> Cell {
+    let words = column >= COLUMNS.len() || matches!(COLUMNS[column].title, "held by" | "saves");
+    if words { Cell::new(text) } else { right(text) }
+}
+
+/// Columns and their widths; the least important go first where the terminal is too narrow for a name of 16 characters.
+fn fitting(rows: &[(&Function, Vec<String>)], titles: &[&str], width: usize) -> Vec<(usize, usize)> {
+    let widest = |i: usize| {
+        rows.iter().map(|(_, cells)| cells[i].chars().count()).chain([titles[i].chars().count()]).max().unwrap_or(0)
+    };
+    let mut shown: Vec<(usize, usize)> = (0..titles.len()).map(|i| (i, widest(i))).collect();
+    for dispensable in ["op/byte", "saves", "rate", "time"] {
+        let used: usize = shown.iter().map(|(_, w)| w + 2).sum();
+        if used + 18 <= width {
+            break;
+        }
+        shown.retain(|(i, _)| titles[*i] != dispensable);
+    }
+    shown
+}
+
+/// For the demo: the class it was built for, and whether that is what was found.
+fn verdict(f: &Function) -> String {
+    match f.analysis.expected.as_deref() {
+        None => String::new(),
+        Some(expected) if f.analysis.class.as_deref() == Some(expected) => format!("{expected} ✓"),
+        Some(expected) => format!("{expected} ✗"),
+    }
+}
+
+fn legend(profile: &Profile, view: &View, width: usize) -> String {
+    let mut out = String::new();
+    let hidden = profile.functions.len() - view.functions(profile).count();
+    if hidden > 0 {
+        out += &format!("… and {hidden} functions below {}\n", percent(view.least_share));
+    }
+    let gap =
+        view.functions(profile).any(|f| f.work.is_none() || f.time_s.is_none() || f.analysis.roof_fraction.is_none());
+    let note = "at: least time of the binding ceiling / measured time. saves: what removing it would save.";
+    out += &wrap::hanging(&format!("{note}{}", if gap { " –: not measured." } else { "" }), width, 0);
+    out
+}
+
+fn explanations(profile: &Profile, view: &View, width: usize) -> String {
+    let hot = |f: &&Function| view.keep.is_some() || f.share.unwrap_or(0.0) >= EXPLAINED_SHARE;
+    view.functions(profile).filter(hot).take(EXPLAINED).map(|f| explanation(f, width)).collect()
+}
+
+/// What holds one function, how close it is, what comes next, what to do.
+fn explanation(f: &Function, width: usize) -> String {
+    let place = match (&f.file, f.line) {
+        (Some(file), Some(line)) => format!(" ({}:{line})", file.rsplit('/').next().unwrap_or(file)),
+        _ => format!(" ({})", f.module),
+    };
+    let mut out = format!("\n{}{place}\n", name::shorten(&f.name, width.saturating_sub(place.chars().count() + 1)));
+    out += &wrap::hanging(&format!("  {}", holding(f)), width, 4);
+    for s in f.analysis.savings.iter().take(3) {
+        let range = if s.seconds_max > 1.05 * s.seconds {
+            format!("{} to {}", seconds(s.seconds), seconds(s.seconds_max))
+        } else {
+            seconds(s.seconds)
+        };
+        let whole = match s.program_seconds {
+            Some(p) if p < 0.95 * s.seconds => format!(", {} of the program", seconds(p)),
+            _ => String::new(),
+        };
+        out += &wrap::hanging(&format!("  → {} ({range}{whole}): {}", s.remove.join(" + "), s.advice), width, 4);
+    }
+    for reason in unmeasured(f) {
+        out += &wrap::hanging(&format!("  {reason}"), width, 4);
+    }
+    out
+}
+
+/// `dram-bandwidth at 95 % of its ceiling 47.9 GFLOP/s (dram.triad); next: simd at 120 GFLOP/s`
+pub fn holding(f: &Function) -> String {
+    let a = &f.analysis;
+    let unit = format!("{}/s", table::operations(a.axis.as_deref()));
+    let Some(fraction) = a.roof_fraction else {
+        return format!("{}: where the time goes is known, what it does there is not", table::class(f));
+    };
+    let binding = a.ceilings.iter().find(|c| Some(&c.id) == a.binding.as_ref());
+    let bound = a.flop_rate.map(|r| format!(" {}", si(r / fraction, &unit))).unwrap_or_default();
+    let from = binding.map(|c| sources(c)).unwrap_or_default();
+    let place = match a.class.as_deref() {
+        Some("unknown") => format!(
+            "not explained by any measured ceiling; nearest: {}, at {} of its bound{bound}{from}",
+            a.nearest.as_deref().unwrap_or("none"),
+            percent(fraction)
+        ),
+        _ => format!("{}: at {} of its bound{bound}{from}", table::class(f), percent(fraction)),
+    };
+    let rate = a.flop_rate.map_or(String::new(), |r| format!("{}; ", si(r, &unit)));
+    format!("{rate}{place}{}", next(f, &unit))
+}
+
+fn sources(c: &FunctionCeiling) -> String {
+    match c.from.len() {
+        0 => String::new(),
+        1..=3 => format!(" (from {})", c.from.join(", ")),
+        n => format!(" (from {}, … {} more)", c.from[..2].join(", "), n - 2),
+    }
+}
+
+/// The term that would bind next.
+fn next(f: &Function, unit: &str) -> String {
+    let t = f.analysis.terms;
+    let mut terms = [
+        ("arithmetic pipes", t.pipe),
+        ("dependency chains", t.chain),
+        ("issue", t.issue),
+        ("loads and stores", t.access),
+        ("L1", t.l1),
+        ("L2", t.l2),
+        ("L3", t.l3),
+        ("DRAM", t.dram),
+        ("latency", t.latency),
+    ]
+    .into_iter()
+    .filter_map(|(name, s)| s.filter(|s| *s > 0.0).map(|s| (name, s)))
+    .collect::<Vec<_>>();
+    terms.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let rate = |s: f64| f.analysis.flop_rate.zip(f.time_s).map(|(r, time)| si(r * time / s, unit));
+    match terms.get(1) {
+        Some((name, s)) => rate(*s).map_or(String::new(), |r| format!("; next: {name}, {r}")),
+        None => String::new(),
+    }
+}
+
+/// Reasons why headline figures are missing.
+fn unmeasured(f: &Function) -> Vec<String> {
+    f.source
+        .iter()
+        .filter(|(key, s)| s.how == "not measured" && !key.starts_with("terms."))
+        .filter_map(|(key, s)| s.reason.as_ref().map(|r| format!("{key} not measured: {r}")))
+        .take(3)
+        .collect()
+}
+
+fn doubts(profile: &Profile, width: usize) -> String {
+    let mut out = String::new();
+    for w in &profile.run.warnings {
+        out += &wrap::hanging(&format!("! {}", summary::doubt(w)), width, 2);
+    }
+    if out.is_empty() { out } else { format!("\n{out}") }
+}

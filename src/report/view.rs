@@ -1,0 +1,59 @@
+//! What of a profile is shown, and how wide.
+
+use crate::profile::{Function, Profile};
+
+/// Which precision's ceilings the pictures draw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Precision {
+    /// Double.
+    Dp,
+    /// Single.
+    Sp,
+    /// That in which most FLOPs were done.
+    #[default]
+    Mixed,
+}
+
+/// Choices of the user that concern only what is shown.
+pub struct View {
+    /// Characters of the terminal, 80 to 200 are laid out well.
+    pub width: usize,
+    /// `--full-names`.
+    pub full_names: bool,
+    /// Functions below this share are left out of tables (never the first five).
+    pub least_share: f64,
+    /// `--function RE`: whether a name is shown.
+    pub keep: Option<Box<dyn Fn(&str) -> bool>>,
+    /// `--precision`.
+    pub precision: Precision,
+}
+
+impl Default for View {
+    fn default() -> Self {
+        View { width: 100, full_names: false, least_share: 0.005, keep: None, precision: Precision::Mixed }
+    }
+}
+
+impl View {
+    /// The functions to show, in the profile's order (descending share).
+    pub fn functions<'a>(&'a self, profile: &'a Profile) -> impl Iterator<Item = &'a Function> + 'a {
+        let kept = move |f: &&Function| self.keep.as_ref().is_none_or(|keep| keep(&f.name));
+        profile
+            .functions
+            .iter()
+            .filter(kept)
+            .enumerate()
+            .filter(|(i, f)| {
+                *i < 5
+                    || self.keep.is_some()
+                    || f.analysis.expected.is_some()
+                    || f.share.unwrap_or(0.0) >= self.least_share
+            })
+            .map(|(_, f)| f)
+    }
+
+    /// How wide a name may be where `normal` fits the layout.
+    pub fn name_width(&self, normal: usize) -> usize {
+        if self.full_names { usize::MAX } else { normal }
+    }
+}
