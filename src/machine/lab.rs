@@ -185,6 +185,33 @@ impl Lab {
         Ok(Some(rate))
     }
 
+    /// Times several kernels that do the same on registers and records the best.
+    ///
+    /// # Errors
+    /// As [`registers`](Self::registers).
+    pub fn best_of(
+        &mut self,
+        label: Label,
+        kernels: impl IntoIterator<Item = Result<Kernel, MachineError>>,
+        amount: impl Fn(&Kernel) -> f64,
+    ) -> Result<Option<Rate>, MachineError> {
+        let mut best: Option<Rate> = None;
+        for kernel in kernels {
+            if self.out_of_time() {
+                break;
+            }
+            let kernel = kernel?;
+            let amount = amount(&kernel) * label.threads as f64;
+            let rate = self.watch.rate(&Work::on_registers(kernel, label.threads), amount, self.core_plan())?;
+            best = Some(best.map_or(rate, |b| b.better(rate)));
+        }
+        match best {
+            Some(rate) => self.record(label, rate, Steadiness::Core),
+            None => self.missing(label, self.too_late()),
+        }
+        Ok(best)
+    }
+
     /// Records a measured rate.
     pub fn record(&mut self, label: Label, rate: Rate, steadiness: Steadiness) {
         self.push(label, rate.best, rate, steadiness, None);

@@ -96,8 +96,8 @@ fn kinds(lab: &mut Lab, arena: &Arena, level: Level) -> Result<(), MachineError>
             continue;
         }
         let mut best: Option<Rate> = None;
-        for width in widths(lab) {
-            let rate = elements(lab, arena, kind, Variant::plain(width), level.set, plan(lab, level))?;
+        for variant in variants(lab, level) {
+            let rate = elements(lab, arena, kind, variant, level.set, plan(lab, level))?;
             best = match (best, rate) {
                 (Some(a), Some(b)) => Some(a.better(b)),
                 (a, b) => a.or(b),
@@ -114,13 +114,16 @@ fn kinds(lab: &mut Lab, arena: &Arena, level: Level) -> Result<(), MachineError>
     Ok(())
 }
 
-/// The widest loads and stores, and the next narrower ones where there is time to try both.
-fn widths(lab: &Lab) -> Vec<Width> {
+/// The ways to try: near the core two widths and two lengths of the loop; beyond, the widest, and the next narrower
+/// one where there is time.
+fn variants(lab: &Lab, level: Level) -> Vec<Variant> {
     let mut widths = lab.features.widths();
     widths.retain(|w| *w != Width::Scalar);
     widths.reverse();
-    widths.truncate(if lab.effort == Effort::Full { 2 } else { 1 });
-    widths
+    let near = level.steadiness == Steadiness::Core;
+    widths.truncate(if near || lab.effort == Effort::Full { 2 } else { 1 });
+    let lengths: &[usize] = if near { &[4, 16] } else { &[16] };
+    widths.iter().flat_map(|w| lengths.iter().map(|unroll| Variant { unroll: *unroll, ..Variant::plain(*w) })).collect()
 }
 
 fn plan(lab: &Lab, level: Level) -> Plan {

@@ -4,7 +4,7 @@ use super::pipes::PRECISIONS;
 use crate::isa::operation::{FpOp, Precision, Width};
 use crate::machine::error::MachineError;
 use crate::machine::kernels::x86_64::{fp, opcodes::floating};
-use crate::machine::lab::{Lab, Label, Steadiness};
+use crate::machine::lab::{Lab, Label};
 
 /// Records `{dp,sp}.{tlp,ilp,simd,fma,peak}` and `{dp,sp}.balance.{addmul,add}` at every thread count.
 pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
@@ -55,23 +55,15 @@ fn mixes(lab: &mut Lab, precision: Precision, threads: usize) -> Result<(), Mach
     ];
     for (name, ops) in candidates {
         let label = Label::new(format!("{p}.{name}"), "flop/s", threads);
-        if lab.out_of_time() {
-            lab.missing(label, lab.too_late());
-            continue;
-        }
-        let mut best = None;
-        for width in lab.features.widths().into_iter().filter(|w| *w != Width::Scalar) {
-            let opcodes: Option<Vec<_>> = ops.iter().map(|op| floating(*op, precision, width, lab.features)).collect();
-            let Some(opcodes) = opcodes else { continue };
-            let kernel = fp::throughput(name, &opcodes, precision, width, lab.features)?;
-            let amount = (kernel.work.flops * threads as u64) as f64;
-            let work = crate::machine::bench::timing::Work::on_registers(kernel, threads);
-            let rate = lab.watch().rate(&work, amount, lab.core_plan())?;
-            best = Some(best.map_or(rate, |b: crate::machine::bench::timing::Rate| b.better(rate)));
-        }
-        match best {
-            Some(rate) => lab.record(label, rate, Steadiness::Core),
-            None => lab.missing(label, "this CPU has no such instructions"),
+        let opcodes = |width| ops.iter().map(|op| floating(*op, precision, width, lab.features)).collect::<Option<Vec<_>>>();
+        let packed = lab.features.widths().into_iter().filter(|w| *w != Width::Scalar);
+        let kernels: Vec<_> = packed
+            .filter_map(|w| Some(fp::throughput(name, &opcodes(w)?, precision, w, lab.features)))
+            .collect();
+        if kernels.is_empty() {
+            lab.missing(label, "this CPU has no such instructions");
+        } else {
+            lab.best_of(label, kernels, |k| k.work.flops as f64)?;
         }
     }
     Ok(())

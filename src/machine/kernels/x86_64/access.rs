@@ -35,14 +35,15 @@ impl Data {
     }
 }
 
-/// Accesses in a repeating pattern of `loads` loads and then `stores` stores, to 4 KiB that stay in L1.
+/// Accesses in a repeating pattern of `loads` loads and then `stores` stores, to 4 KiB that stay in L1; about `body`
+/// of them in one iteration.
 ///
 /// # Errors
 /// As [`Emitter::finish`].
-pub fn access(data: Data, loads: u64, stores: u64, features: Features) -> Result<Kernel, MachineError> {
+pub fn access(data: Data, loads: u64, stores: u64, body: u64, features: Features) -> Result<Kernel, MachineError> {
     let mut e = Emitter::new(format!("access {} {loads}:{stores}", data.name()), features);
     let bytes = data.bytes();
-    let turns = 32 / (loads + stores);
+    let turns = body / (loads + stores);
     let head = e.loop_head();
     let (mut next_load, mut next_store) = (0_u64, 0_u64);
     for _ in 0..turns {

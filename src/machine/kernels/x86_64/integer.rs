@@ -65,7 +65,7 @@ pub fn throughput(ops: &[Scalar], features: Features) -> Result<Kernel, MachineE
     let head = e.loop_head();
     let count = 8 * ops.len() * 4;
     for n in 0..count {
-        scalar(&mut e, ops[n / FREE.len() % ops.len()], FREE[n % FREE.len()]);
+        scalar(&mut e, ops[n % ops.len()], FREE[n % FREE.len()]);
     }
     e.loop_end(Register::RDI, head);
     let count = count as u64;
