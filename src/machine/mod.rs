@@ -26,11 +26,13 @@
 //! | `p.op.512.masked` | flop/s | the same with half of the lanes masked off: active lanes' FLOPs |
 //! | `p.coissue.a+b.w` † | instr/s | both instructions together, 1:1, independent; a before b in `fma add mul div sqrt` |
 //! | `lat.p.a.after.b.w` ‡ | s | from the start of b, which produces, to the start of a, which consumes: sum these over the edges of a cycle |
-//! | `lat.int.{add,mul,div}` `lat.forward.{gpr,vec}` ‡ | s | integer steps (`div`: with the two fillers of its chain); store → load |
+//! | `lat.p.a.after.load.scalar` `lat.forward` ‡ | s | a cycle through memory: `lat.forward` (store → load, one double) and what a adds to it |
+//! | `lat.int.{add,mul,div}` `lat.forward.gpr` `lat.vector` ‡ | s | integer steps (`div`: with the two fillers of its chain); store → load of a general register; a shuffle |
+//! | `overlap.window` ‡ | op | W: long restarted chains of n overlap as k(n) = n / (n − W); short ones by the sweep below |
 //! | sweep `overlap.{add,fma}.scalar` ‡ | chains | k(n): chains of n operations under way at once when each is restarted |
-//! | `l1.access.{load,store,load2store1,load1store1}.{gpr.8,vec.8,vec.16,vec.32,vec.64}` † | access/s | accesses by width and register file |
+//! | `l1.access.{load,store,load2store1,load1store1}.{int,fp.scalar,fp.128,fp.256,fp.512}` † | access/s | accesses by width and register file |
 //! | `mix.{mov,alu,load}.{2,4,8,16}` + ``, `.l1i`, `.l2` | instr/s | one FP instruction in k, filler else; code of 1 KiB, of L1I, of L2 |
-//! | `issue` † | instr/s | `nop`: the upper limit |
+//! | `issue` `issue.nop` † | instr/s | the upper limit: register moves, additions, vector additions; `nop` alone, which some cores drop |
 //! | `{l1,l2,l3,dram}.{read,copy,triad,update,write}` | byte/s | streams; bytes of DESIGN section 5 at that level |
 //! | `dram.{copy,triad,write}.nt` | byte/s | with non-temporal stores |
 //! | `dram.noprefetch` `dram.prefetch` `dram.cores.k` | byte/s | software prefetch; k cores generate traffic |
@@ -38,7 +40,7 @@
 //! | `dram.random` `dram.gather` `dram.chase.{1,2,4,8,16}` † | byte/s | 64 bytes for each access; huge pages (`.4k`: small ones) |
 //! | `lat.{l1,l2,l3,dram}` ‡ | s | load to use through a pointer |
 //! | `mispredict` `pagefault` ‡ | s | one mispredicted branch; first touch of a 4 KiB page |
-//! | `int.{add,mul,logic}.w` `int.alu.scalar` `int8.dot.512` † | op/s | 32-bit lanes (scalar: 64 bits); `alu`: rotate, xor, add in turn |
+//! | `int.{add,mul,logic}.w` `int.alu.scalar` `int8.dot.512` † | op/s | 32-bit lanes (logic and scalar: 64 bits); `alu`: rotate, xor, add in turn |
 //! | `hp.{fma,add,mul}.512` `bf16.dot.512` † | flop/s | low precisions |
 //! | `imbalance.{2,4,…}` `p.imbalance.*` | flop/s | derived: the roof when 1/2, 1/4, … of the threads work |
 //! | sweeps `workingset.{kind}` † | byte/s | over the bytes of all threads' working sets |

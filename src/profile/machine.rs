@@ -29,13 +29,13 @@ pub struct Ceiling {
     pub id: String,
     /// Value in `unit` for all `threads` together (latencies: one access); `null` with a reason.
     pub value: Option<f64>,
-    /// `flop/s op/s instr/s access/s byte/s s`.
+    /// `flop/s op/s instr/s access/s byte/s s`; `op` for counts such as `overlap.window`.
     pub unit: String,
     /// Threads it was measured with.
     pub threads: u32,
     /// Core clock while it ran.
     pub clock_hz: Option<f64>,
-    /// (max − min) / median over the repetitions.
+    /// (max − min) / median over the faster half of the repetitions.
     pub spread: Option<f64>,
     /// The repetitions agreed.
     pub settled: bool,

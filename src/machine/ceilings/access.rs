@@ -4,7 +4,7 @@ use crate::machine::error::MachineError;
 use crate::machine::kernels::x86_64::access::{Data, access};
 use crate::machine::lab::{Effort, Lab, Label};
 
-/// `l1.access.{load,store,load2store1,load1store1}.{gpr.8,vec.8,vec.16,vec.32,vec.64}` in access/s.
+/// `l1.access.{load,store,load2store1,load1store1}.{int,fp.scalar,fp.128,fp.256,fp.512}` in access/s.
 pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
     let mut kinds = vec![Data::General];
     kinds.extend(lab.features.widths().into_iter().map(Data::Vector));
@@ -15,8 +15,8 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
             for (name, loads, stores) in patterns {
                 let label = Label::new(format!("l1.access.{name}.{}", data.name()), "access/s", threads);
                 // Fetch and op cache favour now the shorter, now the longer body.
-                    let kernels = [16, 64].map(|body| access(*data, loads, stores, body, lab.features));
-                    lab.best_of(label, kernels, |k| k.work.payload as f64)?;
+                let kernels = [16, 64].map(|body| access(*data, loads, stores, body, lab.features));
+                lab.best_of(label, kernels, |k| k.work.payload as f64)?;
             }
         }
     }

@@ -49,7 +49,7 @@ fn chases(lab: &mut Lab, pages: Pages, suffix: &str) -> Result<(), MachineError>
         return Ok(());
     };
     for threads in lab.ends() {
-        let wanted: &[usize] = if lab.effort == Effort::Quick && threads > 1 { &[8] } else { &[1, 2, 4, 8, 16] };
+        let wanted = [1, 2, 4, 8, 16];
         if lab.out_of_time() {
             for chains in wanted {
                 let label = Label::new(format!("dram.chase.{chains}{suffix}"), "byte/s", threads);
@@ -60,7 +60,7 @@ fn chases(lab: &mut Lab, pages: Pages, suffix: &str) -> Result<(), MachineError>
         let arena = Arena::new(lab.team(), threads, total, pages, false)?;
         let nodes = power_of_two_below(arena.slab / LINE);
         link(lab, &arena, nodes)?;
-        for &chains in wanted {
+        for chains in wanted {
             let plan = Plan { seconds: 2e-3, ..lab.shared_plan() };
             let rate = hops(lab, &arena, nodes, chains, plan)?;
             if chains == 1 && threads == 1 {

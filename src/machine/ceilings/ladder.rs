@@ -55,11 +55,11 @@ fn mixes(lab: &mut Lab, precision: Precision, threads: usize) -> Result<(), Mach
     ];
     for (name, ops) in candidates {
         let label = Label::new(format!("{p}.{name}"), "flop/s", threads);
-        let opcodes = |width| ops.iter().map(|op| floating(*op, precision, width, lab.features)).collect::<Option<Vec<_>>>();
+        let opcodes =
+            |width| ops.iter().map(|op| floating(*op, precision, width, lab.features)).collect::<Option<Vec<_>>>();
         let packed = lab.features.widths().into_iter().filter(|w| *w != Width::Scalar);
-        let kernels: Vec<_> = packed
-            .filter_map(|w| Some(fp::throughput(name, &opcodes(w)?, precision, w, lab.features)))
-            .collect();
+        let kernels: Vec<_> =
+            packed.filter_map(|w| Some(fp::throughput(name, &opcodes(w)?, precision, w, lab.features))).collect();
         if kernels.is_empty() {
             lab.missing(label, "this CPU has no such instructions");
         } else {

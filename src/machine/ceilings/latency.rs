@@ -72,18 +72,34 @@ fn arithmetic(lab: &mut Lab, precision: Precision, width: Width) -> Result<(), M
 fn integers(lab: &mut Lab) -> Result<(), MachineError> {
     use integer::Scalar;
     let features = lab.features;
-    let kernels: [(&str, Result<Kernel, MachineError>); 5] = [
+    let kernels: [(&str, Result<Kernel, MachineError>); 6] = [
         ("lat.int.add", integer::chain(Scalar::Add, features)),
         ("lat.int.mul", integer::chain(Scalar::Mul, features)),
         ("lat.int.div", integer::chain(Scalar::Divide, features)),
         ("lat.forward.gpr", chase::forward(features)),
-        ("lat.forward.vec", chase::forward_vector(features)),
+        ("lat.forward", chase::through_memory(None, features)),
+        ("lat.vector", fp::shuffle_chain(features)),
     ];
     for (id, kernel) in kernels {
         let kernel = kernel?;
         let steps = kernel.work.payload as f64;
         let rate = lab.watch().rate(&Work::on_registers(kernel, 1), steps, lab.core_plan())?;
         lab.record_time(Label::new(id, "s", 1), rate, Steadiness::Core);
+    }
+    through_memory(lab)
+}
+
+/// `lat.dp.{op}.after.load.scalar`: what an operation adds to a cycle through memory beside the forwarding itself.
+fn through_memory(lab: &mut Lab) -> Result<(), MachineError> {
+    let Some(forward) = lab.found("lat.forward", 1).and_then(|c| Some(c.value? * c.clock_hz?)) else { return Ok(()) };
+    for op in [FpOp::Add, FpOp::Mul, FpOp::Fma] {
+        let Some(opcode) = floating(op, Precision::Dp, Width::Scalar, lab.features) else { continue };
+        let kernel = chase::through_memory(Some(opcode), lab.features)?;
+        let steps = kernel.work.payload as f64;
+        let rate = lab.watch().rate(&Work::on_registers(kernel, 1), steps, lab.core_plan())?;
+        let seconds = (rate.clock_hz / rate.best - forward).max(0.0) / rate.clock_hz;
+        let label = Label::new(format!("lat.dp.{}.after.load.scalar", op.name()), "s", 1);
+        lab.record_time(label, Rate { best: 1.0 / seconds, ..rate }, Steadiness::Core);
     }
     Ok(())
 }
@@ -105,8 +121,23 @@ pub fn restarted(lab: &mut Lab) -> Result<(), MachineError> {
             let per_cycle = |r: &Rate| r.best / r.clock_hz;
             points.push((length as f64, per_cycle(&rate) / per_cycle(&latency)));
         }
+        if op == FpOp::Add {
+            window(lab, &points);
+        }
         let (x_unit, y_unit) = ("operations in a chain".into(), "chains at once".into());
         lab.sweep(Sweep { id: format!("overlap.{}.scalar", op.name()), x_unit, y_unit, threads: 1, points });
     }
     Ok(())
+}
+
+/// `overlap.window`: the operations W that the core looks ahead, from long chains, where `k(n) = n / (n − W)`.
+fn window(lab: &mut Lab, points: &[(f64, f64)]) {
+    let mut windows: Vec<f64> =
+        points.iter().filter(|(n, k)| *n >= 128.0 && *k > 1.0).map(|(n, k)| n * (1.0 - 1.0 / k)).collect();
+    windows.sort_unstable_by(f64::total_cmp);
+    let label = Label::new("overlap.window", "op", 1);
+    match (windows.get(windows.len() / 2), lab.found("dp.tlp", 1).cloned()) {
+        (Some(window), Some(source)) => lab.derive(label, *window, &source, "from the sweep overlap.add.scalar"),
+        _ => lab.missing(label, lab.too_late()),
+    }
 }

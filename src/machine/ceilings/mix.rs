@@ -5,17 +5,20 @@ use crate::isa::operation::{FpOp, Precision, Width};
 use crate::machine::bench::arena::{Arena, Pages};
 use crate::machine::bench::timing::{Rate, Work};
 use crate::machine::error::MachineError;
-use crate::machine::kernels::x86_64::mix::{Filler, mix, nops};
+use crate::machine::kernels::x86_64::mix::{Filler, Slots, issue, mix};
 use crate::machine::kernels::x86_64::opcodes::{Opcode, floating};
 use crate::machine::kernels::x86_64::polynomial::{SIDE_BY_SIDE, polynomial};
 use crate::machine::lab::{Effort, Lab, Label};
 use crate::profile::machine::Sweep;
 
-/// `mix.{mov,alu,load}.{2,4,8,16}` (and `.l1i`, `.l2` for larger code) and `issue`, in instr/s.
+/// `mix.{mov,alu,load}.{2,4,8,16}` (and `.l1i`, `.l2` for larger code) `issue` and `issue.nop`, in instr/s.
 pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
     let opcodes = fastest(lab);
     for threads in lab.ends() {
-        lab.registers(Label::new("issue", "instr/s", threads), nops, |k| k.work.instructions as f64)?;
+        let kernels = [Slots::Mov, Slots::Mixed].map(|slots| issue(slots, lab.features));
+        lab.best_of(Label::new("issue", "instr/s", threads), kernels, |k| k.work.instructions as f64)?;
+        let nops = |f| issue(Slots::Nop, f);
+        lab.registers(Label::new("issue.nop", "instr/s", threads), nops, |k| k.work.instructions as f64)?;
         if threads > 1 && lab.effort == Effort::Quick {
             continue;
         }

@@ -26,11 +26,11 @@ impl Data {
         }
     }
 
-    /// The name used in ceiling ids: `gpr.8`, `vec.64`.
+    /// The name used in ceiling ids: `int`, `fp.512`.
     pub fn name(self) -> String {
         match self {
-            Data::General => "gpr.8".into(),
-            Data::Vector(_) => format!("vec.{}", self.bytes()),
+            Data::General => "int".into(),
+            Data::Vector(width) => format!("fp.{}", width.name()),
         }
     }
 }

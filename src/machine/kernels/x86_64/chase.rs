@@ -3,6 +3,9 @@
 use iced_x86::{Code, Register};
 
 use super::emit::{CHAINS, Emitter, FREE, SCRATCH};
+use super::fp::arithmetic;
+use super::opcodes::Opcode;
+use crate::isa::operation::{Precision, Width};
 use crate::machine::error::MachineError;
 use crate::machine::features::Features;
 use crate::machine::kernels::{Kernel, PerIteration};
@@ -82,21 +85,29 @@ pub fn forward(features: Features) -> Result<Kernel, MachineError> {
     e.finish(forwarded())
 }
 
-/// The same through a vector register (one double).
+/// The same through a vector register (one double), with `operation` between load and store.
 ///
 /// # Errors
 /// As [`Emitter::finish`].
-pub fn forward_vector(features: Features) -> Result<Kernel, MachineError> {
-    use crate::isa::operation::Width;
+pub fn through_memory(operation: Option<Opcode>, features: Features) -> Result<Kernel, MachineError> {
     let mut e = Emitter::new("forward vector", features);
     let (load, store) = (e.move_load(Width::Scalar), e.move_store(Width::Scalar));
+    e.load_operands(Precision::Dp, Width::Scalar);
     let head = e.loop_head();
     for _ in 0..16 {
-        e.store(store, Register::RSI, SCRATCH, Register::XMM0);
         e.load(load, Register::XMM0, Register::RSI, SCRATCH);
+        if let Some(opcode) = operation {
+            arithmetic(&mut e, opcode, Width::Scalar, 0, true, Register::None);
+        }
+        e.store(store, Register::RSI, SCRATCH, Register::XMM0);
     }
     e.loop_end(Register::RDI, head);
-    e.finish(forwarded())
+    let mut work = forwarded();
+    if let Some(opcode) = operation {
+        work.instructions += 16;
+        work.flops = 16 * opcode.flops;
+    }
+    e.finish(work)
 }
 
 fn forwarded() -> PerIteration {

@@ -154,3 +154,18 @@ pub fn restarted(name: &str, opcode: Opcode, length: usize, features: Features) 
     let instructions = payload + restarts as u64 + 2;
     e.finish(PerIteration { instructions, payload, flops: payload * opcode.flops, ..Default::default() })
 }
+
+/// A chain of one register through an instruction that is no arithmetic: its latency.
+///
+/// # Errors
+/// As [`Emitter::finish`].
+pub fn shuffle_chain(features: Features) -> Result<Kernel, MachineError> {
+    let mut e = Emitter::new("shuffle chain", features);
+    e.load_operands(Precision::Dp, Width::W128);
+    let head = e.loop_head();
+    for _ in 0..64 {
+        e.shift(Code::Shufps_xmm_xmmm128_imm8, Register::XMM0, Register::XMM0, 0b0001_1011);
+    }
+    e.loop_end(Register::RDI, head);
+    e.finish(PerIteration { instructions: 66, payload: 64, ..Default::default() })
+}

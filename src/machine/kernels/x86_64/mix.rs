@@ -5,7 +5,7 @@ use iced_x86::{Code, Instruction, Register};
 use super::emit::{Emitter, FREE, SCRATCH};
 use super::fp::arithmetic;
 use super::opcodes::Opcode;
-use crate::isa::operation::{Precision, Width};
+use crate::isa::operation::{FpOp, Precision, Width};
 use crate::machine::error::MachineError;
 use crate::machine::features::Features;
 use crate::machine::kernels::{Kernel, PerIteration};
@@ -92,16 +92,42 @@ pub fn mix(
     e.finish(work)
 }
 
-/// `nop` alone: the upper limit of issue.
+/// What fills the issue slots in [`issue`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Slots {
+    /// `nop`, which some cores fuse or drop before they issue it.
+    Nop,
+    /// `mov r64, r64`, which cores that can eliminate it execute for nothing.
+    Mov,
+    /// `mov r64, r64`, `add r64, r64`, and a vector addition in turn: no unit is asked for more than a third.
+    Mixed,
+}
+
+/// Instructions that want as little as possible beside an issue slot: the upper limit of any mix.
 ///
 /// # Errors
 /// As [`Emitter::finish`].
-pub fn nops(features: Features) -> Result<Kernel, MachineError> {
-    let mut e = Emitter::new("nop", features);
+pub fn issue(slots: Slots, features: Features) -> Result<Kernel, MachineError> {
+    let mut e = Emitter::new(format!("issue {slots:?}"), features);
+    let adds = super::opcodes::floating(FpOp::Add, Precision::Dp, Width::W128, features);
+    e.load_operands(Precision::Dp, Width::W128);
     let head = e.loop_head();
-    for _ in 0..254 {
-        e.push(Instruction::with(Code::Nopd));
+    let mut work = PerIteration { instructions: 194, payload: 194, ..Default::default() };
+    for n in 0..192 {
+        let (to, from) = (FREE[n % 4], FREE[4 + n % 4]);
+        match (slots, n % 3, adds) {
+            (Slots::Nop, ..) => e.push(Instruction::with(Code::Nopd)),
+            (Slots::Mixed, 1, _) => {
+                e.two(Code::Add_r64_rm64, from, Register::RSI);
+                work.int_ops += 1;
+            }
+            (Slots::Mixed, 2, Some(add)) => {
+                arithmetic(&mut e, add, Width::W128, n % 12, false, Register::None);
+                work.flops += add.flops;
+            }
+            _ => e.two(Code::Mov_r64_rm64, to, from),
+        }
     }
     e.loop_end(Register::RDI, head);
-    e.finish(PerIteration { instructions: 256, payload: 256, ..Default::default() })
+    e.finish(work)
 }

@@ -173,8 +173,10 @@ pub fn integer(op: IntegerOp, width: Width, features: Features) -> Option<Opcode
         (Logic, Width::W256) if features.avx2 => (VEX_Vpxor_ymm_ymm_ymmm256, Form::Three),
         (Add, Width::W512) if features.avx512f => (EVEX_Vpaddd_zmm_k1z_zmm_zmmm512b32, Form::Three),
         (Mul, Width::W512) if features.avx512f => (EVEX_Vpmulld_zmm_k1z_zmm_zmmm512b32, Form::Three),
-        (Logic, Width::W512) if features.avx512f => (EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32, Form::Three),
+        (Logic, Width::W512) if features.avx512f => (EVEX_Vpxorq_zmm_k1z_zmm_zmmm512b64, Form::Three),
         _ => return None,
     };
-    Some(Opcode { code, form, flops: 0, int_ops: u64::from(width.lanes(Precision::Sp)) })
+    // Logic has no lanes of its own; they count as 64-bit ones.
+    let lanes = width.lanes(if op == Logic { Precision::Dp } else { Precision::Sp });
+    Some(Opcode { code, form, flops: 0, int_ops: u64::from(lanes) })
 }
