@@ -1,14 +1,18 @@
 //! One function per subcommand: from parsed arguments to library calls, and what is printed.
 
-use std::path::Path;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
-use rprof::cli::{demo, diff, doctor, events, machine, merge, report, run};
-use rprof::session::{self, Engine, Memory, Passes, RunOptions};
+use anyhow::{Context, Result, bail};
+use rprof::cli::{self, demo, diff, doctor, events, machine, merge, run};
+use rprof::report::{self, Format, Precision, View};
+use rprof::roofline::Placement;
+use rprof::session::{self, Engine, Memory, Passes, RunOptions, Window};
 
 /// `rprof [run]`.
 pub fn run(args: run::RunArgs) -> Result<ExitCode> {
+    let view = view(args.function.as_deref(), args.precision, args.full_names)?;
     let options = RunOptions {
         program: args.program,
         output: args.output,
@@ -24,6 +28,8 @@ pub fn run(args: run::RunArgs) -> Result<ExitCode> {
         },
         frequency_hz: args.frequency,
         between: args.between,
+        window: Window { from_s: args.from, to_s: args.to },
+        placement: placement(args.imbalance),
         full_names: args.full_names,
         quiet: args.quiet,
         engine: match args.engine {
@@ -31,7 +37,93 @@ pub fn run(args: run::RunArgs) -> Result<ExitCode> {
             run::EngineArg::SingleStep => Engine::SingleStep,
         },
     };
-    finish(session::profile(&options)?)
+    finish(session::profile(&options)?, &view)
+}
+
+/// `rprof demo`.
+pub fn demo(args: demo::DemoArgs) -> Result<ExitCode> {
+    let view = view(None, run::PrecisionArg::Mixed, false)?;
+    finish(session::demo::profile(args.output, args.quiet)?, &view)
+}
+
+/// Writes the report files, prints the report, and hands on the program's exit status.
+fn finish(outcome: session::Outcome, view: &View) -> Result<ExitCode> {
+    let folder = outcome.folder.path();
+    report::write_folder(&outcome.profile, view, folder)?;
+    eprint!("{}", report::render(&outcome.profile, Format::Text, view)?);
+    eprintln!("\nwritten to {}: profile.json, report.html, roofline.svg, flamegraph.svg", folder.display());
+    Ok(ExitCode::from(outcome.end.exit_code()))
+}
+
+fn placement(choice: run::ImbalanceArg) -> Placement {
+    match choice {
+        run::ImbalanceArg::Roof => Placement::BelowRoof,
+        run::ImbalanceArg::Tlp => Placement::BelowTlp,
+    }
+}
+
+fn view(function: Option<&str>, precision: run::PrecisionArg, full_names: bool) -> Result<View> {
+    let keep = match function {
+        None => None,
+        Some(text) => {
+            let pattern =
+                regex::Regex::new(text).with_context(|| format!("--function {text}: not a regular expression"))?;
+            Some(Box::new(move |name: &str| pattern.is_match(name)) as Box<dyn Fn(&str) -> bool>)
+        }
+    };
+    let precision = match precision {
+        run::PrecisionArg::Dp => Precision::Dp,
+        run::PrecisionArg::Sp => Precision::Sp,
+        run::PrecisionArg::Mixed => Precision::Mixed,
+    };
+    Ok(View { width: width(), full_names, keep, precision, ..View::default() })
+}
+
+/// Columns of the terminal that the report goes to.
+fn width() -> usize {
+    const NARROWEST: usize = 80;
+    const WIDEST: usize = 200;
+    terminal_size::terminal_size_of(std::io::stderr())
+        .map_or(NARROWEST + 20, |(w, _)| usize::from(w.0))
+        .clamp(NARROWEST, WIDEST)
+}
+
+/// `rprof report`.
+pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
+    use cli::report::FormatArg;
+    let view = view(args.function.as_deref(), args.precision, args.full_names)?;
+    let mut profile = report::json::read(&profile_path(&args.profile))?;
+    rprof::roofline::analyse_with(&mut profile, rprof::roofline::Options { imbalance: placement(args.imbalance) });
+    let format = match args.format {
+        FormatArg::Text => Format::Text,
+        FormatArg::Json => Format::Json,
+        FormatArg::Html => Format::Html,
+        FormatArg::Svg => Format::Svg,
+        FormatArg::Csv => Format::Csv,
+        FormatArg::Md => Format::Md,
+        FormatArg::Folded => Format::Folded,
+        FormatArg::Flamegraph => Format::Flamegraph,
+        FormatArg::Firefox => Format::Firefox,
+    };
+    let text = report::render(&profile, format, &view)?;
+    match args.output {
+        Some(path) => session::output::write_whole(&path, text.as_bytes())?,
+        None => print(&text)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A folder stands for the profile in it.
+fn profile_path(given: &Path) -> PathBuf {
+    if given.is_dir() { given.join("profile.json") } else { given.to_owned() }
+}
+
+/// Standard output; a reader that has gone away (`| head`) is no error.
+fn print(text: &str) -> Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.context("cannot write to standard output"),
+    }
 }
 
 /// `rprof doctor`.
@@ -63,31 +155,24 @@ pub fn demo_kernels(args: demo::KernelArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `rprof demo`.
-pub fn demo(args: demo::DemoArgs) -> Result<ExitCode> {
-    finish(session::demo::profile(args.output, args.quiet)?)
-}
-
-/// Writes the report files, prints the report, and hands on the program's exit status.
-fn finish(outcome: session::Outcome) -> Result<ExitCode> {
-    outcome.folder.write("profile.json", serde_json::to_string_pretty(&outcome.profile)?.as_bytes())?;
-    Ok(ExitCode::from(outcome.end.exit_code()))
-}
-
 /// `rprof machine`.
 pub fn machine(args: machine::MachineArgs) -> Result<ExitCode> {
     let options = session::ceilings::MachineOptions { quick: args.quick, refresh: args.refresh, quiet: false };
     let (machine, warnings) = session::ceilings::measure(options)?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&machine)?);
+        print(&report::machine::json(&machine)?)?;
+    } else {
+        print(&report::machine::text(&machine, width()))?;
+    }
+    if let Some(folder) = args.output {
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        let files = report::machine::write_folder(&machine, &folder)?;
+        eprintln!("{} pictures and pages written to {}", files.len(), folder.display());
     }
     for warning in warnings {
         eprintln!("rprof: {} ({}; {})", warning.text, warning.effect, warning.hint);
     }
     Ok(ExitCode::SUCCESS)
-}
-pub fn report(_args: report::ReportArgs) -> Result<ExitCode> {
-    bail!("not built yet")
 }
 pub fn diff(_args: diff::DiffArgs) -> Result<ExitCode> {
     bail!("not built yet")

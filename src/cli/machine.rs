@@ -19,7 +19,4 @@ pub struct MachineArgs {
     /// Write machine.svg and machine.html into this folder
     #[arg(short, long = "output", value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// Where load-imbalance ceilings stand: below the roof or below tlp
-    #[arg(long, value_enum, default_value = "roof")]
-    pub imbalance: super::run::ImbalanceArg,
 }

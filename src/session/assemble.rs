@@ -30,6 +30,6 @@ pub fn profile(options: &RunOptions, end: ProgramEnd, machine: Machine, evidence
     };
     let mut symbols = Symbols::default();
     let mut profile = join(&joined, run, machine, &mut symbols, options.full_names);
-    roofline::analyse(&mut profile);
+    roofline::analyse_with(&mut profile, roofline::Options { imbalance: options.placement });
     profile
 }

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 
 use crate::demo::{self, SECONDS_PER_KERNEL, Schedule};
 use crate::profile::Profile;
+use crate::roofline::Placement;
 
 use super::SessionError;
-use super::options::{Engine, Memory, Passes, RunOptions};
+use super::options::{Engine, Memory, Passes, RunOptions, Window};
 use super::progress::Notices;
 use super::run::{self, Outcome};
 
@@ -37,6 +38,8 @@ pub fn profile(output: Option<PathBuf>, quiet: bool) -> Result<Outcome, SessionE
         memory: Memory::Sampled,
         frequency_hz: None,
         between: None,
+        window: Window::default(),
+        placement: Placement::default(),
         full_names: false,
         quiet,
         engine: Engine::Translator,

@@ -27,5 +27,5 @@ mod sink;
 mod terminal;
 
 pub use error::SessionError;
-pub use options::{Engine, Memory, Passes, RunOptions};
+pub use options::{Engine, Memory, Passes, RunOptions, Window};
 pub use run::{Outcome, ProgramEnd, profile};

@@ -3,6 +3,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use crate::profile::evidence::timed::TimedEvidence;
+use crate::roofline::Placement;
+
 /// Options of one profiling run (DESIGN section 9).
 #[derive(Debug, Clone)]
 pub struct RunOptions {
@@ -18,12 +21,43 @@ pub struct RunOptions {
     pub frequency_hz: Option<u32>,
     /// Shell command between the passes.
     pub between: Option<OsString>,
+    /// Part of the timed pass to report.
+    pub window: Window,
+    /// Where the ladder places load imbalance.
+    pub placement: Placement,
     /// Keep names at full length.
     pub full_names: bool,
     /// No progress and no notices.
     pub quiet: bool,
     /// Counting engine.
     pub engine: Engine,
+}
+
+/// A part of the timed pass, in seconds from its start; `None` is open.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Window {
+    /// First moment.
+    pub from_s: Option<f64>,
+    /// First moment after it.
+    pub to_s: Option<f64>,
+}
+
+impl Window {
+    /// Whether it leaves anything out.
+    pub fn is_part(&self) -> bool {
+        self.from_s.is_some() || self.to_s.is_some()
+    }
+
+    /// Leaves out of `evidence` what lies outside.
+    pub fn cut(&self, evidence: &mut TimedEvidence) {
+        let (from, to) = (self.from_s.unwrap_or(0.0), self.to_s.unwrap_or(f64::INFINITY));
+        evidence.samples.retain(|s| s.t_s >= from && s.t_s < to);
+        for interval in &mut evidence.on_cpu {
+            interval.start_s = interval.start_s.max(from);
+            interval.end_s = interval.end_s.min(to);
+        }
+        evidence.on_cpu.retain(|i| i.start_s < i.end_s);
+    }
 }
 
 /// Which passes to run.

@@ -90,6 +90,12 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
     let mut evidence = Evidence::default();
     let machine = ceilings::for_a_run(&notices, &mut evidence.warnings);
     let end = match options.passes.unwrap_or(Passes::Both) {
+        Passes::Both if options.window.is_part() => {
+            let reason =
+                "with --from or --to the time is that of a part of the run, the counts would be those of all of it";
+            evidence.no_counts = Some(reason.into());
+            timed_pass(&checked, false, options, &mut evidence)?.0
+        }
         Passes::Timed => {
             evidence.no_counts = Some("the counted pass was switched off with --passes timed".into());
             timed_pass(&checked, false, options, &mut evidence)?.0
@@ -117,7 +123,9 @@ fn timed_pass(
             "give the input by a file or a pipe",
         ));
     }
-    evidence.timed = Some(pass.timed.evidence);
+    let mut timed = pass.timed.evidence;
+    options.window.cut(&mut timed);
+    evidence.timed = Some(timed);
     Ok((ProgramEnd::of(pass.timed.status), input))
 }
 
