@@ -1,6 +1,8 @@
 //! The loops of a function: control flow from its code, the innermost loop of every address, waiting loops marked.
 
-use iced_x86::Instruction;
+use std::collections::HashSet;
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
 use super::code_map::{CodeMap, FunctionId};
 use super::executed::Executed;
@@ -97,14 +99,61 @@ impl Shape {
     }
 }
 
-/// The code of every part of `function` that evidence fell in, as its file holds it.
+/// The code of every part of `function` that evidence fell in, as its file holds it, without padding.
 fn static_code(function: FunctionId, code: &mut CodeMap) -> Vec<(u64, Vec<u8>)> {
     let known = code.known(function).clone();
     let Some(place) = known.place else { return Vec::new() };
     let parts = known.parts.iter().filter(|(start, end)| end.saturating_sub(*start) <= LARGEST);
     let read = parts.filter_map(|(start, end)| {
         let bytes = code.code(Place { offset: *start, ..place }, *end)?;
-        Some((*start, bytes))
+        Some(without_padding(*start, &bytes))
     });
-    read.collect()
+    read.flatten().collect()
+}
+
+/// Runs of `bytes` between the `nop`s that align the code behind a jump. Nothing leads to them, so that they would
+/// look like a second way into the loop that they precede.
+fn without_padding(start: u64, bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
+    let instructions: Vec<Instruction> =
+        Decoder::with_ip(64, bytes, start, DecoderOptions::NONE).iter().take_while(|i| !i.is_invalid()).collect();
+    let targets: HashSet<u64> = instructions.iter().map(Instruction::near_branch_target).collect();
+    let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
+    let mut behind_jump = true;
+    for instruction in &instructions {
+        let padding = matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Int3);
+        if behind_jump && padding && !targets.contains(&instruction.ip()) {
+            continue;
+        }
+        let from = (instruction.ip() - start) as usize;
+        let code = &bytes[from..from + instruction.len()];
+        match runs.last_mut() {
+            Some((at, run)) if *at + run.len() as u64 == instruction.ip() => run.extend_from_slice(code),
+            _ => runs.push((instruction.ip(), code.to_vec())),
+        }
+        behind_jump = matches!(
+            instruction.flow_control(),
+            FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return
+        );
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_is_no_way_into_a_loop() {
+        // 0: jmp 8; 2: nopl (6 bytes); 8: jmp f; a: nopl (5 bytes, at a, behind a jump); f: pause; 11: dec eax; 13: jne f; 15: ret
+        let bytes = [
+            0xeb, 0x06, 0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00, 0xeb, 0x05, 0x0f, 0x1f, 0x44, 0x00, 0x00, 0xf3, 0x90, 0xff,
+            0xc8, 0x75, 0xfa, 0xc3,
+        ];
+        let runs = without_padding(0x1000, &bytes);
+        let starts: Vec<u64> = runs.iter().map(|(at, _)| *at).collect();
+        assert_eq!(starts, [0x1000, 0x1008, 0x100f]);
+        let graph = CodeGraph::new(runs.iter().map(|(at, run)| (*at, run.as_slice())));
+        let shape = Shape::new(graph, 0x1000);
+        assert!(shape.waits_at(0x1011) && !shape.waits_at(0x1015));
+    }
 }
