@@ -28,6 +28,7 @@
 //! function's share `p` from `n` samples is √(p(1−p)/n); successive samples of a long loop are not independent in time, but
 //! the phase of the sampling clock is, which is what this formula needs.
 
+mod bare;
 mod error;
 mod image;
 mod modules;

@@ -11,8 +11,11 @@ use crate::profile::code::CodeRef;
 use super::modules::{MappedFile, Modules};
 use super::unwind::Tables;
 
-/// The least time between two readings of one process's map.
-const REREAD_EVERY: Duration = Duration::from_millis(50);
+/// A process's map is read anew at most so much of the time.
+const REREAD_SHARE: u32 = 200;
+
+/// The least time between two readings.
+const REREAD_EVERY: Duration = Duration::from_millis(2);
 
 /// A process's address space as far as it is executable.
 #[derive(Clone)]
@@ -21,7 +24,7 @@ pub(super) struct Process {
     mappings: BTreeMap<u64, Mapping>,
     /// For the unwinder.
     pub tables: Tables,
-    last_read: Option<Instant>,
+    next_read: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -34,12 +37,12 @@ struct Mapping {
 impl Process {
     /// A process with nothing mapped.
     pub fn new(pid: u32) -> Process {
-        Process { pid, mappings: BTreeMap::new(), tables: Tables::new(), last_read: None }
+        Process { pid, mappings: BTreeMap::new(), tables: Tables::new(), next_read: None }
     }
 
     /// A copy for a forked child.
     pub fn forked(&self, pid: u32) -> Process {
-        Process { pid, ..self.clone() }
+        Process { pid, next_read: None, ..self.clone() }
     }
 
     /// Adds an executable mapping of `length` bytes; what it covers is gone.
@@ -60,14 +63,14 @@ impl Process {
         inside.then(|| CodeRef { module: mapping.module, offset: address.wrapping_sub(mapping.bias) })
     }
 
-    /// Reads the process's map anew, for mappings that no record told of. Does nothing if that was done a moment ago or
-    /// the process is gone.
-    pub fn reread(&mut self, modules: &mut Modules) {
-        if self.last_read.is_some_and(|t| t.elapsed() < REREAD_EVERY) {
-            return;
+    /// Reads the process's map anew, for mappings that no record told of. False, and nothing done, if that was done a
+    /// moment ago or the process is gone.
+    pub fn reread(&mut self, modules: &mut Modules) -> bool {
+        let now = Instant::now();
+        if self.next_read.is_some_and(|t| now < t) {
+            return false;
         }
-        self.last_read = Some(Instant::now());
-        let Ok(maps) = procfs::process::Process::new(self.pid as i32).and_then(|p| p.maps()) else { return };
+        let Ok(maps) = procfs::process::Process::new(self.pid as i32).and_then(|p| p.maps()) else { return false };
         for map in maps.iter().filter(|m| m.perms.contains(MMPermissions::EXECUTE)) {
             let (start, end) = map.address;
             if self.mappings.get(&start).is_some_and(|m| m.end == end) {
@@ -82,6 +85,8 @@ impl Process {
             let mapped = MappedFile { pid: self.pid, start, file_offset: map.offset, path: &path, build_id: None };
             self.map(modules, mapped, end - start);
         }
+        self.next_read = Some(Instant::now() + REREAD_EVERY.max(now.elapsed() * REREAD_SHARE));
+        true
     }
 
     fn unmap(&mut self, start: u64, end: u64) {
@@ -125,7 +130,8 @@ mod tests {
     fn our_own_map_can_be_read() {
         let mut modules = Modules::default();
         let mut process = Process::new(std::process::id());
-        process.reread(&mut modules);
+        assert!(process.reread(&mut modules));
+        assert!(!process.reread(&mut modules), "not again at once");
         let here = our_own_map_can_be_read as fn() as usize as u64;
         let at = process.locate(here).expect("our own code is mapped");
         let info = &modules.into_infos()[at.module as usize];

@@ -87,14 +87,10 @@ impl Recorder {
 
     /// Process `pid` executed a program; the first one starts the pass. All that was mapped is gone.
     pub fn exec(&mut self, time_ns: u64, pid: u32, tid: u32) {
-        let first = self.start_ns.is_none();
         self.start_ns.get_or_insert(time_ns);
         let now = self.seconds(time_ns);
         self.processes.insert(pid, Process::new(pid));
-        let thread = self.threads.index(pid, tid, now);
-        if first {
-            self.threads.enter_cpu(thread, now);
-        }
+        self.threads.index(pid, tid, now);
     }
 
     /// A thread or process was created by `parent` (a process).
@@ -197,13 +193,16 @@ impl Recorder {
     fn stack(&mut self, seen: &Observation) -> Vec<CodeRef> {
         let Some(ip) = seen.ip else { return Vec::new() };
         let process = self.processes.entry(seen.pid).or_insert_with_key(|pid| Process::new(*pid));
-        if self.reread_maps && process.locate(ip).is_none() {
-            process.reread(&mut self.modules);
-        }
-        let addresses = match seen.registers {
-            Some(registers) => unwind::unwind(&process.tables, &mut self.rules, registers, seen.stack, seen.chain),
+        let rules = &mut self.rules;
+        let mut unwound = |process: &Process| match seen.registers {
+            Some(registers) => unwind::unwind(&process.tables, rules, registers, seen.stack, seen.chain),
             None => unwind::from_chain(ip, seen.chain),
         };
+        let mut addresses = unwound(process);
+        let is_unknown = |process: &Process| addresses.iter().any(|a| process.locate(*a).is_none());
+        if self.reread_maps && is_unknown(process) && process.reread(&mut self.modules) {
+            addresses = unwound(process);
+        }
         let anonymous = |modules: &mut Modules| CodeRef { module: modules.anonymous(seen.pid), offset: ip };
         let leaf = process.locate(ip).unwrap_or_else(|| anonymous(&mut self.modules));
         let callers = addresses.iter().skip(1).map_while(|a| process.locate(*a));
@@ -249,6 +248,7 @@ mod tests {
         let mut r = Recorder::new();
         let anon = MappedFile { pid: 10, start: 0x1000, file_offset: 0, path: "//anon", build_id: None };
         r.exec(5 * SECOND, 10, 10);
+        r.enter_cpu(5 * SECOND, 10, 10);
         r.name(5 * SECOND, 10, 10, "main".into());
         r.map(anon, 0x1000);
         r.fork(6 * SECOND, 10, 10, 10, 11);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::profile::run::Warning;
 
 /// How long descendants may take to end after the first process.
-const GRACE: Duration = Duration::from_millis(100);
+pub(super) const GRACE: Duration = Duration::from_millis(100);
 
 /// Time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(5);

@@ -2,8 +2,11 @@
 
 use std::collections::HashMap;
 
+use nix::unistd::Pid;
+
 use crate::profile::evidence::ThreadInfo;
 use crate::profile::evidence::timed::OnCpu;
+use crate::target::affinity::allowed_cpus;
 
 use super::on_cpu::OnCpuLog;
 
@@ -38,7 +41,7 @@ impl Threads {
     /// A thread was created. Its name is its creator's until it gets one.
     pub fn start(&mut self, pid: u32, tid: u32, now_s: f64) -> u32 {
         let ordinal = self.infos.len() as u32;
-        let allowed_cpus = allowed_cpus(tid);
+        let allowed_cpus = allowed_cpus(Pid::from_raw(tid as i32));
         let name = None;
         self.infos.push(ThreadInfo { ordinal, pid, tid, name, start_s: now_s, end_s: now_s, cpu_s: 0.0, allowed_cpus });
         self.on_cpu_since.push(None);
@@ -91,7 +94,7 @@ impl Threads {
     /// Asks the kernel for each living thread's affinity again: run-time libraries bind threads after they made them.
     pub fn refresh_affinity(&mut self) {
         for (tid, index) in &self.alive {
-            if let Some(allowed) = allowed_cpus(*tid) {
+            if let Some(allowed) = allowed_cpus(Pid::from_raw(*tid as i32)) {
                 self.infos[*index as usize].allowed_cpus = Some(allowed);
             }
         }
@@ -104,13 +107,6 @@ impl Threads {
         let closed_gap = self.log.closed_gap();
         Finished { infos: self.infos, on_cpu: self.log.into_intervals(), closed_gap }
     }
-}
-
-/// CPUs in a thread's affinity mask; `None` if it is gone.
-fn allowed_cpus(tid: u32) -> Option<u32> {
-    let set = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(tid as i32)).ok()?;
-    let count = (0..nix::sched::CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).count();
-    Some(count as u32)
 }
 
 #[cfg(test)]

@@ -79,6 +79,21 @@ impl Running {
         Ok(Running { tid })
     }
 
+    /// As [`seize`](Self::seize), for watching alone: if we die, it runs on untraced.
+    ///
+    /// # Errors
+    /// EPERM where the kernel refuses (Yama, seccomp, setuid).
+    pub fn observe(tid: Pid) -> Result<Self, TraceError> {
+        use ptrace::Options;
+        let options = Options::PTRACE_O_TRACECLONE
+            | Options::PTRACE_O_TRACEFORK
+            | Options::PTRACE_O_TRACEVFORK
+            | Options::PTRACE_O_TRACEEXEC
+            | Options::PTRACE_O_TRACEEXIT;
+        ptrace::seize(tid, options).map_err(TraceError::new("trace", tid))?;
+        Ok(Running { tid })
+    }
+
     /// A thread that we trace and have resumed.
     pub fn resumed(tid: Pid) -> Self {
         Running { tid }

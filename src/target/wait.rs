@@ -57,7 +57,8 @@ pub fn wait_for(tid: Pid, block: bool) -> Option<Event> {
     }
 }
 
-fn event(tid: Pid, status: i32) -> Event {
+/// Reads what `waitpid` said about a traced thread. Only for a status just received: it makes the thread's stop ours.
+pub fn event(tid: Pid, status: i32) -> Event {
     if !libc::WIFSTOPPED(status) {
         return Event::Ended(tid, status);
     }

@@ -171,6 +171,7 @@ fn record(recorder: &mut Recorder, time_ns: u64, kind: Kind, terms: Terms) {
         Kind::Name { pid, tid, name } => recorder.name(time_ns, pid, tid, name),
         Kind::Exec { pid, tid, name } => {
             recorder.exec(time_ns, pid, tid);
+            recorder.enter_cpu(time_ns, pid, tid);
             recorder.name(time_ns, pid, tid, name);
         }
         Kind::Switch { pid, tid, on: true } => recorder.enter_cpu(time_ns, pid, tid),

@@ -1,0 +1,45 @@
+//! The timed pass where neither perf nor ptrace is allowed: elapsed and CPU time of the whole program, and no samples.
+
+use std::io;
+use std::time::Duration;
+
+use crate::profile::run::Warning;
+use crate::target::launch::Gated;
+
+use super::reap::{self, now_ns};
+use super::recorder::{Ending, Recorder};
+use super::weights::Scale;
+use super::{SampleError, Timed};
+
+/// Time between two looks at the program.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Releases the child and waits for it. `refusal` is why it could not be traced.
+pub(super) fn run(child: Gated, refusal: &io::Error) -> Result<Timed, SampleError> {
+    let pid = child.release()?;
+    let (first, mut recorder) = (pid.as_raw() as u32, Recorder::new());
+    recorder.exec(now_ns(), first, first);
+    let reaped = loop {
+        match reap::try_reap(pid) {
+            Ok(Some(reaped)) => break reaped,
+            Ok(None) => std::thread::sleep(LOOK_EVERY),
+            Err(source) => return Err(SampleError::Wait { pid: pid.as_raw(), source }),
+        }
+    };
+    recorder.exit(now_ns(), first);
+    let evidence = recorder.finish(Ending {
+        source: "none",
+        end_ns: None,
+        cpu_s: Some(reaped.cpu_s),
+        scale: Scale::AsSampled,
+        frequency_hz: 0.0,
+        lost: 0,
+        warnings: vec![Warning::new(
+            "not-sampled",
+            format!("ptrace is refused here, too ({refusal}): the program ran without being sampled."),
+            "No function has a time.",
+            "Allow perf_event_open or ptrace (the container's seccomp profile, kernel.yama.ptrace_scope).",
+        )],
+    });
+    Ok(Timed { evidence, status: reaped.status })
+}

@@ -1,0 +1,327 @@
+//! The tracing thread: follows every thread of the program, stops the running ones at each tick, and samples them.
+//!
+//! ```text
+//!  tick:  every thread ─ running? ─▶ PTRACE_INTERRUPT ─▶ (stop) ─▶ registers, stack copy ─▶ PTRACE_CONT ─▶ unwind
+//!                      └ blocked? ─▶ /proc/…/syscall, stack copy ─▶ unwind
+//! ```
+//!
+//! A thread that had no CPU when the tick was due (it waited for one) is recorded as off the CPU: where the scheduler takes
+//! threads off is no fair sample of where they compute. All threads of a tick are asked before the first is waited for, so their samples belong to one moment and carry the
+//! same time. Signals and job control pass through untouched.
+
+use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+
+use crate::sample::reap::{Reaped, now_ns};
+use crate::sample::recorder::{Observation, Recorder};
+use crate::sample::unwind::StackTop;
+use crate::target::proc_status::{read_cpu_seconds, read_name};
+use crate::target::tracee::{Mode, Running, Stopped};
+use crate::target::wait::{Event, Stop};
+
+use super::context::Context;
+use super::pace::Pace;
+use super::seat::Seat;
+use super::thread_files::Activity;
+use super::tracees::{Asked, Tracees};
+use super::wait::{Waited, wait};
+
+/// Time between two samples of a blocked thread.
+const BLOCKED_EVERY_NS: u64 = 20_000_000;
+
+/// How long a tick may stay open.
+const STUCK_NS: u64 = 100_000_000;
+
+/// For how long stops are awaited without giving the CPU away: a stop takes less than waking up does.
+const EAGER: Duration = Duration::from_micros(30);
+
+/// What the tracing thread works with.
+pub(super) struct Observer {
+    first: u32,
+    tracees: Tracees,
+    pub recorder: Recorder,
+    context: Context,
+    pub pace: Pace,
+    /// The tick whose stops are still awaited, and what it has cost so far.
+    open_tick: Option<Tick>,
+    next_tick_ns: u64,
+    ended: Option<Reaped>,
+    seat: Seat,
+    /// CPU seconds of the first process before it executed the program.
+    before_exec_s: f64,
+}
+
+#[derive(Debug)]
+struct Tick {
+    started_cpu_s: f64,
+    stopped_s: f64,
+    asked: usize,
+    awaited: usize,
+    displaced: bool,
+}
+
+impl Observer {
+    /// For the program whose first process `first` this thread has seized.
+    pub fn new(first: Pid, frequency_hz: f64, stack_bytes: u32) -> Observer {
+        let mut recorder = Recorder::new();
+        recorder.reread_maps = true;
+        let pace = Pace::new(frequency_hz);
+        let mut tracees = Tracees::default();
+        tracees.enter(first.as_raw() as u32);
+        Observer {
+            first: first.as_raw() as u32,
+            tracees,
+            recorder,
+            context: Context::new(stack_bytes),
+            next_tick_ns: now_ns(),
+            pace,
+            open_tick: None,
+            ended: None,
+            seat: Seat::new(),
+            before_exec_s: read_cpu_seconds(first).unwrap_or(0.0),
+        }
+    }
+
+    /// How the first process ended, once it has, and the CPU seconds since it executed the program.
+    pub fn ended(&self) -> Option<(Reaped, f64)> {
+        self.ended.map(|r| (r, (r.cpu_s - self.before_exec_s).max(0.0)))
+    }
+
+    /// Threads that are still traced.
+    pub fn living(&self) -> Vec<u32> {
+        self.tracees.tids()
+    }
+
+    /// Handles what has happened, waiting for it until a signal comes; makes a tick if it is due. Returns the time to the
+    /// next one if that was set anew, `None` as long as the old time holds. False in `.1`: nobody is traced any more.
+    pub fn step(&mut self) -> (Option<Duration>, bool) {
+        match self.wait() {
+            Waited::Nobody => return (None, false),
+            Waited::Event(event, reaped) => self.handle(event, reaped),
+            Waited::Nothing => {}
+        }
+        if now_ns() < self.next_tick_ns || self.open_tick.is_some() && !self.tick_is_stuck() {
+            return (None, true);
+        }
+        self.tick();
+        let period = self.pace.next();
+        self.next_tick_ns = now_ns() + period.as_nanos() as u64;
+        (Some(period), true)
+    }
+
+    fn wait(&self) -> Waited {
+        if self.open_tick.is_some() {
+            let deadline = Instant::now() + EAGER;
+            while Instant::now() < deadline {
+                match wait(false) {
+                    Waited::Nothing => std::hint::spin_loop(),
+                    other => return other,
+                }
+            }
+        }
+        wait(true)
+    }
+
+    /// A thread that was asked may have blocked uninterruptibly before it could stop.
+    fn tick_is_stuck(&self) -> bool {
+        now_ns().saturating_sub(self.next_tick_ns) > STUCK_NS
+    }
+
+    fn tick(&mut self) {
+        let started_cpu_s = own_cpu_s();
+        let now = now_ns();
+        let mut asked = 0;
+        for (tid, tracee) in self.tracees.iter_mut() {
+            let activity = tracee.activity();
+            if activity != Activity::Blocked {
+                tracee.blocked_ns = None;
+            }
+            match (activity, &tracee.running) {
+                (Activity::Running, Some(running)) if tracee.asked.is_none() => {
+                    let queued_ns = tracee.files().queued_ns();
+                    if running.interrupt().is_ok() {
+                        tracee.asked = Some(Asked { due_ns: self.next_tick_ns, at_ns: now_ns(), queued_ns });
+                        asked += 1;
+                    }
+                }
+                (Activity::Blocked, Some(_)) => {
+                    let since = *tracee.blocked_ns.get_or_insert(now);
+                    if now - since >= BLOCKED_EVERY_NS {
+                        tracee.blocked_ns = Some(now);
+                        let registers = tracee.files().where_blocked();
+                        if let Some(registers) = registers {
+                            self.context.take_at(Pid::from_raw(tid as i32), registers);
+                        }
+                        self.recorder.sample(Observation {
+                            time_ns: now,
+                            pid: tracee.pid,
+                            tid,
+                            period: (now - since) as f64 * 1e-9,
+                            kernel: true,
+                            off_cpu: true,
+                            ip: registers.map(|r| r.ip()),
+                            registers,
+                            stack: if registers.is_some() { self.context.stack() } else { StackTop::default() },
+                            chain: &[],
+                        });
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.open_tick = Some(Tick { started_cpu_s, stopped_s: 0.0, asked, awaited: asked, displaced: false });
+        self.close_tick();
+    }
+
+    /// Ends the open tick if nobody is awaited.
+    fn close_tick(&mut self) {
+        let Some(tick) = self.open_tick.take_if(|t| t.awaited == 0) else { return };
+        let own_s = own_cpu_s() - tick.started_cpu_s;
+        // With a CPU to spare only the stops cost the program time.
+        let cost_s = tick.stopped_s + if tick.asked >= self.seat.cpus { own_s } else { 0.0 };
+        self.seat.change(tick.displaced);
+        if tick.asked > 0 {
+            self.pace.paid(cost_s, tick.asked);
+        }
+    }
+
+    fn handle(&mut self, event: Event, reaped: Reaped) {
+        match event {
+            Event::Ended(tid, _) => self.end(tid.as_raw() as u32, reaped),
+            Event::Stopped(thread, stop) => self.stopped(thread, stop),
+        }
+    }
+
+    fn end(&mut self, tid: u32, reaped: Reaped) {
+        self.recorder.exit(now_ns(), tid);
+        self.unask(tid);
+        self.tracees.remove(tid);
+        if tid == self.first {
+            self.ended = Some(reaped);
+        }
+    }
+
+    /// A thread will not answer the tick that asked it.
+    fn unask(&mut self, tid: u32) {
+        if self.tracees.get(tid).and_then(|t| t.asked.take()).is_some() {
+            self.answered(0.0);
+        }
+    }
+
+    /// A thread that a tick awaited has answered, or will not any more.
+    fn answered(&mut self, stopped_s: f64) {
+        if let Some(tick) = &mut self.open_tick {
+            tick.stopped_s += stopped_s;
+            tick.awaited = tick.awaited.saturating_sub(1);
+        }
+        self.close_tick();
+    }
+
+    fn stopped(&mut self, thread: Stopped, stop: Stop) {
+        let tid = thread.tid().as_raw() as u32;
+        self.enter(tid);
+        match stop {
+            Stop::Group(libc::SIGTRAP) => return self.sample(thread),
+            Stop::Group(_) => {
+                self.unask(tid);
+                return self.resumed(tid, thread.listen().ok());
+            }
+            Stop::Signal(signal) => {
+                let running = thread.resume_raw(Mode::Continue, signal).ok();
+                return self.resumed(tid, running);
+            }
+            Stop::NewTask => {
+                if let Ok(new) = thread.event_message() {
+                    self.enter(new as u32);
+                }
+            }
+            Stop::Exec => self.executed(tid),
+            Stop::Exit => {
+                let now = now_ns();
+                self.unask(tid);
+                self.note_cpu(tid);
+                self.recorder.exit(now, tid);
+            }
+            Stop::Syscall | Stop::Other => {}
+        }
+        let running = thread.resume(Mode::Continue, None).ok();
+        self.resumed(tid, running);
+    }
+
+    /// A stop that was asked for; or a new thread's first one, or the end of a group stop.
+    fn sample(&mut self, thread: Stopped) {
+        let tid = thread.tid().as_raw() as u32;
+        let Some(tracee) = self.tracees.get(tid) else { return };
+        let (pid, asked) = (tracee.pid, tracee.asked.take());
+        let taken = asked.is_some() && self.context.take(&thread);
+        let running = thread.resume(Mode::Continue, None).ok();
+        let now = now_ns();
+        tracee.running = running;
+        let Some(asked) = asked else { return };
+        let queued_ns = tracee.files().queued_ns();
+        let on_cpu = asked.was_on_cpu(now, queued_ns);
+        let late_ns = asked.at_ns.saturating_sub(asked.due_ns);
+        let displaced = on_cpu && self.seat.displaced(late_ns, asked.waited_ns(queued_ns));
+        if let Some(tick) = &mut self.open_tick {
+            tick.displaced |= displaced;
+        }
+        if taken && !displaced {
+            self.recorder.sample(Observation {
+                time_ns: asked.due_ns,
+                pid,
+                tid,
+                period: self.pace.period_s(),
+                kernel: false,
+                off_cpu: !on_cpu,
+                ip: Some(self.context.registers.ip()),
+                registers: Some(self.context.registers),
+                stack: self.context.stack(),
+                chain: &[],
+            });
+        }
+        let stopped_ns = now.saturating_sub(asked.at_ns).saturating_sub(asked.waited_ns(queued_ns));
+        self.answered(stopped_ns as f64 * 1e-9);
+    }
+
+    fn resumed(&mut self, tid: u32, running: Option<Running>) {
+        if let Some(tracee) = self.tracees.get(tid) {
+            tracee.running = running;
+        }
+    }
+
+    fn enter(&mut self, tid: u32) {
+        if let Some(origin) = self.tracees.enter(tid) {
+            self.recorder.fork(now_ns(), origin.parent, origin.parent, origin.pid, tid);
+        }
+    }
+
+    fn executed(&mut self, tid: u32) {
+        let now = now_ns();
+        for other in self.tracees.execed(tid) {
+            self.recorder.exit(now, other);
+        }
+        let Some(tracee) = self.tracees.get(tid) else { return };
+        let pid = tracee.pid;
+        self.recorder.exec(now, pid, tid);
+        if let Some(name) = read_name(Pid::from_raw(tid as i32)) {
+            self.recorder.name(now, pid, tid, name);
+        }
+    }
+
+    /// Takes note of the CPU time that a thread has used.
+    pub fn note_cpu(&mut self, tid: u32) {
+        let Some(cpu_s) = read_cpu_seconds(Pid::from_raw(tid as i32)) else { return };
+        let before_s = if tid == self.first { self.before_exec_s } else { 0.0 };
+        if let Some(tracee) = self.tracees.get(tid) {
+            let index = self.recorder.threads.index(tracee.pid, tid, 0.0);
+            self.recorder.threads.set_cpu(index, (cpu_s - before_s).max(0.0));
+        }
+    }
+}
+
+/// CPU seconds of the calling thread.
+fn own_cpu_s() -> f64 {
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID)
+        .map_or(0.0, |t| t.tv_sec() as f64 + t.tv_nsec() as f64 * 1e-9)
+}

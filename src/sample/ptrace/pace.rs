@@ -1,0 +1,82 @@
+//! How often to stop the program: as often as asked for, but no more than its share of the program's time allows.
+//!
+//! A stop costs the program the time for which it is stopped and, where it has use for every CPU, the CPU time that the
+//! sampler itself takes. Both are measured at each tick:
+//! `period ≥ cost of a tick / (SHARE × threads stopped in it)`, with the cost smoothed over some ticks.
+
+use std::time::Duration;
+
+/// The share of the program's time that stops may take. What they leave behind (cold caches, a moved thread) is not
+/// measured, so it stays below the promise of 5 %.
+const SHARE: f64 = 0.025;
+
+/// Weight of the newest tick in the smoothed cost.
+const NEWEST: f64 = 0.1;
+
+/// The first period, before any cost is known.
+const FIRST: Duration = Duration::from_millis(5);
+
+/// The longest period: how late the end of a wait is noticed, and how rarely a program of many threads is looked at.
+const LONGEST: Duration = Duration::from_millis(100);
+
+/// The rate controller.
+#[derive(Debug)]
+pub(super) struct Pace {
+    shortest_s: f64,
+    cost_s: Option<f64>,
+    random: u64,
+}
+
+impl Pace {
+    /// For a rate of at most `frequency_hz`.
+    pub fn new(frequency_hz: f64) -> Pace {
+        Pace { shortest_s: 1.0 / frequency_hz, cost_s: None, random: 0x9e37_79b9_7f4a_7c15 }
+    }
+
+    /// A tick cost the program `cost_s` seconds, spread over `threads` threads that ran.
+    pub fn paid(&mut self, cost_s: f64, threads: usize) {
+        let each = cost_s / threads.max(1) as f64;
+        self.cost_s = Some(self.cost_s.map_or(each, |old| old + NEWEST * (each - old)));
+    }
+
+    /// The mean time between ticks, in seconds.
+    pub fn period_s(&self) -> f64 {
+        let affordable = self.cost_s.map_or(FIRST.as_secs_f64(), |cost| cost / SHARE);
+        affordable.max(self.shortest_s).min(LONGEST.as_secs_f64())
+    }
+
+    /// The time to the next tick: evenly distributed within a quarter of the mean, so that no rhythm of the program's can
+    /// fall in with ours.
+    pub fn next(&mut self) -> Duration {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        let unit = (self.random >> 11) as f64 / (1u64 << 53) as f64;
+        Duration::from_secs_f64(self.period_s() * (0.75 + 0.5 * unit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dear_stops_become_rare_and_cheap_ones_keep_the_rate() {
+        let mut pace = Pace::new(1000.0);
+        (0..200).for_each(|_| pace.paid(100e-6, 2));
+        assert!((pace.period_s() - 50e-6 / SHARE).abs() < 1e-6);
+        (0..200).for_each(|_| pace.paid(1e-6, 1));
+        assert!((pace.period_s() - 1e-3).abs() < 1e-9);
+        (0..200).for_each(|_| pace.paid(1.0, 1));
+        assert_eq!(pace.period_s(), LONGEST.as_secs_f64());
+    }
+
+    #[test]
+    fn times_to_the_next_tick_scatter_around_the_mean() {
+        let mut pace = Pace::new(100.0);
+        let times: Vec<f64> = (0..1000).map(|_| pace.next().as_secs_f64()).collect();
+        let mean = times.iter().sum::<f64>() / 1000.0;
+        assert!((mean / pace.period_s() - 1.0).abs() < 0.02, "{mean}");
+        assert!(times.iter().any(|t| *t < 0.8 * mean) && times.iter().any(|t| *t > 1.2 * mean));
+    }
+}
