@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 
-use rprof::instrument::{CountingEngine, SingleStep};
+use rprof::instrument::{CountingEngine, SingleStep, Translator};
 use rprof::target::launch::{Program, Streams, find_in_path, spawn_gated};
 
 fn main() {
@@ -16,7 +16,8 @@ fn main() {
         std::process::exit(127);
     };
     let child = spawn_gated(&Program { path, argv }, Streams::default()).unwrap_or_else(|e| fail(&e));
-    let mut engine: Box<dyn CountingEngine> = Box::new(SingleStep::new());
+    let mut engine: Box<dyn CountingEngine> =
+        if has("--single-step") { Box::new(SingleStep::new()) } else { Box::new(Translator::new()) };
     let counted = engine.run(child, None).unwrap_or_else(|e| fail(&e));
     let evidence = &counted.evidence;
     let mut instructions = 0;

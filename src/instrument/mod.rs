@@ -10,6 +10,7 @@ pub mod merge;
 pub mod roster;
 pub mod single_step;
 pub mod tally;
+pub mod translator;
 pub mod x86_64;
 
 use crate::profile::evidence::counted::CountedEvidence;
@@ -17,6 +18,7 @@ use crate::profile::evidence::memory::{AccessSink, MemoryEvidence};
 use crate::target::launch::Gated;
 
 pub use single_step::SingleStep;
+pub use translator::Translator;
 
 /// A way to count what a program executes. Two implementations: single-step (slow, the oracle) and translator.
 pub trait CountingEngine {

@@ -4,7 +4,7 @@ use nix::errno::Errno;
 
 use super::address::Address;
 use super::memory::Memory;
-use super::tracee::{Mode, Registers, Stopped, TraceError};
+use super::tracee::{Mode, Registers, SignalInfo, Stopped, TraceError};
 use super::wait::{Event, Stop, wait_for};
 
 /// `syscall`
@@ -37,14 +37,13 @@ pub enum RemoteError {
 ///
 /// Precondition: the thread is not inside a system call that would be restarted (an exec stop, a system-call stop, a
 /// signal stop in user code are fine), and no other thread executes the two bytes at `site` meanwhile.
-#[derive(Debug)]
 pub struct Remote<'a> {
     thread: Option<Stopped>,
     memory: &'a Memory,
     saved: Registers,
     site: Address,
     overwritten: Option<[u8; 2]>,
-    pending: Vec<i32>,
+    pending: Vec<(i32, SignalInfo)>,
 }
 
 impl<'a> Remote<'a> {
@@ -88,7 +87,7 @@ impl<'a> Remote<'a> {
     }
 
     /// Restores registers and bytes and gives the thread back, with the signals that arrived meanwhile.
-    pub fn finish(mut self) -> Result<(Stopped, Vec<i32>), RemoteError> {
+    pub fn finish(mut self) -> Result<(Stopped, Vec<(i32, SignalInfo)>), RemoteError> {
         self.restore()?;
         let pending = std::mem::take(&mut self.pending);
         self.thread.take().map(|t| (t, pending)).ok_or(RemoteError::Ended(0))
@@ -102,7 +101,7 @@ impl<'a> Remote<'a> {
                 Some(Event::Stopped(thread, Stop::Syscall)) => return Ok(thread),
                 Some(Event::Stopped(thread, stop)) => {
                     if let Stop::Signal(signal) = stop {
-                        self.pending.push(signal);
+                        self.pending.push((signal, thread.signal_info()?));
                     }
                     thread.resume(Mode::Syscall, None)?;
                 }

@@ -1,5 +1,9 @@
 //! What the counting engines know of x86-64: operands' addresses, run-time values, and (translator) the rules.
 
+pub mod decode;
+pub mod emit;
+pub mod liveness;
 pub mod observe;
 pub mod operands;
 pub mod registers;
+pub mod rewrite;

@@ -1,0 +1,76 @@
+//! A stretch of the code cache: translated blocks in its first part, exits and entries for lookups in its second.
+
+use super::shared::Shared;
+use super::stubs::Stubs;
+use crate::target::address::CacheAddress;
+
+/// Bytes of an arena.
+pub const ARENA: u64 = 64 << 20;
+/// Where its cold part starts.
+const COLD: u64 = ARENA / 4 * 3;
+/// Room that a unit or a stub surely fits into.
+const MARGIN: u64 = 1 << 20;
+
+/// Which part of an arena.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Translated code.
+    Hot,
+    /// What is executed rarely.
+    Cold,
+}
+
+/// An arena.
+#[derive(Debug)]
+pub struct Arena {
+    shared: Shared,
+    hot: u64,
+    cold: u64,
+    /// Its common stubs.
+    pub stubs: Stubs,
+}
+
+impl Arena {
+    /// Takes over a fresh shared mapping of [`ARENA`] bytes and writes the common stubs.
+    pub fn new(shared: Shared, tables: u32) -> Self {
+        let base = CacheAddress::new(shared.base.get() + COLD);
+        let (stubs, code) = Stubs::write(base, tables);
+        shared.write(COLD, code.bytes());
+        let cold = (COLD + code.len() as u64).next_multiple_of(64);
+        Arena { shared, hot: 0, cold, stubs }
+    }
+
+    /// Where the next code of that part will stand.
+    pub fn next(&self, part: Part) -> CacheAddress {
+        let offset = if part == Part::Hot { self.hot } else { self.cold };
+        CacheAddress::new(self.shared.base.get() + offset)
+    }
+
+    /// Takes `code`, written for [`next`](Self::next).
+    pub fn append(&mut self, part: Part, code: &[u8]) {
+        let cursor = if part == Part::Hot { &mut self.hot } else { &mut self.cold };
+        self.shared.write(*cursor, code);
+        *cursor += code.len() as u64;
+    }
+
+    /// Whether there is room for another unit.
+    pub fn has_room(&self) -> bool {
+        self.hot + MARGIN < COLD && self.cold + MARGIN < ARENA
+    }
+
+    /// Whether `at` is one of its addresses.
+    pub fn contains(&self, at: CacheAddress) -> bool {
+        self.shared.contains(at.get())
+    }
+
+    /// Stores a rel32 in one piece.
+    pub fn patch(&self, at: CacheAddress, value: u32) {
+        self.shared.patch(at.get() - self.shared.base.get(), value);
+    }
+
+    /// How far it is from the program's address `at` (to its farther end), in bytes.
+    pub fn distance(&self, at: u64) -> u64 {
+        let base = self.shared.base.get();
+        at.abs_diff(base).max(at.abs_diff(base + ARENA))
+    }
+}

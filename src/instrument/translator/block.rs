@@ -1,0 +1,93 @@
+//! Translated blocks, their exits, and how a place in the cache is turned back into the program's own.
+
+use std::ops::Range;
+
+use crate::instrument::x86_64::emit::Gpr;
+use crate::profile::code::CodeRef;
+use crate::target::address::{Address, CacheAddress};
+
+/// Number of a block in its address space.
+pub type BlockId = u32;
+/// Number of an exit in its address space; 0 is none.
+pub type SiteId = u32;
+
+/// A translated basic block.
+#[derive(Debug, Clone)]
+pub struct Block {
+    /// Its first instruction in the program.
+    pub start: Address,
+    /// Where that is, for the evidence.
+    pub at: CodeRef,
+    /// Its bytes, in the pool.
+    pub code: Range<u32>,
+    /// Its first byte in the cache.
+    pub entry: CacheAddress,
+    /// One past its last byte in the hot part.
+    pub end: CacheAddress,
+    /// Its counter.
+    pub slot: u32,
+    /// Bytes from `entry` behind which it has been counted.
+    pub counted_at: u32,
+    /// Its points, in the pool.
+    pub points: Range<u32>,
+    /// A loop whose counter stands in a register: that register.
+    pub loop_counter: Option<Gpr>,
+    /// Exits that were linked to it.
+    pub incoming: Vec<SiteId>,
+    /// The block before it in the cache runs into it.
+    pub chained: Option<BlockId>,
+    /// Not dropped.
+    pub alive: bool,
+}
+
+/// A place in the cache where the program's state is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Point {
+    /// Bytes from the block's entry.
+    pub cache: u32,
+    /// Bytes from the block's start.
+    pub program: u16,
+    /// What stands elsewhere.
+    pub moved: Moved,
+}
+
+/// Registers of the program that stand elsewhere at a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moved {
+    /// None.
+    Nothing,
+    /// This register, in the slot for lent ones.
+    Lent(Gpr),
+    /// RDX, in its slot.
+    Rdx,
+    /// The register of the block's loop counter, in its slot; it holds the counter.
+    Loop,
+    /// `Loop`, and this register in the slot for lent ones.
+    LoopAndLent(Gpr),
+    /// RCX is to become the address behind the block (a `syscall` was executed).
+    RcxIsNext,
+}
+
+/// An exit: a rel32 that leads to a block or to a stub that asks for it.
+#[derive(Debug, Clone)]
+pub struct Site {
+    /// Where the rel32 stands.
+    pub patch: CacheAddress,
+    /// Where it is to lead.
+    pub target: Address,
+    /// The stub that asks, once it was needed.
+    pub stub: Option<CacheAddress>,
+    /// The block that it leads to.
+    pub linked: Option<BlockId>,
+}
+
+/// A system call of the program.
+#[derive(Debug, Clone, Copy)]
+pub struct CallSite {
+    /// Behind it in the program.
+    pub next: Address,
+    /// The `syscall` in the cache.
+    pub native: CacheAddress,
+    /// Where the block goes on after it.
+    pub after: CacheAddress,
+}

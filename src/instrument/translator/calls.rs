@@ -1,0 +1,55 @@
+//! What translated code does with a system call, decided in line by its number.
+
+use super::layout;
+use super::shared::Shared;
+
+/// How a system call leaves the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum CallClass {
+    /// Executed in the cache.
+    Native = 0,
+    /// rprof looks at it first.
+    Stop = 1,
+    /// Answered with ENOSYS in line (`rseq`).
+    Absent = 2,
+    /// Executed in the cache, then the signal mask is noted.
+    Mask = 3,
+}
+
+/// Calls that rprof must see: those that map, protect or unmap text, set the GS base, or return from a signal.
+const STOP: [i64; 8] = [
+    libc::SYS_mmap,
+    libc::SYS_mprotect,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_pkey_mprotect,
+    libc::SYS_remap_file_pages,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_arch_prctl,
+];
+
+/// The class of call `number`.
+pub fn class(number: i64) -> CallClass {
+    match number {
+        libc::SYS_rseq => CallClass::Absent,
+        libc::SYS_rt_sigprocmask => CallClass::Mask,
+        n if STOP.contains(&n) => CallClass::Stop,
+        _ => CallClass::Native,
+    }
+}
+
+/// Fills the tables that translated code reads.
+pub fn write_tables(tables: &Shared, miss: u64) {
+    let lookup: Vec<u8> = (0..layout::LOOKUP_ENTRIES).flat_map(|_| miss.to_le_bytes()).collect();
+    tables.write(u64::from(layout::LOOKUP), &lookup);
+    for number in 0..1024 {
+        tables.write(u64::from(layout::CALLS) + number as u64, &[class(number) as u8]);
+    }
+    for (i, lanes) in [2u32, 4, 8].into_iter().enumerate() {
+        let table: Vec<u8> = (0..256u32).map(|m| (m & ((1 << lanes) - 1)).count_ones() as u8).collect();
+        tables.write(u64::from(layout::POPULATION_8) + 256 * i as u64, &table);
+    }
+    let table: Vec<u8> = (0..=u16::MAX).map(|m| m.count_ones() as u8).collect();
+    tables.write(u64::from(layout::POPULATION_16), &table);
+}

@@ -1,0 +1,62 @@
+//! From counters back to blocks.
+
+use super::block::BlockId;
+use super::hash::AddressMap;
+use super::regions::Regions;
+use super::space::CodeSpace;
+use crate::instrument::tally::Tally;
+
+/// What was counted in a code space so far.
+#[derive(Debug, Default)]
+pub struct Totals {
+    /// By counter: (thread, value).
+    slots: AddressMap<u32, Vec<(u32, u64)>>,
+    /// Beginnings of blocks that were executed alone, by (block, bytes): (thread, executions).
+    parts: AddressMap<(BlockId, u16), Vec<(u32, u64)>>,
+}
+
+fn add(to: &mut Vec<(u32, u64)>, thread: u32, value: u64) {
+    match to.iter_mut().find(|(t, _)| *t == thread) {
+        Some((_, sum)) => *sum = sum.wrapping_add(value),
+        None => to.push((thread, value)),
+    }
+}
+
+impl CodeSpace {
+    /// Adds a region's counters to the totals, as those of `thread`.
+    pub fn take_counters(&mut self, regions: &Regions, region: u32, thread: u32) {
+        let totals = &mut self.totals;
+        let each = |slot, value| add(totals.slots.entry(slot).or_default(), thread, value);
+        // Our own memfd can always be read.
+        let _ = regions.counters(region, self.slots, each);
+    }
+
+    /// Only the first `bytes` of a block were executed.
+    pub fn count_part(&mut self, block: BlockId, bytes: u16, thread: u32) {
+        add(self.totals.parts.entry((block, bytes)).or_default(), thread, 1);
+    }
+
+    /// Hands everything that was counted over.
+    pub fn finish(&mut self, tally: &mut Tally) {
+        let totals = std::mem::take(&mut self.totals);
+        for id in 0..self.blocks.len() as BlockId {
+            let block = &self.blocks[id as usize];
+            for &(thread, executions) in totals.slots.get(&block.slot).into_iter().flatten() {
+                tally.add(block.at, self.block_code(id), thread, executions, &[]);
+            }
+        }
+        for dynamic in &self.dynamic {
+            let block = &self.blocks[dynamic.block as usize];
+            for &(thread, sum) in totals.slots.get(&dynamic.slot).into_iter().flatten() {
+                tally.add(block.at, self.block_code(dynamic.block), thread, 0, &[(dynamic.offset, sum)]);
+            }
+        }
+        for ((id, bytes), executions) in totals.parts {
+            let block = &self.blocks[id as usize];
+            let code = &self.block_code(id)[..usize::from(bytes)];
+            for (thread, executions) in executions {
+                tally.add(block.at, code, thread, executions, &[]);
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Prepares a fresh program image: maps tables, regions and arenas into it, and takes the right to execute from its text.
+
+use std::fs::OpenOptions;
+use std::os::fd::OwnedFd;
+
+use nix::errno::Errno;
+use nix::unistd::Pid;
+
+use super::arena::{ARENA, Arena};
+use super::layout;
+use super::regions::Regions;
+use super::shared::Shared;
+use super::space::CodeSpace;
+use super::text::{TextRange, Treatment, treatment};
+use crate::target::address::{Address, CacheAddress};
+use crate::target::maps::{Mapping, read_maps};
+use crate::target::memory::Memory;
+use crate::target::remote::{Remote, RemoteError};
+use crate::target::tracee::{SignalInfo, Stopped};
+
+/// Arenas are placed this far below the text they are for.
+const BELOW: u64 = 1 << 30;
+/// Text farther apart than this gets an arena of its own.
+const REACH: u64 = (1 << 30) + (1 << 29);
+/// Where the regions are wished: far from everything that the kernel places.
+const REGIONS_AT: u64 = 0x2000_0000_0000;
+
+/// A prepared image.
+#[derive(Debug)]
+pub struct Image {
+    /// Its code space.
+    pub space: CodeSpace,
+    /// Its threads' regions.
+    pub regions: Regions,
+    /// Its executable memory.
+    pub text: Vec<TextRange>,
+    /// Its memory.
+    pub memory: Memory,
+}
+
+/// A shared mapping to be made.
+struct Wish {
+    name: &'static str,
+    size: u64,
+    at: u64,
+    protection: i32,
+}
+
+/// Prepares the image of `pid`, whose thread has just finished `execve`.
+pub fn prepare(pid: Pid, thread: Stopped) -> Result<(Image, Stopped), RemoteError> {
+    let memory = Memory::open(pid)?;
+    let maps = read_maps(pid)?;
+    let entry = thread.program_counter()?;
+    let mut remote = Remote::new(thread, &memory, entry)?;
+    let mut taken: Vec<(u64, u64)> = maps.iter().map(|m| (m.start.get(), m.end.get())).collect();
+    let low = gap(&taken, layout::TABLES, 0x7fff_0000, 0x1000_0000).ok_or_else(no_room)?;
+    let tables = map(
+        pid,
+        &mut remote,
+        entry,
+        &Wish { name: "rprof-tables", size: layout::TABLES, at: low, protection: libc::PROT_READ },
+    )?;
+    taken.push((low, low + layout::TABLES));
+    let regions = map_regions(pid, &mut remote, entry)?;
+    let mut arenas: Vec<Arena> = Vec::new();
+    let mut text = Vec::new();
+    for mapping in maps.iter().filter(|m| m.executable && m.path != "[vsyscall]") {
+        let treatment = treatment(mapping);
+        text.push(TextRange { start: mapping.start, end: mapping.end, treatment, located: None });
+        if treatment == Treatment::Native {
+            continue;
+        }
+        if !arenas.iter().any(|a| a.distance(mapping.start.get()) < REACH) && mapping.path != "[vdso]" {
+            let at = place(&taken, mapping.start.get()).ok_or_else(no_room)?;
+            let shared = map(pid, &mut remote, entry, &arena_wish(at))?;
+            taken.push((at, at + ARENA));
+            arenas.push(Arena::new(shared, tables.base.get() as u32));
+        }
+    }
+    let (thread, _) = remote.finish()?;
+    // Where the calls came from so far is about to lose the right to be executed.
+    let gadget = arenas.first().ok_or_else(no_room)?.stubs.gadget;
+    let mut remote = Remote::new(thread, &memory, Address::new(gadget.get()))?;
+    for mapping in maps.iter().filter(|m| m.executable && treatment(m) == Treatment::Translate) {
+        strip(&mut remote, mapping)?;
+    }
+    let (thread, _) = remote.finish()?;
+    let space = CodeSpace::new(tables, arenas);
+    Ok((Image { space, regions, text, memory }, thread))
+}
+
+/// Maps one more arena near `near`, with the help of a stopped thread of the process.
+pub fn add_arena(
+    pid: Pid,
+    thread: Stopped,
+    memory: &Memory,
+    gadget: CacheAddress,
+    near: Address,
+    tables: u32,
+) -> Result<(Arena, Stopped, Vec<(i32, SignalInfo)>), RemoteError> {
+    let taken: Vec<(u64, u64)> = read_maps(pid)?.iter().map(|m| (m.start.get(), m.end.get())).collect();
+    let site = Address::new(gadget.get());
+    let mut remote = Remote::new(thread, memory, site)?;
+    let at = place(&taken, near.get()).ok_or_else(no_room)?;
+    let shared = map(pid, &mut remote, site, &arena_wish(at))?;
+    let (thread, signals) = remote.finish()?;
+    Ok((Arena::new(shared, tables), thread, signals))
+}
+
+fn arena_wish(at: u64) -> Wish {
+    Wish { name: "rprof-code", size: ARENA, at, protection: libc::PROT_READ | libc::PROT_EXEC }
+}
+
+fn no_room() -> RemoteError {
+    RemoteError::Refused { call: "finding room for the code cache", source: Errno::ENOMEM }
+}
+
+fn map_regions(pid: Pid, remote: &mut Remote<'_>, site: Address) -> Result<Regions, RemoteError> {
+    let mut count = layout::REGIONS;
+    loop {
+        let wish = Wish {
+            name: "rprof-regions",
+            size: layout::REGION * count,
+            at: REGIONS_AT,
+            protection: libc::PROT_READ | libc::PROT_WRITE,
+        };
+        match map(pid, remote, site, &wish) {
+            Ok(shared) => return Ok(Regions::new(shared)),
+            // A limit on address space: fewer threads, then.
+            Err(RemoteError::Refused { source: Errno::ENOMEM, .. }) if count > 8 => count /= 2,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Makes a memfd in the program and maps it in both processes.
+fn map(pid: Pid, remote: &mut Remote<'_>, scratch: Address, wish: &Wish) -> Result<Shared, RemoteError> {
+    // The name stands behind the borrowed `syscall` for the time of the call.
+    let place = scratch + 2;
+    let mut name = wish.name.as_bytes().to_vec();
+    name.push(0);
+    let mut saved = vec![0; name.len()];
+    remote.memory().read(place, &mut saved)?;
+    remote.memory().write(place, &name)?;
+    let flags = u64::from(libc::MFD_CLOEXEC);
+    let mut created = remote.call("memfd_create", libc::SYS_memfd_create, [place.get(), flags | MFD_EXEC, 0, 0, 0, 0]);
+    if let Err(RemoteError::Refused { source: Errno::EINVAL, .. }) = created {
+        created = remote.call("memfd_create", libc::SYS_memfd_create, [place.get(), flags, 0, 0, 0, 0]);
+    }
+    remote.memory().write(place, &saved)?;
+    let descriptor = created?;
+    let result = map_descriptor(pid, remote, descriptor, wish);
+    remote.call("close", libc::SYS_close, [descriptor, 0, 0, 0, 0, 0])?;
+    result
+}
+
+/// Linux 6.3; older kernels do not know it and need none.
+const MFD_EXEC: u64 = 0x10;
+
+fn map_descriptor(pid: Pid, remote: &mut Remote<'_>, descriptor: u64, wish: &Wish) -> Result<Shared, RemoteError> {
+    let path = format!("/proc/{pid}/fd/{descriptor}");
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    file.set_len(wish.size)?;
+    let flags = (libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE) as u64;
+    let arguments = [wish.at, wish.size, wish.protection as u64, flags, descriptor, 0];
+    let at = remote.call("mmap", libc::SYS_mmap, arguments)?;
+    // Core dumps are to look as they would without us; an old kernel may refuse.
+    let advice = [at, wish.size, libc::MADV_DONTDUMP as u64, 0, 0, 0];
+    let _ = remote.call("madvise", libc::SYS_madvise, advice);
+    Ok(Shared::map(OwnedFd::from(file), wish.size, Address::new(at))?)
+}
+
+/// Takes PROT_EXEC from a mapping.
+fn strip(remote: &mut Remote<'_>, mapping: &Mapping) -> Result<(), RemoteError> {
+    let protection = libc::PROT_READ | if mapping.writable { libc::PROT_WRITE } else { 0 };
+    let size = mapping.end - mapping.start;
+    let arguments = [mapping.start.get(), size, protection as u64, 0, 0, 0];
+    match remote.call("mprotect", libc::SYS_mprotect, arguments) {
+        Ok(_) => Ok(()),
+        // Sealed (the vdso of newer kernels): calls are translated all the same.
+        Err(RemoteError::Refused { source: Errno::EPERM | Errno::EACCES, .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// A free place of an arena's size near `text`.
+fn place(taken: &[(u64, u64)], text: u64) -> Option<u64> {
+    let wish = if text > 2 * BELOW { text - BELOW } else { 0x7000_0000 };
+    let lowest = if text > 2 * BELOW { text.saturating_sub(REACH) } else { 0x1000_0000 };
+    gap(taken, ARENA, wish, lowest).or_else(|| gap(taken, ARENA, text.saturating_sub(ARENA), 0x1000_0000))
+}
+
+/// The highest free range of `size` bytes that ends at or below `from` and starts at or above `lowest`.
+fn gap(taken: &[(u64, u64)], size: u64, from: u64, lowest: u64) -> Option<u64> {
+    let mut at = (from & !0xffff).checked_sub(size)?;
+    while at >= lowest {
+        match taken.iter().filter(|&&(start, end)| start < at + size && end > at).map(|t| t.0).min() {
+            None => return Some(at),
+            Some(start) => at = (start & !0xffff).checked_sub(size)?,
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_lie_between_what_is_taken() {
+        let taken = [(0x40_0000, 0x50_0000), (0x90_0000, 0xa0_0000)];
+        assert_eq!(gap(&taken, 0x10_0000, 0x80_0000, 0x10_0000), Some(0x70_0000));
+        assert_eq!(gap(&taken, 0x10_0000, 0x98_0000, 0x10_0000), Some(0x80_0000));
+        assert_eq!(gap(&taken, 0x60_0000, 0x80_0000, 0x10_0000), None);
+    }
+}

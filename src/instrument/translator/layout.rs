@@ -1,0 +1,73 @@
+//! The memory that translated code shares with rprof, as offsets.
+//!
+//! ```text
+//!  region, one per thread (GS base)          tables, one per address space (below 2 GB)
+//!   0x000 saved registers                     0x00000 lookup: cache address by the low 16 bits of the target
+//!   0x040 mailbox                             0x80000 what to do with a system call, by its number
+//!   0x080 self-description                    0x90000 populations of masks
+//!   0x100 saved loop registers                0xb0000 polling: rprof reads the mailboxes
+//!   0x1000 counters, 8 bytes each
+//! ```
+
+/// RCX at an exit.
+pub const SAVE_RCX: u32 = 0x00;
+/// RDX at an exit.
+pub const SAVE_RDX: u32 = 0x08;
+/// Register lent to one translated instruction.
+pub const SAVE_LENT: u32 = 0x10;
+/// Second register lent to one translated instruction.
+pub const SAVE_LENT_2: u32 = 0x18;
+/// RCX before a `rep` instruction.
+pub const REPEAT_FROM: u32 = 0x20;
+/// RAX, RDI, RSI, R10 while the signal mask is noted.
+pub const SAVE_CALL: u32 = 0xc0;
+
+/// Not 0: the thread waits for an answer.
+pub const REQUEST: u32 = 0x40;
+/// Exit that it waits at; 0 for a lookup.
+pub const SITE: u32 = 0x48;
+/// Program address that a lookup missed.
+pub const TARGET: u32 = 0x50;
+/// The answer: a cache address.
+pub const RESPONSE: u32 = 0x58;
+
+/// Signals that the thread blocks, as last noted.
+pub const SIGNAL_MASK: u32 = 0x80;
+/// Address of `SIGNAL_MASK`.
+pub const SIGNAL_MASK_POINTER: u32 = 0x88;
+/// GS base that the program set.
+pub const PROGRAM_GS: u32 = 0x90;
+/// Where to go on after the signal mask was noted.
+pub const CONTINUE_AT: u32 = 0x98;
+
+/// The program's values of registers that hold a loop's counters, by register number.
+pub const SAVE_LOOP: u32 = 0x100;
+
+/// The first counter.
+pub const COUNTERS: u32 = 0x1000;
+/// Bytes of a region.
+pub const REGION: u64 = 32 << 20;
+/// Regions that one program image has room for.
+pub const REGIONS: u64 = 1024;
+/// Counters that a region has room for.
+pub const MAX_SLOTS: u32 = ((REGION - COUNTERS as u64) / 8) as u32;
+
+/// Offset of a counter in its region.
+pub const fn counter(slot: u32) -> u32 {
+    COUNTERS + slot * 8
+}
+
+/// Lookup table.
+pub const LOOKUP: u32 = 0;
+/// Entries of the lookup table.
+pub const LOOKUP_ENTRIES: u32 = 1 << 16;
+/// Table of [`CallClass`](super::calls::CallClass) by the low 16 bits of RAX.
+pub const CALLS: u32 = 0x8_0000;
+/// Populations of 8-bit masks, of their low 2, 4 and 8 bits: 256 bytes each.
+pub const POPULATION_8: u32 = 0x9_0000;
+/// Populations of 16-bit masks.
+pub const POPULATION_16: u32 = 0xa_0000;
+/// Not 0 while rprof polls the mailboxes.
+pub const POLLING: u32 = 0xb_0000;
+/// Bytes of the tables.
+pub const TABLES: u64 = 0xc_0000;

@@ -1,0 +1,181 @@
+//! System calls that rprof looks at: those that change what is executable, return from a signal, or set the GS base.
+
+use super::block::CallSite;
+use super::layout;
+use super::run::{Run, RunError};
+use super::text::Treatment;
+use crate::target::address::Address;
+use crate::target::tracee::{Mode, Registers, Stopped};
+use crate::target::wait::Stop;
+
+const EXEC: u64 = libc::PROT_EXEC as u64;
+const WRITE: u64 = libc::PROT_WRITE as u64;
+const READ: u64 = libc::PROT_READ as u64;
+const PAGE: u64 = 4096;
+
+const ARCH_SET_GS: u64 = 0x1001;
+const ARCH_GET_GS: u64 = 0x1004;
+const ARCH_SHSTK_ENABLE: u64 = 0x5001;
+
+impl Run {
+    /// A thread stopped before the system call whose site is in its mailbox.
+    pub fn call(&mut self, stopped: Stopped, registers: Registers) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
+        let id = thread.regions.borrow().get(thread.region, layout::SITE);
+        let (process, _) = self.process(tid)?;
+        let site = process.image.space.borrow().call_sites.get(id as usize).copied();
+        let site = site.ok_or_else(|| RunError::Unsupported("a system call came from nowhere".into()))?;
+        match registers.rax as i64 {
+            libc::SYS_rt_sigreturn => self.sigreturn(stopped, registers, site),
+            libc::SYS_mmap => self.mmap(stopped, registers, site),
+            libc::SYS_mprotect | libc::SYS_pkey_mprotect => self.mprotect(stopped, registers, site),
+            libc::SYS_munmap => {
+                let (stopped, after) = self.execute(stopped, registers, site)?;
+                if succeeded(&after) {
+                    let (from, to) = pages(registers.rdi, registers.rsi);
+                    self.process(tid)?.0.forget_text(from, to);
+                }
+                self.go_on(stopped)
+            }
+            libc::SYS_mremap => self.mremap(stopped, registers, site),
+            libc::SYS_arch_prctl => self.arch_prctl(stopped, registers, site),
+            _ => {
+                let (stopped, _) = self.execute(stopped, registers, site)?;
+                self.go_on(stopped)
+            }
+        }
+    }
+
+    /// Executes the call with these registers; returns those after it.
+    fn execute(
+        &mut self,
+        stopped: Stopped,
+        registers: Registers,
+        site: CallSite,
+    ) -> Result<(Stopped, Registers), RunError> {
+        let registers = Registers { rip: site.native.get(), orig_rax: u64::MAX, ..registers };
+        stopped.set_registers(&registers)?;
+        let (stopped, _) = self.until(stopped, Mode::Syscall, 0, |s| *s == Stop::Syscall)?;
+        let (stopped, _) = self.until(stopped, Mode::Syscall, 0, |s| *s == Stop::Syscall)?;
+        let after = stopped.registers()?;
+        Ok((stopped, after))
+    }
+
+    fn sigreturn(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
+        let (stopped, after) = self.execute(stopped, registers, site)?;
+        self.note_mask(&stopped)?;
+        let stopped = self.redirect(stopped, after, Address::new(after.rip))?;
+        self.go_on(stopped)
+    }
+
+    /// The signal mask may have changed in the kernel.
+    pub fn note_mask(&mut self, stopped: &Stopped) -> Result<(), RunError> {
+        let mask = stopped.signal_mask()?;
+        let thread = self.threads.get(&stopped.tid()).ok_or(RunError::Gone)?;
+        thread.regions.borrow().set(thread.region, layout::SIGNAL_MASK, mask);
+        Ok(())
+    }
+
+    fn mmap(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        let (protection, flags) = (registers.rdx, registers.r10);
+        let anonymous = flags & libc::MAP_ANONYMOUS as u64 != 0;
+        let treatment = if anonymous || protection & WRITE != 0 { Treatment::Native } else { Treatment::Translate };
+        let executable = protection & EXEC != 0;
+        let asked = stripped(registers, executable && treatment == Treatment::Translate);
+        let (stopped, mut after) = self.execute(stopped, asked, site)?;
+        if succeeded(&after) {
+            let (from, to) = pages(after.rax, registers.rsi);
+            let (process, _) = self.process(tid)?;
+            process.forget_text(from, to);
+            if executable {
+                process.learn_text(from, to, treatment);
+            }
+        }
+        after.rdx = registers.rdx;
+        stopped.set_registers(&after)?;
+        self.go_on(stopped)
+    }
+
+    fn mprotect(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        let executable = registers.rdx & EXEC != 0;
+        let (from, to) = pages(registers.rdi, registers.rsi);
+        let (process, _) = self.process(tid)?;
+        let treatment = process.treatment_of(from, registers.rdx & WRITE != 0);
+        let asked = stripped(registers, executable && treatment == Treatment::Translate);
+        let (stopped, mut after) = self.execute(stopped, asked, site)?;
+        if succeeded(&after) {
+            let (process, _) = self.process(tid)?;
+            if !executable || treatment == Treatment::Native {
+                process.forget_text(from, to);
+            }
+            if executable {
+                process.learn_text(from, to, treatment);
+            }
+        }
+        after.rdx = registers.rdx;
+        stopped.set_registers(&after)?;
+        self.go_on(stopped)
+    }
+
+    fn mremap(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        let (from, to) = pages(registers.rdi, registers.rsi);
+        let (stopped, after) = self.execute(stopped, registers, site)?;
+        if succeeded(&after) {
+            let (process, _) = self.process(tid)?;
+            let was = process.text.iter().find(|t| t.start <= from && from < t.end).map(|t| t.treatment);
+            process.forget_text(from, to);
+            let (new_from, new_to) = pages(after.rax, registers.rdx);
+            process.forget_text(new_from, new_to);
+            if let Some(treatment) = was {
+                process.learn_text(new_from, new_to, treatment);
+            }
+        }
+        self.go_on(stopped)
+    }
+
+    /// The GS base is ours: the program's stands in its region. A shadow stack would not survive translation.
+    fn arch_prctl(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
+        let (region, regions) = (thread.region, thread.regions.clone());
+        let result = match registers.rdi {
+            ARCH_SET_GS => {
+                regions.borrow().set(region, layout::PROGRAM_GS, registers.rsi);
+                0
+            }
+            ARCH_GET_GS => {
+                let base = regions.borrow().get(region, layout::PROGRAM_GS);
+                let (process, _) = self.process(tid)?;
+                let written = process.memory.write(Address::new(registers.rsi), &base.to_le_bytes());
+                if written.is_ok() { 0 } else { -libc::EFAULT }
+            }
+            ARCH_SHSTK_ENABLE => -libc::EOPNOTSUPP,
+            _ => {
+                let (stopped, _) = self.execute(stopped, registers, site)?;
+                return self.go_on(stopped);
+            }
+        };
+        let after =
+            Registers { rax: i64::from(result) as u64, rip: site.after.get(), r11: registers.eflags, ..registers };
+        stopped.set_registers(&after)?;
+        self.go_on(stopped)
+    }
+}
+
+/// Asks for reading instead of executing.
+fn stripped(registers: Registers, strip: bool) -> Registers {
+    if strip { Registers { rdx: registers.rdx & !EXEC | READ, ..registers } } else { registers }
+}
+
+fn succeeded(after: &Registers) -> bool {
+    !(-4095..=-1).contains(&(after.rax as i64))
+}
+
+fn pages(start: u64, size: u64) -> (Address, Address) {
+    let start = Address::new(start);
+    (start.align_down(PAGE), (start + size).align_up(PAGE))
+}

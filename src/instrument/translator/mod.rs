@@ -1,0 +1,97 @@
+//! The translator: executes the program from a code cache in its own address space and counts its blocks in line.
+//!
+//! ```text
+//!  run ─▶ stops ─▶ tasks     begin, exec, end          unit ─▶ source (decode) ─▶ rewrite, emit ─▶ arena
+//!    │          ├▶ signals   state at a cache address    ▲            │
+//!    │          └▶ mapping   text that comes and goes    │            └▶ space: blocks, exits, links, lookups
+//!    └▶ mailboxes ───────────▶ process ──────────────────┘                  └▶ harvest ─▶ tally
+//! ```
+//!
+//! The program's text is readable but not executable: whatever leaves the cache faults, and comes back. Return addresses
+//! on the stack are the program's own. Exits are linked as their targets are translated; indirect ones look the target
+//! up in line. A thread that needs a translation asks through a mailbox, or by a trap when nobody polls.
+
+mod arena;
+mod block;
+mod calls;
+mod harvest;
+mod hash;
+mod inject;
+mod layout;
+mod mapping;
+mod process;
+mod regions;
+mod run;
+mod shared;
+mod signals;
+mod source;
+mod space;
+mod stops;
+mod stubs;
+mod tasks;
+mod text;
+mod thread;
+mod unit;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::{CountError, Counted, CountingEngine};
+use crate::profile::evidence::counted::CountedEvidence;
+use crate::profile::evidence::memory::AccessSink;
+use crate::target::launch::Gated;
+use crate::target::tracee::Running;
+use crate::target::wait::{Event, wait_for};
+use run::Run;
+
+/// The translator.
+#[derive(Debug, Default)]
+pub struct Translator {}
+
+impl Translator {
+    /// With its usual settings.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl CountingEngine for Translator {
+    fn run(&mut self, child: Gated, sink: Option<Box<dyn AccessSink>>) -> Result<Counted, CountError> {
+        let first = child.pid();
+        if let Err(error) = Running::seize(first) {
+            child.abandon();
+            return Err(error.into());
+        }
+        if let Err(error) = child.release() {
+            end_child(first);
+            return Err(error.into());
+        }
+        let mut run = Run::new(first);
+        let status = run.follow();
+        if status.is_err() {
+            run.end_all();
+        }
+        let status = status?;
+        let mut evidence = CountedEvidence {
+            source: "translator".into(),
+            wall_s: run.roster.now_s(),
+            warnings: run.warnings,
+            ..CountedEvidence::default()
+        };
+        run.tally.finish(&mut evidence);
+        (evidence.threads, evidence.cpu_s) = run.roster.finish();
+        let memory = sink.map(|sink| sink.finish(&[]));
+        Ok(Counted { status, evidence, memory })
+    }
+}
+
+/// Kills a traced child and waits for its end.
+fn end_child(pid: Pid) {
+    // It may be gone already.
+    let _ = kill(pid, Signal::SIGKILL);
+    while let Some(event) = wait_for(pid, true) {
+        if let Event::Ended(..) = event {
+            break;
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! A process of the program: its memory, its text, and the code space that it shares with those forked from it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use nix::unistd::Pid;
+
+use super::block::{BlockId, Moved, SiteId};
+use super::regions::Regions;
+use super::source::Source;
+use super::space::CodeSpace;
+use super::text::{TextRange, Treatment, add_text, find_text, remove_text, treatment};
+use super::unit::TranslateError;
+use crate::instrument::tally::Tally;
+use crate::target::address::{Address, CacheAddress};
+use crate::target::maps::{Mapping, read_maps};
+use crate::target::memory::Memory;
+
+/// Blocks translated beyond the one that was asked for.
+const AHEAD: usize = 24;
+
+/// What all processes with one program image have in common.
+#[derive(Debug, Clone)]
+pub struct ImageRef {
+    /// Translations.
+    pub space: Rc<RefCell<CodeSpace>>,
+    /// Threads' regions.
+    pub regions: Rc<RefCell<Regions>>,
+}
+
+/// A process.
+#[derive(Debug)]
+pub struct Process {
+    /// Its id.
+    pub pid: Pid,
+    /// Its address space.
+    pub memory: Memory,
+    /// Its executable memory.
+    pub text: Vec<TextRange>,
+    /// What it shares.
+    pub image: ImageRef,
+    /// How often control went to native code.
+    pub transitions: u64,
+}
+
+/// Where control goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Destination {
+    /// In the cache.
+    Cache(CacheAddress),
+    /// In the program's own memory: code that is not translated, or no code at all.
+    Native(Address),
+}
+
+impl Destination {
+    /// As a program counter.
+    pub fn get(self) -> u64 {
+        match self {
+            Destination::Cache(at) => at.get(),
+            Destination::Native(at) => at.get(),
+        }
+    }
+}
+
+impl Process {
+    /// Where control goes on when the program goes on at `at`; translates what is needed.
+    pub fn destination(&mut self, at: Address, tally: &mut Tally) -> Result<Destination, TranslateError> {
+        let mut space = self.image.space.borrow_mut();
+        if let Some(id) = space.find(at) {
+            return Ok(Destination::Cache(space.block(id).entry));
+        }
+        let Some(range) = find_text(&self.text, at) else {
+            self.transitions += 1;
+            return Ok(Destination::Native(at));
+        };
+        if range.located.is_none() {
+            locate(self.pid, &mut self.text, tally);
+        }
+        let mut source = Source::new(&self.memory, &self.text);
+        match space.translate(&mut source, at, AHEAD) {
+            Ok(entry) => Ok(Destination::Cache(entry)),
+            Err(TranslateError::NoText(_)) => Ok(Destination::Native(at)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The answer to a thread that waits at an exit (0: a lookup of `target`).
+    pub fn answer(&mut self, site: SiteId, target: Address, tally: &mut Tally) -> Result<Destination, TranslateError> {
+        if site == 0 {
+            let destination = self.destination(target, tally)?;
+            if let Destination::Cache(_) = destination {
+                self.image.space.borrow_mut().publish(target);
+            }
+            return Ok(destination);
+        }
+        let target = self.image.space.borrow().sites[site as usize].target;
+        self.destination(target, tally)
+    }
+
+    /// The program unmapped or protected `from..to`: it is not executable any more.
+    pub fn forget_text(&mut self, from: Address, to: Address) {
+        if remove_text(&mut self.text, from, to) && Rc::strong_count(&self.image.space) == 1 {
+            self.image.space.borrow_mut().invalidate(from, to);
+        }
+    }
+
+    /// The program made `from..to` executable.
+    pub fn learn_text(&mut self, from: Address, to: Address, treatment: Treatment) {
+        if treatment == Treatment::Translate {
+            self.drop_foreign(from, to);
+        }
+        add_text(&mut self.text, TextRange { start: from, end: to, treatment, located: None });
+    }
+
+    /// Drops translations that a relative made of other code at these addresses.
+    fn drop_foreign(&mut self, from: Address, to: Address) {
+        let mut space = self.image.space.borrow_mut();
+        let stale = |id: BlockId| {
+            let block = space.block(id);
+            let code = space.block_code(id);
+            let mut now = vec![0; code.len()];
+            let inside = block.alive && block.start >= from && block.start < to;
+            inside && (self.memory.read(block.start, &mut now).is_err() || now != code)
+        };
+        let any = (0..space.blocks.len() as BlockId).any(stale);
+        if any {
+            space.invalidate(from, to);
+        }
+    }
+
+    /// The mapping that now holds `at`.
+    pub fn mapping(&self, at: Address) -> Option<Mapping> {
+        read_maps(self.pid).ok()?.into_iter().find(|m| m.contains(at))
+    }
+
+    /// How memory that becomes executable by `mprotect` is treated.
+    pub fn treatment_of(&self, at: Address, writable: bool) -> Treatment {
+        match self.mapping(at) {
+            Some(mapping) if !writable => treatment(&Mapping { writable: false, ..mapping }),
+            _ => Treatment::Native,
+        }
+    }
+
+    /// The program's state at a cache address, if it is known there: (block, offset in it, what stands elsewhere).
+    pub fn state_at(&self, at: CacheAddress) -> Option<(BlockId, u16, Moved)> {
+        self.image.space.borrow().point_at(at).map(|(id, p)| (id, p.program, p.moved))
+    }
+}
+
+/// Looks up whose every piece of text is.
+fn locate(pid: Pid, text: &mut [TextRange], tally: &mut Tally) {
+    let Ok(maps) = read_maps(pid) else { return };
+    for range in text.iter_mut().filter(|t| t.located.is_none()) {
+        if let Some(mapping) = maps.iter().find(|m| m.contains(range.start)) {
+            range.located = Some(tally.locate(pid, mapping));
+        }
+    }
+}

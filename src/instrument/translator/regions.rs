@@ -1,0 +1,91 @@
+//! The regions of a program image's threads: one each, reached through the GS base.
+
+use std::sync::atomic::Ordering;
+
+use super::layout;
+use super::shared::Shared;
+use crate::target::address::Address;
+
+/// All regions of one image.
+#[derive(Debug)]
+pub struct Regions {
+    shared: Shared,
+    free: Vec<u32>,
+    next: u32,
+}
+
+impl Regions {
+    /// Takes over a fresh mapping.
+    pub fn new(shared: Shared) -> Self {
+        Regions { shared, free: Vec::new(), next: 0 }
+    }
+
+    /// A region of zeros; `None` if all are taken.
+    pub fn take(&mut self) -> Option<u32> {
+        let region = self.free.pop().or_else(|| {
+            let fits = u64::from(self.next + 1) * layout::REGION <= self.shared.size();
+            fits.then(|| {
+                self.next += 1;
+                self.next - 1
+            })
+        })?;
+        let base = self.base(region);
+        self.set(region, layout::SIGNAL_MASK_POINTER, base.get() + u64::from(layout::SIGNAL_MASK));
+        Some(region)
+    }
+
+    /// Gives a region back; its counters are zero from now on.
+    pub fn give_back(&mut self, region: u32) {
+        self.shared.clear(u64::from(region) * layout::REGION, layout::REGION);
+        self.free.push(region);
+    }
+
+    /// The program's address of a region: its thread's GS base.
+    pub fn base(&self, region: u32) -> Address {
+        self.shared.base + u64::from(region) * layout::REGION
+    }
+
+    fn word(&self, region: u32, offset: u32) -> &std::sync::atomic::AtomicU64 {
+        self.shared.word(u64::from(region) * layout::REGION + u64::from(offset))
+    }
+
+    /// Reads a word of a region.
+    pub fn get(&self, region: u32, offset: u32) -> u64 {
+        self.word(region, offset).load(Ordering::Acquire)
+    }
+
+    /// Writes a word of a region.
+    pub fn set(&self, region: u32, offset: u32, value: u64) {
+        self.word(region, offset).store(value, Ordering::Release);
+    }
+
+    /// Adds to a counter of a stopped thread.
+    pub fn adjust(&self, region: u32, slot: u32, by: i64) {
+        let offset = layout::counter(slot);
+        self.set(region, offset, self.get(region, offset).wrapping_add(by as u64));
+    }
+
+    /// Calls `each` with (slot, value) for counters below `slots` that are not zero.
+    pub fn counters(&self, region: u32, slots: u32, mut each: impl FnMut(u32, u64)) -> std::io::Result<()> {
+        let first = u64::from(region) * layout::REGION + u64::from(layout::COUNTERS);
+        let last = first + u64::from(slots) * 8;
+        let mut at = first;
+        let mut buffer = vec![0; 1 << 16];
+        while let Some((start, end)) = self.shared.data(at, last) {
+            at = start.max(first);
+            while at < end {
+                let size = (end - at).min(buffer.len() as u64) as usize;
+                self.shared.read(at, &mut buffer[..size])?;
+                for (i, word) in buffer[..size].chunks_exact(8).enumerate() {
+                    let value =
+                        u64::from_le_bytes([word[0], word[1], word[2], word[3], word[4], word[5], word[6], word[7]]);
+                    if value != 0 {
+                        each(((at - first) / 8) as u32 + i as u32, value);
+                    }
+                }
+                at += size as u64;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,296 @@
+//! One counted run: the loop that waits for threads and answers their mailboxes.
+//!
+//! ```text
+//!        ┌──────────── polling ────────────┐  quiet for a while  ┌──── waiting ────┐
+//!        │ mailboxes, then waitpid(NOHANG) │ ──────────────────▶ │ waitpid, blocks │
+//!        └─────────────────────────────────┘ ◀────────────────── └─────────────────┘
+//!                                               a thread stopped
+//! ```
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{Ordering, fence};
+use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+
+use super::layout;
+use super::process::{Destination, Process};
+use super::thread::Thread;
+use super::unit::TranslateError;
+use crate::instrument::CountError;
+use crate::instrument::roster::Roster;
+use crate::instrument::tally::Tally;
+use crate::profile::run::Warning;
+use crate::target::address::Address;
+use crate::target::remote::RemoteError;
+use crate::target::tracee::{Mode, Stopped, TraceError};
+use crate::target::wait::{Event, Stop, wait_any, wait_for};
+
+/// How long mailboxes are polled after the last request.
+const POLL: Duration = Duration::from_micros(100);
+/// How long descendants are still counted after the program's end before they are released.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Why following a thread went wrong.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RunError {
+    /// The thread ended meanwhile: nothing is wrong.
+    #[error("a thread ended")]
+    Gone,
+    /// Tracing failed.
+    #[error(transparent)]
+    Trace(TraceError),
+    /// A system call on the program's behalf failed.
+    #[error(transparent)]
+    Remote(RemoteError),
+    /// The engine cannot follow the program.
+    #[error("{0}")]
+    Unsupported(String),
+}
+
+impl From<TraceError> for RunError {
+    fn from(error: TraceError) -> Self {
+        if error.is_gone() { RunError::Gone } else { RunError::Trace(error) }
+    }
+}
+
+impl From<RemoteError> for RunError {
+    fn from(error: RemoteError) -> Self {
+        match error {
+            RemoteError::Trace(error) => error.into(),
+            RemoteError::Ended(_) => RunError::Gone,
+            other => RunError::Remote(other),
+        }
+    }
+}
+
+impl From<RunError> for CountError {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Trace(error) => error.into(),
+            other => CountError::Unsupported(other.to_string()),
+        }
+    }
+}
+
+/// One run.
+pub(super) struct Run {
+    pub threads: HashMap<Pid, Thread>,
+    pub processes: HashMap<Pid, Process>,
+    /// New tasks that stopped before their parent told of them.
+    pub orphans: HashMap<Pid, Stopped>,
+    /// Events seen while waiting for another one.
+    pub backlog: VecDeque<Event>,
+    pub tally: Tally,
+    pub roster: Roster,
+    pub warnings: Vec<Warning>,
+    pub first: Pid,
+    polling: bool,
+}
+
+impl Run {
+    /// A run whose first process is `first`.
+    pub fn new(first: Pid) -> Self {
+        Run {
+            threads: HashMap::new(),
+            processes: HashMap::new(),
+            orphans: HashMap::new(),
+            backlog: VecDeque::new(),
+            tally: Tally::new(),
+            roster: Roster::new(),
+            warnings: Vec::new(),
+            first,
+            polling: false,
+        }
+    }
+
+    /// Until the first process has ended, and its descendants have or were released.
+    pub fn follow(&mut self) -> Result<i32, CountError> {
+        let mut status = None;
+        let mut deadline: Option<Instant> = None;
+        loop {
+            let Some(event) = self.next_event(deadline)? else { break };
+            match event {
+                Event::Ended(tid, ended) => {
+                    self.ended(tid);
+                    if tid == self.first {
+                        status = Some(ended);
+                        deadline = Some(Instant::now() + GRACE);
+                    }
+                }
+                Event::Stopped(stopped, stop) => match self.stopped(stopped, stop) {
+                    Ok(()) | Err(RunError::Gone) => {}
+                    Err(error) => return Err(error.into()),
+                },
+            }
+        }
+        self.release_all();
+        status.ok_or_else(|| CountError::Unsupported("its end was not seen".into()))
+    }
+
+    /// The next event; meanwhile mailboxes are answered. `None`: nobody is left, or the deadline has passed.
+    fn next_event(&mut self, deadline: Option<Instant>) -> Result<Option<Event>, CountError> {
+        if let Some(event) = self.backlog.pop_front() {
+            return Ok(Some(event));
+        }
+        self.set_polling(true);
+        let mut active = Instant::now();
+        loop {
+            if self.answer_all()? {
+                active = Instant::now();
+            }
+            if let Some(event) = self.backlog.pop_front().or_else(|| wait_any(false)) {
+                return Ok(Some(event));
+            }
+            if self.threads.is_empty() && self.orphans.is_empty() && deadline.is_some() {
+                return Ok(None);
+            }
+            if deadline.is_some_and(|d| Instant::now() >= d) {
+                return Ok(None);
+            }
+            if active.elapsed() > POLL {
+                if deadline.is_some() {
+                    std::thread::sleep(Duration::from_micros(200));
+                    continue;
+                }
+                self.set_polling(false);
+                // Who asked before it could see that nobody polls is answered now; later ones trap.
+                fence(Ordering::SeqCst);
+                if self.answer_all()? {
+                    self.set_polling(true);
+                    active = Instant::now();
+                    continue;
+                }
+                return Ok(wait_any(true));
+            }
+            for _ in 0..16 {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    fn set_polling(&mut self, polling: bool) {
+        if self.polling != polling {
+            self.polling = polling;
+            self.processes.values().for_each(|p| p.image.space.borrow().set_polling(polling));
+        }
+    }
+
+    /// Whether mailboxes are being polled, for code spaces that are made meanwhile.
+    pub fn is_polling(&self) -> bool {
+        self.polling
+    }
+
+    /// Answers every waiting mailbox; says whether there was one.
+    fn answer_all(&mut self) -> Result<bool, CountError> {
+        let mut any = false;
+        let mut full = Vec::new();
+        for (&tid, thread) in &mut self.threads {
+            let regions = thread.regions.borrow();
+            if thread.stalled || regions.get(thread.region, layout::REQUEST) == 0 {
+                continue;
+            }
+            let site = regions.get(thread.region, layout::SITE);
+            let target = regions.get(thread.region, layout::TARGET);
+            let Some(process) = self.processes.get_mut(&thread.process) else { continue };
+            any = true;
+            match process.answer(site as u32, Address::new(target), &mut self.tally) {
+                Ok(destination) => {
+                    regions.set(thread.region, layout::REQUEST, 0);
+                    regions.set(thread.region, layout::RESPONSE, destination.get());
+                }
+                Err(TranslateError::Full) => full.push(tid),
+                Err(error) => return Err(CountError::Unsupported(error.to_string())),
+            }
+        }
+        for tid in full {
+            self.stall(tid);
+        }
+        Ok(any)
+    }
+
+    /// The code cache is full: the thread must stop so that another arena can be mapped.
+    fn stall(&mut self, tid: Pid) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.stalled = true;
+            // If it is gone, its end will be seen.
+            let _ = thread.running(tid).interrupt();
+        }
+    }
+
+    /// Where the program of `tid` goes on, in terms of the cache.
+    pub fn destination(&mut self, tid: Pid, at: Address) -> Result<Destination, RunError> {
+        let process = self.process(tid)?;
+        match process.0.destination(at, process.1) {
+            Ok(destination) => Ok(destination),
+            Err(error) => Err(RunError::Unsupported(error.to_string())),
+        }
+    }
+
+    /// The process of a thread, and the tally.
+    pub fn process(&mut self, tid: Pid) -> Result<(&mut Process, &mut Tally), RunError> {
+        let pid = self.threads.get(&tid).ok_or(RunError::Gone)?.process;
+        Ok((self.processes.get_mut(&pid).ok_or(RunError::Gone)?, &mut self.tally))
+    }
+
+    /// Goes on in `mode` until a stop for which `wanted` holds; signals on the way are kept for later.
+    pub fn until(
+        &mut self,
+        stopped: Stopped,
+        mode: Mode,
+        signal: i32,
+        wanted: impl Fn(&Stop) -> bool,
+    ) -> Result<(Stopped, Stop), RunError> {
+        let tid = stopped.tid();
+        stopped.resume_raw(mode, signal)?;
+        loop {
+            match wait_for(tid, true) {
+                Some(Event::Stopped(stopped, stop)) if wanted(&stop) => return Ok((stopped, stop)),
+                Some(Event::Stopped(stopped, Stop::Signal(signal))) => {
+                    let info = stopped.signal_info()?;
+                    if let Some(thread) = self.threads.get_mut(&tid) {
+                        thread.defer(signal, info);
+                    }
+                    stopped.resume(mode, None)?;
+                }
+                Some(Event::Stopped(stopped, stop @ Stop::Exit)) => {
+                    self.backlog.push_back(Event::Stopped(stopped, stop));
+                    return Err(RunError::Gone);
+                }
+                Some(Event::Stopped(stopped, _)) => {
+                    stopped.resume(mode, None)?;
+                }
+                Some(event @ Event::Ended(..)) => {
+                    self.backlog.push_back(event);
+                    return Err(RunError::Gone);
+                }
+                None => return Err(RunError::Gone),
+            }
+        }
+    }
+
+    /// Lets whoever is left run on natively.
+    fn release_all(&mut self) {
+        let left: Vec<Pid> = self.threads.keys().copied().collect();
+        for tid in left {
+            self.release(tid);
+        }
+    }
+
+    /// Kills whoever is left and waits for their ends.
+    pub fn end_all(&mut self) {
+        for &pid in self.processes.keys() {
+            // It may be gone already.
+            let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+        }
+        let _ = nix::sys::signal::kill(self.first, nix::sys::signal::Signal::SIGKILL);
+        for stopped in std::mem::take(&mut self.orphans).into_values() {
+            let _ = nix::sys::signal::kill(stopped.tid(), nix::sys::signal::Signal::SIGKILL);
+        }
+        while let Some(event) = wait_any(true) {
+            if let Event::Stopped(stopped, _) = event {
+                let _ = stopped.resume(Mode::Continue, None);
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Memory that rprof and the program have in common: a memfd, mapped into both.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::target::address::Address;
+
+/// Our mapping of a memfd, and where the program has it.
+#[derive(Debug)]
+pub struct Shared {
+    file: File,
+    ours: NonNull<u8>,
+    size: u64,
+    /// Where the program has it.
+    pub base: Address,
+}
+
+impl Shared {
+    /// Maps the first `size` bytes of `memfd` readable and writable; the program has them at `base`.
+    ///
+    /// # Errors
+    /// What `mmap` says.
+    pub fn map(memfd: OwnedFd, size: u64, base: Address) -> io::Result<Self> {
+        let file = File::from(memfd);
+        let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping of a descriptor that we own; nothing existing is replaced.
+        let ours = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                size as usize,
+                libc::PROT_READ | libc::PROT_WRITE,
+                flags,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        match NonNull::new(ours.cast::<u8>()) {
+            Some(ours) if ours.as_ptr().cast() != libc::MAP_FAILED => Ok(Shared { file, ours, size, base }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Bytes mapped.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Whether the program's address `at` lies in it.
+    pub fn contains(&self, at: u64) -> bool {
+        at.wrapping_sub(self.base.get()) < self.size
+    }
+
+    /// Copies `bytes` to `offset`. Whoever executes or reads them must not have been told of the place yet.
+    pub fn write(&self, offset: u64, bytes: &[u8]) {
+        assert!(offset + bytes.len() as u64 <= self.size, "write beyond shared memory");
+        // SAFETY: in bounds of our mapping; the program does not read these bytes before they are published.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.ours.as_ptr().add(offset as usize), bytes.len()) }
+    }
+
+    /// A word that the program may access at the same time.
+    pub fn word(&self, offset: u64) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(8) && offset + 8 <= self.size, "word beyond shared memory");
+        // SAFETY: aligned and in bounds; both sides access it atomically.
+        unsafe { &*self.ours.as_ptr().add(offset as usize).cast() }
+    }
+
+    /// Stores four bytes in one piece; they must lie in one cache line.
+    pub fn patch(&self, offset: u64, value: u32) {
+        assert!(offset + 4 <= self.size && offset % 64 <= 60, "patch across a cache line");
+        if offset.is_multiple_of(4) {
+            // SAFETY: aligned and in bounds.
+            unsafe { &*self.ours.as_ptr().add(offset as usize).cast::<AtomicU32>() }.store(value, Ordering::Release);
+        } else {
+            std::sync::atomic::fence(Ordering::Release);
+            // SAFETY: in bounds; x86-64 stores that stay in one cache line are seen whole.
+            unsafe { self.ours.as_ptr().add(offset as usize).cast::<u32>().write_unaligned(value) }
+        }
+    }
+
+    /// Reads `buffer.len()` bytes at `offset` without allocating pages that were never written.
+    pub fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(buffer, offset)
+    }
+
+    /// The first range in `from..to` that holds data, if any.
+    pub fn data(&self, from: u64, to: u64) -> Option<(u64, u64)> {
+        let seek = |at: u64, whence| {
+            // SAFETY: moves the offset of a descriptor that nobody else uses.
+            let found = unsafe { libc::lseek(self.file.as_raw_fd(), at as i64, whence) };
+            (found >= 0).then_some(found as u64)
+        };
+        let start = seek(from, libc::SEEK_DATA).filter(|&s| s < to)?;
+        let end = seek(start, libc::SEEK_HOLE).unwrap_or(to).min(to);
+        Some((start, end))
+    }
+
+    /// Makes `from..from + size` zero again and gives its pages back.
+    pub fn clear(&self, from: u64, size: u64) {
+        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        // SAFETY: punches a hole into our own memfd; both mappings read zeros there afterwards.
+        let result = unsafe { libc::fallocate(self.file.as_raw_fd(), mode, from as i64, size as i64) };
+        if result != 0 {
+            self.write(from, &vec![0; size.min(self.size - from) as usize]);
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: unmaps our own mapping, to which no reference outlives `self`.
+        unsafe { libc::munmap(self.ours.as_ptr().cast(), self.size as usize) };
+    }
+}

@@ -1,0 +1,251 @@
+//! Signals: the program's handler is to see the program's own state, and control is to come back to the cache.
+//!
+//! A signal that arrives where the program's state is not known waits for at most a few instructions, which are executed
+//! one at a time. With the state restored the kernel builds the handler's frame itself; the stop at the handler's entry
+//! (PTRACE_SINGLESTEP) turns control back into the cache.
+
+use super::block::{BlockId, Moved};
+use super::layout;
+use super::process::Process;
+use super::run::{Run, RunError};
+use super::stops::bit;
+use super::text::find_text;
+use super::thread::Thread;
+use crate::instrument::x86_64::emit::Gpr;
+use crate::target::address::{Address, CacheAddress};
+use crate::target::proc_status::read_status;
+use crate::target::tracee::{Mode, Registers, SignalInfo, Stopped};
+use crate::target::wait::{Event, Stop};
+
+/// More steps than any sequence of ours has instructions.
+const MAX_STEPS: usize = 200;
+
+/// What the registers of a thread in the cache were turned into.
+enum State {
+    /// The program's.
+    Program,
+    /// They are the program's already: it is outside the cache.
+    Outside,
+    /// In the middle of our own instructions.
+    Between,
+}
+
+impl Run {
+    /// A signal is about to be delivered.
+    pub fn signal(&mut self, stopped: Stopped, signal: i32) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        let mut info = stopped.signal_info()?;
+        if let Some(thread) = self.threads.get_mut(&tid)
+            && let Some(original) = thread.take_resent(signal, &info)
+        {
+            info = original;
+            stopped.set_signal_info(&info)?;
+        }
+        if signal == libc::SIGSEGV && info.si_code > 0 {
+            let registers = stopped.registers()?;
+            // SAFETY: a fault's siginfo holds an address.
+            let fetched = unsafe { info.si_addr() } as u64 == registers.rip;
+            let (process, _) = self.process(tid)?;
+            if fetched && find_text(&process.text, Address::new(registers.rip)).is_some() {
+                self.restore_mask(&stopped)?;
+                let stopped = self.redirect(stopped, registers, Address::new(registers.rip))?;
+                return self.go_on(stopped);
+            }
+        }
+        self.deliver(stopped, signal, info)
+    }
+
+    fn deliver(&mut self, stopped: Stopped, signal: i32, mut info: SignalInfo) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        let status = read_status(tid).map_err(|_| RunError::Gone)?;
+        let mut registers = stopped.registers()?;
+        if status.caught & bit(signal) == 0 {
+            // Ignored, or its default. The state matters only to a core dump.
+            if status.ignored & bit(signal) == 0 && dumps_core(signal) {
+                self.to_program(tid, &mut registers)?;
+                stopped.set_registers(&registers)?;
+            }
+            stopped.resume_raw(Mode::Continue, signal)?;
+            self.send_deferred(tid);
+            return Ok(());
+        }
+        let mut stopped = stopped;
+        for _ in 0..MAX_STEPS {
+            let before = registers.rip;
+            match self.to_program(tid, &mut registers)? {
+                State::Between => {
+                    (stopped, _) = self.until(stopped, Mode::Step, 0, |s| *s == Stop::Signal(libc::SIGTRAP))?;
+                    registers = stopped.registers()?;
+                    continue;
+                }
+                State::Program => {
+                    fix_address(&mut info, signal, before, registers.rip);
+                    stopped.set_registers(&registers)?;
+                }
+                State::Outside => {}
+            }
+            break;
+        }
+        stopped.set_signal_info(&info)?;
+        let (stopped, stop) = self.until(stopped, Mode::Step, signal, |_| true)?;
+        if stop != Stop::Signal(libc::SIGTRAP) {
+            self.backlog.push_back(Event::Stopped(stopped, stop));
+            return Ok(());
+        }
+        self.note_mask(&stopped)?;
+        let registers = stopped.registers()?;
+        let stopped = self.redirect(stopped, registers, Address::new(registers.rip))?;
+        self.go_on(stopped)
+    }
+
+    /// Sends again what could not be delivered when it came; `take_resent` gives it its own siginfo back.
+    pub fn send_deferred(&mut self, tid: nix::unistd::Pid) {
+        let Some(thread) = self.threads.get_mut(&tid) else { return };
+        let process = thread.process;
+        for (signal, sent) in thread.unsent() {
+            // SAFETY: no memory is passed. If the thread is gone, so is the signal.
+            let result = unsafe { libc::syscall(libc::SYS_tgkill, process.as_raw(), tid.as_raw(), signal) };
+            *sent = result == 0;
+        }
+    }
+
+    /// Turns the registers of a thread in the cache into the program's, and its counts with them.
+    fn to_program(&mut self, tid: nix::unistd::Pid, registers: &mut Registers) -> Result<State, RunError> {
+        let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
+        let process = self.processes.get(&thread.process).ok_or(RunError::Gone)?;
+        let at = CacheAddress::new(registers.rip);
+        let space = process.image.space.borrow();
+        let Some(arena) = space.arena_of(at) else { return Ok(State::Outside) };
+        let stubs = space.arenas[arena].stubs;
+        let get = |offset| thread.regions.borrow().get(thread.region, offset);
+        let set = |offset, value| thread.regions.borrow().set(thread.region, offset, value);
+        if at > stubs.direct && at < stubs.wait.1 {
+            let site = get(layout::SITE) as usize;
+            let target = if site == 0 { get(layout::TARGET) } else { space.sites[site].target.get() };
+            registers.rcx = get(layout::SAVE_RCX);
+            registers.rip = target;
+            set(layout::REQUEST, 0);
+            set(layout::RESPONSE, 0);
+            return Ok(State::Program);
+        }
+        // Before a system call that has a slow path, or right after it.
+        let place = if at == stubs.call_trap {
+            space.call_sites.get(get(layout::SITE) as usize).map(|s| s.native)
+        } else if at == stubs.mask_call {
+            Some(CacheAddress::new(get(layout::CONTINUE_AT)) - 2)
+        } else if at == stubs.mask_syscalls[0] + 2 {
+            Some(CacheAddress::new(get(layout::CONTINUE_AT)))
+        } else {
+            Some(at)
+        };
+        drop(space);
+        let place = place.unwrap_or(at);
+        let Some((block, offset, moved)) = process.state_at(place) else { return Ok(State::Between) };
+        restore(thread, process, block, moved, registers);
+        uncount(thread, process, block, offset, place);
+        let start = process.image.space.borrow().block(block).start;
+        registers.rip = (start + u64::from(offset)).get();
+        Ok(State::Program)
+    }
+
+    /// As `to_program`, for a thread that is to be released; steps until its state is known.
+    pub fn to_native(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
+        let tid = stopped.tid();
+        let mut stopped = stopped;
+        for _ in 0..MAX_STEPS {
+            let mut registers = stopped.registers()?;
+            if let State::Between = self.to_program(tid, &mut registers)? {
+                (stopped, _) = self.until(stopped, Mode::Step, 0, |s| *s == Stop::Signal(libc::SIGTRAP))?;
+                continue;
+            }
+            let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
+            registers.gs_base = thread.regions.borrow().get(thread.region, layout::PROGRAM_GS);
+            stopped.set_registers(&registers)?;
+            break;
+        }
+        Ok(stopped)
+    }
+}
+
+/// Puts registers back that stand elsewhere.
+fn restore(thread: &Thread, process: &Process, block: BlockId, moved: Moved, registers: &mut Registers) {
+    let space = process.image.space.borrow();
+    let block = space.block(block);
+    let regions = thread.regions.borrow();
+    let get = |offset| regions.get(thread.region, offset);
+    let lent = |register: Gpr, registers: &mut Registers| {
+        *value(registers, register) = get(layout::SAVE_LENT);
+    };
+    let from_loop = |registers: &mut Registers| {
+        if let Some(register) = block.loop_counter {
+            let r = value(registers, register);
+            regions.set(thread.region, layout::counter(block.slot), *r);
+            *r = get(layout::SAVE_LOOP + 8 * u32::from(register.0));
+        }
+    };
+    match moved {
+        Moved::Nothing => {}
+        Moved::Lent(register) => lent(register, registers),
+        Moved::Rdx => registers.rdx = get(layout::SAVE_RDX),
+        Moved::Loop => from_loop(registers),
+        Moved::LoopAndLent(register) => {
+            lent(register, registers);
+            from_loop(registers);
+        }
+        Moved::RcxIsNext => registers.rcx = block.start.get() + u64::from(block.code.end - block.code.start),
+    }
+}
+
+/// Only the instructions before `offset` were executed: they are counted as a block of their own.
+fn uncount(thread: &Thread, process: &Process, block: BlockId, offset: u16, at: CacheAddress) {
+    let mut space = process.image.space.borrow_mut();
+    let b = space.block(block);
+    if u32::from(offset) == b.code.end - b.code.start {
+        return;
+    }
+    let counted = at - b.entry >= u64::from(b.counted_at);
+    if counted {
+        thread.regions.borrow().adjust(thread.region, b.slot, -1);
+    }
+    if offset > 0 {
+        space.count_part(block, offset, thread.ordinal);
+    }
+}
+
+/// A general-purpose register by number.
+fn value(registers: &mut Registers, register: Gpr) -> &mut u64 {
+    match register.0 {
+        0 => &mut registers.rax,
+        1 => &mut registers.rcx,
+        2 => &mut registers.rdx,
+        3 => &mut registers.rbx,
+        4 => &mut registers.rsp,
+        5 => &mut registers.rbp,
+        6 => &mut registers.rsi,
+        7 => &mut registers.rdi,
+        8 => &mut registers.r8,
+        9 => &mut registers.r9,
+        10 => &mut registers.r10,
+        11 => &mut registers.r11,
+        12 => &mut registers.r12,
+        13 => &mut registers.r13,
+        14 => &mut registers.r14,
+        _ => &mut registers.r15,
+    }
+}
+
+/// SIGILL, SIGFPE and SIGTRAP tell the handler the instruction's address: the program's, not the cache's.
+fn fix_address(info: &mut SignalInfo, signal: i32, cache: u64, program: u64) {
+    const ADDRESS: usize = 16;
+    let tells = matches!(signal, libc::SIGILL | libc::SIGFPE | libc::SIGTRAP) && info.si_code > 0;
+    // SAFETY: these signals' siginfo holds an address, at byte 16 of the structure.
+    if tells && unsafe { info.si_addr() } as u64 == cache {
+        // SAFETY: as above; the structure is 128 bytes long.
+        unsafe { (&raw mut *info).cast::<u8>().add(ADDRESS).cast::<u64>().write_unaligned(program) };
+    }
+}
+
+fn dumps_core(signal: i32) -> bool {
+    use libc::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGQUIT, SIGSEGV, SIGSYS, SIGTRAP, SIGXCPU, SIGXFSZ};
+    [SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS, SIGXCPU, SIGXFSZ].contains(&signal)
+}

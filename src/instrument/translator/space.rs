@@ -1,0 +1,286 @@
+//! A code space: everything translated for one address space, shared by processes that were forked from one another.
+
+use std::collections::HashSet;
+
+use super::arena::{Arena, Part};
+use super::block::{Block, BlockId, CallSite, Moved, Point, Site, SiteId};
+use super::harvest::Totals;
+use super::hash::AddressMap;
+use super::layout;
+use super::shared::Shared;
+use crate::instrument::x86_64::emit::{Code, RCX, RDX, relative};
+use crate::target::address::{Address, CacheAddress};
+
+/// A run-time sum that a counter holds.
+#[derive(Debug, Clone, Copy)]
+pub struct DynamicSlot {
+    /// Its counter.
+    pub slot: u32,
+    /// The instruction's block.
+    pub block: BlockId,
+    /// Byte offset of the instruction in the block.
+    pub offset: u32,
+}
+
+/// A code space.
+#[derive(Debug)]
+pub struct CodeSpace {
+    pub(super) arenas: Vec<Arena>,
+    pub(super) tables: Shared,
+    pub(super) blocks: Vec<Block>,
+    pub(super) points: Vec<Point>,
+    pub(super) code_pool: Vec<u8>,
+    pub(super) by_start: AddressMap<u64, BlockId>,
+    /// By arena, in order of their entries.
+    pub(super) by_entry: Vec<Vec<BlockId>>,
+    pub(super) sites: Vec<Site>,
+    /// Exits that wait for a block at an address.
+    pub(super) waiting: AddressMap<u64, Vec<SiteId>>,
+    /// The exit of an address's entry for lookups.
+    pub(super) entries: AddressMap<u64, SiteId>,
+    pub(super) call_sites: Vec<CallSite>,
+    pub(super) slots: u32,
+    pub(super) dynamic: Vec<DynamicSlot>,
+    /// Counted so far.
+    pub(super) totals: Totals,
+    /// Blocks that end in what cannot be followed.
+    pub(super) far: HashSet<BlockId>,
+}
+
+impl CodeSpace {
+    /// An empty one with these tables and arenas.
+    pub fn new(tables: Shared, arenas: Vec<Arena>) -> Self {
+        let miss = arenas.first().map_or(0, |a| a.stubs.indirect.get());
+        super::calls::write_tables(&tables, miss);
+        let by_entry = arenas.iter().map(|_| Vec::new()).collect();
+        // Site 0 means "a lookup"; its entry is never linked.
+        let none = Site { patch: CacheAddress::new(0), target: Address::new(0), stub: None, linked: None };
+        CodeSpace {
+            arenas,
+            tables,
+            blocks: Vec::new(),
+            points: Vec::new(),
+            code_pool: Vec::new(),
+            by_start: AddressMap::default(),
+            by_entry,
+            sites: vec![none],
+            waiting: AddressMap::default(),
+            entries: AddressMap::default(),
+            call_sites: Vec::new(),
+            slots: 0,
+            dynamic: Vec::new(),
+            totals: Totals::default(),
+            far: HashSet::new(),
+        }
+    }
+
+    /// Adds an arena.
+    pub fn add_arena(&mut self, arena: Arena) {
+        self.arenas.push(arena);
+        self.by_entry.push(Vec::new());
+    }
+
+    /// Where the program has the tables; below 2 GB.
+    pub fn tables_at(&self) -> u32 {
+        self.tables.base.get() as u32
+    }
+
+    /// Says whether the mailboxes are being read.
+    pub fn set_polling(&self, polling: bool) {
+        self.tables.word(u64::from(layout::POLLING)).store(u64::from(polling), std::sync::atomic::Ordering::SeqCst);
+    }
+
+    /// A new counter; `None` if a region has no room for more.
+    pub(super) fn new_slot(&mut self) -> Option<u32> {
+        (self.slots < layout::MAX_SLOTS).then(|| {
+            self.slots += 1;
+            self.slots - 1
+        })
+    }
+
+    /// The block that starts at `at`.
+    pub fn find(&self, at: Address) -> Option<BlockId> {
+        self.by_start.get(&at.get()).copied()
+    }
+
+    /// A block.
+    pub fn block(&self, id: BlockId) -> &Block {
+        &self.blocks[id as usize]
+    }
+
+    /// A block's bytes in the program.
+    pub fn block_code(&self, id: BlockId) -> &[u8] {
+        let range = &self.blocks[id as usize].code;
+        &self.code_pool[range.start as usize..range.end as usize]
+    }
+
+    /// The arena that holds a cache address.
+    pub fn arena_of(&self, at: CacheAddress) -> Option<usize> {
+        self.arenas.iter().position(|a| a.contains(at))
+    }
+
+    /// The nearest arena with room for a block at `at`; `None` if all are full.
+    pub(super) fn choose_arena(&self, at: Address) -> Option<usize> {
+        let with_room = self.arenas.iter().enumerate().filter(|(_, a)| a.has_room());
+        with_room.min_by_key(|(_, a)| a.distance(at.get())).map(|(i, _)| i)
+    }
+
+    /// The block whose hot code holds `at`.
+    pub fn block_at(&self, at: CacheAddress) -> Option<BlockId> {
+        let blocks = &self.by_entry[self.arena_of(at)?];
+        let after = blocks.partition_point(|&id| self.blocks[id as usize].entry <= at);
+        let id = *blocks.get(after.checked_sub(1)?)?;
+        (at < self.blocks[id as usize].end).then_some(id)
+    }
+
+    /// What is known of the program's state at `at`.
+    pub fn point_at(&self, at: CacheAddress) -> Option<(BlockId, Point)> {
+        let id = self.block_at(at)?;
+        let block = &self.blocks[id as usize];
+        let offset = (at - block.entry) as u32;
+        let points = &self.points[block.points.start as usize..block.points.end as usize];
+        // Several points may share a place; the last is the one that is executed there.
+        let found = points.partition_point(|p| p.cache <= offset);
+        let point = points.get(found.checked_sub(1)?)?;
+        (point.cache == offset).then_some((id, *point))
+    }
+
+    /// Enters an exit.
+    pub(super) fn new_site(&mut self, patch: CacheAddress, target: Address) -> SiteId {
+        self.sites.push(Site { patch, target, stub: None, linked: None });
+        self.sites.len() as SiteId - 1
+    }
+
+    /// Writes the stub of an exit at `code`'s end and makes it wait for its target.
+    pub(super) fn write_stub(&mut self, code: &mut Code, arena: usize, site: SiteId) -> CacheAddress {
+        let stub = code.here();
+        code.save(layout::SAVE_RCX, RCX);
+        code.constant(RCX, u64::from(site));
+        code.jump(self.arenas[arena].stubs.direct);
+        let entry = &mut self.sites[site as usize];
+        entry.stub = Some(stub);
+        self.waiting.entry(entry.target.get()).or_default().push(site);
+        stub
+    }
+
+    /// What the rel32 of `site` must be to reach `to`, by way of a far jump if need be.
+    pub(super) fn reach(&mut self, cold: &mut Code, site: SiteId, to: CacheAddress) -> u32 {
+        let patch = self.sites[site as usize].patch;
+        let near = |a: u64, b: u64| a.abs_diff(b) < (1 << 31) - 64;
+        if near(patch.get(), to.get()) {
+            return relative(patch, to);
+        }
+        cold.align(16);
+        let jump = cold.here();
+        cold.jump_far(to.get());
+        relative(patch, jump)
+    }
+
+    /// Leads every exit that waits for `id` to it. Its code must have been written.
+    pub(super) fn link_waiting(&mut self, id: BlockId) {
+        let block = &self.blocks[id as usize];
+        let (start, entry) = (block.start.get(), block.entry);
+        for site in self.waiting.remove(&start).unwrap_or_default() {
+            self.link(site, id, entry);
+        }
+    }
+
+    fn link(&mut self, site: SiteId, id: BlockId, entry: CacheAddress) {
+        let patch = self.sites[site as usize].patch;
+        let Some(arena) = self.arena_of(patch) else { return };
+        let mut cold = Code::new(self.arenas[arena].next(Part::Cold));
+        let value = self.reach(&mut cold, site, entry);
+        self.arenas[arena].append(Part::Cold, cold.bytes());
+        self.arenas[arena].patch(patch, value);
+        self.sites[site as usize].linked = Some(id);
+        self.blocks[id as usize].incoming.push(site);
+    }
+
+    /// Makes `at`, whose block is translated, reachable by lookups.
+    ///
+    /// ```text
+    ///  mov rcx, −at; lea rcx, [rcx + rdx]; jrcxz hit; jmp the next with the same low 16 bits
+    ///  hit: mov rcx, gs:[rcx]; mov rdx, gs:[rdx]; jmp block
+    /// ```
+    pub fn publish(&mut self, at: Address) {
+        if self.entries.contains_key(&at.get()) {
+            return;
+        }
+        let Some(id) = self.find(at) else { return };
+        let Some(arena) = self.arena_of(self.blocks[id as usize].entry) else { return };
+        let index = u64::from(at.get() as u16) * 8 + u64::from(layout::LOOKUP);
+        let next = self.tables.word(index).load(std::sync::atomic::Ordering::Relaxed);
+        let mut code = Code::new(self.arenas[arena].next(Part::Cold));
+        code.align(32);
+        let head = code.here();
+        code.constant(RCX, at.get().wrapping_neg());
+        code.sum(RCX, RCX, RDX, 0);
+        let hit = code.jump_if_rcx_zero();
+        if code.here().get().abs_diff(next) < 1 << 30 {
+            code.jump(CacheAddress::new(next));
+        } else {
+            code.jump_far(next);
+        }
+        code.land(hit);
+        code.load(RCX, layout::SAVE_RCX);
+        code.load(RDX, layout::SAVE_RDX);
+        let entry = self.blocks[id as usize].entry;
+        let patch = code.jump(entry);
+        let site = self.new_site(patch, at);
+        self.arenas[arena].append(Part::Cold, code.bytes());
+        self.sites[site as usize].linked = Some(id);
+        self.blocks[id as usize].incoming.push(site);
+        self.entries.insert(at.get(), site);
+        self.tables.word(index).store(head.get(), std::sync::atomic::Ordering::Release);
+    }
+
+    /// Forgets the translations of the program's addresses `from..to`: whoever jumps there asks again.
+    pub fn invalidate(&mut self, from: Address, to: Address) {
+        let mut doomed: Vec<BlockId> = (0..self.blocks.len() as BlockId)
+            .filter(|&id| {
+                let b = &self.blocks[id as usize];
+                b.alive && b.start < to && b.start + u64::from(b.code.end - b.code.start) > from
+            })
+            .collect();
+        while let Some(id) = doomed.pop() {
+            let block = &mut self.blocks[id as usize];
+            if !std::mem::replace(&mut block.alive, false) {
+                continue;
+            }
+            let (start, incoming) = (block.start.get(), std::mem::take(&mut block.incoming));
+            doomed.extend(block.chained);
+            if self.by_start.get(&start) == Some(&id) {
+                self.by_start.remove(&start);
+            }
+            for site in incoming {
+                self.unlink(site);
+            }
+        }
+    }
+
+    fn unlink(&mut self, site: SiteId) {
+        let patch = self.sites[site as usize].patch;
+        let Some(arena) = self.arena_of(patch) else { return };
+        let mut cold = Code::new(self.arenas[arena].next(Part::Cold));
+        let stub = match self.sites[site as usize].stub {
+            Some(stub) => {
+                self.waiting.entry(self.sites[site as usize].target.get()).or_default().push(site);
+                stub
+            }
+            None => self.write_stub(&mut cold, arena, site),
+        };
+        self.arenas[arena].append(Part::Cold, cold.bytes());
+        self.arenas[arena].patch(patch, relative(patch, stub));
+        self.sites[site as usize].linked = None;
+    }
+
+    /// Blocks that are in use.
+    pub fn alive(&self) -> usize {
+        self.by_start.len()
+    }
+
+    /// Whether a point leaves the registers as the program has them.
+    pub fn is_plain(point: &Point) -> bool {
+        point.moved == Moved::Nothing
+    }
+}

@@ -1,0 +1,193 @@
+//! What is done when a thread stops.
+
+use nix::unistd::Pid;
+
+use super::layout;
+use super::process::Destination;
+use super::run::{Run, RunError};
+use super::unit::TranslateError;
+use crate::target::address::{Address, CacheAddress};
+use crate::target::tracee::{Mode, Registers, Stopped};
+use crate::target::wait::Stop;
+
+/// `si_code` of an `int3`.
+const SI_KERNEL: i32 = 0x80;
+
+/// Bit of a signal in a mask.
+pub(super) fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+impl Run {
+    /// A thread stopped.
+    pub fn stopped(&mut self, stopped: Stopped, stop: Stop) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        if stop == Stop::Exec {
+            return self.executed(stopped);
+        }
+        if !self.threads.contains_key(&tid) {
+            return self.stranger(stopped, stop);
+        }
+        match stop {
+            Stop::Signal(libc::SIGTRAP) => self.trap(stopped),
+            Stop::Signal(signal) => self.signal(stopped, signal),
+            Stop::Group(signal) if signal != libc::SIGTRAP => {
+                stopped.listen()?;
+                Ok(())
+            }
+            Stop::Group(_) if self.threads.get(&tid).is_some_and(|t| t.stalled) => {
+                let stopped = self.answer_stopped(stopped)?;
+                self.go_on(stopped)
+            }
+            Stop::NewTask => self.new_task(stopped),
+            Stop::Exit => {
+                self.roster.look(tid);
+                stopped.resume(Mode::Continue, None)?;
+                Ok(())
+            }
+            _ => self.go_on(stopped),
+        }
+    }
+
+    /// A task that nobody told us of yet, or the first process before it executes the program.
+    fn stranger(&mut self, stopped: Stopped, stop: Stop) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        match stop {
+            Stop::Group(libc::SIGTRAP) if tid != self.first => {
+                self.orphans.insert(tid, stopped);
+            }
+            Stop::Signal(signal) => drop(stopped.resume_raw(Mode::Continue, signal)?),
+            _ => drop(stopped.resume(Mode::Continue, None)?),
+        }
+        Ok(())
+    }
+
+    /// Lets a thread run, and sends again the signals that could not be delivered.
+    pub fn go_on(&mut self, stopped: Stopped) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        stopped.resume(Mode::Continue, None)?;
+        self.send_deferred(tid);
+        Ok(())
+    }
+
+    /// SIGTRAP: an exit that nobody polled for, a system call, or the program's own.
+    fn trap(&mut self, stopped: Stopped) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        if stopped.signal_info()?.si_code != SI_KERNEL {
+            return self.signal(stopped, libc::SIGTRAP);
+        }
+        let registers = stopped.registers()?;
+        let at = CacheAddress::new(registers.rip - 1);
+        let (process, _) = self.process(tid)?;
+        let space = process.image.space.borrow();
+        let stubs = space.arena_of(at).map(|a| space.arenas[a].stubs);
+        let far = space.block_at(at).is_some_and(|id| space.far.contains(&id));
+        drop(space);
+        match stubs {
+            Some(stubs) if at == stubs.trap => {
+                self.restore_mask(&stopped)?;
+                let stopped = self.answer_stopped(stopped)?;
+                self.go_on(stopped)
+            }
+            Some(stubs) if at == stubs.call_trap => {
+                self.restore_mask(&stopped)?;
+                self.call(stopped, registers)
+            }
+            _ if far => Err(RunError::Unsupported(
+                "it executes a far transfer or 32-bit code, which the counting engine cannot follow".into(),
+            )),
+            _ => self.signal(stopped, libc::SIGTRAP),
+        }
+    }
+
+    /// A trap taken while SIGTRAP or SIGSEGV is blocked makes the kernel unblock it: as before, then.
+    pub fn restore_mask(&mut self, stopped: &Stopped) -> Result<(), RunError> {
+        let thread = self.threads.get(&stopped.tid()).ok_or(RunError::Gone)?;
+        let mask = thread.regions.borrow().get(thread.region, layout::SIGNAL_MASK);
+        if mask & (bit(libc::SIGTRAP) | bit(libc::SIGSEGV)) != 0 {
+            stopped.set_signal_mask(mask)?;
+        }
+        Ok(())
+    }
+
+    /// Answers the mailbox of a thread that is stopped in the wait for it.
+    pub fn answer_stopped(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
+        let tid = stopped.tid();
+        let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
+        let (region, regions) = (thread.region, thread.regions.clone());
+        let (request, site, target, response) = {
+            let regions = regions.borrow();
+            let get = |offset| regions.get(region, offset);
+            (get(layout::REQUEST), get(layout::SITE), get(layout::TARGET), get(layout::RESPONSE))
+        };
+        let mut stopped = stopped;
+        let destination = if request == 0 && response != 0 {
+            response
+        } else {
+            loop {
+                let (process, tally) = self.process(tid)?;
+                match process.answer(site as u32, Address::new(target), tally) {
+                    Ok(destination) => break destination.get(),
+                    Err(TranslateError::Full) => stopped = self.grow(stopped, Address::new(target))?,
+                    Err(error) => return Err(RunError::Unsupported(error.to_string())),
+                }
+            }
+        };
+        let regions = regions.borrow();
+        regions.set(region, layout::REQUEST, 0);
+        regions.set(region, layout::RESPONSE, 0);
+        let mut registers = stopped.registers()?;
+        registers.rcx = regions.get(region, layout::SAVE_RCX);
+        registers.rip = destination;
+        stopped.set_registers(&registers)?;
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.stalled = false;
+        }
+        Ok(stopped)
+    }
+
+    /// Lets a stopped thread go on at the program's address `at`.
+    pub fn redirect(&mut self, stopped: Stopped, mut registers: Registers, at: Address) -> Result<Stopped, RunError> {
+        let tid = stopped.tid();
+        let mut stopped = stopped;
+        let destination = loop {
+            let (process, tally) = self.process(tid)?;
+            match process.destination(at, tally) {
+                Ok(destination) => break destination,
+                Err(TranslateError::Full) => stopped = self.grow(stopped, at)?,
+                Err(error) => return Err(RunError::Unsupported(error.to_string())),
+            }
+        };
+        registers.rip = destination.get();
+        stopped.set_registers(&registers)?;
+        Ok(stopped)
+    }
+
+    /// Maps another arena.
+    fn grow(&mut self, stopped: Stopped, near: Address) -> Result<Stopped, RunError> {
+        let tid = stopped.tid();
+        let (process, _) = self.process(tid)?;
+        let (gadget, tables) = {
+            let space = process.image.space.borrow();
+            let gadget = space.arenas.first().map(|a| a.stubs.gadget);
+            (gadget.ok_or_else(|| RunError::Unsupported("it has no text".into()))?, space.tables_at())
+        };
+        let (arena, stopped, signals) =
+            super::inject::add_arena(process.pid, stopped, &process.memory, gadget, near, tables)?;
+        process.image.space.borrow_mut().add_arena(arena);
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            signals.into_iter().for_each(|(signal, info)| thread.defer(signal, info));
+        }
+        Ok(stopped)
+    }
+
+    /// Whether a thread is where nothing is translated.
+    pub fn is_native(destination: Destination) -> bool {
+        matches!(destination, Destination::Native(_))
+    }
+
+    /// The id of the process that a task belongs to.
+    pub fn process_of(tid: Pid) -> Pid {
+        crate::target::proc_status::read_status(tid).map_or(tid, |s| Pid::from_raw(s.tgid))
+    }
+}

@@ -1,0 +1,111 @@
+//! The stubs that every exit of an arena shares: the way to rprof and back, without changing a flag.
+//!
+//! ```text
+//!  indirect:  target ─▶ mailbox, RDX back, site 0 ┐
+//!  direct:    RCX = site ─────────────────────────┴▶ request ─▶ wait: answered? ─▶ RCX back, jump to the answer
+//!                                                               not polled ─▶ int3 (a ptrace stop)
+//! ```
+
+use super::layout;
+use crate::instrument::x86_64::emit::{Code, R10, RAX, RCX, RDI, RDX, RSI};
+use crate::target::address::CacheAddress;
+
+/// Where the stubs stand.
+#[derive(Debug, Clone, Copy)]
+pub struct Stubs {
+    /// A lookup missed: RDX is the target; RCX and RDX are saved.
+    pub indirect: CacheAddress,
+    /// A direct exit: ECX is the site; RCX is saved.
+    pub direct: CacheAddress,
+    /// The whole wait for an answer, `direct` included.
+    pub wait: (CacheAddress, CacheAddress),
+    /// The `int3` of an exit that nobody polls for.
+    pub trap: CacheAddress,
+    /// ECX is a system call's site.
+    pub call: CacheAddress,
+    /// Its `int3`.
+    pub call_trap: CacheAddress,
+    /// Executes the system call, then notes the signal mask; goes on at `CONTINUE_AT`.
+    pub mask_call: CacheAddress,
+    /// The system calls in it.
+    pub mask_syscalls: [CacheAddress; 2],
+    /// The end of `mask_call`.
+    pub mask_end: CacheAddress,
+    /// `syscall` for calls that rprof makes.
+    pub gadget: CacheAddress,
+}
+
+impl Stubs {
+    /// Writes them for `base`; `tables` is where the program has the tables.
+    pub fn write(base: CacheAddress, tables: u32) -> (Stubs, Code) {
+        let mut code = Code::new(base);
+        let indirect = code.here();
+        code.save(layout::TARGET, RDX);
+        code.load(RDX, layout::SAVE_RDX);
+        code.constant(RCX, 0);
+        let direct = code.here();
+        code.save(layout::SITE, RCX);
+        code.store(layout::RESPONSE, 0);
+        code.store(layout::REQUEST, 1);
+        let spin = code.here();
+        code.load(RCX, layout::RESPONSE);
+        let unanswered = code.jump_if_rcx_zero();
+        code.load(RCX, layout::SAVE_RCX);
+        code.jump_through(layout::RESPONSE);
+        code.land(unanswered);
+        code.load_ecx_absolute(tables + layout::POLLING);
+        let unpolled = code.jump_if_ecx_zero();
+        code.raw(&[0xf3, 0x90]); // pause
+        code.jump(spin);
+        code.land(unpolled);
+        let trap = code.here();
+        code.raw(&[0xcc]); // int3
+        code.jump(spin);
+        let wait_end = code.here();
+
+        let call = code.here();
+        code.save(layout::SITE, RCX);
+        let call_trap = code.here();
+        code.raw(&[0xcc, 0x0f, 0x0b]); // int3; ud2
+
+        // rt_sigprocmask: the program's own, then one that only asks.
+        code.align(16);
+        let mask_call = code.here();
+        let first = code.here();
+        code.raw(&[0x0f, 0x05]); // syscall
+        for (i, register) in [RAX, RDI, RSI, RDX, R10].into_iter().enumerate() {
+            code.save(layout::SAVE_CALL + 8 * i as u32, register);
+        }
+        code.save(layout::SAVE_LENT, crate::instrument::x86_64::emit::Gpr(11));
+        code.constant(RAX, libc::SYS_rt_sigprocmask as u64);
+        code.constant(RDI, 0);
+        code.constant(RSI, 0);
+        code.load(RDX, layout::SIGNAL_MASK_POINTER);
+        code.constant(R10, 8);
+        let second = code.here();
+        code.raw(&[0x0f, 0x05]); // syscall
+        for (i, register) in [RAX, RDI, RSI, RDX, R10].into_iter().enumerate() {
+            code.load(register, layout::SAVE_CALL + 8 * i as u32);
+        }
+        code.load(crate::instrument::x86_64::emit::Gpr(11), layout::SAVE_LENT);
+        code.jump_through(layout::CONTINUE_AT);
+        let mask_end = code.here();
+
+        code.align(16);
+        let gadget = code.here();
+        code.raw(&[0x0f, 0x05, 0x0f, 0x0b]); // syscall; ud2
+        let stubs = Stubs {
+            indirect,
+            direct,
+            wait: (indirect, wait_end),
+            trap,
+            call,
+            call_trap,
+            mask_call,
+            mask_syscalls: [first, second],
+            mask_end,
+            gadget,
+        };
+        (stubs, code)
+    }
+}

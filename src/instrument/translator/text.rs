@@ -1,0 +1,88 @@
+//! Which of the program's memory is executable as the program sees it, and what becomes of each piece.
+
+use crate::target::address::Address;
+use crate::target::maps::Mapping;
+use crate::target::modules::Located;
+
+/// What is done with executable memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Treatment {
+    /// Translated and counted; not executable in truth.
+    Translate,
+    /// Executed as it is and not counted: it can be written, or is no file's.
+    Native,
+}
+
+/// A piece of executable memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TextRange {
+    /// First address.
+    pub start: Address,
+    /// One past the last.
+    pub end: Address,
+    /// What is done with it.
+    pub treatment: Treatment,
+    /// Whose it is, once that was looked up.
+    pub located: Option<Located>,
+}
+
+/// How a mapping that the program made executable is treated.
+pub fn treatment(mapping: &Mapping) -> Treatment {
+    let vdso = mapping.path == "[vdso]";
+    if (mapping.is_file() || vdso) && !mapping.writable { Treatment::Translate } else { Treatment::Native }
+}
+
+/// The translatable text that holds `at`.
+pub fn find_text(text: &[TextRange], at: Address) -> Option<&TextRange> {
+    let i = text.partition_point(|t| t.end <= at);
+    text.get(i).filter(|t| t.start <= at && t.treatment == Treatment::Translate)
+}
+
+/// Takes `from..to` out of `text`; returns whether anything translatable was there.
+pub fn remove_text(text: &mut Vec<TextRange>, from: Address, to: Address) -> bool {
+    let mut translated = false;
+    let mut left = Vec::with_capacity(text.len() + 1);
+    for t in text.drain(..) {
+        if t.end <= from || t.start >= to {
+            left.push(t);
+            continue;
+        }
+        translated |= t.treatment == Treatment::Translate;
+        if t.start < from {
+            left.push(TextRange { end: from, ..t });
+        }
+        if t.end > to {
+            left.push(TextRange { start: to, ..t });
+        }
+    }
+    *text = left;
+    translated
+}
+
+/// Adds a piece in place of whatever was there.
+pub fn add_text(text: &mut Vec<TextRange>, range: TextRange) {
+    remove_text(text, range.start, range.end);
+    let i = text.partition_point(|t| t.start < range.start);
+    text.insert(i, range);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(start: u64, end: u64) -> TextRange {
+        TextRange { start: Address::new(start), end: Address::new(end), treatment: Treatment::Translate, located: None }
+    }
+
+    #[test]
+    fn a_hole_splits_and_a_new_piece_replaces() {
+        let mut text = vec![range(0, 10), range(20, 30)];
+        assert!(remove_text(&mut text, Address::new(3), Address::new(22)));
+        assert_eq!(text, [range(0, 3), range(22, 30)]);
+        add_text(&mut text, range(2, 23));
+        assert_eq!(text, [range(0, 2), range(2, 23), range(23, 30)]);
+        assert!(find_text(&text, Address::new(22)).is_some());
+        assert!(find_text(&text, Address::new(30)).is_none());
+        assert!(!remove_text(&mut text, Address::new(40), Address::new(50)));
+    }
+}

@@ -1,0 +1,63 @@
+//! A thread of the program.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use nix::unistd::Pid;
+
+use super::regions::Regions;
+use crate::target::tracee::{Running, SignalInfo};
+
+/// A signal that arrived where it could not be delivered.
+pub struct Deferred {
+    signal: i32,
+    info: SignalInfo,
+    sent: bool,
+}
+
+/// What is known of a thread.
+pub struct Thread {
+    /// Its process.
+    pub process: Pid,
+    /// Its number in the evidence.
+    pub ordinal: u32,
+    /// Its region.
+    pub region: u32,
+    /// Where the region is.
+    pub regions: Rc<RefCell<Regions>>,
+    /// Signals that arrived where they could not be delivered.
+    pub deferred: VecDeque<Deferred>,
+    /// Waits for an arena; its mailbox is not to be answered.
+    pub stalled: bool,
+}
+
+impl Thread {
+    /// A new thread with a fresh region.
+    pub fn new(process: Pid, ordinal: u32, region: u32, regions: Rc<RefCell<Regions>>) -> Self {
+        Thread { process, ordinal, region, regions, deferred: VecDeque::new(), stalled: false }
+    }
+
+    /// For interrupting it.
+    pub fn running(&self, tid: Pid) -> Running {
+        Running::resumed(tid)
+    }
+
+    /// Keeps a signal for later.
+    pub fn defer(&mut self, signal: i32, info: SignalInfo) {
+        self.deferred.push_back(Deferred { signal, info, sent: false });
+    }
+
+    /// Signals that are to be sent again: (signal, whether that was done).
+    pub fn unsent(&mut self) -> impl Iterator<Item = (i32, &mut bool)> {
+        self.deferred.iter_mut().filter(|d| !d.sent).map(|d| (d.signal, &mut d.sent))
+    }
+
+    /// What the signal was that we sent again, if `info` says that we sent it.
+    pub fn take_resent(&mut self, signal: i32, info: &SignalInfo) -> Option<SignalInfo> {
+        // SAFETY: SI_TKILL siginfo holds the sender.
+        let ours = info.si_code == libc::SI_TKILL && unsafe { info.si_pid() } == std::process::id() as i32;
+        let at = self.deferred.iter().position(|d| ours && d.sent && d.signal == signal)?;
+        self.deferred.remove(at).map(|d| d.info)
+    }
+}

@@ -1,0 +1,160 @@
+//! Decodes a basic block: the straight run of instructions from an address to the first transfer of control.
+
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
+
+use crate::target::address::Address;
+
+/// Longest block, in instructions; a longer run is cut and falls through.
+const MAX_INSTRUCTIONS: usize = 200;
+/// Longest block, in bytes.
+pub const MAX_BYTES: usize = 2048;
+
+/// An instruction of a block.
+#[derive(Debug, Clone, Copy)]
+pub struct Step {
+    /// Decoded.
+    pub instruction: Instruction,
+    /// Its first byte in the block.
+    pub offset: u16,
+    /// Where in the instruction a RIP-relative operand's disp32 stands; 0: it has none.
+    pub displacement: u8,
+}
+
+/// How a block ends. Addresses are the program's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Cut: goes on at the next instruction.
+    Next,
+    /// `jmp`
+    Jump(Address),
+    /// `jcc`: (condition code, taken)
+    Branch(u8, Address),
+    /// `loop`, `jrcxz`: a short form that cannot be stretched
+    ShortBranch(Address),
+    /// `call`
+    Call(Address),
+    /// `ret`, and how many bytes it drops
+    Return(u32),
+    /// `jmp` through a register or memory
+    JumpIndirect,
+    /// `call` through a register or memory
+    CallIndirect,
+    /// `syscall`
+    System,
+    /// `xbegin`: where it goes when it aborts
+    Transaction(Address),
+    /// An instruction that traps, copied as it is (`int3`, `ud2`, `hlt`, what the CPU does not know).
+    Trap,
+    /// 16- or 32-bit code, far transfers: cannot be followed.
+    Far,
+}
+
+/// A basic block as the program has it.
+#[derive(Debug, Clone)]
+pub struct Decoded {
+    /// Its first instruction.
+    pub start: Address,
+    /// Its instructions, the last one's effect being `end` (except for `Next`).
+    pub steps: Vec<Step>,
+    /// How it ends.
+    pub end: End,
+    /// Its bytes.
+    pub code: Vec<u8>,
+}
+
+impl Decoded {
+    /// The address behind it.
+    pub fn next(&self) -> Address {
+        self.start + self.code.len() as u64
+    }
+}
+
+/// Decodes the block at `start` from the bytes there, `None` if there are none.
+pub fn decode(start: Address, bytes: &[u8]) -> Option<Decoded> {
+    if bytes.is_empty() {
+        return None;
+    }
+    let mut decoder = Decoder::with_ip(64, bytes, start.get(), DecoderOptions::NONE);
+    let mut block = Decoded { start, steps: Vec::with_capacity(16), end: End::Next, code: Vec::new() };
+    let mut length = 0;
+    let mut instruction = Instruction::default();
+    while block.steps.len() < MAX_INSTRUCTIONS && decoder.can_decode() {
+        decoder.decode_out(&mut instruction);
+        let offset = length as u16;
+        if instruction.is_invalid() {
+            // At the end of the bytes it may only be cut off; alone it is what the CPU will refuse.
+            if block.steps.is_empty() {
+                block.steps.push(Step { instruction, offset, displacement: 0 });
+                length = bytes.len().min(15);
+                block.end = End::Trap;
+            }
+            break;
+        }
+        let displacement = if instruction.is_ip_rel_memory_operand() {
+            decoder.get_constant_offsets(&instruction).displacement_offset() as u8
+        } else {
+            0
+        };
+        block.steps.push(Step { instruction, offset, displacement });
+        length += instruction.len();
+        if let Some(end) = end(&instruction) {
+            block.end = end;
+            break;
+        }
+    }
+    block.code = bytes[..length].to_vec();
+    Some(block)
+}
+
+fn end(instruction: &Instruction) -> Option<End> {
+    let near = || Address::new(instruction.near_branch_target());
+    let is_near = matches!(instruction.op0_kind(), OpKind::NearBranch64);
+    Some(match instruction.flow_control() {
+        FlowControl::Next => return None,
+        FlowControl::UnconditionalBranch if is_near => End::Jump(near()),
+        FlowControl::ConditionalBranch if is_near => match instruction.is_jcc_short_or_near() {
+            true => End::Branch(instruction.condition_code() as u8, near()),
+            false => End::ShortBranch(near()),
+        },
+        FlowControl::Call if instruction.code() == Code::Syscall => End::System,
+        FlowControl::Call if is_near => End::Call(near()),
+        FlowControl::Return if matches!(instruction.code(), Code::Retnq | Code::Retnq_imm16) => {
+            End::Return(if instruction.op_count() > 0 { instruction.immediate(0) as u32 } else { 0 })
+        }
+        FlowControl::IndirectBranch if instruction.code() == Code::Jmp_rm64 => End::JumpIndirect,
+        FlowControl::IndirectCall if instruction.code() == Code::Call_rm64 => End::CallIndirect,
+        FlowControl::XbeginXabortXend if is_near => End::Transaction(near()),
+        FlowControl::XbeginXabortXend => return None,
+        FlowControl::Interrupt | FlowControl::Exception => End::Trap,
+        _ => End::Far,
+    })
+}
+
+/// The condition code in the form that the opcode has it.
+pub fn condition(code: u8) -> u8 {
+    use iced_x86::ConditionCode as C;
+    const ORDER: [C; 16] =
+        [C::o, C::no, C::b, C::ae, C::e, C::ne, C::be, C::a, C::s, C::ns, C::p, C::np, C::l, C::ge, C::le, C::g];
+    ORDER.iter().position(|&c| c as u8 == code).unwrap_or(0) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_end_where_control_is_transferred() {
+        let at = Address::new(0x1000);
+        let end = |bytes: &[u8]| decode(at, bytes).map(|b| (b.steps.len(), b.end, b.code.len()));
+        assert_eq!(end(&[0x90, 0xeb, 0x02, 0xcc]), Some((2, End::Jump(Address::new(0x1005)), 3)));
+        assert_eq!(end(&[0x0f, 0x05, 0x90]), Some((1, End::System, 2)));
+        assert_eq!(end(&[0xc2, 0x08, 0x00]), Some((1, End::Return(8), 3)));
+        assert_eq!(end(&[0xff, 0xe0]), Some((1, End::JumpIndirect, 2)));
+        assert_eq!(end(&[0xe3, 0x10]), Some((1, End::ShortBranch(Address::new(0x1012)), 2)));
+        assert_eq!(end(&[0x90, 0x06, 0x06]), Some((1, End::Next, 1)));
+        assert_eq!(end(&[0x06]), Some((1, End::Trap, 1)));
+        assert_eq!(end(&[]), None);
+        let Some((_, End::Branch(code, _), _)) = end(&[0x75, 0x10]) else { panic!("jne is a branch") };
+        assert_eq!(condition(code), 5);
+    }
+}

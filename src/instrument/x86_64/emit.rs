@@ -1,0 +1,356 @@
+//! Writes the few instructions that the translator adds. None of them changes flags.
+
+use crate::target::address::CacheAddress;
+
+/// A general-purpose register by number (0 RAX … 15 R15).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gpr(pub u8);
+
+/// RAX
+pub const RAX: Gpr = Gpr(0);
+/// RCX
+pub const RCX: Gpr = Gpr(1);
+/// RDX
+pub const RDX: Gpr = Gpr(2);
+/// RSP
+pub const RSP: Gpr = Gpr(4);
+/// RSI
+pub const RSI: Gpr = Gpr(6);
+/// RDI
+pub const RDI: Gpr = Gpr(7);
+/// R10
+pub const R10: Gpr = Gpr(10);
+
+/// Code being written for a known place.
+#[derive(Debug)]
+pub struct Code {
+    base: CacheAddress,
+    bytes: Vec<u8>,
+}
+
+impl Code {
+    /// Code that will stand at `base`.
+    pub fn new(base: CacheAddress) -> Self {
+        Code { base, bytes: Vec::with_capacity(1024) }
+    }
+
+    /// Where the next byte will stand.
+    pub fn here(&self) -> CacheAddress {
+        self.base + self.bytes.len() as u64
+    }
+
+    /// Where the first byte stands.
+    pub fn base(&self) -> CacheAddress {
+        self.base
+    }
+
+    /// What was written.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Bytes written so far.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Nothing was written.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Appends bytes as they are.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn word(&mut self, value: u32) {
+        self.bytes.extend(value.to_le_bytes());
+    }
+
+    /// Overwrites four bytes at `at`, which was written before.
+    pub fn set_word(&mut self, at: CacheAddress, value: u32) {
+        let i = (at - self.base) as usize;
+        self.bytes[i..i + 4].copy_from_slice(&value.to_le_bytes());
+    }
+
+    /// Overwrites the byte at index `at`.
+    pub fn set_byte(&mut self, at: usize, value: u8) {
+        self.bytes[at] = value;
+    }
+
+    /// `nop`s up to a multiple of `align`.
+    pub fn align(&mut self, align: u64) {
+        let missing = (align - self.here().get() % align) % align;
+        self.nops(missing as usize);
+    }
+
+    /// `count` bytes of `nop`.
+    pub fn nops(&mut self, count: usize) {
+        const NOPS: [&[u8]; 9] = [
+            &[0x90],
+            &[0x66, 0x90],
+            &[0x0f, 0x1f, 0x00],
+            &[0x0f, 0x1f, 0x40, 0x00],
+            &[0x0f, 0x1f, 0x44, 0x00, 0x00],
+            &[0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00],
+            &[0x0f, 0x1f, 0x80, 0, 0, 0, 0],
+            &[0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0],
+            &[0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0],
+        ];
+        let mut left = count;
+        while left > 0 {
+            let piece = left.min(NOPS.len());
+            self.raw(NOPS[piece - 1]);
+            left -= piece;
+        }
+    }
+
+    /// Pads so that a rel32 after `opcode` more bytes does not cross a cache line.
+    pub fn align_patch(&mut self, opcode: u64) {
+        let line = (self.here().get() + opcode) % 64;
+        if line > 60 {
+            self.nops((64 - line) as usize);
+        }
+    }
+
+    fn gs(&mut self, opcode: u8, register: u8, offset: u32) {
+        // gs; REX.W + R; opcode; [disp32]
+        self.raw(&[0x65, 0x48 | (register >> 3) << 2, opcode, (register & 7) << 3 | 4, 0x25]);
+        self.word(offset);
+    }
+
+    /// `mov gs:[offset], register`
+    pub fn save(&mut self, offset: u32, register: Gpr) {
+        self.gs(0x89, register.0, offset);
+    }
+
+    /// `mov register, gs:[offset]`
+    pub fn load(&mut self, register: Gpr, offset: u32) {
+        self.gs(0x8b, register.0, offset);
+    }
+
+    /// `inc qword gs:[offset]`: the one that changes flags (all but CF).
+    pub fn increment(&mut self, offset: u32) {
+        self.gs(0xff, 0, offset);
+    }
+
+    /// `mov qword gs:[offset], value` (sign-extended)
+    pub fn store(&mut self, offset: u32, value: u32) {
+        self.gs(0xc7, 0, offset);
+        self.word(value);
+    }
+
+    /// `jmp gs:[offset]`
+    pub fn jump_through(&mut self, offset: u32) {
+        self.raw(&[0x65, 0xff, 0x24, 0x25]);
+        self.word(offset);
+    }
+
+    /// `lea register, [register + add]`, −128 ≤ add < 128
+    pub fn add_small(&mut self, register: Gpr, add: i8) {
+        self.add_to(register, register, add);
+    }
+
+    /// `lea to, [from + add]`
+    pub fn add_to(&mut self, to: Gpr, from: Gpr, add: i8) {
+        let (t, f) = (to.0, from.0);
+        self.raw(&[0x48 | (t >> 3) << 2 | f >> 3, 0x8d, 0x40 | (t & 7) << 3 | (f & 7)]);
+        if f & 7 == 4 {
+            self.raw(&[0x24]);
+        }
+        self.raw(&[add as u8]);
+    }
+
+    /// `lea to, [a + b + add]`; `b` is not RSP
+    pub fn sum(&mut self, to: Gpr, a: Gpr, b: Gpr, add: i8) {
+        let rex = 0x48 | (to.0 >> 3) << 2 | (b.0 >> 3) << 1 | a.0 >> 3;
+        self.raw(&[rex, 0x8d, 0x44 | (to.0 & 7) << 3, (b.0 & 7) << 3 | (a.0 & 7), add as u8]);
+    }
+
+    /// `mov to, from`
+    pub fn copy(&mut self, to: Gpr, from: Gpr) {
+        self.raw(&[0x48 | (from.0 >> 3) << 2 | to.0 >> 3, 0x89, 0xc0 | (from.0 & 7) << 3 | (to.0 & 7)]);
+    }
+
+    /// `not register`
+    pub fn not(&mut self, register: Gpr) {
+        self.raw(&[0x48 | register.0 >> 3, 0xf7, 0xd0 | (register.0 & 7)]);
+    }
+
+    /// `mov register, value` in the shortest form
+    pub fn constant(&mut self, register: Gpr, value: u64) {
+        let (high, low) = (register.0 >> 3, register.0 & 7);
+        if let Ok(value) = u32::try_from(value) {
+            if high == 1 {
+                self.raw(&[0x41]);
+            }
+            self.raw(&[0xb8 | low]);
+            self.word(value);
+        } else if let Ok(value) = i32::try_from(value as i64) {
+            self.raw(&[0x48 | high, 0xc7, 0xc0 | low]);
+            self.word(value as u32);
+        } else {
+            self.raw(&[0x48 | high, 0xb8 | low]);
+            self.raw(&value.to_le_bytes());
+        }
+    }
+
+    /// `movzx ecx, word register`
+    pub fn low_16_to_ecx(&mut self, register: Gpr) {
+        if register.0 >= 8 {
+            self.raw(&[0x41]);
+        }
+        self.raw(&[0x0f, 0xb7, 0xc8 | (register.0 & 7)]);
+    }
+
+    /// `movzx register, byte [register + table]`, table below 2 GB; registers below R8
+    pub fn look_up_byte(&mut self, register: Gpr, table: u32) {
+        self.raw(&[0x0f, 0xb6, 0x80 | register.0 << 3 | register.0]);
+        self.word(table);
+    }
+
+    /// `jmp [rcx*8 + table]`, table below 2 GB
+    pub fn jump_table(&mut self, table: u32) {
+        self.raw(&[0xff, 0x24, 0xcd]);
+        self.word(table);
+    }
+
+    /// `mov ecx, [at]`, below 2 GB
+    pub fn load_ecx_absolute(&mut self, at: u32) {
+        self.raw(&[0x8b, 0x0c, 0x25]);
+        self.word(at);
+    }
+
+    /// `jrcxz` to a place that [`land`](Self::land) fixes
+    pub fn jump_if_rcx_zero(&mut self) -> Short {
+        self.raw(&[0xe3, 0]);
+        Short(self.bytes.len() - 1)
+    }
+
+    /// `jecxz` to a place that [`land`](Self::land) fixes
+    pub fn jump_if_ecx_zero(&mut self) -> Short {
+        self.raw(&[0x67, 0xe3, 0]);
+        Short(self.bytes.len() - 1)
+    }
+
+    /// `jmp short` to a place that [`land`](Self::land) fixes
+    pub fn jump_short(&mut self) -> Short {
+        self.raw(&[0xeb, 0]);
+        Short(self.bytes.len() - 1)
+    }
+
+    /// A short jump lands here.
+    pub fn land(&mut self, jump: Short) {
+        let distance = self.bytes.len() - jump.0 - 1;
+        assert!(distance < 128, "short jump too far");
+        self.bytes[jump.0] = distance as u8;
+    }
+
+    /// `jmp rel32`; returns where the rel32 stands, never across a cache line
+    pub fn jump(&mut self, to: CacheAddress) -> CacheAddress {
+        self.align_patch(1);
+        self.raw(&[0xe9]);
+        self.relative(to)
+    }
+
+    /// `jcc rel32` with condition code `condition`; returns where the rel32 stands, never across a cache line
+    pub fn jump_if(&mut self, condition: u8, to: CacheAddress) -> CacheAddress {
+        self.align_patch(2);
+        self.raw(&[0x0f, 0x80 | condition]);
+        self.relative(to)
+    }
+
+    /// Four bytes: the distance from behind them to `to`.
+    pub fn relative(&mut self, to: CacheAddress) -> CacheAddress {
+        let at = self.here();
+        self.word(relative(at, to));
+        at
+    }
+
+    /// `jmp [rip]` and the address: to anywhere
+    pub fn jump_far(&mut self, to: u64) {
+        self.raw(&[0xff, 0x25, 0, 0, 0, 0]);
+        self.raw(&to.to_le_bytes());
+    }
+
+    /// `push [rip + …]`: pushes the word that stands at `at`
+    pub fn push_word_at(&mut self, at: CacheAddress) {
+        self.raw(&[0xff, 0x35]);
+        self.relative(at);
+    }
+
+    /// `pop register` (below R8)
+    pub fn pop(&mut self, register: Gpr) {
+        self.raw(&[0x58 | register.0]);
+    }
+
+    /// `lea rsp, [rsp + bytes]`
+    pub fn drop_stack(&mut self, bytes: u32) {
+        self.raw(&[0x48, 0x8d, 0xa4, 0x24]);
+        self.word(bytes);
+    }
+}
+
+/// A short jump whose distance is still open.
+#[derive(Debug)]
+#[must_use]
+pub struct Short(usize);
+
+/// The rel32 at `at` that reaches `to`.
+pub fn relative(at: CacheAddress, to: CacheAddress) -> u32 {
+    (to - (at + 4)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
+
+    fn text(write: impl FnOnce(&mut Code)) -> String {
+        let mut code = Code::new(CacheAddress::new(0x1000));
+        write(&mut code);
+        let mut formatter = IntelFormatter::new();
+        let mut lines = Vec::new();
+        for instruction in Decoder::with_ip(64, code.bytes(), 0x1000, DecoderOptions::NONE).iter() {
+            let mut line = String::new();
+            formatter.format(&instruction, &mut line);
+            lines.push(line);
+        }
+        lines.join("; ")
+    }
+
+    #[test]
+    fn each_form_is_what_it_says() {
+        assert_eq!(text(|c| c.save(0x18, Gpr(9))), "mov gs:[18h],r9");
+        assert_eq!(text(|c| c.load(RDX, 0x18)), "mov rdx,gs:[18h]");
+        assert_eq!(text(|c| c.increment(0x1000)), "inc qword ptr gs:[1000h]");
+        assert_eq!(text(|c| c.store(0x40, 1)), "mov qword ptr gs:[40h],1");
+        assert_eq!(text(|c| c.jump_through(0x58)), "jmp qword ptr gs:[58h]");
+        assert_eq!(text(|c| c.add_small(Gpr(12), 1)), "lea r12,[r12+1]");
+        assert_eq!(text(|c| c.add_small(Gpr(5), -2)), "lea rbp,[rbp-2]");
+        assert_eq!(text(|c| c.sum(RCX, Gpr(13), RDX, 1)), "lea rcx,[r13+rdx+1]");
+        assert_eq!(text(|c| c.copy(Gpr(8), RDX)), "mov r8,rdx");
+        assert_eq!(text(|c| c.not(RCX)), "not rcx");
+        assert_eq!(text(|c| c.constant(Gpr(10), 7)), "mov r10d,7");
+        assert_eq!(text(|c| c.constant(RCX, -7i64 as u64)), "mov rcx,0FFFFFFFFFFFFFFF9h");
+        assert_eq!(text(|c| c.constant(RCX, 0x1234_5678_9abc)), "mov rcx,123456789ABCh");
+        assert_eq!(text(|c| c.low_16_to_ecx(RDX)), "movzx ecx,dx");
+        assert_eq!(text(|c| c.low_16_to_ecx(Gpr(10))), "movzx ecx,r10w");
+        assert_eq!(text(|c| c.look_up_byte(RCX, 0x7000_0000)), "movzx ecx,byte ptr [rcx+70000000h]");
+        assert_eq!(text(|c| c.jump_table(0x7000_0000)), "jmp qword ptr [rcx*8+70000000h]");
+        assert_eq!(text(|c| c.load_ecx_absolute(0x7000_0000)), "mov ecx,[70000000h]");
+        assert_eq!(text(|c| c.drop_stack(16)), "lea rsp,[rsp+10h]");
+        assert_eq!(text(|c| c.push_word_at(CacheAddress::new(0x2000))), "push qword ptr [2000h]");
+    }
+
+    #[test]
+    fn patchable_jumps_stay_in_a_cache_line() {
+        for skip in 0..64 {
+            let mut code = Code::new(CacheAddress::new(0x1000));
+            code.nops(skip);
+            let at = code.jump_if(5, CacheAddress::new(0x4000));
+            assert!(at.get() % 64 <= 60, "{skip}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Which flags are still needed, so that a counter can stand where none is.
+
+use iced_x86::{Instruction, OpKind, Register, RflagsBits};
+
+use super::decode::Step;
+
+/// The flags that `inc` changes.
+pub const INC_FLAGS: u32 = RflagsBits::OF | RflagsBits::SF | RflagsBits::ZF | RflagsBits::AF | RflagsBits::PF;
+
+/// Flags that an instruction surely overwrites.
+fn kills(instruction: &Instruction) -> u32 {
+    let modified = instruction.rflags_modified();
+    if modified & INC_FLAGS == 0 {
+        return modified;
+    }
+    // `rep cmps` with RCX = 0 and shifts by 0 leave the flags alone.
+    let repeated =
+        instruction.is_string_instruction() && (instruction.has_rep_prefix() || instruction.has_repne_prefix());
+    if repeated || shifts_by_maybe_zero(instruction) { 0 } else { modified }
+}
+
+fn shifts_by_maybe_zero(instruction: &Instruction) -> bool {
+    use iced_x86::Mnemonic as M;
+    let shift = matches!(
+        instruction.mnemonic(),
+        M::Shl | M::Sal | M::Shr | M::Sar | M::Rol | M::Ror | M::Rcl | M::Rcr | M::Shld | M::Shrd
+    );
+    let last = instruction.op_count().saturating_sub(1);
+    shift
+        && match instruction.op_kind(last) {
+            OpKind::Register => instruction.op_register(last) == Register::CL,
+            OpKind::Immediate8 => instruction.immediate8() & 0x1f == 0,
+            _ => true,
+        }
+}
+
+/// Of the flags in `wanted`, those that are live before each step, given those live behind the last.
+pub fn live_before(steps: &[Step], live_out: u32) -> Vec<u32> {
+    let mut live = live_out;
+    let mut before: Vec<u32> = steps
+        .iter()
+        .rev()
+        .map(|step| {
+            live = live & !kills(&step.instruction) | step.instruction.rflags_read();
+            live
+        })
+        .collect();
+    before.reverse();
+    before
+}
+
+/// Of `live`, the flags that may be read before they are overwritten when control goes through `steps`; the second
+/// figure are those still undecided behind the last step.
+pub fn scan(steps: &[Step], live: u32) -> (u32, u32) {
+    let (mut read, mut open) = (0, live);
+    for step in steps {
+        read |= open & step.instruction.rflags_read();
+        open &= !kills(&step.instruction) & !read;
+        if open == 0 {
+            break;
+        }
+    }
+    (read, open)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instrument::x86_64::decode::decode;
+    use crate::target::address::Address;
+
+    fn dead(bytes: &[u8]) -> Vec<bool> {
+        let block = decode(Address::new(0x1000), bytes).unwrap();
+        live_before(&block.steps, INC_FLAGS).iter().map(|live| live & INC_FLAGS == 0).collect()
+    }
+
+    #[test]
+    fn a_counter_may_stand_before_what_overwrites_the_flags() {
+        // mov eax, ebx; add eax, 1; ret
+        assert_eq!(dead(&[0x89, 0xd8, 0x83, 0xc0, 0x01, 0xc3]), [true, true, false]);
+        // shl eax, cl may leave them; adc reads them
+        assert_eq!(dead(&[0xd3, 0xe0, 0xc3]), [false, false]);
+        assert_eq!(dead(&[0x83, 0xd0, 0x01, 0xc3]), [true, false]); // adc reads only CF
+        assert_eq!(dead(&[0x0f, 0x94, 0xc0, 0x01, 0xd8, 0xc3]), [false, true, false]); // sete; add
+    }
+}

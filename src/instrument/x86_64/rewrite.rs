@@ -1,0 +1,266 @@
+//! Rules for instructions whose memory operand cannot be copied as it is.
+//!
+//! ```text
+//!  [rip + d]  in reach      the same bytes, d adjusted
+//!  [rip + d]  out of reach  mov gs:[lent], r; mov r, address; op [r]; mov r, gs:[lent]
+//!  gs:[…]                   mov gs:[lent], r; mov r, gs:[program_gs]; lea r, [r + …]; op [r]; mov r, gs:[lent]
+//! ```
+
+use iced_x86::{Code as Opcode, Encoder, Instruction, InstructionInfoFactory, MemoryOperand, OpKind, Register};
+
+use super::decode::Step;
+use super::emit::{Code, Gpr};
+use crate::target::address::CacheAddress;
+
+/// Offsets of the slots that the rules use.
+#[derive(Debug, Clone, Copy)]
+pub struct Slots {
+    /// Where a lent register's value stays.
+    pub lent: u32,
+    /// The GS base that the program set.
+    pub program_gs: u32,
+}
+
+/// What became of an instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Written {
+    /// Where the instruction itself stands.
+    pub at: CacheAddress,
+    /// A register whose value is in the slot while it executes.
+    pub lent: Option<Gpr>,
+}
+
+/// An instruction that no rule covers.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot translate the instruction at {at:#x}")]
+pub struct NoRule {
+    /// Its address.
+    pub at: u64,
+}
+
+/// The hardware number of a general-purpose register.
+pub fn gpr(register: Register) -> Option<Gpr> {
+    register.is_gpr().then(|| Gpr(register.full_register().number() as u8))
+}
+
+/// General-purpose registers that `instruction` reads or writes, bit n for register n.
+pub fn used_gprs(factory: &mut InstructionInfoFactory, instruction: &Instruction) -> u16 {
+    let info = factory.info(instruction);
+    let mut used = 0;
+    for register in info.used_registers() {
+        if let Some(r) = gpr(register.register()) {
+            used |= 1 << r.0;
+        }
+    }
+    for memory in info.used_memory() {
+        for register in [memory.base(), memory.index()] {
+            if let Some(r) = gpr(register) {
+                used |= 1 << r.0;
+            }
+        }
+    }
+    used
+}
+
+/// A register that is not in `used` and not RSP, preferably one without REX prefix.
+pub fn free_gpr(used: u16) -> Option<Gpr> {
+    [0u8, 1, 2, 3, 6, 7, 5, 8, 9, 10, 11, 12, 13, 14, 15].into_iter().find(|r| used >> r & 1 == 0).map(Gpr)
+}
+
+/// Whether the instruction addresses memory through GS.
+pub fn uses_gs(instruction: &Instruction) -> bool {
+    instruction.segment_prefix() == Register::GS
+        && (0..instruction.op_count()).any(|i| instruction.op_kind(i) == OpKind::Memory)
+}
+
+/// Appends `step`, whose bytes are `bytes`, so that it does in the cache what it did in its place.
+pub fn copy(code: &mut Code, step: &Step, bytes: &[u8], slots: Slots) -> Result<Written, NoRule> {
+    let instruction = &step.instruction;
+    if uses_gs(instruction) {
+        return through_register(code, instruction, slots);
+    }
+    if let Some(written) = gs_base(code, instruction, slots) {
+        return Ok(written);
+    }
+    if step.displacement == 0 {
+        if instruction.is_ip_rel_memory_operand() {
+            return through_register(code, instruction, slots); // a 32-bit EIP-relative form
+        }
+        let at = code.here();
+        code.raw(bytes);
+        return Ok(Written { at, lent: None });
+    }
+    let at = code.here();
+    let distance = instruction.memory_displacement64().wrapping_sub((at + bytes.len() as u64).get()) as i64;
+    let Ok(distance) = i32::try_from(distance) else { return through_register(code, instruction, slots) };
+    let d = usize::from(step.displacement);
+    code.raw(&bytes[..d]);
+    code.raw(&distance.to_le_bytes());
+    code.raw(&bytes[d + 4..]);
+    Ok(Written { at, lent: None })
+}
+
+/// `rdgsbase`, `wrgsbase`: the program's base stands in a slot, the register is ours.
+fn gs_base(code: &mut Code, instruction: &Instruction, slots: Slots) -> Option<Written> {
+    let at = code.here();
+    let register = gpr(instruction.op0_register());
+    match instruction.code() {
+        Opcode::Rdgsbase_r64 | Opcode::Rdgsbase_r32 => code.load(register?, slots.program_gs),
+        Opcode::Wrgsbase_r64 | Opcode::Wrgsbase_r32 => code.save(slots.program_gs, register?),
+        _ => return None,
+    }
+    Some(Written { at, lent: None })
+}
+
+/// `mov to, <the memory operand or register of instruction>`: loads an indirect branch's target.
+pub fn load_target(code: &mut Code, to: Register, instruction: &Instruction, slots: Slots) -> Result<(), NoRule> {
+    if instruction.op0_kind() == OpKind::Register {
+        if let (Some(to), Some(from)) = (gpr(to), gpr(instruction.op0_register())) {
+            code.copy(to, from);
+            return Ok(());
+        }
+        return Err(NoRule { at: instruction.ip() });
+    }
+    let operand = MemoryOperand::new(
+        instruction.memory_base(),
+        instruction.memory_index(),
+        instruction.memory_index_scale(),
+        instruction.memory_displacement64() as i64,
+        if instruction.memory_displ_size() == 0 { 0 } else { 8 },
+        false,
+        instruction.segment_prefix(),
+    );
+    let mut load =
+        Instruction::with2(Opcode::Mov_r64_rm64, to, operand).map_err(|_| NoRule { at: instruction.ip() })?;
+    load.set_ip(instruction.ip());
+    let far = load.is_ip_rel_memory_operand() && !reaches(code.here().get(), load.memory_displacement64());
+    if far || uses_gs(&load) {
+        return through_register(code, &load, slots).map(drop);
+    }
+    encode(code, &load)
+}
+
+fn reaches(from: u64, to: u64) -> bool {
+    let distance = to.wrapping_sub(from) as i64;
+    distance.abs() < (1 << 31) - 64
+}
+
+fn through_register(code: &mut Code, instruction: &Instruction, slots: Slots) -> Result<Written, NoRule> {
+    let no_rule = || NoRule { at: instruction.ip() };
+    let mut factory = InstructionInfoFactory::new();
+    let lent = free_gpr(used_gprs(&mut factory, instruction)).ok_or_else(no_rule)?;
+    let name = REGISTERS[usize::from(lent.0)];
+    code.save(slots.lent, lent);
+    if uses_gs(instruction) {
+        code.load(lent, slots.program_gs);
+        add_address(code, name, instruction)?;
+    } else {
+        code.constant(lent, instruction.memory_displacement64());
+    }
+    let mut through = *instruction;
+    through.set_segment_prefix(Register::None);
+    through.set_memory_base(name);
+    through.set_memory_index(Register::None);
+    through.set_memory_index_scale(1);
+    through.set_memory_displacement64(0);
+    through.set_memory_displ_size(0);
+    let at = code.here();
+    encode(code, &through)?;
+    code.load(lent, slots.lent);
+    Ok(Written { at, lent: Some(lent) })
+}
+
+/// `lea to, [to + address of the operand without its segment]`
+fn add_address(code: &mut Code, to: Register, instruction: &Instruction) -> Result<(), NoRule> {
+    let no_rule = |_| NoRule { at: instruction.ip() };
+    let displacement = instruction.memory_displacement64() as i64;
+    let size = if displacement == 0 { 0 } else { 8 };
+    let (base, index, scale) =
+        (instruction.memory_base(), instruction.memory_index(), instruction.memory_index_scale());
+    let mut add = |base, index, scale, displacement, size| {
+        let operand = MemoryOperand::new(base, index, scale, displacement, size, false, Register::None);
+        encode(code, &Instruction::with2(Opcode::Lea_r64_m, to, operand).map_err(no_rule)?)
+    };
+    if base.is_ip() {
+        return Err(NoRule { at: instruction.ip() });
+    }
+    if index != Register::None {
+        add(to, index, scale, displacement, size)?;
+        if base != Register::None { add(to, base, 1, 0, 0) } else { Ok(()) }
+    } else if base != Register::None {
+        // RSP can be a base but no index.
+        add(base, to, 1, displacement, size)
+    } else {
+        add(to, Register::None, 1, displacement, size)
+    }
+}
+
+fn encode(code: &mut Code, instruction: &Instruction) -> Result<(), NoRule> {
+    let mut encoder = Encoder::new(64);
+    encoder.encode(instruction, code.here().get()).map_err(|_| NoRule { at: instruction.ip() })?;
+    code.raw(&encoder.take_buffer());
+    Ok(())
+}
+
+const REGISTERS: [Register; 16] = [
+    Register::RAX,
+    Register::RCX,
+    Register::RDX,
+    Register::RBX,
+    Register::RSP,
+    Register::RBP,
+    Register::RSI,
+    Register::RDI,
+    Register::R8,
+    Register::R9,
+    Register::R10,
+    Register::R11,
+    Register::R12,
+    Register::R13,
+    Register::R14,
+    Register::R15,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instrument::x86_64::decode::decode;
+    use crate::target::address::Address;
+    use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
+
+    fn translated(at: u64, bytes: &[u8]) -> String {
+        let block = decode(Address::new(0x40_0000), bytes).unwrap();
+        let mut code = Code::new(CacheAddress::new(at));
+        copy(&mut code, &block.steps[0], bytes, Slots { lent: 0x10, program_gs: 0x90 }).unwrap();
+        let mut formatter = IntelFormatter::new();
+        let decoded = Decoder::with_ip(64, code.bytes(), at, DecoderOptions::NONE);
+        let lines: Vec<String> = decoded
+            .into_iter()
+            .map(|i| {
+                let mut line = String::new();
+                formatter.format(&i, &mut line);
+                line
+            })
+            .collect();
+        lines.join("; ")
+    }
+
+    #[test]
+    fn rip_relative_operands_keep_their_address() {
+        let load = [0x48, 0x8b, 0x05, 0x00, 0x10, 0x00, 0x00]; // mov rax, [rip+0x1000]
+        assert_eq!(translated(0x1000_0000, &load), "mov rax,[401007h]");
+        assert_eq!(
+            translated(0x7f00_0000_0000, &load),
+            "mov gs:[10h],rcx; mov ecx,401007h; mov rax,[rcx]; mov rcx,gs:[10h]"
+        );
+    }
+
+    #[test]
+    fn gs_operands_go_through_the_program_base() {
+        let load = [0x65, 0x48, 0x8b, 0x44, 0x8b, 0x08]; // mov rax, gs:[rbx+rcx*4+8]
+        assert_eq!(
+            translated(0x1000_0000, &load),
+            "mov gs:[10h],rdx; mov rdx,gs:[90h]; lea rdx,[rdx+rcx*4+8]; lea rdx,[rdx+rbx]; mov rax,[rdx]; mov rdx,gs:[10h]"
+        );
+    }
+}
