@@ -151,7 +151,7 @@ pub fn holding(f: &Function) -> String {
     };
     let binding = a.ceilings.iter().find(|c| Some(&c.id) == a.binding.as_ref());
     let bound = a.flop_rate.map(|r| format!(" {}", si(r / fraction, &unit))).unwrap_or_default();
-    let from = binding.map(|c| sources(c)).unwrap_or_default();
+    let from = binding.map(sources).unwrap_or_default();
     let place = match a.class.as_deref() {
         Some("unknown") => format!(
             "not explained by any measured ceiling; nearest: {}, at {} of its bound{bound}{from}",

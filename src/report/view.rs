@@ -14,6 +14,9 @@ pub enum Precision {
     Mixed,
 }
 
+/// Tells whether a function of this name is shown.
+pub type NameFilter = Box<dyn Fn(&str) -> bool>;
+
 /// Choices of the user that concern only what is shown.
 pub struct View {
     /// Characters of the terminal, 80 to 200 are laid out well.
@@ -23,7 +26,7 @@ pub struct View {
     /// Functions below this share are left out of tables (never the first five).
     pub least_share: f64,
     /// `--function RE`: whether a name is shown.
-    pub keep: Option<Box<dyn Fn(&str) -> bool>>,
+    pub keep: Option<NameFilter>,
     /// `--precision`.
     pub precision: Precision,
 }

@@ -8,7 +8,7 @@ use crate::profile::function::{Chain, ChainStep};
 use super::bound::Bound;
 use super::deficiency::Deficiency;
 use super::host::Trace;
-use super::terms::{Subject, chain, latency};
+use super::terms::{Subject, chain};
 
 /// Advice for removing one deficiency or a pair.
 pub fn for_removal(subject: &Subject<'_>, bound: &Bound, remove: &[Deficiency]) -> String {
@@ -190,10 +190,8 @@ fn latency_advice(subject: &Subject<'_>) -> String {
         .and_then(|w| w.chains.iter().filter(|c| c.cycles.iter().any(chain::is_chase)).max_by_key(|c| c.iterations));
     match chase {
         Some(c) => format!(
-            "In {} each load's address comes from the load before ({} such chain{}): interleave several traversals, or store the data in the order of its use.",
-            chain_place(f, c),
-            latency::concurrency(c),
-            if latency::concurrency(c) == 1 { "" } else { "s" }
+            "In {} each load's address comes from the load before: interleave several traversals, or store the data in the order of its use.",
+            chain_place(f, c)
         ),
         None => format!("Its misses follow no stride{}: sort the accesses, or prefetch ahead.", at_loop(f)),
     }

@@ -45,17 +45,7 @@ impl Team {
         }
         if removed.has(Deficiency::Threads) {
             if let Some(allowed) = self.allowed.filter(|a| *a > self.most()) {
-                // Only the missing threads are added: the time with fewer threads than the team keeps its share.
-                let busiest = self.most();
-                let spread = |weights: &[f64]| {
-                    let mut wider = vec![0.0; allowed as usize];
-                    for (i, p) in weights.iter().enumerate() {
-                        let k = (i as u32 + 1) * allowed / busiest.max(1);
-                        wider[(k.clamp(1, allowed) - 1) as usize] += p;
-                    }
-                    wider
-                };
-                target.weights = spread(&target.weights);
+                target.weights = widened(&target.weights, self.most(), allowed);
             }
         }
         target
@@ -83,6 +73,16 @@ impl Team {
         }
         (rate > 0.0).then(|| 1.0 / rate)
     }
+}
+
+/// Weights of a team whose busiest times use `allowed` instead of `busiest` threads, the others in proportion.
+fn widened(weights: &[f64], busiest: u32, allowed: u32) -> Vec<f64> {
+    let mut wider = vec![0.0; allowed as usize];
+    for (i, p) in weights.iter().enumerate() {
+        let k = (i as u32 + 1) * allowed / busiest.max(1);
+        wider[(k.clamp(1, allowed) - 1) as usize] += p;
+    }
+    wider
 }
 
 #[cfg(test)]

@@ -65,7 +65,9 @@ fn drawable(s: &Sweep) -> bool {
 fn title(family: &str) -> String {
     match family {
         "workingset" => "Bandwidth over working set".into(),
-        "polynomial" => "FLOP rate over FLOPs per element".into(),
+        "flops-per-element" => "FLOP rate over FLOPs per element of an array in L1".into(),
+        "overlap" => "Restarted dependency chains under way at once".into(),
+        "prefetch-distance" => "Bandwidth over software prefetch distance".into(),
         other => other.to_owned(),
     }
 }

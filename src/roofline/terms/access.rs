@@ -3,7 +3,7 @@
 //! ```text
 //! T_load   = max( Σ over vector loads of count / rate(width),  Σ over all loads of count / best rate )
 //! T_store  = Σ over stores of count / rate(width, file)
-//! T_access = max(T_load, T_store)
+//! T_access = max(T_load, T_store, u · (T_load + T_store))        u from a measured mix of both
 //! ```
 //!
 //! Vector loads use a subset of the load ports; general-purpose ones can use all.
@@ -44,7 +44,23 @@ pub fn seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mu
         }
     }
     let nothing_known = !work.accesses.is_empty() && trace.from.is_empty();
-    (!nothing_known).then(|| vector_loads.max(all_loads).max(stores))
+    let loads = vector_loads.max(all_loads);
+    let vector = work.accesses.iter().max_by_key(|a| a.count).is_some_and(|a| a.vector);
+    let bytes = work.accesses.iter().map(|a| widened(a, shrink, host).1).max().unwrap_or(8);
+    let together = shared_ports(loads, stores, bytes, vector, host) * (loads + stores);
+    (!nothing_known).then(|| loads.max(stores).max(together))
+}
+
+/// u of loads and stores that share address ports: `time of a measured mix / (time of its loads + time of its stores)`; 0
+/// if the mix is as fast as its slower half. The measured mix nearest to the ratio is taken.
+fn shared_ports(loads: f64, stores: f64, bytes: u32, vector: bool, host: Host<'_>) -> f64 {
+    let find = |way: &str| ids(way, bytes, vector).iter().find_map(|id| host.peek(id, 1, Scaling::PerCore));
+    let (Some(load), Some(store)) = (find("load"), find("store")) else { return 0.0 };
+    let (way, a, b) =
+        if loads * load > 1.5 * stores * store { ("load2store1", 2.0, 1.0) } else { ("load1store1", 1.0, 1.0) };
+    let Some(mixed) = find(way) else { return 0.0 };
+    let (time_loads, time_stores, together) = (a / load, b / store, (a + b) / mixed);
+    if together <= 1.03 * time_loads.max(time_stores) { 0.0 } else { (together / (time_loads + time_stores)).min(1.0) }
 }
 
 /// (count, bytes) after vectorisation by `shrink`: fewer and wider accesses for the same data, up to the widest register.

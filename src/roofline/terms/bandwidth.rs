@@ -56,12 +56,19 @@ pub fn dram_seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace
         };
     };
     t = avoiding_misses(t, removed);
-    if removed.has(Deficiency::WriteAllocate) {
-        // Streaming stores: no fill, and every write goes past the caches.
-        t.dram_nt = t.dram_write.min(t.dram_nt + t.dram_fill);
-        t.dram_read = (t.dram_read - t.dram_fill).max(0.0);
-        t.dram_fill = 0.0;
+    let plain = traffic_seconds(&t, threads, subject.host, trace)?;
+    if !removed.has(Deficiency::WriteAllocate) || t.dram_fill <= 0.0 {
+        return Some(plain);
     }
+    // Streaming stores: no fill, and what was filled goes past the caches. On some hosts they are slower.
+    t.dram_nt = t.dram_write.min(t.dram_nt + t.dram_fill);
+    t.dram_read = (t.dram_read - t.dram_fill).max(0.0);
+    t.dram_fill = 0.0;
+    Some(traffic_seconds(&t, threads, subject.host, trace)?.min(plain))
+}
+
+/// Seconds for traffic with known stores, filled and non-temporal.
+fn traffic_seconds(t: &Traffic, threads: u32, host: Host<'_>, trace: &mut Trace) -> Option<f64> {
     let total = t.dram_read + t.dram_write;
     if total <= 0.0 {
         return Some(0.0);
@@ -70,13 +77,13 @@ pub fn dram_seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace
     let nt = if t.dram_write > 0.0 { (t.dram_nt / t.dram_write).clamp(0.0, 1.0) } else { 0.0 };
     let mut seconds = 0.0;
     if nt < 1.0 {
-        let kinds = if fills_most(&t) { &FILLED_KINDS[..] } else { &FILLED_KINDS[..4] };
+        let kinds = if fills_most(t) { &FILLED_KINDS[..] } else { &FILLED_KINDS[..4] };
         let flow = dram(kinds, t.dram_read * (1.0 - nt), t.dram_write * (1.0 - nt));
-        seconds += over_bandwidth(&flow, threads, subject.host, trace)?;
+        seconds += over_bandwidth(&flow, threads, host, trace)?;
     }
     if nt > 0.0 {
-        let kinds = if subject.host.has("dram.copy.nt") { &NT_KINDS[..] } else { &FILLED_KINDS[..] };
-        seconds += over_bandwidth(&dram(kinds, t.dram_read * nt, t.dram_write * nt), threads, subject.host, trace)?;
+        let kinds = if host.has("dram.copy.nt") { &NT_KINDS[..] } else { &FILLED_KINDS[..] };
+        seconds += over_bandwidth(&dram(kinds, t.dram_read * nt, t.dram_write * nt), threads, host, trace)?;
     }
     Some(seconds)
 }

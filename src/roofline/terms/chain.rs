@@ -11,6 +11,8 @@
 //! A chain that runs through has k = 1. Cycles through a load's address are pointer chases: they are memory stalls and
 //! belong to [`latency`](super::latency).
 
+use std::collections::BTreeMap;
+
 use crate::isa::operation::{FpOp, Precision, Width};
 use crate::profile::function::{Chain, ChainStep, Cycle};
 
@@ -27,8 +29,18 @@ pub fn seconds(subject: &Subject<'_>, threads: u32, trace: &mut Trace) -> Option
         trace.lacks("loops not analysed for dependency chains");
         return None;
     }
-    let total: f64 = work.chains.iter().map(|c| chain_seconds(c, subject.host, trace)).sum();
-    Some(total / f64::from(threads))
+    let by_loop = slowest_by_loop(&work.chains, |c| chain_seconds(c, subject.host, trace));
+    Some(by_loop / f64::from(threads))
+}
+
+/// Σ over loops of the greatest `seconds` of the loop's chains: those of one loop run side by side.
+pub fn slowest_by_loop<'c>(chains: impl IntoIterator<Item = &'c Chain>, mut seconds: impl FnMut(&Chain) -> f64) -> f64 {
+    let mut by_loop: BTreeMap<u64, f64> = BTreeMap::new();
+    for chain in chains {
+        let slot = by_loop.entry(chain.header).or_default();
+        *slot = slot.max(seconds(chain));
+    }
+    by_loop.values().sum()
 }
 
 /// Seconds that one loop's critical cycle takes on one thread, over all its iterations.
@@ -70,8 +82,10 @@ fn step_seconds(step: ChainStep, producer: ChainStep, host: Host<'_>, trace: &mu
         ChainStep::Vector => {
             first_latency(&["lat.vector", "lat.shuffle"], host, trace).unwrap_or_else(|| cycles(1.0, trace))
         }
-        ChainStep::Integer => cycles(1.0, trace),
-        ChainStep::IntegerMultiply => cycles(3.0, trace),
+        ChainStep::Integer => first_latency(&["lat.int.add"], host, trace).unwrap_or_else(|| cycles(1.0, trace)),
+        ChainStep::IntegerMultiply => {
+            first_latency(&["lat.int.mul"], host, trace).unwrap_or_else(|| cycles(3.0, trace))
+        }
         ChainStep::IntegerDivide => host.latency("lat.int.div", trace).unwrap_or_else(|| cycles(1.0, trace)),
         ChainStep::Load => 0.0,
         ChainStep::Forward => first_latency(&["lat.forward", "lat.store.forward"], host, trace)
@@ -96,6 +110,7 @@ fn fp_latency(op: FpOp, p: Precision, w: Width, producer: ChainStep, host: Host<
     };
     let ids = [
         format!("lat.{p}.{o}.after.{after}.{w}"),
+        format!("lat.{p}.{o}.after.{after}.scalar"),
         format!("lat.{p}.{o}.after.{after}"),
         format!("lat.{p}.{o}.{w}"),
         format!("lat.{p}.{o}.after.{o}.{w}"),
@@ -123,12 +138,27 @@ pub fn restart_overlap(chain: &Chain, host: Host<'_>, trace: &mut Trace) -> f64 
     let Some(every) = chain.restart_every.filter(|n| *n > 0.0) else { return 1.0 };
     let on_cycle = chain.cycles.iter().map(|c| fp_steps(c) / f64::from(c.distance.max(1))).fold(0.0, f64::max);
     let n = every * chain.fp_per_iteration.max(on_cycle).max(1.0);
-    let ids = ["overlap.window", "restart.window", "window.fp"];
-    let Some(window) = ids.iter().find(|id| host.has(id)).and_then(|id| host.latency(id, trace)) else {
-        trace.lacks("overlap of restarted chains not measured: taken as complete");
-        return f64::INFINITY;
-    };
-    overlap(n, window)
+    let window = if host.has("overlap.window") { host.latency("overlap.window", trace) } else { None };
+    match (window, measured_overlap(n, host)) {
+        (Some(window), None) => overlap(n, window),
+        // Beyond the longest chain that was measured, the formula.
+        (Some(window), Some(_)) if n >= 2.0 * window => overlap(n, window),
+        (_, Some(k)) => k,
+        (None, None) => {
+            trace.lacks("overlap of restarted chains not measured: taken as complete");
+            f64::INFINITY
+        }
+    }
+}
+
+/// k(n) from the measured curve `overlap.add.scalar` or `overlap.fma.scalar`, linear in log n; `None` outside it.
+fn measured_overlap(n: f64, host: Host<'_>) -> Option<f64> {
+    let curve = host.machine().sweeps.iter().find(|s| s.id.starts_with("overlap."))?;
+    let after = curve.points.iter().position(|(x, _)| *x >= n)?;
+    let (x1, k1) = curve.points[after];
+    let (x0, k0) = if after == 0 { return (x1 <= n).then_some(k1) } else { curve.points[after - 1] };
+    let share = (n / x0).ln() / (x1 / x0).ln();
+    Some(k0 + (k1 - k0) * share)
 }
 
 fn fp_steps(cycle: &Cycle) -> f64 {

@@ -87,8 +87,8 @@ fn filler_rate(
     let after = points.iter().position(|(x, _)| *x >= wanted);
     match after {
         None => points.last().map(|(_, r)| *r),
-        // More floating point than any measured mix: only the upper limit is known.
-        Some(0) => limit.or(points.first().map(|(_, r)| *r)),
+        // More floating point than any measured mix.
+        Some(0) => points.first().map(|(_, r)| *r).or(limit),
         Some(i) => {
             let ((x0, r0), (x1, r1)) = (points[i - 1], points[i]);
             Some(r0 + (r1 - r0) * (wanted - x0) / (x1 - x0))

@@ -5,8 +5,9 @@
 //! random   T = irregular lines from memory outside chases / R_random,   gathered lines / R_gather
 //! ```
 //!
-//! c is the number of independent pointer chases of the loop, n_level the chase's loads that each level serves, taken
-//! from the function's irregular misses. R are the measured `dram.chase.{1,2,4,8,16}`, `dram.random` and `dram.gather`
+//! n_level are the irregular accesses that each level serves. c is their concurrency: irregular misses for each link of
+//! the slowest chase (eight interleaved chases miss eight times while one advances by one), times the overlap k(n) of
+//! short chases that start anew. R are the measured `dram.chase.{1,2,4,8,16}`, `dram.random` and `dram.gather`
 //! in accesses per second; they contain the concurrency that this host reaches.
 
 use crate::profile::evidence::memory::Traffic;
@@ -19,6 +20,8 @@ use super::{Subject, chain};
 const CHASES: [u32; 5] = [1, 2, 4, 8, 16];
 /// Bytes that a line-sized access moves, for ceilings of access classes that are given in bytes per second.
 const LINE: f64 = 64.0;
+/// More misses under way than this are bandwidth, not latency.
+const MOST_CONCURRENT: f64 = 16.0;
 
 /// The parts of T_latency at one thread count.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -40,20 +43,25 @@ pub fn parts(subject: &Subject<'_>, threads: u32, trace: &mut Trace) -> Option<P
         trace.lacks("address dependencies not counted");
         return None;
     };
-    let chases: Vec<&Chain> = work.chains.iter().filter(|c| c.cycles.iter().any(chain::is_chase)).collect();
+    let chases: Vec<&Chain> = one_by_loop(work.chains.iter().filter(|c| c.cycles.iter().any(chain::is_chase)));
     let Some(traffic) = work.traffic else {
         trace.lacks("misses not measured (no memory model ran)");
         return None;
     };
     let irregular = irregular_share(&traffic, !chases.is_empty());
-    let loads: f64 = chases.iter().map(|c| c.iterations as f64 * loads_per_iteration(c)).sum();
+    let links: f64 = chases.iter().map(|c| c.iterations as f64 * loads_per_iteration(c)).sum();
     let mut parts = Parts::default();
     let mut chased = 0.0;
-    if loads > 0.0 {
-        let served = Served::of(&traffic, irregular, loads);
-        chased = served.dram * loads;
+    if links > 0.0 {
+        let side_by_side = (traffic.l1_misses * irregular / links).max(1.0);
+        let restarted =
+            chases.iter().map(|c| chain::restart_overlap(c, subject.host, trace)).fold(f64::INFINITY, f64::min);
+        let concurrent = (side_by_side * restarted).clamp(1.0, MOST_CONCURRENT);
+        let served = Served::of(&traffic, irregular, links * side_by_side);
+        chased = served.dram * links * side_by_side;
+        let flight = Flight { side_by_side, concurrent };
         for c in &chases {
-            let part = chase_seconds(c, served, subject.host, threads, trace)?;
+            let part = chase_seconds(c, flight, served, subject.host, threads, trace)?;
             parts.dram += part.dram;
             parts.cache += part.cache;
         }
@@ -105,19 +113,37 @@ impl Served {
     }
 }
 
-/// Independent chases of a loop: its cycles through a load's address.
-pub fn concurrency(c: &Chain) -> u32 {
-    c.cycles.iter().filter(|cycle| chain::is_chase(cycle)).count().max(1) as u32
+/// Chases that advance together, and with the overlap of restarted ones the accesses that are under way at once.
+#[derive(Debug, Clone, Copy)]
+struct Flight {
+    side_by_side: f64,
+    concurrent: f64,
 }
 
+/// The chain with most links of each loop.
+fn one_by_loop<'c>(chains: impl Iterator<Item = &'c Chain>) -> Vec<&'c Chain> {
+    let mut all: Vec<&Chain> = chains.collect();
+    all.sort_by(|a, b| a.header.cmp(&b.header).then(loads_per_iteration(b).total_cmp(&loads_per_iteration(a))));
+    all.dedup_by_key(|c| c.header);
+    all
+}
+
+/// Loads on the slowest chase of the loop, per iteration.
 fn loads_per_iteration(c: &Chain) -> f64 {
     let loads = |steps: &[ChainStep]| steps.iter().filter(|s| **s == ChainStep::Load).count() as f64;
-    c.cycles.iter().map(|cycle| loads(&cycle.steps) / f64::from(cycle.distance.max(1))).sum()
+    c.cycles.iter().map(|cycle| loads(&cycle.steps) / f64::from(cycle.distance.max(1))).fold(0.0, f64::max)
 }
 
-fn chase_seconds(c: &Chain, served: Served, host: Host<'_>, threads: u32, trace: &mut Trace) -> Option<Parts> {
-    let concurrent = concurrency(c);
-    let loads = c.iterations as f64 * loads_per_iteration(c);
+fn chase_seconds(
+    c: &Chain,
+    flight: Flight,
+    served: Served,
+    host: Host<'_>,
+    threads: u32,
+    trace: &mut Trace,
+) -> Option<Parts> {
+    let Flight { side_by_side, concurrent } = flight;
+    let loads = c.iterations as f64 * loads_per_iteration(c) * side_by_side;
     let mut dram = 0.0;
     if served.dram > 0.0 {
         dram = loads * served.dram / chase_rate(concurrent, host, threads, trace)?;
@@ -136,11 +162,11 @@ fn chase_seconds(c: &Chain, served: Served, host: Host<'_>, threads: u32, trace:
         .map(|cycle| chain::cycle_seconds(cycle, host, trace))
         .fold(0.0, f64::max);
     let other = c.iterations as f64 * steps;
-    Some(Parts { dram, cache: (cache / f64::from(concurrent) + other) / f64::from(threads) })
+    Some(Parts { dram, cache: (cache / concurrent + other) / f64::from(threads) })
 }
 
 /// Accesses per second of `chains` interleaved chases: linear between the measured numbers of chains.
-fn chase_rate(chains: u32, host: Host<'_>, threads: u32, trace: &mut Trace) -> Option<f64> {
+fn chase_rate(chains: f64, host: Host<'_>, threads: u32, trace: &mut Trace) -> Option<f64> {
     let known: Vec<(u32, f64)> = CHASES
         .into_iter()
         .filter(|n| host.has(&format!("dram.chase.{n}")))
@@ -148,14 +174,14 @@ fn chase_rate(chains: u32, host: Host<'_>, threads: u32, trace: &mut Trace) -> O
         .collect();
     if known.is_empty() {
         let latency = host.latency("lat.dram", trace)?;
-        return Some(f64::from(chains) * f64::from(threads) / latency);
+        return Some(chains * f64::from(threads) / latency);
     }
-    let below = known.iter().rev().find(|(n, _)| *n <= chains);
-    let above = known.iter().find(|(n, _)| *n >= chains);
+    let below = known.iter().rev().find(|(n, _)| f64::from(*n) <= chains);
+    let above = known.iter().find(|(n, _)| f64::from(*n) >= chains);
     Some(match (below, above) {
-        (Some((n, r)), Some((m, s))) if m > n => r + (s - r) * f64::from(chains - n) / f64::from(m - n),
+        (Some((n, r)), Some((m, s))) if m > n => r + (s - r) * (chains - f64::from(*n)) / f64::from(m - n),
         (Some((_, r)), _) => *r,
-        (None, Some((n, r))) => r * f64::from(chains) / f64::from(*n),
+        (None, Some((n, r))) => r * chains / f64::from(*n),
         (None, None) => return None,
     })
 }

@@ -195,6 +195,6 @@ fn pair_rate(a: FpOp, b: FpOp, p: Precision, w: Width, host: Host<'_>, trace: &m
 fn integer_seconds(subject: &Subject<'_>, threads: u32, trace: &mut Trace) -> Option<f64> {
     let work = subject.function.work.as_ref()?;
     let executed: u64 = work.classes.iter().filter(|(c, _)| *c == InstructionClass::Alu).map(|(_, n)| *n).sum();
-    let id = ["int.alu", "int.add", "int.mix"].into_iter().find(|id| subject.host.has(id))?;
+    let id = ["int.alu.scalar", "int.alu", "int.add.scalar", "int.add"].into_iter().find(|id| subject.host.has(id))?;
     Some(executed as f64 / subject.host.value(id, threads, Scaling::PerCore, trace)?)
 }
