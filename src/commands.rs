@@ -4,7 +4,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+use clap::CommandFactory;
 use rprof::cli::{self, demo, diff, doctor, events, machine, merge, run};
 use rprof::report::{self, Format, Precision, View};
 use rprof::roofline::Placement;
@@ -12,7 +13,7 @@ use rprof::session::{self, Engine, Memory, Passes, RunOptions, Window};
 
 /// `rprof [run]`.
 pub fn run(args: run::RunArgs) -> Result<ExitCode> {
-    let view = view(args.function.as_deref(), args.precision, args.full_names)?;
+    let view = view(args.function.as_deref(), args.precision, args.full_names);
     let options = RunOptions {
         program: args.program,
         output: args.output,
@@ -42,7 +43,7 @@ pub fn run(args: run::RunArgs) -> Result<ExitCode> {
 
 /// `rprof demo`.
 pub fn demo(args: demo::DemoArgs) -> Result<ExitCode> {
-    let view = view(None, run::PrecisionArg::Mixed, false)?;
+    let view = view(None, run::PrecisionArg::Mixed, false);
     finish(session::demo::profile(args.output, args.quiet)?, &view)
 }
 
@@ -62,12 +63,12 @@ fn placement(choice: run::ImbalanceArg) -> Placement {
     }
 }
 
-fn view(function: Option<&str>, precision: run::PrecisionArg, full_names: bool) -> Result<View> {
+fn view(function: Option<&str>, precision: run::PrecisionArg, full_names: bool) -> View {
     let keep = match function {
         None => None,
         Some(text) => {
-            let pattern =
-                regex::Regex::new(text).with_context(|| format!("--function {text}: not a regular expression"))?;
+            let pattern = regex::Regex::new(text)
+                .unwrap_or_else(|_| bad_option(&format!("--function {text}: not a regular expression")));
             Some(Box::new(move |name: &str| pattern.is_match(name)) as Box<dyn Fn(&str) -> bool>)
         }
     };
@@ -76,7 +77,7 @@ fn view(function: Option<&str>, precision: run::PrecisionArg, full_names: bool) 
         run::PrecisionArg::Sp => Precision::Sp,
         run::PrecisionArg::Mixed => Precision::Mixed,
     };
-    Ok(View { width: width(), full_names, keep, precision, ..View::default() })
+    View { width: width(), full_names, keep, precision, ..View::default() }
 }
 
 /// Columns of the terminal that the report goes to.
@@ -91,7 +92,7 @@ fn width() -> usize {
 /// `rprof report`.
 pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
     use cli::report::FormatArg;
-    let view = view(args.function.as_deref(), args.precision, args.full_names)?;
+    let view = view(args.function.as_deref(), args.precision, args.full_names);
     let mut profile = report::json::read(&profile_path(&args.profile))?;
     rprof::roofline::analyse_with(&mut profile, rprof::roofline::Options { imbalance: placement(args.imbalance) });
     let format = match args.format {
@@ -111,6 +112,11 @@ pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
         None => print(&text)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Exits with 2 as clap does for what it can check itself.
+fn bad_option(what: &str) -> ! {
+    cli::Cli::command().error(clap::error::ErrorKind::ValueValidation, what).exit()
 }
 
 /// A folder stands for the profile in it.
@@ -174,9 +180,31 @@ pub fn machine(args: machine::MachineArgs) -> Result<ExitCode> {
     }
     Ok(ExitCode::SUCCESS)
 }
-pub fn diff(_args: diff::DiffArgs) -> Result<ExitCode> {
-    bail!("not built yet")
+/// `rprof diff`.
+pub fn diff(args: diff::DiffArgs) -> Result<ExitCode> {
+    let conditions = args.fail_if.iter().map(|c| c.parse::<report::diff::Condition>());
+    let conditions =
+        conditions.collect::<Result<Vec<_>, _>>().unwrap_or_else(|e| bad_option(&format!("--fail-if {e}")));
+    let read = |path: &Path| -> Result<_> {
+        let mut profile = report::json::read(&profile_path(path))?;
+        rprof::roofline::analyse(&mut profile);
+        Ok(profile)
+    };
+    let changes = report::diff::changes(&read(&args.old)?, &read(&args.new)?);
+    print(&report::diff::text(&changes, width()))?;
+    let met = changes.iter().any(|change| conditions.iter().any(|c| c.holds(change)));
+    Ok(ExitCode::from(u8::from(met)))
 }
-pub fn merge(_args: merge::MergeArgs) -> Result<ExitCode> {
-    bail!("not built yet")
+
+/// `rprof merge`.
+pub fn merge(args: merge::MergeArgs) -> Result<ExitCode> {
+    let read = |path: &PathBuf| report::json::read(&profile_path(path));
+    let profiles = args.profiles.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let mut merged = report::merge::merge(profiles).context("no profile to merge")?;
+    rprof::roofline::analyse(&mut merged);
+    let view = view(None, run::PrecisionArg::Mixed, false);
+    let folder = session::output::OutputFolder::create(args.output.as_deref(), None)?;
+    report::write_folder(&merged, &view, folder.path())?;
+    print(&report::render(&merged, Format::Text, &view)?)?;
+    Ok(ExitCode::SUCCESS)
 }

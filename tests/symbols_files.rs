@@ -132,7 +132,13 @@ fn cpp_rust_and_fortran_names() {
         assert!(lines.any(|l| l.file.ends_with("names.rs") && l.line == 7), "no address has line 7");
     }
     if available("gfortran") {
-        let binary = compile("gfortran", "solver.f90", &["-O2", "-g", "-J", folder.path().to_str().unwrap()], folder.path(), "solver");
+        let binary = compile(
+            "gfortran",
+            "solver.f90",
+            &["-O2", "-g", "-J", folder.path().to_str().unwrap()],
+            folder.path(),
+            "solver",
+        );
         let at = address(&binary, "__solver_MOD_step", &[]);
         assert_eq!(name_at(&mut symbols, &binary, at), "solver::step");
         let at = address(&binary, "external_sweep_", &[]);

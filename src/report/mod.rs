@@ -8,6 +8,7 @@
 //! Everything here works from the profile alone, on any machine. What was not measured is shown as such, never as 0.
 
 pub mod csv;
+pub mod diff;
 pub mod error;
 pub mod firefox;
 pub mod flamegraph;
@@ -16,6 +17,7 @@ pub mod html;
 pub mod json;
 pub mod machine;
 pub mod markdown;
+pub mod merge;
 pub mod name;
 pub mod number;
 pub mod palette;

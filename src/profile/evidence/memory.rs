@@ -140,3 +140,30 @@ pub struct Traffic {
     /// L1 misses of gathers and scatters.
     pub gathered_lines: f64,
 }
+
+impl Traffic {
+    /// Adds `more`, field by field.
+    pub fn add(&mut self, more: &Traffic) {
+        self.l1_read += more.l1_read;
+        self.l1_write += more.l1_write;
+        self.l2_read += more.l2_read;
+        self.l2_write += more.l2_write;
+        self.l3_read += more.l3_read;
+        self.l3_write += more.l3_write;
+        self.dram_read += more.dram_read;
+        self.dram_write += more.dram_write;
+        self.dram_fill += more.dram_fill;
+        self.dram_nt += more.dram_nt;
+        self.l1_misses += more.l1_misses;
+        self.l2_misses += more.l2_misses;
+        self.l3_misses += more.l3_misses;
+        self.compulsory += more.compulsory;
+        self.capacity += more.capacity;
+        self.conflict += more.conflict;
+        self.coherence += more.coherence;
+        self.unit_lines += more.unit_lines;
+        self.strided_lines += more.strided_lines;
+        self.random_lines += more.random_lines;
+        self.gathered_lines += more.gathered_lines;
+    }
+}

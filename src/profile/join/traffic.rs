@@ -29,7 +29,7 @@ impl FunctionTraffic {
     /// Sum over the instructions that `wanted` chooses by offset.
     pub fn sum(&self, wanted: impl Fn(u64) -> bool) -> Traffic {
         let mut sum = Traffic::default();
-        self.sites.iter().filter(|(at, ..)| wanted(*at)).for_each(|(.., traffic)| add(&mut sum, traffic));
+        self.sites.iter().filter(|(at, ..)| wanted(*at)).for_each(|(.., traffic)| sum.add(traffic));
         sum
     }
 
@@ -85,28 +85,4 @@ pub fn misses(traffic: &Traffic) -> Misses {
 /// Rounds a sampled sum to whole bytes or lines.
 pub fn whole(sum: f64) -> u64 {
     sum.round().max(0.0) as u64
-}
-
-fn add(sum: &mut Traffic, more: &Traffic) {
-    sum.l1_read += more.l1_read;
-    sum.l1_write += more.l1_write;
-    sum.l2_read += more.l2_read;
-    sum.l2_write += more.l2_write;
-    sum.l3_read += more.l3_read;
-    sum.l3_write += more.l3_write;
-    sum.dram_read += more.dram_read;
-    sum.dram_write += more.dram_write;
-    sum.dram_fill += more.dram_fill;
-    sum.dram_nt += more.dram_nt;
-    sum.l1_misses += more.l1_misses;
-    sum.l2_misses += more.l2_misses;
-    sum.l3_misses += more.l3_misses;
-    sum.compulsory += more.compulsory;
-    sum.capacity += more.capacity;
-    sum.conflict += more.conflict;
-    sum.coherence += more.coherence;
-    sum.unit_lines += more.unit_lines;
-    sum.strided_lines += more.strided_lines;
-    sum.random_lines += more.random_lines;
-    sum.gathered_lines += more.gathered_lines;
 }

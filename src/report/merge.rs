@@ -1,0 +1,254 @@
+//! Several ranks or runs as one profile: threads, stacks and samples are put side by side, functions of one name added up.
+//!
+//! Work adds up; elapsed time of parts that ran side by side is that of the longest. Analysis is left to `roofline`.
+
+use std::collections::BTreeMap;
+
+use crate::profile::function::{Bytes, CacheMisses, Flops, Misses, PerThread, Work};
+use crate::profile::run::Warning;
+use crate::profile::{Function, Profile};
+
+/// Puts `profiles` together, the first leading. `None` if there is none.
+pub fn merge(profiles: Vec<Profile>) -> Option<Profile> {
+    let mut parts = profiles.into_iter().enumerate();
+    let (_, mut whole) = parts.next()?;
+    rank(&mut whole, 0);
+    for (n, mut part) in parts {
+        rank(&mut part, n as u32);
+        if part.machine.cpu != whole.machine.cpu || part.machine.cores != whole.machine.cores {
+            whole.run.warnings.push(Warning::new(
+                "machines-differ",
+                format!("the profiles come from {} and from {}", whole.machine.cpu, part.machine.cpu),
+                "all functions are set against the ceilings of the first machine",
+                "merge profiles of one kind of machine",
+            ));
+        }
+        append(&mut whole, part);
+    }
+    whole.functions.sort_by(|a, b| b.cpu_s.unwrap_or(0.0).total_cmp(&a.cpu_s.unwrap_or(0.0)));
+    let total: f64 = whole.functions.iter().filter_map(|f| f.cpu_s).sum();
+    for function in &mut whole.functions {
+        function.share = function.cpu_s.filter(|_| total > 0.0).map(|s| s / total);
+    }
+    Some(whole)
+}
+
+/// Gives threads that have no rank the number of their profile.
+fn rank(profile: &mut Profile, n: u32) {
+    for thread in &mut profile.run.threads {
+        thread.rank.get_or_insert(n);
+    }
+}
+
+fn append(whole: &mut Profile, mut part: Profile) {
+    let threads = whole.run.threads.len() as u32;
+    let (frames, stacks) = (whole.frames.len() as u32, whole.stacks.len() as u32);
+    part.run.threads.iter_mut().for_each(|t| t.id += threads);
+    for stack in &mut part.stacks {
+        stack.frame += frames;
+        stack.parent = stack.parent.map(|p| p + stacks);
+    }
+    for sample in &mut part.samples {
+        sample.thread += threads;
+        sample.stack = sample.stack.map(|s| s + stacks);
+    }
+    whole.run.exit_status = whole.run.exit_status.max(part.run.exit_status);
+    whole.run.signal = whole.run.signal.or(part.run.signal);
+    whole.run.quality = both(whole.run.quality, part.run.quality, f64::min);
+    whole.run.passes.append(&mut part.run.passes);
+    whole.run.threads.append(&mut part.run.threads);
+    let new = part.run.warnings.into_iter().filter(|w| !whole.run.warnings.contains(w)).collect::<Vec<_>>();
+    whole.run.warnings.extend(new);
+    whole.frames.append(&mut part.frames);
+    whole.stacks.append(&mut part.stacks);
+    whole.samples.append(&mut part.samples);
+    add_all(&mut whole.functions, part.functions, threads);
+}
+
+fn add_all(into: &mut Vec<Function>, functions: Vec<Function>, threads: u32) {
+    let places: BTreeMap<(String, String), usize> =
+        into.iter().enumerate().map(|(i, f)| ((f.name.clone(), f.module.clone()), i)).collect();
+    for mut function in functions {
+        function.per_thread.iter_mut().for_each(|t: &mut PerThread| t.thread += threads);
+        match places.get(&(function.name.clone(), function.module.clone())) {
+            Some(place) => add(&mut into[*place], function, threads),
+            None => into.push(function),
+        }
+    }
+}
+
+fn add(into: &mut Function, other: Function, threads: u32) {
+    into.time_s = both(into.time_s, other.time_s, f64::max);
+    into.time_ci95_s = both(into.time_ci95_s, other.time_ci95_s, f64::max);
+    into.cpu_s = sum(into.cpu_s, other.cpu_s);
+    into.inclusive_s = sum(into.inclusive_s, other.inclusive_s);
+    into.waiting_s = sum(into.waiting_s, other.waiting_s);
+    into.kernel_s = sum(into.kernel_s, other.kernel_s);
+    into.exclusive_s = both(into.exclusive_s, other.exclusive_s, f64::min);
+    into.team = both(into.team, other.team, |a, b| a + b);
+    into.allowed_cpus = both(into.allowed_cpus, other.allowed_cpus, u32::max);
+    into.concurrency = together(&into.concurrency, &other.concurrency);
+    into.lambda = both(into.lambda, other.lambda, f64::min);
+    into.per_thread.extend(other.per_thread);
+    into.instructions = sum(into.instructions, other.instructions);
+    into.fp_instructions = sum(into.fp_instructions, other.fp_instructions);
+    into.simd_instructions = sum(into.simd_instructions, other.simd_instructions);
+    into.int_ops = sum(into.int_ops, other.int_ops);
+    into.flops = both(into.flops, other.flops, add_flops);
+    into.bytes = both(into.bytes, other.bytes, add_bytes);
+    into.cache_misses = both(into.cache_misses, other.cache_misses, |a, b| CacheMisses {
+        l1: sum(a.l1, b.l1),
+        l2: sum(a.l2, b.l2),
+        l3: sum(a.l3, b.l3),
+    });
+    into.misses = both(into.misses, other.misses, |a, b| Misses {
+        compulsory: sum(a.compulsory, b.compulsory),
+        capacity: sum(a.capacity, b.capacity),
+        conflict: sum(a.conflict, b.conflict),
+        coherence: sum(a.coherence, b.coherence),
+    });
+    into.work = both(into.work.take(), other.work, add_work);
+    add_all(&mut into.loops, other.loops, threads);
+}
+
+/// Both, or nothing: a part that was not measured makes the whole unknown, not smaller.
+fn both<T>(a: Option<T>, b: Option<T>, f: impl FnOnce(T, T) -> T) -> Option<T> {
+    a.zip(b).map(|(a, b)| f(a, b))
+}
+
+fn sum<T: std::ops::Add<Output = T>>(a: Option<T>, b: Option<T>) -> Option<T> {
+    both(a, b, |a, b| a + b)
+}
+
+/// Ranks side by side: k threads here and j there are k + j at work (independent of one another, at the same time).
+fn together(a: &[f64], b: &[f64]) -> Vec<f64> {
+    if a.is_empty() || b.is_empty() {
+        return Vec::new();
+    }
+    let mut out = vec![0.0; a.len() + b.len()];
+    for (i, p) in a.iter().enumerate() {
+        for (j, q) in b.iter().enumerate() {
+            out[i + j + 1] += p * q;
+        }
+    }
+    out
+}
+
+fn add_flops(a: Flops, b: Flops) -> Flops {
+    let (mut s, x, y) = (a, b.by_op, b.by_width);
+    s.total += b.total;
+    s.dp += b.dp;
+    s.sp += b.sp;
+    s.hp += b.hp;
+    s.bf16 += b.bf16;
+    s.x87 += b.x87;
+    s.by_op.add += x.add;
+    s.by_op.mul += x.mul;
+    s.by_op.fma += x.fma;
+    s.by_op.div += x.div;
+    s.by_op.sqrt += x.sqrt;
+    s.by_op.other += x.other;
+    s.by_width.scalar += y.scalar;
+    s.by_width.w128 += y.w128;
+    s.by_width.w256 += y.w256;
+    s.by_width.w512 += y.w512;
+    s
+}
+
+fn add_bytes(a: Bytes, b: Bytes) -> Bytes {
+    Bytes {
+        l1: sum(a.l1, b.l1),
+        l2: sum(a.l2, b.l2),
+        l3: sum(a.l3, b.l3),
+        dram: sum(a.dram, b.dram),
+        dram_read: sum(a.dram_read, b.dram_read),
+        dram_write: sum(a.dram_write, b.dram_write),
+    }
+}
+
+fn add_work(mut a: Work, b: Work) -> Work {
+    for entry in b.mix {
+        let same = |m: &&mut _| key_of(m) == key_of(&entry);
+        match a.mix.iter_mut().find(same) {
+            Some(m) => {
+                m.instructions += entry.instructions;
+                m.flops += entry.flops;
+            }
+            None => a.mix.push(entry),
+        }
+    }
+    for (class, count) in b.classes {
+        match a.classes.iter_mut().find(|(c, _)| *c == class) {
+            Some((_, n)) => *n += count,
+            None => a.classes.push((class, count)),
+        }
+    }
+    for entry in b.accesses {
+        match a.accesses.iter_mut().find(|e| (e.kind, e.bytes, e.vector) == (entry.kind, entry.bytes, entry.vector)) {
+            Some(e) => e.count += entry.count,
+            None => a.accesses.push(entry),
+        }
+    }
+    let instructions = |w: f64, slots: u64| w * slots as f64;
+    let covered = instructions(a.chain_coverage, a.issue_slots) + instructions(b.chain_coverage, b.issue_slots);
+    a.issue_slots += b.issue_slots;
+    a.chain_coverage = if a.issue_slots > 0 { covered / a.issue_slots as f64 } else { 0.0 };
+    a.code_bytes = a.code_bytes.max(b.code_bytes);
+    a.chains.extend(b.chains);
+    a.traffic = both(a.traffic, b.traffic, |mut sum, more| {
+        sum.add(&more);
+        sum
+    });
+    a
+}
+
+fn key_of(
+    m: &crate::profile::function::MixEntry,
+) -> (crate::isa::operation::FpOp, crate::isa::operation::Precision, crate::isa::operation::Width) {
+    (m.op, m.precision, m.width)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{Machine, Run, SCHEMA};
+
+    fn profile(time_s: f64, flops: Option<u64>) -> Profile {
+        let total = |t| Flops { total: t, dp: t, ..Flops::default() };
+        let function = Function {
+            name: "f".into(),
+            module: "m".into(),
+            time_s: Some(time_s),
+            cpu_s: Some(time_s),
+            flops: flops.map(total),
+            concurrency: vec![1.0],
+            team: Some(1),
+            ..Function::default()
+        };
+        Profile {
+            schema: SCHEMA.into(),
+            model_version: 1,
+            run: Run::default(),
+            machine: Machine::default(),
+            frames: vec![],
+            stacks: vec![],
+            samples: vec![],
+            functions: vec![function],
+        }
+    }
+
+    #[test]
+    fn work_adds_up_and_time_does_not() {
+        let merged = merge(vec![profile(1.0, Some(10)), profile(3.0, Some(5))]).unwrap();
+        let f = &merged.functions[0];
+        assert_eq!((f.time_s, f.cpu_s, f.team, f.share), (Some(3.0), Some(4.0), Some(2), Some(1.0)));
+        assert_eq!(f.flops.unwrap().total, 15);
+        assert_eq!(f.concurrency, [0.0, 1.0], "two ranks are two at work");
+    }
+
+    #[test]
+    fn what_one_part_did_not_measure_stays_unknown() {
+        assert_eq!(merge(vec![profile(1.0, Some(10)), profile(1.0, None)]).unwrap().functions[0].flops, None);
+        assert!(merge(vec![]).is_none());
+    }
+}
