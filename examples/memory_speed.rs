@@ -1,10 +1,11 @@
-//! Accesses per second that the cache model handles, by kind of stream: `cargo run --release --example memory_speed`.
+//! Accesses per second of CPU time that the cache model handles, by kind of stream: `cargo run --release --example memory_speed`.
 
-use std::time::Instant;
+use std::time::Duration;
 
+use nix::time::{ClockId, clock_gettime};
 use rprof::isa::facts::AccessKind::{self, Load, NtStore, Store};
 use rprof::memory::{CacheModel, Geometry, Placement};
-use rprof::profile::evidence::memory::{Access, AccessSink};
+use rprof::profile::evidence::memory::{Access, AccessSink, Collection, selected};
 
 const BATCH: usize = 4096;
 const ACCESSES: u64 = 1 << 25;
@@ -29,24 +30,46 @@ const STREAMS: [(&str, Stream); 7] = [
     ("random in 256 MiB", |i| (0x10_0000 + random(i) % (1 << 28), 0, Load)),
 ];
 
+/// CPU time of this thread.
+fn cpu_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
+}
+
+/// Seconds in the model per access of the program, those that a selecting engine leaves out included.
+fn seconds_per_access(mut sink: Box<dyn AccessSink>, bytes: u32, stream: Stream) -> f64 {
+    let mut batch = Vec::with_capacity(BATCH);
+    let (mut seconds, mut i) = (0.0, 0);
+    while i < ACCESSES {
+        let collection = sink.collect(0);
+        batch.clear();
+        while batch.len() < BATCH && i < ACCESSES {
+            let (address, site, kind) = stream(i);
+            i += 1;
+            if selected(address, collection.mask()) {
+                batch.push(Access { address, bytes, site, kind });
+            }
+        }
+        let began = cpu_time();
+        match collection {
+            Collection::All => sink.record(0, 1, &batch),
+            Collection::Selected { .. } => sink.record_selected(0, 1, &batch),
+        }
+        seconds += (cpu_time() - began).as_secs_f64();
+    }
+    sink.finish(&[]);
+    seconds / ACCESSES as f64
+}
+
 fn main() {
-    println!("{:<28} {:>12} {:>12}", "stream", "accesses/s", "ns/access");
+    println!("{:<28} {:>15} {:>10} {:>15}", "stream", "exact, access/s", "ns/access", "sampled, ns");
     for (name, stream) in STREAMS {
         let (geometry, warnings) = Geometry::of_host(&[], 2);
-        let mut sink = Box::new(CacheModel::exact(geometry, Placement::of_host(), warnings));
-        let mut batch = Vec::with_capacity(BATCH);
-        let mut seconds = 0.0;
-        for start in (0..ACCESSES).step_by(BATCH) {
-            batch.clear();
-            batch.extend((start..start + BATCH as u64).map(|i| {
-                let (address, site, kind) = stream(i);
-                Access { address, bytes: if name.contains("32 B") { 32 } else { 8 }, site, kind }
-            }));
-            let began = Instant::now();
-            sink.record(0, 1, &batch);
-            seconds += began.elapsed().as_secs_f64();
-        }
-        println!("{name:<28} {:>12.3e} {:>12.2}", ACCESSES as f64 / seconds, 1e9 * seconds / ACCESSES as f64);
-        sink.finish(&[]);
+        let placement = Placement::of_host();
+        let bytes = if name.contains("32 B") { 32 } else { 8 };
+        let exact = CacheModel::exact(geometry.clone(), placement, warnings.clone());
+        let exact = seconds_per_access(Box::new(exact), bytes, stream);
+        let sampled = CacheModel::sampled(geometry, placement, warnings);
+        let sampled = seconds_per_access(Box::new(sampled), bytes, stream);
+        println!("{name:<28} {:>15.3e} {:>10.2} {:>15.2}", 1.0 / exact, 1e9 * exact, 1e9 * sampled);
     }
 }

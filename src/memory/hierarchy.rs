@@ -9,9 +9,9 @@
 //! instruction that caused it, a write-back on the one that last wrote the line. At the end all dirty lines are written
 //! back, as they would be by whatever runs next.
 
-use super::geometry::{Geometry, LastLevelPolicy, Level};
+use super::geometry::{Geometry, LINE_BYTES, LastLevelPolicy, Level};
 use super::line::{Line, Owner, State};
-use super::placement::{Indexing, Placement};
+use super::placement::{Classes, Indexing, Placement, mix};
 use super::seen::SeenLines;
 use super::set_cache::{Lookup, SetCache};
 use super::shadow::Shadow;
@@ -39,6 +39,8 @@ struct Core {
 struct LastLevel {
     cache: Indexed,
     shadow: Shadow,
+    /// Lines are shadowed whose hash has none of these bits.
+    shadow_mask: u64,
 }
 
 /// All caches of the host, as far as the program's threads reach them.
@@ -46,13 +48,35 @@ struct LastLevel {
 pub struct Hierarchy {
     geometry: Geometry,
     placement: Placement,
-    one_class: bool,
+    scope: Scope,
     l1_indexing: Indexing,
     cores: Vec<Core>,
     last: Vec<LastLevel>,
     seen: SeenLines,
+    groups: [u64; GROUPS],
     /// What was caused by whom.
     pub tallies: Tallies,
+}
+
+/// Which part of the traffic a hierarchy simulates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// All lines, all levels.
+    Whole,
+    /// All levels, but only lines of class 0 will come: such a part of each cache does.
+    OneClass(Classes),
+    /// All lines, L1 and what cores take from each other only.
+    FirstLevel,
+}
+
+impl Scope {
+    fn classes(self) -> Classes {
+        if let Scope::OneClass(classes) = self { classes } else { Classes::ONE }
+    }
+
+    fn indexing(self, level: &Level) -> Indexing {
+        Indexing::new(level.sets(), self.classes())
+    }
 }
 
 /// Whether an access found its line in L1.
@@ -64,34 +88,44 @@ pub enum Outcome {
     Miss,
 }
 
-/// Lines of shadow kept at most (48 MiB); caches larger than that are shadowed by this many lines.
-const MAX_SHADOW_LINES: u64 = 1 << 21;
+/// Lines that a shadow holds at most; of larger caches a hash-selected part of the lines is shadowed.
+const MAX_SHADOW_LINES: u64 = 1 << 12;
+/// Groups that lines are divided into to tell how much a sample of them scatters.
+pub const GROUPS: usize = 32;
+
+/// The group of a line: that of its page.
+fn group(line: Line) -> usize {
+    (mix(line.page()) >> 32) as usize % GROUPS
+}
 
 impl Hierarchy {
-    /// Empty caches. `one_class`: only lines of class 0 will come ([`super::placement::class`]), so that a sixteenth of
-    /// each cache is enough.
-    pub fn new(geometry: Geometry, placement: Placement, one_class: bool) -> Self {
-        let sets = geometry.l1.sets();
+    /// Empty caches.
+    pub fn new(mut geometry: Geometry, placement: Placement, scope: Scope) -> Self {
+        if scope == Scope::FirstLevel {
+            let last = Level { size: LINE_BYTES, ways: 1, shared_by: u32::MAX };
+            geometry = Geometry { l2: None, last, policy: LastLevelPolicy::NonInclusive, ..geometry };
+        }
         Hierarchy {
-            l1_indexing: if one_class { Indexing::one_class(sets) } else { Indexing::all(sets) },
+            l1_indexing: scope.indexing(&geometry.l1),
             geometry,
             placement,
-            one_class,
+            scope,
             cores: Vec::new(),
             last: Vec::new(),
             seen: SeenLines::new(),
+            groups: [0; GROUPS],
             tallies: Tallies::default(),
         }
-    }
-
-    /// The geometry it was made for.
-    pub fn geometry(&self) -> &Geometry {
-        &self.geometry
     }
 
     /// The lines that were ever fetched from memory.
     pub fn seen(&self) -> &SeenLines {
         &self.seen
+    }
+
+    /// Lines fetched from memory or stored past the caches, by group of pages.
+    pub fn groups(&self) -> &[u64; GROUPS] {
+        &self.groups
     }
 
     /// A load (or prefetch) by `core`, or a store, of any part of `line`.
@@ -119,6 +153,7 @@ impl Hierarchy {
     /// A non-temporal store by `core` to `bytes` bytes of `line` from `offset` on: past the caches, which give the line up.
     pub fn store_past(&mut self, core: usize, owner: Owner, line: Line, offset: u32, bytes: u32) {
         if !self.cores[core].combiner.holds(line) {
+            self.groups[group(line)] += 1;
             self.give_up(core, line);
         }
         if let Some(gone) = self.cores[core].combiner.store(line, offset, bytes, owner) {
@@ -165,10 +200,10 @@ impl Hierarchy {
         while self.cores.len() <= core {
             let last = self.cores.len() / self.geometry.last.shared_by.max(1) as usize;
             if self.last.len() <= last {
-                let lines = self.geometry.last.lines() + self.exclusive_lines();
-                let lines = if self.one_class { lines / 16 } else { lines };
+                let lines = (self.geometry.last.lines() + self.exclusive_lines()) / self.scope.classes().count();
+                let one_in = lines.div_ceil(MAX_SHADOW_LINES).next_power_of_two();
                 let cache = self.indexed(&self.geometry.last);
-                self.last.push(LastLevel { cache, shadow: Shadow::new(lines.min(MAX_SHADOW_LINES)) });
+                self.last.push(LastLevel { cache, shadow: Shadow::new(lines / one_in), shadow_mask: one_in - 1 });
             }
             let core = Core {
                 l1: SetCache::with_sets(self.l1_indexing.sets(), self.geometry.l1.ways),
@@ -189,7 +224,7 @@ impl Hierarchy {
     }
 
     fn indexed(&self, level: &Level) -> Indexed {
-        let indexing = if self.one_class { Indexing::one_class(level.sets()) } else { Indexing::all(level.sets()) };
+        let indexing = self.scope.indexing(level);
         Indexed { cache: SetCache::with_sets(indexing.sets(), level.ways), indexing }
     }
 
@@ -252,12 +287,17 @@ impl Hierarchy {
     fn fetch(&mut self, core: usize, owner: Owner, line: Line, index: u64, store: bool) -> (bool, Option<Owner>) {
         let held_elsewhere = if store { self.take_from_others(core, line) } else { self.share_with_others(core, line) };
         let shared = held_elsewhere && !store;
+        if self.scope == Scope::FirstLevel {
+            return (shared, None);
+        }
         let own = self.cores[core].last;
         if !store {
             self.settle_remote(own, line, index, false);
         }
         let victim_cache = self.geometry.policy == LastLevelPolicy::Victim && self.geometry.l2.is_some();
-        let kept_in_shadow = self.last[own].shadow.touch(line);
+        let hash = mix(line.0);
+        let shadowed = hash & self.last[own].shadow_mask == 0;
+        let kept_in_shadow = shadowed && self.last[own].shadow.touch(line);
         let level = &mut self.last[own].cache;
         let set = level.indexing.set(index);
         if victim_cache && !shared {
@@ -274,11 +314,10 @@ impl Hierarchy {
         let tally = self.tallies.of(owner);
         tally.last_fills += 1;
         tally.store_fills += u64::from(store);
-        match (fresh, kept_in_shadow) {
-            (true, _) => tally.compulsory += 1,
-            (false, false) => tally.capacity += 1,
-            (false, true) => tally.conflict += 1,
-        }
+        tally.compulsory += u64::from(fresh);
+        tally.conflict += u64::from(!fresh && kept_in_shadow);
+        tally.capacity += u64::from(!fresh && shadowed && !kept_in_shadow);
+        self.groups[group(line)] += 1;
         if !victim_cache {
             self.insert_last(own, line, set, State::CLEAN);
         }
@@ -330,6 +369,9 @@ impl Hierarchy {
 
     /// A dirty line arrives at `core`'s last level.
     fn write_to_last(&mut self, core: usize, line: Line, index: u64, writer: Owner) {
+        if self.scope == Scope::FirstLevel {
+            return;
+        }
         let last = self.cores[core].last;
         let level = &mut self.last[last].cache;
         let set = level.indexing.set(index);

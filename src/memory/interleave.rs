@@ -15,6 +15,19 @@ const MAX_WAITING: usize = 2;
 /// A thread is taken to run while it delivers one batch in so many.
 const RUNNING_WITHIN: u64 = 64;
 
+/// A run of accesses of one thread.
+#[derive(Debug, Clone, Copy)]
+pub struct Part<'a> {
+    /// The thread.
+    pub thread: u32,
+    /// Its process.
+    pub process: u32,
+    /// Only selected accesses were kept.
+    pub selected: bool,
+    /// The accesses, in program order.
+    pub accesses: &'a [Access],
+}
+
 /// Batches that wait for those of other threads.
 #[derive(Debug, Default)]
 pub struct Interleaver {
@@ -22,11 +35,11 @@ pub struct Interleaver {
     batches: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Queue {
     thread: u32,
     process: u32,
-    waiting: VecDeque<Vec<Access>>,
+    waiting: VecDeque<(bool, Vec<Access>)>,
     /// How far the first batch was played.
     played: usize,
     /// Number of the batch that came last.
@@ -34,13 +47,14 @@ struct Queue {
 }
 
 impl Interleaver {
-    /// Takes a batch and plays what can be played: `play(thread, process, accesses)`.
-    pub fn add(&mut self, thread: u32, process: u32, batch: &[Access], mut play: impl FnMut(u32, u32, &[Access])) {
+    /// Takes a batch and plays what can be played.
+    pub fn add(&mut self, batch: Part, mut play: impl FnMut(Part)) {
         self.batches += 1;
+        let Part { thread, process, .. } = batch;
         let at = match self.queues.iter().position(|q| q.thread == thread) {
             Some(at) => at,
             None => {
-                self.queues.push(Queue { thread, process, ..Queue::default() });
+                self.queues.push(Queue { thread, process, waiting: VecDeque::new(), played: 0, latest: 0 });
                 self.queues.len() - 1
             }
         };
@@ -49,9 +63,9 @@ impl Interleaver {
         self.queues[at].process = process;
         let alone = self.queues.iter().all(|q| q.thread == thread || (q.latest < oldest && q.waiting.is_empty()));
         if alone && self.queues[at].waiting.is_empty() {
-            return play(thread, process, batch);
+            return play(batch);
         }
-        self.queues[at].waiting.push_back(batch.to_vec());
+        self.queues[at].waiting.push_back((batch.selected, batch.accesses.to_vec()));
         while self.queues.iter().all(|q| q.latest < oldest || !q.waiting.is_empty())
             || self.queues.iter().any(|q| q.waiting.len() > MAX_WAITING)
         {
@@ -60,22 +74,27 @@ impl Interleaver {
     }
 
     /// Plays what is left.
-    pub fn finish(&mut self, mut play: impl FnMut(u32, u32, &[Access])) {
+    pub fn finish(&mut self, mut play: impl FnMut(Part)) {
         while self.queues.iter().any(|q| !q.waiting.is_empty()) {
             self.round(&mut play);
         }
     }
 
     /// Plays turns of all threads that have something waiting until one of them has played a batch to its end.
-    fn round(&mut self, play: &mut impl FnMut(u32, u32, &[Access])) {
+    fn round(&mut self, play: &mut impl FnMut(Part)) {
         let mut ended = false;
         while !ended {
             let mut any = false;
             for queue in &mut self.queues {
-                let Some(batch) = queue.waiting.front() else { continue };
+                let Some((selected, batch)) = queue.waiting.front() else { continue };
                 any = true;
                 let end = (queue.played + TURN).min(batch.len());
-                play(queue.thread, queue.process, &batch[queue.played..end]);
+                play(Part {
+                    thread: queue.thread,
+                    process: queue.process,
+                    selected: *selected,
+                    accesses: &batch[queue.played..end],
+                });
                 queue.played = end;
                 if end == batch.len() {
                     queue.waiting.pop_front();
@@ -97,27 +116,32 @@ mod tests {
         (from..from + count).map(|address| Access { address, bytes: 8, site: 0, kind: AccessKind::Load }).collect()
     }
 
+    fn part(thread: u32, accesses: &[Access]) -> Part<'_> {
+        Part { thread, process: 1, selected: thread == 1, accesses }
+    }
+
     #[test]
     fn one_thread_is_played_at_once() {
         let (mut interleaver, mut played) = (Interleaver::default(), 0);
-        interleaver.add(3, 1, &batch(0, 100), |_, _, part| played += part.len());
+        interleaver.add(part(3, &batch(0, 100)), |p| played += p.accesses.len());
         assert_eq!(played, 100);
     }
 
     #[test]
     fn two_threads_take_turns_and_nothing_is_lost() {
         let (mut interleaver, mut played) = (Interleaver::default(), Vec::new());
+        let keep = |played: &mut Vec<_>, p: Part| played.push((p.thread, p.selected, p.accesses.to_vec()));
         for round in 0..10 {
             for thread in 0..2 {
-                interleaver
-                    .add(thread, 1, &batch(round * 1000, 1000), |thread, _, part| played.push((thread, part.to_vec())));
+                interleaver.add(part(thread, &batch(round * 1000, 1000)), |p| keep(&mut played, p));
             }
         }
-        interleaver.finish(|thread, _, part| played.push((thread, part.to_vec())));
+        interleaver.finish(|p| keep(&mut played, p));
+        assert!(played.iter().all(|(thread, selected, _)| *selected == (*thread == 1)));
         for thread in 0..2 {
-            let own: Vec<u64> =
-                played.iter().filter(|(t, _)| *t == thread).flat_map(|(_, p)| p.iter().map(|a| a.address)).collect();
-            assert_eq!(own, (0..10_000).collect::<Vec<_>>());
+            let own = played.iter().filter(|(t, ..)| *t == thread);
+            let addresses: Vec<u64> = own.flat_map(|(.., p)| p.iter().map(|a| a.address)).collect();
+            assert_eq!(addresses, (0..10_000).collect::<Vec<_>>());
         }
         let turns = played.windows(2).filter(|w| w[0].0 != w[1].0).count();
         assert!(turns > 1000, "{turns}");
@@ -126,9 +150,9 @@ mod tests {
     #[test]
     fn a_thread_that_stopped_is_not_waited_for() {
         let (mut interleaver, mut played) = (Interleaver::default(), 0usize);
-        interleaver.add(0, 1, &batch(0, 10), |_, _, part| played += part.len());
+        interleaver.add(part(0, &batch(0, 10)), |p| played += p.accesses.len());
         for _ in 0..200 {
-            interleaver.add(1, 1, &batch(0, 10), |_, _, part| played += part.len());
+            interleaver.add(part(2, &batch(0, 10)), |p| played += p.accesses.len());
         }
         assert!(played > 1900, "{played}");
     }

@@ -1,16 +1,20 @@
 //! The cache hierarchy model: bytes that crossed each level, by the instruction that caused them.
 //!
 //! ```text
-//!  batches ─▶ interleave ─▶ model ─▶ hierarchy ─▶ tallies ─▶ MemoryEvidence
-//!  of accesses  turns of     sites,    L1 L2 LLC    per (site,
-//!               threads      order     3C, NT       thread)
+//!  batches ─▶ interleave ─▶ model ─▶ replay ─▶ hierarchy ─▶ tallies ─▶ estimate ─▶ MemoryEvidence
+//!  of accesses  turns of     owners,   line by   L1 L2 LLC    per (site,  scaled up,
+//!               threads      sampling  line      3C, NT       thread)     error
 //! ```
+//!
+//! Exact: one hierarchy sees all accesses. Sampled (`sampling.rs`): one that is a part of the host's sees one line in 32 at
+//! all times, and one with the L1 caches alone sees everything in bursts.
 //!
 //! Byte convention: DESIGN section 5. A fill is booked on the instruction that caused it, a write-back on the one that
 //! last wrote the line; lines still dirty when the program ends are written back then. A non-temporal line counts 64
 //! bytes when it leaves the write-combining buffers, complete or not. Software prefetches fill like loads and execute no
 //! bytes. Hardware prefetchers, page walks, instruction fetches and the kernel's accesses are not modelled.
 
+mod estimate;
 pub mod geometry;
 mod hierarchy;
 mod host;
@@ -18,7 +22,10 @@ mod interleave;
 pub mod line;
 mod model;
 mod order;
+mod owners;
 pub mod placement;
+mod replay;
+mod sampling;
 mod seen;
 mod set_cache;
 mod shadow;

@@ -1,169 +1,171 @@
-//! The exact model as an access sink: every access goes through the hierarchy.
+//! The model as an access sink: exact, or from a sample of the accesses.
 
 use std::collections::HashMap;
 
-use crate::isa::facts::AccessKind;
 use crate::profile::code::CodeRef;
-use crate::profile::evidence::memory::{Access, AccessSink, MemoryEvidence, SiteTraffic};
+use crate::profile::evidence::memory::{Access, AccessSink, Collection, MemoryEvidence, SiteTraffic};
 use crate::profile::run::Warning;
 
-use super::geometry::{Geometry, LINE_BYTES, LINE_SHIFT};
-use super::hierarchy::{Hierarchy, Outcome};
-use super::interleave::Interleaver;
-use super::line::{Line, Owner};
-use super::order::{Order, RecentMisses, Steps};
-use super::placement::Placement;
+use super::estimate::{Sources, relative_error};
+use super::geometry::Geometry;
+use super::hierarchy::{Hierarchy, Scope};
+use super::interleave::{Interleaver, Part};
+use super::line::Owner;
+use super::owners::Owners;
+use super::placement::{Classes, Placement};
+use super::replay::play;
+use super::sampling::Rhythm;
+use super::tally::Tally;
 
 /// A model of a host's caches, fed with the program's accesses.
 pub struct CacheModel {
-    hierarchy: Hierarchy,
-    threads: Vec<Option<Thread>>,
-    /// Steps of each owner's accesses, by owner.
-    steps: Vec<Steps>,
-    /// (site, thread) of each owner.
-    owners: Vec<(u32, u32)>,
-    spaces: HashMap<u32, u32>,
-    cores_in_use: usize,
+    /// Exact: everything. Sampled: L1 and coherence, from the bursts.
+    full: Hierarchy,
+    /// Sampled: what lies behind L1, from the lines of class 0.
+    sampled: Option<(Hierarchy, Rhythm)>,
+    classes: Classes,
+    has_l2: bool,
+    owners: Owners,
     interleaver: Interleaver,
+    /// Accesses and bytes that the engine counted, by (thread, site).
+    executed: HashMap<(u32, u32), (u64, u64)>,
     warnings: Vec<Warning>,
 }
 
-/// What the model keeps of a thread.
-struct Thread {
-    core: usize,
-    /// Owner number + 1 by site; 0 = none yet.
-    owners: Vec<u32>,
-    recent: RecentMisses,
-}
-
 impl CacheModel {
-    /// An empty model of `geometry`. `warnings` are doubts about the geometry, handed on with the evidence.
+    /// An empty model of `geometry` that wants every access. `warnings` are doubts about the geometry, handed on with
+    /// the evidence.
     pub fn exact(geometry: Geometry, placement: Placement, warnings: Vec<Warning>) -> Self {
+        Self::new(geometry, placement, warnings, false)
+    }
+
+    /// An empty model of `geometry` that wants a sample: one line in 32 (fewer where L2 is small), and
+    /// all accesses in bursts.
+    pub fn sampled(geometry: Geometry, placement: Placement, warnings: Vec<Warning>) -> Self {
+        Self::new(geometry, placement, warnings, true)
+    }
+
+    fn new(geometry: Geometry, placement: Placement, warnings: Vec<Warning>, sampled: bool) -> Self {
+        let scope = if sampled { Scope::FirstLevel } else { Scope::Whole };
+        let classes =
+            if sampled { Classes::for_sets(geometry.l2.unwrap_or(geometry.last).sets()) } else { Classes::ONE };
         CacheModel {
-            hierarchy: Hierarchy::new(geometry, placement, false),
-            threads: Vec::new(),
-            steps: Vec::new(),
-            owners: Vec::new(),
-            spaces: HashMap::new(),
-            cores_in_use: 0,
+            has_l2: geometry.l2.is_some(),
+            owners: Owners::new(geometry.cores),
+            full: Hierarchy::new(geometry.clone(), placement, scope),
+            sampled: sampled.then(|| (Hierarchy::new(geometry, placement, Scope::OneClass(classes)), Rhythm::new())),
+            classes,
             interleaver: Interleaver::default(),
+            executed: HashMap::new(),
             warnings,
         }
     }
 
-    /// Distinct 4 KiB pages whose lines were fetched.
-    pub fn pages(&self) -> u64 {
-        self.hierarchy.seen().pages()
-    }
-
-    /// Puts one thread's accesses, in order, through the caches.
-    fn simulate(&mut self, thread: u32, process: u32, batch: &[Access]) {
-        let fresh = self.spaces.len() as u32;
-        let space = *self.spaces.entry(process).or_insert(fresh);
-        let core = self.thread(thread).core;
-        for access in batch {
-            let owner = self.owner(thread, access.site);
-            self.one(thread, core, space, owner, access);
-        }
-    }
-
-    #[inline]
-    fn one(&mut self, thread: u32, core: usize, space: u32, owner: Owner, access: &Access) {
-        let steps = &mut self.steps[owner.0 as usize];
-        steps.note(access.address);
-        let steps = *steps;
-        let tally = self.hierarchy.tallies.of(owner);
-        tally.accesses += 1;
-        let store = match access.kind {
-            AccessKind::Load | AccessKind::Gather => {
-                tally.read_bytes += u64::from(access.bytes);
-                false
-            }
-            AccessKind::Store | AccessKind::Scatter | AccessKind::NtStore => {
-                tally.write_bytes += u64::from(access.bytes);
-                true
-            }
-            AccessKind::Prefetch => false,
-        };
-        let last_byte = access.address.saturating_add(u64::from(access.bytes.max(1)) - 1);
-        let (first, last) = (access.address >> LINE_SHIFT, last_byte >> LINE_SHIFT);
-        if access.kind == AccessKind::NtStore {
-            for number in first..=last {
-                let start = access.address.max(number << LINE_SHIFT);
-                let end = last_byte.min(number << LINE_SHIFT | (LINE_BYTES - 1));
-                let (offset, bytes) = ((start % LINE_BYTES) as u32, (end - start + 1) as u32);
-                self.hierarchy.store_past(core, owner, Line::of(start, space), offset, bytes);
+    /// Puts a part of one thread's accesses, in order, through the caches.
+    fn simulate(&mut self, part: Part) {
+        let place = self.owners.place(part.thread, part.process);
+        self.full.add_core(place.core);
+        let classes = self.classes;
+        let Some((sampled, rhythm)) = &mut self.sampled else {
+            for access in part.accesses {
+                let owner = owner(&mut self.owners, &mut self.full, None, part.thread, access.site);
+                self.owners.steps(owner).note(access.address);
+                play(&mut self.full, &mut self.owners, (place, owner), access, true, |_| true);
             }
             return;
-        }
-        for number in first..=last {
-            let line = Line::of(number << LINE_SHIFT, space);
-            if self.hierarchy.access(core, owner, line, store) == Outcome::Miss {
-                self.order(thread, owner, line, &steps, access.kind);
+        };
+        sampled.add_core(place.core);
+        let accesses = part.accesses.len() as u64;
+        let warm_up = if part.selected {
+            rhythm.selected(part.thread, accesses);
+            0
+        } else {
+            rhythm.all(part.thread, accesses)
+        };
+        for (i, access) in (0..).zip(part.accesses) {
+            let owner = owner(&mut self.owners, &mut self.full, Some(sampled), part.thread, access.site);
+            self.owners.steps(owner).note(access.address);
+            if !part.selected {
+                self.full.tallies.set_warming_up(i < warm_up);
+                play(&mut self.full, &mut self.owners, (place, owner), access, true, |_| true);
             }
+            play(sampled, &mut self.owners, (place, owner), access, part.selected, |line| classes.of(line) == 0);
         }
     }
 
-    /// Notes the order class of a miss.
-    fn order(&mut self, thread: u32, owner: Owner, line: Line, steps: &Steps, kind: AccessKind) {
-        let order = self.thread(thread).recent.classify(line, steps);
-        let tally = self.hierarchy.tallies.of(owner);
-        match (kind, order) {
-            (AccessKind::Gather | AccessKind::Scatter, _) => tally.gathered += 1,
-            (_, Order::Unit) => tally.unit += 1,
-            (_, Order::Strided) => tally.strided += 1,
-            (_, Order::Random) => tally.random += 1,
-        }
-    }
-
-    /// The state of `thread`, which is put on a core, round robin, when it first appears.
-    fn thread(&mut self, thread: u32) -> &mut Thread {
-        let index = thread as usize;
-        if self.threads.len() <= index {
-            self.threads.resize_with(index + 1, || None);
-        }
-        let (cores, hierarchy, in_use) = (self.hierarchy.geometry().cores, &mut self.hierarchy, &mut self.cores_in_use);
-        self.threads[index].get_or_insert_with(|| {
-            let core = *in_use % cores.max(1) as usize;
-            *in_use += 1;
-            hierarchy.add_core(core);
-            Thread { core, owners: Vec::new(), recent: RecentMisses::new() }
-        })
-    }
-
-    #[inline]
-    fn owner(&mut self, thread: u32, site: u32) -> Owner {
-        if let Some(Some(state)) = self.threads.get(thread as usize) {
-            if let Some(&owner @ 1..) = state.owners.get(site as usize) {
-                return Owner(owner - 1);
-            }
-        }
-        self.new_owner(thread, site)
-    }
-
-    #[cold]
-    fn new_owner(&mut self, thread: u32, site: u32) -> Owner {
-        let owner = self.hierarchy.tallies.add();
-        self.steps.push(Steps::default());
-        self.owners.push((site, thread));
-        let owners = &mut self.thread(thread).owners;
-        if owners.len() <= site as usize {
-            owners.resize(site as usize + 1, 0);
-        }
-        owners[site as usize] = owner.0 + 1;
-        owner
+    fn receive(&mut self, part: Part) {
+        let mut interleaver = std::mem::take(&mut self.interleaver);
+        interleaver.add(part, |part| self.simulate(part));
+        self.interleaver = interleaver;
     }
 
     fn evidence(mut self, sites: &[CodeRef]) -> MemoryEvidence {
-        self.hierarchy.flush();
-        let has_l2 = self.hierarchy.geometry().l2.is_some();
-        let tallies = self.owners.iter().zip(self.hierarchy.tallies.all());
-        let traffic = tallies.filter_map(|(&(site, thread), tally)| {
-            let at = *sites.get(site as usize)?;
-            Some(SiteTraffic { at, thread, traffic: tally.traffic(has_l2) })
-        });
-        let traffic = traffic.collect();
-        let false_seen = self.hierarchy.seen().false_seen();
+        self.full.tallies.set_warming_up(false);
+        self.full.flush();
+        if let Some((sampled, _)) = &mut self.sampled {
+            sampled.flush();
+        }
+        let scales = self.first_level_scales();
+        let beyond = self.sampled.as_ref().map_or(&self.full, |(sampled, _)| sampled);
+        let conflict_share = beyond.tallies.conflict_share();
+        let beyond_scale = self.classes.count() as f64;
+        let tallies = self.full.tallies.all().iter().zip(beyond.tallies.all());
+        let mut traffic = Vec::new();
+        for (((site, thread), (first, beyond)), scale) in self.owners.pairs().iter().zip(tallies).zip(scales) {
+            let Some(&at) = sites.get(*site as usize) else { continue };
+            let (first, first_scale) = scale.map_or((beyond, beyond_scale), |scale| (first, scale));
+            let has_l2 = self.has_l2;
+            let mut figures = Sources { first, first_scale, beyond, beyond_scale, has_l2, conflict_share }.traffic();
+            if let Some(&(_, bytes)) = self.executed.get(&(*thread, *site)) {
+                let seen = figures.l1_read + figures.l1_write;
+                if seen > 0.0 {
+                    figures.l1_read *= bytes as f64 / seen;
+                    figures.l1_write *= bytes as f64 / seen;
+                }
+            }
+            traffic.push(SiteTraffic { at, thread: *thread, traffic: figures });
+        }
+        self.warn_of_overflow();
+        let (mode, error) = match &self.sampled {
+            None => ("exact", None),
+            Some((sampled, _)) => ("sampled", relative_error(sampled.groups())),
+        };
+        MemoryEvidence { mode: mode.into(), error, sites: traffic, warnings: self.warnings }
+    }
+
+    /// How many events one event of the full hierarchy stands for, by owner. `None` where an owner never executed in a
+    /// counted part of a burst.
+    fn first_level_scales(&self) -> Vec<Option<f64>> {
+        let Some((sampled, rhythm)) = &self.sampled else {
+            return vec![Some(1.0); self.owners.pairs().len()];
+        };
+        let pairs = || self.owners.pairs().iter().zip(self.full.tallies.all().iter().zip(sampled.tallies.all()));
+        // Of each thread: accesses in bursts, and in the sample that runs all the time.
+        let mut by_thread: HashMap<u32, (u64, u64)> = HashMap::new();
+        for ((_, thread), (burst, classed)) in pairs() {
+            let (a, b) = by_thread.entry(*thread).or_default();
+            *a += burst.accesses;
+            *b += classed.accesses;
+        }
+        let scale = |thread: &u32, site: &u32, burst: &Tally| {
+            if !rhythm.was_sampled(*thread) {
+                return Some(1.0);
+            }
+            if burst.accesses == 0 {
+                return None;
+            }
+            if let Some((accesses, _)) = self.executed.get(&(*thread, *site)) {
+                return Some(*accesses as f64 / burst.accesses as f64);
+            }
+            let (bursts, classed) = by_thread.get(thread)?;
+            Some((classed * self.classes.count()) as f64 / (*bursts).max(1) as f64)
+        };
+        pairs().map(|((site, thread), (burst, _))| scale(thread, site, burst)).collect()
+    }
+
+    fn warn_of_overflow(&mut self) {
+        let hierarchy = self.sampled.as_ref().map_or(&self.full, |(sampled, _)| sampled);
+        let false_seen = hierarchy.seen().false_seen();
         if false_seen > 0.0 {
             self.warnings.push(Warning::new(
                 "compulsory-misses",
@@ -172,20 +174,47 @@ impl CacheModel {
                 "none needed for bytes, which are not affected",
             ));
         }
-        MemoryEvidence { mode: "exact".into(), error: None, sites: traffic, warnings: self.warnings }
     }
+}
+
+/// The owner for `site` in `thread`, with tallies in both hierarchies.
+#[inline]
+fn owner(owners: &mut Owners, full: &mut Hierarchy, sampled: Option<&mut Hierarchy>, thread: u32, site: u32) -> Owner {
+    let (owner, fresh) = owners.owner(thread, site);
+    if fresh {
+        full.tallies.add();
+        if let Some(sampled) = sampled {
+            sampled.tallies.add();
+        }
+    }
+    owner
 }
 
 impl AccessSink for CacheModel {
     fn record(&mut self, thread: u32, process: u32, batch: &[Access]) {
-        let mut interleaver = std::mem::take(&mut self.interleaver);
-        interleaver.add(thread, process, batch, |thread, process, part| self.simulate(thread, process, part));
-        self.interleaver = interleaver;
+        self.receive(Part { thread, process, selected: false, accesses: batch });
+    }
+
+    fn record_selected(&mut self, thread: u32, process: u32, batch: &[Access]) {
+        self.receive(Part { thread, process, selected: self.sampled.is_some(), accesses: batch });
+    }
+
+    fn collect(&mut self, _thread: u32) -> Collection {
+        match &self.sampled {
+            Some((_, rhythm)) if !rhythm.bursting() => Collection::Selected { mask: self.classes.mask() },
+            _ => Collection::All,
+        }
+    }
+
+    fn executed(&mut self, thread: u32, site: u32, accesses: u64, bytes: u64) {
+        let entry = self.executed.entry((thread, site)).or_default();
+        entry.0 += accesses;
+        entry.1 += bytes;
     }
 
     fn finish(mut self: Box<Self>, sites: &[CodeRef]) -> MemoryEvidence {
         let mut interleaver = std::mem::take(&mut self.interleaver);
-        interleaver.finish(|thread, process, part| self.simulate(thread, process, part));
+        interleaver.finish(|part| self.simulate(part));
         self.evidence(sites)
     }
 }

@@ -1,14 +1,52 @@
 //! Where the operating system put a page: the part of a physical address that L2 and last-level caches index by.
 //!
 //! L1 is indexed by virtual address. The levels behind it are indexed by physical address, which the model does not
-//! know; it places pages pseudo-randomly, the same way in every run. The low four bits of a page's colour are linear in
-//! its number: any 16 consecutive pages take 16 different colours, as pages from one huge page or one run of free memory
+//! know; it places pages pseudo-randomly, the same way in every run. The low five bits of a page's colour are linear in
+//! its number: any 32 consecutive pages take 32 different colours, as pages from one huge page or one run of free memory
 //! do, and the sampling of sets (`sampling.rs`) can be decided from the virtual address alone.
 
+use super::geometry::LINE_SHIFT;
 use super::line::Line;
 
-/// log2 of the classes that lines are divided into for sampling.
-pub const CLASS_BITS: u32 = 4;
+/// The low colour bits that are linear in the page number.
+const LINEAR: u64 = 0x1f;
+
+/// Division of lines into classes, of which sampling keeps class 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Classes {
+    /// log2 of their number, at most 5.
+    bits: u32,
+}
+
+impl Classes {
+    /// One class: nothing is left out.
+    pub const ONE: Classes = Classes { bits: 0 };
+
+    /// As many classes as leave the sets of a physically indexed cache with `sets` sets whole, 32 at most.
+    pub fn for_sets(sets: u32) -> Self {
+        // Position in the page takes six bits of the set's number; the others must cover the class.
+        Classes { bits: sets.max(1).ilog2().saturating_sub(6).clamp(3, LINEAR.count_ones()) }
+    }
+
+    /// Lines that each line of class 0 stands for.
+    pub fn count(self) -> u64 {
+        1 << self.bits
+    }
+
+    /// The mask for [`crate::profile::evidence::memory::selected`].
+    pub fn mask(self) -> u64 {
+        (self.count() - 1) << LINE_SHIFT
+    }
+
+    /// The class of `line`: every 4 KiB page has equally many lines of each, and a set of a cache with enough sets holds
+    /// lines of one class only.
+    ///
+    /// `class = bits 6–10 ^ bits 12–16 ^ bits 18–22 ^ bits 24–28` of the virtual address, the low ones of these bits.
+    #[inline]
+    pub fn of(self, line: Line) -> u64 {
+        (line.0 ^ fold(line.page())) & (self.count() - 1)
+    }
+}
 
 /// How pages are placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,8 +65,8 @@ impl Placement {
         let page = line.page();
         match self {
             Placement::Identity => page,
-            Placement::HugePages => fold(page) | ((page ^ mix(page >> 9)) & !0xf),
-            Placement::SmallPages => fold(page) | (mix(page) & !0xf),
+            Placement::HugePages => fold(page) | ((page ^ mix(page >> 9)) & !LINEAR),
+            Placement::SmallPages => fold(page) | (mix(page) & !LINEAR),
         }
     }
 
@@ -38,18 +76,10 @@ impl Placement {
     }
 }
 
-/// The low colour bits: the exclusive or of bits 0–3, 6–9 and 12–15 of the page number (12–15, 18–21 and 24–27 of the
+/// The low colour bits: the exclusive or of bits 0–4, 6–10 and 12–16 of the page number (12–16, 18–22 and 24–28 of the
 /// address).
 fn fold(page: u64) -> u64 {
-    (page ^ page >> 6 ^ page >> 12) & 0xf
-}
-
-/// The class of `line`, 0 to 15: every 4 KiB page has four lines of each class, and a set of a cache with at least 1,024
-/// sets holds lines of one class only.
-///
-/// `class = bits 6–9 ^ bits 12–15 ^ bits 18–21 ^ bits 24–27` of the virtual address.
-pub fn class(line: Line) -> u32 {
-    ((line.0 ^ fold(line.page())) & 0xf) as u32
+    (page ^ page >> 6 ^ page >> 12) & LINEAR
 }
 
 /// Spreads the bits of `x` over 64 bits (splitmix64's finaliser).
@@ -59,22 +89,17 @@ pub fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// How a cache finds its set: its number of sets, and whether only lines of class 0 come to it.
+/// How a cache finds its set: its number of sets, and which part of the lines comes to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Indexing {
     sets: u32,
-    one_class: bool,
+    classes: Classes,
 }
 
 impl Indexing {
-    /// For a cache of `sets` sets that sees all lines.
-    pub fn all(sets: u32) -> Self {
-        Indexing { sets: sets.max(1), one_class: false }
-    }
-
-    /// For the sixteenth of a cache of `sets` sets that lines of class 0 use.
-    pub fn one_class(sets: u32) -> Self {
-        Indexing { sets: (sets >> CLASS_BITS).max(1), one_class: true }
+    /// For the part of a cache of `sets` sets that lines of class 0 use.
+    pub fn new(sets: u32, classes: Classes) -> Self {
+        Indexing { sets: (sets >> classes.bits).max(1), classes }
     }
 
     /// Sets that it tells apart.
@@ -84,15 +109,16 @@ impl Indexing {
 
     /// The set of a line with this [`Placement::index`] (L1: with its virtual line number).
     ///
-    /// Powers of two take the low bits. Other counts (sliced last-level caches) hash, keeping classes in sets of their
-    /// own. In class 0 the low four bits of the position in the page equal those of the colour, and tell nothing.
+    /// Powers of two take the low bits; in class 0 the lowest ones of the position in the page equal those of the colour
+    /// and tell nothing. Other counts (sliced last-level caches) hash, each class into sets of its own.
     #[inline]
     pub fn set(self, index: u64) -> u32 {
         if self.sets.is_power_of_two() {
-            let index = if self.one_class { index >> CLASS_BITS } else { index };
-            return (index & u64::from(self.sets - 1)) as u32;
+            return ((index >> self.classes.bits) & u64::from(self.sets - 1)) as u32;
         }
-        let hash = if self.one_class { mix(index) } else { (index ^ index >> 6) << 60 | mix(index) >> CLASS_BITS };
+        // The class in the uppermost of the five bits: also the first cut of a hash scaled to the number of sets.
+        let class = ((index ^ index >> 6) & LINEAR).reverse_bits();
+        let hash = (class | mix(index) >> 5) << self.classes.bits;
         ((u128::from(hash) * u128::from(self.sets)) >> 64) as u32
     }
 }
@@ -100,23 +126,38 @@ impl Indexing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::evidence::memory::selected;
+
+    const CLASSES: Classes = Classes { bits: 5 };
 
     #[test]
-    fn a_page_has_four_lines_of_each_class() {
+    fn a_page_has_two_lines_of_each_class() {
         for page in [0u64, 1, 77, 0x7_fff1_2345] {
-            let mut count = [0; 16];
-            (0..64).for_each(|i| count[class(Line(page * 64 + i)) as usize] += 1);
-            assert_eq!(count, [4; 16]);
+            let mut count = [0; 32];
+            (0..64).for_each(|i| count[CLASSES.of(Line(page * 64 + i)) as usize] += 1);
+            assert_eq!(count, [2; 32]);
+        }
+    }
+
+    #[test]
+    fn class_0_is_what_engines_select() {
+        for classes in [3, 4, 5].map(|bits| Classes { bits }) {
+            for address in (0..300_000u64).map(|i| mix(i) >> 17) {
+                assert_eq!(classes.of(Line::of(address, 0)) == 0, selected(address, classes.mask()), "{address:#x}");
+            }
         }
     }
 
     #[test]
     fn a_set_holds_lines_of_one_class() {
-        for placement in [Placement::HugePages, Placement::SmallPages] {
-            let mut class_of = vec![None; 1024];
+        for (sets, placement) in
+            [(1024, Placement::SmallPages), (2048, Placement::HugePages), (96 << 6, Placement::SmallPages)]
+        {
+            let (classes, indexing) = (Classes::for_sets(sets), Indexing::new(sets, Classes::ONE));
+            let mut class_of = vec![None; sets as usize];
             for line in (0..2_000_000u64).step_by(7).map(Line) {
-                let set = Indexing::all(1024).set(placement.index(line)) as usize;
-                assert_eq!(*class_of[set].get_or_insert(class(line)), class(line));
+                let set = indexing.set(placement.index(line)) as usize;
+                assert_eq!(*class_of[set].get_or_insert(classes.of(line)), classes.of(line), "{sets} sets");
             }
         }
     }
@@ -124,30 +165,31 @@ mod tests {
     #[test]
     fn power_of_two_strides_meet_all_classes() {
         for stride in [1u64 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 20] {
-            let mut count = [0u32; 16];
-            (0..1024u64).for_each(|i| count[class(Line::of(i * stride, 0)) as usize] += 1);
-            assert!(count.iter().all(|&n| n == 64), "stride {stride}: {count:?}");
+            let mut count = [0u32; 32];
+            (0..1024u64).for_each(|i| count[CLASSES.of(Line::of(i * stride, 0)) as usize] += 1);
+            assert!(count.iter().all(|&n| n == 32), "stride {stride}: {count:?}");
         }
     }
 
     #[test]
     fn a_sampled_cache_has_the_real_ones_sets() {
-        // Lines of class 0 share a set of the sixteenth if and only if they share one of the whole cache.
-        let lines: Vec<Line> = (0..200_000u64).map(|i| Line(i * 13)).filter(|&line| class(line) == 0).collect();
-        let (all, sampled) = (Indexing::all(2048), Indexing::one_class(2048));
-        let mut pair = std::collections::HashMap::new();
-        for line in lines {
-            let index = Placement::SmallPages.index(line);
-            assert_eq!(*pair.entry(sampled.set(index)).or_insert(all.set(index)), all.set(index));
+        // Lines of class 0 share a set of the sampled part if and only if they share one of the whole cache.
+        for sets in [2048, 96 << 6] {
+            let (all, sampled) = (Indexing::new(sets, Classes::ONE), Indexing::new(sets, CLASSES));
+            let mut pair = std::collections::HashMap::new();
+            for line in (0..400_000u64).map(|i| Line(i * 13)).filter(|&line| CLASSES.of(line) == 0) {
+                let index = Placement::SmallPages.index(line);
+                assert_eq!(*pair.entry(sampled.set(index)).or_insert(all.set(index)), all.set(index));
+            }
+            assert_eq!(pair.len() as u32, sets / 32);
         }
-        assert_eq!(pair.len(), 128);
     }
 
     #[test]
     fn odd_set_counts_are_filled_evenly() {
         let mut count = vec![0u32; 1536];
-        (0..153_600u64)
-            .for_each(|i| count[Indexing::all(1536).set(Placement::SmallPages.index(Line(i))) as usize] += 1);
+        let indexing = Indexing::new(1536, Classes::ONE);
+        (0..153_600u64).for_each(|i| count[indexing.set(Placement::SmallPages.index(Line(i))) as usize] += 1);
         let (least, most) = (count.iter().min().unwrap(), count.iter().max().unwrap());
         assert!(*least > 50 && *most < 160, "{least}..{most}");
     }

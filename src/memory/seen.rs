@@ -59,11 +59,6 @@ impl SeenLines {
         fresh
     }
 
-    /// Distinct 4 KiB pages seen, as far as they are remembered exactly.
-    pub fn pages(&self) -> u64 {
-        self.used as u64
-    }
-
     /// Probability that a line never seen before is taken for seen: 0 up to 14 GiB of footprint.
     pub fn false_seen(&self) -> f64 {
         self.overflow_used as f64 / OVERFLOW_BITS as f64
@@ -125,7 +120,6 @@ mod tests {
         assert!((0..1_000_000).all(|i| !seen.first(Line(i * 3))));
         assert!(seen.first(Line(1)));
         assert_eq!(seen.false_seen(), 0.0);
-        assert_eq!(seen.pages(), 3_000_000_u64.div_ceil(64));
     }
 
     #[test]

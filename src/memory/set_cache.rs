@@ -52,8 +52,11 @@ impl SetCache {
             states[way..].rotate_left(1);
             return Lookup::Lost;
         }
-        tags[..=way].rotate_right(1);
-        states[..=way].rotate_right(1);
+        let state = states[way];
+        for i in (0..way).rev() {
+            (tags[i + 1], states[i + 1]) = (tags[i], states[i]);
+        }
+        (tags[0], states[0]) = (line, state);
         Lookup::Hit(&mut states[0])
     }
 
@@ -72,8 +75,9 @@ impl SetCache {
         debug_assert!(!tags.contains(&line), "{line:?} inserted twice");
         let last = self.ways - 1;
         let evicted = (tags[last], states[last]);
-        tags.rotate_right(1);
-        states.rotate_right(1);
+        for i in (0..last).rev() {
+            (tags[i + 1], states[i + 1]) = (tags[i], states[i]);
+        }
         (tags[0], states[0]) = (line, state);
         (evicted.0 != Line::NONE && !evicted.1.is_lost()).then_some(evicted)
     }

@@ -1,8 +1,5 @@
 //! What each instruction of each thread caused, in lines and bytes.
 
-use crate::profile::evidence::memory::Traffic;
-
-use super::geometry::LINE_BYTES;
 use super::line::Owner;
 
 /// Events of one (instruction, thread). All counts are lines unless their name says bytes.
@@ -32,9 +29,9 @@ pub struct Tally {
     pub nt_lines: u64,
     /// Last-level misses of lines never fetched before.
     pub compulsory: u64,
-    /// Last-level misses that a fully associative cache also has.
+    /// Shadowed, not compulsory last-level misses that a fully associative cache also has.
     pub capacity: u64,
-    /// Last-level misses that it has not.
+    /// Those that it has not.
     pub conflict: u64,
     /// Misses of private caches because another core wrote the line.
     pub coherence: u64,
@@ -49,56 +46,52 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// The same in the terms of DESIGN section 5. Without an L2 between L1 and the last level, what enters or leaves
-    /// "L2 from beyond" is what memory delivers.
-    pub fn traffic(&self, has_l2: bool) -> Traffic {
-        let bytes = |lines: u64| (lines * LINE_BYTES) as f64;
-        let (dram_read, dram_write) = (bytes(self.last_fills), bytes(self.last_writebacks + self.nt_lines));
-        Traffic {
-            l1_read: self.read_bytes as f64,
-            l1_write: self.write_bytes as f64,
-            l2_read: bytes(self.l1_fills),
-            l2_write: bytes(self.l1_writebacks),
-            l3_read: if has_l2 { bytes(self.l2_fills) } else { dram_read },
-            l3_write: if has_l2 { bytes(self.l2_writebacks + self.nt_lines) } else { dram_write },
-            dram_read,
-            dram_write,
-            dram_fill: bytes(self.store_fills),
-            dram_nt: bytes(self.nt_lines),
-            l1_misses: self.l1_fills as f64,
-            l2_misses: if has_l2 { self.l2_fills } else { self.last_fills } as f64,
-            l3_misses: self.last_fills as f64,
-            compulsory: self.compulsory as f64,
-            capacity: self.capacity as f64,
-            conflict: self.conflict as f64,
-            coherence: self.coherence as f64,
-            unit_lines: self.unit as f64,
-            strided_lines: self.strided as f64,
-            random_lines: self.random as f64,
-            gathered_lines: self.gathered as f64,
-        }
+    /// Last-level misses that are not compulsory, divided into (capacity, conflict) as the shadowed ones among them
+    /// are; by `overall`, the share of conflicts in the whole program, if none was.
+    pub fn capacity_and_conflict(&self, overall: f64) -> (f64, f64) {
+        let repeated = (self.last_fills - self.compulsory) as f64;
+        let shadowed = self.capacity + self.conflict;
+        let conflicts = if shadowed == 0 { overall } else { self.conflict as f64 / shadowed as f64 };
+        let conflict = (repeated * conflicts).round();
+        (repeated - conflict, conflict)
     }
 }
 
 /// The tallies of all owners.
 #[derive(Debug, Default)]
-pub struct Tallies(Vec<Tally>);
+pub struct Tallies {
+    all: Vec<Tally>,
+    /// Takes what happens while the caches warm up.
+    dump: Tally,
+    warming_up: bool,
+}
 
 impl Tallies {
     /// Adds an owner with an empty tally.
     pub fn add(&mut self) -> Owner {
-        self.0.push(Tally::default());
-        Owner((self.0.len() - 1) as u32)
+        self.all.push(Tally::default());
+        Owner((self.all.len() - 1) as u32)
     }
 
     /// The tally of `owner`.
     #[inline]
     pub fn of(&mut self, owner: Owner) -> &mut Tally {
-        &mut self.0[owner.0 as usize]
+        if self.warming_up { &mut self.dump } else { &mut self.all[owner.0 as usize] }
+    }
+
+    /// From now on nothing is counted, or everything again.
+    pub fn set_warming_up(&mut self, warming_up: bool) {
+        self.warming_up = warming_up;
     }
 
     /// All tallies, by owner.
     pub fn all(&self) -> &[Tally] {
-        &self.0
+        &self.all
+    }
+
+    /// Share of conflicts among the shadowed misses of all owners; 0 without any.
+    pub fn conflict_share(&self) -> f64 {
+        let (capacity, conflict) = self.all.iter().fold((0, 0), |(a, b), t| (a + t.capacity, b + t.conflict));
+        if conflict == 0 { 0.0 } else { conflict as f64 / (capacity + conflict) as f64 }
     }
 }

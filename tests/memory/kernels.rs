@@ -48,8 +48,8 @@ pub fn all() -> Vec<Kernel> {
         Kernel { name: "matmul ijk", run: matmul_naive, dram: Some(8.0 * (M * (K * J + K + 2 * J)) as f64) },
         Kernel { name: "matmul blocked", run: matmul_blocked, dram: None },
         Kernel { name: "spmv", run: spmv, dram: Some((ROWS * (NNZ * 12 + 8 + 24)) as f64) },
-        Kernel { name: "power-of-two stride", run: conflict, dram: Some(64.0 * 1024.0 * 40.0) },
-        Kernel { name: "the same, padded", run: conflict_padded, dram: Some(64.0 * 1024.0) },
+        Kernel { name: "power-of-two stride", run: conflict, dram: Some(64.0 * 4096.0 * 10.0) },
+        Kernel { name: "the same, padded", run: conflict_padded, dram: Some(64.0 * 4096.0) },
     ]
 }
 
@@ -208,12 +208,12 @@ fn spmv(emit: Emit) {
 }
 
 fn strided(emit: Emit, stride: u64) {
-    for _ in 0..40 {
-        (0..1024).for_each(|i| emit(at(A + i * stride, 8, 0, Load)));
+    for _ in 0..10 {
+        (0..4096).for_each(|i| emit(at(A + i * stride, 8, 0, Load)));
     }
 }
 
-/// 64 KB of data in 1,024 lines, of which 512 fit.
+/// 256 KB of data in 4,096 lines, of which 512 fit.
 pub fn conflict(emit: Emit) {
     strided(emit, 8192);
 }

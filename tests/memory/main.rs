@@ -4,4 +4,5 @@ mod cachegrind;
 mod feed;
 mod kernels;
 mod reference;
+mod sampled;
 mod traffic;

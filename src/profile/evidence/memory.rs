@@ -50,24 +50,34 @@ pub trait AccessSink: Send {
 pub enum Collection {
     /// Every one.
     All,
-    /// Those that [`selected`] admits.
-    Selected,
+    /// Those that [`selected`] admits with this mask.
+    Selected {
+        /// A run of bits from bit 6 on, at most up to bit 10.
+        mask: u64,
+    },
 }
 
-/// The address bits that [`selected`] tests after folding.
-pub const SELECTION_MASK: u64 = 0x3c0;
+impl Collection {
+    /// The mask for an in-line check: 0 admits everything.
+    pub fn mask(self) -> u64 {
+        match self {
+            Collection::All => 0,
+            Collection::Selected { mask } => mask,
+        }
+    }
+}
 
-/// Whether sampling keeps an access that starts at `address`: one line in 16, four in every 4 KiB page, the same ones
-/// at all times, and evenly many for strides that are powers of two.
+/// Whether sampling with `mask` keeps an access that starts at `address`. With n bits in the mask: one line in 2ⁿ, as many
+/// in every 4 KiB page, the same ones at all times, and evenly many for strides that are powers of two.
 ///
-/// `bits 6–9 ^ bits 12–15 ^ bits 18–21 ^ bits 24–27 = 0`. In line, without other registers than `t` and `u`:
+/// `(bits 6–10 ^ bits 12–16 ^ bits 18–22 ^ bits 24–28) & mask = 0`. In line, without other registers than `t` and `u`:
 ///
 /// ```text
-/// lea t, [operand];  rorx u, t, 6;  xor t, u;  rorx u, t, 12;  xor t, u;  test t, gs:[mask]   ; mask 0x3c0, or 0 for all
+/// lea t, [operand];  rorx u, t, 6;  xor t, u;  rorx u, t, 12;  xor t, u;  test t, gs:[mask]
 /// ```
-pub fn selected(address: u64) -> bool {
+pub fn selected(address: u64, mask: u64) -> bool {
     let pairs = address ^ address.rotate_right(6);
-    (pairs ^ pairs.rotate_right(12)) & SELECTION_MASK == 0
+    (pairs ^ pairs.rotate_right(12)) & mask == 0
 }
 
 /// What the memory model yields.

@@ -1,0 +1,95 @@
+//! From tallies to traffic: what was simulated in part is scaled up, and its error told.
+
+use crate::profile::evidence::memory::Traffic;
+
+use super::geometry::LINE_BYTES;
+use super::hierarchy::GROUPS;
+use super::tally::Tally;
+
+/// Where an owner's figures come from and what each counted event stands for.
+#[derive(Debug, Clone, Copy)]
+pub struct Sources<'a> {
+    /// Source of what concerns L1: executed bytes, L1's misses and write-backs, coherence, order.
+    pub first: &'a Tally,
+    /// Events that one of `first` stands for.
+    pub first_scale: f64,
+    /// Source of what lies behind L2.
+    pub beyond: &'a Tally,
+    /// Events that one of `beyond` stands for.
+    pub beyond_scale: f64,
+    /// There is an L2 between L1 and the last level.
+    pub has_l2: bool,
+    /// Share of conflicts among all shadowed misses.
+    pub conflict_share: f64,
+}
+
+impl Sources<'_> {
+    /// The same in the terms of DESIGN section 5. Without an L2 between L1 and the last level, what enters or leaves
+    /// "L2 from beyond" is what memory delivers.
+    pub fn traffic(&self) -> Traffic {
+        let (first, beyond) = (self.first, self.beyond);
+        let near = |events: u64| events as f64 * self.first_scale;
+        let far = |events: u64| events as f64 * self.beyond_scale;
+        let line = LINE_BYTES as f64;
+        let (dram_read, dram_nt) = (line * far(beyond.last_fills), line * far(beyond.nt_lines));
+        let dram_write = line * far(beyond.last_writebacks) + dram_nt;
+        let (capacity, conflict) = beyond.capacity_and_conflict(self.conflict_share);
+        Traffic {
+            l1_read: near(first.read_bytes),
+            l1_write: near(first.write_bytes),
+            l2_read: line * near(first.l1_fills),
+            l2_write: line * near(first.l1_writebacks),
+            l3_read: if self.has_l2 { line * far(beyond.l2_fills) } else { dram_read },
+            l3_write: if self.has_l2 { line * far(beyond.l2_writebacks) + dram_nt } else { dram_write },
+            dram_read,
+            dram_write,
+            dram_fill: line * far(beyond.store_fills),
+            dram_nt,
+            l1_misses: near(first.l1_fills),
+            l2_misses: if self.has_l2 { far(beyond.l2_fills) } else { far(beyond.last_fills) },
+            l3_misses: far(beyond.last_fills),
+            compulsory: far(beyond.compulsory),
+            capacity: capacity * self.beyond_scale,
+            conflict: conflict * self.beyond_scale,
+            coherence: near(first.coherence),
+            unit_lines: near(first.unit),
+            strided_lines: near(first.strided),
+            random_lines: near(first.random),
+            gathered_lines: near(first.gathered),
+        }
+    }
+}
+
+/// Relative standard error of a total of which a part was sampled, from how much the groups of the sample differ:
+/// `sqrt(G · s²) / Σ x` with s² the variance of the groups' sums. `None` if nothing was counted.
+pub fn relative_error(groups: &[u64; GROUPS]) -> Option<f64> {
+    let total: u64 = groups.iter().sum();
+    if total == 0 {
+        return None;
+    }
+    let count = GROUPS as f64;
+    let mean = total as f64 / count;
+    let variance = groups.iter().map(|&x| (x as f64 - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    Some((count * variance).sqrt() / total as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_groups_have_no_error_and_one_group_has_all() {
+        assert_eq!(relative_error(&[0; GROUPS]), None);
+        assert_eq!(relative_error(&[7; GROUPS]), Some(0.0));
+        let mut one = [0; GROUPS];
+        one[3] = 100;
+        assert!((relative_error(&one).unwrap() - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn misses_are_divided_as_the_shadowed_ones_are() {
+        let tally = Tally { last_fills: 110, compulsory: 10, capacity: 1, conflict: 3, ..Tally::default() };
+        assert_eq!(tally.capacity_and_conflict(0.0), (25.0, 75.0));
+        assert_eq!(Tally { capacity: 0, conflict: 0, ..tally }.capacity_and_conflict(0.4), (60.0, 40.0));
+    }
+}

@@ -1,0 +1,62 @@
+//! Plays one access, line by line, into a hierarchy.
+
+use crate::isa::facts::AccessKind;
+use crate::profile::evidence::memory::Access;
+
+use super::geometry::{LINE_BYTES, LINE_SHIFT};
+use super::hierarchy::{Hierarchy, Outcome};
+use super::line::{Line, Owner};
+use super::order::Order;
+use super::owners::{Owners, Place};
+
+/// Books the execution of `access` and plays those of its lines that `admit` lets pass. `orders`: the order class of
+/// misses is noted.
+#[inline]
+pub fn play(
+    hierarchy: &mut Hierarchy,
+    owners: &mut Owners,
+    (place, owner): (Place, Owner),
+    access: &Access,
+    orders: bool,
+    admit: impl Fn(Line) -> bool,
+) {
+    let tally = hierarchy.tallies.of(owner);
+    tally.accesses += 1;
+    let store = match access.kind {
+        AccessKind::Load | AccessKind::Gather => {
+            tally.read_bytes += u64::from(access.bytes);
+            false
+        }
+        AccessKind::Store | AccessKind::Scatter | AccessKind::NtStore => {
+            tally.write_bytes += u64::from(access.bytes);
+            true
+        }
+        AccessKind::Prefetch => false,
+    };
+    let last_byte = access.address.saturating_add(u64::from(access.bytes.max(1)) - 1);
+    for number in access.address >> LINE_SHIFT..=last_byte >> LINE_SHIFT {
+        let line = Line::of(number << LINE_SHIFT, place.space);
+        if !admit(line) {
+            continue;
+        }
+        if access.kind == AccessKind::NtStore {
+            let start = access.address.max(number << LINE_SHIFT);
+            let end = last_byte.min(number << LINE_SHIFT | (LINE_BYTES - 1));
+            hierarchy.store_past(place.core, owner, line, (start % LINE_BYTES) as u32, (end - start + 1) as u32);
+        } else if hierarchy.access(place.core, owner, line, store) == Outcome::Miss && orders {
+            note_order(hierarchy, owners, place.thread, owner, line, access.kind);
+        }
+    }
+}
+
+fn note_order(hierarchy: &mut Hierarchy, owners: &mut Owners, thread: u32, owner: Owner, line: Line, kind: AccessKind) {
+    let Some((steps, recent)) = owners.order(thread, owner) else { return };
+    let order = recent.classify(line, steps);
+    let tally = hierarchy.tallies.of(owner);
+    match (kind, order) {
+        (AccessKind::Gather | AccessKind::Scatter, _) => tally.gathered += 1,
+        (_, Order::Unit) => tally.unit += 1,
+        (_, Order::Strided) => tally.strided += 1,
+        (_, Order::Random) => tally.random += 1,
+    }
+}

@@ -1,0 +1,121 @@
+//! When to collect everything for a while: bursts for the first level, which the sampled lines do not describe.
+//!
+//! One line in 32 is collected at all times and simulates L2 and the last level at that part of their size: whole sets,
+//! always the same ones, so that nothing is forgotten and nothing counted twice. Such lines say little about L1, whose
+//! sets they fill only in part. L1 is therefore sampled in time: now and then all accesses of all threads are collected
+//! for a short while; its 512 lines are warm again after a small part of it.
+
+use super::placement::mix;
+
+/// Accesses of one burst, each thread.
+const BURST: u64 = 16_384;
+/// Accesses at the start of a burst that warm L1 up and are not counted.
+const WARM_UP: u64 = 4_096;
+/// Selected accesses between two bursts, on average, all threads together: about a million accesses.
+const BETWEEN: u64 = 32_768;
+
+/// The rhythm of bursts, common to all threads so that they meet each other in them.
+#[derive(Debug)]
+pub struct Rhythm {
+    bursting: bool,
+    /// Selected accesses until the next burst, or accesses left of this one.
+    left: u64,
+    bursts: u64,
+    threads: Vec<Progress>,
+}
+
+/// How far a thread is in its present burst.
+#[derive(Debug, Clone, Copy, Default)]
+struct Progress {
+    collected: u64,
+    /// It was in selected collection before: its L1 is stale at the start.
+    stale: bool,
+    seen: bool,
+}
+
+impl Rhythm {
+    /// Starts with a burst, so that short programs are covered.
+    pub fn new() -> Self {
+        Rhythm { bursting: true, left: BURST, bursts: 1, threads: Vec::new() }
+    }
+
+    /// Everything is to be collected next.
+    pub fn bursting(&self) -> bool {
+        self.bursting
+    }
+
+    /// How many of the next `accesses`, all collected, of `thread` only warm the caches up. Notes them.
+    pub fn all(&mut self, thread: u32, accesses: u64) -> u64 {
+        let progress = self.progress(thread);
+        let warm_up = if progress.stale { WARM_UP.saturating_sub(progress.collected).min(accesses) } else { 0 };
+        progress.collected += accesses;
+        if self.bursting {
+            self.left = self.left.saturating_sub(accesses);
+            if self.left == 0 {
+                self.bursting = false;
+                // Not strictly periodic: a program's own period must not coincide with this one.
+                self.left = BETWEEN / 2 + mix(self.bursts) % BETWEEN;
+            }
+        }
+        warm_up
+    }
+
+    /// Notes `accesses` selected ones of `thread`.
+    pub fn selected(&mut self, thread: u32, accesses: u64) {
+        *self.progress(thread) = Progress { collected: 0, stale: true, seen: true };
+        if !self.bursting {
+            self.left = self.left.saturating_sub(accesses);
+            if self.left == 0 {
+                self.bursting = true;
+                self.bursts += 1;
+                self.left = BURST * self.threads.iter().filter(|p| p.seen).count() as u64;
+            }
+        }
+    }
+
+    /// Whether `thread` was ever collected in part.
+    pub fn was_sampled(&self, thread: u32) -> bool {
+        self.threads.get(thread as usize).is_some_and(|p| p.stale)
+    }
+
+    fn progress(&mut self, thread: u32) -> &mut Progress {
+        let index = thread as usize;
+        if self.threads.len() <= index {
+            self.threads.resize(index + 1, Progress::default());
+        }
+        self.threads[index].seen = true;
+        &mut self.threads[index]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bursts_come_and_go_and_warm_up() {
+        let mut rhythm = Rhythm::new();
+        let (mut all, mut selected, mut warm_up) = (0, 0, 0);
+        for _ in 0..10_000 {
+            if rhythm.bursting() {
+                warm_up += rhythm.all(0, 1024);
+                all += 1024;
+            } else {
+                rhythm.selected(0, 1024);
+                selected += 1024;
+            }
+        }
+        // Every burst but the first, which starts with the program, is warmed up.
+        let bursts = all / BURST;
+        assert!(warm_up <= (bursts + 1) * WARM_UP && warm_up >= (bursts - 1) * WARM_UP, "{bursts} {warm_up}");
+        let duty = all as f64 / (all + selected * 32) as f64;
+        assert!((0.01..0.03).contains(&duty), "{duty}");
+        assert!(rhythm.was_sampled(0) && !rhythm.was_sampled(1));
+    }
+
+    #[test]
+    fn a_thread_that_is_always_collected_is_never_warmed_up() {
+        let mut rhythm = Rhythm::new();
+        assert_eq!((0..1000).map(|_| rhythm.all(3, 1000)).sum::<u64>(), 0);
+    }
+}

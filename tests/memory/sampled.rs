@@ -1,0 +1,84 @@
+//! Sampled traffic against exact traffic of the same kernels.
+
+use crate::feed::{dram, simulate, simulate_selecting, sum, total};
+use crate::kernels;
+use rprof::isa::facts::AccessKind;
+use rprof::memory::{CacheModel, LastLevelPolicy, Placement};
+use rprof::profile::evidence::memory::{Access, MemoryEvidence, Traffic};
+
+/// A level's name, its traffic in bytes, and the relative error allowed.
+type Level = (&'static str, fn(&Traffic) -> f64, f64);
+
+const LEVELS: [Level; 4] = [
+    ("L1", |t| t.l1_read + t.l1_write, 1e-9),
+    ("L2", |t| t.l2_read + t.l2_write, 0.10),
+    ("L3", |t| t.l3_read + t.l3_write, 0.10),
+    ("DRAM", |t| t.dram_read + t.dram_write, 0.10),
+];
+
+fn both(placement: Placement, run: fn(kernels::Emit)) -> (MemoryEvidence, MemoryEvidence) {
+    let host = || kernels::host(LastLevelPolicy::Victim);
+    let exact = simulate(CacheModel::exact(host(), placement, Vec::new()), run);
+    let sampled = simulate_selecting(CacheModel::sampled(host(), placement, Vec::new()), run);
+    (exact, sampled)
+}
+
+#[test]
+fn sampled_traffic_is_within_ten_percent_of_exact() {
+    let mut wrong = Vec::new();
+    for kernel in kernels::all() {
+        let (exact, sampled) = both(Placement::SmallPages, kernel.run);
+        assert_eq!((exact.mode.as_str(), sampled.mode.as_str()), ("exact", "sampled"));
+        let mut row = format!("{:<26}", kernel.name);
+        for (level, bytes, tolerance) in LEVELS {
+            let (exact, sampled) = (total(&exact, bytes), total(&sampled, bytes));
+            row += &format!(" {level} {exact:.3e} {:+.2} %", 100.0 * (sampled / exact - 1.0));
+            if (sampled / exact - 1.0).abs() > tolerance {
+                wrong.push(format!("{} {level}: {exact:.4e} exact, {sampled:.4e} sampled", kernel.name));
+            }
+        }
+        println!("{row}  stated error {:.2} %", 100.0 * sampled.error.unwrap_or(f64::NAN));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn power_of_two_strides_are_sampled_evenly() {
+    fn walk(stride: u64, emit: kernels::Emit) {
+        for _ in 0..6 {
+            for i in 0..1u64 << 17 {
+                emit(Access { address: 0x4000_0000 + i * stride, bytes: 8, site: 0, kind: AccessKind::Load });
+            }
+        }
+    }
+    let walks: [fn(kernels::Emit); 5] =
+        [|e| walk(1024, e), |e| walk(2048, e), |e| walk(4096, e), |e| walk(8192, e), |e| walk(65536, e)];
+    for run in walks {
+        let (exact, sampled) = both(Placement::SmallPages, run);
+        let ratio = dram(&sampled) / dram(&exact);
+        assert!((ratio - 1.0).abs() < 0.05, "{ratio}");
+    }
+}
+
+#[test]
+fn sampled_misses_keep_their_kinds_and_owners() {
+    let (_, sampled) = both(Placement::SmallPages, kernels::copy_nt);
+    assert_eq!(sum(&sampled, |site, _| site == 0, |t| t.dram_write), 0.0);
+    assert_eq!(sum(&sampled, |site, _| site == 1, |t| t.dram_read), 0.0);
+    let nt = sum(&sampled, |site, _| site == 1, |t| t.dram_nt);
+    assert!((nt / (8.0 * kernels::N as f64) - 1.0).abs() < 0.02, "{nt}");
+
+    let (exact, sampled) = both(Placement::SmallPages, kernels::transpose_naive);
+    let share = |e: &MemoryEvidence| total(e, |t| t.conflict) / total(e, |t| t.l3_misses);
+    assert!((share(&exact) - share(&sampled)).abs() < 0.05, "{} {}", share(&exact), share(&sampled));
+}
+
+#[test]
+fn a_sampled_model_that_is_given_everything_counts_l1_exactly() {
+    let host = || kernels::host(LastLevelPolicy::Victim);
+    let exact = simulate(CacheModel::exact(host(), Placement::SmallPages, Vec::new()), kernels::copy);
+    let sampled = simulate(CacheModel::sampled(host(), Placement::SmallPages, Vec::new()), kernels::copy);
+    assert_eq!(total(&sampled, |t| t.l2_read), total(&exact, |t| t.l2_read));
+    assert_eq!(total(&sampled, |t| t.l1_read), total(&exact, |t| t.l1_read));
+    assert!((dram(&sampled) / dram(&exact) - 1.0).abs() < 0.02);
+}
