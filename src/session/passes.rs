@@ -76,7 +76,11 @@ fn access_sink(memory: Memory, machine: &Machine) -> Option<Box<dyn AccessSink>>
         return None;
     }
     let (geometry, warnings) = Geometry::of_host(&machine.caches, machine.cores);
-    Some(Box::new(CacheModel::exact(geometry, Placement::of_host(), warnings)))
+    let placement = Placement::of_host();
+    Some(Box::new(match memory {
+        Memory::Exact => CacheModel::exact(geometry, placement, warnings),
+        Memory::Off | Memory::Sampled => CacheModel::sampled(geometry, placement, warnings),
+    }))
 }
 
 fn stream(stream: &'static str) -> impl FnOnce(std::io::Error) -> SessionError {
