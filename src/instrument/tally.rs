@@ -35,7 +35,7 @@ impl Tally {
         self.modules.locate(pid, mapping)
     }
 
-    /// `executions` more of the block `code` at `at`, by `thread`; `dynamic` are run-time sums as (offset, sum).
+    /// `executions` more of the block `code` at `at`, by `thread`; `dynamic` are run-time sums as (offset, sum), 0 too.
     pub fn add(&mut self, at: CodeRef, code: &[u8], thread: u32, executions: u64, dynamic: &[(u32, u64)]) {
         let counts = self.blocks.entry((at, code.to_vec())).or_default();
         match counts.executions.iter_mut().rev().find(|(t, _)| *t == thread) {
@@ -56,12 +56,8 @@ impl Tally {
 }
 
 fn block(at: CodeRef, code: Vec<u8>, counts: Counts) -> BlockCount {
-    let mut dynamic: Vec<DynamicCount> = counts
-        .dynamic
-        .into_iter()
-        .filter(|&(_, sum)| sum > 0)
-        .map(|((offset, thread), sum)| DynamicCount { offset, thread, sum })
-        .collect();
+    let mut dynamic: Vec<DynamicCount> =
+        counts.dynamic.into_iter().map(|((offset, thread), sum)| DynamicCount { offset, thread, sum }).collect();
     dynamic.sort_by_key(|d| (d.offset, d.thread));
     let mut executions = counts.executions;
     executions.retain(|&(_, n)| n > 0);

@@ -50,7 +50,8 @@ impl Record {
 
     fn harvest(self, tally: &mut Tally) {
         for (thread, executions, sum) in self.counts {
-            tally.add(self.at, &self.code, thread, executions, &[(0, sum)]);
+            let dynamic = self.dynamic.map(|_| (0, sum));
+            tally.add(self.at, &self.code, thread, executions, dynamic.as_slice());
         }
     }
 }

@@ -34,7 +34,7 @@ pub struct BlockCount {
     pub code: Vec<u8>,
     /// (index into `threads`, executions), threads without executions left out.
     pub executions: Vec<(u32, u64)>,
-    /// Run-time sums for instructions whose text does not tell everything.
+    /// Run-time sums for instructions whose text does not tell everything; a sum of 0 is stated, one that is missing was not counted.
     pub dynamic: Vec<DynamicCount>,
 }
 
