@@ -58,7 +58,8 @@ pub fn counted(
     let _foreground = Foreground::hold(child.pid()).map_err(stream("signals"))?;
     let sink = access_sink(options.memory, machine);
     let mut engine: Box<dyn CountingEngine> = match options.engine {
-        Engine::Translator | Engine::SingleStep => Box::new(instrument::single_step::SingleStep::default()),
+        Engine::Translator => Box::new(instrument::translator::Translator::default()),
+        Engine::SingleStep => Box::new(instrument::single_step::SingleStep::default()),
     };
     engine.run(child, sink).map_err(|e| SessionError::Pass { pass: "counted", reason: e.to_string() })
 }
