@@ -106,11 +106,12 @@ pub fn join(
 
 fn profile_samples(joined: &Joined, stacks: &mut StackTable, code: &mut CodeMap) -> Vec<ProfileSample> {
     let Some(sampled) = &joined.sampled else { return Vec::new() };
+    let shared: Vec<Option<u32>> = sampled.stacks.iter().map(|calls| stacks.add(calls, code)).collect();
     let sample = |(leaf, moment): (&sampled::Leaf, &Moment)| ProfileSample {
         t_s: moment.t_s,
         weight_s: moment.weight_s,
         thread: moment.thread,
-        stack: stacks.add(&leaf.sample.stack, code).or_else(|| Some(stacks.add_function(leaf.function, code))),
+        stack: shared[leaf.stack as usize].or_else(|| Some(stacks.add_function(leaf.function, code))),
         waiting: matches!(moment.activity, Activity::Waiting(_)),
     };
     sampled.leaves.iter().zip(&joined.moments).map(sample).collect()

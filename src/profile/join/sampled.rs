@@ -15,12 +15,12 @@ use crate::profile::evidence::timed::{Sample, TimedEvidence};
 pub struct Leaf<'e> {
     /// The evidence.
     pub sample: &'e Sample,
+    /// Index into [`Sampled::stacks`].
+    pub stack: u32,
     /// Function of the sampled instruction; a stand-in if the sample has no stack.
     pub function: FunctionId,
     /// The sampled instruction.
     pub place: Option<Place>,
-    /// One of the frames next to the leaf waits, by its name.
-    named_wait: Option<Wait>,
 }
 
 /// All samples on a CPU.
@@ -28,6 +28,10 @@ pub struct Leaf<'e> {
 pub struct Sampled<'e> {
     /// In time order.
     pub leaves: Vec<Leaf<'e>>,
+    /// The distinct call stacks, leaf first; profiles have far fewer of them than samples.
+    pub stacks: Vec<&'e [CodeRef]>,
+    /// What a frame next to the leaf waits for, by its name; for each of `stacks`.
+    named_waits: Vec<Option<Wait>>,
 }
 
 /// Loops of the whole program: each function's loops follow one another from its base on.
@@ -58,26 +62,23 @@ impl LoopNumbers {
 impl<'e> Sampled<'e> {
     /// Finds the function of every sample. Samples of blocked threads are left out: they took no CPU time.
     pub fn new(timed: &'e TimedEvidence, code: &mut CodeMap) -> Self {
-        let mut waits: HashMap<CodeRef, Option<Wait>> = HashMap::new();
-        let mut leaves: Vec<Leaf> = Vec::with_capacity(timed.samples.len());
+        let mut sampled = Sampled::default();
+        let mut known: HashMap<&[CodeRef], u32> = HashMap::new();
         for sample in timed.samples.iter().filter(|s| !s.off_cpu) {
+            let stack = *known.entry(&sample.stack).or_insert_with(|| {
+                sampled.stacks.push(&sample.stack);
+                sampled.stacks.len() as u32 - 1
+            });
             let place = sample.stack.first().and_then(|leaf| code.place(Pass::Timed, *leaf));
             let function = match place {
                 Some(place) => code.function(place),
                 None => code.stand_in(if sample.kernel { "[kernel]" } else { "[unknown]" }),
             };
-            let near = sample.stack.iter().take(waiting::FRAMES);
-            let named_wait = near.filter_map(|call| {
-                *waits.entry(*call).or_insert_with(|| {
-                    let function = code.place(Pass::Timed, *call).map(|place| code.function(place))?;
-                    waiting::by_name(&code.known(function).name)
-                })
-            });
-            let named_wait = named_wait.last();
-            leaves.push(Leaf { sample, function, place, named_wait });
+            sampled.leaves.push(Leaf { sample, stack, function, place });
         }
-        leaves.sort_by(|a, b| a.sample.t_s.total_cmp(&b.sample.t_s));
-        Sampled { leaves }
+        sampled.leaves.sort_by(|a, b| a.sample.t_s.total_cmp(&b.sample.t_s));
+        sampled.named_waits = sampled.stacks.iter().map(|stack| named_wait(stack, code)).collect();
+        sampled
     }
 
     /// CPU seconds by function, waiting and kernel included.
@@ -95,7 +96,7 @@ impl<'e> Sampled<'e> {
             let shape = shapes.get(&leaf.function).zip(leaf.place);
             let in_loop = shape.and_then(|(shape, place)| shape.loop_at(place.offset));
             let spins = shape.is_some_and(|(shape, place)| shape.waits_at(place.offset));
-            let activity = match (leaf.sample.kernel, leaf.named_wait) {
+            let activity = match (leaf.sample.kernel, self.named_waits[leaf.stack as usize]) {
                 (true, _) => Activity::Kernel,
                 (false, Some(wait)) => Activity::Waiting(wait),
                 (false, None) if spins => Activity::Waiting(Wait::Barrier),
@@ -115,24 +116,32 @@ impl<'e> Sampled<'e> {
 
     /// CPU seconds at work in a function and all that it called; recursion counts once.
     pub fn inclusive(&self, moments: &[Moment], code: &mut CodeMap) -> HashMap<FunctionId, f64> {
-        let mut resolved: HashMap<CodeRef, FunctionId> = HashMap::new();
+        let mut by_stack = vec![0.0; self.stacks.len()];
+        for (leaf, moment) in self.leaves.iter().zip(moments).filter(|(_, m)| m.activity == Activity::Work) {
+            by_stack[leaf.stack as usize] += moment.weight_s;
+        }
         let mut seconds = HashMap::new();
-        let mut on_stack = Vec::new();
-        for (leaf, _) in self.leaves.iter().zip(moments).filter(|(_, m)| m.activity == Activity::Work) {
-            on_stack.clear();
-            on_stack.push(leaf.function);
-            for call in leaf.sample.stack.iter().skip(1) {
-                let Some(place) = code.place(Pass::Timed, *call) else { continue };
-                on_stack.push(*resolved.entry(*call).or_insert_with(|| code.function(place)));
-            }
-            on_stack.sort_unstable();
-            on_stack.dedup();
-            for function in &on_stack {
-                *seconds.entry(*function).or_default() += leaf.sample.weight_s;
+        for (stack, weight_s) in self.stacks.iter().zip(by_stack).filter(|(_, w)| *w > 0.0) {
+            let places = stack.iter().filter_map(|call| code.place(Pass::Timed, *call)).collect::<Vec<_>>();
+            let mut functions: Vec<FunctionId> = places.into_iter().map(|place| code.function(place)).collect();
+            functions.sort_unstable();
+            functions.dedup();
+            for function in functions {
+                *seconds.entry(function).or_default() += weight_s;
             }
         }
         seconds
     }
+}
+
+/// What the frames next to the leaf wait for: the outermost of them tells best.
+fn named_wait(stack: &[CodeRef], code: &mut CodeMap) -> Option<Wait> {
+    let near = stack.iter().take(waiting::FRAMES).rev();
+    let places = near.filter_map(|call| code.place(Pass::Timed, *call)).collect::<Vec<_>>();
+    places.into_iter().find_map(|place| {
+        let function = code.function(place);
+        waiting::by_name(&code.known(function).name)
+    })
 }
 
 /// How often the samples of one thread entered each function and each loop (work only): (by function, by loop).
