@@ -159,7 +159,7 @@ mod tests {
         assert_eq!((host.l1, host.l2, host.l3), (48 << 10, 2 << 20, Some(16 << 20)));
         assert_eq!(host.last_level_total, 32 << 20);
         assert_eq!(host.working_set(Level::Dram), 256 << 20);
-        assert_eq!(host.working_set(Level::L1), 20 << 10);
+        assert_eq!(host.working_set(Level::L1), 36 << 10);
         let one = Host::from_trees(root.path(), &meminfo, vec![3]);
         assert_eq!(one.last_level_total, 16 << 20);
     }
