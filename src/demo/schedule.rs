@@ -45,11 +45,11 @@ impl Schedule {
 pub fn passes_for(runnable: &Runnable, seconds: f64) -> Result<u64, DemoError> {
     let mut passes = 1;
     loop {
-        let elapsed = runnable.run(passes)?.elapsed;
-        if elapsed >= TRIAL || passes >= 1 << 40 {
-            return Ok(((passes as f64 * seconds / elapsed.as_secs_f64()).round() as u64).max(1));
+        let busy = runnable.run(passes)?.busy;
+        if busy >= TRIAL || passes >= 1 << 40 {
+            return Ok(((passes as f64 * seconds / busy.as_secs_f64().max(1e-6)).round() as u64).max(1));
         }
-        let wanted = TRIAL.as_secs_f64() / elapsed.as_secs_f64().max(1e-6);
+        let wanted = TRIAL.as_secs_f64() / busy.as_secs_f64().max(1e-6);
         passes *= (wanted * 1.2).clamp(2.0, 1000.0) as u64;
     }
 }

@@ -3,6 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::time::ClockId;
+
 use super::error::DemoError;
 use super::host::{Host, pin};
 use super::kernels::{Code, Data, Kernel, Level, Team};
@@ -29,6 +31,8 @@ pub struct Runnable<'a> {
 pub struct Outcome {
     /// From the first thread's start to the last one's end, without preparation.
     pub elapsed: Duration,
+    /// CPU time of the busiest thread in it: what `elapsed` is on a host with nothing else to do.
+    pub busy: Duration,
     /// What the code returned, over all threads.
     pub checksum: u64,
 }
@@ -76,7 +80,8 @@ impl<'a> Runnable<'a> {
         let began = parts.iter().map(|p| p.began).min();
         let ended = parts.iter().map(|p| p.ended).max();
         let elapsed = ended.zip(began).map_or(Duration::ZERO, |(e, b)| e - b);
-        Ok(Outcome { elapsed, checksum: parts.iter().fold(0, |sum, p| sum.rotate_left(1) ^ p.checksum) })
+        let busy = parts.iter().map(|p| p.busy).max().unwrap_or_default();
+        Ok(Outcome { elapsed, busy, checksum: parts.iter().fold(0, |sum, p| sum.rotate_left(1) ^ p.checksum) })
     }
 
     fn member(
@@ -100,7 +105,7 @@ impl<'a> Runnable<'a> {
         // SAFETY: prepare() made the arrays that this kernel's code walks in `iterations` steps; the code matches the
         // CPU (Kernel::code), follows the C calling convention and leaves all memory but its arrays alone.
         let call = |passes| unsafe { (self.code.entry)(a, b, c, iterations, passes) };
-        let began = Instant::now();
+        let (began, busy_before) = (Instant::now(), thread_time());
         let checksum = match self.kernel.team {
             Team::One | Team::OneFree | Team::All => call(passes),
             Team::Uneven | Team::UnevenSpin => {
@@ -112,7 +117,7 @@ impl<'a> Runnable<'a> {
                 })
             }
         };
-        Ok(Part { began, ended: Instant::now(), checksum })
+        Ok(Part { began, ended: Instant::now(), busy: thread_time() - busy_before, checksum })
     }
 
     /// Pins the calling thread and makes its data; yields the iterations of a pass.
@@ -155,5 +160,11 @@ impl Data {
 struct Part {
     began: Instant,
     ended: Instant,
+    busy: Duration,
     checksum: u64,
+}
+
+/// CPU time of the calling thread.
+fn thread_time() -> Duration {
+    ClockId::CLOCK_THREAD_CPUTIME_ID.now().map(Duration::from).unwrap_or_default()
 }
