@@ -18,9 +18,9 @@
 //!   The function that each *other* thread was in at `τ` is that of its sample nearest to `τ`, if `τ` is in one of its
 //!   `on_cpu` intervals, else none. With `k` threads in the function at `τ`, a sample contributes `weight_s / k` to the
 //!   function's elapsed time and to its time with exactly `k` threads at work: a moment with `k` threads is hit by samples
-//!   at `k` times the rate. Threads are sampled by independent clocks, so a neighbour's function is known only to within
-//!   half a period: functions shorter than a period are matched no better than by chance, their elapsed time then lies
-//!   between CPU time / threads and CPU time.
+//!   at `k` times the rate. A neighbour's function is known to within the distance of its nearest sample, at most half a
+//!   period. The clocks of different CPUs drift against each other on purpose, so some samples of every function have a
+//!   neighbour's sample very near: those tell `k` for code that changes faster than the period.
 //! - The ptrace sampler (`on_cpu` is empty): all running threads are stopped together, so the samples of one tick carry the
 //!   same `t_s`, and `k` is the number of samples with that `t_s` in the function.
 //!
