@@ -35,6 +35,16 @@ fn children_are_followed() {
 }
 
 #[test]
+fn code_made_at_run_time() {
+    perf().inspect(checks::code_made_at_run_time);
+}
+
+#[test]
+fn the_program_outlives_a_killed_sampler() {
+    perf().inspect(|_| checks::the_program_outlives_a_killed_sampler("the_program_outlives_a_killed_sampler"));
+}
+
+#[test]
 fn descendants_are_left_running() {
     perf().inspect(checks::descendants_are_left_running);
 }

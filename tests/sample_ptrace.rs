@@ -55,6 +55,16 @@ fn children_are_followed() {
 }
 
 #[test]
+fn code_made_at_run_time() {
+    without_perf(checks::code_made_at_run_time);
+}
+
+#[test]
+fn the_program_outlives_a_killed_sampler() {
+    without_perf(|_| checks::the_program_outlives_a_killed_sampler("the_program_outlives_a_killed_sampler"));
+}
+
+#[test]
 fn descendants_are_left_running() {
     without_perf(checks::descendants_are_left_running);
 }

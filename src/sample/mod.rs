@@ -38,6 +38,7 @@ mod process;
 mod ptrace;
 mod reap;
 mod recorder;
+mod store;
 mod survivors;
 mod threads;
 mod unwind;

@@ -8,6 +8,7 @@ use crate::profile::run::Warning;
 
 use super::modules::{MappedFile, Modules};
 use super::process::Process;
+use super::store::Store;
 use super::threads::Threads;
 use super::unwind::{self, Rules, StackTop};
 use super::weights::{self, Scale};
@@ -21,7 +22,7 @@ pub(super) struct Recorder {
     processes: HashMap<u32, Process>,
     modules: Modules,
     rules: Rules,
-    samples: Vec<Sample>,
+    samples: Store,
     last_exit_ns: u64,
     /// Mappings may be missing, because records were lost or because the source has none: look into `/proc`.
     pub reread_maps: bool,
@@ -79,7 +80,7 @@ impl Recorder {
             processes: HashMap::new(),
             modules: Modules::default(),
             rules: Rules::new(),
-            samples: Vec::new(),
+            samples: Store::default(),
             last_exit_ns: 0,
             reread_maps: false,
         }
@@ -146,6 +147,9 @@ impl Recorder {
     pub fn sample(&mut self, seen: Observation) {
         let t_s = self.seconds(seen.time_ns);
         let thread = self.threads.index(seen.pid, seen.tid, t_s);
+        if !self.samples.wants(thread) {
+            return;
+        }
         let stack = self.stack(&seen);
         let (kernel, off_cpu) = (seen.kernel, seen.off_cpu);
         self.samples.push(Sample { t_s, weight_s: seen.period, thread, stack, kernel, off_cpu });
@@ -157,8 +161,7 @@ impl Recorder {
         let end_ns = ending.end_ns.unwrap_or(self.last_exit_ns).max(start_ns);
         let wall_s = (end_ns - start_ns) as f64 * 1e-9;
         let mut threads = self.threads.finish(wall_s);
-        let mut samples = self.samples;
-        samples.sort_by(|a, b| a.t_s.total_cmp(&b.t_s));
+        let mut samples = self.samples.into_samples();
         weights::scale(&mut samples, &threads.infos, ending.scale);
         let cpu_s = ending.cpu_s.unwrap_or_else(|| threads.infos.iter().map(|t| t.cpu_s).sum());
         let mut warnings = ending.warnings;

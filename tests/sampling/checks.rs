@@ -1,6 +1,7 @@
 //! What must hold of the evidence whichever sampler took it.
 
-use rprof::profile::evidence::timed::TimedEvidence;
+use rprof::profile::code::ModuleKind;
+use rprof::profile::evidence::timed::{Sample, TimedEvidence};
 use rprof::sample::{SampleOptions, run};
 
 use crate::programs::{Fixture, gated};
@@ -50,15 +51,51 @@ pub fn children_are_followed(options: &SampleOptions) {
     assert_eq!(timed.status.code(), Some(3));
     let e = &timed.evidence;
     consistent(e);
-    let found = |s: &rprof::profile::evidence::timed::Sample| {
-        s.stack.first().and_then(|leaf| fixture.function(e, leaf)) == Some("leaf")
-    };
+    let found = |s: &Sample| s.stack.first().and_then(|leaf| fixture.function(e, leaf)) == Some("leaf");
     let mut pids: Vec<u32> = e.samples.iter().filter(|s| found(s)).map(|s| e.threads[s.thread as usize].pid).collect();
     pids.sort_unstable();
     pids.dedup();
     assert_eq!(pids.len(), 2, "two processes ran the fixture");
     let modules = e.modules.iter().filter(|m| m.path == program);
     assert_eq!(modules.count(), 1, "and both map the same module");
+}
+
+/// Code made at run time is anonymous code of its process.
+pub fn code_made_at_run_time(options: &SampleOptions) {
+    let fixture = Fixture::compile("generated", &["-O2"]);
+    let e = run(fixture.gated(&["0.5"]), options).unwrap().evidence;
+    consistent(&e);
+    let made =
+        |s: &&Sample| s.stack.first().is_some_and(|c| e.modules[c.module as usize].kind == ModuleKind::Anonymous);
+    let samples: Vec<_> = e.samples.iter().filter(|s| !s.off_cpu).filter(made).collect();
+    let weight: f64 = samples.iter().map(|s| s.weight_s).sum();
+    assert!(weight > 0.8 * e.cpu_s, "{weight} s of {} s in code made at run time", e.cpu_s);
+    let module = &e.modules[samples[0].stack[0].module as usize];
+    assert_eq!((module.pid, module.path.as_str()), (e.threads[0].pid, "[anon]"));
+}
+
+/// Killing the sampling process leaves the program running.
+pub fn the_program_outlives_a_killed_sampler(test: &str) {
+    const MARK: &str = "SAMPLING_TEST_MARK";
+    if let Some(mark) = std::env::var_os(MARK) {
+        let script = format!("echo started > {0}; sleep 1; echo done > {0}", mark.display());
+        run(gated("sh", &["-c", &script]), &SampleOptions::default()).unwrap();
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mark = directory.path().join("mark");
+    let says = |word: &str| {
+        (0..100).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            std::fs::read_to_string(&mark).is_ok_and(|text| text.trim() == word)
+        })
+    };
+    let mut sampler = std::process::Command::new(std::env::current_exe().unwrap());
+    let mut sampler = sampler.args(["--exact", test, "--nocapture"]).env(MARK, &mark).spawn().unwrap();
+    assert!(says("started"));
+    sampler.kill().unwrap();
+    sampler.wait().unwrap();
+    assert!(says("done"), "the program ended with its sampler");
 }
 
 /// A descendant that outlives the program does not hold the pass up, runs on, and is told of.
