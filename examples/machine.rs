@@ -1,9 +1,14 @@
 //! Prints this host's ceilings: `cargo run --release --example machine -- [--quick] [--refresh] [--json]`.
+//!
+//! `--elements` prints `id threads - value` with streams in elements of eight bytes a second, for comparison with tools
+//! that count bytes by another convention (tests/bench.d/machine.sh).
 
 use std::process::ExitCode;
 use std::time::Instant;
 
+use rprof::machine::kernels::x86_64::stream::Stream;
 use rprof::machine::{Effort, Progress, Request, load_or_measure};
+use rprof::profile::Machine;
 use rprof::profile::run::Warning;
 
 struct Lines {
@@ -23,12 +28,27 @@ impl Progress for Lines {
     }
 }
 
+fn elements(machine: &Machine) {
+    for ceiling in &machine.ceilings {
+        let Some(value) = ceiling.value else { continue };
+        let parts: Vec<&str> = ceiling.id.split('.').collect();
+        let bytes = match parts[..] {
+            [level, kind] | [level, kind, "nt"] if ["l1", "l2", "l3", "dram"].contains(&level) => Stream::ALL
+                .iter()
+                .find(|s| s.name() == kind)
+                .map_or(1, |s| s.bytes_per_element(level != "l1", parts.len() == 3)),
+            _ => 1,
+        };
+        println!("{} {} - {:.6e}", ceiling.id, ceiling.threads, value / bytes as f64);
+    }
+}
+
 fn main() -> ExitCode {
     let options: Vec<String> = std::env::args().skip(1).collect();
     let has = |name: &str| options.iter().any(|o| o == name);
     let mut request = Request::new(if has("--quick") { Effort::Quick } else { Effort::Full });
     request.refresh = has("--refresh");
-    let mut progress = Lines { start: Instant::now(), quiet: has("--json") };
+    let mut progress = Lines { start: Instant::now(), quiet: has("--json") || has("--elements") };
     let machine = match load_or_measure(&request, &mut progress) {
         Ok(machine) => machine,
         Err(error) => {
@@ -44,6 +64,10 @@ fn main() -> ExitCode {
                 return ExitCode::from(125);
             }
         }
+        return ExitCode::SUCCESS;
+    }
+    if has("--elements") {
+        elements(&machine);
         return ExitCode::SUCCESS;
     }
     println!("{}, {} CPUs, {:.3} s", machine.cpu, machine.cores, progress.start.elapsed().as_secs_f64());

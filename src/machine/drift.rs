@@ -34,7 +34,7 @@ pub fn check(lab: &Lab, cached: &Machine) -> Result<Drift, MachineError> {
     let known = cached.value(&id, threads as u32).unwrap_or(roof);
     let kernel = fp::throughput("drift", &[opcode], Precision::Dp, width, lab.features)?;
     let amount = (kernel.work.flops * threads as u64) as f64;
-    let plan = Plan { seconds: 500e-6, repetitions: 12, steady: 0.01 };
+    let plan = Plan { seconds: 500e-6, repetitions: 12, steady: 0.01, rounds: 2, fastest: 4 };
     let now: Rate = lab.watch().rate(&Work::on_registers(kernel, threads), amount, plan)?;
     // The chain warms nothing but tells whether store forwarding still is what it was: a different host shows here.
     let forward = chase::forward(lab.features)?;

@@ -35,7 +35,7 @@ pub struct Ceiling {
     pub threads: u32,
     /// Core clock while it ran.
     pub clock_hz: Option<f64>,
-    /// (max − min) / median over the faster half of the repetitions.
+    /// (max − min) / median over the fastest repetitions (a quarter in the core and near caches, half beyond).
     pub spread: Option<f64>,
     /// The repetitions agreed.
     pub settled: bool,

@@ -59,10 +59,12 @@ pub struct Plan {
     pub repetitions: usize,
     /// Spread below which no further round is run.
     pub steady: f64,
+    /// Most rounds.
+    pub rounds: usize,
+    /// The spread is taken over the fastest one in so many repetitions (at least three): 4 where what disturbs is not
+    /// the kernel's own (registers, near caches), 2 where neighbours are part of the figure.
+    pub fastest: usize,
 }
-
-/// Most rounds of repetitions.
-const ROUNDS: usize = 4;
 
 /// Times kernels on a team.
 pub struct Stopwatch {
@@ -151,9 +153,9 @@ impl Stopwatch {
         let mut runs = Vec::new();
         loop {
             runs.extend(self.time(work, iterations, plan.repetitions)?);
-            let rate = Rate::judge(&runs, amount * iterations as f64);
+            let rate = Rate::judge(&runs, amount * iterations as f64, plan.fastest);
             // Disturbed repetitions are outvoted by more of them, up to a limit; what still differs is unsettled.
-            if rate.spread < plan.steady || runs.len() >= ROUNDS * plan.repetitions {
+            if rate.spread < plan.steady || runs.len() >= plan.rounds * plan.repetitions {
                 return Ok(rate);
             }
         }
@@ -190,21 +192,21 @@ pub struct Rate {
     pub best: f64,
     /// The median rate.
     pub median: f64,
-    /// (max − min) / median over the faster half of the repetitions (at least three).
+    /// (max − min) / median over the fastest repetitions.
     pub spread: f64,
     /// Clock of the best repetition, in hertz.
     pub clock_hz: f64,
 }
 
 impl Rate {
-    /// Judges `runs`, in each of which `amount` was done.
-    pub fn judge(runs: &[Repetition], amount: f64) -> Rate {
+    /// Judges `runs`, in each of which `amount` was done, by the fastest one in `fastest` of them.
+    pub fn judge(runs: &[Repetition], amount: f64, fastest: usize) -> Rate {
         let mut order: Vec<(f64, f64)> = runs.iter().map(|r| (amount / r.seconds, r.clock_hz)).collect();
         order.sort_by(|a, b| b.0.total_cmp(&a.0));
         let Some(&(best, clock_hz)) = order.first() else {
             return Rate { best: 0.0, median: 0.0, spread: 1.0, clock_hz: 0.0 };
         };
-        let faster = &order[..order.len().div_ceil(2).max(3).min(order.len())];
+        let faster = &order[..order.len().div_ceil(fastest.max(1)).max(3).min(order.len())];
         let middle = faster[faster.len() / 2].0;
         let slowest = faster.last().map_or(best, |r| r.0);
         Rate { best, median: order[order.len() / 2].0, spread: (best - slowest) / middle, clock_hz }
@@ -228,13 +230,13 @@ mod tests {
     #[test]
     fn an_interrupted_repetition_does_not_widen_the_spread() {
         let run = |seconds| Repetition { seconds, clock_hz: 1e9 };
-        let rate = Rate::judge(&[run(1.0), run(1.01), run(5.0), run(1.02), run(9.0), run(1.0)], 100.0);
+        let rate = Rate::judge(&[run(1.0), run(1.01), run(5.0), run(1.02), run(9.0), run(1.0)], 100.0, 2);
         assert_eq!(rate.best, 100.0);
         assert!(rate.spread < 0.011, "{rate:?}");
     }
 
     #[test]
     fn no_repetition_is_not_settled() {
-        assert_eq!(Rate::judge(&[], 1.0).spread, 1.0);
+        assert_eq!(Rate::judge(&[], 1.0, 2).spread, 1.0);
     }
 }

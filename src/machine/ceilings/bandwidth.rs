@@ -37,10 +37,12 @@ pub fn levels(lab: &mut Lab) -> Result<(), MachineError> {
         for level in levels_of(lab, threads, Some(arena.slab)) {
             kinds(lab, &arena, level)?;
         }
+        lab.set_essential(false);
         extras(lab, &arena)?;
         if lab.effort == Effort::Full && lab.ends().contains(&threads) {
             sweep(lab, &arena)?;
         }
+        lab.set_essential(true);
     }
     affinity(lab);
     Ok(())
@@ -184,7 +186,7 @@ fn prefetch(lab: &mut Lab, arena: &Arena, set: u64) -> Result<(), MachineError> 
     let mut best: Option<Rate> = None;
     for distance in [256, 512, 1024, 2048, 4096, 8192] {
         let variant = Variant { prefetch: Some(distance), ..Variant::plain(lab.features.widest()) };
-        let plan = Plan { repetitions: 5, ..lab.shared_plan() };
+        let plan = Plan { repetitions: 5, rounds: 1, ..lab.shared_plan() };
         let Some(rate) = elements(lab, arena, Stream::Read, variant, set, plan)? else { continue };
         points.push((f64::from(distance), 8.0 * rate.best));
         best = Some(best.map_or(rate, |b| b.better(rate)));
@@ -204,7 +206,13 @@ fn sweep(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
         let mut points = Vec::new();
         let mut set = 4096.0_f64;
         while (set as u64) < arena.slab - 4 * 8192 && !lab.out_of_time() {
-            let plan = Plan { seconds: (set / 20e9).clamp(50e-6, 4e-3), repetitions: 5, steady: 0.05 };
+            let plan = Plan {
+                seconds: (set / 20e9).clamp(50e-6, 3e-3),
+                repetitions: 5,
+                steady: 0.1,
+                rounds: 2,
+                fastest: 2,
+            };
             let variant = Variant { unroll: 8, ..Variant::plain(width) };
             if let Some(rate) = elements(lab, arena, kind, variant, set as u64, plan)? {
                 let beyond_l1 = set as u64 > lab.topology.cache(1).map_or(32 << 10, |c| c.size);

@@ -60,6 +60,6 @@ fn page_fault(lab: &mut Lab) -> Result<(), MachineError> {
     let runs =
         std::mem::take(&mut *result.lock().map_err(|_| MachineError::Thread { cpu: 0, reason: "panicked".into() })?);
     let runs = runs.into_iter().collect::<Result<Vec<_>, _>>()?;
-    lab.record_time(Label::new("pagefault", "s", 1), Rate::judge(&runs, PAGES as f64), Steadiness::Shared);
+    lab.record_time(Label::new("pagefault", "s", 1), Rate::judge(&runs, PAGES as f64, 2), Steadiness::Shared);
     Ok(())
 }

@@ -1,4 +1,5 @@
 //! Which ceilings are measured, in the order of their importance: what does not fit the time comes last.
+//! What the model cannot do without may take longer than planned on a busy host; the rest is then null with that reason.
 
 mod access;
 mod arrays;
@@ -16,22 +17,38 @@ use super::error::MachineError;
 use super::lab::Lab;
 use super::progress::Progress;
 
-type Group = (&'static str, fn(&mut Lab) -> Result<(), MachineError>);
+/// Some ceilings that are measured together.
+struct Group {
+    name: &'static str,
+    measure: fn(&mut Lab) -> Result<(), MachineError>,
+    /// Without it the model is blind: it is measured even where that takes longer than it should.
+    essential: bool,
+    /// Concerns caches or memory rather than the core alone.
+    memory: bool,
+}
+
+const fn core(name: &'static str, essential: bool, measure: fn(&mut Lab) -> Result<(), MachineError>) -> Group {
+    Group { name, measure, essential, memory: false }
+}
+
+const fn memory(name: &'static str, essential: bool, measure: fn(&mut Lab) -> Result<(), MachineError>) -> Group {
+    Group { name, measure, essential, memory: true }
+}
 
 /// The groups. Later ones may look up what earlier ones recorded.
 const GROUPS: [Group; 12] = [
-    ("arithmetic by operation and width", pipes::throughput),
-    ("pairs of operations", pipes::co_issue),
-    ("ladder of in-core ceilings", ladder::measure),
-    ("latencies of arithmetic", latency::measure),
-    ("accesses to L1", access::measure),
-    ("instruction mixes", mix::measure),
-    ("bandwidth of each level", bandwidth::levels),
-    ("memory latencies", irregular::latencies),
-    ("restarted chains", latency::restarted),
-    ("irregular memory accesses", irregular::measure),
-    ("page faults and mispredicted branches", costs::measure),
-    ("integer and low-precision arithmetic", special::measure),
+    core("arithmetic by operation and width", true, pipes::throughput),
+    core("ladder of in-core ceilings", true, ladder::measure),
+    memory("bandwidth of each level", true, bandwidth::levels),
+    memory("latencies of each level", true, irregular::latencies),
+    core("instruction mixes", true, mix::measure),
+    core("accesses to L1", true, access::measure),
+    core("latencies of arithmetic", true, latency::measure),
+    core("pairs of operations", true, pipes::co_issue),
+    core("integer and low-precision arithmetic", true, special::measure),
+    memory("irregular memory accesses", true, irregular::measure),
+    core("restarted chains", false, latency::restarted),
+    core("page faults and mispredicted branches", false, costs::measure),
 ];
 
 /// Measures all groups.
@@ -40,10 +57,7 @@ const GROUPS: [Group; 12] = [
 /// Whatever stops a measurement: a refused mapping, a thread that died. What is merely absent on this host is
 /// recorded as null with a reason.
 pub fn measure_all(lab: &mut Lab, progress: &mut dyn Progress) -> Result<(), MachineError> {
-    for (done, (name, measure)) in GROUPS.iter().enumerate() {
-        progress.group(name, done, GROUPS.len());
-        measure(lab)?;
-    }
+    run(lab, &GROUPS.iter().collect::<Vec<_>>(), progress)?;
     balance::derive(lab);
     Ok(())
 }
@@ -53,11 +67,14 @@ pub fn measure_all(lab: &mut Lab, progress: &mut dyn Progress) -> Result<(), Mac
 /// # Errors
 /// As [`measure_all`].
 pub fn measure_part(lab: &mut Lab, memory: bool, progress: &mut dyn Progress) -> Result<(), MachineError> {
-    let of_memory = |name: &str| name.contains("bandwidth") || name.contains("memory");
-    let part: Vec<&Group> = GROUPS.iter().filter(|(name, _)| of_memory(name) == memory).collect();
-    for (done, (name, measure)) in part.iter().enumerate() {
-        progress.group(name, done, part.len());
-        measure(lab)?;
+    run(lab, &GROUPS.iter().filter(|g| g.memory == memory).collect::<Vec<_>>(), progress)
+}
+
+fn run(lab: &mut Lab, groups: &[&Group], progress: &mut dyn Progress) -> Result<(), MachineError> {
+    for (done, group) in groups.iter().enumerate() {
+        progress.group(group.name, done, groups.len());
+        lab.set_essential(group.essential);
+        (group.measure)(lab)?;
     }
     Ok(())
 }
