@@ -9,6 +9,7 @@ use super::features::Features;
 use super::kernels::Kernel;
 use super::topology::Topology;
 use crate::profile::machine::{Ceiling, Sweep};
+use crate::profile::run::Warning;
 
 /// How thoroughly to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,6 +94,7 @@ pub struct Lab {
     essential: bool,
     ceilings: Vec<Ceiling>,
     sweeps: Vec<Sweep>,
+    doubts: Vec<Warning>,
 }
 
 impl Lab {
@@ -122,6 +124,7 @@ impl Lab {
             essential: true,
             ceilings: Vec::new(),
             sweeps: Vec::new(),
+            doubts: Vec::new(),
         })
     }
 
@@ -160,8 +163,8 @@ impl Lab {
     /// Repetitions of kernels on registers and near caches.
     pub fn core_plan(&self) -> Plan {
         match self.effort {
-            Effort::Quick => Plan { seconds: 80e-6, repetitions: 5, steady: 0.01, rounds: 4, fastest: 4 },
-            Effort::Full => Plan { seconds: 150e-6, repetitions: 10, steady: 0.005, rounds: 4, fastest: 4 },
+            Effort::Quick => Plan { seconds: 60e-6, repetitions: 4, steady: 0.01, rounds: 3, fastest: 8 },
+            Effort::Full => Plan { seconds: 150e-6, repetitions: 10, steady: 0.005, rounds: 3, fastest: 8 },
         }
     }
 
@@ -180,18 +183,12 @@ impl Lab {
     pub fn registers(
         &mut self,
         label: Label,
-        kernel: impl FnOnce(Features) -> Result<Kernel, MachineError>,
-        amount: impl FnOnce(&Kernel) -> f64,
+        kernel: impl Fn(Features) -> Result<Kernel, MachineError>,
+        amount: impl Fn(&Kernel) -> f64,
     ) -> Result<Option<Rate>, MachineError> {
-        if self.out_of_time() {
-            self.missing(label, self.too_late());
-            return Ok(None);
-        }
-        let kernel = kernel(self.features)?;
-        let amount = amount(&kernel) * label.threads as f64;
-        let rate = self.watch.rate(&Work::on_registers(kernel, label.threads), amount, self.core_plan())?;
-        self.record(label, rate, Steadiness::Core);
-        Ok(Some(rate))
+        // Emitted twice, since where the code lies in memory can cost a few per cent for as long as it lies there.
+        let emitted = (0..2).map(|_| kernel(self.features)).collect::<Vec<_>>();
+        self.best_of(label, emitted, amount)
     }
 
     /// Times several kernels that do the same on registers and records the best.
@@ -300,6 +297,16 @@ impl Lab {
     /// Adds a curve.
     pub fn sweep(&mut self, sweep: Sweep) {
         self.sweeps.push(sweep);
+    }
+
+    /// Adds doubts about what was measured.
+    pub fn doubt(&mut self, doubts: Vec<Warning>) {
+        self.doubts.extend(doubts);
+    }
+
+    /// Takes the doubts.
+    pub fn take_doubts(&mut self) -> Vec<Warning> {
+        std::mem::take(&mut self.doubts)
     }
 
     /// The results.

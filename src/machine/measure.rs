@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::bench::priority::Priority;
 use super::ceilings;
 use super::drift;
 use super::error::MachineError;
@@ -77,6 +78,7 @@ pub fn load_or_measure(request: &Request, progress: &mut dyn Progress) -> Result
     }
     let key = key(&topology, threads, dram, request.features);
     let directory = request.cache.clone().or_else(store::directory);
+    let _ahead = Priority::raise();
     let mut lab = Lab::new(request.features, topology.clone(), threads, limits.memory, request.effort)?;
     if !request.refresh
         && let Some(directory) = &directory

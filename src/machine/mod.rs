@@ -43,7 +43,8 @@
 //! | `int.{add,mul,logic}.w` `int.alu.scalar` `int8.dot.512` † | op/s | 32-bit lanes (logic and scalar: 64 bits); `alu`: rotate, xor, add in turn |
 //! | `hp.{fma,add,mul}.512` `bf16.dot.512` † | flop/s | low precisions |
 //! | `imbalance.{2,4,…}` `p.imbalance.*` | flop/s | derived: the roof when 1/2, 1/4, … of the threads work |
-//! | sweeps `workingset.{kind}` † | byte/s | over the bytes of all threads' working sets |
+//! | `dram.noaffinity` `dram.snoop` | byte/s | hosts with several memory nodes, all threads: memory on one node; a set of twice the caches |
+//! | sweeps `workingset.{kind}` `plateaus.read` † | byte/s | over the bytes of all threads' working sets; the levels found in it, each at its end |
 //! | sweep `flops-per-element.dp` † | flop/s | FLOPs on each element of an array in L1, 1 … 256 |
 //! | sweep `prefetch-distance` | byte/s | over the distance in bytes |
 //!

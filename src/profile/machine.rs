@@ -35,7 +35,7 @@ pub struct Ceiling {
     pub threads: u32,
     /// Core clock while it ran.
     pub clock_hz: Option<f64>,
-    /// (max − min) / median over the fastest repetitions (a quarter in the core and near caches, half beyond).
+    /// (max − min) / median over the fastest repetitions (one in eight in the core and near caches, half beyond; at least three).
     pub spread: Option<f64>,
     /// The repetitions agreed.
     pub settled: bool,

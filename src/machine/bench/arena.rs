@@ -82,7 +82,8 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Maps `total` bytes, divides them, and has each thread touch its own slab; `interleaved` = one thread touches all.
+    /// Maps `total` bytes, divides them, and has each thread touch its own slab; `one_node`: the first thread
+    /// touches all, so that all memory is on its node.
     ///
     /// # Errors
     /// [`MachineError::Buffer`], [`MachineError::Thread`].

@@ -95,15 +95,10 @@ impl Drop for Team {
     }
 }
 
-/// Pins the calling thread, and puts it before other work on that CPU where this user may: a ceiling is what the
-/// machine can do, not what is left of it at the moment.
 fn pin(cpu: usize) -> nix::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu)?;
-    sched_setaffinity(Pid::from_raw(0), &set)?;
-    // SAFETY: changes the priority of the calling thread alone. A refusal leaves it as it was, which is fine.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -15) };
-    Ok(())
+    sched_setaffinity(Pid::from_raw(0), &set)
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ pub struct Plan {
     pub steady: f64,
     /// Most rounds.
     pub rounds: usize,
-    /// The spread is taken over the fastest one in so many repetitions (at least three): 4 where what disturbs is not
+    /// The spread is taken over the fastest one in so many repetitions (at least three): 8 where what disturbs is not
     /// the kernel's own (registers, near caches), 2 where neighbours are part of the figure.
     pub fastest: usize,
 }

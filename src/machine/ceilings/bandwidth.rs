@@ -1,6 +1,7 @@
 //! Bandwidth of each level by kind of stream: from the sizes that sysfs names, checked by a sweep over working sets.
 
 use super::arrays::{self, Shape};
+use super::plateau::{doubts, plateaus};
 use crate::isa::operation::Width;
 use crate::machine::bench::arena::{Arena, Pages};
 use crate::machine::bench::timing::{Plan, Rate, Work};
@@ -44,8 +45,7 @@ pub fn levels(lab: &mut Lab) -> Result<(), MachineError> {
         }
         lab.set_essential(true);
     }
-    affinity(lab);
-    Ok(())
+    affinity(lab)
 }
 
 /// Bytes of a DRAM buffer: four times the last-level caches, if a quarter of the memory allows it.
@@ -65,7 +65,7 @@ fn not_enough_memory(lab: &mut Lab, threads: usize) {
     }
 }
 
-/// The working sets: half of L1, half of L2, between L2 and this thread's share of L3, all of the slab.
+/// The working sets: half of L1, a quarter of L2 (its sets fill unevenly, since it is indexed by physical address), between L2 and this thread's share of L3, all of the slab.
 fn levels_of(lab: &Lab, threads: usize, slab: Option<u64>) -> Vec<Level> {
     let size = |level| lab.topology.cache(level).map(|c| c.size);
     let mut levels = Vec::new();
@@ -73,7 +73,7 @@ fn levels_of(lab: &Lab, threads: usize, slab: Option<u64>) -> Vec<Level> {
         levels.push(Level { name: "l1", set: l1 / 2, beyond_l1: false, steadiness: Steadiness::Core });
     }
     if let Some(l2) = size(2) {
-        levels.push(Level { name: "l2", set: l2 / 2, beyond_l1: true, steadiness: Steadiness::Core });
+        levels.push(Level { name: "l2", set: l2 / 4, beyond_l1: true, steadiness: Steadiness::Core });
     }
     if let Some(l3) = lab.topology.cache(3) {
         let sharers = (l3.shared_by as usize).min(threads).max(1) as u64;
@@ -194,8 +194,7 @@ fn prefetch(lab: &mut Lab, arena: &Arena, set: u64) -> Result<(), MachineError> 
     if let Some(rate) = best {
         lab.record(label, rate.scaled(8.0), Steadiness::Shared);
     }
-    let (x_unit, y_unit) = ("byte".into(), "byte/s".into());
-    lab.sweep(Sweep { id: "prefetch-distance".into(), x_unit, y_unit, threads: arena.threads as u32, points });
+    lab.sweep(curve("prefetch-distance", arena.threads, points));
     Ok(())
 }
 
@@ -206,13 +205,8 @@ fn sweep(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
         let mut points = Vec::new();
         let mut set = 4096.0_f64;
         while (set as u64) < arena.slab - 4 * 8192 && !lab.out_of_time() {
-            let plan = Plan {
-                seconds: (set / 20e9).clamp(50e-6, 3e-3),
-                repetitions: 5,
-                steady: 0.1,
-                rounds: 2,
-                fastest: 2,
-            };
+            let plan =
+                Plan { seconds: (set / 20e9).clamp(50e-6, 3e-3), repetitions: 5, steady: 0.1, rounds: 2, fastest: 2 };
             let variant = Variant { unroll: 8, ..Variant::plain(width) };
             if let Some(rate) = elements(lab, arena, kind, variant, set as u64, plan)? {
                 let beyond_l1 = set as u64 > lab.topology.cache(1).map_or(32 << 10, |c| c.size);
@@ -221,21 +215,48 @@ fn sweep(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
             }
             set *= std::f64::consts::SQRT_2;
         }
+        if kind == Stream::Read {
+            let found = plateaus(&points);
+            if arena.threads == 1 && !lab.out_of_time() {
+                lab.doubt(doubts(&found, &lab.topology));
+            }
+            let ends = found.iter().map(|p| (p.to, p.value)).collect();
+            lab.sweep(curve("plateaus.read", arena.threads, ends));
+        }
         let id = format!("workingset.{}", kind.name());
-        lab.sweep(Sweep { id, x_unit: "byte".into(), y_unit: "byte/s".into(), threads: arena.threads as u32, points });
+        lab.sweep(curve(&id, arena.threads, points));
     }
     Ok(())
 }
 
-/// `dram.noaffinity` and `dram.snoop` exist on hosts with several nodes.
-fn affinity(lab: &mut Lab) {
+/// A curve of bandwidth over bytes.
+fn curve(id: &str, threads: usize, points: Vec<(f64, f64)>) -> Sweep {
+    Sweep { id: id.into(), x_unit: "byte".into(), y_unit: "byte/s".into(), threads: threads as u32, points }
+}
+
+/// `dram.noaffinity`: all memory on the node of the first thread. `dram.snoop`: a set as small as is still beyond the
+/// caches, which a snoop filter may cover. Both concern hosts with several nodes, all threads.
+fn affinity(lab: &mut Lab) -> Result<(), MachineError> {
     let threads = lab.most();
-    let reason = if lab.topology.nodes.len() < 2 {
-        "this host has one memory node: memory cannot be on the wrong one"
-    } else {
-        "not measured yet on hosts with several memory nodes"
+    let ids = ["dram.noaffinity", "dram.snoop"];
+    let total = dram_bytes(lab).filter(|_| lab.topology.nodes.len() > 1 && !lab.out_of_time());
+    let Some(total) = total else {
+        let reason = match lab.topology.nodes.len() {
+            0 | 1 => "this host has one memory node: memory cannot be on the wrong one".into(),
+            _ => lab.too_late(),
+        };
+        for id in ids {
+            lab.missing(Label::new(id, "byte/s", threads), reason.clone());
+        }
+        return Ok(());
     };
-    for id in ["dram.noaffinity", "dram.snoop"] {
-        lab.missing(Label::new(id, "byte/s", threads), reason);
+    let variant = Variant::plain(lab.features.widest());
+    for (id, bytes, one_node) in [(ids[0], total, true), (ids[1], total / 2, false)] {
+        let arena = Arena::new(lab.team(), threads, bytes, Pages::Huge, one_node)?;
+        let set = arena.slab - 4 * 8192;
+        if let Some(rate) = elements(lab, &arena, Stream::Read, variant, set, lab.shared_plan())? {
+            lab.record(Label::new(id, "byte/s", threads), rate.scaled(8.0), Steadiness::Shared);
+        }
     }
+    Ok(())
 }

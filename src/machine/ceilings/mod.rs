@@ -11,6 +11,7 @@ mod ladder;
 mod latency;
 mod mix;
 mod pipes;
+mod plateau;
 mod special;
 
 use super::error::MachineError;
@@ -75,6 +76,7 @@ fn run(lab: &mut Lab, groups: &[&Group], progress: &mut dyn Progress) -> Result<
         progress.group(group.name, done, groups.len());
         lab.set_essential(group.essential);
         (group.measure)(lab)?;
+        lab.take_doubts().into_iter().for_each(|w| progress.warn(w));
     }
     Ok(())
 }

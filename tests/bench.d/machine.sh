@@ -1,0 +1,94 @@
+#!/bin/bash
+# rprof's ceilings beside likwid-bench's kernels of the same kind, interleaved in one run; best of several rounds.
+#
+# In-core kernels are compared in FLOP/s, streams in elements of eight bytes a second (the two count bytes by different
+# conventions). Each round is a quick measurement of rprof and then a second of each of likwid-bench's kernels.
+# BENCH_REPEAT: rounds (3). BENCH_ONLY: rows (regular expression on "ceiling"). BENCH_THREADS: thread counts.
+set -u -o pipefail
+has() { command -v "$1" >/dev/null; }
+if ! has likwid-bench; then
+    echo "SKIPPED: likwid-bench is not installed (apt-get install likwid)"
+    exit 0
+fi
+rprof=${MACHINE_EXAMPLE:-target/release/examples/machine}
+[ "${MACHINE_EXAMPLE:-}" ] || cargo build --release --quiet --example machine || exit 1
+# rprof measures ahead of other work where it may; likwid-bench gets the same.
+ahead=
+has chrt && chrt -r 1 true 2>/dev/null && ahead="chrt -r 1"
+rounds=${BENCH_REPEAT:-3}
+only=${BENCH_ONLY:-.}
+cpus=$(nproc)
+flags=$(grep -m1 '^flags' /proc/cpuinfo)
+widths=sse
+[[ $flags == *" avx "* ]] && widths="avx"
+[[ $flags == *" avx512f "* ]] && widths="avx512 avx"
+size() { cat "/sys/devices/system/cpu/cpu0/cache/index$1/size" 2>/dev/null | tr -d 'K'; }
+l1=$(size 0) l2=$(size 2) l3=$(size 3)
+out=$(mktemp) cache=$(mktemp -d)
+trap 'rm -rf "$out" "$cache"' EXIT
+
+# likwid ROW THREADS WHAT SET_KB KERNEL…: runs the kernels; WHAT: `flops`, or the bytes that likwid counts an element.
+likwid() {
+    local row=$1 threads=$2 what=$3 set=$4 kernel
+    shift 4
+    [[ $row =~ $only ]] || return 0
+    for kernel in "$@"; do
+        $ahead likwid-bench -t "$kernel" -w "S0:${set}kB:$threads" -s 1 2>/dev/null |
+            awk -v row="$row" -v t="$threads" -v k="$kernel" -v what="$what" '
+                /^MFlops\/s:/ { flops = 1e6 * $2 }
+                /^MByte\/s:/ { bytes = 1e6 * $2 }
+                END { value = what == "flops" ? flops : bytes / what
+                      if (value > 0) printf "likwid %s %d %s %.6g\n", row, t, k, value }' >>"$out"
+    done
+}
+
+# Kernel names of likwid-bench: base name and width.
+named() { local base=$1 w; for w in $widths; do echo "${base}_$w"; done; }
+known=$(likwid-bench -a 2>/dev/null | awk '{ print $1 }')
+only() { local k; for k in "$@"; do grep -qx "$k" <<<"$known" && echo "$k"; done; }
+
+streams() { # level, threads, set in kB for all threads
+    local level=$1 threads=$2 set=$3
+    likwid "$level.read" "$threads" 8 "$set" $(only $(named load))
+    likwid "$level.copy" "$threads" 16 "$set" $(only $(named copy))
+    likwid "$level.triad" "$threads" 24 "$set" $(only $(for w in $widths; do echo "stream_${w}_fma"; done) || only $(named stream))
+    likwid "$level.update" "$threads" 16 "$set" $(only $(named update))
+    likwid "$level.write" "$threads" 8 "$set" $(only $(named store))
+}
+
+for ((round = 0; round < rounds; round++)); do
+    XDG_CACHE_HOME=$cache "$rprof" --quick --refresh --elements 2>/dev/null | sed 's/^/rprof /' >>"$out"
+    for threads in ${BENCH_THREADS:-1 $cpus}; do
+        likwid dp.fma "$threads" flops $((threads * l1 / 2)) $(only $(for w in $widths; do echo peakflops_${w}_fma; done))
+        likwid dp.balance.addmul "$threads" flops $((threads * l1 / 2)) $(only $(named peakflops))
+        likwid sp.fma "$threads" flops $((threads * l1 / 2)) $(only $(for w in $widths; do echo peakflops_sp_${w}_fma; done))
+        streams l1 "$threads" $((threads * l1 / 2))
+        streams l2 "$threads" $((threads * l2 / 2))
+        streams l3 "$threads" $((threads * l2 * 5))
+        streams dram "$threads" $((l3 * 4))
+        likwid dram.copy.nt "$threads" 16 $((l3 * 4)) $(only $(named copy_mem))
+        likwid dram.triad.nt "$threads" 24 $((l3 * 4)) $(only $(named stream_mem))
+        likwid dram.write.nt "$threads" 8 $((l3 * 4)) $(only $(named store_mem))
+    done
+done
+
+awk '
+    { key = $2 " " $3
+      if (!(key in seen)) { seen[key] = 1; order[++n] = key }
+      if ($1 == "rprof" && $5 > ours[key]) ours[key] = $5
+      if ($1 == "likwid" && $5 > theirs[key]) { theirs[key] = $5; name[key] = $4 } }
+    END {
+        printf "%-18s %7s %12s %12s  %-22s %6s %6s\n", "ceiling", "threads", "rprof", "likwid", "its best kernel", "ratio", "least"
+        for (i = 1; i <= n; i++) {
+            key = order[i]
+            if (!theirs[key]) continue
+            split(key, part, " ")
+            core = part[1] ~ /^[ds]p\./
+            least = core ? 0.99 : 0.97
+            ratio = ours[key] / theirs[key]
+            low += ratio < least
+            printf "%-18s %7d %12.4g %12.4g  %-22s %6.3f %6.2f%s\n", part[1], part[2], ours[key], theirs[key], name[key], ratio, least, ratio < least ? "  LOW" : ""
+        }
+        printf "%d of %d rows below their least ratio (flop/s; elements of 8 bytes a second)\n", low, n
+        exit low > 0
+    }' "$out"
