@@ -85,6 +85,7 @@ awk '
             split(key, part, " ")
             core = part[1] ~ /^[ds]p\./
             least = core ? 0.99 : 0.97
+            rows++
             ratio = ours[key] / theirs[key]
             low += ratio < least
             printf "%-18s %7d %12.4g %12.4g  %-22s %6.3f %6.2f%s\n", part[1], part[2], ours[key], theirs[key], name[key], ratio, least, ratio < least ? "  LOW" : ""
