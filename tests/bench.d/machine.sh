@@ -90,6 +90,6 @@ awk '
             low += ratio < least
             printf "%-18s %7d %12.4g %12.4g  %-22s %6.3f %6.2f%s\n", part[1], part[2], ours[key], theirs[key], name[key], ratio, least, ratio < least ? "  LOW" : ""
         }
-        printf "%d of %d rows below their least ratio (flop/s; elements of 8 bytes a second)\n", low, n
+        printf "%d of %d rows below their least ratio (flop/s; elements of 8 bytes a second)\n", low, rows
         exit low > 0
     }' "$out"

@@ -57,7 +57,7 @@ pub fn dram_bytes(lab: &Lab) -> Option<u64> {
 fn not_enough_memory(lab: &mut Lab, threads: usize) {
     let reason = format!(
         "a quarter of the available memory ({} MiB) is less than four times the last-level caches ({} MiB)",
-        lab.memory / 4 >> 20,
+        (lab.memory / 4) >> 20,
         lab.topology.llc_total >> 20
     );
     for kind in Stream::ALL {
