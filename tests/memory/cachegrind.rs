@@ -19,10 +19,10 @@ const LL: Level = Level { size: 64 << 10, ways: 16, shared_by: 1 };
 const LOAD: u32 = 0;
 const STORE: u32 = 1;
 
-fn build(dir: &Path) -> PathBuf {
+fn build(dir: &Path, flags: &[&str]) -> PathBuf {
     let program = dir.join("mixed");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/memory/mixed.c");
-    let status = Command::new("cc").args(["-O2", "-o"]).arg(&program).arg(source).status().unwrap();
+    let status = Command::new("cc").args(flags).arg("-o").arg(&program).arg(source).status().unwrap();
     assert!(status.success());
     program
 }
@@ -91,12 +91,21 @@ fn data_misses_are_within_one_percent_of_cachegrinds() {
         println!("SKIPPED: valgrind is not installed");
         return;
     }
+    compare(&["-O2"]);
+    if is_x86_feature_detected!("avx2") {
+        compare(&["-O3", "-mavx2"]);
+    } else {
+        println!("SKIPPED: no AVX2 for the build with it");
+    }
+}
+
+fn compare(flags: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
-    let program = build(dir.path());
+    let program = build(dir.path(), flags);
     let (ours, theirs) = (model(&program), cachegrind(&program, dir.path()));
-    println!("D1 read, D1 write, LL read, LL write misses: {ours:?}, cachegrind {theirs:?}");
+    println!("{flags:?}: D1 read, D1 write, LL read, LL write misses: {ours:?}, cachegrind {theirs:?}");
     for (level, range) in [("D1", 0..2), ("LL", 2..4)] {
         let (ours, theirs): (f64, f64) = (ours[range.clone()].iter().sum(), theirs[range].iter().sum());
-        assert!((ours / theirs - 1.0).abs() < 0.01, "{level}: {ours} and {theirs}");
+        assert!((ours / theirs - 1.0).abs() < 0.01, "{flags:?} {level}: {ours} and {theirs}");
     }
 }

@@ -1,6 +1,7 @@
-//! The memory model: against arithmetic, against a slow second model, against cachegrind.
+//! The memory model: against arithmetic, against a slow second model, against cachegrind, on a real program.
 
 mod cachegrind;
+mod end_to_end;
 mod feed;
 mod kernels;
 mod reference;
