@@ -6,16 +6,14 @@ FUNCTION \name
     mov rax, [rdi]
     xorpd xmm0, xmm0
     xorpd xmm1, xmm1
-2:  mov r9, rcx
+    imul rcx, r8
     .p2align 6
 3:  .rept 8
     mov rax, [rax]
     \add
     .endr
-    dec r9
+    dec rcx
     jnz 3b
-    dec r8
-    jnz 2b
     movq rax, xmm0
     ret
 END \name
@@ -63,20 +61,18 @@ FUNCTION \name
     .irp i, 0, 1, 2, 3, 4, 5, 6, 7
     xorpd xmm\i, xmm\i
     .endr
-2:  mov r9, rcx
+    imul rcx, r8
     .p2align 6
 3:  .irp i, 0, 1, 2, 3, 4, 5, 6, 7
     imul rax, r10
-    add rax, r9
+    add rax, rcx
     mov rsi, rax
     shr rsi, 24
     and rsi, rdx
     \add \i
     .endr
-    dec r9
+    dec rcx
     jnz 3b
-    dec r8
-    jnz 2b
     movq rax, xmm0
     ret
 END \name

@@ -2,9 +2,7 @@
 
 # six chains of rotate, exclusive or, add
 FUNCTION demo_int
-2:  mov r9, rcx
-    mov r10, r9
-    mov r11, r9
+    imul rcx, r8
     .p2align 6
 3:  .rept 8
     .irp g, rax, rdx, rsi, rdi, r10, r11
@@ -13,10 +11,8 @@ FUNCTION demo_int
     add \g, 0x12
     .endr
     .endr
-    dec r9
+    dec rcx
     jnz 3b
-    dec r8
-    jnz 2b
     ret
 END demo_int
 
@@ -25,7 +21,7 @@ FUNCTION demo_mispredict
     mov rdx, 0x9e3779b97f4a7c15
     xorpd xmm0, xmm0
     xorpd xmm1, xmm1
-2:  mov r9, rcx
+    imul rcx, r8
     .p2align 6
 3:  mov rax, rdx
     shl rax, 13
@@ -43,10 +39,8 @@ FUNCTION demo_mispredict
     addsd xmm0, xmm1
 4:
     .endr
-    dec r9
+    dec rcx
     jnz 3b
-    dec r8
-    jnz 2b
     movq rax, xmm0
     ret
 END demo_mispredict
