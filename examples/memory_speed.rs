@@ -24,7 +24,7 @@ const STREAMS: [(&str, Stream); 7] = [
     ("read, 32 B", |i| (0x10_0000 + i * 32 % (1 << 30), 0, Load)),
     ("triad, 32 B", |i| {
         let kind = if i % 3 == 2 { Store } else { Load };
-        ((i % 3) << 32 | (i / 3 * 32) % (1 << 30), (i % 3) as u32, kind)
+        (((i % 3) << 32) + (i / 3 * 32) % (1 << 30), (i % 3) as u32, kind)
     }),
     ("NT store, 32 B", |i| (0x10_0000 + i * 32 % (1 << 30), 0, NtStore)),
     ("random in 256 MiB", |i| (0x10_0000 + random(i) % (1 << 28), 0, Load)),
