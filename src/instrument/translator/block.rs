@@ -32,6 +32,8 @@ pub struct Block {
     pub points: Range<u32>,
     /// A loop whose counter stands in a register: that register.
     pub loop_counter: Option<Gpr>,
+    /// Two more registers of that loop, lent to its probes.
+    pub loop_probes: Option<(Gpr, Gpr)>,
     /// Exits that were linked to it.
     pub incoming: Vec<SiteId>,
     /// The block before it in the cache runs into it.

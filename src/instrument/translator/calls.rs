@@ -46,7 +46,7 @@ pub fn write_tables(tables: &Shared, miss: u64) {
     for number in 0..1024 {
         tables.write(u64::from(layout::CALLS) + number as u64, &[class(number) as u8]);
     }
-    for (i, lanes) in [2u32, 4, 8].into_iter().enumerate() {
+    for (i, lanes) in [1u32, 2, 4, 8].into_iter().enumerate() {
         let table: Vec<u8> = (0..256u32).map(|m| (m & ((1 << lanes) - 1)).count_ones() as u8).collect();
         tables.write(u64::from(layout::POPULATION_8) + 256 * i as u64, &table);
     }

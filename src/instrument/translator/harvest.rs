@@ -1,6 +1,7 @@
 //! From counters back to blocks.
 
 use super::block::BlockId;
+use super::drain::Drain;
 use super::hash::AddressMap;
 use super::regions::Regions;
 use super::space::CodeSpace;
@@ -37,12 +38,20 @@ impl CodeSpace {
     }
 
     /// Hands everything that was counted over.
-    pub fn finish(&mut self, tally: &mut Tally) {
+    pub fn finish(&mut self, tally: &mut Tally, drain: &mut Option<Drain>) {
         let totals = std::mem::take(&mut self.totals);
         for id in 0..self.blocks.len() as BlockId {
             let block = &self.blocks[id as usize];
             for &(thread, executions) in totals.slots.get(&block.slot).into_iter().flatten() {
                 tally.add(block.at, self.block_code(id), thread, executions, &[]);
+            }
+        }
+        for probe in &self.probe_sites {
+            let Some(drain) = drain else { break };
+            let sums = probe.sum.and_then(|slot| totals.slots.get(&slot));
+            for &(thread, executions) in totals.slots.get(&probe.slot).into_iter().flatten() {
+                let sum = sums.and_then(|s| s.iter().find(|(t, _)| *t == thread)).map_or(0, |s| s.1);
+                drain.executed(probe, thread, executions, sum);
             }
         }
         for dynamic in &self.dynamic {

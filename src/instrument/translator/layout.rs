@@ -7,6 +7,7 @@
 //!   0x080 self-description                    0x90000 populations of masks
 //!   0x100 saved loop registers                0xb0000 polling: rprof reads the mailboxes
 //!   0x1000 counters, 8 bytes each
+//!   … and a buffer of addresses at the end
 //! ```
 
 /// RCX at an exit.
@@ -19,6 +20,16 @@ pub const SAVE_LENT: u32 = 0x10;
 pub const SAVE_LENT_2: u32 = 0x18;
 /// RCX before a `rep` instruction.
 pub const REPEAT_FROM: u32 = 0x20;
+/// RAX while it holds the flags for a probe.
+pub const SAVE_FLAGS: u32 = 0x28;
+/// The address that a probe looks at.
+pub const PROBE_ADDRESS: u32 = 0x30;
+/// A mask register's value in pieces.
+pub const PROBE_SCRATCH: u32 = 0x38;
+/// Where the next entry of the buffer goes.
+pub const CURSOR: u32 = 0xa0;
+/// Which addresses are collected: those whose mixed bits are 0 here.
+pub const SELECT_MASK: u32 = 0xa8;
 /// RAX, RDI, RSI, R10 while the signal mask is noted.
 pub const SAVE_CALL: u32 = 0xc0;
 
@@ -28,6 +39,8 @@ pub const REQUEST: u32 = 0x40;
 pub const SITE: u32 = 0x48;
 /// Program address that a lookup missed.
 pub const TARGET: u32 = 0x50;
+/// How often the wait still looks.
+pub const PATIENCE: u32 = 0x60;
 /// The answer: a cache address.
 pub const RESPONSE: u32 = 0x58;
 
@@ -50,7 +63,15 @@ pub const REGION: u64 = 32 << 20;
 /// Regions that one program image has room for.
 pub const REGIONS: u64 = 1024;
 /// Counters that a region has room for.
-pub const MAX_SLOTS: u32 = ((REGION - COUNTERS as u64) / 8) as u32;
+pub const MAX_SLOTS: u32 = (BUFFER - COUNTERS) / 8;
+/// The buffer of addresses, at a multiple of 64 KiB.
+pub const BUFFER: u32 = REGION as u32 - 0x2_0000;
+/// Bytes of the buffer.
+pub const BUFFER_SIZE: u32 = 0x1_0000;
+/// Room that the largest record surely finds.
+pub const BUFFER_MARGIN: u32 = 0x1000;
+/// Bits of cursor + margin that are 0 when the buffer is full.
+pub const BUFFER_FULL: u32 = 0xf000;
 
 /// Offset of a counter in its region.
 pub const fn counter(slot: u32) -> u32 {
@@ -63,7 +84,7 @@ pub const LOOKUP: u32 = 0;
 pub const LOOKUP_ENTRIES: u32 = 1 << 16;
 /// Table of [`CallClass`](super::calls::CallClass) by the low 16 bits of RAX.
 pub const CALLS: u32 = 0x8_0000;
-/// Populations of 8-bit masks, of their low 2, 4 and 8 bits: 256 bytes each.
+/// Populations of 8-bit masks, of their low 1, 2, 4 and 8 bits: 256 bytes each.
 pub const POPULATION_8: u32 = 0x9_0000;
 /// Populations of 16-bit masks.
 pub const POPULATION_16: u32 = 0xa_0000;

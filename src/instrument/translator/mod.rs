@@ -14,11 +14,13 @@
 mod arena;
 mod block;
 mod calls;
+mod drain;
 mod harvest;
 mod hash;
 mod inject;
 mod layout;
 mod mapping;
+mod probes;
 mod process;
 mod regions;
 mod run;
@@ -42,6 +44,7 @@ use crate::profile::evidence::memory::AccessSink;
 use crate::target::launch::Gated;
 use crate::target::tracee::Running;
 use crate::target::wait::{Event, wait_for};
+use drain::Drain;
 use run::Run;
 
 /// The translator.
@@ -66,7 +69,7 @@ impl CountingEngine for Translator {
             end_child(first);
             return Err(error.into());
         }
-        let mut run = Run::new(first);
+        let mut run = Run::new(first, sink.map(Drain::new));
         let status = run.follow();
         if status.is_err() {
             run.end_all();
@@ -80,7 +83,7 @@ impl CountingEngine for Translator {
         };
         run.tally.finish(&mut evidence);
         (evidence.threads, evidence.cpu_s) = run.roster.finish();
-        let memory = sink.map(|sink| sink.finish(&[]));
+        let memory = run.drain.map(Drain::finish);
         Ok(Counted { status, evidence, memory })
     }
 }

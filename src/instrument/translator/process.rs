@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 
 use super::block::{BlockId, Moved, SiteId};
 use super::regions::Regions;
-use super::source::Source;
+use super::source::{Pages, Source};
 use super::space::CodeSpace;
 use super::text::{TextRange, Treatment, add_text, find_text, remove_text, treatment};
 use super::unit::TranslateError;
@@ -17,7 +17,7 @@ use crate::target::maps::{Mapping, read_maps};
 use crate::target::memory::Memory;
 
 /// Blocks translated beyond the one that was asked for.
-const AHEAD: usize = 24;
+const AHEAD: usize = 64;
 
 /// What all processes with one program image have in common.
 #[derive(Debug, Clone)]
@@ -37,6 +37,8 @@ pub struct Process {
     pub memory: Memory,
     /// Its executable memory.
     pub text: Vec<TextRange>,
+    /// Text read before.
+    pub pages: RefCell<Pages>,
     /// What it shares.
     pub image: ImageRef,
     /// How often control went to native code.
@@ -76,7 +78,7 @@ impl Process {
         if range.located.is_none() {
             locate(self.pid, &mut self.text, tally);
         }
-        let mut source = Source::new(&self.memory, &self.text);
+        let mut source = Source::new(&self.memory, &self.pages, &self.text);
         match space.translate(&mut source, at, AHEAD) {
             Ok(entry) => Ok(Destination::Cache(entry)),
             Err(TranslateError::NoText(_)) => Ok(Destination::Native(at)),
@@ -99,6 +101,10 @@ impl Process {
 
     /// The program unmapped or protected `from..to`: it is not executable any more.
     pub fn forget_text(&mut self, from: Address, to: Address) {
+        let overlaps = |t: &TextRange| t.start < to && t.end > from;
+        if self.text.iter().any(overlaps) {
+            self.pages.borrow_mut().forget();
+        }
         if remove_text(&mut self.text, from, to) && Rc::strong_count(&self.image.space) == 1 {
             self.image.space.borrow_mut().invalidate(from, to);
         }
@@ -106,6 +112,7 @@ impl Process {
 
     /// The program made `from..to` executable.
     pub fn learn_text(&mut self, from: Address, to: Address, treatment: Treatment) {
+        self.pages.borrow_mut().forget();
         if treatment == Treatment::Translate {
             self.drop_foreign(from, to);
         }

@@ -59,6 +59,11 @@ impl Regions {
         self.word(region, offset).store(value, Ordering::Release);
     }
 
+    /// Reads bytes of a region.
+    pub fn read(&self, region: u32, offset: u32, buffer: &mut [u8]) -> std::io::Result<()> {
+        self.shared.read(u64::from(region) * layout::REGION + u64::from(offset), buffer)
+    }
+
     /// Adds to a counter of a stopped thread.
     pub fn adjust(&self, region: u32, slot: u32, by: i64) {
         let offset = layout::counter(slot);

@@ -13,8 +13,10 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
+use super::drain::Drain;
 use super::layout;
 use super::process::{Destination, Process};
+use super::stubs::DRAIN;
 use super::thread::Thread;
 use super::unit::TranslateError;
 use crate::instrument::CountError;
@@ -85,12 +87,14 @@ pub(super) struct Run {
     pub roster: Roster,
     pub warnings: Vec<Warning>,
     pub first: Pid,
+    /// Where addresses go, if somebody wants them.
+    pub drain: Option<Drain>,
     polling: bool,
 }
 
 impl Run {
     /// A run whose first process is `first`.
-    pub fn new(first: Pid) -> Self {
+    pub fn new(first: Pid, drain: Option<Drain>) -> Self {
         Run {
             threads: HashMap::new(),
             processes: HashMap::new(),
@@ -100,6 +104,7 @@ impl Run {
             roster: Roster::new(),
             warnings: Vec::new(),
             first,
+            drain,
             polling: false,
         }
     }
@@ -194,6 +199,16 @@ impl Run {
             let target = regions.get(thread.region, layout::TARGET);
             let Some(process) = self.processes.get_mut(&thread.process) else { continue };
             any = true;
+            if site == u64::from(DRAIN) {
+                if let Some(drain) = &mut self.drain {
+                    drop(regions);
+                    drain.drain(&process.image.space.borrow(), thread);
+                }
+                let regions = thread.regions.borrow();
+                regions.set(thread.region, layout::REQUEST, 0);
+                regions.set(thread.region, layout::RESPONSE, target);
+                continue;
+            }
             match process.answer(site as u32, Address::new(target), &mut self.tally) {
                 Ok(destination) => {
                     regions.set(thread.region, layout::REQUEST, 0);

@@ -28,6 +28,8 @@ enum State {
     Outside,
     /// In the middle of our own instructions.
     Between,
+    /// There, too, and they were changed.
+    Continued,
 }
 
 impl Run {
@@ -73,7 +75,10 @@ impl Run {
         for _ in 0..MAX_STEPS {
             let before = registers.rip;
             match self.to_program(tid, &mut registers)? {
-                State::Between => {
+                state @ (State::Between | State::Continued) => {
+                    if let State::Continued = state {
+                        stopped.set_registers(&registers)?;
+                    }
                     (stopped, _) = self.until(stopped, Mode::Step, 0, |s| *s == Stop::Signal(libc::SIGTRAP))?;
                     registers = stopped.registers()?;
                     continue;
@@ -121,6 +126,16 @@ impl Run {
         let set = |offset, value| thread.regions.borrow().set(thread.region, offset, value);
         if at > stubs.direct && at < stubs.wait.1 {
             let site = get(layout::SITE) as usize;
+            if site == super::stubs::DRAIN as usize {
+                if let Some(drain) = &mut self.drain {
+                    drain.drain(&space, thread);
+                }
+                registers.rcx = get(layout::SAVE_RCX);
+                registers.rip = get(layout::TARGET);
+                set(layout::REQUEST, 0);
+                set(layout::RESPONSE, 0);
+                return Ok(State::Continued);
+            }
             let target = if site == 0 { get(layout::TARGET) } else { space.sites[site].target.get() };
             registers.rcx = get(layout::SAVE_RCX);
             registers.rip = target;
@@ -154,7 +169,9 @@ impl Run {
         let mut stopped = stopped;
         for _ in 0..MAX_STEPS {
             let mut registers = stopped.registers()?;
-            if let State::Between = self.to_program(tid, &mut registers)? {
+            let state = self.to_program(tid, &mut registers)?;
+            if let State::Between | State::Continued = state {
+                stopped.set_registers(&registers)?;
                 (stopped, _) = self.until(stopped, Mode::Step, 0, |s| *s == Stop::Signal(libc::SIGTRAP))?;
                 continue;
             }
@@ -181,6 +198,9 @@ fn restore(thread: &Thread, process: &Process, block: BlockId, moved: Moved, reg
             let r = value(registers, register);
             regions.set(thread.region, layout::counter(block.slot), *r);
             *r = get(layout::SAVE_LOOP + 8 * u32::from(register.0));
+            for register in block.loop_probes.map_or([None, None], |(t, u)| [Some(t), Some(u)]).into_iter().flatten() {
+                *value(registers, register) = get(layout::SAVE_LOOP + 8 * u32::from(register.0));
+            }
         }
     };
     match moved {

@@ -1,10 +1,14 @@
 //! The program's text as the translator reads it.
 
+use std::cell::RefCell;
+
+use iced_x86::RflagsBits;
+
 use super::hash::AddressMap;
 use super::text::{TextRange, find_text};
 use crate::instrument::x86_64::decode::End;
 use crate::instrument::x86_64::decode::{Decoded, decode};
-use crate::instrument::x86_64::liveness::{INC_FLAGS, live_before, scan};
+use crate::instrument::x86_64::liveness::{INC_FLAGS, STATUS_FLAGS, live_before, scan};
 use crate::profile::code::CodeRef;
 use crate::target::address::Address;
 use crate::target::memory::Memory;
@@ -14,17 +18,55 @@ const WINDOW: usize = 1024;
 /// How many blocks deep successors are searched for what overwrites the flags.
 const FLAG_DEPTH: u32 = 3;
 
+/// Bytes of text that are read at once.
+const PAGE: u64 = 16 << 10;
+
+/// Text that was read before. Whoever changes which text is mapped where forgets them.
+#[derive(Debug, Default)]
+pub struct Pages(AddressMap<u64, Vec<u8>>);
+
+impl Pages {
+    /// Reads from `at` on; returns how many bytes there are.
+    fn read(&mut self, memory: &Memory, at: Address, buffer: &mut [u8]) -> usize {
+        let mut done = 0;
+        while done < buffer.len() {
+            let at = at + done as u64;
+            let base = at.align_down(PAGE);
+            let page = self.0.entry(base.get()).or_insert_with(|| {
+                let mut bytes = vec![0; PAGE as usize];
+                let size = memory.read_some(base, &mut bytes).unwrap_or(0);
+                bytes.truncate(size);
+                bytes
+            });
+            let Some(there) = page.get((at - base) as usize..).filter(|p| !p.is_empty()) else {
+                // Its page may begin before the mapping does.
+                return done + memory.read_some(at, &mut buffer[done..]).unwrap_or(0);
+            };
+            let size = there.len().min(buffer.len() - done);
+            buffer[done..done + size].copy_from_slice(&there[..size]);
+            done += size;
+        }
+        done
+    }
+
+    /// Text has changed.
+    pub fn forget(&mut self) {
+        self.0.clear();
+    }
+}
+
 /// The text of a process.
 pub struct Source<'a> {
     memory: &'a Memory,
+    pages: &'a RefCell<Pages>,
     text: &'a [TextRange],
     decoded: AddressMap<u64, Option<Decoded>>,
 }
 
 impl<'a> Source<'a> {
     /// Reads from `memory` where `text` says that it may be translated.
-    pub fn new(memory: &'a Memory, text: &'a [TextRange]) -> Self {
-        Source { memory, text, decoded: AddressMap::default() }
+    pub fn new(memory: &'a Memory, pages: &'a RefCell<Pages>, text: &'a [TextRange]) -> Self {
+        Source { memory, pages, text, decoded: AddressMap::default() }
     }
 
     /// Where the program's address `at` stands.
@@ -44,7 +86,7 @@ impl<'a> Source<'a> {
     fn read(&self, at: Address) -> Option<Decoded> {
         let room = (find_text(self.text, at)?.end - at).min(WINDOW as u64) as usize;
         let mut bytes = [0; WINDOW];
-        let size = self.memory.read_some(at, &mut bytes[..room]).ok()?;
+        let size = self.pages.borrow_mut().read(self.memory, at, &mut bytes[..room]);
         decode(at, &bytes[..size])
     }
 
@@ -56,6 +98,12 @@ impl<'a> Source<'a> {
         }
         let live_out = self.live_out(block, FLAG_DEPTH);
         (live_out != INC_FLAGS).then(|| live_before(&block.steps, live_out).iter().position(dead)).flatten()
+    }
+
+    /// Before which steps of `block` nothing needs the flags any more.
+    pub fn dead_flags(&mut self, block: &Decoded) -> Vec<bool> {
+        let live_out = self.live_out(block, FLAG_DEPTH) | RflagsBits::CF;
+        live_before(&block.steps, live_out).iter().map(|live| live & STATUS_FLAGS == 0).collect()
     }
 
     /// Flags of `inc` that may be read behind `block` before they are overwritten.

@@ -1,12 +1,14 @@
 //! A code space: everything translated for one address space, shared by processes that were forked from one another.
 
 use std::collections::HashSet;
+use std::hash::BuildHasherDefault;
 
 use super::arena::{Arena, Part};
 use super::block::{Block, BlockId, CallSite, Moved, Point, Site, SiteId};
 use super::harvest::Totals;
-use super::hash::AddressMap;
+use super::hash::{AddressHasher, AddressMap};
 use super::layout;
+use super::probes::ProbeSite;
 use super::shared::Shared;
 use crate::instrument::x86_64::emit::{Code, RCX, RDX, relative};
 use crate::target::address::{Address, CacheAddress};
@@ -41,6 +43,12 @@ pub struct CodeSpace {
     pub(super) call_sites: Vec<CallSite>,
     pub(super) slots: u32,
     pub(super) dynamic: Vec<DynamicSlot>,
+    /// Addresses behind calls: returns will look them up.
+    pub(super) returns: HashSet<u64, BuildHasherDefault<AddressHasher>>,
+    /// Addresses are noted for an access sink.
+    pub(super) probes_accesses: bool,
+    /// What their entries mean.
+    pub(super) probe_sites: Vec<ProbeSite>,
     /// Counted so far.
     pub(super) totals: Totals,
     /// Blocks that end in what cannot be followed.
@@ -69,6 +77,9 @@ impl CodeSpace {
             call_sites: Vec::new(),
             slots: 0,
             dynamic: Vec::new(),
+            returns: HashSet::default(),
+            probes_accesses: false,
+            probe_sites: Vec::new(),
             totals: Totals::default(),
             far: HashSet::new(),
         }

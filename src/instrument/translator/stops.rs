@@ -5,6 +5,7 @@ use nix::unistd::Pid;
 use super::layout;
 use super::process::Destination;
 use super::run::{Run, RunError};
+use super::stubs::DRAIN;
 use super::unit::TranslateError;
 use crate::target::address::{Address, CacheAddress};
 use crate::target::tracee::{Mode, Registers, Stopped};
@@ -123,6 +124,9 @@ impl Run {
         let mut stopped = stopped;
         let destination = if request == 0 && response != 0 {
             response
+        } else if site == u64::from(DRAIN) {
+            self.drain_buffer(tid);
+            target
         } else {
             loop {
                 let (process, tally) = self.process(tid)?;
@@ -144,6 +148,14 @@ impl Run {
             thread.stalled = false;
         }
         Ok(stopped)
+    }
+
+    /// Hands a thread's addresses to the sink.
+    pub fn drain_buffer(&mut self, tid: Pid) {
+        let Some(thread) = self.threads.get(&tid) else { return };
+        if let (Some(drain), Some(process)) = (&mut self.drain, self.processes.get(&thread.process)) {
+            drain.drain(&process.image.space.borrow(), thread);
+        }
     }
 
     /// Lets a stopped thread go on at the program's address `at`.

@@ -3,12 +3,18 @@
 //! ```text
 //!  indirect:  target ─▶ mailbox, RDX back, site 0 ┐
 //!  direct:    RCX = site ─────────────────────────┴▶ request ─▶ wait: answered? ─▶ RCX back, jump to the answer
-//!                                                               not polled ─▶ int3 (a ptrace stop)
+//!                                                               not polled, or out of patience ─▶ int3 (a ptrace stop)
 //! ```
 
 use super::layout;
 use crate::instrument::x86_64::emit::{Code, R10, RAX, RCX, RDI, RDX, RSI};
 use crate::target::address::CacheAddress;
+
+/// The site of a request to drain the buffer of addresses.
+pub const DRAIN: u32 = u32::MAX;
+
+/// How often the wait looks for an answer before it traps: on a busy host, the processor is better given to rprof.
+const PATIENCE: u32 = 1500;
 
 /// Where the stubs stand.
 #[derive(Debug, Clone, Copy)]
@@ -17,6 +23,8 @@ pub struct Stubs {
     pub indirect: CacheAddress,
     /// A direct exit: ECX is the site; RCX is saved.
     pub direct: CacheAddress,
+    /// The buffer of addresses is full; `TARGET` is where to go on in the cache.
+    pub drain: CacheAddress,
     /// The whole wait for an answer, `direct` included.
     pub wait: (CacheAddress, CacheAddress),
     /// The `int3` of an exit that nobody polls for.
@@ -46,6 +54,7 @@ impl Stubs {
         let direct = code.here();
         code.save(layout::SITE, RCX);
         code.store(layout::RESPONSE, 0);
+        code.store(layout::PATIENCE, PATIENCE);
         code.store(layout::REQUEST, 1);
         let spin = code.here();
         code.load(RCX, layout::RESPONSE);
@@ -55,13 +64,22 @@ impl Stubs {
         code.land(unanswered);
         code.load_ecx_absolute(tables + layout::POLLING);
         let unpolled = code.jump_if_ecx_zero();
+        code.load(RCX, layout::PATIENCE);
+        let impatient = code.jump_if_rcx_zero();
+        code.add_small(RCX, -1);
+        code.save(layout::PATIENCE, RCX);
         code.raw(&[0xf3, 0x90]); // pause
         code.jump(spin);
+        code.land(impatient);
         code.land(unpolled);
         let trap = code.here();
         code.raw(&[0xcc]); // int3
         code.jump(spin);
         let wait_end = code.here();
+        let drain = code.here();
+        code.save(layout::SAVE_RCX, RCX);
+        code.constant(RCX, u64::from(DRAIN));
+        code.jump(direct);
 
         let call = code.here();
         code.save(layout::SITE, RCX);
@@ -97,6 +115,7 @@ impl Stubs {
         let stubs = Stubs {
             indirect,
             direct,
+            drain,
             wait: (indirect, wait_end),
             trap,
             call,

@@ -49,7 +49,7 @@ impl Run {
         if pid != process.pid {
             let memory = Memory::open(pid).map_err(|_| RunError::Gone)?;
             let text = process.text.clone();
-            let child = Process { pid, memory, text, image: image.clone(), transitions: 0 };
+            let child = Process { pid, memory, text, pages: RefCell::default(), image: image.clone(), transitions: 0 };
             self.processes.insert(pid, child);
         }
         let region = image.regions.borrow_mut().take();
@@ -59,6 +59,9 @@ impl Run {
             regions.set(region, layout::PROGRAM_GS, regions.get(old.region, layout::PROGRAM_GS));
         }
         let ordinal = self.roster.enter(pid, tid);
+        if let Some(drain) = &mut self.drain {
+            drain.start(&image.regions.borrow(), region, ordinal);
+        }
         self.threads.insert(tid, Thread::new(pid, ordinal, region, image.regions.clone()));
         self.note_mask(&stopped)?;
         let mut registers = stopped.registers()?;
@@ -92,15 +95,26 @@ impl Run {
         if stopped.registers()?.cs != CS_64 {
             return Err(RunError::Unsupported("it is a 32-bit program".into()));
         }
-        let (image, stopped) = inject::prepare(tid, stopped)?;
+        let (mut image, stopped) = inject::prepare(tid, stopped)?;
+        image.space.probes_accesses = self.drain.is_some();
         image.space.set_polling(self.is_polling());
         let shared =
             ImageRef { space: Rc::new(RefCell::new(image.space)), regions: Rc::new(RefCell::new(image.regions)) };
         let region = shared.regions.borrow_mut().take();
         let region = region.ok_or_else(|| RunError::Unsupported("there is no room for its counters".into()))?;
+        if let Some(drain) = &mut self.drain {
+            drain.start(&shared.regions.borrow(), region, ordinal);
+        }
         self.threads.insert(tid, Thread::new(tid, ordinal, region, shared.regions.clone()));
         let base = shared.regions.borrow().base(region);
-        let process = Process { pid: tid, memory: image.memory, text: image.text, image: shared, transitions: 0 };
+        let process = Process {
+            pid: tid,
+            memory: image.memory,
+            text: image.text,
+            pages: RefCell::default(),
+            image: shared,
+            transitions: 0,
+        };
         self.processes.insert(tid, process);
         self.note_mask(&stopped)?;
         let mut registers = stopped.registers()?;
@@ -122,6 +136,7 @@ impl Run {
 
     /// Takes a thread's counters over.
     fn harvest(&mut self, tid: Pid) {
+        self.drain_buffer(tid);
         let Some(thread) = self.threads.remove(&tid) else { return };
         if let Some(process) = self.processes.get(&thread.process) {
             process.image.space.borrow_mut().take_counters(&thread.regions.borrow(), thread.region, thread.ordinal);
@@ -132,7 +147,7 @@ impl Run {
     fn drop_process(&mut self, pid: Pid) {
         let Some(process) = self.processes.remove(&pid) else { return };
         if Rc::strong_count(&process.image.space) == 1 {
-            process.image.space.borrow_mut().finish(&mut self.tally);
+            process.image.space.borrow_mut().finish(&mut self.tally, &mut self.drain);
         }
     }
 

@@ -39,13 +39,14 @@ pub enum TranslateError {
 }
 
 /// A chain being written.
-struct Unit {
-    arena: usize,
-    hot: Code,
-    cold: Code,
+pub(super) struct Unit {
+    pub(super) arena: usize,
+    pub(super) hot: Code,
+    pub(super) cold: Code,
     sites: Vec<SiteId>,
     blocks: Vec<BlockId>,
-    factory: InstructionInfoFactory,
+    returns: Vec<Address>,
+    pub(super) factory: InstructionInfoFactory,
 }
 
 impl CodeSpace {
@@ -84,7 +85,7 @@ impl CodeSpace {
         let mut hot = Code::new(self.arenas[arena].next(Part::Hot));
         hot.align(16);
         let cold = Code::new(self.arenas[arena].next(Part::Cold));
-        let mut unit = Unit { arena, hot, cold, sites: vec![], blocks: vec![], factory: InstructionInfoFactory::new() };
+        let mut unit = Unit { arena, hot, cold, sites: vec![], blocks: vec![], returns: vec![], factory: InstructionInfoFactory::new() };
         let mut at = Some(start);
         let mut result = Ok(());
         while let Some(address) = at {
@@ -132,22 +133,34 @@ impl CodeSpace {
             points: Vec::with_capacity(block.steps.len() + 2),
             counted_at: None,
             loop_counter: None,
+            loop_probes: None,
+            at,
+            dead_flags: Vec::new(),
         };
+        if writer.space.probes_accesses {
+            writer.dead_flags = source.dead_flags(block);
+        }
         let loops = matches!(block.end, End::Branch(_, to) if to == block.start);
         if loops {
-            writer.loop_counter = writer.free_register();
+            writer.loop_counter = writer.free_register(0);
+            writer.loop_probes = writer.free_pair();
         }
         let position = if writer.loop_counter.is_some() { None } else { source.counter_position(block) };
         let next = writer.write(position)?;
         let (points, counted_at, loop_counter) = (writer.points, writer.counted_at, writer.loop_counter);
+        let loop_probes = writer.loop_probes;
         match block.end {
             End::Branch(_, to) | End::ShortBranch(to) | End::Transaction(to) if to != block.start => {
                 queue.push_back(to);
             }
-            End::Call(_) | End::CallIndirect => queue.push_back(block.next()),
+            End::Call(_) | End::CallIndirect => {
+                self.returns.insert(block.next().get());
+                unit.returns.push(block.next());
+                queue.push_back(block.next());
+            }
             _ => {}
         }
-        self.enter(unit, block, at, slot, entry, points, counted_at, loop_counter);
+        self.enter(unit, block, at, slot, entry, points, counted_at, loop_counter, loop_probes);
         Ok(next)
     }
 
@@ -162,6 +175,7 @@ impl CodeSpace {
         points: Vec<Point>,
         counted_at: Option<u32>,
         loop_counter: Option<Gpr>,
+        loop_probes: Option<(Gpr, Gpr)>,
     ) {
         let id = self.blocks.len() as BlockId;
         let code = self.code_pool.len() as u32;
@@ -179,6 +193,7 @@ impl CodeSpace {
             counted_at: counted_at.unwrap_or((end - entry) as u32),
             points: first..self.points.len() as u32,
             loop_counter,
+            loop_probes,
             incoming: Vec::new(),
             chained: unit.blocks.last().copied(),
             alive: true,
@@ -211,36 +226,60 @@ impl CodeSpace {
         }
         self.arenas[unit.arena].append(Part::Cold, unit.cold.bytes());
         self.arenas[unit.arena].append(Part::Hot, unit.hot.bytes());
+        for at in unit.returns {
+            self.publish(at);
+        }
         for id in unit.blocks {
             self.link_waiting(id);
+            let start = self.blocks[id as usize].start;
+            if self.returns.contains(&start.get()) {
+                self.publish(start);
+            }
         }
     }
 }
 
 /// Writes one block.
-struct Writer<'a> {
-    space: &'a mut CodeSpace,
-    unit: &'a mut Unit,
-    block: &'a Decoded,
+pub(super) struct Writer<'a> {
+    pub(super) space: &'a mut CodeSpace,
+    pub(super) unit: &'a mut Unit,
+    pub(super) block: &'a Decoded,
     entry: CacheAddress,
-    slot: u32,
+    pub(super) slot: u32,
     points: Vec<Point>,
     counted_at: Option<u32>,
-    loop_counter: Option<Gpr>,
+    pub(super) loop_counter: Option<Gpr>,
+    pub(super) loop_probes: Option<(Gpr, Gpr)>,
+    pub(super) at: CodeRef,
+    /// By step: the flags are not needed any more.
+    pub(super) dead_flags: Vec<bool>,
 }
 
 impl Writer<'_> {
     /// A register that the block does not use.
-    fn free_register(&mut self) -> Option<Gpr> {
+    fn free_register(&mut self, but: u16) -> Option<Gpr> {
         let used = self.block.steps.iter().fold(0, |u, s| u | used_gprs(&mut self.unit.factory, &s.instruction));
-        free_gpr(used | 1 << 4)
+        free_gpr(used | but | 1 << 4)
+    }
+
+    /// Two more for the probes of a loop; not RAX, which they may need for the flags.
+    fn free_pair(&mut self) -> Option<(Gpr, Gpr)> {
+        let counter = self.loop_counter.filter(|_| self.space.probes_accesses)?;
+        let but = 1 << counter.0 | 1;
+        let t = self.free_register(but)?;
+        Some((t, self.free_register(but | 1 << t.0)?))
+    }
+
+    /// The number that the block will have.
+    pub(super) fn block_id(&self) -> BlockId {
+        self.space.blocks.len() as BlockId
     }
 
     fn offset(&self) -> u32 {
         (self.unit.hot.here() - self.entry) as u32
     }
 
-    fn point(&mut self, program: u16, moved: Moved) {
+    pub(super) fn point(&mut self, program: u16, moved: Moved) {
         let cache = self.offset();
         self.points.push(Point { cache, program, moved });
     }
@@ -269,8 +308,12 @@ impl Writer<'_> {
                 self.counted_at = Some(self.offset());
                 self.point(step.offset, plain);
             }
+            let iterations = self.probe(i);
             if i < last {
                 self.step(i)?;
+            }
+            if let Some(slot) = iterations {
+                self.add_iterations(slot);
             }
         }
         let counted = position.is_some() || self.loop_counter.is_some() || !at_end;
@@ -296,6 +339,9 @@ impl Writer<'_> {
         let Some(register) = self.loop_counter else { return self.entry };
         self.point(0, Moved::Nothing);
         self.unit.hot.save(layout::SAVE_LOOP + 8 * u32::from(register.0), register);
+        for register in self.lent_to_loop() {
+            self.unit.hot.save(layout::SAVE_LOOP + 8 * u32::from(register.0), register);
+        }
         self.unit.hot.load(register, layout::counter(self.slot));
         let start = self.unit.hot.here();
         self.point(0, Moved::Loop);
@@ -399,6 +445,13 @@ impl Writer<'_> {
         let (hot, counter) = (&mut self.unit.hot, layout::counter(self.slot));
         hot.save(counter, register);
         hot.load(register, layout::SAVE_LOOP + 8 * u32::from(register.0));
+        for register in self.lent_to_loop() {
+            self.unit.hot.load(register, layout::SAVE_LOOP + 8 * u32::from(register.0));
+        }
+    }
+
+    fn lent_to_loop(&self) -> impl Iterator<Item = Gpr> + use<> {
+        self.loop_probes.map_or([None, None], |(t, u)| [Some(t), Some(u)]).into_iter().flatten()
     }
 
     /// `jrcxz taken; jmp over; taken: jmp target; over:`

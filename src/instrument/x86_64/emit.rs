@@ -292,6 +292,111 @@ impl Code {
     }
 }
 
+/// Forms that change flags or that only probes need.
+impl Code {
+    fn at_base(&mut self, rex: u8, opcode: u8, register: u8, base: Gpr, offset: i8) {
+        // [base + disp8], with a SIB byte for RSP and R12
+        self.raw(&[rex | (register >> 3) << 2 | base.0 >> 3, opcode, 0x40 | (register & 7) << 3 | (base.0 & 7)]);
+        if base.0 & 7 == 4 {
+            self.raw(&[0x24]);
+        }
+        self.raw(&[offset as u8]);
+    }
+
+    /// `mov [base + offset], register`
+    pub fn store_at(&mut self, base: Gpr, offset: i8, register: Gpr) {
+        self.at_base(0x48, 0x89, register.0, base, offset);
+    }
+
+    /// `mov dword [base + offset], register`
+    pub fn store_low_at(&mut self, base: Gpr, offset: i8, register: Gpr) {
+        self.at_base(0x40, 0x89, register.0, base, offset);
+    }
+
+    /// `mov dword [base + offset], value`
+    pub fn store_constant_at(&mut self, base: Gpr, offset: i8, value: u32) {
+        self.at_base(0x40, 0xc7, 0, base, offset);
+        self.word(value);
+    }
+
+    /// `lea to, [from + add]`
+    pub fn add_far(&mut self, to: Gpr, from: Gpr, add: u32) {
+        let (t, f) = (to.0, from.0);
+        self.raw(&[0x48 | (t >> 3) << 2 | f >> 3, 0x8d, 0x80 | (t & 7) << 3 | (f & 7)]);
+        if f & 7 == 4 {
+            self.raw(&[0x24]);
+        }
+        self.word(add);
+    }
+
+    /// `rorx to, from, count`, or without BMI2 `mov to, from; ror to, count`
+    pub fn rotate(&mut self, to: Gpr, from: Gpr, count: u8) {
+        if std::arch::is_x86_feature_detected!("bmi2") {
+            let extended = (1 ^ to.0 >> 3) << 7 | 0x40 | (1 ^ from.0 >> 3) << 5 | 3;
+            self.raw(&[0xc4, extended, 0xfb, 0xf0, 0xc0 | (to.0 & 7) << 3 | (from.0 & 7), count]);
+        } else {
+            self.copy(to, from);
+            self.raw(&[0x48 | to.0 >> 3, 0xc1, 0xc8 | (to.0 & 7), count]);
+        }
+    }
+
+    /// `xor to, from`
+    pub fn exclusive_or(&mut self, to: Gpr, from: Gpr) {
+        self.raw(&[0x48 | (from.0 >> 3) << 2 | to.0 >> 3, 0x31, 0xc0 | (from.0 & 7) << 3 | (to.0 & 7)]);
+    }
+
+    /// `test gs:[offset], register`
+    pub fn test_slot(&mut self, offset: u32, register: Gpr) {
+        self.gs(0x85, register.0, offset);
+    }
+
+    /// `test register32, value`
+    pub fn test_constant(&mut self, register: Gpr, value: u32) {
+        self.raw(&[0x40 | register.0 >> 3, 0xf7, 0xc0 | (register.0 & 7)]);
+        self.word(value);
+    }
+
+    /// `lahf; seto al`
+    pub fn flags_to_ax(&mut self) {
+        self.raw(&[0x9f, 0x0f, 0x90, 0xc0]);
+    }
+
+    /// `add al, 127; sahf`
+    pub fn flags_from_ax(&mut self) {
+        self.raw(&[0x04, 0x7f, 0x9e]);
+    }
+
+    /// `movzx register32, word gs:[offset]`
+    pub fn load_word(&mut self, register: Gpr, offset: u32) {
+        self.raw(&[0x65, 0x40 | (register.0 >> 3) << 2, 0x0f, 0xb7, (register.0 & 7) << 3 | 4, 0x25]);
+        self.word(offset);
+    }
+
+    /// `kmov to, k` of the low 16, 32 or 64 bits
+    pub fn mask_to(&mut self, to: Gpr, k: u8, bits: u8) {
+        let high = (1 ^ to.0 >> 3) << 7 | 0x60;
+        let modrm = 0xc0 | (to.0 & 7) << 3 | k;
+        match bits {
+            64 => self.raw(&[0xc4, high | 1, 0xfb, 0x93, modrm]), // VEX.L0.F2.0F.W1 93
+            32 => self.raw(&[0xc4, high | 1, 0x7b, 0x93, modrm]), // VEX.L0.F2.0F.W0 93
+            _ => self.raw(&[0xc4, high | 1, 0x78, 0x93, modrm]),  // VEX.L0.0F.W0 93
+        }
+    }
+
+    /// The sign bits of a vector register's elements: `vmovmskps`, `vmovmskpd`, `pmovmskb`
+    pub fn signs_to(&mut self, to: Gpr, vector: u8, element: u8, lanes: u8) {
+        let modrm = 0xc0 | (to.0 & 7) << 3 | (vector & 7);
+        if element == 1 {
+            self.raw(&[0x66, 0x40 | (to.0 >> 3) << 2 | vector >> 3, 0x0f, 0xd7, modrm]);
+            return;
+        }
+        let wide = u8::from(u32::from(element) * u32::from(lanes) > 16) << 2;
+        let prefix = u8::from(element == 8);
+        let high = (1 ^ to.0 >> 3) << 7 | 0x40 | (1 ^ vector >> 3) << 5 | 1;
+        self.raw(&[0xc4, high, 0x78 | wide | prefix, 0x50, modrm]);
+    }
+}
+
 /// A short jump whose distance is still open.
 #[derive(Debug)]
 #[must_use]
@@ -341,6 +446,23 @@ mod tests {
         assert_eq!(text(|c| c.jump_table(0x7000_0000)), "jmp qword ptr [rcx*8+70000000h]");
         assert_eq!(text(|c| c.load_ecx_absolute(0x7000_0000)), "mov ecx,[70000000h]");
         assert_eq!(text(|c| c.drop_stack(16)), "lea rsp,[rsp+10h]");
+        assert_eq!(text(|c| c.store_at(Gpr(12), 16, RDX)), "mov [r12+10h],rdx");
+        assert_eq!(text(|c| c.store_low_at(RDX, 12, Gpr(9))), "mov [rdx+0Ch],r9d");
+        assert_eq!(text(|c| c.store_constant_at(Gpr(13), 8, 7)), "mov dword ptr [r13+8],7");
+        assert_eq!(text(|c| c.add_far(RCX, Gpr(12), 0x1000)), "lea rcx,[r12+1000h]");
+        if std::arch::is_x86_feature_detected!("bmi2") {
+            assert_eq!(text(|c| c.rotate(Gpr(9), RDX, 6)), "rorx r9,rdx,6");
+        }
+        assert_eq!(text(|c| c.exclusive_or(Gpr(9), RDX)), "xor r9,rdx");
+        assert_eq!(text(|c| c.test_slot(0x38, Gpr(9))), "test gs:[38h],r9");
+        assert_eq!(text(|c| c.test_constant(Gpr(9), 0xf000)), "test r9d,0F000h");
+        assert_eq!(text(|c| c.load_word(Gpr(9), 0x12)), "movzx r9d,word ptr gs:[12h]");
+        assert_eq!(text(|c| c.mask_to(Gpr(9), 3, 16)), "kmovw r9d,k3");
+        assert_eq!(text(|c| c.mask_to(RDX, 3, 64)), "kmovq rdx,k3");
+        assert_eq!(text(|c| c.mask_to(RDX, 3, 32)), "kmovd edx,k3");
+        assert_eq!(text(|c| c.signs_to(Gpr(9), 12, 4, 8)), "vmovmskps r9d,ymm12");
+        assert_eq!(text(|c| c.signs_to(RDX, 3, 8, 2)), "vmovmskpd edx,xmm3");
+        assert_eq!(text(|c| c.signs_to(RDX, 9, 1, 16)), "pmovmskb edx,xmm9");
         assert_eq!(text(|c| c.push_word_at(CacheAddress::new(0x2000))), "push qword ptr [2000h]");
     }
 

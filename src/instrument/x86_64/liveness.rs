@@ -7,10 +7,13 @@ use super::decode::Step;
 /// The flags that `inc` changes.
 pub const INC_FLAGS: u32 = RflagsBits::OF | RflagsBits::SF | RflagsBits::ZF | RflagsBits::AF | RflagsBits::PF;
 
+/// The flags that arithmetic and logic change.
+pub const STATUS_FLAGS: u32 = INC_FLAGS | RflagsBits::CF;
+
 /// Flags that an instruction surely overwrites.
 fn kills(instruction: &Instruction) -> u32 {
     let modified = instruction.rflags_modified();
-    if modified & INC_FLAGS == 0 {
+    if modified & STATUS_FLAGS == 0 {
         return modified;
     }
     // `rep cmps` with RCX = 0 and shifts by 0 leave the flags alone.

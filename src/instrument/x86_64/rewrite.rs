@@ -6,7 +6,9 @@
 //!  gs:[…]                   mov gs:[lent], r; mov r, gs:[program_gs]; lea r, [r + …]; op [r]; mov r, gs:[lent]
 //! ```
 
-use iced_x86::{Code as Opcode, Encoder, Instruction, InstructionInfoFactory, MemoryOperand, OpKind, Register};
+use iced_x86::{
+    Code as Opcode, Encoder, Instruction, InstructionInfoFactory, MemoryOperand, OpKind, Register, UsedMemory,
+};
 
 use super::decode::Step;
 use super::emit::{Code, Gpr};
@@ -138,6 +140,40 @@ pub fn load_target(code: &mut Code, to: Register, instruction: &Instruction, slo
         return through_register(code, &load, slots).map(drop);
     }
     encode(code, &load)
+}
+
+/// `lea to, <memory>`, its segment and a vector index left out; false where that cannot be written (32-bit addressing).
+pub fn load_address(code: &mut Code, to: Gpr, memory: &UsedMemory) -> bool {
+    let vector = memory.index().is_vector_register();
+    let index = if vector { Register::None } else { memory.index() };
+    let displacement = memory.displacement();
+    if memory.base() == Register::None && index == Register::None {
+        code.constant(to, displacement);
+        return true;
+    }
+    if [memory.base(), index].iter().any(|r| *r != Register::None && !r.is_gpr64()) {
+        return false;
+    }
+    let size = if displacement == 0 { 0 } else { 8 };
+    let scale = if index == Register::None { 1 } else { memory.scale() as u32 };
+    let operand = MemoryOperand::new(memory.base(), index, scale, displacement as i64, size, false, Register::None);
+    let Ok(lea) = Instruction::with2(Opcode::Lea_r64_m, REGISTERS[usize::from(to.0)], operand) else { return false };
+    encode(code, &lea).is_ok()
+}
+
+/// `vmovdqu [base + offset], vector`: stores a whole vector register.
+pub fn store_vector(code: &mut Code, base: Gpr, offset: i64, vector: Register) -> bool {
+    let operand =
+        MemoryOperand::new(REGISTERS[usize::from(base.0)], Register::None, 1, offset, 8, false, Register::None);
+    let high = vector.number() >= 16;
+    let opcode = match vector.size() {
+        64 => Opcode::EVEX_Vmovdqu64_zmmm512_k1z_zmm,
+        32 if high => Opcode::EVEX_Vmovdqu64_ymmm256_k1z_ymm,
+        16 if high => Opcode::EVEX_Vmovdqu64_xmmm128_k1z_xmm,
+        32 => Opcode::VEX_Vmovdqu_ymmm256_ymm,
+        _ => Opcode::VEX_Vmovdqu_xmmm128_xmm,
+    };
+    Instruction::with2(opcode, operand, vector).is_ok_and(|store| encode(code, &store).is_ok())
 }
 
 fn reaches(from: u64, to: u64) -> bool {

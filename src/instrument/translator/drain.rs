@@ -1,0 +1,126 @@
+//! From a thread's buffer of addresses to the access sink.
+
+use super::hash::AddressMap;
+use super::layout;
+use super::probes::{ENTRY, INDEXED, ProbeSite, Shape};
+use super::regions::Regions;
+use super::space::CodeSpace;
+use super::thread::Thread;
+use crate::profile::code::CodeRef;
+use crate::profile::evidence::memory::{Access, AccessSink};
+
+/// The sink and the numbers that its instructions have.
+pub struct Drain {
+    sink: Box<dyn AccessSink>,
+    sites: Vec<CodeRef>,
+    by_place: AddressMap<(u32, u64), u32>,
+    batch: Vec<Access>,
+    bytes: Vec<u8>,
+}
+
+impl Drain {
+    /// For a run with this sink.
+    pub fn new(sink: Box<dyn AccessSink>) -> Self {
+        Drain { sink, sites: Vec::new(), by_place: AddressMap::default(), batch: Vec::new(), bytes: Vec::new() }
+    }
+
+    /// Gives a new thread an empty buffer, and asks the sink what to collect.
+    pub fn start(&mut self, regions: &Regions, region: u32, thread: u32) {
+        let mask = self.sink.collect(thread).mask();
+        regions.set(region, layout::SELECT_MASK, mask);
+        regions.set(region, layout::CURSOR, regions.base(region).get() + u64::from(layout::BUFFER));
+    }
+
+    /// Hands what a stopped or waiting thread has collected to the sink, and empties its buffer.
+    pub fn drain(&mut self, space: &CodeSpace, thread: &Thread) {
+        let regions = thread.regions.borrow();
+        let start = regions.base(thread.region).get() + u64::from(layout::BUFFER);
+        let size = regions.get(thread.region, layout::CURSOR).wrapping_sub(start);
+        if size > 0 && size <= u64::from(layout::BUFFER_SIZE) {
+            self.bytes.resize(size as usize, 0);
+            if regions.read(thread.region, layout::BUFFER, &mut self.bytes).is_ok() {
+                self.batch.clear();
+                self.decode(space);
+                let process = thread.process.as_raw() as u32;
+                if regions.get(thread.region, layout::SELECT_MASK) == 0 {
+                    self.sink.record(thread.ordinal, process, &self.batch);
+                } else {
+                    self.sink.record_selected(thread.ordinal, process, &self.batch);
+                }
+            }
+        }
+        self.start(&regions, thread.region, thread.ordinal);
+    }
+
+    fn decode(&mut self, space: &CodeSpace) {
+        let bytes = std::mem::take(&mut self.bytes);
+        let word = |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
+        let mut at = 0;
+        while at + ENTRY as usize <= bytes.len() {
+            let (address, packed) = (word(at), word(at + 8));
+            let (number, extra) = (packed as u32, (packed >> 32) as u32);
+            let Some(probe) = space.probe_sites.get(number as usize).copied() else { break };
+            let site = self.number(probe.at);
+            let access = |address, bytes| Access { address, bytes, site, kind: probe.kind };
+            match probe.shape {
+                Shape::Plain => self.batch.push(access(address, probe.bytes)),
+                Shape::Masked { lanes } => {
+                    let active = extra & (((1u64 << lanes) - 1) as u32);
+                    if active != 0 {
+                        let lane = probe.bytes / u32::from(lanes);
+                        let first = active.trailing_zeros();
+                        let count = 32 - active.leading_zeros() - first;
+                        self.batch.push(access(address + u64::from(first * lane), count * lane));
+                    }
+                }
+                Shape::Repeated => {
+                    let total = (u64::from(extra) * u64::from(probe.bytes)).min(1 << 31) as u32;
+                    if total > 0 {
+                        self.batch.push(access(address, total));
+                    }
+                }
+                Shape::Indexed { lanes, index, scale } => {
+                    let lane_bytes = probe.bytes / u32::from(lanes.max(1));
+                    for lane in (0..usize::from(lanes)).filter(|&l| extra >> l & 1 == 1) {
+                        let offset = match index {
+                            4 => (word(at + 16 + lane / 2 * 8) >> (lane % 2 * 32)) as i32 as i64,
+                            _ => word(at + 16 + lane * 8) as i64,
+                        };
+                        let target = address.wrapping_add((offset * i64::from(scale)) as u64);
+                        self.batch.push(access(target, lane_bytes));
+                    }
+                }
+            }
+            at += if let Shape::Indexed { .. } = probe.shape { INDEXED } else { ENTRY } as usize;
+        }
+        self.bytes = bytes;
+    }
+
+    fn number(&mut self, at: CodeRef) -> u32 {
+        let sites = &mut self.sites;
+        *self.by_place.entry((at.module, at.offset)).or_insert_with(|| {
+            sites.push(at);
+            sites.len() as u32 - 1
+        })
+    }
+
+    /// Tells the sink how often `probe` was executed by `thread`.
+    pub fn executed(&mut self, probe: &ProbeSite, thread: u32, executions: u64, sum: u64) {
+        let site = self.number(probe.at);
+        let bytes = u64::from(probe.bytes);
+        let (accesses, bytes) = match probe.shape {
+            Shape::Plain => (executions, executions * bytes),
+            Shape::Masked { lanes } => (executions, sum * bytes / u64::from(lanes)),
+            Shape::Repeated => (executions, sum * bytes),
+            Shape::Indexed { lanes, .. } => (sum, sum * bytes / u64::from(lanes.max(1))),
+        };
+        if accesses > 0 {
+            self.sink.executed(thread, site, accesses, bytes);
+        }
+    }
+
+    /// Ends the run.
+    pub fn finish(self) -> crate::profile::evidence::memory::MemoryEvidence {
+        self.sink.finish(&self.sites)
+    }
+}

@@ -1,0 +1,332 @@
+//! Code that notes in line what only run time tells: sums of active lanes and iterations, and addresses for the access
+//! sink.
+//!
+//! ```text
+//!  hot:   lea t, [operand]; u = rotations of t; t ^= u; test gs:[mask], t; jz ─▶ cold
+//!         back: the instruction                                             cold: buffer[cursor++] = (address, site)
+//!                                                                                 full? ─▶ rprof drains it
+//! ```
+
+use iced_x86::{Instruction, Register};
+
+use super::block::Moved;
+use super::layout;
+use super::space::DynamicSlot;
+use super::unit::Writer;
+use crate::instrument::x86_64::emit::{Gpr, RAX, RCX, RDX, relative};
+use crate::instrument::x86_64::operands::{Operand, operands};
+use crate::instrument::x86_64::rewrite::{free_gpr, load_address, store_vector, used_gprs};
+use crate::isa::facts::{AccessKind, Dynamic, InstructionFacts};
+use crate::isa::x86_64::classify;
+use crate::profile::code::CodeRef;
+
+/// What the entries of an instruction's operand in the buffer mean.
+#[derive(Debug, Clone, Copy)]
+pub struct ProbeSite {
+    /// The instruction.
+    pub at: CodeRef,
+    /// Its block's counter.
+    pub slot: u32,
+    /// The counter of its run-time sum.
+    pub sum: Option<u32>,
+    /// Direction and kind.
+    pub kind: AccessKind,
+    /// Bytes with all lanes active; of one iteration.
+    pub bytes: u32,
+    /// How many entries it makes.
+    pub shape: Shape,
+}
+
+/// How an operand is noted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// Address.
+    Plain,
+    /// Address and active lanes.
+    Masked {
+        /// Lanes.
+        lanes: u8,
+    },
+    /// Address and iterations.
+    Repeated,
+    /// Base and active lanes, then 64 bytes of indices.
+    Indexed {
+        /// Lanes.
+        lanes: u8,
+        /// Bytes of an index.
+        index: u8,
+        /// Factor.
+        scale: u8,
+    },
+}
+
+/// Bytes of an entry.
+pub const ENTRY: u32 = 16;
+/// Bytes of an [`Shape::Indexed`] record.
+pub const INDEXED: u32 = 16 + 64;
+
+/// Two registers lent to a probe.
+#[derive(Debug, Clone, Copy)]
+struct Lent {
+    t: Gpr,
+    u: Gpr,
+    /// Their values are saved at the loop's entry.
+    stolen: bool,
+}
+
+/// Whether only run time tells part of what `instruction` does.
+fn is_dynamic(instruction: &Instruction) -> bool {
+    let repeated = instruction.has_rep_prefix() || instruction.has_repne_prefix();
+    instruction.has_op_mask()
+        || instruction.is_vsib()
+        || (repeated && instruction.is_string_instruction())
+        || matches!(
+            instruction.mnemonic(),
+            iced_x86::Mnemonic::Vmaskmovps
+                | iced_x86::Mnemonic::Vmaskmovpd
+                | iced_x86::Mnemonic::Vpmaskmovd
+                | iced_x86::Mnemonic::Vpmaskmovq
+                | iced_x86::Mnemonic::Maskmovdqu
+                | iced_x86::Mnemonic::Vmaskmovdqu
+        )
+}
+
+impl Writer<'_> {
+    /// What is to be noted before step `i`; returns the counter of a `rep` instruction, which is noted behind it.
+    pub(super) fn probe(&mut self, i: usize) -> Option<u32> {
+        let instruction = self.block.steps[i].instruction;
+        let dynamic = is_dynamic(&instruction);
+        if !dynamic && !self.space.probes_accesses {
+            return None;
+        }
+        let facts = classify(&instruction);
+        let sum = facts.dynamic.and_then(|d| self.sum(i, d));
+        if self.space.probes_accesses {
+            for operand in operands(&instruction, &facts) {
+                self.access(i, &instruction, &facts, &operand, sum);
+            }
+        }
+        let repeated = matches!(facts.dynamic, Some(Dynamic::Repeat));
+        if repeated {
+            self.unit.hot.save(layout::REPEAT_FROM, RCX);
+            self.again(i);
+        }
+        sum.filter(|_| repeated)
+    }
+
+    /// The program's state is known again before step `i`.
+    fn again(&mut self, i: usize) {
+        let plain = if self.loop_counter.is_some() { Moved::Loop } else { Moved::Nothing };
+        self.point(self.block.steps[i].offset, plain);
+    }
+
+    /// A counter for the instruction's run-time sum; active lanes are added here, iterations behind the instruction.
+    fn sum(&mut self, i: usize, dynamic: Dynamic) -> Option<u32> {
+        let slot = self.space.new_slot()?;
+        let offset = u32::from(self.block.steps[i].offset);
+        self.space.dynamic.push(DynamicSlot { slot, block: self.block_id(), offset });
+        if let Dynamic::Repeat = dynamic {
+            return Some(slot);
+        }
+        let tables = self.space.tables_at();
+        let hot = &mut self.unit.hot;
+        hot.save(layout::SAVE_LENT, RCX);
+        hot.save(layout::SAVE_LENT_2, RDX);
+        let lanes = match dynamic {
+            Dynamic::Mask { k, lanes } => {
+                hot.mask_to(RCX, k, lanes);
+                lanes
+            }
+            Dynamic::VectorMask { register, element, lanes } => {
+                hot.signs_to(RCX, register, element, lanes);
+                lanes
+            }
+            Dynamic::Repeat => 0,
+        };
+        match lanes {
+            32 | 64 => {
+                hot.save(layout::PROBE_SCRATCH, RCX);
+                hot.load_word(RCX, layout::PROBE_SCRATCH);
+                hot.look_up_byte(RCX, tables + layout::POPULATION_16);
+                for word in 1..u32::from(lanes) / 16 {
+                    hot.load_word(RDX, layout::PROBE_SCRATCH + 2 * word);
+                    hot.look_up_byte(RDX, tables + layout::POPULATION_16);
+                    hot.sum(RCX, RCX, RDX, 0);
+                }
+            }
+            16 => hot.look_up_byte(RCX, tables + layout::POPULATION_16),
+            _ => {
+                let table = u32::from(lanes.max(1)).ilog2();
+                hot.raw(&[0x0f, 0xb6, 0xc9]); // movzx ecx, cl
+                hot.look_up_byte(RCX, tables + layout::POPULATION_8 + 256 * table);
+            }
+        }
+        hot.load(RDX, layout::counter(slot));
+        hot.sum(RDX, RDX, RCX, 0);
+        hot.save(layout::counter(slot), RDX);
+        hot.load(RCX, layout::SAVE_LENT);
+        hot.load(RDX, layout::SAVE_LENT_2);
+        self.again(i);
+        Some(slot)
+    }
+
+    /// Behind a `rep` instruction: counter += RCX before − RCX now.
+    pub(super) fn add_iterations(&mut self, slot: u32) {
+        let hot = &mut self.unit.hot;
+        hot.save(layout::SAVE_LENT, RCX);
+        hot.save(layout::SAVE_LENT_2, RDX);
+        hot.not(RCX);
+        hot.load(RDX, layout::REPEAT_FROM);
+        hot.sum(RCX, RCX, RDX, 1);
+        hot.load(RDX, layout::counter(slot));
+        hot.sum(RDX, RDX, RCX, 0);
+        hot.save(layout::counter(slot), RDX);
+        hot.load(RCX, layout::SAVE_LENT);
+        hot.load(RDX, layout::SAVE_LENT_2);
+    }
+
+    /// Notes the address of one operand.
+    fn access(
+        &mut self,
+        i: usize,
+        instruction: &Instruction,
+        facts: &InstructionFacts,
+        operand: &Operand,
+        sum: Option<u32>,
+    ) {
+        if operand.memory.segment() == Register::GS {
+            return;
+        }
+        let shape = shape(instruction, facts, operand);
+        let Some(lent) = self.lend(i, instruction) else { return };
+        let (t, u) = (lent.t, lent.u);
+        let at = CodeRef { offset: self.at.offset + u64::from(self.block.steps[i].offset), ..self.at };
+        let site = self.space.probe_sites.len() as u32;
+        let (kind, bytes) = (operand.fact.kind, operand.fact.bytes);
+        self.space.probe_sites.push(ProbeSite { at, slot: self.slot, sum, kind, bytes, shape });
+        let dead = self.dead_flags.get(i).copied().unwrap_or(false);
+        let hot = &mut self.unit.hot;
+        if !lent.stolen {
+            hot.save(layout::SAVE_LENT, t);
+            hot.save(layout::SAVE_LENT_2, u);
+        }
+        if !load_address(hot, t, &operand.memory) {
+            // 32-bit addressing: nothing is noted.
+            if !lent.stolen {
+                hot.load(t, layout::SAVE_LENT);
+                hot.load(u, layout::SAVE_LENT_2);
+            }
+            self.again(i);
+            return;
+        }
+        if operand.memory.segment() == Register::FS {
+            hot.raw(&[0x64, 0x48 | (u.0 >> 3) << 2, 0x8b, (u.0 & 7) << 3 | 4, 0x25, 0, 0, 0, 0]); // mov u, fs:[0]
+            hot.sum(t, t, u, 0);
+        }
+        hot.save(layout::PROBE_ADDRESS, t);
+        if !dead {
+            hot.save(layout::SAVE_FLAGS, RAX);
+            hot.flags_to_ax();
+        }
+        let cold = self.unit.cold.here();
+        let back = if matches!(shape, Shape::Plain | Shape::Masked { .. }) {
+            hot.rotate(u, t, 6);
+            hot.exclusive_or(t, u);
+            hot.rotate(u, t, 12);
+            hot.exclusive_or(t, u);
+            hot.test_slot(layout::SELECT_MASK, t);
+            hot.raw(&[0x0f, 0x84]); // jz
+            hot.relative(cold);
+            hot.here()
+        } else {
+            hot.raw(&[0xe9]); // jmp
+            hot.relative(cold);
+            hot.here()
+        };
+        if !dead {
+            hot.flags_from_ax();
+            hot.load(RAX, layout::SAVE_FLAGS);
+        }
+        if !lent.stolen {
+            hot.load(t, layout::SAVE_LENT);
+            hot.load(u, layout::SAVE_LENT_2);
+        }
+        self.again(i);
+        self.append(lent, site, shape, facts, instruction);
+        let drain = self.space.arenas[self.unit.arena].stubs.drain;
+        let cold = &mut self.unit.cold;
+        cold.add_far(t, u, layout::BUFFER_MARGIN);
+        cold.test_constant(t, layout::BUFFER_FULL);
+        cold.raw(&[0x0f, 0x85]); // jnz
+        let at = cold.here();
+        cold.raw(&relative(at, back).to_le_bytes());
+        cold.constant(t, back.get());
+        cold.save(layout::TARGET, t);
+        cold.jump(drain);
+    }
+
+    /// `buffer[cursor] = (address, site, extra)`; leaves the new cursor in `u`.
+    fn append(&mut self, lent: Lent, site: u32, shape: Shape, facts: &InstructionFacts, instruction: &Instruction) {
+        let (t, u) = (lent.t, lent.u);
+        let cold = &mut self.unit.cold;
+        cold.load(t, layout::PROBE_ADDRESS);
+        cold.load(u, layout::CURSOR);
+        cold.store_at(u, 0, t);
+        cold.store_constant_at(u, 8, site);
+        let mut size = ENTRY;
+        match shape {
+            Shape::Plain => {}
+            Shape::Repeated => cold.store_low_at(u, 12, RCX),
+            Shape::Masked { .. } | Shape::Indexed { .. } => {
+                match facts.dynamic {
+                    Some(Dynamic::Mask { k, lanes }) => cold.mask_to(t, k, lanes.min(if lanes > 16 { 32 } else { 16 })),
+                    Some(Dynamic::VectorMask { register, element, lanes }) => {
+                        cold.signs_to(t, register, element, lanes);
+                    }
+                    _ => cold.constant(t, u64::from(u32::MAX)),
+                }
+                cold.store_low_at(u, 12, t);
+            }
+        }
+        if let Shape::Indexed { .. } = shape {
+            store_vector(cold, u, 16, instruction.memory_index());
+            size = INDEXED;
+        }
+        cold.add_small(u, size as i8);
+        cold.save(layout::CURSOR, u);
+    }
+
+    /// Two registers that the instruction does not use.
+    fn lend(&mut self, i: usize, instruction: &Instruction) -> Option<Lent> {
+        if let Some((t, u)) = self.loop_probes {
+            return Some(Lent { t, u, stolen: true });
+        }
+        let mut used = used_gprs(&mut self.unit.factory, instruction) | 1 << 4 | 1;
+        if let Some(counter) = self.loop_counter {
+            used |= 1 << counter.0;
+        }
+        if self.block.steps[i].instruction.is_string_instruction() {
+            used |= 1 << RCX.0;
+        }
+        let t = free_gpr(used)?;
+        let u = free_gpr(used | 1 << t.0)?;
+        Some(Lent { t, u, stolen: false })
+    }
+}
+
+fn shape(instruction: &Instruction, facts: &InstructionFacts, operand: &Operand) -> Shape {
+    let lanes = match facts.dynamic {
+        Some(Dynamic::Mask { lanes, .. } | Dynamic::VectorMask { lanes, .. }) => lanes,
+        _ => 0,
+    };
+    match operand.fact.kind {
+        AccessKind::Gather | AccessKind::Scatter => Shape::Indexed {
+            lanes: lanes.min(16),
+            index: if instruction.is_vsib32() { 4 } else { 8 },
+            scale: instruction.memory_index_scale() as u8,
+        },
+        _ if matches!(facts.dynamic, Some(Dynamic::Repeat)) => Shape::Repeated,
+        _ if operand.fact.masked && (1..=32).contains(&lanes) => Shape::Masked { lanes },
+        _ => Shape::Plain,
+    }
+}
