@@ -1,9 +1,12 @@
-//! Runs a program under a counting engine and prints totals: `count [--single-step] [--blocks] -- PROGRAM [ARGS]`.
+//! Runs a program under a counting engine and prints totals: `count [--single-step] [--blocks] [--memory]
+//! -- PROGRAM [ARGS]`. With `--memory` accesses are collected, too, and their number and bytes are printed.
 //! The program's exit status is passed on (128 + N for a signal).
 
 use std::ffi::OsString;
 
 use rprof::instrument::{CountingEngine, SingleStep, Translator};
+use rprof::profile::code::CodeRef;
+use rprof::profile::evidence::memory::{Access, AccessSink, MemoryEvidence};
 use rprof::target::launch::{Program, Streams, find_in_path, spawn_gated};
 
 fn main() {
@@ -18,7 +21,8 @@ fn main() {
     let child = spawn_gated(&Program { path, argv }, Streams::default()).unwrap_or_else(|e| fail(&e));
     let mut engine: Box<dyn CountingEngine> =
         if has("--single-step") { Box::new(SingleStep::new()) } else { Box::new(Translator::new()) };
-    let counted = engine.run(child, None).unwrap_or_else(|e| fail(&e));
+    let sink = has("--memory").then(|| Box::new(Adder::default()) as Box<dyn AccessSink>);
+    let counted = engine.run(child, sink).unwrap_or_else(|e| fail(&e));
     let evidence = &counted.evidence;
     let mut instructions = 0;
     for block in &evidence.blocks {
@@ -45,6 +49,35 @@ fn main() {
     }
     let status = counted.status;
     std::process::exit(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 128 + libc::WTERMSIG(status) });
+}
+
+/// Adds up what it is told.
+#[derive(Default)]
+struct Adder {
+    accesses: u64,
+    bytes: u64,
+    mixed: u64,
+}
+
+impl AccessSink for Adder {
+    fn record(&mut self, _thread: u32, _process: u32, batch: &[Access]) {
+        for access in batch {
+            self.accesses += 1;
+            self.bytes += u64::from(access.bytes);
+            self.mixed = self.mixed.wrapping_add(access.address.wrapping_mul(u64::from(access.bytes) + 1));
+        }
+    }
+
+    fn finish(self: Box<Self>, sites: &[CodeRef]) -> MemoryEvidence {
+        eprintln!(
+            "count: accesses {} bytes {} addresses {:#x} sites {}",
+            self.accesses,
+            self.bytes,
+            self.mixed,
+            sites.len()
+        );
+        MemoryEvidence::default()
+    }
 }
 
 fn fail(error: &dyn std::error::Error) -> ! {

@@ -85,7 +85,15 @@ impl CodeSpace {
         let mut hot = Code::new(self.arenas[arena].next(Part::Hot));
         hot.align(16);
         let cold = Code::new(self.arenas[arena].next(Part::Cold));
-        let mut unit = Unit { arena, hot, cold, sites: vec![], blocks: vec![], returns: vec![], factory: InstructionInfoFactory::new() };
+        let mut unit = Unit {
+            arena,
+            hot,
+            cold,
+            sites: vec![],
+            blocks: vec![],
+            returns: vec![],
+            factory: InstructionInfoFactory::new(),
+        };
         let mut at = Some(start);
         let mut result = Ok(());
         while let Some(address) = at {
