@@ -173,3 +173,13 @@ fn code_is_cut_into_blocks_and_loops() {
     assert_eq!((whole.blocks[found[1].header].start, found[1].depth, found[1].blocks.len()), (4, 2, 1));
     assert_eq!(whole.block_instructions(found[1].header).len(), 3);
 }
+
+#[test]
+fn what_follows_the_last_operation_is_no_part_of_a_restarted_chain() {
+    let found = analyse(
+        "1: vmovupd zmm0{k3}{z}, [rdx]; vmulpd zmm0, zmm0, zmm4; vaddpd zmm0{k1}, zmm0, zmm5; vmovupd [rdx]{k3}, zmm0
+         add rdx, 64; cmp rdx, rcx; jne 1b",
+    );
+    let packed = |op| ChainStep::Fp { op, precision: Precision::Dp, width: Width::W512 };
+    assert_eq!(found.restarted.map(|cycle| cycle.steps), Some(vec![packed(FpOp::Mul), packed(FpOp::Add)]));
+}

@@ -24,7 +24,8 @@ pub(super) fn restarted(graph: &Graph) -> Option<Cycle> {
         best.push(longest.filter(|_| !on_cycle[at]));
     }
     let weight = |n: usize| best[n].map_or(0.0, |(weight, _)| weight);
-    let end = (0..best.len()).max_by(|&a, &b| weight(a).total_cmp(&weight(b)))?;
+    let is_fp = |n: &usize| matches!(graph.operations[*n].step, Some(ChainStep::Fp { .. }));
+    let end = (0..best.len()).filter(is_fp).max_by(|&a, &b| weight(a).total_cmp(&weight(b)))?;
     let steps = chain_to(graph, &best, end);
     let fp = steps.iter().filter(|step| matches!(step, ChainStep::Fp { .. })).count();
     (fp >= 2).then_some(Cycle { steps, distance: 1 })

@@ -36,7 +36,7 @@ pub(super) fn step(instruction: &Instruction, facts: &InstructionFacts) -> Optio
 fn is_plain_vector_move(instruction: &Instruction) -> bool {
     use Mnemonic::*;
     let merges = instruction.op_mask().is_k() && !instruction.zeroing_masking();
-    if merges {
+    if merges && instruction.op0_kind() == OpKind::Register {
         return false;
     }
     let memory = (0..instruction.op_count()).any(|n| instruction.op_kind(n) == OpKind::Memory);
