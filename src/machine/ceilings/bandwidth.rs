@@ -116,14 +116,14 @@ fn kinds(lab: &mut Lab, arena: &Arena, level: Level) -> Result<(), MachineError>
     Ok(())
 }
 
-/// The ways to try: near the core two widths and two lengths of the loop; beyond, the widest, and the next narrower
-/// one where there is time.
+/// The ways to try: the two widest widths, and near the core two lengths of the loop; from DRAM the widest alone where
+/// time is short.
 fn variants(lab: &Lab, level: Level) -> Vec<Variant> {
     let mut widths = lab.features.widths();
     widths.retain(|w| *w != Width::Scalar);
     widths.reverse();
     let near = level.steadiness == Steadiness::Core;
-    widths.truncate(if near || lab.effort == Effort::Full { 2 } else { 1 });
+    widths.truncate(if level.name != "dram" || lab.effort == Effort::Full { 2 } else { 1 });
     let lengths: &[usize] = if near { &[4, 16] } else { &[16] };
     widths.iter().flat_map(|w| lengths.iter().map(|unroll| Variant { unroll: *unroll, ..Variant::plain(*w) })).collect()
 }
