@@ -211,13 +211,18 @@ fn symbol_ranges(input: &mut TableInput) -> Vec<(u64, u64, String)> {
     ranges.filter(|(start, end, _)| start < end).collect()
 }
 
-/// Orders aliases: functions before labels, global before local, longest, fewest leading underscores, then by name so
-/// that the choice does not depend on the order in the file.
-fn preference(symbol: &CodeSymbol) -> (bool, bool, u64, std::cmp::Reverse<(usize, &str)>) {
+/// Orders aliases: functions before labels, global before local, longest, fewest leading underscores, shortest name, then
+/// by name so that the choice does not depend on the order in the file.
+fn preference(symbol: &CodeSymbol) -> (bool, bool, u64, std::cmp::Reverse<(usize, usize, &str)>) {
     let underscores = symbol.name.bytes().take_while(|b| *b == b'_').count();
     // `_Z` and `_R` begin mangled names; their underscore says nothing.
     let underscores = if symbol.name.starts_with("_Z") || symbol.name.starts_with("_R") { 0 } else { underscores };
-    (symbol.function, symbol.global, symbol.size, std::cmp::Reverse((underscores, symbol.name.as_str())))
+    (
+        symbol.function,
+        symbol.global,
+        symbol.size,
+        std::cmp::Reverse((underscores, symbol.name.len(), symbol.name.as_str())),
+    )
 }
 
 #[cfg(test)]

@@ -117,7 +117,8 @@ impl<'e> Joined<'e> {
             uncounted_dynamic += counts.as_ref().map_or(0, |c| c.whole.uncounted_dynamic);
             let counts = self.trusted(id, counts.as_ref());
             let function = self.function(id, counts.clone(), code);
-            if let (Err(_), true, Some(cpu_s)) = (&counts, self.executed.is_some(), function.cpu_s) {
+            let has_code = self.executed.is_some() && code.known(id).place.is_some();
+            if let (Err(_), true, Some(cpu_s)) = (&counts, has_code, function.cpu_s) {
                 disagreeing.push((cpu_s, function.name.clone()));
             }
             if code.known(id).named && function.instructions.is_some() {
@@ -349,15 +350,15 @@ impl<'e> Joined<'e> {
             }
         }
         if let Ok(counts) = &context.counts {
+            let traffic = self.traffic.as_ref();
+            let dram =
+                traffic.and_then(|t| t.get(&context.id)).map(FunctionTraffic::dram_by_offset).unwrap_or_default();
             for (offset, site) in &counts.whole.sites {
                 let entry = figures.entry(*offset).or_default();
                 entry.instructions = Some(site.executions);
                 entry.flops = Some(site.flops);
-            }
-            for (offset, bytes) in
-                self.traffic.iter().filter_map(|t| t.get(&context.id)).flat_map(|t| t.dram_by_offset())
-            {
-                figures.entry(offset).or_default().dram_bytes = Some(bytes);
+                // An instruction that the model has nothing of moved nothing.
+                entry.dram_bytes = traffic.map(|_| dram.get(offset).copied().unwrap_or(0.0));
             }
         }
         let mut figures: Vec<_> = figures.into_iter().collect();
