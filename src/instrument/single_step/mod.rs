@@ -164,7 +164,9 @@ impl Run {
             }
             Stop::Group(_) | Stop::NewTask | Stop::Syscall | Stop::Other => 0,
         };
-        if signal == 0 && !thread.in_call() {
+        // A signal without a handler does not keep the step from executing an instruction; the entry to a handler is
+        // reported as such, and nothing is counted then.
+        if !thread.in_call() {
             thread.prepare(&stopped, space, &mut self.tally, &mut self.sites, &mut self.sink)?;
         }
         stopped.resume_raw(Mode::Step, signal)?;

@@ -140,6 +140,10 @@ impl Thread {
             }
         }
         let call = (record.instruction.code() == iced_x86::Code::Syscall).then_some(registers.rax as i64);
+        if call == Some(libc::SYS_rseq) {
+            // As under the translator: rseq is not there (a number that no call has answers ENOSYS).
+            stopped.set_registers(&crate::target::tracee::Registers { rax: u64::MAX, ..registers })?;
+        }
         self.pending =
             Some(Pending { at, repeat_from: repeat, sum: active.map_or(0, |a| u64::from(a.count_ones())), call });
         Ok(())

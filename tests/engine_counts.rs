@@ -1,0 +1,111 @@
+//! The translator's counts against the single-step engine's: each instruction of each guest, executions and run-time
+//! sums, and the number of memory accesses and their bytes, exactly equal.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use iced_x86::{Decoder, DecoderOptions};
+use rprof::instrument::{Counted, CountingEngine, SingleStep, Translator};
+use rprof::profile::code::CodeRef;
+use rprof::profile::evidence::memory::{Access, AccessSink, MemoryEvidence};
+use rprof::target::launch::{Program, Streams, spawn_gated};
+
+/// (accesses, bytes, sum over their addresses)
+type Seen = Arc<Mutex<(u64, u64, u64)>>;
+
+struct Adder(Seen);
+
+impl AccessSink for Adder {
+    fn record(&mut self, _thread: u32, _process: u32, batch: &[Access]) {
+        let mut seen = self.0.lock().unwrap();
+        for access in batch {
+            seen.0 += 1;
+            seen.1 += u64::from(access.bytes);
+            // Where on the stack is chance.
+            let fixed = if access.address < 1 << 32 { access.address } else { access.address & 15 };
+            seen.2 = seen.2.wrapping_add(fixed * u64::from(access.bytes));
+        }
+    }
+    fn finish(self: Box<Self>, _sites: &[CodeRef]) -> MemoryEvidence {
+        MemoryEvidence::default()
+    }
+}
+
+fn guest(dir: &Path, name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/guests").join(name).with_extension("c");
+    let program = dir.join(name);
+    let status = Command::new("cc")
+        .args(["-O2", "-static", "-nostdlib", "-ffreestanding", "-fno-stack-protector", "-o"])
+        .arg(&program)
+        .arg(source)
+        .status()
+        .unwrap();
+    assert!(status.success(), "cc cannot build {name}");
+    program
+}
+
+fn count(engine: &mut dyn CountingEngine, path: &Path) -> (Counted, (u64, u64, u64)) {
+    let program = Program { path: path.into(), argv: vec![path.into()] };
+    let child = spawn_gated(&program, Streams::default()).unwrap();
+    let seen = Seen::default();
+    let counted = engine.run(child, Some(Box::new(Adder(seen.clone())))).unwrap();
+    let seen = *seen.lock().unwrap();
+    (counted, seen)
+}
+
+/// By instruction: (executions, run-time sum).
+fn by_instruction(counted: &Counted) -> BTreeMap<u64, (u64, u64)> {
+    let mut counts = BTreeMap::new();
+    for block in &counted.evidence.blocks {
+        let executions: u64 = block.executions.iter().map(|e| e.1).sum();
+        let mut decoder = Decoder::new(64, &block.code, DecoderOptions::NONE);
+        while decoder.can_decode() {
+            let offset = decoder.position() as u64;
+            let _ = decoder.decode();
+            counts.entry(block.at.offset + offset).or_insert((0, 0)).0 += executions;
+        }
+        for dynamic in &block.dynamic {
+            counts.entry(block.at.offset + u64::from(dynamic.offset)).or_insert((0, 0)).1 += dynamic.sum;
+        }
+    }
+    counts.retain(|_, c| *c != (0, 0));
+    counts
+}
+
+/// How `name` ended natively, after both engines were found equal.
+fn compare(name: &str) -> i32 {
+    let dir = tempfile::tempdir().unwrap();
+    let program = guest(dir.path(), name);
+    let native = Command::new(&program).status().unwrap().code().unwrap();
+    let (stepped, seen_stepped) = count(&mut SingleStep::new(), &program);
+    let (translated, seen_translated) = count(&mut Translator::new(), &program);
+    assert_eq!(libc::WEXITSTATUS(stepped.status), native, "{name}: single-step");
+    assert_eq!(libc::WEXITSTATUS(translated.status), native, "{name}: translator");
+    let (expected, found) = (by_instruction(&stepped), by_instruction(&translated));
+    assert!(expected.len() > 10, "{name}: only {} instructions", expected.len());
+    for (at, counts) in &expected {
+        assert_eq!(found.get(at), Some(counts), "{name}: at {at:#x}");
+    }
+    assert_eq!(found.len(), expected.len(), "{name}: instructions that single-step did not see");
+    if name != "forks" && name != "fault" {
+        assert_eq!(seen_translated, seen_stepped, "{name}: accesses, bytes, addresses");
+    }
+    assert_eq!(translated.evidence.threads.len(), stepped.evidence.threads.len(), "{name}: threads");
+    native
+}
+
+macro_rules! guests {
+    ($($name:ident)*) => {
+        $(#[test] fn $name() { compare(stringify!($name)); })*
+    };
+}
+guests! { loops recursion jump_table strings flags stack vectors fault forks }
+
+#[test]
+fn masks() {
+    if compare("masks") == 77 {
+        println!("SKIPPED: active lanes (this CPU has no AVX-512)");
+    }
+}
