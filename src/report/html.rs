@@ -88,7 +88,11 @@ fn functions(profile: &Profile, view: &View) -> String {
         }
         if with_expected {
             let expected = f.analysis.expected.as_deref();
-            let mark = if expected == f.analysis.class.as_deref() { "✓" } else { "✗" };
+            let mark = match f.analysis.class.as_deref() {
+                None => "",
+                class if class == expected => "✓",
+                _ => "✗",
+            };
             let cell = expected.map_or(String::new(), |e| format!("{} {mark}", escape(e)));
             let _ = write!(out, "<td class=\"words\">{cell}</td>");
         }

@@ -1,11 +1,13 @@
 //! The text report: a table of functions, what holds the hottest ones and what to do about it, and doubts.
 
+use std::collections::BTreeMap;
+
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
 use crate::profile::function::FunctionCeiling;
 use crate::profile::{Function, Profile};
 
-use super::number::{percent, seconds, si};
+use super::number::{NOT_MEASURED, percent, seconds, si};
 use super::table::{self, COLUMNS};
 use super::{View, name, summary, wrap};
 
@@ -93,6 +95,7 @@ fn fitting(rows: &[(&Function, Vec<String>)], titles: &[&str], width: usize) -> 
 fn verdict(f: &Function) -> String {
     match f.analysis.expected.as_deref() {
         None => String::new(),
+        Some(expected) if f.analysis.class.is_none() => expected.to_owned(),
         Some(expected) if f.analysis.class.as_deref() == Some(expected) => format!("{expected} ✓"),
         Some(expected) => format!("{expected} ✗"),
     }
@@ -197,12 +200,22 @@ fn next(f: &Function, unit: &str) -> String {
     }
 }
 
-/// Reasons why headline figures are missing.
+/// Reasons why headline figures are missing: figures with the same reason share a line.
 fn unmeasured(f: &Function) -> Vec<String> {
-    f.source
-        .iter()
-        .filter(|(key, s)| s.how == "not measured" && !key.starts_with("terms."))
-        .filter_map(|(key, s)| s.reason.as_ref().map(|r| format!("{key} not measured: {r}")))
+    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (key, source) in &f.source {
+        let Some(reason) = source.reason.as_deref().filter(|_| source.how == NOT_MEASURED) else { continue };
+        // `bytes.l1`, `bytes.l2` … are one figure here; terms follow from the others.
+        let figure = key.split('.').next().unwrap_or(key);
+        let figures = by_reason.entry(reason).or_default();
+        if figure != "terms" && !figures.contains(&figure) {
+            figures.push(figure);
+        }
+    }
+    by_reason.retain(|_, figures| !figures.is_empty());
+    by_reason
+        .into_iter()
+        .map(|(reason, figures)| format!("{NOT_MEASURED}: {} ({reason})", figures.join(", ")))
         .take(3)
         .collect()
 }
