@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use rprof::instrument::SingleStep;
+use rprof::instrument::translator::Translator;
 
 #[path = "truth/cli.rs"]
 mod cli;
@@ -47,6 +48,11 @@ fn check(link: Link, flops: impl Fn(&Path, &Path) -> program::Figures) {
 #[test]
 fn single_stepping_counts_the_truth() {
     check(Link::Static, |program, _| engine::flops(program, &mut SingleStep::new()));
+}
+
+#[test]
+fn the_translator_counts_the_truth() {
+    check(Link::Dynamic, |program, _| engine::flops(program, &mut Translator::new()));
 }
 
 #[test]
