@@ -231,10 +231,10 @@ impl Hierarchy {
     #[cold]
     fn miss(&mut self, core: usize, owner: Owner, line: Line, store: bool, lost_in_l1: bool) {
         self.tallies.of(owner).l1_fills += 1;
-        if !self.cores[core].combiner.is_empty() {
-            if let Some(gone) = self.cores[core].combiner.take(line) {
-                self.tallies.of(gone).nt_lines += 1;
-            }
+        if !self.cores[core].combiner.is_empty()
+            && let Some(gone) = self.cores[core].combiner.take(line)
+        {
+            self.tallies.of(gone).nt_lines += 1;
         }
         let index = self.placement.index(line);
         let (mut shared, mut lost) = (false, lost_in_l1);
@@ -275,10 +275,10 @@ impl Hierarchy {
             state = state.written_by(owner);
         }
         let set = self.l1_indexing.set(line.0);
-        if let Some((victim, state)) = self.cores[core].l1.insert(set, line, state) {
-            if state.writer().is_some() {
-                self.victim_of_l1(core, victim, state);
-            }
+        if let Some((victim, state)) = self.cores[core].l1.insert(set, line, state)
+            && state.writer().is_some()
+        {
+            self.victim_of_l1(core, victim, state);
         }
     }
 
@@ -385,11 +385,11 @@ impl Hierarchy {
         let Some((victim, mut state)) = self.last[last].cache.cache.insert(set, line, state) else { return };
         if self.geometry.policy == LastLevelPolicy::Inclusive {
             for core in 0..self.cores.len() {
-                if self.cores[core].last == last {
-                    if let Some(writer) = self.take_private(core, victim, false).and_then(State::writer) {
-                        self.tallies.of(writer).l2_writebacks += 1;
-                        state = state.written_by(writer);
-                    }
+                if self.cores[core].last == last
+                    && let Some(writer) = self.take_private(core, victim, false).and_then(State::writer)
+                {
+                    self.tallies.of(writer).l2_writebacks += 1;
+                    state = state.written_by(writer);
                 }
             }
         }

@@ -46,25 +46,25 @@ fn node(value: &Value, rule: &Value, at: &str) -> Result<(), Violation> {
         let target = schema().pointer(name.trim_start_matches('#')).unwrap_or(&Value::Bool(true));
         return node(value, target, at);
     }
-    if let Some(types) = rule.get("type") {
-        if !type_matches(value, types) {
-            return fail(format!("is {}, not {}", type_name(value), listed(types)));
-        }
+    if let Some(types) = rule.get("type")
+        && !type_matches(value, types)
+    {
+        return fail(format!("is {}, not {}", type_name(value), listed(types)));
     }
-    if let Some(expected) = rule.get("const") {
-        if value != expected {
-            return fail(format!("is {value}, not {expected}"));
-        }
+    if let Some(expected) = rule.get("const")
+        && value != expected
+    {
+        return fail(format!("is {value}, not {expected}"));
     }
-    if let Some(allowed) = rule.get("enum").and_then(Value::as_array) {
-        if !allowed.contains(value) {
-            return fail(format!("is {value}, which is not among the known values"));
-        }
+    if let Some(allowed) = rule.get("enum").and_then(Value::as_array)
+        && !allowed.contains(value)
+    {
+        return fail(format!("is {value}, which is not among the known values"));
     }
-    if let (Some(least), Some(number)) = (rule.get("minimum").and_then(Value::as_f64), value.as_f64()) {
-        if number < least {
-            return fail(format!("is {number}, below {least}"));
-        }
+    if let (Some(least), Some(number)) = (rule.get("minimum").and_then(Value::as_f64), value.as_f64())
+        && number < least
+    {
+        return fail(format!("is {number}, below {least}"));
     }
     if let Some(choices) = rule.get("anyOf").and_then(Value::as_array) {
         let mut verdicts = choices.iter().map(|c| node(value, c, at));
@@ -99,10 +99,10 @@ fn object(fields: &serde_json::Map<String, Value>, rule: &Value, at: &str) -> Re
 
 fn array(items: &[Value], rule: &Value, at: &str) -> Result<(), Violation> {
     let prefix = rule.get("prefixItems").and_then(Value::as_array);
-    if let Some(least) = rule.get("minItems").and_then(Value::as_u64) {
-        if (items.len() as u64) < least {
-            return Err(Violation::new(at, format!("has {} items, not {least}", items.len())));
-        }
+    if let Some(least) = rule.get("minItems").and_then(Value::as_u64)
+        && (items.len() as u64) < least
+    {
+        return Err(Violation::new(at, format!("has {} items, not {least}", items.len())));
     }
     for (i, item) in items.iter().enumerate() {
         if let Some(inner) = prefix.and_then(|p| p.get(i)).or(rule.get("items")) {

@@ -91,13 +91,13 @@ fn named(subject: &Subject<'_>, bound: &Bound, term: TermId, seconds: f64) -> (&
         t if !t.in_core() || t == TermId::Access => Some((None, seconds - next_below(bound, t))),
         _ => most(core_candidates(subject)).map(|(d, g)| (Some(d), g)),
     };
-    if let Some((d, gained)) = most(parallel_candidates(subject)) {
-        if other.is_none_or(|(_, g)| gained > g) {
-            return match d {
-                Deficiency::Threads => ("threads", "threads"),
-                _ => ("imbalance", "load-imbalance"),
-            };
-        }
+    if let Some((d, gained)) = most(parallel_candidates(subject))
+        && other.is_none_or(|(_, g)| gained > g)
+    {
+        return match d {
+            Deficiency::Threads => ("threads", "threads"),
+            _ => ("imbalance", "load-imbalance"),
+        };
     }
     match (term, other.and_then(|(d, _)| d)) {
         (TermId::Access, _) => ("access", "l1-bandwidth"),

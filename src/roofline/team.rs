@@ -43,10 +43,10 @@ impl Team {
         if removed.has(Deficiency::Imbalance) && self.size > 1 {
             target = self.steady(self.size.max(self.most()));
         }
-        if removed.has(Deficiency::Threads) {
-            if let Some(allowed) = self.allowed.filter(|a| *a > self.most()) {
-                target.weights = widened(&target.weights, self.most(), allowed);
-            }
+        if removed.has(Deficiency::Threads)
+            && let Some(allowed) = self.allowed.filter(|a| *a > self.most())
+        {
+            target.weights = widened(&target.weights, self.most(), allowed);
         }
         target
     }

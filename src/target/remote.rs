@@ -71,8 +71,8 @@ impl<'a> Remote<'a> {
         registers.orig_rax = u64::MAX;
         [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9] = arguments;
         thread.set_registers(&registers)?;
-        let thread = self.to_syscall_stop(thread)?;
-        let thread = self.to_syscall_stop(thread)?;
+        let thread = self.next_syscall_stop(thread)?;
+        let thread = self.next_syscall_stop(thread)?;
         let result = thread.registers()?.rax as i64;
         self.thread = Some(thread);
         match result {
@@ -93,7 +93,7 @@ impl<'a> Remote<'a> {
         self.thread.take().map(|t| (t, pending)).ok_or(RemoteError::Ended(0))
     }
 
-    fn to_syscall_stop(&mut self, thread: Stopped) -> Result<Stopped, RemoteError> {
+    fn next_syscall_stop(&mut self, thread: Stopped) -> Result<Stopped, RemoteError> {
         let tid = thread.tid();
         thread.resume(Mode::Syscall, None)?;
         loop {

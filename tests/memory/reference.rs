@@ -105,10 +105,10 @@ impl Slow {
         if store {
             self.counts.add("store fill", site);
         }
-        if !self.victim {
-            if let Some(victim) = self.l3.put_first((line, None)) {
-                self.leaves_l3(victim);
-            }
+        if !self.victim
+            && let Some(victim) = self.l3.put_first((line, None))
+        {
+            self.leaves_l3(victim);
         }
         (line, None)
     }
@@ -127,11 +127,11 @@ impl Slow {
     }
 
     fn leaves_l2(&mut self, (line, mut writer): Entry) {
-        if self.l2_inclusive {
-            if let Some((_, Some(inner))) = self.l1.take(line) {
-                self.counts.add("l1 write-back", inner);
-                writer = Some(inner);
-            }
+        if self.l2_inclusive
+            && let Some((_, Some(inner))) = self.l1.take(line)
+        {
+            self.counts.add("l1 write-back", inner);
+            writer = Some(inner);
         }
         if let Some(writer) = writer {
             self.counts.add("l2 write-back", writer);

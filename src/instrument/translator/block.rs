@@ -86,8 +86,6 @@ pub struct Site {
 /// A system call of the program.
 #[derive(Debug, Clone, Copy)]
 pub struct CallSite {
-    /// Behind it in the program.
-    pub next: Address,
     /// The `syscall` in the cache.
     pub native: CacheAddress,
     /// Where the block goes on after it.

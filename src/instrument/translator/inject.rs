@@ -89,6 +89,9 @@ pub fn prepare(pid: Pid, thread: Stopped) -> Result<(Image, Stopped), RemoteErro
     Ok((Image { space, regions, text, memory }, thread))
 }
 
+/// Signals that came meanwhile, to be delivered later.
+pub type Deferred = Vec<(i32, SignalInfo)>;
+
 /// Maps one more arena near `near`, with the help of a stopped thread of the process.
 pub fn add_arena(
     pid: Pid,
@@ -97,7 +100,7 @@ pub fn add_arena(
     gadget: CacheAddress,
     near: Address,
     tables: u32,
-) -> Result<(Arena, Stopped, Vec<(i32, SignalInfo)>), RemoteError> {
+) -> Result<(Arena, Stopped, Deferred), RemoteError> {
     let taken: Vec<(u64, u64)> = read_maps(pid)?.iter().map(|m| (m.start.get(), m.end.get())).collect();
     let site = Address::new(gadget.get());
     let mut remote = Remote::new(thread, memory, site)?;

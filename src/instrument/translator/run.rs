@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 
 use super::drain::Drain;
 use super::layout;
-use super::process::{Destination, Process};
+use super::process::Process;
 use super::stubs::DRAIN;
 use super::thread::Thread;
 use super::unit::TranslateError;
@@ -113,8 +113,7 @@ impl Run {
     pub fn follow(&mut self) -> Result<i32, CountError> {
         let mut status = None;
         let mut deadline: Option<Instant> = None;
-        loop {
-            let Some(event) = self.next_event(deadline)? else { break };
+        while let Some(event) = self.next_event(deadline)? {
             match event {
                 Event::Ended(tid, ended) => {
                     self.ended(tid);
@@ -230,15 +229,6 @@ impl Run {
             thread.stalled = true;
             // If it is gone, its end will be seen.
             let _ = thread.running(tid).interrupt();
-        }
-    }
-
-    /// Where the program of `tid` goes on, in terms of the cache.
-    pub fn destination(&mut self, tid: Pid, at: Address) -> Result<Destination, RunError> {
-        let process = self.process(tid)?;
-        match process.0.destination(at, process.1) {
-            Ok(destination) => Ok(destination),
-            Err(error) => Err(RunError::Unsupported(error.to_string())),
         }
     }
 

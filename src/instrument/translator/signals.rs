@@ -64,7 +64,7 @@ impl Run {
         if status.caught & bit(signal) == 0 {
             // Ignored, or its default. The state matters only to a core dump.
             if status.ignored & bit(signal) == 0 && dumps_core(signal) {
-                self.to_program(tid, &mut registers)?;
+                self.as_the_program_has_it(tid, &mut registers)?;
                 stopped.set_registers(&registers)?;
             }
             stopped.resume_raw(Mode::Continue, signal)?;
@@ -74,7 +74,7 @@ impl Run {
         let mut stopped = stopped;
         for _ in 0..MAX_STEPS {
             let before = registers.rip;
-            match self.to_program(tid, &mut registers)? {
+            match self.as_the_program_has_it(tid, &mut registers)? {
                 state @ (State::Between | State::Continued) => {
                     if let State::Continued = state {
                         stopped.set_registers(&registers)?;
@@ -115,7 +115,7 @@ impl Run {
     }
 
     /// Turns the registers of a thread in the cache into the program's, and its counts with them.
-    fn to_program(&mut self, tid: nix::unistd::Pid, registers: &mut Registers) -> Result<State, RunError> {
+    fn as_the_program_has_it(&mut self, tid: nix::unistd::Pid, registers: &mut Registers) -> Result<State, RunError> {
         let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
         let process = self.processes.get(&thread.process).ok_or(RunError::Gone)?;
         let at = CacheAddress::new(registers.rip);
@@ -163,13 +163,13 @@ impl Run {
         Ok(State::Program)
     }
 
-    /// As `to_program`, for a thread that is to be released; steps until its state is known.
-    pub fn to_native(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
+    /// As `as_the_program_has_it`, for a thread that is to be released; steps until its state is known.
+    pub fn leave_cache(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
         let mut stopped = stopped;
         for _ in 0..MAX_STEPS {
             let mut registers = stopped.registers()?;
-            let state = self.to_program(tid, &mut registers)?;
+            let state = self.as_the_program_has_it(tid, &mut registers)?;
             if let State::Between | State::Continued = state {
                 stopped.set_registers(&registers)?;
                 (stopped, _) = self.until(stopped, Mode::Step, 0, |s| *s == Stop::Signal(libc::SIGTRAP))?;

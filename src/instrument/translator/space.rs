@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 
 use super::arena::{Arena, Part};
-use super::block::{Block, BlockId, CallSite, Moved, Point, Site, SiteId};
+use super::block::{Block, BlockId, CallSite, Point, Site, SiteId};
 use super::harvest::Totals;
 use super::hash::{AddressHasher, AddressMap};
 use super::layout;
@@ -283,15 +283,5 @@ impl CodeSpace {
         self.arenas[arena].append(Part::Cold, cold.bytes());
         self.arenas[arena].patch(patch, relative(patch, stub));
         self.sites[site as usize].linked = None;
-    }
-
-    /// Blocks that are in use.
-    pub fn alive(&self) -> usize {
-        self.by_start.len()
-    }
-
-    /// Whether a point leaves the registers as the program has them.
-    pub fn is_plain(point: &Point) -> bool {
-        point.moved == Moved::Nothing
     }
 }

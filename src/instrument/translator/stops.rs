@@ -3,7 +3,6 @@
 use nix::unistd::Pid;
 
 use super::layout;
-use super::process::Destination;
 use super::run::{Run, RunError};
 use super::stubs::DRAIN;
 use super::unit::TranslateError;
@@ -57,8 +56,12 @@ impl Run {
             Stop::Group(libc::SIGTRAP) if tid != self.first => {
                 self.orphans.insert(tid, stopped);
             }
-            Stop::Signal(signal) => drop(stopped.resume_raw(Mode::Continue, signal)?),
-            _ => drop(stopped.resume(Mode::Continue, None)?),
+            Stop::Signal(signal) => {
+                stopped.resume_raw(Mode::Continue, signal)?;
+            }
+            _ => {
+                stopped.resume(Mode::Continue, None)?;
+            }
         }
         Ok(())
     }
@@ -191,11 +194,6 @@ impl Run {
             signals.into_iter().for_each(|(signal, info)| thread.defer(signal, info));
         }
         Ok(stopped)
-    }
-
-    /// Whether a thread is where nothing is translated.
-    pub fn is_native(destination: Destination) -> bool {
-        matches!(destination, Destination::Native(_))
     }
 
     /// The id of the process that a task belongs to.

@@ -37,8 +37,6 @@ pub struct Stubs {
     pub mask_call: CacheAddress,
     /// The system calls in it.
     pub mask_syscalls: [CacheAddress; 2],
-    /// The end of `mask_call`.
-    pub mask_end: CacheAddress,
     /// `syscall` for calls that rprof makes.
     pub gadget: CacheAddress,
 }
@@ -107,7 +105,6 @@ impl Stubs {
         }
         code.load(crate::instrument::x86_64::emit::Gpr(11), layout::SAVE_LENT);
         code.jump_through(layout::CONTINUE_AT);
-        let mask_end = code.here();
 
         code.align(16);
         let gadget = code.here();
@@ -122,7 +119,6 @@ impl Stubs {
             call_trap,
             mask_call,
             mask_syscalls: [first, second],
-            mask_end,
             gadget,
         };
         (stubs, code)

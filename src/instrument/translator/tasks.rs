@@ -170,7 +170,7 @@ impl Run {
                 Stop::Signal(signal) if signal != libc::SIGTRAP => signal,
                 _ => 0,
             };
-            let Ok(stopped) = self.to_native(stopped) else { continue };
+            let Ok(stopped) = self.leave_cache(stopped) else { continue };
             let stopped = if unprotected { Ok(stopped) } else { self.unprotect(pid, stopped) };
             unprotected = true;
             if let Ok(stopped) = stopped {

@@ -541,7 +541,7 @@ impl Writer<'_> {
         let after = self.unit.hot.here();
         self.point(self.block.code.len() as u16, Moved::RcxIsNext);
         self.unit.hot.constant(RCX, self.block.next().get());
-        self.slow_call(CallSite { next: self.block.next(), native, after });
+        self.slow_call(CallSite { native, after });
     }
 
     /// Class 2: ENOSYS; 3: the call, then the mask is noted; others: rprof.

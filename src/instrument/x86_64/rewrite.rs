@@ -155,7 +155,7 @@ pub fn load_address(code: &mut Code, to: Gpr, memory: &UsedMemory) -> bool {
         return false;
     }
     let size = if displacement == 0 { 0 } else { 8 };
-    let scale = if index == Register::None { 1 } else { memory.scale() as u32 };
+    let scale = if index == Register::None { 1 } else { memory.scale() };
     let operand = MemoryOperand::new(memory.base(), index, scale, displacement as i64, size, false, Register::None);
     let Ok(lea) = Instruction::with2(Opcode::Lea_r64_m, REGISTERS[usize::from(to.0)], operand) else { return false };
     encode(code, &lea).is_ok()

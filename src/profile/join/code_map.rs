@@ -70,10 +70,10 @@ impl<'r> CodeMap<'r> {
     /// End of the code range around `place`, and the function that it belongs to.
     pub fn part(&mut self, place: Place) -> (u64, FunctionId) {
         let parts = &self.parts[place.module as usize];
-        if let Some((_, (end, function))) = parts.range(..=place.offset).next_back() {
-            if place.offset < *end {
-                return (*end, *function);
-            }
+        if let Some((_, (end, function))) = parts.range(..=place.offset).next_back()
+            && place.offset < *end
+        {
+            return (*end, *function);
         }
         self.resolve(place)
     }

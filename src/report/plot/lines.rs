@@ -40,10 +40,11 @@ pub fn ceilings(machine: &Machine, precision: &str) -> Vec<Ceiling> {
     });
     let mut out: Vec<Ceiling> = found.collect();
     // A peak within 2 % of the roof is the roof.
-    if let [.., roof, peak] = out.as_slice() {
-        if peak.class == "rf-beyond" && peak.value < 1.02 * roof.value {
-            out.pop();
-        }
+    if let [.., roof, peak] = out.as_slice()
+        && peak.class == "rf-beyond"
+        && peak.value < 1.02 * roof.value
+    {
+        out.pop();
     }
     out
 }
