@@ -36,7 +36,8 @@ pub fn profile(output: Option<PathBuf>, quiet: bool) -> Result<Outcome, SessionE
         output,
         passes: Some(Passes::Both),
         memory: Memory::Sampled,
-        frequency_hz: None,
+        // The kernels are short: 480 samples each.
+        frequency_hz: Some(4000),
         between: None,
         window: Window::default(),
         placement: Placement::default(),
