@@ -50,7 +50,10 @@ fn add(block: &BlockCount, kernels: &[Range<u64>], figures: &mut Figures) {
         }
         let facts = classify(&instruction);
         let offset = (instruction.ip() - block.at.offset) as u32;
-        let lanes_run: u64 = block.dynamic.iter().filter(|count| count.offset == offset).map(|count| count.sum).sum();
+        let sums: Vec<u64> =
+            block.dynamic.iter().filter(|count| count.offset == offset).map(|count| count.sum).collect();
+        assert!(facts.dynamic.is_none() || !sums.is_empty(), "{instruction}: its lanes were not counted");
+        let lanes_run: u64 = sums.iter().sum();
         for flop in &facts.flops {
             let flops = match facts.dynamic {
                 None => executions * u64::from(flop.flops),

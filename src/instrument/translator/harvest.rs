@@ -56,7 +56,9 @@ impl CodeSpace {
         }
         for dynamic in &self.dynamic {
             let block = &self.blocks[dynamic.block as usize];
-            for &(thread, sum) in totals.slots.get(&dynamic.slot).into_iter().flatten() {
+            // The totals leave out counters of 0: an instruction that ran with no lane active still states its sum.
+            let ran = totals.slots.get(&block.slot).into_iter().flatten().map(|&(thread, _)| (thread, 0));
+            for (thread, sum) in ran.chain(totals.slots.get(&dynamic.slot).into_iter().flatten().copied()) {
                 tally.add(block.at, self.block_code(dynamic.block), thread, 0, &[(dynamic.offset, sum)]);
             }
         }
