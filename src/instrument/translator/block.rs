@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::instrument::x86_64::emit::Gpr;
+use crate::instrument::x86_64::induction::Induction;
 use crate::profile::code::CodeRef;
 use crate::target::address::{Address, CacheAddress};
 
@@ -32,6 +33,8 @@ pub struct Block {
     pub points: Range<u32>,
     /// A loop whose counter stands in a register: that register.
     pub loop_counter: Option<Gpr>,
+    /// A loop that is counted by its induction register: how far that has come is added to the counter at the exit.
+    pub induction: Option<Induction>,
     /// Two more registers of that loop, lent to its probes.
     pub loop_probes: Option<(Gpr, Gpr)>,
     /// Exits that were linked to it.
@@ -62,7 +65,8 @@ pub enum Moved {
     Lent(Gpr),
     /// RDX, in its slot.
     Rdx,
-    /// The register of the block's loop counter, in its slot; it holds the counter.
+    /// In a loop: the register of its counter, in its slot, holds the counter; or the way of its induction register is
+    /// not in the counter yet.
     Loop,
     /// `Loop`, and this register in the slot for lent ones.
     LoopAndLent(Gpr),
@@ -90,4 +94,11 @@ pub struct CallSite {
     pub native: CacheAddress,
     /// Where the block goes on after it.
     pub after: CacheAddress,
+}
+
+impl Block {
+    /// What one execution adds to the counter.
+    pub fn scale(&self) -> i64 {
+        self.induction.map_or(1, |i| i.step)
+    }
 }

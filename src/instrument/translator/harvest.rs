@@ -42,7 +42,8 @@ impl CodeSpace {
         let totals = std::mem::take(&mut self.totals);
         for id in 0..self.blocks.len() as BlockId {
             let block = &self.blocks[id as usize];
-            for &(thread, executions) in totals.slots.get(&block.slot).into_iter().flatten() {
+            for &(thread, value) in totals.slots.get(&block.slot).into_iter().flatten() {
+                let executions = (value as i64).wrapping_div(block.scale()) as u64;
                 tally.add(block.at, self.block_code(id), thread, executions, &[]);
             }
         }

@@ -53,6 +53,9 @@ pub const PROGRAM_GS: u32 = 0x90;
 /// Where to go on after the signal mask was noted.
 pub const CONTINUE_AT: u32 = 0x98;
 
+/// A loop's induction register at its entry.
+pub const LOOP_BASE: u32 = 0xb0;
+
 /// The program's values of registers that hold a loop's counters, by register number.
 pub const SAVE_LOOP: u32 = 0x100;
 

@@ -75,7 +75,7 @@ struct Lent {
 }
 
 /// Whether only run time tells part of what `instruction` does.
-fn is_dynamic(instruction: &Instruction) -> bool {
+pub(super) fn is_dynamic(instruction: &Instruction) -> bool {
     let repeated = instruction.has_rep_prefix() || instruction.has_repne_prefix();
     instruction.has_op_mask()
         || instruction.is_vsib()
@@ -116,7 +116,7 @@ impl Writer<'_> {
 
     /// The program's state is known again before step `i`.
     fn again(&mut self, i: usize) {
-        let plain = if self.loop_counter.is_some() { Moved::Loop } else { Moved::Nothing };
+        let plain = self.plain();
         self.point(self.block.steps[i].offset, plain);
     }
 

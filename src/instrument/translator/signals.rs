@@ -194,6 +194,10 @@ fn restore(thread: &Thread, process: &Process, block: BlockId, moved: Moved, reg
         *value(registers, register) = get(layout::SAVE_LENT);
     };
     let from_loop = |registers: &mut Registers| {
+        if let Some(induction) = block.induction {
+            let way = value(registers, induction.register).wrapping_sub(get(layout::LOOP_BASE));
+            regions.adjust(thread.region, block.slot, way as i64);
+        }
         if let Some(register) = block.loop_counter {
             let r = value(registers, register);
             regions.set(thread.region, layout::counter(block.slot), *r);
@@ -225,7 +229,7 @@ fn uncount(thread: &Thread, process: &Process, block: BlockId, offset: u16, at: 
     }
     let counted = at - b.entry >= u64::from(b.counted_at);
     if counted {
-        thread.regions.borrow().adjust(thread.region, b.slot, -1);
+        thread.regions.borrow().adjust(thread.region, b.slot, -b.scale());
     }
     if offset > 0 {
         space.count_part(block, offset, thread.ordinal);

@@ -16,6 +16,7 @@ use super::source::Source;
 use super::space::CodeSpace;
 use crate::instrument::x86_64::decode::{Decoded, End, condition};
 use crate::instrument::x86_64::emit::{Code, Gpr, RAX, RCX, RDX, relative};
+use crate::instrument::x86_64::induction::{Induction, induction};
 use crate::instrument::x86_64::rewrite::{self, NoRule, Slots, free_gpr, used_gprs};
 use crate::profile::code::CodeRef;
 use crate::target::address::{Address, CacheAddress};
@@ -142,6 +143,7 @@ impl CodeSpace {
             counted_at: None,
             loop_counter: None,
             loop_probes: None,
+            induction: None,
             at,
             dead_flags: Vec::new(),
         };
@@ -150,13 +152,20 @@ impl CodeSpace {
         }
         let loops = matches!(block.end, End::Branch(_, to) if to == block.start);
         if loops {
-            writer.loop_counter = writer.free_register(0);
-            writer.loop_probes = writer.free_pair();
+            writer.induction = writer.find_induction();
+            if writer.induction.is_none() {
+                writer.loop_counter = writer.free_register(0);
+                writer.loop_probes = writer.free_pair();
+            }
         }
-        let position = if writer.loop_counter.is_some() { None } else { source.counter_position(block) };
+        let position = if writer.loop_counter.is_some() || writer.induction.is_some() {
+            None
+        } else {
+            source.counter_position(block)
+        };
         let next = writer.write(position)?;
         let (points, counted_at, loop_counter) = (writer.points, writer.counted_at, writer.loop_counter);
-        let loop_probes = writer.loop_probes;
+        let (loop_probes, induction) = (writer.loop_probes, writer.induction);
         match block.end {
             End::Branch(_, to) | End::ShortBranch(to) | End::Transaction(to) if to != block.start => {
                 queue.push_back(to);
@@ -168,7 +177,7 @@ impl CodeSpace {
             }
             _ => {}
         }
-        self.enter(unit, block, at, slot, entry, points, counted_at, loop_counter, loop_probes);
+        self.enter(unit, block, at, slot, entry, points, counted_at, loop_counter, loop_probes, induction);
         Ok(next)
     }
 
@@ -184,6 +193,7 @@ impl CodeSpace {
         counted_at: Option<u32>,
         loop_counter: Option<Gpr>,
         loop_probes: Option<(Gpr, Gpr)>,
+        induction: Option<Induction>,
     ) {
         let id = self.blocks.len() as BlockId;
         let code = self.code_pool.len() as u32;
@@ -202,6 +212,7 @@ impl CodeSpace {
             points: first..self.points.len() as u32,
             loop_counter,
             loop_probes,
+            induction,
             incoming: Vec::new(),
             chained: unit.blocks.last().copied(),
             alive: true,
@@ -258,6 +269,7 @@ pub(super) struct Writer<'a> {
     counted_at: Option<u32>,
     pub(super) loop_counter: Option<Gpr>,
     pub(super) loop_probes: Option<(Gpr, Gpr)>,
+    pub(super) induction: Option<Induction>,
     pub(super) at: CodeRef,
     /// By step: the flags are not needed any more.
     pub(super) dead_flags: Vec<bool>,
@@ -276,6 +288,22 @@ impl Writer<'_> {
         let but = 1 << counter.0 | 1;
         let t = self.free_register(but)?;
         Some((t, self.free_register(but | 1 << t.0)?))
+    }
+
+    /// The induction register of a loop of vector instructions, in which one more instruction would cost time. Short
+    /// loops of other code are better off with a counter: less is done at their exits.
+    fn find_induction(&mut self) -> Option<Induction> {
+        if self.space.probes_accesses || self.block.steps.iter().any(|s| super::probes::is_dynamic(&s.instruction)) {
+            return None;
+        }
+        let vector = |i: &iced_x86::Instruction| (0..i.op_count()).any(|o| i.op_register(o).is_vector_register());
+        let numerical = self.block.steps.iter().any(|s| vector(&s.instruction));
+        if numerical { induction(&self.block.steps, &mut self.unit.factory) } else { None }
+    }
+
+    /// What stands elsewhere while the block is executed.
+    pub(super) fn plain(&self) -> Moved {
+        if self.loop_counter.is_some() || self.induction.is_some() { Moved::Loop } else { Moved::Nothing }
     }
 
     /// The number that the block will have.
@@ -301,7 +329,8 @@ impl Writer<'_> {
     fn write(&mut self, position: Option<usize>) -> Result<Option<Address>, NoRule> {
         let loop_start = self.loop_entry();
         let at_end = matches!(self.block.end, End::Return(_) | End::JumpIndirect | End::CallIndirect | End::System);
-        if position.is_none() && self.loop_counter.is_none() && !at_end {
+        let in_loop = self.loop_counter.is_some() || self.induction.is_some();
+        if position.is_none() && !in_loop && !at_end {
             self.point(0, Moved::Nothing);
             self.count_flag_free();
         }
@@ -309,7 +338,7 @@ impl Writer<'_> {
         let last = self.block.steps.len() - usize::from(transfers);
         for i in 0..self.block.steps.len() {
             let step = self.block.steps[i];
-            let plain = if self.loop_counter.is_some() { Moved::Loop } else { Moved::Nothing };
+            let plain = self.plain();
             self.point(step.offset, plain);
             if position == Some(i) {
                 self.unit.hot.increment(layout::counter(self.slot));
@@ -320,11 +349,14 @@ impl Writer<'_> {
             if i < last {
                 self.step(i)?;
             }
+            if self.induction.is_some_and(|n| n.at == i) {
+                self.counted_at = Some(self.offset());
+            }
             if let Some(slot) = iterations {
                 self.add_iterations(slot);
             }
         }
-        let counted = position.is_some() || self.loop_counter.is_some() || !at_end;
+        let counted = position.is_some() || in_loop || !at_end;
         self.end(loop_start, counted)
     }
 
@@ -335,7 +367,7 @@ impl Writer<'_> {
         let bytes = &self.block.code[from..from + step.instruction.len()];
         let written = rewrite::copy(&mut self.unit.hot, &step, bytes, SLOTS)?;
         if let Some(lent) = written.lent {
-            let moved = if self.loop_counter.is_some() { Moved::LoopAndLent(lent) } else { Moved::Lent(lent) };
+            let moved = if self.plain() == Moved::Loop { Moved::LoopAndLent(lent) } else { Moved::Lent(lent) };
             let cache = (written.at - self.entry) as u32;
             self.points.push(Point { cache, program: step.offset, moved });
         }
@@ -344,6 +376,11 @@ impl Writer<'_> {
 
     /// `mov gs:[saved], r; mov r, gs:[counter]`, then the loop: `lea r, [r + 1]`.
     fn loop_entry(&mut self) -> CacheAddress {
+        if let Some(induction) = self.induction {
+            self.point(0, Moved::Nothing);
+            self.unit.hot.save(layout::LOOP_BASE, induction.register);
+            return self.unit.hot.here();
+        }
         let Some(register) = self.loop_counter else { return self.entry };
         self.point(0, Moved::Nothing);
         self.unit.hot.save(layout::SAVE_LOOP + 8 * u32::from(register.0), register);
@@ -384,7 +421,7 @@ impl Writer<'_> {
         match self.block.end {
             End::Next => Ok(Some(next)),
             End::Jump(to) => Ok(Some(to)),
-            End::Branch(code, _) if self.loop_counter.is_some() => {
+            End::Branch(code, _) if self.loop_counter.is_some() || self.induction.is_some() => {
                 self.loop_end(condition(code), loop_start);
                 Ok(Some(next))
             }
@@ -448,14 +485,36 @@ impl Writer<'_> {
 
     /// `jcc loop; mov gs:[counter], r; mov r, gs:[saved]`
     fn loop_end(&mut self, condition: u8, start: CacheAddress) {
-        let Some(register) = self.loop_counter else { return };
         self.unit.hot.jump_if(condition, start);
+        if let Some(induction) = self.induction {
+            self.add_way(induction.register);
+            return;
+        }
+        let Some(register) = self.loop_counter else { return };
         let (hot, counter) = (&mut self.unit.hot, layout::counter(self.slot));
         hot.save(counter, register);
         hot.load(register, layout::SAVE_LOOP + 8 * u32::from(register.0));
         for register in self.lent_to_loop() {
             self.unit.hot.load(register, layout::SAVE_LOOP + 8 * u32::from(register.0));
         }
+    }
+
+    /// counter += induction register − its value at the loop's entry
+    fn add_way(&mut self, register: Gpr) {
+        let used = 1 << register.0 | 1 << 4;
+        let (Some(t), counter) = (free_gpr(used), layout::counter(self.slot)) else { return };
+        let Some(u) = free_gpr(used | 1 << t.0) else { return };
+        let hot = &mut self.unit.hot;
+        hot.save(layout::SAVE_LENT, t);
+        hot.save(layout::SAVE_LENT_2, u);
+        hot.load(t, layout::LOOP_BASE);
+        hot.not(t);
+        hot.sum(t, t, register, 1);
+        hot.load(u, counter);
+        hot.sum(u, u, t, 0);
+        hot.save(counter, u);
+        hot.load(t, layout::SAVE_LENT);
+        hot.load(u, layout::SAVE_LENT_2);
     }
 
     fn lent_to_loop(&self) -> impl Iterator<Item = Gpr> + use<> {

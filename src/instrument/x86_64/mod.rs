@@ -2,6 +2,7 @@
 
 pub mod decode;
 pub mod emit;
+pub mod induction;
 pub mod liveness;
 pub mod observe;
 pub mod operands;
