@@ -72,7 +72,9 @@ fn exceptions() {
 
 #[test]
 fn generated_code_runs_natively() {
-    guest("generated.c", &[]);
+    let counted = guest("generated.c", &[]);
+    assert!(counted.evidence.uncounted_share > 0.0);
+    assert!(counted.evidence.warnings.iter().any(|w| w.code == "native-code"));
 }
 
 #[test]

@@ -78,11 +78,15 @@ impl CountingEngine for Translator {
         let mut evidence = CountedEvidence {
             source: "translator".into(),
             wall_s: run.roster.now_s(),
-            warnings: run.warnings,
+            warnings: std::mem::take(&mut run.warnings),
             ..CountedEvidence::default()
         };
-        run.tally.finish(&mut evidence);
-        (evidence.threads, evidence.cpu_s) = run.roster.finish();
+        std::mem::take(&mut run.tally).finish(&mut evidence);
+        let (threads, cpu_s) = std::mem::take(&mut run.roster).finish();
+        (evidence.threads, evidence.cpu_s) = (threads, cpu_s);
+        let (share, doubt) = run.uncounted(cpu_s);
+        evidence.uncounted_share = share;
+        evidence.warnings.extend(doubt);
         let memory = run.drain.map(Drain::finish);
         Ok(Counted { status, evidence, memory })
     }

@@ -9,7 +9,6 @@
 
 use iced_x86::{Instruction, Register};
 
-use super::block::Moved;
 use super::layout;
 use super::space::DynamicSlot;
 use super::unit::Writer;

@@ -41,8 +41,6 @@ pub struct Process {
     pub pages: RefCell<Pages>,
     /// What it shares.
     pub image: ImageRef,
-    /// How often control went to native code.
-    pub transitions: u64,
 }
 
 /// Where control goes on.
@@ -72,7 +70,6 @@ impl Process {
             return Ok(Destination::Cache(space.block(id).entry));
         }
         let Some(range) = find_text(&self.text, at) else {
-            self.transitions += 1;
             return Ok(Destination::Native(at));
         };
         if range.located.is_none() {

@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 
 use super::drain::Drain;
 use super::layout;
-use super::process::Process;
+use super::process::{Destination, Process};
 use super::stubs::DRAIN;
 use super::thread::Thread;
 use super::unit::TranslateError;
@@ -87,6 +87,10 @@ pub(super) struct Run {
     pub roster: Roster,
     pub warnings: Vec<Warning>,
     pub first: Pid,
+    /// Seconds that threads spent in code that is not translated.
+    pub native_s: f64,
+    /// How often control went there.
+    pub transitions: u64,
     /// Where addresses go, if somebody wants them.
     pub drain: Option<Drain>,
     polling: bool,
@@ -104,6 +108,8 @@ impl Run {
             roster: Roster::new(),
             warnings: Vec::new(),
             first,
+            native_s: 0.0,
+            transitions: 0,
             drain,
             polling: false,
         }
@@ -190,7 +196,8 @@ impl Run {
         let mut any = false;
         let mut full = Vec::new();
         for (&tid, thread) in &mut self.threads {
-            let regions = thread.regions.borrow();
+            let shared = thread.regions.clone();
+            let regions = shared.borrow();
             if thread.stalled || regions.get(thread.region, layout::REQUEST) == 0 {
                 continue;
             }
@@ -210,6 +217,10 @@ impl Run {
             }
             match process.answer(site as u32, Address::new(target), &mut self.tally) {
                 Ok(destination) => {
+                    if let Destination::Native(_) = destination {
+                        thread.native_since = Some(Instant::now());
+                        self.transitions += 1;
+                    }
                     regions.set(thread.region, layout::REQUEST, 0);
                     regions.set(thread.region, layout::RESPONSE, destination.get());
                 }
@@ -230,6 +241,28 @@ impl Run {
             // If it is gone, its end will be seen.
             let _ = thread.running(tid).interrupt();
         }
+    }
+
+    /// A thread is in the cache again, or at its end.
+    pub fn leave_native(&mut self, tid: Pid) {
+        if let Some(since) = self.threads.get_mut(&tid).and_then(|t| t.native_since.take()) {
+            self.native_s += since.elapsed().as_secs_f64();
+        }
+    }
+
+    /// What was not counted, for the evidence: (share of `cpu_s`, a doubt to state).
+    pub fn uncounted(&self, cpu_s: f64) -> (f64, Option<Warning>) {
+        if self.transitions == 0 {
+            return (0.0, None);
+        }
+        let share = if cpu_s > 0.0 { (self.native_s / cpu_s).min(1.0) } else { 1.0 };
+        let text = format!(
+            "code made at run time was executed natively ({} transitions, {:.3} s)",
+            self.transitions, self.native_s
+        );
+        let effect = "what it executed is not in the counts";
+        let hint = "run the program with its compiler at run time switched off, where it has such a switch";
+        (share, Some(Warning::new("native-code", text, effect, hint)))
     }
 
     /// The process of a thread, and the tally.

@@ -50,6 +50,7 @@ impl Run {
             let (process, _) = self.process(tid)?;
             if fetched && find_text(&process.text, Address::new(registers.rip)).is_some() {
                 self.restore_mask(&stopped)?;
+                self.leave_native(tid);
                 let stopped = self.redirect(stopped, registers, Address::new(registers.rip))?;
                 return self.go_on(stopped);
             }

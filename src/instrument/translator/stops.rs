@@ -3,6 +3,7 @@
 use nix::unistd::Pid;
 
 use super::layout;
+use super::process::Destination;
 use super::run::{Run, RunError};
 use super::stubs::DRAIN;
 use super::unit::TranslateError;
@@ -134,7 +135,10 @@ impl Run {
             loop {
                 let (process, tally) = self.process(tid)?;
                 match process.answer(site as u32, Address::new(target), tally) {
-                    Ok(destination) => break destination.get(),
+                    Ok(destination) => {
+                        self.note_native(tid, destination);
+                        break destination.get();
+                    }
                     Err(TranslateError::Full) => stopped = self.grow(stopped, Address::new(target))?,
                     Err(error) => return Err(RunError::Unsupported(error.to_string())),
                 }
@@ -173,9 +177,18 @@ impl Run {
                 Err(error) => return Err(RunError::Unsupported(error.to_string())),
             }
         };
+        self.note_native(tid, destination);
         registers.rip = destination.get();
         stopped.set_registers(&registers)?;
         Ok(stopped)
+    }
+
+    /// Starts the clock of a thread that goes to code that is not translated.
+    fn note_native(&mut self, tid: Pid, destination: Destination) {
+        if let (Destination::Native(_), Some(thread)) = (destination, self.threads.get_mut(&tid)) {
+            thread.native_since = Some(std::time::Instant::now());
+            self.transitions += 1;
+        }
     }
 
     /// Maps another arena.

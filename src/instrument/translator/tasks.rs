@@ -49,7 +49,7 @@ impl Run {
         if pid != process.pid {
             let memory = Memory::open(pid).map_err(|_| RunError::Gone)?;
             let text = process.text.clone();
-            let child = Process { pid, memory, text, pages: RefCell::default(), image: image.clone(), transitions: 0 };
+            let child = Process { pid, memory, text, pages: RefCell::default(), image: image.clone() };
             self.processes.insert(pid, child);
         }
         let region = image.regions.borrow_mut().take();
@@ -107,14 +107,8 @@ impl Run {
         }
         self.threads.insert(tid, Thread::new(tid, ordinal, region, shared.regions.clone()));
         let base = shared.regions.borrow().base(region);
-        let process = Process {
-            pid: tid,
-            memory: image.memory,
-            text: image.text,
-            pages: RefCell::default(),
-            image: shared,
-            transitions: 0,
-        };
+        let process =
+            Process { pid: tid, memory: image.memory, text: image.text, pages: RefCell::default(), image: shared };
         self.processes.insert(tid, process);
         self.note_mask(&stopped)?;
         let mut registers = stopped.registers()?;
@@ -137,6 +131,7 @@ impl Run {
     /// Takes a thread's counters over.
     fn harvest(&mut self, tid: Pid) {
         self.drain_buffer(tid);
+        self.leave_native(tid);
         let Some(thread) = self.threads.remove(&tid) else { return };
         if let Some(process) = self.processes.get(&thread.process) {
             process.image.space.borrow_mut().take_counters(&thread.regions.borrow(), thread.region, thread.ordinal);

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::time::Instant;
 
 use nix::unistd::Pid;
 
@@ -28,6 +29,8 @@ pub struct Thread {
     pub regions: Rc<RefCell<Regions>>,
     /// Signals that arrived where they could not be delivered.
     pub deferred: VecDeque<Deferred>,
+    /// Since when it has been in code that is not translated.
+    pub native_since: Option<Instant>,
     /// Waits for an arena; its mailbox is not to be answered.
     pub stalled: bool,
 }
@@ -35,7 +38,7 @@ pub struct Thread {
 impl Thread {
     /// A new thread with a fresh region.
     pub fn new(process: Pid, ordinal: u32, region: u32, regions: Rc<RefCell<Regions>>) -> Self {
-        Thread { process, ordinal, region, regions, deferred: VecDeque::new(), stalled: false }
+        Thread { process, ordinal, region, regions, deferred: VecDeque::new(), native_since: None, stalled: false }
     }
 
     /// For interrupting it.

@@ -379,6 +379,7 @@ impl Writer<'_> {
         if let Some(induction) = self.induction {
             self.point(0, Moved::Nothing);
             self.unit.hot.save(layout::LOOP_BASE, induction.register);
+            self.align_loop();
             return self.unit.hot.here();
         }
         let Some(register) = self.loop_counter else { return self.entry };
@@ -388,11 +389,22 @@ impl Writer<'_> {
             self.unit.hot.save(layout::SAVE_LOOP + 8 * u32::from(register.0), register);
         }
         self.unit.hot.load(register, layout::counter(self.slot));
+        self.align_loop();
         let start = self.unit.hot.here();
         self.point(0, Moved::Loop);
         self.unit.hot.add_small(register, 1);
         self.counted_at = Some(self.offset());
         start
+    }
+
+    /// A loop that fits into a cache line is not to cross one.
+    fn align_loop(&mut self) {
+        const LINE: u64 = 64;
+        // The short jump becomes a long one, and a counter may be added.
+        let size = self.block.code.len() as u64 + 8;
+        if self.unit.hot.here().get() % LINE + size > LINE {
+            self.unit.hot.align(LINE);
+        }
     }
 
     /// Counts with a lent register: no flag changes.
