@@ -7,7 +7,7 @@ use crate::target::address::CacheAddress;
 /// Bytes of an arena.
 pub const ARENA: u64 = 64 << 20;
 /// Where its cold part starts.
-const COLD: u64 = ARENA / 4 * 3;
+const COLD: u64 = ARENA / 2;
 /// Room that a unit or a stub surely fits into.
 const MARGIN: u64 = 1 << 20;
 

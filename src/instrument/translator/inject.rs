@@ -11,6 +11,7 @@ use super::layout;
 use super::regions::Regions;
 use super::shared::Shared;
 use super::space::CodeSpace;
+use super::stubs::ARENA_NAME;
 use super::text::{TextRange, Treatment, treatment};
 use crate::target::address::{Address, CacheAddress};
 use crate::target::maps::{Mapping, read_maps};
@@ -111,7 +112,7 @@ pub fn add_arena(
 }
 
 fn arena_wish(at: u64) -> Wish {
-    Wish { name: "rprof-code", size: ARENA, at, protection: libc::PROT_READ | libc::PROT_EXEC }
+    Wish { name: ARENA_NAME, size: ARENA, at, protection: libc::PROT_READ | libc::PROT_EXEC }
 }
 
 fn no_room() -> RemoteError {
@@ -144,13 +145,18 @@ fn map(pid: Pid, remote: &mut Remote<'_>, scratch: Address, wish: &Wish) -> Resu
     name.push(0);
     let mut saved = vec![0; name.len()];
     remote.memory().read(place, &mut saved)?;
-    remote.memory().write(place, &name)?;
+    let ready = saved == name;
+    if !ready {
+        remote.memory().write(place, &name)?;
+    }
     let flags = u64::from(libc::MFD_CLOEXEC);
     let mut created = remote.call("memfd_create", libc::SYS_memfd_create, [place.get(), flags | MFD_EXEC, 0, 0, 0, 0]);
     if let Err(RemoteError::Refused { source: Errno::EINVAL, .. }) = created {
         created = remote.call("memfd_create", libc::SYS_memfd_create, [place.get(), flags, 0, 0, 0, 0]);
     }
-    remote.memory().write(place, &saved)?;
+    if !ready {
+        remote.memory().write(place, &saved)?;
+    }
     let descriptor = created?;
     let result = map_descriptor(pid, remote, descriptor, wish);
     remote.call("close", libc::SYS_close, [descriptor, 0, 0, 0, 0, 0])?;

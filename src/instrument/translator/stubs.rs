@@ -13,6 +13,9 @@ use crate::target::address::CacheAddress;
 /// The site of a request to drain the buffer of addresses.
 pub const DRAIN: u32 = u32::MAX;
 
+/// What arenas are called in the program's maps; stands behind the gadget.
+pub const ARENA_NAME: &str = "rprof-code";
+
 /// How often the wait looks for an answer before it traps: on a busy host, the processor is better given to rprof.
 const PATIENCE: u32 = 1500;
 
@@ -108,7 +111,10 @@ impl Stubs {
 
         code.align(16);
         let gadget = code.here();
-        code.raw(&[0x0f, 0x05, 0x0f, 0x0b]); // syscall; ud2
+        code.raw(&[0x0f, 0x05]); // syscall
+        // The program cannot write here, nor can we in its name: the name that memfd_create needs stands ready.
+        code.raw(ARENA_NAME.as_bytes());
+        code.raw(&[0]);
         let stubs = Stubs {
             indirect,
             direct,
