@@ -12,7 +12,7 @@ use rprof::target::launch::{Program, Streams, find_in_path, spawn_gated};
 fn main() {
     let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let split = arguments.iter().position(|a| a == "--").unwrap_or(arguments.len());
-    let argv = arguments.split_off(split).split_off(1);
+    let argv: Vec<OsString> = arguments.split_off(split).into_iter().skip(1).collect();
     let has = |name: &str| arguments.iter().any(|a| a == name);
     let Some(path) = argv.first().and_then(|name| find_in_path(name)) else {
         eprintln!("usage: count [--single-step] [--blocks] -- PROGRAM [ARGS]");
