@@ -33,7 +33,7 @@ use variant::Variant;
 
 /// Seconds that each kernel of the demo runs for, natively: as many as the simulated memory traffic of the counted pass
 /// (some 10⁹ accesses) allows within the demo's minute.
-pub const SECONDS_PER_KERNEL: f64 = 0.12;
+pub const SECONDS_PER_KERNEL: f64 = 0.25;
 
 /// `rprof __demo ARGUMENTS`: runs kernels and prints a checksum on standard output.
 ///

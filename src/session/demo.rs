@@ -37,7 +37,7 @@ pub fn profile(output: Option<PathBuf>, quiet: bool) -> Result<Outcome, SessionE
         passes: Some(Passes::Both),
         memory: Memory::Sampled,
         // The kernels are short: 480 samples each.
-        frequency_hz: Some(4000),
+        frequency_hz: Some(2000),
         between: None,
         window: Window::default(),
         placement: Placement::default(),

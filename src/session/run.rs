@@ -4,13 +4,15 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
+use nix::unistd::Pid;
+
 use crate::profile::Profile;
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::memory::MemoryEvidence;
 use crate::profile::evidence::timed::TimedEvidence;
 use crate::profile::machine::Machine;
 use crate::profile::run::Warning;
-use crate::target::foreground;
+use crate::target::foreground::{self, Foreground};
 
 use super::input::Input;
 use super::options::{Passes, RunOptions};
@@ -18,6 +20,9 @@ use super::output::{OutputFolder, mpi_rank};
 use super::preflight::{self, Checked};
 use super::progress::Notices;
 use super::{SessionError, assemble, between, ceilings, passes};
+
+/// No program is there to pass signals on to.
+const NOBODY: Pid = Pid::from_raw(0);
 
 /// How the program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +66,8 @@ pub struct Outcome {
     pub profile: Profile,
     /// Where the files will be.
     pub folder: OutputFolder,
+    /// Until the report is written, Ctrl-C does not end rprof.
+    pub held: Foreground,
 }
 
 /// What the passes yielded, and what went wrong on the way.
@@ -89,6 +96,7 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
     let folder = OutputFolder::create(options.output.as_deref().map(PathBuf::from).as_deref(), mpi_rank())?;
     let mut evidence = Evidence::default();
     let machine = ceilings::for_a_run(&notices, &mut evidence.warnings);
+    let held = Foreground::hold(NOBODY).map_err(|source| SessionError::Stream { stream: "signals", source })?;
     let end = match options.passes.unwrap_or(Passes::Both) {
         Passes::Both if options.window.is_part() => {
             let reason =
@@ -104,7 +112,7 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
         Passes::Both => both(&checked, options, &machine, &notices, &mut evidence)?,
     };
     let profile = assemble::profile(options, end, machine, evidence);
-    Ok(Outcome { end, profile, folder })
+    Ok(Outcome { end, profile, folder, held })
 }
 
 fn timed_pass(
