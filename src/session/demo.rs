@@ -46,6 +46,7 @@ pub fn profile(output: Option<PathBuf>, quiet: bool) -> Result<Outcome, SessionE
         engine: Engine::Translator,
     };
     let mut outcome = run::profile(&options)?;
+    outcome.profile.run.command = ["rprof", "demo"].map(String::from).into();
     expect(&mut outcome.profile);
     Ok(outcome)
 }
