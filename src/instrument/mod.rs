@@ -9,6 +9,7 @@
 pub mod merge;
 pub mod roster;
 pub mod single_step;
+mod start;
 pub mod tally;
 pub mod translator;
 pub mod x86_64;

@@ -13,6 +13,8 @@ use goblin::elf::program_header::program_header64::{ProgramHeader, SIZEOF_PHDR};
 use goblin::elf::program_header::{PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE};
 use goblin::elf::section_header::section_header64::{SIZEOF_SHDR, SectionHeader};
 
+use crate::target::build_id;
+
 /// The largest table that is read from a file; a larger one is taken for damage.
 const LARGEST_TABLE: u64 = 1 << 29;
 
@@ -94,7 +96,8 @@ impl Image {
             .map(|p| Load { file_offset: p.p_offset, file_size: p.p_filesz, address: p.p_vaddr })
             .collect::<Vec<_>>();
         let notes = programs.iter().filter(|p| p.p_type == PT_NOTE);
-        let build_id = notes.filter_map(|p| source.read(p.p_offset, p.p_filesz).ok()).find_map(|note| build_id(&note));
+        let build_id =
+            notes.filter_map(|p| source.read(p.p_offset, p.p_filesz).ok()).find_map(|note| build_id::from_notes(&note));
         let mut sections = Sections::from_section_headers(source, header).unwrap_or_default();
         if sections.eh_frame_hdr.is_none()
             && let Some(p) = programs.iter().find(|p| p.p_type == PT_GNU_EH_FRAME)
@@ -173,40 +176,9 @@ impl Sections {
     }
 }
 
-/// The NT_GNU_BUILD_ID descriptor in a PT_NOTE segment: `namesz descsz type "GNU\0" descriptor`, padded to 4.
-fn build_id(mut notes: &[u8]) -> Option<String> {
-    const NT_GNU_BUILD_ID: u32 = 3;
-    loop {
-        let (head, rest) = notes.split_at_checked(12)?;
-        let word = |i: usize| u32::from_le_bytes([head[i], head[i + 1], head[i + 2], head[i + 3]]);
-        let (name_size, size, kind) = (word(0) as usize, word(4) as usize, word(8));
-        let (name, rest) = rest.split_at_checked(name_size.next_multiple_of(4))?;
-        let descriptor = rest.get(..size)?;
-        if kind == NT_GNU_BUILD_ID && name == b"GNU\0" {
-            return Some(hex(descriptor));
-        }
-        notes = rest.get(size.next_multiple_of(4)..)?;
-    }
-}
-
-/// Lower-case hexadecimal.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_note_segment_yields_its_build_id_past_other_notes() {
-        let mut notes = vec![4, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0];
-        notes.extend(b"GNU\0abc\0");
-        notes.extend([4, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0]);
-        notes.extend(b"GNU\0\x0a\xff\0\0");
-        assert_eq!(build_id(&notes).as_deref(), Some("0aff"));
-        assert_eq!(build_id(&notes[..20]), None);
-    }
 
     #[test]
     fn our_own_file_and_vdso_have_unwind_tables() {

@@ -10,6 +10,7 @@
 
 pub mod address;
 pub mod affinity;
+pub mod build_id;
 pub mod foreground;
 pub mod launch;
 pub mod maps;

@@ -6,13 +6,13 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use goblin::elf::note::NT_GNU_BUILD_ID;
 use goblin::elf::program_header::{PT_LOAD, PT_NOTE};
 use goblin::elf64::header::Header;
 use goblin::elf64::program_header::ProgramHeader;
 use nix::unistd::Pid;
 
 use super::address::Address;
+use super::build_id;
 use super::maps::Mapping;
 use crate::profile::code::{CodeRef, ModuleInfo, ModuleKind};
 
@@ -52,7 +52,7 @@ impl ElfLayout {
                 PT_NOTE if layout.build_id.is_none() && p.p_filesz < 1 << 20 => {
                     let mut notes = vec![0; p.p_filesz as usize];
                     if file.read_exact_at(&mut notes, p.p_offset).is_ok() {
-                        layout.build_id = build_id(&notes);
+                        layout.build_id = build_id::from_notes(&notes);
                     }
                 }
                 _ => {}
@@ -68,20 +68,6 @@ impl ElfLayout {
         let (at, vaddr, _) = self.segments.iter().filter(holds).max_by_key(|s| s.0)?;
         Some(start.get().wrapping_sub(vaddr.wrapping_add(offset).wrapping_sub(*at)))
     }
-}
-
-fn build_id(mut notes: &[u8]) -> Option<String> {
-    while notes.len() >= 12 {
-        let word = |i: usize| u32::from_le_bytes([notes[i], notes[i + 1], notes[i + 2], notes[i + 3]]);
-        let (name_size, size, kind) = (word(0) as usize, word(4) as usize, word(8));
-        let start = 12 + name_size.next_multiple_of(4);
-        let content = notes.get(start..start.checked_add(size)?)?;
-        if kind == NT_GNU_BUILD_ID && notes.get(12..16) == Some(b"GNU\0") {
-            return Some(content.iter().map(|b| format!("{b:02x}")).collect());
-        }
-        notes = notes.get(start + size.next_multiple_of(4)..)?;
-    }
-    None
 }
 
 /// A mapping's module, and how to turn its addresses into module offsets.
@@ -172,6 +158,7 @@ fn read_layout(pid: Pid, path: &str) -> Option<ElfLayout> {
 mod tests {
     use super::*;
     use crate::target::maps::read_maps;
+    use goblin::elf::note::NT_GNU_BUILD_ID;
 
     #[test]
     fn our_own_text_has_a_module_whose_bias_fits() {
@@ -197,7 +184,7 @@ mod tests {
             notes.extend(b"GNU\0");
             notes.extend(content);
         }
-        assert_eq!(build_id(&notes).as_deref(), Some("abcdef01"));
-        assert_eq!(build_id(&notes[..20]), None);
+        assert_eq!(build_id::from_notes(&notes).as_deref(), Some("abcdef01"));
+        assert_eq!(build_id::from_notes(&notes[..20]), None);
     }
 }

@@ -7,11 +7,11 @@ mod thread;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::merge::merge_adjacent;
 use super::roster::Roster;
+use super::start::start_traced;
 use super::tally::Tally;
 use super::{CountError, Counted, CountingEngine};
 use crate::profile::code::CodeRef;
@@ -19,7 +19,7 @@ use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::memory::AccessSink;
 use crate::target::launch::Gated;
 use crate::target::proc_status::read_status;
-use crate::target::tracee::{Mode, Running, Stopped, TraceError};
+use crate::target::tracee::{Mode, Stopped, TraceError};
 use crate::target::wait::{Event, Stop, wait_any, wait_for};
 use records::Space;
 use thread::{Flow, Thread};
@@ -51,15 +51,7 @@ struct Run {
 
 impl CountingEngine for SingleStep {
     fn run(&mut self, child: Gated, sink: Option<Box<dyn AccessSink>>) -> Result<Counted, CountError> {
-        let first = child.pid();
-        if let Err(error) = Running::seize(first) {
-            child.abandon();
-            return Err(error.into());
-        }
-        if let Err(error) = child.release() {
-            end_child(first);
-            return Err(error.into());
-        }
+        let first = start_traced(child)?;
         let mut run = Run {
             threads: HashMap::new(),
             spaces: HashMap::new(),
@@ -70,17 +62,6 @@ impl CountingEngine for SingleStep {
         };
         let status = run.follow(first)?;
         Ok(run.finish(status))
-    }
-}
-
-/// Kills a traced child and waits for its end.
-fn end_child(pid: Pid) {
-    // It may be gone already.
-    let _ = kill(pid, Signal::SIGKILL);
-    while let Some(event) = wait_for(pid, true) {
-        if let Event::Ended(..) = event {
-            break;
-        }
     }
 }
 

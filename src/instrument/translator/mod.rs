@@ -35,15 +35,11 @@ mod text;
 mod thread;
 mod unit;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-
+use super::start::start_traced;
 use super::{CountError, Counted, CountingEngine};
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::memory::AccessSink;
 use crate::target::launch::Gated;
-use crate::target::tracee::Running;
-use crate::target::wait::{Event, wait_for};
 use drain::Drain;
 use run::Run;
 
@@ -60,15 +56,7 @@ impl Translator {
 
 impl CountingEngine for Translator {
     fn run(&mut self, child: Gated, sink: Option<Box<dyn AccessSink>>) -> Result<Counted, CountError> {
-        let first = child.pid();
-        if let Err(error) = Running::seize(first) {
-            child.abandon();
-            return Err(error.into());
-        }
-        if let Err(error) = child.release() {
-            end_child(first);
-            return Err(error.into());
-        }
+        let first = start_traced(child)?;
         let mut run = Run::new(first, sink.map(Drain::new));
         let status = run.follow();
         if status.is_err() {
@@ -89,16 +77,5 @@ impl CountingEngine for Translator {
         evidence.warnings.extend(doubt);
         let memory = run.drain.map(Drain::finish);
         Ok(Counted { status, evidence, memory })
-    }
-}
-
-/// Kills a traced child and waits for its end.
-fn end_child(pid: Pid) {
-    // It may be gone already.
-    let _ = kill(pid, Signal::SIGKILL);
-    while let Some(event) = wait_for(pid, true) {
-        if let Event::Ended(..) = event {
-            break;
-        }
     }
 }

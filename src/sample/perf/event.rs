@@ -6,8 +6,8 @@ use perf_event::data::parse::{ParseConfig, Parser};
 use perf_event::data::{Comm, Exit, Fork, Lost, LostSamples, Mmap2, RecordMetadata};
 use perf_event::data::{Sample, SampleId, Throttle, Visitor};
 
-use crate::sample::image::hex;
 use crate::sample::x86_64::registers::{self, Registers};
+use crate::target::build_id::hex;
 
 /// A record and when the kernel wrote it (nanoseconds of CLOCK_MONOTONIC).
 #[derive(Debug)]
