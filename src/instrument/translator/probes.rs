@@ -11,7 +11,7 @@ use iced_x86::{Instruction, Register};
 
 use super::layout;
 use super::space::DynamicSlot;
-use super::unit::Writer;
+use super::writer::Writer;
 use crate::instrument::x86_64::emit::{Gpr, RAX, RCX, RDX, relative};
 use crate::instrument::x86_64::operands::{Operand, operands};
 use crate::instrument::x86_64::rewrite::{free_gpr, load_address, store_vector, used_gprs};

@@ -7,21 +7,21 @@
 
 use std::collections::VecDeque;
 
-use iced_x86::{InstructionInfoFactory, Register};
+use iced_x86::InstructionInfoFactory;
 
 use super::arena::Part;
-use super::block::{Block, BlockId, CallSite, Moved, Point, SiteId};
+use super::block::{Block, BlockId, SiteId};
 use super::layout;
 use super::source::Source;
 use super::space::CodeSpace;
-use crate::instrument::x86_64::decode::{Decoded, End, condition};
-use crate::instrument::x86_64::emit::{Code, Gpr, RAX, RCX, RDX, relative};
-use crate::instrument::x86_64::induction::{Induction, induction};
-use crate::instrument::x86_64::rewrite::{self, NoRule, Slots, free_gpr, used_gprs};
+use super::writer::{Writer, Written};
+use crate::instrument::x86_64::decode::{Decoded, End};
+use crate::instrument::x86_64::emit::{Code, relative};
+use crate::instrument::x86_64::rewrite::{NoRule, Slots};
 use crate::profile::code::CodeRef;
 use crate::target::address::{Address, CacheAddress};
 
-const SLOTS: Slots = Slots { lent: layout::SAVE_LENT, program_gs: layout::PROGRAM_GS };
+pub(super) const SLOTS: Slots = Slots { lent: layout::SAVE_LENT, program_gs: layout::PROGRAM_GS };
 /// Blocks in one chain.
 const CHAIN: usize = 64;
 
@@ -44,7 +44,7 @@ pub(super) struct Unit {
     pub(super) arena: usize,
     pub(super) hot: Code,
     pub(super) cold: Code,
-    sites: Vec<SiteId>,
+    pub(super) sites: Vec<SiteId>,
     blocks: Vec<BlockId>,
     returns: Vec<Address>,
     pub(super) factory: InstructionInfoFactory,
@@ -132,40 +132,11 @@ impl CodeSpace {
     ) -> Result<Option<Address>, TranslateError> {
         let at = source.code_ref(block.start).ok_or(TranslateError::NoText(block.start))?;
         let slot = self.new_slot().ok_or(TranslateError::Full)?;
-        let entry = unit.hot.here();
-        let mut writer = Writer {
-            space: self,
-            unit,
-            block,
-            entry,
-            slot,
-            points: Vec::with_capacity(block.steps.len() + 2),
-            counted_at: None,
-            loop_counter: None,
-            loop_probes: None,
-            induction: None,
-            at,
-            dead_flags: Vec::new(),
-        };
-        if writer.space.probes_accesses {
-            writer.dead_flags = source.dead_flags(block);
-        }
-        let loops = matches!(block.end, End::Branch(_, to) if to == block.start);
-        if loops {
-            writer.induction = writer.find_induction();
-            if writer.induction.is_none() {
-                writer.loop_counter = writer.free_register(0);
-                writer.loop_probes = writer.free_pair();
-            }
-        }
-        let position = if writer.loop_counter.is_some() || writer.induction.is_some() {
-            None
-        } else {
-            source.counter_position(block)
-        };
+        let dead_flags = if self.probes_accesses { source.dead_flags(block) } else { Vec::new() };
+        let mut writer = Writer::new(self, unit, block, at, slot, dead_flags);
+        let position = if writer.choose_loop_counter() { None } else { source.counter_position(block) };
         let next = writer.write(position)?;
-        let (points, counted_at, loop_counter) = (writer.points, writer.counted_at, writer.loop_counter);
-        let (loop_probes, induction) = (writer.loop_probes, writer.induction);
+        let written = writer.finish();
         match block.end {
             End::Branch(_, to) | End::ShortBranch(to) | End::Transaction(to) if to != block.start => {
                 queue.push_back(to);
@@ -177,42 +148,29 @@ impl CodeSpace {
             }
             _ => {}
         }
-        self.enter(unit, block, at, slot, entry, points, counted_at, loop_counter, loop_probes, induction);
+        self.enter(unit, block, at, slot, written);
         Ok(next)
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn enter(
-        &mut self,
-        unit: &mut Unit,
-        block: &Decoded,
-        at: CodeRef,
-        slot: u32,
-        entry: CacheAddress,
-        points: Vec<Point>,
-        counted_at: Option<u32>,
-        loop_counter: Option<Gpr>,
-        loop_probes: Option<(Gpr, Gpr)>,
-        induction: Option<Induction>,
-    ) {
+    fn enter(&mut self, unit: &mut Unit, block: &Decoded, at: CodeRef, slot: u32, written: Written) {
         let id = self.blocks.len() as BlockId;
         let code = self.code_pool.len() as u32;
         self.code_pool.extend(&block.code);
         let first = self.points.len() as u32;
-        self.points.extend(points);
+        self.points.extend(written.points);
         let end = unit.hot.here();
         self.blocks.push(Block {
             start: block.start,
             at,
             code: code..self.code_pool.len() as u32,
-            entry,
+            entry: written.entry,
             end,
             slot,
-            counted_at: counted_at.unwrap_or((end - entry) as u32),
+            counted_at: written.counted_at.unwrap_or((end - written.entry) as u32),
             points: first..self.points.len() as u32,
-            loop_counter,
-            loop_probes,
-            induction,
+            loop_counter: written.loop_counter,
+            loop_probes: written.loop_probes,
+            induction: written.induction,
             incoming: Vec::new(),
             chained: unit.blocks.last().copied(),
             alive: true,
@@ -255,384 +213,5 @@ impl CodeSpace {
                 self.publish(start);
             }
         }
-    }
-}
-
-/// Writes one block.
-pub(super) struct Writer<'a> {
-    pub(super) space: &'a mut CodeSpace,
-    pub(super) unit: &'a mut Unit,
-    pub(super) block: &'a Decoded,
-    entry: CacheAddress,
-    pub(super) slot: u32,
-    points: Vec<Point>,
-    counted_at: Option<u32>,
-    pub(super) loop_counter: Option<Gpr>,
-    pub(super) loop_probes: Option<(Gpr, Gpr)>,
-    pub(super) induction: Option<Induction>,
-    pub(super) at: CodeRef,
-    /// By step: the flags are not needed any more.
-    pub(super) dead_flags: Vec<bool>,
-}
-
-impl Writer<'_> {
-    /// A register that the block does not use.
-    fn free_register(&mut self, but: u16) -> Option<Gpr> {
-        let used = self.block.steps.iter().fold(0, |u, s| u | used_gprs(&mut self.unit.factory, &s.instruction));
-        free_gpr(used | but | 1 << 4)
-    }
-
-    /// Two more for the probes of a loop; not RAX, which they may need for the flags.
-    fn free_pair(&mut self) -> Option<(Gpr, Gpr)> {
-        let counter = self.loop_counter.filter(|_| self.space.probes_accesses)?;
-        let but = 1 << counter.0 | 1;
-        let t = self.free_register(but)?;
-        Some((t, self.free_register(but | 1 << t.0)?))
-    }
-
-    /// The induction register of a loop of vector instructions, in which one more instruction would cost time. Short
-    /// loops of other code are better off with a counter: less is done at their exits.
-    fn find_induction(&mut self) -> Option<Induction> {
-        if self.space.probes_accesses || self.block.steps.iter().any(|s| super::probes::is_dynamic(&s.instruction)) {
-            return None;
-        }
-        let vector = |i: &iced_x86::Instruction| (0..i.op_count()).any(|o| i.op_register(o).is_vector_register());
-        let numerical = self.block.steps.iter().any(|s| vector(&s.instruction));
-        if numerical { induction(&self.block.steps, &mut self.unit.factory) } else { None }
-    }
-
-    /// What stands elsewhere while the block is executed.
-    pub(super) fn plain(&self) -> Moved {
-        if self.loop_counter.is_some() || self.induction.is_some() { Moved::Loop } else { Moved::Nothing }
-    }
-
-    /// The number that the block will have.
-    pub(super) fn block_id(&self) -> BlockId {
-        self.space.blocks.len() as BlockId
-    }
-
-    fn offset(&self) -> u32 {
-        (self.unit.hot.here() - self.entry) as u32
-    }
-
-    pub(super) fn point(&mut self, program: u16, moved: Moved) {
-        let cache = self.offset();
-        self.points.push(Point { cache, program, moved });
-    }
-
-    fn exit(&mut self, patch: CacheAddress, target: Address) {
-        let site = self.space.new_site(patch, target);
-        self.unit.sites.push(site);
-    }
-
-    /// The whole block, counted before step `position` (`None`: where it costs least without touching flags).
-    fn write(&mut self, position: Option<usize>) -> Result<Option<Address>, NoRule> {
-        let loop_start = self.loop_entry();
-        let at_end = matches!(self.block.end, End::Return(_) | End::JumpIndirect | End::CallIndirect | End::System);
-        let in_loop = self.loop_counter.is_some() || self.induction.is_some();
-        if position.is_none() && !in_loop && !at_end {
-            self.point(0, Moved::Nothing);
-            self.count_flag_free();
-        }
-        let transfers = self.block.end != End::Next;
-        let last = self.block.steps.len() - usize::from(transfers);
-        for i in 0..self.block.steps.len() {
-            let step = self.block.steps[i];
-            let plain = self.plain();
-            self.point(step.offset, plain);
-            if position == Some(i) {
-                self.unit.hot.increment(layout::counter(self.slot));
-                self.counted_at = Some(self.offset());
-                self.point(step.offset, plain);
-            }
-            let iterations = self.probe(i);
-            if i < last {
-                self.step(i)?;
-            }
-            if self.induction.is_some_and(|n| n.at == i) {
-                self.counted_at = Some(self.offset());
-            }
-            if let Some(slot) = iterations {
-                self.add_iterations(slot);
-            }
-        }
-        let counted = position.is_some() || in_loop || !at_end;
-        self.end(loop_start, counted)
-    }
-
-    /// One instruction that is not a transfer of control.
-    fn step(&mut self, i: usize) -> Result<(), NoRule> {
-        let step = self.block.steps[i];
-        let from = usize::from(step.offset);
-        let bytes = &self.block.code[from..from + step.instruction.len()];
-        let written = rewrite::copy(&mut self.unit.hot, &step, bytes, SLOTS)?;
-        if let Some(lent) = written.lent {
-            let moved = if self.plain() == Moved::Loop { Moved::LoopAndLent(lent) } else { Moved::Lent(lent) };
-            let cache = (written.at - self.entry) as u32;
-            self.points.push(Point { cache, program: step.offset, moved });
-        }
-        Ok(())
-    }
-
-    /// `mov gs:[saved], r; mov r, gs:[counter]`, then the loop: `lea r, [r + 1]`.
-    fn loop_entry(&mut self) -> CacheAddress {
-        if let Some(induction) = self.induction {
-            self.point(0, Moved::Nothing);
-            self.unit.hot.save(layout::LOOP_BASE, induction.register);
-            self.align_loop();
-            return self.unit.hot.here();
-        }
-        let Some(register) = self.loop_counter else { return self.entry };
-        self.point(0, Moved::Nothing);
-        self.unit.hot.save(layout::SAVE_LOOP + 8 * u32::from(register.0), register);
-        for register in self.lent_to_loop() {
-            self.unit.hot.save(layout::SAVE_LOOP + 8 * u32::from(register.0), register);
-        }
-        self.unit.hot.load(register, layout::counter(self.slot));
-        self.align_loop();
-        let start = self.unit.hot.here();
-        self.point(0, Moved::Loop);
-        self.unit.hot.add_small(register, 1);
-        self.counted_at = Some(self.offset());
-        start
-    }
-
-    /// A loop that fits into a cache line is not to cross one.
-    fn align_loop(&mut self) {
-        const LINE: u64 = 64;
-        // The short jump becomes a long one, and a counter may be added.
-        let size = self.block.code.len() as u64 + 8;
-        if self.unit.hot.here().get() % LINE + size > LINE {
-            self.unit.hot.align(LINE);
-        }
-    }
-
-    /// Counts with a lent register: no flag changes.
-    fn count_flag_free(&mut self) {
-        let (hot, counter) = (&mut self.unit.hot, layout::counter(self.slot));
-        hot.save(layout::SAVE_LENT, RCX);
-        hot.load(RCX, counter);
-        hot.add_small(RCX, 1);
-        hot.save(counter, RCX);
-        self.counted_at = Some((hot.here() - self.entry) as u32);
-        hot.load(RCX, layout::SAVE_LENT);
-    }
-
-    /// Counts with RCX, which is saved or dead here.
-    fn count_with_rcx(&mut self) {
-        let (hot, counter) = (&mut self.unit.hot, layout::counter(self.slot));
-        hot.load(RCX, counter);
-        hot.add_small(RCX, 1);
-        hot.save(counter, RCX);
-        self.counted_at = Some((hot.here() - self.entry) as u32);
-    }
-
-    /// The transfer of control; returns the address that the chain goes on with.
-    fn end(&mut self, loop_start: CacheAddress, counted: bool) -> Result<Option<Address>, NoRule> {
-        let next = self.block.next();
-        match self.block.end {
-            End::Next => Ok(Some(next)),
-            End::Jump(to) => Ok(Some(to)),
-            End::Branch(code, _) if self.loop_counter.is_some() || self.induction.is_some() => {
-                self.loop_end(condition(code), loop_start);
-                Ok(Some(next))
-            }
-            End::Branch(code, to) => {
-                let patch = self.unit.hot.jump_if(condition(code), self.unit.hot.here());
-                self.exit(patch, to);
-                Ok(Some(next))
-            }
-            End::ShortBranch(to) => {
-                self.short_branch(to);
-                Ok(Some(next))
-            }
-            End::Call(to) => {
-                self.push_return_address();
-                Ok(Some(to))
-            }
-            End::Return(drop) => {
-                self.unit.hot.save(layout::SAVE_RDX, RDX);
-                self.point(self.last_offset(), Moved::Nothing);
-                self.unit.hot.pop(RDX);
-                if drop > 0 {
-                    self.unit.hot.drop_stack(drop);
-                }
-                self.look_up(counted);
-                Ok(None)
-            }
-            End::JumpIndirect | End::CallIndirect => {
-                self.indirect(counted)?;
-                Ok(None)
-            }
-            End::System => {
-                self.system(counted);
-                Ok(Some(next))
-            }
-            End::Transaction(to) => {
-                // As if it had aborted at once, with no reason given.
-                self.unit.hot.constant(RAX, 0);
-                let patch = self.unit.hot.jump(self.unit.hot.here());
-                self.exit(patch, to);
-                Ok(None)
-            }
-            End::Trap => {
-                let from = usize::from(self.last_offset());
-                let code = self.block.code[from..].to_vec();
-                self.unit.hot.raw(&code);
-                self.point(self.block.code.len() as u16, Moved::Nothing);
-                let invalid = self.block.steps.last().is_none_or(|s| s.instruction.is_invalid());
-                self.unit.hot.raw(if invalid { &[0x0f, 0x0b] } else { &[0x90] }); // ud2, nop
-                Ok((!invalid).then_some(next))
-            }
-            End::Far => {
-                self.unit.hot.raw(&[0xcc]); // int3: rprof says that it cannot follow
-                Ok(None)
-            }
-        }
-    }
-
-    fn last_offset(&self) -> u16 {
-        self.block.steps.last().map_or(0, |s| s.offset)
-    }
-
-    /// `jcc loop; mov gs:[counter], r; mov r, gs:[saved]`
-    fn loop_end(&mut self, condition: u8, start: CacheAddress) {
-        self.unit.hot.jump_if(condition, start);
-        if let Some(induction) = self.induction {
-            self.add_way(induction.register);
-            return;
-        }
-        let Some(register) = self.loop_counter else { return };
-        let (hot, counter) = (&mut self.unit.hot, layout::counter(self.slot));
-        hot.save(counter, register);
-        hot.load(register, layout::SAVE_LOOP + 8 * u32::from(register.0));
-        for register in self.lent_to_loop() {
-            self.unit.hot.load(register, layout::SAVE_LOOP + 8 * u32::from(register.0));
-        }
-    }
-
-    /// counter += induction register − its value at the loop's entry
-    fn add_way(&mut self, register: Gpr) {
-        let used = 1 << register.0 | 1 << 4;
-        let (Some(t), counter) = (free_gpr(used), layout::counter(self.slot)) else { return };
-        let Some(u) = free_gpr(used | 1 << t.0) else { return };
-        let hot = &mut self.unit.hot;
-        hot.save(layout::SAVE_LENT, t);
-        hot.save(layout::SAVE_LENT_2, u);
-        hot.load(t, layout::LOOP_BASE);
-        hot.not(t);
-        hot.sum(t, t, register, 1);
-        hot.load(u, counter);
-        hot.sum(u, u, t, 0);
-        hot.save(counter, u);
-        hot.load(t, layout::SAVE_LENT);
-        hot.load(u, layout::SAVE_LENT_2);
-    }
-
-    fn lent_to_loop(&self) -> impl Iterator<Item = Gpr> + use<> {
-        self.loop_probes.map_or([None, None], |(t, u)| [Some(t), Some(u)]).into_iter().flatten()
-    }
-
-    /// `jrcxz taken; jmp over; taken: jmp target; over:`
-    fn short_branch(&mut self, to: Address) {
-        let from = usize::from(self.last_offset());
-        let mut bytes = self.block.code[from..].to_vec();
-        if let Some(distance) = bytes.last_mut() {
-            *distance = 2;
-        }
-        let hot = &mut self.unit.hot;
-        // The rel32 behind the two short jumps must not need padding.
-        hot.align_patch(bytes.len() as u64 + 3);
-        hot.raw(&bytes);
-        let over = hot.jump_short();
-        let before = hot.len();
-        let patch = hot.jump(hot.here());
-        debug_assert_eq!(hot.len() - before, 5, "padding between the short jumps");
-        hot.land(over);
-        self.exit(patch, to);
-    }
-
-    fn push_return_address(&mut self) {
-        let cold = &mut self.unit.cold;
-        cold.align(8);
-        let word = cold.here();
-        cold.raw(&self.block.next().get().to_le_bytes());
-        self.unit.hot.push_word_at(word);
-    }
-
-    /// RDX is the target and saved.
-    fn look_up(&mut self, counted: bool) {
-        self.unit.hot.save(layout::SAVE_RCX, RCX);
-        if !counted {
-            self.count_with_rcx();
-        }
-        self.unit.hot.low_16_to_ecx(RDX);
-        self.unit.hot.jump_table(self.space.tables_at() + layout::LOOKUP);
-    }
-
-    fn indirect(&mut self, counted: bool) -> Result<(), NoRule> {
-        let Some(step) = self.block.steps.last().copied() else { return Ok(()) };
-        self.unit.hot.save(layout::SAVE_RDX, RDX);
-        self.point(step.offset, Moved::Nothing);
-        rewrite::load_target(&mut self.unit.hot, Register::RDX, &step.instruction, SLOTS)?;
-        if self.block.end == End::CallIndirect {
-            self.point(step.offset, Moved::Rdx);
-            self.push_return_address();
-        }
-        self.look_up(counted);
-        Ok(())
-    }
-
-    /// The `syscall`, after a look at what call it is. RCX is free: the instruction overwrites it.
-    fn system(&mut self, counted: bool) {
-        let program = self.last_offset();
-        let tables = self.space.tables_at();
-        if !counted {
-            self.point(program, Moved::RcxIsNext);
-            self.unit.hot.load(RCX, layout::counter(self.slot));
-            self.point(program, Moved::RcxIsNext);
-            self.unit.hot.add_small(RCX, 1);
-            self.point(program, Moved::RcxIsNext);
-            self.unit.hot.save(layout::counter(self.slot), RCX);
-            self.counted_at = Some(self.offset());
-        }
-        self.point(program, Moved::RcxIsNext);
-        self.unit.hot.low_16_to_ecx(RAX);
-        self.point(program, Moved::RcxIsNext);
-        self.unit.hot.look_up_byte(RCX, tables + layout::CALLS);
-        self.point(program, Moved::RcxIsNext);
-        let native = self.unit.hot.jump_if_rcx_zero();
-        self.point(program, Moved::RcxIsNext);
-        let slow = self.unit.cold.here();
-        self.unit.hot.jump(slow);
-        self.unit.hot.land(native);
-        self.point(program, Moved::RcxIsNext);
-        let native = self.unit.hot.here();
-        self.unit.hot.raw(&[0x0f, 0x05]);
-        let after = self.unit.hot.here();
-        self.point(self.block.code.len() as u16, Moved::RcxIsNext);
-        self.unit.hot.constant(RCX, self.block.next().get());
-        self.slow_call(CallSite { native, after });
-    }
-
-    /// Class 2: ENOSYS; 3: the call, then the mask is noted; others: rprof.
-    fn slow_call(&mut self, site: CallSite) {
-        let id = self.space.call_sites.len() as u64;
-        self.space.call_sites.push(site);
-        let stubs = self.space.arenas[self.unit.arena].stubs;
-        let cold = &mut self.unit.cold;
-        cold.add_small(RCX, -2);
-        let absent = cold.jump_if_rcx_zero();
-        cold.add_small(RCX, -1);
-        let mask = cold.jump_if_rcx_zero();
-        cold.constant(RCX, id);
-        cold.jump(stubs.call);
-        cold.land(absent);
-        cold.constant(RAX, -i64::from(libc::ENOSYS) as u64);
-        cold.jump(site.after);
-        cold.land(mask);
-        cold.constant(RCX, site.after.get());
-        cold.save(layout::CONTINUE_AT, RCX);
-        cold.jump(stubs.mask_call);
     }
 }

@@ -1,0 +1,128 @@
+//! Writes how a block ends: its transfer of control.
+
+use iced_x86::Register;
+
+use super::block::Moved;
+use super::layout;
+use super::unit::SLOTS;
+use super::writer::Writer;
+use crate::instrument::x86_64::decode::{End, condition};
+use crate::instrument::x86_64::emit::{RAX, RCX, RDX};
+use crate::instrument::x86_64::rewrite::{self, NoRule};
+use crate::target::address::{Address, CacheAddress};
+
+impl Writer<'_> {
+    /// The transfer of control; returns the address that the chain goes on with.
+    pub(super) fn end(&mut self, loop_start: CacheAddress, counted: bool) -> Result<Option<Address>, NoRule> {
+        let next = self.block.next();
+        match self.block.end {
+            End::Next => Ok(Some(next)),
+            End::Jump(to) => Ok(Some(to)),
+            End::Branch(code, _) if self.loop_counter.is_some() || self.induction.is_some() => {
+                self.loop_end(condition(code), loop_start);
+                Ok(Some(next))
+            }
+            End::Branch(code, to) => {
+                let patch = self.unit.hot.jump_if(condition(code), self.unit.hot.here());
+                self.exit(patch, to);
+                Ok(Some(next))
+            }
+            End::ShortBranch(to) => {
+                self.short_branch(to);
+                Ok(Some(next))
+            }
+            End::Call(to) => {
+                self.push_return_address();
+                Ok(Some(to))
+            }
+            End::Return(drop) => {
+                self.unit.hot.save(layout::SAVE_RDX, RDX);
+                self.point(self.last_offset(), Moved::Nothing);
+                self.unit.hot.pop(RDX);
+                if drop > 0 {
+                    self.unit.hot.drop_stack(drop);
+                }
+                self.look_up(counted);
+                Ok(None)
+            }
+            End::JumpIndirect | End::CallIndirect => {
+                self.indirect(counted)?;
+                Ok(None)
+            }
+            End::System => {
+                self.system(counted);
+                Ok(Some(next))
+            }
+            End::Transaction(to) => {
+                // As if it had aborted at once, with no reason given.
+                self.unit.hot.constant(RAX, 0);
+                let patch = self.unit.hot.jump(self.unit.hot.here());
+                self.exit(patch, to);
+                Ok(None)
+            }
+            End::Trap => {
+                let from = usize::from(self.last_offset());
+                let code = self.block.code[from..].to_vec();
+                self.unit.hot.raw(&code);
+                self.point(self.block.code.len() as u16, Moved::Nothing);
+                let invalid = self.block.steps.last().is_none_or(|s| s.instruction.is_invalid());
+                self.unit.hot.raw(if invalid { &[0x0f, 0x0b] } else { &[0x90] }); // ud2, nop
+                Ok((!invalid).then_some(next))
+            }
+            End::Far => {
+                self.unit.hot.raw(&[0xcc]); // int3: rprof says that it cannot follow
+                Ok(None)
+            }
+        }
+    }
+
+    /// `jrcxz taken; jmp over; taken: jmp target; over:`
+    pub(super) fn short_branch(&mut self, to: Address) {
+        let from = usize::from(self.last_offset());
+        let mut bytes = self.block.code[from..].to_vec();
+        if let Some(distance) = bytes.last_mut() {
+            *distance = 2;
+        }
+        let hot = &mut self.unit.hot;
+        // The rel32 behind the two short jumps must not need padding.
+        hot.align_patch(bytes.len() as u64 + 3);
+        hot.raw(&bytes);
+        let over = hot.jump_short();
+        let before = hot.len();
+        let patch = hot.jump(hot.here());
+        debug_assert_eq!(hot.len() - before, 5, "padding between the short jumps");
+        hot.land(over);
+        self.exit(patch, to);
+    }
+
+    pub(super) fn push_return_address(&mut self) {
+        let cold = &mut self.unit.cold;
+        cold.align(8);
+        let word = cold.here();
+        cold.raw(&self.block.next().get().to_le_bytes());
+        self.unit.hot.push_word_at(word);
+    }
+
+    /// RDX is the target and saved.
+    pub(super) fn look_up(&mut self, counted: bool) {
+        self.unit.hot.save(layout::SAVE_RCX, RCX);
+        if !counted {
+            self.count_with_rcx();
+        }
+        self.unit.hot.low_16_to_ecx(RDX);
+        self.unit.hot.jump_table(self.space.tables_at() + layout::LOOKUP);
+    }
+
+    pub(super) fn indirect(&mut self, counted: bool) -> Result<(), NoRule> {
+        let Some(step) = self.block.steps.last().copied() else { return Ok(()) };
+        self.unit.hot.save(layout::SAVE_RDX, RDX);
+        self.point(step.offset, Moved::Nothing);
+        rewrite::load_target(&mut self.unit.hot, Register::RDX, &step.instruction, SLOTS)?;
+        if self.block.end == End::CallIndirect {
+            self.point(step.offset, Moved::Rdx);
+            self.push_return_address();
+        }
+        self.look_up(counted);
+        Ok(())
+    }
+}

@@ -1,0 +1,61 @@
+//! Writes the end of a block that is a system call.
+
+use super::block::{CallSite, Moved};
+use super::layout;
+use super::writer::Writer;
+use crate::instrument::x86_64::emit::{RAX, RCX};
+
+impl Writer<'_> {
+    /// The `syscall`, after a look at what call it is. RCX is free: the instruction overwrites it.
+    pub(super) fn system(&mut self, counted: bool) {
+        let program = self.last_offset();
+        let tables = self.space.tables_at();
+        if !counted {
+            self.point(program, Moved::RcxIsNext);
+            self.unit.hot.load(RCX, layout::counter(self.slot));
+            self.point(program, Moved::RcxIsNext);
+            self.unit.hot.add_small(RCX, 1);
+            self.point(program, Moved::RcxIsNext);
+            self.unit.hot.save(layout::counter(self.slot), RCX);
+            self.counted_at = Some(self.offset());
+        }
+        self.point(program, Moved::RcxIsNext);
+        self.unit.hot.low_16_to_ecx(RAX);
+        self.point(program, Moved::RcxIsNext);
+        self.unit.hot.look_up_byte(RCX, tables + layout::CALLS);
+        self.point(program, Moved::RcxIsNext);
+        let native = self.unit.hot.jump_if_rcx_zero();
+        self.point(program, Moved::RcxIsNext);
+        let slow = self.unit.cold.here();
+        self.unit.hot.jump(slow);
+        self.unit.hot.land(native);
+        self.point(program, Moved::RcxIsNext);
+        let native = self.unit.hot.here();
+        self.unit.hot.raw(&[0x0f, 0x05]);
+        let after = self.unit.hot.here();
+        self.point(self.block.code.len() as u16, Moved::RcxIsNext);
+        self.unit.hot.constant(RCX, self.block.next().get());
+        self.slow_call(CallSite { native, after });
+    }
+
+    /// Class 2: ENOSYS; 3: the call, then the mask is noted; others: rprof.
+    pub(super) fn slow_call(&mut self, site: CallSite) {
+        let id = self.space.call_sites.len() as u64;
+        self.space.call_sites.push(site);
+        let stubs = self.space.arenas[self.unit.arena].stubs;
+        let cold = &mut self.unit.cold;
+        cold.add_small(RCX, -2);
+        let absent = cold.jump_if_rcx_zero();
+        cold.add_small(RCX, -1);
+        let mask = cold.jump_if_rcx_zero();
+        cold.constant(RCX, id);
+        cold.jump(stubs.call);
+        cold.land(absent);
+        cold.constant(RAX, -i64::from(libc::ENOSYS) as u64);
+        cold.jump(site.after);
+        cold.land(mask);
+        cold.constant(RCX, site.after.get());
+        cold.save(layout::CONTINUE_AT, RCX);
+        cold.jump(stubs.mask_call);
+    }
+}

@@ -1,0 +1,181 @@
+//! Writes one block: its instructions, its counter, and where the program's state is known.
+
+use super::block::{BlockId, Moved, Point};
+use super::layout;
+use super::space::CodeSpace;
+use super::unit::{SLOTS, Unit};
+use crate::instrument::x86_64::decode::{Decoded, End};
+use crate::instrument::x86_64::emit::{Gpr, RCX};
+use crate::instrument::x86_64::induction::Induction;
+use crate::instrument::x86_64::rewrite::{self, NoRule, free_gpr, used_gprs};
+use crate::profile::code::CodeRef;
+use crate::target::address::{Address, CacheAddress};
+
+/// Writes one block.
+pub(super) struct Writer<'a> {
+    pub(super) space: &'a mut CodeSpace,
+    pub(super) unit: &'a mut Unit,
+    pub(super) block: &'a Decoded,
+    pub(super) entry: CacheAddress,
+    pub(super) slot: u32,
+    points: Vec<Point>,
+    pub(super) counted_at: Option<u32>,
+    pub(super) loop_counter: Option<Gpr>,
+    pub(super) loop_probes: Option<(Gpr, Gpr)>,
+    pub(super) induction: Option<Induction>,
+    pub(super) at: CodeRef,
+    /// By step: the flags are not needed any more.
+    pub(super) dead_flags: Vec<bool>,
+}
+
+/// What became of a block.
+pub(super) struct Written {
+    pub(super) entry: CacheAddress,
+    pub(super) points: Vec<Point>,
+    pub(super) counted_at: Option<u32>,
+    pub(super) loop_counter: Option<Gpr>,
+    pub(super) loop_probes: Option<(Gpr, Gpr)>,
+    pub(super) induction: Option<Induction>,
+}
+
+impl<'a> Writer<'a> {
+    /// For `block`, which is counted in `slot`, at the end of the unit's hot code.
+    pub(super) fn new(
+        space: &'a mut CodeSpace,
+        unit: &'a mut Unit,
+        block: &'a Decoded,
+        at: CodeRef,
+        slot: u32,
+        dead_flags: Vec<bool>,
+    ) -> Self {
+        Writer {
+            entry: unit.hot.here(),
+            points: Vec::with_capacity(block.steps.len() + 2),
+            counted_at: None,
+            loop_counter: None,
+            loop_probes: None,
+            induction: None,
+            space,
+            unit,
+            block,
+            at,
+            slot,
+            dead_flags,
+        }
+    }
+
+    /// Ends the block.
+    pub(super) fn finish(self) -> Written {
+        Written {
+            entry: self.entry,
+            points: self.points,
+            counted_at: self.counted_at,
+            loop_counter: self.loop_counter,
+            loop_probes: self.loop_probes,
+            induction: self.induction,
+        }
+    }
+
+    /// A register that the block does not use.
+    pub(super) fn free_register(&mut self, but: u16) -> Option<Gpr> {
+        let used = self.block.steps.iter().fold(0, |u, s| u | used_gprs(&mut self.unit.factory, &s.instruction));
+        free_gpr(used | but | 1 << 4)
+    }
+
+    /// What stands elsewhere while the block is executed.
+    pub(super) fn plain(&self) -> Moved {
+        if self.loop_counter.is_some() || self.induction.is_some() { Moved::Loop } else { Moved::Nothing }
+    }
+
+    /// The number that the block will have.
+    pub(super) fn block_id(&self) -> BlockId {
+        self.space.blocks.len() as BlockId
+    }
+
+    pub(super) fn offset(&self) -> u32 {
+        (self.unit.hot.here() - self.entry) as u32
+    }
+
+    pub(super) fn point(&mut self, program: u16, moved: Moved) {
+        let cache = self.offset();
+        self.points.push(Point { cache, program, moved });
+    }
+
+    pub(super) fn exit(&mut self, patch: CacheAddress, target: Address) {
+        let site = self.space.new_site(patch, target);
+        self.unit.sites.push(site);
+    }
+
+    /// The whole block, counted before step `position` (`None`: where it costs least without touching flags).
+    pub(super) fn write(&mut self, position: Option<usize>) -> Result<Option<Address>, NoRule> {
+        let loop_start = self.loop_entry();
+        let at_end = matches!(self.block.end, End::Return(_) | End::JumpIndirect | End::CallIndirect | End::System);
+        let in_loop = self.loop_counter.is_some() || self.induction.is_some();
+        if position.is_none() && !in_loop && !at_end {
+            self.point(0, Moved::Nothing);
+            self.count_flag_free();
+        }
+        let transfers = self.block.end != End::Next;
+        let last = self.block.steps.len() - usize::from(transfers);
+        for i in 0..self.block.steps.len() {
+            let step = self.block.steps[i];
+            let plain = self.plain();
+            self.point(step.offset, plain);
+            if position == Some(i) {
+                self.unit.hot.increment(layout::counter(self.slot));
+                self.counted_at = Some(self.offset());
+                self.point(step.offset, plain);
+            }
+            let iterations = self.probe(i);
+            if i < last {
+                self.step(i)?;
+            }
+            if self.induction.is_some_and(|n| n.at == i) {
+                self.counted_at = Some(self.offset());
+            }
+            if let Some(slot) = iterations {
+                self.add_iterations(slot);
+            }
+        }
+        let counted = position.is_some() || in_loop || !at_end;
+        self.end(loop_start, counted)
+    }
+
+    /// One instruction that is not a transfer of control.
+    pub(super) fn step(&mut self, i: usize) -> Result<(), NoRule> {
+        let step = self.block.steps[i];
+        let from = usize::from(step.offset);
+        let bytes = &self.block.code[from..from + step.instruction.len()];
+        let written = rewrite::copy(&mut self.unit.hot, &step, bytes, SLOTS)?;
+        if let Some(lent) = written.lent {
+            let moved = if self.plain() == Moved::Loop { Moved::LoopAndLent(lent) } else { Moved::Lent(lent) };
+            let cache = (written.at - self.entry) as u32;
+            self.points.push(Point { cache, program: step.offset, moved });
+        }
+        Ok(())
+    }
+
+    /// Counts with a lent register: no flag changes.
+    pub(super) fn count_flag_free(&mut self) {
+        let (hot, counter) = (&mut self.unit.hot, layout::counter(self.slot));
+        hot.save(layout::SAVE_LENT, RCX);
+        hot.load(RCX, counter);
+        hot.add_small(RCX, 1);
+        hot.save(counter, RCX);
+        self.counted_at = Some((hot.here() - self.entry) as u32);
+        hot.load(RCX, layout::SAVE_LENT);
+    }
+
+    /// Counts with RCX, which is saved or dead here.
+    pub(super) fn count_with_rcx(&mut self) {
+        let (hot, counter) = (&mut self.unit.hot, layout::counter(self.slot));
+        hot.load(RCX, counter);
+        hot.add_small(RCX, 1);
+        hot.save(counter, RCX);
+        self.counted_at = Some((hot.here() - self.entry) as u32);
+    }
+
+    pub(super) fn last_offset(&self) -> u16 {
+        self.block.steps.last().map_or(0, |s| s.offset)
+    }
+}
