@@ -13,6 +13,8 @@ pub struct Team {
     pub size: u32,
     /// CPUs that its threads were allowed, where known.
     pub allowed: Option<u32>,
+    /// λ, its load balance, where known.
+    pub balance: Option<f64>,
 }
 
 impl Team {
@@ -26,22 +28,31 @@ impl Team {
             weights = vec![0.0; size as usize];
             weights[size as usize - 1] = 1.0;
         }
-        Team { weights, size, allowed: function.allowed_cpus }
+        Team { weights, size, allowed: function.allowed_cpus, balance: function.lambda }
     }
 
-    /// All time on exactly `threads`.
-    fn steady(&self, threads: u32) -> Team {
-        let mut weights = vec![0.0; threads.max(1) as usize];
-        weights[threads.max(1) as usize - 1] = 1.0;
+    /// The team as it would be with its work spread evenly: 1/λ times as many threads at work on average, all of them
+    /// where λ is not known. What other programs took from it (they are no part of λ) stays taken.
+    fn balanced(&self) -> Team {
+        let full = self.size.max(self.most());
+        let mean = self.mean();
+        let wanted = self.balance.filter(|l| *l > 0.0).map_or(f64::from(full), |l| (mean / l).min(f64::from(full)));
+        if wanted <= mean {
+            return self.clone();
+        }
+        let share = (wanted - mean) / (f64::from(full) - mean);
+        let mut weights: Vec<f64> = self.weights.iter().map(|p| p * (1.0 - share)).collect();
+        weights.resize(full as usize, 0.0);
+        weights[full as usize - 1] += share;
         Team { weights, ..self.clone() }
     }
 
-    /// The team as it would be with the parallel deficiencies in `removed` gone: imbalance, all its members always at
-    /// work; threads, all allowed CPUs in use. Never fewer threads than it had.
+    /// The team as it would be with the parallel deficiencies in `removed` gone: imbalance, its work spread evenly over
+    /// its members; threads, all allowed CPUs in use. Never fewer threads than it had.
     pub fn without(&self, removed: Removed) -> Team {
         let mut target = self.clone();
         if removed.has(Deficiency::Imbalance) && self.size > 1 {
-            target = self.steady(self.size.max(self.most()));
+            target = self.balanced();
         }
         if removed.has(Deficiency::Threads)
             && let Some(allowed) = self.allowed.filter(|a| *a > self.most())
@@ -90,7 +101,7 @@ mod tests {
     use super::*;
 
     fn team(weights: &[f64], size: u32, allowed: u32) -> Team {
-        Team { weights: weights.to_vec(), size, allowed: Some(allowed) }
+        Team { weights: weights.to_vec(), size, allowed: Some(allowed), balance: None }
     }
 
     #[test]
@@ -100,6 +111,15 @@ mod tests {
         let seconds = uneven.seconds(|k| Some(1.0 / f64::from(k))).unwrap();
         let even = uneven.without(Removed::only(Deficiency::Imbalance)).seconds(|k| Some(1.0 / f64::from(k))).unwrap();
         assert!((even / seconds - 2.0 / 3.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_other_programs_took_is_no_imbalance() {
+        let preempted = Team { balance: Some(1.0), ..team(&[0.25, 0.75], 2, 2) };
+        assert_eq!(preempted.without(Removed::only(Deficiency::Imbalance)), preempted);
+        let both = Team { balance: Some(0.9), ..team(&[0.4, 0.6], 2, 2) };
+        let mean = both.without(Removed::only(Deficiency::Imbalance)).mean();
+        assert!((mean - 1.6 / 0.9).abs() < 1e-12, "{mean}");
     }
 
     #[test]

@@ -55,6 +55,7 @@ impl OnCpuLog {
                 let joins = next.thread == kept.thread && next.start_s - kept.end_s < gap;
                 if joins {
                     kept.end_s = kept.end_s.max(next.end_s);
+                    kept.preempted = next.preempted;
                 }
                 joins
             });
@@ -73,7 +74,7 @@ mod tests {
         let mut log = OnCpuLog { limit: 100, ..OnCpuLog::default() };
         let interval = |i: u32| {
             let start_s = f64::from(i) * 1e-3;
-            OnCpu { thread: i % 2, start_s, end_s: start_s + 0.99e-3 }
+            OnCpu { thread: i % 2, start_s, end_s: start_s + 0.99e-3, preempted: false }
         };
         (0..99).for_each(|i| log.push(interval(i)));
         assert_eq!((log.intervals.len(), log.closed_gap()), (99, None));

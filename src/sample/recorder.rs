@@ -130,11 +130,11 @@ impl Recorder {
         self.threads.enter_cpu(thread, now);
     }
 
-    /// A thread left its CPU.
-    pub fn leave_cpu(&mut self, time_ns: u64, pid: u32, tid: u32) {
+    /// A thread left its CPU; `preempted`: although it could have run on.
+    pub fn leave_cpu(&mut self, time_ns: u64, pid: u32, tid: u32, preempted: bool) {
         let now = self.seconds(time_ns);
         let thread = self.threads.index(pid, tid, now);
-        self.threads.leave_cpu(thread, now);
+        self.threads.leave_cpu(thread, now, preempted);
     }
 
     /// Executable memory was mapped.
@@ -257,7 +257,7 @@ mod tests {
         r.fork(6 * SECOND, 10, 10, 10, 11);
         r.enter_cpu(6 * SECOND, 10, 11);
         r.sample(observation(6 * SECOND, 11, &[0x1801, 0x9000, 0x1803]));
-        r.leave_cpu(8 * SECOND, 10, 11);
+        r.leave_cpu(8 * SECOND, 10, 11, false);
         r.exit(8 * SECOND, 11);
         r.exit(9 * SECOND, 10);
         let e = r.finish(ending());

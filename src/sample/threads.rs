@@ -57,7 +57,7 @@ impl Threads {
     /// A thread ended.
     pub fn end(&mut self, tid: u32, now_s: f64) {
         if let Some(index) = self.alive.remove(&tid) {
-            self.leave_cpu(index, now_s);
+            self.leave_cpu(index, now_s, false);
             self.infos[index as usize].end_s = now_s;
         }
     }
@@ -67,12 +67,12 @@ impl Threads {
         self.on_cpu_since[index as usize].get_or_insert(now_s);
     }
 
-    /// A thread left its CPU.
-    pub fn leave_cpu(&mut self, index: u32, now_s: f64) {
+    /// A thread left its CPU; `preempted`: for another one, although it could have run on.
+    pub fn leave_cpu(&mut self, index: u32, now_s: f64, preempted: bool) {
         let i = index as usize;
         if let Some(start_s) = self.on_cpu_since[i].take() {
             self.infos[i].cpu_s += now_s - start_s;
-            self.log.push(OnCpu { thread: index, start_s, end_s: now_s });
+            self.log.push(OnCpu { thread: index, start_s, end_s: now_s, preempted });
         }
     }
 
@@ -119,8 +119,8 @@ mod tests {
         let first = threads.start(1, 10, 0.0);
         threads.enter_cpu(first, 0.5);
         threads.enter_cpu(first, 0.6);
-        threads.leave_cpu(first, 1.0);
-        threads.leave_cpu(first, 1.5);
+        threads.leave_cpu(first, 1.0, true);
+        threads.leave_cpu(first, 1.5, false);
         threads.enter_cpu(first, 2.0);
         threads.end(10, 2.25);
         let second = threads.index(1, 10, 3.0);
@@ -128,6 +128,6 @@ mod tests {
         let done = threads.finish(4.0);
         assert_eq!(done.infos[0].cpu_s, 0.75);
         assert_eq!((done.infos[0].end_s, done.infos[1].end_s), (2.25, 4.0));
-        assert_eq!(done.on_cpu.len(), 2);
+        assert_eq!(done.on_cpu.iter().map(|i| i.preempted).collect::<Vec<_>>(), [true, false]);
     }
 }

@@ -133,7 +133,7 @@ fn regions_shorter_than_the_period_are_told_by_the_nearest_pairs() {
             t += period * (1.0 + 1e-3 * (t * 12.9).sin());
         }
     }
-    let on_cpu = (0..2).map(|thread| OnCpu { thread, start_s: 0.0, end_s: 20.0 }).collect();
+    let on_cpu = (0..2).map(|thread| OnCpu { thread, start_s: 0.0, end_s: 20.0, preempted: false }).collect();
     let mut evidence = timed(samples);
     evidence.on_cpu = on_cpu;
     let profile = joined(Some(&evidence), None);

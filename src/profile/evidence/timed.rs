@@ -56,4 +56,6 @@ pub struct OnCpu {
     pub start_s: f64,
     /// Seconds since the start of the pass.
     pub end_s: f64,
+    /// It was taken off although it could have run on: another thread got its CPU.
+    pub preempted: bool,
 }

@@ -188,12 +188,18 @@ impl<'e> Joined<'e> {
         for (i, (moment, sight)) in self.moments.iter().zip(&sights).enumerate() {
             self.samples_of.entry(moment.function).or_default().push(i as u32);
             if moment.innermost != NONE {
-                by_loop[moment.innermost as usize].push((moment, sight, sight.in_loop));
+                by_loop[moment.innermost as usize].push(Seen {
+                    moment,
+                    sight,
+                    together: sight.in_loop,
+                    kept_off: sight.kept_off_loop,
+                });
             }
         }
         let seen = |i: &u32| {
             let sight = &sights[*i as usize];
-            (&self.moments[*i as usize], sight, sight.in_function)
+            let (together, kept_off) = (sight.in_function, sight.kept_off_function);
+            Seen { moment: &self.moments[*i as usize], sight, together, kept_off }
         };
         let of_function = |(id, samples): (&FunctionId, &Vec<u32>)| {
             let seen: Vec<Seen> = samples.iter().map(seen).collect();

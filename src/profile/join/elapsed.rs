@@ -30,6 +30,8 @@ pub struct Elapsed {
     pub concurrency: Vec<f64>,
     /// Seconds in which no other function was at work.
     pub exclusive_s: f64,
+    /// Thread-seconds in which a member ready for work had lost its CPU to another thread while others were at work.
+    pub kept_off_s: f64,
     /// CPU seconds spinning or waiting in it.
     pub waiting_s: f64,
     /// CPU seconds in the kernel on its behalf.
@@ -50,8 +52,18 @@ struct Regions {
     samples_each: f64,
 }
 
-/// One sample of the function with what it saw: (moment, sight, threads at work in it at that moment).
-pub type Seen<'s> = (&'s Moment, &'s Sight, u16);
+/// One sample of the function or loop with what it saw.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'s> {
+    /// The sample.
+    pub moment: &'s Moment,
+    /// What it saw of the other threads.
+    pub sight: &'s Sight,
+    /// Threads at work in it at that moment, this one included.
+    pub together: u16,
+    /// Threads that were at work in it and had lost their CPU to another thread.
+    pub kept_off: u16,
+}
 
 impl Elapsed {
     /// Sums up the samples of one function, in time order. `runs`: how often a thread's sequence of samples entered it.
@@ -59,11 +71,11 @@ impl Elapsed {
         let mut elapsed = Elapsed::default();
         let mut work: Vec<Seen> = Vec::with_capacity(seen.len());
         for entry in seen {
-            let weight = entry.0.weight_s;
-            match entry.0.activity {
+            let weight = entry.moment.weight_s;
+            match entry.moment.activity {
                 Activity::Work => {
                     elapsed.cpu_s += weight;
-                    *elapsed.per_thread.entry(entry.0.thread).or_default() += weight;
+                    *elapsed.per_thread.entry(entry.moment.thread).or_default() += weight;
                     work.push(*entry);
                 }
                 Activity::Waiting(_) => elapsed.waiting_s += weight,
@@ -85,6 +97,8 @@ impl Elapsed {
 
     /// λ = Σ busy / (n · Σ_r max_t busy): 1 for a team of one.
     ///
+    /// A member that another program keeps off its CPU has work all the same: such seconds count as busy.
+    ///
     /// Members of a region start together, so that the busiest one's seconds are those in which anybody was at work:
     /// Σ_r max_t busy(r,t) = time_s. Not so where members take turns under a lock; there regions are told apart by the
     /// gaps between them, if they hold samples enough.
@@ -93,8 +107,9 @@ impl Elapsed {
             return None;
         }
         let takes_turns = self.locked_share > 0.2 && self.regions.samples_each >= SAMPLES_A_REGION;
-        let busiest = if takes_turns { self.regions.busiest_s } else { self.time_s };
-        Some((self.cpu_s / (f64::from(team) * busiest)).min(1.0))
+        let (busy, busiest) =
+            if takes_turns { (self.cpu_s, self.regions.busiest_s) } else { (self.cpu_s + self.kept_off_s, self.time_s) };
+        Some((busy / (f64::from(team) * busiest)).min(1.0))
     }
 
     /// Half width of the 95 % interval of `time_s`: of the CPU time, and of how it spreads over threads.
@@ -106,16 +121,18 @@ impl Elapsed {
     /// Fills `time_s`, `concurrency` and `exclusive_s`: samples with equally many peers are represented by those whose
     /// peers were sampled nearest.
     fn spread_over_threads(&mut self, work: &mut [Seen], period: f64) {
-        work.sort_by(|a, b| a.1.peers.cmp(&b.1.peers).then(a.1.distance_s.total_cmp(&b.1.distance_s)));
+        let key = |s: &Seen| (s.sight.peers, s.sight.distance_s);
+        work.sort_by(|a, b| key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)));
         let (mut alone, mut locked, mut variance) = (0.0, 0.0, 0.0);
-        for class in work.chunk_by(|a, b| a.1.peers == b.1.peers) {
+        for class in work.chunk_by(|a, b| a.sight.peers == b.sight.peers) {
             let chosen = nearest(class, period);
-            let weight = |part: &[Seen]| part.iter().map(|s| s.0.weight_s).sum::<f64>();
+            let weight = |part: &[Seen]| part.iter().map(|s| s.moment.weight_s).sum::<f64>();
             let scale = weight(class) / weight(chosen);
             variance += (weight(class)).powi(2) * variance_of_share(chosen) / chosen.len() as f64;
-            for (moment, sight, together) in chosen {
+            for Seen { moment, sight, together, kept_off } in chosen {
                 let k = usize::from((*together).max(1));
                 let seconds = scale * moment.weight_s / k as f64;
+                self.kept_off_s += seconds * f64::from(*kept_off);
                 if self.concurrency.len() < k {
                     self.concurrency.resize(k, 0.0);
                 }
@@ -133,16 +150,16 @@ impl Elapsed {
         self.concurrency.iter_mut().for_each(|share| *share /= self.time_s);
         self.spread_ci95_s = Z95 * f64::sqrt(variance);
         self.locked_share = if alone > 0.0 { locked / alone } else { 0.0 };
-        work.sort_by(|a, b| a.0.t_s.total_cmp(&b.0.t_s));
+        work.sort_by(|a, b| a.moment.t_s.total_cmp(&b.moment.t_s));
     }
 
     /// Regions: stretches of samples no more than two periods apart.
     fn find_regions(&mut self, work: &[Seen], period: f64) {
-        let regions = work.chunk_by(|a, b| b.0.t_s - a.0.t_s <= 2.0 * period);
+        let regions = work.chunk_by(|a, b| b.moment.t_s - a.moment.t_s <= 2.0 * period);
         let mut count = 0;
         for region in regions {
             let mut busy: BTreeMap<u32, f64> = BTreeMap::new();
-            for (moment, ..) in region {
+            for Seen { moment, .. } in region {
                 *busy.entry(moment.thread).or_default() += moment.weight_s;
             }
             self.regions.busiest_s += busy.values().copied().fold(0.0, f64::max);
@@ -156,13 +173,13 @@ impl Elapsed {
 /// than it takes to know shares to a few percent, and all that are as near.
 fn nearest<'c, 's>(class: &'c [Seen<'s>], period: f64) -> &'c [Seen<'s>] {
     let wanted = class.len().div_ceil(4).clamp(FEWEST_NEAR.min(class.len()), MOST_NEAR);
-    let limit = f64::from(class[wanted - 1].1.distance_s) + period / 256.0;
-    &class[..class.partition_point(|s| f64::from(s.1.distance_s) <= limit)]
+    let limit = f64::from(class[wanted - 1].sight.distance_s) + period / 256.0;
+    &class[..class.partition_point(|s| f64::from(s.sight.distance_s) <= limit)]
 }
 
 /// Variance of 1 / (threads at work) among `chosen`.
 fn variance_of_share(chosen: &[Seen]) -> f64 {
-    let share = |s: &Seen| 1.0 / f64::from(s.2.max(1));
+    let share = |s: &Seen| 1.0 / f64::from(s.together.max(1));
     let n = chosen.len() as f64;
     let mean = chosen.iter().map(share).sum::<f64>() / n;
     chosen.iter().map(|s| (share(s) - mean).powi(2)).sum::<f64>() / n

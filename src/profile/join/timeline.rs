@@ -59,6 +59,10 @@ pub struct Sight {
     pub in_function: u16,
     /// Threads at work in the same loop, this one included.
     pub in_loop: u16,
+    /// Threads at work in the same function whose CPU another thread had at that moment.
+    pub kept_off_function: u16,
+    /// Threads at work in the same loop whose CPU another thread had at that moment.
+    pub kept_off_loop: u16,
     /// Another thread was at work in another function.
     pub others_elsewhere: bool,
     /// Another thread was waiting for a lock.
@@ -93,8 +97,10 @@ pub fn sights(moments: &[Moment], on_cpu: &[OnCpu]) -> Vec<Sight> {
                 }
                 let after = samples.get(next[j]).map(|s| &moments[*s as usize]);
                 let before = next[j].checked_sub(1).map(|p| &moments[samples[p] as usize]);
-                if let Some((peer, distance)) = nearest(moment.t_s, before, after, &running[j]) {
-                    sight.see(moment, peer, distance);
+                match nearest(moment.t_s, before, after, &running[j]) {
+                    Whereabouts::OnCpu(peer, distance) => sight.see(moment, peer, distance),
+                    Whereabouts::KeptOff(peer) => sight.miss(moment, peer),
+                    Whereabouts::Off => {}
                 }
             }
             sight
@@ -116,43 +122,67 @@ impl Sight {
             Activity::Waiting(Wait::Barrier) | Activity::Kernel => {}
         }
     }
+
+    fn miss(&mut self, moment: &Moment, peer: &Moment) {
+        if peer.activity == Activity::Work && peer.function == moment.function {
+            self.kept_off_function += 1;
+            self.kept_off_loop += u16::from(peer.innermost == moment.innermost);
+        }
+    }
+}
+
+/// Where a thread was at some moment.
+enum Whereabouts<'m> {
+    /// On a CPU; the sample that tells what it did, and how far away that is in seconds.
+    OnCpu(&'m Moment, f64),
+    /// Ready to run, but another thread had its CPU; its last sample before.
+    KeptOff(&'m Moment),
+    /// Blocked, not yet or no longer there, or unknown.
+    Off,
 }
 
 /// Each thread's stretches on a CPU, sorted.
-fn stretches(on_cpu: &[OnCpu], threads: usize) -> Vec<Vec<(f64, f64)>> {
+fn stretches(on_cpu: &[OnCpu], threads: usize) -> Vec<Vec<OnCpu>> {
     let mut running = vec![Vec::new(); threads];
     for stretch in on_cpu {
         if let Some(of_thread) = running.get_mut(stretch.thread as usize) {
-            of_thread.push((stretch.start_s, stretch.end_s));
+            of_thread.push(*stretch);
         }
     }
-    running.iter_mut().for_each(|s| s.sort_by(|a, b| a.0.total_cmp(&b.0)));
+    running.iter_mut().for_each(|s| s.sort_by(|a: &OnCpu, b| a.start_s.total_cmp(&b.start_s)));
     running
 }
 
-/// The sample that tells what a thread did at `t`, and how far away it is; `None` if the thread was not running.
+/// Where a thread was at `t`.
 fn nearest<'m>(
     t: f64,
     before: Option<&'m Moment>,
     after: Option<&'m Moment>,
-    running: &[(f64, f64)],
-) -> Option<(&'m Moment, f64)> {
+    running: &[OnCpu],
+) -> Whereabouts<'m> {
     let distance = |m: &&Moment| (m.t_s - t).abs();
     if running.is_empty() {
         let candidates = [before, after].into_iter().flatten();
         let close = candidates.filter(|m| (m.t_s - t).abs() <= GAP * m.weight_s);
-        return close.map(|m| (m, distance(&m))).min_by(|a, b| a.1.total_cmp(&b.1));
+        let closest = close.map(|m| (m, distance(&m))).min_by(|a, b| a.1.total_cmp(&b.1));
+        return closest.map_or(Whereabouts::Off, |(m, away)| Whereabouts::OnCpu(m, away));
     }
-    let (start, end) = *running[..running.partition_point(|s| s.0 <= t)].last()?;
-    if t > end {
-        return None;
+    let begun = running.partition_point(|s| s.start_s <= t);
+    let Some(stretch) = running[..begun].last() else { return Whereabouts::Off };
+    if t > stretch.end_s {
+        // Preempted threads come back; the last stretch of a thread that ended is no preemption.
+        let comes_back = stretch.preempted && begun < running.len();
+        return before.filter(|_| comes_back).map_or(Whereabouts::Off, Whereabouts::KeptOff);
     }
-    let within = |m: &&Moment| (start..=end).contains(&m.t_s);
+    let within = |m: &&Moment| (stretch.start_s..=stretch.end_s).contains(&m.t_s);
     let candidates = [before, after].into_iter().flatten();
     // Running, but too briefly to be sampled: what the thread did is unknown, most likely the same as just before.
     let inside = candidates.clone().filter(within).min_by(|a, b| distance(a).total_cmp(&distance(b)));
     let nearest = inside.or_else(|| candidates.min_by(|a, b| distance(a).total_cmp(&distance(b))));
-    nearest.filter(|m| distance(m) <= 2.0 * m.weight_s).map(|m| (m, distance(&m)))
+    match nearest.filter(|m| distance(m) <= 2.0 * m.weight_s) {
+        Some(m) => Whereabouts::OnCpu(m, distance(&m)),
+        None => Whereabouts::Off,
+    }
 }
 
 #[cfg(test)]
@@ -174,9 +204,20 @@ mod tests {
     #[test]
     fn context_switches_tell_who_was_running() {
         let moments = [moment(1.0, 0, 7), moment(1.3, 1, 7), moment(2.0, 0, 7), moment(3.0, 0, 7)];
-        let on_cpu = [OnCpu { thread: 1, start_s: 0.5, end_s: 2.5 }];
+        let on_cpu = [OnCpu { thread: 1, start_s: 0.5, end_s: 2.5, preempted: false }];
         let peers: Vec<_> = sights(&moments, &on_cpu).iter().map(|s| s.peers).collect();
         assert_eq!(peers, [1, 1, 1, 0]);
+    }
+
+    #[test]
+    fn a_preempted_peer_is_kept_off_until_it_comes_back() {
+        let moments = [moment(1.0, 0, 7), moment(1.3, 1, 7), moment(3.0, 0, 7), moment(4.3, 1, 7), moment(9.0, 0, 7)];
+        let stretch = |start_s, end_s| OnCpu { thread: 1, start_s, end_s, preempted: true };
+        let seen = sights(&moments, &[stretch(0.5, 2.5), stretch(4.0, 5.0)]);
+        let told: Vec<_> = seen.iter().map(|s| (s.in_function, s.kept_off_function)).collect();
+        assert_eq!(told, [(2, 0), (2, 0), (1, 1), (1, 0), (1, 0)]);
+        let blocked = [OnCpu { preempted: false, ..stretch(0.5, 2.5) }, stretch(4.0, 5.0)];
+        assert!(sights(&moments, &blocked).iter().all(|s| s.kept_off_function == 0));
     }
 
     #[test]

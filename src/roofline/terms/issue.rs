@@ -5,8 +5,7 @@
 //! ```
 //!
 //! The rate is interpolated over log2(1/f) between the measured `mix.*.{2,4,8,16}` and between filler classes by their
-//! shares. A measured mix that only shows the arithmetic pipes' limit (its FP part runs at the pipes' full rate) says
-//! nothing about issue: there the upper limit `issue` is taken.
+//! shares; the mixes are measured with FP instructions of which the pipes take most a second (see `machine`).
 
 use crate::isa::facts::InstructionClass;
 use crate::isa::operation::{FpOp, Precision};
@@ -81,7 +80,7 @@ fn filler_rate(
     let points: Vec<(f64, f64)> = FRACTIONS
         .into_iter()
         .filter_map(|n| {
-            point(filler, n, work.code_bytes, host, threads, limit, trace).map(|r| (f64::from(n).log2(), r))
+            point(filler, n, work.code_bytes, host, threads, trace).map(|r| (f64::from(n).log2(), r))
         })
         .collect();
     let after = points.iter().position(|(x, _)| *x >= wanted);
@@ -96,14 +95,13 @@ fn filler_rate(
     }
 }
 
-/// The measured rate at FP fraction 1/n, or `limit` if that mix was limited by its arithmetic.
+/// The measured rate at FP fraction 1/n.
 fn point(
     filler: &str,
     n: u32,
     code_bytes: u64,
     host: Host<'_>,
     threads: u32,
-    limit: Option<f64>,
     trace: &mut Trace,
 ) -> Option<f64> {
     let id = with_footprint(&format!("mix.{filler}.{n}"), code_bytes, host);
@@ -111,10 +109,7 @@ fn point(
     let width = host.useful_width(FpOp::Fma, Precision::Dp);
     let flops = width.map(|w| full_flops(FpOp::Fma, Precision::Dp, w));
     // A ceiling in FLOP/s states the rate of its FMA, one in n instructions.
-    let rate = if host.unit(&id) == Some("flop/s") { value / flops? * f64::from(n) } else { value };
-    let pipes = flops.and_then(|f| host.peek("dp.fma", threads, Scaling::PerCore).map(|v| v / f));
-    let pipe_limited = pipes.is_some_and(|p| rate / f64::from(n) >= 0.95 * p);
-    if pipe_limited { limit } else { Some(rate) }
+    if host.unit(&id) == Some("flop/s") { Some(value / flops? * f64::from(n)) } else { Some(value) }
 }
 
 /// The id for this code footprint: `.l1i` and `.l2` forms where the host has them and the code is that large.

@@ -29,8 +29,8 @@ pub(super) enum Kind {
     Name { pid: u32, tid: u32, name: String },
     /// A process executed a program.
     Exec { pid: u32, tid: u32, name: String },
-    /// A thread was put on a CPU, or taken off it.
-    Switch { pid: u32, tid: u32, on: bool },
+    /// A thread was put on a CPU, or taken off it; `preempted`: taken off although it could have run on.
+    Switch { pid: u32, tid: u32, on: bool, preempted: bool },
     /// Records were lost, samples or others.
     Lost { records: u64 },
     /// The kernel held samples back to save time.
@@ -86,6 +86,7 @@ const HEADER_BYTES: usize = 8;
 const RECORD_SWITCH: u32 = 14;
 const MISC_COMM_EXEC: u16 = 1 << 13;
 const MISC_SWITCH_OUT: u16 = 1 << 13;
+const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
 const MISC_CPUMODE: u16 = 7;
 const MISC_USER: u16 = 2;
 const CONTEXT_MAX: u64 = -4095i64 as u64;
@@ -100,7 +101,9 @@ fn at(id: &SampleId, kind: Kind) -> Option<Event> {
 fn switch(metadata: &RecordMetadata) -> Option<Event> {
     let id = metadata.sample_id();
     let on = metadata.misc() & MISC_SWITCH_OUT == 0;
-    at(id, Kind::Switch { pid: id.pid()?, tid: id.tid()?, on })
+    // Set since Linux 4.17.
+    let preempted = !on && metadata.misc() & MISC_SWITCH_OUT_PREEMPT != 0;
+    at(id, Kind::Switch { pid: id.pid()?, tid: id.tid()?, on, preempted })
 }
 
 impl<'a> Visitor<'a> for ToEvent {

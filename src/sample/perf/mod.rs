@@ -174,8 +174,8 @@ fn record(recorder: &mut Recorder, time_ns: u64, kind: Kind, terms: Terms) {
             recorder.enter_cpu(time_ns, pid, tid);
             recorder.name(time_ns, pid, tid, name);
         }
-        Kind::Switch { pid, tid, on: true } => recorder.enter_cpu(time_ns, pid, tid),
-        Kind::Switch { pid, tid, on: false } => recorder.leave_cpu(time_ns, pid, tid),
+        Kind::Switch { pid, tid, on: true, .. } => recorder.enter_cpu(time_ns, pid, tid),
+        Kind::Switch { pid, tid, on: false, preempted } => recorder.leave_cpu(time_ns, pid, tid, preempted),
         Kind::Sample(s) => {
             let nanoseconds = terms.trigger == Trigger::CpuClock;
             recorder.sample(Observation {
