@@ -2,8 +2,12 @@
 
 use super::line::Line;
 
-/// Lines of a thread's recent L1 misses that are remembered.
-const RECENT: usize = 512;
+/// Slots for a thread's recent L1 misses.
+const SLOTS: usize = 512;
+
+/// A miss is recent for this many more misses: enough for every stream of a loop to come round, too few for a random
+/// walk through a small array to meet its own neighbours.
+const RECENT: u32 = 64;
 
 /// The order class of an L1 miss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,29 +41,38 @@ impl Steps {
 
 /// The lines that a thread missed recently, in a hash table without collision chains.
 #[derive(Debug)]
-pub struct RecentMisses(Box<[Line; RECENT]>);
+pub struct RecentMisses {
+    /// Line, and the number of the miss.
+    slots: Box<[(Line, u32); SLOTS]>,
+    now: u32,
+}
 
 impl RecentMisses {
     /// Nothing missed yet.
     pub fn new() -> Self {
-        RecentMisses(Box::new([Line::NONE; RECENT]))
+        RecentMisses { slots: Box::new([(Line::NONE, 0); SLOTS]), now: 0 }
     }
 
     /// Classifies a miss of `line` by the instruction with these `steps`, and remembers it.
     pub fn classify(&mut self, line: Line, steps: &Steps) -> Order {
-        let near = |distance: i64| self.0[Self::slot(line.offset(distance))] == line.offset(distance);
+        self.now = self.now.wrapping_add(1);
+        let near = |distance: i64| {
+            let wanted = line.offset(distance);
+            let (known, when) = self.slots[Self::slot(wanted)];
+            known == wanted && self.now.wrapping_sub(when) <= RECENT
+        };
         let order = match (near(-1) || near(1), steps.constant) {
             (true, _) => Order::Unit,
             (false, true) => Order::Strided,
             (false, false) => Order::Random,
         };
-        self.0[Self::slot(line)] = line;
+        self.slots[Self::slot(line)] = (line, self.now);
         order
     }
 
     fn slot(line: Line) -> usize {
         // Arrays that are a power of two apart must not meet in one slot.
-        (line.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % RECENT
+        (line.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % SLOTS
     }
 }
 
@@ -94,6 +107,13 @@ mod tests {
         let [unit, strided, random] = classes((0..1000).map(|i| (1 << 30) + i * 8192));
         assert_eq!((unit, random), (0, 2));
         assert_eq!(strided, 998);
+    }
+
+    #[test]
+    fn a_random_walk_through_a_small_array_is_random() {
+        let walk = (0..100_000u64).map(|i| (crate::memory::placement::mix(i) % 4096) * 64);
+        let [unit, _, random] = classes(walk);
+        assert!(random > 95_000 && unit < 4_000, "{unit} {random}");
     }
 
     #[test]

@@ -75,7 +75,7 @@ fn functions(profile: &Profile, view: &View) -> String {
     for f in view.functions(profile) {
         let _ = write!(
             out,
-            "<tr><td title=\"{}\"><span class=\"dot\" style=\"background:{}\"></span>{}{}</td>",
+            "<tr><td class=\"named\" title=\"{}\"><span class=\"dot\" style=\"background:{}\"></span>{}{}</td>",
             escape(&f.name),
             palette::hex(f.analysis.class.as_deref()),
             escape(&name::shorten(&f.name, view.name_width(70))),

@@ -47,7 +47,7 @@ fn passes(profile: &Profile) -> Option<String> {
     (!told.is_empty()).then(|| format!("passes: {}", told.join(" · ")))
 }
 
-/// `machine: CPU, 2 cores · dp roof 278 GFLOP/s · DRAM 51.0 GB/s`
+/// `machine: CPU, 2 cores · dp roof 278 GFLOP/s · DRAM read 51.0 GB/s`
 pub fn machine(profile: &Profile) -> String {
     let m = &profile.machine;
     let top = |id: &str| {
@@ -55,7 +55,7 @@ pub fn machine(profile: &Profile) -> String {
     };
     let mut out = format!("machine: {}, {} core{}", m.cpu, m.cores, if m.cores == 1 { "" } else { "s" });
     for (id, what, unit) in
-        [("dp.fma", "dp roof", "FLOP/s"), ("sp.fma", "sp roof", "FLOP/s"), ("dram.read", "DRAM", "B/s")]
+        [("dp.fma", "dp roof", "FLOP/s"), ("sp.fma", "sp roof", "FLOP/s"), ("dram.read", "DRAM read", "B/s")]
     {
         if let Some(v) = top(id) {
             out += &format!(" · {what} {}", si(v, unit));

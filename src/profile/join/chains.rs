@@ -1,7 +1,6 @@
 //! Loop-carried dependency chains of a function's innermost loops, with how often they ran.
 
-use iced_x86::Instruction;
-
+use super::carried;
 use super::counts::FunctionCounts;
 use super::flow::edge_counts;
 use super::shape::Shape;
@@ -18,8 +17,7 @@ pub struct Chains {
     pub coverage: f64,
 }
 
-/// Analyses the innermost loops of a function. The path through a loop is the one that most iterations take: its blocks
-/// that run in at least half of them.
+/// Analyses the innermost loops of a function, each along the path that most iterations take.
 pub fn chains(shape: &Shape, counts: &FunctionCounts, entry: u64) -> Chains {
     let executions: Vec<u64> = shape.graph.blocks.iter().map(|b| counts.whole.executions(b.start)).collect();
     let falls_out: Vec<bool> = (0..executions.len()).map(|b| leaves(shape, b)).collect();
@@ -29,23 +27,17 @@ pub fn chains(shape: &Shape, counts: &FunctionCounts, entry: u64) -> Chains {
     for (index, shape_loop) in shape.loops.iter().enumerate().filter(|(_, l)| l.is_innermost && !l.waits) {
         let header = shape_loop.blocks[0];
         let iterations = executions[header];
-        let body: Vec<Instruction> = shape_loop
-            .blocks
-            .iter()
-            .filter(|b| executions[**b] * 2 >= iterations)
-            .flat_map(|b| shape.graph.block_instructions(*b))
-            .copied()
-            .collect();
+        let body = carried::path(shape, index, &executions);
         if iterations == 0 || body.is_empty() {
             continue;
         }
         let Some(dependencies) = analyse_body(&body) else { continue };
         covered += counts.loops[index].tally.instructions;
-        let back: Option<u64> = shape_loop.latches.iter().map(|latch| edges.get(&(*latch, header)).copied()).sum();
-        let entries = back.map_or(1, |back| iterations.saturating_sub(back)).max(1);
+        let entries = carried::entries(shape, index, &executions, &edges);
+        let starts = carried::starts(shape, index, &dependencies.cycles, &executions, &edges).unwrap_or(entries);
         let threads = counts.loops[index].per_thread.values().filter(|(n, _)| *n > 0).count().max(1) as u32;
         let shared = Chain { header: shape_loop.header, iterations, entries, threads, ..Chain::default() };
-        found.of_loops.extend(with_dependencies(shared, dependencies).into_iter().map(|c| (index, c)));
+        found.of_loops.extend(with_dependencies(shared, starts, dependencies).into_iter().map(|c| (index, c)));
     }
     found.coverage = match counts.whole.tally.instructions {
         0 => 0.0,
@@ -54,14 +46,14 @@ pub fn chains(shape: &Shape, counts: &FunctionCounts, entry: u64) -> Chains {
     found
 }
 
-/// One chain for the loop-carried cycles, which start anew each time the loop is entered, and one for the longest path
+/// One chain for the loop-carried cycles, which start anew `starts` times, and one for the longest path
 /// that starts anew in every iteration.
-fn with_dependencies(shared: Chain, dependencies: BodyDependencies) -> Vec<Chain> {
+fn with_dependencies(shared: Chain, starts: u64, dependencies: BodyDependencies) -> Vec<Chain> {
     let fp_per_iteration = f64::from(dependencies.fp_instructions);
     let mut chains = Vec::new();
     if !dependencies.cycles.is_empty() {
-        let per_entry = shared.iterations as f64 / shared.entries as f64;
-        let restart_every = (shared.entries > u64::from(shared.threads)).then_some(per_entry);
+        let per_start = shared.iterations as f64 / starts as f64;
+        let restart_every = (starts > u64::from(shared.threads)).then_some(per_start);
         chains.push(Chain { cycles: dependencies.cycles, fp_per_iteration, restart_every, ..shared.clone() });
     }
     if let Some(restarted) = dependencies.restarted {

@@ -107,8 +107,11 @@ impl Elapsed {
             return None;
         }
         let takes_turns = self.locked_share > 0.2 && self.regions.samples_each >= SAMPLES_A_REGION;
-        let (busy, busiest) =
-            if takes_turns { (self.cpu_s, self.regions.busiest_s) } else { (self.cpu_s + self.kept_off_s, self.time_s) };
+        let (busy, busiest) = if takes_turns {
+            (self.cpu_s, self.regions.busiest_s)
+        } else {
+            (self.cpu_s + self.kept_off_s, self.time_s)
+        };
         Some((busy / (f64::from(team) * busiest)).min(1.0))
     }
 

@@ -10,6 +10,7 @@
 //! code made at run time if its symbol is.
 
 mod assemble;
+mod carried;
 mod chains;
 mod code_map;
 mod counts;

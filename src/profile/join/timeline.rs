@@ -154,12 +154,7 @@ fn stretches(on_cpu: &[OnCpu], threads: usize) -> Vec<Vec<OnCpu>> {
 }
 
 /// Where a thread was at `t`.
-fn nearest<'m>(
-    t: f64,
-    before: Option<&'m Moment>,
-    after: Option<&'m Moment>,
-    running: &[OnCpu],
-) -> Whereabouts<'m> {
+fn nearest<'m>(t: f64, before: Option<&'m Moment>, after: Option<&'m Moment>, running: &[OnCpu]) -> Whereabouts<'m> {
     let distance = |m: &&Moment| (m.t_s - t).abs();
     if running.is_empty() {
         let candidates = [before, after].into_iter().flatten();

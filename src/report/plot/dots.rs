@@ -1,7 +1,7 @@
 //! Functions as dots: area by share, colour by class, a ring for each other memory level, a whisker up to the bound.
 
 use svg::Node;
-use svg::node::element::{Circle, Group};
+use svg::node::element::{Circle, Element, Group, Polygon};
 
 use super::layout::{Area, Taken};
 use super::lines::Frame;
@@ -44,32 +44,47 @@ pub fn radius(f: &Function) -> f64 {
     4.0 + 14.0 * f.share.unwrap_or(0.0).clamp(0.0, 1.0).sqrt()
 }
 
+/// Whether it lies further right than the axis goes.
+pub fn is_beyond(frame: &Frame, d: &Dot<'_>) -> bool {
+    d.intensity > frame.x.high()
+}
+
+/// Where it stands; at the right edge if its intensity is beyond the axis.
+pub fn spot(frame: &Frame, d: &Dot<'_>) -> (f64, f64) {
+    let edge = frame.area.right - radius(d.function) - 2.0;
+    (frame.x.at(d.intensity.min(frame.x.high())).min(edge), frame.y.at(d.rate))
+}
+
 /// Draws the dots. The hottest get rings and whiskers; labels go where they cover nothing.
 pub fn draw(frame: &Frame, dots: &[Dot<'_>], taken: &mut Taken) -> Group {
     let mut g = Group::new();
-    let spot = |d: &Dot<'_>| (frame.x.at(d.intensity), frame.y.at(d.rate));
     for d in dots.iter().filter(|d| d.function.share.unwrap_or(0.0) >= 0.05).take(8) {
         g.append(levels(frame, d));
-        g.append(whisker(frame, d, spot(d)));
+        g.append(whisker(frame, d, spot(frame, d)));
     }
     // The smallest on top.
     for d in dots {
-        g.append(dot(d, spot(d)));
+        g.append(dot(d, spot(frame, d), is_beyond(frame, d)));
     }
     for d in dots {
-        label(&mut g, d, spot(d), taken);
+        label(&mut g, d, spot(frame, d), taken);
     }
     g
 }
 
-fn dot(d: &Dot<'_>, at: (f64, f64)) -> Circle {
+/// A circle, or a triangle that points to the right.
+fn dot(d: &Dot<'_>, at: (f64, f64), beyond: bool) -> Element {
     let colour = palette::hex(d.function.analysis.class.as_deref());
-    let mut circle = Circle::new()
-        .set("cx", page::round(at.0))
-        .set("cy", page::round(at.1))
-        .set("r", page::round(radius(d.function)))
-        .set("class", "rf-dot")
-        .set("fill", colour);
+    let r = radius(d.function);
+    let mut shape: Element = if beyond {
+        let corner = |x: f64, y: f64| format!("{},{}", page::round(at.0 + x * r), page::round(at.1 + y * r));
+        let corners = [corner(-0.8, -0.9), corner(-0.8, 0.9), corner(1.0, 0.0)].join(" ");
+        Polygon::new().set("points", corners).into()
+    } else {
+        Circle::new().set("cx", page::round(at.0)).set("cy", page::round(at.1)).set("r", page::round(r)).into()
+    };
+    shape.assign("class", "rf-dot");
+    shape.assign("fill", colour);
     let f = d.function;
     let fraction = f.analysis.roof_fraction.map_or("not measured".into(), percent);
     let told = format!(
@@ -80,8 +95,8 @@ fn dot(d: &Dot<'_>, at: (f64, f64)) -> Circle {
         significant(d.intensity),
         table::class(f)
     );
-    page::tooltip(&mut circle, &told);
-    circle
+    page::tooltip(&mut shape, &told);
+    shape
 }
 
 /// Rings at the intensities of the other memory levels, on a dotted thread.

@@ -54,13 +54,17 @@ pub fn slopes(machine: &Machine) -> Vec<Slope> {
     let best = |level: &str| {
         ["read", "copy", "triad", "update"]
             .iter()
-            .filter_map(|kind| most_threads(machine, &format!("{level}.{kind}")))
-            .max_by(f64::total_cmp)
+            .filter_map(|kind| Some((*kind, most_threads(machine, &format!("{level}.{kind}"))?)))
+            .max_by(|a, b| a.1.total_cmp(&b.1))
     };
     [("l1", "L1", "rf-slope"), ("l2", "L2", "rf-slope"), ("l3", "L3", "rf-slope"), ("dram", "DRAM", "rf-dram")]
         .into_iter()
         .filter_map(|(level, name, class)| {
-            best(level).map(|value| Slope { label: format!("{name} {}", si(value, "B/s")), value, class })
+            best(level).map(|(kind, value)| Slope {
+                label: format!("{name} {} ({kind})", si(value, "B/s")),
+                value,
+                class,
+            })
         })
         .collect()
 }

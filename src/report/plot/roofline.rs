@@ -12,11 +12,13 @@ use crate::profile::Profile;
 use crate::report::{Precision, View, name, palette, summary};
 
 const WIDTH: f64 = 1000.0;
-const HEIGHT: f64 = 640.0;
+const HEIGHT: f64 = 666.0;
 /// Dots of less share are left out.
 const LEAST_SHARE: f64 = 0.005;
 /// At most so many dots.
 const MOST_DOTS: usize = 24;
+/// The intensity axis ends this far beyond the ridge: what lies further right is all the same to memory.
+const BEYOND_RIDGE: f64 = 300.0;
 
 /// The picture.
 pub fn svg(profile: &Profile, view: &View) -> String {
@@ -33,7 +35,7 @@ pub fn svg(profile: &Profile, view: &View) -> String {
     let note = machine.trim_start_matches("machine: ");
     let mut page = page::document(WIDTH, HEIGHT, &title, &format!("{note} · ceilings: {precision}"));
 
-    let area = Area { left: page::LEFT, top: page::TOP, right: WIDTH - page::RIGHT, bottom: HEIGHT - 118.0 };
+    let area = Area { left: page::LEFT, top: page::TOP, right: WIDTH - page::RIGHT, bottom: HEIGHT - 144.0 };
     let frame = frame(area, &dots, &ceilings, &slopes);
     let mut taken = Taken::new(area);
     page.append(page::axes(
@@ -43,13 +45,16 @@ pub fn svg(profile: &Profile, view: &View) -> String {
     ));
     // Labels give way to dots, so dots claim their places first.
     for d in &dots {
-        taken.take(Area::around(frame.x.at(d.intensity), frame.y.at(d.rate), dots::radius(d.function)));
+        let (x, y) = dots::spot(&frame, d);
+        taken.take(Area::around(x, y, dots::radius(d.function)));
     }
     page.append(lines::draw_slopes(&frame, &slopes, &ceilings, &mut taken));
     page.append(lines::draw_ceilings(&frame, &ceilings, &slopes, &mut taken));
     page.append(dots::draw(&frame, &dots, &mut taken));
-    page.append(legend(&dots, area.bottom + 64.0));
-    page.append(footnotes(&dots, &others, &ceilings, area.bottom + 88.0));
+    let (legend, rows) = legend(&dots, area.bottom + 62.0);
+    page.append(legend);
+    let beyond = dots.iter().any(|d| dots::is_beyond(&frame, d));
+    page.append(footnotes(&dots, beyond, &others, &ceilings, area.bottom + 66.0 + 17.0 * f64::from(rows)));
     format!("{page}\n")
 }
 
@@ -80,7 +85,7 @@ fn frame(area: Area, dots: &[Dot<'_>], ceilings: &[Ceiling], slopes: &[Slope]) -
     };
     let all: Vec<f64> = dots.iter().flat_map(oi).collect();
     let left = all.iter().copied().fold(ridge / 300.0, f64::min).max(ridge * 1e-6);
-    let right = all.iter().copied().fold(ridge * 8.0, f64::max).min(ridge * 1e5);
+    let right = all.iter().copied().fold(ridge * 8.0, f64::max).min(ridge * BEYOND_RIDGE);
     Frame {
         area,
         x: LogScale::new(left / 1.6, right * 1.6, area.left, area.right),
@@ -88,13 +93,17 @@ fn frame(area: Area, dots: &[Dot<'_>], ceilings: &[Ceiling], slopes: &[Slope]) -
     }
 }
 
-/// The classes that occur, each with its colour.
-fn legend(dots: &[Dot<'_>], y: f64) -> Group {
+/// The classes that occur, each with its colour, and how many rows they take.
+fn legend(dots: &[Dot<'_>], top: f64) -> (Group, u32) {
     let mut g = Group::new();
-    let mut x = page::LEFT;
+    let (mut x, mut y, mut rows) = (page::LEFT, top, 1);
     for (class, _) in palette::CLASSES {
         if !dots.iter().any(|d| d.function.analysis.class.as_deref().unwrap_or("not counted") == class) {
             continue;
+        }
+        let width = 34.0 + text_width(class.chars().count(), 12.0);
+        if x + width > WIDTH - page::RIGHT {
+            (x, y, rows) = (page::LEFT, y + 17.0, rows + 1);
         }
         g.append(
             Circle::new()
@@ -104,13 +113,13 @@ fn legend(dots: &[Dot<'_>], y: f64) -> Group {
                 .set("fill", palette::hex(Some(class))),
         );
         g.append(page::text(x + 15.0, y, "rf-note", class));
-        x += 34.0 + text_width(class.chars().count(), 12.0);
+        x += width;
     }
-    g
+    (g, rows)
 }
 
 /// What the picture does not show, said in words.
-fn footnotes(dots: &[Dot<'_>], others: &[String], ceilings: &[Ceiling], y: f64) -> Group {
+fn footnotes(dots: &[Dot<'_>], beyond: bool, others: &[String], ceilings: &[Ceiling], y: f64) -> Group {
     let mut g = Group::new();
     let mut lines = Vec::new();
     if ceilings.is_empty() {
@@ -119,7 +128,8 @@ fn footnotes(dots: &[Dot<'_>], others: &[String], ceilings: &[Ceiling], y: f64) 
     if dots.is_empty() {
         lines.push("No function has both FLOPs and bytes.".to_owned());
     } else {
-        lines.push("Dot area: share of CPU time. Whisker: up to the function's own bound.".to_owned());
+        let edge = if beyond { " Triangle: further right than the axis goes." } else { "" };
+        lines.push(format!("Dot area: share of CPU time. Whisker: up to the function's own bound.{edge}"));
     }
     if !others.is_empty() {
         let more = if others.len() > 4 { format!(" and {} more", others.len() - 4) } else { String::new() };

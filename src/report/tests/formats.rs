@@ -141,7 +141,7 @@ fn pictures_are_well_formed_and_name_what_they_leave_out() {
         "triad",
         "gemm_block",
         "list_walk",
-        "DRAM 51.0 GB/s",
+        "DRAM read 51.0 GB/s",
         "the roof",
         "hash_bytes (integer operations)",
         "jit_code (not counted)",

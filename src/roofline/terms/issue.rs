@@ -79,9 +79,7 @@ fn filler_rate(
     let wanted = (slots / fp.max(slots / 1e6)).log2();
     let points: Vec<(f64, f64)> = FRACTIONS
         .into_iter()
-        .filter_map(|n| {
-            point(filler, n, work.code_bytes, host, threads, trace).map(|r| (f64::from(n).log2(), r))
-        })
+        .filter_map(|n| point(filler, n, work.code_bytes, host, threads, trace).map(|r| (f64::from(n).log2(), r)))
         .collect();
     let after = points.iter().position(|(x, _)| *x >= wanted);
     match after {
@@ -96,14 +94,7 @@ fn filler_rate(
 }
 
 /// The measured rate at FP fraction 1/n.
-fn point(
-    filler: &str,
-    n: u32,
-    code_bytes: u64,
-    host: Host<'_>,
-    threads: u32,
-    trace: &mut Trace,
-) -> Option<f64> {
+fn point(filler: &str, n: u32, code_bytes: u64, host: Host<'_>, threads: u32, trace: &mut Trace) -> Option<f64> {
     let id = with_footprint(&format!("mix.{filler}.{n}"), code_bytes, host);
     let value = host.value(&id, threads, Scaling::PerCore, trace)?;
     let width = host.useful_width(FpOp::Fma, Precision::Dp);
