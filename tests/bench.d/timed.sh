@@ -1,6 +1,7 @@
 #!/bin/bash
 # Prints what sampling costs: elapsed time of a fixed amount of work under each sampler, over that of the native run made
-# just before it (median of the ratios; quartiles in brackets). One and two threads, 1 kHz.
+# just before it (median of the ratios; quartiles in brackets). One and two threads, 1 kHz. bare-timer is an event that only
+# interrupts: no sampler of that rate can cost less on this host.
 #
 #   tests/bench.d/timed.sh [ROUNDS]
 set -euo pipefail
@@ -11,6 +12,7 @@ sample=${SAMPLE:-$root/target/release/examples/sample}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cc -O2 -pthread "$root/fixtures/sample/fixed.c" -o "$scratch/fixed"
+cc -O2 "$root/fixtures/sample/bare_timer.c" -o "$scratch/bare_timer"
 
 # About half a second of work a run.
 probe=$("$scratch/fixed" 1 100)
@@ -20,6 +22,7 @@ run() { # VARIANT THREADS: prints the seconds that the work took
     local work=("$scratch/fixed" "$2" $((millions * $2)))
     case $1 in
     native) "${work[@]}" ;;
+    bare-timer) "$scratch/bare_timer" "${work[@]}" ;;
     rprof-perf) "$sample" --perf --quiet -- "${work[@]}" ;;
     rprof-perf-fp) "$sample" --perf --stack 0 --quiet -- "${work[@]}" ;;
     rprof-ptrace) "$sample" --ptrace --quiet -- "${work[@]}" 2>/dev/null ;;
@@ -27,7 +30,7 @@ run() { # VARIANT THREADS: prints the seconds that the work took
     esac
 }
 
-variants=(rprof-perf rprof-perf-fp rprof-ptrace)
+variants=(bare-timer rprof-perf rprof-perf-fp rprof-ptrace)
 command -v perf >/dev/null && variants+=(perf-record)
 for threads in 1 2; do
     [ "$(nproc)" -ge "$threads" ] || { echo "SKIPPED: $threads threads on $(nproc) CPU"; continue; }
