@@ -3,7 +3,7 @@
 # just before it (median of the ratios; quartiles in brackets). One and two threads, 1 kHz. bare-timer is an event that only
 # interrupts: no sampler of that rate can cost less on this host.
 #
-#   tests/bench.d/timed.sh [ROUNDS]
+#   [THREADS=1] tests/bench.d/timed.sh [ROUNDS]
 set -euo pipefail
 rounds=${1:-9}
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -32,7 +32,7 @@ run() { # VARIANT THREADS: prints the seconds that the work took
 
 variants=(bare-timer rprof-perf rprof-perf-fp rprof-ptrace)
 command -v perf >/dev/null && variants+=(perf-record)
-for threads in 1 2; do
+for threads in ${THREADS:-1 2}; do
     [ "$(nproc)" -ge "$threads" ] || { echo "SKIPPED: $threads threads on $(nproc) CPU"; continue; }
     for round in $(seq "$rounds"); do
         for variant in native "${variants[@]}"; do
