@@ -1,9 +1,11 @@
 //! The entry: cached ceilings where they still hold, measured ones elsewhere.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::bench::priority::Priority;
 use super::ceilings;
+use super::doubt;
 use super::drift;
 use super::error::MachineError;
 use super::features::Features;
@@ -17,6 +19,12 @@ use crate::profile::run::Warning;
 
 /// Grows with every change of what is measured or how.
 const CEILINGS_VERSION: u32 = 1;
+
+/// Later runs that try again what is in doubt; after that it stays as it is until `--refresh`.
+const RETRIES: u32 = 8;
+
+/// Time that one later run spends on that.
+const RETRY_BUDGET: Duration = Duration::from_millis(300);
 
 /// What to measure.
 #[derive(Debug, Clone)]
@@ -88,7 +96,7 @@ pub fn load_or_measure(request: &Request, progress: &mut dyn Progress) -> Result
     }
     ceilings::measure_all(&mut lab, progress)?;
     let machine = assemble(lab, &topology, request.features);
-    let entry = Entry { key, effort: request.effort.name().into(), machine };
+    let entry = Entry { key, effort: request.effort.name().into(), retries: 0, machine };
     keep(directory.as_deref(), &entry, progress);
     Ok(entry.machine)
 }
@@ -154,7 +162,7 @@ fn still_good(
     progress: &mut dyn Progress,
 ) -> Result<Machine, MachineError> {
     if drift::check(&lab, &entry.machine)?.core.is_none() {
-        return Ok(entry.machine);
+        return try_again(entry, lab, directory, progress);
     }
     ceilings::measure_part(&mut lab, false, progress)?;
     let (fresh, curves) = lab.finish();
@@ -167,6 +175,24 @@ fn still_good(
     entry.machine.ceilings.extend(fresh);
     entry.machine.sweeps.retain(|s| !curves.iter().any(|c| c.id == s.id && c.threads == s.threads));
     entry.machine.sweeps.extend(curves);
+    keep(Some(directory), &entry, progress);
+    Ok(entry.machine)
+}
+
+/// Measures again what is in doubt in a cached measurement: a few times, each in a fraction of a second.
+fn try_again(
+    mut entry: Entry,
+    mut lab: Lab,
+    directory: &Path,
+    progress: &mut dyn Progress,
+) -> Result<Machine, MachineError> {
+    if entry.retries >= RETRIES || doubt::doubtful(&entry.machine.ceilings).is_empty() {
+        return Ok(entry.machine);
+    }
+    lab.resume(std::mem::take(&mut entry.machine.ceilings), std::mem::take(&mut entry.machine.sweeps));
+    ceilings::repeat_doubtful(&mut lab, progress, RETRY_BUDGET)?;
+    (entry.machine.ceilings, entry.machine.sweeps) = lab.finish();
+    entry.retries += 1;
     keep(Some(directory), &entry, progress);
     Ok(entry.machine)
 }

@@ -54,6 +54,8 @@ pub mod bench;
 #[cfg(target_arch = "x86_64")]
 pub mod ceilings;
 #[cfg(target_arch = "x86_64")]
+mod doubt;
+#[cfg(target_arch = "x86_64")]
 mod drift;
 pub mod error;
 pub mod features;
@@ -62,6 +64,8 @@ pub mod lab;
 pub mod limits;
 #[cfg(target_arch = "x86_64")]
 mod measure;
+#[cfg(target_arch = "x86_64")]
+pub mod order;
 pub mod progress;
 pub mod store;
 pub mod topology;

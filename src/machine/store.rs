@@ -36,6 +36,9 @@ pub struct Entry {
     pub key: Key,
     /// `quick` or `full`.
     pub effort: String,
+    /// Later runs that have tried again what was in doubt.
+    #[serde(default)]
+    pub retries: u32,
     /// The ceilings.
     pub machine: Machine,
 }
@@ -130,7 +133,7 @@ mod tests {
             dram: true,
             version: "1".into(),
         };
-        Entry { key, effort: "quick".into(), machine: Machine::default() }
+        Entry { key, effort: "quick".into(), retries: 0, machine: Machine::default() }
     }
 
     #[test]

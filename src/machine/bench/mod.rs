@@ -2,6 +2,7 @@
 
 pub mod arena;
 mod barrier;
+pub mod presence;
 pub mod priority;
 mod team;
 pub mod timing;

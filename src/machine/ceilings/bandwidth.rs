@@ -7,7 +7,7 @@ use crate::machine::bench::arena::{Arena, Pages};
 use crate::machine::bench::timing::{Plan, Rate, Work};
 use crate::machine::error::MachineError;
 use crate::machine::kernels::x86_64::stream::{Stream, Variant, stream};
-use crate::machine::lab::{Effort, Lab, Label, Steadiness};
+use crate::machine::lab::{Effort, Lab, Label};
 use crate::profile::machine::Sweep;
 
 /// Where a working set lies.
@@ -17,13 +17,17 @@ struct Level {
     /// Bytes of the working set of one thread.
     set: u64,
     beyond_l1: bool,
-    steadiness: Steadiness,
 }
 
 /// `{l1,l2,l3,dram}.{read,copy,triad,update,write}`, `dram.{copy,triad,write}.nt`, `dram.{noprefetch,prefetch}`,
 /// `dram.cores.k`, in byte/s (DESIGN section 5), and the sweeps `workingset.{kind}`.
 pub fn levels(lab: &mut Lab) -> Result<(), MachineError> {
     for threads in lab.counts.clone() {
+        if !lab
+            .wants_family(&["l1.read", "l1.copy", "l1.triad", "l1.update", "l1.write", "l2.", "l3.", "dram."], threads)
+        {
+            continue;
+        }
         let Some(total) = dram_bytes(lab) else {
             not_enough_memory(lab, threads);
             let near = levels_of(lab, threads, None);
@@ -40,7 +44,7 @@ pub fn levels(lab: &mut Lab) -> Result<(), MachineError> {
         }
         lab.set_essential(false);
         extras(lab, &arena)?;
-        if lab.effort == Effort::Full && lab.ends().contains(&threads) {
+        if lab.effort == Effort::Full && lab.measures_all() && lab.ends().contains(&threads) {
             sweep(lab, &arena)?;
         }
         lab.set_essential(true);
@@ -70,21 +74,21 @@ fn levels_of(lab: &Lab, threads: usize, slab: Option<u64>) -> Vec<Level> {
     let size = |level| lab.topology.cache(level).map(|c| c.size);
     let mut levels = Vec::new();
     if let Some(l1) = size(1) {
-        levels.push(Level { name: "l1", set: l1 / 2, beyond_l1: false, steadiness: Steadiness::Core });
+        levels.push(Level { name: "l1", set: l1 / 2, beyond_l1: false });
     }
     if let Some(l2) = size(2) {
-        levels.push(Level { name: "l2", set: l2 / 4, beyond_l1: true, steadiness: Steadiness::Core });
+        levels.push(Level { name: "l2", set: l2 / 4, beyond_l1: true });
     }
     if let Some(l3) = lab.topology.cache(3) {
         let sharers = (l3.shared_by as usize).min(threads).max(1) as u64;
         let share = l3.size / sharers;
         let l2 = size(2).unwrap_or(0);
         let between = ((l2 as f64 * share as f64).sqrt() as u64).clamp((3 * l2).min(share), (share / 2).max(l2));
-        levels.push(Level { name: "l3", set: between, beyond_l1: true, steadiness: Steadiness::Shared });
+        levels.push(Level { name: "l3", set: between, beyond_l1: true });
     }
     if let Some(slab) = slab {
         let set = slab - 4 * 8192;
-        levels.push(Level { name: "dram", set, beyond_l1: true, steadiness: Steadiness::Shared });
+        levels.push(Level { name: "dram", set, beyond_l1: true });
     }
     levels
 }
@@ -93,8 +97,7 @@ fn kinds(lab: &mut Lab, arena: &Arena, level: Level) -> Result<(), MachineError>
     for kind in Stream::ALL {
         let id = format!("{}.{}", level.name, kind.name());
         let label = Label::new(id, "byte/s", arena.threads);
-        if lab.out_of_time() {
-            lab.missing(label, lab.too_late());
+        if lab.leaves_out(&label) {
             continue;
         }
         let mut best: Option<Rate> = None;
@@ -108,7 +111,7 @@ fn kinds(lab: &mut Lab, arena: &Arena, level: Level) -> Result<(), MachineError>
         match best {
             Some(rate) => {
                 let bytes = kind.bytes_per_element(level.beyond_l1, false) as f64;
-                lab.record(label, rate.scaled(bytes), level.steadiness);
+                lab.record(label, rate.scaled(bytes));
             }
             None => lab.missing(label, "its arrays do not fit the buffer"),
         }
@@ -122,7 +125,7 @@ fn variants(lab: &Lab, level: Level) -> Vec<Variant> {
     let mut widths = lab.features.widths();
     widths.retain(|w| *w != Width::Scalar);
     widths.reverse();
-    let near = level.steadiness == Steadiness::Core;
+    let near = matches!(level.name, "l1" | "l2");
     widths.truncate(if level.name != "dram" || lab.effort == Effort::Full { 2 } else { 1 });
     let lengths: &[usize] = if near { &[4, 16] } else { &[16] };
     widths.iter().flat_map(|w| lengths.iter().map(|unroll| Variant { unroll: *unroll, ..Variant::plain(*w) })).collect()
@@ -159,13 +162,12 @@ fn extras(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
     let width = lab.features.widest();
     for kind in [Stream::Copy, Stream::Triad, Stream::Write] {
         let label = Label::new(format!("dram.{}.nt", kind.name()), "byte/s", threads);
-        if lab.out_of_time() {
-            lab.missing(label, lab.too_late());
+        if lab.leaves_out(&label) {
             continue;
         }
         let variant = Variant { non_temporal: true, ..Variant::plain(width) };
         if let Some(rate) = elements(lab, arena, kind, variant, set, lab.shared_plan())? {
-            lab.record(label, rate.scaled(kind.bytes_per_element(true, true) as f64), Steadiness::Shared);
+            lab.record(label, rate.scaled(kind.bytes_per_element(true, true) as f64));
         }
     }
     if let Some(read) = lab.found("dram.read", threads).cloned() {
@@ -178,8 +180,11 @@ fn extras(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
 /// `dram.prefetch`: the best of several distances, which the sweep `prefetch-distance` shows.
 fn prefetch(lab: &mut Lab, arena: &Arena, set: u64) -> Result<(), MachineError> {
     let label = Label::new("dram.prefetch", "byte/s", arena.threads);
-    if lab.effort == Effort::Quick || lab.out_of_time() {
-        lab.missing(label, lab.too_late());
+    if lab.effort == Effort::Quick {
+        lab.missing(label, lab.left_out());
+        return Ok(());
+    }
+    if lab.leaves_out(&label) {
         return Ok(());
     }
     let mut points = Vec::new();
@@ -192,7 +197,7 @@ fn prefetch(lab: &mut Lab, arena: &Arena, set: u64) -> Result<(), MachineError> 
         best = Some(best.map_or(rate, |b| b.better(rate)));
     }
     if let Some(rate) = best {
-        lab.record(label, rate.scaled(8.0), Steadiness::Shared);
+        lab.record(label, rate.scaled(8.0));
     }
     lab.sweep(curve("prefetch-distance", arena.threads, points));
     Ok(())
@@ -239,6 +244,9 @@ fn curve(id: &str, threads: usize, points: Vec<(f64, f64)>) -> Sweep {
 fn affinity(lab: &mut Lab) -> Result<(), MachineError> {
     let threads = lab.most();
     let ids = ["dram.noaffinity", "dram.snoop"];
+    if !lab.wants_family(&ids, threads) {
+        return Ok(());
+    }
     let total = dram_bytes(lab).filter(|_| lab.topology.nodes.len() > 1 && !lab.out_of_time());
     let Some(total) = total else {
         let reason = match lab.topology.nodes.len() {
@@ -255,7 +263,7 @@ fn affinity(lab: &mut Lab) -> Result<(), MachineError> {
         let arena = Arena::new(lab.team(), threads, bytes, Pages::Huge, one_node)?;
         let set = arena.slab - 4 * 8192;
         if let Some(rate) = elements(lab, &arena, Stream::Read, variant, set, lab.shared_plan())? {
-            lab.record(Label::new(id, "byte/s", threads), rate.scaled(8.0), Steadiness::Shared);
+            lab.record(Label::new(id, "byte/s", threads), rate.scaled(8.0));
         }
     }
     Ok(())

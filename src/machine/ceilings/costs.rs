@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use crate::machine::bench::arena::{Buffer, Pages};
+use crate::machine::bench::presence::Presence;
 use crate::machine::bench::timing::{Rate, Repetition, Work};
 use crate::machine::error::MachineError;
 use crate::machine::kernels::x86_64::irregular::branches;
-use crate::machine::lab::{Lab, Label, Steadiness};
+use crate::machine::lab::{Lab, Label};
 
 /// `pagefault` (4 KiB, first touch) and `mispredict`, in seconds, one thread.
 pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
@@ -21,22 +22,29 @@ fn mispredict(lab: &mut Lab) -> Result<(), MachineError> {
         let amount = kernel.work.payload as f64;
         lab.watch().rate(&Work::on_registers(kernel, 1), amount, lab.core_plan())
     };
+    let label = Label::new("mispredict", "s", 1);
+    if lab.leaves_out(&label) {
+        return Ok(());
+    }
     let predicted = time(lab, false)?;
     let random = time(lab, true)?;
     // A random branch is mispredicted every second time.
     let cycles = 2.0 * (random.clock_hz / random.best - predicted.clock_hz / predicted.best);
-    let label = Label::new("mispredict", "s", 1);
     if cycles <= 0.0 {
         lab.missing(label, "random branches took no longer than predictable ones");
     } else {
         let rate = Rate { best: random.clock_hz / cycles, ..random };
-        lab.record_time(label, rate, Steadiness::Shared);
+        lab.record_time(label, rate);
     }
     Ok(())
 }
 
 fn page_fault(lab: &mut Lab) -> Result<(), MachineError> {
     const PAGES: usize = 1024;
+    let label = Label::new("pagefault", "s", 1);
+    if lab.leaves_out(&label) {
+        return Ok(());
+    }
     let result: Arc<Mutex<Vec<Result<Repetition, MachineError>>>> = Arc::default();
     let shared = result.clone();
     let clock_hz = lab.found("issue", 1).and_then(|c| c.clock_hz).unwrap_or(0.0);
@@ -44,12 +52,13 @@ fn page_fault(lab: &mut Lab) -> Result<(), MachineError> {
         for _ in 0..5 {
             let run = Buffer::new(PAGES as u64 * 4096, Pages::Small).map(|buffer| {
                 let base = buffer.address() as *mut u8;
+                let presence = Presence::now();
                 let start = Instant::now();
                 for page in 0..PAGES {
                     // SAFETY: the buffer has PAGES pages behind its address.
                     unsafe { base.add(page * 4096).write_volatile(1) };
                 }
-                Repetition { seconds: start.elapsed().as_secs_f64(), clock_hz }
+                Repetition { seconds: start.elapsed().as_secs_f64(), clock_hz, disturbed: presence.was_disturbed() }
             });
             if let Ok(mut all) = shared.lock() {
                 all.push(run);
@@ -60,6 +69,6 @@ fn page_fault(lab: &mut Lab) -> Result<(), MachineError> {
     let runs =
         std::mem::take(&mut *result.lock().map_err(|_| MachineError::Thread { cpu: 0, reason: "panicked".into() })?);
     let runs = runs.into_iter().collect::<Result<Vec<_>, _>>()?;
-    lab.record_time(Label::new("pagefault", "s", 1), Rate::judge(&runs, PAGES as f64, 2), Steadiness::Shared);
+    lab.record_time(label, Rate::judge(&runs, PAGES as f64, 2));
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::machine::bench::timing::{Plan, Rate, Work};
 use crate::machine::error::MachineError;
 use crate::machine::kernels::x86_64::{chase::chase, irregular};
 use crate::machine::kernels::{Arguments, Kernel};
-use crate::machine::lab::{Effort, Lab, Label, Steadiness};
+use crate::machine::lab::{Effort, Lab, Label};
 
 const LINE: u64 = 64;
 
@@ -27,8 +27,7 @@ pub fn latencies(lab: &mut Lab) -> Result<(), MachineError> {
     }
     for (name, bytes) in sets {
         let label = Label::new(format!("lat.{name}"), "s", 1);
-        if lab.out_of_time() {
-            lab.missing(label, lab.too_late());
+        if lab.leaves_out(&label) {
             continue;
         }
         let nodes = power_of_two_below(bytes / LINE);
@@ -36,7 +35,7 @@ pub fn latencies(lab: &mut Lab) -> Result<(), MachineError> {
         // Twice, since which physical pages the buffer gets decides how evenly the sets of L2 fill.
         let first = latency_of(lab, bytes, nodes, plan)?;
         let rate = latency_of(lab, bytes, nodes, plan)?.better(first);
-        lab.record_time(label, rate, if name == "l3" { Steadiness::Shared } else { Steadiness::Core });
+        lab.record_time(label, rate);
     }
     chases(lab, Pages::Huge, "")
 }
@@ -57,6 +56,9 @@ fn chases(lab: &mut Lab, pages: Pages, suffix: &str) -> Result<(), MachineError>
     };
     for threads in lab.ends() {
         let wanted = [1, 2, 4, 8, 16];
+        if !lab.wants_family(&["lat.dram", "dram.chase."], threads) {
+            continue;
+        }
         if lab.out_of_time() {
             for chains in wanted {
                 let label = Label::new(format!("dram.chase.{chains}{suffix}"), "byte/s", threads);
@@ -68,13 +70,19 @@ fn chases(lab: &mut Lab, pages: Pages, suffix: &str) -> Result<(), MachineError>
         let nodes = power_of_two_below(arena.slab / LINE);
         link(lab, &arena, nodes)?;
         for chains in wanted {
+            let label = Label::new(format!("dram.chase.{chains}{suffix}"), "byte/s", threads);
+            let latency = Label::new(format!("lat.dram{suffix}"), "s", 1);
+            let also_latency = chains == 1 && threads == 1;
+            let wanted = lab.wants(&label) || (also_latency && lab.wants(&latency));
+            if !wanted {
+                continue;
+            }
             let plan = Plan { seconds: 2e-3, ..lab.shared_plan() };
             let rate = hops(lab, &arena, nodes, chains, plan)?;
-            if chains == 1 && threads == 1 {
-                lab.record_time(Label::new(format!("lat.dram{suffix}"), "s", 1), rate, Steadiness::Shared);
+            if also_latency {
+                lab.record_time(latency, rate);
             }
-            let label = Label::new(format!("dram.chase.{chains}{suffix}"), "byte/s", threads);
-            lab.record(label, rate.scaled(LINE as f64), Steadiness::Shared);
+            lab.record(label, rate.scaled(LINE as f64));
         }
     }
     Ok(())
@@ -132,6 +140,9 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
             continue;
         }
         for threads in lab.ends() {
+            if !lab.wants_family(&["dram.stride.", "dram.random", "dram.gather"], threads) {
+                continue;
+            }
             let arena = Arena::new(lab.team(), threads, total, pages, false)?;
             scattered(lab, &arena, suffix)?;
             if pages == Pages::Huge && (threads == 1 || lab.effort == Effort::Full) {
@@ -158,8 +169,7 @@ fn scattered(lab: &mut Lab, arena: &Arena, suffix: &str) -> Result<(), MachineEr
             lab.missing(label, "this CPU has no gather instructions");
             continue;
         };
-        if lab.out_of_time() {
-            lab.missing(label, lab.too_late());
+        if lab.leaves_out(&label) {
             continue;
         }
         let amount = (kernel.work.payload * LINE * arena.threads as u64) as f64;
@@ -173,7 +183,7 @@ fn scattered(lab: &mut Lab, arena: &Arena, suffix: &str) -> Result<(), MachineEr
         });
         let plan = Plan { seconds: 2e-3, ..lab.shared_plan() };
         let rate = lab.watch().rate(&Work::new(kernel, arguments.collect()), amount, plan)?;
-        lab.record(label, rate, Steadiness::Shared);
+        lab.record(label, rate);
     }
     Ok(())
 }
@@ -182,8 +192,7 @@ fn scattered(lab: &mut Lab, arena: &Arena, suffix: &str) -> Result<(), MachineEr
 fn strides(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
     for (name, stride) in [("2", 16), ("4", 32), ("8", 64), ("16", 128), ("page", 4096_u64)] {
         let label = Label::new(format!("dram.stride.{name}"), "byte/s", arena.threads);
-        if lab.out_of_time() {
-            lab.missing(label, lab.too_late());
+        if lab.leaves_out(&label) {
             continue;
         }
         let kernel = irregular::stride(stride, lab.features)?;
@@ -199,7 +208,7 @@ fn strides(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
         });
         let amount = (touched * arena.threads as u64) as f64;
         let rate = lab.watch().rate(&Work::new(kernel, arguments.collect()), amount, lab.shared_plan())?;
-        lab.record(label, rate, Steadiness::Shared);
+        lab.record(label, rate);
     }
     Ok(())
 }

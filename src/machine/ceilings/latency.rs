@@ -5,7 +5,7 @@ use crate::machine::bench::timing::{Rate, Work};
 use crate::machine::error::MachineError;
 use crate::machine::kernels::Kernel;
 use crate::machine::kernels::x86_64::{chase, fp, integer, opcodes::Opcode, opcodes::floating};
-use crate::machine::lab::{Lab, Label, Steadiness};
+use crate::machine::lab::{Lab, Label};
 use crate::profile::machine::Sweep;
 
 use super::pipes::PRECISIONS;
@@ -19,7 +19,12 @@ const CHAINED: [FpOp; 5] = [FpOp::Add, FpOp::Mul, FpOp::Fma, FpOp::Div, FpOp::Sq
 /// `lat(a after b) = lat(b after b) + (sum − lat(a after a) − lat(b after b)) / 2`.
 pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
     for precision in PRECISIONS {
+        let family = format!("lat.{}.", precision.name());
         for width in lab.features.widths() {
+            // A pair needs both operations' own latency: all of them or none.
+            if !lab.wants_family(&[&family], 1) {
+                continue;
+            }
             arithmetic(lab, precision, width)?;
         }
     }
@@ -45,7 +50,7 @@ fn arithmetic(lab: &mut Lab, precision: Precision, width: Width) -> Result<(), M
             continue;
         }
         let rate = step(lab, &[opcode], precision, width)?;
-        lab.record_time(label, rate, Steadiness::Core);
+        lab.record_time(label, rate);
         own.push((op, opcode, rate));
     }
     for (n, (a, first, rate_a)) in own.iter().enumerate() {
@@ -62,7 +67,7 @@ fn arithmetic(lab: &mut Lab, precision: Precision, width: Width) -> Result<(), M
             for (to, from, producer) in [(*a, *b, rate_b), (*b, *a, rate_a)] {
                 let seconds = (cycles(producer) + change).max(0.0) / both.clock_hz;
                 let rate = Rate { best: 1.0 / seconds, ..both };
-                lab.record_time(Label::new(name(to, from), "s", 1), rate, Steadiness::Core);
+                lab.record_time(Label::new(name(to, from), "s", 1), rate);
             }
         }
     }
@@ -81,10 +86,13 @@ fn integers(lab: &mut Lab) -> Result<(), MachineError> {
         ("lat.vector", fp::shuffle_chain(features)),
     ];
     for (id, kernel) in kernels {
-        let kernel = kernel?;
+        let (kernel, label) = (kernel?, Label::new(id, "s", 1));
+        if lab.leaves_out(&label) {
+            continue;
+        }
         let steps = kernel.work.payload as f64;
         let rate = lab.watch().rate(&Work::on_registers(kernel, 1), steps, lab.core_plan())?;
-        lab.record_time(Label::new(id, "s", 1), rate, Steadiness::Core);
+        lab.record_time(label, rate);
     }
     through_memory(lab)
 }
@@ -94,12 +102,15 @@ fn through_memory(lab: &mut Lab) -> Result<(), MachineError> {
     let Some(forward) = lab.found("lat.forward", 1).and_then(|c| Some(c.value? * c.clock_hz?)) else { return Ok(()) };
     for op in [FpOp::Add, FpOp::Mul, FpOp::Fma] {
         let Some(opcode) = floating(op, Precision::Dp, Width::Scalar, lab.features) else { continue };
+        let label = Label::new(format!("lat.dp.{}.after.load.scalar", op.name()), "s", 1);
+        if lab.leaves_out(&label) {
+            continue;
+        }
         let kernel = chase::through_memory(Some(opcode), lab.features)?;
         let steps = kernel.work.payload as f64;
         let rate = lab.watch().rate(&Work::on_registers(kernel, 1), steps, lab.core_plan())?;
         let seconds = (rate.clock_hz / rate.best - forward).max(0.0) / rate.clock_hz;
-        let label = Label::new(format!("lat.dp.{}.after.load.scalar", op.name()), "s", 1);
-        lab.record_time(label, Rate { best: 1.0 / seconds, ..rate }, Steadiness::Core);
+        lab.record_time(label, Rate { best: 1.0 / seconds, ..rate });
     }
     Ok(())
 }
@@ -107,6 +118,9 @@ fn through_memory(lab: &mut Lab) -> Result<(), MachineError> {
 /// Sweeps `overlap.{add,fma}.scalar`: over the length n of a chain that is then restarted, how many such chains are
 /// under way at once: `k(n) = n · latency / time of one chain`.
 pub fn restarted(lab: &mut Lab) -> Result<(), MachineError> {
+    if !lab.wants_family(&["overlap."], 1) {
+        return Ok(());
+    }
     for op in [FpOp::Add, FpOp::Fma] {
         let Some(opcode) = floating(op, Precision::Dp, Width::Scalar, lab.features) else { continue };
         let latency = step(lab, &[opcode], Precision::Dp, Width::Scalar)?;

@@ -31,7 +31,7 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
             }
         }
     }
-    if lab.effort == Effort::Full { curve(lab) } else { Ok(()) }
+    if lab.effort == Effort::Full && lab.measures_all() { curve(lab) } else { Ok(()) }
 }
 
 /// Code in the op cache, in L1I, in L2.

@@ -14,6 +14,9 @@ mod pipes;
 mod plateau;
 mod special;
 
+use std::time::{Duration, Instant};
+
+use super::doubt;
 use super::error::MachineError;
 use super::lab::Lab;
 use super::progress::Progress;
@@ -60,6 +63,32 @@ const GROUPS: [Group; 12] = [
 pub fn measure_all(lab: &mut Lab, progress: &mut dyn Progress) -> Result<(), MachineError> {
     run(lab, &GROUPS.iter().collect::<Vec<_>>(), progress)?;
     balance::derive(lab);
+    repeat_doubtful(lab, progress, lab.repeat_budget())
+}
+
+/// Passes over what is in doubt; each next one meets the neighbours in another mood.
+const PASSES: u32 = 3;
+
+/// Measures again what is in doubt, in at most `budget` altogether. What then still contradicts itself is marked as unsettled.
+///
+/// # Errors
+/// As [`measure_all`].
+pub fn repeat_doubtful(lab: &mut Lab, progress: &mut dyn Progress, budget: Duration) -> Result<(), MachineError> {
+    let end = Instant::now() + budget;
+    for _ in 0..PASSES {
+        let doubtful = doubt::doubtful(lab.ceilings());
+        let left = end.saturating_duration_since(Instant::now());
+        if doubtful.is_empty() || left.is_zero() {
+            break;
+        }
+        progress.group("what is in doubt, once more", GROUPS.len(), GROUPS.len());
+        lab.repeat(doubtful, left);
+        for group in &GROUPS {
+            (group.measure)(lab)?;
+        }
+        balance::derive(lab);
+    }
+    lab.mark_contradictions();
     Ok(())
 }
 

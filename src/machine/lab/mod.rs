@@ -1,63 +1,22 @@
 //! The bench that ceilings are measured on: stopwatch, instruction sets, topology, time budget, results.
 
+mod aim;
+mod effort;
+mod record;
+
 use std::time::{Duration, Instant};
 
 use super::bench::Team;
 use super::bench::timing::{Plan, Rate, Stopwatch, Work};
+use super::doubt;
 use super::error::MachineError;
 use super::features::Features;
 use super::kernels::Kernel;
 use super::topology::Topology;
 use crate::profile::machine::{Ceiling, Sweep};
 use crate::profile::run::Warning;
-
-/// How thoroughly to measure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Effort {
-    /// What a first run waits for: at most three seconds on two cores.
-    Quick,
-    /// Everything: at most thirty seconds on two cores.
-    Full,
-}
-
-impl Effort {
-    /// The name used in the cache and in messages.
-    pub fn name(self) -> &'static str {
-        match self {
-            Effort::Quick => "quick",
-            Effort::Full => "full",
-        }
-    }
-
-    /// Time after which further ceilings are left out: `essential` ones, without which the model is blind, may take
-    /// longer on a busy host.
-    fn budget(self, essential: bool) -> Duration {
-        match (self, essential) {
-            (Effort::Quick, false) => Duration::from_millis(2700),
-            (Effort::Quick, true) => Duration::from_secs(10),
-            (Effort::Full, false) => Duration::from_secs(28),
-            (Effort::Full, true) => Duration::from_secs(60),
-        }
-    }
-}
-
-/// How much repetitions may differ before a ceiling counts as unsettled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Steadiness {
-    /// Registers, L1, L2: 3 %.
-    Core,
-    /// L3, DRAM and latencies beyond L2: 10 %.
-    Shared,
-}
-
-impl Steadiness {
-    fn tolerance(self) -> f64 {
-        match self {
-            Steadiness::Core => 0.03,
-            Steadiness::Shared => 0.10,
-        }
-    }
-}
+use aim::Aim;
+pub use effort::{Effort, Steadiness};
 
 /// Where and how a ceiling stands: id, unit, threads.
 #[derive(Debug, Clone)]
@@ -77,6 +36,23 @@ impl Label {
     }
 }
 
+/// Ids and thread counts of ceilings that are in doubt.
+pub type Doubtful = std::collections::BTreeSet<(String, usize)>;
+
+/// When to stop.
+#[derive(Debug, Clone, Copy)]
+struct Deadlines {
+    essential: Instant,
+    rest: Instant,
+}
+
+impl Deadlines {
+    fn of(effort: Effort) -> Self {
+        let now = Instant::now();
+        Deadlines { essential: now + effort.budget(true), rest: now + effort.budget(false) }
+    }
+}
+
 /// The bench.
 pub struct Lab {
     /// Instruction sets that kernels may use.
@@ -91,7 +67,9 @@ pub struct Lab {
     pub effort: Effort,
     watch: Stopwatch,
     start: Instant,
+    deadlines: Deadlines,
     essential: bool,
+    aim: Aim,
     ceilings: Vec<Ceiling>,
     sweeps: Vec<Sweep>,
     doubts: Vec<Warning>,
@@ -121,7 +99,9 @@ impl Lab {
             effort,
             watch,
             start: Instant::now(),
+            deadlines: Deadlines::of(effort),
             essential: true,
+            aim: Aim::All,
             ceilings: Vec::new(),
             sweeps: Vec::new(),
             doubts: Vec::new(),
@@ -157,7 +137,47 @@ impl Lab {
 
     /// Whether the time is used up.
     pub fn out_of_time(&self) -> bool {
-        self.start.elapsed() > self.effort.budget(self.essential)
+        Instant::now() > if self.essential { self.deadlines.essential } else { self.deadlines.rest }
+    }
+
+    /// From now on only what `doubtful` names is measured, within `budget`; the rest stays as it is recorded.
+    pub fn repeat(&mut self, doubtful: Doubtful, budget: Duration) {
+        self.aim = Aim::Only(doubtful);
+        let end = Instant::now() + budget;
+        self.deadlines = Deadlines { essential: end, rest: end };
+    }
+
+    /// Time that is left for measuring again what is in doubt.
+    pub fn repeat_budget(&self) -> Duration {
+        let (least, most) = self.effort.repeat_range();
+        self.effort.repeat_until().saturating_sub(self.start.elapsed()).clamp(least, most)
+    }
+
+    /// Whether everything is measured, not only what is in doubt.
+    pub fn measures_all(&self) -> bool {
+        matches!(self.aim, Aim::All)
+    }
+
+    /// Whether `label` is to be measured at all in this pass.
+    pub fn wants(&self, label: &Label) -> bool {
+        self.aim.includes(&label.id, label.threads)
+    }
+
+    /// Whether this pass measures anything at `threads` whose id begins with one of `prefixes`: buffers are made only then.
+    pub fn wants_family(&self, prefixes: &[&str], threads: usize) -> bool {
+        self.aim.includes_family(prefixes, threads)
+    }
+
+    /// Whether `label` is not to be measured now: not wanted, or too late, which is then recorded.
+    pub fn leaves_out(&mut self, label: &Label) -> bool {
+        if !self.wants(label) {
+            return true;
+        }
+        let late = self.out_of_time();
+        if late {
+            self.missing(label.clone(), self.too_late());
+        }
+        late
     }
 
     /// Repetitions of kernels on registers and near caches.
@@ -186,6 +206,9 @@ impl Lab {
         kernel: impl Fn(Features) -> Result<Kernel, MachineError>,
         amount: impl Fn(&Kernel) -> f64,
     ) -> Result<Option<Rate>, MachineError> {
+        if self.leaves_out(&label) {
+            return Ok(None);
+        }
         // Emitted twice, since where the code lies in memory can cost a few per cent for as long as it lies there.
         let emitted = (0..2).map(|_| kernel(self.features)).collect::<Vec<_>>();
         self.best_of(label, emitted, amount)
@@ -202,8 +225,11 @@ impl Lab {
         amount: impl Fn(&Kernel) -> f64,
     ) -> Result<Option<Rate>, MachineError> {
         let mut best: Option<Rate> = None;
+        if self.leaves_out(&label) {
+            return Ok(None);
+        }
         for kernel in kernels {
-            if self.out_of_time() {
+            if best.is_some() && self.out_of_time() {
                 break;
             }
             let kernel = kernel?;
@@ -212,86 +238,25 @@ impl Lab {
             best = Some(best.map_or(rate, |b| b.better(rate)));
         }
         match best {
-            Some(rate) => self.record(label, rate, Steadiness::Core),
-            None => self.missing(label, self.too_late()),
+            Some(rate) => self.record(label, rate),
+            None => self.missing(label, "there is no kernel for it"),
         }
         Ok(best)
     }
 
-    /// Records a measured rate.
-    pub fn record(&mut self, label: Label, rate: Rate, steadiness: Steadiness) {
-        self.push(label, rate.best, rate, steadiness, None);
+    /// What is recorded.
+    pub fn ceilings(&self) -> &[Ceiling] {
+        &self.ceilings
     }
 
-    /// Records the time of one event whose measured rate (events a second) is `rate`.
-    pub fn record_time(&mut self, label: Label, rate: Rate, steadiness: Steadiness) {
-        self.push(label, 1.0 / rate.best, rate, steadiness, None);
+    /// Takes over what an earlier measurement recorded.
+    pub fn resume(&mut self, ceilings: Vec<Ceiling>, sweeps: Vec<Sweep>) {
+        (self.ceilings, self.sweeps) = (ceilings, sweeps);
     }
 
-    fn push(&mut self, label: Label, value: f64, rate: Rate, steadiness: Steadiness, reason: Option<String>) {
-        self.ceilings.push(Ceiling {
-            id: label.id,
-            value: Some(value),
-            unit: label.unit.into(),
-            threads: label.threads as u32,
-            clock_hz: Some(rate.clock_hz),
-            spread: Some(rate.spread),
-            settled: rate.spread <= steadiness.tolerance(),
-            how: "measured".into(),
-            reason,
-            device: "cpu".into(),
-        });
-    }
-
-    /// Records `value` as computed from `source`, whose conditions it inherits.
-    pub fn derive(&mut self, label: Label, value: f64, source: &Ceiling, reason: impl Into<String>) {
-        self.ceilings.push(Ceiling {
-            id: label.id,
-            value: Some(value),
-            unit: label.unit.into(),
-            threads: label.threads as u32,
-            how: "derived".into(),
-            reason: Some(reason.into()),
-            ..source.clone()
-        });
-    }
-
-    /// Records another name for a measured ceiling.
-    pub fn alias(&mut self, id: &str, source: &Ceiling) {
-        let reason = Some(format!("is {}", source.id));
-        self.ceilings.push(Ceiling { id: id.into(), reason, ..source.clone() });
-    }
-
-    /// Records that there is no value, and why.
-    pub fn missing(&mut self, label: Label, reason: impl Into<String>) {
-        self.ceilings.push(Ceiling {
-            id: label.id,
-            value: None,
-            unit: label.unit.into(),
-            threads: label.threads as u32,
-            clock_hz: None,
-            spread: None,
-            settled: false,
-            how: "measured".into(),
-            reason: Some(reason.into()),
-            device: "cpu".into(),
-        });
-    }
-
-    /// The reason of what did not fit the time.
-    pub fn too_late(&self) -> String {
-        format!("did not fit the time of a {} measurement; `rprof machine --refresh` measures it", self.effort.name())
-    }
-
-    /// What was recorded under `id` at `threads`, if it has a value.
-    pub fn found(&self, id: &str, threads: usize) -> Option<&Ceiling> {
-        self.ceilings.iter().find(|c| c.id == id && c.threads == threads as u32 && c.value.is_some())
-    }
-
-    /// The highest of `ids` at `threads`.
-    pub fn highest(&self, ids: &[String], threads: usize) -> Option<Ceiling> {
-        let values = ids.iter().filter_map(|id| self.found(id, threads));
-        values.max_by(|a, b| a.value.unwrap_or(0.0).total_cmp(&b.value.unwrap_or(0.0))).cloned()
+    /// Marks what contradicts itself as unsettled.
+    pub fn mark_contradictions(&mut self) {
+        doubt::mark(&mut self.ceilings);
     }
 
     /// Adds a curve.

@@ -1,0 +1,74 @@
+//! How thoroughly to measure, how long that may take, and how much repetitions may differ.
+
+use std::time::Duration;
+
+/// How thoroughly to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effort {
+    /// What a first run waits for: at most three seconds on two cores.
+    Quick,
+    /// Everything: at most thirty seconds on two cores.
+    Full,
+}
+
+impl Effort {
+    /// The name used in the cache and in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Effort::Quick => "quick",
+            Effort::Full => "full",
+        }
+    }
+
+    /// Time after which further ceilings are left out: `essential` ones, without which the model is blind, may take
+    /// longer on a busy host.
+    pub(super) fn budget(self, essential: bool) -> Duration {
+        match (self, essential) {
+            (Effort::Quick, false) => Duration::from_millis(2700),
+            (Effort::Quick, true) => Duration::from_secs(10),
+            (Effort::Full, false) => Duration::from_secs(28),
+            (Effort::Full, true) => Duration::from_secs(60),
+        }
+    }
+
+    /// Time, from the start of the measurement on, until which what is in doubt is measured again.
+    pub fn repeat_until(self) -> Duration {
+        match self {
+            Effort::Quick => Duration::from_millis(2850),
+            Effort::Full => Duration::from_millis(29_000),
+        }
+    }
+
+    /// What measuring again may take at least, and at most.
+    pub fn repeat_range(self) -> (Duration, Duration) {
+        match self {
+            Effort::Quick => (Duration::from_millis(50), Duration::from_millis(400)),
+            Effort::Full => (Duration::from_millis(500), Duration::from_millis(3000)),
+        }
+    }
+}
+
+/// How much repetitions may differ before a ceiling counts as unsettled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Steadiness {
+    /// Registers, L1, L2: 3 %.
+    Core,
+    /// L3, DRAM and latencies beyond L2: 10 %.
+    Shared,
+}
+
+impl Steadiness {
+    /// Of the ceiling `id`.
+    pub fn of(id: &str) -> Self {
+        let shared = ["l3.", "dram.", "lat.l3", "lat.dram", "mispredict", "pagefault"];
+        if shared.iter().any(|prefix| id.starts_with(prefix)) { Steadiness::Shared } else { Steadiness::Core }
+    }
+
+    /// The spread up to which a ceiling counts as settled.
+    pub fn tolerance(self) -> f64 {
+        match self {
+            Steadiness::Core => 0.03,
+            Steadiness::Shared => 0.10,
+        }
+    }
+}

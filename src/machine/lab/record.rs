@@ -1,0 +1,126 @@
+//! What the bench records: measured, derived and missing ceilings, one for each id and thread count.
+
+use super::{Lab, Label, Steadiness};
+use crate::machine::bench::timing::Rate;
+use crate::machine::doubt;
+use crate::profile::machine::Ceiling;
+
+impl Lab {
+    /// Records a measured rate.
+    pub fn record(&mut self, label: Label, rate: Rate) {
+        let value = rate.best;
+        self.measured(label, value, rate);
+    }
+
+    /// Records the time of one event whose measured rate (events a second) is `rate`.
+    pub fn record_time(&mut self, label: Label, rate: Rate) {
+        let value = 1.0 / rate.best;
+        self.measured(label, value, rate);
+    }
+
+    fn measured(&mut self, label: Label, value: f64, rate: Rate) {
+        let reason = unsettled_because(&rate, Steadiness::of(&label.id).tolerance());
+        let fresh = Ceiling {
+            value: Some(value),
+            clock_hz: Some(rate.clock_hz),
+            spread: Some(rate.spread),
+            settled: reason.is_none(),
+            reason,
+            ..blank(label)
+        };
+        match self.slot(&fresh.id, fresh.threads) {
+            Some(old) => *old = doubt::better(old.clone(), fresh),
+            None => self.ceilings.push(fresh),
+        }
+    }
+
+    /// Records `value` as computed from `source`, whose conditions it inherits.
+    pub fn derive(&mut self, label: Label, value: f64, source: &Ceiling, reason: impl Into<String>) {
+        self.replace(Ceiling {
+            id: label.id,
+            value: Some(value),
+            unit: label.unit.into(),
+            threads: label.threads as u32,
+            how: "derived".into(),
+            reason: Some(reason.into()),
+            ..source.clone()
+        });
+    }
+
+    /// Records another name for a measured ceiling.
+    pub fn alias(&mut self, id: &str, source: &Ceiling) {
+        self.replace(Ceiling {
+            id: id.into(),
+            reason: Some(doubt::alias_of(doubt::measured_as(source))),
+            ..source.clone()
+        });
+    }
+
+    /// Records that there is no value, and why; a value that is there stays.
+    pub fn missing(&mut self, label: Label, reason: impl Into<String>) {
+        if self.found(&label.id, label.threads).is_none() {
+            self.replace(Ceiling { reason: Some(reason.into()), ..blank(label) });
+        }
+    }
+
+    fn replace(&mut self, ceiling: Ceiling) {
+        match self.slot(&ceiling.id, ceiling.threads) {
+            Some(old) => *old = ceiling,
+            None => self.ceilings.push(ceiling),
+        }
+    }
+
+    fn slot(&mut self, id: &str, threads: u32) -> Option<&mut Ceiling> {
+        self.ceilings.iter_mut().find(|c| c.id == id && c.threads == threads)
+    }
+
+    /// The reason of what did not fit the time; a later run tries it again.
+    pub fn too_late(&self) -> String {
+        format!("{} of a {} measurement; a later run measures it", doubt::TOO_LATE, self.effort.name())
+    }
+
+    /// The reason of what a quick measurement is not for.
+    pub fn left_out(&self) -> String {
+        "left out of a quick measurement; `rprof machine` measures it".into()
+    }
+
+    /// What was recorded under `id` at `threads`, if it has a value.
+    pub fn found(&self, id: &str, threads: usize) -> Option<&Ceiling> {
+        self.ceilings.iter().find(|c| c.id == id && c.threads == threads as u32 && c.value.is_some())
+    }
+
+    /// The highest of `ids` at `threads`.
+    pub fn highest(&self, ids: &[String], threads: usize) -> Option<Ceiling> {
+        let values = ids.iter().filter_map(|id| self.found(id, threads));
+        values.max_by(|a, b| a.value.unwrap_or(0.0).total_cmp(&b.value.unwrap_or(0.0))).cloned()
+    }
+}
+
+/// A measured ceiling without a value.
+fn blank(label: Label) -> Ceiling {
+    Ceiling {
+        id: label.id,
+        value: None,
+        unit: label.unit.into(),
+        threads: label.threads as u32,
+        clock_hz: None,
+        spread: None,
+        settled: false,
+        how: "measured".into(),
+        reason: None,
+        device: "cpu".into(),
+    }
+}
+
+/// Why a rate is not settled, if it is not.
+fn unsettled_because(rate: &Rate, tolerance: f64) -> Option<String> {
+    let stolen = match rate.stolen_s {
+        s if s > 0.0 => format!("; the hypervisor took {:.0} ms meanwhile", s * 1e3),
+        _ => String::new(),
+    };
+    if rate.disturbed {
+        return Some(format!("other work took its CPUs in almost every repetition{stolen}"));
+    }
+    let differ = || format!("its fastest repetitions differ by {:.0} %{stolen}", 100.0 * rate.spread);
+    (rate.spread > tolerance).then(differ)
+}

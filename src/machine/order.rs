@@ -1,0 +1,58 @@
+//! Orders among ceilings that hold on every machine (DESIGN section 6): a measurement that breaks one is wrong.
+
+use std::collections::BTreeSet;
+
+use super::kernels::x86_64::stream::Stream;
+use crate::profile::machine::Ceiling;
+
+/// A lower ceiling may exceed the upper one by this factor.
+const SLACK: f64 = 1.03;
+
+/// Two ceilings in the wrong order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Violation {
+    /// Thread count of both.
+    pub threads: u32,
+    /// Id of what should be at least as high.
+    pub upper: String,
+    /// Id of what exceeds it.
+    pub lower: String,
+    /// How many times the lower one is the upper.
+    pub factor: f64,
+}
+
+/// Ids with the amount that one unit of each stands for, from the highest rate to the lowest:
+/// `tlp ≤ ilp ≤ simd ≤ fma ≤ peak`; L1 ≥ L2 ≥ L3 ≥ DRAM in elements per second for each kind of stream;
+/// stream > random ≥ chase.16 ≥ … ≥ chase.1.
+fn descending() -> Vec<Vec<(String, f64)>> {
+    let mut orders: Vec<Vec<(String, f64)>> = ["dp", "sp"]
+        .iter()
+        .map(|p| ["peak", "fma", "simd", "ilp", "tlp"].iter().map(|rung| (format!("{p}.{rung}"), 1.0)).collect())
+        .collect();
+    for kind in Stream::ALL {
+        let at =
+            |level: &&str| (format!("{level}.{}", kind.name()), kind.bytes_per_element(*level != "l1", false) as f64);
+        orders.push(["l1", "l2", "l3", "dram"].iter().map(at).collect());
+    }
+    let irregular = ["read", "random", "chase.16", "chase.8", "chase.4", "chase.2", "chase.1"];
+    orders.push(irregular.iter().map(|name| (format!("dram.{name}"), 1.0)).collect());
+    orders
+}
+
+/// Neighbours in the wrong order, at every thread count; ceilings without a value are passed over.
+pub fn violations(ceilings: &[Ceiling]) -> Vec<Violation> {
+    let counts: BTreeSet<u32> = ceilings.iter().map(|c| c.threads).collect();
+    let mut found = Vec::new();
+    for (threads, order) in counts.iter().flat_map(|n| descending().into_iter().map(|o| (*n, o))) {
+        let value = |id: &str| ceilings.iter().find(|c| c.id == id && c.threads == threads)?.value;
+        let known: Vec<(&str, f64)> =
+            order.iter().filter_map(|(id, unit)| Some((id.as_str(), value(id)? / unit))).collect();
+        for pair in known.windows(2) {
+            let factor = pair[1].1 / pair[0].1;
+            if factor > SLACK {
+                found.push(Violation { threads, upper: pair[0].0.into(), lower: pair[1].0.into(), factor });
+            }
+        }
+    }
+    found
+}
