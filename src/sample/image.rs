@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use framehop::ExplicitModuleSectionInfo;
 use goblin::elf::header::header64::{Header, SIZEOF_EHDR};
+use goblin::elf::program_header::PT_GNU_EH_FRAME;
 use goblin::elf::program_header::program_header64::{ProgramHeader, SIZEOF_PHDR};
-use goblin::elf::program_header::{PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE};
 use goblin::elf::section_header::section_header64::{SIZEOF_SHDR, SectionHeader};
 
-use crate::target::build_id;
+use crate::target::address::Address;
+use crate::target::elf_layout::ElfLayout;
 
 /// The largest table that is read from a file; a larger one is taken for damage.
 const LARGEST_TABLE: u64 = 1 << 29;
@@ -21,18 +22,9 @@ const LARGEST_TABLE: u64 = 1 << 29;
 /// An ELF image, read once per file.
 #[derive(Debug, Default)]
 pub(super) struct Image {
-    loads: Vec<Load>,
-    /// GNU build id in lower-case hexadecimal.
-    pub build_id: Option<String>,
+    /// Segments and build id.
+    pub layout: ElfLayout,
     sections: Sections,
-}
-
-/// A PT_LOAD segment.
-#[derive(Debug, Clone, Copy)]
-struct Load {
-    file_offset: u64,
-    file_size: u64,
-    address: u64,
 }
 
 /// Unwind tables and the address ranges that their encodings refer to, all as the file states them.
@@ -83,40 +75,23 @@ impl Image {
     }
 
     fn parse(source: &Source) -> io::Result<Image> {
+        let layout = ElfLayout::parse(&source.file, source.base)?;
         let bytes = source.read(0, SIZEOF_EHDR as u64)?;
-        if !bytes.starts_with(b"\x7fELF\x02\x01") {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
         let header = &Header::parse(&bytes).map_err(io::Error::other)?;
         let programs = source.read(header.e_phoff, u64::from(header.e_phnum) * SIZEOF_PHDR as u64)?;
         let programs = ProgramHeader::from_bytes(&programs, header.e_phnum.into());
-        let loads = programs
-            .iter()
-            .filter(|p| p.p_type == PT_LOAD)
-            .map(|p| Load { file_offset: p.p_offset, file_size: p.p_filesz, address: p.p_vaddr })
-            .collect::<Vec<_>>();
-        let notes = programs.iter().filter(|p| p.p_type == PT_NOTE);
-        let build_id =
-            notes.filter_map(|p| source.read(p.p_offset, p.p_filesz).ok()).find_map(|note| build_id::from_notes(&note));
         let mut sections = Sections::from_section_headers(source, header).unwrap_or_default();
         if sections.eh_frame_hdr.is_none()
             && let Some(p) = programs.iter().find(|p| p.p_type == PT_GNU_EH_FRAME)
         {
-            sections.add_from_segments(source, p, &loads);
+            sections.add_from_segments(source, p, &layout);
         }
-        Ok(Image { loads, build_id, sections })
+        Ok(Image { layout, sections })
     }
 
     /// The load bias of a mapping: run-time address − ELF address. `None` if no segment covers that part of the file.
     pub fn bias(&self, start: u64, file_offset: u64) -> Option<u64> {
-        let covers = |l: &&Load| {
-            let first = l.file_offset & !0xfff;
-            (first..l.file_offset + l.file_size.max(1)).contains(&file_offset)
-        };
-        // Neighbouring segments may share a page of the file; the mapping of such a page is the later one's.
-        let load = self.loads.iter().filter(covers).max_by_key(|l| l.file_offset)?;
-        let address = load.address.wrapping_add(file_offset).wrapping_sub(load.file_offset);
-        Some(start.wrapping_sub(address))
+        self.layout.bias(Address::new(start), file_offset)
     }
 
     /// The image's unwind tables in framehop's terms.
@@ -163,12 +138,12 @@ impl Sections {
     }
 
     /// Without section headers the tables are found as the C++ run-time does: PT_GNU_EH_FRAME points to `.eh_frame`.
-    fn add_from_segments(&mut self, source: &Source, hdr: &ProgramHeader, loads: &[Load]) {
+    fn add_from_segments(&mut self, source: &Source, hdr: &ProgramHeader, layout: &ElfLayout) {
         const PC_RELATIVE_SIGNED_4: u8 = 0x1b;
         let Ok(bytes) = source.read(hdr.p_offset, hdr.p_filesz) else { return };
         let Some(&[1, PC_RELATIVE_SIGNED_4, _, _, a, b, c, d]) = bytes.first_chunk::<8>() else { return };
         let at = hdr.p_vaddr.wrapping_add(4).wrapping_add_signed(i32::from_le_bytes([a, b, c, d]).into());
-        let Some(load) = loads.iter().find(|l| (l.address..l.address + l.file_size).contains(&at)) else { return };
+        let Some(load) = layout.segment_at(at) else { return };
         let end = load.address + load.file_size;
         let Ok(frames) = source.read(load.file_offset + (at - load.address), end - at) else { return };
         self.eh_frame = Some(Table { range: at..end, bytes: frames.into() });
@@ -201,7 +176,7 @@ mod tests {
         let programs = ProgramHeader::from_bytes(&programs, header.e_phnum.into());
         let hdr = programs.iter().find(|p| p.p_type == PT_GNU_EH_FRAME).unwrap();
         let mut found = Sections::default();
-        found.add_from_segments(&source, hdr, &with.loads);
+        found.add_from_segments(&source, hdr, &with.layout);
         let (expected, found) = (with.sections.eh_frame.unwrap(), found.eh_frame.unwrap());
         assert_eq!(expected.range.start, found.range.start);
         assert!(found.bytes.starts_with(&expected.bytes));

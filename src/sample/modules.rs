@@ -63,7 +63,7 @@ impl Modules {
             Lookup::Elf(image) => {
                 let bias = image.bias(mapped.start, mapped.file_offset);
                 let bias = bias.unwrap_or(mapped.start.wrapping_sub(mapped.file_offset));
-                let build_id = mapped.build_id.clone().or_else(|| image.build_id.clone());
+                let build_id = mapped.build_id.clone().or_else(|| image.layout.build_id.clone());
                 Found { module: self.file(&mapped, build_id, bias), bias, image: Some((image, bias)) }
             }
             Lookup::NotElf => Found { module: self.anonymous(mapped.pid), bias: 0, image: None },

@@ -11,6 +11,7 @@
 pub mod address;
 pub mod affinity;
 pub mod build_id;
+pub mod elf_layout;
 pub mod foreground;
 pub mod launch;
 pub mod maps;

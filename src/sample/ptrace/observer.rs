@@ -24,7 +24,7 @@ use super::context::Context;
 use super::pace::Pace;
 use super::seat::Seat;
 use super::thread_files::Activity;
-use super::tracees::{Asked, Tracees};
+use super::tracees::{Asked, Origin, Tracees};
 use super::wait::{Waited, wait};
 
 /// Time between two samples of a blocked thread.
@@ -220,7 +220,8 @@ impl Observer {
 
     fn stopped(&mut self, thread: Stopped, stop: Stop) {
         let tid = thread.tid().as_raw() as u32;
-        self.enter(tid);
+        let origin = self.tracees.enter(tid);
+        self.created(tid, origin);
         match stop {
             Stop::Group(libc::SIGTRAP) => return self.sample(thread),
             Stop::Group(_) => {
@@ -233,7 +234,8 @@ impl Observer {
             }
             Stop::NewTask => {
                 if let Ok(new) = thread.event_message() {
-                    self.enter(new as u32);
+                    let origin = self.tracees.announced(new as u32);
+                    self.created(new as u32, origin);
                 }
             }
             Stop::Exec => self.executed(tid),
@@ -290,8 +292,9 @@ impl Observer {
         }
     }
 
-    fn enter(&mut self, tid: u32) {
-        if let Some(origin) = self.tracees.enter(tid) {
+    /// Records a thread that was not known before.
+    fn created(&mut self, tid: u32, origin: Option<Origin>) {
+        if let Some(origin) = origin {
             self.recorder.fork(now_ns(), origin.parent, origin.parent, origin.pid, tid);
         }
     }

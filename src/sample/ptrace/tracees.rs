@@ -66,6 +66,12 @@ pub(super) struct Origin {
 }
 
 impl Tracees {
+    /// Enters a thread that its creator tells of; `None` if it was known, or if it has ended already: of two threads'
+    /// events the kernel may hand over the later one first.
+    pub fn announced(&mut self, tid: u32) -> Option<Origin> {
+        read_status(Pid::from_raw(tid as i32)).ok().and_then(|_| self.enter(tid))
+    }
+
     /// Enters a thread; `None` if it was known.
     pub fn enter(&mut self, tid: u32) -> Option<Origin> {
         if self.threads.contains_key(&tid) {

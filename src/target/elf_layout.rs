@@ -1,0 +1,116 @@
+//! What an ELF file says about where it is to be mapped: its segments and build id.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use goblin::elf::program_header::{PT_LOAD, PT_NOTE};
+use goblin::elf64::header::Header;
+use goblin::elf64::program_header::ProgramHeader;
+
+use super::address::Address;
+use super::build_id;
+
+const PAGE: u64 = 4096;
+/// No header table of a sane file is larger.
+const MAX_HEADERS: usize = 4096;
+/// No note segment of a sane file is larger.
+const MAX_NOTES: u64 = 1 << 20;
+
+/// A PT_LOAD segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// Where its bytes stand in the file.
+    pub file_offset: u64,
+    /// How many those are.
+    pub file_size: u64,
+    /// The virtual address of the first.
+    pub address: u64,
+}
+
+/// Segments and build id of an ELF file.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ElfLayout {
+    /// GNU build id in lower-case hexadecimal.
+    pub build_id: Option<String>,
+    /// Its loadable segments.
+    pub segments: Vec<Segment>,
+}
+
+impl ElfLayout {
+    /// Reads the program headers of the file at `path`.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is not a 64-bit little-endian ELF file (`InvalidData`).
+    pub fn read(path: &Path) -> io::Result<Self> {
+        Self::parse(&File::open(path)?, 0)
+    }
+
+    /// Reads the program headers of the image that begins `base` bytes into `file`: 0, or an address in a process's
+    /// memory.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn parse(file: &File, base: u64) -> io::Result<Self> {
+        let read = |bytes: &mut [u8], offset: u64| file.read_exact_at(bytes, base.wrapping_add(offset));
+        let mut bytes = [0; size_of::<Header>()];
+        read(&mut bytes, 0)?;
+        if !bytes.starts_with(b"\x7fELF\x02\x01") {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "not a 64-bit little-endian ELF file"));
+        }
+        let header = Header::from_bytes(&bytes);
+        let count = usize::from(header.e_phnum).min(MAX_HEADERS);
+        let mut table = vec![0; count * size_of::<ProgramHeader>()];
+        read(&mut table, header.e_phoff)?;
+        let mut layout = ElfLayout::default();
+        for p in ProgramHeader::from_bytes(&table, count) {
+            match p.p_type {
+                PT_LOAD => {
+                    layout.segments.push(Segment { file_offset: p.p_offset, file_size: p.p_filesz, address: p.p_vaddr })
+                }
+                PT_NOTE if layout.build_id.is_none() && p.p_filesz < MAX_NOTES => {
+                    let mut notes = vec![0; p.p_filesz as usize];
+                    if read(&mut notes, p.p_offset).is_ok() {
+                        layout.build_id = build_id::from_notes(&notes);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(layout)
+    }
+
+    /// Run-time address − virtual address, where the file's bytes from `offset` on are mapped at `start`; `None` if no
+    /// segment covers that part of the file.
+    pub fn bias(&self, start: Address, offset: u64) -> Option<u64> {
+        let covers = |s: &&Segment| {
+            let first = s.file_offset & !(PAGE - 1);
+            (first..s.file_offset.saturating_add(s.file_size.max(1))).contains(&offset)
+        };
+        // Neighbours may share a page of the file; the mapping that starts there is the later one's.
+        let segment = self.segments.iter().filter(covers).max_by_key(|s| s.file_offset)?;
+        let address = segment.address.wrapping_add(offset).wrapping_sub(segment.file_offset);
+        Some(start.get().wrapping_sub(address))
+    }
+
+    /// The segment that holds the virtual address `at`.
+    pub fn segment_at(&self, at: u64) -> Option<Segment> {
+        let holds = |s: &&Segment| (s.address..s.address.saturating_add(s.file_size)).contains(&at);
+        self.segments.iter().find(holds).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_file_has_segments_and_what_is_no_elf_file_is_refused() {
+        let layout = ElfLayout::read(Path::new("/proc/self/exe")).unwrap();
+        let first = layout.segments[0];
+        assert_eq!(layout.bias(Address::new(0x5000_0000), first.file_offset), Some(0x5000_0000 - first.address));
+        assert_eq!(layout.segment_at(first.address), Some(first));
+        assert_eq!(ElfLayout::read(Path::new("/proc/self/status")).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+}
