@@ -6,8 +6,8 @@ use crate::machine::{self, Effort, Progress, Request};
 use crate::profile::machine::{Cache, Machine};
 use crate::profile::run::Warning;
 
-use super::SessionError;
 use super::progress::{Notices, Spinner};
+use super::{SessionError, bracket};
 
 /// What `rprof machine` was asked for.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +34,16 @@ pub fn for_a_run(notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
         ));
         unmeasured()
     })
+}
+
+/// The ceilings looked at again after the program has run: see [`bracket`].
+pub fn after_a_run(before: Machine, notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
+    let mut teller = Teller { notices: notices.clone(), spinner: None, warnings: Vec::new() };
+    // What cannot be measured was told before the run.
+    let Ok(after) = machine::load_or_measure(&Request::new(Effort::Quick), &mut teller) else { return before };
+    let (machine, moved) = bracket::around(before, &after);
+    warnings.extend(moved);
+    machine
 }
 
 /// The ceilings for `rprof machine`, and the doubts about them.

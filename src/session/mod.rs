@@ -11,6 +11,7 @@
 
 mod assemble;
 mod between;
+mod bracket;
 pub mod ceilings;
 pub mod demo;
 pub mod error;

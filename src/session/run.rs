@@ -21,6 +21,9 @@ use super::preflight::{self, Checked};
 use super::progress::Notices;
 use super::{SessionError, assemble, between, ceilings, passes};
 
+/// A program that used less CPU time than this says too little for the ceilings to be looked at again after it.
+const WORTH_A_SECOND_LOOK_S: f64 = 0.2;
+
 /// No program is there to pass signals on to.
 const NOBODY: Pid = Pid::from_raw(0);
 
@@ -95,21 +98,21 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
     let checked = preflight::check(&options.program)?;
     let folder = OutputFolder::create(options.output.as_deref().map(PathBuf::from).as_deref(), mpi_rank())?;
     let mut evidence = Evidence::default();
-    let machine = ceilings::for_a_run(&notices, &mut evidence.warnings);
+    let mut machine = ceilings::for_a_run(&notices, &mut evidence.warnings);
     let held = Foreground::hold(NOBODY).map_err(|source| SessionError::Stream { stream: "signals", source })?;
     let end = match options.passes.unwrap_or(Passes::Both) {
         Passes::Both if options.window.is_part() => {
             let reason =
                 "with --from or --to the time is that of a part of the run, the counts would be those of all of it";
             evidence.no_counts = Some(reason.into());
-            timed_pass(&checked, false, options, &mut evidence)?.0
+            timed_pass(&checked, false, options, &mut machine, &notices, &mut evidence)?.0
         }
         Passes::Timed => {
             evidence.no_counts = Some("the counted pass was switched off with --passes timed".into());
-            timed_pass(&checked, false, options, &mut evidence)?.0
+            timed_pass(&checked, false, options, &mut machine, &notices, &mut evidence)?.0
         }
         Passes::Counted => counted_alone(&checked, options, &machine, &mut evidence)?,
-        Passes::Both => both(&checked, options, &machine, &notices, &mut evidence)?,
+        Passes::Both => both(&checked, options, &mut machine, &notices, &mut evidence)?,
     };
     let profile = assemble::profile(options, end, machine, evidence);
     Ok(Outcome { end, profile, folder, held })
@@ -119,6 +122,8 @@ fn timed_pass(
     checked: &Checked,
     replay: bool,
     options: &RunOptions,
+    machine: &mut Machine,
+    notices: &Notices,
     evidence: &mut Evidence,
 ) -> Result<(ProgramEnd, Input), SessionError> {
     let mut input = Input::classify().map_err(|source| SessionError::Stream { stream: "standard input", source })?;
@@ -133,6 +138,9 @@ fn timed_pass(
     }
     let mut timed = pass.timed.evidence;
     options.window.cut(&mut timed);
+    if timed.cpu_s >= WORTH_A_SECOND_LOOK_S && foreground::interruptions() == 0 {
+        *machine = ceilings::after_a_run(std::mem::take(machine), notices, &mut evidence.warnings);
+    }
     evidence.timed = Some(timed);
     Ok((ProgramEnd::of(pass.timed.status), input))
 }
@@ -156,7 +164,7 @@ fn counted_alone(
 fn both(
     checked: &Checked,
     options: &RunOptions,
-    machine: &Machine,
+    machine: &mut Machine,
     notices: &Notices,
     evidence: &mut Evidence,
 ) -> Result<ProgramEnd, SessionError> {
@@ -164,7 +172,8 @@ fn both(
         notices
             .say("runs the program twice, so effects on files and network happen twice (--passes timed runs it once)");
     }
-    let (end, mut input) = timed_pass(checked, checked.not_countable.is_none(), options, evidence)?;
+    let replay = checked.not_countable.is_none();
+    let (end, mut input) = timed_pass(checked, replay, options, machine, notices, evidence)?;
     evidence.no_counts = checked.not_countable.clone();
     if foreground::interruptions() > 0 && evidence.no_counts.is_none() {
         evidence.no_counts = Some("the run was interrupted, so the program was not run again to count it".into());

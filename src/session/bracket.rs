@@ -1,0 +1,103 @@
+//! Ceilings before and after the timed pass.
+//!
+//! On a shared host the neighbours leave more of the memory at one minute than at the next. The ceilings are looked at
+//! again when the program has run: of each the better value stands, and one that moved is marked with the range.
+
+use crate::profile::machine::{Ceiling, Machine};
+use crate::profile::run::Warning;
+
+/// A ceiling that moved by more than this is not settled.
+const MOVED: f64 = 0.10;
+
+/// The ceilings of a run with those from `before` and `after` it, and a doubt if the memory's moved.
+pub fn around(mut before: Machine, after: &Machine) -> (Machine, Option<Warning>) {
+    let mut moved: Vec<(String, f64, f64)> = Vec::new();
+    for ceiling in &mut before.ceilings {
+        let same = |c: &&Ceiling| c.id == ceiling.id && c.threads == ceiling.threads;
+        let Some(later) = after.ceilings.iter().find(same) else { continue };
+        if later == ceiling {
+            continue;
+        }
+        let (Some(old), Some(new)) = (ceiling.value, later.value) else {
+            if later.value.is_some() {
+                *ceiling = later.clone();
+            }
+            continue;
+        };
+        let (least, most) = (old.min(new), old.max(new));
+        let spread = if most > 0.0 { 1.0 - least / most } else { 0.0 };
+        // Latencies are better the smaller they are.
+        let is_better = if ceiling.unit == "s" { new < old } else { new > old };
+        if is_better {
+            *ceiling = later.clone();
+        }
+        if spread > MOVED {
+            ceiling.settled = false;
+            ceiling.spread = Some(ceiling.spread.unwrap_or(0.0).max(spread));
+            ceiling.reason = Some(format!("{old:.4e} before the run, {new:.4e} after it"));
+            moved.push((ceiling.id.clone(), old, new));
+        }
+    }
+    let warning = moved.iter().max_by(|a, b| apart(a).total_cmp(&apart(b))).map(|(id, old, new)| {
+        Warning::new(
+            "ceilings-moved",
+            format!(
+                "{} ceilings of this host moved while the program ran; {id} most, from {old:.3e} to {new:.3e}",
+                moved.len()
+            ),
+            "the better value of each stands: a function that ran in the worse time looks further from its bound than it was",
+            "profile again on a quiet host",
+        )
+    });
+    (before, warning)
+}
+
+fn apart((_, old, new): &(String, f64, f64)) -> f64 {
+    (old / new).ln().abs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ceiling(id: &str, unit: &str, value: Option<f64>) -> Ceiling {
+        Ceiling {
+            id: id.into(),
+            value,
+            unit: unit.into(),
+            threads: 2,
+            clock_hz: None,
+            spread: Some(0.01),
+            settled: value.is_some(),
+            how: "measured".into(),
+            reason: None,
+            device: "cpu".into(),
+        }
+    }
+
+    fn machine(read: Option<f64>, latency: f64, roof: f64) -> Machine {
+        let ceilings = vec![
+            ceiling("dram.read", "byte/s", read),
+            ceiling("lat.dram", "s", Some(latency)),
+            ceiling("dp.fma", "flop/s", Some(roof)),
+        ];
+        Machine { ceilings, ..Machine::default() }
+    }
+
+    #[test]
+    fn the_better_value_stands_and_what_moved_is_marked() {
+        let (merged, warning) = around(machine(Some(60e9), 2e-7, 1.00e11), &machine(Some(30e9), 1e-7, 1.02e11));
+        let by = |id: &str| merged.ceilings.iter().find(|c| c.id == id).unwrap();
+        assert_eq!((by("dram.read").value, by("lat.dram").value), (Some(60e9), Some(1e-7)));
+        assert_eq!((by("dp.fma").value, by("dp.fma").settled), (Some(1.02e11), true));
+        assert!(!by("dram.read").settled && by("dram.read").spread == Some(0.5));
+        assert_eq!(warning.unwrap().code, "ceilings-moved");
+    }
+
+    #[test]
+    fn what_was_measured_only_after_the_run_is_taken() {
+        let (merged, warning) = around(machine(None, 1e-7, 1e11), &machine(Some(30e9), 1e-7, 1e11));
+        assert_eq!(merged.value("dram.read", 2), Some(30e9));
+        assert!(warning.is_none());
+    }
+}
