@@ -18,6 +18,8 @@ pub struct Status {
     pub ignored: u64,
     /// Signals that the process has handlers for.
     pub caught: u64,
+    /// Its system calls are filtered (seccomp).
+    pub filtered: bool,
 }
 
 /// Reads `/proc/TID/status`.
@@ -37,6 +39,7 @@ pub fn read_status(tid: Pid) -> io::Result<Status> {
             "SigBlk" => status.blocked = mask(),
             "SigIgn" => status.ignored = mask(),
             "SigCgt" => status.caught = mask(),
+            "Seccomp" => status.filtered = value != "0",
             _ => {}
         }
     }

@@ -2,7 +2,7 @@
 
 use super::shared::Shared;
 use super::stubs::Stubs;
-use crate::target::address::CacheAddress;
+use crate::target::address::{Address, CacheAddress};
 
 /// Bytes of an arena.
 pub const ARENA: u64 = 64 << 20;
@@ -38,6 +38,11 @@ impl Arena {
         shared.write(COLD, code.bytes());
         let cold = (COLD + code.len() as u64).next_multiple_of(64);
         Arena { shared, hot: 0, cold, stubs }
+    }
+
+    /// Where the program has it, and its bytes.
+    pub fn mapping(&self) -> (Address, u64) {
+        (self.shared.base, self.shared.size())
     }
 
     /// Where the next code of that part will stand.

@@ -15,10 +15,13 @@ pub enum CallClass {
     Absent = 2,
     /// Executed in the cache, then the signal mask is noted.
     Mask = 3,
+    /// `rt_sigaction`: rprof looks at it first if it is about a signal that our traps raise, too.
+    Action = 4,
 }
 
-/// Calls that rprof must see: those that map, protect or unmap text, set the GS base, or return from a signal.
-const STOP: [i64; 8] = [
+/// Calls that rprof must see: those that map, protect or unmap text, set the GS base, return from a signal, or trace.
+const STOP: [i64; 9] = [
+    libc::SYS_ptrace,
     libc::SYS_mmap,
     libc::SYS_mprotect,
     libc::SYS_munmap,
@@ -34,6 +37,7 @@ pub fn class(number: i64) -> CallClass {
     match number {
         libc::SYS_rseq => CallClass::Absent,
         libc::SYS_rt_sigprocmask => CallClass::Mask,
+        libc::SYS_rt_sigaction => CallClass::Action,
         n if STOP.contains(&n) => CallClass::Stop,
         _ => CallClass::Native,
     }

@@ -4,7 +4,7 @@ use super::block::BlockId;
 use super::drain::Drain;
 use super::hash::AddressMap;
 use super::regions::Regions;
-use super::space::CodeSpace;
+use super::space::{CodeSpace, DynamicSlot};
 use crate::instrument::tally::Tally;
 
 /// What was counted in a code space so far.
@@ -66,8 +66,11 @@ impl CodeSpace {
         for ((id, bytes), executions) in totals.parts {
             let block = &self.blocks[id as usize];
             let code = &self.block_code(id)[..usize::from(bytes)];
+            // Their run-time sums are in those of the whole block: 0 more.
+            let inside = |d: &&DynamicSlot| d.block == id && d.offset < u32::from(bytes);
+            let sums: Vec<(u32, u64)> = self.dynamic.iter().filter(inside).map(|d| (d.offset, 0)).collect();
             for (thread, executions) in executions {
-                tally.add(block.at, code, thread, executions, &[]);
+                tally.add(block.at, code, thread, executions, &sums);
             }
         }
     }

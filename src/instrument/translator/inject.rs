@@ -8,6 +8,7 @@ use nix::unistd::Pid;
 
 use super::arena::{ARENA, Arena};
 use super::layout;
+use super::process::Process;
 use super::regions::Regions;
 use super::shared::Shared;
 use super::space::CodeSpace;
@@ -25,6 +26,8 @@ const BELOW: u64 = 1 << 30;
 const REACH: u64 = (1 << 30) + (1 << 29);
 /// Where the regions are wished: far from everything that the kernel places.
 const REGIONS_AT: u64 = 0x2000_0000_0000;
+/// How far they may stretch from there.
+const REGIONS_ROOM: u64 = 1 << 40;
 
 /// A prepared image.
 #[derive(Debug)]
@@ -41,7 +44,6 @@ pub struct Image {
 
 /// A shared mapping to be made.
 struct Wish {
-    name: &'static str,
     size: u64,
     at: u64,
     protection: i32,
@@ -53,41 +55,68 @@ pub fn prepare(pid: Pid, thread: Stopped) -> Result<(Image, Stopped), RemoteErro
     let maps = read_maps(pid)?;
     let entry = thread.program_counter()?;
     let mut remote = Remote::new(thread, &memory, entry)?;
+    let executable = || maps.iter().filter(|m| m.executable && m.path != "[vsyscall]");
+    let text: Vec<TextRange> = executable()
+        .map(|m| TextRange { start: m.start, end: m.end, treatment: treatment(m), located: None })
+        .collect();
+    let near = executable().filter(|m| treatment(m) == Treatment::Translate && m.path != "[vdso]");
+    let near: Vec<Address> = near.map(|m| m.start).collect();
+    let (space, regions) = furnish(pid, &mut remote, entry, &maps, &near)?;
+    let (thread, _) = remote.finish()?;
+    // Where the calls came from so far is about to lose the right to be executed.
+    let gadget = space.arenas.first().ok_or_else(no_room)?.stubs.gadget;
+    let mut remote = Remote::new(thread, &memory, Address::new(gadget.get()))?;
+    for mapping in executable().filter(|m| treatment(m) == Treatment::Translate) {
+        strip(&mut remote, mapping)?;
+    }
+    let (thread, _) = remote.finish()?;
+    Ok((Image { space, regions, text, memory }, thread))
+}
+
+/// Replaces what is shared with `process` by new tables, regions and arenas, with the help of a stopped thread of it
+/// that is not in the cache.
+pub fn renew(process: &Process, thread: Stopped) -> Result<((CodeSpace, Regions), Stopped, Deferred), RemoteError> {
+    let maps = read_maps(process.pid)?;
+    let old = process.image.space.borrow();
+    let gadget = Address::new(old.arenas.first().ok_or_else(no_room)?.stubs.gadget.get());
+    let mut remote = Remote::new(thread, &process.memory, gadget)?;
+    let near: Vec<Address> =
+        process.text.iter().filter(|t| t.treatment == Treatment::Translate).map(|t| t.start).collect();
+    let (space, regions) = furnish(process.pid, &mut remote, gadget, &maps, &near)?;
+    let (thread, mut signals) = remote.finish()?;
+    let gadget = space.arenas.first().ok_or_else(no_room)?.stubs.gadget;
+    let mut remote = Remote::new(thread, &process.memory, Address::new(gadget.get()))?;
+    for (at, size) in old.mappings().chain([process.image.regions.borrow().mapping()]) {
+        remote.call("munmap", libc::SYS_munmap, [at.get(), size, 0, 0, 0, 0])?;
+    }
+    let (thread, more) = remote.finish()?;
+    signals.extend(more);
+    Ok(((space, regions), thread, signals))
+}
+
+/// Maps tables, regions, and an arena close to each of the places in `near`.
+fn furnish(
+    pid: Pid,
+    remote: &mut Remote<'_>,
+    site: Address,
+    maps: &[Mapping],
+    near: &[Address],
+) -> Result<(CodeSpace, Regions), RemoteError> {
     let mut taken: Vec<(u64, u64)> = maps.iter().map(|m| (m.start.get(), m.end.get())).collect();
     let low = gap(&taken, layout::TABLES, 0x7fff_0000, 0x1000_0000).ok_or_else(no_room)?;
-    let tables = map(
-        pid,
-        &mut remote,
-        entry,
-        &Wish { name: "rprof-tables", size: layout::TABLES, at: low, protection: libc::PROT_READ },
-    )?;
+    let tables = map(pid, remote, site, &Wish { size: layout::TABLES, at: low, protection: libc::PROT_READ })?;
     taken.push((low, low + layout::TABLES));
-    let regions = map_regions(pid, &mut remote, entry)?;
+    let regions = map_regions(pid, remote, site, &taken)?;
     let mut arenas: Vec<Arena> = Vec::new();
-    let mut text = Vec::new();
-    for mapping in maps.iter().filter(|m| m.executable && m.path != "[vsyscall]") {
-        let treatment = treatment(mapping);
-        text.push(TextRange { start: mapping.start, end: mapping.end, treatment, located: None });
-        if treatment == Treatment::Native {
-            continue;
-        }
-        if !arenas.iter().any(|a| a.distance(mapping.start.get()) < REACH) && mapping.path != "[vdso]" {
-            let at = place(&taken, mapping.start.get()).ok_or_else(no_room)?;
-            let shared = map(pid, &mut remote, entry, &arena_wish(at))?;
+    for text in near {
+        if !arenas.iter().any(|a| a.distance(text.get()) < REACH) {
+            let at = place(&taken, text.get()).ok_or_else(no_room)?;
+            let shared = map(pid, remote, site, &arena_wish(at))?;
             taken.push((at, at + ARENA));
             arenas.push(Arena::new(shared, tables.base.get() as u32));
         }
     }
-    let (thread, _) = remote.finish()?;
-    // Where the calls came from so far is about to lose the right to be executed.
-    let gadget = arenas.first().ok_or_else(no_room)?.stubs.gadget;
-    let mut remote = Remote::new(thread, &memory, Address::new(gadget.get()))?;
-    for mapping in maps.iter().filter(|m| m.executable && treatment(m) == Treatment::Translate) {
-        strip(&mut remote, mapping)?;
-    }
-    let (thread, _) = remote.finish()?;
-    let space = CodeSpace::new(tables, arenas);
-    Ok((Image { space, regions, text, memory }, thread))
+    Ok((CodeSpace::new(tables, arenas), regions))
 }
 
 /// Signals that came meanwhile, to be delivered later.
@@ -112,23 +141,20 @@ pub fn add_arena(
 }
 
 fn arena_wish(at: u64) -> Wish {
-    Wish { name: ARENA_NAME, size: ARENA, at, protection: libc::PROT_READ | libc::PROT_EXEC }
+    Wish { size: ARENA, at, protection: libc::PROT_READ | libc::PROT_EXEC }
 }
 
 fn no_room() -> RemoteError {
     RemoteError::Refused { call: "finding room for the code cache", source: Errno::ENOMEM }
 }
 
-fn map_regions(pid: Pid, remote: &mut Remote<'_>, site: Address) -> Result<Regions, RemoteError> {
+fn map_regions(pid: Pid, remote: &mut Remote<'_>, site: Address, taken: &[(u64, u64)]) -> Result<Regions, RemoteError> {
     let mut count = layout::REGIONS;
     loop {
-        let wish = Wish {
-            name: "rprof-regions",
-            size: layout::REGION * count,
-            at: REGIONS_AT,
-            protection: libc::PROT_READ | libc::PROT_WRITE,
-        };
-        match map(pid, remote, site, &wish) {
+        let size = layout::REGION * count;
+        let at = gap(taken, size, REGIONS_AT + REGIONS_ROOM, REGIONS_AT).ok_or_else(no_room)?;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        match map(pid, remote, site, &Wish { size, at, protection }) {
             Ok(shared) => return Ok(Regions::new(shared)),
             // A limit on address space: fewer threads, then.
             Err(RemoteError::Refused { source: Errno::ENOMEM, .. }) if count > 8 => count /= 2,
@@ -141,7 +167,7 @@ fn map_regions(pid: Pid, remote: &mut Remote<'_>, site: Address) -> Result<Regio
 fn map(pid: Pid, remote: &mut Remote<'_>, scratch: Address, wish: &Wish) -> Result<Shared, RemoteError> {
     // The name stands behind the borrowed `syscall` for the time of the call.
     let place = scratch + 2;
-    let mut name = wish.name.as_bytes().to_vec();
+    let mut name = ARENA_NAME.as_bytes().to_vec();
     name.push(0);
     let mut saved = vec![0; name.len()];
     remote.memory().read(place, &mut saved)?;

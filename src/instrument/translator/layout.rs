@@ -5,7 +5,7 @@
 //!   0x000 saved registers                     0x00000 lookup: cache address by the low 16 bits of the target
 //!   0x040 mailbox                             0x80000 what to do with a system call, by its number
 //!   0x080 self-description                    0x90000 populations of masks
-//!   0x100 saved loop registers                0xb0000 polling: rprof reads the mailboxes
+//!   0x100 saved loop registers, an action                0xb0000 polling: rprof reads the mailboxes
 //!   0x1000 counters, 8 bytes each
 //!   … and a buffer of addresses at the end
 //! ```
@@ -58,6 +58,9 @@ pub const LOOP_BASE: u32 = 0xb0;
 
 /// The program's values of registers that hold a loop's counters, by register number.
 pub const SAVE_LOOP: u32 = 0x100;
+
+/// An action of a signal that is to be set, in the kernel's form: 32 bytes.
+pub const ACTION: u32 = 0x180;
 
 /// The first counter.
 pub const COUNTERS: u32 = 0x1000;

@@ -27,6 +27,7 @@ impl Run {
         let site = process.image.space.borrow().call_sites.get(id as usize).copied();
         let site = site.ok_or_else(|| RunError::Unsupported("a system call came from nowhere".into()))?;
         match registers.rax as i64 {
+            libc::SYS_rt_sigaction => self.sigaction(stopped, registers, site),
             libc::SYS_rt_sigreturn => self.sigreturn(stopped, registers, site),
             libc::SYS_mmap => self.mmap(stopped, registers, site),
             libc::SYS_mprotect | libc::SYS_pkey_mprotect => self.mprotect(stopped, registers, site),
@@ -39,6 +40,9 @@ impl Run {
                 self.go_on(stopped)
             }
             libc::SYS_mremap => self.mremap(stopped, registers, site),
+            libc::SYS_ptrace => {
+                Err(RunError::Unsupported("it uses ptrace itself, and a process can have only one tracer".into()))
+            }
             libc::SYS_arch_prctl => self.arch_prctl(stopped, registers, site),
             _ => {
                 let (stopped, _) = self.execute(stopped, registers, site)?;
@@ -48,7 +52,7 @@ impl Run {
     }
 
     /// Executes the call with these registers; returns those after it.
-    fn execute(
+    pub fn execute(
         &mut self,
         stopped: Stopped,
         registers: Registers,
@@ -80,18 +84,21 @@ impl Run {
     fn mmap(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
         let tid = stopped.tid();
         let (protection, flags) = (registers.rdx, registers.r10);
-        let anonymous = flags & libc::MAP_ANONYMOUS as u64 != 0;
-        let treatment = if anonymous || protection & WRITE != 0 { Treatment::Native } else { Treatment::Translate };
+        // What is shared may be written at another address.
+        let changing = flags & (libc::MAP_ANONYMOUS | libc::MAP_SHARED) as u64 != 0 || protection & WRITE != 0;
+        let (process, _) = self.process(tid)?;
+        let native = changing || process.is_memfd(registers.r8);
+        let treatment = if native { Treatment::Native } else { Treatment::Translate };
         let executable = protection & EXEC != 0;
         let asked = stripped(registers, executable && treatment == Treatment::Translate);
         let (stopped, mut after) = self.execute(stopped, asked, site)?;
         if succeeded(&after) {
             let (from, to) = pages(after.rax, registers.rsi);
-            let (process, _) = self.process(tid)?;
-            process.forget_text(from, to);
-            if executable {
-                process.learn_text(from, to, treatment);
-            }
+            after.rdx = registers.rdx;
+            stopped.set_registers(&after)?;
+            self.process(tid)?.0.forget_text(from, to);
+            let stopped = if executable { self.learn(stopped, from, to, treatment)? } else { stopped };
+            return self.go_on(stopped);
         }
         after.rdx = registers.rdx;
         stopped.set_registers(&after)?;
@@ -107,13 +114,13 @@ impl Run {
         let asked = stripped(registers, executable && treatment == Treatment::Translate);
         let (stopped, mut after) = self.execute(stopped, asked, site)?;
         if succeeded(&after) {
-            let (process, _) = self.process(tid)?;
+            after.rdx = registers.rdx;
+            stopped.set_registers(&after)?;
             if !executable || treatment == Treatment::Native {
-                process.forget_text(from, to);
+                self.process(tid)?.0.forget_text(from, to);
             }
-            if executable {
-                process.learn_text(from, to, treatment);
-            }
+            let stopped = if executable { self.learn(stopped, from, to, treatment)? } else { stopped };
+            return self.go_on(stopped);
         }
         after.rdx = registers.rdx;
         stopped.set_registers(&after)?;
@@ -131,10 +138,26 @@ impl Run {
             let (new_from, new_to) = pages(after.rax, registers.rdx);
             process.forget_text(new_from, new_to);
             if let Some(treatment) = was {
-                process.learn_text(new_from, new_to, treatment);
+                let stopped = self.learn(stopped, new_from, new_to, treatment)?;
+                return self.go_on(stopped);
             }
         }
         self.go_on(stopped)
+    }
+
+    /// The stopped thread's process has made `from..to` executable.
+    fn learn(
+        &mut self,
+        stopped: Stopped,
+        from: Address,
+        to: Address,
+        treatment: Treatment,
+    ) -> Result<Stopped, RunError> {
+        let space = self.threads.get(&stopped.tid()).ok_or(RunError::Gone)?.process;
+        let differs = self.differs_from_relatives(space, from, to, treatment);
+        let (process, _) = self.process(stopped.tid())?;
+        process.learn_text(from, to, treatment, differs);
+        if differs { self.part(stopped) } else { Ok(stopped) }
     }
 
     /// The GS base is ours: the program's stands in its region. A shadow stack would not survive translation.
@@ -171,7 +194,7 @@ fn stripped(registers: Registers, strip: bool) -> Registers {
     if strip { Registers { rdx: registers.rdx & !EXEC | READ, ..registers } } else { registers }
 }
 
-fn succeeded(after: &Registers) -> bool {
+pub(super) fn succeeded(after: &Registers) -> bool {
     !(-4095..=-1).contains(&(after.rax as i64))
 }
 

@@ -107,29 +107,20 @@ impl Process {
         }
     }
 
-    /// The program made `from..to` executable.
-    pub fn learn_text(&mut self, from: Address, to: Address, treatment: Treatment) {
+    /// The program made `from..to` executable. If it `parts` from its relatives, their translations are left alone.
+    pub fn learn_text(&mut self, from: Address, to: Address, treatment: Treatment, parts: bool) {
         self.pages.borrow_mut().forget();
-        if treatment == Treatment::Translate {
-            self.drop_foreign(from, to);
+        let mut space = self.image.space.borrow_mut();
+        if treatment == Treatment::Translate && !parts && space.foreign_block(&self.memory, from, to) {
+            space.invalidate(from, to);
         }
         add_text(&mut self.text, TextRange { start: from, end: to, treatment, located: None });
     }
 
-    /// Drops translations that a relative made of other code at these addresses.
-    fn drop_foreign(&mut self, from: Address, to: Address) {
-        let mut space = self.image.space.borrow_mut();
-        let stale = |id: BlockId| {
-            let block = space.block(id);
-            let code = space.block_code(id);
-            let mut now = vec![0; code.len()];
-            let inside = block.alive && block.start >= from && block.start < to;
-            inside && (self.memory.read(block.start, &mut now).is_err() || now != code)
-        };
-        let any = (0..space.blocks.len() as BlockId).any(stale);
-        if any {
-            space.invalidate(from, to);
-        }
+    /// Whether a file that it has open is memory alone.
+    pub fn is_memfd(&self, descriptor: u64) -> bool {
+        let link = std::fs::read_link(format!("/proc/{}/fd/{}", self.pid, descriptor as i32));
+        link.is_ok_and(|path| path.as_os_str().as_encoded_bytes().starts_with(b"/memfd:"))
     }
 
     /// The mapping that now holds `at`.

@@ -20,6 +20,11 @@ impl Regions {
         Regions { shared, free: Vec::new(), next: 0 }
     }
 
+    /// Where the program has them, and their bytes.
+    pub fn mapping(&self) -> (Address, u64) {
+        (self.shared.base, self.shared.size())
+    }
+
     /// A region of zeros; `None` if all are taken.
     pub fn take(&mut self) -> Option<u32> {
         let region = self.free.pop().or_else(|| {

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
+use super::dispositions::Dispositions;
 use super::drain::Drain;
 use super::layout;
 use super::process::{Destination, Process};
@@ -78,7 +79,10 @@ impl From<RunError> for CountError {
 /// One run.
 pub(super) struct Run {
     pub threads: HashMap<Pid, Thread>,
+    /// Address spaces, by the id of the process that had each first.
     pub processes: HashMap<Pid, Process>,
+    /// By process: what it does with the signals of our traps.
+    pub dispositions: HashMap<Pid, Dispositions>,
     /// New tasks that stopped before their parent told of them.
     pub orphans: HashMap<Pid, Stopped>,
     /// Events seen while waiting for another one.
@@ -102,6 +106,7 @@ impl Run {
         Run {
             threads: HashMap::new(),
             processes: HashMap::new(),
+            dispositions: HashMap::new(),
             orphans: HashMap::new(),
             backlog: VecDeque::new(),
             tally: Tally::new(),

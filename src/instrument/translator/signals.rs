@@ -5,15 +5,14 @@
 //! (PTRACE_SINGLESTEP) turns control back into the cache.
 
 use super::block::{BlockId, Moved};
+use super::dispositions::Fate;
 use super::layout;
 use super::process::Process;
 use super::run::{Run, RunError};
-use super::stops::bit;
 use super::text::find_text;
 use super::thread::Thread;
 use crate::instrument::x86_64::emit::Gpr;
 use crate::target::address::{Address, CacheAddress};
-use crate::target::proc_status::read_status;
 use crate::target::tracee::{Mode, Registers, SignalInfo, Stopped};
 use crate::target::wait::{Event, Stop};
 
@@ -37,34 +36,47 @@ impl Run {
     pub fn signal(&mut self, stopped: Stopped, signal: i32) -> Result<(), RunError> {
         let tid = stopped.tid();
         let mut info = stopped.signal_info()?;
+        if signal == libc::SIGSEGV {
+            let registers = stopped.registers()?;
+            let (process, _) = self.process(tid)?;
+            // Nobody stands there but who is about to leave it.
+            if find_text(&process.text, Address::new(registers.rip)).is_some() {
+                if info.si_code <= 0 {
+                    self.defer_merged(tid, signal, info);
+                }
+                let (stopped, _) = self.restore_signal_state(stopped, libc::SIGSEGV)?;
+                self.leave_native(tid);
+                let stopped = self.redirect(stopped, registers, Address::new(registers.rip))?;
+                return self.go_on(stopped);
+            }
+        }
         if let Some(thread) = self.threads.get_mut(&tid)
             && let Some(original) = thread.take_resent(signal, &info)
         {
             info = original;
             stopped.set_signal_info(&info)?;
         }
-        if signal == libc::SIGSEGV && info.si_code > 0 {
-            let registers = stopped.registers()?;
-            // SAFETY: a fault's siginfo holds an address.
-            let fetched = unsafe { info.si_addr() } as u64 == registers.rip;
-            let (process, _) = self.process(tid)?;
-            if fetched && find_text(&process.text, Address::new(registers.rip)).is_some() {
-                self.restore_mask(&stopped)?;
-                self.leave_native(tid);
-                let stopped = self.redirect(stopped, registers, Address::new(registers.rip))?;
-                return self.go_on(stopped);
-            }
-        }
         self.deliver(stopped, signal, info)
+    }
+
+    /// Executes one instruction.
+    fn step(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
+        let tid = stopped.tid();
+        let (stopped, _) = self.until(stopped, Mode::Step, 0, |s| *s == Stop::Signal(libc::SIGTRAP))?;
+        let info = stopped.signal_info()?;
+        if info.si_code <= 0 {
+            self.defer_merged(tid, libc::SIGTRAP, info);
+        }
+        Ok(stopped)
     }
 
     fn deliver(&mut self, stopped: Stopped, signal: i32, mut info: SignalInfo) -> Result<(), RunError> {
         let tid = stopped.tid();
-        let status = read_status(tid).map_err(|_| RunError::Gone)?;
+        let fate = self.fate(tid, signal)?;
         let mut registers = stopped.registers()?;
-        if status.caught & bit(signal) == 0 {
-            // Ignored, or its default. The state matters only to a core dump.
-            if status.ignored & bit(signal) == 0 && dumps_core(signal) {
+        if fate != Fate::Caught {
+            // The state matters only to a core dump.
+            if fate == Fate::Default && dumps_core(signal) {
                 self.as_the_program_has_it(tid, &mut registers)?;
                 stopped.set_registers(&registers)?;
             }
@@ -73,6 +85,7 @@ impl Run {
             return Ok(());
         }
         let mut stopped = stopped;
+        let mut stepped = false;
         for _ in 0..MAX_STEPS {
             let before = registers.rip;
             match self.as_the_program_has_it(tid, &mut registers)? {
@@ -80,8 +93,9 @@ impl Run {
                     if let State::Continued = state {
                         stopped.set_registers(&registers)?;
                     }
-                    (stopped, _) = self.until(stopped, Mode::Step, 0, |s| *s == Stop::Signal(libc::SIGTRAP))?;
+                    stopped = self.step(stopped)?;
                     registers = stopped.registers()?;
+                    stepped = true;
                     continue;
                 }
                 State::Program => {
@@ -92,6 +106,17 @@ impl Run {
             }
             break;
         }
+        if stepped {
+            let called;
+            (stopped, called) = self.restore_signal_state(stopped, libc::SIGTRAP)?;
+            if called {
+                let stopped = self.redirect(stopped, registers, Address::new(registers.rip))?;
+                if let Some(thread) = self.threads.get_mut(&tid) {
+                    thread.defer(signal, info);
+                }
+                return self.go_on(stopped);
+            }
+        }
         stopped.set_signal_info(&info)?;
         let (stopped, stop) = self.until(stopped, Mode::Step, signal, |_| true)?;
         if stop != Stop::Signal(libc::SIGTRAP) {
@@ -99,6 +124,7 @@ impl Run {
             return Ok(());
         }
         self.note_mask(&stopped)?;
+        self.note_delivery(tid, signal);
         let registers = stopped.registers()?;
         let stopped = self.redirect(stopped, registers, Address::new(registers.rip))?;
         self.go_on(stopped)
@@ -107,10 +133,10 @@ impl Run {
     /// Sends again what could not be delivered when it came; `take_resent` gives it its own siginfo back.
     pub fn send_deferred(&mut self, tid: nix::unistd::Pid) {
         let Some(thread) = self.threads.get_mut(&tid) else { return };
-        let process = thread.process;
+        let group = thread.group;
         for (signal, sent) in thread.unsent() {
             // SAFETY: no memory is passed. If the thread is gone, so is the signal.
-            let result = unsafe { libc::syscall(libc::SYS_tgkill, process.as_raw(), tid.as_raw(), signal) };
+            let result = unsafe { libc::syscall(libc::SYS_tgkill, group.as_raw(), tid.as_raw(), signal) };
             *sent = result == 0;
         }
     }
@@ -168,13 +194,18 @@ impl Run {
     pub fn leave_cache(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
         let mut stopped = stopped;
+        let mut stepped = false;
         for _ in 0..MAX_STEPS {
             let mut registers = stopped.registers()?;
             let state = self.as_the_program_has_it(tid, &mut registers)?;
             if let State::Between | State::Continued = state {
                 stopped.set_registers(&registers)?;
-                (stopped, _) = self.until(stopped, Mode::Step, 0, |s| *s == Stop::Signal(libc::SIGTRAP))?;
+                stopped = self.step(stopped)?;
+                stepped = true;
                 continue;
+            }
+            if stepped {
+                (stopped, _) = self.restore_signal_state(stopped, libc::SIGTRAP)?;
             }
             let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
             registers.gs_base = thread.regions.borrow().get(thread.region, layout::PROGRAM_GS);

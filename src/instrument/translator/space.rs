@@ -12,6 +12,7 @@ use super::probes::ProbeSite;
 use super::shared::Shared;
 use crate::instrument::x86_64::emit::{Code, RCX, RDX, relative};
 use crate::target::address::{Address, CacheAddress};
+use crate::target::memory::Memory;
 
 /// A run-time sum that a counter holds.
 #[derive(Debug, Clone, Copy)]
@@ -94,6 +95,11 @@ impl CodeSpace {
     /// Where the program has the tables; below 2 GB.
     pub fn tables_at(&self) -> u32 {
         self.tables.base.get() as u32
+    }
+
+    /// What the program has mapped of it: (address, bytes).
+    pub fn mappings(&self) -> impl Iterator<Item = (Address, u64)> + '_ {
+        std::iter::once((self.tables.base, self.tables.size())).chain(self.arenas.iter().map(Arena::mapping))
     }
 
     /// Says whether the mailboxes are being read.
@@ -243,6 +249,28 @@ impl CodeSpace {
         self.blocks[id as usize].incoming.push(site);
         self.entries.insert(at.get(), site);
         self.tables.word(index).store(head.get(), std::sync::atomic::Ordering::Release);
+    }
+
+    fn in_range(&self, from: Address, to: Address) -> impl Iterator<Item = BlockId> + '_ {
+        (0..self.blocks.len() as BlockId).filter(move |&id| {
+            let block = self.block(id);
+            block.alive && block.start >= from && block.start < to
+        })
+    }
+
+    /// Whether anything at the program's addresses `from..to` is translated.
+    pub fn holds_blocks(&self, from: Address, to: Address) -> bool {
+        self.in_range(from, to).next().is_some()
+    }
+
+    /// Whether anything that is translated at `from..to` is not what `memory` has there.
+    pub fn foreign_block(&self, memory: &Memory, from: Address, to: Address) -> bool {
+        let mut now = Vec::new();
+        self.in_range(from, to).any(|id| {
+            let code = self.block_code(id);
+            now.resize(code.len(), 0);
+            memory.read(self.block(id).start, &mut now).is_err() || now != code
+        })
     }
 
     /// Forgets the translations of the program's addresses `from..to`: whoever jumps there asks again.

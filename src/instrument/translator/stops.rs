@@ -8,7 +8,7 @@ use super::run::{Run, RunError};
 use super::stubs::DRAIN;
 use super::unit::TranslateError;
 use crate::target::address::{Address, CacheAddress};
-use crate::target::tracee::{Mode, Registers, Stopped};
+use crate::target::tracee::{Mode, Registers, SignalInfo, Stopped};
 use crate::target::wait::Stop;
 
 /// `si_code` of an `int3`.
@@ -78,9 +78,7 @@ impl Run {
     /// SIGTRAP: an exit that nobody polled for, a system call, or the program's own.
     fn trap(&mut self, stopped: Stopped) -> Result<(), RunError> {
         let tid = stopped.tid();
-        if stopped.signal_info()?.si_code != SI_KERNEL {
-            return self.signal(stopped, libc::SIGTRAP);
-        }
+        let info = stopped.signal_info()?;
         let registers = stopped.registers()?;
         let at = CacheAddress::new(registers.rip - 1);
         let (process, _) = self.process(tid)?;
@@ -88,14 +86,21 @@ impl Run {
         let stubs = space.arena_of(at).map(|a| space.arenas[a].stubs);
         let far = space.block_at(at).is_some_and(|id| space.far.contains(&id));
         drop(space);
+        let ours = stubs.is_some_and(|s| at == s.trap || at == s.call_trap);
+        if info.si_code != SI_KERNEL {
+            if !ours {
+                return self.signal(stopped, libc::SIGTRAP);
+            }
+            self.defer_merged(tid, libc::SIGTRAP, info);
+        }
         match stubs {
             Some(stubs) if at == stubs.trap => {
-                self.restore_mask(&stopped)?;
+                let (stopped, _) = self.restore_signal_state(stopped, libc::SIGTRAP)?;
                 let stopped = self.answer_stopped(stopped)?;
                 self.go_on(stopped)
             }
             Some(stubs) if at == stubs.call_trap => {
-                self.restore_mask(&stopped)?;
+                let (stopped, _) = self.restore_signal_state(stopped, libc::SIGTRAP)?;
                 self.call(stopped, registers)
             }
             _ if far => Err(RunError::Unsupported(
@@ -105,14 +110,13 @@ impl Run {
         }
     }
 
-    /// A trap taken while SIGTRAP or SIGSEGV is blocked makes the kernel unblock it: as before, then.
-    pub fn restore_mask(&mut self, stopped: &Stopped) -> Result<(), RunError> {
-        let thread = self.threads.get(&stopped.tid()).ok_or(RunError::Gone)?;
-        let mask = thread.regions.borrow().get(thread.region, layout::SIGNAL_MASK);
-        if mask & (bit(libc::SIGTRAP) | bit(libc::SIGSEGV)) != 0 {
-            stopped.set_signal_mask(mask)?;
+    /// A signal that the program was sent was pending when a trap of ours raised it, too: the kernel keeps only the
+    /// first, and the program's is still to come.
+    pub fn defer_merged(&mut self, tid: Pid, signal: i32, info: SignalInfo) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            let info = thread.take_resent(signal, &info).unwrap_or(info);
+            thread.defer(signal, info);
         }
-        Ok(())
     }
 
     /// Answers the mailbox of a thread that is stopped in the wait for it.

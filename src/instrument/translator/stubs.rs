@@ -13,7 +13,7 @@ use crate::target::address::CacheAddress;
 /// The site of a request to drain the buffer of addresses.
 pub const DRAIN: u32 = u32::MAX;
 
-/// What arenas are called in the program's maps; stands behind the gadget.
+/// What our memory is called in the program's maps; stands behind the gadget.
 pub const ARENA_NAME: &str = "rprof-code";
 
 /// How often the wait looks for an answer before it traps: on a busy host, the processor is better given to rprof.

@@ -3,7 +3,7 @@
 use super::block::{CallSite, Moved};
 use super::layout;
 use super::writer::Writer;
-use crate::instrument::x86_64::emit::{RAX, RCX};
+use crate::instrument::x86_64::emit::{RAX, RCX, RDI};
 
 impl Writer<'_> {
     /// The `syscall`, after a look at what call it is. RCX is free: the instruction overwrites it.
@@ -38,7 +38,7 @@ impl Writer<'_> {
         self.slow_call(CallSite { native, after });
     }
 
-    /// Class 2: ENOSYS; 3: the call, then the mask is noted; others: rprof.
+    /// Class 2: ENOSYS; 3: the call, then the mask is noted; 4: rprof for SIGTRAP and SIGSEGV, else the call; 1: rprof.
     pub(super) fn slow_call(&mut self, site: CallSite) {
         let id = self.space.call_sites.len() as u64;
         self.space.call_sites.push(site);
@@ -48,6 +48,9 @@ impl Writer<'_> {
         let absent = cold.jump_if_rcx_zero();
         cold.add_small(RCX, -1);
         let mask = cold.jump_if_rcx_zero();
+        cold.add_small(RCX, -1);
+        let action = cold.jump_if_rcx_zero();
+        let stop = cold.here();
         cold.constant(RCX, id);
         cold.jump(stubs.call);
         cold.land(absent);
@@ -57,5 +60,14 @@ impl Writer<'_> {
         cold.constant(RCX, site.after.get());
         cold.save(layout::CONTINUE_AT, RCX);
         cold.jump(stubs.mask_call);
+        cold.land(action);
+        cold.add_to(RCX, RDI, -libc::SIGTRAP as i8);
+        let trap = cold.jump_if_ecx_zero();
+        cold.add_to(RCX, RDI, -libc::SIGSEGV as i8);
+        let fault = cold.jump_if_ecx_zero();
+        cold.jump(site.native);
+        cold.land(trap);
+        cold.land(fault);
+        cold.jump(stop);
     }
 }

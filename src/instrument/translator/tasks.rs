@@ -1,10 +1,13 @@
 //! Threads and processes that begin, execute another program, end, or are let go.
 
 use std::cell::RefCell;
+use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getegid, geteuid};
 
+use super::dispositions::Dispositions;
+use super::hold::Held;
 use super::inject;
 use super::layout;
 use super::process::{ImageRef, Process};
@@ -13,6 +16,7 @@ use super::text::Treatment;
 use super::thread::Thread;
 use crate::target::address::Address;
 use crate::target::memory::Memory;
+use crate::target::proc_status::read_status;
 use crate::target::remote::Remote;
 use crate::target::tracee::{Mode, Stopped};
 use crate::target::wait::{Event, Stop, wait_for};
@@ -20,10 +24,20 @@ use crate::target::wait::{Event, Stop, wait_for};
 /// `cs` of 64-bit code.
 const CS_64: u64 = 0x33;
 
+/// Whether the file that a process executes would change its user or group.
+fn gains_privileges(pid: Pid) -> bool {
+    let file = std::fs::metadata(format!("/proc/{pid}/exe"));
+    file.is_ok_and(|f| {
+        f.mode() & libc::S_ISUID != 0 && f.uid() != geteuid().as_raw()
+            || f.mode() & libc::S_ISGID != 0 && f.gid() != getegid().as_raw()
+    })
+}
+
 impl Run {
     /// A thread made a thread or a process.
     pub fn new_task(&mut self, stopped: Stopped) -> Result<(), RunError> {
         let parent = stopped.tid();
+        let shares_memory = self.shares_memory(&stopped)?;
         let child = Pid::from_raw(stopped.event_message()? as i32);
         let first_stop = match self.orphans.remove(&child) {
             Some(stop) => Some(stop),
@@ -33,7 +47,7 @@ impl Run {
             },
         };
         if let Some(first_stop) = first_stop {
-            match self.adopt(parent, first_stop) {
+            match self.adopt(parent, shares_memory, first_stop) {
                 Ok(()) | Err(RunError::Gone) => {}
                 Err(error) => return Err(error),
             }
@@ -41,16 +55,41 @@ impl Run {
         self.go_on(stopped)
     }
 
-    fn adopt(&mut self, parent: Pid, stopped: Stopped) -> Result<(), RunError> {
+    /// Whether the task that a thread has just made runs in its address space (`CLONE_VM`).
+    fn shares_memory(&mut self, stopped: &Stopped) -> Result<bool, RunError> {
+        let registers = stopped.registers()?;
+        let (process, _) = self.process(stopped.tid())?;
+        let flags = match registers.orig_rax as i64 {
+            libc::SYS_clone => registers.rdi,
+            libc::SYS_clone3 => process.memory.read_u64(Address::new(registers.rdi)).unwrap_or(0),
+            libc::SYS_vfork => libc::CLONE_VM as u64,
+            _ => 0,
+        };
+        Ok(flags & libc::CLONE_VM as u64 != 0)
+    }
+
+    fn adopt(&mut self, parent: Pid, shares_memory: bool, stopped: Stopped) -> Result<(), RunError> {
         let tid = stopped.tid();
-        let pid = Self::process_of(tid);
+        let group = Self::process_of(tid);
+        let (parent_group, space) = self.threads.get(&parent).map(|t| (t.group, t.process)).ok_or(RunError::Gone)?;
         let (process, _) = self.process(parent)?;
         let image = process.image.clone();
-        if pid != process.pid {
-            let memory = Memory::open(pid).map_err(|_| RunError::Gone)?;
+        let space = if shares_memory {
+            space
+        } else {
+            let memory = Memory::open(group).map_err(|_| {
+                RunError::Unsupported(format!("the memory of its child {group} cannot be read (is it undumpable?)"))
+            })?;
             let text = process.text.clone();
-            let child = Process { pid, memory, text, pages: RefCell::default(), image: image.clone() };
-            self.processes.insert(pid, child);
+            let child = Process { pid: group, memory, text, pages: RefCell::default(), image: image.clone() };
+            self.make_way(group);
+            self.processes.insert(group, child);
+            group
+        };
+        if group != parent_group
+            && let Some(&inherited) = self.dispositions.get(&parent_group)
+        {
+            self.dispositions.insert(group, inherited);
         }
         let region = image.regions.borrow_mut().take();
         let region = region.ok_or_else(|| RunError::Unsupported("it has too many threads at once".into()))?;
@@ -58,11 +97,11 @@ impl Run {
             let regions = image.regions.borrow();
             regions.set(region, layout::PROGRAM_GS, regions.get(old.region, layout::PROGRAM_GS));
         }
-        let ordinal = self.roster.enter(pid, tid);
+        let ordinal = self.roster.enter(group, tid);
         if let Some(drain) = &mut self.drain {
             drain.start(&image.regions.borrow(), region, ordinal);
         }
-        self.threads.insert(tid, Thread::new(pid, ordinal, region, image.regions.clone()));
+        self.threads.insert(tid, Thread::new(group, space, ordinal, region, image.regions.clone()));
         self.note_mask(&stopped)?;
         let mut registers = stopped.registers()?;
         registers.gs_base = image.regions.borrow().base(region).get();
@@ -76,14 +115,18 @@ impl Run {
         let tid = stopped.tid();
         let former = Pid::from_raw(stopped.event_message()? as i32);
         let ordinal = self.threads.get(&former).map(|t| t.ordinal);
-        let gone: Vec<Pid> = self.threads.iter().filter(|(_, t)| t.process == tid).map(|(&t, _)| t).collect();
-        for thread in gone {
+        let gone: Vec<(Pid, Pid)> =
+            self.threads.iter().filter(|(_, t)| t.group == tid).map(|(&id, t)| (id, t.process)).collect();
+        for (thread, space) in gone {
             self.harvest(thread);
             if thread != former {
                 self.roster.leave(thread);
             }
+            self.drop_unused(space);
         }
-        self.drop_process(tid);
+        self.make_way(tid);
+        let ignored = read_status(tid).map_err(|_| RunError::Gone)?.ignored;
+        self.dispositions.insert(tid, Dispositions::inherited(ignored));
         let ordinal = match ordinal {
             Some(ordinal) => {
                 self.roster.rename(former, tid);
@@ -95,6 +138,11 @@ impl Run {
         if stopped.registers()?.cs != CS_64 {
             return Err(RunError::Unsupported("it is a 32-bit program".into()));
         }
+        if gains_privileges(tid) && !geteuid().is_root() {
+            return Err(RunError::Unsupported(
+                "it is setuid or setgid, and a traced program does not get the privileges of its file's owner".into(),
+            ));
+        }
         let (mut image, stopped) = inject::prepare(tid, stopped)?;
         image.space.probes_accesses = self.drain.is_some();
         image.space.set_polling(self.is_polling());
@@ -105,7 +153,7 @@ impl Run {
         if let Some(drain) = &mut self.drain {
             drain.start(&shared.regions.borrow(), region, ordinal);
         }
-        self.threads.insert(tid, Thread::new(tid, ordinal, region, shared.regions.clone()));
+        self.threads.insert(tid, Thread::new(tid, tid, ordinal, region, shared.regions.clone()));
         let base = shared.regions.borrow().base(region);
         let process =
             Process { pid: tid, memory: image.memory, text: image.text, pages: RefCell::default(), image: shared };
@@ -121,11 +169,34 @@ impl Run {
     pub fn ended(&mut self, tid: Pid) {
         self.roster.leave(tid);
         self.orphans.remove(&tid);
-        let Some(process) = self.threads.get(&tid).map(|t| t.process) else { return };
+        let Some((group, space)) = self.threads.get(&tid).map(|t| (t.group, t.process)) else { return };
         self.harvest(tid);
-        if !self.threads.values().any(|t| t.process == process) {
-            self.drop_process(process);
+        if !self.threads.values().any(|t| t.group == group) {
+            self.dispositions.remove(&group);
         }
+        self.drop_unused(space);
+    }
+
+    /// Nobody runs in that address space any more, or others than the process that had it first.
+    fn drop_unused(&mut self, space: Pid) {
+        let mut left = self.threads.values().filter(|t| t.process == space).map(|t| t.group);
+        match left.next() {
+            None => self.drop_process(space),
+            Some(one) => {
+                let there = one == space || left.any(|group| group == space);
+                if let Some(process) = self.processes.get_mut(&space).filter(|_| !there) {
+                    process.pid = one;
+                }
+            }
+        }
+    }
+
+    /// Another address space is to be called `id`: one that outlived the process of that id gets another name.
+    fn make_way(&mut self, id: Pid) {
+        let Some(process) = self.processes.remove(&id) else { return };
+        let other = process.pid;
+        self.threads.values_mut().filter(|t| t.process == id).for_each(|t| t.process = other);
+        self.processes.insert(other, process);
     }
 
     /// Takes a thread's counters over.
@@ -148,29 +219,22 @@ impl Run {
 
     /// Lets the process of `tid` run on natively.
     pub fn release(&mut self, tid: Pid) {
-        let Some(pid) = self.threads.get(&tid).map(|t| t.process) else { return };
-        let members: Vec<Pid> = self.threads.iter().filter(|(_, t)| t.process == pid).map(|(&t, _)| t).collect();
-        let mut held = Vec::new();
-        for &member in &members {
-            // Those that are gone are not waited for.
-            if self.threads.get(&member).is_some_and(|t| t.running(member).interrupt().is_ok())
-                && let Some(Event::Stopped(stopped, stop)) = wait_for(member, true)
-            {
-                held.push((stopped, stop));
-            }
-        }
+        let Some(space) = self.threads.get(&tid).map(|t| t.process) else { return };
+        let held = self.hold(space, None);
+        self.detach(space, held);
+    }
+
+    /// Lets threads of `space` that were stopped run on natively.
+    pub fn detach(&mut self, space: Pid, held: Vec<Held>) {
+        let members: Vec<Pid> = self.threads.iter().filter(|(_, t)| t.process == space).map(|(&t, _)| t).collect();
         let mut unprotected = false;
-        for (stopped, stop) in held {
-            let signal = match stop {
-                Stop::Signal(signal) if signal != libc::SIGTRAP => signal,
-                _ => 0,
-            };
+        for Held { stopped, signal, .. } in held {
             let Ok(stopped) = self.leave_cache(stopped) else { continue };
-            let stopped = if unprotected { Ok(stopped) } else { self.unprotect(pid, stopped) };
+            let stopped = if unprotected { Ok(stopped) } else { self.unprotect(space, stopped) };
             unprotected = true;
             if let Ok(stopped) = stopped {
                 // Nothing is left to do where it is gone.
-                let _ = stopped.detach(signal);
+                let _ = stopped.detach(signal.map_or(0, |s| s.0));
             }
         }
         for member in members {

@@ -9,7 +9,7 @@ use crate::target::modules::Located;
 pub enum Treatment {
     /// Translated and counted; not executable in truth.
     Translate,
-    /// Executed as it is and not counted: it can be written, or is no file's.
+    /// Executed as it is and not counted: it can be written, here or at another address, or is no file's.
     Native,
 }
 
@@ -26,10 +26,21 @@ pub struct TextRange {
     pub located: Option<Located>,
 }
 
+impl TextRange {
+    /// Whether it is translated and overlaps `from..to`.
+    pub fn is_translated_in(&self, from: Address, to: Address) -> bool {
+        self.treatment == Treatment::Translate && self.start < to && self.end > from
+    }
+}
+
 /// How a mapping that the program made executable is treated.
 pub fn treatment(mapping: &Mapping) -> Treatment {
     let vdso = mapping.path == "[vdso]";
-    if (mapping.is_file() || vdso) && !mapping.writable { Treatment::Translate } else { Treatment::Native }
+    if (mapping.is_file() || vdso) && !mapping.writable && !mapping.shared {
+        Treatment::Translate
+    } else {
+        Treatment::Native
+    }
 }
 
 /// The translatable text that holds `at`.

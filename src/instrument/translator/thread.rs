@@ -20,6 +20,8 @@ pub struct Deferred {
 /// What is known of a thread.
 pub struct Thread {
     /// Its process.
+    pub group: Pid,
+    /// The address space that it runs in: the id of the process that had it first.
     pub process: Pid,
     /// Its number in the evidence.
     pub ordinal: u32,
@@ -37,8 +39,9 @@ pub struct Thread {
 
 impl Thread {
     /// A new thread with a fresh region.
-    pub fn new(process: Pid, ordinal: u32, region: u32, regions: Rc<RefCell<Regions>>) -> Self {
-        Thread { process, ordinal, region, regions, deferred: VecDeque::new(), native_since: None, stalled: false }
+    pub fn new(group: Pid, process: Pid, ordinal: u32, region: u32, regions: Rc<RefCell<Regions>>) -> Self {
+        let deferred = VecDeque::new();
+        Thread { group, process, ordinal, region, regions, deferred, native_since: None, stalled: false }
     }
 
     /// For interrupting it.

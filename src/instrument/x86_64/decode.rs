@@ -125,6 +125,8 @@ fn end(instruction: &Instruction) -> Option<End> {
         FlowControl::IndirectCall if instruction.code() == Code::Call_rm64 => End::CallIndirect,
         FlowControl::XbeginXabortXend if is_near => End::Transaction(near()),
         FlowControl::XbeginXabortXend => return None,
+        // A 32-bit system call.
+        FlowControl::Interrupt if instruction.code() == Code::Int_imm8 && instruction.immediate8() == 0x80 => End::Far,
         FlowControl::Interrupt | FlowControl::Exception => End::Trap,
         _ => End::Far,
     })
@@ -153,6 +155,8 @@ mod tests {
         assert_eq!(end(&[0xe3, 0x10]), Some((1, End::ShortBranch(Address::new(0x1012)), 2)));
         assert_eq!(end(&[0x90, 0x06, 0x06]), Some((1, End::Next, 1)));
         assert_eq!(end(&[0x06]), Some((1, End::Trap, 1)));
+        assert_eq!(end(&[0xcd, 0x80]), Some((1, End::Far, 2)));
+        assert_eq!(end(&[0xcd, 0x03]), Some((1, End::Trap, 2)));
         assert_eq!(end(&[]), None);
         let Some((_, End::Branch(code, _), _)) = end(&[0x75, 0x10]) else { panic!("jne is a branch") };
         assert_eq!(condition(code), 5);

@@ -1,0 +1,56 @@
+//! Every mechanism of Linux and of the processor that a translator can get wrong, with a guest program of its own
+//! (`fixtures/guests/hosted/`; each says what it does): output and exit status as natively, and nothing left running.
+
+#[path = "common/guests.rs"]
+#[allow(dead_code)]
+mod guests;
+
+use std::time::{Duration, Instant};
+
+use guests::{build, guest, nothing_runs, translated};
+
+macro_rules! mechanisms {
+    ($($name:ident $flags:expr,)*) => {
+        $(#[test] fn $name() { guest(concat!(stringify!($name), ".c"), &$flags); })*
+    };
+}
+mechanisms! {
+    attributes [],
+    cancelled ["-pthread"],
+    clones [],
+    contexts [],
+    core [],
+    dispositions [],
+    dual [],
+    faults [],
+    interrupted [],
+    kernel_pages [],
+    overflow ["-lm"],
+    per_cpu ["-pthread"],
+    registers [],
+    relatives [],
+    reuse [],
+    sandbox ["-lm"],
+    segments ["-pthread"],
+    signals [],
+    state [],
+    stopped [],
+    storm ["-pthread"],
+    trampolines [],
+}
+
+#[test]
+fn a_descendant_outlives_the_program() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = build(dir.path(), "outlives.c", &["-pthread"]);
+    let result = dir.path().join("result");
+    let since = Instant::now();
+    let (counted, output) = translated(dir.path(), &[program.to_str().unwrap(), result.to_str().unwrap()]);
+    assert_eq!((counted.unwrap().status, output.as_slice()), (0, b"gone\n".as_slice()));
+    while !std::fs::read_to_string(&result).is_ok_and(|text| text.ends_with('\n')) {
+        assert!(since.elapsed() < Duration::from_secs(60), "the descendant wrote nothing");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(std::fs::read_to_string(result).unwrap().starts_with("total 3000000 sqrt"));
+    nothing_runs(&program);
+}
