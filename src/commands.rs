@@ -14,6 +14,11 @@ use rprof::session::{self, Engine, Memory, Passes, RunOptions, Window};
 /// `rprof [run]`.
 pub fn run(args: run::RunArgs) -> Result<ExitCode> {
     let view = view(args.function.as_deref(), args.precision, args.full_names);
+    if let (Some(from), Some(to)) = (args.from, args.to)
+        && from >= to
+    {
+        bad_option(&format!("--from {from} --to {to}: nothing lies between"));
+    }
     let options = RunOptions {
         program: args.program,
         output: args.output,
@@ -125,8 +130,8 @@ fn profile_path(given: &Path) -> PathBuf {
 }
 
 /// Standard output; a reader that has gone away (`| head`) is no error.
-fn print(text: &str) -> Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
+pub fn print(text: impl AsRef<[u8]>) -> Result<()> {
+    match std::io::stdout().write_all(text.as_ref()) {
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         other => other.context("cannot write to standard output"),
     }
@@ -136,9 +141,9 @@ fn print(text: &str) -> Result<()> {
 pub fn doctor(args: doctor::DoctorArgs) -> Result<ExitCode> {
     let diagnosis = rprof::counters::doctor::examine_this_host();
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&diagnosis)?);
+        print(serde_json::to_string_pretty(&diagnosis)? + "\n")?;
     } else {
-        print!("{}", rprof::counters::listing::doctor_text(&diagnosis));
+        print(rprof::counters::listing::doctor_text(&diagnosis))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -148,9 +153,9 @@ pub fn events(args: events::EventsArgs) -> Result<ExitCode> {
     let mut listing = rprof::counters::listing::list(Path::new("/sys"));
     let certificates = if args.check { session::known_work::check(&mut listing) } else { Vec::new() };
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&listing)?);
+        print(serde_json::to_string_pretty(&listing)? + "\n")?;
     } else {
-        print!("{}", rprof::counters::listing::events_text(&listing));
+        print(rprof::counters::listing::events_text(&listing))?;
     }
     Ok(ExitCode::from(u8::from(rprof::counters::check::any_refuted(&certificates))))
 }
@@ -203,7 +208,7 @@ pub fn merge(args: merge::MergeArgs) -> Result<ExitCode> {
     let mut merged = report::merge::merge(profiles).context("no profile to merge")?;
     rprof::roofline::analyse(&mut merged);
     let view = view(None, run::PrecisionArg::Mixed, false);
-    let folder = session::output::OutputFolder::create(args.output.as_deref(), None)?;
+    let folder = session::output::OutputFolder::create(args.output.as_deref(), None, &[])?;
     report::write_folder(&merged, &view, folder.path())?;
     print(&report::render(&merged, Format::Text, &view)?)?;
     Ok(ExitCode::SUCCESS)

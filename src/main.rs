@@ -17,11 +17,24 @@ fn main() -> ExitCode {
     match dispatch(command) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("rprof: {error:#}");
+            eprintln!("rprof: {}", one_line(&error));
             let code = error.downcast_ref::<rprof::session::SessionError>().map_or(FAILED, |e| e.exit_code());
             ExitCode::from(code)
         }
     }
+}
+
+/// The error and its causes. Errors of the library name their cause themselves, so it is not said twice; names may hold
+/// any character, so the line is kept one.
+fn one_line(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !line.contains(&cause) {
+            line += if line.is_empty() { "" } else { ": " };
+            line += &cause;
+        }
+    }
+    line.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
 fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
@@ -36,13 +49,15 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Doctor(args) => commands::doctor(args),
         Command::Events(args) => commands::events(args),
         Command::Completions(args) => {
-            clap_complete::generate(args.shell, &mut Cli::command(), "rprof", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(args.shell, &mut Cli::command(), "rprof", &mut script);
+            commands::print(&script)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Man => {
-            clap_mangen::Man::new(Cli::command())
-                .render(&mut std::io::stdout())
-                .context("cannot write the manual page")?;
+            let mut page = Vec::new();
+            clap_mangen::Man::new(Cli::command()).render(&mut page).context("cannot make the manual page")?;
+            commands::print(&page)?;
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -168,8 +168,31 @@ fn an_output_folder_from_before_is_kept() {
 }
 
 #[test]
+fn what_is_no_folder_or_is_needed_is_not_set_aside() {
+    let sandbox = Sandbox::new();
+    sandbox.file("mine", "precious", 0o644);
+    refused(&["-o", "mine", "--", "/bin/true"], &sandbox, 125, &["mine", "not a folder"]);
+    fs::create_dir(sandbox.path().join("build")).unwrap();
+    sandbox.file("build/app", "#!/bin/sh\ntouch ran\n", 0o755);
+    refused(&["-o", "build", "--", "build/app"], &sandbox, 125, &["build", "app"]);
+    refused(&["-o", ".", "--", "build/app"], &sandbox, 125, &["cannot be set aside"]);
+    assert_eq!(fs::read_to_string(sandbox.path().join("mine")).unwrap(), "precious");
+    assert!(!sandbox.path().join("ran").exists(), "the program ran");
+}
+
+#[test]
+fn the_rank_of_an_mpi_process_is_kept() {
+    let sandbox = Sandbox::new();
+    let output = sandbox.rprof(["--passes", "timed", "--", "/bin/true"]).env("PMI_RANK", "3").output().unwrap();
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    assert_eq!(sandbox.profile("rprof.out/rank-3")["run"]["threads"][0]["rank"], 3);
+}
+
+#[test]
 fn a_bad_option_is_2() {
-    for arguments in [&["--no-such-option"][..], &["--passes", "three", "--", "/bin/true"], &[]] {
+    let backwards = &["--from", "2", "--to", "1", "--", "/bin/true"];
+    let nowhere = &["--from", "nan", "--", "/bin/true"];
+    for arguments in [&["--no-such-option"][..], &["--passes", "three", "--", "/bin/true"], backwards, nowhere, &[]] {
         assert_eq!(status(&Sandbox::new().run(arguments)), 2, "{arguments:?}");
     }
 }

@@ -24,10 +24,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "RE")]
     pub function: Option<String>,
     /// Report only from this second of the timed pass
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
     pub from: Option<f64>,
     /// Report only up to this second of the timed pass
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
     pub to: Option<f64>,
     /// Where the load-imbalance ceilings stand: below the roof or below tlp
     #[arg(long, value_enum, default_value = "roof")]
@@ -50,6 +50,13 @@ pub struct RunArgs {
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(s) if s >= 0.0 && s.is_finite() => Ok(s),
+        _ => Err("expected seconds from the start of the run, 0 or more".into()),
+    }
 }
 
 /// `--passes`.

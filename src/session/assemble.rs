@@ -7,6 +7,7 @@ use crate::roofline;
 use crate::symbols::Symbols;
 
 use super::options::RunOptions;
+use super::output::mpi_rank;
 use super::run::{Evidence, ProgramEnd};
 
 /// Joins the evidence, names the functions and adds the analysis.
@@ -30,6 +31,8 @@ pub fn profile(options: &RunOptions, end: ProgramEnd, machine: Machine, evidence
     };
     let mut symbols = Symbols::default();
     let mut profile = join(&joined, run, machine, &mut symbols, options.full_names);
+    let rank = mpi_rank();
+    profile.run.threads.iter_mut().for_each(|thread| thread.rank = rank);
     roofline::analyse_with(&mut profile, roofline::Options { imbalance: options.placement });
     profile
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// 127.
-    #[error("cannot run {name}: no such program; check the spelling, or give a path such as ./{name}")]
+    #[error("cannot run {name}: no such program; check {}", spelling(name))]
     NotFound {
         /// As given.
         name: String,
@@ -57,6 +57,15 @@ pub enum SessionError {
     /// Reading or drawing a profile.
     #[error("{0}")]
     Report(String),
+}
+
+/// What to check about a program that was not found; a bare name is looked for in PATH only.
+fn spelling(name: &str) -> String {
+    if name.is_empty() || name.contains('/') {
+        "the spelling".into()
+    } else {
+        format!("the spelling and PATH, or give a path such as ./{name}")
+    }
 }
 
 impl SessionError {

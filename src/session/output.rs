@@ -25,8 +25,9 @@ pub fn mpi_rank() -> Option<u32> {
 
 impl OutputFolder {
     /// Creates the folder that `chosen` and the MPI rank say. An existing one is renamed to `NAME.N`, N the first free
-    /// number; under MPI that is left to the user, since the ranks do not start at once.
-    pub fn create(chosen: Option<&Path>, rank: Option<u32>) -> Result<OutputFolder, SessionError> {
+    /// number; under MPI that is left to the user, since the ranks do not start at once. What is no folder, or holds the
+    /// working folder or one of `needed`, is never renamed.
+    pub fn create(chosen: Option<&Path>, rank: Option<u32>, needed: &[&Path]) -> Result<OutputFolder, SessionError> {
         let base = chosen.unwrap_or(Path::new(DEFAULT));
         let fail = |path: &Path| {
             let path = path.to_owned();
@@ -37,7 +38,7 @@ impl OutputFolder {
             None => base.to_owned(),
         };
         if path.symlink_metadata().is_ok() {
-            keep(&path).map_err(fail(&path))?;
+            may_be_renamed(&path, needed).and_then(|()| keep(&path)).map_err(fail(&path))?;
         }
         fs::create_dir_all(&path).map_err(fail(&path))?;
         let probe = path.join(".writable");
@@ -56,9 +57,15 @@ impl OutputFolder {
     }
 }
 
-/// Writes `path` whole or not at all: a temporary file beside it is renamed onto it.
+/// Writes `path` whole or not at all: a temporary file beside it is renamed onto it. A device or pipe is written to; a
+/// symbolic link stays one.
 pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), SessionError> {
     let fail = |source| SessionError::Output { path: path.to_owned(), source };
+    if fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir()) {
+        return fs::write(path, content).map_err(fail);
+    }
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let path = target.as_path();
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.tmp", std::process::id()));
     let temporary = path.with_file_name(name);
@@ -66,6 +73,22 @@ pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), SessionError> {
         let _ = fs::remove_file(&temporary);
         fail(e)
     })
+}
+
+/// Refuses to rename what is no folder, and a folder without which the run could not go on.
+fn may_be_renamed(path: &Path, needed: &[&Path]) -> io::Result<()> {
+    if !fs::metadata(path)?.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::NotADirectory, "it exists and is not a folder"));
+    }
+    let folder = fs::canonicalize(path)?;
+    let here = std::env::current_dir()?;
+    for used in needed.iter().copied().chain([here.as_path()]) {
+        if fs::canonicalize(used).is_ok_and(|used| used.starts_with(&folder)) {
+            let problem = format!("it holds {}, so it cannot be set aside", used.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+        }
+    }
+    Ok(())
 }
 
 /// Renames `path` to the first free `path.N`.
@@ -90,7 +113,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("out");
         for n in 0..3 {
-            let folder = OutputFolder::create(Some(&path), None).unwrap();
+            let folder = OutputFolder::create(Some(&path), None, &[]).unwrap();
             folder.write("profile.json", n.to_string().as_bytes()).unwrap();
         }
         let read = |name: &str| fs::read_to_string(dir.path().join(name).join("profile.json")).unwrap();
@@ -101,14 +124,50 @@ mod tests {
     #[test]
     fn ranks_have_their_own_folders() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = OutputFolder::create(Some(dir.path()), Some(3)).unwrap();
+        let folder = OutputFolder::create(Some(dir.path()), Some(3), &[]).unwrap();
         assert_eq!(folder.path(), dir.path().join("rank-3"));
     }
 
     #[test]
     fn an_unwritable_place_is_named() {
-        let error = OutputFolder::create(Some(Path::new("/proc/rprof.out")), None).unwrap_err();
+        let error = OutputFolder::create(Some(Path::new("/proc/rprof.out")), None, &[]).unwrap_err();
         assert!(error.to_string().contains("/proc/rprof.out"), "{error}");
         assert_eq!(error.exit_code(), 125);
+    }
+
+    #[test]
+    fn only_folders_that_nothing_needs_are_set_aside() {
+        let dir = tempfile::tempdir().unwrap();
+        let refusal = |path: &Path, needed: &[&Path]| {
+            let error = OutputFolder::create(Some(path), None, needed).unwrap_err();
+            assert!(path.exists(), "{} was renamed", path.display());
+            error.to_string()
+        };
+        let file = dir.path().join("file");
+        fs::write(&file, "precious").unwrap();
+        assert!(refusal(&file, &[]).contains("not a folder"));
+        let build = dir.path().join("build");
+        fs::create_dir(&build).unwrap();
+        let program = build.join("app");
+        fs::write(&program, "").unwrap();
+        assert!(refusal(&build, &[&program]).contains("app"));
+        assert!(refusal(Path::new("."), &[]).contains("cannot be set aside"));
+        assert!(refusal(Path::new("/"), &[]).contains("cannot be set aside"));
+    }
+
+    #[test]
+    fn pipes_and_links_stay_what_they_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let (target, link) = (dir.path().join("target"), dir.path().join("link"));
+        fs::write(&target, "old").unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        write_whole(&link, b"new").unwrap();
+        assert_eq!(fs::read_to_string(&target).unwrap(), "new");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        let (reader, writer) = std::io::pipe().unwrap();
+        let pipe = PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&writer)));
+        write_whole(&pipe, b"sent").unwrap();
+        drop(writer);
+        assert_eq!(std::io::read_to_string(reader).unwrap(), "sent");
     }
 }

@@ -1,7 +1,6 @@
 //! One profiling run from the command line to the written report.
 
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
 use std::process::ExitStatus;
 
 use nix::unistd::Pid;
@@ -96,7 +95,7 @@ pub struct Evidence {
 pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
     let notices = Notices::new(options.quiet);
     let checked = preflight::check(&options.program)?;
-    let folder = OutputFolder::create(options.output.as_deref().map(PathBuf::from).as_deref(), mpi_rank())?;
+    let folder = OutputFolder::create(options.output.as_deref(), mpi_rank(), &[&checked.program.path])?;
     let mut evidence = Evidence::default();
     let mut machine = ceilings::for_a_run(&notices, &mut evidence.warnings);
     let held = Foreground::hold(NOBODY).map_err(|source| SessionError::Stream { stream: "signals", source })?;
