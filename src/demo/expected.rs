@@ -68,7 +68,7 @@ fn class(built_for: BuiltFor, code: &Code, machine: &Machine) -> Option<&'static
             let add = vector / 8.0 / rate(format!("dp.add.{width}"))?;
             let accesses = |kind: &str, count: u32| match count {
                 0 => Some(0.0),
-                _ => Some(f64::from(count) / rate(format!("l1.access.{kind}.vec.{vector}"))?),
+                _ => Some(f64::from(count) / rate(format!("l1.access.{kind}.fp.{width}"))?),
             };
             let accesses = accesses("load", loads)?.max(accesses("store", stores)?);
             either(GAIN * add < accesses, "l1-bandwidth", "fma-balance")
@@ -120,8 +120,8 @@ mod tests {
             ("sp.mul.512", 32.0),
             ("dp.balance.addmul", 32.0),
             ("mix.mov.8", 6.7),
-            ("l1.access.load.vec.64", 2.0),
-            ("l1.access.store.vec.64", 1.0),
+            ("l1.access.load.fp.512", 2.0),
+            ("l1.access.store.fp.512", 1.0),
         ]);
         let expected = expected(&machine(512, &rates));
         for (symbol, class) in [
@@ -158,5 +158,15 @@ mod tests {
         assert_eq!(plain["demo_peak_sse2"], "peak");
         assert_eq!(plain["demo_balance_add_sse2"], "peak");
         assert_eq!(plain["demo_int"], "instruction-mix");
+    }
+
+    #[test]
+    fn a_measured_host_has_every_ceiling_that_a_class_rests_on() {
+        let text = include_str!("../../fixtures/machines/zen4-guest.json");
+        let expected = expected(&serde_json::from_str(text).unwrap());
+        let shown = KERNELS.iter().filter(|k| k.in_demo).filter_map(|k| k.code(Variant::Avx512));
+        let lacking: Vec<&str> = shown.map(|code| code.symbol).filter(|s| !expected.contains_key(*s)).collect();
+        assert!(lacking.is_empty(), "no class for {lacking:?}");
+        assert_eq!(expected["demo_l1_loads_avx512"], "l1-bandwidth");
     }
 }

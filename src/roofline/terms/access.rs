@@ -54,7 +54,7 @@ pub fn seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mu
 /// u of loads and stores that share address ports: `time of a measured mix / (time of its loads + time of its stores)`; 0
 /// if the mix is as fast as its slower half. The measured mix nearest to the ratio is taken.
 fn shared_ports(loads: f64, stores: f64, bytes: u32, vector: bool, host: Host<'_>) -> f64 {
-    let find = |way: &str| ids(way, bytes, vector).iter().find_map(|id| host.peek(id, 1, Scaling::PerCore));
+    let find = |way: &str| host.peek(&id(way, bytes, vector), 1, Scaling::PerCore);
     let (Some(load), Some(store)) = (find("load"), find("store")) else { return 0.0 };
     let (way, a, b) =
         if loads * load > 1.5 * stores * store { ("load2store1", 2.0, 1.0) } else { ("load1store1", 1.0, 1.0) };
@@ -74,44 +74,27 @@ fn widened(entry: &AccessEntry, shrink: f64, host: Host<'_>) -> (f64, u32) {
     (count / factor, (f64::from(entry.bytes) * factor).round() as u32)
 }
 
-/// Accesses per second for one direction, width in bytes and register file. Ids tried, most specific first:
-/// `l1.access.load.fp.512`, `l1.access.load.512`, `l1.access.load.fp`, `l1.access.load`.
+/// Accesses per second for one direction, width in bytes and register file.
 fn rate(host: Host<'_>, way: &str, bytes: u32, vector: bool, threads: u32, trace: &mut Trace) -> Option<f64> {
-    match ids(way, bytes, vector).into_iter().find(|id| host.has(id)) {
-        Some(id) => host.value(&id, threads, Scaling::PerCore, trace),
-        None => {
-            trace.lacks(format!("{way}s per second of {bytes} bytes not measured"));
-            None
-        }
+    let id = id(way, bytes, vector);
+    if !host.has(&id) {
+        trace.lacks(format!("{way}s per second of {bytes} bytes not measured"));
+        return None;
     }
+    host.value(&id, threads, Scaling::PerCore, trace)
 }
 
-fn ids(way: &str, bytes: u32, vector: bool) -> Vec<String> {
+/// `l1.access.load.fp.512`, `l1.access.store.int` and so on.
+fn id(way: &str, bytes: u32, vector: bool) -> String {
     let width = match bytes {
         64.. => "512",
         32..64 => "256",
         16..32 => "128",
         _ => "scalar",
     };
-    if vector {
-        vec![
-            format!("l1.access.{way}.fp.{width}"),
-            format!("l1.access.{way}.vec.{width}"),
-            format!("l1.access.{way}.{width}"),
-            format!("l1.access.{way}.fp"),
-            format!("l1.access.{way}"),
-        ]
-    } else {
-        vec![
-            format!("l1.access.{way}.int"),
-            format!("l1.access.{way}.gpr"),
-            format!("l1.access.{way}.int.64"),
-            format!("l1.access.{way}.scalar"),
-            format!("l1.access.{way}"),
-        ]
-    }
+    if vector { format!("l1.access.{way}.fp.{width}") } else { format!("l1.access.{way}.int") }
 }
 
 fn best_load_rate(host: Host<'_>, threads: u32) -> f64 {
-    ids("load", 8, false).iter().filter_map(|id| host.peek(id, threads, Scaling::PerCore)).fold(0.0, f64::max)
+    host.peek(&id("load", 8, false), threads, Scaling::PerCore).unwrap_or(0.0)
 }
