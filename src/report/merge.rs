@@ -1,6 +1,7 @@
-//! Several ranks or runs as one profile: threads, stacks and samples are put side by side, functions of one name added up.
+//! Several ranks or runs as one profile: threads, stacks and samples are put together, functions of one name added up.
 //!
-//! Work adds up; elapsed time of parts that ran side by side is that of the longest. Analysis is left to `roofline`.
+//! Work adds up. Ranks of one job ran side by side: their elapsed time is that of the longest. Runs without ranks came one
+//! after another: their times add up. Analysis is left to `roofline`.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +9,29 @@ use crate::profile::function::{Bytes, CacheMisses, Flops, Misses, PerThread, Wor
 use crate::profile::run::Warning;
 use crate::profile::{Function, Profile};
 
+/// How the merged parts lay in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Arrangement {
+    /// Ranks of one job.
+    SideBySide,
+    /// Runs of a program.
+    InTurn,
+}
+
+impl Arrangement {
+    /// Ranks are those that a launcher numbered.
+    fn of(profiles: &[Profile]) -> Arrangement {
+        let numbered = |p: &Profile| p.run.threads.iter().any(|t| t.rank.is_some());
+        if profiles.iter().all(numbered) { Arrangement::SideBySide } else { Arrangement::InTurn }
+    }
+}
+
 /// Puts `profiles` together, the first leading. `None` if there is none.
 pub fn merge(profiles: Vec<Profile>) -> Option<Profile> {
-    let mut parts = profiles.into_iter().enumerate();
-    let (_, mut whole) = parts.next()?;
-    rank(&mut whole, 0);
-    for (n, mut part) in parts {
-        rank(&mut part, n as u32);
+    let arrangement = Arrangement::of(&profiles);
+    let mut parts = profiles.into_iter();
+    let mut whole = parts.next()?;
+    for part in parts {
         if part.machine.cpu != whole.machine.cpu || part.machine.cores != whole.machine.cores {
             whole.run.warnings.push(Warning::new(
                 "machines-differ",
@@ -23,7 +40,7 @@ pub fn merge(profiles: Vec<Profile>) -> Option<Profile> {
                 "merge profiles of one kind of machine",
             ));
         }
-        append(&mut whole, part);
+        append(&mut whole, part, arrangement);
     }
     whole.functions.sort_by(|a, b| b.cpu_s.unwrap_or(0.0).total_cmp(&a.cpu_s.unwrap_or(0.0)));
     let total: f64 = whole.functions.iter().filter_map(|f| f.cpu_s).sum();
@@ -33,14 +50,7 @@ pub fn merge(profiles: Vec<Profile>) -> Option<Profile> {
     Some(whole)
 }
 
-/// Gives threads that have no rank the number of their profile.
-fn rank(profile: &mut Profile, n: u32) {
-    for thread in &mut profile.run.threads {
-        thread.rank.get_or_insert(n);
-    }
-}
-
-fn append(whole: &mut Profile, mut part: Profile) {
+fn append(whole: &mut Profile, mut part: Profile, arrangement: Arrangement) {
     let threads = whole.run.threads.len() as u32;
     let (frames, stacks) = (whole.frames.len() as u32, whole.stacks.len() as u32);
     part.run.threads.iter_mut().for_each(|t| t.id += threads);
@@ -62,32 +72,28 @@ fn append(whole: &mut Profile, mut part: Profile) {
     whole.frames.append(&mut part.frames);
     whole.stacks.append(&mut part.stacks);
     whole.samples.append(&mut part.samples);
-    add_all(&mut whole.functions, part.functions, threads);
+    add_all(&mut whole.functions, part.functions, threads, arrangement);
 }
 
-fn add_all(into: &mut Vec<Function>, functions: Vec<Function>, threads: u32) {
+fn add_all(into: &mut Vec<Function>, functions: Vec<Function>, threads: u32, arrangement: Arrangement) {
     let places: BTreeMap<(String, String), usize> =
         into.iter().enumerate().map(|(i, f)| ((f.name.clone(), f.module.clone()), i)).collect();
     for mut function in functions {
         function.per_thread.iter_mut().for_each(|t: &mut PerThread| t.thread += threads);
         match places.get(&(function.name.clone(), function.module.clone())) {
-            Some(place) => add(&mut into[*place], function, threads),
+            Some(place) => add(&mut into[*place], function, threads, arrangement),
             None => into.push(function),
         }
     }
 }
 
-fn add(into: &mut Function, other: Function, threads: u32) {
-    into.time_s = both(into.time_s, other.time_s, f64::max);
-    into.time_ci95_s = both(into.time_ci95_s, other.time_ci95_s, f64::max);
+fn add(into: &mut Function, other: Function, threads: u32, arrangement: Arrangement) {
+    add_elapsed(into, &other, arrangement);
     into.cpu_s = sum(into.cpu_s, other.cpu_s);
     into.inclusive_s = sum(into.inclusive_s, other.inclusive_s);
     into.waiting_s = sum(into.waiting_s, other.waiting_s);
     into.kernel_s = sum(into.kernel_s, other.kernel_s);
-    into.exclusive_s = both(into.exclusive_s, other.exclusive_s, f64::min);
-    into.team = both(into.team, other.team, |a, b| a + b);
     into.allowed_cpus = both(into.allowed_cpus, other.allowed_cpus, u32::max);
-    into.concurrency = together(&into.concurrency, &other.concurrency);
     into.lambda = both(into.lambda, other.lambda, f64::min);
     into.per_thread.extend(other.per_thread);
     into.instructions = sum(into.instructions, other.instructions);
@@ -108,7 +114,28 @@ fn add(into: &mut Function, other: Function, threads: u32) {
         coherence: sum(a.coherence, b.coherence),
     });
     into.work = both(into.work.take(), other.work, add_work);
-    add_all(&mut into.loops, other.loops, threads);
+    add_all(&mut into.loops, other.loops, threads, arrangement);
+}
+
+/// Elapsed time, and how many threads were at work in it.
+fn add_elapsed(into: &mut Function, other: &Function, arrangement: Arrangement) {
+    let times = into.time_s.zip(other.time_s);
+    match arrangement {
+        Arrangement::SideBySide => {
+            into.time_s = times.map(|(a, b)| a.max(b));
+            into.time_ci95_s = both(into.time_ci95_s, other.time_ci95_s, f64::max);
+            into.exclusive_s = both(into.exclusive_s, other.exclusive_s, f64::min);
+            into.team = both(into.team, other.team, |a, b| a + b);
+            into.concurrency = together(&into.concurrency, &other.concurrency);
+        }
+        Arrangement::InTurn => {
+            into.time_s = times.map(|(a, b)| a + b);
+            into.time_ci95_s = both(into.time_ci95_s, other.time_ci95_s, f64::hypot);
+            into.exclusive_s = sum(into.exclusive_s, other.exclusive_s);
+            into.team = both(into.team, other.team, u32::max);
+            into.concurrency = times.map_or(Vec::new(), |(a, b)| in_turn(&into.concurrency, a, &other.concurrency, b));
+        }
+    }
 }
 
 /// Both, or nothing: a part that was not measured makes the whole unknown, not smaller.
@@ -132,6 +159,15 @@ fn together(a: &[f64], b: &[f64]) -> Vec<f64> {
         }
     }
     out
+}
+
+/// Runs one after another: the share of time with k threads at work is the mean over both times.
+fn in_turn(a: &[f64], a_s: f64, b: &[f64], b_s: f64) -> Vec<f64> {
+    if a.is_empty() || b.is_empty() || a_s + b_s <= 0.0 {
+        return Vec::new();
+    }
+    let share = |of: &[f64], k: usize| of.get(k).copied().unwrap_or(0.0);
+    (0..a.len().max(b.len())).map(|k| (share(a, k) * a_s + share(b, k) * b_s) / (a_s + b_s)).collect()
 }
 
 fn add_flops(a: Flops, b: Flops) -> Flops {
@@ -211,6 +247,7 @@ fn key_of(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::run::Thread;
     use crate::profile::{Machine, Run, SCHEMA};
 
     fn profile(time_s: f64, flops: Option<u64>) -> Profile {
@@ -237,9 +274,25 @@ mod tests {
         }
     }
 
+    fn rank(n: u32, mut profile: Profile) -> Profile {
+        profile.run.threads.push(Thread { id: 0, pid: 1, tid: 1, rank: Some(n), host: String::new(), cpu_s: 1.0 });
+        profile
+    }
+
     #[test]
-    fn work_adds_up_and_time_does_not() {
+    fn runs_come_one_after_another() {
         let merged = merge(vec![profile(1.0, Some(10)), profile(3.0, Some(5))]).unwrap();
+        let f = &merged.functions[0];
+        assert_eq!((f.time_s, f.cpu_s, f.team, f.share), (Some(4.0), Some(4.0), Some(1), Some(1.0)));
+        assert_eq!((f.flops.unwrap().total, &f.concurrency[..]), (15, &[1.0][..]));
+        let mut wide = profile(3.0, Some(5));
+        wide.functions[0].concurrency = vec![0.0, 1.0];
+        assert_eq!(merge(vec![profile(1.0, None), wide]).unwrap().functions[0].concurrency, [0.25, 0.75]);
+    }
+
+    #[test]
+    fn ranks_ran_side_by_side() {
+        let merged = merge(vec![rank(0, profile(1.0, Some(10))), rank(1, profile(3.0, Some(5)))]).unwrap();
         let f = &merged.functions[0];
         assert_eq!((f.time_s, f.cpu_s, f.team, f.share), (Some(3.0), Some(4.0), Some(2), Some(1.0)));
         assert_eq!(f.flops.unwrap().total, 15);
