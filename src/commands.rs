@@ -171,9 +171,9 @@ pub fn machine(args: machine::MachineArgs) -> Result<ExitCode> {
     let options = session::ceilings::MachineOptions { quick: args.quick, refresh: args.refresh, quiet: false };
     let (machine, warnings) = session::ceilings::measure(options)?;
     if args.json {
-        print(&report::machine::json(&machine)?)?;
+        print(report::machine::json(&machine)?)?;
     } else {
-        print(&report::machine::text(&machine, width()))?;
+        print(report::machine::text(&machine, width()))?;
     }
     if let Some(folder) = args.output {
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
@@ -196,7 +196,7 @@ pub fn diff(args: diff::DiffArgs) -> Result<ExitCode> {
         Ok(profile)
     };
     let changes = report::diff::changes(&read(&args.old)?, &read(&args.new)?);
-    print(&report::diff::text(&changes, width()))?;
+    print(report::diff::text(&changes, width()))?;
     let met = changes.iter().any(|change| conditions.iter().any(|c| c.holds(change)));
     Ok(ExitCode::from(u8::from(met)))
 }
@@ -210,6 +210,6 @@ pub fn merge(args: merge::MergeArgs) -> Result<ExitCode> {
     let view = view(None, run::PrecisionArg::Mixed, false);
     let folder = session::output::OutputFolder::create(args.output.as_deref(), None, &[])?;
     report::write_folder(&merged, &view, folder.path())?;
-    print(&report::render(&merged, Format::Text, &view)?)?;
+    print(report::render(&merged, Format::Text, &view)?)?;
     Ok(ExitCode::SUCCESS)
 }

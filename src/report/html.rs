@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::profile::{Function, Machine, Profile};
 
 use super::error::ReportError;
-use super::number::{NOT_MEASURED, or_unmeasured, percent, seconds, si};
+use super::number::{self, NOT_MEASURED, or_unmeasured, percent, seconds, si};
 use super::table::{self, COLUMNS};
 use super::{View, flamegraph, machine, name, palette, plot, summary, text};
 
@@ -138,10 +138,9 @@ fn savings(f: &Function) -> String {
     for s in &f.analysis.savings {
         let _ = writeln!(
             out,
-            "<li><b>{}</b>, saves {} to {}: {}</li>",
+            "<li><b>{}</b>, saves {}: {}</li>",
             escape(&s.remove.join(" + ")),
-            seconds(s.seconds),
-            seconds(s.seconds_max),
+            number::range(s.seconds, s.seconds_max),
             escape(&s.advice)
         );
     }

@@ -44,6 +44,11 @@ pub fn seconds(value: f64) -> String {
     si(value, "s")
 }
 
+/// `1.20 s to 1.50 s`, or one figure where both are within 5 %.
+pub fn range(least_s: f64, most_s: f64) -> String {
+    if most_s > 1.05 * least_s { format!("{} to {}", seconds(least_s), seconds(most_s)) } else { seconds(least_s) }
+}
+
 /// A share as `12.3 %`.
 pub fn percent(share: f64) -> String {
     let p = 100.0 * share;
@@ -71,6 +76,7 @@ mod tests {
         assert_eq!(si(0.0853, "s"), "85.3 ms");
         assert_eq!(si(12.0, ""), "12.0");
         assert_eq!(si(0.0, "s"), "0 s");
+        assert_eq!([range(1.0, 1.04), range(1.0, 1.5)], ["1.00 s", "1.00 s to 1.50 s"]);
     }
 
     #[test]

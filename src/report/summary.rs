@@ -23,8 +23,9 @@ fn outcome(profile: &Profile) -> String {
         1 => "1 thread, ".into(),
         n => format!("{n} threads, "),
     };
-    let quality =
-        run.quality.map_or(String::new(), |q| format!("; {} of the CPU time has both time and counts", percent(q)));
+    let quality = run.quality.map_or(String::new(), |q| {
+        format!("; {} of the CPU time is in named functions with both time and counts", percent(q))
+    });
     format!("run: {threads}{end}{quality}")
 }
 

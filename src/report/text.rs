@@ -6,15 +6,11 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
 use crate::profile::function::FunctionCeiling;
 use crate::profile::{Function, Profile};
+use crate::roofline::class;
 
-use super::number::{NOT_MEASURED, percent, seconds, si};
+use super::number::{self, NOT_MEASURED, percent, seconds, si};
 use super::table::{self, COLUMNS};
 use super::{View, name, summary, wrap};
-
-/// Functions with at least this share are explained below the table.
-const EXPLAINED_SHARE: f64 = 0.05;
-/// How many are explained at most.
-const EXPLAINED: usize = 6;
 
 /// The whole report.
 pub fn report(profile: &Profile, view: &View) -> String {
@@ -26,6 +22,8 @@ pub fn report(profile: &Profile, view: &View) -> String {
     out.push('\n');
     if profile.functions.is_empty() {
         out += "No function was seen: too little to measure.\n";
+    } else if view.functions(profile).next().is_none() {
+        out += &format!("None of the {} functions has a name that matches.\n", profile.functions.len());
     } else {
         out += &functions(profile, view, width);
         out += &legend(profile, view, width);
@@ -105,7 +103,11 @@ fn legend(profile: &Profile, view: &View, width: usize) -> String {
     let mut out = String::new();
     let hidden = profile.functions.len() - view.functions(profile).count();
     if hidden > 0 {
-        out += &format!("… and {hidden} functions below {}\n", percent(view.least_share));
+        let why = match view.keep {
+            Some(_) => "with other names".to_owned(),
+            None => format!("below {}", percent(view.least_share)),
+        };
+        out += &format!("… and {hidden} functions {why}\n");
     }
     let gap =
         view.functions(profile).any(|f| f.work.is_none() || f.time_s.is_none() || f.analysis.roof_fraction.is_none());
@@ -115,8 +117,7 @@ fn legend(profile: &Profile, view: &View, width: usize) -> String {
 }
 
 fn explanations(profile: &Profile, view: &View, width: usize) -> String {
-    let hot = |f: &&Function| view.keep.is_some() || f.share.unwrap_or(0.0) >= EXPLAINED_SHARE;
-    view.functions(profile).filter(hot).take(EXPLAINED).map(|f| explanation(f, width)).collect()
+    view.explained(profile).map(|f| explanation(f, width)).collect()
 }
 
 /// What holds one function, how close it is, what comes next, what to do.
@@ -128,11 +129,7 @@ fn explanation(f: &Function, width: usize) -> String {
     let mut out = format!("\n{}{place}\n", name::shorten(&f.name, width.saturating_sub(place.chars().count() + 1)));
     out += &wrap::hanging(&format!("  {}", holding(f)), width, 4);
     for s in f.analysis.savings.iter().take(3) {
-        let range = if s.seconds_max > 1.05 * s.seconds {
-            format!("{} to {}", seconds(s.seconds), seconds(s.seconds_max))
-        } else {
-            seconds(s.seconds)
-        };
+        let range = number::range(s.seconds, s.seconds_max);
         let whole = match s.program_seconds {
             Some(p) if p < 0.95 * s.seconds => format!(", {} of the program", seconds(p)),
             _ => String::new(),
@@ -150,14 +147,18 @@ pub fn holding(f: &Function) -> String {
     let a = &f.analysis;
     let unit = format!("{}/s", table::operations(a.axis.as_deref()));
     let Some(fraction) = a.roof_fraction else {
-        return format!("{}: where the time goes is known, what it does there is not", table::class(f));
+        return match f.time_s {
+            Some(_) => format!("{}: where the time goes is known, what it does there is not", table::class(f)),
+            None => format!("{}: what it does is known, how long it takes is not", table::class(f)),
+        };
     };
     let binding = a.ceilings.iter().find(|c| Some(&c.id) == a.binding.as_ref());
     let bound = a.flop_rate.map(|r| format!(" {}", si(r / fraction, &unit))).unwrap_or_default();
     let from = binding.map(sources).unwrap_or_default();
     let place = match a.class.as_deref() {
         Some("unknown") => format!(
-            "not explained by any measured ceiling; nearest: {}, at {} of its bound{bound}{from}",
+            "{}; nearest: {}, at {} of its bound{bound}{from}",
+            why_unknown(f, fraction),
             a.nearest.as_deref().unwrap_or("none"),
             percent(fraction)
         ),
@@ -165,6 +166,16 @@ pub fn holding(f: &Function) -> String {
     };
     let rate = a.flop_rate.map_or(String::new(), |r| format!("{}; ", si(r, &unit)));
     format!("{rate}{place}{}", next(f, &unit))
+}
+
+/// Why a function of class `unknown` has no other.
+fn why_unknown(f: &Function, fraction: f64) -> String {
+    match f.time_ci95_s.zip(f.time_s) {
+        Some((half, time)) if fraction >= class::EXPLAINED => {
+            format!("too few samples to tell: its time is known to ± {}", percent(half / time))
+        }
+        _ => "not explained by any measured ceiling".into(),
+    }
 }
 
 fn sources(c: &FunctionCeiling) -> String {

@@ -37,6 +37,11 @@ impl Default for View {
     }
 }
 
+/// Functions with at least this share are explained and advised.
+const EXPLAINED_SHARE: f64 = 0.05;
+/// How many are explained at most.
+const EXPLAINED: usize = 6;
+
 impl View {
     /// The functions to show, in the profile's order (descending share).
     pub fn functions<'a>(&'a self, profile: &'a Profile) -> impl Iterator<Item = &'a Function> + 'a {
@@ -53,6 +58,12 @@ impl View {
                     || f.share.unwrap_or(0.0) >= self.least_share
             })
             .map(|(_, f)| f)
+    }
+
+    /// The functions worth more than a row of the table.
+    pub fn explained<'a>(&'a self, profile: &'a Profile) -> impl Iterator<Item = &'a Function> + 'a {
+        let hot = |f: &&Function| self.keep.is_some() || f.share.unwrap_or(0.0) >= EXPLAINED_SHARE;
+        self.functions(profile).filter(hot).take(EXPLAINED)
     }
 
     /// How wide a name may be where `normal` fits the layout.

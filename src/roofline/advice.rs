@@ -125,6 +125,11 @@ fn mix(f: &Function) -> String {
     let share = f.fp_instructions.zip(f.instructions).map(|(fp, n)| 100.0 * fp as f64 / (n.max(1)) as f64);
     let large = f.work.as_ref().filter(|w| w.code_bytes > 32 << 10).map(|w| w.code_bytes >> 10);
     match (large, share) {
+        (_, Some(s)) if s < 1.0 && large.is_none() => format!(
+            "The number of its instructions holds it ({} of them): hoist address arithmetic, moves and tests out of the loop{}; unroll.",
+            count(f.instructions.unwrap_or(0)),
+            at_loop(f)
+        ),
         (Some(kib), _) => format!(
             "Its hot code is {kib} KiB, more than the instruction cache holds: unroll less, split cold code off."
         ),

@@ -8,7 +8,7 @@ use super::terms::{Subject, TermId, latency};
 /// A deficiency must gain this share of T for the function to be classed by it.
 const GAIN: f64 = 0.03;
 /// Below this roof fraction the terms do not explain the time.
-const EXPLAINED: f64 = 0.6;
+pub const EXPLAINED: f64 = 0.6;
 /// A wider relative time interval (its full width) says too little.
 const WIDEST_INTERVAL: f64 = 0.2;
 /// Above this share of the all-FMA rate a function has no FMA deficiency.
@@ -64,7 +64,11 @@ pub fn verdict(subject: &Subject<'_>, bound: &Bound) -> Verdict {
     };
     let (id, class) = named(subject, bound, term, seconds);
     let mut verdict = Verdict { binding: Some(id.into()), class: Some(class.into()), ..Verdict::default() };
-    let Some(time) = subject.function.time_s.filter(|t| *t > 0.0) else { return verdict };
+    let Some(time) = subject.function.time_s.filter(|t| *t > 0.0) else {
+        // Nothing confirms that the terms explain its time.
+        verdict.nearest = verdict.class.replace("unknown".into());
+        return verdict;
+    };
     let fraction = seconds / time;
     verdict.roof_fraction = Some(fraction);
     let wide = subject.function.time_ci95_s.is_some_and(|ci| 2.0 * ci > WIDEST_INTERVAL * time);
