@@ -8,6 +8,7 @@ pub use crate::isa::dependency::{ChainStep, Cycle};
 use crate::isa::facts::{AccessKind, InstructionClass};
 use crate::isa::operation::{FpOp, Precision, Width};
 
+use super::counters::Counter;
 use super::evidence::memory::Traffic;
 
 /// A function, or a loop in one. All figures are self figures; inlined code belongs to its host symbol.
@@ -77,6 +78,10 @@ pub struct Function {
     pub misses: Option<Misses>,
     /// The counts that the terms of the model need beyond the headline figures; `null` without a counted pass.
     pub work: Option<Work>,
+
+    /// What hardware counters saw of it, beside the figures above.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counters: Vec<Counter>,
 
     /// Everything the model adds, recomputed from the facts.
     #[serde(flatten)]

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::counters::Counter;
+
 /// The run as a whole.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Run {
@@ -17,6 +19,9 @@ pub struct Run {
     pub passes: Vec<Pass>,
     /// The threads of the timed pass (of the counted one where there is no other).
     pub threads: Vec<Thread>,
+    /// What hardware counters saw of the timed pass; empty where none was asked for.
+    #[serde(default)]
+    pub counters: Vec<Counter>,
     /// Doubts.
     pub warnings: Vec<Warning>,
 }

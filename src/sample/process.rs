@@ -45,8 +45,8 @@ impl Process {
         Process { pid, next_read: None, ..self.clone() }
     }
 
-    /// Adds an executable mapping of `length` bytes; what it covers is gone.
-    pub fn map(&mut self, modules: &mut Modules, mapped: MappedFile, length: u64) {
+    /// Adds an executable mapping of `length` bytes; what it covers is gone. Returns its module and bias.
+    pub fn map(&mut self, modules: &mut Modules, mapped: MappedFile, length: u64) -> (u32, u64) {
         let (start, end) = (mapped.start, mapped.start.saturating_add(length));
         self.unmap(start, end);
         let found = modules.find(mapped);
@@ -54,6 +54,7 @@ impl Process {
         if let Some((image, bias)) = found.image {
             self.tables.add_module(Module::new(String::new(), start..end, bias, image.unwind_sections()));
         }
+        (found.module, found.bias)
     }
 
     /// Where a run-time address is; `None` outside of known executable memory.

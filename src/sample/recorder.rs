@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::profile::code::CodeRef;
-use crate::profile::evidence::timed::{Sample, TimedEvidence};
+use crate::profile::evidence::timed::{MappingChange, MappingEvent, Sample, TimedEvidence};
 use crate::profile::run::Warning;
 
 use super::modules::{MappedFile, Modules};
@@ -23,6 +23,7 @@ pub(super) struct Recorder {
     modules: Modules,
     rules: Rules,
     samples: Store,
+    mappings: Vec<MappingEvent>,
     last_exit_ns: u64,
     /// Mappings may be missing, because records were lost or because the source has none: look into `/proc`.
     pub reread_maps: bool,
@@ -81,6 +82,7 @@ impl Recorder {
             modules: Modules::default(),
             rules: Rules::new(),
             samples: Store::default(),
+            mappings: Vec::new(),
             last_exit_ns: 0,
             reread_maps: false,
         }
@@ -91,6 +93,7 @@ impl Recorder {
         self.start_ns.get_or_insert(time_ns);
         let now = self.seconds(time_ns);
         self.processes.insert(pid, Process::new(pid));
+        self.mappings.push(MappingEvent { time_ns, pid, change: MappingChange::Executed });
         self.threads.index(pid, tid, now);
     }
 
@@ -102,6 +105,7 @@ impl Recorder {
         {
             let child = process.forked(pid);
             self.processes.insert(pid, child);
+            self.mappings.push(MappingEvent { time_ns, pid, change: MappingChange::Forked { parent } });
         }
         let creator = self.threads.index(parent, parent_tid, now);
         let name = self.threads.infos()[creator as usize].name.clone();
@@ -138,9 +142,12 @@ impl Recorder {
     }
 
     /// Executable memory was mapped.
-    pub fn map(&mut self, mapped: MappedFile, length: u64) {
+    pub fn map(&mut self, time_ns: u64, mapped: MappedFile, length: u64) {
         let process = self.processes.entry(mapped.pid).or_insert_with_key(|pid| Process::new(*pid));
-        process.map(&mut self.modules, mapped, length);
+        let (pid, start) = (mapped.pid, mapped.start);
+        let (module, bias) = process.map(&mut self.modules, mapped, length);
+        let change = MappingChange::Mapped { start, end: start.saturating_add(length), module, bias };
+        self.mappings.push(MappingEvent { time_ns, pid, change });
     }
 
     /// Takes a sample in.
@@ -184,6 +191,8 @@ impl Recorder {
             threads: threads.infos,
             samples,
             on_cpu: threads.on_cpu,
+            start_ns,
+            mappings: self.mappings,
             warnings,
         }
     }
@@ -253,7 +262,7 @@ mod tests {
         r.exec(5 * SECOND, 10, 10);
         r.enter_cpu(5 * SECOND, 10, 10);
         r.name(5 * SECOND, 10, 10, "main".into());
-        r.map(anon, 0x1000);
+        r.map(5 * SECOND, anon, 0x1000);
         r.fork(6 * SECOND, 10, 10, 10, 11);
         r.enter_cpu(6 * SECOND, 10, 11);
         r.sample(observation(6 * SECOND, 11, &[0x1801, 0x9000, 0x1803]));
@@ -274,7 +283,7 @@ mod tests {
     fn a_forked_process_has_its_parents_mappings_until_it_executes() {
         let mut r = Recorder::new();
         r.exec(0, 10, 10);
-        r.map(MappedFile { pid: 10, start: 0x1000, file_offset: 0, path: "//anon", build_id: None }, 0x1000);
+        r.map(0, MappedFile { pid: 10, start: 0x1000, file_offset: 0, path: "//anon", build_id: None }, 0x1000);
         r.fork(1, 10, 10, 20, 20);
         assert!(r.processes[&20].locate(0x1010).is_some());
         r.exec(2, 20, 20);

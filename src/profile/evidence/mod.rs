@@ -1,6 +1,7 @@
 //! Evidence: what each producer yields. Facts keyed by process, thread and module + offset; merging is concatenation.
 
 pub mod counted;
+pub mod counters;
 pub mod memory;
 pub mod timed;
 

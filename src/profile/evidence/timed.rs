@@ -25,8 +25,46 @@ pub struct TimedEvidence {
     pub samples: Vec<Sample>,
     /// Intervals in which a thread was on a CPU, from context-switch records; empty where the source has none.
     pub on_cpu: Vec<OnCpu>,
+    /// When the pass started, in nanoseconds of CLOCK_MONOTONIC.
+    pub start_ns: u64,
+    /// What happened to the program's executable memory, in order of time.
+    pub mappings: Vec<MappingEvent>,
     /// Doubts about these figures.
     pub warnings: Vec<Warning>,
+}
+
+/// A change of a process's executable memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MappingEvent {
+    /// Nanoseconds of CLOCK_MONOTONIC.
+    pub time_ns: u64,
+    /// Process.
+    pub pid: u32,
+    /// What happened.
+    pub change: MappingChange,
+}
+
+/// What happened to a process's executable memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MappingChange {
+    /// Addresses `start..end` are code of a module: offset = address − `bias`.
+    Mapped {
+        /// First address.
+        start: u64,
+        /// First address behind it.
+        end: u64,
+        /// Index into the evidence's modules.
+        module: u32,
+        /// Run-time address − offset in the module.
+        bias: u64,
+    },
+    /// It began with all mappings of `parent`.
+    Forked {
+        /// The process that forked.
+        parent: u32,
+    },
+    /// It executed a program: nothing is mapped any more.
+    Executed,
 }
 
 /// One sample.

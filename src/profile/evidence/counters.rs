@@ -1,0 +1,101 @@
+//! Evidence of hardware counters in the timed pass: what each event counted, for which thread, and when.
+
+use crate::profile::run::Warning;
+
+/// What the counters yield. Times are nanoseconds of CLOCK_MONOTONIC, like the mappings of the timed evidence.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct CounterEvidence {
+    /// Everything that was asked for, measured or not.
+    pub events: Vec<CounterEvent>,
+    /// Events that were on the PMU together, as indices into `events`; [`ThreadReading::values`] are in this order.
+    pub groups: Vec<Vec<usize>>,
+    /// Readings of each thread in order of time; empty where the kernel tells the program's sums alone.
+    pub readings: Vec<ThreadReading>,
+    /// What memory controllers and fabrics saw of the whole host during the pass.
+    pub uncore: Vec<UncoreCount>,
+    /// Doubts about these figures.
+    pub warnings: Vec<Warning>,
+}
+
+/// An event that was asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CounterEvent {
+    /// Name in the event table.
+    pub name: String,
+    /// What it is used for: `flops`, `llc_miss`.
+    pub role: String,
+    /// PMU in the kernel's naming.
+    pub pmu: String,
+    /// Unit of a weighted count: `flop`, `instruction`, `line`, `cycle`.
+    pub unit: String,
+    /// What one count stands for, in that unit; a correction found by the trust check is divided out.
+    pub weight: f64,
+    /// What the trust check says of it.
+    pub trust: String,
+    /// The program's sum over all threads and CPUs, or why there is none.
+    pub total: Result<CounterTotal, String>,
+}
+
+/// A sum as the kernel counted it.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct CounterTotal {
+    /// Counts, scaled to the whole time where the event shared the PMU, without the weight.
+    pub value: f64,
+    /// Counts as read.
+    pub raw: u64,
+    /// Time on the PMU / time enabled; 1: nothing was scaled.
+    pub running_share: f64,
+    /// Relative error of the scaling.
+    pub error: f64,
+}
+
+/// A thread's counters at one moment: sums since the thread began, over all CPUs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ThreadReading {
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// When.
+    pub time_ns: u64,
+    /// The user-space instruction at this moment; `None` at the thread's end.
+    pub ip: Option<u64>,
+    /// Index into [`CounterEvidence::groups`].
+    pub group: u32,
+    /// Nanoseconds in which the group was wanted.
+    pub enabled_ns: u64,
+    /// Nanoseconds in which it was on the PMU.
+    pub running_ns: u64,
+    /// Raw counts.
+    pub values: Vec<u64>,
+}
+
+/// What the boxes of one uncore event counted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UncoreCount {
+    /// Name in the event table.
+    pub name: String,
+    /// `dram_read_lines`, `dram_write_lines` or others.
+    pub role: String,
+    /// PMU family.
+    pub pmu: String,
+    /// The program's bytes, or why there are none.
+    pub bytes: Result<UncoreBytes, String>,
+}
+
+/// Bytes at the memory controllers less what the host did before and after.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct UncoreBytes {
+    /// Net bytes; negative where the background was more than the run.
+    pub net: f64,
+    /// Background bytes that were subtracted.
+    pub background: f64,
+    /// Absolute error in bytes.
+    pub error: f64,
+    /// Mean / greatest of the boxes: 1 is even; `None` with fewer than two.
+    pub balance: Option<f64>,
+    /// Boxes that counted.
+    pub boxes: u32,
+    /// Boxes that exist but count nothing or nonsense.
+    pub phantom: Vec<String>,
+}
