@@ -42,6 +42,7 @@ pub fn run(args: run::RunArgs) -> Result<ExitCode> {
             run::EngineArg::Translator => Engine::Translator,
             run::EngineArg::SingleStep => Engine::SingleStep,
         },
+        counters_from: args.counters_from,
     };
     finish(session::profile(&options)?, &view)
 }

@@ -47,6 +47,9 @@ pub struct RunArgs {
     /// Counting engine of the counted pass
     #[arg(long, value_enum, default_value = "translator", hide = true)]
     pub engine: EngineArg,
+    /// Folder with event tables and a sysfs tree to use in place of this CPU's
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub counters_from: Option<PathBuf>,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,

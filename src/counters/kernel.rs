@@ -27,6 +27,10 @@ pub struct Flags {
     pub exclude_kernel: bool,
     /// Must always be on the PMU or fail.
     pub pinned: bool,
+    /// Nanoseconds between two samples of a clock event; 0: it counts only.
+    pub sample_period_ns: u64,
+    /// Each thread's readings are recorded, at every sample and at the thread's end (Linux 6.12 for inherited events).
+    pub readings: bool,
 }
 
 /// What a read returns: the count and how long it was counted.
@@ -66,6 +70,9 @@ pub struct Linux;
 
 const READING_BYTES: usize = 24;
 
+/// Breakpoints take their kind from `config` and their address from `config1` of the encoding.
+const PERF_TYPE_BREAKPOINT: u32 = 5;
+
 impl PerfKernel for Linux {
     type Handle = OwnedFd;
 
@@ -75,7 +82,6 @@ impl PerfKernel for Linux {
         attr.type_ = encoding.kind;
         attr.size = std::mem::size_of::<sys::perf_event_attr>() as u32;
         attr.config = encoding.config;
-        attr.config1 = encoding.config1;
         attr.read_format = u64::from(sys::PERF_FORMAT_TOTAL_TIME_ENABLED | sys::PERF_FORMAT_TOTAL_TIME_RUNNING);
         attr.set_inherit(flags.inherit.into());
         attr.set_enable_on_exec(flags.enable_on_exec.into());
@@ -83,6 +89,25 @@ impl PerfKernel for Linux {
         attr.set_exclude_kernel(flags.exclude_kernel.into());
         attr.set_exclude_hv(flags.exclude_kernel.into());
         attr.set_pinned(flags.pinned.into());
+        if flags.readings {
+            attr.read_format |= u64::from(sys::PERF_FORMAT_GROUP | sys::PERF_FORMAT_ID);
+            attr.sample_type = u64::from(
+                sys::PERF_SAMPLE_IP | sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME | sys::PERF_SAMPLE_READ,
+            );
+            attr.__bindgen_anon_1.sample_period = flags.sample_period_ns;
+            attr.set_inherit_stat(1);
+            attr.set_sample_id_all(1);
+            attr.set_use_clockid(1);
+            attr.clockid = libc::CLOCK_MONOTONIC;
+        }
+        if encoding.kind == PERF_TYPE_BREAKPOINT {
+            attr.bp_type = encoding.config as u32;
+            attr.config = 0;
+            attr.__bindgen_anon_3.bp_addr = encoding.config1;
+            attr.__bindgen_anon_4.bp_len = std::mem::size_of::<libc::c_long>() as u64;
+        } else {
+            attr.__bindgen_anon_3.config1 = encoding.config1;
+        }
         let group = leader.map_or(-1, |l| l.as_raw_fd());
         // SAFETY: `attr` is a fully initialised attribute of the size that it states.
         let fd = unsafe {

@@ -9,6 +9,7 @@
 //! Nothing is guessed from `perf_event_paranoid`: every event is opened, and what the kernel answers is what counts.
 
 pub mod check;
+pub mod collect;
 pub mod count;
 pub mod cpu;
 pub mod doctor;

@@ -3,6 +3,8 @@
 //! A table states facts, with the document each comes from, and how sure it is of them. Nothing in it is believed before
 //! the trust check.
 
+use std::path::{Path, PathBuf};
+
 use serde::{Deserialize, Serialize};
 
 use crate::isa::operation::{Precision, Width};
@@ -10,20 +12,28 @@ use crate::isa::operation::{Precision, Width};
 /// Why a table cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
+    /// A file cannot be read.
+    #[error("cannot read {file}: {source}")]
+    Read {
+        /// File name.
+        file: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// Not TOML, or a field is missing or mistyped.
-    #[error("events/{file}: {source}")]
+    #[error("{file}: {source}")]
     Syntax {
         /// File name.
-        file: &'static str,
+        file: String,
         /// Where and what.
         #[source]
         source: Box<toml::de::Error>,
     },
     /// A fact contradicts another.
-    #[error("events/{file}: {fact}")]
+    #[error("{file}: {fact}")]
     Fact {
         /// File name.
-        file: &'static str,
+        file: String,
         /// Which.
         fact: String,
     },
@@ -97,6 +107,38 @@ pub enum Role {
     QueueFull,
     AmxBusy,
     PredicateInactive,
+}
+
+impl Role {
+    /// As the tables write it.
+    pub fn name(self) -> String {
+        serde_json::to_value(self).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
+    }
+
+    /// The unit of a weighted count.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Role::Flops | Role::X87 => "flop",
+            Role::FpInstructions | Role::SimdFpInstructions | Role::Loads | Role::Stores => "instruction",
+            Role::L1Fill
+            | Role::L1Writeback
+            | Role::L2Fill
+            | Role::L2Writeback
+            | Role::LlcMiss
+            | Role::LlcAccess
+            | Role::DramReadLines
+            | Role::DramWriteLines => "line",
+            Role::StallTotal
+            | Role::StallL1
+            | Role::StallL2
+            | Role::StallL3
+            | Role::StallStore
+            | Role::StallFrontend
+            | Role::QueueFull
+            | Role::AmxBusy => "cycle",
+            Role::QueueOccupancy | Role::PredicateInactive => "count",
+        }
+    }
 }
 
 /// How sure the table is.
@@ -191,6 +233,9 @@ pub struct UncoreEvent {
     pub pmu: String,
     /// Raw config; with `channel_step`, of channel 0.
     pub config: u64,
+    /// Second config word.
+    #[serde(default)]
+    pub config1: u64,
     /// Config difference from one channel to the next on PMUs that hold all channels; 0: one box a channel.
     #[serde(default)]
     pub channel_step: u64,
@@ -259,14 +304,34 @@ tables!(
 /// # Errors
 /// A table that does not parse or contradicts itself; the tests make sure that none is shipped.
 pub fn all() -> Result<Vec<EventTable>, TableError> {
-    FILES.iter().map(|(file, text)| parse(file, text)).collect()
+    FILES.iter().map(|(file, text)| parse(&format!("events/{file}"), text)).collect()
+}
+
+/// The tables of a folder of one's own, by name; their owner vouches for them.
+///
+/// # Errors
+/// A file that cannot be read, does not parse or contradicts itself.
+pub fn from_folder(folder: &Path) -> Result<Vec<EventTable>, TableError> {
+    let unreadable = |path: &Path| {
+        let file = path.display().to_string();
+        move |source| TableError::Read { file, source }
+    };
+    let entries = std::fs::read_dir(folder).map_err(unreadable(folder))?;
+    let mut files: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
+    files.retain(|f| f.extension().is_some_and(|e| e == "toml"));
+    files.sort();
+    let read = |path: &PathBuf| {
+        let text = std::fs::read_to_string(path).map_err(unreadable(path))?;
+        parse(&path.display().to_string(), &text)
+    };
+    files.iter().map(read).collect()
 }
 
 /// Parses and checks one table.
-fn parse(file: &'static str, text: &str) -> Result<EventTable, TableError> {
-    let table: EventTable =
-        toml::from_str(text).map_err(|source| TableError::Syntax { file, source: Box::new(source) })?;
-    let fact = |fact: String| TableError::Fact { file, fact };
+fn parse(file: &str, text: &str) -> Result<EventTable, TableError> {
+    let table: EventTable = toml::from_str(text)
+        .map_err(|source| TableError::Syntax { file: file.to_owned(), source: Box::new(source) })?;
+    let fact = |fact: String| TableError::Fact { file: file.to_owned(), fact };
     for event in &table.events {
         if event.takes > table.cpu.general_counters {
             return Err(fact(format!("{} takes more counters than the CPU has", event.name)));

@@ -6,6 +6,8 @@
 //!  after (idle)  ─▶ background rate ┘
 //! ```
 
+use std::time::{Duration, Instant};
+
 use serde::Serialize;
 
 use super::count::Count;
@@ -49,7 +51,7 @@ pub fn open<K: PerfKernel>(kernel: &K, pmus: &[Pmu], event: &UncoreEvent) -> Ope
         for cpu in cpus {
             for channel in &channels {
                 let config = event.config + event.channel_step * u64::from(channel.unwrap_or(0));
-                let encoding = Encoding { kind: pmu.kind, config, config1: 0 };
+                let encoding = Encoding { kind: pmu.kind, config, config1: event.config1 };
                 // uncore PMUs count every task on a CPU and refuse all exclude bits
                 let scope = Scope { pid: -1, cpu: *cpu as i32 };
                 match kernel.open(encoding, scope, None, Flags { disabled: true, ..Flags::default() }) {
@@ -125,6 +127,26 @@ impl<H> OpenUncore<H> {
             phantom,
         })
     }
+}
+
+/// The traffic of the whole host over a moment of `pause`, in bytes per second; for the background.
+///
+/// # Errors
+/// No box gave a count.
+pub fn background<K: PerfKernel>(
+    kernel: &K,
+    pmus: &[Pmu],
+    event: &UncoreEvent,
+    pause: Duration,
+) -> Result<f64, Refusal> {
+    let mut boxes = open(kernel, pmus, event);
+    boxes.enable(kernel);
+    let start = Instant::now();
+    if !boxes.boxes.is_empty() {
+        std::thread::sleep(pause);
+    }
+    let traffic = boxes.read(kernel, event.bytes)?;
+    Ok(traffic.bytes / start.elapsed().as_secs_f64().max(f64::MIN_POSITIVE))
 }
 
 /// Traffic of the program alone.

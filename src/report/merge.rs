@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::profile::function::{Bytes, CacheMisses, Flops, Misses, PerThread, Work};
+use crate::profile::counters::Counter;
+use crate::profile::function::{Bytes, CacheMisses, Flops, Misses, PerThread, Source, Work};
 use crate::profile::run::Warning;
 use crate::profile::{Function, Profile};
 
@@ -65,6 +66,7 @@ fn append(whole: &mut Profile, mut part: Profile, arrangement: Arrangement) {
     whole.run.exit_status = whole.run.exit_status.max(part.run.exit_status);
     whole.run.signal = whole.run.signal.or(part.run.signal);
     whole.run.quality = both(whole.run.quality, part.run.quality, f64::min);
+    counters(&mut whole.run.counters, part.run.counters, threads);
     whole.run.passes.append(&mut part.run.passes);
     whole.run.threads.append(&mut part.run.threads);
     let new = part.run.warnings.into_iter().filter(|w| !whole.run.warnings.contains(w)).collect::<Vec<_>>();
@@ -113,6 +115,7 @@ fn add(into: &mut Function, other: Function, threads: u32, arrangement: Arrangem
         conflict: sum(a.conflict, b.conflict),
         coherence: sum(a.coherence, b.coherence),
     });
+    counters(&mut into.counters, other.counters, threads);
     into.work = both(into.work.take(), other.work, add_work);
     add_all(&mut into.loops, other.loops, threads, arrangement);
 }
@@ -136,6 +139,47 @@ fn add_elapsed(into: &mut Function, other: &Function, arrangement: Arrangement) 
             into.concurrency = times.map_or(Vec::new(), |(a, b)| in_turn(&into.concurrency, a, &other.concurrency, b));
         }
     }
+}
+
+/// Counters of one name add up; one that a part lacks is unknown of the whole.
+fn counters(into: &mut Vec<Counter>, others: Vec<Counter>, threads: u32) {
+    let known = |c: &Counter| others.iter().any(|o| o.event == c.event);
+    into.iter_mut().filter(|c| !known(c)).for_each(|c| lose(c, "a part of the merge has no such counter"));
+    for mut other in others {
+        other.per_thread.iter_mut().for_each(|t| t.thread += threads);
+        match into.iter_mut().find(|c| c.event == other.event) {
+            Some(counter) => add_counter(counter, other),
+            None => {
+                lose(&mut other, "a part of the merge has no such counter");
+                into.push(other);
+            }
+        }
+    }
+}
+
+fn lose(counter: &mut Counter, reason: &str) {
+    if counter.value.is_some() {
+        counter.source = Source { how: "not measured".into(), error: None, reason: Some(reason.into()) };
+    }
+    (counter.value, counter.ratio, counter.raw) = (None, None, None);
+}
+
+fn add_counter(into: &mut Counter, other: Counter) {
+    if into.value.is_some() && other.value.is_none() {
+        into.source = other.source.clone();
+    }
+    let error = |c: &Counter| c.value.zip(c.source.error).map_or(0.0, |(v, e)| v * e);
+    let absolute = error(into).hypot(error(&other));
+    into.value = sum(into.value, other.value);
+    into.counted = sum(into.counted, other.counted);
+    into.ratio = into.value.zip(into.counted).filter(|(_, c)| *c > 0.0).map(|(v, c)| v / c);
+    into.raw = sum(into.raw, other.raw);
+    into.background = sum(into.background, other.background);
+    into.running_share = both(into.running_share, other.running_share, f64::min);
+    into.unattributed = both(into.unattributed, other.unattributed, f64::max);
+    into.balance = both(into.balance, other.balance, f64::min);
+    into.source.error = into.value.filter(|v| *v > 0.0 && absolute > 0.0).map(|v| absolute / v);
+    into.per_thread.extend(other.per_thread);
 }
 
 /// Both, or nothing: a part that was not measured makes the whole unknown, not smaller.

@@ -10,7 +10,7 @@ use crate::roofline::class;
 
 use super::number::{self, NOT_MEASURED, percent, seconds, si};
 use super::table::{self, COLUMNS};
-use super::{View, name, summary, wrap};
+use super::{View, counters, name, summary, wrap};
 
 /// The whole report.
 pub fn report(profile: &Profile, view: &View) -> String {
@@ -28,6 +28,11 @@ pub fn report(profile: &Profile, view: &View) -> String {
         out += &functions(profile, view, width);
         out += &legend(profile, view, width);
         out += &explanations(profile, view, width);
+    }
+    let counters = counters::of_program(profile);
+    if !counters.is_empty() {
+        out.push('\n');
+        out.extend(counters.iter().map(|line| wrap::hanging(line, width, 4)));
     }
     out + &doubts(profile, width)
 }
@@ -135,6 +140,9 @@ fn explanation(f: &Function, width: usize) -> String {
             _ => String::new(),
         };
         out += &wrap::hanging(&format!("  → {} ({range}{whole}): {}", s.remove.join(" + "), s.advice), width, 4);
+    }
+    if let Some(line) = counters::of_function(f) {
+        out += &wrap::hanging(&format!("  {line}"), width, 4);
     }
     for reason in unmeasured(f) {
         out += &wrap::hanging(&format!("  {reason}"), width, 4);

@@ -44,6 +44,7 @@ pub fn profile(output: Option<PathBuf>, quiet: bool) -> Result<Outcome, SessionE
         full_names: false,
         quiet,
         engine: Engine::Translator,
+        counters_from: None,
     };
     let mut outcome = run::profile(&options)?;
     outcome.profile.run.command = ["rprof", "demo"].map(String::from).into();

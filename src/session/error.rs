@@ -54,6 +54,9 @@ pub enum SessionError {
         /// Why.
         reason: String,
     },
+    /// The event tables.
+    #[error("{0}; rprof's own tables are tested, so look at the folder given with --counters-from")]
+    Events(String),
     /// Reading or drawing a profile.
     #[error("{0}")]
     Report(String),

@@ -15,6 +15,7 @@ mod bracket;
 pub mod ceilings;
 pub mod demo;
 pub mod error;
+mod hardware;
 mod input;
 #[cfg(target_arch = "x86_64")]
 pub mod known_work;

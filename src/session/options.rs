@@ -31,6 +31,9 @@ pub struct RunOptions {
     pub quiet: bool,
     /// Counting engine.
     pub engine: Engine,
+    /// Folder with event tables (`*.toml`) and a `sysfs` tree to use in place of this CPU's: for CPUs without a table and
+    /// for tests.
+    pub counters_from: Option<PathBuf>,
 }
 
 /// A part of the timed pass, in seconds from its start; `None` is open.

@@ -5,11 +5,13 @@ use std::os::fd::AsFd;
 use crate::instrument::{self, Counted, CountingEngine};
 use crate::memory::{CacheModel, Geometry, Placement};
 use crate::profile::Machine;
+use crate::profile::evidence::counters::CounterEvidence;
 use crate::profile::evidence::memory::AccessSink;
 use crate::sample::{self, SampleOptions, Timed};
 use crate::target::foreground::Foreground;
 use crate::target::launch::{LaunchError, Program, Streams, spawn_gated};
 
+use super::hardware::Hardware;
 use super::input::Input;
 use super::options::{Engine, Memory, RunOptions};
 use super::terminal::TerminalWatch;
@@ -20,6 +22,8 @@ use super::{SessionError, sink};
 pub struct TimedPass {
     /// The sampler's result.
     pub timed: Timed,
+    /// What the hardware counters saw.
+    pub counters: CounterEvidence,
     /// It read the terminal: the counted pass will not see that input.
     pub read_terminal: bool,
 }
@@ -30,6 +34,7 @@ pub fn timed(
     input: &mut Input,
     replay: bool,
     options: &RunOptions,
+    hardware: &Hardware,
 ) -> Result<TimedPass, SessionError> {
     let stdin = input.first(replay).map_err(stream("standard input"))?;
     let child = spawn_gated(program, Streams { stdin, ..Streams::default() }).map_err(launch)?;
@@ -39,10 +44,12 @@ pub fn timed(
     if let Some(hz) = options.frequency_hz {
         sampling.frequency_hz = hz.into();
     }
+    let counters = hardware.arm(pid, sampling.frequency_hz);
     let result = sample::run(child, &sampling);
+    let counters = counters.finish();
     let read_terminal = watch.is_some_and(TerminalWatch::finish);
     let timed = result.map_err(|e| SessionError::Pass { pass: "timed", reason: e.to_string() })?;
-    Ok(TimedPass { timed, read_terminal })
+    Ok(TimedPass { timed, counters, read_terminal })
 }
 
 /// Runs the program under the counting engine. With the `replay`ed input of a first run its output is sunk; without, it

@@ -7,12 +7,14 @@ use nix::unistd::Pid;
 
 use crate::profile::Profile;
 use crate::profile::evidence::counted::CountedEvidence;
+use crate::profile::evidence::counters::CounterEvidence;
 use crate::profile::evidence::memory::MemoryEvidence;
 use crate::profile::evidence::timed::TimedEvidence;
 use crate::profile::machine::Machine;
 use crate::profile::run::Warning;
 use crate::target::foreground::{self, Foreground};
 
+use super::hardware::Hardware;
 use super::input::Input;
 use super::options::{Passes, RunOptions};
 use super::output::{OutputFolder, mpi_rank};
@@ -81,6 +83,8 @@ pub struct Evidence {
     pub counted: Option<CountedEvidence>,
     /// Memory model of the counted pass.
     pub memory: Option<MemoryEvidence>,
+    /// Hardware counters of the timed pass.
+    pub counters: Option<CounterEvidence>,
     /// Why there is no counted pass.
     pub no_counts: Option<String>,
     /// Doubts that concern the run as a whole.
@@ -126,7 +130,8 @@ fn timed_pass(
     evidence: &mut Evidence,
 ) -> Result<(ProgramEnd, Input), SessionError> {
     let mut input = Input::classify().map_err(|source| SessionError::Stream { stream: "standard input", source })?;
-    let pass = passes::timed(&checked.program, &mut input, replay, options)?;
+    let hardware = Hardware::prepare(options.counters_from.as_deref())?;
+    let pass = passes::timed(&checked.program, &mut input, replay, options, &hardware)?;
     if replay && pass.read_terminal {
         evidence.warnings.push(Warning::new(
             "terminal-input",
@@ -141,6 +146,8 @@ fn timed_pass(
         *machine = ceilings::after_a_run(std::mem::take(machine), notices, &mut evidence.warnings);
     }
     evidence.timed = Some(timed);
+    // Of a part of the run nothing is known but the whole.
+    evidence.counters = (!options.window.is_part()).then_some(pass.counters);
     Ok((ProgramEnd::of(pass.timed.status), input))
 }
 

@@ -8,6 +8,7 @@ use super::counts::{Counts, FunctionCounts};
 use super::doubts;
 use super::elapsed::{Elapsed, Seen};
 use super::executed::Executed;
+use super::hardware::{Hardware, time_shares};
 use super::facts::{self, Common, Measured, MeasuredTraffic};
 use super::names;
 use super::sampled::{LoopNumbers, Sampled, runs};
@@ -16,6 +17,7 @@ use super::source_lines::{AtInstruction, by_line};
 use super::timeline::{Activity, Moment, NONE, sights};
 use super::traffic::FunctionTraffic;
 use super::{Evidence, counted_threads, thread_infos};
+use crate::profile::counters::Counter;
 use crate::profile::function::Function;
 use crate::profile::machine::Machine;
 use crate::profile::run::Warning;
@@ -36,6 +38,8 @@ pub struct Joined<'e> {
     loop_numbers: LoopNumbers,
     /// Indices of each function's samples.
     samples_of: HashMap<FunctionId, Vec<u32>>,
+    /// Hardware counters by function.
+    pub hardware: Option<Hardware<'e>>,
     of_functions: HashMap<FunctionId, Elapsed>,
     of_loops: Vec<Elapsed>,
     inclusive: HashMap<FunctionId, f64>,
@@ -48,6 +52,8 @@ pub struct Joined<'e> {
 pub struct Outcome {
     /// By descending CPU time.
     pub functions: Vec<Function>,
+    /// Hardware counters of the program.
+    pub counters: Vec<Counter>,
     /// Doubts about them.
     pub warnings: Vec<Warning>,
     /// Share of the CPU time that is attributed to named functions with both time and counts.
@@ -82,6 +88,7 @@ impl<'e> Joined<'e> {
             shapes: HashMap::new(),
             loop_numbers: LoopNumbers::default(),
             samples_of: HashMap::new(),
+            hardware: None,
             of_functions: HashMap::new(),
             of_loops: Vec::new(),
             inclusive: HashMap::new(),
@@ -109,6 +116,8 @@ impl<'e> Joined<'e> {
         let mut attributed = 0.0;
         let mut disagreeing: Vec<(f64, String)> = Vec::new();
         let mut uncounted_dynamic = 0;
+        let seconds = self.sampled.as_ref().map(Sampled::seconds_by_function).unwrap_or_default();
+        let time_shares = time_shares(&seconds);
         for id in self.ids() {
             let counts = self.executed.as_ref().and_then(|executed| {
                 let spans = executed.of(id);
@@ -116,7 +125,11 @@ impl<'e> Joined<'e> {
             });
             uncounted_dynamic += counts.as_ref().map_or(0, |c| c.whole.uncounted_dynamic);
             let counts = self.trusted(id, counts.as_ref());
-            let function = self.function(id, counts.clone(), code);
+            let mut function = self.function(id, counts.clone(), code);
+            if let Some(hardware) = &self.hardware {
+                let counted = function.flops.map(|f| f.total as f64);
+                function.counters = hardware.of_function(id, time_shares.get(&id).copied(), counted);
+            }
             let has_code = self.executed.is_some() && code.known(id).place.is_some();
             if let (Err(_), true, Some(cpu_s)) = (&counts, has_code, function.cpu_s) {
                 disagreeing.push((cpu_s, function.name.clone()));
@@ -134,7 +147,9 @@ impl<'e> Joined<'e> {
         let grave = disagreeing.into_iter().filter(|(cpu_s, _)| *cpu_s >= 0.01 * self.common.total_cpu_s);
         let grave: Vec<String> = grave.map(|(_, name)| name).collect();
         let total = self.common.total_cpu_s;
+        let counted = self.executed.as_ref().map(|_| functions.iter().filter_map(|f| f.flops).map(|f| f.total as f64).sum());
         Outcome {
+            counters: self.hardware.as_ref().map(|h| h.of_program(counted)).unwrap_or_default(),
             functions,
             warnings: self.doubts(&grave, uncounted_dynamic),
             quality: (total > 0.0).then(|| attributed / total),
@@ -159,7 +174,8 @@ impl<'e> Joined<'e> {
     /// Every function that some evidence fell in.
     fn ids(&self) -> BTreeSet<FunctionId> {
         let executed = self.executed.iter().flat_map(|e| e.spans.keys());
-        self.of_functions.keys().chain(executed).chain(self.inclusive.keys()).copied().collect()
+        let counted = self.hardware.iter().flat_map(Hardware::functions);
+        self.of_functions.keys().chain(executed).chain(self.inclusive.keys()).copied().chain(counted).collect()
     }
 
     fn hot(&self) -> BTreeSet<FunctionId> {

@@ -3,13 +3,16 @@
 //! ```text
 //!  samples ──▶ leaf function, loop, line ──▶ time, interval, threads, waiting ─┐
 //!  blocks  ──▶ instructions × executions ──▶ FLOPs, mix, accesses, chains ─────┼─▶ Function facts ─▶ Profile
-//!  sites   ──▶ traffic per instruction ────▶ bytes, misses ────────────────────┘
+//!  sites   ──▶ traffic per instruction ────▶ bytes, misses ────────────────────┤
+//!  readings▶ function at both ends ────────▶ hardware counters beside them ─────┘
 //! ```
 //!
 //! Modules of different passes are the same if their identity (build id, else path) is; threads if their ordinal is;
 //! code made at run time if its symbol is.
 
+mod address_spaces;
 mod assemble;
+mod attribution;
 mod carried;
 mod chains;
 mod code_map;
@@ -19,6 +22,7 @@ mod elapsed;
 mod executed;
 mod facts;
 mod flow;
+mod hardware;
 mod modules;
 mod names;
 pub mod resolver;
@@ -35,6 +39,7 @@ use std::collections::HashMap;
 
 use crate::profile::evidence::ThreadInfo;
 use crate::profile::evidence::counted::CountedEvidence;
+use crate::profile::evidence::counters::CounterEvidence;
 use crate::profile::evidence::memory::MemoryEvidence;
 use crate::profile::evidence::timed::TimedEvidence;
 use crate::profile::run::{Pass as RunPass, Thread};
@@ -43,6 +48,7 @@ use crate::profile::{Machine, Profile, ProfileSample, Run};
 use assemble::Joined;
 use code_map::CodeMap;
 use executed::Executed;
+use hardware::Hardware;
 use modules::Modules;
 use sampled::Sampled;
 use stacks::StackTable;
@@ -60,6 +66,8 @@ pub struct Evidence<'a> {
     pub counted: Option<&'a CountedEvidence>,
     /// Of the memory model, indexed like `counted`.
     pub memory: Option<&'a MemoryEvidence>,
+    /// Of the hardware counters in the timed pass.
+    pub counters: Option<&'a CounterEvidence>,
     /// Why there is no usable counted pass (it failed, or ended differently), where that is so.
     pub counted_missing: Option<String>,
 }
@@ -80,7 +88,9 @@ pub fn join(
     let executed = evidence.counted.map(|counted| Executed::new(counted, &mut code));
     let sampled = evidence.timed.map(|timed| Sampled::new(timed, &mut code));
     let traffic = evidence.memory.map(|memory| traffic::by_function(memory, &mut code));
-    let joined = Joined::new(evidence, &machine, sampled, executed, traffic, full_names, &mut code);
+    let hardware = evidence.counters.zip(evidence.timed).map(|(c, timed)| Hardware::new(c, timed, &mut code));
+    let mut joined = Joined::new(evidence, &machine, sampled, executed, traffic, full_names, &mut code);
+    joined.hardware = hardware;
     let outcome = joined.functions(&mut code);
     let mut stacks = StackTable::new(full_names);
     let samples = profile_samples(&joined, &mut stacks, &mut code);
@@ -88,8 +98,10 @@ pub fn join(
     run.passes.extend(passes(evidence, &samples));
     run.threads = threads(evidence);
     run.quality = outcome.quality;
+    run.counters = outcome.counters;
     run.warnings.extend(evidence.timed.iter().flat_map(|t| t.warnings.clone()));
     run.warnings.extend(evidence.counted.iter().flat_map(|c| c.warnings.clone()));
+    run.warnings.extend(evidence.counters.iter().flat_map(|c| c.warnings.clone()));
     run.warnings.extend(evidence.memory.iter().flat_map(|m| m.warnings.clone()));
     run.warnings.extend(outcome.warnings);
     run.warnings.extend(code.resolver().warnings());

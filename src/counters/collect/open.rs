@@ -1,0 +1,162 @@
+//! Opening a plan's groups on every CPU, each led by a clock that samples.
+//!
+//! ```text
+//!  cpu-clock (samples, reads the group) ─┬─ event ─ event …      on every CPU, inherited by every new thread
+//!        its ring buffer ◀───────────────┴─ told to write there, too: what a thread had counted when it ended
+//! ```
+//!
+//! The clock stops while its group is off the PMU, so that it never samples counts that stand still; the sampler that
+//! finds where the time goes is another one and is not touched by it.
+
+use std::collections::HashMap;
+use std::io;
+
+use super::kernel::GroupKernel;
+use super::log::Seat;
+use super::plan::{Group, Plan, Wanted};
+use crate::counters::encode::{Encoding, encode};
+use crate::counters::kernel::{Flags, Scope};
+use crate::counters::refusal::Refusal;
+
+/// PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK.
+const CLOCK: Encoding = Encoding { kind: 1, config: 0, config1: 0 };
+
+/// Bytes of a buffer, and the least that is tried where little memory may be locked.
+const RING_BYTES: usize = 128 << 10;
+const RING_BYTES_LEAST: usize = 8 << 10;
+
+/// A group on one CPU.
+pub struct OpenGroup<K: GroupKernel> {
+    /// CPU.
+    pub cpu: u32,
+    /// The clock.
+    pub leader: K::Handle,
+    /// Its buffer; taken by who drains it.
+    pub ring: Option<K::Ring>,
+    /// (index into [`Plan::wanted`], event), in the order in which they joined.
+    pub members: Vec<(usize, K::Handle)>,
+}
+
+/// A group on all its CPUs.
+pub struct Everywhere<K: GroupKernel> {
+    /// Events that are open on all of them, as indices into [`Plan::wanted`].
+    pub members: Vec<usize>,
+    /// One a CPU.
+    pub on_cpus: Vec<OpenGroup<K>>,
+}
+
+/// What was opened.
+pub struct Opened<K: GroupKernel> {
+    /// In the order of the plan; those without any member left out.
+    pub groups: Vec<Everywhere<K>>,
+    /// Reasons of the events that are not open, by index into [`Plan::wanted`].
+    pub refused: HashMap<usize, Refusal>,
+}
+
+/// Why the readings of threads are not to be had at all.
+#[derive(Debug)]
+pub struct NoReadings(pub io::Error);
+
+/// Opens every group of `plan` on `child` and all that it will create, on the first `cpus` CPUs, to start when it executes
+/// a program.
+///
+/// # Errors
+/// The clock with its readings is refused, or its buffer: then the program's sums may still be had.
+pub fn open<K: GroupKernel>(
+    kernel: &K,
+    plan: &Plan,
+    child: i32,
+    cpus: u32,
+    period_ns: u64,
+) -> Result<Opened<K>, NoReadings> {
+    let mut opened = Opened { groups: Vec::new(), refused: HashMap::new() };
+    for group in &plan.groups {
+        let mut everywhere = Everywhere { members: group.members.clone(), on_cpus: Vec::new() };
+        for cpu in cpus_of(group, cpus) {
+            let scope = Scope { pid: child, cpu: cpu as i32 };
+            match on_cpu(kernel, plan, &everywhere.members, scope, period_ns, &mut opened.refused) {
+                Ok(group) => everywhere.on_cpus.push(group),
+                Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {} // offline
+                Err(e) => return Err(NoReadings(e)),
+            }
+            // What one CPU refuses is of no use on the others: a part of a count is a wrong count.
+            everywhere.members.retain(|m| !opened.refused.contains_key(m));
+        }
+        let open = everywhere.members.clone();
+        everywhere.on_cpus.iter_mut().for_each(|g| g.members.retain(|(m, _)| open.contains(m)));
+        if everywhere.on_cpus.is_empty() {
+            opened.refused.extend(open.iter().map(|m| (*m, Refusal::CpuOffline)));
+        } else if !open.is_empty() {
+            opened.groups.push(everywhere);
+        }
+    }
+    Ok(opened)
+}
+
+fn cpus_of(group: &Group, cpus: u32) -> Vec<u32> {
+    if group.cpus.is_empty() { (0..cpus).collect() } else { group.cpus.clone() }
+}
+
+fn on_cpu<K: GroupKernel>(
+    kernel: &K,
+    plan: &Plan,
+    members: &[usize],
+    scope: Scope,
+    period_ns: u64,
+    refused: &mut HashMap<usize, Refusal>,
+) -> io::Result<OpenGroup<K>> {
+    let member = Flags { inherit: true, exclude_kernel: true, readings: true, ..Flags::default() };
+    let clock = Flags { enable_on_exec: true, disabled: true, sample_period_ns: period_ns, ..member };
+    let leader = kernel.open(CLOCK, scope, None, clock)?;
+    let ring = largest_ring(kernel, &leader)?;
+    let mut group = OpenGroup { cpu: scope.cpu as u32, leader, ring: Some(ring), members: Vec::new() };
+    for index in members {
+        let Wanted { event, pmu: Some(pmu), .. } = &plan.wanted[*index] else { continue };
+        let opened = match encode(event, pmu) {
+            Ok(encoding) => kernel.open(encoding, scope, Some(&group.leader), member).map_err(|e| Refusal::of_open(&e)),
+            Err(e) => Err(Refusal::NoEncoding { field: e.field.into() }),
+        };
+        let opened = opened.and_then(|handle| {
+            kernel.redirect(&handle, &group.leader).map_err(|e| Refusal::of_open(&e))?;
+            Ok(handle)
+        });
+        match opened {
+            Ok(handle) => group.members.push((*index, handle)),
+            Err(refusal) => {
+                refused.insert(*index, refusal);
+            }
+        }
+    }
+    Ok(group)
+}
+
+fn largest_ring<K: GroupKernel>(kernel: &K, leader: &K::Handle) -> io::Result<K::Ring> {
+    let mut bytes = RING_BYTES;
+    loop {
+        match kernel.ring(leader, bytes) {
+            Err(_) if bytes > RING_BYTES_LEAST => bytes /= 2,
+            other => return other,
+        }
+    }
+}
+
+impl<K: GroupKernel> Opened<K> {
+    /// Whose each event id is.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub fn seats(&self, kernel: &K) -> io::Result<HashMap<u64, Seat>> {
+        let mut seats = HashMap::new();
+        for (group, everywhere) in self.groups.iter().enumerate() {
+            for open in &everywhere.on_cpus {
+                let seat = |member| Seat { group: group as u32, cpu: open.cpu, member };
+                seats.insert(kernel.id(&open.leader)?, seat(None));
+                for (index, handle) in &open.members {
+                    let member = everywhere.members.iter().position(|m| m == index);
+                    seats.insert(kernel.id(handle)?, seat(member.map(|m| m as u32)));
+                }
+            }
+        }
+        Ok(seats)
+    }
+}

@@ -1,0 +1,147 @@
+//! Which events a run asks for, and which of them run together.
+
+use crate::counters::cpu::CpuId;
+use crate::counters::group::{self, Free};
+use crate::counters::pmu::Pmu;
+use crate::counters::refusal::Refusal;
+use crate::counters::table::{CpuMatch, Event, EventTable, Role};
+use crate::counters::trust::Verdict;
+use crate::profile::evidence::counters::CounterEvent;
+
+/// An event on a PMU.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// From the table.
+    pub event: Event,
+    /// Where it is opened; `None` if the kernel lists no such PMU.
+    pub pmu: Option<Pmu>,
+    /// What the trust check says of it.
+    pub verdict: Verdict,
+    /// Known before it is opened not to be had.
+    pub refusal: Option<Refusal>,
+}
+
+/// Events of one PMU that run together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// Indices into [`Plan::wanted`].
+    pub members: Vec<usize>,
+    /// CPUs that have the PMU; empty: all.
+    pub cpus: Vec<u32>,
+}
+
+/// What to open.
+#[derive(Debug, Clone, Default)]
+pub struct Plan {
+    /// Everything asked for.
+    pub wanted: Vec<Wanted>,
+    /// By PMU, FLOPs first.
+    pub groups: Vec<Group>,
+}
+
+/// The core PMU of `cpu` that the kernel lists: the first of its names.
+pub fn core_pmu<'a>(cpu: &CpuMatch, pmus: &'a [Pmu]) -> Option<&'a Pmu> {
+    cpu.pmu.iter().find_map(|name| pmus.iter().find(|p| p.name == *name))
+}
+
+/// The tables of a CPU; hybrid CPUs have one for each kind of core.
+pub fn tables_of(tables: &[EventTable], id: &CpuId) -> Vec<EventTable> {
+    let fits =
+        |t: &&EventTable| t.cpu.vendor == id.vendor && t.cpu.family == id.family && t.cpu.models.contains(&id.model);
+    tables.iter().filter(fits).cloned().collect()
+}
+
+impl Plan {
+    /// Asks for the headline events of `tables`. `verdict` tells what is known of an event on a PMU.
+    pub fn new(
+        tables: &[EventTable],
+        pmus: &[Pmu],
+        nmi_watchdog: bool,
+        verdict: impl Fn(&Event, &Pmu) -> Verdict,
+    ) -> Plan {
+        let hybrid = tables.iter().filter(|t| core_pmu(&t.cpu, pmus).is_some()).count() > 1;
+        let mut plan = Plan::default();
+        for table in tables {
+            // A table of cores that this host does not have says nothing about it, unless it is the only one.
+            let pmu = core_pmu(&table.cpu, pmus);
+            if pmu.is_none() && tables.len() > 1 && tables.iter().any(|t| core_pmu(&t.cpu, pmus).is_some()) {
+                continue;
+            }
+            plan.add(table, pmu, Free::of(&table.cpu, nmi_watchdog), hybrid, &verdict);
+        }
+        plan
+    }
+
+    fn add(
+        &mut self,
+        table: &EventTable,
+        pmu: Option<&Pmu>,
+        free: Free,
+        hybrid: bool,
+        verdict: &impl Fn(&Event, &Pmu) -> Verdict,
+    ) {
+        let mut events: Vec<&Event> = table.events.iter().filter(|e| e.headline).collect();
+        events.sort_by_key(|e| e.role != Role::Flops);
+        let first = self.wanted.len();
+        for event in events {
+            let missing = Refusal::NoPmu { pmu: table.cpu.pmu.join(" or ") };
+            let (verdict, refusal) = match pmu {
+                None => (Verdict::NotChecked { why: missing.to_string() }, Some(missing)),
+                Some(pmu) => match verdict(event, pmu) {
+                    Verdict::Refuted { found } => {
+                        (Verdict::Refuted { found: found.clone() }, Some(Refusal::NotTrusted { found }))
+                    }
+                    other => (other, None),
+                },
+            };
+            self.wanted.push(Wanted { event: event.clone(), pmu: pmu.cloned(), verdict, refusal });
+        }
+        let Some(pmu) = pmu else { return };
+        let open: Vec<usize> = (first..self.wanted.len()).filter(|i| self.wanted[*i].refusal.is_none()).collect();
+        let events: Vec<Event> = open.iter().map(|i| self.wanted[*i].event.clone()).collect();
+        let (mut groups, mut impossible) = group::plan(&events, free);
+        if hybrid && groups.len() > 1 {
+            // How long a thread was on this kind of core is not known, so that a shared counter could not be scaled.
+            impossible.extend(groups.split_off(1).into_iter().flatten());
+        }
+        for i in impossible {
+            self.wanted[open[i]].refusal = Some(Refusal::CountersTaken);
+        }
+        let cpus = if pmu.per_socket { Vec::new() } else { pmu.cpus.clone() };
+        let members = |group: Vec<usize>| Group { members: group.iter().map(|i| open[*i]).collect(), cpus: cpus.clone() };
+        self.groups.extend(groups.into_iter().map(members));
+    }
+}
+
+impl Plan {
+    /// Descriptors that its groups take on a host of `cpus` CPUs.
+    pub fn descriptors(&self, cpus: u32) -> u64 {
+        let of_group = |g: &Group| {
+            let cpus = if g.cpus.is_empty() { cpus as usize } else { g.cpus.len() };
+            cpus * (1 + g.members.len())
+        };
+        self.groups.iter().map(of_group).sum::<usize>() as u64
+    }
+}
+
+impl Wanted {
+    /// As evidence, with the reason why it has no count yet.
+    pub fn uncounted(&self) -> CounterEvent {
+        let trust = match &self.verdict {
+            Verdict::Trusted => "trusted".to_owned(),
+            Verdict::Corrected { ratio } => format!("counts × {ratio:.3}, corrected"),
+            Verdict::Refuted { found } => format!("refuted: {found}"),
+            Verdict::NotChecked { why } => format!("not checked: {why}"),
+        };
+        let divisor = if let Verdict::Corrected { ratio } = self.verdict { ratio } else { 1.0 };
+        CounterEvent {
+            name: self.event.name.clone(),
+            role: self.event.role.name(),
+            pmu: self.pmu.as_ref().map(|p| p.name.clone()).unwrap_or_default(),
+            unit: self.event.role.unit().into(),
+            weight: self.event.weight / divisor,
+            trust,
+            total: Err(self.refusal.as_ref().unwrap_or(&Refusal::NeverRan).to_string()),
+        }
+    }
+}
