@@ -3,6 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 
+use super::collect::kernel::{GroupKernel, GroupReading, Ring};
+use super::collect::record::{Record, written};
 use super::encode::Encoding;
 use super::kernel::{Flags, PerfKernel, Reading, Scope};
 
@@ -19,11 +21,31 @@ pub struct Fake {
     pub descriptors: Option<Cell<u32>>,
     /// What was opened: config, scope, whether it had a leader.
     pub opened: RefCell<Vec<(u64, Scope, bool)>>,
+    /// CPUs that are offline.
+    pub offline: Vec<i32>,
+    /// `errno` for opens that ask for readings, as kernels without them answer.
+    pub refuse_readings: Option<i32>,
+    /// What reads of whole groups answer, on each CPU.
+    pub groups: Vec<(i32, Result<GroupReading, i32>)>,
+    /// Records in each CPU's buffer.
+    pub records: Vec<(i32, Record)>,
+    /// Opens of this config on this CPU fail with this `errno`.
+    pub refuse_on: Vec<(u64, i32, i32)>,
 }
 
 /// Stands for an open event.
 #[derive(Debug, Clone, Copy)]
-pub struct FakeHandle(u64);
+pub struct FakeHandle(u64, i32);
+
+/// A buffer of records that were written before.
+#[derive(Debug)]
+pub struct FakeRing(Vec<Vec<u8>>);
+
+impl Ring for FakeRing {
+    fn drain(&mut self, take: &mut dyn FnMut(&[u8])) {
+        self.0.drain(..).for_each(|bytes| take(&bytes));
+    }
+}
 
 /// A read of fewer bytes than asked, among the `errno`s of [`Fake::readings`].
 pub const SHORT: i32 = -1;
@@ -38,7 +60,16 @@ fn refusal(list: &[(u64, i32)], config: u64) -> io::Result<()> {
 impl PerfKernel for Fake {
     type Handle = FakeHandle;
 
-    fn open(&self, e: Encoding, scope: Scope, leader: Option<&FakeHandle>, _: Flags) -> io::Result<FakeHandle> {
+    fn open(&self, e: Encoding, scope: Scope, leader: Option<&FakeHandle>, flags: Flags) -> io::Result<FakeHandle> {
+        if self.offline.contains(&scope.cpu) {
+            return Err(io::Error::from_raw_os_error(libc::ENODEV));
+        }
+        if let Some(errno) = self.refuse_readings.filter(|_| flags.readings) {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        if let Some((.., errno)) = self.refuse_on.iter().find(|(c, cpu, _)| (*c, *cpu) == (e.config, scope.cpu)) {
+            return Err(io::Error::from_raw_os_error(*errno));
+        }
         refusal(&self.refuse, e.config)?;
         if leader.is_some() {
             refusal(&self.refuse_in_group, e.config)?;
@@ -48,7 +79,7 @@ impl PerfKernel for Fake {
             left.set(left_now);
         }
         self.opened.borrow_mut().push((e.config, scope, leader.is_some()));
-        Ok(FakeHandle(e.config))
+        Ok(FakeHandle(e.config, scope.cpu))
     }
 
     fn read(&self, handle: &FakeHandle) -> io::Result<Reading> {
@@ -66,5 +97,38 @@ impl PerfKernel for Fake {
 
     fn disable(&self, _: &FakeHandle) -> io::Result<()> {
         Ok(())
+    }
+}
+
+impl GroupKernel for Fake {
+    type Ring = FakeRing;
+
+    fn id(&self, handle: &FakeHandle) -> io::Result<u64> {
+        Ok(Fake::id_of(handle.0, handle.1))
+    }
+
+    fn read_group(&self, leader: &FakeHandle, events: usize) -> io::Result<GroupReading> {
+        match self.groups.iter().find(|(cpu, _)| *cpu == leader.1) {
+            Some((_, Ok(reading))) => Ok(reading.clone()),
+            Some((_, Err(SHORT))) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Some((_, Err(errno))) => Err(io::Error::from_raw_os_error(*errno)),
+            None => Ok(GroupReading { enabled_ns: 1000, running_ns: 1000, values: vec![1; events] }),
+        }
+    }
+
+    fn ring(&self, handle: &FakeHandle, _: usize) -> io::Result<FakeRing> {
+        let of_cpu = self.records.iter().filter(|(cpu, _)| *cpu == handle.1);
+        Ok(FakeRing(of_cpu.map(|(_, record)| written::record(record)).collect()))
+    }
+
+    fn redirect(&self, _: &FakeHandle, _: &FakeHandle) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Fake {
+    /// The event id of a config on a CPU.
+    pub fn id_of(config: u64, cpu: i32) -> u64 {
+        config << 8 | cpu as u64
     }
 }

@@ -91,9 +91,8 @@ impl PerfKernel for Linux {
         attr.set_pinned(flags.pinned.into());
         if flags.readings {
             attr.read_format |= u64::from(sys::PERF_FORMAT_GROUP | sys::PERF_FORMAT_ID);
-            attr.sample_type = u64::from(
-                sys::PERF_SAMPLE_IP | sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME | sys::PERF_SAMPLE_READ,
-            );
+            attr.sample_type =
+                u64::from(sys::PERF_SAMPLE_IP | sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME | sys::PERF_SAMPLE_READ);
             attr.__bindgen_anon_1.sample_period = flags.sample_period_ns;
             attr.set_inherit_stat(1);
             attr.set_sample_id_all(1);

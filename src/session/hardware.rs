@@ -83,7 +83,8 @@ impl Hardware {
         let cpus = sysconf(SysconfVar::_NPROCESSORS_CONF).ok().flatten().unwrap_or(1) as u32;
         let frequency_hz = frequency_hz.min(GREATEST_HZ);
         let options = CollectOptions { frequency_hz, cpus, sums_alone: false };
-        let uncore = self.tables.iter().flat_map(|t| &t.uncore).filter(is_traffic).map(|e| self.arm_uncore(e)).collect();
+        let uncore =
+            self.tables.iter().flat_map(|t| &t.uncore).filter(is_traffic).map(|e| self.arm_uncore(e)).collect();
         let collector = Collector::arm(Linux, plan, child.as_raw(), options);
         Armed { collector, no_table: self.tables.is_empty(), uncore, pmus: self.pmus.clone() }
     }

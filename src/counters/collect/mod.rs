@@ -14,6 +14,8 @@ pub mod plan;
 pub mod record;
 pub mod ring;
 mod sums;
+#[cfg(test)]
+mod tests;
 mod totals;
 
 use std::io;
@@ -58,7 +60,10 @@ pub struct Collector<K: GroupKernel> {
 }
 
 enum Counting<K: GroupKernel> {
-    Readings { opened: Opened<K>, drain: Drain },
+    Readings {
+        opened: Opened<K>,
+        drain: Drain,
+    },
     Sums(Sums<K>),
     /// Nothing, for this reason.
     Nothing(Refusal),
@@ -90,18 +95,25 @@ where
     /// After the program has ended: what was counted.
     pub fn finish(self) -> CounterEvidence {
         let mut events: Vec<CounterEvent> = self.plan.wanted.iter().map(plan::Wanted::uncounted).collect();
+        let missing = self.plan.missing;
         match self.what {
             Counting::Nothing(refusal) => {
                 for (event, wanted) in events.iter_mut().zip(&self.plan.wanted) {
                     event.total = Err(wanted.refusal.as_ref().unwrap_or(&refusal).to_string());
                 }
+                events.extend(missing);
                 CounterEvidence { events, ..CounterEvidence::default() }
             }
             Counting::Sums(sums) => {
                 sums.finish(&self.kernel, &mut events);
+                events.extend(missing);
                 CounterEvidence { events, ..CounterEvidence::default() }
             }
-            Counting::Readings { opened, drain } => with_readings(&self.kernel, &opened, drain, self.child, events),
+            Counting::Readings { opened, drain } => {
+                let mut evidence = with_readings(&self.kernel, &opened, drain, self.child, events);
+                evidence.events.extend(missing);
+                evidence
+            }
         }
     }
 }
@@ -143,14 +155,15 @@ fn with_readings<K: GroupKernel>(
         None => Vec::new(),
     };
     for (number, group) in opened.groups.iter().enumerate() {
-        match totals::read(kernel, group) {
+        let sums = totals::read(kernel, group).and_then(|t| Ok((t, totals::witnessed(kernel, group)?)));
+        match sums {
             Err(refusal) => {
                 group.members.iter().for_each(|m| events[*m].total = Err(refusal.to_string()));
                 readings.retain(|r| r.group != number as u32);
             }
-            Ok(total) => {
+            Ok((total, witnessed_ns)) => {
                 totals::end_of_first(&mut readings, number as u32, &total, child);
-                let totals = totals::totals(&readings, number as u32, &total);
+                let totals = totals::totals(&readings, number as u32, &total, witnessed_ns);
                 for (member, total) in group.members.iter().zip(totals) {
                     events[*member].total = total.map_err(|r: Refusal| r.to_string());
                 }

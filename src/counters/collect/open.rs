@@ -21,6 +21,17 @@ use crate::counters::refusal::Refusal;
 /// PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK.
 const CLOCK: Encoding = Encoding { kind: 1, config: 0, config1: 0 };
 
+/// It only counts.
+const WITNESS: Flags = Flags {
+    inherit: true,
+    enable_on_exec: true,
+    disabled: true,
+    exclude_kernel: true,
+    pinned: false,
+    sample_period_ns: 0,
+    readings: false,
+};
+
 /// Bytes of a buffer, and the least that is tried where little memory may be locked.
 const RING_BYTES: usize = 128 << 10;
 const RING_BYTES_LEAST: usize = 8 << 10;
@@ -43,6 +54,8 @@ pub struct Everywhere<K: GroupKernel> {
     pub members: Vec<usize>,
     /// One a CPU.
     pub on_cpus: Vec<OpenGroup<K>>,
+    /// Clocks that tell how long the program was on these CPUs; where the group is open on all of them, it knows itself.
+    pub witnesses: Vec<K::Handle>,
 }
 
 /// What was opened.
@@ -71,11 +84,16 @@ pub fn open<K: GroupKernel>(
 ) -> Result<Opened<K>, NoReadings> {
     let mut opened = Opened { groups: Vec::new(), refused: HashMap::new() };
     for group in &plan.groups {
-        let mut everywhere = Everywhere { members: group.members.clone(), on_cpus: Vec::new() };
+        let mut everywhere = Everywhere { members: group.members.clone(), on_cpus: Vec::new(), witnesses: Vec::new() };
         for cpu in cpus_of(group, cpus) {
             let scope = Scope { pid: child, cpu: cpu as i32 };
             match on_cpu(kernel, plan, &everywhere.members, scope, period_ns, &mut opened.refused) {
-                Ok(group) => everywhere.on_cpus.push(group),
+                Ok(open) => {
+                    everywhere.on_cpus.push(open);
+                    if !group.cpus.is_empty() {
+                        everywhere.witnesses.push(kernel.open(CLOCK, scope, None, WITNESS).map_err(NoReadings)?);
+                    }
+                }
                 Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {} // offline
                 Err(e) => return Err(NoReadings(e)),
             }

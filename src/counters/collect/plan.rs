@@ -37,6 +37,8 @@ pub struct Plan {
     pub wanted: Vec<Wanted>,
     /// By PMU, FLOPs first.
     pub groups: Vec<Group>,
+    /// FLOPs that a kind of core cannot count, with the reason: without them the program's sum is not known.
+    pub missing: Vec<CounterEvent>,
 }
 
 /// The core PMU of `cpu` that the kernel lists: the first of its names.
@@ -59,7 +61,6 @@ impl Plan {
         nmi_watchdog: bool,
         verdict: impl Fn(&Event, &Pmu) -> Verdict,
     ) -> Plan {
-        let hybrid = tables.iter().filter(|t| core_pmu(&t.cpu, pmus).is_some()).count() > 1;
         let mut plan = Plan::default();
         for table in tables {
             // A table of cores that this host does not have says nothing about it, unless it is the only one.
@@ -67,19 +68,12 @@ impl Plan {
             if pmu.is_none() && tables.len() > 1 && tables.iter().any(|t| core_pmu(&t.cpu, pmus).is_some()) {
                 continue;
             }
-            plan.add(table, pmu, Free::of(&table.cpu, nmi_watchdog), hybrid, &verdict);
+            plan.add(table, pmu, Free::of(&table.cpu, nmi_watchdog), &verdict);
         }
         plan
     }
 
-    fn add(
-        &mut self,
-        table: &EventTable,
-        pmu: Option<&Pmu>,
-        free: Free,
-        hybrid: bool,
-        verdict: &impl Fn(&Event, &Pmu) -> Verdict,
-    ) {
+    fn add(&mut self, table: &EventTable, pmu: Option<&Pmu>, free: Free, verdict: &impl Fn(&Event, &Pmu) -> Verdict) {
         let mut events: Vec<&Event> = table.events.iter().filter(|e| e.headline).collect();
         events.sort_by_key(|e| e.role != Role::Flops);
         let first = self.wanted.len();
@@ -97,18 +91,25 @@ impl Plan {
             self.wanted.push(Wanted { event: event.clone(), pmu: pmu.cloned(), verdict, refusal });
         }
         let Some(pmu) = pmu else { return };
+        let flops = table.missing.iter().filter(|m| m.role == Role::Flops);
+        self.missing.extend(flops.map(|m| CounterEvent {
+            name: format!("flops of {}", pmu.name),
+            role: m.role.name(),
+            pmu: pmu.name.clone(),
+            unit: m.role.unit().into(),
+            weight: 1.0,
+            trust: "no such event".into(),
+            total: Err(m.reason.trim_end_matches('.').to_owned()),
+        }));
         let open: Vec<usize> = (first..self.wanted.len()).filter(|i| self.wanted[*i].refusal.is_none()).collect();
         let events: Vec<Event> = open.iter().map(|i| self.wanted[*i].event.clone()).collect();
-        let (mut groups, mut impossible) = group::plan(&events, free);
-        if hybrid && groups.len() > 1 {
-            // How long a thread was on this kind of core is not known, so that a shared counter could not be scaled.
-            impossible.extend(groups.split_off(1).into_iter().flatten());
-        }
+        let (groups, impossible) = group::plan(&events, free);
         for i in impossible {
             self.wanted[open[i]].refusal = Some(Refusal::CountersTaken);
         }
         let cpus = if pmu.per_socket { Vec::new() } else { pmu.cpus.clone() };
-        let members = |group: Vec<usize>| Group { members: group.iter().map(|i| open[*i]).collect(), cpus: cpus.clone() };
+        let members =
+            |group: Vec<usize>| Group { members: group.iter().map(|i| open[*i]).collect(), cpus: cpus.clone() };
         self.groups.extend(groups.into_iter().map(members));
     }
 }
@@ -118,7 +119,8 @@ impl Plan {
     pub fn descriptors(&self, cpus: u32) -> u64 {
         let of_group = |g: &Group| {
             let cpus = if g.cpus.is_empty() { cpus as usize } else { g.cpus.len() };
-            cpus * (1 + g.members.len())
+            // its clock, and another that tells the time on these CPUs
+            cpus * (2 + g.members.len())
         };
         self.groups.iter().map(of_group).sum::<usize>() as u64
     }

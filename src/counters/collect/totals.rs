@@ -12,6 +12,9 @@ use crate::profile::evidence::counters::{CounterTotal, ThreadReading};
 /// The kernel rotates multiplexed groups about this often (`perf_event_mux_interval_ms`, 4 ms unless changed).
 pub const MUX_WINDOW_NS: u64 = 4_000_000;
 
+/// Two events are put on a CPU one after the other; above this share they were there at the same time.
+const SWITCHING: f64 = 0.98;
+
 /// A group's sums over all threads and CPUs: time enabled is unknown here, for it is the same on every CPU.
 ///
 /// # Errors
@@ -19,8 +22,7 @@ pub const MUX_WINDOW_NS: u64 = 4_000_000;
 pub fn read<K: GroupKernel>(kernel: &K, group: &Everywhere<K>) -> Result<GroupReading, Refusal> {
     let mut sum = GroupReading { values: vec![0; group.members.len()], ..GroupReading::default() };
     for open in &group.on_cpus {
-        let reading =
-            kernel.read_group(&open.leader, 1 + open.members.len()).map_err(|e| Refusal::of_read(&e))?;
+        let reading = kernel.read_group(&open.leader, 1 + open.members.len()).map_err(|e| Refusal::of_read(&e))?;
         sum.running_ns += reading.running_ns;
         sum.enabled_ns = sum.enabled_ns.max(reading.enabled_ns);
         for ((index, _), value) in open.members.iter().zip(reading.values.iter().skip(1)) {
@@ -65,10 +67,37 @@ pub fn end_of_first(readings: &mut Vec<ThreadReading>, group: u32, total: &Group
     readings.push(end);
 }
 
+/// How long the program was on the CPUs of a group that is on some of them only: nanoseconds, `None` for other groups.
+///
+/// # Errors
+/// A clock could not be read.
+pub fn witnessed<K: GroupKernel>(kernel: &K, group: &Everywhere<K>) -> Result<Option<u64>, Refusal> {
+    if group.witnesses.is_empty() {
+        return Ok(None);
+    }
+    let read = |w: &K::Handle| kernel.read(w).map(|r| r.running_ns).map_err(|e| Refusal::of_read(&e));
+    group.witnesses.iter().map(read).sum::<Result<u64, Refusal>>().map(Some)
+}
+
 /// The sums of each member of a group, scaled by the share of the threads' time that the group was on the PMU.
-pub fn totals(readings: &[ThreadReading], group: u32, total: &GroupReading) -> Vec<Result<CounterTotal, Refusal>> {
+/// `witnessed_ns` is that time where the group's own does not tell it.
+pub fn totals(
+    readings: &[ThreadReading],
+    group: u32,
+    total: &GroupReading,
+    witnessed_ns: Option<u64>,
+) -> Vec<Result<CounterTotal, Refusal>> {
     let ends = readings.iter().filter(|r| r.group == group && r.ip.is_none());
-    let enabled_ns = ends.map(|r| r.enabled_ns.max(r.running_ns)).sum::<u64>().max(total.running_ns);
+    let enabled_ns = match witnessed_ns {
+        None => ends.map(|r| r.enabled_ns.max(r.running_ns)).sum::<u64>().max(total.running_ns),
+        Some(0) => {
+            // The program was never there: that is a count of nothing, not a missing one.
+            let nothing = CounterTotal { running_share: 1.0, ..CounterTotal::default() };
+            return total.values.iter().map(|_| Ok(nothing)).collect();
+        }
+        Some(ns) if total.running_ns as f64 > SWITCHING * ns as f64 => total.running_ns,
+        Some(ns) => ns,
+    };
     let count = |value: &u64| {
         let reading = Reading { value: *value, enabled_ns, running_ns: total.running_ns };
         of_reading(reading)
@@ -115,7 +144,7 @@ mod tests {
     fn a_group_that_shared_the_pmu_is_scaled_with_its_error() {
         let readings = [reading(1, None, 40, 100), reading(2, None, 60, 200)];
         let total = GroupReading { enabled_ns: 0, running_ns: 100 * MS, values: vec![300] };
-        let totals = totals(&readings, 0, &total);
+        let totals = totals(&readings, 0, &total, None);
         let found = totals[0].as_ref().unwrap();
         assert_eq!((found.value, found.raw, found.running_share), (600.0, 300, 0.5));
         assert!((found.error - 0.5 / 5.0).abs() < 1e-9, "25 windows of 4 ms: {}", found.error);
@@ -124,6 +153,20 @@ mod tests {
     #[test]
     fn what_never_ran_is_no_zero() {
         let total = GroupReading { enabled_ns: 9, running_ns: 0, values: vec![0] };
-        assert_eq!(totals(&[], 0, &total), [Err(Refusal::NeverRan)]);
+        assert_eq!(totals(&[], 0, &total, None), [Err(Refusal::NeverRan)]);
+        assert_eq!(
+            totals(&[], 0, &total, Some(5 * MS)),
+            [Err(Refusal::NeverRan)],
+            "the program was there, the group not"
+        );
+        assert_eq!(totals(&[], 0, &total, Some(0))[0].as_ref().unwrap().raw, 0, "the program never was on these cores");
+    }
+
+    #[test]
+    fn cores_of_one_kind_scale_by_the_time_spent_on_them() {
+        let readings = [reading(1, None, 40, 100)];
+        let total = GroupReading { enabled_ns: 0, running_ns: 40 * MS, values: vec![100] };
+        let value = |witnessed| totals(&readings, 0, &total, Some(witnessed))[0].as_ref().unwrap().value;
+        assert_eq!((value(40_100_000), value(80 * MS)), (100.0, 200.0));
     }
 }

@@ -8,8 +8,8 @@ use super::counts::{Counts, FunctionCounts};
 use super::doubts;
 use super::elapsed::{Elapsed, Seen};
 use super::executed::Executed;
-use super::hardware::{Hardware, time_shares};
 use super::facts::{self, Common, Measured, MeasuredTraffic};
+use super::hardware::{Hardware, time_shares};
 use super::names;
 use super::sampled::{LoopNumbers, Sampled, runs};
 use super::shape::Shape;
@@ -147,7 +147,8 @@ impl<'e> Joined<'e> {
         let grave = disagreeing.into_iter().filter(|(cpu_s, _)| *cpu_s >= 0.01 * self.common.total_cpu_s);
         let grave: Vec<String> = grave.map(|(_, name)| name).collect();
         let total = self.common.total_cpu_s;
-        let counted = self.executed.as_ref().map(|_| functions.iter().filter_map(|f| f.flops).map(|f| f.total as f64).sum());
+        let counted =
+            self.executed.as_ref().map(|_| functions.iter().filter_map(|f| f.flops).map(|f| f.total as f64).sum());
         Outcome {
             counters: self.hardware.as_ref().map(|h| h.of_program(counted)).unwrap_or_default(),
             functions,

@@ -1,8 +1,9 @@
 //! Which function and which thread each count of the hardware counters belongs to.
 //!
 //! Two successive readings of a thread tell what it counted between them; the samples tell which functions it was in at
-//! both. If that is the same one, the count is its own; else each gets half, and the half is part of its error. Functions
-//! that alternate faster than the readings come out of this with an error as large as their count: they get no figure.
+//! both. If that is the same one, the count is its own. Else the two share it by the rates at which they count on their
+//! own, and their part is part of their error. Functions that take turns faster than the readings come are never met at
+//! both ends: they get no figure.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,6 +22,8 @@ pub struct Share {
     pub mixed: f64,
     /// Nanoseconds on the PMU.
     pub running_ns: f64,
+    /// The part of them in which a neighbour was at work, too.
+    pub mixed_ns: f64,
 }
 
 /// Raw counts by event of the evidence.
@@ -49,6 +52,7 @@ pub fn attribute(counters: &CounterEvidence, timed: &TimedEvidence, code: &mut C
     let mut spaces = AddressSpaces::new(&timed.mappings);
     let mut found = Attribution::default();
     let mut before: HashMap<(u32, u32), Before> = HashMap::new();
+    let mut shared: HashMap<(FunctionId, FunctionId, usize), Share> = HashMap::new();
     for reading in &counters.readings {
         spaces.advance(reading.time_ns);
         let events = &counters.groups[reading.group as usize];
@@ -64,19 +68,18 @@ pub fn attribute(counters: &CounterEvidence, timed: &TimedEvidence, code: &mut C
         let running_ns = reading.running_ns.saturating_sub(last.running_ns) as f64;
         for ((event, value), old) in events.iter().zip(&reading.values).zip(&last.values) {
             let raw = value.saturating_sub(*old) as f64;
-            let mut book = |function: FunctionId, part: f64, mixed: bool| {
-                let share = found.functions.entry(function).or_default().entry(*event).or_default();
-                share.raw += raw * part;
-                share.mixed += if mixed { raw * part } else { 0.0 };
-                share.running_ns += running_ns * part;
-            };
             match (last.function, now) {
-                (Some(from), Some(to)) if from == to => book(to, 1.0, false),
-                (Some(from), Some(to)) => {
-                    book(from, 0.5, true);
-                    book(to, 0.5, true);
+                (Some(from), Some(to)) if from == to => {
+                    let share = found.functions.entry(to).or_default().entry(*event).or_default();
+                    share.raw += raw;
+                    share.running_ns += running_ns;
                 }
-                (Some(only), None) | (None, Some(only)) => book(only, 1.0, true),
+                (Some(from), Some(to)) => {
+                    let between = shared.entry((from, to, *event)).or_default();
+                    between.raw += raw;
+                    between.running_ns += running_ns;
+                }
+                (Some(only), None) | (None, Some(only)) => found.book_mixed(only, *event, raw, running_ns),
                 (None, None) => {}
             }
             if let Some(thread) = last.thread {
@@ -92,7 +95,41 @@ pub fn attribute(counters: &CounterEvidence, timed: &TimedEvidence, code: &mut C
             before.remove(&key);
         }
     }
+    found.divide(&shared);
     found
+}
+
+impl Attribution {
+    /// Divides what was counted between two functions by the rates of what is their own; where none is known, evenly.
+    fn divide(&mut self, shared: &HashMap<(FunctionId, FunctionId, usize), Share>) {
+        let own = |function: FunctionId, event: usize| {
+            let share = self.functions.get(&function)?.get(&event).filter(|s| s.running_ns > s.mixed_ns)?;
+            Some((share.raw - share.mixed) / (share.running_ns - share.mixed_ns))
+        };
+        let parts: Vec<_> = shared
+            .iter()
+            .map(|((from, to, event), between)| {
+                let part = match (own(*from, *event), own(*to, *event)) {
+                    (Some(a), Some(b)) if a + b > 0.0 => a / (a + b),
+                    _ => 0.5,
+                };
+                (*from, *to, *event, *between, part)
+            })
+            .collect();
+        for (from, to, event, between, part) in parts {
+            let half_ns = 0.5 * between.running_ns;
+            self.book_mixed(from, event, between.raw * part, half_ns);
+            self.book_mixed(to, event, between.raw * (1.0 - part), half_ns);
+        }
+    }
+
+    fn book_mixed(&mut self, function: FunctionId, event: usize, raw: f64, running_ns: f64) {
+        let share = self.functions.entry(function).or_default().entry(event).or_default();
+        share.raw += raw;
+        share.mixed += raw;
+        share.running_ns += running_ns;
+        share.mixed_ns += running_ns;
+    }
 }
 
 /// The thread of the timed evidence: numbers are used again, so the last one that had begun by then.

@@ -9,7 +9,7 @@ use crate::profile::evidence::counters::{CounterEvent, CounterEvidence, CounterT
 use crate::profile::evidence::timed::TimedEvidence;
 use crate::profile::function::Source;
 
-/// Above this share of counts that may be a neighbour's, a function has no figure.
+/// Above this share of time in which a neighbour may have counted, a function has no figure.
 const UNCERTAIN: f64 = 0.5;
 /// Turns of a shared counter take about this long.
 const MUX_WINDOW_NS: f64 = 4e6;
@@ -77,8 +77,7 @@ impl<'e> Hardware<'e> {
     }
 
     fn event_of_program(&self, index: usize, event: &CounterEvent) -> Counter {
-        let attributed: f64 =
-            self.attribution.functions.values().filter_map(|s| s.get(&index)).map(|s| s.raw).sum();
+        let attributed: f64 = self.attribution.functions.values().filter_map(|s| s.get(&index)).map(|s| s.raw).sum();
         let total = event.total.as_ref().ok();
         let scale = total.map_or(0.0, |t| scale(t) * event.weight);
         let threads = self.attribution.threads.iter().filter_map(|(t, shares)| Some((*t, shares.get(&index)?)));
@@ -105,9 +104,9 @@ impl<'e> Hardware<'e> {
 
     fn by_readings(&self, id: FunctionId, index: usize, total: &CounterTotal) -> Option<(Option<f64>, Source)> {
         let share = self.attribution.functions.get(&id)?.get(&index)?;
-        let Share { raw, mixed, running_ns } = *share;
-        if mixed > UNCERTAIN * raw {
-            let reason = "it takes turns with other functions faster than the counters are read: try a higher rate (-F)";
+        let Share { raw, mixed, running_ns, mixed_ns } = *share;
+        if mixed_ns > UNCERTAIN * running_ns {
+            let reason = "it ran too briefly between the readings of the counters: try a higher rate (-F)";
             return Some((None, not_measured(reason)));
         }
         let neighbours = if raw > 0.0 { mixed / raw } else { 0.0 };

@@ -2,4 +2,4 @@
 
 mod formats;
 mod reader;
-mod sample;
+pub mod sample;

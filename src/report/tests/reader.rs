@@ -4,6 +4,8 @@
 use serde_json::{Value, json};
 
 use super::sample;
+use crate::profile::counters::{Counter, ThreadCount};
+use crate::profile::function::Source;
 use crate::report::{ReportError, json as reader, schema};
 
 /// Every place in `value` where an object has a field or an array an item, as JSON pointers.
@@ -23,7 +25,7 @@ fn places(value: &Value, at: String, out: &mut Vec<String>) {
 
 /// Fields that may be absent: added after the contract, or absent where they have nothing to tell.
 fn optional(pointer: &str) -> bool {
-    const NAMES: [&str; 19] = [
+    const NAMES: [&str; 29] = [
         "waiting_s",
         "kernel_s",
         "concurrency",
@@ -43,12 +45,25 @@ fn optional(pointer: &str) -> bool {
         "device",
         "caches",
         "vector_bits",
+        "counters",
+        "counted",
+        "ratio",
+        "pmu",
+        "raw",
+        "running_share",
+        "trust",
+        "unattributed",
+        "background",
+        "balance",
     ];
     let name = pointer.rsplit('/').next().unwrap();
     let reason_of_ceiling = pointer.starts_with("/machine/ceilings");
     let top_level = pointer.matches('/').count() == 1;
     let free = pointer.rsplit('/').nth(1) == Some("source");
     let fp_step = ["op", "precision", "width"].contains(&name) && pointer.contains("/steps/");
+    if pointer.contains("/counters/") && ["how", "per_thread"].contains(&name) {
+        return name == "per_thread";
+    }
     if name == "coherence" && pointer.contains("/traffic/") {
         return false;
     }
@@ -61,7 +76,30 @@ fn analysed() -> Value {
     let functions = value["functions"].as_array_mut().unwrap();
     let rich = functions.iter().position(|f| !f["loops"].as_array().unwrap().is_empty()).unwrap();
     functions.swap(0, rich);
+    functions[0]["counters"] = json!([counter()]);
+    value["run"]["counters"] = json!([counter()]);
     value
+}
+
+/// A hardware counter that shows every field.
+fn counter() -> Counter {
+    Counter {
+        event: "fp_arith".into(),
+        role: "flops".into(),
+        unit: "flop".into(),
+        value: Some(2e9),
+        source: Source { how: "pmu, scaled".into(), error: Some(0.02), reason: Some("watchdog".into()) },
+        counted: Some(2e9),
+        ratio: Some(1.0),
+        pmu: Some("cpu".into()),
+        raw: Some(1),
+        running_share: Some(0.5),
+        trust: Some("trusted".into()),
+        unattributed: Some(0.01),
+        background: Some(0.5),
+        balance: Some(0.9),
+        per_thread: vec![ThreadCount { thread: 0, value: 2e9 }],
+    }
 }
 
 #[test]

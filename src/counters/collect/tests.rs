@@ -1,0 +1,176 @@
+//! The collection on a kernel that refuses, fails and shares as it is told.
+
+use std::collections::BTreeMap;
+
+use super::kernel::GroupReading;
+use super::plan::Plan;
+use super::record::{Counts, Record};
+use super::{CollectOptions, Collector};
+use crate::counters::fake::{Fake, SHORT};
+use crate::counters::kernel::Reading;
+use crate::counters::pmu::Pmu;
+use crate::counters::table::{Event, EventTable, all, for_cpu};
+use crate::counters::trust::Verdict;
+use crate::profile::evidence::counters::CounterEvidence;
+
+const CHILD: i32 = 100;
+const MS: u64 = 1_000_000;
+
+fn pmu(name: &str, cpus: &[u32]) -> Pmu {
+    let format = [("event", "config:0-7"), ("umask", "config:8-15"), ("cmask", "config:24-31")];
+    Pmu {
+        name: name.into(),
+        kind: 4,
+        cpus: cpus.to_vec(),
+        per_socket: false,
+        format: format.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
+        events: BTreeMap::new(),
+    }
+}
+
+/// An Ice Lake with its first `events` FLOP events alone: configs 0x1c7, 0x2c7, 0x4c7 …
+fn table(events: usize) -> EventTable {
+    let mut table = for_cpu(&all().unwrap(), "GenuineIntel", 6, 0x6a).unwrap();
+    table.events.retain(|e| e.headline);
+    table.events.truncate(events);
+    table
+}
+
+fn trusted(_: &Event, _: &Pmu) -> Verdict {
+    Verdict::Trusted
+}
+
+fn collect(fake: Fake, events: usize, cpus: u32) -> CounterEvidence {
+    let plan = Plan::new(&[table(events)], &[pmu("cpu", &[])], false, trusted);
+    let options = CollectOptions { frequency_hz: 1000.0, cpus, sums_alone: false };
+    Collector::arm(fake, plan, CHILD, options).finish()
+}
+
+fn reasons(evidence: &CounterEvidence) -> Vec<&str> {
+    evidence.events.iter().map(|e| e.total.as_ref().err().map_or("", String::as_str)).collect()
+}
+
+/// The clock's and the two members' counts of a thread on a CPU.
+fn counts(tid: u32, cpu: i32, ms: u64, values: [u64; 2]) -> Counts {
+    let ids = [0, 0x1c7, 0x2c7].map(|config| Fake::id_of(config, cpu));
+    Counts {
+        ip: 0x1000,
+        pid: CHILD as u32,
+        tid,
+        time_ns: ms * MS,
+        enabled_ns: ms * MS,
+        running_ns: ms * MS / 2,
+        values: ids.into_iter().zip([ms, values[0], values[1]]).collect(),
+    }
+}
+
+#[test]
+fn every_refusal_of_an_open_is_a_reason() {
+    let refusals = [
+        (libc::EACCES, "the kernel does not allow it to this user"),
+        (libc::ENOENT, "this CPU (or its hypervisor) does not offer the event"),
+        (libc::EOPNOTSUPP, "the PMU cannot count it this way"),
+        (libc::EMFILE, "the limit of open files is reached"),
+        (libc::ENOSYS, "perf_event_open is not available here"),
+        (libc::ENOSPC, "no counter is free"),
+    ];
+    for (errno, reason) in refusals {
+        let evidence = collect(Fake { refuse: vec![(0x2c7, errno)], ..Fake::default() }, 3, 2);
+        assert_eq!(reasons(&evidence), ["", reason, ""], "errno {errno}: the others are not touched by it");
+        assert_eq!(evidence.groups, [vec![0, 2]]);
+    }
+}
+
+#[test]
+fn a_part_of_the_cpus_is_no_count() {
+    let evidence = collect(Fake { refuse_on: vec![(0x1c7, 1, libc::EBUSY)], ..Fake::default() }, 2, 2);
+    assert_eq!(reasons(&evidence), ["no counter is free", ""]);
+}
+
+#[test]
+fn an_offline_cpu_is_left_out() {
+    let evidence = collect(Fake { offline: vec![1], ..Fake::default() }, 2, 3);
+    assert_eq!(evidence.events[0].total.as_ref().unwrap().raw, 2, "from two CPUs");
+    let evidence = collect(Fake { offline: vec![0, 1], ..Fake::default() }, 2, 2);
+    assert_eq!(reasons(&evidence), ["the CPU is offline"; 2]);
+}
+
+#[test]
+fn what_fails_after_it_started_is_not_measured() {
+    for (errno, reason) in
+        [(libc::EIO, "the event stopped counting"), (SHORT, "the kernel returned less than a whole count")]
+    {
+        let evidence = collect(Fake { groups: vec![(1, Err(errno))], ..Fake::default() }, 2, 2);
+        assert_eq!(reasons(&evidence), [reason; 2]);
+        assert!(evidence.readings.is_empty(), "what one CPU lost is not made up for by the others");
+    }
+}
+
+#[test]
+fn without_readings_of_inherited_events_the_sums_are_left() {
+    let readings = vec![(0x2c7, Ok(Reading { value: 700, enabled_ns: 100 * MS, running_ns: 50 * MS }))];
+    let evidence = collect(Fake { refuse_readings: Some(libc::EINVAL), readings, ..Fake::default() }, 2, 2);
+    assert!(evidence.groups.is_empty() && evidence.readings.is_empty());
+    let total = evidence.events[1].total.as_ref().unwrap();
+    assert_eq!((total.raw, total.value, total.running_share), (700, 1400.0, 0.5));
+    assert!(total.error > 0.0);
+}
+
+#[test]
+fn a_sandbox_ends_in_its_reason() {
+    let refuse = [0, 0x1c7, 0x2c7].map(|config| (config, libc::EPERM)).to_vec();
+    let evidence = collect(Fake { refuse, ..Fake::default() }, 2, 2);
+    assert_eq!(reasons(&evidence), ["the kernel does not allow it to this user"; 2]);
+}
+
+#[test]
+fn what_was_never_on_the_pmu_is_no_zero() {
+    let never = GroupReading { enabled_ns: 50 * MS, running_ns: 0, values: vec![0; 3] };
+    let evidence = collect(Fake { groups: vec![(0, Ok(never))], ..Fake::default() }, 2, 1);
+    assert_eq!(reasons(&evidence), ["it was never on the PMU"; 2]);
+}
+
+#[test]
+fn shared_counters_are_scaled_and_threads_add_up() {
+    let records = vec![
+        (0, Record::Sample(counts(101, 0, 40, [10, 100]))),
+        (1, Record::Sample(counts(100, 1, 60, [20, 200]))),
+        (0, Record::End(counts(101, 0, 80, [30, 300]))),
+        (1, Record::Lost(3)),
+    ];
+    let cpu = |values: [u64; 2], ms: u64| GroupReading {
+        enabled_ns: 100 * MS,
+        running_ns: ms * MS / 2,
+        values: vec![ms, values[0], values[1]],
+    };
+    let groups = vec![(0, Ok(cpu([30, 300], 80))), (1, Ok(cpu([50, 500], 100)))];
+    let evidence = collect(Fake { records, groups, ..Fake::default() }, 2, 2);
+    let ends: Vec<(u32, &[u64])> =
+        evidence.readings.iter().filter(|r| r.ip.is_none()).map(|r| (r.tid, &r.values[..])).collect();
+    assert_eq!(ends, [(101, &[30, 300][..]), (100, &[50, 500][..])], "the first thread has the rest");
+    let total = evidence.events[1].total.as_ref().unwrap();
+    assert_eq!(total.raw, 800);
+    assert!(total.running_share < 1.0 && total.value > 800.0 && total.error > 0.0, "{total:?}");
+    assert_eq!(evidence.warnings[0].code, "counter-records-lost");
+}
+
+#[test]
+fn hybrid_cores_have_their_own_events_on_their_own_cpus() {
+    let tables = all().unwrap();
+    let id = |model| crate::counters::cpu::CpuId {
+        vendor: "GenuineIntel".into(),
+        family: 6,
+        model,
+        name: String::new(),
+        guest: false,
+    };
+    let hybrid = super::plan::tables_of(&tables, &id(0x97));
+    let pmus = [pmu("cpu_core", &[0, 1]), pmu("cpu_atom", &[2, 3])];
+    let plan = Plan::new(&hybrid, &pmus, true, trusted);
+    assert!(plan.groups.iter().all(|g| g.cpus == [0, 1] || g.cpus == [2, 3]), "{:?}", plan.groups);
+    let options = CollectOptions { frequency_hz: 1000.0, cpus: 4, sums_alone: false };
+    let evidence = Collector::arm(Fake::default(), plan, CHILD, options).finish();
+    let atom = evidence.events.iter().find(|e| e.pmu == "cpu_atom" && e.role == "flops").unwrap();
+    assert!(atom.total.as_ref().is_err_and(|why| why.contains("no FLOP")), "{atom:?}");
+    assert!(evidence.events.iter().any(|e| e.pmu == "cpu_core" && e.role == "flops" && e.total.is_ok()));
+}

@@ -1,0 +1,129 @@
+//! What is refused to the counters ends in "not measured, because …": never in 0, never in a panic, and the report stands.
+
+#[path = "common/cli.rs"]
+mod cli;
+#[path = "common/stand_in.rs"]
+mod stand_in;
+
+use std::path::Path;
+use std::process::Output;
+
+use cli::{Sandbox, status, stderr};
+use serde_json::Value;
+use stand_in::{BREAKPOINT, EXECUTED, Event, Folder, RAW, SOFTWARE, TRACEPOINT, address, compile};
+
+fn event(name: &str, config: u64, address: u64) -> Event<'_> {
+    Event { name, role: "flops", config, address, weight: 1000.0 }
+}
+
+/// The report stands, no counter is 0, and each says `reason`.
+fn not_measured(sandbox: &Sandbox, output: &Output, reason: &str) {
+    let text = stderr(output);
+    assert_eq!(status(output), 0, "{text}");
+    assert!(!text.contains("panicked"), "{text}");
+    let profile = sandbox.profile("rprof.out");
+    let counters = profile["run"]["counters"].as_array().expect("what was asked for is listed");
+    assert!(!counters.is_empty());
+    for counter in counters {
+        assert_eq!(counter["value"], Value::Null, "{counter}");
+        let told = counter["source"]["reason"].as_str().unwrap_or_default();
+        assert!(told.contains(reason), "{told:?} instead of {reason:?}");
+    }
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(line.contains("hardware counters: not measured, because"), "{text}");
+    assert_eq!(profile["run"]["passes"][0]["kind"], "timed", "the timed report stands");
+}
+
+fn run(sandbox: &Sandbox, before: &str, folder: &Path, after: &str) -> Output {
+    let script = format!(
+        "exec {before} \"$RPROF\" --quiet --passes timed --counters-from {} -- ./blocks {after}",
+        folder.display()
+    );
+    sandbox.shell(&script).output().unwrap()
+}
+
+fn with_events(kind: u32, events: &[Event]) -> (Sandbox, Folder) {
+    let sandbox = Sandbox::new();
+    compile(sandbox.path(), "blocks");
+    let folder = Folder::new(sandbox.path());
+    folder.pmu("stand_in", kind, None, None).table("table.toml", "stand_in", events);
+    (sandbox, folder)
+}
+
+#[test]
+fn an_event_that_the_host_does_not_have() {
+    if Path::new("/sys/bus/event_source/devices/cpu").exists() {
+        println!("SKIPPED: this host has a PMU, which takes any raw event");
+        return;
+    }
+    let (sandbox, folder) = with_events(RAW, &[event("raw", 0x1c7, 0)]);
+    let output = run(&sandbox, "", &folder.path, "1 1000");
+    not_measured(&sandbox, &output, "this CPU (or its hypervisor) does not offer the event");
+}
+
+#[test]
+fn a_pmu_that_the_kernel_does_not_list() {
+    let (sandbox, folder) = with_events(RAW, &[event("raw", 0x1c7, 0)]);
+    std::fs::remove_dir_all(folder.path.join("sysfs")).unwrap();
+    let output = run(&sandbox, "", &folder.path, "1 1000");
+    not_measured(&sandbox, &output, "the kernel lists no PMU stand_in");
+}
+
+#[test]
+fn a_user_without_rights() {
+    let (sandbox, folder) = with_events(TRACEPOINT, &[event("tracepoint", 1, 0)]);
+    std::fs::set_permissions(sandbox.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups env HOME=/nonexistent XDG_CACHE_HOME=/nonexistent";
+    let may = sandbox.shell(&format!("{nobody} true")).output().unwrap();
+    let reach = sandbox.shell(&format!("{nobody} \"$RPROF\" --version")).output().unwrap();
+    if !may.status.success() || !reach.status.success() {
+        println!("SKIPPED: cannot run rprof as another user: {}{}", stderr(&may), stderr(&reach));
+        return;
+    }
+    let output = run(&sandbox, nobody, &folder.path, "1 1000");
+    not_measured(&sandbox, &output, "the kernel does not allow it to this user");
+}
+
+#[test]
+fn a_sandbox_that_forbids_the_call() {
+    for (errno, reason) in [(libc::EPERM, "does not allow it"), (libc::ENOSYS, "perf_event_open is not available here")]
+    {
+        let (sandbox, folder) = with_events(SOFTWARE, &[event("faults", 2, 0), event("switches", 3, 0)]);
+        compile(sandbox.path(), "no_perf");
+        let output = run(&sandbox, &format!("./no_perf {errno}"), &folder.path, "1 1000");
+        not_measured(&sandbox, &output, reason);
+    }
+}
+
+#[test]
+fn too_few_descriptors() {
+    let (sandbox, folder) = with_events(SOFTWARE, &[event("faults", 2, 0), event("switches", 3, 0)]);
+    let output = run(&sandbox, "prlimit --nofile=200:200", &folder.path, "1 1000");
+    not_measured(&sandbox, &output, "the limit of open files is reached");
+}
+
+#[test]
+fn more_breakpoints_than_there_are() {
+    let (sandbox, folder) = with_events(BREAKPOINT, &[]);
+    let at = address(&sandbox.path().join("blocks"), "flop_block");
+    let names: Vec<String> = (0..8).map(|i| format!("breakpoint_{i}")).collect();
+    let events: Vec<Event> = names.iter().enumerate().map(|(i, n)| event(n, EXECUTED, at + i as u64)).collect();
+    folder.table("table.toml", "stand_in", &events);
+    let output = run(&sandbox, "", &folder.path, "1 1000");
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let profile = sandbox.profile("rprof.out");
+    let counters = profile["run"]["counters"].as_array().unwrap();
+    let refused: Vec<&Value> = counters.iter().filter(|c| c["value"].is_null()).collect();
+    assert!(refused.iter().any(|c| c["source"]["reason"] == "no counter is free"), "{counters:?}");
+    let sum = counters.iter().find(|c| c["event"] == "flops").unwrap();
+    assert_eq!(sum["value"], Value::Null, "a part of the events is not their sum");
+}
+
+#[test]
+fn a_broken_table_is_told_by_name() {
+    let (sandbox, folder) = with_events(SOFTWARE, &[]);
+    std::fs::write(folder.path.join("table.toml"), "[cpu]\nname = 3\n").unwrap();
+    let output = run(&sandbox, "", &folder.path, "1 1");
+    assert_eq!(status(&output), 125);
+    assert!(stderr(&output).contains("table.toml"), "{}", stderr(&output));
+}
