@@ -46,7 +46,9 @@ impl Folder {
         fs::write(pmu.join("format/event"), "config:0-63\n").unwrap();
         fs::write(pmu.join("format/offcore_rsp"), "config1:0-63\n").unwrap();
         for (file, text) in [("cpus", cpus), ("cpumask", cpumask)] {
-            text.map(|t| fs::write(pmu.join(file), format!("{t}\n")).unwrap());
+            if let Some(text) = text {
+                fs::write(pmu.join(file), format!("{text}\n")).unwrap();
+            }
         }
         self
     }
