@@ -259,6 +259,18 @@ pub struct UncoreEvent {
     pub notes: Option<String>,
 }
 
+impl UncoreEvent {
+    /// The config of a channel. Event numbers have their low eight bits in bits 7:0 and the others from bit 32 on, so that
+    /// the step from channel to channel may carry from one to the other.
+    pub fn config_of_channel(&self, channel: u32) -> u64 {
+        const LOW: u64 = 0xff;
+        const HIGH: u64 = 0x3f;
+        let number = (self.config & LOW) | ((self.config >> 32) & HIGH) << 8;
+        let number = number + self.channel_step * u64::from(channel);
+        self.config & !(LOW | HIGH << 32) | (number & LOW) | (number >> 8) << 32
+    }
+}
+
 /// Something that a microarchitecture cannot count.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -50,7 +50,7 @@ pub fn open<K: PerfKernel>(kernel: &K, pmus: &[Pmu], event: &UncoreEvent) -> Ope
         let cpus = if pmu.cpus.is_empty() { &[0][..] } else { &pmu.cpus[..] };
         for cpu in cpus {
             for channel in &channels {
-                let config = event.config + event.channel_step * u64::from(channel.unwrap_or(0));
+                let config = event.config_of_channel(channel.unwrap_or(0));
                 let encoding = Encoding { kind: pmu.kind, config, config1: event.config1 };
                 // uncore PMUs count every task on a CPU and refuse all exclude bits
                 let scope = Scope { pid: -1, cpu: *cpu as i32 };

@@ -1,0 +1,102 @@
+//! The event tables beside facts that others state: the kernel's own event lists, and the collected reference.
+
+use rprof::counters::table::{Confidence, EventTable, all};
+
+/// Lines of a CSV without its comments and header, in fields.
+fn rows(text: &str) -> Vec<Vec<&str>> {
+    text.lines().filter(|l| !l.starts_with('#')).skip(1).map(|l| l.split(',').collect()).collect()
+}
+
+fn number(text: &str) -> u64 {
+    u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap_or_else(|e| panic!("{text}: {e}"))
+}
+
+fn table<'a>(tables: &'a [EventTable], name: &str) -> &'a EventTable {
+    let mut found = tables.iter().filter(|t| t.cpu.name.starts_with(name));
+    let first = found.next().unwrap_or_else(|| panic!("no table {name}"));
+    assert!(found.next().is_none(), "{name} names two tables");
+    first
+}
+
+/// What an uncore event's configs are by the kernel's event and mask; a PMU with all channels has one a channel.
+fn uncore_config(pmu: &str, event: u64, umask: u64) -> u64 {
+    match pmu {
+        // format: event=config:0-7,32-37 umask=config:8-15,24-27
+        "amd_df" => event & 0xff | (event >> 8) << 32 | (umask & 0xff) << 8 | (umask >> 8) << 24,
+        // event=config:0-31
+        "nvidia_scf_pmu" => event,
+        _ => event | umask << 8,
+    }
+}
+
+#[test]
+fn encodings_agree_with_the_kernels_lists() {
+    let tables = all().unwrap();
+    let rows = rows(include_str!("../fixtures/events/kernel_facts.csv"));
+    assert!(rows.len() > 100, "{} facts", rows.len());
+    let mut disputed = 0;
+    for row in rows {
+        let [cpu, ours, file, theirs, event, umask, cmask] = row[..] else { panic!("{row:?}") };
+        let table = table(&tables, cpu);
+        let (event, umask, cmask) = (number(event), number(umask), number(cmask));
+        if let Some(uncore) = table.uncore.iter().find(|u| u.name == ours) {
+            let expected = uncore_config(&uncore.pmu, event, umask);
+            let channels = 0..uncore.channels.max(1);
+            let known: Vec<u64> = channels.map(|c| uncore.config_of_channel(c)).collect();
+            assert!(known.contains(&expected), "{cpu}: {ours} has no {expected:#x} ({theirs} in {file}): {known:x?}");
+            continue;
+        }
+        let found = table.events.iter().find(|e| e.name == ours).unwrap_or_else(|| panic!("{cpu} has no {ours}"));
+        let same = (u64::from(found.event), u64::from(found.umask), u64::from(found.cmask)) == (event, umask, cmask);
+        if !same {
+            let notes = found.notes.as_deref().unwrap_or_default();
+            let told = found.confidence == Confidence::Disputed && notes.contains(&format!("{umask:#x}"));
+            assert!(
+                told,
+                "{cpu}: {ours} is {:#x}/{:#x}, {theirs} in {file} {event:#x}/{umask:#x}",
+                found.event, found.umask
+            );
+            disputed += 1;
+        }
+    }
+    assert!(disputed > 0, "the known disputes are in the facts");
+}
+
+#[test]
+fn everything_in_the_reference_is_in_the_tables() {
+    let tables = all().unwrap();
+    let rows = rows(include_str!("../fixtures/events/reference.csv"));
+    assert!(rows.len() > 150, "{} entries", rows.len());
+    for row in rows {
+        let [cpu, kind, event, umask, cmask, sure] = row[..] else { panic!("{row:?}") };
+        let table = table(&tables, cpu);
+        let (event, umask, cmask) = (number(event), number(umask), number(cmask));
+        let sure_of = match kind {
+            "core" => {
+                let same = |e: &&rprof::counters::table::Event| {
+                    (u64::from(e.event), u64::from(e.umask), u64::from(e.cmask)) == (event, umask, cmask)
+                };
+                table.events.iter().find(same).map(|e| e.confidence)
+            }
+            pmu => {
+                let same = |u: &&rprof::counters::table::UncoreEvent| {
+                    u.pmu == pmu && u.config == uncore_config(pmu, event, umask)
+                };
+                table.uncore.iter().find(same).map(|u| u.confidence)
+            }
+        };
+        let found = sure_of.unwrap_or_else(|| panic!("{cpu}: no {kind} event {event:#x}/{umask:#x} cmask {cmask}"));
+        if sure == "inference" {
+            assert_eq!(found, Confidence::Inference, "{cpu}: {event:#x}/{umask:#x}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_counted_says_so() {
+    let tables = all().unwrap();
+    for name in ["Intel Haswell", "Intel Alder Lake E-core", "Arm Neoverse N1"] {
+        let flops = table(&tables, name).missing.iter().find(|m| m.role == rprof::counters::table::Role::Flops);
+        assert!(flops.is_some_and(|m| !m.reason.is_empty()), "{name} has no FLOP event");
+    }
+}
