@@ -6,56 +6,56 @@ use super::geometry::LINE_BYTES;
 use super::hierarchy::GROUPS;
 use super::tally::Tally;
 
-/// Where an owner's figures come from and what each counted event stands for.
+/// What concerns L1 (executed bytes, its misses and write-backs, coherence, order) when each event stands for `scale`.
+pub fn near(tally: &Tally, scale: f64) -> Traffic {
+    let near = |events: u64| events as f64 * scale;
+    let line = LINE_BYTES as f64;
+    Traffic {
+        l1_read: near(tally.read_bytes),
+        l1_write: near(tally.write_bytes),
+        l2_read: line * near(tally.l1_fills),
+        l2_write: line * near(tally.l1_writebacks),
+        l1_misses: near(tally.l1_fills),
+        coherence: near(tally.coherence),
+        unit_lines: near(tally.unit),
+        strided_lines: near(tally.strided),
+        random_lines: near(tally.random),
+        gathered_lines: near(tally.gathered),
+        ..Traffic::default()
+    }
+}
+
+/// How what lies behind L1 is told.
 #[derive(Debug, Clone, Copy)]
-pub struct Sources<'a> {
-    /// Source of what concerns L1: executed bytes, L1's misses and write-backs, coherence, order.
-    pub first: &'a Tally,
-    /// Events that one of `first` stands for.
-    pub first_scale: f64,
-    /// Source of what lies behind L2.
-    pub beyond: &'a Tally,
-    /// Events that one of `beyond` stands for.
-    pub beyond_scale: f64,
+pub struct Beyond {
     /// There is an L2 between L1 and the last level.
     pub has_l2: bool,
     /// Share of conflicts among all shadowed misses.
     pub conflict_share: f64,
 }
 
-impl Sources<'_> {
-    /// The same in the terms of DESIGN section 5. Without an L2 between L1 and the last level, what enters or leaves
-    /// "L2 from beyond" is what memory delivers.
-    pub fn traffic(&self) -> Traffic {
-        let (first, beyond) = (self.first, self.beyond);
-        let near = |events: u64| events as f64 * self.first_scale;
-        let far = |events: u64| events as f64 * self.beyond_scale;
+impl Beyond {
+    /// What lies behind L1, in the terms of DESIGN section 5, when each event stands for `scale`. Without an L2 between
+    /// L1 and the last level, what enters or leaves "L2 from beyond" is what memory delivers.
+    pub fn traffic(&self, beyond: &Tally, scale: f64) -> Traffic {
+        let far = |events: u64| events as f64 * scale;
         let line = LINE_BYTES as f64;
         let (dram_read, dram_nt) = (line * far(beyond.last_fills), line * far(beyond.nt_lines));
         let dram_write = line * far(beyond.last_writebacks) + dram_nt;
         let (capacity, conflict) = beyond.capacity_and_conflict(self.conflict_share);
         Traffic {
-            l1_read: near(first.read_bytes),
-            l1_write: near(first.write_bytes),
-            l2_read: line * near(first.l1_fills),
-            l2_write: line * near(first.l1_writebacks),
             l3_read: if self.has_l2 { line * far(beyond.l2_fills) } else { dram_read },
             l3_write: if self.has_l2 { line * far(beyond.l2_writebacks) + dram_nt } else { dram_write },
             dram_read,
             dram_write,
             dram_fill: line * far(beyond.store_fills),
             dram_nt,
-            l1_misses: near(first.l1_fills),
             l2_misses: if self.has_l2 { far(beyond.l2_fills) } else { far(beyond.last_fills) },
             l3_misses: far(beyond.last_fills),
             compulsory: far(beyond.compulsory),
-            capacity: capacity * self.beyond_scale,
-            conflict: conflict * self.beyond_scale,
-            coherence: near(first.coherence),
-            unit_lines: near(first.unit),
-            strided_lines: near(first.strided),
-            random_lines: near(first.random),
-            gathered_lines: near(first.gathered),
+            capacity: capacity * scale,
+            conflict: conflict * scale,
+            ..Traffic::default()
         }
     }
 }

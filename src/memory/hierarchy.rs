@@ -54,6 +54,7 @@ pub struct Hierarchy {
     last: Vec<LastLevel>,
     seen: SeenLines,
     groups: [u64; GROUPS],
+    fills: u64,
     /// What was caused by whom.
     pub tallies: Tallies,
 }
@@ -114,6 +115,7 @@ impl Hierarchy {
             last: Vec::new(),
             seen: SeenLines::new(),
             groups: [0; GROUPS],
+            fills: 0,
             tallies: Tallies::default(),
         }
     }
@@ -121,6 +123,16 @@ impl Hierarchy {
     /// The lines that were ever fetched from memory.
     pub fn seen(&self) -> &SeenLines {
         &self.seen
+    }
+
+    /// Lines fetched from memory.
+    pub fn fills(&self) -> u64 {
+        self.fills
+    }
+
+    /// Lines that the modelled part of one last level holds, and of what lies above it where that holds others.
+    pub fn last_level_lines(&self) -> u64 {
+        (self.geometry.last.lines() + self.exclusive_lines()) / self.scope.classes().count()
     }
 
     /// Lines fetched from memory or stored past the caches, by group of pages.
@@ -200,7 +212,7 @@ impl Hierarchy {
         while self.cores.len() <= core {
             let last = self.cores.len() / self.geometry.last.shared_by.max(1) as usize;
             if self.last.len() <= last {
-                let lines = (self.geometry.last.lines() + self.exclusive_lines()) / self.scope.classes().count();
+                let lines = self.last_level_lines();
                 let one_in = lines.div_ceil(MAX_SHADOW_LINES).next_power_of_two();
                 let cache = self.indexed(&self.geometry.last);
                 self.last.push(LastLevel { cache, shadow: Shadow::new(lines / one_in), shadow_mask: one_in - 1 });
@@ -318,6 +330,7 @@ impl Hierarchy {
         tally.conflict += u64::from(!fresh && kept_in_shadow);
         tally.capacity += u64::from(!fresh && shadowed && !kept_in_shadow);
         self.groups[group(line)] += 1;
+        self.fills += 1;
         if !victim_cache {
             self.insert_last(own, line, set, State::CLEAN);
         }

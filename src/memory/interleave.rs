@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::profile::evidence::memory::Access;
+use crate::profile::evidence::memory::{Access, Phase};
 
 /// Accesses of one turn.
 const TURN: usize = 16;
@@ -24,6 +24,8 @@ pub struct Part<'a> {
     pub process: u32,
     /// Only selected accesses were kept.
     pub selected: bool,
+    /// What they stand for.
+    pub phase: Phase,
     /// The accesses, in program order.
     pub accesses: &'a [Access],
 }
@@ -39,7 +41,7 @@ pub struct Interleaver {
 struct Queue {
     thread: u32,
     process: u32,
-    waiting: VecDeque<(bool, Vec<Access>)>,
+    waiting: VecDeque<(bool, Phase, Vec<Access>)>,
     /// How far the first batch was played.
     played: usize,
     /// Number of the batch that came last.
@@ -65,7 +67,7 @@ impl Interleaver {
         if alone && self.queues[at].waiting.is_empty() {
             return play(batch);
         }
-        self.queues[at].waiting.push_back((batch.selected, batch.accesses.to_vec()));
+        self.queues[at].waiting.push_back((batch.selected, batch.phase, batch.accesses.to_vec()));
         while self.queues.iter().all(|q| q.latest < oldest || !q.waiting.is_empty())
             || self.queues.iter().any(|q| q.waiting.len() > MAX_WAITING)
         {
@@ -86,13 +88,14 @@ impl Interleaver {
         while !ended {
             let mut any = false;
             for queue in &mut self.queues {
-                let Some((selected, batch)) = queue.waiting.front() else { continue };
+                let Some((selected, phase, batch)) = queue.waiting.front() else { continue };
                 any = true;
                 let end = (queue.played + TURN).min(batch.len());
                 play(Part {
                     thread: queue.thread,
                     process: queue.process,
                     selected: *selected,
+                    phase: *phase,
                     accesses: &batch[queue.played..end],
                 });
                 queue.played = end;
@@ -117,7 +120,7 @@ mod tests {
     }
 
     fn part(thread: u32, accesses: &[Access]) -> Part<'_> {
-        Part { thread, process: 1, selected: thread == 1, accesses }
+        Part { thread, process: 1, selected: thread == 1, phase: Phase::Opening, accesses }
     }
 
     #[test]

@@ -6,8 +6,8 @@
 //!               threads      sampling  line      3C, NT       thread)     error
 //! ```
 //!
-//! Exact: one hierarchy sees all accesses. Sampled (`sampling.rs`): one that is a part of the host's sees one line in 32 at
-//! all times, and one with the L1 caches alone sees everything in bursts.
+//! Exact: one hierarchy sees all accesses. Sampled: in windows (`pace.rs`) one that is a part of the host's sees one line
+//! in 32, and in bursts within them (`sampling.rs`) one with the L1 caches alone sees everything.
 //!
 //! Byte convention: DESIGN section 5. A fill is booked on the instruction that caused it, a write-back on the one that
 //! last wrote the line; lines still dirty when the program ends are written back then. A non-temporal line counts 64
@@ -15,6 +15,7 @@
 //! bytes. Hardware prefetchers, page walks, instruction fetches and the kernel's accesses are not modelled.
 
 mod estimate;
+mod executions;
 pub mod geometry;
 mod hierarchy;
 mod host;
@@ -23,6 +24,7 @@ pub mod line;
 mod model;
 mod order;
 mod owners;
+mod pace;
 pub mod placement;
 mod replay;
 mod sampling;

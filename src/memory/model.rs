@@ -3,33 +3,45 @@
 use std::collections::HashMap;
 
 use crate::profile::code::CodeRef;
-use crate::profile::evidence::memory::{Access, AccessSink, Collection, MemoryEvidence, SiteTraffic};
+use crate::profile::evidence::memory::{
+    Access, AccessSink, Collection, Executed, MemoryEvidence, Phase, SiteTraffic, Traffic,
+};
 use crate::profile::run::Warning;
 
-use super::estimate::{Sources, relative_error};
+use super::estimate::{Beyond, near, relative_error};
+use super::executions::Executions;
 use super::geometry::Geometry;
 use super::hierarchy::{Hierarchy, Scope};
 use super::interleave::{Interleaver, Part};
 use super::line::Owner;
 use super::owners::Owners;
+use super::pace::Pace;
 use super::placement::{Classes, Placement};
 use super::replay::play;
 use super::sampling::Rhythm;
-use super::tally::Tally;
+use super::tally::{Book, Tally};
 
 /// A model of a host's caches, fed with the program's accesses.
 pub struct CacheModel {
     /// Exact: everything. Sampled: L1 and coherence, from the bursts.
     full: Hierarchy,
-    /// Sampled: what lies behind L1, from the lines of class 0.
-    sampled: Option<(Hierarchy, Rhythm)>,
+    sampled: Option<Sampled>,
     classes: Classes,
     has_l2: bool,
     owners: Owners,
     interleaver: Interleaver,
-    /// Accesses and bytes that the engine counted, by (thread, site).
-    executed: HashMap<(u32, u32), (u64, u64)>,
+    /// The phase that each thread is in.
+    phases: HashMap<u32, Phase>,
+    executed: Executions,
     warnings: Vec<Warning>,
+}
+
+/// What a sampled model has besides.
+struct Sampled {
+    /// What lies behind L1, from the lines of class 0.
+    hierarchy: Hierarchy,
+    rhythm: Rhythm,
+    pace: Pace,
 }
 
 impl CacheModel {
@@ -39,8 +51,8 @@ impl CacheModel {
         Self::new(geometry, placement, warnings, false)
     }
 
-    /// An empty model of `geometry` that wants a sample: one line in 32 (fewer where L2 is small), and
-    /// all accesses in bursts.
+    /// An empty model of `geometry` that wants a sample: windows between pauses, in them one line in 32 (fewer where L2
+    /// is small), and all accesses in bursts.
     pub fn sampled(geometry: Geometry, placement: Placement, warnings: Vec<Warning>) -> Self {
         Self::new(geometry, placement, warnings, true)
     }
@@ -53,10 +65,15 @@ impl CacheModel {
             has_l2: geometry.l2.is_some(),
             owners: Owners::new(geometry.cores),
             full: Hierarchy::new(geometry.clone(), placement, scope),
-            sampled: sampled.then(|| (Hierarchy::new(geometry, placement, Scope::OneClass(classes)), Rhythm::new())),
+            sampled: sampled.then(|| {
+                let hierarchy = Hierarchy::new(geometry, placement, Scope::OneClass(classes));
+                let pace = Pace::new(hierarchy.last_level_lines());
+                Sampled { hierarchy, rhythm: Rhythm::new(), pace }
+            }),
             classes,
             interleaver: Interleaver::default(),
-            executed: HashMap::new(),
+            phases: HashMap::new(),
+            executed: Executions::default(),
             warnings,
         }
     }
@@ -66,7 +83,7 @@ impl CacheModel {
         let place = self.owners.place(part.thread, part.process);
         self.full.add_core(place.core);
         let classes = self.classes;
-        let Some((sampled, rhythm)) = &mut self.sampled else {
+        let Some(Sampled { hierarchy, rhythm, pace }) = &mut self.sampled else {
             for access in part.accesses {
                 let owner = owner(&mut self.owners, &mut self.full, None, part.thread, access.site);
                 self.owners.steps(owner).note(access.address);
@@ -74,7 +91,12 @@ impl CacheModel {
             }
             return;
         };
-        sampled.add_core(place.core);
+        hierarchy.add_core(place.core);
+        hierarchy.tallies.open(match part.phase {
+            Phase::Opening => Book::Plain,
+            Phase::Measuring => Book::Sample,
+            Phase::Warming | Phase::Pause => Book::Nothing,
+        });
         let accesses = part.accesses.len() as u64;
         let warm_up = if part.selected {
             rhythm.selected(part.thread, accesses);
@@ -82,53 +104,74 @@ impl CacheModel {
         } else {
             rhythm.all(part.thread, accesses)
         };
+        let fills = hierarchy.fills();
         for (i, access) in (0..).zip(part.accesses) {
-            let owner = owner(&mut self.owners, &mut self.full, Some(sampled), part.thread, access.site);
+            let owner = owner(&mut self.owners, &mut self.full, Some(hierarchy), part.thread, access.site);
             self.owners.steps(owner).note(access.address);
             if !part.selected {
-                self.full.tallies.set_warming_up(i < warm_up);
+                self.full.tallies.open(if i < warm_up { Book::Nothing } else { Book::Plain });
                 play(&mut self.full, &mut self.owners, (place, owner), access, true, |_| true);
             }
-            play(sampled, &mut self.owners, (place, owner), access, part.selected, |line| classes.of(line) == 0);
+            play(hierarchy, &mut self.owners, (place, owner), access, part.selected, |line| classes.of(line) == 0);
         }
+        let stand_for = if part.selected { classes.count() } else { 1 };
+        pace.note(accesses * stand_for, hierarchy.fills() - fills);
     }
 
-    fn receive(&mut self, part: Part) {
+    fn receive(&mut self, thread: u32, process: u32, selected: bool, accesses: &[Access]) {
+        let phase = self.phases.get(&thread).copied().unwrap_or_default();
         let mut interleaver = std::mem::take(&mut self.interleaver);
-        interleaver.add(part, |part| self.simulate(part));
+        interleaver.add(Part { thread, process, selected, phase, accesses }, |part| self.simulate(part));
         self.interleaver = interleaver;
     }
 
     fn evidence(mut self, sites: &[CodeRef]) -> MemoryEvidence {
-        self.full.tallies.set_warming_up(false);
+        // What is still in the caches stands for itself.
+        self.full.tallies.open(if self.sampled.is_some() { Book::Sample } else { Book::Plain });
         self.full.flush();
-        if let Some((sampled, _)) = &mut self.sampled {
-            sampled.flush();
+        if let Some(sampled) = &mut self.sampled {
+            sampled.hierarchy.tallies.open(Book::Plain);
+            sampled.hierarchy.flush();
         }
         let scales = self.first_level_scales();
-        let beyond = self.sampled.as_ref().map_or(&self.full, |(sampled, _)| sampled);
-        let conflict_share = beyond.tallies.conflict_share();
-        let beyond_scale = self.classes.count() as f64;
-        let tallies = self.full.tallies.all().iter().zip(beyond.tallies.all());
+        let hierarchy = self.sampled.as_ref().map_or(&self.full, |s| &s.hierarchy);
+        let (first, behind) = (&self.full.tallies, &hierarchy.tallies);
+        let beyond = Beyond { has_l2: self.has_l2, conflict_share: behind.conflict_share() };
+        let lines = self.classes.count() as f64;
         let mut traffic = Vec::new();
-        for (((site, thread), (first, beyond)), scale) in self.owners.pairs().iter().zip(tallies).zip(scales) {
-            let Some(&at) = sites.get(*site as usize) else { continue };
-            let (first, first_scale) = scale.map_or((beyond, beyond_scale), |scale| (first, scale));
-            let has_l2 = self.has_l2;
-            let mut figures = Sources { first, first_scale, beyond, beyond_scale, has_l2, conflict_share }.traffic();
-            if let Some(&(_, bytes)) = self.executed.get(&(*thread, *site)) {
-                let seen = figures.l1_read + figures.l1_write;
-                if seen > 0.0 {
-                    figures.l1_read *= bytes as f64 / seen;
-                    figures.l1_write *= bytes as f64 / seen;
+        for (i, (&(site, thread), scale)) in self.owners.pairs().iter().zip(scales).enumerate() {
+            let Some(&at) = sites.get(site as usize) else { continue };
+            let factors = self.executed.factors(thread, site);
+            let (plain, sample) = (lines * factors.plain, lines * factors.sample);
+            let mut figures = match scale {
+                Some(scale) => near(&first.plain()[i], scale),
+                None => {
+                    let mut figures = near(&behind.plain()[i], plain);
+                    figures.add(&near(&behind.sample()[i], sample));
+                    figures
                 }
+            };
+            if self.sampled.is_some() {
+                figures.add(&near(&first.sample()[i], 1.0));
             }
-            traffic.push(SiteTraffic { at, thread: *thread, traffic: figures });
+            figures.add(&beyond.traffic(&behind.plain()[i], plain));
+            figures.add(&beyond.traffic(&behind.sample()[i], sample));
+            if let Some((read, write)) = self.executed.take_bytes(thread, site) {
+                (figures.l1_read, figures.l1_write) = (read, write);
+            }
+            traffic.push(SiteTraffic { at, thread, traffic: figures });
+        }
+        // Instructions none of whose accesses was ever collected: only what they executed is known.
+        for (thread, site, read, write) in self.executed.rest() {
+            let Some(&at) = sites.get(site as usize) else { continue };
+            let traffic_of_it = Traffic { l1_read: read, l1_write: write, ..Traffic::default() };
+            traffic.push(SiteTraffic { at, thread, traffic: traffic_of_it });
         }
         self.warn_of_overflow();
+        self.warnings.extend(self.executed.warning());
         let (mode, error) = match &self.sampled {
             None => ("exact", None),
-            Some((sampled, _)) => ("sampled", relative_error(sampled.groups())),
+            Some(sampled) => ("sampled", relative_error(sampled.hierarchy.groups())),
         };
         MemoryEvidence { mode: mode.into(), error, sites: traffic, warnings: self.warnings }
     }
@@ -136,10 +179,10 @@ impl CacheModel {
     /// How many events one event of the full hierarchy stands for, by owner. `None` where an owner never executed in a
     /// counted part of a burst.
     fn first_level_scales(&self) -> Vec<Option<f64>> {
-        let Some((sampled, rhythm)) = &self.sampled else {
+        let Some(Sampled { hierarchy, rhythm, .. }) = &self.sampled else {
             return vec![Some(1.0); self.owners.pairs().len()];
         };
-        let pairs = || self.owners.pairs().iter().zip(self.full.tallies.all().iter().zip(sampled.tallies.all()));
+        let pairs = || self.owners.pairs().iter().zip(self.full.tallies.plain().iter().zip(hierarchy.tallies.plain()));
         // Of each thread: accesses in bursts, and in the sample that runs all the time.
         let mut by_thread: HashMap<u32, (u64, u64)> = HashMap::new();
         for ((_, thread), (burst, classed)) in pairs() {
@@ -147,24 +190,24 @@ impl CacheModel {
             *a += burst.accesses;
             *b += classed.accesses;
         }
-        let scale = |thread: &u32, site: &u32, burst: &Tally| {
-            if !rhythm.was_sampled(*thread) {
+        let scale = |thread: u32, site: u32, burst: &Tally| {
+            if !rhythm.was_sampled(thread) {
                 return Some(1.0);
             }
             if burst.accesses == 0 {
                 return None;
             }
-            if let Some((accesses, _)) = self.executed.get(&(*thread, *site)) {
-                return Some(*accesses as f64 / burst.accesses as f64);
+            if let Some(accesses) = self.executed.accesses(thread, site) {
+                return Some(accesses as f64 / burst.accesses as f64);
             }
-            let (bursts, classed) = by_thread.get(thread)?;
+            let (bursts, classed) = by_thread.get(&thread)?;
             Some((classed * self.classes.count()) as f64 / (*bursts).max(1) as f64)
         };
-        pairs().map(|((site, thread), (burst, _))| scale(thread, site, burst)).collect()
+        pairs().map(|(&(site, thread), (burst, _))| scale(thread, site, burst)).collect()
     }
 
     fn warn_of_overflow(&mut self) {
-        let hierarchy = self.sampled.as_ref().map_or(&self.full, |(sampled, _)| sampled);
+        let hierarchy = self.sampled.as_ref().map_or(&self.full, |s| &s.hierarchy);
         let false_seen = hierarchy.seen().false_seen();
         if false_seen > 0.0 {
             self.warnings.push(Warning::new(
@@ -192,24 +235,38 @@ fn owner(owners: &mut Owners, full: &mut Hierarchy, sampled: Option<&mut Hierarc
 
 impl AccessSink for CacheModel {
     fn record(&mut self, thread: u32, process: u32, batch: &[Access]) {
-        self.receive(Part { thread, process, selected: false, accesses: batch });
+        self.receive(thread, process, false, batch);
     }
 
     fn record_selected(&mut self, thread: u32, process: u32, batch: &[Access]) {
-        self.receive(Part { thread, process, selected: self.sampled.is_some(), accesses: batch });
+        self.receive(thread, process, self.sampled.is_some(), batch);
     }
 
     fn collect(&mut self, _thread: u32) -> Collection {
         match &self.sampled {
-            Some((_, rhythm)) if !rhythm.bursting() => Collection::Selected { mask: self.classes.mask() },
+            Some(sampled) if sampled.pace.phase() == Phase::Warming || !sampled.rhythm.bursting() => {
+                Collection::Selected { mask: self.classes.mask() }
+            }
             _ => Collection::All,
         }
     }
 
-    fn executed(&mut self, thread: u32, site: u32, accesses: u64, bytes: u64) {
-        let entry = self.executed.entry((thread, site)).or_default();
-        entry.0 += accesses;
-        entry.1 += bytes;
+    fn phase(&self) -> Phase {
+        self.sampled.as_ref().map_or(Phase::Opening, |s| s.pace.phase())
+    }
+
+    fn enter(&mut self, thread: u32, phase: Phase) {
+        self.phases.insert(thread, phase);
+    }
+
+    fn resume(&mut self) {
+        if let Some(sampled) = &mut self.sampled {
+            sampled.pace.resume();
+        }
+    }
+
+    fn executed(&mut self, executed: Executed) {
+        self.executed.add(&executed);
     }
 
     fn finish(mut self: Box<Self>, sites: &[CodeRef]) -> MemoryEvidence {

@@ -57,41 +57,64 @@ impl Tally {
     }
 }
 
+/// What the events that happen stand for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Book {
+    /// Themselves.
+    #[default]
+    Plain,
+    /// Those of the program's pauses, too.
+    Sample,
+    /// Nothing: the caches warm up.
+    Nothing,
+}
+
 /// The tallies of all owners.
 #[derive(Debug, Default)]
 pub struct Tallies {
-    all: Vec<Tally>,
-    /// Takes what happens while the caches warm up.
-    dump: Tally,
-    warming_up: bool,
+    plain: Vec<Tally>,
+    sample: Vec<Tally>,
+    nothing: Tally,
+    book: Book,
 }
 
 impl Tallies {
     /// Adds an owner with an empty tally.
     pub fn add(&mut self) -> Owner {
-        self.all.push(Tally::default());
-        Owner((self.all.len() - 1) as u32)
+        self.plain.push(Tally::default());
+        self.sample.push(Tally::default());
+        Owner((self.plain.len() - 1) as u32)
     }
 
     /// The tally of `owner`.
     #[inline]
     pub fn of(&mut self, owner: Owner) -> &mut Tally {
-        if self.warming_up { &mut self.dump } else { &mut self.all[owner.0 as usize] }
+        match self.book {
+            Book::Plain => &mut self.plain[owner.0 as usize],
+            Book::Sample => &mut self.sample[owner.0 as usize],
+            Book::Nothing => &mut self.nothing,
+        }
     }
 
-    /// From now on nothing is counted, or everything again.
-    pub fn set_warming_up(&mut self, warming_up: bool) {
-        self.warming_up = warming_up;
+    /// From now on events are counted in `book`.
+    pub fn open(&mut self, book: Book) {
+        self.book = book;
     }
 
-    /// All tallies, by owner.
-    pub fn all(&self) -> &[Tally] {
-        &self.all
+    /// The tallies of [`Book::Plain`], by owner.
+    pub fn plain(&self) -> &[Tally] {
+        &self.plain
+    }
+
+    /// The tallies of [`Book::Sample`], by owner.
+    pub fn sample(&self) -> &[Tally] {
+        &self.sample
     }
 
     /// Share of conflicts among the shadowed misses of all owners; 0 without any.
     pub fn conflict_share(&self) -> f64 {
-        let (capacity, conflict) = self.all.iter().fold((0, 0), |(a, b), t| (a + t.capacity, b + t.conflict));
+        let all = self.plain.iter().chain(&self.sample);
+        let (capacity, conflict) = all.fold((0, 0), |(a, b), t| (a + t.capacity, b + t.conflict));
         if conflict == 0 { 0.0 } else { conflict as f64 / (capacity + conflict) as f64 }
     }
 }

@@ -21,3 +21,4 @@ pub mod proc_status;
 pub mod remote;
 pub mod tracee;
 pub mod wait;
+pub mod wake_up;

@@ -46,6 +46,13 @@ pub fn read_status(tid: Pid) -> io::Result<Status> {
     Ok(status)
 }
 
+/// Whether the thread runs or waits for a processor, not for anything else. False if it is gone.
+pub fn is_runnable(tid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{tid}/stat")).unwrap_or_default();
+    // The name before the state may hold anything, parentheses included.
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R'))
+}
+
 /// The thread's name (`comm`), if it still exists.
 pub fn read_name(tid: Pid) -> Option<String> {
     fs::read_to_string(format!("/proc/{tid}/comm")).ok().map(|s| s.trim_end().to_owned())

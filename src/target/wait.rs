@@ -33,6 +33,26 @@ pub enum Stop {
     Other,
 }
 
+/// What a wait that a signal may interrupt brought.
+#[derive(Debug)]
+pub enum Waited {
+    /// Something happened to a thread.
+    Event(Event),
+    /// A signal arrived first.
+    Interrupted,
+    /// We trace nobody any more.
+    Nobody,
+}
+
+/// As [`wait_any`], blocking, until a signal with a handler interrupts it.
+pub fn wait_any_or_signal() -> Waited {
+    match wait_once(Pid::from_raw(-1), libc::__WALL | libc::__WNOTHREAD) {
+        Ok(Some(event)) => Waited::Event(event),
+        Ok(None) | Err(Errno::EINTR) => Waited::Interrupted,
+        Err(_) => Waited::Nobody,
+    }
+}
+
 /// Waits for any child or tracee of the calling thread, or only looks whether there is one to report (`block` false).
 /// `None`: nothing to report, or (blocking) nobody left.
 ///
@@ -45,15 +65,21 @@ pub fn wait_any(block: bool) -> Option<Event> {
 pub fn wait_for(tid: Pid, block: bool) -> Option<Event> {
     let options = libc::__WALL | libc::__WNOTHREAD | if block { 0 } else { libc::WNOHANG };
     loop {
-        let mut status = 0;
-        // SAFETY: `status` is a live int.
-        let got = unsafe { libc::waitpid(tid.as_raw(), &raw mut status, options) };
-        match got {
-            0 => return None,
-            -1 if Errno::last() == Errno::EINTR && block => {}
-            -1 => return None,
-            tid => return Some(event(Pid::from_raw(tid), status)),
+        match wait_once(tid, options) {
+            Err(Errno::EINTR) if block => {}
+            result => return result.ok().flatten(),
         }
+    }
+}
+
+/// One `waitpid`; `None`: nothing to report.
+fn wait_once(tid: Pid, options: i32) -> Result<Option<Event>, Errno> {
+    let mut status = 0;
+    // SAFETY: `status` is a live int.
+    match unsafe { libc::waitpid(tid.as_raw(), &raw mut status, options) } {
+        0 => Ok(None),
+        -1 => Err(Errno::last()),
+        tid => Ok(Some(event(Pid::from_raw(tid), status))),
     }
 }
 

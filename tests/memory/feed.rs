@@ -1,8 +1,16 @@
 //! Feeds access streams to a model and sums its evidence.
 
+use std::collections::HashMap;
+
 use crate::kernels;
+use rprof::isa::facts::AccessKind;
 use rprof::profile::code::CodeRef;
-use rprof::profile::evidence::memory::{Access, AccessSink, Collection, MemoryEvidence, Traffic, selected};
+use rprof::profile::evidence::memory::{
+    Access, AccessSink, Collection, Executed, MemoryEvidence, Phase, Traffic, selected,
+};
+
+/// Accesses of a pause between two windows.
+const PAUSE: u64 = 20_000_000;
 
 /// Feeds one thread's accesses in batches.
 pub struct Feed {
@@ -42,23 +50,38 @@ impl Feed {
 pub fn simulate_selecting(sink: impl AccessSink + 'static, run: fn(kernels::Emit)) -> MemoryEvidence {
     let mut sink: Box<dyn AccessSink> = Box::new(sink);
     let mut batch = Vec::new();
-    let mut executed = [(0u64, 0u64); 16];
+    let mut executed: HashMap<(u32, Phase, AccessKind), (u64, u64)> = HashMap::new();
+    let mut phase = Phase::Opening;
+    let mut paused = 0u64;
     let mut collection = sink.collect(0);
     run(&mut |access| {
-        let of_site = &mut executed[access.site as usize];
+        let of_site = executed.entry((access.site, phase, access.kind)).or_default();
         *of_site = (of_site.0 + 1, of_site.1 + u64::from(access.bytes));
+        if phase == Phase::Pause {
+            paused += 1;
+            if paused == PAUSE {
+                paused = 0;
+                sink.resume();
+                phase = sink.phase();
+                sink.enter(0, phase);
+                collection = sink.collect(0);
+            }
+            return;
+        }
         if selected(access.address, collection.mask()) {
             batch.push(access);
         }
         if batch.len() == 4096 {
             hand_over(sink.as_mut(), collection, &batch);
             batch.clear();
+            phase = sink.phase();
+            sink.enter(0, phase);
             collection = sink.collect(0);
         }
     });
     hand_over(sink.as_mut(), collection, &batch);
-    for (site, (accesses, bytes)) in (0..).zip(executed) {
-        sink.executed(0, site, accesses, bytes);
+    for ((site, phase, kind), (accesses, bytes)) in executed {
+        sink.executed(Executed { thread: 0, site, phase, kind, accesses, bytes });
     }
     let sites: Vec<CodeRef> = (0..16).map(|offset| CodeRef { module: 0, offset }).collect();
     sink.finish(&sites)

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::version::{Place, Version};
 use crate::instrument::x86_64::emit::Gpr;
 use crate::instrument::x86_64::induction::Induction;
 use crate::profile::code::CodeRef;
@@ -17,7 +18,9 @@ pub type SiteId = u32;
 pub struct Block {
     /// Its first instruction in the program.
     pub start: Address,
-    /// Where that is, for the evidence.
+    /// Which version of the program it is part of.
+    pub version: Version,
+    /// Where it starts, for the evidence.
     pub at: CodeRef,
     /// Its bytes, in the pool.
     pub code: Range<u32>,
@@ -81,6 +84,8 @@ pub struct Site {
     pub patch: CacheAddress,
     /// Where it is to lead.
     pub target: Address,
+    /// In which version.
+    pub version: Version,
     /// The stub that asks, once it was needed.
     pub stub: Option<CacheAddress>,
     /// The block that it leads to.
@@ -94,6 +99,13 @@ pub struct CallSite {
     pub native: CacheAddress,
     /// Where the block goes on after it.
     pub after: CacheAddress,
+}
+
+impl Site {
+    /// Where it is to lead.
+    pub fn place(&self) -> Place {
+        self.version.place(self.target)
+    }
 }
 
 impl Block {

@@ -6,8 +6,9 @@ use super::probes::{ENTRY, INDEXED, ProbeSite, Shape};
 use super::regions::Regions;
 use super::space::CodeSpace;
 use super::thread::Thread;
+use super::version::Version;
 use crate::profile::code::CodeRef;
-use crate::profile::evidence::memory::{Access, AccessSink};
+use crate::profile::evidence::memory::{Access, AccessSink, Executed};
 
 /// The sink and the numbers that its instructions have.
 pub struct Drain {
@@ -16,18 +17,57 @@ pub struct Drain {
     by_place: AddressMap<(u32, u64), u32>,
     batch: Vec<Access>,
     bytes: Vec<u8>,
+    /// Numbers of instructions that were drained last, by probe.
+    recent: Vec<Option<(CodeRef, u32)>>,
+    /// Only one thread has been seen.
+    single: bool,
+    first: Option<u32>,
 }
+
+/// Entries of the table of recent numbers.
+const RECENT: usize = 1024;
 
 impl Drain {
     /// For a run with this sink.
     pub fn new(sink: Box<dyn AccessSink>) -> Self {
-        Drain { sink, sites: Vec::new(), by_place: AddressMap::default(), batch: Vec::new(), bytes: Vec::new() }
+        Drain {
+            sink,
+            sites: Vec::new(),
+            by_place: AddressMap::default(),
+            batch: Vec::new(),
+            bytes: Vec::new(),
+            recent: vec![None; RECENT],
+            single: true,
+            first: None,
+        }
     }
 
-    /// Gives a new thread an empty buffer, and asks the sink what to collect.
-    pub fn start(&mut self, regions: &Regions, region: u32, thread: u32) {
+    /// The version that the sink wants threads to be in.
+    pub fn wanted(&self) -> Version {
+        Version::of(self.sink.phase())
+    }
+
+    /// Tells the sink that the pause is over.
+    pub fn resume(&mut self) {
+        self.sink.resume();
+    }
+
+    /// Tells the sink that `thread`, whose buffer is empty, is in `version` from now on.
+    pub fn enter(&mut self, regions: &Regions, region: u32, thread: u32, version: Version) {
+        self.single &= *self.first.get_or_insert(thread) == thread;
+        self.sink.enter(thread, version.phase());
+        self.start(regions, region, thread);
+    }
+
+    /// Gives a thread an empty buffer, and asks the sink what to collect.
+    fn start(&mut self, regions: &Regions, region: u32, thread: u32) {
         let mask = self.sink.collect(thread).mask();
         regions.set(region, layout::SELECT_MASK, mask);
+        // Another thread may take a line away between two accesses.
+        regions.set(region, layout::FILTER, u64::from(mask != 0 && self.single));
+        for i in 0..layout::FILTERED_LINES {
+            regions.set(region, layout::FILTERED + 8 * i, 0);
+        }
         regions.set(region, layout::CURSOR, regions.base(region).get() + u64::from(layout::BUFFER));
     }
 
@@ -60,7 +100,7 @@ impl Drain {
             let (address, packed) = (word(at), word(at + 8));
             let (number, extra) = (packed as u32, (packed >> 32) as u32);
             let Some(probe) = space.probe_sites.get(number as usize).copied() else { break };
-            let site = self.number(probe.at);
+            let site = self.recent_number(number, probe.at);
             let access = |address, bytes| Access { address, bytes, site, kind: probe.kind };
             match probe.shape {
                 Shape::Plain => self.batch.push(access(address, probe.bytes)),
@@ -96,6 +136,19 @@ impl Drain {
         self.bytes = bytes;
     }
 
+    /// The number of `probe`'s instruction. Programs have code spaces, and probes, of their own: the place is compared.
+    fn recent_number(&mut self, probe: u32, at: CodeRef) -> u32 {
+        let index = probe as usize % RECENT;
+        match self.recent[index] {
+            Some((place, number)) if place == at => number,
+            _ => {
+                let number = self.number(at);
+                self.recent[index] = Some((at, number));
+                number
+            }
+        }
+    }
+
     fn number(&mut self, at: CodeRef) -> u32 {
         let sites = &mut self.sites;
         *self.by_place.entry((at.module, at.offset)).or_insert_with(|| {
@@ -115,7 +168,8 @@ impl Drain {
             Shape::Indexed { lanes, .. } => (sum, sum * bytes / u64::from(lanes.max(1))),
         };
         if accesses > 0 {
-            self.sink.executed(thread, site, accesses, bytes);
+            let (phase, kind) = (probe.version.phase(), probe.kind);
+            self.sink.executed(Executed { thread, site, phase, kind, accesses, bytes });
         }
     }
 

@@ -110,7 +110,7 @@ impl Writer<'_> {
             self.count_with_rcx();
         }
         self.unit.hot.low_16_to_ecx(RDX);
-        self.unit.hot.jump_table(self.space.tables_at() + layout::LOOKUP);
+        self.unit.hot.jump_table(self.space.tables_at() + self.unit.version.lookup());
     }
 
     pub(super) fn indirect(&mut self, counted: bool) -> Result<(), NoRule> {

@@ -32,6 +32,28 @@ impl CodeSpace {
         let _ = regions.counters(region, self.slots, each);
     }
 
+    /// Tells the access sink how often each instruction of interest was executed.
+    fn tell_executions(&self, totals: &Totals, drain: &mut Drain) {
+        // Blocks of which only the beginning was executed, by their counters.
+        let mut parts: AddressMap<u32, Vec<(u16, u32, u64)>> = AddressMap::default();
+        for ((id, bytes), executions) in &totals.parts {
+            let of_block = parts.entry(self.blocks[*id as usize].slot).or_default();
+            of_block.extend(executions.iter().map(|&(thread, times)| (*bytes, thread, times)));
+        }
+        for probe in &self.probe_sites {
+            let sums = probe.sum.and_then(|slot| totals.slots.get(&slot));
+            for &(thread, value) in totals.slots.get(&probe.slot).into_iter().flatten() {
+                let sum = sums.and_then(|s| s.iter().find(|(t, _)| *t == thread)).map_or(0, |s| s.1);
+                drain.executed(probe, thread, (value as i64).wrapping_div(probe.scale) as u64, sum);
+            }
+            for &(bytes, thread, times) in parts.get(&probe.slot).into_iter().flatten() {
+                if probe.offset < bytes && probe.sum.is_none() {
+                    drain.executed(probe, thread, times, 0);
+                }
+            }
+        }
+    }
+
     /// Only the first `bytes` of a block were executed.
     pub fn count_part(&mut self, block: BlockId, bytes: u16, thread: u32) {
         add(self.totals.parts.entry((block, bytes)).or_default(), thread, 1);
@@ -47,13 +69,8 @@ impl CodeSpace {
                 tally.add(block.at, self.block_code(id), thread, executions, &[]);
             }
         }
-        for probe in &self.probe_sites {
-            let Some(drain) = drain else { break };
-            let sums = probe.sum.and_then(|slot| totals.slots.get(&slot));
-            for &(thread, executions) in totals.slots.get(&probe.slot).into_iter().flatten() {
-                let sum = sums.and_then(|s| s.iter().find(|(t, _)| *t == thread)).map_or(0, |s| s.1);
-                drain.executed(probe, thread, executions, sum);
-            }
+        if let Some(drain) = drain {
+            self.tell_executions(&totals, drain);
         }
         for dynamic in &self.dynamic {
             let block = &self.blocks[dynamic.block as usize];

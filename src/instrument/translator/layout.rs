@@ -5,9 +5,10 @@
 //!   0x000 saved registers                     0x00000 lookup: cache address by the low 16 bits of the target
 //!   0x040 mailbox                             0x80000 what to do with a system call, by its number
 //!   0x080 self-description                    0x90000 populations of masks
-//!   0x100 saved loop registers, an action                0xb0000 polling: rprof reads the mailboxes
+//!   0x100 saved loop registers, an action,    0xb0000 polling: rprof reads the mailboxes
+//!         lines noted last
 //!   0x1000 counters, 8 bytes each
-//!   … and a buffer of addresses at the end
+//!   … and a buffer of addresses at the end       0xc0000 lookups of the versions that note addresses
 //! ```
 
 /// RCX at an exit.
@@ -61,6 +62,12 @@ pub const SAVE_LOOP: u32 = 0x100;
 
 /// An action of a signal that is to be set, in the kernel's form: 32 bytes.
 pub const ACTION: u32 = 0x180;
+/// Not 0: lines that a thread noted a short while ago are not noted again.
+pub const FILTER: u32 = 0x1f8;
+/// Those lines, by some of their bits.
+pub const FILTERED: u32 = 0x200;
+/// Their number: about as many of the lines that a sample selects as an L1 cache holds.
+pub const FILTERED_LINES: u32 = 16;
 
 /// The first counter.
 pub const COUNTERS: u32 = 0x1000;
@@ -86,8 +93,10 @@ pub const fn counter(slot: u32) -> u32 {
 
 /// Lookup table.
 pub const LOOKUP: u32 = 0;
-/// Entries of the lookup table.
+/// Entries of a lookup table.
 pub const LOOKUP_ENTRIES: u32 = 1 << 16;
+/// Bytes of a lookup table.
+pub const LOOKUP_SIZE: u32 = 8 * LOOKUP_ENTRIES;
 /// Table of [`CallClass`](super::calls::CallClass) by the low 16 bits of RAX.
 pub const CALLS: u32 = 0x8_0000;
 /// Populations of 8-bit masks, of their low 1, 2, 4 and 8 bits: 256 bytes each.
@@ -96,5 +105,7 @@ pub const POPULATION_8: u32 = 0x9_0000;
 pub const POPULATION_16: u32 = 0xa_0000;
 /// Not 0 while rprof polls the mailboxes.
 pub const POLLING: u32 = 0xb_0000;
+/// The lookup tables of the versions that note addresses.
+pub const MORE_LOOKUPS: u32 = 0xc_0000;
 /// Bytes of the tables.
-pub const TABLES: u64 = 0xc_0000;
+pub const TABLES: u64 = MORE_LOOKUPS as u64 + 3 * LOOKUP_SIZE as u64;

@@ -30,7 +30,7 @@ impl Writer<'_> {
 
     /// Two more for the probes of a loop; not RAX, which they may need for the flags.
     pub(super) fn free_pair(&mut self) -> Option<(Gpr, Gpr)> {
-        let counter = self.loop_counter.filter(|_| self.space.probes_accesses)?;
+        let counter = self.loop_counter.filter(|_| self.unit.version.collects())?;
         let but = 1 << counter.0 | 1;
         let t = self.free_register(but)?;
         Some((t, self.free_register(but | 1 << t.0)?))
@@ -39,7 +39,7 @@ impl Writer<'_> {
     /// The induction register of a loop of vector instructions, in which one more instruction would cost time. Short
     /// loops of other code are better off with a counter: less is done at their exits.
     pub(super) fn find_induction(&mut self) -> Option<Induction> {
-        if self.space.probes_accesses || self.block.steps.iter().any(|s| super::probes::is_dynamic(&s.instruction)) {
+        if self.unit.version.collects() || self.block.steps.iter().any(|s| super::probes::is_dynamic(&s.instruction)) {
             return None;
         }
         let vector = |i: &iced_x86::Instruction| (0..i.op_count()).any(|o| i.op_register(o).is_vector_register());

@@ -40,6 +40,8 @@ mod tasks;
 mod text;
 mod thread;
 mod unit;
+mod version;
+mod windows;
 mod writer;
 
 use super::start::start_traced;

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!  hot:   lea t, [operand]; u = rotations of t; t ^= u; test gs:[mask], t; jz ─▶ cold
-//!         back: the instruction                                             cold: buffer[cursor++] = (address, site)
+//!         back: the instruction                                             cold: noted a short while ago? ─▶ back
+//!                                                                                 buffer[cursor++] = (address, site)
 //!                                                                                 full? ─▶ rprof drains it
 //! ```
 
@@ -11,6 +12,7 @@ use iced_x86::{Instruction, Register};
 
 use super::layout;
 use super::space::DynamicSlot;
+use super::version::Version;
 use super::writer::Writer;
 use crate::instrument::x86_64::emit::{Gpr, RAX, RCX, RDX, relative};
 use crate::instrument::x86_64::operands::{Operand, operands};
@@ -18,14 +20,21 @@ use crate::instrument::x86_64::rewrite::{free_gpr, load_address, store_vector, u
 use crate::isa::facts::{AccessKind, Dynamic, InstructionFacts};
 use crate::isa::x86_64::classify;
 use crate::profile::code::CodeRef;
+use crate::target::address::CacheAddress;
 
 /// What the entries of an instruction's operand in the buffer mean.
 #[derive(Debug, Clone, Copy)]
 pub struct ProbeSite {
     /// The instruction.
     pub at: CodeRef,
-    /// Its block's counter.
+    /// Its offset in its block.
+    pub offset: u16,
+    /// The block's version.
+    pub version: Version,
+    /// The block's counter.
     pub slot: u32,
+    /// What one execution adds to that.
+    pub scale: i64,
     /// The counter of its run-time sum.
     pub sum: Option<u32>,
     /// Direction and kind.
@@ -95,12 +104,12 @@ impl Writer<'_> {
     pub(super) fn probe(&mut self, i: usize) -> Option<u32> {
         let instruction = self.block.steps[i].instruction;
         let dynamic = is_dynamic(&instruction);
-        if !dynamic && !self.space.probes_accesses {
+        if !dynamic && !self.space.has_sink {
             return None;
         }
         let facts = classify(&instruction);
         let sum = facts.dynamic.and_then(|d| self.sum(i, d));
-        if self.space.probes_accesses {
+        if self.space.has_sink {
             for operand in operands(&instruction, &facts) {
                 self.access(i, &instruction, &facts, &operand, sum);
             }
@@ -184,7 +193,7 @@ impl Writer<'_> {
         hot.load(RDX, layout::SAVE_LENT_2);
     }
 
-    /// Notes the address of one operand.
+    /// Enters one operand, and notes its address in versions that do so.
     fn access(
         &mut self,
         i: usize,
@@ -197,12 +206,17 @@ impl Writer<'_> {
             return;
         }
         let shape = shape(instruction, facts, operand);
-        let Some(lent) = self.lend(i, instruction) else { return };
-        let (t, u) = (lent.t, lent.u);
-        let at = CodeRef { offset: self.at.offset + u64::from(self.block.steps[i].offset), ..self.at };
+        let offset = self.block.steps[i].offset;
+        let at = CodeRef { offset: self.at.offset + u64::from(offset), ..self.at };
         let site = self.space.probe_sites.len() as u32;
         let (kind, bytes) = (operand.fact.kind, operand.fact.bytes);
-        self.space.probe_sites.push(ProbeSite { at, slot: self.slot, sum, kind, bytes, shape });
+        let (version, scale) = (self.unit.version, self.induction.map_or(1, |n| n.step));
+        self.space.probe_sites.push(ProbeSite { at, offset, version, slot: self.slot, scale, sum, kind, bytes, shape });
+        if !version.collects() {
+            return;
+        }
+        let Some(lent) = self.lend(i, instruction) else { return };
+        let (t, u) = (lent.t, lent.u);
         let dead = self.dead_flags.get(i).copied().unwrap_or(false);
         let hot = &mut self.unit.hot;
         if !lent.stolen {
@@ -219,11 +233,11 @@ impl Writer<'_> {
             return;
         }
         if operand.memory.segment() == Register::FS {
-            hot.raw(&[0x64, 0x48 | (u.0 >> 3) << 2, 0x8b, (u.0 & 7) << 3 | 4, 0x25, 0, 0, 0, 0]); // mov u, fs:[0]
+            hot.thread_base(u);
             hot.sum(t, t, u, 0);
         }
-        hot.save(layout::PROBE_ADDRESS, t);
         if !dead {
+            hot.save(layout::PROBE_ADDRESS, t);
             hot.save(layout::SAVE_FLAGS, RAX);
             hot.flags_to_ax();
         }
@@ -251,6 +265,10 @@ impl Writer<'_> {
             hot.load(u, layout::SAVE_LENT_2);
         }
         self.again(i);
+        self.address_again(t, u, operand, dead);
+        if let (Shape::Plain | Shape::Masked { .. }, false) = (shape, kind == AccessKind::NtStore) {
+            self.filter(lent, kind, back);
+        }
         self.append(lent, site, shape, facts, instruction);
         let drain = self.space.arenas[self.unit.arena].stubs.drain;
         let cold = &mut self.unit.cold;
@@ -264,11 +282,55 @@ impl Writer<'_> {
         cold.jump(drain);
     }
 
-    /// `buffer[cursor] = (address, site, extra)`; leaves the new cursor in `u`.
+    /// In the cold part: the address in `t`, whose value the check has changed.
+    fn address_again(&mut self, t: Gpr, u: Gpr, operand: &Operand, dead: bool) {
+        let cold = &mut self.unit.cold;
+        if !dead {
+            // RAX, which the address may depend on, holds the flags.
+            cold.load(t, layout::PROBE_ADDRESS);
+            return;
+        }
+        // What could be written in the hot part can be here, too.
+        load_address(cold, t, &operand.memory);
+        if operand.memory.segment() == Register::FS {
+            cold.thread_base(u);
+            cold.sum(t, t, u, 0);
+        }
+    }
+
+    /// Goes back without noting what is in the table of lines noted a short while ago, as it is in L1; keeps `t`.
+    fn filter(&mut self, lent: Lent, kind: AccessKind, back: CacheAddress) {
+        let (t, u) = (lent.t, lent.u);
+        let cold = &mut self.unit.cold;
+        cold.test_slot_constant(layout::FILTER, 1);
+        cold.raw(&[0x0f, 0x84]); // jz
+        let unfiltered = cold.here();
+        cold.raw(&[0; 4]);
+        // The line, and whether it is written: a line that was only read is not dirty yet.
+        cold.copy(u, t);
+        cold.and_small(t, -64);
+        cold.exclusive_or(u, t); // position in the line, to restore `t`
+        cold.save(layout::PROBE_SCRATCH, u);
+        if let AccessKind::Store | AccessKind::Scatter = kind {
+            cold.add_small(t, 1);
+        }
+        cold.rotate(u, t, 11);
+        cold.and_small(u, layout::FILTERED_LINES as i8 - 1);
+        cold.compare_indexed(t, u, layout::FILTERED);
+        cold.raw(&[0x0f, 0x84]); // je
+        cold.relative(back);
+        cold.save_indexed(u, layout::FILTERED, t);
+        cold.and_small(t, -64);
+        cold.load(u, layout::PROBE_SCRATCH);
+        cold.sum(t, t, u, 0);
+        let here = cold.here();
+        cold.set_word(unfiltered, relative(unfiltered, here));
+    }
+
+    /// `buffer[cursor] = (t, site, extra)`; leaves the new cursor in `u`.
     fn append(&mut self, lent: Lent, site: u32, shape: Shape, facts: &InstructionFacts, instruction: &Instruction) {
         let (t, u) = (lent.t, lent.u);
         let cold = &mut self.unit.cold;
-        cold.load(t, layout::PROBE_ADDRESS);
         cold.load(u, layout::CURSOR);
         cold.store_at(u, 0, t);
         cold.store_constant_at(u, 8, site);

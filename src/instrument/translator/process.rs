@@ -11,6 +11,7 @@ use super::source::{Pages, Source};
 use super::space::CodeSpace;
 use super::text::{TextRange, Treatment, add_text, find_text, remove_text, treatment};
 use super::unit::TranslateError;
+use super::version::Version;
 use crate::instrument::tally::Tally;
 use crate::target::address::{Address, CacheAddress};
 use crate::target::maps::{Mapping, read_maps};
@@ -63,10 +64,15 @@ impl Destination {
 }
 
 impl Process {
-    /// Where control goes on when the program goes on at `at`; translates what is needed.
-    pub fn destination(&mut self, at: Address, tally: &mut Tally) -> Result<Destination, TranslateError> {
+    /// Where control goes on in `version` when the program goes on at `at`; translates what is needed.
+    pub fn destination(
+        &mut self,
+        version: Version,
+        at: Address,
+        tally: &mut Tally,
+    ) -> Result<Destination, TranslateError> {
         let mut space = self.image.space.borrow_mut();
-        if let Some(id) = space.find(at) {
+        if let Some(id) = space.find(version, at) {
             return Ok(Destination::Cache(space.block(id).entry));
         }
         let Some(range) = find_text(&self.text, at) else {
@@ -76,24 +82,30 @@ impl Process {
             locate(self.pid, &mut self.text, tally);
         }
         let mut source = Source::new(&self.memory, &self.pages, &self.text);
-        match space.translate(&mut source, at, AHEAD) {
+        match space.translate(&mut source, version, at, AHEAD) {
             Ok(entry) => Ok(Destination::Cache(entry)),
             Err(TranslateError::NoText(_)) => Ok(Destination::Native(at)),
             Err(error) => Err(error),
         }
     }
 
-    /// The answer to a thread that waits at an exit (0: a lookup of `target`).
-    pub fn answer(&mut self, site: SiteId, target: Address, tally: &mut Tally) -> Result<Destination, TranslateError> {
+    /// The answer to a thread in `version` that waits at an exit (0: a lookup of `target`).
+    pub fn answer(
+        &mut self,
+        version: Version,
+        site: SiteId,
+        target: Address,
+        tally: &mut Tally,
+    ) -> Result<Destination, TranslateError> {
         if site == 0 {
-            let destination = self.destination(target, tally)?;
+            let destination = self.destination(version, target, tally)?;
             if let Destination::Cache(_) = destination {
-                self.image.space.borrow_mut().publish(target);
+                self.image.space.borrow_mut().publish(version, target);
             }
             return Ok(destination);
         }
         let target = self.image.space.borrow().sites[site as usize].target;
-        self.destination(target, tally)
+        self.destination(version, target, tally)
     }
 
     /// The program unmapped or protected `from..to`: it is not executable any more.

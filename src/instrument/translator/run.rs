@@ -20,6 +20,7 @@ use super::process::{Destination, Process};
 use super::stubs::DRAIN;
 use super::thread::Thread;
 use super::unit::TranslateError;
+use super::windows::Windows;
 use crate::instrument::CountError;
 use crate::instrument::roster::Roster;
 use crate::instrument::tally::Tally;
@@ -27,7 +28,7 @@ use crate::profile::run::Warning;
 use crate::target::address::Address;
 use crate::target::remote::RemoteError;
 use crate::target::tracee::{Mode, Stopped, TraceError};
-use crate::target::wait::{Event, Stop, wait_any, wait_for};
+use crate::target::wait::{Event, Stop, Waited, wait_any, wait_any_or_signal, wait_for};
 
 /// How long mailboxes are polled after the last request.
 const POLL: Duration = Duration::from_micros(100);
@@ -97,6 +98,8 @@ pub(super) struct Run {
     pub transitions: u64,
     /// Where addresses go, if somebody wants them.
     pub drain: Option<Drain>,
+    /// When addresses are noted.
+    pub windows: Windows,
     polling: bool,
 }
 
@@ -115,6 +118,7 @@ impl Run {
             first,
             native_s: 0.0,
             transitions: 0,
+            windows: Windows::new(drain.is_some()),
             drain,
             polling: false,
         }
@@ -154,6 +158,9 @@ impl Run {
             if self.answer_all()? {
                 active = Instant::now();
             }
+            if self.windows.is_time_to_look() {
+                self.keep_pace();
+            }
             if let Some(event) = self.backlog.pop_front().or_else(|| wait_any(false)) {
                 return Ok(Some(event));
             }
@@ -176,7 +183,11 @@ impl Run {
                     active = Instant::now();
                     continue;
                 }
-                return Ok(wait_any(true));
+                match wait_any_or_signal() {
+                    Waited::Event(event) => return Ok(Some(event)),
+                    Waited::Nobody => return Ok(None),
+                    Waited::Interrupted => self.set_polling(true),
+                }
             }
             for _ in 0..16 {
                 std::hint::spin_loop();
@@ -200,6 +211,7 @@ impl Run {
     fn answer_all(&mut self) -> Result<bool, CountError> {
         let mut any = false;
         let mut full = Vec::new();
+        let mut drained = false;
         for (&tid, thread) in &mut self.threads {
             let shared = thread.regions.clone();
             let regions = shared.borrow();
@@ -214,13 +226,14 @@ impl Run {
                 if let Some(drain) = &mut self.drain {
                     drop(regions);
                     drain.drain(&process.image.space.borrow(), thread);
+                    drained = true;
                 }
                 let regions = thread.regions.borrow();
                 regions.set(thread.region, layout::REQUEST, 0);
                 regions.set(thread.region, layout::RESPONSE, target);
                 continue;
             }
-            match process.answer(site as u32, Address::new(target), &mut self.tally) {
+            match process.answer(thread.version, site as u32, Address::new(target), &mut self.tally) {
                 Ok(destination) => {
                     if let Destination::Native(_) = destination {
                         thread.native_since = Some(Instant::now());
@@ -235,6 +248,9 @@ impl Run {
         }
         for tid in full {
             self.stall(tid);
+        }
+        if drained {
+            self.keep_pace();
         }
         Ok(any)
     }

@@ -10,6 +10,7 @@ use super::hash::{AddressHasher, AddressMap};
 use super::layout;
 use super::probes::ProbeSite;
 use super::shared::Shared;
+use super::version::{Place, Version};
 use crate::instrument::x86_64::emit::{Code, RCX, RDX, relative};
 use crate::target::address::{Address, CacheAddress};
 use crate::target::memory::Memory;
@@ -33,22 +34,22 @@ pub struct CodeSpace {
     pub(super) blocks: Vec<Block>,
     pub(super) points: Vec<Point>,
     pub(super) code_pool: Vec<u8>,
-    pub(super) by_start: AddressMap<u64, BlockId>,
+    pub(super) by_start: AddressMap<Place, BlockId>,
     /// By arena, in order of their entries.
     pub(super) by_entry: Vec<Vec<BlockId>>,
     pub(super) sites: Vec<Site>,
     /// Exits that wait for a block at an address.
-    pub(super) waiting: AddressMap<u64, Vec<SiteId>>,
+    pub(super) waiting: AddressMap<Place, Vec<SiteId>>,
     /// The exit of an address's entry for lookups.
-    pub(super) entries: AddressMap<u64, SiteId>,
+    pub(super) entries: AddressMap<Place, SiteId>,
     pub(super) call_sites: Vec<CallSite>,
     pub(super) slots: u32,
     pub(super) dynamic: Vec<DynamicSlot>,
     /// Addresses behind calls: returns will look them up.
     pub(super) returns: HashSet<u64, BuildHasherDefault<AddressHasher>>,
-    /// Addresses are noted for an access sink.
-    pub(super) probes_accesses: bool,
-    /// What their entries mean.
+    /// There is an access sink: executions of its instructions are to be told.
+    pub(super) has_sink: bool,
+    /// What the entries of buffers mean; instructions of versions that note nothing, too.
     pub(super) probe_sites: Vec<ProbeSite>,
     /// Counted so far.
     pub(super) totals: Totals,
@@ -63,7 +64,13 @@ impl CodeSpace {
         super::calls::write_tables(&tables, miss);
         let by_entry = arenas.iter().map(|_| Vec::new()).collect();
         // Site 0 means "a lookup"; its entry is never linked.
-        let none = Site { patch: CacheAddress::new(0), target: Address::new(0), stub: None, linked: None };
+        let none = Site {
+            patch: CacheAddress::new(0),
+            target: Address::new(0),
+            version: Version::Plain,
+            stub: None,
+            linked: None,
+        };
         CodeSpace {
             arenas,
             tables,
@@ -79,7 +86,7 @@ impl CodeSpace {
             slots: 0,
             dynamic: Vec::new(),
             returns: HashSet::default(),
-            probes_accesses: false,
+            has_sink: false,
             probe_sites: Vec::new(),
             totals: Totals::default(),
             far: HashSet::new(),
@@ -115,9 +122,9 @@ impl CodeSpace {
         })
     }
 
-    /// The block that starts at `at`.
-    pub fn find(&self, at: Address) -> Option<BlockId> {
-        self.by_start.get(&at.get()).copied()
+    /// The block of `version` that starts at `at`.
+    pub fn find(&self, version: Version, at: Address) -> Option<BlockId> {
+        self.by_start.get(&version.place(at)).copied()
     }
 
     /// A block.
@@ -163,8 +170,8 @@ impl CodeSpace {
     }
 
     /// Enters an exit.
-    pub(super) fn new_site(&mut self, patch: CacheAddress, target: Address) -> SiteId {
-        self.sites.push(Site { patch, target, stub: None, linked: None });
+    pub(super) fn new_site(&mut self, patch: CacheAddress, version: Version, target: Address) -> SiteId {
+        self.sites.push(Site { patch, target, version, stub: None, linked: None });
         self.sites.len() as SiteId - 1
     }
 
@@ -176,7 +183,7 @@ impl CodeSpace {
         code.jump(self.arenas[arena].stubs.direct);
         let entry = &mut self.sites[site as usize];
         entry.stub = Some(stub);
-        self.waiting.entry(entry.target.get()).or_default().push(site);
+        self.waiting.entry(entry.place()).or_default().push(site);
         stub
     }
 
@@ -196,8 +203,8 @@ impl CodeSpace {
     /// Leads every exit that waits for `id` to it. Its code must have been written.
     pub(super) fn link_waiting(&mut self, id: BlockId) {
         let block = &self.blocks[id as usize];
-        let (start, entry) = (block.start.get(), block.entry);
-        for site in self.waiting.remove(&start).unwrap_or_default() {
+        let (place, entry) = (block.version.place(block.start), block.entry);
+        for site in self.waiting.remove(&place).unwrap_or_default() {
             self.link(site, id, entry);
         }
     }
@@ -213,19 +220,19 @@ impl CodeSpace {
         self.blocks[id as usize].incoming.push(site);
     }
 
-    /// Makes `at`, whose block is translated, reachable by lookups.
+    /// Makes `at`, whose block is translated, reachable by lookups of `version`.
     ///
     /// ```text
     ///  mov rcx, −at; lea rcx, [rcx + rdx]; jrcxz hit; jmp the next with the same low 16 bits
     ///  hit: mov rcx, gs:[rcx]; mov rdx, gs:[rdx]; jmp block
     /// ```
-    pub fn publish(&mut self, at: Address) {
-        if self.entries.contains_key(&at.get()) {
+    pub fn publish(&mut self, version: Version, at: Address) {
+        if self.entries.contains_key(&version.place(at)) {
             return;
         }
-        let Some(id) = self.find(at) else { return };
+        let Some(id) = self.find(version, at) else { return };
         let Some(arena) = self.arena_of(self.blocks[id as usize].entry) else { return };
-        let index = u64::from(at.get() as u16) * 8 + u64::from(layout::LOOKUP);
+        let index = u64::from(at.get() as u16) * 8 + u64::from(version.lookup());
         let next = self.tables.word(index).load(std::sync::atomic::Ordering::Relaxed);
         let mut code = Code::new(self.arenas[arena].next(Part::Cold));
         code.align(32);
@@ -243,11 +250,11 @@ impl CodeSpace {
         code.load(RDX, layout::SAVE_RDX);
         let entry = self.blocks[id as usize].entry;
         let patch = code.jump(entry);
-        let site = self.new_site(patch, at);
+        let site = self.new_site(patch, version, at);
         self.arenas[arena].append(Part::Cold, code.bytes());
         self.sites[site as usize].linked = Some(id);
         self.blocks[id as usize].incoming.push(site);
-        self.entries.insert(at.get(), site);
+        self.entries.insert(version.place(at), site);
         self.tables.word(index).store(head.get(), std::sync::atomic::Ordering::Release);
     }
 
@@ -286,10 +293,10 @@ impl CodeSpace {
             if !std::mem::replace(&mut block.alive, false) {
                 continue;
             }
-            let (start, incoming) = (block.start.get(), std::mem::take(&mut block.incoming));
+            let (place, incoming) = (block.version.place(block.start), std::mem::take(&mut block.incoming));
             doomed.extend(block.chained);
-            if self.by_start.get(&start) == Some(&id) {
-                self.by_start.remove(&start);
+            if self.by_start.get(&place) == Some(&id) {
+                self.by_start.remove(&place);
             }
             for site in incoming {
                 self.unlink(site);
@@ -303,7 +310,7 @@ impl CodeSpace {
         let mut cold = Code::new(self.arenas[arena].next(Part::Cold));
         let stub = match self.sites[site as usize].stub {
             Some(stub) => {
-                self.waiting.entry(self.sites[site as usize].target.get()).or_default().push(site);
+                self.waiting.entry(self.sites[site as usize].place()).or_default().push(site);
                 stub
             }
             None => self.write_stub(&mut cold, arena, site),

@@ -40,6 +40,10 @@ impl Run {
                 let stopped = self.answer_stopped(stopped)?;
                 self.go_on(stopped)
             }
+            Stop::Group(_) if self.is_to_turn(tid) => {
+                let stopped = self.turn(stopped)?;
+                self.go_on(stopped)
+            }
             Stop::NewTask => self.new_task(stopped),
             Stop::Exit => {
                 self.roster.look(tid);
@@ -123,7 +127,7 @@ impl Run {
     pub fn answer_stopped(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
         let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
-        let (region, regions) = (thread.region, thread.regions.clone());
+        let (region, regions, version) = (thread.region, thread.regions.clone(), thread.version);
         let (request, site, target, response) = {
             let regions = regions.borrow();
             let get = |offset| regions.get(region, offset);
@@ -138,7 +142,7 @@ impl Run {
         } else {
             loop {
                 let (process, tally) = self.process(tid)?;
-                match process.answer(site as u32, Address::new(target), tally) {
+                match process.answer(version, site as u32, Address::new(target), tally) {
                     Ok(destination) => {
                         self.note_native(tid, destination);
                         break destination.get();
@@ -172,10 +176,11 @@ impl Run {
     /// Lets a stopped thread go on at the program's address `at`.
     pub fn redirect(&mut self, stopped: Stopped, mut registers: Registers, at: Address) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
+        let version = self.threads.get(&tid).ok_or(RunError::Gone)?.version;
         let mut stopped = stopped;
         let destination = loop {
             let (process, tally) = self.process(tid)?;
-            match process.destination(at, tally) {
+            match process.destination(version, at, tally) {
                 Ok(destination) => break destination,
                 Err(TranslateError::Full) => stopped = self.grow(stopped, at)?,
                 Err(error) => return Err(RunError::Unsupported(error.to_string())),

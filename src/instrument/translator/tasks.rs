@@ -14,6 +14,7 @@ use super::process::{ImageRef, Process};
 use super::run::{Run, RunError};
 use super::text::Treatment;
 use super::thread::Thread;
+use super::version::Version;
 use crate::target::address::Address;
 use crate::target::memory::Memory;
 use crate::target::proc_status::read_status;
@@ -98,10 +99,12 @@ impl Run {
             regions.set(region, layout::PROGRAM_GS, regions.get(old.region, layout::PROGRAM_GS));
         }
         let ordinal = self.roster.enter(group, tid);
+        // It begins where its parent is.
+        let version = self.threads.get(&parent).map_or(Version::default(), |t| t.version);
         if let Some(drain) = &mut self.drain {
-            drain.start(&image.regions.borrow(), region, ordinal);
+            drain.enter(&image.regions.borrow(), region, ordinal, version);
         }
-        self.threads.insert(tid, Thread::new(group, space, ordinal, region, image.regions.clone()));
+        self.threads.insert(tid, Thread::new(group, space, ordinal, region, image.regions.clone(), version));
         self.note_mask(&stopped)?;
         let mut registers = stopped.registers()?;
         registers.gs_base = image.regions.borrow().base(region).get();
@@ -144,16 +147,18 @@ impl Run {
             ));
         }
         let (mut image, stopped) = inject::prepare(tid, stopped)?;
-        image.space.probes_accesses = self.drain.is_some();
+        image.space.has_sink = self.drain.is_some();
         image.space.set_polling(self.is_polling());
         let shared =
             ImageRef { space: Rc::new(RefCell::new(image.space)), regions: Rc::new(RefCell::new(image.regions)) };
         let region = shared.regions.borrow_mut().take();
         let region = region.ok_or_else(|| RunError::Unsupported("there is no room for its counters".into()))?;
+        let mut version = Version::default();
         if let Some(drain) = &mut self.drain {
-            drain.start(&shared.regions.borrow(), region, ordinal);
+            version = drain.wanted();
+            drain.enter(&shared.regions.borrow(), region, ordinal, version);
         }
-        self.threads.insert(tid, Thread::new(tid, tid, ordinal, region, shared.regions.clone()));
+        self.threads.insert(tid, Thread::new(tid, tid, ordinal, region, shared.regions.clone(), version));
         let base = shared.regions.borrow().base(region);
         let process =
             Process { pid: tid, memory: image.memory, text: image.text, pages: RefCell::default(), image: shared };

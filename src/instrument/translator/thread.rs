@@ -8,6 +8,7 @@ use std::time::Instant;
 use nix::unistd::Pid;
 
 use super::regions::Regions;
+use super::version::Version;
 use crate::target::tracee::{Running, SignalInfo};
 
 /// A signal that arrived where it could not be delivered.
@@ -33,15 +34,24 @@ pub struct Thread {
     pub deferred: VecDeque<Deferred>,
     /// Since when it has been in code that is not translated.
     pub native_since: Option<Instant>,
+    /// The version of the program that it executes.
+    pub version: Version,
     /// Waits for an arena; its mailbox is not to be answered.
     pub stalled: bool,
 }
 
 impl Thread {
-    /// A new thread with a fresh region.
-    pub fn new(group: Pid, process: Pid, ordinal: u32, region: u32, regions: Rc<RefCell<Regions>>) -> Self {
+    /// A new thread with a fresh region, in `version`.
+    pub fn new(
+        group: Pid,
+        process: Pid,
+        ordinal: u32,
+        region: u32,
+        regions: Rc<RefCell<Regions>>,
+        version: Version,
+    ) -> Self {
         let deferred = VecDeque::new();
-        Thread { group, process, ordinal, region, regions, deferred, native_since: None, stalled: false }
+        Thread { group, process, ordinal, region, regions, deferred, native_since: None, version, stalled: false }
     }
 
     /// For interrupting it.

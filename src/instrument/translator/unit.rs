@@ -14,6 +14,7 @@ use super::block::{Block, BlockId, SiteId};
 use super::layout;
 use super::source::Source;
 use super::space::CodeSpace;
+use super::version::Version;
 use super::writer::{Writer, Written};
 use crate::instrument::x86_64::decode::{Decoded, End};
 use crate::instrument::x86_64::emit::{Code, relative};
@@ -42,6 +43,7 @@ pub enum TranslateError {
 /// A chain being written.
 pub(super) struct Unit {
     pub(super) arena: usize,
+    pub(super) version: Version,
     pub(super) hot: Code,
     pub(super) cold: Code,
     pub(super) sites: Vec<SiteId>,
@@ -51,10 +53,11 @@ pub(super) struct Unit {
 }
 
 impl CodeSpace {
-    /// Translates the block at `start`, and up to `ahead` more that its exits lead to. Returns its entry.
+    /// Translates the block at `start` in `version`, and up to `ahead` more that its exits lead to. Returns its entry.
     pub fn translate(
         &mut self,
         source: &mut Source<'_>,
+        version: Version,
         start: Address,
         ahead: usize,
     ) -> Result<CacheAddress, TranslateError> {
@@ -64,20 +67,21 @@ impl CodeSpace {
             if left == 0 {
                 break;
             }
-            if self.find(at).is_some() {
+            if self.find(version, at).is_some() {
                 continue;
             }
-            match self.unit(source, at, &mut left, &mut queue) {
+            match self.unit(source, version, at, &mut left, &mut queue) {
                 Err(error) if at == start => return Err(error),
                 _ => {}
             }
         }
-        self.find(start).map(|id| self.block(id).entry).ok_or(TranslateError::NoText(start))
+        self.find(version, start).map(|id| self.block(id).entry).ok_or(TranslateError::NoText(start))
     }
 
     fn unit(
         &mut self,
         source: &mut Source<'_>,
+        version: Version,
         start: Address,
         left: &mut usize,
         queue: &mut VecDeque<Address>,
@@ -88,6 +92,7 @@ impl CodeSpace {
         let cold = Code::new(self.arenas[arena].next(Part::Cold));
         let mut unit = Unit {
             arena,
+            version,
             hot,
             cold,
             sites: vec![],
@@ -98,14 +103,14 @@ impl CodeSpace {
         let mut at = Some(start);
         let mut result = Ok(());
         while let Some(address) = at {
-            let more = self.find(address).is_none() && *left > 0 && unit.blocks.len() < CHAIN && result.is_ok();
+            let more = self.find(version, address).is_none() && *left > 0 && unit.blocks.len() < CHAIN && result.is_ok();
             let block = if more { source.block(address).cloned() } else { None };
             let Some(block) = block else {
                 if unit.blocks.is_empty() {
                     return result.and(Err(TranslateError::NoText(start)));
                 }
                 let patch = unit.hot.jump(unit.hot.here());
-                unit.sites.push(self.new_site(patch, address));
+                unit.sites.push(self.new_site(patch, version, address));
                 queue.push_back(address);
                 break;
             };
@@ -132,7 +137,7 @@ impl CodeSpace {
     ) -> Result<Option<Address>, TranslateError> {
         let at = source.code_ref(block.start).ok_or(TranslateError::NoText(block.start))?;
         let slot = self.new_slot().ok_or(TranslateError::Full)?;
-        let dead_flags = if self.probes_accesses { source.dead_flags(block) } else { Vec::new() };
+        let dead_flags = if unit.version.collects() { source.dead_flags(block) } else { Vec::new() };
         let mut writer = Writer::new(self, unit, block, at, slot, dead_flags);
         let position = if writer.choose_loop_counter() { None } else { source.counter_position(block) };
         let next = writer.write(position)?;
@@ -161,6 +166,7 @@ impl CodeSpace {
         let end = unit.hot.here();
         self.blocks.push(Block {
             start: block.start,
+            version: unit.version,
             at,
             code: code..self.code_pool.len() as u32,
             entry: written.entry,
@@ -178,7 +184,7 @@ impl CodeSpace {
         if block.end == End::Far {
             self.far.insert(id);
         }
-        self.by_start.insert(block.start.get(), id);
+        self.by_start.insert(unit.version.place(block.start), id);
         self.by_entry[unit.arena].push(id);
         unit.blocks.push(id);
     }
@@ -187,7 +193,7 @@ impl CodeSpace {
     fn close(&mut self, mut unit: Unit) {
         for site in std::mem::take(&mut unit.sites) {
             let (target, patch) = (self.sites[site as usize].target, self.sites[site as usize].patch);
-            let value = match self.find(target) {
+            let value = match self.find(unit.version, target) {
                 Some(id) => {
                     let entry = self.blocks[id as usize].entry;
                     self.sites[site as usize].linked = Some(id);
@@ -204,13 +210,13 @@ impl CodeSpace {
         self.arenas[unit.arena].append(Part::Cold, unit.cold.bytes());
         self.arenas[unit.arena].append(Part::Hot, unit.hot.bytes());
         for at in unit.returns {
-            self.publish(at);
+            self.publish(unit.version, at);
         }
         for id in unit.blocks {
             self.link_waiting(id);
             let start = self.blocks[id as usize].start;
             if self.returns.contains(&start.get()) {
-                self.publish(start);
+                self.publish(unit.version, start);
             }
         }
     }

@@ -102,7 +102,7 @@ impl<'a> Writer<'a> {
     }
 
     pub(super) fn exit(&mut self, patch: CacheAddress, target: Address) {
-        let site = self.space.new_site(patch, target);
+        let site = self.space.new_site(patch, self.unit.version, target);
         self.unit.sites.push(site);
     }
 

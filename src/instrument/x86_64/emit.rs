@@ -350,6 +350,39 @@ impl Code {
         self.gs(0x85, register.0, offset);
     }
 
+    /// `test dword gs:[offset], value`
+    pub fn test_slot_constant(&mut self, offset: u32, value: u32) {
+        self.raw(&[0x65, 0xf7, 0x04, 0x25]);
+        self.word(offset);
+        self.word(value);
+    }
+
+    /// `and register, value` (sign-extended)
+    pub fn and_small(&mut self, register: Gpr, value: i8) {
+        self.raw(&[0x48 | register.0 >> 3, 0x83, 0xe0 | (register.0 & 7), value as u8]);
+    }
+
+    /// `cmp register, gs:[index*8 + offset]`
+    pub fn compare_indexed(&mut self, register: Gpr, index: Gpr, offset: u32) {
+        self.gs_indexed(0x3b, register, index, offset);
+    }
+
+    /// `mov gs:[index*8 + offset], register`
+    pub fn save_indexed(&mut self, index: Gpr, offset: u32, register: Gpr) {
+        self.gs_indexed(0x89, register, index, offset);
+    }
+
+    fn gs_indexed(&mut self, opcode: u8, register: Gpr, index: Gpr, offset: u32) {
+        let rex = 0x48 | (register.0 >> 3) << 2 | (index.0 >> 3) << 1;
+        self.raw(&[0x65, rex, opcode, (register.0 & 7) << 3 | 4, 0xc5 | (index.0 & 7) << 3]);
+        self.word(offset);
+    }
+
+    /// `mov to, fs:[0]`: the thread's FS base, as the ABI has it
+    pub fn thread_base(&mut self, to: Gpr) {
+        self.raw(&[0x64, 0x48 | (to.0 >> 3) << 2, 0x8b, (to.0 & 7) << 3 | 4, 0x25, 0, 0, 0, 0]);
+    }
+
     /// `test register32, value`
     pub fn test_constant(&mut self, register: Gpr, value: u32) {
         self.raw(&[0x40 | register.0 >> 3, 0xf7, 0xc0 | (register.0 & 7)]);
@@ -436,6 +469,11 @@ mod tests {
         assert_eq!(text(|c| c.add_small(Gpr(5), -2)), "lea rbp,[rbp-2]");
         assert_eq!(text(|c| c.sum(RCX, Gpr(13), RDX, 1)), "lea rcx,[r13+rdx+1]");
         assert_eq!(text(|c| c.copy(Gpr(8), RDX)), "mov r8,rdx");
+        assert_eq!(text(|c| c.test_slot_constant(0x1f8, 1)), "test dword ptr gs:[1F8h],1");
+        assert_eq!(text(|c| c.and_small(Gpr(9), -64)), "and r9,0FFFFFFFFFFFFFFC0h");
+        assert_eq!(text(|c| c.compare_indexed(Gpr(10), Gpr(9), 0x200)), "cmp r10,gs:[r9*8+200h]");
+        assert_eq!(text(|c| c.save_indexed(RCX, 0x200, Gpr(12))), "mov gs:[rcx*8+200h],r12");
+        assert_eq!(text(|c| c.thread_base(Gpr(11))), "mov r11,fs:[0]");
         assert_eq!(text(|c| c.not(RCX)), "not rcx");
         assert_eq!(text(|c| c.constant(Gpr(10), 7)), "mov r10d,7");
         assert_eq!(text(|c| c.constant(RCX, -7i64 as u64)), "mov rcx,0FFFFFFFFFFFFFFF9h");

@@ -17,8 +17,48 @@ pub struct Access {
     pub kind: AccessKind,
 }
 
+/// What accesses that an engine hands over stand for. Programs are sampled in time: windows of collection between
+/// pauses in which only executions are counted.
+///
+/// ```text
+/// Opening ─▶ Pause ─▶ Warming ─▶ Measuring ─▶ Pause ─▶ …
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Phase {
+    /// From the program's start on: they stand for themselves.
+    #[default]
+    Opening,
+    /// Nothing is collected.
+    Pause,
+    /// They bring the model's state up to date.
+    Warming,
+    /// They stand for those of the pauses, too.
+    Measuring,
+}
+
+/// Accesses of one kind that an instruction executed in one thread and phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Executed {
+    /// The thread.
+    pub thread: u32,
+    /// The instruction.
+    pub site: u32,
+    /// The phase.
+    pub phase: Phase,
+    /// Kind of the accesses.
+    pub kind: AccessKind,
+    /// Their number; active lanes for gathers and scatters.
+    pub accesses: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
 /// What a memory model offers the counting engine. `session` wires the two.
 ///
+/// An engine that can collect in phases asks [`phase`](Self::phase) after every batch and tells by
+/// [`enter`](Self::enter) which one a thread is in; one that cannot stays in the first.
+///
+
 /// An engine that can leave accesses out asks [`collect`](Self::collect) before it fills a thread's next buffer, and
 /// hands the buffer to `record` or `record_selected` accordingly. One that cannot calls `record` alone.
 pub trait AccessSink: Send {
@@ -37,9 +77,19 @@ pub trait AccessSink: Send {
         Collection::All
     }
 
-    /// Before the end: how many accesses instruction `site` executed in `thread` (active lanes for gathers and
-    /// scatters), collected or not, and their bytes. An engine that knows its block counts calls it once per pair.
-    fn executed(&mut self, _thread: u32, _site: u32, _accesses: u64, _bytes: u64) {}
+    /// The phase that all threads should be in.
+    fn phase(&self) -> Phase {
+        Phase::Opening
+    }
+
+    /// `thread` is in `phase` from now on; batches of it that follow were collected there.
+    fn enter(&mut self, _thread: u32, _phase: Phase) {}
+
+    /// The pause was long enough: the next [`phase`](Self::phase) collects again.
+    fn resume(&mut self) {}
+
+    /// Before the end: what was executed, collected or not. An engine that knows its block counts tells all.
+    fn executed(&mut self, _executed: Executed) {}
 
     /// Ends the run. `sites[i]` tells where the instruction numbered `i` stands.
     fn finish(self: Box<Self>, sites: &[CodeRef]) -> MemoryEvidence;

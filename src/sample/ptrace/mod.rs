@@ -8,7 +8,6 @@ mod observer;
 mod pace;
 mod seat;
 mod thread_files;
-mod timer;
 mod tracees;
 mod wait;
 
@@ -20,6 +19,7 @@ use crate::profile::run::Warning;
 use crate::target::launch::Gated;
 use crate::target::tracee::{Mode, Running};
 use crate::target::wait::{Event, wait_for};
+use crate::target::wake_up::WakeUp;
 
 use super::reap::{Reaped, now_ns};
 use super::recorder::Ending;
@@ -27,7 +27,6 @@ use super::weights::Scale;
 use super::{SampleError, SampleOptions, Timed, bare, survivors};
 
 use observer::Observer;
-use timer::WakeUp;
 
 /// Releases the child, and samples until its first process has exited. Where ptrace is refused, too, the program runs
 /// without being sampled unless ptrace was asked for by name.

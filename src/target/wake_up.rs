@@ -11,7 +11,8 @@ use nix::time::ClockId;
 const SIGNAL: Signal = Signal::SIGALRM;
 
 /// Interrupts the thread that made it.
-pub(super) struct WakeUp {
+#[derive(Debug)]
+pub struct WakeUp {
     timer: Timer,
 }
 
@@ -19,6 +20,9 @@ extern "C" fn nothing(_: i32) {}
 
 impl WakeUp {
     /// A timer that is not set yet. The handler that it installs stays, as it does nothing.
+    ///
+    /// # Errors
+    /// The kernel has no more timers for us.
     pub fn new() -> io::Result<WakeUp> {
         let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::empty(), SigSet::empty());
         // SAFETY: the handler does nothing.
@@ -29,6 +33,9 @@ impl WakeUp {
     }
 
     /// Interrupts after `period`, and again every `period`: a signal that arrives just before a wait begins is lost.
+    ///
+    /// # Errors
+    /// The kernel refuses the period.
     pub fn set(&mut self, period: Duration) -> io::Result<()> {
         Ok(self.timer.set(Expiration::Interval(period.into()), TimerSetTimeFlags::empty())?)
     }

@@ -1,0 +1,87 @@
+//! The versions in which a code space holds the program's blocks. They do the same and count alike; only some note
+//! addresses. Each has exits, lookups and counters of its own, so that a thread stays in one until it is moved to
+//! another, and so that executions are counted by the phase that they belong to.
+
+use super::layout;
+use crate::profile::evidence::memory::Phase;
+use crate::target::address::Address;
+
+/// A version of the program's code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Version {
+    /// Counts only.
+    #[default]
+    Plain,
+    /// Notes addresses from the program's start on.
+    Opening,
+    /// Notes addresses so that the access sink's state becomes the present one.
+    Warming,
+    /// Notes addresses that stand for those which nobody notes.
+    Measuring,
+}
+
+/// A program address in one version: what maps of translations are keyed by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Place(u64);
+
+impl Version {
+    /// All of them.
+    pub const ALL: [Version; 4] = [Version::Plain, Version::Opening, Version::Warming, Version::Measuring];
+
+    /// The version for what the access sink wants.
+    pub fn of(phase: Phase) -> Version {
+        match phase {
+            Phase::Opening => Version::Opening,
+            Phase::Pause => Version::Plain,
+            Phase::Warming => Version::Warming,
+            Phase::Measuring => Version::Measuring,
+        }
+    }
+
+    /// The phase that executions in it belong to.
+    pub fn phase(self) -> Phase {
+        match self {
+            Version::Plain => Phase::Pause,
+            Version::Opening => Phase::Opening,
+            Version::Warming => Phase::Warming,
+            Version::Measuring => Phase::Measuring,
+        }
+    }
+
+    /// Whether it notes addresses.
+    pub fn collects(self) -> bool {
+        self != Version::Plain
+    }
+
+    /// Its lookup table's offset in the tables.
+    pub fn lookup(self) -> u32 {
+        match self {
+            Version::Plain => layout::LOOKUP,
+            other => layout::MORE_LOOKUPS + (other as u32 - 1) * layout::LOOKUP_SIZE,
+        }
+    }
+
+    /// `at` in this version. User addresses leave the upper bits free.
+    pub fn place(self, at: Address) -> Place {
+        Place(at.get() | (self as u64) << 60)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_keep_their_tables_and_places_apart() {
+        let mut lookups = Version::ALL.map(Version::lookup);
+        lookups.sort_unstable();
+        for pair in lookups.windows(2) {
+            assert!(pair[1] - pair[0] >= layout::LOOKUP_SIZE, "{lookups:?}");
+        }
+        assert!(u64::from(lookups[3] + layout::LOOKUP_SIZE) <= layout::TABLES);
+        let at = Address::new(0x7fff_ffff_f000);
+        let places: std::collections::HashSet<Place> = Version::ALL.iter().map(|v| v.place(at)).collect();
+        assert_eq!(places.len(), 4);
+        assert!(Version::ALL.iter().all(|v| Version::of(v.phase()) == *v));
+    }
+}
