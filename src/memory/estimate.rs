@@ -35,17 +35,19 @@ pub struct Beyond {
 }
 
 impl Beyond {
-    /// What lies behind L1, in the terms of DESIGN section 5, when each event stands for `scale`. Without an L2 between
+    /// What lies behind L1, in the terms of DESIGN section 5, when each event stands for `scale`, each write-back for
+    /// `write_backs`. Without an L2 between
     /// L1 and the last level, what enters or leaves "L2 from beyond" is what memory delivers.
-    pub fn traffic(&self, beyond: &Tally, scale: f64) -> Traffic {
+    pub fn traffic(&self, beyond: &Tally, scale: f64, write_backs: f64) -> Traffic {
         let far = |events: u64| events as f64 * scale;
+        let back = |events: u64| events as f64 * write_backs;
         let line = LINE_BYTES as f64;
         let (dram_read, dram_nt) = (line * far(beyond.last_fills), line * far(beyond.nt_lines));
-        let dram_write = line * far(beyond.last_writebacks) + dram_nt;
+        let dram_write = line * back(beyond.last_writebacks) + dram_nt;
         let (capacity, conflict) = beyond.capacity_and_conflict(self.conflict_share);
         Traffic {
             l3_read: if self.has_l2 { line * far(beyond.l2_fills) } else { dram_read },
-            l3_write: if self.has_l2 { line * far(beyond.l2_writebacks) + dram_nt } else { dram_write },
+            l3_write: if self.has_l2 { line * back(beyond.l2_writebacks) + dram_nt } else { dram_write },
             dram_read,
             dram_write,
             dram_fill: line * far(beyond.store_fills),

@@ -10,9 +10,9 @@ use crate::profile::run::Warning;
 #[derive(Debug, Default)]
 pub struct Executions(HashMap<(u32, u32), Times>);
 
-/// Of one instruction in one thread.
+/// Of one instruction in one thread, or of all.
 #[derive(Debug, Clone, Copy, Default)]
-struct Times {
+pub struct Times {
     opening: u64,
     measured: u64,
     /// Warming and pauses.
@@ -29,6 +29,15 @@ pub struct Factors {
     pub plain: f64,
     /// From windows.
     pub sample: f64,
+}
+
+/// Factors of an instruction's two kinds of events.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Scales {
+    /// Of what it does when it is executed.
+    pub fills: Factors,
+    /// Of write-backs of what it wrote, which happen later.
+    pub write_backs: Factors,
 }
 
 /// A larger part of the bytes than this whose misses were not seen is stated.
@@ -55,16 +64,23 @@ impl Executions {
         self.0.get(&(thread, site)).map(Times::all)
     }
 
-    /// The opening stands for itself, windows for everything else. An instruction that was in no window is taken to do
-    /// always what it did in the opening.
-    pub fn factors(&self, thread: u32, site: u32) -> Factors {
-        let Some(times) = self.0.get(&(thread, site)) else { return Factors { plain: 1.0, sample: 1.0 } };
-        let (opening, measured) = (times.opening as f64, times.measured as f64);
-        match (times.others, times.measured, times.opening) {
-            (0, ..) | (_, 0, 0) => Factors { plain: 1.0, sample: 1.0 },
-            (others, 0, _) => Factors { plain: 1.0 + others as f64 / opening, sample: 1.0 },
-            (others, ..) => Factors { plain: 1.0, sample: 1.0 + others as f64 / measured },
+    /// All accesses of the program.
+    pub fn total(&self) -> Times {
+        let mut total = Times::default();
+        for times in self.0.values() {
+            total.opening += times.opening;
+            total.measured += times.measured;
+            total.others += times.others;
         }
+        total
+    }
+
+    /// What events of `site` in `thread` stand for; `total` is that of the whole program, whose course decides where an
+    /// instruction was not executed any more when what it had written was written back.
+    pub fn scales(&self, thread: u32, site: u32, total: &Times) -> Scales {
+        let times = self.0.get(&(thread, site)).copied().unwrap_or_default();
+        let fills = times.factors();
+        Scales { fills, write_backs: if times.others > 0 { fills } else { total.factors() } }
     }
 
     /// (read, written) bytes of `site` in `thread`, which [`rest`](Self::rest) then leaves out.
@@ -100,6 +116,17 @@ impl Executions {
 }
 
 impl Times {
+    /// The opening stands for itself, windows for everything else. What was in no window is taken to have been as in the
+    /// opening.
+    fn factors(&self) -> Factors {
+        let (opening, measured) = (self.opening as f64, self.measured as f64);
+        match (self.others, self.measured, self.opening) {
+            (0, ..) | (_, 0, 0) => Factors { plain: 1.0, sample: 1.0 },
+            (others, 0, _) => Factors { plain: 1.0 + others as f64 / opening, sample: 1.0 },
+            (others, ..) => Factors { plain: 1.0, sample: 1.0 + others as f64 / measured },
+        }
+    }
+
     fn all(&self) -> u64 {
         self.opening + self.measured + self.others
     }
@@ -116,13 +143,18 @@ mod tests {
     #[test]
     fn windows_stand_for_pauses_and_the_opening_for_itself() {
         let mut executions = Executions::default();
-        assert_eq!(executions.factors(1, 2), Factors { plain: 1.0, sample: 1.0 });
+        let fills = |e: &Executions, site| e.scales(1, site, &e.total()).fills;
+        assert_eq!(fills(&executions, 2), Factors { plain: 1.0, sample: 1.0 });
         executions.add(&executed(Phase::Opening, 100));
         executions.add(&executed(Phase::Pause, 700));
-        assert_eq!(executions.factors(1, 2), Factors { plain: 8.0, sample: 1.0 });
+        assert_eq!(fills(&executions, 2), Factors { plain: 8.0, sample: 1.0 });
         executions.add(&executed(Phase::Warming, 100));
         executions.add(&executed(Phase::Measuring, 50));
-        assert_eq!(executions.factors(1, 2), Factors { plain: 1.0, sample: 17.0 });
+        assert_eq!(fills(&executions, 2), Factors { plain: 1.0, sample: 17.0 });
+        // What was written at the start is written back throughout.
+        executions.add(&Executed { site: 3, ..executed(Phase::Opening, 10) });
+        let scales = executions.scales(1, 3, &executions.total());
+        assert_eq!((scales.fills.sample, scales.write_backs.sample), (1.0, 17.0));
         assert_eq!(executions.accesses(1, 2), Some(950));
         assert!(executions.warning().is_none());
     }

@@ -9,7 +9,7 @@ use crate::profile::evidence::memory::{
 use crate::profile::run::Warning;
 
 use super::estimate::{Beyond, near, relative_error};
-use super::executions::Executions;
+use super::executions::{Executions, Factors, Scales};
 use super::geometry::Geometry;
 use super::hierarchy::{Hierarchy, Scope};
 use super::interleave::{Interleaver, Part};
@@ -126,11 +126,10 @@ impl CacheModel {
     }
 
     fn evidence(mut self, sites: &[CodeRef]) -> MemoryEvidence {
-        // What is still in the caches stands for itself.
-        self.full.tallies.open(if self.sampled.is_some() { Book::Sample } else { Book::Plain });
+        self.full.tallies.open(Book::End);
         self.full.flush();
         if let Some(sampled) = &mut self.sampled {
-            sampled.hierarchy.tallies.open(Book::Plain);
+            sampled.hierarchy.tallies.open(Book::End);
             sampled.hierarchy.flush();
         }
         let scales = self.first_level_scales();
@@ -138,24 +137,25 @@ impl CacheModel {
         let (first, behind) = (&self.full.tallies, &hierarchy.tallies);
         let beyond = Beyond { has_l2: self.has_l2, conflict_share: behind.conflict_share() };
         let lines = self.classes.count() as f64;
+        let total = self.executed.total();
         let mut traffic = Vec::new();
         for (i, (&(site, thread), scale)) in self.owners.pairs().iter().zip(scales).enumerate() {
             let Some(&at) = sites.get(site as usize) else { continue };
-            let factors = self.executed.factors(thread, site);
-            let (plain, sample) = (lines * factors.plain, lines * factors.sample);
+            let Scales { fills, write_backs } = self.executed.scales(thread, site, &total);
             let mut figures = match scale {
                 Some(scale) => near(&first.plain()[i], scale),
                 None => {
-                    let mut figures = near(&behind.plain()[i], plain);
-                    figures.add(&near(&behind.sample()[i], sample));
+                    let mut figures = near(&behind.plain()[i], lines * fills.plain);
+                    figures.add(&near(&behind.sample()[i], lines * fills.sample));
                     figures
                 }
             };
-            if self.sampled.is_some() {
-                figures.add(&near(&first.sample()[i], 1.0));
-            }
-            figures.add(&beyond.traffic(&behind.plain()[i], plain));
-            figures.add(&beyond.traffic(&behind.sample()[i], sample));
+            figures.add(&near(&first.end()[i], 1.0));
+            let each = |factors: Factors| (lines * factors.plain, lines * factors.sample);
+            let ((plain, sample), (plain_back, sample_back)) = (each(fills), each(write_backs));
+            figures.add(&beyond.traffic(&behind.plain()[i], plain, plain_back));
+            figures.add(&beyond.traffic(&behind.sample()[i], sample, sample_back));
+            figures.add(&beyond.traffic(&behind.end()[i], lines, lines));
             if let Some((read, write)) = self.executed.take_bytes(thread, site) {
                 (figures.l1_read, figures.l1_write) = (read, write);
             }
@@ -259,9 +259,9 @@ impl AccessSink for CacheModel {
         self.phases.insert(thread, phase);
     }
 
-    fn resume(&mut self) {
+    fn end_phase(&mut self) {
         if let Some(sampled) = &mut self.sampled {
-            sampled.pace.resume();
+            sampled.pace.end_phase();
         }
     }
 

@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use super::line::Owner;
 use super::order::{RecentMisses, Steps};
 
-/// Owners at most (150 MB of tallies): programs with more (instruction, thread) pairs share an instruction's owner among
+/// Owners at most (140 MB of tallies): programs with more (instruction, thread) pairs share an instruction's owner among
 /// threads.
-const MAX_OWNERS: usize = 400_000;
+const MAX_OWNERS: usize = 150_000;
 
 /// All threads seen so far and their owners.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Which phases a sampled program goes through, and how long each lasts.
 //!
 //! The program's start is collected as it is: caches are empty, which is their true state. After that windows alternate
-//! with pauses, whose length the engine decides. A window first brings the model's state up to date, then measures. The
+//! with pauses, whose length the engine decides; it also ends phases in which little is collected. A window first brings the model's state up to date, then measures. The
 //! state at its beginning is that of the last window's end. Streams make it the present one by replacing all that the
 //! last level holds, which is waited for; where little is replaced, what was resident then still is, or is as likely to
 //! be as at any other time.
@@ -50,11 +50,13 @@ impl Pace {
         }
     }
 
-    /// The pause is over.
-    pub fn resume(&mut self) {
-        if self.phase == Phase::Pause {
-            self.begin(Phase::Warming);
-        }
+    /// The phase was long enough.
+    pub fn end_phase(&mut self) {
+        self.begin(match self.phase {
+            Phase::Pause => Phase::Warming,
+            Phase::Warming => Phase::Measuring,
+            Phase::Opening | Phase::Measuring => Phase::Pause,
+        });
     }
 
     fn begin(&mut self, phase: Phase) {
@@ -81,8 +83,8 @@ mod tests {
         pace.note(OPENING, 0);
         assert_eq!(pace.phase(), Phase::Pause);
         pace.note(1 << 30, 1 << 30);
-        assert_eq!(pace.phase(), Phase::Pause, "a pause ends by resume alone");
-        pace.resume();
+        assert_eq!(pace.phase(), Phase::Pause, "a pause is ended by the engine");
+        pace.end_phase();
         let mut accesses = 0;
         while pace.phase() == Phase::Warming {
             pace.note(every, 1);

@@ -65,6 +65,8 @@ pub enum Book {
     Plain,
     /// Those of the program's pauses, too.
     Sample,
+    /// The end of the program: what is left in the caches.
+    End,
     /// Nothing: the caches warm up.
     Nothing,
 }
@@ -74,6 +76,7 @@ pub enum Book {
 pub struct Tallies {
     plain: Vec<Tally>,
     sample: Vec<Tally>,
+    end: Vec<Tally>,
     nothing: Tally,
     book: Book,
 }
@@ -83,6 +86,7 @@ impl Tallies {
     pub fn add(&mut self) -> Owner {
         self.plain.push(Tally::default());
         self.sample.push(Tally::default());
+        self.end.push(Tally::default());
         Owner((self.plain.len() - 1) as u32)
     }
 
@@ -92,6 +96,7 @@ impl Tallies {
         match self.book {
             Book::Plain => &mut self.plain[owner.0 as usize],
             Book::Sample => &mut self.sample[owner.0 as usize],
+            Book::End => &mut self.end[owner.0 as usize],
             Book::Nothing => &mut self.nothing,
         }
     }
@@ -104,6 +109,11 @@ impl Tallies {
     /// The tallies of [`Book::Plain`], by owner.
     pub fn plain(&self) -> &[Tally] {
         &self.plain
+    }
+
+    /// The tallies of [`Book::End`], by owner.
+    pub fn end(&self) -> &[Tally] {
+        &self.end
     }
 
     /// The tallies of [`Book::Sample`], by owner.

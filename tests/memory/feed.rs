@@ -61,7 +61,7 @@ pub fn simulate_selecting(sink: impl AccessSink + 'static, run: fn(kernels::Emit
             paused += 1;
             if paused == PAUSE {
                 paused = 0;
-                sink.resume();
+                sink.end_phase();
                 phase = sink.phase();
                 sink.enter(0, phase);
                 collection = sink.collect(0);

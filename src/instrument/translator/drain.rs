@@ -47,9 +47,9 @@ impl Drain {
         Version::of(self.sink.phase())
     }
 
-    /// Tells the sink that the pause is over.
-    pub fn resume(&mut self) {
-        self.sink.resume();
+    /// Tells the sink that the phase has been long enough.
+    pub fn end_phase(&mut self) {
+        self.sink.end_phase();
     }
 
     /// Tells the sink that `thread`, whose buffer is empty, is in `version` from now on.

@@ -2,6 +2,7 @@
 //! that are long enough to keep the cost down. A thread is moved from one version of the program to another at a stop,
 //! where its state is the program's own; versions that note nothing hold no check.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
@@ -10,13 +11,15 @@ use super::run::{Run, RunError};
 use super::signals::State;
 use super::version::Version;
 use crate::target::address::Address;
-use crate::target::proc_status::is_runnable;
+use crate::target::proc_status::{is_runnable, read_cpu_seconds};
 use crate::target::tracee::{Mode, Registers, Stopped};
 use crate::target::wait::Stop;
 use crate::target::wake_up::WakeUp;
 
-/// How many times as long as the window before it a pause lasts.
-const PAUSE: u32 = 3;
+/// How many times as much processor time as the window before it a pause lasts.
+const PAUSE: f64 = 3.0;
+/// Processor seconds after which a phase ends in any case. The sink ends it earlier where much is collected.
+const LIMIT_S: f64 = 0.02;
 /// How often it is looked whether threads are to be moved.
 const LOOK: Duration = Duration::from_millis(2);
 /// More steps than any sequence of ours has instructions.
@@ -24,28 +27,44 @@ const MAX_STEPS: usize = 200;
 /// A system call that was interrupted is to be restarted: −ERESTARTSYS … −ERESTART_RESTARTBLOCK.
 const RESTARTS: std::ops::RangeInclusive<i64> = -516..=-512;
 
-/// The present window or pause.
+/// The present window or pause. Times are processor seconds of the program's threads, so that a busy host does not shorten
+/// windows.
 #[derive(Debug)]
 pub struct Windows {
     /// What threads are to be in.
     wanted: Version,
-    /// When that began, and when the window did.
-    since: Instant,
-    window: Instant,
+    /// Now, as far as we looked.
+    now_s: f64,
+    /// When `wanted` began, and when the window did.
+    since_s: f64,
+    window_s: f64,
     /// How long the last window was.
-    length: Duration,
+    length_s: f64,
     looked: Instant,
-    /// Interrupts our wait, so that a pause ends.
+    /// Of each thread, when we looked.
+    cpu_s: HashMap<Pid, f64>,
+    /// Interrupts our wait, so that phases end.
     wake_up: Option<WakeUp>,
 }
 
 impl Windows {
     /// Nothing has run yet. `needed`: there is an access sink.
     pub fn new(needed: bool) -> Self {
-        let now = Instant::now();
-        // Without a timer pauses end at the next stop or request.
-        let wake_up = if needed { WakeUp::new().ok() } else { None };
-        Windows { wanted: Version::default(), since: now, window: now, length: Duration::ZERO, looked: now, wake_up }
+        // Without a timer phases end at the next stop or request.
+        let mut wake_up = if needed { WakeUp::new().ok() } else { None };
+        if wake_up.as_mut().is_some_and(|w| w.set(LOOK).is_err()) {
+            wake_up = None;
+        }
+        Windows {
+            wanted: Version::Opening,
+            now_s: 0.0,
+            since_s: 0.0,
+            window_s: 0.0,
+            length_s: 0.0,
+            looked: Instant::now(),
+            cpu_s: HashMap::new(),
+            wake_up,
+        }
     }
 
     /// Whether some time has passed since the last look; only with an access sink.
@@ -53,40 +72,45 @@ impl Windows {
         self.wake_up.is_some() && self.looked.elapsed() >= LOOK
     }
 
+    /// Brings `now_s` up to date.
+    fn look(&mut self, threads: impl Iterator<Item = Pid>) {
+        let cpu: HashMap<Pid, f64> = threads.filter_map(|tid| Some((tid, read_cpu_seconds(tid)?))).collect();
+        self.now_s += cpu.iter().map(|(tid, now)| now - self.cpu_s.get(tid).unwrap_or(&0.0)).sum::<f64>();
+        self.cpu_s = cpu;
+        self.looked = Instant::now();
+    }
+
     /// Threads are to be in `wanted` now.
     fn turn_to(&mut self, wanted: Version) {
         if wanted == self.wanted {
             return;
         }
-        let now = Instant::now();
         match (self.wanted, wanted) {
-            (_, Version::Plain) => self.length = now - self.window,
-            (Version::Plain, _) => self.window = now,
+            (_, Version::Plain) => self.length_s = (self.now_s - self.window_s).max(1e-3),
+            (Version::Plain, _) => self.window_s = self.now_s,
             _ => {}
         }
-        // Interruptions of our wait cost time: only programs that are sampled in time need them.
-        if let Some(timer) = &mut self.wake_up
-            && wanted == Version::Plain
-        {
-            let _ = timer.set(LOOK);
-        }
-        (self.wanted, self.since) = (wanted, now);
+        (self.wanted, self.since_s) = (wanted, self.now_s);
     }
 
-    fn pause_is_over(&self) -> bool {
-        self.wanted == Version::Plain && self.length > Duration::ZERO && self.since.elapsed() >= PAUSE * self.length
+    fn is_over(&self) -> bool {
+        let limit = if self.wanted == Version::Plain { PAUSE * self.length_s } else { LIMIT_S };
+        self.now_s - self.since_s >= limit
     }
 }
 
 impl Run {
     /// Asks every running thread to stop that is not in the version which the access sink wants.
     pub fn keep_pace(&mut self) {
-        self.windows.looked = Instant::now();
         let Some(drain) = &mut self.drain else { return };
-        if self.windows.pause_is_over() {
-            drain.resume();
+        let mut wanted = drain.wanted();
+        if wanted != self.windows.wanted || self.windows.looked.elapsed() >= LOOK {
+            self.windows.look(self.threads.keys().copied());
         }
-        let wanted = drain.wanted();
+        if wanted == self.windows.wanted && self.windows.is_over() {
+            drain.end_phase();
+            wanted = drain.wanted();
+        }
         self.windows.turn_to(wanted);
         for (&tid, thread) in &self.threads {
             // A thread that waits for something would have its system call interrupted.

@@ -85,8 +85,8 @@ pub trait AccessSink: Send {
     /// `thread` is in `phase` from now on; batches of it that follow were collected there.
     fn enter(&mut self, _thread: u32, _phase: Phase) {}
 
-    /// The pause was long enough: the next [`phase`](Self::phase) collects again.
-    fn resume(&mut self) {}
+    /// The present phase was long enough. Pauses end only so.
+    fn end_phase(&mut self) {}
 
     /// Before the end: what was executed, collected or not. An engine that knows its block counts tells all.
     fn executed(&mut self, _executed: Executed) {}
