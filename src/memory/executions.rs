@@ -107,7 +107,10 @@ impl Executions {
         (unseen > UNSEEN * total).then(|| {
             Warning::new(
                 "memory-unseen",
-                format!("{:.0} % of the accessed bytes belong to instructions that no window saw", 100.0 * unseen / total),
+                format!(
+                    "{:.0} % of the accessed bytes belong to instructions that no window saw",
+                    100.0 * unseen / total
+                ),
                 "their misses are missing from the bytes of the levels beyond L1",
                 "run longer, or with --memory exact",
             )

@@ -86,7 +86,8 @@ impl ElfLayout {
     pub fn bias(&self, start: Address, offset: u64) -> Option<u64> {
         let covers = |s: &&Segment| {
             let first = s.file_offset & !(PAGE - 1);
-            (first..s.file_offset.saturating_add(s.file_size.max(1))).contains(&offset)
+            // Zero-initialised data alone has no bytes in the file, wherever its header says that they begin.
+            s.file_size > 0 && (first..s.file_offset.saturating_add(s.file_size)).contains(&offset)
         };
         // Neighbours may share a page of the file; the mapping that starts there is the later one's.
         let segment = self.segments.iter().filter(covers).max_by_key(|s| s.file_offset)?;
@@ -104,6 +105,14 @@ impl ElfLayout {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_segment_without_bytes_in_the_file_is_mapped_from_nowhere() {
+        let text = Segment { file_offset: 0x1000, file_size: 0x200, address: 0x40_1000 };
+        let zeros = Segment { file_offset: 0x1000, file_size: 0, address: 0x40_4000 };
+        let layout = ElfLayout { build_id: None, segments: vec![text, zeros] };
+        assert_eq!(layout.bias(Address::new(0x40_1000), 0x1000), Some(0));
+    }
 
     #[test]
     fn our_own_file_has_segments_and_what_is_no_elf_file_is_refused() {

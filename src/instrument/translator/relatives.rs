@@ -85,7 +85,7 @@ impl Run {
         let old = process.image.clone();
         let (image, stopped, signals) = inject::renew(process, stopped)?;
         let mut code = image.0;
-        code.probes_accesses = self.drain.is_some();
+        code.has_sink = self.drain.is_some();
         code.set_polling(polling);
         let new = ImageRef { space: Rc::new(RefCell::new(code)), regions: Rc::new(RefCell::new(image.1)) };
         process.image = new.clone();
@@ -104,7 +104,7 @@ impl Run {
             old.regions.borrow_mut().give_back(thread.region);
             (thread.region, thread.regions) = (region, new.regions.clone());
             if let Some(drain) = &mut self.drain {
-                drain.start(&new.regions.borrow(), region, thread.ordinal);
+                drain.enter(&new.regions.borrow(), region, thread.ordinal, thread.version);
             }
         }
         if let Some(thread) = self.threads.get_mut(&tid) {

@@ -142,7 +142,11 @@ impl Run {
     }
 
     /// Turns the registers of a thread in the cache into the program's, and its counts with them.
-    pub(super) fn as_the_program_has_it(&mut self, tid: nix::unistd::Pid, registers: &mut Registers) -> Result<State, RunError> {
+    pub(super) fn as_the_program_has_it(
+        &mut self,
+        tid: nix::unistd::Pid,
+        registers: &mut Registers,
+    ) -> Result<State, RunError> {
         let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
         let process = self.processes.get(&thread.process).ok_or(RunError::Gone)?;
         let at = CacheAddress::new(registers.rip);

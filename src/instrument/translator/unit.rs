@@ -103,7 +103,8 @@ impl CodeSpace {
         let mut at = Some(start);
         let mut result = Ok(());
         while let Some(address) = at {
-            let more = self.find(version, address).is_none() && *left > 0 && unit.blocks.len() < CHAIN && result.is_ok();
+            let more =
+                self.find(version, address).is_none() && *left > 0 && unit.blocks.len() < CHAIN && result.is_ok();
             let block = if more { source.block(address).cloned() } else { None };
             let Some(block) = block else {
                 if unit.blocks.is_empty() {
