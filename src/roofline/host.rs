@@ -1,6 +1,6 @@
 //! The host's ceilings, looked up by id and thread count; every lookup leaves a trace of what was used and what lacked.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::isa::operation::{FpOp, Precision, Width};
 use crate::profile::{Ceiling, Machine};
@@ -44,38 +44,53 @@ pub enum Scaling {
     Shared,
 }
 
+/// A machine and those of its ceilings that have a value, by id: a profile asks for them hundreds of times a function.
+#[derive(Debug)]
+pub struct Ceilings<'a> {
+    machine: &'a Machine,
+    by_id: HashMap<&'a str, Vec<(&'a Ceiling, f64)>>,
+}
+
+impl<'a> Ceilings<'a> {
+    /// Sorts the ceilings of `machine`.
+    pub fn of(machine: &'a Machine) -> Self {
+        let mut by_id: HashMap<_, Vec<_>> = HashMap::new();
+        for ceiling in &machine.ceilings {
+            if let Some(value) = ceiling.value.filter(|v| v.is_finite() && *v > 0.0) {
+                by_id.entry(ceiling.id.as_str()).or_default().push((ceiling, value));
+            }
+        }
+        Ceilings { machine, by_id }
+    }
+}
+
 /// The machine's ceilings as the terms ask for them.
 #[derive(Debug, Clone, Copy)]
 pub struct Host<'a> {
-    machine: &'a Machine,
+    ceilings: &'a Ceilings<'a>,
 }
 
 /// All register widths, narrow to wide.
 pub const WIDTHS: [Width; 4] = [Width::Scalar, Width::W128, Width::W256, Width::W512];
 
 impl<'a> Host<'a> {
-    /// Wraps `machine`.
-    pub fn new(machine: &'a Machine) -> Self {
-        Host { machine }
+    /// A view of `ceilings`.
+    pub fn new(ceilings: &'a Ceilings<'a>) -> Self {
+        Host { ceilings }
     }
 
     /// CPUs of the host that the program may use; at least 1.
     pub fn cores(&self) -> u32 {
-        self.machine.cores.max(1)
+        self.ceilings.machine.cores.max(1)
     }
 
     /// The machine itself.
     pub fn machine(&self) -> &'a Machine {
-        self.machine
+        self.ceilings.machine
     }
 
     fn entries(&self, id: &str) -> impl Iterator<Item = (&'a Ceiling, f64)> + use<'a> {
-        let id = id.to_owned();
-        self.machine
-            .ceilings
-            .iter()
-            .filter(move |c| c.id == id)
-            .filter_map(|c| c.value.filter(|v| v.is_finite() && *v > 0.0).map(|v| (c, v)))
+        self.ceilings.by_id.get(id).map_or(&[][..], |e| e.as_slice()).iter().copied()
     }
 
     /// Whether ceiling `id` has a value at any thread count.

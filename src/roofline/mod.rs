@@ -26,10 +26,10 @@ mod tests;
 
 use crate::profile::function::{Analysis, Function, Source};
 use crate::profile::run::Warning;
-use crate::profile::{Machine, Profile};
+use crate::profile::Profile;
 
 use bound::Bound;
-use host::Host;
+use host::{Ceilings, Host};
 use metrics::Axis;
 use terms::Subject;
 
@@ -66,18 +66,20 @@ pub fn analyse_with(profile: &mut Profile, options: Options) {
     profile.model_version = MODEL_VERSION;
     profile.run.warnings.retain(|w| w.code != REFUTED);
     let mut warnings = Vec::new();
+    let ceilings = Ceilings::of(&profile.machine);
+    let host = Host::new(&ceilings);
     for function in &mut profile.functions {
-        analyse_function(function, &profile.machine, options, &mut warnings);
+        analyse_function(function, host, options, &mut warnings);
         let parent = function.clone();
         for inner in &mut function.loops {
-            analyse_loop(inner, &parent, &profile.machine, options);
+            analyse_loop(inner, &parent, host, options);
         }
     }
     profile.run.warnings.extend(warnings);
 }
 
 /// A loop is analysed like a function; what was not measured for it apart (team, allowed CPUs) is its function's.
-fn analyse_loop(inner: &mut Function, outer: &Function, machine: &Machine, options: Options) {
+fn analyse_loop(inner: &mut Function, outer: &Function, host: Host<'_>, options: Options) {
     if inner.team.is_none() {
         inner.team = outer.team;
     }
@@ -87,17 +89,17 @@ fn analyse_loop(inner: &mut Function, outer: &Function, machine: &Machine, optio
     inner.allowed_cpus = inner.allowed_cpus.or(outer.allowed_cpus);
     inner.lambda = inner.lambda.or(outer.lambda);
     // Warnings stand at the function.
-    analyse_function(inner, machine, options, &mut Vec::new());
+    analyse_function(inner, host, options, &mut Vec::new());
     let parent = inner.clone();
     for nested in &mut inner.loops {
-        analyse_loop(nested, &parent, machine, options);
+        analyse_loop(nested, &parent, host, options);
     }
 }
 
-fn analyse_function(function: &mut Function, machine: &Machine, options: Options, warnings: &mut Vec<Warning>) {
+fn analyse_function(function: &mut Function, host: Host<'_>, options: Options, warnings: &mut Vec<Warning>) {
     let expected = function.analysis.expected.take();
     function.source.retain(|key, _| !key.starts_with("terms."));
-    let (analysis, bound) = analysis(function, machine, options);
+    let (analysis, bound) = analysis(function, host, options);
     for (id, term) in &bound.terms {
         if let Some(reason) = term.trace.reason() {
             let how = if term.seconds.is_some() { "lower bound" } else { "not measured" };
@@ -110,8 +112,8 @@ fn analyse_function(function: &mut Function, machine: &Machine, options: Options
 }
 
 /// The analysis of one function, without changing it.
-pub fn analysis(function: &Function, machine: &Machine, options: Options) -> (Analysis, Bound) {
-    let subject = Subject::new(function, Host::new(machine));
+pub fn analysis(function: &Function, host: Host<'_>, options: Options) -> (Analysis, Bound) {
+    let subject = Subject::new(function, host);
     let bound = Bound::of(&subject);
     let mix = function.work.as_ref().map_or(&[][..], |w| &w.mix);
     let verdict = class::verdict(&subject, &bound);

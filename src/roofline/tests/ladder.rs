@@ -10,7 +10,7 @@ use crate::profile::Machine;
 use crate::profile::function::ChainStep;
 use crate::roofline::bound::Bound;
 use crate::roofline::deficiency::{Deficiency, Removed};
-use crate::roofline::host::Host;
+use crate::roofline::host::{Ceilings, Host};
 use crate::roofline::terms::Subject;
 
 fn ops() -> impl Strategy<Value = FpOp> {
@@ -65,7 +65,8 @@ proptest! {
     #[test]
     fn removing_never_costs(kernel in kernels()) {
         let machine = zen5();
-        let subject = Subject::new(&kernel.function, Host::new(&machine));
+        let ceilings = Ceilings::of(&machine);
+        let subject = Subject::new(&kernel.function, Host::new(&ceilings));
         let bound = Bound::of(&subject);
         let Some(before) = bound.seconds() else { return Ok(()) };
         for a in Deficiency::ALL {
