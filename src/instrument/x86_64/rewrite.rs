@@ -7,7 +7,7 @@
 //! ```
 
 use iced_x86::{
-    Code as Opcode, Encoder, Instruction, InstructionInfoFactory, MemoryOperand, OpKind, Register, UsedMemory,
+    Code as Opcode, Encoder, Instruction, InstructionInfoFactory, MemoryOperand, Mnemonic, OpKind, Register, UsedMemory,
 };
 
 use super::decode::Step;
@@ -69,9 +69,10 @@ pub fn free_gpr(used: u16) -> Option<Gpr> {
     [0u8, 1, 2, 3, 6, 7, 5, 8, 9, 10, 11, 12, 13, 14, 15].into_iter().find(|r| used >> r & 1 == 0).map(Gpr)
 }
 
-/// Whether the instruction addresses memory through GS.
+/// Whether the instruction addresses memory through GS; `lea` has an address, but no segment.
 pub fn uses_gs(instruction: &Instruction) -> bool {
     instruction.segment_prefix() == Register::GS
+        && instruction.mnemonic() != Mnemonic::Lea
         && (0..instruction.op_count()).any(|i| instruction.op_kind(i) == OpKind::Memory)
 }
 
@@ -194,7 +195,9 @@ fn through_register(code: &mut Code, instruction: &Instruction, slots: Slots) ->
         code.constant(lent, instruction.memory_displacement64());
     }
     let mut through = *instruction;
-    through.set_segment_prefix(Register::None);
+    if uses_gs(instruction) {
+        through.set_segment_prefix(Register::None);
+    }
     through.set_memory_base(name);
     through.set_memory_index(Register::None);
     through.set_memory_index_scale(1);
@@ -294,6 +297,8 @@ mod tests {
     #[test]
     fn gs_operands_go_through_the_program_base() {
         let load = [0x65, 0x48, 0x8b, 0x44, 0x8b, 0x08]; // mov rax, gs:[rbx+rcx*4+8]
+        let lea = [0x65, 0x48, 0x8d, 0x44, 0x8b, 0x08]; // the same with lea: the segment does not count
+        assert_eq!(translated(0x1000_0000, &lea), "lea rax,[rbx+rcx*4+8]");
         assert_eq!(
             translated(0x1000_0000, &load),
             "mov gs:[10h],rdx; mov rdx,gs:[90h]; lea rdx,[rdx+rcx*4+8]; lea rdx,[rdx+rbx]; mov rax,[rdx]; mov rdx,gs:[10h]"
