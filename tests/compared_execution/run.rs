@@ -1,0 +1,162 @@
+//! Executes a generated program natively and under the engines, and compares.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+
+use iced_x86::{Decoder, DecoderOptions, Instruction};
+use rprof::instrument::{Counted, CountingEngine, SingleStep, Translator};
+use rprof::profile::code::CodeRef;
+use rprof::profile::evidence::memory::{Access, AccessSink, MemoryEvidence};
+use rprof::target::launch::{Program, Streams, spawn_gated};
+
+use super::guest::{self, RECORD};
+use super::isa;
+use super::snippet::listing;
+
+/// How a program ended, natively and translated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// With its records written.
+    Normally,
+    /// By this signal.
+    BySignal(i32),
+}
+
+/// What was not the same.
+#[derive(Debug, thiserror::Error)]
+#[error("{text}")]
+pub struct Difference {
+    /// In words.
+    pub text: String,
+}
+
+const STEPPED: &str = "single-stepped";
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Takes addresses and drops them: the translator then writes code that reports accesses.
+struct Sink;
+
+impl AccessSink for Sink {
+    fn record(&mut self, _thread: u32, _process: u32, _batch: &[Access]) {}
+    fn finish(self: Box<Self>, _sites: &[CodeRef]) -> MemoryEvidence {
+        MemoryEvidence::default()
+    }
+}
+
+/// Runs the program made of `snippets` natively, translated, and translated with its accesses reported; with `counts` also
+/// one instruction at a time.
+pub fn compare(snippets: &[Vec<Instruction>], seed: u64, counts: bool) -> Result<Ended, Difference> {
+    // A child of another thread's would hold the new program open for writing for a moment, and it could not be executed.
+    let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("guest");
+    let mask = guest::state_mask(&isa::flags());
+    guest::write(&path, snippets, seed, mask);
+    let native = Command::new(&path).output().expect("the program is executable");
+    let expected = (native.status.into_raw() & !0x80, native.stdout);
+    let (translated, found) = counted(&mut Translator::new(), &path, None)?;
+    same("translated", snippets, &found, &expected)?;
+    let (_, found) = counted(&mut Translator::new(), &path, Some(Box::new(Sink)))?;
+    same("translated with accesses", snippets, &found, &expected)?;
+    if counts {
+        let (stepped, found) = counted(&mut SingleStep::new(), &path, None)?;
+        same(STEPPED, snippets, &found, &expected)?;
+        let (oracle, found) = (by_instruction(&stepped), by_instruction(&translated));
+        let wrong = oracle.keys().chain(found.keys()).find(|at| found.get(at) != oracle.get(at));
+        if let Some(&at) = wrong {
+            let near = |counts: &Counts| format!("{:x?}", counts.range(at.saturating_sub(16)..at + 16).collect::<Vec<_>>());
+            let text = format!(
+                "counts at {at:#x}: {}, single-stepped {}\n{}",
+                near(&found),
+                near(&oracle),
+                all(snippets)
+            );
+            return Err(Difference { text });
+        }
+    }
+    Ok(match libc::WIFSIGNALED(expected.0) {
+        true => Ended::BySignal(libc::WTERMSIG(expected.0)),
+        false => Ended::Normally,
+    })
+}
+
+/// (wait status, standard output) under an engine.
+fn counted(
+    engine: &mut dyn CountingEngine,
+    path: &Path,
+    sink: Option<Box<dyn AccessSink>>,
+) -> Result<(Counted, (i32, Vec<u8>)), Difference> {
+    let out = path.with_extension("out");
+    let streams = Streams { stdout: Some(File::create(&out).unwrap().into()), ..Streams::default() };
+    let program = Program { path: path.into(), argv: vec![path.into()] };
+    let child = spawn_gated(&program, streams).unwrap();
+    let counted = engine.run(child, sink).map_err(|e| Difference { text: e.to_string() })?;
+    let ended = (counted.status & !0x80, std::fs::read(out).unwrap());
+    Ok((counted, ended))
+}
+
+fn same(
+    how: &str,
+    snippets: &[Vec<Instruction>],
+    found: &(i32, Vec<u8>),
+    expected: &(i32, Vec<u8>),
+) -> Result<(), Difference> {
+    if found.0 != expected.0 || found.1.len() != expected.1.len() {
+        let text = format!("{how}: wait status {:#x}, natively {:#x}\n{}", found.0, expected.0, all(snippets));
+        return Err(Difference { text });
+    }
+    for (n, (found, expected)) in found.1.chunks(RECORD).zip(expected.1.chunks(RECORD)).enumerate() {
+        if let Some(difference) = guest::difference(found, expected, how == STEPPED) {
+            let text = format!("{how}, snippet {n}: {difference}\n{}", listing(&snippets[n]));
+            return Err(Difference { text });
+        }
+    }
+    Ok(())
+}
+
+/// Those of `snippets` that end their program with a signal, executed natively and without the others.
+pub fn faulting(snippets: &[Vec<Instruction>], seed: u64) -> String {
+    let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("guest");
+    let mut text = String::new();
+    for (n, snippet) in snippets.iter().enumerate() {
+        let mut alone = vec![vec![]; snippets.len()];
+        alone[n].clone_from(snippet);
+        guest::write(&path, &alone, seed, guest::state_mask(&isa::flags()));
+        let ended = Command::new(&path).output().expect("the program is executable").status;
+        if let Some(signal) = ended.signal() {
+            text += &format!("signal {signal}\n{}", listing(snippet));
+        }
+    }
+    text
+}
+
+fn all(snippets: &[Vec<Instruction>]) -> String {
+    snippets.iter().enumerate().map(|(n, s)| format!("  snippet {n}\n{}", listing(s))).collect()
+}
+
+/// By instruction: (executions, run-time sum).
+type Counts = BTreeMap<u64, (u64, u64)>;
+
+fn by_instruction(counted: &Counted) -> Counts {
+    let mut counts = Counts::new();
+    for block in &counted.evidence.blocks {
+        let executions: u64 = block.executions.iter().map(|e| e.1).sum();
+        let mut decoder = Decoder::new(64, &block.code, DecoderOptions::NONE);
+        while decoder.can_decode() {
+            let offset = decoder.position() as u64;
+            let _ = decoder.decode();
+            counts.entry(block.at.offset + offset).or_insert((0, 0)).0 += executions;
+        }
+        for dynamic in &block.dynamic {
+            counts.entry(block.at.offset + u64::from(dynamic.offset)).or_insert((0, 0)).1 += dynamic.sum;
+        }
+    }
+    counts.retain(|_, c| *c != (0, 0));
+    counts
+}
