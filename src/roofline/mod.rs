@@ -24,9 +24,9 @@ pub mod terms;
 #[cfg(test)]
 mod tests;
 
+use crate::profile::Profile;
 use crate::profile::function::{Analysis, Function, Source};
 use crate::profile::run::Warning;
-use crate::profile::Profile;
 
 use bound::Bound;
 use host::{Ceilings, Host};

@@ -35,7 +35,15 @@ pub fn flags() -> HashSet<String> {
 fn has(flags: &HashSet<String>, feature: CpuidFeature) -> bool {
     use CpuidFeature as F;
     let name = match feature {
-        F::INTEL8086 | F::INTEL186 | F::INTEL286 | F::INTEL386 | F::INTEL486 | F::X64 | F::FPU | F::FPU287 | F::FPU387 => {
+        F::INTEL8086
+        | F::INTEL186
+        | F::INTEL286
+        | F::INTEL386
+        | F::INTEL486
+        | F::X64
+        | F::FPU
+        | F::FPU287
+        | F::FPU387 => {
             return true;
         }
         F::MULTIBYTENOP | F::PAUSE | F::CPUID => return true,
@@ -96,12 +104,52 @@ fn supported(kind: Kind) -> bool {
     use Kind as K;
     !matches!(
         kind,
-        K::farbr2_2 | K::farbr4_2 | K::mem_offs | K::mem_mpx | K::mem_mib | K::mem_vsib32x | K::mem_vsib32y
-        | K::mem_vsib32z | K::mem_vsib64x | K::mem_vsib64y | K::mem_vsib64z | K::r32_or_mem_mpx | K::r64_or_mem_mpx
-        | K::bnd_or_mem_mpx | K::bnd_reg | K::cr_reg | K::dr_reg | K::tr_reg | K::imm4_m2z | K::br16_1 | K::br32_1
-        | K::br64_1 | K::br16_2 | K::br32_4 | K::br64_4 | K::xbegin_2 | K::xbegin_4 | K::brdisp_2 | K::brdisp_4
-        | K::sibmem | K::tmm_reg | K::tmm_rm | K::tmm_vvvv | K::kp1_reg | K::xmmp3_vvvv | K::zmmp3_vvvv
-        | K::es | K::cs | K::ss | K::ds | K::fs | K::gs | K::r16_reg_mem | K::r32_reg_mem | K::r64_reg_mem
-        | K::xmm_is5 | K::ymm_is5
+        K::farbr2_2
+            | K::farbr4_2
+            | K::mem_offs
+            | K::mem_mpx
+            | K::mem_mib
+            | K::mem_vsib32x
+            | K::mem_vsib32y
+            | K::mem_vsib32z
+            | K::mem_vsib64x
+            | K::mem_vsib64y
+            | K::mem_vsib64z
+            | K::r32_or_mem_mpx
+            | K::r64_or_mem_mpx
+            | K::bnd_or_mem_mpx
+            | K::bnd_reg
+            | K::cr_reg
+            | K::dr_reg
+            | K::tr_reg
+            | K::imm4_m2z
+            | K::br16_1
+            | K::br32_1
+            | K::br64_1
+            | K::br16_2
+            | K::br32_4
+            | K::br64_4
+            | K::xbegin_2
+            | K::xbegin_4
+            | K::brdisp_2
+            | K::brdisp_4
+            | K::sibmem
+            | K::tmm_reg
+            | K::tmm_rm
+            | K::tmm_vvvv
+            | K::kp1_reg
+            | K::xmmp3_vvvv
+            | K::zmmp3_vvvv
+            | K::es
+            | K::cs
+            | K::ss
+            | K::ds
+            | K::fs
+            | K::gs
+            | K::r16_reg_mem
+            | K::r32_reg_mem
+            | K::r64_reg_mem
+            | K::xmm_is5
+            | K::ymm_is5
     )
 }

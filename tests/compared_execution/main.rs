@@ -37,7 +37,8 @@ fn snippets(choice: &Choice, seeds: &[Vec<u64>]) -> Vec<Vec<Instruction>> {
 fn random_sequences() {
     let choice = choice();
     let cases = if full() { 1500 } else { 40 };
-    let config = ProptestConfig { cases, failure_persistence: None, max_shrink_iters: 300, ..ProptestConfig::default() };
+    let config =
+        ProptestConfig { cases, failure_persistence: None, max_shrink_iters: 300, ..ProptestConfig::default() };
     let mut runner = proptest::test_runner::TestRunner::new(config);
     let seeds = prop::collection::vec(prop::collection::vec(any::<u64>(), 1..24), 1..24);
     let faults = std::cell::Cell::new((0u32, 0u32));

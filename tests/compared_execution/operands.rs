@@ -137,7 +137,8 @@ fn allowed(i: &Instruction) -> bool {
         matches!(access, Write | CondWrite | ReadWrite | ReadCondWrite)
     };
     let mut factory = InstructionInfoFactory::new();
-    let harmless = |r: &iced_x86::UsedRegister| !writes(r.access()) || !RESERVED.contains(&r.register().full_register());
+    let harmless =
+        |r: &iced_x86::UsedRegister| !writes(r.access()) || !RESERVED.contains(&r.register().full_register());
     factory.info(i).used_registers().iter().all(harmless) && Encoder::new(64).encode(i, 0x40_0000).is_ok()
 }
 
@@ -156,8 +157,15 @@ fn register(kind: Kind, random: &mut Random, in_memory: &mut bool, only: bool) -
     let vector = |first: Register, random: &mut Random| first + random.below(16) as u32;
     let may = matches!(
         kind,
-        K::r8_or_mem | K::r16_or_mem | K::r32_or_mem | K::r64_or_mem | K::mm_or_mem | K::xmm_or_mem | K::ymm_or_mem
-            | K::zmm_or_mem | K::k_or_mem
+        K::r8_or_mem
+            | K::r16_or_mem
+            | K::r32_or_mem
+            | K::r64_or_mem
+            | K::mm_or_mem
+            | K::xmm_or_mem
+            | K::ymm_or_mem
+            | K::zmm_or_mem
+            | K::k_or_mem
     );
     if kind == K::mem || may && !only && random.one_in(2) {
         *in_memory = true;

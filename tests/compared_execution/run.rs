@@ -68,13 +68,10 @@ pub fn compare(snippets: &[Vec<Instruction>], seed: u64, counts: bool) -> Result
         let (oracle, found) = (by_instruction(&stepped), by_instruction(&translated));
         let wrong = oracle.keys().chain(found.keys()).find(|at| found.get(at) != oracle.get(at));
         if let Some(&at) = wrong {
-            let near = |counts: &Counts| format!("{:x?}", counts.range(at.saturating_sub(16)..at + 16).collect::<Vec<_>>());
-            let text = format!(
-                "counts at {at:#x}: {}, single-stepped {}\n{}",
-                near(&found),
-                near(&oracle),
-                all(snippets)
-            );
+            let near =
+                |counts: &Counts| format!("{:x?}", counts.range(at.saturating_sub(16)..at + 16).collect::<Vec<_>>());
+            let text =
+                format!("counts at {at:#x}: {}, single-stepped {}\n{}", near(&found), near(&oracle), all(snippets));
             return Err(Difference { text });
         }
     }
