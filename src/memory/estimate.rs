@@ -75,6 +75,18 @@ pub fn relative_error(groups: &[u64; GROUPS]) -> Option<f64> {
     Some((count * variance).sqrt() / total as f64)
 }
 
+/// Relative standard error of what is extrapolated from windows of (accesses, events), from how much their ratios
+/// differ: `sqrt(n / (n − 1) · Σ (x − r·a)²) / Σ x` with r = Σ x / Σ a. `None` with fewer than two windows, or no events.
+pub fn windows_error(windows: &[(u64, u64)]) -> Option<f64> {
+    let (accesses, events) = windows.iter().fold((0, 0), |(a, x), w| (a + w.0, x + w.1));
+    if windows.len() < 2 || accesses == 0 || events == 0 {
+        return None;
+    }
+    let (count, ratio) = (windows.len() as f64, events as f64 / accesses as f64);
+    let squares: f64 = windows.iter().map(|&(a, x)| (x as f64 - ratio * a as f64).powi(2)).sum();
+    Some((count / (count - 1.0) * squares).sqrt() / events as f64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,6 +98,15 @@ mod tests {
         let mut one = [0; GROUPS];
         one[3] = 100;
         assert!((relative_error(&one).unwrap() - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn windows_that_differ_have_an_error() {
+        assert_eq!(windows_error(&[(100, 7)]), None);
+        assert_eq!(windows_error(&[(100, 0), (100, 0)]), None);
+        assert_eq!(windows_error(&[(100, 10), (200, 20), (50, 5)]), Some(0.0));
+        // Means of 0 and 20: 10 ± 10.
+        assert!((windows_error(&[(100, 0), (100, 20)]).unwrap() - 1.0).abs() < 1e-12);
     }
 
     #[test]

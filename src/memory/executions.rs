@@ -99,6 +99,12 @@ impl Executions {
         rest
     }
 
+    /// The share of the accesses that nobody saw: what is extrapolated.
+    pub fn extrapolated(&self) -> f64 {
+        let total = self.total();
+        if total.all() == 0 { 0.0 } else { total.others as f64 / total.all() as f64 }
+    }
+
     /// States it if a part of the program was executed in pauses only.
     pub fn warning(&self) -> Option<Warning> {
         let bytes = |t: &Times| (t.read_bytes + t.write_bytes) as f64;
@@ -159,6 +165,7 @@ mod tests {
         let scales = executions.scales(1, 3, &executions.total());
         assert_eq!((scales.fills.sample, scales.write_backs.sample), (1.0, 17.0));
         assert_eq!(executions.accesses(1, 2), Some(950));
+        assert!((executions.extrapolated() - 800.0 / 960.0).abs() < 1e-9);
         assert!(executions.warning().is_none());
     }
 

@@ -8,7 +8,7 @@ use crate::profile::evidence::memory::{
 };
 use crate::profile::run::Warning;
 
-use super::estimate::{Beyond, near, relative_error};
+use super::estimate::{Beyond, near, relative_error, windows_error};
 use super::executions::{Executions, Factors, Scales};
 use super::geometry::Geometry;
 use super::hierarchy::{Hierarchy, Scope};
@@ -169,11 +169,34 @@ impl CacheModel {
         }
         self.warn_of_overflow();
         self.warnings.extend(self.executed.warning());
+        if let Some(sampled) = &self.sampled
+            && sampled.pace.windows().is_empty()
+            && self.executed.extrapolated() > 0.1
+        {
+            self.warnings.push(Warning::new(
+                "memory-opening",
+                format!(
+                    "the program ended before its memory accesses were sampled a second time; {:.0} % of them are \
+                    taken to be like those of its start",
+                    100.0 * self.executed.extrapolated()
+                ),
+                "bytes beyond L1 may be those of cold caches",
+                "run longer, or with --memory exact",
+            ));
+        }
         let (mode, error) = match &self.sampled {
             None => ("exact", None),
-            Some(sampled) => ("sampled", relative_error(sampled.hierarchy.groups())),
+            Some(sampled) => ("sampled", self.error(sampled)),
         };
         MemoryEvidence { mode: mode.into(), error, sites: traffic, warnings: self.warnings }
+    }
+
+    /// Of the lines from memory: what choosing lines and choosing windows add to one another, the latter on the part that
+    /// was extrapolated.
+    fn error(&self, sampled: &Sampled) -> Option<f64> {
+        let lines = relative_error(sampled.hierarchy.groups())?;
+        let windows = windows_error(sampled.pace.windows()).unwrap_or(0.0) * self.executed.extrapolated();
+        Some(lines.hypot(windows))
     }
 
     /// How many events one event of the full hierarchy stands for, by owner. `None` where an owner never executed in a

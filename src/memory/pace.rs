@@ -14,6 +14,8 @@ const OPENING: u64 = 4 << 20;
 const WARMING: std::ops::RangeInclusive<u64> = 1 << 20..=16 << 20;
 /// Accesses that are measured in a window.
 const MEASURING: u64 = 4 << 20;
+/// A phase goes on after the engine found it long enough while this part of its accesses came since.
+const WORTH_WAITING: u64 = 8;
 
 /// Where the program is.
 #[derive(Debug)]
@@ -21,21 +23,30 @@ pub struct Pace {
     phase: Phase,
     /// Accesses since the phase began.
     accesses: u64,
+    /// How many of them there were when the engine last said that it was long enough.
+    noted: u64,
     /// Lines that came from memory since then.
     fills: u64,
     /// Lines that the last level holds.
     lines: u64,
+    /// Accesses and fills of each measured window.
+    windows: Vec<(u64, u64)>,
 }
 
 impl Pace {
     /// At the start of a program, for a model whose last level holds `lines` lines.
     pub fn new(lines: u64) -> Self {
-        Pace { phase: Phase::Opening, accesses: 0, fills: 0, lines }
+        Pace { phase: Phase::Opening, accesses: 0, noted: 0, fills: 0, lines, windows: Vec::new() }
     }
 
     /// The present phase.
     pub fn phase(&self) -> Phase {
         self.phase
+    }
+
+    /// Accesses and lines from memory of each window that was measured.
+    pub fn windows(&self) -> &[(u64, u64)] {
+        &self.windows
     }
 
     /// Notes `accesses` of the program that brought `fills` lines of the modelled part from memory.
@@ -50,8 +61,18 @@ impl Pace {
         }
     }
 
-    /// The phase was long enough.
+    /// The phase was long enough, unless a good part of what it is to collect has come since this was said last.
     pub fn end_phase(&mut self) {
+        let goal = match self.phase {
+            Phase::Opening => OPENING,
+            Phase::Warming => *WARMING.end(),
+            Phase::Measuring => MEASURING,
+            Phase::Pause => u64::MAX,
+        };
+        if self.accesses - self.noted >= goal / WORTH_WAITING {
+            self.noted = self.accesses;
+            return;
+        }
         self.begin(match self.phase {
             Phase::Pause => Phase::Warming,
             Phase::Warming => Phase::Measuring,
@@ -60,7 +81,10 @@ impl Pace {
     }
 
     fn begin(&mut self, phase: Phase) {
-        (self.phase, self.accesses, self.fills) = (phase, 0, 0);
+        if self.phase == Phase::Measuring {
+            self.windows.push((self.accesses, self.fills));
+        }
+        (self.phase, self.accesses, self.noted, self.fills) = (phase, 0, 0, 0);
     }
 
     /// All that the last level held was replaced, or will not be for a long time.
@@ -84,6 +108,7 @@ mod tests {
         assert_eq!(pace.phase(), Phase::Pause);
         pace.note(1 << 30, 1 << 30);
         assert_eq!(pace.phase(), Phase::Pause, "a pause is ended by the engine");
+        assert!(pace.windows().is_empty());
         pace.end_phase();
         let mut accesses = 0;
         while pace.phase() == Phase::Warming {
@@ -93,7 +118,23 @@ mod tests {
         assert_eq!(pace.phase(), Phase::Measuring);
         pace.note(MEASURING, 0);
         assert_eq!(pace.phase(), Phase::Pause);
+        assert_eq!(pace.windows(), [(MEASURING, 0)]);
         accesses
+    }
+
+    #[test]
+    fn a_phase_in_which_little_is_collected_ends_when_the_engine_says_so() {
+        let mut pace = Pace::new(1 << 18);
+        pace.note(OPENING / 2, 0);
+        pace.end_phase();
+        assert_eq!(pace.phase(), Phase::Opening, "much has come");
+        pace.end_phase();
+        assert_eq!(pace.phase(), Phase::Pause, "nothing has come since");
+        let phases = [(); 3].map(|()| {
+            pace.end_phase();
+            pace.phase()
+        });
+        assert_eq!(phases, [Phase::Warming, Phase::Measuring, Phase::Pause]);
     }
 
     #[test]

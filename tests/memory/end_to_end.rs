@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rprof::instrument::{Counted, CountingEngine, SingleStep};
+use rprof::instrument::{Counted, CountingEngine, SingleStep, Translator};
 use rprof::memory::{CacheModel, Geometry, LastLevelPolicy, Level, Placement};
 use rprof::profile::evidence::memory::{MemoryEvidence, Traffic};
 use rprof::target::launch::{Program, Streams, spawn_gated};
@@ -25,17 +25,17 @@ fn small() -> Geometry {
     }
 }
 
-fn build(dir: &Path) -> PathBuf {
-    let program = dir.join("streams");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/memory/streams.c");
-    let flags = ["-O1", "-static", "-fno-tree-loop-distribute-patterns", "-o"];
-    let status = Command::new("cc").args(flags).arg(&program).arg(source).status().unwrap();
-    assert!(status.success());
+/// Builds `fixtures/memory/NAME.c`.
+pub fn build(dir: &Path, name: &str, flags: &[&str]) -> PathBuf {
+    let program = dir.join(name);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/memory").join(name).with_extension("c");
+    let status = Command::new("cc").args(flags).arg("-o").arg(&program).arg(source).status().unwrap();
+    assert!(status.success(), "cc cannot build {name}");
     program
 }
 
 /// Address and size of each function, by name.
-fn functions(program: &Path) -> HashMap<String, std::ops::Range<u64>> {
+pub fn functions(program: &Path) -> HashMap<String, std::ops::Range<u64>> {
     let out = Command::new("nm").args(["-S", "--defined-only"]).arg(program).output().unwrap();
     let text = String::from_utf8(out.stdout).unwrap();
     let range = |line: &str| {
@@ -46,8 +46,10 @@ fn functions(program: &Path) -> HashMap<String, std::ops::Range<u64>> {
     text.lines().filter_map(range).collect()
 }
 
-fn run(engine: &mut dyn CountingEngine, program: &Path, sink: CacheModel) -> Counted {
-    let program = Program { path: program.to_owned(), argv: vec![program.as_os_str().to_owned()] };
+fn run(engine: &mut dyn CountingEngine, program: &Path, arguments: &[&str], sink: CacheModel) -> Counted {
+    let mut argv = vec![program.as_os_str().to_owned()];
+    argv.extend(arguments.iter().map(Into::into));
+    let program = Program { path: program.to_owned(), argv };
     engine.run(spawn_gated(&program, Streams::default()).unwrap(), Some(Box::new(sink))).unwrap()
 }
 
@@ -59,10 +61,10 @@ fn in_function(memory: &MemoryEvidence, range: &std::ops::Range<u64>, figure: fn
 #[test]
 fn functions_of_a_program_have_the_traffic_that_arithmetic_says() {
     let dir = tempfile::tempdir().unwrap();
-    let program = build(dir.path());
+    let program = build(dir.path(), "streams", &["-O1", "-static", "-fno-tree-loop-distribute-patterns"]);
     let functions = functions(&program);
     let sink = CacheModel::exact(small(), Placement::Identity, Vec::new());
-    let counted = run(&mut SingleStep::new(), &program, sink);
+    let counted = run(&mut SingleStep::new(), &program, &[], sink);
     assert!(libc::WIFEXITED(counted.status));
     let memory = counted.memory.unwrap();
     let dram: fn(&Traffic) -> f64 = |t| t.dram_read + t.dram_write;
@@ -79,4 +81,44 @@ fn functions_of_a_program_have_the_traffic_that_arithmetic_says() {
     }
     let nt = in_function(&memory, &functions["copy_nt"], |t| t.dram_nt) / N;
     assert!((nt / 8.0 - 1.0).abs() < 0.01, "{nt}");
+}
+
+#[test]
+fn a_translated_program_has_the_same_traffic_sampled_as_exact() {
+    const LEVELS: [(&str, fn(&Traffic) -> f64); 4] = [
+        ("L1", |t| t.l1_read + t.l1_write),
+        ("L2", |t| t.l2_read + t.l2_write),
+        ("L3", |t| t.l3_read + t.l3_write),
+        ("DRAM", |t| t.dram_read + t.dram_write),
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    let program = build(dir.path(), "passes", &["-O1", "-static", "-fno-tree-loop-distribute-patterns"]);
+    let functions = functions(&program);
+    // The arrays are beyond the last level, and a window of a few million accesses sees several passes.
+    let host = || Geometry {
+        l2: Some(Level { size: 256 << 10, ways: 8, shared_by: 1 }),
+        last: Level { size: 1 << 20, ways: 16, shared_by: 1 },
+        cores: 1,
+        ..crate::kernels::host(LastLevelPolicy::Victim)
+    };
+    let passes = ["80"];
+    let exact = CacheModel::exact(host(), Placement::SmallPages, Vec::new());
+    let exact = run(&mut Translator::new(), &program, &passes, exact).memory.unwrap();
+    let sampled = CacheModel::sampled(host(), Placement::SmallPages, Vec::new());
+    let sampled = run(&mut Translator::new(), &program, &passes, sampled).memory.unwrap();
+    let all: f64 = exact.sites.iter().map(|s| s.traffic.l1_read + s.traffic.l1_write).sum();
+    let mut wrong = Vec::new();
+    for name in ["pass_copy", "pass_triad", "pass_update", "pass_gather", "pass_small"] {
+        let mut row = format!("{name:<12}");
+        for (level, bytes) in LEVELS {
+            let both = [&exact, &sampled].map(|memory| in_function(memory, &functions[name], bytes));
+            row += &format!("  {level} {:.3e} {:+.1} %", both[0], 100.0 * (both[1] / both[0] - 1.0));
+            // What is next to nothing may be off by next to nothing.
+            if (both[1] - both[0]).abs() > 0.10 * both[0] + 1e-3 * all {
+                wrong.push(format!("{name} {level}: {:.4e} exact, {:.4e} sampled", both[0], both[1]));
+            }
+        }
+        println!("{row}");
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -7,3 +7,4 @@ mod kernels;
 mod reference;
 mod sampled;
 mod traffic;
+mod windows;

@@ -1,0 +1,132 @@
+//! Threads that are moved between the versions of their code again and again: what they compute, what is counted, and
+//! which executions are told, must be as if they were never moved.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use iced_x86::{Decoder, DecoderOptions};
+use rprof::instrument::{Counted, CountingEngine, Translator};
+use rprof::isa::facts::AccessKind;
+use rprof::profile::code::CodeRef;
+use rprof::profile::evidence::memory::{Access, AccessSink, Executed, MemoryEvidence, Phase};
+use rprof::target::launch::{Program, Streams, spawn_gated};
+
+use crate::end_to_end::{build, functions};
+
+/// What a run told.
+#[derive(Default)]
+struct Told {
+    /// (accesses, bytes) by instruction, whether it stores, and, of all phases together.
+    executed: BTreeMap<(u64, bool), (u64, u64)>,
+    /// Accesses executed in each phase.
+    phases: BTreeMap<&'static str, u64>,
+    turns: u64,
+}
+
+/// A sink that wants another phase as often as it is asked, if it is restless.
+struct Sink {
+    restless: bool,
+    phase: Phase,
+    told: Arc<Mutex<Told>>,
+    executed: Vec<Executed>,
+}
+
+impl Sink {
+    fn turn(&mut self) {
+        if self.restless {
+            self.phase = match self.phase {
+                Phase::Opening | Phase::Measuring => Phase::Pause,
+                Phase::Pause => Phase::Warming,
+                Phase::Warming => Phase::Measuring,
+            };
+            self.told.lock().unwrap().turns += 1;
+        }
+    }
+}
+
+impl AccessSink for Sink {
+    fn record(&mut self, _thread: u32, _process: u32, _batch: &[Access]) {
+        self.turn();
+    }
+
+    fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    fn end_phase(&mut self) {
+        self.turn();
+    }
+
+    fn executed(&mut self, executed: Executed) {
+        self.executed.push(executed);
+    }
+
+    fn finish(self: Box<Self>, sites: &[CodeRef]) -> MemoryEvidence {
+        let mut told = self.told.lock().unwrap();
+        for e in &self.executed {
+            let store = matches!(e.kind, AccessKind::Store | AccessKind::Scatter | AccessKind::NtStore);
+            let sums = told.executed.entry((sites[e.site as usize].offset, store)).or_default();
+            *sums = (sums.0 + e.accesses, sums.1 + e.bytes);
+            let phase = match e.phase {
+                Phase::Opening => "opening",
+                Phase::Pause => "pause",
+                Phase::Warming => "warming",
+                Phase::Measuring => "measuring",
+            };
+            *told.phases.entry(phase).or_default() += e.accesses;
+        }
+        MemoryEvidence::default()
+    }
+}
+
+fn run(program: &Path, restless: bool) -> (Counted, Told) {
+    let told = Arc::new(Mutex::new(Told::default()));
+    let sink = Sink { restless, phase: Phase::Opening, told: told.clone(), executed: Vec::new() };
+    let program = Program { path: program.to_owned(), argv: vec![program.as_os_str().to_owned()] };
+    let child = spawn_gated(&program, Streams::default()).unwrap();
+    let counted = Translator::new().run(child, Some(Box::new(sink))).unwrap();
+    let told = std::mem::take(&mut *told.lock().unwrap());
+    (counted, told)
+}
+
+/// Executions of each instruction in `range`.
+fn executions(counted: &Counted, range: &std::ops::Range<u64>) -> BTreeMap<u64, u64> {
+    let mut counts = BTreeMap::new();
+    for block in counted.evidence.blocks.iter().filter(|b| range.contains(&b.at.offset)) {
+        let times: u64 = block.executions.iter().map(|e| e.1).sum();
+        let mut decoder = Decoder::new(64, &block.code, DecoderOptions::NONE);
+        while decoder.can_decode() {
+            *counts.entry(block.at.offset + decoder.position() as u64).or_default() += times;
+            let _ = decoder.decode();
+        }
+    }
+    counts
+}
+
+#[test]
+fn moving_threads_between_versions_changes_neither_results_nor_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = build(dir.path(), "phases", &["-O2", "-static"]);
+    let native = Command::new(&program).status().unwrap().code();
+    let (steady, told_steady) = run(&program, false);
+    let (restless, told_restless) = run(&program, true);
+    println!("{} turns; accesses by phase: {:?}", told_restless.turns, told_restless.phases);
+    for counted in [&steady, &restless] {
+        assert_eq!(libc::WIFEXITED(counted.status).then(|| libc::WEXITSTATUS(counted.status)), native);
+    }
+    assert!(told_restless.turns > 100, "{} turns", told_restless.turns);
+    for phase in ["opening", "pause", "warming", "measuring"] {
+        assert!(told_restless.phases.get(phase).is_some_and(|&n| n > 0), "nothing in {phase}");
+    }
+    for (name, range) in functions(&program).iter().filter(|(name, _)| name.starts_with("work_")) {
+        let (expected, found) = (executions(&steady, range), executions(&restless, range));
+        assert!(expected.values().any(|&n| n > 100_000), "{name} was hardly executed");
+        assert_eq!(found, expected, "{name}: executions by instruction");
+        let accesses = |told: &Told| -> Vec<_> {
+            told.executed.iter().filter(|((at, _), _)| range.contains(at)).map(|(k, v)| (*k, *v)).collect()
+        };
+        assert_eq!(accesses(&told_restless), accesses(&told_steady), "{name}: accesses by instruction");
+    }
+}
