@@ -15,8 +15,16 @@ pub enum ReportError {
         /// Why.
         source: std::io::Error,
     },
-    /// The file is not JSON, or ends too early.
-    #[error("{} is not a complete JSON file ({source}): run rprof again, or name another profile.json", path.display())]
+    /// The file ends too early.
+    #[error("{} is not a complete JSON file: it ends within {field}; run rprof again, or name another profile.json", path.display())]
+    Truncated {
+        /// Which file.
+        path: PathBuf,
+        /// The field within which it ends.
+        field: String,
+    },
+    /// The file is not JSON.
+    #[error("{} is not JSON ({source}); name a profile.json", path.display())]
     Syntax {
         /// Which file.
         path: PathBuf,

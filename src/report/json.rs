@@ -10,17 +10,22 @@ use crate::profile::{Profile, SCHEMA};
 use crate::roofline;
 
 use super::error::ReportError;
-use super::schema;
+use super::{json_place, schema};
 
 /// Reads a profile and recomputes its analysis from its facts.
 ///
 /// # Errors
-/// [`ReportError::Read`], [`ReportError::Syntax`] for what is no JSON, [`ReportError::Foreign`] naming the first field that
+/// [`ReportError::Read`], [`ReportError::Truncated`], [`ReportError::Syntax`] for what is no JSON, [`ReportError::Foreign`] naming the first field that
 /// is missing or of another type.
 pub fn read(path: &Path) -> Result<Profile, ReportError> {
     let text = fs::read(path).map_err(|source| ReportError::Read { path: path.into(), source })?;
-    let value: Value =
-        serde_json::from_slice(&text).map_err(|source| ReportError::Syntax { path: path.into(), source })?;
+    let value: Value = serde_json::from_slice(&text).map_err(|source| match source.is_eof() {
+        true => {
+            let field = json_place::last_field(&text).unwrap_or_else(|| "its first field".into());
+            ReportError::Truncated { path: path.into(), field }
+        }
+        false => ReportError::Syntax { path: path.into(), source },
+    })?;
     let mut profile =
         parse(&value).map_err(|v| ReportError::Foreign { path: path.into(), field: v.field, problem: v.problem })?;
     roofline::analyse(&mut profile);

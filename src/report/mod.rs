@@ -16,6 +16,7 @@ pub mod flamegraph;
 pub mod folded;
 pub mod html;
 pub mod json;
+mod json_place;
 pub mod machine;
 pub mod markdown;
 pub mod merge;

@@ -173,6 +173,9 @@ fn truncated_and_foreign_files_are_refused_in_one_line() {
     for part in [0, 1, 1000, text.len() / 2, text.len() - 3] {
         assert!(refused(&text[..part]).contains("not a complete JSON"), "{part}");
     }
+    let cut = text.find("\"time_s\"").unwrap() + 12;
+    assert!(refused(&text[..cut]).contains("within functions[0].time_s"), "{}", refused(&text[..cut]));
+    assert!(refused("machine: fast").contains("is not JSON"));
     assert!(refused("[]").contains("file: is a list"));
     assert!(refused("{}").contains("schema: is missing"));
     assert!(refused(r#"{"schema": "speedscope"}"#).contains("schema: is \"speedscope\""));
