@@ -16,7 +16,7 @@ pub struct MachineArgs {
     /// Print the profile's "machine" object on standard output
     #[arg(long)]
     pub json: bool,
-    /// Write machine.svg and machine.html into this folder
+    /// Write machine.html, machine-roofline.svg and machine-ladder.svg into this folder
     #[arg(short, long = "output", value_name = "DIR")]
     pub output: Option<PathBuf>,
 }

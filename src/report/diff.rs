@@ -95,9 +95,10 @@ pub fn text(changes: &[Change], width: usize) -> String {
     if real.is_empty() {
         let _ = writeln!(text, "No function's time differs by more than its 95 % interval.");
     } else {
-        let _ = writeln!(text, "{table}");
+        table.to_string().lines().for_each(|line| text += &format!("{}\n", line.trim_end()));
     }
-    let _ = writeln!(text, "{} functions differ, {} do not by more than their interval.", real.len(), same.len());
+    let differ = if real.len() == 1 { "function differs" } else { "functions differ" };
+    let _ = writeln!(text, "{} {differ}, {} do not by more than their interval.", real.len(), same.len());
     text
 }
 

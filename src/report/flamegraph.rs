@@ -41,7 +41,8 @@ fn palette_map(profile: &Profile) -> PaletteMap {
     let classes: BTreeMap<&str, Option<&str>> =
         profile.functions.iter().map(|f| (f.name.as_str(), f.analysis.class.as_deref())).collect();
     let mut map = PaletteMap::default();
-    map.insert("all", Color { r: 200, g: 203, b: 208 });
+    // inferno knows the root by the empty name, and shows it as `all`.
+    map.insert("", Color { r: 200, g: 203, b: 208 });
     for frame in 0..profile.frames.len() as u32 {
         let name = super::stacks::name(profile, frame);
         let (r, g, b) = match classes.get(profile.frames[frame as usize].name.as_str()) {

@@ -62,12 +62,17 @@ impl Taken {
         self.soft.push(area);
     }
 
+    /// Whether `area` lies on the page and covers nothing that must stay visible.
+    pub fn is_free(&self, area: &Area) -> bool {
+        area.within(&self.page) && self.hard.iter().all(|taken| area.overlap(taken) == 0.0)
+    }
+
     /// Of the candidates that lie on the page and cover nothing that must stay visible, the one with the least cost: earlier
     /// ones are better, covered lines are worse. `None` if there is none. The chosen area is taken.
     pub fn place(&mut self, candidates: &[Area]) -> Option<usize> {
         let cover = |a: &Area, all: &[Area]| all.iter().map(|b| a.overlap(b)).sum::<f64>();
         let best = (0..candidates.len())
-            .filter(|i| candidates[*i].within(&self.page) && cover(&candidates[*i], &self.hard) == 0.0)
+            .filter(|i| self.is_free(&candidates[*i]))
             .map(|i| (i, 0.3 * cover(&candidates[i], &self.soft) + 3.0 * i as f64))
             .min_by(|a, b| a.1.total_cmp(&b.1))?
             .0;

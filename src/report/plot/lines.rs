@@ -107,11 +107,9 @@ pub fn draw_slopes(frame: &Frame, slopes: &[Slope], ceilings: &[Ceiling], taken:
             continue;
         }
         // Candidates along the line, 6 px above it; the rotated label is approximated by small boxes.
-        let spot = (0..12).map(|i| 18.0 + f64::from(i) * (run - length - 36.0) / 11.0).find(|along| {
-            let boxes = rotated(point(start), angle, *along, length);
-            let mut trial = taken.clone();
-            boxes.iter().all(|b| trial.place(&[*b]).is_some())
-        });
+        let spot = (0..12)
+            .map(|i| 18.0 + f64::from(i) * (run - length - 36.0) / 11.0)
+            .find(|along| rotated(point(start), angle, *along, length).iter().all(|b| taken.is_free(b)));
         let along = spot.unwrap_or(18.0);
         for b in rotated(point(start), angle, along, length) {
             taken.take(b);
@@ -126,14 +124,14 @@ pub fn draw_slopes(frame: &Frame, slopes: &[Slope], ceilings: &[Ceiling], taken:
     g
 }
 
-/// Small boxes under a rotated label; not overlapping one another.
+/// Small boxes that together cover a rotated label's height.
 fn rotated(start: (f64, f64), angle: f64, along: f64, length: f64) -> Vec<Area> {
     let steps = (length / 9.0).ceil() as u32;
     (0..=steps)
         .map(|i| {
             let d = along + length * f64::from(i) / f64::from(steps.max(1));
             let (x, y) = (start.0 + d * angle.cos(), start.1 + d * angle.sin());
-            Area::around(x + 10.0 * angle.sin(), y - 10.0 * angle.cos(), 3.0)
+            Area::around(x + 10.0 * angle.sin(), y - 10.0 * angle.cos(), 4.5)
         })
         .collect()
 }

@@ -38,9 +38,10 @@ pub fn svg(profile: &Profile, view: &View) -> String {
     let area = Area { left: page::LEFT, top: page::TOP, right: WIDTH - page::RIGHT, bottom: HEIGHT - 144.0 };
     let frame = frame(area, &dots, &ceilings, &slopes);
     let mut taken = Taken::new(area);
+    let levels = if dots.is_empty() { "" } else { ", dot: DRAM · rings: L3, L2, L1" };
     page.append(page::axes(
         area,
-        (&frame.x, "operational intensity [FLOP/byte], dot: DRAM · rings: L3, L2, L1", ""),
+        (&frame.x, &format!("operational intensity [FLOP/byte]{levels}"), ""),
         (&frame.y, "performance", "FLOP/s"),
     ));
     // Labels give way to dots, so dots claim their places first.
@@ -54,7 +55,9 @@ pub fn svg(profile: &Profile, view: &View) -> String {
     let (legend, rows) = legend(&dots, area.bottom + 62.0);
     page.append(legend);
     let beyond = dots.iter().any(|d| dots::is_beyond(&frame, d));
-    page.append(footnotes(&dots, beyond, &others, &ceilings, area.bottom + 66.0 + 17.0 * f64::from(rows)));
+    if !profile.functions.is_empty() || ceilings.is_empty() {
+        page.append(footnotes(&dots, beyond, &others, &ceilings, area.bottom + 66.0 + 17.0 * f64::from(rows)));
+    }
     format!("{page}\n")
 }
 
