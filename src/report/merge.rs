@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::profile::counters::Counter;
-use crate::profile::function::{Bytes, CacheMisses, Flops, Misses, PerThread, Source, Work};
+use crate::profile::function::{Bytes, CacheMisses, Chain, Flops, Misses, PerThread, Source, Work};
 use crate::profile::run::Warning;
 use crate::profile::{Function, Profile};
 
@@ -274,7 +274,19 @@ fn add_work(mut a: Work, b: Work) -> Work {
     a.issue_slots += b.issue_slots;
     a.chain_coverage = if a.issue_slots > 0 { covered / a.issue_slots as f64 } else { 0.0 };
     a.code_bytes = a.code_bytes.max(b.code_bytes);
-    a.chains.extend(b.chains);
+    for chain in b.chains {
+        // Chains of one loop count as side by side, so the same chain of another part must not stay a second one.
+        let same = |c: &&mut Chain| {
+            (c.header, c.restart_every, &c.cycles) == (chain.header, chain.restart_every, &chain.cycles)
+        };
+        match a.chains.iter_mut().find(same) {
+            Some(c) => {
+                c.iterations += chain.iterations;
+                c.entries += chain.entries;
+            }
+            None => a.chains.push(chain),
+        }
+    }
     a.traffic = both(a.traffic, b.traffic, |mut sum, more| {
         sum.add(&more);
         sum
@@ -341,6 +353,20 @@ mod tests {
         assert_eq!((f.time_s, f.cpu_s, f.team, f.share), (Some(3.0), Some(4.0), Some(2), Some(1.0)));
         assert_eq!(f.flops.unwrap().total, 15);
         assert_eq!(f.concurrency, [0.0, 1.0], "two ranks are two at work");
+    }
+
+    #[test]
+    fn the_same_loop_of_two_parts_is_one_loop() {
+        let with_loop = |header, iterations| {
+            let mut part = profile(1.0, None);
+            let chains = vec![Chain { header, iterations, entries: 1, ..Chain::default() }];
+            part.functions[0].work = Some(Work { chains, ..Work::default() });
+            part
+        };
+        let merged = merge(vec![with_loop(8, 100), with_loop(8, 20), with_loop(16, 3)]).unwrap();
+        let chains = merged.functions.into_iter().next().unwrap().work.unwrap().chains;
+        let loops: Vec<_> = chains.iter().map(|c| (c.header, c.iterations, c.entries)).collect();
+        assert_eq!(loops, [(8, 120, 2), (16, 3, 1)]);
     }
 
     #[test]
