@@ -174,7 +174,7 @@ fn truncated_and_foreign_files_are_refused_in_one_line() {
         assert!(refused(&text[..part]).contains("not a complete JSON"), "{part}");
     }
     let cut = text.find("\"time_s\"").unwrap() + 12;
-    assert!(refused(&text[..cut]).contains("within functions[0].time_s"), "{}", refused(&text[..cut]));
+    assert!(refused(&text[..cut]).contains("within functions[0].source.time_s"), "{}", refused(&text[..cut]));
     assert!(refused("machine: fast").contains("is not JSON"));
     assert!(refused("[]").contains("file: is a list"));
     assert!(refused("{}").contains("schema: is missing"));
