@@ -40,6 +40,14 @@ mechanisms! {
 }
 
 #[test]
+fn code_made_at_run_time_that_calls_back() {
+    let evidence = guest("ping_pong.c", &[]).evidence;
+    assert!(evidence.uncounted_share > 0.0);
+    // Whether it was let go on the way depends on the host; either way it is said what was not counted.
+    assert!(evidence.warnings.iter().any(|w| w.code == "native-code"), "{:?}", evidence.warnings);
+}
+
+#[test]
 fn a_descendant_outlives_the_program() {
     let dir = tempfile::tempdir().unwrap();
     let program = build(dir.path(), "outlives.c", &["-pthread"]);

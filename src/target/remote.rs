@@ -105,7 +105,7 @@ impl<'a> Remote<'a> {
                     }
                     thread.resume(Mode::Syscall, None)?;
                 }
-                Some(Event::Ended(_, status)) => return Err(RemoteError::Ended(status)),
+                Some(Event::Ended(_, status, _)) => return Err(RemoteError::Ended(status)),
                 None => return Err(RemoteError::Ended(0)),
             }
         }

@@ -10,8 +10,9 @@ use super::tracee::Stopped;
 pub enum Event {
     /// It stopped and waits for us.
     Stopped(Stopped, Stop),
-    /// It ended; the status is as `waitpid` gives it.
-    Ended(Pid, i32),
+    /// It ended: the status as `waitpid` gives it, and the CPU seconds of it and of those that it waited for (a whole
+    /// process's; `None` where they were not asked for).
+    Ended(Pid, i32, Option<f64>),
 }
 
 /// Why a thread stopped.
@@ -72,21 +73,31 @@ pub fn wait_for(tid: Pid, block: bool) -> Option<Event> {
     }
 }
 
-/// One `waitpid`; `None`: nothing to report.
+/// One `wait4`; `None`: nothing to report.
 fn wait_once(tid: Pid, options: i32) -> Result<Option<Event>, Errno> {
     let mut status = 0;
-    // SAFETY: `status` is a live int.
-    match unsafe { libc::waitpid(tid.as_raw(), &raw mut status, options) } {
+    // SAFETY: an rusage of zeroes is valid.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are to live variables of the types that the kernel writes.
+    match unsafe { libc::wait4(tid.as_raw(), &raw mut status, options, &raw mut usage) } {
         0 => Ok(None),
         -1 => Err(Errno::last()),
-        tid => Ok(Some(event(Pid::from_raw(tid), status))),
+        tid => Ok(Some(match event(Pid::from_raw(tid), status) {
+            Event::Ended(tid, status, _) => Event::Ended(tid, status, Some(cpu_seconds(&usage))),
+            stopped => stopped,
+        })),
     }
+}
+
+fn cpu_seconds(usage: &libc::rusage) -> f64 {
+    let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 * 1e-6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
 /// Reads what `waitpid` said about a traced thread. Only for a status just received: it makes the thread's stop ours.
 pub fn event(tid: Pid, status: i32) -> Event {
     if !libc::WIFSTOPPED(status) {
-        return Event::Ended(tid, status);
+        return Event::Ended(tid, status, None);
     }
     let signal = libc::WSTOPSIG(status);
     let stop = match status >> 16 {

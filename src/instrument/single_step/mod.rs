@@ -88,7 +88,7 @@ impl Run {
             };
             match event {
                 None => break,
-                Some(Event::Ended(tid, ended)) => {
+                Some(Event::Ended(tid, ended, _)) => {
                     self.ended(tid);
                     if tid == first {
                         status = Some(ended);

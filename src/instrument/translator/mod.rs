@@ -24,6 +24,7 @@ mod inject;
 mod layout;
 mod loops;
 mod mapping;
+mod native;
 mod probes;
 mod process;
 mod regions;
@@ -79,11 +80,10 @@ impl CountingEngine for Translator {
             ..CountedEvidence::default()
         };
         std::mem::take(&mut run.tally).finish(&mut evidence);
-        let (threads, cpu_s) = std::mem::take(&mut run.roster).finish();
-        (evidence.threads, evidence.cpu_s) = (threads, cpu_s);
-        let (share, doubt) = run.uncounted(cpu_s);
-        evidence.uncounted_share = share;
-        evidence.warnings.extend(doubt);
+        let (threads, followed_s) = std::mem::take(&mut run.roster).finish();
+        let (cpu_s, share, doubts) = run.sum_up_uncounted(followed_s);
+        (evidence.threads, evidence.cpu_s, evidence.uncounted_share) = (threads, cpu_s, share);
+        evidence.warnings.extend(doubts);
         let memory = run.drain.map(Drain::finish);
         Ok(Counted { status, evidence, memory })
     }

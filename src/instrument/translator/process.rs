@@ -6,6 +6,7 @@ use std::rc::Rc;
 use nix::unistd::Pid;
 
 use super::block::{BlockId, Moved, SiteId};
+use super::native::Transitions;
 use super::regions::Regions;
 use super::source::{Pages, Source};
 use super::space::CodeSpace;
@@ -42,6 +43,8 @@ pub struct Process {
     pub pages: RefCell<Pages>,
     /// What it shares.
     pub image: ImageRef,
+    /// Going to code that is not translated, and back.
+    pub transitions: Transitions,
 }
 
 /// Where control goes on.

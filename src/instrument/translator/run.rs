@@ -16,6 +16,7 @@ use nix::unistd::Pid;
 use super::dispositions::Dispositions;
 use super::drain::Drain;
 use super::layout;
+use super::native::Uncounted;
 use super::process::{Destination, Process};
 use super::stubs::DRAIN;
 use super::thread::Thread;
@@ -92,10 +93,10 @@ pub(super) struct Run {
     pub roster: Roster,
     pub warnings: Vec<Warning>,
     pub first: Pid,
-    /// Seconds that threads spent in code that is not translated.
-    pub native_s: f64,
-    /// How often control went there.
-    pub transitions: u64,
+    /// What was not counted.
+    pub uncounted: Uncounted,
+    /// CPU seconds of the first process and of those that it waited for, once it has ended.
+    pub family_cpu_s: Option<f64>,
     /// Where addresses go, if somebody wants them.
     pub drain: Option<Drain>,
     /// When addresses are noted.
@@ -116,8 +117,8 @@ impl Run {
             roster: Roster::new(),
             warnings: Vec::new(),
             first,
-            native_s: 0.0,
-            transitions: 0,
+            uncounted: Uncounted::default(),
+            family_cpu_s: None,
             windows: Windows::new(drain.is_some()),
             drain,
             polling: false,
@@ -130,9 +131,10 @@ impl Run {
         let mut deadline: Option<Instant> = None;
         while let Some(event) = self.next_event(deadline)? {
             match event {
-                Event::Ended(tid, ended) => {
+                Event::Ended(tid, ended, cpu_s) => {
                     self.ended(tid);
                     if tid == self.first {
+                        self.family_cpu_s = cpu_s;
                         status = Some(ended);
                         deadline = Some(Instant::now() + GRACE);
                     }
@@ -210,7 +212,7 @@ impl Run {
     /// Answers every waiting mailbox; says whether there was one.
     fn answer_all(&mut self) -> Result<bool, CountError> {
         let mut any = false;
-        let mut full = Vec::new();
+        let (mut full, mut leaving) = (Vec::new(), Vec::new());
         let mut drained = false;
         for (&tid, thread) in &mut self.threads {
             let shared = thread.regions.clone();
@@ -236,8 +238,7 @@ impl Run {
             match process.answer(thread.version, site as u32, Address::new(target), &mut self.tally) {
                 Ok(destination) => {
                     if let Destination::Native(_) = destination {
-                        thread.native_since = Some(Instant::now());
-                        self.transitions += 1;
+                        leaving.push(tid);
                     }
                     regions.set(thread.region, layout::REQUEST, 0);
                     regions.set(thread.region, layout::RESPONSE, destination.get());
@@ -246,6 +247,7 @@ impl Run {
                 Err(error) => return Err(CountError::Unsupported(error.to_string())),
             }
         }
+        leaving.into_iter().for_each(|tid| self.enter_native(tid));
         for tid in full {
             self.stall(tid);
         }
@@ -262,28 +264,6 @@ impl Run {
             // If it is gone, its end will be seen.
             let _ = thread.running(tid).interrupt();
         }
-    }
-
-    /// A thread is in the cache again, or at its end.
-    pub fn leave_native(&mut self, tid: Pid) {
-        if let Some(since) = self.threads.get_mut(&tid).and_then(|t| t.native_since.take()) {
-            self.native_s += since.elapsed().as_secs_f64();
-        }
-    }
-
-    /// What was not counted, for the evidence: (share of `cpu_s`, a doubt to state).
-    pub fn uncounted(&self, cpu_s: f64) -> (f64, Option<Warning>) {
-        if self.transitions == 0 {
-            return (0.0, None);
-        }
-        let share = if cpu_s > 0.0 { (self.native_s / cpu_s).min(1.0) } else { 1.0 };
-        let text = format!(
-            "code made at run time was executed natively ({} transitions, {:.3} s)",
-            self.transitions, self.native_s
-        );
-        let effect = "what it executed is not in the counts";
-        let hint = "run the program with its compiler at run time switched off, where it has such a switch";
-        (share, Some(Warning::new("native-code", text, effect, hint)))
     }
 
     /// The process of a thread, and the tally.

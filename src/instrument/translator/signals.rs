@@ -45,7 +45,15 @@ impl Run {
                     self.defer_merged(tid, signal, info);
                 }
                 let (stopped, _) = self.restore_signal_state(stopped, libc::SIGSEGV)?;
-                self.leave_native(tid);
+                let mut stopped = stopped;
+                if let Some(cpu_s) = self.leave_native(tid) {
+                    let unbearable;
+                    (stopped, unbearable) = self.is_unbearable(stopped, cpu_s)?;
+                    if unbearable {
+                        self.let_go(stopped);
+                        return Ok(());
+                    }
+                }
                 let stopped = self.redirect(stopped, registers, Address::new(registers.rip))?;
                 return self.go_on(stopped);
             }

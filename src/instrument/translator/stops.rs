@@ -194,9 +194,8 @@ impl Run {
 
     /// Starts the clock of a thread that goes to code that is not translated.
     fn note_native(&mut self, tid: Pid, destination: Destination) {
-        if let (Destination::Native(_), Some(thread)) = (destination, self.threads.get_mut(&tid)) {
-            thread.native_since = Some(std::time::Instant::now());
-            self.transitions += 1;
+        if let Destination::Native(_) = destination {
+            self.enter_native(tid);
         }
     }
 

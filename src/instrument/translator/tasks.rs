@@ -10,6 +10,7 @@ use super::dispositions::Dispositions;
 use super::hold::Held;
 use super::inject;
 use super::layout;
+use super::native::Transitions;
 use super::process::{ImageRef, Process};
 use super::run::{Run, RunError};
 use super::text::Treatment;
@@ -82,7 +83,8 @@ impl Run {
                 RunError::Unsupported(format!("the memory of its child {group} cannot be read (is it undumpable?)"))
             })?;
             let text = process.text.clone();
-            let child = Process { pid: group, memory, text, pages: RefCell::default(), image: image.clone() };
+            let (image, pages, transitions) = (image.clone(), RefCell::default(), Transitions::new());
+            let child = Process { pid: group, memory, text, pages, image, transitions };
             self.make_way(group);
             self.processes.insert(group, child);
             group
@@ -160,8 +162,14 @@ impl Run {
         }
         self.threads.insert(tid, Thread::new(tid, tid, ordinal, region, shared.regions.clone(), version));
         let base = shared.regions.borrow().base(region);
-        let process =
-            Process { pid: tid, memory: image.memory, text: image.text, pages: RefCell::default(), image: shared };
+        let process = Process {
+            pid: tid,
+            memory: image.memory,
+            text: image.text,
+            pages: RefCell::default(),
+            image: shared,
+            transitions: Transitions::new(),
+        };
         self.processes.insert(tid, process);
         self.note_mask(&stopped)?;
         let mut registers = stopped.registers()?;

@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::time::Instant;
 
 use nix::unistd::Pid;
 
+use super::native::Excursion;
 use super::regions::Regions;
 use super::version::Version;
 use crate::target::tracee::{Running, SignalInfo};
@@ -33,7 +33,9 @@ pub struct Thread {
     /// Signals that arrived where they could not be delivered.
     pub deferred: VecDeque<Deferred>,
     /// Since when it has been in code that is not translated.
-    pub native_since: Option<Instant>,
+    pub native: Option<Excursion>,
+    /// Its CPU seconds at the last of those times.
+    pub cpu_at_transition: f64,
     /// The version of the program that it executes.
     pub version: Version,
     /// Waits for an arena; its mailbox is not to be answered.
@@ -51,7 +53,8 @@ impl Thread {
         version: Version,
     ) -> Self {
         let deferred = VecDeque::new();
-        Thread { group, process, ordinal, region, regions, deferred, native_since: None, version, stalled: false }
+        let (native, cpu_at_transition, stalled) = (None, 0.0, false);
+        Thread { group, process, ordinal, region, regions, deferred, native, cpu_at_transition, version, stalled }
     }
 
     /// For interrupting it.

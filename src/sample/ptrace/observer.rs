@@ -188,7 +188,7 @@ impl Observer {
 
     fn handle(&mut self, event: Event, reaped: Reaped) {
         match event {
-            Event::Ended(tid, _) => self.end(tid.as_raw() as u32, reaped),
+            Event::Ended(tid, ..) => self.end(tid.as_raw() as u32, reaped),
             Event::Stopped(thread, stop) => self.stopped(thread, stop),
         }
     }
