@@ -61,6 +61,7 @@ pub fn examine<K: PerfKernel>(kernel: &K, sysfs: &Path) -> Diagnosis {
     let pmus = pmu::list(sysfs);
     let guest = cpu.as_ref().is_some_and(|c| c.guest);
     let mut findings = vec![timed(kernel), kernel_samples(kernel), cycles(kernel, guest)];
+    findings.push(readings(kernel));
     findings.push(flops(kernel, table.as_ref(), &pmus, guest));
     findings.push(dram(kernel, table.as_ref(), &pmus, guest));
     let works = |id: &str| findings.iter().any(|f| f.id == id && f.works);
@@ -76,7 +77,13 @@ pub fn examine<K: PerfKernel>(kernel: &K, sysfs: &Path) -> Diagnosis {
 /// The same with the running kernel, and what else the passes need.
 pub fn examine_this_host() -> Diagnosis {
     let mut diagnosis = examine(&Linux, Path::new("/sys"));
-    diagnosis.findings.extend([ptrace(), executable_memfd(), page_map(), huge_pages(Path::new("/sys"))]);
+    diagnosis.findings.extend([
+        watchdog(Path::new("/proc")),
+        ptrace(),
+        executable_memfd(),
+        page_map(),
+        huge_pages(Path::new("/sys")),
+    ]);
     diagnosis
 }
 
@@ -137,6 +144,44 @@ fn cycles<K: PerfKernel>(kernel: &K, guest: bool) -> Finding {
         finding.enable = "enable the PMU in the BIOS, and load the vendor's perf driver of the kernel".into();
     }
     finding
+}
+
+fn readings<K: PerfKernel>(kernel: &K) -> Finding {
+    let flags = Flags {
+        inherit: true,
+        exclude_kernel: true,
+        disabled: true,
+        readings: true,
+        sample_period_ns: 1_000_000,
+        ..Flags::default()
+    };
+    let clock = Encoding { kind: PERF_TYPE_SOFTWARE, config: PERF_COUNT_SW_CPU_CLOCK, config1: 0 };
+    let result = kernel.open(clock, Scope { pid: 0, cpu: 0 }, None, flags).map_err(|e| Refusal::of_open(&e));
+    let mut finding = finding(
+        "readings",
+        "read counters of inherited events at samples",
+        result.map(|_| "works".into()),
+        "counts by function and by thread",
+        "the program's sums alone, split over functions by their time",
+    );
+    if finding.answer == Refusal::NotSupported.to_string() {
+        finding.enable = "Linux 6.12 or later".into();
+    }
+    finding
+}
+
+/// The NMI watchdog holds a counter for itself: FLOP events then share the others, and are scaled.
+fn watchdog(proc_root: &Path) -> Finding {
+    let on = super::group::nmi_watchdog(proc_root);
+    Finding {
+        id: "nmi-watchdog",
+        what: "have all counters of the PMU".into(),
+        works: !on,
+        answer: if on { "the NMI watchdog holds one" } else { "the NMI watchdog is off" }.into(),
+        enable: if on { "sudo sysctl kernel.nmi_watchdog=0".into() } else { String::new() },
+        gain: "more events at the same time, fewer scaled counts",
+        instead: "events take turns, and their counts are scaled with an error",
+    }
 }
 
 fn flops<K: PerfKernel>(kernel: &K, table: Option<&EventTable>, pmus: &[Pmu], guest: bool) -> Finding {
@@ -343,7 +388,7 @@ mod tests {
     #[test]
     fn this_host_is_examined_without_panic() {
         let diagnosis = examine_this_host();
-        assert_eq!(diagnosis.findings.len(), 9);
+        assert_eq!(diagnosis.findings.len(), 11);
         for finding in diagnosis.findings {
             assert!(finding.works || !finding.answer.is_empty(), "{}", finding.id);
         }

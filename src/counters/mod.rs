@@ -1,9 +1,11 @@
 //! Hardware counters: which events a CPU has, what one count means, and whether this host's answers can be believed.
 //!
 //! ```text
-//!  events/*.toml ─▶ table ─▶ select (CPU, PMUs in sysfs) ─▶ groups that fit ─▶ open, try ─▶ read: count, enabled, running
-//!                                                                                 │               │
-//!                                                                            refused: why     trust check ─▶ evidence
+//!  events/*.toml ─▶ table ─▶ check: known work runs through it ─▶ trust ─┐
+//!        │                                                              ▼
+//!        └─▶ group: what fits the PMU ───────────────────────────▶ collect ─▶ CounterEvidence
+//!             cpu, pmu, encode: sysfs      refused: the reason ─────▶  uncore ─┘
+//!  doctor, listing: what this host allows, and what its tables offer
 //! ```
 //!
 //! Nothing is guessed from `perf_event_paranoid`: every event is opened, and what the kernel answers is what counts.

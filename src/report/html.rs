@@ -7,7 +7,7 @@ use crate::profile::{Function, Machine, Profile};
 use super::error::ReportError;
 use super::number::{self, NOT_MEASURED, or_unmeasured, percent, seconds, si};
 use super::table::{self, COLUMNS};
-use super::{View, flamegraph, machine, name, palette, plot, summary, text};
+use super::{View, counters, flamegraph, machine, name, palette, plot, summary, text};
 
 const CSS: &str = include_str!("report.css");
 
@@ -35,6 +35,11 @@ pub fn page(profile: &Profile, view: &View) -> Result<String, ReportError> {
         let _ = writeln!(body, "<h2>Roofline</h2>\n<div class=\"card\">{}</div>", plot::roofline::svg(profile, view));
         let _ =
             writeln!(body, "<h2>What holds each function</h2>\n<div class=\"card\">{}</div>", details(profile, view));
+    }
+    let told = counters::of_program(profile);
+    if !told.is_empty() {
+        let lines: Vec<String> = told.iter().map(|line| escape(line.trim_start())).collect();
+        let _ = writeln!(body, "<h2>Hardware counters</h2>\n<div class=\"card\">{}</div>", lines.join("<br>\n"));
     }
     let flames = flamegraph::svg(profile)?;
     let _ = writeln!(body, "<h2>Flame graph</h2>\n<div class=\"card\">{}</div>", frame(&flames));
@@ -125,6 +130,9 @@ fn details(profile: &Profile, view: &View) -> String {
         out += &savings(f);
         out += &ceilings(f);
         out += &measures(f);
+        if let Some(line) = counters::of_function(f) {
+            let _ = writeln!(out, "<p>{}</p>", escape(&line));
+        }
         out += "</details>\n";
     }
     out

@@ -4,7 +4,7 @@ use crate::profile::Profile;
 
 use super::number::{self, NOT_MEASURED};
 use super::table::COLUMNS;
-use super::{View, name, summary};
+use super::{View, counters, name, summary};
 
 /// The report as GitHub-flavoured Markdown.
 pub fn text(profile: &Profile, view: &View) -> String {
@@ -28,6 +28,10 @@ pub fn text(profile: &Profile, view: &View) -> String {
                 out += &format!("- `{name}`: {} ({})\n", escape(&s.advice), number::range(s.seconds, s.seconds_max));
             }
         }
+    }
+    let told = counters::of_program(profile);
+    if !told.is_empty() {
+        out += &format!("\n{}\n", told.iter().map(|l| escape(l.trim_start())).collect::<Vec<_>>().join("\n- "));
     }
     if !profile.run.warnings.is_empty() {
         out += "\nDoubts:\n\n";

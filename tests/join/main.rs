@@ -1,5 +1,6 @@
 //! The join on hand-made evidence with known answers.
 
+mod counters;
 mod counts;
 mod evidence;
 mod time;

@@ -174,3 +174,25 @@ fn hybrid_cores_have_their_own_events_on_their_own_cpus() {
     assert!(atom.total.as_ref().is_err_and(|why| why.contains("no FLOP")), "{atom:?}");
     assert!(evidence.events.iter().any(|e| e.pmu == "cpu_core" && e.role == "flops" && e.total.is_ok()));
 }
+
+#[test]
+fn the_trust_check_decides_what_is_opened_and_how_it_is_weighed() {
+    let verdict = |event: &Event, _: &Pmu| match event.umask {
+        1 => Verdict::Refuted { found: "counted / known is 0.000 to 0.000 over 4 kernels".into() },
+        2 => Verdict::Corrected { ratio: 2.0 },
+        _ => Verdict::Trusted,
+    };
+    let plan = Plan::new(&[table(3)], &[pmu("cpu", &[])], false, verdict);
+    assert_eq!(plan.groups[0].members, [1, 2], "a counter of a guest that lies is not opened");
+    let options = CollectOptions { frequency_hz: 1000.0, cpus: 1, sums_alone: false };
+    let evidence = Collector::arm(Fake::default(), plan, CHILD, options).finish();
+    assert!(reasons(&evidence)[0].contains("not believed"), "{:?}", evidence.events[0]);
+    assert_eq!(evidence.events[1].weight, 0.5, "a constant factor is divided out");
+}
+
+#[test]
+fn the_watchdogs_counter_is_left_to_it() {
+    let groups = |nmi_watchdog| Plan::new(&[table(9)], &[pmu("cpu", &[])], nmi_watchdog, trusted).groups;
+    let sizes = |nmi_watchdog| groups(nmi_watchdog).iter().map(|g| g.members.len()).collect::<Vec<_>>();
+    assert_eq!((sizes(false), sizes(true)), (vec![8, 1], vec![7, 2]));
+}

@@ -55,7 +55,7 @@ pub fn attribute(counters: &CounterEvidence, timed: &TimedEvidence, code: &mut C
     let mut shared: HashMap<(FunctionId, FunctionId, usize), Share> = HashMap::new();
     for reading in &counters.readings {
         spaces.advance(reading.time_ns);
-        let events = &counters.groups[reading.group as usize];
+        let Some(events) = counters.groups.get(reading.group as usize) else { continue };
         let key = (reading.tid, reading.group);
         let last = before.entry(key).or_insert_with(|| Before {
             values: vec![0; reading.values.len()],

@@ -1,0 +1,162 @@
+//! Hardware counters of functions and threads, from readings with known answers.
+
+use rprof::profile::counters::Counter;
+use rprof::profile::evidence::counters::{
+    CounterEvent, CounterEvidence, CounterTotal, ThreadReading, UncoreBytes, UncoreCount,
+};
+use rprof::profile::evidence::timed::{MappingChange, MappingEvent, TimedEvidence};
+use rprof::profile::join::{Evidence, join};
+use rprof::profile::{Machine, Profile, Run};
+
+use crate::evidence::*;
+
+const MS: u64 = 1_000_000;
+/// Where the program is mapped.
+const BASE: u64 = 0x40_0000;
+
+fn event(name: &str, role: &str, weight: f64, total: Result<CounterTotal, String>) -> CounterEvent {
+    CounterEvent {
+        name: name.into(),
+        role: role.into(),
+        pmu: "cpu".into(),
+        unit: if role == "flops" { "flop".into() } else { "line".into() },
+        weight,
+        trust: "trusted".into(),
+        total,
+    }
+}
+
+fn total(raw: u64, running_share: f64) -> Result<CounterTotal, String> {
+    Ok(CounterTotal { value: raw as f64 / running_share, raw, running_share, error: 0.0 })
+}
+
+/// A reading of thread 1 in function `number`; `None` is its end.
+fn reading(ms: u64, number: Option<u64>, values: &[u64]) -> ThreadReading {
+    ThreadReading {
+        pid: 1,
+        tid: 1,
+        time_ns: ms * MS,
+        ip: number.map(|n| BASE + at(n).offset + 8),
+        group: 0,
+        enabled_ns: ms * MS,
+        running_ns: ms * MS,
+        values: values.to_vec(),
+    }
+}
+
+/// 90 ms of `work`, 10 ms of `other`.
+fn program() -> TimedEvidence {
+    let samples = (0..100).map(|i| sample(f64::from(i) * 1e-3, 0, &[at(if i < 90 { 1 } else { 2 })]));
+    let change = MappingChange::Mapped { start: BASE, end: BASE + 0x1000, module: 0, bias: BASE };
+    TimedEvidence { mappings: vec![MappingEvent { time_ns: 0, pid: 1, change }], ..timed(samples.collect()) }
+}
+
+fn profile(counters: &CounterEvidence) -> Profile {
+    let timed = program();
+    let evidence = Evidence { timed: Some(&timed), counters: Some(counters), ..Evidence::default() };
+    join(&evidence, Run::default(), Machine::default(), &mut Names::default(), false)
+}
+
+fn counter<'a>(counters: &'a [Counter], name: &str) -> &'a Counter {
+    counters.iter().find(|c| c.event == name).unwrap_or_else(|| panic!("no {name} among {counters:?}"))
+}
+
+/// One event of 2 FLOPs a count.
+fn flops(total: Result<CounterTotal, String>, readings: Vec<ThreadReading>) -> CounterEvidence {
+    let events = vec![event("fp_arith", "flops", 2.0, total)];
+    CounterEvidence { events, groups: vec![vec![0]], readings, ..CounterEvidence::default() }
+}
+
+#[test]
+fn counts_between_two_functions_go_where_counts_are_made() {
+    // 100 counts a millisecond in `work`, none in `other`; the change from one to the other lies between two readings.
+    let in_work = (1..=90).map(|ms| reading(ms, Some(1), &[100 * ms]));
+    let in_other = (91..=100).map(|ms| reading(ms, Some(2), &[9050]));
+    let readings = in_work.chain(in_other).chain([reading(101, None, &[9050])]).collect();
+    let profile = profile(&flops(total(9050, 1.0), readings));
+    let work = counter(&function(&profile, "work").counters, "fp_arith");
+    close(work.value, 2.0 * 9050.0, 1e-9);
+    let error = work.source.error.expect("what lay between is its error");
+    assert!(error > 0.0 && error < 0.02, "{error}");
+    let other = counter(&function(&profile, "other").counters, "fp_arith");
+    assert_eq!((other.value, other.source.how.as_str()), (Some(0.0), "pmu"), "a measured 0");
+    let of_program = counter(&profile.run.counters, "fp_arith");
+    assert_eq!((of_program.value, of_program.unattributed), (Some(18_100.0), Some(0.0)));
+    assert_eq!((of_program.per_thread[0].thread, of_program.per_thread[0].value), (0, 18_100.0));
+}
+
+#[test]
+fn functions_that_take_turns_too_fast_have_no_figure() {
+    let readings = (1..=100).map(|ms| reading(ms, Some(1 + ms % 2), &[100 * ms])).collect();
+    let profile = profile(&flops(total(10_000, 1.0), readings));
+    for name in ["work", "other"] {
+        let found = counter(&function(&profile, name).counters, "fp_arith");
+        assert_eq!(found.value, None);
+        assert!(found.source.reason.as_deref().is_some_and(|r| r.contains("too briefly")), "{found:?}");
+    }
+    assert_eq!(counter(&profile.run.counters, "fp_arith").value, Some(20_000.0), "the program's sum stands");
+}
+
+#[test]
+fn shared_counters_scale_functions_as_the_program() {
+    let readings = (1..=100).map(|ms| reading(ms, Some(1), &[100 * ms])).collect();
+    let profile = profile(&flops(total(10_000, 0.25), readings));
+    let work = counter(&function(&profile, "work").counters, "fp_arith");
+    close(work.value, 2.0 * 40_000.0, 1e-9);
+    assert_eq!(work.source.how, "pmu, scaled");
+    close(work.source.error, 0.75 / (100.0f64 / 4.0).sqrt(), 0.02);
+}
+
+#[test]
+fn a_part_of_the_flop_events_is_not_their_sum() {
+    let events = vec![
+        event("scalar", "flops", 1.0, total(100, 1.0)),
+        event("packed", "flops", 8.0, Err("no counter is free".into())),
+    ];
+    let readings = (1..=10).map(|ms| reading(ms, Some(1), &[10 * ms])).collect();
+    let profile = profile(&CounterEvidence { events, groups: vec![vec![0]], readings, ..CounterEvidence::default() });
+    let sum = counter(&profile.run.counters, "flops");
+    assert_eq!((sum.value, sum.source.reason.as_deref()), (None, Some("no counter is free")));
+    assert!(function(&profile, "work").counters.iter().all(|c| c.event != "flops"));
+}
+
+#[test]
+fn sums_alone_are_split_by_time_and_say_so() {
+    let events = vec![event("fp_arith", "flops", 1.0, total(1000, 1.0))];
+    let profile = profile(&CounterEvidence { events, ..CounterEvidence::default() });
+    let work = counter(&function(&profile, "work").counters, "fp_arith");
+    close(work.value, 900.0, 1e-9);
+    assert_eq!(work.source.how, "pmu, split by time");
+}
+
+#[test]
+fn bytes_at_the_controllers_follow_the_misses() {
+    let events = vec![event("llc", "llc_miss", 1.0, total(1000, 1.0))];
+    let readings = (1..=100)
+        .map(|ms| reading(ms, Some(if ms <= 50 { 1 } else { 2 }), &[if ms <= 50 { 0 } else { 20 * (ms - 50) }]));
+    let bytes = UncoreBytes { net: 64_000.0, error: 640.0, balance: Some(0.9), boxes: 2, ..UncoreBytes::default() };
+    let count = |bytes| UncoreCount { name: "imc".into(), role: "dram_read_lines".into(), pmu: "imc".into(), bytes };
+    let mut evidence = CounterEvidence {
+        events,
+        groups: vec![vec![0]],
+        readings: readings.collect(),
+        uncore: vec![count(Ok(bytes))],
+        ..CounterEvidence::default()
+    };
+    let with_misses = profile(&evidence);
+    let other = counter(&function(&with_misses, "other").counters, "imc");
+    assert_eq!(other.source.how, "uncore, split by last-level misses");
+    close(other.value, 64_000.0, 1e-9);
+    assert_eq!(counter(&with_misses.run.counters, "imc").balance, Some(0.9));
+    evidence.events.clear();
+    evidence.groups.clear();
+    evidence.readings.clear();
+    let by_time = profile(&evidence);
+    let work = counter(&function(&by_time, "work").counters, "imc");
+    assert_eq!(work.source.how, "uncore, split by time");
+    close(work.value, 0.9 * 64_000.0, 1e-9);
+    evidence.uncore = vec![count(Err("the kernel does not allow it to this user".into()))];
+    let refused = profile(&evidence);
+    let refused = counter(&refused.run.counters, "imc");
+    assert_eq!((refused.value, refused.source.how.as_str()), (None, "not measured"));
+}
