@@ -58,7 +58,6 @@ pub struct Executed {
 /// An engine that can collect in phases asks [`phase`](Self::phase) after every batch and tells by
 /// [`enter`](Self::enter) which one a thread is in; one that cannot stays in the first.
 ///
-
 /// An engine that can leave accesses out asks [`collect`](Self::collect) before it fills a thread's next buffer, and
 /// hands the buffer to `record` or `record_selected` accordingly. One that cannot calls `record` alone.
 pub trait AccessSink: Send {
