@@ -129,7 +129,11 @@ pub fn load_target(code: &mut Code, to: Register, instruction: &Instruction, slo
         instruction.memory_index(),
         instruction.memory_index_scale(),
         instruction.memory_displacement64() as i64,
-        if instruction.memory_displ_size() == 0 { 0 } else { 8 },
+        match instruction.memory_displ_size() {
+            0 => 0,
+            _ if instruction.memory_base().is_gpr32() || instruction.memory_index().is_gpr32() => 4,
+            _ => 8,
+        },
         false,
         instruction.segment_prefix(),
     );
@@ -199,30 +203,35 @@ fn through_register(code: &mut Code, instruction: &Instruction, slots: Slots) ->
         through.set_segment_prefix(Register::None);
     }
     through.set_memory_base(name);
-    through.set_memory_index(Register::None);
-    through.set_memory_index_scale(1);
-    through.set_memory_displacement64(0);
-    through.set_memory_displ_size(0);
+    if !instruction.memory_index().is_vector_register() {
+        through.set_memory_index(Register::None);
+        through.set_memory_index_scale(1);
+        through.set_memory_displacement64(0);
+        through.set_memory_displ_size(0);
+    }
     let at = code.here();
     encode(code, &through)?;
     code.load(lent, slots.lent);
     Ok(Written { at, lent: Some(lent) })
 }
 
-/// `lea to, [to + address of the operand without its segment]`
+/// `lea to, [to + address of the operand without its segment]`; of a gather's or scatter's only the base.
 fn add_address(code: &mut Code, to: Register, instruction: &Instruction) -> Result<(), NoRule> {
     let no_rule = |_| NoRule { at: instruction.ip() };
-    let displacement = instruction.memory_displacement64() as i64;
-    let size = if displacement == 0 { 0 } else { 8 };
     let (base, index, scale) =
         (instruction.memory_base(), instruction.memory_index(), instruction.memory_index_scale());
+    let vector = index.is_vector_register();
+    let (index, displacement) =
+        if vector { (Register::None, 0) } else { (index, instruction.memory_displacement64() as i64) };
+    // A 32-bit address wraps around before the base is added.
+    if [base, index].iter().any(|r| *r != Register::None && !r.is_gpr64()) {
+        return Err(NoRule { at: instruction.ip() });
+    }
+    let size = if displacement == 0 { 0 } else { 8 };
     let mut add = |base, index, scale, displacement, size| {
         let operand = MemoryOperand::new(base, index, scale, displacement, size, false, Register::None);
         encode(code, &Instruction::with2(Opcode::Lea_r64_m, to, operand).map_err(no_rule)?)
     };
-    if base.is_ip() {
-        return Err(NoRule { at: instruction.ip() });
-    }
     if index != Register::None {
         add(to, index, scale, displacement, size)?;
         if base != Register::None { add(to, base, 1, 0, 0) } else { Ok(()) }
