@@ -197,6 +197,7 @@ impl Run {
         let Some((block, offset, moved)) = process.state_at(place) else { return Ok(State::Between) };
         restore(thread, process, block, moved, registers);
         uncount(thread, process, block, offset, place);
+        count_iterations(thread, process, block, offset, place, registers.rcx);
         let start = process.image.space.borrow().block(block).start;
         registers.rip = (start + u64::from(offset)).get();
         Ok(State::Program)
@@ -277,6 +278,16 @@ fn uncount(thread: &Thread, process: &Process, block: BlockId, offset: u16, at: 
     }
     if offset > 0 {
         space.count_part(block, offset, thread.ordinal);
+    }
+}
+
+/// A `rep` instruction that is interrupted goes on as a new one: its iterations so far are added.
+fn count_iterations(thread: &Thread, process: &Process, block: BlockId, offset: u16, at: CacheAddress, rcx: u64) {
+    let space = process.image.space.borrow();
+    if let Some(slot) = space.repeating_at(block, offset, at) {
+        let regions = thread.regions.borrow();
+        let from = regions.get(thread.region, layout::REPEAT_FROM);
+        regions.adjust(thread.region, slot, from.wrapping_sub(rcx) as i64);
     }
 }
 

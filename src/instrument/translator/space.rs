@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 
+use iced_x86::{Decoder, DecoderOptions};
+
 use super::arena::{Arena, Part};
 use super::block::{Block, BlockId, CallSite, Point, Site, SiteId};
 use super::harvest::Totals;
@@ -167,6 +169,22 @@ impl CodeSpace {
         let found = points.partition_point(|p| p.cache <= offset);
         let point = points.get(found.checked_sub(1)?)?;
         (point.cache == offset).then_some((id, *point))
+    }
+
+    /// The counter of iterations of the `rep` instruction at `offset` of a block, if `at` is the instruction itself (and
+    /// not what is done before it).
+    pub fn repeating_at(&self, id: BlockId, offset: u16, at: CacheAddress) -> Option<u32> {
+        let block = &self.blocks[id as usize];
+        let points = &self.points[block.points.start as usize..block.points.end as usize];
+        let last = points.iter().rev().find(|p| p.program == offset)?;
+        if block.entry + u64::from(last.cache) != at {
+            return None;
+        }
+        let code = self.block_code(id).get(usize::from(offset)..)?;
+        let instruction = Decoder::new(64, code, DecoderOptions::NONE).decode();
+        let repeated = instruction.has_rep_prefix() || instruction.has_repne_prefix();
+        let sum = self.dynamic.iter().find(|d| d.block == id && d.offset == u32::from(offset))?;
+        (repeated && instruction.is_string_instruction()).then_some(sum.slot)
     }
 
     /// Enters an exit.
