@@ -204,7 +204,7 @@ mod tests {
             (0..count).filter_map(|i| transitions.add(5e-6, at(i))).map(|each| (each * 1e9).round()).collect::<Vec<_>>()
         };
         assert_eq!(window(0, 1000), [5000.0]);
-        assert_eq!(window(300, 100), []);
+        assert!(window(300, 100).is_empty());
         assert_eq!(window(600, 2000), [5000.0]);
     }
 
