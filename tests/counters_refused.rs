@@ -120,6 +120,26 @@ fn more_breakpoints_than_there_are() {
 }
 
 #[test]
+fn a_part_of_the_run_has_no_counts_of_all_of_it() {
+    let (sandbox, folder) = with_events(SOFTWARE, &[event("faults", 2, 0)]);
+    let folder = folder.path.to_str().unwrap();
+    let output = sandbox.run([
+        "--quiet",
+        "--passes",
+        "timed",
+        "--to",
+        "0.1",
+        "--counters-from",
+        folder,
+        "--",
+        "./blocks",
+        "1",
+        "1000",
+    ]);
+    not_measured(&sandbox, &output, "with --from or --to");
+}
+
+#[test]
 fn a_broken_table_is_told_by_name() {
     let (sandbox, folder) = with_events(SOFTWARE, &[]);
     std::fs::write(folder.path.join("table.toml"), "[cpu]\nname = 3\n").unwrap();

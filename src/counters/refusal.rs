@@ -80,7 +80,8 @@ impl Refusal {
         match self {
             Refusal::Forbidden => {
                 "sudo sysctl kernel.perf_event_paranoid=1 (0 for memory controllers), or give rprof CAP_PERFMON: sudo \
-                 setcap cap_perfmon+ep $(command -v rprof)"
+                 setcap cap_perfmon+ep $(command -v rprof); in a container: --cap-add PERFMON, and a seccomp profile that \
+                 allows perf_event_open"
             }
             Refusal::NoSystemCall => {
                 "start the container with --cap-add PERFMON and --security-opt seccomp=PROFILE that allows perf_event_open"

@@ -30,8 +30,7 @@ pub fn of_program(profile: &Profile) -> Vec<String> {
     }
     let missing = missing(counters);
     if lines.is_empty() {
-        let only = missing.keys().next().filter(|_| missing.len() == 1);
-        return match only {
+        return match common(&missing) {
             Some(reason) => vec![format!("hardware counters: {NOT_MEASURED}, because {reason}")],
             None if missing.is_empty() => Vec::new(),
             None => std::iter::once("hardware counters:".to_owned()).chain(told(&missing)).collect(),
@@ -71,6 +70,16 @@ fn unit(counter: &Counter) -> &str {
     }
 }
 
+/// The one reason of all; PMUs that are not there are named together.
+fn common(missing: &BTreeMap<&str, Vec<&str>>) -> Option<String> {
+    const NO_PMU: &str = "the kernel lists no PMU ";
+    if missing.len() == 1 {
+        return missing.keys().next().map(|reason| (*reason).to_owned());
+    }
+    let absent: Option<Vec<&str>> = missing.keys().map(|reason| reason.strip_prefix(NO_PMU)).collect();
+    absent.filter(|pmus| !pmus.is_empty()).map(|pmus| format!("{NO_PMU}{}", pmus.join(", ")))
+}
+
 /// Events without a count, by reason.
 fn missing(counters: &[Counter]) -> BTreeMap<&str, Vec<&str>> {
     let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -103,6 +112,11 @@ mod tests {
         let none = |e| counter(e, None, "not measured", Some("the kernel lists no PMU cpu"));
         profile.run.counters = vec![none("flops"), none("l2_lines_in")];
         assert_eq!(of_program(&profile), ["hardware counters: not measured, because the kernel lists no PMU cpu"]);
+        profile.run.counters.push(counter("umc", None, "not measured", Some("the kernel lists no PMU amd_umc")));
+        assert_eq!(
+            of_program(&profile),
+            ["hardware counters: not measured, because the kernel lists no PMU amd_umc, cpu"]
+        );
     }
 
     #[test]

@@ -146,8 +146,13 @@ fn timed_pass(
         *machine = ceilings::after_a_run(std::mem::take(machine), notices, &mut evidence.warnings);
     }
     evidence.timed = Some(timed);
-    // Of a part of the run nothing is known but the whole.
-    evidence.counters = (!options.window.is_part()).then_some(pass.counters);
+    let mut counters = pass.counters;
+    if options.window.is_part() {
+        counters.withdraw(
+            "with --from or --to the time is that of a part of the run, the counts would be those of all of it",
+        );
+    }
+    evidence.counters = Some(counters);
     Ok((ProgramEnd::of(pass.timed.status), input))
 }
 

@@ -17,6 +17,16 @@ pub struct CounterEvidence {
     pub warnings: Vec<Warning>,
 }
 
+impl CounterEvidence {
+    /// Takes every count away, for this reason.
+    pub fn withdraw(&mut self, reason: &str) {
+        self.groups.clear();
+        self.readings.clear();
+        self.events.iter_mut().for_each(|e| e.total = Err(reason.to_owned()));
+        self.uncore.iter_mut().for_each(|u| u.bytes = Err(reason.to_owned()));
+    }
+}
+
 /// An event that was asked for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CounterEvent {
