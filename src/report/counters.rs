@@ -6,7 +6,7 @@ use crate::profile::Profile;
 use crate::profile::counters::Counter;
 use crate::profile::function::Function;
 
-use super::number::{NOT_MEASURED, percent, si};
+use super::number::{NOT_MEASURED, percent, si, significant};
 
 /// Counters of one function that are shown at most.
 const OF_FUNCTION: usize = 4;
@@ -23,6 +23,9 @@ pub fn of_program(profile: &Profile) -> Vec<String> {
         if let Some(share) = counter.unattributed.filter(|s| *s > 0.005) {
             line += &format!("; {} in threads that ended before a reading", percent(share));
         }
+        if let Some(cycles) = waited(counter, counters) {
+            line += &format!("; a read waited {} controller cycles", significant(cycles));
+        }
         if let Some(balance) = counter.balance {
             line += &format!("; the controllers' mean is {} of the busiest", percent(balance));
         }
@@ -37,6 +40,14 @@ pub fn of_program(profile: &Profile) -> Vec<String> {
         };
     }
     std::iter::once("hardware counters:".to_owned()).chain(lines).chain(told(&missing)).collect()
+}
+
+/// Controller cycles that a read of 64 bytes stood in the queue: entries summed over cycles / reads (Little).
+fn waited(counter: &Counter, all: &[Counter]) -> Option<f64> {
+    const LINE: f64 = 64.0;
+    let is_reads = |c: &&Counter| c.role == "dram_read_lines" && c.pmu == counter.pmu && c.unit == "byte";
+    let reads = all.iter().filter(is_reads).find_map(|c| c.value).filter(|bytes| *bytes > 0.0)?;
+    counter.value.filter(|_| counter.role == "queue_occupancy" && counter.unit == "count").map(|n| n * LINE / reads)
 }
 
 /// A function's counters on one line; `None` where it has none.
@@ -129,5 +140,14 @@ mod tests {
         let text = of_program(&profile).join("\n");
         assert!(text.contains("flops 2.00 GFLOP (pmu, scaled ± 2.0 %; the counted pass has 1.00 GFLOP, ratio 2.0000)"));
         assert!(text.contains("not measured: misses, because no counter is free"), "{text}");
+        let uncore = |event, role: &str, unit: &str, value| Counter {
+            role: role.into(),
+            unit: unit.into(),
+            pmu: Some("uncore_imc".into()),
+            ..counter(event, Some(value), "uncore, background subtracted", None)
+        };
+        profile.run.counters =
+            vec![uncore("cas", "dram_read_lines", "byte", 6400.0), uncore("rpq", "queue_occupancy", "count", 2500.0)];
+        assert!(of_program(&profile).join("\n").contains("a read waited 25.0 controller cycles"));
     }
 }

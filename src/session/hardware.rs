@@ -108,7 +108,7 @@ impl Hardware {
 }
 
 fn is_traffic(event: &&UncoreEvent) -> bool {
-    matches!(event.role, Role::DramReadLines | Role::DramWriteLines)
+    matches!(event.role, Role::DramReadLines | Role::DramWriteLines | Role::QueueOccupancy)
 }
 
 #[cfg(target_arch = "x86_64")]

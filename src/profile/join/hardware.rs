@@ -16,6 +16,7 @@ const MUX_WINDOW_NS: f64 = 4e6;
 /// The sum of the events that make the FLOPs.
 const FLOPS: &str = "flops";
 const MISSES: &str = "llc_miss";
+const QUEUE: &str = "queue_occupancy";
 
 /// The counters of a run, divided among functions.
 pub struct Hardware<'e> {
@@ -117,7 +118,7 @@ impl<'e> Hardware<'e> {
     /// Bytes at the controllers know no function: they are divided by the functions' misses of the last cache, else by
     /// their time.
     fn uncore_of(&self, uncore: &UncoreCount, id: FunctionId, time_share: Option<f64>) -> Option<Counter> {
-        let bytes = uncore.bytes.as_ref().ok()?;
+        let bytes = uncore.bytes.as_ref().ok().filter(|_| unit_of(uncore) == "byte")?;
         let misses = |(index, event): (usize, &CounterEvent)| {
             let all = event.total.as_ref().ok().filter(|t| event.role == MISSES && t.raw > 0)?;
             let own = self.attribution.functions.get(&id).and_then(|s| s.get(&index)).map_or(0.0, |s| s.raw);
@@ -140,6 +141,11 @@ impl<'e> Hardware<'e> {
     }
 }
 
+/// Queues count entries and belong to no function.
+fn unit_of(uncore: &UncoreCount) -> &'static str {
+    if uncore.role == QUEUE { "count" } else { "byte" }
+}
+
 fn uncore_of_program(uncore: &UncoreCount) -> Counter {
     let bytes = uncore.bytes.as_ref().ok();
     let source = match &uncore.bytes {
@@ -153,7 +159,7 @@ fn uncore_of_program(uncore: &UncoreCount) -> Counter {
     Counter {
         event: uncore.name.clone(),
         role: uncore.role.clone(),
-        unit: "byte".into(),
+        unit: unit_of(uncore).into(),
         value: bytes.map(|b| b.net),
         source,
         pmu: Some(uncore.pmu.clone()),
