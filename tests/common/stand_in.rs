@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// `PERF_TYPE_*`: what stands behind a PMU.
 pub const SOFTWARE: u32 = 1;
@@ -86,7 +87,9 @@ impl Folder {
 pub fn compile(folder: &Path, name: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fixtures/counters/{name}.c"));
     let program = folder.join(name);
-    let base = 0x1000_0000 + (u64::from(std::process::id() & 0xfff) << 16);
+    static COMPILED: AtomicU64 = AtomicU64::new(0);
+    let number = u64::from(std::process::id()) * 16 + COMPILED.fetch_add(1, Ordering::Relaxed);
+    let base = 0x1000_0000 + ((number & 0xfff) << 16);
     let status = Command::new("cc")
         .args(["-O1", "-g", "-no-pie", "-fno-pie", "-ffp-contract=off", "-pthread", "-o"])
         .arg(&program)
