@@ -53,8 +53,11 @@ fn run(engine: &mut dyn CountingEngine, program: &Path, arguments: &[&str], sink
     engine.run(spawn_gated(&program, Streams::default()).unwrap(), Some(Box::new(sink))).unwrap()
 }
 
+/// A figure of some traffic.
+type Figure = fn(&Traffic) -> f64;
+
 /// Sum of the traffic of the instructions in `range`.
-fn in_function(memory: &MemoryEvidence, range: &std::ops::Range<u64>, figure: fn(&Traffic) -> f64) -> f64 {
+fn in_function(memory: &MemoryEvidence, range: &std::ops::Range<u64>, figure: Figure) -> f64 {
     memory.sites.iter().filter(|s| range.contains(&s.at.offset)).map(|s| figure(&s.traffic)).sum()
 }
 
@@ -67,8 +70,8 @@ fn functions_of_a_program_have_the_traffic_that_arithmetic_says() {
     let counted = run(&mut SingleStep::new(), &program, &[], sink);
     assert!(libc::WIFEXITED(counted.status));
     let memory = counted.memory.unwrap();
-    let dram: fn(&Traffic) -> f64 = |t| t.dram_read + t.dram_write;
-    let executed: fn(&Traffic) -> f64 = |t| t.l1_read + t.l1_write;
+    let dram: Figure = |t| t.dram_read + t.dram_write;
+    let executed: Figure = |t| t.l1_read + t.l1_write;
     for (name, dram_expected, executed_expected) in
         [("copy", 24.0, 16.0), ("copy_nt", 16.0, 16.0), ("triad", 32.0, 24.0), ("update", 16.0, 16.0)]
     {
@@ -85,7 +88,7 @@ fn functions_of_a_program_have_the_traffic_that_arithmetic_says() {
 
 #[test]
 fn a_translated_program_has_the_same_traffic_sampled_as_exact() {
-    const LEVELS: [(&str, fn(&Traffic) -> f64); 4] = [
+    const LEVELS: [(&str, Figure); 4] = [
         ("L1", |t| t.l1_read + t.l1_write),
         ("L2", |t| t.l2_read + t.l2_write),
         ("L3", |t| t.l3_read + t.l3_write),
