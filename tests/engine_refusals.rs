@@ -17,11 +17,11 @@ fn a_program_that_traces() {
 }
 
 #[test]
-fn far_transfers_and_32_bit_calls() {
+fn far_transfers_32_bit_calls_and_loads_of_gs() {
     let dir = tempfile::tempdir().unwrap();
-    for kind in ["-DFAR_RETURN", "-DCALL_32"] {
+    for kind in ["-DFAR_RETURN", "-DCALL_32", "-DLOAD_GS"] {
         let reason = refusal(&build(dir.path(), "far.c", &[kind]));
-        assert!(reason.contains("far transfer or 32-bit code"), "{kind}: {reason}");
+        assert!(reason.contains("far transfer, 32-bit code or a load"), "{kind}: {reason}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! The program's text as the translator reads it.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
 use iced_x86::RflagsBits;
 
@@ -60,7 +61,7 @@ pub struct Source<'a> {
     memory: &'a Memory,
     pages: &'a RefCell<Pages>,
     text: &'a [TextRange],
-    decoded: AddressMap<u64, Option<Decoded>>,
+    decoded: AddressMap<u64, Option<Rc<Decoded>>>,
 }
 
 impl<'a> Source<'a> {
@@ -75,12 +76,12 @@ impl<'a> Source<'a> {
     }
 
     /// The block at `at`; `None` where there is no text.
-    pub fn block(&mut self, at: Address) -> Option<&Decoded> {
+    pub fn block(&mut self, at: Address) -> Option<Rc<Decoded>> {
         if !self.decoded.contains_key(&at.get()) {
-            let block = self.read(at);
+            let block = self.read(at).map(Rc::new);
             self.decoded.insert(at.get(), block);
         }
-        self.decoded.get(&at.get())?.as_ref()
+        self.decoded.get(&at.get())?.clone()
     }
 
     fn read(&self, at: Address) -> Option<Decoded> {
@@ -130,7 +131,6 @@ impl<'a> Source<'a> {
         if open == 0 {
             return read;
         }
-        let block = block.clone();
         read | open & self.live_out(&block, depth - 1)
     }
 }

@@ -108,7 +108,7 @@ impl Run {
                 self.call(stopped, registers)
             }
             _ if far => Err(RunError::Unsupported(
-                "it executes a far transfer or 32-bit code, which the counting engine cannot follow".into(),
+                "it executes a far transfer, 32-bit code or a load of the GS selector, which the counting engine cannot follow".into(),
             )),
             _ => self.signal(stopped, libc::SIGTRAP),
         }

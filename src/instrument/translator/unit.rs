@@ -105,7 +105,7 @@ impl CodeSpace {
         while let Some(address) = at {
             let more =
                 self.find(version, address).is_none() && *left > 0 && unit.blocks.len() < CHAIN && result.is_ok();
-            let block = if more { source.block(address).cloned() } else { None };
+            let block = if more { source.block(address) } else { None };
             let Some(block) = block else {
                 if unit.blocks.is_empty() {
                     return result.and(Err(TranslateError::NoText(start)));

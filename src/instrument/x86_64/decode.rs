@@ -1,6 +1,6 @@
 //! Decodes a basic block: the straight run of instructions from an address to the first transfer of control.
 
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use crate::target::address::Address;
 
@@ -45,7 +45,7 @@ pub enum End {
     Transaction(Address),
     /// An instruction that traps, copied as it is (`int3`, `ud2`, `hlt`, what the CPU does not know).
     Trap,
-    /// 16- or 32-bit code, far transfers: cannot be followed.
+    /// 16- or 32-bit code, far transfers, loads of GS: cannot be followed.
     Far,
 }
 
@@ -108,6 +108,9 @@ pub fn decode(start: Address, bytes: &[u8]) -> Option<Decoded> {
 
 fn end(instruction: &Instruction) -> Option<End> {
     let near = || Address::new(instruction.near_branch_target());
+    if loads_gs(instruction) {
+        return Some(End::Far);
+    }
     let is_near = matches!(instruction.op0_kind(), OpKind::NearBranch64);
     Some(match instruction.flow_control() {
         FlowControl::Next => return None,
@@ -130,6 +133,17 @@ fn end(instruction: &Instruction) -> Option<End> {
         FlowControl::Interrupt | FlowControl::Exception => End::Trap,
         _ => End::Far,
     })
+}
+
+/// Whether it loads the selector of GS, whose base is ours.
+fn loads_gs(instruction: &Instruction) -> bool {
+    match instruction.mnemonic() {
+        Mnemonic::Mov | Mnemonic::Pop => {
+            instruction.op0_kind() == OpKind::Register && instruction.op0_register() == Register::GS
+        }
+        Mnemonic::Lgs => true,
+        _ => false,
+    }
 }
 
 /// The condition code in the form that the opcode has it.
@@ -155,6 +169,9 @@ mod tests {
         assert_eq!(end(&[0xe3, 0x10]), Some((1, End::ShortBranch(Address::new(0x1012)), 2)));
         assert_eq!(end(&[0x90, 0x06, 0x06]), Some((1, End::Next, 1)));
         assert_eq!(end(&[0x06]), Some((1, End::Trap, 1)));
+        assert_eq!(end(&[0x90, 0x8e, 0xe8]), Some((2, End::Far, 3))); // mov gs, eax
+        assert_eq!(end(&[0x0f, 0xa9]), Some((1, End::Far, 2))); // pop gs
+        assert_eq!(end(&[0x8c, 0xe8, 0xc3]), Some((2, End::Return(0), 3))); // mov eax, gs; ret
         assert_eq!(end(&[0xcd, 0x80]), Some((1, End::Far, 2)));
         assert_eq!(end(&[0xcd, 0x03]), Some((1, End::Trap, 2)));
         assert_eq!(end(&[]), None);
