@@ -12,7 +12,9 @@ pub struct Status {
     pub tgid: i32,
     /// Id of the parent process.
     pub ppid: i32,
-    /// Signals that the thread blocks: bit n−1 is signal n.
+    /// Signals that wait for the thread itself: bit n−1 is signal n.
+    pub pending: u64,
+    /// Signals that the thread blocks.
     pub blocked: u64,
     /// Signals that the process ignores.
     pub ignored: u64,
@@ -36,6 +38,7 @@ pub fn read_status(tid: Pid) -> io::Result<Status> {
         match key {
             "Tgid" => status.tgid = value.parse().unwrap_or(0),
             "PPid" => status.ppid = value.parse().unwrap_or(0),
+            "SigPnd" => status.pending = mask(),
             "SigBlk" => status.blocked = mask(),
             "SigIgn" => status.ignored = mask(),
             "SigCgt" => status.caught = mask(),
@@ -44,6 +47,14 @@ pub fn read_status(tid: Pid) -> io::Result<Status> {
         }
     }
     Ok(status)
+}
+
+/// Whether an instruction that the thread has executed raised a signal that is still to be reported. A stop that was
+/// asked for is reported first, with the registers as the instruction left them.
+pub fn has_fault_pending(tid: Pid) -> bool {
+    const FAULTS: [i32; 5] = [libc::SIGTRAP, libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
+    let mask: u64 = FAULTS.iter().map(|signal| 1u64 << (signal - 1)).sum();
+    read_status(tid).is_ok_and(|status| status.pending & mask != 0)
 }
 
 /// Whether the thread runs or waits for a processor, not for anything else. False if it is gone.

@@ -8,6 +8,7 @@ use nix::unistd::Pid;
 use super::run::{Run, RunError};
 use super::text::find_text;
 use crate::target::address::{Address, CacheAddress};
+use crate::target::proc_status::has_fault_pending;
 use crate::target::tracee::{Mode, SignalInfo, Stopped};
 use crate::target::wait::{Event, Stop, wait_for};
 
@@ -47,6 +48,10 @@ impl Run {
         while since.elapsed() < PATIENCE {
             match wait_for(tid, false) {
                 None => std::thread::sleep(LOOK),
+                Some(Event::Stopped(stopped, Stop::Group(libc::SIGTRAP))) if has_fault_pending(tid) => {
+                    // Its trap is reported next. If it is gone, its end is.
+                    let _ = stopped.resume(Mode::Continue, None);
+                }
                 Some(Event::Stopped(stopped, Stop::Group(signal))) => {
                     return Some(Held { stopped, signal: None, job: signal != libc::SIGTRAP });
                 }

@@ -11,7 +11,7 @@ use super::run::{Run, RunError};
 use super::signals::State;
 use super::version::Version;
 use crate::target::address::Address;
-use crate::target::proc_status::{is_runnable, read_cpu_seconds};
+use crate::target::proc_status::{has_fault_pending, is_runnable, read_cpu_seconds};
 use crate::target::tracee::{Mode, Registers, Stopped};
 use crate::target::wait::Stop;
 use crate::target::wake_up::WakeUp;
@@ -127,13 +127,14 @@ impl Run {
         thread.version != drain.wanted()
     }
 
-    /// Moves a stopped thread to the version that it should be in; it stays where it is if it is in a system call.
+    /// Moves a stopped thread to the version that it should be in; it stays where it is, for now, if it is in a system
+    /// call, or if a trap of its own is still to be reported.
     pub fn turn(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
         let mut stopped = stopped;
         for _ in 0..MAX_STEPS {
             let mut registers = stopped.registers()?;
-            if is_to_restart(&registers) {
+            if is_to_restart(&registers) || has_fault_pending(tid) {
                 return Ok(stopped);
             }
             match self.as_the_program_has_it(tid, &mut registers)? {
