@@ -17,6 +17,7 @@ has() { command -v "$1" >/dev/null; }
 measure() {
     local row=$1 tool=$2 units=$3 start end reason=
     shift 3
+    rm -rf "$work_dir/rprof.out"
     start=$EPOCHREALTIME
     local status=0
     { timeout 100 "$@" >"$work_dir/out" 2>"$work_dir/err" </dev/null || status=$?; } 2>/dev/null
@@ -35,7 +36,10 @@ measure() {
         echo "$row $tool failed $reason" >>"$results"
         return 1
     fi
-    local kernel
+    local kernel profile=$work_dir/rprof.out/profile.json
+    if [ "${whole_is_pass-}" ] && [ -e "$profile" ]; then
+        start=0 end=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["run"]["passes"][0]["wall_s"])' "$profile")
+    fi
     kernel=$(awk '$1 == "kernel" { print $2; exit }' "$work_dir/err")
     awk -v row="$row" -v tool="$tool" -v k="${kernel:-0}" -v u="$units" -v s="$start" -v e="$end" \
         'BEGIN { printf "%s %s %.9f %.6f\n", row, tool, k / u, e - s }' >>"$results"
