@@ -1,8 +1,13 @@
 //! The output folder: made before the program runs, an earlier one kept, files never half-written.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::unistd::linkat;
 
 use super::SessionError;
 
@@ -57,8 +62,9 @@ impl OutputFolder {
     }
 }
 
-/// Writes `path` whole or not at all: a temporary file beside it is renamed onto it. A device or pipe is written to; a
-/// symbolic link stays one.
+/// Writes `path` whole or not at all, also when we are killed meanwhile: a file gets its name when it is complete. Where
+/// the file system has no files without a name, a temporary one is renamed. A device or pipe is written to; a symbolic link
+/// stays one.
 pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), SessionError> {
     let fail = |source| SessionError::Output { path: path.to_owned(), source };
     if fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir()) {
@@ -69,10 +75,28 @@ pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), SessionError> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.tmp", std::process::id()));
     let temporary = path.with_file_name(name);
-    fs::write(&temporary, content).and_then(|()| fs::rename(&temporary, path)).map_err(|e| {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let written = match unnamed(folder) {
+        Ok(mut file) => file
+            .write_all(content)
+            .and_then(|()| name_it(&file, &temporary).or_else(|_| fs::write(&temporary, content))),
+        Err(_) => fs::write(&temporary, content),
+    };
+    written.and_then(|()| fs::rename(&temporary, path)).map_err(|e| {
         let _ = fs::remove_file(&temporary);
         fail(e)
     })
+}
+
+/// A file in `folder` that vanishes if it is not given a name.
+fn unnamed(folder: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).mode(0o666).open(folder)
+}
+
+/// Gives an unnamed file a name that is free.
+fn name_it(file: &File, path: &Path) -> io::Result<()> {
+    let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(linkat(AT_FDCWD, own.as_str(), AT_FDCWD, path, AtFlags::AT_SYMLINK_FOLLOW)?)
 }
 
 /// Refuses to rename what is no folder, and a folder without which the run could not go on.
