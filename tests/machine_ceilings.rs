@@ -9,6 +9,7 @@ use std::sync::Mutex;
 
 use rprof::machine::kernels::x86_64::stream::Stream;
 use rprof::machine::{Effort, MachineError, Quiet, Request, load_or_measure, order};
+use rprof::profile::run::Warning;
 use rprof::profile::{Ceiling, Machine};
 
 /// The orders that hold on every machine, each with `slack` (1.03: 3 %); returns what breaks them.
@@ -183,6 +184,58 @@ fn a_broken_cache_is_named_and_measured_again() {
     assert!(progress.warnings.iter().any(|w| w.code == "machine-cache"), "{:?}", progress.warnings);
     assert!(machine.value("dp.fma", 1).is_some());
     assert!(std::fs::read_to_string(&file).expect("replaced").len() > text.len() / 2);
+}
+
+#[test]
+fn a_cache_of_another_machine_is_named_and_replaced() {
+    let cache = tempfile::tempdir().expect("temporary directory");
+    let mut request = request(cache.path());
+    request.threads = Some(1);
+    measure(&request);
+    let file = cache_file(cache.path());
+    let text = std::fs::read_to_string(&file).expect("cache file");
+    let mut entry: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    entry["key"]["cpu"] = "another".into();
+    entry["machine"]["cpu"] = "another".into();
+    std::fs::write(&file, entry.to_string()).expect("write");
+    let (machine, progress) = measure(&request);
+    assert!(progress.warnings.iter().any(|w| w.text.contains("another machine")), "{:?}", progress.warnings);
+    assert_ne!(machine.cpu, "another");
+}
+
+#[test]
+fn one_cpu_without_sysfs_and_without_a_place_for_the_cache() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").expect("write");
+    let mut request = request(&file.join("below"));
+    request.sysfs = dir.path().to_owned();
+    request.cpus = Some(rprof::machine::limits::Limits::read().cpus[..1].to_vec());
+    let (machine, progress) = measure(&request);
+    // One line says that it cannot be read, one that it cannot be written, and what to do.
+    let told = |w: &Warning| w.code == "machine-cache" && w.hint.contains("XDG_CACHE_HOME");
+    assert!(progress.warnings.iter().any(told), "{:?}", progress.warnings);
+    assert!(!machine.caches.is_empty(), "CPUID or an assumption tells the caches");
+    assert_eq!(machine.cores, 1);
+    assert!(machine.ceilings.iter().all(|c| c.threads == 1), "more threads than CPUs");
+    assert!(machine.value("dp.fma", 1).is_some() && machine.value("l1.read", 1).is_some());
+}
+
+#[test]
+fn with_64_mib_the_core_is_measured_and_memory_says_why_not() {
+    let cache = tempfile::tempdir().expect("temporary directory");
+    let mut request = request(cache.path());
+    request.memory = Some(64 << 20);
+    let (machine, progress) = measure(&request);
+    assert!(progress.warnings.iter().any(|w| w.code == "too-little-memory"), "{:?}", progress.warnings);
+    for id in ["dram.read", "lat.dram"] {
+        let ceiling = machine.ceilings.iter().find(|c| c.id == id).expect("an entry");
+        assert!(
+            ceiling.value.is_none() && ceiling.reason.as_deref().is_some_and(|r| r.contains("memory")),
+            "{ceiling:?}"
+        );
+    }
+    assert!(machine.value("dp.fma", 1).is_some() && machine.value("l2.read", 1).is_some());
 }
 
 #[test]

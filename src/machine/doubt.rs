@@ -9,6 +9,12 @@ use crate::profile::machine::Ceiling;
 /// How the reason of what did not fit the time begins.
 pub const TOO_LATE: &str = "did not fit the time";
 
+/// The reason of what was measured on shared cores only.
+pub const SHARED_CORES: &str = "a thread shared its core with something else in almost every repetition: another guest, or the hypervisor put two CPUs on one core";
+
+/// How the reason of a ceiling whose repetitions differ begins.
+pub const DIFFER: &str = "its repetitions differ";
+
 const ALIAS: &str = "is ";
 
 /// The reason of a ceiling that is another name of `id`.
@@ -37,6 +43,12 @@ pub fn doubtful(ceilings: &[Ceiling]) -> Doubtful {
     own.chain(broken).collect()
 }
 
+/// What neighbours are part of: a second measurement, at another moment, tells how much.
+pub fn of_neighbours(ceilings: &[Ceiling]) -> Doubtful {
+    let shared = |c: &&Ceiling| c.value.is_some() && Steadiness::of(&c.id) == Steadiness::Shared;
+    ceilings.iter().filter(shared).map(|c| (measured_as(c).to_owned(), c.threads as usize)).collect()
+}
+
 /// Marks both sides of every order that is still broken as unsettled.
 pub fn mark(ceilings: &mut [Ceiling]) {
     for Violation { threads, upper, lower, factor } in order::violations(ceilings) {
@@ -58,14 +70,47 @@ pub fn mark(ceilings: &mut [Ceiling]) {
     }
 }
 
-/// What two measurements of one ceiling say: the better value; settled if that one is, or if both agree.
+/// Settles ceilings of several threads against which nothing speaks but shared cores, and their other names, where their
+/// repetitions agreed; whether there was any.
+pub fn accept_shared_cores(ceilings: &mut [Ceiling]) -> bool {
+    let shared = |c: &Ceiling| c.threads > 1 && c.reason.as_deref().is_some_and(|r| r.starts_with(SHARED_CORES));
+    let accepted: Doubtful =
+        ceilings.iter().filter(|c| shared(c)).map(|c| (c.id.clone(), c.threads as usize)).collect();
+    for ceiling in ceilings.iter_mut() {
+        if accepted.contains(&(measured_as(ceiling).to_owned(), ceiling.threads as usize)) {
+            ceiling.settled = ceiling.spread.is_some_and(|s| s <= Steadiness::of(&ceiling.id).tolerance());
+            ceiling.reason = ceiling.reason.take().filter(|r| !r.starts_with(SHARED_CORES));
+        }
+    }
+    !accepted.is_empty()
+}
+
+/// Whether a measurement was undisturbed: what speaks against it, if anything, is that its own repetitions differ.
+fn undisturbed(ceiling: &Ceiling) -> bool {
+    ceiling.settled || ceiling.reason.as_deref().is_some_and(|r| r.starts_with(DIFFER))
+}
+
+/// What two measurements of one ceiling say: the better value; settled if that one is, or if both agree: a best value that
+/// comes out twice is one, whatever the other repetitions did.
+///
+/// What neighbours are part of differs from one moment to the next by more than repetitions tell: there the spread is at
+/// least what the two are apart.
 pub fn better(old: Ceiling, new: Ceiling) -> Ceiling {
     let (Some(a), Some(b)) = (old.value, new.value) else { return if new.value.is_some() { new } else { old } };
-    let lower_is_better = new.unit == "s";
-    let (best, other, apart) = if (b >= a) != lower_is_better { (new, old, b / a) } else { (old, new, a / b) };
-    let apart = (1.0 - if lower_is_better { apart } else { 1.0 / apart }).max(0.0);
-    if !best.settled && other.settled && apart <= Steadiness::of(&best.id).tolerance() {
-        let spread = other.spread.map(|s| s.max(apart));
+    let new_is_better = if new.unit == "s" { b <= a } else { b >= a };
+    let (best, other) = if new_is_better { (new, old) } else { (old, new) };
+    let apart = 1.0 - (a / b).min(b / a);
+    let tolerance = Steadiness::of(&best.id).tolerance();
+    // Two moments do not show the whole range.
+    let widened = best.spread.unwrap_or(0.0).max(other.spread.unwrap_or(0.0)).max(1.5 * apart);
+    if Steadiness::of(&best.id) == Steadiness::Shared && undisturbed(&best) && undisturbed(&other) {
+        let settled = widened <= tolerance;
+        let differ = || format!("{DIFFER} by {:.0} % from one moment to another", 100.0 * widened);
+        return Ceiling { settled, spread: Some(widened), reason: (!settled).then(differ), ..best };
+    }
+    let reproduced = undisturbed(&best) && undisturbed(&other) && apart <= tolerance / 3.0;
+    if !best.settled && (reproduced || (other.settled && apart <= tolerance)) {
+        let spread = if other.settled { other.spread.map(|s| s.max(apart)) } else { Some(apart) };
         return Ceiling { settled: true, reason: None, spread, ..best };
     }
     best
@@ -96,10 +141,40 @@ mod tests {
         assert_eq!(better(ceiling("lat.l2", 1.0, true), ceiling("lat.l2", 2.0, true)).value, Some(1.0));
         let agreed = better(ceiling("l2.read", 1.02, false), ceiling("l2.read", 1.0, true));
         assert!(agreed.settled && agreed.value == Some(1.02) && agreed.spread < Some(0.03), "{agreed:?}");
+        let mut differing = ceiling("l2.read", 1.0, false);
+        differing.reason = Some(format!("{DIFFER} by 5 %"));
+        let twice = better(differing.clone(), Ceiling { value: Some(1.005), ..differing });
+        assert!(twice.settled && twice.value == Some(1.005), "{twice:?}");
         let apart = better(ceiling("l2.read", 1.5, false), ceiling("l2.read", 1.0, true));
         assert!(!apart.settled && apart.value == Some(1.5));
         let late = better(ceiling("lat.l2", 1.0, false), ceiling("lat.l2", 1.02, true));
         assert!(late.settled && late.value == Some(1.0), "{late:?}");
+    }
+
+    #[test]
+    fn two_moments_widen_what_neighbours_are_part_of() {
+        let near = better(ceiling("dram.read", 1.0, true), ceiling("dram.read", 1.08, true));
+        assert!(!near.settled && near.value == Some(1.08) && near.spread > Some(0.1), "{near:?}");
+        let close = better(ceiling("dram.read", 1.0, true), ceiling("dram.read", 1.04, true));
+        assert!(close.settled && close.spread > Some(0.05), "{close:?}");
+        let far = better(ceiling("dram.read", 1.0, true), ceiling("dram.read", 1.4, true));
+        assert!(!far.settled && far.spread > Some(0.25) && far.reason.is_some(), "{far:?}");
+        let mut crowded = ceiling("dram.read", 1.0, false);
+        crowded.reason = Some(SHARED_CORES.into());
+        let apart = better(crowded, ceiling("dram.read", 2.0, true));
+        assert!(apart.settled && apart.value == Some(2.0), "{apart:?}");
+    }
+
+    #[test]
+    fn where_cores_are_always_shared_the_figures_stand() {
+        let mut crowded = ceiling("dp.add.512", 1.0, true);
+        (crowded.settled, crowded.reason) = (false, Some(SHARED_CORES.into()));
+        let alias = Ceiling { id: "dp.simd".into(), reason: Some(alias_of("dp.add.512")), ..crowded.clone() };
+        let single = Ceiling { threads: 1, ..crowded.clone() };
+        let mut all = [crowded, alias, single];
+        assert!(accept_shared_cores(&mut all));
+        assert_eq!(all.iter().map(|c| c.settled).collect::<Vec<_>>(), [true, true, false]);
+        assert!(!accept_shared_cores(&mut all));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Whether cached ceilings still hold: a few probes of under 0.3 s.
 
 use super::bench::timing::{Plan, Rate, Work};
+use super::ceilings::bandwidth;
 use super::error::MachineError;
 use super::kernels::x86_64::{chase, fp, opcodes::floating};
 use super::lab::Lab;
@@ -15,12 +16,20 @@ const CORE_TOLERANCE: f64 = 0.04;
 pub struct Drift {
     /// Relative change of the roof at most threads, if beyond tolerance.
     pub core: Option<f64>,
+    /// Relative change of reading from DRAM at most threads, if beyond tolerance.
+    pub memory: Option<f64>,
 }
 
-/// Measures the roof again and compares it with `cached`.
+/// The memory system differs by this much, or by its spread if that is more: it is measured again. Neighbours alone are no
+/// reason to.
+const MEMORY_TOLERANCE: f64 = 0.25;
+
+/// Largest buffer for the probe of memory: touching it takes most of the probe's time.
+const LARGEST_PROBE: u64 = 256 << 20;
+
+/// Measures the roof and the DRAM bandwidth at most threads again, and compares them with `cached`.
 ///
-/// The memory system is not probed: what the neighbours leave of it differs from second to second, and its ceilings
-/// carry their spread for that reason.
+/// Memory is probed where twice the last-level caches fit a buffer that is touched in a tenth of a second.
 ///
 /// # Errors
 /// As the measurement of any ceiling.
@@ -48,5 +57,15 @@ pub fn check(lab: &Lab, cached: &Machine) -> Result<Drift, MachineError> {
     {
         worst = 1.0 / forward.best / latency - 1.0;
     }
-    Ok(Drift { core: (worst.abs() > CORE_TOLERANCE).then_some(worst) })
+    let memory = memory(lab, cached)?;
+    Ok(Drift { core: (worst.abs() > CORE_TOLERANCE).then_some(worst), memory })
+}
+
+fn memory(lab: &Lab, cached: &Machine) -> Result<Option<f64>, MachineError> {
+    let threads = lab.most();
+    let known = cached.ceilings.iter().find(|c| c.id == "dram.read" && c.threads == threads as u32);
+    let Some((known, spread)) = known.and_then(|c| Some((c.value?, c.spread?))) else { return Ok(None) };
+    let Some(now) = bandwidth::probe(lab, threads, LARGEST_PROBE)? else { return Ok(None) };
+    let moved = now.best / known - 1.0;
+    Ok((moved.abs() > MEMORY_TOLERANCE.max(spread)).then_some(moved))
 }

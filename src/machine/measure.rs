@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::bench::priority::Priority;
 use super::ceilings;
 use super::doubt;
-use super::drift;
+use super::drift::{self, Drift};
 use super::error::MachineError;
 use super::features::Features;
 use super::lab::{Effort, Lab};
@@ -18,7 +18,7 @@ use crate::profile::machine::Machine;
 use crate::profile::run::Warning;
 
 /// Grows with every change of what is measured or how.
-const CEILINGS_VERSION: u32 = 1;
+const CEILINGS_VERSION: u32 = 2;
 
 /// Later runs that try again what is in doubt; after that it stays as it is until `--refresh`.
 const RETRIES: u32 = 8;
@@ -39,6 +39,8 @@ pub struct Request {
     pub refresh: bool,
     /// Where the cache is; `None`: [`store::directory`].
     pub cache: Option<PathBuf>,
+    /// Bytes of memory that can be had; `None`: what the limits of this process leave.
+    pub memory: Option<u64>,
     /// The root of sysfs (tests fake it).
     pub sysfs: PathBuf,
     /// Instruction sets to use (tests leave some out).
@@ -54,6 +56,7 @@ impl Request {
             effort,
             refresh: false,
             cache: None,
+            memory: None,
             sysfs: "/sys".into(),
             features: Features::detect(),
         }
@@ -75,11 +78,12 @@ pub fn load_or_measure(request: &Request, progress: &mut dyn Progress) -> Result
     let (topology, doubts) = Topology::detect(&request.sysfs, &cpus);
     doubts.into_iter().for_each(|w| progress.warn(w));
     let threads = thread_limit(request, &limits, cpus.len(), progress);
-    let dram = 4 * topology.llc_total <= limits.memory / 4;
+    let memory = request.memory.unwrap_or(limits.memory);
+    let dram = 4 * topology.llc_total <= memory / 4;
     if !dram {
         progress.warn(Warning::new(
             "too-little-memory",
-            format!("{} MiB of memory are available", limits.memory >> 20),
+            format!("{} MiB of memory are available", memory >> 20),
             "DRAM bandwidth and latency cannot be measured: sixteen times the last-level caches are needed",
             "raise the memory limit",
         ));
@@ -87,7 +91,7 @@ pub fn load_or_measure(request: &Request, progress: &mut dyn Progress) -> Result
     let key = key(&topology, threads, dram, request.features);
     let directory = request.cache.clone().or_else(store::directory);
     let _ahead = Priority::raise();
-    let mut lab = Lab::new(request.features, topology.clone(), threads, limits.memory, request.effort)?;
+    let mut lab = Lab::new(request.features, topology.clone(), threads, memory, request.effort)?;
     if !request.refresh
         && let Some(directory) = &directory
         && let Some(entry) = cached(directory, &key, request.effort, progress)
@@ -161,10 +165,15 @@ fn still_good(
     directory: &Path,
     progress: &mut dyn Progress,
 ) -> Result<Machine, MachineError> {
-    if drift::check(&lab, &entry.machine)?.core.is_none() {
+    let drift = drift::check(&lab, &entry.machine)?;
+    if drift == Drift::default() {
         return try_again(entry, lab, directory, progress);
     }
-    ceilings::measure_part(&mut lab, false, progress)?;
+    for (moved, memory) in [(drift.core, false), (drift.memory, true)] {
+        if moved.is_some() {
+            ceilings::measure_part(&mut lab, memory, progress)?;
+        }
+    }
     let (fresh, curves) = lab.finish();
     let replaced =
         |id: &str, threads: u32| fresh.iter().any(|c| c.id == id && c.threads == threads && c.value.is_some());
@@ -211,11 +220,20 @@ fn keep(directory: Option<&Path>, entry: &Entry, progress: &mut dyn Progress) {
 
 fn assemble(lab: Lab, topology: &Topology, features: Features) -> Machine {
     let cores = topology.cpus.len() as u32;
+    let huge_pages = lab.huge_pages();
     let (ceilings, sweeps) = lab.finish();
     let vector_bits = Some(match features.widest() {
         crate::isa::operation::Width::W512 => 512,
         crate::isa::operation::Width::W256 => 256,
         _ => 128,
     });
-    Machine { cpu: topology.cpu.clone(), cores, ceilings, sweeps, caches: topology.caches.clone(), vector_bits }
+    Machine {
+        cpu: topology.cpu.clone(),
+        cores,
+        ceilings,
+        sweeps,
+        caches: topology.caches.clone(),
+        vector_bits,
+        huge_pages,
+    }
 }

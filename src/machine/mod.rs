@@ -44,6 +44,8 @@
 //! | `hp.{fma,add,mul}.512` `bf16.dot.512` † | flop/s | low precisions |
 //! | `imbalance.{2,4,…}` `p.imbalance.*` | flop/s | derived: the roof when 1/2, 1/4, … of the threads work |
 //! | `dram.noaffinity` `dram.snoop` | byte/s | hosts with several memory nodes, all threads: memory on one node; a set of twice the caches |
+//! | `chains.p.op.w` ‡, sweeps of that name | op, flop/s | fewest independent chains that saturate (scalar and widest; add, mul, fma) |
+//! | sweep `writefraction.dram` † | byte/s | over the share of writes in the bytes that cross (fills are reads) |
 //! | sweeps `workingset.{kind}` `plateaus.read` † | byte/s | over the bytes of all threads' working sets; the levels found in it, each at its end |
 //! | sweep `flops-per-element.dp` † | flop/s | FLOPs on each element of an array in L1, 1 … 256 |
 //! | sweep `prefetch-distance` | byte/s | over the distance in bytes |

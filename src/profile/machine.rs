@@ -20,6 +20,9 @@ pub struct Machine {
     /// Widest vector width in bits that the CPU has for floating point.
     #[serde(default)]
     pub vector_bits: Option<u32>,
+    /// Least share of a DRAM buffer that really was on huge pages; `None` where the kernel does not tell or none was used.
+    #[serde(default)]
+    pub huge_pages: Option<f64>,
 }
 
 /// One ceiling at one thread count.

@@ -117,6 +117,13 @@ impl Arena {
         self.slab * self.threads as u64
     }
 
+    /// Share of the slabs that lies on huge pages, by the kernel's own account; `None` where it gives none.
+    pub fn huge_share(&self) -> Option<f64> {
+        let maps = std::fs::read_to_string("/proc/self/smaps").ok()?;
+        let huge = huge_kib(&maps, self.buffer.base as u64)? << 10;
+        Some((huge as f64 / self.total() as f64).min(1.0))
+    }
+
     /// Addresses of `arrays` arrays of `bytes` in the slab of `rank`, padded so that neither their cache sets nor
     /// the low 12 bits of loads and preceding stores coincide; `None` where the slab is too small.
     pub fn arrays(&self, rank: usize, arrays: u64, bytes: u64) -> Option<[u64; 4]> {
@@ -128,12 +135,41 @@ impl Arena {
     }
 }
 
+/// `AnonHugePages` of the mapping that holds `address`, in KiB.
+fn huge_kib(smaps: &str, address: u64) -> Option<u64> {
+    let holds = |line: &str| {
+        let (from, to) = line.split_whitespace().next()?.split_once('-')?;
+        let (from, to) = (u64::from_str_radix(from, 16).ok()?, u64::from_str_radix(to, 16).ok()?);
+        Some((from..to).contains(&address))
+    };
+    let mut lines = smaps.lines().skip_while(|line| holds(line) != Some(true));
+    lines.find_map(|l| l.strip_prefix("AnonHugePages:")?.trim().strip_suffix("kB")?.trim().parse().ok())
+}
+
 /// 21 lines: a third of a page, so that three arrays are spread over the page's offsets.
 const PADDING: u64 = 21 * 64;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn huge_pages_are_read_from_the_mapping_that_holds_the_address() {
+        let smaps = "10000-20000 rw-p 0 00:00 0\nAnonHugePages:   0 kB\n20000-90000 rw-p 0 00:00 0\nRss: 1 kB\nAnonHugePages:  4096 kB\n";
+        assert_eq!(huge_kib(smaps, 0x30000), Some(4096));
+        assert_eq!(huge_kib(smaps, 0x10000), Some(0));
+        assert_eq!(huge_kib(smaps, 0x90000), None);
+    }
+
+    #[test]
+    fn small_pages_are_small() {
+        let team = Team::new(&crate::machine::limits::Limits::read().cpus[..1]).expect("one thread");
+        let arena = Arena::new(&team, 1, 8 << 20, Pages::Small, false).expect("8 MiB");
+        match arena.huge_share() {
+            Some(share) => assert_eq!(share, 0.0),
+            None => println!("SKIPPED: /proc/self/smaps does not tell huge pages"),
+        }
+    }
 
     #[test]
     fn arrays_lie_in_their_slab_and_do_not_overlap() {

@@ -2,8 +2,10 @@
 
 pub mod arena;
 mod barrier;
+mod core_share;
 pub mod presence;
 pub mod priority;
+mod rate;
 mod team;
 pub mod timing;
 

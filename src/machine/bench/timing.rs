@@ -1,18 +1,22 @@
 //! Repetitions of a kernel on the team, and what they say.
 //!
 //! ```text
-//! each thread, each repetition:  barrier │ chain │ barrier │ t0 kernel t1 │ chain
+//! each thread, each repetition:  barrier │ probe │ chain │ barrier │ t0 kernel t1 │ chain        at the end:  barrier │ probe
 //! ```
 //!
 //! The chain of dependent additions before and behind the kernel tells the clock while it ran. A repetition in which a
-//! thread lost its CPU to another task, or to the hypervisor as far as the kernel knows, is discarded and made up for.
+//! thread lost its CPU to another task, or to the hypervisor as far as the kernel knows, is discarded and made up for; so is
+//! one that the probes before and behind it find on a shared core (`core_share.rs`).
 
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Team;
 use super::barrier::Barrier;
+use super::core_share::CoreShare;
 use super::presence::{Presence, Steal};
+use super::rate::Stamp;
+pub use super::rate::{Plan, Rate, Repetition};
 use crate::machine::error::MachineError;
 use crate::machine::kernels::{Arguments, Kernel};
 
@@ -37,41 +41,28 @@ impl Work {
         Work { kernel: Arc::new(kernel), arguments }
     }
 
+    /// Iterations that take `seconds`, or at most [`FIRST`], where one instruction takes a nanosecond: slow in the core, so
+    /// that one step of calibration remains, and a hundred times too fast for a miss of all caches.
+    fn guess(&self, seconds: f64) -> u64 {
+        let inner = self.arguments.first().and_then(|a| a.lock().ok().map(|a| a.inner)).unwrap_or(0).max(1);
+        let instructions = self.kernel.work.instructions.max(1).saturating_mul(inner);
+        ((seconds.min(FIRST) * 1e9 / instructions as f64) as u64).max(1)
+    }
+
     /// Threads that it is for.
     pub fn threads(&self) -> usize {
         self.arguments.len()
     }
 }
 
-/// One repetition.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Repetition {
-    /// From the first thread's start to the last one's end, in seconds.
-    pub seconds: f64,
-    /// Mean clock of the threads, in hertz.
-    pub clock_hz: f64,
-    /// A thread lost its CPU meanwhile.
-    pub disturbed: bool,
-}
-
 /// Repetitions, as a multiple of what a quiet host needs, after which disturbed ones are no longer made up for.
 const PATIENCE: usize = 3;
 
-/// How long and how often a kernel is timed.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Plan {
-    /// Seconds that one repetition should take, at least.
-    pub seconds: f64,
-    /// Repetitions of one round.
-    pub repetitions: usize,
-    /// Spread below which no further round is run.
-    pub steady: f64,
-    /// Most rounds.
-    pub rounds: usize,
-    /// The spread is taken over the fastest one in so many repetitions (at least three): 8 where what disturbs is not
-    /// the kernel's own (registers, near caches), 2 where neighbours are part of the figure.
-    pub fastest: usize,
-}
+/// Seconds that the first run of a calibration aims at.
+const FIRST: f64 = 40e-6;
+
+/// Additions of one probe: some ten microseconds.
+const PROBE_ADDITIONS: u64 = 131_072;
 
 /// Times kernels on a team.
 pub struct Stopwatch {
@@ -80,14 +71,17 @@ pub struct Stopwatch {
     clock_iterations: u64,
     clock_cycles: f64,
     steal: Steal,
+    share: Arc<CoreShare>,
 }
 
 impl Stopwatch {
-    /// A stopwatch with the chain that tells the clock: `cycles` in one iteration.
-    pub fn new(team: Team, clock: Kernel, cycles: u64) -> Self {
+    /// A stopwatch with the chain that tells the clock (`cycles` in one iteration) and the independent additions that tell
+    /// whether a core is shared. `cores`: threads that get a core each; `patience`: time for having them moved apart.
+    pub fn new(team: Team, clock: Kernel, cycles: u64, probe: Kernel, cores: usize, patience: Duration) -> Self {
+        let share = Arc::new(CoreShare::new(probe, PROBE_ADDITIONS, cores, patience));
         let clock_iterations = 131_072 / cycles.max(1);
         let clock_cycles = (clock_iterations * cycles) as f64;
-        Stopwatch { team, clock: Arc::new(clock), clock_iterations, clock_cycles, steal: Steal::open() }
+        Stopwatch { team, clock: Arc::new(clock), clock_iterations, clock_cycles, steal: Steal::open(), share }
     }
 
     /// The threads.
@@ -105,13 +99,16 @@ impl Stopwatch {
         let stamps: Arc<Mutex<Vec<Vec<Stamp>>>> = Arc::new(Mutex::new(vec![Vec::new(); repetitions]));
         let (shared, job_work) = (stamps.clone(), work.clone());
         let (clock, clock_iterations, cycles) = (self.clock.clone(), self.clock_iterations, self.clock_cycles);
+        let share = self.share.clone();
         let job = move |rank: usize| {
-            let mut mine = Vec::with_capacity(repetitions);
+            let mut mine: Vec<Stamp> = Vec::with_capacity(repetitions);
             let mut scratch = Arguments::new();
             let Ok(mut arguments) = job_work.arguments[rank].lock() else { return };
+            let mut clocks = (0.0, 0.0);
             for _ in 0..repetitions {
                 barrier.wait();
                 let presence = Presence::now();
+                let probe = share.probe(&mut scratch);
                 let before = chain(&clock, clock_iterations, &mut scratch);
                 barrier.wait();
                 let start = Instant::now();
@@ -119,9 +116,20 @@ impl Stopwatch {
                 unsafe { job_work.kernel.call(iterations, &mut arguments) };
                 let end = Instant::now();
                 let after = chain(&clock, clock_iterations, &mut scratch);
+                let shared = share.is_shared(threads, probe, before, after);
+                // The probe before this kernel is the one behind the last.
+                if let Some(last) = mine.last_mut() {
+                    last.shared |= shared;
+                }
                 // An interruption only lengthens a chain: the shorter one is right.
                 let clock_hz = cycles / before.min(after);
-                mine.push(Stamp { start, end, clock_hz, disturbed: presence.was_disturbed() });
+                mine.push(Stamp { start, end, clock_hz, disturbed: presence.was_disturbed(), shared });
+                clocks = (before, after);
+            }
+            barrier.wait();
+            let probe = share.probe(&mut scratch);
+            if let Some(last) = mine.last_mut() {
+                last.shared |= share.is_shared(threads, probe, clocks.0, clocks.1);
             }
             if let Ok(mut all) = shared.lock() {
                 for (slot, stamp) in all.iter_mut().zip(mine) {
@@ -134,23 +142,23 @@ impl Stopwatch {
         Ok(stamps.iter().filter_map(|s| Repetition::from_stamps(s)).collect())
     }
 
-    /// Finds how many iterations take at least `seconds`.
+    /// Finds how many iterations take at least `seconds`; with the runs that already did.
     ///
     /// # Errors
     /// [`MachineError::Thread`].
-    pub fn calibrate(&self, work: &Work, seconds: f64) -> Result<u64, MachineError> {
-        let mut iterations = 1_u64;
+    fn calibrate(&self, work: &Work, seconds: f64) -> Result<(u64, Vec<Repetition>), MachineError> {
+        let mut iterations = work.guess(seconds);
         loop {
             let runs = self.undisturbed(work, iterations, 2, PATIENCE)?;
             let took = runs.iter().map(|r| r.seconds).fold(f64::INFINITY, f64::min);
             if took >= seconds || iterations > 1 << 40 {
-                return Ok(iterations);
+                return Ok((iterations, runs));
             }
             // Below a few microseconds the figure is mostly overhead: grow boldly, then aim.
             let factor = if took < 4e-6 { 16.0 } else { (1.05 * seconds / took).clamp(1.05, 64.0) };
             iterations = ((iterations as f64 * factor) as u64).max(iterations + 1);
             if took >= 4e-6 && factor < 64.0 {
-                return Ok(iterations);
+                return Ok((iterations, Vec::new()));
             }
         }
     }
@@ -160,19 +168,38 @@ impl Stopwatch {
     /// # Errors
     /// [`MachineError::Thread`].
     pub fn rate(&self, work: &Work, amount: f64, plan: Plan) -> Result<Rate, MachineError> {
-        let iterations = self.calibrate(work, plan.seconds)?;
+        let (iterations, mut runs) = self.calibrate(work, plan.seconds)?;
         let stolen = self.steal.seconds();
-        let (mut runs, mut round) = (Vec::new(), 0);
+        let threads = work.threads();
+        let mut round = 0;
         loop {
             round += 1;
             runs.extend(self.time(work, iterations, plan.repetitions)?);
             let rate = Rate::judge(&runs, amount * iterations as f64, plan.fastest);
-            let enough = !rate.disturbed && (rate.spread < plan.steady || round >= plan.rounds);
+            let undisturbed = !rate.disturbed && !rate.shared;
+            let enough = undisturbed && (rate.spread < plan.steady || round >= plan.rounds);
             // Disturbed repetitions are outvoted by more of them, up to a limit; what still differs is unsettled.
             if enough || round >= PATIENCE * plan.rounds {
                 return Ok(Rate { stolen_s: self.steal.seconds() - stolen, ..rate });
             }
+            if rate.shared && threads > 1 {
+                self.move_apart(threads)?;
+            }
         }
+    }
+
+    /// Has the hypervisor move the CPUs of `threads` threads to cores of their own, as far as time is left for it.
+    ///
+    /// # Errors
+    /// [`MachineError::Thread`].
+    pub fn move_apart(&self, threads: usize) -> Result<bool, MachineError> {
+        let (clock, iterations) = (self.clock.clone(), self.clock_iterations);
+        self.share.move_apart(&self.team, threads, move |scratch| chain(&clock, iterations, scratch))
+    }
+
+    /// Whether several threads ever had a core each while something was timed.
+    pub fn ever_apart(&self) -> bool {
+        self.share.ever_apart()
     }
 
     /// Times `repetitions` runs, again while all were disturbed, at most `attempts` times; the undisturbed ones, else all.
@@ -186,7 +213,7 @@ impl Stopwatch {
         let mut runs = Vec::new();
         for _ in 0..attempts {
             runs.extend(self.time(work, iterations, repetitions)?);
-            let kept: Vec<Repetition> = runs.iter().copied().filter(|r| !r.disturbed).collect();
+            let kept: Vec<Repetition> = runs.iter().copied().filter(|r| !r.disturbed && !r.shared).collect();
             if !kept.is_empty() {
                 return Ok(kept);
             }
@@ -195,107 +222,9 @@ impl Stopwatch {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Stamp {
-    start: Instant,
-    end: Instant,
-    clock_hz: f64,
-    disturbed: bool,
-}
-
-impl Repetition {
-    fn from_stamps(stamps: &[Stamp]) -> Option<Self> {
-        let start = stamps.iter().map(|s| s.start).min()?;
-        let end = stamps.iter().map(|s| s.end).max()?;
-        let clock_hz = stamps.iter().map(|s| s.clock_hz).sum::<f64>() / stamps.len() as f64;
-        let disturbed = stamps.iter().any(|s| s.disturbed);
-        Some(Repetition { seconds: (end - start).as_secs_f64().max(1e-9), clock_hz, disturbed })
-    }
-}
-
 fn chain(clock: &Kernel, iterations: u64, scratch: &mut Arguments) -> f64 {
     let start = Instant::now();
     // SAFETY: the clock kernel touches no memory.
     unsafe { clock.call(iterations, scratch) };
     start.elapsed().as_secs_f64().max(1e-9)
-}
-
-/// What the repetitions of one kernel say.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rate {
-    /// The best rate, per second.
-    pub best: f64,
-    /// The median rate.
-    pub median: f64,
-    /// (max − min) / median over the fastest repetitions.
-    pub spread: f64,
-    /// Clock of the best repetition, in hertz.
-    pub clock_hz: f64,
-    /// Fewer than [`FEWEST`] repetitions had the CPUs to themselves, so that disturbed ones count, too.
-    pub disturbed: bool,
-    /// Seconds that the hypervisor took from this host meanwhile, in steps of 10 ms.
-    pub stolen_s: f64,
-}
-
-/// Undisturbed repetitions that a figure needs.
-const FEWEST: usize = 3;
-
-impl Rate {
-    /// Judges `runs`, in each of which `amount` was done, by the fastest one in `fastest` of them. Disturbed ones count only
-    /// where there are not enough others.
-    pub fn judge(runs: &[Repetition], amount: f64, fastest: usize) -> Rate {
-        let disturbed = runs.iter().filter(|r| !r.disturbed).count() < FEWEST;
-        let counted = runs.iter().filter(|r| disturbed || !r.disturbed);
-        let mut order: Vec<(f64, f64)> = counted.map(|r| (amount / r.seconds, r.clock_hz)).collect();
-        order.sort_by(|a, b| b.0.total_cmp(&a.0));
-        let Some(&(best, clock_hz)) = order.first() else {
-            return Rate { best: 0.0, median: 0.0, spread: 1.0, clock_hz: 0.0, disturbed: true, stolen_s: 0.0 };
-        };
-        let faster = &order[..order.len().div_ceil(fastest.max(1)).max(3).min(order.len())];
-        let middle = faster[faster.len() / 2].0;
-        let slowest = faster.last().map_or(best, |r| r.0);
-        let (median, spread) = (order[order.len() / 2].0, (best - slowest) / middle);
-        Rate { best, median, spread, clock_hz, disturbed, stolen_s: 0.0 }
-    }
-
-    /// The better of two ways to do the same.
-    pub fn better(self, other: Rate) -> Rate {
-        if other.best > self.best { other } else { self }
-    }
-
-    /// The rate in another unit: `factor` of it for one of this.
-    pub fn scaled(self, factor: f64) -> Rate {
-        Rate { best: self.best * factor, median: self.median * factor, ..self }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn run(seconds: f64) -> Repetition {
-        Repetition { seconds, clock_hz: 1e9, disturbed: false }
-    }
-
-    #[test]
-    fn an_interrupted_repetition_does_not_widen_the_spread() {
-        let rate = Rate::judge(&[run(1.0), run(1.01), run(5.0), run(1.02), run(9.0), run(1.0)], 100.0, 2);
-        assert_eq!(rate.best, 100.0);
-        assert!(rate.spread < 0.011, "{rate:?}");
-    }
-
-    #[test]
-    fn disturbed_repetitions_count_only_where_there_are_no_others() {
-        let lost = |seconds| Repetition { disturbed: true, ..run(seconds) };
-        let few = Rate::judge(&[lost(1.0), run(2.0), lost(1.5)], 100.0, 2);
-        assert!(few.disturbed && few.best == 100.0, "{few:?}");
-        let enough = Rate::judge(&[lost(1.0), run(2.0), run(2.1), run(2.0)], 100.0, 2);
-        assert!(!enough.disturbed && enough.best == 50.0, "{enough:?}");
-    }
-
-    #[test]
-    fn no_repetition_is_not_settled() {
-        let none = Rate::judge(&[], 1.0, 2);
-        assert!(none.spread == 1.0 && none.disturbed);
-    }
 }

@@ -30,19 +30,31 @@ pub fn levels(lab: &mut Lab) -> Result<(), MachineError> {
         }
         let Some(total) = dram_bytes(lab) else {
             not_enough_memory(lab, threads);
-            let near = levels_of(lab, threads, None);
-            let largest = near.iter().map(|l| l.set).max().unwrap_or(0);
-            let arena = Arena::new(lab.team(), threads, 2 * largest * threads as u64 + (1 << 20), Pages::Huge, false)?;
+            // Twice the set holds its arrays and their padding.
+            let bytes = |level: &Level| 2 * level.set * threads as u64 + (1 << 20);
+            let (near, large): (Vec<_>, Vec<_>) =
+                levels_of(lab, threads, None).into_iter().partition(|level| bytes(level) <= lab.memory / 4);
+            for (level, kind) in large.iter().flat_map(|l| Stream::ALL.map(|kind| (l, kind))) {
+                let reason =
+                    format!("its arrays need more than a quarter of the available memory ({} MiB)", lab.memory >> 20);
+                lab.missing(Label::new(format!("{}.{}", level.name, kind.name()), "byte/s", threads), reason);
+            }
+            let Some(total) = near.iter().map(bytes).max() else { continue };
+            let arena = Arena::new(lab.team(), threads, total, Pages::Huge, false)?;
             for level in near {
                 kinds(lab, &arena, level)?;
             }
             continue;
         };
         let arena = Arena::new(lab.team(), threads, total, Pages::Huge, false)?;
+        lab.note_huge_pages(arena.huge_share());
         for level in levels_of(lab, threads, Some(arena.slab)) {
             kinds(lab, &arena, level)?;
         }
         lab.set_essential(false);
+        if lab.measures_all() {
+            write_fraction(lab, threads);
+        }
         extras(lab, &arena)?;
         if lab.effort == Effort::Full && lab.measures_all() && lab.ends().contains(&threads) {
             sweep(lab, &arena)?;
@@ -56,6 +68,21 @@ pub fn levels(lab: &mut Lab) -> Result<(), MachineError> {
 pub fn dram_bytes(lab: &Lab) -> Option<u64> {
     let wanted = 4 * lab.topology.llc_total.max(8 << 20);
     (wanted <= lab.memory / 4).then_some(wanted)
+}
+
+/// A short look at `dram.read`, in byte/s; `None` where more than `largest` bytes would be needed.
+///
+/// # Errors
+/// As any measurement.
+pub fn probe(lab: &Lab, threads: usize, largest: u64) -> Result<Option<Rate>, MachineError> {
+    let Some(total) = dram_bytes(lab).map(|b| b.min(largest)).filter(|b| *b >= 2 * lab.topology.llc_total) else {
+        return Ok(None);
+    };
+    let arena = Arena::new(lab.team(), threads, total, Pages::Huge, false)?;
+    let plan = Plan { seconds: 1e-3, repetitions: 4, steady: 0.05, rounds: 2, fastest: 2 };
+    let variant = Variant::plain(lab.features.widest());
+    let rate = elements(lab, &arena, Stream::Read, variant, arena.slab - 4 * 8192, plan)?;
+    Ok(rate.map(|r| r.scaled(8.0)))
 }
 
 fn not_enough_memory(lab: &mut Lab, threads: usize) {
@@ -175,6 +202,19 @@ fn extras(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
         lab.alias(&format!("dram.cores.{threads}"), &read);
     }
     prefetch(lab, arena, set)
+}
+
+/// Sweep `writefraction.dram`: bytes a second over the share of writes among them (a fill for a store is a read), between
+/// whose points a mix of its own is interpolated.
+fn write_fraction(lab: &mut Lab, threads: usize) {
+    let share = |kind: Stream| kind.accesses().1 as f64 * 8.0 / kind.bytes_per_element(true, false) as f64;
+    let mut points: Vec<(f64, f64)> = [Stream::Read, Stream::Triad, Stream::Copy, Stream::Update]
+        .iter()
+        .filter_map(|kind| Some((share(*kind), lab.found(&format!("dram.{}", kind.name()), threads)?.value?)))
+        .collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (x_unit, y_unit) = ("write share".into(), "byte/s".into());
+    lab.sweep(Sweep { id: "writefraction.dram".into(), x_unit, y_unit, threads: threads as u32, points });
 }
 
 /// `dram.prefetch`: the best of several distances, which the sweep `prefetch-distance` shows.

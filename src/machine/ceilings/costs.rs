@@ -49,7 +49,7 @@ fn page_fault(lab: &mut Lab) -> Result<(), MachineError> {
     let shared = result.clone();
     let clock_hz = lab.found("issue", 1).and_then(|c| c.clock_hz).unwrap_or(0.0);
     let touch = move |_rank: usize| {
-        for _ in 0..5 {
+        for _ in 0..16 {
             let run = Buffer::new(PAGES as u64 * 4096, Pages::Small).map(|buffer| {
                 let base = buffer.address() as *mut u8;
                 let presence = Presence::now();
@@ -58,7 +58,12 @@ fn page_fault(lab: &mut Lab) -> Result<(), MachineError> {
                     // SAFETY: the buffer has PAGES pages behind its address.
                     unsafe { base.add(page * 4096).write_volatile(1) };
                 }
-                Repetition { seconds: start.elapsed().as_secs_f64(), clock_hz, disturbed: presence.was_disturbed() }
+                Repetition {
+                    seconds: start.elapsed().as_secs_f64(),
+                    clock_hz,
+                    disturbed: presence.was_disturbed(),
+                    shared: false,
+                }
             });
             if let Ok(mut all) = shared.lock() {
                 all.push(run);
@@ -69,6 +74,6 @@ fn page_fault(lab: &mut Lab) -> Result<(), MachineError> {
     let runs =
         std::mem::take(&mut *result.lock().map_err(|_| MachineError::Thread { cpu: 0, reason: "panicked".into() })?);
     let runs = runs.into_iter().collect::<Result<Vec<_>, _>>()?;
-    lab.record_time(label, Rate::judge(&runs, PAGES as f64, 2));
+    lab.record_time(label, Rate::judge(&runs, PAGES as f64, 4));
     Ok(())
 }

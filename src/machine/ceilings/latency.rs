@@ -5,7 +5,7 @@ use crate::machine::bench::timing::{Rate, Work};
 use crate::machine::error::MachineError;
 use crate::machine::kernels::Kernel;
 use crate::machine::kernels::x86_64::{chase, fp, integer, opcodes::Opcode, opcodes::floating};
-use crate::machine::lab::{Lab, Label};
+use crate::machine::lab::{Effort, Lab, Label};
 use crate::profile::machine::Sweep;
 
 use super::pipes::PRECISIONS;
@@ -64,10 +64,13 @@ fn arithmetic(lab: &mut Lab, precision: Precision, width: Width) -> Result<(), M
             // In cycles, since the clock moves between the three measurements.
             let cycles = |rate: &Rate| rate.clock_hz / rate.best;
             let change = (2.0 * cycles(&both) - cycles(rate_a) - cycles(rate_b)) / 2.0;
+            // What the three may be off by, in cycles.
+            let off =
+                both.spread * cycles(&both) + (rate_a.spread * cycles(rate_a) + rate_b.spread * cycles(rate_b)) / 2.0;
             for (to, from, producer) in [(*a, *b, rate_b), (*b, *a, rate_a)] {
-                let seconds = (cycles(producer) + change).max(0.0) / both.clock_hz;
-                let rate = Rate { best: 1.0 / seconds, ..both };
-                lab.record_time(Label::new(name(to, from), "s", 1), rate);
+                let latency = (cycles(producer) + change).max(0.0);
+                let label = Label::new(name(to, from), "s", 1);
+                lab.record_time_from(label, latency / both.clock_hz, both, off / latency.max(1.0));
             }
         }
     }
@@ -111,6 +114,50 @@ fn through_memory(lab: &mut Lab) -> Result<(), MachineError> {
         let rate = lab.watch().rate(&Work::on_registers(kernel, 1), steps, lab.core_plan())?;
         let seconds = (rate.clock_hz / rate.best - forward).max(0.0) / rate.clock_hz;
         lab.record_time(label, Rate { best: 1.0 / seconds, ..rate });
+    }
+    Ok(())
+}
+
+/// Chains side by side in the sweep: as many as there are registers for, at most.
+const SIDE_BY_SIDE: [usize; 9] = [1, 2, 3, 4, 5, 6, 8, 10, 12];
+
+/// Share of the best rate at which chains saturate the pipes.
+const SATURATED: f64 = 0.97;
+
+/// Sweeps `chains.{dp,sp}.{op}.{width}`: flop/s over the number of independent chains, scalar and at the widest width; and as
+/// ceilings of these names the fewest that reach 97 % of the best, which is the parallelism that the operation needs.
+pub fn saturation(lab: &mut Lab) -> Result<(), MachineError> {
+    if !lab.measures_all() {
+        return Ok(());
+    }
+    let widths = [Width::Scalar, lab.features.widest()];
+    for (precision, width) in PRECISIONS.iter().flat_map(|p| widths.map(|w| (*p, w))) {
+        for op in [FpOp::Add, FpOp::Mul, FpOp::Fma] {
+            let Some(opcode) = floating(op, precision, width, lab.features) else { continue };
+            let id = format!("chains.{}.{}.{}", precision.name(), op.name(), width.name());
+            let label = Label::new(id.clone(), "op", 1);
+            if lab.effort == Effort::Quick {
+                lab.missing(label, lab.left_out());
+                continue;
+            }
+            let mut points = Vec::new();
+            for chains in SIDE_BY_SIDE {
+                if lab.leaves_out(&label) {
+                    break;
+                }
+                let kernel = fp::chains("side by side", &[opcode], chains, precision, width, lab.features)?;
+                let flops = kernel.work.flops as f64;
+                let rate = lab.watch().rate(&Work::on_registers(kernel, 1), flops, lab.core_plan())?;
+                points.push((chains as f64, rate.best));
+            }
+            let best = points.iter().map(|p| p.1).fold(0.0, f64::max);
+            let needed = points.iter().find(|p| p.1 >= SATURATED * best).map(|p| p.0);
+            let source = lab.found(&format!("{}.{}.{}", precision.name(), op.name(), width.name()), 1).cloned();
+            if let (Some(needed), Some(source)) = (needed, source) {
+                lab.derive(label, needed, &source, "fewest independent chains that reach 97 % of the best rate");
+            }
+            lab.sweep(Sweep { id, x_unit: "chains".into(), y_unit: "flop/s".into(), threads: 1, points });
+        }
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 mod access;
 mod arrays;
 mod balance;
-mod bandwidth;
+pub mod bandwidth;
 mod costs;
 mod irregular;
 mod ladder;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use super::doubt;
 use super::error::MachineError;
-use super::lab::Lab;
+use super::lab::{Effort, Lab};
 use super::progress::Progress;
 
 /// Some ceilings that are measured together.
@@ -40,7 +40,7 @@ const fn memory(name: &'static str, essential: bool, measure: fn(&mut Lab) -> Re
 }
 
 /// The groups. Later ones may look up what earlier ones recorded.
-const GROUPS: [Group; 12] = [
+const GROUPS: [Group; 13] = [
     core("arithmetic by operation and width", true, pipes::throughput),
     core("ladder of in-core ceilings", true, ladder::measure),
     memory("bandwidth of each level", true, bandwidth::levels),
@@ -52,6 +52,7 @@ const GROUPS: [Group; 12] = [
     core("integer and low-precision arithmetic", true, special::measure),
     memory("irregular memory accesses", true, irregular::measure),
     core("restarted chains", false, latency::restarted),
+    core("chains side by side", false, latency::saturation),
     core("page faults and mispredicted branches", false, costs::measure),
 ];
 
@@ -67,16 +68,22 @@ pub fn measure_all(lab: &mut Lab, progress: &mut dyn Progress) -> Result<(), Mac
 }
 
 /// Passes over what is in doubt; each next one meets the neighbours in another mood.
-const PASSES: u32 = 3;
+const PASSES: u32 = 4;
+
+/// Further moments at which a full measurement looks at what neighbours are part of.
+const MOMENTS: u32 = 2;
 
 /// Measures again what is in doubt, in at most `budget` altogether. What then still contradicts itself is marked as unsettled.
 ///
 /// # Errors
 /// As [`measure_all`].
 pub fn repeat_doubtful(lab: &mut Lab, progress: &mut dyn Progress, budget: Duration) -> Result<(), MachineError> {
-    let end = Instant::now() + budget;
-    for _ in 0..PASSES {
-        let doubtful = doubt::doubtful(lab.ceilings());
+    let (end, first) = (Instant::now() + budget, lab.measures_all());
+    for pass in 0..PASSES {
+        let mut doubtful = doubt::doubtful(lab.ceilings());
+        if first && pass < MOMENTS && lab.effort == Effort::Full {
+            doubtful.extend(doubt::of_neighbours(lab.ceilings()));
+        }
         let left = end.saturating_duration_since(Instant::now());
         if doubtful.is_empty() || left.is_zero() {
             break;
@@ -88,7 +95,8 @@ pub fn repeat_doubtful(lab: &mut Lab, progress: &mut dyn Progress, budget: Durat
         }
         balance::derive(lab);
     }
-    lab.mark_contradictions();
+    lab.conclude();
+    lab.take_doubts().into_iter().for_each(|w| progress.warn(w));
     Ok(())
 }
 

@@ -31,19 +31,27 @@ impl Effort {
         }
     }
 
+    /// Time for having the hypervisor move threads to cores of their own.
+    pub fn apart_budget(self) -> Duration {
+        match self {
+            Effort::Quick => Duration::from_millis(500),
+            Effort::Full => Duration::from_millis(4000),
+        }
+    }
+
     /// Time, from the start of the measurement on, until which what is in doubt is measured again.
     pub fn repeat_until(self) -> Duration {
         match self {
             Effort::Quick => Duration::from_millis(2850),
-            Effort::Full => Duration::from_millis(29_000),
+            Effort::Full => Duration::from_millis(27_000),
         }
     }
 
     /// What measuring again may take at least, and at most.
     pub fn repeat_range(self) -> (Duration, Duration) {
         match self {
-            Effort::Quick => (Duration::from_millis(50), Duration::from_millis(400)),
-            Effort::Full => (Duration::from_millis(500), Duration::from_millis(3000)),
+            Effort::Quick => (Duration::from_millis(50), Duration::from_millis(300)),
+            Effort::Full => (Duration::from_millis(500), Duration::from_millis(14_000)),
         }
     }
 }

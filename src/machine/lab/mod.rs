@@ -39,6 +39,9 @@ impl Label {
 /// Ids and thread counts of ceilings that are in doubt.
 pub type Doubtful = std::collections::BTreeSet<(String, usize)>;
 
+/// Share of huge pages below which a doubt is told.
+const HUGE_ENOUGH: f64 = 0.9;
+
 /// When to stop.
 #[derive(Debug, Clone, Copy)]
 struct Deadlines {
@@ -73,6 +76,7 @@ pub struct Lab {
     ceilings: Vec<Ceiling>,
     sweeps: Vec<Sweep>,
     doubts: Vec<Warning>,
+    huge_pages: Option<f64>,
 }
 
 impl Lab {
@@ -89,8 +93,9 @@ impl Lab {
     ) -> Result<Self, MachineError> {
         let team = Team::new(&topology.placement(threads))?;
         let counts = topology.thread_counts(threads);
-        let (clock, cycles) = clock_kernel(features)?;
-        let watch = Stopwatch::new(team, clock, cycles);
+        let (clock, cycles, probe) = clock_kernels(features)?;
+        let cores = topology.cores().min(threads);
+        let watch = Stopwatch::new(team, clock, cycles, probe, cores, effort.apart_budget());
         Ok(Lab {
             features,
             topology,
@@ -105,6 +110,7 @@ impl Lab {
             ceilings: Vec::new(),
             sweeps: Vec::new(),
             doubts: Vec::new(),
+            huge_pages: None,
         })
     }
 
@@ -210,7 +216,8 @@ impl Lab {
             return Ok(None);
         }
         // Emitted twice, since where the code lies in memory can cost a few per cent for as long as it lies there.
-        let emitted = (0..2).map(|_| kernel(self.features)).collect::<Vec<_>>();
+        let copies = if self.effort == Effort::Full && label.id.starts_with("mix.") { 4 } else { 2 };
+        let emitted = (0..copies).map(|_| kernel(self.features)).collect::<Vec<_>>();
         self.best_of(label, emitted, amount)
     }
 
@@ -254,9 +261,39 @@ impl Lab {
         (self.ceilings, self.sweeps) = (ceilings, sweeps);
     }
 
-    /// Marks what contradicts itself as unsettled.
-    pub fn mark_contradictions(&mut self) {
+    /// Marks what contradicts itself as unsettled. Where threads never had a core each, that is this host's nature: their
+    /// ceilings stand, with a warning.
+    pub fn conclude(&mut self) {
         doubt::mark(&mut self.ceilings);
+        if let Some(share) = self.huge_pages.filter(|s| *s < HUGE_ENOUGH) {
+            self.doubts.push(Warning::new(
+                "small-pages",
+                format!("the kernel put {:.0} % of the buffers on huge pages", 100.0 * share),
+                "DRAM bandwidths and latencies contain misses of the TLB, as programs on small pages see them",
+                "write madvise to /sys/kernel/mm/transparent_hugepage/enabled",
+            ));
+        }
+        if !self.watch.ever_apart() && doubt::accept_shared_cores(&mut self.ceilings) {
+            self.doubts.push(Warning::new(
+                "shared-cores",
+                "two threads issue no more than one: the CPUs of this host are hardware threads of one core, or seem so",
+                "ceilings of several threads are those of shared cores",
+                "ask the provider for whole cores, or choose CPUs of different cores with taskset",
+            ));
+        }
+    }
+
+    /// Notes the share of a buffer that really is on huge pages.
+    pub fn note_huge_pages(&mut self, share: Option<f64>) {
+        self.huge_pages = match (self.huge_pages, share) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+    }
+
+    /// The least share noted.
+    pub fn huge_pages(&self) -> Option<f64> {
+        self.huge_pages
     }
 
     /// Adds a curve.
@@ -280,13 +317,14 @@ impl Lab {
     }
 }
 
+/// The chain that tells the clock, its cycles in one iteration, and independent additions.
 #[cfg(target_arch = "x86_64")]
-fn clock_kernel(features: Features) -> Result<(Kernel, u64), MachineError> {
-    use super::kernels::x86_64::integer;
-    Ok((integer::clock(features)?, integer::CLOCK_ADDS))
+fn clock_kernels(features: Features) -> Result<(Kernel, u64, Kernel), MachineError> {
+    use super::kernels::x86_64::integer::{self, Scalar};
+    Ok((integer::clock(features)?, integer::CLOCK_ADDS, integer::throughput(&[Scalar::Add], features)?))
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn clock_kernel(_features: Features) -> Result<(Kernel, u64), MachineError> {
+fn clock_kernels(_features: Features) -> Result<(Kernel, u64, Kernel), MachineError> {
     Err(MachineError::Architecture { arch: std::env::consts::ARCH })
 }

@@ -18,6 +18,15 @@ impl Lab {
         self.measured(label, value, rate);
     }
 
+    /// Records a time that follows from `rate` and others: settled as that is, with a spread of its own.
+    pub fn record_time_from(&mut self, label: Label, seconds: f64, rate: Rate, spread: f64) {
+        let reason = unsettled_because(&rate, Steadiness::of(&label.id).tolerance());
+        let (settled, reason) =
+            (reason.is_none(), reason.or(Some("from three chains: both alone, and in turn".into())));
+        let (value, clock_hz, spread) = (Some(seconds), Some(rate.clock_hz), Some(spread));
+        self.replace(Ceiling { value, clock_hz, spread, settled, how: "derived".into(), reason, ..blank(label) });
+    }
+
     fn measured(&mut self, label: Label, value: f64, rate: Rate) {
         let reason = unsettled_because(&rate, Steadiness::of(&label.id).tolerance());
         let fresh = Ceiling {
@@ -121,6 +130,9 @@ fn unsettled_because(rate: &Rate, tolerance: f64) -> Option<String> {
     if rate.disturbed {
         return Some(format!("other work took its CPUs in almost every repetition{stolen}"));
     }
-    let differ = || format!("its fastest repetitions differ by {:.0} %{stolen}", 100.0 * rate.spread);
+    if rate.shared {
+        return Some(format!("{}{stolen}", doubt::SHARED_CORES));
+    }
+    let differ = || format!("{} by {:.0} %{stolen}", doubt::DIFFER, 100.0 * rate.spread);
     (rate.spread > tolerance).then(differ)
 }

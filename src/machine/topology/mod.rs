@@ -96,12 +96,18 @@ impl Topology {
         cores.len()
     }
 
+    /// CPUs of the fastest kind: on hybrid hosts these have ceilings of their own.
+    pub fn fast_cpus(&self) -> usize {
+        let highest = self.cpus.iter().map(|c| c.capacity).max().unwrap_or(0);
+        self.cpus.iter().filter(|c| c.capacity == highest).count()
+    }
+
     /// The cache of `level`.
     pub fn cache(&self, level: u32) -> Option<&Cache> {
         self.caches.iter().find(|c| c.level == level)
     }
 
-    /// Thread counts that are measured: 1, powers of two, the cores, all CPUs.
+    /// Thread counts that are measured: 1, powers of two, the fast ones of a hybrid host, the cores, all CPUs.
     pub fn thread_counts(&self, most: usize) -> Vec<usize> {
         let most = most.clamp(1, self.cpus.len().max(1));
         let mut counts: Vec<usize> =
@@ -109,6 +115,10 @@ impl Topology {
         counts.push(most);
         if self.cores() < most {
             counts.push(self.cores());
+        }
+        let fast = self.fast_cpus();
+        if fast < most {
+            counts.push(fast);
         }
         counts.sort_unstable();
         counts.dedup();
@@ -153,5 +163,24 @@ mod tests {
             Cpu { id: 1, core: (0, 1), node: 0, capacity: 1024 },
         ];
         assert_eq!(topology.placement(1), [1]);
+    }
+
+    #[test]
+    fn fast_cores_of_a_hybrid_host_have_a_count_of_their_own() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let put = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().expect("has a parent")).expect("create directory");
+            std::fs::write(path, text).expect("write file");
+        };
+        // Three fast cores, of which the first two have two threads each, and three slow ones.
+        for (cpu, core) in [(0, 0), (1, 0), (2, 4), (3, 4), (4, 8), (5, 12), (6, 13), (7, 14)] {
+            put(&format!("devices/system/cpu/cpu{cpu}/topology/core_id"), &core.to_string());
+        }
+        put("devices/cpu_atom/cpus", "5-7\n");
+        let (topology, _) = Topology::detect(dir.path(), &[0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!((topology.fast_cpus(), topology.cores()), (5, 6));
+        assert_eq!(topology.placement(8), [0, 2, 4, 5, 6, 7, 1, 3]);
+        assert_eq!(topology.thread_counts(8), [1, 2, 4, 5, 6, 8]);
     }
 }

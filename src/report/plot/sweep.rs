@@ -58,8 +58,10 @@ pub fn families(machine: &Machine) -> Vec<String> {
     out
 }
 
+/// Curves that logarithmic axes can show whole; the plateaus are points of the working-set curves.
 fn drawable(s: &Sweep) -> bool {
-    s.points.iter().filter(|p| p.0 > 0.0 && p.1 > 0.0).count() >= 2
+    let whole = s.points.iter().all(|p| p.0 > 0.0 && p.1 > 0.0);
+    s.points.len() >= 2 && whole && !s.id.starts_with("plateaus.")
 }
 
 fn title(family: &str) -> String {
@@ -67,6 +69,7 @@ fn title(family: &str) -> String {
         "workingset" => "Bandwidth over working set".into(),
         "flops-per-element" => "FLOP rate over FLOPs per element of an array in L1".into(),
         "overlap" => "Restarted dependency chains under way at once".into(),
+        "chains" => "FLOP rate over independent chains".into(),
         "prefetch-distance" => "Bandwidth over software prefetch distance".into(),
         other => other.to_owned(),
     }
@@ -75,6 +78,7 @@ fn title(family: &str) -> String {
 fn axis(unit: &str) -> &str {
     match unit {
         "byte" => "working set",
+        "chains" => "independent chains",
         "byte/s" => "bandwidth, towards the core",
         "flop/s" => "performance",
         other => other,

@@ -25,7 +25,7 @@ fn places(value: &Value, at: String, out: &mut Vec<String>) {
 
 /// Fields that may be absent: added after the contract, or absent where they have nothing to tell.
 fn optional(pointer: &str) -> bool {
-    const NAMES: [&str; 29] = [
+    const NAMES: [&str; 30] = [
         "waiting_s",
         "kernel_s",
         "concurrency",
@@ -55,6 +55,7 @@ fn optional(pointer: &str) -> bool {
         "unattributed",
         "background",
         "balance",
+        "huge_pages",
     ];
     let name = pointer.rsplit('/').next().unwrap();
     let reason_of_ceiling = pointer.starts_with("/machine/ceilings");

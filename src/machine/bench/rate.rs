@@ -1,0 +1,163 @@
+//! Repetitions of one kernel, and what they say together.
+
+use std::time::Instant;
+
+/// One repetition.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Repetition {
+    /// From the first thread's start to the last one's end, in seconds.
+    pub seconds: f64,
+    /// Mean clock of the threads, in hertz.
+    pub clock_hz: f64,
+    /// A thread lost its CPU meanwhile.
+    pub disturbed: bool,
+    /// A thread shared its core before or after.
+    pub shared: bool,
+}
+
+/// What one thread saw of one repetition.
+#[derive(Debug, Clone, Copy)]
+pub struct Stamp {
+    /// When its kernel started.
+    pub start: Instant,
+    /// When it ended.
+    pub end: Instant,
+    /// The clock, in hertz.
+    pub clock_hz: f64,
+    /// It lost its CPU meanwhile.
+    pub disturbed: bool,
+    /// It shared its core before or after.
+    pub shared: bool,
+}
+
+impl Repetition {
+    /// Of the threads' stamps; `None` without any.
+    pub fn from_stamps(stamps: &[Stamp]) -> Option<Self> {
+        let start = stamps.iter().map(|s| s.start).min()?;
+        let end = stamps.iter().map(|s| s.end).max()?;
+        let clock_hz = stamps.iter().map(|s| s.clock_hz).sum::<f64>() / stamps.len() as f64;
+        let disturbed = stamps.iter().any(|s| s.disturbed);
+        let shared = stamps.iter().any(|s| s.shared);
+        Some(Repetition { seconds: (end - start).as_secs_f64().max(1e-9), clock_hz, disturbed, shared })
+    }
+}
+
+/// How long and how often a kernel is timed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Plan {
+    /// Seconds that one repetition should take, at least.
+    pub seconds: f64,
+    /// Repetitions of one round.
+    pub repetitions: usize,
+    /// Spread below which no further round is run.
+    pub steady: f64,
+    /// Most rounds.
+    pub rounds: usize,
+    /// The spread is taken over the fastest one in so many repetitions (at least three): 8 where what disturbs is not
+    /// the kernel's own (registers, near caches), 2 where neighbours are part of the figure.
+    pub fastest: usize,
+}
+
+/// What the repetitions of one kernel say.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rate {
+    /// The best rate, per second.
+    pub best: f64,
+    /// The median rate.
+    pub median: f64,
+    /// (max − min) / median over the fastest repetitions.
+    pub spread: f64,
+    /// Median clock of the fastest repetitions, in hertz.
+    pub clock_hz: f64,
+    /// Fewer than [`FEWEST`] repetitions had the CPUs to themselves, so that disturbed ones count, too.
+    pub disturbed: bool,
+    /// Fewer than that had a core for each thread, so that those on shared cores count, too.
+    pub shared: bool,
+    /// Seconds that the hypervisor took from this host meanwhile, in steps of 10 ms.
+    pub stolen_s: f64,
+}
+
+/// Undisturbed repetitions that a figure needs.
+const FEWEST: usize = 3;
+
+impl Rate {
+    /// Judges `runs`, in each of which `amount` was done, by the fastest one in `fastest` of them. Those on
+    /// shared cores count only where there are not enough others, and disturbed ones only where even these are too few.
+    pub fn judge(runs: &[Repetition], amount: f64, fastest: usize) -> Rate {
+        let shared = runs.iter().filter(|r| !r.disturbed && !r.shared).count() < FEWEST;
+        let disturbed = runs.iter().filter(|r| !r.disturbed).count() < FEWEST;
+        let counted = runs.iter().filter(|r| (disturbed || !r.disturbed) && (shared || !r.shared));
+        let mut order: Vec<(f64, f64)> = counted.map(|r| (amount / r.seconds, r.clock_hz)).collect();
+        order.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let Some(&(best, _)) = order.first() else {
+            return Rate {
+                best: 0.0,
+                median: 0.0,
+                spread: 1.0,
+                clock_hz: 0.0,
+                disturbed: true,
+                shared: true,
+                stolen_s: 0.0,
+            };
+        };
+        let faster = &order[..order.len().div_ceil(fastest.max(1)).max(3).min(order.len())];
+        let middle = faster[faster.len() / 2].0;
+        // One chain in a while is interrupted on both sides: the median of the fastest repetitions' clocks.
+        let mut clocks: Vec<f64> = faster.iter().map(|r| r.1).collect();
+        clocks.sort_unstable_by(f64::total_cmp);
+        let clock_hz = clocks[clocks.len() / 2];
+        let slowest = faster.last().map_or(best, |r| r.0);
+        let (median, spread) = (order[order.len() / 2].0, (best - slowest) / middle);
+        Rate { best, median, spread, clock_hz, disturbed, shared, stolen_s: 0.0 }
+    }
+
+    /// The better of two ways to do the same.
+    pub fn better(self, other: Rate) -> Rate {
+        if other.best > self.best { other } else { self }
+    }
+
+    /// The rate in another unit: `factor` of it for one of this.
+    pub fn scaled(self, factor: f64) -> Rate {
+        Rate { best: self.best * factor, median: self.median * factor, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(seconds: f64) -> Repetition {
+        Repetition { seconds, clock_hz: 1e9, disturbed: false, shared: false }
+    }
+
+    #[test]
+    fn an_interrupted_repetition_does_not_widen_the_spread() {
+        let rate = Rate::judge(&[run(1.0), run(1.01), run(5.0), run(1.02), run(9.0), run(1.0)], 100.0, 2);
+        assert_eq!(rate.best, 100.0);
+        assert!(rate.spread < 0.011, "{rate:?}");
+    }
+
+    #[test]
+    fn disturbed_repetitions_count_only_where_there_are_no_others() {
+        let lost = |seconds| Repetition { disturbed: true, ..run(seconds) };
+        let few = Rate::judge(&[lost(1.0), run(2.0), lost(1.5)], 100.0, 2);
+        assert!(few.disturbed && few.best == 100.0, "{few:?}");
+        let enough = Rate::judge(&[lost(1.0), run(2.0), run(2.1), run(2.0)], 100.0, 2);
+        assert!(!enough.disturbed && enough.best == 50.0, "{enough:?}");
+    }
+
+    #[test]
+    fn repetitions_on_shared_cores_count_only_where_there_are_no_others() {
+        let shared = |seconds| Repetition { shared: true, ..run(seconds) };
+        let apart = Rate::judge(&[shared(2.0), shared(2.0), run(1.0), run(1.0), run(1.1)], 100.0, 2);
+        assert!(!apart.shared && apart.best == 100.0 && apart.spread < 0.11, "{apart:?}");
+        let never = Rate::judge(&[shared(2.0), shared(2.0), shared(2.0)], 100.0, 2);
+        assert!(never.shared && !never.disturbed && never.best == 50.0, "{never:?}");
+    }
+
+    #[test]
+    fn no_repetition_is_not_settled() {
+        let none = Rate::judge(&[], 1.0, 2);
+        assert!(none.spread == 1.0 && none.disturbed);
+    }
+}
