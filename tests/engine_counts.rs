@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use iced_x86::{Decoder, DecoderOptions};
+use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use rprof::instrument::{Counted, CountingEngine, SingleStep, Translator};
 use rprof::isa::x86_64::classify;
 use rprof::profile::code::CodeRef;
@@ -125,6 +125,37 @@ macro_rules! guests {
     };
 }
 guests! { loops recursion jump_table strings flags stack vectors fault partial forks }
+
+/// Executions of the instruction with this mnemonic that ran most often.
+fn most_executed(counted: &Counted, mnemonic: Mnemonic) -> u64 {
+    let mut counts = BTreeMap::new();
+    for block in &counted.evidence.blocks {
+        let executions: u64 = block.executions.iter().map(|e| e.1).sum();
+        let decoder = Decoder::new(64, &block.code, DecoderOptions::NONE);
+        let mut offset = 0;
+        for instruction in decoder {
+            if instruction.mnemonic() == mnemonic {
+                *counts.entry(block.at.offset + offset).or_insert(0) += executions;
+            }
+            offset += instruction.len() as u64;
+        }
+    }
+    counts.values().copied().max().unwrap_or(0)
+}
+
+#[test]
+fn a_thread_that_is_killed_in_a_loop_has_its_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = guest(dir.path(), "killed");
+    let program = Program { path: program.clone(), argv: vec![program.into()] };
+    let counted = Translator::new().run(spawn_gated(&program, Streams::default()).unwrap(), None).unwrap();
+    assert_eq!(counted.status, 0, "see the guest for what the status says");
+    for mnemonic in [Mnemonic::Mulpd, Mnemonic::Imul] {
+        let executions = most_executed(&counted, mnemonic);
+        // A tenth of a second of it, and far from all of it.
+        assert!((100_000..1 << 50).contains(&executions), "{mnemonic:?}: {executions}");
+    }
+}
 
 #[test]
 fn masks() {

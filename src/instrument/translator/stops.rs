@@ -47,10 +47,19 @@ impl Run {
             Stop::NewTask => self.new_task(stopped),
             Stop::Exit => {
                 self.roster.look(tid);
+                self.settle(&stopped);
                 stopped.resume(Mode::Continue, None)?;
                 Ok(())
             }
             _ => self.go_on(stopped),
+        }
+    }
+
+    /// A thread ends where it is: what its registers hold of its counts is added to them. A thread that is already gone
+    /// says nothing any more.
+    fn settle(&mut self, ending: &Stopped) {
+        if let Ok(mut registers) = ending.registers() {
+            let _ = self.as_the_program_has_it(ending.tid(), &mut registers);
         }
     }
 
