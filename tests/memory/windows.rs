@@ -105,28 +105,41 @@ fn executions(counted: &Counted, range: &std::ops::Range<u64>) -> BTreeMap<u64, 
     counts
 }
 
+/// Runs in which threads are to have been in every phase.
+const RUNS: usize = 20;
+
 #[test]
 fn moving_threads_between_versions_changes_neither_results_nor_counts() {
     let dir = tempfile::tempdir().unwrap();
     let program = build(dir.path(), "phases", &["-O2", "-static"]);
     let native = Command::new(&program).status().unwrap().code();
     let (steady, told_steady) = run(&program, false);
-    let (restless, told_restless) = run(&program, true);
-    println!("{} turns; accesses by phase: {:?}", told_restless.turns, told_restless.phases);
-    for counted in [&steady, &restless] {
-        assert_eq!(libc::WIFEXITED(counted.status).then(|| libc::WEXITSTATUS(counted.status)), native);
+    let ended = |counted: &Counted| libc::WIFEXITED(counted.status).then(|| libc::WEXITSTATUS(counted.status));
+    assert_eq!(ended(&steady), native);
+    let (mut phases, mut turns) = (BTreeMap::<&str, u64>::new(), 0);
+    // When a thread is moved is chance; that it ran in every phase is not seen in every run.
+    for _ in 0..RUNS {
+        let (restless, told) = run(&program, true);
+        assert_eq!(ended(&restless), native);
+        is_the_same(&program, (&steady, &told_steady), (&restless, &told));
+        turns += told.turns;
+        told.phases.iter().for_each(|(phase, n)| *phases.entry(phase).or_default() += n);
+        if turns > 100 && phases.values().filter(|n| **n > 0).count() == 4 {
+            return;
+        }
     }
-    assert!(told_restless.turns > 100, "{} turns", told_restless.turns);
-    for phase in ["opening", "pause", "warming", "measuring"] {
-        assert!(told_restless.phases.get(phase).is_some_and(|&n| n > 0), "nothing in {phase}");
-    }
-    for (name, range) in functions(&program).iter().filter(|(name, _)| name.starts_with("work_")) {
-        let (expected, found) = (executions(&steady, range), executions(&restless, range));
+    panic!("{turns} turns; accesses by phase: {phases:?}");
+}
+
+/// Executions and accesses of the fixture's functions, in a run whose threads stayed and in one whose threads were moved.
+fn is_the_same(program: &Path, (steady, told_steady): (&Counted, &Told), (restless, told): (&Counted, &Told)) {
+    for (name, range) in functions(program).iter().filter(|(name, _)| name.starts_with("work_")) {
+        let (expected, found) = (executions(steady, range), executions(restless, range));
         assert!(expected.values().any(|&n| n > 100_000), "{name} was hardly executed");
         assert_eq!(found, expected, "{name}: executions by instruction");
         let accesses = |told: &Told| -> Vec<_> {
             told.executed.iter().filter(|((at, _), _)| range.contains(at)).map(|(k, v)| (*k, *v)).collect()
         };
-        assert_eq!(accesses(&told_restless), accesses(&told_steady), "{name}: accesses by instruction");
+        assert_eq!(accesses(told), accesses(told_steady), "{name}: accesses by instruction");
     }
 }
