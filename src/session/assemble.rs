@@ -34,6 +34,11 @@ pub fn profile(options: &RunOptions, end: ProgramEnd, machine: Machine, evidence
     let mut profile = join(&joined, run, machine, &mut symbols, options.full_names);
     let rank = mpi_rank();
     profile.run.threads.iter_mut().for_each(|thread| thread.rank = rank);
-    roofline::analyse_with(&mut profile, roofline::Options { imbalance: options.placement });
+    analyse(&mut profile, options);
     profile
+}
+
+/// Adds the analysis, or makes it anew.
+pub fn analyse(profile: &mut Profile, options: &RunOptions) {
+    roofline::analyse_with(profile, roofline::Options { imbalance: options.placement });
 }

@@ -6,6 +6,9 @@
 use crate::profile::machine::{Ceiling, Machine};
 use crate::profile::run::Warning;
 
+/// The warning's code.
+pub const MOVED_CODE: &str = "ceilings-moved";
+
 /// A ceiling that moved by more than this is not settled.
 const MOVED: f64 = 0.10;
 
@@ -40,7 +43,7 @@ pub fn around(mut before: Machine, after: &Machine) -> (Machine, Option<Warning>
     }
     let warning = moved.iter().max_by(|a, b| apart(a).total_cmp(&apart(b))).map(|(id, old, new)| {
         Warning::new(
-            "ceilings-moved",
+            MOVED_CODE,
             format!(
                 "{} ceilings of this host moved while the program ran; {id} most, from {old:.3e} to {new:.3e}",
                 moved.len()

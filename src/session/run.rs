@@ -5,13 +5,13 @@ use std::process::ExitStatus;
 
 use nix::unistd::Pid;
 
-use crate::profile::Profile;
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::counters::CounterEvidence;
 use crate::profile::evidence::memory::MemoryEvidence;
 use crate::profile::evidence::timed::TimedEvidence;
 use crate::profile::machine::Machine;
 use crate::profile::run::Warning;
+use crate::profile::{Function, Profile};
 use crate::target::foreground::{self, Foreground};
 
 use super::hardware::Hardware;
@@ -117,8 +117,20 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
         Passes::Counted => counted_alone(&checked, options, &machine, &mut evidence)?,
         Passes::Both => both(&checked, options, &mut machine, &notices, &mut evidence)?,
     };
-    let profile = assemble::profile(options, end, machine, evidence);
+    let mut profile = assemble::profile(options, end, machine, evidence);
+    if is_memory_refuted(&profile) && foreground::interruptions() == 0 {
+        let Profile { machine, run, .. } = &mut profile;
+        *machine = ceilings::after_a_refutation(std::mem::take(machine), &notices, &mut run.warnings);
+        assemble::analyse(&mut profile, options);
+    }
     Ok(Outcome { end, profile, folder, held })
+}
+
+/// Whether a function that matters was faster than a ceiling of the memory allows: what the neighbours of a shared host
+/// leave of it has changed since the ceilings were measured.
+fn is_memory_refuted(profile: &Profile) -> bool {
+    let refuted = |f: &Function| f.analysis.ceilings.iter().any(|c| c.refuted && c.kind == "memory");
+    profile.functions.iter().any(|f| f.share.unwrap_or(0.0) >= 0.02 && refuted(f))
 }
 
 fn timed_pass(
