@@ -1,6 +1,9 @@
 //! The translator's counts against the single-step engine's: each instruction of each guest, executions and run-time
 //! sums, and the number of memory accesses and their bytes, exactly equal.
 
+#[path = "common/counts.rs"]
+mod counts;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,6 +15,8 @@ use rprof::isa::x86_64::classify;
 use rprof::profile::code::CodeRef;
 use rprof::profile::evidence::memory::{Access, AccessSink, MemoryEvidence};
 use rprof::target::launch::{Program, Streams, spawn_gated};
+
+use counts::by_instruction;
 
 /// (accesses, bytes, sum over their addresses)
 type Seen = Arc<Mutex<(u64, u64, u64)>>;
@@ -54,25 +59,6 @@ fn count(engine: &mut dyn CountingEngine, path: &Path) -> (Counted, (u64, u64, u
     let counted = engine.run(child, Some(Box::new(Adder(seen.clone())))).unwrap();
     let seen = *seen.lock().unwrap();
     (counted, seen)
-}
-
-/// By instruction: (executions, run-time sum).
-fn by_instruction(counted: &Counted) -> BTreeMap<u64, (u64, u64)> {
-    let mut counts = BTreeMap::new();
-    for block in &counted.evidence.blocks {
-        let executions: u64 = block.executions.iter().map(|e| e.1).sum();
-        let mut decoder = Decoder::new(64, &block.code, DecoderOptions::NONE);
-        while decoder.can_decode() {
-            let offset = decoder.position() as u64;
-            let _ = decoder.decode();
-            counts.entry(block.at.offset + offset).or_insert((0, 0)).0 += executions;
-        }
-        for dynamic in &block.dynamic {
-            counts.entry(block.at.offset + u64::from(dynamic.offset)).or_insert((0, 0)).1 += dynamic.sum;
-        }
-    }
-    counts.retain(|_, c| *c != (0, 0));
-    counts
 }
 
 /// Every instruction of which only run time tells a part states that part: no sum is missing, in any block.

@@ -115,6 +115,12 @@ impl Permutation {
     const FACTORS: [u64; 4] =
         [0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93, 0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db];
 
+    /// Of the factors, modulo 2^64.
+    const INVERSES: [u64; 4] = {
+        let [a, b, c, d] = Self::FACTORS;
+        [inverse(a), inverse(b), inverse(c), inverse(d)]
+    };
+
     fn new(bits: u32) -> Permutation {
         Permutation { bits: bits.max(3) }
     }
@@ -139,13 +145,19 @@ impl Permutation {
 
     /// The turn in which line `place` is visited.
     fn turn(&self, place: usize) -> usize {
-        Self::FACTORS.iter().rev().fold(place as u64, |x, factor| self.times(self.fold(x), inverse(*factor))) as usize
+        Self::INVERSES.iter().rev().fold(place as u64, |x, inverse| self.times(self.fold(x), *inverse)) as usize
     }
 }
 
 /// The inverse of an odd number modulo 2^64, by Newton's iteration: each step doubles the correct bits (3 at first).
-fn inverse(odd: u64) -> u64 {
-    (0..5).fold(odd, |x, _| x.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(x))))
+const fn inverse(odd: u64) -> u64 {
+    let mut x = odd;
+    let mut steps = 0;
+    while steps < 5 {
+        x = x.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(x)));
+        steps += 1;
+    }
+    x
 }
 
 #[cfg(test)]

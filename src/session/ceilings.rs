@@ -38,24 +38,25 @@ pub fn for_a_run(notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
 
 /// The ceilings looked at again after the program has run: see [`bracket`].
 pub fn after_a_run(before: Machine, notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
-    let mut teller = Teller { notices: notices.clone(), spinner: None, warnings: Vec::new() };
-    // What cannot be measured was told before the run.
-    let Ok(after) = machine::load_or_measure(&Request::new(Effort::Quick), &mut teller) else { return before };
-    let (machine, moved) = bracket::around(before, &after);
-    warnings.extend(moved);
-    machine
+    again(&Request::new(Effort::Quick), before, notices, warnings)
 }
 
 /// All ceilings measured again, because a function was faster than one of them allows. What is kept for later runs stays as
 /// it is: it may be a longer measurement.
 pub fn after_a_refutation(before: Machine, notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
-    let mut teller = Teller { notices: notices.clone(), spinner: None, warnings: Vec::new() };
     let aside = std::env::temp_dir().join(format!("rprof-ceilings-{}", std::process::id()));
     let request = Request { refresh: true, cache: Some(aside.clone()), ..Request::new(Effort::Quick) };
-    let measured = machine::load_or_measure(&request, &mut teller);
+    let machine = again(&request, before, notices, warnings);
     // Nothing is lost with it.
     let _ = std::fs::remove_dir_all(aside);
-    let Ok(after) = measured else { return before };
+    machine
+}
+
+/// `before` and what `request` yields now; of warnings that ceilings moved the last one stands.
+fn again(request: &Request, before: Machine, notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
+    let mut teller = Teller { notices: notices.clone(), spinner: None, warnings: Vec::new() };
+    // What cannot be measured was told before the run.
+    let Ok(after) = machine::load_or_measure(request, &mut teller) else { return before };
     let (machine, moved) = bracket::around(before, &after);
     if moved.is_some() {
         warnings.retain(|w| w.code != bracket::MOVED_CODE);

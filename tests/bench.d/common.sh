@@ -90,3 +90,23 @@ table() {
             }
         }' "$results"
 }
+
+# fixed_work: builds fixtures that do a fixed amount of work for about half a second, `$millions` of it a thread, and the
+# bare timer.
+fixed_work() {
+    local here
+    here=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+    cc -O2 -pthread "$here/fixtures/sample/fixed.c" -o "$work_dir/fixed"
+    cc -O2 "$here/fixtures/sample/bare_timer.c" -o "$work_dir/bare_timer"
+    millions=$(awk -v t="$("$work_dir/fixed" 1 100)" 'BEGIN { printf "%d", 100 * 0.5 / t + 1 }')
+}
+
+# quartiles LABEL THREADS: of lines "variant ratio" each variant's median and, in brackets, quartiles.
+quartiles() {
+    sort -k1,1 -k2,2g | awk -v label="$1" -v threads="$2" '
+        function flush() { if (n) printf "%s%-14s %d threads  %.4f  [%.4f %.4f]\n", label, name, threads,
+                                        r[int((n + 1) / 2)], r[int((n + 3) / 4)], r[int((3 * n + 3) / 4)]; n = 0 }
+        $1 != name { flush(); name = $1 }
+        { r[++n] = $2 }
+        END { flush() }'
+}

@@ -1,6 +1,8 @@
 //! Generated programs: what they leave in registers, flags, vector state and memory is the same natively and translated,
 //! and the translator's counts are the single-step engine's. A failure prints the seeds, and proptest the smallest case.
 
+#[path = "../common/counts.rs"]
+mod counts;
 mod guest;
 mod isa;
 mod operands;

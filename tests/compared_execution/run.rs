@@ -1,18 +1,18 @@
 //! Executes a generated program natively and under the engines, and compares.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
 
-use iced_x86::{Decoder, DecoderOptions, Instruction};
+use iced_x86::Instruction;
 use rprof::instrument::{Counted, CountingEngine, SingleStep, Translator};
 use rprof::profile::code::CodeRef;
 use rprof::profile::evidence::memory::{Access, AccessSink, MemoryEvidence};
 use rprof::target::launch::{Program, Streams, spawn_gated};
 
+use super::counts::{Counts, by_instruction};
 use super::guest::{self, RECORD};
 use super::isa;
 use super::snippet::listing;
@@ -135,25 +135,4 @@ pub fn faulting(snippets: &[Vec<Instruction>], seed: u64) -> String {
 
 fn all(snippets: &[Vec<Instruction>]) -> String {
     snippets.iter().enumerate().map(|(n, s)| format!("  snippet {n}\n{}", listing(s))).collect()
-}
-
-/// By instruction: (executions, run-time sum).
-type Counts = BTreeMap<u64, (u64, u64)>;
-
-fn by_instruction(counted: &Counted) -> Counts {
-    let mut counts = Counts::new();
-    for block in &counted.evidence.blocks {
-        let executions: u64 = block.executions.iter().map(|e| e.1).sum();
-        let mut decoder = Decoder::new(64, &block.code, DecoderOptions::NONE);
-        while decoder.can_decode() {
-            let offset = decoder.position() as u64;
-            let _ = decoder.decode();
-            counts.entry(block.at.offset + offset).or_insert((0, 0)).0 += executions;
-        }
-        for dynamic in &block.dynamic {
-            counts.entry(block.at.offset + u64::from(dynamic.offset)).or_insert((0, 0)).1 += dynamic.sum;
-        }
-    }
-    counts.retain(|_, c| *c != (0, 0));
-    counts
 }
