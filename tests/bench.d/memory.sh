@@ -1,7 +1,92 @@
 #!/bin/bash
-# The memory model: known kernels against arithmetic and against themselves in full, its cost, and data misses beside
-# cachegrind's at the same geometry. What the counted pass costs with it is a column of the part "counted".
+# The memory model. Real kernels of known traffic on this host's caches: bytes by arithmetic, by cachegrind at the same
+# first and last level, exact and sampled, and what each costs; the same and more as access streams; data misses beside
+# cachegrind's at small caches. What the counted pass costs over other programs is a column of the part "counted".
 set -u
+. tests/bench.d/common.sh
+
+kernels=(read copy copy_nt triad update write write_nt stencil transpose transpose_blocked matmul matmul_blocked spmv
+    stride stride_padded)
+# Passes over 64 MiB an array: enough for several windows of a sampled run. Exact runs and cachegrind do fewer.
+declare -A passes=([matmul]=4 [transpose]=8 [stride]=12 [stride_padded]=12)
+exact_passes=2
+known=$work_dir/known
+flags=(-O3 -mavx2 -mfma -ffast-math -static -fno-tree-loop-distribute-patterns -fno-loop-interchange
+    -fno-loop-unroll-and-jam)
+
+# geometry INDEX: size,ways,line of a cache of this host, as valgrind wants it.
+geometry() {
+    local cache=/sys/devices/system/cpu/cpu0/cache/index$1
+    [ -e "$cache/size" ] && echo "$((1024 * $(tr -d K <"$cache/size"))),$(<"$cache/ways_of_associativity"),64"
+}
+
+# kernel_seconds FILE: of the standard error of a run.
+kernel_seconds() { awk '$1 == "kernel" { print $2 }' "$1"; }
+
+# of_profile LEVEL FUNCTION FILE: bytes at the level, and the error that is stated, of a function in a profile.
+of_profile() {
+    python3 - "$@" <<'PYTHON'
+import json, sys
+level, name, path = sys.argv[1:]
+for f in json.load(open(path))["functions"]:
+    if f["name"] == name:
+        print(f["bytes"][level], f["source"]["bytes." + level].get("error"))
+PYTHON
+}
+
+# misses LEVEL FUNCTION FILE: data misses of D1 (l2) or LL (dram) in one function of a file of cachegrind's.
+misses() {
+    awk -v level="$1" -v wanted="$2" '
+        $1 == "events:" { for (i = 2; i <= NF; i++) if ($i ~ (level == "l2" ? "^D1m[rw]$" : "^DLm[rw]$")) column[i] = 1 }
+        /^fn=/ { inside = $0 == "fn=" wanted; next }
+        inside && /^[0-9]/ { for (i in column) sum += $i }
+        END { print sum + 0 }' "$3"
+}
+
+# counted MODE NAME PASSES: runs a kernel under rprof; "BYTES ERROR SECONDS" of a pass.
+counted() {
+    rm -rf "$work_dir/rprof.out"
+    timeout 100 "$RPROF" --quiet --passes counted --memory "$1" -o "$work_dir/rprof.out" -- "$known" "$2" "$3" \
+        >/dev/null 2>"$work_dir/err" || return
+    echo "$(of_profile "$level" "k_$2" "$work_dir/rprof.out/profile.json") $(kernel_seconds "$work_dir/err")" |
+        awk -v n="$3" '{ print $1 / n, $2, $3 / n }'
+}
+
+known_kernels() {
+    local name n level bytes native row
+    printf '%-18s %-5s %10s %10s %10s %7s %10s %8s %7s | %9s %7s %7s %10s\n' kernel level analytic cachegrind exact off \
+        sampled "to exact" stated native_ms exact sampled cachegrind
+    for name in "${kernels[@]}"; do
+        [[ $name =~ $ONLY ]] || continue
+        n=${passes[$name]-24}
+        read -r level bytes < <("$known" "$name" 1 2>/dev/null)
+        native=$(for ((i = 0; i < REPEAT; i++)); do "$known" "$name" "$n" 2>&1 >/dev/null | kernel_seconds /dev/stdin; done |
+            sort -g | awk -v n="$n" '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] / n }')
+        row="$name $level $bytes $native $(counted exact "$name" $exact_passes) $(counted sampled "$name" "$n")"
+        if has valgrind && timeout 100 valgrind --tool=cachegrind --cache-sim=yes --D1="$(geometry 0)" --LL="$(geometry 3)" \
+            --cachegrind-out-file="$work_dir/cachegrind" "$known" "$name" 1 >/dev/null 2>"$work_dir/err"; then
+            row+=" $(misses "$level" "k_$name" "$work_dir/cachegrind") $(kernel_seconds "$work_dir/err")"
+        fi
+        echo "$row"
+    done | awk '
+        function percent(x, y) { return y ? sprintf("%+.1f%%", 100 * (x / y - 1)) : "-" }
+        {
+            cachegrind = NF > 10 ? sprintf("%.3e", $11 * 64) : "-"
+            stated = $9 == "None" ? "-" : sprintf("%.1f%%", 100 * $9)
+            cost = NF > 10 ? sprintf("%.0f", $12 / $4) : "-"
+            printf "%-18s %-5s %10.3e %10s %10.3e %7s %10.3e %8s %7s | %9.1f %7.1f %7.2f %10s\n", $1, $2, $3, cachegrind,
+                $5, percent($5, $3), $8, percent($8, $5), stated, 1000 * $4, $7 / $4, $10 / $4, cost
+            if ($4 > 0 && $10 > 0) { logs += log($10 / $4); rows++ }
+        }
+        END { if (rows) printf "geometric mean of the cost of sampled runs: %.2f\n", exp(logs / rows) }'
+}
+
+echo "Bytes a pass of kernels, at the level where arithmetic knows them, on this host's caches; costs over native. Cachegrind: its"
+echo "data misses in lines; it knows neither write-backs nor non-temporal stores."
+gcc "${flags[@]}" -o "$known" fixtures/memory/known.c || exit 1
+known_kernels
+[ "$ONLY" = . ] || exit 0
+echo
 cargo run --release --quiet --example memory_table || exit 1
 echo
 cargo run --release --quiet --example memory_speed || exit 1

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use rprof::instrument::{Counted, CountingEngine, SingleStep, Translator};
 use rprof::memory::{CacheModel, Geometry, LastLevelPolicy, Level, Placement};
-use rprof::profile::evidence::memory::{MemoryEvidence, Traffic};
+use rprof::profile::evidence::memory::{AccessSink, MemoryEvidence, Traffic};
 use rprof::target::launch::{Program, Streams, spawn_gated};
 
 /// Elements of the fixture's arrays.
@@ -46,7 +46,24 @@ pub fn functions(program: &Path) -> HashMap<String, std::ops::Range<u64>> {
     text.lines().filter_map(range).collect()
 }
 
-fn run(engine: &mut dyn CountingEngine, program: &Path, arguments: &[&str], sink: CacheModel) -> Counted {
+/// How `fixtures/memory/known.c` wants to be built.
+pub const KNOWN: &[&str] = &[
+    "-O3",
+    "-mavx2",
+    "-ffast-math",
+    "-static",
+    "-fno-tree-loop-distribute-patterns",
+    "-fno-loop-interchange",
+    "-fno-loop-unroll-and-jam",
+];
+
+/// Runs `program` under `engine`, which hands its accesses to `sink`.
+pub fn run(
+    engine: &mut dyn CountingEngine,
+    program: &Path,
+    arguments: &[&str],
+    sink: impl AccessSink + 'static,
+) -> Counted {
     let mut argv = vec![program.as_os_str().to_owned()];
     argv.extend(arguments.iter().map(Into::into));
     let program = Program { path: program.to_owned(), argv };
@@ -54,10 +71,10 @@ fn run(engine: &mut dyn CountingEngine, program: &Path, arguments: &[&str], sink
 }
 
 /// A figure of some traffic.
-type Figure = fn(&Traffic) -> f64;
+pub type Figure = fn(&Traffic) -> f64;
 
 /// Sum of the traffic of the instructions in `range`.
-fn in_function(memory: &MemoryEvidence, range: &std::ops::Range<u64>, figure: Figure) -> f64 {
+pub fn in_function(memory: &MemoryEvidence, range: &std::ops::Range<u64>, figure: Figure) -> f64 {
     memory.sites.iter().filter(|s| range.contains(&s.at.offset)).map(|s| figure(&s.traffic)).sum()
 }
 
