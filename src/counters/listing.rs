@@ -6,12 +6,13 @@ use std::path::Path;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
+use super::collect::plan;
 use super::cpu;
 use super::doctor::Diagnosis;
 use super::encode::{perf_string, raw_string};
-use super::pmu;
+use super::pmu::{self, Pmu};
 use super::table::{self, Confidence, Event, EventTable, UncoreEvent};
-use super::trust::{Certificate, Verdict};
+use super::trust::Certificate;
 
 /// The diagnosis for people: a line for each finding, and what to do about those that fail.
 pub fn doctor_text(diagnosis: &Diagnosis) -> String {
@@ -41,6 +42,8 @@ pub struct Listed {
     pub name: String,
     /// What it is used for.
     pub role: table::Role,
+    /// PMU, without the number of a box.
+    pub pmu: String,
     /// For `perf stat -e`.
     pub perf: String,
     /// `rNNN` form; `null` for uncore events.
@@ -65,7 +68,7 @@ pub struct Listed {
 pub struct Listing {
     /// Name of this CPU.
     pub cpu: String,
-    /// Its table; `null` if there is none.
+    /// Its tables; `null` if there is none.
     pub table: Option<String>,
     /// What a user of the table must know.
     pub notes: Vec<String>,
@@ -75,33 +78,53 @@ pub struct Listing {
     pub events: Vec<Listed>,
 }
 
-/// Lists the table of this CPU, and which of its PMUs the kernel below `sysfs` has.
+/// Lists the tables of this CPU, and which of their PMUs the kernel below `sysfs` has.
 pub fn list(sysfs: &Path) -> Listing {
     let cpu = cpu::identify(sysfs);
-    let tables = table::all().unwrap_or_default();
-    let table = cpu.as_ref().and_then(|c| table::for_cpu(&tables, &c.vendor, c.family, c.model));
-    let pmus = pmu::list(sysfs);
-    let mut listing = Listing {
-        cpu: cpu.map_or_else(|| "unknown CPU".into(), |c| c.name),
-        table: table.as_ref().map(|t| t.cpu.name.clone()),
-        notes: Vec::new(),
-        missing: Vec::new(),
-        events: Vec::new(),
-    };
-    let Some(EventTable { cpu, events, uncore, missing }) = table else { return listing };
-    let core = cpu.pmu.iter().find(|name| pmus.iter().any(|p| p.name == **name));
-    let shown = core.or(cpu.pmu.first()).cloned().unwrap_or_default();
-    listing.events.extend(events.iter().map(|e| core_event(e, &shown, core.is_some())));
-    listing.events.extend(uncore.iter().map(|e| uncore_event(e, pmus.iter().any(|p| p.is_box_of(&e.pmu)))));
-    listing.notes = cpu.notes;
-    listing.missing = missing.into_iter().map(|m| (m.role, m.reason)).collect();
+    let all = table::all().unwrap_or_default();
+    let tables = cpu.as_ref().map(|c| plan::tables_of(&all, c)).unwrap_or_default();
+    let cpu = cpu.map_or_else(|| "unknown CPU".into(), |c| c.name);
+    of_tables(cpu, &tables, &pmu::list(sysfs))
+}
+
+/// Hybrid CPUs have a table for each kind of core.
+fn of_tables(cpu: String, tables: &[EventTable], pmus: &[Pmu]) -> Listing {
+    let present: Vec<&EventTable> = plan::present(tables, pmus).collect();
+    let mut listing =
+        Listing { cpu, table: names(&present), notes: Vec::new(), missing: Vec::new(), events: Vec::new() };
+    for table in &present {
+        let core = plan::core_pmu(&table.cpu, pmus).map(|p| p.name.as_str());
+        let shown = core.or(table.cpu.pmu.first().map(String::as_str)).unwrap_or_default();
+        listing.events.extend(table.events.iter().map(|e| core_event(e, shown, core.is_some())));
+        for note in &table.cpu.notes {
+            if !listing.notes.contains(note) {
+                listing.notes.push(note.clone());
+            }
+        }
+        let several = present.len() > 1;
+        let of_core = |reason: &str| if several { format!("{shown}: {reason}") } else { reason.to_owned() };
+        listing.missing.extend(table.missing.iter().map(|m| (m.role, of_core(&m.reason))));
+    }
+    for event in present.iter().flat_map(|t| &t.uncore) {
+        // The kinds of cores of a CPU share its memory controllers.
+        if !listing.events.iter().any(|e| e.name == event.name && e.pmu == event.pmu) {
+            listing.events.push(uncore_event(event, pmus.iter().any(|p| p.is_box_of(&event.pmu))));
+        }
+    }
     listing
+}
+
+/// The names of the tables of a CPU; `None` without any.
+pub fn names(tables: &[&EventTable]) -> Option<String> {
+    let names: Vec<&str> = tables.iter().map(|t| t.cpu.name.as_str()).collect();
+    (!names.is_empty()).then(|| names.join(" + "))
 }
 
 fn core_event(event: &Event, pmu: &str, present: bool) -> Listed {
     Listed {
         name: event.name.clone(),
         role: event.role,
+        pmu: pmu.to_owned(),
         perf: perf_string(event, pmu),
         raw: Some(raw_string(event)),
         weight: event.weight,
@@ -117,6 +140,7 @@ fn uncore_event(event: &UncoreEvent, present: bool) -> Listed {
     Listed {
         name: event.name.clone(),
         role: event.role,
+        pmu: event.pmu.clone(),
         perf: format!("{}/config={:#x}/", event.pmu, event.config),
         raw: None,
         weight: event.bytes,
@@ -146,7 +170,7 @@ pub fn events_text(listing: &Listing) -> String {
     table.set_header(["event", "for", "perf", "raw", "one count", "here", "table says"]);
     for event in &listing.events {
         let here = match &event.certificate {
-            Some(certificate) => verdict(&certificate.verdict),
+            Some(certificate) => certificate.verdict.to_string(),
             None if event.present => "PMU listed".into(),
             None => "no such PMU".into(),
         };
@@ -167,15 +191,6 @@ pub fn events_text(listing: &Listing) -> String {
     }
     let _ = writeln!(text, "{table}");
     text
-}
-
-fn verdict(verdict: &Verdict) -> String {
-    match verdict {
-        Verdict::Trusted => "trusted".into(),
-        Verdict::Corrected { ratio } => format!("counts × {ratio:.3}, corrected"),
-        Verdict::Refuted { found } => format!("refuted: {found}"),
-        Verdict::NotChecked { why } => format!("not checked: {why}"),
-    }
 }
 
 fn role_name(role: table::Role) -> String {

@@ -8,11 +8,13 @@
 //!  refused, or no kernel exercises it           → not checked, with the reason
 //! ```
 
-use serde::Serialize;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
 
 use super::count::Count;
 use super::refusal::Refusal;
-use super::table::Event;
+use super::table::{Event, UncoreEvent};
 
 /// A counter may be off by this much and still be right: start and stop of the counting cost a few instructions.
 const EXACT: f64 = 0.001;
@@ -28,14 +30,25 @@ pub trait KnownWork {
     /// What `event` must count, in the unit of its role (FLOPs, instructions, lines); `None` if this kernel says nothing
     /// about it.
     fn expected(&self, event: &Event) -> Option<f64>;
+    /// What all boxes of `event` must count in bytes; `None` if this kernel says nothing about it.
+    fn expected_bytes(&self, event: &UncoreEvent) -> Option<f64> {
+        let _ = event;
+        None
+    }
+    /// Relative error of what it expects: how much caches may keep or the hardware may add.
+    fn tolerance(&self) -> f64 {
+        0.0
+    }
     /// All operations that it does, the scale for what counts as stray.
     fn operations(&self) -> f64;
+    /// Gets ready what need not be counted (memory that is touched first).
+    fn prepare(&mut self) {}
     /// Does the work once.
     fn run(&mut self);
 }
 
 /// One comparison.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// Kernel.
     pub kernel: String,
@@ -43,12 +56,12 @@ pub struct Comparison {
     pub expected: f64,
     /// What was counted × the event's weight.
     pub counted: f64,
-    /// Relative error of the count itself (multiplexing).
+    /// Relative error of the count itself (multiplexing) and of the expectation.
     pub error: f64,
 }
 
 /// What follows for the event.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "kebab-case")]
 pub enum Verdict {
     /// Right as it is.
@@ -71,7 +84,7 @@ pub enum Verdict {
 }
 
 /// An event's certificate.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Certificate {
     /// Event name.
     pub event: String,
@@ -84,17 +97,17 @@ pub struct Certificate {
     pub comparisons: Vec<Comparison>,
 }
 
-/// A comparison of a count with what is known; `operations` is the kernel's whole work.
+/// A comparison of a count with what is known.
 pub fn compare(kernel: &dyn KnownWork, event: &Event, count: Count) -> Option<Comparison> {
     let expected = kernel.expected(event)?;
-    let counted = count.value * event.weight;
-    Some(Comparison { kernel: kernel.name().to_owned(), expected, counted, error: count.error })
+    let (counted, error) = (count.value * event.weight, count.error.hypot(kernel.tolerance()));
+    Some(Comparison { kernel: kernel.name().to_owned(), expected, counted, error })
 }
 
 /// The verdict on comparisons whose kernels did at least `operations` each.
 pub fn judge(comparisons: &[Comparison], operations: f64) -> Verdict {
     let (zero, positive): (Vec<_>, Vec<_>) = comparisons.iter().partition(|c| c.expected == 0.0);
-    if let Some(stray) = zero.iter().find(|c| c.counted > STRAY * operations) {
+    if let Some(stray) = zero.iter().find(|c| c.counted > STRAY.max(c.error) * operations) {
         return Verdict::Refuted {
             found: format!("{} has no such work, it counted {:.0}", stray.kernel, stray.counted),
         };
@@ -108,7 +121,7 @@ pub fn judge(comparisons: &[Comparison], operations: f64) -> Verdict {
     if least >= 1.0 - EXACT - slack && most <= 1.0 + EXACT + slack {
         return Verdict::Trusted;
     }
-    let constant = least > 0.0 && most / least <= 1.0 + CONSTANT;
+    let constant = least > 0.0 && most / least <= 1.0 + CONSTANT + slack;
     // one kernel alone shows a factor, not that it is constant
     if constant && ratios.len() > 1 {
         return Verdict::Corrected { ratio: ratios.iter().sum::<f64>() / ratios.len() as f64 };
@@ -116,7 +129,23 @@ pub fn judge(comparisons: &[Comparison], operations: f64) -> Verdict {
     Verdict::Refuted { found: format!("counted / known is {least:.3} to {most:.3} over {} kernels", ratios.len()) }
 }
 
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Trusted => write!(f, "trusted"),
+            Verdict::Corrected { ratio } => write!(f, "counts × {ratio:.3}, corrected"),
+            Verdict::Refuted { found } => write!(f, "refuted: {found}"),
+            Verdict::NotChecked { why } => write!(f, "not checked: {why}"),
+        }
+    }
+}
+
 impl Verdict {
+    /// Whether figures may rest on the event, corrected or as it is.
+    pub fn is_certified(&self) -> bool {
+        matches!(self, Verdict::Trusted | Verdict::Corrected { .. })
+    }
+
     /// What a count must be divided by; a reason if it may not be used at all.
     ///
     /// # Errors

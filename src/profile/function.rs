@@ -8,6 +8,8 @@ pub use crate::isa::dependency::{ChainStep, Cycle};
 use crate::isa::facts::{AccessKind, InstructionClass};
 use crate::isa::operation::{FpOp, Precision, Width};
 
+pub use super::flops::{Flops, FlopsByOp, FlopsByWidth, Untold};
+
 use super::counters::Counter;
 use super::evidence::memory::Traffic;
 
@@ -125,42 +127,6 @@ pub struct PerThread {
     /// DRAM bytes.
     #[serde(default)]
     pub dram_bytes: Option<u64>,
-}
-
-/// FLOPs by precision, operation and width; `by_op` and `by_width` sum to `total`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Flops {
-    pub total: u64,
-    pub dp: u64,
-    pub sp: u64,
-    pub hp: u64,
-    pub bf16: u64,
-    pub x87: u64,
-    pub by_op: FlopsByOp,
-    pub by_width: FlopsByWidth,
-}
-
-/// FLOPs by operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct FlopsByOp {
-    pub add: u64,
-    pub mul: u64,
-    pub fma: u64,
-    pub div: u64,
-    pub sqrt: u64,
-    pub other: u64,
-}
-
-/// FLOPs by width.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct FlopsByWidth {
-    pub scalar: u64,
-    #[serde(rename = "128")]
-    pub w128: u64,
-    #[serde(rename = "256")]
-    pub w256: u64,
-    #[serde(rename = "512")]
-    pub w512: u64,
 }
 
 /// Bytes at each level, both directions, on the side towards the core.

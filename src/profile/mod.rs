@@ -11,6 +11,7 @@
 pub mod code;
 pub mod counters;
 pub mod evidence;
+pub mod flops;
 pub mod function;
 pub mod join;
 pub mod machine;

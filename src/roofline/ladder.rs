@@ -101,9 +101,11 @@ fn from(bound: &Bound, d: Deficiency) -> Vec<String> {
 fn roof(subject: &Subject<'_>, bound: &Bound, axis: Axis) -> Option<f64> {
     let threads = subject.team.allowed.unwrap_or(0).max(subject.team.most());
     if let (Axis::Flop(work), Some(flops)) = (axis, subject.function.flops) {
+        // Where precision is not told the higher roof stands, as in the term of the pipes.
+        let untold = flops.total * u64::from(flops.untold.precision);
         let parts = [
             (flops.dp + flops.x87, Precision::Dp),
-            (flops.sp, Precision::Sp),
+            (flops.sp + untold, Precision::Sp),
             (flops.hp, Precision::Hp),
             (flops.bf16, Precision::Bf16),
         ];

@@ -1,8 +1,8 @@
 //! The figures that need no time: operational intensity, SIMD use, FMA balance, ILP, FP fraction, load balance.
 
-use crate::isa::operation::FpOp;
+use crate::isa::operation::{FpOp, Precision, Width};
 use crate::profile::Function;
-use crate::profile::function::{MixEntry, Oi};
+use crate::profile::function::{Flops, MixEntry, Oi};
 
 use super::deficiency::{Deficiency, Removed};
 use super::host::{Host, Trace};
@@ -71,6 +71,25 @@ pub fn simd_use(mix: &[MixEntry], host: Host<'_>) -> Option<f64> {
         available += e.instructions as f64 * f64::from(useful.lanes(e.precision));
     }
     (available > 0.0).then(|| (used / available).min(1.0))
+}
+
+/// [`simd_use`] where instructions were not counted: `F / Σ over widths of F_w · lanes of the widest useful / lanes of w`,
+/// a fused operation weighing as its two FLOPs. `None` unless widths are told and one precision has all FLOPs.
+pub fn simd_use_of_flops(flops: &Flops, host: Host<'_>) -> Option<f64> {
+    let precision = match (flops.dp, flops.sp) {
+        (dp, 0) if dp == flops.total => Precision::Dp,
+        (0, sp) if sp == flops.total => Precision::Sp,
+        _ => return None,
+    };
+    if flops.untold.width || flops.untold.precision {
+        return None;
+    }
+    let useful = host.useful_width(FpOp::Fma, precision).or_else(|| host.useful_width(FpOp::Add, precision))?;
+    let by = &flops.by_width;
+    let parts = [(by.scalar, Width::Scalar), (by.w128, Width::W128), (by.w256, Width::W256), (by.w512, Width::W512)];
+    let lanes = |width: Width| f64::from(width.lanes(precision));
+    let available: f64 = parts.iter().map(|(n, w)| *n as f64 * lanes(useful.max(*w)) / lanes(*w)).sum();
+    (available > 0.0).then(|| flops.total as f64 / available)
 }
 
 /// `fma_balance = (F / T_pipe) / all-FMA rate at its own widths`, over adds, multiplies and fused ones (the divider is a

@@ -118,7 +118,10 @@ pub fn analysis(function: &Function, host: Host<'_>, options: Options) -> (Analy
     let mix = function.work.as_ref().map_or(&[][..], |w| &w.mix);
     let verdict = class::verdict(&subject, &bound);
     let mut analysis = Analysis {
-        simd_use: metrics::simd_use(mix, subject.host),
+        simd_use: match (&function.work, &function.flops) {
+            (None, Some(flops)) => metrics::simd_use_of_flops(flops, subject.host),
+            _ => metrics::simd_use(mix, subject.host),
+        },
         fma_balance: metrics::fma_balance(mix, subject.host),
         ilp: metrics::ilp(&subject),
         fp_fraction: function.fp_instructions.zip(function.instructions).and_then(|(f, n)| ratio(f as f64, n as f64)),

@@ -1,6 +1,6 @@
 //! Hardware counters of the timed pass: which events this CPU's tables offer, whether they are believed, and their count.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::unistd::{Pid, SysconfVar, sysconf};
@@ -12,11 +12,15 @@ use crate::counters::group::nmi_watchdog;
 use crate::counters::kernel::Linux;
 use crate::counters::pmu::{self, Pmu};
 use crate::counters::refusal::Refusal;
-use crate::counters::table::{self, Event, EventTable, Role, UncoreEvent};
+use crate::counters::store;
+use crate::counters::table::{self, EventTable, Role, UncoreEvent};
 use crate::counters::trust::{Certificate, Verdict};
 use crate::counters::uncore::{self, OpenUncore};
 use crate::profile::evidence::counters::{CounterEvent, CounterEvidence, UncoreBytes, UncoreCount};
 
+use crate::profile::run::Warning;
+
+use super::certificates::{self, Kept};
 use super::error::SessionError;
 
 /// How long the host's background traffic is watched before and after the run.
@@ -24,20 +28,18 @@ const BACKGROUND: Duration = Duration::from_millis(100);
 /// The greatest rate at which counters are read: beyond it reading them costs more than 1 %.
 const GREATEST_HZ: f64 = 10_000.0;
 
+/// Certificates of a folder of tables.
+const RECORDED: &str = "certificates.json";
+
 /// What this host could count.
 pub struct Hardware {
     tables: Vec<EventTable>,
     pmus: Vec<Pmu>,
     nmi_watchdog: bool,
-    trust: Trust,
-}
-
-/// On what belief in an event rests.
-enum Trust {
-    /// The tables' owner vouches for them.
-    Vouched,
-    /// Known work that ran through them.
-    Checked(Vec<Certificate>),
+    certificates: Vec<Certificate>,
+    /// What is said of an event without a certificate.
+    unchecked: &'static str,
+    kept: Option<Kept>,
 }
 
 /// Counters that are armed on a program.
@@ -50,6 +52,7 @@ pub struct Armed {
 
 struct ArmedUncore {
     event: UncoreEvent,
+    verdict: Verdict,
     /// Background before the run in bytes per second.
     before: Result<f64, Refusal>,
     boxes: OpenUncore<std::os::fd::OwnedFd>,
@@ -57,74 +60,101 @@ struct ArmedUncore {
 }
 
 impl Hardware {
-    /// Looks at this host, or at the tables and the `sysfs` of `folder` in its place.
+    /// Looks at this host, or at the tables, the `sysfs` and the recorded certificates of `folder` in its place. What
+    /// this host has not certified yet is checked now.
     ///
     /// # Errors
-    /// The folder's tables cannot be used.
-    pub fn prepare(folder: Option<&Path>) -> Result<Hardware, SessionError> {
+    /// The folder's tables or certificates cannot be used.
+    pub fn prepare(folder: Option<&Path>, warnings: &mut Vec<Warning>) -> Result<Hardware, SessionError> {
         let nmi_watchdog = nmi_watchdog(Path::new("/proc"));
         if let Some(folder) = folder {
             let tables = table::from_folder(folder).map_err(|e| SessionError::Events(e.to_string()))?;
             let pmus = pmu::list(&folder.join("sysfs"));
-            return Ok(Hardware { tables, pmus, nmi_watchdog, trust: Trust::Vouched });
+            let recorded = folder.join(RECORDED);
+            let certificates = match recorded.exists() {
+                true => store::recorded(&recorded).map_err(|e| SessionError::Events(e.to_string()))?,
+                false => Vec::new(),
+            };
+            let unchecked = "its table was given with --counters-from";
+            return Ok(Hardware { tables, pmus, nmi_watchdog, certificates, unchecked, kept: None });
         }
-        let sysfs = PathBuf::from("/sys");
+        let sysfs = Path::new("/sys");
         let all = table::all().map_err(|e| SessionError::Events(e.to_string()))?;
-        let tables = cpu::identify(&sysfs).map(|id| plan::tables_of(&all, &id)).unwrap_or_default();
-        let pmus = pmu::list(&sysfs);
-        let certificates = tables.iter().flat_map(|t| certificates(t, &pmus, nmi_watchdog)).collect();
-        Ok(Hardware { tables, pmus, nmi_watchdog, trust: Trust::Checked(certificates) })
+        let tables = cpu::identify(sysfs).map(|id| plan::tables_of(&all, &id)).unwrap_or_default();
+        let pmus = pmu::list(sysfs);
+        let kept = Kept::of_host(&tables, &pmus);
+        let certificates = certificates::of_tables(&tables, &pmus, kept.as_ref(), warnings);
+        Ok(Hardware { tables, pmus, nmi_watchdog, certificates, unchecked: "no known work", kept })
+    }
+
+    /// The counted pass contradicts the certificates: they are made anew at the next run.
+    pub fn distrust(&self) {
+        self.kept.iter().for_each(Kept::forget);
+    }
+
+    /// Whether the kernel lists a core PMU that there is a table for.
+    pub fn has_core_pmu(&self) -> bool {
+        self.tables.iter().any(|t| plan::core_pmu(&t.cpu, &self.pmus).is_some())
+    }
+
+    /// What each event that is asked for would be worth, before any is opened.
+    pub fn outlook(&self) -> CounterEvidence {
+        let plan = self.plan();
+        let events = plan.wanted.iter().map(|w| w.uncounted()).chain(plan.missing.clone()).collect();
+        let uncore = self.traffic_events().into_iter().map(|e| {
+            let why = Err(Refusal::NeverRan.to_string());
+            uncore_count(e, &self.verdict(&e.name, &e.pmu), why)
+        });
+        CounterEvidence { events, uncore: uncore.collect(), ..CounterEvidence::default() }
     }
 
     /// Arms everything on `child`, to start when it executes a program. Nothing here fails: what is refused is told at
     /// the end.
     pub fn arm(&self, child: Pid, frequency_hz: f64) -> Armed {
-        let plan = Plan::new(&self.tables, &self.pmus, self.nmi_watchdog, |event, pmu| self.verdict(event, pmu));
+        let plan = self.plan();
         let cpus = sysconf(SysconfVar::_NPROCESSORS_CONF).ok().flatten().unwrap_or(1) as u32;
         let frequency_hz = frequency_hz.min(GREATEST_HZ);
         let options = CollectOptions { frequency_hz, cpus, sums_alone: false };
-        let uncore =
-            self.tables.iter().flat_map(|t| &t.uncore).filter(is_traffic).map(|e| self.arm_uncore(e)).collect();
+        let uncore = self.traffic_events().into_iter().map(|e| self.arm_uncore(e)).collect();
         let collector = Collector::arm(Linux, plan, child.as_raw(), options);
         Armed { collector, no_table: self.tables.is_empty(), uncore, pmus: self.pmus.clone() }
     }
 
-    fn verdict(&self, event: &Event, pmu: &Pmu) -> Verdict {
-        match &self.trust {
-            Trust::Vouched => Verdict::NotChecked { why: "its table was given with --counters-from".into() },
-            Trust::Checked(certificates) => {
-                let found = certificates.iter().find(|c| c.event == event.name && c.pmu == pmu.name);
-                found.map_or(Verdict::NotChecked { why: "no known work".into() }, |c| c.verdict.clone())
+    fn plan(&self) -> Plan {
+        let verdict = |event: &table::Event, pmu: &Pmu| self.verdict(&event.name, &pmu.name);
+        Plan::new(&self.tables, &self.pmus, self.nmi_watchdog, verdict)
+    }
+
+    fn verdict(&self, event: &str, pmu: &str) -> Verdict {
+        let found = self.certificates.iter().find(|c| c.event == event && c.pmu == pmu);
+        found.map_or_else(|| Verdict::NotChecked { why: self.unchecked.into() }, |c| c.verdict.clone())
+    }
+
+    /// Events of memory controllers; the kinds of cores of a CPU share them.
+    fn traffic_events(&self) -> Vec<&UncoreEvent> {
+        let mut events: Vec<&UncoreEvent> = Vec::new();
+        for event in self.tables.iter().flat_map(|t| &t.uncore).filter(is_traffic) {
+            if !events.iter().any(|e| e.name == event.name && e.pmu == event.pmu) {
+                events.push(event);
             }
         }
+        events
     }
 
     fn arm_uncore(&self, event: &UncoreEvent) -> ArmedUncore {
-        let before = uncore::background(&Linux, &self.pmus, event, BACKGROUND);
+        let verdict = self.verdict(&event.name, &event.pmu);
+        let before = match &verdict {
+            Verdict::Refuted { found } => Err(Refusal::NotTrusted { found: found.clone() }),
+            _ => uncore::background(&Linux, &self.pmus, event, BACKGROUND),
+        };
         let mut boxes = uncore::open(&Linux, &self.pmus, event);
         boxes.enable(&Linux);
-        ArmedUncore { event: event.clone(), before, boxes, start: Instant::now() }
+        ArmedUncore { event: event.clone(), verdict, before, boxes, start: Instant::now() }
     }
 }
 
 fn is_traffic(event: &&UncoreEvent) -> bool {
     matches!(event.role, Role::DramReadLines | Role::DramWriteLines | Role::QueueOccupancy)
-}
-
-#[cfg(target_arch = "x86_64")]
-fn certificates(table: &EventTable, pmus: &[Pmu], nmi_watchdog: bool) -> Vec<Certificate> {
-    use crate::counters::{check, group::Free};
-    if plan::core_pmu(&table.cpu, pmus).is_none() {
-        return Vec::new();
-    }
-    let mut headline = EventTable { uncore: Vec::new(), ..table.clone() };
-    headline.events.retain(|e| e.headline);
-    check::certify(&Linux, pmus, &headline, Free::of(&table.cpu, nmi_watchdog), &mut super::known_work::kernels())
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn certificates(_: &EventTable, _: &[Pmu], _: bool) -> Vec<Certificate> {
-    Vec::new()
 }
 
 impl Armed {
@@ -149,6 +179,10 @@ fn no_table() -> CounterEvent {
         unit: Role::Flops.unit().into(),
         weight: 1.0,
         trust: "not checked".into(),
+        certified: false,
+        precision: None,
+        width: None,
+        caveat: None,
         total: Err("rprof has no event table for this CPU".into()),
     }
 }
@@ -156,6 +190,7 @@ fn no_table() -> CounterEvent {
 /// Boxes after the run, before the second look at the background.
 struct StoppedUncore {
     event: UncoreEvent,
+    verdict: Verdict,
     before: Result<f64, Refusal>,
     during: Result<uncore::Traffic, Refusal>,
     seconds: f64,
@@ -165,14 +200,14 @@ impl ArmedUncore {
     fn stop(self) -> StoppedUncore {
         let during = self.boxes.read(&Linux, self.event.bytes);
         let seconds = self.start.elapsed().as_secs_f64();
-        StoppedUncore { event: self.event, before: self.before, during, seconds }
+        StoppedUncore { event: self.event, verdict: self.verdict, before: self.before, during, seconds }
     }
 }
 
 impl StoppedUncore {
     fn finish(self, pmus: &[Pmu]) -> UncoreCount {
         let bytes = self.bytes(pmus).map_err(|refusal| refusal.to_string());
-        UncoreCount { name: self.event.name, role: self.event.role.name(), pmu: self.event.pmu, bytes }
+        uncore_count(&self.event, &self.verdict, bytes)
     }
 
     fn bytes(&self, pmus: &[Pmu]) -> Result<UncoreBytes, Refusal> {
@@ -180,13 +215,26 @@ impl StoppedUncore {
         let during = self.during.clone()?;
         let after = uncore::background(&Linux, pmus, &self.event, BACKGROUND)?;
         let net = uncore::subtract_background(&during, self.seconds, before, after);
+        let divisor = if let Verdict::Corrected { ratio } = self.verdict { ratio } else { 1.0 };
         Ok(UncoreBytes {
-            net: net.bytes,
-            background: net.background,
-            error: net.error_bytes,
+            net: net.bytes / divisor,
+            background: net.background / divisor,
+            error: net.error_bytes / divisor,
             balance: uncore::controller_balance(&during),
             boxes: during.by_box.len() as u32,
             phantom: during.phantom,
         })
+    }
+}
+
+fn uncore_count(event: &UncoreEvent, verdict: &Verdict, bytes: Result<UncoreBytes, String>) -> UncoreCount {
+    UncoreCount {
+        name: event.name.clone(),
+        role: event.role.name(),
+        pmu: event.pmu.clone(),
+        trust: verdict.to_string(),
+        certified: verdict.is_certified(),
+        both_directions: event.both_directions,
+        bytes,
     }
 }

@@ -13,12 +13,14 @@ mod assemble;
 mod between;
 mod bracket;
 pub mod ceilings;
+pub mod certificates;
 pub mod demo;
 pub mod error;
 mod hardware;
 mod input;
 #[cfg(target_arch = "x86_64")]
-pub mod known_work;
+mod known_work;
+mod one_run;
 pub mod options;
 pub mod output;
 mod passes;

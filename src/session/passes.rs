@@ -11,7 +11,7 @@ use crate::sample::{self, SampleOptions, Timed};
 use crate::target::foreground::Foreground;
 use crate::target::launch::{LaunchError, Program, Streams, spawn_gated};
 
-use super::hardware::Hardware;
+use super::hardware::{Armed, Hardware};
 use super::input::Input;
 use super::options::{Engine, Memory, RunOptions};
 use super::terminal::TerminalWatch;
@@ -34,7 +34,7 @@ pub fn timed(
     input: &mut Input,
     replay: bool,
     options: &RunOptions,
-    hardware: &Hardware,
+    hardware: Option<&Hardware>,
 ) -> Result<TimedPass, SessionError> {
     let stdin = input.first(replay).map_err(stream("standard input"))?;
     let child = spawn_gated(program, Streams { stdin, ..Streams::default() }).map_err(launch)?;
@@ -44,9 +44,9 @@ pub fn timed(
     if let Some(hz) = options.frequency_hz {
         sampling.frequency_hz = hz.into();
     }
-    let counters = hardware.arm(pid, sampling.frequency_hz);
+    let counters = hardware.map(|h| h.arm(pid, sampling.frequency_hz));
     let result = sample::run(child, &sampling);
-    let counters = counters.finish();
+    let counters = counters.map(Armed::finish).unwrap_or_default();
     let read_terminal = watch.is_some_and(TerminalWatch::finish);
     let timed = result.map_err(|e| SessionError::Pass { pass: "timed", reason: e.to_string() })?;
     Ok(TimedPass { timed, counters, read_terminal })

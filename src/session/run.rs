@@ -9,6 +9,7 @@ use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::counters::CounterEvidence;
 use crate::profile::evidence::memory::MemoryEvidence;
 use crate::profile::evidence::timed::TimedEvidence;
+use crate::profile::join;
 use crate::profile::machine::Machine;
 use crate::profile::run::Warning;
 use crate::profile::{Function, Profile};
@@ -20,10 +21,14 @@ use super::options::{Passes, RunOptions};
 use super::output::{OutputFolder, mpi_rank};
 use super::preflight::{self, Checked};
 use super::progress::Notices;
-use super::{SessionError, assemble, between, ceilings, passes};
+use super::{SessionError, assemble, between, ceilings, one_run, passes};
 
 /// A program that used less CPU time than this says too little for the ceilings to be looked at again after it.
 const WORTH_A_SECOND_LOOK_S: f64 = 0.2;
+
+/// Why there is no counted pass where the counters told enough.
+const ONE_RUN: &str = "certified hardware counters told what the report needs of the one native run; --passes both counts \
+                       every instruction, too";
 
 /// No program is there to pass signals on to.
 const NOBODY: Pid = Pid::from_raw(0);
@@ -103,27 +108,45 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
     let mut evidence = Evidence::default();
     let mut machine = ceilings::for_a_run(&notices, &mut evidence.warnings);
     let held = Foreground::hold(NOBODY).map_err(|source| SessionError::Stream { stream: "signals", source })?;
-    let end = match options.passes.unwrap_or(Passes::Both) {
+    let which = options.passes.unwrap_or(Passes::Both);
+    let hardware = match which {
+        Passes::Counted => None,
+        _ => Some(Hardware::prepare(options.counters_from.as_deref(), &mut evidence.warnings)?),
+    };
+    let setting = Setting { options, notices: &notices, hardware: hardware.as_ref() };
+    let end = match which {
         Passes::Both if options.window.is_part() => {
             let reason =
                 "with --from or --to the time is that of a part of the run, the counts would be those of all of it";
             evidence.no_counts = Some(reason.into());
-            timed_pass(&checked, false, options, &mut machine, &notices, &mut evidence)?.0
+            timed_pass(&checked, false, setting, &mut machine, &mut evidence)?.0
         }
         Passes::Timed => {
             evidence.no_counts = Some("the counted pass was switched off with --passes timed".into());
-            timed_pass(&checked, false, options, &mut machine, &notices, &mut evidence)?.0
+            timed_pass(&checked, false, setting, &mut machine, &mut evidence)?.0
         }
         Passes::Counted => counted_alone(&checked, options, &machine, &mut evidence)?,
-        Passes::Both => both(&checked, options, &mut machine, &notices, &mut evidence)?,
+        Passes::Both => both(&checked, setting, &mut machine, &mut evidence)?,
     };
     let mut profile = assemble::profile(options, end, machine, evidence);
+    if profile.run.warnings.iter().any(|w| w.code == join::COUNTERS_DISAGREE) {
+        hardware.iter().for_each(Hardware::distrust);
+    }
     if is_memory_refuted(&profile) && foreground::interruptions() == 0 {
         let Profile { machine, run, .. } = &mut profile;
         *machine = ceilings::after_a_refutation(std::mem::take(machine), &notices, &mut run.warnings);
         assemble::analyse(&mut profile, options);
     }
     Ok(Outcome { end, profile, folder, held })
+}
+
+/// What stays the same for all passes of a run.
+#[derive(Clone, Copy)]
+struct Setting<'a> {
+    options: &'a RunOptions,
+    notices: &'a Notices,
+    /// `None` where no native pass is made.
+    hardware: Option<&'a Hardware>,
 }
 
 /// Whether a function that matters was faster than a ceiling of the memory allows: what the neighbours of a shared host
@@ -136,14 +159,13 @@ fn is_memory_refuted(profile: &Profile) -> bool {
 fn timed_pass(
     checked: &Checked,
     replay: bool,
-    options: &RunOptions,
+    setting: Setting<'_>,
     machine: &mut Machine,
-    notices: &Notices,
     evidence: &mut Evidence,
 ) -> Result<(ProgramEnd, Input), SessionError> {
+    let Setting { options, notices, hardware } = setting;
     let mut input = Input::classify().map_err(|source| SessionError::Stream { stream: "standard input", source })?;
-    let hardware = Hardware::prepare(options.counters_from.as_deref())?;
-    let pass = passes::timed(&checked.program, &mut input, replay, options, &hardware)?;
+    let pass = passes::timed(&checked.program, &mut input, replay, options, hardware)?;
     if replay && pass.read_terminal {
         evidence.warnings.push(Warning::new(
             "terminal-input",
@@ -168,6 +190,23 @@ fn timed_pass(
     Ok((ProgramEnd::of(pass.timed.status), input))
 }
 
+/// Says how often the program will run, before it does. `promise`: whether certified counters are to spare the counted
+/// pass, where the user leaves the choice to the host.
+fn announce(notices: &Notices, promise: Option<&Result<(), String>>, has_pmu: bool) {
+    match promise {
+        Some(Ok(())) => notices.say(
+            "runs the program once: this host's hardware counters are certified (a second time only if they fail on the \
+             way; --passes both counts every instruction, too)",
+        ),
+        Some(Err(why)) if has_pmu => notices.say(&format!(
+            "runs the program twice, because {why}; effects on files and network happen twice (--passes timed runs it \
+             once)"
+        )),
+        _ => notices
+            .say("runs the program twice, so effects on files and network happen twice (--passes timed runs it once)"),
+    }
+}
+
 fn counted_alone(
     checked: &Checked,
     options: &RunOptions,
@@ -186,18 +225,28 @@ fn counted_alone(
 
 fn both(
     checked: &Checked,
-    options: &RunOptions,
+    setting: Setting<'_>,
     machine: &mut Machine,
-    notices: &Notices,
     evidence: &mut Evidence,
 ) -> Result<ProgramEnd, SessionError> {
+    let Setting { options, notices, hardware } = setting;
+    let promise =
+        hardware.filter(|_| options.passes.is_none()).map(|h| one_run::promised(&h.outlook(), options.memory));
     if checked.not_countable.is_none() {
-        notices
-            .say("runs the program twice, so effects on files and network happen twice (--passes timed runs it once)");
+        announce(notices, promise.as_ref(), hardware.is_some_and(Hardware::has_core_pmu));
     }
     let replay = checked.not_countable.is_none();
-    let (end, mut input) = timed_pass(checked, replay, options, machine, notices, evidence)?;
+    let (end, mut input) = timed_pass(checked, replay, setting, machine, evidence)?;
     evidence.no_counts = checked.not_countable.clone();
+    if let (Some(Ok(())), Some(counters), None) = (promise, &evidence.counters, &evidence.no_counts) {
+        match one_run::kept(counters, options.memory) {
+            Ok(()) => {
+                evidence.no_counts = Some(ONE_RUN.into());
+                return Ok(end);
+            }
+            Err(why) => notices.say(&format!("runs the program again to count what it executes, because {why}")),
+        }
+    }
     if foreground::interruptions() > 0 && evidence.no_counts.is_none() {
         evidence.no_counts = Some("the run was interrupted, so the program was not run again to count it".into());
     }

@@ -1,5 +1,6 @@
 //! Hardware counters of functions and threads, from readings with known answers.
 
+use rprof::isa::operation::{Precision, Width};
 use rprof::profile::counters::Counter;
 use rprof::profile::evidence::counters::{
     CounterEvent, CounterEvidence, CounterTotal, ThreadReading, UncoreBytes, UncoreCount,
@@ -22,12 +23,28 @@ fn event(name: &str, role: &str, weight: f64, total: Result<CounterTotal, String
         unit: if role == "flops" { "flop".into() } else { "line".into() },
         weight,
         trust: "trusted".into(),
+        certified: true,
+        precision: None,
+        width: None,
+        caveat: None,
         total,
     }
 }
 
 fn total(raw: u64, running_share: f64) -> Result<CounterTotal, String> {
     Ok(CounterTotal { value: raw as f64 / running_share, raw, running_share, error: 0.0 })
+}
+
+fn uncore(name: &str, role: &str, bytes: Result<UncoreBytes, String>) -> UncoreCount {
+    UncoreCount {
+        name: name.into(),
+        role: role.into(),
+        pmu: "imc".into(),
+        trust: "trusted".into(),
+        certified: true,
+        both_directions: false,
+        bytes,
+    }
 }
 
 /// A reading of thread 1 in function `number`; `None` is its end.
@@ -135,7 +152,7 @@ fn bytes_at_the_controllers_follow_the_misses() {
     let readings = (1..=100)
         .map(|ms| reading(ms, Some(if ms <= 50 { 1 } else { 2 }), &[if ms <= 50 { 0 } else { 20 * (ms - 50) }]));
     let bytes = UncoreBytes { net: 64_000.0, error: 640.0, balance: Some(0.9), boxes: 2, ..UncoreBytes::default() };
-    let count = |bytes| UncoreCount { name: "imc".into(), role: "dram_read_lines".into(), pmu: "imc".into(), bytes };
+    let count = |bytes| uncore("imc", "dram_read_lines", bytes);
     let mut evidence = CounterEvidence {
         events,
         groups: vec![vec![0]],
@@ -159,4 +176,82 @@ fn bytes_at_the_controllers_follow_the_misses() {
     let refused = profile(&evidence);
     let refused = counter(&refused.run.counters, "imc");
     assert_eq!((refused.value, refused.source.how.as_str()), (None, "not measured"));
+}
+
+/// FLOP events by precision and width, and misses, all read in `work` alone.
+fn certified(events: Vec<CounterEvent>) -> CounterEvidence {
+    let n = events.len();
+    let readings = (1..=100).map(|ms| reading(ms, Some(if ms <= 90 { 1 } else { 2 }), &vec![10 * ms.min(90); n]));
+    CounterEvidence { groups: vec![(0..n).collect()], events, readings: readings.collect(), ..Default::default() }
+}
+
+fn wide(name: &str, weight: f64, width: Width) -> CounterEvent {
+    CounterEvent { precision: Some(Precision::Dp), width: Some(width), ..event(name, "flops", weight, total(900, 1.0)) }
+}
+
+#[test]
+fn certified_counts_fill_what_no_pass_has_measured() {
+    let events = vec![
+        wide("scalar", 1.0, Width::Scalar),
+        wide("256", 4.0, Width::W256),
+        event("l2_in", "l2_fill", 1.0, total(900, 1.0)),
+    ];
+    let profile = profile(&certified(events));
+    let work = function(&profile, "work");
+    let flops = work.flops.expect("the PMU has counted them");
+    assert_eq!((flops.total, flops.dp, flops.sp), (4500, 4500, 0));
+    assert_eq!((flops.by_width.scalar, flops.by_width.w256), (900, 3600));
+    assert!(flops.untold.op && flops.untold.rare && !flops.untold.width && !flops.untold.precision);
+    assert_eq!((work.source["flops"].how.as_str(), work.source["flops.by_op"].how.as_str()), ("pmu", "not measured"));
+    let misses = work.cache_misses.expect("fills of L2 are its misses");
+    assert_eq!((misses.l1, misses.l2, misses.l3), (None, Some(900), None));
+    assert_eq!(work.source["cache_misses.l3"].how, "not measured");
+    assert_eq!((work.instructions, work.bytes), (None, None), "what is not counted stays unknown");
+}
+
+#[test]
+fn precision_that_is_not_told_is_null() {
+    let profile = profile(&certified(vec![event("all", "flops", 1.0, total(900, 1.0))]));
+    let flops = function(&profile, "work").flops.unwrap();
+    assert!(flops.untold.precision && flops.untold.width);
+    let json = serde_json::to_value(flops).unwrap();
+    assert_eq!((&json["total"], &json["dp"], &json["by_width"]), (&900.into(), &().into(), &().into()));
+}
+
+#[test]
+fn one_event_without_a_certificate_fills_nothing() {
+    let unchecked = CounterEvent { certified: false, trust: "not checked".into(), ..wide("512", 8.0, Width::W512) };
+    let profile = profile(&certified(vec![wide("scalar", 1.0, Width::Scalar), unchecked]));
+    let work = function(&profile, "work");
+    assert_eq!((work.flops, work.source["flops"].how.as_str()), (None, "not measured"));
+    assert!(counter(&work.counters, "flops").value.is_some(), "it is told beside the others all the same");
+}
+
+#[test]
+fn a_corrected_count_is_divided_and_a_shared_one_says_its_error() {
+    let half = CounterEvent { trust: "counts × 2.000, corrected".into(), ..wide("scalar", 0.5, Width::Scalar) };
+    let corrected = profile(&certified(vec![half]));
+    assert_eq!(function(&corrected, "work").flops.unwrap().total, 450);
+    let shared = CounterEvent { total: total(900, 0.5), ..wide("scalar", 1.0, Width::Scalar) };
+    let shared = profile(&certified(vec![shared]));
+    let source = &function(&shared, "work").source["flops"];
+    assert_eq!(source.how, "pmu, scaled");
+    assert!(source.error.is_some_and(|e| e > 0.0));
+}
+
+#[test]
+fn bytes_of_certified_controllers_stand_where_there_is_no_model() {
+    let bytes = |net| Ok(UncoreBytes { net, error: 0.01 * net, ..UncoreBytes::default() });
+    let mut evidence = certified(vec![event("llc", "llc_miss", 1.0, total(900, 1.0))]);
+    evidence.uncore =
+        vec![uncore("rd", "dram_read_lines", bytes(64_000.0)), uncore("wr", "dram_write_lines", bytes(320.0))];
+    let found = profile(&evidence);
+    let dram = function(&found, "work").bytes.expect("the controllers have counted them");
+    assert_eq!((dram.dram, dram.dram_read, dram.dram_write), (Some(64_320), Some(64_000), Some(320)));
+    assert_eq!(function(&found, "work").source["bytes.dram"].how, "uncore, split by last-level misses");
+    evidence.uncore[1].certified = false;
+    assert_eq!(function(&profile(&evidence), "work").bytes, None, "reads alone are not the traffic");
+    evidence.uncore[1].certified = true;
+    evidence.uncore[1].bytes = Ok(UncoreBytes { net: 10.0, error: 500.0, ..UncoreBytes::default() });
+    assert_eq!(function(&profile(&evidence), "work").bytes, None, "less than its own error is no figure");
 }

@@ -4,7 +4,7 @@ use crate::counters::cpu::CpuId;
 use crate::counters::group::{self, Free};
 use crate::counters::pmu::Pmu;
 use crate::counters::refusal::Refusal;
-use crate::counters::table::{CpuMatch, Event, EventTable, Role};
+use crate::counters::table::{CpuMatch, Event, EventTable, MaskedLanes, Role};
 use crate::counters::trust::Verdict;
 use crate::profile::evidence::counters::CounterEvent;
 
@@ -53,6 +53,13 @@ pub fn tables_of(tables: &[EventTable], id: &CpuId) -> Vec<EventTable> {
     tables.iter().filter(fits).cloned().collect()
 }
 
+/// The tables of cores that the kernel lists a PMU of; all of them where it lists none.
+pub fn present<'t>(tables: &'t [EventTable], pmus: &[Pmu]) -> impl Iterator<Item = &'t EventTable> {
+    let listed: Vec<bool> = tables.iter().map(|t| core_pmu(&t.cpu, pmus).is_some()).collect();
+    let none = !listed.contains(&true);
+    tables.iter().zip(listed).filter(move |(_, listed)| none || *listed).map(|(table, _)| table)
+}
+
 impl Plan {
     /// Asks for the headline events of `tables`. `verdict` tells what is known of an event on a PMU.
     pub fn new(
@@ -62,13 +69,8 @@ impl Plan {
         verdict: impl Fn(&Event, &Pmu) -> Verdict,
     ) -> Plan {
         let mut plan = Plan::default();
-        for table in tables {
-            // A table of cores that this host does not have says nothing about it, unless it is the only one.
-            let pmu = core_pmu(&table.cpu, pmus);
-            if pmu.is_none() && tables.len() > 1 && tables.iter().any(|t| core_pmu(&t.cpu, pmus).is_some()) {
-                continue;
-            }
-            plan.add(table, pmu, Free::of(&table.cpu, nmi_watchdog), &verdict);
+        for table in present(tables, pmus) {
+            plan.add(table, core_pmu(&table.cpu, pmus), Free::of(&table.cpu, nmi_watchdog), &verdict);
         }
         plan
     }
@@ -99,6 +101,10 @@ impl Plan {
             unit: m.role.unit().into(),
             weight: 1.0,
             trust: "no such event".into(),
+            certified: false,
+            precision: None,
+            width: None,
+            caveat: None,
             total: Err(m.reason.trim_end_matches('.').to_owned()),
         }));
         let open: Vec<usize> = (first..self.wanted.len()).filter(|i| self.wanted[*i].refusal.is_none()).collect();
@@ -129,12 +135,7 @@ impl Plan {
 impl Wanted {
     /// As evidence, with the reason why it has no count yet.
     pub fn uncounted(&self) -> CounterEvent {
-        let trust = match &self.verdict {
-            Verdict::Trusted => "trusted".to_owned(),
-            Verdict::Corrected { ratio } => format!("counts × {ratio:.3}, corrected"),
-            Verdict::Refuted { found } => format!("refuted: {found}"),
-            Verdict::NotChecked { why } => format!("not checked: {why}"),
-        };
+        let masks = matches!(self.event.masked_lanes, MaskedLanes::Counted | MaskedLanes::Unknown);
         let divisor = if let Verdict::Corrected { ratio } = self.verdict { ratio } else { 1.0 };
         CounterEvent {
             name: self.event.name.clone(),
@@ -142,7 +143,12 @@ impl Wanted {
             pmu: self.pmu.as_ref().map(|p| p.name.clone()).unwrap_or_default(),
             unit: self.event.role.unit().into(),
             weight: self.event.weight / divisor,
-            trust,
+            trust: self.verdict.to_string(),
+            certified: self.verdict.is_certified(),
+            precision: self.event.precision,
+            width: self.event.width,
+            caveat: (self.event.role == Role::Flops && masks)
+                .then(|| "at most: lanes that a mask switches off may be counted, too".to_owned()),
             total: Err(self.refusal.as_ref().unwrap_or(&Refusal::NeverRan).to_string()),
         }
     }

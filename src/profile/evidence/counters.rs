@@ -1,5 +1,6 @@
 //! Evidence of hardware counters in the timed pass: what each event counted, for which thread, and when.
 
+use crate::isa::operation::{Precision, Width};
 use crate::profile::run::Warning;
 
 /// What the counters yield. Times are nanoseconds of CLOCK_MONOTONIC, like the mappings of the timed evidence.
@@ -42,6 +43,14 @@ pub struct CounterEvent {
     pub weight: f64,
     /// What the trust check says of it.
     pub trust: String,
+    /// It passed the trust check, so that figures of functions may rest on it.
+    pub certified: bool,
+    /// FLOPs: the precision, where it counts one alone.
+    pub precision: Option<Precision>,
+    /// FLOPs: the width, where it counts one alone.
+    pub width: Option<Width>,
+    /// What a reader must know of its figure: masked lanes that it counts, too.
+    pub caveat: Option<String>,
     /// The program's sum over all threads and CPUs, or why there is none.
     pub total: Result<CounterTotal, String>,
 }
@@ -89,6 +98,12 @@ pub struct UncoreCount {
     pub role: String,
     /// PMU family.
     pub pmu: String,
+    /// What the trust check says of it.
+    pub trust: String,
+    /// It passed the trust check.
+    pub certified: bool,
+    /// Reads and writes in one count.
+    pub both_directions: bool,
     /// The program's bytes, or why there are none.
     pub bytes: Result<UncoreBytes, String>,
 }

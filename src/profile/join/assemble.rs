@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use super::certified;
 use super::chains::{Chains, chains};
 use super::code_map::{CodeMap, FunctionId};
 use super::counts::{Counts, FunctionCounts};
@@ -128,13 +129,15 @@ impl<'e> Joined<'e> {
             let mut function = self.function(id, counts.clone(), code);
             if let Some(hardware) = &self.hardware {
                 let counted = function.flops.map(|f| f.total as f64);
-                function.counters = hardware.of_function(id, time_shares.get(&id).copied(), counted);
+                let share = time_shares.get(&id).copied();
+                function.counters = hardware.of_function(id, share, counted);
+                certified::fill(&mut function, hardware, id, share);
             }
             let has_code = self.executed.is_some() && code.known(id).place.is_some();
             if let (Err(_), true, Some(cpu_s)) = (&counts, has_code, function.cpu_s) {
                 disagreeing.push((cpu_s, function.name.clone()));
             }
-            if code.known(id).named && function.instructions.is_some() {
+            if code.known(id).named && (function.instructions.is_some() || function.flops.is_some()) {
                 attributed += function.cpu_s.unwrap_or(0.0);
             }
             functions.push(function);
@@ -149,12 +152,10 @@ impl<'e> Joined<'e> {
         let total = self.common.total_cpu_s;
         let counted =
             self.executed.as_ref().map(|_| functions.iter().filter_map(|f| f.flops).map(|f| f.total as f64).sum());
-        Outcome {
-            counters: self.hardware.as_ref().map(|h| h.of_program(counted)).unwrap_or_default(),
-            functions,
-            warnings: self.doubts(&grave, uncounted_dynamic),
-            quality: (total > 0.0).then(|| attributed / total),
-        }
+        let counters = self.hardware.as_ref().map(|h| h.of_program(counted)).unwrap_or_default();
+        let mut warnings = self.doubts(&grave, uncounted_dynamic);
+        warnings.extend(doubts::about_counters(&counters, self.common.uncounted_share));
+        Outcome { counters, functions, warnings, quality: (total > 0.0).then(|| attributed / total) }
     }
 
     fn doubts(&self, disagreeing: &[String], uncounted_dynamic: u64) -> Vec<Warning> {

@@ -2,6 +2,7 @@
 
 use super::counts::Counts;
 use super::elapsed::Elapsed;
+use crate::profile::counters::Counter;
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::timed::TimedEvidence;
 use crate::profile::machine::Machine;
@@ -11,6 +12,12 @@ use crate::profile::run::Warning;
 pub const TOO_FEW_SAMPLES: usize = 20;
 /// No CPU that rprof knows completes more instructions per second and thread than this.
 const FASTEST_CORE: f64 = 8e10;
+/// Code of the warning that hardware counters and counted pass disagree.
+pub const COUNTERS_DISAGREE: &str = "counters-disagree";
+/// FLOPs of hardware counters and of the counted pass agree this well.
+const COUNTERS_AGREE: f64 = 0.005;
+/// Fewer are those of start-up and libraries, which differ from run to run.
+const ENOUGH_FLOPS: f64 = 1e6;
 /// A function with this many samples must have been executed in the other pass, too.
 const SURE_SAMPLES: u64 = 20;
 
@@ -98,6 +105,25 @@ pub fn about_counts(counted: &CountedEvidence, undecoded: u64, uncounted_dynamic
         ));
     }
     warnings
+}
+
+/// Hardware counters and counted pass tell different FLOPs of the program.
+pub fn about_counters(counters: &[Counter], uncounted_share: f64) -> Option<Warning> {
+    let flops = counters.iter().find(|c| c.counted.is_some())?;
+    let (value, counted, ratio) = (flops.value?, flops.counted?, flops.ratio?);
+    if counted.max(value) < ENOUGH_FLOPS {
+        return None;
+    }
+    let limit = COUNTERS_AGREE + flops.source.error.unwrap_or(0.0) + uncounted_share;
+    ((ratio - 1.0).abs() > limit).then(|| {
+        Warning::new(
+            COUNTERS_DISAGREE,
+            format!("hardware counters tell {value:.4e} FLOPs, the counted pass {counted:.4e} (ratio {ratio:.4})"),
+            "the counted FLOPs stand, those of the counters are shown beside them alone; minima, maxima and lanes that a \
+             mask switches off are FLOPs for some counters and none here",
+            "rprof events --check tests the counters; a program that does not do the same twice makes the two differ, too",
+        )
+    })
 }
 
 /// The passes ran the program differently.

@@ -14,8 +14,8 @@ const UNCERTAIN: f64 = 0.5;
 /// Turns of a shared counter take about this long.
 const MUX_WINDOW_NS: f64 = 4e6;
 /// The sum of the events that make the FLOPs.
-const FLOPS: &str = "flops";
-const MISSES: &str = "llc_miss";
+pub const FLOPS: &str = "flops";
+pub const MISSES: &str = "llc_miss";
 const QUEUE: &str = "queue_occupancy";
 
 /// The counters of a run, divided among functions.
@@ -54,16 +54,12 @@ impl<'e> Hardware<'e> {
     pub fn of_function(&self, id: FunctionId, time_share: Option<f64>, counted: Option<f64>) -> Vec<Counter> {
         let mut counters: Vec<Counter> = Vec::new();
         for (index, event) in self.evidence.events.iter().enumerate() {
-            let Ok(total) = &event.total else { continue };
-            let figure = match self.evidence.groups.is_empty() {
-                true => by_time(total, time_share),
-                false => self.by_readings(id, index, total),
-            };
+            let figure = self.figure(id, index, time_share);
             counters.extend(figure.map(|(value, source)| Counter {
                 event: event.name.clone(),
                 role: event.role.clone(),
                 unit: event.unit.clone(),
-                value: value.map(|v| v * event.weight),
+                value,
                 source,
                 ..Counter::default()
             }));
@@ -75,6 +71,22 @@ impl<'e> Hardware<'e> {
         }
         counters.extend(self.evidence.uncore.iter().filter_map(|u| self.uncore_of(u, id, time_share)));
         counters
+    }
+
+    /// What event `index` counted of a function, weighted; `None` where it was not counted at all or never in it.
+    pub fn figure(&self, id: FunctionId, index: usize, time_share: Option<f64>) -> Option<(Option<f64>, Source)> {
+        let event = self.evidence.events.get(index)?;
+        let total = event.total.as_ref().ok()?;
+        let (value, source) = match self.evidence.groups.is_empty() {
+            true => by_time(total, time_share),
+            false => self.by_readings(id, index, total),
+        }?;
+        Some((value.map(|v| v * event.weight), source))
+    }
+
+    /// What it rests on.
+    pub fn evidence(&self) -> &'e CounterEvidence {
+        self.evidence
     }
 
     fn event_of_program(&self, index: usize, event: &CounterEvent) -> Counter {
@@ -117,7 +129,7 @@ impl<'e> Hardware<'e> {
 
     /// Bytes at the controllers know no function: they are divided by the functions' misses of the last cache, else by
     /// their time.
-    fn uncore_of(&self, uncore: &UncoreCount, id: FunctionId, time_share: Option<f64>) -> Option<Counter> {
+    pub fn uncore_of(&self, uncore: &UncoreCount, id: FunctionId, time_share: Option<f64>) -> Option<Counter> {
         let bytes = uncore.bytes.as_ref().ok().filter(|_| unit_of(uncore) == "byte")?;
         let misses = |(index, event): (usize, &CounterEvent)| {
             let all = event.total.as_ref().ok().filter(|t| event.role == MISSES && t.raw > 0)?;
@@ -163,6 +175,7 @@ fn uncore_of_program(uncore: &UncoreCount) -> Counter {
         value: bytes.map(|b| b.net),
         source,
         pmu: Some(uncore.pmu.clone()),
+        trust: Some(uncore.trust.clone()),
         background: bytes.map(|b| b.background),
         balance: bytes.and_then(|b| b.balance),
         ..Counter::default()

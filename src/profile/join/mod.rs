@@ -4,7 +4,8 @@
 //!  samples ──▶ leaf function, loop, line ──▶ time, interval, threads, waiting ─┐
 //!  blocks  ──▶ instructions × executions ──▶ FLOPs, mix, accesses, chains ─────┼─▶ Function facts ─▶ Profile
 //!  sites   ──▶ traffic per instruction ────▶ bytes, misses ────────────────────┤
-//!  readings▶ function at both ends ────────▶ hardware counters beside them ─────┘
+//!  readings▶ function at both ends ────────▶ hardware counters beside them ─────┤
+//!                          certified ones ──▶ what no pass has measured ────────┘
 //! ```
 //!
 //! Modules of different passes are the same if their identity (build id, else path) is; threads if their ordinal is;
@@ -14,6 +15,7 @@ mod address_spaces;
 mod assemble;
 mod attribution;
 mod carried;
+mod certified;
 mod chains;
 mod code_map;
 mod counts;
@@ -54,6 +56,7 @@ use sampled::Sampled;
 use stacks::StackTable;
 use timeline::{Activity, Moment};
 
+pub use doubts::COUNTERS_DISAGREE;
 pub use names::{SHOWN, shorten};
 pub use resolver::Resolver;
 

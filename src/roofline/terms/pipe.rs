@@ -49,9 +49,14 @@ fn from_flops_alone(subject: &Subject<'_>, threads: u32, trace: &mut Trace) -> O
         return None;
     };
     trace.lacks("operation mix not counted: the roof is assumed");
+    let mut single = flops.sp;
+    if flops.untold.precision {
+        trace.lacks("precisions not told apart: the roof of single precision is assumed");
+        single = flops.total;
+    }
     let dp = subject.host.value("dp.fma", threads, Scaling::PerCore, trace)?;
-    let sp = if flops.sp > 0 { subject.host.value("sp.fma", threads, Scaling::PerCore, trace)? } else { dp };
-    Some((flops.total - flops.sp) as f64 / dp + flops.sp as f64 / sp)
+    let sp = if single > 0 { subject.host.value("sp.fma", threads, Scaling::PerCore, trace)? } else { dp };
+    Some((flops.total - single) as f64 / dp + single as f64 / sp)
 }
 
 /// Demand on each operation's pipes at `threads`, with SIMD, FMA or divider deficiencies in `removed` gone.

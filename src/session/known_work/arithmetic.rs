@@ -1,19 +1,11 @@
-//! The machine's microkernels as known work for the trust check of hardware counters.
+//! Adds, multiplies and fused multiply-adds of known number, precision and width.
 
-use crate::counters::check::certify;
-use crate::counters::cpu;
-use crate::counters::group::{Free, nmi_watchdog};
-use crate::counters::kernel::Linux;
-use crate::counters::listing::Listing;
-use crate::counters::pmu;
-use crate::counters::table::{self, Event, Role};
-use crate::counters::trust::{Certificate, KnownWork};
+use crate::counters::table::{Event, Role};
+use crate::counters::trust::KnownWork;
 use crate::isa::operation::{FpOp, Precision, Width};
 use crate::machine::features::Features;
 use crate::machine::kernels::x86_64::{fp, opcodes};
 use crate::machine::kernels::{Arguments, Kernel};
-
-use std::path::Path;
 
 /// Iterations of a check: some ten million operations, a few milliseconds.
 const ITERATIONS: u64 = 100_000;
@@ -21,13 +13,16 @@ const ITERATIONS: u64 = 100_000;
 /// A throughput kernel of one operation, precision and width.
 struct FpWork {
     kernel: Kernel,
+    op: FpOp,
     precision: Precision,
     width: Width,
 }
 
 impl FpWork {
-    fn executed(&self) -> f64 {
-        (self.kernel.work.payload * ITERATIONS) as f64
+    /// Instructions as `event` counts them: some count a fused one twice.
+    fn executed(&self, event: &Event) -> f64 {
+        let twice = self.op == FpOp::Fma && event.fma_counts == 2;
+        (self.kernel.work.payload * ITERATIONS) as f64 * if twice { 2.0 } else { 1.0 }
     }
 }
 
@@ -47,15 +42,19 @@ impl KnownWork for FpWork {
             Role::Flops if event.precision.is_none() != event.width.is_none() => None,
             Role::Flops if event.precision.is_none() && !event.headline => None,
             Role::Flops => Some(if applies { flops } else { 0.0 }),
-            Role::SimdFpInstructions if event.width.is_some() => Some(if applies { self.executed() } else { 0.0 }),
+            Role::FpInstructions | Role::SimdFpInstructions if event.width.is_some() => {
+                Some(if applies { self.executed(event) } else { 0.0 })
+            }
+            Role::FpInstructions => event.headline.then(|| self.executed(event)),
             Role::SimdFpInstructions if !vector => Some(0.0),
+            Role::SimdFpInstructions => event.headline.then(|| self.executed(event)),
             Role::X87 => Some(0.0),
             _ => None,
         }
     }
 
     fn operations(&self) -> f64 {
-        self.executed()
+        (self.kernel.work.payload * ITERATIONS) as f64
     }
 
     fn run(&mut self) {
@@ -66,8 +65,7 @@ impl KnownWork for FpWork {
 }
 
 /// Adds, multiplies and fused multiply-adds of both precisions at every width that this CPU has.
-pub fn kernels() -> Vec<Box<dyn KnownWork>> {
-    let features = Features::detect();
+pub fn kernels(features: Features) -> Vec<Box<dyn KnownWork>> {
     let mut works: Vec<Box<dyn KnownWork>> = Vec::new();
     for precision in [Precision::Dp, Precision::Sp] {
         for width in features.widths() {
@@ -75,7 +73,7 @@ pub fn kernels() -> Vec<Box<dyn KnownWork>> {
                 let Some(opcode) = opcodes::floating(op, precision, width, features) else { continue };
                 let name = format!("{}.{}.{}", precision.name(), op.name(), width.name());
                 if let Ok(kernel) = fp::throughput(&name, &[opcode], precision, width, features) {
-                    works.push(Box::new(FpWork { kernel, precision, width }));
+                    works.push(Box::new(FpWork { kernel, op, precision, width }));
                 }
             }
         }
@@ -83,34 +81,26 @@ pub fn kernels() -> Vec<Box<dyn KnownWork>> {
     works
 }
 
-/// Adds to `listing` what this host could check. Whether anything was refuted is for the caller to ask.
-pub fn check(listing: &mut Listing) -> Vec<Certificate> {
-    let sysfs = Path::new("/sys");
-    let tables = table::all().unwrap_or_default();
-    let Some(id) = cpu::identify(sysfs) else { return Vec::new() };
-    let Some(table) = table::for_cpu(&tables, &id.vendor, id.family, id.model) else { return Vec::new() };
-    let free = Free::of(&table.cpu, nmi_watchdog(Path::new("/proc")));
-    let certificates = certify(&Linux, &pmu::list(sysfs), &table, free, &mut kernels());
-    for event in &mut listing.events {
-        event.certificate = certificates.iter().find(|c| c.event == event.name).cloned();
-    }
-    certificates
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counters::table;
 
     #[test]
     fn every_kernel_predicts_the_events_of_its_kind() {
         let tables = table::all().unwrap();
         let intel = table::for_cpu(&tables, "GenuineIntel", 6, 0x6a).unwrap();
         let event = |name: &str| intel.events.iter().find(|e| e.name == name).unwrap();
-        let works = kernels();
-        let fma = works.iter().find(|w| w.name() == "dp.add.scalar").unwrap();
-        assert_eq!(fma.expected(event("fp_arith.scalar_dp")), Some(fma.operations()));
-        assert_eq!(fma.expected(event("fp_arith.scalar_sp")), Some(0.0));
-        assert_eq!(fma.expected(event("fp_arith.256_dp")), Some(0.0));
-        assert_eq!(fma.expected(event("l1d.replacement")), None);
+        let works = kernels(Features::detect());
+        let add = works.iter().find(|w| w.name() == "dp.add.scalar").unwrap();
+        assert_eq!(add.expected(event("fp_arith.scalar_dp")), Some(add.operations()));
+        assert_eq!(add.expected(event("fp_arith.scalar_sp")), Some(0.0));
+        assert_eq!(add.expected(event("fp_arith.256_dp")), Some(0.0));
+        assert_eq!(add.expected(event("l1d.replacement")), None);
+        let Some(fused) = works.iter().find(|w| w.name() == "dp.fma.256") else {
+            println!("SKIPPED: this CPU has no AVX2 FMA");
+            return;
+        };
+        assert_eq!(fused.expected(event("fp_arith.vector")), Some(2.0 * fused.operations()), "counted twice");
     }
 }

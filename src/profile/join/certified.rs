@@ -1,0 +1,168 @@
+//! What certified hardware counters tell of a function where neither the counted pass nor the memory model did: FLOPs,
+//! misses and bytes at the controllers, each with its origin.
+//!
+//! An event that did not pass the trust check fills nothing, nor does one of which only the program's sum is known.
+
+use super::code_map::FunctionId;
+use super::hardware::{FLOPS, Hardware, MISSES};
+use crate::isa::operation::{Precision, Width};
+use crate::profile::evidence::counters::{CounterEvent, UncoreCount};
+use crate::profile::flops::Untold;
+use crate::profile::function::{Bytes, CacheMisses, Flops, Function, Source};
+
+const READS: &str = "dram_read_lines";
+const WRITES: &str = "dram_write_lines";
+/// Fills of L1 are its misses, and so on: field of `cache_misses`, and the role of the events that count it.
+const LEVELS: [&str; 3] = ["l1_fill", "l2_fill", MISSES];
+
+/// Fills in what is missing of `function`. `time_share`: its share of the program's CPU time.
+pub fn fill(function: &mut Function, hardware: &Hardware, id: FunctionId, time_share: Option<f64>) {
+    if function.flops.is_none() {
+        fill_flops(function, hardware, id);
+    }
+    if function.cache_misses.is_none() {
+        fill_misses(function, hardware, id);
+    }
+    if function.bytes.and_then(|b| b.dram).is_none() {
+        fill_dram(function, hardware, id, time_share);
+    }
+}
+
+/// Events of `role` with their indices.
+fn of_role<'h>(hardware: &Hardware<'h>, role: &'h str) -> impl Iterator<Item = (usize, &'h CounterEvent)> {
+    hardware.evidence().events.iter().enumerate().filter(move |(_, e)| e.role == role)
+}
+
+/// Whether readings tell functions apart.
+fn by_function(hardware: &Hardware) -> bool {
+    !hardware.evidence().groups.is_empty()
+}
+
+fn fill_flops(function: &mut Function, hardware: &Hardware, id: FunctionId) {
+    let mut events = of_role(hardware, FLOPS).peekable();
+    if events.peek().is_none() || !by_function(hardware) {
+        return;
+    }
+    let (mut flops, mut caveat, mut scaled) = (Flops::default(), None, false);
+    let mut error: f64 = 0.0;
+    flops.untold = Untold { rare: true, op: true, ..Untold::default() };
+    for (index, event) in events {
+        if !event.certified || event.total.is_err() {
+            return;
+        }
+        let unread = || (None, not_measured("the counters were never read in it"));
+        let (value, source) = hardware.figure(id, index, None).unwrap_or_else(unread);
+        let Some(value) = value else {
+            function.source.insert("flops".into(), source);
+            return;
+        };
+        add(&mut flops, event, value.round() as u64);
+        error = error.hypot(source.error.unwrap_or(0.0) * value);
+        scaled |= source.how != "pmu";
+        caveat = caveat.or_else(|| event.caveat.clone());
+    }
+    let how = if scaled { "pmu, scaled" } else { "pmu" };
+    let relative = (flops.total > 0 && error > 0.0).then(|| error / flops.total as f64);
+    function.source.insert("flops".into(), Source { how: how.into(), error: relative, reason: caveat });
+    let parts = [
+        (flops.untold.op, "flops.by_op", "the counters do not tell operations apart"),
+        (flops.untold.width, "flops.by_width", "the counters do not tell widths apart"),
+        (flops.untold.precision, "flops.dp", "the counters do not tell precisions apart"),
+        (flops.untold.rare, "flops.x87", "the counters tell double and single precision alone"),
+    ];
+    for (_, field, reason) in parts.into_iter().filter(|(untold, ..)| *untold) {
+        function.source.insert(field.into(), not_measured(reason));
+    }
+    function.flops = Some(if flops.untold.precision { Flops { dp: 0, sp: 0, ..flops } } else { flops });
+}
+
+fn add(flops: &mut Flops, event: &CounterEvent, n: u64) {
+    flops.total += n;
+    match event.precision {
+        Some(Precision::Dp) => flops.dp += n,
+        Some(Precision::Sp) => flops.sp += n,
+        Some(Precision::Hp) => flops.hp += n,
+        Some(Precision::Bf16) => flops.bf16 += n,
+        Some(Precision::X87) => flops.x87 += n,
+        None => flops.untold.precision = true,
+    }
+    match event.width {
+        Some(Width::Scalar) => flops.by_width.scalar += n,
+        Some(Width::W128) => flops.by_width.w128 += n,
+        Some(Width::W256) => flops.by_width.w256 += n,
+        Some(Width::W512) => flops.by_width.w512 += n,
+        None => flops.untold.width = true,
+    }
+}
+
+fn fill_misses(function: &mut Function, hardware: &Hardware, id: FunctionId) {
+    let misses = LEVELS.map(|role| level(hardware, id, role));
+    if misses.iter().all(Option::is_none) {
+        return;
+    }
+    let missing = |field: &str| not_measured(&format!("no certified counter of {field}"));
+    let lines = |found: &Option<(u64, Source)>| found.as_ref().map(|(n, _)| *n);
+    function.cache_misses = Some(CacheMisses { l1: lines(&misses[0]), l2: lines(&misses[1]), l3: lines(&misses[2]) });
+    function.source.remove("cache_misses");
+    for (found, field) in misses.into_iter().zip(["cache_misses.l1", "cache_misses.l2", "cache_misses.l3"]) {
+        let source = found.map_or_else(|| missing(field), |(_, source)| source);
+        function.source.insert(field.into(), source);
+    }
+}
+
+/// Misses of one level, over all kinds of cores; of several events of a PMU the first one counts.
+fn level(hardware: &Hardware, id: FunctionId, role: &'static str) -> Option<(u64, Source)> {
+    if !by_function(hardware) {
+        return None;
+    }
+    let mut sum: Option<(u64, Source)> = None;
+    let mut pmus: Vec<&str> = Vec::new();
+    for (index, event) in of_role(hardware, role) {
+        if pmus.contains(&event.pmu.as_str()) || !event.certified {
+            continue;
+        }
+        pmus.push(&event.pmu);
+        let (value, source) = hardware.figure(id, index, None)?;
+        let value = value?.round() as u64;
+        sum = Some(sum.map_or((value, source.clone()), |(n, first)| (n + value, first)));
+    }
+    sum
+}
+
+fn fill_dram(function: &mut Function, hardware: &Hardware, id: FunctionId, time_share: Option<f64>) {
+    let Some((read, write)) = controllers(&hardware.evidence().uncore) else { return };
+    let of = |uncore: &UncoreCount| {
+        let counter = hardware.uncore_of(uncore, id, time_share)?;
+        // Less than its own error is no measurement.
+        let believed = counter.source.error.is_some_and(|e| e < 1.0);
+        Some((counter.value.filter(|v| believed && *v >= 0.0)?.round() as u64, counter.source))
+    };
+    let Some((read_bytes, source)) = of(read) else { return };
+    let (mut bytes, mut written) = (function.bytes.unwrap_or_default(), 0);
+    if let Some(write) = write {
+        let Some((write_bytes, _)) = of(write) else { return };
+        written = write_bytes;
+        bytes = Bytes { dram_read: Some(read_bytes), dram_write: Some(written), ..bytes };
+    }
+    function.bytes = Some(Bytes { dram: Some(read_bytes + written), ..bytes });
+    function.source.insert("bytes.dram".into(), source);
+}
+
+/// The first certified count of reads with that of writes on the same kind of box, or one of both directions.
+pub fn controllers(uncore: &[UncoreCount]) -> Option<(&UncoreCount, Option<&UncoreCount>)> {
+    let usable = |u: &&UncoreCount| u.certified && u.bytes.is_ok();
+    let reads = || uncore.iter().filter(usable).filter(|u| u.role == READS);
+    let pair = |read| {
+        let read: &UncoreCount = read;
+        if read.both_directions {
+            return Some((read, None));
+        }
+        let write = uncore.iter().filter(usable).find(|u| u.role == WRITES && u.pmu == read.pmu)?;
+        Some((read, Some(write)))
+    };
+    reads().find_map(pair)
+}
+
+fn not_measured(reason: &str) -> Source {
+    Source { how: "not measured".into(), error: None, reason: Some(reason.into()) }
+}

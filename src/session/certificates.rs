@@ -1,0 +1,105 @@
+//! The certificates of this host's counters: as they were kept, or made now by running known work.
+
+use std::path::{Path, PathBuf};
+
+use crate::counters::collect::plan;
+use crate::counters::cpu;
+use crate::counters::group::nmi_watchdog;
+use crate::counters::listing::Listing;
+use crate::counters::pmu::{self, Pmu};
+use crate::counters::store::{self, Key};
+use crate::counters::table::{self, EventTable};
+use crate::counters::trust::Certificate;
+use crate::machine;
+use crate::profile::run::Warning;
+
+/// Where certificates are kept.
+#[derive(Debug)]
+pub struct Kept {
+    directory: PathBuf,
+    key: Key,
+}
+
+impl Kept {
+    /// For this host's `tables` and `pmus`; `None` without a home.
+    pub fn of_host(tables: &[EventTable], pmus: &[Pmu]) -> Option<Kept> {
+        let cpu = cpu::identify(Path::new("/sys"));
+        let key = Key::of(cpu.as_ref(), tables, pmus, Path::new("/proc"));
+        Some(Kept { directory: machine::store::directory()?, key })
+    }
+
+    fn load(&self) -> Vec<Certificate> {
+        store::load(&self.directory, &self.key)
+    }
+
+    fn keep(&self, certificates: &[Certificate]) -> Option<Warning> {
+        store::keep(&self.directory, &self.key, certificates).err().map(|error| {
+            Warning::new(
+                "certificates-not-kept",
+                error.to_string(),
+                "the trust check of hardware counters runs again each time",
+                "make the folder writable, or set XDG_CACHE_HOME",
+            )
+        })
+    }
+
+    /// Has everything checked again at the next run.
+    pub fn forget(&self) {
+        // Whoever cannot remove it cannot write it either, and was told so.
+        let _ = store::forget(&self.directory, &self.key);
+    }
+}
+
+/// Certificates of the headline events and the memory controllers of `tables`. What is kept is not checked again.
+pub fn of_tables(
+    tables: &[EventTable],
+    pmus: &[Pmu],
+    kept: Option<&Kept>,
+    warnings: &mut Vec<Warning>,
+) -> Vec<Certificate> {
+    let known = kept.map(Kept::load).unwrap_or_default();
+    let mut headline = tables.to_vec();
+    headline.iter_mut().for_each(|t| t.events.retain(|e| e.headline));
+    let present = headline.into_iter().filter(|t| plan::core_pmu(&t.cpu, pmus).is_some() || has_controller(t, pmus));
+    let certificates: Vec<Certificate> = present.flat_map(|t| certify(&t, pmus, &known)).collect();
+    if certificates != known {
+        warnings.extend(kept.and_then(|k| k.keep(&certificates)));
+    }
+    certificates
+}
+
+fn has_controller(table: &EventTable, pmus: &[Pmu]) -> bool {
+    table.uncore.iter().any(|u| pmus.iter().any(|p| p.is_box_of(&u.pmu)))
+}
+
+/// Checks every event of this host anew, keeps what was found and adds it to `listing`. Whether anything was refuted is
+/// for the caller to ask.
+pub fn check(listing: &mut Listing) -> Vec<Certificate> {
+    let sysfs = Path::new("/sys");
+    let all = table::all().unwrap_or_default();
+    let tables = cpu::identify(sysfs).map(|id| plan::tables_of(&all, &id)).unwrap_or_default();
+    let pmus = pmu::list(sysfs);
+    let certificates: Vec<Certificate> = plan::present(&tables, &pmus).flat_map(|t| certify(t, &pmus, &[])).collect();
+    if let Some(kept) = Kept::of_host(&tables, &pmus) {
+        // The next run checks again what could not be kept, and says why.
+        let _ = kept.keep(&certificates);
+    }
+    for event in &mut listing.events {
+        event.certificate =
+            certificates.iter().find(|c| c.event == event.name && (event.pmu == c.pmu || !event.present)).cloned();
+    }
+    certificates
+}
+
+#[cfg(target_arch = "x86_64")]
+fn certify(table: &EventTable, pmus: &[Pmu], known: &[Certificate]) -> Vec<Certificate> {
+    use crate::counters::{check, group::Free, kernel::Linux};
+    let caches = machine::topology(Path::new("/sys")).caches;
+    let free = Free::of(&table.cpu, nmi_watchdog(Path::new("/proc")));
+    check::certify(&Linux, pmus, table, free, &mut super::known_work::kernels(&caches), known)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn certify(_: &EventTable, _: &[Pmu], _: &[Certificate]) -> Vec<Certificate> {
+    Vec::new()
+}

@@ -1,0 +1,199 @@
+//! Streams of known traffic: reads of a buffer that one level holds and the level below does not, and non-temporal stores
+//! to one that no cache holds.
+//!
+//! ```text
+//!  buffer larger than L1     → a fill of L1 for each line
+//!  larger than L2            → of L2, too
+//!  larger than all caches    → a miss of the last one, and a line read from memory; stores: a line written to it
+//! ```
+
+use crate::counters::table::{Event, Role, UncoreEvent};
+use crate::counters::trust::KnownWork;
+use crate::isa::operation::Width;
+use crate::machine::bench::arena::{Buffer, Pages};
+use crate::machine::features::Features;
+use crate::machine::kernels::x86_64::stream::{Stream, Variant, stream};
+use crate::machine::kernels::{Arguments, Kernel};
+use crate::profile::machine::Cache;
+
+const LINE: u64 = 64;
+/// Bytes that a check of a cache moves at least: some milliseconds of work.
+const CACHE_TRAFFIC: u64 = 64 << 20;
+/// A buffer beyond the caches is as many times larger than the last of them.
+const BEYOND: u64 = 16;
+/// And no larger than this.
+const LARGEST: u64 = 1 << 30;
+/// Share of the memory that can be had which a check may take.
+const OF_MEMORY: u64 = 4;
+/// A buffer must be this many times larger than a cache for its lines not to stay.
+const LEAST: u64 = 4;
+/// Lines beyond the known ones: page walks, prefetches past the end.
+const BESIDE: f64 = 0.03;
+
+/// A stream over one buffer.
+struct StreamWork {
+    name: String,
+    kernel: Kernel,
+    stores: bool,
+    /// The last cache that does not hold the buffer: 1, 2, 3; 4: memory.
+    level: u32,
+    bytes: u64,
+    passes: u64,
+    tolerance: f64,
+    /// Made when it is needed first.
+    buffer: Option<Buffer>,
+}
+
+impl StreamWork {
+    fn moved(&self) -> u64 {
+        self.bytes * self.passes
+    }
+
+    /// Lines that a level whose fills the event counts takes in: level 1, 2 or 3.
+    fn lines(&self, level: u32) -> f64 {
+        if level <= self.level { (self.moved() / LINE) as f64 } else { 0.0 }
+    }
+}
+
+impl KnownWork for StreamWork {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn expected(&self, event: &Event) -> Option<f64> {
+        match event.role {
+            // What non-temporal stores do to a level is not known, nor which part of all fills the other events count.
+            _ if self.stores || !event.headline => None,
+            Role::L1Fill => Some(self.lines(1)),
+            Role::L2Fill => Some(self.lines(2)),
+            Role::LlcMiss => Some(self.lines(3)),
+            _ => None,
+        }
+    }
+
+    fn expected_bytes(&self, event: &UncoreEvent) -> Option<f64> {
+        if self.level < 3 {
+            return None;
+        }
+        let counts = match event.role {
+            Role::DramReadLines => !self.stores || event.both_directions,
+            Role::DramWriteLines => self.stores || event.both_directions,
+            _ => return None,
+        };
+        Some(if counts { self.moved() as f64 } else { 0.0 })
+    }
+
+    fn tolerance(&self) -> f64 {
+        self.tolerance
+    }
+
+    fn operations(&self) -> f64 {
+        if self.level < 3 { (self.moved() / LINE) as f64 } else { self.moved() as f64 }
+    }
+
+    fn prepare(&mut self) {
+        if self.buffer.is_some() {
+            return;
+        }
+        let Ok(buffer) = Buffer::new(self.bytes, Pages::Huge) else { return };
+        for offset in (0..self.bytes as usize).step_by(4096) {
+            // SAFETY: inside the buffer, which nobody else knows. Pages that were never written are one page of zeros.
+            unsafe { (buffer.address() as *mut u8).add(offset).write_volatile(1) };
+        }
+        self.buffer = Some(buffer);
+    }
+
+    fn run(&mut self) {
+        let Some(buffer) = &self.buffer else { return };
+        let mut arguments = Arguments::new();
+        arguments.pointers = [buffer.address(); 4];
+        arguments.inner = self.bytes / Variant::plain(Width::W128).body_bytes();
+        // SAFETY: the buffer has `bytes` bytes, and the kernel was emitted for the features that this CPU has.
+        unsafe { self.kernel.call(self.passes, &mut arguments) };
+    }
+}
+
+/// What caches of these sizes and so much memory allow.
+pub fn kernels(caches: &[Cache], memory: u64, features: Features) -> Vec<Box<dyn KnownWork>> {
+    let size = |level: u32| caches.iter().filter(|c| c.level == level).map(|c| c.size).max();
+    let (l1, l2) = (size(1), size(2));
+    let last = caches.iter().map(|c| c.size).max();
+    let mut works: Vec<Option<StreamWork>> = Vec::new();
+    if let (Some(l1), Some(l2)) = (l1, l2) {
+        works.push(work("stream in L2", Stream::Read, 1, l2 / 2, l1, features));
+    }
+    if let (Some(l2), Some(l3)) = (l2, size(3)) {
+        works.push(work("stream in L3", Stream::Read, 2, (BEYOND * l2).min(l3 / 2), l2, features));
+    }
+    if let Some(last) = last {
+        let bytes = (BEYOND * last).min(LARGEST).min(memory / OF_MEMORY);
+        works.push(work("stream from memory", Stream::Read, 3, bytes, last, features));
+        works.push(work("stream to memory", Stream::Write, 3, bytes, last, features));
+    }
+    works.into_iter().flatten().map(|w| Box::new(w) as Box<dyn KnownWork>).collect()
+}
+
+/// A stream over `bytes`, which the cache of `cache` bytes does not hold; `None` where it might.
+fn work(name: &str, kind: Stream, level: u32, bytes: u64, cache: u64, features: Features) -> Option<StreamWork> {
+    let stores = kind == Stream::Write;
+    let variant = Variant { non_temporal: stores, ..Variant::plain(Width::W128) };
+    let bytes = bytes / variant.body_bytes() * variant.body_bytes();
+    if bytes < LEAST * cache {
+        return None;
+    }
+    let passes = CACHE_TRAFFIC.div_ceil(bytes).max(1);
+    let kernel = stream(kind, variant, features).ok()?;
+    // What the cache may keep from pass to pass.
+    let tolerance = cache as f64 / bytes as f64 + BESIDE;
+    Some(StreamWork { name: name.into(), kernel, stores, level, bytes, passes, tolerance, buffer: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counters::table;
+
+    fn caches() -> Vec<Cache> {
+        let cache = |level, size| Cache { level, size, ways: 8, line: 64, shared_by: 1 };
+        vec![cache(1, 32 << 10), cache(2, 1 << 20), cache(3, 32 << 20)]
+    }
+
+    fn works() -> Vec<Box<dyn KnownWork>> {
+        kernels(&caches(), 16 << 30, Features::detect())
+    }
+
+    #[test]
+    fn each_stream_predicts_the_levels_that_do_not_hold_it() {
+        let intel = table::for_cpu(&table::all().unwrap(), "GenuineIntel", 6, 0x6a).unwrap();
+        let event = |name: &str| intel.events.iter().find(|e| e.name == name).unwrap();
+        let works = works();
+        let names: Vec<&str> = works.iter().map(|w| w.name()).collect();
+        assert_eq!(names, ["stream in L2", "stream in L3", "stream from memory", "stream to memory"]);
+        let lines = (512 << 20) as f64 / 64.0;
+        let of = |name: &str| works.iter().map(|w| w.expected(event(name))).collect::<Vec<_>>();
+        let million = Some((1u64 << 20) as f64);
+        assert_eq!(of("l1d.replacement"), [million, million, Some(lines), None]);
+        assert_eq!(of("l2_lines_in.all"), [Some(0.0), million, Some(lines), None]);
+        assert_eq!(of("longest_lat_cache.miss"), [Some(0.0), Some(0.0), Some(lines), None]);
+        let uncore = |name: &str| intel.uncore.iter().find(|u| u.name == name).unwrap();
+        let bytes = |name: &str| works.iter().map(|w| w.expected_bytes(uncore(name))).collect::<Vec<_>>();
+        assert_eq!(bytes("imc.cas_read"), [None, None, Some(64.0 * lines), Some(0.0)]);
+        assert_eq!(bytes("imc.cas_write"), [None, None, Some(0.0), Some(64.0 * lines)]);
+    }
+
+    #[test]
+    fn without_memory_for_it_nothing_is_claimed() {
+        let works = kernels(&caches(), 256 << 20, Features::detect());
+        assert!(works.iter().all(|w| !w.name().contains("memory")));
+        assert!(kernels(&[], 16 << 30, Features::detect()).is_empty());
+    }
+
+    #[test]
+    fn a_stream_runs() {
+        let mut works = kernels(&caches(), 16 << 30, Features::detect());
+        let work = &mut works[0];
+        work.run();
+        work.prepare();
+        work.run();
+    }
+}

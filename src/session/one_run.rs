@@ -1,0 +1,169 @@
+//! Whether one native run is enough: certified counters that tell FLOPs by function and bytes at the controllers.
+
+use crate::profile::evidence::counters::{CounterEvent, CounterEvidence, UncoreCount};
+
+use super::options::Memory;
+
+/// Scaled counts of events that took turns on the PMU must be known at least this well, relatively.
+const SCALING: f64 = 0.02;
+/// Bytes at the controllers must be known at least this well beside the host's own traffic, relatively.
+const TRAFFIC: f64 = 0.1;
+
+/// Whether the certificates promise all that the report needs, before anything was counted.
+///
+/// # Errors
+/// What is missing.
+pub fn promised(outlook: &CounterEvidence, memory: Memory) -> Result<(), String> {
+    flops(outlook, &|_| Ok(()))?;
+    match memory {
+        Memory::Off => Ok(()),
+        Memory::Sampled | Memory::Exact => traffic(&outlook.uncore, &|_| Ok(())),
+    }
+}
+
+/// Whether a run's counters have kept the promise.
+///
+/// # Errors
+/// What is missing, and why.
+pub fn kept(evidence: &CounterEvidence, memory: Memory) -> Result<(), String> {
+    flops(evidence, &|event| {
+        let total = event.total.as_ref().map_err(|why| format!("{} was not measured: {why}", event.name))?;
+        match total.error <= SCALING {
+            true => Ok(()),
+            false => {
+                Err(format!("{} took turns on the PMU and is known to ± {:.0} % only", event.name, 100.0 * total.error))
+            }
+        }
+    })?;
+    if evidence.groups.is_empty() {
+        return Err("this kernel tells the FLOPs of the program alone, not of its functions (Linux 6.12 does)".into());
+    }
+    if memory == Memory::Off {
+        return Ok(());
+    }
+    traffic(&evidence.uncore, &|count| {
+        let bytes = count.bytes.as_ref().map_err(|why| format!("{} was not measured: {why}", count.name))?;
+        match bytes.error <= TRAFFIC * bytes.net {
+            true => Ok(()),
+            false => Err(format!("{} drowns in what the rest of the host does", count.name)),
+        }
+    })
+}
+
+type Check<'c, T> = &'c dyn Fn(&T) -> Result<(), String>;
+
+fn flops(evidence: &CounterEvidence, check: Check<CounterEvent>) -> Result<(), String> {
+    let mut events = evidence.events.iter().filter(|e| e.role == "flops").peekable();
+    if events.peek().is_none() {
+        return Err("there is no event for FLOPs".into());
+    }
+    events.try_for_each(|event| match (&event.total, event.certified) {
+        (Err(why), false) if event.trust == NO_EVENT => Err(why.clone()),
+        (_, false) => Err(format!("{} is not certified: {}", event.name, event.trust)),
+        (_, true) => check(event),
+    })
+}
+
+/// What the plan says of FLOPs that a kind of core cannot count.
+const NO_EVENT: &str = "no such event";
+
+fn traffic(uncore: &[UncoreCount], check: Check<UncoreCount>) -> Result<(), String> {
+    let of = |role: &str| uncore.iter().filter(|u| u.role == role).collect::<Vec<_>>();
+    let (reads, writes) = (of("dram_read_lines"), of("dram_write_lines"));
+    let usable = |count: &&UncoreCount| match count.certified {
+        false => Err(format!("{} is not certified: {}", count.name, count.trust)),
+        true => check(count),
+    };
+    let mut why = Err("there is no event for DRAM traffic".to_owned());
+    for read in &reads {
+        let pair = usable(read).and_then(|()| {
+            if read.both_directions {
+                return Ok(());
+            }
+            let write = writes.iter().find(|w| w.pmu == read.pmu);
+            usable(write.ok_or_else(|| format!("{} has no event for writes beside it", read.name))?)
+        });
+        if pair.is_ok() {
+            return pair;
+        }
+        why = why.or(pair);
+    }
+    why
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::evidence::counters::{CounterTotal, UncoreBytes};
+
+    fn event(certified: bool, total: Result<CounterTotal, String>) -> CounterEvent {
+        CounterEvent {
+            name: "fp_arith".into(),
+            role: "flops".into(),
+            pmu: "cpu".into(),
+            unit: "flop".into(),
+            weight: 1.0,
+            trust: if certified { "trusted".into() } else { "refuted: x".into() },
+            certified,
+            precision: None,
+            width: None,
+            caveat: None,
+            total,
+        }
+    }
+
+    fn count(role: &str, certified: bool, net: f64) -> UncoreCount {
+        UncoreCount {
+            name: format!("imc.{role}"),
+            role: role.into(),
+            pmu: "imc".into(),
+            trust: if certified { "trusted".into() } else { "not checked: y".into() },
+            certified,
+            both_directions: false,
+            bytes: Ok(UncoreBytes { net, error: 5.0, ..UncoreBytes::default() }),
+        }
+    }
+
+    fn total(error: f64) -> Result<CounterTotal, String> {
+        Ok(CounterTotal { value: 9.0, raw: 9, running_share: 1.0, error })
+    }
+
+    fn evidence() -> CounterEvidence {
+        CounterEvidence {
+            events: vec![event(true, total(0.0))],
+            groups: vec![vec![0]],
+            uncore: vec![count("dram_read_lines", true, 100.0), count("dram_write_lines", true, 100.0)],
+            ..CounterEvidence::default()
+        }
+    }
+
+    fn missing(change: impl FnOnce(&mut CounterEvidence)) -> String {
+        let mut evidence = evidence();
+        change(&mut evidence);
+        kept(&evidence, Memory::Sampled).expect_err("something is missing")
+    }
+
+    #[test]
+    fn certified_flops_and_bytes_are_enough() {
+        assert_eq!(kept(&evidence(), Memory::Sampled), Ok(()));
+        assert_eq!(promised(&evidence(), Memory::Sampled), Ok(()));
+        let without_bytes = CounterEvidence { uncore: Vec::new(), ..evidence() };
+        assert!(promised(&without_bytes, Memory::Sampled).unwrap_err().contains("DRAM"));
+        assert_eq!(kept(&without_bytes, Memory::Off), Ok(()), "bytes are not asked for");
+    }
+
+    #[test]
+    fn each_lack_is_named() {
+        assert!(missing(|e| e.events.clear()).contains("no event for FLOPs"));
+        assert!(missing(|e| e.events[0].certified = false).contains("fp_arith is not certified"));
+        assert!(missing(|e| e.events[0].total = Err("no counter is free".into())).contains("no counter is free"));
+        assert!(missing(|e| e.events[0].total = total(0.07)).contains("± 7 %"));
+        assert!(missing(|e| e.groups.clear()).contains("of the program alone"));
+        assert!(missing(|e| e.uncore[1] = count("dram_write_lines", false, 100.0)).contains("not checked: y"));
+        assert!(missing(|e| e.uncore.truncate(1)).contains("no event for writes"));
+        assert!(missing(|e| e.uncore[0] = count("dram_read_lines", true, 10.0)).contains("drowns"));
+        let mut gone = event(false, Err("no FLOP event on E-cores".into()));
+        gone.trust = NO_EVENT.into();
+        assert_eq!(missing(|e| e.events.push(gone)), "no FLOP event on E-cores");
+    }
+}

@@ -1,0 +1,173 @@
+//! One native run is enough where certified counters tell what the report needs; else the program is counted, too, and a
+//! line says why. Breakpoints stand for hardware events, certificates are recorded ones.
+
+#[path = "common/cli.rs"]
+mod cli;
+#[path = "common/stand_in.rs"]
+mod stand_in;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Output;
+
+use cli::{Sandbox, function, status, stderr};
+use serde_json::{Value, json};
+use stand_in::{BREAKPOINT, EXECUTED, Event, Folder, address, compile};
+
+/// FLOPs of one call of `flop_block`.
+const FLOPS: f64 = 1000.0;
+
+struct Run {
+    sandbox: Sandbox,
+    program: PathBuf,
+    folder: Folder,
+}
+
+impl Run {
+    /// A breakpoint on `flop_block` stands for the FLOP event.
+    fn new() -> Run {
+        let sandbox = Sandbox::new();
+        let program = compile(sandbox.path(), "blocks");
+        let folder = Folder::new(sandbox.path());
+        let address = address(&program, "flop_block");
+        let flops = Event { name: "stand_in.flops", role: "flops", config: EXECUTED, address, weight: FLOPS };
+        folder.pmu("stand_in", BREAKPOINT, None, None).table("table.toml", "stand_in", &[flops]);
+        Run { sandbox, program, folder }
+    }
+
+    fn certificate(&self, verdict: Value) -> &Run {
+        let mut certificate = json!({"event": "stand_in.flops", "pmu": "stand_in", "comparisons": []});
+        certificate.as_object_mut().unwrap().extend(verdict.as_object().unwrap().clone());
+        let text = serde_json::to_string(&[certificate]).unwrap();
+        fs::write(self.folder.path.join("certificates.json"), text).unwrap();
+        self
+    }
+
+    fn output(&self, options: &[&str]) -> Output {
+        let folder = self.folder.path.to_str().unwrap();
+        let program = self.program.to_str().unwrap();
+        self.sandbox.run([&["--counters-from", folder], options, &["--", program, "2", "10000"]].concat())
+    }
+
+    /// The profile and standard error with its line breaks taken out; `None`, with a line that says so, where this host
+    /// has no breakpoints for users.
+    fn profile(&self, options: &[&str]) -> Option<(Value, String)> {
+        let output = self.output(options);
+        let text = stderr(&output).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(status(&output), 0, "{text}");
+        let profile = self.sandbox.profile("rprof.out");
+        fs::remove_dir_all(self.sandbox.path().join("rprof.out")).unwrap();
+        let sum = profile["run"]["counters"].as_array().unwrap().iter().find(|c| c["event"] == "flops").unwrap();
+        if sum["value"].is_null() && !sum["source"]["reason"].as_str().unwrap().contains("not believed") {
+            println!("SKIPPED: {}", sum["source"]["reason"]);
+            return None;
+        }
+        Some((profile, text))
+    }
+}
+
+fn passes(profile: &Value) -> Vec<&str> {
+    profile["run"]["passes"].as_array().unwrap().iter().filter_map(|p| p["kind"].as_str()).collect()
+}
+
+#[test]
+fn certified_flops_fill_the_functions_of_one_native_run() {
+    let run = Run::new();
+    run.certificate(json!({"verdict": "trusted"}));
+    let Some((profile, text)) = run.profile(&["--memory", "off"]) else { return };
+    assert_eq!(passes(&profile), ["timed"]);
+    assert!(text.contains("runs the program once: this host's hardware counters are certified"), "{text}");
+    let block = function(&profile, "flop_block");
+    let total = block["flops"]["total"].as_f64().unwrap_or_else(|| panic!("no FLOPs in {block}"));
+    let source = &block["source"]["flops"];
+    let error = source["error"].as_f64().unwrap_or(0.0);
+    assert!((total / (20_000.0 * FLOPS) - 1.0).abs() <= error + 0.001, "{total} ± {error}");
+    assert_eq!(source["how"], "pmu");
+    assert_eq!((&block["flops"]["by_op"], &block["flops"]["dp"]), (&Value::Null, &Value::Null), "not told");
+    assert_eq!(block["instructions"], Value::Null);
+    let reason = block["source"]["instructions"]["reason"].as_str().unwrap();
+    assert!(reason.contains("certified hardware counters told"), "{reason}");
+    assert!(block["flop_rate"].as_f64().is_some_and(|r| r > 0.0), "it has its place in the roofline");
+}
+
+#[test]
+fn the_counted_pass_runs_where_it_is_asked_for_or_needed() {
+    let run = Run::new();
+    run.certificate(json!({"verdict": "trusted"}));
+    let Some((both, _)) = run.profile(&["--memory", "off", "--passes", "both"]) else { return };
+    assert_eq!(passes(&both), ["timed", "counted"]);
+    assert_eq!(function(&both, "flop_block")["source"]["flops"]["how"], "counted");
+    // The report needs DRAM bytes, and nothing counts them here.
+    let (needed, text) = run.profile(&[]).unwrap();
+    assert_eq!(passes(&needed), ["timed", "counted"]);
+    assert!(text.contains("runs the program twice, because there is no event for DRAM traffic"), "{text}");
+}
+
+#[test]
+fn what_is_not_certified_is_not_used() {
+    let run = Run::new();
+    let Some((unchecked, text)) = run.profile(&["--memory", "off"]) else { return };
+    assert_eq!(passes(&unchecked), ["timed", "counted"]);
+    assert!(text.contains("because stand_in.flops is not certified: not checked"), "{text}");
+    let (timed, _) = run.profile(&["--memory", "off", "--passes", "timed"]).unwrap();
+    assert_eq!(function(&timed, "flop_block")["flops"], Value::Null);
+    run.certificate(json!({"verdict": "refuted", "found": "counted / known is 0.500 to 0.700 over 4 kernels"}));
+    let (refuted, text) = run.profile(&["--memory", "off", "--passes", "timed"]).unwrap();
+    assert_eq!(function(&refuted, "flop_block")["flops"], Value::Null);
+    assert!(text.contains("not measured, because it is not believed: counted / known is 0.500"), "{text}");
+}
+
+#[test]
+fn a_constant_factor_is_divided_out() {
+    let run = Run::new();
+    run.certificate(json!({"verdict": "corrected", "ratio": 2.0}));
+    let Some((profile, text)) = run.profile(&["--memory", "off"]) else { return };
+    let sum = profile["run"]["counters"].as_array().unwrap().iter().find(|c| c["event"] == "flops").unwrap();
+    assert_eq!(sum["value"], 20_000.0 * FLOPS / 2.0);
+    assert!(text.contains("counts × 2.000, corrected"), "{text}");
+}
+
+#[test]
+fn counters_that_contradict_the_counted_pass_are_told() {
+    let run = Run::new();
+    run.certificate(json!({"verdict": "corrected", "ratio": 1.02}));
+    let Some((profile, _)) = run.profile(&["--passes", "both"]) else { return };
+    let warnings = profile["run"]["warnings"].as_array().unwrap();
+    let told = warnings.iter().find(|w| w["code"] == "counters-disagree").expect("2 % are more than 0.5 %");
+    assert!(told["text"].as_str().unwrap().contains("ratio 0.98"), "{told}");
+    let block = function(&profile, "flop_block");
+    assert_eq!((&block["source"]["flops"]["how"], &block["flops"]["total"]), (&json!("counted"), &json!(20_000_000)));
+    run.certificate(json!({"verdict": "trusted"}));
+    let (agreed, _) = run.profile(&["--passes", "both"]).unwrap();
+    let warnings = agreed["run"]["warnings"].as_array().unwrap();
+    assert!(warnings.iter().all(|w| w["code"] != "counters-disagree"), "{warnings:?}");
+}
+
+#[test]
+fn a_promise_that_is_not_kept_ends_in_the_counted_pass() {
+    let run = Run::new();
+    run.certificate(json!({"verdict": "trusted"}));
+    // The kernel has no breakpoint of this kind.
+    let table = fs::read_to_string(run.folder.path.join("table.toml")).unwrap();
+    fs::write(run.folder.path.join("table.toml"), table.replace("event = 4", "event = 7")).unwrap();
+    let output = run.output(&["--memory", "off"]);
+    let text = stderr(&output).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(status(&output), 0, "{text}");
+    let profile = run.sandbox.profile("rprof.out");
+    let event = profile["run"]["counters"].as_array().unwrap().iter().find(|c| c["event"] == "stand_in.flops").unwrap();
+    assert_eq!(event["value"], Value::Null, "{event}");
+    assert_eq!(passes(&profile), ["timed", "counted"]);
+    assert!(
+        text.contains("runs the program again to count what it executes, because stand_in.flops was not"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_damaged_record_of_certificates_is_told_by_name() {
+    let run = Run::new();
+    fs::write(run.folder.path.join("certificates.json"), "[{]").unwrap();
+    let output = run.output(&[]);
+    assert_eq!(status(&output), 125);
+    assert!(stderr(&output).contains("certificates.json"), "{}", stderr(&output));
+}
