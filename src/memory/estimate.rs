@@ -36,8 +36,8 @@ pub struct Beyond {
 
 impl Beyond {
     /// What lies behind L1, in the terms of DESIGN section 5, when each event stands for `scale`, each write-back for
-    /// `write_backs`. Without an L2 between
-    /// L1 and the last level, what enters or leaves "L2 from beyond" is what memory delivers.
+    /// `write_backs`. Without an L2 between L1 and the last level, what enters or leaves "L2 from beyond" is what memory
+    /// delivers.
     pub fn traffic(&self, beyond: &Tally, scale: f64, write_backs: f64) -> Traffic {
         let far = |events: u64| events as f64 * scale;
         let back = |events: u64| events as f64 * write_backs;
@@ -57,6 +57,7 @@ impl Beyond {
             compulsory: far(beyond.compulsory),
             capacity: capacity * scale,
             conflict: conflict * scale,
+            seen_lines: (beyond.last_fills + beyond.last_writebacks + beyond.nt_lines) as f64,
             ..Traffic::default()
         }
     }

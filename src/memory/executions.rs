@@ -1,14 +1,14 @@
 //! How often each instruction was executed, in windows and in pauses: what its sampled events stand for.
 
-use std::collections::HashMap;
-
 use crate::isa::facts::AccessKind;
 use crate::profile::evidence::memory::{Executed, Phase};
 use crate::profile::run::Warning;
 
-/// Executions by (thread, site).
+use super::line::Owner;
+
+/// Executions by owner.
 #[derive(Debug, Default)]
-pub struct Executions(HashMap<(u32, u32), Times>);
+pub struct Executions(Vec<Times>);
 
 /// Of one instruction in one thread, or of all.
 #[derive(Debug, Clone, Copy, Default)]
@@ -19,7 +19,6 @@ pub struct Times {
     others: u64,
     read_bytes: u64,
     write_bytes: u64,
-    told: bool,
 }
 
 /// What one event of an instruction stands for.
@@ -44,9 +43,13 @@ pub struct Scales {
 const UNSEEN: f64 = 0.01;
 
 impl Executions {
-    /// Notes what was executed.
-    pub fn add(&mut self, executed: &Executed) {
-        let times = self.0.entry((executed.thread, executed.site)).or_default();
+    /// Notes what was executed of `owner`.
+    pub fn add(&mut self, owner: Owner, executed: &Executed) {
+        let at = owner.0 as usize;
+        if self.0.len() <= at {
+            self.0.resize(at + 1, Times::default());
+        }
+        let times = &mut self.0[at];
         match executed.phase {
             Phase::Opening => times.opening += executed.accesses,
             Phase::Measuring => times.measured += executed.accesses,
@@ -59,15 +62,19 @@ impl Executions {
         }
     }
 
-    /// Accesses that `site` executed in `thread`; `None` if nobody told.
-    pub fn accesses(&self, thread: u32, site: u32) -> Option<u64> {
-        self.0.get(&(thread, site)).map(Times::all)
+    fn of(&self, owner: Owner) -> Times {
+        self.0.get(owner.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// Accesses that `owner` executed; `None` if nobody told.
+    pub fn accesses(&self, owner: Owner) -> Option<u64> {
+        Some(self.of(owner).all()).filter(|&accesses| accesses > 0)
     }
 
     /// All accesses of the program.
     pub fn total(&self) -> Times {
         let mut total = Times::default();
-        for times in self.0.values() {
+        for times in &self.0 {
             total.opening += times.opening;
             total.measured += times.measured;
             total.others += times.others;
@@ -75,28 +82,24 @@ impl Executions {
         total
     }
 
-    /// What events of `site` in `thread` stand for; `total` is that of the whole program, whose course decides where an
-    /// instruction was not executed any more when what it had written was written back.
-    pub fn scales(&self, thread: u32, site: u32, total: &Times) -> Scales {
-        let times = self.0.get(&(thread, site)).copied().unwrap_or_default();
+    /// What events of `owner` stand for; `total` is that of the whole program, whose course decides where an instruction
+    /// was not executed any more when what it had written was written back.
+    pub fn scales(&self, owner: Owner, total: &Times) -> Scales {
+        let times = self.of(owner);
         let fills = times.factors();
         Scales { fills, write_backs: if times.others > 0 { fills } else { total.factors() } }
     }
 
-    /// (read, written) bytes of `site` in `thread`, which [`rest`](Self::rest) then leaves out.
-    pub fn take_bytes(&mut self, thread: u32, site: u32) -> Option<(f64, f64)> {
-        let times = self.0.get_mut(&(thread, site))?;
-        times.told = true;
-        Some((times.read_bytes as f64, times.write_bytes as f64))
+    /// (read, written) bytes of `owner`; `None` if nobody told.
+    pub fn bytes(&self, owner: Owner) -> Option<(f64, f64)> {
+        let times = self.of(owner);
+        (times.all() > 0).then_some((times.read_bytes as f64, times.write_bytes as f64))
     }
 
-    /// (thread, site, read, written) of all that were not taken, in order.
-    pub fn rest(&self) -> Vec<(u32, u32, f64, f64)> {
-        let left = self.0.iter().filter(|(_, t)| !t.told && t.read_bytes + t.write_bytes > 0);
-        let mut rest: Vec<_> =
-            left.map(|(&(thread, site), t)| (thread, site, t.read_bytes as f64, t.write_bytes as f64)).collect();
-        rest.sort_by_key(|r| (r.1, r.0));
-        rest
+    /// Whether `owner` was executed, but only where nobody looked.
+    pub fn is_unseen(&self, owner: Owner) -> bool {
+        let times = self.of(owner);
+        times.opening + times.measured == 0 && times.others > 0
     }
 
     /// The share of the accesses that nobody saw: what is extrapolated.
@@ -108,8 +111,8 @@ impl Executions {
     /// States it if a part of the program was executed in pauses only.
     pub fn warning(&self) -> Option<Warning> {
         let bytes = |t: &Times| (t.read_bytes + t.write_bytes) as f64;
-        let total: f64 = self.0.values().map(bytes).sum();
-        let unseen: f64 = self.0.values().filter(|t| t.opening + t.measured == 0).map(bytes).sum();
+        let total: f64 = self.0.iter().map(bytes).sum();
+        let unseen: f64 = self.0.iter().filter(|t| t.opening + t.measured == 0).map(bytes).sum();
         (unseen > UNSEEN * total).then(|| {
             Warning::new(
                 "memory-unseen",
@@ -136,7 +139,8 @@ impl Times {
         }
     }
 
-    fn all(&self) -> u64 {
+    /// All accesses.
+    pub fn all(&self) -> u64 {
         self.opening + self.measured + self.others
     }
 }
@@ -149,22 +153,24 @@ mod tests {
         Executed { thread: 1, site: 2, phase, kind: AccessKind::Load, accesses, bytes: 8 * accesses }
     }
 
+    const ONE: Owner = Owner(2);
+
     #[test]
     fn windows_stand_for_pauses_and_the_opening_for_itself() {
         let mut executions = Executions::default();
-        let fills = |e: &Executions, site| e.scales(1, site, &e.total()).fills;
-        assert_eq!(fills(&executions, 2), Factors { plain: 1.0, sample: 1.0 });
-        executions.add(&executed(Phase::Opening, 100));
-        executions.add(&executed(Phase::Pause, 700));
-        assert_eq!(fills(&executions, 2), Factors { plain: 8.0, sample: 1.0 });
-        executions.add(&executed(Phase::Warming, 100));
-        executions.add(&executed(Phase::Measuring, 50));
-        assert_eq!(fills(&executions, 2), Factors { plain: 1.0, sample: 17.0 });
+        let fills = |e: &Executions| e.scales(ONE, &e.total()).fills;
+        assert_eq!(fills(&executions), Factors { plain: 1.0, sample: 1.0 });
+        executions.add(ONE, &executed(Phase::Opening, 100));
+        executions.add(ONE, &executed(Phase::Pause, 700));
+        assert_eq!(fills(&executions), Factors { plain: 8.0, sample: 1.0 });
+        executions.add(ONE, &executed(Phase::Warming, 100));
+        executions.add(ONE, &executed(Phase::Measuring, 50));
+        assert_eq!(fills(&executions), Factors { plain: 1.0, sample: 17.0 });
         // What was written at the start is written back throughout.
-        executions.add(&Executed { site: 3, ..executed(Phase::Opening, 10) });
-        let scales = executions.scales(1, 3, &executions.total());
+        executions.add(Owner(3), &executed(Phase::Opening, 10));
+        let scales = executions.scales(Owner(3), &executions.total());
         assert_eq!((scales.fills.sample, scales.write_backs.sample), (1.0, 17.0));
-        assert_eq!(executions.accesses(1, 2), Some(950));
+        assert_eq!((executions.accesses(ONE), executions.accesses(Owner(7))), (Some(950), None));
         assert!((executions.extrapolated() - 800.0 / 960.0).abs() < 1e-9);
         assert!(executions.warning().is_none());
     }
@@ -172,10 +178,9 @@ mod tests {
     #[test]
     fn what_no_window_saw_is_stated() {
         let mut executions = Executions::default();
-        executions.add(&executed(Phase::Pause, 100));
+        executions.add(ONE, &executed(Phase::Pause, 100));
         assert_eq!(executions.warning().map(|w| w.code), Some("memory-unseen".into()));
-        assert_eq!(executions.rest(), [(1, 2, 800.0, 0.0)]);
-        assert_eq!(executions.take_bytes(1, 2), Some((800.0, 0.0)));
-        assert!(executions.rest().is_empty());
+        assert_eq!((executions.bytes(ONE), executions.bytes(Owner(0))), (Some((800.0, 0.0)), None));
+        assert!(executions.is_unseen(ONE) && !executions.is_unseen(Owner(0)));
     }
 }

@@ -119,6 +119,23 @@ impl Geometry {
         (geometry, warnings)
     }
 
+    /// The same with so few cores that all caches together hold at most `lines` lines, and a warning if it has fewer.
+    pub fn within(self, lines: u64) -> (Self, Option<Warning>) {
+        let shared = u64::from(self.last.shared_by.clamp(1, self.cores.max(1)));
+        let private = self.l1.lines() + self.l2.map_or(0, |l2| l2.lines());
+        let cores = (lines / (private + self.last.lines().div_ceil(shared)).max(1)).max(1);
+        if u64::from(self.cores) <= cores {
+            return (self, None);
+        }
+        let warning = Warning::new(
+            "memory-cores",
+            format!("the caches of {} cores are more than the memory model has room for", self.cores),
+            format!("the program's threads are simulated on {cores} cores"),
+            "use --memory sampled, or allow the program fewer CPUs",
+        );
+        (Geometry { cores: cores as u32, ..self }, Some(warning))
+    }
+
     /// Bytes of last-level cache that one thread can fill.
     pub fn last_level_bytes(&self) -> u64 {
         self.last.size
@@ -149,6 +166,15 @@ mod tests {
         assert_eq!((g.l1.sets(), g.l2.unwrap().sets(), g.last.sets()), (64, 2048, 65536));
         assert_eq!(g.policy, LastLevelPolicy::Victim);
         assert!(warnings.is_empty());
+    }
+
+    #[test]
+    fn large_hosts_are_cut_down_to_what_there_is_room_for() {
+        // 17 920 lines of private caches and 65 536 of the shared one a core.
+        let geometry = Geometry { cores: 96, ..Geometry::assumed(8) };
+        let (cut, warning) = geometry.clone().within(1 << 20);
+        assert_eq!((cut.cores, warning.map(|w| w.code)), (12, Some("memory-cores".into())));
+        assert_eq!(geometry.clone().within(1 << 23), (geometry, None));
     }
 
     #[test]

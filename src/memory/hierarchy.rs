@@ -6,8 +6,9 @@
 //! ```
 //!
 //! Stores allocate (write-allocate) and stay in the cache until they are evicted (write-back). A fill is booked on the
-//! instruction that caused it, a write-back on the one that last wrote the line. At the end all dirty lines are written
-//! back, as they would be by whatever runs next.
+//! instruction that caused it, a write-back on the one that last wrote the line, once at each level: a dirty line that a
+//! victim cache hands back to L2 and gets again unwritten counts like a clean victim, which is to say not at all. At the
+//! end all dirty lines are written back, as they would be by whatever runs next.
 
 use super::geometry::{Geometry, LINE_BYTES, LastLevelPolicy, Level};
 use super::line::{Line, Owner, State};
@@ -275,7 +276,7 @@ impl Hierarchy {
             (shared, writer) = self.fetch(core, owner, line, index, store);
             if self.cores[core].l2.is_some() {
                 self.tallies.of(owner).l2_fills += 1;
-                let state = writer.take().map_or(State::CLEAN, State::dirty).with_shared(shared);
+                let state = writer.take().map_or(State::CLEAN, |w| State::dirty(w).come_back()).with_shared(shared);
                 self.insert_l2(core, line, index, state);
             }
         }
@@ -410,7 +411,9 @@ impl Hierarchy {
     }
 
     fn book_left_l2(&mut self, state: State) {
-        if let Some(writer) = state.writer() {
+        if let Some(writer) = state.writer()
+            && !state.has_passed()
+        {
             self.tallies.of(writer).l2_writebacks += 1;
         }
     }
@@ -462,20 +465,19 @@ impl Hierarchy {
         let (set, index) = (self.l1_indexing.set(line.0), self.placement.index(line));
         for other in (0..self.cores.len()).filter(|&other| other != core) {
             let Core { l1, l2, .. } = &mut self.cores[other];
-            let share = |state: &mut State| {
-                let writer = state.writer();
-                *state = state.cleaned().with_shared(true);
-                writer
-            };
+            let share = |state: &mut State| std::mem::replace(state, state.cleaned().with_shared(true));
             let inner = l1.peek(set, line).map(share);
             let outer = l2.as_mut().and_then(|l2| l2.cache.peek(l2.indexing.set(index), line).map(share));
             had |= inner.is_some() || outer.is_some();
-            if let Some(writer) = inner.flatten() {
+            let inner = inner.filter(|state| state.writer().is_some());
+            if let Some(writer) = inner.and_then(State::writer) {
                 self.tallies.of(writer).l1_writebacks += 1;
             }
-            if let Some(writer) = inner.flatten().or(outer.flatten()) {
-                self.tallies.of(writer).l2_writebacks += 1;
-                self.write_to_last(other, line, index, writer);
+            if let Some(state) = inner.or(outer) {
+                self.book_left_l2(state);
+                if let Some(writer) = state.writer() {
+                    self.write_to_last(other, line, index, writer);
+                }
             }
         }
         had

@@ -12,6 +12,8 @@ use crate::profile::evidence::memory::{Access, Phase};
 const TURN: usize = 16;
 /// A thread that has this many batches waiting is not waited for by others any longer.
 const MAX_WAITING: usize = 2;
+/// Accesses that wait at most, all threads together.
+const MOST_WAITING: usize = 1 << 19;
 /// A thread is taken to run while it delivers one batch in so many.
 const RUNNING_WITHIN: u64 = 64;
 
@@ -35,6 +37,8 @@ pub struct Part<'a> {
 pub struct Interleaver {
     queues: Vec<Queue>,
     batches: u64,
+    /// Accesses in batches that were not played to their end.
+    waiting: usize,
 }
 
 #[derive(Debug)]
@@ -53,6 +57,9 @@ impl Interleaver {
     pub fn add(&mut self, batch: Part, mut play: impl FnMut(Part)) {
         self.batches += 1;
         let Part { thread, process, .. } = batch;
+        let oldest = self.batches.saturating_sub(RUNNING_WITHIN);
+        // Programs may start and end any number of threads.
+        self.queues.retain(|q| q.thread == thread || q.latest >= oldest || !q.waiting.is_empty());
         let at = match self.queues.iter().position(|q| q.thread == thread) {
             Some(at) => at,
             None => {
@@ -60,16 +67,17 @@ impl Interleaver {
                 self.queues.len() - 1
             }
         };
-        let oldest = self.batches.saturating_sub(RUNNING_WITHIN);
         self.queues[at].latest = self.batches;
         self.queues[at].process = process;
-        let alone = self.queues.iter().all(|q| q.thread == thread || (q.latest < oldest && q.waiting.is_empty()));
+        let alone = self.queues.len() == 1;
         if alone && self.queues[at].waiting.is_empty() {
             return play(batch);
         }
+        self.waiting += batch.accesses.len();
         self.queues[at].waiting.push_back((batch.selected, batch.phase, batch.accesses.to_vec()));
         while self.queues.iter().all(|q| q.latest < oldest || !q.waiting.is_empty())
             || self.queues.iter().any(|q| q.waiting.len() > MAX_WAITING)
+            || self.waiting > MOST_WAITING
         {
             self.round(&mut play);
         }
@@ -100,6 +108,7 @@ impl Interleaver {
                 });
                 queue.played = end;
                 if end == batch.len() {
+                    self.waiting -= end;
                     queue.waiting.pop_front();
                     queue.played = 0;
                     ended = true;

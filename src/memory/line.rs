@@ -46,7 +46,8 @@ pub struct State(u32);
 
 const SHARED: u32 = 1 << 31;
 const LOST: u32 = 1 << 30;
-const WRITER: u32 = LOST - 1;
+const PASSED: u32 = 1 << 29;
+const WRITER: u32 = PASSED - 1;
 
 impl State {
     /// Clean, not shared.
@@ -64,12 +65,22 @@ impl State {
 
     /// The same with `owner` as last writer.
     pub fn written_by(self, owner: Owner) -> State {
-        State(self.0 & !WRITER | State::dirty(owner).0)
+        State(self.0 & !(WRITER | PASSED) | State::dirty(owner).0)
     }
 
     /// The same, clean.
     pub fn cleaned(self) -> State {
-        State(self.0 & !WRITER)
+        State(self.0 & !(WRITER | PASSED))
+    }
+
+    /// A dirty line that comes back into L2 from a victim cache.
+    pub fn come_back(self) -> State {
+        State(self.0 | PASSED)
+    }
+
+    /// It left L2 since it was last written: for what lies between L2 and the last level it is clean.
+    pub fn has_passed(self) -> bool {
+        self.0 & PASSED != 0
     }
 
     /// Other cores may hold it, too.
@@ -104,6 +115,9 @@ mod tests {
         assert!(state.is_shared() && !state.is_lost());
         assert_eq!(state.cleaned(), State::CLEAN.with_shared(true));
         assert_eq!(State::lost().writer(), None);
+        let back = state.come_back();
+        assert!(back.has_passed() && back.writer() == Some(Owner(7)));
+        assert!(!back.written_by(Owner(8)).has_passed() && !back.cleaned().has_passed());
     }
 
     #[test]

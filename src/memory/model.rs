@@ -3,23 +3,24 @@
 use std::collections::HashMap;
 
 use crate::profile::code::CodeRef;
-use crate::profile::evidence::memory::{
-    Access, AccessSink, Collection, Executed, MemoryEvidence, Phase, SiteTraffic, Traffic,
-};
+use crate::profile::evidence::memory::{Access, AccessSink, Collection, Executed, MemoryEvidence, Phase, SiteTraffic};
 use crate::profile::run::Warning;
 
 use super::estimate::{Beyond, near, relative_error, windows_error};
-use super::executions::{Executions, Factors, Scales};
+use super::executions::{Executions, Factors, Scales, Times};
 use super::geometry::Geometry;
 use super::hierarchy::{Hierarchy, Scope};
 use super::interleave::{Interleaver, Part};
 use super::line::Owner;
-use super::owners::Owners;
+use super::owners::{Owners, Place};
 use super::pace::Pace;
 use super::placement::{Classes, Placement};
 use super::replay::play;
 use super::sampling::Rhythm;
 use super::tally::{Book, Tally};
+
+/// Lines that all caches of a model hold at most: 64 MB.
+const MAX_LINES: u64 = 5 << 20;
 
 /// A model of a host's caches, fed with the program's accesses.
 pub struct CacheModel {
@@ -57,10 +58,12 @@ impl CacheModel {
         Self::new(geometry, placement, warnings, true)
     }
 
-    fn new(geometry: Geometry, placement: Placement, warnings: Vec<Warning>, sampled: bool) -> Self {
+    fn new(geometry: Geometry, placement: Placement, mut warnings: Vec<Warning>, sampled: bool) -> Self {
         let scope = if sampled { Scope::FirstLevel } else { Scope::Whole };
         let classes =
             if sampled { Classes::for_sets(geometry.l2.unwrap_or(geometry.last).sets()) } else { Classes::ONE };
+        let (geometry, few) = geometry.within(MAX_LINES * classes.count());
+        warnings.extend(few);
         CacheModel {
             has_l2: geometry.l2.is_some(),
             owners: Owners::new(geometry.cores),
@@ -85,7 +88,7 @@ impl CacheModel {
         let classes = self.classes;
         let Some(Sampled { hierarchy, rhythm, pace }) = &mut self.sampled else {
             for access in part.accesses {
-                let owner = owner(&mut self.owners, &mut self.full, None, part.thread, access.site);
+                let owner = owner(&mut self.owners, &mut self.full, None, place, access.site);
                 self.owners.steps(owner).note(access.address);
                 play(&mut self.full, &mut self.owners, (place, owner), access, true, |_| true);
             }
@@ -106,7 +109,7 @@ impl CacheModel {
         };
         let fills = hierarchy.fills();
         for (i, access) in (0..).zip(part.accesses) {
-            let owner = owner(&mut self.owners, &mut self.full, Some(hierarchy), part.thread, access.site);
+            let owner = owner(&mut self.owners, &mut self.full, Some(hierarchy), place, access.site);
             self.owners.steps(owner).note(access.address);
             if !part.selected {
                 self.full.tallies.open(if i < warm_up { Book::Nothing } else { Book::Plain });
@@ -141,7 +144,8 @@ impl CacheModel {
         let mut traffic = Vec::new();
         for (i, (&(site, thread), scale)) in self.owners.pairs().iter().zip(scales).enumerate() {
             let Some(&at) = sites.get(site as usize) else { continue };
-            let Scales { fills, write_backs } = self.executed.scales(thread, site, &total);
+            let owner = Owner(i as u32);
+            let Scales { fills, write_backs } = self.executed.scales(owner, &total);
             let mut figures = match scale {
                 Some(scale) => near(&first.plain()[i], scale),
                 None => {
@@ -156,18 +160,13 @@ impl CacheModel {
             figures.add(&beyond.traffic(&behind.plain()[i], plain, plain_back));
             figures.add(&beyond.traffic(&behind.sample()[i], sample, sample_back));
             figures.add(&beyond.traffic(&behind.end()[i], lines, lines));
-            if let Some((read, write)) = self.executed.take_bytes(thread, site) {
+            if let Some((read, write)) = self.executed.bytes(owner) {
                 (figures.l1_read, figures.l1_write) = (read, write);
+                figures.unseen = if self.executed.is_unseen(owner) { read + write } else { 0.0 };
             }
             traffic.push(SiteTraffic { at, thread, traffic: figures });
         }
-        // Instructions none of whose accesses was ever collected: only what they executed is known.
-        for (thread, site, read, write) in self.executed.rest() {
-            let Some(&at) = sites.get(site as usize) else { continue };
-            let traffic_of_it = Traffic { l1_read: read, l1_write: write, ..Traffic::default() };
-            traffic.push(SiteTraffic { at, thread, traffic: traffic_of_it });
-        }
-        self.warn_of_overflow();
+        self.warn_of_limits(&total);
         self.warnings.extend(self.executed.warning());
         if let Some(sampled) = &self.sampled
             && sampled.pace.windows().is_empty()
@@ -188,7 +187,8 @@ impl CacheModel {
             None => ("exact", None),
             Some(sampled) => ("sampled", self.error(sampled)),
         };
-        MemoryEvidence { mode: mode.into(), error, sites: traffic, warnings: self.warnings }
+        let one_in = self.classes.count() as u32;
+        MemoryEvidence { mode: mode.into(), error, one_in, sites: traffic, warnings: self.warnings }
     }
 
     /// Of the lines from memory: what choosing lines and choosing windows add to one another, the latter on the part that
@@ -213,23 +213,37 @@ impl CacheModel {
             *a += burst.accesses;
             *b += classed.accesses;
         }
-        let scale = |thread: u32, site: u32, burst: &Tally| {
+        let scale = |thread: u32, owner: Owner, burst: &Tally| {
             if !rhythm.was_sampled(thread) {
                 return Some(1.0);
             }
             if burst.accesses == 0 {
                 return None;
             }
-            if let Some(accesses) = self.executed.accesses(thread, site) {
+            if let Some(accesses) = self.executed.accesses(owner) {
                 return Some(accesses as f64 / burst.accesses as f64);
             }
             let (bursts, classed) = by_thread.get(&thread)?;
             Some((classed * self.classes.count()) as f64 / (*bursts).max(1) as f64)
         };
-        pairs().map(|(&(site, thread), (burst, _))| scale(thread, site, burst)).collect()
+        (0..).map(Owner).zip(pairs()).map(|(owner, (&(_, thread), (burst, _)))| scale(thread, owner, burst)).collect()
     }
 
-    fn warn_of_overflow(&mut self) {
+    fn warn_of_limits(&mut self, total: &Times) {
+        self.warnings.extend(self.owners.warning());
+        let nowhere = self.owners.nowhere().and_then(|owner| self.executed.accesses(owner));
+        if let Some(accesses) = nowhere {
+            self.warnings.push(Warning::new(
+                "memory-sites",
+                format!(
+                    "the program has more instructions that access memory than traffic is kept of; {:.1} % of its \
+                    accesses are by others",
+                    100.0 * accesses as f64 / total.all() as f64
+                ),
+                "the memory traffic of some functions is missing",
+                "run a part of it",
+            ));
+        }
         let hierarchy = self.sampled.as_ref().map_or(&self.full, |s| &s.hierarchy);
         let false_seen = hierarchy.seen().false_seen();
         if false_seen > 0.0 {
@@ -243,10 +257,10 @@ impl CacheModel {
     }
 }
 
-/// The owner for `site` in `thread`, with tallies in both hierarchies.
+/// The owner for `site` at `place`, with tallies in both hierarchies.
 #[inline]
-fn owner(owners: &mut Owners, full: &mut Hierarchy, sampled: Option<&mut Hierarchy>, thread: u32, site: u32) -> Owner {
-    let (owner, fresh) = owners.owner(thread, site);
+fn owner(owners: &mut Owners, full: &mut Hierarchy, sampled: Option<&mut Hierarchy>, place: Place, site: u32) -> Owner {
+    let (owner, fresh) = owners.owner(place.thread, place.book, site);
     if fresh {
         full.tallies.add();
         if let Some(sampled) = sampled {
@@ -289,7 +303,11 @@ impl AccessSink for CacheModel {
     }
 
     fn executed(&mut self, executed: Executed) {
-        self.executed.add(&executed);
+        let (thread, book) = (executed.thread, self.owners.book(executed.thread));
+        let place = Place { thread, core: 0, space: 0, book };
+        let hierarchy = self.sampled.as_mut().map(|s| &mut s.hierarchy);
+        let owner = owner(&mut self.owners, &mut self.full, hierarchy, place, executed.site);
+        self.executed.add(owner, &executed);
     }
 
     fn finish(mut self: Box<Self>, sites: &[CodeRef]) -> MemoryEvidence {

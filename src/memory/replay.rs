@@ -44,13 +44,13 @@ pub fn play(
             let end = last_byte.min(number << LINE_SHIFT | (LINE_BYTES - 1));
             hierarchy.store_past(place.core, owner, line, (start % LINE_BYTES) as u32, (end - start + 1) as u32);
         } else if hierarchy.access(place.core, owner, line, store) == Outcome::Miss && orders {
-            note_order(hierarchy, owners, place.thread, owner, line, access.kind);
+            note_order(hierarchy, owners, place.book, owner, line, access.kind);
         }
     }
 }
 
-fn note_order(hierarchy: &mut Hierarchy, owners: &mut Owners, thread: u32, owner: Owner, line: Line, kind: AccessKind) {
-    let Some((steps, recent)) = owners.order(thread, owner) else { return };
+fn note_order(hierarchy: &mut Hierarchy, owners: &mut Owners, book: usize, owner: Owner, line: Line, kind: AccessKind) {
+    let Some((steps, recent)) = owners.order(book, owner) else { return };
     let order = recent.classify(line, steps);
     let tally = hierarchy.tallies.of(owner);
     match (kind, order) {

@@ -7,7 +7,7 @@ use crate::profile::{Function, Machine, Profile};
 use super::error::ReportError;
 use super::number::{self, NOT_MEASURED, or_unmeasured, percent, seconds, si};
 use super::table::{self, COLUMNS};
-use super::{View, counters, flamegraph, machine, name, palette, plot, summary, text};
+use super::{View, counters, flamegraph, machine, name, palette, plot, summary, text, traffic};
 
 const CSS: &str = include_str!("report.css");
 
@@ -130,7 +130,7 @@ fn details(profile: &Profile, view: &View) -> String {
         out += &savings(f);
         out += &ceilings(f);
         out += &measures(f);
-        if let Some(line) = counters::of_function(f) {
+        for line in traffic::of_function(f).into_iter().chain(counters::of_function(f)) {
             let _ = writeln!(out, "<p>{}</p>", escape(&line));
         }
         out += "</details>\n";

@@ -29,6 +29,7 @@ pub mod stacks;
 pub mod summary;
 pub mod table;
 pub mod text;
+pub mod traffic;
 pub mod view;
 pub mod wrap;
 

@@ -10,7 +10,7 @@ use crate::roofline::class;
 
 use super::number::{self, NOT_MEASURED, percent, seconds, si};
 use super::table::{self, COLUMNS};
-use super::{View, counters, name, summary, wrap};
+use super::{View, counters, name, summary, traffic, wrap};
 
 /// The whole report.
 pub fn report(profile: &Profile, view: &View) -> String {
@@ -141,7 +141,7 @@ fn explanation(f: &Function, width: usize) -> String {
         };
         out += &wrap::hanging(&format!("  → {} ({range}{whole}): {}", s.remove.join(" + "), s.advice), width, 4);
     }
-    if let Some(line) = counters::of_function(f) {
+    for line in traffic::of_function(f).into_iter().chain(counters::of_function(f)) {
         out += &wrap::hanging(&format!("  {line}"), width, 4);
     }
     for reason in unmeasured(f) {

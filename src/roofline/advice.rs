@@ -6,9 +6,9 @@ use crate::profile::Function;
 use crate::profile::function::{Chain, ChainStep};
 
 use super::bound::Bound;
-use super::deficiency::Deficiency;
+use super::deficiency::{Deficiency, Removed};
 use super::host::Trace;
-use super::terms::{Subject, chain};
+use super::terms::{Subject, TermId, chain};
 
 /// Advice for removing one deficiency or a pair.
 pub fn for_removal(subject: &Subject<'_>, bound: &Bound, remove: &[Deficiency]) -> String {
@@ -39,7 +39,7 @@ fn sentence(subject: &Subject<'_>, bound: &Bound, d: Deficiency) -> String {
         Deficiency::DivSqrt => div_sqrt(f),
         Deficiency::Access => format!("{}: load and store whole vectors, keep values in registers.", accesses(f)),
         Deficiency::Latency => latency_advice(subject),
-        Deficiency::WriteAllocate => write_allocate(f),
+        Deficiency::WriteAllocate => write_allocate(subject),
         Deficiency::CapacityMisses => format!(
             "{} of its memory lines were loaded before and had been evicted: block the loop for the cache{}.",
             share_of_misses(f, |t| t.capacity),
@@ -202,15 +202,25 @@ fn latency_advice(subject: &Subject<'_>) -> String {
     }
 }
 
-fn write_allocate(f: &Function) -> String {
+fn write_allocate(subject: &Subject<'_>) -> String {
+    let f = subject.function;
     let traffic = f.work.as_ref().and_then(|w| w.traffic).unwrap_or_default();
     let stores: u64 =
         f.work.as_ref().map_or(0, |w| w.accesses.iter().filter(|a| a.kind == AccessKind::Store).map(|a| a.count).sum());
+    let bytes = traffic.dram_read + traffic.dram_write;
+    let over = |bytes: f64, removed: Removed| {
+        let seconds = subject.term(TermId::Dram, removed).seconds.filter(|s| *s > 0.0);
+        let rate = seconds.map_or(String::new(), |s| format!(" at {:.1} GB/s", bytes / s / 1e9));
+        format!("{:.2} GB{rate}", bytes / 1e9)
+    };
     format!(
-        "Its {} stores made memory send {:.2} GB of lines that they overwrite whole{}: use non-temporal stores.",
+        "Its {} stores made memory send {:.2} GB of lines that they overwrite whole{}: use non-temporal stores; memory \
+        then moves {} instead of {}.",
         count(stores),
         traffic.dram_fill / 1e9,
-        at_loop(f)
+        at_loop(f),
+        over(bytes - traffic.dram_fill, Removed::only(Deficiency::WriteAllocate)),
+        over(bytes, Removed::NONE)
     )
 }
 

@@ -119,8 +119,13 @@ fn traffic_goes_to_the_function_and_loop_of_its_instruction() {
     let traffic =
         Traffic { l2_read: 64_000.4, dram_read: 64_000.0, dram_write: 1.0, l1_misses: 1000.0, ..Traffic::default() };
     let site = |at: CodeRef| SiteTraffic { at, thread: 0, traffic };
-    let memory =
-        MemoryEvidence { mode: "sampled".into(), error: Some(0.03), sites: vec![site(at(1))], warnings: vec![] };
+    let memory = MemoryEvidence {
+        mode: "sampled".into(),
+        error: Some(0.03),
+        one_in: 1,
+        sites: vec![site(at(1))],
+        warnings: vec![],
+    };
     let evidence = Evidence { counted: Some(&counted), memory: Some(&memory), ..Evidence::default() };
     let profile = join(&evidence, Run::default(), Machine::default(), &mut Names::default(), false);
     let work = function(&profile, "work");

@@ -4,6 +4,7 @@ mod cachegrind;
 mod end_to_end;
 mod feed;
 mod kernels;
+mod programs;
 mod reference;
 mod sampled;
 mod traffic;

@@ -8,8 +8,8 @@ use rprof::isa::facts::AccessKind;
 use rprof::memory::{CacheModel, Geometry, LastLevelPolicy, Level, Placement};
 use rprof::profile::evidence::memory::Access;
 
-/// A line in a list-based cache: number and last writer.
-type Entry = (u64, Option<u32>);
+/// A line in a list-based cache: number, last writer, and whether it left L2 since.
+type Entry = (u64, Option<u32>, bool);
 
 /// A set-associative LRU cache as a list per set, most recently used first.
 struct ListCache {
@@ -82,11 +82,11 @@ impl Slow {
                         }
                     }
                 }
-                (line, None)
+                (line, None, false)
             }
         };
         if store {
-            entry.1 = Some(site);
+            (entry.1, entry.2) = (Some(site), false);
         }
         if let Some(victim) = self.l1.put_first(entry) {
             self.leaves_l1(victim);
@@ -96,59 +96,61 @@ impl Slow {
     fn beyond(&mut self, line: u64, site: u32, store: bool) -> Entry {
         if let Some(entry) = self.l3.take(line) {
             if self.victim {
-                return entry;
+                return (line, entry.1, true);
             }
             self.l3.put_first(entry);
-            return (line, None);
+            return (line, None, false);
         }
         self.counts.add("dram fill", site);
         if store {
             self.counts.add("store fill", site);
         }
         if !self.victim
-            && let Some(victim) = self.l3.put_first((line, None))
+            && let Some(victim) = self.l3.put_first((line, None, false))
         {
             self.leaves_l3(victim);
         }
-        (line, None)
+        (line, None, false)
     }
 
-    fn leaves_l1(&mut self, (line, writer): Entry) {
+    fn leaves_l1(&mut self, (line, writer, _): Entry) {
         let Some(writer) = writer else { return };
         self.counts.add("l1 write-back", writer);
         match self.l2.entry(line) {
-            Some(entry) => entry.1 = Some(writer),
+            Some(entry) => (entry.1, entry.2) = (Some(writer), false),
             None => {
-                if let Some(victim) = self.l2.put_first((line, Some(writer))) {
+                if let Some(victim) = self.l2.put_first((line, Some(writer), false)) {
                     self.leaves_l2(victim);
                 }
             }
         }
     }
 
-    fn leaves_l2(&mut self, (line, mut writer): Entry) {
+    fn leaves_l2(&mut self, (line, mut writer, mut passed): Entry) {
         if self.l2_inclusive
-            && let Some((_, Some(inner))) = self.l1.take(line)
+            && let Some((_, Some(inner), _)) = self.l1.take(line)
         {
             self.counts.add("l1 write-back", inner);
-            writer = Some(inner);
+            (writer, passed) = (Some(inner), false);
         }
         if let Some(writer) = writer {
-            self.counts.add("l2 write-back", writer);
+            if !passed {
+                self.counts.add("l2 write-back", writer);
+            }
         } else if !self.victim {
             return;
         }
         match self.l3.entry(line) {
             Some(entry) => entry.1 = writer.or(entry.1),
             None => {
-                if let Some(victim) = self.l3.put_first((line, writer)) {
+                if let Some(victim) = self.l3.put_first((line, writer, false)) {
                     self.leaves_l3(victim);
                 }
             }
         }
     }
 
-    fn leaves_l3(&mut self, (_, writer): Entry) {
+    fn leaves_l3(&mut self, (_, writer, _): Entry) {
         if let Some(writer) = writer {
             self.counts.add("dram write", writer);
         }

@@ -79,6 +79,26 @@ fn conflict_misses_are_named_and_gone_with_padding() {
 }
 
 #[test]
+fn a_line_is_written_back_once_however_often_it_is_read_afterwards() {
+    // 2 MiB: in the last level, not in L2. Written once by site 0, then read five times by site 1.
+    let lines = (2u64 << 20) / 64;
+    for policy in POLICIES {
+        let mut feed = Feed::new(model(policy));
+        for pass in 0..6 {
+            for i in 0..lines {
+                let (site, kind) = if pass == 0 { (0, AccessKind::Store) } else { (1, AccessKind::Load) };
+                feed.access(Access { address: 0x1000_0000 + i * 64, bytes: 8, site, kind });
+            }
+        }
+        let evidence = feed.finish();
+        let bytes = 64.0 * lines as f64;
+        assert_eq!(total(&evidence, |t| t.l3_write), bytes, "{policy:?}");
+        assert_eq!(total(&evidence, |t| t.dram_write), bytes, "{policy:?}");
+        assert_eq!(sum(&evidence, |site, _| site == 1, |t| t.l3_read), 5.0 * bytes, "{policy:?}");
+    }
+}
+
+#[test]
 fn a_working_set_beyond_the_cache_misses_for_capacity() {
     let run = |emit: kernels::Emit| {
         for _ in 0..4 {

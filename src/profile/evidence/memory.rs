@@ -136,6 +136,8 @@ pub struct MemoryEvidence {
     pub mode: String,
     /// Relative error expected of the bytes, from sampling and calibration.
     pub error: Option<f64>,
+    /// What lies behind L1 was simulated for one line in so many.
+    pub one_in: u32,
     /// One entry per (site, thread).
     pub sites: Vec<SiteTraffic>,
     /// Doubts about these figures.
@@ -198,6 +200,13 @@ pub struct Traffic {
     pub random_lines: f64,
     /// L1 misses of gathers and scatters.
     pub gathered_lines: f64,
+    /// Lines that the simulation saw going to or coming from memory: all of them, or those of the sample.
+    #[serde(default)]
+    pub seen_lines: f64,
+    /// Bytes (part of `l1_read` and `l1_write`) of instructions that no window of a sampled run saw: what they caused
+    /// beyond L1 is missing from the other figures.
+    #[serde(default)]
+    pub unseen: f64,
 }
 
 impl Traffic {
@@ -224,5 +233,7 @@ impl Traffic {
         self.strided_lines += more.strided_lines;
         self.random_lines += more.random_lines;
         self.gathered_lines += more.gathered_lines;
+        self.seen_lines += more.seen_lines;
+        self.unseen += more.unseen;
     }
 }

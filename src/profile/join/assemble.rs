@@ -352,11 +352,13 @@ impl<'e> Joined<'e> {
             return Err("the memory model was off".into());
         };
         let Some(of_function) = traffic.get(&context.id) else {
-            return Ok(MeasuredTraffic { error: memory.error, ..MeasuredTraffic::default() });
+            let one_in = memory.one_in;
+            return Ok(MeasuredTraffic { error: memory.error, one_in, ..MeasuredTraffic::default() });
         };
         Ok(MeasuredTraffic {
             sum: of_function.sum(&wanted),
             error: memory.error,
+            one_in: memory.one_in,
             dram_by_thread: of_function.dram_by_thread(&wanted),
         })
     }

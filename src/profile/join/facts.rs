@@ -6,7 +6,7 @@ use super::counts::Counts;
 use super::elapsed::Elapsed;
 use super::traffic;
 use crate::profile::evidence::memory::Traffic;
-use crate::profile::function::{Bytes, Chain, Function, PerThread, Source, Work};
+use crate::profile::function::{Bytes, CacheMisses, Chain, Function, PerThread, Source, Work};
 
 /// Everything that was measured of a function or loop.
 #[derive(Debug)]
@@ -30,6 +30,8 @@ pub struct MeasuredTraffic {
     pub sum: Traffic,
     /// Relative error that the model states.
     pub error: Option<f64>,
+    /// What lies behind L1 was simulated for one line in so many.
+    pub one_in: u32,
     /// DRAM bytes by thread of the counted evidence.
     pub dram_by_thread: BTreeMap<u32, f64>,
 }
@@ -121,7 +123,7 @@ fn fill_counts(function: &mut Function, measured: &Measured, common: &Common) {
         issue_slots: tally.issue_slots,
         code_bytes: counts.code_bytes(),
         chains: measured.chains.0.clone(),
-        traffic: measured.traffic.as_ref().ok().map(|t| t.sum),
+        traffic: measured.traffic.as_ref().ok().map(|t| t.sum).filter(|t| traffic::error_of_windows(t, None).is_ok()),
         chain_coverage: measured.chains.1,
     });
     let error = (common.uncounted_share > 0.0).then_some(common.uncounted_share);
@@ -134,17 +136,32 @@ fn fill_counts(function: &mut Function, measured: &Measured, common: &Common) {
     }
 }
 
-fn fill_traffic(function: &mut Function, measured: &Measured) {
-    let fields = ["bytes.l2", "bytes.l3", "bytes.dram", "cache_misses", "misses"];
-    match &measured.traffic {
-        Ok(traffic) => {
-            let l1 = function.bytes.and_then(|b| b.l1);
-            function.bytes = Some(Bytes { l1, ..traffic::bytes(&traffic.sum) });
-            function.cache_misses = Some(traffic::cache_misses(&traffic.sum));
+fn fill_traffic<'m>(function: &mut Function, measured: &'m Measured) {
+    let near = ["bytes.l2", "cache_misses"];
+    let far = ["bytes.l3", "bytes.dram", "misses"];
+    let known = |traffic: &'m MeasuredTraffic| {
+        traffic::error_of_windows(&traffic.sum, traffic.error).map(|error| (traffic, error))
+    };
+    let (traffic, error) = match measured.traffic.as_ref().map_err(Clone::clone).and_then(known) {
+        Ok(known) => known,
+        Err(reason) => return near.iter().chain(&far).for_each(|f| missing(function, f, &reason)),
+    };
+    let l1 = function.bytes.and_then(|b| b.l1);
+    let bytes = traffic::bytes(&traffic.sum);
+    let misses = traffic::cache_misses(&traffic.sum);
+    near.iter().for_each(|f| source(function, f, "simulated", error));
+    match traffic::error_of_sample(&traffic.sum, traffic.one_in, error) {
+        Ok(error) => {
+            function.bytes = Some(Bytes { l1, ..bytes });
+            function.cache_misses = Some(misses);
             function.misses = Some(traffic::misses(&traffic.sum));
-            fields.iter().for_each(|f| source(function, f, "simulated", traffic.error));
+            far.iter().for_each(|f| source(function, f, "simulated", error));
         }
-        Err(reason) => fields.iter().for_each(|f| missing(function, f, reason)),
+        Err(reason) => {
+            function.bytes = Some(Bytes { l1, l2: bytes.l2, ..Bytes::default() });
+            function.cache_misses = Some(CacheMisses { l1: misses.l1, ..CacheMisses::default() });
+            far.iter().for_each(|f| missing(function, f, &reason));
+        }
     }
 }
 

@@ -52,6 +52,35 @@ impl FunctionTraffic {
     }
 }
 
+/// How well a model that looked at a part of the program knows what a function exchanged with L2: nothing about
+/// instructions that it never saw.
+pub fn error_of_windows(traffic: &Traffic, overall: Option<f64>) -> Result<Option<f64>, String> {
+    let unseen = traffic.unseen / (traffic.l1_read + traffic.l1_write).max(1.0);
+    if unseen > 0.5 {
+        return Err("it was executed where no window of sampling was; run longer, or with --memory exact".into());
+    }
+    Ok(if unseen > 0.0 { Some(overall.unwrap_or(0.0).hypot(unseen)) } else { overall })
+}
+
+/// How well a sample of one line in `one_in` knows what a function exchanged with memory, where it knows its traffic in
+/// general with the relative error `overall`: with n of its lines seen, `hypot(overall, 1/√n)`. Or why it does not know.
+pub fn error_of_sample(traffic: &Traffic, one_in: u32, overall: Option<f64>) -> Result<Option<f64>, String> {
+    /// So many lines of the sample are expected to be seen at least.
+    const ENOUGH: f64 = 3.0;
+    if one_in <= 1 {
+        return Ok(overall);
+    }
+    if traffic.seen_lines > 0.0 {
+        return Ok(Some(overall.unwrap_or(0.0).hypot(traffic.seen_lines.sqrt().recip())));
+    }
+    match traffic.l1_misses / f64::from(one_in) {
+        few if few > 0.0 && few < ENOUGH => {
+            Err(format!("it missed L1 too rarely for a sample of one line in {one_in}; run with --memory exact"))
+        }
+        _ => Ok(overall),
+    }
+}
+
 /// Bytes beyond L1; those of L1 are counted, not simulated.
 pub fn bytes(traffic: &Traffic) -> Bytes {
     let sum = |read: f64, write: f64| Some(whole(read + write));
@@ -85,4 +114,29 @@ pub fn misses(traffic: &Traffic) -> Misses {
 /// Rounds a sampled sum to whole bytes or lines.
 pub fn whole(sum: f64) -> u64 {
     sum.round().max(0.0) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_of_a_function_is_that_of_the_lines_seen_of_it() {
+        let seen = |seen_lines, l1_misses| Traffic { seen_lines, l1_misses, ..Traffic::default() };
+        assert_eq!(error_of_sample(&seen(0.0, 5.0), 1, None), Ok(None));
+        let error = error_of_sample(&seen(16.0, 512.0), 32, Some(0.01)).unwrap().unwrap();
+        assert!((error - 0.2502).abs() < 1e-3, "{error}");
+        // Nothing missed, and much missed that the next level had, are known; a little is not.
+        assert_eq!(error_of_sample(&seen(0.0, 0.0), 32, Some(0.01)), Ok(Some(0.01)));
+        assert_eq!(error_of_sample(&seen(0.0, 1000.0), 32, Some(0.01)), Ok(Some(0.01)));
+        assert!(error_of_sample(&seen(0.0, 50.0), 32, Some(0.01)).is_err());
+    }
+
+    #[test]
+    fn what_no_window_saw_is_not_known() {
+        let with = |unseen| Traffic { l1_read: 60.0, l1_write: 40.0, unseen, ..Traffic::default() };
+        assert_eq!(error_of_windows(&with(0.0), None), Ok(None));
+        assert_eq!(error_of_windows(&with(10.0), None), Ok(Some(0.1)));
+        assert!(error_of_windows(&with(70.0), Some(0.01)).is_err());
+    }
 }

@@ -38,7 +38,10 @@ pub fn svg(profile: &Profile, view: &View) -> String {
     let area = Area { left: page::LEFT, top: page::TOP, right: WIDTH - page::RIGHT, bottom: HEIGHT - 144.0 };
     let frame = frame(area, &dots, &ceilings, &slopes);
     let mut taken = Taken::new(area);
-    let levels = if dots.is_empty() { "" } else { ", dot: DRAM · rings: L3, L2, L1" };
+    let levels = match dots.is_empty() {
+        true => "",
+        false => " · hierarchical roofline: dot DRAM, rings L3, L2 · cache-aware roofline: ring L1",
+    };
     page.append(page::axes(
         area,
         (&frame.x, &format!("operational intensity [FLOP/byte]{levels}"), ""),

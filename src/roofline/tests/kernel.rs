@@ -133,6 +133,8 @@ impl Kernel {
             strided_lines: per.strided_lines * n,
             random_lines: per.random_lines * n,
             gathered_lines: per.gathered_lines * n,
+            seen_lines: per.seen_lines * n,
+            unseen: per.unseen * n,
         };
         let t = *t;
         self.function.bytes = Some(Bytes {

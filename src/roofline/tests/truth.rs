@@ -49,6 +49,12 @@ fn k02_dram_triad_says_non_temporal() {
     let expected = f.analysis.terms.dram.unwrap() * (1.0 - (192.0 / 57e9) / (256.0 / 48e9));
     assert!((nt.seconds / expected - 1.0).abs() < 0.01, "{} {expected}", nt.seconds);
     assert!(nt.advice.contains("non-temporal"), "{}", nt.advice);
+    let bytes = |per_iteration: f64, rate: &str| {
+        let gb = f.work.as_ref().unwrap().traffic.unwrap().dram_fill / 64.0 * per_iteration / 1e9;
+        format!("{gb:.2} GB at {rate} GB/s")
+    };
+    let figures = format!("memory then moves {} instead of {}", bytes(192.0, "57.0"), bytes(256.0, "48.0"));
+    assert!(nt.advice.contains(&figures), "{}: {figures}", nt.advice);
 }
 
 #[test]

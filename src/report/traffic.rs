@@ -1,0 +1,102 @@
+//! Memory traffic of a function as text: the two rooflines by name, and what its misses are.
+
+use crate::profile::evidence::memory::Traffic;
+use crate::profile::function::Function;
+
+use super::number::{percent, si, significant};
+use super::table;
+
+/// Parts of less than this are not told.
+const LEAST_PART: f64 = 0.05;
+
+/// Lines on one function: its intensity at every level, its traffic with memory. Empty where neither is known.
+pub fn of_function(f: &Function) -> Vec<String> {
+    [rooflines(f), memory(f)].into_iter().flatten().collect()
+}
+
+/// `hierarchical roofline: 0.0625 FLOP/B from DRAM, 0.0833 from L3; cache-aware roofline: 0.125 FLOP/B`
+///
+/// The hierarchical roofline puts a function at one intensity for each level, against that level's bandwidth. The
+/// cache-aware one puts it at the bytes that its instructions ask for (the L1 figure), against all bandwidths.
+fn rooflines(f: &Function) -> Option<String> {
+    let oi = f.analysis.oi;
+    let unit = format!("{}/B", table::operations(f.analysis.axis.as_deref()));
+    let levels = [("DRAM", oi.dram), ("L3", oi.l3), ("L2", oi.l2)];
+    let known = levels.into_iter().filter_map(|(level, oi)| oi.map(|oi| (level, significant(oi))));
+    let levels: Vec<String> = known
+        .enumerate()
+        .map(|(i, (level, oi))| if i == 0 { format!("{oi} {unit} from {level}") } else { format!("{oi} from {level}") })
+        .collect();
+    let l1 = oi.l1.map(|oi| format!("cache-aware roofline: {} {unit}", significant(oi)));
+    if f.analysis.axis.as_deref() == Some("byte") || levels.is_empty() {
+        return None;
+    }
+    let parts = std::iter::once(format!("hierarchical roofline: {}", levels.join(", "))).chain(l1);
+    Some(parts.collect::<Vec<_>>().join("; "))
+}
+
+/// `memory traffic: 9.63 GB ± 3 %; misses: 97 % capacity; lines: 96 % unit stride`
+fn memory(f: &Function) -> Option<String> {
+    let bytes = f.bytes?.dram.filter(|bytes| *bytes > 0)?;
+    let traffic = f.work.as_ref()?.traffic?;
+    let error =
+        f.source.get("bytes.dram").and_then(|s| s.error).map_or(String::new(), |e| format!(" ± {}", percent(e)));
+    let mut line = format!("memory traffic: {}{error}", si(bytes as f64, "B"));
+    for (what, parts) in [("misses", kinds(&traffic)), ("lines", orders(&traffic))] {
+        if !parts.is_empty() {
+            line += &format!("; {what}: {}", parts.join(", "));
+        }
+    }
+    Some(line)
+}
+
+fn kinds(t: &Traffic) -> Vec<String> {
+    shares([
+        ("compulsory", t.compulsory),
+        ("capacity", t.capacity),
+        ("conflict", t.conflict),
+        ("coherence", t.coherence),
+    ])
+}
+
+fn orders(t: &Traffic) -> Vec<String> {
+    shares([
+        ("unit stride", t.unit_lines),
+        ("strided", t.strided_lines),
+        ("random", t.random_lines),
+        ("gathered", t.gathered_lines),
+    ])
+}
+
+/// `97 % capacity` for each part that counts.
+fn shares(parts: [(&str, f64); 4]) -> Vec<String> {
+    let all: f64 = parts.iter().map(|p| p.1).sum();
+    let told = parts.iter().filter(|p| all > 0.0 && p.1 > LEAST_PART * all);
+    told.map(|(name, part)| format!("{} {name}", percent(part / all))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::function::{Bytes, Oi, Source, Work};
+
+    #[test]
+    fn both_rooflines_are_named_and_misses_told() {
+        let mut f =
+            Function { bytes: Some(Bytes { dram: Some(9_630_000_000), ..Bytes::default() }), ..Default::default() };
+        f.analysis.axis = Some("flop".into());
+        f.analysis.oi = Oi { dram: Some(0.0625), l3: Some(0.083), l2: None, l1: Some(0.125) };
+        f.source.insert("bytes.dram".into(), Source { how: "simulated".into(), error: Some(0.03), reason: None });
+        let traffic =
+            Traffic { capacity: 97.0, compulsory: 3.0, unit_lines: 90.0, random_lines: 10.0, ..Traffic::default() };
+        f.work = Some(Work { traffic: Some(traffic), ..Work::default() });
+        assert_eq!(
+            of_function(&f),
+            [
+                "hierarchical roofline: 0.0625 FLOP/B from DRAM, 0.0830 from L3; cache-aware roofline: 0.125 FLOP/B",
+                "memory traffic: 9.63 GB ± 3.0 %; misses: 97 % capacity; lines: 90 % unit stride, 10 % random",
+            ]
+        );
+        assert!(of_function(&Function::default()).is_empty());
+    }
+}

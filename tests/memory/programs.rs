@@ -1,0 +1,62 @@
+//! Programs with threads and with unusual address spaces under the translator, with an exact model and a sampled one.
+
+use rprof::instrument::Translator;
+use rprof::memory::{CacheModel, LastLevelPolicy, Placement};
+
+use crate::end_to_end::{build, functions, in_function, run};
+use crate::kernels;
+
+fn exact() -> CacheModel {
+    CacheModel::exact(kernels::host(LastLevelPolicy::Victim), Placement::SmallPages, Vec::new())
+}
+
+#[test]
+fn sharing_of_three_kinds_is_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = build(dir.path(), "sharing", &["-O1", "-pthread"]);
+    let functions = functions(&program);
+    // Coherence misses, and lines from memory.
+    let figures = |mode: &str| {
+        let memory = run(&mut Translator::new(), &program, &[mode], exact()).memory.unwrap();
+        let range = &functions[&format!("work_{mode}")];
+        [in_function(&memory, range, |t| t.coherence), in_function(&memory, range, |t| t.l3_misses)]
+    };
+    let [[false_sharing, false_lines], [readonly, readonly_lines], [private, private_lines]] =
+        ["false", "readonly", "private"].map(figures);
+    println!("coherence misses: false sharing {false_sharing}, shared read-only {readonly}, private {private}");
+    println!("lines from memory: {false_lines}, {readonly_lines}, {private_lines}");
+    assert!(false_sharing >= 100.0 * private.max(1.0) && false_sharing >= 100.0 * readonly.max(1.0));
+    // One array's lines, or two arrays'.
+    let array = (256 << 10) as f64 / 64.0;
+    assert!((readonly_lines / array - 1.0).abs() < 0.05 && (private_lines / array - 2.0).abs() < 0.1);
+}
+
+#[test]
+fn sparse_memory_many_mappings_and_huge_pages_are_simulated() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = build(dir.path(), "footprint", &["-O1"]);
+    let functions = functions(&program);
+    let gib = if std::env::var_os("RPROF_FULL").is_some() { 10 } else { 1 };
+    let memory = |sink: CacheModel| {
+        let counted = run(&mut Translator::new(), &program, &[&gib.to_string()], sink);
+        assert!(libc::WIFEXITED(counted.status) && libc::WEXITSTATUS(counted.status) == 0);
+        counted.memory.unwrap()
+    };
+    let sparse = 262_144.0 * f64::from(gib);
+    let evidence = memory(exact());
+    for (name, lines) in [("touch_sparse", sparse), ("touch_mappings", 4096.0), ("touch_huge", 131_072.0)] {
+        let found = in_function(&evidence, &functions[name], |t| t.compulsory);
+        println!("exact {name}: {found} lines, {lines} expected");
+        assert!((found / lines - 1.0).abs() < 0.001, "{name}: {found}");
+    }
+    // What no window of a sampled run saw is told as such. The first function is seen from its start.
+    let evidence =
+        memory(CacheModel::sampled(kernels::host(LastLevelPolicy::Victim), Placement::HugePages, Vec::new()));
+    let found = in_function(&evidence, &functions["touch_sparse"], |t| t.compulsory);
+    println!("sampled touch_sparse: {found} lines, {sparse} expected, stated error {:?}", evidence.error);
+    assert!((found / sparse - 1.0).abs() < 0.1, "{found}");
+    for site in &evidence.sites {
+        let t = site.traffic;
+        assert!(t.unseen == 0.0 || (t.unseen, t.l1_misses, t.dram_read) == (t.l1_read + t.l1_write, 0.0, 0.0), "{t:?}");
+    }
+}
