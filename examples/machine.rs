@@ -86,7 +86,7 @@ fn main() -> ExitCode {
             "{:32} {:2}  {value}  {cycle}  {spread} {}",
             c.id,
             c.threads,
-            if c.settled { "" } else { "UNSETTLED" }
+            if c.settled || c.value.is_none() { "" } else { "UNSETTLED" }
         );
     }
     for s in &machine.sweeps {

@@ -2,7 +2,7 @@
 //!
 //! What is in doubt is measured again, at once and by later runs; what stays in doubt says why.
 
-use super::lab::{Doubtful, Steadiness};
+use super::lab::{Doubtful, Steadiness, Verdict};
 use super::order::{self, Violation};
 use crate::profile::machine::Ceiling;
 
@@ -15,7 +15,8 @@ pub const SHARED_CORES: &str = "a thread shared its core with something else in 
 /// How the reason of a ceiling whose repetitions differ begins.
 pub const DIFFER: &str = "its repetitions differ";
 
-const ALIAS: &str = "is ";
+/// How the reason of another name begins.
+pub const ALIAS: &str = "is ";
 
 /// The reason of a ceiling that is another name of `id`.
 pub fn alias_of(id: &str) -> String {
@@ -32,7 +33,7 @@ pub fn doubtful(ceilings: &[Ceiling]) -> Doubtful {
     let late = |c: &Ceiling| c.value.is_none() && c.reason.as_deref().is_some_and(|r| r.starts_with(TOO_LATE));
     let own = ceilings
         .iter()
-        .filter(|c| late(c) || (c.value.is_some() && !c.settled && c.how == "measured"))
+        .filter(|c| late(c) || (c.value.is_some() && !c.settled && (c.how == "measured" || c.id.starts_with("lat."))))
         .map(|c| (measured_as(c).to_owned(), c.threads as usize));
     let broken = order::violations(ceilings).into_iter().flat_map(|v| {
         [v.upper, v.lower].into_iter().filter_map(move |id| {
@@ -86,34 +87,58 @@ pub fn accept_shared_cores(ceilings: &mut [Ceiling]) -> bool {
 }
 
 /// Whether a measurement was undisturbed: what speaks against it, if anything, is that its own repetitions differ.
-fn undisturbed(ceiling: &Ceiling) -> bool {
+pub fn undisturbed(ceiling: &Ceiling) -> bool {
     ceiling.settled || ceiling.reason.as_deref().is_some_and(|r| r.starts_with(DIFFER))
+}
+
+/// The measurement with the better value; where one has none, the other.
+pub fn better_value(old: Ceiling, new: Ceiling) -> Ceiling {
+    ranked(old, new).0
+}
+
+/// The better of two measurements and the other one, unless only one has a value.
+fn ranked(old: Ceiling, new: Ceiling) -> (Ceiling, Option<Ceiling>) {
+    let (Some(a), Some(b)) = (old.value, new.value) else {
+        return (if new.value.is_some() { new } else { old }, None);
+    };
+    let new_is_better = if new.unit == "s" { b <= a } else { b >= a };
+    if new_is_better { (new, Some(old)) } else { (old, Some(new)) }
 }
 
 /// What two measurements of one ceiling say: the better value; settled if that one is, or if both agree: a best value that
 /// comes out twice is one, whatever the other repetitions did.
-///
-/// What neighbours are part of differs from one moment to the next by more than repetitions tell: there the spread is at
-/// least what the two are apart.
 pub fn better(old: Ceiling, new: Ceiling) -> Ceiling {
-    let (Some(a), Some(b)) = (old.value, new.value) else { return if new.value.is_some() { new } else { old } };
-    let new_is_better = if new.unit == "s" { b <= a } else { b >= a };
-    let (best, other) = if new_is_better { (new, old) } else { (old, new) };
-    let apart = 1.0 - (a / b).min(b / a);
+    let (best, other) = match ranked(old, new) {
+        (best, Some(other)) => (best, other),
+        (only, None) => return only,
+    };
+    let apart = match (best.value, other.value) {
+        (Some(a), Some(b)) => 1.0 - (a / b).min(b / a),
+        _ => return best,
+    };
     let tolerance = Steadiness::of(&best.id).tolerance();
-    // Two moments do not show the whole range.
-    let widened = best.spread.unwrap_or(0.0).max(other.spread.unwrap_or(0.0)).max(1.5 * apart);
-    if Steadiness::of(&best.id) == Steadiness::Shared && undisturbed(&best) && undisturbed(&other) {
-        let settled = widened <= tolerance;
-        let differ = || format!("{DIFFER} by {:.0} % from one moment to another", 100.0 * widened);
-        return Ceiling { settled, spread: Some(widened), reason: (!settled).then(differ), ..best };
-    }
     let reproduced = undisturbed(&best) && undisturbed(&other) && apart <= tolerance / 3.0;
     if !best.settled && (reproduced || (other.settled && apart <= tolerance)) {
         let spread = if other.settled { other.spread.map(|s| s.max(apart)) } else { Some(apart) };
         return Ceiling { settled: true, reason: None, spread, ..best };
     }
     best
+}
+
+/// `best` with the spread that its moments tell: settled where the best state came back. A lower state is told in its reason.
+pub fn by_moments(best: Ceiling, verdict: Verdict) -> Ceiling {
+    let settled = verdict.spread <= Steadiness::of(&best.id).tolerance();
+    let percent = |share: f64| 100.0 * share;
+    let reason = if !settled {
+        Some(format!("{DIFFER} by {:.0} % from one moment to another", percent(verdict.spread)))
+    } else if verdict.agreeing < verdict.moments {
+        let others = verdict.moments - verdict.agreeing;
+        let lower = percent(1.0 - verdict.lowest);
+        Some(format!("at {others} of {} moments up to {lower:.0} % less", verdict.moments))
+    } else {
+        None
+    };
+    Ceiling { settled, reason, spread: Some(verdict.spread), ..best }
 }
 
 #[cfg(test)]
@@ -152,13 +177,13 @@ mod tests {
     }
 
     #[test]
-    fn two_moments_widen_what_neighbours_are_part_of() {
-        let near = better(ceiling("dram.read", 1.0, true), ceiling("dram.read", 1.08, true));
-        assert!(!near.settled && near.value == Some(1.08) && near.spread > Some(0.1), "{near:?}");
-        let close = better(ceiling("dram.read", 1.0, true), ceiling("dram.read", 1.04, true));
-        assert!(close.settled && close.spread > Some(0.05), "{close:?}");
-        let far = better(ceiling("dram.read", 1.0, true), ceiling("dram.read", 1.4, true));
-        assert!(!far.settled && far.spread > Some(0.25) && far.reason.is_some(), "{far:?}");
+    fn a_lower_state_is_told_beside_the_ceiling() {
+        let verdict = |spread, agreeing| Verdict { spread, agreeing, moments: 4, lowest: 0.6 };
+        let came_back = by_moments(ceiling("dram.read", 70.0, false), verdict(0.04, 2));
+        assert!(came_back.settled && came_back.spread == Some(0.04));
+        assert_eq!(came_back.reason.as_deref(), Some("at 2 of 4 moments up to 40 % less"));
+        let once = by_moments(ceiling("dram.read", 70.0, true), verdict(0.6, 1));
+        assert!(!once.settled && once.reason.is_some_and(|r| r.starts_with(DIFFER)));
         let mut crowded = ceiling("dram.read", 1.0, false);
         crowded.reason = Some(SHARED_CORES.into());
         let apart = better(crowded, ceiling("dram.read", 2.0, true));

@@ -18,7 +18,7 @@ use crate::profile::machine::Machine;
 use crate::profile::run::Warning;
 
 /// Grows with every change of what is measured or how.
-const CEILINGS_VERSION: u32 = 2;
+const CEILINGS_VERSION: u32 = 3;
 
 /// Later runs that try again what is in doubt; after that it stays as it is until `--refresh`.
 const RETRIES: u32 = 8;
@@ -92,16 +92,24 @@ pub fn load_or_measure(request: &Request, progress: &mut dyn Progress) -> Result
     let directory = request.cache.clone().or_else(store::directory);
     let _ahead = Priority::raise();
     let mut lab = Lab::new(request.features, topology.clone(), threads, memory, request.effort)?;
+    let mut unusable = None;
     if !request.refresh
         && let Some(directory) = &directory
-        && let Some(entry) = cached(directory, &key, request.effort, progress)
     {
-        return still_good(entry, lab, directory, progress);
+        match store::load(directory, &key) {
+            Ok(entry) if entry.satisfies(request.effort) => return still_good(entry, lab, directory, progress),
+            Ok(_) => {}
+            Err(why) => unusable = Some(why),
+        }
     }
     ceilings::measure_all(&mut lab, progress)?;
     let machine = assemble(lab, &topology, request.features);
     let entry = Entry { key, effort: request.effort.name().into(), retries: 0, machine };
-    keep(directory.as_deref(), &entry, progress);
+    if keep(directory.as_deref(), &entry, progress)
+        && let Some(warning) = unusable.and_then(replaced)
+    {
+        progress.warn(warning);
+    }
     Ok(entry.machine)
 }
 
@@ -124,7 +132,7 @@ fn thread_limit(request: &Request, limits: &Limits, cpus: usize, progress: &mut 
         progress.warn(Warning::new(
             "cpu-quota",
             format!("the cgroup grants {quota:.2} CPUs' worth of time on {cpus} CPUs"),
-            format!("ceilings are measured for at most {threads} threads"),
+            format!("ceilings are measured for at most {threads} thread{}", if threads == 1 { "" } else { "s" }),
             "raise cpu.max for ceilings of all CPUs",
         ));
     }
@@ -140,22 +148,15 @@ fn key(topology: &Topology, threads: usize, dram: bool, features: Features) -> K
     Key { cpu: topology.cpu.clone(), cpus, caches: caches.join(" "), kernel, threads, dram, version }
 }
 
-fn cached(directory: &Path, key: &Key, effort: Effort, progress: &mut dyn Progress) -> Option<Entry> {
-    let doubt = |text: String| {
-        Warning::new("machine-cache", text, "the ceilings are measured again", "nothing: the file is replaced")
+/// What is told of a cache file that was of no use and has been replaced. Where it could not be replaced either, [`keep`]
+/// has told so.
+fn replaced(unusable: Unusable) -> Option<Warning> {
+    let text = match unusable {
+        Unusable::Absent => return None,
+        Unusable::Broken(what) => format!("the cache of ceilings is broken: {what}"),
+        Unusable::Foreign => "the cache of ceilings belongs to another machine".into(),
     };
-    match store::load(directory, key) {
-        Ok(entry) => entry.satisfies(effort).then_some(entry),
-        Err(Unusable::Absent) => None,
-        Err(Unusable::Broken(what)) => {
-            progress.warn(doubt(format!("the cache of ceilings is broken: {what}")));
-            None
-        }
-        Err(Unusable::Foreign) => {
-            progress.warn(doubt("the cache of ceilings belongs to another machine".into()));
-            None
-        }
-    }
+    Some(Warning::new("machine-cache", text, "the ceilings were measured again", "nothing: the file has been replaced"))
 }
 
 /// Returns the cached ceilings, with what moved since measured again.
@@ -206,16 +207,17 @@ fn try_again(
     Ok(entry.machine)
 }
 
-fn keep(directory: Option<&Path>, entry: &Entry, progress: &mut dyn Progress) {
-    let Some(directory) = directory else { return };
-    if let Err(error) = store::save(directory, entry) {
-        progress.warn(Warning::new(
-            "machine-cache",
-            error.to_string(),
-            "the ceilings are measured again at the next run",
-            "set XDG_CACHE_HOME to a writable directory",
-        ));
-    }
+/// Writes the cache; whether that succeeded. Where it did not, there is a warning.
+fn keep(directory: Option<&Path>, entry: &Entry, progress: &mut dyn Progress) -> bool {
+    let Some(directory) = directory else { return false };
+    let Err(error) = store::save(directory, entry) else { return true };
+    progress.warn(Warning::new(
+        "machine-cache",
+        error.to_string(),
+        "the ceilings are measured again at the next run",
+        "set XDG_CACHE_HOME to a writable directory",
+    ));
+    false
 }
 
 fn assemble(lab: Lab, topology: &Topology, features: Features) -> Machine {

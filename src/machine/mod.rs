@@ -37,11 +37,14 @@
 //! | `dram.{copy,triad,write}.nt` | byte/s | with non-temporal stores |
 //! | `dram.noprefetch` `dram.prefetch` `dram.cores.k` | byte/s | software prefetch; k cores generate traffic |
 //! | `dram.stride.{2,4,8,16,page}` † | byte/s | one double every so many; each line touched counts 64 bytes |
-//! | `dram.random` `dram.gather` `dram.chase.{1,2,4,8,16}` † | byte/s | 64 bytes for each access; huge pages (`.4k`: small ones) |
+//! | `dram.random` `dram.gather` `dram.chase.{1,2,4,8,16}` † | byte/s | 64 bytes for each access; huge pages (`.4k`: small ones, also `stride.page`) |
 //! | `lat.{l1,l2,l3,dram}` ‡ | s | load to use through a pointer |
+//! | `tlb.reach`, sweeps `latency.{huge,4k}` ‡ | byte, s | the largest set of scattered lines on 4 KiB pages that needs no page walks; a hop over the set |
+//! | `smt.*` `slow.*` | | `dp.{tlp,ilp,simd,fma}` `issue` `{l1,l2,l3,dram}.read` of both hardware threads of one core; of slow cores |
 //! | `mispredict` `pagefault` ‡ | s | one mispredicted branch; first touch of a 4 KiB page |
 //! | `int.{add,mul,logic}.w` `int.alu.scalar` `int8.dot.512` † | op/s | 32-bit lanes (logic and scalar: 64 bits); `alu`: rotate, xor, add in turn |
 //! | `hp.{fma,add,mul}.512` `bf16.dot.512` † | flop/s | low precisions |
+//! | `dp.fraction.{2,4,8,16}` † | flop/s | derived: what one FP instruction in k leaves of the peak, with the best filler of `mix` |
 //! | `imbalance.{2,4,…}` `p.imbalance.*` | flop/s | derived: the roof when 1/2, 1/4, … of the threads work |
 //! | `dram.noaffinity` `dram.snoop` | byte/s | hosts with several memory nodes, all threads: memory on one node; a set of twice the caches |
 //! | `chains.p.op.w` ‡, sweeps of that name | op, flop/s | fewest independent chains that saturate (scalar and widest; add, mul, fma) |

@@ -108,8 +108,8 @@ pub fn save(directory: &Path, entry: &Entry) -> Result<(), MachineError> {
     let temporary = directory.join(format!(".{}.{}", entry.key.file_name(), std::process::id()));
     let write = || {
         let mut file = fs::File::create(&temporary)?;
+        // Not synchronized with the disk, which may take long: half a file would be found out and replaced.
         file.write_all(text.as_bytes())?;
-        file.sync_all()?;
         fs::rename(&temporary, &path)
     };
     write().map_err(|error| {

@@ -85,12 +85,13 @@ pub fn json(machine: &Machine) -> Result<String, ReportError> {
         .map_err(|e| ReportError::Render { what: "machine", problem: e.to_string() })
 }
 
-/// The pictures as (file name, SVG): roofline with all ceilings, ladder, sweeps.
+/// The pictures as (file name, SVG): roofline with all ceilings, ladder, imbalance, sweeps.
 pub fn pictures(machine: &Machine) -> Vec<(String, String)> {
     let mut out = vec![
-        ("machine-roofline.svg".to_owned(), plot::roofline::of_machine(machine)),
+        ("machine-roofline.svg".to_owned(), plot::host::svg(machine)),
         ("machine-ladder.svg".to_owned(), plot::ladder::svg(machine)),
     ];
+    out.extend(plot::fans::svg(machine).map(|svg| ("machine-imbalance.svg".to_owned(), svg)));
     for family in plot::sweep::families(machine) {
         if let Some(svg) = plot::sweep::svg(machine, &family) {
             out.push((format!("machine-{family}.svg"), svg));

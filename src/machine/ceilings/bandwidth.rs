@@ -11,12 +11,22 @@ use crate::machine::lab::{Effort, Lab, Label};
 use crate::profile::machine::Sweep;
 
 /// Where a working set lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Level {
     name: &'static str,
-    /// Bytes of the working set of one thread.
-    set: u64,
+    /// Bytes of the working set of one thread: where there are several, the best counts.
+    sets: Vec<u64>,
     beyond_l1: bool,
+}
+
+impl Level {
+    fn new(name: &'static str, set: u64) -> Self {
+        Level { name, sets: vec![set], beyond_l1: name != "l1" }
+    }
+
+    fn largest(&self) -> u64 {
+        self.sets.iter().copied().max().unwrap_or(0)
+    }
 }
 
 /// `{l1,l2,l3,dram}.{read,copy,triad,update,write}`, `dram.{copy,triad,write}.nt`, `dram.{noprefetch,prefetch}`,
@@ -31,7 +41,7 @@ pub fn levels(lab: &mut Lab) -> Result<(), MachineError> {
         let Some(total) = dram_bytes(lab) else {
             not_enough_memory(lab, threads);
             // Twice the set holds its arrays and their padding.
-            let bytes = |level: &Level| 2 * level.set * threads as u64 + (1 << 20);
+            let bytes = |level: &Level| 2 * level.largest() * threads as u64 + (1 << 20);
             let (near, large): (Vec<_>, Vec<_>) =
                 levels_of(lab, threads, None).into_iter().partition(|level| bytes(level) <= lab.memory / 4);
             for (level, kind) in large.iter().flat_map(|l| Stream::ALL.map(|kind| (l, kind))) {
@@ -42,14 +52,14 @@ pub fn levels(lab: &mut Lab) -> Result<(), MachineError> {
             let Some(total) = near.iter().map(bytes).max() else { continue };
             let arena = Arena::new(lab.team(), threads, total, Pages::Huge, false)?;
             for level in near {
-                kinds(lab, &arena, level)?;
+                kinds(lab, &arena, &level)?;
             }
             continue;
         };
         let arena = Arena::new(lab.team(), threads, total, Pages::Huge, false)?;
         lab.note_huge_pages(arena.huge_share());
         for level in levels_of(lab, threads, Some(arena.slab)) {
-            kinds(lab, &arena, level)?;
+            kinds(lab, &arena, &level)?;
         }
         lab.set_essential(false);
         if lab.measures_all() {
@@ -96,31 +106,35 @@ fn not_enough_memory(lab: &mut Lab, threads: usize) {
     }
 }
 
-/// The working sets: half of L1, a quarter of L2 (its sets fill unevenly, since it is indexed by physical address), between L2 and this thread's share of L3, all of the slab.
+/// The working sets: half of L1, a quarter of L2 (its sets fill unevenly, since it is indexed by physical address), all of
+/// the slab. In L3 no one size is best for every kind of stream: from not much more than L2 to half of this thread's share.
 fn levels_of(lab: &Lab, threads: usize, slab: Option<u64>) -> Vec<Level> {
     let size = |level| lab.topology.cache(level).map(|c| c.size);
     let mut levels = Vec::new();
     if let Some(l1) = size(1) {
-        levels.push(Level { name: "l1", set: l1 / 2, beyond_l1: false });
+        levels.push(Level::new("l1", l1 / 2));
     }
     if let Some(l2) = size(2) {
-        levels.push(Level { name: "l2", set: l2 / 4, beyond_l1: true });
+        levels.push(Level::new("l2", l2 / 4));
     }
     if let Some(l3) = lab.topology.cache(3) {
         let sharers = (l3.shared_by as usize).min(threads).max(1) as u64;
         let share = l3.size / sharers;
         let l2 = size(2).unwrap_or(0);
-        let between = ((l2 as f64 * share as f64).sqrt() as u64).clamp((3 * l2).min(share), (share / 2).max(l2));
-        levels.push(Level { name: "l3", set: between, beyond_l1: true });
+        let (least, most) = ((3 * l2).min(share), (share / 2).max(l2));
+        let between = ((l2 as f64 * share as f64).sqrt() as u64).clamp(least.min(most), most);
+        let mut sets = vec![between, least, most];
+        sets.truncate(if lab.effort == Effort::Full { 3 } else { 1 });
+        sets.dedup();
+        levels.push(Level { sets, ..Level::new("l3", between) });
     }
     if let Some(slab) = slab {
-        let set = slab - 4 * 8192;
-        levels.push(Level { name: "dram", set, beyond_l1: true });
+        levels.push(Level::new("dram", slab - 4 * 8192));
     }
     levels
 }
 
-fn kinds(lab: &mut Lab, arena: &Arena, level: Level) -> Result<(), MachineError> {
+fn kinds(lab: &mut Lab, arena: &Arena, level: &Level) -> Result<(), MachineError> {
     for kind in Stream::ALL {
         let id = format!("{}.{}", level.name, kind.name());
         let label = Label::new(id, "byte/s", arena.threads);
@@ -128,8 +142,9 @@ fn kinds(lab: &mut Lab, arena: &Arena, level: Level) -> Result<(), MachineError>
             continue;
         }
         let mut best: Option<Rate> = None;
-        for variant in variants(lab, level) {
-            let rate = elements(lab, arena, kind, variant, level.set, plan(lab, level))?;
+        let ways = variants(lab, level).into_iter().flat_map(|v| level.sets.iter().map(move |set| (v, *set)));
+        for (variant, set) in ways.collect::<Vec<_>>() {
+            let rate = elements(lab, arena, kind, variant, set, plan(lab, level))?;
             best = match (best, rate) {
                 (Some(a), Some(b)) => Some(a.better(b)),
                 (a, b) => a.or(b),
@@ -148,7 +163,7 @@ fn kinds(lab: &mut Lab, arena: &Arena, level: Level) -> Result<(), MachineError>
 
 /// The ways to try: the two widest widths, and near the core two lengths of the loop; from DRAM the widest alone where
 /// time is short.
-fn variants(lab: &Lab, level: Level) -> Vec<Variant> {
+fn variants(lab: &Lab, level: &Level) -> Vec<Variant> {
     let mut widths = lab.features.widths();
     widths.retain(|w| *w != Width::Scalar);
     widths.reverse();
@@ -158,7 +173,7 @@ fn variants(lab: &Lab, level: Level) -> Vec<Variant> {
     widths.iter().flat_map(|w| lengths.iter().map(|unroll| Variant { unroll: *unroll, ..Variant::plain(*w) })).collect()
 }
 
-fn plan(lab: &Lab, level: Level) -> Plan {
+fn plan(lab: &Lab, level: &Level) -> Plan {
     match level.name {
         "l1" | "l2" => lab.core_plan(),
         "l3" => Plan { seconds: lab.shared_plan().seconds / 4.0, ..lab.shared_plan() },

@@ -10,7 +10,8 @@ use crate::machine::kernels::x86_64::{chase::chase, irregular};
 use crate::machine::kernels::{Arguments, Kernel};
 use crate::machine::lab::{Effort, Lab, Label};
 
-const LINE: u64 = 64;
+/// Bytes of a cache line.
+pub const LINE: u64 = 64;
 
 /// `lat.{l1,l2,l3,dram}` in seconds and `dram.chase.{1,2,4,8,16}` in byte/s (a line for each hop), huge pages.
 pub fn latencies(lab: &mut Lab) -> Result<(), MachineError> {
@@ -77,6 +78,10 @@ fn chases(lab: &mut Lab, pages: Pages, suffix: &str) -> Result<(), MachineError>
             if !wanted {
                 continue;
             }
+            if lab.out_of_time() {
+                lab.missing(label, lab.too_late());
+                continue;
+            }
             let plan = Plan { seconds: 2e-3, ..lab.shared_plan() };
             let rate = hops(lab, &arena, nodes, chains, plan)?;
             if also_latency {
@@ -88,7 +93,8 @@ fn chases(lab: &mut Lab, pages: Pages, suffix: &str) -> Result<(), MachineError>
     Ok(())
 }
 
-fn power_of_two_below(n: u64) -> u64 {
+/// The greatest power of two that is not above `n`; 1 for 0.
+pub fn power_of_two_below(n: u64) -> u64 {
     if n < 2 { 1 } else { 1 << (63 - n.leading_zeros()) }
 }
 
@@ -103,7 +109,7 @@ fn scatter(n: u64, nodes: u64) -> u64 {
 }
 
 /// Links the first `nodes` lines of each slab into one cycle in scattered order.
-fn link(lab: &Lab, arena: &Arena, nodes: u64) -> Result<(), MachineError> {
+pub fn link(lab: &Lab, arena: &Arena, nodes: u64) -> Result<(), MachineError> {
     let slabs = arena.clone();
     let job = move |rank: usize| {
         let base = slabs.slab_address(rank);
@@ -117,7 +123,7 @@ fn link(lab: &Lab, arena: &Arena, nodes: u64) -> Result<(), MachineError> {
 }
 
 /// Hops a second of all threads together with `chains` chains each, evenly spaced on the cycle.
-fn hops(lab: &Lab, arena: &Arena, nodes: u64, chains: usize, plan: Plan) -> Result<Rate, MachineError> {
+pub fn hops(lab: &Lab, arena: &Arena, nodes: u64, chains: usize, plan: Plan) -> Result<Rate, MachineError> {
     let kernel = chase(chains, lab.features)?;
     let amount = (kernel.work.payload * arena.threads as u64) as f64;
     let arguments = (0..arena.threads).map(|rank| {
@@ -131,8 +137,8 @@ fn hops(lab: &Lab, arena: &Arena, nodes: u64, chains: usize, plan: Plan) -> Resu
     lab.watch().rate(&Work::new(kernel, arguments.collect()), amount, plan)
 }
 
-/// `dram.stride.{2,4,8,16,page}`, `dram.random`, `dram.gather` (byte/s, a line for each line touched), and the same
-/// and the chases on 4 KiB pages (`.4k`).
+/// `dram.stride.{2,4,8,16,page}`, `dram.random`, `dram.gather` (byte/s, a line for each line touched); the last three
+/// and the chases on 4 KiB pages, too (`.4k`).
 pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
     let Some(total) = dram_bytes(lab) else { return Ok(()) };
     for (pages, suffix) in [(Pages::Huge, ""), (Pages::Small, ".4k")] {
@@ -145,8 +151,10 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
             }
             let arena = Arena::new(lab.team(), threads, total, pages, false)?;
             scattered(lab, &arena, suffix)?;
-            if pages == Pages::Huge && (threads == 1 || lab.effort == Effort::Full) {
-                strides(lab, &arena)?;
+            if pages == Pages::Small {
+                strides(lab, &arena, &STRIDES[4..], suffix)?;
+            } else if threads == 1 || lab.effort == Effort::Full {
+                strides(lab, &arena, &STRIDES, suffix)?;
             }
         }
         if pages == Pages::Small {
@@ -188,10 +196,13 @@ fn scattered(lab: &mut Lab, arena: &Arena, suffix: &str) -> Result<(), MachineEr
     Ok(())
 }
 
-/// Strides in elements of eight bytes.
-fn strides(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
-    for (name, stride) in [("2", 16), ("4", 32), ("8", 64), ("16", 128), ("page", 4096_u64)] {
-        let label = Label::new(format!("dram.stride.{name}"), "byte/s", arena.threads);
+/// Names of the strides, in elements of eight bytes, and their bytes.
+const STRIDES: [(&str, u64); 5] = [("2", 16), ("4", 32), ("8", 64), ("16", 128), ("page", 4096)];
+
+/// One load in every stride; `suffix` names the pages where they are not huge.
+fn strides(lab: &mut Lab, arena: &Arena, strides: &[(&str, u64)], suffix: &str) -> Result<(), MachineError> {
+    for &(name, stride) in strides {
+        let label = Label::new(format!("dram.stride.{name}{suffix}"), "byte/s", arena.threads);
         if lab.leaves_out(&label) {
             continue;
         }

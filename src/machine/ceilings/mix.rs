@@ -34,6 +34,25 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
     if lab.effort == Effort::Full && lab.measures_all() { curve(lab) } else { Ok(()) }
 }
 
+/// `dp.fraction.{2,4,8,16}`: what one FP instruction in k leaves of the peak (A.1.4), with the best filler:
+/// `min(peak, mix / k × FLOPs of an instruction)`, FMA and addition in turn at the widest width.
+pub fn fractions(lab: &mut Lab) {
+    let width = lab.features.widest();
+    let turns = [FpOp::Fma, FpOp::Add].into_iter().filter_map(|op| floating(op, Precision::Dp, width, lab.features));
+    let flops: Vec<f64> = turns.map(|opcode| opcode.flops as f64).collect();
+    let flops = flops.iter().sum::<f64>() / flops.len().max(1) as f64;
+    for (threads, k) in lab.ends().into_iter().flat_map(|n| [2, 4, 8, 16].map(|k| (n, k))) {
+        let mixes = Filler::ALL.map(|filler| format!("mix.{}.{k}", filler.name()));
+        let (Some(mix), Some(peak)) = (lab.highest(&mixes, threads), lab.found("dp.peak", threads).cloned()) else {
+            continue;
+        };
+        let (Some(issued), Some(peak)) = (mix.value, peak.value) else { continue };
+        let value = peak.min(issued / f64::from(k) * flops);
+        let reason = format!("{} and dp.peak", mix.id);
+        lab.derive(Label::new(format!("dp.fraction.{k}"), "flop/s", threads), value, &mix, reason);
+    }
+}
+
 /// Code in the op cache, in L1I, in L2.
 fn footprints(lab: &Lab) -> [(&'static str, usize); 3] {
     let l1i = lab.topology.l1i_bytes as usize;

@@ -1,5 +1,5 @@
 //! Which ceilings are measured, in the order of their importance: what does not fit the time comes last.
-//! What the model cannot do without may take longer than planned on a busy host; the rest is then null with that reason.
+//! What is left out is null with that reason, and measured by a later run.
 
 mod access;
 mod arrays;
@@ -12,7 +12,9 @@ mod latency;
 mod mix;
 mod pipes;
 mod plateau;
+mod reach;
 mod special;
+mod subset;
 
 use std::time::{Duration, Instant};
 
@@ -40,7 +42,7 @@ const fn memory(name: &'static str, essential: bool, measure: fn(&mut Lab) -> Re
 }
 
 /// The groups. Later ones may look up what earlier ones recorded.
-const GROUPS: [Group; 13] = [
+const GROUPS: [Group; 15] = [
     core("arithmetic by operation and width", true, pipes::throughput),
     core("ladder of in-core ceilings", true, ladder::measure),
     memory("bandwidth of each level", true, bandwidth::levels),
@@ -50,10 +52,12 @@ const GROUPS: [Group; 13] = [
     core("latencies of arithmetic", true, latency::measure),
     core("pairs of operations", true, pipes::co_issue),
     core("integer and low-precision arithmetic", true, special::measure),
+    core("page faults and mispredicted branches", false, costs::measure),
     memory("irregular memory accesses", true, irregular::measure),
     core("restarted chains", false, latency::restarted),
     core("chains side by side", false, latency::saturation),
-    core("page faults and mispredicted branches", false, costs::measure),
+    memory("reach of the TLB", false, reach::measure),
+    memory("hardware threads of one core, slow cores", false, subset::measure),
 ];
 
 /// Measures all groups.
@@ -63,12 +67,18 @@ const GROUPS: [Group; 13] = [
 /// recorded as null with a reason.
 pub fn measure_all(lab: &mut Lab, progress: &mut dyn Progress) -> Result<(), MachineError> {
     run(lab, &GROUPS.iter().collect::<Vec<_>>(), progress)?;
-    balance::derive(lab);
+    derive(lab);
     repeat_doubtful(lab, progress, lab.repeat_budget())
 }
 
+/// What follows from what was measured.
+fn derive(lab: &mut Lab) {
+    balance::derive(lab);
+    mix::fractions(lab);
+}
+
 /// Passes over what is in doubt; each next one meets the neighbours in another mood.
-const PASSES: u32 = 4;
+const PASSES: u32 = 7;
 
 /// Further moments at which a full measurement looks at what neighbours are part of.
 const MOMENTS: u32 = 2;
@@ -93,7 +103,7 @@ pub fn repeat_doubtful(lab: &mut Lab, progress: &mut dyn Progress, budget: Durat
         for group in &GROUPS {
             (group.measure)(lab)?;
         }
-        balance::derive(lab);
+        derive(lab);
     }
     lab.conclude();
     lab.take_doubts().into_iter().for_each(|w| progress.warn(w));

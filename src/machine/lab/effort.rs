@@ -20,12 +20,12 @@ impl Effort {
         }
     }
 
-    /// Time after which further ceilings are left out: `essential` ones, without which the model is blind, may take
-    /// longer on a busy host.
+    /// Time after which further ceilings are left out. Those that are `essential` for the model may take longer on a busy
+    /// host; a first run does not wait for them, a later one measures them.
     pub(super) fn budget(self, essential: bool) -> Duration {
         match (self, essential) {
-            (Effort::Quick, false) => Duration::from_millis(2700),
-            (Effort::Quick, true) => Duration::from_secs(10),
+            (Effort::Quick, false) => Duration::from_millis(2500),
+            (Effort::Quick, true) => Duration::from_millis(2700),
             (Effort::Full, false) => Duration::from_secs(28),
             (Effort::Full, true) => Duration::from_secs(60),
         }
@@ -42,7 +42,7 @@ impl Effort {
     /// Time, from the start of the measurement on, until which what is in doubt is measured again.
     pub fn repeat_until(self) -> Duration {
         match self {
-            Effort::Quick => Duration::from_millis(2850),
+            Effort::Quick => Duration::from_millis(2750),
             Effort::Full => Duration::from_millis(27_000),
         }
     }
@@ -50,7 +50,7 @@ impl Effort {
     /// What measuring again may take at least, and at most.
     pub fn repeat_range(self) -> (Duration, Duration) {
         match self {
-            Effort::Quick => (Duration::from_millis(50), Duration::from_millis(300)),
+            Effort::Quick => (Duration::ZERO, Duration::from_millis(250)),
             Effort::Full => (Duration::from_millis(500), Duration::from_millis(14_000)),
         }
     }
@@ -68,6 +68,7 @@ pub enum Steadiness {
 impl Steadiness {
     /// Of the ceiling `id`.
     pub fn of(id: &str) -> Self {
+        let id = ["smt.", "slow."].iter().find_map(|subset| id.strip_prefix(subset)).unwrap_or(id);
         let shared = ["l3.", "dram.", "lat.l3", "lat.dram", "mispredict", "pagefault"];
         if shared.iter().any(|prefix| id.starts_with(prefix)) { Steadiness::Shared } else { Steadiness::Core }
     }

@@ -2,6 +2,7 @@
 
 mod aim;
 mod effort;
+mod moments;
 mod record;
 
 use std::time::{Duration, Instant};
@@ -17,6 +18,8 @@ use crate::profile::machine::{Ceiling, Sweep};
 use crate::profile::run::Warning;
 use aim::Aim;
 pub use effort::{Effort, Steadiness};
+use moments::Moments;
+pub use moments::Verdict;
 
 /// Where and how a ceiling stands: id, unit, threads.
 #[derive(Debug, Clone)]
@@ -74,6 +77,7 @@ pub struct Lab {
     essential: bool,
     aim: Aim,
     ceilings: Vec<Ceiling>,
+    moments: Moments,
     sweeps: Vec<Sweep>,
     doubts: Vec<Warning>,
     huge_pages: Option<f64>,
@@ -108,6 +112,7 @@ impl Lab {
             essential: true,
             aim: Aim::All,
             ceilings: Vec::new(),
+            moments: Moments::default(),
             sweeps: Vec::new(),
             doubts: Vec::new(),
             huge_pages: None,
@@ -198,6 +203,10 @@ impl Lab {
     pub fn shared_plan(&self) -> Plan {
         match self.effort {
             Effort::Quick => Plan { seconds: 2e-3, repetitions: 5, steady: 0.05, rounds: 3, fastest: 2 },
+            // Another moment tells more than more repetitions.
+            Effort::Full if !self.measures_all() => {
+                Plan { seconds: 4e-3, repetitions: 6, steady: 0.05, rounds: 1, fastest: 2 }
+            }
             Effort::Full => Plan { seconds: 5e-3, repetitions: 11, steady: 0.05, rounds: 2, fastest: 2 },
         }
     }
@@ -216,7 +225,11 @@ impl Lab {
             return Ok(None);
         }
         // Emitted twice, since where the code lies in memory can cost a few per cent for as long as it lies there.
-        let copies = if self.effort == Effort::Full && label.id.starts_with("mix.") { 4 } else { 2 };
+        let copies = match (self.effort, label.id.starts_with("mix.")) {
+            (Effort::Full, true) => 4,
+            (Effort::Quick, true) => 1,
+            _ => 2,
+        };
         let emitted = (0..copies).map(|_| kernel(self.features)).collect::<Vec<_>>();
         self.best_of(label, emitted, amount)
     }
@@ -258,6 +271,13 @@ impl Lab {
 
     /// Takes over what an earlier measurement recorded.
     pub fn resume(&mut self, ceilings: Vec<Ceiling>, sweeps: Vec<Sweep>) {
+        let of_states = |c: &&Ceiling| Steadiness::of(&c.id) == Steadiness::Shared && doubt::undisturbed(c);
+        for c in ceilings.iter().filter(of_states) {
+            if let (Some(value), Some(spread)) = (c.value, c.spread) {
+                let rate = if c.unit == "s" { 1.0 / value } else { value };
+                self.moments.note(&c.id, c.threads, None, rate, spread);
+            }
+        }
         (self.ceilings, self.sweeps) = (ceilings, sweeps);
     }
 
@@ -296,8 +316,9 @@ impl Lab {
         self.huge_pages
     }
 
-    /// Adds a curve.
+    /// Adds a curve, in place of an earlier one.
     pub fn sweep(&mut self, sweep: Sweep) {
+        self.sweeps.retain(|old| old.id != sweep.id || old.threads != sweep.threads);
         self.sweeps.push(sweep);
     }
 

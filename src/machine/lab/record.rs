@@ -1,8 +1,10 @@
 //! What the bench records: measured, derived and missing ceilings, one for each id and thread count.
 
+use std::time::Instant;
+
 use super::{Lab, Label, Steadiness};
 use crate::machine::bench::timing::Rate;
-use crate::machine::doubt;
+use crate::machine::doubt::{self, ALIAS};
 use crate::profile::machine::Ceiling;
 
 impl Lab {
@@ -37,6 +39,29 @@ impl Lab {
             reason,
             ..blank(label)
         };
+        if Steadiness::of(&fresh.id) != Steadiness::Shared || rate.disturbed || rate.shared {
+            return self.keep_better(fresh);
+        }
+        self.moments.note(&fresh.id, fresh.threads, Some(Instant::now()), rate.best, rate.spread);
+        self.keep_state(fresh);
+    }
+
+    /// Keeps the better of `fresh` and what is recorded, as settled as the moments of both say.
+    fn keep_state(&mut self, fresh: Ceiling) {
+        let verdict = self.moments.verdict(&fresh.id, fresh.threads);
+        let old = self.slot(&fresh.id, fresh.threads).map(|old| old.clone());
+        let best = match old {
+            Some(old) => doubt::better_value(old, fresh),
+            None => fresh,
+        };
+        let best = match verdict {
+            Some(verdict) => doubt::by_moments(best, verdict),
+            None => best,
+        };
+        self.replace(best);
+    }
+
+    fn keep_better(&mut self, fresh: Ceiling) {
         match self.slot(&fresh.id, fresh.threads) {
             Some(old) => *old = doubt::better(old.clone(), fresh),
             None => self.ceilings.push(fresh),
@@ -54,6 +79,13 @@ impl Lab {
             reason: Some(reason.into()),
             ..source.clone()
         });
+    }
+
+    /// Records under `label` what another bench found.
+    pub fn take_over(&mut self, label: Label, found: Ceiling) {
+        // The name that it was an alias of means something else here.
+        let reason = found.reason.filter(|r| !r.starts_with(ALIAS));
+        self.keep_better(Ceiling { id: label.id, reason, ..found });
     }
 
     /// Records another name for a measured ceiling.

@@ -69,7 +69,8 @@ pub fn slopes(machine: &Machine) -> Vec<Slope> {
         .collect()
 }
 
-fn most_threads(machine: &Machine, id: &str) -> Option<f64> {
+/// The value of `id` at the highest thread count that has one.
+pub fn most_threads(machine: &Machine, id: &str) -> Option<f64> {
     machine.ceilings.iter().filter(|c| c.id == id && c.value.is_some()).max_by_key(|c| c.threads).and_then(|c| c.value)
 }
 

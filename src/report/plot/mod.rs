@@ -1,6 +1,8 @@
 //! Pictures: the roofline of a profile, the ladder and sweeps of a machine. Plain SVG without scripts, legible on light
 //! and dark ground.
 
+pub mod fans;
+pub mod host;
 pub mod ladder;
 pub mod layout;
 pub mod page;
@@ -9,4 +11,5 @@ pub mod scale;
 pub mod sweep;
 
 mod dots;
+mod family;
 mod lines;

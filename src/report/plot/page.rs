@@ -103,10 +103,10 @@ pub fn axes(area: Area, x: (&LogScale, &str, &str), y: (&LogScale, &str, &str)) 
         g.append(line(horizontal(v).0, horizontal(v).1, "rf-grid"));
     }
     for v in xs.labels() {
-        g.append(anchored(xs.at(v), area.bottom + 18.0, "rf-tick", "middle", &tick(v, x.2)));
+        g.append(anchored(xs.at(v), area.bottom + 18.0, "rf-tick", "middle", &tick(v, x.2, xs)));
     }
     for v in ys.labels() {
-        g.append(anchored(area.left - 8.0, ys.at(v) + 4.0, "rf-tick", "end", &tick(v, y.2)));
+        g.append(anchored(area.left - 8.0, ys.at(v) + 4.0, "rf-tick", "end", &tick(v, y.2, ys)));
     }
     g.append(frame(area));
     g.append(anchored((area.left + area.right) / 2.0, area.bottom + 40.0, "rf-axis", "middle", x.1));
@@ -127,11 +127,24 @@ pub fn frame(area: Area) -> Rectangle {
         .set("class", "rf-frame")
 }
 
-fn tick(value: f64, unit: &str) -> String {
-    if unit.is_empty() {
-        if (0.001..10_000.0).contains(&value) { format!("{value}") } else { format!("{value:e}") }
-    } else {
-        // 100 GFLOP/s rather than 1.00e11.
-        si(value, unit).replace(".00 ", " ").replace(".0 ", " ")
+/// A label on an axis: `100 GFLOP/s` rather than `1.00e11`, `256 KiB` where the axis has powers of two.
+pub fn tick(value: f64, unit: &str, scale: &LogScale) -> String {
+    if scale.is_binary() && unit == "B" {
+        return binary(value);
     }
+    if unit.is_empty() {
+        return if (0.001..10_000.0).contains(&value) { format!("{value}") } else { format!("{value:e}") };
+    }
+    si(value, unit).replace(".00 ", " ").replace(".0 ", " ")
+}
+
+/// Bytes with a binary prefix.
+fn binary(bytes: f64) -> String {
+    let (mut value, mut prefixes) = (bytes, ["", "Ki", "Mi", "Gi", "Ti"].into_iter());
+    let mut prefix = prefixes.next().unwrap_or_default();
+    while value >= 1024.0 {
+        let Some(next) = prefixes.next() else { break };
+        (value, prefix) = (value / 1024.0, next);
+    }
+    format!("{value} {prefix}B")
 }

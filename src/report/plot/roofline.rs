@@ -147,18 +147,3 @@ fn footnotes(dots: &[Dot<'_>], beyond: bool, others: &[String], ceilings: &[Ceil
     }
     g
 }
-
-/// The machine's ceilings alone.
-pub fn of_machine(machine: &crate::profile::Machine) -> String {
-    let profile = Profile {
-        schema: crate::profile::SCHEMA.into(),
-        model_version: crate::roofline::MODEL_VERSION,
-        run: crate::profile::Run { command: vec![machine.cpu.clone()], ..Default::default() },
-        machine: machine.clone(),
-        frames: Vec::new(),
-        stacks: Vec::new(),
-        samples: Vec::new(),
-        functions: Vec::new(),
-    };
-    svg(&profile, &View::default())
-}

@@ -3,6 +3,7 @@
 use svg::Node;
 use svg::node::element::{Circle, Group, Polyline};
 
+use super::family::Family;
 use super::layout::{Area, Taken};
 use super::page;
 use super::scale::LogScale;
@@ -15,33 +16,34 @@ const COLOURS: [&str; 8] = ["#2d70cd", "#e2583e", "#24a082", "#d6781c", "#6c4cc4
 
 /// One picture of all curves whose id starts with `family` (`workingset`); `None` if the machine has none.
 pub fn svg(machine: &Machine, family: &str) -> Option<String> {
-    let prefix = format!("{family}.");
+    let family = Family::named(family);
+    let prefix = format!("{}.", family.name);
     let sweeps: Vec<&Sweep> =
-        machine.sweeps.iter().filter(|s| (s.id == family || s.id.starts_with(&prefix)) && drawable(s)).collect();
+        machine.sweeps.iter().filter(|s| Family::of(&s.id) == family.name && drawable(s)).collect();
     let first = *sweeps.first()?;
-    let mut doc = page::document(
-        WIDTH,
-        HEIGHT,
-        &format!("{} of {}", title(family), machine.cpu),
-        "measured on this host; each curve one kind of access",
-    );
+    let mut doc = page::document(WIDTH, HEIGHT, &format!("{}: {}", machine.cpu, family.title), family.note);
     let area = Area { left: page::LEFT, top: page::TOP, right: WIDTH - 210.0, bottom: HEIGHT - 64.0 };
     let points = || sweeps.iter().flat_map(|s| s.points.iter().filter(|p| p.0 > 0.0 && p.1 > 0.0));
     let range =
         |get: fn(&(f64, f64)) -> f64| points().map(get).fold((f64::INFINITY, 0.0f64), |(l, h), v| (l.min(v), h.max(v)));
     let ((x0, x1), (y0, y1)) = (range(|p| p.0), range(|p| p.1));
     let x = LogScale::new(x0 / 1.2, x1 * 1.2, area.left, area.right);
+    let x = if first.x_unit == "byte" { x.binary() } else { x };
     let y = LogScale::new(y0 / 1.5, y1 * 1.5, area.bottom, area.top);
-    let unit = |u: &str| u.replace("byte", "B").replace("flop", "FLOP");
     doc.append(page::axes(
         area,
-        (&x, axis(&first.x_unit), &unit(&first.x_unit)),
-        (&y, axis(&first.y_unit), &unit(&first.y_unit)),
+        (&x, family.horizontal, tick_unit(&first.x_unit)),
+        (&y, vertical(&first.y_unit), tick_unit(&first.y_unit)),
     ));
-    doc.append(caches(machine, &first.x_unit, area, &x));
+    if family.of_sets {
+        doc.append(caches(machine, area, &x));
+    }
+    let kinds = kinds(&sweeps);
     let mut taken = Taken::new(Area { left: area.right, right: WIDTH, ..area });
-    for (i, sweep) in sweeps.iter().enumerate() {
-        doc.append(curve(sweep, COLOURS[i % COLOURS.len()], (&x, &y), area, &prefix, &mut taken));
+    for sweep in &sweeps {
+        let kind = kinds.iter().position(|k| *k == sweep.id).unwrap_or(0);
+        let style = Style { colour: COLOURS[kind % COLOURS.len()], dashed: sweep.threads == 1 && several(&sweeps) };
+        doc.append(curve(sweep, style, (&x, &y), area, &prefix, &mut taken));
     }
     Some(format!("{doc}\n"))
 }
@@ -50,7 +52,7 @@ pub fn svg(machine: &Machine, family: &str) -> Option<String> {
 pub fn families(machine: &Machine) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     for sweep in machine.sweeps.iter().filter(|s| drawable(s)) {
-        let family = sweep.id.split('.').next().unwrap_or(&sweep.id).to_owned();
+        let family = Family::of(&sweep.id).to_owned();
         if !out.contains(&family) {
             out.push(family);
         }
@@ -64,38 +66,59 @@ fn drawable(s: &Sweep) -> bool {
     s.points.len() >= 2 && whole && !s.id.starts_with("plateaus.")
 }
 
-fn title(family: &str) -> String {
-    match family {
-        "workingset" => "Bandwidth over working set".into(),
-        "flops-per-element" => "FLOP rate over FLOPs per element of an array in L1".into(),
-        "overlap" => "Restarted dependency chains under way at once".into(),
-        "chains" => "FLOP rate over independent chains".into(),
-        "prefetch-distance" => "Bandwidth over software prefetch distance".into(),
-        other => other.to_owned(),
+/// The ids of the curves, each once: they have a colour each.
+fn kinds<'a>(sweeps: &[&'a Sweep]) -> Vec<&'a str> {
+    let mut kinds: Vec<&str> = Vec::new();
+    for sweep in sweeps {
+        if !kinds.contains(&sweep.id.as_str()) {
+            kinds.push(&sweep.id);
+        }
     }
+    kinds
 }
 
-fn axis(unit: &str) -> &str {
+/// Whether there are curves of one thread and of several.
+fn several(sweeps: &[&Sweep]) -> bool {
+    sweeps.iter().any(|s| s.threads == 1) && sweeps.iter().any(|s| s.threads > 1)
+}
+
+/// The title of the vertical axis.
+fn vertical(unit: &str) -> &str {
     match unit {
-        "byte" => "working set",
-        "chains" => "independent chains",
         "byte/s" => "bandwidth, towards the core",
         "flop/s" => "performance",
+        "s" => "latency of a load",
         other => other,
     }
 }
 
-/// Where the caches end.
-fn caches(machine: &Machine, x_unit: &str, area: Area, x: &LogScale) -> Group {
-    let mut g = Group::new();
-    if x_unit != "byte" {
-        return g;
+/// The unit of tick labels; none for plain numbers, which the axis' title explains.
+fn tick_unit(unit: &str) -> &str {
+    match unit {
+        "byte" => "B",
+        "byte/s" => "B/s",
+        "flop/s" => "FLOP/s",
+        "s" => "s",
+        _ => "",
     }
+}
+
+/// How a curve is drawn.
+#[derive(Debug, Clone, Copy)]
+struct Style {
+    colour: &'static str,
+    dashed: bool,
+}
+
+/// Where the caches end.
+fn caches(machine: &Machine, area: Area, x: &LogScale) -> Group {
+    let mut g = Group::new();
     for cache in &machine.caches {
         let at = x.at(cache.size as f64);
         if at > area.left && at < area.right {
             g.append(page::line((at, area.top), (at, area.bottom), "rf-beyond"));
-            g.append(page::text(at + 4.0, area.bottom - 8.0, "rf-label", &format!("L{}", cache.level)));
+            let label = format!("L{} {}", cache.level, page::tick(cache.size as f64, "B", x));
+            g.append(page::anchored(at - 5.0, area.bottom - 8.0, "rf-label rf-halo", "end", &label));
         }
     }
     g
@@ -103,7 +126,7 @@ fn caches(machine: &Machine, x_unit: &str, area: Area, x: &LogScale) -> Group {
 
 fn curve(
     s: &Sweep,
-    colour: &str,
+    style: Style,
     scales: (&LogScale, &LogScale),
     area: Area,
     prefix: &str,
@@ -113,9 +136,10 @@ fn curve(
     let at: Vec<(f64, f64)> =
         s.points.iter().filter(|p| p.0 > 0.0 && p.1 > 0.0).map(|p| (scales.0.at(p.0), scales.1.at(p.1))).collect();
     let path: Vec<String> = at.iter().map(|(x, y)| format!("{:.1},{:.1}", x, y)).collect();
-    g.append(
-        Polyline::new().set("points", path.join(" ")).set("fill", "none").set("stroke", colour).set("stroke-width", 2),
-    );
+    let colour = style.colour;
+    let line = Polyline::new().set("points", path.join(" ")).set("fill", "none").set("stroke", colour);
+    let line = line.set("stroke-width", if style.dashed { 1.4 } else { 2.0 });
+    g.append(if style.dashed { line.set("stroke-dasharray", "5 3") } else { line });
     for (x, y) in &at {
         g.append(Circle::new().set("cx", page::round(*x)).set("cy", page::round(*y)).set("r", 2.4).set("fill", colour));
     }

@@ -1,0 +1,94 @@
+//! How far the TLB reaches: the latency over the working set on 4 KiB pages, beside that on huge ones.
+
+use super::bandwidth::dram_bytes;
+use super::irregular::{LINE, hops, link, power_of_two_below};
+use crate::machine::bench::arena::{Arena, Pages};
+use crate::machine::bench::timing::Plan;
+use crate::machine::error::MachineError;
+use crate::machine::lab::{Effort, Lab, Label};
+use crate::profile::machine::Sweep;
+
+/// Cycles that a hop costs more on small pages where the page has to be walked: more than the seven to nine of a second-level
+/// TLB, less than the load of an entry from L2.
+const WALK_CYCLES: f64 = 12.0;
+
+/// Sweeps `latency.{huge,4k}`: seconds of one hop over the bytes of the working set, one thread; and from them `tlb.reach`:
+/// the largest set of scattered lines on 4 KiB pages whose pages are not walked yet.
+pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
+    let label = Label::new("tlb.reach", "byte", 1);
+    if !lab.wants(&label) {
+        return Ok(());
+    }
+    if lab.effort == Effort::Quick {
+        lab.missing(label, lab.left_out());
+        return Ok(());
+    }
+    let Some(total) = dram_bytes(lab) else {
+        lab.missing(label, "too little memory for a buffer of four times the last-level caches");
+        return Ok(());
+    };
+    let mut curves = Vec::new();
+    for (pages, name) in [(Pages::Huge, "huge"), (Pages::Small, "4k")] {
+        let Some(points) = curve(lab, total, pages)? else {
+            lab.missing(label, lab.too_late());
+            return Ok(());
+        };
+        let (x_unit, y_unit) = ("byte".into(), "s".into());
+        curves.push(Sweep { id: format!("latency.{name}"), x_unit, y_unit, threads: 1, points });
+    }
+    let source = lab.found("lat.l2", 1).cloned();
+    let Some((source, clock_hz)) = source.and_then(|c| Some((c.clone(), c.clock_hz?))) else {
+        lab.missing(label, lab.too_late());
+        return Ok(());
+    };
+    match reach(&curves[0].points, &curves[1].points, WALK_CYCLES / clock_hz) {
+        Some(bytes) => lab.derive(label, bytes, &source, "where the sweep latency.4k leaves latency.huge"),
+        None => lab.missing(label, "small pages cost no more than huge ones up to the largest set"),
+    }
+    curves.into_iter().for_each(|curve| lab.sweep(curve));
+    Ok(())
+}
+
+/// Seconds of a hop over sets of 16 KiB up to `total`, in factors of two; `None` where the time is used up.
+fn curve(lab: &mut Lab, total: u64, pages: Pages) -> Result<Option<Vec<(f64, f64)>>, MachineError> {
+    let arena = Arena::new(lab.team(), 1, total, pages, false)?;
+    let most = power_of_two_below(arena.slab / LINE);
+    let mut points = Vec::new();
+    let mut nodes = (16 << 10) / LINE;
+    while nodes <= most {
+        if lab.out_of_time() {
+            return Ok(None);
+        }
+        link(lab, &arena, nodes)?;
+        // Long enough to walk over a set that fits the caches; of a larger one a part is as good as all of it.
+        let seconds = (nodes as f64 * 20e-9).clamp(200e-6, 4e-3);
+        let plan = Plan { seconds, repetitions: 3, steady: 0.05, rounds: 2, fastest: 2 };
+        let rate = hops(lab, &arena, nodes, 1, plan)?;
+        points.push(((nodes * LINE) as f64, 1.0 / rate.best));
+        nodes *= 2;
+    }
+    Ok(Some(points))
+}
+
+/// The last set before a hop costs `walk_s` more on small pages than on huge ones, there and with twice the set.
+fn reach(huge: &[(f64, f64)], small: &[(f64, f64)], walk_s: f64) -> Option<f64> {
+    let walked: Vec<bool> = huge.iter().zip(small).map(|(h, s)| s.1 - h.1 > walk_s).collect();
+    let first = walked.windows(2).position(|pair| pair[0] && pair[1])?;
+    small.get(first.checked_sub(1)?).map(|p| p.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reach_is_the_last_set_at_the_price_of_huge_pages() {
+        let sets = [1.0, 2.0, 4.0, 8.0, 16.0];
+        let huge = sets.map(|x| (x, 10.0));
+        let with = |prices: [f64; 5]| std::array::from_fn::<_, 5, _>(|i| (sets[i], prices[i]));
+        assert_eq!(reach(&huge, &with([10.0, 10.0, 12.0, 30.0, 40.0]), 5.0), Some(4.0));
+        // One point that a neighbour disturbed is not the end.
+        assert_eq!(reach(&huge, &with([10.0, 30.0, 12.0, 30.0, 40.0]), 5.0), Some(4.0));
+        assert_eq!(reach(&huge, &with([10.0; 5]), 5.0), None);
+    }
+}

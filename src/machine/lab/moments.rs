@@ -1,0 +1,134 @@
+//! Moments at which a ceiling was measured that neighbours are part of: DRAM and the last cache of a shared host.
+//!
+//! Such bandwidths change between states that last for seconds. What the machine can do is the highest state; a value is
+//! settled when that state came back at another moment, and the lower one is told beside it.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// Measurements closer to each other than this are of one moment.
+const APART: Duration = Duration::from_millis(400);
+
+/// Values of a state may differ by this much; several moments do not show the whole range, so half as much is added.
+const STATE: f64 = 0.066;
+const UNSEEN: f64 = 1.5;
+
+/// One moment.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Moment {
+    /// `None`: an earlier run's.
+    at: Option<Instant>,
+    /// Rate; where the ceiling is a time, one over it.
+    rate: f64,
+    /// Spread of its repetitions.
+    spread: f64,
+}
+
+/// What the moments of a ceiling say together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Verdict {
+    /// How far another measurement's value may lie from the best, relative to it.
+    pub spread: f64,
+    /// How many moments showed the best state.
+    pub agreeing: usize,
+    /// How many there were.
+    pub moments: usize,
+    /// The least rate of any moment, relative to the best.
+    pub lowest: f64,
+}
+
+/// The moments of each ceiling, by id and threads.
+#[derive(Debug, Default)]
+pub struct Moments {
+    of: HashMap<(String, u32), Vec<Moment>>,
+}
+
+impl Moments {
+    /// Notes a measurement of now, or (`at` = `None`) of an earlier run.
+    pub fn note(&mut self, id: &str, threads: u32, at: Option<Instant>, rate: f64, spread: f64) {
+        let all = self.of.entry((id.to_owned(), threads)).or_default();
+        let new = Moment { at, rate, spread };
+        match all.last_mut() {
+            Some(last) if same(last.at, at) => {
+                if new.rate > last.rate {
+                    *last = Moment { at: last.at, ..new };
+                }
+            }
+            _ => all.push(new),
+        }
+    }
+
+    /// What is known of a ceiling after at least two moments.
+    pub fn verdict(&self, id: &str, threads: u32) -> Option<Verdict> {
+        judge(self.of.get(&(id.to_owned(), threads))?)
+    }
+}
+
+fn same(a: Option<Instant>, b: Option<Instant>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => b.saturating_duration_since(a) < APART,
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+fn judge(moments: &[Moment]) -> Option<Verdict> {
+    if moments.len() < 2 {
+        return None;
+    }
+    let best = moments.iter().map(|m| m.rate).fold(0.0, f64::max);
+    let apart = |m: &Moment| 1.0 - m.rate / best;
+    let (mut state, mut own, mut agreeing) = (0.0, f64::INFINITY, 0);
+    for moment in moments.iter().filter(|m| apart(m) <= STATE) {
+        (state, own, agreeing) = (apart(moment).max(state), moment.spread.min(own), agreeing + 1);
+    }
+    let lowest = moments.iter().map(|m| m.rate / best).fold(1.0, f64::min);
+    // A state that was seen once may be a part of it, or none.
+    let spread = if agreeing > 1 { own.max(UNSEEN * state) } else { UNSEEN * second_best(moments, best) };
+    Some(Verdict { spread, agreeing, moments: moments.len(), lowest })
+}
+
+/// How far below the best the next one is.
+fn second_best(moments: &[Moment], best: f64) -> f64 {
+    moments.iter().map(|m| 1.0 - m.rate / best).filter(|a| *a > 0.0).fold(1.0, f64::min)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moments(values: &[(f64, f64)]) -> Vec<Moment> {
+        values.iter().map(|(rate, spread)| Moment { at: None, rate: *rate, spread: *spread }).collect()
+    }
+
+    #[test]
+    fn a_state_that_came_back_is_the_ceiling() {
+        let two_states = judge(&moments(&[(40.0, 0.02), (70.0, 0.03), (41.0, 0.3), (69.3, 0.4)])).expect("moments");
+        assert_eq!((two_states.agreeing, two_states.moments), (2, 4));
+        assert!(two_states.spread < 0.04 && two_states.lowest < 0.6, "{two_states:?}");
+    }
+
+    #[test]
+    fn a_state_that_was_seen_once_is_not() {
+        let once = judge(&moments(&[(40.0, 0.02), (70.0, 0.03), (41.0, 0.02)])).expect("moments");
+        assert!(once.agreeing == 1 && once.spread > 0.5, "{once:?}");
+        // A slope without states: no two agree.
+        let slope = judge(&moments(&[(60.0, 0.02), (65.0, 0.03), (70.0, 0.02)])).expect("moments");
+        assert!(slope.spread > 0.1, "{slope:?}");
+    }
+
+    #[test]
+    fn one_moment_says_nothing_and_close_ones_are_one() {
+        assert_eq!(judge(&moments(&[(1.0, 0.0)])), None);
+        let (mut all, now) = (Moments::default(), Instant::now());
+        all.note("dram.read", 2, Some(now), 1.0, 0.1);
+        all.note("dram.read", 2, Some(now + APART / 2), 2.0, 0.2);
+        assert_eq!(all.verdict("dram.read", 2), None);
+        all.note("dram.read", 2, Some(now + 2 * APART), 1.98, 0.05);
+        let verdict = all.verdict("dram.read", 2).expect("two moments");
+        assert!(verdict.agreeing == 2 && verdict.spread == 0.05, "{verdict:?}");
+        all.note("dram.read", 1, None, 1.0, 0.1);
+        all.note("dram.read", 1, Some(now), 1.0, 0.01);
+        assert_eq!(all.verdict("dram.read", 1).map(|v| v.agreeing), Some(2));
+    }
+}

@@ -1,0 +1,73 @@
+//! Families of measured curves: what each picture says around its curves.
+
+/// Curves whose ids begin alike share a picture.
+#[derive(Debug, Clone, Copy)]
+pub struct Family<'a> {
+    /// How the ids begin.
+    pub name: &'a str,
+    pub title: &'a str,
+    /// What the picture shows, in one line.
+    pub note: &'a str,
+    /// Title of the horizontal axis.
+    pub horizontal: &'a str,
+    /// Whether x is the size of a working set, so that the ends of the caches belong into the picture.
+    pub of_sets: bool,
+}
+
+const KNOWN: [Family<'static>; 6] = [
+    Family {
+        name: "workingset",
+        title: "bandwidth over working set",
+        note: "by kind of stream; bytes as they cross the level that holds the set, fills and write-backs included",
+        horizontal: "bytes of all threads' working sets",
+        of_sets: true,
+    },
+    Family {
+        name: "latency",
+        title: "latency over working set, by size of pages",
+        note: "one thread chases a pointer through scattered lines; what 4 KiB pages cost more is the TLB's",
+        horizontal: "bytes of the working set",
+        of_sets: true,
+    },
+    Family {
+        name: "flops-per-element",
+        title: "FLOP rate over FLOPs per element",
+        note: "a polynomial of each element of an array in L1: bound by loads on the left, by the FP pipes on the right",
+        horizontal: "FLOPs per element",
+        of_sets: false,
+    },
+    Family {
+        name: "overlap",
+        title: "restarted dependency chains under way at once",
+        note: "one thread; chains of n dependent operations, one after the other: the core overlaps what its window holds",
+        horizontal: "operations in a chain",
+        of_sets: false,
+    },
+    Family {
+        name: "chains",
+        title: "FLOP rate over independent chains",
+        note: "one thread; where a curve turns flat, the pipes are full",
+        horizontal: "independent chains",
+        of_sets: false,
+    },
+    Family {
+        name: "prefetch-distance",
+        title: "DRAM read over software prefetch distance",
+        note: "one prefetch for each line, so many bytes ahead of the load",
+        horizontal: "bytes ahead",
+        of_sets: false,
+    },
+];
+
+impl<'a> Family<'a> {
+    /// The family of that name; one that is not known has its name for everything.
+    pub fn named(name: &'a str) -> Family<'a> {
+        let unknown = Family { name, title: name, note: "measured on this host", horizontal: name, of_sets: false };
+        KNOWN.into_iter().find(|f| f.name == name).unwrap_or(unknown)
+    }
+
+    /// The family of a curve's id: what stands before the first dot.
+    pub fn of(id: &str) -> &str {
+        id.split('.').next().unwrap_or(id)
+    }
+}
