@@ -11,6 +11,7 @@
 //! on the stack are the program's own. Exits are linked as their targets are translated; indirect ones look the target
 //! up in line. A thread that needs a translation asks through a mailbox, or by a trap when nobody polls.
 
+mod ahead;
 mod arena;
 mod block;
 mod calls;
@@ -25,6 +26,7 @@ mod layout;
 mod loops;
 mod mapping;
 mod native;
+mod patience;
 mod probes;
 mod process;
 mod regions;

@@ -1,10 +1,12 @@
 //! A process of the program: its memory, its text, and the code space that it shares with those forked from it.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use nix::unistd::Pid;
 
+use super::ahead::Ahead;
 use super::block::{BlockId, Moved, SiteId};
 use super::native::Transitions;
 use super::regions::Regions;
@@ -18,8 +20,8 @@ use crate::target::address::{Address, CacheAddress};
 use crate::target::maps::{Mapping, read_maps};
 use crate::target::memory::Memory;
 
-/// Blocks translated beyond the one that was asked for.
-const AHEAD: usize = 64;
+/// Blocks translated at once: those that the one asked for runs into, or that one exit leads to.
+const AT_ONCE: usize = 16;
 
 /// What all processes with one program image have in common.
 #[derive(Debug, Clone)]
@@ -45,6 +47,8 @@ pub struct Process {
     pub image: ImageRef,
     /// Going to code that is not translated, and back.
     pub transitions: Transitions,
+    /// What is to be translated while nobody waits.
+    pub ahead: Ahead,
 }
 
 /// Where control goes on.
@@ -85,11 +89,39 @@ impl Process {
             locate(self.pid, &mut self.text, tally);
         }
         let mut source = Source::new(&self.memory, &self.pages, &self.text);
-        match space.translate(&mut source, version, at, AHEAD) {
-            Ok(entry) => Ok(Destination::Cache(entry)),
+        let mut exits = VecDeque::new();
+        match space.translate(&mut source, version, at, AT_ONCE, &mut exits) {
+            Ok((entry, _)) => {
+                self.ahead.push(version, exits);
+                Ok(Destination::Cache(entry))
+            }
             Err(TranslateError::NoText(_)) => Ok(Destination::Native(at)),
             Err(error) => Err(error),
         }
+    }
+
+    /// Translates a little of what will probably be executed next; says whether there was any.
+    pub fn translate_ahead(&mut self) -> bool {
+        let Some(mut around) = self.ahead.next() else { return false };
+        let mut space = self.image.space.borrow_mut();
+        let mut source = Source::new(&self.memory, &self.pages, &self.text);
+        while let Some(at) = around.exits.pop_front() {
+            if space.find(around.version, at).is_some() {
+                continue;
+            }
+            match space.translate(&mut source, around.version, at, around.left.min(AT_ONCE), &mut around.exits) {
+                Ok((_, blocks)) => around.left = around.left.saturating_sub(blocks),
+                // Whoever gets there asks, and hears of it.
+                Err(TranslateError::NoText(_) | TranslateError::NoRule(_)) => continue,
+                Err(TranslateError::Full) => {
+                    self.ahead.clear();
+                    return true;
+                }
+            }
+            break;
+        }
+        self.ahead.put_back(around);
+        true
     }
 
     /// The answer to a thread in `version` that waits at an exit (0: a lookup of `target`).

@@ -17,6 +17,7 @@ use super::dispositions::Dispositions;
 use super::drain::Drain;
 use super::layout;
 use super::native::Uncounted;
+use super::patience::Patience;
 use super::process::{Destination, Process};
 use super::stubs::DRAIN;
 use super::thread::Thread;
@@ -31,8 +32,6 @@ use crate::target::remote::RemoteError;
 use crate::target::tracee::{Mode, Stopped, TraceError};
 use crate::target::wait::{Event, Stop, Waited, wait_any, wait_any_or_signal, wait_for};
 
-/// How long mailboxes are polled after the last request.
-const POLL: Duration = Duration::from_micros(100);
 /// How long descendants are still counted after the program's end before they are released.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -102,6 +101,8 @@ pub(super) struct Run {
     /// When addresses are noted.
     pub windows: Windows,
     polling: bool,
+    /// How long that goes on without a request.
+    patience: Patience,
 }
 
 impl Run {
@@ -122,6 +123,7 @@ impl Run {
             windows: Windows::new(drain.is_some()),
             drain,
             polling: false,
+            patience: Patience::default(),
         }
     }
 
@@ -159,6 +161,9 @@ impl Run {
         loop {
             if self.answer_all()? {
                 active = Instant::now();
+                self.patience.paid();
+            } else if self.processes.values_mut().any(Process::translate_ahead) {
+                active = Instant::now();
             }
             if self.windows.is_time_to_look() {
                 self.keep_pace();
@@ -172,11 +177,12 @@ impl Run {
             if deadline.is_some_and(|d| Instant::now() >= d) {
                 return Ok(None);
             }
-            if active.elapsed() > POLL {
+            if active.elapsed() > self.patience.get() {
                 if deadline.is_some() {
                     std::thread::sleep(Duration::from_micros(200));
                     continue;
                 }
+                self.patience.ended(Instant::now());
                 self.set_polling(false);
                 // Who asked before it could see that nobody polls is answered now; later ones trap.
                 fence(Ordering::SeqCst);
@@ -202,6 +208,11 @@ impl Run {
             self.polling = polling;
             self.processes.values().for_each(|p| p.image.space.borrow().set_polling(polling));
         }
+    }
+
+    /// A thread had to stop for an answer.
+    pub fn was_impatient(&mut self) {
+        self.patience.missed(Instant::now());
     }
 
     /// Whether mailboxes are being polled, for code spaces that are made meanwhile.

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use nix::unistd::{Pid, getegid, geteuid};
 
+use super::ahead::Ahead;
 use super::dispositions::Dispositions;
 use super::hold::Held;
 use super::inject;
@@ -84,7 +85,8 @@ impl Run {
             })?;
             let text = process.text.clone();
             let (image, pages, transitions) = (image.clone(), RefCell::default(), Transitions::new());
-            let child = Process { pid: group, memory, text, pages, image, transitions };
+            let ahead = Ahead::default();
+            let child = Process { pid: group, memory, text, pages, image, transitions, ahead };
             self.make_way(group);
             self.processes.insert(group, child);
             group
@@ -169,6 +171,7 @@ impl Run {
             pages: RefCell::default(),
             image: shared,
             transitions: Transitions::new(),
+            ahead: Ahead::default(),
         };
         self.processes.insert(tid, process);
         self.note_mask(&stopped)?;

@@ -1,4 +1,4 @@
-//! Translates: a chain of blocks that run into one another, then those that their exits lead to.
+//! Translates: a chain of blocks that run into one another.
 //!
 //! ```text
 //!  hot:   block ─▶ block ─▶ block … jmp        cold:  stubs of exits, constants, system calls' slow paths
@@ -23,8 +23,6 @@ use crate::profile::code::CodeRef;
 use crate::target::address::{Address, CacheAddress};
 
 pub(super) const SLOTS: Slots = Slots { lent: layout::SAVE_LENT, program_gs: layout::PROGRAM_GS };
-/// Blocks in one chain.
-const CHAIN: usize = 64;
 
 /// Why nothing was translated.
 #[derive(Debug, thiserror::Error)]
@@ -53,29 +51,22 @@ pub(super) struct Unit {
 }
 
 impl CodeSpace {
-    /// Translates the block at `start` in `version`, and up to `ahead` more that its exits lead to. Returns its entry.
+    /// Translates the block at `start` in `version`, and those that it runs into, `most` in all. Returns its entry and
+    /// how many there are; adds to `exits` where they lead.
     pub fn translate(
         &mut self,
         source: &mut Source<'_>,
         version: Version,
         start: Address,
-        ahead: usize,
-    ) -> Result<CacheAddress, TranslateError> {
-        let mut queue = VecDeque::from([start]);
-        let mut left = ahead + 1;
-        while let Some(at) = queue.pop_front() {
-            if left == 0 {
-                break;
-            }
-            if self.find(version, at).is_some() {
-                continue;
-            }
-            match self.unit(source, version, at, &mut left, &mut queue) {
-                Err(error) if at == start => return Err(error),
-                _ => {}
-            }
+        most: usize,
+        exits: &mut VecDeque<Address>,
+    ) -> Result<(CacheAddress, usize), TranslateError> {
+        let before = self.blocks.len();
+        let written = self.unit(source, version, start, most, exits);
+        match self.find(version, start) {
+            Some(id) => Ok((self.block(id).entry, self.blocks.len() - before)),
+            None => Err(written.err().unwrap_or(TranslateError::NoText(start))),
         }
-        self.find(version, start).map(|id| self.block(id).entry).ok_or(TranslateError::NoText(start))
     }
 
     fn unit(
@@ -83,8 +74,8 @@ impl CodeSpace {
         source: &mut Source<'_>,
         version: Version,
         start: Address,
-        left: &mut usize,
-        queue: &mut VecDeque<Address>,
+        most: usize,
+        exits: &mut VecDeque<Address>,
     ) -> Result<(), TranslateError> {
         let arena = self.choose_arena(start).ok_or(TranslateError::Full)?;
         let mut hot = Code::new(self.arenas[arena].next(Part::Hot));
@@ -103,8 +94,7 @@ impl CodeSpace {
         let mut at = Some(start);
         let mut result = Ok(());
         while let Some(address) = at {
-            let more =
-                self.find(version, address).is_none() && *left > 0 && unit.blocks.len() < CHAIN && result.is_ok();
+            let more = self.find(version, address).is_none() && unit.blocks.len() < most && result.is_ok();
             let block = if more { source.block(address) } else { None };
             let Some(block) = block else {
                 if unit.blocks.is_empty() {
@@ -112,11 +102,10 @@ impl CodeSpace {
                 }
                 let patch = unit.hot.jump(unit.hot.here());
                 unit.sites.push(self.new_site(patch, version, address));
-                queue.push_back(address);
+                exits.push_back(address);
                 break;
             };
-            *left = left.saturating_sub(1);
-            match self.block_into(&mut unit, source, &block, queue) {
+            match self.block_into(&mut unit, source, &block, exits) {
                 Ok(next) => at = next,
                 Err(error) => {
                     // What was written of it is never reached: the chain ends in an exit that asks for it.
@@ -134,7 +123,7 @@ impl CodeSpace {
         unit: &mut Unit,
         source: &mut Source<'_>,
         block: &Decoded,
-        queue: &mut VecDeque<Address>,
+        exits: &mut VecDeque<Address>,
     ) -> Result<Option<Address>, TranslateError> {
         let at = source.code_ref(block.start).ok_or(TranslateError::NoText(block.start))?;
         let slot = self.new_slot().ok_or(TranslateError::Full)?;
@@ -145,12 +134,12 @@ impl CodeSpace {
         let written = writer.finish();
         match block.end {
             End::Branch(_, to) | End::ShortBranch(to) | End::Transaction(to) if to != block.start => {
-                queue.push_back(to);
+                exits.push_back(to);
             }
             End::Call(_) | End::CallIndirect => {
                 self.returns.insert(block.next().get());
                 unit.returns.push(block.next());
-                queue.push_back(block.next());
+                exits.push_back(block.next());
             }
             _ => {}
         }

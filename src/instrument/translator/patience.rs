@@ -1,0 +1,81 @@
+//! How long mailboxes are polled after the last request: long while a program asks often, short when it does not.
+//!
+//! A thread that asks while nobody polls has to stop, which costs it as much as some fifty answers; polling costs a
+//! processor that the program might need.
+
+use std::time::{Duration, Instant};
+
+const SHORTEST: Duration = Duration::from_micros(100);
+const LONGEST: Duration = Duration::from_millis(4);
+
+/// See above.
+#[derive(Debug)]
+pub struct Patience {
+    now: Duration,
+    /// There were requests since polling began.
+    paid: bool,
+    /// When polling ended last.
+    ended: Option<Instant>,
+}
+
+impl Default for Patience {
+    /// A program that begins asks often.
+    fn default() -> Self {
+        Patience { now: LONGEST, paid: false, ended: None }
+    }
+}
+
+impl Patience {
+    /// How long polling goes on without a request.
+    pub fn get(&self) -> Duration {
+        self.now
+    }
+
+    /// A request was answered without a stop.
+    pub fn paid(&mut self) {
+        self.paid = true;
+    }
+
+    /// Polling ends: where it brought nothing, the next is shorter.
+    pub fn ended(&mut self, now: Instant) {
+        if !self.paid {
+            self.now = (self.now / 2).max(SHORTEST);
+        }
+        self.paid = false;
+        self.ended = Some(now);
+    }
+
+    /// A thread stopped for an answer: would it have got it if polling had gone on for a little longer?
+    pub fn missed(&mut self, now: Instant) {
+        if self.ended.take().is_some_and(|at| now.duration_since(at) < LONGEST) {
+            self.now = (self.now * 2).min(LONGEST);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polling_in_vain_is_shortened_and_what_it_missed_lengthens_it() {
+        let at = Instant::now();
+        let mut patience = Patience::default();
+        assert_eq!(patience.get(), LONGEST);
+        (0..10).for_each(|_| patience.ended(at));
+        assert_eq!(patience.get(), SHORTEST);
+        patience.missed(at + SHORTEST);
+        assert_eq!(patience.get(), 2 * SHORTEST);
+        patience.ended(at);
+        patience.missed(at + LONGEST);
+        assert_eq!(patience.get(), SHORTEST);
+        patience.ended(at);
+        patience.missed(at);
+        // Only the first stop after the end tells anything.
+        patience.missed(at + SHORTEST);
+        assert_eq!(patience.get(), 2 * SHORTEST);
+        patience.paid();
+        patience.ended(at);
+        assert_eq!(patience.get(), 2 * SHORTEST);
+    }
+}
