@@ -10,8 +10,67 @@ const SELF: Pid = Pid::from_raw(0);
 
 /// How many CPUs the affinity mask of `tid` allows; `None` if the thread is gone.
 pub fn allowed_cpus(tid: Pid) -> Option<u32> {
-    let set = sched_getaffinity(tid).ok()?;
-    Some((0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).count() as u32)
+    Some(count(&sched_getaffinity(tid).ok()?) as u32)
+}
+
+fn count(set: &CpuSet) -> usize {
+    (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).count()
+}
+
+/// The CPU that the calling thread runs on.
+pub fn current_cpu() -> Option<usize> {
+    // SAFETY: takes nothing.
+    usize::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
+/// Where the calling thread runs: on any CPU that it may use, or on any but one.
+#[derive(Debug)]
+pub struct Seat {
+    allowed: CpuSet,
+    left: Option<usize>,
+}
+
+impl Seat {
+    /// As the calling thread is now.
+    pub fn new() -> Self {
+        Seat { allowed: sched_getaffinity(SELF).unwrap_or_default(), left: None }
+    }
+
+    /// How many CPUs there are for it; at least 1.
+    pub fn cpus(&self) -> usize {
+        count(&self.allowed).max(1)
+    }
+
+    /// Leaves `cpu` to others, if there is another one, and no other CPU from now on.
+    pub fn leave(&mut self, cpu: usize) {
+        let mut cpus = self.allowed;
+        if self.left == Some(cpu) || self.cpus() < 2 || cpus.unset(cpu).is_err() {
+            return;
+        }
+        if sched_setaffinity(SELF, &cpus).is_ok() {
+            self.left = Some(cpu);
+        }
+    }
+
+    /// Goes wherever the scheduler likes.
+    pub fn anywhere(&mut self) {
+        if self.left.take().is_some() {
+            // Where that is refused, fewer CPUs remain.
+            let _ = sched_setaffinity(SELF, &self.allowed);
+        }
+    }
+}
+
+impl Default for Seat {
+    fn default() -> Self {
+        Seat::new()
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.anywhere();
+    }
 }
 
 /// The calling thread is kept on some CPUs; dropped, it may run where it could before.
@@ -65,5 +124,24 @@ mod tests {
         })
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn leaving_a_cpu_and_returning_keeps_what_is_allowed() {
+        let mut seat = Seat::new();
+        if seat.cpus() < 2 {
+            println!("SKIPPED: one CPU");
+            return;
+        }
+        let here = current_cpu().unwrap();
+        seat.leave(here);
+        assert_eq!(Seat::new().cpus(), seat.cpus() - 1);
+        assert_ne!(current_cpu(), Some(here));
+        seat.anywhere();
+        assert_eq!(Seat::new().cpus(), seat.cpus());
+        seat.leave(here);
+        let all = seat.cpus();
+        drop(seat);
+        assert_eq!(Seat::new().cpus(), all);
     }
 }

@@ -64,6 +64,13 @@ pub fn is_runnable(tid: Pid) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R'))
 }
 
+/// The CPU that the thread runs on, or ran on last; `None` if it is gone.
+pub fn read_last_cpu(tid: Pid) -> Option<usize> {
+    let stat = fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
+    // Field 39; the state behind the name is field 3.
+    stat.rsplit_once(") ")?.1.split(' ').nth(36)?.parse().ok()
+}
+
 /// The thread's name (`comm`), if it still exists.
 pub fn read_name(tid: Pid) -> Option<String> {
     fs::read_to_string(format!("/proc/{tid}/comm")).ok().map(|s| s.trim_end().to_owned())
@@ -84,5 +91,6 @@ mod tests {
     fn our_own_status() {
         assert_eq!(read_status(Pid::this()).unwrap().tgid, Pid::this().as_raw());
         assert!(read_name(Pid::this()).is_some());
+        assert!(read_last_cpu(Pid::this()).is_some());
     }
 }

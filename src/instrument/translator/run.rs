@@ -28,6 +28,8 @@ use crate::instrument::roster::Roster;
 use crate::instrument::tally::Tally;
 use crate::profile::run::Warning;
 use crate::target::address::Address;
+use crate::target::affinity::{Seat, current_cpu};
+use crate::target::proc_status::read_last_cpu;
 use crate::target::remote::RemoteError;
 use crate::target::tracee::{Mode, Stopped, TraceError};
 use crate::target::wait::{Event, Stop, Waited, wait_any, wait_any_or_signal, wait_for};
@@ -103,6 +105,8 @@ pub(super) struct Run {
     polling: bool,
     /// How long that goes on without a request.
     patience: Patience,
+    /// Where we poll: not on the CPU of a thread that waits for us.
+    seat: Seat,
 }
 
 impl Run {
@@ -124,6 +128,7 @@ impl Run {
             drain,
             polling: false,
             patience: Patience::default(),
+            seat: Seat::new(),
         }
     }
 
@@ -182,6 +187,7 @@ impl Run {
                     std::thread::sleep(Duration::from_micros(200));
                     continue;
                 }
+                self.seat.anywhere();
                 self.patience.ended(Instant::now());
                 self.set_polling(false);
                 // Who asked before it could see that nobody polls is answered now; later ones trap.
@@ -210,8 +216,13 @@ impl Run {
         }
     }
 
-    /// A thread had to stop for an answer.
-    pub fn was_impatient(&mut self) {
+    /// A thread had to stop for an answer. If it waited in vain because we share its CPU, we go to another one.
+    pub fn was_impatient(&mut self, tid: Pid) {
+        if self.polling
+            && let Some(cpu) = read_last_cpu(tid).filter(|&cpu| current_cpu() == Some(cpu))
+        {
+            self.seat.leave(cpu);
+        }
         self.patience.missed(Instant::now());
     }
 

@@ -108,7 +108,7 @@ impl Run {
         }
         match stubs {
             Some(stubs) if at == stubs.trap => {
-                self.was_impatient();
+                self.was_impatient(tid);
                 let (stopped, _) = self.restore_signal_state(stopped, libc::SIGTRAP)?;
                 let stopped = self.answer_stopped(stopped)?;
                 self.go_on(stopped)

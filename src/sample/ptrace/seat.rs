@@ -5,8 +5,7 @@
 //! that is not allowed, the displaced thread's sample is dropped if the tick came late, and the next tick comes from
 //! another CPU.
 
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::unistd::Pid;
+use crate::target::affinity::{self, current_cpu};
 
 /// A tick this late, in nanoseconds, has been waited for.
 const LATE_NS: u64 = 150_000;
@@ -26,17 +25,15 @@ pub(super) fn be_quick() {
 /// The CPUs that the tracing thread may use.
 #[derive(Debug)]
 pub(super) struct Seat {
-    allowed: CpuSet,
+    seat: affinity::Seat,
     pub cpus: usize,
-    moved: bool,
 }
 
 impl Seat {
     /// As the thread is now.
     pub fn new() -> Seat {
-        let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
-        let cpus = (0..CpuSet::count()).filter(|&cpu| allowed.is_set(cpu).unwrap_or(false)).count();
-        Seat { allowed, cpus: cpus.max(1), moved: false }
+        let seat = affinity::Seat::new();
+        Seat { cpus: seat.cpus(), seat }
     }
 
     /// A thread that waited for us during a tick that came `late_ns` after it was due cannot be sampled fairly.
@@ -46,18 +43,9 @@ impl Seat {
 
     /// Goes to another CPU than this one if a thread was displaced, else wherever the scheduler likes.
     pub fn change(&mut self, displaced: bool) {
-        if !displaced && !self.moved {
-            return;
-        }
-        let mut cpus = self.allowed;
-        // SAFETY: takes nothing.
-        let here = unsafe { libc::sched_getcpu() };
-        if displaced && here >= 0 {
-            let _ = cpus.unset(here as usize);
-        }
-        self.moved = displaced && sched_setaffinity(Pid::from_raw(0), &cpus).is_ok();
-        if !displaced {
-            let _ = sched_setaffinity(Pid::from_raw(0), &cpus);
+        match current_cpu().filter(|_| displaced) {
+            Some(here) => self.seat.leave(here),
+            None => self.seat.anywhere(),
         }
     }
 }
@@ -67,16 +55,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leaving_a_cpu_and_returning_keeps_what_is_allowed() {
-        let mut seat = Seat::new();
-        if seat.cpus < 2 {
-            println!("SKIPPED: one CPU");
-            return;
-        }
-        seat.change(true);
-        assert_eq!(Seat::new().cpus, seat.cpus - 1);
-        seat.change(false);
-        assert_eq!(Seat::new().cpus, seat.cpus);
-        assert!(seat.displaced(LATE_NS + 1, 1) && !seat.displaced(LATE_NS, 1) && !seat.displaced(LATE_NS + 1, 0));
+    fn only_a_late_tick_that_somebody_waited_for_displaces() {
+        let seat = Seat::new();
+        let more = seat.cpus > 1;
+        assert_eq!(seat.displaced(LATE_NS + 1, 1), more);
+        assert!(!seat.displaced(LATE_NS, 1) && !seat.displaced(LATE_NS + 1, 0));
     }
 }
