@@ -1,5 +1,7 @@
 //! Waiting for traced threads: `waitpid` statuses as a type.
 
+use std::time::{Duration, Instant};
+
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
@@ -71,6 +73,19 @@ pub fn wait_for(tid: Pid, block: bool) -> Option<Event> {
             result => return result.ok().flatten(),
         }
     }
+}
+
+/// As [`wait_for`], blocking, for what is expected within microseconds: waking up would take longer than looking.
+pub fn wait_for_soon(tid: Pid) -> Option<Event> {
+    const SOON: Duration = Duration::from_micros(60);
+    let since = Instant::now();
+    while since.elapsed() < SOON {
+        if let Some(event) = wait_for(tid, false) {
+            return Some(event);
+        }
+        std::hint::spin_loop();
+    }
+    wait_for(tid, true)
 }
 
 /// One `wait4`; `None`: nothing to report.

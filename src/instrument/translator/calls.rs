@@ -18,12 +18,13 @@ pub enum CallClass {
     Mask = 3,
     /// `rt_sigaction`: rprof looks at it first if it is about a signal that our traps raise, too.
     Action = 4,
+    /// `mmap`: rprof looks at it first if what it maps is executable, or may replace what was there.
+    Map = 5,
 }
 
 /// Calls that rprof must see: those that map, protect or unmap text, set the GS base, return from a signal, or trace.
-const STOP: [i64; 9] = [
+const STOP: [i64; 8] = [
     libc::SYS_ptrace,
-    libc::SYS_mmap,
     libc::SYS_mprotect,
     libc::SYS_munmap,
     libc::SYS_mremap,
@@ -39,6 +40,7 @@ pub fn class(number: i64) -> CallClass {
         libc::SYS_rseq => CallClass::Absent,
         libc::SYS_rt_sigprocmask => CallClass::Mask,
         libc::SYS_rt_sigaction => CallClass::Action,
+        libc::SYS_mmap => CallClass::Map,
         n if STOP.contains(&n) => CallClass::Stop,
         _ => CallClass::Native,
     }
@@ -53,6 +55,10 @@ pub fn write_tables(tables: &Shared, miss: u64) {
     for number in 0..1024 {
         tables.write(u64::from(layout::CALLS) + number as u64, &[class(number) as u8]);
     }
+    let bits: Vec<u8> = (0..256u32).map(|n| (n & libc::PROT_EXEC as u32) as u8).collect();
+    tables.write(u64::from(layout::EXECUTABLE), &bits);
+    let bits: Vec<u8> = (0..256u32).map(|n| (n & libc::MAP_FIXED as u32) as u8).collect();
+    tables.write(u64::from(layout::FIXED), &bits);
     for (i, lanes) in [1u32, 2, 4, 8].into_iter().enumerate() {
         let table: Vec<u8> = (0..256u32).map(|m| (m & ((1 << lanes) - 1)).count_ones() as u8).collect();
         tables.write(u64::from(layout::POPULATION_8) + 256 * i as u64, &table);

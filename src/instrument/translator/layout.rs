@@ -5,7 +5,7 @@
 //!   0x000 saved registers                     0x00000 lookup: cache address by the low 16 bits of the target
 //!   0x040 mailbox                             0x80000 what to do with a system call, by its number
 //!   0x080 self-description                    0x90000 populations of masks
-//!   0x100 saved loop registers, an action,    0xb0000 polling: rprof reads the mailboxes
+//!   0x100 saved loop registers, an action,    0xb0000 polling: rprof reads the mailboxes; bits of mmap's arguments
 //!         lines noted last
 //!   0x1000 counters, 8 bytes each
 //!   … and a buffer of addresses at the end       0xc0000 lookups of the versions that note addresses
@@ -103,6 +103,10 @@ pub const CALLS: u32 = 0x8_0000;
 pub const POPULATION_8: u32 = 0x9_0000;
 /// Populations of 16-bit masks.
 pub const POPULATION_16: u32 = 0xa_0000;
+/// `PROT_EXEC` of the lowest byte of a protection.
+pub const EXECUTABLE: u32 = 0xb_1000;
+/// `MAP_FIXED` of the lowest byte of a mapping's flags.
+pub const FIXED: u32 = 0xb_1100;
 /// Not 0 while rprof polls the mailboxes.
 pub const POLLING: u32 = 0xb_0000;
 /// The lookup tables of the versions that note addresses.

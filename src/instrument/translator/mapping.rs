@@ -87,9 +87,9 @@ impl Run {
         // What is shared may be written at another address.
         let changing = flags & (libc::MAP_ANONYMOUS | libc::MAP_SHARED) as u64 != 0 || protection & WRITE != 0;
         let (process, _) = self.process(tid)?;
-        let native = changing || process.is_memfd(registers.r8);
-        let treatment = if native { Treatment::Native } else { Treatment::Translate };
         let executable = protection & EXEC != 0;
+        let native = changing || executable && process.is_memfd(registers.r8);
+        let treatment = if native { Treatment::Native } else { Treatment::Translate };
         let asked = stripped(registers, executable && treatment == Treatment::Translate);
         let (stopped, mut after) = self.execute(stopped, asked, site)?;
         if succeeded(&after) {
@@ -110,13 +110,14 @@ impl Run {
         let executable = registers.rdx & EXEC != 0;
         let (from, to) = pages(registers.rdi, registers.rsi);
         let (process, _) = self.process(tid)?;
-        let treatment = process.treatment_of(from, registers.rdx & WRITE != 0);
+        let treatment =
+            if executable { process.treatment_of(from, registers.rdx & WRITE != 0) } else { Treatment::Native };
         let asked = stripped(registers, executable && treatment == Treatment::Translate);
         let (stopped, mut after) = self.execute(stopped, asked, site)?;
         if succeeded(&after) {
             after.rdx = registers.rdx;
             stopped.set_registers(&after)?;
-            if !executable || treatment == Treatment::Native {
+            if treatment == Treatment::Native {
                 self.process(tid)?.0.forget_text(from, to);
             }
             let stopped = if executable { self.learn(stopped, from, to, treatment)? } else { stopped };

@@ -32,7 +32,7 @@ use crate::target::affinity::{Seat, current_cpu};
 use crate::target::proc_status::read_last_cpu;
 use crate::target::remote::RemoteError;
 use crate::target::tracee::{Mode, Stopped, TraceError};
-use crate::target::wait::{Event, Stop, Waited, wait_any, wait_any_or_signal, wait_for};
+use crate::target::wait::{Event, Stop, Waited, wait_any, wait_any_or_signal, wait_for_soon};
 
 /// How long descendants are still counted after the program's end before they are released.
 const GRACE: Duration = Duration::from_secs(1);
@@ -305,7 +305,7 @@ impl Run {
         let tid = stopped.tid();
         stopped.resume_raw(mode, signal)?;
         loop {
-            match wait_for(tid, true) {
+            match wait_for_soon(tid) {
                 Some(Event::Stopped(stopped, stop)) if wanted(&stop) => return Ok((stopped, stop)),
                 Some(Event::Stopped(stopped, Stop::Signal(signal))) => {
                     let info = stopped.signal_info()?;

@@ -3,7 +3,7 @@
 use super::block::{CallSite, Moved};
 use super::layout;
 use super::writer::Writer;
-use crate::instrument::x86_64::emit::{RAX, RCX, RDI};
+use crate::instrument::x86_64::emit::{R10, RAX, RCX, RDI, RDX};
 
 impl Writer<'_> {
     /// The `syscall`, after a look at what call it is. RCX is free: the instruction overwrites it.
@@ -38,11 +38,13 @@ impl Writer<'_> {
         self.slow_call(CallSite { native, after });
     }
 
-    /// Class 2: ENOSYS; 3: the call, then the mask is noted; 4: rprof for SIGTRAP and SIGSEGV, else the call; 1: rprof.
+    /// Class 2: ENOSYS; 3: the call, then the mask is noted; 4: rprof for SIGTRAP and SIGSEGV, else the call; 5: rprof
+    /// if it maps something executable or fixed, else the call; 1: rprof.
     pub(super) fn slow_call(&mut self, site: CallSite) {
         let id = self.space.call_sites.len() as u64;
         self.space.call_sites.push(site);
         let stubs = self.space.arenas[self.unit.arena].stubs;
+        let tables = self.space.tables_at();
         let cold = &mut self.unit.cold;
         cold.add_small(RCX, -2);
         let absent = cold.jump_if_rcx_zero();
@@ -50,6 +52,8 @@ impl Writer<'_> {
         let mask = cold.jump_if_rcx_zero();
         cold.add_small(RCX, -1);
         let action = cold.jump_if_rcx_zero();
+        cold.add_small(RCX, -1);
+        let map = cold.jump_if_rcx_zero();
         let stop = cold.here();
         cold.constant(RCX, id);
         cold.jump(stubs.call);
@@ -65,6 +69,18 @@ impl Writer<'_> {
         let trap = cold.jump_if_ecx_zero();
         cold.add_to(RCX, RDI, -libc::SIGSEGV as i8);
         let fault = cold.jump_if_ecx_zero();
+        cold.jump(site.native);
+        cold.land(map);
+        cold.low_8_to_ecx(RDX);
+        cold.look_up_byte(RCX, tables + layout::EXECUTABLE);
+        let data = cold.jump_if_ecx_zero();
+        cold.jump(stop);
+        cold.land(data);
+        cold.low_8_to_ecx(R10);
+        cold.look_up_byte(RCX, tables + layout::FIXED);
+        let anywhere = cold.jump_if_ecx_zero();
+        cold.jump(stop);
+        cold.land(anywhere);
         cold.jump(site.native);
         cold.land(trap);
         cold.land(fault);

@@ -204,6 +204,14 @@ impl Code {
         self.raw(&[0x0f, 0xb7, 0xc8 | (register.0 & 7)]);
     }
 
+    /// `movzx ecx, byte register`; RAX to RBX, R8 to R15
+    pub fn low_8_to_ecx(&mut self, register: Gpr) {
+        if register.0 >= 8 {
+            self.raw(&[0x41]);
+        }
+        self.raw(&[0x0f, 0xb6, 0xc8 | (register.0 & 7)]);
+    }
+
     /// `movzx register, byte [register + table]`, table below 2 GB; registers below R8
     pub fn look_up_byte(&mut self, register: Gpr, table: u32) {
         self.raw(&[0x0f, 0xb6, 0x80 | register.0 << 3 | register.0]);
