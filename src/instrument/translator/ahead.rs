@@ -6,6 +6,9 @@
 
 use std::collections::VecDeque;
 
+use super::source::Source;
+use super::space::CodeSpace;
+use super::unit::TranslateError;
 use super::version::Version;
 use crate::target::address::Address;
 
@@ -17,12 +20,37 @@ const REQUESTS: usize = 256;
 /// What one request leads to.
 #[derive(Debug)]
 pub struct Around {
-    /// The version that it was made in.
-    pub version: Version,
+    version: Version,
     /// Where exits lead that were written for it.
     pub exits: VecDeque<Address>,
     /// Blocks that may still be translated for it.
-    pub left: usize,
+    left: usize,
+}
+
+impl Around {
+    /// Those of a request in `version`.
+    pub fn new(version: Version) -> Self {
+        Around { version, exits: VecDeque::new(), left: BLOCKS }
+    }
+
+    /// Translates what the next exits lead to, about `most` blocks.
+    pub fn translate(&mut self, space: &mut CodeSpace, source: &mut Source<'_>, most: usize) {
+        let end = self.left.saturating_sub(most);
+        while self.left > end
+            && let Some(at) = self.exits.pop_front()
+        {
+            if space.find(self.version, at).is_some() {
+                continue;
+            }
+            let before = space.blocks.len();
+            match space.translate(source, self.version, at, self.left - end, &mut self.exits) {
+                Ok(_) => self.left -= (space.blocks.len() - before).min(self.left),
+                // Whoever gets there asks, and hears of it.
+                Err(TranslateError::NoText(_) | TranslateError::NoRule(_)) => {}
+                Err(TranslateError::Full) => self.left = 0,
+            }
+        }
+    }
 }
 
 /// The surroundings of the last requests.
@@ -32,32 +60,20 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// A request was answered by code whose exits lead to `exits`.
-    pub fn push(&mut self, version: Version, exits: VecDeque<Address>) {
-        if exits.is_empty() {
+    /// Keeps what is left of a request's surroundings.
+    pub fn push(&mut self, around: Around) {
+        if around.left == 0 || around.exits.is_empty() {
             return;
         }
         if self.around.len() == REQUESTS {
             self.around.pop_front();
         }
-        self.around.push_back(Around { version, exits, left: BLOCKS });
+        self.around.push_back(around);
     }
 
-    /// Takes out the next exit's surroundings, whose first exit is to be translated.
-    pub fn next(&mut self) -> Option<Around> {
+    /// Takes out those that were kept last.
+    pub fn pop(&mut self) -> Option<Around> {
         self.around.pop_back()
-    }
-
-    /// Puts back what is left of them.
-    pub fn put_back(&mut self, around: Around) {
-        if around.left > 0 && !around.exits.is_empty() {
-            self.around.push_back(around);
-        }
-    }
-
-    /// Nothing is to be translated any more.
-    pub fn clear(&mut self) {
-        self.around.clear();
     }
 }
 
@@ -65,30 +81,25 @@ impl Ahead {
 mod tests {
     use super::*;
 
-    fn exits(at: u64) -> VecDeque<Address> {
-        VecDeque::from([Address::new(at), Address::new(at + 1)])
+    fn around(at: u64) -> Around {
+        Around { exits: VecDeque::from([Address::new(at)]), ..Around::new(Version::Plain) }
     }
 
     #[test]
     fn newest_requests_come_first_and_the_oldest_are_dropped() {
         let mut ahead = Ahead::default();
-        ahead.push(Version::Plain, VecDeque::new());
-        assert!(ahead.next().is_none());
         for at in 0..REQUESTS as u64 + 1 {
-            ahead.push(Version::Plain, exits(at));
+            ahead.push(around(at));
         }
-        let taken: Vec<u64> =
-            std::iter::from_fn(|| ahead.next()).filter_map(|a| a.exits.front().map(|a| a.get())).collect();
-        assert_eq!(taken, (1..=REQUESTS as u64).rev().collect::<Vec<_>>());
+        let taken = std::iter::from_fn(|| ahead.pop()).filter_map(|a| a.exits.front().map(|a| a.get()));
+        assert_eq!(taken.collect::<Vec<_>>(), (1..=REQUESTS as u64).rev().collect::<Vec<_>>());
     }
 
     #[test]
-    fn a_request_is_left_when_its_blocks_are_used_up() {
+    fn what_is_used_up_is_not_kept() {
         let mut ahead = Ahead::default();
-        ahead.push(Version::Plain, exits(7));
-        let around = ahead.next().expect("just pushed");
-        assert_eq!(around.left, BLOCKS);
-        ahead.put_back(Around { left: 0, ..around });
-        assert!(ahead.next().is_none());
+        ahead.push(Around::new(Version::Plain));
+        ahead.push(Around { left: 0, ..around(7) });
+        assert!(ahead.pop().is_none());
     }
 }

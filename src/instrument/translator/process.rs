@@ -1,12 +1,11 @@
 //! A process of the program: its memory, its text, and the code space that it shares with those forked from it.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::rc::Rc;
 
 use nix::unistd::Pid;
 
-use super::ahead::Ahead;
+use super::ahead::{Ahead, Around};
 use super::block::{BlockId, Moved, SiteId};
 use super::native::Transitions;
 use super::regions::Regions;
@@ -20,8 +19,13 @@ use crate::target::address::{Address, CacheAddress};
 use crate::target::maps::{Mapping, read_maps};
 use crate::target::memory::Memory;
 
-/// Blocks translated at once: those that the one asked for runs into, or that one exit leads to.
+/// Blocks in one chain.
+const CHAIN: usize = 16;
+/// Blocks translated beyond the first chain before a request is answered: more than that makes the thread wait longer
+/// than asking again would.
 const AT_ONCE: usize = 16;
+/// Blocks translated at a time while nobody waits; whoever asks meanwhile waits for them.
+const AHEAD: usize = 8;
 
 /// What all processes with one program image have in common.
 #[derive(Debug, Clone)]
@@ -89,10 +93,11 @@ impl Process {
             locate(self.pid, &mut self.text, tally);
         }
         let mut source = Source::new(&self.memory, &self.pages, &self.text);
-        let mut exits = VecDeque::new();
-        match space.translate(&mut source, version, at, AT_ONCE, &mut exits) {
-            Ok((entry, _)) => {
-                self.ahead.push(version, exits);
+        let mut around = Around::new(version);
+        match space.translate(&mut source, version, at, CHAIN, &mut around.exits) {
+            Ok(entry) => {
+                around.translate(&mut space, &mut source, AT_ONCE);
+                self.ahead.push(around);
                 Ok(Destination::Cache(entry))
             }
             Err(TranslateError::NoText(_)) => Ok(Destination::Native(at)),
@@ -102,25 +107,11 @@ impl Process {
 
     /// Translates a little of what will probably be executed next; says whether there was any.
     pub fn translate_ahead(&mut self) -> bool {
-        let Some(mut around) = self.ahead.next() else { return false };
+        let Some(mut around) = self.ahead.pop() else { return false };
         let mut space = self.image.space.borrow_mut();
         let mut source = Source::new(&self.memory, &self.pages, &self.text);
-        while let Some(at) = around.exits.pop_front() {
-            if space.find(around.version, at).is_some() {
-                continue;
-            }
-            match space.translate(&mut source, around.version, at, around.left.min(AT_ONCE), &mut around.exits) {
-                Ok((_, blocks)) => around.left = around.left.saturating_sub(blocks),
-                // Whoever gets there asks, and hears of it.
-                Err(TranslateError::NoText(_) | TranslateError::NoRule(_)) => continue,
-                Err(TranslateError::Full) => {
-                    self.ahead.clear();
-                    return true;
-                }
-            }
-            break;
-        }
-        self.ahead.put_back(around);
+        around.translate(&mut space, &mut source, AHEAD);
+        self.ahead.push(around);
         true
     }
 

@@ -17,7 +17,7 @@ pub const DRAIN: u32 = u32::MAX;
 pub const ARENA_NAME: &str = "rprof-code";
 
 /// How often the wait looks for an answer before it traps: on a busy host, the processor is better given to rprof.
-const PATIENCE: u32 = 1500;
+const PATIENCE: u32 = 8000;
 
 /// Where the stubs stand.
 #[derive(Debug, Clone, Copy)]

@@ -51,8 +51,8 @@ pub(super) struct Unit {
 }
 
 impl CodeSpace {
-    /// Translates the block at `start` in `version`, and those that it runs into, `most` in all. Returns its entry and
-    /// how many there are; adds to `exits` where they lead.
+    /// Translates the block at `start` in `version`, and those that it runs into, `most` in all. Returns its entry;
+    /// adds to `exits` where they lead.
     pub fn translate(
         &mut self,
         source: &mut Source<'_>,
@@ -60,11 +60,10 @@ impl CodeSpace {
         start: Address,
         most: usize,
         exits: &mut VecDeque<Address>,
-    ) -> Result<(CacheAddress, usize), TranslateError> {
-        let before = self.blocks.len();
+    ) -> Result<CacheAddress, TranslateError> {
         let written = self.unit(source, version, start, most, exits);
         match self.find(version, start) {
-            Some(id) => Ok((self.block(id).entry, self.blocks.len() - before)),
+            Some(id) => Ok(self.block(id).entry),
             None => Err(written.err().unwrap_or(TranslateError::NoText(start))),
         }
     }
