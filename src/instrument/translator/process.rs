@@ -23,7 +23,7 @@ use crate::target::memory::Memory;
 const CHAIN: usize = 16;
 /// Blocks translated beyond the first chain before a request is answered: more than that makes the thread wait longer
 /// than asking again would.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 8;
 /// Blocks translated at a time while nobody waits; whoever asks meanwhile waits for them.
 const AHEAD: usize = 8;
 
