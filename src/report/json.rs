@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::profile::{Profile, SCHEMA};
@@ -46,7 +47,7 @@ pub fn parse(value: &Value) -> Result<Profile, schema::Violation> {
     }
     schema::check(value)?;
     indices(value)?;
-    serde_json::from_value(value.clone()).map_err(|e| schema::Violation::new("profile", e.to_string()))
+    Profile::deserialize(value).map_err(|e| schema::Violation::new("profile", e.to_string()))
 }
 
 /// Indices into `frames`, `stacks` and `threads` stay within them; a stack's parent comes before it.
@@ -74,7 +75,7 @@ fn indices(value: &Value) -> Result<(), schema::Violation> {
 /// # Errors
 /// [`ReportError::Render`] if a number cannot be written (never for finite ones).
 pub fn text(profile: &Profile) -> Result<String, ReportError> {
-    serde_json::to_string_pretty(profile)
+    serde_json::to_string(profile)
         .map(|mut s| {
             s.push('\n');
             s

@@ -13,6 +13,7 @@
 pub mod advice;
 pub mod bound;
 pub mod class;
+pub mod cold;
 pub mod deficiency;
 pub mod host;
 pub mod ladder;
@@ -68,18 +69,26 @@ pub fn analyse_with(profile: &mut Profile, options: Options) {
     let mut warnings = Vec::new();
     let ceilings = Ceilings::of(&profile.machine);
     let host = Host::new(&ceilings);
+    let run = cold::Run::of(profile);
     for function in &mut profile.functions {
+        if run.is_cold(function) {
+            cold::leave_out(function);
+            continue;
+        }
         analyse_function(function, host, options, &mut warnings);
         let parent = function.clone();
         for inner in &mut function.loops {
-            analyse_loop(inner, &parent, host, options);
+            analyse_loop(inner, &parent, host, options, run);
         }
     }
     profile.run.warnings.extend(warnings);
 }
 
 /// A loop is analysed like a function; what was not measured for it apart (team, allowed CPUs) is its function's.
-fn analyse_loop(inner: &mut Function, outer: &Function, host: Host<'_>, options: Options) {
+fn analyse_loop(inner: &mut Function, outer: &Function, host: Host<'_>, options: Options, run: cold::Run) {
+    if run.is_cold(inner) {
+        return cold::leave_out(inner);
+    }
     if inner.team.is_none() {
         inner.team = outer.team;
     }
@@ -92,13 +101,13 @@ fn analyse_loop(inner: &mut Function, outer: &Function, host: Host<'_>, options:
     analyse_function(inner, host, options, &mut Vec::new());
     let parent = inner.clone();
     for nested in &mut inner.loops {
-        analyse_loop(nested, &parent, host, options);
+        analyse_loop(nested, &parent, host, options, run);
     }
 }
 
 fn analyse_function(function: &mut Function, host: Host<'_>, options: Options, warnings: &mut Vec<Warning>) {
     let expected = function.analysis.expected.take();
-    function.source.retain(|key, _| !key.starts_with("terms."));
+    function.source.retain(|key, _| !key.starts_with("terms.") && key != "class");
     let (analysis, bound) = analysis(function, host, options);
     for (id, term) in &bound.terms {
         if let Some(reason) = term.trace.reason() {

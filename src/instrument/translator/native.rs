@@ -2,7 +2,7 @@
 //! better let go.
 //!
 //! ```text
-//!  cache ─▶ native code ─▶ fault at the program's text ─▶ cache      one transition: two stops of the thread
+//!  cache ─▶ native code ─▶ fault at the program's text ─▶ cache      one transition: up to two stops of the thread
 //!
 //!  (work + cost) / work > 3      work = CPU time a transition − that of two stops; cost = time of two stops
 //! ```
@@ -36,6 +36,20 @@ pub struct Excursion {
     since: Instant,
     /// Its CPU seconds then.
     cpu_s: Option<f64>,
+}
+
+impl Excursion {
+    /// Thread `tid` is about to go.
+    pub fn begin(tid: Pid) -> Self {
+        Excursion { since: Instant::now(), cpu_s: read_cpu_seconds(tid) }
+    }
+
+    /// CPU seconds spent, with the thread's at its end; one that has ended can only be timed. The kernel brings a running
+    /// thread's time up to date now and then only: the clock is an upper bound, too.
+    fn spent(&self, cpu_s: Option<f64>) -> f64 {
+        let elapsed = self.since.elapsed().as_secs_f64();
+        cpu_s.zip(self.cpu_s).map_or(elapsed, |(now, then)| (now - then).min(elapsed))
+    }
 }
 
 /// How often an address space goes to native code and back.
@@ -95,12 +109,19 @@ pub struct Uncounted {
     released: Vec<f64>,
 }
 
+impl Uncounted {
+    /// So many times more a thread goes to native code.
+    pub fn note(&mut self, transitions: u64) {
+        self.transitions += transitions;
+    }
+}
+
 impl Run {
     /// A thread goes to native code.
     pub fn enter_native(&mut self, tid: Pid) {
         if let Some(thread) = self.threads.get_mut(&tid) {
-            thread.native = Some(Excursion { since: Instant::now(), cpu_s: read_cpu_seconds(tid) });
-            self.uncounted.transitions += 1;
+            thread.native = Some(Excursion::begin(tid));
+            self.uncounted.note(1);
         }
     }
 
@@ -109,9 +130,7 @@ impl Run {
         let thread = self.threads.get_mut(&tid)?;
         let excursion = thread.native.take()?;
         let cpu_s = read_cpu_seconds(tid);
-        let spent = cpu_s.zip(excursion.cpu_s).map(|(now, then)| now - then);
-        // One that has ended can only be timed.
-        self.uncounted.cpu_s += spent.unwrap_or_else(|| excursion.since.elapsed().as_secs_f64());
+        self.uncounted.cpu_s += excursion.spent(cpu_s);
         let since_last = cpu_s.map_or(0.0, |now| now - std::mem::replace(&mut thread.cpu_at_transition, now));
         self.processes.get_mut(&thread.process)?.transitions.add(since_last, Instant::now())
     }

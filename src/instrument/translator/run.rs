@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 use super::dispositions::Dispositions;
 use super::drain::Drain;
 use super::layout;
-use super::native::Uncounted;
+use super::native::{Excursion, Uncounted};
 use super::patience::Patience;
 use super::process::{Destination, Process};
 use super::stubs::DRAIN;
@@ -234,7 +234,7 @@ impl Run {
     /// Answers every waiting mailbox; says whether there was one.
     fn answer_all(&mut self) -> Result<bool, CountError> {
         let mut any = false;
-        let (mut full, mut leaving) = (Vec::new(), Vec::new());
+        let (mut full, mut leaving) = (Vec::new(), 0);
         let mut drained = false;
         for (&tid, thread) in &mut self.threads {
             let shared = thread.regions.clone();
@@ -260,7 +260,8 @@ impl Run {
             match process.answer(thread.version, site as u32, Address::new(target), &mut self.tally) {
                 Ok(destination) => {
                     if let Destination::Native(_) = destination {
-                        leaving.push(tid);
+                        thread.native = Some(Excursion::begin(tid));
+                        leaving += 1;
                     }
                     regions.set(thread.region, layout::REQUEST, 0);
                     regions.set(thread.region, layout::RESPONSE, destination.get());
@@ -269,7 +270,7 @@ impl Run {
                 Err(error) => return Err(CountError::Unsupported(error.to_string())),
             }
         }
-        leaving.into_iter().for_each(|tid| self.enter_native(tid));
+        self.uncounted.note(leaving);
         for tid in full {
             self.stall(tid);
         }
