@@ -9,11 +9,11 @@ use crate::profile::evidence::counted::{BlockCount, CountedEvidence, DynamicCoun
 use crate::target::maps::Mapping;
 use crate::target::modules::{Located, ModuleTable};
 
-/// Counts by (place, code): code written at run time can put several blocks in one place.
+/// Counts by place, there by code: code written at run time can put several blocks in one place.
 #[derive(Debug, Default)]
 pub struct Tally {
     modules: ModuleTable,
-    blocks: HashMap<(CodeRef, Vec<u8>), Counts>,
+    blocks: HashMap<CodeRef, Vec<(Vec<u8>, Counts)>>,
 }
 
 #[derive(Debug, Default)]
@@ -37,7 +37,12 @@ impl Tally {
 
     /// `executions` more of the block `code` at `at`, by `thread`; `dynamic` are run-time sums as (offset, sum), 0 too.
     pub fn add(&mut self, at: CodeRef, code: &[u8], thread: u32, executions: u64, dynamic: &[(u32, u64)]) {
-        let counts = self.blocks.entry((at, code.to_vec())).or_default();
+        let here = self.blocks.entry(at).or_default();
+        let i = here.iter().position(|(known, _)| known == code).unwrap_or_else(|| {
+            here.push((code.to_vec(), Counts::default()));
+            here.len() - 1
+        });
+        let counts = &mut here[i].1;
         match counts.executions.iter_mut().rev().find(|(t, _)| *t == thread) {
             Some((_, n)) => *n += executions,
             None => counts.executions.push((thread, executions)),
@@ -50,7 +55,9 @@ impl Tally {
     /// Ends the run: blocks in order of their place.
     pub fn finish(self, evidence: &mut CountedEvidence) {
         evidence.modules = self.modules.into_modules();
-        evidence.blocks = self.blocks.into_iter().map(|((at, code), counts)| block(at, code, counts)).collect();
+        evidence.blocks = (self.blocks.into_iter())
+            .flat_map(|(at, here)| here.into_iter().map(move |(code, counts)| block(at, code, counts)))
+            .collect();
         evidence.blocks.sort_by(|a, b| (a.at, &a.code).cmp(&(b.at, &b.code)));
     }
 }
