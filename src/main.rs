@@ -8,7 +8,7 @@ use rprof::cli::{Cli, Command};
 
 mod commands;
 
-/// rprof itself failed (DESIGN section 9).
+/// rprof itself failed (docs/conventions.md, Command line).
 const FAILED: u8 = 125;
 
 fn main() -> ExitCode {

@@ -1,4 +1,4 @@
-//! The command line (DESIGN section 9): clap definitions, one file per subcommand; no logic.
+//! The command line (docs/conventions.md, Command line): clap definitions, one file per subcommand; no logic.
 
 pub mod demo;
 pub mod diff;

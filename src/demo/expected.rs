@@ -10,9 +10,9 @@ use crate::profile::Machine;
 use super::kernels::{BuiltFor, Code, KERNELS};
 use super::variant::Variant;
 
-/// Gains below this share are none (DESIGN section 7).
+/// Gains below this share are none (docs/conventions.md, Model).
 const GAIN: f64 = 1.03;
-/// `fma-balance` only below this share of the all-FMA rate (DESIGN section 7).
+/// `fma-balance` only below this share of the all-FMA rate (docs/conventions.md, Model).
 const BALANCED: f64 = 0.97;
 
 /// Function name → class, for every kernel that a CPU like `machine`'s runs. A kernel whose class depends on a ceiling

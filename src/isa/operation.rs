@@ -1,4 +1,4 @@
-//! The vocabulary of floating-point work: operation, precision, width. DESIGN section 7 fixes the convention.
+//! The vocabulary of floating-point work: operation, precision, width. docs/conventions.md, Operations, fixes what counts.
 
 use serde::{Deserialize, Serialize};
 

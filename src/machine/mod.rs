@@ -33,7 +33,7 @@
 //! | `l1.access.{load,store,load2store1,load1store1}.{int,fp.scalar,fp.128,fp.256,fp.512}` † | access/s | accesses by width and register file |
 //! | `mix.{mov,alu,load}.{2,4,8,16}` + ``, `.l1i`, `.l2` | instr/s | one FP instruction in k, filler else; code of 1 KiB, of L1I, of L2 |
 //! | `issue` `issue.nop` † | instr/s | the upper limit: register moves, additions, vector additions; `nop` alone, which some cores drop |
-//! | `{l1,l2,l3,dram}.{read,copy,triad,update,write}` | byte/s | streams; bytes of DESIGN section 5 at that level |
+//! | `{l1,l2,l3,dram}.{read,copy,triad,update,write}` | byte/s | streams; bytes of docs/conventions.md, Bytes at that level |
 //! | `dram.{copy,triad,write}.nt` | byte/s | with non-temporal stores |
 //! | `dram.noprefetch` `dram.prefetch` `dram.cores.k` | byte/s | software prefetch; k cores generate traffic |
 //! | `dram.stride.{2,4,8,16,page}` † | byte/s | one double every so many; each line touched counts 64 bytes |

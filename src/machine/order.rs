@@ -1,4 +1,4 @@
-//! Orders among ceilings that hold on every machine (DESIGN section 6): a measurement that breaks one is wrong.
+//! Orders among ceilings that hold on every machine (docs/conventions.md, Ceilings): a measurement that breaks one is wrong.
 
 use std::collections::BTreeSet;
 

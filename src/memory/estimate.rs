@@ -35,7 +35,7 @@ pub struct Beyond {
 }
 
 impl Beyond {
-    /// What lies behind L1, in the terms of DESIGN section 5, when each event stands for `scale`, each write-back for
+    /// What lies behind L1, in the terms of docs/conventions.md, Bytes, when each event stands for `scale`, each write-back for
     /// `write_backs`. Without an L2 between L1 and the last level, what enters or leaves "L2 from beyond" is what memory
     /// delivers.
     pub fn traffic(&self, beyond: &Tally, scale: f64, write_backs: f64) -> Traffic {

@@ -9,7 +9,7 @@
 //! Exact: one hierarchy sees all accesses. Sampled: in windows (`pace.rs`) one that is a part of the host's sees one line
 //! in 32, and in bursts within them (`sampling.rs`) one with the L1 caches alone sees everything.
 //!
-//! Byte convention: DESIGN section 5. A fill is booked on the instruction that caused it, a write-back on the one that
+//! Byte convention: docs/conventions.md, Bytes. A fill is booked on the instruction that caused it, a write-back on the one that
 //! last wrote the line; lines still dirty when the program ends are written back then. A non-temporal line counts 64
 //! bytes when it leaves the write-combining buffers, complete or not. Software prefetches fill like loads and execute no
 //! bytes. Hardware prefetchers, page walks, instruction fetches and the kernel's accesses are not modelled.

@@ -52,7 +52,7 @@ pub struct Function {
     /// `concurrency[k-1]`: share of `time_s` with exactly k threads at work in it.
     #[serde(default)]
     pub concurrency: Vec<f64>,
-    /// λ of DESIGN section 7.
+    /// λ of docs/conventions.md, Model.
     #[serde(default)]
     pub lambda: Option<f64>,
     /// CPUs that its threads were allowed while they ran.
@@ -68,7 +68,7 @@ pub struct Function {
     pub fp_instructions: Option<u64>,
     /// Packed ones among them.
     pub simd_instructions: Option<u64>,
-    /// Integer operations per DESIGN section 7.
+    /// Integer operations as in docs/conventions.md, Operations.
     pub int_ops: Option<u64>,
     /// FLOPs.
     pub flops: Option<Flops>,

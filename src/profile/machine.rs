@@ -1,4 +1,4 @@
-//! The host and its ceilings (DESIGN section 6).
+//! The host and its ceilings (docs/conventions.md, Ceilings).
 
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,7 @@ pub struct Machine {
 /// One ceiling at one thread count.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ceiling {
-    /// Id of DESIGN section 6, for instance `dp.fma`, `l2.triad`, `lat.dram`.
+    /// Id of docs/conventions.md, Ceilings, for instance `dp.fma`, `l2.triad`, `lat.dram`.
     pub id: String,
     /// Value in `unit` for all `threads` together (latencies: one access); `null` with a reason.
     pub value: Option<f64>,

@@ -27,7 +27,7 @@ pub use run::Run;
 /// The schema name that a profile of this version carries.
 pub const SCHEMA: &str = "rprof-profile/1";
 
-/// `profile.json` (DESIGN section 8).
+/// `profile.json` (docs/conventions.md, Files).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
     /// [`SCHEMA`].

@@ -1,4 +1,4 @@
-//! The class of a function, from its binding term (DESIGN section 7).
+//! The class of a function, from its binding term (docs/conventions.md, Model).
 
 use super::bound::Bound;
 use super::deficiency::{Deficiency, Removed};

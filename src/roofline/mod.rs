@@ -1,4 +1,4 @@
-//! The model (DESIGN section 7): terms, bound, ladder, class, savings and advice. Pure functions of a profile, so that
+//! The model (docs/conventions.md, Model): terms, bound, ladder, class, savings and advice. Pure functions of a profile, so that
 //! `report`, `diff` and `merge` can recompute them from the file.
 //!
 //! ```text
@@ -7,7 +7,7 @@
 //!  concurrency ────┘                  └─▶ savings ─▶ seconds, advice
 //! ```
 //!
-//! The machine's ceilings are found by the ids of DESIGN section 6. A ceiling that is missing makes its term `None` with
+//! The machine's ceilings are found by the ids of docs/conventions.md, Ceilings. A ceiling that is missing makes its term `None` with
 //! the reason in `source["terms.…"]`, or, where another ceiling can stand in, a looser bound.
 
 pub mod advice;

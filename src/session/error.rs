@@ -1,4 +1,4 @@
-//! Why a session failed, and with which exit status (DESIGN section 9).
+//! Why a session failed, and with which exit status (docs/conventions.md, Command line).
 
 use std::io;
 use std::path::PathBuf;

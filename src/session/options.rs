@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::profile::evidence::timed::TimedEvidence;
 use crate::roofline::Placement;
 
-/// Options of one profiling run (DESIGN section 9).
+/// Options of one profiling run (docs/conventions.md, Command line).
 #[derive(Debug, Clone)]
 pub struct RunOptions {
     /// Program and arguments.

@@ -30,7 +30,7 @@ impl Level {
 }
 
 /// `{l1,l2,l3,dram}.{read,copy,triad,update,write}`, `dram.{copy,triad,write}.nt`, `dram.{noprefetch,prefetch}`,
-/// `dram.cores.k`, in byte/s (DESIGN section 5), and the sweeps `workingset.{kind}`.
+/// `dram.cores.k`, in byte/s (docs/conventions.md, Bytes), and the sweeps `workingset.{kind}`.
 pub fn levels(lab: &mut Lab) -> Result<(), MachineError> {
     for threads in lab.counts.clone() {
         if !lab

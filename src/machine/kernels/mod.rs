@@ -20,9 +20,9 @@ pub struct PerIteration {
     pub instructions: u64,
     /// Instructions that the kernel is about (FP arithmetic, accesses, fillers), loop overhead excluded.
     pub payload: u64,
-    /// FLOPs (DESIGN section 7).
+    /// FLOPs (docs/conventions.md, Operations).
     pub flops: u64,
-    /// Integer operations (DESIGN section 7), loop overhead excluded.
+    /// Integer operations (docs/conventions.md, Operations), loop overhead excluded.
     pub int_ops: u64,
     /// Loads, all widths.
     pub loads: u64,

@@ -5,7 +5,7 @@
 //! T_dram  = plain bytes / B(w) + NT bytes / B_nt(w)
 //! ```
 //!
-//! Bytes are those of DESIGN section 5 (towards the core; from L2 on with write-allocate fills and write-backs), so the
+//! Bytes are those of docs/conventions.md, Bytes (towards the core; from L2 on with write-allocate fills and write-backs), so the
 //! kinds stand at these write shares: at L1 read 0, triad 1/3, copy and update 1/2, write 1; beyond it read 0, triad 1/4,
 //! copy 1/3, update and write 1/2; with non-temporal stores triad 1/3, copy 1/2, write 1.
 

@@ -1,4 +1,4 @@
-//! The terms of the model (DESIGN section 7): for a function's own work, the least time that each resource needs.
+//! The terms of the model (docs/conventions.md, Model): for a function's own work, the least time that each resource needs.
 //!
 //! ```text
 //!  in the core                              beyond it

@@ -1,6 +1,6 @@
 //! Which instructions do FLOPs, and how many: ordered data, the first row that names a mnemonic holds.
 //!
-//! Conventions beyond DESIGN section 7, each decided once, here:
+//! Conventions beyond docs/conventions.md, each decided once, here:
 //! - `dppd`, `dpps`: n selected lanes are n multiplies and n − 1 adds per 128 bits; lanes that the immediate leaves out are 0.
 //! - `fprem`, `fprem1`: one division. `fscale`, `fabs`, `fchs`, `fxtract`: no FLOPs.
 //! - Steps of 3DNow! reciprocals (`pfrcpit1` …) and the exponentials of AVX-512ER and KNC: 1 per lane, as the approximations.

@@ -1,4 +1,4 @@
-//! Loop-carried dependency cycles of a loop body, for T_chain (DESIGN section 7).
+//! Loop-carried dependency cycles of a loop body, for T_chain (docs/conventions.md, Model).
 //!
 //! ```text
 //!  instructions ─▶ uses (what each reads and writes)       ─┐

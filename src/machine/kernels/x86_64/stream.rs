@@ -59,7 +59,7 @@ impl Stream {
 
     /// Bytes that an 8-byte element moves across a boundary beyond L1 (`beyond_l1`), or as executed.
     ///
-    /// Beyond L1: loads + fills for stores + write-backs; non-temporal stores need no fill (DESIGN section 5).
+    /// Beyond L1: loads + fills for stores + write-backs; non-temporal stores need no fill (docs/conventions.md, Bytes).
     pub fn bytes_per_element(self, beyond_l1: bool, non_temporal: bool) -> u64 {
         let (loads, stores) = self.accesses();
         // An update's store finds its line loaded already.
