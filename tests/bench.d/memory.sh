@@ -67,8 +67,15 @@ known_kernels() {
             --cachegrind-out-file="$work_dir/cachegrind" "$known" "$name" 1 >/dev/null 2>"$work_dir/err"; then
             row+=" $(misses "$level" "k_$name" "$work_dir/cachegrind") $(kernel_seconds "$work_dir/err")"
         fi
-        echo "$row"
-    done | awk '
+        table_row <<<"$row"
+    done
+    awk '{ logs += log($1) } END { if (NR) printf "geometric mean of the cost of sampled runs: %.2f\n", exp(logs / NR) }' \
+        "$work_dir/costs"
+}
+
+# table_row: a line of "kernel level analytic native exact error seconds sampled error seconds [cachegrind seconds]".
+table_row() {
+    awk -v costs="$work_dir/costs" '
         function percent(x, y) { return y ? sprintf("%+.1f%%", 100 * (x / y - 1)) : "-" }
         {
             cachegrind = NF > 10 ? sprintf("%.3e", $11 * 64) : "-"
@@ -76,9 +83,24 @@ known_kernels() {
             cost = NF > 10 ? sprintf("%.0f", $12 / $4) : "-"
             printf "%-18s %-5s %10.3e %10s %10.3e %7s %10.3e %8s %7s | %9.1f %7.1f %7.2f %10s\n", $1, $2, $3, cachegrind,
                 $5, percent($5, $3), $8, percent($8, $5), stated, 1000 * $4, $7 / $4, $10 / $4, cost
-            if ($4 > 0 && $10 > 0) { logs += log($10 / $4); rows++ }
-        }
-        END { if (rows) printf "geometric mean of the cost of sampled runs: %.2f\n", exp(logs / rows) }'
+            if ($4 > 0 && $10 > 0) print $10 / $4 >>costs
+        }'
+}
+
+# predicted_times: of kernels that memory holds, the least time that the model allows over the measured time.
+predicted_times() {
+    local name
+    for name in read copy copy_nt triad update write write_nt; do
+        rm -rf "$work_dir/rprof.out"
+        timeout 100 "$RPROF" --quiet -o "$work_dir/rprof.out" -- "$known" "$name" 40 >/dev/null 2>&1 || continue
+        python3 - "$name" "$work_dir/rprof.out/profile.json" <<'PYTHON'
+import json, sys
+name, path = sys.argv[1:]
+for f in json.load(open(path))["functions"]:
+    if f["name"] == "k_" + name and f["time_s"] and f["terms"]["dram"]:
+        print(f"{name:10} predicted {f['terms']['dram']:.3f} s, measured {f['time_s']:.3f} s: {f['terms']['dram'] / f['time_s']:.2f}, {f['class']}")
+PYTHON
+    done
 }
 
 echo "Bytes a pass of kernels, at the level where arithmetic knows them, on this host's caches; costs over native. Cachegrind: its"
@@ -86,6 +108,9 @@ echo "data misses in lines; it knows neither write-backs nor non-temporal stores
 gcc "${flags[@]}" -o "$known" fixtures/memory/known.c || exit 1
 known_kernels
 [ "$ONLY" = . ] || exit 0
+echo
+echo "Predicted time of kernels that memory holds, from the bytes and the machine's ceilings, beside the measured one:"
+predicted_times
 echo
 cargo run --release --quiet --example memory_table || exit 1
 echo
