@@ -38,11 +38,14 @@ fn one_doubt(stderr: &str, about: &str) {
     assert_eq!(told, 1, "one line about {about:?} is wanted:\n{stderr}");
 }
 
-/// The core and the near caches are measured, on one thread at least.
+/// The core and the near caches are measured, on one thread at least; on a busy host it may be said that one did not fit the
+/// time, for a later run to measure.
 #[track_caller]
 fn usable(machine: &Machine) {
     for id in ["dp.fma", "sp.fma", "l1.read", "l2.read", "issue"] {
-        assert!(machine.value(id, 1).is_some(), "{id} is not measured");
+        let ceiling = machine.ceilings.iter().find(|c| c.id == id && c.threads == 1).expect("an entry");
+        let late = ceiling.reason.as_deref().is_some_and(|r| r.starts_with("did not fit the time"));
+        assert!(ceiling.value.is_some() || late, "{ceiling:?}");
     }
 }
 

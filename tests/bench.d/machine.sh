@@ -3,15 +3,53 @@
 #
 # In-core kernels are compared in FLOP/s, streams in elements of eight bytes a second (the two count bytes by different
 # conventions). Each round is a quick measurement of rprof and then a second of each of likwid-bench's kernels.
+# Before it, what a measurement takes: quick, from the cache with the check for drift, and full.
 # BENCH_REPEAT: rounds (3). BENCH_ONLY: rows (regular expression on "ceiling"). BENCH_THREADS: thread counts.
+# BENCH_STATE: a file that keeps the rounds, so that several runs of this script add up to one table. From the second round
+# on, each row runs the kernel of likwid-bench that was best in the first, for a fifth of a second.
 set -u -o pipefail
 has() { command -v "$1" >/dev/null; }
+rprof=${MACHINE_EXAMPLE:-target/release/examples/machine}
+[ "${MACHINE_EXAMPLE:-}" ] || cargo build --release --quiet --example machine || exit 1
+out=${BENCH_STATE:-$(mktemp)} cache=$(mktemp -d)
+trap 'rm -rf "$cache"; [ "${BENCH_STATE:-}" ] || rm -f "$out"' EXIT
+
+# takes WHAT LIMIT ARGUMENTS…: wall time and memory of one measurement.
+takes() {
+    local what=$1 limit=$2
+    shift 2
+    XDG_CACHE_HOME=$cache /usr/bin/time -f "%e %M" "$rprof" "$@" 2>&1 >/dev/null | tail -1 |
+        awk -v what="$what" -v limit="$limit" '{ printf "%-28s %6.2f s (at most %s s), %d MB\n", what, $1, limit, $2 / 1000 }'
+}
+if has /usr/bin/time && [ -z "${BENCH_ONLY:-}" ]; then
+    takes "full" 30 --refresh --elements
+    takes "cached, checked for drift" 0.3 --elements
+    rm -rf "$cache"/*
+    takes "quick" 3 --quick --refresh --elements
+fi
+
+# FLOPs in double precision a cycle, FMA alone and with the additions that other pipes take: pipes x lanes x operations, from
+# the vendors' optimization guides. Nothing is said of cores whose pipes are not known here.
+pipes() {
+    local family model
+    family=$(awk -F: '/^cpu family/ { print $2 + 0; exit }' /proc/cpuinfo)
+    model=$(awk -F: '/^model\t/ { print $2 + 0; exit }' /proc/cpuinfo)
+    case "$(awk -F': ' '/^vendor_id/ { print $2; exit }' /proc/cpuinfo) $family" in
+    "AuthenticAMD 25") echo "16 24" ;;                        # Zen 3, Zen 4: the same; 512 bits take two passes
+    "AuthenticAMD 26") [ "$model" -le 31 ] && echo "32 48" ;; # Zen 5 servers: 512 bits wide
+    esac
+}
+if [ -z "${BENCH_ONLY:-}" ] && known=$(pipes) && [ "$known" ]; then
+    XDG_CACHE_HOME=$cache "$rprof" --quick 2>/dev/null | awk -v known="$known" '
+        BEGIN { split(known, per) }
+        $1 == "dp.fma" || $1 == "dp.peak" {
+            want = per[$1 == "dp.fma" ? 1 : 2]
+            printf "%-8s %2d threads %7.3f FLOPs a cycle at %s GHz; pipes x width: %d; ratio %.3f (least 0.97)\n", $1, $2, $5, $7, want, $5 / want }'
+fi
 if ! has likwid-bench; then
     echo "SKIPPED: likwid-bench is not installed (apt-get install likwid)"
     exit 0
 fi
-rprof=${MACHINE_EXAMPLE:-target/release/examples/machine}
-[ "${MACHINE_EXAMPLE:-}" ] || cargo build --release --quiet --example machine || exit 1
 # rprof measures ahead of other work where it may; likwid-bench gets the same.
 ahead=
 has chrt && chrt -r 1 true 2>/dev/null && ahead="chrt -r 1"
@@ -24,21 +62,31 @@ widths=sse
 [[ $flags == *" avx512f "* ]] && widths="avx512 avx"
 size() { cat "/sys/devices/system/cpu/cpu0/cache/index$1/size" 2>/dev/null | tr -d 'K'; }
 l1=$(size 0) l2=$(size 2) l3=$(size 3)
-out=$(mktemp) cache=$(mktemp -d)
-trap 'rm -rf "$out" "$cache"' EXIT
 
 # likwid ROW THREADS WHAT SET_KB KERNEL…: runs the kernels; WHAT: `flops`, or the bytes that likwid counts an element.
 likwid() {
     local row=$1 threads=$2 what=$3 set=$4 kernel
     shift 4
     [[ $row =~ $only ]] || return 0
+    local best count duration
+    best=$(awk -v row="$row" -v t="$threads" '
+        $1 == "likwid" && $2 == row && $3 == t && $5 > most { most = $5; kernel = $4 }
+        END { print kernel }' "$out")
     for kernel in "$@"; do
-        $ahead likwid-bench -t "$kernel" -w "S0:${set}kB:$threads" -s 1 2>/dev/null |
+        [ -z "$best" ] || [ "$kernel" = "$best" ] || continue
+        count=$(awk -v row="$row" -v k="$kernel" '
+            $1 == "likwid" && $2 == row && $4 == k { each = $6 }
+            END { if (each) print int(0.2 / each) + 1 }' "$out")
+        duration="-s 1"
+        [ -z "$count" ] || duration="-i $count"
+        $ahead likwid-bench -t "$kernel" -w "S0:${set}kB:$threads" $duration 2>/dev/null |
             awk -v row="$row" -v t="$threads" -v k="$kernel" -v what="$what" '
                 /^MFlops\/s:/ { flops = 1e6 * $2 }
                 /^MByte\/s:/ { bytes = 1e6 * $2 }
+                /^Time:/ { seconds = $2 }
+                /^Iterations per thread:/ { iterations = $4 }
                 END { value = what == "flops" ? flops : bytes / what
-                      if (value > 0) printf "likwid %s %d %s %.6g\n", row, t, k, value }' >>"$out"
+                      if (value > 0) printf "likwid %s %d %s %.6g %.6g\n", row, t, k, value, seconds / iterations }' >>"$out"
     done
 }
 
@@ -75,6 +123,7 @@ done
 awk '
     { key = $2 " " $3
       if (!(key in seen)) { seen[key] = 1; order[++n] = key }
+      if ($1 == "rprof" && $2 == "l1.read" && $3 == 1) rounds++
       if ($1 == "rprof" && $5 > ours[key]) ours[key] = $5
       if ($1 == "likwid" && $5 > theirs[key]) { theirs[key] = $5; name[key] = $4 } }
     END {
@@ -90,6 +139,6 @@ awk '
             low += ratio < least
             printf "%-18s %7d %12.4g %12.4g  %-22s %6.3f %6.2f%s\n", part[1], part[2], ours[key], theirs[key], name[key], ratio, least, ratio < least ? "  LOW" : ""
         }
-        printf "%d of %d rows below their least ratio (flop/s; elements of 8 bytes a second)\n", low, rows
+        printf "best of %d rounds; %d of %d rows below their least ratio (flop/s; elements of 8 bytes a second)\n", rounds, low, rows
         exit low > 0
     }' "$out"

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 /// Measurements closer to each other than this are of one moment.
 const APART: Duration = Duration::from_millis(400);
 
-/// Values of a state may differ by this much; several moments do not show the whole range, so half as much is added.
-const STATE: f64 = 0.066;
-const UNSEEN: f64 = 1.5;
+/// Values of a state may differ by this much; a few moments do not show the whole range: it may be so many times as wide.
+const STATE: f64 = 0.05;
+const UNSEEN: f64 = 2.0;
 
 /// One moment.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -50,11 +50,19 @@ pub fn frame(area: Area, ceilings: &[Ceiling], slopes: &[Slope]) -> Frame {
     }
 }
 
-/// The ladder, and between its rungs the fractions of floating-point instructions.
+/// Lines closer than this are one.
+const SAME: f64 = 0.03;
+
+/// The ladder, and between its rungs the fractions of floating-point instructions that lower it.
 fn ceilings(machine: &Machine) -> Vec<Ceiling> {
-    let mut all = lines::ceilings(machine, "dp");
+    let ladder = lines::ceilings(machine, "dp");
+    let is_rung = |value: f64| ladder.iter().any(|c| (value / c.value - 1.0).abs() < SAME);
+    let mut all = ladder.clone();
     for k in [2, 4, 8, 16] {
         let Some(value) = lines::most_threads(machine, &format!("dp.fraction.{k}")) else { continue };
+        if is_rung(value) {
+            continue;
+        }
         let label = format!("1 FP instruction in {k}, {}", si(value, "FLOP/s"));
         all.push(Ceiling { label, value, class: "rf-beyond" });
     }

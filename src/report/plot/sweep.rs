@@ -153,7 +153,7 @@ fn curve(
         if let Some(i) = taken.place(&places) {
             let y = places[i].bottom - 0.25 * 11.0;
             g.append(page::line(*last, (area.right + 12.0, y - 4.0), "rf-leader"));
-            g.append(page::text(area.right + 14.0, y, "rf-label", &label).set("fill", colour));
+            g.append(page::text(area.right + 14.0, y, "rf-label", &label).set("style", format!("fill: {colour}")));
         }
     }
     g
