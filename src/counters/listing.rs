@@ -215,4 +215,43 @@ mod tests {
             assert!(text.contains(event.name.split('.').next().unwrap_or_default()), "{}", event.name);
         }
     }
+
+    fn pmu(name: &str, kind: u32) -> Pmu {
+        Pmu {
+            name: name.into(),
+            kind,
+            cpus: vec![],
+            per_socket: false,
+            format: Default::default(),
+            events: Default::default(),
+        }
+    }
+
+    #[test]
+    fn hybrid_cpus_list_the_events_of_all_their_cores() {
+        let all = table::all().unwrap();
+        let id =
+            |model| cpu::CpuId { vendor: "GenuineIntel".into(), family: 6, model, name: String::new(), guest: false };
+        let models = all.iter().filter(|t| t.cpu.pmu.contains(&"cpu_atom".to_owned())).flat_map(|t| &t.cpu.models);
+        let mut hybrids = 0;
+        for model in models {
+            let tables = plan::tables_of(&all, &id(*model));
+            let listing = of_tables(String::new(), &tables, &[pmu("cpu_core", 4), pmu("cpu_atom", 10)]);
+            for table in tables.iter().filter(|_| tables.len() > 1) {
+                hybrids += 1;
+                let pmu = &table.cpu.pmu[0];
+                let own = listing.events.iter().filter(|e| e.pmu == *pmu);
+                assert_eq!(own.clone().count(), table.events.len(), "{model:#x}: {pmu}");
+                assert!(own.into_iter().all(|e| e.present && e.perf.starts_with(pmu.as_str())));
+                let missing = listing.missing.iter().filter(|(_, why)| why.starts_with(&format!("{pmu}: "))).count();
+                assert_eq!(missing, table.missing.len(), "{model:#x}: {pmu}");
+            }
+            let mut shared: Vec<&str> = listing.events.iter().filter(|e| e.raw.is_none()).map(|e| &*e.name).collect();
+            let listed = shared.len();
+            shared.sort_unstable();
+            shared.dedup();
+            assert_eq!(shared.len(), listed, "{model:#x}: all cores share the memory controllers");
+        }
+        assert!(hybrids > 1, "there are hybrid CPUs in the tables");
+    }
 }

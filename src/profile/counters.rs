@@ -36,6 +36,9 @@ pub struct Counter {
     /// Program only: what the trust check says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust: Option<String>,
+    /// Program only: it passed the trust check.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub certified: bool,
     /// Program only: share of `value` that is in no function, because its thread ended before it was sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unattributed: Option<f64>,

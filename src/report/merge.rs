@@ -178,6 +178,7 @@ fn add_counter(into: &mut Counter, other: Counter) {
     into.running_share = both(into.running_share, other.running_share, f64::min);
     into.unattributed = both(into.unattributed, other.unattributed, f64::max);
     into.balance = both(into.balance, other.balance, f64::min);
+    into.certified &= other.certified;
     into.source.error = into.value.filter(|v| *v > 0.0 && absolute > 0.0).map(|v| absolute / v);
     into.per_thread.extend(other.per_thread);
 }

@@ -8,6 +8,7 @@ use crate::profile::function::{Chain, ChainStep};
 use super::bound::Bound;
 use super::deficiency::{Deficiency, Removed};
 use super::host::Trace;
+use super::memory_side;
 use super::terms::{Subject, TermId, chain};
 
 /// Advice for removing one deficiency or a pair.
@@ -38,12 +39,17 @@ fn sentence(subject: &Subject<'_>, bound: &Bound, d: Deficiency) -> String {
         Deficiency::Fma => fma(f),
         Deficiency::DivSqrt => div_sqrt(f),
         Deficiency::Access => format!("{}: load and store whole vectors, keep values in registers.", accesses(f)),
-        Deficiency::Latency => latency_advice(subject),
+        Deficiency::Latency => format!("{}{}", latency_advice(subject), room(subject)),
         Deficiency::WriteAllocate => write_allocate(subject),
         Deficiency::CapacityMisses => format!(
             "{} of its memory lines were loaded before and had been evicted: block the loop for the cache{}.",
             share_of_misses(f, |t| t.capacity),
             at_loop(f)
+        ),
+        Deficiency::MemoryImbalance => format!(
+            "The busiest memory controller carried {:.2} times the mean of all (hardware counters): let each thread touch \
+             its own data first, or interleave it over the nodes (numactl --interleave=all).",
+            1.0 / subject.uneven.unwrap_or(1.0)
         ),
         Deficiency::ConflictMisses => format!(
             "{} of its memory lines were evicted by others of the same set: pad the leading dimension or the arrays.",
@@ -200,6 +206,18 @@ fn latency_advice(subject: &Subject<'_>) -> String {
         ),
         None => format!("Its misses follow no stride{}: sort the accesses, or prefetch ahead.", at_loop(f)),
     }
+}
+
+/// What the queues of misses tell of software prefetching (A.3).
+fn room(subject: &Subject<'_>) -> String {
+    memory_side::room(subject).map_or(String::new(), |room| {
+        format!(
+            " In {:.0} % of the cycles in which it waited for memory the queue of misses had room (hardware counters, not \
+             certified): prefetching can gain {:.2} s at most.",
+            100.0 * room.share,
+            room.seconds
+        )
+    })
 }
 
 fn write_allocate(subject: &Subject<'_>) -> String {

@@ -108,6 +108,7 @@ fn named(subject: &Subject<'_>, bound: &Bound, term: TermId, seconds: f64) -> (&
         (TermId::L1, _) => ("l1", "l1-bandwidth"),
         (TermId::L2, _) => ("l2", "l2-bandwidth"),
         (TermId::L3, _) => ("l3", "l3-bandwidth"),
+        (TermId::Dram, _) if subject.uneven.is_some() => ("memory-imbalance", "dram-bandwidth"),
         (TermId::Dram, _) => ("dram", "dram-bandwidth"),
         (TermId::Latency, _) => ("latency", latency_class(subject)),
         (_, Some(Deficiency::Ilp)) => ("ilp", "ilp"),

@@ -27,11 +27,13 @@ pub enum Deficiency {
     CapacityMisses,
     /// Last-level conflict misses.
     ConflictMisses,
+    /// Memory controllers of which one carries more than the others.
+    MemoryImbalance,
 }
 
 impl Deficiency {
     /// All of them, low effort first.
-    pub const ALL: [Deficiency; 12] = [
+    pub const ALL: [Deficiency; 13] = [
         Deficiency::Threads,
         Deficiency::Imbalance,
         Deficiency::Ilp,
@@ -44,6 +46,7 @@ impl Deficiency {
         Deficiency::WriteAllocate,
         Deficiency::CapacityMisses,
         Deficiency::ConflictMisses,
+        Deficiency::MemoryImbalance,
     ];
 
     /// The name in `savings[].remove`; for parallel and core deficiencies also the id of their ceiling.
@@ -61,6 +64,7 @@ impl Deficiency {
             Deficiency::WriteAllocate => "write-allocate",
             Deficiency::CapacityMisses => "capacity-misses",
             Deficiency::ConflictMisses => "conflict-misses",
+            Deficiency::MemoryImbalance => "memory-imbalance",
         }
     }
 }

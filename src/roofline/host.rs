@@ -3,7 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::isa::operation::{FpOp, Precision, Width};
-use crate::profile::{Ceiling, Machine};
+use crate::profile::{Ceiling, Machine, Run};
+
+use super::memory_side;
 
 /// Which ceilings an estimate was made from, and which it would have needed.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -48,6 +50,8 @@ pub enum Scaling {
 #[derive(Debug)]
 pub struct Ceilings<'a> {
     machine: &'a Machine,
+    /// Of the memory controllers during the run; `None` where they were not measured or were even.
+    balance: Option<f64>,
     by_id: HashMap<&'a str, Vec<(&'a Ceiling, f64)>>,
 }
 
@@ -60,7 +64,12 @@ impl<'a> Ceilings<'a> {
                 by_id.entry(ceiling.id.as_str()).or_default().push((ceiling, value));
             }
         }
-        Ceilings { machine, by_id }
+        Ceilings { machine, balance: None, by_id }
+    }
+
+    /// The ceilings with what the memory controllers told of a run.
+    pub fn during(self, run: &Run) -> Self {
+        Ceilings { balance: memory_side::uneven(&run.counters), ..self }
     }
 }
 
@@ -82,6 +91,11 @@ impl<'a> Host<'a> {
     /// CPUs of the host that the program may use; at least 1.
     pub fn cores(&self) -> u32 {
         self.ceilings.machine.cores.max(1)
+    }
+
+    /// Mean / greatest load of the memory controllers during the run, where they were uneven.
+    pub fn controller_balance(&self) -> Option<f64> {
+        self.ceilings.balance
     }
 
     /// The machine itself.

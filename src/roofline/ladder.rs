@@ -18,7 +18,7 @@ use super::bound::Bound;
 use super::class;
 use super::deficiency::{Deficiency, Removed};
 use super::metrics::Axis;
-use super::terms::{Subject, TermId, pipe};
+use super::terms::{Subject, Term, TermId, pipe};
 
 const MEMORY: [TermId; 5] = [TermId::Latency, TermId::Dram, TermId::L3, TermId::L2, TermId::L1];
 
@@ -58,7 +58,7 @@ pub fn ceilings(
         from: bound.term(TermId::Pipe).trace.from.iter().cloned().collect(),
         refuted: bound.refuted.contains(&TermId::Pipe),
     });
-    rungs.extend(MEMORY.into_iter().map(|id| memory(bound, id, work)));
+    rungs.extend(MEMORY.into_iter().flat_map(|id| memory(subject, bound, id, work)));
     rungs
 }
 
@@ -163,16 +163,23 @@ fn divider_alone(subject: &Subject<'_>, work: f64, roof: f64) -> Option<f64> {
     Some(if seconds > 0.0 { (work / seconds).min(roof) } else { roof })
 }
 
-fn memory(bound: &Bound, id: TermId, work: f64) -> FunctionCeiling {
-    let term = bound.term(id);
-    // A level without traffic, or a function without misses, sets no ceiling.
-    let value = term.seconds.filter(|t| *t > 0.0).map(|t| work / t);
-    FunctionCeiling {
-        id: id.name().into(),
-        kind: "memory".into(),
-        value,
-        value_alone: value,
-        from: term.trace.from.iter().cloned().collect(),
-        refuted: bound.refuted.contains(&id),
+/// The ceiling of a memory level; of memory itself two where its controllers were uneven.
+fn memory(subject: &Subject<'_>, bound: &Bound, id: TermId, work: f64) -> Vec<FunctionCeiling> {
+    let ceiling = |name: &str, term: &Term| {
+        // A level without traffic, or a function without misses, sets no ceiling.
+        let value = term.seconds.filter(|t| *t > 0.0).map(|t| work / t);
+        FunctionCeiling {
+            id: name.into(),
+            kind: "memory".into(),
+            value,
+            value_alone: value,
+            from: term.trace.from.iter().cloned().collect(),
+            refuted: bound.refuted.contains(&id),
+        }
+    };
+    if id != TermId::Dram || subject.uneven.is_none() {
+        return vec![ceiling(id.name(), bound.term(id))];
     }
+    let even = subject.term(id, Removed::only(Deficiency::MemoryImbalance));
+    vec![ceiling(Deficiency::MemoryImbalance.name(), bound.term(id)), ceiling(id.name(), &even)]
 }

@@ -17,6 +17,7 @@ pub mod cold;
 pub mod deficiency;
 pub mod host;
 pub mod ladder;
+pub mod memory_side;
 pub mod metrics;
 pub mod savings;
 pub mod team;
@@ -67,7 +68,7 @@ pub fn analyse_with(profile: &mut Profile, options: Options) {
     profile.model_version = MODEL_VERSION;
     profile.run.warnings.retain(|w| w.code != REFUTED);
     let mut warnings = Vec::new();
-    let ceilings = Ceilings::of(&profile.machine);
+    let ceilings = Ceilings::of(&profile.machine).during(&profile.run);
     let host = Host::new(&ceilings);
     let run = cold::Run::of(profile);
     for function in &mut profile.functions {

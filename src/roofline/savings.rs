@@ -13,6 +13,7 @@ use super::advice;
 use super::bound::Bound;
 use super::class;
 use super::deficiency::{Deficiency, Removed};
+use super::memory_side;
 use super::terms::Subject;
 
 /// A removal is listed if it gains this share of T.
@@ -22,8 +23,13 @@ const WORTHWHILE: f64 = 0.05;
 pub fn savings(subject: &Subject<'_>, bound: &Bound) -> Vec<Saving> {
     let Some(before) = bound.seconds() else { return Vec::new() };
     let candidates = candidates(subject);
+    let room = memory_side::room(subject);
     let gain = |set: &[Deficiency]| {
-        let after = bound.without(subject, set.iter().copied().collect::<Removed>())?;
+        let mut after = bound.without(subject, set.iter().copied().collect::<Removed>())?;
+        if let Some(room) = room.filter(|_| set.contains(&Deficiency::Latency)) {
+            // Queues that are full already cannot hide more.
+            after = after.max(before - room.seconds);
+        }
         (before - after >= WORTHWHILE * before).then_some((before - after, after))
     };
     let mut found: Vec<(Vec<Deficiency>, f64, f64)> =

@@ -107,6 +107,7 @@ impl<'e> Hardware<'e> {
             raw: total.map(|t| t.raw),
             running_share: total.map(|t| t.running_share),
             trust: Some(event.trust.clone()),
+            certified: event.certified,
             unattributed: total
                 .filter(|t| t.raw > 0 && !self.evidence.groups.is_empty())
                 .map(|t| (1.0 - attributed / t.raw as f64).max(0.0)),
@@ -176,6 +177,7 @@ fn uncore_of_program(uncore: &UncoreCount) -> Counter {
         source,
         pmu: Some(uncore.pmu.clone()),
         trust: Some(uncore.trust.clone()),
+        certified: uncore.certified,
         background: bytes.map(|b| b.background),
         balance: bytes.and_then(|b| b.balance),
         ..Counter::default()

@@ -25,7 +25,7 @@ fn places(value: &Value, at: String, out: &mut Vec<String>) {
 
 /// Fields that may be absent: added after the contract, or absent where they have nothing to tell.
 fn optional(pointer: &str) -> bool {
-    const NAMES: [&str; 32] = [
+    const NAMES: [&str; 33] = [
         "waiting_s",
         "kernel_s",
         "concurrency",
@@ -54,6 +54,7 @@ fn optional(pointer: &str) -> bool {
         "raw",
         "running_share",
         "trust",
+        "certified",
         "unattributed",
         "background",
         "balance",
@@ -98,6 +99,7 @@ fn counter() -> Counter {
         raw: Some(1),
         running_share: Some(0.5),
         trust: Some("trusted".into()),
+        certified: true,
         unattributed: Some(0.01),
         background: Some(0.5),
         balance: Some(0.9),

@@ -23,6 +23,7 @@ use crate::profile::function::Terms;
 
 use super::deficiency::{Deficiency, Removed};
 use super::host::{Host, Trace};
+use super::memory_side;
 use super::team::Team;
 
 /// The nine terms in the order in which a tie is decided: the core before memory, the pipes first.
@@ -92,12 +93,15 @@ pub struct Subject<'a> {
     pub host: Host<'a>,
     /// On how many threads it ran.
     pub team: Team,
+    /// Mean / greatest load of the memory controllers, where they were uneven while it ran.
+    pub uneven: Option<f64>,
 }
 
 impl<'a> Subject<'a> {
     /// Joins `function` and `host`.
     pub fn new(function: &'a Function, host: Host<'a>) -> Self {
-        Subject { function, host, team: Team::of(function) }
+        let even = Subject { function, host, team: Team::of(function), uneven: None };
+        Subject { uneven: memory_side::of_function(&even), ..even }
     }
 
     /// Term `id` with the deficiencies in `removed` gone.
@@ -127,6 +131,10 @@ impl<'a> Subject<'a> {
             TermId::L1 | TermId::L2 | TermId::L3 => bandwidth::cache_seconds(self, id, threads, &mut trace),
             TermId::Dram => bandwidth::dram_seconds(self, threads, removed, &mut trace),
         });
+        if let (TermId::Dram, Some(balance), false) = (id, self.uneven, removed.has(Deficiency::MemoryImbalance)) {
+            trace.from.insert(memory_side::BALANCE.into());
+            return Term { seconds: seconds.map(|s| s / balance), trace };
+        }
         Term { seconds, trace }
     }
 

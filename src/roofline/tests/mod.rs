@@ -2,5 +2,6 @@
 
 mod kernel;
 mod ladder;
+mod memory_side;
 mod refutation;
 mod truth;

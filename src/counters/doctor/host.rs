@@ -1,0 +1,142 @@
+//! What the passes need beside counters: tracing, executable memory, physical pages, huge pages.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::FromRawFd;
+use std::path::Path;
+
+use super::Finding;
+use crate::counters::group;
+
+/// The NMI watchdog holds a counter for itself: FLOP events then share the others, and are scaled.
+pub fn watchdog(proc_root: &Path) -> Finding {
+    let on = group::nmi_watchdog(proc_root);
+    Finding {
+        id: "nmi-watchdog".into(),
+        what: "have all counters of the PMU".into(),
+        works: !on,
+        answer: if on { "the NMI watchdog holds one" } else { "the NMI watchdog is off" }.into(),
+        enable: if on { "sudo sysctl kernel.nmi_watchdog=0".into() } else { String::new() },
+        gain: "more events at the same time, fewer scaled counts",
+        instead: "events take turns, and their counts are scaled with an error",
+    }
+}
+
+fn other(
+    id: &str,
+    what: &str,
+    result: io::Result<String>,
+    enable: &str,
+    gain: &'static str,
+    instead: &'static str,
+) -> Finding {
+    let (works, answer) = match result {
+        Ok(answer) => (true, answer),
+        Err(e) => (false, e.to_string()),
+    };
+    let enable = if works { String::new() } else { enable.to_owned() };
+    Finding { id: id.into(), what: what.into(), works, answer, enable, gain, instead }
+}
+
+pub fn ptrace() -> Finding {
+    other(
+        "ptrace",
+        "trace a child process",
+        try_ptrace().map(|()| "works".into()),
+        "sudo sysctl kernel.yama.ptrace_scope=1; in a container: --cap-add SYS_PTRACE",
+        "the counted pass: exact operations, bytes and loops",
+        "the timed pass alone",
+    )
+}
+
+fn try_ptrace() -> io::Result<()> {
+    // SAFETY: the child only waits to be killed; the parent seizes, kills and reaps it.
+    unsafe {
+        let child = libc::fork();
+        if child < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if child == 0 {
+            loop {
+                libc::pause();
+            }
+        }
+        let seized = libc::ptrace(libc::PTRACE_SEIZE, child, 0, 0);
+        let error = io::Error::last_os_error();
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, std::ptr::null_mut(), libc::__WALL);
+        if seized < 0 { Err(error) } else { Ok(()) }
+    }
+}
+
+pub fn executable_memfd() -> Finding {
+    other(
+        "memfd",
+        "map shared memory as code",
+        try_memfd().map(|()| "works".into()),
+        "sudo sysctl vm.memfd_noexec=0",
+        "the translator's code cache",
+        "the counted pass is not possible; the timed pass stands",
+    )
+}
+
+fn try_memfd() -> io::Result<()> {
+    // SAFETY: a fresh descriptor, owned by `file`; the mapping is made and unmapped without being touched.
+    unsafe {
+        let fd = libc::memfd_create(c"rprof-doctor".as_ptr(), libc::MFD_CLOEXEC);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let file = File::from_raw_fd(fd);
+        file.set_len(4096)?;
+        let map = libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ | libc::PROT_EXEC, libc::MAP_SHARED, fd, 0);
+        if map == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        libc::munmap(map, 4096);
+        Ok(())
+    }
+}
+
+pub fn page_map() -> Finding {
+    const PRESENT: u64 = 1 << 63;
+    const FRAME: u64 = (1 << 55) - 1;
+    let read = || -> io::Result<String> {
+        use std::os::unix::fs::FileExt;
+        let here = Box::new(1u64);
+        let page = std::ptr::from_ref(&*here) as u64 / 4096;
+        let mut entry = [0u8; 8];
+        File::open("/proc/self/pagemap")?.read_exact_at(&mut entry, page * 8)?;
+        let entry = u64::from_le_bytes(entry);
+        if entry & PRESENT != 0 && entry & FRAME == 0 {
+            return Err(io::Error::other("frame numbers are hidden"));
+        }
+        Ok("works".into())
+    };
+    other(
+        "pagemap",
+        "read physical page numbers",
+        read(),
+        "sudo setcap cap_sys_admin+ep $(command -v rprof), or run as root",
+        "L2 and L3 sets by physical address in the cache model",
+        "pages are placed pseudo-randomly in the model",
+    )
+}
+
+pub fn huge_pages(sysfs: &Path) -> Finding {
+    let read = || -> io::Result<String> {
+        let mode = std::fs::read_to_string(sysfs.join("kernel/mm/transparent_hugepage/enabled"))?;
+        if mode.contains("[never]") {
+            return Err(io::Error::other("switched off"));
+        }
+        Ok(mode.trim().to_owned())
+    };
+    other(
+        "huge-pages",
+        "transparent huge pages",
+        read(),
+        "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",
+        "ceilings of DRAM and latency without page-walk cost",
+        "ceilings with 4 KiB pages",
+    )
+}

@@ -1,0 +1,169 @@
+//! `rprof doctor`: tries what this host allows, and says for each what would enable it and what the report gains.
+
+mod events;
+mod host;
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::collect::plan;
+use super::cpu::{self, CpuId};
+use super::kernel::{Linux, PerfKernel};
+use super::listing;
+use super::pmu::{self, Pmu};
+use super::table::{self, EventTable};
+
+/// One thing that was tried.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Finding {
+    /// Short name, stable; of several kinds of cores `flops.PMU`.
+    pub id: String,
+    /// What was tried.
+    pub what: String,
+    /// Whether it works.
+    pub works: bool,
+    /// What the kernel answered.
+    pub answer: String,
+    /// The command or setting that would enable it; empty where it works or nothing would.
+    pub enable: String,
+    /// What the report gains by it.
+    pub gain: &'static str,
+    /// What rprof does without it.
+    pub instead: &'static str,
+}
+
+/// Everything that was tried.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Diagnosis {
+    /// This CPU.
+    pub cpu: Option<CpuId>,
+    /// Names of its event tables.
+    pub table: Option<String>,
+    /// `full PMU`, `core PMU`, `no PMU`, `sandbox`.
+    pub tier: &'static str,
+    /// In the order of the report's needs.
+    pub findings: Vec<Finding>,
+}
+
+/// Tries everything with `kernel` and the sysfs below `sysfs`.
+pub fn examine<K: PerfKernel>(kernel: &K, sysfs: &Path) -> Diagnosis {
+    let cpu = cpu::identify(sysfs);
+    let all = table::all().unwrap_or_default();
+    let tables = cpu.as_ref().map(|c| plan::tables_of(&all, c)).unwrap_or_default();
+    diagnose(kernel, cpu, &tables, &pmu::list(sysfs))
+}
+
+fn diagnose<K: PerfKernel>(kernel: &K, cpu: Option<CpuId>, tables: &[EventTable], pmus: &[Pmu]) -> Diagnosis {
+    let guest = cpu.as_ref().is_some_and(|c| c.guest);
+    let tables: Vec<&EventTable> = plan::present(tables, pmus).collect();
+    let mut findings = vec![events::timed(kernel), events::kernel_samples(kernel)];
+    findings.extend(events::cycles(kernel, &tables, pmus, guest));
+    findings.push(events::readings(kernel));
+    findings.extend(events::flops(kernel, &tables, pmus, guest));
+    findings.push(events::dram(kernel, &tables, pmus, guest));
+    let all_work = |id: &str| findings.iter().filter(|f| f.id.split('.').next() == Some(id)).all(|f| f.works);
+    let tier = match (all_work("timed"), all_work("cycles"), all_work("dram")) {
+        (_, true, true) => "full PMU",
+        (_, true, false) => "core PMU",
+        (true, false, _) => "no PMU",
+        (false, false, _) => "sandbox",
+    };
+    Diagnosis { cpu, table: listing::names(&tables), tier, findings }
+}
+
+/// The same with the running kernel, and what else the passes need.
+pub fn examine_this_host() -> Diagnosis {
+    let mut diagnosis = examine(&Linux, Path::new("/sys"));
+    diagnosis.findings.extend([
+        host::watchdog(Path::new("/proc")),
+        host::ptrace(),
+        host::executable_memfd(),
+        host::page_map(),
+        host::huge_pages(Path::new("/sys")),
+    ]);
+    diagnosis
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counters::fake::Fake;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn a_sandbox_is_recognised_and_told_what_helps() {
+        let fake = Fake { refuse: vec![(0, libc::ENOSYS)], ..Fake::default() };
+        let diagnosis = examine(&fake, Path::new("/nonexistent"));
+        assert_eq!(diagnosis.tier, "sandbox");
+        let timed = &diagnosis.findings[0];
+        assert!(!timed.works && timed.enable.contains("seccomp"), "{timed:?}");
+        for finding in &diagnosis.findings {
+            assert!(!finding.gain.is_empty() && !finding.instead.is_empty() && !finding.answer.is_empty());
+        }
+    }
+
+    #[test]
+    fn this_host_is_examined_without_panic() {
+        let diagnosis = examine_this_host();
+        assert_eq!(diagnosis.findings.len(), 11);
+        for finding in diagnosis.findings {
+            assert!(finding.works || !finding.answer.is_empty(), "{}", finding.id);
+        }
+    }
+
+    fn pmu(name: &str, kind: u32, cpus: &[u32]) -> Pmu {
+        let format = [("event", "config:0-7"), ("umask", "config:8-15"), ("cmask", "config:24-31")];
+        Pmu {
+            name: name.into(),
+            kind,
+            cpus: cpus.to_vec(),
+            per_socket: name.starts_with("uncore"),
+            format: format.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
+            events: BTreeMap::new(),
+        }
+    }
+
+    fn intel(model: u32) -> (Option<CpuId>, Vec<EventTable>) {
+        let id = CpuId { vendor: "GenuineIntel".into(), family: 6, model, name: "an Intel".into(), guest: false };
+        let tables = plan::tables_of(&table::all().unwrap(), &id);
+        (Some(id), tables)
+    }
+
+    fn found<'d>(diagnosis: &'d Diagnosis, id: &str) -> &'d Finding {
+        diagnosis.findings.iter().find(|f| f.id == id).unwrap_or_else(|| panic!("no {id} in {diagnosis:?}"))
+    }
+
+    #[test]
+    fn each_kind_of_core_is_tried() {
+        let (cpu, tables) = intel(0x97);
+        let pmus = [pmu("cpu_core", 4, &[0, 1]), pmu("cpu_atom", 10, &[2, 3])];
+        let fake = Fake::default();
+        let diagnosis = diagnose(&fake, cpu, &tables, &pmus);
+        assert!(found(&diagnosis, "flops.cpu_core").works);
+        let atom = found(&diagnosis, "flops.cpu_atom");
+        assert!(!atom.works && atom.answer.contains("FLOP"), "{atom:?}");
+        assert!(diagnosis.table.as_deref().is_some_and(|t| t.contains(" + ")), "{:?}", diagnosis.table);
+        let cycles: Vec<u64> = fake.opened.borrow().iter().map(|o| o.0).filter(|c| *c >> 32 > 0).collect();
+        assert_eq!(cycles, [4 << 32, 10 << 32], "each PMU is asked for its own cycles");
+        let refusing = Fake { refuse: vec![(10 << 32, libc::ENOENT)], ..Fake::default() };
+        let (cpu, tables) = intel(0x97);
+        assert_eq!(diagnose(&refusing, cpu, &tables, &pmus).tier, "no PMU", "half of the cores are not the CPU");
+    }
+
+    #[test]
+    fn tiers_of_hosts_with_a_pmu() {
+        let tier = |fake: &Fake, pmus: &[Pmu]| {
+            let (cpu, tables) = intel(0x6a);
+            diagnose(fake, cpu, &tables, pmus)
+        };
+        let core = [pmu("cpu", 4, &[])];
+        assert_eq!(tier(&Fake::default(), &core).tier, "core PMU");
+        let full = [pmu("cpu", 4, &[]), pmu("uncore_imc_0", 20, &[0])];
+        assert_eq!(tier(&Fake::default(), &full).tier, "full PMU");
+        let forbidden = Fake { refuse: vec![(0x0f04, libc::EACCES), (0xe3, libc::EACCES)], ..Fake::default() };
+        let diagnosis = tier(&forbidden, &full);
+        assert_eq!(diagnosis.tier, "core PMU");
+        assert!(found(&diagnosis, "dram").enable.contains("perf_event_paranoid=0"));
+    }
+}

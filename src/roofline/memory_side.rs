@@ -1,0 +1,60 @@
+//! What hardware counters tell of the memory's side (A.3): uneven controllers, and room for software prefetching.
+//!
+//! ```text
+//! memory-imbalance   T = T_dram / balance                        balance = mean / greatest load of the controllers
+//! prefetching        gains at most (stalled − full) · cycle      cycles stalled on memory, cycles with a full miss queue
+//! ```
+
+use crate::profile::counters::Counter;
+
+use super::deficiency::Removed;
+use super::host::Trace;
+use super::terms::{Subject, TermId};
+
+/// What stands among the origins of a ceiling that the controllers' balance lowers.
+pub const BALANCE: &str = "controller balance";
+/// Controllers whose mean is at least this share of the busiest are even.
+const EVEN: f64 = 0.95;
+/// A ceiling that is lower than what was measured by more than this is none.
+const TOLERANCE: f64 = 0.05;
+/// Events whose cycles are stalls on memory, the farthest level first.
+const STALLS: [&str; 3] = ["stall_l3", "stall_l2", "stall_l1"];
+const FULL: &str = "queue_full";
+
+/// How much software prefetching can gain.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Room {
+    /// Share of the cycles stalled on memory in which the queue of misses was not full.
+    pub share: f64,
+    /// Elapsed seconds of these.
+    pub seconds: f64,
+}
+
+/// The balance of the controllers with the most traffic, if it was certified, mostly the program's own, and uneven.
+pub fn uneven(counters: &[Counter]) -> Option<f64> {
+    let own = |c: &&Counter| c.certified && c.unit == "byte" && c.value.unwrap_or(0.0) > c.background.unwrap_or(0.0);
+    let traffic = counters.iter().filter(own).filter(|c| c.balance.is_some());
+    let most = traffic.max_by(|a, b| a.value.unwrap_or(0.0).total_cmp(&b.value.unwrap_or(0.0)))?;
+    most.balance.filter(|b| *b > 0.0 && *b < EVEN)
+}
+
+/// The balance as it can have held for one function: it was taken of the whole run, and a function that was faster than it
+/// allows was not subject to it. `even`: the function without it.
+pub fn of_function(even: &Subject<'_>) -> Option<f64> {
+    let balance = even.host.controller_balance()?;
+    let time = even.function.time_s?;
+    let dram = even.term(TermId::Dram, Removed::NONE).seconds?;
+    (dram > 0.0 && dram / balance <= time * (1.0 + TOLERANCE)).then_some(balance)
+}
+
+/// From its counters, where they have both kinds of cycles.
+pub fn room(subject: &Subject<'_>) -> Option<Room> {
+    let sum = |role: &str| {
+        let of_role = subject.function.counters.iter().filter(|c| c.role == role);
+        of_role.map(|c| c.value).reduce(|a, b| Some(a? + b?)).flatten()
+    };
+    let stalled = STALLS.iter().find_map(|role| sum(role)).filter(|n| *n > 0.0)?;
+    let share = 1.0 - (sum(FULL)? / stalled).min(1.0);
+    let cycle = subject.host.cycle(&mut Trace::default())?;
+    Some(Room { share, seconds: share * stalled * cycle / subject.team.mean() })
+}
