@@ -5,13 +5,13 @@ use super::drain::Drain;
 use super::hash::AddressMap;
 use super::regions::Regions;
 use super::space::{CodeSpace, DynamicSlot};
+use super::totals::{SlotTotals, Total};
 use crate::instrument::tally::Tally;
 
 /// What was counted in a code space so far.
 #[derive(Debug, Default)]
 pub struct Totals {
-    /// By counter: (thread, value).
-    slots: AddressMap<u32, Vec<(u32, u64)>>,
+    slots: SlotTotals,
     /// Beginnings of blocks that were executed alone, by (block, bytes): (thread, executions).
     parts: AddressMap<(BlockId, u16), Vec<(u32, u64)>>,
 }
@@ -27,7 +27,7 @@ impl CodeSpace {
     /// Adds a region's counters to the totals, as those of `thread`.
     pub fn take_counters(&mut self, regions: &Regions, region: u32, thread: u32) {
         let totals = &mut self.totals;
-        let each = |slot, value| add(totals.slots.entry(slot).or_default(), thread, value);
+        let each = |slot, value| totals.slots.add(slot, thread, value);
         // Our own memfd can always be read.
         let _ = regions.counters(region, self.slots, each);
     }
@@ -41,9 +41,9 @@ impl CodeSpace {
             of_block.extend(executions.iter().map(|&(thread, times)| (*bytes, thread, times)));
         }
         for probe in &self.probe_sites {
-            let sums = probe.sum.and_then(|slot| totals.slots.get(&slot));
-            for &(thread, value) in totals.slots.get(&probe.slot).into_iter().flatten() {
-                let sum = sums.and_then(|s| s.iter().find(|(t, _)| *t == thread)).map_or(0, |s| s.1);
+            let sums = probe.sum.map_or(&[][..], |slot| totals.slots.of(slot));
+            for &Total { thread, value, .. } in totals.slots.of(probe.slot) {
+                let sum = sums.iter().find(|t| t.thread == thread).map_or(0, |t| t.value);
                 drain.executed(probe, thread, (value as i64).wrapping_div(probe.scale) as u64, sum);
             }
             for &(bytes, thread, times) in parts.get(&probe.slot).into_iter().flatten() {
@@ -61,10 +61,11 @@ impl CodeSpace {
 
     /// Hands everything that was counted over.
     pub fn finish(&mut self, tally: &mut Tally, drain: &mut Option<Drain>) {
-        let totals = std::mem::take(&mut self.totals);
+        let mut totals = std::mem::take(&mut self.totals);
+        totals.slots.sort();
         for id in 0..self.blocks.len() as BlockId {
             let block = &self.blocks[id as usize];
-            for &(thread, value) in totals.slots.get(&block.slot).into_iter().flatten() {
+            for &Total { thread, value, .. } in totals.slots.of(block.slot) {
                 let executions = (value as i64).wrapping_div(block.scale()) as u64;
                 tally.add(block.at, self.block_code(id), thread, executions, &[]);
             }
@@ -75,8 +76,8 @@ impl CodeSpace {
         for dynamic in &self.dynamic {
             let block = &self.blocks[dynamic.block as usize];
             // The totals leave out counters of 0: an instruction that ran with no lane active still states its sum.
-            let ran = totals.slots.get(&block.slot).into_iter().flatten().map(|&(thread, _)| (thread, 0));
-            for (thread, sum) in ran.chain(totals.slots.get(&dynamic.slot).into_iter().flatten().copied()) {
+            let ran = totals.slots.of(block.slot).iter().map(|t| (t.thread, 0));
+            for (thread, sum) in ran.chain(totals.slots.of(dynamic.slot).iter().map(|t| (t.thread, t.value))) {
                 tally.add(block.at, self.block_code(dynamic.block), thread, 0, &[(dynamic.offset, sum)]);
             }
         }

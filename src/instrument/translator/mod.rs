@@ -42,6 +42,7 @@ mod system;
 mod tasks;
 mod text;
 mod thread;
+mod totals;
 mod unit;
 mod version;
 mod windows;
@@ -77,7 +78,7 @@ impl CountingEngine for Translator {
         let status = status?;
         let mut evidence = CountedEvidence {
             source: "translator".into(),
-            wall_s: run.roster.now_s(),
+            wall_s: run.wall_s,
             warnings: std::mem::take(&mut run.warnings),
             ..CountedEvidence::default()
         };

@@ -7,7 +7,9 @@
 //!                                               a thread stopped
 //! ```
 
+use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
@@ -19,6 +21,7 @@ use super::layout;
 use super::native::{Excursion, Uncounted};
 use super::patience::Patience;
 use super::process::{Destination, Process};
+use super::space::CodeSpace;
 use super::stubs::DRAIN;
 use super::thread::Thread;
 use super::unit::TranslateError;
@@ -102,6 +105,10 @@ pub(super) struct Run {
     pub drain: Option<Drain>,
     /// When addresses are noted.
     pub windows: Windows,
+    /// What ran in address spaces that are no more, still to be added to the tally.
+    pub finished: VecDeque<Rc<RefCell<CodeSpace>>>,
+    /// Seconds from the start of the run to its end.
+    pub wall_s: f64,
     polling: bool,
     /// How long that goes on without a request.
     patience: Patience,
@@ -126,6 +133,8 @@ impl Run {
             family_cpu_s: None,
             windows: Windows::new(drain.is_some()),
             drain,
+            finished: VecDeque::new(),
+            wall_s: 0.0,
             polling: false,
             patience: Patience::default(),
             seat: Seat::new(),
@@ -152,7 +161,9 @@ impl Run {
                 },
             }
         }
+        self.wall_s = self.roster.now_s();
         self.release_all();
+        while self.finish_one() {}
         status.ok_or_else(|| CountError::Unsupported("its end was not seen".into()))
     }
 

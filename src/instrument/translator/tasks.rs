@@ -27,6 +27,9 @@ use crate::target::wait::{Event, Stop, wait_for};
 /// `cs` of 64-bit code.
 const CS_64: u64 = 0x33;
 
+/// Address spaces without processes whose counts are kept for later.
+const FINISHED: usize = 4;
+
 /// Whether the file that a process executes would change its user or group.
 fn gains_privileges(pid: Pid) -> bool {
     let file = std::fs::metadata(format!("/proc/{pid}/exe"));
@@ -229,8 +232,19 @@ impl Run {
     fn drop_process(&mut self, pid: Pid) {
         let Some(process) = self.processes.remove(&pid) else { return };
         if Rc::strong_count(&process.image.space) == 1 {
-            process.image.space.borrow_mut().finish(&mut self.tally, &mut self.drain);
+            // Whoever waits for its end goes on meanwhile, and may want something translated.
+            self.finished.push_back(process.image.space);
+            if self.finished.len() > FINISHED {
+                self.finish_one();
+            }
         }
+    }
+
+    /// Adds what ran in one address space to the tally, if any is left.
+    pub fn finish_one(&mut self) -> bool {
+        let Some(space) = self.finished.pop_front() else { return false };
+        space.borrow_mut().finish(&mut self.tally, &mut self.drain);
+        true
     }
 
     /// Lets the process of `tid` run on natively.

@@ -1,0 +1,74 @@
+//! What the counters of threads that have ended said, by counter and thread.
+
+/// One counter's value in one thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Total {
+    slot: u32,
+    /// The thread.
+    pub thread: u32,
+    /// The sum of what it counted.
+    pub value: u64,
+}
+
+/// Entries that are kept unsorted at most, beside as many as are sorted.
+const UNSORTED: usize = 1 << 16;
+
+/// Values by (counter, thread): in order, but for those added last.
+#[derive(Debug, Default)]
+pub struct SlotTotals {
+    entries: Vec<Total>,
+    sorted: usize,
+}
+
+impl SlotTotals {
+    /// Adds to a counter.
+    pub fn add(&mut self, slot: u32, thread: u32, value: u64) {
+        self.entries.push(Total { slot, thread, value });
+        if self.entries.len() > 2 * self.sorted + UNSORTED {
+            self.sort();
+        }
+    }
+
+    /// Brings entries in order and adds up those of one counter and thread.
+    pub fn sort(&mut self) {
+        self.entries.sort_by_key(|e| (e.slot, e.thread));
+        self.entries.dedup_by(|next, kept| {
+            let same = (next.slot, next.thread) == (kept.slot, kept.thread);
+            if same {
+                kept.value = kept.value.wrapping_add(next.value);
+            }
+            same
+        });
+        self.sorted = self.entries.len();
+    }
+
+    /// The values of `slot` by thread; only after [`sort`](Self::sort).
+    pub fn of(&self, slot: u32) -> &[Total] {
+        debug_assert_eq!(self.sorted, self.entries.len());
+        let start = self.entries.partition_point(|e| e.slot < slot);
+        let length = self.entries[start..].iter().take_while(|e| e.slot == slot).count();
+        &self.entries[start..start + length]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_added_up_by_counter_and_thread() {
+        let mut totals = SlotTotals::default();
+        for _ in 0..3 {
+            for slot in (0..UNSORTED as u32).rev() {
+                totals.add(slot, slot % 2, u64::from(slot));
+            }
+        }
+        totals.add(7, 0, u64::MAX);
+        totals.sort();
+        assert_eq!(totals.entries.len(), UNSORTED + 1);
+        assert_eq!(totals.of(9), [Total { slot: 9, thread: 1, value: 27 }]);
+        let seven = [Total { slot: 7, thread: 0, value: u64::MAX }, Total { slot: 7, thread: 1, value: 21 }];
+        assert_eq!(totals.of(7), seven);
+        assert!(totals.of(UNSORTED as u32).is_empty());
+    }
+}
