@@ -25,7 +25,7 @@ const CHAIN: usize = 16;
 /// than asking again would.
 const AT_ONCE: usize = 8;
 /// Blocks translated at a time while nobody waits; whoever asks meanwhile waits for them.
-const AHEAD: usize = 8;
+const AHEAD: usize = 3;
 
 /// What all processes with one program image have in common.
 #[derive(Debug, Clone)]
