@@ -32,18 +32,27 @@ pub struct Beyond {
     pub has_l2: bool,
     /// Share of conflicts among all shadowed misses.
     pub conflict_share: f64,
+    /// The simulated part of the program is a sample of it. Lines then leave the last level long after they were written,
+    /// while something else may be executed and another part of the program is looked at. What goes to memory is
+    /// therefore told from what happens about when a line is written: it leaves L2, and is not written again.
+    pub windows: bool,
 }
 
 impl Beyond {
     /// What lies behind L1, in the terms of docs/conventions.md, Bytes, when each event stands for `scale`, each write-back for
     /// `write_backs`. Without an L2 between L1 and the last level, what enters or leaves "L2 from beyond" is what memory
-    /// delivers.
+    /// delivers. Where windows are looked at, `dram_write` may be negative in one of several parts of a sum.
     pub fn traffic(&self, beyond: &Tally, scale: f64, write_backs: f64) -> Traffic {
         let far = |events: u64| events as f64 * scale;
         let back = |events: u64| events as f64 * write_backs;
         let line = LINE_BYTES as f64;
         let (dram_read, dram_nt) = (line * far(beyond.last_fills), line * far(beyond.nt_lines));
-        let dram_write = line * back(beyond.last_writebacks) + dram_nt;
+        let left = if self.has_l2 { beyond.l2_writebacks } else { beyond.l1_writebacks };
+        let written = match self.windows {
+            true => left as f64 - beyond.rewritten as f64,
+            false => beyond.last_writebacks as f64,
+        };
+        let dram_write = line * written * write_backs + dram_nt;
         let (capacity, conflict) = beyond.capacity_and_conflict(self.conflict_share);
         Traffic {
             l3_read: if self.has_l2 { line * far(beyond.l2_fills) } else { dram_read },
@@ -57,6 +66,7 @@ impl Beyond {
             compulsory: far(beyond.compulsory),
             capacity: capacity * scale,
             conflict: conflict * scale,
+            stale_lines: far(beyond.stale),
             seen_lines: (beyond.last_fills + beyond.last_writebacks + beyond.nt_lines) as f64,
             ..Traffic::default()
         }

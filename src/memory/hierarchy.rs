@@ -208,6 +208,12 @@ impl Hierarchy {
         }
     }
 
+    /// A time passes that is not simulated: what the caches behind L1 hold may be something else afterwards.
+    pub fn age(&mut self) {
+        self.cores.iter_mut().filter_map(|core| core.l2.as_mut()).for_each(|l2| l2.cache.age());
+        self.last.iter_mut().for_each(|last| last.cache.cache.age());
+    }
+
     /// Makes the caches of all cores up to `core`. To be called before the core's first access.
     pub fn add_core(&mut self, core: usize) {
         while self.cores.len() <= core {
@@ -259,6 +265,8 @@ impl Hierarchy {
                 Lookup::Hit(state) => {
                     in_l2 = true;
                     shared = state.is_shared();
+                    self.tallies.of(owner).stale += u64::from(state.is_stale());
+                    *state = state.refreshed();
                     if store {
                         *state = state.with_shared(false);
                     }
@@ -315,9 +323,12 @@ impl Hierarchy {
         let set = level.indexing.set(index);
         if victim_cache && !shared {
             if let Some(state) = level.cache.remove(set, line) {
+                self.tallies.of(owner).stale += u64::from(state.is_stale());
                 return (shared, state.writer());
             }
-        } else if let Lookup::Hit(_) = level.cache.find(set, line) {
+        } else if let Lookup::Hit(state) = level.cache.find(set, line) {
+            self.tallies.of(owner).stale += u64::from(state.is_stale());
+            *state = state.refreshed();
             return (shared, None);
         }
         if held_elsewhere {
@@ -352,7 +363,10 @@ impl Hierarchy {
         let index = self.placement.index(line);
         match &mut self.cores[core].l2 {
             Some(l2) => match l2.cache.peek(l2.indexing.set(index), line) {
-                Some(state) => *state = state.written_by(writer),
+                Some(state) => {
+                    let old = std::mem::replace(state, state.written_by(writer));
+                    self.book_rewritten(old);
+                }
                 None => self.insert_l2(core, line, index, state),
             },
             None => self.write_to_last(core, line, index, writer),
@@ -365,6 +379,7 @@ impl Hierarchy {
             let set = self.l1_indexing.set(line.0);
             if let Some(writer) = self.cores[core].l1.remove(set, line).and_then(State::writer) {
                 self.tallies.of(writer).l1_writebacks += 1;
+                self.book_rewritten(state);
                 state = state.written_by(writer);
             }
         }
@@ -376,7 +391,8 @@ impl Hierarchy {
             let last = self.cores[core].last;
             let set = self.last[last].cache.indexing.set(index);
             if self.last[last].cache.cache.peek(set, line).is_none() {
-                self.insert_last(last, line, set, State::CLEAN);
+                let clean = if state.is_stale() { State::CLEAN.aged() } else { State::CLEAN };
+                self.insert_last(last, line, set, clean);
             }
         }
     }
@@ -390,7 +406,10 @@ impl Hierarchy {
         let level = &mut self.last[last].cache;
         let set = level.indexing.set(index);
         match level.cache.peek(set, line) {
-            Some(state) => *state = state.written_by(writer),
+            Some(state) => {
+                let old = std::mem::replace(state, state.written_by(writer));
+                self.book_rewritten(old.come_back());
+            }
             None => self.insert_last(last, line, set, State::dirty(writer)),
         }
     }
@@ -403,6 +422,7 @@ impl Hierarchy {
                     && let Some(writer) = self.take_private(core, victim, false).and_then(State::writer)
                 {
                     self.tallies.of(writer).l2_writebacks += 1;
+                    self.book_rewritten(state.come_back());
                     state = state.written_by(writer);
                 }
             }
@@ -415,6 +435,15 @@ impl Hierarchy {
             && !state.has_passed()
         {
             self.tallies.of(writer).l2_writebacks += 1;
+        }
+    }
+
+    /// A line in this state is written again.
+    fn book_rewritten(&mut self, old: State) {
+        if let Some(writer) = old.writer()
+            && old.has_passed()
+        {
+            self.tallies.of(writer).rewritten += 1;
         }
     }
 
@@ -435,6 +464,9 @@ impl Hierarchy {
         let mut state = outer.or(inner)?;
         if let Some(writer) = inner.and_then(State::writer) {
             self.tallies.of(writer).l1_writebacks += 1;
+            if outer.is_some() {
+                self.book_rewritten(state);
+            }
             state = state.written_by(writer);
         }
         Some(state)
@@ -472,6 +504,7 @@ impl Hierarchy {
             let inner = inner.filter(|state| state.writer().is_some());
             if let Some(writer) = inner.and_then(State::writer) {
                 self.tallies.of(writer).l1_writebacks += 1;
+                outer.into_iter().for_each(|state| self.book_rewritten(state));
             }
             if let Some(state) = inner.or(outer) {
                 self.book_left_l2(state);
@@ -496,6 +529,39 @@ impl Hierarchy {
             };
             if let Some(state) = state {
                 self.book_left_last(state);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_left_l2_is_written_again_or_goes_to_memory() {
+        for (policy, l2_inclusive) in [
+            (LastLevelPolicy::Victim, true),
+            (LastLevelPolicy::Victim, false),
+            (LastLevelPolicy::NonInclusive, false),
+            (LastLevelPolicy::Inclusive, false),
+        ] {
+            let level = |size, ways| Level { size, ways, shared_by: 2 };
+            let (l1, l2, last) = (level(1 << 10, 2), Some(level(4 << 10, 4)), level(16 << 10, 4));
+            let geometry = Geometry { l1, l2, last, policy, l2_inclusive, cores: 2 };
+            let mut caches = Hierarchy::new(geometry, Placement::SmallPages, Scope::Whole);
+            caches.add_core(1);
+            let owners = [(); 3].map(|()| caches.tallies.add());
+            for i in 0..200_000 {
+                let random = mix(i);
+                let line = Line(0x1000 + random % 600);
+                let core = (random >> 20) as usize % 2;
+                caches.access(core, owners[(random >> 30) as usize % 3], line, random >> 40 & 1 == 1);
+            }
+            caches.flush();
+            for tally in caches.tallies.plain() {
+                assert!(tally.last_writebacks > 0 && tally.rewritten > 0, "{policy:?} {tally:?}");
+                assert_eq!(tally.l2_writebacks - tally.rewritten, tally.last_writebacks, "{policy:?} {tally:?}");
             }
         }
     }

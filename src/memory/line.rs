@@ -47,7 +47,8 @@ pub struct State(u32);
 const SHARED: u32 = 1 << 31;
 const LOST: u32 = 1 << 30;
 const PASSED: u32 = 1 << 29;
-const WRITER: u32 = PASSED - 1;
+const STALE: u32 = 1 << 28;
+const WRITER: u32 = STALE - 1;
 
 impl State {
     /// Clean, not shared.
@@ -76,6 +77,21 @@ impl State {
     /// A dirty line that comes back into L2 from a victim cache.
     pub fn come_back(self) -> State {
         State(self.0 | PASSED)
+    }
+
+    /// Not used since a time that was not simulated: the line may be gone in truth.
+    pub fn aged(self) -> State {
+        State(self.0 | STALE)
+    }
+
+    /// Not used since a time that was not simulated.
+    pub fn is_stale(self) -> bool {
+        self.0 & STALE != 0
+    }
+
+    /// Used again.
+    pub fn refreshed(self) -> State {
+        State(self.0 & !STALE)
     }
 
     /// It left L2 since it was last written: for what lies between L2 and the last level it is clean.
@@ -115,6 +131,7 @@ mod tests {
         assert!(state.is_shared() && !state.is_lost());
         assert_eq!(state.cleaned(), State::CLEAN.with_shared(true));
         assert_eq!(State::lost().writer(), None);
+        assert!(state.aged().is_stale() && state.aged().refreshed() == state);
         let back = state.come_back();
         assert!(back.has_passed() && back.writer() == Some(Owner(7)));
         assert!(!back.written_by(Owner(8)).has_passed() && !back.cleaned().has_passed());

@@ -6,6 +6,7 @@ use crate::profile::code::CodeRef;
 use crate::profile::evidence::memory::{Access, AccessSink, Collection, Executed, MemoryEvidence, Phase, SiteTraffic};
 use crate::profile::run::Warning;
 
+use super::calibration;
 use super::estimate::{Beyond, near, relative_error, windows_error};
 use super::executions::{Executions, Factors, Scales, Times};
 use super::geometry::Geometry;
@@ -24,6 +25,8 @@ const MAX_LINES: u64 = 5 << 20;
 
 /// A model of a host's caches, fed with the program's accesses.
 pub struct CacheModel {
+    geometry: Geometry,
+    placement: Placement,
     /// Exact: everything. Sampled: L1 and coherence, from the bursts.
     full: Hierarchy,
     sampled: Option<Sampled>,
@@ -65,6 +68,8 @@ impl CacheModel {
         let (geometry, few) = geometry.within(MAX_LINES * classes.count());
         warnings.extend(few);
         CacheModel {
+            geometry: geometry.clone(),
+            placement,
             has_l2: geometry.l2.is_some(),
             owners: Owners::new(geometry.cores),
             full: Hierarchy::new(geometry.clone(), placement, scope),
@@ -138,7 +143,8 @@ impl CacheModel {
         let scales = self.first_level_scales();
         let hierarchy = self.sampled.as_ref().map_or(&self.full, |s| &s.hierarchy);
         let (first, behind) = (&self.full.tallies, &hierarchy.tallies);
-        let beyond = Beyond { has_l2: self.has_l2, conflict_share: behind.conflict_share() };
+        let beyond =
+            Beyond { has_l2: self.has_l2, conflict_share: behind.conflict_share(), windows: self.sampled.is_some() };
         let lines = self.classes.count() as f64;
         let total = self.executed.total();
         let mut traffic = Vec::new();
@@ -160,6 +166,7 @@ impl CacheModel {
             figures.add(&beyond.traffic(&behind.plain()[i], plain, plain_back));
             figures.add(&beyond.traffic(&behind.sample()[i], sample, sample_back));
             figures.add(&beyond.traffic(&behind.end()[i], lines, lines));
+            figures.dram_write = figures.dram_write.max(figures.dram_nt);
             if let Some((read, write)) = self.executed.bytes(owner) {
                 (figures.l1_read, figures.l1_write) = (read, write);
                 figures.unseen = if self.executed.is_unseen(owner) { read + write } else { 0.0 };
@@ -183,12 +190,20 @@ impl CacheModel {
                 "run longer, or with --memory exact",
             ));
         }
+        let ratios = calibration::ratios(&self.geometry, self.placement);
+        let own = calibration::worst(&ratios);
         let (mode, error) = match &self.sampled {
-            None => ("exact", None),
-            Some(sampled) => ("sampled", self.error(sampled)),
+            None => ("exact", Some(own)),
+            Some(sampled) => ("sampled", self.error(sampled).map(|error| error.hypot(own))),
         };
-        let one_in = self.classes.count() as u32;
-        MemoryEvidence { mode: mode.into(), error, one_in, sites: traffic, warnings: self.warnings }
+        MemoryEvidence {
+            mode: mode.into(),
+            error,
+            one_in: self.classes.count() as u32,
+            calibration: ratios.into_iter().map(|(id, ratio)| (id.into(), ratio)).collect(),
+            sites: traffic,
+            warnings: self.warnings,
+        }
     }
 
     /// Of the lines from memory: what choosing lines and choosing windows add to one another, the latter on the part that
@@ -298,6 +313,10 @@ impl AccessSink for CacheModel {
 
     fn end_phase(&mut self) {
         if let Some(sampled) = &mut self.sampled {
+            if sampled.pace.phase() == Phase::Pause {
+                sampled.hierarchy.age();
+                sampled.rhythm.begin_window();
+            }
             sampled.pace.end_phase();
         }
     }

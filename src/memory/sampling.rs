@@ -44,6 +44,15 @@ impl Rhythm {
         self.bursting
     }
 
+    /// A pause ends: the caches are stale, and the window measures a burst first, so that a program which selects little
+    /// (few lines, again and again) has one in each window.
+    pub fn begin_window(&mut self) {
+        self.threads.iter_mut().filter(|p| p.seen).for_each(|p| (p.collected, p.stale) = (0, true));
+        self.bursting = true;
+        self.bursts += 1;
+        self.left = BURST * self.threads.iter().filter(|p| p.seen).count().max(1) as u64;
+    }
+
     /// How many of the next `accesses`, all collected, of `thread` only warm the caches up. Notes them.
     pub fn all(&mut self, thread: u32, accesses: u64) -> u64 {
         let progress = self.progress(thread);
@@ -111,6 +120,16 @@ mod tests {
         let duty = all as f64 / (all + selected * 32) as f64;
         assert!((0.01..0.03).contains(&duty), "{duty}");
         assert!(rhythm.was_sampled(0) && !rhythm.was_sampled(1));
+    }
+
+    #[test]
+    fn a_window_begins_with_a_burst() {
+        let mut rhythm = Rhythm::new();
+        rhythm.all(0, BURST);
+        assert!(!rhythm.bursting());
+        rhythm.begin_window();
+        assert!(rhythm.bursting() && rhythm.was_sampled(0));
+        assert_eq!((rhythm.all(0, WARM_UP + 10), rhythm.all(0, 10)), (WARM_UP, 0));
     }
 
     #[test]

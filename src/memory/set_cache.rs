@@ -103,6 +103,11 @@ impl SetCache {
         Some(state)
     }
 
+    /// A time passes that is not simulated.
+    pub fn age(&mut self) {
+        self.states.iter_mut().filter(|state| !state.is_lost()).for_each(|state| *state = state.aged());
+    }
+
     /// Takes all lines out and returns the dirty ones.
     pub fn drain_dirty(&mut self) -> Vec<(Line, State)> {
         let dirty = self.tags.iter().zip(&self.states).filter(|(_, state)| state.writer().is_some());

@@ -25,6 +25,8 @@ pub struct Tally {
     pub store_fills: u64,
     /// Dirty lines that the last level wrote to memory.
     pub last_writebacks: u64,
+    /// Dirty lines that were written again, by anyone, after they had left L2 and before they went to memory.
+    pub rewritten: u64,
     /// Non-temporal lines, complete or not, that went to memory.
     pub nt_lines: u64,
     /// Last-level misses of lines never fetched before.
@@ -33,6 +35,8 @@ pub struct Tally {
     pub capacity: u64,
     /// Those that it has not.
     pub conflict: u64,
+    /// Lines found in L2 or the last level that were not used since a time that was not simulated.
+    pub stale: u64,
     /// Misses of private caches because another core wrote the line.
     pub coherence: u64,
     /// L1 misses next to a line that missed shortly before.

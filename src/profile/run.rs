@@ -49,6 +49,10 @@ pub struct Pass {
     /// Counted pass: share of its CPU time in code that was not counted.
     #[serde(default)]
     pub uncounted_share: Option<f64>,
+    /// Counted pass with a memory model: traffic that it makes of each `dram.*` ceiling kernel, over what that kernel moves
+    /// by definition.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub model_ratios: Vec<(String, f64)>,
 }
 
 /// A thread of the program.

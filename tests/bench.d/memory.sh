@@ -112,6 +112,9 @@ echo
 echo "Predicted time of kernels that memory holds, from the bytes and the machine's ceilings, beside the measured one:"
 predicted_times
 echo
+echo "The model's hit curve beside the measured working-set sweep:"
+"$RPROF" machine --json 2>/dev/null | cargo run --release --quiet --example memory_curve
+echo
 cargo run --release --quiet --example memory_table || exit 1
 echo
 cargo run --release --quiet --example memory_speed || exit 1

@@ -82,3 +82,31 @@ fn a_sampled_model_that_is_given_everything_counts_l1_exactly() {
     assert_eq!(total(&sampled, |t| t.l1_read), total(&exact, |t| t.l1_read));
     assert!((dram(&sampled) / dram(&exact) - 1.0).abs() < 0.02);
 }
+
+#[test]
+fn what_was_found_as_it_was_before_a_pause_is_stated() {
+    /// Goes round 3 MiB, which the last level holds, touching each word `times` times.
+    fn rounds(rounds: u64, times: u64, emit: kernels::Emit) {
+        for i in 0..rounds * (3 << 20) / 8 * times {
+            let address = 0x4000_0000 + i / times % ((3 << 20) / 8) * 8;
+            emit(Access { address, bytes: 8, site: 0, kind: AccessKind::Load });
+        }
+    }
+    let stale = |run: fn(kernels::Emit)| {
+        let (_, sampled) = both(Placement::SmallPages, run);
+        total(&sampled, |t| t.stale_lines) / total(&sampled, |t| t.l2_misses)
+    };
+    // Before a window measures it goes round several times, or not even once.
+    let (often, rarely) = (stale(|e| rounds(80, 1, e)), stale(|e| rounds(10, 8, e)));
+    assert!(often < 0.01 && rarely > 0.3, "{often} {rarely}");
+}
+
+#[test]
+fn the_error_of_the_model_on_ceiling_kernels_is_kept() {
+    let (exact, sampled) = both(Placement::SmallPages, kernels::copy);
+    for evidence in [&exact, &sampled] {
+        let worst = evidence.calibration.iter().map(|(_, ratio)| (ratio - 1.0).abs()).fold(0.0, f64::max);
+        assert!(evidence.calibration.len() == 8 && evidence.error.unwrap() >= worst, "{:?}", evidence.calibration);
+        assert!(worst < 0.05, "{:?}", evidence.calibration);
+    }
+}

@@ -138,6 +138,8 @@ pub struct MemoryEvidence {
     pub error: Option<f64>,
     /// What lies behind L1 was simulated for one line in so many.
     pub one_in: u32,
+    /// Traffic that the model makes of each `dram.*` ceiling kernel, over what that kernel moves by definition.
+    pub calibration: Vec<(String, f64)>,
     /// One entry per (site, thread).
     pub sites: Vec<SiteTraffic>,
     /// Doubts about these figures.
@@ -203,6 +205,9 @@ pub struct Traffic {
     /// Lines that the simulation saw going to or coming from memory: all of them, or those of the sample.
     #[serde(default)]
     pub seen_lines: f64,
+    /// Lines found where they were before a pause of sampling: at most so many more came from memory.
+    #[serde(default)]
+    pub stale_lines: f64,
     /// Bytes (part of `l1_read` and `l1_write`) of instructions that no window of a sampled run saw: what they caused
     /// beyond L1 is missing from the other figures.
     #[serde(default)]
@@ -234,6 +239,7 @@ impl Traffic {
         self.random_lines += more.random_lines;
         self.gathered_lines += more.gathered_lines;
         self.seen_lines += more.seen_lines;
+        self.stale_lines += more.stale_lines;
         self.unseen += more.unseen;
     }
 }

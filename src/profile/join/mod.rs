@@ -143,6 +143,7 @@ fn passes(evidence: &Evidence, samples: &[ProfileSample]) -> Vec<RunPass> {
         samples: Some(samples.len() as u64),
         lost: Some(timed.lost),
         uncounted_share: None,
+        model_ratios: Vec::new(),
     });
     let counted = evidence.counted.map(|counted| RunPass {
         kind: "counted".into(),
@@ -153,6 +154,7 @@ fn passes(evidence: &Evidence, samples: &[ProfileSample]) -> Vec<RunPass> {
         samples: None,
         lost: None,
         uncounted_share: Some(counted.uncounted_share),
+        model_ratios: evidence.memory.map(|m| m.calibration.clone()).unwrap_or_default(),
     });
     timed.into_iter().chain(counted).collect()
 }

@@ -63,7 +63,8 @@ pub fn error_of_windows(traffic: &Traffic, overall: Option<f64>) -> Result<Optio
 }
 
 /// How well a sample of one line in `one_in` knows what a function exchanged with memory, where it knows its traffic in
-/// general with the relative error `overall`: with n of its lines seen, `hypot(overall, 1/√n)`. Or why it does not know.
+/// general with the relative error `overall`: with n of its lines seen, of which a share s may be more, `hypot(overall,
+/// 1/√n, s)`. Or why it does not know.
 pub fn error_of_sample(traffic: &Traffic, one_in: u32, overall: Option<f64>) -> Result<Option<f64>, String> {
     /// So many lines of the sample are expected to be seen at least.
     const ENOUGH: f64 = 3.0;
@@ -71,7 +72,8 @@ pub fn error_of_sample(traffic: &Traffic, one_in: u32, overall: Option<f64>) -> 
         return Ok(overall);
     }
     if traffic.seen_lines > 0.0 {
-        return Ok(Some(overall.unwrap_or(0.0).hypot(traffic.seen_lines.sqrt().recip())));
+        let stale = traffic.stale_lines / (traffic.l3_misses + traffic.stale_lines).max(1.0);
+        return Ok(Some(overall.unwrap_or(0.0).hypot(traffic.seen_lines.sqrt().recip()).hypot(stale)));
     }
     match traffic.l1_misses / f64::from(one_in) {
         few if few > 0.0 && few < ENOUGH => {
@@ -126,6 +128,8 @@ mod tests {
         assert_eq!(error_of_sample(&seen(0.0, 5.0), 1, None), Ok(None));
         let error = error_of_sample(&seen(16.0, 512.0), 32, Some(0.01)).unwrap().unwrap();
         assert!((error - 0.2502).abs() < 1e-3, "{error}");
+        let resident = Traffic { stale_lines: 100.0, l3_misses: 100.0, ..seen(1e8, 1e9) };
+        assert!((error_of_sample(&resident, 32, None).unwrap().unwrap() - 0.5).abs() < 1e-3);
         // Nothing missed, and much missed that the next level had, are known; a little is not.
         assert_eq!(error_of_sample(&seen(0.0, 0.0), 32, Some(0.01)), Ok(Some(0.01)));
         assert_eq!(error_of_sample(&seen(0.0, 1000.0), 32, Some(0.01)), Ok(Some(0.01)));

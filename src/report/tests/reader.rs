@@ -25,7 +25,7 @@ fn places(value: &Value, at: String, out: &mut Vec<String>) {
 
 /// Fields that may be absent: added after the contract, or absent where they have nothing to tell.
 fn optional(pointer: &str) -> bool {
-    const NAMES: [&str; 33] = [
+    const NAMES: [&str; 34] = [
         "waiting_s",
         "kernel_s",
         "concurrency",
@@ -36,6 +36,7 @@ fn optional(pointer: &str) -> bool {
         "dram_bytes",
         "coherence",
         "seen_lines",
+        "stale_lines",
         "unseen",
         "error",
         "reason",

@@ -134,6 +134,7 @@ impl Kernel {
             random_lines: per.random_lines * n,
             gathered_lines: per.gathered_lines * n,
             seen_lines: per.seen_lines * n,
+            stale_lines: per.stale_lines * n,
             unseen: per.unseen * n,
         };
         let t = *t;
