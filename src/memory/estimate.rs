@@ -32,7 +32,7 @@ pub struct Beyond {
     pub has_l2: bool,
     /// Share of conflicts among all shadowed misses.
     pub conflict_share: f64,
-    /// The simulated part of the program is a sample of it. Lines then leave the last level long after they were written,
+    /// The simulated parts of the program have gaps between them. Lines then leave the last level long after they were written,
     /// while something else may be executed and another part of the program is looked at. What goes to memory is
     /// therefore told from what happens about when a line is written: it leaves L2, and is not written again.
     pub windows: bool,

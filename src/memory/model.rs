@@ -143,8 +143,9 @@ impl CacheModel {
         let scales = self.first_level_scales();
         let hierarchy = self.sampled.as_ref().map_or(&self.full, |s| &s.hierarchy);
         let (first, behind) = (&self.full.tallies, &hierarchy.tallies);
-        let beyond =
-            Beyond { has_l2: self.has_l2, conflict_share: behind.conflict_share(), windows: self.sampled.is_some() };
+        // A program that ends before its first pause does was simulated without a gap.
+        let windows = self.sampled.as_ref().is_some_and(|s| !s.pace.windows().is_empty());
+        let beyond = Beyond { has_l2: self.has_l2, conflict_share: behind.conflict_share(), windows };
         let lines = self.classes.count() as f64;
         let total = self.executed.total();
         let mut traffic = Vec::new();
