@@ -157,8 +157,14 @@ fn a_cached_measurement_is_used_and_its_gaps_are_filled() {
     late["value"] = serde_json::Value::Null;
     late["reason"] = "did not fit the time of a quick measurement".into();
     std::fs::write(&file, entry.to_string()).expect("write");
-    let (again, _) = measure(&request(cache.path()));
+    let (mut again, _) = measure(&request(cache.path()));
     assert!(again.ceilings.iter().any(|c| c.id == "planted"), "the cached measurement was not used");
+    // On a busy host there may be no time for it in one run: then there is in a later one.
+    for _ in 0..10 {
+        if again.value("dp.add.scalar", 1).is_none() {
+            again = measure(&request(cache.path())).0;
+        }
+    }
     let filled = serde_json::json!(again.value("dp.add.scalar", 1));
     assert!(!filled.is_null(), "what came too late was not tried again");
     let ids = |m: &Machine| m.ceilings.iter().map(|c| (c.id.clone(), c.threads)).collect::<BTreeSet<_>>();
