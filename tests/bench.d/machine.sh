@@ -50,9 +50,6 @@ if ! has likwid-bench; then
     echo "SKIPPED: likwid-bench is not installed (apt-get install likwid)"
     exit 0
 fi
-# rprof measures ahead of other work where it may; likwid-bench gets the same.
-ahead=
-has chrt && chrt -r 1 true 2>/dev/null && ahead="chrt -r 1"
 rounds=${BENCH_REPEAT:-3}
 only=${BENCH_ONLY:-.}
 cpus=$(nproc)
@@ -79,7 +76,7 @@ likwid() {
             END { if (each) print int(0.2 / each) + 1 }' "$out")
         duration="-s 1"
         [ -z "$count" ] || duration="-i $count"
-        $ahead likwid-bench -t "$kernel" -w "S0:${set}kB:$threads" $duration 2>/dev/null |
+        likwid-bench -t "$kernel" -w "S0:${set}kB:$threads" $duration 2>/dev/null |
             awk -v row="$row" -v t="$threads" -v k="$kernel" -v what="$what" '
                 /^MFlops\/s:/ { flops = 1e6 * $2 }
                 /^MByte\/s:/ { bytes = 1e6 * $2 }
