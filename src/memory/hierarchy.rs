@@ -56,6 +56,7 @@ pub struct Hierarchy {
     seen: SeenLines,
     groups: [u64; GROUPS],
     fills: u64,
+    stale: u64,
     /// What was caused by whom.
     pub tallies: Tallies,
 }
@@ -117,6 +118,7 @@ impl Hierarchy {
             seen: SeenLines::new(),
             groups: [0; GROUPS],
             fills: 0,
+            stale: 0,
             tallies: Tallies::default(),
         }
     }
@@ -129,6 +131,11 @@ impl Hierarchy {
     /// Lines fetched from memory.
     pub fn fills(&self) -> u64 {
         self.fills
+    }
+
+    /// Lines found where they were before a time that was not simulated.
+    pub fn stale(&self) -> u64 {
+        self.stale
     }
 
     /// Lines that the modelled part of one last level holds, and of what lies above it where that holds others.
@@ -259,13 +266,13 @@ impl Hierarchy {
         let (mut shared, mut lost) = (false, lost_in_l1);
         // Without an L2, or with exclusive handing-over, a dirty line comes into L1 dirty.
         let mut writer = None;
-        let mut in_l2 = false;
+        let (mut in_l2, mut found_stale) = (false, false);
         if let Some(l2) = &mut self.cores[core].l2 {
             match l2.cache.find(l2.indexing.set(index), line) {
                 Lookup::Hit(state) => {
                     in_l2 = true;
                     shared = state.is_shared();
-                    self.tallies.of(owner).stale += u64::from(state.is_stale());
+                    found_stale = state.is_stale();
                     *state = state.refreshed();
                     if store {
                         *state = state.with_shared(false);
@@ -276,6 +283,7 @@ impl Hierarchy {
             }
         }
         if in_l2 {
+            self.book_stale(owner, found_stale);
             if store && shared {
                 self.take_from_others(core, line);
                 shared = false;
@@ -323,12 +331,13 @@ impl Hierarchy {
         let set = level.indexing.set(index);
         if victim_cache && !shared {
             if let Some(state) = level.cache.remove(set, line) {
-                self.tallies.of(owner).stale += u64::from(state.is_stale());
+                self.book_stale(owner, state.is_stale());
                 return (shared, state.writer());
             }
         } else if let Lookup::Hit(state) = level.cache.find(set, line) {
-            self.tallies.of(owner).stale += u64::from(state.is_stale());
+            let stale = state.is_stale();
             *state = state.refreshed();
+            self.book_stale(owner, stale);
             return (shared, None);
         }
         if held_elsewhere {
@@ -445,6 +454,11 @@ impl Hierarchy {
         {
             self.tallies.of(writer).rewritten += 1;
         }
+    }
+
+    fn book_stale(&mut self, owner: Owner, stale: bool) {
+        self.tallies.of(owner).stale += u64::from(stale);
+        self.stale += u64::from(stale);
     }
 
     fn book_left_last(&mut self, state: State) {

@@ -112,7 +112,7 @@ impl CacheModel {
         } else {
             rhythm.all(part.thread, accesses)
         };
-        let fills = hierarchy.fills();
+        let (fills, stale) = (hierarchy.fills(), hierarchy.stale());
         for (i, access) in (0..).zip(part.accesses) {
             let owner = owner(&mut self.owners, &mut self.full, Some(hierarchy), place, access.site);
             self.owners.steps(owner).note(access.address);
@@ -123,7 +123,7 @@ impl CacheModel {
             play(hierarchy, &mut self.owners, (place, owner), access, part.selected, |line| classes.of(line) == 0);
         }
         let stand_for = if part.selected { classes.count() } else { 1 };
-        pace.note(accesses * stand_for, hierarchy.fills() - fills);
+        pace.note(accesses * stand_for, hierarchy.fills() - fills, hierarchy.stale() - stale);
     }
 
     fn receive(&mut self, thread: u32, process: u32, selected: bool, accesses: &[Access]) {

@@ -1,42 +1,71 @@
 //! Which phases a sampled program goes through, and how long each lasts.
 //!
 //! The program's start is collected as it is: caches are empty, which is their true state. After that windows alternate
-//! with pauses, whose length the engine decides; it also ends phases in which little is collected. A window first brings the model's state up to date, then measures. The
-//! state at its beginning is that of the last window's end. Streams make it the present one by replacing all that the
-//! last level holds, which is waited for; where little is replaced, what was resident then still is, or is as likely to
-//! be as at any other time.
+//! with pauses, whose length the engine decides; it also ends phases in which little is collected. A window first brings
+//! the model's state up to date, then measures. At its beginning the caches hold what they held at the last window's end,
+//! of which nobody knows whether it is still there. The warm-up therefore goes on until as many lines came or were used
+//! again as the last level holds, while that can be expected to happen. Where so little is used, what was resident then
+//! still is, or is as likely to be as at any other time.
 
 use crate::profile::evidence::memory::Phase;
 
 /// Accesses of the program, all threads together, that are collected at its start.
 const OPENING: u64 = 4 << 20;
 /// Accesses that warm the caches up, at least and at most.
-const WARMING: std::ops::RangeInclusive<u64> = 1 << 20..=16 << 20;
-/// Accesses that are measured in a window.
+const WARMING: std::ops::RangeInclusive<u64> = 1 << 20..=64 << 20;
+/// After so many accesses it is asked again whether a warm-up leads to anything.
+const STEP: u64 = 4 << 20;
+/// Lines known over lines that the last level holds when practically all of its sets are known: sets are not filled evenly.
+const COMPLETE: f64 = 1.25;
+/// Accesses that are measured in a window, at least; not fewer than warmed it up.
 const MEASURING: u64 = 4 << 20;
 /// A phase goes on after the engine found it long enough while this part of its accesses came since.
 const WORTH_WAITING: u64 = 8;
+/// How often a phase goes on at most after the engine found it long enough.
+const MOST_LOOKS: u64 = 8;
 
 /// Where the program is.
 #[derive(Debug)]
 pub struct Pace {
     phase: Phase,
-    /// Accesses since the phase began.
-    accesses: u64,
-    /// How many of them there were when the engine last said that it was long enough.
-    noted: u64,
-    /// Lines that came from memory since then.
-    fills: u64,
-    /// Lines that the last level holds.
-    lines: u64,
+    /// Since the phase began.
+    now: Progress,
+    /// When the engine last said that it was long enough, how often it did so, and when the last step ended.
+    noted: Progress,
+    looks: u64,
+    step: Progress,
+    /// Lines that are to be known.
+    goal: u64,
+    /// Accesses and looks that warmed the present window up.
+    warmed: (u64, u64),
     /// Accesses and fills of each measured window.
     windows: Vec<(u64, u64)>,
+}
+
+/// What a phase has collected.
+#[derive(Debug, Clone, Copy, Default)]
+struct Progress {
+    /// Accesses of the program.
+    accesses: u64,
+    /// Lines of the modelled part that came from memory.
+    fills: u64,
+    /// Those, and lines that were found where they were before the pause.
+    known: u64,
 }
 
 impl Pace {
     /// At the start of a program, for a model whose last level holds `lines` lines.
     pub fn new(lines: u64) -> Self {
-        Pace { phase: Phase::Opening, accesses: 0, noted: 0, fills: 0, lines, windows: Vec::new() }
+        Pace {
+            phase: Phase::Opening,
+            now: Progress::default(),
+            noted: Progress::default(),
+            looks: 0,
+            step: Progress::default(),
+            goal: (lines as f64 * COMPLETE) as u64,
+            warmed: (0, 0),
+            windows: Vec::new(),
+        }
     }
 
     /// The present phase.
@@ -49,28 +78,39 @@ impl Pace {
         &self.windows
     }
 
-    /// Notes `accesses` of the program that brought `fills` lines of the modelled part from memory.
-    pub fn note(&mut self, accesses: u64, fills: u64) {
-        self.accesses += accesses;
-        self.fills += fills;
-        match self.phase {
-            Phase::Opening if self.accesses >= OPENING => self.begin(Phase::Pause),
-            Phase::Warming if self.is_warm() => self.begin(Phase::Measuring),
-            Phase::Measuring if self.accesses >= MEASURING => self.begin(Phase::Pause),
-            _ => {}
+    /// Notes `accesses` of the program that brought `fills` lines of the modelled part from memory, and found `stale` ones
+    /// where they were before a pause.
+    pub fn note(&mut self, accesses: u64, fills: u64, stale: u64) {
+        self.now.accesses += accesses;
+        self.now.fills += fills;
+        self.now.known += fills + stale;
+        let (over, next) = match self.phase {
+            Phase::Opening => (self.now.accesses >= OPENING, Phase::Pause),
+            Phase::Pause => return,
+            Phase::Warming => (self.is_warm(), Phase::Measuring),
+            Phase::Measuring => (self.now.accesses >= self.to_measure(), Phase::Pause),
+        };
+        if over {
+            self.begin(next);
         }
     }
 
-    /// The phase was long enough, unless a good part of what it is to collect has come since this was said last.
+    /// The phase was long enough, unless what came since this was said last promises that it reaches its goal.
     pub fn end_phase(&mut self) {
-        let goal = match self.phase {
-            Phase::Opening => OPENING,
-            Phase::Warming => *WARMING.end(),
-            Phase::Measuring => MEASURING,
-            Phase::Pause => u64::MAX,
+        self.looks += 1;
+        let accesses = self.now.accesses - self.noted.accesses;
+        let goes_on = match self.phase {
+            Phase::Pause => false,
+            Phase::Opening => accesses >= OPENING / WORTH_WAITING,
+            Phase::Warming => {
+                let looks_left = MOST_LOOKS.saturating_sub(self.looks);
+                let missing = self.goal.saturating_sub(self.now.known);
+                missing > 0 && (self.now.known - self.noted.known) * looks_left >= missing
+            }
+            Phase::Measuring => accesses >= self.to_measure() / WORTH_WAITING || self.looks < self.warmed.1,
         };
-        if self.accesses - self.noted >= goal / WORTH_WAITING {
-            self.noted = self.accesses;
+        if goes_on && self.looks < MOST_LOOKS {
+            self.noted = self.now;
             return;
         }
         self.begin(match self.phase {
@@ -81,19 +121,32 @@ impl Pace {
     }
 
     fn begin(&mut self, phase: Phase) {
-        if self.phase == Phase::Measuring {
-            self.windows.push((self.accesses, self.fills));
+        match self.phase {
+            Phase::Warming => self.warmed = (self.now.accesses, self.looks),
+            Phase::Measuring => self.windows.push((self.now.accesses, self.now.fills)),
+            Phase::Opening | Phase::Pause => {}
         }
-        (self.phase, self.accesses, self.noted, self.fills) = (phase, 0, 0, 0);
+        (self.phase, self.looks) = (phase, 0);
+        (self.now, self.noted, self.step) = Default::default();
     }
 
-    /// All that the last level held was replaced, or will not be for a long time.
-    fn is_warm(&self) -> bool {
-        if self.accesses < *WARMING.start() {
+    fn to_measure(&self) -> u64 {
+        self.warmed.0.max(MEASURING)
+    }
+
+    /// All that the last level holds is known, or will not be for a long time.
+    fn is_warm(&mut self) -> bool {
+        let Progress { accesses, known, .. } = self.now;
+        if accesses < *WARMING.start() {
             return false;
         }
-        let expected = self.fills as f64 * *WARMING.end() as f64 / self.accesses as f64;
-        self.fills >= self.lines || expected < self.lines as f64 || self.accesses >= *WARMING.end()
+        let since = accesses - self.step.accesses;
+        let hopeless = since >= STEP && {
+            let rate = (known - self.step.known) as f64 / since as f64;
+            self.step = self.now;
+            (known as f64 + rate * WARMING.end().saturating_sub(accesses) as f64) < self.goal as f64
+        };
+        known >= self.goal || hopeless || accesses >= *WARMING.end()
     }
 }
 
@@ -101,31 +154,39 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Accesses until the warm-up ends, when one in `every` brings a line.
-    fn warm_up(every: u64, lines: u64) -> u64 {
+    /// A pace that warms the first window up.
+    fn warming(lines: u64) -> Pace {
         let mut pace = Pace::new(lines);
-        pace.note(OPENING, 0);
+        pace.note(OPENING, 0, 0);
         assert_eq!(pace.phase(), Phase::Pause);
-        pace.note(1 << 30, 1 << 30);
+        pace.note(1 << 30, 1 << 30, 0);
         assert_eq!(pace.phase(), Phase::Pause, "a pause is ended by the engine");
         assert!(pace.windows().is_empty());
         pace.end_phase();
+        assert_eq!(pace.phase(), Phase::Warming);
+        pace
+    }
+
+    /// Accesses until the warm-up ends, when one in `every` brings a line or finds a stale one.
+    fn warm_up(every: u64, lines: u64) -> u64 {
+        let mut pace = warming(lines);
         let mut accesses = 0;
         while pace.phase() == Phase::Warming {
-            pace.note(every, 1);
+            pace.note(every, accesses / every % 2, 1 - accesses / every % 2);
             accesses += every;
         }
         assert_eq!(pace.phase(), Phase::Measuring);
-        pace.note(MEASURING, 0);
+        let measured = accesses.max(MEASURING);
+        pace.note(measured, 0, 0);
         assert_eq!(pace.phase(), Phase::Pause);
-        assert_eq!(pace.windows(), [(MEASURING, 0)]);
+        assert_eq!(pace.windows(), [(measured, 0)]);
         accesses
     }
 
     #[test]
     fn a_phase_in_which_little_is_collected_ends_when_the_engine_says_so() {
         let mut pace = Pace::new(1 << 18);
-        pace.note(OPENING / 2, 0);
+        pace.note(OPENING / 2, 0, 0);
         pace.end_phase();
         assert_eq!(pace.phase(), Phase::Opening, "much has come");
         pace.end_phase();
@@ -138,11 +199,35 @@ mod tests {
     }
 
     #[test]
-    fn streams_replace_what_the_cache_holds_before_they_are_measured() {
-        assert_eq!(warm_up(8, 1 << 18), 8 << 18);
-        // Too slow to replace it all: the state is taken as it is.
-        assert_eq!(warm_up(1 << 10, 1 << 18), 1 << 20);
+    fn what_the_cache_holds_is_known_before_it_is_measured() {
+        assert_eq!(warm_up(8, 1 << 18), 10 << 18);
+        assert_eq!(warm_up(64, 1 << 18), 80 << 18);
+        // Too slow to know it all: the state is taken as it is.
+        assert_eq!(warm_up(1 << 10, 1 << 18), STEP);
         // Small caches are full long before.
         assert_eq!(warm_up(8, 1 << 10), 1 << 20);
+    }
+
+    #[test]
+    fn a_slow_warm_up_goes_on_while_it_leads_to_its_goal() {
+        // (lines known a look, looks until it ends)
+        for (lines, looks) in [(1 << 17, 3), (41_000, MOST_LOOKS), (1000, 1)] {
+            let mut pace = warming(1 << 18);
+            let mut count = 0;
+            while pace.phase() == Phase::Warming {
+                pace.note(1 << 16, lines, 0);
+                pace.end_phase();
+                count += 1;
+            }
+            assert_eq!(count, looks, "{lines} lines a look");
+            // As many looks are measured.
+            let mut measured = 0;
+            while pace.phase() == Phase::Measuring {
+                pace.note(1, 0, 0);
+                pace.end_phase();
+                measured += 1;
+            }
+            assert_eq!(measured, looks);
+        }
     }
 }

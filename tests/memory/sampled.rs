@@ -85,10 +85,10 @@ fn a_sampled_model_that_is_given_everything_counts_l1_exactly() {
 
 #[test]
 fn what_was_found_as_it_was_before_a_pause_is_stated() {
-    /// Goes round 3 MiB, which the last level holds, touching each word `times` times.
-    fn rounds(rounds: u64, times: u64, emit: kernels::Emit) {
-        for i in 0..rounds * (3 << 20) / 8 * times {
-            let address = 0x4000_0000 + i / times % ((3 << 20) / 8) * 8;
+    /// Goes round `bytes`, which the last level holds, touching each word `times` times.
+    fn rounds(bytes: u64, rounds: u64, times: u64, emit: kernels::Emit) {
+        for i in 0..rounds * bytes / 8 * times {
+            let address = 0x4000_0000 + i / times % (bytes / 8) * 8;
             emit(Access { address, bytes: 8, site: 0, kind: AccessKind::Load });
         }
     }
@@ -97,7 +97,7 @@ fn what_was_found_as_it_was_before_a_pause_is_stated() {
         total(&sampled, |t| t.stale_lines) / total(&sampled, |t| t.l2_misses)
     };
     // Before a window measures it goes round several times, or not even once.
-    let (often, rarely) = (stale(|e| rounds(80, 1, e)), stale(|e| rounds(10, 8, e)));
+    let (often, rarely) = (stale(|e| rounds(3 << 20, 80, 1, e)), stale(|e| rounds(1 << 20, 2, 200, e)));
     assert!(often < 0.01 && rarely > 0.3, "{often} {rarely}");
 }
 

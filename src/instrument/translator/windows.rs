@@ -18,7 +18,8 @@ use crate::target::wake_up::WakeUp;
 
 /// How many times as much processor time as the window before it a pause lasts.
 const PAUSE: f64 = 3.0;
-/// Processor seconds after which a phase ends in any case. The sink ends it earlier where much is collected.
+/// Processor seconds after which, and again after which, the sink is told that a phase was long enough. It ends phases
+/// earlier where much is collected.
 const LIMIT_S: f64 = 0.02;
 /// How often it is looked whether threads are to be moved.
 const LOOK: Duration = Duration::from_millis(2);
@@ -110,6 +111,8 @@ impl Run {
         if wanted == self.windows.wanted && self.windows.is_over() {
             drain.end_phase();
             wanted = drain.wanted();
+            // It is asked again as much later if the phase goes on.
+            self.windows.since_s = self.windows.now_s;
         }
         self.windows.turn_to(wanted);
         for (&tid, thread) in &self.threads {
