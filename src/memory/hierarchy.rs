@@ -15,7 +15,7 @@ use super::line::{Line, Owner, State};
 use super::placement::{Classes, Indexing, Placement, mix};
 use super::seen::SeenLines;
 use super::set_cache::{Lookup, SetCache};
-use super::shadow::Shadow;
+use super::shadow::PartialShadow;
 use super::tally::Tallies;
 use super::write_combining::WriteCombiner;
 
@@ -30,7 +30,10 @@ struct Indexed {
 #[derive(Debug)]
 struct Core {
     l1: SetCache,
+    /// Only where all lines come.
+    l1_shadow: Option<PartialShadow>,
     l2: Option<Indexed>,
+    l2_shadow: PartialShadow,
     combiner: WriteCombiner,
     last: usize,
 }
@@ -39,9 +42,7 @@ struct Core {
 #[derive(Debug)]
 struct LastLevel {
     cache: Indexed,
-    shadow: Shadow,
-    /// Lines are shadowed whose hash has none of these bits.
-    shadow_mask: u64,
+    shadow: PartialShadow,
 }
 
 /// All caches of the host, as far as the program's threads reach them.
@@ -93,6 +94,8 @@ pub enum Outcome {
 
 /// Lines that a shadow holds at most; of larger caches a hash-selected part of the lines is shadowed.
 const MAX_SHADOW_LINES: u64 = 1 << 12;
+/// The same of L1, whose shadow is asked at every access.
+const MAX_L1_SHADOW_LINES: u64 = 1 << 7;
 /// Groups that lines are divided into to tell how much a sample of them scatters.
 pub const GROUPS: usize = 32;
 
@@ -152,7 +155,9 @@ impl Hierarchy {
     #[inline]
     pub fn access(&mut self, core: usize, owner: Owner, line: Line, store: bool) -> Outcome {
         let set = self.l1_indexing.set(line.0);
-        let lost = match self.cores[core].l1.find(set, line) {
+        let Core { l1, l1_shadow, .. } = &mut self.cores[core];
+        let kept = l1_shadow.as_mut().and_then(|shadow| shadow.touch(line));
+        let lost = match l1.find(set, line) {
             Lookup::Hit(state) => {
                 if store {
                     let shared = state.is_shared();
@@ -166,6 +171,9 @@ impl Hierarchy {
             Lookup::Lost => true,
             Lookup::Miss => false,
         };
+        if let (Some(kept), false) = (kept, lost) {
+            self.tallies.of(owner).l1_shadowed.note(kept);
+        }
         self.miss(core, owner, line, store, lost);
         Outcome::Miss
     }
@@ -188,6 +196,9 @@ impl Hierarchy {
             self.book_left_l2(state);
             self.book_left_last(state);
         }
+        let Core { l1_shadow, l2_shadow, last, .. } = &mut self.cores[core];
+        let last = &mut self.last[*last].shadow;
+        l1_shadow.iter_mut().chain([l2_shadow, last]).for_each(|shadow| shadow.remove(line));
         let level = &mut self.last[self.cores[core].last].cache;
         if let Some(state) = level.cache.remove(level.indexing.set(self.placement.index(line)), line) {
             self.book_left_last(state);
@@ -221,18 +232,26 @@ impl Hierarchy {
         self.last.iter_mut().for_each(|last| last.cache.cache.age());
     }
 
+    /// `core` goes on after accesses that did not come: the shadow of L1 begins anew.
+    pub fn interrupt(&mut self, core: usize) {
+        self.cores[core].l1_shadow.iter_mut().for_each(PartialShadow::clear);
+    }
+
     /// Makes the caches of all cores up to `core`. To be called before the core's first access.
     pub fn add_core(&mut self, core: usize) {
         while self.cores.len() <= core {
             let last = self.cores.len() / self.geometry.last.shared_by.max(1) as usize;
             if self.last.len() <= last {
                 let lines = self.last_level_lines();
-                let one_in = lines.div_ceil(MAX_SHADOW_LINES).next_power_of_two();
                 let cache = self.indexed(&self.geometry.last);
-                self.last.push(LastLevel { cache, shadow: Shadow::new(lines / one_in), shadow_mask: one_in - 1 });
+                self.last.push(LastLevel { cache, shadow: PartialShadow::new(lines, MAX_SHADOW_LINES) });
             }
+            let l2_lines = self.geometry.l2.map_or(0, |l2| l2.lines()) / self.scope.classes().count();
             let core = Core {
                 l1: SetCache::with_sets(self.l1_indexing.sets(), self.geometry.l1.ways),
+                l1_shadow: (!matches!(self.scope, Scope::OneClass(_)))
+                    .then(|| PartialShadow::new(self.geometry.l1.lines(), MAX_L1_SHADOW_LINES)),
+                l2_shadow: PartialShadow::new(l2_lines, MAX_SHADOW_LINES),
                 l2: self.geometry.l2.as_ref().map(|l2| self.indexed(l2)),
                 combiner: WriteCombiner::default(),
                 last,
@@ -267,7 +286,10 @@ impl Hierarchy {
         // Without an L2, or with exclusive handing-over, a dirty line comes into L1 dirty.
         let mut writer = None;
         let (mut in_l2, mut found_stale) = (false, false);
-        if let Some(l2) = &mut self.cores[core].l2 {
+        let mut kept_in_l2 = None;
+        let Core { l2, l2_shadow, .. } = &mut self.cores[core];
+        if let Some(l2) = l2 {
+            kept_in_l2 = l2_shadow.touch(line);
             match l2.cache.find(l2.indexing.set(index), line) {
                 Lookup::Hit(state) => {
                     in_l2 = true;
@@ -291,7 +313,11 @@ impl Hierarchy {
         } else {
             (shared, writer) = self.fetch(core, owner, line, index, store);
             if self.cores[core].l2.is_some() {
-                self.tallies.of(owner).l2_fills += 1;
+                let tally = self.tallies.of(owner);
+                tally.l2_fills += 1;
+                if let (Some(kept), false) = (kept_in_l2, lost) {
+                    tally.l2_shadowed.note(kept);
+                }
                 let state = writer.take().map_or(State::CLEAN, |w| State::dirty(w).come_back()).with_shared(shared);
                 self.insert_l2(core, line, index, state);
             }
@@ -324,9 +350,7 @@ impl Hierarchy {
             self.settle_remote(own, line, index, false);
         }
         let victim_cache = self.geometry.policy == LastLevelPolicy::Victim && self.geometry.l2.is_some();
-        let hash = mix(line.0);
-        let shadowed = hash & self.last[own].shadow_mask == 0;
-        let kept_in_shadow = shadowed && self.last[own].shadow.touch(line);
+        let kept_in_shadow = self.last[own].shadow.touch(line);
         let level = &mut self.last[own].cache;
         let set = level.indexing.set(index);
         if victim_cache && !shared {
@@ -348,8 +372,8 @@ impl Hierarchy {
         tally.last_fills += 1;
         tally.store_fills += u64::from(store);
         tally.compulsory += u64::from(fresh);
-        tally.conflict += u64::from(!fresh && kept_in_shadow);
-        tally.capacity += u64::from(!fresh && shadowed && !kept_in_shadow);
+        tally.conflict += u64::from(!fresh && kept_in_shadow == Some(true));
+        tally.capacity += u64::from(!fresh && kept_in_shadow == Some(false));
         self.groups[group(line)] += 1;
         self.fills += 1;
         if !victim_cache {

@@ -108,6 +108,7 @@ impl CacheModel {
         let accesses = part.accesses.len() as u64;
         let warm_up = if part.selected {
             rhythm.selected(part.thread, accesses);
+            self.full.interrupt(place.core);
             0
         } else {
             rhythm.all(part.thread, accesses)

@@ -6,6 +6,46 @@ use super::placement::mix;
 
 const NIL: u32 = u32::MAX;
 
+/// The shadow of a cache, for a hash-selected part of the lines and as much of the cache: all of both where it is small.
+#[derive(Debug)]
+pub struct PartialShadow {
+    shadow: Shadow,
+    /// log2 of the number of parts.
+    parts_shift: u32,
+}
+
+impl PartialShadow {
+    /// Of a cache of `lines` lines, with `most` at most.
+    pub fn new(lines: u64, most: u64) -> Self {
+        let parts_shift = lines.div_ceil(most).next_power_of_two().ilog2();
+        PartialShadow { shadow: Shadow::new(lines >> parts_shift), parts_shift }
+    }
+
+    /// Uses `line`: whether it was still there; `None` if it is not of the part.
+    #[inline]
+    pub fn touch(&mut self, line: Line) -> Option<bool> {
+        self.covers(line).then(|| self.shadow.touch(line))
+    }
+
+    /// Takes `line` out: the cache was made to give it up.
+    pub fn remove(&mut self, line: Line) {
+        if self.covers(line) {
+            self.shadow.remove(line);
+        }
+    }
+
+    /// Nothing is known any more of what the cache holds.
+    pub fn clear(&mut self) {
+        self.shadow.clear();
+    }
+
+    #[inline]
+    fn covers(&self, line: Line) -> bool {
+        let hash = line.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.parts_shift == 0 || hash >> (64 - self.parts_shift) == 0
+    }
+}
+
 /// Lines in order of use, at most `capacity` of them: a linked list threaded through a slot array, found by hash.
 #[derive(Debug)]
 pub struct Shadow {
@@ -29,6 +69,23 @@ impl Shadow {
     pub fn new(capacity: u64) -> Self {
         let capacity = capacity.clamp(1, 1 << 30) as u32;
         Shadow { capacity, nodes: Vec::new(), table: vec![NIL; 64], newest: NIL, oldest: NIL }
+    }
+
+    /// Forgets all lines.
+    pub fn clear(&mut self) {
+        if !self.nodes.is_empty() {
+            *self = Shadow::new(u64::from(self.capacity));
+        }
+    }
+
+    /// Takes `line` out; its place is the next to be used.
+    pub fn remove(&mut self, line: Line) {
+        let Some(slot) = self.lookup(line) else { return };
+        let node = self.table[slot];
+        self.forget(line);
+        self.unlink(node);
+        self.nodes[node as usize].line = Line::NONE;
+        self.link_oldest(node);
     }
 
     /// Uses `line`: true if it was still there. It is afterwards, and the least recently used line may have gone.
@@ -104,9 +161,11 @@ impl Shadow {
 
     fn grow(&mut self) {
         self.table = vec![NIL; self.table.len() * 2];
-        // The newest node is not entered yet; `touch` does that.
+        // The newest node is not entered yet, `touch` does that; nodes that were taken out hold no line.
         for node in 0..self.nodes.len() as u32 - 1 {
-            self.enter(node);
+            if self.nodes[node as usize].line != Line::NONE {
+                self.enter(node);
+            }
         }
     }
 
@@ -120,6 +179,17 @@ impl Shadow {
             NIL => self.oldest = newer,
             n => self.nodes[n as usize].newer = newer,
         }
+    }
+
+    fn link_oldest(&mut self, node: u32) {
+        let old = self.oldest;
+        self.nodes[node as usize].older = NIL;
+        self.nodes[node as usize].newer = old;
+        match old {
+            NIL => self.newest = node,
+            n => self.nodes[n as usize].older = node,
+        }
+        self.oldest = node;
     }
 
     fn link_newest(&mut self, node: u32) {
@@ -139,13 +209,35 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn a_part_of_the_lines_stands_for_all() {
+        let mut shadow = PartialShadow::new(512, 128);
+        // A set of lines that fits, and one that does not.
+        for (lines, least, most) in [(400u64, 0.95, 1.0), (700, 0.0, 0.05)] {
+            shadow.clear();
+            let mut kept = Vec::new();
+            for round in 0..20 {
+                let touched = (0..lines).filter_map(|line| shadow.touch(Line(line * 64 + 7)));
+                kept.extend(touched.filter(|_| round > 0));
+            }
+            let share = kept.iter().filter(|kept| **kept).count() as f64 / kept.len() as f64;
+            assert!(kept.len() as u64 > lines * 3, "{}", kept.len());
+            assert!((least..=most).contains(&share), "{lines} lines: {share}");
+        }
+    }
+
     proptest! {
         #[test]
-        fn agrees_with_a_list(capacity in 1usize..40, lines in prop::collection::vec(0u64..80, 0..600)) {
+        fn agrees_with_a_list(capacity in 1usize..40, lines in prop::collection::vec((0u64..80, 0u8..8), 0..600)) {
             let mut shadow = Shadow::new(capacity as u64);
             let mut list: Vec<u64> = Vec::new();
-            for line in lines {
+            for (line, what) in lines {
                 let at = list.iter().position(|&l| l == line);
+                if what == 0 {
+                    shadow.remove(Line(line));
+                    at.into_iter().for_each(|at| _ = list.remove(at));
+                    continue;
+                }
                 prop_assert_eq!(shadow.touch(Line(line)), at.is_some());
                 if let Some(at) = at {
                     list.remove(at);

@@ -15,8 +15,13 @@ pub struct Tally {
     pub l1_fills: u64,
     /// Dirty lines that left L1.
     pub l1_writebacks: u64,
+    /// L1 misses whose lines are shadowed, those of lines that another core took away apart, and those of them that a
+    /// fully associative L1 has not.
+    pub l1_shadowed: Conflicts,
     /// L2 misses: lines that came into L2.
     pub l2_fills: u64,
+    /// The same of L2.
+    pub l2_shadowed: Conflicts,
     /// Dirty lines that left L2.
     pub l2_writebacks: u64,
     /// Last-level misses: lines that came from memory.
@@ -47,6 +52,31 @@ pub struct Tally {
     pub random: u64,
     /// L1 misses of gathers and scatters.
     pub gathered: u64,
+}
+
+/// Misses of a private cache that its shadow has an opinion on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Conflicts {
+    /// All of them.
+    pub misses: u32,
+    /// Those that a fully associative cache of the same size has not.
+    pub conflicts: u32,
+}
+
+impl Conflicts {
+    /// A miss of a line that the shadow still had, or had not.
+    pub fn note(&mut self, kept: bool) {
+        // Where there are very many, the first four thousand million decide.
+        if self.misses < u32::MAX {
+            self.misses += 1;
+            self.conflicts += u32::from(kept);
+        }
+    }
+
+    /// The part of the misses that conflicts are; 0 where none was shadowed.
+    pub fn share(&self) -> f64 {
+        if self.misses == 0 { 0.0 } else { f64::from(self.conflicts) / f64::from(self.misses) }
+    }
 }
 
 impl Tally {

@@ -156,6 +156,12 @@ pub struct Misses {
     pub conflict: Option<u64>,
     #[serde(default)]
     pub coherence: Option<u64>,
+    /// L1 misses that a fully associative L1 would not have.
+    #[serde(default)]
+    pub l1_conflict: Option<u64>,
+    /// L2 misses that a fully associative L2 would not have.
+    #[serde(default)]
+    pub l2_conflict: Option<u64>,
 }
 
 /// Counts that the terms need.

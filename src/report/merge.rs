@@ -114,6 +114,8 @@ fn add(into: &mut Function, other: Function, threads: u32, arrangement: Arrangem
         capacity: sum(a.capacity, b.capacity),
         conflict: sum(a.conflict, b.conflict),
         coherence: sum(a.coherence, b.coherence),
+        l1_conflict: sum(a.l1_conflict, b.l1_conflict),
+        l2_conflict: sum(a.l2_conflict, b.l2_conflict),
     });
     counters(&mut into.counters, other.counters, threads);
     into.work = both(into.work.take(), other.work, add_work);

@@ -6,6 +6,8 @@ use crate::profile::function::Function;
 use super::number::{percent, si, significant};
 use super::table;
 
+/// Bytes of a cache line.
+const LINE_BYTES: f64 = 64.0;
 /// Parts of less than this are not told.
 const LEAST_PART: f64 = 0.05;
 
@@ -37,12 +39,16 @@ fn rooflines(f: &Function) -> Option<String> {
 
 /// `memory traffic: 9.63 GB ± 3 %; misses: 97 % capacity; lines: 96 % unit stride`
 fn memory(f: &Function) -> Option<String> {
-    let bytes = f.bytes?.dram.filter(|bytes| *bytes > 0)?;
+    let bytes = f.bytes?.dram?;
     let traffic = f.work.as_ref()?.traffic?;
+    if bytes == 0 && conflicts(&traffic).is_empty() {
+        return None;
+    }
     let error =
         f.source.get("bytes.dram").and_then(|s| s.error).map_or(String::new(), |e| format!(" ± {}", percent(e)));
     let mut line = format!("memory traffic: {}{error}", si(bytes as f64, "B"));
-    for (what, parts) in [("misses", kinds(&traffic)), ("lines", orders(&traffic))] {
+    for (what, parts) in [("misses", kinds(&traffic)), ("conflicts", conflicts(&traffic)), ("lines", orders(&traffic))]
+    {
         if !parts.is_empty() {
             line += &format!("; {what}: {}", parts.join(", "));
         }
@@ -57,6 +63,15 @@ fn kinds(t: &Traffic) -> Vec<String> {
         ("conflict", t.conflict),
         ("coherence", t.coherence),
     ])
+}
+
+/// Conflicts in the private caches: parts of the lines that missed there.
+fn conflicts(t: &Traffic) -> Vec<String> {
+    let levels = [("L1", t.l1_conflict, t.l1_misses), ("L2", t.l2_conflict, t.l2_misses)];
+    // Misses that hardly any access has are not worth a word.
+    let least = LEAST_PART * (t.l1_read + t.l1_write) / LINE_BYTES;
+    let told = levels.into_iter().filter(|(_, part, all)| *part > LEAST_PART * all && *part > least);
+    told.map(|(level, part, all)| format!("{} of {level} misses", percent(part / all))).collect()
 }
 
 fn orders(t: &Traffic) -> Vec<String> {
@@ -79,6 +94,18 @@ fn shares(parts: [(&str, f64); 4]) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::profile::function::{Bytes, Oi, Source, Work};
+
+    #[test]
+    fn conflicts_in_private_caches_are_told_where_they_matter() {
+        let traffic = Traffic { l1_read: 8000.0, l1_misses: 1000.0, l1_conflict: 970.0, ..Traffic::default() };
+        let line = |traffic| {
+            let bytes = Some(Bytes { dram: Some(0), ..Bytes::default() });
+            let work = Some(Work { traffic: Some(traffic), ..Work::default() });
+            of_function(&Function { bytes, work, ..Default::default() })
+        };
+        assert_eq!(line(traffic), ["memory traffic: 0 B; conflicts: 97 % of L1 misses"]);
+        assert!(line(Traffic { l1_read: 8e6, ..traffic }).is_empty(), "one miss in a thousand accesses");
+    }
 
     #[test]
     fn both_rooflines_are_named_and_misses_told() {

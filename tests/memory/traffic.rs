@@ -2,7 +2,7 @@
 //!
 //! Tolerance: 5 % of the analytic DRAM traffic for streams (edges of arrays, final flush), 10 % for the others.
 
-use crate::feed::{Feed, dram, simulate, sum, total};
+use crate::feed::{Feed, dram, simulate, simulate_selecting, sum, total};
 use crate::kernels;
 use rprof::isa::facts::AccessKind;
 use rprof::memory::{CacheModel, LastLevelPolicy, Placement};
@@ -75,6 +75,46 @@ fn conflict_misses_are_named_and_gone_with_padding() {
         assert!(conflict > 5.0 * capacity, "conflict {conflict}, capacity {capacity}");
         let padded = simulate(model(LastLevelPolicy::NonInclusive), padded);
         assert!(total(&padded, |t| t.conflict) < 0.01 * conflict);
+    }
+}
+
+/// 64 lines, again and again: a page apart they fall into one set of L1; a line more, and each into its own.
+fn in_l1(stride: u64, emit: kernels::Emit) {
+    for i in 0..4_000_000u64 {
+        emit(Access { address: 0x1000_0000 + i % 64 * stride, bytes: 8, site: 0, kind: AccessKind::Load });
+    }
+}
+
+/// 2,048 lines, again and again, in L2: on every eighth set of it, or evenly.
+fn in_l2(stride: u64, emit: kernels::Emit) {
+    for i in 0..4_000_000u64 {
+        emit(Access { address: 0x1000_0000 + i % 2048 * stride, bytes: 8, site: 0, kind: AccessKind::Load });
+    }
+}
+
+#[test]
+fn conflicts_in_private_caches_are_named_exact_and_sampled_and_gone_with_padding() {
+    type Run = fn(kernels::Emit);
+    type Figure = fn(&rprof::profile::evidence::memory::Traffic) -> f64;
+    let cases: [(Run, Run, Figure, Figure); 2] = [
+        (|e| in_l1(4096, e), |e| in_l1(4096 + 64, e), |t| t.l1_conflict, |t| t.l1_misses),
+        (|e| in_l2(512, e), |e| in_l2(512 + 64, e), |t| t.l2_conflict, |t| t.l2_misses),
+    ];
+    for (run, padded, conflicts, misses) in cases {
+        for sampled in [false, true] {
+            let simulated = |run| {
+                let host = kernels::host(LastLevelPolicy::Victim);
+                match sampled {
+                    false => simulate(CacheModel::exact(host, Placement::SmallPages, Vec::new()), run),
+                    true => simulate_selecting(CacheModel::sampled(host, Placement::SmallPages, Vec::new()), run),
+                }
+            };
+            let (plain, padded) = (simulated(run), simulated(padded));
+            let (named, all) = (total(&plain, conflicts), total(&plain, misses));
+            println!("sampled {sampled}: {named} conflicts of {all} misses; padded {}", total(&padded, conflicts));
+            assert!(named > 0.95 * all && all > 3_900_000.0, "sampled {sampled}: {named} of {all}");
+            assert!(total(&padded, conflicts) < 0.01 * named, "sampled {sampled}: {}", total(&padded, conflicts));
+        }
     }
 }
 

@@ -192,6 +192,12 @@ pub struct Traffic {
     pub capacity: f64,
     /// Last-level misses that it would not have.
     pub conflict: f64,
+    /// L1 misses that a fully associative L1 would not have.
+    #[serde(default)]
+    pub l1_conflict: f64,
+    /// L2 misses that a fully associative L2 would not have.
+    #[serde(default)]
+    pub l2_conflict: f64,
     /// Misses because another core wrote the line.
     pub coherence: f64,
     /// L1 misses next to a line that the thread missed shortly before.
@@ -233,6 +239,8 @@ impl Traffic {
         self.compulsory += more.compulsory;
         self.capacity += more.capacity;
         self.conflict += more.conflict;
+        self.l1_conflict += more.l1_conflict;
+        self.l2_conflict += more.l2_conflict;
         self.coherence += more.coherence;
         self.unit_lines += more.unit_lines;
         self.strided_lines += more.strided_lines;

@@ -110,6 +110,8 @@ pub fn misses(traffic: &Traffic) -> Misses {
         capacity: lines(traffic.capacity),
         conflict: lines(traffic.conflict),
         coherence: lines(traffic.coherence),
+        l1_conflict: lines(traffic.l1_conflict),
+        l2_conflict: lines(traffic.l2_conflict),
     }
 }
 

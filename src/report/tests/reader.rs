@@ -25,7 +25,7 @@ fn places(value: &Value, at: String, out: &mut Vec<String>) {
 
 /// Fields that may be absent: added after the contract, or absent where they have nothing to tell.
 fn optional(pointer: &str) -> bool {
-    const NAMES: [&str; 34] = [
+    const NAMES: [&str; 36] = [
         "waiting_s",
         "kernel_s",
         "concurrency",
@@ -35,6 +35,8 @@ fn optional(pointer: &str) -> bool {
         "inlined",
         "dram_bytes",
         "coherence",
+        "l1_conflict",
+        "l2_conflict",
         "seen_lines",
         "stale_lines",
         "unseen",

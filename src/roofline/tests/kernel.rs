@@ -128,6 +128,8 @@ impl Kernel {
             compulsory: per.compulsory * n,
             capacity: per.capacity * n,
             conflict: per.conflict * n,
+            l1_conflict: per.l1_conflict * n,
+            l2_conflict: per.l2_conflict * n,
             coherence: per.coherence * n,
             unit_lines: per.unit_lines * n,
             strided_lines: per.strided_lines * n,
