@@ -162,6 +162,15 @@ impl Recorder {
         self.samples.push(Sample { t_s, weight_s: seen.period, thread, stack, kernel, off_cpu });
     }
 
+    /// Whether the program went on after the last that was seen of it: it was reaped then, and had used so much CPU time.
+    pub fn lost_sight(&self, reaped_ns: u64, cpu_s: f64) -> bool {
+        const LATE_NS: u64 = 20_000_000;
+        const SURELY_LATE_NS: u64 = 500_000_000;
+        let late_ns = reaped_ns.saturating_sub(self.last_exit_ns);
+        let seen_s: f64 = self.threads.infos().iter().map(|t| t.cpu_s).sum();
+        late_ns > SURELY_LATE_NS || late_ns > LATE_NS && seen_s < cpu_s / 2.0
+    }
+
     /// Ends the pass.
     pub fn finish(self, ending: Ending) -> TimedEvidence {
         let start_ns = self.start_ns.unwrap_or(ending.end_ns.unwrap_or(self.last_exit_ns));
@@ -277,6 +286,18 @@ mod tests {
         assert_eq!((sample.t_s, sample.weight_s, sample.thread), (1.0, 2.0, 1));
         let offsets: Vec<u64> = sample.stack.iter().map(|c| c.offset).collect();
         assert_eq!(offsets, [0x1010, 0x1800], "the stack ends where an address is not code");
+    }
+
+    #[test]
+    fn sight_is_lost_where_the_program_went_on() {
+        let mut r = Recorder::new();
+        r.exec(SECOND, 10, 10);
+        r.enter_cpu(SECOND, 10, 10);
+        r.leave_cpu(SECOND + SECOND / 100, 10, 10, false);
+        r.exit(SECOND + SECOND / 100, 10);
+        assert!(r.lost_sight(SECOND + SECOND / 4, 0.2), "it computed on");
+        assert!(r.lost_sight(2 * SECOND, 0.01), "it slept on");
+        assert!(!r.lost_sight(SECOND + SECOND / 4, 0.01), "we were late");
     }
 
     #[test]

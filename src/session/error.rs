@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// 127.
-    #[error("cannot run {name}: no such program; check {}", spelling(name))]
+    #[error("cannot run {}: no such program; check {}", shown(name), spelling(name))]
     NotFound {
         /// As given.
         name: String,
@@ -60,6 +60,11 @@ pub enum SessionError {
     /// Reading or drawing a profile.
     #[error("{0}")]
     Report(String),
+}
+
+/// A name as it is told, also if there is nothing to be seen of it.
+fn shown(name: &str) -> &str {
+    if name.trim().is_empty() { "a program with an empty name" } else { name }
 }
 
 /// What to check about a program that was not found; a bare name is looked for in PATH only.

@@ -12,6 +12,8 @@ use nix::unistd::linkat;
 use super::SessionError;
 
 const DEFAULT: &str = "rprof.out";
+/// What tells a folder of reports from one of the user's.
+const OURS: [&str; 3] = ["profile.json", "machine.json", "report.html"];
 /// Where MPI launchers put the rank, in the order of precedence.
 const RANK_VARIABLES: [&str; 5] =
     ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID"];
@@ -30,20 +32,24 @@ pub fn mpi_rank() -> Option<u32> {
 
 impl OutputFolder {
     /// Creates the folder that `chosen` and the MPI rank say. An existing one is renamed to `NAME.N`, N the first free
-    /// number; under MPI that is left to the user, since the ranks do not start at once. What is no folder, or holds the
-    /// working folder or one of `needed`, is never renamed.
+    /// number; under MPI that is left to the user, since the ranks do not start at once. What is no folder, holds no report,
+    /// or holds the working folder or one of `needed`, is never renamed.
     pub fn create(chosen: Option<&Path>, rank: Option<u32>, needed: &[&Path]) -> Result<OutputFolder, SessionError> {
-        let base = chosen.unwrap_or(Path::new(DEFAULT));
+        // Without the slash that a shell's completion writes.
+        let base: PathBuf = chosen.unwrap_or(Path::new(DEFAULT)).components().collect();
         let fail = |path: &Path| {
             let path = path.to_owned();
             move |source: io::Error| SessionError::Output { path, source }
         };
         let path = match rank {
             Some(rank) => base.join(format!("rank-{rank}")),
-            None => base.to_owned(),
+            None => base,
         };
-        if path.symlink_metadata().is_ok() {
-            may_be_renamed(&path, needed).and_then(|()| keep(&path)).map_err(fail(&path))?;
+        if path.symlink_metadata().is_ok() && !is_empty_folder(&path) {
+            may_be_renamed(&path, needed)
+                .and_then(|()| if chosen.is_some() { is_ours(&path) } else { Ok(()) })
+                .and_then(|()| keep(&path))
+                .map_err(fail(&path))?;
         }
         fs::create_dir_all(&path).map_err(fail(&path))?;
         let probe = path.join(".writable");
@@ -115,6 +121,19 @@ fn may_be_renamed(path: &Path, needed: &[&Path]) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether `path` is a folder with nothing in it, which need not be kept.
+fn is_empty_folder(path: &Path) -> bool {
+    fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+/// Refuses a folder that the user chose, but that no report was written to before.
+fn is_ours(path: &Path) -> io::Result<()> {
+    if OURS.iter().any(|name| path.join(name).exists()) {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, "the folder holds other things than a report of rprof's"))
+}
+
 /// Renames `path` to the first free `path.N`.
 fn keep(path: &Path) -> io::Result<()> {
     for n in 1u32.. {
@@ -143,6 +162,19 @@ mod tests {
         let read = |name: &str| fs::read_to_string(dir.path().join(name).join("profile.json")).unwrap();
         assert_eq!([read("out.1"), read("out.2"), read("out")], ["0", "1", "2"]);
         assert_eq!(fs::read_dir(&path).unwrap().count(), 1, "temporary files are left");
+    }
+
+    #[test]
+    fn a_slash_behind_the_name_changes_nothing_and_an_empty_folder_is_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out/");
+        fs::create_dir(&path).unwrap();
+        for n in 0..2 {
+            let folder = OutputFolder::create(Some(&path), None, &[]).unwrap();
+            folder.write("profile.json", n.to_string().as_bytes()).unwrap();
+        }
+        let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(names.len(), 2, "{names:?}");
     }
 
     #[test]
@@ -175,6 +207,7 @@ mod tests {
         let program = build.join("app");
         fs::write(&program, "").unwrap();
         assert!(refusal(&build, &[&program]).contains("app"));
+        assert!(refusal(&build, &[]).contains("other things"));
         assert!(refusal(Path::new("."), &[]).contains("cannot be set aside"));
         assert!(refusal(Path::new("/"), &[]).contains("cannot be set aside"));
     }

@@ -44,8 +44,8 @@ pub fn check(command: &[OsString]) -> Result<Checked, SessionError> {
     if access(&path, AccessFlags::X_OK).is_err() {
         return Err(refuse(&path, "permission denied; make it executable with chmod +x"));
     }
-    check_format(&path, 0)?;
-    let not_countable = setuid(&path, &meta);
+    let executed = check_format(&path, 0)?;
+    let not_countable = fs::metadata(&executed).ok().and_then(|meta| setuid(&executed, &meta));
     Ok(Checked { program: Program { path, argv: command.to_vec() }, not_countable })
 }
 
@@ -66,17 +66,18 @@ fn refuse(path: &Path, reason: impl Into<String>) -> SessionError {
     SessionError::CannotExecute { path: path.to_owned(), reason: reason.into() }
 }
 
-/// Checks the ELF header, or follows `#!`.
-fn check_format(path: &Path, depth: usize) -> Result<(), SessionError> {
+/// Checks the ELF header, or follows `#!`; returns the file that the kernel will execute.
+fn check_format(path: &Path, depth: usize) -> Result<PathBuf, SessionError> {
     let mut head = Vec::new();
     let Ok(file) = File::open(path) else {
-        return Ok(()); // executable but unreadable: let the kernel decide
+        return Ok(path.to_owned()); // executable but unreadable: let the kernel decide
     };
+    let size = file.metadata().map_or(u64::MAX, |meta| meta.len());
     if file.take(256).read_to_end(&mut head).is_err() {
-        return Ok(());
+        return Ok(path.to_owned());
     }
     if head.starts_with(b"\x7fELF") {
-        return check_elf(path, &head);
+        return check_elf(path, &head, size).map(|()| path.to_owned());
     }
     if let Some(line) = head.strip_prefix(b"#!") {
         if depth >= INTERPRETER_DEPTH {
@@ -93,7 +94,7 @@ fn check_format(path: &Path, depth: usize) -> Result<(), SessionError> {
     Err(refuse(path, "it is neither an ELF program nor a script that begins with #!"))
 }
 
-fn check_elf(path: &Path, head: &[u8]) -> Result<(), SessionError> {
+fn check_elf(path: &Path, head: &[u8], size: u64) -> Result<(), SessionError> {
     if head.len() < 20 {
         return Err(refuse(path, "its ELF header is truncated"));
     }
@@ -105,7 +106,17 @@ fn check_elf(path: &Path, head: &[u8]) -> Result<(), SessionError> {
         let name = goblin::elf::header::machine_to_str(machine);
         return Err(refuse(path, format!("it is built for {name}, this host runs x86-64; build it for this host")));
     }
+    if program_headers_end(head).is_none_or(|end| end > size) {
+        return Err(refuse(path, "its program headers lie beyond its end: the file is truncated"));
+    }
     Ok(())
+}
+
+/// Where the program headers of a 64-bit little-endian ELF file end.
+fn program_headers_end(head: &[u8]) -> Option<u64> {
+    let number = |at: usize| Some(u64::from(u16::from_le_bytes(head.get(at..at + 2)?.try_into().ok()?)));
+    let offset = u64::from_le_bytes(head.get(32..40)?.try_into().ok()?);
+    offset.checked_add(number(54)? * number(56)?)
 }
 
 #[cfg(test)]
@@ -136,6 +147,9 @@ mod tests {
         assert!(reason("bits32", &elf(1, 3)).contains("32-bit"));
         assert!(reason("arm", &elf(2, 183)).contains("AARCH64"));
         assert!(reason("short", b"\x7fELF").contains("truncated"));
+        let mut cut = elf(2, 62);
+        cut[54..58].copy_from_slice(&[56, 0, 13, 0]);
+        assert!(reason("cut", &cut).contains("truncated"));
         assert!(reason("text", b"hello").contains("neither"));
         assert_eq!(reason("script", b"#! /bin/sh\nexit 0\n"), "fine");
         assert!(reason("lost", b"#!/no/such/sh\n").contains("/no/such/sh"));

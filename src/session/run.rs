@@ -5,6 +5,7 @@ use std::process::ExitStatus;
 
 use nix::unistd::Pid;
 
+use crate::instrument::Counted;
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::counters::CounterEvidence;
 use crate::profile::evidence::memory::MemoryEvidence;
@@ -21,7 +22,7 @@ use super::options::{Passes, RunOptions};
 use super::output::{OutputFolder, mpi_rank};
 use super::preflight::{self, Checked};
 use super::progress::Notices;
-use super::{SessionError, assemble, between, ceilings, one_run, passes};
+use super::{SessionError, assemble, between, ceilings, one_run, passes, sink};
 
 /// A program that used less CPU time than this says too little for the ceilings to be looked at again after it.
 const WORTH_A_SECOND_LOOK_S: f64 = 0.2;
@@ -237,8 +238,7 @@ fn both(
     }
     let replay = checked.not_countable.is_none();
     let (end, mut input) = timed_pass(checked, replay, setting, machine, evidence)?;
-    evidence.no_counts = checked.not_countable.clone();
-    if let (Some(Ok(())), Some(counters), None) = (promise, &evidence.counters, &evidence.no_counts) {
+    if let (Some(Ok(())), Some(counters), None) = (promise, &evidence.counters, &checked.not_countable) {
         match one_run::kept(counters, options.memory) {
             Ok(()) => {
                 evidence.no_counts = Some(ONE_RUN.into());
@@ -247,36 +247,52 @@ fn both(
             Err(why) => notices.say(&format!("runs the program again to count what it executes, because {why}")),
         }
     }
-    if foreground::interruptions() > 0 && evidence.no_counts.is_none() {
-        evidence.no_counts = Some("the run was interrupted, so the program was not run again to count it".into());
-    }
-    if evidence.no_counts.is_none()
-        && let Some(command) = &options.between
-        && let Err(error) = between::restore(command)
-    {
-        evidence.no_counts = Some(error.to_string());
-    }
-    if let Some(reason) = &evidence.no_counts {
-        notices.say(&format!("no counted pass: {reason}"));
-        return Ok(end);
-    }
-    let spinner = notices.spinner("counting what the program executes");
-    let result = passes::counted(&checked.program, Some(&mut input), options, machine);
-    drop(spinner);
-    match result {
-        Err(error) => evidence.no_counts = Some(error.to_string()),
-        Ok(_) if foreground::interruptions() > 0 => {
-            evidence.no_counts = Some("the counted pass was interrupted".into());
-        }
+    match second_run(checked, options, notices, machine, (end, &mut input)) {
         Ok(counted) => {
-            let second = ProgramEnd::from_wait_status(counted.status);
-            if second == end {
-                evidence.counted = Some(counted.evidence);
-                evidence.memory = counted.memory;
-            } else {
-                evidence.no_counts = Some(format!("the second run ended differently: {second:?} instead of {end:?}"));
-            }
+            evidence.counted = Some(counted.evidence);
+            evidence.memory = counted.memory;
+        }
+        Err(reason) => {
+            evidence.warnings.push(Warning::new(
+                "no-counted-pass",
+                format!("there is no counted pass: {reason}"),
+                "where the time goes is known, what the functions do there is not",
+                "rprof --passes counted counts without a timed run before",
+            ));
+            evidence.no_counts = Some(reason);
         }
     }
     Ok(end)
+}
+
+/// Runs the program again under the counting engine, after a `first` run that ended so and was given that input. The error
+/// is why there are no counts.
+fn second_run(
+    checked: &Checked,
+    options: &RunOptions,
+    notices: &Notices,
+    machine: &Machine,
+    (end, input): (ProgramEnd, &mut Input),
+) -> Result<Counted, String> {
+    if let Some(reason) = &checked.not_countable {
+        return Err(reason.clone());
+    }
+    if foreground::interruptions() > 0 {
+        return Err("the run was interrupted, so the program was not run again to count it".into());
+    }
+    sink::refuse_if_cut_short(end)?;
+    if let Some(command) = &options.between {
+        between::restore(command).map_err(|error| error.to_string())?;
+    }
+    let spinner = notices.spinner("counting what the program executes");
+    let counted = passes::counted(&checked.program, Some(input), options, machine);
+    drop(spinner);
+    let counted = counted.map_err(|error| error.to_string())?;
+    if foreground::interruptions() > 0 {
+        return Err("the counted pass was interrupted".into());
+    }
+    match ProgramEnd::from_wait_status(counted.status) {
+        second if second == end => Ok(counted),
+        second => Err(format!("the second run ended differently: {second:?} instead of {end:?}")),
+    }
 }

@@ -4,10 +4,33 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::pty::openpty;
 use nix::sys::stat::{SFlag, fstat};
 
 use super::input::unnamed_file;
+use super::run::ProgramEnd;
+
+/// Says so if the first run's end was that of whoever read its output: the sink of a second run would never end it.
+///
+/// # Errors
+/// The reason why there is no second run.
+pub fn refuse_if_cut_short(end: ProgramEnd) -> Result<(), String> {
+    let by_signal = end == ProgramEnd::Signalled(libc::SIGPIPE);
+    if by_signal || end != ProgramEnd::Exited(0) && is_broken(io::stdout().as_fd()) {
+        return Err("whoever read the program's output left, which ended the program; a second run would not end there, \
+                    so lead the output into a file or to /dev/null"
+            .into());
+    }
+    Ok(())
+}
+
+/// Whether `ours` is a pipe that nobody reads any more.
+fn is_broken(ours: BorrowedFd<'_>) -> bool {
+    let mut polled = [PollFd::new(ours, PollFlags::empty())];
+    poll(&mut polled, PollTimeout::ZERO).is_ok()
+        && polled[0].revents().is_some_and(|events| events.contains(PollFlags::POLLERR))
+}
 
 /// Makes a sink of the same kind as `ours`: terminal for a terminal, pipe for a pipe, unnamed file for a file, the same
 /// device otherwise. Programs that look at the kind of their output behave alike in both runs.
@@ -70,6 +93,17 @@ mod tests {
 
     fn kind(fd: &impl AsFd) -> SFlag {
         SFlag::from_bits_truncate(fstat(fd.as_fd()).unwrap().st_mode & SFlag::S_IFMT.bits())
+    }
+
+    #[test]
+    fn a_pipe_is_broken_when_its_reader_has_gone() {
+        let (read, write) = nix::unistd::pipe().unwrap();
+        assert!(!is_broken(write.as_fd()));
+        drop(read);
+        assert!(is_broken(write.as_fd()));
+        assert!(!is_broken(File::open("/dev/null").unwrap().as_fd()));
+        assert!(refuse_if_cut_short(ProgramEnd::Signalled(libc::SIGPIPE)).is_err());
+        assert!(refuse_if_cut_short(ProgramEnd::Exited(0)).is_ok());
     }
 
     #[test]

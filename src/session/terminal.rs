@@ -1,4 +1,5 @@
-//! Notices whether the program reads the terminal: such input cannot be replayed in the counted pass.
+//! Notices whether the program reads the terminal: such input cannot be replayed in the counted pass. A read that waits is
+//! seen while it does; what was typed before the program began is seen to be gone afterwards.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,12 +18,15 @@ pub struct TerminalWatch {
     seen: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    /// Bytes that were typed before the program began.
+    typed_ahead: usize,
 }
 
 impl TerminalWatch {
     /// Starts watching `program` for a blocking read of descriptor 0.
     pub fn start(program: Pid) -> TerminalWatch {
         let (seen, stop) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let typed_ahead = bytes_waiting();
         let (see, halt) = (seen.clone(), stop.clone());
         let thread = std::thread::spawn(move || {
             while !halt.load(Ordering::Relaxed) && !see.load(Ordering::Relaxed) {
@@ -30,7 +34,7 @@ impl TerminalWatch {
                 std::thread::sleep(PERIOD);
             }
         });
-        TerminalWatch { seen, stop, thread: Some(thread) }
+        TerminalWatch { seen, stop, thread: Some(thread), typed_ahead }
     }
 
     /// Ends the watch: whether the terminal was read.
@@ -39,8 +43,16 @@ impl TerminalWatch {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        self.seen.load(Ordering::Relaxed)
+        self.seen.load(Ordering::Relaxed) || bytes_waiting() < self.typed_ahead
     }
+}
+
+/// Bytes of whole lines that a read of our terminal would find.
+fn bytes_waiting() -> usize {
+    let mut waiting: libc::c_int = 0;
+    // SAFETY: the kernel writes one integer into a live variable.
+    let result = unsafe { libc::ioctl(0, libc::FIONREAD, &raw mut waiting) };
+    if result == 0 { waiting.max(0) as usize } else { 0 }
 }
 
 /// Whether a task of `program` is inside `read(0, …)`.

@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::Pid;
 
+use super::broken_pipe;
+
 /// What is to be run.
 #[derive(Debug, Clone)]
 pub struct Program {
@@ -144,6 +146,7 @@ fn child(
                 libc::dup2(fd, target as RawFd);
             }
         }
+        broken_pipe::restore();
         libc::execve(path.as_ptr(), argv.as_ptr(), envp.as_ptr());
         let errno = *libc::__errno_location();
         libc::write(status, (&raw const errno).cast(), 4);

@@ -10,6 +10,7 @@
 
 pub mod address;
 pub mod affinity;
+pub mod broken_pipe;
 pub mod build_id;
 pub mod elf_layout;
 pub mod foreground;

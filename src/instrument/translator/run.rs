@@ -155,10 +155,16 @@ impl Run {
                         deadline = Some(Instant::now() + GRACE);
                     }
                 }
-                Event::Stopped(stopped, stop) => match self.stopped(stopped, stop) {
-                    Ok(()) | Err(RunError::Gone) => {}
-                    Err(error) => return Err(error.into()),
-                },
+                Event::Stopped(stopped, stop) => {
+                    let tid = stopped.tid();
+                    match self.stopped(stopped, stop) {
+                        Ok(()) | Err(RunError::Gone) => {}
+                        Err(error) => {
+                            kill_process_of(tid);
+                            return Err(error.into());
+                        }
+                    }
+                }
             }
         }
         self.wall_s = self.roster.now_s();
@@ -352,18 +358,20 @@ impl Run {
 
     /// Kills whoever is left and waits for their ends.
     pub fn end_all(&mut self) {
-        for &pid in self.processes.keys() {
-            // It may be gone already.
-            let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
-        }
-        let _ = nix::sys::signal::kill(self.first, nix::sys::signal::Signal::SIGKILL);
-        for stopped in std::mem::take(&mut self.orphans).into_values() {
-            let _ = nix::sys::signal::kill(stopped.tid(), nix::sys::signal::Signal::SIGKILL);
-        }
-        while let Some(event) = wait_any(true) {
+        let groups = self.threads.values().map(|t| t.group);
+        groups.chain([self.first]).for_each(kill_process_of);
+        std::mem::take(&mut self.orphans).into_keys().for_each(kill_process_of);
+        for event in std::mem::take(&mut self.backlog).into_iter().chain(std::iter::from_fn(|| wait_any(true))) {
             if let Event::Stopped(stopped, _) = event {
+                // What was begun meanwhile, or what we lost sight of, is to end as well.
+                kill_process_of(stopped.tid());
                 let _ = stopped.resume(Mode::Continue, None);
             }
         }
     }
+}
+
+/// Kills the process of a thread that is traced by us; it may be gone already.
+fn kill_process_of(tid: Pid) {
+    let _ = nix::sys::signal::kill(Run::process_of(tid), nix::sys::signal::Signal::SIGKILL);
 }

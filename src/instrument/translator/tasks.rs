@@ -17,6 +17,7 @@ use super::run::{Run, RunError};
 use super::text::Treatment;
 use super::thread::Thread;
 use super::version::Version;
+use crate::profile::run::Warning;
 use crate::target::address::Address;
 use crate::target::memory::Memory;
 use crate::target::proc_status::read_status;
@@ -37,6 +38,17 @@ fn gains_privileges(pid: Pid) -> bool {
         f.mode() & libc::S_ISUID != 0 && f.uid() != geteuid().as_raw()
             || f.mode() & libc::S_ISGID != 0 && f.gid() != getegid().as_raw()
     })
+}
+
+/// Why a process that has just executed a program, with `cs`, cannot be counted.
+fn obstacle(pid: Pid, cs: u64) -> Option<&'static str> {
+    if cs != CS_64 {
+        return Some("it is a 32-bit program");
+    }
+    if gains_privileges(pid) && !geteuid().is_root() {
+        return Some("it is setuid or setgid, and a traced program does not get the privileges of its file's owner");
+    }
+    Memory::open(pid).is_err().then_some("its memory cannot be read, as its file may be executed but not read")
 }
 
 impl Run {
@@ -145,13 +157,8 @@ impl Run {
             None => self.roster.enter(tid, tid),
         };
         let (stopped, _) = self.until(stopped, Mode::Syscall, 0, |s| *s == Stop::Syscall)?;
-        if stopped.registers()?.cs != CS_64 {
-            return Err(RunError::Unsupported("it is a 32-bit program".into()));
-        }
-        if gains_privileges(tid) && !geteuid().is_root() {
-            return Err(RunError::Unsupported(
-                "it is setuid or setgid, and a traced program does not get the privileges of its file's owner".into(),
-            ));
+        if let Some(why) = obstacle(tid, stopped.registers()?.cs) {
+            return self.not_followed(stopped, why);
         }
         let (mut image, stopped) = inject::prepare(tid, stopped)?;
         image.space.has_sink = self.drain.is_some();
@@ -182,6 +189,24 @@ impl Run {
         registers.gs_base = base.get();
         let stopped = self.redirect(stopped, registers, Address::new(registers.rip))?;
         self.go_on(stopped)
+    }
+
+    /// A process executed what cannot be followed: a descendant runs on natively, the program itself cannot be counted.
+    fn not_followed(&mut self, stopped: Stopped, why: &str) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        if tid == self.first {
+            return Err(RunError::Unsupported(why.into()));
+        }
+        let name = std::fs::read_to_string(format!("/proc/{tid}/comm")).unwrap_or_default();
+        self.warnings.push(Warning::new(
+            "child-not-counted",
+            format!("process {tid} ({}) was not counted: {why}", name.trim_end()),
+            "what it executed is missing from all counts, and from the sums over the run",
+            "profile that program by itself, as far as it can be counted",
+        ));
+        self.ended(tid);
+        self.roster.leave(tid);
+        Ok(stopped.detach(0)?)
     }
 
     /// A thread ended.

@@ -140,10 +140,13 @@ pub fn about_both(timed: &TimedEvidence, counted: &CountedEvidence, disagreeing:
             "make the program deterministic (seeds, time limits), or restore its state with --between",
         ));
     }
-    if timed.threads.len() != counted.threads.len() {
+    let (there, here) = (timed.threads.len(), counted.threads.len());
+    // A run without threads ended before it executed anything: there is nothing to fix about their number.
+    if there != here && there > 0 && here > 0 {
+        let threads = if there == 1 { "thread" } else { "threads" };
         warnings.push(Warning::new(
             "threads-differ",
-            format!("{} threads in the timed run, {} in the counted one", timed.threads.len(), counted.threads.len()),
+            format!("{there} {threads} in the timed run, {here} in the counted one"),
             "figures per thread are matched in the order in which threads were created",
             "fix the number of threads (OMP_NUM_THREADS)",
         ));

@@ -48,8 +48,9 @@ pub(super) fn run(child: Gated, armed: Armed) -> Result<Timed, SampleError> {
     let pid = child.release()?;
     let mut pass = Pass { drain: Drain::new(rings), recorder: Recorder::new(), terms, lost: 0, throttled: false };
     let reaped = pass.follow(pid)?;
+    let reaped_ns = now_ns();
     let left = survivors::wait_for(|| pass.living_descendants());
-    Ok(pass.finish(reaped, left))
+    Ok(pass.finish(reaped, reaped_ns, left))
 }
 
 struct Pass {
@@ -106,7 +107,7 @@ impl Pass {
         drain.round(now_ns, take);
     }
 
-    fn finish(mut self, reaped: Reaped, left: Vec<u32>) -> Timed {
+    fn finish(mut self, reaped: Reaped, reaped_ns: u64, left: Vec<u32>) -> Timed {
         self.read(u64::MAX);
         let Terms { trigger, kernel, frequency_hz, .. } = self.terms;
         let end_ns = if left.is_empty() { None } else { Some(now_ns()) };
@@ -119,6 +120,17 @@ impl Pass {
         };
         let mut warnings = self.warnings();
         warnings.extend(survivors::warning(&left));
+        // Events of a task that may not be observed end when it executes such a program.
+        let lost_sight = left.is_empty() && self.recorder.lost_sight(reaped_ns, reaped.cpu_s);
+        if lost_sight {
+            warnings.push(Warning::new(
+                "not-observed",
+                "The kernel ended the observation when the program was executed, as its file is setuid or not readable.",
+                "Elapsed and CPU time are those of the whole program; no function has a time.",
+                "Run rprof as the file's owner, or on a readable copy of the program.",
+            ));
+        }
+        let (end_ns, complete) = if lost_sight { (Some(reaped_ns), false) } else { (end_ns, complete) };
         let evidence = self.recorder.finish(Ending {
             source: if trigger == Trigger::Cycles { "perf:cycles" } else { "perf:cpu-clock" },
             end_ns,
