@@ -54,6 +54,9 @@ fn program_for_another_machine() {
     refused(&["--", "./arm"], &sandbox, 126, &["arm", "AARCH64"]);
     sandbox.file("cut", b"\x7fELF\x02\x01", 0o755);
     refused(&["--", "./cut"], &sandbox, 126, &["cut"]);
+    sandbox.file("half", &fs::read("/bin/true").unwrap()[..100], 0o755);
+    refused(&["--", "./half"], &sandbox, 126, &["half", "truncated"]);
+    assert!(!sandbox.path().join("rprof.out").exists(), "a folder was made for nothing");
 }
 
 #[test]
@@ -91,6 +94,36 @@ fn setuid_is_said_to_be_impossible() {
         .output()
         .unwrap();
     assert!(stderr(&output).contains("setuid"), "status {}\n{}", status(&output), stderr(&output));
+}
+
+#[test]
+fn what_may_not_be_observed_has_its_time_all_the_same() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("SKIPPED: what_may_not_be_observed_has_its_time_all_the_same: root reads every file");
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let (program, rprof, open) =
+        (sandbox.path().join("nap"), sandbox.path().join("rprof"), sandbox.path().join("open"));
+    fs::copy("/bin/sleep", &program).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_rprof"), &rprof).unwrap();
+    fs::create_dir(&open).unwrap();
+    for (mode, path) in [("111", &program), ("777", &open)] {
+        assert!(Command::new("chmod").arg(mode).arg(path).status().unwrap().success());
+    }
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "timeout", "-k", "5", "120"])
+        .arg(&rprof)
+        .args(["--memory", "off", "--", "../nap", "0.8"])
+        .current_dir(&open)
+        .env("XDG_CACHE_HOME", &open)
+        .output()
+        .unwrap();
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let profile = sandbox.profile("open/rprof.out");
+    let timed = &profile["run"]["passes"][0];
+    assert!(timed["wall_s"].as_f64().unwrap() >= 0.8, "{timed}");
+    assert!(profile["run"]["warnings"].to_string().contains("no-counted-pass"), "{}", profile["run"]["warnings"]);
 }
 
 #[test]
@@ -176,6 +209,7 @@ fn what_is_no_folder_or_is_needed_is_not_set_aside() {
     sandbox.file("build/app", "#!/bin/sh\ntouch ran\n", 0o755);
     refused(&["-o", "build", "--", "build/app"], &sandbox, 125, &["build", "app"]);
     refused(&["-o", ".", "--", "build/app"], &sandbox, 125, &["cannot be set aside"]);
+    refused(&["-o", "build", "--", "/bin/true"], &sandbox, 125, &["build", "other things"]);
     assert_eq!(fs::read_to_string(sandbox.path().join("mine")).unwrap(), "precious");
     assert!(!sandbox.path().join("ran").exists(), "the program ran");
 }

@@ -43,6 +43,40 @@ fn threads_are_followed_in_both_passes() {
 }
 
 #[test]
+fn a_child_that_cannot_be_followed_runs_natively() {
+    let sandbox = Sandbox::new();
+    // `_exit(7)`.
+    sandbox.file("small.s", ".globl _start\n_start: movl $1, %eax\nmovl $7, %ebx\nint $0x80\n", 0o644);
+    let built = sandbox.shell("as --32 small.s -o small.o && ld -m elf_i386 small.o -o small").output().unwrap();
+    if status(&built) != 0 {
+        println!("SKIPPED: a_child_that_cannot_be_followed_runs_natively: binutils here cannot make a 32-bit program");
+        return;
+    }
+    sandbox.file("parent", "#!/bin/sh\n./small\necho status $?\n", 0o755);
+    let output = sandbox.run(["--memory", "off", "--", "./parent"]);
+    assert_eq!((status(&output), stdout(&output)), (0, "status 7\n".into()), "{}", stderr(&output));
+    let profile = sandbox.profile("rprof.out");
+    assert_eq!(profile["run"]["passes"].as_array().unwrap().len(), 2, "the rest is counted");
+    let warnings = profile["run"]["warnings"].to_string();
+    assert!(warnings.contains("child-not-counted") && warnings.contains("32-bit"), "{warnings}");
+}
+
+#[test]
+fn a_tracer_is_refused_without_a_trace() {
+    let sandbox = Sandbox::new();
+    if status(&sandbox.shell("strace -V && gdb -v").output().unwrap()) != 0 {
+        println!("SKIPPED: a_tracer_is_refused_without_a_trace: strace or gdb is not installed");
+        return;
+    }
+    for tracer in ["strace -f -o /dev/null /bin/true", "gdb -batch -ex run -ex quit /bin/true"] {
+        let output = sandbox.shell(&format!("$RPROF --memory off -- {tracer}")).output().unwrap();
+        assert_eq!(status(&output), 0, "{tracer}: {}", stderr(&output));
+        let warnings = sandbox.profile("rprof.out")["run"]["warnings"].to_string();
+        assert!(warnings.contains("no-counted-pass") && warnings.contains("ptrace"), "{tracer}: {warnings}");
+    }
+}
+
+#[test]
 fn between_runs_between_the_passes() {
     let sandbox = Sandbox::new();
     // Fails if it has run before: only `--between` lets the counted pass succeed.

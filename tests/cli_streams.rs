@@ -3,6 +3,7 @@
 #[path = "common/cli.rs"]
 mod cli;
 
+use std::fs;
 use std::fs::File;
 use std::io::Write;
 use std::process::Stdio;
@@ -99,4 +100,42 @@ fn a_single_pass_has_the_streams() {
         assert_eq!(work["time_s"].is_null(), pass == "counted", "{work:#}");
         assert_eq!(work["flops"].is_null(), pass == "timed", "{work:#}");
     }
+}
+
+#[test]
+fn a_program_whose_reader_leaves_ends_by_sigpipe_as_without_us() {
+    let sandbox = Sandbox::new();
+    // The status of the first command of a pipe is written to a file, as a shell without arrays has no other way.
+    let script = |command: &str| format!("{{ {command}; echo $? >status; }} | head -n 1");
+    let status_of = |command: &str| {
+        // Whatever the tests' own parent ignores, the program is to begin with the default.
+        let output =
+            sandbox.shell(&format!("exec env --default-signal=PIPE sh -c '{}'", script(command))).output().unwrap();
+        assert_eq!(stdout(&output), "y\n", "{}", stderr(&output));
+        fs::read_to_string(sandbox.path().join("status")).unwrap()
+    };
+    assert_eq!(status_of("timeout 20 yes"), "141\n");
+    for arguments in ["--passes timed", "--passes counted --memory off", "--memory off"] {
+        let command = format!("timeout -k 5 60 $RPROF --quiet {arguments} -- yes");
+        assert_eq!(status_of(&command), "141\n", "{arguments}");
+    }
+    let warnings = sandbox.profile("rprof.out")["run"]["warnings"].to_string();
+    assert!(warnings.contains("no-counted-pass") && warnings.contains("left"), "{warnings}");
+    // What the program's caller ignores stays ignored.
+    let ignored = "exec env --ignore-signal=PIPE $RPROF --quiet --passes timed -- grep SigIgn /proc/self/status";
+    let output = sandbox.shell(ignored).output().unwrap();
+    assert!(stdout(&output).trim_end().ends_with("1000"), "{}", stdout(&output));
+}
+
+#[test]
+fn input_typed_ahead_is_said_to_be_missing_in_the_second_run() {
+    let sandbox = Sandbox::new();
+    let script = "echo hello | script -qec '$RPROF --memory off -- head -n 1' /dev/null";
+    let output = sandbox.shell(script).output().unwrap();
+    if status(&output) == 127 {
+        println!("SKIPPED: input_typed_ahead_is_said_to_be_missing_in_the_second_run: script(1) is not installed");
+        return;
+    }
+    let warnings = sandbox.profile("rprof.out")["run"]["warnings"].to_string();
+    assert!(warnings.contains("terminal-input"), "{warnings}\n{}", stdout(&output));
 }

@@ -18,9 +18,11 @@ use super::run::ProgramEnd;
 pub fn refuse_if_cut_short(end: ProgramEnd) -> Result<(), String> {
     let by_signal = end == ProgramEnd::Signalled(libc::SIGPIPE);
     if by_signal || end != ProgramEnd::Exited(0) && is_broken(io::stdout().as_fd()) {
-        return Err("whoever read the program's output left, which ended the program; a second run would not end there, \
+        return Err(
+            "whoever read the program's output left, which ended the program; a second run would not end there, \
                     so lead the output into a file or to /dev/null"
-            .into());
+                .into(),
+        );
     }
     Ok(())
 }

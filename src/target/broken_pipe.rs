@@ -14,8 +14,7 @@ extern "C" fn record() {
     // SAFETY: a sigaction of zeroes is valid; the kernel writes the present one into it and changes nothing.
     let ignored = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut action) == 0
-            && action.sa_sigaction == libc::SIG_IGN
+        libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut action) == 0 && action.sa_sigaction == libc::SIG_IGN
     };
     IGNORED.store(ignored, Ordering::Relaxed);
 }
