@@ -18,6 +18,25 @@ pub const DIFFER: &str = "its repetitions differ";
 /// How the reason of another name begins.
 pub const ALIAS: &str = "is ";
 
+/// How the reason of a ceiling begins that was measured before the core or the memory moved.
+pub const EARLIER: &str = "from before";
+
+/// Whether a ceiling is another name of one.
+pub fn is_alias(ceiling: &Ceiling) -> bool {
+    ceiling.reason.as_deref().is_some_and(|r| r.starts_with(ALIAS))
+}
+
+/// Marks what `moved` as measured before it did: it is measured again, and any new value takes its place.
+pub fn outdate(ceilings: &mut [Ceiling], what: &str, moved: impl Fn(&Ceiling) -> bool) {
+    for ceiling in ceilings.iter_mut().filter(|c| c.value.is_some() && moved(c)) {
+        ceiling.settled = false;
+        // Another name, and what was derived, keep the reason that says so.
+        if ceiling.how == "measured" && !is_alias(ceiling) {
+            ceiling.reason = Some(format!("{EARLIER} {what} moved; a later run measures it again"));
+        }
+    }
+}
+
 /// The reason of a ceiling that is another name of `id`.
 pub fn alias_of(id: &str) -> String {
     format!("{ALIAS}{id}")
@@ -101,6 +120,9 @@ fn ranked(old: Ceiling, new: Ceiling) -> (Ceiling, Option<Ceiling>) {
     let (Some(a), Some(b)) = (old.value, new.value) else {
         return (if new.value.is_some() { new } else { old }, None);
     };
+    if old.reason.as_deref().is_some_and(|r| r.starts_with(EARLIER)) {
+        return (new, None);
+    }
     let new_is_better = if new.unit == "s" { b <= a } else { b >= a };
     if new_is_better { (new, Some(old)) } else { (old, Some(new)) }
 }
@@ -200,6 +222,20 @@ mod tests {
         assert!(accept_shared_cores(&mut all));
         assert_eq!(all.iter().map(|c| c.settled).collect::<Vec<_>>(), [true, true, false]);
         assert!(!accept_shared_cores(&mut all));
+    }
+
+    #[test]
+    fn what_is_from_before_is_doubted_and_gives_way_to_any_new_value() {
+        let mut alias = ceiling("dram.noprefetch", 70.0, true);
+        alias.reason = Some(alias_of("dram.read"));
+        let mut all = [ceiling("dram.read", 70.0, true), alias, ceiling("l2.read", 90.0, true)];
+        outdate(&mut all, "the memory", |c| c.id.starts_with("dram."));
+        assert_eq!(all.iter().map(|c| c.settled).collect::<Vec<_>>(), [false, false, true]);
+        assert!(is_alias(&all[1]));
+        assert_eq!(doubtful(&all).into_iter().map(|d| d.0).collect::<Vec<_>>(), ["dram.read"]);
+        let now = better_value(all[0].clone(), ceiling("dram.read", 37.0, true));
+        assert!(now.value == Some(37.0) && now.settled);
+        assert_eq!(better(all[0].clone(), ceiling("dram.read", 37.0, true)).value, Some(37.0));
     }
 
     #[test]

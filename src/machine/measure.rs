@@ -6,25 +6,29 @@ use std::time::Duration;
 use super::bench::priority::Priority;
 use super::ceilings;
 use super::doubt;
-use super::drift::{self, Drift};
+use super::drift::{self, Core, Drift};
 use super::error::MachineError;
 use super::features::Features;
 use super::lab::{Effort, Lab};
 use super::limits::Limits;
 use super::progress::Progress;
+use super::states;
 use super::store::{self, Entry, Key, Unusable};
 use super::topology::{Topology, cpulist};
 use crate::profile::machine::Machine;
 use crate::profile::run::Warning;
 
 /// Grows with every change of what is measured or how.
-const CEILINGS_VERSION: u32 = 3;
+const CEILINGS_VERSION: u32 = 4;
 
 /// Later runs that try again what is in doubt; after that it stays as it is until `--refresh`.
 const RETRIES: u32 = 8;
 
 /// Time that one later run spends on that.
 const RETRY_BUDGET: Duration = Duration::from_millis(300);
+
+/// Time that a run spends on what moved since.
+const MOVED_BUDGET: Duration = Duration::from_millis(1000);
 
 /// What to measure.
 #[derive(Debug, Clone)]
@@ -35,7 +39,7 @@ pub struct Request {
     pub threads: Option<usize>,
     /// How thoroughly.
     pub effort: Effort,
-    /// Ignore the cache.
+    /// Ignore the cached ceilings; the states of the memory that were met before count all the same.
     pub refresh: bool,
     /// Where the cache is; `None`: [`store::directory`].
     pub cache: Option<PathBuf>,
@@ -92,19 +96,21 @@ pub fn load_or_measure(request: &Request, progress: &mut dyn Progress) -> Result
     let directory = request.cache.clone().or_else(store::directory);
     let _ahead = Priority::raise();
     let mut lab = Lab::new(request.features, topology.clone(), threads, memory, request.effort)?;
-    let mut unusable = None;
-    if !request.refresh
-        && let Some(directory) = &directory
-    {
+    let (mut unusable, mut states) = (None, Vec::new());
+    if let Some(directory) = &directory {
         match store::load(directory, &key) {
-            Ok(entry) if entry.satisfies(request.effort) => return still_good(entry, lab, directory, progress),
-            Ok(_) => {}
-            Err(why) => unusable = Some(why),
+            Ok(entry) if !request.refresh && entry.satisfies(request.effort) => {
+                return still_good(entry, lab, directory, progress);
+            }
+            Ok(entry) => states = entry.states,
+            Err(why) if !request.refresh => unusable = Some(why),
+            Err(_) => {}
         }
     }
     ceilings::measure_all(&mut lab, progress)?;
-    let machine = assemble(lab, &topology, request.features);
-    let entry = Entry { key, effort: request.effort.name().into(), retries: 0, machine };
+    let mut machine = assemble(lab, &topology, request.features);
+    states::remember(&mut states, &mut machine, states::now_s());
+    let entry = Entry { key, effort: request.effort.name().into(), retries: 0, states, machine };
     if keep(directory.as_deref(), &entry, progress)
         && let Some(warning) = unusable.and_then(replaced)
     {
@@ -159,7 +165,8 @@ fn replaced(unusable: Unusable) -> Option<Warning> {
     Some(Warning::new("machine-cache", text, "the ceilings were measured again", "nothing: the file has been replaced"))
 }
 
-/// Returns the cached ceilings, with what moved since measured again.
+/// Returns the cached ceilings. What moved since is measured again, as much as fits [`MOVED_BUDGET`]; what is in doubt, too, a
+/// few times. The rest of either is left to later runs.
 fn still_good(
     mut entry: Entry,
     mut lab: Lab,
@@ -167,44 +174,42 @@ fn still_good(
     progress: &mut dyn Progress,
 ) -> Result<Machine, MachineError> {
     let drift = drift::check(&lab, &entry.machine)?;
-    if drift == Drift::default() {
-        return try_again(entry, lab, directory, progress);
+    let outdated = settle_drift(drift, &mut entry);
+    let again = entry.retries < RETRIES && !doubt::doubtful(&entry.machine.ceilings).is_empty();
+    if again {
+        lab.resume(std::mem::take(&mut entry.machine.ceilings), std::mem::take(&mut entry.machine.sweeps));
+        ceilings::repeat_doubtful(&mut lab, progress, if outdated { MOVED_BUDGET } else { RETRY_BUDGET })?;
+        (entry.machine.ceilings, entry.machine.sweeps) = lab.finish();
+        entry.retries += 1;
     }
-    for (moved, memory) in [(drift.core, false), (drift.memory, true)] {
-        if moved.is_some() {
-            ceilings::measure_part(&mut lab, memory, progress)?;
-        }
+    if again || drift != Drift::default() {
+        keep(Some(directory), &entry, progress);
     }
-    let (fresh, curves) = lab.finish();
-    let replaced =
-        |id: &str, threads: u32| fresh.iter().any(|c| c.id == id && c.threads == threads && c.value.is_some());
-    entry.machine.ceilings.retain(|c| !replaced(&c.id, c.threads));
-    let known =
-        |c: &crate::profile::Ceiling| entry.machine.ceilings.iter().any(|o| o.id == c.id && o.threads == c.threads);
-    let fresh: Vec<_> = fresh.iter().filter(|c| !known(c)).cloned().collect();
-    entry.machine.ceilings.extend(fresh);
-    entry.machine.sweeps.retain(|s| !curves.iter().any(|c| c.id == s.id && c.threads == s.threads));
-    entry.machine.sweeps.extend(curves);
-    keep(Some(directory), &entry, progress);
+    states::tell(&entry.states, &mut entry.machine.ceilings);
     Ok(entry.machine)
 }
 
-/// Measures again what is in doubt in a cached measurement: a few times, each in a fraction of a second.
-fn try_again(
-    mut entry: Entry,
-    mut lab: Lab,
-    directory: &Path,
-    progress: &mut dyn Progress,
-) -> Result<Machine, MachineError> {
-    if entry.retries >= RETRIES || doubt::doubtful(&entry.machine.ceilings).is_empty() {
-        return Ok(entry.machine);
+/// Brings `entry` to what `drift` found, as far as that is known without measuring; whether something has to be measured.
+fn settle_drift(drift: Drift, entry: &mut Entry) -> bool {
+    let mut outdated = false;
+    match drift.core {
+        Some(Core::Clock(factor)) => drift::rescale(&mut entry.machine.ceilings, factor),
+        Some(Core::Pipes) => {
+            doubt::outdate(&mut entry.machine.ceilings, "the core", |c| !states::is_shared(c));
+            outdated = true;
+        }
+        None => {}
     }
-    lab.resume(std::mem::take(&mut entry.machine.ceilings), std::mem::take(&mut entry.machine.sweeps));
-    ceilings::repeat_doubtful(&mut lab, progress, RETRY_BUDGET)?;
-    (entry.machine.ceilings, entry.machine.sweeps) = lab.finish();
-    entry.retries += 1;
-    keep(Some(directory), &entry, progress);
-    Ok(entry.machine)
+    if let Some(read) = drift.memory
+        && !states::change(&mut entry.states, &mut entry.machine, read, states::now_s())
+    {
+        doubt::outdate(&mut entry.machine.ceilings, "the memory", states::is_shared);
+        outdated = true;
+    }
+    if outdated {
+        entry.retries = 0;
+    }
+    outdated
 }
 
 /// Writes the cache; whether that succeeded. Where it did not, there is a warning.

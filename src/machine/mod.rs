@@ -72,6 +72,7 @@ mod measure;
 #[cfg(target_arch = "x86_64")]
 pub mod order;
 pub mod progress;
+mod states;
 pub mod store;
 pub mod topology;
 

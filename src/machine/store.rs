@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::MachineError;
 use super::lab::Effort;
+use super::states::State;
 use crate::profile::machine::Machine;
 
 /// What a cached measurement is valid for. Any difference means: measure again.
@@ -39,6 +40,9 @@ pub struct Entry {
     /// Later runs that have tried again what was in doubt.
     #[serde(default)]
     pub retries: u32,
+    /// States of the memory that were met, the present one apart.
+    #[serde(default)]
+    pub states: Vec<State>,
     /// The ceilings.
     pub machine: Machine,
 }
@@ -133,7 +137,7 @@ mod tests {
             dram: true,
             version: "1".into(),
         };
-        Entry { key, effort: "quick".into(), retries: 0, machine: Machine::default() }
+        Entry { key, effort: "quick".into(), retries: 0, states: Vec::new(), machine: Machine::default() }
     }
 
     #[test]

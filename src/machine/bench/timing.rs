@@ -168,6 +168,14 @@ impl Stopwatch {
     /// # Errors
     /// [`MachineError::Thread`].
     pub fn rate(&self, work: &Work, amount: f64, plan: Plan) -> Result<Rate, MachineError> {
+        self.rate_until(work, amount, plan, None)
+    }
+
+    /// As [`rate`](Self::rate), but no further round begins after `end`, and threads on one core are not moved apart before.
+    ///
+    /// # Errors
+    /// [`MachineError::Thread`].
+    pub fn rate_until(&self, work: &Work, amount: f64, plan: Plan, end: Option<Instant>) -> Result<Rate, MachineError> {
         let (iterations, mut runs) = self.calibrate(work, plan.seconds)?;
         let stolen = self.steal.seconds();
         let threads = work.threads();
@@ -179,10 +187,11 @@ impl Stopwatch {
             let undisturbed = !rate.disturbed && !rate.shared;
             let enough = undisturbed && (rate.spread < plan.steady || round >= plan.rounds);
             // Disturbed repetitions are outvoted by more of them, up to a limit; what still differs is unsettled.
-            if enough || round >= PATIENCE * plan.rounds {
+            let late = end.is_some_and(|end| Instant::now() >= end);
+            if enough || late || round >= PATIENCE * plan.rounds {
                 return Ok(Rate { stolen_s: self.steal.seconds() - stolen, ..rate });
             }
-            if rate.shared && threads > 1 {
+            if rate.shared && threads > 1 && end.is_none() {
                 self.move_apart(threads)?;
             }
         }

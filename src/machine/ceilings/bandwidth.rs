@@ -1,5 +1,7 @@
 //! Bandwidth of each level by kind of stream: from the sizes that sysfs names, checked by a sweep over working sets.
 
+use std::time::Instant;
+
 use super::arrays::{self, Shape};
 use super::plateau::{doubts, plateaus};
 use crate::isa::operation::Width;
@@ -80,19 +82,23 @@ pub fn dram_bytes(lab: &Lab) -> Option<u64> {
     (wanted <= lab.memory / 4).then_some(wanted)
 }
 
-/// A short look at `dram.read`, in byte/s; `None` where more than `largest` bytes would be needed.
+/// A short look at `dram.read`, in byte/s, whose last round begins before `end`; `None` where more than `largest` bytes would
+/// be needed.
 ///
 /// # Errors
 /// As any measurement.
-pub fn probe(lab: &Lab, threads: usize, largest: u64) -> Result<Option<Rate>, MachineError> {
+pub fn probe(lab: &Lab, threads: usize, largest: u64, end: Instant) -> Result<Option<Rate>, MachineError> {
     let Some(total) = dram_bytes(lab).map(|b| b.min(largest)).filter(|b| *b >= 2 * lab.topology.llc_total) else {
         return Ok(None);
     };
     let arena = Arena::new(lab.team(), threads, total, Pages::Huge, false)?;
     let plan = Plan { seconds: 1e-3, repetitions: 4, steady: 0.05, rounds: 2, fastest: 2 };
     let variant = Variant::plain(lab.features.widest());
-    let rate = elements(lab, &arena, Stream::Read, variant, arena.slab - 4 * 8192, plan)?;
-    Ok(rate.map(|r| r.scaled(8.0)))
+    let Some((work, elements)) = work(lab, &arena, Stream::Read, variant, arena.slab - 4 * 8192)? else {
+        return Ok(None);
+    };
+    let rate = lab.watch().rate_until(&work, elements, plan, Some(end))?;
+    Ok(Some(rate.scaled(8.0)))
 }
 
 fn not_enough_memory(lab: &mut Lab, threads: usize) {
@@ -190,11 +196,23 @@ fn elements(
     set: u64,
     plan: Plan,
 ) -> Result<Option<Rate>, MachineError> {
+    let Some((work, elements)) = work(lab, arena, kind, variant, set)? else { return Ok(None) };
+    lab.watch().rate(&work, elements, plan).map(Some)
+}
+
+/// The kernel on the arrays of each thread, and the elements of one pass of all of them.
+fn work(
+    lab: &Lab,
+    arena: &Arena,
+    kind: Stream,
+    variant: Variant,
+    set: u64,
+) -> Result<Option<(Work, f64)>, MachineError> {
     let shape = Shape { arrays: kind.arrays(), body_bytes: variant.body_bytes(), array_bytes: set / kind.arrays() };
     let Some((arguments, inner)) = arrays::arguments(arena, shape) else { return Ok(None) };
     let kernel = stream(kind, variant, lab.features)?;
     let elements = (inner * variant.body_bytes() / 8) as f64 * arena.threads as f64;
-    lab.watch().rate(&Work::new(kernel, arguments), elements, plan).map(Some)
+    Ok(Some((Work::new(kernel, arguments), elements)))
 }
 
 /// Non-temporal stores, software prefetch, and the number of cores that generate traffic.

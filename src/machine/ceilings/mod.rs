@@ -29,35 +29,29 @@ struct Group {
     measure: fn(&mut Lab) -> Result<(), MachineError>,
     /// Without it the model is blind: it is measured even where that takes longer than it should.
     essential: bool,
-    /// Concerns caches or memory rather than the core alone.
-    memory: bool,
 }
 
-const fn core(name: &'static str, essential: bool, measure: fn(&mut Lab) -> Result<(), MachineError>) -> Group {
-    Group { name, measure, essential, memory: false }
-}
-
-const fn memory(name: &'static str, essential: bool, measure: fn(&mut Lab) -> Result<(), MachineError>) -> Group {
-    Group { name, measure, essential, memory: true }
+const fn group(name: &'static str, essential: bool, measure: fn(&mut Lab) -> Result<(), MachineError>) -> Group {
+    Group { name, measure, essential }
 }
 
 /// The groups. Later ones may look up what earlier ones recorded.
 const GROUPS: [Group; 15] = [
-    core("arithmetic by operation and width", true, pipes::throughput),
-    core("ladder of in-core ceilings", true, ladder::measure),
-    memory("bandwidth of each level", true, bandwidth::levels),
-    memory("latencies of each level", true, irregular::latencies),
-    core("instruction mixes", true, mix::measure),
-    core("accesses to L1", true, access::measure),
-    core("latencies of arithmetic", true, latency::measure),
-    core("pairs of operations", true, pipes::co_issue),
-    core("integer and low-precision arithmetic", true, special::measure),
-    core("page faults and mispredicted branches", false, costs::measure),
-    memory("irregular memory accesses", true, irregular::measure),
-    core("restarted chains", false, latency::restarted),
-    core("chains side by side", false, latency::saturation),
-    memory("reach of the TLB", false, reach::measure),
-    memory("hardware threads of one core, slow cores", false, subset::measure),
+    group("arithmetic by operation and width", true, pipes::throughput),
+    group("ladder of in-core ceilings", true, ladder::measure),
+    group("bandwidth of each level", true, bandwidth::levels),
+    group("latencies of each level", true, irregular::latencies),
+    group("instruction mixes", true, mix::measure),
+    group("accesses to L1", true, access::measure),
+    group("latencies of arithmetic", true, latency::measure),
+    group("pairs of operations", true, pipes::co_issue),
+    group("integer and low-precision arithmetic", true, special::measure),
+    group("page faults and mispredicted branches", false, costs::measure),
+    group("irregular memory accesses", true, irregular::measure),
+    group("restarted chains", false, latency::restarted),
+    group("chains side by side", false, latency::saturation),
+    group("reach of the TLB", false, reach::measure),
+    group("hardware threads of one core, slow cores", false, subset::measure),
 ];
 
 /// Measures all groups.
@@ -66,7 +60,12 @@ const GROUPS: [Group; 15] = [
 /// Whatever stops a measurement: a refused mapping, a thread that died. What is merely absent on this host is
 /// recorded as null with a reason.
 pub fn measure_all(lab: &mut Lab, progress: &mut dyn Progress) -> Result<(), MachineError> {
-    run(lab, &GROUPS.iter().collect::<Vec<_>>(), progress)?;
+    for (done, group) in GROUPS.iter().enumerate() {
+        progress.group(group.name, done, GROUPS.len());
+        lab.set_essential(group.essential);
+        (group.measure)(lab)?;
+        lab.take_doubts().into_iter().for_each(|w| progress.warn(w));
+    }
     derive(lab);
     repeat_doubtful(lab, progress, lab.repeat_budget())
 }
@@ -107,23 +106,5 @@ pub fn repeat_doubtful(lab: &mut Lab, progress: &mut dyn Progress, budget: Durat
     }
     lab.conclude();
     lab.take_doubts().into_iter().for_each(|w| progress.warn(w));
-    Ok(())
-}
-
-/// Re-measures the groups of the core (`memory` = false) or of the memory system.
-///
-/// # Errors
-/// As [`measure_all`].
-pub fn measure_part(lab: &mut Lab, memory: bool, progress: &mut dyn Progress) -> Result<(), MachineError> {
-    run(lab, &GROUPS.iter().filter(|g| g.memory == memory).collect::<Vec<_>>(), progress)
-}
-
-fn run(lab: &mut Lab, groups: &[&Group], progress: &mut dyn Progress) -> Result<(), MachineError> {
-    for (done, group) in groups.iter().enumerate() {
-        progress.group(group.name, done, groups.len());
-        lab.set_essential(group.essential);
-        (group.measure)(lab)?;
-        lab.take_doubts().into_iter().for_each(|w| progress.warn(w));
-    }
     Ok(())
 }

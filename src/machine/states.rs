@@ -1,0 +1,231 @@
+//! States of the memory that earlier runs met: on a shared host DRAM and the last cache change between a few, for seconds to
+//! minutes each, with what the neighbours do.
+//!
+//! ```text
+//! probe of dram.read ─ as cached? ──────────────────▶ nothing to do
+//!                    ─ as in a kept state? ─────────▶ its ceilings, nothing measured
+//!                    ─ else ─▶ what is cached is kept as a state, the memory is measured again
+//! ```
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use super::doubt;
+use super::lab::Steadiness;
+use crate::profile::machine::{Ceiling, Machine};
+
+/// Reading differs by less than this between two moments of one state.
+const SAME: f64 = 0.12;
+
+/// States that are kept, and for how long: neighbours of another day are others.
+const KEPT: usize = 4;
+const AGE: Duration = Duration::from_secs(24 * 3600);
+
+/// A ceiling that differs by more than this between states says so.
+const WORTH_TELLING: f64 = 0.10;
+
+/// How the reason of a ceiling begins of which another state shows more.
+const ELSEWHERE: &str = "in another state of the memory";
+
+/// The ceilings that neighbours are part of, in one state of the memory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// `dram.read` at most threads, in byte/s, by which it is recognised.
+    pub read: f64,
+    /// When it was met last, in seconds since 1970.
+    pub seen_s: u64,
+    /// Its ceilings.
+    pub ceilings: Vec<Ceiling>,
+}
+
+/// Whether neighbours are part of a ceiling.
+pub fn is_shared(ceiling: &Ceiling) -> bool {
+    Steadiness::of(&ceiling.id) == Steadiness::Shared
+}
+
+/// Seconds since 1970.
+pub fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
+/// Leaves the state that `machine` is in for the one in which reading gives `read` byte/s: the old one is kept in `states`,
+/// and where the new one is among them its ceilings are taken over. Whether it was.
+pub fn change(states: &mut Vec<State>, machine: &mut Machine, read: f64, seen_s: u64) -> bool {
+    keep(states, machine, seen_s);
+    let apart = |state: &State| (state.read / read - 1.0).abs();
+    let known = states.iter_mut().filter(|s| apart(s) <= SAME).min_by(|a, b| apart(a).total_cmp(&apart(b)));
+    let Some(known) = known else { return false };
+    known.seen_s = seen_s;
+    for ceiling in &known.ceilings {
+        match of(&mut machine.ceilings, ceiling) {
+            Some(old) => *old = ceiling.clone(),
+            None => machine.ceilings.push(ceiling.clone()),
+        }
+    }
+    true
+}
+
+/// What a fresh measurement and `states` say together: of each ceiling the best value that was settled. The fresh one is
+/// kept as a state of its own.
+pub fn remember(states: &mut Vec<State>, machine: &mut Machine, seen_s: u64) {
+    let before = states.clone();
+    keep(states, machine, seen_s);
+    let recent = before.iter().filter(|s| seen_s.saturating_sub(s.seen_s) < AGE.as_secs());
+    for known in recent.flat_map(|s| &s.ceilings).filter(|c| c.settled) {
+        let Some(fresh) = of(&mut machine.ceilings, known).filter(|c| c.value.is_some()) else { continue };
+        let gain = gain(fresh, known);
+        if gain > 0.0 {
+            let reason = (gain > WORTH_TELLING).then(|| {
+                let (now, unit) = (fresh.value.unwrap_or(0.0), &fresh.unit);
+                format!("{ELSEWHERE}; now {now:.3e} {unit}")
+            });
+            // Another name stays one.
+            let reason = if doubt::is_alias(known) { known.reason.clone() } else { reason };
+            *fresh = Ceiling { reason, ..known.clone() };
+        }
+    }
+}
+
+/// Widens the interval of each ceiling that is better in one of `states`, so that it covers that, and says so.
+pub fn tell(states: &[State], ceilings: &mut [Ceiling]) {
+    for known in states.iter().flat_map(|s| &s.ceilings).filter(|c| c.settled) {
+        let Some(ceiling) = of(ceilings, known) else { continue };
+        if gain(ceiling, known) <= WORTH_TELLING {
+            continue;
+        }
+        let (Some(value), Some(best)) = (ceiling.value, known.value) else { continue };
+        let (apart, spread) = ((best / value - 1.0).abs(), ceiling.spread.unwrap_or(0.0));
+        (ceiling.settled, ceiling.spread) = (false, Some(spread.max(apart)));
+        if spread < apart && !doubt::is_alias(ceiling) {
+            ceiling.reason = Some(format!("{ELSEWHERE} {best:.3e} {}", ceiling.unit));
+        }
+    }
+}
+
+/// Keeps what `machine` shows now among `states`, in place of the same state or of what is oldest.
+fn keep(states: &mut Vec<State>, machine: &Machine, seen_s: u64) {
+    let all = machine.ceilings.iter().filter(|c| c.id == "dram.read");
+    let Some(read) = all.max_by_key(|c| c.threads).and_then(|c| c.value) else { return };
+    let ceilings = machine.ceilings.iter().filter(|c| is_shared(c) && c.value.is_some()).cloned().collect();
+    states.retain(|s| (s.read / read - 1.0).abs() > SAME && seen_s.saturating_sub(s.seen_s) < AGE.as_secs());
+    states.sort_by_key(|s| std::cmp::Reverse(s.seen_s));
+    states.truncate(KEPT - 1);
+    states.push(State { read, seen_s, ceilings });
+}
+
+/// The entry of `ceilings` for the same id and threads as `like`.
+fn of<'a>(ceilings: &'a mut [Ceiling], like: &Ceiling) -> Option<&'a mut Ceiling> {
+    ceilings.iter_mut().find(|c| c.id == like.id && c.threads == like.threads)
+}
+
+/// By how much `b` is better than `a`, relative to `a`; 0 where one has no value.
+fn gain(a: &Ceiling, b: &Ceiling) -> f64 {
+    match (a.value, b.value) {
+        (Some(a), Some(b)) if a <= 0.0 || b <= 0.0 => 0.0,
+        (Some(x), Some(y)) if a.unit == "s" => x / y - 1.0,
+        (Some(x), Some(y)) => y / x - 1.0,
+        _ => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ceiling(id: &str, value: f64) -> Ceiling {
+        let unit = if id.starts_with("lat") { "s" } else { "byte/s" };
+        Ceiling {
+            id: id.into(),
+            value: Some(value),
+            unit: unit.into(),
+            threads: 2,
+            clock_hz: Some(1e9),
+            spread: Some(0.03),
+            settled: true,
+            how: "measured".into(),
+            reason: None,
+            device: "cpu".into(),
+        }
+    }
+
+    fn machine(read: f64, copy: f64, latency: f64) -> Machine {
+        let mut alias = ceiling("dram.noprefetch", read);
+        alias.reason = Some(doubt::alias_of("dram.read"));
+        let ceilings = vec![
+            ceiling("dram.read", read),
+            ceiling("dram.copy", copy),
+            ceiling("lat.dram", latency),
+            ceiling("dp.fma", 7.0),
+            alias,
+        ];
+        Machine { ceilings, ..Machine::default() }
+    }
+
+    fn by<'a>(machine: &'a Machine, id: &str) -> &'a Ceiling {
+        machine.ceilings.iter().find(|c| c.id == id).expect("an entry")
+    }
+
+    #[test]
+    fn a_state_that_was_met_before_is_taken_over_without_measuring() {
+        let (mut states, mut host) = (Vec::new(), machine(70e9, 80e9, 1e-7));
+        assert!(!change(&mut states, &mut host, 37e9, 100), "the first time it is not known");
+        host = machine(37e9, 40e9, 2e-7);
+        assert!(change(&mut states, &mut host, 69e9, 200));
+        assert_eq!((host.value("dram.copy", 2), host.value("lat.dram", 2)), (Some(80e9), Some(1e-7)));
+        assert!(change(&mut states, &mut host, 38e9, 300));
+        assert_eq!((host.value("dram.copy", 2), host.value("dp.fma", 2)), (Some(40e9), Some(7.0)));
+        assert!(!change(&mut states, &mut host, 50e9, 400), "between two states is neither");
+        assert_eq!(states.len(), 2);
+    }
+
+    #[test]
+    fn states_of_another_day_and_too_many_are_dropped() {
+        let (mut states, day) = (Vec::new(), AGE.as_secs());
+        for (n, read) in [10e9, 20e9, 30e9, 40e9, 50e9, 60e9].into_iter().enumerate() {
+            change(&mut states, &mut machine(read, 1.0, 1.0), 1.0, n as u64);
+        }
+        assert_eq!(states.len(), KEPT);
+        assert!(states.iter().all(|s| s.read >= 30e9));
+        change(&mut states, &mut machine(80e9, 1.0, 1.0), 1.0, 2 * day);
+        assert_eq!(states.len(), 1);
+    }
+
+    #[test]
+    fn the_interval_of_the_worse_state_covers_the_better_one() {
+        let (mut states, mut host) = (Vec::new(), machine(70e9, 42e9, 1e-7));
+        change(&mut states, &mut host, 37e9, 100);
+        host = machine(37e9, 40e9, 2e-7);
+        tell(&states, &mut host.ceilings);
+        let reaches =
+            |id: &str| by(&host, id).value.expect("a value") * (1.0 + by(&host, id).spread.expect("a spread"));
+        assert!(reaches("dram.read") >= 69.9e9 && !by(&host, "dram.read").settled);
+        assert!(by(&host, "lat.dram").spread >= Some(0.5) && !by(&host, "lat.dram").settled);
+        assert!(by(&host, "dram.read").reason.as_deref().is_some_and(|r| r.starts_with(ELSEWHERE)));
+        assert!(doubt::is_alias(by(&host, "dram.noprefetch")));
+        // Five per cent are not another state; the core has none.
+        assert!(by(&host, "dram.copy").settled && by(&host, "dp.fma").settled);
+    }
+
+    #[test]
+    fn a_fresh_measurement_in_a_worse_state_does_not_lower_the_ceiling_and_is_kept() {
+        let (mut states, mut fresh) = (Vec::new(), machine(70e9, 80e9, 1e-7));
+        remember(&mut states, &mut fresh, 100);
+        assert_eq!((states.len(), by(&fresh, "dram.read").reason.as_deref()), (1, None));
+        let mut worse = machine(37e9, 82e9, 2e-7);
+        remember(&mut states, &mut worse, 200);
+        assert_eq!((worse.value("dram.read", 2), worse.value("lat.dram", 2)), (Some(70e9), Some(1e-7)));
+        assert_eq!(worse.value("dram.copy", 2), Some(82e9));
+        assert!(by(&worse, "dram.read").reason.as_deref().is_some_and(|r| r.contains("now 3.7")));
+        // A run that finds the memory like that takes it over.
+        assert!(change(&mut states, &mut worse, 37e9, 300));
+        assert_eq!(worse.value("dram.read", 2), Some(37e9));
+        // What did not settle is no ceiling of another state.
+        let mut doubted = machine(90e9, 90e9, 1e-7);
+        doubted.ceilings.iter_mut().for_each(|c| c.settled = false);
+        let (mut states, mut fresh) = (Vec::new(), machine(70e9, 80e9, 1e-7));
+        remember(&mut states, &mut doubted, 100);
+        remember(&mut states, &mut fresh, 200);
+        assert_eq!(fresh.value("dram.read", 2), Some(70e9));
+    }
+}
