@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use rprof::machine::kernels::x86_64::stream::Stream;
+use rprof::machine::topology::Identity;
 use rprof::machine::{Effort, MachineError, Quiet, Request, load_or_measure, order};
 use rprof::profile::run::Warning;
 use rprof::profile::{Ceiling, Machine};
@@ -225,6 +226,27 @@ fn one_cpu_without_sysfs_and_without_a_place_for_the_cache() {
     assert_eq!(machine.cores, 1);
     assert!(machine.ceilings.iter().all(|c| c.threads == 1), "more threads than CPUs");
     assert!(machine.value("dp.fma", 1).is_some() && machine.value("l1.read", 1).is_some());
+}
+
+#[test]
+fn an_unknown_cpu_is_measured_under_that_name_with_assumed_caches() {
+    let (cache, empty) = (tempfile::tempdir().expect("temporary directory"), tempfile::tempdir().expect("another"));
+    let mut request = request(cache.path());
+    request.identity = Identity::default();
+    request.sysfs = empty.path().to_owned();
+    request.threads = Some(1);
+    let (machine, progress) = measure(&request);
+    let told: Vec<_> = progress.warnings.iter().filter(|w| w.code == "cache-sizes-assumed").collect();
+    assert!(matches!(&told[..], [one] if one.hint.contains("/sys")), "{:?}", progress.warnings);
+    assert_eq!(machine.cpu, "unknown x86-64 CPU");
+    assert_eq!(machine.caches.iter().map(|c| c.level).collect::<Vec<_>>(), [1, 2, 3]);
+    for id in ["dp.fma", "sp.peak", "l1.read", "issue"] {
+        assert!(machine.value(id, 1).is_some_and(|v| v > 0.0), "{id}");
+    }
+    // It is kept and found again.
+    let (again, _) = measure(&request);
+    assert_eq!(again.cpu, machine.cpu);
+    assert_eq!(std::fs::read_dir(cache.path()).expect("directory").count(), 1);
 }
 
 #[test]

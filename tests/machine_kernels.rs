@@ -25,6 +25,7 @@ fn everything() -> Features {
         avx512bf16: true,
         avx512fp16: true,
         avx512vnni: true,
+        avxvnni: true,
     }
 }
 
@@ -169,6 +170,11 @@ fn everything_else() {
         if let Some(kernel) = irregular::gather(20, features).expect("encodes") {
             agrees(&kernel);
         }
+        for width in features.widths() {
+            if let Some(dot) = opcodes::bf16_dot(width, features) {
+                agrees(&fp::throughput("bf16", &[dot], Precision::Bf16, width, features).expect("encodes"));
+            }
+        }
         agrees(&integer::clock(features).expect("encodes"));
         agrees(&fp::shuffle_chain(features).expect("encodes"));
     }
@@ -194,9 +200,18 @@ fn integer_operations_are_what_the_classifier_counts() {
         let kernel = fp::throughput("integer", &[opcode], Precision::Sp, width, features).expect("encodes");
         assert_eq!(counted(&kernel), kernel.work.int_ops, "{op:?} {width:?}");
     }
-    let dot = opcodes::int8_dot(features).expect("present");
-    let kernel = fp::throughput("dot", &[dot], Precision::Sp, Width::W512, features).expect("encodes");
-    assert_eq!(counted(&kernel), kernel.work.int_ops);
+    // AVX-VNNI has the same product without AVX-512.
+    let vex = Features { avx: true, avx2: true, avxvnni: true, ..Features::default() };
+    for (width, features) in
+        [Width::W128, Width::W256, Width::W512].iter().flat_map(|w| [features, vex].map(|f| (*w, f)))
+    {
+        let Some(dot) = opcodes::int8_dot(width, features) else {
+            assert!(width == Width::W512 && !features.avx512f, "{width:?}");
+            continue;
+        };
+        let kernel = fp::throughput("dot", &[dot], Precision::Sp, width, features).expect("encodes");
+        assert_eq!(counted(&kernel), kernel.work.int_ops, "{width:?}");
+    }
 }
 
 #[test]

@@ -21,6 +21,8 @@ pub struct Fake {
     pub descriptors: Option<Cell<u32>>,
     /// What was opened: config, scope, whether it had a leader.
     pub opened: RefCell<Vec<(u64, Scope, bool)>>,
+    /// Configs of what was opened to be on the PMU all the time.
+    pub pinned: RefCell<Vec<u64>>,
     /// CPUs that are offline.
     pub offline: Vec<i32>,
     /// `errno` for opens that ask for readings, as kernels without them answer.
@@ -79,6 +81,9 @@ impl PerfKernel for Fake {
             left.set(left_now);
         }
         self.opened.borrow_mut().push((e.config, scope, leader.is_some()));
+        if flags.pinned {
+            self.pinned.borrow_mut().push(e.config);
+        }
         Ok(FakeHandle(e.config, scope.cpu))
     }
 

@@ -1,9 +1,16 @@
 //! Which events run together: groups that fit the counters that are free.
 //!
 //! Events of one group are on the PMU at the same time, so that their ratio needs no scaling. Events that do not fit
-//! form further groups, which the kernel multiplexes.
+//! form further groups, which the kernel multiplexes. Where the FLOPs fit together, they stay on the PMU all the time and only
+//! the others take turns on the counters beside them: a function's FLOPs are then no extrapolation.
+//!
+//! ```text
+//! counters   0 1 │ 2 3 4 5                 0 1 2 3 4 5
+//! time  │    F F │ a b c d        or       F F F F a b     where the FLOPs do not fit, or would leave nothing
+//!       ▼    F F │ e f g h                 F F F c d e
+//! ```
 
-use super::table::{CpuMatch, Event};
+use super::table::{CpuMatch, Event, Role};
 
 /// Counters that are left for us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +29,37 @@ impl Free {
 /// Whether the NMI watchdog is on (it takes one counter). Unreadable: taken as on.
 pub fn nmi_watchdog(proc_root: &std::path::Path) -> bool {
     std::fs::read_to_string(proc_root.join("sys/kernel/nmi_watchdog")).map_or(true, |t| t.trim() != "0")
+}
+
+/// Which events run together, as indices into the events asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Schedule {
+    /// Whether the first group is on the PMU all the time.
+    pub constant: bool,
+    /// Groups; all but a constant one take turns.
+    pub groups: Vec<Vec<usize>>,
+    /// What fits in no group.
+    pub impossible: Vec<usize>,
+}
+
+/// Divides `events` among the counters: the FLOPs all the time, if all of them fit and each of the others still fits beside
+/// them; else in turns, as all events are.
+pub fn schedule(events: &[Event], free: Free) -> Schedule {
+    let (groups, impossible) = plan(events, free);
+    let in_turns = Schedule { constant: false, groups, impossible };
+    let (flops, others): (Vec<usize>, Vec<usize>) = (0..events.len()).partition(|i| events[*i].role == Role::Flops);
+    if in_turns.groups.len() < 2 || flops.is_empty() || !fits(events, &flops, free) {
+        return in_turns;
+    }
+    let taken: u32 = flops.iter().map(|i| events[*i].takes).sum();
+    let beside: Vec<Event> = others.iter().map(|i| events[*i].clone()).collect();
+    let (turns, left_out) = plan(&beside, Free { general: free.general - taken });
+    if left_out.len() > in_turns.impossible.len() {
+        return in_turns;
+    }
+    let named = |group: Vec<usize>| group.into_iter().map(|i| others[i]).collect();
+    let groups = std::iter::once(flops).chain(turns.into_iter().map(named)).collect();
+    Schedule { constant: true, groups, impossible: in_turns.impossible }
 }
 
 /// Packs `events` into groups, in order, first fit. Returns indices into `events`; the second part holds the events
@@ -100,6 +138,30 @@ mod tests {
         let (groups, _) = plan(&events, Free { general: 6 });
         assert_eq!(groups, [vec![0, 1, 2], vec![3]], "at most three large-increment events at once");
         assert_eq!(plan(&events, Free { general: 1 }).1, [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn flops_that_fit_stay_while_the_others_take_turns() {
+        let headline = |family, model| -> Vec<Event> {
+            let vendor = if family == 6 { "GenuineIntel" } else { "AuthenticAMD" };
+            let table = for_cpu(&all().unwrap(), vendor, family, model).unwrap();
+            table.events.into_iter().filter(|e| e.headline).collect()
+        };
+        // Zen 4: one event of FLOPs, which takes two of five counters.
+        let zen4 = headline(0x19, 0x11);
+        let found = schedule(&zen4, Free { general: 5 });
+        assert!(found.constant && found.impossible.is_empty(), "{found:?}");
+        assert!(found.groups[0].iter().all(|i| zen4[*i].role == Role::Flops));
+        assert!(found.groups.len() > 1 && found.groups[1..].iter().all(|g| g.len() <= 3), "{found:?}");
+        let seen: usize = found.groups.iter().map(Vec::len).sum();
+        assert_eq!(seen, zen4.len(), "every event once");
+        // Skylake: eight events of FLOPs on four counters take turns.
+        assert!(!schedule(&headline(6, 0x55), Free { general: 4 }).constant);
+        // Ice Lake: eight on eight would leave the others nothing.
+        assert!(!schedule(&headline(6, 0x6a), Free { general: 8 }).constant);
+        // Nothing takes turns where everything fits.
+        let few = &zen4[..3];
+        assert!(!schedule(few, Free { general: 6 }).constant);
     }
 
     #[test]

@@ -89,6 +89,7 @@ fn open_group<K: PerfKernel>(
         let member = Flags {
             enable_on_exec: flags.enable_on_exec && !has_leader,
             disabled: flags.disabled && !has_leader,
+            pinned: flags.pinned && !has_leader,
             ..flags
         };
         let grouped = kernel.open(encoding, scope, leader, member);

@@ -143,7 +143,7 @@ mod tests {
     }
 
     fn now(best: f64, clock_hz: f64) -> Rate {
-        Rate { best, median: best, spread: 0.01, clock_hz, disturbed: false, shared: false, stolen_s: 0.0 }
+        Rate { best, typical: best, spread: 0.01, clock_hz, disturbed: false, shared: false, stolen_s: 0.0 }
     }
 
     #[test]

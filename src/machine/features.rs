@@ -23,6 +23,8 @@ pub struct Features {
     pub avx512fp16: bool,
     /// Integer dot products.
     pub avx512vnni: bool,
+    /// VEX-encoded integer dot products, up to 256 bits.
+    pub avxvnni: bool,
 }
 
 impl Features {
@@ -40,6 +42,7 @@ impl Features {
             avx512bf16: has!("avx512bf16"),
             avx512fp16: has!("avx512fp16"),
             avx512vnni: has!("avx512vnni"),
+            avxvnni: has!("avxvnni"),
         }
     }
 

@@ -14,7 +14,7 @@ use super::limits::Limits;
 use super::progress::Progress;
 use super::states;
 use super::store::{self, Entry, Key, Unusable};
-use super::topology::{Topology, cpulist};
+use super::topology::{Identity, Topology, cpulist};
 use crate::profile::machine::Machine;
 use crate::profile::run::Warning;
 
@@ -49,6 +49,8 @@ pub struct Request {
     pub sysfs: PathBuf,
     /// Instruction sets to use (tests leave some out).
     pub features: Features,
+    /// What the CPU says of itself (tests have it say nothing).
+    pub identity: Identity,
 }
 
 impl Request {
@@ -63,6 +65,7 @@ impl Request {
             memory: None,
             sysfs: "/sys".into(),
             features: Features::detect(),
+            identity: Identity::ask(),
         }
     }
 }
@@ -79,7 +82,7 @@ pub fn topology(sysfs: &Path) -> Topology {
 pub fn load_or_measure(request: &Request, progress: &mut dyn Progress) -> Result<Machine, MachineError> {
     let limits = Limits::read();
     let cpus = usable(request, &limits)?;
-    let (topology, doubts) = Topology::detect(&request.sysfs, &cpus);
+    let (topology, doubts) = Topology::detect_of(request.identity.clone(), &request.sysfs, &cpus);
     doubts.into_iter().for_each(|w| progress.warn(w));
     let threads = thread_limit(request, &limits, cpus.len(), progress);
     let memory = request.memory.unwrap_or(limits.memory);

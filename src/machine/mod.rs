@@ -42,8 +42,8 @@
 //! | `tlb.reach`, sweeps `latency.{huge,4k}` ‡ | byte, s | the largest set of scattered lines on 4 KiB pages that needs no page walks; a hop over the set |
 //! | `smt.*` `slow.*` | | `dp.{tlp,ilp,simd,fma}` `issue` `{l1,l2,l3,dram}.read` of both hardware threads of one core; of slow cores |
 //! | `mispredict` `pagefault` ‡ | s | one mispredicted branch; first touch of a 4 KiB page |
-//! | `int.{add,mul,logic}.w` `int.alu.scalar` `int8.dot.512` † | op/s | 32-bit lanes (logic and scalar: 64 bits); `alu`: rotate, xor, add in turn |
-//! | `hp.{fma,add,mul}.512` `bf16.dot.512` † | flop/s | low precisions |
+//! | `int.{add,mul,logic}.w` `int.alu.scalar` `int8.dot.w` † | op/s | 32-bit lanes (logic and scalar: 64 bits); `alu`: rotate, xor, add in turn |
+//! | `hp.{fma,add,mul}.512` `bf16.dot.w` † | flop/s | low precisions |
 //! | `dp.fraction.{2,4,8,16}` † | flop/s | derived: what one FP instruction in k leaves of the peak, with the best filler of `mix` |
 //! | `imbalance.{2,4,…}` `p.imbalance.*` | flop/s | derived: the roof when 1/2, 1/4, … of the threads work |
 //! | `dram.noaffinity` `dram.snoop` | byte/s | hosts with several memory nodes, all threads: memory on one node; a set of twice the caches |
@@ -54,6 +54,10 @@
 //! | sweep `prefetch-distance` | byte/s | over the distance in bytes |
 //!
 //! A quick measurement leaves out the sweeps, the `.4k` forms and some thread counts: null with that reason.
+//!
+//! Shown, not used by the model: `smt.*` and `slow.*` (the ceilings of a thread count are measured where its threads are placed, on
+//! siblings and slow cores once the others are taken; which core a function ran on is not recorded), `tlb.reach` and the `.4k`
+//! forms (which pages the program had is not known).
 
 pub mod bench;
 #[cfg(target_arch = "x86_64")]

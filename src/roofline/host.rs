@@ -186,11 +186,12 @@ impl<'a> Host<'a> {
     }
 
     /// Id of the throughput ceiling for arithmetic of this kind; approximations and dot forms are rated as multiplies,
-    /// x87 as scalar double precision.
+    /// x87 as scalar double precision. Of bfloat16 there are dot products alone.
     pub fn throughput_id(op: FpOp, precision: Precision, width: Width) -> String {
         let op = if op == FpOp::Other { FpOp::Mul } else { op };
         match precision {
             Precision::X87 => format!("dp.{}.scalar", op.name()),
+            Precision::Bf16 => format!("bf16.dot.{}", width.name()),
             _ => format!("{}.{}.{}", precision.name(), op.name(), width.name()),
         }
     }
@@ -230,14 +231,48 @@ impl<'a> Host<'a> {
         WIDTHS.into_iter().find(|w| rate(*w).is_some_and(|r| r >= 0.97 * best))
     }
 
-    /// The roof in FLOP/s for a precision at `threads`: `{dp,sp}.fma`, without a trace entry.
+    /// The roof in FLOP/s for a precision at `threads`: `{dp,sp}.fma`, the best `bf16.dot`, without a trace entry.
     pub fn roof(&self, precision: Precision, threads: u32) -> Option<f64> {
+        if precision == Precision::Bf16 {
+            let dot = |w| self.peek(&Self::throughput_id(FpOp::Other, precision, w), threads, Scaling::PerCore);
+            return WIDTHS.into_iter().filter_map(dot).reduce(f64::max);
+        }
         let name = if precision == Precision::X87 { "dp" } else { precision.name() };
         self.peek(&format!("{name}.fma"), threads, Scaling::PerCore)
     }
 }
 
-/// FLOPs of one instruction with all lanes active: lanes, times two for a fused multiply-add.
+/// FLOPs of one instruction with all lanes active: lanes, times two for a fused multiply-add and for dot products of bfloat16.
 pub fn full_flops(op: FpOp, precision: Precision, width: Width) -> f64 {
-    f64::from(width.lanes(precision)) * if op == FpOp::Fma { 2.0 } else { 1.0 }
+    f64::from(width.lanes(precision)) * if op == FpOp::Fma || precision == Precision::Bf16 { 2.0 } else { 1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bfloat16_is_rated_by_its_dot_products() {
+        let ceiling = |id: &str, value: f64| Ceiling {
+            id: id.into(),
+            value: Some(value),
+            unit: "flop/s".into(),
+            threads: 1,
+            clock_hz: Some(1e9),
+            spread: Some(0.01),
+            settled: true,
+            how: "measured".into(),
+            reason: None,
+            device: "cpu".into(),
+        };
+        // Two instructions a cycle at 512 and at 256 bits.
+        let ceilings = vec![ceiling("bf16.dot.512", 128e9), ceiling("bf16.dot.256", 64e9)];
+        let machine = Machine { cores: 1, ceilings, ..Machine::default() };
+        let ceilings = Ceilings::of(&machine);
+        let host = Host::new(&ceilings);
+        let rate = |width| host.peek_instructions(FpOp::Other, Precision::Bf16, width, 1);
+        assert_eq!((rate(Width::W512), rate(Width::W256), rate(Width::W128)), (Some(2e9), Some(2e9), None));
+        assert_eq!(host.roof(Precision::Bf16, 1), Some(128e9));
+        assert_eq!(host.roof(Precision::Hp, 1), None);
+    }
 }

@@ -3,14 +3,16 @@
 #
 # In-core kernels are compared in FLOP/s, streams in elements of eight bytes a second (the two count bytes by different
 # conventions). Each round is a quick measurement of rprof and then a second of each of likwid-bench's kernels.
-# Before it, what a measurement takes: quick, from the cache with the check for drift, and full.
+# Before it, what a measurement takes: quick, from the cache with the check for drift, and full; and what two full ones that
+# know nothing of each other agree on.
 # BENCH_REPEAT: rounds (3). BENCH_ONLY: rows (regular expression on "ceiling"). BENCH_THREADS: thread counts.
 # BENCH_STATE: a file that keeps the rounds, so that several runs of this script add up to one table. From the second round
 # on, each row runs the kernel of likwid-bench that was best in the first, for a fifth of a second.
 set -u -o pipefail
 has() { command -v "$1" >/dev/null; }
 rprof=${MACHINE_EXAMPLE:-target/release/examples/machine}
-[ "${MACHINE_EXAMPLE:-}" ] || cargo build --release --quiet --example machine || exit 1
+compare=$(dirname "$rprof")/machine_compare
+[ "${MACHINE_EXAMPLE:-}" ] || cargo build --release --quiet --example machine --example machine_compare || exit 1
 out=${BENCH_STATE:-$(mktemp)} cache=$(mktemp -d)
 trap 'rm -rf "$cache"; [ "${BENCH_STATE:-}" ] || rm -f "$out"' EXIT
 
@@ -18,12 +20,18 @@ trap 'rm -rf "$cache"; [ "${BENCH_STATE:-}" ] || rm -f "$out"' EXIT
 takes() {
     local what=$1 limit=$2
     shift 2
-    XDG_CACHE_HOME=$cache /usr/bin/time -f "%e %M" "$rprof" "$@" 2>&1 >/dev/null | tail -1 |
+    XDG_CACHE_HOME=$cache /usr/bin/time -f "%e %M" "$rprof" "$@" 2>&1 >"$cache/out" | tail -1 |
         awk -v what="$what" -v limit="$limit" '{ printf "%-28s %6.2f s (at most %s s), %d MB\n", what, $1, limit, $2 / 1000 }'
 }
 if has /usr/bin/time && [ -z "${BENCH_ONLY:-}" ]; then
-    takes "full" 30 --refresh --elements
-    takes "cached, checked for drift" 0.3 --elements
+    takes "full" 30 --refresh --json
+    mv "$cache/out" "$cache/first"
+    # A few later runs measure again what is in doubt; then the check is all that is left.
+    for n in 1 2 3 4 5 6 7 8; do takes "cached, run $n" 1.5 --elements; done
+    for n in 1 2 3 4 5; do takes "cached, checked for drift" 0.3 --elements; done
+    rm -rf "$cache/rprof"
+    takes "full, once more" 30 --refresh --json
+    "$compare" "$cache/first" "$cache/out"
     rm -rf "$cache"/*
     takes "quick" 3 --quick --refresh --elements
 fi

@@ -32,6 +32,9 @@ const WITNESS: Flags = Flags {
     readings: false,
 };
 
+/// It leads a group and reads it.
+const CLOCK_FLAGS: Flags = Flags { readings: true, ..WITNESS };
+
 /// Bytes of a buffer, and the least that is tried where little memory may be locked.
 const RING_BYTES: usize = 128 << 10;
 const RING_BYTES_LEAST: usize = 8 << 10;
@@ -87,7 +90,8 @@ pub fn open<K: GroupKernel>(
         let mut everywhere = Everywhere { members: group.members.clone(), on_cpus: Vec::new(), witnesses: Vec::new() };
         for cpu in cpus_of(group, cpus) {
             let scope = Scope { pid: child, cpu: cpu as i32 };
-            match on_cpu(kernel, plan, &everywhere.members, scope, period_ns, &mut opened.refused) {
+            let clock = Flags { pinned: group.constant, sample_period_ns: period_ns, ..CLOCK_FLAGS };
+            match on_cpu(kernel, plan, &everywhere.members, scope, clock, &mut opened.refused) {
                 Ok(open) => {
                     everywhere.on_cpus.push(open);
                     if !group.cpus.is_empty() {
@@ -120,11 +124,10 @@ fn on_cpu<K: GroupKernel>(
     plan: &Plan,
     members: &[usize],
     scope: Scope,
-    period_ns: u64,
+    clock: Flags,
     refused: &mut HashMap<usize, Refusal>,
 ) -> io::Result<OpenGroup<K>> {
     let member = Flags { inherit: true, exclude_kernel: true, readings: true, ..Flags::default() };
-    let clock = Flags { enable_on_exec: true, disabled: true, sample_period_ns: period_ns, ..member };
     let leader = kernel.open(CLOCK, scope, None, clock)?;
     let ring = largest_ring(kernel, &leader)?;
     let mut group = OpenGroup { cpu: scope.cpu as u32, leader, ring: Some(ring), members: Vec::new() };

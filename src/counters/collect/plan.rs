@@ -1,7 +1,7 @@
 //! Which events a run asks for, and which of them run together.
 
 use crate::counters::cpu::CpuId;
-use crate::counters::group::{self, Free};
+use crate::counters::group::{self, Free, Schedule};
 use crate::counters::pmu::Pmu;
 use crate::counters::refusal::Refusal;
 use crate::counters::table::{CpuMatch, Event, EventTable, MaskedLanes, Role};
@@ -28,6 +28,8 @@ pub struct Group {
     pub members: Vec<usize>,
     /// CPUs that have the PMU; empty: all.
     pub cpus: Vec<u32>,
+    /// It is on the PMU all the time; the others take turns beside it.
+    pub constant: bool,
 }
 
 /// What to open.
@@ -109,14 +111,17 @@ impl Plan {
         }));
         let open: Vec<usize> = (first..self.wanted.len()).filter(|i| self.wanted[*i].refusal.is_none()).collect();
         let events: Vec<Event> = open.iter().map(|i| self.wanted[*i].event.clone()).collect();
-        let (groups, impossible) = group::plan(&events, free);
+        let Schedule { constant, groups, impossible } = group::schedule(&events, free);
         for i in impossible {
             self.wanted[open[i]].refusal = Some(Refusal::CountersTaken);
         }
         let cpus = if pmu.per_socket { Vec::new() } else { pmu.cpus.clone() };
-        let members =
-            |group: Vec<usize>| Group { members: group.iter().map(|i| open[*i]).collect(), cpus: cpus.clone() };
-        self.groups.extend(groups.into_iter().map(members));
+        let members = |(n, group): (usize, Vec<usize>)| Group {
+            members: group.iter().map(|i| open[*i]).collect(),
+            cpus: cpus.clone(),
+            constant: constant && n == 0,
+        };
+        self.groups.extend(groups.into_iter().enumerate().map(members));
     }
 }
 

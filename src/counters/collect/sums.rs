@@ -22,12 +22,13 @@ impl<K: GroupKernel> Sums<K> {
         let flags =
             Flags { inherit: true, enable_on_exec: true, disabled: true, exclude_kernel: true, ..Flags::default() };
         let scope = Scope { pid: child, cpu: -1 };
-        let open = |members: &Vec<usize>| {
+        let open = |members: &Vec<usize>, constant: bool| {
+            let flags = Flags { pinned: constant, ..flags };
             let events: Vec<_> = members.iter().map(|m| plan.wanted[*m].event.clone()).collect();
             let pmu = members.first().and_then(|m| plan.wanted[*m].pmu.as_ref());
             (members.clone(), open::open(kernel, pmu.as_slice(), &events, AS_PLANNED, scope, flags))
         };
-        let groups = plan.groups.iter().map(|g| open(&g.members)).collect();
+        let groups = plan.groups.iter().map(|g| open(&g.members, g.constant)).collect();
         Sums { groups }
     }
 

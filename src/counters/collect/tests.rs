@@ -9,7 +9,7 @@ use super::{CollectOptions, Collector};
 use crate::counters::fake::{Fake, SHORT};
 use crate::counters::kernel::Reading;
 use crate::counters::pmu::Pmu;
-use crate::counters::table::{Event, EventTable, all, for_cpu};
+use crate::counters::table::{Event, EventTable, Role, all, for_cpu};
 use crate::counters::trust::Verdict;
 use crate::profile::evidence::counters::CounterEvidence;
 
@@ -195,4 +195,23 @@ fn the_watchdogs_counter_is_left_to_it() {
     let groups = |nmi_watchdog| Plan::new(&[table(9)], &[pmu("cpu", &[])], nmi_watchdog, trusted).groups;
     let sizes = |nmi_watchdog| groups(nmi_watchdog).iter().map(|g| g.members.len()).collect::<Vec<_>>();
     assert_eq!((sizes(false), sizes(true)), (vec![8, 1], vec![7, 2]));
+}
+
+#[test]
+fn the_group_of_the_flops_is_pinned_where_it_leaves_room_for_the_others() {
+    let mut zen4 = for_cpu(&all().unwrap(), "AuthenticAMD", 0x19, 0x11).unwrap();
+    zen4.events.retain(|e| e.headline);
+    let plan = Plan::new(&[zen4], &[pmu("cpu", &[])], true, trusted);
+    let flops = |g: &super::plan::Group| g.members.iter().all(|m| plan.wanted[*m].event.role == Role::Flops);
+    assert!(plan.groups[0].constant && flops(&plan.groups[0]), "{:?}", plan.groups);
+    assert!(plan.groups.len() > 1 && plan.groups[1..].iter().all(|g| !g.constant), "{:?}", plan.groups);
+    let fake = Fake::default();
+    assert!(super::open::open(&fake, &plan, CHILD, 2, 1000).is_ok());
+    // The leader is a clock, on each of two CPUs.
+    assert_eq!(*fake.pinned.borrow(), [0, 0]);
+    let fake = Fake::default();
+    super::sums::Sums::arm(&fake, &plan, CHILD);
+    assert_eq!(fake.pinned.borrow().len(), 1, "the event of FLOPs itself, where there are sums alone");
+    let ice_lake = Plan::new(&[table(9)], &[pmu("cpu", &[])], false, trusted);
+    assert!(ice_lake.groups.iter().all(|g| !g.constant), "eight events of FLOPs on eight counters take turns");
 }

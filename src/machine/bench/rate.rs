@@ -63,8 +63,8 @@ pub struct Plan {
 pub struct Rate {
     /// The best rate, per second.
     pub best: f64,
-    /// The median rate.
-    pub median: f64,
+    /// The mean rate of the faster half.
+    pub typical: f64,
     /// (max − min) / median over the fastest repetitions.
     pub spread: f64,
     /// Median clock of the fastest repetitions, in hertz.
@@ -80,6 +80,9 @@ pub struct Rate {
 /// Undisturbed repetitions that a figure needs.
 const FEWEST: usize = 3;
 
+/// Share of the best rate from which on a repetition ran at the best one's clock.
+const AS_FAST: f64 = 0.99;
+
 impl Rate {
     /// Judges `runs`, in each of which `amount` was done, by the fastest one in `fastest` of them. Those on
     /// shared cores count only where there are not enough others, and disturbed ones only where even these are too few.
@@ -92,7 +95,7 @@ impl Rate {
         let Some(&(best, _)) = order.first() else {
             return Rate {
                 best: 0.0,
-                median: 0.0,
+                typical: 0.0,
                 spread: 1.0,
                 clock_hz: 0.0,
                 disturbed: true,
@@ -102,13 +105,15 @@ impl Rate {
         };
         let faster = &order[..order.len().div_ceil(fastest.max(1)).max(3).min(order.len())];
         let middle = faster[faster.len() / 2].0;
-        // One chain in a while is interrupted on both sides: the median of the fastest repetitions' clocks.
-        let mut clocks: Vec<f64> = faster.iter().map(|r| r.1).collect();
+        // One chain in a while is interrupted on both sides: the median of all that were as fast as the fastest.
+        let as_fast = order.iter().take_while(|r| r.0 >= AS_FAST * best).count().max(faster.len());
+        let mut clocks: Vec<f64> = order[..as_fast].iter().map(|r| r.1).collect();
         clocks.sort_unstable_by(f64::total_cmp);
         let clock_hz = clocks[clocks.len() / 2];
         let slowest = faster.last().map_or(best, |r| r.0);
-        let (median, spread) = (order[order.len() / 2].0, (best - slowest) / middle);
-        Rate { best, median, spread, clock_hz, disturbed, shared, stolen_s: 0.0 }
+        let half = &order[..order.len().div_ceil(2)];
+        let typical = half.iter().map(|r| r.0).sum::<f64>() / half.len() as f64;
+        Rate { best, typical, spread: (best - slowest) / middle, clock_hz, disturbed, shared, stolen_s: 0.0 }
     }
 
     /// The better of two ways to do the same.
@@ -118,7 +123,7 @@ impl Rate {
 
     /// The rate in another unit: `factor` of it for one of this.
     pub fn scaled(self, factor: f64) -> Rate {
-        Rate { best: self.best * factor, median: self.median * factor, ..self }
+        Rate { best: self.best * factor, typical: self.typical * factor, ..self }
     }
 }
 
@@ -135,6 +140,16 @@ mod tests {
         let rate = Rate::judge(&[run(1.0), run(1.01), run(5.0), run(1.02), run(9.0), run(1.0)], 100.0, 2);
         assert_eq!(rate.best, 100.0);
         assert!(rate.spread < 0.011, "{rate:?}");
+    }
+
+    #[test]
+    fn an_interrupted_chain_does_not_tell_the_clock() {
+        let slow = |seconds| Repetition { clock_hz: 0.98e9, ..run(seconds) };
+        let rate = Rate::judge(&[slow(1.0), slow(1.0), run(1.001), run(1.001), run(1.002), run(2.0)], 100.0, 8);
+        assert_eq!(rate.clock_hz, 1e9, "as fast, so at the same clock");
+        // What was slower by more than a chain may err was at another clock.
+        let slower = [run(1.0), run(1.0), run(1.0), slow(1.02), slow(1.02), slow(1.02), slow(1.02)];
+        assert_eq!(Rate::judge(&slower, 100.0, 8).clock_hz, 1e9);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Latencies of arithmetic, keyed by producer and consumer, and how many restarted chains the core overlaps.
 
 use crate::isa::operation::{FpOp, Precision, Width};
-use crate::machine::bench::timing::{Rate, Work};
+use crate::machine::bench::timing::{Plan, Rate, Work};
 use crate::machine::error::MachineError;
 use crate::machine::kernels::Kernel;
 use crate::machine::kernels::x86_64::{chase, fp, integer, opcodes::Opcode, opcodes::floating};
@@ -35,7 +35,11 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
 fn step(lab: &Lab, opcodes: &[Opcode], precision: Precision, width: Width) -> Result<Rate, MachineError> {
     let kernel = fp::chains("latency", opcodes, 1, precision, width, lab.features)?;
     let steps = kernel.work.payload as f64;
-    lab.watch().rate(&Work::on_registers(kernel, 1), steps, lab.core_plan())
+    let plan = match lab.effort {
+        Effort::Quick => lab.core_plan(),
+        Effort::Full => Plan { repetitions: 24, rounds: 1, ..lab.core_plan() },
+    };
+    lab.watch().rate(&Work::on_registers(kernel, 1), steps, plan)
 }
 
 fn arithmetic(lab: &mut Lab, precision: Precision, width: Width) -> Result<(), MachineError> {
@@ -61,8 +65,9 @@ fn arithmetic(lab: &mut Lab, precision: Precision, width: Width) -> Result<(), M
                 continue;
             }
             let both = step(lab, &[*first, *second], precision, width)?;
-            // In cycles, since the clock moves between the three measurements.
-            let cycles = |rate: &Rate| rate.clock_hz / rate.best;
+            // In cycles, since the clock moves between the three measurements; the mean, since a chain through the divider now
+            // and then runs in step for a while, which no loop can count on.
+            let cycles = |rate: &Rate| rate.clock_hz / rate.typical;
             let change = (2.0 * cycles(&both) - cycles(rate_a) - cycles(rate_b)) / 2.0;
             // What the three may be off by, in cycles.
             let off =

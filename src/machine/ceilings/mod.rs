@@ -79,8 +79,8 @@ fn derive(lab: &mut Lab) {
 /// Passes over what is in doubt; each next one meets the neighbours in another mood.
 const PASSES: u32 = 7;
 
-/// Further moments at which a full measurement looks at what neighbours are part of.
-const MOMENTS: u32 = 2;
+/// Further moments at which a full measurement looks at what neighbours are part of, as far as there is time.
+const MOMENTS: u32 = 5;
 
 /// Measures again what is in doubt, in at most `budget` altogether. What then still contradicts itself is marked as unsettled.
 ///

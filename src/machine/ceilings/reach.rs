@@ -6,11 +6,17 @@ use crate::machine::bench::arena::{Arena, Pages};
 use crate::machine::bench::timing::Plan;
 use crate::machine::error::MachineError;
 use crate::machine::lab::{Effort, Lab, Label};
-use crate::profile::machine::Sweep;
+use crate::profile::machine::{Ceiling, Sweep};
 
 /// Cycles that a hop costs more on small pages where the page has to be walked: more than the seven to nine of a second-level
 /// TLB, less than the load of an entry from L2.
 const WALK_CYCLES: f64 = 12.0;
+
+/// From set to set.
+const STEP: f64 = 2.0;
+
+/// Sets that neighbours in the last cache are part of are looked at more often.
+const ROUNDS_BEYOND_L2: usize = 4;
 
 /// Sweeps `latency.{huge,4k}`: seconds of one hop over the bytes of the working set, one thread; and from them `tlb.reach`:
 /// the largest set of scattered lines on 4 KiB pages whose pages are not walked yet.
@@ -42,7 +48,10 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
         return Ok(());
     };
     match reach(&curves[0].points, &curves[1].points, WALK_CYCLES / clock_hz) {
-        Some(bytes) => lab.derive(label, bytes, &source, "where the sweep latency.4k leaves latency.huge"),
+        Some(bytes) => {
+            let source = Ceiling { spread: Some(STEP - 1.0), ..source };
+            lab.derive(label, bytes, &source, "where the sweep latency.4k leaves latency.huge, to a factor of two");
+        }
         None => lab.missing(label, "small pages cost no more than huge ones up to the largest set"),
     }
     curves.into_iter().for_each(|curve| lab.sweep(curve));
@@ -62,10 +71,12 @@ fn curve(lab: &mut Lab, total: u64, pages: Pages) -> Result<Option<Vec<(f64, f64
         link(lab, &arena, nodes)?;
         // Long enough to walk over a set that fits the caches; of a larger one a part is as good as all of it.
         let seconds = (nodes as f64 * 20e-9).clamp(200e-6, 4e-3);
-        let plan = Plan { seconds, repetitions: 3, steady: 0.05, rounds: 2, fastest: 2 };
+        let beyond_l2 = nodes * LINE > lab.topology.cache(2).map_or(1 << 20, |c| c.size);
+        let rounds = if beyond_l2 { ROUNDS_BEYOND_L2 } else { 2 };
+        let plan = Plan { seconds, repetitions: 3, steady: 0.05, rounds, fastest: 2 };
         let rate = hops(lab, &arena, nodes, 1, plan)?;
         points.push(((nodes * LINE) as f64, 1.0 / rate.best));
-        nodes *= 2;
+        nodes = (nodes as f64 * STEP) as u64;
     }
     Ok(Some(points))
 }

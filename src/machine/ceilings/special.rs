@@ -7,17 +7,22 @@ use crate::machine::kernels::x86_64::integer::{Scalar, throughput as scalar_thro
 use crate::machine::kernels::x86_64::opcodes::{self, IntegerOp, Opcode, floating};
 use crate::machine::lab::{Lab, Label};
 
-/// `int.{add,mul,logic,alu}.scalar`, `int.{add,mul,logic}.{128,256,512}`, `int8.dot.512` in op/s;
-/// `hp.{fma,add,mul}.512`, `bf16.dot.512` in flop/s.
+/// `int.{add,mul,logic,alu}.scalar`, `int.{add,mul,logic}.{128,256,512}`, `int8.dot.{128,256,512}` in op/s;
+/// `hp.{fma,add,mul}.512`, `bf16.dot.{128,256,512}` in flop/s.
 pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
     for threads in lab.ends() {
         integers(lab, threads)?;
         for op in [FpOp::Fma, FpOp::Add, FpOp::Mul] {
             let label = Label::new(format!("hp.{}.512", op.name()), "flop/s", threads);
-            one(lab, label, floating(op, Precision::Hp, Width::W512, lab.features), "AVX512-FP16")?;
+            let opcode = floating(op, Precision::Hp, Width::W512, lab.features);
+            one(lab, label, Width::W512, opcode, "AVX512-FP16")?;
         }
-        one(lab, Label::new("bf16.dot.512", "flop/s", threads), opcodes::bf16_dot(lab.features), "AVX512-BF16")?;
-        one(lab, Label::new("int8.dot.512", "op/s", threads), opcodes::int8_dot(lab.features), "AVX512-VNNI")?;
+        for width in [Width::W512, Width::W256, Width::W128] {
+            let id = |name| format!("{name}.{}", width.name());
+            let (bf16, int8) = (opcodes::bf16_dot(width, lab.features), opcodes::int8_dot(width, lab.features));
+            one(lab, Label::new(id("bf16.dot"), "flop/s", threads), width, bf16, "AVX512-BF16 at this width")?;
+            one(lab, Label::new(id("int8.dot"), "op/s", threads), width, int8, "VNNI at this width")?;
+        }
     }
     Ok(())
 }
@@ -44,12 +49,12 @@ fn integers(lab: &mut Lab, threads: usize) -> Result<(), MachineError> {
     Ok(())
 }
 
-fn one(lab: &mut Lab, label: Label, opcode: Option<Opcode>, isa: &str) -> Result<(), MachineError> {
+fn one(lab: &mut Lab, label: Label, width: Width, opcode: Option<Opcode>, isa: &str) -> Result<(), MachineError> {
     let Some(opcode) = opcode else {
         lab.missing(label, format!("this CPU has no {isa}"));
         return Ok(());
     };
-    let kernel = |f| fp::throughput("low precision", &[opcode], Precision::Sp, Width::W512, f);
+    let kernel = |f| fp::throughput("low precision", &[opcode], Precision::Sp, width, f);
     lab.registers(label, kernel, |k| (k.work.flops + k.work.int_ops) as f64)?;
     Ok(())
 }

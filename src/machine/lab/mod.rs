@@ -3,6 +3,7 @@
 mod aim;
 mod effort;
 mod moments;
+mod pool;
 mod record;
 
 use std::time::{Duration, Instant};
@@ -205,7 +206,7 @@ impl Lab {
             Effort::Quick => Plan { seconds: 2e-3, repetitions: 5, steady: 0.05, rounds: 3, fastest: 2 },
             // Another moment tells more than more repetitions.
             Effort::Full if !self.measures_all() => {
-                Plan { seconds: 4e-3, repetitions: 6, steady: 0.05, rounds: 1, fastest: 2 }
+                Plan { seconds: 4e-3, repetitions: 3, steady: 0.05, rounds: 1, fastest: 2 }
             }
             Effort::Full => Plan { seconds: 5e-3, repetitions: 11, steady: 0.05, rounds: 2, fastest: 2 },
         }
@@ -224,14 +225,22 @@ impl Lab {
         if self.leaves_out(&label) {
             return Ok(None);
         }
-        // Emitted twice, since where the code lies in memory can cost a few per cent for as long as it lies there.
-        let copies = match (self.effort, label.id.starts_with("mix.")) {
-            (Effort::Full, true) => 4,
-            (Effort::Quick, true) => 1,
-            _ => 2,
-        };
+        let copies = self.copies(&label.id);
         let emitted = (0..copies).map(|_| kernel(self.features)).collect::<Vec<_>>();
         self.best_of(label, emitted, amount)
+    }
+
+    /// How often a kernel is emitted: where its code lies, and how it came into the cache of decoded instructions, can cost a few
+    /// per cent for as long as it lies there. Code that fills that cache settles in many ways, and so do two users of one
+    /// divider.
+    fn copies(&self, id: &str) -> usize {
+        let large = id.ends_with(".l1i") || id.ends_with(".l2");
+        match self.effort {
+            Effort::Full if large => 16,
+            Effort::Full if id.starts_with("mix.") || id.contains(".div+sqrt.") => 10,
+            Effort::Quick if id.starts_with("mix.") => 1,
+            _ => 2,
+        }
     }
 
     /// Times several kernels that do the same on registers and records the best.
@@ -248,13 +257,18 @@ impl Lab {
         if self.leaves_out(&label) {
             return Ok(None);
         }
+        let plan = match self.copies(&label.id) {
+            // Another copy tells more than another repetition.
+            7.. => Plan { repetitions: 5, rounds: 1, ..self.core_plan() },
+            _ => self.core_plan(),
+        };
         for kernel in kernels {
             if best.is_some() && self.out_of_time() {
                 break;
             }
             let kernel = kernel?;
             let amount = amount(&kernel) * label.threads as f64;
-            let rate = self.watch.rate(&Work::on_registers(kernel, label.threads), amount, self.core_plan())?;
+            let rate = self.watch.rate(&Work::on_registers(kernel, label.threads), amount, plan)?;
             best = Some(best.map_or(rate, |b| b.better(rate)));
         }
         match best {
@@ -284,6 +298,7 @@ impl Lab {
     /// Marks what contradicts itself as unsettled. Where threads never had a core each, that is this host's nature: their
     /// ceilings stand, with a warning.
     pub fn conclude(&mut self) {
+        pool::widen(&mut self.ceilings);
         doubt::mark(&mut self.ceilings);
         if let Some(share) = self.huge_pages.filter(|s| *s < HUGE_ENOUGH) {
             self.doubts.push(Warning::new(

@@ -2,9 +2,25 @@
 
 use crate::profile::machine::Cache;
 
+/// What a CPU says of itself.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Identity {
+    /// Brand string with family and model; `None` where it has none.
+    pub brand: Option<String>,
+    /// Data and unified caches; empty where it does not tell them.
+    pub caches: Vec<Cache>,
+}
+
+impl Identity {
+    /// Asks the CPU.
+    pub fn ask() -> Self {
+        Identity { brand: brand(), caches: caches() }
+    }
+}
+
 /// The brand string, without surplus blanks; the vendor where there is none.
 #[cfg(target_arch = "x86_64")]
-pub fn brand() -> Option<String> {
+fn brand() -> Option<String> {
     let cpuid = raw_cpuid::CpuId::new();
     let brand = cpuid.get_processor_brand_string().map(|b| b.as_str().to_owned());
     let vendor = cpuid.get_vendor_info().map(|v| v.as_str().to_owned());
@@ -15,13 +31,13 @@ pub fn brand() -> Option<String> {
 
 /// No CPUID here.
 #[cfg(not(target_arch = "x86_64"))]
-pub fn brand() -> Option<String> {
+fn brand() -> Option<String> {
     None
 }
 
 /// Data and unified caches from leaf 4 (Intel) or 0x8000001D (AMD); empty where neither exists.
 #[cfg(target_arch = "x86_64")]
-pub fn caches() -> Vec<Cache> {
+fn caches() -> Vec<Cache> {
     use raw_cpuid::CacheType;
     let cpuid = raw_cpuid::CpuId::new();
     let Some(parameters) = cpuid.get_cache_parameters() else { return Vec::new() };
@@ -42,6 +58,6 @@ pub fn caches() -> Vec<Cache> {
 
 /// No CPUID here.
 #[cfg(not(target_arch = "x86_64"))]
-pub fn caches() -> Vec<Cache> {
+fn caches() -> Vec<Cache> {
     Vec::new()
 }

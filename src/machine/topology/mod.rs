@@ -10,6 +10,8 @@ mod sysfs;
 
 use std::path::Path;
 
+pub use cpuid::Identity;
+
 use crate::profile::machine::Cache;
 use crate::profile::run::Warning;
 
@@ -48,12 +50,17 @@ impl Topology {
     ///
     /// Returns the doubts beside it: every figure that had to be assumed is named in one.
     pub fn detect(sysfs: &Path, allowed: &[usize]) -> (Topology, Vec<Warning>) {
+        Topology::detect_of(Identity::ask(), sysfs, allowed)
+    }
+
+    /// As [`detect`](Self::detect) for a CPU that says `identity` of itself.
+    pub fn detect_of(identity: Identity, sysfs: &Path, allowed: &[usize]) -> (Topology, Vec<Warning>) {
         let mut warnings = Vec::new();
         let cpus = sysfs::cpus(sysfs, allowed);
         let found = sysfs::caches(sysfs, allowed);
         let mut caches = found.data;
         if caches.is_empty() {
-            caches = cpuid::caches();
+            caches = identity.caches;
             if caches.is_empty() {
                 caches = assumed_caches(allowed.len() as u32);
                 warnings.push(Warning::new(
@@ -67,7 +74,7 @@ impl Topology {
         let instances = found.llc_instances.max(1);
         let llc_total = caches.last().map_or(0, |c| c.size) * instances as u64;
         let topology = Topology {
-            cpu: cpuid::brand().unwrap_or_else(|| "unknown x86-64 CPU".into()),
+            cpu: identity.brand.unwrap_or_else(|| "unknown x86-64 CPU".into()),
             nodes: sysfs::nodes(sysfs, &cpus),
             cpus,
             caches,

@@ -1,6 +1,6 @@
 //! Adds, multiplies and fused multiply-adds of known number, precision and width.
 
-use crate::counters::table::{Event, Role};
+use crate::counters::table::{Event, MaskedLanes, Role};
 use crate::counters::trust::KnownWork;
 use crate::isa::operation::{FpOp, Precision, Width};
 use crate::machine::features::Features;
@@ -16,9 +16,21 @@ struct FpWork {
     op: FpOp,
     precision: Precision,
     width: Width,
+    /// Every second lane is masked off.
+    masked: bool,
 }
 
 impl FpWork {
+    /// FLOPs as `event` counts them: of active lanes, or of all where its table says so; `None` where it does not say.
+    fn flops(&self, event: &Event) -> Option<f64> {
+        let active = (self.kernel.work.flops * ITERATIONS) as f64;
+        match (self.masked, event.masked_lanes) {
+            (false, _) | (true, MaskedLanes::Skipped) => Some(active),
+            (true, MaskedLanes::Counted) => Some(2.0 * active),
+            (true, MaskedLanes::Unknown | MaskedLanes::NotApplicable) => None,
+        }
+    }
+
     /// Instructions as `event` counts them: some count a fused one twice.
     fn executed(&self, event: &Event) -> f64 {
         let twice = self.op == FpOp::Fma && event.fma_counts == 2;
@@ -34,14 +46,14 @@ impl KnownWork for FpWork {
     fn expected(&self, event: &Event) -> Option<f64> {
         let applies =
             event.precision.is_none_or(|p| p == self.precision) && event.width.is_none_or(|w| w == self.width);
-        let flops = (self.kernel.work.flops * ITERATIONS) as f64;
         let vector = self.width != Width::Scalar;
         match event.role {
             // events without a width may still be bound to some widths by their unit mask: only the specific ones and
             // the sum over all are predictable
             Role::Flops if event.precision.is_none() != event.width.is_none() => None,
             Role::Flops if event.precision.is_none() && !event.headline => None,
-            Role::Flops => Some(if applies { flops } else { 0.0 }),
+            Role::Flops if applies => self.flops(event),
+            Role::Flops => Some(0.0),
             Role::FpInstructions | Role::SimdFpInstructions if event.width.is_some() => {
                 Some(if applies { self.executed(event) } else { 0.0 })
             }
@@ -64,7 +76,8 @@ impl KnownWork for FpWork {
     }
 }
 
-/// Adds, multiplies and fused multiply-adds of both precisions at every width that this CPU has.
+/// Adds, multiplies and fused multiply-adds of both precisions at every width that this CPU has; with masks, too, where it has
+/// them.
 pub fn kernels(features: Features) -> Vec<Box<dyn KnownWork>> {
     let mut works: Vec<Box<dyn KnownWork>> = Vec::new();
     for precision in [Precision::Dp, Precision::Sp] {
@@ -72,8 +85,14 @@ pub fn kernels(features: Features) -> Vec<Box<dyn KnownWork>> {
             for op in [FpOp::Add, FpOp::Mul, FpOp::Fma] {
                 let Some(opcode) = opcodes::floating(op, precision, width, features) else { continue };
                 let name = format!("{}.{}.{}", precision.name(), op.name(), width.name());
-                if let Ok(kernel) = fp::throughput(&name, &[opcode], precision, width, features) {
-                    works.push(Box::new(FpWork { kernel, op, precision, width }));
+                let masked = || fp::masked(&format!("{name}.masked"), opcode, precision, width, features);
+                let ways = [
+                    (fp::throughput(&name, &[opcode], precision, width, features).ok(), false),
+                    (if width == Width::W512 { masked().ok() } else { None }, true),
+                ];
+                for (kernel, masked) in ways {
+                    let Some(kernel) = kernel else { continue };
+                    works.push(Box::new(FpWork { kernel, op, precision, width, masked }));
                 }
             }
         }
@@ -85,6 +104,31 @@ pub fn kernels(features: Features) -> Vec<Box<dyn KnownWork>> {
 mod tests {
     use super::*;
     use crate::counters::table;
+
+    #[test]
+    fn masked_lanes_are_expected_as_the_table_says() {
+        let tables = table::all().unwrap();
+        let event = |vendor: &str, family, model, name: &str| {
+            let table = table::for_cpu(&tables, vendor, family, model).unwrap();
+            table.events.into_iter().find(|e| e.name == name).unwrap()
+        };
+        let Some(masked) = kernels(Features::detect()).into_iter().find(|w| w.name() == "dp.add.512.masked") else {
+            println!("SKIPPED: this CPU has no AVX-512");
+            return;
+        };
+        // Eight lanes, four of them active: Intel's events count all, of AMD's nobody says.
+        let operations = masked.operations();
+        let intel = |name: &str| masked.expected(&event("GenuineIntel", 6, 0x6a, name));
+        assert_eq!(intel("fp_arith.512_dp"), Some(8.0 * operations));
+        assert_eq!((intel("fp_arith.256_dp"), intel("fp_arith.512_sp")), (Some(0.0), Some(0.0)));
+        let mut skipped = event("GenuineIntel", 6, 0x6a, "fp_arith.512_dp");
+        skipped.masked_lanes = MaskedLanes::Skipped;
+        assert_eq!(masked.expected(&skipped), Some(4.0 * operations));
+        let amd = event("AuthenticAMD", 0x19, 0x11, "fp_ops_retired.all");
+        if amd.masked_lanes == MaskedLanes::Unknown {
+            assert_eq!(masked.expected(&amd), None);
+        }
+    }
 
     #[test]
     fn every_kernel_predicts_the_events_of_its_kind() {

@@ -138,16 +138,34 @@ fn half(op: FpOp) -> Option<(Code, Form)> {
     })
 }
 
-/// `vdpbf16ps zmm`: 32 products and 32 sums.
-pub fn bf16_dot(features: Features) -> Option<Opcode> {
-    let code = Code::EVEX_Vdpbf16ps_zmm_k1z_zmm_zmmm512b32;
-    features.avx512bf16.then_some(Opcode { code, form: Form::Accumulate, flops: 64, int_ops: 0 })
+/// `vdpbf16ps`: a product and a sum in each 16-bit lane.
+pub fn bf16_dot(width: Width, features: Features) -> Option<Opcode> {
+    use Code::*;
+    let code = match width {
+        Width::W512 => EVEX_Vdpbf16ps_zmm_k1z_zmm_zmmm512b32,
+        Width::W256 if features.avx512vl => EVEX_Vdpbf16ps_ymm_k1z_ymm_ymmm256b32,
+        Width::W128 if features.avx512vl => EVEX_Vdpbf16ps_xmm_k1z_xmm_xmmm128b32,
+        _ => return None,
+    };
+    let flops = 2 * u64::from(width.lanes(Precision::Bf16));
+    features.avx512bf16.then_some(Opcode { code, form: Form::Accumulate, flops, int_ops: 0 })
 }
 
-/// `vpdpbusd zmm`: 64 products and 64 sums.
-pub fn int8_dot(features: Features) -> Option<Opcode> {
-    let code = Code::EVEX_Vpdpbusd_zmm_k1z_zmm_zmmm512b32;
-    features.avx512vnni.then_some(Opcode { code, form: Form::Accumulate, flops: 0, int_ops: 128 })
+/// `vpdpbusd`: a product and a sum of each byte.
+pub fn int8_dot(width: Width, features: Features) -> Option<Opcode> {
+    use Code::*;
+    let masked = features.avx512vnni && features.avx512vl;
+    let code = match width {
+        Width::W512 if features.avx512vnni => EVEX_Vpdpbusd_zmm_k1z_zmm_zmmm512b32,
+        Width::W256 if masked => EVEX_Vpdpbusd_ymm_k1z_ymm_ymmm256b32,
+        Width::W128 if masked => EVEX_Vpdpbusd_xmm_k1z_xmm_xmmm128b32,
+        Width::W256 if features.avxvnni => VEX_Vpdpbusd_ymm_ymm_ymmm256,
+        Width::W128 if features.avxvnni => VEX_Vpdpbusd_xmm_xmm_xmmm128,
+        _ => return None,
+    };
+    // Twice as many bytes as 16-bit lanes.
+    let bytes = 2 * u64::from(width.lanes(Precision::Hp));
+    Some(Opcode { code, form: Form::Accumulate, flops: 0, int_ops: 2 * bytes })
 }
 
 /// An operation on 32-bit integer lanes.
