@@ -164,6 +164,36 @@ fn a_promise_that_is_not_kept_ends_in_the_counted_pass() {
 }
 
 #[test]
+fn a_controller_that_refuses_takes_the_sum_with_it() {
+    let run = Run::new();
+    let block = address(&run.program, "flop_block");
+    let traffic = format!(
+        "[[uncore]]\nname = 'mc.all'\nrole = 'dram_read_lines'\nboth_directions = true\npmu = 'mc'\nconfig = {EXECUTED}\n\
+         config1 = {block}\nbytes = 64.0\nconfidence = 'inference'\nsource = 'test'\n"
+    );
+    let table = run.folder.path.join("table.toml");
+    fs::write(&table, fs::read_to_string(&table).unwrap() + &traffic).unwrap();
+    let trusted = |event: &str, pmu: &str| json!({"event": event, "pmu": pmu, "verdict": "trusted", "comparisons": []});
+    let certificates = [trusted("stand_in.flops", "stand_in"), trusted("mc.all", "mc")];
+    let recorded = run.folder.path.join("certificates.json");
+    fs::write(recorded, serde_json::to_string(&certificates).unwrap()).unwrap();
+    run.folder.pmu("mc_0", BREAKPOINT, None, Some("0"));
+    let bytes = |profile: &Value| {
+        profile["run"]["counters"].as_array().unwrap().iter().find(|c| c["event"] == "mc.all").unwrap().clone()
+    };
+    let Some((whole, _)) = run.profile(&[]) else { return };
+    assert!(bytes(&whole)["value"].is_number(), "{}", bytes(&whole));
+    // No host of these tests has this CPU.
+    run.folder.pmu("mc_1", BREAKPOINT, None, Some("4095"));
+    let (part, text) = run.profile(&[]).unwrap();
+    assert_eq!((passes(&part), &bytes(&part)["value"]), (vec!["timed", "counted"], &Value::Null));
+    let reason = bytes(&part)["source"]["reason"].as_str().unwrap().to_owned();
+    assert!(reason.starts_with("mc_1@4095 is missing from the sum: "), "{reason}");
+    assert!(text.contains(&format!("because mc.all was not measured: {reason}")), "{text}");
+    assert!(text.contains(&format!("not measured: mc.all, because {reason}")), "{text}");
+}
+
+#[test]
 fn a_damaged_record_of_certificates_is_told_by_name() {
     let run = Run::new();
     fs::write(run.folder.path.join("certificates.json"), "[{]").unwrap();

@@ -93,11 +93,9 @@ fn controllers<K: PerfKernel>(
     event: &UncoreEvent,
     works: &mut [Box<dyn KnownWork>],
 ) -> Certificate {
-    let opened = uncore::open(kernel, pmus, event);
-    if let (true, Some((_, refusal))) = (opened.boxes.is_empty(), opened.refused.first()) {
+    if let Some(refusal) = uncore::open(kernel, pmus, event).lacks() {
         return not_checked(&event.name, &event.pmu, refusal.to_string());
     }
-    drop(opened);
     let mut comparisons: Vec<Comparison> = Vec::new();
     let mut bytes = f64::MAX;
     for work in works.iter_mut() {

@@ -8,6 +8,9 @@ use super::refusal::Refusal;
 /// Below this share of time on the PMU a scaled count is an extrapolation that is not used for FLOPs.
 const TOO_LITTLE: f64 = 0.01;
 
+/// The kernel has events that share a PMU take turns about this often (`perf_event_mux_interval_ms`, 4 ms unless changed).
+pub const MUX_WINDOW_NS: u64 = 4_000_000;
+
 /// A measured count.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Count {

@@ -33,6 +33,10 @@ pub struct Fake {
     pub records: Vec<(i32, Record)>,
     /// Opens of this config on this CPU fail with this `errno`.
     pub refuse_on: Vec<(u64, i32, i32)>,
+    /// `errno` for enabling what was opened on this CPU.
+    pub refuse_enable: Vec<(i32, i32)>,
+    /// `errno` for reading what was opened on this CPU.
+    pub refuse_read: Vec<(i32, i32)>,
 }
 
 /// Stands for an open event.
@@ -54,6 +58,14 @@ pub const SHORT: i32 = -1;
 
 fn refusal(list: &[(u64, i32)], config: u64) -> io::Result<()> {
     match list.iter().find(|(c, _)| *c == config) {
+        Some((_, errno)) => Err(io::Error::from_raw_os_error(*errno)),
+        None => Ok(()),
+    }
+}
+
+fn on_cpu(list: &[(i32, i32)], handle: &FakeHandle) -> io::Result<()> {
+    match list.iter().find(|(cpu, _)| *cpu == handle.1) {
+        Some((_, SHORT)) => Err(io::ErrorKind::UnexpectedEof.into()),
         Some((_, errno)) => Err(io::Error::from_raw_os_error(*errno)),
         None => Ok(()),
     }
@@ -88,6 +100,7 @@ impl PerfKernel for Fake {
     }
 
     fn read(&self, handle: &FakeHandle) -> io::Result<Reading> {
+        on_cpu(&self.refuse_read, handle)?;
         match self.readings.iter().find(|(c, _)| *c == handle.0) {
             Some((_, Ok(reading))) => Ok(*reading),
             Some((_, Err(SHORT))) => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -96,8 +109,8 @@ impl PerfKernel for Fake {
         }
     }
 
-    fn enable(&self, _: &FakeHandle) -> io::Result<()> {
-        Ok(())
+    fn enable(&self, handle: &FakeHandle) -> io::Result<()> {
+        on_cpu(&self.refuse_enable, handle)
     }
 
     fn disable(&self, _: &FakeHandle) -> io::Result<()> {

@@ -1,15 +1,12 @@
 //! Opens the chosen events on a program and reads them: every event ends as a count or as a reason.
 
-use super::count::Count;
+use super::count::{Count, MUX_WINDOW_NS};
 use super::encode::encode;
 use super::group::{Free, plan};
 use super::kernel::{Flags, PerfKernel, Scope};
 use super::pmu::Pmu;
 use super::refusal::Refusal;
 use super::table::Event;
-
-/// The kernel rotates multiplexed groups about this often (`perf_event_mux_interval_ms`, 4 ms unless changed).
-const MUX_WINDOW_NS: u64 = 4_000_000;
 
 /// An event of a table as this run measured it.
 #[derive(Debug, Clone, PartialEq)]

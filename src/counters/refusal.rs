@@ -44,6 +44,13 @@ pub enum Refusal {
         /// Which.
         field: String,
     },
+    /// One of several boxes that only together hold the whole count.
+    OfBox {
+        /// `uncore_imc_3@28`: PMU and CPU.
+        name: String,
+        /// What it was refused for.
+        why: Box<Refusal>,
+    },
     /// Anything else the kernel answered.
     Other {
         /// `errno`.
@@ -93,6 +100,7 @@ impl Refusal {
             Refusal::OutOfDescriptors => "ulimit -n 65536",
             Refusal::CountersTaken => "sudo sysctl kernel.nmi_watchdog=0, and end other profilers: they hold counters",
             Refusal::CpuOffline => "echo 1 | sudo tee /sys/devices/system/cpu/cpuN/online",
+            Refusal::OfBox { why, .. } => why.hint(),
             _ => "",
         }
     }
@@ -114,6 +122,7 @@ impl fmt::Display for Refusal {
             Refusal::NotTrusted { found } => write!(f, "it is not believed: {found}"),
             Refusal::NoPmu { pmu } => write!(f, "the kernel lists no PMU {pmu}"),
             Refusal::NoEncoding { field } => write!(f, "the kernel's PMU has no place for its field {field}"),
+            Refusal::OfBox { name, why } => write!(f, "{name} is missing from the sum: {why}"),
             Refusal::Other { errno } => write!(f, "{}", io::Error::from_raw_os_error(*errno)),
         }
     }

@@ -242,6 +242,12 @@ pub struct UncoreEvent {
     /// Channels to try.
     #[serde(default)]
     pub channels: u32,
+    /// Configs of the other sub-channels of a box, where each has its own event: their counts are added.
+    #[serde(default)]
+    pub sub_channels: Vec<u64>,
+    /// What is behind the controller's port that it counts.
+    #[serde(default)]
+    pub medium: Medium,
     /// Bytes of one count.
     pub bytes: f64,
     /// Counters of one box.
@@ -259,7 +265,29 @@ pub struct UncoreEvent {
     pub notes: Option<String>,
 }
 
+/// What a memory controller moves lines to and from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Medium {
+    /// DRAM: every program's memory.
+    #[default]
+    Dram,
+    /// Persistent memory modules beside it, which few hosts have.
+    Persistent,
+}
+
 impl UncoreEvent {
+    /// What is opened on each box: the channel's name with a dot before it (empty where there is but one), and its config.
+    pub fn configs(&self) -> Vec<(String, u64)> {
+        let configs: Vec<u64> = match self.channel_step {
+            0 => std::iter::once(self.config).chain(self.sub_channels.iter().copied()).collect(),
+            _ => (0..self.channels).map(|c| self.config_of_channel(c)).collect(),
+        };
+        let several = configs.len() > 1;
+        let name = |n: usize| if several { format!(".{n}") } else { String::new() };
+        configs.into_iter().enumerate().map(|(n, config)| (name(n), config)).collect()
+    }
+
     /// The config of a channel. Event numbers have their low eight bits in bits 7:0 and the others from bit 32 on, so that
     /// the step from channel to channel may carry from one to the other.
     pub fn config_of_channel(&self, channel: u32) -> u64 {

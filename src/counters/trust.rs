@@ -5,7 +5,7 @@
 //!  all ratios 1 within the tolerance            → trusted
 //!  all the same, but not 1                      → corrected: divided by the ratio
 //!  differing, or counts where there is nothing  → refuted: not used
-//!  refused, or no kernel exercises it           → not checked, with the reason
+//!  refused, no kernel exercises it, or known too badly → not checked, with the reason
 //! ```
 
 use std::fmt;
@@ -22,6 +22,9 @@ const EXACT: f64 = 0.001;
 const CONSTANT: f64 = 0.02;
 /// A share of the kernel's work that may appear in a counter of something else.
 const STRAY: f64 = 0.001;
+
+/// A count or an expectation that is known no better than this proves nothing.
+const LOOSE: f64 = 0.15;
 
 /// Work that is known before it runs. `machine` offers such kernels; `session` hands them over.
 pub trait KnownWork {
@@ -104,29 +107,37 @@ pub fn compare(kernel: &dyn KnownWork, event: &Event, count: Count) -> Option<Co
     Some(Comparison { kernel: kernel.name().to_owned(), expected, counted, error })
 }
 
-/// The verdict on comparisons whose kernels did at least `operations` each.
+/// The verdict on comparisons whose kernels did at least `operations` each. What is known too badly is left out.
 pub fn judge(comparisons: &[Comparison], operations: f64) -> Verdict {
-    let (zero, positive): (Vec<_>, Vec<_>) = comparisons.iter().partition(|c| c.expected == 0.0);
+    let (firm, loose): (Vec<_>, Vec<_>) = comparisons.iter().partition(|c| c.error <= LOOSE);
+    let (zero, positive): (Vec<_>, Vec<_>) = firm.into_iter().partition(|c| c.expected == 0.0);
     if let Some(stray) = zero.iter().find(|c| c.counted > STRAY.max(c.error) * operations) {
         return Verdict::Refuted {
             found: format!("{} has no such work, it counted {:.0}", stray.kernel, stray.counted),
         };
     }
-    let ratios: Vec<f64> = positive.iter().map(|c| c.counted / c.expected).collect();
-    let slack = positive.iter().map(|c| c.error).fold(0.0, f64::max);
-    let (Some(least), Some(most)) = (ratios.iter().copied().reduce(f64::min), ratios.iter().copied().reduce(f64::max))
-    else {
-        return Verdict::NotChecked { why: "no kernel of this host exercises it".into() };
+    let ratio = |c: &&Comparison| c.counted / c.expected;
+    let least = positive.iter().map(ratio).reduce(f64::min);
+    let (Some(least), Some(most)) = (least, positive.iter().map(ratio).reduce(f64::max)) else {
+        return Verdict::NotChecked { why: unproven(&loose) };
     };
-    if least >= 1.0 - EXACT - slack && most <= 1.0 + EXACT + slack {
+    if positive.iter().all(|c| (ratio(c) - 1.0).abs() <= EXACT + c.error) {
         return Verdict::Trusted;
     }
+    let slack = positive.iter().map(|c| c.error).fold(0.0, f64::max);
     let constant = least > 0.0 && most / least <= 1.0 + CONSTANT + slack;
     // one kernel alone shows a factor, not that it is constant
-    if constant && ratios.len() > 1 {
-        return Verdict::Corrected { ratio: ratios.iter().sum::<f64>() / ratios.len() as f64 };
+    if constant && positive.len() > 1 {
+        return Verdict::Corrected { ratio: positive.iter().map(ratio).sum::<f64>() / positive.len() as f64 };
     }
-    Verdict::Refuted { found: format!("counted / known is {least:.3} to {most:.3} over {} kernels", ratios.len()) }
+    Verdict::Refuted { found: format!("counted / known is {least:.3} to {most:.3} over {} kernels", positive.len()) }
+}
+
+fn unproven(loose: &[&Comparison]) -> String {
+    match loose.iter().filter(|c| c.expected > 0.0).map(|c| c.error).reduce(f64::min) {
+        Some(error) => format!("its counts or what they are held against are known to ± {:.0} % only", 100.0 * error),
+        None => "no kernel of this host exercises it".into(),
+    }
 }
 
 impl fmt::Display for Verdict {
@@ -180,6 +191,19 @@ mod tests {
         assert!(matches!(judge(&[(1e6, 0.0)]), Verdict::Refuted { .. }), "a dead counter is not 0 FLOPs");
         assert!(matches!(judge(&[]), Verdict::NotChecked { .. }));
         assert!(matches!(judge(&[(0.0, 0.0)]), Verdict::NotChecked { .. }));
+    }
+
+    #[test]
+    fn wildly_scaled_counts_prove_nothing() {
+        let scaled = |counted, error| Comparison { error, ..comparison(1e6, counted) };
+        let wild = judge(&[scaled(0.75e6, 0.3), scaled(1.25e6, 0.3)], 1e6);
+        assert!(matches!(&wild, Verdict::NotChecked { why } if why.contains("± 30 %")), "{wild:?}");
+        let beside = judge(&[scaled(0.75e6, 0.3), scaled(1e6, 0.0)], 1e6);
+        assert_eq!(beside, Verdict::Trusted, "the firm one decides");
+        let own = judge(&[scaled(1.09e6, 0.1), scaled(1.09e6, 0.0)], 1e6);
+        assert_eq!(own, Verdict::Corrected { ratio: 1.09 }, "each is held to its own error");
+        let stray = Comparison { error: 0.5, ..comparison(0.0, 4e5) };
+        assert_eq!(judge(&[stray, comparison(1e6, 1e6)], 1e6), Verdict::Trusted);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::count::Count;
+use super::count::{Count, MUX_WINDOW_NS};
 use super::encode::Encoding;
 use super::kernel::{Flags, PerfKernel, Scope};
 use super::pmu::Pmu;
@@ -27,12 +27,23 @@ pub struct OpenBox<H> {
     pub pmu: String,
     /// CPU that stands for the socket.
     pub cpu: u32,
-    /// Channel, on PMUs that hold all channels.
-    pub channel: Option<u32>,
+    /// Which channel of the box, with a dot before it; empty where it counts them all at once.
+    pub channel: String,
     handle: H,
 }
 
-/// Opened boxes of one event, and those that refused.
+impl<H> OpenBox<H> {
+    /// `uncore_imc_0.1@28`: PMU, channel, CPU.
+    fn name(&self) -> String {
+        name(&self.pmu, &self.channel, self.cpu)
+    }
+}
+
+fn name(pmu: &str, channel: &str, cpu: u32) -> String {
+    format!("{pmu}{channel}@{cpu}")
+}
+
+/// Opened boxes of one event, and those that refused. Only all of them together hold the host's traffic.
 #[derive(Debug)]
 pub struct OpenUncore<H> {
     /// Opened.
@@ -45,20 +56,17 @@ pub struct OpenUncore<H> {
 pub fn open<K: PerfKernel>(kernel: &K, pmus: &[Pmu], event: &UncoreEvent) -> OpenUncore<K::Handle> {
     let mut found = OpenUncore { boxes: Vec::new(), refused: Vec::new() };
     for pmu in pmus.iter().filter(|p| p.is_box_of(&event.pmu)) {
-        let channels: Vec<Option<u32>> =
-            if event.channel_step == 0 { vec![None] } else { (0..event.channels).map(Some).collect() };
         let cpus = if pmu.cpus.is_empty() { &[0][..] } else { &pmu.cpus[..] };
         for cpu in cpus {
-            for channel in &channels {
-                let config = event.config_of_channel(channel.unwrap_or(0));
+            for (channel, config) in event.configs() {
                 let encoding = Encoding { kind: pmu.kind, config, config1: event.config1 };
                 // uncore PMUs count every task on a CPU and refuse all exclude bits
                 let scope = Scope { pid: -1, cpu: *cpu as i32 };
                 match kernel.open(encoding, scope, None, Flags { disabled: true, ..Flags::default() }) {
                     Ok(handle) => {
-                        found.boxes.push(OpenBox { pmu: pmu.name.clone(), cpu: *cpu, channel: *channel, handle });
+                        found.boxes.push(OpenBox { pmu: pmu.name.clone(), cpu: *cpu, channel, handle });
                     }
-                    Err(e) => found.refused.push((pmu.name.clone(), Refusal::of_open(&e))),
+                    Err(e) => found.refused.push((name(&pmu.name, &channel, *cpu), Refusal::of_open(&e))),
                 }
             }
         }
@@ -89,37 +97,47 @@ impl<H> OpenUncore<H> {
         self.boxes.retain(|b| match kernel.enable(&b.handle) {
             Ok(()) => true,
             Err(e) => {
-                failed.push((b.pmu.clone(), Refusal::of_read(&e)));
+                failed.push((b.name(), Refusal::of_read(&e)));
                 false
             }
         });
         self.refused.extend(failed);
     }
 
+    /// Why the sum over the boxes is not known: one of them refused. `None` if all of them count.
+    pub fn lacks(&self) -> Option<Refusal> {
+        missing(&self.refused, self.boxes.len())
+    }
+
     /// Reads all boxes. A phantom is a box that reads nonsense, or 0 or 1 while another box of the same event counts.
     ///
     /// # Errors
-    /// No box gave a count.
+    /// A box refused to be opened, started or read, so that the sum is not whole; or none gave a count.
     pub fn read<K: PerfKernel<Handle = H>>(&self, kernel: &K, bytes_per_count: f64) -> Result<Traffic, Refusal> {
         let mut counts: Vec<(String, Count)> = Vec::new();
         let mut phantom = Vec::new();
-        let mut why = self.refused.first().map_or(Refusal::NeverRan, |r| r.1.clone());
+        let mut refused = self.refused.clone();
         for b in &self.boxes {
-            let channel = b.channel.map(|c| format!(".{c}")).unwrap_or_default();
-            let name = format!("{}{channel}@{}", b.pmu, b.cpu);
-            match kernel.read(&b.handle) {
-                Ok(reading) if reading.value >= IMPOSSIBLE => phantom.push(name),
-                Ok(reading) => match Count::from_reading(reading, reading.enabled_ns) {
-                    Ok(count) => counts.push((name, count)),
-                    Err(refusal) => why = refusal,
-                },
-                Err(e) => why = Refusal::of_read(&e),
+            let counted = match kernel.read(&b.handle) {
+                Ok(reading) if reading.value >= IMPOSSIBLE => {
+                    phantom.push(b.name());
+                    continue;
+                }
+                Ok(reading) => Count::from_reading(reading, MUX_WINDOW_NS),
+                Err(e) => Err(Refusal::of_read(&e)),
+            };
+            match counted {
+                Ok(count) => counts.push((b.name(), count)),
+                Err(refusal) => refused.push((b.name(), refusal)),
             }
+        }
+        if let Some(refusal) = missing(&refused, counts.len() + phantom.len()) {
+            return Err(refusal);
         }
         let any_real = counts.iter().any(|(_, c)| c.raw > 1);
         let (real, empty): (Vec<_>, Vec<_>) = counts.into_iter().partition(|(_, c)| !any_real || c.raw > 1);
         phantom.extend(empty.into_iter().map(|(name, _)| name));
-        let total = real.iter().map(|(_, c)| *c).reduce(Count::plus).ok_or(why)?;
+        let total = real.iter().map(|(_, c)| *c).reduce(Count::plus).ok_or(Refusal::NeverRan)?;
         Ok(Traffic {
             bytes: total.value * bytes_per_count,
             error: total.error,
@@ -127,6 +145,13 @@ impl<H> OpenUncore<H> {
             phantom,
         })
     }
+}
+
+/// The reason that all boxes share, or that of the first one beside `others` that have none.
+fn missing(refused: &[(String, Refusal)], others: usize) -> Option<Refusal> {
+    let (name, why) = refused.first()?;
+    let shared = others == 0 && refused.iter().all(|(_, r)| r == why);
+    Some(if shared { why.clone() } else { Refusal::OfBox { name: name.clone(), why: Box::new(why.clone()) } })
 }
 
 /// The traffic of the whole host over a moment of `pause`, in bytes per second; for the background.
@@ -193,9 +218,10 @@ pub fn split(bytes: f64, misses: Option<&[f64]>, time_s: &[f64]) -> (Vec<f64>, &
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counters::fake::Fake;
+    use crate::counters::fake::{Fake, SHORT};
     use crate::counters::kernel::Reading;
     use crate::counters::table::{Role, all, for_cpu};
+    use std::cell::Cell;
     use std::collections::BTreeMap;
 
     fn imc(n: u32, cpus: &[u32]) -> Pmu {
@@ -241,6 +267,40 @@ mod tests {
         assert_eq!(open(&fake, &[imc(0, &[0])], &cas_read()).read(&fake, 64.0), Err(Refusal::Forbidden));
         let none = open(&fake, &[], &cas_read()).read(&fake, 64.0);
         assert_eq!(none, Err(Refusal::NoPmu { pmu: "uncore_imc".into() }));
+    }
+
+    #[test]
+    fn a_sum_that_lacks_a_box_is_no_sum() {
+        let pmus = [imc(0, &[0, 28]), imc(1, &[0, 28])];
+        let read = |fake: &Fake| {
+            let mut opened = open(fake, &pmus, &cas_read());
+            opened.enable(fake);
+            opened.read(fake, 64.0)
+        };
+        let lacks = |name: &str, why| Refusal::OfBox { name: name.into(), why: Box::new(why) };
+        let offline = Fake { offline: vec![28], ..Fake::default() };
+        assert_eq!(read(&offline), Err(lacks("uncore_imc_0@28", Refusal::CpuOffline)));
+        let short_of_descriptors = Fake { descriptors: Some(Cell::new(3)), ..Fake::default() };
+        let refusal = read(&short_of_descriptors).unwrap_err();
+        assert_eq!(refusal, lacks("uncore_imc_1@28", Refusal::OutOfDescriptors));
+        assert_eq!(refusal.to_string(), "uncore_imc_1@28 is missing from the sum: the limit of open files is reached");
+        assert!(refusal.hint().contains("ulimit"));
+        let stops = Fake { refuse_enable: vec![(28, libc::EIO)], ..Fake::default() };
+        assert_eq!(read(&stops), Err(lacks("uncore_imc_0@28", Refusal::StoppedCounting)));
+        let unread = Fake { refuse_read: vec![(0, SHORT)], ..Fake::default() };
+        assert_eq!(read(&unread), Err(lacks("uncore_imc_0@0", Refusal::ShortRead)));
+        let forbidden = Fake { refuse: vec![(0x304, libc::EACCES)], ..Fake::default() };
+        assert_eq!(read(&forbidden), Err(Refusal::Forbidden), "one reason for all of them");
+    }
+
+    #[test]
+    fn sub_channels_of_a_box_are_added() {
+        let event = UncoreEvent { sub_channels: vec![0x305], ..cas_read() };
+        let fake = Fake::default();
+        let traffic = open(&fake, &[imc(0, &[0])], &event).read(&fake, 64.0).unwrap();
+        assert_eq!(traffic.bytes, 64.0 * f64::from(0x304 + 0x305));
+        let names: Vec<&str> = traffic.by_box.iter().map(|b| b.0.as_str()).collect();
+        assert_eq!(names, ["uncore_imc_0.0@0", "uncore_imc_0.1@0"]);
     }
 
     #[test]

@@ -4,13 +4,10 @@ use std::collections::HashMap;
 
 use super::kernel::{GroupKernel, GroupReading};
 use super::open::Everywhere;
-use crate::counters::count::Count;
+use crate::counters::count::{Count, MUX_WINDOW_NS};
 use crate::counters::kernel::Reading;
 use crate::counters::refusal::Refusal;
 use crate::profile::evidence::counters::{CounterTotal, ThreadReading};
-
-/// The kernel rotates multiplexed groups about this often (`perf_event_mux_interval_ms`, 4 ms unless changed).
-pub const MUX_WINDOW_NS: u64 = 4_000_000;
 
 /// Two events are put on a CPU one after the other; above this share they were there at the same time.
 const SWITCHING: f64 = 0.98;

@@ -162,12 +162,13 @@ pub fn dram<K: PerfKernel>(kernel: &K, tables: &[&EventTable], pmus: &[Pmu], gue
     let mut result = Err(Refusal::NoPmu { pmu: "of a memory controller".into() });
     for event in tables.iter().flat_map(|t| &t.uncore).filter(|e| e.role == Role::DramReadLines) {
         let opened = uncore::open(kernel, pmus, event);
-        if !opened.boxes.is_empty() {
-            result = Ok(format!("{} boxes of {}", opened.boxes.len(), event.pmu));
-            break;
-        }
-        if let Some((_, refusal)) = opened.refused.into_iter().find(|(_, r)| !matches!(r, Refusal::NoPmu { .. })) {
-            result = Err(refusal);
+        match opened.lacks() {
+            None => {
+                result = Ok(format!("{} boxes of {}", opened.boxes.len(), event.pmu));
+                break;
+            }
+            Some(Refusal::NoPmu { .. }) => {}
+            Some(refusal) => result = Err(refusal),
         }
     }
     let worth = Worth {

@@ -1,13 +1,14 @@
-//! Streams of known traffic: reads of a buffer that one level holds and the level below does not, and non-temporal stores
-//! to one that no cache holds.
+//! Streams of known traffic: reads of a buffer that one level holds and the level below does not; to and from memory reads,
+//! non-temporal stores and both, so that each direction has two mixes and a constant factor shows.
 //!
 //! ```text
 //!  buffer larger than L1     → a fill of L1 for each line
 //!  larger than L2            → of L2, too
-//!  larger than all caches    → a miss of the last one, and a line read from memory; stores: a line written to it
+//!  larger than all caches    → a miss of the last one, and a line read from memory; stores: a line written to it;
+//!                              a copy: half of its lines are read, the other half written
 //! ```
 
-use crate::counters::table::{Event, Role, UncoreEvent};
+use crate::counters::table::{Event, Medium, Role, UncoreEvent};
 use crate::counters::trust::KnownWork;
 use crate::isa::operation::Width;
 use crate::machine::bench::arena::{Buffer, Pages};
@@ -21,8 +22,10 @@ const LINE: u64 = 64;
 const CACHE_TRAFFIC: u64 = 64 << 20;
 /// A buffer beyond the caches is as many times larger than the last of them.
 const BEYOND: u64 = 16;
-/// And no larger than this.
-const LARGEST: u64 = 1 << 30;
+/// Or so many times, where it would be larger than [`LARGE`].
+const LEAST_BEYOND: u64 = 10;
+/// More than this takes long to touch.
+const LARGE: u64 = 1 << 30;
 /// Share of the memory that can be had which a check may take.
 const OF_MEMORY: u64 = 4;
 /// A buffer must be this many times larger than a cache for its lines not to stay.
@@ -34,7 +37,7 @@ const BESIDE: f64 = 0.03;
 struct StreamWork {
     name: String,
     kernel: Kernel,
-    stores: bool,
+    kind: Stream,
     /// The last cache that does not hold the buffer: 1, 2, 3; 4: memory.
     level: u32,
     bytes: u64,
@@ -47,6 +50,13 @@ struct StreamWork {
 impl StreamWork {
     fn moved(&self) -> u64 {
         self.bytes * self.passes
+    }
+
+    /// (read, written) bytes at the memory controllers: stores are non-temporal and read nothing.
+    fn directions(&self) -> (u64, u64) {
+        let (loads, stores) = self.kind.accesses();
+        let of = |n: u64| self.moved() / (loads + stores) * n;
+        (of(loads), of(stores))
     }
 
     /// Lines that a level whose fills the event counts takes in: level 1, 2 or 3.
@@ -63,7 +73,7 @@ impl KnownWork for StreamWork {
     fn expected(&self, event: &Event) -> Option<f64> {
         match event.role {
             // What non-temporal stores do to a level is not known, nor which part of all fills the other events count.
-            _ if self.stores || !event.headline => None,
+            _ if self.kind != Stream::Read || !event.headline => None,
             Role::L1Fill => Some(self.lines(1)),
             Role::L2Fill => Some(self.lines(2)),
             Role::LlcMiss => Some(self.lines(3)),
@@ -72,15 +82,17 @@ impl KnownWork for StreamWork {
     }
 
     fn expected_bytes(&self, event: &UncoreEvent) -> Option<f64> {
-        if self.level < 3 {
+        // Where the buffer lies is known of DRAM alone.
+        if self.level < 3 || event.medium != Medium::Dram {
             return None;
         }
-        let counts = match event.role {
-            Role::DramReadLines => !self.stores || event.both_directions,
-            Role::DramWriteLines => self.stores || event.both_directions,
-            _ => return None,
-        };
-        Some(if counts { self.moved() as f64 } else { 0.0 })
+        let (read, written) = self.directions();
+        match event.role {
+            Role::DramReadLines | Role::DramWriteLines if event.both_directions => Some((read + written) as f64),
+            Role::DramReadLines => Some(read as f64),
+            Role::DramWriteLines => Some(written as f64),
+            _ => None,
+        }
     }
 
     fn tolerance(&self) -> f64 {
@@ -106,8 +118,9 @@ impl KnownWork for StreamWork {
     fn run(&mut self) {
         let Some(buffer) = &self.buffer else { return };
         let mut arguments = Arguments::new();
-        arguments.pointers = [buffer.address(); 4];
-        arguments.inner = self.bytes / Variant::plain(Width::W128).body_bytes();
+        let array = self.bytes / self.kind.arrays();
+        arguments.pointers = std::array::from_fn(|n| buffer.address() + array * (n as u64 % self.kind.arrays()));
+        arguments.inner = array / Variant::plain(Width::W128).body_bytes();
         // SAFETY: the buffer has `bytes` bytes, and the kernel was emitted for the features that this CPU has.
         unsafe { self.kernel.call(self.passes, &mut arguments) };
     }
@@ -126,18 +139,19 @@ pub fn kernels(caches: &[Cache], memory: u64, features: Features) -> Vec<Box<dyn
         works.push(work("stream in L3", Stream::Read, 2, (BEYOND * l2).min(l3 / 2), l2, features));
     }
     if let Some(last) = last {
-        let bytes = (BEYOND * last).min(LARGEST).min(memory / OF_MEMORY);
+        let bytes = (BEYOND * last).min(LARGE.max(LEAST_BEYOND * last)).min(memory / OF_MEMORY);
         works.push(work("stream from memory", Stream::Read, 3, bytes, last, features));
         works.push(work("stream to memory", Stream::Write, 3, bytes, last, features));
+        works.push(work("copy in memory", Stream::Copy, 3, bytes, last, features));
     }
     works.into_iter().flatten().map(|w| Box::new(w) as Box<dyn KnownWork>).collect()
 }
 
 /// A stream over `bytes`, which the cache of `cache` bytes does not hold; `None` where it might.
 fn work(name: &str, kind: Stream, level: u32, bytes: u64, cache: u64, features: Features) -> Option<StreamWork> {
-    let stores = kind == Stream::Write;
-    let variant = Variant { non_temporal: stores, ..Variant::plain(Width::W128) };
-    let bytes = bytes / variant.body_bytes() * variant.body_bytes();
+    let variant = Variant { non_temporal: kind.accesses().1 > 0, ..Variant::plain(Width::W128) };
+    let whole = variant.body_bytes() * kind.arrays();
+    let bytes = bytes / whole * whole;
     if bytes < LEAST * cache {
         return None;
     }
@@ -145,7 +159,7 @@ fn work(name: &str, kind: Stream, level: u32, bytes: u64, cache: u64, features: 
     let kernel = stream(kind, variant, features).ok()?;
     // What the cache may keep from pass to pass.
     let tolerance = cache as f64 / bytes as f64 + BESIDE;
-    Some(StreamWork { name: name.into(), kernel, stores, level, bytes, passes, tolerance, buffer: None })
+    Some(StreamWork { name: name.into(), kernel, kind, level, bytes, passes, tolerance, buffer: None })
 }
 
 #[cfg(test)]
@@ -168,17 +182,32 @@ mod tests {
         let event = |name: &str| intel.events.iter().find(|e| e.name == name).unwrap();
         let works = works();
         let names: Vec<&str> = works.iter().map(|w| w.name()).collect();
-        assert_eq!(names, ["stream in L2", "stream in L3", "stream from memory", "stream to memory"]);
+        let last = ["stream from memory", "stream to memory", "copy in memory"];
+        assert_eq!((&names[..2], &names[2..]), (&["stream in L2", "stream in L3"][..], &last[..]));
         let lines = (512 << 20) as f64 / 64.0;
         let of = |name: &str| works.iter().map(|w| w.expected(event(name))).collect::<Vec<_>>();
         let million = Some((1u64 << 20) as f64);
-        assert_eq!(of("l1d.replacement"), [million, million, Some(lines), None]);
-        assert_eq!(of("l2_lines_in.all"), [Some(0.0), million, Some(lines), None]);
-        assert_eq!(of("longest_lat_cache.miss"), [Some(0.0), Some(0.0), Some(lines), None]);
+        assert_eq!(of("l1d.replacement"), [million, million, Some(lines), None, None]);
+        assert_eq!(of("l2_lines_in.all"), [Some(0.0), million, Some(lines), None, None]);
+        assert_eq!(of("longest_lat_cache.miss"), [Some(0.0), Some(0.0), Some(lines), None, None]);
         let uncore = |name: &str| intel.uncore.iter().find(|u| u.name == name).unwrap();
         let bytes = |name: &str| works.iter().map(|w| w.expected_bytes(uncore(name))).collect::<Vec<_>>();
-        assert_eq!(bytes("imc.cas_read"), [None, None, Some(64.0 * lines), Some(0.0)]);
-        assert_eq!(bytes("imc.cas_write"), [None, None, Some(0.0), Some(64.0 * lines)]);
+        let (all, half) = (Some(64.0 * lines), Some(32.0 * lines));
+        assert_eq!(bytes("imc.cas_read"), [None, None, all, Some(0.0), half]);
+        assert_eq!(bytes("imc.cas_write"), [None, None, Some(0.0), all, half]);
+        assert_eq!(bytes("imc.pmm_read"), [None; 5], "whether the buffer lies in persistent memory is not known");
+    }
+
+    #[test]
+    fn each_direction_has_two_mixes() {
+        let works = works();
+        for table in table::all().unwrap() {
+            for event in table.uncore.iter().filter(|u| u.medium == Medium::Dram) {
+                let positive = works.iter().filter_map(|w| w.expected_bytes(event)).filter(|b| *b > 0.0).count();
+                let traffic = matches!(event.role, Role::DramReadLines | Role::DramWriteLines);
+                assert!(!traffic || positive >= 2, "{} of {}", event.name, table.cpu.name);
+            }
+        }
     }
 
     #[test]
@@ -191,9 +220,10 @@ mod tests {
     #[test]
     fn a_stream_runs() {
         let mut works = kernels(&caches(), 16 << 30, Features::detect());
-        let work = &mut works[0];
-        work.run();
-        work.prepare();
-        work.run();
+        for work in works.iter_mut().filter(|w| ["stream in L2", "copy in memory"].contains(&w.name())) {
+            work.run();
+            work.prepare();
+            work.run();
+        }
     }
 }
