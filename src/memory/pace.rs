@@ -21,6 +21,8 @@ const COMPLETE: f64 = 1.25;
 const MEASURING: u64 = 4 << 20;
 /// A phase goes on after the engine found it long enough while this part of its accesses came since.
 const WORTH_WAITING: u64 = 8;
+/// How often the start goes on in any case: the loading of libraries is not what is to be seen.
+const OPENING_LOOKS: u64 = 5;
 /// How often a phase goes on at most after the engine found it long enough.
 const MOST_LOOKS: u64 = 8;
 
@@ -101,7 +103,7 @@ impl Pace {
         let accesses = self.now.accesses - self.noted.accesses;
         let goes_on = match self.phase {
             Phase::Pause => false,
-            Phase::Opening => accesses >= OPENING / WORTH_WAITING,
+            Phase::Opening => accesses >= OPENING / WORTH_WAITING || self.looks < OPENING_LOOKS,
             Phase::Warming => {
                 let looks_left = MOST_LOOKS.saturating_sub(self.looks);
                 let missing = self.goal.saturating_sub(self.now.known);
@@ -186,6 +188,8 @@ mod tests {
     #[test]
     fn a_phase_in_which_little_is_collected_ends_when_the_engine_says_so() {
         let mut pace = Pace::new(1 << 18);
+        (1..OPENING_LOOKS).for_each(|_| pace.end_phase());
+        assert_eq!(pace.phase(), Phase::Opening, "it is short");
         pace.note(OPENING / 2, 0, 0);
         pace.end_phase();
         assert_eq!(pace.phase(), Phase::Opening, "much has come");

@@ -11,6 +11,9 @@ use super::placement::mix;
 const BURST: u64 = 16_384;
 /// Accesses at the start of a burst that warm L1 up and are not counted.
 const WARM_UP: u64 = 4_096;
+/// A burst goes on so many times as long for threads that have not had theirs: they notice it when their buffers of selected
+/// accesses are full.
+const PATIENCE: u64 = 8;
 /// Selected accesses between two bursts, on average, all threads together: about a million accesses.
 const BETWEEN: u64 = 32_768;
 
@@ -57,10 +60,12 @@ impl Rhythm {
     pub fn all(&mut self, thread: u32, accesses: u64) -> u64 {
         let progress = self.progress(thread);
         let warm_up = if progress.stale { WARM_UP.saturating_sub(progress.collected).min(accesses) } else { 0 };
+        let share = BURST.saturating_sub(progress.collected).min(accesses);
         progress.collected += accesses;
+        let is_alone = progress.collected >= PATIENCE * BURST;
         if self.bursting {
-            self.left = self.left.saturating_sub(accesses);
-            if self.left == 0 {
+            self.left = self.left.saturating_sub(share);
+            if self.left == 0 || is_alone {
                 self.bursting = false;
                 // Not strictly periodic: a program's own period must not coincide with this one.
                 self.left = BETWEEN / 2 + mix(self.bursts) % BETWEEN;
@@ -120,6 +125,21 @@ mod tests {
         let duty = all as f64 / (all + selected * 32) as f64;
         assert!((0.01..0.03).contains(&duty), "{duty}");
         assert!(rhythm.was_sampled(0) && !rhythm.was_sampled(1));
+    }
+
+    #[test]
+    fn a_burst_waits_for_threads_that_have_not_had_theirs() {
+        let mut rhythm = Rhythm::new();
+        rhythm.all(0, BURST);
+        (0..2).for_each(|thread| rhythm.selected(thread, 1));
+        rhythm.begin_window();
+        rhythm.all(0, 2 * BURST);
+        assert!(rhythm.bursting());
+        rhythm.all(1, BURST);
+        assert!(!rhythm.bursting());
+        rhythm.begin_window();
+        rhythm.all(0, PATIENCE * BURST);
+        assert!(!rhythm.bursting(), "the other one may be gone");
     }
 
     #[test]

@@ -10,25 +10,41 @@ fn exact() -> CacheModel {
     CacheModel::exact(kernels::host(LastLevelPolicy::Victim), Placement::SmallPages, Vec::new())
 }
 
+fn sampled() -> CacheModel {
+    CacheModel::sampled(kernels::host(LastLevelPolicy::Victim), Placement::HugePages, Vec::new())
+}
+
+/// Runs of which one is to see a function.
+const RUNS: usize = 5;
+
 #[test]
 fn sharing_of_three_kinds_is_told_apart() {
     let dir = tempfile::tempdir().unwrap();
     let program = build(dir.path(), "sharing", &["-O1", "-pthread"]);
     let functions = functions(&program);
-    // Coherence misses, and lines from memory.
-    let figures = |mode: &str| {
-        let memory = run(&mut Translator::new(), &program, &[mode], exact()).memory.unwrap();
-        let range = &functions[&format!("work_{mode}")];
-        [in_function(&memory, range, |t| t.coherence), in_function(&memory, range, |t| t.l3_misses)]
-    };
-    let [[false_sharing, false_lines], [readonly, readonly_lines], [private, private_lines]] =
-        ["false", "readonly", "private"].map(figures);
-    println!("coherence misses: false sharing {false_sharing}, shared read-only {readonly}, private {private}");
-    println!("lines from memory: {false_lines}, {readonly_lines}, {private_lines}");
-    assert!(false_sharing >= 100.0 * private.max(1.0) && false_sharing >= 100.0 * readonly.max(1.0));
-    // One array's lines, or two arrays'.
-    let array = (256 << 10) as f64 / 64.0;
-    assert!((readonly_lines / array - 1.0).abs() < 0.05 && (private_lines / array - 2.0).abs() < 0.1);
+    for sink in [exact, sampled] {
+        // Coherence misses, and lines from memory.
+        let figures = |mode: &str| {
+            let range = &functions[&format!("work_{mode}")];
+            // A sample may not have looked while the function ran, and says so.
+            let memory = (0..RUNS)
+                .map(|_| run(&mut Translator::new(), &program, &[mode], sink()).memory.unwrap())
+                .find(|memory| in_function(memory, range, |t| t.unseen) == 0.0)
+                .unwrap_or_else(|| panic!("{RUNS} samples did not see work_{mode}"));
+            let figure = |figure| in_function(&memory, range, figure);
+            (memory.mode.clone(), figure(|t| t.coherence), figure(|t| t.l3_misses))
+        };
+        let [(mode, false_sharing, false_lines), (_, readonly, readonly_lines), (_, private, private_lines)] =
+            ["false", "readonly", "private"].map(figures);
+        println!(
+            "{mode}: coherence misses: false sharing {false_sharing}, shared read-only {readonly}, private {private}"
+        );
+        println!("{mode}: lines from memory: {false_lines}, {readonly_lines}, {private_lines}");
+        assert!(false_sharing >= 100.0 * private.max(1.0) && false_sharing >= 100.0 * readonly.max(1.0));
+        // One array's lines, or two arrays'. What a sample saw in part stands for the rest.
+        let (array, off) = ((256 << 10) as f64 / 64.0, if mode == "exact" { 0.05 } else { 0.5 });
+        assert!((readonly_lines / array - 1.0).abs() < off && (private_lines / array - 2.0).abs() < 2.0 * off);
+    }
 }
 
 #[test]
@@ -50,8 +66,7 @@ fn sparse_memory_many_mappings_and_huge_pages_are_simulated() {
         assert!((found / lines - 1.0).abs() < 0.001, "{name}: {found}");
     }
     // What no window of a sampled run saw is told as such. The first function is seen from its start.
-    let evidence =
-        memory(CacheModel::sampled(kernels::host(LastLevelPolicy::Victim), Placement::HugePages, Vec::new()));
+    let evidence = memory(sampled());
     let found = in_function(&evidence, &functions["touch_sparse"], |t| t.compulsory);
     println!("sampled touch_sparse: {found} lines, {sparse} expected, stated error {:?}", evidence.error);
     assert!((found / sparse - 1.0).abs() < 0.1, "{found}");

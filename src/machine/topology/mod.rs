@@ -155,6 +155,24 @@ mod tests {
     }
 
     #[test]
+    fn caches_come_from_sysfs_else_from_cpuid_else_from_stated_defaults() {
+        let empty = tempfile::tempdir().unwrap();
+        let cache = |size| vec![Cache { level: 1, size, ways: 8, line: 64, shared_by: 1 }];
+        let identity = |caches| Identity { brand: None, caches };
+        let (told, warnings) = Topology::detect_of(identity(cache(64 << 10)), empty.path(), &[0, 1]);
+        assert_eq!((told.caches, warnings), (cache(64 << 10), Vec::new()));
+        let (assumed, warnings) = Topology::detect_of(identity(Vec::new()), empty.path(), &[0, 1]);
+        assert_eq!(assumed.caches, assumed_caches(2));
+        assert_eq!(warnings.iter().map(|w| w.code.as_str()).collect::<Vec<_>>(), ["cache-sizes-assumed"]);
+        // A host that shows its caches is believed, whatever CPUID says.
+        let (seen, _) = Topology::detect_of(identity(cache(1 << 10)), Path::new("/sys"), &[0]);
+        match Path::new("/sys/devices/system/cpu/cpu0/cache/index0").exists() {
+            true => assert_ne!(seen.caches, cache(1 << 10)),
+            false => println!("SKIPPED: this host hides its caches"),
+        }
+    }
+
+    #[test]
     fn cores_come_before_siblings() {
         let topology = two_cores_with_siblings();
         assert_eq!(topology.placement(2), [0, 2]);
