@@ -16,6 +16,8 @@ use stand_in::{BREAKPOINT, EXECUTED, Event, Folder, address, compile};
 
 /// FLOPs of one call of `flop_block`.
 const FLOPS: f64 = 1000.0;
+/// Floating-point instructions of one call, as the stand-in counts them.
+const INSTRUCTIONS: f64 = 1200.0;
 
 struct Run {
     sandbox: Sandbox,
@@ -31,14 +33,18 @@ impl Run {
         let folder = Folder::new(sandbox.path());
         let address = address(&program, "flop_block");
         let flops = Event { name: "stand_in.flops", role: "flops", config: EXECUTED, address, weight: FLOPS };
-        folder.pmu("stand_in", BREAKPOINT, None, None).table("table.toml", "stand_in", &[flops]);
+        let fp = Event { name: "stand_in.fp", role: "fp_instructions", weight: INSTRUCTIONS, ..flops };
+        folder.pmu("stand_in", BREAKPOINT, None, None).table("table.toml", "stand_in", &[flops, fp]);
         Run { sandbox, program, folder }
     }
 
     fn certificate(&self, verdict: Value) -> &Run {
-        let mut certificate = json!({"event": "stand_in.flops", "pmu": "stand_in", "comparisons": []});
-        certificate.as_object_mut().unwrap().extend(verdict.as_object().unwrap().clone());
-        let text = serde_json::to_string(&[certificate]).unwrap();
+        let of = |event: &str| {
+            let mut certificate = json!({"event": event, "pmu": "stand_in", "comparisons": []});
+            certificate.as_object_mut().unwrap().extend(verdict.as_object().unwrap().clone());
+            certificate
+        };
+        let text = serde_json::to_string(&[of("stand_in.flops"), of("stand_in.fp")]).unwrap();
         fs::write(self.folder.path.join("certificates.json"), text).unwrap();
         self
     }
@@ -84,6 +90,15 @@ fn certified_flops_fill_the_functions_of_one_native_run() {
     assert!((total / (20_000.0 * FLOPS) - 1.0).abs() <= error + 0.001, "{total} ± {error}");
     assert_eq!(source["how"], "pmu");
     assert_eq!((&block["flops"]["by_op"], &block["flops"]["dp"]), (&Value::Null, &Value::Null), "not told");
+    let instructions = block["fp_instructions"].as_f64().unwrap_or_else(|| panic!("none in {block}"));
+    let source = &block["source"]["fp_instructions"];
+    let error = source["error"].as_f64().unwrap_or(0.0);
+    assert!((instructions / (20_000.0 * INSTRUCTIONS) - 1.0).abs() <= error + 0.001, "{instructions} ± {error}");
+    assert_eq!(
+        (&source["how"], &block["simd_instructions"]),
+        (&json!("pmu"), &Value::Null),
+        "no event of vectors here"
+    );
     assert_eq!(block["instructions"], Value::Null);
     let reason = block["source"]["instructions"]["reason"].as_str().unwrap();
     assert!(reason.contains("certified hardware counters told"), "{reason}");

@@ -69,9 +69,18 @@ pub fn of_neighbours(ceilings: &[Ceiling]) -> Doubtful {
     ceilings.iter().filter(shared).map(|c| (measured_as(c).to_owned(), c.threads as usize)).collect()
 }
 
-/// Marks both sides of every order that is still broken as unsettled.
+/// Whether a ceiling, or what it is another name of, is from before something moved.
+fn is_outdated(ceilings: &[Ceiling], ceiling: &Ceiling) -> bool {
+    let of = |c: &&Ceiling| c.id == measured_as(ceiling) && c.threads == ceiling.threads;
+    let reason = ceilings.iter().find(of).and_then(|c| c.reason.as_deref());
+    reason.is_some_and(|r| r.starts_with(EARLIER))
+}
+
+/// Marks both sides of every order that is still broken as unsettled. What is from before something moved is so already, and
+/// says nothing about what was measured since.
 pub fn mark(ceilings: &mut [Ceiling]) {
-    for Violation { threads, upper, lower, factor } in order::violations(ceilings) {
+    let current: Vec<Ceiling> = ceilings.iter().filter(|c| !is_outdated(ceilings, c)).cloned().collect();
+    for Violation { threads, upper, lower, factor } in order::violations(&current) {
         let percent = 100.0 * (factor - 1.0);
         for (id, text) in [
             (&upper, format!("{lower} is {percent:.0} % above it, which cannot be")),
@@ -236,6 +245,11 @@ mod tests {
         let now = better_value(all[0].clone(), ceiling("dram.read", 37.0, true));
         assert!(now.value == Some(37.0) && now.settled);
         assert_eq!(better(all[0].clone(), ceiling("dram.read", 37.0, true)).value, Some(37.0));
+        // A broken order does not hide that it is from before.
+        let mut both = [ceiling("dram.read", 40.0, true), ceiling("dram.random", 70.0, true)];
+        outdate(&mut both, "the memory", |c| c.id == "dram.random");
+        mark(&mut both);
+        assert!(both[0].settled && both[1].reason.as_deref().is_some_and(|r| r.starts_with(EARLIER)), "{both:?}");
     }
 
     #[test]

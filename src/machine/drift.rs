@@ -105,7 +105,7 @@ fn ceiling<'a>(machine: &'a Machine, id: &str, threads: usize) -> Option<&'a Cei
 }
 
 fn evidence(rate: Rate) -> Option<Rate> {
-    (!rate.disturbed && !rate.shared).then_some(rate)
+    (!rate.disturbed && !rate.shared && rate.clock_spread < CORE_TOLERANCE / 2.0).then_some(rate)
 }
 
 /// What the core does at `factor` times the clock that it was measured at: the same in a cycle.
@@ -143,7 +143,16 @@ mod tests {
     }
 
     fn now(best: f64, clock_hz: f64) -> Rate {
-        Rate { best, typical: best, spread: 0.01, clock_hz, disturbed: false, shared: false, stolen_s: 0.0 }
+        Rate {
+            best,
+            typical: best,
+            spread: 0.01,
+            clock_hz,
+            clock_spread: 0.0,
+            disturbed: false,
+            shared: false,
+            stolen_s: 0.0,
+        }
     }
 
     #[test]

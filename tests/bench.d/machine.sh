@@ -3,8 +3,8 @@
 #
 # In-core kernels are compared in FLOP/s, streams in elements of eight bytes a second (the two count bytes by different
 # conventions). Each round is a quick measurement of rprof and then a second of each of likwid-bench's kernels.
-# Before it, what a measurement takes: quick, from the cache with the check for drift, and full; and what two full ones that
-# know nothing of each other agree on.
+# Before it, what a measurement takes: quick, from the cache with the check for drift, and full; and what a later full one agrees
+# on with the first, knowing the states of the memory that were met, and knowing nothing.
 # BENCH_REPEAT: rounds (3). BENCH_ONLY: rows (regular expression on "ceiling"). BENCH_THREADS: thread counts.
 # BENCH_STATE: a file that keeps the rounds, so that several runs of this script add up to one table. From the second round
 # on, each row runs the kernel of likwid-bench that was best in the first, for a fifth of a second.
@@ -29,8 +29,10 @@ if has /usr/bin/time && [ -z "${BENCH_ONLY:-}" ]; then
     # A few later runs measure again what is in doubt; then the check is all that is left.
     for n in 1 2 3 4 5 6 7 8; do takes "cached, run $n" 1.5 --elements; done
     for n in 1 2 3 4 5; do takes "cached, checked for drift" 0.3 --elements; done
+    takes "full, states known" 30 --refresh --json
+    "$compare" "$cache/first" "$cache/out"
     rm -rf "$cache/rprof"
-    takes "full, once more" 30 --refresh --json
+    takes "full, nothing known" 30 --refresh --json
     "$compare" "$cache/first" "$cache/out"
     rm -rf "$cache"/*
     takes "quick" 3 --quick --refresh --elements

@@ -19,6 +19,7 @@ pub const EXECUTED: u64 = 4;
 pub const PAGE_FAULTS: u64 = 2;
 
 /// A core event: on `pmu` (whose kind is stated with [`Folder::pmu`]).
+#[derive(Clone, Copy)]
 pub struct Event<'a> {
     pub name: &'a str,
     pub role: &'a str,

@@ -152,8 +152,11 @@ impl Wanted {
             certified: self.verdict.is_certified(),
             precision: self.event.precision,
             width: self.event.width,
-            caveat: (self.event.role == Role::Flops && masks)
-                .then(|| "at most: lanes that a mask switches off may be counted, too".to_owned()),
+            caveat: match self.event.role {
+                Role::Flops => masks.then(|| "at most: lanes that a mask switches off may be counted, too".to_owned()),
+                Role::FpInstructions | Role::SimdFpInstructions => self.event.notes.clone(),
+                _ => None,
+            },
             total: Err(self.refusal.as_ref().unwrap_or(&Refusal::NeverRan).to_string()),
         }
     }

@@ -69,9 +69,9 @@ fn arithmetic(lab: &mut Lab, precision: Precision, width: Width) -> Result<(), M
             // and then runs in step for a while, which no loop can count on.
             let cycles = |rate: &Rate| rate.clock_hz / rate.typical;
             let change = (2.0 * cycles(&both) - cycles(rate_a) - cycles(rate_b)) / 2.0;
-            // What the three may be off by, in cycles.
-            let off =
-                both.spread * cycles(&both) + (rate_a.spread * cycles(rate_a) + rate_b.spread * cycles(rate_b)) / 2.0;
+            // What the three may be off by, in cycles: how far the mean is from the best.
+            let doubt = |rate: &Rate| (rate.best / rate.typical - 1.0).max(rate.spread) * cycles(rate);
+            let off = doubt(&both) + (doubt(rate_a) + doubt(rate_b)) / 2.0;
             for (to, from, producer) in [(*a, *b, rate_b), (*b, *a, rate_a)] {
                 let latency = (cycles(producer) + change).max(0.0);
                 let label = Label::new(name(to, from), "s", 1);

@@ -13,6 +13,8 @@ pub mod x86_64;
 
 pub use executable::Executable;
 
+use super::error::MachineError;
+
 /// What one iteration of a kernel executes.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct PerIteration {
@@ -108,6 +110,14 @@ impl Kernel {
             // SAFETY: the code is a complete sysv64 function that returns; the caller vouches for the arrays.
             unsafe { self.code.call(iterations, arguments) }
         }
+    }
+
+    /// The same code at another place in memory: it refers to nothing by its address.
+    ///
+    /// # Errors
+    /// As [`Executable::new`].
+    pub fn copied(&self) -> Result<Self, MachineError> {
+        Ok(Kernel { name: self.name.clone(), work: self.work, code: Executable::new(self.bytes())? })
     }
 
     /// The encoded bytes.

@@ -43,7 +43,7 @@ impl Effort {
     pub fn repeat_until(self) -> Duration {
         match self {
             Effort::Quick => Duration::from_millis(2750),
-            Effort::Full => Duration::from_millis(27_000),
+            Effort::Full => Duration::from_millis(28_000),
         }
     }
 

@@ -2,7 +2,7 @@
 
 mod aim;
 mod effort;
-mod moments;
+pub(super) mod moments;
 mod pool;
 mod record;
 
@@ -225,12 +225,12 @@ impl Lab {
         if self.leaves_out(&label) {
             return Ok(None);
         }
-        let copies = self.copies(&label.id);
-        let emitted = (0..copies).map(|_| kernel(self.features)).collect::<Vec<_>>();
-        self.best_of(label, emitted, amount)
+        let first = kernel(self.features)?;
+        let others = (1..self.copies(&label.id)).map(|_| first.copied()).collect::<Vec<_>>();
+        self.best_of(label, std::iter::once(Ok(first)).chain(others), amount)
     }
 
-    /// How often a kernel is emitted: where its code lies, and how it came into the cache of decoded instructions, can cost a few
+    /// How many copies of a kernel are tried: where its code lies, and how it came into the cache of decoded instructions, can cost a few
     /// per cent for as long as it lies there. Code that fills that cache settles in many ways, and so do two users of one
     /// divider.
     fn copies(&self, id: &str) -> usize {
@@ -238,6 +238,7 @@ impl Lab {
         match self.effort {
             Effort::Full if large => 16,
             Effort::Full if id.starts_with("mix.") || id.contains(".div+sqrt.") => 10,
+            Effort::Full if id.contains(".coissue.") => 5,
             Effort::Quick if id.starts_with("mix.") => 1,
             _ => 2,
         }

@@ -9,9 +9,14 @@ use std::time::{Duration, Instant};
 /// Measurements closer to each other than this are of one moment.
 const APART: Duration = Duration::from_millis(400);
 
-/// Values of a state may differ by this much; a few moments do not show the whole range: it may be so many times as wide.
-const STATE: f64 = 0.05;
-const UNSEEN: f64 = 2.0;
+/// Values of a state may differ by this much.
+pub const STATE: f64 = 0.05;
+
+/// By how many times the range of what is measured exceeds the range that `moments` of it show, on average where every value in
+/// it is as likely: `(n + 1) / (n − 1)`.
+pub fn unseen(moments: usize) -> f64 {
+    (moments + 1) as f64 / moments.saturating_sub(1).max(1) as f64
+}
 
 /// One moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -84,7 +89,10 @@ fn judge(moments: &[Moment]) -> Option<Verdict> {
     }
     let lowest = moments.iter().map(|m| m.rate / best).fold(1.0, f64::min);
     // A state that was seen once may be a part of it, or none.
-    let spread = if agreeing > 1 { own.max(UNSEEN * state) } else { UNSEEN * second_best(moments, best) };
+    let spread = match agreeing {
+        0 | 1 => unseen(moments.len()) * second_best(moments, best),
+        _ => own.max(unseen(agreeing) * state),
+    };
     Some(Verdict { spread, agreeing, moments: moments.len(), lowest })
 }
 

@@ -7,6 +7,9 @@ use crate::machine::bench::timing::Rate;
 use crate::machine::doubt::{self, ALIAS};
 use crate::profile::machine::Ceiling;
 
+/// What the core does is not settled where its clock moved by more than this from repetition to repetition.
+const UNSTEADY: f64 = 0.01;
+
 impl Lab {
     /// Records a measured rate.
     pub fn record(&mut self, label: Label, rate: Rate) {
@@ -22,7 +25,7 @@ impl Lab {
 
     /// Records a time that follows from `rate` and others: settled as that is, with a spread of its own.
     pub fn record_time_from(&mut self, label: Label, seconds: f64, rate: Rate, spread: f64) {
-        let reason = unsettled_because(&rate, Steadiness::of(&label.id).tolerance());
+        let reason = unsettled_because(&rate, Steadiness::of(&label.id));
         let (settled, reason) =
             (reason.is_none(), reason.or(Some("from three chains: both alone, and in turn".into())));
         let (value, clock_hz, spread) = (Some(seconds), Some(rate.clock_hz), Some(spread));
@@ -30,7 +33,7 @@ impl Lab {
     }
 
     fn measured(&mut self, label: Label, value: f64, rate: Rate) {
-        let reason = unsettled_because(&rate, Steadiness::of(&label.id).tolerance());
+        let reason = unsettled_because(&rate, Steadiness::of(&label.id));
         let fresh = Ceiling {
             value: Some(value),
             clock_hz: Some(rate.clock_hz),
@@ -154,7 +157,8 @@ fn blank(label: Label) -> Ceiling {
 }
 
 /// Why a rate is not settled, if it is not.
-fn unsettled_because(rate: &Rate, tolerance: f64) -> Option<String> {
+fn unsettled_because(rate: &Rate, steadiness: Steadiness) -> Option<String> {
+    let tolerance = steadiness.tolerance();
     let stolen = match rate.stolen_s {
         s if s > 0.0 => format!("; the hypervisor took {:.0} ms meanwhile", s * 1e3),
         _ => String::new(),
@@ -164,6 +168,9 @@ fn unsettled_because(rate: &Rate, tolerance: f64) -> Option<String> {
     }
     if rate.shared {
         return Some(format!("{}{stolen}", doubt::SHARED_CORES));
+    }
+    if steadiness == Steadiness::Core && rate.clock_spread > UNSTEADY {
+        return Some(format!("the clock moved by {:.1} % while it ran{stolen}", 100.0 * rate.clock_spread));
     }
     let differ = || format!("{} by {:.0} %{stolen}", doubt::DIFFER, 100.0 * rate.spread);
     (rate.spread > tolerance).then(differ)

@@ -1,5 +1,5 @@
 //! What certified hardware counters tell of a function where neither the counted pass nor the memory model did: FLOPs,
-//! misses and bytes at the controllers, each with its origin.
+//! floating-point instructions, misses and bytes at the controllers, each with its origin.
 //!
 //! An event that did not pass the trust check fills nothing, nor does one of which only the program's sum is known.
 
@@ -19,6 +19,12 @@ const LEVELS: [&str; 3] = ["l1_fill", "l2_fill", MISSES];
 pub fn fill(function: &mut Function, hardware: &Hardware, id: FunctionId, time_share: Option<f64>) {
     if function.flops.is_none() {
         fill_flops(function, hardware, id);
+    }
+    if function.fp_instructions.is_none() {
+        function.fp_instructions = instructions(function, hardware, id, "fp_instructions");
+    }
+    if function.simd_instructions.is_none() {
+        function.simd_instructions = instructions(function, hardware, id, "simd_fp_instructions");
     }
     if function.cache_misses.is_none() {
         fill_misses(function, hardware, id);
@@ -93,6 +99,27 @@ fn add(flops: &mut Flops, event: &CounterEvent, n: u64) {
         Some(Width::W512) => flops.by_width.w512 += n,
         None => flops.untold.width = true,
     }
+}
+
+/// Instructions of `role`, over all its events (widths, kinds of cores) and with what they count otherwise than the counted pass
+/// as their reason; `None` where one of them is not certified or has no figure.
+fn instructions(function: &mut Function, hardware: &Hardware, id: FunctionId, role: &'static str) -> Option<u64> {
+    if !by_function(hardware) {
+        return None;
+    }
+    let (mut sum, mut absolute, mut source) = (0.0, 0.0_f64, None);
+    for (index, event) in of_role(hardware, role) {
+        let certified = event.certified && event.total.is_ok();
+        let (value, found) = hardware.figure(id, index, None).filter(|_| certified)?;
+        let value = value?;
+        sum += value;
+        absolute = absolute.hypot(found.error.unwrap_or(0.0) * value);
+        source = source.or(Some(Source { reason: event.caveat.clone(), ..found }));
+    }
+    let error = (sum > 0.0 && absolute > 0.0).then(|| absolute / sum);
+    let field = if role == "fp_instructions" { "fp_instructions" } else { "simd_instructions" };
+    function.source.insert(field.into(), Source { error, ..source? });
+    Some(sum.round() as u64)
 }
 
 fn fill_misses(function: &mut Function, hardware: &Hardware, id: FunctionId) {
