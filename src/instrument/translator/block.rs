@@ -44,6 +44,8 @@ pub struct Block {
     pub incoming: Vec<SiteId>,
     /// The block before it in the cache runs into it.
     pub chained: Option<BlockId>,
+    /// It ends in a call, behind which returns land.
+    pub landing: Option<Landing>,
     /// Not dropped.
     pub alive: bool,
 }
@@ -66,8 +68,8 @@ pub enum Moved {
     Nothing,
     /// This register, in the slot for lent ones.
     Lent(Gpr),
-    /// RDX, in its slot.
-    Rdx,
+    /// RCX and RDX, in their slots.
+    RcxAndRdx,
     /// In a loop: the register of its counter, in its slot, holds the counter; or the way of its induction register is
     /// not in the counter yet.
     Loop,
@@ -75,6 +77,17 @@ pub enum Moved {
     LoopAndLent(Gpr),
     /// RCX is to become the address behind the block (a `syscall` was executed).
     RcxIsNext,
+}
+
+/// Where the return from a call lands: behind the `call` in the cache, as the processor predicts.
+#[derive(Debug, Clone, Copy)]
+pub struct Landing {
+    /// The call in the program.
+    pub from: Address,
+    /// The `call` in the cache.
+    pub call: CacheAddress,
+    /// Four bytes of the comparison with the return address, and what makes it fail for every address.
+    pub tag: (CacheAddress, u32),
 }
 
 /// An exit: a rel32 that leads to a block or to a stub that asks for it.
@@ -109,6 +122,11 @@ impl Site {
 }
 
 impl Block {
+    /// The address behind it.
+    pub fn next(&self) -> Address {
+        self.start + u64::from(self.code.end - self.code.start)
+    }
+
     /// What one execution adds to the counter.
     pub fn scale(&self) -> i64 {
         self.induction.map_or(1, |i| i.step)

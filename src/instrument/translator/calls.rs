@@ -2,7 +2,6 @@
 
 use super::layout;
 use super::shared::Shared;
-use super::version::Version;
 
 /// How a system call leaves the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,11 +46,7 @@ pub fn class(number: i64) -> CallClass {
 }
 
 /// Fills the tables that translated code reads.
-pub fn write_tables(tables: &Shared, miss: u64) {
-    let lookup: Vec<u8> = (0..layout::LOOKUP_ENTRIES).flat_map(|_| miss.to_le_bytes()).collect();
-    for version in Version::ALL {
-        tables.write(u64::from(version.lookup()), &lookup);
-    }
+pub fn write_tables(tables: &Shared) {
     for number in 0..1024 {
         tables.write(u64::from(layout::CALLS) + number as u64, &[class(number) as u8]);
     }

@@ -4,6 +4,7 @@ use iced_x86::Register;
 
 use super::block::Moved;
 use super::layout;
+use super::returns::Callee;
 use super::unit::SLOTS;
 use super::writer::Writer;
 use crate::instrument::x86_64::decode::{End, condition};
@@ -31,23 +32,27 @@ impl Writer<'_> {
                 self.short_branch(to);
                 Ok(Some(next))
             }
-            End::Call(to) => {
+            // Asks where it is.
+            End::Call(to) if to == next => {
                 self.push_return_address();
                 Ok(Some(to))
             }
+            End::Call(to) => Ok(self.call(Callee::At(to))),
             End::Return(drop) => {
-                self.unit.hot.save(layout::SAVE_RDX, RDX);
-                self.point(self.last_offset(), Moved::Nothing);
-                self.unit.hot.pop(RDX);
-                if drop > 0 {
-                    self.unit.hot.drop_stack(drop);
-                }
-                self.look_up(counted);
+                self.return_to_caller(drop, counted);
                 Ok(None)
             }
-            End::JumpIndirect | End::CallIndirect => {
-                self.indirect(counted)?;
+            End::JumpIndirect => {
+                self.load_target()?;
+                self.save_rcx(counted);
+                self.look_up();
                 Ok(None)
+            }
+            End::CallIndirect => {
+                self.load_target()?;
+                self.save_rcx(counted);
+                self.point(self.last_offset(), Moved::RcxAndRdx);
+                Ok(self.call(Callee::InRdx))
             }
             End::System => {
                 self.system(counted);
@@ -103,26 +108,25 @@ impl Writer<'_> {
         self.unit.hot.push_word_at(word);
     }
 
-    /// RDX is the target and saved.
-    pub(super) fn look_up(&mut self, counted: bool) {
+    /// RDX is saved and becomes the target of the block's last instruction.
+    fn load_target(&mut self) -> Result<(), NoRule> {
+        let Some(step) = self.block.steps.last().copied() else { return Ok(()) };
+        self.unit.hot.save(layout::SAVE_RDX, RDX);
+        self.point(step.offset, Moved::Nothing);
+        rewrite::load_target(&mut self.unit.hot, Register::RDX, &step.instruction, SLOTS)
+    }
+
+    /// RCX is saved and free from here on.
+    pub(super) fn save_rcx(&mut self, counted: bool) {
         self.unit.hot.save(layout::SAVE_RCX, RCX);
         if !counted {
             self.count_with_rcx();
         }
-        self.unit.hot.low_16_to_ecx(RDX);
-        self.unit.hot.jump_table(self.space.tables_at() + self.unit.version.lookup());
     }
 
-    pub(super) fn indirect(&mut self, counted: bool) -> Result<(), NoRule> {
-        let Some(step) = self.block.steps.last().copied() else { return Ok(()) };
-        self.unit.hot.save(layout::SAVE_RDX, RDX);
-        self.point(step.offset, Moved::Nothing);
-        rewrite::load_target(&mut self.unit.hot, Register::RDX, &step.instruction, SLOTS)?;
-        if self.block.end == End::CallIndirect {
-            self.point(step.offset, Moved::Rdx);
-            self.push_return_address();
-        }
-        self.look_up(counted);
-        Ok(())
+    /// RDX is the target; RCX and RDX are saved.
+    pub(super) fn look_up(&mut self) {
+        self.unit.hot.low_16_to_ecx(RDX);
+        self.unit.hot.jump_table(self.space.tables_at() + self.unit.version.lookup());
     }
 }

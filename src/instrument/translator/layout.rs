@@ -9,6 +9,7 @@
 //!         lines noted last
 //!   0x1000 counters, 8 bytes each
 //!   … and a buffer of addresses at the end       0xc0000 lookups of the versions that note addresses
+//!                                               0x240000 lookups of returns, for each version
 //! ```
 
 /// RCX at an exit.
@@ -111,5 +112,7 @@ pub const FIXED: u32 = 0xb_1100;
 pub const POLLING: u32 = 0xb_0000;
 /// The lookup tables of the versions that note addresses.
 pub const MORE_LOOKUPS: u32 = 0xc_0000;
+/// The lookup tables of returns, of each version.
+pub const RETURNS: u32 = MORE_LOOKUPS + 3 * LOOKUP_SIZE;
 /// Bytes of the tables.
-pub const TABLES: u64 = MORE_LOOKUPS as u64 + 3 * LOOKUP_SIZE as u64;
+pub const TABLES: u64 = RETURNS as u64 + 4 * LOOKUP_SIZE as u64;

@@ -31,6 +31,7 @@ mod probes;
 mod process;
 mod regions;
 mod relatives;
+mod returns;
 mod run;
 mod shared;
 mod signals;

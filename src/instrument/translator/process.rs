@@ -10,7 +10,9 @@ use super::block::{BlockId, Moved, SiteId};
 use super::native::Transitions;
 use super::regions::Regions;
 use super::source::{Pages, Source};
+use super::returns::Arrival;
 use super::space::CodeSpace;
+use super::stubs::RETURN;
 use super::text::{TextRange, Treatment, add_text, find_text, remove_text, treatment};
 use super::unit::TranslateError;
 use super::version::Version;
@@ -115,7 +117,7 @@ impl Process {
         true
     }
 
-    /// The answer to a thread in `version` that waits at an exit (0: a lookup of `target`).
+    /// The answer to a thread in `version` that waits at an exit (0 or [`RETURN`]: a lookup of `target`).
     pub fn answer(
         &mut self,
         version: Version,
@@ -123,10 +125,11 @@ impl Process {
         target: Address,
         tally: &mut Tally,
     ) -> Result<Destination, TranslateError> {
-        if site == 0 {
+        if site == 0 || site == RETURN {
             let destination = self.destination(version, target, tally)?;
             if let Destination::Cache(_) = destination {
-                self.image.space.borrow_mut().publish(version, target);
+                let arrival = if site == RETURN { Arrival::Return } else { Arrival::Jump };
+                self.image.space.borrow_mut().publish(version, target, arrival);
             }
             return Ok(destination);
         }

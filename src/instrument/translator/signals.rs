@@ -175,7 +175,8 @@ impl Run {
                 set(layout::RESPONSE, 0);
                 return Ok(State::Continued);
             }
-            let target = if site == 0 { get(layout::TARGET) } else { space.sites[site].target.get() };
+            let lookup = site == 0 || site == super::stubs::RETURN as usize;
+            let target = if lookup { get(layout::TARGET) } else { space.sites[site].target.get() };
             registers.rcx = get(layout::SAVE_RCX);
             registers.rip = target;
             set(layout::REQUEST, 0);
@@ -255,7 +256,10 @@ fn restore(thread: &Thread, process: &Process, block: BlockId, moved: Moved, reg
     match moved {
         Moved::Nothing => {}
         Moved::Lent(register) => lent(register, registers),
-        Moved::Rdx => registers.rdx = get(layout::SAVE_RDX),
+        Moved::RcxAndRdx => {
+            registers.rcx = get(layout::SAVE_RCX);
+            registers.rdx = get(layout::SAVE_RDX);
+        }
         Moved::Loop => from_loop(registers),
         Moved::LoopAndLent(register) => {
             lent(register, registers);

@@ -1,19 +1,18 @@
 //! A code space: everything translated for one address space, shared by processes that were forked from one another.
 
 use std::collections::HashSet;
-use std::hash::BuildHasherDefault;
 
 use iced_x86::{Decoder, DecoderOptions};
 
 use super::arena::{Arena, Part};
 use super::block::{Block, BlockId, CallSite, Point, Site, SiteId};
 use super::harvest::Totals;
-use super::hash::{AddressHasher, AddressMap};
+use super::hash::AddressMap;
 use super::layout;
 use super::probes::ProbeSite;
 use super::shared::Shared;
 use super::version::{Place, Version};
-use crate::instrument::x86_64::emit::{Code, RCX, RDX, relative};
+use crate::instrument::x86_64::emit::{Code, RCX, relative};
 use crate::target::address::{Address, CacheAddress};
 use crate::target::memory::Memory;
 
@@ -47,8 +46,12 @@ pub struct CodeSpace {
     pub(super) call_sites: Vec<CallSite>,
     pub(super) slots: u32,
     pub(super) dynamic: Vec<DynamicSlot>,
-    /// Addresses behind calls: returns will look them up.
-    pub(super) returns: HashSet<u64, BuildHasherDefault<AddressHasher>>,
+    /// The exits of addresses' entries for lookups of returns, but for those behind calls.
+    pub(super) return_entries: AddressMap<Place, SiteId>,
+    /// Blocks that end in a call, by where it returns to.
+    pub(super) callers: AddressMap<Place, BlockId>,
+    /// Versions whose lookup tables are filled.
+    pub(super) prepared: [bool; Version::ALL.len()],
     /// There is an access sink: executions of its instructions are to be told.
     pub(super) has_sink: bool,
     /// What the entries of buffers mean; instructions of versions that note nothing, too.
@@ -62,8 +65,7 @@ pub struct CodeSpace {
 impl CodeSpace {
     /// An empty one with these tables and arenas.
     pub fn new(tables: Shared, arenas: Vec<Arena>) -> Self {
-        let miss = arenas.first().map_or(0, |a| a.stubs.indirect.get());
-        super::calls::write_tables(&tables, miss);
+        super::calls::write_tables(&tables);
         let by_entry = arenas.iter().map(|_| Vec::new()).collect();
         // Site 0 means "a lookup"; its entry is never linked.
         let none = Site {
@@ -87,7 +89,9 @@ impl CodeSpace {
             call_sites: Vec::new(),
             slots: 0,
             dynamic: Vec::new(),
-            returns: HashSet::default(),
+            return_entries: AddressMap::default(),
+            callers: AddressMap::default(),
+            prepared: [false; Version::ALL.len()],
             has_sink: false,
             probe_sites: Vec::new(),
             totals: Totals::default(),
@@ -238,44 +242,6 @@ impl CodeSpace {
         self.blocks[id as usize].incoming.push(site);
     }
 
-    /// Makes `at`, whose block is translated, reachable by lookups of `version`.
-    ///
-    /// ```text
-    ///  mov rcx, −at; lea rcx, [rcx + rdx]; jrcxz hit; jmp the next with the same low 16 bits
-    ///  hit: mov rcx, gs:[rcx]; mov rdx, gs:[rdx]; jmp block
-    /// ```
-    pub fn publish(&mut self, version: Version, at: Address) {
-        if self.entries.contains_key(&version.place(at)) {
-            return;
-        }
-        let Some(id) = self.find(version, at) else { return };
-        let Some(arena) = self.arena_of(self.blocks[id as usize].entry) else { return };
-        let index = u64::from(at.get() as u16) * 8 + u64::from(version.lookup());
-        let next = self.tables.word(index).load(std::sync::atomic::Ordering::Relaxed);
-        let mut code = Code::new(self.arenas[arena].next(Part::Cold));
-        code.align(32);
-        let head = code.here();
-        code.constant(RCX, at.get().wrapping_neg());
-        code.sum(RCX, RCX, RDX, 0);
-        let hit = code.jump_if_rcx_zero();
-        if code.here().get().abs_diff(next) < 1 << 30 {
-            code.jump(CacheAddress::new(next));
-        } else {
-            code.jump_far(next);
-        }
-        code.land(hit);
-        code.load(RCX, layout::SAVE_RCX);
-        code.load(RDX, layout::SAVE_RDX);
-        let entry = self.blocks[id as usize].entry;
-        let patch = code.jump(entry);
-        let site = self.new_site(patch, version, at);
-        self.arenas[arena].append(Part::Cold, code.bytes());
-        self.sites[site as usize].linked = Some(id);
-        self.blocks[id as usize].incoming.push(site);
-        self.entries.insert(version.place(at), site);
-        self.tables.word(index).store(head.get(), std::sync::atomic::Ordering::Release);
-    }
-
     fn in_range(&self, from: Address, to: Address) -> impl Iterator<Item = BlockId> + '_ {
         (0..self.blocks.len() as BlockId).filter(move |&id| {
             let block = self.block(id);
@@ -312,7 +278,12 @@ impl CodeSpace {
                 continue;
             }
             let (place, incoming) = (block.version.place(block.start), std::mem::take(&mut block.incoming));
-            doomed.extend(block.chained);
+            let (chained, caller) = (block.chained, block.version.place(block.next()));
+            doomed.extend(chained);
+            if self.callers.get(&caller) == Some(&id) {
+                self.callers.remove(&caller);
+            }
+            self.close_landing(chained);
             if self.by_start.get(&place) == Some(&id) {
                 self.by_start.remove(&place);
             }

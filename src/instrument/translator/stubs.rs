@@ -1,17 +1,20 @@
 //! The stubs that every exit of an arena shares: the way to rprof and back, without changing a flag.
 //!
 //! ```text
-//!  indirect:  target ─▶ mailbox, RDX back, site 0 ┐
+//!  returned:  slot of the return address back ┐
+//!  indirect:  target ─▶ mailbox, RDX back, site 0 or RETURN ┐
 //!  direct:    RCX = site ─────────────────────────┴▶ request ─▶ wait: answered? ─▶ RCX back, jump to the answer
 //!                                                               not polled, or out of patience ─▶ int3 (a ptrace stop)
 //! ```
 
 use super::layout;
-use crate::instrument::x86_64::emit::{Code, R10, RAX, RCX, RDI, RDX, RSI};
+use crate::instrument::x86_64::emit::{Code, R10, RAX, RCX, RDI, RDX, RSI, RSP};
 use crate::target::address::CacheAddress;
 
 /// The site of a request to drain the buffer of addresses.
 pub const DRAIN: u32 = u32::MAX;
+/// The site of a return's lookup.
+pub const RETURN: u32 = u32::MAX - 1;
 
 /// What our memory is called in the program's maps; stands behind the gadget.
 pub const ARENA_NAME: &str = "rprof-code";
@@ -24,6 +27,8 @@ const PATIENCE: u32 = 8000;
 pub struct Stubs {
     /// A lookup missed: RDX is the target; RCX and RDX are saved.
     pub indirect: CacheAddress,
+    /// The same of a return, which the cache's own address led here: `[rsp − 8]` becomes the program's again.
+    pub returned: CacheAddress,
     /// A direct exit: ECX is the site; RCX is saved.
     pub direct: CacheAddress,
     /// The buffer of addresses is full; `TARGET` is where to go on in the cache.
@@ -82,6 +87,13 @@ impl Stubs {
         code.constant(RCX, u64::from(DRAIN));
         code.jump(direct);
 
+        let returned = code.here();
+        code.store_at(RSP, -8, RDX);
+        code.save(layout::TARGET, RDX);
+        code.load(RDX, layout::SAVE_RDX);
+        code.constant(RCX, u64::from(RETURN));
+        code.jump(direct);
+
         let call = code.here();
         code.save(layout::SITE, RCX);
         let call_trap = code.here();
@@ -117,6 +129,7 @@ impl Stubs {
         code.raw(&[0]);
         let stubs = Stubs {
             indirect,
+            returned,
             direct,
             drain,
             wait: (indirect, wait_end),

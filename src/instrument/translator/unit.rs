@@ -6,12 +6,14 @@
 //! ```
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 
 use iced_x86::InstructionInfoFactory;
 
 use super::arena::Part;
 use super::block::{Block, BlockId, SiteId};
 use super::layout;
+use super::returns::{PendingCall, PendingLanding};
 use super::source::Source;
 use super::space::CodeSpace;
 use super::version::Version;
@@ -46,7 +48,9 @@ pub(super) struct Unit {
     pub(super) cold: Code,
     pub(super) sites: Vec<SiteId>,
     blocks: Vec<BlockId>,
-    returns: Vec<Address>,
+    /// Calls whose ways to their callees are still to be written, and where they return to.
+    pub(super) calls: Vec<PendingCall>,
+    pub(super) landings: Vec<PendingLanding>,
     pub(super) factory: InstructionInfoFactory,
 }
 
@@ -77,6 +81,7 @@ impl CodeSpace {
         exits: &mut VecDeque<Address>,
     ) -> Result<(), TranslateError> {
         let arena = self.choose_arena(start).ok_or(TranslateError::Full)?;
+        self.prepare_lookups(version);
         let mut hot = Code::new(self.arenas[arena].next(Part::Hot));
         hot.align(16);
         let cold = Code::new(self.arenas[arena].next(Part::Cold));
@@ -87,7 +92,8 @@ impl CodeSpace {
             cold,
             sites: vec![],
             blocks: vec![],
-            returns: vec![],
+            calls: vec![],
+            landings: vec![],
             factory: InstructionInfoFactory::new(),
         };
         let mut at = Some(start);
@@ -135,11 +141,7 @@ impl CodeSpace {
             End::Branch(_, to) | End::ShortBranch(to) | End::Transaction(to) if to != block.start => {
                 exits.push_back(to);
             }
-            End::Call(_) | End::CallIndirect => {
-                self.returns.insert(block.next().get());
-                unit.returns.push(block.next());
-                exits.push_back(block.next());
-            }
+            End::Call(to) => exits.push_front(to),
             _ => {}
         }
         self.enter(unit, block, at, slot, written);
@@ -166,6 +168,7 @@ impl CodeSpace {
             loop_counter: written.loop_counter,
             loop_probes: written.loop_probes,
             induction: written.induction,
+            landing: written.landing,
             incoming: Vec::new(),
             chained: unit.blocks.last().copied(),
             alive: true,
@@ -174,12 +177,16 @@ impl CodeSpace {
             self.far.insert(id);
         }
         self.by_start.insert(unit.version.place(block.start), id);
+        if written.landing.is_some() {
+            self.callers.insert(unit.version.place(block.next()), id);
+        }
         self.by_entry[unit.arena].push(id);
         unit.blocks.push(id);
     }
 
     /// Resolves the unit's exits, hands its code over, and leads waiting exits to it.
     fn close(&mut self, mut unit: Unit) {
+        self.write_calls(&mut unit);
         for site in std::mem::take(&mut unit.sites) {
             let (target, patch) = (self.sites[site as usize].target, self.sites[site as usize].patch);
             let value = match self.find(unit.version, target) {
@@ -196,17 +203,14 @@ impl CodeSpace {
             };
             unit.hot.set_word(patch, value);
         }
+        let heads = self.chain_landings(&mut unit);
         self.arenas[unit.arena].append(Part::Cold, unit.cold.bytes());
         self.arenas[unit.arena].append(Part::Hot, unit.hot.bytes());
-        for at in unit.returns {
-            self.publish(unit.version, at);
+        for (entry, head) in heads {
+            self.tables.word(entry).store(head.get(), Ordering::Release);
         }
         for id in unit.blocks {
             self.link_waiting(id);
-            let start = self.blocks[id as usize].start;
-            if self.returns.contains(&start.get()) {
-                self.publish(unit.version, start);
-            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Writes one block: its instructions, its counter, and where the program's state is known.
 
-use super::block::{BlockId, Moved, Point};
+use super::block::{BlockId, Landing, Moved, Point};
 use super::layout;
 use super::space::CodeSpace;
 use super::unit::{SLOTS, Unit};
@@ -23,6 +23,7 @@ pub(super) struct Writer<'a> {
     pub(super) loop_counter: Option<Gpr>,
     pub(super) loop_probes: Option<(Gpr, Gpr)>,
     pub(super) induction: Option<Induction>,
+    pub(super) landing: Option<Landing>,
     pub(super) at: CodeRef,
     /// By step: the flags are not needed any more.
     pub(super) dead_flags: Vec<bool>,
@@ -36,6 +37,7 @@ pub(super) struct Written {
     pub(super) loop_counter: Option<Gpr>,
     pub(super) loop_probes: Option<(Gpr, Gpr)>,
     pub(super) induction: Option<Induction>,
+    pub(super) landing: Option<Landing>,
 }
 
 impl<'a> Writer<'a> {
@@ -55,6 +57,7 @@ impl<'a> Writer<'a> {
             loop_counter: None,
             loop_probes: None,
             induction: None,
+            landing: None,
             space,
             unit,
             block,
@@ -73,6 +76,7 @@ impl<'a> Writer<'a> {
             loop_counter: self.loop_counter,
             loop_probes: self.loop_probes,
             induction: self.induction,
+            landing: self.landing,
         }
     }
 

@@ -288,6 +288,39 @@ impl Code {
         self.relative(at);
     }
 
+    /// `push [rcx*8 + table]`; `ret`: to the place that the table says
+    pub fn return_table(&mut self, table: u32) {
+        self.raw(&[0xff, 0x34, 0xcd]);
+        self.word(table);
+        self.raw(&[0xc3]);
+    }
+
+    /// `call rel32`; returns where the rel32 stands
+    pub fn call(&mut self, to: CacheAddress) -> CacheAddress {
+        self.raw(&[0xe8]);
+        self.relative(to)
+    }
+
+    /// RCX becomes 0 if `register` is `value`: `lea rcx, [register − value]`, or in two instructions. Returns where
+    /// four bytes of it stand, and what makes it fail for every address if it stands there instead.
+    pub fn compare_to_rcx(&mut self, register: Gpr, value: u64) -> (CacheAddress, u32) {
+        if let Ok(value) = i32::try_from(value) {
+            self.add_far(RCX, register, value.wrapping_neg() as u32);
+            return (self.here() - 4, 1);
+        }
+        self.raw(&[0x48, 0xb9]);
+        self.raw(&value.wrapping_neg().to_le_bytes());
+        let upper = self.here() - 4;
+        self.sum(RCX, RCX, register, 0);
+        (upper, 0x5a5a_0000)
+    }
+
+    /// `mov qword [rsp], value` (sign-extended)
+    pub fn store_wide_at_stack(&mut self, value: u32) {
+        self.raw(&[0x48, 0xc7, 0x04, 0x24]);
+        self.word(value);
+    }
+
     /// `pop register` (below R8)
     pub fn pop(&mut self, register: Gpr) {
         self.raw(&[0x58 | register.0]);
@@ -491,6 +524,12 @@ mod tests {
         assert_eq!(text(|c| c.look_up_byte(RCX, 0x7000_0000)), "movzx ecx,byte ptr [rcx+70000000h]");
         assert_eq!(text(|c| c.jump_table(0x7000_0000)), "jmp qword ptr [rcx*8+70000000h]");
         assert_eq!(text(|c| c.load_ecx_absolute(0x7000_0000)), "mov ecx,[70000000h]");
+        assert_eq!(text(|c| c.return_table(0x7000_0000)), "push qword ptr [rcx*8+70000000h]; ret");
+        assert_eq!(text(|c| c.store_wide_at_stack(0x40_1000)), "mov qword ptr [rsp],401000h");
+        assert_eq!(text(|c| drop(c.call(CacheAddress::new(0x2000)))), "call 2000h");
+        assert_eq!(text(|c| drop(c.compare_to_rcx(RDX, 0x1000))), "lea rcx,[rdx-1000h]");
+        let far = text(|c| drop(c.compare_to_rcx(RDX, 0x7fff_0000_1000)));
+        assert_eq!(far, "mov rcx,0FFFF8000FFFFF000h; lea rcx,[rcx+rdx]");
         assert_eq!(text(|c| c.drop_stack(16)), "lea rsp,[rsp+10h]");
         assert_eq!(text(|c| c.store_at(Gpr(12), 16, RDX)), "mov [r12+10h],rdx");
         assert_eq!(text(|c| c.store_low_at(RDX, 12, Gpr(9))), "mov [rdx+0Ch],r9d");
