@@ -26,6 +26,8 @@ pub struct Block {
     pub code: Range<u32>,
     /// Its first byte in the cache.
     pub entry: CacheAddress,
+    /// Where calls enter it, which have left the cache's return address on the stack.
+    pub called: Option<CacheAddress>,
     /// One past its last byte in the hot part.
     pub end: CacheAddress,
     /// Its counter.
@@ -84,7 +86,7 @@ pub enum Moved {
 pub struct Landing {
     /// The call in the program.
     pub from: Address,
-    /// The `call` in the cache.
+    /// Where the cache begins to execute it.
     pub call: CacheAddress,
     /// Four bytes of the comparison with the return address, and what makes it fail for every address.
     pub tag: (CacheAddress, u32),
@@ -99,6 +101,8 @@ pub struct Site {
     pub target: Address,
     /// In which version.
     pub version: Version,
+    /// It is a `call`.
+    pub calls: bool,
     /// The stub that asks, once it was needed.
     pub stub: Option<CacheAddress>,
     /// The block that it leads to.

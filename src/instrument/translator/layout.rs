@@ -10,6 +10,7 @@
 //!   0x1000 counters, 8 bytes each
 //!   … and a buffer of addresses at the end       0xc0000 lookups of the versions that note addresses
 //!                                               0x240000 lookups of returns, for each version
+//!                                               0x440000 lookups of calls, for each version
 //! ```
 
 /// RCX at an exit.
@@ -114,5 +115,7 @@ pub const POLLING: u32 = 0xb_0000;
 pub const MORE_LOOKUPS: u32 = 0xc_0000;
 /// The lookup tables of returns, of each version.
 pub const RETURNS: u32 = MORE_LOOKUPS + 3 * LOOKUP_SIZE;
+/// The lookup tables of indirect calls, of each version.
+pub const CALLEES: u32 = RETURNS + 4 * LOOKUP_SIZE;
 /// Bytes of the tables.
-pub const TABLES: u64 = RETURNS as u64 + 4 * LOOKUP_SIZE as u64;
+pub const TABLES: u64 = CALLEES as u64 + 4 * LOOKUP_SIZE as u64;

@@ -12,7 +12,6 @@ use super::regions::Regions;
 use super::source::{Pages, Source};
 use super::returns::Arrival;
 use super::space::CodeSpace;
-use super::stubs::RETURN;
 use super::text::{TextRange, Treatment, add_text, find_text, remove_text, treatment};
 use super::unit::TranslateError;
 use super::version::Version;
@@ -117,7 +116,8 @@ impl Process {
         true
     }
 
-    /// The answer to a thread in `version` that waits at an exit (0 or [`RETURN`]: a lookup of `target`).
+    /// The answer to a thread in `version` that waits at an exit (or at a lookup of `target`: see
+    /// [`Arrival::of`]).
     pub fn answer(
         &mut self,
         version: Version,
@@ -125,10 +125,9 @@ impl Process {
         target: Address,
         tally: &mut Tally,
     ) -> Result<Destination, TranslateError> {
-        if site == 0 || site == RETURN {
+        if let Some(arrival) = Arrival::of(site) {
             let destination = self.destination(version, target, tally)?;
             if let Destination::Cache(_) = destination {
-                let arrival = if site == RETURN { Arrival::Return } else { Arrival::Jump };
                 self.image.space.borrow_mut().publish(version, target, arrival);
             }
             return Ok(destination);

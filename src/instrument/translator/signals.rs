@@ -8,6 +8,7 @@ use super::block::{BlockId, Moved};
 use super::dispositions::Fate;
 use super::layout;
 use super::process::Process;
+use super::returns::Arrival;
 use super::run::{Run, RunError};
 use super::text::find_text;
 use super::thread::Thread;
@@ -175,7 +176,7 @@ impl Run {
                 set(layout::RESPONSE, 0);
                 return Ok(State::Continued);
             }
-            let lookup = site == 0 || site == super::stubs::RETURN as usize;
+            let lookup = Arrival::of(site as u32).is_some();
             let target = if lookup { get(layout::TARGET) } else { space.sites[site].target.get() };
             registers.rcx = get(layout::SAVE_RCX);
             registers.rip = target;

@@ -1,18 +1,19 @@
 //! A code space: everything translated for one address space, shared by processes that were forked from one another.
 
 use std::collections::HashSet;
+use std::hash::BuildHasherDefault;
 
 use iced_x86::{Decoder, DecoderOptions};
 
 use super::arena::{Arena, Part};
 use super::block::{Block, BlockId, CallSite, Point, Site, SiteId};
 use super::harvest::Totals;
-use super::hash::AddressMap;
+use super::hash::{AddressHasher, AddressMap};
 use super::layout;
 use super::probes::ProbeSite;
 use super::shared::Shared;
 use super::version::{Place, Version};
-use crate::instrument::x86_64::emit::{Code, RCX, relative};
+use crate::instrument::x86_64::emit::{Code, RCX, RSP, relative};
 use crate::target::address::{Address, CacheAddress};
 use crate::target::memory::Memory;
 
@@ -50,6 +51,10 @@ pub struct CodeSpace {
     pub(super) return_entries: AddressMap<Place, SiteId>,
     /// Blocks that end in a call, by where it returns to.
     pub(super) callers: AddressMap<Place, BlockId>,
+    /// The same for lookups of indirect calls.
+    pub(super) callee_entries: AddressMap<Place, SiteId>,
+    /// What is called directly.
+    pub(super) callees: HashSet<Place, BuildHasherDefault<AddressHasher>>,
     /// Versions whose lookup tables are filled.
     pub(super) prepared: [bool; Version::ALL.len()],
     /// There is an access sink: executions of its instructions are to be told.
@@ -72,6 +77,7 @@ impl CodeSpace {
             patch: CacheAddress::new(0),
             target: Address::new(0),
             version: Version::Plain,
+            calls: false,
             stub: None,
             linked: None,
         };
@@ -90,6 +96,8 @@ impl CodeSpace {
             slots: 0,
             dynamic: Vec::new(),
             return_entries: AddressMap::default(),
+            callee_entries: AddressMap::default(),
+            callees: HashSet::default(),
             callers: AddressMap::default(),
             prepared: [false; Version::ALL.len()],
             has_sink: false,
@@ -193,13 +201,16 @@ impl CodeSpace {
 
     /// Enters an exit.
     pub(super) fn new_site(&mut self, patch: CacheAddress, version: Version, target: Address) -> SiteId {
-        self.sites.push(Site { patch, target, version, stub: None, linked: None });
+        self.sites.push(Site { patch, target, version, calls: false, stub: None, linked: None });
         self.sites.len() as SiteId - 1
     }
 
     /// Writes the stub of an exit at `code`'s end and makes it wait for its target.
     pub(super) fn write_stub(&mut self, code: &mut Code, arena: usize, site: SiteId) -> CacheAddress {
         let stub = code.here();
+        if self.sites[site as usize].calls {
+            code.add_small(RSP, 8);
+        }
         code.save(layout::SAVE_RCX, RCX);
         code.constant(RCX, u64::from(site));
         code.jump(self.arenas[arena].stubs.direct);
@@ -225,16 +236,17 @@ impl CodeSpace {
     /// Leads every exit that waits for `id` to it. Its code must have been written.
     pub(super) fn link_waiting(&mut self, id: BlockId) {
         let block = &self.blocks[id as usize];
-        let (place, entry) = (block.version.place(block.start), block.entry);
+        let place = block.version.place(block.start);
         for site in self.waiting.remove(&place).unwrap_or_default() {
-            self.link(site, id, entry);
+            self.link(site, id);
         }
     }
 
-    fn link(&mut self, site: SiteId, id: BlockId, entry: CacheAddress) {
+    fn link(&mut self, site: SiteId, id: BlockId) {
         let patch = self.sites[site as usize].patch;
         let Some(arena) = self.arena_of(patch) else { return };
         let mut cold = Code::new(self.arenas[arena].next(Part::Cold));
+        let entry = self.entry_for(site, id, &mut cold);
         let value = self.reach(&mut cold, site, entry);
         self.arenas[arena].append(Part::Cold, cold.bytes());
         self.arenas[arena].patch(patch, value);

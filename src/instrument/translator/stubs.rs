@@ -1,8 +1,8 @@
 //! The stubs that every exit of an arena shares: the way to rprof and back, without changing a flag.
 //!
 //! ```text
-//!  returned:  slot of the return address back ┐
-//!  indirect:  target ─▶ mailbox, RDX back, site 0 or RETURN ┐
+//!  indirect:  target ─▶ mailbox, RDX back, site 0 ┐        returned, called: the same behind
+//!                                                 │        what makes the stack the program's again
 //!  direct:    RCX = site ─────────────────────────┴▶ request ─▶ wait: answered? ─▶ RCX back, jump to the answer
 //!                                                               not polled, or out of patience ─▶ int3 (a ptrace stop)
 //! ```
@@ -15,6 +15,8 @@ use crate::target::address::CacheAddress;
 pub const DRAIN: u32 = u32::MAX;
 /// The site of a return's lookup.
 pub const RETURN: u32 = u32::MAX - 1;
+/// The site of an indirect call's lookup.
+pub const CALLEE: u32 = u32::MAX - 2;
 
 /// What our memory is called in the program's maps; stands behind the gadget.
 pub const ARENA_NAME: &str = "rprof-code";
@@ -29,6 +31,8 @@ pub struct Stubs {
     pub indirect: CacheAddress,
     /// The same of a return, which the cache's own address led here: `[rsp − 8]` becomes the program's again.
     pub returned: CacheAddress,
+    /// The same of an indirect call: the cache's return address is dropped.
+    pub called: CacheAddress,
     /// A direct exit: ECX is the site; RCX is saved.
     pub direct: CacheAddress,
     /// The buffer of addresses is full; `TARGET` is where to go on in the cache.
@@ -94,6 +98,13 @@ impl Stubs {
         code.constant(RCX, u64::from(RETURN));
         code.jump(direct);
 
+        let called = code.here();
+        code.add_small(RSP, 8);
+        code.save(layout::TARGET, RDX);
+        code.load(RDX, layout::SAVE_RDX);
+        code.constant(RCX, u64::from(CALLEE));
+        code.jump(direct);
+
         let call = code.here();
         code.save(layout::SITE, RCX);
         let call_trap = code.here();
@@ -130,6 +141,7 @@ impl Stubs {
         let stubs = Stubs {
             indirect,
             returned,
+            called,
             direct,
             drain,
             wait: (indirect, wait_end),

@@ -13,7 +13,7 @@ use iced_x86::InstructionInfoFactory;
 use super::arena::Part;
 use super::block::{Block, BlockId, SiteId};
 use super::layout;
-use super::returns::{PendingCall, PendingLanding};
+use super::returns::PendingLanding;
 use super::source::Source;
 use super::space::CodeSpace;
 use super::version::Version;
@@ -48,10 +48,16 @@ pub(super) struct Unit {
     pub(super) cold: Code,
     pub(super) sites: Vec<SiteId>,
     blocks: Vec<BlockId>,
-    /// Calls whose ways to their callees are still to be written, and where they return to.
-    pub(super) calls: Vec<PendingCall>,
+    /// Where calls return to.
     pub(super) landings: Vec<PendingLanding>,
     pub(super) factory: InstructionInfoFactory,
+}
+
+impl Unit {
+    /// Nothing was written yet.
+    pub(super) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
 }
 
 impl CodeSpace {
@@ -92,14 +98,15 @@ impl CodeSpace {
             cold,
             sites: vec![],
             blocks: vec![],
-            calls: vec![],
             landings: vec![],
             factory: InstructionInfoFactory::new(),
         };
         let mut at = Some(start);
         let mut result = Ok(());
         while let Some(address) = at {
-            let more = self.find(version, address).is_none() && unit.blocks.len() < most && result.is_ok();
+            // What is called has an entry of its own before it.
+            let runs_in = unit.blocks.is_empty() || !self.callees.contains(&version.place(address));
+            let more = self.find(version, address).is_none() && unit.blocks.len() < most && result.is_ok() && runs_in;
             let block = if more { source.block(address) } else { None };
             let Some(block) = block else {
                 if unit.blocks.is_empty() {
@@ -133,6 +140,7 @@ impl CodeSpace {
         let at = source.code_ref(block.start).ok_or(TranslateError::NoText(block.start))?;
         let slot = self.new_slot().ok_or(TranslateError::Full)?;
         let dead_flags = if unit.version.collects() { source.dead_flags(block) } else { Vec::new() };
+        let called = self.called_entry(unit, block.start);
         let mut writer = Writer::new(self, unit, block, at, slot, dead_flags);
         let position = if writer.choose_loop_counter() { None } else { source.counter_position(block) };
         let next = writer.write(position)?;
@@ -141,14 +149,17 @@ impl CodeSpace {
             End::Branch(_, to) | End::ShortBranch(to) | End::Transaction(to) if to != block.start => {
                 exits.push_back(to);
             }
-            End::Call(to) => exits.push_front(to),
+            End::Call(to) => {
+                self.callees.insert(unit.version.place(to));
+                exits.push_front(to);
+            }
             _ => {}
         }
-        self.enter(unit, block, at, slot, written);
+        self.enter(unit, block, at, slot, called, written);
         Ok(next)
     }
 
-    fn enter(&mut self, unit: &mut Unit, block: &Decoded, at: CodeRef, slot: u32, written: Written) {
+    fn enter(&mut self, unit: &mut Unit, block: &Decoded, at: CodeRef, slot: u32, called: Option<CacheAddress>, written: Written) {
         let id = self.blocks.len() as BlockId;
         let code = self.code_pool.len() as u32;
         self.code_pool.extend(&block.code);
@@ -161,6 +172,7 @@ impl CodeSpace {
             at,
             code: code..self.code_pool.len() as u32,
             entry: written.entry,
+            called,
             end,
             slot,
             counted_at: written.counted_at.unwrap_or((end - written.entry) as u32),
@@ -186,12 +198,11 @@ impl CodeSpace {
 
     /// Resolves the unit's exits, hands its code over, and leads waiting exits to it.
     fn close(&mut self, mut unit: Unit) {
-        self.write_calls(&mut unit);
         for site in std::mem::take(&mut unit.sites) {
             let (target, patch) = (self.sites[site as usize].target, self.sites[site as usize].patch);
             let value = match self.find(unit.version, target) {
                 Some(id) => {
-                    let entry = self.blocks[id as usize].entry;
+                    let entry = self.entry_for(site, id, &mut unit.cold);
                     self.sites[site as usize].linked = Some(id);
                     self.blocks[id as usize].incoming.push(site);
                     self.reach(&mut unit.cold, site, entry)

@@ -66,6 +66,11 @@ impl Version {
         layout::RETURNS + self as u32 * layout::LOOKUP_SIZE
     }
 
+    /// Its lookup table for indirect calls.
+    pub fn callees(self) -> u32 {
+        layout::CALLEES + self as u32 * layout::LOOKUP_SIZE
+    }
+
     /// `at` in this version. User addresses leave the upper bits free.
     pub fn place(self, at: Address) -> Place {
         Place(at.get() | (self as u64) << 60)
@@ -78,12 +83,12 @@ mod tests {
 
     #[test]
     fn versions_keep_their_tables_and_places_apart() {
-        let mut lookups: Vec<u32> = Version::ALL.iter().flat_map(|v| [v.lookup(), v.returns()]).collect();
+        let mut lookups: Vec<u32> = Version::ALL.iter().flat_map(|v| [v.lookup(), v.returns(), v.callees()]).collect();
         lookups.sort_unstable();
         for pair in lookups.windows(2) {
             assert!(pair[1] - pair[0] >= layout::LOOKUP_SIZE, "{lookups:?}");
         }
-        assert!(u64::from(lookups[7] + layout::LOOKUP_SIZE) <= layout::TABLES);
+        assert!(u64::from(lookups[11] + layout::LOOKUP_SIZE) <= layout::TABLES);
         let at = Address::new(0x7fff_ffff_f000);
         let places: std::collections::HashSet<Place> = Version::ALL.iter().map(|v| v.place(at)).collect();
         assert_eq!(places.len(), 4);

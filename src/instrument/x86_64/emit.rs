@@ -315,10 +315,16 @@ impl Code {
         (upper, 0x5a5a_0000)
     }
 
-    /// `mov qword [rsp], value` (sign-extended)
-    pub fn store_wide_at_stack(&mut self, value: u32) {
-        self.raw(&[0x48, 0xc7, 0x04, 0x24]);
+    /// `push value` (sign-extended)
+    pub fn push_constant(&mut self, value: u32) {
+        self.raw(&[0x68]);
         self.word(value);
+    }
+
+    /// `call [rcx*8 + table]`
+    pub fn call_table(&mut self, table: u32) {
+        self.raw(&[0xff, 0x14, 0xcd]);
+        self.word(table);
     }
 
     /// `pop register` (below R8)
@@ -525,7 +531,8 @@ mod tests {
         assert_eq!(text(|c| c.jump_table(0x7000_0000)), "jmp qword ptr [rcx*8+70000000h]");
         assert_eq!(text(|c| c.load_ecx_absolute(0x7000_0000)), "mov ecx,[70000000h]");
         assert_eq!(text(|c| c.return_table(0x7000_0000)), "push qword ptr [rcx*8+70000000h]; ret");
-        assert_eq!(text(|c| c.store_wide_at_stack(0x40_1000)), "mov qword ptr [rsp],401000h");
+        assert_eq!(text(|c| c.push_constant(0x40_1000)), "push 401000h");
+        assert_eq!(text(|c| c.call_table(0x7000_0000)), "call qword ptr [rcx*8+70000000h]");
         assert_eq!(text(|c| drop(c.call(CacheAddress::new(0x2000)))), "call 2000h");
         assert_eq!(text(|c| drop(c.compare_to_rcx(RDX, 0x1000))), "lea rcx,[rdx-1000h]");
         let far = text(|c| drop(c.compare_to_rcx(RDX, 0x7fff_0000_1000)));
