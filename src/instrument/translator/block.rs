@@ -48,6 +48,8 @@ pub struct Block {
     pub chained: Option<BlockId>,
     /// It ends in a call, behind which returns land.
     pub landing: Option<Landing>,
+    /// Not 0: it stands where it is because it was hot when blocks were placed for the so-manieth time.
+    pub placed: u32,
     /// Not dropped.
     pub alive: bool,
 }

@@ -23,6 +23,11 @@ impl Writer<'_> {
                 self.loop_end(condition(code), loop_start);
                 Ok(Some(next))
             }
+            End::Branch(code, to) if self.unit.follow == Some(to) && to != next => {
+                let patch = self.unit.hot.jump_if(condition(code) ^ 1, self.unit.hot.here());
+                self.exit(patch, next);
+                Ok(Some(to))
+            }
             End::Branch(code, to) => {
                 let patch = self.unit.hot.jump_if(condition(code), self.unit.hot.here());
                 self.exit(patch, to);

@@ -108,9 +108,9 @@ impl Process {
 
     /// Translates a little of what will probably be executed next; says whether there was any.
     pub fn translate_ahead(&mut self) -> bool {
-        let Some(mut around) = self.ahead.pop() else { return false };
         let mut space = self.image.space.borrow_mut();
         let mut source = Source::new(&self.memory, &self.pages, &self.text);
+        let Some(mut around) = self.ahead.pop() else { return space.place_some(&mut source) };
         around.translate(&mut space, &mut source, AHEAD);
         self.ahead.push(around);
         true

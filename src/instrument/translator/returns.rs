@@ -137,7 +137,9 @@ impl Writer<'_> {
     /// Where another block that ends in the same call executes it: only one landing can be the predicted one.
     fn same_call(&self, from: Address, next: Address) -> Option<CacheAddress> {
         let id = *self.space.callers.get(&self.unit.version.place(next))?;
-        let landing = self.space.block(id).landing.filter(|l| l.from == from)?;
+        let block = self.space.block(id);
+        // What is hot is not to go back to where it was.
+        let landing = block.landing.filter(|l| l.from == from && block.placed >= self.unit.places)?;
         let near = landing.call.get().abs_diff(self.unit.hot.here().get()) < 1 << 30;
         near.then_some(landing.call)
     }

@@ -20,6 +20,7 @@ use super::drain::Drain;
 use super::layout;
 use super::native::{Excursion, Uncounted};
 use super::patience::Patience;
+use super::placing::Looks;
 use super::process::{Destination, Process};
 use super::space::CodeSpace;
 use super::stubs::DRAIN;
@@ -109,6 +110,8 @@ pub(super) struct Run {
     pub finished: VecDeque<Rc<RefCell<CodeSpace>>>,
     /// Seconds from the start of the run to its end.
     pub wall_s: f64,
+    /// When it is looked for hot blocks.
+    pub looks: Looks,
     polling: bool,
     /// How long that goes on without a request.
     patience: Patience,
@@ -135,6 +138,7 @@ impl Run {
             drain,
             finished: VecDeque::new(),
             wall_s: 0.0,
+            looks: Looks::new(),
             polling: false,
             patience: Patience::default(),
             seat: Seat::new(),
@@ -187,6 +191,7 @@ impl Run {
             } else if self.processes.values_mut().any(Process::translate_ahead) {
                 active = Instant::now();
             }
+            self.look_for_hot_blocks();
             if self.windows.is_time_to_look() {
                 self.keep_pace();
             }

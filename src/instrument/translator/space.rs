@@ -10,6 +10,7 @@ use super::block::{Block, BlockId, CallSite, Point, Site, SiteId};
 use super::harvest::Totals;
 use super::hash::{AddressHasher, AddressMap};
 use super::layout;
+use super::placing::Placing;
 use super::probes::ProbeSite;
 use super::shared::Shared;
 use super::version::{Place, Version};
@@ -65,6 +66,8 @@ pub struct CodeSpace {
     pub(super) totals: Totals,
     /// Blocks that end in what cannot be followed.
     pub(super) far: HashSet<BlockId>,
+    /// Where hot blocks are to stand.
+    pub(super) placing: Placing,
 }
 
 impl CodeSpace {
@@ -104,6 +107,7 @@ impl CodeSpace {
             probe_sites: Vec::new(),
             totals: Totals::default(),
             far: HashSet::new(),
+            placing: Placing::new(),
         }
     }
 
@@ -238,6 +242,13 @@ impl CodeSpace {
         let block = &self.blocks[id as usize];
         let place = block.version.place(block.start);
         for site in self.waiting.remove(&place).unwrap_or_default() {
+            self.link(site, id);
+        }
+    }
+
+    /// Leads every exit and lookup that was linked to `old` to `id`, another copy of it.
+    pub(super) fn supersede(&mut self, old: BlockId, id: BlockId) {
+        for site in std::mem::take(&mut self.blocks[old as usize].incoming) {
             self.link(site, id);
         }
     }

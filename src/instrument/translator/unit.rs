@@ -50,6 +50,12 @@ pub(super) struct Unit {
     blocks: Vec<BlockId>,
     /// Where calls return to.
     pub(super) landings: Vec<PendingLanding>,
+    /// Not 0: hot blocks are written once more, for the so-manieth time.
+    pub(super) places: u32,
+    /// The block that is to stand behind the present one.
+    pub(super) follow: Option<Address>,
+    /// Blocks that were written before: (the copy so far, this one).
+    superseded: Vec<(BlockId, BlockId)>,
     pub(super) factory: InstructionInfoFactory,
 }
 
@@ -78,6 +84,28 @@ impl CodeSpace {
         }
     }
 
+    /// An empty unit, for a chain that starts at `start`.
+    pub(super) fn begin_unit(&mut self, version: Version, start: Address) -> Result<Unit, TranslateError> {
+        let arena = self.choose_arena(start).ok_or(TranslateError::Full)?;
+        self.prepare_lookups(version);
+        let mut hot = Code::new(self.arenas[arena].next(Part::Hot));
+        hot.align(16);
+        let cold = Code::new(self.arenas[arena].next(Part::Cold));
+        Ok(Unit {
+            arena,
+            version,
+            hot,
+            cold,
+            sites: vec![],
+            blocks: vec![],
+            landings: vec![],
+            places: 0,
+            follow: None,
+            superseded: vec![],
+            factory: InstructionInfoFactory::new(),
+        })
+    }
+
     fn unit(
         &mut self,
         source: &mut Source<'_>,
@@ -86,21 +114,7 @@ impl CodeSpace {
         most: usize,
         exits: &mut VecDeque<Address>,
     ) -> Result<(), TranslateError> {
-        let arena = self.choose_arena(start).ok_or(TranslateError::Full)?;
-        self.prepare_lookups(version);
-        let mut hot = Code::new(self.arenas[arena].next(Part::Hot));
-        hot.align(16);
-        let cold = Code::new(self.arenas[arena].next(Part::Cold));
-        let mut unit = Unit {
-            arena,
-            version,
-            hot,
-            cold,
-            sites: vec![],
-            blocks: vec![],
-            landings: vec![],
-            factory: InstructionInfoFactory::new(),
-        };
+        let mut unit = self.begin_unit(version, start)?;
         let mut at = Some(start);
         let mut result = Ok(());
         while let Some(address) = at {
@@ -130,7 +144,7 @@ impl CodeSpace {
     }
 
     /// Writes one block; returns the address that it runs into.
-    fn block_into(
+    pub(super) fn block_into(
         &mut self,
         unit: &mut Unit,
         source: &mut Source<'_>,
@@ -183,21 +197,24 @@ impl CodeSpace {
             landing: written.landing,
             incoming: Vec::new(),
             chained: unit.blocks.last().copied(),
+            placed: unit.places,
             alive: true,
         });
         if block.end == End::Far {
             self.far.insert(id);
         }
-        self.by_start.insert(unit.version.place(block.start), id);
         if written.landing.is_some() {
             self.callers.insert(unit.version.place(block.next()), id);
+        }
+        if let Some(old) = self.by_start.insert(unit.version.place(block.start), id) {
+            unit.superseded.push((old, id));
         }
         self.by_entry[unit.arena].push(id);
         unit.blocks.push(id);
     }
 
     /// Resolves the unit's exits, hands its code over, and leads waiting exits to it.
-    fn close(&mut self, mut unit: Unit) {
+    pub(super) fn close(&mut self, mut unit: Unit) {
         for site in std::mem::take(&mut unit.sites) {
             let (target, patch) = (self.sites[site as usize].target, self.sites[site as usize].patch);
             let value = match self.find(unit.version, target) {
@@ -219,6 +236,9 @@ impl CodeSpace {
         self.arenas[unit.arena].append(Part::Hot, unit.hot.bytes());
         for (entry, head) in heads {
             self.tables.word(entry).store(head.get(), Ordering::Release);
+        }
+        for (old, id) in unit.superseded {
+            self.supersede(old, id);
         }
         for id in unit.blocks {
             self.link_waiting(id);

@@ -1,0 +1,199 @@
+//! Hot blocks are written a second time, once it is known which they are: close together, in the order in which they are
+//! executed ([`chains`](super::chains)). Every exit and every lookup that led to the first copy then leads to the second;
+//! both count.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use super::block::BlockId;
+use super::chains::{HotBlock, chains, successors};
+use super::process::Process;
+use super::run::Run;
+use super::source::Source;
+use super::space::CodeSpace;
+use super::unit::TranslateError;
+use super::version::Version;
+use crate::target::address::Address;
+use crate::target::wake_up::WakeUp;
+
+/// When the blocks of a code space are placed first after its start, and how much longer it takes each time.
+const FIRST: Duration = Duration::from_millis(100);
+const LONGER: u32 = 3;
+/// How often it is looked whether that time has come.
+const LOOK: Duration = Duration::from_millis(50);
+/// The share of what was executed of late that is in hot blocks.
+const HOT: f64 = 0.995;
+/// If so much of it was in blocks that are well placed, they stay where they are.
+const WELL_PLACED: f64 = 0.9;
+/// Threads whose counts are looked at.
+const THREADS: usize = 4;
+
+/// What is known of how hot blocks are.
+#[derive(Debug)]
+pub struct Placing {
+    due: Instant,
+    interval: Duration,
+    /// Counts when we looked last.
+    before: Vec<u64>,
+    /// How often hot blocks were placed.
+    pub(super) round: u32,
+    /// Chains still to be written.
+    plan: VecDeque<Vec<Address>>,
+}
+
+impl Placing {
+    /// Nothing was executed yet.
+    pub fn new() -> Self {
+        Placing { due: Instant::now() + FIRST, interval: FIRST, before: Vec::new(), round: 0, plan: VecDeque::new() }
+    }
+
+    /// How often each counter was increased since the last look, if it is time for another.
+    fn look(&mut self, now: Instant, counts: Vec<u64>) -> Vec<u64> {
+        self.interval *= LONGER;
+        self.due = now + self.interval;
+        let before = std::mem::replace(&mut self.before, counts);
+        let then = before.into_iter().chain(std::iter::repeat(0));
+        // A thread that has ended took its counts along.
+        self.before.iter().zip(then).map(|(now, then)| now.saturating_sub(then)).collect()
+    }
+}
+
+/// Looks from time to time.
+#[derive(Debug)]
+pub struct Looks {
+    looked: Instant,
+    /// Interrupts our wait; without it we look when there is something else to do.
+    _wake_up: Option<WakeUp>,
+}
+
+impl Looks {
+    /// From now on.
+    pub fn new() -> Self {
+        let mut wake_up = WakeUp::new().ok();
+        if wake_up.as_mut().is_some_and(|w| w.set(LOOK).is_err()) {
+            wake_up = None;
+        }
+        Looks { looked: Instant::now(), _wake_up: wake_up }
+    }
+
+    fn is_time(&mut self, now: Instant) -> bool {
+        let is_time = now.duration_since(self.looked) >= LOOK;
+        if is_time {
+            self.looked = now;
+        }
+        is_time
+    }
+}
+
+impl Run {
+    /// Plans new places for the hot blocks of code spaces whose time has come.
+    pub fn look_for_hot_blocks(&mut self) {
+        let now = Instant::now();
+        if !self.looks.is_time(now) {
+            return;
+        }
+        for (&id, process) in &mut self.processes {
+            let (due, slots) = {
+                let space = process.image.space.borrow();
+                (space.placing.due, space.slots)
+            };
+            if now < due {
+                continue;
+            }
+            let mut counts = vec![0; slots as usize];
+            for thread in self.threads.values().filter(|t| t.process == id).take(THREADS) {
+                let add = |slot: u32, n: u64| counts[slot as usize] = n.wrapping_add(counts[slot as usize]);
+                // Our own memfd can always be read.
+                let _ = thread.regions.borrow().counters(thread.region, slots, add);
+            }
+            process.plan_places(counts, now);
+        }
+    }
+}
+
+impl CodeSpace {
+    /// The blocks that nearly everything was spent in which was executed `recent`ly: (block, executions).
+    fn hot_blocks(&self, recent: &[u64]) -> Vec<(BlockId, u64)> {
+        let mut blocks: Vec<(u64, BlockId, u64)> = Vec::new();
+        let (mut all, mut well_placed) = (0, 0);
+        for (id, block) in self.blocks.iter().enumerate().filter(|(_, b)| b.alive && b.version == Version::Plain) {
+            let count = recent.get(block.slot as usize).map_or(0, |&n| (n as i64 / block.scale()).unsigned_abs());
+            let weight = count.saturating_mul(u64::from(block.code.end - block.code.start));
+            if count > 0 && self.find(block.version, block.start) == Some(id as BlockId) {
+                blocks.push((weight, id as BlockId, count));
+                all += weight;
+                well_placed += if block.placed > 0 { weight } else { 0 };
+            }
+        }
+        if well_placed as f64 > WELL_PLACED * all as f64 {
+            return Vec::new();
+        }
+        blocks.sort_by(|a, b| b.cmp(a));
+        let mut covered = 0;
+        let enough = |(weight, _, _): &&(u64, BlockId, u64)| {
+            let go_on = (covered as f64) < HOT * all as f64;
+            covered += weight;
+            go_on
+        };
+        blocks.iter().take_while(enough).map(|&(_, id, count)| (id, count)).collect()
+    }
+
+    /// Writes the next chain of the plan; `false` if there is none.
+    pub(super) fn place_some(&mut self, source: &mut Source<'_>) -> bool {
+        let Some(chain) = self.placing.plan.pop_front() else { return false };
+        // What cannot be written stays where it is.
+        let _ = self.place(source, &chain);
+        true
+    }
+
+    fn place(&mut self, source: &mut Source<'_>, chain: &[Address]) -> Result<(), TranslateError> {
+        let Some(&start) = chain.first() else { return Ok(()) };
+        let version = Version::Plain;
+        let mut unit = self.begin_unit(version, start)?;
+        unit.places = self.placing.round;
+        let mut exits = VecDeque::new();
+        let mut result = Ok(());
+        for (i, &at) in chain.iter().enumerate() {
+            // Text that was changed meanwhile is not placed any more.
+            let block = self.find(version, at).and_then(|_| source.block(at));
+            let Some(block) = block else { break };
+            unit.follow = chain.get(i + 1).copied();
+            match self.block_into(&mut unit, source, &block, &mut exits) {
+                Ok(Some(next)) if Some(next) == unit.follow => {}
+                Ok(Some(next)) => {
+                    let patch = unit.hot.jump(unit.hot.here());
+                    unit.sites.push(self.new_site(patch, version, next));
+                    break;
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            }
+        }
+        self.close(unit);
+        result
+    }
+}
+
+impl Process {
+    /// Plans new places for hot blocks, now that `counts` are known.
+    fn plan_places(&mut self, counts: Vec<u64>, now: Instant) {
+        let mut space = self.image.space.borrow_mut();
+        let recent = space.placing.look(now, counts);
+        let mut source = Source::new(&self.memory, &self.pages, &self.text);
+        let mut hot = Vec::new();
+        for (id, count) in space.hot_blocks(&recent) {
+            let at = space.block(id).start;
+            if let Some(block) = source.block(at) {
+                // What is called begins a chain.
+                let is_called = |at: &Address| space.callees.contains(&Version::Plain.place(*at));
+                let successors = successors(block.end, block.next()).map(|s| s.filter(|at| !is_called(at)));
+                hot.push(HotBlock { at, count, successors });
+            }
+        }
+        space.placing.round += 1;
+        space.placing.plan = chains(&hot).into();
+    }
+}
