@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use rprof::instrument::{Counted, CountingEngine, SingleStep, Translator};
@@ -40,9 +41,14 @@ impl AccessSink for Adder {
 }
 
 fn guest(dir: &Path, name: &str) -> PathBuf {
+    guest_with(dir, name, &[])
+}
+
+fn guest_with(dir: &Path, name: &str, flags: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/guests").join(name).with_extension("c");
-    let program = dir.join(name);
+    let program = dir.join(format!("{name}{}", flags.concat()));
     let status = Command::new("cc")
+        .args(flags)
         .args(["-O2", "-static", "-nostdlib", "-ffreestanding", "-fno-stack-protector", "-o"])
         .arg(&program)
         .arg(source)
@@ -96,8 +102,11 @@ fn compare(name: &str) -> i32 {
     assert_eq!(found.len(), expected.len(), "{name}: instructions that single-step did not see");
     // Without a sink loops may be counted by their induction registers.
     let program = Program { path: program.clone(), argv: vec![program.into()] };
-    let alone = Translator::new().run(spawn_gated(&program, Streams::default()).unwrap(), None).unwrap();
-    assert_eq!(by_instruction(&alone), expected, "{name}: without a sink");
+    for place_after in [Translator::default().place_after, Duration::from_millis(1)] {
+        let child = spawn_gated(&program, Streams::default()).unwrap();
+        let alone = Translator { place_after }.run(child, None).unwrap();
+        assert_eq!(by_instruction(&alone), expected, "{name}: without a sink, blocks placed after {place_after:?}");
+    }
     if name != "forks" && name != "fault" && name != "partial" {
         assert_eq!(seen_translated, seen_stepped, "{name}: accesses, bytes, addresses");
     }
@@ -141,6 +150,29 @@ fn a_thread_that_is_killed_in_a_loop_has_its_counts() {
         // A tenth of a second of it, and far from all of it.
         assert!((100_000..1 << 50).contains(&executions), "{mnemonic:?}: {executions}");
     }
+}
+
+/// Blocks are placed anew while the program runs: after so many rounds that it happens several times each instruction was
+/// executed as often as one round and two rounds say.
+#[test]
+fn rounds_that_outlast_the_placing_of_blocks_count_alike() {
+    const MANY: u64 = 40_000;
+    let dir = tempfile::tempdir().unwrap();
+    let counts = |rounds: u64, engine: &mut dyn CountingEngine| {
+        let path = guest_with(dir.path(), "rounds", &[&format!("-DROUNDS={rounds}")]);
+        let program = Program { path: path.clone(), argv: vec![path.into()] };
+        by_instruction(&engine.run(spawn_gated(&program, Streams::default()).unwrap(), None).unwrap())
+    };
+    let one = counts(1, &mut SingleStep::new());
+    let two = counts(2, &mut SingleStep::new());
+    let many = counts(MANY, &mut Translator { place_after: Duration::from_millis(2) });
+    assert!(one.len() > 100, "{} instructions", one.len());
+    for (at, (executions, _)) in &two {
+        let first = one.get(at).map_or(0, |c| c.0);
+        let expected = first + (executions - first) * (MANY - 1);
+        assert_eq!(many.get(at).map(|c| c.0), Some(expected), "at {at:#x}");
+    }
+    assert_eq!(many.len(), two.len(), "instructions that one round does not execute");
 }
 
 #[test]

@@ -51,6 +51,8 @@ mod version;
 mod windows;
 mod writer;
 
+use std::time::Duration;
+
 use super::start::start_traced;
 use super::{CountError, Counted, CountingEngine};
 use crate::profile::evidence::counted::CountedEvidence;
@@ -60,8 +62,17 @@ use drain::Drain;
 use run::Run;
 
 /// The translator.
-#[derive(Debug, Default)]
-pub struct Translator {}
+#[derive(Debug)]
+pub struct Translator {
+    /// How long after a program's start its hot blocks are placed together.
+    pub place_after: Duration,
+}
+
+impl Default for Translator {
+    fn default() -> Self {
+        Translator { place_after: placing::FIRST }
+    }
+}
 
 impl Translator {
     /// With its usual settings.
@@ -73,7 +84,7 @@ impl Translator {
 impl CountingEngine for Translator {
     fn run(&mut self, child: Gated, sink: Option<Box<dyn AccessSink>>) -> Result<Counted, CountError> {
         let first = start_traced(child)?;
-        let mut run = Run::new(first, sink.map(Drain::new));
+        let mut run = Run::new(first, sink.map(Drain::new), self.place_after);
         let status = run.follow();
         if status.is_err() {
             run.end_all();

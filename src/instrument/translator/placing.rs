@@ -16,10 +16,11 @@ use super::version::Version;
 use crate::target::address::Address;
 use crate::target::wake_up::WakeUp;
 
-/// When the blocks of a code space are placed first after its start, and how much longer it takes each time.
-const FIRST: Duration = Duration::from_millis(100);
+/// When the blocks of a code space are placed first after its start: a program that ends sooner has nothing of it.
+pub const FIRST: Duration = Duration::from_millis(500);
+/// How much longer it takes each time.
 const LONGER: u32 = 3;
-/// How often it is looked whether that time has come.
+/// How often it is looked whether that time has come, at most.
 const LOOK: Duration = Duration::from_millis(50);
 /// The share of what was executed of late that is in hot blocks.
 const HOT: f64 = 0.995;
@@ -42,9 +43,9 @@ pub struct Placing {
 }
 
 impl Placing {
-    /// Nothing was executed yet.
-    pub fn new() -> Self {
-        Placing { due: Instant::now() + FIRST, interval: FIRST, before: Vec::new(), round: 0, plan: VecDeque::new() }
+    /// Nothing was executed yet; blocks are placed `first` from now.
+    pub fn after(first: Duration) -> Self {
+        Placing { due: Instant::now() + first, interval: first, before: Vec::new(), round: 0, plan: VecDeque::new() }
     }
 
     /// How often each counter was increased since the last look, if it is time for another.
@@ -62,22 +63,24 @@ impl Placing {
 #[derive(Debug)]
 pub struct Looks {
     looked: Instant,
+    /// When blocks are placed in a code space that begins.
+    pub first: Duration,
     /// Interrupts our wait; without it we look when there is something else to do.
     _wake_up: Option<WakeUp>,
 }
 
 impl Looks {
-    /// From now on.
-    pub fn new() -> Self {
+    /// From now on, for code spaces whose blocks are placed `first` after their starts.
+    pub fn new(first: Duration) -> Self {
         let mut wake_up = WakeUp::new().ok();
-        if wake_up.as_mut().is_some_and(|w| w.set(LOOK).is_err()) {
+        if wake_up.as_mut().is_some_and(|w| w.set(first.min(LOOK)).is_err()) {
             wake_up = None;
         }
-        Looks { looked: Instant::now(), _wake_up: wake_up }
+        Looks { looked: Instant::now(), first, _wake_up: wake_up }
     }
 
     fn is_time(&mut self, now: Instant) -> bool {
-        let is_time = now.duration_since(self.looked) >= LOOK;
+        let is_time = now.duration_since(self.looked) >= self.first.min(LOOK);
         if is_time {
             self.looked = now;
         }
@@ -138,7 +141,8 @@ impl CodeSpace {
         blocks.iter().take_while(enough).map(|&(_, id, count)| (id, count)).collect()
     }
 
-    /// Writes the next chain of the plan; `false` if there is none.
+    /// Writes the next chain of the plan; `false` if there is none. An address that is looked up keeps its first entry,
+    /// which then leads to the new copy.
     pub(super) fn place_some(&mut self, source: &mut Source<'_>) -> bool {
         let Some(chain) = self.placing.plan.pop_front() else { return false };
         // What cannot be written stays where it is.
@@ -153,24 +157,23 @@ impl CodeSpace {
         unit.places = self.placing.round;
         let mut exits = VecDeque::new();
         let mut result = Ok(());
+        let mut next = Some(start);
         for (i, &at) in chain.iter().enumerate() {
             // Text that was changed meanwhile is not placed any more.
             let block = self.find(version, at).and_then(|_| source.block(at));
-            let Some(block) = block else { break };
+            let (Some(block), true) = (block, next == Some(at)) else { break };
             unit.follow = chain.get(i + 1).copied();
             match self.block_into(&mut unit, source, &block, &mut exits) {
-                Ok(Some(next)) if Some(next) == unit.follow => {}
-                Ok(Some(next)) => {
-                    let patch = unit.hot.jump(unit.hot.here());
-                    unit.sites.push(self.new_site(patch, version, next));
-                    break;
-                }
-                Ok(None) => break,
+                Ok(runs_into) => next = runs_into,
                 Err(error) => {
                     result = Err(error);
                     break;
                 }
             }
+        }
+        if let Some(to) = next {
+            let patch = unit.hot.jump(unit.hot.here());
+            unit.sites.push(self.new_site(patch, version, to));
         }
         self.close(unit);
         result

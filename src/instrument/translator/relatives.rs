@@ -14,6 +14,7 @@ use nix::unistd::Pid;
 use super::hold::Held;
 use super::inject;
 use super::layout;
+use super::placing::Placing;
 use super::process::ImageRef;
 use super::run::{Run, RunError};
 use super::text::Treatment;
@@ -86,6 +87,7 @@ impl Run {
         let (image, stopped, signals) = inject::renew(process, stopped)?;
         let mut code = image.0;
         code.has_sink = self.drain.is_some();
+        code.placing = Placing::after(self.looks.first);
         code.set_polling(polling);
         let new = ImageRef { space: Rc::new(RefCell::new(code)), regions: Rc::new(RefCell::new(image.1)) };
         process.image = new.clone();

@@ -120,8 +120,8 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// A run whose first process is `first`.
-    pub fn new(first: Pid, drain: Option<Drain>) -> Self {
+    /// A run whose first process is `first`; see [`Translator`](super::Translator) for `place_after`.
+    pub fn new(first: Pid, drain: Option<Drain>, place_after: Duration) -> Self {
         Run {
             threads: HashMap::new(),
             processes: HashMap::new(),
@@ -138,7 +138,7 @@ impl Run {
             drain,
             finished: VecDeque::new(),
             wall_s: 0.0,
-            looks: Looks::new(),
+            looks: Looks::new(place_after),
             polling: false,
             patience: Patience::default(),
             seat: Seat::new(),

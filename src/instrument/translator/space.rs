@@ -107,7 +107,7 @@ impl CodeSpace {
             probe_sites: Vec::new(),
             totals: Totals::default(),
             far: HashSet::new(),
-            placing: Placing::new(),
+            placing: Placing::after(super::placing::FIRST),
         }
     }
 

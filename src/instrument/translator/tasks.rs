@@ -12,6 +12,7 @@ use super::hold::Held;
 use super::inject;
 use super::layout;
 use super::native::Transitions;
+use super::placing::Placing;
 use super::process::{ImageRef, Process};
 use super::run::{Run, RunError};
 use super::text::Treatment;
@@ -162,6 +163,7 @@ impl Run {
         }
         let (mut image, stopped) = inject::prepare(tid, stopped)?;
         image.space.has_sink = self.drain.is_some();
+        image.space.placing = Placing::after(self.looks.first);
         image.space.set_polling(self.is_polling());
         let shared =
             ImageRef { space: Rc::new(RefCell::new(image.space)), regions: Rc::new(RefCell::new(image.regions)) };

@@ -173,7 +173,15 @@ impl CodeSpace {
         Ok(next)
     }
 
-    fn enter(&mut self, unit: &mut Unit, block: &Decoded, at: CodeRef, slot: u32, called: Option<CacheAddress>, written: Written) {
+    fn enter(
+        &mut self,
+        unit: &mut Unit,
+        block: &Decoded,
+        at: CodeRef,
+        slot: u32,
+        called: Option<CacheAddress>,
+        written: Written,
+    ) {
         let id = self.blocks.len() as BlockId;
         let code = self.code_pool.len() as u32;
         self.code_pool.extend(&block.code);

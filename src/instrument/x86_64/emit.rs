@@ -533,9 +533,9 @@ mod tests {
         assert_eq!(text(|c| c.return_table(0x7000_0000)), "push qword ptr [rcx*8+70000000h]; ret");
         assert_eq!(text(|c| c.push_constant(0x40_1000)), "push 401000h");
         assert_eq!(text(|c| c.call_table(0x7000_0000)), "call qword ptr [rcx*8+70000000h]");
-        assert_eq!(text(|c| drop(c.call(CacheAddress::new(0x2000)))), "call 2000h");
-        assert_eq!(text(|c| drop(c.compare_to_rcx(RDX, 0x1000))), "lea rcx,[rdx-1000h]");
-        let far = text(|c| drop(c.compare_to_rcx(RDX, 0x7fff_0000_1000)));
+        assert_eq!(text(|c| _ = c.call(CacheAddress::new(0x2000))), "call 0000000000002000h");
+        assert_eq!(text(|c| _ = c.compare_to_rcx(RDX, 0x1000)), "lea rcx,[rdx-1000h]");
+        let far = text(|c| _ = c.compare_to_rcx(RDX, 0x7fff_0000_1000));
         assert_eq!(far, "mov rcx,0FFFF8000FFFFF000h; lea rcx,[rcx+rdx]");
         assert_eq!(text(|c| c.drop_stack(16)), "lea rsp,[rsp+10h]");
         assert_eq!(text(|c| c.store_at(Gpr(12), 16, RDX)), "mov [r12+10h],rdx");
