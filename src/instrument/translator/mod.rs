@@ -4,11 +4,12 @@
 //!  run ─▶ stops ─▶ tasks     begin, exec, end          unit ─▶ source (decode) ─▶ rewrite, emit ─▶ arena
 //!    │          ├▶ signals   state at a cache address    ▲            │
 //!    │          └▶ mapping   text that comes and goes    │            └▶ space: blocks, exits, links, lookups
-//!    └▶ mailboxes ───────────▶ process ──────────────────┘                  └▶ harvest ─▶ tally
+//!    └▶ mailboxes ───────────▶ process ──────────────────┘ ▲                └▶ harvest ─▶ tally
+//!         once it is known what is hot: placing ─▶ chains ─┘
 //! ```
 //!
 //! The program's text is readable but not executable: whatever leaves the cache faults, and comes back. Return addresses
-//! on the stack are the program's own. Exits are linked as their targets are translated; indirect ones look the target
+//! on the stack are the program's own (`returns`). Exits are linked as their targets are translated; indirect ones look the target
 //! up in line. A thread that needs a translation asks through a mailbox, or by a trap when nobody polls.
 
 mod ahead;
