@@ -27,19 +27,25 @@ const PAGE: u64 = 16 << 10;
 pub struct Pages(AddressMap<u64, Vec<u8>>);
 
 impl Pages {
+    /// What is read at once around `at`, from `at` on; nothing if its beginning cannot be read.
+    fn rest(&mut self, memory: &Memory, at: Address) -> &[u8] {
+        let base = at.align_down(PAGE);
+        let page = self.0.entry(base.get()).or_insert_with(|| {
+            let mut bytes = vec![0; PAGE as usize];
+            let size = memory.read_some(base, &mut bytes).unwrap_or(0);
+            bytes.truncate(size);
+            bytes
+        });
+        page.get((at - base) as usize..).unwrap_or_default()
+    }
+
     /// Reads from `at` on; returns how many bytes there are.
     fn read(&mut self, memory: &Memory, at: Address, buffer: &mut [u8]) -> usize {
         let mut done = 0;
         while done < buffer.len() {
             let at = at + done as u64;
-            let base = at.align_down(PAGE);
-            let page = self.0.entry(base.get()).or_insert_with(|| {
-                let mut bytes = vec![0; PAGE as usize];
-                let size = memory.read_some(base, &mut bytes).unwrap_or(0);
-                bytes.truncate(size);
-                bytes
-            });
-            let Some(there) = page.get((at - base) as usize..).filter(|p| !p.is_empty()) else {
+            let there = self.rest(memory, at);
+            if there.is_empty() {
                 // Its page may begin before the mapping does.
                 return done + memory.read_some(at, &mut buffer[done..]).unwrap_or(0);
             };
@@ -86,8 +92,12 @@ impl<'a> Source<'a> {
 
     fn read(&self, at: Address) -> Option<Decoded> {
         let room = (find_text(self.text, at)?.end - at).min(WINDOW as u64) as usize;
+        let mut pages = self.pages.borrow_mut();
+        if let Some(bytes) = pages.rest(self.memory, at).get(..room) {
+            return decode(at, bytes);
+        }
         let mut bytes = [0; WINDOW];
-        let size = self.pages.borrow_mut().read(self.memory, at, &mut bytes[..room]);
+        let size = pages.read(self.memory, at, &mut bytes[..room]);
         decode(at, &bytes[..size])
     }
 

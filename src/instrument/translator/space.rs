@@ -14,6 +14,7 @@ use super::placing::Placing;
 use super::probes::ProbeSite;
 use super::shared::Shared;
 use super::version::{Place, Version};
+use crate::instrument::x86_64::decode::MAX_BYTES;
 use crate::instrument::x86_64::emit::{Code, RCX, RSP, relative};
 use crate::target::address::{Address, CacheAddress};
 use crate::target::memory::Memory;
@@ -29,6 +30,11 @@ pub struct DynamicSlot {
     pub offset: u32,
 }
 
+/// The page of text that an address lies in.
+pub(super) fn page_of(at: Address) -> u64 {
+    at.get() >> 12
+}
+
 /// A code space.
 #[derive(Debug)]
 pub struct CodeSpace {
@@ -38,6 +44,8 @@ pub struct CodeSpace {
     pub(super) points: Vec<Point>,
     pub(super) code_pool: Vec<u8>,
     pub(super) by_start: AddressMap<Place, BlockId>,
+    /// Blocks that start in each page of the program's text.
+    pub(super) by_page: AddressMap<u64, Vec<BlockId>>,
     /// By arena, in order of their entries.
     pub(super) by_entry: Vec<Vec<BlockId>>,
     pub(super) sites: Vec<Site>,
@@ -91,6 +99,7 @@ impl CodeSpace {
             points: Vec::new(),
             code_pool: Vec::new(),
             by_start: AddressMap::default(),
+            by_page: AddressMap::default(),
             by_entry,
             sites: vec![none],
             waiting: AddressMap::default(),
@@ -265,8 +274,20 @@ impl CodeSpace {
         self.blocks[id as usize].incoming.push(site);
     }
 
+    /// The pages of `from..to` in which blocks start.
+    fn pages(&self, from: Address, to: Address) -> Vec<u64> {
+        let (first, last) = (page_of(from), page_of(to - 1));
+        if last - first < self.by_page.len() as u64 {
+            return (first..=last).filter(|page| self.by_page.contains_key(page)).collect();
+        }
+        self.by_page.keys().copied().filter(|page| (first..=last).contains(page)).collect()
+    }
+
+    /// The blocks that start at the program's addresses `from..to`, as far as they were not dropped.
     fn in_range(&self, from: Address, to: Address) -> impl Iterator<Item = BlockId> + '_ {
-        (0..self.blocks.len() as BlockId).filter(move |&id| {
+        let pages = if from < to { self.pages(from, to) } else { Vec::new() };
+        let blocks = pages.into_iter().flat_map(|page| self.by_page[&page].iter().copied());
+        blocks.filter(move |&id| {
             let block = self.block(id);
             block.alive && block.start >= from && block.start < to
         })
@@ -289,12 +310,9 @@ impl CodeSpace {
 
     /// Forgets the translations of the program's addresses `from..to`: whoever jumps there asks again.
     pub fn invalidate(&mut self, from: Address, to: Address) {
-        let mut doomed: Vec<BlockId> = (0..self.blocks.len() as BlockId)
-            .filter(|&id| {
-                let b = &self.blocks[id as usize];
-                b.alive && b.start < to && b.start + u64::from(b.code.end - b.code.start) > from
-            })
-            .collect();
+        // A block that starts before may reach into it.
+        let before = Address::new(from.get().saturating_sub(MAX_BYTES as u64));
+        let mut doomed: Vec<BlockId> = self.in_range(before, to).filter(|&id| self.block(id).next() > from).collect();
         while let Some(id) = doomed.pop() {
             let block = &mut self.blocks[id as usize];
             if !std::mem::replace(&mut block.alive, false) {

@@ -15,7 +15,7 @@ use super::block::{Block, BlockId, SiteId};
 use super::layout;
 use super::returns::PendingLanding;
 use super::source::Source;
-use super::space::CodeSpace;
+use super::space::{CodeSpace, page_of};
 use super::version::Version;
 use super::writer::{Writer, Written};
 use crate::instrument::x86_64::decode::{Decoded, End};
@@ -217,6 +217,7 @@ impl CodeSpace {
         if let Some(old) = self.by_start.insert(unit.version.place(block.start), id) {
             unit.superseded.push((old, id));
         }
+        self.by_page.entry(page_of(block.start)).or_default().push(id);
         self.by_entry[unit.arena].push(id);
         unit.blocks.push(id);
     }
