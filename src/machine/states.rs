@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::doubt;
 use super::lab::Steadiness;
+use super::lab::moments::{STATE, unseen};
 use crate::profile::machine::{Ceiling, Machine};
 
 /// Reading differs by less than this between two moments of one state.
@@ -66,25 +67,45 @@ pub fn change(states: &mut Vec<State>, machine: &mut Machine, read: f64, seen_s:
     true
 }
 
-/// What a fresh measurement and `states` say together: of each ceiling the best value that was settled. The fresh one is
-/// kept as a state of its own.
+/// What a fresh measurement and `states` say together: of each ceiling the best value that was settled, or that came back. The
+/// fresh one is kept as a state of its own.
 pub fn remember(states: &mut Vec<State>, machine: &mut Machine, seen_s: u64) {
     let before = states.clone();
     keep(states, machine, seen_s);
     let recent = before.iter().filter(|s| seen_s.saturating_sub(s.seen_s) < AGE.as_secs());
-    for known in recent.flat_map(|s| &s.ceilings).filter(|c| c.settled) {
+    for known in recent.flat_map(|s| &s.ceilings) {
         let Some(fresh) = of(&mut machine.ceilings, known).filter(|c| c.value.is_some()) else { continue };
         let gain = gain(fresh, known);
-        if gain > 0.0 {
-            let reason = (gain > WORTH_TELLING).then(|| {
-                let (now, unit) = (fresh.value.unwrap_or(0.0), &fresh.unit);
-                format!("{ELSEWHERE}; now {now:.3e} {unit}")
-            });
+        if gain.abs() <= STATE {
+            came_back(fresh, known, gain);
+        } else if gain > 0.0 && known.settled {
+            let (now, unit) = (fresh.value.unwrap_or(0.0), &fresh.unit);
+            let told = (gain > WORTH_TELLING).then(|| format!("{ELSEWHERE}; now {now:.3e} {unit}"));
             // Another name stays one.
-            let reason = if doubt::is_alias(known) { known.reason.clone() } else { reason };
+            let reason = if doubt::is_alias(known) { known.reason.clone() } else { told };
             *fresh = Ceiling { reason, ..known.clone() };
         }
     }
+}
+
+/// `fresh` shows the state that `known` was of, `gain` from it: the better value stands, and where neither was settled by
+/// itself, it is if two moments so close promise an interval that is narrow enough.
+fn came_back(fresh: &mut Ceiling, known: &Ceiling, gain: f64) {
+    let of_both = [&*fresh, known].into_iter().filter(|c| c.settled).filter_map(|c| c.spread).reduce(f64::min);
+    let spread = of_both.unwrap_or(0.0).max(unseen(2) * gain.abs());
+    let reason = match (doubt::is_alias(fresh), fresh.settled) {
+        (true, _) | (_, true) => fresh.reason.clone(),
+        _ => Some("as an earlier run found it; at other moments less".into()),
+    };
+    let settled = fresh.settled || known.settled || spread <= Steadiness::Shared.tolerance();
+    if !settled {
+        return;
+    }
+    // Where one is settled, the other moves its interval no further than a settled one's may be.
+    let spread = spread.min(Steadiness::Shared.tolerance());
+    let best = if gain > 0.0 { known } else { &*fresh };
+    let (value, clock_hz) = (best.value, best.clock_hz);
+    *fresh = Ceiling { value, clock_hz, spread: Some(spread), settled, reason, ..fresh.clone() };
 }
 
 /// Widens the interval of each ceiling that is better in one of `states`, so that it covers that, and says so.
@@ -220,6 +241,16 @@ mod tests {
         // A run that finds the memory like that takes it over.
         assert!(change(&mut states, &mut worse, 37e9, 300));
         assert_eq!(worse.value("dram.read", 2), Some(37e9));
+        // What did not settle at once, but came back, is settled; what differs by more is not.
+        let mut unsettled = machine(70e9, 80e9, 1e-7);
+        unsettled.ceilings.iter_mut().for_each(|c| (c.settled, c.spread) = (false, Some(0.6)));
+        let (mut states, mut again) = (Vec::new(), unsettled.clone());
+        remember(&mut states, &mut unsettled, 100);
+        (again.ceilings[0].value, again.ceilings[1].value) = (Some(69e9), Some(76.5e9));
+        remember(&mut states, &mut again, 200);
+        assert!(by(&again, "dram.read").settled && again.value("dram.read", 2) == Some(70e9), "{again:?}");
+        assert!(by(&again, "dram.read").spread.is_some_and(|s| s > 0.04 && s < 0.05));
+        assert!(!by(&again, "dram.copy").settled, "three times 4.6 % are too much");
         // What did not settle is no ceiling of another state.
         let mut doubted = machine(90e9, 90e9, 1e-7);
         doubted.ceilings.iter_mut().for_each(|c| c.settled = false);
