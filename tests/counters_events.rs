@@ -1,6 +1,6 @@
 //! The event tables beside facts that others state: the kernel's own event lists, and the collected reference.
 
-use rprof::counters::table::{Confidence, EventTable, all};
+use rprof::counters::table::{Confidence, EventTable, all, for_cpu};
 
 /// Lines of a CSV without its comments and header, in fields.
 fn rows(text: &str) -> Vec<Vec<&str>> {
@@ -33,10 +33,10 @@ fn uncore_config(pmu: &str, event: u64, umask: u64) -> u64 {
 fn encodings_agree_with_the_kernels_lists() {
     let tables = all().unwrap();
     let rows = rows(include_str!("../fixtures/events/kernel_facts.csv"));
-    assert!(rows.len() > 100, "{} facts", rows.len());
+    assert!(rows.len() > 500, "{} facts", rows.len());
     let mut disputed = 0;
     for row in rows {
-        let [cpu, ours, file, theirs, event, umask, cmask] = row[..] else { panic!("{row:?}") };
+        let [cpu, ours, file, theirs, event, umask, cmask, counters] = row[..] else { panic!("{row:?}") };
         let table = table(&tables, cpu);
         let (event, umask, cmask) = (number(event), number(umask), number(cmask));
         if let Some(uncore) = table.uncore.iter().find(|u| u.name == ours) {
@@ -46,6 +46,8 @@ fn encodings_agree_with_the_kernels_lists() {
             continue;
         }
         let found = table.events.iter().find(|e| e.name == ours).unwrap_or_else(|| panic!("{cpu} has no {ours}"));
+        let restricted: Vec<u32> = counters.split_whitespace().map(|n| n.parse().unwrap()).collect();
+        assert!(restricted.is_empty() || restricted == found.counters, "{cpu}: {ours} counts on {restricted:?} alone");
         let same = (u64::from(found.event), u64::from(found.umask), u64::from(found.cmask)) == (event, umask, cmask);
         if !same {
             let notes = found.notes.as_deref().unwrap_or_default();
@@ -59,6 +61,37 @@ fn encodings_agree_with_the_kernels_lists() {
         }
     }
     assert!(disputed > 0, "the known disputes are in the facts");
+}
+
+#[test]
+fn what_is_said_to_stand_in_the_kernels_lists_stands_there() {
+    let rows = rows(include_str!("../fixtures/events/kernel_facts.csv"));
+    for table in all().unwrap() {
+        let of_table: Vec<&str> = rows.iter().filter(|r| table.cpu.name.starts_with(r[0])).map(|r| r[1]).collect();
+        assert!(!of_table.is_empty() || table.events.is_empty(), "no fact of {}", table.cpu.name);
+        let core = table.events.iter().map(|e| (&e.name, &e.source, e.confidence));
+        let uncore = table.uncore.iter().map(|u| (&u.name, &u.source, u.confidence));
+        for (name, source, confidence) in core.chain(uncore) {
+            let claimed = source.starts_with("Linux tools/perf/pmu-events") && confidence == Confidence::Table;
+            assert!(!claimed || of_table.contains(&name.as_str()), "{}: {name} is not in the list", table.cpu.name);
+        }
+    }
+}
+
+#[test]
+fn clients_have_the_controllers_of_clients() {
+    let tables = all().unwrap();
+    let uncore = |model| {
+        let table = for_cpu(&tables, "GenuineIntel", 6, model).unwrap_or_else(|| panic!("no table of {model:#x}"));
+        table.uncore.iter().map(|u| (u.pmu.clone(), u.config)).collect::<Vec<_>>()
+    };
+    for model in [0x3c, 0x45, 0x46, 0x3d, 0x47, 0x5e, 0x9e, 0x7e] {
+        assert_eq!(uncore(model), [("uncore_imc".to_owned(), 1), ("uncore_imc".to_owned(), 2)], "{model:#x}");
+    }
+    assert!(uncore(0x4f).contains(&("uncore_imc".to_owned(), 0x304)), "servers keep theirs");
+    let total = ("uncore_imc".to_owned(), 0x3c);
+    assert!(!uncore(0x97).contains(&total), "Alder Lake does not count bytes");
+    assert!([0xaa, 0xbd, 0xc6].into_iter().all(|model| uncore(model).contains(&total)));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! An event of a table as the kernel takes it: config words, and the string that `perf` takes.
 
 use super::pmu::Pmu;
-use super::table::Event;
+use super::table::{Event, UncoreEvent};
 
 /// `perf_event_attr`'s type and config words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,11 +67,31 @@ pub fn perf_string(event: &Event, pmu: &str) -> String {
     text + "/"
 }
 
-/// The raw `rNNN` form: config in hexadecimal by the x86 layout (event 7:0 and 35:32, umask 15:8, cmask 31:24).
-pub fn raw_string(event: &Event) -> String {
-    let (low, high) = (u64::from(event.event & 0xff), u64::from(event.event >> 8));
-    let config = low | (high << 32) | (u64::from(event.umask) << 8) | (u64::from(event.cmask) << 24);
-    format!("r{config:x}")
+/// The raw `rNNN` form by the layout of `vendor`'s core PMUs. `None` where a second config word is needed, which the form has
+/// no place for.
+///
+/// ```text
+/// x86   config = event[7:0] | umask << 8 | cmask << 24 | event[11:8] << 32
+/// Arm   config = event[15:0]
+/// ```
+pub fn raw_string(event: &Event, vendor: &str) -> Option<String> {
+    let config = match vendor {
+        "ARM" => u64::from(event.event),
+        _ => {
+            let (low, high) = (u64::from(event.event & 0xff), u64::from(event.event >> 8));
+            low | (high << 32) | (u64::from(event.umask) << 8) | (u64::from(event.cmask) << 24)
+        }
+    };
+    (event.config1 == 0).then(|| format!("r{config:x}"))
+}
+
+/// An event of memory controllers as `perf stat -e` takes it: all channels, whose counts are to be added.
+pub fn uncore_perf_string(event: &UncoreEvent) -> String {
+    let one = |(_, config): (String, u64)| match event.config1 {
+        0 => format!("{}/config={config:#x}/", event.pmu),
+        config1 => format!("{}/config={config:#x},config1={config1:#x}/", event.pmu),
+    };
+    event.configs().into_iter().map(one).collect::<Vec<_>>().join(",")
 }
 
 /// Spreads the bits of `value` over a format such as `config:0-7,32-35`: (word, bits). `None` if they do not fit.
@@ -100,6 +120,7 @@ fn spread(format: &str, value: u64) -> Option<(usize, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counters::table::{EventTable, all, for_cpu};
 
     #[test]
     fn fields_are_spread_over_their_ranges() {
@@ -108,5 +129,22 @@ mod tests {
         assert_eq!(spread("config:0-7", 0x100), None, "does not fit");
         assert_eq!(spread("config:9-1", 1), None);
         assert_eq!(spread("nonsense", 1), None);
+    }
+
+    #[test]
+    fn strings_for_perf_are_complete() {
+        let tables = all().unwrap();
+        let table = |vendor, family, model| for_cpu(&tables, vendor, family, model).unwrap();
+        let raw = |table: &EventTable, name: &str| {
+            raw_string(table.events.iter().find(|e| e.name == name).unwrap(), &table.cpu.vendor)
+        };
+        let spr = table("GenuineIntel", 6, 0x8f);
+        assert_eq!(raw(&spr, "fp_arith.512_dp").as_deref(), Some("r40c7"));
+        assert_eq!(raw(&spr, "ocr.reads_to_core.dram"), None, "rNNN has no place for the mask of responses");
+        assert_eq!(raw(&table("ARM", 0x41, 0xd40), "fp_scale_ops_spec").as_deref(), Some("r80c0"));
+        let zen2 = table("AuthenticAMD", 0x17, 0x31);
+        let df = uncore_perf_string(zen2.uncore.iter().find(|u| u.pmu == "amd_df").unwrap());
+        assert!(df.starts_with("amd_df/config=0x3807/,amd_df/config=0x3847/,"), "{df}");
+        assert_eq!(df.matches("amd_df/").count(), 8, "{df}");
     }
 }

@@ -26,9 +26,12 @@ impl Free {
     }
 }
 
+/// Where the kernel says whether the NMI watchdog is on, below the root of proc.
+pub const NMI_WATCHDOG: &str = "sys/kernel/nmi_watchdog";
+
 /// Whether the NMI watchdog is on (it takes one counter). Unreadable: taken as on.
 pub fn nmi_watchdog(proc_root: &std::path::Path) -> bool {
-    std::fs::read_to_string(proc_root.join("sys/kernel/nmi_watchdog")).map_or(true, |t| t.trim() != "0")
+    std::fs::read_to_string(proc_root.join(NMI_WATCHDOG)).map_or(true, |t| t.trim() != "0")
 }
 
 /// Which events run together, as indices into the events asked for.

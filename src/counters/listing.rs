@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::collect::plan;
 use super::cpu;
 use super::doctor::Diagnosis;
-use super::encode::{perf_string, raw_string};
+use super::encode::{perf_string, raw_string, uncore_perf_string};
 use super::pmu::{self, Pmu};
 use super::table::{self, Confidence, Event, EventTable, UncoreEvent};
 use super::trust::Certificate;
@@ -44,12 +44,14 @@ pub struct Listed {
     pub role: table::Role,
     /// PMU, without the number of a box.
     pub pmu: String,
-    /// For `perf stat -e`.
+    /// For `perf stat -e`; of several channels all, whose counts are to be added.
     pub perf: String,
-    /// `rNNN` form; `null` for uncore events.
+    /// `rNNN` form; `null` for uncore events and those with a second config word.
     pub raw: Option<String>,
-    /// What one count stands for.
+    /// What one count stands for, in `unit`.
     pub weight: f64,
+    /// `flop`, `instruction`, `line`, `cycle`, `count`; of memory controllers `byte`.
+    pub unit: &'static str,
     /// How sure the table is.
     pub confidence: Confidence,
     /// Whether the kernel here lists its PMU.
@@ -95,7 +97,7 @@ fn of_tables(cpu: String, tables: &[EventTable], pmus: &[Pmu]) -> Listing {
     for table in &present {
         let core = plan::core_pmu(&table.cpu, pmus).map(|p| p.name.as_str());
         let shown = core.or(table.cpu.pmu.first().map(String::as_str)).unwrap_or_default();
-        listing.events.extend(table.events.iter().map(|e| core_event(e, shown, core.is_some())));
+        listing.events.extend(table.events.iter().map(|e| core_event(e, shown, &table.cpu.vendor, core.is_some())));
         for note in &table.cpu.notes {
             if !listing.notes.contains(note) {
                 listing.notes.push(note.clone());
@@ -120,14 +122,15 @@ pub fn names(tables: &[&EventTable]) -> Option<String> {
     (!names.is_empty()).then(|| names.join(" + "))
 }
 
-fn core_event(event: &Event, pmu: &str, present: bool) -> Listed {
+fn core_event(event: &Event, pmu: &str, vendor: &str, present: bool) -> Listed {
     Listed {
         name: event.name.clone(),
         role: event.role,
         pmu: pmu.to_owned(),
         perf: perf_string(event, pmu),
-        raw: Some(raw_string(event)),
+        raw: raw_string(event, vendor),
         weight: event.weight,
+        unit: event.role.unit(),
         confidence: event.confidence,
         present,
         source: event.source.clone(),
@@ -141,9 +144,10 @@ fn uncore_event(event: &UncoreEvent, present: bool) -> Listed {
         name: event.name.clone(),
         role: event.role,
         pmu: event.pmu.clone(),
-        perf: format!("{}/config={:#x}/", event.pmu, event.config),
+        perf: uncore_perf_string(event),
         raw: None,
         weight: event.bytes,
+        unit: if event.role == table::Role::QueueOccupancy { "count" } else { "byte" },
         confidence: event.confidence,
         present,
         source: event.source.clone(),
@@ -182,15 +186,23 @@ pub fn events_text(listing: &Listing) -> String {
         table.add_row([
             event.name.clone(),
             role_name(event.role),
-            event.perf.clone(),
+            shortened(&event.perf),
             event.raw.clone().unwrap_or_default(),
-            format!("{}", event.weight),
+            format!("{} {}", event.weight, event.unit),
             here,
             sure.into(),
         ]);
     }
     let _ = writeln!(text, "{table}");
     text
+}
+
+/// The first channel, and how many more there are.
+fn shortened(perf: &str) -> String {
+    match perf.split_once("/,") {
+        Some((first, others)) => format!("{first}/ + {} channels more", others.matches("/,").count() + 1),
+        None => perf.to_owned(),
+    }
 }
 
 fn role_name(role: table::Role) -> String {
@@ -246,7 +258,12 @@ mod tests {
                 let missing = listing.missing.iter().filter(|(_, why)| why.starts_with(&format!("{pmu}: "))).count();
                 assert_eq!(missing, table.missing.len(), "{model:#x}: {pmu}");
             }
-            let mut shared: Vec<&str> = listing.events.iter().filter(|e| e.raw.is_none()).map(|e| &*e.name).collect();
+            let mut shared: Vec<&str> = listing
+                .events
+                .iter()
+                .filter(|e| e.pmu != "cpu_core" && e.pmu != "cpu_atom")
+                .map(|e| &*e.name)
+                .collect();
             let listed = shared.len();
             shared.sort_unstable();
             shared.dedup();

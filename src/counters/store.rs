@@ -48,6 +48,14 @@ pub enum StoreError {
         /// What the system said.
         source: io::Error,
     },
+    /// A count cannot be divided by its correction.
+    #[error("{path} corrects {event} by an impossible factor: the ratio must be a number above 0")]
+    Factor {
+        /// Which file.
+        path: PathBuf,
+        /// Which event.
+        event: String,
+    },
     /// It is no such file.
     #[error("{path} holds no certificates of hardware counters: {source}")]
     Syntax {
@@ -90,7 +98,10 @@ fn hash(text: &str) -> u64 {
 pub fn load(directory: &Path, key: &Key) -> Vec<Certificate> {
     let text = fs::read_to_string(key.file(directory)).unwrap_or_default();
     let entry: Option<Entry> = serde_json::from_str(&text).ok();
-    entry.filter(|e| e.key == *key).map(|e| e.certificates).unwrap_or_default()
+    entry
+        .filter(|e| e.key == *key && e.certificates.iter().all(is_possible))
+        .map(|e| e.certificates)
+        .unwrap_or_default()
 }
 
 /// Certificates that were recorded in a file of one's own.
@@ -103,7 +114,20 @@ pub fn recorded(path: &Path) -> Result<Vec<Certificate>, StoreError> {
         path: path.to_owned(),
         source,
     })?;
-    serde_json::from_str(&text).map_err(|source| StoreError::Syntax { path: path.to_owned(), source })
+    let certificates: Vec<Certificate> =
+        serde_json::from_str(&text).map_err(|source| StoreError::Syntax { path: path.to_owned(), source })?;
+    match certificates.iter().find(|c| !is_possible(c)) {
+        Some(c) => Err(StoreError::Factor { path: path.to_owned(), event: c.event.clone() }),
+        None => Ok(certificates),
+    }
+}
+
+/// A factor that counts can be divided by.
+fn is_possible(certificate: &Certificate) -> bool {
+    match certificate.verdict {
+        Verdict::Corrected { ratio } => ratio.is_normal() && ratio > 0.0,
+        _ => true,
+    }
 }
 
 /// Keeps those of `certificates` that say anything, replacing what was kept in one step.
@@ -192,6 +216,13 @@ mod tests {
         fs::write(&path, &text[..text.len() / 2]).unwrap();
         assert!(load(dir.path(), &key("6.1")).is_empty());
         assert!(recorded(&path).unwrap_err().to_string().contains("holds no certificates"));
+        for ratio in ["0.0", "-2.0", "1e-320"] {
+            let text = format!(
+                "[{{\"event\":\"e\",\"pmu\":\"p\",\"verdict\":\"corrected\",\"ratio\":{ratio},\"comparisons\":[]}}]"
+            );
+            fs::write(&path, text).unwrap();
+            assert!(recorded(&path).unwrap_err().to_string().contains("corrects e by an impossible factor"), "{ratio}");
+        }
     }
 
     #[test]

@@ -74,9 +74,25 @@ pub struct CpuMatch {
     pub general_counters: u32,
     /// Cycles and instructions do not take a general-purpose counter.
     pub fixed_counters: bool,
+    /// What the FLOP events make of minima and maxima, which are no FLOPs here (docs/conventions.md, Operations).
+    #[serde(default)]
+    pub min_max: Treatment,
     /// What a user of these tables must know about the whole CPU.
     #[serde(default)]
     pub notes: Vec<String>,
+}
+
+/// What an event makes of instructions that its name does not settle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Treatment {
+    /// They are counted.
+    Counted,
+    /// They are not.
+    Skipped,
+    /// No document says.
+    #[default]
+    Unknown,
 }
 
 /// What a count is used for.
@@ -87,6 +103,7 @@ pub enum Role {
     FpInstructions,
     SimdFpInstructions,
     X87,
+    Fp16,
     L1Fill,
     L1Writeback,
     L2Fill,
@@ -119,7 +136,7 @@ impl Role {
     pub fn unit(self) -> &'static str {
         match self {
             Role::Flops | Role::X87 => "flop",
-            Role::FpInstructions | Role::SimdFpInstructions | Role::Loads | Role::Stores => "instruction",
+            Role::FpInstructions | Role::SimdFpInstructions | Role::Fp16 | Role::Loads | Role::Stores => "instruction",
             Role::L1Fill
             | Role::L1Writeback
             | Role::L2Fill
@@ -179,6 +196,9 @@ pub struct Event {
     /// FLOPs: the width, where the event is specific to one.
     #[serde(default)]
     pub width: Option<Width>,
+    /// FLOPs: vectors of every width, but no scalars.
+    #[serde(default)]
+    pub packed: bool,
     /// How often a fused multiply-add is counted (0: not applicable).
     #[serde(default)]
     pub fma_counts: u32,
@@ -307,6 +327,47 @@ pub struct Missing {
     pub role: Role,
     /// Why, and what supplies it instead.
     pub reason: String,
+    /// An event that counts nothing where the program did none of it: then the other events of the role tell all.
+    #[serde(default)]
+    pub unless: Option<String>,
+    /// So much of it, relative to the role's sum, may be left out all the same.
+    #[serde(default)]
+    pub at_most: f64,
+}
+
+impl EventTable {
+    /// The events that a run asks for: those of the headline figures, and those that tell what these leave out.
+    pub fn asked_for(&self) -> impl Iterator<Item = &Event> {
+        self.events.iter().filter(|e| e.headline || self.betrays(e).is_some())
+    }
+
+    /// What the FLOP events leave out and `event` tells of.
+    pub fn betrays(&self, event: &Event) -> Option<&Missing> {
+        self.missing.iter().find(|m| m.role == Role::Flops && m.unless.as_deref() == Some(event.name.as_str()))
+    }
+
+    /// Why the FLOPs of a program cannot be known from these events, whatever it does.
+    pub fn no_flops(&self) -> impl Iterator<Item = &Missing> {
+        self.missing.iter().filter(|m| m.role == Role::Flops && m.unless.is_none())
+    }
+
+    /// Where the FLOPs of `event` are others than those of docs/conventions.md; `None` where no difference is known.
+    pub fn caveat(&self, event: &Event) -> Option<String> {
+        let masked = match event.masked_lanes {
+            MaskedLanes::Counted => Some("lanes that a mask switches off are counted"),
+            MaskedLanes::Unknown => Some("lanes that a mask switches off may be counted"),
+            MaskedLanes::NotApplicable | MaskedLanes::Skipped => None,
+        };
+        let min_max = match self.cpu.min_max {
+            Treatment::Counted => Some("minima and maxima are counted"),
+            Treatment::Unknown => Some("minima and maxima may be counted"),
+            Treatment::Skipped => None,
+        };
+        let told = self.events.iter().any(|e| e.role == Role::X87 && self.betrays(e).is_some());
+        let x87 = (self.cpu.vendor != "ARM" && !told).then_some("x87 is left out");
+        let differences: Vec<&str> = [masked, min_max, x87].into_iter().flatten().collect();
+        (event.role == Role::Flops && !differences.is_empty()).then(|| differences.join(", "))
+    }
 }
 
 fn one() -> u32 {
@@ -321,12 +382,19 @@ macro_rules! tables {
 
 tables!(
     "intel-haswell.toml",
+    "intel-haswell-client.toml",
     "intel-broadwell.toml",
+    "intel-broadwell-client.toml",
     "intel-skylake-x.toml",
+    "intel-skylake-client.toml",
     "intel-ice-lake-sp.toml",
+    "intel-ice-lake-client.toml",
+    "intel-tiger-lake.toml",
     "intel-sapphire-rapids.toml",
     "intel-granite-rapids.toml",
     "intel-golden-cove.toml",
+    "intel-meteor-lake.toml",
+    "intel-lion-cove.toml",
     "intel-gracemont.toml",
     "intel-crestmont.toml",
     "amd-zen1.toml",
@@ -367,11 +435,24 @@ pub fn from_folder(folder: &Path) -> Result<Vec<EventTable>, TableError> {
     files.iter().map(read).collect()
 }
 
+/// More counters than any PMU of a core has.
+const MOST_COUNTERS: u32 = 64;
+/// More channels than any memory controller or fabric has.
+const MOST_CHANNELS: u32 = 256;
+
+/// Whether a count can stand for so much: neither nothing nor less, nor no number.
+fn is_amount(value: f64) -> bool {
+    value.is_finite() && value > 0.0
+}
+
 /// Parses and checks one table.
 fn parse(file: &str, text: &str) -> Result<EventTable, TableError> {
     let table: EventTable = toml::from_str(text)
         .map_err(|source| TableError::Syntax { file: file.to_owned(), source: Box::new(source) })?;
     let fact = |fact: String| TableError::Fact { file: file.to_owned(), fact };
+    if table.cpu.general_counters > MOST_COUNTERS {
+        return Err(fact(format!("no CPU has more than {MOST_COUNTERS} counters")));
+    }
     for event in &table.events {
         if event.takes > table.cpu.general_counters {
             return Err(fact(format!("{} takes more counters than the CPU has", event.name)));
@@ -379,8 +460,21 @@ fn parse(file: &str, text: &str) -> Result<EventTable, TableError> {
         if event.counters.iter().any(|c| *c >= table.cpu.general_counters) {
             return Err(fact(format!("{} is bound to a counter that the CPU does not have", event.name)));
         }
-        if event.weight <= 0.0 {
+        if !is_amount(event.weight) {
             return Err(fact(format!("{} has no weight", event.name)));
+        }
+    }
+    for event in &table.uncore {
+        if !is_amount(event.bytes) {
+            return Err(fact(format!("a count of {} has no bytes", event.name)));
+        }
+        if event.channels > MOST_CHANNELS {
+            return Err(fact(format!("{} has more than {MOST_CHANNELS} channels", event.name)));
+        }
+    }
+    for missing in &table.missing {
+        if missing.unless.as_ref().is_some_and(|name| !table.events.iter().any(|e| e.name == *name)) {
+            return Err(fact(format!("there is no event that tells of {}", missing.reason)));
         }
     }
     let mut names: Vec<&str> = table.events.iter().map(|e| e.name.as_str()).collect();
@@ -414,12 +508,62 @@ mod tests {
         }
     }
 
+    /// What is found wrong with a table of one core and one uncore event.
+    fn refusal(cpu: &str, core: &str, uncore: &str) -> String {
+        let text = format!(
+            "[cpu]\nname='x'\nvendor='v'\nfamily=1\nmodels=[1]\npmu=['cpu']\nfixed_counters=true\n{cpu}\n\
+             [[event]]\nname='a'\nrole='flops'\nevent=3\numask=1\nconfidence='table'\nsource='s'\n{core}\n\
+             [[uncore]]\nname='b'\nrole='dram_read_lines'\npmu='mc'\nconfig=1\nconfidence='table'\nsource='s'\n{uncore}\n"
+        );
+        parse("test.toml", &text).map_or_else(|e| e.to_string(), |_| String::new())
+    }
+
     #[test]
     fn a_contradiction_is_refused() {
-        let text = "[cpu]\nname='x'\nvendor='v'\nfamily=1\nmodels=[1]\npmu=['cpu']\ngeneral_counters=1\nfixed_counters=true\n\
-                    [[event]]\nname='a'\nrole='flops'\nevent=3\numask=1\nweight=1.0\ntakes=2\nconfidence='table'\nsource='s'\n";
-        let error = parse("test.toml", text).unwrap_err().to_string();
-        assert!(error.contains("a takes more counters"), "{error}");
+        let (cpu, core, uncore) = ("general_counters=1", "weight=1.0", "bytes=64.0");
+        assert_eq!(refusal(cpu, core, uncore), "");
+        assert!(refusal(cpu, "weight=1.0\ntakes=2", uncore).contains("a takes more counters"));
+        for weight in ["nan", "inf", "0.0", "-1.0"] {
+            assert!(refusal(cpu, &format!("weight={weight}"), uncore).contains("a has no weight"), "{weight}");
+            assert!(refusal(cpu, core, &format!("bytes={weight}")).contains("b has no bytes"), "{weight}");
+        }
+        assert!(refusal("general_counters=4294967295", core, uncore).contains("more than 64 counters"));
+        assert!(refusal(cpu, core, "bytes=64.0\nchannels=4000000000").contains("more than 256 channels"));
+        let missing = "bytes=64.0\n[[missing]]\nrole='flops'\nreason='AMX'\nunless='c'";
+        assert!(refusal(cpu, core, missing).contains("no event that tells of AMX"));
+    }
+
+    #[test]
+    fn what_a_flop_event_counts_otherwise_is_said() {
+        let tables = all().unwrap();
+        let caveat = |vendor: &str, family, model, name: &str| {
+            let table = for_cpu(&tables, vendor, family, model).unwrap();
+            let event = table.events.iter().find(|e| e.name == name).unwrap();
+            table.caveat(event)
+        };
+        let intel = |model, name| caveat("GenuineIntel", 6, model, name);
+        assert_eq!(
+            intel(0x6a, "fp_arith.512_dp").unwrap(),
+            "lanes that a mask switches off are counted, minima and maxima are counted"
+        );
+        assert_eq!(intel(0x55, "fp_arith.scalar_dp").unwrap(), "minima and maxima are counted");
+        assert_eq!(intel(0x6a, "l1d.replacement"), None);
+        assert!(caveat("AuthenticAMD", 0x1a, 0x02, "fp_ops_retired.all").unwrap().contains("minima and maxima may"));
+        let mut alone = for_cpu(&tables, "GenuineIntel", 6, 0x55).unwrap();
+        alone.missing.clear();
+        let scalar = alone.events.iter().find(|e| e.name == "fp_arith.scalar_dp").unwrap();
+        assert!(alone.caveat(scalar).unwrap().ends_with("x87 is left out"), "no event tells of it");
+    }
+
+    #[test]
+    fn what_the_flop_events_leave_out_has_an_event_that_tells_of_it() {
+        for table in all().unwrap().iter().filter(|t| t.events.iter().any(|e| e.role == Role::Flops && e.headline)) {
+            let x87 = table.events.iter().any(|e| e.role == Role::X87 && table.betrays(e).is_some());
+            assert!(x87 || table.cpu.vendor == "ARM", "{}: x87 programs would read 0 FLOP", table.cpu.name);
+        }
+        let spr = for_cpu(&all().unwrap(), "GenuineIntel", 6, 0x8f).unwrap();
+        assert_eq!(spr.no_flops().count(), 0, "AMX is told of, so that programs without it have their FLOPs");
+        assert!(spr.asked_for().any(|e| e.name == "exe.amx_busy"));
     }
 
     #[test]

@@ -20,6 +20,9 @@ pub fn of_program(profile: &Profile) -> Vec<String> {
         if let Some(trust) = counter.trust.as_deref().filter(|t| *t != "trusted") {
             line += &format!("; {trust}");
         }
+        if let Some(note) = &counter.source.reason {
+            line += &format!("; {note}");
+        }
         if let Some(share) = counter.unattributed.filter(|s| *s > 0.005) {
             line += &format!("; {} in threads that ended before a reading", percent(share));
         }

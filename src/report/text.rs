@@ -225,7 +225,13 @@ fn unmeasured(f: &Function) -> Vec<String> {
     for (key, source) in &f.source {
         let Some(reason) = source.reason.as_deref().filter(|_| source.how == NOT_MEASURED) else { continue };
         // `bytes.l1`, `bytes.l2` … are one figure here; terms follow from the others.
-        let figure = key.split('.').next().unwrap_or(key);
+        let figure = match key.as_str() {
+            "flops.by_op" => "FLOPs by operation",
+            "flops.by_width" => "FLOPs by width",
+            "flops.dp" => "FLOPs by precision",
+            "flops.x87" => "FLOPs of rare precisions",
+            _ => key.split('.').next().unwrap_or(key),
+        };
         let figures = by_reason.entry(reason).or_default();
         if figure != "terms" && !figures.contains(&figure) {
             figures.push(figure);

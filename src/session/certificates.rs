@@ -50,7 +50,7 @@ impl Kept {
     }
 }
 
-/// Certificates of the headline events and the memory controllers of `tables`. What is kept is not checked again.
+/// Certificates of the events that a run asks for and the memory controllers of `tables`. What is kept is not checked again.
 pub fn of_tables(
     tables: &[EventTable],
     pmus: &[Pmu],
@@ -58,9 +58,8 @@ pub fn of_tables(
     warnings: &mut Vec<Warning>,
 ) -> Vec<Certificate> {
     let known = kept.map(Kept::load).unwrap_or_default();
-    let mut headline = tables.to_vec();
-    headline.iter_mut().for_each(|t| t.events.retain(|e| e.headline));
-    let present = headline.into_iter().filter(|t| plan::core_pmu(&t.cpu, pmus).is_some() || has_controller(t, pmus));
+    let asked_for = tables.iter().map(|t| EventTable { events: t.asked_for().cloned().collect(), ..t.clone() });
+    let present = asked_for.filter(|t| plan::core_pmu(&t.cpu, pmus).is_some() || has_controller(t, pmus));
     let certificates: Vec<Certificate> = present.flat_map(|t| certify(&t, pmus, &known)).collect();
     if certificates != known {
         warnings.extend(kept.and_then(|k| k.keep(&certificates)));

@@ -183,6 +183,7 @@ fn no_table() -> CounterEvent {
         precision: None,
         width: None,
         caveat: None,
+        betrays: None,
         total: Err("rprof has no event table for this CPU".into()),
     }
 }

@@ -35,6 +35,9 @@ pub fn kept(evidence: &CounterEvidence, memory: Memory) -> Result<(), String> {
             }
         }
     })?;
+    if let Some(left_out) = evidence.flops_left_out() {
+        return Err(left_out);
+    }
     if evidence.groups.is_empty() {
         return Err("this kernel tells the FLOPs of the program alone, not of its functions (Linux 6.12 does)".into());
     }
@@ -94,7 +97,7 @@ fn traffic(uncore: &[UncoreCount], check: Check<UncoreCount>) -> Result<(), Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::evidence::counters::{CounterTotal, UncoreBytes};
+    use crate::profile::evidence::counters::{CounterTotal, LeftOut, UncoreBytes};
 
     fn event(certified: bool, total: Result<CounterTotal, String>) -> CounterEvent {
         CounterEvent {
@@ -108,6 +111,7 @@ mod tests {
             precision: None,
             width: None,
             caveat: None,
+            betrays: None,
             total,
         }
     }
@@ -162,6 +166,18 @@ mod tests {
         assert!(missing(|e| e.uncore[1] = count("dram_write_lines", false, 100.0)).contains("not checked: y"));
         assert!(missing(|e| e.uncore.truncate(1)).contains("no event for writes"));
         assert!(missing(|e| e.uncore[0] = count("dram_read_lines", true, 10.0)).contains("drowns"));
+        let betraying = |total| CounterEvent {
+            role: "amx_busy".into(),
+            name: "amx".into(),
+            betrays: Some(LeftOut { reason: "AMX has no FLOP event".into(), at_most: 0.0 }),
+            ..event(false, total)
+        };
+        let amx = |value| Ok(CounterTotal { value, raw: value as u64, running_share: 1.0, error: 0.0 });
+        assert_eq!(missing(|e| e.events.push(betraying(amx(7.0)))), "AMX has no FLOP event, and amx counted 7");
+        assert!(missing(|e| e.events.push(betraying(Err("EIO".into())))).contains("amx was not measured: EIO"));
+        let mut without_amx = evidence();
+        without_amx.events.push(betraying(amx(0.0)));
+        assert_eq!(kept(&without_amx, Memory::Sampled), Ok(()));
         let mut gone = event(false, Err("no FLOP event on E-cores".into()));
         gone.trust = NO_EVENT.into();
         assert_eq!(missing(|e| e.events.push(gone)), "no FLOP event on E-cores");

@@ -29,7 +29,7 @@ const WORTH_A_SECOND_LOOK_S: f64 = 0.2;
 
 /// Why there is no counted pass where the counters told enough.
 const ONE_RUN: &str = "certified hardware counters told what the report needs of the one native run; --passes both counts \
-                       every instruction, too";
+                       every instruction, for loops, chains and advice by line";
 
 /// No program is there to pass signals on to.
 const NOBODY: Pid = Pid::from_raw(0);
@@ -197,7 +197,7 @@ fn announce(notices: &Notices, promise: Option<&Result<(), String>>, has_pmu: bo
     match promise {
         Some(Ok(())) => notices.say(
             "runs the program once: this host's hardware counters are certified (a second time only if they fail on the \
-             way; --passes both counts every instruction, too)",
+             way); loops, dependency chains and advice by line need --passes both, which counts every instruction, too",
         ),
         Some(Err(why)) if has_pmu => notices.say(&format!(
             "runs the program twice, because {why}; effects on files and network happen twice (--passes timed runs it \

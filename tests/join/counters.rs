@@ -3,7 +3,7 @@
 use rprof::isa::operation::{Precision, Width};
 use rprof::profile::counters::Counter;
 use rprof::profile::evidence::counters::{
-    CounterEvent, CounterEvidence, CounterTotal, ThreadReading, UncoreBytes, UncoreCount,
+    CounterEvent, CounterEvidence, CounterTotal, LeftOut, ThreadReading, UncoreBytes, UncoreCount,
 };
 use rprof::profile::evidence::timed::{MappingChange, MappingEvent, TimedEvidence};
 use rprof::profile::join::{Evidence, join};
@@ -27,6 +27,7 @@ fn event(name: &str, role: &str, weight: f64, total: Result<CounterTotal, String
         precision: None,
         width: None,
         caveat: None,
+        betrays: None,
         total,
     }
 }
@@ -216,6 +217,64 @@ fn precision_that_is_not_told_is_null() {
     assert!(flops.untold.precision && flops.untold.width);
     let json = serde_json::to_value(flops).unwrap();
     assert_eq!((&json["total"], &json["dp"], &json["by_width"]), (&900.into(), &().into(), &().into()));
+}
+
+#[test]
+fn flops_that_may_be_the_neighbours_are_no_rate() {
+    // What the thread counted before its first reading is booked on `other`, which counts nothing while it is watched.
+    let in_other = (1..=50).map(|ms| reading(ms, Some(2), &[100]));
+    let in_work = (51..=100).map(|ms| reading(ms, Some(1), &[100 * (ms - 50)]));
+    let readings = in_other.chain(in_work).collect();
+    let evidence = CounterEvidence {
+        events: vec![event("all", "flops", 1.0, total(5000, 1.0))],
+        groups: vec![vec![0]],
+        readings,
+        ..CounterEvidence::default()
+    };
+    let profile = profile(&evidence);
+    let other = function(&profile, "other");
+    let told = counter(&other.counters, "flops");
+    assert!(told.value.is_some() && told.source.error.is_some_and(|e| e > 0.9), "{told:?}");
+    let source = &other.source["flops"];
+    assert_eq!((other.flops, source.how.as_str()), (None, "not measured"));
+    assert!(source.reason.as_deref().is_some_and(|r| r.contains("± 100 % only")), "{source:?}");
+    assert!(function(&profile, "work").flops.is_some());
+}
+
+#[test]
+fn flops_that_the_events_leave_out_are_no_zero() {
+    let betrayed = |count| CounterEvent {
+        betrays: Some(LeftOut { reason: "x87 arithmetic is in no FLOP event".into(), at_most: 0.01 }),
+        certified: false,
+        trust: "not checked".into(),
+        ..event("uops.x87", "x87", 1.0, count)
+    };
+    let few = profile(&certified(vec![event("all", "flops", 1.0, total(900, 1.0)), betrayed(total(9, 1.0))]));
+    assert_eq!(function(&few, "work").flops.unwrap().total, 900);
+    let many = profile(&certified(vec![event("all", "flops", 1.0, total(900, 1.0)), betrayed(total(10, 1.0))]));
+    let told = "x87 arithmetic is in no FLOP event, and uops.x87 counted 10";
+    assert_eq!(function(&many, "work").flops, None);
+    assert_eq!(function(&many, "work").source["flops"].reason.as_deref(), Some(told));
+    let sum = counter(&many.run.counters, "flops");
+    assert_eq!((sum.value, sum.source.reason.as_deref()), (None, Some(told)));
+    let unread = profile(&certified(vec![event("all", "flops", 1.0, total(900, 1.0)), betrayed(Err("EIO".into()))]));
+    assert_eq!(function(&unread, "work").flops, None);
+}
+
+#[test]
+fn what_is_counted_otherwise_is_said_once() {
+    let caveat = |text: &str, e: CounterEvent| CounterEvent { caveat: Some(text.into()), ..e };
+    let events = vec![
+        caveat("minima and maxima are counted", wide("scalar", 1.0, Width::Scalar)),
+        caveat(
+            "lanes that a mask switches off are counted, minima and maxima are counted",
+            wide("512", 8.0, Width::W512),
+        ),
+    ];
+    let profile = profile(&certified(events));
+    let told = "minima and maxima are counted, lanes that a mask switches off are counted";
+    assert_eq!(counter(&profile.run.counters, "flops").source.reason.as_deref(), Some(told));
+    assert_eq!(function(&profile, "work").source["flops"].reason.as_deref(), Some(told));
 }
 
 #[test]

@@ -4,9 +4,9 @@ use crate::counters::cpu::CpuId;
 use crate::counters::group::{self, Free, Schedule};
 use crate::counters::pmu::Pmu;
 use crate::counters::refusal::Refusal;
-use crate::counters::table::{CpuMatch, Event, EventTable, MaskedLanes, Role};
+use crate::counters::table::{CpuMatch, Event, EventTable, Role};
 use crate::counters::trust::Verdict;
-use crate::profile::evidence::counters::CounterEvent;
+use crate::profile::evidence::counters::{CounterEvent, LeftOut};
 
 /// An event on a PMU.
 #[derive(Debug, Clone)]
@@ -19,6 +19,10 @@ pub struct Wanted {
     pub verdict: Verdict,
     /// Known before it is opened not to be had.
     pub refusal: Option<Refusal>,
+    /// Where its FLOPs differ from those of the counted pass.
+    pub caveat: Option<String>,
+    /// The FLOPs that it tells of and the others leave out.
+    pub betrays: Option<LeftOut>,
 }
 
 /// Events of one PMU that run together.
@@ -78,7 +82,7 @@ impl Plan {
     }
 
     fn add(&mut self, table: &EventTable, pmu: Option<&Pmu>, free: Free, verdict: &impl Fn(&Event, &Pmu) -> Verdict) {
-        let mut events: Vec<&Event> = table.events.iter().filter(|e| e.headline).collect();
+        let mut events: Vec<&Event> = table.asked_for().collect();
         events.sort_by_key(|e| e.role != Role::Flops);
         let first = self.wanted.len();
         for event in events {
@@ -92,11 +96,15 @@ impl Plan {
                     other => (other, None),
                 },
             };
-            self.wanted.push(Wanted { event: event.clone(), pmu: pmu.cloned(), verdict, refusal });
+            let betrays = table.betrays(event).map(|m| LeftOut { reason: sentence(&m.reason), at_most: m.at_most });
+            let caveat = match event.role {
+                Role::FpInstructions | Role::SimdFpInstructions => event.notes.clone(),
+                _ => table.caveat(event),
+            };
+            self.wanted.push(Wanted { event: event.clone(), pmu: pmu.cloned(), verdict, refusal, caveat, betrays });
         }
         let Some(pmu) = pmu else { return };
-        let flops = table.missing.iter().filter(|m| m.role == Role::Flops);
-        self.missing.extend(flops.map(|m| CounterEvent {
+        self.missing.extend(table.no_flops().map(|m| CounterEvent {
             name: format!("flops of {}", pmu.name),
             role: m.role.name(),
             pmu: pmu.name.clone(),
@@ -107,7 +115,8 @@ impl Plan {
             precision: None,
             width: None,
             caveat: None,
-            total: Err(m.reason.trim_end_matches('.').to_owned()),
+            betrays: None,
+            total: Err(sentence(&m.reason)),
         }));
         let open: Vec<usize> = (first..self.wanted.len()).filter(|i| self.wanted[*i].refusal.is_none()).collect();
         let events: Vec<Event> = open.iter().map(|i| self.wanted[*i].event.clone()).collect();
@@ -125,6 +134,11 @@ impl Plan {
     }
 }
 
+/// A sentence of a table within another one.
+fn sentence(text: &str) -> String {
+    text.trim_end_matches('.').to_owned()
+}
+
 impl Plan {
     /// Descriptors that its groups take on a host of `cpus` CPUs.
     pub fn descriptors(&self, cpus: u32) -> u64 {
@@ -140,7 +154,6 @@ impl Plan {
 impl Wanted {
     /// As evidence, with the reason why it has no count yet.
     pub fn uncounted(&self) -> CounterEvent {
-        let masks = matches!(self.event.masked_lanes, MaskedLanes::Counted | MaskedLanes::Unknown);
         let divisor = if let Verdict::Corrected { ratio } = self.verdict { ratio } else { 1.0 };
         CounterEvent {
             name: self.event.name.clone(),
@@ -152,11 +165,8 @@ impl Wanted {
             certified: self.verdict.is_certified(),
             precision: self.event.precision,
             width: self.event.width,
-            caveat: match self.event.role {
-                Role::Flops => masks.then(|| "at most: lanes that a mask switches off may be counted, too".to_owned()),
-                Role::FpInstructions | Role::SimdFpInstructions => self.event.notes.clone(),
-                _ => None,
-            },
+            caveat: self.caveat.clone(),
+            betrays: self.betrays.clone(),
             total: Err(self.refusal.as_ref().unwrap_or(&Refusal::NeverRan).to_string()),
         }
     }

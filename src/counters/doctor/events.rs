@@ -123,7 +123,8 @@ pub fn flops<K: PerfKernel>(kernel: &K, tables: &[&EventTable], pmus: &[Pmu], gu
     let one = |table: &&EventTable| {
         let pmu = plan::core_pmu(&table.cpu, pmus);
         let mut finding = of_flops(pmu.filter(|_| tables.len() > 1), try_flops(kernel, table, pmu));
-        if !finding.works && pmu.is_none() && !guest {
+        let countable = table.no_flops().next().is_none();
+        if !finding.works && pmu.is_none() && !guest && countable {
             finding.enable = DRIVER.into();
         }
         finding
@@ -144,22 +145,37 @@ fn of_flops(pmu: Option<&Pmu>, result: Result<String, Refusal>) -> Finding {
 }
 
 fn try_flops<K: PerfKernel>(kernel: &K, table: &EventTable, pmu: Option<&Pmu>) -> Result<String, Refusal> {
-    if let Some(missing) = table.missing.iter().find(|m| m.role == Role::Flops) {
+    if let Some(missing) = table.no_flops().next() {
         return Err(Refusal::NotTrusted { found: missing.reason.clone() });
     }
     let pmu = pmu.ok_or_else(|| Refusal::NoPmu { pmu: table.cpu.pmu.join(" or ") })?;
     let mut opened = 0;
-    for event in table.events.iter().filter(|e| e.role == Role::Flops && e.headline) {
+    let mut left_out = String::new();
+    for event in table.asked_for().filter(|e| e.role == Role::Flops || table.betrays(e).is_some()) {
         let encoding = encode(event, pmu).map_err(|e| Refusal::NoEncoding { field: e.field.into() })?;
         let flags = Flags { exclude_kernel: true, disabled: true, ..Flags::default() };
         kernel.open(encoding, SELF, None, flags).map_err(|e| Refusal::of_open(&e))?;
         opened += 1;
+        if let Some(missing) = table.betrays(event) {
+            left_out +=
+                &format!("; {}: {} tells whether there are any", missing.reason.trim_end_matches('.'), event.name);
+        }
     }
-    Ok(format!("{opened} events open; rprof events --check tells whether they are right"))
+    Ok(format!("{opened} events open; rprof events --check tells whether they are right{left_out}"))
+}
+
+/// A memory controller's PMU that the kernel lists and no table tells the events of.
+fn controller_without_table(tables: &[&EventTable], pmus: &[Pmu]) -> Option<Refusal> {
+    const CONTROLLERS: [&str; 6] =
+        ["uncore_imc", "uncore_imc_free_running", "amd_umc", "amd_df", "arm_cmn", "nvidia_scf_pmu"];
+    let told = |pmu: &Pmu| tables.iter().flat_map(|t| &t.uncore).any(|event| pmu.is_box_of(&event.pmu));
+    let pmu = pmus.iter().find(|p| CONTROLLERS.iter().any(|c| p.is_box_of(c)) && !told(p))?;
+    Some(Refusal::NotTrusted { found: format!("rprof's tables do not tell what {} counts on this CPU", pmu.name) })
 }
 
 pub fn dram<K: PerfKernel>(kernel: &K, tables: &[&EventTable], pmus: &[Pmu], guest: bool) -> Finding {
-    let mut result = Err(Refusal::NoPmu { pmu: "of a memory controller".into() });
+    let untold = controller_without_table(tables, pmus);
+    let mut result = Err(untold.clone().unwrap_or(Refusal::NoPmu { pmu: "of a memory controller".into() }));
     for event in tables.iter().flat_map(|t| &t.uncore).filter(|e| e.role == Role::DramReadLines) {
         let opened = uncore::open(kernel, pmus, event);
         match opened.lacks() {

@@ -11,11 +11,18 @@ use crate::counters::group;
 /// The NMI watchdog holds a counter for itself: FLOP events then share the others, and are scaled.
 pub fn watchdog(proc_root: &Path) -> Finding {
     let on = group::nmi_watchdog(proc_root);
+    let answer = match std::fs::read_to_string(proc_root.join(group::NMI_WATCHDOG)) {
+        Err(e) => {
+            format!("taken to be held by the NMI watchdog: {}: {e}", proc_root.join(group::NMI_WATCHDOG).display())
+        }
+        Ok(_) if on => "the NMI watchdog holds one".into(),
+        Ok(_) => "the NMI watchdog is off".into(),
+    };
     Finding {
         id: "nmi-watchdog".into(),
         what: "have all counters of the PMU".into(),
         works: !on,
-        answer: if on { "the NMI watchdog holds one" } else { "the NMI watchdog is off" }.into(),
+        answer,
         enable: if on { "sudo sysctl kernel.nmi_watchdog=0".into() } else { String::new() },
         gain: "more events at the same time, fewer scaled counts",
         instead: "events take turns, and their counts are scaled with an error",
@@ -139,4 +146,22 @@ pub fn huge_pages(sysfs: &Path) -> Finding {
         "ceilings of DRAM and latency without page-walk cost",
         "ceilings with 4 KiB pages",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watchdog_that_cannot_be_read_is_not_told_as_one_that_is_on() {
+        let proc_root = tempfile::tempdir().unwrap();
+        let unknown = watchdog(proc_root.path());
+        assert!(!unknown.works && unknown.answer.contains("No such file"), "{unknown:?}");
+        std::fs::create_dir_all(proc_root.path().join("sys/kernel")).unwrap();
+        let told = |text: &str| {
+            std::fs::write(proc_root.path().join(group::NMI_WATCHDOG), text).unwrap();
+            watchdog(proc_root.path()).answer
+        };
+        assert_eq!((told("1\n"), told("0\n")), ("the NMI watchdog holds one".into(), "the NMI watchdog is off".into()));
+    }
 }

@@ -152,6 +152,33 @@ mod tests {
     }
 
     #[test]
+    fn flops_are_tried_where_some_are_left_out() {
+        let core = [pmu("cpu", 4, &[])];
+        for model in [0x8f, 0xcf, 0xad] {
+            let (cpu, tables) = intel(model);
+            let fake = Fake::default();
+            let diagnosis = diagnose(&fake, cpu, &tables, &core);
+            let flops = found(&diagnosis, "flops");
+            assert!(flops.works && flops.answer.contains("AMX has no FLOP event: exe.amx_busy tells"), "{flops:?}");
+            assert!(fake.opened.borrow().iter().any(|o| o.0 == 0x40c7), "fp_arith.512_dp was opened");
+        }
+    }
+
+    #[test]
+    fn nothing_is_advised_where_nothing_would_help() {
+        let id = CpuId { vendor: "GenuineIntel".into(), family: 6, model: 0xff, name: "new".into(), guest: false };
+        let listed = [pmu("cpu", 4, &[]), pmu("uncore_imc", 20, &[0])];
+        let unknown = diagnose(&Fake::default(), Some(id), &[], &listed);
+        let dram = found(&unknown, "dram");
+        assert!(dram.answer.contains("do not tell what uncore_imc counts"), "{dram:?}");
+        assert_eq!(dram.enable, "", "the kernel lists it: no driver is missing");
+        let (cpu, tables) = intel(0xbe);
+        let e_cores = diagnose(&Fake::default(), cpu, &tables, &[pmu("cpu", 4, &[])]);
+        let flops = found(&e_cores, "flops");
+        assert!(!flops.works && flops.answer.contains("no FLOP event") && flops.enable.is_empty(), "{flops:?}");
+    }
+
+    #[test]
     fn tiers_of_hosts_with_a_pmu() {
         let tier = |fake: &Fake, pmus: &[Pmu]| {
             let (cpu, tables) = intel(0x6a);

@@ -19,6 +19,24 @@ pub struct CounterEvidence {
 }
 
 impl CounterEvidence {
+    /// Why the sum of the FLOP events is not the program's FLOPs: it ran something that they leave out, or may have.
+    pub fn flops_left_out(&self) -> Option<String> {
+        fn weighted(event: &CounterEvent) -> Result<f64, &String> {
+            event.total.as_ref().map(|t| t.value * event.weight)
+        }
+        let flops: f64 = self.events.iter().filter(|e| e.role == "flops").filter_map(|e| weighted(e).ok()).sum();
+        self.events.iter().find_map(|event| {
+            let LeftOut { reason, at_most } = event.betrays.as_ref()?;
+            match weighted(event) {
+                Err(why) => Some(format!("{reason}, and {} was not measured: {why}", event.name)),
+                Ok(count) if count > at_most * flops => {
+                    Some(format!("{reason}, and {} counted {count:.0}", event.name))
+                }
+                Ok(_) => None,
+            }
+        })
+    }
+
     /// Takes every count away, for this reason.
     pub fn withdraw(&mut self, reason: &str) {
         self.groups.clear();
@@ -49,10 +67,21 @@ pub struct CounterEvent {
     pub precision: Option<Precision>,
     /// FLOPs: the width, where it counts one alone.
     pub width: Option<Width>,
-    /// What a reader must know of its figure: masked lanes that it counts, too.
+    /// FLOPs: where they are others than those of docs/conventions.md: masked lanes, minima.
     pub caveat: Option<String>,
+    /// It tells of FLOPs that the others leave out.
+    pub betrays: Option<LeftOut>,
     /// The program's sum over all threads and CPUs, or why there is none.
     pub total: Result<CounterTotal, String>,
+}
+
+/// FLOPs that the events for FLOPs do not count, and another event tells of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LeftOut {
+    /// Which, and why.
+    pub reason: String,
+    /// So much of that event, relative to the FLOPs counted, changes nothing.
+    pub at_most: f64,
 }
 
 /// A sum as the kernel counted it.

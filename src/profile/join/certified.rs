@@ -4,7 +4,7 @@
 //! An event that did not pass the trust check fills nothing, nor does one of which only the program's sum is known.
 
 use super::code_map::FunctionId;
-use super::hardware::{FLOPS, Hardware, MISSES};
+use super::hardware::{FLOPS, Hardware, MISSES, UNCERTAIN};
 use crate::isa::operation::{Precision, Width};
 use crate::profile::evidence::counters::{CounterEvent, UncoreCount};
 use crate::profile::flops::Untold;
@@ -49,7 +49,11 @@ fn fill_flops(function: &mut Function, hardware: &Hardware, id: FunctionId) {
     if events.peek().is_none() || !by_function(hardware) {
         return;
     }
-    let (mut flops, mut caveat, mut scaled) = (Flops::default(), None, false);
+    if let Some(left_out) = hardware.evidence().flops_left_out() {
+        function.source.insert("flops".into(), not_measured(&left_out));
+        return;
+    }
+    let (mut flops, mut scaled) = (Flops::default(), false);
     let mut error: f64 = 0.0;
     flops.untold = Untold { rare: true, op: true, ..Untold::default() };
     for (index, event) in events {
@@ -65,15 +69,19 @@ fn fill_flops(function: &mut Function, hardware: &Hardware, id: FunctionId) {
         add(&mut flops, event, value.round() as u64);
         error = error.hypot(source.error.unwrap_or(0.0) * value);
         scaled |= source.how != "pmu";
-        caveat = caveat.or_else(|| event.caveat.clone());
     }
     let how = if scaled { "pmu, scaled" } else { "pmu" };
     let relative = (flops.total > 0 && error > 0.0).then(|| error / flops.total as f64);
-    function.source.insert("flops".into(), Source { how: how.into(), error: relative, reason: caveat });
+    if let Some(error) = relative.filter(|e| *e > UNCERTAIN) {
+        function.source.insert("flops".into(), not_measured(&uncertain(error)));
+        return;
+    }
+    function.source.insert("flops".into(), Source { how: how.into(), error: relative, reason: hardware.caveats() });
+    const NOT_TOLD: &str = "the counters do not tell them apart";
     let parts = [
-        (flops.untold.op, "flops.by_op", "the counters do not tell operations apart"),
-        (flops.untold.width, "flops.by_width", "the counters do not tell widths apart"),
-        (flops.untold.precision, "flops.dp", "the counters do not tell precisions apart"),
+        (flops.untold.op, "flops.by_op", NOT_TOLD),
+        (flops.untold.width, "flops.by_width", NOT_TOLD),
+        (flops.untold.precision, "flops.dp", NOT_TOLD),
         (flops.untold.rare, "flops.x87", "the counters tell double and single precision alone"),
     ];
     for (_, field, reason) in parts.into_iter().filter(|(untold, ..)| *untold) {
@@ -150,7 +158,8 @@ fn level(hardware: &Hardware, id: FunctionId, role: &'static str) -> Option<(u64
         }
         pmus.push(&event.pmu);
         let (value, source) = hardware.figure(id, index, None)?;
-        let value = value?.round() as u64;
+        let firm = source.error.is_none_or(|e| e <= UNCERTAIN);
+        let value = value.filter(|_| firm)?.round() as u64;
         sum = Some(sum.map_or((value, source.clone()), |(n, first)| (n + value, first)));
     }
     sum
@@ -160,8 +169,7 @@ fn fill_dram(function: &mut Function, hardware: &Hardware, id: FunctionId, time_
     let Some((read, write)) = controllers(&hardware.evidence().uncore) else { return };
     let of = |uncore: &UncoreCount| {
         let counter = hardware.uncore_of(uncore, id, time_share)?;
-        // Less than its own error is no measurement.
-        let believed = counter.source.error.is_some_and(|e| e < 1.0);
+        let believed = counter.source.error.is_some_and(|e| e <= UNCERTAIN);
         Some((counter.value.filter(|v| believed && *v >= 0.0)?.round() as u64, counter.source))
     };
     let Some((read_bytes, source)) = of(read) else { return };
@@ -188,6 +196,11 @@ pub fn controllers(uncore: &[UncoreCount]) -> Option<(&UncoreCount, Option<&Unco
         Some((read, Some(write)))
     };
     reads().find_map(pair)
+}
+
+/// Most of it may be its neighbours', or the turns of a shared counter missed it.
+fn uncertain(error: f64) -> String {
+    format!("the counters tell them to ± {:.0} % only: they were read too rarely in it (-F), or shared", 100.0 * error)
 }
 
 fn not_measured(reason: &str) -> Source {

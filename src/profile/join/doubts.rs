@@ -121,7 +121,7 @@ pub fn about_counters(counters: &[Counter], uncounted_share: f64) -> Option<Warn
             format!("hardware counters tell {value:.4e} FLOPs, the counted pass {counted:.4e} (ratio {ratio:.4})"),
             "the counted FLOPs stand, those of the counters are shown beside them alone; minima, maxima and lanes that a \
              mask switches off are FLOPs for some counters and none here",
-            "rprof events --check tests the counters; a program that does not do the same twice makes the two differ, too",
+            "test the counters with rprof events --check; a program that does not do the same twice makes the two differ, too",
         )
     })
 }

@@ -9,8 +9,9 @@ use crate::profile::evidence::counters::{CounterEvent, CounterEvidence, CounterT
 use crate::profile::evidence::timed::TimedEvidence;
 use crate::profile::function::Source;
 
-/// Above this share of time in which a neighbour may have counted, a function has no figure.
-const UNCERTAIN: f64 = 0.5;
+/// Above this share of time in which a neighbour may have counted, a function has no figure; nor do figures rest on a count
+/// with a greater relative error.
+pub const UNCERTAIN: f64 = 0.5;
 /// Turns of a shared counter take about this long.
 const MUX_WINDOW_NS: f64 = 4e6;
 /// The sum of the events that make the FLOPs.
@@ -42,6 +43,12 @@ impl<'e> Hardware<'e> {
             counters.push(self.event_of_program(index, event));
         }
         if let Some(mut flops) = sum_of_flops(&counters) {
+            if flops.value.is_some() {
+                flops.source.reason = self.caveats();
+            }
+            if let Some(left_out) = flops.value.and_then(|_| self.evidence.flops_left_out()) {
+                (flops.value, flops.source) = (None, not_measured(&left_out));
+            }
             set_beside(&mut flops, counted);
             counters.insert(0, flops);
         }
@@ -64,7 +71,8 @@ impl<'e> Hardware<'e> {
                 ..Counter::default()
             }));
         }
-        let complete = self.evidence.events.iter().all(|e| e.role != FLOPS || e.total.is_ok());
+        let counted_all = self.evidence.events.iter().all(|e| e.role != FLOPS || e.total.is_ok());
+        let complete = counted_all && self.evidence.flops_left_out().is_none();
         if let Some(mut flops) = sum_of_flops(&counters).filter(|_| complete) {
             set_beside(&mut flops, counted);
             counters.insert(0, flops);
@@ -82,6 +90,17 @@ impl<'e> Hardware<'e> {
             false => self.by_readings(id, index, total),
         }?;
         Some((value.map(|v| v * event.weight), source))
+    }
+
+    /// Where the FLOPs counted are others than those of docs/conventions.md, over all events.
+    pub fn caveats(&self) -> Option<String> {
+        let mut parts: Vec<&str> = Vec::new();
+        for part in self.evidence.events.iter().filter(|e| e.role == FLOPS).filter_map(|e| e.caveat.as_deref()).flat_map(|c| c.split(", ")) {
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
+        }
+        (!parts.is_empty()).then(|| parts.join(", "))
     }
 
     /// What it rests on.

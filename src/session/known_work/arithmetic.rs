@@ -44,14 +44,16 @@ impl KnownWork for FpWork {
     }
 
     fn expected(&self, event: &Event) -> Option<f64> {
-        let applies =
-            event.precision.is_none_or(|p| p == self.precision) && event.width.is_none_or(|w| w == self.width);
         let vector = self.width != Width::Scalar;
+        let applies = event.precision.is_none_or(|p| p == self.precision)
+            && event.width.is_none_or(|w| w == self.width)
+            && (vector || !event.packed);
         match event.role {
-            // events without a width may still be bound to some widths by their unit mask: only the specific ones and
-            // the sum over all are predictable
-            Role::Flops if event.precision.is_none() != event.width.is_none() => None,
-            Role::Flops if event.precision.is_none() && !event.headline => None,
+            // Unit masks of events that are not of one width, of packed ones or of the headline may choose operations, or
+            // some of the widths: which, their fields do not say.
+            Role::Flops if event.width.is_none() && !event.packed && !event.headline => None,
+            // Whether the others count dot products of bfloat16, no document says.
+            _ if self.precision == Precision::Bf16 && event.precision != Some(Precision::Bf16) => None,
             Role::Flops if applies => self.flops(event),
             Role::Flops => Some(0.0),
             Role::FpInstructions | Role::SimdFpInstructions if event.width.is_some() => {
@@ -76,7 +78,7 @@ impl KnownWork for FpWork {
     }
 }
 
-/// Adds, multiplies and fused multiply-adds of both precisions at every width that this CPU has; with masks, too, where it has
+/// Dot products of bfloat16, and adds, multiplies and fused multiply-adds of both precisions at every width that this CPU has; with masks, too, where it has
 /// them.
 pub fn kernels(features: Features) -> Vec<Box<dyn KnownWork>> {
     let mut works: Vec<Box<dyn KnownWork>> = Vec::new();
@@ -97,7 +99,16 @@ pub fn kernels(features: Features) -> Vec<Box<dyn KnownWork>> {
             }
         }
     }
+    works.extend(features.widths().into_iter().filter_map(|width| bf16(width, features)));
     works
+}
+
+/// Dot products of bfloat16 at `width`, if this CPU has them.
+fn bf16(width: Width, features: Features) -> Option<Box<dyn KnownWork>> {
+    let (precision, opcode) = (Precision::Bf16, opcodes::bf16_dot(width, features)?);
+    let name = format!("{}.dot.{}", precision.name(), width.name());
+    let kernel = fp::throughput(&name, &[opcode], precision, width, features).ok()?;
+    Some(Box::new(FpWork { kernel, op: FpOp::Other, precision, width, masked: false }))
 }
 
 #[cfg(test)]
@@ -128,6 +139,42 @@ mod tests {
         if amd.masked_lanes == MaskedLanes::Unknown {
             assert_eq!(masked.expected(&amd), None);
         }
+    }
+
+    #[test]
+    fn every_event_of_flops_is_exercised_where_the_cpu_has_the_operations() {
+        let features = Features::detect();
+        let works = kernels(features);
+        for table in table::all().unwrap() {
+            for event in table.events.iter().filter(|e| e.role == Role::Flops && e.headline) {
+                let here = event.width.is_none_or(|w| features.widths().contains(&w));
+                let x86 = table.cpu.vendor != "ARM";
+                let positive = works.iter().filter_map(|w| w.expected(event)).filter(|n| *n > 0.0).count();
+                assert!(!(here && x86) || positive > 1, "{} of {}: {positive}", event.name, table.cpu.name);
+            }
+        }
+    }
+
+    #[test]
+    fn packed_events_expect_vectors_of_every_width_and_no_scalar() {
+        let zen5 = table::for_cpu(&table::all().unwrap(), "AuthenticAMD", 0x1a, 0x02).unwrap();
+        let event = |name: &str| zen5.events.iter().find(|e| e.name == name).unwrap();
+        let works = kernels(Features::detect());
+        let expected = |work: &str, name: &str| {
+            works.iter().find(|w| w.name() == work).unwrap_or_else(|| panic!("no {work}")).expected(event(name))
+        };
+        let flops = |work: &str| expected(work, "fp_ops_retired.all").unwrap();
+        assert_eq!(expected("dp.add.scalar", "fp_ops_retired.dp_packed"), Some(0.0));
+        assert_eq!(expected("dp.add.128", "fp_ops_retired.dp_packed"), Some(flops("dp.add.128")));
+        assert_eq!(expected("sp.mul.128", "fp_ops_retired.dp_packed"), Some(0.0));
+        assert_eq!(expected("dp.add.128", "fp_ops_retired.add_sub"), None, "bound to operations");
+        if !works.iter().any(|w| w.name() == "bf16.dot.512") {
+            println!("SKIPPED: this CPU has no AVX512-BF16");
+            return;
+        }
+        assert!(expected("bf16.dot.512", "fp_ops_retired.bf16").is_some_and(|flops| flops > 0.0));
+        assert_eq!(expected("dp.add.128", "fp_ops_retired.bf16"), Some(0.0));
+        assert_eq!(expected("bf16.dot.512", "fp_ops_retired.all"), None);
     }
 
     #[test]
