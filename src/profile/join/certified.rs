@@ -126,6 +126,10 @@ fn instructions(function: &mut Function, hardware: &Hardware, id: FunctionId, ro
     }
     let error = (sum > 0.0 && absolute > 0.0).then(|| absolute / sum);
     let field = if role == "fp_instructions" { "fp_instructions" } else { "simd_instructions" };
+    if let Some(error) = error.filter(|e| *e > UNCERTAIN) {
+        function.source.insert(field.into(), not_measured(&uncertain(error)));
+        return None;
+    }
     function.source.insert(field.into(), Source { error, ..source? });
     Some(sum.round() as u64)
 }

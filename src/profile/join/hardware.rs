@@ -95,7 +95,14 @@ impl<'e> Hardware<'e> {
     /// Where the FLOPs counted are others than those of docs/conventions.md, over all events.
     pub fn caveats(&self) -> Option<String> {
         let mut parts: Vec<&str> = Vec::new();
-        for part in self.evidence.events.iter().filter(|e| e.role == FLOPS).filter_map(|e| e.caveat.as_deref()).flat_map(|c| c.split(", ")) {
+        for part in self
+            .evidence
+            .events
+            .iter()
+            .filter(|e| e.role == FLOPS)
+            .filter_map(|e| e.caveat.as_deref())
+            .flat_map(|c| c.split(", "))
+        {
             if !parts.contains(&part) {
                 parts.push(part);
             }
