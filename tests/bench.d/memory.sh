@@ -7,9 +7,9 @@ set -u
 
 kernels=(read copy copy_nt triad update write write_nt stencil transpose transpose_blocked matmul matmul_blocked spmv
     stride stride_padded)
-# Passes over 64 MiB an array: enough for several windows of a sampled run. Exact runs and cachegrind do fewer.
-declare -A passes=([matmul]=4 [transpose]=8 [stride]=12 [stride_padded]=12)
-exact_passes=2
+# Passes over 64 MiB an array: enough for several windows of a sampled run. Exact runs do fewer, cachegrind one.
+declare -A passes=([matmul]=3 [matmul_blocked]=64 [transpose]=16 [transpose_blocked]=32 [stencil]=48)
+declare -A exact_passes=([matmul]=1)
 known=$work_dir/known
 flags=(-O3 -mavx2 -mfma -ffast-math -static -fno-tree-loop-distribute-patterns -fno-loop-interchange
     -fno-loop-unroll-and-jam)
@@ -43,13 +43,13 @@ misses() {
         END { print sum + 0 }' "$3"
 }
 
-# counted MODE NAME PASSES: runs a kernel under rprof; "BYTES ERROR SECONDS" of a pass.
+# counted MODE NAME PASSES: runs a kernel under rprof; "BYTES ERROR SECONDS" of a pass, "None" each if it failed.
 counted() {
     rm -rf "$work_dir/rprof.out"
     timeout 100 "$RPROF" --quiet --passes counted --memory "$1" -o "$work_dir/rprof.out" -- "$known" "$2" "$3" \
-        >/dev/null 2>"$work_dir/err" || return
+        >/dev/null 2>"$work_dir/err" || { echo None None None; return; }
     echo "$(of_profile "$level" "k_$2" "$work_dir/rprof.out/profile.json") $(kernel_seconds "$work_dir/err")" |
-        awk -v n="$3" '{ print $1 / n, $2, $3 / n }'
+        awk -v n="$3" '{ print ($1 == "None" ? $1 : $1 / n), $2, $3 / n }'
 }
 
 known_kernels() {
@@ -58,11 +58,11 @@ known_kernels() {
         sampled "to exact" stated native_ms exact sampled cachegrind
     for name in "${kernels[@]}"; do
         [[ $name =~ $ONLY ]] || continue
-        n=${passes[$name]-24}
+        n=${passes[$name]-64}
         read -r level bytes < <("$known" "$name" 1 2>/dev/null)
         native=$(for ((i = 0; i < REPEAT; i++)); do "$known" "$name" "$n" 2>&1 >/dev/null | kernel_seconds /dev/stdin; done |
             sort -g | awk -v n="$n" '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] / n }')
-        row="$name $level $bytes $native $(counted exact "$name" $exact_passes) $(counted sampled "$name" "$n")"
+        row="$name $level $bytes $native $(counted exact "$name" "${exact_passes[$name]-2}") $(counted sampled "$name" "$n")"
         if has valgrind && timeout 100 valgrind --tool=cachegrind --cache-sim=yes --D1="$(geometry 0)" --LL="$(geometry 3)" \
             --cachegrind-out-file="$work_dir/cachegrind" "$known" "$name" 1 >/dev/null 2>"$work_dir/err"; then
             row+=" $(misses "$level" "k_$name" "$work_dir/cachegrind") $(kernel_seconds "$work_dir/err")"
@@ -76,14 +76,16 @@ known_kernels() {
 # table_row: a line of "kernel level analytic native exact error seconds sampled error seconds [cachegrind seconds]".
 table_row() {
     awk -v costs="$work_dir/costs" '
-        function percent(x, y) { return y ? sprintf("%+.1f%%", 100 * (x / y - 1)) : "-" }
+        function percent(x, y) { return x != "None" && y + 0 ? sprintf("%+.1f%%", 100 * (x / y - 1)) : "-" }
+        function figure(format, x) { return x == "None" ? "-" : sprintf(format, x) }
         {
             cachegrind = NF > 10 ? sprintf("%.3e", $11 * 64) : "-"
             stated = $9 == "None" ? "-" : sprintf("%.1f%%", 100 * $9)
             cost = NF > 10 ? sprintf("%.0f", $12 / $4) : "-"
-            printf "%-18s %-5s %10.3e %10s %10.3e %7s %10.3e %8s %7s | %9.1f %7.1f %7.2f %10s\n", $1, $2, $3, cachegrind,
-                $5, percent($5, $3), $8, percent($8, $5), stated, 1000 * $4, $7 / $4, $10 / $4, cost
-            if ($4 > 0 && $10 > 0) print $10 / $4 >>costs
+            printf "%-18s %-5s %10.3e %10s %10s %7s %10s %8s %7s | %9.1f %7s %7s %10s\n", $1, $2, $3, cachegrind,
+                figure("%.3e", $5), percent($5, $3), figure("%.3e", $8), percent($8, $5), stated, 1000 * $4,
+                $7 == "None" ? "-" : sprintf("%.1f", $7 / $4), $10 == "None" ? "-" : sprintf("%.2f", $10 / $4), cost
+            if ($4 > 0 && $10 + 0 > 0) print $10 / $4 >>costs
         }'
 }
 

@@ -87,6 +87,8 @@ impl Windows {
             return;
         }
         match (self.wanted, wanted) {
+            // The start is looked at for long, but happens once: the next window comes soon.
+            (Version::Opening, Version::Plain) => self.length_s = (self.now_s - self.window_s).clamp(1e-3, LIMIT_S),
             (_, Version::Plain) => self.length_s = (self.now_s - self.window_s).max(1e-3),
             (Version::Plain, _) => self.window_s = self.now_s,
             _ => {}
