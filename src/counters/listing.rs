@@ -11,7 +11,7 @@ use super::cpu;
 use super::doctor::Diagnosis;
 use super::encode::{perf_string, raw_string, uncore_perf_string};
 use super::pmu::{self, Pmu};
-use super::table::{self, Confidence, Event, EventTable, UncoreEvent};
+use super::table::{self, Confidence, Event, EventTable, Missing, UncoreEvent};
 use super::trust::Certificate;
 
 /// The diagnosis for people: a line for each finding, and what to do about those that fail.
@@ -105,7 +105,7 @@ fn of_tables(cpu: String, tables: &[EventTable], pmus: &[Pmu]) -> Listing {
         }
         let several = present.len() > 1;
         let of_core = |reason: &str| if several { format!("{shown}: {reason}") } else { reason.to_owned() };
-        listing.missing.extend(table.missing.iter().map(|m| (m.role, of_core(&m.reason))));
+        listing.missing.extend(table.missing.iter().map(|m| (m.role, of_core(&uncountable(m)))));
     }
     for event in present.iter().flat_map(|t| &t.uncore) {
         // The kinds of cores of a CPU share its memory controllers.
@@ -114,6 +114,14 @@ fn of_tables(cpu: String, tables: &[EventTable], pmus: &[Pmu]) -> Listing {
         }
     }
     listing
+}
+
+/// What cannot be counted, and which event tells whether the program did any of it.
+fn uncountable(missing: &Missing) -> String {
+    match &missing.unless {
+        None => missing.reason.clone(),
+        Some(event) => format!("{}; {event} tells whether a program has any", missing.reason.trim_end_matches('.')),
+    }
 }
 
 /// The names of the tables of a CPU; `None` without any.
@@ -270,5 +278,17 @@ mod tests {
             assert_eq!(shared.len(), listed, "{model:#x}: all cores share the memory controllers");
         }
         assert!(hybrids > 1, "there are hybrid CPUs in the tables");
+    }
+
+    #[test]
+    fn one_count_has_its_unit_and_several_channels_one_line() {
+        let tables: Vec<EventTable> = table::all().unwrap().into_iter().filter(|t| t.cpu.name == "AMD Zen 5").collect();
+        let listing = of_tables("a CPU".into(), &tables, &[pmu("cpu", 4), pmu("amd_df", 9)]);
+        let event = |name: &str| listing.events.iter().find(|e| e.name == name).unwrap();
+        let one = |name: &str| (event(name).weight, event(name).unit);
+        assert_eq!((one("dc_fills.any"), one("l3.miss")), ((1.0, "line"), (64.0, "byte")));
+        assert_eq!(event("df.read").perf.matches("amd_df/").count(), 12);
+        assert!(shortened(&event("df.read").perf).ends_with("/ + 11 channels more"));
+        assert!(listing.missing.iter().any(|(_, why)| why.ends_with("x87_flops tells whether a program has any")));
     }
 }

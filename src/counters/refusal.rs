@@ -34,6 +34,11 @@ pub enum Refusal {
         /// What was found.
         found: String,
     },
+    /// No event is known for it: none exists, or no table tells of it.
+    NoEvent {
+        /// Why.
+        why: String,
+    },
     /// The kernel lists no PMU that has it.
     NoPmu {
         /// Which was looked for.
@@ -120,6 +125,7 @@ impl fmt::Display for Refusal {
             Refusal::ShortRead => write!(f, "the kernel returned less than a whole count"),
             Refusal::NeverRan => write!(f, "it was never on the PMU"),
             Refusal::NotTrusted { found } => write!(f, "it is not believed: {found}"),
+            Refusal::NoEvent { why } => write!(f, "{}", why.trim_end_matches('.')),
             Refusal::NoPmu { pmu } => write!(f, "the kernel lists no PMU {pmu}"),
             Refusal::NoEncoding { field } => write!(f, "the kernel's PMU has no place for its field {field}"),
             Refusal::OfBox { name, why } => write!(f, "{name} is missing from the sum: {why}"),

@@ -117,8 +117,8 @@ pub fn readings<K: PerfKernel>(kernel: &K) -> Finding {
 /// One finding for each kind of core.
 pub fn flops<K: PerfKernel>(kernel: &K, tables: &[&EventTable], pmus: &[Pmu], guest: bool) -> Vec<Finding> {
     if tables.is_empty() {
-        let found = "rprof has no event table for this CPU".to_owned();
-        return vec![of_flops(None, Err(Refusal::NotTrusted { found }))];
+        let why = "rprof has no event table for this CPU".to_owned();
+        return vec![of_flops(None, Err(Refusal::NoEvent { why }))];
     }
     let one = |table: &&EventTable| {
         let pmu = plan::core_pmu(&table.cpu, pmus);
@@ -146,7 +146,7 @@ fn of_flops(pmu: Option<&Pmu>, result: Result<String, Refusal>) -> Finding {
 
 fn try_flops<K: PerfKernel>(kernel: &K, table: &EventTable, pmu: Option<&Pmu>) -> Result<String, Refusal> {
     if let Some(missing) = table.no_flops().next() {
-        return Err(Refusal::NotTrusted { found: missing.reason.clone() });
+        return Err(Refusal::NoEvent { why: missing.reason.clone() });
     }
     let pmu = pmu.ok_or_else(|| Refusal::NoPmu { pmu: table.cpu.pmu.join(" or ") })?;
     let mut opened = 0;
@@ -170,7 +170,7 @@ fn controller_without_table(tables: &[&EventTable], pmus: &[Pmu]) -> Option<Refu
         ["uncore_imc", "uncore_imc_free_running", "amd_umc", "amd_df", "arm_cmn", "nvidia_scf_pmu"];
     let told = |pmu: &Pmu| tables.iter().flat_map(|t| &t.uncore).any(|event| pmu.is_box_of(&event.pmu));
     let pmu = pmus.iter().find(|p| CONTROLLERS.iter().any(|c| p.is_box_of(c)) && !told(p))?;
-    Some(Refusal::NotTrusted { found: format!("rprof's tables do not tell what {} counts on this CPU", pmu.name) })
+    Some(Refusal::NoEvent { why: format!("rprof's tables do not tell what {} counts on this CPU", pmu.name) })
 }
 
 pub fn dram<K: PerfKernel>(kernel: &K, tables: &[&EventTable], pmus: &[Pmu], guest: bool) -> Finding {
