@@ -6,10 +6,14 @@ use crate::target::address::{Address, CacheAddress};
 
 /// Bytes of an arena.
 pub const ARENA: u64 = 64 << 20;
+/// An arena farther away from text than this is not near it: jumps between the two have to take a way round.
+pub const REACH: u64 = (1 << 30) + (1 << 29);
 /// Where its cold part starts.
 const COLD: u64 = ARENA / 2;
-/// Room that a unit or a stub surely fits into.
+/// Room that a unit surely fits into, and what is needed later to link it.
 const MARGIN: u64 = 1 << 20;
+/// Room that is kept for exits whose targets are dropped.
+const LAST: u64 = MARGIN / 4;
 
 /// Which part of an arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +65,11 @@ impl Arena {
     /// Whether there is room for another unit.
     pub fn has_room(&self) -> bool {
         self.hot + MARGIN < COLD && self.cold + MARGIN < ARENA
+    }
+
+    /// Whether a link to what it holds may still be written.
+    pub fn has_room_for_a_link(&self) -> bool {
+        self.cold + LAST < ARENA
     }
 
     /// Whether `at` is one of its addresses.

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
-use super::arena::{ARENA, Arena};
+use super::arena::{ARENA, Arena, REACH};
 use super::layout;
 use super::process::Process;
 use super::regions::Regions;
@@ -22,8 +22,6 @@ use crate::target::tracee::{SignalInfo, Stopped};
 
 /// Arenas are placed this far below the text they are for.
 const BELOW: u64 = 1 << 30;
-/// Text farther apart than this gets an arena of its own.
-const REACH: u64 = (1 << 30) + (1 << 29);
 /// Where the regions are wished: far from everything that the kernel places.
 const REGIONS_AT: u64 = 0x2000_0000_0000;
 /// How far they may stretch from there.

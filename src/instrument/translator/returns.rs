@@ -247,7 +247,9 @@ impl CodeSpace {
             return;
         }
         let Some(id) = self.find(version, at) else { return };
-        let Some(arena) = self.arena_of(self.blocks[id as usize].entry) else { return };
+        let arena = self.arena_of(self.blocks[id as usize].entry);
+        // Without an entry whoever gets there asks each time.
+        let Some(arena) = arena.filter(|&a| self.arenas[a].has_room_for_a_link()) else { return };
         let index = Self::entry_of(version, at, arrival);
         let next = CacheAddress::new(self.tables.word(index).load(Ordering::Relaxed));
         let mut code = Code::new(self.arenas[arena].next(Part::Cold));

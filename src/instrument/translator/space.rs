@@ -5,7 +5,7 @@ use std::hash::BuildHasherDefault;
 
 use iced_x86::{Decoder, DecoderOptions};
 
-use super::arena::{Arena, Part};
+use super::arena::{Arena, Part, REACH};
 use super::block::{Block, BlockId, CallSite, Point, Site, SiteId};
 use super::harvest::Totals;
 use super::hash::{AddressHasher, AddressMap};
@@ -74,6 +74,8 @@ pub struct CodeSpace {
     pub(super) totals: Totals,
     /// Blocks that end in what cannot be followed.
     pub(super) far: HashSet<BlockId>,
+    /// Arenas can no more be mapped near what they are for.
+    no_room_near: bool,
     /// Where hot blocks are to stand.
     pub(super) placing: Placing,
 }
@@ -116,12 +118,14 @@ impl CodeSpace {
             probe_sites: Vec::new(),
             totals: Totals::default(),
             far: HashSet::new(),
+            no_room_near: false,
             placing: Placing::after(super::placing::FIRST),
         }
     }
 
-    /// Adds an arena.
-    pub fn add_arena(&mut self, arena: Arena) {
+    /// Adds an arena that was to be near `near`.
+    pub fn add_arena(&mut self, arena: Arena, near: Address) {
+        self.no_room_near |= arena.distance(near.get()) >= REACH;
         self.arenas.push(arena);
         self.by_entry.push(Vec::new());
     }
@@ -170,10 +174,14 @@ impl CodeSpace {
         self.arenas.iter().position(|a| a.contains(at))
     }
 
-    /// The nearest arena with room for a block at `at`; `None` if all are full.
+    /// The nearest arena with room for a block at `at`; `None` if all are full, or all that are near while there may be
+    /// another one near.
     pub(super) fn choose_arena(&self, at: Address) -> Option<usize> {
-        let with_room = self.arenas.iter().enumerate().filter(|(_, a)| a.has_room());
-        with_room.min_by_key(|(_, a)| a.distance(at.get())).map(|(i, _)| i)
+        let (free, full): (Vec<_>, Vec<_>) = self.arenas.iter().enumerate().partition(|(_, a)| a.has_room());
+        let is_near = |a: &Arena| a.distance(at.get()) < REACH;
+        let (nearest, arena) = free.into_iter().min_by_key(|(_, a)| a.distance(at.get()))?;
+        let wants_another = !is_near(arena) && !self.no_room_near && full.into_iter().any(|(_, a)| is_near(a));
+        (!wants_another).then_some(nearest)
     }
 
     /// The block whose hot code holds `at`.
@@ -251,20 +259,25 @@ impl CodeSpace {
         let block = &self.blocks[id as usize];
         let place = block.version.place(block.start);
         for site in self.waiting.remove(&place).unwrap_or_default() {
-            self.link(site, id);
+            if !self.link(site, id) {
+                self.waiting.entry(place).or_default().push(site);
+            }
         }
     }
 
     /// Leads every exit and lookup that was linked to `old` to `id`, another copy of it.
     pub(super) fn supersede(&mut self, old: BlockId, id: BlockId) {
         for site in std::mem::take(&mut self.blocks[old as usize].incoming) {
-            self.link(site, id);
+            if !self.link(site, id) {
+                self.blocks[old as usize].incoming.push(site);
+            }
         }
     }
 
-    fn link(&mut self, site: SiteId, id: BlockId) {
+    /// Leads an exit to a block; `false` if there is no room for the way there: then it stays as it is.
+    fn link(&mut self, site: SiteId, id: BlockId) -> bool {
         let patch = self.sites[site as usize].patch;
-        let Some(arena) = self.arena_of(patch) else { return };
+        let Some(arena) = self.arena_of(patch).filter(|&a| self.arenas[a].has_room_for_a_link()) else { return false };
         let mut cold = Code::new(self.arenas[arena].next(Part::Cold));
         let entry = self.entry_for(site, id, &mut cold);
         let value = self.reach(&mut cold, site, entry);
@@ -272,6 +285,7 @@ impl CodeSpace {
         self.arenas[arena].patch(patch, value);
         self.sites[site as usize].linked = Some(id);
         self.blocks[id as usize].incoming.push(site);
+        true
     }
 
     /// The pages of `from..to` in which blocks start.
@@ -348,5 +362,40 @@ impl CodeSpace {
         self.arenas[arena].append(Part::Cold, cold.bytes());
         self.arenas[arena].patch(patch, relative(patch, stub));
         self.sites[site as usize].linked = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instrument::translator::arena::ARENA;
+
+    fn shared(size: u64, base: u64) -> Shared {
+        // SAFETY: a constant name; the descriptor returned is ours.
+        let memfd = unsafe { std::os::fd::FromRawFd::from_raw_fd(libc::memfd_create(c"test".as_ptr(), 0)) };
+        std::fs::File::from(std::os::fd::OwnedFd::try_clone(&memfd).unwrap()).set_len(size).unwrap();
+        Shared::map(memfd, size, Address::new(base)).unwrap()
+    }
+
+    #[test]
+    fn a_full_arena_is_followed_by_one_that_is_near_as_long_as_there_is_room() {
+        let arena = |base| Arena::new(shared(ARENA, base), 0);
+        let (low, high) = (Address::new(0x40_0000), Address::new(0x7f00_0000_0000));
+        let mut space =
+            CodeSpace::new(shared(layout::TABLES, 0x7000_0000), vec![arena(0x1000_0000), arena(high.get())]);
+        assert_eq!((space.choose_arena(low), space.choose_arena(high)), (Some(0), Some(1)));
+        assert_eq!(space.choose_arena(Address::new(0x6000_0000_0000)), Some(1), "near none: the nearest");
+        let most = vec![0x90; (ARENA / 2 - (1 << 20)) as usize];
+        space.arenas[0].append(Part::Cold, &most);
+        assert!(space.arenas[0].has_room_for_a_link());
+        assert_eq!((space.choose_arena(low), space.choose_arena(high)), (None, Some(1)));
+        space.add_arena(arena(0x2000_0000), low);
+        assert_eq!(space.choose_arena(low), Some(2));
+        space.arenas[2].append(Part::Cold, &most);
+        assert_eq!(space.choose_arena(low), None);
+        space.add_arena(arena(0x6000_0000_0000), low);
+        assert_eq!(space.choose_arena(low), Some(3), "there is no room near");
+        space.arenas[0].append(Part::Cold, &vec![0x90; (1 << 20) - (1 << 18)]);
+        assert!(!space.arenas[0].has_room_for_a_link());
     }
 }

@@ -220,7 +220,7 @@ impl Run {
         };
         let (arena, stopped, signals) =
             super::inject::add_arena(process.pid, stopped, &process.memory, gadget, near, tables)?;
-        process.image.space.borrow_mut().add_arena(arena);
+        process.image.space.borrow_mut().add_arena(arena, near);
         if let Some(thread) = self.threads.get_mut(&tid) {
             signals.into_iter().for_each(|(signal, info)| thread.defer(signal, info));
         }
