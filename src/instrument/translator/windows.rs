@@ -18,6 +18,10 @@ use crate::target::wake_up::WakeUp;
 
 /// How many times as much processor time as the window before it a pause lasts.
 const PAUSE: f64 = 3.0;
+/// The longest pause, in seconds and as a part of the run so far: what goes on for longer than a pause is seen in a window,
+/// and a long run has long phases.
+const LONGEST_PAUSE_S: f64 = 0.1;
+const LONGEST_PAUSE_SHARE: f64 = 0.02;
 /// Processor seconds after which, and again after which, the sink is told that a phase was long enough. It ends phases
 /// earlier where much is collected.
 const LIMIT_S: f64 = 0.02;
@@ -97,7 +101,8 @@ impl Windows {
     }
 
     fn is_over(&self) -> bool {
-        let limit = if self.wanted == Version::Plain { PAUSE * self.length_s } else { LIMIT_S };
+        let longest_s = LONGEST_PAUSE_S.max(LONGEST_PAUSE_SHARE * self.now_s);
+        let limit = if self.wanted == Version::Plain { (PAUSE * self.length_s).min(longest_s) } else { LIMIT_S };
         self.now_s - self.since_s >= limit
     }
 }
