@@ -22,6 +22,7 @@ mechanisms! {
     core [],
     dispositions [],
     dual [],
+    edges ["-no-pie"],
     faults [],
     interrupted [],
     kernel_pages [],

@@ -26,6 +26,13 @@ fn far_transfers_32_bit_calls_and_loads_of_gs() {
 }
 
 #[test]
+fn a_program_that_sets_the_trap_flag() {
+    let dir = tempfile::tempdir().unwrap();
+    let reason = refusal(&build(dir.path(), "trap_flag.c", &[]));
+    assert!(reason.contains("sets the trap flag"), "{reason}");
+}
+
+#[test]
 fn a_32_bit_program_is_executed() {
     let dir = tempfile::tempdir().unwrap();
     let Some(program) = program_32(dir.path()) else {

@@ -1,5 +1,6 @@
 //! One profiling run from the command line to the written report.
 
+use std::fmt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
@@ -41,6 +42,15 @@ pub enum ProgramEnd {
     Exited(i32),
     /// Signal.
     Signalled(i32),
+}
+
+impl fmt::Display for ProgramEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProgramEnd::Exited(status) => write!(f, "with exit status {status}"),
+            ProgramEnd::Signalled(signal) => write!(f, "by signal {signal}"),
+        }
+    }
 }
 
 impl ProgramEnd {
@@ -257,7 +267,7 @@ fn both(
                 "no-counted-pass",
                 format!("there is no counted pass: {reason}"),
                 "where the time goes is known, what the functions do there is not",
-                "rprof --passes counted counts without a timed run before",
+                "the README lists what the counting engine does not follow",
             ));
             evidence.no_counts = Some(reason);
         }
@@ -293,6 +303,6 @@ fn second_run(
     }
     match ProgramEnd::from_wait_status(counted.status) {
         second if second == end => Ok(counted),
-        second => Err(format!("the second run ended differently: {second:?} instead of {end:?}")),
+        second => Err(format!("the second run ended differently: {second} instead of {end}")),
     }
 }

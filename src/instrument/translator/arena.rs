@@ -77,6 +77,11 @@ impl Arena {
         self.shared.contains(at.get())
     }
 
+    /// Reads what stands at `at`.
+    pub fn read(&self, at: CacheAddress, buffer: &mut [u8]) -> std::io::Result<()> {
+        self.shared.read(at.get() - self.shared.base.get(), buffer)
+    }
+
     /// Stores a rel32 in one piece.
     pub fn patch(&self, at: CacheAddress, value: u32) {
         self.shared.patch(at.get() - self.shared.base.get(), value);

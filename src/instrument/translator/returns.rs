@@ -14,7 +14,9 @@
 //! natively, 5.3 so, 18 with a jump on the way to the callee, 25 with returns by an indirect jump).
 //!
 //! The word below the program's return address holds the cache's when the callee begins. The ABI leaves what lies below the
-//! stack pointer at a call to chance; a program whose callees read there what their callers left is not served.
+//! stack pointer at a call to chance; a program whose callees read there what their callers left is not served. Where that
+//! word or the slot of a return cannot be written, the fault is ours, and rprof goes on for the program
+//! ([`CodeSpace::transfer_at`]).
 
 use std::sync::atomic::Ordering;
 
@@ -273,6 +275,23 @@ impl CodeSpace {
             Arrival::Jump => &mut self.entries,
             Arrival::Call => &mut self.callee_entries,
             Arrival::Return => &mut self.return_entries,
+        }
+    }
+
+    /// If the cache's own `call`, or the way to its own `ret`, stands at `at`: where it goes to, and whether RCX and RDX
+    /// are saved. The program's stack is then as it is to be there.
+    pub fn transfer_at(&self, at: CacheAddress, rdx: u64) -> Option<(Address, bool)> {
+        self.block_at(at)?;
+        let mut code = [0; 3];
+        self.arenas[self.arena_of(at)?].read(at, &mut code).ok()?;
+        match code {
+            [0xe8, ..] => {
+                let site = self.sites.iter().find(|s| s.calls && s.patch == at + 1)?;
+                Some((site.target, false))
+            }
+            // call [rcx*8 + table], push [rcx*8 + table]
+            [0xff, 0x14 | 0x34, 0xcd] => Some((Address::new(rdx), true)),
+            _ => None,
         }
     }
 

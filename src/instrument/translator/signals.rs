@@ -59,6 +59,13 @@ impl Run {
                 return self.go_on(stopped);
             }
         }
+        if matches!(signal, libc::SIGSEGV | libc::SIGBUS) && info.si_code > 0 && self.is_transfer(&stopped)? {
+            let mut registers = stopped.registers()?;
+            self.as_the_program_has_it(tid, &mut registers)?;
+            let (stopped, _) = self.restore_signal_state(stopped, signal)?;
+            let stopped = self.redirect(stopped, registers, Address::new(registers.rip))?;
+            return self.go_on(stopped);
+        }
         if let Some(thread) = self.threads.get_mut(&tid)
             && let Some(original) = thread.take_resent(signal, &info)
         {
@@ -66,6 +73,14 @@ impl Run {
             stopped.set_signal_info(&info)?;
         }
         self.deliver(stopped, signal, info)
+    }
+
+    /// Whether a thread is about to call or return by an instruction of ours.
+    fn is_transfer(&mut self, stopped: &Stopped) -> Result<bool, RunError> {
+        let registers = stopped.registers()?;
+        let (process, _) = self.process(stopped.tid())?;
+        let (at, space) = (CacheAddress::new(registers.rip), process.image.space.borrow());
+        Ok(space.point_at(at).is_none() && space.transfer_at(at, registers.rdx).is_some())
     }
 
     /// Executes one instruction.
@@ -196,7 +211,16 @@ impl Run {
         };
         drop(space);
         let place = place.unwrap_or(at);
-        let Some((block, offset, moved)) = process.state_at(place) else { return Ok(State::Between) };
+        let Some((block, offset, moved)) = process.state_at(place) else {
+            let transfer = process.image.space.borrow().transfer_at(at, registers.rdx);
+            let Some((target, saved)) = transfer else { return Ok(State::Between) };
+            if saved {
+                registers.rcx = get(layout::SAVE_RCX);
+                registers.rdx = get(layout::SAVE_RDX);
+            }
+            registers.rip = target.get();
+            return Ok(State::Program);
+        };
         restore(thread, process, block, moved, registers);
         uncount(thread, process, block, offset, place);
         count_iterations(thread, process, block, offset, place, registers.rcx);

@@ -14,6 +14,9 @@ use crate::target::wait::Stop;
 /// `si_code` of an `int3`.
 const SI_KERNEL: i32 = 0x80;
 
+/// The trap flag in the flags register.
+const TRAP_FLAG: u64 = 1 << 8;
+
 /// Bit of a signal in a mask.
 pub(super) fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
@@ -100,6 +103,12 @@ impl Run {
         let far = space.block_at(at).is_some_and(|id| space.far.contains(&id));
         drop(space);
         let ours = stubs.is_some_and(|s| at == s.trap || at == s.call_trap);
+        if info.si_code == libc::TRAP_TRACE && registers.eflags & TRAP_FLAG != 0 {
+            return Err(RunError::Unsupported(
+                "it sets the trap flag to be stopped after each of its instructions, which are not those of the cache"
+                    .into(),
+            ));
+        }
         if info.si_code != SI_KERNEL {
             if !ours {
                 return self.signal(stopped, libc::SIGTRAP);
