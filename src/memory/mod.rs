@@ -26,6 +26,7 @@ mod model;
 mod order;
 mod owners;
 mod pace;
+mod pages;
 pub mod placement;
 mod replay;
 mod sampling;

@@ -15,6 +15,7 @@ use super::interleave::{Interleaver, Part};
 use super::line::Owner;
 use super::owners::{Owners, Place};
 use super::pace::Pace;
+use super::pages::TouchedPages;
 use super::placement::{Classes, Placement};
 use super::replay::play;
 use super::sampling::Rhythm;
@@ -33,6 +34,7 @@ pub struct CacheModel {
     classes: Classes,
     has_l2: bool,
     owners: Owners,
+    pages: TouchedPages,
     interleaver: Interleaver,
     /// The phase that each thread is in.
     phases: HashMap<u32, Phase>,
@@ -79,6 +81,7 @@ impl CacheModel {
                 Sampled { hierarchy, rhythm: Rhythm::new(), pace }
             }),
             classes,
+            pages: TouchedPages::new(classes),
             interleaver: Interleaver::default(),
             phases: HashMap::new(),
             executed: Executions::default(),
@@ -95,6 +98,7 @@ impl CacheModel {
             for access in part.accesses {
                 let owner = owner(&mut self.owners, &mut self.full, None, place, access.site);
                 self.owners.steps(owner).note(access.address);
+                self.pages.note(owner, place.space, access);
                 play(&mut self.full, &mut self.owners, (place, owner), access, true, |_| true);
             }
             return;
@@ -117,6 +121,7 @@ impl CacheModel {
         for (i, access) in (0..).zip(part.accesses) {
             let owner = owner(&mut self.owners, &mut self.full, Some(hierarchy), place, access.site);
             self.owners.steps(owner).note(access.address);
+            self.pages.note(owner, place.space, access);
             if !part.selected {
                 self.full.tallies.open(if i < warm_up { Book::Nothing } else { Book::Plain });
                 play(&mut self.full, &mut self.owners, (place, owner), access, true, |_| true);
@@ -198,12 +203,15 @@ impl CacheModel {
             None => ("exact", Some(own)),
             Some(sampled) => ("sampled", self.error(sampled).map(|error| error.hypot(own))),
         };
+        let pairs = self.owners.pairs();
+        let place = |owner: Owner| sites.get(pairs.get(owner.0 as usize)?.0 as usize).copied();
         MemoryEvidence {
             mode: mode.into(),
             error,
             one_in: self.classes.count() as u32,
             calibration: ratios.into_iter().map(|(id, ratio)| (id.into(), ratio)).collect(),
             sites: traffic,
+            pages: self.pages.evidence(place),
             warnings: self.warnings,
         }
     }

@@ -12,6 +12,7 @@ pub use super::flops::{Flops, FlopsByOp, FlopsByWidth, Untold};
 
 use super::counters::Counter;
 use super::evidence::memory::Traffic;
+use super::pages::Pages;
 
 /// A function, or a loop in one. All figures are self figures; inlined code belongs to its host symbol.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -78,6 +79,9 @@ pub struct Function {
     pub cache_misses: Option<CacheMisses>,
     /// 3C classification of last-level misses.
     pub misses: Option<Misses>,
+    /// Pages that its accesses touched.
+    #[serde(default)]
+    pub pages: Option<Pages>,
     /// The counts that the terms of the model need beyond the headline figures; `null` without a counted pass.
     pub work: Option<Work>,
 

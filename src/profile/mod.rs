@@ -15,6 +15,7 @@ pub mod flops;
 pub mod function;
 pub mod join;
 pub mod machine;
+pub mod pages;
 pub mod run;
 
 use serde::{Deserialize, Serialize};

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::counters::Counter;
+use super::pages::Pages;
 
 /// The run as a whole.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -22,6 +23,9 @@ pub struct Run {
     /// What hardware counters saw of the timed pass; empty where none was asked for.
     #[serde(default)]
     pub counters: Vec<Counter>,
+    /// Pages that its accesses touched; `null` without a memory model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pages: Option<Pages>,
     /// Doubts.
     pub warnings: Vec<Warning>,
 }

@@ -195,6 +195,7 @@ fn measures(f: &Function) -> String {
         ("bytes L2", "bytes.l2", count(bytes.l2, "B")),
         ("bytes L3", "bytes.l3", count(bytes.l3, "B")),
         ("bytes DRAM", "bytes.dram", count(bytes.dram, "B")),
+        ("pages touched", "pages", f.pages.map_or_else(|| NOT_MEASURED.into(), traffic::touched)),
         ("SIMD lanes used", "instructions", or_unmeasured(a.simd_use, percent)),
         ("FMA balance", "instructions", or_unmeasured(a.fma_balance, percent)),
         ("ILP", "instructions", or_unmeasured(a.ilp, percent)),

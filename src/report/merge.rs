@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::profile::counters::Counter;
 use crate::profile::function::{Bytes, CacheMisses, Chain, Flops, Misses, PerThread, Source, Work};
+use crate::profile::pages::Pages;
 use crate::profile::run::Warning;
 use crate::profile::{Function, Profile};
 
@@ -67,6 +68,7 @@ fn append(whole: &mut Profile, mut part: Profile, arrangement: Arrangement) {
     whole.run.signal = whole.run.signal.or(part.run.signal);
     whole.run.quality = both(whole.run.quality, part.run.quality, f64::min);
     counters(&mut whole.run.counters, part.run.counters, threads);
+    whole.run.pages = both(whole.run.pages, part.run.pages, |a, b| pages(a, b, arrangement));
     whole.run.passes.append(&mut part.run.passes);
     whole.run.threads.append(&mut part.run.threads);
     let new = part.run.warnings.into_iter().filter(|w| !whole.run.warnings.contains(w)).collect::<Vec<_>>();
@@ -117,6 +119,7 @@ fn add(into: &mut Function, other: Function, threads: u32, arrangement: Arrangem
         l1_conflict: sum(a.l1_conflict, b.l1_conflict),
         l2_conflict: sum(a.l2_conflict, b.l2_conflict),
     });
+    into.pages = both(into.pages, other.pages, |a, b| pages(a, b, arrangement));
     counters(&mut into.counters, other.counters, threads);
     into.work = both(into.work.take(), other.work, add_work);
     add_all(&mut into.loops, other.loops, threads, arrangement);
@@ -140,6 +143,14 @@ fn add_elapsed(into: &mut Function, other: &Function, arrangement: Arrangement) 
             into.team = both(into.team, other.team, u32::max);
             into.concurrency = times.map_or(Vec::new(), |(a, b)| in_turn(&into.concurrency, a, &other.concurrency, b));
         }
+    }
+}
+
+/// Ranks have memory of their own; runs of a program are taken to touch the same again.
+fn pages(a: Pages, b: Pages, arrangement: Arrangement) -> Pages {
+    match arrangement {
+        Arrangement::SideBySide => a.beside(b),
+        Arrangement::InTurn => a.larger(b),
     }
 }
 

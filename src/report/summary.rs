@@ -4,10 +4,11 @@ use crate::profile::Profile;
 use crate::profile::run::Warning;
 
 use super::number::{percent, seconds, si};
+use super::traffic;
 
-/// One line about the run, one about its passes, one about the machine.
+/// One line about the run, one about its passes, one about the memory it touched, one about the machine.
 pub fn lines(profile: &Profile) -> Vec<String> {
-    [Some(outcome(profile)), passes(profile), Some(machine(profile))].into_iter().flatten().collect()
+    [Some(outcome(profile)), passes(profile), memory(profile), Some(machine(profile))].into_iter().flatten().collect()
 }
 
 fn outcome(profile: &Profile) -> String {
@@ -46,6 +47,11 @@ fn passes(profile: &Profile) -> Option<String> {
         })
         .collect();
     (!told.is_empty()).then(|| format!("passes: {}", told.join(" · ")))
+}
+
+/// `memory: pages touched: at least 16,384 (64 MiB)`
+fn memory(profile: &Profile) -> Option<String> {
+    profile.run.pages.map(|pages| format!("memory: pages touched: {}", traffic::touched(pages)))
 }
 
 /// `machine: CPU, 2 cores · dp roof 278 GFLOP/s · DRAM read 51.0 GB/s`

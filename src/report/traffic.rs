@@ -2,6 +2,7 @@
 
 use crate::profile::evidence::memory::Traffic;
 use crate::profile::function::Function;
+use crate::profile::pages::Pages;
 
 use super::number::{percent, si, significant};
 use super::table;
@@ -13,7 +14,7 @@ const LEAST_PART: f64 = 0.05;
 
 /// Lines on one function: its intensity at every level, its traffic with memory. Empty where neither is known.
 pub fn of_function(f: &Function) -> Vec<String> {
-    [rooflines(f), memory(f)].into_iter().flatten().collect()
+    [rooflines(f), memory(f), pages(f)].into_iter().flatten().collect()
 }
 
 /// `hierarchical roofline: 0.0625 FLOP/B from DRAM, 0.0833 from L3; cache-aware roofline: 0.125 FLOP/B`
@@ -54,6 +55,32 @@ fn memory(f: &Function) -> Option<String> {
         }
     }
     Some(line)
+}
+
+/// `pages touched: 16,384 (64 MiB)`
+fn pages(f: &Function) -> Option<String> {
+    let pages = f.pages.filter(|p| p.touched > 0)?;
+    let error = f.source.get("pages").and_then(|s| s.error).map_or(String::new(), |e| format!(" ± {}", percent(e)));
+    Some(format!("pages touched: {}{error}", touched(pages)))
+}
+
+/// `at least 16,384 (64 MiB)`
+pub fn touched(pages: Pages) -> String {
+    let digits = pages.touched.to_string();
+    let mut count = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            count.push(',');
+        }
+        count.push(digit);
+    }
+    let kib = pages.touched.saturating_mul(Pages::BYTES) as f64 / 1024.0;
+    let size = match kib {
+        ..1024.0 => format!("{kib:.0} KiB"),
+        ..1_048_576.0 => format!("{} MiB", significant(kib / 1024.0)),
+        _ => format!("{} GiB", significant(kib / 1_048_576.0)),
+    };
+    format!("{}{count} ({size})", if pages.at_least { "at least " } else { "" })
 }
 
 fn kinds(t: &Traffic) -> Vec<String> {
@@ -105,6 +132,19 @@ mod tests {
         };
         assert_eq!(line(traffic), ["memory traffic: 0 B; conflicts: 97 % of L1 misses"]);
         assert!(line(Traffic { l1_read: 8e6, ..traffic }).is_empty(), "one miss in a thousand accesses");
+    }
+
+    #[test]
+    fn pages_are_told_with_their_size() {
+        let told = |touched, at_least| super::touched(Pages { touched, at_least });
+        assert_eq!(told(16_384, false), "16,384 (64.0 MiB)");
+        assert_eq!(
+            (told(3, true), told(1_234_567, false)),
+            ("at least 3 (12 KiB)".into(), "1,234,567 (4.71 GiB)".into())
+        );
+        let f = Function { pages: Some(Pages { touched: 100, at_least: false }), ..Default::default() };
+        assert_eq!(of_function(&f), ["pages touched: 100 (400 KiB)"]);
+        assert!(of_function(&Function { pages: Some(Pages::default()), ..f }).is_empty());
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use rprof::profile::CodeRef;
 use rprof::profile::evidence::memory::{MemoryEvidence, SiteTraffic, Traffic};
+use rprof::profile::evidence::pages::{Mark, PagesEvidence, SitePages};
 use rprof::profile::join::{Evidence, join};
+use rprof::profile::pages::Pages;
 use rprof::profile::{Machine, Run};
 
 use crate::evidence::*;
@@ -119,12 +121,14 @@ fn traffic_goes_to_the_function_and_loop_of_its_instruction() {
     let traffic =
         Traffic { l2_read: 64_000.4, dram_read: 64_000.0, dram_write: 1.0, l1_misses: 1000.0, ..Traffic::default() };
     let site = |at: CodeRef| SiteTraffic { at, thread: 0, traffic };
+    let pages = SitePages { at: at(1), thinned: 0, marks: (7..17).map(Mark::page_seen).collect() };
     let memory = MemoryEvidence {
         mode: "sampled".into(),
         error: Some(0.03),
         one_in: 1,
         calibration: vec![],
         sites: vec![site(at(1))],
+        pages: PagesEvidence { sites: vec![pages], sampled_lines: Some(2) },
         warnings: vec![],
     };
     let evidence = Evidence { counted: Some(&counted), memory: Some(&memory), ..Evidence::default() };
@@ -136,6 +140,11 @@ fn traffic_goes_to_the_function_and_loop_of_its_instruction() {
         (Some(64_000), Some(64_000), Some(64_001), Some(64_000))
     );
     assert_eq!(work.loops[0].bytes.unwrap().dram, Some(64_001));
+    let touched = Some(Pages { touched: 10, at_least: true });
+    assert_eq!((work.pages, work.loops[0].pages, profile.run.pages), (touched, touched, touched));
+    assert_eq!(work.source["pages"].how, "simulated");
+    let other = function(&profile, "other");
+    assert_eq!((other.pages.map(|p| p.touched), other.source["pages"].reason.as_deref()), (Some(0), None));
     assert_eq!(work.source["bytes.dram"].error, Some(0.03));
     assert_eq!(work.per_thread[0].dram_bytes, Some(64_001));
     assert_eq!(work.lines[0].dram_bytes, Some(64_001));

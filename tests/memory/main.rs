@@ -4,6 +4,7 @@ mod cachegrind;
 mod end_to_end;
 mod feed;
 mod kernels;
+mod pages;
 mod programs;
 mod reference;
 mod sampled;

@@ -2,6 +2,7 @@
 
 use crate::isa::facts::AccessKind;
 use crate::profile::code::CodeRef;
+use crate::profile::evidence::pages::PagesEvidence;
 use crate::profile::run::Warning;
 
 /// One memory access as the counting engine reports it to an access sink.
@@ -142,6 +143,8 @@ pub struct MemoryEvidence {
     pub calibration: Vec<(String, f64)>,
     /// One entry per (site, thread).
     pub sites: Vec<SiteTraffic>,
+    /// Pages that were touched.
+    pub pages: PagesEvidence,
     /// Doubts about these figures.
     pub warnings: Vec<Warning>,
 }

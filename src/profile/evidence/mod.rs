@@ -3,6 +3,7 @@
 pub mod counted;
 pub mod counters;
 pub mod memory;
+pub mod pages;
 pub mod timed;
 
 use serde::{Deserialize, Serialize};

@@ -6,6 +6,7 @@ use super::counts::Counts;
 use super::elapsed::Elapsed;
 use super::traffic;
 use crate::profile::evidence::memory::Traffic;
+use crate::profile::evidence::pages::Estimate;
 use crate::profile::function::{Bytes, CacheMisses, Chain, Function, PerThread, Source, Work};
 
 /// Everything that was measured of a function or loop.
@@ -28,6 +29,8 @@ pub struct Measured<'a> {
 pub struct MeasuredTraffic {
     /// The sum.
     pub sum: Traffic,
+    /// Pages touched.
+    pub pages: Estimate,
     /// Relative error that the model states.
     pub error: Option<f64>,
     /// What lies behind L1 was simulated for one line in so many.
@@ -144,12 +147,19 @@ fn fill_traffic<'m>(function: &mut Function, measured: &'m Measured) {
     };
     let (traffic, error) = match measured.traffic.as_ref().map_err(Clone::clone).and_then(known) {
         Ok(known) => known,
-        Err(reason) => return near.iter().chain(&far).for_each(|f| missing(function, f, &reason)),
+        Err(reason) => return near.iter().chain(&far).chain(&["pages"]).for_each(|f| missing(function, f, &reason)),
     };
     let l1 = function.bytes.and_then(|b| b.l1);
     let bytes = traffic::bytes(&traffic.sum);
     let misses = traffic::cache_misses(&traffic.sum);
     near.iter().for_each(|f| source(function, f, "simulated", error));
+    match traffic::pages(&traffic.pages, &traffic.sum) {
+        Ok(pages) => {
+            function.pages = Some(pages);
+            source(function, "pages", "simulated", traffic.pages.error);
+        }
+        Err(reason) => missing(function, "pages", &reason),
+    }
     match traffic::error_of_sample(&traffic.sum, traffic.one_in, error) {
         Ok(error) => {
             function.bytes = Some(Bytes { l1, ..bytes });

@@ -42,7 +42,7 @@ use std::collections::HashMap;
 use crate::profile::evidence::ThreadInfo;
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::counters::CounterEvidence;
-use crate::profile::evidence::memory::MemoryEvidence;
+use crate::profile::evidence::memory::{MemoryEvidence, Traffic};
 use crate::profile::evidence::timed::TimedEvidence;
 use crate::profile::run::{Pass as RunPass, Thread};
 use crate::profile::{Machine, Profile, ProfileSample, Run};
@@ -102,6 +102,12 @@ pub fn join(
     run.threads = threads(evidence);
     run.quality = outcome.quality;
     run.counters = outcome.counters;
+    run.pages = evidence.memory.and_then(|m| {
+        let touched = m.pages.union(m.pages.sites.iter());
+        let mut whole = Traffic::default();
+        m.sites.iter().for_each(|site| whole.add(&site.traffic));
+        traffic::pages(&touched, &whole).ok()
+    });
     run.warnings.extend(evidence.timed.iter().flat_map(|t| t.warnings.clone()));
     run.warnings.extend(evidence.counted.iter().flat_map(|c| c.warnings.clone()));
     run.warnings.extend(evidence.counters.iter().flat_map(|c| c.warnings.clone()));

@@ -5,13 +5,17 @@ use std::collections::{BTreeMap, HashMap};
 use super::code_map::{CodeMap, FunctionId};
 use super::modules::Pass;
 use crate::profile::evidence::memory::{MemoryEvidence, Traffic};
+use crate::profile::evidence::pages::{Estimate, PagesEvidence};
 use crate::profile::function::{Bytes, CacheMisses, Misses};
+use crate::profile::pages::Pages;
 
 /// Traffic of one function.
 #[derive(Debug, Default)]
 pub struct FunctionTraffic {
     /// Traffic by instruction and thread: (offset, thread of the counted evidence, figures).
     pub sites: Vec<(u64, u32, Traffic)>,
+    /// Pages by instruction: (offset, index into the evidence).
+    pages: Vec<(u64, usize)>,
 }
 
 /// Divides the sites of `memory` among functions.
@@ -22,6 +26,10 @@ pub fn by_function(memory: &MemoryEvidence, code: &mut CodeMap) -> HashMap<Funct
         let function = functions.entry(code.function(place)).or_default();
         function.sites.push((place.offset, site.thread, site.traffic));
     }
+    for (index, site) in memory.pages.sites.iter().enumerate() {
+        let Some(place) = code.place(Pass::Counted, site.at) else { continue };
+        functions.entry(code.function(place)).or_default().pages.push((place.offset, index));
+    }
     functions
 }
 
@@ -31,6 +39,12 @@ impl FunctionTraffic {
         let mut sum = Traffic::default();
         self.sites.iter().filter(|(at, ..)| wanted(*at)).for_each(|(.., traffic)| sum.add(traffic));
         sum
+    }
+
+    /// Pages that those of its instructions touched that `wanted` chooses by offset.
+    pub fn pages(&self, evidence: &PagesEvidence, wanted: impl Fn(u64) -> bool) -> Estimate {
+        let chosen: Vec<usize> = self.pages.iter().filter(|(at, _)| wanted(*at)).map(|(_, index)| *index).collect();
+        evidence.union(chosen.iter().filter_map(|index| evidence.sites.get(*index)))
     }
 
     /// DRAM bytes by thread of the counted evidence, of the instructions that `wanted` chooses.
@@ -115,6 +129,16 @@ pub fn misses(traffic: &Traffic) -> Misses {
     }
 }
 
+/// Pages that instructions with this `traffic` touched. Or why that is not known: they accessed memory, but not where the
+/// model looked.
+pub fn pages(estimate: &Estimate, traffic: &Traffic) -> Result<Pages, String> {
+    let touched = whole(estimate.pages);
+    if touched == 0 && traffic.l1_read + traffic.l1_write > 0.0 {
+        return Err("no access of it was in the sample; run longer, or with --memory exact".into());
+    }
+    Ok(Pages { touched, at_least: estimate.sampled })
+}
+
 /// Rounds a sampled sum to whole bytes or lines.
 pub fn whole(sum: f64) -> u64 {
     sum.round().max(0.0) as u64
@@ -136,6 +160,18 @@ mod tests {
         assert_eq!(error_of_sample(&seen(0.0, 0.0), 32, Some(0.01)), Ok(Some(0.01)));
         assert_eq!(error_of_sample(&seen(0.0, 1000.0), 32, Some(0.01)), Ok(Some(0.01)));
         assert!(error_of_sample(&seen(0.0, 50.0), 32, Some(0.01)).is_err());
+    }
+
+    #[test]
+    fn pages_of_accesses_that_no_sample_has_are_not_known() {
+        let found = |pages, l1_read, sampled| {
+            let traffic = Traffic { l1_read, ..Traffic::default() };
+            super::pages(&Estimate { pages, error: None, sampled }, &traffic)
+        };
+        assert_eq!(found(12.4, 96.0, true), Ok(Pages { touched: 12, at_least: true }));
+        assert_eq!(found(12.0, 96.0, false), Ok(Pages { touched: 12, at_least: false }));
+        assert_eq!(found(0.0, 0.0, true).map(|p| p.touched), Ok(0));
+        assert!(found(0.0, 96.0, true).is_err());
     }
 
     #[test]

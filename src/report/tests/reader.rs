@@ -25,7 +25,7 @@ fn places(value: &Value, at: String, out: &mut Vec<String>) {
 
 /// Fields that may be absent: added after the contract, or absent where they have nothing to tell.
 fn optional(pointer: &str) -> bool {
-    const NAMES: [&str; 36] = [
+    const NAMES: [&str; 37] = [
         "waiting_s",
         "kernel_s",
         "concurrency",
@@ -61,6 +61,7 @@ fn optional(pointer: &str) -> bool {
         "unattributed",
         "background",
         "balance",
+        "pages",
         "huge_pages",
     ];
     let name = pointer.rsplit('/').next().unwrap();
@@ -84,7 +85,9 @@ fn analysed() -> Value {
     let rich = functions.iter().position(|f| !f["loops"].as_array().unwrap().is_empty()).unwrap();
     functions.swap(0, rich);
     functions[0]["counters"] = json!([counter()]);
+    functions[0]["pages"] = json!({"touched": 16384, "at_least": true});
     value["run"]["counters"] = json!([counter()]);
+    value["run"]["pages"] = json!({"touched": 20000, "at_least": false});
     value
 }
 
