@@ -8,6 +8,9 @@ use rprof::memory::{CacheModel, LastLevelPolicy, Placement};
 use rprof::profile::evidence::memory::MemoryEvidence;
 use rprof::profile::evidence::pages::Estimate;
 
+/// So many kernels, the first ones, go through memory once, all of it within the opening.
+const STREAMS: usize = 8;
+
 /// Pages of the accesses of `run` by the instruction `site`, or by all.
 fn touched(run: fn(kernels::Emit), site: Option<u32>) -> f64 {
     let mut pages = HashSet::new();
@@ -37,15 +40,14 @@ fn exact_pages_are_those_of_the_program() {
 }
 
 #[test]
-fn sampled_pages_are_close_to_exact_and_never_more() {
-    for kernel in kernels::all() {
+fn sampled_pages_are_a_lower_bound_and_streams_are_complete() {
+    for (i, kernel) in kernels::all().iter().enumerate() {
         let model = CacheModel::sampled(host(LastLevelPolicy::Victim), Placement::SmallPages, Vec::new());
         let (found, all) = (pages(&simulate_selecting(model, kernel.run), None), touched(kernel.run, None));
         println!("{:<26} {all:>6} pages, {:.1} sampled", kernel.name, found.pages);
         assert!(found.sampled && found.error.is_none());
-        assert!(found.pages <= 1.02 * all, "{}: {all} touched, {} sampled", kernel.name, found.pages);
-        // Of a stride of 4 KiB and more the sample has one page in 32.
-        let sparse = kernel.name.contains("stride") || kernel.name.contains("padded");
-        assert!(found.pages > if sparse { 0.0 } else { 0.9 * all }, "{}: {} of {all}", kernel.name, found.pages);
+        assert!(found.pages > 0.0 && found.pages <= 1.02 * all, "{}: {} of {all}", kernel.name, found.pages);
+        // The others go on to pages in pauses, or touch a line of a page that the sample does not have.
+        assert!(i >= STREAMS || found.pages == all, "{}: {} of {all}", kernel.name, found.pages);
     }
 }

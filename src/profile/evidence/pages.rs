@@ -59,7 +59,7 @@ impl Mark {
 
     /// The sampled line number `sampled` (below 63) of `page` was touched.
     pub fn line_seen(page: u64, sampled: u64) -> Mark {
-        Mark(page << Self::PAGE_SHIFT | sampled + 1)
+        Mark((page << Self::PAGE_SHIFT) | (sampled + 1))
     }
 
     /// The page.
