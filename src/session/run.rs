@@ -143,7 +143,7 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
     if profile.run.warnings.iter().any(|w| w.code == join::COUNTERS_DISAGREE) {
         hardware.iter().for_each(Hardware::distrust);
     }
-    if is_memory_refuted(&profile) && foreground::interruptions() == 0 {
+    if is_a_ceiling_refuted(&profile) && foreground::interruptions() == 0 {
         let Profile { machine, run, .. } = &mut profile;
         *machine = ceilings::after_a_refutation(std::mem::take(machine), &notices, &mut run.warnings);
         assemble::analyse(&mut profile, options);
@@ -160,10 +160,10 @@ struct Setting<'a> {
     hardware: Option<&'a Hardware>,
 }
 
-/// Whether a function that matters was faster than a ceiling of the memory allows: what the neighbours of a shared host
-/// leave of it has changed since the ceilings were measured.
-fn is_memory_refuted(profile: &Profile) -> bool {
-    let refuted = |f: &Function| f.analysis.ceilings.iter().any(|c| c.refuted && c.kind == "memory");
+/// Whether a function that matters was faster than a ceiling allows: what the neighbours of a shared host leave of the memory
+/// has changed since the ceilings were measured, or one of the core was measured too low.
+fn is_a_ceiling_refuted(profile: &Profile) -> bool {
+    let refuted = |f: &Function| f.analysis.ceilings.iter().any(|c| c.refuted);
     profile.functions.iter().any(|f| f.share.unwrap_or(0.0) >= 0.02 && refuted(f))
 }
 
