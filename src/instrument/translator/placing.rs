@@ -11,7 +11,6 @@ use super::process::Process;
 use super::run::Run;
 use super::source::Source;
 use super::space::CodeSpace;
-use super::unit::TranslateError;
 use super::version::Version;
 use crate::target::address::Address;
 use crate::target::wake_up::WakeUp;
@@ -145,18 +144,17 @@ impl CodeSpace {
     /// which then leads to the new copy.
     pub(super) fn place_some(&mut self, source: &mut Source<'_>) -> bool {
         let Some(chain) = self.placing.plan.pop_front() else { return false };
-        // What cannot be written stays where it is.
-        let _ = self.place(source, &chain);
+        self.place(source, &chain);
         true
     }
 
-    fn place(&mut self, source: &mut Source<'_>, chain: &[Address]) -> Result<(), TranslateError> {
-        let Some(&start) = chain.first() else { return Ok(()) };
+    /// What cannot be written stays where it is.
+    fn place(&mut self, source: &mut Source<'_>, chain: &[Address]) {
+        let Some(&start) = chain.first() else { return };
         let version = Version::Plain;
-        let mut unit = self.begin_unit(version, start)?;
+        let Ok(mut unit) = self.begin_unit(version, start) else { return };
         unit.places = self.placing.round;
         let mut exits = VecDeque::new();
-        let mut result = Ok(());
         let mut next = Some(start);
         for (i, &at) in chain.iter().enumerate() {
             // Text that was changed meanwhile is not placed any more.
@@ -165,18 +163,13 @@ impl CodeSpace {
             unit.follow = chain.get(i + 1).copied();
             match self.block_into(&mut unit, source, &block, &mut exits) {
                 Ok(runs_into) => next = runs_into,
-                Err(error) => {
-                    result = Err(error);
-                    break;
-                }
+                Err(_) => break,
             }
         }
         if let Some(to) = next {
-            let patch = unit.hot.jump(unit.hot.here());
-            unit.sites.push(self.new_site(patch, version, to));
+            self.end_unit(&mut unit, to);
         }
         self.close(unit);
-        result
     }
 }
 

@@ -29,13 +29,13 @@ use super::stubs::{CALLEE, RETURN};
 use super::unit::Unit;
 use super::version::{Place, Version};
 use super::writer::Writer;
-use crate::instrument::x86_64::emit::{Code, RCX, RDX, RSP, relative};
+use crate::instrument::x86_64::emit::{Code, RCX, RDX, RSP};
 use crate::target::address::{Address, CacheAddress};
 
 /// How control gets to a place that is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
-    /// By an indirect jump or call.
+    /// By an indirect jump, or a return that drops arguments.
     Jump,
     /// By an indirect call, which left the cache's return address on the stack.
     Call,
@@ -108,10 +108,8 @@ impl Writer<'_> {
         match callee {
             Callee::At(to) => {
                 let patch = self.unit.hot.call(call);
-                self.exit(patch, to);
-                if let Some(&site) = self.unit.sites.last() {
-                    self.space.sites[site as usize].calls = true;
-                }
+                let site = self.exit(patch, to);
+                self.space.sites[site as usize].calls = true;
             }
             Callee::InRdx => {
                 self.unit.hot.low_16_to_ecx(RDX);
@@ -235,7 +233,7 @@ impl CodeSpace {
             let entry = Self::entry_of(unit.version, at, Arrival::Return);
             let before = heads.iter().rev().find(|(e, _)| *e == entry).map(|(_, head)| *head);
             let next = before.unwrap_or_else(|| CacheAddress::new(self.tables.word(entry).load(Ordering::Relaxed)));
-            let way = reachable(&mut unit.cold, other, next);
+            let way = unit.cold.reach(other, next);
             unit.hot.set_word(other, way);
             heads.push((entry, head));
         }
@@ -261,11 +259,11 @@ impl CodeSpace {
         let other = unless_equal(&mut code, arrival);
         let entry = self.blocks[id as usize].entry;
         let patch = code.jump(entry);
-        let way = reachable(&mut code, other, next);
+        let way = code.reach(other, next);
         code.set_word(other, way);
         let site = self.new_site(patch, version, at);
         self.arenas[arena].append(Part::Cold, code.bytes());
-        self.lead(site, id);
+        self.note_link(site, id);
         self.entries_for(arrival).insert(place, site);
         self.tables.word(index).store(head.get(), Ordering::Release);
     }
@@ -295,11 +293,6 @@ impl CodeSpace {
         }
     }
 
-    fn lead(&mut self, site: SiteId, id: BlockId) {
-        self.sites[site as usize].linked = Some(id);
-        self.blocks[id as usize].incoming.push(site);
-    }
-
     /// The block that the landing of `caller` runs into is dropped: no return may land there any more.
     pub(super) fn close_landing(&mut self, caller: Option<BlockId>) {
         let Some(Landing { tag: (at, never), .. }) = caller.and_then(|id| self.block(id).landing) else { return };
@@ -307,14 +300,4 @@ impl CodeSpace {
             self.arenas[arena].patch(at, never);
         }
     }
-}
-
-/// What the rel32 at `from` must be to reach `to`, by way of a far jump at `code`'s end if need be.
-fn reachable(code: &mut Code, from: CacheAddress, to: CacheAddress) -> u32 {
-    if from.get().abs_diff(to.get()) < 1 << 30 {
-        return relative(from, to);
-    }
-    let jump = code.here();
-    code.jump_far(to.get());
-    relative(from, jump)
 }

@@ -290,7 +290,7 @@ fn restore(thread: &Thread, process: &Process, block: BlockId, moved: Moved, reg
             lent(register, registers);
             from_loop(registers);
         }
-        Moved::RcxIsNext => registers.rcx = block.start.get() + u64::from(block.code.end - block.code.start),
+        Moved::RcxIsNext => registers.rcx = block.next().get(),
     }
 }
 

@@ -241,19 +241,6 @@ impl CodeSpace {
         stub
     }
 
-    /// What the rel32 of `site` must be to reach `to`, by way of a far jump if need be.
-    pub(super) fn reach(&mut self, cold: &mut Code, site: SiteId, to: CacheAddress) -> u32 {
-        let patch = self.sites[site as usize].patch;
-        let near = |a: u64, b: u64| a.abs_diff(b) < (1 << 31) - 64;
-        if near(patch.get(), to.get()) {
-            return relative(patch, to);
-        }
-        cold.align(16);
-        let jump = cold.here();
-        cold.jump_far(to.get());
-        relative(patch, jump)
-    }
-
     /// Leads every exit that waits for `id` to it. Its code must have been written.
     pub(super) fn link_waiting(&mut self, id: BlockId) {
         let block = &self.blocks[id as usize];
@@ -280,12 +267,17 @@ impl CodeSpace {
         let Some(arena) = self.arena_of(patch).filter(|&a| self.arenas[a].has_room_for_a_link()) else { return false };
         let mut cold = Code::new(self.arenas[arena].next(Part::Cold));
         let entry = self.entry_for(site, id, &mut cold);
-        let value = self.reach(&mut cold, site, entry);
+        let value = cold.reach(patch, entry);
         self.arenas[arena].append(Part::Cold, cold.bytes());
         self.arenas[arena].patch(patch, value);
+        self.note_link(site, id);
+        true
+    }
+
+    /// `site` leads to `id` now.
+    pub(super) fn note_link(&mut self, site: SiteId, id: BlockId) {
         self.sites[site as usize].linked = Some(id);
         self.blocks[id as usize].incoming.push(site);
-        true
     }
 
     /// The pages of `from..to` in which blocks start.

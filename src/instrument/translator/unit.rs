@@ -106,6 +106,12 @@ impl CodeSpace {
         })
     }
 
+    /// Ends the chain in an exit to `to`.
+    pub(super) fn end_unit(&mut self, unit: &mut Unit, to: Address) {
+        let patch = unit.hot.jump(unit.hot.here());
+        unit.sites.push(self.new_site(patch, unit.version, to));
+    }
+
     fn unit(
         &mut self,
         source: &mut Source<'_>,
@@ -126,8 +132,7 @@ impl CodeSpace {
                 if unit.blocks.is_empty() {
                     return result.and(Err(TranslateError::NoText(start)));
                 }
-                let patch = unit.hot.jump(unit.hot.here());
-                unit.sites.push(self.new_site(patch, version, address));
+                self.end_unit(&mut unit, address);
                 exits.push_back(address);
                 break;
             };
@@ -229,9 +234,8 @@ impl CodeSpace {
             let value = match self.find(unit.version, target) {
                 Some(id) => {
                     let entry = self.entry_for(site, id, &mut unit.cold);
-                    self.sites[site as usize].linked = Some(id);
-                    self.blocks[id as usize].incoming.push(site);
-                    self.reach(&mut unit.cold, site, entry)
+                    self.note_link(site, id);
+                    unit.cold.reach(patch, entry)
                 }
                 None => {
                     let stub = self.write_stub(&mut unit.cold, unit.arena, site);

@@ -1,6 +1,6 @@
 //! Writes one block: its instructions, its counter, and where the program's state is known.
 
-use super::block::{BlockId, Landing, Moved, Point};
+use super::block::{BlockId, Landing, Moved, Point, SiteId};
 use super::layout;
 use super::space::CodeSpace;
 use super::unit::{SLOTS, Unit};
@@ -105,9 +105,10 @@ impl<'a> Writer<'a> {
         self.points.push(Point { cache, program, moved });
     }
 
-    pub(super) fn exit(&mut self, patch: CacheAddress, target: Address) {
+    pub(super) fn exit(&mut self, patch: CacheAddress, target: Address) -> SiteId {
         let site = self.space.new_site(patch, self.unit.version, target);
         self.unit.sites.push(site);
+        site
     }
 
     /// The whole block, counted before step `position` (`None`: where it costs least without touching flags).

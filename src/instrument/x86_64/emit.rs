@@ -282,6 +282,17 @@ impl Code {
         self.raw(&to.to_le_bytes());
     }
 
+    /// What the rel32 at `from` must be to reach `to`, by way of a far jump at the end of this code if need be.
+    pub fn reach(&mut self, from: CacheAddress, to: CacheAddress) -> u32 {
+        if from.get().abs_diff(to.get()) < (1 << 31) - 64 {
+            return relative(from, to);
+        }
+        self.align(16);
+        let jump = self.here();
+        self.jump_far(to.get());
+        relative(from, jump)
+    }
+
     /// `push [rip + …]`: pushes the word that stands at `at`
     pub fn push_word_at(&mut self, at: CacheAddress) {
         self.raw(&[0xff, 0x35]);
