@@ -18,15 +18,21 @@ fn table<'a>(tables: &'a [EventTable], name: &str) -> &'a EventTable {
     first
 }
 
-/// What an uncore event's configs are by the kernel's event and mask; a PMU with all channels has one a channel.
-fn uncore_config(pmu: &str, event: u64, umask: u64) -> u64 {
-    match pmu {
+/// What an uncore event's config is by the kernel's event and mask, and the word that holds the event where that is another; a
+/// PMU with all channels has one a channel.
+fn uncore_config(pmu: &str, event: u64, umask: u64) -> (u64, u64) {
+    let config = match pmu {
         // format: event=config:0-7,32-37 umask=config:8-15,24-27
         "amd_df" => event & 0xff | (event >> 8) << 32 | (umask & 0xff) << 8 | (umask >> 8) << 24,
         // event=config:0-31
         "nvidia_scf_pmu" => event,
+        // type=config:0-15 eventid=config:16-26; the mask of the facts is the node's type
+        "arm_cmn" => event << 16 | umask,
+        // event=config2:3-8 clkdiv2=config2:9; the mask of the facts is clkdiv2
+        "arm_dmc620" => return (0, event << 3 | umask << 9),
         _ => event | umask << 8,
-    }
+    };
+    (config, 0)
 }
 
 #[test]
@@ -41,8 +47,9 @@ fn encodings_agree_with_the_kernels_lists() {
         let (event, umask, cmask) = (number(event), number(umask), number(cmask));
         if let Some(uncore) = table.uncore.iter().find(|u| u.name == ours) {
             let expected = uncore_config(&uncore.pmu, event, umask);
-            let known: Vec<u64> = uncore.configs().into_iter().map(|(_, config)| config).collect();
-            assert!(known.contains(&expected), "{cpu}: {ours} has no {expected:#x} ({theirs} in {file}): {known:x?}");
+            let known: Vec<(u64, u64)> =
+                uncore.configs().into_iter().map(|(_, config)| (config, uncore.config2)).collect();
+            assert!(known.contains(&expected), "{cpu}: {ours} has no {expected:x?} ({theirs} in {file}): {known:x?}");
             continue;
         }
         let found = table.events.iter().find(|e| e.name == ours).unwrap_or_else(|| panic!("{cpu} has no {ours}"));
@@ -111,7 +118,7 @@ fn everything_in_the_reference_is_in_the_tables() {
                 table.events.iter().find(same).map(|e| e.confidence)
             }
             pmu => {
-                let config = uncore_config(pmu, event, umask);
+                let (config, _) = uncore_config(pmu, event, umask);
                 let same = |u: &&rprof::counters::table::UncoreEvent| {
                     u.pmu == pmu && (u.config == config || u.sub_channels.contains(&config))
                 };

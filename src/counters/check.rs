@@ -225,7 +225,7 @@ mod tests {
         let known = [known];
         let certificates = certify(&fake, &[pmu], &table, Free { general: 6 }, &mut works, &known);
         assert!(certificates.contains(&known[0]));
-        assert!(fake.opened.borrow().iter().all(|(config, ..)| *config != 0x0f03), "it was not opened");
+        assert!(fake.opened.borrow().iter().all(|(e, ..)| e.config != 0x0f03), "it was not opened");
     }
 
     #[test]

@@ -12,6 +12,8 @@ pub struct Encoding {
     pub config: u64,
     /// `config1`.
     pub config1: u64,
+    /// `config2`.
+    pub config2: u64,
 }
 
 /// A PMU whose `format` folder does not say where a field goes.
@@ -49,7 +51,7 @@ pub fn encode(event: &Event, pmu: &Pmu) -> Result<Encoding, NoSuchField> {
     if event.config1 != 0 {
         place("offcore_rsp", event.config1)?;
     }
-    Ok(Encoding { kind: pmu.kind, config: words[0], config1: words[1] })
+    Ok(Encoding { kind: pmu.kind, config: words[0], config1: words[1], config2: 0 })
 }
 
 /// The event as `perf stat -e` takes it.
@@ -87,10 +89,10 @@ pub fn raw_string(event: &Event, vendor: &str) -> Option<String> {
 
 /// An event of memory controllers as `perf stat -e` takes it: all channels, whose counts are to be added.
 pub fn uncore_perf_string(event: &UncoreEvent) -> String {
-    let one = |(_, config): (String, u64)| match event.config1 {
-        0 => format!("{}/config={config:#x}/", event.pmu),
-        config1 => format!("{}/config={config:#x},config1={config1:#x}/", event.pmu),
-    };
+    let further = [("config1", event.config1), ("config2", event.config2)];
+    let further: String =
+        further.iter().filter(|(_, value)| *value != 0).map(|(word, value)| format!(",{word}={value:#x}")).collect();
+    let one = |(_, config): (String, u64)| format!("{}/config={config:#x}{further}/", event.pmu);
     event.configs().into_iter().map(one).collect::<Vec<_>>().join(",")
 }
 
@@ -146,5 +148,9 @@ mod tests {
         let df = uncore_perf_string(zen2.uncore.iter().find(|u| u.pmu == "amd_df").unwrap());
         assert!(df.starts_with("amd_df/config=0x3807/,amd_df/config=0x3847/,"), "{df}");
         assert_eq!(df.matches("amd_df/").count(), 8, "{df}");
+        let n1 = table("ARM", 0x41, 0xd0c);
+        let uncore = |name: &str| uncore_perf_string(n1.uncore.iter().find(|u| u.name == name).unwrap());
+        assert_eq!(uncore("dmc620.rdwr"), "arm_dmc620/config=0x0,config2=0x290/");
+        assert_eq!(uncore("cmn.hnf_mc_reqs"), "arm_cmn/config=0xd0005/");
     }
 }

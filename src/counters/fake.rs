@@ -19,8 +19,8 @@ pub struct Fake {
     pub readings: Vec<(u64, Result<Reading, i32>)>,
     /// Descriptors left; `None`: any number.
     pub descriptors: Option<Cell<u32>>,
-    /// What was opened: config, scope, whether it had a leader.
-    pub opened: RefCell<Vec<(u64, Scope, bool)>>,
+    /// What was opened: config words, scope, whether it had a leader.
+    pub opened: RefCell<Vec<(Encoding, Scope, bool)>>,
     /// Configs of what was opened to be on the PMU all the time.
     pub pinned: RefCell<Vec<u64>>,
     /// CPUs that are offline.
@@ -92,7 +92,7 @@ impl PerfKernel for Fake {
             let left_now = left.get().checked_sub(1).ok_or_else(|| io::Error::from_raw_os_error(libc::EMFILE))?;
             left.set(left_now);
         }
-        self.opened.borrow_mut().push((e.config, scope, leader.is_some()));
+        self.opened.borrow_mut().push((e, scope, leader.is_some()));
         if flags.pinned {
             self.pinned.borrow_mut().push(e.config);
         }

@@ -106,6 +106,7 @@ impl PerfKernel for Linux {
             attr.__bindgen_anon_4.bp_len = std::mem::size_of::<libc::c_long>() as u64;
         } else {
             attr.__bindgen_anon_3.config1 = encoding.config1;
+            attr.__bindgen_anon_4.config2 = encoding.config2;
         }
         let group = leader.map_or(-1, |l| l.as_raw_fd());
         // SAFETY: `attr` is a fully initialised attribute of the size that it states.

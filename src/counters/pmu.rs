@@ -35,12 +35,13 @@ pub fn list(sysfs: &Path) -> Vec<Pmu> {
 }
 
 impl Pmu {
-    /// Whether this is `family` itself or a numbered box of it (`uncore_imc_3` of `uncore_imc`).
+    /// Whether this is `family` itself or a box of it, by number (`uncore_imc_3` of `uncore_imc`) or by address
+    /// (`arm_dmc620_10008c000` of `arm_dmc620`).
     pub fn is_box_of(&self, family: &str) -> bool {
         match self.name.strip_prefix(family) {
             Some("") => true,
             Some(rest) => {
-                rest.strip_prefix('_').is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+                rest.strip_prefix('_').is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_hexdigit()))
             }
             None => false,
         }
@@ -105,6 +106,7 @@ mod tests {
     fn boxes_belong_to_their_family_only() {
         assert!(pmu("uncore_imc_11").is_box_of("uncore_imc"));
         assert!(pmu("amd_df").is_box_of("amd_df"));
+        assert!(pmu("arm_dmc620_10008c000").is_box_of("arm_dmc620"), "the address is hexadecimal");
         assert!(!pmu("uncore_imc_free_running_0").is_box_of("uncore_imc"));
     }
 

@@ -256,6 +256,9 @@ pub struct UncoreEvent {
     /// Second config word.
     #[serde(default)]
     pub config1: u64,
+    /// Third config word.
+    #[serde(default)]
+    pub config2: u64,
     /// Config difference from one channel to the next on PMUs that hold all channels; 0: one box a channel.
     #[serde(default)]
     pub channel_step: u64,

@@ -59,7 +59,7 @@ pub fn open<K: PerfKernel>(kernel: &K, pmus: &[Pmu], event: &UncoreEvent) -> Ope
         let cpus = if pmu.cpus.is_empty() { &[0][..] } else { &pmu.cpus[..] };
         for cpu in cpus {
             for (channel, config) in event.configs() {
-                let encoding = Encoding { kind: pmu.kind, config, config1: event.config1 };
+                let encoding = Encoding { kind: pmu.kind, config, config1: event.config1, config2: event.config2 };
                 // uncore PMUs count every task on a CPU and refuse all exclude bits
                 let scope = Scope { pid: -1, cpu: *cpu as i32 };
                 match kernel.open(encoding, scope, None, Flags { disabled: true, ..Flags::default() }) {
@@ -291,6 +291,18 @@ mod tests {
         assert_eq!(read(&unread), Err(lacks("uncore_imc_0@0", Refusal::ShortRead)));
         let forbidden = Fake { refuse: vec![(0x304, libc::EACCES)], ..Fake::default() };
         assert_eq!(read(&forbidden), Err(Refusal::Forbidden), "one reason for all of them");
+    }
+
+    #[test]
+    fn boxes_named_by_address_are_opened_with_all_words() {
+        let table = for_cpu(&all().unwrap(), "ARM", 0x41, 0xd0c).unwrap();
+        let event = table.uncore.iter().find(|u| u.pmu == "arm_dmc620").unwrap();
+        let boxes =
+            ["arm_dmc620_10008c000", "arm_dmc620_1000cc000"].map(|name| Pmu { name: name.into(), ..imc(0, &[]) });
+        let fake = Fake::default();
+        assert_eq!(open(&fake, &boxes, event).boxes.len(), 2);
+        let words: Vec<_> = fake.opened.borrow().iter().map(|o| (o.0.config, o.0.config1, o.0.config2)).collect();
+        assert_eq!(words, [(0, 0, 0x290); 2], "reads and writes, unfiltered");
     }
 
     #[test]

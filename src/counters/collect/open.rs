@@ -19,7 +19,7 @@ use crate::counters::kernel::{Flags, Scope};
 use crate::counters::refusal::Refusal;
 
 /// PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK.
-const CLOCK: Encoding = Encoding { kind: 1, config: 0, config1: 0 };
+const CLOCK: Encoding = Encoding { kind: 1, config: 0, config1: 0, config2: 0 };
 
 /// It only counts.
 const WITNESS: Flags = Flags {

@@ -25,7 +25,7 @@ struct Worth {
 
 fn try_open<K: PerfKernel>(kernel: &K, kind: u32, config: u64, exclude_kernel: bool) -> Result<(), Refusal> {
     let flags = Flags { exclude_kernel, disabled: true, ..Flags::default() };
-    match kernel.open(Encoding { kind, config, config1: 0 }, SELF, None, flags) {
+    match kernel.open(Encoding { kind, config, config1: 0, config2: 0 }, SELF, None, flags) {
         Ok(_) => Ok(()),
         Err(e) => Err(Refusal::of_open(&e)),
     }
@@ -100,7 +100,7 @@ pub fn readings<K: PerfKernel>(kernel: &K) -> Finding {
         sample_period_ns: 1_000_000,
         ..Flags::default()
     };
-    let clock = Encoding { kind: PERF_TYPE_SOFTWARE, config: PERF_COUNT_SW_CPU_CLOCK, config1: 0 };
+    let clock = Encoding { kind: PERF_TYPE_SOFTWARE, config: PERF_COUNT_SW_CPU_CLOCK, config1: 0, config2: 0 };
     let result = kernel.open(clock, Scope { pid: 0, cpu: 0 }, None, flags).map_err(|e| Refusal::of_open(&e));
     let worth = Worth {
         gain: "counts by function and by thread",

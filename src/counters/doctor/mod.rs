@@ -144,7 +144,7 @@ mod tests {
         let atom = found(&diagnosis, "flops.cpu_atom");
         assert!(!atom.works && atom.answer.contains("FLOP"), "{atom:?}");
         assert!(diagnosis.table.as_deref().is_some_and(|t| t.contains(" + ")), "{:?}", diagnosis.table);
-        let cycles: Vec<u64> = fake.opened.borrow().iter().map(|o| o.0).filter(|c| *c >> 32 > 0).collect();
+        let cycles: Vec<u64> = fake.opened.borrow().iter().map(|o| o.0.config).filter(|c| *c >> 32 > 0).collect();
         assert_eq!(cycles, [4 << 32, 10 << 32], "each PMU is asked for its own cycles");
         let refusing = Fake { refuse: vec![(10 << 32, libc::ENOENT)], ..Fake::default() };
         let (cpu, tables) = intel(0x97);
@@ -160,7 +160,7 @@ mod tests {
             let diagnosis = diagnose(&fake, cpu, &tables, &core);
             let flops = found(&diagnosis, "flops");
             assert!(flops.works && flops.answer.contains("AMX has no FLOP event: exe.amx_busy tells"), "{flops:?}");
-            assert!(fake.opened.borrow().iter().any(|o| o.0 == 0x40c7), "fp_arith.512_dp was opened");
+            assert!(fake.opened.borrow().iter().any(|o| o.0.config == 0x40c7), "fp_arith.512_dp was opened");
         }
     }
 
