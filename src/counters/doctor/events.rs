@@ -80,8 +80,12 @@ pub fn cycles<K: PerfKernel>(kernel: &K, tables: &[&EventTable], pmus: &[Pmu], g
     }
 }
 
+#[cfg(target_arch = "x86_64")]
 const DRIVER: &str = "switch the PMU on in the BIOS, and load the kernel's driver: sudo modprobe -a intel_uncore amd_uncore; \
                       dmesg | grep -i 'perf\\|pmu' says what the kernel found";
+#[cfg(not(target_arch = "x86_64"))]
+const DRIVER: &str = "switch the PMU on in the firmware, and load the kernel's driver: sudo modprobe -a arm-cmn \
+                      arm_dmc620_pmu nvidia_cspmu; dmesg | grep -i 'perf\\|pmu' says what the kernel found";
 
 /// Short name and words for something that is tried on the cores of `pmu`, or on all of them.
 fn of_cores(id: &str, what: &str, pmu: Option<&Pmu>) -> (String, String) {
@@ -166,8 +170,8 @@ fn try_flops<K: PerfKernel>(kernel: &K, table: &EventTable, pmu: Option<&Pmu>) -
 
 /// A memory controller's PMU that the kernel lists and no table tells the events of.
 fn controller_without_table(tables: &[&EventTable], pmus: &[Pmu]) -> Option<Refusal> {
-    const CONTROLLERS: [&str; 6] =
-        ["uncore_imc", "uncore_imc_free_running", "amd_umc", "amd_df", "arm_cmn", "nvidia_scf_pmu"];
+    const CONTROLLERS: [&str; 7] =
+        ["uncore_imc", "uncore_imc_free_running", "amd_umc", "amd_df", "arm_cmn", "arm_dmc620", "nvidia_scf_pmu"];
     let told = |pmu: &Pmu| tables.iter().flat_map(|t| &t.uncore).any(|event| pmu.is_box_of(&event.pmu));
     let pmu = pmus.iter().find(|p| CONTROLLERS.iter().any(|c| p.is_box_of(c)) && !told(p))?;
     Some(Refusal::NoEvent { why: format!("rprof's tables do not tell what {} counts on this CPU", pmu.name) })
@@ -191,19 +195,12 @@ pub fn dram<K: PerfKernel>(kernel: &K, tables: &[&EventTable], pmus: &[Pmu], gue
         gain: "measured bytes instead of simulated ones",
         instead: "a cache model of this host, fed by the counted pass, labelled simulated",
     };
-    let lacks_rights = result == Err(Refusal::Forbidden);
     let mut finding = finding("dram", "count DRAM traffic at the memory controllers", result, worth);
     if !finding.works && finding.enable.contains("pmu=on") {
         finding.enable = match guest {
             true => "not to be had in a virtual machine: use the bare-metal host".into(),
             false => DRIVER.into(),
         };
-    }
-    if lacks_rights {
-        finding.enable =
-            "sudo sysctl kernel.perf_event_paranoid=0, or give rprof CAP_PERFMON: sudo setcap cap_perfmon+ep \
-                          $(command -v rprof); in a container: --cap-add PERFMON"
-                .into();
     }
     finding
 }

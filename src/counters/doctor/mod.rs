@@ -2,6 +2,7 @@
 
 mod events;
 mod host;
+mod rights;
 
 use std::path::Path;
 
@@ -13,6 +14,7 @@ use super::kernel::{Linux, PerfKernel};
 use super::listing;
 use super::pmu::{self, Pmu};
 use super::table::{self, EventTable};
+use rights::Rights;
 
 /// One thing that was tried.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -46,12 +48,15 @@ pub struct Diagnosis {
     pub findings: Vec<Finding>,
 }
 
-/// Tries everything with `kernel` and the sysfs below `sysfs`.
-pub fn examine<K: PerfKernel>(kernel: &K, sysfs: &Path) -> Diagnosis {
+/// Tries everything with `kernel`, and the sysfs and proc below these folders.
+pub fn examine<K: PerfKernel>(kernel: &K, sysfs: &Path, proc_root: &Path) -> Diagnosis {
     let cpu = cpu::identify(sysfs);
     let all = table::all().unwrap_or_default();
     let tables = cpu.as_ref().map(|c| plan::tables_of(&all, c)).unwrap_or_default();
-    diagnose(kernel, cpu, &tables, &pmu::list(sysfs))
+    let mut diagnosis = diagnose(kernel, cpu, &tables, &pmu::list(sysfs));
+    let rights = Rights::of_process(proc_root);
+    diagnosis.findings.iter_mut().for_each(|f| rights.advise(f));
+    diagnosis
 }
 
 fn diagnose<K: PerfKernel>(kernel: &K, cpu: Option<CpuId>, tables: &[EventTable], pmus: &[Pmu]) -> Diagnosis {
@@ -74,7 +79,7 @@ fn diagnose<K: PerfKernel>(kernel: &K, cpu: Option<CpuId>, tables: &[EventTable]
 
 /// The same with the running kernel, and what else the passes need.
 pub fn examine_this_host() -> Diagnosis {
-    let mut diagnosis = examine(&Linux, Path::new("/sys"));
+    let mut diagnosis = examine(&Linux, Path::new("/sys"), Path::new("/proc"));
     diagnosis.findings.extend([
         host::watchdog(Path::new("/proc")),
         host::ptrace(),
@@ -94,7 +99,7 @@ mod tests {
     #[test]
     fn a_sandbox_is_recognised_and_told_what_helps() {
         let fake = Fake { refuse: vec![(0, libc::ENOSYS)], ..Fake::default() };
-        let diagnosis = examine(&fake, Path::new("/nonexistent"));
+        let diagnosis = examine(&fake, Path::new("/nonexistent"), Path::new("/nonexistent"));
         assert_eq!(diagnosis.tier, "sandbox");
         let timed = &diagnosis.findings[0];
         assert!(!timed.works && timed.enable.contains("seccomp"), "{timed:?}");
@@ -192,6 +197,6 @@ mod tests {
         let forbidden = Fake { refuse: vec![(0x0f04, libc::EACCES), (0xe3, libc::EACCES)], ..Fake::default() };
         let diagnosis = tier(&forbidden, &full);
         assert_eq!(diagnosis.tier, "core PMU");
-        assert!(found(&diagnosis, "dram").enable.contains("perf_event_paranoid=0"));
+        assert!(found(&diagnosis, "dram").answer.ends_with("does not allow it to this user"));
     }
 }
