@@ -138,7 +138,7 @@ fn core_event(event: &Event, pmu: &str, vendor: &str, present: bool) -> Listed {
         perf: perf_string(event, pmu),
         raw: raw_string(event, vendor),
         weight: event.weight,
-        unit: event.role.unit(),
+        unit: event.unit(),
         confidence: event.confidence,
         present,
         source: event.source.clone(),

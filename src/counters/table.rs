@@ -188,8 +188,11 @@ pub struct Event {
     /// Off-core response mask (`config1`).
     #[serde(default)]
     pub config1: u64,
-    /// What one count stands for, in the role's unit: FLOPs, instructions, lines, cycles.
+    /// What one count stands for, in the event's unit: FLOPs, instructions, lines, cycles.
     pub weight: f64,
+    /// What it counts, where that is not the role's unit.
+    #[serde(default)]
+    pub unit: Option<Unit>,
     /// FLOPs: the precision, where the event is specific to one.
     #[serde(default)]
     pub precision: Option<Precision>,
@@ -221,6 +224,27 @@ pub struct Event {
     /// Errata, disagreements, limits.
     #[serde(default)]
     pub notes: Option<String>,
+}
+
+impl Event {
+    /// The unit of a weighted count.
+    pub fn unit(&self) -> &'static str {
+        match self.unit {
+            None => self.role.unit(),
+            Some(Unit::Uop) => "uop",
+            Some(Unit::Instruction) => "instruction",
+        }
+    }
+}
+
+/// What an event counts that tells of its role's work by another unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Micro-operations.
+    Uop,
+    /// Instructions.
+    Instruction,
 }
 
 /// Whether an event counts lanes that a mask switches off.
@@ -556,6 +580,22 @@ mod tests {
         alone.missing.clear();
         let scalar = alone.events.iter().find(|e| e.name == "fp_arith.scalar_dp").unwrap();
         assert!(alone.caveat(scalar).unwrap().ends_with("x87 is left out"), "no event tells of it");
+    }
+
+    #[test]
+    fn micro_operations_and_instructions_are_not_called_flops() {
+        let tables = all().unwrap();
+        let unit = |vendor: &str, family, model, name: &str| {
+            let table = for_cpu(&tables, vendor, family, model).unwrap();
+            table.events.iter().find(|e| e.name == name).unwrap().unit()
+        };
+        assert_eq!(unit("GenuineIntel", 6, 0x55, "uops_executed.x87"), "uop");
+        assert_eq!(unit("GenuineIntel", 6, 0x4f, "inst_retired.x87"), "instruction");
+        let zen5 = |name| unit("AuthenticAMD", 0x1a, 0x02, name);
+        assert_eq!((zen5("x87_flops"), zen5("fp_instructions.x87")), ("flop", "instruction"));
+        assert_eq!((zen5("fp_ops_by_width.512"), zen5("fp_instructions.sse_avx")), ("uop", "instruction"));
+        let speaks = |e: &&Event| e.unit() == "flop" && e.notes.as_deref().is_some_and(|n| n.contains("not FLOPs"));
+        assert_eq!(tables.iter().flat_map(|t| &t.events).find(speaks), None);
     }
 
     #[test]

@@ -159,7 +159,7 @@ impl Wanted {
             name: self.event.name.clone(),
             role: self.event.role.name(),
             pmu: self.pmu.as_ref().map(|p| p.name.clone()).unwrap_or_default(),
-            unit: self.event.role.unit().into(),
+            unit: self.event.unit().into(),
             weight: self.event.weight / divisor,
             trust: self.verdict.to_string(),
             certified: self.verdict.is_certified(),
