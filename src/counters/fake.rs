@@ -23,6 +23,8 @@ pub struct Fake {
     pub opened: RefCell<Vec<(Encoding, Scope, bool)>>,
     /// Configs of what was opened to be on the PMU all the time.
     pub pinned: RefCell<Vec<u64>>,
+    /// CPU and nanoseconds between two samples of what was opened to sample.
+    pub periods: RefCell<Vec<(i32, u64)>>,
     /// CPUs that are offline.
     pub offline: Vec<i32>,
     /// `errno` for opens that ask for readings, as kernels without them answer.
@@ -95,6 +97,9 @@ impl PerfKernel for Fake {
         self.opened.borrow_mut().push((e, scope, leader.is_some()));
         if flags.pinned {
             self.pinned.borrow_mut().push(e.config);
+        }
+        if flags.sample_period_ns > 0 {
+            self.periods.borrow_mut().push((scope.cpu, flags.sample_period_ns));
         }
         Ok(FakeHandle(e.config, scope.cpu))
     }

@@ -93,33 +93,73 @@ pub struct Timed {
     pub status: ExitStatus,
 }
 
-/// Releases the child and samples it and all it creates until its first process has exited.
+/// A sampler that is armed on a child at the gate.
+pub struct Armed {
+    child: Gated,
+    how: How,
+    options: SampleOptions,
+    /// While the program runs, the terminal's signals are its alone.
+    _foreground: Foreground,
+}
+
+enum How {
+    Perf(perf::Armed),
+    /// With what perf was refused for, where it was tried.
+    Ptrace(Option<std::io::Error>),
+}
+
+/// Arms the sampler on `child`. What is armed on it by others from here on runs beside a sampler whose timer expires first.
 ///
-/// While it runs, the terminal's signals are the program's alone ([`Foreground`]). If the calling process is killed, the
-/// program runs on. Errors: see [`SampleError`]; if the program was never executed, the child has been reaped.
-pub fn run(child: Gated, options: &SampleOptions) -> Result<Timed, SampleError> {
-    let _foreground = match Foreground::hold(child.pid()) {
+/// # Errors
+/// See [`SampleError`]; the child has been reaped.
+pub fn arm(child: Gated, options: &SampleOptions) -> Result<Armed, SampleError> {
+    let foreground = match Foreground::hold(child.pid()) {
         Ok(foreground) => foreground,
         Err(source) => {
             child.abandon();
             return Err(SampleError::Prepare { operation: "sigaction", source });
         }
     };
-    if options.sampler != Sampler::Ptrace {
-        match perf::arm(&child, options) {
-            Ok(armed) => return perf::run(child, armed),
-            Err(source) if options.sampler == Sampler::Perf => {
+    let how = match options.sampler {
+        Sampler::Ptrace => How::Ptrace(None),
+        wanted => match perf::arm(&child, options) {
+            Ok(armed) => How::Perf(armed),
+            Err(source) if wanted == Sampler::Perf => {
                 child.abandon();
                 return Err(SampleError::Refused { sampler: "perf", source });
             }
-            Err(refusal) => {
-                let mut timed = ptrace::run(child, options)?;
-                timed.evidence.warnings.insert(0, perf_refused(&refusal));
-                return Ok(timed);
-            }
+            Err(refusal) => How::Ptrace(Some(refusal)),
+        },
+    };
+    Ok(Armed { child, how, options: options.clone(), _foreground: foreground })
+}
+
+impl Armed {
+    /// Releases the child and samples it and all it creates until its first process has exited.
+    ///
+    /// If the calling process is killed, the program runs on.
+    ///
+    /// # Errors
+    /// See [`SampleError`]; if the program was never executed, the child has been reaped.
+    pub fn run(self) -> Result<Timed, SampleError> {
+        let refusal = match self.how {
+            How::Perf(armed) => return perf::run(self.child, armed),
+            How::Ptrace(refusal) => refusal,
+        };
+        let mut timed = ptrace::run(self.child, &self.options)?;
+        if let Some(refusal) = refusal {
+            timed.evidence.warnings.insert(0, perf_refused(&refusal));
         }
+        Ok(timed)
     }
-    ptrace::run(child, options)
+}
+
+/// [`arm`], then [`Armed::run`].
+///
+/// # Errors
+/// As theirs.
+pub fn run(child: Gated, options: &SampleOptions) -> Result<Timed, SampleError> {
+    arm(child, options)?.run()
 }
 
 fn perf_refused(refusal: &std::io::Error) -> Warning {

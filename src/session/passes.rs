@@ -7,7 +7,7 @@ use crate::memory::{CacheModel, Geometry, Placement};
 use crate::profile::Machine;
 use crate::profile::evidence::counters::CounterEvidence;
 use crate::profile::evidence::memory::AccessSink;
-use crate::sample::{self, SampleOptions, Timed};
+use crate::sample::{self, SampleError, SampleOptions, Timed};
 use crate::target::foreground::Foreground;
 use crate::target::launch::{LaunchError, Program, Streams, spawn_gated};
 
@@ -39,16 +39,19 @@ pub fn timed(
     let stdin = input.first(replay).map_err(stream("standard input"))?;
     let child = spawn_gated(program, Streams { stdin, ..Streams::default() }).map_err(launch)?;
     let pid = child.pid();
-    let watch = matches!(input, Input::Terminal).then(|| TerminalWatch::start(pid));
     let mut sampling = SampleOptions::default();
     if let Some(hz) = options.frequency_hz {
         sampling.frequency_hz = hz.into();
     }
+    let failed = |e: SampleError| SessionError::Pass { pass: "timed", reason: e.to_string() };
+    // The sampler first: its sample takes longer than the counters' timer lags behind, so that one interrupt serves both.
+    let sampler = sample::arm(child, &sampling).map_err(failed)?;
     let counters = hardware.map(|h| h.arm(pid, sampling.frequency_hz));
-    let result = sample::run(child, &sampling);
+    let watch = matches!(input, Input::Terminal).then(|| TerminalWatch::start(pid));
+    let result = sampler.run();
     let counters = counters.map(Armed::finish).unwrap_or_default();
     let read_terminal = watch.is_some_and(TerminalWatch::finish);
-    let timed = result.map_err(|e| SessionError::Pass { pass: "timed", reason: e.to_string() })?;
+    let timed = result.map_err(failed)?;
     Ok(TimedPass { timed, counters, read_terminal })
 }
 

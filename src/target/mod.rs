@@ -7,6 +7,8 @@
 //!                                               │ memory::Memory   its bytes
 //!                                               └ maps, modules    what is mapped where, and which file that is
 //! ```
+//!
+//! [`sampling_clock`]: the period that all that samples it shares.
 
 pub mod address;
 pub mod affinity;
@@ -20,6 +22,7 @@ pub mod memory;
 pub mod modules;
 pub mod proc_status;
 pub mod remote;
+pub mod sampling_clock;
 pub mod tracee;
 pub mod wait;
 pub mod wake_up;

@@ -3,17 +3,21 @@
 # at 1 kHz, over that of the native run made just before it (median of the ratios; quartiles in brackets). Target: 1.01.
 # bare-timer is an event that only interrupts: no reading at that rate can cost less on this host. Where there is no PMU,
 # software events stand for hardware ones; four events in one group.
+# timed and timed-counters are the timed pass of rprof at 1 kHz without and with these events: their difference is what
+# counting adds to sampling, whose interrupt it shares.
 #
 #   [THREADS=1] tests/bench.d/counters.sh [ROUNDS]
 set -euo pipefail
 rounds=${1:-9}
 root=$(cd "$(dirname "$0")/../.." && pwd)
 counters=${COUNTERS:-$root/target/release/examples/counters}
+rprof=${RPROF:-$root/target/release/rprof}
 [ -x "$counters" ] || (cd "$root" && cargo build -q --release --example counters)
 . "$root/tests/bench.d/common.sh"
 fixed_work
 
 from=()
+variants=(bare-timer counters-500 counters-1000)
 if [ ! -e /sys/bus/event_source/devices/cpu ] && [ ! -e /sys/bus/event_source/devices/cpu_core ]; then
     echo "no PMU here: software events stand for hardware ones"
     device=$work_dir/stand/sysfs/bus/event_source/devices/stand_in
@@ -30,6 +34,8 @@ if [ ! -e /sys/bus/event_source/devices/cpu ] && [ ! -e /sys/bus/event_source/de
         done
     } >"$work_dir/stand/table.toml"
     from=(--from "$work_dir/stand")
+    # where there is a PMU, rprof counts whether it is told to or not
+    variants+=(timed timed-counters)
 fi
 
 run() { # VARIANT COMMAND…
@@ -38,13 +44,20 @@ run() { # VARIANT COMMAND…
     case $variant in
     bare-timer) "$work_dir/bare_timer" "$@" ;;
     counters-*) "$counters" --hz "${variant#counters-}" "${from[@]}" -- "$@" 2>"$work_dir/counts" ;;
+    timed) timed -- "$@" ;;
+    timed-counters) timed --counters-from "$work_dir/stand" -- "$@" ;;
     esac
+}
+
+timed() {
+    "$rprof" --quiet --passes timed -F 1000 -o "$work_dir/timed" "$@" 2>"$work_dir/err"
+    rm -rf "$work_dir/timed"
 }
 
 for threads in ${THREADS:-1 2}; do
     work=("$work_dir/fixed" "$threads" $((millions * threads)))
     for _ in $(seq "$rounds"); do
-        for variant in bare-timer counters-500 counters-1000; do
+        for variant in "${variants[@]}"; do
             native=$("${work[@]}")
             echo "$variant $(awk -v a="$(run $variant "${work[@]}")" -v b="$native" 'BEGIN { print a / b }')"
         done

@@ -126,8 +126,7 @@ where
     if options.sums_alone {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
-    let period_ns = (1e9 / options.frequency_hz) as u64;
-    let opened = open::open(kernel, plan, child, options.cpus, period_ns.max(1));
+    let opened = open::open(kernel, plan, child, options.cpus, options.frequency_hz);
     let mut opened = opened.map_err(|NoReadings(e)| e)?;
     let log = Log::new(opened.seats(kernel)?);
     let groups = opened.groups.iter_mut().flat_map(|g| &mut g.on_cpus);

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! The clock stops while its group is off the PMU, so that it never samples counts that stand still; the sampler that
-//! finds where the time goes is another one and is not touched by it.
+//! finds where the time goes is another one and is not touched by it. Armed after that one, at its rate, the clock expires
+//! while that one's sample is taken, and costs no interrupt of its own.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,6 +18,7 @@ use super::plan::{Group, Plan, Wanted};
 use crate::counters::encode::{Encoding, encode};
 use crate::counters::kernel::{Flags, Scope};
 use crate::counters::refusal::Refusal;
+use crate::target::sampling_clock;
 
 /// PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK.
 const CLOCK: Encoding = Encoding { kind: 1, config: 0, config1: 0, config2: 0 };
@@ -83,14 +85,15 @@ pub fn open<K: GroupKernel>(
     plan: &Plan,
     child: i32,
     cpus: u32,
-    period_ns: u64,
+    frequency_hz: f64,
 ) -> Result<Opened<K>, NoReadings> {
     let mut opened = Opened { groups: Vec::new(), refused: HashMap::new() };
     for group in &plan.groups {
         let mut everywhere = Everywhere { members: group.members.clone(), on_cpus: Vec::new(), witnesses: Vec::new() };
         for cpu in cpus_of(group, cpus) {
             let scope = Scope { pid: child, cpu: cpu as i32 };
-            let clock = Flags { pinned: group.constant, sample_period_ns: period_ns, ..CLOCK_FLAGS };
+            let sample_period_ns = sampling_clock::period_ns(frequency_hz, cpu);
+            let clock = Flags { pinned: group.constant, sample_period_ns, ..CLOCK_FLAGS };
             match on_cpu(kernel, plan, &everywhere.members, scope, clock, &mut opened.refused) {
                 Ok(open) => {
                     everywhere.on_cpus.push(open);

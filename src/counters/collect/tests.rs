@@ -198,6 +198,16 @@ fn the_watchdogs_counter_is_left_to_it() {
 }
 
 #[test]
+fn the_clock_of_each_cpu_has_the_samplers_period() {
+    let plan = Plan::new(&[table(3)], &[pmu("cpu", &[])], false, trusted);
+    let fake = Fake::default();
+    assert!(super::open::open(&fake, &plan, CHILD, 3, 1000.0).is_ok());
+    let of_sampler = |cpu: i32| (cpu, crate::target::sampling_clock::period_ns(1000.0, cpu as u32));
+    assert_eq!(*fake.periods.borrow(), [0, 1, 2].map(of_sampler));
+    assert_ne!(of_sampler(0).1, of_sampler(1).1);
+}
+
+#[test]
 fn the_group_of_the_flops_is_pinned_where_it_leaves_room_for_the_others() {
     let mut zen4 = for_cpu(&all().unwrap(), "AuthenticAMD", 0x19, 0x11).unwrap();
     zen4.events.retain(|e| e.headline);
@@ -206,7 +216,7 @@ fn the_group_of_the_flops_is_pinned_where_it_leaves_room_for_the_others() {
     assert!(plan.groups[0].constant && flops(&plan.groups[0]), "{:?}", plan.groups);
     assert!(plan.groups.len() > 1 && plan.groups[1..].iter().all(|g| !g.constant), "{:?}", plan.groups);
     let fake = Fake::default();
-    assert!(super::open::open(&fake, &plan, CHILD, 2, 1000).is_ok());
+    assert!(super::open::open(&fake, &plan, CHILD, 2, 1000.0).is_ok());
     // The leader is a clock, on each of two CPUs.
     assert_eq!(*fake.pinned.borrow(), [0, 0]);
     let fake = Fake::default();

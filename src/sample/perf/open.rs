@@ -16,6 +16,7 @@ use perf_event::events::{Hardware, Software};
 use perf_event::{Builder, Clock, SampleFlag, Sampler};
 
 use crate::sample::x86_64::registers;
+use crate::target::sampling_clock;
 
 use super::probe;
 
@@ -111,7 +112,7 @@ fn builder(child: Pid, cpu: usize, terms: Terms, ring_bytes: usize) -> Builder<'
     };
     match terms.trigger {
         Trigger::Cycles => b.sample_frequency(terms.frequency_hz as u64),
-        Trigger::CpuClock => b.sample_period((1e9 / terms.frequency_hz * drift(cpu)) as u64),
+        Trigger::CpuClock => b.sample_period(sampling_clock::period_ns(terms.frequency_hz, cpu as u32)),
     };
     b.observe_pid(child.as_raw())
         .one_cpu(cpu)
@@ -139,14 +140,6 @@ fn builder(child: Pid, cpu: usize, terms: Terms, ring_bytes: usize) -> Builder<'
             .sample_stack_user(terms.stack_bytes);
     }
     b
-}
-
-/// Timers of equal periods would stay at the distance at which they happened to start; what another thread did at the
-/// time of a sample would never be known better than that. So each CPU's timer is a little slower than the one before.
-fn drift(cpu: usize) -> f64 {
-    const STEP: f64 = 0.0061;
-    const STEPS: usize = 8;
-    1.0 + STEP * (cpu % STEPS) as f64
 }
 
 fn is_denied(e: &io::Error) -> bool {
