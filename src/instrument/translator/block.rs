@@ -28,6 +28,8 @@ pub struct Block {
     pub entry: CacheAddress,
     /// Where calls enter it, which have left the cache's return address on the stack.
     pub called: Option<CacheAddress>,
+    /// Of the comparison before it that a lookup leads to.
+    pub head: Option<Tag>,
     /// One past its last byte in the hot part.
     pub end: CacheAddress,
     /// Its counter.
@@ -90,9 +92,12 @@ pub struct Landing {
     pub from: Address,
     /// Where the cache begins to execute it.
     pub call: CacheAddress,
-    /// Four bytes of the comparison with the return address, and what makes it fail for every address.
-    pub tag: (CacheAddress, u32),
+    /// Of the comparison with the return address.
+    pub tag: Tag,
 }
+
+/// Four bytes of a comparison with an address, and what makes it fail for every address if it stands there instead.
+pub type Tag = (CacheAddress, u32);
 
 /// An exit: a rel32 that leads to a block or to a stub that asks for it.
 #[derive(Debug, Clone)]

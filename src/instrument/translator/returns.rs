@@ -9,7 +9,8 @@
 //! ```
 //!
 //! A landing that does not belong to the return address leads on to the next one whose address has the same low 16 bits,
-//! and the last to rprof. No jump may lie between the call and the callee: it would take a place in the processor's table of
+//! and the last to rprof. Indirect jumps and calls are looked up alike: what compares the target stands apart from the
+//! block, until the block is hot and placed anew; then right before it. No jump may lie between the call and the callee: it would take a place in the processor's table of
 //! branches, which large programs fill (measured: 2,000 functions, 4,000 calls of them in turn, Zen 4: 3.5 ns a call
 //! natively, 5.3 so, 18 with a jump on the way to the callee, 25 with returns by an indirect jump).
 //!
@@ -21,7 +22,7 @@
 use std::sync::atomic::Ordering;
 
 use super::arena::Part;
-use super::block::{BlockId, Landing, SiteId};
+use super::block::{BlockId, Landing, SiteId, Tag};
 use super::hash::AddressMap;
 use super::layout;
 use super::space::CodeSpace;
@@ -29,7 +30,7 @@ use super::stubs::{CALLEE, RETURN};
 use super::unit::Unit;
 use super::version::{Place, Version};
 use super::writer::Writer;
-use crate::instrument::x86_64::emit::{Code, RCX, RDX, RSP};
+use crate::instrument::x86_64::emit::{Code, Comparison, RCX, RDX, RSP};
 use crate::target::address::{Address, CacheAddress};
 
 /// How control gets to a place that is looked up.
@@ -64,21 +65,19 @@ pub(super) enum Callee {
     InRdx,
 }
 
-/// A landing that is not reachable yet.
+/// What a lookup is to lead to once its code is in place: a landing, or a hot block with the comparison before it.
 #[derive(Debug)]
-pub(super) struct PendingLanding {
+pub(super) struct PendingHead {
+    arrival: Arrival,
     at: Address,
     head: CacheAddress,
     /// The rel32 that leads on if the address is another one.
     other: CacheAddress,
 }
 
-/// Ends a comparison that leaves 0 in RCX for the address looked for; returns the rel32 of the way for all others.
-fn unless_equal(code: &mut Code, arrival: Arrival) -> CacheAddress {
-    let hit = code.jump_if_rcx_zero();
-    code.raw(&[0xe9]); // jmp
-    let other = code.relative(code.here());
-    code.land(hit);
+/// Goes on behind it if RDX is `at`, with everything where the program has it. RCX and RDX are saved.
+fn unless_equal(code: &mut Code, at: Address, arrival: Arrival) -> Comparison {
+    let comparison = code.unless_equal(RDX, at.get());
     match arrival {
         Arrival::Jump => {}
         Arrival::Call => code.add_small(RSP, 8),
@@ -86,7 +85,7 @@ fn unless_equal(code: &mut Code, arrival: Arrival) -> CacheAddress {
     }
     code.load(RCX, layout::SAVE_RCX);
     code.load(RDX, layout::SAVE_RDX);
-    other
+    comparison
 }
 
 impl Writer<'_> {
@@ -118,9 +117,8 @@ impl Writer<'_> {
         }
         let hot = &mut self.unit.hot;
         let head = hot.here();
-        let tag = hot.compare_to_rcx(RDX, next.get());
-        let other = unless_equal(hot, Arrival::Return);
-        self.unit.landings.push(PendingLanding { at: next, head, other });
+        let Comparison { tag, other } = unless_equal(hot, next, Arrival::Return);
+        self.unit.heads.push(PendingHead { arrival: Arrival::Return, at: next, head, other });
         self.landing = Some(Landing { from, call, tag });
         Some(next)
     }
@@ -183,14 +181,34 @@ impl CodeSpace {
         }
     }
 
-    /// Writes where calls enter the block at `start`, which is about to be written, if it is known to be called.
-    pub(super) fn called_entry(&self, unit: &mut Unit, start: Address) -> Option<CacheAddress> {
-        if !unit.is_empty() || !self.callees.contains(&unit.version.place(start)) {
-            return None;
+    /// Writes what stands before the block at `start`, which is about to be written: where calls enter it, if it is known to be
+    /// called, and if it is hot and looked up, the comparison that a lookup leads to. Returns the entry of calls and what
+    /// the comparison's tag is.
+    pub(super) fn write_entries(&self, unit: &mut Unit, start: Address) -> (Option<CacheAddress>, Option<Tag>) {
+        if !unit.is_empty() {
+            return (None, None);
+        }
+        let place = unit.version.place(start);
+        let called = self.callees.contains(&place);
+        let looked_up = match unit.places {
+            0 => None,
+            _ if self.callee_entries.contains_key(&place) => Some(Arrival::Call),
+            _ if !called && self.entries.contains_key(&place) => Some(Arrival::Jump),
+            _ => None,
+        };
+        let head = looked_up.map(|arrival| {
+            let head = unit.hot.here();
+            // What a call needs besides stands behind, where direct calls enter.
+            let Comparison { tag, other } = unless_equal(&mut unit.hot, start, Arrival::Jump);
+            unit.heads.push(PendingHead { arrival, at: start, head, other });
+            tag
+        });
+        if !called && looked_up != Some(Arrival::Call) {
+            return (None, head);
         }
         let entry = unit.hot.here();
         unit.hot.add_small(RSP, 8);
-        Some(entry)
+        (Some(entry), head)
     }
 
     /// Where `site` is to enter block `id`; what that needs is written to `cold`.
@@ -225,12 +243,12 @@ impl CodeSpace {
         u64::from(at.get() as u16) * 8 + u64::from(table)
     }
 
-    /// Puts a unit's landings before those found so far; returns which entries of the tables are to lead to them, in
-    /// order, once the unit's code is in place.
-    pub(super) fn chain_landings(&mut self, unit: &mut Unit) -> Vec<(u64, CacheAddress)> {
+    /// Puts what a unit's code holds for lookups before what they found so far; returns which entries of the tables are to
+    /// lead to it, in order, once the code is in place.
+    pub(super) fn chain_heads(&mut self, unit: &mut Unit) -> Vec<(u64, CacheAddress)> {
         let mut heads: Vec<(u64, CacheAddress)> = Vec::new();
-        for PendingLanding { at, head, other } in std::mem::take(&mut unit.landings) {
-            let entry = Self::entry_of(unit.version, at, Arrival::Return);
+        for PendingHead { arrival, at, head, other } in std::mem::take(&mut unit.heads) {
+            let entry = Self::entry_of(unit.version, at, arrival);
             let before = heads.iter().rev().find(|(e, _)| *e == entry).map(|(_, head)| *head);
             let next = before.unwrap_or_else(|| CacheAddress::new(self.tables.word(entry).load(Ordering::Relaxed)));
             let way = unit.cold.reach(other, next);
@@ -255,8 +273,7 @@ impl CodeSpace {
         let mut code = Code::new(self.arenas[arena].next(Part::Cold));
         code.align(32);
         let head = code.here();
-        code.compare_to_rcx(RDX, at.get());
-        let other = unless_equal(&mut code, arrival);
+        let Comparison { other, .. } = unless_equal(&mut code, at, arrival);
         let entry = self.blocks[id as usize].entry;
         let patch = code.jump(entry);
         let way = code.reach(other, next);
@@ -295,7 +312,13 @@ impl CodeSpace {
 
     /// The block that the landing of `caller` runs into is dropped: no return may land there any more.
     pub(super) fn close_landing(&mut self, caller: Option<BlockId>) {
-        let Some(Landing { tag: (at, never), .. }) = caller.and_then(|id| self.block(id).landing) else { return };
+        if let Some(landing) = caller.and_then(|id| self.block(id).landing) {
+            self.close_tag(landing.tag);
+        }
+    }
+
+    /// What is compared there equals no address any more.
+    pub(super) fn close_tag(&mut self, (at, never): Tag) {
         if let Some(arena) = self.arena_of(at) {
             self.arenas[arena].patch(at, never);
         }

@@ -325,8 +325,11 @@ impl CodeSpace {
                 continue;
             }
             let (place, incoming) = (block.version.place(block.start), std::mem::take(&mut block.incoming));
-            let (chained, caller) = (block.chained, block.version.place(block.next()));
+            let (chained, caller, head) = (block.chained, block.version.place(block.next()), block.head);
             doomed.extend(chained);
+            if let Some(tag) = head {
+                self.close_tag(tag);
+            }
             if self.callers.get(&caller) == Some(&id) {
                 self.callers.remove(&caller);
             }

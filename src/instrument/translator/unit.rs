@@ -11,9 +11,9 @@ use std::sync::atomic::Ordering;
 use iced_x86::InstructionInfoFactory;
 
 use super::arena::Part;
-use super::block::{Block, BlockId, SiteId};
+use super::block::{Block, BlockId, SiteId, Tag};
 use super::layout;
-use super::returns::PendingLanding;
+use super::returns::PendingHead;
 use super::source::Source;
 use super::space::{CodeSpace, page_of};
 use super::version::Version;
@@ -48,8 +48,8 @@ pub(super) struct Unit {
     pub(super) cold: Code,
     pub(super) sites: Vec<SiteId>,
     blocks: Vec<BlockId>,
-    /// Where calls return to.
-    pub(super) landings: Vec<PendingLanding>,
+    /// What lookups are to lead to.
+    pub(super) heads: Vec<PendingHead>,
     /// Not 0: hot blocks are written once more, for the so-manieth time.
     pub(super) places: u32,
     /// The block that is to stand behind the present one.
@@ -98,7 +98,7 @@ impl CodeSpace {
             cold,
             sites: vec![],
             blocks: vec![],
-            landings: vec![],
+            heads: vec![],
             places: 0,
             follow: None,
             superseded: vec![],
@@ -159,7 +159,7 @@ impl CodeSpace {
         let at = source.code_ref(block.start).ok_or(TranslateError::NoText(block.start))?;
         let slot = self.new_slot().ok_or(TranslateError::Full)?;
         let dead_flags = if unit.version.collects() { source.dead_flags(block) } else { Vec::new() };
-        let called = self.called_entry(unit, block.start);
+        let entries = self.write_entries(unit, block.start);
         let mut writer = Writer::new(self, unit, block, at, slot, dead_flags);
         let position = if writer.choose_loop_counter() { None } else { source.counter_position(block) };
         let next = writer.write(position)?;
@@ -174,7 +174,7 @@ impl CodeSpace {
             }
             _ => {}
         }
-        self.enter(unit, block, at, slot, called, written);
+        self.enter(unit, block, at, slot, entries, written);
         Ok(next)
     }
 
@@ -184,7 +184,7 @@ impl CodeSpace {
         block: &Decoded,
         at: CodeRef,
         slot: u32,
-        called: Option<CacheAddress>,
+        (called, head): (Option<CacheAddress>, Option<Tag>),
         written: Written,
     ) {
         let id = self.blocks.len() as BlockId;
@@ -200,6 +200,7 @@ impl CodeSpace {
             code: code..self.code_pool.len() as u32,
             entry: written.entry,
             called,
+            head,
             end,
             slot,
             counted_at: written.counted_at.unwrap_or((end - written.entry) as u32),
@@ -244,7 +245,7 @@ impl CodeSpace {
             };
             unit.hot.set_word(patch, value);
         }
-        let heads = self.chain_landings(&mut unit);
+        let heads = self.chain_heads(&mut unit);
         self.arenas[unit.arena].append(Part::Cold, unit.cold.bytes());
         self.arenas[unit.arena].append(Part::Hot, unit.hot.bytes());
         for (entry, head) in heads {
