@@ -593,9 +593,9 @@ mod tests {
         assert_eq!(text(|c| c.call_table(0x7000_0000)), "call qword ptr [rcx*8+70000000h]");
         assert_eq!(text(|c| _ = c.call(CacheAddress::new(0x2000))), "call 0000000000002000h");
         let near = text(|c| _ = c.compare(RDX, 0x1000, false));
-        assert_eq!(near, "lea rcx,[rdx-1000h]; jrcxz short 000000000000100Eh; jmp near ptr 000000000000100Dh");
+        assert_eq!(near, "lea rcx,[rdx-1000h]; jrcxz 000000000000100Eh; jmp 000000000000100Ah");
         let near = text(|c| _ = c.compare(RDX, 0x1000, true));
-        assert_eq!(near, "lea rcx,[rdx-0FFFh]; loop 000000000000100Ch; nop dword ptr [rcx+rbp*8-4]");
+        assert_eq!(near, "lea rcx,[rdx-0FFFh]; loop 000000000000100Ch; nop [rcx+rbp*8-4]");
         let far = text(|c| _ = c.compare_to_rcx(RDX, 0x7fff_0000_1000, 1));
         assert_eq!(far, "mov rcx,0FFFF8000FFFFF000h; lea rcx,[rcx+rdx+1]");
         assert_eq!(text(|c| c.drop_stack(16)), "lea rsp,[rsp+10h]");
