@@ -133,6 +133,35 @@ fn everything_in_the_reference_is_in_the_tables() {
 }
 
 #[test]
+fn every_table_tells_of_every_kind_of_event_or_why_it_has_none() {
+    use rprof::counters::table::Role;
+    let of_cores = [
+        Role::Flops,
+        Role::FpInstructions,
+        Role::SimdFpInstructions,
+        Role::L1Fill,
+        Role::L1Writeback,
+        Role::L2Fill,
+        Role::L2Writeback,
+        Role::LlcMiss,
+        Role::StallTotal,
+        Role::QueueFull,
+        Role::QueueOccupancy,
+    ];
+    for table in all().unwrap() {
+        // Cores of a hybrid CPU share the controllers, which are in the table of the others.
+        let of_host = [Role::DramReadLines, Role::DramWriteLines];
+        let of_host = if table.cpu.pmu.iter().any(|p| p == "cpu_atom") { &of_host[..0] } else { &of_host[..] };
+        for role in of_cores.iter().chain(of_host) {
+            let counted = table.events.iter().any(|e| e.role == *role) || table.uncore.iter().any(|u| u.role == *role);
+            let with_reads = *role == Role::DramWriteLines && table.uncore.iter().any(|u| u.both_directions);
+            let why = table.missing.iter().any(|m| m.role == *role && !m.reason.is_empty());
+            assert!(counted || with_reads || why, "{} says nothing of {}", table.cpu.name, role.name());
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_counted_says_so() {
     let tables = all().unwrap();
     for name in ["Intel Haswell", "Intel Alder Lake E-core", "Arm Neoverse N1"] {

@@ -233,6 +233,7 @@ impl Event {
             None => self.role.unit(),
             Some(Unit::Uop) => "uop",
             Some(Unit::Instruction) => "instruction",
+            Some(Unit::Slot) => "slot",
         }
     }
 }
@@ -245,6 +246,8 @@ pub enum Unit {
     Uop,
     /// Instructions.
     Instruction,
+    /// Places for a micro-operation to be dispatched, of which a cycle has several.
+    Slot,
 }
 
 /// Whether an event counts lanes that a mask switches off.
@@ -594,8 +597,11 @@ mod tests {
         let zen5 = |name| unit("AuthenticAMD", 0x1a, 0x02, name);
         assert_eq!((zen5("x87_flops"), zen5("fp_instructions.x87")), ("flop", "instruction"));
         assert_eq!((zen5("fp_ops_by_width.512"), zen5("fp_instructions.sse_avx")), ("uop", "instruction"));
-        let speaks = |e: &&Event| e.unit() == "flop" && e.notes.as_deref().is_some_and(|n| n.contains("not FLOPs"));
-        assert_eq!(tables.iter().flat_map(|t| &t.events).find(speaks), None);
+        assert_eq!(zen5("stalls.backend"), "slot");
+        for (unit, denied) in [("flop", "not FLOPs"), ("cycle", "not cycles")] {
+            let contradicts = |e: &&Event| e.unit() == unit && e.notes.as_deref().is_some_and(|n| n.contains(denied));
+            assert_eq!(tables.iter().flat_map(|t| &t.events).find(contradicts), None);
+        }
     }
 
     #[test]
