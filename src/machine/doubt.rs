@@ -69,11 +69,15 @@ pub fn of_neighbours(ceilings: &[Ceiling]) -> Doubtful {
     ceilings.iter().filter(shared).map(|c| (measured_as(c).to_owned(), c.threads as usize)).collect()
 }
 
+/// Whether a ceiling itself is from before something moved.
+pub fn is_earlier(ceiling: &Ceiling) -> bool {
+    ceiling.reason.as_deref().is_some_and(|r| r.starts_with(EARLIER))
+}
+
 /// Whether a ceiling, or what it is another name of, is from before something moved.
 fn is_outdated(ceilings: &[Ceiling], ceiling: &Ceiling) -> bool {
     let of = |c: &&Ceiling| c.id == measured_as(ceiling) && c.threads == ceiling.threads;
-    let reason = ceilings.iter().find(of).and_then(|c| c.reason.as_deref());
-    reason.is_some_and(|r| r.starts_with(EARLIER))
+    ceilings.iter().find(of).is_some_and(is_earlier)
 }
 
 /// Marks both sides of every order that is still broken as unsettled. What is from before something moved is so already, and
@@ -129,7 +133,7 @@ fn ranked(old: Ceiling, new: Ceiling) -> (Ceiling, Option<Ceiling>) {
     let (Some(a), Some(b)) = (old.value, new.value) else {
         return (if new.value.is_some() { new } else { old }, None);
     };
-    if old.reason.as_deref().is_some_and(|r| r.starts_with(EARLIER)) {
+    if is_earlier(&old) {
         return (new, None);
     }
     let new_is_better = if new.unit == "s" { b <= a } else { b >= a };

@@ -7,6 +7,7 @@ use super::ceilings::bandwidth;
 use super::error::MachineError;
 use super::kernels::x86_64::{chase, fp, opcodes::floating};
 use super::lab::{Lab, Steadiness};
+use super::states::Looks;
 use crate::isa::operation::{FpOp, Precision};
 use crate::profile::machine::{Ceiling, Machine};
 
@@ -26,12 +27,12 @@ const MEMORY_TOLERANCE: f64 = 0.25;
 const LARGEST_PROBE: u64 = 256 << 20;
 
 /// What has moved.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Drift {
     /// The core, if beyond tolerance.
     pub core: Option<Core>,
-    /// Reading from DRAM at most threads now, in byte/s, if that is beyond tolerance.
-    pub memory: Option<f64>,
+    /// How the memory looks now, if the CPUs are placed otherwise or reading is beyond tolerance.
+    pub memory: Option<Looks>,
 }
 
 /// How the core has moved.
@@ -53,8 +54,11 @@ pub enum Core {
 pub fn check(lab: &Lab, cached: &Machine) -> Result<Drift, MachineError> {
     let start = Instant::now();
     let core = core(lab, cached, start)?;
-    let memory = if start.elapsed() < LAST_START { memory(lab, cached, start + ENDS[2])? } else { None };
-    Ok(Drift { core, memory })
+    let core_to_core = lab.watch().placement()?.and_then(|at| lab.watch().placements().get(at).cloned());
+    let read = if start.elapsed() < LAST_START { memory(lab, start + ENDS[2])? } else { None };
+    let looks = Looks { core_to_core, read };
+    let differs = looks.has_moved(cached) || read.is_some_and(|read| differs(lab, cached, read));
+    Ok(Drift { core, memory: differs.then_some(looks) })
 }
 
 fn core(lab: &Lab, cached: &Machine, start: Instant) -> Result<Option<Core>, MachineError> {
@@ -91,13 +95,15 @@ fn judged(now: Rate, known: &Ceiling) -> Option<Core> {
     }
 }
 
-fn memory(lab: &Lab, cached: &Machine, end: Instant) -> Result<Option<f64>, MachineError> {
-    let threads = lab.most();
-    let known = ceiling(cached, "dram.read", threads);
-    let Some((known, spread)) = known.and_then(|c| Some((c.value?, c.spread?))) else { return Ok(None) };
-    let Some(now) = bandwidth::probe(lab, threads, LARGEST_PROBE, end)?.and_then(evidence) else { return Ok(None) };
-    let moved = (now.best / known - 1.0).abs() > MEMORY_TOLERANCE.max(spread);
-    Ok(moved.then_some(now.best))
+fn memory(lab: &Lab, end: Instant) -> Result<Option<f64>, MachineError> {
+    let rate = bandwidth::probe(lab, lab.most(), LARGEST_PROBE, end)?;
+    Ok(rate.and_then(evidence).map(|now| now.best))
+}
+
+/// Whether `read` byte/s is not what `cached` holds.
+fn differs(lab: &Lab, cached: &Machine, read: f64) -> bool {
+    let known = ceiling(cached, "dram.read", lab.most()).and_then(|c| Some((c.value?, c.spread?)));
+    known.is_some_and(|(known, spread)| (read / known - 1.0).abs() > MEMORY_TOLERANCE.max(spread))
 }
 
 fn ceiling<'a>(machine: &'a Machine, id: &str, threads: usize) -> Option<&'a Ceiling> {
@@ -152,6 +158,7 @@ mod tests {
             disturbed: false,
             shared: false,
             stolen_s: 0.0,
+            placement: None,
         }
     }
 

@@ -15,11 +15,12 @@ use super::progress::Progress;
 use super::states;
 use super::store::{self, Entry, Key, Unusable};
 use super::topology::{Identity, Topology, cpulist};
-use crate::profile::machine::Machine;
+use crate::profile::machine::{Ceiling, Machine};
+use crate::profile::placement::{self, Placed};
 use crate::profile::run::Warning;
 
 /// Grows with every change of what is measured or how.
-const CEILINGS_VERSION: u32 = 4;
+const CEILINGS_VERSION: u32 = 5;
 
 /// Later runs that try again what is in doubt; after that it stays as it is until `--refresh`.
 const RETRIES: u32 = 8;
@@ -111,8 +112,9 @@ pub fn load_or_measure(request: &Request, progress: &mut dyn Progress) -> Result
         }
     }
     ceilings::measure_all(&mut lab, progress)?;
-    let mut machine = assemble(lab, &topology, request.features);
-    states::remember(&mut states, &mut machine, states::now_s());
+    let (mut machine, others) = assemble(lab, &topology, request.features);
+    states::remember(&mut states, &mut machine, others, states::now_s());
+    machine.placements = states::placements(&states, &machine);
     let entry = Entry { key, effort: request.effort.name().into(), retries: 0, states, machine };
     if keep(directory.as_deref(), &entry, progress)
         && let Some(warning) = unusable.and_then(replaced)
@@ -177,18 +179,24 @@ fn still_good(
     progress: &mut dyn Progress,
 ) -> Result<Machine, MachineError> {
     let drift = drift::check(&lab, &entry.machine)?;
+    let has_moved = drift != Drift::default();
     let outdated = settle_drift(drift, &mut entry);
     let again = entry.retries < RETRIES && !doubt::doubtful(&entry.machine.ceilings).is_empty();
     if again {
-        lab.resume(std::mem::take(&mut entry.machine.ceilings), std::mem::take(&mut entry.machine.sweeps));
+        let Machine { ceilings, sweeps, core_to_core, .. } = &mut entry.machine;
+        lab.resume(std::mem::take(ceilings), std::mem::take(sweeps), core_to_core.as_ref());
         ceilings::repeat_doubtful(&mut lab, progress, if outdated { MOVED_BUDGET } else { RETRY_BUDGET })?;
+        let (main, others) = lab.take_placements();
         (entry.machine.ceilings, entry.machine.sweeps) = lab.finish();
+        entry.machine.core_to_core = main;
+        states::keep_placed(&mut entry.states, others, states::now_s());
         entry.retries += 1;
     }
-    if again || drift != Drift::default() {
+    entry.machine.placements = states::placements(&entry.states, &entry.machine);
+    if again || has_moved {
         keep(Some(directory), &entry, progress);
     }
-    states::tell(&entry.states, &mut entry.machine.ceilings);
+    states::tell(&entry.states, &mut entry.machine);
     Ok(entry.machine)
 }
 
@@ -203,11 +211,14 @@ fn settle_drift(drift: Drift, entry: &mut Entry) -> bool {
         }
         None => {}
     }
-    if let Some(read) = drift.memory
-        && !states::change(&mut entry.states, &mut entry.machine, read, states::now_s())
-    {
-        doubt::outdate(&mut entry.machine.ceilings, "the memory", states::is_shared);
-        outdated = true;
+    if let Some(looks) = drift.memory {
+        let moved = looks.has_moved(&entry.machine);
+        if !states::change(&mut entry.states, &mut entry.machine, &looks, states::now_s()) {
+            let (what, concerns): (_, fn(&Ceiling) -> bool) =
+                if moved { ("the CPUs were", placement::depends) } else { ("the memory", states::is_shared) };
+            doubt::outdate(&mut entry.machine.ceilings, what, concerns);
+            outdated = true;
+        }
     }
     if outdated {
         entry.retries = 0;
@@ -228,16 +239,17 @@ fn keep(directory: Option<&Path>, entry: &Entry, progress: &mut dyn Progress) ->
     false
 }
 
-fn assemble(lab: Lab, topology: &Topology, features: Features) -> Machine {
+fn assemble(mut lab: Lab, topology: &Topology, features: Features) -> (Machine, Vec<Placed>) {
     let cores = topology.cpus.len() as u32;
     let huge_pages = lab.huge_pages();
+    let (core_to_core, others) = lab.take_placements();
     let (ceilings, sweeps) = lab.finish();
     let vector_bits = Some(match features.widest() {
         crate::isa::operation::Width::W512 => 512,
         crate::isa::operation::Width::W256 => 256,
         _ => 128,
     });
-    Machine {
+    let machine = Machine {
         cpu: topology.cpu.clone(),
         cores,
         ceilings,
@@ -245,5 +257,8 @@ fn assemble(lab: Lab, topology: &Topology, features: Features) -> Machine {
         caches: topology.caches.clone(),
         vector_bits,
         huge_pages,
-    }
+        core_to_core,
+        placements: Vec::new(),
+    };
+    (machine, others)
 }

@@ -79,6 +79,7 @@ pub mod progress;
 mod states;
 pub mod store;
 pub mod topology;
+pub mod watch;
 
 pub use error::MachineError;
 pub use lab::Effort;

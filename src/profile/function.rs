@@ -59,6 +59,9 @@ pub struct Function {
     /// CPUs that its threads were allowed while they ran.
     #[serde(default)]
     pub allowed_cpus: Option<u32>,
+    /// Share of its CPU time in each of the run's `placements`; empty where that is not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub placements: Vec<f64>,
     /// Seconds in which no other function was at work on another thread.
     #[serde(default)]
     pub exclusive_s: Option<f64>,

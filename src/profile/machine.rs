@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::placement::{self, CoreToCore, Placed};
+
 /// A host.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Machine {
@@ -23,6 +25,12 @@ pub struct Machine {
     /// Least share of a DRAM buffer that really was on huge pages; `None` where the kernel does not tell or none was used.
     #[serde(default)]
     pub huge_pages: Option<f64>,
+    /// Where its CPUs were while `ceilings` were measured; `None` where there is one CPU, or where that was not told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub core_to_core: Option<CoreToCore>,
+    /// The ceilings that depend on it, in each placement that was met, that of `ceilings` first; empty where only one was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub placements: Vec<Placed>,
 }
 
 /// One ceiling at one thread count.
@@ -86,6 +94,16 @@ pub struct Cache {
 }
 
 impl Machine {
+    /// The ceilings that depend on where the CPUs are, by placement: also where only one is known.
+    pub fn by_placement(&self) -> Vec<Placed> {
+        if !self.placements.is_empty() {
+            return self.placements.clone();
+        }
+        let Some(here) = self.core_to_core.clone() else { return Vec::new() };
+        let ceilings = self.ceilings.iter().filter(|c| placement::depends(c) && c.value.is_some());
+        vec![Placed { core_to_core: here, ceilings: ceilings.cloned().collect() }]
+    }
+
     /// The value of ceiling `id` at exactly `threads`, if measured.
     pub fn value(&self, id: &str, threads: u32) -> Option<f64> {
         self.ceilings.iter().find(|c| c.id == id && c.threads == threads).and_then(|c| c.value)

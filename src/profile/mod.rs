@@ -16,6 +16,7 @@ pub mod function;
 pub mod join;
 pub mod machine;
 pub mod pages;
+pub mod placement;
 pub mod run;
 
 use serde::{Deserialize, Serialize};

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::counters::Counter;
 use super::pages::Pages;
+use super::placement::CoreToCore;
 
 /// The run as a whole.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -26,6 +27,9 @@ pub struct Run {
     /// Pages that its accesses touched; `null` without a memory model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pages: Option<Pages>,
+    /// Where its CPUs were in the course of the timed pass; empty where that was not watched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub placements: Vec<CoreToCore>,
     /// Doubts.
     pub warnings: Vec<Warning>,
 }

@@ -16,6 +16,7 @@ pub fn text(machine: &Machine, width: usize) -> String {
     for c in &machine.caches {
         out += &format!("L{} {} KiB, {} ways, shared by {}\n", c.level, c.size >> 10, c.ways, c.shared_by);
     }
+    out += &placements(machine, width);
     out.push('\n');
     let mut counts: Vec<u32> = machine.ceilings.iter().map(|c| c.threads).collect();
     counts.sort_unstable();
@@ -55,6 +56,26 @@ pub fn text(machine: &Machine, width: usize) -> String {
         for (id, reason) in absent {
             out += &wrap::hanging(&format!("  {id}: {reason}"), width, 4);
         }
+    }
+    out
+}
+
+/// Where the CPUs are, and what the memory gives there.
+fn placements(machine: &Machine, width: usize) -> String {
+    let Some(here) = machine.core_to_core.as_ref().filter(|c| !c.pairs().is_empty()) else { return String::new() };
+    let mut out = format!("core to core: {}\n", here.words());
+    if machine.placements.len() > 1 {
+        let text =
+            "The hypervisor moves the CPUs of this host. Of several threads, L3 and DRAM give, by where they are:";
+        out += &wrap::hanging(text, width, 0);
+    }
+    for placed in &machine.placements {
+        let most = placed.ceilings.iter().map(|c| c.threads).max().unwrap_or(0);
+        let shown = ["l3.read", "dram.read", "dram.copy", "dram.triad", "dram.triad.nt"]
+            .into_iter()
+            .filter_map(|id| Some(format!("{id} {}", si(placed.value(id, most)?, "B/s"))));
+        let shown: Vec<String> = shown.collect();
+        out += &wrap::hanging(&format!("  {}: {}", placed.core_to_core.words(), shown.join(", ")), width, 4);
     }
     out
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::isa::operation::{FpOp, Precision, Width};
+use crate::profile::placement::{CoreToCore, depends};
 use crate::profile::{Ceiling, Machine, Run};
 
 use super::memory_side;
@@ -53,6 +54,8 @@ pub struct Ceilings<'a> {
     /// Of the memory controllers during the run; `None` where they were not measured or were even.
     balance: Option<f64>,
     by_id: HashMap<&'a str, Vec<(&'a Ceiling, f64)>>,
+    /// Of each of the run's placements of the CPUs: the ceilings that depend on it, if they were measured there.
+    placed: Vec<Option<HashMap<(&'a str, u32), f64>>>,
 }
 
 impl<'a> Ceilings<'a> {
@@ -64,12 +67,25 @@ impl<'a> Ceilings<'a> {
                 by_id.entry(ceiling.id.as_str()).or_default().push((ceiling, value));
             }
         }
-        Ceilings { machine, balance: None, by_id }
+        Ceilings { machine, balance: None, by_id, placed: Vec::new() }
     }
 
-    /// The ceilings with what the memory controllers told of a run.
+    /// The ceilings with what the memory controllers told of a run, and where the CPUs were in it.
     pub fn during(self, run: &Run) -> Self {
-        Ceilings { balance: memory_side::uneven(&run.counters), ..self }
+        let of = |here: &CoreToCore| {
+            let known = self.machine.placements.iter().find(|p| p.core_to_core.is_same(here))?;
+            let values = known.ceilings.iter().filter_map(|c| Some(((c.id.as_str(), c.threads), c.value?)));
+            Some(values.collect())
+        };
+        let mut placed: Vec<_> = run.placements.iter().map(of).collect();
+        // Where only one placement is known, the list is of that one.
+        if let (true, Some(only)) = (self.machine.placements.is_empty(), &self.machine.core_to_core) {
+            let values = || self.machine.ceilings.iter().filter(|c| depends(c));
+            for (slot, _) in placed.iter_mut().zip(&run.placements).filter(|(_, p)| p.is_same(only)) {
+                *slot = Some(values().filter_map(|c| Some(((c.id.as_str(), c.threads), c.value?))).collect());
+            }
+        }
+        Ceilings { balance: memory_side::uneven(&run.counters), placed, ..self }
     }
 }
 
@@ -77,7 +93,12 @@ impl<'a> Ceilings<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Host<'a> {
     ceilings: &'a Ceilings<'a>,
+    /// Share of the time in each of the run's placements of the CPUs; empty where that is not known.
+    shares: &'a [f64],
 }
+
+/// Share of the time of which the placement's ceiling must be known.
+const PLACED_ENOUGH: f64 = 0.8;
 
 /// All register widths, narrow to wide.
 pub const WIDTHS: [Width; 4] = [Width::Scalar, Width::W128, Width::W256, Width::W512];
@@ -85,7 +106,12 @@ pub const WIDTHS: [Width; 4] = [Width::Scalar, Width::W128, Width::W256, Width::
 impl<'a> Host<'a> {
     /// A view of `ceilings`.
     pub fn new(ceilings: &'a Ceilings<'a>) -> Self {
-        Host { ceilings }
+        Host { ceilings, shares: &[] }
+    }
+
+    /// The view of what ran with the CPUs placed so: `shares` of its time in each of the run's placements.
+    pub fn at(self, shares: &'a [f64]) -> Self {
+        Host { shares, ..self }
     }
 
     /// CPUs of the host that the program may use; at least 1.
@@ -104,7 +130,24 @@ impl<'a> Host<'a> {
     }
 
     fn entries(&self, id: &str) -> impl Iterator<Item = (&'a Ceiling, f64)> + use<'a> {
-        self.ceilings.by_id.get(id).map_or(&[][..], |e| e.as_slice()).iter().copied()
+        let host = *self;
+        let listed = self.ceilings.by_id.get(id).map_or(&[][..], |e| e.as_slice());
+        listed.iter().map(move |(c, v)| (*c, host.placed(c, *v).0))
+    }
+
+    /// What `ceiling`, of `listed` value, allowed where the CPUs were: bandwidths add up over time. With the share of the time
+    /// of which that is known; for the rest the listed value stands.
+    fn placed(&self, ceiling: &Ceiling, listed: f64) -> (f64, f64) {
+        if self.shares.is_empty() || !depends(ceiling) {
+            return (listed, 1.0);
+        }
+        let key = (ceiling.id.as_str(), ceiling.threads);
+        let values = self.ceilings.placed.iter().map(|of| of.as_ref().and_then(|of| of.get(&key)));
+        let (mut sum, mut known) = (0.0, 0.0);
+        for (share, value) in self.shares.iter().zip(values).filter_map(|(share, value)| Some((share, value?))) {
+            (sum, known) = (sum + share * value, known + share);
+        }
+        (sum + (1.0 - known).max(0.0) * listed, known)
     }
 
     /// Whether ceiling `id` has a value at any thread count.
@@ -157,6 +200,12 @@ impl<'a> Host<'a> {
     /// The value of `id` at `threads`, noted in `trace`.
     pub fn value(&self, id: &str, threads: u32, scaling: Scaling, trace: &mut Trace) -> Option<f64> {
         let found = self.peek(id, threads, scaling);
+        let listed = self.ceilings.by_id.get(id).into_iter().flatten();
+        let known = listed.map(|(c, v)| self.placed(c, *v).1).fold(1.0, f64::min);
+        if threads > 1 && known < PLACED_ENOUGH {
+            let percent = 100.0 * (1.0 - known);
+            trace.lacks(format!("{id} not measured with the CPUs placed as in {percent:.0} % of its time"));
+        }
         match found {
             Some(_) => trace.from.insert(id.to_owned()),
             None => trace.missing.insert(format!("{id} not measured")),

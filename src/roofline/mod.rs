@@ -97,6 +97,9 @@ fn analyse_loop(inner: &mut Function, outer: &Function, host: Host<'_>, options:
         inner.concurrency = outer.concurrency.clone();
     }
     inner.allowed_cpus = inner.allowed_cpus.or(outer.allowed_cpus);
+    if inner.placements.is_empty() {
+        inner.placements = outer.placements.clone();
+    }
     inner.lambda = inner.lambda.or(outer.lambda);
     // Warnings stand at the function.
     analyse_function(inner, host, options, &mut Vec::new());
@@ -123,7 +126,7 @@ fn analyse_function(function: &mut Function, host: Host<'_>, options: Options, w
 
 /// The analysis of one function, without changing it.
 pub fn analysis(function: &Function, host: Host<'_>, options: Options) -> (Analysis, Bound) {
-    let subject = Subject::new(function, host);
+    let subject = Subject::new(function, host.at(&function.placements));
     let bound = Bound::of(&subject);
     let mix = function.work.as_ref().map_or(&[][..], |w| &w.mix);
     let verdict = class::verdict(&subject, &bound);

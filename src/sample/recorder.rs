@@ -202,6 +202,7 @@ impl Recorder {
             on_cpu: threads.on_cpu,
             start_ns,
             mappings: self.mappings,
+            placements: Vec::new(),
             warnings,
         }
     }

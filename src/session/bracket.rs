@@ -4,6 +4,7 @@
 //! again when the program has run: of each the better value stands, and one that moved is marked with the range.
 
 use crate::profile::machine::{Ceiling, Machine};
+use crate::profile::placement::{self, Placed};
 use crate::profile::run::Warning;
 
 /// The warning's code.
@@ -12,12 +13,19 @@ pub const MOVED_CODE: &str = "ceilings-moved";
 /// A ceiling that moved by more than this is not settled.
 const MOVED: f64 = 0.10;
 
-/// The ceilings of a run with those from `before` and `after` it, and a doubt if the memory's moved.
+/// The ceilings of a run with those from `before` and `after` it, and a doubt if the memory's moved. Those that depend on where
+/// the CPUs are are compared with those of the same placement.
 pub fn around(mut before: Machine, after: &Machine) -> (Machine, Option<Warning>) {
     let mut moved: Vec<(String, f64, f64)> = Vec::new();
+    let (earlier, late) = (before.by_placement(), after.by_placement());
+    let here = before.core_to_core.as_ref().filter(|_| after.core_to_core.is_some());
     for ceiling in &mut before.ceilings {
         let same = |c: &&Ceiling| c.id == ceiling.id && c.threads == ceiling.threads;
-        let Some(later) = after.ceilings.iter().find(same) else { continue };
+        let later = match here.filter(|_| placement::depends(ceiling)) {
+            Some(here) => late.iter().find(|p| p.core_to_core.is_same(here)).and_then(|p| p.ceilings.iter().find(same)),
+            None => after.ceilings.iter().find(same),
+        };
+        let Some(later) = later else { continue };
         if later == ceiling {
             continue;
         }
@@ -29,9 +37,7 @@ pub fn around(mut before: Machine, after: &Machine) -> (Machine, Option<Warning>
         };
         let (least, most) = (old.min(new), old.max(new));
         let spread = if most > 0.0 { 1.0 - least / most } else { 0.0 };
-        // Latencies are better the smaller they are.
-        let is_better = if ceiling.unit == "s" { new < old } else { new > old };
-        if is_better {
+        if is_better(later, ceiling) {
             *ceiling = later.clone();
         }
         if spread > MOVED {
@@ -41,6 +47,7 @@ pub fn around(mut before: Machine, after: &Machine) -> (Machine, Option<Warning>
             moved.push((ceiling.id.clone(), old, new));
         }
     }
+    before.placements = union(earlier, late);
     let warning = moved.iter().max_by(|a, b| apart(a).total_cmp(&apart(b))).map(|(id, old, new)| {
         Warning::new(
             MOVED_CODE,
@@ -55,6 +62,38 @@ pub fn around(mut before: Machine, after: &Machine) -> (Machine, Option<Warning>
     (before, warning)
 }
 
+/// The placements of both; of each ceiling of one placement the better value. Nothing where there is but one.
+fn union(mut all: Vec<Placed>, others: Vec<Placed>) -> Vec<Placed> {
+    for other in others {
+        let Some(known) = all.iter_mut().find(|p| p.core_to_core.is_same(&other.core_to_core)) else {
+            all.push(other);
+            continue;
+        };
+        for ceiling in other.ceilings {
+            match known.ceilings.iter_mut().find(|c| c.id == ceiling.id && c.threads == ceiling.threads) {
+                Some(old) if is_better(&ceiling, old) => *old = ceiling,
+                Some(_) => {}
+                None => known.ceilings.push(ceiling),
+            }
+        }
+    }
+    if all.len() > 1 { all } else { Vec::new() }
+}
+
+/// Latencies are better the smaller they are.
+fn is_better(a: &Ceiling, b: &Ceiling) -> bool {
+    match (a.value, b.value) {
+        (Some(a), Some(other)) => {
+            if b.unit == "s" {
+                a < other
+            } else {
+                a > other
+            }
+        }
+        (a, _) => a.is_some(),
+    }
+}
+
 fn apart((_, old, new): &(String, f64, f64)) -> f64 {
     (old / new).ln().abs()
 }
@@ -62,6 +101,7 @@ fn apart((_, old, new): &(String, f64, f64)) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::placement::CoreToCore;
 
     fn ceiling(id: &str, unit: &str, value: Option<f64>) -> Ceiling {
         Ceiling {
@@ -102,5 +142,19 @@ mod tests {
         let (merged, warning) = around(machine(None, 1e-7, 1e11), &machine(Some(30e9), 1e-7, 1e11));
         assert_eq!(merged.value("dram.read", 2), Some(30e9));
         assert!(warning.is_none());
+    }
+
+    #[test]
+    fn what_depends_on_the_placement_of_the_cpus_is_compared_with_its_like() {
+        let at = |ns: f64| CoreToCore::of(vec![ns * 1e-9]);
+        let placed = |read, ns| Machine { core_to_core: Some(at(ns)), ..machine(Some(read), 1e-7, 1e11) };
+        let (merged, warning) = around(placed(40e9, 45.0), &placed(70e9, 205.0));
+        assert_eq!((merged.value("dram.read", 2), warning), (Some(40e9), None), "the CPUs were moved, not the ceiling");
+        let reads = |m: &Machine| m.placements.iter().map(|p| p.value("dram.read", 2)).collect::<Vec<_>>();
+        assert_eq!(reads(&merged), [Some(40e9), Some(70e9)]);
+        // Later on both are known, and one of them moved.
+        let (merged, warning) = around(merged, &placed(30e9, 47.0));
+        assert_eq!((merged.value("dram.read", 2), warning.is_some()), (Some(40e9), true));
+        assert_eq!(reads(&merged), [Some(40e9), Some(70e9)]);
     }
 }

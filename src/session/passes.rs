@@ -3,6 +3,7 @@
 use std::os::fd::AsFd;
 
 use crate::instrument::{self, Counted, CountingEngine};
+use crate::machine::watch::PlacementWatch;
 use crate::memory::{CacheModel, Geometry, Placement};
 use crate::profile::Machine;
 use crate::profile::evidence::counters::CounterEvidence;
@@ -48,10 +49,13 @@ pub fn timed(
     let sampler = sample::arm(child, &sampling).map_err(failed)?;
     let counters = hardware.map(|h| h.arm(pid, sampling.frequency_hz));
     let watch = matches!(input, Input::Terminal).then(|| TerminalWatch::start(pid));
+    let placement = PlacementWatch::start();
     let result = sampler.run();
+    let placements = placement.map(PlacementWatch::finish).unwrap_or_default();
     let counters = counters.map(Armed::finish).unwrap_or_default();
     let read_terminal = watch.is_some_and(TerminalWatch::finish);
-    let timed = result.map_err(failed)?;
+    let mut timed = result.map_err(failed)?;
+    timed.evidence.placements = placements;
     Ok(TimedPass { timed, counters, read_terminal })
 }
 

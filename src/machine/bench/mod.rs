@@ -3,6 +3,7 @@
 pub mod arena;
 mod barrier;
 mod core_share;
+pub mod core_to_core;
 pub mod presence;
 pub mod priority;
 mod rate;

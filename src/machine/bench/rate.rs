@@ -58,6 +58,13 @@ pub struct Plan {
     pub fastest: usize,
 }
 
+impl Plan {
+    /// Whether neighbours, and where the CPUs are placed, are part of the figure.
+    pub fn is_shared(&self) -> bool {
+        self.fastest <= 2
+    }
+}
+
 /// What the repetitions of one kernel say.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
@@ -78,6 +85,9 @@ pub struct Rate {
     pub shared: bool,
     /// Seconds that the hypervisor took from this host meanwhile, in steps of 10 ms.
     pub stolen_s: f64,
+    /// Where the CPUs were all the time, of several threads whose plan [is shared](Plan::is_shared): what
+    /// [`Stopwatch::placements`](super::timing::Stopwatch::placements) holds there.
+    pub placement: Option<usize>,
 }
 
 /// Undisturbed repetitions that a figure needs.
@@ -105,6 +115,7 @@ impl Rate {
                 disturbed: true,
                 shared: true,
                 stolen_s: 0.0,
+                placement: None,
             };
         };
         let faster = &order[..order.len().div_ceil(fastest.max(1)).max(3).min(order.len())];
@@ -119,7 +130,7 @@ impl Rate {
         let half = &order[..order.len().div_ceil(2)];
         let typical = half.iter().map(|r| r.0).sum::<f64>() / half.len() as f64;
         let spread = (best - slowest) / middle;
-        Rate { best, typical, spread, clock_hz, clock_spread, disturbed, shared, stolen_s: 0.0 }
+        Rate { best, typical, spread, clock_hz, clock_spread, disturbed, shared, stolen_s: 0.0, placement: None }
     }
 
     /// The better of two ways to do the same.

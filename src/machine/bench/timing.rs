@@ -14,11 +14,13 @@ use std::time::{Duration, Instant};
 use super::Team;
 use super::barrier::Barrier;
 use super::core_share::CoreShare;
+use super::core_to_core;
 use super::presence::{Presence, Steal};
 use super::rate::Stamp;
 pub use super::rate::{Plan, Rate, Repetition};
 use crate::machine::error::MachineError;
 use crate::machine::kernels::{Arguments, Kernel};
+use crate::profile::placement::CoreToCore;
 
 /// A kernel with the arguments of each thread.
 #[derive(Clone)]
@@ -64,6 +66,10 @@ const STEADY_CLOCK: f64 = 0.005;
 /// Seconds that the first run of a calibration aims at.
 const FIRST: f64 = 40e-6;
 
+/// Attempts to tell where the CPUs are, and the time that two threads wait for each other.
+const READINGS: usize = 3;
+const TOGETHER: Duration = Duration::from_millis(20);
+
 /// Additions of one probe: some ten microseconds.
 const PROBE_ADDITIONS: u64 = 131_072;
 
@@ -75,6 +81,8 @@ pub struct Stopwatch {
     clock_cycles: f64,
     steal: Steal,
     share: Arc<CoreShare>,
+    /// Placements of the CPUs that were met.
+    placements: Mutex<Vec<CoreToCore>>,
 }
 
 impl Stopwatch {
@@ -84,7 +92,15 @@ impl Stopwatch {
         let share = Arc::new(CoreShare::new(probe, PROBE_ADDITIONS, cores, patience));
         let clock_iterations = 131_072 / cycles.max(1);
         let clock_cycles = (clock_iterations * cycles) as f64;
-        Stopwatch { team, clock: Arc::new(clock), clock_iterations, clock_cycles, steal: Steal::open(), share }
+        Stopwatch {
+            team,
+            clock: Arc::new(clock),
+            clock_iterations,
+            clock_cycles,
+            steal: Steal::open(),
+            share,
+            placements: Mutex::default(),
+        }
     }
 
     /// The threads.
@@ -182,24 +198,84 @@ impl Stopwatch {
         let (iterations, mut runs) = self.calibrate(work, plan.seconds)?;
         let stolen = self.steal.seconds();
         let threads = work.threads();
+        let placed = plan.is_shared() && threads > 1;
+        let mut placement = if placed { self.placement()? } else { None };
         let mut round = 0;
         loop {
             round += 1;
             runs.extend(self.time(work, iterations, plan.repetitions)?);
             let rate = Rate::judge(&runs, amount * iterations as f64, plan.fastest);
             // Of what neighbours are part of anyway, more repetitions tell less than another moment.
-            let unsteady = plan.fastest > 2 && rate.clock_spread > STEADY_CLOCK;
+            let unsteady = !plan.is_shared() && rate.clock_spread > STEADY_CLOCK;
             let undisturbed = !rate.disturbed && !rate.shared && !unsteady;
             let enough = undisturbed && (rate.spread < plan.steady || round >= plan.rounds);
             // Disturbed repetitions are outvoted by more of them, up to a limit; what still differs is unsettled.
             let late = end.is_some_and(|end| Instant::now() >= end);
-            if enough || late || round >= PATIENCE * plan.rounds {
-                return Ok(Rate { stolen_s: self.steal.seconds() - stolen, ..rate });
+            let last = late || round >= PATIENCE * plan.rounds;
+            if placed && (enough || last) {
+                let now = self.placement()?;
+                let moved = now != placement;
+                placement = now;
+                if moved && !last {
+                    // What was timed while the CPUs were moved is of no placement.
+                    runs.clear();
+                    continue;
+                }
+                placement = placement.filter(|_| !moved);
+            }
+            if enough || last {
+                return Ok(Rate { stolen_s: self.steal.seconds() - stolen, placement, ..rate });
             }
             if rate.shared && threads > 1 && end.is_none() {
                 self.move_apart(threads)?;
             }
         }
+    }
+
+    /// Where the CPUs are now, as an index into [`placements`](Self::placements); `None` where there is but one, or where they
+    /// are just being moved.
+    ///
+    /// # Errors
+    /// [`MachineError::Thread`].
+    pub fn placement(&self) -> Result<Option<usize>, MachineError> {
+        for _ in 0..READINGS {
+            let first = core_to_core::measure(&self.team, TOGETHER)?;
+            let Some(first) = first else { return Ok(None) };
+            if let Some(known) = self.known(&first) {
+                return Ok(Some(known));
+            }
+            // A new one is believed when it is seen twice.
+            let second = core_to_core::measure(&self.team, TOGETHER)?.filter(|s| s.is_same(&first));
+            let Some(second) = second else { continue };
+            let Ok(mut all) = self.placements.lock() else { return Ok(None) };
+            all.push(first.least(&second));
+            return Ok(Some(all.len() - 1));
+        }
+        Ok(None)
+    }
+
+    fn known(&self, reading: &CoreToCore) -> Option<usize> {
+        self.placements.lock().ok()?.iter().position(|p| p.is_same(reading))
+    }
+
+    /// The index of a placement that an earlier run met.
+    pub fn know(&self, placement: &CoreToCore) -> usize {
+        if let Some(known) = self.known(placement) {
+            return known;
+        }
+        let Ok(mut all) = self.placements.lock() else { return 0 };
+        all.push(placement.clone());
+        all.len() - 1
+    }
+
+    /// Whether it was ever told where the CPUs are.
+    pub fn knows_placements(&self) -> bool {
+        self.placements.lock().is_ok_and(|p| !p.is_empty())
+    }
+
+    /// The placements of the CPUs that were met.
+    pub fn placements(&self) -> Vec<CoreToCore> {
+        self.placements.lock().map(|p| p.clone()).unwrap_or_default()
     }
 
     /// Has the hypervisor move the CPUs of `threads` threads to cores of their own, as far as time is left for it.

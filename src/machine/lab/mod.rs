@@ -3,6 +3,7 @@
 mod aim;
 mod effort;
 pub(super) mod moments;
+pub(super) mod placed;
 mod pool;
 mod record;
 
@@ -16,11 +17,13 @@ use super::features::Features;
 use super::kernels::Kernel;
 use super::topology::Topology;
 use crate::profile::machine::{Ceiling, Sweep};
+use crate::profile::placement::{self, CoreToCore};
 use crate::profile::run::Warning;
 use aim::Aim;
 pub use effort::{Effort, Steadiness};
 use moments::Moments;
 pub use moments::Verdict;
+use placed::ByPlacement;
 
 /// Where and how a ceiling stands: id, unit, threads.
 #[derive(Debug, Clone)]
@@ -79,6 +82,7 @@ pub struct Lab {
     aim: Aim,
     ceilings: Vec<Ceiling>,
     moments: Moments,
+    by_placement: ByPlacement,
     sweeps: Vec<Sweep>,
     doubts: Vec<Warning>,
     huge_pages: Option<f64>,
@@ -114,6 +118,7 @@ impl Lab {
             aim: Aim::All,
             ceilings: Vec::new(),
             moments: Moments::default(),
+            by_placement: ByPlacement::default(),
             sweeps: Vec::new(),
             doubts: Vec::new(),
             huge_pages: None,
@@ -284,21 +289,27 @@ impl Lab {
         &self.ceilings
     }
 
-    /// Takes over what an earlier measurement recorded.
-    pub fn resume(&mut self, ceilings: Vec<Ceiling>, sweeps: Vec<Sweep>) {
+    /// Takes over what an earlier measurement recorded with the CPUs placed so.
+    pub fn resume(&mut self, ceilings: Vec<Ceiling>, sweeps: Vec<Sweep>, placement: Option<&CoreToCore>) {
+        let main = placement.map(|p| self.watch.know(p));
         let of_states = |c: &&Ceiling| Steadiness::of(&c.id) == Steadiness::Shared && doubt::undisturbed(c);
         for c in ceilings.iter().filter(of_states) {
             if let (Some(value), Some(spread)) = (c.value, c.spread) {
                 let rate = if c.unit == "s" { 1.0 / value } else { value };
-                self.moments.note(&c.id, c.threads, None, rate, spread);
+                let main = main.filter(|_| placement::depends(c));
+                self.moments.note((c.id.clone(), c.threads, main), None, rate, spread);
             }
         }
         (self.ceilings, self.sweeps) = (ceilings, sweeps);
+        if let Some(placement) = placement {
+            self.resume_placement(placement);
+        }
     }
 
     /// Marks what contradicts itself as unsettled. Where threads never had a core each, that is this host's nature: their
     /// ceilings stand, with a warning.
     pub fn conclude(&mut self) {
+        self.choose_placement();
         pool::widen(&mut self.ceilings);
         doubt::mark(&mut self.ceilings);
         if let Some(share) = self.huge_pages.filter(|s| *s < HUGE_ENOUGH) {

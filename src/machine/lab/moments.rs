@@ -1,7 +1,8 @@
 //! Moments at which a ceiling was measured that neighbours are part of: DRAM and the last cache of a shared host.
 //!
 //! Such bandwidths change between states that last for seconds. What the machine can do is the highest state; a value is
-//! settled when that state came back at another moment, and the lower one is told beside it.
+//! settled when that state came back at another moment, and the lower one is told beside it. Moments in which the CPUs were placed
+//! otherwise (`placed.rs`) are moments of another figure.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -42,16 +43,19 @@ pub struct Verdict {
     pub lowest: f64,
 }
 
-/// The moments of each ceiling, by id and threads.
+/// The moments of each ceiling, by id, threads and placement of the CPUs (where it depends on that).
 #[derive(Debug, Default)]
 pub struct Moments {
-    of: HashMap<(String, u32), Vec<Moment>>,
+    of: HashMap<Key, Vec<Moment>>,
 }
+
+/// Id, threads, placement.
+type Key = (String, u32, Option<usize>);
 
 impl Moments {
     /// Notes a measurement of now, or (`at` = `None`) of an earlier run.
-    pub fn note(&mut self, id: &str, threads: u32, at: Option<Instant>, rate: f64, spread: f64) {
-        let all = self.of.entry((id.to_owned(), threads)).or_default();
+    pub fn note(&mut self, key: Key, at: Option<Instant>, rate: f64, spread: f64) {
+        let all = self.of.entry(key).or_default();
         let new = Moment { at, rate, spread };
         match all.last_mut() {
             Some(last) if same(last.at, at) => {
@@ -64,8 +68,8 @@ impl Moments {
     }
 
     /// What is known of a ceiling after at least two moments.
-    pub fn verdict(&self, id: &str, threads: u32) -> Option<Verdict> {
-        judge(self.of.get(&(id.to_owned(), threads))?)
+    pub fn verdict(&self, key: &Key) -> Option<Verdict> {
+        judge(self.of.get(key)?)
     }
 }
 
@@ -129,14 +133,17 @@ mod tests {
     fn one_moment_says_nothing_and_close_ones_are_one() {
         assert_eq!(judge(&moments(&[(1.0, 0.0)])), None);
         let (mut all, now) = (Moments::default(), Instant::now());
-        all.note("dram.read", 2, Some(now), 1.0, 0.1);
-        all.note("dram.read", 2, Some(now + APART / 2), 2.0, 0.2);
-        assert_eq!(all.verdict("dram.read", 2), None);
-        all.note("dram.read", 2, Some(now + 2 * APART), 1.98, 0.05);
-        let verdict = all.verdict("dram.read", 2).expect("two moments");
+        let of = |threads, placement| ("dram.read".to_owned(), threads, placement);
+        all.note(of(2, Some(0)), Some(now), 1.0, 0.1);
+        all.note(of(2, Some(0)), Some(now + APART / 2), 2.0, 0.2);
+        assert_eq!(all.verdict(&of(2, Some(0))), None);
+        all.note(of(2, Some(0)), Some(now + 2 * APART), 1.98, 0.05);
+        // Where the CPUs are placed otherwise is another figure.
+        all.note(of(2, Some(1)), Some(now + 4 * APART), 4.0, 0.05);
+        let verdict = all.verdict(&of(2, Some(0))).expect("two moments");
         assert!(verdict.agreeing == 2 && verdict.spread == 0.05, "{verdict:?}");
-        all.note("dram.read", 1, None, 1.0, 0.1);
-        all.note("dram.read", 1, Some(now), 1.0, 0.01);
-        assert_eq!(all.verdict("dram.read", 1).map(|v| v.agreeing), Some(2));
+        all.note(of(1, None), None, 1.0, 0.1);
+        all.note(of(1, None), Some(now), 1.0, 0.01);
+        assert_eq!(all.verdict(&of(1, None)).map(|v| v.agreeing), Some(2));
     }
 }

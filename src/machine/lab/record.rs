@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
-use super::{Lab, Label, Steadiness};
+use super::{Lab, Label, Steadiness, Verdict, placed};
 use crate::machine::bench::timing::Rate;
 use crate::machine::doubt::{self, ALIAS};
 use crate::profile::machine::Ceiling;
+use crate::profile::placement;
 
 /// What the core does is not settled where its clock moved by more than this from repetition to repetition.
 const UNSTEADY: f64 = 0.01;
@@ -42,26 +43,47 @@ impl Lab {
             reason,
             ..blank(label)
         };
-        if Steadiness::of(&fresh.id) != Steadiness::Shared || rate.disturbed || rate.shared {
+        let of_placement = placement::depends(&fresh) && self.watch.knows_placements();
+        let placement = rate.placement.filter(|_| of_placement);
+        let is_main = placement.is_some_and(|p| self.by_placement.is_main(p));
+        let has_doubt = Steadiness::of(&fresh.id) != Steadiness::Shared || rate.disturbed || rate.shared;
+        if of_placement && !is_main && (has_doubt || placement.is_none()) {
+            // Doubtful, or of no placement: better than nothing.
+            if self.found(&fresh.id, fresh.threads as usize).is_none() {
+                self.replace(placed::elsewhere(fresh));
+            }
+            return;
+        }
+        if has_doubt {
             return self.keep_better(fresh);
         }
-        self.moments.note(&fresh.id, fresh.threads, Some(Instant::now()), rate.best, rate.spread);
-        self.keep_state(fresh);
+        let key = (fresh.id.clone(), fresh.threads, placement);
+        self.moments.note(key.clone(), Some(Instant::now()), rate.best, rate.spread);
+        let verdict = self.moments.verdict(&key);
+        match placement {
+            Some(placement) => self.keep_placed(fresh, verdict, placement),
+            None => {
+                let old = self.slot(&fresh.id, fresh.threads).map(|old| old.clone());
+                self.replace(better_of_moments(old, fresh, verdict));
+            }
+        }
     }
 
-    /// Keeps the better of `fresh` and what is recorded, as settled as the moments of both say.
-    fn keep_state(&mut self, fresh: Ceiling) {
-        let verdict = self.moments.verdict(&fresh.id, fresh.threads);
-        let old = self.slot(&fresh.id, fresh.threads).map(|old| old.clone());
-        let best = match old {
-            Some(old) => doubt::better_value(old, fresh),
-            None => fresh,
+    /// Keeps what `placement` shows: in the list if that is the main one, or if there is nothing else.
+    fn keep_placed(&mut self, fresh: Ceiling, verdict: Option<Verdict>, placement: usize) {
+        let listed = self.slot(&fresh.id, fresh.threads).map(|old| old.clone()).filter(|c| c.value.is_some());
+        let is_main = self.by_placement.is_main(placement);
+        let old = match &listed {
+            Some(listed) if is_main && !placed::is_elsewhere(listed) => Some(listed.clone()),
+            _ => self.by_placement.found(placement, &fresh).cloned(),
         };
-        let best = match verdict {
-            Some(verdict) => doubt::by_moments(best, verdict),
-            None => best,
-        };
-        self.replace(best);
+        let best = better_of_moments(old, fresh, verdict);
+        self.by_placement.keep(placement, best.clone());
+        if is_main {
+            self.replace(best);
+        } else if listed.as_ref().is_none_or(placed::is_elsewhere) {
+            self.replace(placed::elsewhere(best));
+        }
     }
 
     fn keep_better(&mut self, fresh: Ceiling) {
@@ -137,6 +159,18 @@ impl Lab {
     pub fn highest(&self, ids: &[String], threads: usize) -> Option<Ceiling> {
         let values = ids.iter().filter_map(|id| self.found(id, threads));
         values.max_by(|a, b| a.value.unwrap_or(0.0).total_cmp(&b.value.unwrap_or(0.0))).cloned()
+    }
+}
+
+/// The better of `old` and `fresh`, as settled as the moments of both say.
+fn better_of_moments(old: Option<Ceiling>, fresh: Ceiling, verdict: Option<Verdict>) -> Ceiling {
+    let best = match old {
+        Some(old) => doubt::better_value(old, fresh),
+        None => fresh,
+    };
+    match verdict {
+        Some(verdict) => doubt::by_moments(best, verdict),
+        None => best,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::ThreadInfo;
 use crate::profile::code::{CodeRef, ModuleInfo};
+use crate::profile::placement::CoreToCore;
 use crate::profile::run::Warning;
 
 /// What the timed pass yields.
@@ -29,8 +30,19 @@ pub struct TimedEvidence {
     pub start_ns: u64,
     /// What happened to the program's executable memory, in order of time.
     pub mappings: Vec<MappingEvent>,
+    /// Where the CPUs were, in order of time; empty where that was not watched.
+    pub placements: Vec<PlacementSeen>,
     /// Doubts about these figures.
     pub warnings: Vec<Warning>,
+}
+
+/// A look at where the CPUs are.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlacementSeen {
+    /// Nanoseconds of CLOCK_MONOTONIC.
+    pub time_ns: u64,
+    /// The placement.
+    pub core_to_core: CoreToCore,
 }
 
 /// A change of a process's executable memory.

@@ -12,6 +12,7 @@ use super::executed::Executed;
 use super::facts::{self, Common, Measured, MeasuredTraffic};
 use super::hardware::{Hardware, time_shares};
 use super::names;
+use super::placed::Placements;
 use super::sampled::{LoopNumbers, Sampled, runs};
 use super::shape::Shape;
 use super::source_lines::{AtInstruction, by_line};
@@ -46,6 +47,8 @@ pub struct Joined<'e> {
     inclusive: HashMap<FunctionId, f64>,
     common: Common,
     fastest: f64,
+    /// Where the CPUs were.
+    pub placements: Placements,
     full_names: bool,
 }
 
@@ -100,6 +103,7 @@ impl<'e> Joined<'e> {
                 total_cpu_s: 0.0,
             },
             fastest: doubts::fastest_rate(machine),
+            placements: evidence.timed.map(Placements::of).unwrap_or_default(),
             full_names,
         };
         for function in joined.hot() {
@@ -277,6 +281,8 @@ impl<'e> Joined<'e> {
             chains: (context.chains.of_loops.iter().map(|(_, c)| c.clone()).collect(), context.chains.coverage),
         };
         facts::fill(&mut function, &measured, &self.common);
+        let samples = self.samples_of.get(&id).into_iter().flatten().map(|i| &self.moments[*i as usize]);
+        function.placements = self.placements.shares(samples.map(|m| (m.t_s, m.weight_s)));
         if let (Some(shape), Some(place)) = (shape, known.place) {
             let instructions = self.by_instruction(&context);
             (function.lines, function.inlined) = by_line(&instructions, place.module, code, self.full_names);

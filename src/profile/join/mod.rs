@@ -27,6 +27,7 @@ mod flow;
 mod hardware;
 mod modules;
 mod names;
+mod placed;
 pub mod resolver;
 mod sampled;
 mod shape;
@@ -95,6 +96,7 @@ pub fn join(
     let mut joined = Joined::new(evidence, &machine, sampled, executed, traffic, full_names, &mut code);
     joined.hardware = hardware;
     let outcome = joined.functions(&mut code);
+    run.placements = joined.placements.distinct.clone();
     let mut stacks = StackTable::new(full_names);
     let samples = profile_samples(&joined, &mut stacks, &mut code);
 

@@ -25,7 +25,7 @@ fn places(value: &Value, at: String, out: &mut Vec<String>) {
 
 /// Fields that may be absent: added after the contract, or absent where they have nothing to tell.
 fn optional(pointer: &str) -> bool {
-    const NAMES: [&str; 37] = [
+    const NAMES: [&str; 39] = [
         "waiting_s",
         "kernel_s",
         "concurrency",
@@ -63,6 +63,8 @@ fn optional(pointer: &str) -> bool {
         "balance",
         "pages",
         "huge_pages",
+        "core_to_core",
+        "placements",
     ];
     let name = pointer.rsplit('/').next().unwrap();
     let reason_of_ceiling = pointer.starts_with("/machine/ceilings");
@@ -85,7 +87,12 @@ fn analysed() -> Value {
     let rich = functions.iter().position(|f| !f["loops"].as_array().unwrap().is_empty()).unwrap();
     functions.swap(0, rich);
     functions[0]["counters"] = json!([counter()]);
+    functions[0]["placements"] = json!([1.0]);
     functions[0]["pages"] = json!({"touched": 16384, "at_least": true});
+    value["run"]["placements"] = json!([[4.5e-8]]);
+    value["machine"]["core_to_core"] = json!([4.5e-8]);
+    let ceilings = json!([value["machine"]["ceilings"][0]]);
+    value["machine"]["placements"] = json!([{"core_to_core": [2e-7], "ceilings": ceilings}]);
     value["run"]["counters"] = json!([counter()]);
     value["run"]["pages"] = json!({"touched": 20000, "at_least": false});
     value

@@ -1,0 +1,183 @@
+//! What was measured in each placement of the CPUs: the ceilings of several threads beyond L2.
+//!
+//! ```text
+//! rate in placement p ─ the main one? ──▶ recorded
+//!                     └ every p ────────▶ kept apart ─ at the end the placement with the best memory is the main one
+//! ```
+
+use super::Lab;
+use crate::machine::doubt;
+use crate::profile::machine::Ceiling;
+use crate::profile::placement::{CoreToCore, Placed, depends};
+
+/// How the reason of a ceiling begins that was measured in another placement than its neighbours in the list.
+const ELSEWHERE: &str = "with the CPUs placed otherwise";
+
+/// The ceiling whose best value names the main placement.
+const NAMED_BY: &str = "dram.read";
+
+/// Ceilings by placement.
+#[derive(Debug, Default)]
+pub struct ByPlacement {
+    /// The placement that the list of ceilings is of.
+    main: Option<usize>,
+    /// Of each placement that the stopwatch knows.
+    all: Vec<Vec<Ceiling>>,
+}
+
+impl ByPlacement {
+    fn of(&mut self, placement: usize) -> &mut Vec<Ceiling> {
+        if self.all.len() <= placement {
+            self.all.resize_with(placement + 1, Vec::new);
+        }
+        &mut self.all[placement]
+    }
+
+    /// Whether `placement` is the main one; the first one is at first.
+    pub fn is_main(&mut self, placement: usize) -> bool {
+        *self.main.get_or_insert(placement) == placement
+    }
+
+    /// What is known of ceiling `like` in `placement`.
+    pub fn found(&self, placement: usize, like: &Ceiling) -> Option<&Ceiling> {
+        self.all.get(placement)?.iter().find(|c| is_of(c, like))
+    }
+
+    /// Keeps `ceiling` as what `placement` shows.
+    pub fn keep(&mut self, placement: usize, ceiling: Ceiling) {
+        put(self.of(placement), ceiling);
+    }
+
+    /// The placement in which [`NAMED_BY`] at `threads` is best, if it is not the main one, and at least half as much was
+    /// measured there.
+    fn better(&self, threads: usize) -> Option<usize> {
+        let main = self.main?;
+        let read = |at: usize| {
+            let found = self.all.get(at)?.iter().find(|c| c.id == NAMED_BY && c.threads == threads as u32)?;
+            found.value
+        };
+        let best = (0..self.all.len()).filter(|at| read(*at).is_some()).max_by(|a, b| {
+            let of = |at: usize| read(at).unwrap_or(0.0);
+            of(*a).total_cmp(&of(*b))
+        })?;
+        (best != main && 2 * self.all[best].len() >= self.all.get(main).map_or(0, Vec::len)).then_some(best)
+    }
+}
+
+fn is_of(a: &Ceiling, b: &Ceiling) -> bool {
+    a.id == b.id && a.threads == b.threads
+}
+
+fn put(all: &mut Vec<Ceiling>, ceiling: Ceiling) {
+    match all.iter_mut().find(|c| is_of(c, &ceiling)) {
+        Some(old) => *old = ceiling,
+        None => all.push(ceiling),
+    }
+}
+
+/// Whether a ceiling is of another placement than the list that it stands in.
+pub fn is_elsewhere(ceiling: &Ceiling) -> bool {
+    ceiling.reason.as_deref().is_some_and(|r| r.starts_with(ELSEWHERE))
+}
+
+/// Marks a ceiling as one of another placement than the list that it stands in.
+pub fn elsewhere(ceiling: Ceiling) -> Ceiling {
+    let reason = Some(format!("{ELSEWHERE}; a later run measures it again"));
+    Ceiling { settled: false, reason, ..ceiling }
+}
+
+impl Lab {
+    /// Takes over that what was resumed was measured with the CPUs at `core_to_core`.
+    pub(super) fn resume_placement(&mut self, core_to_core: &CoreToCore) {
+        let main = self.watch.know(core_to_core);
+        self.by_placement.main = Some(main);
+        let measured = |c: &&Ceiling| depends(c) && c.value.is_some() && !doubt::is_alias(c) && !doubt::is_earlier(c);
+        for ceiling in self.ceilings.iter().filter(measured) {
+            self.by_placement.keep(main, ceiling.clone());
+        }
+    }
+
+    /// Has the list show the placement in which the memory is best. What was not measured there is marked.
+    pub(super) fn choose_placement(&mut self) {
+        let Some(best) = self.by_placement.better(self.most()) else { return };
+        self.by_placement.main = Some(best);
+        let there = self.by_placement.all[best].clone();
+        for ceiling in self.ceilings.iter_mut().filter(|c| depends(c) && c.value.is_some() && !doubt::is_alias(c)) {
+            *ceiling = match there.iter().find(|c| is_of(c, ceiling)) {
+                Some(known) => known.clone(),
+                None => elsewhere(ceiling.clone()),
+            };
+        }
+        there.into_iter().for_each(|ceiling| put(&mut self.ceilings, ceiling));
+        for alias in aliases(&self.ceilings, &self.ceilings) {
+            put(&mut self.ceilings, alias);
+        }
+    }
+
+    /// The placement that the list shows, and what was measured in others.
+    pub fn take_placements(&mut self) -> (Option<CoreToCore>, Vec<Placed>) {
+        let known = self.watch.placements();
+        let by_placement = std::mem::take(&mut self.by_placement);
+        let main = by_placement.main;
+        let others = by_placement.all.into_iter().enumerate().filter(|(at, all)| Some(*at) != main && !all.is_empty());
+        let others = others.filter_map(|(at, mut ceilings)| {
+            let names = aliases(&self.ceilings, &ceilings);
+            ceilings.extend(names);
+            Some(Placed { core_to_core: known.get(at)?.clone(), ceilings })
+        });
+        let others = others.collect();
+        (main.and_then(|at| known.get(at).cloned()), others)
+    }
+}
+
+/// The other names that `list` has for ceilings that depend on the placement, with the values of `measured`.
+fn aliases(list: &[Ceiling], measured: &[Ceiling]) -> Vec<Ceiling> {
+    let names = list.iter().filter(|c| depends(c) && doubt::is_alias(c));
+    let of = |name: &Ceiling| {
+        let source = measured.iter().find(|c| c.id == doubt::measured_as(name) && c.threads == name.threads)?;
+        Some(Ceiling { id: name.id.clone(), reason: name.reason.clone(), ..source.clone() })
+    };
+    names.filter_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ceiling(id: &str, value: f64) -> Ceiling {
+        Ceiling {
+            id: id.into(),
+            value: Some(value),
+            unit: "byte/s".into(),
+            threads: 2,
+            clock_hz: Some(1e9),
+            spread: Some(0.01),
+            settled: true,
+            how: "measured".into(),
+            reason: None,
+            device: "cpu".into(),
+        }
+    }
+
+    #[test]
+    fn the_placement_with_the_best_memory_is_shown_if_enough_was_measured_there() {
+        let mut all = ByPlacement::default();
+        assert!(all.is_main(0) && !all.is_main(1));
+        for id in ["dram.read", "dram.copy", "dram.triad", "l3.read"] {
+            all.keep(0, ceiling(id, 40e9));
+        }
+        assert_eq!(all.better(2), None);
+        all.keep(1, ceiling("dram.read", 70e9));
+        assert_eq!(all.better(2), None, "too little is known there");
+        all.keep(1, ceiling("dram.copy", 80e9));
+        assert_eq!(all.better(2), Some(1));
+        assert_eq!(all.found(1, &ceiling("dram.read", 0.0)).and_then(|c| c.value), Some(70e9));
+    }
+
+    #[test]
+    fn other_names_have_the_values_of_their_placement() {
+        let name = Ceiling { reason: Some(doubt::alias_of("dram.read")), ..ceiling("dram.cores.2", 40e9) };
+        let found = aliases(&[name, ceiling("dram.read", 40e9)], &[ceiling("dram.read", 70e9)]);
+        assert_eq!(found.iter().map(|c| (c.id.as_str(), c.value)).collect::<Vec<_>>(), [("dram.cores.2", Some(70e9))]);
+    }
+}

@@ -1,0 +1,98 @@
+//! Where a hypervisor has put this host's CPUs, told by how long a cache line takes from one to another.
+//!
+//! A guest is told one topology when it starts, but its CPUs may be moved while it runs: two of them lie now under one
+//! last-level cache and now under two, with another path to the memory each. Streams of several threads then differ by a
+//! factor of two (docs/conventions.md, Ceilings).
+
+use serde::{Deserialize, Serialize};
+
+use super::machine::Ceiling;
+
+/// Two latencies whose ratio is at most this are of one distance: repetitions differ by a quarter, a line that leaves the
+/// last-level cache takes three times as long or more.
+const SAME: f64 = 1.7;
+
+/// Core-to-core latencies: the least time in which a cache line goes from one CPU to another, in seconds, for each pair of
+/// CPUs, ascending.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CoreToCore(Vec<f64>);
+
+impl CoreToCore {
+    /// Of the pairs' latencies, in any order.
+    pub fn of(mut pairs: Vec<f64>) -> Self {
+        pairs.sort_unstable_by(f64::total_cmp);
+        CoreToCore(pairs)
+    }
+
+    /// The pairs' latencies, ascending, in seconds.
+    pub fn pairs(&self) -> &[f64] {
+        &self.0
+    }
+
+    /// Whether both are readings of one placement.
+    pub fn is_same(&self, other: &CoreToCore) -> bool {
+        let near = |(a, b): (&f64, &f64)| a.max(*b) <= SAME * a.min(*b);
+        self.0.len() == other.0.len() && self.0.iter().zip(&other.0).all(near)
+    }
+
+    /// The lesser latency of each pair: what was above it was a disturbance.
+    pub fn least(&self, other: &CoreToCore) -> Self {
+        CoreToCore(self.0.iter().zip(&other.0).map(|(a, b)| a.min(*b)).collect())
+    }
+
+    /// In words: `lines cross in 46 ns`, `lines cross in 46 to 210 ns`.
+    pub fn words(&self) -> String {
+        let ns = |s: f64| format!("{:.0}", s * 1e9);
+        match (self.0.first(), self.0.last()) {
+            (Some(near), Some(far)) if ns(*near) != ns(*far) => {
+                format!("lines cross in {} to {} ns", ns(*near), ns(*far))
+            }
+            (Some(near), _) => format!("lines cross in {} ns", ns(*near)),
+            _ => "one CPU".into(),
+        }
+    }
+}
+
+/// The ceilings that depend on where the CPUs are, in one placement: those of several threads beyond L2.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Placed {
+    /// The placement.
+    pub core_to_core: CoreToCore,
+    /// Its ceilings.
+    pub ceilings: Vec<Ceiling>,
+}
+
+/// Whether a ceiling depends on where the CPUs are: streams of several threads beyond the caches that a core has for itself.
+pub fn depends(ceiling: &Ceiling) -> bool {
+    ceiling.threads > 1 && (ceiling.id.starts_with("l3.") || ceiling.id.starts_with("dram."))
+}
+
+impl Placed {
+    /// Its ceiling `id` at exactly `threads`, if it has a value.
+    pub fn value(&self, id: &str, threads: u32) -> Option<f64> {
+        self.ceilings.iter().find(|c| c.id == id && c.threads == threads).and_then(|c| c.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_placement_is_recognised_whatever_the_order_and_the_noise() {
+        let of = |ns: &[f64]| CoreToCore::of(ns.iter().map(|n| n * 1e-9).collect());
+        assert!(of(&[45.0]).is_same(&of(&[62.0])));
+        assert!(!of(&[45.0]).is_same(&of(&[205.0])));
+        // Four CPUs: three and one, then two and two.
+        let (three, two) =
+            (of(&[45.0, 210.0, 46.0, 205.0, 44.0, 215.0]), of(&[45.0, 210.0, 208.0, 205.0, 44.0, 215.0]));
+        assert!(!three.is_same(&two) && three.is_same(&three));
+        assert!(!of(&[45.0]).is_same(&of(&[])));
+        assert_eq!(of(&[62.0]).least(&of(&[45.0])), of(&[45.0]));
+        assert_eq!(
+            (of(&[45.2]).words(), three.words()),
+            ("lines cross in 45 ns".into(), "lines cross in 44 to 215 ns".into())
+        );
+    }
+}
