@@ -40,6 +40,8 @@ pub struct Request {
     pub threads: Option<usize>,
     /// How thoroughly.
     pub effort: Effort,
+    /// How many times the time that `effort` allows may be taken, where the host is so busy that it takes that.
+    pub patience: u32,
     /// Ignore the cached ceilings; the states of the memory that were met before count all the same.
     pub refresh: bool,
     /// Where the cache is; `None`: [`store::directory`].
@@ -61,6 +63,7 @@ impl Request {
             cpus: None,
             threads: None,
             effort,
+            patience: 1,
             refresh: false,
             cache: None,
             memory: None,
@@ -99,12 +102,13 @@ pub fn load_or_measure(request: &Request, progress: &mut dyn Progress) -> Result
     let key = key(&topology, threads, dram, request.features);
     let directory = request.cache.clone().or_else(store::directory);
     let _ahead = Priority::raise();
-    let mut lab = Lab::new(request.features, topology.clone(), threads, memory, request.effort)?;
+    let lab = Lab::new(request.features, topology.clone(), threads, memory, request.effort)?;
+    let mut lab = lab.patient(request.patience);
     let (mut unusable, mut states) = (None, Vec::new());
     if let Some(directory) = &directory {
         match store::load(directory, &key) {
             Ok(entry) if !request.refresh && entry.satisfies(request.effort) => {
-                return still_good(entry, lab, directory, progress);
+                return still_good(entry, lab, request.patience, directory, progress);
             }
             Ok(entry) => states = entry.states,
             Err(why) if !request.refresh => unusable = Some(why),
@@ -175,17 +179,19 @@ fn replaced(unusable: Unusable) -> Option<Warning> {
 fn still_good(
     mut entry: Entry,
     mut lab: Lab,
+    patience: u32,
     directory: &Path,
     progress: &mut dyn Progress,
 ) -> Result<Machine, MachineError> {
     let drift = drift::check(&lab, &entry.machine)?;
     let has_moved = drift != Drift::default();
     let outdated = settle_drift(drift, &mut entry);
-    let again = entry.retries < RETRIES && !doubt::doubtful(&entry.machine.ceilings).is_empty();
+    let again = (entry.retries < RETRIES || patience > 1) && !doubt::doubtful(&entry.machine.ceilings).is_empty();
     if again {
         let Machine { ceilings, sweeps, core_to_core, .. } = &mut entry.machine;
         lab.resume(std::mem::take(ceilings), std::mem::take(sweeps), core_to_core.as_ref());
-        ceilings::repeat_doubtful(&mut lab, progress, if outdated { MOVED_BUDGET } else { RETRY_BUDGET })?;
+        let budget = if outdated { MOVED_BUDGET } else { RETRY_BUDGET };
+        ceilings::repeat_doubtful(&mut lab, progress, patience * budget)?;
         let (main, others) = lab.take_placements();
         (entry.machine.ceilings, entry.machine.sweeps) = lab.finish();
         entry.machine.core_to_core = main;

@@ -299,6 +299,7 @@ pub fn full_flops(op: FpOp, precision: Precision, width: Width) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::placement::Placed;
 
     #[test]
     fn bfloat16_is_rated_by_its_dot_products() {
@@ -323,5 +324,46 @@ mod tests {
         assert_eq!((rate(Width::W512), rate(Width::W256), rate(Width::W128)), (Some(2e9), Some(2e9), None));
         assert_eq!(host.roof(Precision::Bf16, 1), Some(128e9));
         assert_eq!(host.roof(Precision::Hp, 1), None);
+    }
+
+    #[test]
+    fn bandwidth_is_that_of_the_placements_that_a_function_ran_in() {
+        let ceiling = |id: &str, threads: u32, value: f64| Ceiling {
+            id: id.into(),
+            value: Some(value),
+            unit: "byte/s".into(),
+            threads,
+            clock_hz: None,
+            spread: Some(0.01),
+            settled: true,
+            how: "measured".into(),
+            reason: None,
+            device: "cpu".into(),
+        };
+        let at = |ns: f64| CoreToCore::of(vec![ns * 1e-9]);
+        let placed = |ns, value| Placed { core_to_core: at(ns), ceilings: vec![ceiling("dram.read", 2, value)] };
+        let machine = Machine {
+            cores: 2,
+            ceilings: vec![ceiling("dram.read", 1, 40e9), ceiling("dram.read", 2, 80e9), ceiling("l1.read", 2, 500e9)],
+            core_to_core: Some(at(180.0)),
+            placements: vec![placed(180.0, 80e9), placed(25.0, 40e9)],
+            ..Machine::default()
+        };
+        let run = Run { placements: vec![at(27.0), at(170.0), at(900.0)], ..Run::default() };
+        let ceilings = Ceilings::of(&machine).during(&run);
+        let read = |shares: &[f64], threads| {
+            let mut trace = Trace::default();
+            let value = Host::new(&ceilings).at(shares).value("dram.read", threads, Scaling::Shared, &mut trace);
+            (value, trace.reason())
+        };
+        assert_eq!(read(&[], 2), (Some(80e9), None), "not watched: as listed");
+        assert_eq!(read(&[1.0, 0.0, 0.0], 2), (Some(40e9), None));
+        assert_eq!(read(&[0.25, 0.75, 0.0], 2), (Some(70e9), None));
+        assert_eq!(read(&[1.0, 0.0, 0.0], 1), (Some(40e9), None), "one thread does not depend on it");
+        let (value, reason) = read(&[0.5, 0.0, 0.5], 2);
+        assert_eq!(value, Some(60e9), "where nothing was measured the list stands");
+        assert!(reason.is_some_and(|r| r.contains("50 %")));
+        let near = Host::new(&ceilings).at(&[1.0, 0.0, 0.0]);
+        assert_eq!(near.peek("l1.read", 2, Scaling::PerCore), Some(500e9), "near caches do not depend on it");
     }
 }

@@ -9,6 +9,9 @@ use crate::profile::run::Warning;
 use super::progress::{Notices, Spinner};
 use super::{SessionError, bracket};
 
+/// How many times as long as a quick measurement the demo waits for its ceilings.
+const DEMO_PATIENCE: u32 = 4;
+
 /// What `rprof machine` was asked for.
 #[derive(Debug, Clone, Copy)]
 pub struct MachineOptions {
@@ -18,6 +21,14 @@ pub struct MachineOptions {
     pub refresh: bool,
     /// No progress.
     pub quiet: bool,
+}
+
+/// Sees to it that all ceilings of a quick measurement are there, also on a host so busy that they do not fit its time; what goes
+/// wrong, the run that follows tells.
+pub fn ahead_of_a_demo(notices: &Notices) {
+    let mut teller = Teller { notices: notices.clone(), spinner: None, warnings: Vec::new() };
+    let request = Request { patience: DEMO_PATIENCE, ..Request::new(Effort::Quick) };
+    let _ = machine::load_or_measure(&request, &mut teller);
 }
 
 /// The ceilings for a run. A host that cannot be measured gets none, and a warning: the program is profiled all the same.

@@ -8,10 +8,10 @@ use crate::demo::{self, SECONDS_PER_KERNEL, Schedule};
 use crate::profile::Profile;
 use crate::roofline::Placement;
 
-use super::SessionError;
 use super::options::{Engine, Memory, Passes, RunOptions, Window};
 use super::progress::Notices;
 use super::run::{self, Outcome};
+use super::{SessionError, ceilings};
 
 /// The hidden subcommand that runs the kernels.
 const KERNELS: &str = "__demo";
@@ -46,6 +46,7 @@ pub fn profile(output: Option<PathBuf>, quiet: bool) -> Result<Outcome, SessionE
         engine: Engine::Translator,
         counters_from: None,
     };
+    ceilings::ahead_of_a_demo(&notices);
     let mut outcome = run::profile(&options)?;
     outcome.profile.run.command = ["rprof", "demo"].map(String::from).into();
     expect(&mut outcome.profile);

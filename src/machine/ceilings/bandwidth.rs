@@ -76,10 +76,15 @@ pub fn levels(lab: &mut Lab) -> Result<(), MachineError> {
     affinity(lab)
 }
 
-/// Bytes of a DRAM buffer: four times the last-level caches, if a quarter of the memory allows it.
+/// CPUs that are taken to have a last-level cache each: a hypervisor may put them so, whatever it says.
+const APART: usize = 4;
+
+/// Bytes of a DRAM buffer: four times the last-level caches, of each of a few CPUs where a quarter of the memory allows that, else
+/// of those that the host tells of; `None` where it does not allow even that. In twice a cache a stream still hits a fifth.
 pub fn dram_bytes(lab: &Lab) -> Option<u64> {
-    let wanted = 4 * lab.topology.llc_total.max(8 << 20);
-    (wanted <= lab.memory / 4).then_some(wanted)
+    let told = lab.topology.llc_total.max(8 << 20);
+    let each = lab.topology.caches.last().map_or(0, |c| c.size) * lab.topology.cpus.len().min(APART) as u64;
+    [told.max(each), told].into_iter().map(|caches| 4 * caches).find(|bytes| *bytes <= lab.memory / 4)
 }
 
 /// A short look at `dram.read`, in byte/s, whose last round begins before `end`; `None` where more than `largest` bytes would

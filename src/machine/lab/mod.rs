@@ -57,9 +57,9 @@ struct Deadlines {
 }
 
 impl Deadlines {
-    fn of(effort: Effort) -> Self {
+    fn of(effort: Effort, patience: u32) -> Self {
         let now = Instant::now();
-        Deadlines { essential: now + effort.budget(true), rest: now + effort.budget(false) }
+        Deadlines { essential: now + patience * effort.budget(true), rest: now + patience * effort.budget(false) }
     }
 }
 
@@ -78,6 +78,7 @@ pub struct Lab {
     watch: Stopwatch,
     start: Instant,
     deadlines: Deadlines,
+    patience: u32,
     essential: bool,
     aim: Aim,
     ceilings: Vec<Ceiling>,
@@ -113,7 +114,8 @@ impl Lab {
             effort,
             watch,
             start: Instant::now(),
-            deadlines: Deadlines::of(effort),
+            deadlines: Deadlines::of(effort, 1),
+            patience: 1,
             essential: true,
             aim: Aim::All,
             ceilings: Vec::new(),
@@ -123,6 +125,11 @@ impl Lab {
             doubts: Vec::new(),
             huge_pages: None,
         })
+    }
+
+    /// The bench with so many times the time that [`Effort`] allows.
+    pub fn patient(self, patience: u32) -> Self {
+        Lab { deadlines: Deadlines::of(self.effort, patience), patience, ..self }
     }
 
     /// The stopwatch.
@@ -167,7 +174,8 @@ impl Lab {
     /// Time that is left for measuring again what is in doubt.
     pub fn repeat_budget(&self) -> Duration {
         let (least, most) = self.effort.repeat_range();
-        self.effort.repeat_until().saturating_sub(self.start.elapsed()).clamp(least, most)
+        let until = self.patience * self.effort.repeat_until();
+        until.saturating_sub(self.start.elapsed()).clamp(self.patience * least, self.patience * most)
     }
 
     /// Whether everything is measured, not only what is in doubt.
@@ -208,7 +216,7 @@ impl Lab {
     /// Repetitions of kernels that the neighbours disturb.
     pub fn shared_plan(&self) -> Plan {
         match self.effort {
-            Effort::Quick => Plan { seconds: 2e-3, repetitions: 5, steady: 0.05, rounds: 3, fastest: 2 },
+            Effort::Quick => Plan { seconds: 2e-3, repetitions: 4, steady: 0.05, rounds: 2, fastest: 2 },
             // Another moment tells more than more repetitions.
             Effort::Full if !self.measures_all() => {
                 Plan { seconds: 4e-3, repetitions: 3, steady: 0.05, rounds: 1, fastest: 2 }

@@ -67,7 +67,7 @@ fn optional(pointer: &str) -> bool {
         "placements",
     ];
     let name = pointer.rsplit('/').next().unwrap();
-    let reason_of_ceiling = pointer.starts_with("/machine/ceilings");
+    let reason_of_ceiling = pointer.starts_with("/machine/ceilings") || pointer.starts_with("/machine/placements");
     let top_level = pointer.matches('/').count() == 1;
     let free = pointer.rsplit('/').nth(1) == Some("source");
     let fp_step = ["op", "precision", "width"].contains(&name) && pointer.contains("/steps/");
