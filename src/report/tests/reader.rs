@@ -74,6 +74,9 @@ fn optional(pointer: &str) -> bool {
     if pointer.contains("/counters/") && ["how", "per_thread"].contains(&name) {
         return name == "per_thread";
     }
+    if pointer.starts_with("/machine/placements/") && name == "core_to_core" {
+        return false;
+    }
     if name == "coherence" && pointer.contains("/traffic/") {
         return false;
     }
