@@ -97,6 +97,7 @@ pub fn join(
     joined.hardware = hardware;
     let outcome = joined.functions(&mut code);
     run.placements = joined.placements.distinct.clone();
+    run.warnings.extend(joined.placements.warning());
     let mut stacks = StackTable::new(full_names);
     let samples = profile_samples(&joined, &mut stacks, &mut code);
 

@@ -2,6 +2,7 @@
 
 use crate::profile::evidence::timed::TimedEvidence;
 use crate::profile::placement::CoreToCore;
+use crate::profile::run::Warning;
 
 /// A look says nothing of a sample that is further from it, in seconds.
 const NEAR_S: f64 = 0.5;
@@ -42,6 +43,19 @@ impl Placements {
         self.seen.retain(|(_, i)| kept.contains(i));
         self.seen.iter_mut().for_each(|(_, i)| *i = kept.iter().position(|k| k == i).unwrap_or(0));
         self.distinct = kept.iter().map(|i| self.distinct[*i].clone()).collect();
+    }
+
+    /// That the CPUs were moved while the program ran.
+    pub fn warning(&self) -> Option<Warning> {
+        let words: Vec<String> = self.distinct.iter().map(CoreToCore::words).collect();
+        (words.len() > 1).then(|| {
+            Warning::new(
+                "cpus-moved",
+                format!("the hypervisor moved this host's CPUs while the program ran: {}", words.join(", then ")),
+                "a function's bandwidth ceilings are the mean of those of the placements that it ran in",
+                "whole cores of one processor, pinned by the provider, stay where they are",
+            )
+        })
     }
 
     fn at(&self, t_s: f64) -> Option<usize> {
@@ -92,6 +106,7 @@ mod tests {
     fn samples_are_of_the_placement_that_was_seen_next_to_them() {
         let all = Placements::of(&evidence(&[(100, 46.0), (150, 60.0), (200, 210.0), (250, 205.0), (300, 600.0)]));
         assert_eq!(all.distinct.len(), 2, "600 ns were seen once");
+        assert!(all.warning().is_some_and(|w| w.text.contains("46 ns, then lines cross in 205 ns")));
         let at = |t: &[f64]| all.shares(t.iter().map(|t| (*t, 1e-3)));
         assert_eq!(at(&[0.11, 0.16, 0.17]), [1.0, 0.0]);
         assert_eq!(at(&[0.11, 0.21, 0.24, 0.26]), [0.25, 0.75]);
