@@ -42,6 +42,8 @@ pub struct Request {
     pub effort: Effort,
     /// How many times the time that `effort` allows may be taken, where the host is so busy that it takes that.
     pub patience: u32,
+    /// Wait a while for the CPUs to be placed otherwise where the ceilings of one placement alone are known.
+    pub another_placement: bool,
     /// Ignore the cached ceilings; the states of the memory that were met before count all the same.
     pub refresh: bool,
     /// Where the cache is; `None`: [`store::directory`].
@@ -64,6 +66,7 @@ impl Request {
             threads: None,
             effort,
             patience: 1,
+            another_placement: false,
             refresh: false,
             cache: None,
             memory: None,
@@ -108,7 +111,7 @@ pub fn load_or_measure(request: &Request, progress: &mut dyn Progress) -> Result
     if let Some(directory) = &directory {
         match store::load(directory, &key) {
             Ok(entry) if !request.refresh && entry.satisfies(request.effort) => {
-                return still_good(entry, lab, request.patience, directory, progress);
+                return still_good(entry, lab, request, directory, progress);
             }
             Ok(entry) => states = entry.states,
             Err(why) if !request.refresh => unusable = Some(why),
@@ -179,19 +182,25 @@ fn replaced(unusable: Unusable) -> Option<Warning> {
 fn still_good(
     mut entry: Entry,
     mut lab: Lab,
-    patience: u32,
+    request: &Request,
     directory: &Path,
     progress: &mut dyn Progress,
 ) -> Result<Machine, MachineError> {
     let drift = drift::check(&lab, &entry.machine)?;
     let has_moved = drift != Drift::default();
     let outdated = settle_drift(drift, &mut entry);
-    let again = (entry.retries < RETRIES || patience > 1) && !doubt::doubtful(&entry.machine.ceilings).is_empty();
+    let again =
+        (entry.retries < RETRIES || request.patience > 1) && !doubt::doubtful(&entry.machine.ceilings).is_empty();
+    let another = request.another_placement && states::placements(&entry.states, &entry.machine).is_empty();
+    let again = again || another;
     if again {
         let Machine { ceilings, sweeps, core_to_core, .. } = &mut entry.machine;
         lab.resume(std::mem::take(ceilings), std::mem::take(sweeps), core_to_core.as_ref());
         let budget = if outdated { MOVED_BUDGET } else { RETRY_BUDGET };
-        ceilings::repeat_doubtful(&mut lab, progress, patience * budget)?;
+        if another {
+            ceilings::measure_another_placement(&mut lab, progress)?;
+        }
+        ceilings::repeat_doubtful(&mut lab, progress, request.patience * budget)?;
         let (main, others) = lab.take_placements();
         (entry.machine.ceilings, entry.machine.sweeps) = lab.finish();
         entry.machine.core_to_core = main;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::machine::{self, Effort, Progress, Request};
+use crate::profile::evidence::timed::PlacementSeen;
 use crate::profile::machine::{Cache, Machine};
 use crate::profile::run::Warning;
 
@@ -27,7 +28,7 @@ pub struct MachineOptions {
 /// wrong, the run that follows tells.
 pub fn ahead_of_a_demo(notices: &Notices) {
     let mut teller = Teller { notices: notices.clone(), spinner: None, warnings: Vec::new() };
-    let request = Request { patience: DEMO_PATIENCE, ..Request::new(Effort::Quick) };
+    let request = Request { patience: DEMO_PATIENCE, another_placement: true, ..Request::new(Effort::Quick) };
     let _ = machine::load_or_measure(&request, &mut teller);
 }
 
@@ -47,9 +48,13 @@ pub fn for_a_run(notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
     })
 }
 
-/// The ceilings looked at again after the program has run: see [`bracket`].
-pub fn after_a_run(before: Machine, notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
-    again(&Request::new(Effort::Quick), before, notices, warnings)
+/// The ceilings looked at again after the program has run: see [`bracket`]. Where its CPUs were `seen` as they were not when the
+/// ceilings were measured, it is tried to have them there again.
+pub fn after_a_run(before: Machine, seen: &[PlacementSeen], notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
+    let known = before.by_placement();
+    let is_known = |look: &PlacementSeen| known.iter().any(|p| p.core_to_core.is_same(&look.core_to_core));
+    let another_placement = 2 * seen.iter().filter(|look| !is_known(look)).count() > seen.len();
+    again(&Request { another_placement, ..Request::new(Effort::Quick) }, before, notices, warnings)
 }
 
 /// All ceilings measured again, because a function was faster than one of them allows. What is kept for later runs stays as

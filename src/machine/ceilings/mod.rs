@@ -22,6 +22,7 @@ use super::doubt;
 use super::error::MachineError;
 use super::lab::{Effort, Lab};
 use super::progress::Progress;
+use crate::profile::placement;
 
 /// Some ceilings that are measured together.
 struct Group {
@@ -67,7 +68,31 @@ pub fn measure_all(lab: &mut Lab, progress: &mut dyn Progress) -> Result<(), Mac
         lab.take_doubts().into_iter().for_each(|w| progress.warn(w));
     }
     derive(lab);
+    if lab.is_patient() {
+        measure_another_placement(lab, progress)?;
+    }
     repeat_doubtful(lab, progress, lab.repeat_budget())
+}
+
+/// Time that is waited for another placement of the CPUs, busy and idle each, and for what depends on it.
+const ANOTHER: Duration = Duration::from_millis(1500);
+
+/// Waits a while for the hypervisor to place the CPUs otherwise, and measures what depends on it there.
+///
+/// # Errors
+/// As [`measure_all`].
+pub fn measure_another_placement(lab: &mut Lab, progress: &mut dyn Progress) -> Result<(), MachineError> {
+    progress.group("with the CPUs placed otherwise", GROUPS.len(), GROUPS.len());
+    if !lab.meet_another_placement(ANOTHER)? {
+        return Ok(());
+    }
+    let wanted = lab.ceilings().iter().filter(|c| placement::depends(c) && c.value.is_some());
+    let wanted = wanted.map(|c| (doubt::measured_as(c).to_owned(), c.threads as usize)).collect();
+    lab.repeat(wanted, ANOTHER);
+    for group in &GROUPS {
+        (group.measure)(lab)?;
+    }
+    Ok(())
 }
 
 /// What follows from what was measured.

@@ -132,6 +132,11 @@ impl Lab {
         Lab { deadlines: Deadlines::of(self.effort, patience), patience, ..self }
     }
 
+    /// Whether it has more time than usual.
+    pub fn is_patient(&self) -> bool {
+        self.patience > 1
+    }
+
     /// The stopwatch.
     pub fn watch(&self) -> &Stopwatch {
         &self.watch

@@ -5,13 +5,20 @@
 //!                     └ every p ────────▶ kept apart ─ at the end the placement with the best memory is the main one
 //! ```
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use super::Lab;
 use crate::machine::doubt;
+use crate::machine::error::MachineError;
 use crate::profile::machine::Ceiling;
 use crate::profile::placement::{CoreToCore, Placed, depends};
 
 /// How the reason of a ceiling begins that was measured in another placement than its neighbours in the list.
 const ELSEWHERE: &str = "with the CPUs placed otherwise";
+
+/// Time between two looks for another placement.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// The ceiling whose best value names the main placement.
 const NAMED_BY: &str = "dram.read";
@@ -95,6 +102,34 @@ impl Lab {
         for ceiling in self.ceilings.iter().filter(measured) {
             self.by_placement.keep(main, ceiling.clone());
         }
+    }
+
+    /// Waits until the hypervisor has placed the CPUs as nothing was measured yet, by keeping them busy, upon which it tends to
+    /// move them apart, and then idle, upon which it tends to move them together; either for at most `patience`. Whether it did.
+    ///
+    /// # Errors
+    /// [`MachineError::Thread`].
+    pub fn meet_another_placement(&self, patience: Duration) -> Result<bool, MachineError> {
+        if !self.watch.knows_placements() {
+            return Ok(false);
+        }
+        let is_new = |at: usize| self.by_placement.all.get(at).is_none_or(Vec::is_empty);
+        for busy in [true, false] {
+            let end = Instant::now() + patience;
+            while Instant::now() < end {
+                if self.watch.placement()?.is_some_and(is_new) {
+                    return Ok(true);
+                }
+                let look = Instant::now() + LOOK;
+                if busy {
+                    let spin = move |_| while Instant::now() < look {};
+                    self.team().run(self.most(), Arc::new(spin))?;
+                } else {
+                    std::thread::sleep(LOOK / 2);
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// Has the list show the placement in which the memory is best. What was not measured there is marked.
