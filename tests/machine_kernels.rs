@@ -117,8 +117,8 @@ fn streams() {
                     if non_temporal && width == Width::Scalar {
                         continue;
                     }
-                    for (prefetch, summed) in [(None, false), (Some(512), false), (None, true)] {
-                        let variant = Variant { non_temporal, prefetch, summed, ..Variant::plain(width) };
+                    for prefetch in [None, Some(512)] {
+                        let variant = Variant { non_temporal, prefetch, ..Variant::plain(width) };
                         let kernel = stream(kind, variant, features).expect("encodes");
                         let mut found = classified(&kernel);
                         // Prefetches are overhead here: they are in `instructions` of both.

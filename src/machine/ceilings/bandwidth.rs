@@ -153,7 +153,7 @@ fn kinds(lab: &mut Lab, arena: &Arena, level: &Level) -> Result<(), MachineError
             continue;
         }
         let mut best: Option<Rate> = None;
-        let ways = variants(lab, level, kind).into_iter().flat_map(|v| level.sets.iter().map(move |set| (v, *set)));
+        let ways = variants(lab, level).into_iter().flat_map(|v| level.sets.iter().map(move |set| (v, *set)));
         for (variant, set) in ways.collect::<Vec<_>>() {
             let rate = elements(lab, arena, kind, variant, set, plan(lab, level))?;
             best = match (best, rate) {
@@ -173,18 +173,15 @@ fn kinds(lab: &mut Lab, arena: &Arena, level: &Level) -> Result<(), MachineError
 }
 
 /// The ways to try: the two widest widths, and near the core two lengths of the loop; from DRAM the widest alone where
-/// time is short. Reads of caches with and without sums.
-fn variants(lab: &Lab, level: &Level, kind: Stream) -> Vec<Variant> {
+/// time is short.
+fn variants(lab: &Lab, level: &Level) -> Vec<Variant> {
     let mut widths = lab.features.widths();
     widths.retain(|w| *w != Width::Scalar);
     widths.reverse();
     let near = matches!(level.name, "l1" | "l2");
     widths.truncate(if level.name != "dram" || lab.effort == Effort::Full { 2 } else { 1 });
     let lengths: &[usize] = if near { &[4, 16] } else { &[16] };
-    let sums: &[bool] = if kind == Stream::Read && level.name != "dram" { &[false, true] } else { &[false] };
-    let of = |width: &Width, unroll: usize, summed: bool| Variant { unroll, summed, ..Variant::plain(*width) };
-    let ways = lengths.iter().flat_map(|unroll| sums.iter().map(|summed| (*unroll, *summed)));
-    ways.flat_map(|(unroll, summed)| widths.iter().map(move |w| of(w, unroll, summed))).collect()
+    widths.iter().flat_map(|w| lengths.iter().map(|unroll| Variant { unroll: *unroll, ..Variant::plain(*w) })).collect()
 }
 
 fn plan(lab: &Lab, level: &Level) -> Plan {

@@ -79,15 +79,12 @@ pub struct Variant {
     pub prefetch: Option<u32>,
     /// Vectors in one loop body.
     pub unroll: usize,
-    /// A read adds what it loads to a few sums. Loads that depend on nothing may all be tried before their lines are there, and
-    /// again; Zen 5 reads L2 a seventh faster where additions pace them.
-    pub summed: bool,
 }
 
 impl Variant {
     /// Plain loads and stores of `width`, one kilobyte or less in a body.
     pub fn plain(width: Width) -> Self {
-        Variant { width, non_temporal: false, prefetch: None, unroll: 16, summed: false }
+        Variant { width, non_temporal: false, prefetch: None, unroll: 16 }
     }
 
     /// Bytes of one array that one inner iteration covers.
@@ -95,9 +92,6 @@ impl Variant {
         vector_bytes(self.width) * self.unroll as u64
     }
 }
-
-/// Sums of a read that adds: enough to hide an addition's latency.
-const SUMS: usize = 8;
 
 const BASES: [Register; 3] = [Register::R8, Register::R9, Register::R10];
 
@@ -139,7 +133,6 @@ pub fn stream(kind: Stream, variant: Variant, features: Features) -> Result<Kern
         flops: match kind {
             Stream::Triad => 2 * lanes,
             Stream::Update => lanes,
-            Stream::Read if variant.summed => lanes,
             _ => 0,
         },
         int_ops: 0,
@@ -168,9 +161,6 @@ fn element(e: &mut Emitter, kind: Stream, variant: Variant, n: usize) {
         }
     }
     match kind {
-        Stream::Read if variant.summed => {
-            return add_from_memory(e, width, vector(width, n % SUMS), source, at);
-        }
         Stream::Read => return e.load(load, register, source, at),
         Stream::Write => return store(e, variant, at, scale),
         Stream::Copy => e.load(load, register, source, at),
