@@ -57,6 +57,7 @@ pub struct Hierarchy {
     seen: SeenLines,
     groups: [u64; GROUPS],
     fills: u64,
+    met: u64,
     stale: u64,
     /// What was caused by whom.
     pub tallies: Tallies,
@@ -121,6 +122,7 @@ impl Hierarchy {
             seen: SeenLines::new(),
             groups: [0; GROUPS],
             fills: 0,
+            met: 0,
             stale: 0,
             tallies: Tallies::default(),
         }
@@ -134,6 +136,11 @@ impl Hierarchy {
     /// Lines fetched from memory.
     pub fn fills(&self) -> u64 {
         self.fills
+    }
+
+    /// Lines fetched from memory for the first time.
+    pub fn met(&self) -> u64 {
+        self.met
     }
 
     /// Lines found where they were before a time that was not simulated.
@@ -376,6 +383,7 @@ impl Hierarchy {
         tally.capacity += u64::from(!fresh && kept_in_shadow == Some(false));
         self.groups[group(line)] += 1;
         self.fills += 1;
+        self.met += u64::from(fresh);
         if !victim_cache {
             self.insert_last(own, line, set, State::CLEAN);
         }

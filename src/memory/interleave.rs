@@ -10,6 +10,8 @@ use crate::profile::evidence::memory::{Access, Phase};
 
 /// Accesses of one turn.
 const TURN: usize = 16;
+/// Selected accesses of one turn beside a thread of which nothing is left out: they stand for many more.
+const SELECTED_TURN: usize = 1;
 /// A thread that has this many batches waiting is not waited for by others any longer.
 const MAX_WAITING: usize = 2;
 /// Accesses that wait at most, all threads together.
@@ -95,10 +97,12 @@ impl Interleaver {
         let mut ended = false;
         while !ended {
             let mut any = false;
+            let mixed = self.queues.iter().filter_map(|q| q.waiting.front()).any(|(selected, ..)| !selected);
             for queue in &mut self.queues {
                 let Some((selected, phase, batch)) = queue.waiting.front() else { continue };
                 any = true;
-                let end = (queue.played + TURN).min(batch.len());
+                let turn = if *selected && mixed { SELECTED_TURN } else { TURN };
+                let end = (queue.played + turn).min(batch.len());
                 play(Part {
                     thread: queue.thread,
                     process: queue.process,

@@ -14,6 +14,7 @@
 //! bytes when it leaves the write-combining buffers, complete or not. Software prefetches fill like loads and execute no
 //! bytes. Hardware prefetchers, page walks, instruction fetches and the kernel's accesses are not modelled.
 
+mod arrivals;
 mod calibration;
 mod estimate;
 mod executions;

@@ -6,6 +6,7 @@ use crate::profile::code::CodeRef;
 use crate::profile::evidence::memory::{Access, AccessSink, Collection, Executed, MemoryEvidence, Phase, SiteTraffic};
 use crate::profile::run::Warning;
 
+use super::arrivals::Arrivals;
 use super::calibration;
 use super::estimate::{Beyond, near, relative_error, windows_error};
 use super::executions::{Executions, Factors, Scales, Times};
@@ -48,6 +49,17 @@ struct Sampled {
     hierarchy: Hierarchy,
     rhythm: Rhythm,
     pace: Pace,
+    /// Where the processes are real ones.
+    arrivals: Option<Arrivals>,
+}
+
+impl Sampled {
+    /// What was counted in the last window is final.
+    fn close_window(&mut self, classes: Classes) {
+        if let Some(arrivals) = &self.arrivals {
+            self.hierarchy.tallies.limit_compulsory(arrivals.share(classes.count()));
+        }
+    }
 }
 
 impl CacheModel {
@@ -61,6 +73,14 @@ impl CacheModel {
     /// is small), and all accesses in bursts.
     pub fn sampled(geometry: Geometry, placement: Placement, warnings: Vec<Warning>) -> Self {
         Self::new(geometry, placement, warnings, true)
+    }
+
+    /// The same for processes of this host, whose ids accesses are recorded with: the model asks the kernel about them.
+    pub fn of_host_processes(mut self) -> Self {
+        if let Some(sampled) = &mut self.sampled {
+            sampled.arrivals = Some(Arrivals::new());
+        }
+        self
     }
 
     fn new(geometry: Geometry, placement: Placement, mut warnings: Vec<Warning>, sampled: bool) -> Self {
@@ -78,7 +98,7 @@ impl CacheModel {
             sampled: sampled.then(|| {
                 let hierarchy = Hierarchy::new(geometry, placement, Scope::OneClass(classes));
                 let pace = Pace::new(hierarchy.last_level_lines());
-                Sampled { hierarchy, rhythm: Rhythm::new(), pace }
+                Sampled { hierarchy, rhythm: Rhythm::new(), pace, arrivals: None }
             }),
             classes,
             pages: TouchedPages::new(classes),
@@ -94,7 +114,7 @@ impl CacheModel {
         let place = self.owners.place(part.thread, part.process);
         self.full.add_core(place.core);
         let classes = self.classes;
-        let Some(Sampled { hierarchy, rhythm, pace }) = &mut self.sampled else {
+        let Some(Sampled { hierarchy, rhythm, pace, arrivals }) = &mut self.sampled else {
             for access in part.accesses {
                 let owner = owner(&mut self.owners, &mut self.full, None, place, access.site);
                 self.owners.steps(owner).note(access.address);
@@ -129,7 +149,14 @@ impl CacheModel {
             play(hierarchy, &mut self.owners, (place, owner), access, part.selected, |line| classes.of(line) == 0);
         }
         let stand_for = if part.selected { classes.count() } else { 1 };
+        let phase = pace.phase();
         pace.note(accesses * stand_for, hierarchy.fills() - fills, hierarchy.stale() - stale);
+        if let Some(arrivals) = arrivals {
+            arrivals.note(self.owners.processes(), accesses, hierarchy.met());
+            if phase == Phase::Measuring && pace.phase() == Phase::Pause {
+                arrivals.end(self.owners.processes(), hierarchy.met());
+            }
+        }
     }
 
     fn receive(&mut self, thread: u32, process: u32, selected: bool, accesses: &[Access]) {
@@ -143,6 +170,7 @@ impl CacheModel {
         self.full.tallies.open(Book::End);
         self.full.flush();
         if let Some(sampled) = &mut self.sampled {
+            sampled.close_window(self.classes);
             sampled.hierarchy.tallies.open(Book::End);
             sampled.hierarchy.flush();
         }
@@ -323,11 +351,23 @@ impl AccessSink for CacheModel {
 
     fn end_phase(&mut self) {
         if let Some(sampled) = &mut self.sampled {
-            if sampled.pace.phase() == Phase::Pause {
+            let phase = sampled.pace.phase();
+            if phase == Phase::Pause {
                 sampled.hierarchy.age();
                 sampled.rhythm.begin_window();
+                sampled.close_window(self.classes);
+                sampled.hierarchy.tallies.begin_window();
             }
             sampled.pace.end_phase();
+            if let Some(arrivals) = &mut sampled.arrivals {
+                match phase {
+                    Phase::Pause => arrivals.begin(self.owners.processes(), sampled.hierarchy.met()),
+                    Phase::Measuring if sampled.pace.phase() == Phase::Pause => {
+                        arrivals.end(self.owners.processes(), sampled.hierarchy.met());
+                    }
+                    _ => {}
+                }
+            }
         }
     }
 

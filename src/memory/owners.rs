@@ -103,6 +103,11 @@ impl Owners {
         Place { thread, core, space, book }
     }
 
+    /// All processes seen so far.
+    pub fn processes(&self) -> impl Iterator<Item = u32> + '_ {
+        self.spaces.keys().copied()
+    }
+
     /// What `thread`'s traffic is booked in.
     pub fn book(&mut self, thread: u32) -> usize {
         self.thread(thread).book

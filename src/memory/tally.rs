@@ -113,6 +113,8 @@ pub struct Tallies {
     end: Vec<Tally>,
     nothing: Tally,
     book: Book,
+    /// Compulsory misses of the sample before the present window, by owner.
+    before_window: Vec<u64>,
 }
 
 impl Tallies {
@@ -138,6 +140,20 @@ impl Tallies {
     /// From now on events are counted in `book`.
     pub fn open(&mut self, book: Book) {
         self.book = book;
+    }
+
+    /// A window of the sample begins.
+    pub fn begin_window(&mut self) {
+        self.before_window = self.sample.iter().map(|tally| tally.compulsory).collect();
+    }
+
+    /// Of the compulsory misses of the present window only `share` are so; the others are of lines that were touched
+    /// where nobody looked.
+    pub fn limit_compulsory(&mut self, share: f64) {
+        for (i, tally) in self.sample.iter_mut().enumerate() {
+            let before = self.before_window.get(i).copied().unwrap_or(0);
+            tally.compulsory = before + ((tally.compulsory - before) as f64 * share).round() as u64;
+        }
     }
 
     /// The tallies of [`Book::Plain`], by owner.

@@ -92,10 +92,11 @@ fn access_sink(memory: Memory, machine: &Machine) -> Option<Box<dyn AccessSink>>
     }
     let (geometry, warnings) = Geometry::of_host(&machine.caches, machine.cores);
     let placement = Placement::of_host();
-    Some(Box::new(match memory {
+    let model = match memory {
         Memory::Exact => CacheModel::exact(geometry, placement, warnings),
         Memory::Off | Memory::Sampled => CacheModel::sampled(geometry, placement, warnings),
-    }))
+    };
+    Some(Box::new(model.of_host_processes()))
 }
 
 fn stream(stream: &'static str) -> impl FnOnce(std::io::Error) -> SessionError {

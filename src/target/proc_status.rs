@@ -49,6 +49,28 @@ pub fn read_status(tid: Pid) -> io::Result<Status> {
     Ok(status)
 }
 
+/// Pages of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PageCounts {
+    /// Page faults so far.
+    pub faults: u64,
+    /// Pages that it has now, of 4 KiB each.
+    pub resident: u64,
+}
+
+/// Reads the page counts in `/proc/PID/stat`.
+///
+/// # Errors
+/// The process is gone.
+pub fn read_page_counts(pid: Pid) -> io::Result<PageCounts> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // 1 (a name) S 0 … The fields are numbered from 1; behind the name comes the third.
+    let rest = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    let field = |number: usize| fields.get(number - 3).and_then(|f| f.parse::<u64>().ok()).unwrap_or(0);
+    Ok(PageCounts { faults: field(10) + field(12), resident: field(24) })
+}
+
 /// Whether an instruction that the thread has executed raised a signal that is still to be reported. A stop that was
 /// asked for is reported first, with the registers as the instruction left them.
 pub fn has_fault_pending(tid: Pid) -> bool {

@@ -1,5 +1,8 @@
 //! From a thread's buffer of addresses to the access sink.
 
+use std::collections::HashMap;
+use std::ops::Range;
+
 use super::hash::AddressMap;
 use super::layout;
 use super::probes::{ENTRY, INDEXED, ProbeSite, Shape};
@@ -19,6 +22,8 @@ pub struct Drain {
     bytes: Vec<u8>,
     /// Numbers of instructions that were drained last, by probe.
     recent: Vec<Option<(CodeRef, u32)>>,
+    /// By thread: the address in its buffer from which on nothing is left out, where that began in its middle.
+    complete_from: HashMap<u32, u64>,
     /// Only one thread has been seen.
     single: bool,
     first: Option<u32>,
@@ -37,6 +42,7 @@ impl Drain {
             batch: Vec::new(),
             bytes: Vec::new(),
             recent: vec![None; RECENT],
+            complete_from: HashMap::new(),
             single: true,
             first: None,
         }
@@ -71,6 +77,23 @@ impl Drain {
         regions.set(region, layout::CURSOR, regions.base(region).get() + u64::from(layout::BUFFER));
     }
 
+    /// Lets a running `thread` leave nothing out from now on, if the sink wants that: bursts of all threads are to meet, and
+    /// a buffer of selected accesses takes long to fill.
+    pub fn join_burst(&mut self, thread: &Thread) {
+        let regions = thread.regions.borrow();
+        let complete = |mask: u64| mask == 0;
+        if !thread.version.collects()
+            || complete(regions.get(thread.region, layout::SELECT_MASK))
+            || !complete(self.sink.collect(thread.ordinal).mask())
+        {
+            return;
+        }
+        regions.set(thread.region, layout::FILTER, 0);
+        regions.set(thread.region, layout::SELECT_MASK, 0);
+        // What it notes before the cursor is read counts as selected, which does no harm.
+        self.complete_from.insert(thread.ordinal, regions.get(thread.region, layout::CURSOR));
+    }
+
     /// Hands what a stopped or waiting thread has collected to the sink, and empties its buffer.
     pub fn drain(&mut self, space: &CodeSpace, thread: &Thread) {
         let regions = thread.regions.borrow();
@@ -79,24 +102,34 @@ impl Drain {
         if size > 0 && size <= u64::from(layout::BUFFER_SIZE) {
             self.bytes.resize(size as usize, 0);
             if regions.read(thread.region, layout::BUFFER, &mut self.bytes).is_ok() {
-                self.batch.clear();
-                self.decode(space);
                 let process = thread.process.as_raw() as u32;
-                if regions.get(thread.region, layout::SELECT_MASK) == 0 {
-                    self.sink.record(thread.ordinal, process, &self.batch);
-                } else {
+                let all = regions.get(thread.region, layout::SELECT_MASK) == 0;
+                let complete_from = match self.complete_from.get(&thread.ordinal) {
+                    Some(at) => at.saturating_sub(start).min(size) as usize,
+                    None if all => 0,
+                    None => size as usize,
+                };
+                self.decode(space, 0..complete_from);
+                if !self.batch.is_empty() {
                     self.sink.record_selected(thread.ordinal, process, &self.batch);
+                }
+                self.decode(space, complete_from..size as usize);
+                if !self.batch.is_empty() {
+                    self.sink.record(thread.ordinal, process, &self.batch);
                 }
             }
         }
+        self.complete_from.remove(&thread.ordinal);
         self.start(&regions, thread.region, thread.ordinal);
     }
 
-    fn decode(&mut self, space: &CodeSpace) {
+    /// Decodes a part of the bytes into the batch.
+    fn decode(&mut self, space: &CodeSpace, part: Range<usize>) {
+        self.batch.clear();
         let bytes = std::mem::take(&mut self.bytes);
         let word = |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
-        let mut at = 0;
-        while at + ENTRY as usize <= bytes.len() {
+        let mut at = part.start;
+        while at + ENTRY as usize <= part.end {
             let (address, packed) = (word(at), word(at + 8));
             let (number, extra) = (packed as u32, (packed >> 32) as u32);
             let Some(probe) = space.probe_sites.get(number as usize).copied() else { break };

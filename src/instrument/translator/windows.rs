@@ -123,6 +123,9 @@ impl Run {
         }
         self.windows.turn_to(wanted);
         for (&tid, thread) in &self.threads {
+            if thread.version == wanted {
+                drain.join_burst(thread);
+            }
             // A thread that waits for something would have its system call interrupted.
             if thread.version != wanted && !thread.stalled && is_runnable(tid) {
                 // If it is gone, its end will be seen.

@@ -1,0 +1,125 @@
+//! How many pages processes came to have while they were looked at: no more can have been touched for the first time.
+//!
+//! A sampled run meets lines in one of its windows that a pause saw before. They are told from new ones by what the kernel
+//! had to do: a page that was never touched costs a fault, or makes the process larger. What is first met in a window
+//! is compulsory at most as far as pages arrived in it:
+//!
+//! ```text
+//! share = min(1, pages arrived × lines of a page in the sample / lines first met)
+//! ```
+//!
+//! Pages that arrive for other reasons (those of the code cache) make the bound weaker, not wrong.
+
+use std::collections::HashMap;
+
+use nix::unistd::Pid;
+
+use crate::target::proc_status::{PageCounts, read_page_counts};
+
+/// Accesses that are simulated between two looks at a process that may end unseen.
+const LOOK_EVERY: u64 = 1 << 18;
+/// Processes that are looked at, at most.
+const MOST_PROCESSES: usize = 64;
+/// Lines of a page.
+const PAGE_LINES: u64 = 64;
+
+/// The pages that arrived in the present window, or in the last one.
+#[derive(Debug, Default)]
+pub struct Arrivals {
+    begin: HashMap<u32, PageCounts>,
+    /// Lines that had been met when the window began.
+    met_before: u64,
+    /// When it was looked last: pages that had arrived, lines that had been met first.
+    latest: Option<(u64, u64)>,
+    /// The window is over, or none was yet.
+    over: bool,
+    since_look: u64,
+}
+
+impl Arrivals {
+    /// No window yet.
+    pub fn new() -> Self {
+        Arrivals { over: true, ..Arrivals::default() }
+    }
+
+    /// A window begins; `met` lines were met so far.
+    pub fn begin(&mut self, processes: impl Iterator<Item = u32>, met: u64) {
+        let read = |process: u32| Some((process, read_page_counts(Pid::from_raw(process as i32)).ok()?));
+        let begin = processes.take(MOST_PROCESSES).filter_map(read).collect();
+        *self = Arrivals { begin, met_before: met, ..Arrivals::default() };
+    }
+
+    /// `accesses` of the window were simulated, and `met` lines were met so far.
+    pub fn note(&mut self, processes: impl Iterator<Item = u32>, accesses: u64, met: u64) {
+        self.since_look += accesses;
+        if self.since_look >= LOOK_EVERY {
+            self.look(processes, met);
+        }
+    }
+
+    /// The window ends.
+    pub fn end(&mut self, processes: impl Iterator<Item = u32>, met: u64) {
+        self.look(processes, met);
+        self.over = true;
+    }
+
+    fn look(&mut self, processes: impl Iterator<Item = u32>, met: u64) {
+        self.since_look = 0;
+        if self.over {
+            return;
+        }
+        let (mut any, mut arrived) = (false, 0);
+        for process in processes.take(MOST_PROCESSES) {
+            let Ok(now) = read_page_counts(Pid::from_raw(process as i32)) else { continue };
+            any = true;
+            let begin = self.begin.get(&process).copied().unwrap_or_default();
+            let faults = now.faults.saturating_sub(begin.faults);
+            // Of huge pages many come at once.
+            arrived += faults.max(now.resident.saturating_sub(begin.resident));
+        }
+        if any {
+            self.latest = Some((arrived, met - self.met_before));
+        }
+    }
+
+    /// The largest share of the lines first met in the window that can be new, where `one_in` lines are in the sample.
+    pub fn share(&self, one_in: u64) -> f64 {
+        match self.latest {
+            Some((arrived, met)) if met > 0 => (arrived as f64 * (PAGE_LINES / one_in) as f64 / met as f64).min(1.0),
+            _ => 1.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn us() -> impl Iterator<Item = u32> {
+        std::iter::once(std::process::id())
+    }
+
+    #[test]
+    fn pages_that_arrive_allow_new_lines() {
+        const PAGES: usize = 4096;
+        let mut arrivals = Arrivals::new();
+        assert_eq!(arrivals.share(1), 1.0);
+        arrivals.begin(us(), 1000);
+        let fresh: Vec<u8> = (0..PAGES * 4096).map(|i| i as u8).collect();
+        let lines = PAGES as u64 * PAGE_LINES;
+        arrivals.end(us(), 1000 + lines);
+        assert!(fresh.len() > PAGES && arrivals.share(1) > 0.99, "{}", arrivals.share(1));
+        // Other tests make pages arrive, too, but not so many.
+        arrivals.begin(us(), 0);
+        arrivals.end(us(), 1 << 40);
+        assert!(arrivals.share(1) < 0.1, "{}", arrivals.share(1));
+    }
+
+    #[test]
+    fn who_cannot_be_looked_at_bounds_nothing() {
+        let mut arrivals = Arrivals::new();
+        arrivals.begin(std::iter::once(u32::MAX), 0);
+        arrivals.note(std::iter::once(u32::MAX), LOOK_EVERY, 100);
+        assert_eq!(arrivals.share(32), 1.0);
+    }
+}
