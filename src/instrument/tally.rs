@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use nix::unistd::Pid;
 
-use crate::profile::code::CodeRef;
+use crate::profile::code::{CodeRef, ModuleKind};
 use crate::profile::evidence::counted::{BlockCount, CountedEvidence, DynamicCount};
 use crate::target::maps::Mapping;
 use crate::target::modules::{Located, ModuleTable};
@@ -33,6 +33,12 @@ impl Tally {
     /// The module of `mapping` in process `pid`.
     pub fn locate(&mut self, pid: Pid, mapping: &Mapping) -> Located {
         self.modules.locate(pid, mapping)
+    }
+
+    /// The path of a module that is a file.
+    pub fn file(&self, module: u32) -> Option<&str> {
+        let info = self.modules.modules().get(module as usize)?;
+        (info.kind == ModuleKind::File).then_some(info.path.as_str())
     }
 
     /// `executions` more of the block `code` at `at`, by `thread`; `dynamic` are run-time sums as (offset, sum), 0 too.

@@ -83,7 +83,7 @@ impl Kernel {
                 Store::None => {}
                 Store::InPlace => _ = caches.access(0, owner, place(0, line), true),
                 Store::Filled => _ = caches.access(0, owner, place(self.loads, line), true),
-                Store::Past => caches.store_past(0, owner, place(self.loads, line), 0, LINE_BYTES as u32),
+                Store::Past => _ = caches.store_past(0, owner, place(self.loads, line), 0, LINE_BYTES as u32),
             }
         };
         admitted.map(step).count() as u64

@@ -84,13 +84,15 @@ impl Scope {
     }
 }
 
-/// Whether an access found its line in L1.
+/// Where an access found its line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It did.
+    /// In L1.
     Hit,
-    /// It did not.
+    /// In another cache.
     Miss,
+    /// In no cache: it came from memory.
+    Memory,
 }
 
 /// Lines that a shadow holds at most; of larger caches a hash-selected part of the lines is shadowed.
@@ -181,19 +183,23 @@ impl Hierarchy {
         if let (Some(kept), false) = (kept, lost) {
             self.tallies.of(owner).l1_shadowed.note(kept);
         }
+        let fills = self.fills;
         self.miss(core, owner, line, store, lost);
-        Outcome::Miss
+        if self.fills == fills { Outcome::Miss } else { Outcome::Memory }
     }
 
     /// A non-temporal store by `core` to `bytes` bytes of `line` from `offset` on: past the caches, which give the line up.
-    pub fn store_past(&mut self, core: usize, owner: Owner, line: Line, offset: u32, bytes: u32) {
-        if !self.cores[core].combiner.holds(line) {
+    /// True if it is the first one to the line for a while.
+    pub fn store_past(&mut self, core: usize, owner: Owner, line: Line, offset: u32, bytes: u32) -> bool {
+        let first = !self.cores[core].combiner.holds(line);
+        if first {
             self.groups[group(line)] += 1;
             self.give_up(core, line);
         }
         if let Some(gone) = self.cores[core].combiner.store(line, offset, bytes, owner) {
             self.tallies.of(gone).nt_lines += 1;
         }
+        first
     }
 
     /// `line` leaves all caches; a dirty copy goes to memory.

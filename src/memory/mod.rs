@@ -16,6 +16,7 @@
 
 mod arrivals;
 mod calibration;
+mod data;
 mod estimate;
 mod executions;
 pub mod geometry;
@@ -23,6 +24,7 @@ mod hierarchy;
 mod host;
 mod interleave;
 pub mod line;
+mod mappings;
 mod model;
 mod order;
 mod owners;

@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 
 use crate::profile::code::CodeRef;
+use crate::profile::evidence::data::Allocation;
 use crate::profile::evidence::memory::{Access, AccessSink, Collection, Executed, MemoryEvidence, Phase, SiteTraffic};
 use crate::profile::run::Warning;
 
 use super::arrivals::Arrivals;
 use super::calibration;
+use super::data::DataSamples;
 use super::estimate::{Beyond, near, relative_error, windows_error};
 use super::executions::{Executions, Factors, Scales, Times};
 use super::geometry::Geometry;
@@ -36,6 +38,8 @@ pub struct CacheModel {
     has_l2: bool,
     owners: Owners,
     pages: TouchedPages,
+    /// Where the processes are real ones.
+    data: Option<DataSamples>,
     interleaver: Interleaver,
     /// The phase that each thread is in.
     phases: HashMap<u32, Phase>,
@@ -80,6 +84,7 @@ impl CacheModel {
         if let Some(sampled) = &mut self.sampled {
             sampled.arrivals = Some(Arrivals::new());
         }
+        self.data = Some(DataSamples::new());
         self
     }
 
@@ -102,6 +107,7 @@ impl CacheModel {
             }),
             classes,
             pages: TouchedPages::new(classes),
+            data: None,
             interleaver: Interleaver::default(),
             phases: HashMap::new(),
             executed: Executions::default(),
@@ -119,7 +125,8 @@ impl CacheModel {
                 let owner = owner(&mut self.owners, &mut self.full, None, place, access.site);
                 self.owners.steps(owner).note(access.address);
                 self.pages.note(owner, place.space, access);
-                play(&mut self.full, &mut self.owners, (place, owner), access, true, |_| true);
+                let from_memory = |book, address| note(&mut self.data, owner, book, part.process, address);
+                play(&mut self.full, &mut self.owners, (place, owner), access, true, |_| true, from_memory);
             }
             return;
         };
@@ -144,9 +151,11 @@ impl CacheModel {
             self.pages.note(owner, place.space, access);
             if !part.selected {
                 self.full.tallies.open(if i < warm_up { Book::Nothing } else { Book::Plain });
-                play(&mut self.full, &mut self.owners, (place, owner), access, true, |_| true);
+                play(&mut self.full, &mut self.owners, (place, owner), access, true, |_| true, |_, _| ());
             }
-            play(hierarchy, &mut self.owners, (place, owner), access, part.selected, |line| classes.of(line) == 0);
+            let admit = |line| classes.of(line) == 0;
+            let from_memory = |book, address| note(&mut self.data, owner, book, part.process, address);
+            play(hierarchy, &mut self.owners, (place, owner), access, part.selected, admit, from_memory);
         }
         let stand_for = if part.selected { classes.count() } else { 1 };
         let phase = pace.phase();
@@ -233,6 +242,10 @@ impl CacheModel {
         };
         let pairs = self.owners.pairs();
         let place = |owner: Owner| sites.get(pairs.get(owner.0 as usize)?.0 as usize).copied();
+        let weights = |owner| {
+            let fills = self.executed.scales(owner, &total).fills;
+            (lines * fills.plain, lines * fills.sample)
+        };
         MemoryEvidence {
             mode: mode.into(),
             error,
@@ -240,6 +253,7 @@ impl CacheModel {
             calibration: ratios.into_iter().map(|(id, ratio)| (id.into(), ratio)).collect(),
             sites: traffic,
             pages: self.pages.evidence(place),
+            data: self.data.map(|data| data.evidence(place, weights)).unwrap_or_default(),
             warnings: self.warnings,
         }
     }
@@ -323,6 +337,13 @@ fn owner(owners: &mut Owners, full: &mut Hierarchy, sampled: Option<&mut Hierarc
     owner
 }
 
+#[inline]
+fn note(data: &mut Option<DataSamples>, owner: Owner, book: Book, process: u32, address: u64) {
+    if let Some(data) = data {
+        data.note(owner, book, process, address);
+    }
+}
+
 impl AccessSink for CacheModel {
     fn record(&mut self, thread: u32, process: u32, batch: &[Access]) {
         self.receive(thread, process, false, batch);
@@ -368,6 +389,18 @@ impl AccessSink for CacheModel {
                     _ => {}
                 }
             }
+        }
+    }
+
+    fn allocated(&mut self, process: u32, allocation: Allocation) {
+        if let Some(data) = &mut self.data {
+            data.mappings.allocated(process, allocation);
+        }
+    }
+
+    fn unmapped(&mut self, process: u32, from: u64, to: u64) {
+        if let Some(data) = &mut self.data {
+            data.mappings.unmapped(process, from, to);
         }
     }
 

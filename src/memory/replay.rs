@@ -8,9 +8,10 @@ use super::hierarchy::{Hierarchy, Outcome};
 use super::line::{Line, Owner};
 use super::order::Order;
 use super::owners::{Owners, Place};
+use super::tally::Book;
 
 /// Books the execution of `access` and plays those of its lines that `admit` lets pass. `orders`: the order class of
-/// misses is noted.
+/// misses is noted. `from_memory` is told an address in each line that comes from memory or is stored past the caches.
 #[inline]
 pub fn play(
     hierarchy: &mut Hierarchy,
@@ -19,7 +20,9 @@ pub fn play(
     access: &Access,
     orders: bool,
     admit: impl Fn(Line) -> bool,
+    mut from_memory: impl FnMut(Book, u64),
 ) {
+    let book = hierarchy.tallies.book();
     let tally = hierarchy.tallies.of(owner);
     tally.accesses += 1;
     let store = match access.kind {
@@ -42,9 +45,18 @@ pub fn play(
         if access.kind == AccessKind::NtStore {
             let start = access.address.max(number << LINE_SHIFT);
             let end = last_byte.min(number << LINE_SHIFT | (LINE_BYTES - 1));
-            hierarchy.store_past(place.core, owner, line, (start % LINE_BYTES) as u32, (end - start + 1) as u32);
-        } else if hierarchy.access(place.core, owner, line, store) == Outcome::Miss && orders {
+            let bytes = (end - start + 1) as u32;
+            if hierarchy.store_past(place.core, owner, line, (start % LINE_BYTES) as u32, bytes) {
+                from_memory(book, start);
+            }
+            continue;
+        }
+        let outcome = hierarchy.access(place.core, owner, line, store);
+        if outcome != Outcome::Hit && orders {
             note_order(hierarchy, owners, place.book, owner, line, access.kind);
+        }
+        if outcome == Outcome::Memory {
+            from_memory(book, access.address.max(number << LINE_SHIFT));
         }
     }
 }

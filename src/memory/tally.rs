@@ -156,6 +156,11 @@ impl Tallies {
         }
     }
 
+    /// Where events are counted now.
+    pub fn book(&self) -> Book {
+        self.book
+    }
+
     /// The tallies of [`Book::Plain`], by owner.
     pub fn plain(&self) -> &[Tally] {
         &self.plain

@@ -11,6 +11,7 @@ use crate::isa::operation::{FpOp, Precision, Width};
 pub use super::flops::{Flops, FlopsByOp, FlopsByWidth, Untold};
 
 use super::counters::Counter;
+use super::data::Data;
 use super::evidence::memory::Traffic;
 use super::pages::Pages;
 
@@ -85,6 +86,9 @@ pub struct Function {
     /// Pages that its accesses touched.
     #[serde(default)]
     pub pages: Option<Pages>,
+    /// Data that its lines from memory belong to, largest part first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub data: Vec<Data>,
     /// The counts that the terms of the model need beyond the headline figures; `null` without a counted pass.
     pub work: Option<Work>,
 

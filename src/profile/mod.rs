@@ -10,6 +10,7 @@
 
 pub mod code;
 pub mod counters;
+pub mod data;
 pub mod evidence;
 pub mod flops;
 pub mod function;

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::profile::counters::Counter;
+use crate::profile::data;
 use crate::profile::function::{Bytes, CacheMisses, Chain, Flops, Misses, PerThread, Source, Work};
 use crate::profile::pages::Pages;
 use crate::profile::run::Warning;
@@ -118,6 +119,9 @@ fn add(into: &mut Function, other: Function, threads: u32, arrangement: Arrangem
     into.simd_instructions = sum(into.simd_instructions, other.simd_instructions);
     into.int_ops = sum(into.int_ops, other.int_ops);
     into.flops = both(into.flops, other.flops, add_flops);
+    let moved = |bytes: Option<Bytes>| bytes.and_then(|b| b.dram).unwrap_or(0) as f64;
+    let weights = (moved(into.bytes), moved(other.bytes));
+    into.data = data::together(std::mem::take(&mut into.data), other.data, weights);
     into.bytes = both(into.bytes, other.bytes, add_bytes);
     into.cache_misses = both(into.cache_misses, other.cache_misses, |a, b| CacheMisses {
         l1: sum(a.l1, b.l1),

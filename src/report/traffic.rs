@@ -1,20 +1,25 @@
 //! Memory traffic of a function as text: the two rooflines by name, and what its misses are.
 
+use crate::profile::data::{Data, DataKind};
 use crate::profile::evidence::memory::Traffic;
 use crate::profile::function::Function;
 use crate::profile::pages::Pages;
 
 use super::number::{percent, si, significant};
-use super::table;
+use super::{name, table};
 
 /// Bytes of a cache line.
 const LINE_BYTES: f64 = 64.0;
 /// Parts of less than this are not told.
 const LEAST_PART: f64 = 0.05;
+/// Data structures that are told.
+const MOST_DATA: usize = 4;
+/// Characters of their names.
+const DATA_NAME: usize = 40;
 
 /// Lines on one function: its intensity at every level, its traffic with memory. Empty where neither is known.
 pub fn of_function(f: &Function) -> Vec<String> {
-    [rooflines(f), memory(f), pages(f)].into_iter().flatten().collect()
+    [rooflines(f), memory(f), data(f), pages(f)].into_iter().flatten().collect()
 }
 
 /// `hierarchical roofline: 0.0625 FLOP/B from DRAM, 0.0833 from L3; cache-aware roofline: 0.125 FLOP/B`
@@ -57,6 +62,34 @@ fn memory(f: &Function) -> Option<String> {
     Some(line)
 }
 
+/// `data: x 67 % (static, 256 MiB), main:12 31 % (allocated, 128 MiB)`
+fn data(f: &Function) -> Option<String> {
+    let told = f.data.iter().filter(|d| d.share > LEAST_PART).take(MOST_DATA);
+    let told: Vec<String> = told.map(datum).collect();
+    (!told.is_empty()).then(|| format!("data: {}", told.join(", ")))
+}
+
+fn datum(data: &Data) -> String {
+    let size = data.bytes.map(size);
+    let words = match data.kind {
+        DataKind::Heap | DataKind::Anonymous | DataKind::Unknown => size,
+        kind => Some(size.map_or(kind.word().to_owned(), |size| format!("{}, {size}", kind.word()))),
+    };
+    let words = words.map_or(String::new(), |words| format!(" ({words})"));
+    format!("{} {}{words}", name::shorten(&data.name, DATA_NAME), percent(data.share))
+}
+
+/// `256 MiB`
+fn size(bytes: u64) -> String {
+    let kib = bytes as f64 / 1024.0;
+    match kib {
+        ..1.0 => format!("{bytes} B"),
+        ..1024.0 => format!("{kib:.0} KiB"),
+        ..1_048_576.0 => format!("{} MiB", significant(kib / 1024.0)),
+        _ => format!("{} GiB", significant(kib / 1_048_576.0)),
+    }
+}
+
 /// `pages touched: 16,384 (64 MiB)`
 fn pages(f: &Function) -> Option<String> {
     let pages = f.pages.filter(|p| p.touched > 0)?;
@@ -74,12 +107,7 @@ pub fn touched(pages: Pages) -> String {
         }
         count.push(digit);
     }
-    let kib = pages.touched.saturating_mul(Pages::BYTES) as f64 / 1024.0;
-    let size = match kib {
-        ..1024.0 => format!("{kib:.0} KiB"),
-        ..1_048_576.0 => format!("{} MiB", significant(kib / 1024.0)),
-        _ => format!("{} GiB", significant(kib / 1_048_576.0)),
-    };
+    let size = size(pages.touched.saturating_mul(Pages::BYTES));
     format!("{}{count} ({size})", if pages.at_least { "at least " } else { "" })
 }
 
@@ -145,6 +173,21 @@ mod tests {
         let f = Function { pages: Some(Pages { touched: 100, at_least: false }), ..Default::default() };
         assert_eq!(of_function(&f), ["pages touched: 100 (400 KiB)"]);
         assert!(of_function(&Function { pages: Some(Pages::default()), ..f }).is_empty());
+    }
+
+    #[test]
+    fn data_are_told_by_name_and_size() {
+        let datum = |name: &str, kind, share, bytes| Data { name: name.into(), kind, share, bytes };
+        let data = vec![
+            datum("x", DataKind::Static, 0.55, Some(256 << 20)),
+            datum("main:12", DataKind::Allocated, 0.30, Some(128 << 20)),
+            datum("anonymous memory", DataKind::Anonymous, 0.11, Some(4 << 20)),
+            datum("y", DataKind::Static, 0.04, Some(8)),
+        ];
+        let told = of_function(&Function { data, ..Default::default() });
+        let line =
+            "data: x 55 % (static, 256 MiB), main:12 30 % (allocated, 128 MiB), anonymous memory 11 % (4.00 MiB)";
+        assert_eq!(told, [line]);
     }
 
     #[test]

@@ -30,7 +30,6 @@
 
 mod bare;
 mod error;
-mod image;
 mod modules;
 mod on_cpu;
 mod perf;

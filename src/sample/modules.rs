@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::profile::code::{ModuleInfo, ModuleKind};
 
-use super::image::Image;
+use crate::target::image::Image;
 
 /// Modules by identity, and the images read for them.
 #[derive(Debug, Default)]

@@ -133,6 +133,12 @@ impl ElfFile {
         self.section(name).map_or(Ok(Vec::new()), |s| self.contents(s))
     }
 
+    /// Whether a segment takes `address`, zero-initialised data included.
+    pub fn is_in_memory(&self, address: u64) -> bool {
+        let loads = self.segments.iter().filter(|p| p.p_type == goblin::elf::program_header::PT_LOAD);
+        loads.into_iter().any(|p| (p.p_vaddr..p.p_vaddr.saturating_add(p.p_memsz)).contains(&address))
+    }
+
     /// Bytes that are loaded at virtual addresses `start..end`, as the file holds them; `None` where it does not.
     pub fn loaded(&self, start: u64, end: u64) -> Option<Vec<u8>> {
         let segment = self.segments.iter().find(|p| {

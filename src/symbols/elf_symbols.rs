@@ -35,9 +35,11 @@ pub fn dynamic_names(elf: &ElfFile) -> Vec<String> {
     symtab.iter().map(|s| bare_name(string_at(&strings, s.st_name).unwrap_or_default())).collect()
 }
 
-const ENTRY: usize = 24;
+/// Bytes of an entry.
+pub(super) const ENTRY: usize = 24;
 
-fn table_contents(elf: &ElfFile, table: &Section) -> Option<(Vec<u8>, Vec<u8>)> {
+/// A symbol table and its strings.
+pub(super) fn table_contents(elf: &ElfFile, table: &Section) -> Option<(Vec<u8>, Vec<u8>)> {
     let strings = elf.sections().get(table.header.sh_link as usize)?;
     Some((elf.contents(table).ok()?, elf.contents(strings).ok()?))
 }
@@ -75,7 +77,7 @@ fn is_code_header(section: &Section) -> bool {
 }
 
 /// `memcpy@@GLIBC_2.14` → `memcpy`.
-fn bare_name(name: String) -> String {
+pub(super) fn bare_name(name: String) -> String {
     match name.find('@') {
         Some(at) if at > 0 => name[..at].to_owned(),
         _ => name,

@@ -12,6 +12,7 @@ pub mod call_targets;
 pub mod debug_file;
 pub mod demangle;
 pub mod dwarf;
+pub mod elf_data;
 pub mod elf_file;
 pub mod elf_symbols;
 pub mod error;
@@ -27,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::profile::code::{ModuleInfo, ModuleKind};
-use crate::profile::join::resolver::{FunctionAt, InlinedAt, Resolver, SourceLine};
+use crate::profile::join::resolver::{DataAt, FunctionAt, InlinedAt, Resolver, SourceLine};
 use crate::profile::run::Warning;
 
 use error::SymbolError;
@@ -173,6 +174,14 @@ impl Resolver for Symbols {
     fn code(&mut self, module: &ModuleInfo, start: u64, end: u64) -> Option<Vec<u8>> {
         let (elf, bias) = self.load(module).elf()?;
         elf.code(start.wrapping_sub(bias), end.wrapping_sub(bias))
+    }
+
+    fn data(&mut self, module: &ModuleInfo, offset: u64) -> DataAt {
+        let loaded = self.load(module);
+        match loaded.elf() {
+            Some((elf, bias)) => elf.data(offset.wrapping_sub(bias)),
+            None => DataAt::Outside,
+        }
     }
 
     fn warnings(&self) -> Vec<Warning> {

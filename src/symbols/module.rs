@@ -9,12 +9,14 @@ use super::call_targets::call_targets;
 use super::debug_file;
 use super::demangle::{Dialect, cold_host, demangle};
 use super::dwarf::LineInfo;
+use super::elf_data::{self, DataSymbol};
 use super::elf_file::ElfFile;
 use super::elf_symbols::{code_symbols, dynamic_names};
 use super::error::SymbolError;
 use super::linkage::linkage_symbols;
 use super::table::{FunctionTable, TableInput};
 use super::unwind_ranges::unwind_ranges;
+use crate::profile::join::resolver::DataAt;
 
 /// A module that is an ELF file (or the vdso, which looks like one).
 #[derive(Debug)]
@@ -26,6 +28,7 @@ pub struct ElfModule {
     table: FunctionTable,
     names: Vec<OnceCell<Arc<str>>>,
     lines: OnceCell<Result<Option<LineInfo>, SymbolError>>,
+    data: OnceCell<Vec<DataSymbol>>,
 }
 
 /// A function of the module around an address.
@@ -77,7 +80,16 @@ impl ElfModule {
         let mut table = FunctionTable::new(TableInput { symbols, unwind, targets, code: elf.code_ranges() });
         join_cold_parts(&mut table);
         let names = table.functions().iter().map(|_| OnceCell::new()).collect();
-        ElfModule { elf, debug, debug_root: debug_root.to_owned(), dialect, table, names, lines: OnceCell::new() }
+        ElfModule {
+            elf,
+            debug,
+            debug_root: debug_root.to_owned(),
+            dialect,
+            table,
+            names,
+            lines: OnceCell::new(),
+            data: OnceCell::new(),
+        }
     }
 
     /// The function at `address`.
@@ -88,6 +100,17 @@ impl ElfModule {
             cell.get_or_init(|| demangle(raw, self.dialect).into()).clone()
         });
         Some(Found { start: function.start, part_start: part.start, part_end: part.end, name })
+    }
+
+    /// What the memory at `address` belongs to.
+    pub fn data(&self, address: u64) -> DataAt {
+        let files = || std::iter::once(&self.elf).chain(&self.debug);
+        let symbols = self.data.get_or_init(|| elf_data::data_symbols(files()));
+        match elf_data::find(symbols, address) {
+            Some(symbol) => DataAt::Variable { name: demangle(&symbol.name, self.dialect).into(), bytes: symbol.size },
+            None if self.elf.is_in_memory(address) => DataAt::Unnamed,
+            None => DataAt::Outside,
+        }
     }
 
     /// Debug information, read at the first call. `None` if there is none or it is damaged.

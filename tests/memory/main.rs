@@ -1,6 +1,8 @@
 //! The memory model: against arithmetic, against a slow second model, against cachegrind, on a real program.
 
 mod cachegrind;
+mod coherence;
+mod data;
 mod end_to_end;
 mod feed;
 mod kernels;

@@ -11,6 +11,7 @@ use super::space::CodeSpace;
 use super::thread::Thread;
 use super::version::Version;
 use crate::profile::code::CodeRef;
+use crate::profile::evidence::data::Allocation;
 use crate::profile::evidence::memory::{Access, AccessSink, Executed};
 
 /// The sink and the numbers that its instructions have.
@@ -204,6 +205,16 @@ impl Drain {
             let (phase, kind) = (probe.version.phase(), probe.kind);
             self.sink.executed(Executed { thread, site, phase, kind, accesses, bytes });
         }
+    }
+
+    /// Tells the sink of memory that `process` was given.
+    pub fn allocated(&mut self, process: u32, allocation: Allocation) {
+        self.sink.allocated(process, allocation);
+    }
+
+    /// Tells the sink that what `process` had at `from..to` is gone.
+    pub fn unmapped(&mut self, process: u32, from: u64, to: u64) {
+        self.sink.unmapped(process, from, to);
     }
 
     /// Ends the run.

@@ -36,6 +36,7 @@ impl Run {
                 if succeeded(&after) {
                     let (from, to) = pages(registers.rdi, registers.rsi);
                     self.process(tid)?.0.forget_text(from, to);
+                    self.tell_unmapped(tid, from, to);
                 }
                 self.go_on(stopped)
             }
@@ -97,6 +98,10 @@ impl Run {
             after.rdx = registers.rdx;
             stopped.set_registers(&after)?;
             self.process(tid)?.0.forget_text(from, to);
+            self.tell_unmapped(tid, from, to);
+            if flags & libc::MAP_ANONYMOUS as u64 != 0 && protection & WRITE != 0 {
+                self.tell_allocated(tid, &registers, site, (from, to));
+            }
             let stopped = if executable { self.learn(stopped, from, to, treatment)? } else { stopped };
             return self.go_on(stopped);
         }
@@ -138,6 +143,8 @@ impl Run {
             process.forget_text(from, to);
             let (new_from, new_to) = pages(after.rax, registers.rdx);
             process.forget_text(new_from, new_to);
+            self.tell_unmapped(tid, from, to);
+            self.tell_allocated(tid, &Registers { r10: 0, ..registers }, site, (new_from, new_to));
             if let Some(treatment) = was {
                 let stopped = self.learn(stopped, new_from, new_to, treatment)?;
                 return self.go_on(stopped);

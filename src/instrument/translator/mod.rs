@@ -13,6 +13,7 @@
 //! up in line. A thread that needs a translation asks through a mailbox, or by a trap when nobody polls.
 
 mod ahead;
+mod allocations;
 mod arena;
 mod block;
 mod calls;

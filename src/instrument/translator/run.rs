@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
+use super::allocations::Askers;
 use super::dispositions::Dispositions;
 use super::drain::Drain;
 use super::layout;
@@ -104,6 +105,8 @@ pub(super) struct Run {
     pub family_cpu_s: Option<f64>,
     /// Where addresses go, if somebody wants them.
     pub drain: Option<Drain>,
+    /// Who asks for memory.
+    pub askers: Askers,
     /// When addresses are noted.
     pub windows: Windows,
     /// What ran in address spaces that are no more, still to be added to the tally.
@@ -134,6 +137,7 @@ impl Run {
             first,
             uncounted: Uncounted::default(),
             family_cpu_s: None,
+            askers: Askers::default(),
             windows: Windows::new(drain.is_some()),
             drain,
             finished: VecDeque::new(),

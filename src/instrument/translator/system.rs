@@ -1,9 +1,10 @@
 //! Writes the end of a block that is a system call.
 
+use super::allocations::LARGE;
 use super::block::{CallSite, Moved};
 use super::layout;
 use super::writer::Writer;
-use crate::instrument::x86_64::emit::{R10, RAX, RCX, RDI, RDX};
+use crate::instrument::x86_64::emit::{R10, RAX, RCX, RDI, RDX, RSI};
 
 impl Writer<'_> {
     /// The `syscall`, after a look at what call it is. RCX is free: the instruction overwrites it.
@@ -39,12 +40,14 @@ impl Writer<'_> {
     }
 
     /// Class 2: ENOSYS; 3: the call, then the mask is noted; 4: rprof for SIGTRAP and SIGSEGV, else the call; 5: rprof
-    /// if it maps something executable or fixed, else the call; 1: rprof.
+    /// if it maps something executable, fixed, or large where somebody wants to know of it, else the call; 1: rprof.
     pub(super) fn slow_call(&mut self, site: CallSite) {
         let id = self.space.call_sites.len() as u64;
         self.space.call_sites.push(site);
         let stubs = self.space.arenas[self.unit.arena].stubs;
         let tables = self.space.tables_at();
+        // Without BMI2 a rotation changes flags.
+        let tells_allocations = self.space.has_sink && std::arch::is_x86_feature_detected!("bmi2");
         let cold = &mut self.unit.cold;
         cold.add_small(RCX, -2);
         let absent = cold.jump_if_rcx_zero();
@@ -81,6 +84,13 @@ impl Writer<'_> {
         let anywhere = cold.jump_if_ecx_zero();
         cold.jump(stop);
         cold.land(anywhere);
+        if tells_allocations {
+            // Sizes are multiples of 4 KiB, whose bits 12 to 19 go to the upper half.
+            cold.rotate(RCX, RSI, LARGE.ilog2() as u8);
+            let small = cold.jump_if_ecx_zero();
+            cold.jump(stop);
+            cold.land(small);
+        }
         cold.jump(site.native);
         cold.land(trap);
         cold.land(fault);

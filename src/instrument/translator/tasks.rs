@@ -148,6 +148,7 @@ impl Run {
             self.drop_unused(space);
         }
         self.make_way(tid);
+        self.tell_unmapped(tid, Address::new(0), Address::new(u64::MAX));
         let ignored = read_status(tid).map_err(|_| RunError::Gone)?.ignored;
         self.dispositions.insert(tid, Dispositions::inherited(ignored));
         let ordinal = match ordinal {

@@ -2,6 +2,7 @@
 
 use crate::isa::facts::AccessKind;
 use crate::profile::code::CodeRef;
+use crate::profile::evidence::data::{Allocation, DataEvidence};
 use crate::profile::evidence::pages::PagesEvidence;
 use crate::profile::run::Warning;
 
@@ -91,6 +92,12 @@ pub trait AccessSink: Send {
     /// Before the end: what was executed, collected or not. An engine that knows its block counts tells all.
     fn executed(&mut self, _executed: Executed) {}
 
+    /// `process` was given memory. An engine that sees large allocations tells of them, before they are accessed.
+    fn allocated(&mut self, _process: u32, _allocation: Allocation) {}
+
+    /// What `process` had mapped at `from..to` is gone, or something else.
+    fn unmapped(&mut self, _process: u32, _from: u64, _to: u64) {}
+
     /// Ends the run. `sites[i]` tells where the instruction numbered `i` stands.
     fn finish(self: Box<Self>, sites: &[CodeRef]) -> MemoryEvidence;
 }
@@ -145,6 +152,8 @@ pub struct MemoryEvidence {
     pub sites: Vec<SiteTraffic>,
     /// Pages that were touched.
     pub pages: PagesEvidence,
+    /// Data that lines were brought from.
+    pub data: DataEvidence,
     /// Doubts about these figures.
     pub warnings: Vec<Warning>,
 }

@@ -2,6 +2,7 @@
 
 pub mod counted;
 pub mod counters;
+pub mod data;
 pub mod memory;
 pub mod pages;
 pub mod timed;

@@ -364,6 +364,7 @@ impl<'e> Joined<'e> {
         Ok(MeasuredTraffic {
             sum: of_function.sum(&wanted),
             pages: of_function.pages(&memory.pages, &wanted),
+            data: of_function.data(&wanted),
             error: memory.error,
             one_in: memory.one_in,
             dram_by_thread: of_function.dram_by_thread(&wanted),

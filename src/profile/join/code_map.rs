@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::modules::{Modules, Pass, Place};
-use super::resolver::{InlinedAt, Resolver, SourceLine};
-use crate::profile::code::{CodeRef, ModuleKind};
+use super::resolver::{DataAt, InlinedAt, Resolver, SourceLine};
+use crate::profile::code::{CodeRef, ModuleInfo, ModuleKind};
 
 /// Index of a function in the [`CodeMap`].
 pub type FunctionId = u32;
@@ -104,6 +104,11 @@ impl<'r> CodeMap<'r> {
     /// Inlined functions at `place`, innermost first.
     pub fn inlined(&mut self, place: Place) -> Vec<InlinedAt> {
         self.resolver.inlined(&self.modules.joint()[place.module as usize], place.offset)
+    }
+
+    /// What the memory at `offset` of a module belongs to.
+    pub fn data(&mut self, module: &ModuleInfo, offset: u64) -> DataAt {
+        self.resolver.data(module, offset)
     }
 
     /// Code from `place` to `end`.

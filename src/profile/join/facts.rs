@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::counts::Counts;
+use super::data::MeasuredData;
 use super::elapsed::Elapsed;
 use super::traffic;
 use crate::profile::evidence::memory::Traffic;
@@ -31,6 +32,8 @@ pub struct MeasuredTraffic {
     pub sum: Traffic,
     /// Pages touched.
     pub pages: Estimate,
+    /// Data that it went to.
+    pub data: MeasuredData,
     /// Relative error that the model states.
     pub error: Option<f64>,
     /// What lies behind L1 was simulated for one line in so many.
@@ -166,6 +169,10 @@ fn fill_traffic<'m>(function: &mut Function, measured: &'m Measured) {
             function.cache_misses = Some(misses);
             function.misses = Some(traffic::misses(&traffic.sum));
             far.iter().for_each(|f| source(function, f, "simulated", error));
+            if !traffic.data.data.is_empty() {
+                function.data = traffic.data.data.clone();
+                source(function, "data", "simulated", traffic.data.error);
+            }
         }
         Err(reason) => {
             function.bytes = Some(Bytes { l1, l2: bytes.l2, ..Bytes::default() });

@@ -19,6 +19,7 @@ mod certified;
 mod chains;
 mod code_map;
 mod counts;
+mod data;
 mod doubts;
 mod elapsed;
 mod executed;

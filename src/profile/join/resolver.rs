@@ -26,6 +26,11 @@ pub trait Resolver {
     /// The code bytes from `start` to `end`, as the module's file holds them.
     fn code(&mut self, module: &ModuleInfo, start: u64, end: u64) -> Option<Vec<u8>>;
 
+    /// What the memory at `offset` of a module belongs to.
+    fn data(&mut self, _module: &ModuleInfo, _offset: u64) -> DataAt {
+        DataAt::Unnamed
+    }
+
     /// Doubts about names: files that changed since they ran, debug information that could not be read.
     fn warnings(&self) -> Vec<Warning>;
 }
@@ -46,6 +51,22 @@ pub struct FunctionAt {
     pub named: bool,
     /// Name of the module as it is shown.
     pub module: Arc<str>,
+}
+
+/// Memory of a module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DataAt {
+    /// A variable's.
+    Variable {
+        /// Demangled name in full.
+        name: Arc<str>,
+        /// Its size.
+        bytes: u64,
+    },
+    /// The module's, but no symbol names it.
+    Unnamed,
+    /// Not the module's.
+    Outside,
 }
 
 /// A function inlined at an address.

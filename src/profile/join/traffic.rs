@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::code_map::{CodeMap, FunctionId};
+use super::data::{self, Lines, MeasuredData};
 use super::modules::Pass;
 use crate::profile::evidence::memory::{MemoryEvidence, Traffic};
 use crate::profile::evidence::pages::{Estimate, PagesEvidence};
@@ -16,6 +17,8 @@ pub struct FunctionTraffic {
     pub sites: Vec<(u64, u32, Traffic)>,
     /// Pages by instruction: (offset, index into the evidence).
     pages: Vec<(u64, usize)>,
+    /// Lines by instruction and what they belong to.
+    data: Vec<(u64, Lines)>,
 }
 
 /// Divides the sites of `memory` among functions.
@@ -29,6 +32,10 @@ pub fn by_function(memory: &MemoryEvidence, code: &mut CodeMap) -> HashMap<Funct
     for (index, site) in memory.pages.sites.iter().enumerate() {
         let Some(place) = code.place(Pass::Counted, site.at) else { continue };
         functions.entry(code.function(place)).or_default().pages.push((place.offset, index));
+    }
+    for (at, lines) in data::lines(&memory.data, code) {
+        let Some(place) = code.place(Pass::Counted, at) else { continue };
+        functions.entry(code.function(place)).or_default().data.push((place.offset, lines));
     }
     functions
 }
@@ -45,6 +52,11 @@ impl FunctionTraffic {
     pub fn pages(&self, evidence: &PagesEvidence, wanted: impl Fn(u64) -> bool) -> Estimate {
         let chosen: Vec<usize> = self.pages.iter().filter(|(at, _)| wanted(*at)).map(|(_, index)| *index).collect();
         evidence.union(chosen.iter().filter_map(|index| evidence.sites.get(*index)))
+    }
+
+    /// Data that those of its instructions brought from memory that `wanted` chooses by offset.
+    pub fn data(&self, wanted: impl Fn(u64) -> bool) -> MeasuredData {
+        data::shares(self.data.iter().filter(|(at, _)| wanted(*at)).map(|(_, lines)| lines))
     }
 
     /// DRAM bytes by thread of the counted evidence, of the instructions that `wanted` chooses.

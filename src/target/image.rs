@@ -1,4 +1,4 @@
-//! What an ELF image says about itself that the timed pass needs: segments, build id, unwind tables.
+//! What an ELF image says about itself that unwinding its stacks needs: segments, build id, unwind tables.
 
 use std::fs::File;
 use std::io;
@@ -13,15 +13,15 @@ use goblin::elf::program_header::PT_GNU_EH_FRAME;
 use goblin::elf::program_header::program_header64::{ProgramHeader, SIZEOF_PHDR};
 use goblin::elf::section_header::section_header64::{SIZEOF_SHDR, SectionHeader};
 
-use crate::target::address::Address;
-use crate::target::elf_layout::ElfLayout;
+use super::address::Address;
+use super::elf_layout::ElfLayout;
 
 /// The largest table that is read from a file; a larger one is taken for damage.
 const LARGEST_TABLE: u64 = 1 << 29;
 
 /// An ELF image, read once per file.
 #[derive(Debug, Default)]
-pub(super) struct Image {
+pub struct Image {
     /// Segments and build id.
     pub layout: ElfLayout,
     sections: Sections,

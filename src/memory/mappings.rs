@@ -1,0 +1,241 @@
+//! What is mapped at an address of a process: from its map, and from what the engine tells of large allocations.
+//!
+//! The kernel's map names files, heap and stack, and joins neighbouring anonymous memory; allocations say who asked for
+//! which part of it. The map is read when an address is met that is not known, but not all the time.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+
+use crate::profile::code::{ModuleInfo, ModuleKind};
+use crate::profile::evidence::data::{Allocation, Backing, DataMapping};
+use crate::target::maps::{Mapping, read_maps};
+use crate::target::modules::ModuleTable;
+
+/// After a map was read, it is not read again for so many times as long as that took.
+const REREAD: u32 = 50;
+/// The least time between two readings.
+const REREAD_EVERY: Duration = Duration::from_millis(1);
+/// Ranges that are gone are remembered, for accesses that are still to be looked at.
+const MOST_FORMER: usize = 64;
+/// Allocations of a process that are known at a time.
+const MOST_ALLOCATIONS: usize = 1 << 12;
+/// Processes whose maps are kept.
+const MOST_PROCESSES: usize = 256;
+/// Mappings that are entered at most.
+const MOST_ENTERED: usize = 1 << 14;
+
+/// The mappings of all processes.
+#[derive(Debug, Default)]
+pub struct Mappings {
+    modules: ModuleTable,
+    of: HashMap<u32, Space>,
+    entered: Vec<DataMapping>,
+}
+
+/// Those of one process.
+#[derive(Debug, Default)]
+struct Space {
+    allocated: Ranges,
+    mapped: Ranges,
+    former: VecDeque<(u64, Range)>,
+    next_read: Option<Instant>,
+}
+
+/// By first address.
+type Ranges = BTreeMap<u64, Range>;
+
+#[derive(Debug, Clone)]
+struct Range {
+    end: u64,
+    mapping: DataMapping,
+    /// Its number, once something was found in it.
+    entered: Option<u32>,
+}
+
+impl Mappings {
+    /// The number of the mapping of `process` that holds `address`; `None` if there is none any more.
+    pub fn find(&mut self, process: u32, address: u64) -> Option<u32> {
+        let is_full = self.of.len() >= MOST_PROCESSES && !self.of.contains_key(&process);
+        let space = if is_full { return None } else { self.of.entry(process).or_default() };
+        if space.current(address).is_none() {
+            space.read(process, &mut self.modules);
+        }
+        let former = space.former.iter_mut().find(|(start, range)| (*start..range.end).contains(&address));
+        let range = match holding(&mut space.allocated, address) {
+            Some(range) => range,
+            None => match holding(&mut space.mapped, address) {
+                Some(range) => range,
+                None => &mut former?.1,
+            },
+        };
+        if range.entered.is_none() && self.entered.len() < MOST_ENTERED {
+            self.entered.push(range.mapping.clone());
+            range.entered = Some(self.entered.len() as u32 - 1);
+        }
+        range.entered
+    }
+
+    fn space(&mut self, process: u32) -> Option<&mut Space> {
+        let is_full = self.of.len() >= MOST_PROCESSES && !self.of.contains_key(&process);
+        (!is_full).then(|| self.of.entry(process).or_default())
+    }
+
+    /// `process` was given memory.
+    pub fn allocated(&mut self, process: u32, allocation: Allocation) {
+        let Allocation { start, bytes, frames, stack } = allocation;
+        let end = start.saturating_add(bytes);
+        self.unmapped(process, start, end);
+        let Some(space) = self.space(process) else { return };
+        if space.allocated.len() < MOST_ALLOCATIONS {
+            let mapping = DataMapping { bytes, backing: Backing::Allocated { frames, stack } };
+            space.allocated.insert(start, Range { end, mapping, entered: None });
+        }
+    }
+
+    /// What `process` had at `from..to` is gone.
+    pub fn unmapped(&mut self, process: u32, from: u64, to: u64) {
+        let Some(space) = self.of.get_mut(&process) else { return };
+        for ranges in [&mut space.allocated, &mut space.mapped] {
+            space.former.extend(cut(ranges, from, to));
+        }
+        let surplus = space.former.len().saturating_sub(MOST_FORMER);
+        space.former.drain(..surplus);
+    }
+
+    /// The mappings that something was found in, and the modules that they refer to.
+    pub fn into_evidence(self) -> (Vec<ModuleInfo>, Vec<DataMapping>) {
+        (self.modules.into_modules(), self.entered)
+    }
+}
+
+impl Space {
+    fn current(&mut self, address: u64) -> Option<&mut Range> {
+        holding(&mut self.allocated, address).or_else(|| holding(&mut self.mapped, address))
+    }
+
+    fn read(&mut self, process: u32, modules: &mut ModuleTable) {
+        let now = Instant::now();
+        if self.next_read.is_some_and(|next| now < next) {
+            return;
+        }
+        let pid = Pid::from_raw(process as i32);
+        // A process that has ended keeps what was known of it.
+        let maps = read_maps(pid).unwrap_or_default();
+        if !maps.is_empty() {
+            let before = std::mem::take(&mut self.mapped);
+            let mut last: Option<(u64, u32, u64)> = None;
+            for map in &maps {
+                let (start, end) = (map.start.get(), map.end.get());
+                let backing = backing(pid, map, last, modules);
+                last = match backing {
+                    Backing::Module { module, bias, .. } => Some((end, module, bias)),
+                    _ => None,
+                };
+                let same = before.get(&start).filter(|range| range.mapping.backing == backing && range.end == end);
+                let mapping = DataMapping { bytes: end - start, backing };
+                let entered = same.and_then(|range| range.entered);
+                self.mapped.insert(start, Range { end, mapping, entered });
+            }
+        }
+        self.next_read = Some(Instant::now() + REREAD_EVERY.max(now.elapsed() * REREAD));
+    }
+}
+
+/// What `map` is of; `before` is the end, module and bias of the mapping before it, if that is a module's.
+fn backing(pid: Pid, map: &Mapping, before: Option<(u64, u32, u64)>, modules: &mut ModuleTable) -> Backing {
+    if map.is_file() {
+        let located = modules.locate(pid, map);
+        let is_module = modules.modules().get(located.module as usize).is_some_and(|m| m.kind == ModuleKind::File);
+        return match is_module {
+            true => Backing::Module { module: located.module, bias: located.bias, behind: false },
+            false => Backing::File(map.path.clone()),
+        };
+    }
+    match (map.path.as_str(), before) {
+        ("[heap]", _) => Backing::Heap,
+        ("[stack]", _) => Backing::Stack,
+        ("", Some((end, module, bias))) if end == map.start.get() => Backing::Module { module, bias, behind: true },
+        (path, _) if path.starts_with('/') => Backing::File(path.to_owned()),
+        _ => Backing::Anonymous,
+    }
+}
+
+fn holding(ranges: &mut Ranges, address: u64) -> Option<&mut Range> {
+    ranges.range_mut(..=address).next_back().map(|(_, range)| range).filter(|range| address < range.end)
+}
+
+/// Takes `from..to` out of `ranges`; returns what was there.
+fn cut(ranges: &mut Ranges, from: u64, to: u64) -> Vec<(u64, Range)> {
+    let before = ranges.range(..from).next_back().filter(|(_, range)| range.end > from).map(|(start, _)| *start);
+    let starts: Vec<u64> =
+        before.into_iter().chain(ranges.range(from..to.max(from)).map(|(start, _)| *start)).collect();
+    let mut gone = Vec::new();
+    for start in starts {
+        let Some(range) = ranges.remove(&start) else { continue };
+        if start < from {
+            ranges.insert(start, Range { end: from, ..range.clone() });
+        }
+        if range.end > to {
+            ranges.insert(to, range.clone());
+        }
+        gone.push((start.max(from), Range { end: range.end.min(to), ..range }));
+    }
+    gone
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(start: u64, bytes: u64) -> Allocation {
+        Allocation { start, bytes, frames: Vec::new(), stack: false }
+    }
+
+    #[test]
+    fn our_own_memory_is_told_by_what_it_is() {
+        static DATA: [u8; 1 << 16] = [7; 1 << 16];
+        let local = 0u8;
+        let us = std::process::id();
+        let mut mappings = Mappings::default();
+        let data = mappings.find(us, DATA.as_ptr() as u64).unwrap();
+        let heap = vec![1u8; 64 << 20];
+        let large = mappings.find(us, heap.as_ptr() as u64 + (32 << 20));
+        assert_ne!(mappings.find(us, &raw const local as u64), Some(data));
+        let (modules, entered) = mappings.into_evidence();
+        let Backing::Module { module, bias, .. } = entered[data as usize].backing else { panic!("{entered:?}") };
+        assert!(modules[module as usize].path.contains("rprof") && bias > 0);
+        // It may have been read a moment ago.
+        assert!(large.is_none_or(|large| entered[large as usize].backing == Backing::Anonymous));
+    }
+
+    #[test]
+    fn an_allocation_is_known_until_it_is_gone() {
+        let nobody = u32::MAX >> 1;
+        let mut mappings = Mappings::default();
+        mappings.allocated(nobody, asked(0x10_0000, 0x10_0000));
+        mappings.allocated(nobody, asked(0x20_0000, 0x10_0000));
+        let (first, second) = (mappings.find(nobody, 0x10_0000), mappings.find(nobody, 0x2f_ffff));
+        assert!(first.is_some() && second.is_some() && first != second);
+        assert_eq!(mappings.find(nobody, 0x30_0000), None);
+        // Somebody else gets a part of it; what is still to be looked at of the rest is known.
+        mappings.unmapped(nobody, 0x10_0000, 0x18_0000);
+        mappings.allocated(nobody, asked(0x10_0000, 0x4_0000));
+        let third = mappings.find(nobody, 0x10_0000);
+        assert!(third.is_some() && third != first);
+        assert_eq!((mappings.find(nobody, 0x16_0000), mappings.find(nobody, 0x1f_0000)), (first, first));
+        assert_eq!(mappings.entered.len(), 3);
+    }
+
+    #[test]
+    fn what_is_gone_is_forgotten_in_the_end() {
+        let mut mappings = Mappings::default();
+        for i in 0..10_000u64 {
+            mappings.allocated(1 << 30, asked(i << 21, 1 << 20));
+            mappings.unmapped(1 << 30, i << 21, (i << 21) + (1 << 20));
+        }
+        let space = &mappings.of[&(1 << 30)];
+        assert_eq!((space.allocated.len(), space.former.len()), (0, MOST_FORMER));
+    }
+}
