@@ -6,7 +6,7 @@ use super::geometry::LINE_BYTES;
 use super::hierarchy::GROUPS;
 use super::tally::Tally;
 
-/// What concerns L1 (executed bytes, its misses and write-backs, coherence, order) when each event stands for `scale`.
+/// What concerns L1 (executed bytes, its misses and write-backs, lines that it lost to other cores, order) when each event stands for `scale`.
 pub fn near(tally: &Tally, scale: f64) -> Traffic {
     let near = |events: u64| events as f64 * scale;
     let line = LINE_BYTES as f64;
@@ -68,6 +68,7 @@ impl Beyond {
             compulsory: far(beyond.compulsory),
             capacity: capacity * scale,
             conflict: conflict * scale,
+            coherence: far(beyond.coherence_in_l2),
             stale_lines: far(beyond.stale),
             seen_lines: (beyond.last_fills + beyond.last_writebacks + beyond.nt_lines) as f64,
             ..Traffic::default()

@@ -335,9 +335,9 @@ impl Hierarchy {
                 self.insert_l2(core, line, index, state);
             }
         }
-        if lost {
-            self.tallies.of(owner).coherence += 1;
-        }
+        let tally = self.tallies.of(owner);
+        tally.coherence += u64::from(lost_in_l1);
+        tally.coherence_in_l2 += u64::from(lost && !lost_in_l1);
         let mut state = writer.map_or(State::CLEAN, State::dirty).with_shared(shared);
         if store {
             state = state.written_by(owner);

@@ -31,7 +31,7 @@ const MAX_LINES: u64 = 5 << 20;
 pub struct CacheModel {
     geometry: Geometry,
     placement: Placement,
-    /// Exact: everything. Sampled: L1 and coherence, from the bursts.
+    /// Exact: everything. Sampled: L1, from the bursts.
     full: Hierarchy,
     sampled: Option<Sampled>,
     classes: Classes,

@@ -42,8 +42,10 @@ pub struct Tally {
     pub conflict: u64,
     /// Lines found in L2 or the last level that were not used since a time that was not simulated.
     pub stale: u64,
-    /// Misses of private caches because another core wrote the line.
+    /// L1 misses because another core wrote the line.
     pub coherence: u64,
+    /// Other misses of private caches for that reason: of lines that were in L2 alone.
+    pub coherence_in_l2: u64,
     /// L1 misses next to a line that missed shortly before.
     pub unit: u64,
     /// Other L1 misses of instructions with a constant stride.

@@ -82,7 +82,7 @@ fn threads_that_share_lines_take_them_from_each_other_as_often_in_a_sample() {
         };
         let exact = coherence(model(false), place, false);
         let [apart, joined] = [false, true].map(|joins| coherence(model(true), place, joins));
-        println!("{name}: {exact} exact, sampled {apart:.0}, with bursts at the same time {joined:.0}");
+        println!("{name}: {exact} exact, sampled {joined:.0} ({apart:.0} with bursts at different times)");
         assert!(exact > 10_000.0 && (joined / exact - 1.0).abs() < 0.25, "{name}: {joined} of {exact}");
     }
 }

@@ -34,7 +34,7 @@ fn arrays_are_named_by_variable_allocating_function_and_kind() {
     let exact = || CacheModel::exact(host(LastLevelPolicy::Victim), Placement::SmallPages, Vec::new());
     let sampled = || CacheModel::sampled(host(LastLevelPolicy::Victim), Placement::SmallPages, Vec::new());
     let runs =
-        [("exact", "1", exact as fn() -> CacheModel, 0.05), ("sampled", "40", sampled as fn() -> CacheModel, 0.10)];
+        [("exact", "1", exact as fn() -> CacheModel, 0.05), ("sampled", "40", sampled as fn() -> CacheModel, 0.12)];
     for (mode, passes, model, off) in runs {
         for program in [&program, &stripped] {
             let found = data(program, passes, model());
@@ -46,7 +46,8 @@ fn arrays_are_named_by_variable_allocating_function_and_kind() {
                 share.iter().filter(|((k, name), _)| *k == kind && name.starts_with(starts)).map(|(_, s)| s).sum()
             };
             let close = |what: &str, found: f64, expected: f64| {
-                assert!((found - expected).abs() < off, "{mode} {what}: {found}, {expected} expected; {share:?}");
+                let near = (found - expected).abs() < off && found > expected / 3.0;
+                assert!(near, "{mode} {what}: {found}, {expected} expected; {share:?}");
             };
             if is_stripped {
                 close("static data", of(DataKind::Static, "data of stripped"), 0.5);
