@@ -18,7 +18,7 @@ use crate::target::proc_status::{PageCounts, read_page_counts};
 
 /// Accesses that are simulated between two looks at a process that may end unseen.
 const LOOK_EVERY: u64 = 1 << 18;
-/// Processes that are looked at, at most.
+/// With more processes nothing is known.
 const MOST_PROCESSES: usize = 64;
 /// Lines of a page.
 const PAGE_LINES: u64 = 64;
@@ -45,7 +45,7 @@ impl Arrivals {
     /// A window begins; `met` lines were met so far.
     pub fn begin(&mut self, processes: impl Iterator<Item = u32>, met: u64) {
         let read = |process: u32| Some((process, read_page_counts(Pid::from_raw(process as i32)).ok()?));
-        let begin = processes.take(MOST_PROCESSES).filter_map(read).collect();
+        let begin = processes.take(MOST_PROCESSES + 1).filter_map(read).collect();
         *self = Arrivals { begin, met_before: met, ..Arrivals::default() };
     }
 
@@ -69,7 +69,11 @@ impl Arrivals {
             return;
         }
         let (mut any, mut arrived) = (false, 0);
-        for process in processes.take(MOST_PROCESSES) {
+        for (number, process) in processes.enumerate() {
+            if number == MOST_PROCESSES {
+                self.latest = None;
+                return;
+            }
             let Ok(now) = read_page_counts(Pid::from_raw(process as i32)) else { continue };
             any = true;
             let begin = self.begin.get(&process).copied().unwrap_or_default();

@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn warm_up_is_not_noted() {
         let mut samples = DataSamples::new();
-        [Book::Nothing, Book::End].map(|book| samples.note(Owner(0), book, NOBODY, 1));
+        [Book::Nothing, Book::End].into_iter().for_each(|book| samples.note(Owner(0), book, NOBODY, 1));
         assert!(samples.of.is_empty());
     }
 }

@@ -4,6 +4,7 @@
 //! which part of it. The map is read when an address is met that is not known, but not all the time.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
@@ -19,10 +20,12 @@ const REREAD: u32 = 50;
 const REREAD_EVERY: Duration = Duration::from_millis(1);
 /// Ranges that are gone are remembered, for accesses that are still to be looked at.
 const MOST_FORMER: usize = 64;
-/// Allocations of a process that are known at a time.
-const MOST_ALLOCATIONS: usize = 1 << 12;
+/// Allocations of a process that are known at a time: 0.5 KB each.
+const MOST_ALLOCATIONS: usize = 1 << 10;
+/// Mappings of a process that are known at a time, the largest ones: 0.2 KB each.
+const MOST_MAPPINGS: usize = 1 << 12;
 /// Processes whose maps are kept.
-const MOST_PROCESSES: usize = 256;
+const MOST_PROCESSES: usize = 16;
 /// Mappings that are entered at most.
 const MOST_ENTERED: usize = 1 << 14;
 
@@ -57,12 +60,12 @@ struct Range {
 impl Mappings {
     /// The number of the mapping of `process` that holds `address`; `None` if there is none any more.
     pub fn find(&mut self, process: u32, address: u64) -> Option<u32> {
-        let is_full = self.of.len() >= MOST_PROCESSES && !self.of.contains_key(&process);
-        let space = if is_full { return None } else { self.of.entry(process).or_default() };
+        let Mappings { of, modules, entered } = self;
+        let space = space(of, process)?;
         if space.current(address).is_none() {
-            space.read(process, &mut self.modules);
+            space.read(process, modules);
         }
-        let former = space.former.iter_mut().find(|(start, range)| (*start..range.end).contains(&address));
+        let former = space.former.iter_mut().rev().find(|(start, range)| (*start..range.end).contains(&address));
         let range = match holding(&mut space.allocated, address) {
             Some(range) => range,
             None => match holding(&mut space.mapped, address) {
@@ -70,16 +73,11 @@ impl Mappings {
                 None => &mut former?.1,
             },
         };
-        if range.entered.is_none() && self.entered.len() < MOST_ENTERED {
-            self.entered.push(range.mapping.clone());
-            range.entered = Some(self.entered.len() as u32 - 1);
+        if range.entered.is_none() && entered.len() < MOST_ENTERED {
+            entered.push(range.mapping.clone());
+            range.entered = Some(entered.len() as u32 - 1);
         }
         range.entered
-    }
-
-    fn space(&mut self, process: u32) -> Option<&mut Space> {
-        let is_full = self.of.len() >= MOST_PROCESSES && !self.of.contains_key(&process);
-        (!is_full).then(|| self.of.entry(process).or_default())
     }
 
     /// `process` was given memory.
@@ -87,7 +85,7 @@ impl Mappings {
         let Allocation { start, bytes, frames, stack } = allocation;
         let end = start.saturating_add(bytes);
         self.unmapped(process, start, end);
-        let Some(space) = self.space(process) else { return };
+        let Some(space) = space(&mut self.of, process) else { return };
         if space.allocated.len() < MOST_ALLOCATIONS {
             let mapping = DataMapping { bytes, backing: Backing::Allocated { frames, stack } };
             space.allocated.insert(start, Range { end, mapping, entered: None });
@@ -108,6 +106,15 @@ impl Mappings {
     pub fn into_evidence(self) -> (Vec<ModuleInfo>, Vec<DataMapping>) {
         (self.modules.into_modules(), self.entered)
     }
+}
+
+/// The mappings of `process`; `None` where too many processes live.
+fn space(of: &mut HashMap<u32, Space>, process: u32) -> Option<&mut Space> {
+    if of.len() >= MOST_PROCESSES && !of.contains_key(&process) {
+        of.retain(|process, _| Path::new(&format!("/proc/{process}")).exists());
+    }
+    let is_full = of.len() >= MOST_PROCESSES && !of.contains_key(&process);
+    (!is_full).then(|| of.entry(process).or_default())
 }
 
 impl Space {
@@ -138,6 +145,7 @@ impl Space {
                 let entered = same.and_then(|range| range.entered);
                 self.mapped.insert(start, Range { end, mapping, entered });
             }
+            drop_smallest(&mut self.mapped);
         }
         self.next_read = Some(Instant::now() + REREAD_EVERY.max(now.elapsed() * REREAD));
     }
@@ -164,6 +172,20 @@ fn backing(pid: Pid, map: &Mapping, before: Option<(u64, u32, u64)>, modules: &m
 
 fn holding(ranges: &mut Ranges, address: u64) -> Option<&mut Range> {
     ranges.range_mut(..=address).next_back().map(|(_, range)| range).filter(|range| address < range.end)
+}
+
+/// Keeps as many of `ranges` as there is room for.
+fn drop_smallest(ranges: &mut Ranges) {
+    if ranges.len() > MOST_MAPPINGS {
+        let mut sizes: Vec<u64> = ranges.values().map(|range| range.mapping.bytes).collect();
+        let surplus = sizes.len() - MOST_MAPPINGS;
+        let (_, least, _) = sizes.select_nth_unstable(surplus);
+        let least = *least;
+        ranges.retain(|_, range| range.mapping.bytes >= least);
+        while ranges.len() > MOST_MAPPINGS {
+            ranges.pop_last();
+        }
+    }
 }
 
 /// Takes `from..to` out of `ranges`; returns what was there.
@@ -237,5 +259,19 @@ mod tests {
         }
         let space = &mappings.of[&(1 << 30)];
         assert_eq!((space.allocated.len(), space.former.len()), (0, MOST_FORMER));
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut mappings = Mappings::default();
+        (0..5000u64).for_each(|i| mappings.allocated(u32::MAX >> 1, asked(i << 21, 1 << 20)));
+        (0..100).for_each(|process| mappings.allocated(1 << 30 | process, asked(1 << 30, 1 << 20)));
+        assert!(mappings.of.len() <= MOST_PROCESSES);
+        assert!(mappings.of.values().all(|space| space.allocated.len() <= MOST_ALLOCATIONS));
+        let range = |bytes| Range { end: 0, mapping: DataMapping { bytes, backing: Backing::Heap }, entered: None };
+        let mut ranges: Ranges = (0..10_000).map(|i| (i, range(i % 7))).collect();
+        drop_smallest(&mut ranges);
+        assert_eq!(ranges.len(), MOST_MAPPINGS);
+        assert!(ranges.values().all(|range| range.mapping.bytes >= 4));
     }
 }

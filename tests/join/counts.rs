@@ -1,6 +1,8 @@
 //! FLOPs, instructions, loops, lines, chains and traffic.
 
 use rprof::profile::CodeRef;
+use rprof::profile::data::DataKind;
+use rprof::profile::evidence::data::{Backing, DataEvidence, DataMapping, DataSample, SiteData};
 use rprof::profile::evidence::memory::{MemoryEvidence, SiteTraffic, Traffic};
 use rprof::profile::evidence::pages::{Mark, PagesEvidence, SitePages};
 use rprof::profile::join::{Evidence, join};
@@ -122,6 +124,13 @@ fn traffic_goes_to_the_function_and_loop_of_its_instruction() {
         Traffic { l2_read: 64_000.4, dram_read: 64_000.0, dram_write: 1.0, l1_misses: 1000.0, ..Traffic::default() };
     let site = |at: CodeRef| SiteTraffic { at, thread: 0, traffic };
     let pages = SitePages { at: at(1), thinned: 0, marks: (7..17).map(Mark::page_seen).collect() };
+    let mapping = |bytes, backing| DataMapping { bytes, backing };
+    // Asked for in line 10 of `fib`.
+    let asked = Backing::Allocated { frames: vec![plus(at(5), 9)], stack: false };
+    let mappings = vec![mapping(1 << 20, asked), mapping(1 << 16, Backing::Heap)];
+    let sample = |mapping| DataSample { address: 0, mapping };
+    let samples = vec![sample(Some(0)), sample(Some(1)), sample(Some(0)), sample(None)];
+    let data = SiteData { at: at(1), lines: 1000.0, samples, complete: true };
     let memory = MemoryEvidence {
         mode: "sampled".into(),
         error: Some(0.03),
@@ -129,6 +138,7 @@ fn traffic_goes_to_the_function_and_loop_of_its_instruction() {
         calibration: vec![],
         sites: vec![site(at(1))],
         pages: PagesEvidence { sites: vec![pages], sampled_lines: Some(2) },
+        data: DataEvidence { modules: vec![], mappings, sites: vec![data] },
         warnings: vec![],
     };
     let evidence = Evidence { counted: Some(&counted), memory: Some(&memory), ..Evidence::default() };
@@ -143,6 +153,16 @@ fn traffic_goes_to_the_function_and_loop_of_its_instruction() {
     let touched = Some(Pages { touched: 10, at_least: true });
     assert_eq!((work.pages, work.loops[0].pages, profile.run.pages), (touched, touched, touched));
     assert_eq!(work.source["pages"].how, "simulated");
+    let data: Vec<_> = work.data.iter().map(|d| (d.name.as_str(), d.kind, d.share, d.bytes)).collect();
+    assert_eq!(
+        data,
+        [
+            ("fib:10", DataKind::Allocated, 0.5, Some(1 << 20)),
+            ("heap", DataKind::Heap, 0.25, Some(1 << 16)),
+            ("memory unmapped since", DataKind::Unknown, 0.25, None),
+        ]
+    );
+    assert_eq!(work.loops[0].data, work.data);
     let other = function(&profile, "other");
     assert_eq!((other.pages.map(|p| p.touched), other.source["pages"].reason.as_deref()), (Some(0), None));
     assert_eq!(work.source["bytes.dram"].error, Some(0.03));

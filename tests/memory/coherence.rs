@@ -11,6 +11,9 @@ const ACCESSES: u64 = 1_900_000;
 /// Entries of a thread's buffer.
 const BUFFER: usize = 4096;
 
+/// Where a thread's `i`th access is: (thread, i).
+type Place = fn(u64, u64) -> u64;
+
 /// A thread's buffer.
 struct Buffer {
     entries: Vec<Access>,
@@ -21,7 +24,7 @@ struct Buffer {
 
 /// Coherence misses of two threads whose `i`th accesses, of equal times, are at `place(thread, i)`. `joins`: a running thread
 /// leaves nothing out as soon as the sink wants that, as the translator does.
-fn coherence(model: CacheModel, place: fn(u64, u64) -> u64, joins: bool) -> f64 {
+fn coherence(model: CacheModel, place: Place, joins: bool) -> f64 {
     let mut sink: Box<dyn AccessSink> = Box::new(model);
     let mut buffers =
         [0, 1].map(|thread| Buffer { entries: Vec::new(), mask: sink.collect(thread).mask(), complete_from: None });
@@ -70,10 +73,10 @@ fn hand_over(sink: &mut dyn AccessSink, thread: u32, buffer: &mut Buffer) {
 #[test]
 fn threads_that_share_lines_take_them_from_each_other_as_often_in_a_sample() {
     // Neighbouring words of the same lines; the same with one thread ahead; one hot line among lines of their own.
-    let places: [(&str, fn(u64, u64) -> u64); 3] = [
+    let places: [(&str, Place); 3] = [
         ("words of lines", |thread, i| i / 2 % 16_384 * 16 + thread * 8),
         ("one ahead", |thread, i| (i + thread * 40) / 2 % 16_384 * 16 + thread * 8),
-        ("a hot line", |thread, i| if i % 8 == 0 { 0 } else { (1 + thread) << 24 | i % 65_536 * 8 }),
+        ("a hot line", |thread, i| if i % 8 == 0 { 0 } else { ((1 + thread) << 24) | (i % 65_536 * 8) }),
     ];
     for (name, place) in places {
         let model = |sampled| {

@@ -26,7 +26,7 @@ use crate::target::tracee::Registers;
 /// Bytes from which on an allocation is told.
 pub const LARGE: u64 = 1 << 20;
 /// Calls that are told of.
-const MOST_FRAMES: usize = 32;
+const MOST_FRAMES: usize = 24;
 
 type Tables = UnwinderNative<Arc<[u8]>, MayAllocateDuringUnwind>;
 

@@ -99,7 +99,9 @@ impl Run {
             stopped.set_registers(&after)?;
             self.process(tid)?.0.forget_text(from, to);
             self.tell_unmapped(tid, from, to);
-            if flags & libc::MAP_ANONYMOUS as u64 != 0 && protection & WRITE != 0 {
+            // Stacks are made accessible later; other reservations are divided by whoever makes them.
+            let is_used = protection & WRITE != 0 || flags & libc::MAP_STACK as u64 != 0;
+            if flags & libc::MAP_ANONYMOUS as u64 != 0 && is_used {
                 self.tell_allocated(tid, &registers, site, (from, to));
             }
             let stopped = if executable { self.learn(stopped, from, to, treatment)? } else { stopped };
