@@ -98,25 +98,34 @@ impl Arrivals {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn us() -> impl Iterator<Item = u32> {
-        std::iter::once(std::process::id())
-    }
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
 
     #[test]
     fn pages_that_arrive_allow_new_lines() {
-        const PAGES: usize = 4096;
+        const BYTES: usize = 32 << 20;
+        // It keeps what it reads until the end is there.
+        let mut child = Command::new("tail");
+        let child = child.arg("-c").arg(BYTES.to_string());
+        let mut child = child.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let it = child.id();
         let mut arrivals = Arrivals::new();
         assert_eq!(arrivals.share(1), 1.0);
-        arrivals.begin(us(), 1000);
-        let fresh: Vec<u8> = (0..PAGES * 4096).map(|i| i as u8).collect();
-        let lines = PAGES as u64 * PAGE_LINES;
-        arrivals.end(us(), 1000 + lines);
-        assert!(fresh.len() > PAGES && arrivals.share(1) > 0.99, "{}", arrivals.share(1));
-        // Other tests make pages arrive, too, but not so many.
-        arrivals.begin(us(), 0);
-        arrivals.end(us(), 1 << 40);
-        assert!(arrivals.share(1) < 0.1, "{}", arrivals.share(1));
+        arrivals.begin(std::iter::once(it), 1000);
+        child.stdin.as_mut().unwrap().write_all(&vec![1; BYTES]).unwrap();
+        // But for what is still in the pipe.
+        let lines = (BYTES - (1 << 20)) as u64 / 64;
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while arrivals.latest.is_none() || arrivals.share(1) < 1.0 {
+            assert!(Instant::now() < deadline, "{arrivals:?}");
+            arrivals.look(std::iter::once(it), 1000 + lines);
+        }
+        arrivals.begin(std::iter::once(it), 0);
+        arrivals.end(std::iter::once(it), 1 << 40);
+        assert!(arrivals.share(1) < 0.01, "{arrivals:?}");
+        drop(child.stdin.take());
+        child.wait().unwrap();
     }
 
     #[test]
