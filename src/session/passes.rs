@@ -45,7 +45,7 @@ pub fn timed(
         sampling.frequency_hz = hz.into();
     }
     let failed = |e: SampleError| SessionError::Pass { pass: "timed", reason: e.to_string() };
-    // The sampler first: its sample takes longer than the counters' timer lags behind, so that one interrupt serves both.
+    // The sampler first: while it takes its sample the counters' timer expires, too, and needs no interrupt of its own.
     let sampler = sample::arm(child, &sampling).map_err(failed)?;
     let counters = hardware.map(|h| h.arm(pid, sampling.frequency_hz));
     let watch = matches!(input, Input::Terminal).then(|| TerminalWatch::start(pid));

@@ -1,5 +1,5 @@
 //! The period of a timer that samples a CPU. Whatever samples the same program at the same rate takes it from here: timers of
-//! one period that start together expire together, and one interrupt serves them all.
+//! one period that start together expire together, and one interrupt can serve them all.
 
 /// Nanoseconds between two expiries on `cpu`, of a timer of `frequency_hz`.
 ///

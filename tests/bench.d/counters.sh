@@ -4,7 +4,9 @@
 # bare-timer is an event that only interrupts: no reading at that rate can cost less on this host. Where there is no PMU,
 # software events stand for hardware ones; four events in one group.
 # timed and timed-counters are the timed pass of rprof at 1 kHz without and with these events: their difference is what
-# counting adds to sampling, whose interrupt it shares.
+# counting adds to sampling, whose interrupts it mostly shares.
+# stolen: the same from within, hardly moved by what else runs on the host: interrupts per second of a loop that spins, their
+# median length and their share of its time (each the median over the rounds).
 #
 #   [THREADS=1] tests/bench.d/counters.sh [ROUNDS]
 set -euo pipefail
@@ -64,3 +66,17 @@ for threads in ${THREADS:-1 2}; do
     done | quartiles "" "$threads"
 done
 sed 's/^/last run: /' "$work_dir/counts"
+
+median() { sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
+
+cc -O2 "$root/fixtures/sample/stolen.c" -o "$work_dir/stolen"
+for _ in $(seq "$rounds"); do
+    echo "native $("$work_dir/stolen")"
+    for variant in "${variants[@]}"; do
+        echo "$variant $(run "$variant" "$work_dir/stolen")"
+    done
+done >"$work_dir/holes"
+for variant in native "${variants[@]}"; do
+    column() { awk -v variant="$variant" -v column="$1" '$1 == variant { print $column }' "$work_dir/holes" | median; }
+    printf 'stolen: %-14s %6.0f interrupts/s  %6.2f µs  %6.3f %%\n' "$variant" "$(column 2)" "$(column 3)" "$(column 4)"
+done

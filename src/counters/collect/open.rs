@@ -7,7 +7,7 @@
 //!
 //! The clock stops while its group is off the PMU, so that it never samples counts that stand still; the sampler that
 //! finds where the time goes is another one and is not touched by it. Armed after that one, at its rate, the clock expires
-//! while that one's sample is taken, and costs no interrupt of its own.
+//! while that one's sample is taken, and costs no interrupt of its own, until context switches shift the two too far apart.
 
 use std::collections::HashMap;
 use std::io;
