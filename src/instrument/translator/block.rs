@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::flow::Flow;
 use super::version::{Place, Version};
 use crate::instrument::x86_64::emit::Gpr;
 use crate::instrument::x86_64::induction::Induction;
@@ -34,6 +35,8 @@ pub struct Block {
     pub end: CacheAddress,
     /// Its counter.
     pub slot: u32,
+    /// It is not counted in line.
+    pub flow: Option<Flow>,
     /// Bytes from `entry` behind which it has been counted.
     pub counted_at: u32,
     /// Its points, in the pool.
@@ -136,6 +139,11 @@ impl Block {
     /// The address behind it.
     pub fn next(&self) -> Address {
         self.start + u64::from(self.code.end - self.code.start)
+    }
+
+    /// Where whoever does not run into it enters it.
+    pub fn way_in(&self) -> CacheAddress {
+        self.flow.map_or(self.entry, |f| f.side)
     }
 
     /// What one execution adds to the counter.

@@ -14,7 +14,25 @@ pub struct HotBlock {
     pub count: u64,
     /// What the cache can run into behind it.
     pub successors: [Option<Address>; 2],
+    /// See [`flow::runs_on`](super::flow::runs_on).
+    pub runs_on: bool,
+    /// It is one of its successors.
+    pub repeats: bool,
 }
+
+/// A block in its chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed {
+    /// Its first instruction.
+    pub at: Address,
+    /// The next block of the chain is executed nearly as often, and nearly always behind this one: it needs no counter in line
+    /// ([`flow`](super::flow)).
+    pub next_flows: bool,
+}
+
+/// What goes another way may be one execution in as many, or the next block is counted in line: a detour costs more than
+/// some counters.
+const DETOUR: u64 = 64;
 
 /// What a block at whose end stands `end`, with `next` behind it, can run into in the cache.
 pub fn successors(end: End, next: Address) -> [Option<Address>; 2] {
@@ -39,7 +57,7 @@ fn edges(blocks: &[HotBlock], by_start: &AddressMap<u64, usize>, i: usize) -> Ve
 }
 
 /// Joins blocks to chains, the hottest first.
-pub fn chains(blocks: &[HotBlock]) -> Vec<Vec<Address>> {
+pub fn chains(blocks: &[HotBlock]) -> Vec<Vec<Placed>> {
     let by_start: AddressMap<u64, usize> = blocks.iter().enumerate().map(|(i, b)| (b.at.get(), i)).collect();
     let mut edges: Vec<_> = (0..blocks.len()).flat_map(|i| edges(blocks, &by_start, i)).collect();
     edges.sort_by(|a, b| b.cmp(a));
@@ -56,7 +74,24 @@ pub fn chains(blocks: &[HotBlock]) -> Vec<Vec<Address>> {
     }
     chains.retain(|c| !c.is_empty());
     chains.sort_by_key(|c| std::cmp::Reverse(c.iter().map(|&i| blocks[i].count).max()));
-    chains.into_iter().map(|c| c.into_iter().map(|i| blocks[i].at).collect()).collect()
+    let mut predecessors = vec![0; blocks.len()];
+    for successor in blocks.iter().flat_map(|b| b.successors).flatten() {
+        by_start.get(&successor.get()).into_iter().for_each(|&i| predecessors[i] += 1);
+    }
+    let flows = |i: usize, next: usize| {
+        let (block, next_block) = (&blocks[i], &blocks[next]);
+        let few = block.count.min(next_block.count) / DETOUR;
+        let count_of = |at: &Address| by_start.get(&at.get()).map_or(0, |&i| blocks[i].count);
+        // As much may leave as enters otherwise, unless one of them is known to be rare.
+        let leaves = block.successors.iter().flatten().filter(|at| **at != next_block.at).map(count_of).sum::<u64>();
+        let is_sure = predecessors[next] == 1 || leaves <= few;
+        block.runs_on && !next_block.repeats && is_sure && block.count.abs_diff(next_block.count) <= few
+    };
+    let placed = |chain: &[usize], n: usize| {
+        let next_flows = chain.get(n + 1).is_some_and(|&next| flows(chain[n], next));
+        Placed { at: blocks[chain[n]].at, next_flows }
+    };
+    chains.into_iter().map(|c| (0..c.len()).map(|n| placed(&c, n)).collect()).collect()
 }
 
 #[cfg(test)]
@@ -65,17 +100,40 @@ mod tests {
 
     fn block(at: u64, count: u64, successors: &[u64]) -> HotBlock {
         let successor = |i: usize| successors.get(i).map(|&s| Address::new(s));
-        HotBlock { at: Address::new(at), count, successors: [successor(0), successor(1)] }
+        let repeats = successors.contains(&at);
+        let successors = [successor(0), successor(1)];
+        HotBlock { at: Address::new(at), count, successors, runs_on: !repeats, repeats }
     }
 
     fn placed(blocks: &[HotBlock]) -> Vec<Vec<u64>> {
-        chains(blocks).iter().map(|c| c.iter().map(|a| a.get()).collect()).collect()
+        chains(blocks).iter().map(|c| c.iter().map(|p| p.at.get()).collect()).collect()
     }
 
     #[test]
     fn the_likelier_way_follows_and_the_other_stands_apart() {
         let blocks = [block(1, 100, &[2, 3]), block(2, 10, &[4]), block(3, 90, &[4]), block(4, 100, &[])];
         assert_eq!(placed(&blocks), [vec![1, 3, 4], vec![2]]);
+    }
+
+    #[test]
+    fn a_block_spares_its_counter_if_hardly_anything_goes_another_way() {
+        let flowing = |blocks: &[HotBlock]| {
+            let chains = chains(blocks);
+            chains.iter().flatten().filter(|p| p.next_flows).map(|p| p.at.get()).collect::<Vec<_>>()
+        };
+        let straight = [block(1, 1000, &[2, 9]), block(2, 990, &[3]), block(3, 995, &[4]), block(4, 700, &[])];
+        assert_eq!(flowing(&straight), [1, 2], "the last is executed less often");
+        // 1 → 2 → 4 as often as 1 → 3 → 4
+        let diamond = [block(1, 100, &[2, 3]), block(2, 50, &[4]), block(3, 50, &[4]), block(4, 100, &[])];
+        assert!(flowing(&diamond).is_empty());
+        // 1 → 2 and 5 → 2, 1 → 3: as much may enter 2 as leaves 1.
+        let unknown = [block(1, 100, &[2, 3]), block(2, 100, &[]), block(3, 90, &[]), block(5, 90, &[2, 3])];
+        assert!(flowing(&unknown).is_empty());
+        let mut call = straight;
+        call[0].runs_on = false;
+        assert_eq!(flowing(&call), [2]);
+        let a_loop = [block(1, 100, &[2]), block(2, 100, &[2])];
+        assert!(flowing(&a_loop).is_empty(), "it has a counter of its own");
     }
 
     #[test]

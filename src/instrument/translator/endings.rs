@@ -25,12 +25,12 @@ impl Writer<'_> {
             }
             End::Branch(code, to) if self.unit.follow == Some(to) && to != next => {
                 let patch = self.unit.hot.jump_if(condition(code) ^ 1, self.unit.hot.here());
-                self.exit(patch, next);
+                self.branch_away(patch, next);
                 Ok(Some(to))
             }
             End::Branch(code, to) => {
                 let patch = self.unit.hot.jump_if(condition(code), self.unit.hot.here());
-                self.exit(patch, to);
+                self.branch_away(patch, to);
                 Ok(Some(next))
             }
             End::ShortBranch(to) => {

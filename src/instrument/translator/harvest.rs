@@ -2,6 +2,7 @@
 
 use super::block::BlockId;
 use super::drain::Drain;
+use super::flow::Flow;
 use super::hash::AddressMap;
 use super::regions::Regions;
 use super::space::{CodeSpace, DynamicSlot};
@@ -59,10 +60,29 @@ impl CodeSpace {
         add(self.totals.parts.entry((block, bytes)).or_default(), thread, 1);
     }
 
+    /// Adds what ran into blocks from those before them.
+    fn total_flows(&self, slots: &mut SlotTotals) {
+        let mut flows: AddressMap<u32, Vec<(u32, u64)>> = AddressMap::default();
+        for block in &self.blocks {
+            let Some(Flow { from, left, .. }) = block.flow else { continue };
+            let from = self.block(from).slot;
+            let mut executions = flows.get(&from).cloned().unwrap_or_default();
+            slots.of(from).iter().for_each(|t| add(&mut executions, t.thread, t.value));
+            let left = left.map_or(&[][..], |slot| slots.of(slot));
+            left.iter().for_each(|t| add(&mut executions, t.thread, t.value.wrapping_neg()));
+            flows.insert(block.slot, executions);
+        }
+        for (slot, executions) in flows {
+            executions.into_iter().for_each(|(thread, n)| slots.add(slot, thread, n));
+        }
+        slots.sort();
+    }
+
     /// Hands everything that was counted over.
     pub fn finish(&mut self, tally: &mut Tally, drain: &mut Option<Drain>) {
         let mut totals = std::mem::take(&mut self.totals);
         totals.slots.sort();
+        self.total_flows(&mut totals.slots);
         for id in 0..self.blocks.len() as BlockId {
             let block = &self.blocks[id as usize];
             for &Total { thread, value, .. } in totals.slots.of(block.slot) {

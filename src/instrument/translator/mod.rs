@@ -21,6 +21,7 @@ mod chains;
 mod dispositions;
 mod drain;
 mod endings;
+mod flow;
 mod harvest;
 mod hash;
 mod hold;

@@ -1,12 +1,13 @@
 //! Hot blocks are written a second time, once it is known which they are: close together, in the order in which they are
-//! executed ([`chains`](super::chains)). Every exit and every lookup that led to the first copy then leads to the second;
-//! both count.
+//! executed ([`chains`](super::chains)), and with fewer counters ([`flow`](super::flow)). Every exit and every lookup that
+//! led to the first copy then leads to the second; both count.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::block::BlockId;
-use super::chains::{HotBlock, chains, successors};
+use super::chains::{HotBlock, Placed, chains, successors};
+use super::flow::runs_on;
 use super::process::Process;
 use super::run::Run;
 use super::source::Source;
@@ -38,7 +39,7 @@ pub struct Placing {
     /// How often hot blocks were placed.
     pub(super) round: u32,
     /// Chains still to be written.
-    plan: VecDeque<Vec<Address>>,
+    plan: VecDeque<Vec<Placed>>,
 }
 
 impl Placing {
@@ -149,18 +150,18 @@ impl CodeSpace {
     }
 
     /// What cannot be written stays where it is.
-    fn place(&mut self, source: &mut Source<'_>, chain: &[Address]) {
-        let Some(&start) = chain.first() else { return };
+    fn place(&mut self, source: &mut Source<'_>, chain: &[Placed]) {
+        let Some(&Placed { at: start, .. }) = chain.first() else { return };
         let version = Version::Plain;
         let Ok(mut unit) = self.begin_unit(version, start) else { return };
         unit.places = self.placing.round;
         let mut exits = VecDeque::new();
         let mut next = Some(start);
-        for (i, &at) in chain.iter().enumerate() {
+        for (i, &Placed { at, next_flows }) in chain.iter().enumerate() {
             // Text that was changed meanwhile is not placed any more.
             let block = self.find(version, at).and_then(|_| source.block(at));
             let (Some(block), true) = (block, next == Some(at)) else { break };
-            unit.follow = chain.get(i + 1).copied();
+            (unit.follow, unit.follow_flows) = (chain.get(i + 1).map(|p| p.at), next_flows);
             match self.block_into(&mut unit, source, &block, &mut exits) {
                 Ok(runs_into) => next = runs_into,
                 Err(_) => break,
@@ -175,8 +176,9 @@ impl CodeSpace {
 
 impl Process {
     /// Plans new places for hot blocks, now that `counts` are known.
-    fn plan_places(&mut self, counts: Vec<u64>, now: Instant) {
+    fn plan_places(&mut self, mut counts: Vec<u64>, now: Instant) {
         let mut space = self.image.space.borrow_mut();
+        space.add_flows(&mut counts);
         let recent = space.placing.look(now, counts);
         let mut source = Source::new(&self.memory, &self.pages, &self.text);
         let mut hot = Vec::new();
@@ -185,8 +187,10 @@ impl Process {
             if let Some(block) = source.block(at) {
                 // What is called begins a chain.
                 let is_called = |at: &Address| space.callees.contains(&Version::Plain.place(*at));
-                let successors = successors(block.end, block.next()).map(|s| s.filter(|at| !is_called(at)));
-                hot.push(HotBlock { at, count, successors });
+                let all = successors(block.end, block.next());
+                let successors = all.map(|s| s.filter(|at| !is_called(at)));
+                let (runs_on, repeats) = (runs_on(&block), all.contains(&Some(at)));
+                hot.push(HotBlock { at, count, successors, runs_on, repeats });
             }
         }
         space.placing.round += 1;

@@ -85,7 +85,7 @@ impl Process {
     ) -> Result<Destination, TranslateError> {
         let mut space = self.image.space.borrow_mut();
         if let Some(id) = space.find(version, at) {
-            return Ok(Destination::Cache(space.block(id).entry));
+            return Ok(Destination::Cache(space.block(id).way_in()));
         }
         let Some(range) = find_text(&self.text, at) else {
             return Ok(Destination::Native(at));

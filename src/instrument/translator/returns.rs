@@ -10,9 +10,11 @@
 //!
 //! A landing that does not belong to the return address leads on to the next one whose address has the same low 16 bits,
 //! and the last to rprof. Indirect jumps and calls are looked up alike: what compares the target stands apart from the
-//! block, until the block is hot and placed anew; then right before it. No jump may lie between the call and the callee: it would take a place in the processor's table of
-//! branches, which large programs fill (measured: 2,000 functions, 4,000 calls of them in turn, Zen 4: 3.5 ns a call
-//! natively, 5.3 so, 18 with a jump on the way to the callee, 25 with returns by an indirect jump).
+//! block, until the block is hot and placed anew; then right before it.
+//!
+//! No jump may lie between the call and the callee: it would take a place in the processor's table of branches, which large
+//! programs fill (measured: 2,000 functions, 4,000 calls of them in turn, Zen 4: 3.5 ns a call natively, 5.3 so, 18 with a
+//! jump on the way to the callee, 25 with returns by an indirect jump).
 //!
 //! The word below the program's return address holds the cache's when the callee begins. The ABI leaves what lies below the
 //! stack pointer at a call to chance; a program whose callees read there what their callers left is not served. Where that
@@ -214,7 +216,7 @@ impl CodeSpace {
     /// Where `site` is to enter block `id`; what that needs is written to `cold`.
     pub(super) fn entry_for(&mut self, site: SiteId, id: BlockId, cold: &mut Code) -> CacheAddress {
         let block = &self.blocks[id as usize];
-        let entry = block.entry;
+        let entry = block.way_in();
         if !self.sites[site as usize].calls {
             return entry;
         }
@@ -274,7 +276,7 @@ impl CodeSpace {
         code.align(32);
         let head = code.here();
         let Comparison { other, .. } = unless_equal(&mut code, at, arrival);
-        let entry = self.blocks[id as usize].entry;
+        let entry = self.blocks[id as usize].way_in();
         let patch = code.jump(entry);
         let way = code.reach(other, next);
         code.set_word(other, way);

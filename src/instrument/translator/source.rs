@@ -111,6 +111,11 @@ impl<'a> Source<'a> {
         (live_out != INC_FLAGS).then(|| live_before(&block.steps, live_out).iter().position(dead)).flatten()
     }
 
+    /// Whether nothing needs the flags that a counter changes at `at`.
+    pub fn needs_no_flags(&mut self, at: Address) -> bool {
+        self.live_in(at, FLAG_DEPTH) == 0
+    }
+
     /// Before which steps of `block` nothing needs the flags any more.
     pub fn dead_flags(&mut self, block: &Decoded) -> Vec<bool> {
         let live_out = self.live_out(block, FLAG_DEPTH) | RflagsBits::CF;

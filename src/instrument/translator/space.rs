@@ -7,6 +7,7 @@ use iced_x86::{Decoder, DecoderOptions};
 
 use super::arena::{Arena, Part, REACH};
 use super::block::{Block, BlockId, CallSite, Point, Site, SiteId};
+use super::flow::Detour;
 use super::harvest::Totals;
 use super::hash::{AddressHasher, AddressMap};
 use super::layout;
@@ -78,6 +79,8 @@ pub struct CodeSpace {
     no_room_near: bool,
     /// Where hot blocks are to stand.
     pub(super) placing: Placing,
+    /// Where what enters and leaves them is counted.
+    pub(super) detours: Vec<Detour>,
 }
 
 impl CodeSpace {
@@ -120,6 +123,7 @@ impl CodeSpace {
             far: HashSet::new(),
             no_room_near: false,
             placing: Placing::after(super::placing::FIRST),
+            detours: Vec::new(),
         }
     }
 

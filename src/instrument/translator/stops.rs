@@ -5,6 +5,7 @@ use nix::unistd::Pid;
 use super::layout;
 use super::process::Destination;
 use super::run::{Run, RunError};
+use super::signals::State;
 use super::stubs::DRAIN;
 use super::unit::TranslateError;
 use crate::target::address::{Address, CacheAddress};
@@ -61,8 +62,13 @@ impl Run {
     /// A thread ends where it is: what its registers hold of its counts is added to them. A thread that is already gone
     /// says nothing any more.
     fn settle(&mut self, ending: &Stopped) {
-        if let Ok(mut registers) = ending.registers() {
-            let _ = self.as_the_program_has_it(ending.tid(), &mut registers);
+        let Ok(mut registers) = ending.registers() else { return };
+        let at = CacheAddress::new(registers.rip);
+        let Ok(State::Between) = self.as_the_program_has_it(ending.tid(), &mut registers) else { return };
+        let Some(thread) = self.threads.get(&ending.tid()) else { return };
+        let Some(process) = self.processes.get(&thread.process) else { return };
+        if let Some((slot, by)) = process.image.space.borrow().detour_at(at) {
+            thread.regions.borrow().adjust(thread.region, slot, by);
         }
     }
 

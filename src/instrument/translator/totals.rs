@@ -29,7 +29,7 @@ impl SlotTotals {
         }
     }
 
-    /// Brings entries in order and adds up those of one counter and thread.
+    /// Brings entries in order, adds up those of one counter and thread, and drops sums of 0.
     pub fn sort(&mut self) {
         self.entries.sort_by_key(|e| (e.slot, e.thread));
         self.entries.dedup_by(|next, kept| {
@@ -39,6 +39,7 @@ impl SlotTotals {
             }
             same
         });
+        self.entries.retain(|e| e.value != 0);
         self.sorted = self.entries.len();
     }
 
@@ -65,7 +66,7 @@ mod tests {
         }
         totals.add(7, 0, u64::MAX);
         totals.sort();
-        assert_eq!(totals.entries.len(), UNSORTED + 1);
+        assert_eq!(totals.entries.len(), UNSORTED, "counter 0 added up to 0");
         assert_eq!(totals.of(9), [Total { slot: 9, thread: 1, value: 27 }]);
         let seven = [Total { slot: 7, thread: 0, value: u64::MAX }, Total { slot: 7, thread: 1, value: 21 }];
         assert_eq!(totals.of(7), seven);

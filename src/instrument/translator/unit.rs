@@ -12,6 +12,7 @@ use iced_x86::InstructionInfoFactory;
 
 use super::arena::Part;
 use super::block::{Block, BlockId, SiteId, Tag};
+use super::flow::{Flow, Leave, runs_on};
 use super::layout;
 use super::returns::PendingHead;
 use super::source::Source;
@@ -54,6 +55,10 @@ pub(super) struct Unit {
     pub(super) places: u32,
     /// The block that is to stand behind the present one.
     pub(super) follow: Option<Address>,
+    /// It is not to be counted in line.
+    pub(super) follow_flows: bool,
+    /// The next block is not: the one before it, and the counter of what leaves that to elsewhere.
+    flow: Option<(BlockId, Option<u32>)>,
     /// Blocks that were written before: (the copy so far, this one).
     superseded: Vec<(BlockId, BlockId)>,
     pub(super) factory: InstructionInfoFactory,
@@ -79,7 +84,7 @@ impl CodeSpace {
     ) -> Result<CacheAddress, TranslateError> {
         let written = self.unit(source, version, start, most, exits);
         match self.find(version, start) {
-            Some(id) => Ok(self.block(id).entry),
+            Some(id) => Ok(self.block(id).way_in()),
             None => Err(written.err().unwrap_or(TranslateError::NoText(start))),
         }
     }
@@ -101,6 +106,8 @@ impl CodeSpace {
             heads: vec![],
             places: 0,
             follow: None,
+            follow_flows: false,
+            flow: None,
             superseded: vec![],
             factory: InstructionInfoFactory::new(),
         })
@@ -160,10 +167,23 @@ impl CodeSpace {
         let slot = self.new_slot().ok_or(TranslateError::Full)?;
         let dead_flags = if unit.version.collects() { source.dead_flags(block) } else { Vec::new() };
         let entries = self.write_entries(unit, block.start);
+        let flow = unit.flow.take();
+        // The text may be another one than when that was planned.
+        unit.follow_flows &= runs_on(block);
+        let leave = self.leave(unit, source, block)?;
         let mut writer = Writer::new(self, unit, block, at, slot, dead_flags);
-        let position = if writer.choose_loop_counter() { None } else { source.counter_position(block) };
+        (writer.flows, writer.leave) = (flow.is_some(), leave);
+        let counts_in_line = !writer.flows && !writer.choose_loop_counter();
+        let position = if counts_in_line { source.counter_position(block) } else { None };
         let next = writer.write(position)?;
         let written = writer.finish();
+        let flow = flow.map(|(from, left)| {
+            let dead_flags = source.needs_no_flags(block.start);
+            Flow { from, left, side: self.write_side(unit, slot, dead_flags, written.entry) }
+        });
+        if unit.follow_flows {
+            unit.flow = Some((self.blocks.len() as BlockId, leave.map(|l| l.slot)));
+        }
         match block.end {
             End::Branch(_, to) | End::ShortBranch(to) | End::Transaction(to) if to != block.start => {
                 exits.push_back(to);
@@ -174,8 +194,24 @@ impl CodeSpace {
             }
             _ => {}
         }
-        self.enter(unit, block, at, slot, entries, written);
+        self.enter(unit, block, at, (slot, flow), entries, written);
         Ok(next)
+    }
+
+    /// How the way out of `block` to where the unit does not go on is counted, if it has to be.
+    fn leave(
+        &mut self,
+        unit: &Unit,
+        source: &mut Source<'_>,
+        block: &Decoded,
+    ) -> Result<Option<Leave>, TranslateError> {
+        let End::Branch(_, to) = block.end else { return Ok(None) };
+        if !unit.follow_flows {
+            return Ok(None);
+        }
+        let away = if unit.follow == Some(to) { block.next() } else { to };
+        let slot = self.new_slot().ok_or(TranslateError::Full)?;
+        Ok(Some(Leave { slot, dead_flags: source.needs_no_flags(away) }))
     }
 
     fn enter(
@@ -183,7 +219,7 @@ impl CodeSpace {
         unit: &mut Unit,
         block: &Decoded,
         at: CodeRef,
-        slot: u32,
+        (slot, flow): (u32, Option<Flow>),
         (called, head): (Option<CacheAddress>, Option<Tag>),
         written: Written,
     ) {
@@ -203,6 +239,7 @@ impl CodeSpace {
             head,
             end,
             slot,
+            flow,
             counted_at: written.counted_at.unwrap_or((end - written.entry) as u32),
             points: first..self.points.len() as u32,
             loop_counter: written.loop_counter,
@@ -243,7 +280,8 @@ impl CodeSpace {
                     relative(patch, stub)
                 }
             };
-            unit.hot.set_word(patch, value);
+            let code = if unit.cold.holds(patch) { &mut unit.cold } else { &mut unit.hot };
+            code.set_word(patch, value);
         }
         let heads = self.chain_heads(&mut unit);
         self.arenas[unit.arena].append(Part::Cold, unit.cold.bytes());

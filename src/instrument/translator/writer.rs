@@ -1,6 +1,7 @@
 //! Writes one block: its instructions, its counter, and where the program's state is known.
 
 use super::block::{BlockId, Landing, Moved, Point, SiteId};
+use super::flow::Leave;
 use super::layout;
 use super::space::CodeSpace;
 use super::unit::{SLOTS, Unit};
@@ -24,6 +25,10 @@ pub(super) struct Writer<'a> {
     pub(super) loop_probes: Option<(Gpr, Gpr)>,
     pub(super) induction: Option<Induction>,
     pub(super) landing: Option<Landing>,
+    /// It is not counted in line.
+    pub(super) flows: bool,
+    /// How its way out is counted.
+    pub(super) leave: Option<Leave>,
     pub(super) at: CodeRef,
     /// By step: the flags are not needed any more.
     pub(super) dead_flags: Vec<bool>,
@@ -58,6 +63,8 @@ impl<'a> Writer<'a> {
             loop_probes: None,
             induction: None,
             landing: None,
+            flows: false,
+            leave: None,
             space,
             unit,
             block,
@@ -116,7 +123,9 @@ impl<'a> Writer<'a> {
         let loop_start = self.loop_entry();
         let at_end = matches!(self.block.end, End::Return(_) | End::JumpIndirect | End::CallIndirect | End::System);
         let in_loop = self.loop_counter.is_some() || self.induction.is_some();
-        if position.is_none() && !in_loop && !at_end {
+        if self.flows {
+            self.counted_at = Some(0);
+        } else if position.is_none() && !in_loop && !at_end {
             self.point(0, Moved::Nothing);
             self.count_flag_free();
         }
@@ -142,7 +151,7 @@ impl<'a> Writer<'a> {
                 self.add_iterations(slot);
             }
         }
-        let counted = position.is_some() || in_loop || !at_end;
+        let counted = self.flows || position.is_some() || in_loop || !at_end;
         self.end(loop_start, counted)
     }
 

@@ -56,6 +56,11 @@ impl Code {
         self.bytes.len()
     }
 
+    /// Whether `at` is one of its addresses.
+    pub fn holds(&self, at: CacheAddress) -> bool {
+        at >= self.base && at < self.here()
+    }
+
     /// Nothing was written.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()

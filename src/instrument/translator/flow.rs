@@ -1,0 +1,127 @@
+//! Hot blocks that have no counter in line: how often they were executed is known from the block before, which runs into
+//! them, and from what is counted apart from them.
+//!
+//! ```text
+//!  hot:   A, counted; jcc ─▶ leave       B, not counted …     cold:  leave: what leaves A + 1; jmp to where it went
+//!                                                                     side:  what enters B + 1; jmp B   ◀─ whoever else goes to B
+//!  executions of B = what enters B + executions of A − what leaves A
+//! ```
+//!
+//! Who is interrupted in B has not executed it: then one less entered it.
+
+use super::block::BlockId;
+use super::layout;
+use super::space::CodeSpace;
+use super::unit::Unit;
+use super::writer::Writer;
+use crate::instrument::x86_64::decode::{Decoded, End};
+use crate::instrument::x86_64::emit::{Code, RCX, relative};
+use crate::target::address::{Address, CacheAddress};
+
+/// How a block without a counter in line is counted. Its own counter is of what enters it from elsewhere.
+#[derive(Debug, Clone, Copy)]
+pub struct Flow {
+    /// The block before it.
+    pub from: BlockId,
+    /// The counter of what leaves that to elsewhere, if it can.
+    pub left: Option<u32>,
+    /// Where others enter it.
+    pub side: CacheAddress,
+}
+
+/// The way out of a block that is counted, because the block behind is not.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Leave {
+    /// Its counter.
+    pub slot: u32,
+    /// No flags are needed where it leads.
+    pub dead_flags: bool,
+}
+
+/// Part of a detour in which its counter is not what has been executed: a thread that ends there has `by` to be added.
+#[derive(Debug)]
+pub struct Detour {
+    from: CacheAddress,
+    until: CacheAddress,
+    slot: u32,
+    by: i64,
+}
+
+/// Whether control goes from `block` to its successors only, so that what does not leave it runs into the block behind.
+pub(super) fn runs_on(block: &Decoded) -> bool {
+    match block.end {
+        End::Next | End::Jump(_) => true,
+        // A loop may be counted by what it changes.
+        End::Branch(_, to) => to != block.start,
+        _ => false,
+    }
+}
+
+/// Counts at the end of `code`; returns where that is done.
+fn count(code: &mut Code, slot: u32, dead_flags: bool) -> CacheAddress {
+    let counter = layout::counter(slot);
+    if dead_flags {
+        code.increment(counter);
+        return code.here();
+    }
+    code.save(layout::SAVE_LENT, RCX);
+    code.load(RCX, counter);
+    code.add_small(RCX, 1);
+    code.save(counter, RCX);
+    let counted = code.here();
+    code.load(RCX, layout::SAVE_LENT);
+    counted
+}
+
+impl Writer<'_> {
+    /// The branch whose rel32 stands at `patch` leads to `to`; that is counted if the block behind is not.
+    pub(super) fn branch_away(&mut self, patch: CacheAddress, to: Address) {
+        let Some(Leave { slot, dead_flags }) = self.leave else {
+            self.exit(patch, to);
+            return;
+        };
+        let cold = &mut self.unit.cold;
+        let stub = cold.here();
+        let counted = count(cold, slot, dead_flags);
+        let jump = cold.jump(cold.here());
+        self.unit.hot.set_word(patch, relative(patch, stub));
+        self.space.detours.push(Detour { from: stub, until: counted, slot, by: 1 });
+        self.exit(jump, to);
+    }
+}
+
+impl CodeSpace {
+    /// Writes where a block that has its code at `entry` and no counter there is entered from elsewhere.
+    pub(super) fn write_side(
+        &mut self,
+        unit: &mut Unit,
+        slot: u32,
+        dead_flags: bool,
+        entry: CacheAddress,
+    ) -> CacheAddress {
+        let cold = &mut unit.cold;
+        let side = cold.here();
+        let from = count(cold, slot, dead_flags);
+        cold.jump(entry);
+        self.detours.push(Detour { from, until: cold.here(), slot, by: -1 });
+        side
+    }
+
+    /// The counter that a thread which ends at `at` leaves wrong, and what is to be added to it.
+    pub fn detour_at(&self, at: CacheAddress) -> Option<(u32, i64)> {
+        self.detours.iter().find(|d| d.from <= at && at < d.until).map(|d| (d.slot, d.by))
+    }
+
+    /// Adds to counters by slot what ran into blocks from those before them. The counters are those of running threads:
+    /// read one after the other.
+    pub fn add_flows(&self, counts: &mut [u64]) {
+        let get = |counts: &[u64], slot: u32| counts.get(slot as usize).map_or(0, |&n| n as i64);
+        for block in &self.blocks {
+            let Some(Flow { from, left, .. }) = block.flow else { continue };
+            let from = get(counts, self.block(from).slot) - left.map_or(0, |slot| get(counts, slot));
+            if let Some(count) = counts.get_mut(block.slot as usize) {
+                *count = (*count as i64 + from).max(0) as u64;
+            }
+        }
+    }
+}
