@@ -69,6 +69,8 @@ widths=sse
 [[ $flags == *" avx512f "* ]] && widths="avx512 avx"
 size() { cat "/sys/devices/system/cpu/cpu0/cache/index$1/size" 2>/dev/null | tr -d 'K'; }
 l1=$(size 0) l2=$(size 2) l3=$(size 3)
+# As rprof: CPUs that a hypervisor puts under a last-level cache each must not find the stream in it.
+dram=$((4 * l3 * (cpus < 4 ? cpus : 4)))
 
 # likwid ROW THREADS WHAT SET_KB KERNEL…: runs the kernels; WHAT: `flops`, or the bytes that likwid counts an element.
 likwid() {
@@ -120,10 +122,10 @@ for ((round = 0; round < rounds; round++)); do
         streams l1 "$threads" $((threads * l1 / 2))
         streams l2 "$threads" $((threads * l2 / 2))
         streams l3 "$threads" $((threads * l2 * 5))
-        streams dram "$threads" $((l3 * 4))
-        likwid dram.copy.nt "$threads" 16 $((l3 * 4)) $(only $(named copy_mem))
-        likwid dram.triad.nt "$threads" 24 $((l3 * 4)) $(only $(named stream_mem))
-        likwid dram.write.nt "$threads" 8 $((l3 * 4)) $(only $(named store_mem))
+        streams dram "$threads" $dram
+        likwid dram.copy.nt "$threads" 16 $dram $(only $(named copy_mem))
+        likwid dram.triad.nt "$threads" 24 $dram $(only $(named stream_mem))
+        likwid dram.write.nt "$threads" 8 $dram $(only $(named store_mem))
     done
 done
 
