@@ -48,15 +48,14 @@ fn read(path: &str) -> Result<Machine, String> {
 
 fn compare(first: &Machine, second: &Machine) -> bool {
     let (mut compared, mut outside, mut unsettled) = (0, 0, 0);
-    let placements = second.by_placement();
     let mut elsewhere = 0;
     for a in &first.ceilings {
         let same = |b: &&Ceiling| b.id == a.id && b.threads == a.threads;
         let b = match first.core_to_core.as_ref().filter(|_| depends(a)) {
             Some(here) => {
-                let placed = placements.iter().find(|p| p.core_to_core.is_same(here));
-                elsewhere += usize::from(placed.is_none());
-                placed.and_then(|p| p.ceilings.iter().find(same))
+                let there = second.ceilings_at(here);
+                elsewhere += usize::from(there.is_none());
+                there.and_then(|there| there.iter().find(same))
             }
             None => second.ceilings.iter().find(same),
         };

@@ -63,10 +63,13 @@ pub fn doubtful(ceilings: &[Ceiling]) -> Doubtful {
     own.chain(broken).collect()
 }
 
-/// What neighbours are part of: a second measurement, at another moment, tells how much.
-pub fn of_neighbours(ceilings: &[Ceiling]) -> Doubtful {
-    let shared = |c: &&Ceiling| c.value.is_some() && Steadiness::of(&c.id) == Steadiness::Shared;
-    ceilings.iter().filter(shared).map(|c| (measured_as(c).to_owned(), c.threads as usize)).collect()
+/// What has a value and is `of` a kind: of what neighbours or the placement of the CPUs are part, another moment tells how much.
+pub fn measured(ceilings: &[Ceiling], of: impl Fn(&Ceiling) -> bool) -> Doubtful {
+    ceilings
+        .iter()
+        .filter(|c| c.value.is_some() && of(c))
+        .map(|c| (measured_as(c).to_owned(), c.threads as usize))
+        .collect()
 }
 
 /// Whether a ceiling itself is from before something moved.

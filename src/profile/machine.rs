@@ -94,6 +94,14 @@ pub struct Cache {
 }
 
 impl Machine {
+    /// Ceilings with the CPUs placed as `here`, among them all that depend on that; `None` where none were measured so.
+    pub fn ceilings_at(&self, here: &CoreToCore) -> Option<&[Ceiling]> {
+        if self.placements.is_empty() {
+            return self.core_to_core.as_ref().filter(|only| only.is_same(here)).map(|_| &*self.ceilings);
+        }
+        self.placements.iter().find(|p| p.core_to_core.is_same(here)).map(|p| &*p.ceilings)
+    }
+
     /// The ceilings that depend on where the CPUs are, by placement: also where only one is known.
     pub fn by_placement(&self) -> Vec<Placed> {
         if !self.placements.is_empty() {

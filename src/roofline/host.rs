@@ -73,18 +73,10 @@ impl<'a> Ceilings<'a> {
     /// The ceilings with what the memory controllers told of a run, and where the CPUs were in it.
     pub fn during(self, run: &Run) -> Self {
         let of = |here: &CoreToCore| {
-            let known = self.machine.placements.iter().find(|p| p.core_to_core.is_same(here))?;
-            let values = known.ceilings.iter().filter_map(|c| Some(((c.id.as_str(), c.threads), c.value?)));
-            Some(values.collect())
+            let known = self.machine.ceilings_at(here)?.iter().filter(|c| depends(c));
+            Some(known.filter_map(|c| Some(((c.id.as_str(), c.threads), c.value?))).collect())
         };
-        let mut placed: Vec<_> = run.placements.iter().map(of).collect();
-        // Where only one placement is known, the list is of that one.
-        if let (true, Some(only)) = (self.machine.placements.is_empty(), &self.machine.core_to_core) {
-            let values = || self.machine.ceilings.iter().filter(|c| depends(c));
-            for (slot, _) in placed.iter_mut().zip(&run.placements).filter(|(_, p)| p.is_same(only)) {
-                *slot = Some(values().filter_map(|c| Some(((c.id.as_str(), c.threads), c.value?))).collect());
-            }
-        }
+        let placed = run.placements.iter().map(of).collect();
         Ceilings { balance: memory_side::uneven(&run.counters), placed, ..self }
     }
 }

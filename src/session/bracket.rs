@@ -17,12 +17,12 @@ const MOVED: f64 = 0.10;
 /// the CPUs are are compared with those of the same placement.
 pub fn around(mut before: Machine, after: &Machine) -> (Machine, Option<Warning>) {
     let mut moved: Vec<(String, f64, f64)> = Vec::new();
-    let (earlier, late) = (before.by_placement(), after.by_placement());
+    let earlier = before.by_placement();
     let here = before.core_to_core.as_ref().filter(|_| after.core_to_core.is_some());
     for ceiling in &mut before.ceilings {
         let same = |c: &&Ceiling| c.id == ceiling.id && c.threads == ceiling.threads;
         let later = match here.filter(|_| placement::depends(ceiling)) {
-            Some(here) => late.iter().find(|p| p.core_to_core.is_same(here)).and_then(|p| p.ceilings.iter().find(same)),
+            Some(here) => after.ceilings_at(here).and_then(|there| there.iter().find(same)),
             None => after.ceilings.iter().find(same),
         };
         let Some(later) = later else { continue };
@@ -47,7 +47,7 @@ pub fn around(mut before: Machine, after: &Machine) -> (Machine, Option<Warning>
             moved.push((ceiling.id.clone(), old, new));
         }
     }
-    before.placements = union(earlier, late);
+    before.placements = union(earlier, after.by_placement());
     let warning = moved.iter().max_by(|a, b| apart(a).total_cmp(&apart(b))).map(|(id, old, new)| {
         Warning::new(
             MOVED_CODE,

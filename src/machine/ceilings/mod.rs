@@ -20,8 +20,9 @@ use std::time::{Duration, Instant};
 
 use super::doubt;
 use super::error::MachineError;
-use super::lab::{Effort, Lab};
+use super::lab::{Doubtful, Effort, Lab};
 use super::progress::Progress;
+use super::states;
 use crate::profile::placement;
 
 /// Some ceilings that are measured together.
@@ -86,13 +87,14 @@ pub fn measure_another_placement(lab: &mut Lab, progress: &mut dyn Progress) -> 
     if !lab.meet_another_placement(ANOTHER)? {
         return Ok(());
     }
-    let wanted = lab.ceilings().iter().filter(|c| placement::depends(c) && c.value.is_some());
-    let wanted = wanted.map(|c| (doubt::measured_as(c).to_owned(), c.threads as usize)).collect();
-    lab.repeat(wanted, ANOTHER);
-    for group in &GROUPS {
-        (group.measure)(lab)?;
-    }
-    Ok(())
+    let wanted = doubt::measured(lab.ceilings(), placement::depends);
+    measure_again(lab, wanted, ANOTHER)
+}
+
+/// Measures only what is `wanted`, within `budget`.
+fn measure_again(lab: &mut Lab, wanted: Doubtful, budget: Duration) -> Result<(), MachineError> {
+    lab.repeat(wanted, budget);
+    GROUPS.iter().try_for_each(|group| (group.measure)(lab))
 }
 
 /// What follows from what was measured.
@@ -116,17 +118,14 @@ pub fn repeat_doubtful(lab: &mut Lab, progress: &mut dyn Progress, budget: Durat
     for pass in 0..PASSES {
         let mut doubtful = doubt::doubtful(lab.ceilings());
         if first && pass < MOMENTS && lab.effort == Effort::Full {
-            doubtful.extend(doubt::of_neighbours(lab.ceilings()));
+            doubtful.extend(doubt::measured(lab.ceilings(), states::is_shared));
         }
         let left = end.saturating_duration_since(Instant::now());
         if doubtful.is_empty() || left.is_zero() {
             break;
         }
         progress.group("what is in doubt, once more", GROUPS.len(), GROUPS.len());
-        lab.repeat(doubtful, left);
-        for group in &GROUPS {
-            (group.measure)(lab)?;
-        }
+        measure_again(lab, doubtful, left)?;
         derive(lab);
     }
     lab.conclude();
