@@ -2,8 +2,8 @@
 //!
 //! Both are what `rprof machine --refresh --json` prints. What the core does is compared per cycle (1 %; a latency that is the
 //! difference of chains, by its interval), and so are its own caches, code from L2 included (3 %). Beyond them, and for page
-//! faults, mispredicted branches and sizes, the second value should lie inside the first's interval, of at most 10 %. An
-//! unsettled ceiling promises nothing: it is listed apart. What depends on where the CPUs are is compared with the second's
+//! faults, mispredicted branches, sizes and numbers of operations, the second value should lie inside the first's interval (of
+//! bandwidths and latencies at most 10 %). An unsettled ceiling promises nothing: it is listed apart. What depends on where the CPUs are is compared with the second's
 //! value in the first's placement, if it met that. Exit status 1: a value is outside.
 
 use std::process::ExitCode;
@@ -20,7 +20,7 @@ enum Allowed {
 
 fn allowed(first: &Ceiling) -> Allowed {
     let begins = |prefixes: &[&str]| prefixes.iter().any(|p| first.id.starts_with(p));
-    if begins(&["l3.", "dram.", "lat.l3", "lat.dram", "mispredict", "pagefault", "tlb.reach"]) {
+    if begins(&["l3.", "dram.", "lat.l3", "lat.dram", "mispredict", "pagefault", "tlb.reach", "chains.", "overlap."]) {
         Allowed::Interval(first.spread.unwrap_or(0.0))
     } else if begins(&["l1.", "l2.", "lat.l1", "lat.l2"]) || first.id.ends_with(".l2") {
         Allowed::PerCycle(0.03)

@@ -143,6 +143,31 @@ fn ranked(old: Ceiling, new: Ceiling) -> (Ceiling, Option<Ceiling>) {
     if new_is_better { (new, Some(old)) } else { (old, Some(new)) }
 }
 
+/// The measurement with the better value at one clock; where one has none, the other.
+pub fn better_per_cycle(old: Ceiling, new: Ceiling) -> Ceiling {
+    let (Some(before), Some(now)) = (old.clock_hz, new.clock_hz) else { return better_value(old, new) };
+    let at = |c: &Ceiling, factor: f64| Ceiling { value: c.value.map(|v| v * factor), ..c.clone() };
+    let factor = if new.unit == "s" { before / now } else { now / before };
+    let old_at_this_clock = at(&old, factor);
+    let is_new = ranked(old_at_this_clock, new.clone()).0 == new;
+    if is_new { new } else { old }
+}
+
+/// The one of two measurements that says less doubt of itself (a difference of two figures is not better for being smaller),
+/// with an interval that reaches to the other.
+pub fn surer(old: Ceiling, new: Ceiling) -> Ceiling {
+    let doubt = |c: &Ceiling| c.spread.unwrap_or(f64::INFINITY);
+    let (sure, other) = if is_earlier(&old) || doubt(&new) <= doubt(&old) { (new, old) } else { (old, new) };
+    let cycles = |c: &Ceiling| Some(c.value? * c.clock_hz?);
+    match (cycles(&sure), cycles(&other)) {
+        (Some(a), Some(b)) if a > 0.0 && !is_earlier(&other) => {
+            let apart = (a / b - 1.0).abs();
+            Ceiling { spread: sure.spread.map(|s| s.max(apart)), ..sure }
+        }
+        _ => sure,
+    }
+}
+
 /// What two measurements of one ceiling say: the better value; settled if that one is, or if both agree: a best value that
 /// comes out twice is one, whatever the other repetitions did.
 pub fn better(old: Ceiling, new: Ceiling) -> Ceiling {
@@ -212,6 +237,31 @@ mod tests {
         assert!(!apart.settled && apart.value == Some(1.5));
         let late = better(ceiling("lat.l2", 1.0, false), ceiling("lat.l2", 1.02, true));
         assert!(late.settled && late.value == Some(1.0), "{late:?}");
+    }
+
+    #[test]
+    fn what_a_core_does_is_compared_per_cycle() {
+        let at = |value, clock_hz: f64| Ceiling { clock_hz: Some(clock_hz), ..ceiling("dp.add.512", value, true) };
+        assert_eq!(better_per_cycle(at(100.0, 4.0e9), at(98.0, 3.8e9)).value, Some(98.0), "more in a cycle");
+        assert_eq!(better_per_cycle(at(98.0, 3.8e9), at(100.0, 4.0e9)).value, Some(98.0));
+        let time =
+            |value, hz: f64| Ceiling { unit: "s".into(), clock_hz: Some(hz), ..ceiling("lat.int.mul", value, true) };
+        assert_eq!(better_per_cycle(time(1.0e-9, 4.0e9), time(1.03e-9, 3.8e9)).value, Some(1.03e-9), "fewer cycles");
+    }
+
+    #[test]
+    fn of_two_differences_the_surer_one_stands_and_reaches_to_the_other() {
+        let of = |cycles: f64, spread| Ceiling {
+            unit: "s".into(),
+            spread: Some(spread),
+            ..ceiling("lat.dp.div.after.add.512", cycles * 1e-9, true)
+        };
+        let both = surer(of(2.0, 0.05), of(2.1, 0.01));
+        assert!(both.value == Some(2.1e-9) && both.spread.is_some_and(|s| (s - 0.05).abs() < 1e-9), "{both:?}");
+        assert_eq!(surer(of(2.0, 0.01), of(1.9, 0.05)).value, Some(2.0e-9), "not the smaller one");
+        let mut earlier = of(2.0, 0.01);
+        earlier.reason = Some(format!("{EARLIER} the core moved"));
+        assert_eq!(surer(earlier, of(4.0, 0.05)).spread, Some(0.05));
     }
 
     #[test]

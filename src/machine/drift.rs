@@ -116,7 +116,7 @@ fn evidence(rate: Rate) -> Option<Rate> {
 
 /// What the core does at `factor` times the clock that it was measured at: the same in a cycle.
 pub fn rescale(ceilings: &mut [Ceiling], factor: f64) {
-    let of_core = |c: &&mut Ceiling| Steadiness::of(&c.id) == Steadiness::Core && c.clock_hz.is_some();
+    let of_core = |c: &&mut Ceiling| Steadiness::of(&c.id) != Steadiness::Shared && c.clock_hz.is_some();
     for ceiling in ceilings.iter_mut().filter(of_core) {
         let times = match ceiling.unit.as_str() {
             "s" => 1.0 / factor,

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::doubt;
 use super::lab::Steadiness;
-use super::lab::moments::{STATE, unseen};
+use super::lab::moments::unseen;
 use super::lab::placed;
 use crate::profile::machine::{Ceiling, Machine};
 use crate::profile::placement::{self, CoreToCore, Placed};
@@ -115,7 +115,7 @@ pub fn remember(states: &mut Vec<State>, machine: &mut Machine, others: Vec<Plac
     for known in recent.flat_map(|s| comparable(s, here.as_ref())) {
         let Some(fresh) = of(&mut machine.ceilings, known).filter(|c| c.value.is_some()) else { continue };
         let gain = gain(fresh, known);
-        if gain.abs() <= STATE {
+        if gain.abs() <= Steadiness::Shared.state() {
             came_back(fresh, known, gain);
         } else if gain > 0.0 && known.settled {
             let (now, unit) = (fresh.value.unwrap_or(0.0), &fresh.unit);

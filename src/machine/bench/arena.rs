@@ -124,14 +124,14 @@ impl Arena {
         Some((huge as f64 / self.total() as f64).min(1.0))
     }
 
-    /// Addresses of `arrays` arrays of `bytes` in the slab of `rank`, padded so that neither their cache sets nor
+    /// Addresses of `arrays` arrays of `bytes`, `skip` bytes into the slab of `rank`, padded so that neither their cache sets nor
     /// the low 12 bits of loads and preceding stores coincide; `None` where the slab is too small.
-    pub fn arrays(&self, rank: usize, arrays: u64, bytes: u64) -> Option<[u64; 4]> {
+    pub fn arrays(&self, rank: usize, skip: u64, arrays: u64, bytes: u64) -> Option<[u64; 4]> {
         let pitch = bytes.next_multiple_of(4096) + PADDING;
-        if arrays == 0 || (arrays - 1) * pitch + bytes > self.slab {
+        if arrays == 0 || skip + (arrays - 1) * pitch + bytes > self.slab {
             return None;
         }
-        Some(std::array::from_fn(|n| self.slab_address(rank) + (n as u64).min(arrays - 1) * pitch))
+        Some(std::array::from_fn(|n| self.slab_address(rank) + skip + (n as u64).min(arrays - 1) * pitch))
     }
 }
 
@@ -175,10 +175,10 @@ mod tests {
     fn arrays_lie_in_their_slab_and_do_not_overlap() {
         let team = Team::new(&crate::machine::limits::Limits::read().cpus[..1]).expect("one thread");
         let arena = Arena::new(&team, 1, 4 << 20, Pages::Small, false).expect("4 MiB");
-        let at = arena.arrays(0, 3, 1 << 20).expect("fits");
+        let at = arena.arrays(0, 4096, 3, 1 << 20).expect("fits");
         assert!(at[0] >= arena.slab_address(0) && at[2] + (1 << 20) <= arena.slab_address(0) + arena.slab);
         assert!(at[1] >= at[0] + (1 << 20) && at[2] >= at[1] + (1 << 20));
         assert!(at.iter().all(|a| a % 64 == 0));
-        assert!(arena.arrays(0, 3, 2 << 20).is_none());
+        assert!(arena.arrays(0, 0, 3, 2 << 20).is_none());
     }
 }

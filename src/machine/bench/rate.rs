@@ -68,7 +68,8 @@ impl Plan {
 /// What the repetitions of one kernel say.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
-    /// The best rate, per second.
+    /// The rate that was reached again and again, per second: where what disturbs is not the kernel's own, the median of the
+    /// fastest repetitions, else the best.
     pub best: f64,
     /// The mean rate of the faster half.
     pub typical: f64,
@@ -105,7 +106,7 @@ impl Rate {
         let counted = runs.iter().filter(|r| (disturbed || !r.disturbed) && (shared || !r.shared));
         let mut order: Vec<(f64, f64)> = counted.map(|r| (amount / r.seconds, r.clock_hz)).collect();
         order.sort_by(|a, b| b.0.total_cmp(&a.0));
-        let Some(&(best, _)) = order.first() else {
+        let Some(&(first, _)) = order.first() else {
             return Rate {
                 best: 0.0,
                 typical: 0.0,
@@ -120,8 +121,9 @@ impl Rate {
         };
         let faster = &order[..order.len().div_ceil(fastest.max(1)).max(3).min(order.len())];
         let middle = faster[faster.len() / 2].0;
+        let best = if fastest > 2 { middle } else { first };
         // One chain in a while is interrupted on both sides: the median of all that were as fast as the fastest.
-        let as_fast = order.iter().take_while(|r| r.0 >= AS_FAST * best).count().max(faster.len());
+        let as_fast = order.iter().take_while(|r| r.0 >= AS_FAST * first).count().max(faster.len());
         let mut clocks: Vec<f64> = order[..as_fast].iter().map(|r| r.1).collect();
         clocks.sort_unstable_by(f64::total_cmp);
         let clock_hz = clocks[clocks.len() / 2];
@@ -129,13 +131,21 @@ impl Rate {
         let slowest = faster.last().map_or(best, |r| r.0);
         let half = &order[..order.len().div_ceil(2)];
         let typical = half.iter().map(|r| r.0).sum::<f64>() / half.len() as f64;
-        let spread = (best - slowest) / middle;
+        let spread = (first - slowest) / middle;
         Rate { best, typical, spread, clock_hz, clock_spread, disturbed, shared, stolen_s: 0.0, placement: None }
     }
 
     /// The better of two ways to do the same.
     pub fn better(self, other: Rate) -> Rate {
         if other.best > self.best { other } else { self }
+    }
+
+    /// The best of several copies of a kernel, or ways to do the same; what came out again in another one is that sure.
+    pub fn of_copies(mut rates: Vec<Rate>) -> Option<Rate> {
+        rates.sort_by(|a, b| b.best.total_cmp(&a.best));
+        let best = *rates.first()?;
+        let again = rates.get(1).map_or(best.spread, |second| 1.0 - second.best / best.best);
+        Some(Rate { spread: best.spread.min(again), ..best })
     }
 
     /// The rate in another unit: `factor` of it for one of this.
@@ -167,6 +177,26 @@ mod tests {
         // What was slower by more than a chain may err was at another clock.
         let slower = [run(1.0), run(1.0), run(1.0), slow(1.02), slow(1.02), slow(1.02), slow(1.02)];
         assert_eq!(Rate::judge(&slower, 100.0, 8).clock_hz, 1e9);
+    }
+
+    #[test]
+    fn one_lucky_repetition_is_no_ceiling_of_the_core() {
+        let runs = [run(0.8), run(1.0), run(1.001), run(1.002), run(1.3), run(1.3), run(1.3)];
+        let rate = Rate::judge(&runs, 100.0, 8);
+        assert_eq!(rate.best, 100.0, "the median of the three fastest");
+        assert!(rate.spread > 0.2, "which do not agree: {rate:?}");
+        assert_eq!(Rate::judge(&runs, 100.0, 2).best, 125.0, "where neighbours disturb, the best one is the ceiling");
+    }
+
+    #[test]
+    fn what_came_out_again_in_another_copy_is_sure() {
+        let of = |best, spread| Rate { best, spread, ..Rate::judge(&[run(1.0), run(1.0), run(1.0)], 100.0, 8) };
+        let again = Rate::of_copies(vec![of(90.0, 0.0), of(100.0, 0.2), of(99.0, 0.3)]).expect("three");
+        assert!(again.best == 100.0 && (again.spread - 0.01).abs() < 1e-9, "{again:?}");
+        let steady = Rate::of_copies(vec![of(50.0, 0.0), of(100.0, 0.02)]).expect("two");
+        assert_eq!(steady.spread, 0.02, "a worse copy says nothing against a steady one");
+        assert_eq!(Rate::of_copies(vec![of(100.0, 0.2)]).map(|r| r.spread), Some(0.2));
+        assert_eq!(Rate::of_copies(Vec::new()), None);
     }
 
     #[test]

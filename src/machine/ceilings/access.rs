@@ -9,7 +9,7 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
     let mut kinds = vec![Data::General];
     kinds.extend(lab.features.widths().into_iter().map(Data::Vector));
     let patterns = [("load", 1, 0), ("store", 0, 1), ("load2store1", 2, 1), ("load1store1", 1, 1)];
-    let (features, copies) = (lab.features, if lab.effort == Effort::Full { 4 } else { 1 });
+    let (features, copies) = (lab.features, if lab.effort == Effort::Full { 2 } else { 1 });
     let counts = if lab.effort == Effort::Full { lab.counts.clone() } else { lab.ends() };
     for threads in counts {
         for data in &kinds {

@@ -12,6 +12,8 @@ pub struct Shape {
     pub body_bytes: u64,
     /// Bytes of one array; rounded down to whole bodies.
     pub array_bytes: u64,
+    /// Bytes of the slab before the first one.
+    pub skip: u64,
 }
 
 /// Arguments for each thread of `arena`, and the inner iterations of a pass; `None` where the slabs are too small.
@@ -20,7 +22,7 @@ pub fn arguments(arena: &Arena, shape: Shape) -> Option<(Vec<Box<Arguments>>, u6
     let bytes = inner * shape.body_bytes;
     let sets = (0..arena.threads).map(|rank| {
         let mut arguments = Arguments::new();
-        arguments.pointers = arena.arrays(rank, shape.arrays, bytes)?;
+        arguments.pointers = arena.arrays(rank, shape.skip, shape.arrays, bytes)?;
         arguments.inner = inner;
         Some(arguments)
     });

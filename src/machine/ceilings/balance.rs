@@ -21,9 +21,11 @@ pub fn derive(lab: &mut Lab) {
             if let Some(value) = value {
                 let label = Label::new(format!("{p}.imbalance.{part}"), "flop/s", most);
                 let reason = format!("{p}.fma on {busy} of {most} threads");
-                lab.derive(label, value, &roof, reason.clone());
+                // The clock is that of as many threads as work.
+                let conditions = source.as_ref().unwrap_or(&roof);
+                lab.derive(label, value, conditions, reason.clone());
                 if p == "dp" {
-                    lab.derive(Label::new(format!("imbalance.{part}"), "flop/s", most), value, &roof, reason);
+                    lab.derive(Label::new(format!("imbalance.{part}"), "flop/s", most), value, conditions, reason);
                 }
             }
             part *= 2;

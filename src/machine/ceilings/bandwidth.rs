@@ -19,11 +19,12 @@ struct Level {
     /// Bytes of the working set of one thread: where there are several, the best counts.
     sets: Vec<u64>,
     beyond_l1: bool,
+    beyond_l2: bool,
 }
 
 impl Level {
     fn new(name: &'static str, set: u64) -> Self {
-        Level { name, sets: vec![set], beyond_l1: name != "l1" }
+        Level { name, sets: vec![set], beyond_l1: name != "l1", beyond_l2: !matches!(name, "l1" | "l2") }
     }
 
     fn largest(&self) -> u64 {
@@ -99,7 +100,7 @@ pub fn probe(lab: &Lab, threads: usize, largest: u64, end: Instant) -> Result<Op
     let arena = Arena::new(lab.team(), threads, total, Pages::Huge, false)?;
     let plan = Plan { seconds: 1e-3, repetitions: 4, steady: 0.05, rounds: 2, fastest: 2 };
     let variant = Variant::plain(lab.features.widest());
-    let Some((work, elements)) = work(lab, &arena, Stream::Read, variant, arena.slab - 4 * 8192)? else {
+    let Some((work, elements)) = work(lab, &arena, Stream::Read, Walk::new(variant, arena.slab - 4 * 8192))? else {
         return Ok(None);
     };
     let rate = lab.watch().rate_until(&work, elements, plan, Some(end))?;
@@ -155,7 +156,9 @@ fn kinds(lab: &mut Lab, arena: &Arena, level: &Level) -> Result<(), MachineError
         let mut best: Option<Rate> = None;
         let ways = variants(lab, level).into_iter().flat_map(|v| level.sets.iter().map(move |set| (v, *set)));
         for (variant, set) in ways.collect::<Vec<_>>() {
-            let rate = elements(lab, arena, kind, variant, set, plan(lab, level))?;
+            let places = (0..places(lab, level)).map(|n| n * BETWEEN_PLACES);
+            let rates = places.map(|skip| elements(lab, arena, kind, Walk { variant, set, skip }, plan(lab, level)));
+            let rate = Rate::of_copies(rates.filter_map(Result::transpose).collect::<Result<_, _>>()?);
             best = match (best, rate) {
                 (Some(a), Some(b)) => Some(a.better(b)),
                 (a, b) => a.or(b),
@@ -187,23 +190,40 @@ fn variants(lab: &Lab, level: &Level) -> Vec<Variant> {
 fn plan(lab: &Lab, level: &Level) -> Plan {
     match level.name {
         // Banks get into each other's way in some repetitions and not in others: enough of them to meet both.
-        "l1" | "l2" if lab.effort == Effort::Full => Plan { repetitions: 30, rounds: 1, ..lab.core_plan() },
+        "l1" | "l2" if lab.effort == Effort::Full => Plan { repetitions: 10, rounds: 1, ..lab.core_plan() },
         "l1" | "l2" => lab.core_plan(),
         "l3" => Plan { seconds: lab.shared_plan().seconds / 4.0, ..lab.shared_plan() },
         _ => lab.shared_plan(),
     }
 }
 
-/// Elements (of eight bytes) a second, all threads together, over a working set of `set` bytes for each thread.
-fn elements(
-    lab: &Lab,
-    arena: &Arena,
-    kind: Stream,
+/// Bytes between two places in a slab where a near level's arrays are put in turn: pages enough for the arrays, and of no round
+/// number. By which sets of L1 and which hashes of addresses the arrays meet depends on where they are.
+const BETWEEN_PLACES: u64 = 1061 * 4096;
+
+/// Places to try.
+fn places(lab: &Lab, level: &Level) -> u64 {
+    if level.beyond_l2 || lab.effort == Effort::Quick { 1 } else { 3 }
+}
+
+/// How a stream walks: the loop, the bytes of one thread's working set, the bytes before it in the thread's slab.
+#[derive(Debug, Clone, Copy)]
+struct Walk {
     variant: Variant,
     set: u64,
-    plan: Plan,
-) -> Result<Option<Rate>, MachineError> {
-    let Some((work, elements)) = work(lab, arena, kind, variant, set)? else { return Ok(None) };
+    skip: u64,
+}
+
+impl Walk {
+    /// From the slab's beginning.
+    fn new(variant: Variant, set: u64) -> Self {
+        Walk { variant, set, skip: 0 }
+    }
+}
+
+/// Elements (of eight bytes) a second, all threads together.
+fn elements(lab: &Lab, arena: &Arena, kind: Stream, walk: Walk, plan: Plan) -> Result<Option<Rate>, MachineError> {
+    let Some((work, elements)) = work(lab, arena, kind, walk)? else { return Ok(None) };
     lab.watch().rate(&work, elements, plan).map(Some)
 }
 
@@ -212,10 +232,10 @@ fn work(
     lab: &Lab,
     arena: &Arena,
     kind: Stream,
-    variant: Variant,
-    set: u64,
+    Walk { variant, set, skip }: Walk,
 ) -> Result<Option<(Work, f64)>, MachineError> {
-    let shape = Shape { arrays: kind.arrays(), body_bytes: variant.body_bytes(), array_bytes: set / kind.arrays() };
+    let array_bytes = set / kind.arrays();
+    let shape = Shape { arrays: kind.arrays(), body_bytes: variant.body_bytes(), array_bytes, skip };
     let Some((arguments, inner)) = arrays::arguments(arena, shape) else { return Ok(None) };
     let kernel = stream(kind, variant, lab.features)?;
     let elements = (inner * variant.body_bytes() / 8) as f64 * arena.threads as f64;
@@ -233,7 +253,7 @@ fn extras(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
             continue;
         }
         let variant = Variant { non_temporal: true, ..Variant::plain(width) };
-        if let Some(rate) = elements(lab, arena, kind, variant, set, lab.shared_plan())? {
+        if let Some(rate) = elements(lab, arena, kind, Walk::new(variant, set), lab.shared_plan())? {
             lab.record(label, rate.scaled(kind.bytes_per_element(true, true) as f64));
         }
     }
@@ -272,7 +292,7 @@ fn prefetch(lab: &mut Lab, arena: &Arena, set: u64) -> Result<(), MachineError> 
     for distance in [256, 512, 1024, 2048, 4096, 8192] {
         let variant = Variant { prefetch: Some(distance), ..Variant::plain(lab.features.widest()) };
         let plan = Plan { repetitions: 5, rounds: 1, ..lab.shared_plan() };
-        let Some(rate) = elements(lab, arena, Stream::Read, variant, set, plan)? else { continue };
+        let Some(rate) = elements(lab, arena, Stream::Read, Walk::new(variant, set), plan)? else { continue };
         points.push((f64::from(distance), 8.0 * rate.best));
         best = Some(best.map_or(rate, |b| b.better(rate)));
     }
@@ -291,9 +311,9 @@ fn sweep(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
         let mut set = 4096.0_f64;
         while (set as u64) < arena.slab - 4 * 8192 && !lab.out_of_time() {
             let plan =
-                Plan { seconds: (set / 20e9).clamp(50e-6, 3e-3), repetitions: 5, steady: 0.1, rounds: 2, fastest: 2 };
+                Plan { seconds: (set / 20e9).clamp(50e-6, 2e-3), repetitions: 4, steady: 0.1, rounds: 2, fastest: 2 };
             let variant = Variant { unroll: 8, ..Variant::plain(width) };
-            if let Some(rate) = elements(lab, arena, kind, variant, set as u64, plan)? {
+            if let Some(rate) = elements(lab, arena, kind, Walk::new(variant, set as u64), plan)? {
                 let beyond_l1 = set as u64 > lab.topology.cache(1).map_or(32 << 10, |c| c.size);
                 let bytes = kind.bytes_per_element(beyond_l1, false) as f64;
                 points.push((set.floor() * arena.threads as f64, rate.best * bytes));
@@ -342,7 +362,7 @@ fn affinity(lab: &mut Lab) -> Result<(), MachineError> {
     for (id, bytes, one_node) in [(ids[0], total, true), (ids[1], total / 2, false)] {
         let arena = Arena::new(lab.team(), threads, bytes, Pages::Huge, one_node)?;
         let set = arena.slab - 4 * 8192;
-        if let Some(rate) = elements(lab, &arena, Stream::Read, variant, set, lab.shared_plan())? {
+        if let Some(rate) = elements(lab, &arena, Stream::Read, Walk::new(variant, set), lab.shared_plan())? {
             lab.record(Label::new(id, "byte/s", threads), rate.scaled(8.0));
         }
     }

@@ -6,7 +6,7 @@ use crate::machine::error::MachineError;
 use crate::machine::kernels::Kernel;
 use crate::machine::kernels::x86_64::{chase, fp, integer, opcodes::Opcode, opcodes::floating};
 use crate::machine::lab::{Effort, Lab, Label};
-use crate::profile::machine::Sweep;
+use crate::profile::machine::{Ceiling, Sweep};
 
 use super::pipes::PRECISIONS;
 
@@ -126,11 +126,11 @@ fn through_memory(lab: &mut Lab) -> Result<(), MachineError> {
 /// Chains side by side in the sweep: as many as there are registers for, at most.
 const SIDE_BY_SIDE: [usize; 9] = [1, 2, 3, 4, 5, 6, 8, 10, 12];
 
-/// Share of the best rate at which chains saturate the pipes.
-const SATURATED: f64 = 0.97;
+/// Share of the best rate, per cycle, at which chains saturate the pipes.
+const SATURATED: f64 = 0.95;
 
 /// Sweeps `chains.{dp,sp}.{op}.{width}`: flop/s over the number of independent chains, scalar and at the widest width; and as
-/// ceilings of these names the fewest that reach 97 % of the best, which is the parallelism that the operation needs.
+/// ceilings of these names the fewest that reach 95 % of the best, which is the parallelism that the operation needs.
 pub fn saturation(lab: &mut Lab) -> Result<(), MachineError> {
     if !lab.measures_all() {
         return Ok(());
@@ -145,7 +145,7 @@ pub fn saturation(lab: &mut Lab) -> Result<(), MachineError> {
                 lab.missing(label, lab.left_out());
                 continue;
             }
-            let mut points = Vec::new();
+            let (mut points, mut per_cycle) = (Vec::new(), Vec::new());
             for chains in SIDE_BY_SIDE {
                 if lab.leaves_out(&label) {
                     break;
@@ -154,12 +154,18 @@ pub fn saturation(lab: &mut Lab) -> Result<(), MachineError> {
                 let flops = kernel.work.flops as f64;
                 let rate = lab.watch().rate(&Work::on_registers(kernel, 1), flops, lab.core_plan())?;
                 points.push((chains as f64, rate.best));
+                per_cycle.push((chains as f64, rate.best / rate.clock_hz));
             }
-            let best = points.iter().map(|p| p.1).fold(0.0, f64::max);
-            let needed = points.iter().find(|p| p.1 >= SATURATED * best).map(|p| p.0);
+            let best = per_cycle.iter().map(|p| p.1).fold(0.0, f64::max);
+            let needed = per_cycle.iter().position(|p| p.1 >= SATURATED * best);
             let source = lab.found(&format!("{}.{}.{}", precision.name(), op.name(), width.name()), 1).cloned();
-            if let (Some(needed), Some(source)) = (needed, source) {
-                lab.derive(label, needed, &source, "fewest independent chains that reach 97 % of the best rate");
+            if let (Some(at), Some(source)) = (needed, source) {
+                let needed = SIDE_BY_SIDE[at] as f64;
+                // To a step of the sweep, either way.
+                let near = [at.saturating_sub(1), (at + 1).min(SIDE_BY_SIDE.len() - 1)].map(|n| SIDE_BY_SIDE[n] as f64);
+                let spread = near.iter().map(|n| (n / needed - 1.0).abs()).fold(0.0, f64::max);
+                let source = Ceiling { spread: Some(spread), ..source };
+                lab.derive(label, needed, &source, "fewest independent chains that reach 95 % of the best rate");
             }
             lab.sweep(Sweep { id, x_unit: "chains".into(), y_unit: "flop/s".into(), threads: 1, points });
         }
@@ -203,7 +209,11 @@ fn window(lab: &mut Lab, points: &[(f64, f64)]) {
     windows.sort_unstable_by(f64::total_cmp);
     let label = Label::new("overlap.window", "op", 1);
     match (windows.get(windows.len() / 2), lab.found("dp.tlp", 1).cloned()) {
-        (Some(window), Some(source)) => lab.derive(label, *window, &source, "from the sweep overlap.add.scalar"),
+        (Some(window), Some(source)) => {
+            let spread = (windows[windows.len() - 1] - windows[0]) / window;
+            let source = Ceiling { spread: Some(spread), ..source };
+            lab.derive(label, *window, &source, "from the sweep overlap.add.scalar");
+        }
         _ => lab.missing(label, lab.too_late()),
     }
 }

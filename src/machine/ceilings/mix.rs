@@ -90,7 +90,7 @@ fn curve(lab: &mut Lab) -> Result<(), MachineError> {
             let Some(kernel) = polynomial(flops, width, lab.features)? else { continue };
             let body = kernel.work.bytes_loaded;
             debug_assert_eq!(kernel.work.loads, SIDE_BY_SIDE as u64);
-            let shape = Shape { arrays: 1, body_bytes: body, array_bytes: bytes };
+            let shape = Shape { arrays: 1, body_bytes: body, array_bytes: bytes, skip: 0 };
             let Some((arguments, inner)) = arrays::arguments(&arena, shape) else { continue };
             let amount = (kernel.work.flops * inner * threads as u64) as f64;
             let rate: Rate = lab.watch().rate(&Work::new(kernel, arguments), amount, lab.core_plan())?;

@@ -109,12 +109,23 @@ const PASSES: u32 = 7;
 /// Further moments at which a full measurement looks at what neighbours are part of, as far as there is time.
 const MOMENTS: u32 = 5;
 
+/// Further moments at which it looks, before that, at what a core does by itself and has come out but once.
+const CONFIRMATIONS: u32 = 4;
+
 /// Measures again what is in doubt, in at most `budget` altogether. What then still contradicts itself is marked as unsettled.
 ///
 /// # Errors
 /// As [`measure_all`].
 pub fn repeat_doubtful(lab: &mut Lab, progress: &mut dyn Progress, budget: Duration) -> Result<(), MachineError> {
     let (end, first) = (Instant::now() + budget, lab.measures_all());
+    for _ in 0..CONFIRMATIONS {
+        let unconfirmed = lab.unconfirmed();
+        if !first || lab.effort == Effort::Quick || unconfirmed.is_empty() {
+            break;
+        }
+        progress.group("what came out but once", GROUPS.len(), GROUPS.len());
+        measure_again(lab, unconfirmed, end.saturating_duration_since(Instant::now()))?;
+    }
     for pass in 0..PASSES {
         let mut doubtful = doubt::doubtful(lab.ceilings());
         if first && pass < MOMENTS && lab.effort == Effort::Full {

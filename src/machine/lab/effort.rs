@@ -59,8 +59,10 @@ impl Effort {
 /// How much repetitions may differ before a ceiling counts as unsettled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Steadiness {
-    /// Registers, L1, L2: 3 %.
+    /// Registers: 3 %.
     Core,
+    /// L1, L2: 3 %.
+    Near,
     /// L3, DRAM and latencies beyond L2: 10 %.
     Shared,
 }
@@ -70,14 +72,29 @@ impl Steadiness {
     pub fn of(id: &str) -> Self {
         let id = ["smt.", "slow."].iter().find_map(|subset| id.strip_prefix(subset)).unwrap_or(id);
         let shared = ["l3.", "dram.", "lat.l3", "lat.dram", "mispredict", "pagefault"];
-        if shared.iter().any(|prefix| id.starts_with(prefix)) { Steadiness::Shared } else { Steadiness::Core }
+        let near = ["l1.", "l2.", "lat.l1", "lat.l2"];
+        let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| id.starts_with(prefix));
+        match () {
+            _ if begins(&shared) => Steadiness::Shared,
+            _ if begins(&near) => Steadiness::Near,
+            _ => Steadiness::Core,
+        }
     }
 
     /// The spread up to which a ceiling counts as settled.
     pub fn tolerance(self) -> f64 {
         match self {
-            Steadiness::Core => 0.03,
+            Steadiness::Core | Steadiness::Near => 0.03,
             Steadiness::Shared => 0.10,
+        }
+    }
+
+    /// How far apart the best of two moments may be for it to have come out again: of what a core does by itself, per cycle.
+    pub fn state(self) -> f64 {
+        match self {
+            Steadiness::Core => 0.007,
+            Steadiness::Near => 0.02,
+            Steadiness::Shared => 0.05,
         }
     }
 }

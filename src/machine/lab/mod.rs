@@ -226,7 +226,7 @@ impl Lab {
             Effort::Full if !self.measures_all() => {
                 Plan { seconds: 4e-3, repetitions: 3, steady: 0.05, rounds: 1, fastest: 2 }
             }
-            Effort::Full => Plan { seconds: 5e-3, repetitions: 11, steady: 0.05, rounds: 2, fastest: 2 },
+            Effort::Full => Plan { seconds: 5e-3, repetitions: 6, steady: 0.05, rounds: 2, fastest: 2 },
         }
     }
 
@@ -254,9 +254,9 @@ impl Lab {
     fn copies(&self, id: &str) -> usize {
         let large = id.ends_with(".l1i") || id.ends_with(".l2");
         match self.effort {
-            Effort::Full if large => 16,
-            Effort::Full if id.starts_with("mix.") || id.contains(".div+sqrt.") => 10,
-            Effort::Full if id.contains(".coissue.") => 5,
+            Effort::Full if large => 8,
+            Effort::Full if id.starts_with("mix.") || id.contains(".div+sqrt.") => 6,
+            Effort::Full if id.contains(".coissue.") => 3,
             Effort::Quick if id.starts_with("mix.") => 1,
             _ => 2,
         }
@@ -272,24 +272,24 @@ impl Lab {
         kernels: impl IntoIterator<Item = Result<Kernel, MachineError>>,
         amount: impl Fn(&Kernel) -> f64,
     ) -> Result<Option<Rate>, MachineError> {
-        let mut best: Option<Rate> = None;
         if self.leaves_out(&label) {
             return Ok(None);
         }
+        let mut rates: Vec<Rate> = Vec::new();
         let plan = match self.copies(&label.id) {
             // Another copy tells more than another repetition.
-            7.. => Plan { repetitions: 5, rounds: 1, ..self.core_plan() },
+            5.. => Plan { repetitions: 5, rounds: 1, ..self.core_plan() },
             _ => self.core_plan(),
         };
         for kernel in kernels {
-            if best.is_some() && self.out_of_time() {
+            if !rates.is_empty() && self.out_of_time() {
                 break;
             }
             let kernel = kernel?;
             let amount = amount(&kernel) * label.threads as f64;
-            let rate = self.watch.rate(&Work::on_registers(kernel, label.threads), amount, plan)?;
-            best = Some(best.map_or(rate, |b| b.better(rate)));
+            rates.push(self.watch.rate(&Work::on_registers(kernel, label.threads), amount, plan)?);
         }
+        let best = Rate::of_copies(rates);
         match best {
             Some(rate) => self.record(label, rate),
             None => self.missing(label, "there is no kernel for it"),
@@ -305,10 +305,14 @@ impl Lab {
     /// Takes over what an earlier measurement recorded with the CPUs placed so.
     pub fn resume(&mut self, ceilings: Vec<Ceiling>, sweeps: Vec<Sweep>, placement: Option<&CoreToCore>) {
         let main = placement.map(|p| self.watch.know(p));
-        let of_states = |c: &&Ceiling| Steadiness::of(&c.id) == Steadiness::Shared && doubt::undisturbed(c);
+        let of_states = |c: &&Ceiling| c.how == "measured" && doubt::undisturbed(c) && !doubt::is_alias(c);
         for c in ceilings.iter().filter(of_states) {
             if let (Some(value), Some(spread)) = (c.value, c.spread) {
                 let rate = if c.unit == "s" { 1.0 / value } else { value };
+                let rate = match Steadiness::of(&c.id) {
+                    Steadiness::Shared => rate,
+                    _ => rate / c.clock_hz.unwrap_or(1.0),
+                };
                 let main = main.filter(|_| placement::depends(c));
                 self.moments.note((c.id.clone(), c.threads, main), None, rate, spread);
             }

@@ -1,17 +1,19 @@
-//! Moments at which a ceiling was measured that neighbours are part of: DRAM and the last cache of a shared host.
+//! Moments at which a ceiling was measured.
 //!
-//! Such bandwidths change between states that last for seconds. What the machine can do is the highest state; a value is
-//! settled when that state came back at another moment, and the lower one is told beside it. Moments in which the CPUs were placed
-//! otherwise (`placed.rs`) are moments of another figure.
+//! What neighbours are part of, DRAM and the last cache of a shared host, changes between states that last for seconds. What the
+//! machine can do is the highest state; a value is settled when that state came back at another moment, and the lower one is told
+//! beside it. Moments in which the CPUs were placed otherwise (`placed.rs`) are moments of another figure.
+//!
+//! What a core does by itself, per cycle, hardly changes; but a hypervisor may slow all repetitions of one moment, and where code
+//! and data lie is a matter of luck. There, too, the best counts once it came out again.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use super::Steadiness;
+
 /// Measurements closer to each other than this are of one moment.
 const APART: Duration = Duration::from_millis(400);
-
-/// Values of a state may differ by this much.
-pub const STATE: f64 = 0.05;
 
 /// By how many times the range of what is measured exceeds the range that `moments` of it show, on average where every value in
 /// it is as likely: `(n + 1) / (n − 1)`.
@@ -24,7 +26,7 @@ pub fn unseen(moments: usize) -> f64 {
 struct Moment {
     /// `None`: an earlier run's.
     at: Option<Instant>,
-    /// Rate; where the ceiling is a time, one over it.
+    /// Rate, of what a core does by itself per cycle; where the ceiling is a time, one over it.
     rate: f64,
     /// Spread of its repetitions.
     spread: f64,
@@ -69,7 +71,7 @@ impl Moments {
 
     /// What is known of a ceiling after at least two moments.
     pub fn verdict(&self, key: &Key) -> Option<Verdict> {
-        judge(self.of.get(key)?)
+        judge(self.of.get(key)?, Steadiness::of(&key.0).state())
     }
 }
 
@@ -81,14 +83,15 @@ fn same(a: Option<Instant>, b: Option<Instant>) -> bool {
     }
 }
 
-fn judge(moments: &[Moment]) -> Option<Verdict> {
+/// What `moments` say together where those of one state differ by at most `range`.
+fn judge(moments: &[Moment], range: f64) -> Option<Verdict> {
     if moments.len() < 2 {
         return None;
     }
     let best = moments.iter().map(|m| m.rate).fold(0.0, f64::max);
     let apart = |m: &Moment| 1.0 - m.rate / best;
     let (mut state, mut own, mut agreeing) = (0.0, f64::INFINITY, 0);
-    for moment in moments.iter().filter(|m| apart(m) <= STATE) {
+    for moment in moments.iter().filter(|m| apart(m) <= range) {
         (state, own, agreeing) = (apart(moment).max(state), moment.spread.min(own), agreeing + 1);
     }
     let lowest = moments.iter().map(|m| m.rate / best).fold(1.0, f64::min);
@@ -115,23 +118,37 @@ mod tests {
 
     #[test]
     fn a_state_that_came_back_is_the_ceiling() {
-        let two_states = judge(&moments(&[(40.0, 0.02), (70.0, 0.03), (41.0, 0.3), (69.3, 0.4)])).expect("moments");
+        let two_states =
+            judge(&moments(&[(40.0, 0.02), (70.0, 0.03), (41.0, 0.3), (69.3, 0.4)]), 0.05).expect("moments");
         assert_eq!((two_states.agreeing, two_states.moments), (2, 4));
         assert!(two_states.spread < 0.04 && two_states.lowest < 0.6, "{two_states:?}");
     }
 
     #[test]
     fn a_state_that_was_seen_once_is_not() {
-        let once = judge(&moments(&[(40.0, 0.02), (70.0, 0.03), (41.0, 0.02)])).expect("moments");
+        let once = judge(&moments(&[(40.0, 0.02), (70.0, 0.03), (41.0, 0.02)]), 0.05).expect("moments");
         assert!(once.agreeing == 1 && once.spread > 0.5, "{once:?}");
         // A slope without states: no two agree.
-        let slope = judge(&moments(&[(60.0, 0.02), (65.0, 0.03), (70.0, 0.02)])).expect("moments");
+        let slope = judge(&moments(&[(60.0, 0.02), (65.0, 0.03), (70.0, 0.02)]), 0.05).expect("moments");
         assert!(slope.spread > 0.1, "{slope:?}");
     }
 
     #[test]
+    fn of_a_core_another_moment_has_to_be_as_good_within_a_few_thousandths() {
+        let (mut all, now) = (Moments::default(), Instant::now());
+        let of = |id: &str| (id.to_owned(), 1, None);
+        for (n, per_cycle) in [5.0, 4.9, 4.99].into_iter().enumerate() {
+            for id in ["mix.mov.2", "dram.read"] {
+                all.note(of(id), Some(now + 2 * n as u32 * APART), per_cycle, 0.001);
+            }
+        }
+        assert_eq!(all.verdict(&of("mix.mov.2")).map(|v| (v.agreeing, v.moments)), Some((2, 3)));
+        assert_eq!(all.verdict(&of("dram.read")).map(|v| (v.agreeing, v.moments)), Some((3, 3)));
+    }
+
+    #[test]
     fn one_moment_says_nothing_and_close_ones_are_one() {
-        assert_eq!(judge(&moments(&[(1.0, 0.0)])), None);
+        assert_eq!(judge(&moments(&[(1.0, 0.0)]), 0.05), None);
         let (mut all, now) = (Moments::default(), Instant::now());
         let of = |threads, placement| ("dram.read".to_owned(), threads, placement);
         all.note(of(2, Some(0)), Some(now), 1.0, 0.1);

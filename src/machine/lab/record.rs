@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Lab, Label, Steadiness, Verdict, placed};
+use super::{Doubtful, Effort, Lab, Label, Steadiness, Verdict, placed};
 use crate::machine::bench::timing::Rate;
 use crate::machine::doubt::{self, ALIAS};
 use crate::profile::machine::Ceiling;
@@ -30,7 +30,12 @@ impl Lab {
         let (settled, reason) =
             (reason.is_none(), reason.or(Some("from three chains: both alone, and in turn".into())));
         let (value, clock_hz, spread) = (Some(seconds), Some(rate.clock_hz), Some(spread));
-        self.replace(Ceiling { value, clock_hz, spread, settled, how: "derived".into(), reason, ..blank(label) });
+        let fresh = Ceiling { value, clock_hz, spread, settled, how: "derived".into(), reason, ..blank(label) };
+        let fresh = match self.found(&fresh.id, fresh.threads as usize) {
+            Some(old) if old.how == "derived" => doubt::surer(old.clone(), fresh),
+            _ => fresh,
+        };
+        self.replace(fresh);
     }
 
     fn measured(&mut self, label: Label, value: f64, rate: Rate) {
@@ -46,7 +51,11 @@ impl Lab {
         let of_placement = placement::depends(&fresh) && self.watch.knows_placements();
         let placement = rate.placement.filter(|_| of_placement);
         let is_main = placement.is_some_and(|p| self.by_placement.is_main(p));
-        let has_doubt = Steadiness::of(&fresh.id) != Steadiness::Shared || rate.disturbed || rate.shared;
+        let steadiness = Steadiness::of(&fresh.id);
+        let unsteady = steadiness != Steadiness::Shared && rate.clock_spread > UNSTEADY;
+        // A quick measurement has no time for another moment of what a core does by itself.
+        let at_once = steadiness != Steadiness::Shared && self.effort == Effort::Quick;
+        let has_doubt = rate.disturbed || rate.shared || unsteady || at_once;
         if of_placement && !is_main && (has_doubt || placement.is_none()) {
             // Doubtful, or of no placement: better than nothing.
             if self.found(&fresh.id, fresh.threads as usize).is_none() {
@@ -58,15 +67,27 @@ impl Lab {
             return self.keep_better(fresh);
         }
         let key = (fresh.id.clone(), fresh.threads, placement);
-        self.moments.note(key.clone(), Some(Instant::now()), rate.best, rate.spread);
+        let noted = if steadiness == Steadiness::Shared { rate.best } else { rate.best / rate.clock_hz };
+        self.moments.note(key.clone(), Some(Instant::now()), noted, rate.spread);
         let verdict = self.moments.verdict(&key);
         match placement {
             Some(placement) => self.keep_placed(fresh, verdict, placement),
+            None if verdict.is_none() && steadiness != Steadiness::Shared => self.keep_better(fresh),
             None => {
                 let old = self.slot(&fresh.id, fresh.threads).map(|old| old.clone());
                 self.replace(better_of_moments(old, fresh, verdict));
             }
         }
+    }
+
+    /// What a core does by itself and no second moment has confirmed yet.
+    pub fn unconfirmed(&self) -> Doubtful {
+        let confirmed = |c: &Ceiling| {
+            let verdict = self.moments.verdict(&(c.id.clone(), c.threads, None));
+            verdict.is_some_and(|v| v.agreeing > 1)
+        };
+        let by_itself = |c: &Ceiling| c.how == "measured" && Steadiness::of(&c.id) != Steadiness::Shared;
+        doubt::measured(&self.ceilings, |c| by_itself(c) && !doubt::is_alias(c) && !confirmed(c))
     }
 
     /// Keeps what `placement` shows: in the list if that is the main one, or if there is nothing else.
@@ -162,10 +183,11 @@ impl Lab {
     }
 }
 
-/// The better of `old` and `fresh`, as settled as the moments of both say.
+/// The better of `old` and `fresh` (per cycle, where it is the core's own), as settled as the moments of both say.
 fn better_of_moments(old: Option<Ceiling>, fresh: Ceiling, verdict: Option<Verdict>) -> Ceiling {
     let best = match old {
-        Some(old) => doubt::better_value(old, fresh),
+        Some(old) if Steadiness::of(&old.id) == Steadiness::Shared => doubt::better_value(old, fresh),
+        Some(old) => doubt::better_per_cycle(old, fresh),
         None => fresh,
     };
     match verdict {
@@ -203,7 +225,7 @@ fn unsettled_because(rate: &Rate, steadiness: Steadiness) -> Option<String> {
     if rate.shared {
         return Some(format!("{}{stolen}", doubt::SHARED_CORES));
     }
-    if steadiness == Steadiness::Core && rate.clock_spread > UNSTEADY {
+    if steadiness != Steadiness::Shared && rate.clock_spread > UNSTEADY {
         return Some(format!("the clock moved by {:.1} % while it ran{stolen}", 100.0 * rate.clock_spread));
     }
     let differ = || format!("{} by {:.0} %{stolen}", doubt::DIFFER, 100.0 * rate.spread);
