@@ -50,7 +50,7 @@ fn compare(first: &Machine, second: &Machine) -> bool {
     let (mut compared, mut outside, mut unsettled) = (0, 0, 0);
     let mut elsewhere = 0;
     for a in &first.ceilings {
-        let same = |b: &&Ceiling| b.id == a.id && b.threads == a.threads;
+        let same = |b: &&Ceiling| b.is_same(a);
         let b = match first.core_to_core.as_ref().filter(|_| depends(a)) {
             Some(here) => {
                 let there = second.ceilings_at(here);

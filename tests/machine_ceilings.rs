@@ -89,7 +89,7 @@ fn agreed(ceiling: &Ceiling) -> bool {
 
 /// Pairs in the wrong order by a quarter or more, both of whose ceilings were measured undisturbed.
 fn grossly_broken(machine: &Machine) -> BTreeSet<(u32, String, String)> {
-    let sound = |id: &str, threads| machine.ceilings.iter().any(|c| c.id == id && c.threads == threads && agreed(c));
+    let sound = |id: &str, threads| machine.ceilings.iter().any(|c| c.is(id, threads) && agreed(c));
     order::violations(&machine.ceilings)
         .into_iter()
         .filter(|v| v.factor > 1.25 && LIVE.iter().any(|p| v.upper.starts_with(p)))

@@ -56,7 +56,7 @@ pub fn doubtful(ceilings: &[Ceiling]) -> Doubtful {
         .map(|c| (measured_as(c).to_owned(), c.threads as usize));
     let broken = order::violations(ceilings).into_iter().flat_map(|v| {
         [v.upper, v.lower].into_iter().filter_map(move |id| {
-            let ceiling = ceilings.iter().find(|c| c.id == id && c.threads == v.threads)?;
+            let ceiling = ceilings.iter().find(|c| c.is(&id, v.threads))?;
             Some((measured_as(ceiling).to_owned(), v.threads as usize))
         })
     });
@@ -79,7 +79,7 @@ pub fn is_earlier(ceiling: &Ceiling) -> bool {
 
 /// Whether a ceiling, or what it is another name of, is from before something moved.
 fn is_outdated(ceilings: &[Ceiling], ceiling: &Ceiling) -> bool {
-    let of = |c: &&Ceiling| c.id == measured_as(ceiling) && c.threads == ceiling.threads;
+    let of = |c: &&Ceiling| c.is(measured_as(ceiling), ceiling.threads);
     ceilings.iter().find(of).is_some_and(is_earlier)
 }
 
@@ -93,7 +93,7 @@ pub fn mark(ceilings: &mut [Ceiling]) {
             (&upper, format!("{lower} is {percent:.0} % above it, which cannot be")),
             (&lower, format!("it is {percent:.0} % above {upper}, which cannot be")),
         ] {
-            let of = ceilings.iter().find(|c| c.id == *id && c.threads == threads).map(|c| measured_as(c).to_owned());
+            let of = ceilings.iter().find(|c| c.is(id, threads)).map(|c| measured_as(c).to_owned());
             let Some(of) = of else { continue };
             for ceiling in ceilings.iter_mut().filter(|c| c.threads == threads && measured_as(c) == of) {
                 ceiling.settled = false;

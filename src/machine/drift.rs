@@ -107,7 +107,7 @@ fn differs(lab: &Lab, cached: &Machine, read: f64) -> bool {
 }
 
 fn ceiling<'a>(machine: &'a Machine, id: &str, threads: usize) -> Option<&'a Ceiling> {
-    machine.ceilings.iter().find(|c| c.id == id && c.threads == threads as u32)
+    machine.ceilings.iter().find(|c| c.is(id, threads as u32))
 }
 
 fn evidence(rate: Rate) -> Option<Rate> {

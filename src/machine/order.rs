@@ -44,7 +44,7 @@ pub fn violations(ceilings: &[Ceiling]) -> Vec<Violation> {
     let counts: BTreeSet<u32> = ceilings.iter().map(|c| c.threads).collect();
     let mut found = Vec::new();
     for (threads, order) in counts.iter().flat_map(|n| descending().into_iter().map(|o| (*n, o))) {
-        let value = |id: &str| ceilings.iter().find(|c| c.id == id && c.threads == threads)?.value;
+        let value = |id: &str| ceilings.iter().find(|c| c.is(id, threads))?.value;
         let known: Vec<(&str, f64)> =
             order.iter().filter_map(|(id, unit)| Some((id.as_str(), value(id)? / unit))).collect();
         for pair in known.windows(2) {

@@ -213,7 +213,7 @@ fn keep(states: &mut Vec<State>, machine: &Machine, seen_s: u64) {
 
 /// The entry of `ceilings` for the same id and threads as `like`.
 fn of<'a>(ceilings: &'a mut [Ceiling], like: &Ceiling) -> Option<&'a mut Ceiling> {
-    ceilings.iter_mut().find(|c| c.id == like.id && c.threads == like.threads)
+    ceilings.iter_mut().find(|c| c.is_same(like))
 }
 
 /// By how much `b` is better than `a`, relative to `a`; 0 where one has no value.

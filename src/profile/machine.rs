@@ -46,7 +46,8 @@ pub struct Ceiling {
     pub threads: u32,
     /// Core clock while it ran.
     pub clock_hz: Option<f64>,
-    /// (max − min) / median over the fastest repetitions (one in eight in the core and near caches, half beyond; at least three).
+    /// (max − min) / median over the fastest repetitions (one in eight in the core and near caches, half beyond; at least three),
+    /// or what several moments of it, or copies of its code, differ by.
     pub spread: Option<f64>,
     /// The repetitions agreed.
     pub settled: bool,
@@ -57,6 +58,18 @@ pub struct Ceiling {
     /// Device: `cpu`, later others.
     #[serde(default = "cpu")]
     pub device: String,
+}
+
+impl Ceiling {
+    /// Whether it is ceiling `id` at `threads`.
+    pub fn is(&self, id: &str, threads: u32) -> bool {
+        self.id == id && self.threads == threads
+    }
+
+    /// Whether `other` is a value of the same ceiling at the same thread count.
+    pub fn is_same(&self, other: &Ceiling) -> bool {
+        self.is(&other.id, other.threads)
+    }
 }
 
 fn cpu() -> String {
@@ -114,6 +127,6 @@ impl Machine {
 
     /// The value of ceiling `id` at exactly `threads`, if measured.
     pub fn value(&self, id: &str, threads: u32) -> Option<f64> {
-        self.ceilings.iter().find(|c| c.id == id && c.threads == threads).and_then(|c| c.value)
+        self.ceilings.iter().find(|c| c.is(id, threads)).and_then(|c| c.value)
     }
 }

@@ -71,7 +71,7 @@ pub fn depends(ceiling: &Ceiling) -> bool {
 impl Placed {
     /// Its ceiling `id` at exactly `threads`, if it has a value.
     pub fn value(&self, id: &str, threads: u32) -> Option<f64> {
-        self.ceilings.iter().find(|c| c.id == id && c.threads == threads).and_then(|c| c.value)
+        self.ceilings.iter().find(|c| c.is(id, threads)).and_then(|c| c.value)
     }
 }
 

@@ -20,7 +20,7 @@ pub fn around(mut before: Machine, after: &Machine) -> (Machine, Option<Warning>
     let earlier = before.by_placement();
     let here = before.core_to_core.as_ref().filter(|_| after.core_to_core.is_some());
     for ceiling in &mut before.ceilings {
-        let same = |c: &&Ceiling| c.id == ceiling.id && c.threads == ceiling.threads;
+        let same = |c: &&Ceiling| c.is_same(ceiling);
         let later = match here.filter(|_| placement::depends(ceiling)) {
             Some(here) => after.ceilings_at(here).and_then(|there| there.iter().find(same)),
             None => after.ceilings.iter().find(same),
@@ -70,7 +70,7 @@ fn union(mut all: Vec<Placed>, others: Vec<Placed>) -> Vec<Placed> {
             continue;
         };
         for ceiling in other.ceilings {
-            match known.ceilings.iter_mut().find(|c| c.id == ceiling.id && c.threads == ceiling.threads) {
+            match known.ceilings.iter_mut().find(|c| c.is_same(&ceiling)) {
                 Some(old) if is_better(&ceiling, old) => *old = ceiling,
                 Some(_) => {}
                 None => known.ceilings.push(ceiling),

@@ -108,7 +108,7 @@ mod tests {
         let mut lab = Lab::new(features, topology, 2, 64 << 20, Effort::Full).expect("a bench");
         measure(&mut lab).expect("measured");
         for (id, threads) in [("smt.dp.fma", 2), ("smt.l1.read", 2), ("slow.dp.tlp", 1), ("slow.issue", 1)] {
-            let found = lab.ceilings().iter().find(|c| c.id == id && c.threads == threads);
+            let found = lab.ceilings().iter().find(|c| c.is(id, threads));
             let told = |c: &crate::profile::Ceiling| c.value.is_some_and(|v| v > 0.0) || c.reason.is_some();
             assert!(found.is_some_and(told), "{id} at {threads}: {found:?}");
         }

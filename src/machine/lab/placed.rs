@@ -47,7 +47,7 @@ impl ByPlacement {
 
     /// What is known of ceiling `like` in `placement`.
     pub fn found(&self, placement: usize, like: &Ceiling) -> Option<&Ceiling> {
-        self.all.get(placement)?.iter().find(|c| is_of(c, like))
+        self.all.get(placement)?.iter().find(|c| c.is_same(like))
     }
 
     /// Keeps `ceiling` as what `placement` shows.
@@ -60,7 +60,7 @@ impl ByPlacement {
     fn better(&self, threads: usize) -> Option<usize> {
         let main = self.main?;
         let read = |at: usize| {
-            let found = self.all.get(at)?.iter().find(|c| c.id == NAMED_BY && c.threads == threads as u32)?;
+            let found = self.all.get(at)?.iter().find(|c| c.is(NAMED_BY, threads as u32))?;
             found.value
         };
         let best = (0..self.all.len()).filter(|at| read(*at).is_some()).max_by(|a, b| {
@@ -71,12 +71,8 @@ impl ByPlacement {
     }
 }
 
-fn is_of(a: &Ceiling, b: &Ceiling) -> bool {
-    a.id == b.id && a.threads == b.threads
-}
-
 fn put(all: &mut Vec<Ceiling>, ceiling: Ceiling) {
-    match all.iter_mut().find(|c| is_of(c, &ceiling)) {
+    match all.iter_mut().find(|c| c.is_same(&ceiling)) {
         Some(old) => *old = ceiling,
         None => all.push(ceiling),
     }
@@ -138,7 +134,7 @@ impl Lab {
         self.by_placement.main = Some(best);
         let there = self.by_placement.all[best].clone();
         for ceiling in self.ceilings.iter_mut().filter(|c| depends(c) && c.value.is_some() && !doubt::is_alias(c)) {
-            *ceiling = match there.iter().find(|c| is_of(c, ceiling)) {
+            *ceiling = match there.iter().find(|c| c.is_same(ceiling)) {
                 Some(known) => known.clone(),
                 None => elsewhere(ceiling.clone()),
             };
@@ -169,7 +165,7 @@ impl Lab {
 fn aliases(list: &[Ceiling], measured: &[Ceiling]) -> Vec<Ceiling> {
     let names = list.iter().filter(|c| depends(c) && doubt::is_alias(c));
     let of = |name: &Ceiling| {
-        let source = measured.iter().find(|c| c.id == doubt::measured_as(name) && c.threads == name.threads)?;
+        let source = measured.iter().find(|c| c.is(doubt::measured_as(name), name.threads))?;
         Some(Ceiling { id: name.id.clone(), reason: name.reason.clone(), ..source.clone() })
     };
     names.filter_map(of).collect()

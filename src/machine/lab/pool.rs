@@ -62,7 +62,7 @@ mod tests {
         all.push(ceiling("dram.read", 1, 0.01, true));
         all.push(ceiling("l3.read", 2, 0.01, true));
         widen(&mut all);
-        let spread = |id: &str, threads| all.iter().find(|c| c.id == id && c.threads == threads).and_then(|c| c.spread);
+        let spread = |id: &str, threads| all.iter().find(|c| c.is(id, threads)).and_then(|c| c.spread);
         assert_eq!((spread("dram.0", 2), spread("dram.10", 2)), (Some(0.09), Some(0.1)));
         // An unsettled one does not widen the others; other memories and thread counts are others.
         assert_eq!((spread("dram.read", 1), spread("l3.read", 2)), (Some(0.01), Some(0.01)));

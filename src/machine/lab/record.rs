@@ -158,7 +158,7 @@ impl Lab {
     }
 
     fn slot(&mut self, id: &str, threads: u32) -> Option<&mut Ceiling> {
-        self.ceilings.iter_mut().find(|c| c.id == id && c.threads == threads)
+        self.ceilings.iter_mut().find(|c| c.is(id, threads))
     }
 
     /// The reason of what did not fit the time; a later run tries it again.
@@ -173,7 +173,7 @@ impl Lab {
 
     /// What was recorded under `id` at `threads`, if it has a value.
     pub fn found(&self, id: &str, threads: usize) -> Option<&Ceiling> {
-        self.ceilings.iter().find(|c| c.id == id && c.threads == threads as u32 && c.value.is_some())
+        self.ceilings.iter().find(|c| c.is(id, threads as u32) && c.value.is_some())
     }
 
     /// The highest of `ids` at `threads`.
