@@ -104,7 +104,7 @@ fn compare(name: &str) -> i32 {
     let program = Program { path: program.clone(), argv: vec![program.into()] };
     for place_after in [Translator::default().place_after, Duration::from_millis(1)] {
         let child = spawn_gated(&program, Streams::default()).unwrap();
-        let alone = Translator { place_after }.run(child, None).unwrap();
+        let alone = Translator { place_after, ..Translator::default() }.run(child, None).unwrap();
         assert_eq!(by_instruction(&alone), expected, "{name}: without a sink, blocks placed after {place_after:?}");
     }
     if name != "forks" && name != "fault" && name != "partial" {
@@ -163,7 +163,7 @@ fn rounds_count_alike(name: &str, many: u64) {
     };
     let one = counts(1, &mut SingleStep::new());
     let two = counts(2, &mut SingleStep::new());
-    let found = counts(many, &mut Translator { place_after: Duration::from_millis(2) });
+    let found = counts(many, &mut Translator { place_after: Duration::from_millis(2), ..Translator::default() });
     assert!(one.len() > 50, "{} instructions", one.len());
     for (at, (executions, _)) in &two {
         let first = one.get(at).map_or(0, |c| c.0);

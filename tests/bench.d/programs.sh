@@ -1,7 +1,7 @@
 #!/bin/bash
 # What the counted pass (--memory off) costs over programs of Debian that run for seconds: wall time of the pass, from exec to exit,
-# as a ratio to native, runs interleaved, the least of BENCH_REPEAT (3) rounds; the limits are a geometric mean of 1.4 and none above 1.9. Then what it adds
-# to programs that only start, in seconds (at most 0.03 and 0.25).
+# as a ratio to native, runs interleaved, the least of BENCH_REPEAT (3) rounds; the limits are a geometric mean of 1.4 and none above 1.9. Then the same
+# for processes side by side, which are to be translated side by side, too; and what it adds to programs that only start, in seconds (at most 0.03 and 0.25).
 set -u
 . tests/bench.d/common.sh
 
@@ -48,5 +48,8 @@ has python3 && measured ratio program/python "$(python3 -c 'import sys; print(sy
     'print(sum(i * i % 7 for i in range(30000000)))'
 measured ratio program/gcc gcc -O2 -S -o "$work_dir/many.s" "$work_dir/many.c"
 awk '{ s += log($4); n++ } END { if (n) printf "%-20s %17.3f\n", "geometric mean", exp(s / n) }' "$results"
+cp "$work_dir/many.c" "$work_dir/more.c"
+measured ratio together/two_gcc sh -c "cd '$work_dir'; for f in many more; do gcc -O2 -c -o \$f.o \$f.c & done; wait"
+measured ratio together/pipeline sh -c "head -n 1000000 '$work_dir/numbers' | gzip -1 -c | gzip -dc | sort --parallel=1 -n | tail -n 1"
 measured difference start/true /bin/true
 /usr/bin/python3 -c 'import numpy' 2>/dev/null && measured difference start/import_numpy /usr/bin/python3 -c 'import numpy'

@@ -5,6 +5,7 @@
 //!    │          ├▶ signals   state at a cache address    ▲            │
 //!    │          └▶ mapping   text that comes and goes    │            └▶ space: blocks, exits, links, lookups
 //!    └▶ mailboxes ───────────▶ process ──────────────────┘ ▲                └▶ harvest ─▶ tally
+//!    └▶ loans ─▶ workers: the same for a second code space │
 //!         once it is known what is hot: placing ─▶ chains ─┘
 //! ```
 //!
@@ -27,6 +28,7 @@ mod hash;
 mod hold;
 mod inject;
 mod layout;
+mod loans;
 mod loops;
 mod mapping;
 mod native;
@@ -52,6 +54,7 @@ mod totals;
 mod unit;
 mod version;
 mod windows;
+mod workers;
 mod writer;
 
 use std::time::Duration;
@@ -69,11 +72,13 @@ use run::Run;
 pub struct Translator {
     /// How long after a program's start its hot blocks are placed together.
     pub place_after: Duration,
+    /// Called by each worker when it takes up the mailboxes of a code space: for tests of what goes on beside it.
+    pub before_lent: Option<fn()>,
 }
 
 impl Default for Translator {
     fn default() -> Self {
-        Translator { place_after: placing::FIRST }
+        Translator { place_after: placing::FIRST, before_lent: None }
     }
 }
 
@@ -87,7 +92,7 @@ impl Translator {
 impl CountingEngine for Translator {
     fn run(&mut self, child: Gated, sink: Option<Box<dyn AccessSink>>) -> Result<Counted, CountError> {
         let first = start_traced(child)?;
-        let mut run = Run::new(first, sink.map(Drain::new), self.place_after);
+        let mut run = Run::new(first, sink.map(Drain::new), self.place_after, self.before_lent);
         let status = run.follow();
         if status.is_err() {
             run.end_all();

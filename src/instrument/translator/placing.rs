@@ -48,6 +48,11 @@ impl Placing {
         Placing { due: Instant::now() + first, interval: first, before: Vec::new(), round: 0, plan: VecDeque::new() }
     }
 
+    /// When it is looked for hot blocks again.
+    pub fn due(&self) -> Instant {
+        self.due
+    }
+
     /// How often each counter was increased since the last look, if it is time for another.
     fn look(&mut self, now: Instant, counts: Vec<u64>) -> Vec<u64> {
         self.interval *= LONGER;

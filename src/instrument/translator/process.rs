@@ -1,8 +1,10 @@
 //! A process of the program: its memory, its text, and the code space that it shares with those forked from it.
 
 use std::cell::RefCell;
-use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
 
+use atomic_refcell::AtomicRefCell;
 use nix::unistd::Pid;
 
 use super::ahead::{Ahead, Around};
@@ -32,9 +34,9 @@ const AHEAD: usize = 3;
 #[derive(Debug, Clone)]
 pub struct ImageRef {
     /// Translations.
-    pub space: Rc<RefCell<CodeSpace>>,
+    pub space: Arc<AtomicRefCell<CodeSpace>>,
     /// Threads' regions.
-    pub regions: Rc<RefCell<Regions>>,
+    pub regions: Arc<AtomicRefCell<Regions>>,
 }
 
 /// A process.
@@ -54,6 +56,8 @@ pub struct Process {
     pub transitions: Transitions,
     /// What is to be translated while nobody waits.
     pub ahead: Ahead,
+    /// When one of its threads waited for an answer last.
+    pub asked: Option<Instant>,
 }
 
 /// Where control goes on.
@@ -75,13 +79,21 @@ impl Destination {
     }
 }
 
+impl ImageRef {
+    /// Of what was just made.
+    pub fn new(space: CodeSpace, regions: Regions) -> Self {
+        ImageRef { space: Arc::new(AtomicRefCell::new(space)), regions: Arc::new(AtomicRefCell::new(regions)) }
+    }
+}
+
 impl Process {
-    /// Where control goes on in `version` when the program goes on at `at`; translates what is needed.
+    /// Where control goes on in `version` when the program goes on at `at`; translates what is needed. Without a
+    /// tally, text must have been looked up ([`locate`](Self::locate)).
     pub fn destination(
         &mut self,
         version: Version,
         at: Address,
-        tally: &mut Tally,
+        tally: Option<&mut Tally>,
     ) -> Result<Destination, TranslateError> {
         let mut space = self.image.space.borrow_mut();
         if let Some(id) = space.find(version, at) {
@@ -90,7 +102,9 @@ impl Process {
         let Some(range) = find_text(&self.text, at) else {
             return Ok(Destination::Native(at));
         };
-        if range.located.is_none() {
+        if range.located.is_none()
+            && let Some(tally) = tally
+        {
             locate(self.pid, &mut self.text, tally);
         }
         let mut source = Source::new(&self.memory, &self.pages, &self.text);
@@ -106,6 +120,13 @@ impl Process {
         }
     }
 
+    /// Looks up whose every piece of its text is.
+    pub fn locate(&mut self, tally: &mut Tally) {
+        if self.text.iter().any(|t| t.located.is_none()) {
+            locate(self.pid, &mut self.text, tally);
+        }
+    }
+
     /// Translates a little of what will probably be executed next; says whether there was any.
     pub fn translate_ahead(&mut self) -> bool {
         let mut space = self.image.space.borrow_mut();
@@ -117,13 +138,13 @@ impl Process {
     }
 
     /// The answer to a thread in `version` that waits at an exit (or at a lookup of `target`: see
-    /// [`Arrival::of`]).
+    /// [`Arrival::of`]); see [`destination`](Self::destination) for the tally.
     pub fn answer(
         &mut self,
         version: Version,
         site: SiteId,
         target: Address,
-        tally: &mut Tally,
+        tally: Option<&mut Tally>,
     ) -> Result<Destination, TranslateError> {
         if let Some(arrival) = Arrival::of(site) {
             let destination = self.destination(version, target, tally)?;
@@ -142,7 +163,7 @@ impl Process {
         if self.text.iter().any(overlaps) {
             self.pages.borrow_mut().forget();
         }
-        if remove_text(&mut self.text, from, to) && Rc::strong_count(&self.image.space) == 1 {
+        if remove_text(&mut self.text, from, to) && Arc::strong_count(&self.image.space) == 1 {
             self.image.space.borrow_mut().invalidate(from, to);
         }
     }

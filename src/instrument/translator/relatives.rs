@@ -6,8 +6,7 @@
 //!                                                              └▶ each goes on at its own program counter ◀┘
 //! ```
 
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use nix::unistd::Pid;
 
@@ -35,7 +34,7 @@ impl Run {
     /// Whether the text that address space `space` has just got at `from..to` is not what its relatives have there.
     pub fn differs_from_relatives(&self, space: Pid, from: Address, to: Address, treatment: Treatment) -> bool {
         let Some(process) = self.processes.get(&space) else { return false };
-        if Rc::strong_count(&process.image.space) == 1 {
+        if Arc::strong_count(&process.image.space) == 1 {
             return false;
         }
         let code = process.image.space.borrow();
@@ -46,7 +45,7 @@ impl Run {
             return true;
         }
         let relatives =
-            self.processes.iter().filter(|&(&id, p)| id != space && Rc::ptr_eq(&p.image.space, &process.image.space));
+            self.processes.iter().filter(|&(&id, p)| id != space && Arc::ptr_eq(&p.image.space, &process.image.space));
         relatives.into_iter().any(|(_, relative)| {
             let overlapping = relative.text.iter().filter(|t| t.is_translated_in(from, to));
             overlapping.into_iter().any(|t| differ(&process.memory, &relative.memory, t.start.max(from), t.end.min(to)))
@@ -89,7 +88,7 @@ impl Run {
         code.has_sink = self.drain.is_some();
         code.placing = Placing::after(self.looks.first);
         code.set_polling(polling);
-        let new = ImageRef { space: Rc::new(RefCell::new(code)), regions: Rc::new(RefCell::new(image.1)) };
+        let new = ImageRef::new(code, image.1);
         process.image = new.clone();
         process.pages.borrow_mut().forget();
         for id in members {

@@ -7,18 +7,19 @@
 //!                                               a thread stopped
 //! ```
 
-use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
-use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
+use atomic_refcell::AtomicRefCell;
 use nix::unistd::Pid;
 
 use super::allocations::Askers;
 use super::dispositions::Dispositions;
 use super::drain::Drain;
 use super::layout;
+use super::loans::{Loans, is_to_be_lent};
 use super::native::{Excursion, Uncounted};
 use super::patience::Patience;
 use super::placing::Looks;
@@ -110,11 +111,13 @@ pub(super) struct Run {
     /// When addresses are noted.
     pub windows: Windows,
     /// What ran in address spaces that are no more, still to be added to the tally.
-    pub finished: VecDeque<Rc<RefCell<CodeSpace>>>,
+    pub finished: VecDeque<Arc<AtomicRefCell<CodeSpace>>>,
     /// Seconds from the start of the run to its end.
     pub wall_s: f64,
     /// When it is looked for hot blocks.
     pub looks: Looks,
+    /// What is served by others meanwhile: it is missing in `processes`.
+    pub(super) loans: Loans,
     polling: bool,
     /// How long that goes on without a request.
     patience: Patience,
@@ -123,8 +126,9 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// A run whose first process is `first`; see [`Translator`](super::Translator) for `place_after`.
-    pub fn new(first: Pid, drain: Option<Drain>, place_after: Duration) -> Self {
+    /// A run whose first process is `first`; see [`Translator`](super::Translator) for `place_after` and `before_lent`.
+    pub fn new(first: Pid, drain: Option<Drain>, place_after: Duration, before_lent: Option<fn()>) -> Self {
+        let seat = Seat::new();
         Run {
             threads: HashMap::new(),
             processes: HashMap::new(),
@@ -143,9 +147,10 @@ impl Run {
             finished: VecDeque::new(),
             wall_s: 0.0,
             looks: Looks::new(place_after),
+            loans: Loans::new(&seat, before_lent),
             polling: false,
             patience: Patience::default(),
-            seat: Seat::new(),
+            seat,
         }
     }
 
@@ -176,6 +181,7 @@ impl Run {
             }
         }
         self.wall_s = self.roster.now_s();
+        self.bring_all_home();
         self.release_all();
         while self.finish_one() {}
         status.ok_or_else(|| CountError::Unsupported("its end was not seen".into()))
@@ -183,12 +189,13 @@ impl Run {
 
     /// The next event; meanwhile mailboxes are answered. `None`: nobody is left, or the deadline has passed.
     fn next_event(&mut self, deadline: Option<Instant>) -> Result<Option<Event>, CountError> {
-        if let Some(event) = self.backlog.pop_front() {
-            return Ok(Some(event));
-        }
         self.set_polling(true);
         let mut active = Instant::now();
         loop {
+            self.look_after_loans()?;
+            if let Some(event) = self.no_longer_put_off().or_else(|| self.backlog.pop_front()) {
+                return Ok(Some(event));
+            }
             if self.answer_all()? {
                 active = Instant::now();
                 self.patience.paid();
@@ -200,7 +207,13 @@ impl Run {
                 self.keep_pace();
             }
             if let Some(event) = self.backlog.pop_front().or_else(|| wait_any(false)) {
-                return Ok(Some(event));
+                match self.unless_lent(event) {
+                    Some(event) => return Ok(Some(event)),
+                    None => continue,
+                }
+            }
+            if self.loans.are_awaited() {
+                continue;
             }
             if self.threads.is_empty() && self.orphans.is_empty() && deadline.is_some() {
                 return Ok(None);
@@ -224,7 +237,10 @@ impl Run {
                     continue;
                 }
                 match wait_any_or_signal() {
-                    Waited::Event(event) => return Ok(Some(event)),
+                    Waited::Event(event) => match self.unless_lent(event) {
+                        Some(event) => return Ok(Some(event)),
+                        None => self.set_polling(true),
+                    },
                     Waited::Nobody => return Ok(None),
                     Waited::Interrupted => self.set_polling(true),
                 }
@@ -261,7 +277,7 @@ impl Run {
     fn answer_all(&mut self) -> Result<bool, CountError> {
         let mut any = false;
         let (mut full, mut leaving) = (Vec::new(), 0);
-        let mut drained = false;
+        let (mut drained, mut to_lend) = (false, Vec::new());
         for (&tid, thread) in &mut self.threads {
             let shared = thread.regions.clone();
             let regions = shared.borrow();
@@ -270,8 +286,18 @@ impl Run {
             }
             let site = regions.get(thread.region, layout::SITE);
             let target = regions.get(thread.region, layout::TARGET);
-            let Some(process) = self.processes.get_mut(&thread.process) else { continue };
+            let Some(process) = self.processes.get(&thread.process) else { continue };
             any = true;
+            let now = Instant::now();
+            if !thread.version.collects()
+                && is_to_be_lent(self.processes.values(), process, now)
+                && self.loans.has_room(to_lend.len())
+            {
+                to_lend.push(thread.process);
+                continue;
+            }
+            let Some(process) = self.processes.get_mut(&thread.process) else { continue };
+            process.asked = Some(now);
             if site == u64::from(DRAIN) {
                 if let Some(drain) = &mut self.drain {
                     drop(regions);
@@ -283,7 +309,7 @@ impl Run {
                 regions.set(thread.region, layout::RESPONSE, target);
                 continue;
             }
-            match process.answer(thread.version, site as u32, Address::new(target), &mut self.tally) {
+            match process.answer(thread.version, site as u32, Address::new(target), Some(&mut self.tally)) {
                 Ok(destination) => {
                     if let Destination::Native(_) = destination {
                         thread.native = Some(Excursion::begin(tid));
@@ -297,6 +323,7 @@ impl Run {
             }
         }
         self.uncounted.note(leaving);
+        to_lend.into_iter().for_each(|process| self.lend(process));
         for tid in full {
             self.stall(tid);
         }
@@ -370,7 +397,8 @@ impl Run {
         let groups = self.threads.values().map(|t| t.group);
         groups.chain([self.first]).for_each(kill_process_of);
         std::mem::take(&mut self.orphans).into_keys().for_each(kill_process_of);
-        for event in std::mem::take(&mut self.backlog).into_iter().chain(std::iter::from_fn(|| wait_any(true))) {
+        let seen = std::mem::take(&mut self.loans.put_off).into_iter().chain(std::mem::take(&mut self.backlog));
+        for event in seen.chain(std::iter::from_fn(|| wait_any(true))) {
             if let Event::Stopped(stopped, _) = event {
                 // What was begun meanwhile, or what we lost sight of, is to end as well.
                 kill_process_of(stopped.tid());

@@ -19,6 +19,12 @@ pub struct Shared {
     pub base: Address,
 }
 
+// SAFETY: the mapping is ours until `drop`, and no thread of ours is tied to it; what two threads may access at the same time
+// is accessed atomically or not published yet.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
 impl Shared {
     /// Maps the first `size` bytes of `memfd` readable and writable; the program has them at `base`.
     ///

@@ -167,7 +167,7 @@ impl Run {
         } else {
             loop {
                 let (process, tally) = self.process(tid)?;
-                match process.answer(version, site as u32, Address::new(target), tally) {
+                match process.answer(version, site as u32, Address::new(target), Some(tally)) {
                     Ok(destination) => {
                         self.note_native(tid, destination);
                         break destination.get();
@@ -205,7 +205,7 @@ impl Run {
         let mut stopped = stopped;
         let destination = loop {
             let (process, tally) = self.process(tid)?;
-            match process.destination(version, at, tally) {
+            match process.destination(version, at, Some(tally)) {
                 Ok(destination) => break destination,
                 Err(TranslateError::Full) => stopped = self.grow(stopped, at)?,
                 Err(error) => return Err(RunError::Unsupported(error.to_string())),

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::os::unix::fs::MetadataExt;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use nix::unistd::{Pid, getegid, geteuid};
 
@@ -102,7 +102,7 @@ impl Run {
             let text = process.text.clone();
             let (image, pages, transitions) = (image.clone(), RefCell::default(), Transitions::new());
             let ahead = Ahead::default();
-            let child = Process { pid: group, memory, text, pages, image, transitions, ahead };
+            let child = Process { pid: group, memory, text, pages, image, transitions, ahead, asked: None };
             self.make_way(group);
             self.processes.insert(group, child);
             group
@@ -166,8 +166,7 @@ impl Run {
         image.space.has_sink = self.drain.is_some();
         image.space.placing = Placing::after(self.looks.first);
         image.space.set_polling(self.is_polling());
-        let shared =
-            ImageRef { space: Rc::new(RefCell::new(image.space)), regions: Rc::new(RefCell::new(image.regions)) };
+        let shared = ImageRef::new(image.space, image.regions);
         let region = shared.regions.borrow_mut().take();
         let region = region.ok_or_else(|| RunError::Unsupported("there is no room for its counters".into()))?;
         let mut version = Version::default();
@@ -185,6 +184,7 @@ impl Run {
             image: shared,
             transitions: Transitions::new(),
             ahead: Ahead::default(),
+            asked: None,
         };
         self.processes.insert(tid, process);
         self.note_mask(&stopped)?;
@@ -240,6 +240,7 @@ impl Run {
 
     /// Another address space is to be called `id`: one that outlived the process of that id gets another name.
     fn make_way(&mut self, id: Pid) {
+        self.bring_home(id);
         let Some(process) = self.processes.remove(&id) else { return };
         let other = process.pid;
         self.threads.values_mut().filter(|t| t.process == id).for_each(|t| t.process = other);
@@ -259,7 +260,7 @@ impl Run {
 
     fn drop_process(&mut self, pid: Pid) {
         let Some(process) = self.processes.remove(&pid) else { return };
-        if Rc::strong_count(&process.image.space) == 1 {
+        if Arc::strong_count(&process.image.space) == 1 {
             // Whoever waits for its end goes on meanwhile, and may want something translated.
             self.finished.push_back(process.image.space);
             if self.finished.len() > FINISHED {

@@ -1,9 +1,9 @@
 //! A thread of the program.
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::sync::Arc;
 
+use atomic_refcell::AtomicRefCell;
 use nix::unistd::Pid;
 
 use super::native::Excursion;
@@ -29,7 +29,7 @@ pub struct Thread {
     /// Its region.
     pub region: u32,
     /// Where the region is.
-    pub regions: Rc<RefCell<Regions>>,
+    pub regions: Arc<AtomicRefCell<Regions>>,
     /// Signals that arrived where they could not be delivered.
     pub deferred: VecDeque<Deferred>,
     /// Since when it has been in code that is not translated.
@@ -49,7 +49,7 @@ impl Thread {
         process: Pid,
         ordinal: u32,
         region: u32,
-        regions: Rc<RefCell<Regions>>,
+        regions: Arc<AtomicRefCell<Regions>>,
         version: Version,
     ) -> Self {
         let deferred = VecDeque::new();
