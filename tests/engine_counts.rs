@@ -119,7 +119,7 @@ macro_rules! guests {
         $(#[test] fn $name() { compare(stringify!($name)); })*
     };
 }
-guests! { loops recursion jump_table strings flags stack vectors fault partial forks }
+guests! { loops recursion returns jump_table strings flags stack vectors fault partial forks }
 
 /// Executions of the instruction with this mnemonic that ran most often.
 fn most_executed(counted: &Counted, mnemonic: Mnemonic) -> u64 {
@@ -182,6 +182,12 @@ fn rounds_that_outlast_the_placing_of_blocks_count_alike() {
 #[test]
 fn rounds_with_detours_and_faults_count_alike() {
     rounds_count_alike("flows", 4_000);
+}
+
+/// The same of returns whose entries are another's, and of hot ones.
+#[test]
+fn rounds_of_returns_that_share_an_entry_count_alike() {
+    rounds_count_alike("returns", 60_000);
 }
 
 #[test]

@@ -4,12 +4,15 @@
 //! ```text
 //!  call:  push the program's return address; call ─▶ lea rsp, [rsp + 8]; callee
 //!  land:  rdx = the return address? ─no─▶ …           ⋮
-//!         mov [rsp − 8], rdx; registers back          pop rdx; movzx ecx, dx
+//!         mov [rsp − 8], rdx; registers back          pop rdx; rcx = its entry
 //!         the block behind the call  ◀── as predicted ── push table[rcx]; ret
 //! ```
 //!
-//! A landing that does not belong to the return address leads on to the next one whose address has the same low 16 bits,
-//! and the last to rprof. Indirect jumps and calls are looked up alike: what compares the target stands apart from the
+//! A landing that does not belong to the return address leads on to the next one whose address has the same entry, and
+//! the last to rprof. A return to any but the first of them is predicted wrong, and a large program has some 70,000 landings:
+//! there are 262,144 entries, found by bits of the address from the fourth on, so that calls which are close together have
+//! theirs in the same cache line (measured on cc1, Zen 5: 6 to 9 % less time than with 65,536 entries by the low 16 bits).
+//! Indirect jumps and calls are looked up alike, by the low 16 bits of the target: what compares it stands apart from the
 //! block, until the block is hot and placed anew; then right before it.
 //!
 //! No jump may lie between the call and the callee: it would take a place in the processor's table of branches, which large
@@ -32,7 +35,7 @@ use super::stubs::{CALLEE, RETURN};
 use super::unit::Unit;
 use super::version::{Place, Version};
 use super::writer::Writer;
-use crate::instrument::x86_64::emit::{Code, Comparison, RCX, RDX, RSP};
+use crate::instrument::x86_64::emit::{Code, Comparison, RCX, RDX, RETURN_MASK, RSP, return_index};
 use crate::target::address::{Address, CacheAddress};
 
 /// How control gets to a place that is looked up.
@@ -160,7 +163,7 @@ impl Writer<'_> {
             self.look_up();
             return;
         }
-        self.unit.hot.low_16_to_ecx(RDX);
+        self.unit.hot.return_index_to_rcx(RDX, self.space.tables_at() + layout::RETURN_MASK);
         self.unit.hot.return_table(self.space.tables_at() + self.unit.version.returns());
     }
 }
@@ -173,14 +176,14 @@ impl CodeSpace {
         }
         let Some(stubs) = self.arenas.first().map(|a| a.stubs) else { return };
         let lookups = [
-            (version.lookup(), stubs.indirect),
-            (version.returns(), stubs.returned),
-            (version.callees(), stubs.called),
+            (version.lookup(), stubs.indirect, layout::LOOKUP_ENTRIES),
+            (version.returns(), stubs.returned, layout::RETURN_ENTRIES),
+            (version.callees(), stubs.called, layout::LOOKUP_ENTRIES),
         ];
-        for (table, miss) in lookups {
-            let entries: Vec<u8> = (0..layout::LOOKUP_ENTRIES).flat_map(|_| miss.get().to_le_bytes()).collect();
-            self.tables.write(u64::from(table), &entries);
+        for (table, miss, entries) in lookups {
+            self.tables.write(u64::from(table), &miss.get().to_le_bytes().repeat(entries as usize));
         }
+        self.tables.word(u64::from(layout::RETURN_MASK)).store(RETURN_MASK, Ordering::Relaxed);
     }
 
     /// Writes what stands before the block at `start`, which is about to be written: where calls enter it, if it is known to be
@@ -237,12 +240,13 @@ impl CodeSpace {
     }
 
     fn entry_of(version: Version, at: Address, arrival: Arrival) -> u64 {
-        let table = match arrival {
-            Arrival::Jump => version.lookup(),
-            Arrival::Call => version.callees(),
-            Arrival::Return => version.returns(),
+        let by_low_bits = u64::from(at.get() as u16);
+        let (table, index) = match arrival {
+            Arrival::Jump => (version.lookup(), by_low_bits),
+            Arrival::Call => (version.callees(), by_low_bits),
+            Arrival::Return => (version.returns(), return_index(at.get())),
         };
-        u64::from(at.get() as u16) * 8 + u64::from(table)
+        u64::from(table) + 8 * index
     }
 
     /// Puts what a unit's code holds for lookups before what they found so far; returns which entries of the tables are to

@@ -63,7 +63,7 @@ impl Version {
 
     /// Its lookup table for returns.
     pub fn returns(self) -> u32 {
-        layout::RETURNS + self as u32 * layout::LOOKUP_SIZE
+        layout::RETURNS + self as u32 * layout::RETURNS_SIZE
     }
 
     /// Its lookup table for indirect calls.
@@ -83,12 +83,16 @@ mod tests {
 
     #[test]
     fn versions_keep_their_tables_and_places_apart() {
-        let mut lookups: Vec<u32> = Version::ALL.iter().flat_map(|v| [v.lookup(), v.returns(), v.callees()]).collect();
-        lookups.sort_unstable();
-        for pair in lookups.windows(2) {
-            assert!(pair[1] - pair[0] >= layout::LOOKUP_SIZE, "{lookups:?}");
+        let of_version = |v: &Version| {
+            let size = layout::LOOKUP_SIZE;
+            [(v.lookup(), size), (v.callees(), size), (v.returns(), layout::RETURNS_SIZE)]
+        };
+        let mut tables: Vec<(u32, u32)> = Version::ALL.iter().flat_map(of_version).collect();
+        tables.sort_unstable();
+        for pair in tables.windows(2) {
+            assert!(pair[1].0 - pair[0].0 >= pair[0].1, "{tables:?}");
         }
-        assert!(u64::from(lookups[11] + layout::LOOKUP_SIZE) <= layout::TABLES);
+        assert!(tables.iter().all(|(at, size)| u64::from(at + size) <= layout::TABLES));
         let at = Address::new(0x7fff_ffff_f000);
         let places: std::collections::HashSet<Place> = Version::ALL.iter().map(|v| v.place(at)).collect();
         assert_eq!(places.len(), 4);
