@@ -62,6 +62,16 @@ impl Arena {
         *cursor += code.len() as u64;
     }
 
+    /// Bytes of translated code.
+    pub fn hot_bytes(&self) -> u64 {
+        self.hot
+    }
+
+    /// Puts the code from `offset` on into a huge page.
+    pub fn gather(&self, offset: u64) {
+        self.shared.gather(offset);
+    }
+
     /// Whether there is room for another unit.
     pub fn has_room(&self) -> bool {
         self.hot + MARGIN < COLD && self.cold + MARGIN < ARENA

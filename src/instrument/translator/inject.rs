@@ -7,6 +7,7 @@ use nix::errno::Errno;
 use nix::unistd::Pid;
 
 use super::arena::{ARENA, Arena, REACH};
+use super::huge::HUGE;
 use super::layout;
 use super::process::Process;
 use super::regions::Regions;
@@ -223,13 +224,16 @@ fn place(taken: &[(u64, u64)], text: u64) -> Option<u64> {
     gap(taken, ARENA, wish, lowest).or_else(|| gap(taken, ARENA, text.saturating_sub(ARENA), 0x1000_0000))
 }
 
-/// The highest free range of `size` bytes that ends at or below `from` and starts at or above `lowest`.
+/// The highest free range of `size` bytes that ends at or below `from` and starts at or above `lowest`, where a huge page
+/// can if it has room for one.
 fn gap(taken: &[(u64, u64)], size: u64, from: u64, lowest: u64) -> Option<u64> {
-    let mut at = (from & !0xffff).checked_sub(size)?;
+    let align = if size < HUGE { 0x1_0000 } else { HUGE };
+    let before = |at: u64| (at & !(align - 1)).checked_sub(size.next_multiple_of(align));
+    let mut at = before(from)?;
     while at >= lowest {
         match taken.iter().filter(|&&(start, end)| start < at + size && end > at).map(|t| t.0).min() {
             None => return Some(at),
-            Some(start) => at = (start & !0xffff).checked_sub(size)?,
+            Some(start) => at = before(start)?,
         }
     }
     None
@@ -245,5 +249,8 @@ mod tests {
         assert_eq!(gap(&taken, 0x10_0000, 0x80_0000, 0x10_0000), Some(0x70_0000));
         assert_eq!(gap(&taken, 0x10_0000, 0x98_0000, 0x10_0000), Some(0x80_0000));
         assert_eq!(gap(&taken, 0x60_0000, 0x80_0000, 0x10_0000), None);
+        assert_eq!(gap(&taken, 0x30_0000, 0x98_0000, 0x10_0000), None, "what a huge page can begin at is taken");
+        assert_eq!(gap(&taken, 0x1f_0000, 0x90_0000, 0x10_0000), Some(0x71_0000));
+        assert_eq!(gap(&taken, HUGE, 0x90_0000, 0x10_0000), Some(0x60_0000));
     }
 }

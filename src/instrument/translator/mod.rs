@@ -6,7 +6,7 @@
 //!    │          └▶ mapping   text that comes and goes    │            └▶ space: blocks, exits, links, lookups
 //!    └▶ mailboxes ───────────▶ process ──────────────────┘ ▲                └▶ harvest ─▶ tally
 //!    └▶ loans ─▶ workers: the same for a second code space │
-//!         once it is known what is hot: placing ─▶ chains ─┘
+//!         once it is known what is hot: placing ─▶ chains ─┘   then: huge
 //! ```
 //!
 //! The program's text is readable but not executable: whatever leaves the cache faults, and comes back. Return addresses
@@ -26,6 +26,7 @@ mod flow;
 mod harvest;
 mod hash;
 mod hold;
+mod huge;
 mod inject;
 mod layout;
 mod loans;

@@ -40,12 +40,21 @@ pub struct Placing {
     pub(super) round: u32,
     /// Chains still to be written.
     plan: VecDeque<Vec<Placed>>,
+    /// Regions of the threads whose counts were looked at.
+    regions: Vec<u32>,
 }
 
 impl Placing {
     /// Nothing was executed yet; blocks are placed `first` from now.
     pub fn after(first: Duration) -> Self {
-        Placing { due: Instant::now() + first, interval: first, before: Vec::new(), round: 0, plan: VecDeque::new() }
+        Placing {
+            due: Instant::now() + first,
+            interval: first,
+            before: Vec::new(),
+            round: 0,
+            plan: VecDeque::new(),
+            regions: Vec::new(),
+        }
     }
 
     /// When it is looked for hot blocks again.
@@ -109,11 +118,14 @@ impl Run {
                 continue;
             }
             let mut counts = vec![0; slots as usize];
+            let mut regions = Vec::new();
             for thread in self.threads.values().filter(|t| t.process == id).take(THREADS) {
                 let add = |slot: u32, n: u64| counts[slot as usize] = n.wrapping_add(counts[slot as usize]);
                 // Our own memfd can always be read.
                 let _ = thread.regions.borrow().counters(thread.region, slots, add);
+                regions.push(thread.region);
             }
+            process.image.space.borrow_mut().placing.regions = regions;
             process.plan_places(counts, now);
         }
     }
@@ -151,6 +163,10 @@ impl CodeSpace {
     pub(super) fn place_some(&mut self, source: &mut Source<'_>) -> bool {
         let Some(chain) = self.placing.plan.pop_front() else { return false };
         self.place(source, &chain);
+        if self.placing.plan.is_empty() {
+            let regions = std::mem::take(&mut self.placing.regions);
+            self.plan_gathering(&regions);
+        }
         true
     }
 
@@ -190,9 +206,9 @@ impl Process {
         for (id, count) in space.hot_blocks(&recent) {
             let at = space.block(id).start;
             if let Some(block) = source.block(at) {
+                let all = successors(block.end, block.next());
                 // What is called begins a chain.
                 let is_called = |at: &Address| space.callees.contains(&Version::Plain.place(*at));
-                let all = successors(block.end, block.next());
                 let successors = all.map(|s| s.filter(|at| !is_called(at)));
                 let (runs_on, repeats) = (runs_on(&block), all.contains(&Some(at)));
                 hot.push(HotBlock { at, count, successors, runs_on, repeats });

@@ -131,7 +131,11 @@ impl Process {
     pub fn translate_ahead(&mut self) -> bool {
         let mut space = self.image.space.borrow_mut();
         let mut source = Source::new(&self.memory, &self.pages, &self.text);
-        let Some(mut around) = self.ahead.pop() else { return space.place_some(&mut source) };
+        let Some(mut around) = self.ahead.pop() else {
+            let placed = space.place_some(&mut source);
+            drop((space, source));
+            return placed || self.gather_some();
+        };
         around.translate(&mut space, &mut source, AHEAD);
         self.ahead.push(around);
         true

@@ -69,6 +69,11 @@ impl Regions {
         self.shared.read(u64::from(region) * layout::REGION + u64::from(offset), buffer)
     }
 
+    /// Puts what is from `offset` of a region on into a huge page.
+    pub fn gather(&self, region: u32, offset: u64) {
+        self.shared.gather(u64::from(region) * layout::REGION + offset);
+    }
+
     /// Adds to a counter of a stopped thread.
     pub fn adjust(&self, region: u32, slot: u32, by: i64) {
         let offset = layout::counter(slot);

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use super::huge::HUGE;
 use crate::target::address::Address;
 
 /// Our mapping of a memfd, and where the program has it.
@@ -32,18 +33,11 @@ impl Shared {
     /// What `mmap` says.
     pub fn map(memfd: OwnedFd, size: u64, base: Address) -> io::Result<Self> {
         let file = File::from(memfd);
-        let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
-        // SAFETY: a new mapping of a descriptor that we own; nothing existing is replaced.
-        let ours = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                size as usize,
-                libc::PROT_READ | libc::PROT_WRITE,
-                flags,
-                file.as_raw_fd(),
-                0,
-            )
-        };
+        let room = reserve(size)?;
+        let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        // SAFETY: a mapping of a descriptor that we own, in place of what was reserved for it.
+        let ours =
+            unsafe { libc::mmap(room, size as usize, libc::PROT_READ | libc::PROT_WRITE, flags, file.as_raw_fd(), 0) };
         match NonNull::new(ours.cast::<u8>()) {
             Some(ours) if ours.as_ptr().cast() != libc::MAP_FAILED => Ok(Shared { file, ours, size, base }),
             _ => Err(io::Error::last_os_error()),
@@ -87,6 +81,16 @@ impl Shared {
         }
     }
 
+    /// Puts what is from `offset` on into a huge page, if the kernel can.
+    pub fn gather(&self, offset: u64) {
+        if offset + HUGE <= self.size {
+            // SAFETY: in bounds of our mapping, whose contents stay as they are.
+            unsafe {
+                libc::madvise(self.ours.as_ptr().add(offset as usize).cast(), HUGE as usize, libc::MADV_COLLAPSE)
+            };
+        }
+    }
+
     /// Reads `buffer.len()` bytes at `offset` without allocating pages that were never written.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(buffer, offset)
@@ -115,9 +119,55 @@ impl Shared {
     }
 }
 
+/// A free place of ours for `size` bytes, which begins where a huge page can.
+fn reserve(size: u64) -> io::Result<*mut libc::c_void> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let (size, huge) = (size as usize, HUGE as usize);
+    // SAFETY: a new mapping; nothing existing is replaced.
+    let all = unsafe { libc::mmap(std::ptr::null_mut(), size + huge, libc::PROT_NONE, flags, -1, 0) };
+    if all == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    let before = (all as usize).wrapping_neg() % huge;
+    // SAFETY: both are parts of what was just mapped, and nobody has them; empty ones are refused, which does no harm.
+    unsafe {
+        let start = all.byte_add(before);
+        libc::munmap(all, before);
+        libc::munmap(start.byte_add(size), huge - before);
+        Ok(start)
+    }
+}
+
 impl Drop for Shared {
     fn drop(&mut self) {
         // SAFETY: unmaps our own mapping, to which no reference outlives `self`.
         unsafe { libc::munmap(self.ours.as_ptr().cast(), self.size as usize) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_gathered_stays_as_it_is() {
+        // SAFETY: a constant name; the descriptor returned is ours.
+        let memfd = unsafe { std::os::fd::FromRawFd::from_raw_fd(libc::memfd_create(c"test".as_ptr(), 0)) };
+        let size = 2 * HUGE + 4096;
+        std::fs::File::from(std::os::fd::OwnedFd::try_clone(&memfd).unwrap()).set_len(size).unwrap();
+        let shared = Shared::map(memfd, size, Address::new(0)).unwrap();
+        assert!((shared.ours.as_ptr() as u64).is_multiple_of(HUGE));
+        let places = [8, 5 * 4096, HUGE - 8, HUGE, 2 * HUGE + 8];
+        for (place, value) in places.into_iter().zip(1..) {
+            shared.word(place).store(value, Ordering::Relaxed);
+        }
+        // The last stretch is shorter than a huge page, and one was never written.
+        [0, HUGE, 2 * HUGE].into_iter().for_each(|at| shared.gather(at));
+        for (place, value) in places.into_iter().zip(1..) {
+            assert_eq!(shared.word(place).load(Ordering::Relaxed), value, "at {place:#x}");
+        }
+        let mut bytes = [1; 8];
+        shared.read(4096, &mut bytes).unwrap();
+        assert_eq!(bytes, [0; 8]);
     }
 }

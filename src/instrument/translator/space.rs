@@ -1,6 +1,6 @@
 //! A code space: everything translated for one address space, shared by processes that were forked from one another.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasherDefault;
 
 use iced_x86::{Decoder, DecoderOptions};
@@ -10,6 +10,7 @@ use super::block::{Block, BlockId, CallSite, Point, Site, SiteId};
 use super::flow::Detour;
 use super::harvest::Totals;
 use super::hash::{AddressHasher, AddressMap};
+use super::huge::Stretch;
 use super::layout;
 use super::placing::Placing;
 use super::probes::ProbeSite;
@@ -79,6 +80,8 @@ pub struct CodeSpace {
     no_room_near: bool,
     /// Where hot blocks are to stand.
     pub(super) placing: Placing,
+    /// What is to be in huge pages.
+    pub(super) gathering: VecDeque<Stretch>,
     /// Where what enters and leaves them is counted.
     pub(super) detours: Vec<Detour>,
 }
@@ -123,6 +126,7 @@ impl CodeSpace {
             far: HashSet::new(),
             no_room_near: false,
             placing: Placing::after(super::placing::FIRST),
+            gathering: VecDeque::new(),
             detours: Vec::new(),
         }
     }
