@@ -158,6 +158,13 @@ impl CodeSpace {
         blocks.iter().take_while(enough).map(|&(_, id, count)| (id, count)).collect()
     }
 
+    /// What is called or looked up begins a chain: what that needs stands right before it.
+    fn begins_chain(&self, at: Address) -> bool {
+        let place = Version::Plain.place(at);
+        let looked_up = self.entries.contains_key(&place) || self.callee_entries.contains_key(&place);
+        looked_up || self.callees.contains(&place)
+    }
+
     /// Writes the next chain of the plan; `false` if there is none. An address that is looked up keeps its first entry,
     /// which then leads to the new copy.
     pub(super) fn place_some(&mut self, source: &mut Source<'_>) -> bool {
@@ -207,9 +214,7 @@ impl Process {
             let at = space.block(id).start;
             if let Some(block) = source.block(at) {
                 let all = successors(block.end, block.next());
-                // What is called begins a chain.
-                let is_called = |at: &Address| space.callees.contains(&Version::Plain.place(*at));
-                let successors = all.map(|s| s.filter(|at| !is_called(at)));
+                let successors = all.map(|s| s.filter(|at| !space.begins_chain(*at)));
                 let (runs_on, repeats) = (runs_on(&block), all.contains(&Some(at)));
                 hot.push(HotBlock { at, count, successors, runs_on, repeats });
             }
