@@ -16,7 +16,7 @@ pub fn near(tally: &Tally, scale: f64) -> Traffic {
         l2_read: line * near(tally.l1_fills),
         l2_write: line * near(tally.l1_writebacks),
         l1_misses: near(tally.l1_fills),
-        l1_conflict: near(tally.l1_fills) * tally.l1_shadowed.share(),
+        l1_conflict: near(tally.l1_fills.saturating_sub(tally.coherence)) * tally.l1_shadowed.share(),
         coherence: near(tally.coherence),
         unit_lines: near(tally.unit),
         strided_lines: near(tally.strided),
@@ -43,6 +43,8 @@ impl Beyond {
     /// What lies behind L1, in the terms of docs/conventions.md, Bytes, when each event stands for `scale`, each write-back for
     /// `write_backs`. Without an L2 between L1 and the last level, what enters or leaves "L2 from beyond" is what memory
     /// delivers. Where windows are looked at, `dram_write` may be negative in one of several parts of a sum.
+    ///
+    /// Lines that another core took out of L1 are missing from what enters L2: [`join`](Self::join) adds them.
     pub fn traffic(&self, beyond: &Tally, scale: f64, write_backs: f64) -> Traffic {
         let far = |events: u64| events as f64 * scale;
         let back = |events: u64| events as f64 * write_backs;
@@ -55,15 +57,16 @@ impl Beyond {
         };
         let dram_write = line * written * write_backs + dram_nt;
         let (capacity, conflict) = beyond.capacity_and_conflict(self.conflict_share);
+        let l2_fills = beyond.l2_fills.saturating_sub(beyond.coherence);
         Traffic {
-            l3_read: if self.has_l2 { line * far(beyond.l2_fills) } else { dram_read },
+            l3_read: if self.has_l2 { line * far(l2_fills) } else { dram_read },
             l3_write: if self.has_l2 { line * back(beyond.l2_writebacks) + dram_nt } else { dram_write },
             dram_read,
             dram_write,
             dram_fill: line * far(beyond.store_fills),
             dram_nt,
-            l2_misses: if self.has_l2 { far(beyond.l2_fills) } else { far(beyond.last_fills) },
-            l2_conflict: far(beyond.l2_fills) * beyond.l2_shadowed.share(),
+            l2_misses: if self.has_l2 { far(l2_fills) } else { far(beyond.last_fills) },
+            l2_conflict: far(l2_fills.saturating_sub(beyond.coherence_in_l2)) * beyond.l2_shadowed.share(),
             l3_misses: far(beyond.last_fills),
             compulsory: far(beyond.compulsory),
             capacity: capacity * scale,
@@ -73,6 +76,27 @@ impl Beyond {
             seen_lines: (beyond.last_fills + beyond.last_writebacks + beyond.nt_lines) as f64,
             ..Traffic::default()
         }
+    }
+}
+
+impl Beyond {
+    /// What happens `near` the core and what happens `far` from it, as one: each is told by a sample that knows it best, and
+    /// what depends on both follows from both.
+    ///
+    /// A line that another core took out of L1 is gone from L2, too. How often that happens the sample of L1 tells: the
+    /// lines that threads fight for are few, and of few lines one in 32 may be none. Every line that enters L2 enters L1.
+    pub fn join(&self, near: &Traffic, far: &Traffic) -> Traffic {
+        let line = LINE_BYTES as f64;
+        let mut all = *near;
+        all.add(far);
+        if self.has_l2 {
+            all.l2_misses += near.coherence;
+            all.l3_read += line * near.coherence;
+        }
+        all.l1_misses = all.l1_misses.max(all.l2_misses).max(all.coherence);
+        all.l2_read = line * all.l1_misses;
+        all.dram_write = all.dram_write.max(all.dram_nt);
+        all
     }
 }
 

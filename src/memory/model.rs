@@ -1,6 +1,6 @@
 //! The model as an access sink: exact, or from a sample of the accesses.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::data::Allocation;
@@ -26,6 +26,10 @@ use super::tally::{Book, Tally};
 
 /// Lines that all caches of a model hold at most: 64 MB.
 const MAX_LINES: u64 = 5 << 20;
+/// Accesses that are simulated at a time while threads wait for nothing: a fraction of their patience.
+const PIECE: usize = 1 << 10;
+/// Accesses that are put off at most: a burst of a thread. What ends a phase is known as much later.
+const MOST_PUT_OFF: usize = 1 << 14;
 
 /// A model of a host's caches, fed with the program's accesses.
 pub struct CacheModel {
@@ -40,11 +44,28 @@ pub struct CacheModel {
     pages: TouchedPages,
     /// Where the processes are real ones.
     data: Option<DataSamples>,
+    /// What was recorded and not looked at yet.
+    put_off: VecDeque<PutOff>,
+    /// Accesses in it.
+    waiting: usize,
     interleaver: Interleaver,
     /// The phase that each thread is in.
     phases: HashMap<u32, Phase>,
     executed: Executions,
     warnings: Vec<Warning>,
+}
+
+/// A batch that was put off.
+struct PutOff {
+    thread: u32,
+    process: u32,
+    selected: bool,
+    phase: Phase,
+    /// How many of the first accesses only warm L1 up.
+    warm_up: usize,
+    /// How many were simulated.
+    done: usize,
+    accesses: Vec<Access>,
 }
 
 /// What a sampled model has besides.
@@ -108,6 +129,8 @@ impl CacheModel {
             classes,
             pages: TouchedPages::new(classes),
             data: None,
+            put_off: VecDeque::new(),
+            waiting: 0,
             interleaver: Interleaver::default(),
             phases: HashMap::new(),
             executed: Executions::default(),
@@ -120,7 +143,7 @@ impl CacheModel {
         let place = self.owners.place(part.thread, part.process);
         self.full.add_core(place.core);
         let classes = self.classes;
-        let Some(Sampled { hierarchy, rhythm, pace, arrivals }) = &mut self.sampled else {
+        let Some(Sampled { hierarchy, pace, arrivals, .. }) = &mut self.sampled else {
             for access in part.accesses {
                 let owner = owner(&mut self.owners, &mut self.full, None, place, access.site);
                 self.owners.steps(owner).note(access.address);
@@ -136,27 +159,23 @@ impl CacheModel {
             Phase::Measuring => Book::Sample,
             Phase::Warming | Phase::Pause => Book::Nothing,
         });
-        let accesses = part.accesses.len() as u64;
-        let warm_up = if part.selected {
-            rhythm.selected(part.thread, accesses);
+        if part.selected {
             self.full.interrupt(place.core);
-            0
-        } else {
-            rhythm.all(part.thread, accesses)
-        };
+        }
         let (fills, stale) = (hierarchy.fills(), hierarchy.stale());
-        for (i, access) in (0..).zip(part.accesses) {
+        for (i, access) in part.accesses.iter().enumerate() {
             let owner = owner(&mut self.owners, &mut self.full, Some(hierarchy), place, access.site);
             self.owners.steps(owner).note(access.address);
             self.pages.note(owner, place.space, access);
             if !part.selected {
-                self.full.tallies.open(if i < warm_up { Book::Nothing } else { Book::Plain });
+                self.full.tallies.open(if i < part.warm_up { Book::Nothing } else { Book::Plain });
                 play(&mut self.full, &mut self.owners, (place, owner), access, true, |_| true, |_, _| ());
             }
             let admit = |line| classes.of(line) == 0;
             let from_memory = |book, address| note(&mut self.data, owner, book, part.process, address);
             play(hierarchy, &mut self.owners, (place, owner), access, part.selected, admit, from_memory);
         }
+        let accesses = part.accesses.len() as u64;
         let stand_for = if part.selected { classes.count() } else { 1 };
         let phase = pace.phase();
         pace.note(accesses * stand_for, hierarchy.fills() - fills, hierarchy.stale() - stale);
@@ -168,11 +187,45 @@ impl CacheModel {
         }
     }
 
+    /// Takes a batch, of which nothing is simulated yet, unless too much waits.
     fn receive(&mut self, thread: u32, process: u32, selected: bool, accesses: &[Access]) {
         let phase = self.phases.get(&thread).copied().unwrap_or_default();
+        let count = accesses.len() as u64;
+        // What comes next depends on what came, not on what became of it.
+        let warm_up = match &mut self.sampled {
+            Some(sampled) if selected => {
+                sampled.rhythm.selected(thread, count);
+                0
+            }
+            Some(sampled) => sampled.rhythm.all(thread, count) as usize,
+            None => 0,
+        };
+        self.waiting += accesses.len();
+        self.put_off.push_back(PutOff { thread, process, selected, phase, warm_up, done: 0, accesses: accesses.to_vec() });
+        while self.waiting > MOST_PUT_OFF && self.simulate_some() {}
+    }
+
+    /// Simulates a piece of what was put off; false if nothing was.
+    fn simulate_some(&mut self) -> bool {
+        let Some(mut batch) = self.put_off.pop_front() else { return false };
+        let end = (batch.done + PIECE).min(batch.accesses.len());
         let mut interleaver = std::mem::take(&mut self.interleaver);
-        interleaver.add(Part { thread, process, selected, phase, accesses }, |part| self.simulate(part));
+        let part = Part {
+            thread: batch.thread,
+            process: batch.process,
+            selected: batch.selected,
+            phase: batch.phase,
+            warm_up: batch.warm_up.saturating_sub(batch.done),
+            accesses: &batch.accesses[batch.done..end],
+        };
+        interleaver.add(part, |part| self.simulate(part));
         self.interleaver = interleaver;
+        self.waiting -= end - batch.done;
+        batch.done = end;
+        if end < batch.accesses.len() {
+            self.put_off.push_front(batch);
+        }
+        true
     }
 
     fn evidence(mut self, sites: &[CodeRef]) -> MemoryEvidence {
@@ -196,21 +249,21 @@ impl CacheModel {
             let Some(&at) = sites.get(site as usize) else { continue };
             let owner = Owner(i as u32);
             let Scales { fills, write_backs } = self.executed.scales(owner, &total);
-            let mut figures = match scale {
+            let mut close = match scale {
                 Some(scale) => near(&first.plain()[i], scale),
                 None => {
-                    let mut figures = near(&behind.plain()[i], lines * fills.plain);
-                    figures.add(&near(&behind.sample()[i], lines * fills.sample));
-                    figures
+                    let mut close = near(&behind.plain()[i], lines * fills.plain);
+                    close.add(&near(&behind.sample()[i], lines * fills.sample));
+                    close
                 }
             };
-            figures.add(&near(&first.end()[i], 1.0));
+            close.add(&near(&first.end()[i], 1.0));
             let each = |factors: Factors| (lines * factors.plain, lines * factors.sample);
             let ((plain, sample), (plain_back, sample_back)) = (each(fills), each(write_backs));
-            figures.add(&beyond.traffic(&behind.plain()[i], plain, plain_back));
-            figures.add(&beyond.traffic(&behind.sample()[i], sample, sample_back));
-            figures.add(&beyond.traffic(&behind.end()[i], lines, lines));
-            figures.dram_write = figures.dram_write.max(figures.dram_nt);
+            let mut far = beyond.traffic(&behind.plain()[i], plain, plain_back);
+            far.add(&beyond.traffic(&behind.sample()[i], sample, sample_back));
+            far.add(&beyond.traffic(&behind.end()[i], lines, lines));
+            let mut figures = beyond.join(&close, &far);
             if let Some((read, write)) = self.executed.bytes(owner) {
                 (figures.l1_read, figures.l1_write) = (read, write);
                 figures.unseen = if self.executed.is_unseen(owner) { read + write } else { 0.0 };
@@ -353,6 +406,10 @@ impl AccessSink for CacheModel {
         self.receive(thread, process, self.sampled.is_some(), batch);
     }
 
+    fn work(&mut self) -> bool {
+        self.simulate_some()
+    }
+
     fn collect(&mut self, _thread: u32) -> Collection {
         match &self.sampled {
             Some(sampled) if sampled.pace.phase() == Phase::Warming || !sampled.rhythm.bursting() => {
@@ -371,6 +428,7 @@ impl AccessSink for CacheModel {
     }
 
     fn end_phase(&mut self) {
+        while self.simulate_some() {}
         if let Some(sampled) = &mut self.sampled {
             let phase = sampled.pace.phase();
             if phase == Phase::Pause {
@@ -413,6 +471,7 @@ impl AccessSink for CacheModel {
     }
 
     fn finish(mut self: Box<Self>, sites: &[CodeRef]) -> MemoryEvidence {
+        while self.simulate_some() {}
         let mut interleaver = std::mem::take(&mut self.interleaver);
         interleaver.finish(|part| self.simulate(part));
         self.evidence(sites)

@@ -10,6 +10,10 @@ kernels=(read copy copy_nt triad update write write_nt stencil transpose transpo
 # Passes over 64 MiB an array: enough for several windows of a sampled run. Exact runs do fewer, cachegrind one.
 declare -A passes=([matmul]=3 [matmul_blocked]=64 [transpose]=16 [transpose_blocked]=32 [stencil]=48)
 declare -A exact_passes=([matmul]=1)
+# Traffic of the whole run, however many passes: of one pass.
+declare -A whole=([stride_padded]=1)
+# Bytes of which a sample of one line in 32 sees less than a hundred lines: it cannot know them.
+few=$((100 * 32 * 64))
 known=$work_dir/known
 flags=(-O3 -mavx2 -mfma -ffast-math -static -fno-tree-loop-distribute-patterns -fno-loop-interchange
     -fno-loop-unroll-and-jam)
@@ -49,7 +53,7 @@ counted() {
     timeout 100 "$RPROF" --quiet --passes counted --memory "$1" -o "$work_dir/rprof.out" -- "$known" "$2" "$3" \
         >/dev/null 2>"$work_dir/err" || { echo None None None; return; }
     echo "$(of_profile "$level" "k_$2" "$work_dir/rprof.out/profile.json") $(kernel_seconds "$work_dir/err")" |
-        awk -v n="$3" '{ print ($1 == "None" ? $1 : $1 / n), $2, $3 / n }'
+        awk -v n="$3" -v m="${whole[$2]-$3}" '{ print ($1 == "None" ? $1 : $1 / m), $2, $3 / n }'
 }
 
 known_kernels() {
@@ -75,15 +79,16 @@ known_kernels() {
 
 # table_row: a line of "kernel level analytic native exact error seconds sampled error seconds [cachegrind seconds]".
 table_row() {
-    awk -v costs="$work_dir/costs" '
+    awk -v costs="$work_dir/costs" -v few="$few" '
         function percent(x, y) { return x != "None" && y + 0 ? sprintf("%+.1f%%", 100 * (x / y - 1)) : "-" }
+        function of_sample(x, y) { return x != "None" && x < few && y < few ? "few" : percent(x, y) }
         function figure(format, x) { return x == "None" ? "-" : sprintf(format, x) }
         {
             cachegrind = NF > 10 ? sprintf("%.3e", $11 * 64) : "-"
             stated = $9 == "None" ? "-" : sprintf("%.1f%%", 100 * $9)
             cost = NF > 10 ? sprintf("%.0f", $12 / $4) : "-"
             printf "%-18s %-5s %10.3e %10s %10s %7s %10s %8s %7s | %9.1f %7s %7s %10s\n", $1, $2, $3, cachegrind,
-                figure("%.3e", $5), percent($5, $3), figure("%.3e", $8), percent($8, $5), stated, 1000 * $4,
+                figure("%.3e", $5), percent($5, $3), figure("%.3e", $8), of_sample($8, $5), stated, 1000 * $4,
                 $7 == "None" ? "-" : sprintf("%.1f", $7 / $4), $10 == "None" ? "-" : sprintf("%.2f", $10 / $4), cost
             if ($4 > 0 && $10 + 0 > 0) print $10 / $4 >>costs
         }'
@@ -106,7 +111,8 @@ PYTHON
 }
 
 echo "Bytes a pass of kernels, at the level where arithmetic knows them, on this host's caches; costs over native. Cachegrind: its"
-echo "data misses in lines; it knows neither write-backs nor non-temporal stores."
+echo "data misses in lines; it knows neither write-backs nor non-temporal stores. \"few\": so few lines are no sample; their"
+echo "bytes are those of the whole run."
 gcc "${flags[@]}" -o "$known" fixtures/memory/known.c || exit 1
 known_kernels
 [ "$ONLY" = . ] || exit 0

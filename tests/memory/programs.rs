@@ -3,6 +3,8 @@
 use rprof::instrument::Translator;
 use rprof::memory::{CacheModel, LastLevelPolicy, Placement};
 
+use rprof::profile::evidence::memory::MemoryEvidence;
+
 use crate::end_to_end::{build, functions, in_function, run};
 use crate::kernels;
 
@@ -16,6 +18,17 @@ fn sampled() -> CacheModel {
 
 /// Runs of which one is to see a function.
 const RUNS: usize = 5;
+
+/// What misses one level was asked for at the one before; what another core took away was missed.
+fn is_possible(memory: &MemoryEvidence) {
+    for site in &memory.sites {
+        let t = site.traffic;
+        let fits = |less: f64, more: f64| less <= more * (1.0 + 1e-9) + 1e-6;
+        assert!(fits(t.coherence, t.l1_misses) && fits(t.coherence, t.l2_misses), "{}: {t:?}", memory.mode);
+        assert!(fits(t.l2_misses, t.l1_misses), "{}: {t:?}", memory.mode);
+        assert!(fits(t.l3_read, t.l2_read), "{}: {t:?}", memory.mode);
+    }
+}
 
 #[test]
 fn sharing_of_three_kinds_is_told_apart() {
@@ -31,6 +44,7 @@ fn sharing_of_three_kinds_is_told_apart() {
                 .map(|_| run(&mut Translator::new(), &program, &[mode], sink()).memory.unwrap())
                 .find(|memory| in_function(memory, range, |t| t.unseen) == 0.0)
                 .unwrap_or_else(|| panic!("{RUNS} samples did not see work_{mode}"));
+            is_possible(&memory);
             let figure = |figure| in_function(&memory, range, figure);
             (memory.mode.clone(), figure(|t| t.coherence), figure(|t| t.l3_misses))
         };

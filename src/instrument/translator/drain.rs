@@ -54,6 +54,11 @@ impl Drain {
         Version::of(self.sink.phase())
     }
 
+    /// Lets the sink do a part of what it put off; false if nothing is left.
+    pub fn work(&mut self) -> bool {
+        self.sink.work()
+    }
+
     /// Tells the sink that the phase has been long enough.
     pub fn end_phase(&mut self) {
         self.sink.end_phase();

@@ -199,7 +199,7 @@ impl Run {
             if self.answer_all()? {
                 active = Instant::now();
                 self.patience.paid();
-            } else if self.processes.values_mut().any(Process::translate_ahead) {
+            } else if self.processes.values_mut().any(Process::translate_ahead) || self.work_of_sink() {
                 active = Instant::now();
             }
             self.look_for_hot_blocks();

@@ -134,6 +134,16 @@ impl Run {
         }
     }
 
+    /// Lets the access sink do some of what it put off, which may end the phase; false if nothing is left.
+    pub fn work_of_sink(&mut self) -> bool {
+        let Some(drain) = &mut self.drain else { return false };
+        let worked = drain.work();
+        if worked && drain.wanted() != self.windows.wanted {
+            self.keep_pace();
+        }
+        worked
+    }
+
     /// Whether a thread is in another version than it should be.
     pub fn is_to_turn(&self, tid: Pid) -> bool {
         let (Some(drain), Some(thread)) = (&self.drain, self.threads.get(&tid)) else { return false };

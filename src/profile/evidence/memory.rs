@@ -62,6 +62,9 @@ pub struct Executed {
 ///
 /// An engine that can leave accesses out asks [`collect`](Self::collect) before it fills a thread's next buffer, and
 /// hands the buffer to `record` or `record_selected` accordingly. One that cannot calls `record` alone.
+///
+/// A sink may put off what a batch costs it, so that the thread that filled it can go on: the engine calls
+/// [`work`](Self::work) when it has nothing else to do.
 pub trait AccessSink: Send {
     /// Accesses of `thread` (index into the counted evidence's threads) in program order, none left out. Batches of
     /// different threads arrive in an order that approximates time.
@@ -71,6 +74,11 @@ pub trait AccessSink: Send {
     /// (others do no harm).
     fn record_selected(&mut self, thread: u32, process: u32, batch: &[Access]) {
         self.record(thread, process, batch);
+    }
+
+    /// Does a part of what was put off; false if nothing is left.
+    fn work(&mut self) -> bool {
+        false
     }
 
     /// What the engine should collect of `thread` next.
