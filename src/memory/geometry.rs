@@ -119,6 +119,27 @@ impl Geometry {
         (geometry, warnings)
     }
 
+    /// The same with a last level that `cpus` share, if those are fewer than its topology says, and a warning.
+    pub fn shared_by(mut self, cpus: u32) -> (Self, Option<Warning>) {
+        let cpus = cpus.max(1);
+        if cpus >= self.last.shared_by.min(self.cores) {
+            return (self, None);
+        }
+        let words =
+            if cpus == 1 { "each had a last-level cache to itself".to_owned() } else { format!("{cpus} shared one") };
+        let warning = Warning::new(
+            "memory-placement",
+            format!(
+                "this host says that {} CPUs share its last-level cache, but while the program ran, {words}",
+                self.last.shared_by
+            ),
+            "the memory model has as many last-level caches as were seen for most of the run",
+            "whole cores of one processor, pinned by the provider, stay where they are",
+        );
+        self.last.shared_by = cpus;
+        (self, Some(warning))
+    }
+
     /// The same with so few cores that all caches together hold at most `lines` lines, and a warning if it has fewer.
     pub fn within(self, lines: u64) -> (Self, Option<Warning>) {
         let shared = u64::from(self.last.shared_by.clamp(1, self.cores.max(1)));
@@ -166,6 +187,14 @@ mod tests {
         assert_eq!((g.l1.sets(), g.l2.unwrap().sets(), g.last.sets()), (64, 2048, 65536));
         assert_eq!(g.policy, LastLevelPolicy::Victim);
         assert!(warnings.is_empty());
+    }
+
+    #[test]
+    fn a_last_level_is_shared_as_it_was_seen() {
+        let geometry = Geometry::assumed(2);
+        assert_eq!(geometry.clone().shared_by(2), (geometry.clone(), None));
+        let (apart, warning) = geometry.shared_by(1);
+        assert_eq!((apart.last.shared_by, warning.map(|w| w.code)), (1, Some("memory-placement".into())));
     }
 
     #[test]

@@ -12,8 +12,9 @@ use crate::profile::evidence::memory::{Access, Phase};
 const TURN: usize = 16;
 /// Selected accesses of one turn beside a thread of which nothing is left out: they stand for many more.
 const SELECTED_TURN: usize = 1;
-/// A thread that has this many batches waiting is not waited for by others any longer.
-const MAX_WAITING: usize = 8;
+/// A thread that has this many batches waiting does not wait for others any longer: what one of them delivers in the time
+/// slice of a processor that it has to itself, when it delivers everything.
+const MAX_WAITING: usize = 128;
 /// Accesses that wait at most, all threads together.
 const MOST_WAITING: usize = 1 << 19;
 /// A thread is taken to run while it delivers one batch in so many.

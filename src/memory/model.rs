@@ -201,7 +201,15 @@ impl CacheModel {
             None => 0,
         };
         self.waiting += accesses.len();
-        self.put_off.push_back(PutOff { thread, process, selected, phase, warm_up, done: 0, accesses: accesses.to_vec() });
+        self.put_off.push_back(PutOff {
+            thread,
+            process,
+            selected,
+            phase,
+            warm_up,
+            done: 0,
+            accesses: accesses.to_vec(),
+        });
         while self.waiting > MOST_PUT_OFF && self.simulate_some() {}
     }
 

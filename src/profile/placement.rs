@@ -41,6 +41,17 @@ impl CoreToCore {
         CoreToCore(self.0.iter().zip(&other.0).map(|(a, b)| a.min(*b)).collect())
     }
 
+    /// How many of these CPUs share a last-level cache, where groups of them are equally large: a line comes from a cache that
+    /// two CPUs share sooner than from memory, which takes `memory_s` seconds. `None` for one CPU.
+    ///
+    /// near = n (g − 1) / 2 of the n (n − 1) / 2 pairs of n CPUs in groups of g.
+    pub fn sharing(&self, memory_s: f64) -> Option<u32> {
+        let pairs = self.0.len() as f64;
+        let cpus = (1.0 + (1.0 + 8.0 * pairs).sqrt()) / 2.0;
+        let near = self.0.iter().filter(|s| **s < memory_s).count() as f64;
+        (pairs > 0.0).then(|| (1.0 + 2.0 * near / cpus).round() as u32)
+    }
+
     /// In words: `lines cross in 46 ns`, `lines cross in 46 to 210 ns`.
     pub fn words(&self) -> String {
         let ns = |s: f64| format!("{:.0}", s * 1e9);
@@ -78,6 +89,15 @@ impl Placed {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cpus_that_share_a_cache_reach_each_other_before_memory() {
+        let sharing = |ns: &[f64]| CoreToCore::of(ns.iter().map(|n| n * 1e-9).collect()).sharing(100e-9);
+        assert_eq!([sharing(&[]), sharing(&[45.0]), sharing(&[205.0])], [None, Some(2), Some(1)]);
+        assert_eq!(sharing(&[45.0, 210.0, 208.0, 205.0, 44.0, 215.0]), Some(2));
+        assert_eq!(sharing(&[45.0; 6]), Some(4));
+        assert_eq!(sharing(&[45.0; 28]), Some(8));
+    }
 
     #[test]
     fn a_placement_is_recognised_whatever_the_order_and_the_noise() {

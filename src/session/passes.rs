@@ -8,6 +8,7 @@ use crate::memory::{CacheModel, Geometry, Placement};
 use crate::profile::Machine;
 use crate::profile::evidence::counters::CounterEvidence;
 use crate::profile::evidence::memory::AccessSink;
+use crate::profile::evidence::timed::PlacementSeen;
 use crate::sample::{self, SampleError, SampleOptions, Timed};
 use crate::target::foreground::Foreground;
 use crate::target::launch::{LaunchError, Program, Streams, spawn_gated};
@@ -60,17 +61,18 @@ pub fn timed(
 }
 
 /// Runs the program under the counting engine. With the `replay`ed input of a first run its output is sunk; without, it
-/// has our streams.
+/// has our streams. `seen`: where the CPUs were in the first run.
 pub fn counted(
     program: &Program,
     replay: Option<&mut Input>,
     options: &RunOptions,
     machine: &Machine,
+    seen: &[PlacementSeen],
 ) -> Result<Counted, SessionError> {
     let streams = replay.map_or(Ok(Streams::default()), second_streams)?;
     let child = spawn_gated(program, streams).map_err(launch)?;
     let _foreground = Foreground::hold(child.pid()).map_err(stream("signals"))?;
-    let sink = access_sink(options.memory, machine);
+    let sink = access_sink(options.memory, machine, seen);
     let mut engine: Box<dyn CountingEngine> = match options.engine {
         Engine::Translator => Box::new(instrument::translator::Translator::default()),
         Engine::SingleStep => Box::new(instrument::single_step::SingleStep::default()),
@@ -86,17 +88,30 @@ fn second_streams(input: &mut Input) -> Result<Streams, SessionError> {
     })
 }
 
-fn access_sink(memory: Memory, machine: &Machine) -> Option<Box<dyn AccessSink>> {
+fn access_sink(memory: Memory, machine: &Machine, seen: &[PlacementSeen]) -> Option<Box<dyn AccessSink>> {
     if memory == Memory::Off {
         return None;
     }
-    let (geometry, warnings) = Geometry::of_host(&machine.caches, machine.cores);
+    let (mut geometry, mut warnings) = Geometry::of_host(&machine.caches, machine.cores);
+    if let Some(cpus) = sharing(machine, seen) {
+        let (placed, warning) = geometry.shared_by(cpus);
+        geometry = placed;
+        warnings.extend(warning);
+    }
     let placement = Placement::of_host();
     let model = match memory {
         Memory::Exact => CacheModel::exact(geometry, placement, warnings),
         Memory::Off | Memory::Sampled => CacheModel::sampled(geometry, placement, warnings),
     };
     Some(Box::new(model.of_host_processes()))
+}
+
+/// How many CPUs shared a last-level cache for most of the time, as far as that was seen.
+fn sharing(machine: &Machine, seen: &[PlacementSeen]) -> Option<u32> {
+    let memory_s = machine.value("lat.dram", 1)?;
+    let mut looks: Vec<u32> = seen.iter().filter_map(|look| look.core_to_core.sharing(memory_s)).collect();
+    looks.sort_unstable();
+    looks.get(looks.len() / 2).copied()
 }
 
 fn stream(stream: &'static str) -> impl FnOnce(std::io::Error) -> SessionError {

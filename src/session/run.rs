@@ -10,7 +10,7 @@ use crate::instrument::Counted;
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::counters::CounterEvidence;
 use crate::profile::evidence::memory::MemoryEvidence;
-use crate::profile::evidence::timed::TimedEvidence;
+use crate::profile::evidence::timed::{PlacementSeen, TimedEvidence};
 use crate::profile::join;
 use crate::profile::machine::Machine;
 use crate::profile::run::Warning;
@@ -227,7 +227,7 @@ fn counted_alone(
     if let Some(reason) = &checked.not_countable {
         return Err(SessionError::CannotExecute { path: checked.program.path.clone(), reason: reason.clone() });
     }
-    let counted = passes::counted(&checked.program, None, options, machine)?;
+    let counted = passes::counted(&checked.program, None, options, machine, &[])?;
     let end = ProgramEnd::from_wait_status(counted.status);
     evidence.counted = Some(counted.evidence);
     evidence.memory = counted.memory;
@@ -257,7 +257,8 @@ fn both(
             Err(why) => notices.say(&format!("runs the program again to count what it executes, because {why}")),
         }
     }
-    match second_run(checked, options, notices, machine, (end, &mut input)) {
+    let seen = evidence.timed.as_ref().map_or(&[][..], |timed| &timed.placements);
+    match second_run(checked, options, notices, (machine, seen), (end, &mut input)) {
         Ok(counted) => {
             evidence.counted = Some(counted.evidence);
             evidence.memory = counted.memory;
@@ -275,13 +276,13 @@ fn both(
     Ok(end)
 }
 
-/// Runs the program again under the counting engine, after a `first` run that ended so and was given that input. The error
-/// is why there are no counts.
+/// Runs the program again under the counting engine, after a `first` run that ended so, was given that input, and had the
+/// CPUs where they were `seen`. The error is why there are no counts.
 fn second_run(
     checked: &Checked,
     options: &RunOptions,
     notices: &Notices,
-    machine: &Machine,
+    (machine, seen): (&Machine, &[PlacementSeen]),
     (end, input): (ProgramEnd, &mut Input),
 ) -> Result<Counted, String> {
     if let Some(reason) = &checked.not_countable {
@@ -295,7 +296,7 @@ fn second_run(
         between::restore(command).map_err(|error| error.to_string())?;
     }
     let spinner = notices.spinner("counting what the program executes");
-    let counted = passes::counted(&checked.program, Some(input), options, machine);
+    let counted = passes::counted(&checked.program, Some(input), options, machine, seen);
     drop(spinner);
     let counted = counted.map_err(|error| error.to_string())?;
     if foreground::interruptions() > 0 {
