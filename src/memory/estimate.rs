@@ -84,7 +84,8 @@ impl Beyond {
     /// what depends on both follows from both.
     ///
     /// A line that another core took out of L1 is gone from L2, too. How often that happens the sample of L1 tells: the
-    /// lines that threads fight for are few, and of few lines one in 32 may be none. Every line that enters L2 enters L1.
+    /// lines that threads fight for are few, and of few lines one in 32 may be none. Every line that enters L2 enters L1,
+    /// and every dirty one that leaves it has left L1.
     pub fn join(&self, near: &Traffic, far: &Traffic) -> Traffic {
         let line = LINE_BYTES as f64;
         let mut all = *near;
@@ -92,6 +93,7 @@ impl Beyond {
         if self.has_l2 {
             all.l2_misses += near.coherence;
             all.l3_read += line * near.coherence;
+            all.l2_write = all.l2_write.max(all.l3_write - all.dram_nt);
         }
         all.l1_misses = all.l1_misses.max(all.l2_misses).max(all.coherence);
         all.l2_read = line * all.l1_misses;

@@ -97,8 +97,10 @@ pub enum Outcome {
 
 /// Lines that a shadow holds at most; of larger caches a hash-selected part of the lines is shadowed.
 const MAX_SHADOW_LINES: u64 = 1 << 12;
-/// The same of L1, whose shadow is asked at every access.
+/// The same of L1, whose shadow is asked at every access, and of the simulated part of an L2, whose shadow is asked at every
+/// miss.
 const MAX_L1_SHADOW_LINES: u64 = 1 << 7;
+const MAX_L2_SHADOW_LINES: u64 = 1 << 7;
 /// Groups that lines are divided into to tell how much a sample of them scatters.
 pub const GROUPS: usize = 32;
 
@@ -260,11 +262,12 @@ impl Hierarchy {
                 self.last.push(LastLevel { cache, shadow: PartialShadow::new(lines, MAX_SHADOW_LINES) });
             }
             let l2_lines = self.geometry.l2.map_or(0, |l2| l2.lines()) / self.scope.classes().count();
+            let most_shadowed = if self.scope == Scope::Whole { MAX_SHADOW_LINES } else { MAX_L2_SHADOW_LINES };
             let core = Core {
                 l1: SetCache::with_sets(self.l1_indexing.sets(), self.geometry.l1.ways),
                 l1_shadow: (!matches!(self.scope, Scope::OneClass(_)))
                     .then(|| PartialShadow::new(self.geometry.l1.lines(), MAX_L1_SHADOW_LINES)),
-                l2_shadow: PartialShadow::new(l2_lines, MAX_SHADOW_LINES),
+                l2_shadow: PartialShadow::new(l2_lines, most_shadowed),
                 l2: self.geometry.l2.as_ref().map(|l2| self.indexed(l2)),
                 combiner: WriteCombiner::default(),
                 last,

@@ -48,6 +48,8 @@ pub struct CacheModel {
     put_off: VecDeque<PutOff>,
     /// Accesses in it.
     waiting: usize,
+    /// Room for batches.
+    spare: Vec<Vec<Access>>,
     interleaver: Interleaver,
     /// The phase that each thread is in.
     phases: HashMap<u32, Phase>,
@@ -131,6 +133,7 @@ impl CacheModel {
             data: None,
             put_off: VecDeque::new(),
             waiting: 0,
+            spare: Vec::new(),
             interleaver: Interleaver::default(),
             phases: HashMap::new(),
             executed: Executions::default(),
@@ -201,15 +204,9 @@ impl CacheModel {
             None => 0,
         };
         self.waiting += accesses.len();
-        self.put_off.push_back(PutOff {
-            thread,
-            process,
-            selected,
-            phase,
-            warm_up,
-            done: 0,
-            accesses: accesses.to_vec(),
-        });
+        let mut kept = self.spare.pop().unwrap_or_default();
+        kept.extend_from_slice(accesses);
+        self.put_off.push_back(PutOff { thread, process, selected, phase, warm_up, done: 0, accesses: kept });
         while self.waiting > MOST_PUT_OFF && self.simulate_some() {}
     }
 
@@ -232,6 +229,9 @@ impl CacheModel {
         batch.done = end;
         if end < batch.accesses.len() {
             self.put_off.push_front(batch);
+        } else {
+            batch.accesses.clear();
+            self.spare.push(batch.accesses);
         }
         true
     }
@@ -436,9 +436,12 @@ impl AccessSink for CacheModel {
     }
 
     fn end_phase(&mut self) {
+        let phase = self.phase();
         while self.simulate_some() {}
-        if let Some(sampled) = &mut self.sampled {
-            let phase = sampled.pace.phase();
+        // What was put off may have ended it already.
+        if let Some(sampled) = &mut self.sampled
+            && sampled.pace.phase() == phase
+        {
             if phase == Phase::Pause {
                 sampled.hierarchy.age();
                 sampled.rhythm.begin_window();

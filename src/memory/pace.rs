@@ -14,11 +14,11 @@ const OPENING: u64 = 4 << 20;
 /// Accesses that warm the caches up, at least and at most.
 const WARMING: std::ops::RangeInclusive<u64> = 1 << 20..=64 << 20;
 /// After so many accesses it is asked again whether a warm-up leads to anything.
-const STEP: u64 = 4 << 20;
+const STEP: u64 = 2 << 20;
 /// Lines known over lines that the last level holds when practically all of its sets are known: sets are not filled evenly.
 const COMPLETE: f64 = 1.25;
 /// Accesses that are measured in a window, at least; not fewer than warmed it up.
-const MEASURING: u64 = 4 << 20;
+const MEASURING: u64 = 2 << 20;
 /// A phase goes on after the engine found it long enough while this part of its accesses came since.
 const WORTH_WAITING: u64 = 8;
 /// How often the start goes on in any case: the loading of libraries is not what is to be seen.

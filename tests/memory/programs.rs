@@ -26,7 +26,7 @@ fn is_possible(memory: &MemoryEvidence) {
         let fits = |less: f64, more: f64| less <= more * (1.0 + 1e-9) + 1e-6;
         assert!(fits(t.coherence, t.l1_misses) && fits(t.coherence, t.l2_misses), "{}: {t:?}", memory.mode);
         assert!(fits(t.l2_misses, t.l1_misses), "{}: {t:?}", memory.mode);
-        assert!(fits(t.l3_read, t.l2_read), "{}: {t:?}", memory.mode);
+        assert!(fits(t.l3_read, t.l2_read) && fits(t.l3_write - t.dram_nt, t.l2_write), "{}: {t:?}", memory.mode);
     }
 }
 

@@ -17,7 +17,7 @@ use crate::target::wait::Stop;
 use crate::target::wake_up::WakeUp;
 
 /// How many times as much processor time as the window before it a pause lasts.
-const PAUSE: f64 = 3.0;
+const PAUSE: f64 = 4.0;
 /// The longest pause, in seconds and as a part of the run so far: what goes on for longer than a pause is seen in a window,
 /// and a long run has long phases.
 const LONGEST_PAUSE_S: f64 = 0.1;
