@@ -50,6 +50,9 @@ pub struct CacheModel {
     waiting: usize,
     /// Room for batches.
     spare: Vec<Vec<Access>>,
+    /// Only one thread has come, and which. Several are to be interleaved as they come.
+    single: bool,
+    first: Option<u32>,
     interleaver: Interleaver,
     /// The phase that each thread is in.
     phases: HashMap<u32, Phase>,
@@ -134,6 +137,8 @@ impl CacheModel {
             put_off: VecDeque::new(),
             waiting: 0,
             spare: Vec::new(),
+            single: true,
+            first: None,
             interleaver: Interleaver::default(),
             phases: HashMap::new(),
             executed: Executions::default(),
@@ -146,7 +151,7 @@ impl CacheModel {
         let place = self.owners.place(part.thread, part.process);
         self.full.add_core(place.core);
         let classes = self.classes;
-        let Some(Sampled { hierarchy, pace, arrivals, .. }) = &mut self.sampled else {
+        let Some(Sampled { hierarchy, rhythm, pace, arrivals }) = &mut self.sampled else {
             for access in part.accesses {
                 let owner = owner(&mut self.owners, &mut self.full, None, place, access.site);
                 self.owners.steps(owner).note(access.address);
@@ -162,6 +167,7 @@ impl CacheModel {
             Phase::Measuring => Book::Sample,
             Phase::Warming | Phase::Pause => Book::Nothing,
         });
+        let warm_up = part.warm_up.unwrap_or_else(|| rhythm.note(part.thread, part.selected, part.accesses.len()));
         if part.selected {
             self.full.interrupt(place.core);
         }
@@ -171,7 +177,7 @@ impl CacheModel {
             self.owners.steps(owner).note(access.address);
             self.pages.note(owner, place.space, access);
             if !part.selected {
-                self.full.tallies.open(if i < part.warm_up { Book::Nothing } else { Book::Plain });
+                self.full.tallies.open(if i < warm_up { Book::Nothing } else { Book::Plain });
                 play(&mut self.full, &mut self.owners, (place, owner), access, true, |_| true, |_, _| ());
             }
             let admit = |line| classes.of(line) == 0;
@@ -190,19 +196,17 @@ impl CacheModel {
         }
     }
 
-    /// Takes a batch, of which nothing is simulated yet, unless too much waits.
+    /// Takes a batch. While there is but one thread nothing of it is simulated yet, unless too much waits.
     fn receive(&mut self, thread: u32, process: u32, selected: bool, accesses: &[Access]) {
         let phase = self.phases.get(&thread).copied().unwrap_or_default();
-        let count = accesses.len() as u64;
-        // What comes next depends on what came, not on what became of it.
-        let warm_up = match &mut self.sampled {
-            Some(sampled) if selected => {
-                sampled.rhythm.selected(thread, count);
-                0
-            }
-            Some(sampled) => sampled.rhythm.all(thread, count) as usize,
-            None => 0,
-        };
+        self.single &= *self.first.get_or_insert(thread) == thread;
+        if !self.single {
+            while self.simulate_some() {}
+            return self.interleave(Part { thread, process, selected, phase, warm_up: None, accesses });
+        }
+        // What is collected next depends on what came, not on what became of it.
+        let rhythm = self.sampled.as_mut().map(|sampled| &mut sampled.rhythm);
+        let warm_up = rhythm.map_or(0, |rhythm| rhythm.note(thread, selected, accesses.len()));
         self.waiting += accesses.len();
         let mut kept = self.spare.pop().unwrap_or_default();
         kept.extend_from_slice(accesses);
@@ -210,21 +214,24 @@ impl CacheModel {
         while self.waiting > MOST_PUT_OFF && self.simulate_some() {}
     }
 
+    fn interleave(&mut self, part: Part) {
+        let mut interleaver = std::mem::take(&mut self.interleaver);
+        interleaver.add(part, |part| self.simulate(part));
+        self.interleaver = interleaver;
+    }
+
     /// Simulates a piece of what was put off; false if nothing was.
     fn simulate_some(&mut self) -> bool {
         let Some(mut batch) = self.put_off.pop_front() else { return false };
         let end = (batch.done + PIECE).min(batch.accesses.len());
-        let mut interleaver = std::mem::take(&mut self.interleaver);
-        let part = Part {
+        self.interleave(Part {
             thread: batch.thread,
             process: batch.process,
             selected: batch.selected,
             phase: batch.phase,
-            warm_up: batch.warm_up.saturating_sub(batch.done),
+            warm_up: Some(batch.warm_up.saturating_sub(batch.done)),
             accesses: &batch.accesses[batch.done..end],
-        };
-        interleaver.add(part, |part| self.simulate(part));
-        self.interleaver = interleaver;
+        });
         self.waiting -= end - batch.done;
         batch.done = end;
         if end < batch.accesses.len() {

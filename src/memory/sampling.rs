@@ -56,6 +56,15 @@ impl Rhythm {
         self.left = BURST * self.threads.iter().filter(|p| p.seen).count().max(1) as u64;
     }
 
+    /// Notes `accesses` of `thread`, all collected or selected ones; how many of them only warm L1 up.
+    pub fn note(&mut self, thread: u32, selected: bool, accesses: usize) -> usize {
+        if selected {
+            self.selected(thread, accesses as u64);
+            return 0;
+        }
+        self.all(thread, accesses as u64) as usize
+    }
+
     /// How many of the next `accesses`, all collected, of `thread` only warm the caches up. Notes them.
     pub fn all(&mut self, thread: u32, accesses: u64) -> u64 {
         let progress = self.progress(thread);
