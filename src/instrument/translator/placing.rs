@@ -26,6 +26,9 @@ const LOOK: Duration = Duration::from_millis(50);
 const HOT: f64 = 0.995;
 /// If so much of it was in blocks that are well placed, they stay where they are.
 const WELL_PLACED: f64 = 0.9;
+/// So many hot blocks are more than what the processor remembers the small pages of; huge pages take a program of one second
+/// 2 % of it.
+const MANY: usize = 2000;
 /// Threads whose counts are looked at.
 const THREADS: usize = 4;
 
@@ -42,6 +45,8 @@ pub struct Placing {
     plan: VecDeque<Vec<Placed>>,
     /// Regions of the threads whose counts were looked at.
     regions: Vec<u32>,
+    /// So many blocks are hot that huge pages are worth their while.
+    many: bool,
 }
 
 impl Placing {
@@ -54,6 +59,7 @@ impl Placing {
             round: 0,
             plan: VecDeque::new(),
             regions: Vec::new(),
+            many: false,
         }
     }
 
@@ -170,7 +176,7 @@ impl CodeSpace {
     pub(super) fn place_some(&mut self, source: &mut Source<'_>) -> bool {
         let Some(chain) = self.placing.plan.pop_front() else { return false };
         self.place(source, &chain);
-        if self.placing.plan.is_empty() {
+        if self.placing.plan.is_empty() && self.placing.many {
             let regions = std::mem::take(&mut self.placing.regions);
             self.plan_gathering(&regions);
         }
@@ -219,6 +225,7 @@ impl Process {
                 hot.push(HotBlock { at, count, successors, runs_on, repeats });
             }
         }
+        space.placing.many = hot.len() >= MANY;
         space.placing.round += 1;
         space.placing.plan = chains(&hot).into();
     }
