@@ -92,13 +92,44 @@ fn clients_have_the_controllers_of_clients() {
         let table = for_cpu(&tables, "GenuineIntel", 6, model).unwrap_or_else(|| panic!("no table of {model:#x}"));
         table.uncore.iter().map(|u| (u.pmu.clone(), u.config)).collect::<Vec<_>>()
     };
-    for model in [0x3c, 0x45, 0x46, 0x3d, 0x47, 0x5e, 0x9e, 0x7e] {
+    for model in [0x3c, 0x45, 0x46, 0x3d, 0x47, 0x5e, 0x9e, 0x7e, 0xa7] {
         assert_eq!(uncore(model), [("uncore_imc".to_owned(), 1), ("uncore_imc".to_owned(), 2)], "{model:#x}");
     }
     assert!(uncore(0x4f).contains(&("uncore_imc".to_owned(), 0x304)), "servers keep theirs");
     let total = ("uncore_imc".to_owned(), 0x3c);
     assert!(!uncore(0x97).contains(&total), "Alder Lake does not count bytes");
-    assert!([0xaa, 0xbd, 0xc6].into_iter().all(|model| uncore(model).contains(&total)));
+    for model in [0xaa, 0xbd, 0xc6, 0xcc] {
+        let found = uncore(model);
+        assert!(found.contains(&total), "{model:#x}");
+        // Each direction by itself is asked for before their sum.
+        let place = |config| found.iter().position(|(_, c)| *c == config);
+        assert!(place(0x3a) < place(0x3b) && place(0x3b) < place(0x3c) && place(0x3a).is_some(), "{found:?}");
+    }
+}
+
+#[test]
+fn servers_of_e_cores_have_the_controllers_of_servers() {
+    let tables = all().unwrap();
+    for model in [0xaf, 0xb6, 0xdd] {
+        let table = for_cpu(&tables, "GenuineIntel", 6, model).unwrap();
+        let reads = table.uncore.iter().find(|u| u.name == "imc.cas_read").unwrap();
+        assert_eq!((reads.config, &reads.sub_channels[..]), (0xcf05, &[0xcf06][..]), "{model:#x}");
+    }
+}
+
+#[test]
+fn generations_of_e_cores_have_their_own_events() {
+    let tables = all().unwrap();
+    let x87 = |name: &str| {
+        let events = &table(&tables, name).events;
+        events.iter().find(|e| e.name == "uops_retired.x87").map(|e| (e.event, e.umask))
+    };
+    // C2/02 on the later ones is every slot that retires: each program would seem to be one of x87.
+    assert_eq!(x87("Intel Crestmont"), Some((0xc2, 0x02)));
+    assert_eq!(x87("Intel Sierra Forest"), Some((0xc2, 0x02)));
+    assert_eq!(x87("Intel Skymont"), Some((0xc2, 0x20)));
+    assert_eq!(x87("Intel Darkmont"), Some((0xc2, 0x100)));
+    assert_eq!(x87("Intel Clearwater Forest"), Some((0xc2, 0x100)));
 }
 
 #[test]
@@ -151,7 +182,9 @@ fn every_table_tells_of_every_kind_of_event_or_why_it_has_none() {
     for table in all().unwrap() {
         // Cores of a hybrid CPU share the controllers, which are in the table of the others.
         let of_host = [Role::DramReadLines, Role::DramWriteLines];
-        let of_host = if table.cpu.pmu.iter().any(|p| p == "cpu_atom") { &of_host[..0] } else { &of_host[..] };
+        let efficient = ["cpu_atom", "cpu_lowpower"];
+        let shared = table.cpu.pmu.iter().any(|p| efficient.contains(&p.as_str()));
+        let of_host = if shared { &of_host[..0] } else { &of_host[..] };
         for role in of_cores.iter().chain(of_host) {
             let counted = table.events.iter().any(|e| e.role == *role) || table.uncore.iter().any(|u| u.role == *role);
             let with_reads = *role == Role::DramWriteLines && table.uncore.iter().any(|u| u.both_directions);

@@ -120,6 +120,20 @@ fn threads_at_once_are_told_apart() {
 }
 
 #[test]
+fn forked_processes_are_counted_like_threads() {
+    let run = Run::new();
+    let flops = run.flops("stand_in.flops");
+    run.folder.pmu("stand_in", BREAKPOINT, None, None).table("table.toml", "stand_in", &[flops]);
+    let Some(profile) = run.profile(&["--passes", "timed"], &["5", "4000", "forked"]) else { return };
+    assert_eq!(counter(&profile["run"], "flops")["value"], 20_000.0 * FLOPS);
+    let event = counter(&profile["run"], "stand_in.flops");
+    let mut processes: Vec<f64> =
+        event["per_thread"].as_array().unwrap().iter().filter_map(|t| t["value"].as_f64()).collect();
+    processes.sort_by(f64::total_cmp);
+    assert_eq!(processes, [0.0, 4e6, 4e6, 4e6, 4e6, 4e6], "the parent has none");
+}
+
+#[test]
 fn kinds_of_events_stand_side_by_side_on_two_kinds_of_cores() {
     let run = Run::new();
     let flops = run.flops("standin.core_flops");

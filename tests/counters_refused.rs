@@ -86,12 +86,20 @@ fn a_user_without_rights() {
 
 #[test]
 fn a_sandbox_that_forbids_the_call() {
-    for (errno, reason) in [(libc::EPERM, "does not allow it"), (libc::ENOSYS, "perf_event_open is not available here")]
-    {
-        let (sandbox, folder) = with_events(SOFTWARE, &[event("faults", 2, 0), event("switches", 3, 0)]);
-        compile(sandbox.path(), "no_perf");
+    let answers = [
+        (libc::EPERM, "does not allow it"),
+        (libc::EACCES, "does not allow it"),
+        (libc::ENOSYS, "perf_event_open is not available here"),
+        (libc::ENOENT, "does not offer the event"),
+        (libc::EOPNOTSUPP, "the PMU cannot count it this way"),
+        (libc::EMFILE, "the limit of open files is reached"),
+    ];
+    let (sandbox, folder) = with_events(SOFTWARE, &[event("faults", 2, 0), event("switches", 3, 0)]);
+    compile(sandbox.path(), "no_perf");
+    for (errno, reason) in answers {
         let output = run(&sandbox, &format!("./no_perf {errno}"), &folder.path, "1 1000");
         not_measured(&sandbox, &output, reason);
+        std::fs::remove_dir_all(sandbox.path().join("rprof.out")).unwrap();
     }
 }
 

@@ -73,7 +73,8 @@ pub fn perf_string(event: &Event, pmu: &str) -> String {
 /// no place for.
 ///
 /// ```text
-/// x86   config = event[7:0] | umask << 8 | cmask << 24 | event[11:8] << 32
+/// AMD   config = event[7:0] | umask << 8 | cmask << 24 | event[11:8] << 32
+/// Intel config = event[7:0] | umask[7:0] << 8 | cmask << 24 | umask[15:8] << 40
 /// Arm   config = event[15:0]
 /// ```
 pub fn raw_string(event: &Event, vendor: &str) -> Option<String> {
@@ -81,7 +82,8 @@ pub fn raw_string(event: &Event, vendor: &str) -> Option<String> {
         "ARM" => u64::from(event.event),
         _ => {
             let (low, high) = (u64::from(event.event & 0xff), u64::from(event.event >> 8));
-            low | (high << 32) | (u64::from(event.umask) << 8) | (u64::from(event.cmask) << 24)
+            let (mask, further) = (u64::from(event.umask & 0xff), u64::from(event.umask >> 8));
+            low | (mask << 8) | (u64::from(event.cmask) << 24) | (high << 32) | (further << 40)
         }
     };
     (event.config1 == 0).then(|| format!("r{config:x}"))
@@ -134,6 +136,26 @@ mod tests {
     }
 
     #[test]
+    fn a_wide_unit_mask_needs_a_kernel_that_takes_it() {
+        let table = for_cpu(&all().unwrap(), "GenuineIntel", 6, 0xdd).unwrap();
+        let x87 = table.events.iter().find(|e| e.name == "uops_retired.x87").unwrap();
+        let encoded = |umask: &str| {
+            let format = [("event", "config:0-7"), ("umask", umask)].map(|(k, v)| (k.to_owned(), v.to_owned()));
+            let pmu = Pmu {
+                name: "cpu".into(),
+                kind: 4,
+                cpus: vec![],
+                per_socket: false,
+                format: format.into(),
+                events: Default::default(),
+            };
+            encode(x87, &pmu).map(|e| e.config)
+        };
+        assert_eq!(encoded("config:8-15,40-47"), Ok(0x100_0000_00c2));
+        assert_eq!(encoded("config:8-15").unwrap_err().field, "umask", "its lower half alone is another event");
+    }
+
+    #[test]
     fn strings_for_perf_are_complete() {
         let tables = all().unwrap();
         let table = |vendor, family, model| for_cpu(&tables, vendor, family, model).unwrap();
@@ -144,6 +166,7 @@ mod tests {
         assert_eq!(raw(&spr, "fp_arith.512_dp").as_deref(), Some("r40c7"));
         assert_eq!(raw(&spr, "ocr.reads_to_core.dram"), None, "rNNN has no place for the mask of responses");
         assert_eq!(raw(&table("ARM", 0x41, 0xd40), "fp_scale_ops_spec").as_deref(), Some("r80c0"));
+        assert_eq!(raw(&table("GenuineIntel", 6, 0xdd), "uops_retired.x87").as_deref(), Some("r100000000c2"));
         let zen2 = table("AuthenticAMD", 0x17, 0x31);
         let df = uncore_perf_string(zen2.uncore.iter().find(|u| u.pmu == "amd_df").unwrap());
         assert!(df.starts_with("amd_df/config=0x3807/,amd_df/config=0x3847/,"), "{df}");

@@ -128,8 +128,7 @@ impl PerfKernel for Linux {
         // SAFETY: reads at most READING_BYTES into a buffer of that size.
         let got = unsafe { libc::read(handle.as_raw_fd(), bytes.as_mut_ptr().cast(), READING_BYTES) };
         match got {
-            n if n < 0 => Err(io::Error::last_os_error()),
-            n if (n as usize) < READING_BYTES => Err(io::ErrorKind::UnexpectedEof.into()),
+            n if n < READING_BYTES as isize => Err(too_little(n)),
             _ => {
                 let word = |i: usize| u64::from_ne_bytes(bytes[8 * i..8 * i + 8].try_into().unwrap_or_default());
                 Ok(Reading { value: word(0), enabled_ns: word(1), running_ns: word(2) })
@@ -150,6 +149,58 @@ impl PerfKernel for Linux {
     }
 }
 
+/// Why a read that gave `got` is no count. A pinned event that lost its counter answers with an end of file.
+pub(super) fn too_little(got: isize) -> io::Error {
+    match got {
+        n if n < 0 => io::Error::last_os_error(),
+        0 => io::Error::from_raw_os_error(libc::EIO),
+        _ => io::ErrorKind::UnexpectedEof.into(),
+    }
+}
+
 fn check(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counters::collect::kernel::GroupKernel;
+    use crate::counters::refusal::Refusal;
+    use std::fs::File;
+    use std::io::Write;
+
+    /// What reading a count, and a group of one event, from `handle` ends in.
+    fn reasons(handle: &OwnedFd) -> [Refusal; 2] {
+        let alone = Linux.read(handle).map(|_| ());
+        let group = Linux.read_group(handle, 1).map(|_| ());
+        [alone, group].map(|read| Refusal::of_read(&read.expect_err("there is no count")))
+    }
+
+    #[test]
+    fn a_read_that_fails_or_ends_is_no_count() {
+        let unmapped: OwnedFd = File::open("/proc/self/mem").unwrap().into();
+        assert_eq!(reasons(&unmapped), [Refusal::StoppedCounting, Refusal::StoppedCounting], "EIO");
+        let ended: OwnedFd = File::open("/dev/null").unwrap().into();
+        assert_eq!(reasons(&ended), [Refusal::StoppedCounting, Refusal::StoppedCounting], "an end of file");
+        let not_readable: OwnedFd = File::options().write(true).open("/dev/null").unwrap().into();
+        assert_eq!(reasons(&not_readable)[0], Refusal::Other { errno: libc::EBADF });
+    }
+
+    #[test]
+    fn a_read_of_fewer_bytes_than_asked_is_no_count() {
+        for bytes in [8, 16, 23] {
+            let short = || {
+                let (reader, mut writer) = io::pipe().unwrap();
+                writer.write_all(&[1; 40][..bytes]).unwrap();
+                OwnedFd::from(reader)
+            };
+            assert_eq!(Refusal::of_read(&Linux.read(&short()).unwrap_err()), Refusal::ShortRead, "{bytes}");
+            assert_eq!(Refusal::of_read(&Linux.read_group(&short(), 1).unwrap_err()), Refusal::ShortRead, "{bytes}");
+        }
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(&[7u64, 5, 3].map(u64::to_ne_bytes).concat()).unwrap();
+        let whole = Reading { value: 7, enabled_ns: 5, running_ns: 3 };
+        assert_eq!(Linux.read(&reader.into()).unwrap(), whole);
+    }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::ring::MappedRing;
-use crate::counters::kernel::{Linux, PerfKernel};
+use crate::counters::kernel::{Linux, PerfKernel, too_little};
 
 /// A group's counts, summed over the program's threads.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -56,8 +56,8 @@ impl GroupKernel for Linux {
         // SAFETY: reads at most as many bytes as the buffer has.
         let got = unsafe { libc::read(leader.as_raw_fd(), words.as_mut_ptr().cast(), bytes) };
         match got {
-            n if n < 0 => Err(io::Error::last_os_error()),
-            n if (n as usize) < bytes || words[0] != events as u64 => Err(io::ErrorKind::UnexpectedEof.into()),
+            n if n < bytes as isize => Err(too_little(n)),
+            _ if words[0] != events as u64 => Err(io::ErrorKind::UnexpectedEof.into()),
             _ => Ok(GroupReading {
                 enabled_ns: words[1],
                 running_ns: words[2],
