@@ -267,12 +267,8 @@ mod tests {
                 let missing = listing.missing.iter().filter(|(_, why)| why.starts_with(&format!("{pmu}: "))).count();
                 assert_eq!(missing, table.missing.len(), "{model:#x}: {pmu}");
             }
-            let mut shared: Vec<&str> = listing
-                .events
-                .iter()
-                .filter(|e| pmus.iter().all(|p| p.name != e.pmu))
-                .map(|e| &*e.name)
-                .collect();
+            let mut shared: Vec<&str> =
+                listing.events.iter().filter(|e| pmus.iter().all(|p| p.name != e.pmu)).map(|e| &*e.name).collect();
             let listed = shared.len();
             shared.sort_unstable();
             shared.dedup();
