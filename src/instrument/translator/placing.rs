@@ -26,8 +26,7 @@ const LOOK: Duration = Duration::from_millis(50);
 const HOT: f64 = 0.995;
 /// If so much of it was in blocks that are well placed, they stay where they are.
 const WELL_PLACED: f64 = 0.9;
-/// So many hot blocks are more than what the processor remembers the small pages of; huge pages take a program of one second
-/// 2 % of it.
+/// So many hot blocks may lie on more small pages than the processor remembers. For fewer, huge pages are only memory taken.
 const MANY: usize = 2000;
 /// Threads whose counts are looked at.
 const THREADS: usize = 4;
