@@ -83,7 +83,7 @@ pub fn executable_memfd() -> Finding {
         try_memfd().map(|()| "works".into()),
         "sudo sysctl vm.memfd_noexec=0",
         "the translator's code cache",
-        "the counted pass is not possible; the timed pass stands",
+        "a file without a name in /dev/shm or /tmp, if code may be mapped from there; else the timed pass alone",
     )
 }
 

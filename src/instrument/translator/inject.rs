@@ -13,7 +13,7 @@ use super::process::Process;
 use super::regions::Regions;
 use super::shared::Shared;
 use super::space::CodeSpace;
-use super::stubs::ARENA_NAME;
+use super::stubs::names;
 use super::text::{TextRange, Treatment, treatment};
 use crate::target::address::{Address, CacheAddress};
 use crate::target::maps::{Mapping, read_maps};
@@ -162,34 +162,58 @@ fn map_regions(pid: Pid, remote: &mut Remote<'_>, site: Address, taken: &[(u64, 
     }
 }
 
-/// Makes a memfd in the program and maps it in both processes.
+/// Makes a file of memory in the program and maps it in both processes.
 fn map(pid: Pid, remote: &mut Remote<'_>, scratch: Address, wish: &Wish) -> Result<Shared, RemoteError> {
-    // The name stands behind the borrowed `syscall` for the time of the call.
+    // The names stand behind the borrowed `syscall` for the time of the calls.
     let place = scratch + 2;
-    let mut name = ARENA_NAME.as_bytes().to_vec();
-    name.push(0);
-    let mut saved = vec![0; name.len()];
+    let (names, offsets) = names();
+    let mut saved = vec![0; names.len()];
     remote.memory().read(place, &mut saved)?;
-    let ready = saved == name;
+    let ready = saved == names;
     if !ready {
-        remote.memory().write(place, &name)?;
+        remote.memory().write(place, &names)?;
     }
-    let flags = u64::from(libc::MFD_CLOEXEC);
-    let mut created = remote.call("memfd_create", libc::SYS_memfd_create, [place.get(), flags | MFD_EXEC, 0, 0, 0, 0]);
-    if let Err(RemoteError::Refused { source: Errno::EINVAL, .. }) = created {
-        created = remote.call("memfd_create", libc::SYS_memfd_create, [place.get(), flags, 0, 0, 0, 0]);
-    }
+    let places: Vec<u64> = offsets.iter().map(|offset| place.get() + offset).collect();
+    let result = map_file(pid, remote, &places, wish);
     if !ready {
         remote.memory().write(place, &saved)?;
     }
-    let descriptor = created?;
-    let result = map_descriptor(pid, remote, descriptor, wish);
-    remote.call("close", libc::SYS_close, [descriptor, 0, 0, 0, 0, 0])?;
     result
 }
 
 /// Linux 6.3; older kernels do not know it and need none.
 const MFD_EXEC: u64 = 0x10;
+
+/// A memfd, whose name stands at the first of `names`, or where `vm.memfd_noexec` forbids that, a file without a name in the
+/// first of the folders there that lets code be mapped.
+fn map_file(pid: Pid, remote: &mut Remote<'_>, names: &[u64], wish: &Wish) -> Result<Shared, RemoteError> {
+    let flags = u64::from(libc::MFD_CLOEXEC);
+    let mut created = remote.call("memfd_create", libc::SYS_memfd_create, [names[0], flags | MFD_EXEC, 0, 0, 0, 0]);
+    if let Err(RemoteError::Refused { source: Errno::EINVAL, .. }) = created {
+        created = remote.call("memfd_create", libc::SYS_memfd_create, [names[0], flags, 0, 0, 0, 0]);
+    }
+    let forbidden = match created {
+        Ok(descriptor) => return map_and_close(pid, remote, descriptor, wish),
+        Err(RemoteError::Refused { source: source @ (Errno::EACCES | Errno::EPERM), .. }) => source,
+        Err(error) => return Err(error),
+    };
+    let flags = (libc::O_TMPFILE | libc::O_RDWR | libc::O_CLOEXEC) as u64;
+    for &folder in &names[1..] {
+        let opened = remote.call("openat", libc::SYS_openat, [libc::AT_FDCWD as u64, folder, flags, 0o600, 0, 0]);
+        let mapped = opened.and_then(|descriptor| map_and_close(pid, remote, descriptor, wish));
+        if !matches!(mapped, Err(RemoteError::Refused { .. })) {
+            return mapped;
+        }
+    }
+    let call = "memfd_create, which vm.memfd_noexec forbids, and mapping code from a temporary folder";
+    Err(RemoteError::Refused { call, source: forbidden })
+}
+
+fn map_and_close(pid: Pid, remote: &mut Remote<'_>, descriptor: u64, wish: &Wish) -> Result<Shared, RemoteError> {
+    let result = map_descriptor(pid, remote, descriptor, wish);
+    remote.call("close", libc::SYS_close, [descriptor, 0, 0, 0, 0, 0])?;
+    result
+}
 
 fn map_descriptor(pid: Pid, remote: &mut Remote<'_>, descriptor: u64, wish: &Wish) -> Result<Shared, RemoteError> {
     let path = format!("/proc/{pid}/fd/{descriptor}");

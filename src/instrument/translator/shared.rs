@@ -1,4 +1,4 @@
-//! Memory that rprof and the program have in common: a memfd, mapped into both.
+//! Memory that rprof and the program have in common: a memfd or another file without a name, mapped into both.
 
 use std::fs::File;
 use std::io;

@@ -19,7 +19,21 @@ pub const RETURN: u32 = u32::MAX - 1;
 pub const CALLEE: u32 = u32::MAX - 2;
 
 /// What our memory is called in the program's maps; stands behind the gadget.
-pub const ARENA_NAME: &str = "rprof-code";
+const ARENA_NAME: &str = "rprof-code";
+/// Where files may be that hold code, if `vm.memfd_noexec` forbids executable memfds: in memory, if it may be executed there.
+const FOLDERS: [&str; 3] = ["/dev/shm", "/tmp", "/var/tmp"];
+
+/// What calls on behalf of the program need to have in its memory: the name and the folders, each with the offset of its
+/// first byte and ended by a zero.
+pub fn names() -> (Vec<u8>, Vec<u64>) {
+    let (mut bytes, mut offsets) = (Vec::new(), Vec::new());
+    for name in std::iter::once(ARENA_NAME).chain(FOLDERS) {
+        offsets.push(bytes.len() as u64);
+        bytes.extend_from_slice(name.as_bytes());
+        bytes.push(0);
+    }
+    (bytes, offsets)
+}
 
 /// How often the wait looks for an answer before it traps: on a busy host, the processor is better given to rprof.
 const PATIENCE: u32 = 8000;
@@ -135,9 +149,8 @@ impl Stubs {
         code.align(16);
         let gadget = code.here();
         code.raw(&[0x0f, 0x05]); // syscall
-        // The program cannot write here, nor can we in its name: the name that memfd_create needs stands ready.
-        code.raw(ARENA_NAME.as_bytes());
-        code.raw(&[0]);
+        // The program cannot write here, nor can we in its name: what calls need stands ready.
+        code.raw(&names().0);
         let stubs = Stubs {
             indirect,
             returned,
