@@ -7,8 +7,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::CommandFactory;
 use rprof::cli::{self, demo, diff, doctor, events, machine, merge, run};
+use rprof::profile::Profile;
 use rprof::report::{self, Format, Precision, View};
 use rprof::roofline::Placement;
+use rprof::session::output::OutputFolder;
 use rprof::session::{self, Engine, Memory, Passes, RunOptions, Window};
 
 /// `rprof [run]`.
@@ -53,10 +55,19 @@ pub fn demo(args: demo::DemoArgs) -> Result<ExitCode> {
     finish(session::demo::profile(args.output, args.quiet)?, &view)
 }
 
+/// Writes the files of a report, each whole or not at all.
+fn write_files(folder: &OutputFolder, profile: &Profile, view: &View) -> Result<()> {
+    for file in report::files(profile, view) {
+        let (name, content) = file?;
+        folder.write(name, content.as_bytes())?;
+    }
+    Ok(())
+}
+
 /// Writes the report files, prints the report, and hands on the program's exit status.
 fn finish(outcome: session::Outcome, view: &View) -> Result<ExitCode> {
     let folder = outcome.folder.path();
-    report::write_folder(&outcome.profile, view, folder)?;
+    write_files(&outcome.folder, &outcome.profile, view)?;
     eprint!("{}", report::render(&outcome.profile, Format::Text, view)?);
     eprintln!("\nwritten to {}: profile.json, report.html, roofline.svg, flamegraph.svg", folder.display());
     Ok(ExitCode::from(outcome.end.exit_code()))
@@ -178,7 +189,10 @@ pub fn machine(args: machine::MachineArgs) -> Result<ExitCode> {
     }
     if let Some(folder) = args.output {
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-        let files = report::machine::write_folder(&machine, &folder)?;
+        let files = report::machine::files(&machine);
+        for (name, content) in &files {
+            session::output::write_whole(&folder.join(name), content.as_bytes())?;
+        }
         eprintln!("{} pictures and pages written to {}", files.len(), folder.display());
     }
     for warning in warnings {
@@ -210,7 +224,7 @@ pub fn merge(args: merge::MergeArgs) -> Result<ExitCode> {
     rprof::roofline::analyse(&mut merged);
     let view = view(None, run::PrecisionArg::Mixed, false);
     let folder = session::output::OutputFolder::create(args.output.as_deref(), None, &[])?;
-    report::write_folder(&merged, &view, folder.path())?;
+    write_files(&folder, &merged, &view)?;
     print(report::render(&merged, Format::Text, &view)?)?;
     Ok(ExitCode::SUCCESS)
 }

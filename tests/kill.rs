@@ -116,6 +116,26 @@ fn no_file_is_half_written_by_a_killed_run() {
     }
 }
 
+#[test]
+fn no_file_is_half_written_by_a_run_that_is_killed_while_it_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("report");
+    // The kernel kills whoever writes more than 4 KiB into a file; a profile with ceilings is larger.
+    let script = "ulimit -f 8; exec \"$0\" --quiet --passes timed -o \"$1\" -- true";
+    let status = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_rprof")])
+        .arg(&report)
+        .env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(!status.success(), "it was to be killed");
+    check_files(folder.path(), "killed while it wrote");
+    assert!(!report.join("profile.json").exists());
+}
+
 /// A run that is not killed: whether it wrote a profile.
 fn killed_when_done(folder: &Path, program: &[&str]) -> bool {
     let status = Command::new(env!("CARGO_BIN_EXE_rprof"))

@@ -41,14 +41,6 @@ pub enum ReportError {
         /// What is wrong with it.
         problem: String,
     },
-    /// A report could not be written.
-    #[error("cannot write {}: {source}", path.display())]
-    Write {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
     /// A picture or text could not be made.
     #[error("cannot make the {what}: {problem}")]
     Render {

@@ -82,11 +82,3 @@ pub fn text(profile: &Profile) -> Result<String, ReportError> {
         })
         .map_err(|e| ReportError::Render { what: "profile.json", problem: e.to_string() })
 }
-
-/// Writes `text` to `path`.
-///
-/// # Errors
-/// [`ReportError::Write`].
-pub fn write(path: &Path, text: &str) -> Result<(), ReportError> {
-    fs::write(path, text).map_err(|source| ReportError::Write { path: path.into(), source })
-}

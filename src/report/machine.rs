@@ -1,12 +1,10 @@
 //! `rprof machine`: the host's ceilings as a table, as JSON, and as pictures.
 
-use std::path::{Path, PathBuf};
-
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
 use super::error::ReportError;
 use super::number::{NOT_MEASURED, percent, si};
-use super::{html, json, plot, wrap};
+use super::{html, plot, wrap};
 use crate::profile::Machine;
 use crate::profile::machine::Ceiling;
 
@@ -121,17 +119,9 @@ pub fn pictures(machine: &Machine) -> Vec<(String, String)> {
     out
 }
 
-/// Writes the pictures and `machine.html` into `folder`, which exists. Returns their paths.
-///
-/// # Errors
-/// [`ReportError::Write`].
-pub fn write_folder(machine: &Machine, folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
-    let mut written = Vec::new();
-    let page = html::machine_page(machine);
-    for (name, content) in pictures(machine).into_iter().chain([("machine.html".to_owned(), page)]) {
-        let path = folder.join(name);
-        json::write(&path, &content)?;
-        written.push(path);
-    }
-    Ok(written)
+/// The pictures and `machine.html`, by name.
+pub fn files(machine: &Machine) -> Vec<(String, String)> {
+    let mut files = pictures(machine);
+    files.push(("machine.html".to_owned(), html::machine_page(machine)));
+    files
 }

@@ -36,8 +36,6 @@ pub mod wrap;
 #[cfg(test)]
 mod tests;
 
-use std::path::{Path, PathBuf};
-
 use crate::profile::Profile;
 
 pub use error::ReportError;
@@ -105,23 +103,20 @@ pub fn render(profile: &Profile, format: Format, view: &View) -> Result<String, 
     })
 }
 
-/// Writes `profile.json`, `report.html`, `roofline.svg` and `flamegraph.svg` into `folder`, which exists. Returns their
-/// paths. `profile.json` is written first, so that a failing picture loses nothing.
+/// The files of a report's folder, each made when it is asked for: `profile.json` first, so that a failing picture loses
+/// nothing.
 ///
 /// # Errors
-/// [`ReportError::Write`], [`ReportError::Render`].
-pub fn write_folder(profile: &Profile, view: &View, folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
+/// [`ReportError::Render`], of each file.
+pub fn files<'a>(
+    profile: &'a Profile,
+    view: &'a View,
+) -> impl Iterator<Item = Result<(&'static str, String), ReportError>> + 'a {
     let files = [
         ("profile.json", Format::Json),
         ("report.html", Format::Html),
         ("roofline.svg", Format::Svg),
         ("flamegraph.svg", Format::Flamegraph),
     ];
-    let mut written = Vec::new();
-    for (name, format) in files {
-        let path = folder.join(name);
-        json::write(&path, &render(profile, format, view)?)?;
-        written.push(path);
-    }
-    Ok(written)
+    files.into_iter().map(|(name, format)| Ok((name, render(profile, format, view)?)))
 }

@@ -223,6 +223,6 @@ fn writing_and_reading_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("again.json");
     let profile = sample::profile();
-    reader::write(&path, &reader::text(&profile).unwrap()).unwrap();
+    std::fs::write(&path, reader::text(&profile).unwrap()).unwrap();
     assert_eq!(reader::read(&path).unwrap(), profile);
 }
