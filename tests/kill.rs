@@ -41,21 +41,28 @@ fn fixture(folder: &Path, name: &str) -> PathBuf {
     program
 }
 
-/// Starts rprof on `program`, kills it after `delay`; returns what had to be cleaned away.
-fn killed_after(folder: &Path, program: &[&str], delay: Duration) -> Vec<String> {
-    let mark = stray::mark();
-    let mut rprof = Command::new(env!("CARGO_BIN_EXE_rprof"))
-        .args(["--quiet", "--passes", "counted", "--memory", "off", "-o"])
-        .arg(folder.join("report"))
-        .arg("--")
-        .args(program)
-        .env(stray::VARIABLE, &mark)
+/// `command` with the tests' cache of ceilings, and nothing to read or to print to.
+fn alone(mut command: Command) -> Command {
+    command
         .env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+        .stderr(Stdio::null());
+    command
+}
+
+/// The counted pass of `program`, into `folder/report`.
+fn counted(folder: &Path, program: &[&str]) -> Command {
+    let mut command = alone(Command::new(env!("CARGO_BIN_EXE_rprof")));
+    command.args(["--quiet", "--passes", "counted", "--memory", "off", "-o"]);
+    command.arg(folder.join("report")).arg("--").args(program);
+    command
+}
+
+/// Starts rprof on `program`, kills it after `delay`; returns what had to be cleaned away.
+fn killed_after(folder: &Path, program: &[&str], delay: Duration) -> Vec<String> {
+    let mark = stray::mark();
+    let mut rprof = counted(folder, program).env(stray::VARIABLE, &mark).spawn().unwrap();
     std::thread::sleep(delay);
     // It may have ended by itself.
     let _ = rprof.kill();
@@ -122,15 +129,8 @@ fn no_file_is_half_written_by_a_run_that_is_killed_while_it_writes() {
     let report = folder.path().join("report");
     // The kernel kills whoever writes more than 4 KiB into a file; a profile with ceilings is larger.
     let script = "ulimit -f 8; exec \"$0\" --quiet --passes timed -o \"$1\" -- true";
-    let status = Command::new("sh")
-        .args(["-c", script, env!("CARGO_BIN_EXE_rprof")])
-        .arg(&report)
-        .env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .unwrap();
+    let status =
+        alone(Command::new("sh")).args(["-c", script, env!("CARGO_BIN_EXE_rprof")]).arg(&report).status().unwrap();
     assert!(!status.success(), "it was to be killed");
     check_files(folder.path(), "killed while it wrote");
     assert!(!report.join("profile.json").exists());
@@ -138,17 +138,7 @@ fn no_file_is_half_written_by_a_run_that_is_killed_while_it_writes() {
 
 /// A run that is not killed: whether it wrote a profile.
 fn killed_when_done(folder: &Path, program: &[&str]) -> bool {
-    let status = Command::new(env!("CARGO_BIN_EXE_rprof"))
-        .args(["--quiet", "--passes", "counted", "--memory", "off", "-o"])
-        .arg(folder.join("report"))
-        .arg("--")
-        .args(program)
-        .env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .unwrap();
+    let status = counted(folder, program).status().unwrap();
     check_files(folder, "a whole run");
     status.success() && folder.join("report/profile.json").exists()
 }
