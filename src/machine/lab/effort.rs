@@ -89,6 +89,14 @@ impl Steadiness {
         }
     }
 
+    /// What moments of `rate` are compared by: what a core does by itself per cycle, the rest as it is.
+    pub fn compared(self, rate: f64, clock_hz: f64) -> f64 {
+        match self {
+            Steadiness::Core | Steadiness::Near => rate / clock_hz,
+            Steadiness::Shared => rate,
+        }
+    }
+
     /// How far apart the best of two moments may be for it to have come out again: of what a core does by itself, per cycle.
     pub fn state(self) -> f64 {
         match self {

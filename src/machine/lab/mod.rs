@@ -309,10 +309,7 @@ impl Lab {
         for c in ceilings.iter().filter(of_states) {
             if let (Some(value), Some(spread)) = (c.value, c.spread) {
                 let rate = if c.unit == "s" { 1.0 / value } else { value };
-                let rate = match Steadiness::of(&c.id) {
-                    Steadiness::Shared => rate,
-                    _ => rate / c.clock_hz.unwrap_or(1.0),
-                };
+                let rate = Steadiness::of(&c.id).compared(rate, c.clock_hz.unwrap_or(1.0));
                 let main = main.filter(|_| placement::depends(c));
                 self.moments.note((c.id.clone(), c.threads, main), None, rate, spread);
             }

@@ -67,8 +67,8 @@ impl Lab {
             return self.keep_better(fresh);
         }
         let key = (fresh.id.clone(), fresh.threads, placement);
-        let noted = if steadiness == Steadiness::Shared { rate.best } else { rate.best / rate.clock_hz };
-        self.moments.note(key.clone(), Some(Instant::now()), noted, rate.spread);
+        let compared = steadiness.compared(rate.best, rate.clock_hz);
+        self.moments.note(key.clone(), Some(Instant::now()), compared, rate.spread);
         let verdict = self.moments.verdict(&key);
         match placement {
             Some(placement) => self.keep_placed(fresh, verdict, placement),
