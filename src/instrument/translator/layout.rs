@@ -13,6 +13,8 @@
 //!                                               0x440000 lookups of returns, for each version
 //! ```
 
+use crate::instrument::x86_64::return_index::RETURN_ENTRIES;
+
 /// RCX at an exit.
 pub const SAVE_RCX: u32 = 0x00;
 /// RDX at an exit.
@@ -119,8 +121,6 @@ pub const MORE_LOOKUPS: u32 = 0xc_0000;
 pub const CALLEES: u32 = MORE_LOOKUPS + 3 * LOOKUP_SIZE;
 /// The lookup tables of returns, of each version.
 pub const RETURNS: u32 = CALLEES + 4 * LOOKUP_SIZE;
-/// Entries of one.
-pub const RETURN_ENTRIES: u32 = 1 << 18;
 /// Bytes of one.
 pub const RETURNS_SIZE: u32 = 8 * RETURN_ENTRIES;
 /// Bytes of the tables.

@@ -35,7 +35,8 @@ use super::stubs::{CALLEE, RETURN};
 use super::unit::Unit;
 use super::version::{Place, Version};
 use super::writer::Writer;
-use crate::instrument::x86_64::emit::{Code, Comparison, RCX, RDX, RETURN_MASK, RSP, return_index};
+use crate::instrument::x86_64::emit::{Code, Comparison, RCX, RDX, RSP};
+use crate::instrument::x86_64::return_index::{RETURN_ENTRIES, RETURN_MASK, return_index};
 use crate::target::address::{Address, CacheAddress};
 
 /// How control gets to a place that is looked up.
@@ -177,7 +178,7 @@ impl CodeSpace {
         let Some(stubs) = self.arenas.first().map(|a| a.stubs) else { return };
         let lookups = [
             (version.lookup(), stubs.indirect, layout::LOOKUP_ENTRIES),
-            (version.returns(), stubs.returned, layout::RETURN_ENTRIES),
+            (version.returns(), stubs.returned, RETURN_ENTRIES),
             (version.callees(), stubs.called, layout::LOOKUP_ENTRIES),
         ];
         for (table, miss, entries) in lookups {

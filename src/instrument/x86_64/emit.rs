@@ -1,7 +1,6 @@
 //! Writes the few instructions that the translator adds. None of them changes flags.
 
-use std::sync::LazyLock;
-
+use super::quick::has_quick_loop;
 use crate::target::address::CacheAddress;
 
 /// A general-purpose register by number (0 RAX … 15 R15).
@@ -71,7 +70,8 @@ impl Code {
         self.bytes.extend_from_slice(bytes);
     }
 
-    fn word(&mut self, value: u32) {
+    /// Four bytes of data.
+    pub(super) fn word(&mut self, value: u32) {
         self.bytes.extend(value.to_le_bytes());
     }
 
@@ -306,32 +306,6 @@ impl Code {
         self.relative(at);
     }
 
-    /// RCX becomes the number of the entry of `register` in a table of returns ([`return_index`]).
-    ///
-    /// ```text
-    ///  pext rcx, register, [mask]
-    ///  rorx rcx, register, 3; movzx ecx, cx
-    ///  movzx ecx, word register
-    /// ```
-    pub fn return_index_to_rcx(&mut self, register: Gpr, mask: u32) {
-        self.return_index_by(indexing(), register, mask);
-    }
-
-    fn return_index_by(&mut self, by: Indexing, register: Gpr, mask: u32) {
-        match by {
-            Indexing::Extract => {
-                // VEX.L0.F3.0F38.W1 F5 /r
-                self.raw(&[0xc4, 0xe2, 0x82 | (15 ^ register.0) << 3, 0xf5, 0x0c, 0x25]);
-                self.word(mask);
-            }
-            Indexing::Rotate => {
-                self.rotate(RCX, register, RETURN_SHIFT as u8);
-                self.low_16_to_ecx(RCX);
-            }
-            Indexing::Low => self.low_16_to_ecx(register),
-        }
-    }
-
     /// `push [rcx*8 + table]`; `ret`: to the place that the table says
     pub fn return_table(&mut self, table: u32) {
         self.raw(&[0xff, 0x34, 0xcd]);
@@ -556,63 +530,6 @@ pub struct Comparison {
     pub other: CacheAddress,
 }
 
-/// How return addresses become numbers of entries: by bits that tell calls apart, so that the entries of calls that are close
-/// together are, too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Indexing {
-    /// By all bits of [`RETURN_MASK`].
-    Extract,
-    /// By the lowest 16 of them.
-    Rotate,
-    /// By the lowest 16 bits of the address.
-    Low,
-}
-
-/// The bits of a return address that its entry depends on: the lowest ones are left out, two calls are hardly closer
-/// together.
-pub const RETURN_MASK: u64 = 0x3_ffff << RETURN_SHIFT;
-const RETURN_SHIFT: u32 = 3;
-
-/// The number of the entry of a return address.
-pub fn return_index(at: u64) -> u64 {
-    index_by(indexing(), at)
-}
-
-fn index_by(by: Indexing, at: u64) -> u64 {
-    match by {
-        Indexing::Extract => (at & RETURN_MASK) >> RETURN_SHIFT,
-        Indexing::Rotate => at >> RETURN_SHIFT & 0xffff,
-        Indexing::Low => at & 0xffff,
-    }
-}
-
-fn indexing() -> Indexing {
-    static INDEXING: LazyLock<Indexing> = LazyLock::new(|| {
-        let rotate = || if std::arch::is_x86_feature_detected!("bmi2") { Indexing::Rotate } else { Indexing::Low };
-        if has_quick_extract() { Indexing::Extract } else { rotate() }
-    });
-    *INDEXING
-}
-
-/// Whether `pext` is there, and not microcode: AMD's is since family 19h (Fog, Instruction tables).
-fn has_quick_extract() -> bool {
-    let signature = std::arch::x86_64::__cpuid(1).eax;
-    let family = (signature >> 8 & 15) + (signature >> 20 & 255);
-    std::arch::is_x86_feature_detected!("bmi2") && (!is_amd() || family >= 0x19)
-}
-
-fn is_amd() -> bool {
-    let leaf = std::arch::x86_64::__cpuid(0);
-    let vendor = [leaf.ebx, leaf.edx, leaf.ecx].map(u32::to_le_bytes).concat();
-    [&b"AuthenticAMD"[..], b"HygonGenuine"].contains(&vendor.as_slice())
-}
-
-/// Whether `loop` is one operation and not microcode: AMD's since 2011 (Fog, Instruction tables).
-fn has_quick_loop() -> bool {
-    static QUICK: LazyLock<bool> = LazyLock::new(is_amd);
-    *QUICK
-}
-
 /// A short jump whose distance is still open.
 #[derive(Debug)]
 #[must_use]
@@ -624,11 +541,11 @@ pub fn relative(at: CacheAddress, to: CacheAddress) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
 
-    fn text(write: impl FnOnce(&mut Code)) -> String {
+    pub fn text(write: impl FnOnce(&mut Code)) -> String {
         let mut code = Code::new(CacheAddress::new(0x1000));
         write(&mut code);
         let mut formatter = IntelFormatter::new();
@@ -667,12 +584,6 @@ mod tests {
         assert_eq!(text(|c| c.jump_table(0x7000_0000)), "jmp qword ptr [rcx*8+70000000h]");
         assert_eq!(text(|c| c.load_ecx_absolute(0x7000_0000)), "mov ecx,[70000000h]");
         assert_eq!(text(|c| c.return_table(0x7000_0000)), "push qword ptr [rcx*8+70000000h]; ret");
-        let index = |by| text(|c| c.return_index_by(by, RDX, 0x7000_0000));
-        assert_eq!(index(Indexing::Low), "movzx ecx,dx");
-        assert_eq!(index(Indexing::Extract), "pext rcx,rdx,[70000000h]");
-        if std::arch::is_x86_feature_detected!("bmi2") {
-            assert_eq!(index(Indexing::Rotate), "rorx rcx,rdx,3; movzx ecx,cx");
-        }
         assert_eq!(text(|c| c.push_constant(0x40_1000)), "push 401000h");
         assert_eq!(text(|c| c.call_table(0x7000_0000)), "call qword ptr [rcx*8+70000000h]");
         assert_eq!(text(|c| _ = c.call(CacheAddress::new(0x2000))), "call 0000000000002000h");
@@ -701,19 +612,6 @@ mod tests {
         assert_eq!(text(|c| c.signs_to(RDX, 3, 8, 2)), "vmovmskpd edx,xmm3");
         assert_eq!(text(|c| c.signs_to(RDX, 9, 1, 16)), "pmovmskb edx,xmm9");
         assert_eq!(text(|c| c.push_word_at(CacheAddress::new(0x2000))), "push qword ptr [2000h]");
-    }
-
-    #[test]
-    fn return_addresses_that_differ_in_indexed_bits_have_entries_of_their_own() {
-        for (by, step, entries) in
-            [(Indexing::Extract, 8, 1 << 18), (Indexing::Rotate, 8, 1 << 16), (Indexing::Low, 1, 1 << 16)]
-        {
-            let index = |n: u64| index_by(by, 0x7f12_3456_7005 + n * step);
-            let mut seen: Vec<u64> = (0..entries).map(index).collect();
-            seen.sort_unstable();
-            assert!(seen.iter().copied().eq(0..entries), "{by:?}");
-            assert_eq!(index(0), index(entries), "{by:?}");
-        }
     }
 
     #[test]

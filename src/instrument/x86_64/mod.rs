@@ -6,5 +6,7 @@ pub mod induction;
 pub mod liveness;
 pub mod observe;
 pub mod operands;
+mod quick;
 pub mod registers;
+pub mod return_index;
 pub mod rewrite;
