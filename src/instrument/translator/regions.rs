@@ -6,6 +6,15 @@ use super::layout;
 use super::shared::Shared;
 use crate::target::address::Address;
 
+/// What a thread waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// The exit, or what else it waits at.
+    pub site: u32,
+    /// Where it wants to go on.
+    pub target: Address,
+}
+
 /// All regions of one image.
 #[derive(Debug)]
 pub struct Regions {
@@ -62,6 +71,23 @@ impl Regions {
     /// Writes a word of a region.
     pub fn set(&self, region: u32, offset: u32, value: u64) {
         self.word(region, offset).store(value, Ordering::Release);
+    }
+
+    /// What the thread of a region waits for, if it does.
+    pub fn request(&self, region: u32) -> Option<Request> {
+        (self.get(region, layout::REQUEST) != 0).then(|| self.last_request(region))
+    }
+
+    /// What it waited for last.
+    pub fn last_request(&self, region: u32) -> Request {
+        let site = self.get(region, layout::SITE) as u32;
+        Request { site, target: Address::new(self.get(region, layout::TARGET)) }
+    }
+
+    /// Tells the thread of a region where it goes on; 0: it is stopped, and need not be told.
+    pub fn respond(&self, region: u32, destination: u64) {
+        self.set(region, layout::REQUEST, 0);
+        self.set(region, layout::RESPONSE, destination);
     }
 
     /// Reads bytes of a region.

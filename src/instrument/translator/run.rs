@@ -18,12 +18,12 @@ use nix::unistd::Pid;
 use super::allocations::Askers;
 use super::dispositions::Dispositions;
 use super::drain::Drain;
-use super::layout;
 use super::loans::{Loans, is_to_be_lent};
 use super::native::{Excursion, Uncounted};
 use super::patience::Patience;
 use super::placing::Looks;
 use super::process::{Destination, Process};
+use super::regions::Request;
 use super::space::CodeSpace;
 use super::stubs::DRAIN;
 use super::thread::Thread;
@@ -33,7 +33,6 @@ use crate::instrument::CountError;
 use crate::instrument::roster::Roster;
 use crate::instrument::tally::Tally;
 use crate::profile::run::Warning;
-use crate::target::address::Address;
 use crate::target::affinity::{Seat, current_cpu};
 use crate::target::proc_status::read_last_cpu;
 use crate::target::remote::RemoteError;
@@ -281,11 +280,8 @@ impl Run {
         for (&tid, thread) in &mut self.threads {
             let shared = thread.regions.clone();
             let regions = shared.borrow();
-            if thread.stalled || regions.get(thread.region, layout::REQUEST) == 0 {
-                continue;
-            }
-            let site = regions.get(thread.region, layout::SITE);
-            let target = regions.get(thread.region, layout::TARGET);
+            let request = if thread.stalled { None } else { regions.request(thread.region) };
+            let Some(Request { site, target }) = request else { continue };
             let Some(process) = self.processes.get(&thread.process) else { continue };
             any = true;
             let now = Instant::now();
@@ -298,25 +294,22 @@ impl Run {
             }
             let Some(process) = self.processes.get_mut(&thread.process) else { continue };
             process.asked = Some(now);
-            if site == u64::from(DRAIN) {
+            if site == DRAIN {
                 if let Some(drain) = &mut self.drain {
                     drop(regions);
                     drain.drain(&process.image.space.borrow(), thread);
                     drained = true;
                 }
-                let regions = thread.regions.borrow();
-                regions.set(thread.region, layout::REQUEST, 0);
-                regions.set(thread.region, layout::RESPONSE, target);
+                thread.regions.borrow().respond(thread.region, target.get());
                 continue;
             }
-            match process.answer(thread.version, site as u32, Address::new(target), Some(&mut self.tally)) {
+            match process.answer(thread.version, site, target, Some(&mut self.tally)) {
                 Ok(destination) => {
                     if let Destination::Native(_) = destination {
                         thread.native = Some(Excursion::begin(tid));
                         leaving += 1;
                     }
-                    regions.set(thread.region, layout::REQUEST, 0);
-                    regions.set(thread.region, layout::RESPONSE, destination.get());
+                    regions.respond(thread.region, destination.get());
                 }
                 Err(TranslateError::Full) => full.push(tid),
                 Err(error) => return Err(CountError::Unsupported(error.to_string())),

@@ -178,7 +178,7 @@ impl Run {
         let Some(arena) = space.arena_of(at) else { return Ok(State::Outside) };
         let stubs = space.arenas[arena].stubs;
         let get = |offset| thread.regions.borrow().get(thread.region, offset);
-        let set = |offset, value| thread.regions.borrow().set(thread.region, offset, value);
+        let answered = || thread.regions.borrow().respond(thread.region, 0);
         if at > stubs.direct && at < stubs.wait.1 {
             let site = get(layout::SITE) as usize;
             if site == super::stubs::DRAIN as usize {
@@ -187,16 +187,14 @@ impl Run {
                 }
                 registers.rcx = get(layout::SAVE_RCX);
                 registers.rip = get(layout::TARGET);
-                set(layout::REQUEST, 0);
-                set(layout::RESPONSE, 0);
+                answered();
                 return Ok(State::Continued);
             }
             let lookup = Arrival::of(site as u32).is_some();
             let target = if lookup { get(layout::TARGET) } else { space.sites[site].target.get() };
             registers.rcx = get(layout::SAVE_RCX);
             registers.rip = target;
-            set(layout::REQUEST, 0);
-            set(layout::RESPONSE, 0);
+            answered();
             return Ok(State::Program);
         }
         // Before a system call that has a slow path, or right after it.

@@ -4,6 +4,7 @@ use nix::unistd::Pid;
 
 use super::layout;
 use super::process::Destination;
+use super::regions::Request;
 use super::run::{Run, RunError};
 use super::signals::State;
 use super::stubs::DRAIN;
@@ -153,33 +154,32 @@ impl Run {
         let tid = stopped.tid();
         let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
         let (region, regions, version) = (thread.region, thread.regions.clone(), thread.version);
-        let (request, site, target, response) = {
+        let (waits, Request { site, target }, response) = {
             let regions = regions.borrow();
-            let get = |offset| regions.get(region, offset);
-            (get(layout::REQUEST), get(layout::SITE), get(layout::TARGET), get(layout::RESPONSE))
+            let waits = regions.request(region).is_some();
+            (waits, regions.last_request(region), regions.get(region, layout::RESPONSE))
         };
         let mut stopped = stopped;
-        let destination = if request == 0 && response != 0 {
+        let destination = if !waits && response != 0 {
             response
-        } else if site == u64::from(DRAIN) {
+        } else if site == DRAIN {
             self.drain_buffer(tid);
-            target
+            target.get()
         } else {
             loop {
                 let (process, tally) = self.process(tid)?;
-                match process.answer(version, site as u32, Address::new(target), Some(tally)) {
+                match process.answer(version, site, target, Some(tally)) {
                     Ok(destination) => {
                         self.note_native(tid, destination);
                         break destination.get();
                     }
-                    Err(TranslateError::Full) => stopped = self.grow(stopped, Address::new(target))?,
+                    Err(TranslateError::Full) => stopped = self.grow(stopped, target)?,
                     Err(error) => return Err(RunError::Unsupported(error.to_string())),
                 }
             }
         };
         let regions = regions.borrow();
-        regions.set(region, layout::REQUEST, 0);
-        regions.set(region, layout::RESPONSE, 0);
+        regions.respond(region, 0);
         let mut registers = stopped.registers()?;
         registers.rcx = regions.get(region, layout::SAVE_RCX);
         registers.rip = destination;

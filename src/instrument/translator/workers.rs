@@ -9,12 +9,11 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::unistd::Pid;
 
-use super::layout;
 use super::native::Excursion;
 use super::process::{Destination, Process};
+use super::regions::Request;
 use super::stubs::DRAIN;
 use super::version::Version;
-use crate::target::address::Address;
 
 /// How long mailboxes that nobody uses are polled.
 const QUIET: Duration = Duration::from_micros(300);
@@ -68,22 +67,17 @@ impl Lot {
             let Some((_, process)) = member else { continue };
             let regions = process.image.regions.clone();
             let regions = regions.borrow();
-            let get = |offset| regions.get(mailbox.region, offset);
-            if get(layout::REQUEST) == 0 {
-                continue;
-            }
-            let (site, target) = (get(layout::SITE), get(layout::TARGET));
-            if site == u64::from(DRAIN) {
+            let Some(Request { site, target }) = regions.request(mailbox.region) else { continue };
+            if site == DRAIN {
                 return Round::Beyond;
             }
-            let Ok(destination) = process.answer(mailbox.version, site as u32, Address::new(target), None) else {
+            let Ok(destination) = process.answer(mailbox.version, site, target, None) else {
                 return Round::Beyond;
             };
             if let Destination::Native(_) = destination {
                 self.native.push((mailbox.tid, Excursion::begin(mailbox.tid)));
             }
-            regions.set(mailbox.region, layout::REQUEST, 0);
-            regions.set(mailbox.region, layout::RESPONSE, destination.get());
+            regions.respond(mailbox.region, destination.get());
             round = Round::Answered;
         }
         round
