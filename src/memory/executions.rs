@@ -82,12 +82,13 @@ impl Executions {
         total
     }
 
-    /// What events of `owner` stand for; `total` is that of the whole program, whose course decides where an instruction
-    /// was not executed any more when what it had written was written back.
+    /// What events of `owner` stand for; `total` is that of the whole program, whose course decides in windows where an
+    /// instruction was not executed any more when what it had written was written back.
     pub fn scales(&self, owner: Owner, total: &Times) -> Scales {
         let times = self.of(owner);
         let fills = times.factors();
-        Scales { fills, write_backs: if times.others > 0 { fills } else { total.factors() } }
+        let sample = if times.others > 0 { fills.sample } else { total.factors().sample };
+        Scales { fills, write_backs: Factors { sample, ..fills } }
     }
 
     /// (read, written) bytes of `owner`; `None` if nobody told.

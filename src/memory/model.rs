@@ -254,8 +254,8 @@ impl CacheModel {
         let scales = self.first_level_scales();
         let hierarchy = self.sampled.as_ref().map_or(&self.full, |s| &s.hierarchy);
         let (first, behind) = (&self.full.tallies, &hierarchy.tallies);
-        // A program that ends before its first pause does was simulated without a gap.
-        let windows = self.sampled.as_ref().is_some_and(|s| !s.pace.windows().is_empty());
+        // A program that ends before its first pause was simulated without a gap.
+        let windows = self.sampled.is_some() && self.executed.extrapolated() > 0.0;
         let beyond = Beyond { has_l2: self.has_l2, conflict_share: behind.conflict_share(), windows };
         let lines = self.classes.count() as f64;
         let total = self.executed.total();

@@ -102,6 +102,26 @@ fn what_was_found_as_it_was_before_a_pause_is_stated() {
 }
 
 #[test]
+fn what_a_program_writes_is_written_back_also_if_it_ends_in_its_first_pause() {
+    /// Fills an array, which almost ends the program's start, then another one again and again: less of it than the last
+    /// level holds before the first pause begins, more than that in it.
+    fn fill_and_write(emit: kernels::Emit) {
+        const FIRST: u64 = 0x4000_0000;
+        const SECOND: u64 = 0x8000_0000;
+        let store = |site, address| Access { address, bytes: 8, site, kind: AccessKind::Store };
+        (0..31 << 17).for_each(|i| emit(store(0, FIRST + 8 * i)));
+        (0..16 << 17).for_each(|i| emit(store(1, SECOND + 16 * i % (16 << 20))));
+    }
+    let (exact, sampled) = both(Placement::SmallPages, fill_and_write);
+    assert!(sampled.warnings.iter().any(|w| w.code == "memory-opening"), "it ends in another phase");
+    for site in [0, 1] {
+        let [exact, sampled] = [&exact, &sampled].map(|e| sum(e, |s, _| s == site, |t| t.dram_write));
+        // What L2 holds when the pause begins is not seen leaving it.
+        assert!((sampled / exact - 1.0).abs() < 0.2, "site {site}: {exact:.4e} exact, {sampled:.4e} sampled");
+    }
+}
+
+#[test]
 fn the_error_of_the_model_on_ceiling_kernels_is_kept() {
     let (exact, sampled) = both(Placement::SmallPages, kernels::copy);
     for evidence in [&exact, &sampled] {
