@@ -107,6 +107,24 @@ impl Arena {
         Ok(arena)
     }
 
+    /// Fills all slabs with ones, of eight bytes, each by its own thread. Kernels that store what they loaded must not do so to
+    /// fresh pages: memory takes lines of zeros faster than others (Zen 5 stores them at 1.2 times the rate, past the caches
+    /// at 2.2 times), and programs have others.
+    ///
+    /// # Errors
+    /// [`MachineError::Thread`].
+    pub fn fill(&self, team: &Team) -> Result<(), MachineError> {
+        let filled = self.clone();
+        let fill = move |rank: usize| {
+            let base = filled.slab_address(rank) as *mut f64;
+            for n in 0..filled.slab as usize / size_of::<f64>() {
+                // SAFETY: inside this thread's slab, which is aligned and which no other thread has.
+                unsafe { base.add(n).write(1.0) };
+            }
+        };
+        team.run(self.threads, Arc::new(fill))
+    }
+
     /// Address of the slab of `rank`.
     pub fn slab_address(&self, rank: usize) -> u64 {
         self.buffer.address() + rank as u64 * self.slab
@@ -169,6 +187,19 @@ mod tests {
             Some(share) => assert_eq!(share, 0.0),
             None => println!("SKIPPED: /proc/self/smaps does not tell huge pages"),
         }
+    }
+
+    #[test]
+    fn a_filled_arena_has_no_zeros() {
+        let team = Team::new(&crate::machine::limits::Limits::read().cpus[..1]).expect("one thread");
+        let arena = Arena::new(&team, 1, 4 << 20, Pages::Small, false).expect("4 MiB");
+        // SAFETY: the mapping holds as many bytes behind its address, and no thread writes them now.
+        let all = || unsafe {
+            std::slice::from_raw_parts(arena.slab_address(0) as *const f64, arena.total() as usize / size_of::<f64>())
+        };
+        assert!(all().iter().all(|x| *x == 0.0));
+        arena.fill(&team).expect("the thread runs");
+        assert!(all().iter().all(|x| *x == 1.0));
     }
 
     #[test]

@@ -60,6 +60,7 @@ pub fn levels(lab: &mut Lab) -> Result<(), MachineError> {
             continue;
         };
         let arena = Arena::new(lab.team(), threads, total, Pages::Huge, false)?;
+        arena.fill(lab.team())?;
         lab.note_huge_pages(arena.huge_share());
         for level in levels_of(lab, threads, Some(arena.slab)) {
             kinds(lab, &arena, &level)?;
