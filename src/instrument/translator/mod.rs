@@ -25,6 +25,7 @@ mod endings;
 mod flow;
 mod harvest;
 mod hash;
+mod heap;
 mod hold;
 mod huge;
 mod inject;
@@ -92,6 +93,7 @@ impl Translator {
 
 impl CountingEngine for Translator {
     fn run(&mut self, child: Gated, sink: Option<Box<dyn AccessSink>>) -> Result<Counted, CountError> {
+        heap::prepare();
         let first = start_traced(child)?;
         let mut run = Run::new(first, sink.map(Drain::new), self.place_after, self.before_lent);
         let status = run.follow();

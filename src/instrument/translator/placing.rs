@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use super::ahead::Exits;
 use super::block::BlockId;
 use super::chains::{HotBlock, Placed, chains, successors};
 use super::flow::runs_on;
@@ -188,7 +189,7 @@ impl CodeSpace {
         let version = Version::Plain;
         let Ok(mut unit) = self.begin_unit(version, start) else { return };
         unit.places = self.placing.round;
-        let mut exits = VecDeque::new();
+        let mut exits = Exits::default();
         let mut next = Some(start);
         for (i, &Placed { at, next_flows }) in chain.iter().enumerate() {
             // Text that was changed meanwhile is not placed any more.

@@ -8,7 +8,7 @@ use iced_x86::RflagsBits;
 use super::hash::AddressMap;
 use super::text::{TextRange, find_text};
 use crate::instrument::x86_64::decode::End;
-use crate::instrument::x86_64::decode::{Decoded, decode};
+use crate::instrument::x86_64::decode::{Decoded, decode, steps};
 use crate::instrument::x86_64::liveness::{INC_FLAGS, STATUS_FLAGS, live_before, scan};
 use crate::profile::code::CodeRef;
 use crate::target::address::Address;
@@ -141,11 +141,25 @@ impl<'a> Source<'a> {
     }
 
     fn live_in(&mut self, at: Address, depth: u32) -> u32 {
+        if !self.decoded.contains_key(&at.get())
+            && let Some(read) = self.scan_text(at)
+        {
+            return read;
+        }
         let Some(block) = self.block(at) else { return INC_FLAGS };
-        let (read, open) = scan(&block.steps, INC_FLAGS);
+        let (read, open) = scan(block.steps.iter().map(|s| s.instruction), INC_FLAGS);
         if open == 0 {
             return read;
         }
         read | open & self.live_out(&block, depth - 1)
+    }
+
+    /// As [`scan`], of text that is decoded no further than it has to be; `None` if its first block leaves flags undecided.
+    fn scan_text(&self, at: Address) -> Option<u32> {
+        let room = (find_text(self.text, at)?.end - at) as usize;
+        let mut pages = self.pages.borrow_mut();
+        let bytes = pages.rest(self.memory, at);
+        let (read, open) = scan(steps(at, &bytes[..room.min(bytes.len())]), INC_FLAGS);
+        (open == 0).then_some(read)
     }
 }

@@ -5,11 +5,11 @@
 //!           └ jcc ────────────────────────────────▶ stub (until its target is translated)
 //! ```
 
-use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use iced_x86::InstructionInfoFactory;
 
+use super::ahead::Exits;
 use super::arena::Part;
 use super::block::{Block, BlockId, SiteId, Tag};
 use super::flow::{Flow, Leave, runs_on};
@@ -80,7 +80,7 @@ impl CodeSpace {
         version: Version,
         start: Address,
         most: usize,
-        exits: &mut VecDeque<Address>,
+        exits: &mut Exits,
     ) -> Result<CacheAddress, TranslateError> {
         let written = self.unit(source, version, start, most, exits);
         match self.find(version, start) {
@@ -125,7 +125,7 @@ impl CodeSpace {
         version: Version,
         start: Address,
         most: usize,
-        exits: &mut VecDeque<Address>,
+        exits: &mut Exits,
     ) -> Result<(), TranslateError> {
         let mut unit = self.begin_unit(version, start)?;
         let mut at = Some(start);
@@ -140,7 +140,7 @@ impl CodeSpace {
                     return result.and(Err(TranslateError::NoText(start)));
                 }
                 self.end_unit(&mut unit, address);
-                exits.push_back(address);
+                exits.others.push_back(address);
                 break;
             };
             match self.block_into(&mut unit, source, &block, exits) {
@@ -161,7 +161,7 @@ impl CodeSpace {
         unit: &mut Unit,
         source: &mut Source<'_>,
         block: &Decoded,
-        exits: &mut VecDeque<Address>,
+        exits: &mut Exits,
     ) -> Result<Option<Address>, TranslateError> {
         let at = source.code_ref(block.start).ok_or(TranslateError::NoText(block.start))?;
         let slot = self.new_slot().ok_or(TranslateError::Full)?;
@@ -186,11 +186,11 @@ impl CodeSpace {
         }
         match block.end {
             End::Branch(_, to) | End::ShortBranch(to) | End::Transaction(to) if to != block.start => {
-                exits.push_back(to);
+                exits.others.push_back(to);
             }
             End::Call(to) => {
                 self.callees.insert(unit.version.place(to));
-                exits.push_front(to);
+                exits.calls.push_back(to);
             }
             _ => {}
         }

@@ -106,6 +106,12 @@ pub fn decode(start: Address, bytes: &[u8]) -> Option<Decoded> {
     Some(block)
 }
 
+/// The instructions of the block at `start` but for the one that ends it, decoded as they are asked for.
+pub fn steps(start: Address, bytes: &[u8]) -> impl Iterator<Item = Instruction> {
+    let decoder = Decoder::with_ip(64, bytes, start.get(), DecoderOptions::NONE);
+    decoder.into_iter().take(MAX_INSTRUCTIONS).take_while(|i| !i.is_invalid() && end(i).is_none())
+}
+
 fn end(instruction: &Instruction) -> Option<End> {
     let near = || Address::new(instruction.near_branch_target());
     if loads_gs(instruction) {

@@ -52,13 +52,13 @@ pub fn live_before(steps: &[Step], live_out: u32) -> Vec<u32> {
     before
 }
 
-/// Of `live`, the flags that may be read before they are overwritten when control goes through `steps`; the second
-/// figure are those still undecided behind the last step.
-pub fn scan(steps: &[Step], live: u32) -> (u32, u32) {
+/// Of `live`, the flags that may be read before they are overwritten when control goes through `instructions`; the
+/// second figure are those still undecided behind the last one. Takes no more of them than it needs.
+pub fn scan(instructions: impl IntoIterator<Item = Instruction>, live: u32) -> (u32, u32) {
     let (mut read, mut open) = (0, live);
-    for step in steps {
-        read |= open & step.instruction.rflags_read();
-        open &= !kills(&step.instruction) & !read;
+    for instruction in instructions {
+        read |= open & instruction.rflags_read();
+        open &= !kills(&instruction) & !read;
         if open == 0 {
             break;
         }
