@@ -129,6 +129,8 @@ like_ceilings() {
     gcc "${flags[@]}" "$bytes" -DHUGE_PAGES -march=native -mprefer-vector-width=512 -funroll-loops -o "$known.wide" \
         fixtures/memory/known.c || return
     gcc "${flags[@]}" "$bytes" -o "$known.plain" fixtures/memory/known.c || return
+    # What memory delivers drifts from one half hour to the next.
+    "$RPROF" machine --refresh >/dev/null 2>&1
     printf '%-8s %-10s %9s %9s %9s %8s %8s  %s\n' build kernel predicted fastest mean ratio "of mean" class
     predicted_times wide "$known.wide"
     predicted_times plain "$known.plain"
@@ -143,7 +145,7 @@ known_kernels
 echo
 echo "Milliseconds of a pass of kernels that memory holds: predicted from the bytes and the machine's ceilings, measured. A ceiling"
 echo "is the best that memory did, and so is the fastest pass; the mean has its neighbours in it. \"wide\" is built as the kernels of"
-echo "the ceilings are, its ratio is the model's error; \"plain\" (AVX2, not unrolled, small pages) falls short of them by what"
+echo "the ceilings are: its ratio is the model's error; \"plain\" (AVX2, not unrolled, small pages) falls short of them by what"
 echo "narrow code and small pages cost."
 like_ceilings
 echo
