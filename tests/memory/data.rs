@@ -34,7 +34,7 @@ fn arrays_are_named_by_variable_allocating_function_and_kind() {
     let exact = || CacheModel::exact(host(LastLevelPolicy::Victim), Placement::SmallPages, Vec::new());
     let sampled = || CacheModel::sampled(host(LastLevelPolicy::Victim), Placement::SmallPages, Vec::new());
     let runs =
-        [("exact", "1", exact as fn() -> CacheModel, 0.05), ("sampled", "40", sampled as fn() -> CacheModel, 0.12)];
+        [("exact", "1", exact as fn() -> CacheModel, 0.05), ("sampled", "120", sampled as fn() -> CacheModel, 0.12)];
     for (mode, passes, model, off) in runs {
         for program in [&program, &stripped] {
             let found = data(program, passes, model());

@@ -16,8 +16,10 @@ use crate::target::tracee::{Mode, Registers, Stopped};
 use crate::target::wait::Stop;
 use crate::target::wake_up::WakeUp;
 
-/// How many times as much processor time as the window before it a pause lasts.
+/// How many times as much processor time as the window before it a pause lasts on average: between half and one and a half
+/// times that, since windows at equal distances could see a program that repeats itself at the same place each time.
 const PAUSE: f64 = 4.0;
+const GOLDEN_RATIO: f64 = 1.618_033_988_749_895;
 /// The longest pause, in seconds and as a part of the run so far: what goes on for longer than a pause is seen in a window,
 /// and a long run has long phases.
 const LONGEST_PAUSE_S: f64 = 0.1;
@@ -45,6 +47,8 @@ pub struct Windows {
     window_s: f64,
     /// How long the last window was.
     length_s: f64,
+    /// Pauses so far.
+    pauses: u32,
     looked: Instant,
     /// Of each thread, when we looked.
     cpu_s: HashMap<Pid, f64>,
@@ -66,6 +70,7 @@ impl Windows {
             since_s: 0.0,
             window_s: 0.0,
             length_s: 0.0,
+            pauses: 0,
             looked: Instant::now(),
             cpu_s: HashMap::new(),
             wake_up,
@@ -97,12 +102,20 @@ impl Windows {
             (Version::Plain, _) => self.window_s = self.now_s,
             _ => {}
         }
+        self.pauses += u32::from(wanted == Version::Plain);
         (self.wanted, self.since_s) = (wanted, self.now_s);
     }
 
-    fn is_over(&self) -> bool {
+    /// How long the present pause is to last, in seconds.
+    fn pause_s(&self) -> f64 {
+        // Multiples of the golden ratio without their integers: any few of them in a row are spread evenly.
+        let varied = 0.5 + (f64::from(self.pauses) * GOLDEN_RATIO).fract();
         let longest_s = LONGEST_PAUSE_S.max(LONGEST_PAUSE_SHARE * self.now_s);
-        let limit = if self.wanted == Version::Plain { (PAUSE * self.length_s).min(longest_s) } else { LIMIT_S };
+        (PAUSE * self.length_s).min(longest_s) * varied
+    }
+
+    fn is_over(&self) -> bool {
+        let limit = if self.wanted == Version::Plain { self.pause_s() } else { LIMIT_S };
         self.now_s - self.since_s >= limit
     }
 }
