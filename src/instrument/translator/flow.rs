@@ -11,6 +11,7 @@
 
 use super::block::BlockId;
 use super::layout;
+use super::settle::{Due, Unsettled};
 use super::space::CodeSpace;
 use super::unit::Unit;
 use super::writer::Writer;
@@ -36,15 +37,6 @@ pub(super) struct Leave {
     pub slot: u32,
     /// No flags are needed where it leads.
     pub dead_flags: bool,
-}
-
-/// Part of a detour in which its counter is not what has been executed: a thread that ends there has `by` to be added.
-#[derive(Debug)]
-pub struct Detour {
-    from: CacheAddress,
-    until: CacheAddress,
-    slot: u32,
-    by: i64,
 }
 
 /// Whether control goes from `block` to its successors only, so that what does not leave it runs into the block behind.
@@ -85,7 +77,8 @@ impl Writer<'_> {
         let counted = count(cold, slot, dead_flags);
         let jump = cold.jump(cold.here());
         self.unit.hot.set_word(patch, relative(patch, stub));
-        self.space.detours.push(Detour { from: stub, until: counted, slot, by: 1 });
+        let due = Due::Executions(1);
+        self.space.unsettled.push(Unsettled { from: stub, until: counted, slot, due });
         self.exit(jump, to);
     }
 }
@@ -103,13 +96,8 @@ impl CodeSpace {
         let side = cold.here();
         let from = count(cold, slot, dead_flags);
         cold.jump(entry);
-        self.detours.push(Detour { from, until: cold.here(), slot, by: -1 });
+        self.unsettled.push(Unsettled { from, until: cold.here(), slot, due: Due::Executions(-1) });
         side
-    }
-
-    /// The counter that a thread which ends at `at` leaves wrong, and what is to be added to it.
-    pub fn detour_at(&self, at: CacheAddress) -> Option<(u32, i64)> {
-        self.detours.iter().find(|d| d.from <= at && at < d.until).map(|d| (d.slot, d.by))
     }
 
     /// Adds to counters by slot what ran into blocks from those before them. The counters are those of running threads:

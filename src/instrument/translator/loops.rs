@@ -7,6 +7,7 @@
 
 use super::block::Moved;
 use super::layout;
+use super::settle::{Due, Unsettled};
 use super::writer::Writer;
 use crate::instrument::x86_64::decode::End;
 use crate::instrument::x86_64::emit::Gpr;
@@ -89,7 +90,10 @@ impl Writer<'_> {
         }
         let Some(register) = self.loop_counter else { return };
         let (hot, counter) = (&mut self.unit.hot, layout::counter(self.slot));
+        let from = hot.here();
         hot.save(counter, register);
+        let due = Due::Register(register);
+        self.space.unsettled.push(Unsettled { from, until: hot.here(), slot: self.slot, due });
         hot.load(register, layout::SAVE_LOOP + 8 * u32::from(register.0));
         for register in self.lent_to_loop() {
             self.unit.hot.load(register, layout::SAVE_LOOP + 8 * u32::from(register.0));
@@ -102,6 +106,7 @@ impl Writer<'_> {
         let (Some(t), counter) = (free_gpr(used), layout::counter(self.slot)) else { return };
         let Some(u) = free_gpr(used | 1 << t.0) else { return };
         let hot = &mut self.unit.hot;
+        let from = hot.here();
         hot.save(layout::SAVE_LENT, t);
         hot.save(layout::SAVE_LENT_2, u);
         hot.load(t, layout::LOOP_BASE);
@@ -110,6 +115,8 @@ impl Writer<'_> {
         hot.load(u, counter);
         hot.sum(u, u, t, 0);
         hot.save(counter, u);
+        let due = Due::Way(register);
+        self.space.unsettled.push(Unsettled { from, until: hot.here(), slot: self.slot, due });
         hot.load(t, layout::SAVE_LENT);
         hot.load(u, layout::SAVE_LENT_2);
     }

@@ -42,6 +42,7 @@ mod regions;
 mod relatives;
 mod returns;
 mod run;
+mod settle;
 mod shared;
 mod signals;
 mod source;

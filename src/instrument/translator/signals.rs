@@ -254,7 +254,7 @@ impl Run {
 }
 
 /// Puts registers back that stand elsewhere.
-fn restore(thread: &Thread, process: &Process, block: BlockId, moved: Moved, registers: &mut Registers) {
+pub(super) fn restore(thread: &Thread, process: &Process, block: BlockId, moved: Moved, registers: &mut Registers) {
     let space = process.image.space.borrow();
     let block = space.block(block);
     let regions = thread.regions.borrow();
@@ -293,7 +293,7 @@ fn restore(thread: &Thread, process: &Process, block: BlockId, moved: Moved, reg
 }
 
 /// Only the instructions before `offset` were executed: they are counted as a block of their own.
-fn uncount(thread: &Thread, process: &Process, block: BlockId, offset: u16, at: CacheAddress) {
+pub(super) fn uncount(thread: &Thread, process: &Process, block: BlockId, offset: u16, at: CacheAddress) {
     let mut space = process.image.space.borrow_mut();
     let b = space.block(block);
     if u32::from(offset) == b.code.end - b.code.start {
@@ -319,7 +319,7 @@ fn count_iterations(thread: &Thread, process: &Process, block: BlockId, offset: 
 }
 
 /// A general-purpose register by number.
-fn value(registers: &mut Registers, register: Gpr) -> &mut u64 {
+pub(super) fn value(registers: &mut Registers, register: Gpr) -> &mut u64 {
     match register.0 {
         0 => &mut registers.rax,
         1 => &mut registers.rcx,

@@ -7,13 +7,13 @@ use iced_x86::{Decoder, DecoderOptions};
 
 use super::arena::{Arena, Part, REACH};
 use super::block::{Block, BlockId, CallSite, Point, Site, SiteId};
-use super::flow::Detour;
 use super::harvest::Totals;
 use super::hash::{AddressHasher, AddressMap};
 use super::huge::Stretch;
 use super::layout;
 use super::placing::Placing;
 use super::probes::ProbeSite;
+use super::settle::Unsettled;
 use super::shared::Shared;
 use super::version::{Place, Version};
 use crate::instrument::x86_64::decode::MAX_BYTES;
@@ -82,8 +82,8 @@ pub struct CodeSpace {
     pub(super) placing: Placing,
     /// What is to be in huge pages.
     pub(super) gathering: VecDeque<Stretch>,
-    /// Where what enters and leaves them is counted.
-    pub(super) detours: Vec<Detour>,
+    /// Where a thread that ends leaves a counter wrong.
+    pub(super) unsettled: Vec<Unsettled>,
 }
 
 impl CodeSpace {
@@ -127,7 +127,7 @@ impl CodeSpace {
             no_room_near: false,
             placing: Placing::after(super::placing::FIRST),
             gathering: VecDeque::new(),
-            detours: Vec::new(),
+            unsettled: Vec::new(),
         }
     }
 
@@ -200,16 +200,22 @@ impl CodeSpace {
         (at < self.blocks[id as usize].end).then_some(id)
     }
 
-    /// What is known of the program's state at `at`.
-    pub fn point_at(&self, at: CacheAddress) -> Option<(BlockId, Point)> {
+    /// The last point up to `at` of the block there: (block, its index among all points).
+    pub(super) fn last_point(&self, at: CacheAddress) -> Option<(BlockId, usize)> {
         let id = self.block_at(at)?;
         let block = &self.blocks[id as usize];
         let offset = (at - block.entry) as u32;
-        let points = &self.points[block.points.start as usize..block.points.end as usize];
+        let first = block.points.start as usize;
         // Several points may share a place; the last is the one that is executed there.
-        let found = points.partition_point(|p| p.cache <= offset);
-        let point = points.get(found.checked_sub(1)?)?;
-        (point.cache == offset).then_some((id, *point))
+        let found = self.points[first..block.points.end as usize].partition_point(|p| p.cache <= offset);
+        Some((id, first + found.checked_sub(1)?))
+    }
+
+    /// What is known of the program's state at `at`.
+    pub fn point_at(&self, at: CacheAddress) -> Option<(BlockId, Point)> {
+        let (id, point) = self.last_point(at)?;
+        let point = self.points[point];
+        (self.block(id).entry + u64::from(point.cache) == at).then_some((id, point))
     }
 
     /// The counter of iterations of the `rep` instruction at `offset` of a block, if `at` is the instruction itself (and

@@ -6,7 +6,6 @@ use super::layout;
 use super::process::Destination;
 use super::regions::Request;
 use super::run::{Run, RunError};
-use super::signals::State;
 use super::stubs::DRAIN;
 use super::unit::TranslateError;
 use crate::target::address::{Address, CacheAddress};
@@ -57,19 +56,6 @@ impl Run {
                 Ok(())
             }
             _ => self.go_on(stopped),
-        }
-    }
-
-    /// A thread ends where it is: what its registers hold of its counts is added to them. A thread that is already gone
-    /// says nothing any more.
-    fn settle(&mut self, ending: &Stopped) {
-        let Ok(mut registers) = ending.registers() else { return };
-        let at = CacheAddress::new(registers.rip);
-        let Ok(State::Between) = self.as_the_program_has_it(ending.tid(), &mut registers) else { return };
-        let Some(thread) = self.threads.get(&ending.tid()) else { return };
-        let Some(process) = self.processes.get(&thread.process) else { return };
-        if let Some((slot, by)) = process.image.space.borrow().detour_at(at) {
-            thread.regions.borrow().adjust(thread.region, slot, by);
         }
     }
 

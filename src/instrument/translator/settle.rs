@@ -1,0 +1,94 @@
+//! A thread that ends where it is: its counters are made to say what it executed, to the last instruction.
+//!
+//! A signal waits until the program's state is known; here nothing is executed any more. What there is to know of a place in
+//! between stands with it where a counter is about to be changed for more than the block there; elsewhere the point
+//! before tells which instructions of the block were executed: they are counted as a block of their own.
+
+use super::block::{BlockId, Moved};
+use super::layout;
+use super::run::Run;
+use super::signals::{State, restore, uncount, value};
+use super::space::CodeSpace;
+use crate::instrument::x86_64::emit::Gpr;
+use crate::target::address::CacheAddress;
+use crate::target::tracee::Stopped;
+
+/// A part of the cache in which a counter is not what was executed.
+#[derive(Debug)]
+pub struct Unsettled {
+    /// Its first instruction.
+    pub from: CacheAddress,
+    /// One past its last.
+    pub until: CacheAddress,
+    /// The counter.
+    pub slot: u32,
+    /// What makes it so.
+    pub due: Due,
+}
+
+/// What is to happen to a counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// This is to be added.
+    Executions(i64),
+    /// It stands in this register.
+    Register(Gpr),
+    /// The way of a loop's induction register is to be added.
+    Way(Gpr),
+}
+
+impl CodeSpace {
+    /// What is to happen to which counter if a thread ends at `at`.
+    fn due_at(&self, at: CacheAddress) -> Option<(u32, Due)> {
+        self.unsettled.iter().find(|u| u.from <= at && at < u.until).map(|u| (u.slot, u.due))
+    }
+
+    /// Of a place between two points of a block: (block, bytes of it that were executed, what stands elsewhere). `None`
+    /// behind the last point of a block that has been counted: it was executed.
+    fn state_before(&self, at: CacheAddress) -> Option<(BlockId, u16, Moved)> {
+        let (id, before) = self.last_point(at)?;
+        let block = self.block(id);
+        let (point, behind) = self.points[before..block.points.end as usize].split_first()?;
+        if behind.is_empty() && at - block.entry >= u64::from(block.counted_at) {
+            return None;
+        }
+        let executed = match point.moved {
+            // A register is lent until the instruction has been executed, and then comes back.
+            Moved::Lent(_) | Moved::LoopAndLent(_) => {
+                let next = behind.iter().map(|p| p.program).find(|&program| program > point.program);
+                next.unwrap_or((block.code.end - block.code.start) as u16)
+            }
+            _ => point.program,
+        };
+        Some((id, executed, point.moved))
+    }
+}
+
+impl Run {
+    /// A thread ends where it is. One that is already gone says nothing any more.
+    pub fn settle(&mut self, ending: &Stopped) {
+        let Ok(mut registers) = ending.registers() else { return };
+        let at = CacheAddress::new(registers.rip);
+        let Ok(State::Between) = self.as_the_program_has_it(ending.tid(), &mut registers) else { return };
+        let Some(thread) = self.threads.get(&ending.tid()) else { return };
+        let Some(process) = self.processes.get(&thread.process) else { return };
+        let (due, state) = {
+            let space = process.image.space.borrow();
+            (space.due_at(at), space.state_before(at))
+        };
+        if let Some((slot, due)) = due {
+            let regions = thread.regions.borrow();
+            match due {
+                Due::Executions(n) => regions.adjust(thread.region, slot, n),
+                Due::Register(r) => regions.set(thread.region, layout::counter(slot), *value(&mut registers, r)),
+                Due::Way(r) => {
+                    let base = regions.get(thread.region, layout::LOOP_BASE);
+                    regions.adjust(thread.region, slot, value(&mut registers, r).wrapping_sub(base) as i64);
+                }
+            }
+        } else if let Some((block, executed, moved)) = state {
+            restore(thread, process, block, moved, &mut registers);
+            uncount(thread, process, block, executed, at);
+        }
+    }
+}

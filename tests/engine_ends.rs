@@ -1,0 +1,50 @@
+//! What a thread executed is counted to the last instruction, wherever and however it ends.
+
+#[path = "common/guests.rs"]
+#[allow(dead_code)]
+mod guests;
+
+use std::fs::File;
+use std::time::Duration;
+
+use iced_x86::{Decoder, DecoderOptions, Mnemonic};
+use rprof::instrument::{Counted, CountingEngine, Translator};
+use rprof::target::launch::{Program, Streams, spawn_gated};
+
+use guests::{build, nothing_runs};
+
+/// Displacement of the first word in `cut_short.c`.
+const FIRST: u64 = 0x5e_ed00;
+
+/// Executions of the guest's instructions that add to its words.
+fn executions(counted: &Counted, words: usize) -> Vec<u64> {
+    let mut sums = vec![0; words];
+    for block in &counted.evidence.blocks {
+        let executions: u64 = block.executions.iter().map(|e| e.1).sum();
+        for instruction in &mut Decoder::new(64, &block.code, DecoderOptions::NONE) {
+            let word = instruction.memory_displacement64().wrapping_sub(FIRST) / 8;
+            if instruction.mnemonic() == Mnemonic::Inc && word < words as u64 {
+                sums[word as usize] += executions;
+            }
+        }
+    }
+    sums
+}
+
+#[test]
+fn threads_that_are_cut_short_are_counted_to_the_last_instruction() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = build(dir.path(), "cut_short.c", &["-pthread"]);
+    let out = dir.path().join("out");
+    let streams = Streams { stdout: Some(File::create(&out).unwrap().into()), ..Streams::default() };
+    let program = Program { path: path.clone(), argv: vec![path.clone().into()] };
+    // Hot blocks are placed, and most of them have no counter in line, before the first thread ends.
+    let mut engine = Translator { place_after: Duration::from_millis(2), ..Translator::default() };
+    let counted = engine.run(spawn_gated(&program, streams).unwrap(), None).unwrap();
+    nothing_runs(&path);
+    assert_eq!(counted.status, 0);
+    let output = std::fs::read_to_string(out).unwrap();
+    let expected: Vec<u64> = output.lines().map(|line| line.parse().unwrap()).collect();
+    assert!(expected.len() > 10 && expected.iter().all(|&n| n > 1000), "{expected:?}");
+    assert_eq!(executions(&counted, expected.len()), expected);
+}
