@@ -83,14 +83,14 @@ impl Writer<'_> {
 
     /// `jcc loop; mov gs:[counter], r; mov r, gs:[saved]`
     pub(super) fn loop_end(&mut self, condition: u8, start: CacheAddress) {
+        let from = self.unit.hot.here();
         self.unit.hot.jump_if(condition, start);
         if let Some(induction) = self.induction {
-            self.add_way(induction.register);
+            self.add_way(induction.register, from);
             return;
         }
         let Some(register) = self.loop_counter else { return };
         let (hot, counter) = (&mut self.unit.hot, layout::counter(self.slot));
-        let from = hot.here();
         hot.save(counter, register);
         let due = Due::Register(register);
         self.space.unsettled.push(Unsettled { from, until: hot.here(), slot: self.slot, due });
@@ -100,13 +100,12 @@ impl Writer<'_> {
         }
     }
 
-    /// counter += induction register − its value at the loop's entry
-    pub(super) fn add_way(&mut self, register: Gpr) {
+    /// counter += induction register − its value at the loop's entry; that is due from `from` on.
+    fn add_way(&mut self, register: Gpr, from: CacheAddress) {
         let used = 1 << register.0 | 1 << 4;
         let (Some(t), counter) = (free_gpr(used), layout::counter(self.slot)) else { return };
         let Some(u) = free_gpr(used | 1 << t.0) else { return };
         let hot = &mut self.unit.hot;
-        let from = hot.here();
         hot.save(layout::SAVE_LENT, t);
         hot.save(layout::SAVE_LENT_2, u);
         hot.load(t, layout::LOOP_BASE);

@@ -44,12 +44,14 @@ impl CodeSpace {
     }
 
     /// Of a place between two points of a block: (block, bytes of it that were executed, what stands elsewhere). `None`
-    /// behind the last point of a block that has been counted: it was executed.
+    /// behind the end of a loop or a call, which has been counted: it was executed.
     fn state_before(&self, at: CacheAddress) -> Option<(BlockId, u16, Moved)> {
         let (id, before) = self.last_point(at)?;
         let block = self.block(id);
         let (point, behind) = self.points[before..block.points.end as usize].split_first()?;
-        if behind.is_empty() && at - block.entry >= u64::from(block.counted_at) {
+        // What a branch goes on with is not reached yet at the padding before it.
+        let has_gone_on = block.landing.is_some() || matches!(point.moved, Moved::Loop);
+        if behind.is_empty() && has_gone_on && at - block.entry >= u64::from(block.counted_at) {
             return None;
         }
         let executed = match point.moved {
