@@ -18,9 +18,9 @@ use crate::target::address::Address;
 use crate::target::wake_up::WakeUp;
 
 /// When the blocks of a code space are placed first after its start: a program that ends sooner has nothing of it.
-pub const FIRST: Duration = Duration::from_millis(500);
+pub const FIRST: Duration = Duration::from_millis(300);
 /// How much longer it takes each time.
-const LONGER: u32 = 3;
+const LONGER: u32 = 4;
 /// How often it is looked whether that time has come, at most.
 const LOOK: Duration = Duration::from_millis(50);
 /// The share of what was executed of late that is in hot blocks.
