@@ -169,6 +169,7 @@ impl Writer<'_> {
                 hot.look_up_byte(RCX, tables + layout::POPULATION_8 + 256 * table);
             }
         }
+        hot.save(layout::LANES, RCX);
         hot.load(RDX, layout::counter(slot));
         hot.sum(RDX, RDX, RCX, 0);
         hot.save(layout::counter(slot), RDX);

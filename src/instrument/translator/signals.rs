@@ -10,6 +10,7 @@ use super::layout;
 use super::process::Process;
 use super::returns::Arrival;
 use super::run::{Run, RunError};
+use super::space::Sum;
 use super::text::find_text;
 use super::thread::Thread;
 use crate::instrument::x86_64::emit::Gpr;
@@ -221,7 +222,7 @@ impl Run {
         };
         restore(thread, process, block, moved, registers);
         uncount(thread, process, block, offset, place);
-        count_iterations(thread, process, block, offset, place, registers.rcx);
+        settle_sum(thread, process, block, offset, place, registers.rcx);
         let start = process.image.space.borrow().block(block).start;
         registers.rip = (start + u64::from(offset)).get();
         Ok(State::Program)
@@ -308,14 +309,17 @@ pub(super) fn uncount(thread: &Thread, process: &Process, block: BlockId, offset
     }
 }
 
-/// A `rep` instruction that is interrupted goes on as a new one: its iterations so far are added.
-fn count_iterations(thread: &Thread, process: &Process, block: BlockId, offset: u16, at: CacheAddress, rcx: u64) {
-    let space = process.image.space.borrow();
-    if let Some(slot) = space.repeating_at(block, offset, at) {
-        let regions = thread.regions.borrow();
-        let from = regions.get(thread.region, layout::REPEAT_FROM);
-        regions.adjust(thread.region, slot, from.wrapping_sub(rcx) as i64);
-    }
+/// What an instruction that is to be executed anew has summed: the iterations so far of a `rep` instruction are added, as
+/// it goes on as a new one; active lanes are taken back.
+fn settle_sum(thread: &Thread, process: &Process, block: BlockId, offset: u16, at: CacheAddress, rcx: u64) {
+    let Some((slot, sum)) = process.image.space.borrow().sum_before(block, offset, at) else { return };
+    let regions = thread.regions.borrow();
+    let get = |field| regions.get(thread.region, field);
+    let change = match sum {
+        Sum::Iterations => get(layout::REPEAT_FROM).wrapping_sub(rcx) as i64,
+        Sum::Lanes => -(get(layout::LANES) as i64),
+    };
+    regions.adjust(thread.region, slot, change);
 }
 
 /// A general-purpose register by number.

@@ -32,6 +32,15 @@ pub struct DynamicSlot {
     pub offset: u32,
 }
 
+/// What a run-time sum is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sum {
+    /// Iterations of a `rep` instruction.
+    Iterations,
+    /// Active lanes.
+    Lanes,
+}
+
 /// The page of text that an address lies in.
 pub(super) fn page_of(at: Address) -> u64 {
     at.get() >> 12
@@ -218,20 +227,22 @@ impl CodeSpace {
         (self.block(id).entry + u64::from(point.cache) == at).then_some((id, point))
     }
 
-    /// The counter of iterations of the `rep` instruction at `offset` of a block, if `at` is the instruction itself (and
-    /// not what is done before it).
-    pub fn repeating_at(&self, id: BlockId, offset: u16, at: CacheAddress) -> Option<u32> {
+    /// The counter of the run-time sum of the instruction at `offset` of a block that stands at `at`, behind what is done
+    /// before it; and whether it sums iterations, which it adds behind it, or lanes, which were added.
+    pub fn sum_before(&self, id: BlockId, offset: u16, at: CacheAddress) -> Option<(u32, Sum)> {
         let block = &self.blocks[id as usize];
         let points = &self.points[block.points.start as usize..block.points.end as usize];
-        let last = points.iter().rev().find(|p| p.program == offset)?;
-        if block.entry + u64::from(last.cache) != at {
-            return None;
-        }
+        let mut own = points.iter().filter(|p| p.program == offset).map(|p| block.entry + u64::from(p.cache));
+        let first = own.next()?;
+        let last = own.next_back().unwrap_or(first);
+        let sum = self.dynamic.iter().find(|d| d.block == id && d.offset == u32::from(offset))?;
         let code = self.block_code(id).get(usize::from(offset)..)?;
         let instruction = Decoder::new(64, code, DecoderOptions::NONE).decode();
         let repeated = instruction.has_rep_prefix() || instruction.has_repne_prefix();
-        let sum = self.dynamic.iter().find(|d| d.block == id && d.offset == u32::from(offset))?;
-        (repeated && instruction.is_string_instruction()).then_some(sum.slot)
+        match repeated && instruction.is_string_instruction() {
+            true => (at == last).then_some((sum.slot, Sum::Iterations)),
+            false => (at > first).then_some((sum.slot, Sum::Lanes)),
+        }
     }
 
     /// Enters an exit.
