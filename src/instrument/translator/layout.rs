@@ -31,8 +31,6 @@ pub const SAVE_FLAGS: u32 = 0x28;
 pub const PROBE_ADDRESS: u32 = 0x30;
 /// A mask register's value in pieces.
 pub const PROBE_SCRATCH: u32 = 0x38;
-/// Active lanes that a masked instruction adds to its sum before it is executed.
-pub const LANES: u32 = 0xb8;
 /// Where the next entry of the buffer goes.
 pub const CURSOR: u32 = 0xa0;
 /// Which addresses are collected: those whose mixed bits are 0 here.
@@ -62,6 +60,8 @@ pub const CONTINUE_AT: u32 = 0x98;
 
 /// A loop's induction register at its entry.
 pub const LOOP_BASE: u32 = 0xb0;
+/// Active lanes that a masked instruction adds to its sum before it is executed.
+pub const LANES: u32 = 0xb8;
 
 /// The program's values of registers that hold a loop's counters, by register number.
 pub const SAVE_LOOP: u32 = 0x100;

@@ -11,7 +11,7 @@
 use iced_x86::{Instruction, Register};
 
 use super::layout;
-use super::space::DynamicSlot;
+use super::space::{DynamicSlot, Sum};
 use super::version::Version;
 use super::writer::Writer;
 use crate::instrument::x86_64::emit::{Gpr, RAX, RCX, RDX, relative};
@@ -132,7 +132,8 @@ impl Writer<'_> {
     fn sum(&mut self, i: usize, dynamic: Dynamic) -> Option<u32> {
         let slot = self.space.new_slot()?;
         let offset = u32::from(self.block.steps[i].offset);
-        self.space.dynamic.push(DynamicSlot { slot, block: self.block_id(), offset });
+        let sum = if let Dynamic::Repeat = dynamic { Sum::Iterations } else { Sum::Lanes };
+        self.space.dynamic.push(DynamicSlot { slot, block: self.block_id(), offset, sum });
         if let Dynamic::Repeat = dynamic {
             return Some(slot);
         }

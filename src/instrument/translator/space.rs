@@ -3,8 +3,6 @@
 use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasherDefault;
 
-use iced_x86::{Decoder, DecoderOptions};
-
 use super::arena::{Arena, Part, REACH};
 use super::block::{Block, BlockId, CallSite, Point, Site, SiteId};
 use super::harvest::Totals;
@@ -30,6 +28,8 @@ pub struct DynamicSlot {
     pub block: BlockId,
     /// Byte offset of the instruction in the block.
     pub offset: u32,
+    /// What it sums.
+    pub sum: Sum,
 }
 
 /// What a run-time sum is of.
@@ -235,14 +235,12 @@ impl CodeSpace {
         let mut own = points.iter().filter(|p| p.program == offset).map(|p| block.entry + u64::from(p.cache));
         let first = own.next()?;
         let last = own.next_back().unwrap_or(first);
-        let sum = self.dynamic.iter().find(|d| d.block == id && d.offset == u32::from(offset))?;
-        let code = self.block_code(id).get(usize::from(offset)..)?;
-        let instruction = Decoder::new(64, code, DecoderOptions::NONE).decode();
-        let repeated = instruction.has_rep_prefix() || instruction.has_repne_prefix();
-        match repeated && instruction.is_string_instruction() {
-            true => (at == last).then_some((sum.slot, Sum::Iterations)),
-            false => (at > first).then_some((sum.slot, Sum::Lanes)),
-        }
+        let dynamic = self.dynamic.iter().find(|d| d.block == id && d.offset == u32::from(offset))?;
+        let has_begun = match dynamic.sum {
+            Sum::Iterations => at == last,
+            Sum::Lanes => at > first,
+        };
+        has_begun.then_some((dynamic.slot, dynamic.sum))
     }
 
     /// Enters an exit.
