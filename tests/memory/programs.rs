@@ -89,3 +89,20 @@ fn sparse_memory_many_mappings_and_huge_pages_are_simulated() {
         assert!(t.unseen == 0.0 || (t.unseen, t.l1_misses, t.dram_read) == (t.l1_read + t.l1_write, 0.0, 0.0), "{t:?}");
     }
 }
+
+#[test]
+fn functions_that_run_within_one_pause_are_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = build(dir.path(), "turns", &["-O2"]);
+    let turns = functions(&program);
+    // With a core of its own a window lasts no longer than with others beside it: what it waits for is processor time.
+    let memory = run(&mut Translator::new(), &program, &[], sampled()).memory.unwrap();
+    let mut unseen = Vec::new();
+    for (name, range) in turns.iter().filter(|(name, _)| name.starts_with("turn_")) {
+        let share = in_function(&memory, range, |t| t.unseen) / in_function(&memory, range, |t| t.l1_read);
+        if share > 0.01 {
+            unseen.push(format!("{name}: {:.0} % of its bytes", 100.0 * share));
+        }
+    }
+    assert!(unseen.is_empty(), "no window saw {}", unseen.join(", "));
+}

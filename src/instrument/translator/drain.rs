@@ -9,6 +9,7 @@ use super::probes::{ENTRY, INDEXED, ProbeSite, Shape};
 use super::regions::Regions;
 use super::space::CodeSpace;
 use super::thread::Thread;
+use super::unseen::Unseen;
 use super::version::Version;
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::data::Allocation;
@@ -17,12 +18,14 @@ use crate::profile::evidence::memory::{Access, AccessSink, Executed};
 /// The sink and the numbers that its instructions have.
 pub struct Drain {
     sink: Box<dyn AccessSink>,
+    /// What windows have not seen.
+    pub unseen: Unseen,
     sites: Vec<CodeRef>,
     by_place: AddressMap<(u32, u64), u32>,
     batch: Vec<Access>,
     bytes: Vec<u8>,
-    /// Numbers of instructions that were drained last, by probe.
-    recent: Vec<Option<(CodeRef, u32)>>,
+    /// Numbers of instructions that were drained last, by probe. Programs have probes of their own, and so have versions.
+    recent: Vec<Option<(CodeRef, Version, u32)>>,
     /// By thread: the address in its buffer from which on nothing is left out, where that began in its middle.
     complete_from: HashMap<u32, u64>,
     /// Only one thread has been seen.
@@ -38,6 +41,7 @@ impl Drain {
     pub fn new(sink: Box<dyn AccessSink>) -> Self {
         Drain {
             sink,
+            unseen: Unseen::default(),
             sites: Vec::new(),
             by_place: AddressMap::default(),
             batch: Vec::new(),
@@ -139,7 +143,7 @@ impl Drain {
             let (address, packed) = (word(at), word(at + 8));
             let (number, extra) = (packed as u32, (packed >> 32) as u32);
             let Some(probe) = space.probe_sites.get(number as usize).copied() else { break };
-            let site = self.recent_number(number, probe.at);
+            let site = self.recent_number(number, &probe);
             let access = |address, bytes| Access { address, bytes, site, kind: probe.kind };
             match probe.shape {
                 Shape::Plain => self.batch.push(access(address, probe.bytes)),
@@ -175,14 +179,17 @@ impl Drain {
         self.bytes = bytes;
     }
 
-    /// The number of `probe`'s instruction. Programs have code spaces, and probes, of their own: the place is compared.
-    fn recent_number(&mut self, probe: u32, at: CodeRef) -> u32 {
-        let index = probe as usize % RECENT;
+    /// The number of the instruction of `probe`, the `id`th of its code space.
+    fn recent_number(&mut self, id: u32, probe: &ProbeSite) -> u32 {
+        let index = id as usize % RECENT;
         match self.recent[index] {
-            Some((place, number)) if place == at => number,
+            Some((at, version, number)) if at == probe.at && version == probe.version => number,
             _ => {
-                let number = self.number(at);
-                self.recent[index] = Some((at, number));
+                if probe.version == Version::Measuring {
+                    self.unseen.saw(probe.at);
+                }
+                let number = self.number(probe.at);
+                self.recent[index] = Some((probe.at, probe.version, number));
                 number
             }
         }

@@ -55,6 +55,7 @@ mod text;
 mod thread;
 mod totals;
 mod unit;
+mod unseen;
 mod version;
 mod windows;
 mod workers;

@@ -18,6 +18,7 @@ use super::text::{TextRange, Treatment, add_text, find_text, remove_text, treatm
 use super::unit::TranslateError;
 use super::version::Version;
 use crate::instrument::tally::Tally;
+use crate::profile::code::CodeRef;
 use crate::target::address::{Address, CacheAddress};
 use crate::target::maps::{Mapping, read_maps};
 use crate::target::memory::Memory;
@@ -205,6 +206,13 @@ impl Process {
     /// The program's state at a cache address, if it is known there: (block, offset in it, what stands elsewhere).
     pub fn state_at(&self, at: CacheAddress) -> Option<(BlockId, u16, Moved)> {
         self.image.space.borrow().point_at(at).map(|(id, p)| (id, p.program, p.moved))
+    }
+
+    /// What stands in the program's files for a cache address, if that is known.
+    pub fn code_at(&self, at: CacheAddress) -> Option<CodeRef> {
+        let (block, offset, _) = self.state_at(at)?;
+        let at = self.image.space.borrow().block(block).start + u64::from(offset);
+        find_text(&self.text, at)?.located.map(|located| located.code_ref(at))
     }
 }
 

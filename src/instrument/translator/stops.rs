@@ -48,6 +48,10 @@ impl Run {
                 let stopped = self.turn(stopped)?;
                 self.go_on(stopped)
             }
+            Stop::Group(_) if self.is_peeked(tid) => {
+                self.peek(&stopped)?;
+                self.go_on(stopped)
+            }
             Stop::NewTask => self.new_task(stopped),
             Stop::Exit => {
                 self.roster.look(tid);

@@ -40,6 +40,8 @@ pub struct Thread {
     pub version: Version,
     /// Waits for an arena; its mailbox is not to be answered.
     pub stalled: bool,
+    /// It was interrupted to see where it is.
+    pub peeked: bool,
 }
 
 impl Thread {
@@ -52,9 +54,19 @@ impl Thread {
         regions: Arc<AtomicRefCell<Regions>>,
         version: Version,
     ) -> Self {
-        let deferred = VecDeque::new();
-        let (native, cpu_at_transition, stalled) = (None, 0.0, false);
-        Thread { group, process, ordinal, region, regions, deferred, native, cpu_at_transition, version, stalled }
+        Thread {
+            group,
+            process,
+            ordinal,
+            region,
+            regions,
+            deferred: VecDeque::new(),
+            native: None,
+            cpu_at_transition: 0.0,
+            version,
+            stalled: false,
+            peeked: false,
+        }
     }
 
     /// For interrupting it.

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use super::run::{Run, RunError};
 use super::signals::State;
 use super::version::Version;
-use crate::target::address::Address;
+use crate::target::address::{Address, CacheAddress};
 use crate::target::proc_status::{has_fault_pending, is_runnable, read_cpu_seconds};
 use crate::target::tracee::{Mode, Registers, Stopped};
 use crate::target::wait::Stop;
@@ -29,6 +29,8 @@ const LONGEST_PAUSE_SHARE: f64 = 0.02;
 const LIMIT_S: f64 = 0.02;
 /// How often it is looked whether threads are to be moved.
 const LOOK: Duration = Duration::from_millis(2);
+/// Processor seconds between two looks at where the threads are, in a pause that lasts at least as long as the window before.
+const PEEK_S: f64 = 0.01;
 /// More steps than any sequence of ours has instructions.
 const MAX_STEPS: usize = 200;
 /// A system call that was interrupted is to be restarted: −ERESTARTSYS … −ERESTART_RESTARTBLOCK.
@@ -49,6 +51,10 @@ pub struct Windows {
     length_s: f64,
     /// Pauses so far.
     pauses: u32,
+    /// The present pause is to end now.
+    cut_short: bool,
+    /// When it was looked last where the threads are.
+    peeked_s: f64,
     looked: Instant,
     /// Of each thread, when we looked.
     cpu_s: HashMap<Pid, f64>,
@@ -71,6 +77,8 @@ impl Windows {
             window_s: 0.0,
             length_s: 0.0,
             pauses: 0,
+            cut_short: false,
+            peeked_s: 0.0,
             looked: Instant::now(),
             cpu_s: HashMap::new(),
             wake_up,
@@ -103,7 +111,7 @@ impl Windows {
             _ => {}
         }
         self.pauses += u32::from(wanted == Version::Plain);
-        (self.wanted, self.since_s) = (wanted, self.now_s);
+        (self.wanted, self.since_s, self.cut_short) = (wanted, self.now_s, false);
     }
 
     /// How long the present pause is to last, in seconds.
@@ -115,8 +123,21 @@ impl Windows {
     }
 
     fn is_over(&self) -> bool {
+        if self.cut_short {
+            return true;
+        }
         let limit = if self.wanted == Version::Plain { self.pause_s() } else { LIMIT_S };
         self.now_s - self.since_s >= limit
+    }
+
+    /// Whether it is time to look where the threads are; notes that this is done.
+    fn is_time_to_peek(&mut self) -> bool {
+        let so_far_s = self.now_s - self.since_s;
+        let peek = self.wanted == Version::Plain && so_far_s >= self.length_s && self.now_s - self.peeked_s >= PEEK_S;
+        if peek {
+            self.peeked_s = self.now_s;
+        }
+        peek
     }
 }
 
@@ -135,16 +156,35 @@ impl Run {
             self.windows.since_s = self.windows.now_s;
         }
         self.windows.turn_to(wanted);
-        for (&tid, thread) in &self.threads {
+        let peek = self.windows.is_time_to_peek();
+        for (&tid, thread) in &mut self.threads {
             if thread.version == wanted {
                 drain.join_burst(thread);
             }
             // A thread that waits for something would have its system call interrupted.
-            if thread.version != wanted && !thread.stalled && is_runnable(tid) {
+            if (thread.version != wanted || peek) && !thread.stalled && is_runnable(tid) {
+                thread.peeked |= peek;
                 // If it is gone, its end will be seen.
                 let _ = thread.running(tid).interrupt();
             }
         }
+    }
+
+    /// Whether a stop of a thread comes from our wish to see where it is.
+    pub fn is_peeked(&self, tid: Pid) -> bool {
+        self.windows.wanted == Version::Plain && self.threads.get(&tid).is_some_and(|t| t.peeked)
+    }
+
+    /// Looks where a stopped thread is: a pause ends where code runs that no window has seen.
+    pub fn peek(&mut self, stopped: &Stopped) -> Result<(), RunError> {
+        let (Some(thread), Some(drain)) = (self.threads.get_mut(&stopped.tid()), &mut self.drain) else {
+            return Ok(());
+        };
+        thread.peeked = false;
+        let at = CacheAddress::new(stopped.registers()?.rip);
+        let code = self.processes.get(&thread.process).and_then(|p| p.code_at(at));
+        self.windows.cut_short |= code.is_some_and(|code| drain.unseen.found(code));
+        Ok(())
     }
 
     /// Lets the access sink do some of what it put off, which may end the phase; false if nothing is left.
