@@ -187,6 +187,12 @@ fn rounds_with_detours_and_faults_count_alike() {
     rounds_count_alike("flows", 4_000);
 }
 
+/// The same where flags are needed behind each way off the hot path and back.
+#[test]
+fn rounds_that_need_flags_on_detours_count_alike() {
+    rounds_count_alike("crossings", 6_000);
+}
+
 /// The same of returns whose entries are another's, and of hot ones.
 #[test]
 fn rounds_of_returns_that_share_an_entry_count_alike() {
