@@ -79,18 +79,19 @@ impl FunctionTraffic {
 }
 
 /// How well a model that looked at a part of the program knows what a function exchanged with L2: nothing about
-/// instructions that it never saw.
+/// instructions that it never saw. Nothing exchanged has no relative error.
 pub fn error_of_windows(traffic: &Traffic, overall: Option<f64>) -> Result<Option<f64>, String> {
     let unseen = traffic.unseen / (traffic.l1_read + traffic.l1_write).max(1.0);
     if unseen > 0.5 {
         return Err("it was executed where no window of sampling was; run longer, or with --memory exact".into());
     }
-    Ok(if unseen > 0.0 { Some(overall.unwrap_or(0.0).hypot(unseen)) } else { overall })
+    let error = if unseen > 0.0 { Some(overall.unwrap_or(0.0).hypot(unseen)) } else { overall };
+    Ok(error.filter(|_| traffic.l1_misses > 0.0))
 }
 
 /// How well a sample of one line in `one_in` knows what a function exchanged with memory, where it knows its traffic in
 /// general with the relative error `overall`: with n of its lines seen, of which a share s may be more, `hypot(overall,
-/// 1/√n, s)`. Or why it does not know.
+/// 1/√n, s)`; without an error where no line was seen and none is expected. Or why it does not know.
 pub fn error_of_sample(traffic: &Traffic, one_in: u32, overall: Option<f64>) -> Result<Option<f64>, String> {
     /// So many lines of the sample are expected to be seen at least.
     const ENOUGH: f64 = 3.0;
@@ -105,7 +106,7 @@ pub fn error_of_sample(traffic: &Traffic, one_in: u32, overall: Option<f64>) -> 
         few if few > 0.0 && few < ENOUGH => {
             Err(format!("it missed L1 too rarely for a sample of one line in {one_in}; run with --memory exact"))
         }
-        _ => Ok(overall),
+        _ => Ok(None),
     }
 }
 
@@ -169,8 +170,8 @@ mod tests {
         let resident = Traffic { stale_lines: 100.0, l3_misses: 100.0, ..seen(1e8, 1e9) };
         assert!((error_of_sample(&resident, 32, None).unwrap().unwrap() - 0.5).abs() < 1e-3);
         // Nothing missed, and much missed that the next level had, are known; a little is not.
-        assert_eq!(error_of_sample(&seen(0.0, 0.0), 32, Some(0.01)), Ok(Some(0.01)));
-        assert_eq!(error_of_sample(&seen(0.0, 1000.0), 32, Some(0.01)), Ok(Some(0.01)));
+        assert_eq!(error_of_sample(&seen(0.0, 0.0), 32, Some(0.01)), Ok(None));
+        assert_eq!(error_of_sample(&seen(0.0, 1000.0), 32, Some(0.01)), Ok(None));
         assert!(error_of_sample(&seen(0.0, 50.0), 32, Some(0.01)).is_err());
     }
 
@@ -188,8 +189,11 @@ mod tests {
 
     #[test]
     fn what_no_window_saw_is_not_known() {
-        let with = |unseen| Traffic { l1_read: 60.0, l1_write: 40.0, unseen, ..Traffic::default() };
+        let with = |unseen| Traffic { l1_read: 60.0, l1_write: 40.0, l1_misses: 1.0, unseen, ..Traffic::default() };
         assert_eq!(error_of_windows(&with(0.0), None), Ok(None));
+        assert_eq!(error_of_windows(&with(0.0), Some(0.01)), Ok(Some(0.01)));
+        let resident = Traffic { l1_misses: 0.0, ..with(0.0) };
+        assert_eq!(error_of_windows(&resident, Some(0.01)), Ok(None), "there is no part of nothing");
         assert_eq!(error_of_windows(&with(10.0), None), Ok(Some(0.1)));
         assert!(error_of_windows(&with(70.0), Some(0.01)).is_err());
     }
