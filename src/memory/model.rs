@@ -294,8 +294,8 @@ impl CacheModel {
             self.warnings.push(Warning::new(
                 "memory-opening",
                 format!(
-                    "the program ended before its memory accesses were sampled a second time; {:.0} % of them are \
-                    taken to be like those of its start",
+                    "the program ended before its memory accesses were sampled a second time for long enough; {:.0} % \
+                    of them are taken to be like those seen until then, most of them at its start",
                     100.0 * self.executed.extrapolated()
                 ),
                 "bytes beyond L1 may be those of cold caches",
