@@ -20,13 +20,17 @@ mechanisms! {
     clones [],
     contexts [],
     core [],
+    crowd ["-pthread"],
     dispositions [],
     dual [],
     edges ["-no-pie"],
     faults [],
+    frames [],
     interrupted [],
     kernel_pages [],
+    locked ["-pthread", "-lm"],
     overflow ["-lm"],
+    partly [],
     per_cpu ["-pthread"],
     registers [],
     relatives [],
@@ -38,6 +42,14 @@ mechanisms! {
     stopped [],
     storm ["-pthread"],
     trampolines [],
+}
+
+/// Sanitizers reserve most of the address space, and end a program in which something else is mapped there.
+#[test]
+fn shadow_memories_of_sanitizers_are_left_alone() {
+    for sanitizer in ["-fsanitize=thread", "-fsanitize=undefined"] {
+        guest("threads.c", &["-pthread", sanitizer]);
+    }
 }
 
 #[test]

@@ -17,12 +17,14 @@ pub enum CallClass {
     Mask = 3,
     /// `rt_sigaction`: rprof looks at it first if it is about a signal that our traps raise, too.
     Action = 4,
-    /// `mmap`: rprof looks at it first if what it maps is executable, or may replace what was there.
+    /// `mmap`: rprof looks at it first if what it maps is executable, may replace what was there, or is a large allocation
+    /// where somebody wants to know of those.
     Map = 5,
 }
 
-/// Calls that rprof must see: those that map, protect or unmap text, set the GS base, return from a signal, or trace.
-const STOP: [i64; 8] = [
+/// Calls that rprof must see: those that protect, move or unmap text, set the GS base, return from a signal, trace, or lock
+/// all memory. Text is expected to stay what it is while it may not be written: `madvise` and changes of its file are not seen.
+const STOP: [i64; 9] = [
     libc::SYS_ptrace,
     libc::SYS_mprotect,
     libc::SYS_munmap,
@@ -31,6 +33,7 @@ const STOP: [i64; 8] = [
     libc::SYS_remap_file_pages,
     libc::SYS_rt_sigreturn,
     libc::SYS_arch_prctl,
+    libc::SYS_mlockall,
 ];
 
 /// The class of call `number`.

@@ -23,10 +23,11 @@ use crate::target::tracee::{SignalInfo, Stopped};
 
 /// Arenas are placed this far below the text they are for.
 const BELOW: u64 = 1 << 30;
-/// Where the regions are wished: far from everything that the kernel places.
-const REGIONS_AT: u64 = 0x2000_0000_0000;
+/// Where the regions are wished: below every place that the kernel chooses for a PIE, and where the shadow memories of the
+/// address, memory and thread sanitizers are not.
+const REGIONS_AT: u64 = 0x5500_0000_0000;
 /// How far they may stretch from there.
-const REGIONS_ROOM: u64 = 1 << 40;
+const REGIONS_ROOM: u64 = 0x55_0000_0000;
 
 /// A prepared image.
 #[derive(Debug)]

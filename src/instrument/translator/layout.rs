@@ -79,8 +79,8 @@ pub const FILTERED_LINES: u32 = 16;
 pub const COUNTERS: u32 = 0x1000;
 /// Bytes of a region.
 pub const REGION: u64 = 32 << 20;
-/// Regions that one program image has room for.
-pub const REGIONS: u64 = 1024;
+/// Regions that one program image has room for: two images of them fit below the places of PIEs.
+pub const REGIONS: u64 = 4096;
 /// Counters that a region has room for.
 pub const MAX_SLOTS: u32 = (BUFFER - COUNTERS) / 8;
 /// The buffer of addresses, at a multiple of 64 KiB.

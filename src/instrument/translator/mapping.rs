@@ -1,10 +1,14 @@
-//! System calls that rprof looks at: those that change what is executable, return from a signal, or set the GS base.
+//! System calls that rprof looks at: those that change what is executable, return from a signal, set the GS base, or lock all
+//! memory.
+
+use nix::unistd::Pid;
 
 use super::block::CallSite;
 use super::layout;
 use super::run::{Run, RunError};
 use super::text::Treatment;
 use crate::target::address::Address;
+use crate::target::maps::read_maps;
 use crate::target::tracee::{Mode, Registers, Stopped};
 use crate::target::wait::Stop;
 
@@ -45,6 +49,7 @@ impl Run {
                 Err(RunError::Unsupported("it uses ptrace itself, and a process can have only one tracer".into()))
             }
             libc::SYS_arch_prctl => self.arch_prctl(stopped, registers, site),
+            libc::SYS_mlockall => self.mlockall(stopped, registers, site),
             _ => {
                 let (stopped, _) = self.execute(stopped, registers, site)?;
                 self.go_on(stopped)
@@ -121,7 +126,8 @@ impl Run {
             if executable { process.treatment_of(from, registers.rdx & WRITE != 0) } else { Treatment::Native };
         let asked = stripped(registers, executable && treatment == Treatment::Translate);
         let (stopped, mut after) = self.execute(stopped, asked, site)?;
-        if succeeded(&after) {
+        let to = if after.rax as i64 == i64::from(-libc::ENOMEM) { self.mapped_until(tid, from, to) } else { to };
+        if succeeded(&after) || after.rax as i64 == i64::from(-libc::ENOMEM) && from < to {
             after.rdx = registers.rdx;
             stopped.set_registers(&after)?;
             if treatment == Treatment::Native {
@@ -133,6 +139,13 @@ impl Run {
         after.rdx = registers.rdx;
         stopped.set_registers(&after)?;
         self.go_on(stopped)
+    }
+
+    /// Where the first hole in `from..to` is: a call that fails there has changed what stands before it.
+    fn mapped_until(&mut self, tid: Pid, from: Address, to: Address) -> Address {
+        let Ok((process, _)) = self.process(tid) else { return from };
+        let maps = read_maps(process.pid).unwrap_or_default();
+        maps.iter().fold(from, |end, map| if map.start <= end && end < map.end { map.end.min(to) } else { end })
     }
 
     fn mremap(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
@@ -168,6 +181,14 @@ impl Run {
         let (process, _) = self.process(stopped.tid())?;
         process.learn_text(from, to, treatment, differs);
         if differs { self.part(stopped) } else { Ok(stopped) }
+    }
+
+    /// Our own mappings are large and nearly empty: memory is locked page by page, as it is used.
+    fn mlockall(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
+        let asked = Registers { rdi: registers.rdi | libc::MCL_ONFAULT as u64, ..registers };
+        let (stopped, after) = self.execute(stopped, asked, site)?;
+        stopped.set_registers(&Registers { rdi: registers.rdi, ..after })?;
+        self.go_on(stopped)
     }
 
     /// The GS base is ours: the program's stands in its region. A shadow stack would not survive translation.

@@ -11,6 +11,7 @@ use super::process::Process;
 use super::returns::Arrival;
 use super::run::{Run, RunError};
 use super::space::Sum;
+use super::stops::SI_KERNEL;
 use super::text::find_text;
 use super::thread::Thread;
 use crate::instrument::x86_64::emit::Gpr;
@@ -38,7 +39,8 @@ impl Run {
     pub fn signal(&mut self, stopped: Stopped, signal: i32) -> Result<(), RunError> {
         let tid = stopped.tid();
         let mut info = stopped.signal_info()?;
-        if signal == libc::SIGSEGV {
+        // What leaves the cache cannot fetch an instruction, and that has another code.
+        if signal == libc::SIGSEGV && info.si_code != SI_KERNEL {
             let registers = stopped.registers()?;
             let (process, _) = self.process(tid)?;
             // Nobody stands there but who is about to leave it.

@@ -12,8 +12,8 @@ use crate::target::address::{Address, CacheAddress};
 use crate::target::tracee::{Mode, Registers, SignalInfo, Stopped};
 use crate::target::wait::Stop;
 
-/// `si_code` of an `int3`.
-const SI_KERNEL: i32 = 0x80;
+/// `si_code` of what the kernel raises itself: an `int3`, a signal whose frame it cannot write.
+pub(super) const SI_KERNEL: i32 = 0x80;
 
 /// The trap flag in the flags register.
 const TRAP_FLAG: u64 = 1 << 8;
