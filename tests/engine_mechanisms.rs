@@ -35,6 +35,7 @@ mechanisms! {
     registers [],
     relatives [],
     reuse [],
+    rewritten [],
     sandbox ["-lm"],
     segments ["-pthread"],
     signals [],

@@ -23,7 +23,7 @@ pub enum CallClass {
 }
 
 /// Calls that rprof must see: those that protect, move or unmap text, set the GS base, return from a signal, trace, or lock
-/// all memory. Text is expected to stay what it is while it may not be written: `madvise` and changes of its file are not seen.
+/// all memory. Text is expected to stay what it is while it may not be written: `madvise`, and changes of its file by others, are not seen.
 const STOP: [i64; 9] = [
     libc::SYS_ptrace,
     libc::SYS_mprotect,

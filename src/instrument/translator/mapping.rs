@@ -94,7 +94,7 @@ impl Run {
         let changing = flags & (libc::MAP_ANONYMOUS | libc::MAP_SHARED) as u64 != 0 || protection & WRITE != 0;
         let (process, _) = self.process(tid)?;
         let executable = protection & EXEC != 0;
-        let native = changing || executable && process.is_memfd(registers.r8);
+        let native = changing || executable && process.may_change(registers.r8);
         let treatment = if native { Treatment::Native } else { Treatment::Translate };
         let asked = stripped(registers, executable && treatment == Treatment::Translate);
         let (stopped, mut after) = self.execute(stopped, asked, site)?;

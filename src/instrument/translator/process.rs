@@ -1,6 +1,7 @@
 //! A process of the program: its memory, its text, and the code space that it shares with those forked from it.
 
 use std::cell::RefCell;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -184,10 +185,13 @@ impl Process {
         add_text(&mut self.text, TextRange { start: from, end: to, treatment, located: None });
     }
 
-    /// Whether a file that it has open is memory alone.
-    pub fn is_memfd(&self, descriptor: u64) -> bool {
-        let link = std::fs::read_link(format!("/proc/{}/fd/{}", self.pid, descriptor as i32));
-        link.is_ok_and(|path| path.as_os_str().as_encoded_bytes().starts_with(b"/memfd:"))
+    /// Whether a file that it has open may come to hold something else: it is memory alone, or open for writing.
+    pub fn may_change(&self, descriptor: u64) -> bool {
+        let path = format!("/proc/{}/fd/{}", self.pid, descriptor as i32);
+        let is_memory =
+            std::fs::read_link(&path).is_ok_and(|path| path.as_os_str().as_encoded_bytes().starts_with(b"/memfd:"));
+        // The mode of the link says how the file was opened.
+        is_memory || std::fs::symlink_metadata(path).is_ok_and(|link| link.mode() & 0o200 != 0)
     }
 
     /// The mapping that now holds `at`.
