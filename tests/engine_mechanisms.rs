@@ -5,9 +5,13 @@
 #[allow(dead_code)]
 mod guests;
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use guests::{build, guest, nothing_runs, translated};
+use iced_x86::{Decoder, DecoderOptions, Mnemonic};
+use rprof::instrument::Counted;
+
+use guests::{build, guest, nothing_runs, same, translated};
 
 macro_rules! mechanisms {
     ($($name:ident $flags:expr,)*) => {
@@ -59,6 +63,48 @@ fn code_made_at_run_time_that_calls_back() {
     assert!(evidence.uncounted_share > 0.0);
     // Whether it was let go on the way depends on the host; either way it is said what was not counted.
     assert!(evidence.warnings.iter().any(|w| w.code == "native-code"), "{:?}", evidence.warnings);
+}
+
+#[test]
+fn a_task_that_no_tracer_may_follow_traces_its_program() {
+    for kind in [&[][..], &["-DCLONE3"], &["-DFORKED"]] {
+        let counted = guest("untraced.c", &[&["-pthread"], kind].concat());
+        assert!(was_let_go(&counted), "{kind:?}: {:?}", counted.evidence.warnings);
+        assert_eq!(complements(&counted), 1000, "{kind:?}: what came before is counted");
+    }
+}
+
+#[test]
+fn a_sanitizer_looks_for_leaks_at_exit() {
+    let dir = tempfile::tempdir().unwrap();
+    for sanitizer in ["-fsanitize=leak", "-fsanitize=address"] {
+        std::fs::write(dir.path().join("any.c"), "int main(void) { return 0; }\n").unwrap();
+        let has = Command::new("cc").args(["any.c", sanitizer]).current_dir(dir.path()).output().unwrap();
+        if !has.status.success() {
+            println!("SKIPPED: a_sanitizer_looks_for_leaks_at_exit: cc has no {sanitizer} here");
+            continue;
+        }
+        let program = build(dir.path(), "leaks.c", &["-pthread", sanitizer]);
+        for arguments in [&[][..], &["leak"]] {
+            let counted = same(&[&[program.to_str().unwrap()], arguments].concat());
+            assert!(was_let_go(&counted), "{sanitizer}: {:?}", counted.evidence.warnings);
+            nothing_runs(&program);
+        }
+    }
+}
+
+/// Whether it was let go because of a task that cannot be traced.
+fn was_let_go(counted: &Counted) -> bool {
+    counted.evidence.warnings.iter().any(|w| w.code == "released" && w.text.contains("CLONE_UNTRACED"))
+}
+
+/// Executions of `cmc`.
+fn complements(counted: &Counted) -> u64 {
+    let inside = |code: &[u8]| {
+        Decoder::new(64, code, DecoderOptions::NONE).iter().filter(|i| i.mnemonic() == Mnemonic::Cmc).count() as u64
+    };
+    let blocks = counted.evidence.blocks.iter();
+    blocks.map(|b| inside(&b.code) * b.executions.iter().map(|e| e.1).sum::<u64>()).sum()
 }
 
 #[test]

@@ -13,7 +13,7 @@ use guests::{build, refusal};
 fn a_program_that_traces() {
     let dir = tempfile::tempdir().unwrap();
     let reason = refusal(&build(dir.path(), "traces.c", &[]));
-    assert!(reason.contains("uses ptrace itself"), "{reason}");
+    assert!(reason.contains("uses ptrace itself") && reason.contains("--passes timed"), "{reason}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::shared::Shared;
 pub enum CallClass {
     /// Executed in the cache.
     Native = 0,
-    /// rprof looks at it first.
+    /// rprof looks at it first; at `clone` and `clone3` only if they make a task that cannot be traced.
     Stop = 1,
     /// Answered with ENOSYS in line (`rseq`).
     Absent = 2,
@@ -22,10 +22,12 @@ pub enum CallClass {
     Map = 5,
 }
 
-/// Calls that rprof must see: those that protect, move or unmap text, set the GS base, return from a signal, trace, or lock
-/// all memory. Text is expected to stay what it is while it may not be written: `madvise`, and changes of its file by others, are not seen.
-const STOP: [i64; 9] = [
+/// Calls that rprof must see: those that protect, move or unmap text, set the GS base, return from a signal, trace, make a task,
+/// or lock all memory. Text is expected to stay what it is while it may not be written: `madvise`, and changes of its file by others, are not seen.
+const STOP: [i64; 11] = [
     libc::SYS_ptrace,
+    libc::SYS_clone,
+    libc::SYS_clone3,
     libc::SYS_mprotect,
     libc::SYS_munmap,
     libc::SYS_mremap,

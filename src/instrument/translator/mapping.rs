@@ -1,5 +1,5 @@
-//! System calls that rprof looks at: those that change what is executable, return from a signal, set the GS base, or lock all
-//! memory.
+//! System calls that rprof looks at: those that change what is executable, return from a signal, set the GS base, make a task
+//! that cannot be traced, or lock all memory.
 
 use nix::unistd::Pid;
 
@@ -25,11 +25,8 @@ impl Run {
     /// A thread stopped before the system call whose site is in its mailbox.
     pub fn call(&mut self, stopped: Stopped, registers: Registers) -> Result<(), RunError> {
         let tid = stopped.tid();
-        let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
-        let id = thread.regions.borrow().get(thread.region, layout::SITE);
-        let (process, _) = self.process(tid)?;
-        let site = process.image.space.borrow().call_sites.get(id as usize).copied();
-        let site = site.ok_or_else(|| RunError::Unsupported("a system call came from nowhere".into()))?;
+        let site =
+            self.site_of_call(tid)?.ok_or_else(|| RunError::Unsupported("a system call came from nowhere".into()))?;
         match registers.rax as i64 {
             libc::SYS_rt_sigaction => self.sigaction(stopped, registers, site),
             libc::SYS_rt_sigreturn => self.sigreturn(stopped, registers, site),
@@ -45,9 +42,11 @@ impl Run {
                 self.go_on(stopped)
             }
             libc::SYS_mremap => self.mremap(stopped, registers, site),
-            libc::SYS_ptrace => {
-                Err(RunError::Unsupported("it uses ptrace itself, and a process can have only one tracer".into()))
-            }
+            libc::SYS_ptrace => Err(RunError::Unsupported(
+                "it uses ptrace itself, and a process can have only one tracer (--passes timed runs it without counting)"
+                    .into(),
+            )),
+            libc::SYS_clone | libc::SYS_clone3 => self.make_untraced(stopped, registers),
             libc::SYS_arch_prctl => self.arch_prctl(stopped, registers, site),
             libc::SYS_mlockall => self.mlockall(stopped, registers, site),
             _ => {
@@ -55,6 +54,14 @@ impl Run {
                 self.go_on(stopped)
             }
         }
+    }
+
+    /// The system call that a thread named in its mailbox last.
+    pub fn site_of_call(&mut self, tid: Pid) -> Result<Option<CallSite>, RunError> {
+        let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
+        let id = thread.regions.borrow().get(thread.region, layout::SITE);
+        let (process, _) = self.process(tid)?;
+        Ok(process.image.space.borrow().call_sites.get(id as usize).copied())
     }
 
     /// Executes the call with these registers; returns those after it.

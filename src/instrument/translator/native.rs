@@ -1,5 +1,5 @@
 //! Code that is not translated: what it cost, and when a program spends so much on going there and back that it is
-//! better let go.
+//! better let go. So is one that makes a task that no tracer may follow.
 //!
 //! ```text
 //!  cache ─▶ native code ─▶ fault at the program's text ─▶ cache      one transition: up to two stops of the thread
@@ -27,6 +27,10 @@ const WINDOWS: u32 = 2;
 const MANY: u32 = 500;
 /// Slowdown by transitions that is too much.
 const UNBEARABLE: f64 = 3.0;
+/// What being executed natively does to the numbers.
+const NOT_COUNTED: &str = "what it executed is not in the counts";
+/// What helps against code made at run time.
+const WITHOUT_JIT: &str = "run the program with its compiler at run time switched off, where it has such a switch";
 /// System calls made to see what a stop costs; each stops twice.
 const TRIALS: u32 = 4;
 
@@ -99,20 +103,57 @@ struct StopCost {
     cpu_s: f64,
 }
 
+/// Why a process was let go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Release {
+    /// Transitions slowed it down too much.
+    Unbearable,
+    /// It makes a task that no tracer may follow (`CLONE_UNTRACED`): as a rule one that will trace it with ptrace.
+    Untraced,
+}
+
+impl Release {
+    /// (what was the case, what helps)
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Release::Unbearable => {
+                ("going between counted code and code made at run time slowed it down more than threefold", WITHOUT_JIT)
+            }
+            Release::Untraced => (
+                "it made a task that no tracer may follow (CLONE_UNTRACED), as the leak check of a sanitizer does at exit",
+                "ASAN_OPTIONS=detect_leaks=0 (LSAN_OPTIONS for -fsanitize=leak) leaves the leak check out",
+            ),
+        }
+    }
+}
+
 /// What was not counted in a run.
 #[derive(Debug, Default)]
 pub struct Uncounted {
     /// CPU seconds in native code.
     cpu_s: f64,
     transitions: u64,
-    /// Processes that were let go: when, in seconds since the start of the run.
-    released: Vec<f64>,
+    /// Processes that were let go: why, and when, in seconds since the start of the run.
+    released: Vec<(Release, f64)>,
 }
 
 impl Uncounted {
     /// So many times more a thread goes to native code.
     pub fn note(&mut self, transitions: u64) {
         self.transitions += transitions;
+    }
+
+    /// What is to be said of the processes that were let go for that reason; `beyond` are the CPU seconds of all that were.
+    fn doubt(&self, why: Release, beyond: f64) -> Option<Warning> {
+        let mut times = self.released.iter().filter(|r| r.0 == why).map(|r| r.1);
+        let first = times.next()?;
+        let who = match times.count() {
+            0 => "the program ran natively".to_owned(),
+            others => format!("{} processes ran natively, the first", others + 1),
+        };
+        let (case, hint) = why.words();
+        let text = format!("{case}: {who} from {first:.2} s on, {beyond:.3} s of CPU time");
+        Some(Warning::new("released", text, NOT_COUNTED, hint))
     }
 }
 
@@ -167,13 +208,13 @@ impl Run {
         Ok((stopped, StopCost { wall_s, cpu_s }))
     }
 
-    /// Lets the address space of `stopped` run on natively: translation would cost too much.
-    pub fn let_go(&mut self, stopped: Stopped) {
+    /// Lets the address space of `stopped` run on natively.
+    pub fn let_go(&mut self, stopped: Stopped, why: Release) {
         let tid = stopped.tid();
         let Some(space) = self.threads.get(&tid).map(|t| t.process) else { return };
         let mut held = self.hold(space, Some(tid));
         held.push(Held { stopped, signal: None, job: false });
-        self.uncounted.released.push(self.roster.now_s());
+        self.uncounted.released.push((why, self.roster.now_s()));
         self.detach(space, held);
     }
 
@@ -187,25 +228,16 @@ impl Run {
         let total = cpu_s + beyond;
         let share = if total > 0.0 { ((uncounted.cpu_s + beyond) / total).min(1.0) } else { 0.0 };
         let mut doubts = Vec::new();
-        let effect = "what it executed is not in the counts";
-        let hint = "run the program with its compiler at run time switched off, where it has such a switch";
         if uncounted.transitions > 0 {
             let text = format!(
                 "code made at run time was executed natively ({} transitions, {:.3} s)",
                 uncounted.transitions, uncounted.cpu_s
             );
-            doubts.push(Warning::new("native-code", text, effect, hint));
+            doubts.push(Warning::new("native-code", text, NOT_COUNTED, WITHOUT_JIT));
         }
-        if let Some(first) = uncounted.released.first() {
-            let text = format!(
-                "going between counted code and code made at run time slowed it down more than threefold: {} from {first:.2} s on, {beyond:.3} s of CPU time",
-                match uncounted.released.len() {
-                    1 => "the program ran natively".to_owned(),
-                    n => format!("{n} processes ran natively, the first"),
-                }
-            );
-            doubts.push(Warning::new("released", text, effect, hint));
-        }
+        doubts.extend(
+            [Release::Unbearable, Release::Untraced].into_iter().filter_map(|why| uncounted.doubt(why, beyond)),
+        );
         (total, share, doubts)
     }
 }

@@ -7,6 +7,7 @@
 use super::block::{BlockId, Moved};
 use super::dispositions::Fate;
 use super::layout;
+use super::native::Release;
 use super::process::Process;
 use super::returns::Arrival;
 use super::run::{Run, RunError};
@@ -54,7 +55,7 @@ impl Run {
                     let unbearable;
                     (stopped, unbearable) = self.is_unbearable(stopped, cpu_s)?;
                     if unbearable {
-                        self.let_go(stopped);
+                        self.let_go(stopped, Release::Unbearable);
                         return Ok(());
                     }
                 }
@@ -62,12 +63,17 @@ impl Run {
                 return self.go_on(stopped);
             }
         }
-        if matches!(signal, libc::SIGSEGV | libc::SIGBUS) && info.si_code > 0 && self.is_transfer(&stopped)? {
-            let mut registers = stopped.registers()?;
-            self.as_the_program_has_it(tid, &mut registers)?;
-            let (stopped, _) = self.restore_signal_state(stopped, signal)?;
-            let stopped = self.redirect(stopped, registers, Address::new(registers.rip))?;
-            return self.go_on(stopped);
+        if matches!(signal, libc::SIGSEGV | libc::SIGBUS) && info.si_code > 0 {
+            if let Some(native) = self.call_peeked_at(&stopped)? {
+                // The kernel cannot read it, either, and says so.
+                let (stopped, _) = self.restore_signal_state(stopped, signal)?;
+                let registers = stopped.registers()?;
+                stopped.set_registers(&Registers { rip: native.get(), orig_rax: u64::MAX, ..registers })?;
+                return self.go_on(stopped);
+            }
+            if self.is_transfer(&stopped)? {
+                return self.transfer_anew(stopped, signal);
+            }
         }
         if let Some(thread) = self.threads.get_mut(&tid)
             && let Some(original) = thread.take_resent(signal, &info)
@@ -84,6 +90,25 @@ impl Run {
         let (process, _) = self.process(stopped.tid())?;
         let (at, space) = (CacheAddress::new(registers.rip), process.image.space.borrow());
         Ok(space.point_at(at).is_none() && space.transfer_at(at, registers.rdx).is_some())
+    }
+
+    /// Lets a thread that faulted in such an instruction go on where the program has the call or return.
+    fn transfer_anew(&mut self, stopped: Stopped, signal: i32) -> Result<(), RunError> {
+        let mut registers = stopped.registers()?;
+        self.as_the_program_has_it(stopped.tid(), &mut registers)?;
+        let (stopped, _) = self.restore_signal_state(stopped, signal)?;
+        let stopped = self.redirect(stopped, registers, Address::new(registers.rip))?;
+        self.go_on(stopped)
+    }
+
+    /// The system call of a thread that reads what is asked of it ([`Stubs::peek`](super::stubs::Stubs)).
+    fn call_peeked_at(&mut self, stopped: &Stopped) -> Result<Option<CacheAddress>, RunError> {
+        let at = CacheAddress::new(stopped.registers()?.rip);
+        let site = self.site_of_call(stopped.tid())?;
+        let (process, _) = self.process(stopped.tid())?;
+        let space = process.image.space.borrow();
+        let peeks = space.arena_of(at).is_some_and(|a| at == space.arenas[a].stubs.peek);
+        Ok(site.filter(|_| peeks).map(|site| site.native))
     }
 
     /// Executes one instruction.
@@ -201,7 +226,7 @@ impl Run {
             return Ok(State::Program);
         }
         // Before a system call that has a slow path, or right after it.
-        let place = if at == stubs.call_trap {
+        let place = if at == stubs.call_trap || at == stubs.peek {
             space.call_sites.get(get(layout::SITE) as usize).map(|s| s.native)
         } else if at == stubs.mask_call {
             Some(CacheAddress::new(get(layout::CONTINUE_AT)) - 2)

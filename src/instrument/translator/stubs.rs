@@ -55,10 +55,12 @@ pub struct Stubs {
     pub wait: (CacheAddress, CacheAddress),
     /// The `int3` of an exit that nobody polls for.
     pub trap: CacheAddress,
-    /// ECX is a system call's site.
+    /// ECX is a system call's site; `CONTINUE_AT` is where the call is, if none of rprof's is needed.
     pub call: CacheAddress,
     /// Its `int3`.
     pub call_trap: CacheAddress,
+    /// Reads what is asked of `clone3`, at an address that the program gives.
+    pub peek: CacheAddress,
     /// Executes the system call, then notes the signal mask; goes on at `CONTINUE_AT`.
     pub mask_call: CacheAddress,
     /// The system calls in it.
@@ -121,8 +123,21 @@ impl Stubs {
 
         let call = code.here();
         code.save(layout::SITE, RCX);
+        code.raw(&[0x8d, 0x88]); // lea ecx, [rax - SYS_clone]
+        code.word(-libc::SYS_clone as u32);
+        let clone = code.jump_if_ecx_zero();
+        code.raw(&[0x8d, 0x88]); // lea ecx, [rax - SYS_clone3]
+        code.word(-libc::SYS_clone3 as u32);
+        let clone3 = code.jump_if_ecx_zero();
         let call_trap = code.here();
         code.raw(&[0xcc, 0x0f, 0x0b]); // int3; ud2
+        code.land(clone);
+        code.raw(&[0x89, 0xf9]); // mov ecx, edi
+        unless_untraced(&mut code, call_trap);
+        code.land(clone3);
+        let peek = code.here();
+        code.raw(&[0x8b, 0x0f]); // mov ecx, [rdi]
+        unless_untraced(&mut code, call_trap);
 
         // rt_sigprocmask: the program's own, then one that only asks.
         code.align(16);
@@ -161,10 +176,23 @@ impl Stubs {
             trap,
             call,
             call_trap,
+            peek,
             mask_call,
             mask_syscalls: [first, second],
             gadget,
         };
         (stubs, code)
     }
+}
+
+/// Goes on at `CONTINUE_AT`, or at `else_to` if the flags in ECX have `CLONE_UNTRACED`, which is bit 23.
+fn unless_untraced(code: &mut Code, else_to: CacheAddress) {
+    code.raw(&[0x0f, 0xc9]); // bswap ecx
+    code.raw(&[0x0f, 0xb6, 0xcd]); // movzx ecx, ch
+    code.raw(&[0x8d, 0x0c, 0x09]); // lea ecx, [rcx + rcx]
+    code.raw(&[0x0f, 0xb6, 0xcd]); // movzx ecx, ch
+    let traced = code.jump_if_ecx_zero();
+    code.jump(else_to);
+    code.land(traced);
+    code.jump_through(layout::CONTINUE_AT);
 }

@@ -40,7 +40,8 @@ impl Writer<'_> {
     }
 
     /// Class 2: ENOSYS; 3: the call, then the mask is noted; 4: rprof for SIGTRAP and SIGSEGV, else the call; 5: rprof
-    /// if it maps something executable, fixed, or large where somebody wants to know of it, else the call; 1: rprof.
+    /// if it maps something executable, fixed, or large where somebody wants to know of it, else the call; 1: rprof, or the
+    /// call if it makes a task that can be traced.
     pub(super) fn slow_call(&mut self, site: CallSite) {
         let id = self.space.call_sites.len() as u64;
         self.space.call_sites.push(site);
@@ -58,6 +59,8 @@ impl Writer<'_> {
         cold.add_small(RCX, -1);
         let map = cold.jump_if_rcx_zero();
         let stop = cold.here();
+        cold.constant(RCX, site.native.get());
+        cold.save(layout::CONTINUE_AT, RCX);
         cold.constant(RCX, id);
         cold.jump(stubs.call);
         cold.land(absent);

@@ -11,7 +11,7 @@ use super::dispositions::Dispositions;
 use super::hold::Held;
 use super::inject;
 use super::layout;
-use super::native::Transitions;
+use super::native::{Release, Transitions};
 use super::placing::Placing;
 use super::process::{ImageRef, Process};
 use super::run::{Run, RunError};
@@ -23,7 +23,7 @@ use crate::target::address::Address;
 use crate::target::memory::Memory;
 use crate::target::proc_status::read_status;
 use crate::target::remote::Remote;
-use crate::target::tracee::{Mode, Stopped};
+use crate::target::tracee::{Mode, Registers, Stopped};
 use crate::target::wait::{Event, Stop, wait_for};
 
 /// `cs` of 64-bit code.
@@ -53,6 +53,15 @@ fn obstacle(pid: Pid, cs: u64) -> Option<&'static str> {
 }
 
 impl Run {
+    /// A thread is about to make a task that no tracer may follow. It would run in the cache, where nobody answers it: the
+    /// process is let go before.
+    pub fn make_untraced(&mut self, stopped: Stopped, registers: Registers) -> Result<(), RunError> {
+        // Before the trap: there its state is known.
+        stopped.set_registers(&Registers { rip: registers.rip - 1, ..registers })?;
+        self.let_go(stopped, Release::Untraced);
+        Ok(())
+    }
+
     /// A thread made a thread or a process.
     pub fn new_task(&mut self, stopped: Stopped) -> Result<(), RunError> {
         let parent = stopped.tid();

@@ -71,7 +71,7 @@ impl Code {
     }
 
     /// Four bytes of data.
-    pub(super) fn word(&mut self, value: u32) {
+    pub fn word(&mut self, value: u32) {
         self.bytes.extend(value.to_le_bytes());
     }
 
