@@ -137,6 +137,15 @@ fn an_unwritable_output_folder_is_said_before_the_program_runs() {
 }
 
 #[test]
+fn what_cannot_be_counted_can_be_timed() {
+    let sandbox = Sandbox::new();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/guests/hosted/trap_flag.c");
+    assert_eq!(status(&sandbox.shell(&format!("cc -O2 -w -o steps '{source}'")).output().unwrap()), 0);
+    let counted = ["--quiet", "--passes", "counted", "--memory", "off", "--", "./steps"];
+    refused(&counted, &sandbox, 125, &["sets the trap flag", "--passes timed leaves the counted pass out"]);
+}
+
+#[test]
 fn too_little_to_measure_is_said() {
     let sandbox = Sandbox::new();
     let output = sandbox.run(["--", "/bin/true"]);

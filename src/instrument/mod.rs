@@ -14,9 +14,12 @@ pub mod tally;
 pub mod translator;
 pub mod x86_64;
 
+use nix::errno::Errno;
+
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::memory::{AccessSink, MemoryEvidence};
 use crate::target::launch::Gated;
+use crate::target::remote::RemoteError;
 
 pub use single_step::SingleStep;
 pub use translator::Translator;
@@ -50,6 +53,27 @@ pub enum CountError {
     /// The engine cannot follow it.
     #[error("cannot follow the program: {0}")]
     Unsupported(String),
+    /// What the engine needs in the program's address space is not to be had.
+    #[error("cannot follow the program: {0}")]
+    Remote(#[source] RemoteError),
+}
+
+impl CountError {
+    /// What the user can do.
+    pub fn hint(&self) -> String {
+        let first = match self {
+            CountError::Trace(_) => "`rprof doctor` tells what allows it; ",
+            CountError::Remote(error) => match error.errno() {
+                Some(Errno::ENOMEM) => {
+                    "raise the limit on address space (`ulimit -v`) or on mappings (sysctl vm.max_map_count); "
+                }
+                Some(Errno::EFBIG) => "raise the limit on the size of files (`ulimit -f`); ",
+                _ => "",
+            },
+            CountError::Launch(_) | CountError::Unsupported(_) => "",
+        };
+        format!("{first}--passes timed leaves the counted pass out")
+    }
 }
 
 impl From<crate::target::tracee::TraceError> for CountError {

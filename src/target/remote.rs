@@ -22,6 +22,9 @@ pub enum RemoteError {
     /// The program's memory could not be reached.
     #[error("cannot place a system call in the program: {0}")]
     Memory(#[from] std::io::Error),
+    /// Our side of memory shared with the program could not be made.
+    #[error("cannot share memory with the program: {0}")]
+    Share(#[source] std::io::Error),
     /// The kernel refused.
     #[error("{call} on behalf of the program failed: {source}")]
     Refused {
@@ -31,6 +34,17 @@ pub enum RemoteError {
         #[source]
         source: Errno,
     },
+}
+
+impl RemoteError {
+    /// What the kernel said, where it was not about tracing.
+    pub fn errno(&self) -> Option<Errno> {
+        match self {
+            RemoteError::Refused { source, .. } => Some(*source),
+            RemoteError::Share(source) | RemoteError::Memory(source) => source.raw_os_error().map(Errno::from_raw),
+            RemoteError::Trace(_) | RemoteError::Ended(_) => None,
+        }
+    }
 }
 
 /// A stopped thread lent for system calls.

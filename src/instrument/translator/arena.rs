@@ -4,12 +4,12 @@ use super::shared::Shared;
 use super::stubs::Stubs;
 use crate::target::address::{Address, CacheAddress};
 
-/// Bytes of an arena.
+/// Bytes of an arena, unless there is little room.
 pub const ARENA: u64 = 64 << 20;
+/// Bytes that it has at least.
+pub const LEAST: u64 = 8 << 20;
 /// An arena farther away from text than this is not near it: jumps between the two have to take a way round.
 pub const REACH: u64 = (1 << 30) + (1 << 29);
-/// Where its cold part starts.
-const COLD: u64 = ARENA / 2;
 /// Room that a unit surely fits into, and what is needed later to link it.
 const MARGIN: u64 = 1 << 20;
 /// Room that is kept for exits whose targets are dropped.
@@ -35,12 +35,14 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Takes over a fresh shared mapping of [`ARENA`] bytes and writes the common stubs.
+    /// Takes over a fresh shared mapping of [`LEAST`] to [`ARENA`] bytes and writes the common stubs, with which its cold
+    /// part starts.
     pub fn new(shared: Shared, tables: u32) -> Self {
-        let base = CacheAddress::new(shared.base.get() + COLD);
+        let middle = shared.size() / 2;
+        let base = CacheAddress::new(shared.base.get() + middle);
         let (stubs, code) = Stubs::write(base, tables);
-        shared.write(COLD, code.bytes());
-        let cold = (COLD + code.len() as u64).next_multiple_of(64);
+        shared.write(middle, code.bytes());
+        let cold = (middle + code.len() as u64).next_multiple_of(64);
         Arena { shared, hot: 0, cold, stubs }
     }
 
@@ -74,12 +76,12 @@ impl Arena {
 
     /// Whether there is room for another unit.
     pub fn has_room(&self) -> bool {
-        self.hot + MARGIN < COLD && self.cold + MARGIN < ARENA
+        self.hot + MARGIN < self.shared.size() / 2 && self.cold + MARGIN < self.shared.size()
     }
 
     /// Whether a link to what it holds may still be written.
     pub fn has_room_for_a_link(&self) -> bool {
-        self.cold + LAST < ARENA
+        self.cold + LAST < self.shared.size()
     }
 
     /// Whether `at` is one of its addresses.
@@ -100,6 +102,6 @@ impl Arena {
     /// How far it is from the program's address `at` (to its farther end), in bytes.
     pub fn distance(&self, at: u64) -> u64 {
         let base = self.shared.base.get();
-        at.abs_diff(base).max(at.abs_diff(base + ARENA))
+        at.abs_diff(base).max(at.abs_diff(base + self.shared.size()))
     }
 }

@@ -6,11 +6,12 @@ use std::os::fd::OwnedFd;
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
-use super::arena::{ARENA, Arena, REACH};
+use super::arena::{Arena, REACH};
 use super::huge::HUGE;
 use super::layout;
 use super::process::Process;
 use super::regions::Regions;
+use super::room::Room;
 use super::shared::Shared;
 use super::space::CodeSpace;
 use super::stubs::names;
@@ -102,17 +103,18 @@ fn furnish(
     maps: &[Mapping],
     near: &[Address],
 ) -> Result<(CodeSpace, Regions), RemoteError> {
+    let room = Room::of(pid);
     let mut taken: Vec<(u64, u64)> = maps.iter().map(|m| (m.start.get(), m.end.get())).collect();
     let low = gap(&taken, layout::TABLES, 0x7fff_0000, 0x1000_0000).ok_or_else(no_room)?;
     let tables = map(pid, remote, site, &Wish { size: layout::TABLES, at: low, protection: libc::PROT_READ })?;
     taken.push((low, low + layout::TABLES));
-    let regions = map_regions(pid, remote, site, &taken)?;
+    let regions = map_regions(pid, remote, site, &taken, room.regions)?;
     let mut arenas: Vec<Arena> = Vec::new();
     for text in near {
         if !arenas.iter().any(|a| a.distance(text.get()) < REACH) {
-            let at = place(&taken, text.get()).ok_or_else(no_room)?;
-            let shared = map(pid, remote, site, &arena_wish(at))?;
-            taken.push((at, at + ARENA));
+            let wish = arena_wish(&taken, text.get(), room)?;
+            let shared = map(pid, remote, site, &wish)?;
+            taken.push((wish.at, wish.at + wish.size));
             arenas.push(Arena::new(shared, tables.base.get() as u32));
         }
     }
@@ -134,30 +136,35 @@ pub fn add_arena(
     let taken: Vec<(u64, u64)> = read_maps(pid)?.iter().map(|m| (m.start.get(), m.end.get())).collect();
     let site = Address::new(gadget.get());
     let mut remote = Remote::new(thread, memory, site)?;
-    let at = place(&taken, near.get()).ok_or_else(no_room)?;
-    let shared = map(pid, &mut remote, site, &arena_wish(at))?;
+    let shared = map(pid, &mut remote, site, &arena_wish(&taken, near.get(), Room::of(pid))?)?;
     let (thread, signals) = remote.finish()?;
     Ok((Arena::new(shared, tables), thread, signals))
 }
 
-fn arena_wish(at: u64) -> Wish {
-    Wish { size: ARENA, at, protection: libc::PROT_READ | libc::PROT_EXEC }
+fn arena_wish(taken: &[(u64, u64)], near: u64, room: Room) -> Result<Wish, RemoteError> {
+    let at = place(taken, near, room.arena).ok_or_else(no_room)?;
+    Ok(Wish { size: room.arena, at, protection: libc::PROT_READ | libc::PROT_EXEC })
 }
 
 fn no_room() -> RemoteError {
     RemoteError::Refused { call: "finding room for the code cache", source: Errno::ENOMEM }
 }
 
-fn map_regions(pid: Pid, remote: &mut Remote<'_>, site: Address, taken: &[(u64, u64)]) -> Result<Regions, RemoteError> {
-    let mut count = layout::REGIONS;
+fn map_regions(
+    pid: Pid,
+    remote: &mut Remote<'_>,
+    site: Address,
+    taken: &[(u64, u64)],
+    mut count: u64,
+) -> Result<Regions, RemoteError> {
     loop {
         let size = layout::REGION * count;
         let at = gap(taken, size, REGIONS_AT + REGIONS_ROOM, REGIONS_AT).ok_or_else(no_room)?;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         match map(pid, remote, site, &Wish { size, at, protection }) {
             Ok(shared) => return Ok(Regions::new(shared)),
-            // A limit on address space: fewer threads, then.
-            Err(RemoteError::Refused { source: Errno::ENOMEM, .. }) if count > 8 => count /= 2,
+            // The program has little of its address space left: fewer threads, then.
+            Err(RemoteError::Refused { source: Errno::ENOMEM, .. }) if count > 1 => count /= 2,
             Err(error) => return Err(error),
         }
     }
@@ -219,14 +226,14 @@ fn map_and_close(pid: Pid, remote: &mut Remote<'_>, descriptor: u64, wish: &Wish
 fn map_descriptor(pid: Pid, remote: &mut Remote<'_>, descriptor: u64, wish: &Wish) -> Result<Shared, RemoteError> {
     let path = format!("/proc/{pid}/fd/{descriptor}");
     let file = OpenOptions::new().read(true).write(true).open(path)?;
-    file.set_len(wish.size)?;
+    file.set_len(wish.size).map_err(RemoteError::Share)?;
     let flags = (libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE) as u64;
     let arguments = [wish.at, wish.size, wish.protection as u64, flags, descriptor, 0];
     let at = remote.call("mmap", libc::SYS_mmap, arguments)?;
     // Core dumps are to look as they would without us; an old kernel may refuse.
     let advice = [at, wish.size, libc::MADV_DONTDUMP as u64, 0, 0, 0];
     let _ = remote.call("madvise", libc::SYS_madvise, advice);
-    Ok(Shared::map(OwnedFd::from(file), wish.size, Address::new(at))?)
+    Shared::map(OwnedFd::from(file), wish.size, Address::new(at)).map_err(RemoteError::Share)
 }
 
 /// Takes PROT_EXEC from a mapping.
@@ -242,11 +249,11 @@ fn strip(remote: &mut Remote<'_>, mapping: &Mapping) -> Result<(), RemoteError> 
     }
 }
 
-/// A free place of an arena's size near `text`.
-fn place(taken: &[(u64, u64)], text: u64) -> Option<u64> {
+/// A free place of `size` bytes near `text`.
+fn place(taken: &[(u64, u64)], text: u64, size: u64) -> Option<u64> {
     let wish = if text > 2 * BELOW { text - BELOW } else { 0x7000_0000 };
     let lowest = if text > 2 * BELOW { text.saturating_sub(REACH) } else { 0x1000_0000 };
-    gap(taken, ARENA, wish, lowest).or_else(|| gap(taken, ARENA, text.saturating_sub(ARENA), 0x1000_0000))
+    gap(taken, size, wish, lowest).or_else(|| gap(taken, size, text.saturating_sub(size), 0x1000_0000))
 }
 
 /// The highest free range of `size` bytes that ends at or below `from` and starts at or above `lowest`, where a huge page

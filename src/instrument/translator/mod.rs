@@ -41,6 +41,7 @@ mod process;
 mod regions;
 mod relatives;
 mod returns;
+mod room;
 mod run;
 mod settle;
 mod shared;

@@ -2,9 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
+use nix::errno::Errno;
+
 use super::layout;
+use super::run::RunError;
 use super::shared::Shared;
 use crate::target::address::Address;
+use crate::target::remote::RemoteError;
 
 /// What a thread waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,18 +38,29 @@ impl Regions {
         (self.shared.base, self.shared.size())
     }
 
-    /// A region of zeros; `None` if all are taken.
-    pub fn take(&mut self) -> Option<u32> {
-        let region = self.free.pop().or_else(|| {
-            let fits = u64::from(self.next + 1) * layout::REGION <= self.shared.size();
-            fits.then(|| {
+    /// A region of zeros.
+    ///
+    /// # Errors
+    /// All are taken.
+    pub fn take(&mut self) -> Result<u32, RunError> {
+        let all = (self.shared.size() / layout::REGION) as u32;
+        let region = match self.free.pop() {
+            Some(region) => region,
+            None if self.next < all => {
                 self.next += 1;
                 self.next - 1
-            })
-        })?;
+            }
+            None if u64::from(all) == layout::REGIONS => {
+                return Err(RunError::Unsupported("it has too many threads at once".into()));
+            }
+            None => {
+                let call = "finding room for the counters of one more thread";
+                return Err(RemoteError::Refused { call, source: Errno::ENOMEM }.into());
+            }
+        };
         let base = self.base(region);
         self.set(region, layout::SIGNAL_MASK_POINTER, base.get() + u64::from(layout::SIGNAL_MASK));
-        Some(region)
+        Ok(region)
     }
 
     /// Gives a region back; its counters are zero from now on.

@@ -93,8 +93,7 @@ impl Run {
         process.pages.borrow_mut().forget();
         for id in members {
             let Some(thread) = self.threads.get_mut(&id) else { continue };
-            let region = new.regions.borrow_mut().take();
-            let region = region.ok_or_else(|| RunError::Unsupported("it has too many threads at once".into()))?;
+            let region = new.regions.borrow_mut().take()?;
             {
                 let (from, to) = (old.regions.borrow(), new.regions.borrow());
                 for offset in [layout::PROGRAM_GS, layout::SIGNAL_MASK] {

@@ -79,6 +79,7 @@ impl From<RunError> for CountError {
     fn from(error: RunError) -> Self {
         match error {
             RunError::Trace(error) => error.into(),
+            RunError::Remote(error) => CountError::Remote(error),
             other => CountError::Unsupported(other.to_string()),
         }
     }
@@ -402,6 +403,6 @@ impl Run {
 }
 
 /// Kills the process of a thread that is traced by us; it may be gone already.
-fn kill_process_of(tid: Pid) {
+pub(super) fn kill_process_of(tid: Pid) {
     let _ = nix::sys::signal::kill(Run::process_of(tid), nix::sys::signal::Signal::SIGKILL);
 }

@@ -14,7 +14,7 @@ use super::layout;
 use super::native::{Release, Transitions};
 use super::placing::Placing;
 use super::process::{ImageRef, Process};
-use super::run::{Run, RunError};
+use super::run::{Run, RunError, kill_process_of};
 use super::text::Treatment;
 use super::thread::Thread;
 use super::version::Version;
@@ -77,7 +77,11 @@ impl Run {
         if let Some(first_stop) = first_stop {
             match self.adopt(parent, shares_memory, first_stop) {
                 Ok(()) | Err(RunError::Gone) => {}
-                Err(error) => return Err(error),
+                Err(error) => {
+                    // It is stopped, and nobody knows of it yet.
+                    kill_process_of(child);
+                    return Err(error);
+                }
             }
         }
         self.go_on(stopped)
@@ -121,8 +125,7 @@ impl Run {
         {
             self.dispositions.insert(group, inherited);
         }
-        let region = image.regions.borrow_mut().take();
-        let region = region.ok_or_else(|| RunError::Unsupported("it has too many threads at once".into()))?;
+        let region = image.regions.borrow_mut().take()?;
         if let Some(old) = self.threads.get(&parent) {
             let regions = image.regions.borrow();
             regions.set(region, layout::PROGRAM_GS, regions.get(old.region, layout::PROGRAM_GS));
@@ -176,8 +179,7 @@ impl Run {
         image.space.placing = Placing::after(self.looks.first);
         image.space.set_polling(self.is_polling());
         let shared = ImageRef::new(image.space, image.regions);
-        let region = shared.regions.borrow_mut().take();
-        let region = region.ok_or_else(|| RunError::Unsupported("there is no room for its counters".into()))?;
+        let region = shared.regions.borrow_mut().take()?;
         let mut version = Version::default();
         if let Some(drain) = &mut self.drain {
             version = drain.wanted();
