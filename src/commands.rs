@@ -55,20 +55,23 @@ pub fn demo(args: demo::DemoArgs) -> Result<ExitCode> {
     finish(session::demo::profile(args.output, args.quiet)?, &view)
 }
 
-/// Writes the files of a report, each whole or not at all.
+/// Writes the files of a report, each whole or not at all, and those that can be if others cannot.
 fn write_files(folder: &OutputFolder, profile: &Profile, view: &View) -> Result<()> {
+    let mut all = Ok(());
     for file in report::files(profile, view) {
         let (name, content) = file?;
-        folder.write(name, content.as_bytes())?;
+        let written = folder.write(name, content.as_bytes());
+        all = all.and(written);
     }
-    Ok(())
+    Ok(all?)
 }
 
-/// Writes the report files, prints the report, and hands on the program's exit status.
+/// Writes the report files, prints the report also if that failed, and hands on the program's exit status.
 fn finish(outcome: session::Outcome, view: &View) -> Result<ExitCode> {
     let folder = outcome.folder.path();
-    write_files(&outcome.folder, &outcome.profile, view)?;
+    let written = write_files(&outcome.folder, &outcome.profile, view);
     eprint!("{}", report::render(&outcome.profile, Format::Text, view)?);
+    written?;
     eprintln!("\nwritten to {}: profile.json, report.html, roofline.svg, flamegraph.svg", folder.display());
     Ok(ExitCode::from(outcome.end.exit_code()))
 }

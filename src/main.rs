@@ -13,6 +13,7 @@ const FAILED: u8 = 125;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    rprof::target::own_limits::lift();
     let command = cli.command.unwrap_or(Command::Run(cli.run));
     match dispatch(command) {
         Ok(code) => code,

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use crate::target::own_limits;
+
 /// Limits that a measurement (and the program) runs under.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limits {
@@ -44,9 +46,8 @@ fn memory() -> u64 {
         let used: f64 = fs::read_to_string(dir.join(current)).ok()?.trim().parse().ok()?;
         Some((limit - used).max(0.0))
     });
-    let address_space = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_AS)
-        .map_or(u64::MAX, |(soft, _)| if soft == nix::sys::resource::RLIM_INFINITY { u64::MAX } else { soft });
-    available.min(cgroup.map_or(u64::MAX, |b| b as u64)).min(address_space)
+    // No limit is the largest number.
+    available.min(cgroup.map_or(u64::MAX, |b| b as u64)).min(own_limits::address_space())
 }
 
 fn cpu_quota(dir: &Path, name: &str) -> Option<f64> {

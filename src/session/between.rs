@@ -1,9 +1,11 @@
 //! `--between CMD`: restores state between the passes.
 
 use std::ffi::OsStr;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use super::SessionError;
+use crate::target::own_limits;
 
 /// Runs the command with `/bin/sh`, its output on our standard error.
 ///
@@ -11,13 +13,16 @@ use super::SessionError;
 /// It could not be started, or ended with anything but 0.
 pub fn restore(command: &OsStr) -> Result<(), SessionError> {
     let fail = |how: String| SessionError::Between { command: command.to_string_lossy().into_owned(), how };
-    let status = Command::new("/bin/sh")
-        .arg("-c")
-        .arg(command)
-        .stdin(Stdio::null())
-        .stdout(std::io::stderr())
-        .status()
-        .map_err(|e| fail(format!("could not be started: {e}")))?;
+    let mut shell = Command::new("/bin/sh");
+    shell.arg("-c").arg(command).stdin(Stdio::null()).stdout(std::io::stderr());
+    // SAFETY: async-signal-safe, as what runs between fork and exec must be.
+    let shell = unsafe {
+        shell.pre_exec(|| {
+            own_limits::restore();
+            Ok(())
+        })
+    };
+    let status = shell.status().map_err(|e| fail(format!("could not be started: {e}")))?;
     if status.success() { Ok(()) } else { Err(fail(format!("ended with {status}"))) }
 }
 

@@ -20,8 +20,21 @@ pub enum SessionError {
         /// Why, and what to do.
         reason: String,
     },
+    /// rprof itself would not get far.
+    #[error(
+        "the limit on address space is {} MiB and rprof itself needs {} MiB; raise the hard limit (`ulimit -H -v`): a soft \
+         one (`ulimit -S -v`) limits the program alone",
+        limit >> 20,
+        needed >> 20
+    )]
+    AddressSpace {
+        /// Bytes.
+        needed: u64,
+        /// Bytes.
+        limit: u64,
+    },
     /// The output folder.
-    #[error("cannot write to {}: {source}; choose another folder with -o", path.display())]
+    #[error("cannot write to {}: {source}; {}", path.display(), remedy(source))]
     Output {
         /// The folder or file.
         path: PathBuf,
@@ -65,6 +78,14 @@ pub enum SessionError {
 /// A name as it is told, also if there is nothing to be seen of it.
 fn shown(name: &str) -> &str {
     if name.trim().is_empty() { "a program with an empty name" } else { name }
+}
+
+/// What to do about a file that cannot be written.
+fn remedy(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::FileTooLarge => "raise the limit on the size of files (`ulimit -f`)",
+        _ => "choose another folder with -o",
+    }
 }
 
 /// What to check about a program that was not found; a bare name is looked for in PATH only.

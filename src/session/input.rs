@@ -13,6 +13,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use nix::sys::stat::{SFlag, fstat};
@@ -29,6 +30,8 @@ pub enum Input {
     Recorded {
         /// What the first run was given.
         recording: File,
+        /// Why that is not all of it: the first run was fed on all the same.
+        failed: Arc<OnceLock<io::Error>>,
         /// Feeds the first run's pipe.
         feeder: Option<JoinHandle<io::Result<()>>>,
     },
@@ -52,7 +55,7 @@ impl Input {
             return Ok(Input::File { offset: offset.max(0) as u64 });
         }
         if kind == SFlag::S_IFIFO || kind == SFlag::S_IFSOCK {
-            return Ok(Input::Recorded { recording: unnamed_file()?, feeder: None });
+            return Ok(Input::Recorded { recording: unnamed_file()?, failed: Arc::default(), feeder: None });
         }
         if nix::unistd::isatty(stdin.as_fd()).unwrap_or(false) {
             return Ok(Input::Terminal);
@@ -62,7 +65,7 @@ impl Input {
 
     /// Standard input of the first run; `None` inherits ours. With `replay` false nothing is recorded.
     pub fn first(&mut self, replay: bool) -> io::Result<Option<OwnedFd>> {
-        let Input::Recorded { recording, feeder } = self else {
+        let Input::Recorded { recording, failed, feeder } = self else {
             return Ok(None);
         };
         if !replay {
@@ -70,8 +73,8 @@ impl Input {
         }
         let (read, write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
         let source = io::stdin().as_fd().try_clone_to_owned()?;
-        let copy = recording.try_clone()?;
-        *feeder = Some(std::thread::spawn(move || tee(source.into(), write.into(), copy)));
+        let (copy, failed) = (recording.try_clone()?, failed.clone());
+        *feeder = Some(std::thread::spawn(move || tee(source.into(), write.into(), copy, &failed)));
         Ok(Some(read))
     }
 
@@ -93,9 +96,13 @@ impl Input {
                     }
                 }
             }
-            Input::Recorded { recording, feeder } => {
+            Input::Recorded { recording, failed, feeder } => {
                 // The feeder may still wait for input that the first run never read: what it has recorded is enough.
                 drop(feeder.take());
+                if let Some(error) = failed.get() {
+                    let problem = format!("what the first run read could not be kept ({error}); give it by a file");
+                    return Err(io::Error::new(error.kind(), problem));
+                }
                 let mut recording = reopen(recording)?;
                 let (read, write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
                 std::thread::spawn(move || io::copy(&mut recording, &mut File::from(write)));
@@ -107,7 +114,7 @@ impl Input {
 }
 
 /// Copies `source` into `pipe` and `recording` until the end of the input or until nobody reads the pipe.
-fn tee(mut source: File, mut pipe: File, mut recording: File) -> io::Result<()> {
+fn tee(mut source: File, mut pipe: File, mut recording: File, failed: &OnceLock<io::Error>) -> io::Result<()> {
     let mut buffer = vec![0u8; 64 << 10];
     loop {
         let got = match source.read(&mut buffer) {
@@ -116,7 +123,9 @@ fn tee(mut source: File, mut pipe: File, mut recording: File) -> io::Result<()> 
             Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
             Err(e) => return Err(e),
         };
-        recording.write_all(&buffer[..got])?;
+        if failed.get().is_none() {
+            let _ = recording.write_all(&buffer[..got]).map_err(|error| failed.set(error));
+        }
         match pipe.write_all(&buffer[..got]) {
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             other => other?,
@@ -151,5 +160,26 @@ impl Unnamed for OpenOptions {
     fn custom_flags_unnamed(&mut self) -> &mut Self {
         use std::os::unix::fs::OpenOptionsExt;
         self.custom_flags(libc::O_TMPFILE | libc::O_CLOEXEC)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_recorded_is_fed_all_the_same() {
+        let mut source = tempfile::tempfile().unwrap();
+        source.write_all(&vec![7; 200_000]).unwrap();
+        source.rewind().unwrap();
+        let recording = File::open("/dev/null").unwrap();
+        let mut pipe = tempfile::tempfile().unwrap();
+        let failed = OnceLock::new();
+        tee(source, pipe.try_clone().unwrap(), recording, &failed).unwrap();
+        assert_eq!(failed.get().and_then(io::Error::raw_os_error), Some(libc::EBADF), "it was opened to be read");
+        pipe.rewind().unwrap();
+        assert_eq!(io::read_to_string(pipe).unwrap().len(), 200_000);
+        let mut input = Input::Recorded { recording: unnamed_file().unwrap(), failed: Arc::new(failed), feeder: None };
+        assert!(input.second().unwrap_err().to_string().contains("give it by a file"));
     }
 }

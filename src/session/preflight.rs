@@ -11,9 +11,12 @@ use nix::unistd::{AccessFlags, access};
 
 use super::SessionError;
 use crate::target::launch::{Program, find_in_path};
+use crate::target::own_limits;
 
 /// `#!` lines may name scripts in turn; the kernel follows this many.
 const INTERPRETER_DEPTH: usize = 5;
+/// Bytes of address space that a timed pass of a small program takes in rprof, with a reserve.
+const OWN_ROOM: u64 = 256 << 20;
 const ELF_CLASS_64: u8 = 2;
 const EM_X86_64: u16 = 62;
 
@@ -24,6 +27,12 @@ pub struct Checked {
     pub program: Program,
     /// Why it can be timed but not counted (setuid and the like).
     pub not_countable: Option<String>,
+}
+
+/// Checks that we can do our own work: with less, memory runs out in the midst of it.
+pub fn own_room() -> Result<(), SessionError> {
+    let limit = own_limits::own_address_space();
+    if limit < OWN_ROOM { Err(SessionError::AddressSpace { needed: OWN_ROOM, limit }) } else { Ok(()) }
 }
 
 /// Resolves and checks `command` (program and arguments).

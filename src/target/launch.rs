@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::Pid;
 
-use super::broken_pipe;
+use super::{broken_pipe, own_limits};
 
 /// What is to be run.
 #[derive(Debug, Clone)]
@@ -63,8 +63,8 @@ pub struct Gated {
     path: PathBuf,
 }
 
-/// Forks a child that waits at the gate. Its signal mask and dispositions are those that we were started with, except
-/// that it dies with us until it is released.
+/// Forks a child that waits at the gate. The program starts with the signal mask, dispositions and limits that we were
+/// started with; until it is released the child dies with us.
 pub fn spawn_gated(program: &Program, streams: Streams) -> Result<Gated, LaunchError> {
     let path = c_string(program.path.as_os_str())?;
     let argv = program.argv.iter().map(|a| c_string(a)).collect::<Result<Vec<_>, _>>()?;
@@ -147,6 +147,7 @@ fn child(
             }
         }
         broken_pipe::restore();
+        own_limits::restore();
         libc::execve(path.as_ptr(), argv.as_ptr(), envp.as_ptr());
         let errno = *libc::__errno_location();
         libc::write(status, (&raw const errno).cast(), 4);

@@ -35,7 +35,6 @@ fn optional(pointer: &str) -> bool {
         "inlined",
         "dram_bytes",
         "coherence",
-        "dram_small_pages",
         "l1_conflict",
         "l2_conflict",
         "seen_lines",
