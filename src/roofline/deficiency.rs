@@ -23,6 +23,8 @@ pub enum Deficiency {
     Latency,
     /// Fills for lines that are overwritten anyway.
     WriteAllocate,
+    /// Data on small pages, whose translations the streams wait for.
+    SmallPages,
     /// Last-level capacity misses.
     CapacityMisses,
     /// Last-level conflict misses.
@@ -33,7 +35,7 @@ pub enum Deficiency {
 
 impl Deficiency {
     /// All of them, low effort first.
-    pub const ALL: [Deficiency; 13] = [
+    pub const ALL: [Deficiency; 14] = [
         Deficiency::Threads,
         Deficiency::Imbalance,
         Deficiency::Ilp,
@@ -44,6 +46,7 @@ impl Deficiency {
         Deficiency::Access,
         Deficiency::Latency,
         Deficiency::WriteAllocate,
+        Deficiency::SmallPages,
         Deficiency::CapacityMisses,
         Deficiency::ConflictMisses,
         Deficiency::MemoryImbalance,
@@ -62,6 +65,7 @@ impl Deficiency {
             Deficiency::Access => "access",
             Deficiency::Latency => "latency",
             Deficiency::WriteAllocate => "write-allocate",
+            Deficiency::SmallPages => "small-pages",
             Deficiency::CapacityMisses => "capacity-misses",
             Deficiency::ConflictMisses => "conflict-misses",
             Deficiency::MemoryImbalance => "memory-imbalance",

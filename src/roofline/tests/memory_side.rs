@@ -112,3 +112,51 @@ fn full_queues_leave_prefetching_nothing_to_gain() {
     assert!((half.seconds / time - 0.3).abs() < 0.01, "{half:?}");
     assert_eq!(latency(&timed(0.9, 0.9)), None, "more misses at once are not possible");
 }
+
+/// As the host, where streams on small pages reach half of what they reach on huge ones.
+fn with_small_pages() -> crate::profile::Machine {
+    let mut machine = zen5();
+    let on_small = |c: &crate::profile::Ceiling| {
+        let id = c.id.strip_prefix("dram.")?;
+        let is_stream =
+            matches!(id, "read" | "copy" | "triad" | "update" | "write" | "copy.nt" | "triad.nt" | "write.nt");
+        is_stream.then(|| crate::profile::Ceiling {
+            id: format!("{}.4k", c.id),
+            value: c.value.map(|v| 0.5 * v),
+            ..c.clone()
+        })
+    };
+    let more: Vec<_> = machine.ceilings.iter().filter_map(on_small).collect();
+    assert!(more.len() >= 8, "{}", more.len());
+    machine.ceilings.extend(more);
+    machine
+}
+
+#[test]
+fn streams_on_small_pages_have_a_ceiling_of_their_own() {
+    let on = |small: f64, machine: crate::profile::Machine| {
+        let mut kernel = stream(2.05 * even_cycles());
+        let traffic = kernel.function.work.as_mut().and_then(|w| w.traffic.as_mut()).unwrap();
+        traffic.dram_small_pages = small * (traffic.dram_read + traffic.dram_write);
+        let mut profile = profile(vec![kernel.function], machine);
+        crate::roofline::analyse(&mut profile);
+        profile.functions.remove(0)
+    };
+    let seconds = |f: &Function| f.analysis.terms.dram.unwrap();
+    let huge = on(0.0, with_small_pages());
+    for (part, slower) in [(0.5, 1.5), (1.0, 2.0)] {
+        let small = on(part, with_small_pages());
+        assert!((seconds(&small) / seconds(&huge) - slower).abs() < 1e-9, "{part}: {}", seconds(&small));
+    }
+    let small = on(1.0, with_small_pages());
+    assert_eq!(small.analysis.class.as_deref(), Some("dram-bandwidth"));
+    let dram = small.analysis.ceilings.iter().find(|c| c.id == "dram").unwrap();
+    assert!(dram.from.iter().all(|from| from.ends_with(".4k")), "{dram:?}");
+    let saving = small.analysis.savings.iter().find(|s| s.remove == ["small-pages"]).expect("half the time");
+    assert!((saving.seconds / small.time_s.unwrap() - 0.5 / 1.025).abs() < 0.01, "{saving:?}");
+    assert!(saving.advice.contains("100 %") && saving.advice.contains("MADV_HUGEPAGE"), "{}", saving.advice);
+    assert!(huge.analysis.savings.iter().all(|s| !s.remove.contains(&"small-pages".to_owned())));
+    // Without such ceilings nothing is known of what small pages cost.
+    let unmeasured = on(1.0, zen5());
+    assert_eq!(seconds(&unmeasured), seconds(&huge));
+}
