@@ -35,7 +35,6 @@
 //! | `issue` `issue.nop` † | instr/s | the upper limit: register moves, additions, vector additions; `nop` alone, which some cores drop |
 //! | `{l1,l2,l3,dram}.{read,copy,triad,update,write}` | byte/s | streams; bytes of docs/conventions.md, Bytes at that level |
 //! | `dram.{copy,triad,write}.nt` | byte/s | with non-temporal stores |
-//! | `dram.{read,copy,triad,update,write}.4k` `dram.{copy,triad,write}.nt.4k` † | byte/s | the same on small pages |
 //! | `dram.noprefetch` `dram.prefetch` `dram.cores.k` | byte/s | software prefetch; k cores generate traffic |
 //! | `dram.stride.{2,4,8,16,page}` † | byte/s | one double every so many; each line touched counts 64 bytes |
 //! | `dram.random` `dram.gather` `dram.chase.{1,2,4,8,16}` † | byte/s | 64 bytes for each access; huge pages (`.4k`: small ones, also `stride.page`) |
@@ -58,7 +57,7 @@
 //!
 //! Shown, not used by the model: `smt.*` and `slow.*` (the ceilings of a thread count are measured where its threads are placed, on
 //! siblings and slow cores once the others are taken; which core a function ran on is not recorded), `tlb.reach` and the `.4k`
-//! forms of what follows no stream.
+//! forms (which pages the program had is not known).
 
 pub mod bench;
 #[cfg(target_arch = "x86_64")]

@@ -11,18 +11,13 @@ use nix::unistd::Pid;
 
 use crate::profile::code::{ModuleInfo, ModuleKind};
 use crate::profile::evidence::data::{Allocation, Backing, DataMapping};
-use crate::target::huge_pages::{HugeShare, read_huge_shares};
 use crate::target::maps::{Mapping, read_maps};
 use crate::target::modules::ModuleTable;
 
 /// After a map was read, it is not read again for so many times as long as that took.
 const REREAD: u32 = 50;
-/// The same of what says which pages are huge, for which the kernel walks all of them.
-const REREAD_PAGES: u32 = 200;
 /// The least time between two readings.
 const REREAD_EVERY: Duration = Duration::from_millis(1);
-/// The same of pages.
-const PAGES_EVERY: Duration = Duration::from_millis(20);
 /// Ranges that are gone are remembered, for accesses that are still to be looked at.
 const MOST_FORMER: usize = 64;
 /// Allocations of a process that are known at a time: 0.5 KB each.
@@ -49,7 +44,6 @@ struct Space {
     mapped: Ranges,
     former: VecDeque<(u64, Range)>,
     next_read: Option<Instant>,
-    next_pages: Option<Instant>,
 }
 
 /// By first address.
@@ -83,9 +77,7 @@ impl Mappings {
             entered.push(range.mapping.clone());
             range.entered = Some(entered.len() as u32 - 1);
         }
-        let number = range.entered;
-        space.look_at_pages(process, entered);
-        number
+        range.entered
     }
 
     /// `process` was given memory.
@@ -95,7 +87,7 @@ impl Mappings {
         self.unmapped(process, start, end);
         let Some(space) = space(&mut self.of, process) else { return };
         if space.allocated.len() < MOST_ALLOCATIONS {
-            let mapping = DataMapping { bytes, backing: Backing::Allocated { frames, stack }, huge: None };
+            let mapping = DataMapping { bytes, backing: Backing::Allocated { frames, stack } };
             space.allocated.insert(start, Range { end, mapping, entered: None });
         }
     }
@@ -149,7 +141,7 @@ impl Space {
                     _ => None,
                 };
                 let same = before.get(&start).filter(|range| range.mapping.backing == backing && range.end == end);
-                let mapping = DataMapping { bytes: end - start, backing, huge: None };
+                let mapping = DataMapping { bytes: end - start, backing };
                 let entered = same.and_then(|range| range.entered);
                 self.mapped.insert(start, Range { end, mapping, entered });
             }
@@ -157,34 +149,6 @@ impl Space {
         }
         self.next_read = Some(Instant::now() + REREAD_EVERY.max(now.elapsed() * REREAD));
     }
-}
-
-impl Space {
-    /// Which part of what is entered lies on huge pages: read again and again, as pages come with their first touch.
-    fn look_at_pages(&mut self, process: u32, entered: &mut [DataMapping]) {
-        let now = Instant::now();
-        if self.next_pages.is_some_and(|next| now < next) {
-            return;
-        }
-        let shares = read_huge_shares(Pid::from_raw(process as i32)).unwrap_or_default();
-        for (start, range) in self.allocated.iter().chain(&self.mapped) {
-            let Some(mapping) = range.entered.and_then(|number| entered.get_mut(number as usize)) else { continue };
-            let share = huge_part(&shares, *start, range.end);
-            mapping.huge = share.or(mapping.huge);
-        }
-        self.next_pages = Some(Instant::now() + PAGES_EVERY.max(now.elapsed() * REREAD_PAGES));
-    }
-}
-
-/// The part of `start..end` on huge pages, of what is resident in the mappings that it lies in; `None` if nothing is.
-fn huge_part(shares: &[HugeShare], start: u64, end: u64) -> Option<f64> {
-    let overlap = |s: &HugeShare| s.end.get().min(end).saturating_sub(s.start.get().max(start)) as f64;
-    let (all, huge) =
-        shares.iter().filter(|s| overlap(s) > 0.0 && s.resident > 0).fold((0.0, 0.0), |(all, huge), s| {
-            let weight = overlap(s);
-            (all + weight, huge + weight * s.huge as f64 / s.resident as f64)
-        });
-    (all > 0.0).then(|| (huge / all).min(1.0))
 }
 
 /// What `map` is of; `before` is the end, module and bias of the mapping before it, if that is a module's.
@@ -246,7 +210,6 @@ fn cut(ranges: &mut Ranges, from: u64, to: u64) -> Vec<(u64, Range)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::address::Address;
 
     fn asked(start: u64, bytes: u64) -> Allocation {
         Allocation { start, bytes, frames: Vec::new(), stack: false }
@@ -267,21 +230,6 @@ mod tests {
         assert!(modules[module as usize].path.contains("rprof") && bias > 0);
         // It may have been read a moment ago.
         assert!(large.is_none_or(|large| entered[large as usize].backing == Backing::Anonymous));
-    }
-
-    #[test]
-    fn parts_on_huge_pages_are_those_of_the_mappings_they_lie_in() {
-        let share = |start, end, resident, huge| HugeShare {
-            start: Address::new(start),
-            end: Address::new(end),
-            resident,
-            huge,
-        };
-        let shares = [share(0, 1000, 100, 50), share(1000, 2000, 0, 0), share(2000, 3000, 100, 100)];
-        assert_eq!(huge_part(&shares, 100, 200), Some(0.5));
-        assert_eq!(huge_part(&shares, 1100, 1200), None);
-        assert_eq!(huge_part(&shares, 500, 2500), Some(0.75));
-        assert_eq!(huge_part(&shares, 5000, 6000), None);
     }
 
     #[test]
@@ -320,8 +268,7 @@ mod tests {
         (0..100).for_each(|process| mappings.allocated(1 << 30 | process, asked(1 << 30, 1 << 20)));
         assert!(mappings.of.len() <= MOST_PROCESSES);
         assert!(mappings.of.values().all(|space| space.allocated.len() <= MOST_ALLOCATIONS));
-        let range =
-            |bytes| Range { end: 0, mapping: DataMapping { bytes, backing: Backing::Heap, huge: None }, entered: None };
+        let range = |bytes| Range { end: 0, mapping: DataMapping { bytes, backing: Backing::Heap }, entered: None };
         let mut ranges: Ranges = (0..10_000).map(|i| (i, range(i % 7))).collect();
         drop_smallest(&mut ranges);
         assert_eq!(ranges.len(), MOST_MAPPINGS);

@@ -9,7 +9,7 @@ use super::bound::Bound;
 use super::deficiency::{Deficiency, Removed};
 use super::host::Trace;
 use super::memory_side;
-use super::terms::{Subject, TermId, bandwidth, chain};
+use super::terms::{Subject, TermId, chain};
 
 /// Advice for removing one deficiency or a pair.
 pub fn for_removal(subject: &Subject<'_>, bound: &Bound, remove: &[Deficiency]) -> String {
@@ -41,11 +41,6 @@ fn sentence(subject: &Subject<'_>, bound: &Bound, d: Deficiency) -> String {
         Deficiency::Access => format!("{}: load and store whole vectors, keep values in registers.", accesses(f)),
         Deficiency::Latency => format!("{}{}", latency_advice(subject), room(subject)),
         Deficiency::WriteAllocate => write_allocate(subject),
-        Deficiency::SmallPages => format!(
-            "{:.0} % of its memory traffic goes to 4 KiB pages: put these data on huge pages (madvise with MADV_HUGEPAGE; \
-             GLIBC_TUNABLES=glibc.malloc.hugetlb=1; transparent_hugepage=always).",
-            100.0 * f.work.as_ref().and_then(|w| w.traffic).map_or(0.0, |t| bandwidth::small_pages(&t))
-        ),
         Deficiency::CapacityMisses => format!(
             "{} of its memory lines were loaded before and had been evicted: block the loop for the cache{}.",
             share_of_misses(f, |t| t.capacity),

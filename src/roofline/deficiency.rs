@@ -23,8 +23,6 @@ pub enum Deficiency {
     Latency,
     /// Fills for lines that are overwritten anyway.
     WriteAllocate,
-    /// Data on small pages, whose translations the streams wait for.
-    SmallPages,
     /// Last-level capacity misses.
     CapacityMisses,
     /// Last-level conflict misses.
@@ -35,7 +33,7 @@ pub enum Deficiency {
 
 impl Deficiency {
     /// All of them, low effort first.
-    pub const ALL: [Deficiency; 14] = [
+    pub const ALL: [Deficiency; 13] = [
         Deficiency::Threads,
         Deficiency::Imbalance,
         Deficiency::Ilp,
@@ -46,7 +44,6 @@ impl Deficiency {
         Deficiency::Access,
         Deficiency::Latency,
         Deficiency::WriteAllocate,
-        Deficiency::SmallPages,
         Deficiency::CapacityMisses,
         Deficiency::ConflictMisses,
         Deficiency::MemoryImbalance,
@@ -65,7 +62,6 @@ impl Deficiency {
             Deficiency::Access => "access",
             Deficiency::Latency => "latency",
             Deficiency::WriteAllocate => "write-allocate",
-            Deficiency::SmallPages => "small-pages",
             Deficiency::CapacityMisses => "capacity-misses",
             Deficiency::ConflictMisses => "conflict-misses",
             Deficiency::MemoryImbalance => "memory-imbalance",

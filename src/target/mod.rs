@@ -16,7 +16,6 @@ pub mod broken_pipe;
 pub mod build_id;
 pub mod elf_layout;
 pub mod foreground;
-pub mod huge_pages;
 pub mod image;
 pub mod launch;
 pub mod maps;

@@ -124,10 +124,10 @@ fn traffic_goes_to_the_function_and_loop_of_its_instruction() {
         Traffic { l2_read: 64_000.4, dram_read: 64_000.0, dram_write: 1.0, l1_misses: 1000.0, ..Traffic::default() };
     let site = |at: CodeRef| SiteTraffic { at, thread: 0, traffic };
     let pages = SitePages { at: at(1), thinned: 0, marks: (7..17).map(Mark::page_seen).collect() };
-    let mapping = |bytes, backing, huge| DataMapping { bytes, backing, huge };
+    let mapping = |bytes, backing| DataMapping { bytes, backing };
     // Asked for in line 10 of `fib`.
     let asked = Backing::Allocated { frames: vec![plus(at(5), 9)], stack: false };
-    let mappings = vec![mapping(1 << 20, asked, Some(0.5)), mapping(1 << 16, Backing::Heap, Some(0.0))];
+    let mappings = vec![mapping(1 << 20, asked), mapping(1 << 16, Backing::Heap)];
     let sample = |mapping| DataSample { address: 0, mapping };
     let samples = vec![sample(Some(0)), sample(Some(1)), sample(Some(0)), sample(None)];
     let data = SiteData { at: at(1), lines: 1000.0, samples, complete: true };
@@ -144,9 +144,6 @@ fn traffic_goes_to_the_function_and_loop_of_its_instruction() {
     let evidence = Evidence { counted: Some(&counted), memory: Some(&memory), ..Evidence::default() };
     let profile = join(&evidence, Run::default(), Machine::default(), &mut Names::default(), false);
     let work = function(&profile, "work");
-    // Of four samples two lie on half small pages, one on small ones; of the fourth it is not known.
-    let traffic = work.work.as_ref().unwrap().traffic.unwrap();
-    assert!((traffic.dram_small_pages / 64_001.0 - 2.0 / 3.0).abs() < 1e-9, "{}", traffic.dram_small_pages);
     let bytes = work.bytes.unwrap();
     assert_eq!(
         (bytes.l1, bytes.l2, bytes.dram, bytes.dram_read),

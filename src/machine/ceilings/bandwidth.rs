@@ -265,40 +265,6 @@ fn extras(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
     prefetch(lab, arena, set)
 }
 
-/// The streams that are measured on small pages, too: id, kind, whether the stores are non-temporal.
-const ON_SMALL_PAGES: [(&str, Stream, bool); 8] = [
-    ("dram.read.4k", Stream::Read, false),
-    ("dram.copy.4k", Stream::Copy, false),
-    ("dram.triad.4k", Stream::Triad, false),
-    ("dram.update.4k", Stream::Update, false),
-    ("dram.write.4k", Stream::Write, false),
-    ("dram.copy.nt.4k", Stream::Copy, true),
-    ("dram.triad.nt.4k", Stream::Triad, true),
-    ("dram.write.nt.4k", Stream::Write, true),
-];
-
-/// Whether [`on_small_pages`] is to measure anything at `threads`.
-pub fn wants_small_pages(lab: &Lab, threads: usize) -> bool {
-    lab.wants_family(&ON_SMALL_PAGES.map(|(id, ..)| id), threads)
-}
-
-/// `dram.{kind}.4k`, `dram.{kind}.nt.4k`: the same streams where each page of 4 KiB has its own translation.
-pub fn on_small_pages(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
-    arena.fill(lab.team())?;
-    let (set, width) = (arena.slab - 4 * 8192, lab.features.widest());
-    for (id, kind, non_temporal) in ON_SMALL_PAGES {
-        let label = Label::new(id, "byte/s", arena.threads);
-        if lab.leaves_out(&label) {
-            continue;
-        }
-        let variant = Variant { non_temporal, ..Variant::plain(width) };
-        if let Some(rate) = elements(lab, arena, kind, Walk::new(variant, set), lab.shared_plan())? {
-            lab.record(label, rate.scaled(kind.bytes_per_element(true, non_temporal) as f64));
-        }
-    }
-    Ok(())
-}
-
 /// Sweep `writefraction.dram`: bytes a second over the share of writes among them (a fill for a store is a read), between
 /// whose points a mix of its own is interpolated.
 fn write_fraction(lab: &mut Lab, threads: usize) {

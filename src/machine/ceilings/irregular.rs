@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::bandwidth::{self, dram_bytes};
+use super::bandwidth::dram_bytes;
 use crate::machine::bench::arena::{Arena, Pages};
 use crate::machine::bench::timing::{Plan, Rate, Work};
 use crate::machine::error::MachineError;
@@ -137,8 +137,8 @@ pub fn hops(lab: &Lab, arena: &Arena, nodes: u64, chains: usize, plan: Plan) -> 
     lab.watch().rate(&Work::new(kernel, arguments.collect()), amount, plan)
 }
 
-/// `dram.stride.{2,4,8,16,page}`, `dram.random`, `dram.gather` (byte/s, a line for each line touched); the last three,
-/// the chases and the streams on 4 KiB pages, too (`.4k`).
+/// `dram.stride.{2,4,8,16,page}`, `dram.random`, `dram.gather` (byte/s, a line for each line touched); the last three
+/// and the chases on 4 KiB pages, too (`.4k`).
 pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
     let Some(total) = dram_bytes(lab) else { return Ok(()) };
     for (pages, suffix) in [(Pages::Huge, ""), (Pages::Small, ".4k")] {
@@ -146,15 +146,12 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
             continue;
         }
         for threads in lab.ends() {
-            let wants_scattered = lab.wants_family(&["dram.stride.", "dram.random", "dram.gather"], threads);
-            let wants_streams = pages == Pages::Small && bandwidth::wants_small_pages(lab, threads);
-            if !wants_scattered && !wants_streams {
+            if !lab.wants_family(&["dram.stride.", "dram.random", "dram.gather"], threads) {
                 continue;
             }
             let arena = Arena::new(lab.team(), threads, total, pages, false)?;
             scattered(lab, &arena, suffix)?;
             if pages == Pages::Small {
-                bandwidth::on_small_pages(lab, &arena)?;
                 strides(lab, &arena, &STRIDES[4..], suffix)?;
             } else if threads == 1 || lab.effort == Effort::Full {
                 strides(lab, &arena, &STRIDES, suffix)?;

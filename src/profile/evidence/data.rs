@@ -45,14 +45,12 @@ pub enum Backing {
 }
 
 /// A mapping that something was brought from.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataMapping {
     /// Bytes.
     pub bytes: u64,
     /// What it is.
     pub backing: Backing,
-    /// The part of what is resident of it that lies on huge pages, when that was looked at last; `None` if it never was.
-    pub huge: Option<f64>,
 }
 
 /// An address that a line was brought from (or stored past the caches to).

@@ -200,9 +200,6 @@ pub struct Traffic {
     pub dram_fill: f64,
     /// NT stores (part of `dram_write`).
     pub dram_nt: f64,
-    /// The part of `dram_read` and `dram_write` that is known to be on small pages (4 KiB).
-    #[serde(default)]
-    pub dram_small_pages: f64,
     /// Misses of L1 in lines.
     pub l1_misses: f64,
     /// Misses of L2 in lines.
@@ -256,7 +253,6 @@ impl Traffic {
         self.dram_write += more.dram_write;
         self.dram_fill += more.dram_fill;
         self.dram_nt += more.dram_nt;
-        self.dram_small_pages += more.dram_small_pages;
         self.l1_misses += more.l1_misses;
         self.l2_misses += more.l2_misses;
         self.l3_misses += more.l3_misses;

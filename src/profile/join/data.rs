@@ -57,9 +57,6 @@ type Object = Rc<Data>;
 #[derive(Debug)]
 pub struct Lines {
     parts: Vec<(Object, f64)>,
-    /// Of all of them, those of which it is known what pages they are on, and those on small ones.
-    pages_known: f64,
-    small_pages: f64,
     samples: usize,
     complete: bool,
 }
@@ -71,8 +68,6 @@ pub struct MeasuredData {
     pub data: Vec<Data>,
     /// Relative standard error of the largest share from the number of samples; `None` where nothing was left out.
     pub error: Option<f64>,
-    /// The part of the lines that lies on small pages; `None` where that is not known of most of them.
-    pub small_pages: Option<f64>,
 }
 
 /// Names the lines of every instruction.
@@ -81,20 +76,14 @@ pub fn lines(evidence: &DataEvidence, code: &mut CodeMap) -> Vec<(CodeRef, Lines
     let of_site = |site: &crate::profile::evidence::data::SiteData| {
         let each = site.lines / site.samples.len().max(1) as f64;
         let mut parts: Vec<(Object, f64)> = Vec::new();
-        let (mut pages_known, mut small_pages) = (0.0, 0.0);
         for sample in &site.samples {
-            let mapping = sample.mapping.and_then(|index| evidence.mappings.get(index as usize));
-            if let Some(huge) = mapping.and_then(|mapping| mapping.huge) {
-                pages_known += each;
-                small_pages += each * (1.0 - huge);
-            }
             let object = names.name(sample, code);
             match parts.iter_mut().find(|(known, _)| Rc::ptr_eq(known, &object)) {
                 Some((_, lines)) => *lines += each,
                 None => parts.push((object, each)),
             }
         }
-        (site.at, Lines { parts, pages_known, small_pages, samples: site.samples.len(), complete: site.complete })
+        (site.at, Lines { parts, samples: site.samples.len(), complete: site.complete })
     };
     evidence.sites.iter().map(of_site).collect()
 }
@@ -102,10 +91,7 @@ pub fn lines(evidence: &DataEvidence, code: &mut CodeMap) -> Vec<(CodeRef, Lines
 /// The parts of what all of `lines` together brought.
 pub fn shares<'a>(lines: impl Iterator<Item = &'a Lines>) -> MeasuredData {
     let (mut all, mut samples, mut complete, mut parts) = (0.0, 0, true, Vec::new());
-    let (mut pages_known, mut small) = (0.0, 0.0);
     for of_site in lines {
-        pages_known += of_site.pages_known;
-        small += of_site.small_pages;
         samples += of_site.samples;
         complete &= of_site.complete;
         for (object, lines) in &of_site.parts {
@@ -120,8 +106,7 @@ pub fn shares<'a>(lines: impl Iterator<Item = &'a Lines>) -> MeasuredData {
     let data = largest(parts);
     let share = data.first().map_or(1.0, |d| d.share);
     let error = (!complete).then(|| ((1.0 - share).max(0.0) / (share * samples as f64)).sqrt());
-    let small_pages = (pages_known > 0.5 * all).then(|| small / pages_known);
-    MeasuredData { data, error, small_pages }
+    MeasuredData { data, error }
 }
 
 /// Objects by what they are found by, so that each is looked up once.
@@ -239,19 +224,13 @@ mod tests {
     fn shares_add_up_over_instructions() {
         let object = |name: &str| Rc::new(named(name, DataKind::Static, Some(64)));
         let (x, y) = (object("x"), object("y"));
-        let line = |parts: Vec<(Object, f64)>, complete| {
-            let lines: f64 = parts.iter().map(|part| part.1).sum();
-            let (pages_known, small_pages) = if complete { (lines, 0.25 * lines) } else { (0.0, 0.0) };
-            Lines { parts, pages_known, small_pages, samples: 50, complete }
-        };
+        let line = |parts: Vec<(Object, f64)>, complete| Lines { parts, samples: 50, complete };
         let lines = [line(vec![(x.clone(), 30.0), (y.clone(), 10.0)], true), line(vec![(y, 40.0)], false)];
         let found = shares(lines.iter());
         let told: Vec<(&str, f64)> = found.data.iter().map(|d| (d.name.as_str(), d.share)).collect();
         assert_eq!(told, [("y", 0.625), ("x", 0.375)]);
         assert!(found.error.is_some_and(|e| (e - 0.0775).abs() < 1e-3));
-        assert_eq!(found.small_pages, None, "of half of the lines it is not known");
-        let first = shares(lines[..1].iter());
-        assert_eq!((first.error, first.small_pages), (None, Some(0.25)));
+        assert_eq!(shares(lines[..1].iter()).error, None);
         assert!(shares([].iter()).data.is_empty());
     }
 }

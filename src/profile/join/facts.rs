@@ -129,7 +129,7 @@ fn fill_counts(function: &mut Function, measured: &Measured, common: &Common) {
         issue_slots: tally.issue_slots,
         code_bytes: counts.code_bytes(),
         chains: measured.chains.0.clone(),
-        traffic: measured.traffic.as_ref().ok().map(with_pages).filter(|t| traffic::error_of_windows(t, None).is_ok()),
+        traffic: measured.traffic.as_ref().ok().map(|t| t.sum).filter(|t| traffic::error_of_windows(t, None).is_ok()),
         chain_coverage: measured.chains.1,
     });
     let error = (common.uncounted_share > 0.0).then_some(common.uncounted_share);
@@ -140,13 +140,6 @@ fn fill_counts(function: &mut Function, measured: &Measured, common: &Common) {
         function.source.insert("flops".into(), Source { how: how(), error: None, reason: reason.clone() });
         function.source.insert("bytes.l1".into(), Source { how: how(), error: None, reason });
     }
-}
-
-/// The traffic, divided by the pages that its data are on.
-fn with_pages(measured: &MeasuredTraffic) -> Traffic {
-    let small = measured.data.small_pages.unwrap_or(0.0);
-    let dram_small_pages = small * (measured.sum.dram_read + measured.sum.dram_write);
-    Traffic { dram_small_pages, ..measured.sum }
 }
 
 fn fill_traffic<'m>(function: &mut Function, measured: &'m Measured) {

@@ -25,7 +25,7 @@ fn places(value: &Value, at: String, out: &mut Vec<String>) {
 
 /// Fields that may be absent: added after the contract, or absent where they have nothing to tell.
 fn optional(pointer: &str) -> bool {
-    const NAMES: [&str; 40] = [
+    const NAMES: [&str; 39] = [
         "waiting_s",
         "kernel_s",
         "concurrency",
@@ -35,7 +35,6 @@ fn optional(pointer: &str) -> bool {
         "inlined",
         "dram_bytes",
         "coherence",
-        "dram_small_pages",
         "l1_conflict",
         "l2_conflict",
         "seen_lines",

@@ -15,9 +15,6 @@ use super::super::deficiency::{Deficiency, Removed};
 use super::super::host::{Host, Scaling, Trace};
 use super::{Subject, TermId};
 
-/// Share of written bytes, seconds a byte, and the ceilings that say so.
-type Point = (f64, f64, Vec<String>);
-
 /// A measured kind and the share of its bytes that are written.
 type Kind = (&'static str, f64);
 
@@ -44,7 +41,7 @@ pub fn cache_seconds(subject: &Subject<'_>, id: TermId, threads: u32, trace: &mu
     };
     let scaling = if id == TermId::L3 { Scaling::Shared } else { Scaling::PerCore };
     let kinds = if id == TermId::L1 { &L1_KINDS[..] } else { &FILLED_KINDS[..] };
-    over_bandwidth(&Flow { level, kinds, scaling, read, written, small: 0.0 }, threads, subject.host, trace)
+    over_bandwidth(&Flow { level, kinds, scaling, read, written }, threads, subject.host, trace)
 }
 
 /// T_dram at `threads`, in seconds, with write-allocate fills or avoidable misses in `removed` gone.
@@ -58,25 +55,16 @@ pub fn dram_seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace
             _ => undivided("dram", bytes.dram, threads, subject.host, trace),
         };
     };
-    let small = if removed.has(Deficiency::SmallPages) { 0.0 } else { small_pages(&t) };
     t = avoiding_misses(t, removed);
-    t.dram_small_pages = small * (t.dram_read + t.dram_write);
     let plain = traffic_seconds(&t, threads, subject.host, trace)?;
     if !removed.has(Deficiency::WriteAllocate) || t.dram_fill <= 0.0 {
         return Some(plain);
     }
     // Streaming stores: no fill, and what was filled goes past the caches. On some hosts they are slower.
-    t.dram_small_pages -= small * t.dram_fill;
     t.dram_nt = t.dram_write.min(t.dram_nt + t.dram_fill);
     t.dram_read = (t.dram_read - t.dram_fill).max(0.0);
     t.dram_fill = 0.0;
     Some(traffic_seconds(&t, threads, subject.host, trace)?.min(plain))
-}
-
-/// The part of the traffic with memory that is known to go to small pages.
-pub fn small_pages(t: &Traffic) -> f64 {
-    let all = t.dram_read + t.dram_write;
-    if all > 0.0 { (t.dram_small_pages / all).clamp(0.0, 1.0) } else { 0.0 }
 }
 
 /// Seconds for traffic with known stores, filled and non-temporal.
@@ -87,17 +75,15 @@ fn traffic_seconds(t: &Traffic, threads: u32, host: Host<'_>, trace: &mut Trace)
     }
     // Reads are shared out between the two kinds of stores by their written bytes.
     let nt = if t.dram_write > 0.0 { (t.dram_nt / t.dram_write).clamp(0.0, 1.0) } else { 0.0 };
-    let small = small_pages(t);
     let mut seconds = 0.0;
     if nt < 1.0 {
         let kinds = if fills_most(t) { &FILLED_KINDS[..] } else { &FILLED_KINDS[..4] };
-        let flow = Flow { small, ..dram(kinds, t.dram_read * (1.0 - nt), t.dram_write * (1.0 - nt)) };
+        let flow = dram(kinds, t.dram_read * (1.0 - nt), t.dram_write * (1.0 - nt));
         seconds += over_bandwidth(&flow, threads, host, trace)?;
     }
     if nt > 0.0 {
         let kinds = if host.has("dram.copy.nt") { &NT_KINDS[..] } else { &FILLED_KINDS[..] };
-        let flow = Flow { small, ..dram(kinds, t.dram_read * nt, t.dram_write * nt) };
-        seconds += over_bandwidth(&flow, threads, host, trace)?;
+        seconds += over_bandwidth(&dram(kinds, t.dram_read * nt, t.dram_write * nt), threads, host, trace)?;
     }
     Some(seconds)
 }
@@ -156,7 +142,7 @@ fn undivided(level: &str, bytes: Option<u64>, threads: u32, host: Host<'_>, trac
 }
 
 fn dram(kinds: &[Kind], read: f64, written: f64) -> Flow<'_> {
-    Flow { level: "dram", kinds, scaling: Scaling::Shared, read, written, small: 0.0 }
+    Flow { level: "dram", kinds, scaling: Scaling::Shared, read, written }
 }
 
 /// Bytes at one level by direction, and the kinds whose bandwidth bounds them.
@@ -166,38 +152,27 @@ struct Flow<'k> {
     scaling: Scaling,
     read: f64,
     written: f64,
-    /// The part of these bytes on small pages.
-    small: f64,
-}
-
-/// Seconds a byte of a kind, each part at the rate of its pages, and the ceilings that say so. What small pages deliver may not
-/// have been measured.
-fn seconds_a_byte(flow: &Flow<'_>, kind: &str, threads: u32, host: Host<'_>) -> Option<(f64, Vec<String>)> {
-    let id = format!("{}.{kind}", flow.level);
-    let rate = host.peek(&id, threads, flow.scaling)?;
-    let small_id = format!("{id}.4k");
-    let on_small = if flow.small > 0.0 { host.peek(&small_id, threads, flow.scaling) } else { None };
-    let Some(on_small) = on_small else { return Some((rate.recip(), vec![id])) };
-    let seconds = (1.0 - flow.small) / rate + flow.small / on_small.min(rate);
-    let ids = if flow.small < 1.0 { vec![id, small_id] } else { vec![small_id] };
-    Some((seconds, ids))
 }
 
 fn over_bandwidth(flow: &Flow<'_>, threads: u32, host: Host<'_>, trace: &mut Trace) -> Option<f64> {
-    let Flow { level, kinds, read, written, .. } = *flow;
+    let Flow { level, kinds, scaling, read, written } = *flow;
     let bytes = read + written;
     if bytes <= 0.0 {
         return Some(0.0);
     }
     let share = written / bytes;
-    let mut points: Vec<Point> = Vec::new();
+    let mut points: Vec<(f64, f64, String)> = Vec::new();
     for (kind, at) in kinds {
-        let Some((seconds, ids)) = seconds_a_byte(flow, kind, threads, host) else { continue };
+        let id = format!("{level}.{kind}");
+        let Some(rate) = host.peek(&id, threads, scaling) else { continue };
         match points.iter_mut().find(|(x, ..)| x == at) {
             // Two kinds with the same share: the faster one is the bound.
-            Some(point) if seconds < point.1 || *kind == "write" && level != "l1" => *point = (*at, seconds, ids),
+            Some(point) if rate > 1.0 / point.1 && !(*kind == "write" && level != "l1") => {
+                *point = (*at, 1.0 / rate, id)
+            }
+            Some(point) if *kind == "write" && level != "l1" => *point = (*at, 1.0 / rate, id),
             Some(_) => {}
-            None => points.push((*at, seconds, ids)),
+            None => points.push((*at, 1.0 / rate, id)),
         }
     }
     if points.is_empty() {
@@ -205,7 +180,8 @@ fn over_bandwidth(flow: &Flow<'_>, threads: u32, host: Host<'_>, trace: &mut Tra
         return None;
     }
     let (low, high) = neighbours(&points, share);
-    trace.from.extend(low.2.iter().chain(&high.2).cloned());
+    trace.from.insert(low.2.clone());
+    trace.from.insert(high.2.clone());
     let per_byte = if high.0 > low.0 {
         low.1 + (high.1 - low.1) * ((share - low.0) / (high.0 - low.0)).clamp(0.0, 1.0)
     } else {
@@ -215,7 +191,7 @@ fn over_bandwidth(flow: &Flow<'_>, threads: u32, host: Host<'_>, trace: &mut Tra
 }
 
 /// The measured points on both sides of `share`; the outermost one twice outside their range.
-fn neighbours(points: &[Point], share: f64) -> (&Point, &Point) {
+fn neighbours(points: &[(f64, f64, String)], share: f64) -> (&(f64, f64, String), &(f64, f64, String)) {
     const SAME: f64 = 0.01;
     if let Some(exact) = points.iter().find(|p| (p.0 - share).abs() < SAME) {
         return (exact, exact);

@@ -122,7 +122,6 @@ impl Kernel {
             dram_write: per.dram_write * n,
             dram_fill: per.dram_fill * n,
             dram_nt: per.dram_nt * n,
-            dram_small_pages: per.dram_small_pages * n,
             l1_misses: per.l1_misses * n,
             l2_misses: per.l2_misses * n,
             l3_misses: per.l3_misses * n,
