@@ -133,18 +133,22 @@ impl Run {
             if executable { process.treatment_of(from, registers.rdx & WRITE != 0) } else { Treatment::Native };
         let asked = stripped(registers, executable && treatment == Treatment::Translate);
         let (stopped, mut after) = self.execute(stopped, asked, site)?;
-        let to = if after.rax as i64 == i64::from(-libc::ENOMEM) { self.mapped_until(tid, from, to) } else { to };
-        if succeeded(&after) || after.rax as i64 == i64::from(-libc::ENOMEM) && from < to {
-            after.rdx = registers.rdx;
-            stopped.set_registers(&after)?;
-            if treatment == Treatment::Native {
-                self.process(tid)?.0.forget_text(from, to);
-            }
-            let stopped = if executable { self.learn(stopped, from, to, treatment)? } else { stopped };
-            return self.go_on(stopped);
-        }
+        let changed_to = match after.rax as i64 {
+            _ if succeeded(&after) => to,
+            error if error == i64::from(-libc::ENOMEM) => self.mapped_until(tid, from, to),
+            _ => from,
+        };
         after.rdx = registers.rdx;
         stopped.set_registers(&after)?;
+        let mut stopped = stopped;
+        if from < changed_to {
+            if treatment == Treatment::Native {
+                self.process(tid)?.0.forget_text(from, changed_to);
+            }
+            if executable {
+                stopped = self.learn(stopped, from, changed_to, treatment)?;
+            }
+        }
         self.go_on(stopped)
     }
 

@@ -1,8 +1,7 @@
 //! Code that runs in pauses and that no window has seen yet. A function may begin and end within one pause; to miss nothing
 //! that takes time, threads are asked now and then during a pause where they are.
 
-use std::collections::{HashMap, HashSet};
-
+use super::hash::AddressMap;
 use crate::profile::code::CodeRef;
 
 /// Log2 of the bytes of code that are seen together, and of those whose finds are added up: loops have several lines, and
@@ -17,23 +16,22 @@ const REQUESTS: u32 = 2;
 /// Which code windows have seen, and what was found to run in pauses.
 #[derive(Debug, Default)]
 pub struct Unseen {
-    seen: HashSet<(u32, u64)>,
-    /// By line, the windows that it asked for.
-    requests: HashMap<(u32, u64), u32>,
+    /// By line, the windows that it may still ask for: none once it was seen.
+    requests: AddressMap<(u32, u64), u32>,
     /// By page, finds since it last asked for one.
-    finds: HashMap<(u32, u64), u32>,
+    finds: AddressMap<(u32, u64), u32>,
 }
 
 impl Unseen {
     /// The instruction at `at` was seen to access memory where that counts.
     pub fn saw(&mut self, at: CodeRef) {
-        self.seen.insert(part(at, LINE));
+        self.requests.insert(part(at, LINE), 0);
     }
 
     /// A thread was found at `at` during a pause; whether that is to end now.
     pub fn found(&mut self, at: CodeRef) -> bool {
-        let line = part(at, LINE);
-        if self.seen.contains(&line) || self.requests.get(&line).is_some_and(|&n| n >= REQUESTS) {
+        let left = self.requests.entry(part(at, LINE)).or_insert(REQUESTS);
+        if *left == 0 {
             return false;
         }
         let finds = self.finds.entry(part(at, PAGE)).or_default();
@@ -42,7 +40,7 @@ impl Unseen {
             return false;
         }
         *finds = 0;
-        *self.requests.entry(line).or_default() += 1;
+        *left -= 1;
         true
     }
 }
