@@ -155,9 +155,14 @@ fn a_thread_that_is_killed_in_a_loop_has_its_counts() {
 /// Blocks are placed anew while the program runs: after so many rounds that it happens several times each instruction was
 /// executed as often as one round and two rounds say, and they compute what they compute natively.
 fn rounds_count_alike(name: &str, many: u64) {
+    rounds_count_alike_with(name, many, &[]);
+}
+
+fn rounds_count_alike_with(name: &str, many: u64, flags: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
     let counts = |rounds: u64, engine: &mut dyn CountingEngine| {
-        let path = guest_with(dir.path(), name, &[&format!("-DROUNDS={rounds}")]);
+        let rounds_flag = format!("-DROUNDS={rounds}");
+        let path = guest_with(dir.path(), name, &[&[rounds_flag.as_str()], flags].concat());
         let program = Program { path: path.clone(), argv: vec![path.into()] };
         let native = Command::new(&program.path).status().unwrap().code();
         let counted = engine.run(spawn_gated(&program, Streams::default()).unwrap(), None).unwrap();
@@ -191,6 +196,14 @@ fn rounds_with_detours_and_faults_count_alike() {
 #[test]
 fn rounds_that_need_flags_on_detours_count_alike() {
     rounds_count_alike("crossings", 6_000);
+}
+
+/// The same of indirect jumps that have a usual target, another one from time to time, and a fault; at addresses of 32 bits
+/// and of more.
+#[test]
+fn rounds_of_jumps_to_usual_targets_count_alike() {
+    rounds_count_alike("targets", 10_000);
+    rounds_count_alike_with("targets", 10_000, &["-fpie", "-Wl,--no-relax,-Ttext-segment=0x7e8080000000"]);
 }
 
 /// The same of returns whose entries are another's, and of hot ones.

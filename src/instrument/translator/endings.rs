@@ -48,7 +48,11 @@ impl Writer<'_> {
                 Ok(None)
             }
             End::JumpIndirect => {
+                if let Some(to) = self.unit.usual {
+                    return self.jump_to_usual(to, counted);
+                }
                 self.load_target()?;
+                self.note_target();
                 self.save_rcx(counted);
                 self.look_up();
                 Ok(None)
@@ -114,11 +118,16 @@ impl Writer<'_> {
     }
 
     /// RDX is saved and becomes the target of the block's last instruction.
-    fn load_target(&mut self) -> Result<(), NoRule> {
-        let Some(step) = self.block.steps.last().copied() else { return Ok(()) };
+    pub(super) fn load_target(&mut self) -> Result<(), NoRule> {
         self.unit.hot.save(layout::SAVE_RDX, RDX);
-        self.point(step.offset, Moved::Nothing);
-        rewrite::load_target(&mut self.unit.hot, Register::RDX, &step.instruction, SLOTS)
+        self.point(self.last_offset(), Moved::Nothing);
+        self.load_target_into(Register::RDX)
+    }
+
+    /// A register, which is saved, becomes the target of the block's last instruction.
+    pub(super) fn load_target_into(&mut self, register: Register) -> Result<(), NoRule> {
+        let Some(step) = self.block.steps.last().copied() else { return Ok(()) };
+        rewrite::load_target(&mut self.unit.hot, register, &step.instruction, SLOTS)
     }
 
     /// RCX is saved and free from here on.
@@ -131,7 +140,8 @@ impl Writer<'_> {
 
     /// RDX is the target; RCX and RDX are saved.
     pub(super) fn look_up(&mut self) {
-        self.unit.hot.low_16_to_ecx(RDX);
-        self.unit.hot.jump_table(self.space.tables_at() + self.unit.version.lookup());
+        let tables = self.space.tables_at();
+        self.unit.hot.lookup_index_to_rcx(RDX, tables + layout::TARGET_MASK);
+        self.unit.hot.jump_table(tables + self.unit.version.lookup());
     }
 }

@@ -16,7 +16,7 @@ use super::space::CodeSpace;
 use super::unit::Unit;
 use super::writer::Writer;
 use crate::instrument::x86_64::decode::{Decoded, End};
-use crate::instrument::x86_64::emit::{Code, RCX, relative};
+use crate::instrument::x86_64::emit::{Code, Gpr, RCX, relative};
 use crate::target::address::{Address, CacheAddress};
 
 /// How a block without a counter in line is counted. Its own counter is of what enters it from elsewhere.
@@ -39,9 +39,11 @@ pub(super) struct Leave {
     pub dead_flags: bool,
 }
 
-/// Whether control goes from `block` to its successors only, so that what does not leave it runs into the block behind.
-pub(super) fn runs_on(block: &Decoded) -> bool {
+/// Whether control goes from `block` to its successors only (an indirect jump's is where it usually goes), so that what does
+/// not leave it runs into the block behind.
+pub(super) fn runs_on(block: &Decoded, usual: Option<Address>) -> bool {
     match block.end {
+        End::JumpIndirect => usual.is_some_and(|to| to != block.start),
         End::Next | End::Jump(_) => true,
         // A loop may be counted by what it changes.
         End::Branch(_, to) => to != block.start,
@@ -57,12 +59,18 @@ fn count(code: &mut Code, slot: u32, dead_flags: bool) -> CacheAddress {
         return code.here();
     }
     code.save(layout::SAVE_LENT, RCX);
-    code.load(RCX, counter);
-    code.add_small(RCX, 1);
-    code.save(counter, RCX);
+    count_with(code, RCX, slot);
     let counted = code.here();
     code.load(RCX, layout::SAVE_LENT);
     counted
+}
+
+/// Counts with a register that is free.
+pub(super) fn count_with(code: &mut Code, free: Gpr, slot: u32) {
+    let counter = layout::counter(slot);
+    code.load(free, counter);
+    code.add_small(free, 1);
+    code.save(counter, free);
 }
 
 impl Writer<'_> {
@@ -77,9 +85,21 @@ impl Writer<'_> {
         let counted = count(cold, slot, dead_flags);
         let jump = cold.jump(cold.here());
         self.unit.hot.set_word(patch, relative(patch, stub));
-        let due = Due::Executions(1);
-        self.space.unsettled.push(Unsettled { from: stub, until: counted, slot, due });
+        self.note_unsettled(slot, stub, counted);
         self.exit(jump, to);
+    }
+
+    /// Counts in the cold part, with RCX saved, what went another way there.
+    pub(super) fn count_aside_with_rcx(&mut self, slot: u32) {
+        let cold = &mut self.unit.cold;
+        let from = cold.here();
+        count_with(cold, RCX, slot);
+        let counted = cold.here();
+        self.note_unsettled(slot, from, counted);
+    }
+
+    fn note_unsettled(&mut self, slot: u32, from: CacheAddress, until: CacheAddress) {
+        self.space.unsettled.push(Unsettled { from, until, slot, due: Due::Executions(1) });
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  region, one per thread (GS base)          tables, one per address space (below 2 GB)
-//!   0x000 saved registers                     0x00000 lookup: cache address by the low 16 bits of the target
+//!   0x000 saved registers                     0x00000 lookup: cache address by bits of the target      
 //!   0x040 mailbox                             0x80000 what to do with a system call, by its number
 //!   0x080 self-description                    0x90000 populations of masks
 //!   0x100 saved loop registers, an action,    0xb0000 polling: rprof reads the mailboxes; bits of mmap's arguments
@@ -13,7 +13,7 @@
 //!                                               0x440000 lookups of returns, for each version
 //! ```
 
-use crate::instrument::x86_64::return_index::RETURN_ENTRIES;
+use crate::instrument::x86_64::lookup_index::{RETURN_ENTRIES, TARGET_ENTRIES};
 
 /// RCX at an exit.
 pub const SAVE_RCX: u32 = 0x00;
@@ -99,10 +99,8 @@ pub const fn counter(slot: u32) -> u32 {
 
 /// Lookup table.
 pub const LOOKUP: u32 = 0;
-/// Entries of a lookup table.
-pub const LOOKUP_ENTRIES: u32 = 1 << 16;
 /// Bytes of a lookup table.
-pub const LOOKUP_SIZE: u32 = 8 * LOOKUP_ENTRIES;
+pub const LOOKUP_SIZE: u32 = 8 * TARGET_ENTRIES;
 /// Table of [`CallClass`](super::calls::CallClass) by the low 16 bits of RAX.
 pub const CALLS: u32 = 0x8_0000;
 /// Populations of 8-bit masks, of their low 1, 2, 4 and 8 bits: 256 bytes each.
@@ -115,6 +113,8 @@ pub const EXECUTABLE: u32 = 0xb_1000;
 pub const FIXED: u32 = 0xb_1100;
 /// The bits of a return address that its entry depends on.
 pub const RETURN_MASK: u32 = 0xb_2000;
+/// Those of the target of an indirect jump or call.
+pub const TARGET_MASK: u32 = 0xb_2008;
 /// Not 0 while rprof polls the mailboxes.
 pub const POLLING: u32 = 0xb_0000;
 /// The lookup tables of the versions that note addresses.

@@ -7,6 +7,7 @@
 //!    └▶ mailboxes ───────────▶ process ──────────────────┘ ▲                └▶ harvest ─▶ tally
 //!    └▶ loans ─▶ workers: the same for a second code space │
 //!         once it is known what is hot: placing ─▶ chains ─┘   then: huge
+//!                                          └▶ usual: where its indirect jumps go
 //! ```
 //!
 //! The program's text is readable but not executable: whatever leaves the cache faults, and comes back. Return addresses
@@ -57,6 +58,7 @@ mod thread;
 mod totals;
 mod unit;
 mod unseen;
+mod usual;
 mod version;
 mod windows;
 mod workers;

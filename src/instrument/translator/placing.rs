@@ -13,7 +13,9 @@ use super::process::Process;
 use super::run::Run;
 use super::source::Source;
 use super::space::CodeSpace;
+use super::usual::UsualTarget;
 use super::version::Version;
+use crate::instrument::x86_64::decode::End;
 use crate::target::address::Address;
 use crate::target::wake_up::WakeUp;
 
@@ -196,6 +198,8 @@ impl CodeSpace {
             let block = self.find(version, at).and_then(|_| source.block(at));
             let (Some(block), true) = (block, next == Some(at)) else { break };
             (unit.follow, unit.follow_flows) = (chain.get(i + 1).map(|p| p.at), next_flows);
+            let usual = self.usual.target(at);
+            unit.usual = usual.map(|at| UsualTarget { at, dead_flags: source.needs_no_flags(at) });
             match self.block_into(&mut unit, source, &block, &mut exits) {
                 Ok(runs_into) => next = runs_into,
                 Err(_) => break,
@@ -214,14 +218,24 @@ impl Process {
         let mut space = self.image.space.borrow_mut();
         space.add_flows(&mut counts);
         let recent = space.placing.look(now, counts);
+        let blocks: Vec<_> =
+            space.hot_blocks(&recent).into_iter().map(|(id, count)| (space.block(id).start, count)).collect();
+        let regions = space.placing.regions.clone();
+        drop(space);
+        let starts: Vec<Address> = blocks.iter().map(|(at, _)| *at).collect();
+        self.look_where_jumps_go(&starts, &regions);
+        let mut space = self.image.space.borrow_mut();
         let mut source = Source::new(&self.memory, &self.pages, &self.text);
         let mut hot = Vec::new();
-        for (id, count) in space.hot_blocks(&recent) {
-            let at = space.block(id).start;
+        for (at, count) in blocks {
             if let Some(block) = source.block(at) {
                 let all = successors(block.end, block.next());
-                let successors = all.map(|s| s.filter(|at| !space.begins_chain(*at)));
-                let (runs_on, repeats) = (runs_on(&block), all.contains(&Some(at)));
+                let mut successors = all.map(|s| s.filter(|at| !space.begins_chain(*at)));
+                if block.end == End::JumpIndirect {
+                    let is_called = |at: &Address| space.callees.contains(&Version::Plain.place(*at));
+                    successors[0] = space.usual.target(at).filter(|to| !is_called(to));
+                }
+                let (runs_on, repeats) = (runs_on(&block, successors[0]), all.contains(&Some(at)));
                 hot.push(HotBlock { at, count, successors, runs_on, repeats });
             }
         }

@@ -12,7 +12,7 @@
 //! the last to rprof. A return to any but the first of them is predicted wrong, and a large program has some 70,000 landings:
 //! there are 262,144 entries, found by bits of the address from the fourth on, so that calls which are close together have
 //! theirs in the same cache line (measured on cc1, Zen 5: 6 to 9 % less time than with 65,536 entries by the low 16 bits).
-//! Indirect jumps and calls are looked up alike, by the low 16 bits of the target: what compares it stands apart from the
+//! Indirect jumps and calls are looked up alike, in 65,536 entries: what compares it stands apart from the
 //! block, until the block is hot and placed anew; then right before it.
 //!
 //! No jump may lie between the call and the callee: it would take a place in the processor's table of branches, which large
@@ -35,8 +35,9 @@ use super::stubs::{CALLEE, RETURN};
 use super::unit::Unit;
 use super::version::{Place, Version};
 use super::writer::Writer;
-use crate::instrument::x86_64::emit::{Code, Comparison, RCX, RDX, RSP};
-use crate::instrument::x86_64::return_index::{RETURN_ENTRIES, RETURN_MASK, return_index};
+use crate::instrument::x86_64::compare::Comparison;
+use crate::instrument::x86_64::emit::{Code, RCX, RDX, RSP};
+use crate::instrument::x86_64::lookup_index::{RETURN_ENTRIES, TARGET_ENTRIES, lookup_index, mask};
 use crate::target::address::{Address, CacheAddress};
 
 /// How control gets to a place that is looked up.
@@ -117,7 +118,7 @@ impl Writer<'_> {
                 self.space.sites[site as usize].calls = true;
             }
             Callee::InRdx => {
-                self.unit.hot.low_16_to_ecx(RDX);
+                self.unit.hot.lookup_index_to_rcx(RDX, self.space.tables_at() + layout::TARGET_MASK);
                 self.unit.hot.call_table(self.space.tables_at() + self.unit.version.callees());
             }
         }
@@ -133,12 +134,19 @@ impl Writer<'_> {
     fn align_call(&mut self, small: bool, callee: Callee) {
         let hot = &mut self.unit.hot;
         let push = if small { 5 } else { 6 };
-        let call = if let Callee::At(_) = callee { 5 } else { 3 + 4 + 3 };
+        let call = if let Callee::At(_) = callee { 5 } else { Self::lookup_length() + 7 };
         let tag = push + call + if small { 3 } else { 6 };
         let crosses = |at: u64, field: u64| (at + field) % 64 > 60;
         while crosses(hot.here().get(), push + 1) || crosses(hot.here().get(), tag) {
             hot.nops(1);
         }
+    }
+
+    /// Bytes of the code that finds an entry.
+    fn lookup_length() -> u64 {
+        let mut code = Code::new(CacheAddress::new(0));
+        code.lookup_index_to_rcx(RDX, 0);
+        code.len() as u64
     }
 
     /// Where another block that ends in the same call executes it: only one landing can be the predicted one.
@@ -164,7 +172,7 @@ impl Writer<'_> {
             self.look_up();
             return;
         }
-        self.unit.hot.return_index_to_rcx(RDX, self.space.tables_at() + layout::RETURN_MASK);
+        self.unit.hot.lookup_index_to_rcx(RDX, self.space.tables_at() + layout::RETURN_MASK);
         self.unit.hot.return_table(self.space.tables_at() + self.unit.version.returns());
     }
 }
@@ -177,14 +185,15 @@ impl CodeSpace {
         }
         let Some(stubs) = self.arenas.first().map(|a| a.stubs) else { return };
         let lookups = [
-            (version.lookup(), stubs.indirect, layout::LOOKUP_ENTRIES),
+            (version.lookup(), stubs.indirect, TARGET_ENTRIES),
             (version.returns(), stubs.returned, RETURN_ENTRIES),
-            (version.callees(), stubs.called, layout::LOOKUP_ENTRIES),
+            (version.callees(), stubs.called, TARGET_ENTRIES),
         ];
         for (table, miss, entries) in lookups {
             self.tables.write(u64::from(table), &miss.get().to_le_bytes().repeat(entries as usize));
         }
-        self.tables.word(u64::from(layout::RETURN_MASK)).store(RETURN_MASK, Ordering::Relaxed);
+        self.tables.word(u64::from(layout::RETURN_MASK)).store(mask(RETURN_ENTRIES), Ordering::Relaxed);
+        self.tables.word(u64::from(layout::TARGET_MASK)).store(mask(TARGET_ENTRIES), Ordering::Relaxed);
     }
 
     /// Writes what stands before the block at `start`, which is about to be written: where calls enter it, if it is known to be
@@ -241,13 +250,12 @@ impl CodeSpace {
     }
 
     fn entry_of(version: Version, at: Address, arrival: Arrival) -> u64 {
-        let by_low_bits = u64::from(at.get() as u16);
-        let (table, index) = match arrival {
-            Arrival::Jump => (version.lookup(), by_low_bits),
-            Arrival::Call => (version.callees(), by_low_bits),
-            Arrival::Return => (version.returns(), return_index(at.get())),
+        let (table, entries) = match arrival {
+            Arrival::Jump => (version.lookup(), TARGET_ENTRIES),
+            Arrival::Call => (version.callees(), TARGET_ENTRIES),
+            Arrival::Return => (version.returns(), RETURN_ENTRIES),
         };
-        u64::from(table) + 8 * index
+        u64::from(table) + 8 * lookup_index(at.get(), entries)
     }
 
     /// Puts what a unit's code holds for lookups before what they found so far; returns which entries of the tables are to

@@ -13,6 +13,7 @@ use super::placing::Placing;
 use super::probes::ProbeSite;
 use super::settle::Unsettled;
 use super::shared::Shared;
+use super::usual::Usual;
 use super::version::{Place, Version};
 use crate::instrument::x86_64::decode::MAX_BYTES;
 use crate::instrument::x86_64::emit::{Code, RCX, RSP, relative};
@@ -91,6 +92,8 @@ pub struct CodeSpace {
     pub(super) placing: Placing,
     /// What is to be in huge pages.
     pub(super) gathering: VecDeque<Stretch>,
+    /// Where indirect jumps go.
+    pub(super) usual: Usual,
     /// Where a thread that ends leaves a counter wrong.
     pub(super) unsettled: Vec<Unsettled>,
 }
@@ -136,6 +139,7 @@ impl CodeSpace {
             no_room_near: false,
             placing: Placing::after(super::placing::FIRST),
             gathering: VecDeque::new(),
+            usual: Usual::default(),
             unsettled: Vec::new(),
         }
     }
@@ -339,6 +343,7 @@ impl CodeSpace {
 
     /// Forgets the translations of the program's addresses `from..to`: whoever jumps there asks again.
     pub fn invalidate(&mut self, from: Address, to: Address) {
+        self.usual.forget(from, to);
         // A block that starts before may reach into it.
         let before = Address::new(from.get().saturating_sub(MAX_BYTES as u64));
         let mut doomed: Vec<BlockId> = self.in_range(before, to).filter(|&id| self.block(id).next() > from).collect();

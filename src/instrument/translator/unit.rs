@@ -17,6 +17,7 @@ use super::layout;
 use super::returns::PendingHead;
 use super::source::Source;
 use super::space::{CodeSpace, page_of};
+use super::usual::UsualTarget;
 use super::version::Version;
 use super::writer::{Writer, Written};
 use crate::instrument::x86_64::decode::{Decoded, End};
@@ -55,6 +56,8 @@ pub(super) struct Unit {
     pub(super) places: u32,
     /// The block that is to stand behind the present one.
     pub(super) follow: Option<Address>,
+    /// Where the indirect jump at the end of the present block usually goes.
+    pub(super) usual: Option<UsualTarget>,
     /// It is not to be counted in line.
     pub(super) follow_flows: bool,
     /// The next block is not: the one before it, and the counter of what leaves that to elsewhere.
@@ -106,6 +109,7 @@ impl CodeSpace {
             heads: vec![],
             places: 0,
             follow: None,
+            usual: None,
             follow_flows: false,
             flow: None,
             superseded: vec![],
@@ -169,7 +173,7 @@ impl CodeSpace {
         let entries = self.write_entries(unit, block.start);
         let flow = unit.flow.take();
         // The text may be another one than when that was planned.
-        unit.follow_flows &= runs_on(block);
+        unit.follow_flows &= runs_on(block, unit.usual.map(|u| u.at));
         let leave = self.leave(unit, source, block)?;
         let mut writer = Writer::new(self, unit, block, at, slot, dead_flags);
         (writer.flows, writer.leave) = (flow.is_some(), leave);
@@ -205,13 +209,16 @@ impl CodeSpace {
         source: &mut Source<'_>,
         block: &Decoded,
     ) -> Result<Option<Leave>, TranslateError> {
-        let End::Branch(_, to) = block.end else { return Ok(None) };
         if !unit.follow_flows {
             return Ok(None);
         }
-        let away = if unit.follow == Some(to) { block.next() } else { to };
+        let dead_flags = match block.end {
+            End::Branch(_, to) => source.needs_no_flags(if unit.follow == Some(to) { block.next() } else { to }),
+            End::JumpIndirect => false,
+            _ => return Ok(None),
+        };
         let slot = self.new_slot().ok_or(TranslateError::Full)?;
-        Ok(Some(Leave { slot, dead_flags: source.needs_no_flags(away) }))
+        Ok(Some(Leave { slot, dead_flags }))
     }
 
     fn enter(

@@ -1,7 +1,7 @@
 //! Writes one block: its instructions, its counter, and where the program's state is known.
 
 use super::block::{BlockId, Landing, Moved, Point, SiteId};
-use super::flow::Leave;
+use super::flow::{Leave, count_with};
 use super::layout;
 use super::space::CodeSpace;
 use super::unit::{SLOTS, Unit};
@@ -171,21 +171,17 @@ impl<'a> Writer<'a> {
 
     /// Counts with a lent register: no flag changes.
     pub(super) fn count_flag_free(&mut self) {
-        let (hot, counter) = (&mut self.unit.hot, layout::counter(self.slot));
+        let hot = &mut self.unit.hot;
         hot.save(layout::SAVE_LENT, RCX);
-        hot.load(RCX, counter);
-        hot.add_small(RCX, 1);
-        hot.save(counter, RCX);
+        count_with(hot, RCX, self.slot);
         self.counted_at = Some((hot.here() - self.entry) as u32);
         hot.load(RCX, layout::SAVE_LENT);
     }
 
     /// Counts with RCX, which is saved or dead here.
     pub(super) fn count_with_rcx(&mut self) {
-        let (hot, counter) = (&mut self.unit.hot, layout::counter(self.slot));
-        hot.load(RCX, counter);
-        hot.add_small(RCX, 1);
-        hot.save(counter, RCX);
+        let hot = &mut self.unit.hot;
+        count_with(hot, RCX, self.slot);
         self.counted_at = Some((hot.here() - self.entry) as u32);
     }
 

@@ -1,6 +1,5 @@
 //! Writes the few instructions that the translator adds. None of them changes flags.
 
-use super::quick::has_quick_loop;
 use crate::target::address::CacheAddress;
 
 /// A general-purpose register by number (0 RAX … 15 R15).
@@ -319,46 +318,6 @@ impl Code {
         self.relative(to)
     }
 
-    /// Goes on behind it if `register` is `value`, with RCX changed. Where a `loop` costs no more than another branch, the
-    /// way for all other values is the taken one: a branch that is never taken needs no place among those that the
-    /// processor predicts.
-    ///
-    /// ```text
-    ///  lea rcx, [register − value + 1]; loop other; nop (in it: other: jmp …)
-    ///  lea rcx, [register − value]; jrcxz equal; jmp …; equal:
-    /// ```
-    pub fn unless_equal(&mut self, register: Gpr, value: u64) -> Comparison {
-        self.compare(register, value, has_quick_loop())
-    }
-
-    fn compare(&mut self, register: Gpr, value: u64, quick_loop: bool) -> Comparison {
-        let tag = self.compare_to_rcx(register, value, quick_loop.into());
-        if quick_loop {
-            self.raw(&[0xe2, 3]); // loop
-            self.raw(&[0x0f, 0x1f, 0x84, 0xe9]); // nop [rcx + rbp*8 + …]; its last five bytes: jmp …
-            return Comparison { tag, other: self.relative(self.here()) };
-        }
-        let equal = self.jump_if_rcx_zero();
-        self.raw(&[0xe9]);
-        let other = self.relative(self.here());
-        self.land(equal);
-        Comparison { tag, other }
-    }
-
-    /// RCX becomes `equal` if `register` is `value`: `lea rcx, [register − value + equal]`, or in two instructions.
-    /// Returns where four bytes of it stand, and what makes it fail for every address if it stands there instead.
-    fn compare_to_rcx(&mut self, register: Gpr, value: u64, equal: u8) -> (CacheAddress, u32) {
-        if let Ok(value) = i32::try_from(value) {
-            self.add_far(RCX, register, value.wrapping_neg().wrapping_add(i32::from(equal)) as u32);
-            return (self.here() - 4, 1 + u32::from(equal));
-        }
-        self.raw(&[0x48, 0xb9]);
-        self.raw(&value.wrapping_neg().to_le_bytes());
-        let upper = self.here() - 4;
-        self.sum(RCX, RCX, register, equal as i8);
-        (upper, 0x5a5a_0000)
-    }
-
     /// `push value` (sign-extended)
     pub fn push_constant(&mut self, value: u32) {
         self.raw(&[0x68]);
@@ -521,15 +480,6 @@ impl Code {
     }
 }
 
-/// A comparison of a register with an address.
-#[derive(Debug, Clone, Copy)]
-pub struct Comparison {
-    /// Four bytes of it, and what makes it fail for every address if it stands there instead.
-    pub tag: (CacheAddress, u32),
-    /// The rel32 that leads on where they differ.
-    pub other: CacheAddress,
-}
-
 /// A short jump whose distance is still open.
 #[derive(Debug)]
 #[must_use]
@@ -587,12 +537,6 @@ pub(super) mod tests {
         assert_eq!(text(|c| c.push_constant(0x40_1000)), "push 401000h");
         assert_eq!(text(|c| c.call_table(0x7000_0000)), "call qword ptr [rcx*8+70000000h]");
         assert_eq!(text(|c| _ = c.call(CacheAddress::new(0x2000))), "call 0000000000002000h");
-        let near = text(|c| _ = c.compare(RDX, 0x1000, false));
-        assert_eq!(near, "lea rcx,[rdx-1000h]; jrcxz 000000000000100Eh; jmp 000000000000100Ah");
-        let near = text(|c| _ = c.compare(RDX, 0x1000, true));
-        assert_eq!(near, "lea rcx,[rdx-0FFFh]; loop 000000000000100Ch; nop [rcx+rbp*8-4]");
-        let far = text(|c| _ = c.compare_to_rcx(RDX, 0x7fff_0000_1000, 1));
-        assert_eq!(far, "mov rcx,0FFFF8000FFFFF000h; lea rcx,[rcx+rdx+1]");
         assert_eq!(text(|c| c.drop_stack(16)), "lea rsp,[rsp+10h]");
         assert_eq!(text(|c| c.store_at(Gpr(12), 16, RDX)), "mov [r12+10h],rdx");
         assert_eq!(text(|c| c.store_low_at(RDX, 12, Gpr(9))), "mov [rdx+0Ch],r9d");
@@ -612,23 +556,6 @@ pub(super) mod tests {
         assert_eq!(text(|c| c.signs_to(RDX, 3, 8, 2)), "vmovmskpd edx,xmm3");
         assert_eq!(text(|c| c.signs_to(RDX, 9, 1, 16)), "pmovmskb edx,xmm9");
         assert_eq!(text(|c| c.push_word_at(CacheAddress::new(0x2000))), "push qword ptr [2000h]");
-    }
-
-    #[test]
-    fn a_comparison_that_fails_jumps_into_the_middle_of_a_nop() {
-        for value in [0x40_1000, 0x7fff_0000_1000] {
-            let mut code = Code::new(CacheAddress::new(0x1000));
-            let Comparison { other, .. } = code.compare(RDX, value, true);
-            assert_eq!(other + 4, code.here());
-            code.set_word(other, relative(other, CacheAddress::new(0x2000)));
-            let looped = Decoder::with_ip(64, code.bytes(), 0x1000, DecoderOptions::NONE)
-                .iter()
-                .nth(if value < 1 << 31 { 1 } else { 2 });
-            let there = looped.unwrap().near_branch_target();
-            let hidden =
-                Decoder::with_ip(64, &code.bytes()[(there - 0x1000) as usize..], there, DecoderOptions::NONE).decode();
-            assert_eq!((hidden.near_branch_target(), hidden.len()), (0x2000, 5), "{value:#x}");
-        }
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! What the counting engines know of x86-64: operands' addresses, run-time values, and (translator) the rules.
 
+pub mod compare;
 pub mod decode;
 pub mod emit;
 pub mod induction;
 pub mod liveness;
+pub mod lookup_index;
 pub mod observe;
 pub mod operands;
 mod quick;
 pub mod registers;
-pub mod return_index;
+
 pub mod rewrite;

@@ -119,7 +119,9 @@ fn gs_base(code: &mut Code, instruction: &Instruction, slots: Slots) -> Option<W
 pub fn load_target(code: &mut Code, to: Register, instruction: &Instruction, slots: Slots) -> Result<(), NoRule> {
     if instruction.op0_kind() == OpKind::Register {
         if let (Some(to), Some(from)) = (gpr(to), gpr(instruction.op0_register())) {
-            code.copy(to, from);
+            if from != to {
+                code.copy(to, from);
+            }
             return Ok(());
         }
         return Err(NoRule { at: instruction.ip() });

@@ -1,15 +1,15 @@
-//! Which entry of a table of returns a return address has, and the code that finds it.
+//! Which entry of a lookup table an address has, and the code that finds it.
 
 use std::sync::LazyLock;
 
 use super::emit::{Code, Gpr, RCX};
 use super::quick::has_quick_extract;
 
-/// How return addresses become numbers of entries: by bits that tell calls apart, so that the entries of calls that are close
-/// together are, too.
+/// How addresses become numbers of entries: by bits that tell places in code apart, so that the entries of those that are
+/// close together are, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Indexing {
-    /// By all bits of [`RETURN_MASK`].
+    /// By all bits of the table's [`mask`].
     Extract,
     /// By the lowest 16 of them.
     Rotate,
@@ -19,20 +19,25 @@ enum Indexing {
 
 /// Entries of a table of returns.
 pub const RETURN_ENTRIES: u32 = 1 << 18;
-/// The bits of a return address that its entry depends on: the lowest ones are left out, two calls are hardly closer
-/// together.
-pub const RETURN_MASK: u64 = (RETURN_ENTRIES as u64 - 1) << RETURN_SHIFT;
-const RETURN_SHIFT: u32 = 3;
+/// Entries of a table of targets of indirect jumps or calls.
+pub const TARGET_ENTRIES: u32 = 1 << 16;
+/// Two calls are hardly closer together, nor two targets; functions begin at multiples of 16.
+const SHIFT: u32 = 3;
 
-/// The number of the entry of a return address.
-pub fn return_index(at: u64) -> u64 {
-    index_by(indexing(), at)
+/// The bits of an address that its entry in a table of so many depends on.
+pub const fn mask(entries: u32) -> u64 {
+    (entries as u64 - 1) << SHIFT
 }
 
-fn index_by(by: Indexing, at: u64) -> u64 {
+/// The number of the entry of an address in a table of so many.
+pub fn lookup_index(at: u64, entries: u32) -> u64 {
+    index_by(indexing(), at, entries)
+}
+
+fn index_by(by: Indexing, at: u64, entries: u32) -> u64 {
     match by {
-        Indexing::Extract => (at & RETURN_MASK) >> RETURN_SHIFT,
-        Indexing::Rotate => at >> RETURN_SHIFT & 0xffff,
+        Indexing::Extract => (at & mask(entries)) >> SHIFT,
+        Indexing::Rotate => at >> SHIFT & 0xffff,
         Indexing::Low => at & 0xffff,
     }
 }
@@ -46,18 +51,18 @@ fn indexing() -> Indexing {
 }
 
 impl Code {
-    /// RCX becomes the number of the entry of `register` in a table of returns ([`return_index`]).
+    /// RCX becomes the number of the entry of `register` ([`lookup_index`]) in the table whose [`mask`] stands at `mask`.
     ///
     /// ```text
     ///  pext rcx, register, [mask]
     ///  rorx rcx, register, 3; movzx ecx, cx
     ///  movzx ecx, word register
     /// ```
-    pub fn return_index_to_rcx(&mut self, register: Gpr, mask: u32) {
-        self.return_index_by(indexing(), register, mask);
+    pub fn lookup_index_to_rcx(&mut self, register: Gpr, mask: u32) {
+        self.lookup_index_by(indexing(), register, mask);
     }
 
-    fn return_index_by(&mut self, by: Indexing, register: Gpr, mask: u32) {
+    fn lookup_index_by(&mut self, by: Indexing, register: Gpr, mask: u32) {
         match by {
             Indexing::Extract => {
                 // VEX.L0.F3.0F38.W1 F5 /r
@@ -65,7 +70,7 @@ impl Code {
                 self.word(mask);
             }
             Indexing::Rotate => {
-                self.rotate(RCX, register, RETURN_SHIFT as u8);
+                self.rotate(RCX, register, SHIFT as u8);
                 self.low_16_to_ecx(RCX);
             }
             Indexing::Low => self.low_16_to_ecx(register),
@@ -81,7 +86,7 @@ mod tests {
 
     #[test]
     fn the_encodings_are_those_of_the_instructions() {
-        let index = |by| text(|c| c.return_index_by(by, RDX, 0x7000_0000));
+        let index = |by| text(|c| c.lookup_index_by(by, RDX, 0x7000_0000));
         assert_eq!(index(Indexing::Low), "movzx ecx,dx");
         assert_eq!(index(Indexing::Extract), "pext rcx,rdx,[70000000h]");
         if std::arch::is_x86_feature_detected!("bmi2") {
@@ -90,11 +95,11 @@ mod tests {
     }
 
     #[test]
-    fn return_addresses_that_differ_in_indexed_bits_have_entries_of_their_own() {
+    fn addresses_that_differ_in_indexed_bits_have_entries_of_their_own() {
         for (by, step, entries) in
             [(Indexing::Extract, 8, 1 << 18), (Indexing::Rotate, 8, 1 << 16), (Indexing::Low, 1, 1 << 16)]
         {
-            let index = |n: u64| index_by(by, 0x7f12_3456_7005 + n * step);
+            let index = |n: u64| index_by(by, 0x7f12_3456_7005 + n * step, RETURN_ENTRIES);
             let mut seen: Vec<u64> = (0..entries).map(index).collect();
             seen.sort_unstable();
             assert!(seen.iter().copied().eq(0..entries), "{by:?}");

@@ -1,0 +1,195 @@
+//! Where indirect jumps usually go. Most that are hot go to one place nearly always (those of the PLT, and in an interpreter
+//! those between the instructions of a loop): while their blocks have their first place they note where they went last, and
+//! when they are placed anew, they go to the usual target by a comparison of their own, without a lookup.
+//!
+//! ```text
+//!  first place:  RDX = target; slot = RDX; look RDX up
+//!  later:        RDX = target; RDX = usual? ─no─▶ cold: look RDX up
+//!                registers back; the block there
+//! ```
+
+use std::time::Duration;
+
+use iced_x86::{OpKind, Register};
+
+use super::block::Moved;
+use super::hash::AddressMap;
+use super::layout;
+use super::process::Process;
+use super::version::Version;
+use super::writer::Writer;
+use crate::instrument::x86_64::compare::rcx_compares_with;
+use crate::instrument::x86_64::emit::{Gpr, RCX, RDX, relative};
+use crate::instrument::x86_64::rewrite::{NoRule, gpr};
+use crate::target::address::Address;
+
+/// How often it is looked where a jump went last, and with how long a pause: no whole number of a loop's passes.
+const LOOKS: u32 = 8;
+const PAUSE: Duration = Duration::from_micros(30);
+
+/// Where the jump at the end of a block usually goes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct UsualTarget {
+    pub(super) at: Address,
+    /// No flags are needed there.
+    pub(super) dead_flags: bool,
+}
+
+/// Where a jump's target is when it is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Held {
+    /// In the register that the program has it in.
+    In(Gpr),
+    /// In RCX alone, loaded: what waits for RDX, saved and loaded again jump after jump, need not wait here.
+    Rcx,
+    /// In RDX, with RCX to compare it.
+    Rdx,
+}
+
+/// What is known of the targets of indirect jumps, by the beginnings of their blocks.
+#[derive(Debug, Default)]
+pub struct Usual {
+    /// The slots in which they note where they went last.
+    slots: AddressMap<u64, u32>,
+    /// Where they usually go.
+    targets: AddressMap<u64, Address>,
+}
+
+impl Usual {
+    /// Where the jump at the end of the block at `start` usually goes, if it is known.
+    pub fn target(&self, start: Address) -> Option<Address> {
+        self.targets.get(&start.get()).copied()
+    }
+
+    /// The text from `from` to `to` is another one.
+    pub fn forget(&mut self, from: Address, to: Address) {
+        self.targets.retain(|&at, _| at < from.get() || at >= to.get());
+    }
+}
+
+/// The address that three quarters of `seen` are.
+fn usual(seen: &[u64]) -> Option<Address> {
+    let most = seen.iter().copied().max_by_key(|at| seen.iter().filter(|s| *s == at).count())?;
+    let times = seen.iter().filter(|s| **s == most).count();
+    (times * 4 >= seen.len() * 3).then(|| Address::new(most))
+}
+
+impl Process {
+    /// Looks where the jumps at the ends of the blocks at `starts` go in the threads of `regions`.
+    pub(super) fn look_where_jumps_go(&mut self, starts: &[Address], regions: &[u32]) {
+        let mut space = self.image.space.borrow_mut();
+        let all = self.image.regions.borrow();
+        let slots: Vec<(Address, u32)> =
+            starts.iter().filter_map(|at| Some((*at, *space.usual.slots.get(&at.get())?))).collect();
+        if slots.is_empty() {
+            return;
+        }
+        let mut seen: Vec<Vec<u64>> = vec![Vec::new(); slots.len()];
+        for _ in 0..LOOKS {
+            for (seen, (_, slot)) in seen.iter_mut().zip(&slots) {
+                let targets = regions.iter().map(|&region| all.get(region, layout::counter(*slot)));
+                seen.extend(targets.filter(|&at| at != 0));
+            }
+            std::thread::sleep(PAUSE);
+        }
+        for ((start, _), seen) in slots.iter().zip(&seen) {
+            if let Some(target) = usual(seen).filter(|at| space.find(Version::Plain, *at).is_some()) {
+                space.usual.targets.insert(start.get(), target);
+            }
+        }
+    }
+}
+
+impl Writer<'_> {
+    /// Notes RDX, the target, if the block is not in its last place and is going to have one.
+    pub(super) fn note_target(&mut self) {
+        if self.unit.version != Version::Plain || self.unit.places > 0 {
+            return;
+        }
+        let start = self.block.start.get();
+        let slot = match self.space.usual.slots.get(&start) {
+            Some(&slot) => slot,
+            None => {
+                // Without a slot nothing is noted.
+                let Some(slot) = self.space.new_slot() else { return };
+                self.space.usual.slots.insert(start, slot);
+                slot
+            }
+        };
+        self.unit.hot.save(layout::counter(slot), RDX);
+    }
+
+    /// The indirect jump, which usually goes to `usual`; returns the address that the chain goes on with.
+    pub(super) fn jump_to_usual(&mut self, usual: UsualTarget, counted: bool) -> Result<Option<Address>, NoRule> {
+        let UsualTarget { at, dead_flags } = usual;
+        // Where no flags are needed a counter costs less.
+        let counts_later = !counted && dead_flags;
+        let held = match self.target_register() {
+            Some(register) => Held::In(register),
+            // What counts before needs RCX.
+            None if (counted || counts_later) && rcx_compares_with(at.get()) => Held::Rcx,
+            None => Held::Rdx,
+        };
+        let other = match held {
+            Held::In(register) => {
+                self.save_rcx(counted || counts_later);
+                self.unit.hot.unless_equal(register, at.get()).other
+            }
+            Held::Rcx => {
+                self.save_rcx(true);
+                self.point(self.last_offset(), Moved::Nothing);
+                self.load_target_into(Register::RCX)?;
+                self.unit.hot.unless_rcx_is(at.get())
+            }
+            Held::Rdx => {
+                self.load_target()?;
+                self.save_rcx(counted || counts_later);
+                self.unit.hot.unless_equal(RDX, at.get()).other
+            }
+        };
+        let hot = &mut self.unit.hot;
+        if counts_later {
+            hot.increment(layout::counter(self.slot));
+            self.counted_at = Some((hot.here() - self.entry) as u32);
+        }
+        hot.load(RCX, layout::SAVE_RCX);
+        if held == Held::Rdx {
+            hot.load(RDX, layout::SAVE_RDX);
+        }
+        hot.set_word(other, relative(other, self.unit.cold.here()));
+        self.jump_elsewhere(held, at, counts_later);
+        Ok(Some(at))
+    }
+
+    /// In the cold part: the way to where the jump does not go usually.
+    fn jump_elsewhere(&mut self, held: Held, usual: Address, counts: bool) {
+        let cold = &mut self.unit.cold;
+        match held {
+            Held::In(register) => {
+                cold.save(layout::SAVE_RDX, RDX);
+                cold.copy(RDX, register);
+            }
+            Held::Rcx => {
+                cold.save(layout::SAVE_RDX, RDX);
+                cold.rcx_that_differed(RDX, usual.get());
+            }
+            Held::Rdx => {}
+        }
+        if counts {
+            self.count_aside_with_rcx(self.slot);
+        }
+        if let Some(leave) = self.leave {
+            self.count_aside_with_rcx(leave.slot);
+        }
+        let (cold, tables) = (&mut self.unit.cold, self.space.tables_at());
+        cold.lookup_index_to_rcx(RDX, tables + layout::TARGET_MASK);
+        cold.jump_table(tables + self.unit.version.lookup());
+    }
+
+    /// The register that holds the target and can be compared where it is.
+    fn target_register(&self) -> Option<Gpr> {
+        let instruction = self.block.steps.last()?.instruction;
+        let register = (instruction.op0_kind() == OpKind::Register).then(|| instruction.op0_register());
+        register.filter(|r| !matches!(r, Register::RCX | Register::RSP)).and_then(gpr)
+    }
+}
