@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!  call:  push the program's return address; call ─▶ lea rsp, [rsp + 8]; callee
-//!  land:  rdx = the return address? ─no─▶ …           ⋮
-//!         mov [rsp − 8], rdx; registers back          pop rdx; rcx = its entry
+//!  land:  [rsp] = the return address? ─no─▶ …         ⋮
+//!         lea rsp, [rsp + 8]; RCX back                rcx = the entry of [rsp]
 //!         the block behind the call  ◀── as predicted ── push table[rcx]; ret
 //! ```
 //!
@@ -19,15 +19,18 @@
 //! programs fill (measured: 2,000 functions, 4,000 calls of them in turn, Zen 4: 3.5 ns a call natively, 5.3 so, 18 with a
 //! jump on the way to the callee, 25 with returns by an indirect jump).
 //!
-//! The word below the program's return address holds the cache's when the callee begins. The ABI leaves what lies below the
-//! stack pointer at a call to chance; a program whose callees read there what their callers left is not served. Where that
-//! word or the slot of a return cannot be written, the fault is ours, and rprof goes on for the program
-//! ([`CodeSpace::transfer_at`]).
+//! The word below the program's return address holds the cache's when the callee begins and when it has returned. The ABI
+//! leaves what lies below the stack pointer to chance at a call and at a return; a program whose callees read there what their
+//! callers left, or the other way round, is not served. Where that word cannot be written, the fault is ours, and rprof goes
+//! on for the program ([`CodeSpace::transfer_at`]).
+//!
+//! A return needs no register but RCX: one that is saved and loaded again return after return makes whoever needs it wait for
+//! all of them (measured on CPython, Zen 4).
 
 use std::sync::atomic::Ordering;
 
 use super::arena::Part;
-use super::block::{BlockId, Landing, SiteId, Tag};
+use super::block::{BlockId, Landing, Moved, SiteId, Tag};
 use super::hash::AddressMap;
 use super::layout;
 use super::space::CodeSpace;
@@ -63,6 +66,17 @@ impl Arrival {
     }
 }
 
+/// A transfer of control of the program, of which only the cache's own part is still to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transfer {
+    /// A call of this address.
+    Call(Address),
+    /// A call of what RDX says; RCX and RDX are saved.
+    CallOfRdx,
+    /// A return: the stack pointer is still at the return address. RCX is saved.
+    Return,
+}
+
 /// What is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Callee {
@@ -82,13 +96,19 @@ pub(super) struct PendingHead {
     other: CacheAddress,
 }
 
-/// Goes on behind it if RDX is `at`, with everything where the program has it. RCX and RDX are saved.
+/// Goes on behind it if RDX (of a return: the word on top of the stack) is `at`, with everything where the program has
+/// it. RCX is saved, and RDX but of a return.
 fn unless_equal(code: &mut Code, at: Address, arrival: Arrival) -> Comparison {
+    if arrival == Arrival::Return {
+        code.load_at(RCX, RSP, 0);
+        let comparison = code.unless_rcx_is(at.get());
+        code.add_small(RSP, 8);
+        code.load(RCX, layout::SAVE_RCX);
+        return comparison;
+    }
     let comparison = code.unless_equal(RDX, at.get());
-    match arrival {
-        Arrival::Jump => {}
-        Arrival::Call => code.add_small(RSP, 8),
-        Arrival::Return => code.store_at(RSP, -8, RDX),
+    if arrival == Arrival::Call {
+        code.add_small(RSP, 8);
     }
     code.load(RCX, layout::SAVE_RCX);
     code.load(RDX, layout::SAVE_RDX);
@@ -105,7 +125,7 @@ impl Writer<'_> {
             return None;
         }
         let small = u32::try_from(next.get()).ok().filter(|&n| n < 1 << 31);
-        self.align_call(small.is_some(), callee);
+        self.align_call(small.is_some(), callee, next);
         let call = self.unit.hot.here();
         match small {
             Some(address) => self.unit.hot.push_constant(address),
@@ -131,11 +151,12 @@ impl Writer<'_> {
     }
 
     /// Pads so that neither the call's rel32 nor the landing's tag will stand across a cache line.
-    fn align_call(&mut self, small: bool, callee: Callee) {
+    fn align_call(&mut self, small: bool, callee: Callee, next: Address) {
         let hot = &mut self.unit.hot;
         let push = if small { 5 } else { 6 };
         let call = if let Callee::At(_) = callee { 5 } else { Self::lookup_length() + 7 };
-        let tag = push + call + if small { 3 } else { 6 };
+        let mut landing = Code::new(CacheAddress::new(0));
+        let tag = push + call + unless_equal(&mut landing, next, Arrival::Return).tag.0.get();
         let crosses = |at: u64, field: u64| (at + field) % 64 > 60;
         while crosses(hot.here().get(), push + 1) || crosses(hot.here().get(), tag) {
             hot.nops(1);
@@ -160,20 +181,25 @@ impl Writer<'_> {
     }
 
     pub(super) fn return_to_caller(&mut self, drop: u32, counted: bool) {
-        self.unit.hot.save(layout::SAVE_RDX, RDX);
-        self.point(self.last_offset(), super::block::Moved::Nothing);
-        self.unit.hot.pop(RDX);
         if drop > 0 {
+            self.unit.hot.save(layout::SAVE_RDX, RDX);
+            self.point(self.last_offset(), Moved::Nothing);
+            self.unit.hot.pop(RDX);
             // What lies below the stack then is an argument, and stays one.
             self.unit.hot.drop_stack(drop);
-        }
-        self.save_rcx(counted);
-        if drop > 0 {
+            self.save_rcx(counted);
             self.look_up();
             return;
         }
-        self.unit.hot.lookup_index_to_rcx(RDX, self.space.tables_at() + layout::RETURN_MASK);
-        self.unit.hot.return_table(self.space.tables_at() + self.unit.version.returns());
+        self.save_rcx(counted);
+        if !counted {
+            self.unit.hot.load(RCX, layout::SAVE_RCX);
+        }
+        self.point(self.last_offset(), Moved::Nothing);
+        let (hot, tables) = (&mut self.unit.hot, self.space.tables_at());
+        hot.load_at(RCX, RSP, 0);
+        hot.lookup_index_to_rcx(RCX, tables + layout::RETURN_MASK);
+        hot.return_table(tables + self.unit.version.returns());
     }
 }
 
@@ -308,19 +334,18 @@ impl CodeSpace {
         }
     }
 
-    /// If the cache's own `call`, or the way to its own `ret`, stands at `at`: where it goes to, and whether RCX and RDX
-    /// are saved. The program's stack is then as it is to be there.
-    pub fn transfer_at(&self, at: CacheAddress, rdx: u64) -> Option<(Address, bool)> {
+    /// The transfer of control that is nearly done if the cache's own `call`, or the way to its own `ret`, stands at `at`.
+    pub fn transfer_at(&self, at: CacheAddress) -> Option<Transfer> {
         self.block_at(at)?;
         let mut code = [0; 3];
         self.arenas[self.arena_of(at)?].read(at, &mut code).ok()?;
         match code {
             [0xe8, ..] => {
                 let site = self.sites.iter().find(|s| s.calls && s.patch == at + 1)?;
-                Some((site.target, false))
+                Some(Transfer::Call(site.target))
             }
-            // call [rcx*8 + table], push [rcx*8 + table]
-            [0xff, 0x14 | 0x34, 0xcd] => Some((Address::new(rdx), true)),
+            [0xff, 0x14, 0xcd] => Some(Transfer::CallOfRdx), // call [rcx*8 + table]
+            [0xff, 0x34, 0xcd] => Some(Transfer::Return),    // push [rcx*8 + table]
             _ => None,
         }
     }

@@ -9,7 +9,7 @@ use super::dispositions::Fate;
 use super::layout;
 use super::native::Release;
 use super::process::Process;
-use super::returns::Arrival;
+use super::returns::{Arrival, Transfer};
 use super::run::{Run, RunError};
 use super::space::Sum;
 use super::stops::SI_KERNEL;
@@ -89,7 +89,7 @@ impl Run {
         let registers = stopped.registers()?;
         let (process, _) = self.process(stopped.tid())?;
         let (at, space) = (CacheAddress::new(registers.rip), process.image.space.borrow());
-        Ok(space.point_at(at).is_none() && space.transfer_at(at, registers.rdx).is_some())
+        Ok(space.point_at(at).is_none() && space.transfer_at(at).is_some())
     }
 
     /// Lets a thread that faulted in such an instruction go on where the program has the call or return.
@@ -238,13 +238,24 @@ impl Run {
         drop(space);
         let place = place.unwrap_or(at);
         let Some((block, offset, moved)) = process.state_at(place) else {
-            let transfer = process.image.space.borrow().transfer_at(at, registers.rdx);
-            let Some((target, saved)) = transfer else { return Ok(State::Between) };
-            if saved {
-                registers.rcx = get(layout::SAVE_RCX);
-                registers.rdx = get(layout::SAVE_RDX);
+            let transfer = process.image.space.borrow().transfer_at(at);
+            match transfer {
+                None => return Ok(State::Between),
+                Some(Transfer::Call(target)) => registers.rip = target.get(),
+                Some(Transfer::CallOfRdx) => {
+                    registers.rip = registers.rdx;
+                    registers.rcx = get(layout::SAVE_RCX);
+                    registers.rdx = get(layout::SAVE_RDX);
+                }
+                Some(Transfer::Return) => {
+                    let Ok(to) = process.memory.read_u64(Address::new(registers.rsp)) else {
+                        return Ok(State::Between);
+                    };
+                    registers.rip = to;
+                    registers.rsp += 8;
+                    registers.rcx = get(layout::SAVE_RCX);
+                }
             }
-            registers.rip = target.get();
             return Ok(State::Program);
         };
         restore(thread, process, block, moved, registers);

@@ -43,7 +43,7 @@ const PATIENCE: u32 = 8000;
 pub struct Stubs {
     /// A lookup missed: RDX is the target; RCX and RDX are saved.
     pub indirect: CacheAddress,
-    /// The same of a return, which the cache's own address led here: `[rsp − 8]` becomes the program's again.
+    /// The same of a return: the target is on top of the stack; RCX is saved.
     pub returned: CacheAddress,
     /// The same of an indirect call: the cache's return address is dropped.
     pub called: CacheAddress,
@@ -108,9 +108,9 @@ impl Stubs {
         code.jump(direct);
 
         let returned = code.here();
-        code.store_at(RSP, -8, RDX);
-        code.save(layout::TARGET, RDX);
-        code.load(RDX, layout::SAVE_RDX);
+        code.load_at(RCX, RSP, 0);
+        code.add_small(RSP, 8);
+        code.save(layout::TARGET, RCX);
         code.constant(RCX, u64::from(RETURN));
         code.jump(direct);
 

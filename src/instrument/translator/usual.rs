@@ -18,7 +18,7 @@ use super::layout;
 use super::process::Process;
 use super::version::Version;
 use super::writer::Writer;
-use crate::instrument::x86_64::compare::rcx_compares_with;
+use crate::instrument::x86_64::compare::can_undo;
 use crate::instrument::x86_64::emit::{Gpr, RCX, RDX, relative};
 use crate::instrument::x86_64::rewrite::{NoRule, gpr};
 use crate::target::address::Address;
@@ -127,7 +127,7 @@ impl Writer<'_> {
         let held = match self.target_register() {
             Some(register) => Held::In(register),
             // What counts before needs RCX.
-            None if (counted || counts_later) && rcx_compares_with(at.get()) => Held::Rcx,
+            None if (counted || counts_later) && can_undo(at.get()) => Held::Rcx,
             None => Held::Rdx,
         };
         let other = match held {
@@ -139,7 +139,7 @@ impl Writer<'_> {
                 self.save_rcx(true);
                 self.point(self.last_offset(), Moved::Nothing);
                 self.load_target_into(Register::RCX)?;
-                self.unit.hot.unless_rcx_is(at.get())
+                self.unit.hot.unless_rcx_is(at.get()).other
             }
             Held::Rdx => {
                 self.load_target()?;

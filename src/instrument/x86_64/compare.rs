@@ -13,24 +13,40 @@ pub struct Comparison {
     pub other: CacheAddress,
 }
 
-/// Whether [`Code::unless_rcx_is`] can compare with `value`.
-pub fn rcx_compares_with(value: u64) -> bool {
-    let Parts { lower, upper } = Parts::of(value);
-    // What is subtracted is added again; the kernel's addresses do not matter.
-    let fits = value >> 47 == 0 && lower != i32::MIN;
-    fits && (upper == 0 || std::arch::is_x86_feature_detected!("bmi2"))
+/// Whether [`Code::rcx_that_differed`] can tell what was compared with `value`.
+pub fn can_undo(value: u64) -> bool {
+    // What is subtracted is added again.
+    Parts::of(value).lower != i32::MIN
 }
 
-/// What is added to an address so that equal ones have a lower half of zero, and their upper half then.
+/// What is added to an address below the kernel's so that equal ones have a lower half of zero, and their upper half then.
 struct Parts {
     lower: i32,
-    upper: u64,
+    upper: u32,
 }
 
 impl Parts {
     fn of(value: u64) -> Parts {
         let lower = (value as i32).wrapping_neg();
-        Parts { lower, upper: value.wrapping_add(lower as u64) >> 32 }
+        Parts { lower, upper: (value.wrapping_add(lower as u64) >> 32) as u32 }
+    }
+}
+
+/// How the halves of RCX change places without a change of flags: with BMI2 `rorx`, otherwise `bswap`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Swap {
+    Halves,
+    Bytes,
+}
+
+impl Swap {
+    fn of_this_cpu() -> Swap {
+        if std::arch::is_x86_feature_detected!("bmi2") { Swap::Halves } else { Swap::Bytes }
+    }
+
+    /// What the upper half becomes.
+    fn swapped(self, upper: u32) -> u32 {
+        if self == Swap::Halves { upper } else { upper.swap_bytes() }
     }
 }
 
@@ -47,25 +63,31 @@ impl Code {
         self.compare(register, value, has_quick_loop())
     }
 
-    /// The same of RCX, which no other register is needed for ([`rcx_compares_with`]). Returns the rel32 that leads on where
-    /// they differ; there [`rcx_that_differed`](Self::rcx_that_differed) tells what it was.
+    /// The same of RCX, for which no other register is needed, and an address of the program.
     ///
     /// ```text
     ///  lea rcx, [rcx − lower half]; rorx rcx, rcx, 32; lea rcx, [rcx − what the upper half is then + 1]; loop other; …
     /// ```
-    pub fn unless_rcx_is(&mut self, value: u64) -> CacheAddress {
-        self.compare_rcx(value, has_quick_loop())
+    pub fn unless_rcx_is(&mut self, value: u64) -> Comparison {
+        self.compare_rcx(value, has_quick_loop(), Swap::of_this_cpu())
     }
 
-    /// `to` becomes what RCX was that was not `value`.
+    /// `to` becomes what RCX was that [was not](Self::unless_rcx_is) `value`, if it [can](can_undo).
     pub fn rcx_that_differed(&mut self, to: Gpr, value: u64) {
+        self.undo_comparison(to, value, Swap::of_this_cpu());
+    }
+
+    fn undo_comparison(&mut self, to: Gpr, value: u64, swap: Swap) {
         let Parts { lower, upper } = Parts::of(value);
-        if upper == 0 {
-            self.add_far(to, RCX, lower.wrapping_neg() as u32);
-            return;
+        if upper != 0 {
+            let upper = swap.swapped(upper);
+            if upper > i32::MAX as u32 {
+                self.add_far(RCX, RCX, i32::MAX as u32);
+                self.add_small(RCX, 1);
+            }
+            self.add_far(RCX, RCX, upper & i32::MAX as u32);
+            self.swap_rcx(swap);
         }
-        self.add_far(RCX, RCX, upper as u32);
-        self.rotate(RCX, RCX, 32);
         self.add_far(to, RCX, lower.wrapping_neg() as u32);
     }
 
@@ -74,17 +96,32 @@ impl Code {
         Comparison { tag, other: self.unless_rcx_says_so(quick_loop) }
     }
 
-    fn compare_rcx(&mut self, value: u64, quick_loop: bool) -> CacheAddress {
+    fn compare_rcx(&mut self, value: u64, quick_loop: bool, swap: Swap) -> Comparison {
         let Parts { lower, upper } = Parts::of(value);
         let equal = u32::from(quick_loop);
-        if upper == 0 {
+        let never = if upper == 0 {
             self.add_far(RCX, RCX, (lower as u32).wrapping_add(equal));
+            1 + equal
         } else {
             self.add_far(RCX, RCX, lower as u32);
-            self.rotate(RCX, RCX, 32);
-            self.add_far(RCX, RCX, (upper as u32).wrapping_neg().wrapping_add(equal));
+            self.swap_rcx(swap);
+            let upper = swap.swapped(upper);
+            if upper > i32::MAX as u32 {
+                self.add_far(RCX, RCX, i32::MIN as u32);
+            }
+            self.add_far(RCX, RCX, (upper & i32::MAX as u32).wrapping_neg().wrapping_add(equal));
+            // No program has an address with such an upper half.
+            equal.wrapping_sub(i32::MAX as u32)
+        };
+        let tag = (self.here() - 4, never);
+        Comparison { tag, other: self.unless_rcx_says_so(quick_loop) }
+    }
+
+    fn swap_rcx(&mut self, swap: Swap) {
+        match swap {
+            Swap::Halves => self.rotate(RCX, RCX, 32),
+            Swap::Bytes => self.raw(&[0x48, 0x0f, 0xc9]),
         }
-        self.unless_rcx_says_so(quick_loop)
     }
 
     /// Goes on behind it if RCX is 1 (with `loop`) or 0; returns the rel32 that leads on otherwise.
@@ -145,11 +182,9 @@ mod tests {
         assert_eq!(near, "lea rcx,[rdx-0FFFh]; loop 000000000000100Ch; nop [rcx+rbp*8-4]");
         let far = text(|c| _ = c.compare_to_rcx(RDX, 0x7fff_0000_1000, 1));
         assert_eq!(far, "mov rcx,0FFFF8000FFFFF000h; lea rcx,[rcx+rdx+1]");
-        if rcx_compares_with(0x7fff_0000_1000) {
-            let rcx = text(|c| _ = c.compare_rcx(0x7fff_0000_1000, true));
-            let halves = "lea rcx,[rcx-1000h]; rorx rcx,rcx,20h; lea rcx,[rcx-7FFEh]; loop ";
-            assert!(rcx.starts_with(halves), "{rcx}");
-        }
+        let by_bytes = text(|c| _ = c.compare_rcx(0x7fff_0000_1000, true, Swap::Bytes));
+        let expected = "lea rcx,[rcx-1000h]; bswap rcx; lea rcx,[rcx-80000000h]; lea rcx,[rcx-7F7EFFFFh]; loop ";
+        assert!(by_bytes.starts_with(expected), "{by_bytes}");
     }
 
     #[test]
@@ -189,16 +224,21 @@ mod tests {
 
     #[test]
     fn comparisons_tell_equal_from_other_addresses_and_these_are_not_lost() {
+        let all = [(false, Swap::Bytes), (true, Swap::of_this_cpu()), (true, Swap::Bytes)];
         let near = |at: u64| [at, at ^ 1, at ^ 1 << 31, at ^ 1 << 32, at ^ 1 << 46, at.rotate_left(32)];
-        for (value, quick_loop) in ADDRESSES.into_iter().flat_map(|a| [(a, false), (a, true)]) {
+        for (value, (quick_loop, swap)) in ADDRESSES.into_iter().flat_map(|a| all.map(|how| (a, how))) {
             for at in ADDRESSES.into_iter().flat_map(near) {
                 let by_rcx = |code: &mut Code| {
                     code.copy(RCX, RDI);
-                    let other = code.compare_rcx(value, quick_loop);
+                    let other = code.compare_rcx(value, quick_loop, swap).other;
                     code.constant(RAX, EQUAL);
                     code.raw(&[0xc3]);
                     code.set_word(other, relative(other, code.here()));
-                    code.rcx_that_differed(RAX, value);
+                    if can_undo(value) {
+                        code.undo_comparison(RAX, value, swap);
+                    } else {
+                        code.copy(RAX, RDI);
+                    }
                     code.raw(&[0xc3]);
                 };
                 let by_register = |code: &mut Code| {
@@ -211,8 +251,8 @@ mod tests {
                 };
                 let expected = if at == value { EQUAL } else { at };
                 assert_eq!(executed(by_register, at), expected, "{at:#x} and {value:#x}");
-                if rcx_compares_with(value) {
-                    assert_eq!(executed(by_rcx, at), expected, "RCX = {at:#x} and {value:#x}");
+                if value >> 47 == 0 {
+                    assert_eq!(executed(by_rcx, at), expected, "RCX = {at:#x} and {value:#x}, {swap:?}");
                 }
             }
         }

@@ -358,6 +358,11 @@ impl Code {
         self.at_base(0x48, 0x89, register.0, base, offset);
     }
 
+    /// `mov register, [base + offset]`
+    pub fn load_at(&mut self, register: Gpr, base: Gpr, offset: i8) {
+        self.at_base(0x48, 0x8b, register.0, base, offset);
+    }
+
     /// `mov dword [base + offset], register`
     pub fn store_low_at(&mut self, base: Gpr, offset: i8, register: Gpr) {
         self.at_base(0x40, 0x89, register.0, base, offset);
@@ -539,6 +544,7 @@ pub(super) mod tests {
         assert_eq!(text(|c| _ = c.call(CacheAddress::new(0x2000))), "call 0000000000002000h");
         assert_eq!(text(|c| c.drop_stack(16)), "lea rsp,[rsp+10h]");
         assert_eq!(text(|c| c.store_at(Gpr(12), 16, RDX)), "mov [r12+10h],rdx");
+        assert_eq!(text(|c| c.load_at(RCX, RSP, -8)), "mov rcx,[rsp-8]");
         assert_eq!(text(|c| c.store_low_at(RDX, 12, Gpr(9))), "mov [rdx+0Ch],r9d");
         assert_eq!(text(|c| c.store_constant_at(Gpr(13), 8, 7)), "mov dword ptr [r13+8],7");
         assert_eq!(text(|c| c.add_far(RCX, Gpr(12), 0x1000)), "lea rcx,[r12+1000h]");
