@@ -168,6 +168,18 @@ fn a_crash_passes_its_signal_on_and_the_report_comes() {
 }
 
 #[test]
+fn what_a_run_has_written_can_be_read_again() {
+    let sandbox = Sandbox::new();
+    let program = sandbox.fixture("work");
+    for passes in ["timed", "counted", "both"] {
+        let run = sandbox.run(["--passes", passes, "-o", passes, "--", program.to_str().unwrap(), "100"]);
+        assert_eq!(status(&run), 0, "{}", stderr(&run));
+        let read = sandbox.run(["report", passes, "--format", "text"]);
+        assert_eq!(status(&read), 0, "{passes}: {}", stderr(&read));
+    }
+}
+
+#[test]
 fn a_broken_profile_is_named_with_its_field() {
     let sandbox = Sandbox::new();
     let program = sandbox.fixture("work");

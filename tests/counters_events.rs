@@ -35,6 +35,24 @@ fn uncore_config(pmu: &str, event: u64, umask: u64) -> (u64, u64) {
     (config, 0)
 }
 
+/// What a run writes of an event, `rprof report` reads.
+#[test]
+fn units_of_all_events_are_known_to_the_schema() {
+    let schema: serde_json::Value = serde_json::from_str(include_str!("../src/report/profile.schema.json")).unwrap();
+    let known = schema["$defs"]["counter"]["properties"]["unit"]["enum"].as_array().unwrap();
+    for table in all().unwrap() {
+        for event in &table.events {
+            assert!(
+                known.iter().any(|unit| unit == event.unit()),
+                "{}: {} in {}",
+                table.cpu.name,
+                event.name,
+                event.unit()
+            );
+        }
+    }
+}
+
 #[test]
 fn encodings_agree_with_the_kernels_lists() {
     let tables = all().unwrap();
