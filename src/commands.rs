@@ -1,6 +1,6 @@
 //! One function per subcommand: from parsed arguments to library calls, and what is printed.
 
-use std::io::Write;
+use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -70,9 +70,11 @@ fn write_files(folder: &OutputFolder, profile: &Profile, view: &View) -> Result<
 fn finish(outcome: session::Outcome, view: &View) -> Result<ExitCode> {
     let folder = outcome.folder.path();
     let written = write_files(&outcome.folder, &outcome.profile, view);
-    eprint!("{}", report::render(&outcome.profile, Format::Text, view)?);
+    // Standard error may be gone; the program's status is handed on all the same.
+    let _ = write!(stderr(), "{}", report::render(&outcome.profile, Format::Text, view)?);
     written?;
-    eprintln!("\nwritten to {}: profile.json, report.html, roofline.svg, flamegraph.svg", folder.display());
+    let files = "profile.json, report.html, roofline.svg, flamegraph.svg";
+    let _ = writeln!(stderr(), "\nwritten to {}: {files}", folder.display());
     Ok(ExitCode::from(outcome.end.exit_code()))
 }
 
@@ -196,10 +198,10 @@ pub fn machine(args: machine::MachineArgs) -> Result<ExitCode> {
         for (name, content) in &files {
             session::output::write_whole(&folder.join(name), content.as_bytes())?;
         }
-        eprintln!("{} pictures and pages written to {}", files.len(), folder.display());
+        let _ = writeln!(stderr(), "{} pictures and pages written to {}", files.len(), folder.display());
     }
     for warning in warnings {
-        eprintln!("rprof: {} ({}; {})", warning.text, warning.effect, warning.hint);
+        let _ = writeln!(stderr(), "rprof: {} ({}; {})", warning.text, warning.effect, warning.hint);
     }
     Ok(ExitCode::SUCCESS)
 }

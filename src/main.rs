@@ -1,5 +1,6 @@
 //! The command: parses, calls the library, prints errors, exits.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -18,7 +19,7 @@ fn main() -> ExitCode {
     match dispatch(command) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("rprof: {}", one_line(&error));
+            let _ = writeln!(std::io::stderr(), "rprof: {}", one_line(&error));
             let code = error.downcast_ref::<rprof::session::SessionError>().map_or(FAILED, |e| e.exit_code());
             ExitCode::from(code)
         }

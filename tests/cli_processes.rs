@@ -91,6 +91,31 @@ fn between_runs_between_the_passes() {
 }
 
 #[test]
+fn a_program_that_is_gone_at_the_second_run_has_its_first() {
+    for (name, undo) in [("gone", "rm one"), ("forbidden", "chmod 0 one")] {
+        let sandbox = Sandbox::new();
+        fs::copy("/bin/true", sandbox.path().join("one")).unwrap();
+        let output = sandbox.run(["--memory", "off", "-o", name, "--between", undo, "--", "./one"]);
+        assert_eq!(status(&output), 0, "{}", stderr(&output));
+        let passes = &sandbox.profile(name)["run"]["passes"];
+        assert_eq!((passes[0]["kind"].as_str(), passes[1].is_null()), (Some("timed"), true), "{passes}");
+        assert!(stderr(&output).contains("cannot execute ./one"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_standard_error_that_takes_nothing_stops_nothing() {
+    for quiet in [&[][..], &["--quiet"]] {
+        let sandbox = Sandbox::new();
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let run =
+            sandbox.rprof(["--passes", "timed"]).args(quiet).args(["--", "sh", "-c", "exit 7"]).stderr(full).status();
+        assert_eq!(run.unwrap().code(), Some(7));
+        assert_eq!(sandbox.profile("rprof.out")["run"]["exit_status"], 7);
+    }
+}
+
+#[test]
 fn a_counted_run_that_ends_otherwise_gives_no_counts() {
     let sandbox = Sandbox::new();
     sandbox.file("once", "#!/bin/sh\nmkdir state || exit 9\n", 0o755);

@@ -1,6 +1,6 @@
 //! Notices and progress on standard error; nothing with `--quiet`, no animation where it is not a terminal.
 
-use std::io::{IsTerminal, stderr};
+use std::io::{IsTerminal, Write, stderr};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -20,7 +20,8 @@ impl Notices {
     /// One line.
     pub fn say(&self, text: &str) {
         if !self.quiet {
-            eprintln!("rprof: {text}");
+            // Who cannot be told is served all the same.
+            let _ = writeln!(stderr(), "rprof: {text}");
         }
     }
 

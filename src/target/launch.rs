@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::Pid;
 
+use super::wait::wait_for_end;
 use super::{broken_pipe, own_limits};
 
 /// What is to be run.
@@ -107,8 +108,8 @@ impl Gated {
             }
         };
         if got == 4 {
-            // SAFETY: reaps our own child, which has just exited.
-            unsafe { libc::waitpid(self.pid.as_raw(), std::ptr::null_mut(), 0) };
+            // It may be traced already.
+            wait_for_end(self.pid);
             let source = io::Error::from_raw_os_error(i32::from_ne_bytes(errno));
             return Err(LaunchError::Exec { path: self.path, source });
         }
@@ -117,11 +118,9 @@ impl Gated {
 
     /// Ends the child without ever executing the program.
     pub fn abandon(self) {
-        // SAFETY: kills and reaps our own child.
-        unsafe {
-            libc::kill(self.pid.as_raw(), libc::SIGKILL);
-            libc::waitpid(self.pid.as_raw(), std::ptr::null_mut(), 0);
-        }
+        // SAFETY: a signal to our own child.
+        unsafe { libc::kill(self.pid.as_raw(), libc::SIGKILL) };
+        wait_for_end(self.pid);
     }
 }
 

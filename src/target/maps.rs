@@ -67,7 +67,8 @@ fn parse_line(line: &str) -> Option<Mapping> {
     let offset = fields.next()?;
     let device = fields.next()?.to_owned();
     let inode = fields.next()?.parse().ok()?;
-    let path = fields.next().unwrap_or("").trim_start().to_owned();
+    // The one character that the kernel escapes.
+    let path = fields.next().unwrap_or("").trim_start().replace("\\012", "\n");
     let hexadecimal = |s: &str| u64::from_str_radix(s, 16).ok();
     Some(Mapping {
         start: Address::new(hexadecimal(start)?),
@@ -93,6 +94,7 @@ mod tests {
         assert_eq!((m.start.get(), m.end.get(), m.offset.get()), (0x7f1c_0000, 0x7f1c_1000, 0x2000));
         assert!(m.readable && !m.writable && m.executable && !m.shared && m.is_file());
         assert_eq!(m.path, "/usr/lib/a b.so");
+        assert_eq!(parse_line(r"1000-2000 r-xp 0 fe:00 1 /a\012b").unwrap().path, "/a\nb");
     }
 
     #[test]

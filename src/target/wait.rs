@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
-use super::tracee::Stopped;
+use super::tracee::{Mode, Stopped};
 
 /// What happened to a thread.
 #[derive(Debug)]
@@ -72,6 +72,14 @@ pub fn wait_for(tid: Pid, block: bool) -> Option<Event> {
             Err(Errno::EINTR) if block => {}
             result => return result.ok().flatten(),
         }
+    }
+}
+
+/// Waits for the end of a child that is about to exit or was killed, traced or not: stops on its way are passed.
+pub fn wait_for_end(pid: Pid) {
+    while let Some(Event::Stopped(stopped, _)) = wait_for(pid, true) {
+        // One that cannot be resumed was killed meanwhile: its end is next.
+        let _ = stopped.resume(Mode::Continue, None);
     }
 }
 

@@ -13,12 +13,9 @@ mod wait;
 
 use std::time::{Duration, Instant};
 
-use nix::unistd::Pid;
-
 use crate::profile::run::Warning;
 use crate::target::launch::Gated;
-use crate::target::tracee::{Mode, Running};
-use crate::target::wait::{Event, wait_for};
+use crate::target::tracee::Running;
 use crate::target::wake_up::WakeUp;
 
 use super::reap::{Reaped, now_ns};
@@ -58,7 +55,7 @@ pub(super) fn run(child: Gated, options: &SampleOptions) -> Result<Timed, Sample
 fn follow(child: Gated, options: &SampleOptions, mut wake_up: WakeUp) -> Result<Timed, SampleError> {
     let pid = child.pid();
     let mut observer = Observer::new(pid, options.frequency_hz, options.stack_bytes.max(MIN_STACK));
-    child.release().inspect_err(|_| bury(pid))?;
+    child.release()?;
     let prepare = |source| SampleError::Prepare { operation: "timer_settime", source };
     wake_up.set(observer.pace.next()).map_err(prepare)?;
     let mut deadline: Option<Instant> = None;
@@ -111,14 +108,4 @@ fn finish(mut observer: Observer, reaped: Reaped, cpu_s: f64, frequency_hz: f64)
         warnings,
     });
     Timed { evidence, status: reaped.status }
-}
-
-/// Lets a child that could not execute the program end. Its exit is a stop to us, and [`Gated::release`], which waits for
-/// the exit, has taken the report of that stop.
-fn bury(pid: Pid) {
-    let mut resumed = nix::sys::ptrace::cont(pid, None).is_ok();
-    while resumed {
-        let Some(Event::Stopped(thread, _)) = wait_for(pid, true) else { return };
-        resumed = thread.resume(Mode::Continue, None).is_ok();
-    }
 }
