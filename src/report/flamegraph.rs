@@ -8,6 +8,7 @@ use inferno::flamegraph::{self, Options, TextTruncateDirection};
 use crate::profile::Profile;
 
 use super::error::ReportError;
+use super::name::printable;
 use super::{folded, palette};
 
 /// The flame graph as SVG.
@@ -21,7 +22,7 @@ pub fn svg(profile: &Profile) -> Result<String, ReportError> {
     }
     let mut palette = palette_map(profile);
     let mut options = Options::default();
-    options.title = format!("CPU time of {}", profile.run.command.join(" "));
+    options.title = format!("CPU time of {}", printable(&profile.run.command.join(" ")));
     options.subtitle = Some("coloured by the ceiling that binds each function".into());
     options.count_name = "µs".into();
     options.name_type = "".into();

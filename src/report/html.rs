@@ -16,7 +16,8 @@ const CSS: &str = include_str!("report.css");
 /// # Errors
 /// [`ReportError::Render`] if the flame graph cannot be made.
 pub fn page(profile: &Profile, view: &View) -> Result<String, ReportError> {
-    let mut body = format!("<h1>{}</h1>\n", escape(&profile.run.command.join(" ")));
+    let command = name::printable(&profile.run.command.join(" "));
+    let mut body = format!("<h1>{}</h1>\n", escape(&command));
     for line in summary::lines(profile) {
         let _ = writeln!(body, "<p class=\"summary\">{}</p>", escape(&line));
     }
@@ -43,7 +44,7 @@ pub fn page(profile: &Profile, view: &View) -> Result<String, ReportError> {
     }
     let flames = flamegraph::svg(profile)?;
     let _ = writeln!(body, "<h2>Flame graph</h2>\n<div class=\"card\">{}</div>", frame(&flames));
-    Ok(document(&profile.run.command.join(" "), &body))
+    Ok(document(&command, &body))
 }
 
 /// The page of a machine.

@@ -8,7 +8,7 @@ use super::{View, counters, name, summary};
 
 /// The report as GitHub-flavoured Markdown.
 pub fn text(profile: &Profile, view: &View) -> String {
-    let mut out = format!("### `{}`\n\n", profile.run.command.join(" ").replace('`', "'"));
+    let mut out = format!("### `{}`\n\n", name::printable(&profile.run.command.join(" ")).replace('`', "'"));
     for line in summary::lines(profile) {
         out += &format!("- {}\n", escape(&line));
     }

@@ -1,9 +1,14 @@
 //! Function names for display: C++ names of 2,000 characters are shortened, the profile keeps them whole.
 
+/// `text` with control characters, which neither a terminal nor XML may be given, as `?`.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
 /// `name` in at most `width` characters: template arguments first become `<…>`, then parameters `(…)`, then the middle is
 /// cut. Control characters become `?`.
 pub fn shorten(name: &str, width: usize) -> String {
-    let clean: String = name.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    let clean = printable(name);
     let fits = |s: &String| s.chars().count() <= width;
     if fits(&clean) {
         return clean;

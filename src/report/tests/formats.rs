@@ -22,6 +22,16 @@ fn golden(name: &str, text: &str) {
 }
 
 #[test]
+fn no_format_holds_control_characters_of_the_command() {
+    let mut profile = sample::profile();
+    profile.run.command.push("\u{1b}[31m\u{7}".into());
+    for format in [Format::Text, Format::Html, Format::Svg, Format::Md, Format::Flamegraph] {
+        let text = render(&profile, format, &View::default()).unwrap();
+        assert!(!text.contains(['\u{1b}', '\u{7}']), "{format:?}");
+    }
+}
+
+#[test]
 fn text_is_as_blessed_at_both_widths() {
     for width in [80, 140] {
         let text = render(&sample::profile(), Format::Text, &View { width, ..View::default() }).unwrap();
