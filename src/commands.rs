@@ -115,7 +115,12 @@ fn width() -> usize {
 pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
     use cli::report::FormatArg;
     let view = view(args.function.as_deref(), args.precision, args.full_names);
-    let mut profile = report::json::read(&profile_path(&args.profile))?;
+    let from = profile_path(&args.profile);
+    let is_same = |to: &PathBuf| to.canonicalize().is_ok_and(|to| from.canonicalize().is_ok_and(|from| from == to));
+    if let Some(to) = args.output.as_ref().filter(|to| is_same(to)) {
+        bad_option(&format!("-o {}: is the profile that the report is made of", to.display()));
+    }
+    let mut profile = report::json::read(&from)?;
     rprof::roofline::analyse_with(&mut profile, rprof::roofline::Options { imbalance: placement(args.imbalance) });
     let format = match args.format {
         FormatArg::Text => Format::Text,

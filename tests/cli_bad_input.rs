@@ -176,6 +176,8 @@ fn what_a_run_has_written_can_be_read_again() {
         assert_eq!(status(&run), 0, "{}", stderr(&run));
         let read = sandbox.run(["report", passes, "--format", "text"]);
         assert_eq!(status(&read), 0, "{passes}: {}", stderr(&read));
+        let profile = format!("{passes}/profile.json");
+        refused(&["report", passes, "-o", &profile], &sandbox, 2, &[&profile]);
     }
 }
 
@@ -194,11 +196,15 @@ fn a_broken_profile_is_named_with_its_field() {
     let mut profile = sandbox.profile("rprof.out");
     profile["run"]["command"] = 7.into();
     sandbox.file("mistyped.json", profile.to_string(), 0o644);
+    let mut profile = sandbox.profile("rprof.out");
+    profile["run"]["threads"][0]["pid"] = 1e308.into();
+    sandbox.file("too_large.json", profile.to_string(), 0o644);
     for (name, words) in [
         ("cut.json", &["cut.json"][..]),
         ("foreign.json", &["foreign.json", "schema"]),
         ("noise.json", &["noise.json"]),
         ("mistyped.json", &["mistyped.json", "command"]),
+        ("too_large.json", &["too_large.json", "run.threads[0].pid"]),
         ("absent.json", &["absent.json"]),
     ] {
         refused(&report(name).each_ref().map(String::as_str), &sandbox, 125, words);

@@ -47,7 +47,8 @@ pub fn parse(value: &Value) -> Result<Profile, schema::Violation> {
     }
     schema::check(value)?;
     indices(value)?;
-    Profile::deserialize(value).map_err(|e| schema::Violation::new("profile", e.to_string()))
+    serde_path_to_error::deserialize(value)
+        .map_err(|e| schema::Violation::new(e.path().to_string(), e.into_inner().to_string()))
 }
 
 /// Indices into `frames`, `stacks` and `threads` stay within them; a stack's parent comes before it.
