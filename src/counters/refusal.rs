@@ -19,6 +19,15 @@ pub enum Refusal {
     NoSystemCall,
     /// EMFILE, ENFILE: out of descriptors.
     OutOfDescriptors,
+    /// The limit of open files is lower than the events need; nothing was opened.
+    TooFewDescriptors {
+        /// Descriptors that the events take.
+        wanted: u64,
+        /// Descriptors that are left for them.
+        free: u64,
+        /// The limit at which they fit.
+        least: u64,
+    },
     /// ENODEV, ENXIO: the CPU is offline.
     CpuOffline,
     /// EBUSY, ENOSPC: the counters are taken.
@@ -88,8 +97,8 @@ impl Refusal {
     }
 
     /// What the user can change, in one sentence; empty where nothing helps.
-    pub fn hint(&self) -> &'static str {
-        match self {
+    pub fn hint(&self) -> String {
+        let text = match self {
             Refusal::Forbidden => {
                 "sudo sysctl kernel.perf_event_paranoid=1 (0 for memory controllers), or give rprof CAP_PERFMON: sudo \
                  setcap cap_perfmon+ep $(command -v rprof); in a container: --cap-add PERFMON, and a seccomp profile that \
@@ -105,9 +114,11 @@ impl Refusal {
             Refusal::OutOfDescriptors => "ulimit -n 65536",
             Refusal::CountersTaken => "sudo sysctl kernel.nmi_watchdog=0, and end other profilers: they hold counters",
             Refusal::CpuOffline => "echo 1 | sudo tee /sys/devices/system/cpu/cpuN/online",
-            Refusal::OfBox { why, .. } => why.hint(),
+            Refusal::TooFewDescriptors { least, .. } => return format!("as root: ulimit -n {least}"),
+            Refusal::OfBox { why, .. } => return why.hint(),
             _ => "",
-        }
+        };
+        text.to_owned()
     }
 }
 
@@ -119,6 +130,13 @@ impl fmt::Display for Refusal {
             Refusal::NotSupported => write!(f, "the PMU cannot count it this way"),
             Refusal::NoSystemCall => write!(f, "perf_event_open is not available here"),
             Refusal::OutOfDescriptors => write!(f, "the limit of open files is reached"),
+            Refusal::TooFewDescriptors { wanted, free, least } => {
+                write!(
+                    f,
+                    "the counters need {wanted} more open files and the limit leaves {free}: raise the hard limit (as \
+                     root: ulimit -n {least})"
+                )
+            }
             Refusal::CpuOffline => write!(f, "the CPU is offline"),
             Refusal::CountersTaken => write!(f, "no counter is free"),
             Refusal::StoppedCounting => write!(f, "the event stopped counting"),

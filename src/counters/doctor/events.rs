@@ -34,7 +34,7 @@ fn try_open<K: PerfKernel>(kernel: &K, kind: u32, config: u64, exclude_kernel: b
 fn finding(id: impl Into<String>, what: impl Into<String>, result: Result<String, Refusal>, worth: Worth) -> Finding {
     let (works, answer, enable) = match result {
         Ok(answer) => (true, answer, String::new()),
-        Err(refusal) => (false, refusal.to_string(), refusal.hint().to_owned()),
+        Err(refusal) => (false, refusal.to_string(), refusal.hint()),
     };
     Finding { id: id.into(), what: what.into(), works, answer, enable, gain: worth.gain, instead: worth.instead }
 }
