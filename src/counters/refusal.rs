@@ -36,6 +36,11 @@ pub enum Refusal {
     StoppedCounting,
     /// A read returned fewer bytes than asked.
     ShortRead,
+    /// Memory controllers that were read, and counted nothing all the while.
+    CountedNothing {
+        /// CPU that stands for their socket; `None`: those of all sockets.
+        cpu: Option<u32>,
+    },
     /// Enabled, but never on the PMU: time running is 0.
     NeverRan,
     /// It ran, but its figure is impossible or the trust check refuted it.
@@ -141,6 +146,10 @@ impl fmt::Display for Refusal {
             Refusal::CountersTaken => write!(f, "no counter is free"),
             Refusal::StoppedCounting => write!(f, "the event stopped counting"),
             Refusal::ShortRead => write!(f, "the kernel returned less than a whole count"),
+            Refusal::CountedNothing { cpu: None } => write!(f, "the memory controllers counted nothing"),
+            Refusal::CountedNothing { cpu: Some(cpu) } => {
+                write!(f, "the memory controllers of the socket of CPU {cpu} counted nothing")
+            }
             Refusal::NeverRan => write!(f, "it was never on the PMU"),
             Refusal::NotTrusted { found } => write!(f, "it is not believed: {found}"),
             Refusal::NoEvent { why } => write!(f, "{}", why.trim_end_matches('.')),
