@@ -181,6 +181,23 @@ fn doctor_tells_of_too_low_a_limit_of_open_files() {
     assert!(limit["enable"].as_str().unwrap().starts_with("as root: ulimit -n "), "{limit}");
 }
 
+#[test]
+fn doctor_says_what_is_done_where_even_the_clock_is_refused() {
+    let sandbox = Sandbox::new();
+    compile(sandbox.path(), "no_perf");
+    for errno in [libc::EPERM, libc::ENOSYS] {
+        let script = format!("exec ./no_perf {errno} \"$RPROF\" doctor --json");
+        let output = sandbox.shell(&script).output().unwrap();
+        let diagnosis: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", stderr(&output)));
+        let cycles = finding(&diagnosis, "cycles");
+        assert!(cycles["instead"].as_str().unwrap().starts_with("samples through ptrace for time"), "{cycles}");
+        let enable = finding(&diagnosis, "timed")["enable"].as_str().unwrap();
+        assert!(enable.contains("in a container: start it with --cap-add PERFMON, by which Docker"), "{enable}");
+        assert!(!enable.contains("command -v"), "{enable}");
+    }
+}
+
 fn finding<'d>(diagnosis: &'d Value, id: &str) -> &'d Value {
     let findings = diagnosis["findings"].as_array().unwrap();
     findings.iter().find(|f| f["id"] == id).unwrap_or_else(|| panic!("no {id} in {findings:?}"))

@@ -5,6 +5,12 @@ use std::io;
 
 use serde::Serialize;
 
+use super::itself;
+
+/// What makes a container allow `perf_event_open`.
+pub const CONTAINER: &str = "start it with --cap-add PERFMON, by which Docker's default seccomp profile allows \
+                             perf_event_open; any other profile (--security-opt seccomp=PROFILE) must allow it itself";
+
 /// A reason for "not measured".
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all = "kebab-case")]
@@ -105,12 +111,16 @@ impl Refusal {
     pub fn hint(&self) -> String {
         let text = match self {
             Refusal::Forbidden => {
-                "sudo sysctl kernel.perf_event_paranoid=1 (0 for memory controllers), or give rprof CAP_PERFMON: sudo \
-                 setcap cap_perfmon+ep $(command -v rprof); in a container: --cap-add PERFMON, and a seccomp profile that \
-                 allows perf_event_open"
+                return format!(
+                    "sudo sysctl kernel.perf_event_paranoid=1 (0 for memory controllers), or give rprof CAP_PERFMON: {}; \
+                     in a container: {CONTAINER}",
+                    itself::setcap("cap_perfmon")
+                );
             }
             Refusal::NoSystemCall => {
-                "start the container with --cap-add PERFMON and --security-opt seccomp=PROFILE that allows perf_event_open"
+                return format!(
+                    "a seccomp filter hides perf_event_open, or the kernel lacks it; in a container: {CONTAINER}"
+                );
             }
             Refusal::NoSuchEvent | Refusal::NoPmu { .. } => {
                 "in a virtual machine, have the host offer its PMU (QEMU: -cpu host,pmu=on; clouds: a bare-metal or \

@@ -8,6 +8,7 @@ use std::path::Path;
 use super::Finding;
 use crate::counters::collect::descriptors;
 use crate::counters::group;
+use crate::counters::itself;
 
 /// The NMI watchdog holds a counter for itself: FLOP events then share the others, and are scaled.
 pub fn watchdog(proc_root: &Path) -> Finding {
@@ -142,7 +143,7 @@ pub fn page_map() -> Finding {
         "pagemap",
         "read physical page numbers",
         read(),
-        "sudo setcap cap_sys_admin+ep $(command -v rprof), or run as root",
+        &format!("{}, or run as root", itself::setcap("cap_sys_admin")),
         "L2 and L3 sets by physical address in the cache model",
         "pages are placed pseudo-randomly in the model",
     )

@@ -66,8 +66,9 @@ fn diagnose<K: PerfKernel>(kernel: &K, cpu: Option<CpuId>, tables: &[EventTable]
     let guest = cpu.as_ref().is_some_and(|c| c.guest);
     let tables: Vec<&EventTable> = plan::present(tables, pmus).collect();
     let mut findings = vec![events::timed(kernel), events::kernel_samples(kernel)];
-    findings.extend(events::cycles(kernel, &tables, pmus, guest));
-    findings.push(events::readings(kernel));
+    let clock = findings[0].works;
+    findings.extend(events::cycles(kernel, &tables, pmus, guest, clock));
+    findings.push(events::readings(kernel, clock));
     findings.extend(events::flops(kernel, &tables, pmus, guest));
     findings.push(events::dram(kernel, &tables, pmus, guest));
     let all_work = |id: &str| findings.iter().filter(|f| f.id.split('.').next() == Some(id)).all(|f| f.works);
@@ -118,6 +119,10 @@ mod tests {
         assert_eq!(diagnosis.tier, "sandbox");
         let timed = &diagnosis.findings[0];
         assert!(!timed.works && timed.enable.contains("seccomp"), "{timed:?}");
+        let cycles = found(&diagnosis, "cycles");
+        assert!(cycles.instead.starts_with("samples through ptrace for time"), "cpu-clock is refused, too: {cycles:?}");
+        let open = examine(&Fake::default(), Path::new("/nonexistent"), Path::new("/nonexistent"));
+        assert!(found(&open, "cycles").instead.starts_with("cpu-clock for time"));
         for finding in &diagnosis.findings {
             assert!(!finding.gain.is_empty() && !finding.instead.is_empty() && !finding.answer.is_empty());
         }
