@@ -163,9 +163,8 @@ fn memory_controllers_are_read_once_a_socket_less_the_background() {
     let at = address(&run.program, "integer_block");
     run.folder.pmu("stand_in", BREAKPOINT, None, None).table("table.toml", "stand_in", &[flops]);
     // Two boxes on one CPU: the second sees the same, as a second controller would see its own.
-    let cpu = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    let cpus = cpu.trim().to_owned();
-    run.folder.pmu("stand_imc_0", BREAKPOINT, None, Some(&cpus)).pmu("stand_imc_1", BREAKPOINT, None, Some(&cpus));
+    let cpu = stay_on_this_cpu().to_string();
+    run.folder.pmu("stand_imc_0", BREAKPOINT, None, Some(&cpu)).pmu("stand_imc_1", BREAKPOINT, None, Some(&cpu));
     run.folder.uncore("table.toml", "stand_imc", EXECUTED, at, 64.0);
     let Some(profile) = run.profile(&["--passes", "timed"], &["1", "20000"]) else { return };
     let reads = counter(&profile["run"], "stand_in.reads");
@@ -178,4 +177,33 @@ fn memory_controllers_are_read_once_a_socket_less_the_background() {
     assert_eq!(reads["source"]["how"], "uncore, background subtracted");
     let share = counter(function(&profile, "integer_block"), "stand_in.reads");
     assert_eq!(share["source"]["how"], "uncore, split by time");
+}
+
+#[test]
+fn memory_controllers_that_count_nothing_are_not_measured() {
+    let run = Run::new();
+    let flops = run.flops("stand_in.flops");
+    run.folder.pmu("stand_in", BREAKPOINT, None, None).table("table.toml", "stand_in", &[flops]);
+    run.folder.pmu("stand_imc_0", BREAKPOINT, None, Some("0")).pmu("stand_imc_1", BREAKPOINT, None, Some("0"));
+    // No instruction begins one byte into the first one.
+    let unmet = address(&run.program, "integer_block") + 1;
+    run.folder.uncore("table.toml", "stand_imc", EXECUTED, unmet, 64.0);
+    let Some(profile) = run.profile(&["--passes", "timed"], &["1", "20000"]) else { return };
+    let reads = counter(&profile["run"], "stand_in.reads");
+    assert_eq!(reads["value"], Value::Null, "never 0: {reads}");
+    let reason = reads["source"]["reason"].as_str().unwrap();
+    if reason.contains("not allow") || reason.contains("no counter is free") {
+        println!("SKIPPED: {reason}");
+        return;
+    }
+    assert_eq!(reason, "the memory controllers counted nothing");
+}
+
+/// Keeps this thread, and all that it starts, on the CPU where it is.
+fn stay_on_this_cpu() -> usize {
+    let cpu = nix::sched::sched_getcpu().unwrap();
+    let mut set = nix::sched::CpuSet::new();
+    set.set(cpu).unwrap();
+    nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set).unwrap();
+    cpu
 }

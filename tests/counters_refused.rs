@@ -106,8 +106,22 @@ fn a_sandbox_that_forbids_the_call() {
 #[test]
 fn too_few_descriptors() {
     let (sandbox, folder) = with_events(SOFTWARE, &[event("faults", 2, 0), event("switches", 3, 0)]);
-    let output = run(&sandbox, "prlimit --nofile=200:200", &folder.path, "1 1000");
-    not_measured(&sandbox, &output, "the limit of open files is reached");
+    let output = run(&sandbox, "prlimit --nofile=32:32", &folder.path, "1 1000");
+    not_measured(
+        &sandbox,
+        &output,
+        " more open files and the limit leaves 0: raise the hard limit (as root: ulimit -n ",
+    );
+}
+
+#[test]
+fn as_many_descriptors_as_the_events_need() {
+    let (sandbox, folder) = with_events(SOFTWARE, &[event("faults", 2, 0), event("switches", 3, 0)]);
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    let output = run(&sandbox, &format!("prlimit --nofile={0}:{0}", 100 + 8 * cpus), &folder.path, "1 1000");
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let counters = &sandbox.profile("rprof.out")["run"]["counters"];
+    assert!(counters.as_array().unwrap().iter().all(|c| c["value"].is_number()), "{counters}");
 }
 
 #[test]
@@ -154,4 +168,37 @@ fn a_broken_table_is_told_by_name() {
     let output = run(&sandbox, "", &folder.path, "1 1");
     assert_eq!(status(&output), 125);
     assert!(stderr(&output).contains("table.toml"), "{}", stderr(&output));
+}
+
+#[test]
+fn doctor_tells_of_too_low_a_limit_of_open_files() {
+    let sandbox = Sandbox::new();
+    let output = sandbox.shell("exec prlimit --nofile=32:32 \"$RPROF\" doctor --json").output().unwrap();
+    let diagnosis: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", stderr(&output)));
+    let limit = finding(&diagnosis, "open-files");
+    assert_eq!(limit["works"], false, "{limit}");
+    assert!(limit["enable"].as_str().unwrap().starts_with("as root: ulimit -n "), "{limit}");
+}
+
+#[test]
+fn doctor_says_what_is_done_where_even_the_clock_is_refused() {
+    let sandbox = Sandbox::new();
+    compile(sandbox.path(), "no_perf");
+    for errno in [libc::EPERM, libc::ENOSYS] {
+        let script = format!("exec ./no_perf {errno} \"$RPROF\" doctor --json");
+        let output = sandbox.shell(&script).output().unwrap();
+        let diagnosis: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", stderr(&output)));
+        let cycles = finding(&diagnosis, "cycles");
+        assert!(cycles["instead"].as_str().unwrap().starts_with("samples through ptrace for time"), "{cycles}");
+        let enable = finding(&diagnosis, "timed")["enable"].as_str().unwrap();
+        assert!(enable.contains("in a container: start it with --cap-add PERFMON, by which Docker"), "{enable}");
+        assert!(!enable.contains("command -v"), "{enable}");
+    }
+}
+
+fn finding<'d>(diagnosis: &'d Value, id: &str) -> &'d Value {
+    let findings = diagnosis["findings"].as_array().unwrap();
+    findings.iter().find(|f| f["id"] == id).unwrap_or_else(|| panic!("no {id} in {findings:?}"))
 }

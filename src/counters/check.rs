@@ -131,7 +131,8 @@ fn traffic_of<K: PerfKernel>(
     boxes.enable(kernel);
     let start = Instant::now();
     work.run();
-    let during = boxes.read(kernel, event.bytes)?;
+    // known traffic that is not counted refutes the event
+    let during = boxes.read_idle(kernel, event.bytes)?;
     let seconds = start.elapsed().as_secs_f64();
     let after = uncore::background(kernel, pmus, event, BACKGROUND)?;
     Ok(uncore::subtract_background(&during, seconds, before, after))

@@ -39,6 +39,8 @@ pub struct Fake {
     pub refuse_enable: Vec<(i32, i32)>,
     /// `errno` for reading what was opened on this CPU.
     pub refuse_read: Vec<(i32, i32)>,
+    /// What was opened on these CPUs reads 0.
+    pub silent_on: Vec<i32>,
 }
 
 /// Stands for an open event.
@@ -106,6 +108,9 @@ impl PerfKernel for Fake {
 
     fn read(&self, handle: &FakeHandle) -> io::Result<Reading> {
         on_cpu(&self.refuse_read, handle)?;
+        if self.silent_on.contains(&handle.1) {
+            return Ok(Reading { value: 0, enabled_ns: 1000, running_ns: 1000 });
+        }
         match self.readings.iter().find(|(c, _)| *c == handle.0) {
             Some((_, Ok(reading))) => Ok(*reading),
             Some((_, Err(SHORT))) => Err(io::ErrorKind::UnexpectedEof.into()),

@@ -19,6 +19,7 @@ pub mod encode;
 #[cfg(test)]
 mod fake;
 pub mod group;
+mod itself;
 pub mod kernel;
 pub mod listing;
 pub mod open;

@@ -5,6 +5,12 @@ use std::io;
 
 use serde::Serialize;
 
+use super::itself;
+
+/// What makes a container allow `perf_event_open`.
+pub const CONTAINER: &str = "start it with --cap-add PERFMON, by which Docker's default seccomp profile allows \
+                             perf_event_open; any other profile (--security-opt seccomp=PROFILE) must allow it itself";
+
 /// A reason for "not measured".
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all = "kebab-case")]
@@ -19,6 +25,15 @@ pub enum Refusal {
     NoSystemCall,
     /// EMFILE, ENFILE: out of descriptors.
     OutOfDescriptors,
+    /// The limit of open files is lower than the events need; nothing was opened.
+    TooFewDescriptors {
+        /// Descriptors that the events take.
+        wanted: u64,
+        /// Descriptors that are left for them.
+        free: u64,
+        /// The limit at which they fit.
+        least: u64,
+    },
     /// ENODEV, ENXIO: the CPU is offline.
     CpuOffline,
     /// EBUSY, ENOSPC: the counters are taken.
@@ -27,6 +42,11 @@ pub enum Refusal {
     StoppedCounting,
     /// A read returned fewer bytes than asked.
     ShortRead,
+    /// Memory controllers that were read, and counted nothing all the while.
+    CountedNothing {
+        /// CPU that stands for their socket; `None`: those of all sockets.
+        cpu: Option<u32>,
+    },
     /// Enabled, but never on the PMU: time running is 0.
     NeverRan,
     /// It ran, but its figure is impossible or the trust check refuted it.
@@ -88,15 +108,19 @@ impl Refusal {
     }
 
     /// What the user can change, in one sentence; empty where nothing helps.
-    pub fn hint(&self) -> &'static str {
-        match self {
+    pub fn hint(&self) -> String {
+        let text = match self {
             Refusal::Forbidden => {
-                "sudo sysctl kernel.perf_event_paranoid=1 (0 for memory controllers), or give rprof CAP_PERFMON: sudo \
-                 setcap cap_perfmon+ep $(command -v rprof); in a container: --cap-add PERFMON, and a seccomp profile that \
-                 allows perf_event_open"
+                return format!(
+                    "sudo sysctl kernel.perf_event_paranoid=1 (0 for memory controllers), or give rprof CAP_PERFMON: {}; \
+                     in a container: {CONTAINER}",
+                    itself::setcap("cap_perfmon")
+                );
             }
             Refusal::NoSystemCall => {
-                "start the container with --cap-add PERFMON and --security-opt seccomp=PROFILE that allows perf_event_open"
+                return format!(
+                    "a seccomp filter hides perf_event_open, or the kernel lacks it; in a container: {CONTAINER}"
+                );
             }
             Refusal::NoSuchEvent | Refusal::NoPmu { .. } => {
                 "in a virtual machine, have the host offer its PMU (QEMU: -cpu host,pmu=on; clouds: a bare-metal or \
@@ -105,9 +129,11 @@ impl Refusal {
             Refusal::OutOfDescriptors => "ulimit -n 65536",
             Refusal::CountersTaken => "sudo sysctl kernel.nmi_watchdog=0, and end other profilers: they hold counters",
             Refusal::CpuOffline => "echo 1 | sudo tee /sys/devices/system/cpu/cpuN/online",
-            Refusal::OfBox { why, .. } => why.hint(),
+            Refusal::TooFewDescriptors { least, .. } => return format!("as root: ulimit -n {least}"),
+            Refusal::OfBox { why, .. } => return why.hint(),
             _ => "",
-        }
+        };
+        text.to_owned()
     }
 }
 
@@ -119,10 +145,21 @@ impl fmt::Display for Refusal {
             Refusal::NotSupported => write!(f, "the PMU cannot count it this way"),
             Refusal::NoSystemCall => write!(f, "perf_event_open is not available here"),
             Refusal::OutOfDescriptors => write!(f, "the limit of open files is reached"),
+            Refusal::TooFewDescriptors { wanted, free, least } => {
+                write!(
+                    f,
+                    "the counters need {wanted} more open files and the limit leaves {free}: raise the hard limit (as \
+                     root: ulimit -n {least})"
+                )
+            }
             Refusal::CpuOffline => write!(f, "the CPU is offline"),
             Refusal::CountersTaken => write!(f, "no counter is free"),
             Refusal::StoppedCounting => write!(f, "the event stopped counting"),
             Refusal::ShortRead => write!(f, "the kernel returned less than a whole count"),
+            Refusal::CountedNothing { cpu: None } => write!(f, "the memory controllers counted nothing"),
+            Refusal::CountedNothing { cpu: Some(cpu) } => {
+                write!(f, "the memory controllers of the socket of CPU {cpu} counted nothing")
+            }
             Refusal::NeverRan => write!(f, "it was never on the PMU"),
             Refusal::NotTrusted { found } => write!(f, "it is not believed: {found}"),
             Refusal::NoEvent { why } => write!(f, "{}", why.trim_end_matches('.')),

@@ -112,8 +112,33 @@ impl<H> OpenUncore<H> {
     /// Reads all boxes. A phantom is a box that reads nonsense, or 0 or 1 while another box of the same event counts.
     ///
     /// # Errors
-    /// A box refused to be opened, started or read, so that the sum is not whole; or none gave a count.
+    /// As [`read_idle`](Self::read_idle); and all boxes, or all of a socket, counted nothing: no run is without traffic, so
+    /// that they do not count.
     pub fn read<K: PerfKernel<Handle = H>>(&self, kernel: &K, bytes_per_count: f64) -> Result<Traffic, Refusal> {
+        let traffic = self.read_idle(kernel, bytes_per_count)?;
+        match self.silent(&traffic) {
+            Some(refusal) => Err(refusal),
+            None => Ok(traffic),
+        }
+    }
+
+    /// The sockets are told apart where each box is open on several.
+    fn silent(&self, traffic: &Traffic) -> Option<Refusal> {
+        let counts = |b: &OpenBox<H>| traffic.by_box.iter().any(|(name, bytes)| *name == b.name() && *bytes > 0.0);
+        let counting: Vec<&OpenBox<H>> = self.boxes.iter().filter(|b| counts(b)).collect();
+        if counting.is_empty() {
+            return Some(Refusal::CountedNothing { cpu: None });
+        }
+        let several = |b: &&OpenBox<H>| self.boxes.iter().any(|o| o.pmu == b.pmu && o.cpu != b.cpu);
+        let silent = self.boxes.iter().filter(several).find(|b| counting.iter().all(|c| c.cpu != b.cpu));
+        silent.map(|b| Refusal::CountedNothing { cpu: Some(b.cpu) })
+    }
+
+    /// The same over a moment in which the host may have no traffic.
+    ///
+    /// # Errors
+    /// A box refused to be opened, started or read, so that the sum is not whole; or none gave a count.
+    pub fn read_idle<K: PerfKernel<Handle = H>>(&self, kernel: &K, bytes_per_count: f64) -> Result<Traffic, Refusal> {
         let mut counts: Vec<(String, Count)> = Vec::new();
         let mut phantom = Vec::new();
         let mut refused = self.refused.clone();
@@ -170,7 +195,7 @@ pub fn background<K: PerfKernel>(
     if !boxes.boxes.is_empty() {
         std::thread::sleep(pause);
     }
-    let traffic = boxes.read(kernel, event.bytes)?;
+    let traffic = boxes.read_idle(kernel, event.bytes)?;
     Ok(traffic.bytes / start.elapsed().as_secs_f64().max(f64::MIN_POSITIVE))
 }
 
@@ -259,6 +284,21 @@ mod tests {
         let fake = Fake { readings: vec![(0x304, Ok(nonsense))], ..Fake::default() };
         let opened = open(&fake, &[imc(0, &[0])], &cas_read());
         assert!(opened.read(&fake, 64.0).is_err(), "a phantom alone is no measurement");
+    }
+
+    #[test]
+    fn boxes_that_all_count_nothing_are_no_measurement() {
+        let zero = Reading { value: 0, enabled_ns: 1000, running_ns: 1000 };
+        let pmus = [imc(0, &[0, 28]), imc(1, &[0, 28])];
+        let fake = Fake { readings: vec![(0x304, Ok(zero))], ..Fake::default() };
+        let refusal = open(&fake, &pmus, &cas_read()).read(&fake, 64.0).unwrap_err();
+        assert_eq!(refusal.to_string(), "the memory controllers counted nothing");
+        assert_eq!(background(&fake, &pmus, &cas_read(), Duration::ZERO), Ok(0.0), "the host may have been idle");
+        let socket = Fake { silent_on: vec![28], ..Fake::default() };
+        let refusal = open(&socket, &pmus, &cas_read()).read(&socket, 64.0).unwrap_err();
+        assert_eq!(refusal.to_string(), "the memory controllers of the socket of CPU 28 counted nothing");
+        let one_of_two = open(&socket, &[imc(0, &[0]), imc(1, &[28])], &cas_read()).read(&socket, 64.0).unwrap();
+        assert_eq!(one_of_two.phantom, ["uncore_imc_1@28"], "an empty channel, for all that is known");
     }
 
     #[test]

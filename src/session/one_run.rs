@@ -46,7 +46,7 @@ pub fn kept(evidence: &CounterEvidence, memory: Memory) -> Result<(), String> {
     }
     traffic(&evidence.uncore, &|count| {
         let bytes = count.bytes.as_ref().map_err(|why| format!("{} was not measured: {why}", count.name))?;
-        match bytes.error <= TRAFFIC * bytes.net {
+        match bytes.net > 0.0 && bytes.error <= TRAFFIC * bytes.net {
             true => Ok(()),
             false => Err(format!("{} drowns in what the rest of the host does", count.name)),
         }
@@ -166,6 +166,8 @@ mod tests {
         assert!(missing(|e| e.uncore[1] = count("dram_write_lines", false, 100.0)).contains("not checked: y"));
         assert!(missing(|e| e.uncore.truncate(1)).contains("no event for writes"));
         assert!(missing(|e| e.uncore[0] = count("dram_read_lines", true, 10.0)).contains("drowns"));
+        let silent = UncoreBytes::default();
+        assert!(missing(|e| e.uncore[0].bytes = Ok(silent)).contains("drowns"), "0 ± 0 is no promise kept");
         let betraying = |total| CounterEvent {
             role: "amx_busy".into(),
             name: "amx".into(),

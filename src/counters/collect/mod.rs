@@ -6,7 +6,7 @@
 //!             └▶ sums alone: one inherited event each ───────────────▶ totals ─────────┘
 //! ```
 
-mod descriptors;
+pub mod descriptors;
 pub mod kernel;
 pub mod log;
 pub mod open;
@@ -85,11 +85,11 @@ where
     pub fn arm(kernel: K, plan: Plan, child: i32, options: CollectOptions) -> Collector<K> {
         let descriptors = Descriptors::room_for(plan.descriptors(options.cpus));
         let what = match &descriptors {
-            None => Counting::Nothing(Refusal::OutOfDescriptors),
-            Some(_) => readings(&kernel, &plan, child, options)
+            Err(refusal) => Counting::Nothing(refusal.clone()),
+            Ok(_) => readings(&kernel, &plan, child, options)
                 .unwrap_or_else(|_| Counting::Sums(Sums::arm(&kernel, &plan, child))),
         };
-        Collector { kernel, plan, child: child as u32, what, _descriptors: descriptors }
+        Collector { kernel, plan, child: child as u32, what, _descriptors: descriptors.ok() }
     }
 
     /// After the program has ended: what was counted.

@@ -144,8 +144,8 @@ impl Plan {
     pub fn descriptors(&self, cpus: u32) -> u64 {
         let of_group = |g: &Group| {
             let cpus = if g.cpus.is_empty() { cpus as usize } else { g.cpus.len() };
-            // its clock, and another that tells the time on these CPUs
-            cpus * (2 + g.members.len())
+            // its clock, and where it is on some CPUs only another that tells the time there
+            cpus * (1 + usize::from(!g.cpus.is_empty()) + g.members.len())
         };
         self.groups.iter().map(of_group).sum::<usize>() as u64
     }

@@ -198,6 +198,19 @@ fn the_watchdogs_counter_is_left_to_it() {
 }
 
 #[test]
+fn as_many_descriptors_are_reserved_as_are_opened() {
+    let opened = |plan: &Plan, cpus: u32| {
+        let fake = Fake::default();
+        assert!(super::open::open(&fake, plan, CHILD, cpus, 1000.0).is_ok());
+        fake.opened.into_inner().len() as u64
+    };
+    for cpus in [&[][..], &[0, 1]] {
+        let plan = Plan::new(&[table(9)], &[pmu("cpu", cpus)], false, trusted);
+        assert_eq!(plan.descriptors(3), opened(&plan, 3), "the PMU is on {cpus:?}");
+    }
+}
+
+#[test]
 fn the_clock_of_each_cpu_has_the_samplers_period() {
     let plan = Plan::new(&[table(3)], &[pmu("cpu", &[])], false, trusted);
     let fake = Fake::default();

@@ -34,7 +34,7 @@ fn try_open<K: PerfKernel>(kernel: &K, kind: u32, config: u64, exclude_kernel: b
 fn finding(id: impl Into<String>, what: impl Into<String>, result: Result<String, Refusal>, worth: Worth) -> Finding {
     let (works, answer, enable) = match result {
         Ok(answer) => (true, answer, String::new()),
-        Err(refusal) => (false, refusal.to_string(), refusal.hint().to_owned()),
+        Err(refusal) => (false, refusal.to_string(), refusal.hint()),
     };
     Finding { id: id.into(), what: what.into(), works, answer, enable, gain: worth.gain, instead: worth.instead }
 }
@@ -57,8 +57,14 @@ pub fn kernel_samples<K: PerfKernel>(kernel: &K) -> Finding {
     finding("kernel", "sample in the kernel, too", result.map(|()| "works".into()), worth)
 }
 
-/// One finding for each core PMU: hybrid CPUs have two.
-pub fn cycles<K: PerfKernel>(kernel: &K, tables: &[&EventTable], pmus: &[Pmu], guest: bool) -> Vec<Finding> {
+/// One finding for each core PMU: hybrid CPUs have two. `clock`: whether cpu-clock may be sampled.
+pub fn cycles<K: PerfKernel>(
+    kernel: &K,
+    tables: &[&EventTable],
+    pmus: &[Pmu],
+    guest: bool,
+    clock: bool,
+) -> Vec<Finding> {
     let cores: Vec<&Pmu> = tables.iter().filter_map(|t| plan::core_pmu(&t.cpu, pmus)).collect();
     let one = |pmu: Option<&Pmu>| {
         let kind = pmu.map_or(0, |p| u64::from(p.kind) << PMU_TYPE_SHIFT);
@@ -66,7 +72,10 @@ pub fn cycles<K: PerfKernel>(kernel: &K, tables: &[&EventTable], pmus: &[Pmu], g
         let (id, what) = of_cores("cycles", "count cycles", pmu);
         let worth = Worth {
             gain: "hardware counters: one native run is enough where they pass the trust check",
-            instead: "cpu-clock for time, the counted pass for operations",
+            instead: match clock {
+                true => "cpu-clock for time, the counted pass for operations",
+                false => "samples through ptrace for time, the counted pass for operations",
+            },
         };
         let mut finding = finding(id, what, result.map(|()| "works".into()), worth);
         if !finding.works && !guest && finding.enable.contains("virtual machine") {
@@ -95,7 +104,8 @@ fn of_cores(id: &str, what: &str, pmu: Option<&Pmu>) -> (String, String) {
     }
 }
 
-pub fn readings<K: PerfKernel>(kernel: &K) -> Finding {
+/// `sampled`: whether cpu-clock may be sampled.
+pub fn readings<K: PerfKernel>(kernel: &K, sampled: bool) -> Finding {
     let flags = Flags {
         inherit: true,
         exclude_kernel: true,
@@ -108,7 +118,10 @@ pub fn readings<K: PerfKernel>(kernel: &K) -> Finding {
     let result = kernel.open(clock, Scope { pid: 0, cpu: 0 }, None, flags).map_err(|e| Refusal::of_open(&e));
     let worth = Worth {
         gain: "counts by function and by thread",
-        instead: "the program's sums alone, split over functions by their time",
+        instead: match sampled {
+            true => "the program's sums alone, split over functions by their time",
+            false => "no counts of hardware: the counted pass counts every instruction",
+        },
     };
     let what = "read counters of inherited events at samples";
     let mut finding = finding("readings", what, result.map(|_| "works".into()), worth);

@@ -6,7 +6,9 @@ use std::os::fd::FromRawFd;
 use std::path::Path;
 
 use super::Finding;
+use crate::counters::collect::descriptors;
 use crate::counters::group;
+use crate::counters::itself;
 
 /// The NMI watchdog holds a counter for itself: FLOP events then share the others, and are scaled.
 pub fn watchdog(proc_root: &Path) -> Finding {
@@ -26,6 +28,23 @@ pub fn watchdog(proc_root: &Path) -> Finding {
         enable: if on { "sudo sysctl kernel.nmi_watchdog=0".into() } else { String::new() },
         gain: "more events at the same time, fewer scaled counts",
         instead: "events take turns, and their counts are scaled with an error",
+    }
+}
+
+/// One event a CPU for the sampler, and the `counters`, which take one an event and CPU.
+pub fn open_files(counters: u64, cpus: u32) -> Finding {
+    let (works, answer, enable) = match descriptors::would_fit(counters + u64::from(cpus)) {
+        Ok(most) => (true, format!("{most} files may be open"), String::new()),
+        Err(refusal) => (false, refusal.to_string(), refusal.hint()),
+    };
+    Finding {
+        id: "open-files".into(),
+        what: "open every event on every CPU".into(),
+        works,
+        answer,
+        enable,
+        gain: "hardware counters beside the samples",
+        instead: "time is sampled where one event a CPU fits, and hardware counters are not opened",
     }
 }
 
@@ -124,7 +143,7 @@ pub fn page_map() -> Finding {
         "pagemap",
         "read physical page numbers",
         read(),
-        "sudo setcap cap_sys_admin+ep $(command -v rprof), or run as root",
+        &format!("{}, or run as root", itself::setcap("cap_sys_admin")),
         "L2 and L3 sets by physical address in the cache model",
         "pages are placed pseudo-randomly in the model",
     )
@@ -151,6 +170,15 @@ pub fn huge_pages(sysfs: &Path) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_of_open_files_that_is_too_low_is_told() {
+        let enough = open_files(0, 1);
+        assert!(enough.works && enough.enable.is_empty(), "{enough:?}");
+        let low = open_files(1 << 40, 1);
+        assert!(!low.works && low.answer.contains("need 1099511627777 more open files"), "{low:?}");
+        assert!(low.enable.starts_with("as root: ulimit -n 1099511"), "{low:?}");
+    }
 
     #[test]
     fn a_watchdog_that_cannot_be_read_is_not_told_as_one_that_is_on() {

@@ -6,14 +6,17 @@ mod rights;
 
 use std::path::Path;
 
+use nix::unistd::{SysconfVar, sysconf};
 use serde::Serialize;
 
-use super::collect::plan;
+use super::collect::plan::{self, Plan};
 use super::cpu::{self, CpuId};
+use super::group;
 use super::kernel::{Linux, PerfKernel};
 use super::listing;
 use super::pmu::{self, Pmu};
 use super::table::{self, EventTable};
+use super::trust::Verdict;
 use rights::Rights;
 
 /// One thing that was tried.
@@ -63,8 +66,9 @@ fn diagnose<K: PerfKernel>(kernel: &K, cpu: Option<CpuId>, tables: &[EventTable]
     let guest = cpu.as_ref().is_some_and(|c| c.guest);
     let tables: Vec<&EventTable> = plan::present(tables, pmus).collect();
     let mut findings = vec![events::timed(kernel), events::kernel_samples(kernel)];
-    findings.extend(events::cycles(kernel, &tables, pmus, guest));
-    findings.push(events::readings(kernel));
+    let clock = findings[0].works;
+    findings.extend(events::cycles(kernel, &tables, pmus, guest, clock));
+    findings.push(events::readings(kernel, clock));
     findings.extend(events::flops(kernel, &tables, pmus, guest));
     findings.push(events::dram(kernel, &tables, pmus, guest));
     let all_work = |id: &str| findings.iter().filter(|f| f.id.split('.').next() == Some(id)).all(|f| f.works);
@@ -82,12 +86,24 @@ pub fn examine_this_host() -> Diagnosis {
     let mut diagnosis = examine(&Linux, Path::new("/sys"), Path::new("/proc"));
     diagnosis.findings.extend([
         host::watchdog(Path::new("/proc")),
+        open_files(),
         host::ptrace(),
         host::executable_memfd(),
         host::page_map(),
         host::huge_pages(Path::new("/sys")),
     ]);
     diagnosis
+}
+
+/// Whether all that a run would open fits below the limit of open files.
+fn open_files() -> Finding {
+    let sysfs = Path::new("/sys");
+    let all = table::all().unwrap_or_default();
+    let tables = cpu::identify(sysfs).map(|id| plan::tables_of(&all, &id)).unwrap_or_default();
+    let watchdog = group::nmi_watchdog(Path::new("/proc"));
+    let plan = Plan::new(&tables, &pmu::list(sysfs), watchdog, |_, _| Verdict::Trusted);
+    let cpus = sysconf(SysconfVar::_NPROCESSORS_CONF).ok().flatten().unwrap_or(1) as u32;
+    host::open_files(plan.descriptors(cpus), cpus)
 }
 
 #[cfg(test)]
@@ -103,6 +119,10 @@ mod tests {
         assert_eq!(diagnosis.tier, "sandbox");
         let timed = &diagnosis.findings[0];
         assert!(!timed.works && timed.enable.contains("seccomp"), "{timed:?}");
+        let cycles = found(&diagnosis, "cycles");
+        assert!(cycles.instead.starts_with("samples through ptrace for time"), "cpu-clock is refused, too: {cycles:?}");
+        let open = examine(&Fake::default(), Path::new("/nonexistent"), Path::new("/nonexistent"));
+        assert!(found(&open, "cycles").instead.starts_with("cpu-clock for time"));
         for finding in &diagnosis.findings {
             assert!(!finding.gain.is_empty() && !finding.instead.is_empty() && !finding.answer.is_empty());
         }
@@ -111,7 +131,7 @@ mod tests {
     #[test]
     fn this_host_is_examined_without_panic() {
         let diagnosis = examine_this_host();
-        assert_eq!(diagnosis.findings.len(), 11);
+        assert_eq!(diagnosis.findings.len(), 12);
         for finding in diagnosis.findings {
             assert!(finding.works || !finding.answer.is_empty(), "{}", finding.id);
         }

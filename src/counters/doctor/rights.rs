@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use super::Finding;
-use crate::counters::refusal::Refusal;
+use crate::counters::itself;
+use crate::counters::refusal::{CONTAINER, Refusal};
 
 /// `CAP_SYS_ADMIN` and `CAP_PERFMON`, either of which stands above `perf_event_paranoid`.
 const CAPABILITIES: u64 = 1 << 21 | 1 << 38;
@@ -47,19 +48,19 @@ impl Rights {
     fn enable(self, paranoid: i32) -> String {
         let allowed = self.capable || self.paranoid.is_some_and(|p| p <= paranoid);
         match (allowed, self.filtered) {
-            (true, true) => "a seccomp filter refuses what the kernel would allow: start the container with --cap-add \
-                             PERFMON, or with --security-opt seccomp=PROFILE that allows perf_event_open"
-                .into(),
+            (true, true) => {
+                format!("a seccomp filter refuses what the kernel would allow; in a container: {CONTAINER}")
+            }
             (true, false) => {
                 "a security module refuses what perf_event_paranoid would allow: sudo dmesg | grep -i denied \
                               names it"
                     .into()
             }
             (false, filtered) => {
-                let container = if filtered { "; in a container: --cap-add PERFMON" } else { "" };
+                let container = if filtered { format!("; in a container: {CONTAINER}") } else { String::new() };
                 format!(
-                    "sudo sysctl kernel.perf_event_paranoid={paranoid}, or give rprof CAP_PERFMON: sudo setcap \
-                     cap_perfmon+ep $(command -v rprof){container}"
+                    "sudo sysctl kernel.perf_event_paranoid={paranoid}, or give rprof CAP_PERFMON: {}{container}",
+                    itself::setcap("cap_perfmon")
                 )
             }
         }
@@ -126,6 +127,18 @@ mod tests {
         assert!(advice(nobody, "dram").contains("paranoid=0") && advice(nobody, "dram").contains("--cap-add"));
         let module = Rights { filtered: false, ..filtered };
         assert!(advice(module, "timed").starts_with("a security module refuses"));
+    }
+
+    #[test]
+    fn containers_are_told_the_same_whatever_the_filter_answers() {
+        let filtered = Rights { paranoid: Some(2), capable: true, filtered: true };
+        let advices = [
+            advice(filtered, "timed"),
+            advice(Rights { capable: false, ..filtered }, "dram"),
+            Refusal::NoSystemCall.hint(),
+        ];
+        assert!(advices.iter().all(|a| a.ends_with(&format!("; in a container: {CONTAINER}"))), "{advices:?}");
+        assert!(Refusal::Forbidden.hint().ends_with(CONTAINER));
     }
 
     #[test]
