@@ -118,7 +118,7 @@ pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
     let from = profile_path(&args.profile);
     let is_same = |to: &PathBuf| to.canonicalize().is_ok_and(|to| from.canonicalize().is_ok_and(|from| from == to));
     if let Some(to) = args.output.as_ref().filter(|to| is_same(to)) {
-        bad_option(&format!("-o {}: is the profile that the report is made of", to.display()));
+        anyhow::bail!("-o {}: the report is made of this file; name another", to.display());
     }
     let mut profile = report::json::read(&from)?;
     rprof::roofline::analyse_with(&mut profile, rprof::roofline::Options { imbalance: placement(args.imbalance) });

@@ -4,7 +4,6 @@
 use std::fs;
 use std::path::Path;
 
-use serde::Deserialize;
 use serde_json::Value;
 
 use crate::profile::{Profile, SCHEMA};
