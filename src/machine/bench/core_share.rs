@@ -112,10 +112,11 @@ impl CoreShare {
             let mut scratch = Arguments::new();
             let mut calm = 0;
             for block in 0.. {
-                barrier.wait();
+                // All threads see the same here, however late they come: `stop` is set between the barriers of a block alone.
                 if calm == CALM || stop.load(Ordering::Acquire) {
                     break;
                 }
+                barrier.wait();
                 if rank == 0 {
                     shared[(block + 1) % 3].store(0, Ordering::Relaxed);
                 }
