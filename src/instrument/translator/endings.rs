@@ -6,9 +6,10 @@ use super::block::Moved;
 use super::layout;
 use super::returns::Callee;
 use super::unit::SLOTS;
+use super::version::Version;
 use super::writer::Writer;
 use crate::instrument::x86_64::decode::{End, condition};
-use crate::instrument::x86_64::emit::{RAX, RCX, RDX};
+use crate::instrument::x86_64::emit::{Code, RAX, RCX, RDX};
 use crate::instrument::x86_64::rewrite::{self, NoRule};
 use crate::target::address::{Address, CacheAddress};
 
@@ -140,8 +141,12 @@ impl Writer<'_> {
 
     /// RDX is the target; RCX and RDX are saved.
     pub(super) fn look_up(&mut self) {
-        let tables = self.space.tables_at();
-        self.unit.hot.lookup_index_to_rcx(RDX, tables + layout::TARGET_MASK);
-        self.unit.hot.jump_table(tables + self.unit.version.lookup());
+        look_up_in(&mut self.unit.hot, self.space.tables_at(), self.unit.version);
     }
+}
+
+/// The same at the end of `code`.
+pub(super) fn look_up_in(code: &mut Code, tables: u32, version: Version) {
+    code.lookup_index_to_rcx(RDX, tables + layout::TARGET_MASK);
+    code.jump_table(tables + version.lookup());
 }

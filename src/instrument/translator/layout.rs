@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  region, one per thread (GS base)          tables, one per address space (below 2 GB)
-//!   0x000 saved registers                     0x00000 lookup: cache address by bits of the target      
+//!   0x000 saved registers                     0x00000 lookup: cache address by bits of the target
 //!   0x040 mailbox                             0x80000 what to do with a system call, by its number
 //!   0x080 self-description                    0x90000 populations of masks
 //!   0x100 saved loop registers, an action,    0xb0000 polling: rprof reads the mailboxes; bits of mmap's arguments

@@ -56,10 +56,10 @@ pub(super) struct Unit {
     pub(super) places: u32,
     /// The block that is to stand behind the present one.
     pub(super) follow: Option<Address>,
-    /// Where the indirect jump at the end of the present block usually goes.
-    pub(super) usual: Option<UsualTarget>,
     /// It is not to be counted in line.
     pub(super) follow_flows: bool,
+    /// Where the indirect jump at the end of the present block usually goes.
+    pub(super) usual: Option<UsualTarget>,
     /// The next block is not: the one before it, and the counter of what leaves that to elsewhere.
     flow: Option<(BlockId, Option<u32>)>,
     /// Blocks that were written before: (the copy so far, this one).

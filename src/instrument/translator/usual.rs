@@ -13,6 +13,7 @@ use std::time::Duration;
 use iced_x86::{OpKind, Register};
 
 use super::block::Moved;
+use super::endings::look_up_in;
 use super::hash::AddressMap;
 use super::layout;
 use super::process::Process;
@@ -181,9 +182,7 @@ impl Writer<'_> {
         if let Some(leave) = self.leave {
             self.count_aside_with_rcx(leave.slot);
         }
-        let (cold, tables) = (&mut self.unit.cold, self.space.tables_at());
-        cold.lookup_index_to_rcx(RDX, tables + layout::TARGET_MASK);
-        cold.jump_table(tables + self.unit.version.lookup());
+        look_up_in(&mut self.unit.cold, self.space.tables_at(), self.unit.version);
     }
 
     /// The register that holds the target and can be compared where it is.
