@@ -21,6 +21,11 @@ use crate::target::wake_up::WakeUp;
 
 /// When the blocks of a code space are placed first after its start: a program that ends sooner has nothing of it.
 pub const FIRST: Duration = Duration::from_millis(300);
+/// A code space that grew by more than one block in so many since the look before is still being filled: the program
+/// starts, what is hot will soon be something else, and whoever asks would wait for the plan.
+const FILLING: usize = 16;
+/// For how long at most such a space is put off: so many times the interval.
+const PUT_OFF: u32 = 3;
 /// How much longer it takes each time.
 const LONGER: u32 = 4;
 /// How often it is looked whether that time has come, at most.
@@ -37,10 +42,13 @@ const THREADS: usize = 4;
 /// What is known of how hot blocks are.
 #[derive(Debug)]
 pub struct Placing {
+    begun: Instant,
     due: Instant,
     interval: Duration,
     /// Counts when we looked last.
     before: Vec<u64>,
+    /// How many blocks there were when it was looked whether it is time.
+    blocks: usize,
     /// How often hot blocks were placed.
     pub(super) round: u32,
     /// Chains still to be written.
@@ -54,10 +62,13 @@ pub struct Placing {
 impl Placing {
     /// Nothing was executed yet; blocks are placed `first` from now.
     pub fn after(first: Duration) -> Self {
+        let begun = Instant::now();
         Placing {
-            due: Instant::now() + first,
+            begun,
+            due: begun + first,
             interval: first,
             before: Vec::new(),
+            blocks: 0,
             round: 0,
             plan: VecDeque::new(),
             regions: Vec::new(),
@@ -68,6 +79,18 @@ impl Placing {
     /// When it is looked for hot blocks again.
     pub fn due(&self) -> Instant {
         self.due
+    }
+
+    /// Whether hot blocks are to be placed in a code space that has `blocks` by now. One that is still being filled is
+    /// put off.
+    fn is_time(&mut self, now: Instant, blocks: usize) -> bool {
+        let new = blocks.saturating_sub(std::mem::replace(&mut self.blocks, blocks));
+        let is_due = now >= self.due;
+        let fills = self.round == 0 && new * FILLING > blocks && now < self.begun + PUT_OFF * self.interval;
+        if is_due && fills {
+            self.due = now + LOOK;
+        }
+        is_due && !fills
     }
 
     /// How often each counter was increased since the last look, if it is time for another.
@@ -118,11 +141,12 @@ impl Run {
             return;
         }
         for (&id, process) in &mut self.processes {
-            let (due, slots) = {
-                let space = process.image.space.borrow();
-                (space.placing.due, space.slots)
+            let (is_time, slots) = {
+                let mut space = process.image.space.borrow_mut();
+                let blocks = space.blocks.len();
+                (space.placing.is_time(now, blocks), space.slots)
             };
-            if now < due {
+            if !is_time {
                 continue;
             }
             let mut counts = vec![0; slots as usize];
@@ -242,5 +266,28 @@ impl Process {
         space.placing.many = hot.len() >= MANY;
         space.placing.round += 1;
         space.placing.plan = chains(&hot).into();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_of_a_space_that_fills_are_placed_later_but_they_are() {
+        let first = Duration::from_millis(300);
+        let at = |placing: &Placing, n: u64| placing.begun + Duration::from_millis(n);
+        let mut placing = Placing::after(first);
+        assert!(!placing.is_time(at(&placing, 299), 900), "it is not due");
+        assert!(!placing.is_time(at(&placing, 301), 1000), "a tenth is new");
+        assert_eq!(placing.due(), at(&placing, 351), "until then it may be lent");
+        assert!(!placing.is_time(at(&placing, 340), 1000), "it was put off");
+        assert!(placing.is_time(at(&placing, 351), 1001), "it hardly grows any more");
+        let mut placing = Placing::after(first);
+        assert!(!placing.is_time(at(&placing, 800), 1000));
+        assert!(placing.is_time(at(&placing, 901), 2000), "not for ever");
+        placing.look(at(&placing, 901), Vec::new());
+        placing.round = 1;
+        assert!(placing.is_time(at(&placing, 3000), 4000), "only the first time");
     }
 }
