@@ -124,7 +124,7 @@ impl CodeSpace {
     /// read one after the other.
     pub fn add_flows(&self, counts: &mut [u64]) {
         let get = |counts: &[u64], slot: u32| counts.get(slot as usize).map_or(0, |&n| n as i64);
-        for block in &self.blocks {
+        for block in self.blocks.iter() {
             let Some(Flow { from, left, .. }) = block.flow else { continue };
             let from = get(counts, self.block(from).slot) - left.map_or(0, |slot| get(counts, slot));
             if let Some(count) = counts.get_mut(block.slot as usize) {

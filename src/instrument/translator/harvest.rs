@@ -63,7 +63,7 @@ impl CodeSpace {
     /// Adds what ran into blocks from those before them.
     fn total_flows(&self, slots: &mut SlotTotals) {
         let mut flows: AddressMap<u32, Vec<(u32, u64)>> = AddressMap::default();
-        for block in &self.blocks {
+        for block in self.blocks.iter() {
             let Some(Flow { from, left, .. }) = block.flow else { continue };
             let from = self.block(from).slot;
             let mut executions = flows.get(&from).cloned().unwrap_or_default();

@@ -20,6 +20,7 @@ mod arena;
 mod block;
 mod calls;
 mod chains;
+mod chunks;
 mod dispositions;
 mod drain;
 mod endings;

@@ -5,6 +5,7 @@ use std::hash::BuildHasherDefault;
 
 use super::arena::{Arena, Part, REACH};
 use super::block::{Block, BlockId, CallSite, Point, Site, SiteId};
+use super::chunks::Chunks;
 use super::harvest::Totals;
 use super::hash::{AddressHasher, AddressMap};
 use super::huge::Stretch;
@@ -52,7 +53,7 @@ pub(super) fn page_of(at: Address) -> u64 {
 pub struct CodeSpace {
     pub(super) arenas: Vec<Arena>,
     pub(super) tables: Shared,
-    pub(super) blocks: Vec<Block>,
+    pub(super) blocks: Chunks<Block>,
     pub(super) points: Vec<Point>,
     pub(super) code_pool: Vec<u8>,
     pub(super) by_start: AddressMap<Place, BlockId>,
@@ -60,7 +61,7 @@ pub struct CodeSpace {
     pub(super) by_page: AddressMap<u64, Vec<BlockId>>,
     /// By arena, in order of their entries.
     pub(super) by_entry: Vec<Vec<BlockId>>,
-    pub(super) sites: Vec<Site>,
+    pub(super) sites: Chunks<Site>,
     /// Exits that wait for a block at an address.
     pub(super) waiting: AddressMap<Place, Vec<SiteId>>,
     /// The exit of an address's entry for lookups.
@@ -112,16 +113,18 @@ impl CodeSpace {
             stub: None,
             linked: None,
         };
+        let mut sites = Chunks::new();
+        sites.push(none);
         CodeSpace {
             arenas,
             tables,
-            blocks: Vec::new(),
+            blocks: Chunks::new(),
             points: Vec::new(),
             code_pool: Vec::new(),
             by_start: AddressMap::default(),
             by_page: AddressMap::default(),
             by_entry,
-            sites: vec![none],
+            sites,
             waiting: AddressMap::default(),
             entries: AddressMap::default(),
             call_sites: Vec::new(),
