@@ -15,7 +15,7 @@ use super::source::Source;
 use super::space::CodeSpace;
 use super::usual::UsualTarget;
 use super::version::Version;
-use crate::instrument::x86_64::decode::End;
+use crate::instrument::x86_64::decode::{Decoded, End};
 use crate::target::address::Address;
 use crate::target::wake_up::WakeUp;
 
@@ -197,6 +197,17 @@ impl CodeSpace {
         looked_up || self.callees.contains(&place)
     }
 
+    /// What the cache can run into behind `block`: nothing that begins a chain, but for what its jump usually goes to. And
+    /// whether it is one of those itself.
+    fn runs_into(&self, block: &Decoded) -> ([Option<Address>; 2], bool) {
+        if block.end == End::JumpIndirect {
+            let is_called = |at: &Address| self.callees.contains(&Version::Plain.place(*at));
+            return ([self.usual.target(block.start).filter(|to| !is_called(to)), None], false);
+        }
+        let all = successors(block.end, block.next());
+        (all.map(|s| s.filter(|at| !self.begins_chain(*at))), all.contains(&Some(block.start)))
+    }
+
     /// Writes the next chain of the plan; `false` if there is none. An address that is looked up keeps its first entry,
     /// which then leads to the new copy.
     pub(super) fn place_some(&mut self, source: &mut Source<'_>) -> bool {
@@ -253,13 +264,8 @@ impl Process {
         let mut hot = Vec::new();
         for (at, count) in blocks {
             if let Some(block) = source.block(at) {
-                let all = successors(block.end, block.next());
-                let mut successors = all.map(|s| s.filter(|at| !space.begins_chain(*at)));
-                if block.end == End::JumpIndirect {
-                    let is_called = |at: &Address| space.callees.contains(&Version::Plain.place(*at));
-                    successors[0] = space.usual.target(at).filter(|to| !is_called(to));
-                }
-                let (runs_on, repeats) = (runs_on(&block, successors[0]), all.contains(&Some(at)));
+                let (successors, repeats) = space.runs_into(&block);
+                let runs_on = runs_on(&block, successors[0]);
                 hot.push(HotBlock { at, count, successors, runs_on, repeats });
             }
         }

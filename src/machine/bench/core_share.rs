@@ -174,6 +174,26 @@ mod tests {
     }
 
     #[test]
+    fn threads_that_wait_for_each_other_stop_together_however_late_one_comes() {
+        // On one CPU each is interrupted anywhere, and the other runs to its end meanwhile.
+        let cpu = crate::machine::limits::Limits::read().cpus[0];
+        let team = Team::new(&[cpu, cpu]).expect("threads on a CPU of this process");
+        let (done, ended) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for attempt in 0..40 {
+                let patience = Duration::from_micros(500 + 100 * attempt);
+                let probe = throughput(&[Scalar::Add], Features::default()).expect("encodes");
+                let share = Arc::new(CoreShare::new(probe, 1 << 10, 2, patience));
+                share.move_apart(&team, 2, |_| 1e-6).expect("a team of two");
+                done.send(attempt).expect("somebody waits");
+            }
+        });
+        let wait = Duration::from_secs(60);
+        let last = (0..40).map(|_| ended.recv_timeout(wait).expect("an attempt that ends")).last();
+        assert_eq!(last, Some(39));
+    }
+
+    #[test]
     fn more_threads_than_cores_share_by_design() {
         let share = share(2);
         (0..LEAST).for_each(|_| assert!(!share.is_shared(4, 10e-6, 40e-6, 40e-6)));
