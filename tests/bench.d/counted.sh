@@ -15,7 +15,7 @@ declare -A command=(
     [qemu]="qemu-x86_64 -cpu max"
     [pyqbdi]="python3 $work_dir/qbdi.py"
 )
-tools=(rprof rprof_memory perf valgrind lackey qemu pyqbdi)
+read -ra tools <<<"${BENCH_TOOLS:-rprof rprof_memory perf valgrind lackey qemu pyqbdi}"
 slow_tools=" valgrind lackey qemu pyqbdi "
 
 skip() {
