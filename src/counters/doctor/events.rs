@@ -18,9 +18,9 @@ const PERF_COUNT_SW_CPU_CLOCK: u64 = 0;
 const PMU_TYPE_SHIFT: u32 = 32;
 
 /// What an event would give, and what is done without it.
-struct Worth {
-    gain: &'static str,
-    instead: &'static str,
+pub(super) struct Worth {
+    pub(super) gain: &'static str,
+    pub(super) instead: &'static str,
 }
 
 fn try_open<K: PerfKernel>(kernel: &K, kind: u32, config: u64, exclude_kernel: bool) -> Result<(), Refusal> {
@@ -31,7 +31,12 @@ fn try_open<K: PerfKernel>(kernel: &K, kind: u32, config: u64, exclude_kernel: b
     }
 }
 
-fn finding(id: impl Into<String>, what: impl Into<String>, result: Result<String, Refusal>, worth: Worth) -> Finding {
+pub(super) fn finding(
+    id: impl Into<String>,
+    what: impl Into<String>,
+    result: Result<String, Refusal>,
+    worth: Worth,
+) -> Finding {
     let (works, answer, enable) = match result {
         Ok(answer) => (true, answer, String::new()),
         Err(refusal) => (false, refusal.to_string(), refusal.hint()),

@@ -6,6 +6,7 @@ use std::os::fd::FromRawFd;
 use std::path::Path;
 
 use super::Finding;
+use super::events::{Worth, finding};
 use crate::counters::collect::descriptors;
 use crate::counters::group;
 use crate::counters::itself;
@@ -33,19 +34,13 @@ pub fn watchdog(proc_root: &Path) -> Finding {
 
 /// One event a CPU for the sampler, and the `counters`, which take one an event and CPU.
 pub fn open_files(counters: u64, cpus: u32) -> Finding {
-    let (works, answer, enable) = match descriptors::would_fit(counters + u64::from(cpus)) {
-        Ok(most) => (true, format!("{most} files may be open"), String::new()),
-        Err(refusal) => (false, refusal.to_string(), refusal.hint()),
-    };
-    Finding {
-        id: "open-files".into(),
-        what: "open every event on every CPU".into(),
-        works,
-        answer,
-        enable,
+    let most = descriptors::would_fit(counters + u64::from(cpus));
+    let worth = Worth {
         gain: "hardware counters beside the samples",
         instead: "time is sampled where one event a CPU fits, and hardware counters are not opened",
-    }
+    };
+    let answer = most.map(|most| format!("{most} files may be open"));
+    finding("open-files", "open every event on every CPU", answer, worth)
 }
 
 fn other(
