@@ -11,7 +11,7 @@ use rprof::counters::collect::plan::{Plan, tables_of};
 use rprof::counters::collect::{CollectOptions, Collector};
 use rprof::counters::kernel::Linux;
 use rprof::counters::trust::Verdict;
-use rprof::counters::{cpu, group, pmu, table};
+use rprof::counters::{cpu, group, pmu, table, tables};
 use rprof::target::launch::{Program, Streams, spawn_gated};
 
 fn main() -> ExitCode {
@@ -40,10 +40,10 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     let argv: Vec<OsString> = arguments.collect();
     let path = PathBuf::from(argv.first().ok_or("no program")?);
     let (tables, sysfs) = match from {
-        Some(folder) => (table::from_folder(&folder)?, folder.join("sysfs")),
+        Some(folder) => (tables::from_folder(&folder)?, folder.join("sysfs")),
         None => {
             let id = cpu::identify(Path::new("/sys")).ok_or("this CPU does not identify itself")?;
-            (tables_of(&table::all()?, &id), PathBuf::from("/sys"))
+            (tables_of(&tables::all()?, &id), PathBuf::from("/sys"))
         }
     };
     let unchecked = |_: &table::Event, _: &pmu::Pmu| Verdict::NotChecked { why: "not asked for".into() };

@@ -1,6 +1,7 @@
 //! The event tables beside facts that others state: the kernel's own event lists, and the collected reference.
 
-use rprof::counters::table::{Confidence, EventTable, all, for_cpu};
+use rprof::counters::table::{Confidence, EventTable};
+use rprof::counters::tables::{all, for_cpu};
 
 /// Lines of a CSV without its comments and header, in fields.
 fn rows(text: &str) -> Vec<Vec<&str>> {

@@ -153,7 +153,8 @@ mod tests {
     use crate::counters::encode::Encoding;
     use crate::counters::fake::Fake;
     use crate::counters::kernel::{Flags, Reading};
-    use crate::counters::table::{Role, all, for_cpu};
+    use crate::counters::table::Role;
+    use crate::counters::tables::{all, for_cpu};
     use std::cell::Cell;
     use std::collections::BTreeMap;
     use std::io;

@@ -65,7 +65,7 @@ mod tests {
     fn a_neoverse_v2_is_found_by_its_midr() {
         let id = from_midr(0x410f_d4f1).unwrap();
         assert_eq!((id.family, id.model), (0x41, 0xd4f));
-        let tables = crate::counters::table::all().unwrap();
-        assert!(crate::counters::table::for_cpu(&tables, &id.vendor, id.family, id.model).is_some());
+        let tables = crate::counters::tables::all().unwrap();
+        assert!(crate::counters::tables::for_cpu(&tables, &id.vendor, id.family, id.model).is_some());
     }
 }

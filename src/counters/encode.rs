@@ -124,7 +124,8 @@ fn spread(format: &str, value: u64) -> Option<(usize, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counters::table::{EventTable, all, for_cpu};
+    use crate::counters::table::EventTable;
+    use crate::counters::tables::{all, for_cpu};
 
     #[test]
     fn fields_are_spread_over_their_ranges() {

@@ -117,7 +117,8 @@ fn seat(events: &[Event], event: usize, holder: &mut [Option<usize>], visited: &
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counters::table::{Role, all, for_cpu};
+    use crate::counters::table::Role;
+    use crate::counters::tables::{all, for_cpu};
 
     fn event(counters: &[u32], takes: u32) -> Event {
         let tables = all().unwrap();

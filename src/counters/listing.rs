@@ -11,7 +11,8 @@ use super::cpu;
 use super::doctor::Diagnosis;
 use super::encode::{perf_string, raw_string, uncore_perf_string};
 use super::pmu::{self, Pmu};
-use super::table::{self, Confidence, Event, EventTable, Missing, UncoreEvent};
+use super::table::{Confidence, Event, EventTable, Missing, Role, UncoreEvent};
+use super::tables;
 use super::trust::Certificate;
 
 /// The diagnosis for people: a line for each finding, and what to do about those that fail.
@@ -41,7 +42,7 @@ pub struct Listed {
     /// Name.
     pub name: String,
     /// What it is used for.
-    pub role: table::Role,
+    pub role: Role,
     /// PMU, without the number of a box.
     pub pmu: String,
     /// For `perf stat -e`; of several channels all, whose counts are to be added.
@@ -75,7 +76,7 @@ pub struct Listing {
     /// What a user of the table must know.
     pub notes: Vec<String>,
     /// What the CPU cannot count.
-    pub missing: Vec<(table::Role, String)>,
+    pub missing: Vec<(Role, String)>,
     /// Core events, then uncore events.
     pub events: Vec<Listed>,
 }
@@ -83,7 +84,7 @@ pub struct Listing {
 /// Lists the tables of this CPU, and which of their PMUs the kernel below `sysfs` has.
 pub fn list(sysfs: &Path) -> Listing {
     let cpu = cpu::identify(sysfs);
-    let all = table::all().unwrap_or_default();
+    let all = tables::all().unwrap_or_default();
     let tables = cpu.as_ref().map(|c| plan::tables_of(&all, c)).unwrap_or_default();
     let cpu = cpu.map_or_else(|| "unknown CPU".into(), |c| c.name);
     of_tables(cpu, &tables, &pmu::list(sysfs))
@@ -155,7 +156,7 @@ fn uncore_event(event: &UncoreEvent, present: bool) -> Listed {
         perf: uncore_perf_string(event),
         raw: None,
         weight: event.bytes,
-        unit: if event.role == table::Role::QueueOccupancy { "count" } else { "byte" },
+        unit: if event.role == Role::QueueOccupancy { "count" } else { "byte" },
         confidence: event.confidence,
         present,
         source: event.source.clone(),
@@ -213,7 +214,7 @@ fn shortened(perf: &str) -> String {
     }
 }
 
-fn role_name(role: table::Role) -> String {
+fn role_name(role: Role) -> String {
     serde_json::to_value(role).ok().and_then(|v| v.as_str().map(|s| s.replace('_', " "))).unwrap_or_default()
 }
 
@@ -249,7 +250,7 @@ mod tests {
 
     #[test]
     fn hybrid_cpus_list_the_events_of_all_their_cores() {
-        let all = table::all().unwrap();
+        let all = tables::all().unwrap();
         let id =
             |model| cpu::CpuId { vendor: "GenuineIntel".into(), family: 6, model, name: String::new(), guest: false };
         let models = all.iter().filter(|t| t.cpu.pmu.contains(&"cpu_atom".to_owned())).flat_map(|t| &t.cpu.models);
@@ -279,7 +280,8 @@ mod tests {
 
     #[test]
     fn one_count_has_its_unit_and_several_channels_one_line() {
-        let tables: Vec<EventTable> = table::all().unwrap().into_iter().filter(|t| t.cpu.name == "AMD Zen 5").collect();
+        let tables: Vec<EventTable> =
+            tables::all().unwrap().into_iter().filter(|t| t.cpu.name == "AMD Zen 5").collect();
         let listing = of_tables("a CPU".into(), &tables, &[pmu("cpu", 4), pmu("amd_df", 9)]);
         let event = |name: &str| listing.events.iter().find(|e| e.name == name).unwrap();
         let one = |name: &str| (event(name).weight, event(name).unit);

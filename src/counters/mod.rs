@@ -1,7 +1,7 @@
 //! Hardware counters: which events a CPU has, what one count means, and whether this host's answers can be believed.
 //!
 //! ```text
-//!  events/*.toml ─▶ table ─▶ check: known work runs through it ─▶ trust ─┐ (kept in store)
+//!  events/*.toml ─▶ tables ─▶ check: known work runs through it ─▶ trust ─┐ (kept in store)
 //!        │                                                              ▼
 //!        └─▶ group: what fits the PMU ───────────────────────────▶ collect ─▶ CounterEvidence
 //!             cpu, pmu, encode: sysfs      refused: the reason ─────▶  uncore ─┘
@@ -27,5 +27,6 @@ pub mod pmu;
 pub mod refusal;
 pub mod store;
 pub mod table;
+pub mod tables;
 pub mod trust;
 pub mod uncore;

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use crate::counters::fake::{Fake, SHORT};
     use crate::counters::kernel::Reading;
-    use crate::counters::table::{all, for_cpu};
+    use crate::counters::tables::{all, for_cpu};
     use std::cell::Cell;
     use std::collections::BTreeMap;
 

@@ -13,6 +13,7 @@ use super::cpu::CpuId;
 use super::pmu::Pmu;
 use super::table::EventTable;
 use super::trust::{Certificate, Verdict};
+use crate::target::whole_file;
 
 /// What certificates are valid for. Any difference means: check again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,11 +145,7 @@ pub fn keep(directory: &Path, key: &Key, certificates: &[Certificate]) -> Result
     let write = || {
         let text = serde_json::to_string(&Entry { key: key.clone(), certificates }).map_err(io::Error::other)?;
         fs::create_dir_all(directory)?;
-        let aside = path.with_extension(format!("{}", std::process::id()));
-        fs::write(&aside, text).and_then(|()| fs::rename(&aside, &path)).inspect_err(|_| {
-            // It may not exist; nothing depends on its removal.
-            let _ = fs::remove_file(&aside);
-        })
+        whole_file::write(&path, text.as_bytes())
     };
     write().map_err(|source| StoreError::File { operation: "keep", path: path.clone(), source })
 }

@@ -1,9 +1,7 @@
 //! The cache of measured ceilings: one file for each host, cpuset, kernel and version of rprof.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -11,9 +9,7 @@ use super::error::MachineError;
 use super::lab::Effort;
 use super::states::State;
 use crate::profile::machine::Machine;
-
-/// After so long nobody is still writing a file.
-const UNFINISHED: Duration = Duration::from_secs(3600);
+use crate::target::whole_file;
 
 /// What a cached measurement is valid for. Any difference means: measure again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,36 +109,8 @@ pub fn save(directory: &Path, entry: &Entry) -> Result<(), MachineError> {
     let failed = |source| MachineError::CacheWrite { path: path.clone(), source };
     fs::create_dir_all(directory).map_err(failed)?;
     let text = serde_json::to_string(entry).map_err(|e| failed(std::io::Error::other(e)))?;
-    let temporary = directory.join(format!(".{}.{}", entry.key.file_name(), std::process::id()));
-    sweep(directory);
-    let write = || {
-        let mut file = fs::File::create(&temporary)?;
-        // Not synchronized with the disk, which may take long: half a file would be found out and replaced.
-        file.write_all(text.as_bytes())?;
-        fs::rename(&temporary, &path)
-    };
-    write().map_err(|error| {
-        // The temporary file may not exist; nothing depends on its removal.
-        let _ = fs::remove_file(&temporary);
-        failed(error)
-    })
-}
-
-/// Removes the unfinished files of runs that were killed.
-fn sweep(directory: &Path) {
-    let is_unfinished = |entry: &fs::DirEntry| {
-        let name = entry.file_name();
-        name.to_str().is_some_and(|name| name.starts_with(".machine-") && name.contains(".json."))
-    };
-    let is_old = |entry: &fs::DirEntry| {
-        let written = entry.metadata().and_then(|m| m.modified()).ok();
-        written.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > UNFINISHED)
-    };
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    for entry in entries.filter(|e| is_unfinished(e) && is_old(e)) {
-        // If it cannot be removed, nothing depends on it.
-        let _ = fs::remove_file(entry.path());
-    }
+    whole_file::remove_unfinished(directory);
+    whole_file::write(&path, text.as_bytes()).map_err(failed)
 }
 
 #[cfg(test)]
@@ -183,27 +151,6 @@ mod tests {
         assert!(matches!(load(dir.path(), &entry.key), Err(Unusable::Broken(_))));
         fs::write(&path, text.replace("\"0-1\"", "\"0-7\"")).expect("write");
         assert_eq!(load(dir.path(), &entry.key), Err(Unusable::Foreign));
-    }
-
-    #[test]
-    fn what_killed_runs_left_is_removed_and_what_others_write_is_not() {
-        let dir = tempfile::tempdir().expect("temporary directory");
-        let long_ago = std::time::SystemTime::now() - 2 * UNFINISHED;
-        let put = |name: &str, old: bool| {
-            let file = fs::File::create(dir.path().join(name)).expect("create");
-            if old {
-                file.set_modified(long_ago).expect("set the time");
-            }
-        };
-        put(".machine-1.json.7", true);
-        put(".machine-1.json.8", false);
-        put("machine-2.json", true);
-        put(".other.json.7", true);
-        save(dir.path(), &entry()).expect("save");
-        let mut left: Vec<_> = fs::read_dir(dir.path()).expect("read").flatten().map(|e| e.file_name()).collect();
-        left.sort();
-        assert_eq!(left.len(), 4);
-        assert_eq!(left[..2], [".machine-1.json.8", ".other.json.7"]);
     }
 
     #[test]

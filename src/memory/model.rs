@@ -442,6 +442,12 @@ impl AccessSink for CacheModel {
         self.phases.insert(thread, phase);
     }
 
+    fn hold_phase(&mut self, held: bool) {
+        if let Some(sampled) = &mut self.sampled {
+            sampled.pace.hold(held);
+        }
+    }
+
     fn end_phase(&mut self) {
         let phase = self.phase();
         while self.simulate_some() {}

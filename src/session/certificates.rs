@@ -8,7 +8,8 @@ use crate::counters::group::nmi_watchdog;
 use crate::counters::listing::Listing;
 use crate::counters::pmu::{self, Pmu};
 use crate::counters::store::{self, Key};
-use crate::counters::table::{self, EventTable};
+use crate::counters::table::EventTable;
+use crate::counters::tables;
 use crate::counters::trust::Certificate;
 use crate::machine;
 use crate::profile::run::Warning;
@@ -75,7 +76,7 @@ fn has_controller(table: &EventTable, pmus: &[Pmu]) -> bool {
 /// for the caller to ask.
 pub fn check(listing: &mut Listing) -> Vec<Certificate> {
     let sysfs = Path::new("/sys");
-    let all = table::all().unwrap_or_default();
+    let all = tables::all().unwrap_or_default();
     let tables = cpu::identify(sysfs).map(|id| plan::tables_of(&all, &id)).unwrap_or_default();
     let pmus = pmu::list(sysfs);
     let certificates: Vec<Certificate> = plan::present(&tables, &pmus).flat_map(|t| certify(t, &pmus, &[])).collect();

@@ -13,7 +13,8 @@ use crate::counters::kernel::Linux;
 use crate::counters::pmu::{self, Pmu};
 use crate::counters::refusal::Refusal;
 use crate::counters::store;
-use crate::counters::table::{self, EventTable, Role, UncoreEvent};
+use crate::counters::table::{Event, EventTable, Role, UncoreEvent};
+use crate::counters::tables;
 use crate::counters::trust::{Certificate, Verdict};
 use crate::counters::uncore::{self, OpenUncore};
 use crate::profile::evidence::counters::{CounterEvent, CounterEvidence, UncoreBytes, UncoreCount};
@@ -68,7 +69,7 @@ impl Hardware {
     pub fn prepare(folder: Option<&Path>, warnings: &mut Vec<Warning>) -> Result<Hardware, SessionError> {
         let nmi_watchdog = nmi_watchdog(Path::new("/proc"));
         if let Some(folder) = folder {
-            let tables = table::from_folder(folder).map_err(|e| SessionError::Events(e.to_string()))?;
+            let tables = tables::from_folder(folder).map_err(|e| SessionError::Events(e.to_string()))?;
             let pmus = pmu::list(&folder.join("sysfs"));
             let recorded = folder.join(RECORDED);
             let certificates = match recorded.exists() {
@@ -79,7 +80,7 @@ impl Hardware {
             return Ok(Hardware { tables, pmus, nmi_watchdog, certificates, unchecked, kept: None });
         }
         let sysfs = Path::new("/sys");
-        let all = table::all().map_err(|e| SessionError::Events(e.to_string()))?;
+        let all = tables::all().map_err(|e| SessionError::Events(e.to_string()))?;
         let tables = cpu::identify(sysfs).map(|id| plan::tables_of(&all, &id)).unwrap_or_default();
         let pmus = pmu::list(sysfs);
         let kept = Kept::of_host(&tables, &pmus);
@@ -121,7 +122,7 @@ impl Hardware {
     }
 
     fn plan(&self) -> Plan {
-        let verdict = |event: &table::Event, pmu: &Pmu| self.verdict(&event.name, &pmu.name);
+        let verdict = |event: &Event, pmu: &Pmu| self.verdict(&event.name, &pmu.name);
         Plan::new(&self.tables, &self.pmus, self.nmi_watchdog, verdict)
     }
 

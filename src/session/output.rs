@@ -1,15 +1,11 @@
 //! The output folder: made before the program runs, an earlier one kept, files never half-written.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::{AT_FDCWD, AtFlags};
-use nix::unistd::linkat;
-
 use super::SessionError;
+use crate::target::whole_file;
 
 const DEFAULT: &str = "rprof.out";
 /// What tells a folder of reports from one of the user's.
@@ -68,41 +64,9 @@ impl OutputFolder {
     }
 }
 
-/// Writes `path` whole or not at all, also when we are killed meanwhile: a file gets its name when it is complete. Where
-/// the file system has no files without a name, a temporary one is renamed. A device or pipe is written to; a symbolic link
-/// stays one.
+/// Writes `path` whole or not at all, and names it if that fails.
 pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), SessionError> {
-    let fail = |source| SessionError::Output { path: path.to_owned(), source };
-    if fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir()) {
-        return fs::write(path, content).map_err(fail);
-    }
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let path = target.as_path();
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(name);
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let written = match unnamed(folder) {
-        Ok(mut file) => file
-            .write_all(content)
-            .and_then(|()| name_it(&file, &temporary).or_else(|_| fs::write(&temporary, content))),
-        Err(_) => fs::write(&temporary, content),
-    };
-    written.and_then(|()| fs::rename(&temporary, path)).map_err(|e| {
-        let _ = fs::remove_file(&temporary);
-        fail(e)
-    })
-}
-
-/// A file in `folder` that vanishes if it is not given a name.
-fn unnamed(folder: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).mode(0o666).open(folder)
-}
-
-/// Gives an unnamed file a name that is free.
-fn name_it(file: &File, path: &Path) -> io::Result<()> {
-    let own = format!("/proc/self/fd/{}", file.as_raw_fd());
-    Ok(linkat(AT_FDCWD, own.as_str(), AT_FDCWD, path, AtFlags::AT_SYMLINK_FOLLOW)?)
+    whole_file::write(path, content).map_err(|source| SessionError::Output { path: path.to_owned(), source })
 }
 
 /// Refuses to rename what is no folder, and a folder without which the run could not go on.
@@ -210,21 +174,5 @@ mod tests {
         assert!(refusal(&build, &[]).contains("other things"));
         assert!(refusal(Path::new("."), &[]).contains("cannot be set aside"));
         assert!(refusal(Path::new("/"), &[]).contains("cannot be set aside"));
-    }
-
-    #[test]
-    fn pipes_and_links_stay_what_they_are() {
-        let dir = tempfile::tempdir().unwrap();
-        let (target, link) = (dir.path().join("target"), dir.path().join("link"));
-        fs::write(&target, "old").unwrap();
-        std::os::unix::fs::symlink(&target, &link).unwrap();
-        write_whole(&link, b"new").unwrap();
-        assert_eq!(fs::read_to_string(&target).unwrap(), "new");
-        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-        let (reader, writer) = std::io::pipe().unwrap();
-        let pipe = PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&writer)));
-        write_whole(&pipe, b"sent").unwrap();
-        drop(writer);
-        assert_eq!(std::io::read_to_string(reader).unwrap(), "sent");
     }
 }

@@ -8,7 +8,8 @@
 //!                                               └ maps, modules    what is mapped where, and which file that is
 //! ```
 //!
-//! [`sampling_clock`]: the period that all that samples it shares.
+//! [`sampling_clock`]: the period that all that samples it shares. [`whole_file`]: files on this host that others may read
+//! while they are written.
 
 pub mod address;
 pub mod affinity;
@@ -28,3 +29,4 @@ pub mod sampling_clock;
 pub mod tracee;
 pub mod wait;
 pub mod wake_up;
+pub mod whole_file;

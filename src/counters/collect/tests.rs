@@ -9,7 +9,8 @@ use super::{CollectOptions, Collector};
 use crate::counters::fake::{Fake, SHORT};
 use crate::counters::kernel::Reading;
 use crate::counters::pmu::Pmu;
-use crate::counters::table::{Event, EventTable, Role, all, for_cpu};
+use crate::counters::table::{Event, EventTable, Role};
+use crate::counters::tables::{all, for_cpu};
 use crate::counters::trust::Verdict;
 use crate::profile::evidence::counters::CounterEvidence;
 

@@ -15,7 +15,8 @@ use super::group;
 use super::kernel::{Linux, PerfKernel};
 use super::listing;
 use super::pmu::{self, Pmu};
-use super::table::{self, EventTable};
+use super::table::EventTable;
+use super::tables;
 use super::trust::Verdict;
 use rights::Rights;
 
@@ -54,7 +55,7 @@ pub struct Diagnosis {
 /// Tries everything with `kernel`, and the sysfs and proc below these folders.
 pub fn examine<K: PerfKernel>(kernel: &K, sysfs: &Path, proc_root: &Path) -> Diagnosis {
     let cpu = cpu::identify(sysfs);
-    let all = table::all().unwrap_or_default();
+    let all = tables::all().unwrap_or_default();
     let tables = cpu.as_ref().map(|c| plan::tables_of(&all, c)).unwrap_or_default();
     let mut diagnosis = diagnose(kernel, cpu, &tables, &pmu::list(sysfs));
     let rights = Rights::of_process(proc_root);
@@ -98,7 +99,7 @@ pub fn examine_this_host() -> Diagnosis {
 /// Whether all that a run would open fits below the limit of open files.
 fn open_files() -> Finding {
     let sysfs = Path::new("/sys");
-    let all = table::all().unwrap_or_default();
+    let all = tables::all().unwrap_or_default();
     let tables = cpu::identify(sysfs).map(|id| plan::tables_of(&all, &id)).unwrap_or_default();
     let watchdog = group::nmi_watchdog(Path::new("/proc"));
     let plan = Plan::new(&tables, &pmu::list(sysfs), watchdog, |_, _| Verdict::Trusted);
@@ -151,7 +152,7 @@ mod tests {
 
     fn intel(model: u32) -> (Option<CpuId>, Vec<EventTable>) {
         let id = CpuId { vendor: "GenuineIntel".into(), family: 6, model, name: "an Intel".into(), guest: false };
-        let tables = plan::tables_of(&table::all().unwrap(), &id);
+        let tables = plan::tables_of(&tables::all().unwrap(), &id);
         (Some(id), tables)
     }
 

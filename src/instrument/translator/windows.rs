@@ -157,6 +157,7 @@ impl Run {
         }
         self.windows.turn_to(wanted);
         let peek = self.windows.is_time_to_peek();
+        let mut late = false;
         for (&tid, thread) in &mut self.threads {
             if thread.version == wanted {
                 drain.join_burst(thread);
@@ -164,10 +165,12 @@ impl Run {
             // A thread that waits for something would have its system call interrupted.
             if (thread.version != wanted || peek) && !thread.stalled && is_runnable(tid) {
                 thread.peeked |= peek;
+                late |= thread.version != wanted;
                 // If it is gone, its end will be seen.
                 let _ = thread.running(tid).interrupt();
             }
         }
+        drain.hold_phase(late);
     }
 
     /// Whether a stop of a thread comes from our wish to see where it is.

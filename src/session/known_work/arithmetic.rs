@@ -114,13 +114,13 @@ fn bf16(width: Width, features: Features) -> Option<Box<dyn KnownWork>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counters::table;
+    use crate::counters::tables;
 
     #[test]
     fn masked_lanes_are_expected_as_the_table_says() {
-        let tables = table::all().unwrap();
+        let tables = tables::all().unwrap();
         let event = |vendor: &str, family, model, name: &str| {
-            let table = table::for_cpu(&tables, vendor, family, model).unwrap();
+            let table = tables::for_cpu(&tables, vendor, family, model).unwrap();
             table.events.into_iter().find(|e| e.name == name).unwrap()
         };
         let Some(masked) = kernels(Features::detect()).into_iter().find(|w| w.name() == "dp.add.512.masked") else {
@@ -145,7 +145,7 @@ mod tests {
     fn every_event_of_flops_is_exercised_where_the_cpu_has_the_operations() {
         let features = Features::detect();
         let works = kernels(features);
-        for table in table::all().unwrap() {
+        for table in tables::all().unwrap() {
             for event in table.events.iter().filter(|e| e.role == Role::Flops && e.headline) {
                 let here = event.width.is_none_or(|w| features.widths().contains(&w));
                 let x86 = table.cpu.vendor != "ARM";
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn packed_events_expect_vectors_of_every_width_and_no_scalar() {
-        let zen5 = table::for_cpu(&table::all().unwrap(), "AuthenticAMD", 0x1a, 0x02).unwrap();
+        let zen5 = tables::for_cpu(&tables::all().unwrap(), "AuthenticAMD", 0x1a, 0x02).unwrap();
         let event = |name: &str| zen5.events.iter().find(|e| e.name == name).unwrap();
         let works = kernels(Features::detect());
         let expected = |work: &str, name: &str| {
@@ -179,8 +179,8 @@ mod tests {
 
     #[test]
     fn every_kernel_predicts_the_events_of_its_kind() {
-        let tables = table::all().unwrap();
-        let intel = table::for_cpu(&tables, "GenuineIntel", 6, 0x6a).unwrap();
+        let tables = tables::all().unwrap();
+        let intel = tables::for_cpu(&tables, "GenuineIntel", 6, 0x6a).unwrap();
         let event = |name: &str| intel.events.iter().find(|e| e.name == name).unwrap();
         let works = kernels(Features::detect());
         let add = works.iter().find(|w| w.name() == "dp.add.scalar").unwrap();

@@ -165,7 +165,7 @@ fn work(name: &str, kind: Stream, level: u32, bytes: u64, cache: u64, features: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counters::table;
+    use crate::counters::tables;
 
     fn caches() -> Vec<Cache> {
         let cache = |level, size| Cache { level, size, ways: 8, line: 64, shared_by: 1 };
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn each_stream_predicts_the_levels_that_do_not_hold_it() {
-        let intel = table::for_cpu(&table::all().unwrap(), "GenuineIntel", 6, 0x6a).unwrap();
+        let intel = tables::for_cpu(&tables::all().unwrap(), "GenuineIntel", 6, 0x6a).unwrap();
         let event = |name: &str| intel.events.iter().find(|e| e.name == name).unwrap();
         let works = works();
         let names: Vec<&str> = works.iter().map(|w| w.name()).collect();
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn each_direction_has_two_mixes() {
         let works = works();
-        for table in table::all().unwrap() {
+        for table in tables::all().unwrap() {
             for event in table.uncore.iter().filter(|u| u.medium == Medium::Dram) {
                 let positive = works.iter().filter_map(|w| w.expected_bytes(event)).filter(|b| *b > 0.0).count();
                 let traffic = matches!(event.role, Role::DramReadLines | Role::DramWriteLines);
