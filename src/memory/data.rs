@@ -15,8 +15,8 @@ const MOST: usize = 1 << 18;
 /// The samples of all owners.
 #[derive(Debug)]
 pub struct DataSamples {
-    /// Of [`Book::Plain`] and [`Book::Sample`].
-    of: Vec<[Reservoir; 2]>,
+    /// Of [`Book::Plain`], [`Book::Sample`] and [`Book::Warming`].
+    of: Vec<[Reservoir; 3]>,
     each: usize,
     most: usize,
     kept: usize,
@@ -48,6 +48,7 @@ impl DataSamples {
         let book = match book {
             Book::Plain => 0,
             Book::Sample => 1,
+            Book::Warming => 2,
             Book::End | Book::Nothing => return,
         };
         let at = owner.0 as usize;
@@ -99,19 +100,19 @@ impl DataSamples {
     }
 
     /// What was kept, by instruction. `place` tells where that of an owner stands, `weights` what one event of it stands for
-    /// in either book.
+    /// in each book.
     pub fn evidence(
         self,
         place: impl Fn(Owner) -> Option<CodeRef>,
-        weights: impl Fn(Owner) -> (f64, f64),
+        weights: impl Fn(Owner) -> [f64; 3],
     ) -> DataEvidence {
         let (modules, mappings) = self.mappings.into_evidence();
         let mut sites = Vec::new();
-        for (owner, [plain, sample]) in (0..).map(Owner).zip(self.of) {
+        for (owner, books) in (0..).map(Owner).zip(self.of) {
             let Some(at) = place(owner) else { continue };
             let weights = weights(owner);
-            for (Reservoir { seen, kept: samples }, weight) in [(plain, weights.0), (sample, weights.1)] {
-                if !samples.is_empty() {
+            for (Reservoir { seen, kept: samples }, weight) in books.into_iter().zip(weights) {
+                if !samples.is_empty() && weight > 0.0 {
                     let complete = samples.len() as u64 == seen;
                     sites.push(SiteData { at, lines: seen as f64 * weight, samples, complete });
                 }
@@ -128,7 +129,7 @@ mod tests {
     const NOBODY: u32 = 1 << 30;
 
     fn shares(samples: DataSamples, below: u64) -> Vec<(f64, usize)> {
-        let evidence = samples.evidence(|_| Some(CodeRef { module: 0, offset: 0 }), |_| (1.0, 32.0));
+        let evidence = samples.evidence(|_| Some(CodeRef { module: 0, offset: 0 }), |_| [1.0, 32.0, 0.0]);
         let share =
             |s: &SiteData| s.samples.iter().filter(|s| s.address < below).count() as f64 / s.samples.len() as f64;
         evidence.sites.iter().map(|s| (share(s), s.samples.len())).collect()

@@ -15,8 +15,8 @@ pub struct Executions(Vec<Times>);
 pub struct Times {
     opening: u64,
     measured: u64,
-    /// Warming and pauses.
-    others: u64,
+    warming: u64,
+    pauses: u64,
     read_bytes: u64,
     write_bytes: u64,
 }
@@ -28,6 +28,8 @@ pub struct Factors {
     pub plain: f64,
     /// From windows.
     pub sample: f64,
+    /// From the warm-up of windows: nothing, unless that is all that was seen.
+    pub warming: f64,
 }
 
 /// Factors of an instruction's two kinds of events.
@@ -37,6 +39,13 @@ pub struct Scales {
     pub fills: Factors,
     /// Of write-backs of what it wrote, which happen later.
     pub write_backs: Factors,
+}
+
+impl Factors {
+    /// By book: plain, sample, warming.
+    pub fn each(&self) -> [f64; 3] {
+        [self.plain, self.sample, self.warming]
+    }
 }
 
 /// A larger part of the bytes than this whose misses were not seen is stated.
@@ -53,7 +62,8 @@ impl Executions {
         match executed.phase {
             Phase::Opening => times.opening += executed.accesses,
             Phase::Measuring => times.measured += executed.accesses,
-            Phase::Warming | Phase::Pause => times.others += executed.accesses,
+            Phase::Warming => times.warming += executed.accesses,
+            Phase::Pause => times.pauses += executed.accesses,
         }
         match executed.kind {
             AccessKind::Load | AccessKind::Gather => times.read_bytes += executed.bytes,
@@ -77,7 +87,8 @@ impl Executions {
         for times in &self.0 {
             total.opening += times.opening;
             total.measured += times.measured;
-            total.others += times.others;
+            total.warming += times.warming;
+            total.pauses += times.pauses;
         }
         total
     }
@@ -87,7 +98,7 @@ impl Executions {
     pub fn scales(&self, owner: Owner, total: &Times) -> Scales {
         let times = self.of(owner);
         let fills = times.factors();
-        let sample = if times.others > 0 { fills.sample } else { total.factors().sample };
+        let sample = if times.extrapolated() > 0 { fills.sample } else { total.factors().sample };
         Scales { fills, write_backs: Factors { sample, ..fills } }
     }
 
@@ -100,20 +111,20 @@ impl Executions {
     /// Whether `owner` was executed, but only where nobody looked.
     pub fn is_unseen(&self, owner: Owner) -> bool {
         let times = self.of(owner);
-        times.opening + times.measured == 0 && times.others > 0
+        times.seen() == 0 && times.pauses > 0
     }
 
     /// The share of the accesses that nobody saw: what is extrapolated.
     pub fn extrapolated(&self) -> f64 {
         let total = self.total();
-        if total.all() == 0 { 0.0 } else { total.others as f64 / total.all() as f64 }
+        if total.all() == 0 { 0.0 } else { total.extrapolated() as f64 / total.all() as f64 }
     }
 
     /// States it if a part of the program was executed in pauses only.
     pub fn warning(&self) -> Option<Warning> {
         let bytes = |t: &Times| (t.read_bytes + t.write_bytes) as f64;
         let total: f64 = self.0.iter().map(bytes).sum();
-        let unseen: f64 = self.0.iter().filter(|t| t.opening + t.measured == 0).map(bytes).sum();
+        let unseen: f64 = self.0.iter().filter(|t| t.seen() == 0).map(bytes).sum();
         (unseen > UNSEEN * total).then(|| {
             Warning::new(
                 "memory-unseen",
@@ -130,19 +141,33 @@ impl Executions {
 
 impl Times {
     /// The opening stands for itself, windows for everything else. What was in no window is taken to have been as in the
-    /// opening.
+    /// opening; what was in neither, because a thread or an instruction was gone before the window measured, as in the
+    /// warm-up: what the caches held is known less well there, which stale lines tell.
     fn factors(&self) -> Factors {
-        let (opening, measured) = (self.opening as f64, self.measured as f64);
-        match (self.others, self.measured, self.opening) {
-            (0, ..) | (_, 0, 0) => Factors { plain: 1.0, sample: 1.0 },
-            (others, 0, _) => Factors { plain: 1.0 + others as f64 / opening, sample: 1.0 },
-            (others, ..) => Factors { plain: 1.0, sample: 1.0 + others as f64 / measured },
+        let itself = Factors { plain: 1.0, sample: 1.0, warming: 0.0 };
+        let and_others = |others: u64, seen: u64| 1.0 + others as f64 / seen as f64;
+        match self.extrapolated() {
+            0 => itself,
+            others if self.measured > 0 => Factors { sample: and_others(others, self.measured), ..itself },
+            others if self.opening > 0 => Factors { plain: and_others(others, self.opening), ..itself },
+            _ if self.warming > 0 => Factors { warming: and_others(self.pauses, self.warming), ..itself },
+            _ => itself,
         }
+    }
+
+    /// Accesses that events of others stand for.
+    fn extrapolated(&self) -> u64 {
+        self.warming + self.pauses
+    }
+
+    /// Accesses in which anything was seen.
+    fn seen(&self) -> u64 {
+        self.opening + self.measured + self.warming
     }
 
     /// All accesses.
     pub fn all(&self) -> u64 {
-        self.opening + self.measured + self.others
+        self.seen() + self.pauses
     }
 }
 
@@ -160,13 +185,13 @@ mod tests {
     fn windows_stand_for_pauses_and_the_opening_for_itself() {
         let mut executions = Executions::default();
         let fills = |e: &Executions| e.scales(ONE, &e.total()).fills;
-        assert_eq!(fills(&executions), Factors { plain: 1.0, sample: 1.0 });
+        assert_eq!(fills(&executions), Factors { plain: 1.0, sample: 1.0, warming: 0.0 });
         executions.add(ONE, &executed(Phase::Opening, 100));
         executions.add(ONE, &executed(Phase::Pause, 700));
-        assert_eq!(fills(&executions), Factors { plain: 8.0, sample: 1.0 });
+        assert_eq!(fills(&executions), Factors { plain: 8.0, sample: 1.0, warming: 0.0 });
         executions.add(ONE, &executed(Phase::Warming, 100));
         executions.add(ONE, &executed(Phase::Measuring, 50));
-        assert_eq!(fills(&executions), Factors { plain: 1.0, sample: 17.0 });
+        assert_eq!(fills(&executions), Factors { plain: 1.0, sample: 17.0, warming: 0.0 });
         // What was written at the start is written back throughout.
         executions.add(Owner(3), &executed(Phase::Opening, 10));
         let scales = executions.scales(Owner(3), &executions.total());
@@ -174,6 +199,19 @@ mod tests {
         assert_eq!((executions.accesses(ONE), executions.accesses(Owner(7))), (Some(950), None));
         assert!((executions.extrapolated() - 800.0 / 960.0).abs() < 1e-9);
         assert!(executions.warning().is_none());
+    }
+
+    #[test]
+    fn a_warm_up_stands_for_what_was_seen_nowhere_else() {
+        let mut executions = Executions::default();
+        executions.add(ONE, &executed(Phase::Pause, 300));
+        executions.add(ONE, &executed(Phase::Warming, 100));
+        let fills = |e: &Executions| e.scales(ONE, &e.total()).fills;
+        assert_eq!(fills(&executions), Factors { plain: 1.0, sample: 1.0, warming: 4.0 });
+        assert!(!executions.is_unseen(ONE) && executions.warning().is_none());
+        assert!((executions.extrapolated() - 1.0).abs() < 1e-9);
+        executions.add(ONE, &executed(Phase::Measuring, 100));
+        assert_eq!(fills(&executions), Factors { plain: 1.0, sample: 5.0, warming: 0.0 });
     }
 
     #[test]

@@ -165,7 +165,8 @@ impl CacheModel {
         hierarchy.tallies.open(match part.phase {
             Phase::Opening => Book::Plain,
             Phase::Measuring => Book::Sample,
-            Phase::Warming | Phase::Pause => Book::Nothing,
+            Phase::Warming => Book::Warming,
+            Phase::Pause => Book::Nothing,
         });
         let warm_up = part.warm_up.unwrap_or_else(|| rhythm.note(part.thread, part.selected, part.accesses.len()));
         if part.selected {
@@ -269,14 +270,16 @@ impl CacheModel {
                 None => {
                     let mut close = near(&behind.plain()[i], lines * fills.plain);
                     close.add(&near(&behind.sample()[i], lines * fills.sample));
+                    close.add(&near(&behind.warming(owner), lines * fills.warming));
                     close
                 }
             };
             close.add(&near(&first.end()[i], 1.0));
-            let each = |factors: Factors| (lines * factors.plain, lines * factors.sample);
-            let ((plain, sample), (plain_back, sample_back)) = (each(fills), each(write_backs));
+            let each = |factors: Factors| factors.each().map(|factor| lines * factor);
+            let ([plain, sample, warming], [plain_back, sample_back, warming_back]) = (each(fills), each(write_backs));
             let mut far = beyond.traffic(&behind.plain()[i], plain, plain_back);
             far.add(&beyond.traffic(&behind.sample()[i], sample, sample_back));
+            far.add(&beyond.traffic(&behind.warming(owner), warming, warming_back));
             far.add(&beyond.traffic(&behind.end()[i], lines, lines));
             let mut figures = beyond.join(&close, &far);
             if let Some((read, write)) = self.executed.bytes(owner) {
@@ -312,7 +315,7 @@ impl CacheModel {
         let place = |owner: Owner| sites.get(pairs.get(owner.0 as usize)?.0 as usize).copied();
         let weights = |owner| {
             let fills = self.executed.scales(owner, &total).fills;
-            (lines * fills.plain, lines * fills.sample)
+            fills.each().map(|factor| lines * factor)
         };
         MemoryEvidence {
             mode: mode.into(),
@@ -440,12 +443,6 @@ impl AccessSink for CacheModel {
 
     fn enter(&mut self, thread: u32, phase: Phase) {
         self.phases.insert(thread, phase);
-    }
-
-    fn hold_phase(&mut self, held: bool) {
-        if let Some(sampled) = &mut self.sampled {
-            sampled.pace.hold(held);
-        }
     }
 
     fn end_phase(&mut self) {

@@ -13,7 +13,7 @@ use crate::profile::run::Warning;
 /// How much is kept.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
-    /// (instruction, thread) pairs: 1 KB each, in tallies.
+    /// (instruction, thread) pairs: 1.3 KB each, in tallies.
     owners: usize,
     /// Threads with pairs of their own: 8 KB each.
     threads: usize,

@@ -36,8 +36,6 @@ pub struct Pace {
     noted: Progress,
     looks: u64,
     step: Progress,
-    /// Threads are on their way into the phase: it goes on until they were in it.
-    held: bool,
     /// Lines that are to be known.
     goal: u64,
     /// Accesses and looks that warmed the present window up.
@@ -66,7 +64,6 @@ impl Pace {
             noted: Progress::default(),
             looks: 0,
             step: Progress::default(),
-            held: false,
             goal: (lines as f64 * COMPLETE) as u64,
             warmed: (0, 0),
             windows: Vec::new(),
@@ -95,15 +92,9 @@ impl Pace {
             Phase::Warming => (self.is_warm(), Phase::Measuring),
             Phase::Measuring => (self.now.accesses >= self.to_measure(), Phase::Pause),
         };
-        if over && !self.held {
+        if over {
             self.begin(next);
         }
-    }
-
-    /// Says whether threads that run are on their way into the present phase. A window that one thread fills alone would
-    /// tell nothing about the others.
-    pub fn hold(&mut self, held: bool) {
-        self.held = held;
     }
 
     /// The phase was long enough, unless what came since this was said last promises that it reaches its goal.
@@ -120,8 +111,7 @@ impl Pace {
             }
             Phase::Measuring => accesses >= self.to_measure() / WORTH_WAITING || self.looks < self.warmed.1,
         };
-        let held = self.held && self.phase != Phase::Pause;
-        if (goes_on || held) && self.looks < MOST_LOOKS {
+        if goes_on && self.looks < MOST_LOOKS {
             self.noted = self.now;
             return;
         }
@@ -138,7 +128,7 @@ impl Pace {
             Phase::Measuring => self.windows.push((self.now.accesses, self.now.fills)),
             Phase::Opening | Phase::Pause => {}
         }
-        (self.phase, self.looks, self.held) = (phase, 0, false);
+        (self.phase, self.looks) = (phase, 0);
         (self.now, self.noted, self.step) = Default::default();
     }
 
@@ -220,28 +210,6 @@ mod tests {
         assert_eq!(warm_up(1 << 10, 1 << 18), STEP);
         // Small caches are full long before.
         assert_eq!(warm_up(8, 1 << 10), 1 << 20);
-    }
-
-    #[test]
-    fn a_phase_waits_for_threads_that_are_on_their_way_into_it() {
-        let mut pace = warming(1 << 10);
-        pace.hold(true);
-        pace.note(4 << 20, 4 << 20, 0);
-        pace.end_phase();
-        assert_eq!(pace.phase(), Phase::Warming);
-        pace.hold(false);
-        pace.note(1, 0, 0);
-        assert_eq!(pace.phase(), Phase::Measuring);
-        // It does not wait for ever, and a pause not at all.
-        pace.hold(true);
-        pace.note(64 << 20, 0, 0);
-        (1..MOST_LOOKS).for_each(|_| pace.end_phase());
-        assert_eq!(pace.phase(), Phase::Measuring);
-        pace.end_phase();
-        assert_eq!(pace.phase(), Phase::Pause);
-        pace.hold(true);
-        pace.end_phase();
-        assert_eq!(pace.phase(), Phase::Warming);
     }
 
     #[test]

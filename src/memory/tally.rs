@@ -103,7 +103,9 @@ pub enum Book {
     Sample,
     /// The end of the program: what is left in the caches.
     End,
-    /// Nothing: the caches warm up.
+    /// What was in the warm-up of windows alone, in the pauses, too.
+    Warming,
+    /// Nothing.
     Nothing,
 }
 
@@ -113,10 +115,12 @@ pub struct Tallies {
     plain: Vec<Tally>,
     sample: Vec<Tally>,
     end: Vec<Tally>,
+    /// Empty until windows warm up.
+    warming: Vec<Tally>,
     nothing: Tally,
     book: Book,
-    /// Compulsory misses of the sample before the present window, by owner.
-    before_window: Vec<u64>,
+    /// Compulsory misses of the sample and of warm-ups before the present window, by owner.
+    before_window: [Vec<u64>; 2],
 }
 
 impl Tallies {
@@ -135,6 +139,7 @@ impl Tallies {
             Book::Plain => &mut self.plain[owner.0 as usize],
             Book::Sample => &mut self.sample[owner.0 as usize],
             Book::End => &mut self.end[owner.0 as usize],
+            Book::Warming => of_growing(&mut self.warming, owner),
             Book::Nothing => &mut self.nothing,
         }
     }
@@ -146,15 +151,18 @@ impl Tallies {
 
     /// A window of the sample begins.
     pub fn begin_window(&mut self) {
-        self.before_window = self.sample.iter().map(|tally| tally.compulsory).collect();
+        let compulsory = |tallies: &[Tally]| tallies.iter().map(|tally| tally.compulsory).collect();
+        self.before_window = [compulsory(&self.sample), compulsory(&self.warming)];
     }
 
     /// Of the compulsory misses of the present window only `share` are so; the others are of lines that were touched
     /// where nobody looked.
     pub fn limit_compulsory(&mut self, share: f64) {
-        for (i, tally) in self.sample.iter_mut().enumerate() {
-            let before = self.before_window.get(i).copied().unwrap_or(0);
-            tally.compulsory = before + ((tally.compulsory - before) as f64 * share).round() as u64;
+        for (tallies, before) in [&mut self.sample, &mut self.warming].into_iter().zip(&self.before_window) {
+            for (i, tally) in tallies.iter_mut().enumerate() {
+                let before = before.get(i).copied().unwrap_or(0);
+                tally.compulsory = before + ((tally.compulsory - before) as f64 * share).round() as u64;
+            }
         }
     }
 
@@ -178,10 +186,25 @@ impl Tallies {
         &self.sample
     }
 
+    /// The tally of [`Book::Warming`] of `owner`.
+    pub fn warming(&self, owner: Owner) -> Tally {
+        self.warming.get(owner.0 as usize).copied().unwrap_or_default()
+    }
+
     /// Share of conflicts among the shadowed misses of all owners; 0 without any.
     pub fn conflict_share(&self) -> f64 {
         let all = self.plain.iter().chain(&self.sample);
         let (capacity, conflict) = all.fold((0, 0), |(a, b), t| (a + t.capacity, b + t.conflict));
         if conflict == 0 { 0.0 } else { conflict as f64 / (capacity + conflict) as f64 }
     }
+}
+
+/// The tally of `owner` in a list that has those that were asked for so far.
+#[inline]
+fn of_growing(tallies: &mut Vec<Tally>, owner: Owner) -> &mut Tally {
+    let at = owner.0 as usize;
+    if tallies.len() <= at {
+        tallies.resize(at + 1, Tally::default());
+    }
+    &mut tallies[at]
 }

@@ -102,6 +102,30 @@ fn what_was_found_as_it_was_before_a_pause_is_stated() {
 }
 
 #[test]
+fn what_only_a_warm_up_saw_is_told_from_it() {
+    /// Goes round 1 MiB; when the first pause is about to end, reads lines from memory for a while, but not for so long
+    /// that a window measures it.
+    fn briefly_from_memory(emit: kernels::Emit) {
+        let load = |site, address| Access { address, bytes: 8, site, kind: AccessKind::Load };
+        for i in 0..32u64 << 20 {
+            emit(match i.checked_sub(FIRST) {
+                Some(line) if line < LINES => load(1, 0x8000_0000 + 64 * line),
+                _ => load(0, 0x4000_0000 + 8 * i % (1 << 20)),
+            });
+        }
+    }
+    const FIRST: u64 = 23_700_000;
+    const LINES: u64 = 900_000;
+    let (_, sampled) = both(Placement::SmallPages, briefly_from_memory);
+    let of_one = |figure: fn(&Traffic) -> f64| sum(&sampled, |site, _| site == 1, figure);
+    let read = of_one(|t| t.dram_read) / (64 * LINES) as f64;
+    assert!((read - 1.0).abs() < 0.1, "{read}");
+    assert_eq!(of_one(|t| t.unseen), 0.0);
+    let seen = of_one(|t| t.seen_lines) / LINES as f64;
+    assert!(seen < 0.9 / 32.0, "all of it was seen: the first pause ends elsewhere ({seen})");
+}
+
+#[test]
 fn what_a_program_writes_is_written_back_also_if_it_ends_in_its_first_pause() {
     /// Fills an array, which almost ends the program's start, then another one again and again: less of it than the last
     /// level holds before the first pause begins, more than that in it.

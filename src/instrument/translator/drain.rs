@@ -68,11 +68,6 @@ impl Drain {
         self.sink.end_phase();
     }
 
-    /// Tells the sink whether threads that run are not in the present phase yet.
-    pub fn hold_phase(&mut self, held: bool) {
-        self.sink.hold_phase(held);
-    }
-
     /// Tells the sink that `thread`, whose buffer is empty, is in `version` from now on.
     pub fn enter(&mut self, regions: &Regions, region: u32, thread: u32, version: Version) {
         self.single &= *self.first.get_or_insert(thread) == thread;

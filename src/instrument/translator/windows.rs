@@ -29,7 +29,8 @@ const LONGEST_PAUSE_SHARE: f64 = 0.02;
 const LIMIT_S: f64 = 0.02;
 /// How often it is looked whether threads are to be moved.
 const LOOK: Duration = Duration::from_millis(2);
-/// Processor seconds between two looks at where the threads are, in a pause that lasts at least as long as the window before.
+/// Processor seconds between two looks at where the threads are, in a pause that lasts at least as long as the window before,
+/// or as one that was not extended.
 const PEEK_S: f64 = 0.01;
 /// More steps than any sequence of ours has instructions.
 const MAX_STEPS: usize = 200;
@@ -133,7 +134,9 @@ impl Windows {
     /// Whether it is time to look where the threads are; notes that this is done.
     fn is_time_to_peek(&mut self) -> bool {
         let so_far_s = self.now_s - self.since_s;
-        let peek = self.wanted == Version::Plain && so_far_s >= self.length_s && self.now_s - self.peeked_s >= PEEK_S;
+        let peek = self.wanted == Version::Plain
+            && so_far_s >= self.length_s.min(LIMIT_S)
+            && self.now_s - self.peeked_s >= PEEK_S;
         if peek {
             self.peeked_s = self.now_s;
         }
@@ -157,7 +160,6 @@ impl Run {
         }
         self.windows.turn_to(wanted);
         let peek = self.windows.is_time_to_peek();
-        let mut late = false;
         for (&tid, thread) in &mut self.threads {
             if thread.version == wanted {
                 drain.join_burst(thread);
@@ -165,12 +167,10 @@ impl Run {
             // A thread that waits for something would have its system call interrupted.
             if (thread.version != wanted || peek) && !thread.stalled && is_runnable(tid) {
                 thread.peeked |= peek;
-                late |= thread.version != wanted;
                 // If it is gone, its end will be seen.
                 let _ = thread.running(tid).interrupt();
             }
         }
-        drain.hold_phase(late);
     }
 
     /// Whether a stop of a thread comes from our wish to see where it is.

@@ -32,7 +32,7 @@ pub enum Phase {
     Opening,
     /// Nothing is collected.
     Pause,
-    /// They bring the model's state up to date.
+    /// They bring the model's state up to date, and stand for those that nothing else was seen of.
     Warming,
     /// They stand for those of the pauses, too.
     Measuring,
@@ -93,10 +93,6 @@ pub trait AccessSink: Send {
 
     /// `thread` is in `phase` from now on; batches of it that follow were collected there.
     fn enter(&mut self, _thread: u32, _phase: Phase) {}
-
-    /// Whether threads that run are not in the present phase yet, which should not end before they were. Told again
-    /// whenever it may have changed.
-    fn hold_phase(&mut self, _held: bool) {}
 
     /// The present phase was long enough. Pauses end only so.
     fn end_phase(&mut self) {}
