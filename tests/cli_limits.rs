@@ -77,6 +77,20 @@ fn a_small_address_space_is_shared_with_the_program() {
 }
 
 #[test]
+fn a_descendant_without_room_runs_on_natively() {
+    let small = "ulimit -S -v 40000; exec ./limits";
+    let (sandbox, output) = limited(&format!(
+        "sh -c '{small}' >native; $RPROF --quiet --passes counted --memory off -- sh -c \"sh -c '{small}'; ./work 1\" >counted"
+    ));
+    let told = stderr(&output);
+    assert_eq!(status(&output), 0, "{told}");
+    let read = |name: &str| fs::read_to_string(sandbox.path().join(name)).unwrap();
+    assert_eq!(read("counted"), read("native") + "1000000\n");
+    assert!(told.contains("was not counted") && told.contains("ulimit -v"), "{told}");
+    assert_eq!(function(&sandbox.profile("rprof.out"), "add_up")["flops"]["total"], 1_000_000u64);
+}
+
+#[test]
 fn too_little_address_space_is_told() {
     for (script, words) in [
         ("ulimit -S -v 100000; exec $RPROF --passes counted --memory off --quiet -- ./threads", "one more thread"),

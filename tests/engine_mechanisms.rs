@@ -19,6 +19,7 @@ macro_rules! mechanisms {
     };
 }
 mechanisms! {
+    address_space [],
     attributes [],
     cancelled ["-pthread"],
     clones [],

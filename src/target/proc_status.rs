@@ -20,6 +20,8 @@ pub struct Status {
     pub ignored: u64,
     /// Signals that the process has handlers for.
     pub caught: u64,
+    /// Its effective capabilities: bit n is capability n.
+    pub capabilities: u64,
     /// Its system calls are filtered (seccomp).
     pub filtered: bool,
 }
@@ -42,6 +44,7 @@ pub fn read_status(tid: Pid) -> io::Result<Status> {
             "SigBlk" => status.blocked = mask(),
             "SigIgn" => status.ignored = mask(),
             "SigCgt" => status.caught = mask(),
+            "CapEff" => status.capabilities = mask(),
             "Seccomp" => status.filtered = value != "0",
             _ => {}
         }

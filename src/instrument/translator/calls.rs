@@ -23,8 +23,8 @@ pub enum CallClass {
 }
 
 /// Calls that rprof must see: those that protect, move or unmap text, set the GS base, return from a signal, trace, make a task,
-/// or lock all memory. Text is expected to stay what it is while it may not be written: `madvise`, and changes of its file by others, are not seen.
-const STOP: [i64; 11] = [
+/// lock all memory, or limit it. Text is expected to stay what it is while it may not be written: `madvise`, and changes of its file by others, are not seen.
+const STOP: [i64; 14] = [
     libc::SYS_ptrace,
     libc::SYS_clone,
     libc::SYS_clone3,
@@ -36,6 +36,9 @@ const STOP: [i64; 11] = [
     libc::SYS_rt_sigreturn,
     libc::SYS_arch_prctl,
     libc::SYS_mlockall,
+    libc::SYS_getrlimit,
+    libc::SYS_setrlimit,
+    libc::SYS_prlimit64,
 ];
 
 /// The class of call `number`.

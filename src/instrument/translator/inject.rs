@@ -50,8 +50,17 @@ struct Wish {
     protection: i32,
 }
 
+/// A fresh program image after [`prepare`].
+#[derive(Debug)]
+pub enum Prepared {
+    /// It can be translated.
+    Image(Image, Stopped),
+    /// It has no room for what we would map; it is as it was.
+    NoRoom(RemoteError, Stopped),
+}
+
 /// Prepares the image of `pid`, whose thread has just finished `execve`.
-pub fn prepare(pid: Pid, thread: Stopped) -> Result<(Image, Stopped), RemoteError> {
+pub fn prepare(pid: Pid, thread: Stopped) -> Result<Prepared, RemoteError> {
     let memory = Memory::open(pid)?;
     let maps = read_maps(pid)?;
     let entry = thread.program_counter()?;
@@ -62,7 +71,14 @@ pub fn prepare(pid: Pid, thread: Stopped) -> Result<(Image, Stopped), RemoteErro
         .collect();
     let near = executable().filter(|m| treatment(m) == Treatment::Translate && m.path != "[vdso]");
     let near: Vec<Address> = near.map(|m| m.start).collect();
-    let (space, regions) = furnish(pid, &mut remote, entry, &maps, &near)?;
+    let (space, regions) = match furnish(pid, &mut remote, entry, &maps, &near) {
+        Ok(furnished) => furnished,
+        Err(error) if error.errno() == Some(Errno::ENOMEM) => {
+            unmap_all_but(pid, &mut remote, &maps)?;
+            return Ok(Prepared::NoRoom(error, remote.finish()?.0));
+        }
+        Err(error) => return Err(error),
+    };
     let (thread, _) = remote.finish()?;
     // Where the calls came from so far is about to lose the right to be executed.
     let gadget = space.arenas.first().ok_or_else(no_room)?.stubs.gadget;
@@ -71,7 +87,16 @@ pub fn prepare(pid: Pid, thread: Stopped) -> Result<(Image, Stopped), RemoteErro
         strip(&mut remote, mapping)?;
     }
     let (thread, _) = remote.finish()?;
-    Ok((Image { space, regions, text, memory }, thread))
+    Ok(Prepared::Image(Image { space, regions, text, memory }, thread))
+}
+
+/// Takes away what was mapped since `maps` were read.
+fn unmap_all_but(pid: Pid, remote: &mut Remote<'_>, maps: &[Mapping]) -> Result<(), RemoteError> {
+    let now = read_maps(pid)?;
+    for new in now.iter().filter(|m| maps.iter().all(|old| m.end <= old.start || old.end <= m.start)) {
+        remote.call("munmap", libc::SYS_munmap, [new.start.get(), new.end - new.start, 0, 0, 0, 0])?;
+    }
+    Ok(())
 }
 
 /// Replaces what is shared with `process` by new tables, regions and arenas, with the help of a stopped thread of it

@@ -1,5 +1,5 @@
 //! System calls that rprof looks at: those that change what is executable, return from a signal, set the GS base, make a task
-//! that cannot be traced, or lock all memory.
+//! that cannot be traced, lock all memory, or limit it.
 
 use nix::unistd::Pid;
 
@@ -42,13 +42,13 @@ impl Run {
                 self.go_on(stopped)
             }
             libc::SYS_mremap => self.mremap(stopped, registers, site),
-            libc::SYS_ptrace => Err(RunError::Unsupported(
-                "it uses ptrace itself, and a process can have only one tracer (--passes timed runs it without counting)"
-                    .into(),
-            )),
+            libc::SYS_ptrace => {
+                Err(RunError::Unsupported("it uses ptrace itself, and a process can have only one tracer".into()))
+            }
             libc::SYS_clone | libc::SYS_clone3 => self.make_untraced(stopped, registers),
             libc::SYS_arch_prctl => self.arch_prctl(stopped, registers, site),
             libc::SYS_mlockall => self.mlockall(stopped, registers, site),
+            libc::SYS_getrlimit | libc::SYS_setrlimit | libc::SYS_prlimit64 => self.limit(stopped, registers, site),
             _ => {
                 let (stopped, _) = self.execute(stopped, registers, site)?;
                 self.go_on(stopped)

@@ -14,6 +14,7 @@
 //! on the stack are the program's own (`returns`). Exits are linked as their targets are translated; indirect ones look the target
 //! up in line. A thread that needs a translation asks through a mailbox, or by a trap when nobody polls.
 
+mod address_space;
 mod ahead;
 mod allocations;
 mod arena;

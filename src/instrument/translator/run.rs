@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use atomic_refcell::AtomicRefCell;
 use nix::unistd::Pid;
 
+use super::address_space::Allowance;
 use super::allocations::Askers;
 use super::dispositions::Dispositions;
 use super::drain::Drain;
@@ -92,6 +93,8 @@ pub(super) struct Run {
     pub processes: HashMap<Pid, Process>,
     /// By process: what it does with the signals of our traps.
     pub dispositions: HashMap<Pid, Dispositions>,
+    /// By process that has set a limit on its address space.
+    pub allowances: HashMap<Pid, Allowance>,
     /// New tasks that stopped before their parent told of them.
     pub orphans: HashMap<Pid, Stopped>,
     /// Events seen while waiting for another one.
@@ -133,6 +136,7 @@ impl Run {
             threads: HashMap::new(),
             processes: HashMap::new(),
             dispositions: HashMap::new(),
+            allowances: HashMap::new(),
             orphans: HashMap::new(),
             backlog: VecDeque::new(),
             tally: Tally::new(),

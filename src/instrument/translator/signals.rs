@@ -138,8 +138,8 @@ impl Run {
         }
         let mut stopped = stopped;
         let mut stepped = false;
+        let before = registers.rip;
         for _ in 0..MAX_STEPS {
-            let before = registers.rip;
             match self.as_the_program_has_it(tid, &mut registers)? {
                 state @ (State::Between | State::Continued) => {
                     if let State::Continued = state {
@@ -382,10 +382,11 @@ pub(super) fn value(registers: &mut Registers, register: Gpr) -> &mut u64 {
     }
 }
 
-/// SIGILL, SIGFPE and SIGTRAP tell the handler the instruction's address: the program's, not the cache's.
+/// SIGILL, SIGFPE and SIGTRAP tell the handler the instruction's address, SIGSYS that behind the system call: the
+/// program's, not the cache's.
 fn fix_address(info: &mut SignalInfo, signal: i32, cache: u64, program: u64) {
     const ADDRESS: usize = 16;
-    let tells = matches!(signal, libc::SIGILL | libc::SIGFPE | libc::SIGTRAP) && info.si_code > 0;
+    let tells = matches!(signal, libc::SIGILL | libc::SIGFPE | libc::SIGTRAP | libc::SIGSYS) && info.si_code > 0;
     // SAFETY: these signals' siginfo holds an address, at byte 16 of the structure.
     if tells && unsafe { info.si_addr() } as u64 == cache {
         // SAFETY: as above; the structure is 128 bytes long.

@@ -217,6 +217,8 @@ impl Run {
     /// Maps another arena.
     fn grow(&mut self, stopped: Stopped, near: Address) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
+        let group = self.threads.get(&tid).ok_or(RunError::Gone)?.group;
+        let limit = self.open_address_space(group);
         let (process, _) = self.process(tid)?;
         let (gadget, tables) = {
             let space = process.image.space.borrow();
@@ -226,6 +228,7 @@ impl Run {
         let (arena, stopped, signals) =
             super::inject::add_arena(process.pid, stopped, &process.memory, gadget, near, tables)?;
         process.image.space.borrow_mut().add_arena(arena, near);
+        self.close_address_space(group, limit);
         if let Some(thread) = self.threads.get_mut(&tid) {
             signals.into_iter().for_each(|(signal, info)| thread.defer(signal, info));
         }

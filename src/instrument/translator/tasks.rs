@@ -9,7 +9,7 @@ use nix::unistd::{Pid, getegid, geteuid};
 use super::ahead::Ahead;
 use super::dispositions::Dispositions;
 use super::hold::Held;
-use super::inject;
+use super::inject::{self, Prepared};
 use super::layout;
 use super::native::{Release, Transitions};
 use super::placing::Placing;
@@ -125,6 +125,11 @@ impl Run {
         {
             self.dispositions.insert(group, inherited);
         }
+        if group != parent_group
+            && let Some(&inherited) = self.allowances.get(&parent_group)
+        {
+            self.allowances.insert(group, inherited);
+        }
         let region = image.regions.borrow_mut().take()?;
         if let Some(old) = self.threads.get(&parent) {
             let regions = image.regions.borrow();
@@ -174,7 +179,15 @@ impl Run {
         if let Some(why) = obstacle(tid, stopped.registers()?.cs) {
             return self.not_followed(stopped, why);
         }
-        let (mut image, stopped) = inject::prepare(tid, stopped)?;
+        let limit = self.open_address_space(tid);
+        let (mut image, stopped) = match inject::prepare(tid, stopped)? {
+            Prepared::Image(image, stopped) => (image, stopped),
+            Prepared::NoRoom(_, stopped) if tid != self.first => {
+                return self
+                    .not_followed(stopped, "its limit on address space (ulimit -v) leaves no room for its code");
+            }
+            Prepared::NoRoom(error, _) => return Err(error.into()),
+        };
         image.space.has_sink = self.drain.is_some();
         image.space.placing = Placing::after(self.looks.first);
         image.space.set_polling(self.is_polling());
@@ -198,6 +211,7 @@ impl Run {
             asked: None,
         };
         self.processes.insert(tid, process);
+        self.close_address_space(tid, limit);
         self.note_mask(&stopped)?;
         let mut registers = stopped.registers()?;
         registers.gs_base = base.get();
@@ -231,6 +245,7 @@ impl Run {
         self.harvest(tid);
         if !self.threads.values().any(|t| t.group == group) {
             self.dispositions.remove(&group);
+            self.allowances.remove(&group);
         }
         self.drop_unused(space);
     }
