@@ -77,7 +77,7 @@ fn a_small_address_space_is_shared_with_the_program() {
 }
 
 #[test]
-fn a_descendant_without_room_runs_on_natively() {
+fn a_descendant_with_a_small_limit_of_its_own_is_counted() {
     let small = "ulimit -S -v 40000; exec ./limits";
     let (sandbox, output) = limited(&format!(
         "sh -c '{small}' >native; $RPROF --quiet --passes counted --memory off -- sh -c \"sh -c '{small}'; ./work 1\" >counted"
@@ -86,7 +86,7 @@ fn a_descendant_without_room_runs_on_natively() {
     assert_eq!(status(&output), 0, "{told}");
     let read = |name: &str| fs::read_to_string(sandbox.path().join(name)).unwrap();
     assert_eq!(read("counted"), read("native") + "1000000\n");
-    assert!(told.contains("was not counted") && told.contains("ulimit -v"), "{told}");
+    assert!(!told.contains("not counted"), "{told}");
     assert_eq!(function(&sandbox.profile("rprof.out"), "add_up")["flops"]["total"], 1_000_000u64);
 }
 

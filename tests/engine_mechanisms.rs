@@ -50,6 +50,13 @@ mechanisms! {
     trampolines [],
 }
 
+#[test]
+fn what_has_no_room_beside_a_small_limit_runs_on_natively() {
+    let evidence = guest("address_space.c", &["-DFILTERED"]).evidence;
+    let told = evidence.warnings.iter().find(|w| w.code == "child-not-counted").map(|w| w.text.clone());
+    assert!(told.as_ref().is_some_and(|m| m.contains("ulimit -v")), "{:?}", evidence.warnings);
+}
+
 /// Sanitizers reserve most of the address space, and end a program in which something else is mapped there.
 #[test]
 fn shadow_memories_of_sanitizers_are_left_alone() {

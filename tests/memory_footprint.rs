@@ -67,7 +67,7 @@ fn feed(mut sink: Box<dyn AccessSink>, threads: u32, sites: u32, pages: u64) {
     let per_thread = (0..sites).flat_map(|site| (0..threads).map(move |thread| (site, thread)));
     for (site, thread) in per_thread.take(500_000) {
         let (phase, kind) = (Phase::Opening, AccessKind::Store);
-        sink.executed(Executed { thread, site, phase, kind, accesses: 1, bytes: 8 });
+        sink.executed(Executed { thread, site, phase, kind, accesses: 1, bytes: 8, strings: false });
     }
     let places: Vec<CodeRef> = (0..sites).map(|site| CodeRef { module: 0, offset: u64::from(site) }).collect();
     let evidence = sink.finish(&places);

@@ -8,10 +8,12 @@
 //! share = min(1, pages arrived × lines of a page in the sample / lines first met)
 //! ```
 //!
-//! Pages that arrive for other reasons (those of the code cache) make the bound weaker, not wrong.
+//! Pages that arrive for other reasons (those of the code cache) make the bound weaker, not wrong. What windows say of the
+//! pauses between them is bounded likewise, by all pages that ever arrived: first touches come once.
 
 use std::collections::HashMap;
 
+use nix::sys::resource::{UsageWho, getrusage};
 use nix::unistd::Pid;
 
 use crate::target::proc_status::{PageCounts, read_page_counts};
@@ -34,19 +36,34 @@ pub struct Arrivals {
     /// The window is over, or none was yet.
     over: bool,
     since_look: u64,
+    /// Page faults of descendants that were waited for, when the run began.
+    faults_before: u64,
+    /// The most pages that each process was seen to have.
+    most: HashMap<u32, u64>,
 }
 
 impl Arrivals {
     /// No window yet.
     pub fn new() -> Self {
-        Arrivals { over: true, ..Arrivals::default() }
+        Arrivals { over: true, faults_before: faults_of_descendants(), ..Arrivals::default() }
     }
 
     /// A window begins; `met` lines were met so far.
     pub fn begin(&mut self, processes: impl Iterator<Item = u32>, met: u64) {
         let read = |process: u32| Some((process, read_page_counts(Pid::from_raw(process as i32)).ok()?));
         let begin = processes.take(MOST_PROCESSES + 1).filter_map(read).collect();
-        *self = Arrivals { begin, met_before: met, ..Arrivals::default() };
+        let (faults_before, most) = (self.faults_before, std::mem::take(&mut self.most));
+        *self = Arrivals { begin, met_before: met, faults_before, most, ..Arrivals::default() };
+    }
+
+    /// Notes how many pages processes have at any time of the run.
+    pub fn glance(&mut self, processes: impl Iterator<Item = u32>) {
+        for process in processes.take(MOST_PROCESSES) {
+            if let Ok(now) = read_page_counts(Pid::from_raw(process as i32)) {
+                let most = self.most.entry(process).or_default();
+                *most = now.resident.max(*most);
+            }
+        }
     }
 
     /// `accesses` of the window were simulated, and `met` lines were met so far.
@@ -86,6 +103,17 @@ impl Arrivals {
         }
     }
 
+    /// Lines of all pages that arrived in the run, whose processes have ended and were waited for, if so many pages are known
+    /// to have been `touched`; `None` if no process was looked at.
+    pub fn lines(&self, touched: u64) -> Option<u64> {
+        let faults = faults_of_descendants().saturating_sub(self.faults_before);
+        // Of huge pages many come with one fault.
+        let resident: u64 = self.most.values().sum();
+        // A page that is read before it is written costs two. Pages that were given back are in neither of the others.
+        let pages = faults.max(resident).min(resident.max(touched));
+        (!self.most.is_empty()).then_some(pages * PAGE_LINES)
+    }
+
     /// The largest share of the lines first met in the window that can be new, where `one_in` lines are in the sample.
     pub fn share(&self, one_in: u64) -> f64 {
         match self.latest {
@@ -93,6 +121,10 @@ impl Arrivals {
             _ => 1.0,
         }
     }
+}
+
+fn faults_of_descendants() -> u64 {
+    getrusage(UsageWho::RUSAGE_CHILDREN).map_or(0, |usage| usage.minor_page_faults() as u64)
 }
 
 #[cfg(test)]
@@ -126,6 +158,19 @@ mod tests {
         assert!(arrivals.share(1) < 0.01, "{arrivals:?}");
         drop(child.stdin.take());
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn all_pages_of_a_run_are_those_that_faulted() {
+        let mut arrivals = Arrivals::new();
+        assert_eq!(arrivals.lines(0), None);
+        let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        arrivals.glance(std::iter::once(child.id()));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        let pages = |touched| arrivals.lines(touched).unwrap() / PAGE_LINES;
+        // Other tests have children, too.
+        assert!(pages(0) > 50 && pages(u64::MAX) >= pages(0), "{arrivals:?}");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use crate::isa::facts::AccessKind;
 use crate::profile::evidence::memory::{Executed, Phase};
 use crate::profile::run::Warning;
 
+use super::geometry::LINE_BYTES;
 use super::line::Owner;
 
 /// Executions by owner.
@@ -17,6 +18,8 @@ pub struct Times {
     measured: u64,
     warming: u64,
     pauses: u64,
+    /// Of strings these and the others are bytes.
+    strings: bool,
     read_bytes: u64,
     write_bytes: u64,
 }
@@ -59,11 +62,13 @@ impl Executions {
             self.0.resize(at + 1, Times::default());
         }
         let times = &mut self.0[at];
+        times.strings = executed.strings;
+        let amount = if executed.strings { executed.bytes } else { executed.accesses };
         match executed.phase {
-            Phase::Opening => times.opening += executed.accesses,
-            Phase::Measuring => times.measured += executed.accesses,
-            Phase::Warming => times.warming += executed.accesses,
-            Phase::Pause => times.pauses += executed.accesses,
+            Phase::Opening => times.opening += amount,
+            Phase::Measuring => times.measured += amount,
+            Phase::Warming => times.warming += amount,
+            Phase::Pause => times.pauses += amount,
         }
         match executed.kind {
             AccessKind::Load | AccessKind::Gather => times.read_bytes += executed.bytes,
@@ -76,19 +81,25 @@ impl Executions {
         self.0.get(owner.0 as usize).copied().unwrap_or_default()
     }
 
-    /// Accesses that `owner` executed; `None` if nobody told.
+    /// Accesses that `owner` executed, or bytes if they are of strings; `None` if nobody told.
     pub fn accesses(&self, owner: Owner) -> Option<u64> {
         Some(self.of(owner).all()).filter(|&accesses| accesses > 0)
     }
 
-    /// All accesses of the program.
+    /// What is executed of `owner` is told in bytes.
+    pub fn is_string(&self, owner: Owner) -> bool {
+        self.of(owner).strings
+    }
+
+    /// All accesses of the program, those of strings by their lines.
     pub fn total(&self) -> Times {
         let mut total = Times::default();
         for times in &self.0 {
-            total.opening += times.opening;
-            total.measured += times.measured;
-            total.warming += times.warming;
-            total.pauses += times.pauses;
+            let one = if times.strings { LINE_BYTES } else { 1 };
+            total.opening += times.opening / one;
+            total.measured += times.measured / one;
+            total.warming += times.warming / one;
+            total.pauses += times.pauses / one;
         }
         total
     }
@@ -176,7 +187,7 @@ mod tests {
     use super::*;
 
     fn executed(phase: Phase, accesses: u64) -> Executed {
-        Executed { thread: 1, site: 2, phase, kind: AccessKind::Load, accesses, bytes: 8 * accesses }
+        Executed { thread: 1, site: 2, phase, kind: AccessKind::Load, accesses, bytes: 8 * accesses, strings: false }
     }
 
     const ONE: Owner = Owner(2);

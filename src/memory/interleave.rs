@@ -31,7 +31,7 @@ pub struct Part<'a> {
     /// What they stand for.
     pub phase: Phase,
     /// How many of the first ones only warm L1 up, where that is known before they are played.
-    pub warm_up: Option<usize>,
+    pub warm_up: Option<u64>,
     /// The accesses, in program order.
     pub accesses: &'a [Access],
 }

@@ -29,6 +29,11 @@ impl Line {
         self.0 & ((1 << PAGE_LINES_SHIFT) - 1)
     }
 
+    /// The group of 2^`log2` lines that it lies in, as if that were a line: of each group a sample of so many has one.
+    pub fn group(self, log2: u32) -> Line {
+        Line(self.0 >> log2)
+    }
+
     /// The line `distance` lines further on.
     pub fn offset(self, distance: i64) -> Line {
         Line(self.0.wrapping_add_signed(distance))

@@ -4,7 +4,9 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::data::Allocation;
-use crate::profile::evidence::memory::{Access, AccessSink, Collection, Executed, MemoryEvidence, Phase, SiteTraffic};
+use crate::profile::evidence::memory::{
+    Access, AccessSink, Collection, Executed, MemoryEvidence, Phase, SiteTraffic, Traffic,
+};
 use crate::profile::run::Warning;
 
 use super::arrivals::Arrivals;
@@ -20,7 +22,7 @@ use super::owners::{Owners, Place};
 use super::pace::Pace;
 use super::pages::TouchedPages;
 use super::placement::{Classes, Placement};
-use super::replay::play;
+use super::replay::{play, weight};
 use super::sampling::Rhythm;
 use super::tally::{Book, Tally};
 
@@ -67,7 +69,7 @@ struct PutOff {
     selected: bool,
     phase: Phase,
     /// How many of the first accesses only warm L1 up.
-    warm_up: usize,
+    warm_up: u64,
     /// How many were simulated.
     done: usize,
     accesses: Vec<Access>,
@@ -157,7 +159,7 @@ impl CacheModel {
                 self.owners.steps(owner).note(access.address);
                 self.pages.note(owner, place.space, access);
                 let from_memory = |book, address| note(&mut self.data, owner, book, part.process, address);
-                play(&mut self.full, &mut self.owners, (place, owner), access, true, |_| true, from_memory);
+                play(&mut self.full, &mut self.owners, (place, owner), access, Some(0), |_| true, from_memory);
             }
             return;
         };
@@ -168,27 +170,30 @@ impl CacheModel {
             Phase::Warming => Book::Warming,
             Phase::Pause => Book::Nothing,
         });
-        let warm_up = part.warm_up.unwrap_or_else(|| rhythm.note(part.thread, part.selected, part.accesses.len()));
+        let one_in = if part.selected { classes.count() } else { 1 };
+        let accesses: u64 = part.accesses.iter().map(|access| weight(access, one_in)).sum();
+        let warm_up = part.warm_up.unwrap_or_else(|| rhythm.note(part.thread, part.selected, accesses));
+        let orders = part.selected.then(|| classes.count().ilog2());
+        let mut before = 0;
         if part.selected {
             self.full.interrupt(place.core);
         }
         let (fills, stale) = (hierarchy.fills(), hierarchy.stale());
-        for (i, access) in part.accesses.iter().enumerate() {
+        for access in part.accesses {
             let owner = owner(&mut self.owners, &mut self.full, Some(hierarchy), place, access.site);
             self.owners.steps(owner).note(access.address);
             self.pages.note(owner, place.space, access);
             if !part.selected {
-                self.full.tallies.open(if i < warm_up { Book::Nothing } else { Book::Plain });
-                play(&mut self.full, &mut self.owners, (place, owner), access, true, |_| true, |_, _| ());
+                self.full.tallies.open(if before < warm_up { Book::Nothing } else { Book::Plain });
+                before += weight(access, 1);
+                play(&mut self.full, &mut self.owners, (place, owner), access, Some(0), |_| true, |_, _| ());
             }
             let admit = |line| classes.of(line) == 0;
             let from_memory = |book, address| note(&mut self.data, owner, book, part.process, address);
-            play(hierarchy, &mut self.owners, (place, owner), access, part.selected, admit, from_memory);
+            play(hierarchy, &mut self.owners, (place, owner), access, orders, admit, from_memory);
         }
-        let accesses = part.accesses.len() as u64;
-        let stand_for = if part.selected { classes.count() } else { 1 };
         let phase = pace.phase();
-        pace.note(accesses * stand_for, hierarchy.fills() - fills, hierarchy.stale() - stale);
+        pace.note(accesses * one_in, hierarchy.fills() - fills, hierarchy.stale() - stale);
         if let Some(arrivals) = arrivals {
             arrivals.note(self.owners.processes(), accesses, hierarchy.met());
             if phase == Phase::Measuring && pace.phase() == Phase::Pause {
@@ -207,7 +212,9 @@ impl CacheModel {
         }
         // What is collected next depends on what came, not on what became of it.
         let rhythm = self.sampled.as_mut().map(|sampled| &mut sampled.rhythm);
-        let warm_up = rhythm.map_or(0, |rhythm| rhythm.note(thread, selected, accesses.len()));
+        let one_in = if selected { self.classes.count() } else { 1 };
+        let weights: u64 = accesses.iter().map(|access| weight(access, one_in)).sum();
+        let warm_up = rhythm.map_or(0, |rhythm| rhythm.note(thread, selected, weights));
         self.waiting += accesses.len();
         let mut kept = self.spare.pop().unwrap_or_default();
         kept.extend_from_slice(accesses);
@@ -230,9 +237,11 @@ impl CacheModel {
             process: batch.process,
             selected: batch.selected,
             phase: batch.phase,
-            warm_up: Some(batch.warm_up.saturating_sub(batch.done)),
+            warm_up: Some(batch.warm_up),
             accesses: &batch.accesses[batch.done..end],
         });
+        let simulated: u64 = batch.accesses[batch.done..end].iter().map(|access| weight(access, 1)).sum();
+        batch.warm_up = batch.warm_up.saturating_sub(simulated);
         self.waiting -= end - batch.done;
         batch.done = end;
         if end < batch.accesses.len() {
@@ -313,6 +322,11 @@ impl CacheModel {
         };
         let pairs = self.owners.pairs();
         let place = |owner: Owner| sites.get(pairs.get(owner.0 as usize)?.0 as usize).copied();
+        let pages = self.pages.evidence(place);
+        let touched = pages.union(pages.sites.iter()).pages.ceil() as u64;
+        if let Some(lines) = self.sampled.as_ref().and_then(|s| s.arrivals.as_ref()?.lines(touched)) {
+            limit_compulsory(&mut traffic, lines as f64);
+        }
         let weights = |owner| {
             let fills = self.executed.scales(owner, &total).fills;
             fills.each().map(|factor| lines * factor)
@@ -323,7 +337,7 @@ impl CacheModel {
             one_in: self.classes.count() as u32,
             calibration: ratios.into_iter().map(|(id, ratio)| (id.into(), ratio)).collect(),
             sites: traffic,
-            pages: self.pages.evidence(place),
+            pages,
             data: self.data.map(|data| data.evidence(place, weights)).unwrap_or_default(),
             warnings: self.warnings,
         }
@@ -359,7 +373,9 @@ impl CacheModel {
                 return None;
             }
             if let Some(accesses) = self.executed.accesses(owner) {
-                return Some(accesses as f64 / burst.accesses as f64);
+                let strings = self.executed.is_string(owner);
+                let of_burst = if strings { burst.read_bytes + burst.write_bytes } else { burst.accesses };
+                return Some(accesses as f64 / of_burst.max(1) as f64);
             }
             let (bursts, classed) = by_thread.get(&thread)?;
             Some((classed * self.classes.count()) as f64 / (*bursts).max(1) as f64)
@@ -391,6 +407,19 @@ impl CacheModel {
                 format!("up to {:.2} % of compulsory misses are counted as capacity misses", 100.0 * false_seen),
                 "none needed for bytes, which are not affected",
             ));
+        }
+    }
+}
+
+/// Makes repeated misses of compulsory ones beyond so many `lines` in all: a window in which pages arrive stands for pauses in
+/// which none did.
+fn limit_compulsory(sites: &mut [SiteTraffic], lines: f64) {
+    let all: f64 = sites.iter().map(|site| site.traffic.compulsory).sum();
+    let too_many = 1.0 - lines / all;
+    if all > lines {
+        for Traffic { compulsory, capacity, .. } in sites.iter_mut().map(|site| &mut site.traffic) {
+            *capacity += too_many * *compulsory;
+            *compulsory *= 1.0 - too_many;
         }
     }
 }
@@ -443,6 +472,9 @@ impl AccessSink for CacheModel {
 
     fn enter(&mut self, thread: u32, phase: Phase) {
         self.phases.insert(thread, phase);
+        if let Some(arrivals) = self.sampled.as_mut().and_then(|s| s.arrivals.as_mut()) {
+            arrivals.glance(self.owners.processes());
+        }
     }
 
     fn end_phase(&mut self) {

@@ -10,15 +10,21 @@ use super::order::Order;
 use super::owners::{Owners, Place};
 use super::tally::Book;
 
+/// What an access counts for where time is told by accesses: those of strings by their lines, of which a sample of one in
+/// `one_in` has a part.
+pub fn weight(access: &Access, one_in: u64) -> u64 {
+    1 + u64::from(access.bytes.saturating_sub(1)) / (LINE_BYTES * one_in)
+}
+
 /// Books the execution of `access` and plays those of its lines that `admit` lets pass. `orders`: the order class of
-/// misses is noted. `from_memory` is told an address in each line that comes from memory or is stored past the caches.
+/// misses is noted, where one line in 2 to that power is admitted. `from_memory` is told an address in each line that comes from memory or is stored past the caches.
 #[inline]
 pub fn play(
     hierarchy: &mut Hierarchy,
     owners: &mut Owners,
     (place, owner): (Place, Owner),
     access: &Access,
-    orders: bool,
+    orders: Option<u32>,
     admit: impl Fn(Line) -> bool,
     mut from_memory: impl FnMut(Book, u64),
 ) {
@@ -52,8 +58,9 @@ pub fn play(
             continue;
         }
         let outcome = hierarchy.access(place.core, owner, line, store);
-        if outcome != Outcome::Hit && orders {
-            note_order(hierarchy, owners, place.book, owner, line, access.kind);
+        if let (true, Some(sample)) = (outcome != Outcome::Hit, orders) {
+            let follows = number > access.address >> LINE_SHIFT;
+            note_order(hierarchy, owners, (place.book, owner), line.group(sample), access.kind, follows);
         }
         if outcome == Outcome::Memory {
             from_memory(book, access.address.max(number << LINE_SHIFT));
@@ -61,9 +68,18 @@ pub fn play(
     }
 }
 
-fn note_order(hierarchy: &mut Hierarchy, owners: &mut Owners, book: usize, owner: Owner, line: Line, kind: AccessKind) {
+/// `follows`: the line before it belongs to the same access.
+fn note_order(
+    hierarchy: &mut Hierarchy,
+    owners: &mut Owners,
+    (book, owner): (usize, Owner),
+    line: Line,
+    kind: AccessKind,
+    follows: bool,
+) {
     let Some((steps, recent)) = owners.order(book, owner) else { return };
     let order = recent.classify(line, steps);
+    let order = if follows { Order::Unit } else { order };
     let tally = hierarchy.tallies.of(owner);
     match (kind, order) {
         (AccessKind::Gather | AccessKind::Scatter, _) => tally.gathered += 1,

@@ -57,12 +57,12 @@ impl Rhythm {
     }
 
     /// Notes `accesses` of `thread`, all collected or selected ones; how many of them only warm L1 up.
-    pub fn note(&mut self, thread: u32, selected: bool, accesses: usize) -> usize {
+    pub fn note(&mut self, thread: u32, selected: bool, accesses: u64) -> u64 {
         if selected {
-            self.selected(thread, accesses as u64);
+            self.selected(thread, accesses);
             return 0;
         }
-        self.all(thread, accesses as u64) as usize
+        self.all(thread, accesses)
     }
 
     /// How many of the next `accesses`, all collected, of `thread` only warm the caches up. Notes them.

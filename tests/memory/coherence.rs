@@ -52,7 +52,7 @@ fn coherence(model: CacheModel, place: Place, joins: bool) -> f64 {
     for (thread, buffer) in (0..).zip(&mut buffers) {
         hand_over(sink.as_mut(), thread, buffer);
         let (accesses, phase, kind) = (ACCESSES, Phase::Opening, AccessKind::Store);
-        sink.executed(Executed { thread, site: 0, phase, kind, accesses, bytes: 8 * accesses });
+        sink.executed(Executed { thread, site: 0, phase, kind, accesses, bytes: 8 * accesses, strings: false });
     }
     let evidence = sink.finish(&[CodeRef { module: 0, offset: 0 }]);
     evidence.sites.iter().map(|s| s.traffic.coherence).sum()

@@ -103,6 +103,37 @@ fn functions_of_a_program_have_the_traffic_that_arithmetic_says() {
     assert!((nt / 8.0 - 1.0).abs() < 0.01, "{nt}");
 }
 
+/// A thread is moved from one version to another in the middle of a `rep`: what it has done so far belongs to the one, the
+/// rest to the other.
+#[test]
+fn long_strings_have_their_traffic_in_whatever_parts_they_were_executed() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = build(dir.path(), "blocks", &["-O1", "-static"]);
+    let range = &functions(&program)["copy_block"];
+    let (mib, times) = (64, 40);
+    let geometry = Geometry {
+        l2: Some(Level { size: 256 << 10, ways: 8, shared_by: 1 }),
+        last: Level { size: 1 << 20, ways: 16, shared_by: 1 },
+        ..small()
+    };
+    let sink = CacheModel::sampled(geometry, Placement::SmallPages, Vec::new());
+    let arguments = [mib.to_string(), times.to_string()];
+    let counted = run(&mut Translator::new(), &program, &arguments.each_ref().map(String::as_str), sink);
+    assert!(libc::WIFEXITED(counted.status) && libc::WEXITSTATUS(counted.status) == 0);
+    let memory = counted.memory.unwrap();
+    let bytes = f64::from(mib << 20) * f64::from(times);
+    let figures: [(&str, f64, f64, Figure); 4] = [
+        ("L1", 2.0, 1e-6, |t| t.l1_read + t.l1_write),
+        ("DRAM read", 2.0, 0.02, |t| t.dram_read),
+        ("DRAM write", 1.0, 0.02, |t| t.dram_write),
+        ("lines in order", 2.0, 0.05, |t| 64.0 * t.unit_lines),
+    ];
+    for (name, expected, tolerance, figure) in figures {
+        let found = in_function(&memory, range, figure) / bytes;
+        assert!((found / expected - 1.0).abs() < tolerance, "{name}: {found} bytes a byte, {expected} expected");
+    }
+}
+
 #[test]
 fn a_translated_program_has_the_same_traffic_sampled_as_exact() {
     const LEVELS: [(&str, Figure); 4] = [

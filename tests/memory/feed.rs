@@ -81,7 +81,7 @@ pub fn simulate_selecting(sink: impl AccessSink + 'static, run: fn(kernels::Emit
     });
     hand_over(sink.as_mut(), collection, &batch);
     for ((site, phase, kind), (accesses, bytes)) in executed {
-        sink.executed(Executed { thread: 0, site, phase, kind, accesses, bytes });
+        sink.executed(Executed { thread: 0, site, phase, kind, accesses, bytes, strings: false });
     }
     let sites: Vec<CodeRef> = (0..16).map(|offset| CodeRef { module: 0, offset }).collect();
     sink.finish(&sites)

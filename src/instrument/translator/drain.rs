@@ -213,9 +213,10 @@ impl Drain {
             Shape::Repeated => (executions, sum * bytes),
             Shape::Indexed { lanes, .. } => (sum, sum * bytes / u64::from(lanes.max(1))),
         };
-        if accesses > 0 {
+        if accesses > 0 || bytes > 0 {
             let (phase, kind) = (probe.version.phase(), probe.kind);
-            self.sink.executed(Executed { thread, site, phase, kind, accesses, bytes });
+            let strings = probe.shape == Shape::Repeated;
+            self.sink.executed(Executed { thread, site, phase, kind, accesses, bytes, strings });
         }
     }
 

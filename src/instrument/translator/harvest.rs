@@ -42,10 +42,14 @@ impl CodeSpace {
             of_block.extend(executions.iter().map(|&(thread, times)| (*bytes, thread, times)));
         }
         for probe in &self.probe_sites {
-            let sums = probe.sum.map_or(&[][..], |slot| totals.slots.of(slot));
-            for &Total { thread, value, .. } in totals.slots.of(probe.slot) {
+            let (blocks, sums) = (totals.slots.of(probe.slot), probe.sum.map_or(&[][..], |slot| totals.slots.of(slot)));
+            for &Total { thread, value, .. } in blocks {
                 let sum = sums.iter().find(|t| t.thread == thread).map_or(0, |t| t.value);
                 drain.executed(probe, thread, (value as i64).wrapping_div(probe.scale) as u64, sum);
+            }
+            // A `rep` that was interrupted went on in another block: this one was not executed to its end.
+            for sum in sums.iter().filter(|sum| blocks.iter().all(|b| b.thread != sum.thread)) {
+                drain.executed(probe, sum.thread, 0, sum.value);
             }
             for &(bytes, thread, times) in parts.get(&probe.slot).into_iter().flatten() {
                 if probe.offset < bytes && probe.sum.is_none() {

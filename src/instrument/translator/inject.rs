@@ -54,7 +54,7 @@ struct Wish {
 #[derive(Debug)]
 pub enum Prepared {
     /// It can be translated.
-    Image(Image, Stopped),
+    Image(Box<Image>, Stopped),
     /// It has no room for what we would map; it is as it was.
     NoRoom(RemoteError, Stopped),
 }
@@ -87,7 +87,7 @@ pub fn prepare(pid: Pid, thread: Stopped) -> Result<Prepared, RemoteError> {
         strip(&mut remote, mapping)?;
     }
     let (thread, _) = remote.finish()?;
-    Ok(Prepared::Image(Image { space, regions, text, memory }, thread))
+    Ok(Prepared::Image(Box::new(Image { space, regions, text, memory }), thread))
 }
 
 /// Takes away what was mapped since `maps` were read.

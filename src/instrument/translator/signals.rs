@@ -8,10 +8,12 @@ use super::block::{BlockId, Moved};
 use super::dispositions::Fate;
 use super::layout;
 use super::native::Release;
+use super::probes::{ENTRY, Shape};
 use super::process::Process;
+use super::regions::Regions;
 use super::returns::{Arrival, Transfer};
 use super::run::{Run, RunError};
-use super::space::Sum;
+use super::space::{CodeSpace, Sum};
 use super::stops::SI_KERNEL;
 use super::text::find_text;
 use super::thread::Thread;
@@ -354,10 +356,33 @@ fn settle_sum(thread: &Thread, process: &Process, block: BlockId, offset: u16, a
     let regions = thread.regions.borrow();
     let get = |field| regions.get(thread.region, field);
     let change = match sum {
-        Sum::Iterations => get(layout::REPEAT_FROM).wrapping_sub(rcx) as i64,
+        Sum::Iterations => {
+            let (from, so_far) = (get(layout::REPEAT_FROM), get(layout::REPEAT_FROM).wrapping_sub(rcx));
+            if thread.version.collects() {
+                shorten_noted(&regions, thread.region, &process.image.space.borrow(), from, so_far);
+            }
+            so_far as i64
+        }
         Sum::Lanes => -(get(layout::LANES) as i64),
     };
     regions.adjust(thread.region, slot, change);
+}
+
+/// What a `rep` instruction was about to access `from` times was noted last in the thread's buffer: it was `so_far` times.
+fn shorten_noted(regions: &Regions, region: u32, space: &CodeSpace, from: u64, so_far: u64) {
+    const NUMBER: u64 = u32::MAX as u64;
+    let first = u64::from(layout::BUFFER);
+    let end = regions.get(region, layout::CURSOR).wrapping_sub(regions.base(region).get());
+    // A load and a store at most. If the buffer was emptied since, it is too late.
+    for at in (1..=2).filter_map(|i| end.checked_sub(i * u64::from(ENTRY))).take_while(|&at| at >= first) {
+        let place = at as u32 + 8;
+        let noted = regions.get(region, place);
+        let is_repeated = space.probe_sites.get((noted & NUMBER) as usize).is_some_and(|p| p.shape == Shape::Repeated);
+        if !is_repeated || noted >> 32 != from & NUMBER {
+            return;
+        }
+        regions.set(region, place, noted & NUMBER | so_far << 32);
+    }
 }
 
 /// A general-purpose register by number.

@@ -53,6 +53,9 @@ pub struct Executed {
     pub accesses: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// They are of strings (`rep`): of any length, and in parts where the engine had to interrupt them. Bytes tell how
+    /// much of them was where.
+    pub strings: bool,
 }
 
 /// What a memory model offers the counting engine. `session` wires the two.

@@ -392,7 +392,7 @@ impl<'e> Joined<'e> {
                 entry.instructions = Some(site.executions);
                 entry.flops = Some(site.flops);
                 // An instruction that the model has nothing of moved nothing.
-                entry.dram_bytes = traffic.map(|_| dram.get(offset).copied().unwrap_or(0.0));
+                entry.dram_bytes = traffic.and_then(|_| dram.get(offset).copied().unwrap_or(Some(0.0)));
             }
         }
         let mut figures: Vec<_> = figures.into_iter().collect();

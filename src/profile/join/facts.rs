@@ -197,7 +197,8 @@ fn per_thread(measured: &Measured, common: &Common) -> Vec<PerThread> {
             entry.flops = Some(entry.flops.unwrap_or(0) + flops);
         }
     }
-    if let Ok(traffic) = &measured.traffic {
+    let seen = |t: &&MeasuredTraffic| traffic::error_of_windows(&t.sum, None).is_ok();
+    if let Some(traffic) = measured.traffic.as_ref().ok().filter(seen) {
         for (thread, bytes) in &traffic.dram_by_thread {
             let Some(index) = common.counted_threads.get(*thread as usize) else { continue };
             let entry = threads.entry(*index).or_default();

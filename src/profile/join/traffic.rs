@@ -68,11 +68,13 @@ impl FunctionTraffic {
         threads
     }
 
-    /// DRAM bytes by instruction.
-    pub fn dram_by_offset(&self) -> HashMap<u64, f64> {
-        let mut offsets = HashMap::new();
+    /// DRAM bytes by instruction; `None` where it was executed, but not all of it can be told.
+    pub fn dram_by_offset(&self) -> HashMap<u64, Option<f64>> {
+        let mut offsets: HashMap<u64, Option<f64>> = HashMap::new();
         for (at, _, traffic) in &self.sites {
-            *offsets.entry(*at).or_default() += traffic.dram_read + traffic.dram_write;
+            let bytes = (traffic.unseen == 0.0).then_some(traffic.dram_read + traffic.dram_write);
+            let sum = offsets.entry(*at).or_insert(Some(0.0));
+            *sum = sum.zip(bytes).map(|(a, b)| a + b);
         }
         offsets
     }
@@ -185,6 +187,14 @@ mod tests {
         assert_eq!(found(12.0, 96.0, false), Ok(Pages { touched: 12, at_least: false }));
         assert_eq!(found(0.0, 0.0, true).map(|p| p.touched), Ok(0));
         assert!(found(0.0, 96.0, true).is_err());
+    }
+
+    #[test]
+    fn instructions_that_no_window_saw_have_no_bytes() {
+        let site = |at, unseen| (at, 0, Traffic { dram_read: 64.0, unseen, ..Traffic::default() });
+        let sites = vec![site(1, 0.0), site(1, 0.0), site(2, 0.0), site(2, 8.0)];
+        let offsets = FunctionTraffic { sites, ..FunctionTraffic::default() }.dram_by_offset();
+        assert_eq!((offsets[&1], offsets[&2]), (Some(128.0), None));
     }
 
     #[test]
