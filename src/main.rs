@@ -13,6 +13,11 @@ mod commands;
 const FAILED: u8 = 125;
 
 fn main() -> ExitCode {
+    rprof::target::own_stack::run(work)
+}
+
+/// Parses and does what was asked for.
+fn work() -> ExitCode {
     let cli = Cli::parse();
     rprof::target::own_limits::lift();
     let command = cli.command.unwrap_or(Command::Run(cli.run));

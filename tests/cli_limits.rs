@@ -29,6 +29,7 @@ fn the_program_starts_with_what_rprof_was_given() {
         "trap '' XFSZ; ulimit -S -f 100",
         "ulimit -H -f 10000000; ulimit -S -v 200000",
         "ulimit -S -d 100000",
+        "ulimit -s 64",
         ":",
     ] {
         let (sandbox, output) = limited(&format!(
@@ -105,5 +106,16 @@ fn too_little_address_space_is_told() {
         let told = stderr(&output);
         assert_eq!((status(&output), stdout(&output)), (125, String::new()), "{script}: {told}");
         assert!(told.contains(words) && told.contains("`ulimit") && told.trim_end().lines().count() == 1, "{told}");
+    }
+}
+
+#[test]
+fn a_small_stack_is_the_programs_alone() {
+    let (sandbox, output) = limited("ulimit -s 64; exec $RPROF --quiet --passes both -- ./work 1");
+    assert_eq!((status(&output), stdout(&output)), (0, "1000000\n".into()), "{}", stderr(&output));
+    assert_eq!(function(&sandbox.profile("rprof.out"), "add_up")["flops"]["total"], 1_000_000u64);
+    for command in ["report rprof.out", "doctor", "man"] {
+        let output = sandbox.shell(&format!("ulimit -s 64; exec $RPROF {command}")).output().unwrap();
+        assert_eq!(status(&output), 0, "{command}: {}", stderr(&output));
     }
 }

@@ -23,6 +23,7 @@ pub mod maps;
 pub mod memory;
 pub mod modules;
 pub mod own_limits;
+pub mod own_stack;
 pub mod proc_status;
 pub mod remote;
 pub mod sampling_clock;
