@@ -227,6 +227,9 @@ pub struct Chain {
     pub header: u64,
     /// Source line of the loop header.
     pub line: Option<u32>,
+    /// The file of that line, where it is not the function's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// Executions of the loop body, all threads.
     pub iterations: u64,
     /// Times the loop was entered from outside.

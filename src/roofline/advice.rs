@@ -62,21 +62,30 @@ fn sentence(subject: &Subject<'_>, bound: &Bound, d: Deficiency) -> String {
         + if bound.refuted.is_empty() { "" } else { " (A ceiling was refuted; see the warnings.)" }
 }
 
-/// ` (loop at triad.c:12)`: the most expensive loop, where its line is known.
+/// ` (triad.c:12)`: the most expensive loop, where its line is known.
 fn at_loop(f: &Function) -> String {
-    let place = f.work.as_ref().and_then(|w| w.chains.iter().max_by_key(|c| c.iterations)).and_then(|c| c.line);
-    match (place.or(f.line), &f.file) {
-        (Some(line), Some(file)) => format!(" ({}:{line})", file.rsplit('/').next().unwrap_or(file)),
+    let chain = f.work.as_ref().and_then(|w| w.chains.iter().max_by_key(|c| c.iterations));
+    let place = chain.and_then(|c| Some((c.line?, file_of(f, c)))).or(f.line.map(|line| (line, f.file.as_deref())));
+    match place {
+        Some((line, Some(file))) => format!(" ({}:{line})", last_part(file)),
         _ => String::new(),
     }
 }
 
 fn chain_place(f: &Function, c: &Chain) -> String {
-    match (c.line, &f.file) {
-        (Some(line), Some(file)) => format!("the loop at {}:{line}", file.rsplit('/').next().unwrap_or(file)),
+    match (c.line, file_of(f, c)) {
+        (Some(line), Some(file)) => format!("the loop at {}:{line}", last_part(file)),
         (Some(line), None) => format!("the loop at line {line}"),
         _ => format!("the loop at {:#x}", c.header),
     }
+}
+
+fn file_of<'a>(f: &'a Function, c: &'a Chain) -> Option<&'a str> {
+    c.file.as_deref().or(f.file.as_deref())
+}
+
+fn last_part(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 fn describe(step: &ChainStep) -> String {

@@ -58,8 +58,20 @@ impl LineInfo {
         source_line(self.context.find_location(address).ok()??)
     }
 
+    /// The line of the host function at `address`: that of the call where something was inlined.
+    pub fn host_line(&self, address: u64) -> Option<SourceLine> {
+        self.frames(address).pop()?.line
+    }
+
     /// Functions inlined at `address`, innermost first, without the host.
     pub fn inlined(&self, address: u64) -> Vec<InlinedAt> {
+        let mut found = self.frames(address);
+        found.pop(); // the last frame is the host function
+        found
+    }
+
+    /// Functions at `address`, innermost first, the host function last.
+    fn frames(&self, address: u64) -> Vec<InlinedAt> {
         if address == u64::MAX {
             return Vec::new();
         }
@@ -70,7 +82,6 @@ impl LineInfo {
             let name = name.map_or_else(|| "[inlined]".to_owned(), |n| demangle(&n, self.dialect));
             found.push(InlinedAt { name: name.into(), line: frame.location.and_then(source_line) });
         }
-        found.pop(); // the last frame is the host function
         found
     }
 }

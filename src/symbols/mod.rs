@@ -171,6 +171,11 @@ impl Resolver for Symbols {
         elf.lines()?.line(offset.wrapping_sub(bias))
     }
 
+    fn host_line(&mut self, module: &ModuleInfo, offset: u64) -> Option<SourceLine> {
+        let (elf, bias) = self.load(module).elf()?;
+        elf.lines()?.host_line(offset.wrapping_sub(bias))
+    }
+
     fn code(&mut self, module: &ModuleInfo, start: u64, end: u64) -> Option<Vec<u8>> {
         let (elf, bias) = self.load(module).elf()?;
         elf.code(start.wrapping_sub(bias), end.wrapping_sub(bias))

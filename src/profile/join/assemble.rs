@@ -254,7 +254,7 @@ impl<'e> Joined<'e> {
 
     fn function(&self, id: FunctionId, counts: Result<&FunctionCounts, String>, code: &mut CodeMap) -> Function {
         let known = code.known(id).clone();
-        let line = known.place.and_then(|place| code.line(place));
+        let line = known.place.and_then(|place| code.host_line(place));
         let shape = self.shapes.get(&id);
         let entry = known.place.map_or(0, |p| p.offset);
         let found = match (shape, &counts) {
@@ -289,10 +289,11 @@ impl<'e> Joined<'e> {
             function.loops = self.loops(&context, shape, None, &function, place.module, code);
         }
         for chain in function.work.iter_mut().flat_map(|w| &mut w.chains) {
-            chain.line = known
-                .place
-                .and_then(|p| code.line(super::modules::Place { offset: chain.header, ..p }))
-                .map(|l| l.line);
+            let Some(place) = known.place else { continue };
+            let header = super::modules::Place { offset: chain.header, ..place };
+            let Some(line) = code.line_in(header, function.file.as_deref()) else { continue };
+            chain.line = Some(line.line);
+            chain.file = Some(line.file.to_string()).filter(|file| function.file.as_ref() != Some(file));
         }
         function
     }
@@ -312,10 +313,11 @@ impl<'e> Joined<'e> {
         for (index, shape_loop) in children {
             let number = self.loop_numbers.number(context.id, index as u32);
             let header = super::modules::Place { module, offset: shape_loop.header };
-            let line = code.line(header);
+            let line = code.line_in(header, function.file.as_deref());
             let entry = code.known(context.id).place.map_or(0, |p| p.offset);
             let suffix = match &line {
-                Some(line) => format!(":{}", line.line),
+                Some(line) if function.file.as_deref() == Some(&*line.file) => format!(":{}", line.line),
+                Some(line) => format!(":{}:{}", line.file.rsplit('/').next().unwrap_or(&line.file), line.line),
                 None => format!("+{:#x}", shape_loop.header.wrapping_sub(entry)),
             };
             let (name, _) = self.shown(context.name);

@@ -101,6 +101,19 @@ impl<'r> CodeMap<'r> {
         self.resolver.line(&self.modules.joint()[place.module as usize], place.offset)
     }
 
+    /// Source line at `place` in the function that holds it, not in what was inlined there.
+    pub fn host_line(&mut self, place: Place) -> Option<SourceLine> {
+        self.resolver.host_line(&self.modules.joint()[place.module as usize], place.offset)
+    }
+
+    /// Source line at `place` in `file`: of the functions inlined there the innermost that `file` holds, and its host
+    /// after them. A line of another file where there is none.
+    pub fn line_in(&mut self, place: Place, file: Option<&str>) -> Option<SourceLine> {
+        let frames = self.inlined(place).into_iter().map(|frame| frame.line).chain([self.host_line(place)]);
+        let own = frames.flatten().find(|line| Some(&*line.file) == file);
+        own.or_else(|| self.line(place))
+    }
+
     /// Inlined functions at `place`, innermost first.
     pub fn inlined(&mut self, place: Place) -> Vec<InlinedAt> {
         self.resolver.inlined(&self.modules.joint()[place.module as usize], place.offset)

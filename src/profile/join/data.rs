@@ -176,7 +176,7 @@ fn asker(frames: &[CodeRef], code: &mut CodeMap) -> Option<String> {
             continue;
         }
         let name = known.name.to_string();
-        return Some(match code.line(place) {
+        return Some(match code.host_line(place) {
             Some(line) => format!("{name}:{}", line.line),
             None => name,
         });

@@ -23,6 +23,11 @@ pub trait Resolver {
     /// The source line of the instruction at `offset`.
     fn line(&mut self, module: &ModuleInfo, offset: u64) -> Option<SourceLine>;
 
+    /// The source line at `offset` in the host function: where something was inlined there, the line of its call.
+    fn host_line(&mut self, module: &ModuleInfo, offset: u64) -> Option<SourceLine> {
+        self.line(module, offset)
+    }
+
     /// The code bytes from `start` to `end`, as the module's file holds them.
     fn code(&mut self, module: &ModuleInfo, start: u64, end: u64) -> Option<Vec<u8>>;
 

@@ -87,7 +87,7 @@ impl StackTable {
             return *frame;
         }
         let known = code.known(function).clone();
-        let line = known.place.and_then(|place| code.line(place));
+        let line = known.place.and_then(|place| code.host_line(place));
         let name = self.shown(&known.name);
         let frame = self.push(Frame {
             name,

@@ -162,6 +162,7 @@ impl Kernel {
         self.work().chains.push(Chain {
             header: 0x1000,
             line: Some(7),
+            file: None,
             iterations: ITERATIONS,
             entries: 1,
             threads: 1,
