@@ -212,6 +212,26 @@ fn a_broken_profile_is_named_with_its_field() {
 }
 
 #[test]
+fn a_foreign_proc_is_refused_before_the_program_runs() {
+    let sandbox = Sandbox::new();
+    for (namespace, words) in [
+        ("unshare -mpf sh -c 'umount -l /proc && mount -t tmpfs none /proc || exit 99;", "/proc/self"),
+        ("unshare -pf sh -c '", "another namespace"),
+    ] {
+        let script = format!("{namespace} exec timeout -s KILL 60 $RPROF --quiet -- sh -c \"echo ran\"'");
+        let output = sandbox.shell(&script).output().unwrap();
+        let told = stderr(&output);
+        if status(&output) == 99 || told.starts_with("unshare:") {
+            println!("SKIPPED: a /proc of another kind: {told}");
+            continue;
+        }
+        assert_eq!((status(&output), stdout(&output)), (125, String::new()), "{told}");
+        assert!(told.contains(words) && told.contains("mount -t proc"), "{told}");
+        assert_eq!(told.trim_end().lines().count(), 1, "{told}");
+    }
+}
+
+#[test]
 fn an_output_folder_from_before_is_kept() {
     let sandbox = Sandbox::new();
     fs::create_dir(sandbox.path().join("rprof.out")).unwrap();

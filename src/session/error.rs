@@ -33,6 +33,11 @@ pub enum SessionError {
         /// Bytes.
         limit: u64,
     },
+    /// What `/proc` holds does not tell of us and our children.
+    #[error(
+        "cannot look at processes in /proc: {0}; mount the proc file system of this namespace (`mount -t proc proc /proc`)"
+    )]
+    Proc(String),
     /// The output folder.
     #[error("cannot write to {}: {source}; {}", path.display(), remedy(source))]
     Output {

@@ -35,6 +35,18 @@ pub fn own_room() -> Result<(), SessionError> {
     if limit < OWN_ROOM { Err(SessionError::AddressSpace { needed: OWN_ROOM, limit }) } else { Ok(()) }
 }
 
+/// Checks that `/proc` tells of the processes that we know by their ids: without that a pass would wait for ever.
+pub fn own_proc() -> Result<(), SessionError> {
+    let own = std::process::id().to_string();
+    match fs::read_link("/proc/self") {
+        Ok(told) if told.as_os_str() == OsStr::new(&own) => Ok(()),
+        Ok(told) => {
+            Err(SessionError::Proc(format!("it is that of another namespace, where {own} is {}", told.display())))
+        }
+        Err(source) => Err(SessionError::Proc(format!("/proc/self: {source}"))),
+    }
+}
+
 /// Resolves and checks `command` (program and arguments).
 pub fn check(command: &[OsString]) -> Result<Checked, SessionError> {
     let name = command.first().cloned().unwrap_or_default();

@@ -114,6 +114,7 @@ pub struct Evidence {
 /// report impossible.
 pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
     let notices = Notices::new(options.quiet);
+    preflight::own_proc()?;
     preflight::own_room()?;
     let checked = preflight::check(&options.program)?;
     let folder = OutputFolder::create(options.output.as_deref(), mpi_rank(), &[&checked.program.path])?;
