@@ -205,9 +205,26 @@ fn a_broken_profile_is_named_with_its_field() {
         ("noise.json", &["noise.json"]),
         ("mistyped.json", &["mistyped.json", "command"]),
         ("too_large.json", &["too_large.json", "run.threads[0].pid"]),
-        ("absent.json", &["absent.json"]),
+        ("absent.json", &["absent.json", "name a profile.json"]),
     ] {
         refused(&report(name).each_ref().map(String::as_str), &sandbox, 125, words);
+    }
+}
+
+#[test]
+fn a_broken_event_table_is_named_with_the_line() {
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.path().join("events")).unwrap();
+    let arguments = ["--quiet", "--counters-from", "events", "--", "/bin/true"];
+    for (text, words) in [
+        ("# mine\n\n[cpu\nname = 'x'\n", ["events/mine.toml:3: ", "look at the folder"]),
+        ("[cpu]\nname = 7\n", ["events/mine.toml:2: ", "string"]),
+        ("", ["events/mine.toml:1: ", "missing"]),
+    ] {
+        sandbox.file("events/mine.toml", text, 0o644);
+        refused(&arguments, &sandbox, 125, &words);
+        let told = stderr(&sandbox.run(arguments));
+        assert!(!told.contains("\\n") && !told.contains('|'), "{told}");
     }
 }
 

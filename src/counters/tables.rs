@@ -16,13 +16,14 @@ pub enum TableError {
         source: std::io::Error,
     },
     /// Not TOML, or a field is missing or mistyped.
-    #[error("{file}: {source}")]
+    #[error("{file}:{line}: {problem}")]
     Syntax {
         /// File name.
         file: String,
-        /// Where and what.
-        #[source]
-        source: Box<toml::de::Error>,
+        /// Line, from 1.
+        line: usize,
+        /// What is wrong there, in one line.
+        problem: String,
     },
     /// A fact contradicts another.
     #[error("{file}: {fact}")]
@@ -111,10 +112,16 @@ fn is_amount(value: f64) -> bool {
     value.is_finite() && value > 0.0
 }
 
+/// The parser's error without its drawing of the place.
+fn syntax(file: &str, text: &str, error: &toml::de::Error) -> TableError {
+    let before = text.get(..error.span().map_or(0, |span| span.start)).unwrap_or(text);
+    let line = 1 + before.matches('\n').count();
+    TableError::Syntax { file: file.to_owned(), line, problem: error.message().replace('\n', ", ") }
+}
+
 /// Parses and checks one table.
 fn parse(file: &str, text: &str) -> Result<EventTable, TableError> {
-    let table: EventTable = toml::from_str(text)
-        .map_err(|source| TableError::Syntax { file: file.to_owned(), source: Box::new(source) })?;
+    let table: EventTable = toml::from_str(text).map_err(|error| syntax(file, text, &error))?;
     let fact = |fact: String| TableError::Fact { file: file.to_owned(), fact };
     if table.cpu.general_counters > MOST_COUNTERS {
         return Err(fact(format!("no CPU has more than {MOST_COUNTERS} counters")));

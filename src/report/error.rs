@@ -8,7 +8,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum ReportError {
     /// The file could not be read.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}: {source}; name a profile.json, or the folder that a run wrote it to", path.display())]
     Read {
         /// Which file.
         path: PathBuf,
