@@ -21,10 +21,6 @@ use crate::target::wake_up::WakeUp;
 
 /// When the blocks of a code space are placed first after its start: a program that ends sooner has nothing of it.
 pub const FIRST: Duration = Duration::from_millis(300);
-/// A code space of so few blocks is looked at after so small a part of that time if it grows no more: its plan costs
-/// little.
-const SMALL: usize = 2000;
-const EARLY: u32 = 3;
 /// A code space that grew by more than one block in so many since the look before is still being filled: the program
 /// starts, what is hot will soon be something else, and whoever asks would wait for the plan.
 const FILLING: usize = 16;
@@ -85,20 +81,16 @@ impl Placing {
         self.due
     }
 
-    /// Whether hot blocks are to be placed in a code space that has `blocks` by now. The first time one that is still being
-    /// filled is put off, and a small one that is not comes early.
+    /// Whether hot blocks are to be placed in a code space that has `blocks` by now. One that is still being filled is
+    /// put off.
     fn is_time(&mut self, now: Instant, blocks: usize) -> bool {
         let new = blocks.saturating_sub(std::mem::replace(&mut self.blocks, blocks));
-        if self.round > 0 {
-            return now >= self.due;
-        }
-        let fills = new * FILLING > blocks;
-        let early = blocks <= SMALL && now >= self.begun + self.interval / EARLY;
-        if now >= self.due && fills && now < self.begun + PUT_OFF * self.interval {
+        let is_due = now >= self.due;
+        let fills = self.round == 0 && new * FILLING > blocks && now < self.begun + PUT_OFF * self.interval;
+        if is_due && fills {
             self.due = now + LOOK;
-            return false;
         }
-        now >= self.due || (early && !fills)
+        is_due && !fills
     }
 
     /// How often each counter was increased since the last look, if it is time for another.
@@ -292,34 +284,16 @@ mod tests {
         let first = Duration::from_millis(300);
         let at = |placing: &Placing, n: u64| placing.begun + Duration::from_millis(n);
         let mut placing = Placing::after(first);
-        assert!(!placing.is_time(at(&placing, 299), 9000), "it is not due");
-        assert!(!placing.is_time(at(&placing, 301), 10_000), "a tenth is new");
+        assert!(!placing.is_time(at(&placing, 299), 900), "it is not due");
+        assert!(!placing.is_time(at(&placing, 301), 1000), "a tenth is new");
         assert_eq!(placing.due(), at(&placing, 351), "until then it may be lent");
-        assert!(!placing.is_time(at(&placing, 340), 10_000), "it was put off");
-        assert!(placing.is_time(at(&placing, 351), 10_001), "it hardly grows any more");
+        assert!(!placing.is_time(at(&placing, 340), 1000), "it was put off");
+        assert!(placing.is_time(at(&placing, 351), 1001), "it hardly grows any more");
         let mut placing = Placing::after(first);
-        assert!(!placing.is_time(at(&placing, 800), 10_000));
-        assert!(placing.is_time(at(&placing, 901), 20_000), "not for ever");
+        assert!(!placing.is_time(at(&placing, 800), 1000));
+        assert!(placing.is_time(at(&placing, 901), 2000), "not for ever");
         placing.look(at(&placing, 901), Vec::new());
         placing.round = 1;
-        assert!(placing.is_time(at(&placing, 3000), 40_000), "only the first time");
-    }
-
-    #[test]
-    fn small_spaces_that_grow_no_more_are_placed_early() {
-        let first = Duration::from_millis(300);
-        let at = |placing: &Placing, n: u64| placing.begun + Duration::from_millis(n);
-        let mut placing = Placing::after(first);
-        assert!(
-            !placing.is_time(at(&placing, 50), 900) && !placing.is_time(at(&placing, 99), 900),
-            "nothing is hot yet"
-        );
-        assert!(!placing.is_time(at(&placing, 110), 1000), "it grows");
-        assert!(placing.is_time(at(&placing, 160), 1001));
-        placing.look(at(&placing, 160), Vec::new());
-        placing.round = 1;
-        assert!(!placing.is_time(at(&placing, 400), 1001), "once");
-        let mut placing = Placing::after(first);
-        assert!(!placing.is_time(at(&placing, 160), 5000) && !placing.is_time(at(&placing, 210), 5000), "it is large");
+        assert!(placing.is_time(at(&placing, 3000), 4000), "only the first time");
     }
 }
