@@ -19,7 +19,7 @@ const DATA_NAME: usize = 40;
 
 /// Lines on one function: its intensity at every level, its traffic with memory. Empty where neither is known.
 pub fn of_function(f: &Function) -> Vec<String> {
-    [rooflines(f), memory(f), data(f), pages(f)].into_iter().flatten().collect()
+    [rooflines(f), memory(f), fought_for(f), data(f), pages(f)].into_iter().flatten().collect()
 }
 
 /// `hierarchical roofline: 0.0625 FLOP/B from DRAM, 0.0833 from L3; cache-aware roofline: 0.125 FLOP/B`
@@ -60,6 +60,25 @@ fn memory(f: &Function) -> Option<String> {
         }
     }
     Some(line)
+}
+
+/// `written by other threads meanwhile: the lines of 97 % of its L1 misses; give each thread lines of its own`
+///
+/// Such lines need not come from memory: another core's cache has them.
+fn fought_for(f: &Function) -> Option<String> {
+    let t = f.work.as_ref()?.traffic?;
+    let matters = t.coherence > LEAST_PART * t.l1_misses && t.coherence > least_misses(&t);
+    matters.then(|| {
+        format!(
+            "written by other threads meanwhile: the lines of {} of its L1 misses; give each thread lines of its own",
+            percent((t.coherence / t.l1_misses.max(1.0)).min(1.0))
+        )
+    })
+}
+
+/// Misses that hardly any access has are not worth a word.
+fn least_misses(t: &Traffic) -> f64 {
+    LEAST_PART * (t.l1_read + t.l1_write) / LINE_BYTES
 }
 
 /// `data: x 67 % (static, 256 MiB), main:12 31 % (allocated, 128 MiB)`
@@ -123,8 +142,7 @@ fn kinds(t: &Traffic) -> Vec<String> {
 /// Conflicts in the private caches: parts of the lines that missed there.
 fn conflicts(t: &Traffic) -> Vec<String> {
     let levels = [("L1", t.l1_conflict, t.l1_misses), ("L2", t.l2_conflict, t.l2_misses)];
-    // Misses that hardly any access has are not worth a word.
-    let least = LEAST_PART * (t.l1_read + t.l1_write) / LINE_BYTES;
+    let least = least_misses(t);
     let told = levels.into_iter().filter(|(_, part, all)| *part > LEAST_PART * all && *part > least);
     told.map(|(level, part, all)| format!("{} of {level} misses", percent(part / all))).collect()
 }
@@ -160,6 +178,23 @@ mod tests {
         };
         assert_eq!(line(traffic), ["memory traffic: 0 B; conflicts: 97 % of L1 misses"]);
         assert!(line(Traffic { l1_read: 8e6, ..traffic }).is_empty(), "one miss in a thousand accesses");
+    }
+
+    #[test]
+    fn lines_that_threads_fight_for_are_told_without_traffic_of_memory() {
+        let line = |coherence| {
+            let traffic = Traffic { l1_read: 640e3, l1_misses: 1000.0, coherence, ..Traffic::default() };
+            let bytes = Some(Bytes { dram: Some(0), ..Bytes::default() });
+            of_function(&Function {
+                bytes,
+                work: Some(Work { traffic: Some(traffic), ..Work::default() }),
+                ..Default::default()
+            })
+        };
+        let told =
+            "written by other threads meanwhile: the lines of 97 % of its L1 misses; give each thread lines of its own";
+        assert_eq!(line(970.0), [told]);
+        assert!(line(400.0).is_empty(), "one miss in twenty-five accesses of a line");
     }
 
     #[test]
