@@ -165,12 +165,16 @@ mod tests {
         let mut arrivals = Arrivals::new();
         assert_eq!(arrivals.lines(0), None);
         let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-        arrivals.glance(std::iter::once(child.id()));
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while arrivals.most.values().all(|pages| *pages < 50) {
+            assert!(Instant::now() < deadline, "{arrivals:?}");
+            arrivals.glance(std::iter::once(child.id()));
+        }
         drop(child.stdin.take());
         child.wait().unwrap();
         let pages = |touched| arrivals.lines(touched).unwrap() / PAGE_LINES;
         // Other tests have children, too.
-        assert!(pages(0) > 50 && pages(u64::MAX) >= pages(0), "{arrivals:?}");
+        assert!(pages(0) >= 50 && pages(u64::MAX) >= pages(0), "{arrivals:?}");
     }
 
     #[test]

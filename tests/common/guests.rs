@@ -58,9 +58,10 @@ pub fn guest(file: &str, flags: &[&str]) -> Counted {
 pub fn refusal(program: &Path) -> String {
     let dir = tempfile::tempdir().unwrap();
     let (counted, _) = translated(dir.path(), &[program.to_str().unwrap()]);
-    let error = counted.expect_err("the engine follows it").to_string();
+    let error = counted.expect_err("the engine follows it");
     nothing_runs(program);
-    error
+    // As a user is told.
+    format!("{error}; {}", error.hint())
 }
 
 /// Waits until no process executes `program` any more.
