@@ -76,18 +76,18 @@ impl Run {
         let asked = Asked::by(&registers);
         let caller = self.threads.get(&stopped.tid()).ok_or(RunError::Gone)?.group;
         let whose = match asked.pid {
+            _ if asked.resource != u64::from(RLIMIT_AS) => None,
             0 => Some(caller),
             pid => self.threads.get(&Pid::from_raw(pid)).map(|t| t.group),
         };
-        let status = read_status(caller).map_err(|_| RunError::Gone)?;
+        let status = whose.map(|_| read_status(caller)).transpose().map_err(|_| RunError::Gone)?;
         // What a filter says of the call, the kernel must find out.
-        let emulated = asked.resource == u64::from(RLIMIT_AS) && !status.filtered;
-        let (Some(whose), true) = (whose, emulated) else {
+        let (Some(whose), Some(status)) = (whose, status.filter(|status| !status.filtered)) else {
             let (stopped, _) = self.execute(stopped, registers, site)?;
             return self.go_on(stopped);
         };
-        let result =
-            self.limit_address_space(stopped.tid(), whose, &asked, status.capabilities >> CAP_SYS_RESOURCE & 1 == 1);
+        let may_raise = status.capabilities >> CAP_SYS_RESOURCE & 1 == 1;
+        let result = self.limit_address_space(stopped.tid(), whose, &asked, may_raise);
         let result = result.map_or_else(|error| -i64::from(error as i32), |()| 0);
         let after = Registers { rax: result as u64, rip: site.after.get(), r11: registers.eflags, ..registers };
         stopped.set_registers(&after)?;
@@ -146,7 +146,8 @@ impl Run {
     }
 }
 
-fn limit_of(pid: Pid) -> Result<rlimit, Errno> {
+/// The kernel's limit on the address space of `pid`.
+pub fn limit_of(pid: Pid) -> Result<rlimit, Errno> {
     let mut limit = rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel fills a live variable.
     Errno::result(unsafe { libc::prlimit(pid.as_raw(), RLIMIT_AS, std::ptr::null(), &raw mut limit) }).map(|_| limit)

@@ -2,6 +2,7 @@
 
 use nix::unistd::Pid;
 
+use super::address_space::limit_of;
 use super::arena::{ARENA, LEAST};
 use super::layout;
 
@@ -17,13 +18,8 @@ pub struct Room {
 impl Room {
     /// What there is in the address space of `pid`.
     pub fn of(pid: Pid) -> Room {
-        // SAFETY: an rlimit of zeroes is valid; the kernel fills it. Where it does not tell, no limit is assumed.
-        let limit = unsafe {
-            let mut limit: libc::rlimit = std::mem::zeroed();
-            let told = libc::prlimit(pid.as_raw(), libc::RLIMIT_AS, std::ptr::null(), &raw mut limit);
-            if told == 0 { limit.rlim_cur } else { libc::RLIM_INFINITY }
-        };
-        Room::within(limit)
+        // Where the kernel does not tell, no limit is assumed.
+        Room::within(limit_of(pid).map_or(libc::RLIM_INFINITY, |limit| limit.rlim_cur))
     }
 
     /// A quarter is for regions: where a thread with its stack and heap takes some 70 MiB itself, there cannot be many more

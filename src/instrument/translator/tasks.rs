@@ -120,15 +120,13 @@ impl Run {
             self.processes.insert(group, child);
             group
         };
-        if group != parent_group
-            && let Some(&inherited) = self.dispositions.get(&parent_group)
-        {
-            self.dispositions.insert(group, inherited);
-        }
-        if group != parent_group
-            && let Some(&inherited) = self.allowances.get(&parent_group)
-        {
-            self.allowances.insert(group, inherited);
+        if group != parent_group {
+            if let Some(&inherited) = self.dispositions.get(&parent_group) {
+                self.dispositions.insert(group, inherited);
+            }
+            if let Some(&inherited) = self.allowances.get(&parent_group) {
+                self.allowances.insert(group, inherited);
+            }
         }
         let region = image.regions.borrow_mut().take()?;
         if let Some(old) = self.threads.get(&parent) {
