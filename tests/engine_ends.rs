@@ -12,7 +12,7 @@ use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use rprof::instrument::{Counted, CountingEngine, Translator};
 use rprof::target::launch::{Program, Streams, spawn_gated};
 
-use guests::{build, nothing_runs};
+use guests::{build, guest, nothing_runs};
 
 /// Displacement of the first word in `cut_short.c`.
 const FIRST: u64 = 0x5e_ed00;
@@ -58,4 +58,17 @@ fn threads_that_are_cut_short_are_counted_to_the_last_instruction() {
         // Behind the first word either the second or the fifth follows, unless the thread ends there.
         assert!(words[0].wrapping_sub(words[1] + words[4]) <= 1, "thread {thread}: {words:?}");
     }
+}
+
+#[test]
+fn faults_that_end_a_process_are_told_with_their_place() {
+    let evidence = guest("crashes.c", &["-no-pie"]).evidence;
+    let told: Vec<&str> = evidence.warnings.iter().filter(|w| w.code == "crashed").map(|w| w.text.as_str()).collect();
+    let of = |words: &str| told.iter().filter(|t| t.contains(words)).count();
+    assert_eq!(told.len(), 3, "one was sent its signal: {told:?}");
+    assert_eq!(of("(crashes) was ended by SIGSEGV at crashes+0x"), 1, "{told:?}");
+    assert_eq!(of("on an access to 0x1008"), 1, "{told:?}");
+    assert_eq!(of("was ended by SIGILL at crashes+0x"), 1, "{told:?}");
+    assert_eq!(of("was ended by SIGSEGV at 0x2000, on an access to 0x2000"), 1, "{told:?}");
+    assert_eq!(of("rprof's own"), 0, "{told:?}");
 }

@@ -66,6 +66,16 @@ fn shadow_memories_of_sanitizers_are_left_alone() {
 }
 
 #[test]
+fn relatives_that_need_more_room_for_code_than_they_share() {
+    let evidence = guest("outgrown.c", &[]).evidence;
+    // 128 instructions each; what was executed before the ways parted counts as well.
+    let of_functions = |code: &[u8]| code.starts_with(&[0x0f, 0x1f, 0x84]) && code.ends_with(&[0xc3]);
+    let blocks = evidence.blocks.iter().filter(|b| of_functions(&b.code));
+    let executions: u64 = blocks.flat_map(|b| &b.executions).map(|(_, times)| times).sum();
+    assert_eq!(executions, 4 * 32768);
+}
+
+#[test]
 fn code_made_at_run_time_that_calls_back() {
     let evidence = guest("ping_pong.c", &[]).evidence;
     assert!(evidence.uncounted_share > 0.0);

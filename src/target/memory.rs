@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use nix::errno::Errno;
 use nix::unistd::Pid;
 
 use super::address::Address;
@@ -29,11 +30,15 @@ impl Memory {
     }
 
     /// Reads up to `buffer.len()` bytes; fewer where the mapping ends.
+    ///
+    /// # Errors
+    /// Nothing can be read there; `ESRCH`: nobody runs in this address space any more, also if that happens meanwhile.
     pub fn read_some(&self, at: Address, buffer: &mut [u8]) -> io::Result<usize> {
         let mut done = 0;
         while done < buffer.len() {
             match self.file.read_at(&mut buffer[done..], at.get().wrapping_add(done as u64)) {
-                Ok(0) => break,
+                // The kernel's answer where there is no address space; where nothing is mapped it is an error.
+                Ok(0) => return Err(Errno::ESRCH.into()),
                 Ok(n) => done += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if done == 0 => return Err(e),
@@ -74,5 +79,16 @@ mod tests {
         memory.write(at, &7u64.to_le_bytes()).unwrap();
         assert_eq!(memory.read_u64(at).unwrap(), 7);
         assert!(memory.read_u64(Address::new(8)).is_err());
+    }
+
+    #[test]
+    fn an_address_space_that_is_gone_is_told_from_one_that_ends() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let memory = Memory::open(Pid::from_raw(child.id() as i32)).unwrap();
+        let mut bytes = [0; 8];
+        assert_eq!(memory.read_some(Address::new(8), &mut bytes).unwrap_err().raw_os_error(), Some(libc::EIO));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(memory.read_some(Address::new(8), &mut bytes).unwrap_err().raw_os_error(), Some(libc::ESRCH));
     }
 }

@@ -22,6 +22,7 @@ mod block;
 mod calls;
 mod chains;
 mod chunks;
+mod crash;
 mod dispositions;
 mod drain;
 mod endings;

@@ -87,6 +87,11 @@ impl ImageRef {
     pub fn new(space: CodeSpace, regions: Regions) -> Self {
         ImageRef { space: Arc::new(AtomicRefCell::new(space)), regions: Arc::new(AtomicRefCell::new(regions)) }
     }
+
+    /// Whether another process has it, too.
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.space) > 1
+    }
 }
 
 impl Process {
@@ -170,7 +175,7 @@ impl Process {
         if self.text.iter().any(overlaps) {
             self.pages.borrow_mut().forget();
         }
-        if remove_text(&mut self.text, from, to) && Arc::strong_count(&self.image.space) == 1 {
+        if remove_text(&mut self.text, from, to) && !self.image.is_shared() {
             self.image.space.borrow_mut().invalidate(from, to);
         }
     }

@@ -1,5 +1,6 @@
 //! Processes that were forked from one another share translations until one of them has other text at an address that
-//! the others have translated, or could. Then it gets a code space of its own.
+//! the others have translated, or could, or needs another arena, which they would not have. Then it gets a code space of its
+//! own.
 //!
 //! ```text
 //!  learns text ─▶ do relatives have other bytes there? ─▶ hold its threads ─▶ new tables, regions, arenas
@@ -34,7 +35,7 @@ impl Run {
     /// Whether the text that address space `space` has just got at `from..to` is not what its relatives have there.
     pub fn differs_from_relatives(&self, space: Pid, from: Address, to: Address, treatment: Treatment) -> bool {
         let Some(process) = self.processes.get(&space) else { return false };
-        if Arc::strong_count(&process.image.space) == 1 {
+        if !process.image.is_shared() {
             return false;
         }
         let code = process.image.space.borrow();
@@ -50,6 +51,12 @@ impl Run {
             let overlapping = relative.text.iter().filter(|t| t.is_translated_in(from, to));
             overlapping.into_iter().any(|t| differ(&process.memory, &relative.memory, t.start.max(from), t.end.min(to)))
         })
+    }
+
+    /// Whether other address spaces share the translations of that of `tid`.
+    pub fn has_relatives(&self, tid: Pid) -> bool {
+        let process = self.threads.get(&tid).and_then(|t| self.processes.get(&t.process));
+        process.is_some_and(|p| p.image.is_shared())
     }
 
     /// Gives the address space of `stopped` a code space of its own. All its threads go on behind this.

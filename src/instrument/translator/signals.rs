@@ -129,10 +129,11 @@ impl Run {
         let fate = self.fate(tid, signal)?;
         let mut registers = stopped.registers()?;
         if fate != Fate::Caught {
-            // The state matters only to a core dump.
+            // The state matters only to a core dump, and to whoever asks where it was.
             if fate == Fate::Default && dumps_core(signal) {
-                self.as_the_program_has_it(tid, &mut registers)?;
+                let state = self.as_the_program_has_it(tid, &mut registers)?;
                 stopped.set_registers(&registers)?;
+                self.note_crash(tid, signal, &info, &state, Address::new(registers.rip));
             }
             stopped.resume_raw(Mode::Continue, signal)?;
             self.send_deferred(tid);

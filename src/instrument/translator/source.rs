@@ -1,6 +1,8 @@
 //! The program's text as the translator reads it.
 
 use std::cell::RefCell;
+use std::collections::hash_map::Entry;
+use std::io;
 use std::rc::Rc;
 
 use iced_x86::RflagsBits;
@@ -27,38 +29,51 @@ const PAGE: u64 = 16 << 10;
 pub struct Pages(AddressMap<u64, Vec<u8>>);
 
 impl Pages {
-    /// What is read at once around `at`, from `at` on; nothing if its beginning cannot be read.
-    fn rest(&mut self, memory: &Memory, at: Address) -> &[u8] {
+    /// What is read at once around `at`, from `at` on; nothing if its beginning cannot be read. An error: the address space
+    /// is gone.
+    fn rest(&mut self, memory: &Memory, at: Address) -> io::Result<&[u8]> {
         let base = at.align_down(PAGE);
-        let page = self.0.entry(base.get()).or_insert_with(|| {
-            let mut bytes = vec![0; PAGE as usize];
-            let size = memory.read_some(base, &mut bytes).unwrap_or(0);
-            bytes.truncate(size);
-            bytes
-        });
-        page.get((at - base) as usize..).unwrap_or_default()
+        let page = match self.0.entry(base.get()) {
+            Entry::Occupied(page) => page.into_mut(),
+            Entry::Vacant(place) => {
+                let mut bytes = vec![0; PAGE as usize];
+                let size = unless_gone(memory.read_some(base, &mut bytes))?;
+                bytes.truncate(size);
+                place.insert(bytes)
+            }
+        };
+        Ok(page.get((at - base) as usize..).unwrap_or_default())
     }
 
     /// Reads from `at` on; returns how many bytes there are.
-    fn read(&mut self, memory: &Memory, at: Address, buffer: &mut [u8]) -> usize {
+    fn read(&mut self, memory: &Memory, at: Address, buffer: &mut [u8]) -> io::Result<usize> {
         let mut done = 0;
         while done < buffer.len() {
             let at = at + done as u64;
-            let there = self.rest(memory, at);
+            let there = self.rest(memory, at)?;
             if there.is_empty() {
                 // Its page may begin before the mapping does.
-                return done + memory.read_some(at, &mut buffer[done..]).unwrap_or(0);
+                return Ok(done + unless_gone(memory.read_some(at, &mut buffer[done..]))?);
             };
             let size = there.len().min(buffer.len() - done);
             buffer[done..done + size].copy_from_slice(&there[..size]);
             done += size;
         }
-        done
+        Ok(done)
     }
 
     /// Text has changed.
     pub fn forget(&mut self) {
         self.0.clear();
+    }
+}
+
+/// What was read, 0 bytes where nothing can be; an error only if the address space is gone. Its text must not be taken for one
+/// that ends there: those that it shares translations with execute what is made of it.
+fn unless_gone(read: io::Result<usize>) -> io::Result<usize> {
+    match read {
+        Err(e) if e.raw_os_error() != Some(libc::ESRCH) => Ok(0),
+        result => result,
     }
 }
 
@@ -81,7 +96,7 @@ impl<'a> Source<'a> {
         find_text(self.text, at).and_then(|t| t.located).map(|l| l.code_ref(at))
     }
 
-    /// The block at `at`; `None` where there is no text.
+    /// The block at `at`; `None` where there is no text, or nobody any more who has it.
     pub fn block(&mut self, at: Address) -> Option<Rc<Decoded>> {
         if !self.decoded.contains_key(&at.get()) {
             let block = self.read(at).map(Rc::new);
@@ -93,11 +108,11 @@ impl<'a> Source<'a> {
     fn read(&self, at: Address) -> Option<Decoded> {
         let room = (find_text(self.text, at)?.end - at).min(WINDOW as u64) as usize;
         let mut pages = self.pages.borrow_mut();
-        if let Some(bytes) = pages.rest(self.memory, at).get(..room) {
+        if let Some(bytes) = pages.rest(self.memory, at).ok()?.get(..room) {
             return decode(at, bytes);
         }
         let mut bytes = [0; WINDOW];
-        let size = pages.read(self.memory, at, &mut bytes[..room]);
+        let size = pages.read(self.memory, at, &mut bytes[..room]).ok()?;
         decode(at, &bytes[..size])
     }
 
@@ -158,8 +173,42 @@ impl<'a> Source<'a> {
     fn scan_text(&self, at: Address) -> Option<u32> {
         let room = (find_text(self.text, at)?.end - at) as usize;
         let mut pages = self.pages.borrow_mut();
-        let bytes = pages.rest(self.memory, at);
+        let bytes = pages.rest(self.memory, at).ok()?;
         let (read, open) = scan(steps(at, &bytes[..room.min(bytes.len())]), INC_FLAGS);
         (open == 0).then_some(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::unistd::Pid;
+
+    use super::*;
+    use crate::instrument::translator::text::Treatment;
+    use crate::target::maps::read_maps;
+
+    #[test]
+    fn text_of_a_process_that_is_gone_does_not_end_where_reading_it_does() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid::from_raw(child.id() as i32);
+        let big = |m: &crate::target::maps::Mapping| m.executable && m.is_file() && m.end - m.start > 4 * PAGE;
+        // It may not have executed its program yet.
+        let found = (0..1000).find_map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            read_maps(pid).unwrap().into_iter().find(|m| big(m) && m.path.contains("libc"))
+        });
+        let (memory, mapping) = (Memory::open(pid).unwrap(), found.unwrap());
+        let (start, end) = (mapping.start, mapping.end);
+        let text = [TextRange { start, end, treatment: Treatment::Translate, located: None }];
+        let pages = RefCell::<Pages>::default();
+        // What was read at once ends three bytes on.
+        let at = (start + 2 * PAGE).align_down(PAGE) - 3;
+        assert!(Source::new(&memory, &pages, &text).block(at - PAGE / 2).is_some());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let mut source = Source::new(&memory, &pages, &text);
+        assert!(source.block(at - PAGE / 2).is_some(), "it was read before");
+        assert!(source.block(at).is_none(), "it is not three bytes long");
+        assert_eq!(source.live_in(at, FLAG_DEPTH), INC_FLAGS, "nothing is known of it");
     }
 }

@@ -149,6 +149,9 @@ impl Run {
             let waits = regions.request(region).is_some();
             (waits, regions.last_request(region), regions.get(region, layout::RESPONSE))
         };
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.stalled = false;
+        }
         let mut stopped = stopped;
         let destination = if !waits && response != 0 {
             response
@@ -163,6 +166,7 @@ impl Run {
                         self.note_native(tid, destination);
                         break destination.get();
                     }
+                    Err(TranslateError::Full) if self.has_relatives(tid) => return self.part(stopped),
                     Err(TranslateError::Full) => stopped = self.grow(stopped, target)?,
                     Err(error) => return Err(RunError::Unsupported(error.to_string())),
                 }
@@ -174,9 +178,6 @@ impl Run {
         registers.rcx = regions.get(region, layout::SAVE_RCX);
         registers.rip = destination;
         stopped.set_registers(&registers)?;
-        if let Some(thread) = self.threads.get_mut(&tid) {
-            thread.stalled = false;
-        }
         Ok(stopped)
     }
 
@@ -197,6 +198,11 @@ impl Run {
             let (process, tally) = self.process(tid)?;
             match process.destination(version, at, Some(tally)) {
                 Ok(destination) => break destination,
+                Err(TranslateError::Full) if self.has_relatives(tid) => {
+                    registers.rip = at.get();
+                    stopped.set_registers(&registers)?;
+                    return self.part(stopped);
+                }
                 Err(TranslateError::Full) => stopped = self.grow(stopped, at)?,
                 Err(error) => return Err(RunError::Unsupported(error.to_string())),
             }
@@ -214,7 +220,7 @@ impl Run {
         }
     }
 
-    /// Maps another arena.
+    /// Maps another arena. Only the process of `stopped` has it: nobody may share its translations.
     fn grow(&mut self, stopped: Stopped, near: Address) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
         let group = self.threads.get(&tid).ok_or(RunError::Gone)?.group;

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::os::unix::fs::MetadataExt;
-use std::sync::Arc;
 
 use nix::unistd::{Pid, getegid, geteuid};
 
@@ -21,7 +20,7 @@ use super::version::Version;
 use crate::profile::run::Warning;
 use crate::target::address::Address;
 use crate::target::memory::Memory;
-use crate::target::proc_status::read_status;
+use crate::target::proc_status::{read_name, read_status};
 use crate::target::remote::Remote;
 use crate::target::tracee::{Mode, Registers, Stopped};
 use crate::target::wait::{Event, Stop, wait_for};
@@ -223,10 +222,10 @@ impl Run {
         if tid == self.first {
             return Err(RunError::Unsupported(why.into()));
         }
-        let name = std::fs::read_to_string(format!("/proc/{tid}/comm")).unwrap_or_default();
+        let name = read_name(tid).unwrap_or_default();
         self.warnings.push(Warning::new(
             "child-not-counted",
-            format!("process {tid} ({}) was not counted: {why}", name.trim_end()),
+            format!("process {tid} ({name}) was not counted: {why}"),
             "what it executed is missing from all counts, and from the sums over the run",
             "profile that program by itself, as far as it can be counted",
         ));
@@ -284,7 +283,7 @@ impl Run {
 
     fn drop_process(&mut self, pid: Pid) {
         let Some(process) = self.processes.remove(&pid) else { return };
-        if Arc::strong_count(&process.image.space) == 1 {
+        if !process.image.is_shared() {
             // Whoever waits for its end goes on meanwhile, and may want something translated.
             self.finished.push_back(process.image.space);
             if self.finished.len() > FINISHED {
