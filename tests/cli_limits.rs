@@ -57,7 +57,7 @@ fn files_that_may_not_be_written_are_told_and_the_others_are_there() {
     let files = fs::read_dir(sandbox.path().join("rprof.out")).unwrap();
     let mut names: Vec<_> = files.map(|f| f.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
-    assert!(names.contains(&"flamegraph.svg".into()) && !names.contains(&"profile.json".into()), "{names:?}");
+    assert!(names.contains(&"roofline.svg".into()) && !names.contains(&"profile.json".into()), "{names:?}");
     assert!(names.iter().all(|name| !name.ends_with(".tmp")), "{names:?}");
 }
 
@@ -87,7 +87,7 @@ fn a_descendant_with_a_small_limit_of_its_own_is_counted() {
     assert_eq!(status(&output), 0, "{told}");
     let read = |name: &str| fs::read_to_string(sandbox.path().join(name)).unwrap();
     assert_eq!(read("counted"), read("native") + "1000000\n");
-    assert!(!told.contains("not counted"), "{told}");
+    assert!(!told.contains("\n! "), "a warning: {told}");
     assert_eq!(function(&sandbox.profile("rprof.out"), "add_up")["flops"]["total"], 1_000_000u64);
 }
 

@@ -26,6 +26,7 @@ fn everything() -> Features {
         avx512fp16: true,
         avx512vnni: true,
         avxvnni: true,
+        clflushopt: true,
     }
 }
 
@@ -135,6 +136,9 @@ fn streams() {
 #[test]
 fn everything_else() {
     for features in sets() {
+        if let Some(kernel) = irregular::flush(features).expect("encodes") {
+            agrees(&kernel);
+        }
         for chains in [1, 2, 4, 8, 12, 13, 16] {
             agrees(&chase::chase(chains, features).expect("encodes"));
         }

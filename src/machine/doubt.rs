@@ -49,7 +49,6 @@ pub fn measured_as(ceiling: &Ceiling) -> &str {
 
 /// What should be measured again: what did not fit the time, what is unsettled, and what breaks an order.
 pub fn doubtful(ceilings: &[Ceiling]) -> Doubtful {
-    let late = |c: &Ceiling| c.value.is_none() && c.reason.as_deref().is_some_and(|r| r.starts_with(TOO_LATE));
     let own = ceilings
         .iter()
         .filter(|c| late(c) || (c.value.is_some() && !c.settled && (c.how == "measured" || c.id.starts_with("lat."))))
@@ -61,6 +60,16 @@ pub fn doubtful(ceilings: &[Ceiling]) -> Doubtful {
         })
     });
     own.chain(broken).collect()
+}
+
+/// Whether there was no time for a ceiling.
+fn late(ceiling: &Ceiling) -> bool {
+    ceiling.value.is_none() && ceiling.reason.as_deref().is_some_and(|r| r.starts_with(TOO_LATE))
+}
+
+/// Whether there was no time for `id`, at any number of threads.
+pub fn is_late(ceilings: &[Ceiling], id: &str) -> bool {
+    ceilings.iter().any(|c| c.id == id && late(c))
 }
 
 /// What has a value and is `of` a kind: of what neighbours or the placement of the CPUs are part, another moment tells how much.

@@ -55,7 +55,7 @@ pub enum MachineError {
         arch: &'static str,
     },
     /// The result could not be written to the cache; the measurement itself is good.
-    #[error("writing the cache of ceilings to {}: {source} (hint: set XDG_CACHE_HOME to a writable directory)", path.display())]
+    #[error("writing the cache of ceilings to {}: {source}", path.display())]
     CacheWrite {
         /// The file.
         path: PathBuf,

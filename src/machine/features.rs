@@ -25,6 +25,8 @@ pub struct Features {
     pub avx512vnni: bool,
     /// VEX-encoded integer dot products, up to 256 bits.
     pub avxvnni: bool,
+    /// Lines put out of the caches without waiting for one another.
+    pub clflushopt: bool,
 }
 
 impl Features {
@@ -43,6 +45,7 @@ impl Features {
             avx512fp16: has!("avx512fp16"),
             avx512vnni: has!("avx512vnni"),
             avxvnni: has!("avxvnni"),
+            clflushopt: raw_cpuid::CpuId::new().get_extended_feature_info().is_some_and(|f| f.has_clflushopt()),
         }
     }
 

@@ -20,13 +20,17 @@ use crate::profile::placement::{self, Placed};
 use crate::profile::run::Warning;
 
 /// Grows with every change of what is measured or how.
-const CEILINGS_VERSION: u32 = 7;
+const CEILINGS_VERSION: u32 = 8;
 
 /// Later runs that try again what is in doubt; after that it stays as it is until `--refresh`.
 const RETRIES: u32 = 8;
 
 /// Time that one later run spends on that.
 const RETRY_BUDGET: Duration = Duration::from_millis(300);
+
+/// Time that it spends where the first one did not come to the memory: a hypervisor may give that to this host at half a GiB a
+/// second, once.
+const UNFINISHED_BUDGET: Duration = Duration::from_millis(2000);
 
 /// Time that a run spends on what moved since.
 const MOVED_BUDGET: Duration = Duration::from_millis(1000);
@@ -193,10 +197,15 @@ fn still_good(
         (entry.retries < RETRIES || request.patience > 1) && !doubt::doubtful(&entry.machine.ceilings).is_empty();
     let another = request.another_placement && states::placements(&entry.states, &entry.machine).is_empty();
     let again = again || another;
+    let unfinished = doubt::is_late(&entry.machine.ceilings, "dram.read");
     if again {
         let Machine { ceilings, sweeps, core_to_core, .. } = &mut entry.machine;
         lab.resume(std::mem::take(ceilings), std::mem::take(sweeps), core_to_core.as_ref());
-        let budget = if outdated { MOVED_BUDGET } else { RETRY_BUDGET };
+        let budget = match () {
+            _ if unfinished => UNFINISHED_BUDGET,
+            _ if outdated => MOVED_BUDGET,
+            _ => RETRY_BUDGET,
+        };
         if another {
             ceilings::measure_another_placement(&mut lab, progress)?;
         }
@@ -245,11 +254,17 @@ fn settle_drift(drift: Drift, entry: &mut Entry) -> bool {
 fn keep(directory: Option<&Path>, entry: &Entry, progress: &mut dyn Progress) -> bool {
     let Some(directory) = directory else { return false };
     let Err(error) = store::save(directory, entry) else { return true };
+    let remedy = match &error {
+        MachineError::CacheWrite { source, .. } if source.kind() == std::io::ErrorKind::FileTooLarge => {
+            "raise the limit on the size of files (`ulimit -f`)"
+        }
+        _ => "set XDG_CACHE_HOME to a writable directory",
+    };
     progress.warn(Warning::new(
         "machine-cache",
         error.to_string(),
         "the ceilings are measured again at the next run",
-        "set XDG_CACHE_HOME to a writable directory",
+        remedy,
     ));
     false
 }

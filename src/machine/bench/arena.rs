@@ -2,7 +2,9 @@
 
 use std::io;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use super::Team;
 use crate::machine::error::MachineError;
@@ -71,10 +73,34 @@ impl Drop for Buffer {
     }
 }
 
+/// What is written in a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// Zeros, or anything.
+    Any,
+    /// Ones, of eight bytes.
+    Ones,
+    /// In each of so many slabs a cycle through its first lines, so many.
+    Cycles {
+        /// Slabs.
+        slabs: usize,
+        /// Lines of one.
+        nodes: u64,
+    },
+}
+
+/// Most bytes of a window: one pass takes some milliseconds.
+const WINDOW: u64 = 32 << 20;
+
+/// Fewest windows of a slab.
+const WINDOWS: u64 = 8;
+
 /// A slab for each of `threads` threads.
 #[derive(Debug, Clone)]
 pub struct Arena {
     buffer: Arc<Buffer>,
+    content: Arc<Mutex<Content>>,
+    walked: Arc<AtomicU64>,
     /// Bytes of one slab, a multiple of 4 KiB.
     pub slab: u64,
     /// Threads that have one.
@@ -88,9 +114,8 @@ impl Arena {
     /// # Errors
     /// [`MachineError::Buffer`], [`MachineError::Thread`].
     pub fn new(team: &Team, threads: usize, total: u64, pages: Pages, one_node: bool) -> Result<Self, MachineError> {
-        let slab = (total / threads as u64).next_multiple_of(HUGE);
-        let buffer = Arc::new(Buffer::new(slab * threads as u64, pages)?);
-        let arena = Arena { buffer, slab, threads };
+        let arena = Arena::untouched(threads, total, pages)?;
+        let slab = arena.slab;
         let touched = arena.clone();
         let touch = Arc::new(move |rank: usize| {
             let (first, bytes) = if one_node { (0, slab * threads as u64) } else { (rank as u64 * slab, slab) };
@@ -107,22 +132,93 @@ impl Arena {
         Ok(arena)
     }
 
-    /// Fills all slabs with ones, of eight bytes, each by its own thread. Kernels that store what they loaded must not do so to
-    /// fresh pages: memory takes lines of zeros faster than others (Zen 5 stores them at 1.2 times the rate, past the caches
-    /// at 2.2 times), and programs have others.
+    fn untouched(threads: usize, total: u64, pages: Pages) -> Result<Self, MachineError> {
+        let slab = (total / threads as u64).next_multiple_of(HUGE);
+        let buffer = Arc::new(Buffer::new(slab * threads as u64, pages)?);
+        let content = Arc::new(Mutex::new(Content::Any));
+        Ok(Arena { buffer, content, walked: Arc::default(), slab, threads })
+    }
+
+    /// The same memory, filled with ones at the first touch; `None` where that is not done before `end`: of memory that a
+    /// hypervisor has not yet given to this host, half a GiB may take a second.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn filled(
+        team: &Team,
+        threads: usize,
+        total: u64,
+        pages: Pages,
+        end: Instant,
+    ) -> Result<Option<Self>, MachineError> {
+        let arena = Arena::untouched(threads, total, pages)?;
+        Ok(arena.fill_until(team, Some(end))?.then_some(arena))
+    }
+
+    /// The same memory, divided among `threads` threads; which of them touched what is as it was.
+    pub fn divided(&self, threads: usize) -> Self {
+        Arena { slab: self.total() / threads as u64 / HUGE * HUGE, threads, ..self.clone() }
+    }
+
+    /// Fills all slabs with ones, of eight bytes, each by its own thread, unless they hold them. Kernels that store what they
+    /// loaded must not do so to fresh pages: memory takes lines of zeros faster than others (Zen 5 stores them at 1.2 times the
+    /// rate, past the caches at 2.2 times), and programs have others.
     ///
     /// # Errors
     /// [`MachineError::Thread`].
     pub fn fill(&self, team: &Team) -> Result<(), MachineError> {
-        let filled = self.clone();
+        if self.content() != Content::Ones {
+            self.fill_until(team, None)?;
+        }
+        Ok(())
+    }
+
+    /// Fills as far as there is time; whether all of it.
+    fn fill_until(&self, team: &Team, end: Option<Instant>) -> Result<bool, MachineError> {
+        let (filled, late) = (self.clone(), Arc::new(AtomicBool::new(false)));
+        let told = late.clone();
         let fill = move |rank: usize| {
             let base = filled.slab_address(rank) as *mut f64;
-            for n in 0..filled.slab as usize / size_of::<f64>() {
-                // SAFETY: inside this thread's slab, which is aligned and which no other thread has.
-                unsafe { base.add(n).write(1.0) };
+            for offset in (0..filled.slab).step_by(HUGE as usize) {
+                if end.is_some_and(|end| Instant::now() >= end) {
+                    return told.store(true, Ordering::Relaxed);
+                }
+                let first = offset as usize / size_of::<f64>();
+                for n in first..first + HUGE as usize / size_of::<f64>() {
+                    // SAFETY: inside this thread's slab, a multiple of 2 MiB, which is aligned and which no other thread has.
+                    unsafe { base.add(n).write(1.0) };
+                }
             }
         };
-        team.run(self.threads, Arc::new(fill))
+        team.run(self.threads, Arc::new(fill))?;
+        let all = !late.load(Ordering::Relaxed);
+        self.note_content(if all { Content::Ones } else { Content::Any });
+        Ok(all)
+    }
+
+    /// What is written in it.
+    pub fn content(&self) -> Content {
+        *self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what was written to it.
+    pub fn note_content(&self, content: Content) {
+        *self.content.lock().unwrap_or_else(PoisonError::into_inner) = content;
+    }
+
+    /// A number that was not given out before for this memory.
+    pub fn turn(&self) -> u64 {
+        self.walked.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Most bytes of one window of a slab.
+    pub fn window(&self) -> u64 {
+        (self.slab / WINDOWS).clamp(HUGE, WINDOW) / HUGE * HUGE
+    }
+
+    /// Windows that were walked in this memory.
+    pub fn walked(&self) -> Arc<AtomicU64> {
+        self.walked.clone()
     }
 
     /// Address of the slab of `rank`.
@@ -187,6 +283,15 @@ mod tests {
             Some(share) => assert_eq!(share, 0.0),
             None => println!("SKIPPED: /proc/self/smaps does not tell huge pages"),
         }
+    }
+
+    #[test]
+    fn what_is_not_filled_in_time_is_not_given_out() {
+        let team = Team::new(&crate::machine::limits::Limits::read().cpus[..1]).expect("one thread");
+        let now = Instant::now();
+        assert!(Arena::filled(&team, 1, 4 << 20, Pages::Huge, now).expect("4 MiB").is_none());
+        let filled = Arena::filled(&team, 1, 4 << 20, Pages::Huge, now + std::time::Duration::from_secs(60));
+        assert_eq!(filled.expect("4 MiB").map(|arena| arena.content()), Some(Content::Ones));
     }
 
     #[test]

@@ -9,5 +9,6 @@ pub mod priority;
 mod rate;
 mod team;
 pub mod timing;
+pub mod windows;
 
 pub use team::Team;

@@ -18,6 +18,7 @@ use super::core_to_core;
 use super::presence::{Presence, Steal};
 use super::rate::Stamp;
 pub use super::rate::{Plan, Rate, Repetition};
+use super::windows::{self, Windows};
 use crate::machine::error::MachineError;
 use crate::machine::kernels::{Arguments, Kernel};
 use crate::profile::placement::CoreToCore;
@@ -29,6 +30,8 @@ pub struct Work {
     pub kernel: Arc<Kernel>,
     /// One set of arguments a thread.
     pub arguments: Arc<Vec<Mutex<Box<Arguments>>>>,
+    /// Where an iteration walks one window: which.
+    windows: Option<Windows>,
 }
 
 impl Work {
@@ -40,7 +43,12 @@ impl Work {
     /// The kernel with one set of arguments a thread. They must hold the arrays that it needs.
     pub fn new(kernel: Kernel, arguments: Vec<Box<Arguments>>) -> Self {
         let arguments = Arc::new(arguments.into_iter().map(Mutex::new).collect());
-        Work { kernel: Arc::new(kernel), arguments }
+        Work { kernel: Arc::new(kernel), arguments, windows: None }
+    }
+
+    /// The same, but each iteration walks the next window; the arguments point to the first.
+    pub fn through(self, windows: Windows) -> Self {
+        Work { windows: Some(windows), ..self }
     }
 
     /// Iterations that take `seconds`, or at most [`FIRST`], where one instruction takes a nanosecond: slow in the core, so
@@ -124,6 +132,7 @@ impl Stopwatch {
             let mut scratch = Arguments::new();
             let Ok(mut arguments) = job_work.arguments[rank].lock() else { return };
             let mut clocks = (0.0, 0.0);
+            let mut step = windows::next(job_work.windows.as_ref());
             for _ in 0..repetitions {
                 barrier.wait();
                 let presence = Presence::now();
@@ -132,7 +141,9 @@ impl Stopwatch {
                 barrier.wait();
                 let start = Instant::now();
                 // SAFETY: `Work` was built with the arrays of this kernel, from instruction sets that were detected.
-                unsafe { job_work.kernel.call(iterations, &mut arguments) };
+                step = unsafe {
+                    windows::walk(&job_work.kernel, iterations, &mut arguments, job_work.windows.as_ref(), step)
+                };
                 let end = Instant::now();
                 let after = chain(&clock, clock_iterations, &mut scratch);
                 let shared = share.is_shared(threads, probe, before, after);
@@ -146,6 +157,7 @@ impl Stopwatch {
                 clocks = (before, after);
             }
             barrier.wait();
+            windows::note(job_work.windows.as_ref(), step);
             let probe = share.probe(&mut scratch);
             if let Some(last) = mine.last_mut() {
                 last.shared |= share.is_shared(threads, probe, clocks.0, clocks.1);

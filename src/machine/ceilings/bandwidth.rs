@@ -7,6 +7,7 @@ use super::plateau::{doubts, plateaus};
 use crate::isa::operation::Width;
 use crate::machine::bench::arena::{Arena, Pages};
 use crate::machine::bench::timing::{Plan, Rate, Work};
+use crate::machine::bench::windows::Windows;
 use crate::machine::error::MachineError;
 use crate::machine::kernels::x86_64::stream::{Stream, Variant, stream};
 use crate::machine::lab::{Effort, Lab, Label};
@@ -41,28 +42,13 @@ pub fn levels(lab: &mut Lab) -> Result<(), MachineError> {
         {
             continue;
         }
-        let Some(total) = dram_bytes(lab) else {
-            not_enough_memory(lab, threads);
-            // Twice the set holds its arrays and their padding.
-            let bytes = |level: &Level| 2 * level.largest() * threads as u64 + (1 << 20);
-            let (near, large): (Vec<_>, Vec<_>) =
-                levels_of(lab, threads, None).into_iter().partition(|level| bytes(level) <= lab.memory / 4);
-            for (level, kind) in large.iter().flat_map(|l| Stream::ALL.map(|kind| (l, kind))) {
-                let reason =
-                    format!("its arrays need more than a quarter of the available memory ({} MiB)", lab.memory >> 20);
-                lab.missing(Label::new(format!("{}.{}", level.name, kind.name()), "byte/s", threads), reason);
-            }
-            let Some(total) = near.iter().map(bytes).max() else { continue };
-            let arena = Arena::new(lab.team(), threads, total, Pages::Huge, false)?;
-            for level in near {
-                kinds(lab, &arena, &level)?;
-            }
+        let Some(arena) = lab.far(threads, Pages::Huge)? else {
+            no_far_buffer(lab, threads);
+            near_alone(lab, threads)?;
             continue;
         };
-        let arena = Arena::new(lab.team(), threads, total, Pages::Huge, false)?;
         arena.fill(lab.team())?;
-        lab.note_huge_pages(arena.huge_share());
-        for level in levels_of(lab, threads, Some(arena.slab)) {
+        for level in levels_of(lab, threads, Some(&arena)) {
             kinds(lab, &arena, &level)?;
         }
         lab.set_essential(false);
@@ -78,15 +64,19 @@ pub fn levels(lab: &mut Lab) -> Result<(), MachineError> {
     affinity(lab)
 }
 
-/// CPUs that are taken to have a last-level cache each: a hypervisor may put them so, whatever it says.
-const APART: usize = 4;
-
-/// Bytes of a DRAM buffer: four times the last-level caches, of each of a few CPUs where a quarter of the memory allows that, else
-/// of those that the host tells of; `None` where it does not allow even that. In twice a cache a stream still hits a fifth.
-pub fn dram_bytes(lab: &Lab) -> Option<u64> {
-    let told = lab.topology.llc_total.max(8 << 20);
-    let each = lab.topology.caches.last().map_or(0, |c| c.size) * lab.topology.cpus.len().min(APART) as u64;
-    [told.max(each), told].into_iter().map(|caches| 4 * caches).find(|bytes| *bytes <= lab.memory / 4)
+/// The levels before DRAM, in a buffer of their own.
+fn near_alone(lab: &mut Lab, threads: usize) -> Result<(), MachineError> {
+    // Twice the set holds its arrays and their padding.
+    let bytes = |level: &Level| 2 * level.largest() * threads as u64 + (1 << 20);
+    let (near, large): (Vec<_>, Vec<_>) =
+        levels_of(lab, threads, None).into_iter().partition(|level| bytes(level) <= lab.memory / 4);
+    for (level, kind) in large.iter().flat_map(|l| Stream::ALL.map(|kind| (l, kind))) {
+        let reason = format!("its arrays need more than a quarter of the available memory ({} MiB)", lab.memory >> 20);
+        lab.missing(Label::new(format!("{}.{}", level.name, kind.name()), "byte/s", threads), reason);
+    }
+    let Some(total) = near.iter().map(bytes).max() else { return Ok(()) };
+    let arena = Arena::new(lab.team(), threads, total, Pages::Huge, false)?;
+    near.iter().try_for_each(|level| kinds(lab, &arena, level))
 }
 
 /// A short look at `dram.read`, in byte/s, whose last round begins before `end`; `None` where more than `largest` bytes would
@@ -95,33 +85,38 @@ pub fn dram_bytes(lab: &Lab) -> Option<u64> {
 /// # Errors
 /// As any measurement.
 pub fn probe(lab: &Lab, threads: usize, largest: u64, end: Instant) -> Result<Option<Rate>, MachineError> {
-    let Some(total) = dram_bytes(lab).map(|b| b.min(largest)).filter(|b| *b >= 2 * lab.topology.llc_total) else {
+    let Some(total) = lab.far_bytes().map(|b| b.min(largest)).filter(|b| *b >= 2 * lab.topology.llc_total) else {
         return Ok(None);
     };
     let arena = Arena::new(lab.team(), threads, total, Pages::Huge, false)?;
     let plan = Plan { seconds: 1e-3, repetitions: 4, steady: 0.05, rounds: 2, fastest: 2 };
     let variant = Variant::plain(lab.features.widest());
-    let Some((work, elements)) = work(lab, &arena, Stream::Read, Walk::new(variant, arena.slab - 4 * 8192))? else {
+    let Some((work, elements)) = work(lab, &arena, Stream::Read, Walk::far(variant, &arena))? else {
         return Ok(None);
     };
     let rate = lab.watch().rate_until(&work, elements, plan, Some(end))?;
     Ok(Some(rate.scaled(8.0)))
 }
 
-fn not_enough_memory(lab: &mut Lab, threads: usize) {
-    let reason = format!(
-        "a quarter of the available memory ({} MiB) is less than four times the last-level caches ({} MiB)",
-        (lab.memory / 4) >> 20,
-        lab.topology.llc_total >> 20
-    );
-    for kind in Stream::ALL {
-        lab.missing(Label::new(format!("dram.{}", kind.name()), "byte/s", threads), reason.clone());
+/// What is measured in DRAM is missing: for lack of memory, or of time.
+fn no_far_buffer(lab: &mut Lab, threads: usize) {
+    let reason = match lab.far_bytes() {
+        Some(_) => lab.too_late(),
+        None => format!(
+            "a quarter of the available memory ({} MiB) is less than four times the last-level caches ({} MiB)",
+            (lab.memory / 4) >> 20,
+            lab.topology.llc_total >> 20
+        ),
+    };
+    let past_caches = NON_TEMPORAL.map(|kind| format!("dram.{}.nt", kind.name()));
+    for id in Stream::ALL.map(|kind| format!("dram.{}", kind.name())).into_iter().chain(past_caches) {
+        lab.missing(Label::new(id, "byte/s", threads), reason.clone());
     }
 }
 
-/// The working sets: half of L1, all of the slab. Of L2 a quarter (its sets fill unevenly, since it is indexed by physical
+/// The working sets: half of L1; of DRAM a window of the slab after the other. Of L2 a quarter (its sets fill unevenly, since it is indexed by physical
 /// address) and half, which Zen 5 reads steadily at 64 bytes a cycle, a quarter now at that and now at 48. In L3 no one size is best for every kind of stream: from not much more than L2 to half of this thread's share.
-fn levels_of(lab: &Lab, threads: usize, slab: Option<u64>) -> Vec<Level> {
+fn levels_of(lab: &Lab, threads: usize, far: Option<&Arena>) -> Vec<Level> {
     let size = |level| lab.topology.cache(level).map(|c| c.size);
     let mut levels = Vec::new();
     if let Some(l1) = size(1) {
@@ -141,8 +136,8 @@ fn levels_of(lab: &Lab, threads: usize, slab: Option<u64>) -> Vec<Level> {
         sets.dedup();
         levels.push(Level { sets, ..Level::new("l3", between) });
     }
-    if let Some(slab) = slab {
-        levels.push(Level::new("dram", slab - 4 * 8192));
+    if let Some(far) = far {
+        levels.push(Level::new("dram", far.slab - PAD));
     }
     levels
 }
@@ -158,7 +153,11 @@ fn kinds(lab: &mut Lab, arena: &Arena, level: &Level) -> Result<(), MachineError
         let ways = variants(lab, level).into_iter().flat_map(|v| level.sets.iter().map(move |set| (v, *set)));
         for (variant, set) in ways.collect::<Vec<_>>() {
             let places = (0..places(lab, level)).map(|n| n * BETWEEN_PLACES);
-            let rates = places.map(|skip| elements(lab, arena, kind, Walk { variant, set, skip }, plan(lab, level)));
+            let walk = |skip| match level.name {
+                "dram" => Walk::far(variant, arena),
+                _ => Walk { variant, set, skip, windows: 1 },
+            };
+            let rates = places.map(|skip| elements(lab, arena, kind, walk(skip), plan(lab, level)));
             let rate = Rate::of_copies(rates.filter_map(Result::transpose).collect::<Result<_, _>>()?);
             best = match (best, rate) {
                 (Some(a), Some(b)) => Some(a.better(b)),
@@ -207,20 +206,30 @@ fn places(lab: &Lab, level: &Level) -> u64 {
     if level.beyond_l2 || lab.effort == Effort::Quick { 1 } else { 3 }
 }
 
-/// How a stream walks: the loop, the bytes of one thread's working set, the bytes before it in the thread's slab.
+/// How a stream walks: the loop, the bytes of one thread's working set, the bytes before it in the thread's slab, and in how many
+/// windows, one after the other.
 #[derive(Debug, Clone, Copy)]
 struct Walk {
     variant: Variant,
     set: u64,
     skip: u64,
+    windows: u64,
 }
 
 impl Walk {
-    /// From the slab's beginning.
-    fn new(variant: Variant, set: u64) -> Self {
-        Walk { variant, set, skip: 0 }
+    /// Through all of the slab.
+    fn far(variant: Variant, arena: &Arena) -> Self {
+        Walk::of_set(variant, arena, arena.slab - PAD)
+    }
+
+    /// Through the first `set` bytes of the slab, in windows where it is large.
+    fn of_set(variant: Variant, arena: &Arena, set: u64) -> Self {
+        Walk { variant, set, skip: 0, windows: set.div_ceil(arena.window()).max(1) }
     }
 }
+
+/// Bytes that arrays may be apart from each other, altogether.
+const PAD: u64 = 4 * 8192;
 
 /// Elements (of eight bytes) a second, all threads together.
 fn elements(lab: &Lab, arena: &Arena, kind: Stream, walk: Walk, plan: Plan) -> Result<Option<Rate>, MachineError> {
@@ -233,28 +242,33 @@ fn work(
     lab: &Lab,
     arena: &Arena,
     kind: Stream,
-    Walk { variant, set, skip }: Walk,
+    Walk { variant, set, skip, windows }: Walk,
 ) -> Result<Option<(Work, f64)>, MachineError> {
-    let array_bytes = set / kind.arrays();
+    let window = set / windows;
+    let array_bytes = if windows > 1 { window - PAD } else { window } / kind.arrays();
     let shape = Shape { arrays: kind.arrays(), body_bytes: variant.body_bytes(), array_bytes, skip };
     let Some((arguments, inner)) = arrays::arguments(arena, shape) else { return Ok(None) };
     let kernel = stream(kind, variant, lab.features)?;
     let elements = (inner * variant.body_bytes() / 8) as f64 * arena.threads as f64;
-    Ok(Some((Work::new(kernel, arguments), elements)))
+    let work = Work::new(kernel, arguments);
+    let apart = Windows { count: windows, bytes: window / 4096 * 4096, stride: 8, walked: arena.walked() };
+    Ok(Some((if windows > 1 { work.through(apart) } else { work }, elements)))
 }
+
+/// Kinds with stores that go past the caches.
+const NON_TEMPORAL: [Stream; 3] = [Stream::Copy, Stream::Triad, Stream::Write];
 
 /// Non-temporal stores, software prefetch, and the number of cores that generate traffic.
 fn extras(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
     let threads = arena.threads;
-    let set = arena.slab - 4 * 8192;
     let width = lab.features.widest();
-    for kind in [Stream::Copy, Stream::Triad, Stream::Write] {
+    for kind in NON_TEMPORAL {
         let label = Label::new(format!("dram.{}.nt", kind.name()), "byte/s", threads);
         if lab.leaves_out(&label) {
             continue;
         }
         let variant = Variant { non_temporal: true, ..Variant::plain(width) };
-        if let Some(rate) = elements(lab, arena, kind, Walk::new(variant, set), lab.shared_plan())? {
+        if let Some(rate) = elements(lab, arena, kind, Walk::far(variant, arena), lab.shared_plan())? {
             lab.record(label, rate.scaled(kind.bytes_per_element(true, true) as f64));
         }
     }
@@ -262,7 +276,7 @@ fn extras(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
         lab.alias("dram.noprefetch", &read);
         lab.alias(&format!("dram.cores.{threads}"), &read);
     }
-    prefetch(lab, arena, set)
+    prefetch(lab, arena)
 }
 
 /// Sweep `writefraction.dram`: bytes a second over the share of writes among them (a fill for a store is a read), between
@@ -279,7 +293,7 @@ fn write_fraction(lab: &mut Lab, threads: usize) {
 }
 
 /// `dram.prefetch`: the best of several distances, which the sweep `prefetch-distance` shows.
-fn prefetch(lab: &mut Lab, arena: &Arena, set: u64) -> Result<(), MachineError> {
+fn prefetch(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
     let label = Label::new("dram.prefetch", "byte/s", arena.threads);
     if lab.effort == Effort::Quick {
         lab.missing(label, lab.left_out());
@@ -293,7 +307,7 @@ fn prefetch(lab: &mut Lab, arena: &Arena, set: u64) -> Result<(), MachineError> 
     for distance in [256, 512, 1024, 2048, 4096, 8192] {
         let variant = Variant { prefetch: Some(distance), ..Variant::plain(lab.features.widest()) };
         let plan = Plan { repetitions: 5, rounds: 1, ..lab.shared_plan() };
-        let Some(rate) = elements(lab, arena, Stream::Read, Walk::new(variant, set), plan)? else { continue };
+        let Some(rate) = elements(lab, arena, Stream::Read, Walk::far(variant, arena), plan)? else { continue };
         points.push((f64::from(distance), 8.0 * rate.best));
         best = Some(best.map_or(rate, |b| b.better(rate)));
     }
@@ -310,11 +324,18 @@ fn sweep(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
     for kind in Stream::ALL {
         let mut points = Vec::new();
         let mut set = 4096.0_f64;
-        while (set as u64) < arena.slab - 4 * 8192 && !lab.out_of_time() {
+        while (set as u64) < arena.slab - PAD && !lab.out_of_time() {
             let plan =
                 Plan { seconds: (set / 20e9).clamp(50e-6, 2e-3), repetitions: 4, steady: 0.1, rounds: 2, fastest: 2 };
             let variant = Variant { unroll: 8, ..Variant::plain(width) };
-            if let Some(rate) = elements(lab, arena, kind, Walk::new(variant, set as u64), plan)? {
+            let walk = Walk::of_set(variant, arena, set as u64);
+            if walk.windows > 1
+                && let Some((once, _)) = work(lab, arena, kind, walk)?
+            {
+                // What is timed are parts of the set: as much of it as a cache keeps has to be there.
+                lab.watch().time(&once, walk.windows, 1)?;
+            }
+            if let Some(rate) = elements(lab, arena, kind, walk, plan)? {
                 let beyond_l1 = set as u64 > lab.topology.cache(1).map_or(32 << 10, |c| c.size);
                 let bytes = kind.bytes_per_element(beyond_l1, false) as f64;
                 points.push((set.floor() * arena.threads as f64, rate.best * bytes));
@@ -348,7 +369,7 @@ fn affinity(lab: &mut Lab) -> Result<(), MachineError> {
     if !lab.wants_family(&ids, threads) {
         return Ok(());
     }
-    let total = dram_bytes(lab).filter(|_| lab.topology.nodes.len() > 1 && !lab.out_of_time());
+    let total = lab.far_bytes().filter(|_| lab.topology.nodes.len() > 1 && !lab.out_of_time());
     let Some(total) = total else {
         let reason = match lab.topology.nodes.len() {
             0 | 1 => "this host has one memory node: memory cannot be on the wrong one".into(),
@@ -362,10 +383,35 @@ fn affinity(lab: &mut Lab) -> Result<(), MachineError> {
     let variant = Variant::plain(lab.features.widest());
     for (id, bytes, one_node) in [(ids[0], total, true), (ids[1], total / 2, false)] {
         let arena = Arena::new(lab.team(), threads, bytes, Pages::Huge, one_node)?;
-        let set = arena.slab - 4 * 8192;
-        if let Some(rate) = elements(lab, &arena, Stream::Read, Walk::new(variant, set), lab.shared_plan())? {
+        if let Some(rate) = elements(lab, &arena, Stream::Read, Walk::far(variant, &arena), lab.shared_plan())? {
             lab.record(Label::new(id, "byte/s", threads), rate.scaled(8.0));
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::features::Features;
+    use crate::machine::limits::Limits;
+    use crate::machine::topology::Topology;
+
+    #[test]
+    fn windows_cover_the_slab() {
+        let cpus = &Limits::read().cpus[..1];
+        let topology = Topology::detect("/sys".as_ref(), cpus).0;
+        let lab = Lab::new(Features::detect(), topology, 1, 4 << 30, Effort::Quick).expect("one thread");
+        let arena = Arena::new(lab.team(), 1, 40 << 20, Pages::Small, false).expect("40 MiB");
+        arena.fill(lab.team()).expect("fill");
+        let walk = Walk::far(Variant::plain(Width::W128), &arena);
+        assert!(walk.windows > 8, "{walk:?}");
+        let (write, elements) = work(&lab, &arena, Stream::Write, walk).expect("encodes").expect("fits");
+        lab.watch().time(&write, walk.windows, 1).expect("runs");
+        // SAFETY: the mapping holds as many bytes behind its address, and no thread writes them now.
+        let all = unsafe { std::slice::from_raw_parts(arena.slab_address(0) as *const f64, arena.slab as usize / 8) };
+        let written = all.iter().filter(|x| **x != 1.0).count();
+        assert_eq!(written as f64, elements * walk.windows as f64, "each window once");
+        assert!(written as f64 > 0.98 * all.len() as f64, "{written} of {}", all.len());
+    }
 }

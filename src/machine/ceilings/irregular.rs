@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::bandwidth::dram_bytes;
-use crate::machine::bench::arena::{Arena, Pages};
+use crate::machine::bench::arena::{Arena, Content, Pages};
 use crate::machine::bench::timing::{Plan, Rate, Work};
+use crate::machine::bench::windows::Windows;
 use crate::machine::error::MachineError;
-use crate::machine::kernels::x86_64::{chase::chase, irregular};
+use crate::machine::kernels::x86_64::{chase, irregular};
 use crate::machine::kernels::{Arguments, Kernel};
 use crate::machine::lab::{Effort, Lab, Label};
 
@@ -45,29 +45,34 @@ pub fn latencies(lab: &mut Lab) -> Result<(), MachineError> {
 fn latency_of(lab: &Lab, bytes: u64, nodes: u64, plan: Plan) -> Result<Rate, MachineError> {
     let arena = Arena::new(lab.team(), 1, bytes, Pages::Huge, false)?;
     link(lab, &arena, nodes)?;
-    hops(lab, &arena, nodes, 1, plan)
+    hops(lab, &arena, nodes, Chase { threads: 1, chains: 1 }, plan)
 }
 
 /// Chases of DRAM; `suffix` names the pages where they are not huge.
 fn chases(lab: &mut Lab, pages: Pages, suffix: &str) -> Result<(), MachineError> {
-    let Some(total) = dram_bytes(lab) else {
+    if lab.far_bytes().is_none() {
         let reason = "too little memory for a buffer of four times the last-level caches";
         lab.missing(Label::new(format!("lat.dram{suffix}"), "s", 1), reason);
         return Ok(());
-    };
+    }
     for threads in lab.ends() {
         let wanted = [1, 2, 4, 8, 16];
         if !lab.wants_family(&["lat.dram", "dram.chase."], threads) {
             continue;
         }
-        if lab.out_of_time() {
+        // One cycle serves all threads where no node is nearer to one of them.
+        let slabs = if lab.topology.nodes.len() > 1 { threads } else { 1 };
+        let arena = if lab.out_of_time() { None } else { lab.far(slabs, pages)? };
+        let Some(arena) = arena else {
+            if threads == 1 {
+                lab.missing(Label::new(format!("lat.dram{suffix}"), "s", 1), lab.too_late());
+            }
             for chains in wanted {
                 let label = Label::new(format!("dram.chase.{chains}{suffix}"), "byte/s", threads);
                 lab.missing(label, lab.too_late());
             }
             continue;
-        }
-        let arena = Arena::new(lab.team(), threads, total, pages, false)?;
+        };
         let nodes = power_of_two_below(arena.slab / LINE);
         link(lab, &arena, nodes)?;
         for chains in wanted {
@@ -83,7 +88,7 @@ fn chases(lab: &mut Lab, pages: Pages, suffix: &str) -> Result<(), MachineError>
                 continue;
             }
             let plan = Plan { seconds: 2e-3, ..lab.shared_plan() };
-            let rate = hops(lab, &arena, nodes, chains, plan)?;
+            let rate = hops(lab, &arena, nodes, Chase { threads, chains }, plan)?;
             if also_latency {
                 lab.record_time(latency, rate);
             }
@@ -98,39 +103,96 @@ pub fn power_of_two_below(n: u64) -> u64 {
     if n < 2 { 1 } else { 1 << (63 - n.leading_zeros()) }
 }
 
+/// Odd multipliers of [`scatter`].
+const FIRST: u64 = 0x9e37_79b9_7f4a_7c15;
+const SECOND: u64 = 0xbf58_476d_1ce4_e5b9;
+
 /// A permutation of 2^bits numbers without visible pattern: odd multiplications and shifted exclusive ors are one to one.
 fn scatter(n: u64, nodes: u64) -> u64 {
-    let bits = nodes.trailing_zeros();
     let mask = nodes - 1;
-    let x = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) & mask;
-    let x = x ^ (x >> bits.div_ceil(2).max(1));
-    let x = x.wrapping_mul(0xbf58_476d_1ce4_e5b9) & mask;
-    x ^ (x >> bits.div_ceil(2).max(1))
+    let mix = |x: u64| x ^ (x >> half(nodes));
+    mix(mix(n.wrapping_mul(FIRST) & mask).wrapping_mul(SECOND) & mask)
 }
 
-/// Links the first `nodes` lines of each slab into one cycle in scattered order.
+/// The number that [`scatter`] makes `place` of.
+fn unscatter(place: u64, nodes: u64) -> u64 {
+    let mask = nodes - 1;
+    // A shift by at least half of the bits undoes itself.
+    let mix = |x: u64| x ^ (x >> half(nodes));
+    mix(mix(place).wrapping_mul(const { inverse(SECOND) }) & mask).wrapping_mul(const { inverse(FIRST) }) & mask
+}
+
+/// Half of the bits of numbers below `nodes`, rounded up.
+fn half(nodes: u64) -> u32 {
+    nodes.trailing_zeros().div_ceil(2).max(1)
+}
+
+/// The inverse of an odd number modulo 2^64: Newton's iteration doubles the bits that are right, three at first.
+const fn inverse(odd: u64) -> u64 {
+    let (mut x, mut n) = (odd, 0);
+    while n < 5 {
+        x = x.wrapping_mul(2_u64.wrapping_sub(odd.wrapping_mul(x)));
+        n += 1;
+    }
+    x
+}
+
+/// Links the first `nodes` lines of each slab into one cycle in scattered order, unless they are. Of a set that no cache holds no
+/// line is left in one: a chase comes by each line once, and would find those that were written last.
 pub fn link(lab: &Lab, arena: &Arena, nodes: u64) -> Result<(), MachineError> {
+    let content = Content::Cycles { slabs: arena.threads, nodes };
+    if arena.content() == content {
+        return Ok(());
+    }
     let slabs = arena.clone();
+    // Where all is one slab, all threads write it: a part each.
+    let parts = if arena.threads == 1 { lab.most() as u64 } else { 1 };
     let job = move |rank: usize| {
-        let base = slabs.slab_address(rank);
-        let place = |n: u64| base + LINE * scatter(n & (nodes - 1), nodes);
-        for n in 0..nodes {
-            // SAFETY: node numbers are below `nodes`, whose lines fit this thread's slab; no other thread writes there.
-            unsafe { (place(n) as *mut u64).write(place(n + 1)) };
+        let (base, part) = (slabs.slab_address(rank % slabs.threads), rank as u64 % parts);
+        for place in nodes * part / parts..nodes * (part + 1) / parts {
+            let next = scatter((unscatter(place, nodes) + 1) & (nodes - 1), nodes);
+            // SAFETY: places are below `nodes`, whose lines fit the slab; no other thread writes in this part of it.
+            unsafe { ((base + LINE * place) as *mut u64).write(base + LINE * next) };
         }
     };
-    lab.team().run(arena.threads, Arc::new(job))
+    lab.team().run(arena.threads * parts as usize, Arc::new(job))?;
+    arena.note_content(content);
+    if nodes * LINE * arena.threads as u64 > lab.topology.llc_total { flush(lab, arena) } else { Ok(()) }
 }
 
-/// Hops a second of all threads together with `chains` chains each, evenly spaced on the cycle.
-pub fn hops(lab: &Lab, arena: &Arena, nodes: u64, chains: usize, plan: Plan) -> Result<Rate, MachineError> {
-    let kernel = chase(chains, lab.features)?;
-    let amount = (kernel.work.payload * arena.threads as u64) as f64;
-    let arguments = (0..arena.threads).map(|rank| {
+/// Puts the slabs out of the caches, where the CPU can do so quickly.
+fn flush(lab: &Lab, arena: &Arena) -> Result<(), MachineError> {
+    let Some(kernel) = irregular::flush(lab.features)? else { return Ok(()) };
+    let all = arena.divided(lab.most());
+    let arguments = (0..all.threads).map(|rank| {
         let mut set = Arguments::new();
-        for (n, start) in set.chains.iter_mut().enumerate() {
-            let position = nodes / 16 * n as u64;
-            *start = arena.slab_address(rank) + LINE * scatter(position, nodes);
+        set.pointers[0] = all.slab_address(rank);
+        set.inner = all.slab / LINE;
+        set
+    });
+    lab.watch().time(&Work::new(kernel, arguments.collect()), 1, 1).map(|_| ())
+}
+
+/// How `threads` threads chase with `chains` chains each.
+#[derive(Debug, Clone, Copy)]
+pub struct Chase {
+    /// Threads: each in its own slab, or all in the only one.
+    pub threads: usize,
+    /// Chains of each.
+    pub chains: usize,
+}
+
+/// Hops a second of all threads together, their chains evenly spaced on the cycle of `nodes`, from another place each time.
+pub fn hops(lab: &Lab, arena: &Arena, nodes: u64, chase: Chase, plan: Plan) -> Result<Rate, MachineError> {
+    let Chase { threads, chains } = chase;
+    let kernel = chase::chase(chains, lab.features)?;
+    let amount = (kernel.work.payload * threads as u64) as f64;
+    let start = arena.turn().wrapping_mul(FIRST) >> 16;
+    let arguments = (0..threads as u64).map(|rank| {
+        let mut set = Arguments::new();
+        for (n, chain) in (0..).zip(&mut set.chains) {
+            let position = start + nodes * n / 16 + nodes * rank / 16 / threads as u64;
+            *chain = arena.slab_address(rank as usize % arena.threads) + LINE * scatter(position & (nodes - 1), nodes);
         }
         set
     });
@@ -140,7 +202,9 @@ pub fn hops(lab: &Lab, arena: &Arena, nodes: u64, chains: usize, plan: Plan) -> 
 /// `dram.stride.{2,4,8,16,page}`, `dram.random`, `dram.gather` (byte/s, a line for each line touched); the last three
 /// and the chases on 4 KiB pages, too (`.4k`).
 pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
-    let Some(total) = dram_bytes(lab) else { return Ok(()) };
+    if lab.far_bytes().is_none() {
+        return Ok(());
+    }
     for (pages, suffix) in [(Pages::Huge, ""), (Pages::Small, ".4k")] {
         if pages == Pages::Small && lab.effort == Effort::Quick {
             continue;
@@ -149,7 +213,11 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
             if !lab.wants_family(&["dram.stride.", "dram.random", "dram.gather"], threads) {
                 continue;
             }
-            let arena = Arena::new(lab.team(), threads, total, pages, false)?;
+            let arena = if lab.out_of_time() { None } else { lab.far(threads, pages)? };
+            let Some(arena) = arena else {
+                too_late(lab, threads, suffix);
+                continue;
+            };
             scattered(lab, &arena, suffix)?;
             if pages == Pages::Small {
                 strides(lab, &arena, &STRIDES[4..], suffix)?;
@@ -164,8 +232,24 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
     Ok(())
 }
 
+/// There is no buffer, for lack of time.
+fn too_late(lab: &mut Lab, threads: usize, suffix: &str) {
+    let strides = STRIDES.iter().map(|(name, _)| format!("stride.{name}")).skip(if suffix.is_empty() { 0 } else { 4 });
+    let strides = strides.filter(|_| !suffix.is_empty() || threads == 1 || lab.effort == Effort::Full);
+    for id in strides.chain(["random", "gather"].map(String::from)).collect::<Vec<_>>() {
+        let label = Label::new(format!("dram.{id}{suffix}"), "byte/s", threads);
+        if lab.wants(&label) {
+            lab.missing(label, lab.too_late());
+        }
+    }
+}
+
 /// Random loads and gathers anywhere in the buffer, by all threads.
 fn scattered(lab: &mut Lab, arena: &Arena, suffix: &str) -> Result<(), MachineError> {
+    let labels = ["random", "gather"].map(|id| Label::new(format!("dram.{id}{suffix}"), "byte/s", arena.threads));
+    if labels.iter().any(|label| lab.wants(label)) && !lab.out_of_time() {
+        flush(lab, arena)?;
+    }
     let bits = power_of_two_below(arena.total() / LINE).trailing_zeros();
     let kernels: [(&str, Option<Kernel>); 2] = [
         ("dram.random", Some(irregular::random(bits, lab.features)?)),
@@ -209,7 +293,8 @@ fn strides(lab: &mut Lab, arena: &Arena, strides: &[(&str, u64)], suffix: &str) 
         let kernel = irregular::stride(stride, lab.features)?;
         let body = irregular::STRIDE_LOADS * stride;
         // The starts move by up to one stride: leave the last body free.
-        let inner = arena.slab / body - 1;
+        let window = arena.window();
+        let inner = window / body - 1;
         let touched = stride.min(LINE) * irregular::STRIDE_LOADS * inner;
         let arguments = (0..arena.threads).map(|rank| {
             let mut set = Arguments::new();
@@ -218,7 +303,9 @@ fn strides(lab: &mut Lab, arena: &Arena, strides: &[(&str, u64)], suffix: &str) 
             set
         });
         let amount = (touched * arena.threads as u64) as f64;
-        let rate = lab.watch().rate(&Work::new(kernel, arguments.collect()), amount, lab.shared_plan())?;
+        let windows = Windows { count: arena.slab / window, bytes: window, stride, walked: arena.walked() };
+        let work = Work::new(kernel, arguments.collect()).through(windows);
+        let rate = lab.watch().rate(&work, amount, lab.shared_plan())?;
         lab.record(label, rate);
     }
     Ok(())
@@ -234,6 +321,7 @@ mod tests {
             let mut seen: Vec<u64> = (0..nodes).map(|n| scatter(n, nodes)).collect();
             seen.sort_unstable();
             assert!(seen.iter().enumerate().all(|(n, x)| n as u64 == *x), "{nodes}");
+            assert!((0..nodes).all(|n| unscatter(scatter(n, nodes), nodes) == n), "{nodes}");
         }
     }
 }

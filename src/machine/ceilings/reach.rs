@@ -1,8 +1,7 @@
 //! How far the TLB reaches: the latency over the working set on 4 KiB pages, beside that on huge ones.
 
-use super::bandwidth::dram_bytes;
-use super::irregular::{LINE, hops, link, power_of_two_below};
-use crate::machine::bench::arena::{Arena, Pages};
+use super::irregular::{Chase, LINE, hops, link, power_of_two_below};
+use crate::machine::bench::arena::Pages;
 use crate::machine::bench::timing::Plan;
 use crate::machine::error::MachineError;
 use crate::machine::lab::{Effort, Lab, Label};
@@ -29,13 +28,13 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
         lab.missing(label, lab.left_out());
         return Ok(());
     }
-    let Some(total) = dram_bytes(lab) else {
+    if lab.far_bytes().is_none() {
         lab.missing(label, "too little memory for a buffer of four times the last-level caches");
         return Ok(());
-    };
+    }
     let mut curves = Vec::new();
     for (pages, name) in [(Pages::Huge, "huge"), (Pages::Small, "4k")] {
-        let Some(points) = curve(lab, total, pages)? else {
+        let Some(points) = curve(lab, pages)? else {
             lab.missing(label, lab.too_late());
             return Ok(());
         };
@@ -58,9 +57,10 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
     Ok(())
 }
 
-/// Seconds of a hop over sets of 16 KiB up to `total`, in factors of two; `None` where the time is used up.
-fn curve(lab: &mut Lab, total: u64, pages: Pages) -> Result<Option<Vec<(f64, f64)>>, MachineError> {
-    let arena = Arena::new(lab.team(), 1, total, pages, false)?;
+/// Seconds of a hop over sets of 16 KiB up to more than the caches hold, in factors of two; `None` where the time is used up.
+fn curve(lab: &mut Lab, pages: Pages) -> Result<Option<Vec<(f64, f64)>>, MachineError> {
+    let arena = if lab.out_of_time() { None } else { lab.far(1, pages)? };
+    let Some(arena) = arena else { return Ok(None) };
     let most = power_of_two_below(arena.slab / LINE);
     let mut points = Vec::new();
     let mut nodes = (16 << 10) / LINE;
@@ -74,7 +74,7 @@ fn curve(lab: &mut Lab, total: u64, pages: Pages) -> Result<Option<Vec<(f64, f64
         let beyond_l2 = nodes * LINE > lab.topology.cache(2).map_or(1 << 20, |c| c.size);
         let rounds = if beyond_l2 { ROUNDS_BEYOND_L2 } else { 2 };
         let plan = Plan { seconds, repetitions: 3, steady: 0.05, rounds, fastest: 2 };
-        let rate = hops(lab, &arena, nodes, 1, plan)?;
+        let rate = hops(lab, &arena, nodes, Chase { threads: 1, chains: 1 }, plan)?;
         points.push(((nodes * LINE) as f64, 1.0 / rate.best));
         nodes = (nodes as f64 * STEP) as u64;
     }

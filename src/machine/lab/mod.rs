@@ -2,6 +2,7 @@
 
 mod aim;
 mod effort;
+mod far;
 pub(super) mod moments;
 pub(super) mod placed;
 mod pool;
@@ -21,6 +22,7 @@ use crate::profile::placement::{self, CoreToCore};
 use crate::profile::run::Warning;
 use aim::Aim;
 pub use effort::{Effort, Steadiness};
+use far::Far;
 use moments::Moments;
 pub use moments::Verdict;
 use placed::ByPlacement;
@@ -87,6 +89,7 @@ pub struct Lab {
     sweeps: Vec<Sweep>,
     doubts: Vec<Warning>,
     huge_pages: Option<f64>,
+    far: Far,
 }
 
 impl Lab {
@@ -124,6 +127,7 @@ impl Lab {
             sweeps: Vec::new(),
             doubts: Vec::new(),
             huge_pages: None,
+            far: Far::default(),
         })
     }
 
@@ -166,7 +170,13 @@ impl Lab {
 
     /// Whether the time is used up.
     pub fn out_of_time(&self) -> bool {
-        Instant::now() > if self.essential { self.deadlines.essential } else { self.deadlines.rest }
+        self.time_left().is_zero()
+    }
+
+    /// Time in which something may begin.
+    fn time_left(&self) -> Duration {
+        let end = if self.essential { self.deadlines.essential } else { self.deadlines.rest };
+        end.saturating_duration_since(Instant::now())
     }
 
     /// From now on only what `doubtful` names is measured, within `budget`; the rest stays as it is recorded.

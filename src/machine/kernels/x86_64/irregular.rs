@@ -42,6 +42,24 @@ pub fn stride(stride: u64, features: Features) -> Result<Kernel, MachineError> {
     })
 }
 
+/// Puts `inner` lines from the first pointer on out of all caches; `None` where the CPU can only do so one after the other.
+///
+/// # Errors
+/// As [`Emitter::finish`].
+pub fn flush(features: Features) -> Result<Option<Kernel>, MachineError> {
+    if !features.clflushopt {
+        return Ok(None);
+    }
+    let mut e = Emitter::new("flush", features);
+    e.load(Code::Mov_r64_rm64, Register::R8, Register::RSI, POINTERS);
+    e.load(Code::Mov_r64_rm64, Register::RBX, Register::RSI, INNER);
+    let head = e.loop_head();
+    e.checked(Instruction::with1(Code::Clflushopt_m8, MemoryOperand::with_base(Register::R8)));
+    e.immediate(Code::Add_rm64_imm8, Register::R8, 64);
+    e.loop_end(Register::RBX, head);
+    e.finish(PerIteration { instructions: 4, payload: 1, ..Default::default() }).map(Some)
+}
+
 /// Multiplier and increment of the 64-bit index generator (Knuth's MMIX).
 const MULTIPLIER: i64 = 6_364_136_223_846_793_005;
 const INCREMENT: i32 = 1_442_695_041;

@@ -1,0 +1,103 @@
+//! The buffers that no cache holds. They are made once and kept: memory costs most when it is touched first, a second for each
+//! half a GiB where the hypervisor has not yet given it to this host.
+
+use std::time::Instant;
+
+use super::Lab;
+use crate::machine::bench::arena::{Arena, Pages};
+use crate::machine::error::MachineError;
+
+/// CPUs that are taken to have a last-level cache each: a hypervisor may put them so, whatever it says.
+const APART: u64 = 4;
+
+/// Buffers of this size are made in time.
+const LARGE: u64 = 2 << 30;
+
+/// Buffers that were made.
+#[derive(Debug, Default)]
+pub struct Far {
+    held: Vec<(Pages, Arena)>,
+}
+
+impl Lab {
+    /// Bytes of a buffer that no cache holds: four times the last-level caches (of each of a few CPUs where that is no more than
+    /// [`LARGE`]), as a power of two, since that is what scattered accesses reach; `None` where that is more than a quarter of
+    /// the memory. In twice a cache a stream still hits a fifth.
+    pub fn far_bytes(&self) -> Option<u64> {
+        let told = self.topology.llc_total.max(8 << 20);
+        let each = self.topology.caches.last().map_or(0, |c| c.size) * (self.topology.cpus.len() as u64).min(APART);
+        let fits = |bytes: &u64| *bytes <= self.memory / 4;
+        let sizes = [told.max(each), told].map(|caches| 4 * caches);
+        let large = sizes.iter().map(|bytes| bytes.next_power_of_two()).find(|b| *b <= LARGE && fits(b));
+        large.or(Some(sizes[1].next_power_of_two()).filter(fits)).or(Some(sizes[1]).filter(fits))
+    }
+
+    /// Such a buffer for `threads` threads, of ones until something else is written to it; `None` where there is too little
+    /// memory, or making it takes more than half of the time that is left.
+    ///
+    /// # Errors
+    /// As [`Arena::new`].
+    pub fn far(&mut self, threads: usize, pages: Pages) -> Result<Option<Arena>, MachineError> {
+        let Some(bytes) = self.far_bytes() else { return Ok(None) };
+        let several_nodes = self.topology.nodes.len() > 1;
+        let serves = |arena: &Arena| arena.threads == threads || !several_nodes;
+        if let Some((_, arena)) = self.far.held.iter().find(|(p, arena)| *p == pages && serves(arena)) {
+            return Ok(Some(arena.divided(threads)));
+        }
+        let room = 2 * bytes <= self.memory / 4;
+        self.far.held.retain(|(p, _)| room && *p != pages);
+        // More threads touch it sooner; which of them does matters where there are several nodes.
+        let touching = if several_nodes { threads } else { self.most() };
+        let end = Instant::now() + self.time_left() / 2;
+        let Some(arena) = Arena::filled(self.team(), touching, bytes, pages, end)? else { return Ok(None) };
+        if pages == Pages::Huge {
+            self.note_huge_pages(arena.huge_share());
+        }
+        self.far.held.push((pages, arena.clone()));
+        Ok(Some(arena.divided(threads)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::features::Features;
+    use crate::machine::lab::Effort;
+    use crate::machine::topology::{Cpu, Topology};
+    use crate::profile::machine::Cache;
+
+    fn lab(llc: u64, shared_by: u32, cpus: usize, memory: u64) -> Lab {
+        let cpu = crate::machine::limits::Limits::read().cpus[0];
+        let topology = Topology {
+            cpu: "test".into(),
+            cpus: (0..cpus).map(|n| Cpu { id: cpu, core: (0, n), node: 0, capacity: 1024 }).collect(),
+            caches: vec![Cache { level: 3, size: llc, ways: 16, line: 64, shared_by }],
+            l1i_bytes: 32 << 10,
+            llc_total: llc,
+            nodes: vec![0],
+        };
+        Lab::new(Features::default(), topology, 1, memory, Effort::Quick).expect("one thread")
+    }
+
+    #[test]
+    fn the_buffer_is_four_times_the_caches_that_there_may_be() {
+        let of = |llc_mib: u64, cpus, memory_gib: u64| {
+            lab(llc_mib << 20, cpus as u32, cpus, memory_gib << 30).far_bytes().map(|bytes| bytes >> 20)
+        };
+        assert_eq!(of(32, 2, 24), Some(256), "a hypervisor may have put two CPUs on a cache each");
+        assert_eq!(of(32, 64, 24), Some(512), "a few of many");
+        assert_eq!(of(480, 2, 24), Some(2048), "what is told, where all would take too long");
+        assert_eq!(of(480, 2, 7), None, "more than a quarter of the memory");
+        assert_eq!(of(300, 2, 5), Some(1200), "what is told, if it fits in no round number");
+    }
+
+    #[test]
+    fn a_buffer_is_made_once() {
+        let mut lab = lab(1 << 20, 1, 1, 4 << 30);
+        let address = |lab: &mut Lab, pages| lab.far(1, pages).expect("32 MiB").map(|arena| arena.slab_address(0));
+        let first = address(&mut lab, Pages::Huge);
+        let small = address(&mut lab, Pages::Small);
+        assert!(first.is_some() && small.is_some() && first != small);
+        assert_eq!((address(&mut lab, Pages::Huge), address(&mut lab, Pages::Small)), (first, small));
+    }
+}
