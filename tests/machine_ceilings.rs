@@ -192,6 +192,10 @@ fn memory_in_another_state_is_measured_again_and_the_old_state_is_kept() {
     // Every ceiling of the memory ten times as high: a state that no neighbour explains.
     let mut planted = entry();
     planted["states"] = serde_json::json!([]);
+    // Where the CPUs were is not told: it is the memory that looks otherwise, wherever they are now.
+    for told in ["core_to_core", "placements"] {
+        planted["machine"].as_object_mut().expect("an object").remove(told);
+    }
     let ceilings = planted["machine"]["ceilings"].as_array_mut().expect("ceilings");
     for c in ceilings.iter_mut().filter(|c| c["id"].as_str().is_some_and(|id| id.starts_with("dram."))) {
         c["value"] = c["value"].as_f64().map(|v| 10.0 * v).into();
@@ -213,10 +217,17 @@ fn memory_in_another_state_is_measured_again_and_the_old_state_is_kept() {
         return;
     };
     let states = entry()["states"].clone();
-    assert_eq!(states[0]["read"].as_f64(), Some(high), "what was cached is a state now: {}", states[0]["read"]);
+    let state = states.as_array().and_then(|all| all.iter().find(|s| s["read"].as_f64() == Some(high)));
+    let reads = |s: &serde_json::Value| s["read"].clone();
+    let state = state.unwrap_or_else(|| {
+        panic!(
+            "what was cached is a state now: {:?}",
+            states.as_array().map(|s| s.iter().map(reads).collect::<Vec<_>>())
+        )
+    });
     let of_memory = |c: &&Ceiling| c.id.starts_with("dram.") && c.value.is_some() && c.how == "measured";
     for ceiling in now.ceilings.iter().filter(of_memory) {
-        let mut known = states[0]["ceilings"].as_array().expect("ceilings").iter();
+        let mut known = state["ceilings"].as_array().expect("ceilings").iter();
         let old = known.find(|c| c["id"] == ceiling.id && c["threads"] == ceiling.threads);
         let Some(old) = old.and_then(|c| c["value"].as_f64()) else { continue };
         // A first measurement beside other work may have been so low that the planted state is none better.
