@@ -29,6 +29,7 @@ mechanisms! {
     dispositions [],
     dual [],
     edges ["-no-pie"],
+    fair [],
     faults [],
     frames [],
     interrupted [],

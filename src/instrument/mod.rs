@@ -12,6 +12,7 @@ pub mod single_step;
 mod start;
 pub mod tally;
 pub mod translator;
+mod turns;
 pub mod x86_64;
 
 use nix::errno::Errno;

@@ -2,7 +2,7 @@
 
 use crate::profile::Function;
 
-use super::number::{percent, seconds, si, significant};
+use super::number::{NOT_MEASURED, percent, seconds, si, significant};
 
 /// One column: its heading and the text of a function's cell, `None` where not measured.
 pub struct Column {
@@ -28,7 +28,7 @@ pub const COLUMNS: [Column; 7] = [
     Column {
         title: "at",
         meaning: "least time of the binding term / measured time",
-        cell: |f| f.analysis.roof_fraction.map(percent),
+        cell: |f| f.analysis.roof_fraction.map(|fraction| format!("{}{}", at_least(f), percent(fraction))),
     },
     Column { title: "saves", meaning: "seconds of the most worthwhile removal", cell: saves },
 ];
@@ -63,9 +63,33 @@ pub fn class(f: &Function) -> String {
     }
 }
 
+/// Terms that bind most functions: without one of them the bound is no more than a lower one.
+const TERMS: [(&str, &str); 6] = [
+    ("terms.issue", "issue"),
+    ("terms.access", "loads and stores"),
+    ("terms.l1", "L1"),
+    ("terms.l2", "L2"),
+    ("terms.l3", "L3"),
+    ("terms.dram", "DRAM"),
+];
+
+/// Those of [`TERMS`] that a function has not, in words.
+pub fn without(f: &Function) -> Vec<&'static str> {
+    let lacks = |key: &str| f.source.get(key).is_some_and(|s| s.how == NOT_MEASURED);
+    TERMS.iter().filter(|(key, _)| lacks(key)).map(|(_, name)| *name).collect()
+}
+
+/// What stands before the share of its bound of a function that may be nearer to it.
+pub fn at_least(f: &Function) -> &'static str {
+    if without(f).is_empty() { "" } else { "≥ " }
+}
+
 fn saves(f: &Function) -> Option<String> {
     match f.analysis.savings.first() {
-        Some(s) => Some(format!("{} {}", seconds(s.program_seconds.unwrap_or(s.seconds)), s.remove.join("+"))),
+        Some(s) => {
+            let most = if at_least(f).is_empty() { "" } else { "≤ " };
+            Some(format!("{most}{} {}", seconds(s.program_seconds.unwrap_or(s.seconds)), s.remove.join("+")))
+        }
         None if f.work.is_some() => Some("nothing".into()),
         None => None,
     }

@@ -117,7 +117,9 @@ fn legend(profile: &Profile, view: &View, width: usize) -> String {
     let gap =
         view.functions(profile).any(|f| f.work.is_none() || f.time_s.is_none() || f.analysis.roof_fraction.is_none());
     let note = "at: least time of the binding ceiling / measured time. saves: what removing it would save.";
-    out += &wrap::hanging(&format!("{note}{}", if gap { " –: not measured." } else { "" }), width, 0);
+    let bounds = view.functions(profile).any(|f| f.analysis.roof_fraction.is_some() && !table::at_least(f).is_empty());
+    let bounds = if bounds { " ≥, ≤: a ceiling is not measured." } else { "" };
+    out += &wrap::hanging(&format!("{note}{}{bounds}", if gap { " –: not measured." } else { "" }), width, 0);
     out
 }
 
@@ -163,17 +165,24 @@ pub fn holding(f: &Function) -> String {
     let binding = a.ceilings.iter().find(|c| Some(&c.id) == a.binding.as_ref());
     let bound = a.flop_rate.map(|r| format!(" {}", si(r / fraction, &unit))).unwrap_or_default();
     let from = binding.map(sources).unwrap_or_default();
+    let least = table::at_least(f);
     let place = match a.class.as_deref() {
         Some("unknown") => format!(
-            "{}; nearest: {}, at {} of its bound{bound}{from}",
+            "{}; nearest: {}, at {least}{} of its bound{bound}{from}",
             why_unknown(f, fraction),
             a.nearest.as_deref().unwrap_or("none"),
             percent(fraction)
         ),
-        _ => format!("{}: at {} of its bound{bound}{from}", table::class(f), percent(fraction)),
+        _ => format!("{}: at {least}{} of its bound{bound}{from}", table::class(f), percent(fraction)),
+    };
+    let without = table::without(f);
+    let without = if without.is_empty() {
+        String::new()
+    } else {
+        format!("; not measured: the ceiling of {}", without.join(", "))
     };
     let rate = a.flop_rate.map_or(String::new(), |r| format!("{}; ", si(r, &unit)));
-    format!("{rate}{place}{}", next(f, &unit))
+    format!("{rate}{place}{}{without}", next(f, &unit))
 }
 
 /// Why a function of class `unknown` has no other.

@@ -13,6 +13,7 @@ use super::merge::merge_adjacent;
 use super::roster::Roster;
 use super::start::start_traced;
 use super::tally::Tally;
+use super::turns::Turns;
 use super::{CountError, Counted, CountingEngine};
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::counted::CountedEvidence;
@@ -47,6 +48,7 @@ struct Run {
     roster: Roster,
     sites: Vec<CodeRef>,
     sink: Option<Box<dyn AccessSink>>,
+    turns: Turns,
 }
 
 impl CountingEngine for SingleStep {
@@ -59,6 +61,7 @@ impl CountingEngine for SingleStep {
             roster: Roster::new(),
             sites: Vec::new(),
             sink,
+            turns: Turns::default(),
         };
         let status = run.follow(first)?;
         Ok(run.finish(status))
@@ -72,8 +75,8 @@ impl Run {
         let mut deadline: Option<Instant> = None;
         loop {
             let event = match deadline {
-                None => wait_any(true),
-                Some(deadline) if Instant::now() < deadline => match wait_any(false) {
+                None => self.turns.look(self.threads.keys()).or_else(|| wait_any(true)),
+                Some(deadline) if Instant::now() < deadline => match self.turns.look(self.threads.keys()) {
                     None if self.threads.is_empty() => break,
                     None => {
                         std::thread::sleep(Duration::from_micros(50));

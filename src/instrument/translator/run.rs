@@ -33,6 +33,7 @@ use super::windows::Windows;
 use crate::instrument::CountError;
 use crate::instrument::roster::Roster;
 use crate::instrument::tally::Tally;
+use crate::instrument::turns::Turns;
 use crate::profile::run::Warning;
 use crate::target::affinity::{Seat, current_cpu};
 use crate::target::proc_status::read_last_cpu;
@@ -124,6 +125,8 @@ pub(super) struct Run {
     polling: bool,
     /// How long that goes on without a request.
     patience: Patience,
+    /// Who is looked after next.
+    turns: Turns,
     /// Where we poll: not on the CPU of a thread that waits for us.
     seat: Seat,
 }
@@ -154,6 +157,7 @@ impl Run {
             loans: Loans::new(&seat, before_lent),
             polling: false,
             patience: Patience::default(),
+            turns: Turns::default(),
             seat,
         }
     }
@@ -210,7 +214,7 @@ impl Run {
             if self.windows.is_time_to_look() {
                 self.keep_pace();
             }
-            if let Some(event) = self.backlog.pop_front().or_else(|| wait_any(false)) {
+            if let Some(event) = self.backlog.pop_front().or_else(|| self.turns.look(self.threads.keys())) {
                 match self.unless_lent(event) {
                     Some(event) => return Ok(Some(event)),
                     None => continue,

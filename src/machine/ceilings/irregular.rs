@@ -62,8 +62,7 @@ fn chases(lab: &mut Lab, pages: Pages, suffix: &str) -> Result<(), MachineError>
         }
         // One cycle serves all threads where no node is nearer to one of them.
         let slabs = if lab.topology.nodes.len() > 1 { threads } else { 1 };
-        let arena = if lab.out_of_time() { None } else { lab.far(slabs, pages)? };
-        let Some(arena) = arena else {
+        let Some(arena) = lab.far(slabs, pages)? else {
             if threads == 1 {
                 lab.missing(Label::new(format!("lat.dram{suffix}"), "s", 1), lab.too_late());
             }
@@ -213,8 +212,7 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
             if !lab.wants_family(&["dram.stride.", "dram.random", "dram.gather"], threads) {
                 continue;
             }
-            let arena = if lab.out_of_time() { None } else { lab.far(threads, pages)? };
-            let Some(arena) = arena else {
+            let Some(arena) = lab.far(threads, pages)? else {
                 too_late(lab, threads, suffix);
                 continue;
             };

@@ -59,8 +59,7 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
 
 /// Seconds of a hop over sets of 16 KiB up to more than the caches hold, in factors of two; `None` where the time is used up.
 fn curve(lab: &mut Lab, pages: Pages) -> Result<Option<Vec<(f64, f64)>>, MachineError> {
-    let arena = if lab.out_of_time() { None } else { lab.far(1, pages)? };
-    let Some(arena) = arena else { return Ok(None) };
+    let Some(arena) = lab.far(1, pages)? else { return Ok(None) };
     let most = power_of_two_below(arena.slab / LINE);
     let mut points = Vec::new();
     let mut nodes = (16 << 10) / LINE;

@@ -1,7 +1,7 @@
 //! The buffers that no cache holds. They are made once and kept: memory costs most when it is touched first, a second for each
 //! half a GiB where the hypervisor has not yet given it to this host.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Lab;
 use crate::machine::bench::arena::{Arena, Pages};
@@ -12,6 +12,10 @@ const APART: u64 = 4;
 
 /// Buffers of this size are made in time.
 const LARGE: u64 = 2 << 30;
+
+/// Time that making one may take at least: later runs, which have little, get to one in the end, since what a hypervisor once
+/// gave it need not give again.
+const MAKING: Duration = Duration::from_millis(400);
 
 /// Buffers that were made.
 #[derive(Debug, Default)]
@@ -33,7 +37,7 @@ impl Lab {
     }
 
     /// Such a buffer for `threads` threads, of ones until something else is written to it; `None` where there is too little
-    /// memory, or making it takes more than half of the time that is left.
+    /// memory, or making it takes more than half of the time that is left and [`MAKING`].
     ///
     /// # Errors
     /// As [`Arena::new`].
@@ -44,11 +48,14 @@ impl Lab {
         if let Some((_, arena)) = self.far.held.iter().find(|(p, arena)| *p == pages && serves(arena)) {
             return Ok(Some(arena.divided(threads)));
         }
+        if self.out_of_time() {
+            return Ok(None);
+        }
         let room = 2 * bytes <= self.memory / 4;
         self.far.held.retain(|(p, _)| room && *p != pages);
         // More threads touch it sooner; which of them does matters where there are several nodes.
         let touching = if several_nodes { threads } else { self.most() };
-        let end = Instant::now() + self.time_left() / 2;
+        let end = Instant::now() + (self.time_left() / 2).max(MAKING);
         let Some(arena) = Arena::filled(self.team(), touching, bytes, pages, end)? else { return Ok(None) };
         if pages == Pages::Huge {
             self.note_huge_pages(arena.huge_share());
