@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::sample;
 use crate::profile::Profile;
+use crate::profile::function::Source;
 use crate::report::{Format, View, machine, render};
 
 fn made(format: Format) -> String {
@@ -54,6 +55,20 @@ fn text_fits_every_width() {
 fn markdown_and_csv_are_as_blessed() {
     golden("report.md", &made(Format::Md));
     golden("report.csv", &made(Format::Csv));
+}
+
+#[test]
+fn a_bound_without_one_of_its_ceilings_is_called_a_lower_one() {
+    let mut profile = sample::profile();
+    assert!(!made(Format::Text).contains('≥') && !made(Format::Md).contains('≤'));
+    let bound = profile.functions.iter_mut().find(|f| f.analysis.roof_fraction.is_some()).unwrap();
+    let reason = Some("dram.read at 2 threads not measured".into());
+    bound.source.insert("terms.dram".into(), Source { how: "not measured".into(), error: None, reason });
+    let text = render(&profile, Format::Text, &View { width: 200, ..View::default() }).unwrap();
+    let bound = profile.functions.iter().find(|f| f.source.contains_key("terms.dram")).unwrap();
+    let row = text.lines().find(|l| l.contains(&bound.name)).unwrap();
+    assert!(row.contains("≥ ") && row.contains("≤ "), "{row}");
+    assert!(text.contains("not measured: the ceiling of DRAM") && text.contains("≥, ≤: a ceiling is not measured."));
 }
 
 #[test]
