@@ -192,7 +192,8 @@ fn integer_operations_are_what_the_classifier_counts() {
         innermost(kernel).iter().map(|i| u64::from(classify(i).int_ops)).sum::<u64>() - loop_overhead
     };
     use integer::Scalar;
-    for ops in [&[Scalar::Add][..], &[Scalar::Mul], &[Scalar::Rotate, Scalar::Logic, Scalar::Add]] {
+    let mixed = [Scalar::Rotate, Scalar::Logic, Scalar::Add, Scalar::AddImmediate, Scalar::LogicImmediate];
+    for ops in [&[Scalar::Add][..], &[Scalar::Mul], &mixed] {
         let kernel = integer::throughput(ops, features).expect("encodes");
         assert_eq!(counted(&kernel), kernel.work.int_ops, "{}", kernel.name);
     }

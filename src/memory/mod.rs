@@ -36,6 +36,7 @@ mod sampling;
 mod seen;
 mod set_cache;
 mod shadow;
+mod share;
 mod tally;
 mod write_combining;
 

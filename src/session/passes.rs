@@ -93,6 +93,9 @@ fn access_sink(memory: Memory, machine: &Machine, seen: &[PlacementSeen]) -> Opt
         return None;
     }
     let (mut geometry, mut warnings) = Geometry::of_host(&machine.caches, machine.cores);
+    let (measured, warning) = geometry.as_measured(machine);
+    geometry = measured;
+    warnings.extend(warning);
     if let Some(cpus) = sharing(machine, seen) {
         let (placed, warning) = geometry.shared_by(cpus);
         geometry = placed;

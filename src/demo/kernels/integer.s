@@ -1,12 +1,12 @@
 # Kernels whose work is integers and branches; the same on every CPU.
 
-# six chains of rotate, exclusive or, add
+# eight chains of subtract, exclusive or, add
 FUNCTION demo_int
     imul rcx, r8
     .p2align 6
-3:  .rept 8
-    .irp g, rax, rdx, rsi, rdi, r10, r11
-    rol \g, 7
+3:  .rept 6
+    .irp g, rax, rdx, rsi, rdi, r8, r9, r10, r11
+    sub \g, 0x7
     xor \g, 0x55
     add \g, 0x12
     .endr

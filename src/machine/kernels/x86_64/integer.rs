@@ -38,6 +38,10 @@ pub enum Scalar {
     Logic,
     /// `rol r64, 7`
     Rotate,
+    /// `add r64, 18`
+    AddImmediate,
+    /// `xor r64, 85`
+    LogicImmediate,
     /// `div r64`-free 64-bit division is left out: `div r32`, quotient chained.
     Divide,
 }
@@ -48,6 +52,8 @@ fn scalar(e: &mut Emitter, op: Scalar, register: Register) {
         Scalar::Mul => e.two(Code::Imul_r64_rm64, register, Register::RSI),
         Scalar::Logic => e.two(Code::Xor_r64_rm64, register, Register::RSI),
         Scalar::Rotate => e.immediate(Code::Rol_rm64_imm8, register, 7),
+        Scalar::AddImmediate => e.immediate(Code::Add_rm64_imm8, register, 18),
+        Scalar::LogicImmediate => e.immediate(Code::Xor_rm64_imm8, register, 85),
         Scalar::Divide => {
             e.two(Code::Xor_r32_rm32, Register::EDX, Register::EDX);
             e.two(Code::Or_r32_rm32, Register::EAX, Register::R8D);

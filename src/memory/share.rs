@@ -1,0 +1,116 @@
+//! How much of the last-level cache this host gets: a guest is told the size of all of it, and its neighbours fill a part.
+
+use super::geometry::{Geometry, Level};
+use crate::profile::machine::Machine;
+use crate::profile::run::Warning;
+
+/// Below this share of what is told, what was measured is the size: a stream leaves a cache gradually.
+const WORTH_TELLING: f64 = 0.7;
+
+/// Bytes up to which reading is nearer to the speed of the last-level cache than to that of memory, by the sweep over working
+/// sets of one thread; `None` where that was not measured, or shows no such place.
+fn measured(machine: &Machine) -> Option<f64> {
+    let points = &machine.sweeps.iter().find(|s| s.id == "workingset.read" && s.threads == 1)?.points;
+    let seconds = |id: &str| machine.value(id, 1).map(|rate| 1.0 / rate);
+    let (cache, memory) = (seconds("l3.read")?, seconds("dram.read")?);
+    let middle = (cache + memory) / 2.0;
+    let last = points.iter().rposition(|(_, rate)| 1.0 / rate < middle)?;
+    let ((x, fast), (y, slow)) = (points[last], *points.get(last + 1)?);
+    let part = (middle - 1.0 / fast) / (1.0 / slow - 1.0 / fast);
+    (memory > cache).then(|| x * (y / x).powf(part))
+}
+
+impl Geometry {
+    /// The same with a last level of the size that `machine` was measured to have, if that is less than its topology says, and a
+    /// warning.
+    pub fn as_measured(mut self, machine: &Machine) -> (Self, Option<Warning>) {
+        let told = self.last.size;
+        let Some(bytes) = measured(machine).filter(|bytes| self.l2.is_some() && *bytes < WORTH_TELLING * told as f64)
+        else {
+            return (self, None);
+        };
+        let way = u64::from(self.last.ways) * super::geometry::LINE_BYTES;
+        self.last = Level { size: (bytes as u64).max(way) / way * way, ..self.last };
+        let warning = Warning::new(
+            "memory-share",
+            format!(
+                "this host says that its last-level cache has {} MiB, but was measured to get {} MiB of it",
+                told >> 20,
+                self.last.size >> 20
+            ),
+            "the memory model has a last-level cache of that size; what neighbours leave changes from time to time",
+            "`rprof machine --refresh` measures again",
+        );
+        (self, Some(warning))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::machine::{Cache, Ceiling, Sweep};
+
+    /// A host with an L3 of 480 MiB, whose neighbours fill most of it: readings of such a one, in GB/s over MiB.
+    fn crowded() -> Machine {
+        let ceiling = |id: &str, value| Ceiling {
+            id: id.into(),
+            value: Some(value),
+            unit: "byte/s".into(),
+            threads: 1,
+            clock_hz: None,
+            spread: None,
+            settled: true,
+            how: "measured".into(),
+            reason: None,
+            device: "cpu".into(),
+        };
+        let points =
+            [(8.0, 30.2), (64.0, 29.9), (128.0, 27.7), (181.0, 20.5), (256.0, 19.1), (512.0, 16.5), (1024.0, 16.5)];
+        let sweep = Sweep {
+            id: "workingset.read".into(),
+            x_unit: "byte".into(),
+            y_unit: "byte/s".into(),
+            threads: 1,
+            points: points.map(|(mib, rate)| (mib * f64::from(1 << 20), rate * 1e9)).to_vec(),
+        };
+        let cache = |level, size, ways| Cache { level, size, ways, line: 64, shared_by: 2 };
+        Machine {
+            ceilings: vec![ceiling("l3.read", 30.2e9), ceiling("dram.read", 16.5e9)],
+            sweeps: vec![sweep],
+            caches: vec![cache(1, 48 << 10, 12), cache(2, 2 << 20, 16), cache(3, 480 << 20, 16)],
+            cores: 2,
+            ..Machine::default()
+        }
+    }
+
+    fn last_mib(machine: &Machine) -> (u64, bool) {
+        let (geometry, warning) = Geometry::of_host(&machine.caches, machine.cores).0.as_measured(machine);
+        assert_eq!(geometry.last.size % (64 * u64::from(geometry.last.ways)), 0, "whole sets");
+        (geometry.last.size >> 20, warning.is_some())
+    }
+
+    #[test]
+    fn what_neighbours_leave_of_the_last_level_is_its_size() {
+        let (mib, told) = last_mib(&crowded());
+        assert!((165..181).contains(&mib) && told, "{mib} MiB");
+    }
+
+    #[test]
+    fn a_cache_that_is_as_large_as_told_is_left_so() {
+        let mut machine = crowded();
+        machine.caches[2].size = 200 << 20;
+        assert_eq!(last_mib(&machine), (200, false));
+        let recorded = include_str!("../../fixtures/machines/zen4-guest.json");
+        let recorded: Machine = serde_json::from_str(recorded).expect("a machine");
+        assert_eq!(last_mib(&recorded), (32, false));
+    }
+
+    #[test]
+    fn what_was_not_measured_is_as_told() {
+        for strip in [|m: &mut Machine| m.sweeps.clear(), |m: &mut Machine| m.ceilings.clear()] {
+            let mut machine = crowded();
+            strip(&mut machine);
+            assert_eq!(last_mib(&machine), (480, false));
+        }
+    }
+}
