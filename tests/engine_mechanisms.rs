@@ -77,6 +77,19 @@ fn relatives_that_need_more_room_for_code_than_they_share() {
 }
 
 #[test]
+fn threads_without_end_are_counted_without_being_told_apart() {
+    let evidence = guest("many.c", &["-pthread"]).evidence;
+    // The long nop of `once`, and nothing else, has this displacement.
+    let of_once = |code: &[u8]| code.windows(4).any(|w| w == [0x57, 0x13, 0, 0]);
+    let executions: Vec<(u32, u64)> =
+        evidence.blocks.iter().filter(|b| of_once(&b.code)).flat_map(|b| b.executions.clone()).collect();
+    assert_eq!(executions.iter().map(|(_, times)| times).sum::<u64>(), 2000);
+    assert!((1024..1500).contains(&executions.len()), "{} threads told apart", executions.len());
+    assert!(evidence.warnings.iter().any(|w| w.code == "threads-together"), "{:?}", evidence.warnings);
+    assert_eq!(evidence.threads.len(), 2001);
+}
+
+#[test]
 fn code_made_at_run_time_that_calls_back() {
     let evidence = guest("ping_pong.c", &[]).evidence;
     assert!(evidence.uncounted_share > 0.0);

@@ -6,8 +6,12 @@ use std::time::Instant;
 use nix::unistd::Pid;
 
 use crate::profile::evidence::ThreadInfo;
+use crate::profile::run::Warning;
 use crate::target::affinity::allowed_cpus;
 use crate::target::proc_status::{read_cpu_seconds, read_name};
+
+/// Threads that have ended of which each one's counts are kept: with those of all that come and go memory would grow with time.
+const APART: u32 = 1024;
 
 /// All threads that the run had, in creation order.
 #[derive(Debug)]
@@ -15,12 +19,27 @@ pub struct Roster {
     start: Instant,
     threads: Vec<ThreadInfo>,
     alive: HashMap<Pid, u32>,
+    /// How many have ended that are told apart, and how many that are not.
+    apart: u32,
+    together: u32,
+    /// The first of these: whose counts all of theirs are added to.
+    shared: Option<u32>,
+    /// CPU seconds of all that have ended.
+    ended_cpu_s: f64,
 }
 
 impl Roster {
     /// Starts the clock.
     pub fn new() -> Self {
-        Roster { start: Instant::now(), threads: Vec::new(), alive: HashMap::new() }
+        Roster {
+            start: Instant::now(),
+            threads: Vec::new(),
+            alive: HashMap::new(),
+            apart: 0,
+            together: 0,
+            shared: None,
+            ended_cpu_s: 0.0,
+        }
     }
 
     /// Seconds since the start of the run.
@@ -63,6 +82,36 @@ impl Roster {
         }
     }
 
+    /// The ordinal that the counts of the thread `ordinal`, which ends, are to be kept under: its own, or one that it shares. After
+    /// the first thousand those are told apart that used a thousandth of the CPU time of all that ended so far.
+    pub fn charge(&mut self, ordinal: u32) -> u32 {
+        let cpu_s = self.threads.get(ordinal as usize).map_or(0.0, |t| t.cpu_s);
+        self.ended_cpu_s += cpu_s;
+        if self.apart < APART || (cpu_s > 0.0 && cpu_s * f64::from(APART) >= self.ended_cpu_s) {
+            self.apart += 1;
+            return ordinal;
+        }
+        self.together += 1;
+        *self.shared.get_or_insert(ordinal)
+    }
+
+    /// What is told of threads that were not told apart.
+    pub fn doubt(&self) -> Option<Warning> {
+        (self.together > 0).then(|| {
+            Warning::new(
+                "threads-together",
+                format!(
+                    "{} threads and processes ended while they were counted; the counts of {} that used little CPU time are \
+                     those of one",
+                    self.apart + self.together,
+                    self.together
+                ),
+                "sums are exact; what each of these did alone, and how even their work was, is not known",
+                "profile a part of the run, if that matters",
+            )
+        })
+    }
+
     /// A thread has executed a program and has its process's id now.
     pub fn rename(&mut self, former: Pid, tid: Pid) {
         if let Some(ordinal) = self.alive.remove(&former) {
@@ -81,5 +130,31 @@ impl Roster {
 impl Default for Roster {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_that_end_those_that_did_little_share_a_place() {
+        let mut roster = Roster::new();
+        let mut ended = |cpu_s| {
+            let ordinal = roster.enter(Pid::from_raw(1), Pid::from_raw(2));
+            roster.threads[ordinal as usize].cpu_s = cpu_s;
+            let charged = roster.charge(ordinal);
+            (ordinal, charged, roster.doubt().is_some())
+        };
+        for _ in 0..APART {
+            let (ordinal, charged, told) = ended(0.01);
+            assert!(charged == ordinal && !told);
+        }
+        let (first, charged, told) = ended(0.001);
+        assert!(charged == first && told, "the place that is shared is that of the first");
+        assert_eq!(ended(0.001).1, first);
+        let (worker, charged, _) = ended(5.0);
+        assert_eq!(charged, worker, "one that did much, however late");
+        assert_eq!(ended(0.0).1, first);
     }
 }

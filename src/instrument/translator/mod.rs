@@ -116,6 +116,7 @@ impl CountingEngine for Translator {
             ..CountedEvidence::default()
         };
         std::mem::take(&mut run.tally).finish(&mut evidence);
+        evidence.warnings.extend(run.roster.doubt());
         let (threads, followed_s) = std::mem::take(&mut run.roster).finish();
         let (cpu_s, share, doubts) = run.sum_up_uncounted(followed_s);
         (evidence.threads, evidence.cpu_s, evidence.uncounted_share) = (threads, cpu_s, share);

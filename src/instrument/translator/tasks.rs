@@ -276,7 +276,8 @@ impl Run {
         self.leave_native(tid);
         let Some(thread) = self.threads.remove(&tid) else { return };
         if let Some(process) = self.processes.get(&thread.process) {
-            process.image.space.borrow_mut().take_counters(&thread.regions.borrow(), thread.region, thread.ordinal);
+            let charged = self.roster.charge(thread.ordinal);
+            process.image.space.borrow_mut().take_counters(&thread.regions.borrow(), thread.region, charged);
         }
         thread.regions.borrow_mut().give_back(thread.region);
     }
