@@ -106,7 +106,7 @@ impl Roster {
                     self.apart + self.together,
                     self.together
                 ),
-                "sums are exact; what each of these did alone, and how even their work was, is not known",
+                "sums are exact; teams and load balance of the functions that these executed count them as one thread",
                 "profile a part of the run, if that matters",
             )
         })

@@ -10,8 +10,8 @@ use crate::target::wait::{Event, wait_any, wait_for};
 /// Tasks that are asked for at once.
 const ASKED: usize = 4;
 
-/// Fewer than this many cannot be kept waiting: it is the turn of the other one.
-const FEWEST: usize = 3;
+/// One alone waits for nobody.
+const FEWEST: usize = 2;
 
 /// Where we are.
 #[derive(Debug, Default)]

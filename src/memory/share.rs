@@ -7,6 +7,9 @@ use crate::profile::run::Warning;
 /// Below this share of what is told, what was measured is the size: a stream leaves a cache gradually.
 const WORTH_TELLING: f64 = 0.7;
 
+/// A last level of less than this many times L2 is none: then the sweep was disturbed.
+const LEAST: u64 = 4;
+
 /// Bytes up to which reading is nearer to the speed of the last-level cache than to that of memory, by the sweep over working
 /// sets of one thread; `None` where that was not measured, or shows no such place.
 fn measured(machine: &Machine) -> Option<f64> {
@@ -25,10 +28,9 @@ impl Geometry {
     /// warning.
     pub fn as_measured(mut self, machine: &Machine) -> (Self, Option<Warning>) {
         let told = self.last.size;
-        let Some(bytes) = measured(machine).filter(|bytes| self.l2.is_some() && *bytes < WORTH_TELLING * told as f64)
-        else {
-            return (self, None);
-        };
+        let least = self.l2.map_or(u64::MAX, |l2| LEAST * l2.size) as f64;
+        let plausible = |bytes: &f64| *bytes >= least && *bytes < WORTH_TELLING * told as f64;
+        let Some(bytes) = measured(machine).filter(plausible) else { return (self, None) };
         let way = u64::from(self.last.ways) * super::geometry::LINE_BYTES;
         self.last = Level { size: (bytes as u64).max(way) / way * way, ..self.last };
         let warning = Warning::new(
@@ -103,6 +105,14 @@ mod tests {
         let recorded = include_str!("../../fixtures/machines/zen4-guest.json");
         let recorded: Machine = serde_json::from_str(recorded).expect("a machine");
         assert_eq!(last_mib(&recorded), (32, false));
+    }
+
+    #[test]
+    fn a_disturbed_sweep_says_nothing() {
+        let mut machine = crowded();
+        machine.sweeps[0].points.iter_mut().for_each(|p| p.1 = 20e9);
+        machine.sweeps[0].points.insert(0, (f64::from(3 << 20), 30e9));
+        assert_eq!(last_mib(&machine), (480, false));
     }
 
     #[test]

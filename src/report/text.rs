@@ -118,7 +118,7 @@ fn legend(profile: &Profile, view: &View, width: usize) -> String {
         view.functions(profile).any(|f| f.work.is_none() || f.time_s.is_none() || f.analysis.roof_fraction.is_none());
     let note = "at: least time of the binding ceiling / measured time. saves: what removing it would save.";
     let bounds = view.functions(profile).any(|f| f.analysis.roof_fraction.is_some() && !table::at_least(f).is_empty());
-    let bounds = if bounds { " ≥, ≤: a ceiling is not measured." } else { "" };
+    let bounds = if bounds { " ≥, ≤: the bound lacks a term." } else { "" };
     out += &wrap::hanging(&format!("{note}{}{bounds}", if gap { " –: not measured." } else { "" }), width, 0);
     out
 }
@@ -176,11 +176,8 @@ pub fn holding(f: &Function) -> String {
         _ => format!("{}: at {least}{} of its bound{bound}{from}", table::class(f), percent(fraction)),
     };
     let without = table::without(f);
-    let without = if without.is_empty() {
-        String::new()
-    } else {
-        format!("; not measured: the ceiling of {}", without.join(", "))
-    };
+    let without =
+        if without.is_empty() { String::new() } else { format!("; not in the bound: {}", without.join(", ")) };
     let rate = a.flop_rate.map_or(String::new(), |r| format!("{}; ", si(r, &unit)));
     format!("{rate}{place}{}{without}", next(f, &unit))
 }

@@ -155,7 +155,7 @@ impl Run {
         let gone: Vec<(Pid, Pid)> =
             self.threads.iter().filter(|(_, t)| t.group == tid).map(|(&id, t)| (id, t.process)).collect();
         for (thread, space) in gone {
-            self.harvest(thread);
+            self.harvest(thread, false);
             if thread != former {
                 self.roster.leave(thread);
             }
@@ -239,7 +239,7 @@ impl Run {
         self.roster.leave(tid);
         self.orphans.remove(&tid);
         let Some((group, space)) = self.threads.get(&tid).map(|t| (t.group, t.process)) else { return };
-        self.harvest(tid);
+        self.harvest(tid, true);
         if !self.threads.values().any(|t| t.group == group) {
             self.dispositions.remove(&group);
             self.allowances.remove(&group);
@@ -271,12 +271,14 @@ impl Run {
     }
 
     /// Takes a thread's counters over.
-    fn harvest(&mut self, tid: Pid) {
+    fn harvest(&mut self, tid: Pid, ended: bool) {
         self.drain_buffer(tid);
         self.leave_native(tid);
         let Some(thread) = self.threads.remove(&tid) else { return };
         if let Some(process) = self.processes.get(&thread.process) {
-            let charged = self.roster.charge(thread.ordinal);
+            // Addresses are noted under each thread's own ordinal: its counts have to stand beside them.
+            let own = !ended || self.drain.is_some();
+            let charged = if own { thread.ordinal } else { self.roster.charge(thread.ordinal) };
             process.image.space.borrow_mut().take_counters(&thread.regions.borrow(), thread.region, charged);
         }
         thread.regions.borrow_mut().give_back(thread.region);

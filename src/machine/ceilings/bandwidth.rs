@@ -74,6 +74,12 @@ fn near_alone(lab: &mut Lab, threads: usize) -> Result<(), MachineError> {
         let reason = format!("its arrays need more than a quarter of the available memory ({} MiB)", lab.memory >> 20);
         lab.missing(Label::new(format!("{}.{}", level.name, kind.name()), "byte/s", threads), reason);
     }
+    if lab.out_of_time() {
+        for (level, kind) in near.iter().flat_map(|l| Stream::ALL.map(|kind| (l, kind))) {
+            lab.leaves_out(&Label::new(format!("{}.{}", level.name, kind.name()), "byte/s", threads));
+        }
+        return Ok(());
+    }
     let Some(total) = near.iter().map(bytes).max() else { return Ok(()) };
     let arena = Arena::new(lab.team(), threads, total, Pages::Huge, false)?;
     near.iter().try_for_each(|level| kinds(lab, &arena, level))
@@ -112,6 +118,8 @@ fn no_far_buffer(lab: &mut Lab, threads: usize) {
     for id in Stream::ALL.map(|kind| format!("dram.{}", kind.name())).into_iter().chain(past_caches) {
         lab.missing(Label::new(id, "byte/s", threads), reason.clone());
     }
+    let reason = if lab.effort == Effort::Quick { lab.left_out() } else { reason };
+    lab.missing(Label::new("dram.prefetch", "byte/s", threads), reason);
 }
 
 /// The working sets: half of L1; of DRAM a window of the slab after the other. Of L2 a quarter (its sets fill unevenly, since it is indexed by physical

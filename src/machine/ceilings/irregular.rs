@@ -162,11 +162,15 @@ pub fn link(lab: &Lab, arena: &Arena, nodes: u64) -> Result<(), MachineError> {
 /// Puts the slabs out of the caches, where the CPU can do so quickly.
 fn flush(lab: &Lab, arena: &Arena) -> Result<(), MachineError> {
     let Some(kernel) = irregular::flush(lab.features)? else { return Ok(()) };
-    let all = arena.divided(lab.most());
-    let arguments = (0..all.threads).map(|rank| {
+    let (lines, threads) = (arena.total() / LINE, lab.most() as u64);
+    if lines < threads {
+        return Ok(());
+    }
+    let arguments = (0..threads).map(|rank| {
+        let (from, to) = (lines * rank / threads, lines * (rank + 1) / threads);
         let mut set = Arguments::new();
-        set.pointers[0] = all.slab_address(rank);
-        set.inner = all.slab / LINE;
+        set.pointers[0] = arena.slab_address(0) + LINE * from;
+        set.inner = to - from;
         set
     });
     lab.watch().time(&Work::new(kernel, arguments.collect()), 1, 1).map(|_| ())
@@ -185,12 +189,16 @@ pub struct Chase {
 pub fn hops(lab: &Lab, arena: &Arena, nodes: u64, chase: Chase, plan: Plan) -> Result<Rate, MachineError> {
     let Chase { threads, chains } = chase;
     let kernel = chase::chase(chains, lab.features)?;
+    let chains = chains as u64;
     let amount = (kernel.work.payload * threads as u64) as f64;
     let start = arena.turn().wrapping_mul(FIRST) >> 16;
     let arguments = (0..threads as u64).map(|rank| {
         let mut set = Arguments::new();
         for (n, chain) in (0..).zip(&mut set.chains) {
-            let position = start + nodes * n / 16 + nodes * rank / 16 / threads as u64;
+            // Where all share one cycle, the chains of all; unused ones may be anywhere.
+            let (place, places) =
+                if arena.threads == 1 { (rank * chains + n, threads as u64 * chains) } else { (n, chains) };
+            let position = start + (nodes as u128 * u128::from(place) / u128::from(places)) as u64;
             *chain = arena.slab_address(rank as usize % arena.threads) + LINE * scatter(position & (nodes - 1), nodes);
         }
         set

@@ -37,19 +37,16 @@ impl Lab {
     }
 
     /// Such a buffer for `threads` threads, of ones until something else is written to it; `None` where there is too little
-    /// memory, or making it takes more than half of the time that is left and [`MAKING`].
+    /// memory, no time, or making it takes more than half of the time that is left and [`MAKING`].
     ///
     /// # Errors
     /// As [`Arena::new`].
     pub fn far(&mut self, threads: usize, pages: Pages) -> Result<Option<Arena>, MachineError> {
-        let Some(bytes) = self.far_bytes() else { return Ok(None) };
+        let Some(bytes) = self.far_bytes().filter(|_| !self.out_of_time()) else { return Ok(None) };
         let several_nodes = self.topology.nodes.len() > 1;
         let serves = |arena: &Arena| arena.threads == threads || !several_nodes;
         if let Some((_, arena)) = self.far.held.iter().find(|(p, arena)| *p == pages && serves(arena)) {
             return Ok(Some(arena.divided(threads)));
-        }
-        if self.out_of_time() {
-            return Ok(None);
         }
         let room = 2 * bytes <= self.memory / 4;
         self.far.held.retain(|(p, _)| room && *p != pages);

@@ -68,7 +68,7 @@ fn a_bound_without_one_of_its_ceilings_is_called_a_lower_one() {
     let bound = profile.functions.iter().find(|f| f.source.contains_key("terms.dram")).unwrap();
     let row = text.lines().find(|l| l.contains(&bound.name)).unwrap();
     assert!(row.contains("≥ ") && row.contains("≤ "), "{row}");
-    assert!(text.contains("not measured: the ceiling of DRAM") && text.contains("≥, ≤: a ceiling is not measured."));
+    assert!(text.contains("not in the bound: DRAM") && text.contains("≥, ≤: the bound lacks a term."));
 }
 
 #[test]
