@@ -37,7 +37,7 @@ pub fn expected(machine: &Machine) -> BTreeMap<String, String> {
 fn class(built_for: BuiltFor, code: &Code, machine: &Machine) -> Option<&'static str> {
     // Per cycle: ceilings of one core are compared, which may have been measured at different clocks.
     let rate = |id: String| {
-        let ceiling = machine.ceilings.iter().find(|c| c.is(&id, 1))?;
+        let ceiling = machine.ceiling(&id, 1)?;
         Some(ceiling.value? / ceiling.clock_hz.unwrap_or(1.0))
     };
     let width = code.variant.width();
@@ -94,18 +94,7 @@ mod tests {
 
     /// Rates per cycle at 1 Hz.
     fn machine(vector_bits: u32, rates: &[(&str, f64)]) -> Machine {
-        let ceiling = |(id, value): &(&str, f64)| Ceiling {
-            id: (*id).into(),
-            value: Some(*value),
-            unit: "flop/s".into(),
-            threads: 1,
-            clock_hz: None,
-            spread: None,
-            settled: true,
-            how: "measured".into(),
-            reason: None,
-            device: "cpu".into(),
-        };
+        let ceiling = |(id, value): &(&str, f64)| Ceiling::settled(id, *value, "flop/s", 1);
         Machine { vector_bits: Some(vector_bits), ceilings: rates.iter().map(ceiling).collect(), ..Machine::default() }
     }
 

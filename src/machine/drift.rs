@@ -67,7 +67,7 @@ fn core(lab: &Lab, cached: &Machine, start: Instant) -> Result<Option<Core>, Mac
     let op = if lab.features.has(FpOp::Fma, width) { FpOp::Fma } else { FpOp::Add };
     let Some(opcode) = floating(op, Precision::Dp, width, lab.features) else { return Ok(None) };
     let id = format!("dp.{}.{}", op.name(), width.name());
-    let Some(known) = ceiling(cached, &id, threads) else { return Ok(None) };
+    let Some(known) = cached.ceiling(&id, threads as u32) else { return Ok(None) };
     let kernel = fp::throughput("drift", &[opcode], Precision::Dp, width, lab.features)?;
     let amount = (kernel.work.flops * threads as u64) as f64;
     let plan = Plan { seconds: 500e-6, repetitions: 12, steady: 0.01, rounds: 2, fastest: 4 };
@@ -102,12 +102,8 @@ fn memory(lab: &Lab, end: Instant) -> Result<Option<f64>, MachineError> {
 
 /// Whether `read` byte/s is not what `cached` holds.
 fn differs(lab: &Lab, cached: &Machine, read: f64) -> bool {
-    let known = ceiling(cached, "dram.read", lab.most()).and_then(|c| Some((c.value?, c.spread?)));
+    let known = cached.ceiling("dram.read", lab.most() as u32).and_then(|c| Some((c.value?, c.spread?)));
     known.is_some_and(|(known, spread)| (read / known - 1.0).abs() > MEMORY_TOLERANCE.max(spread))
-}
-
-fn ceiling<'a>(machine: &'a Machine, id: &str, threads: usize) -> Option<&'a Ceiling> {
-    machine.ceilings.iter().find(|c| c.is(id, threads as u32))
 }
 
 fn evidence(rate: Rate) -> Option<Rate> {
@@ -134,18 +130,7 @@ mod tests {
     use super::*;
 
     fn known(id: &str, value: f64, unit: &str) -> Ceiling {
-        Ceiling {
-            id: id.into(),
-            value: Some(value),
-            unit: unit.into(),
-            threads: 2,
-            clock_hz: Some(4e9),
-            spread: Some(0.01),
-            settled: true,
-            how: "measured".into(),
-            reason: None,
-            device: "cpu".into(),
-        }
+        Ceiling { clock_hz: Some(4e9), spread: Some(0.01), ..Ceiling::settled(id, value, unit, 2) }
     }
 
     fn now(best: f64, clock_hz: f64) -> Rate {

@@ -18,6 +18,7 @@ use super::topology::{Identity, Topology, cpulist};
 use crate::profile::machine::{Ceiling, Machine};
 use crate::profile::placement::{self, Placed};
 use crate::profile::run::Warning;
+use crate::target::whole_file;
 
 /// Grows with every change of what is measured or how.
 const CEILINGS_VERSION: u32 = 9;
@@ -254,11 +255,10 @@ fn settle_drift(drift: Drift, entry: &mut Entry) -> bool {
 fn keep(directory: Option<&Path>, entry: &Entry, progress: &mut dyn Progress) -> bool {
     let Some(directory) = directory else { return false };
     let Err(error) = store::save(directory, entry) else { return true };
+    let elsewhere = "set XDG_CACHE_HOME to a writable directory";
     let remedy = match &error {
-        MachineError::CacheWrite { source, .. } if source.kind() == std::io::ErrorKind::FileTooLarge => {
-            "raise the limit on the size of files (`ulimit -f`)"
-        }
-        _ => "set XDG_CACHE_HOME to a writable directory",
+        MachineError::CacheWrite { source, .. } => whole_file::remedy(source, elsewhere),
+        _ => elsewhere,
     };
     progress.warn(Warning::new(
         "machine-cache",

@@ -232,18 +232,7 @@ mod tests {
 
     fn ceiling(id: &str, value: f64) -> Ceiling {
         let unit = if id.starts_with("lat") { "s" } else { "byte/s" };
-        Ceiling {
-            id: id.into(),
-            value: Some(value),
-            unit: unit.into(),
-            threads: 2,
-            clock_hz: Some(1e9),
-            spread: Some(0.03),
-            settled: true,
-            how: "measured".into(),
-            reason: None,
-            device: "cpu".into(),
-        }
+        Ceiling { clock_hz: Some(1e9), spread: Some(0.03), ..Ceiling::settled(id, value, unit, 2) }
     }
 
     fn machine(read: f64, copy: f64, latency: f64) -> Machine {

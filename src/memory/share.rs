@@ -54,18 +54,7 @@ mod tests {
 
     /// A host with an L3 of 480 MiB, whose neighbours fill most of it: readings of such a one, in GB/s over MiB.
     fn crowded() -> Machine {
-        let ceiling = |id: &str, value| Ceiling {
-            id: id.into(),
-            value: Some(value),
-            unit: "byte/s".into(),
-            threads: 1,
-            clock_hz: None,
-            spread: None,
-            settled: true,
-            how: "measured".into(),
-            reason: None,
-            device: "cpu".into(),
-        };
+        let ceiling = |id, value| Ceiling::settled(id, value, "byte/s", 1);
         let points =
             [(8.0, 30.2), (64.0, 29.9), (128.0, 27.7), (181.0, 20.5), (256.0, 19.1), (512.0, 16.5), (1024.0, 16.5)];
         let sweep = Sweep {

@@ -61,6 +61,23 @@ pub struct Ceiling {
 }
 
 impl Ceiling {
+    /// A measured one that has settled, for tests.
+    #[cfg(test)]
+    pub fn settled(id: &str, value: f64, unit: &str, threads: u32) -> Self {
+        Ceiling {
+            id: id.into(),
+            value: Some(value),
+            unit: unit.into(),
+            threads,
+            clock_hz: None,
+            spread: None,
+            settled: true,
+            how: "measured".into(),
+            reason: None,
+            device: cpu(),
+        }
+    }
+
     /// Whether it is ceiling `id` at `threads`.
     pub fn is(&self, id: &str, threads: u32) -> bool {
         self.id == id && self.threads == threads
@@ -127,6 +144,11 @@ impl Machine {
 
     /// The value of ceiling `id` at exactly `threads`, if measured.
     pub fn value(&self, id: &str, threads: u32) -> Option<f64> {
-        self.ceilings.iter().find(|c| c.is(id, threads)).and_then(|c| c.value)
+        self.ceiling(id, threads).and_then(|c| c.value)
+    }
+
+    /// Ceiling `id` at exactly `threads`, measured or not.
+    pub fn ceiling(&self, id: &str, threads: u32) -> Option<&Ceiling> {
+        self.ceilings.iter().find(|c| c.is(id, threads))
     }
 }

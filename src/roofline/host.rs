@@ -296,16 +296,9 @@ mod tests {
     #[test]
     fn bfloat16_is_rated_by_its_dot_products() {
         let ceiling = |id: &str, value: f64| Ceiling {
-            id: id.into(),
-            value: Some(value),
-            unit: "flop/s".into(),
-            threads: 1,
             clock_hz: Some(1e9),
             spread: Some(0.01),
-            settled: true,
-            how: "measured".into(),
-            reason: None,
-            device: "cpu".into(),
+            ..Ceiling::settled(id, value, "flop/s", 1)
         };
         // Two instructions a cycle at 512 and at 256 bits.
         let ceilings = vec![ceiling("bf16.dot.512", 128e9), ceiling("bf16.dot.256", 64e9)];
@@ -321,16 +314,8 @@ mod tests {
     #[test]
     fn bandwidth_is_that_of_the_placements_that_a_function_ran_in() {
         let ceiling = |id: &str, threads: u32, value: f64| Ceiling {
-            id: id.into(),
-            value: Some(value),
-            unit: "byte/s".into(),
-            threads,
-            clock_hz: None,
             spread: Some(0.01),
-            settled: true,
-            how: "measured".into(),
-            reason: None,
-            device: "cpu".into(),
+            ..Ceiling::settled(id, value, "byte/s", threads)
         };
         let at = |ns: f64| CoreToCore::of(vec![ns * 1e-9]);
         let placed = |ns, value| Placed { core_to_core: at(ns), ceilings: vec![ceiling("dram.read", 2, value)] };

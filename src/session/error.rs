@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::target::whole_file;
+
 /// A failure of rprof itself, or of starting the program.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
@@ -39,7 +41,7 @@ pub enum SessionError {
     )]
     Proc(String),
     /// The output folder.
-    #[error("cannot write to {}: {source}; {}", path.display(), remedy(source))]
+    #[error("cannot write to {}: {source}; {}", path.display(), whole_file::remedy(source, "choose another folder with -o"))]
     Output {
         /// The folder or file.
         path: PathBuf,
@@ -83,14 +85,6 @@ pub enum SessionError {
 /// A name as it is told, also if there is nothing to be seen of it.
 fn shown(name: &str) -> &str {
     if name.trim().is_empty() { "a program with an empty name" } else { name }
-}
-
-/// What to do about a file that cannot be written.
-fn remedy(source: &io::Error) -> &'static str {
-    match source.kind() {
-        io::ErrorKind::FileTooLarge => "raise the limit on the size of files (`ulimit -f`)",
-        _ => "choose another folder with -o",
-    }
 }
 
 /// What to check about a program that was not found; a bare name is looked for in PATH only.

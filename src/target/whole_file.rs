@@ -16,6 +16,14 @@ const UNFINISHED: Duration = Duration::from_secs(3600);
 /// How the names of unfinished files end.
 const TEMPORARY: &str = "tmp";
 
+/// What to do about a file that cannot be written: `otherwise`, where it is not a limit of the user's that forbids it.
+pub fn remedy(source: &io::Error, otherwise: &'static str) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::FileTooLarge => "raise the limit on the size of files (`ulimit -f`)",
+        _ => otherwise,
+    }
+}
+
 /// Writes `path`: the file gets its name when it is complete. Where the file system has no files without a name, a temporary
 /// one is renamed. A device or pipe is written to; a symbolic link stays one. Nothing is synchronized with the disk.
 ///

@@ -176,18 +176,7 @@ mod tests {
     use super::*;
 
     fn ceiling(id: &str, value: f64) -> Ceiling {
-        Ceiling {
-            id: id.into(),
-            value: Some(value),
-            unit: "byte/s".into(),
-            threads: 2,
-            clock_hz: Some(1e9),
-            spread: Some(0.01),
-            settled: true,
-            how: "measured".into(),
-            reason: None,
-            device: "cpu".into(),
-        }
+        Ceiling { clock_hz: Some(1e9), spread: Some(0.01), ..Ceiling::settled(id, value, "byte/s", 2) }
     }
 
     #[test]
