@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
-use rprof::instrument::{Counted, CountingEngine, SingleStep, Translator};
+use rprof::instrument::{Counted, CountingEngine, PlacingSettings, SingleStep, Translator};
 use rprof::isa::x86_64::classify;
 use rprof::profile::code::CodeRef;
 use rprof::profile::evidence::memory::{Access, AccessSink, MemoryEvidence};
@@ -102,10 +102,11 @@ fn compare(name: &str) -> i32 {
     assert_eq!(found.len(), expected.len(), "{name}: instructions that single-step did not see");
     // Without a sink loops may be counted by their induction registers.
     let program = Program { path: program.clone(), argv: vec![program.into()] };
-    for place_after in [Translator::default().place_after, Duration::from_millis(1)] {
+    for after in [PlacingSettings::default().after, Duration::from_millis(1)] {
         let child = spawn_gated(&program, Streams::default()).unwrap();
-        let alone = Translator { place_after, ..Translator::default() }.run(child, None).unwrap();
-        assert_eq!(by_instruction(&alone), expected, "{name}: without a sink, blocks placed after {place_after:?}");
+        let placing = PlacingSettings { after, ..PlacingSettings::default() };
+        let alone = Translator { placing, ..Translator::default() }.run(child, None).unwrap();
+        assert_eq!(by_instruction(&alone), expected, "{name}: without a sink, blocks placed after {after:?}");
     }
     if !["forks", "fault", "masked_fault", "partial"].contains(&name) {
         assert_eq!(seen_translated, seen_stepped, "{name}: accesses, bytes, addresses");
@@ -155,10 +156,14 @@ fn a_thread_that_is_killed_in_a_loop_has_its_counts() {
 /// Blocks are placed anew while the program runs: after so many rounds that it happens several times each instruction was
 /// executed as often as one round and two rounds say, and they compute what they compute natively.
 fn rounds_count_alike(name: &str, many: u64) {
-    rounds_count_alike_with(name, many, &[]);
+    rounds_count_alike_with(name, many, &[], PlacingSettings::default());
 }
 
-fn rounds_count_alike_with(name: &str, many: u64, flags: &[&str]) {
+/// Linked to where addresses need more than 32 bits.
+const HIGH: [&str; 2] = ["-fpie", "-Wl,--no-relax,-Ttext-segment=0x7e8080000000"];
+
+/// The same with these compiler flags, of blocks that are placed so, but sooner.
+fn rounds_count_alike_with(name: &str, many: u64, flags: &[&str], placing: PlacingSettings) {
     let dir = tempfile::tempdir().unwrap();
     let counts = |rounds: u64, engine: &mut dyn CountingEngine| {
         let rounds_flag = format!("-DROUNDS={rounds}");
@@ -171,7 +176,8 @@ fn rounds_count_alike_with(name: &str, many: u64, flags: &[&str]) {
     };
     let one = counts(1, &mut SingleStep::new());
     let two = counts(2, &mut SingleStep::new());
-    let found = counts(many, &mut Translator { place_after: Duration::from_millis(2), ..Translator::default() });
+    let placing = PlacingSettings { after: Duration::from_millis(2), ..placing };
+    let found = counts(many, &mut Translator { placing, ..Translator::default() });
     assert!(one.len() > 50, "{} instructions", one.len());
     for (at, (executions, _)) in &two {
         let first = one.get(at).map_or(0, |c| c.0);
@@ -203,13 +209,19 @@ fn rounds_that_need_flags_on_detours_count_alike() {
 #[test]
 fn rounds_of_jumps_to_usual_targets_count_alike() {
     rounds_count_alike("targets", 10_000);
-    rounds_count_alike_with("targets", 10_000, &["-fpie", "-Wl,--no-relax,-Ttext-segment=0x7e8080000000"]);
+    rounds_count_alike_with("targets", 10_000, &HIGH, PlacingSettings::default());
 }
 
-/// The same of returns whose entries are another's, and of hot ones.
+/// The same of returns whose entries are another's, and of hot ones; with landings as this CPU likes them and with those that
+/// spare taken branches.
 #[test]
 fn rounds_of_returns_that_share_an_entry_count_alike() {
-    rounds_count_alike("returns", 60_000);
+    let sparing = PlacingSettings { spare_branches_from: 0, ..PlacingSettings::default() };
+    for placing in [PlacingSettings::default(), sparing] {
+        rounds_count_alike_with("returns", 60_000, &[], placing);
+        rounds_count_alike_with("returns", 60_000, &HIGH, placing);
+    }
+    rounds_count_alike_with("rounds", 20_000, &[], sparing);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::time::Duration;
 
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
-use rprof::instrument::{Counted, CountingEngine, Translator};
+use rprof::instrument::{Counted, CountingEngine, PlacingSettings, Translator};
 use rprof::target::launch::{Program, Streams, spawn_gated};
 
 use guests::{build, guest, nothing_runs};
@@ -41,7 +41,8 @@ fn threads_that_are_cut_short_are_counted_to_the_last_instruction() {
     let streams = Streams { stdout: Some(File::create(&out).unwrap().into()), ..Streams::default() };
     let program = Program { path: path.clone(), argv: vec![path.clone().into()] };
     // Hot blocks are placed, and most of them have no counter in line, before the first thread ends.
-    let mut engine = Translator { place_after: Duration::from_millis(2), ..Translator::default() };
+    let placing = PlacingSettings { after: Duration::from_millis(2), ..PlacingSettings::default() };
+    let mut engine = Translator { placing, ..Translator::default() };
     let counted = engine.run(spawn_gated(&program, streams).unwrap(), None).unwrap();
     nothing_runs(&path);
     assert_eq!(counted.status, 0);

@@ -23,7 +23,7 @@ use crate::target::launch::Gated;
 use crate::target::remote::RemoteError;
 
 pub use single_step::SingleStep;
-pub use translator::Translator;
+pub use translator::{PlacingSettings, Translator};
 
 /// A way to count what a program executes. Two implementations: single-step (slow, the oracle) and translator.
 pub trait CountingEngine {

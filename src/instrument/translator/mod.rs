@@ -29,6 +29,7 @@ mod endings;
 mod flow;
 mod harvest;
 mod hash;
+mod heads;
 mod heap;
 mod hold;
 mod huge;
@@ -67,29 +68,22 @@ mod windows;
 mod workers;
 mod writer;
 
-use std::time::Duration;
-
 use super::start::start_traced;
 use super::{CountError, Counted, CountingEngine};
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::memory::AccessSink;
 use crate::target::launch::Gated;
 use drain::Drain;
+pub use placing::PlacingSettings;
 use run::Run;
 
 /// The translator.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Translator {
-    /// How long after a program's start its hot blocks are placed together.
-    pub place_after: Duration,
+    /// When hot blocks are placed together, and how.
+    pub placing: PlacingSettings,
     /// Called by each worker when it takes up the mailboxes of a code space: for tests of what goes on beside it.
     pub before_lent: Option<fn()>,
-}
-
-impl Default for Translator {
-    fn default() -> Self {
-        Translator { place_after: placing::FIRST, before_lent: None }
-    }
 }
 
 impl Translator {
@@ -103,7 +97,7 @@ impl CountingEngine for Translator {
     fn run(&mut self, child: Gated, sink: Option<Box<dyn AccessSink>>) -> Result<Counted, CountError> {
         heap::prepare();
         let first = start_traced(child)?;
-        let mut run = Run::new(first, sink.map(Drain::new), self.place_after, self.before_lent);
+        let mut run = Run::new(first, sink.map(Drain::new), self.placing, self.before_lent);
         let status = run.follow();
         if status.is_err() {
             run.end_all();

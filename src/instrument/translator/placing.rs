@@ -16,11 +16,12 @@ use super::space::CodeSpace;
 use super::usual::UsualTarget;
 use super::version::Version;
 use crate::instrument::x86_64::decode::{Decoded, End};
+use crate::instrument::x86_64::quick::has_quick_loop;
 use crate::target::address::Address;
 use crate::target::wake_up::WakeUp;
 
 /// When the blocks of a code space are placed first after its start: a program that ends sooner has nothing of it.
-pub const FIRST: Duration = Duration::from_millis(300);
+const FIRST: Duration = Duration::from_millis(300);
 /// A code space that grew by more than one block in so many since the look before is still being filled: the program
 /// starts, what is hot will soon be something else, and whoever asks would wait for the plan.
 const FILLING: usize = 16;
@@ -36,12 +37,34 @@ const HOT: f64 = 0.995;
 const WELL_PLACED: f64 = 0.9;
 /// So many hot blocks may lie on more small pages than the processor remembers. For fewer, huge pages are only memory taken.
 const MANY: usize = 2000;
+/// So many have more taken branches than it remembers (measured: CPython has 4,000 hot blocks and is slower if they are
+/// spared; 3,000 functions that call two others each have 15,000).
+const MANY_BRANCHES: usize = 10_000;
 /// Threads whose counts are looked at.
 const THREADS: usize = 4;
+
+/// When and how hot blocks are placed.
+#[derive(Debug, Clone, Copy)]
+pub struct PlacingSettings {
+    /// How long after a program's start they are placed first.
+    pub after: Duration,
+    /// From so many on they have more taken branches than the processor remembers: their landings spare them at the cost of
+    /// flags that are saved.
+    pub spare_branches_from: usize,
+}
+
+impl Default for PlacingSettings {
+    /// What was found best for this CPU. Where a `loop` is quick, no landing takes a branch anyway.
+    fn default() -> Self {
+        let spare_branches_from = if has_quick_loop() { usize::MAX } else { MANY_BRANCHES };
+        PlacingSettings { after: FIRST, spare_branches_from }
+    }
+}
 
 /// What is known of how hot blocks are.
 #[derive(Debug)]
 pub struct Placing {
+    settings: PlacingSettings,
     begun: Instant,
     due: Instant,
     interval: Duration,
@@ -57,22 +80,26 @@ pub struct Placing {
     regions: Vec<u32>,
     /// So many blocks are hot that huge pages are worth their while.
     many: bool,
+    /// So many that taken branches are to be spared.
+    many_branches: bool,
 }
 
 impl Placing {
-    /// Nothing was executed yet; blocks are placed `first` from now.
-    pub fn after(first: Duration) -> Self {
+    /// Nothing was executed yet.
+    pub fn new(settings: PlacingSettings) -> Self {
         let begun = Instant::now();
         Placing {
+            settings,
             begun,
-            due: begun + first,
-            interval: first,
+            due: begun + settings.after,
+            interval: settings.after,
             before: Vec::new(),
             blocks: 0,
             round: 0,
             plan: VecDeque::new(),
             regions: Vec::new(),
             many: false,
+            many_branches: false,
         }
     }
 
@@ -108,24 +135,24 @@ impl Placing {
 #[derive(Debug)]
 pub struct Looks {
     looked: Instant,
-    /// When blocks are placed in a code space that begins.
-    pub first: Duration,
+    /// For code spaces that begin.
+    pub settings: PlacingSettings,
     /// Interrupts our wait; without it we look when there is something else to do.
     _wake_up: Option<WakeUp>,
 }
 
 impl Looks {
-    /// From now on, for code spaces whose blocks are placed `first` after their starts.
-    pub fn new(first: Duration) -> Self {
+    /// From now on, for code spaces whose blocks are placed so.
+    pub fn new(settings: PlacingSettings) -> Self {
         let mut wake_up = WakeUp::new().ok();
-        if wake_up.as_mut().is_some_and(|w| w.set(first.min(LOOK)).is_err()) {
+        if wake_up.as_mut().is_some_and(|w| w.set(settings.after.min(LOOK)).is_err()) {
             wake_up = None;
         }
-        Looks { looked: Instant::now(), first, _wake_up: wake_up }
+        Looks { looked: Instant::now(), settings, _wake_up: wake_up }
     }
 
     fn is_time(&mut self, now: Instant) -> bool {
-        let is_time = now.duration_since(self.looked) >= self.first.min(LOOK);
+        let is_time = now.duration_since(self.looked) >= self.settings.after.min(LOOK);
         if is_time {
             self.looked = now;
         }
@@ -188,6 +215,11 @@ impl CodeSpace {
             go_on
         };
         blocks.iter().take_while(enough).map(|&(_, id, count)| (id, count)).collect()
+    }
+
+    /// Whether a block that is placed in round `places` (0: in none) is to spare taken branches.
+    pub(super) fn spares_taken_branches(&self, places: u32) -> bool {
+        places > 0 && self.placing.many_branches
     }
 
     /// What is called or looked up begins a chain: what that needs stands right before it.
@@ -270,6 +302,7 @@ impl Process {
             }
         }
         space.placing.many = hot.len() >= MANY;
+        space.placing.many_branches = hot.len() >= space.placing.settings.spare_branches_from;
         space.placing.round += 1;
         space.placing.plan = chains(&hot).into();
     }
@@ -283,13 +316,14 @@ mod tests {
     fn blocks_of_a_space_that_fills_are_placed_later_but_they_are() {
         let first = Duration::from_millis(300);
         let at = |placing: &Placing, n: u64| placing.begun + Duration::from_millis(n);
-        let mut placing = Placing::after(first);
+        let settings = PlacingSettings { after: first, ..PlacingSettings::default() };
+        let mut placing = Placing::new(settings);
         assert!(!placing.is_time(at(&placing, 299), 900), "it is not due");
         assert!(!placing.is_time(at(&placing, 301), 1000), "a tenth is new");
         assert_eq!(placing.due(), at(&placing, 351), "until then it may be lent");
         assert!(!placing.is_time(at(&placing, 340), 1000), "it was put off");
         assert!(placing.is_time(at(&placing, 351), 1001), "it hardly grows any more");
-        let mut placing = Placing::after(first);
+        let mut placing = Placing::new(settings);
         assert!(!placing.is_time(at(&placing, 800), 1000));
         assert!(placing.is_time(at(&placing, 901), 2000), "not for ever");
         placing.look(at(&placing, 901), Vec::new());

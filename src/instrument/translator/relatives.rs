@@ -93,7 +93,7 @@ impl Run {
         let (image, stopped, signals) = inject::renew(process, stopped)?;
         let mut code = image.0;
         code.has_sink = self.drain.is_some();
-        code.placing = Placing::after(self.looks.first);
+        code.placing = Placing::new(self.looks.settings);
         code.set_polling(polling);
         let new = ImageRef::new(code, image.1);
         process.image = new.clone();

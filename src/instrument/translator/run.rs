@@ -22,7 +22,7 @@ use super::drain::Drain;
 use super::loans::{Loans, is_to_be_lent};
 use super::native::{Excursion, Uncounted};
 use super::patience::Patience;
-use super::placing::Looks;
+use super::placing::{Looks, PlacingSettings};
 use super::process::{Destination, Process};
 use super::regions::Request;
 use super::space::CodeSpace;
@@ -132,8 +132,8 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// A run whose first process is `first`; see [`Translator`](super::Translator) for `place_after` and `before_lent`.
-    pub fn new(first: Pid, drain: Option<Drain>, place_after: Duration, before_lent: Option<fn()>) -> Self {
+    /// A run whose first process is `first`; see [`Translator`](super::Translator) for the rest.
+    pub fn new(first: Pid, drain: Option<Drain>, placing: PlacingSettings, before_lent: Option<fn()>) -> Self {
         let seat = Seat::new();
         Run {
             threads: HashMap::new(),
@@ -153,7 +153,7 @@ impl Run {
             drain,
             finished: VecDeque::new(),
             wall_s: 0.0,
-            looks: Looks::new(place_after),
+            looks: Looks::new(placing),
             loans: Loans::new(&seat, before_lent),
             polling: false,
             patience: Patience::default(),

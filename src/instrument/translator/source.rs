@@ -122,59 +122,64 @@ impl<'a> Source<'a> {
         if let Some(i) = live_before(&block.steps, INC_FLAGS).iter().position(dead) {
             return Some(i);
         }
-        let live_out = self.live_out(block, FLAG_DEPTH);
+        let live_out = self.live_out(block, INC_FLAGS, FLAG_DEPTH);
         (live_out != INC_FLAGS).then(|| live_before(&block.steps, live_out).iter().position(dead)).flatten()
     }
 
     /// Whether nothing needs the flags that a counter changes at `at`.
     pub fn needs_no_flags(&mut self, at: Address) -> bool {
-        self.live_in(at, FLAG_DEPTH) == 0
+        self.live_in(at, INC_FLAGS, FLAG_DEPTH) == 0
+    }
+
+    /// Whether nothing needs the flags that a comparison changes at `at`.
+    pub fn needs_no_status_flags(&mut self, at: Address) -> bool {
+        self.live_in(at, STATUS_FLAGS, FLAG_DEPTH) == 0
     }
 
     /// Before which steps of `block` nothing needs the flags any more.
     pub fn dead_flags(&mut self, block: &Decoded) -> Vec<bool> {
-        let live_out = self.live_out(block, FLAG_DEPTH) | RflagsBits::CF;
+        let live_out = self.live_out(block, INC_FLAGS, FLAG_DEPTH) | RflagsBits::CF;
         live_before(&block.steps, live_out).iter().map(|live| live & STATUS_FLAGS == 0).collect()
     }
 
-    /// Flags of `inc` that may be read behind `block` before they are overwritten.
-    fn live_out(&mut self, block: &Decoded, depth: u32) -> u32 {
+    /// Of `flags`, those that may be read behind `block` before they are overwritten.
+    fn live_out(&mut self, block: &Decoded, flags: u32, depth: u32) -> u32 {
         if depth == 0 {
-            return INC_FLAGS;
+            return flags;
         }
         let successors = match block.end {
             End::Next | End::System => [Some(block.next()), None],
             End::Jump(to) | End::Call(to) => [Some(to), None],
             End::Branch(_, to) | End::ShortBranch(to) => [Some(to), Some(block.next())],
-            _ => return INC_FLAGS,
+            _ => return flags,
         };
         let mut live = 0;
         for successor in successors.into_iter().flatten() {
-            live |= self.live_in(successor, depth);
+            live |= self.live_in(successor, flags, depth);
         }
         live
     }
 
-    fn live_in(&mut self, at: Address, depth: u32) -> u32 {
+    fn live_in(&mut self, at: Address, flags: u32, depth: u32) -> u32 {
         if !self.decoded.contains_key(&at.get())
-            && let Some(read) = self.scan_text(at)
+            && let Some(read) = self.scan_text(at, flags)
         {
             return read;
         }
-        let Some(block) = self.block(at) else { return INC_FLAGS };
-        let (read, open) = scan(block.steps.iter().map(|s| s.instruction), INC_FLAGS);
+        let Some(block) = self.block(at) else { return flags };
+        let (read, open) = scan(block.steps.iter().map(|s| s.instruction), flags);
         if open == 0 {
             return read;
         }
-        read | open & self.live_out(&block, depth - 1)
+        read | open & self.live_out(&block, flags, depth - 1)
     }
 
     /// As [`scan`], of text that is decoded no further than it has to be; `None` if its first block leaves flags undecided.
-    fn scan_text(&self, at: Address) -> Option<u32> {
+    fn scan_text(&self, at: Address, flags: u32) -> Option<u32> {
         let room = (find_text(self.text, at)?.end - at) as usize;
         let mut pages = self.pages.borrow_mut();
         let bytes = pages.rest(self.memory, at).ok()?;
-        let (read, open) = scan(steps(at, &bytes[..room.min(bytes.len())]), INC_FLAGS);
+        let (read, open) = scan(steps(at, &bytes[..room.min(bytes.len())]), flags);
         (open == 0).then_some(read)
     }
 }
@@ -209,6 +214,6 @@ mod tests {
         let mut source = Source::new(&memory, &pages, &text);
         assert!(source.block(at - PAGE / 2).is_some(), "it was read before");
         assert!(source.block(at).is_none(), "it is not three bytes long");
-        assert_eq!(source.live_in(at, FLAG_DEPTH), INC_FLAGS, "nothing is known of it");
+        assert_eq!(source.live_in(at, INC_FLAGS, FLAG_DEPTH), INC_FLAGS, "nothing is known of it");
     }
 }

@@ -8,9 +8,10 @@ use super::block::{Block, BlockId, CallSite, Point, Site, SiteId};
 use super::chunks::Chunks;
 use super::harvest::Totals;
 use super::hash::{AddressHasher, AddressMap};
+use super::heads::Leaders;
 use super::huge::Stretch;
 use super::layout;
-use super::placing::Placing;
+use super::placing::{Placing, PlacingSettings};
 use super::probes::ProbeSite;
 use super::settle::Unsettled;
 use super::shared::Shared;
@@ -95,6 +96,8 @@ pub struct CodeSpace {
     pub(super) gathering: VecDeque<Stretch>,
     /// Where indirect jumps go.
     pub(super) usual: Usual,
+    /// What lookups find first.
+    pub(super) leaders: Leaders,
     /// Where a thread that ends leaves a counter wrong.
     pub(super) unsettled: Vec<Unsettled>,
 }
@@ -140,9 +143,10 @@ impl CodeSpace {
             totals: Totals::default(),
             far: HashSet::new(),
             no_room_near: false,
-            placing: Placing::after(super::placing::FIRST),
+            placing: Placing::new(PlacingSettings::default()),
             gathering: VecDeque::new(),
             usual: Usual::default(),
+            leaders: Leaders::default(),
             unsettled: Vec::new(),
         }
     }

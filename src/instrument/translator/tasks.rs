@@ -186,7 +186,7 @@ impl Run {
             Prepared::NoRoom(error, _) => return Err(error.into()),
         };
         image.space.has_sink = self.drain.is_some();
-        image.space.placing = Placing::after(self.looks.first);
+        image.space.placing = Placing::new(self.looks.settings);
         image.space.set_polling(self.is_polling());
         let shared = ImageRef::new(image.space, image.regions);
         let region = shared.regions.borrow_mut().take()?;

@@ -5,16 +5,14 @@
 //!           └ jcc ────────────────────────────────▶ stub (until its target is translated)
 //! ```
 
-use std::sync::atomic::Ordering;
-
 use iced_x86::InstructionInfoFactory;
 
 use super::ahead::Exits;
 use super::arena::Part;
 use super::block::{Block, BlockId, SiteId, Tag};
 use super::flow::{Flow, Leave, runs_on};
+use super::heads::PendingHead;
 use super::layout;
-use super::returns::PendingHead;
 use super::source::Source;
 use super::space::{CodeSpace, page_of};
 use super::usual::UsualTarget;
@@ -71,6 +69,17 @@ impl Unit {
     /// Nothing was written yet.
     pub(super) fn is_empty(&self) -> bool {
         self.blocks.is_empty()
+    }
+
+    /// The four bytes at `at`, if they are the unit's.
+    pub(super) fn word(&self, at: CacheAddress) -> Option<u32> {
+        self.hot.word_at(at).or_else(|| self.cold.word_at(at))
+    }
+
+    /// Overwrites them.
+    pub(super) fn set_word(&mut self, at: CacheAddress, value: u32) {
+        let code = if self.cold.holds(at) { &mut self.cold } else { &mut self.hot };
+        code.set_word(at, value);
     }
 }
 
@@ -175,8 +184,12 @@ impl CodeSpace {
         // The text may be another one than when that was planned.
         unit.follow_flows &= runs_on(block, unit.usual.map(|u| u.at));
         let leave = self.leave(unit, source, block)?;
+        let lands_without_flags = self.spares_taken_branches(unit.places)
+            && matches!(block.end, End::Call(_) | End::CallIndirect)
+            && source.needs_no_status_flags(block.next());
         let mut writer = Writer::new(self, unit, block, at, slot, dead_flags);
         (writer.flows, writer.leave) = (flow.is_some(), leave);
+        writer.lands_without_flags = lands_without_flags;
         let counts_in_line = !writer.flows && !writer.choose_loop_counter();
         let position = if counts_in_line { source.counter_position(block) } else { None };
         let next = writer.write(position)?;
@@ -287,15 +300,12 @@ impl CodeSpace {
                     relative(patch, stub)
                 }
             };
-            let code = if unit.cold.holds(patch) { &mut unit.cold } else { &mut unit.hot };
-            code.set_word(patch, value);
+            unit.set_word(patch, value);
         }
-        let heads = self.chain_heads(&mut unit);
+        let links = self.chain_heads(&mut unit);
         self.arenas[unit.arena].append(Part::Cold, unit.cold.bytes());
         self.arenas[unit.arena].append(Part::Hot, unit.hot.bytes());
-        for (entry, head) in heads {
-            self.tables.word(entry).store(head.get(), Ordering::Release);
-        }
+        self.follow_links(&links);
         for (old, id) in unit.superseded {
             self.supersede(old, id);
         }

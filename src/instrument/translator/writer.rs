@@ -32,6 +32,8 @@ pub(super) struct Writer<'a> {
     pub(super) at: CodeRef,
     /// By step: the flags are not needed any more.
     pub(super) dead_flags: Vec<bool>,
+    /// No flags are needed where the block's call returns to.
+    pub(super) lands_without_flags: bool,
 }
 
 /// What became of a block.
@@ -71,6 +73,7 @@ impl<'a> Writer<'a> {
             at,
             slot,
             dead_flags,
+            lands_without_flags: false,
         }
     }
 

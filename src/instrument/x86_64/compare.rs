@@ -1,10 +1,13 @@
-//! Comparisons of addresses that change RCX and no flag.
+//! Comparisons of addresses that change RCX and no flag, or flags that can be put back.
 
-use super::emit::{Code, Gpr, RCX};
+use super::emit::{Code, Gpr, RCX, RSP};
 use super::quick::has_quick_loop;
 use crate::target::address::CacheAddress;
 
-/// A comparison of a register with an address.
+/// How [`Code::unless_top_is`] begins.
+pub const PUSHFQ: u8 = 0x9c;
+
+/// A comparison of a register or a word with an address.
 #[derive(Debug, Clone, Copy)]
 pub struct Comparison {
     /// Four bytes of it, and what makes it fail for every address if it stands there instead.
@@ -70,6 +73,40 @@ impl Code {
     /// ```
     pub fn unless_rcx_is(&mut self, value: u64) -> Comparison {
         self.compare_rcx(value, has_quick_loop(), Swap::of_this_cpu())
+    }
+
+    /// Takes the word on top of the stack away and goes on behind it if that word is `value`, an address of the program; RCX and
+    /// the status flags are changed. Where the words differ nothing is taken away, and the flags come back by
+    /// [`flags_back`](Self::flags_back). Writes below the stack pointer.
+    ///
+    /// ```text
+    ///  pushfq; cmp qword [rsp + 8], value; jne other; lea rsp, [rsp + 16]
+    ///  pushfq; mov rcx, value; cmp [rsp + 8], rcx; jne other; lea rsp, [rsp + 16]
+    /// ```
+    pub fn unless_top_is(&mut self, value: u64) -> Comparison {
+        self.raw(&[PUSHFQ]);
+        let tag = if let Ok(value) = i32::try_from(value) {
+            self.raw(&[0x48, 0x81, 0x7c, 0x24, 8]);
+            self.word(value as u32);
+            // What the kernel has, as a word of 64 bits.
+            (self.here() - 4, i32::MIN as u32)
+        } else {
+            self.raw(&[0x48, 0xb9]);
+            self.raw(&value.to_le_bytes());
+            let upper = self.here() - 4;
+            self.raw(&[0x48, 0x39, 0x4c, 0x24, 8]);
+            // No program has an address with such an upper half.
+            (upper, 0x5a5a_0000)
+        };
+        self.raw(&[0x0f, 0x85]); // jne
+        let other = self.relative(self.here());
+        self.add_small(RSP, 16);
+        Comparison { tag, other }
+    }
+
+    /// Where [`unless_top_is`](Self::unless_top_is) leads if the words differ: `popfq`.
+    pub fn flags_back(&mut self) {
+        self.raw(&[0x9d]);
     }
 
     /// `to` becomes what RCX was that [was not](Self::unless_rcx_is) `value`, if it [can](can_undo).
@@ -201,6 +238,38 @@ mod tests {
             let hidden =
                 Decoder::with_ip(64, &code.bytes()[(there - 0x1000) as usize..], there, DecoderOptions::NONE).decode();
             assert_eq!((hidden.near_branch_target(), hidden.len()), (0x2000, 5), "{value:#x}");
+        }
+    }
+
+    #[test]
+    fn a_word_on_the_stack_is_taken_away_if_it_is_the_address_and_else_flags_come_back() {
+        let low = text(|c| _ = c.unless_top_is(0x40_1000));
+        assert_eq!(low, "pushfq; cmp qword ptr [rsp+8],401000h; jne 0000000000001010h; lea rsp,[rsp+10h]");
+        let high = text(|c| _ = c.unless_top_is(0x7fff_0000_1000));
+        let expected = "pushfq; mov rcx,7FFF00001000h; cmp [rsp+8],rcx; jne 0000000000001016h; lea rsp,[rsp+10h]";
+        assert_eq!(high, expected);
+        let words = ADDRESSES.into_iter().flat_map(|at| [at, at ^ 1, at ^ 1 << 31, at ^ 1 << 32, at ^ 1 << 46]);
+        for (value, at) in ADDRESSES.into_iter().flat_map(|v| words.clone().map(move |at| (v, at))) {
+            if value >> 47 != 0 {
+                continue;
+            }
+            let compared = |closed: bool| {
+                move |code: &mut Code| {
+                    code.raw(&[0x57, 0xf9]); // push rdi; stc
+                    let Comparison { tag: (tag, never), other } = code.unless_top_is(value);
+                    if closed {
+                        code.set_word(tag, never);
+                    }
+                    code.constant(RAX, EQUAL);
+                    code.raw(&[0xc3]);
+                    code.set_word(other, relative(other, code.here()));
+                    code.flags_back();
+                    code.raw(&[0x58, 0x48, 0x83, 0xd0, 0x00, 0xc3]); // pop rax; adc rax, 0; ret
+                }
+            };
+            let expected = if at == value { EQUAL } else { at.wrapping_add(1) };
+            assert_eq!(executed(compared(false), at), expected, "{at:#x} and {value:#x}");
+            assert_eq!(executed(compared(true), at), at.wrapping_add(1), "{at:#x} and {value:#x}, closed");
         }
     }
 

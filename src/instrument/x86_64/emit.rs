@@ -74,6 +74,12 @@ impl Code {
         self.bytes.extend(value.to_le_bytes());
     }
 
+    /// The four bytes at `at`, if they were written here.
+    pub fn word_at(&self, at: CacheAddress) -> Option<u32> {
+        let i = at.get().checked_sub(self.base.get())? as usize;
+        self.bytes.get(i..i + 4)?.try_into().ok().map(u32::from_le_bytes)
+    }
+
     /// Overwrites four bytes at `at`, which was written before.
     pub fn set_word(&mut self, at: CacheAddress, value: u32) {
         let i = (at - self.base) as usize;
@@ -345,12 +351,16 @@ impl Code {
 /// Forms that change flags or that only probes need.
 impl Code {
     fn at_base(&mut self, rex: u8, opcode: u8, register: u8, base: Gpr, offset: i8) {
-        // [base + disp8], with a SIB byte for RSP and R12
-        self.raw(&[rex | (register >> 3) << 2 | base.0 >> 3, opcode, 0x40 | (register & 7) << 3 | (base.0 & 7)]);
+        // [base + disp8], with a SIB byte for RSP and R12; without disp8 for 0, but for RBP and R13
+        let short = offset == 0 && base.0 & 7 != 5;
+        let mode = if short { 0 } else { 0x40 };
+        self.raw(&[rex | (register >> 3) << 2 | base.0 >> 3, opcode, mode | (register & 7) << 3 | (base.0 & 7)]);
         if base.0 & 7 == 4 {
             self.raw(&[0x24]);
         }
-        self.raw(&[offset as u8]);
+        if !short {
+            self.raw(&[offset as u8]);
+        }
     }
 
     /// `mov [base + offset], register`
@@ -490,6 +500,11 @@ impl Code {
 #[must_use]
 pub struct Short(usize);
 
+/// What the rel32 at `at` reaches.
+pub fn reached(at: CacheAddress, relative: u32) -> CacheAddress {
+    CacheAddress::new((at + 4).get().wrapping_add_signed(i64::from(relative as i32)))
+}
+
 /// The rel32 at `at` that reaches `to`.
 pub fn relative(at: CacheAddress, to: CacheAddress) -> u32 {
     (to - (at + 4)) as u32
@@ -545,6 +560,8 @@ pub(super) mod tests {
         assert_eq!(text(|c| c.drop_stack(16)), "lea rsp,[rsp+10h]");
         assert_eq!(text(|c| c.store_at(Gpr(12), 16, RDX)), "mov [r12+10h],rdx");
         assert_eq!(text(|c| c.load_at(RCX, RSP, -8)), "mov rcx,[rsp-8]");
+        assert_eq!(text(|c| c.load_at(RCX, RSP, 0)), "mov rcx,[rsp]");
+        assert_eq!(text(|c| c.load_at(RCX, Gpr(13), 0)), "mov rcx,[r13]");
         assert_eq!(text(|c| c.store_low_at(RDX, 12, Gpr(9))), "mov [rdx+0Ch],r9d");
         assert_eq!(text(|c| c.store_constant_at(Gpr(13), 8, 7)), "mov dword ptr [r13+8],7");
         assert_eq!(text(|c| c.add_far(RCX, Gpr(12), 0x1000)), "lea rcx,[r12+1000h]");

@@ -8,7 +8,7 @@ pub mod liveness;
 pub mod lookup_index;
 pub mod observe;
 pub mod operands;
-mod quick;
+pub mod quick;
 pub mod registers;
 
 pub mod rewrite;
