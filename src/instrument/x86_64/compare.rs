@@ -244,9 +244,9 @@ mod tests {
     #[test]
     fn a_word_on_the_stack_is_taken_away_if_it_is_the_address_and_else_flags_come_back() {
         let low = text(|c| _ = c.unless_top_is(0x40_1000));
-        assert_eq!(low, "pushfq; cmp qword ptr [rsp+8],401000h; jne 0000000000001010h; lea rsp,[rsp+10h]");
+        assert_eq!(low, "pushfq; cmp qword ptr [rsp+8],401000h; jne 000000000000100Ch; lea rsp,[rsp+10h]");
         let high = text(|c| _ = c.unless_top_is(0x7fff_0000_1000));
-        let expected = "pushfq; mov rcx,7FFF00001000h; cmp [rsp+8],rcx; jne 0000000000001016h; lea rsp,[rsp+10h]";
+        let expected = "pushfq; mov rcx,7FFF00001000h; cmp [rsp+8],rcx; jne 0000000000001012h; lea rsp,[rsp+10h]";
         assert_eq!(high, expected);
         let words = ADDRESSES.into_iter().flat_map(|at| [at, at ^ 1, at ^ 1 << 31, at ^ 1 << 32, at ^ 1 << 46]);
         for (value, at) in ADDRESSES.into_iter().flat_map(|v| words.clone().map(move |at| (v, at))) {
