@@ -212,6 +212,16 @@ fn rounds_of_jumps_to_usual_targets_count_alike() {
     rounds_count_alike_with("targets", 10_000, &HIGH, PlacingSettings::default());
 }
 
+/// The same of indirect calls.
+#[test]
+fn rounds_of_calls_of_usual_targets_count_alike() {
+    let sparing = PlacingSettings { spare_branches_from: 0, ..PlacingSettings::default() };
+    for placing in [PlacingSettings::default(), sparing] {
+        rounds_count_alike_with("calls", 10_000, &[], placing);
+        rounds_count_alike_with("calls", 10_000, &HIGH, placing);
+    }
+}
+
 /// The same of returns whose entries are another's, and of hot ones; with landings as this CPU likes them and with those that
 /// spare taken branches.
 #[test]

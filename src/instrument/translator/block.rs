@@ -77,6 +77,8 @@ pub enum Moved {
     Nothing,
     /// This register, in the slot for lent ones.
     Lent(Gpr),
+    /// RCX, in its slot.
+    Rcx,
     /// RCX and RDX, in their slots.
     RcxAndRdx,
     /// In a loop: the register of its counter, in its slot, holds the counter; or the way of its induction register is
@@ -95,6 +97,8 @@ pub struct Landing {
     pub from: Address,
     /// Where the cache begins to execute it.
     pub call: CacheAddress,
+    /// Other blocks that end in it cannot go on there.
+    pub own: bool,
     /// Of the comparison with the return address.
     pub tag: Tag,
 }

@@ -59,7 +59,11 @@ impl Writer<'_> {
                 Ok(None)
             }
             End::CallIndirect => {
+                if let Some(to) = self.unit.usual.filter(|_| !self.is_called_elsewhere()) {
+                    return self.call_usual(to, counted);
+                }
                 self.load_target()?;
+                self.note_target();
                 self.save_rcx(counted);
                 self.point(self.last_offset(), Moved::RcxAndRdx);
                 Ok(self.call(Callee::InRdx))

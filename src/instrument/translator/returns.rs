@@ -108,6 +108,11 @@ fn unless_equal(code: &mut Code, at: Address, arrival: Arrival) -> Comparison {
     comparison
 }
 
+/// A return address that can be pushed as it is.
+fn small(next: Address) -> Option<u32> {
+    u32::try_from(next.get()).ok().filter(|&n| n < 1 << 31)
+}
+
 /// The same of a return. Not a flag changes.
 fn unless_returned(code: &mut Code, to: Address) -> Comparison {
     code.load_at(RCX, RSP, 0);
@@ -128,34 +133,56 @@ impl Writer<'_> {
     /// The block's call; returns the address that the chain goes on with.
     pub(super) fn call(&mut self, callee: Callee) -> Option<Address> {
         let next = self.block.next();
-        let from = self.block.start + u64::from(self.last_offset());
-        if let Some(there) = self.same_call(from, next) {
+        if let Some(there) = self.same_call(self.call_of_block(), next) {
             self.unit.hot.jump(there);
             return None;
         }
-        let small = u32::try_from(next.get()).ok().filter(|&n| n < 1 << 31);
-        self.align_call(small.is_some(), callee, next);
+        let push = if small(next).is_some() { 5 } else { 6 };
+        self.align_call(push, callee, next);
         let call = self.unit.hot.here();
-        match small {
-            Some(address) => self.unit.hot.push_constant(address),
-            None => self.push_return_address(),
-        }
+        let moved = if callee == Callee::InRdx { Moved::RcxAndRdx } else { self.plain() };
+        self.point(self.last_offset(), moved);
+        self.push_next();
         match callee {
-            Callee::At(to) => {
-                let patch = self.unit.hot.call(call);
-                let site = self.exit(patch, to);
-                self.space.sites[site as usize].calls = true;
-            }
+            Callee::At(to) => self.call_at(to),
             Callee::InRdx => {
                 self.unit.hot.lookup_index_to_rcx(RDX, self.space.tables_at() + layout::TARGET_MASK);
                 self.unit.hot.call_table(self.space.tables_at() + self.unit.version.callees());
             }
         }
+        self.land_at(next, call, false);
+        Some(next)
+    }
+
+    /// The call in the program.
+    fn call_of_block(&self) -> Address {
+        self.block.start + u64::from(self.last_offset())
+    }
+
+    /// Pushes the program's return address.
+    pub(super) fn push_next(&mut self) {
+        match small(self.block.next()) {
+            Some(address) => self.unit.hot.push_constant(address),
+            None => self.push_return_address(),
+        }
+    }
+
+    /// The cache's `call` of the block at `to`.
+    pub(super) fn call_at(&mut self, to: Address) {
+        let patch = self.unit.hot.call(self.unit.hot.here());
+        let site = self.exit(patch, to);
+        self.space.sites[site as usize].calls = true;
+    }
+
+    /// Where the return to `next` lands, for which the cache begins to execute the call at `call`; see [`Landing`] for `own`.
+    /// Returns where the landing is.
+    pub(super) fn land_at(&mut self, next: Address, call: CacheAddress, own: bool) -> CacheAddress {
+        let from = self.call_of_block();
         let head = self.unit.hot.here();
         let Comparison { tag, other } = self.land(next);
         self.unit.heads.push(PendingHead { arrival: Arrival::Return, at: next, head, other });
-        self.landing = Some(Landing { from, call, tag });
-        Some(next)
+        self.landing = Some(Landing { from, call, own, tag });
+        head
     }
 
     /// What a return comes to: goes on behind it with everything where the program has it if it returns to `next`.
@@ -170,10 +197,10 @@ impl Writer<'_> {
         Comparison { tag, other: cold.jump(cold.here()) }
     }
 
-    /// Pads so that neither the call's rel32 nor the landing's tag will stand across a cache line.
-    fn align_call(&mut self, small: bool, callee: Callee, next: Address) {
+    /// Pads so that neither the call's rel32 nor the landing's tag will stand across a cache line. Before the call stand `push`
+    /// bytes.
+    pub(super) fn align_call(&mut self, push: u64, callee: Callee, next: Address) {
         let hot = &mut self.unit.hot;
-        let push = if small { 5 } else { 6 };
         let call = if let Callee::At(_) = callee { 5 } else { Self::lookup_length() + 7 };
         let mut landing = Code::new(CacheAddress::new(0));
         let compare = if self.lands_without_flags { unless_returned_without_flags } else { unless_returned };
@@ -191,12 +218,17 @@ impl Writer<'_> {
         code.len() as u64
     }
 
+    /// Another block that ends in the same call executes it, too.
+    pub(super) fn is_called_elsewhere(&self) -> bool {
+        self.same_call(self.call_of_block(), self.block.next()).is_some()
+    }
+
     /// Where another block that ends in the same call executes it: only one landing can be the predicted one.
     fn same_call(&self, from: Address, next: Address) -> Option<CacheAddress> {
         let id = *self.space.callers.get(&self.unit.version.place(next))?;
         let block = self.space.block(id);
         // What is hot is not to go back to where it was.
-        let landing = block.landing.filter(|l| l.from == from && block.placed >= self.unit.places)?;
+        let landing = block.landing.filter(|l| l.from == from && !l.own && block.placed >= self.unit.places)?;
         let near = landing.call.get().abs_diff(self.unit.hot.here().get()) < 1 << 30;
         near.then_some(landing.call)
     }
@@ -345,9 +377,12 @@ impl CodeSpace {
     /// The transfer of control that is nearly done if the cache's own `call`, the way to its own `ret`, or a landing that
     /// writes below the stack pointer begins at `at`.
     pub fn transfer_at(&self, at: CacheAddress) -> Option<Transfer> {
-        let block = self.block(self.block_at(at)?);
         let mut code = [0; 3];
         self.arenas[self.arena_of(at)?].read(at, &mut code).ok()?;
+        if code == [0xff, 0x14, 0xcd] {
+            return Some(Transfer::CallOfRdx); // call [rcx*8 + table], also aside from its block
+        }
+        let block = self.block(self.block_at(at)?);
         match code {
             // Behind its call a block has nothing of the program.
             [PUSHFQ, ..] => block.landing.filter(|l| at > l.call).map(|_| Transfer::Return),
@@ -355,8 +390,7 @@ impl CodeSpace {
                 let site = self.sites.iter().find(|s| s.calls && s.patch == at + 1)?;
                 Some(Transfer::Call(site.target))
             }
-            [0xff, 0x14, 0xcd] => Some(Transfer::CallOfRdx), // call [rcx*8 + table]
-            [0xff, 0x34, 0xcd] => Some(Transfer::Return),    // push [rcx*8 + table]
+            [0xff, 0x34, 0xcd] => Some(Transfer::Return), // push [rcx*8 + table]
             _ => None,
         }
     }

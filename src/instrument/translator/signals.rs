@@ -321,6 +321,7 @@ pub(super) fn restore(thread: &Thread, process: &Process, block: BlockId, moved:
     match moved {
         Moved::Nothing => {}
         Moved::Lent(register) => lent(register, registers),
+        Moved::Rcx => registers.rcx = get(layout::SAVE_RCX),
         Moved::RcxAndRdx => {
             registers.rcx = get(layout::SAVE_RCX);
             registers.rdx = get(layout::SAVE_RDX);

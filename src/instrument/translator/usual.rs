@@ -1,11 +1,11 @@
-//! Where indirect jumps usually go. Most that are hot go to one place nearly always (those of the PLT, and in an interpreter
-//! those between the instructions of a loop): while their blocks have their first place they note where they went last, and
-//! when they are placed anew, they go to the usual target by a comparison of their own, without a lookup.
+//! Where indirect jumps and calls usually go. Most that are hot go to one place nearly always (those of the PLT, and in an
+//! interpreter those between the instructions of a loop): while their blocks have their first place they note where they went
+//! last, and when they are placed anew, they go to the usual target by a comparison of their own, without a lookup.
 //!
 //! ```text
 //!  first place:  RDX = target; slot = RDX; look RDX up
 //!  later:        RDX = target; RDX = usual? ─no─▶ cold: look RDX up
-//!                registers back; the block there
+//!                registers back; the block there, or its call
 //! ```
 
 use std::time::Duration;
@@ -17,12 +17,13 @@ use super::endings::look_up_in;
 use super::hash::AddressMap;
 use super::layout;
 use super::process::Process;
+use super::returns::Callee;
 use super::version::Version;
 use super::writer::Writer;
 use crate::instrument::x86_64::compare::can_undo;
 use crate::instrument::x86_64::emit::{Gpr, RCX, RDX, relative};
 use crate::instrument::x86_64::rewrite::{NoRule, gpr};
-use crate::target::address::Address;
+use crate::target::address::{Address, CacheAddress};
 
 /// How often it is looked where a jump went last, and with how long a pause: no whole number of a loop's passes.
 const LOOKS: u32 = 8;
@@ -36,9 +37,24 @@ pub(super) struct UsualTarget {
     pub(super) dead_flags: bool,
 }
 
-/// Where a jump's target is when it is compared.
+/// How a jump or a call stands while its target is compared.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    place: Place,
+    /// The block is not counted yet.
+    counts_later: bool,
+}
+
+impl Held {
+    /// What of the program stands elsewhere.
+    fn moved(self) -> Moved {
+        if self.place == Place::Rdx { Moved::RcxAndRdx } else { Moved::Rcx }
+    }
+}
+
+/// Where the target is when it is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Held {
+enum Place {
     /// In the register that the program has it in.
     In(Gpr),
     /// In RCX alone, loaded: what waits for RDX, saved and loaded again jump after jump, need not wait here.
@@ -122,67 +138,101 @@ impl Writer<'_> {
 
     /// The indirect jump, which usually goes to `usual`; returns the address that the chain goes on with.
     pub(super) fn jump_to_usual(&mut self, usual: UsualTarget, counted: bool) -> Result<Option<Address>, NoRule> {
-        let UsualTarget { at, dead_flags } = usual;
+        let held = self.hold_target(usual, counted)?;
+        let other = self.unless_usual(usual, held);
+        let (tables, version) = (self.space.tables_at(), self.unit.version);
+        self.go_elsewhere(held, usual.at, other);
+        look_up_in(&mut self.unit.cold, tables, version);
+        Ok(Some(usual.at))
+    }
+
+    /// The indirect call of what is usually at `usual`; returns the address that the chain goes on with.
+    pub(super) fn call_usual(&mut self, usual: UsualTarget, counted: bool) -> Result<Option<Address>, NoRule> {
+        let next = self.block.next();
+        let held = self.hold_target(usual, counted)?;
+        let call = self.unit.hot.here();
+        self.point(self.last_offset(), held.moved());
+        // Here, where it is known what the program has in its registers.
+        self.push_next();
+        let other = self.unless_usual(usual, held);
+        self.align_call(0, Callee::At(usual.at), next);
+        self.call_at(usual.at);
+        let landing = self.land_at(next, call, true);
+        let (tables, version) = (self.space.tables_at(), self.unit.version);
+        self.go_elsewhere(held, usual.at, other);
+        let cold = &mut self.unit.cold;
+        cold.lookup_index_to_rcx(RDX, tables + layout::TARGET_MASK);
+        cold.call_table(tables + version.callees());
+        // No return leads here.
+        cold.jump(landing);
+        Ok(Some(next))
+    }
+
+    /// Gets the target to where it can be compared.
+    fn hold_target(&mut self, usual: UsualTarget, counted: bool) -> Result<Held, NoRule> {
         // Where no flags are needed a counter costs less.
-        let counts_later = !counted && dead_flags;
-        let held = match self.target_register() {
-            Some(register) => Held::In(register),
+        let counts_later = !counted && usual.dead_flags;
+        let place = match self.target_register() {
+            Some(register) => Place::In(register),
             // What counts before needs RCX.
-            None if (counted || counts_later) && can_undo(at.get()) => Held::Rcx,
-            None => Held::Rdx,
+            None if (counted || counts_later) && can_undo(usual.at.get()) => Place::Rcx,
+            None => Place::Rdx,
         };
-        let other = match held {
-            Held::In(register) => {
-                self.save_rcx(counted || counts_later);
-                self.unit.hot.unless_equal(register, at.get()).other
-            }
-            Held::Rcx => {
+        match place {
+            Place::In(_) => self.save_rcx(counted || counts_later),
+            Place::Rcx => {
                 self.save_rcx(true);
                 self.point(self.last_offset(), Moved::Nothing);
                 self.load_target_into(Register::RCX)?;
-                self.unit.hot.unless_rcx_is(at.get()).other
             }
-            Held::Rdx => {
+            Place::Rdx => {
                 self.load_target()?;
                 self.save_rcx(counted || counts_later);
-                self.unit.hot.unless_equal(RDX, at.get()).other
             }
+        }
+        Ok(Held { place, counts_later })
+    }
+
+    /// Compares it; goes on with everything where the program has it. Returns the rel32 that leads on where it is another one.
+    fn unless_usual(&mut self, usual: UsualTarget, held: Held) -> CacheAddress {
+        let (hot, at) = (&mut self.unit.hot, usual.at.get());
+        let other = match held.place {
+            Place::In(register) => hot.unless_equal(register, at).other,
+            Place::Rcx => hot.unless_rcx_is(at).other,
+            Place::Rdx => hot.unless_equal(RDX, at).other,
         };
-        let hot = &mut self.unit.hot;
-        if counts_later {
+        if held.counts_later {
             hot.increment(layout::counter(self.slot));
             self.counted_at = Some((hot.here() - self.entry) as u32);
         }
         hot.load(RCX, layout::SAVE_RCX);
-        if held == Held::Rdx {
+        if held.place == Place::Rdx {
             hot.load(RDX, layout::SAVE_RDX);
         }
-        hot.set_word(other, relative(other, self.unit.cold.here()));
-        self.jump_elsewhere(held, at, counts_later);
-        Ok(Some(at))
+        other
     }
 
-    /// In the cold part: the way to where the jump does not go usually.
-    fn jump_elsewhere(&mut self, held: Held, usual: Address, counts: bool) {
+    /// In the cold part: the way, from the rel32 at `other`, to where control does not go usually, with the target in RDX.
+    fn go_elsewhere(&mut self, held: Held, usual: Address, other: CacheAddress) {
         let cold = &mut self.unit.cold;
-        match held {
-            Held::In(register) => {
+        self.unit.hot.set_word(other, relative(other, cold.here()));
+        match held.place {
+            Place::In(register) => {
                 cold.save(layout::SAVE_RDX, RDX);
                 cold.copy(RDX, register);
             }
-            Held::Rcx => {
+            Place::Rcx => {
                 cold.save(layout::SAVE_RDX, RDX);
                 cold.rcx_that_differed(RDX, usual.get());
             }
-            Held::Rdx => {}
+            Place::Rdx => {}
         }
-        if counts {
+        if held.counts_later {
             self.count_aside_with_rcx(self.slot);
         }
         if let Some(leave) = self.leave {
             self.count_aside_with_rcx(leave.slot);
         }
-        look_up_in(&mut self.unit.cold, self.space.tables_at(), self.unit.version);
     }
 
     /// The register that holds the target and can be compared where it is.
