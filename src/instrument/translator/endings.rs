@@ -59,7 +59,7 @@ impl Writer<'_> {
                 Ok(None)
             }
             End::CallIndirect => {
-                if let Some(to) = self.unit.usual.filter(|_| !self.is_called_elsewhere()) {
+                if let Some(to) = self.unit.usual.filter(|_| self.calls_directly()) {
                     return self.call_usual(to, counted);
                 }
                 self.load_target()?;

@@ -37,8 +37,9 @@ const HOT: f64 = 0.995;
 const WELL_PLACED: f64 = 0.9;
 /// So many hot blocks may lie on more small pages than the processor remembers. For fewer, huge pages are only memory taken.
 const MANY: usize = 2000;
-/// So many have more taken branches than it remembers (measured: CPython has 4,000 hot blocks and is slower if they are
-/// spared; 3,000 functions that call two others each have 15,000).
+/// So many have more taken branches than it remembers, and more code than is quickly at hand (measured: CPython has 4,000 hot
+/// blocks and is slower if branches are spared, but faster if indirect calls compare their usual target in place; it is the other
+/// way round with 3,000 functions that call two others each, which have 15,000, and with cc1, which has 58,000).
 const MANY_BRANCHES: usize = 10_000;
 /// Threads whose counts are looked at.
 const THREADS: usize = 4;
@@ -80,8 +81,10 @@ pub struct Placing {
     regions: Vec<u32>,
     /// So many blocks are hot that huge pages are worth their while.
     many: bool,
-    /// So many that taken branches are to be spared.
+    /// So many that code is short.
     many_branches: bool,
+    /// So many that taken branches are to be spared.
+    spares_branches: bool,
 }
 
 impl Placing {
@@ -100,6 +103,7 @@ impl Placing {
             regions: Vec::new(),
             many: false,
             many_branches: false,
+            spares_branches: false,
         }
     }
 
@@ -219,7 +223,12 @@ impl CodeSpace {
 
     /// Whether a block that is placed in round `places` (0: in none) is to spare taken branches.
     pub(super) fn spares_taken_branches(&self, places: u32) -> bool {
-        places > 0 && self.placing.many_branches
+        places > 0 && self.placing.spares_branches
+    }
+
+    /// Whether there are so many hot blocks that their code is to be short.
+    pub(super) fn has_many_branches(&self) -> bool {
+        self.placing.many_branches
     }
 
     /// What is called or looked up begins a chain: what that needs stands right before it.
@@ -302,7 +311,8 @@ impl Process {
             }
         }
         space.placing.many = hot.len() >= MANY;
-        space.placing.many_branches = hot.len() >= space.placing.settings.spare_branches_from;
+        space.placing.many_branches = hot.len() >= MANY_BRANCHES;
+        space.placing.spares_branches = hot.len() >= space.placing.settings.spare_branches_from;
         space.placing.round += 1;
         space.placing.plan = chains(&hot).into();
     }

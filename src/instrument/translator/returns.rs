@@ -245,10 +245,7 @@ impl Writer<'_> {
             return;
         }
         self.save_rcx(counted);
-        if !counted {
-            self.unit.hot.load(RCX, layout::SAVE_RCX);
-        }
-        self.point(self.last_offset(), Moved::Nothing);
+        self.point(self.last_offset(), if counted { Moved::Nothing } else { Moved::Rcx });
         let (hot, tables) = (&mut self.unit.hot, self.space.tables_at());
         hot.load_at(RCX, RSP, 0);
         hot.lookup_index_to_rcx(RCX, tables + layout::RETURN_MASK);

@@ -146,6 +146,12 @@ impl Writer<'_> {
         Ok(Some(usual.at))
     }
 
+    /// Whether the indirect call is to compare its usual target. Not where code is the bottleneck, and not in another place than
+    /// other blocks that end in it.
+    pub(super) fn calls_directly(&self) -> bool {
+        !self.space.has_many_branches() && !self.is_called_elsewhere()
+    }
+
     /// The indirect call of what is usually at `usual`; returns the address that the chain goes on with.
     pub(super) fn call_usual(&mut self, usual: UsualTarget, counted: bool) -> Result<Option<Address>, NoRule> {
         let next = self.block.next();
