@@ -95,7 +95,7 @@ pub enum Moved {
 pub struct Landing {
     /// The call in the program.
     pub from: Address,
-    /// Where the cache begins to execute it.
+    /// Where the cache goes on with it when the return address was pushed.
     pub call: CacheAddress,
     /// Other blocks that end in it cannot go on there.
     pub own: bool,

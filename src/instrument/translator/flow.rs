@@ -89,10 +89,9 @@ impl Writer<'_> {
         self.exit(jump, to);
     }
 
-    /// Counts in the cold part, with RCX saved, what went another way there.
-    pub(super) fn count_aside_with_rcx(&mut self, slot: u32) {
+    /// Counts in the cold part, with RCX saved, what went another way at `from` there.
+    pub(super) fn count_aside_with_rcx(&mut self, slot: u32, from: CacheAddress) {
         let cold = &mut self.unit.cold;
-        let from = cold.here();
         count_with(cold, RCX, slot);
         let counted = cold.here();
         self.note_unsettled(slot, from, counted);

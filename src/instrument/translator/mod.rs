@@ -7,7 +7,7 @@
 //!    └▶ mailboxes ───────────▶ process ──────────────────┘ ▲                └▶ harvest ─▶ tally
 //!    └▶ loans ─▶ workers: the same for a second code space │
 //!         once it is known what is hot: placing ─▶ chains ─┘   then: huge
-//!                                          └▶ usual: where its indirect jumps go
+//!                                          └▶ usual: where its indirect jumps and calls go; heads: what lookups find first
 //! ```
 //!
 //! The program's text is readable but not executable: whatever leaves the cache faults, and comes back. Return addresses

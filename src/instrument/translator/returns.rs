@@ -133,16 +133,19 @@ impl Writer<'_> {
     /// The block's call; returns the address that the chain goes on with.
     pub(super) fn call(&mut self, callee: Callee) -> Option<Address> {
         let next = self.block.next();
+        let moved = if callee == Callee::InRdx { Moved::RcxAndRdx } else { self.plain() };
         if let Some(there) = self.same_call(self.call_of_block(), next) {
+            self.point(self.last_offset(), moved);
+            self.push_next();
             self.unit.hot.jump(there);
             return None;
         }
         let push = if small(next).is_some() { 5 } else { 6 };
         self.align_call(push, callee, next);
-        let call = self.unit.hot.here();
-        let moved = if callee == Callee::InRdx { Moved::RcxAndRdx } else { self.plain() };
         self.point(self.last_offset(), moved);
         self.push_next();
+        // Whoever faults in the push is in its own block.
+        let call = self.unit.hot.here();
         match callee {
             Callee::At(to) => self.call_at(to),
             Callee::InRdx => {
@@ -174,7 +177,7 @@ impl Writer<'_> {
         self.space.sites[site as usize].calls = true;
     }
 
-    /// Where the return to `next` lands, for which the cache begins to execute the call at `call`; see [`Landing`] for `own`.
+    /// Where the return to `next` lands, for which the cache goes on behind the push at `call`; see [`Landing`] for `own`.
     /// Returns where the landing is.
     pub(super) fn land_at(&mut self, next: Address, call: CacheAddress, own: bool) -> CacheAddress {
         let from = self.call_of_block();

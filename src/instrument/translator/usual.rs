@@ -156,10 +156,10 @@ impl Writer<'_> {
     pub(super) fn call_usual(&mut self, usual: UsualTarget, counted: bool) -> Result<Option<Address>, NoRule> {
         let next = self.block.next();
         let held = self.hold_target(usual, counted)?;
-        let call = self.unit.hot.here();
         self.point(self.last_offset(), held.moved());
         // Here, where it is known what the program has in its registers.
         self.push_next();
+        let call = self.unit.hot.here();
         let other = self.unless_usual(usual, held);
         self.align_call(0, Callee::At(usual.at), next);
         self.call_at(usual.at);
@@ -221,7 +221,8 @@ impl Writer<'_> {
     /// In the cold part: the way, from the rel32 at `other`, to where control does not go usually, with the target in RDX.
     fn go_elsewhere(&mut self, held: Held, usual: Address, other: CacheAddress) {
         let cold = &mut self.unit.cold;
-        self.unit.hot.set_word(other, relative(other, cold.here()));
+        let from = cold.here();
+        self.unit.hot.set_word(other, relative(other, from));
         match held.place {
             Place::In(register) => {
                 cold.save(layout::SAVE_RDX, RDX);
@@ -234,10 +235,11 @@ impl Writer<'_> {
             Place::Rdx => {}
         }
         if held.counts_later {
-            self.count_aside_with_rcx(self.slot);
+            self.count_aside_with_rcx(self.slot, from);
         }
         if let Some(leave) = self.leave {
-            self.count_aside_with_rcx(leave.slot);
+            let from = self.unit.cold.here();
+            self.count_aside_with_rcx(leave.slot, from);
         }
     }
 
