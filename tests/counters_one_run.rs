@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::process::Output;
 
 use cli::{Sandbox, function, status, stderr};
+use rprof::target::affinity::Kept;
 use serde_json::{Value, json};
 use stand_in::{BREAKPOINT, EXECUTED, Event, Folder, address, compile};
 
@@ -178,17 +179,6 @@ fn a_promise_that_is_not_kept_ends_in_the_counted_pass() {
     );
 }
 
-/// What this thread starts is executed on CPU 0, where the stand-in of a controller counts, if it may be.
-fn stay_on_cpu_0() {
-    // SAFETY: a set of CPUs is made of integers, for which all zeros are right.
-    let mut cpus: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the set is as large as is said; only this thread is concerned.
-    unsafe {
-        libc::CPU_SET(0, &mut cpus);
-        libc::sched_setaffinity(0, size_of_val(&cpus), &cpus);
-    }
-}
-
 #[test]
 fn a_controller_that_refuses_takes_the_sum_with_it() {
     let run = Run::new();
@@ -204,7 +194,8 @@ fn a_controller_that_refuses_takes_the_sum_with_it() {
     let recorded = run.folder.path.join("certificates.json");
     fs::write(recorded, serde_json::to_string(&certificates).unwrap()).unwrap();
     run.folder.pmu("mc_0", BREAKPOINT, None, Some("0"));
-    stay_on_cpu_0();
+    // What this thread starts is executed where the stand-in of a controller counts, if it may be.
+    let _on_cpu_0 = Kept::on(&[0]);
     let bytes = |profile: &Value| {
         profile["run"]["counters"].as_array().unwrap().iter().find(|c| c["event"] == "mc.all").unwrap().clone()
     };

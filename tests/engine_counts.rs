@@ -187,6 +187,19 @@ fn rounds_count_alike_with(name: &str, many: u64, flags: &[&str], placing: Placi
     assert_eq!(found.len(), two.len(), "{name}: instructions that one round does not execute");
 }
 
+/// Landings spare taken branches, whatever this CPU likes.
+fn sparing() -> PlacingSettings {
+    PlacingSettings { spare_branches_from: 0, ..PlacingSettings::default() }
+}
+
+/// At low and at high addresses, with landings as this CPU likes them and with those that spare taken branches.
+fn rounds_count_alike_however_they_land(name: &str, many: u64) {
+    for placing in [PlacingSettings::default(), sparing()] {
+        rounds_count_alike_with(name, many, &[], placing);
+        rounds_count_alike_with(name, many, &HIGH, placing);
+    }
+}
+
 #[test]
 fn rounds_that_outlast_the_placing_of_blocks_count_alike() {
     rounds_count_alike("rounds", 40_000);
@@ -215,23 +228,14 @@ fn rounds_of_jumps_to_usual_targets_count_alike() {
 /// The same of indirect calls.
 #[test]
 fn rounds_of_calls_of_usual_targets_count_alike() {
-    let sparing = PlacingSettings { spare_branches_from: 0, ..PlacingSettings::default() };
-    for placing in [PlacingSettings::default(), sparing] {
-        rounds_count_alike_with("calls", 10_000, &[], placing);
-        rounds_count_alike_with("calls", 10_000, &HIGH, placing);
-    }
+    rounds_count_alike_however_they_land("calls", 10_000);
 }
 
-/// The same of returns whose entries are another's, and of hot ones; with landings as this CPU likes them and with those that
-/// spare taken branches.
+/// The same of returns whose entries are another's, and of hot ones.
 #[test]
 fn rounds_of_returns_that_share_an_entry_count_alike() {
-    let sparing = PlacingSettings { spare_branches_from: 0, ..PlacingSettings::default() };
-    for placing in [PlacingSettings::default(), sparing] {
-        rounds_count_alike_with("returns", 60_000, &[], placing);
-        rounds_count_alike_with("returns", 60_000, &HIGH, placing);
-    }
-    rounds_count_alike_with("rounds", 20_000, &[], sparing);
+    rounds_count_alike_however_they_land("returns", 60_000);
+    rounds_count_alike_with("rounds", 20_000, &[], sparing());
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::hash::AddressMap;
 use super::returns::Arrival;
 use super::space::CodeSpace;
 use super::unit::Unit;
-use crate::instrument::x86_64::emit::{reached, relative};
+use crate::instrument::x86_64::emit::{is_in_one_line, reached, relative};
 use crate::target::address::{Address, CacheAddress};
 
 /// What a lookup is to lead to once its code is in place: a landing, or a hot block with the comparison before it.
@@ -47,11 +47,6 @@ pub(super) enum Link {
     Behind(CacheAddress, CacheAddress),
 }
 
-/// Whether the four bytes at `at` can be exchanged in one piece.
-fn in_one_line(at: CacheAddress) -> bool {
-    at.get() % 64 <= 60
-}
-
 impl CodeSpace {
     /// Puts what a unit's code holds for lookups among what they found so far; returns what is to lead to it, in order, once the
     /// code is in place.
@@ -59,10 +54,8 @@ impl CodeSpace {
         let mut links: Vec<Link> = Vec::new();
         for PendingHead { arrival, at, head, other } in std::mem::take(&mut unit.heads) {
             let entry = Self::entry_of(unit.version, at, arrival);
-            let way = self.way_behind(entry, unit.places, head, Some(unit));
-            let behind = way.and_then(|way| Some((self.leads_to(way, &links, Some(unit))?, Link::Behind(way, head))));
-            let (next, link) = behind.unwrap_or_else(|| (self.found_first(&links, entry), Link::Entry(entry, head)));
-            if behind.is_none() && unit.places > 0 {
+            let (next, link) = self.head_link(entry, unit.places, head, &links, Some(unit));
+            if unit.places > 0 && matches!(link, Link::Entry(..)) {
                 self.leaders.0.insert(entry, Leader { round: unit.places, other });
             }
             let on = unit.cold.reach(other, next);
@@ -75,22 +68,31 @@ impl CodeSpace {
         links
     }
 
-    /// The rel32 behind which `head`, of a block that was placed in round `places` or (0) not at all, is to be found.
-    pub(super) fn way_behind(
+    /// How `head`, of a block that was placed in round `places` or (0) not at all, is to be found, and what it leads on to, once
+    /// `links` are there. What is not in place yet is in `unit`.
+    pub(super) fn head_link(
         &self,
         entry: u64,
         places: u32,
         head: CacheAddress,
+        links: &[Link],
         unit: Option<&Unit>,
-    ) -> Option<CacheAddress> {
+    ) -> (CacheAddress, Link) {
+        let way = self.way_behind(entry, places, head, unit);
+        let behind = way.and_then(|way| Some((self.leads_to(way, links, unit)?, Link::Behind(way, head))));
+        behind.unwrap_or_else(|| (self.found_first(links, entry), Link::Entry(entry, head)))
+    }
+
+    /// The rel32 behind which `head`, of a block that was placed in round `places` or (0) not at all, is to be found.
+    fn way_behind(&self, entry: u64, places: u32, head: CacheAddress, unit: Option<&Unit>) -> Option<CacheAddress> {
         let leader = self.leaders.0.get(&entry).filter(|l| places == 0 || l.round == places)?;
         let way = leader.other;
-        let can_change = unit.is_some_and(|u| u.word(way).is_some()) || in_one_line(way);
+        let can_change = unit.is_some_and(|u| u.word(way).is_some()) || is_in_one_line(way);
         (can_change && way.get().abs_diff(head.get()) < 1 << 30).then_some(way)
     }
 
     /// Where the rel32 at `way` leads, or will once `links` are there.
-    pub(super) fn leads_to(&self, way: CacheAddress, links: &[Link], unit: Option<&Unit>) -> Option<CacheAddress> {
+    fn leads_to(&self, way: CacheAddress, links: &[Link], unit: Option<&Unit>) -> Option<CacheAddress> {
         let pending = links.iter().rev().find_map(|link| match *link {
             Link::Behind(from, head) if from == way => Some(head),
             _ => None,
@@ -105,7 +107,7 @@ impl CodeSpace {
     }
 
     /// What the entry at that offset leads to, or will once `links` are there.
-    pub(super) fn found_first(&self, links: &[Link], entry: u64) -> CacheAddress {
+    fn found_first(&self, links: &[Link], entry: u64) -> CacheAddress {
         let pending = links.iter().rev().find_map(|link| match *link {
             Link::Entry(at, head) if at == entry => Some(head),
             _ => None,

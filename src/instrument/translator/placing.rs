@@ -79,12 +79,8 @@ pub struct Placing {
     plan: VecDeque<Vec<Placed>>,
     /// Regions of the threads whose counts were looked at.
     regions: Vec<u32>,
-    /// So many blocks are hot that huge pages are worth their while.
-    many: bool,
-    /// So many that code is short.
-    many_branches: bool,
-    /// So many that taken branches are to be spared.
-    spares_branches: bool,
+    /// How many blocks were hot when they were placed last.
+    hot: usize,
 }
 
 impl Placing {
@@ -101,9 +97,7 @@ impl Placing {
             round: 0,
             plan: VecDeque::new(),
             regions: Vec::new(),
-            many: false,
-            many_branches: false,
-            spares_branches: false,
+            hot: 0,
         }
     }
 
@@ -223,12 +217,12 @@ impl CodeSpace {
 
     /// Whether a block that is placed in round `places` (0: in none) is to spare taken branches.
     pub(super) fn spares_taken_branches(&self, places: u32) -> bool {
-        places > 0 && self.placing.spares_branches
+        places > 0 && self.placing.hot >= self.placing.settings.spare_branches_from
     }
 
     /// Whether there are so many hot blocks that their code is to be short.
     pub(super) fn has_many_branches(&self) -> bool {
-        self.placing.many_branches
+        self.placing.hot >= MANY_BRANCHES
     }
 
     /// What is called or looked up begins a chain: what that needs stands right before it.
@@ -254,7 +248,7 @@ impl CodeSpace {
     pub(super) fn place_some(&mut self, source: &mut Source<'_>) -> bool {
         let Some(chain) = self.placing.plan.pop_front() else { return false };
         self.place(source, &chain);
-        if self.placing.plan.is_empty() && self.placing.many {
+        if self.placing.plan.is_empty() && self.placing.hot >= MANY {
             let regions = std::mem::take(&mut self.placing.regions);
             self.plan_gathering(&regions);
         }
@@ -310,9 +304,7 @@ impl Process {
                 hot.push(HotBlock { at, count, successors, runs_on, repeats });
             }
         }
-        space.placing.many = hot.len() >= MANY;
-        space.placing.many_branches = hot.len() >= MANY_BRANCHES;
-        space.placing.spares_branches = hot.len() >= space.placing.settings.spare_branches_from;
+        space.placing.hot = hot.len();
         space.placing.round += 1;
         space.placing.plan = chains(&hot).into();
     }

@@ -25,10 +25,9 @@
 //! others each, Intel with AVX-512: 4.0 ns a call natively, 15.4 with `jrcxz`, 9.8 so).
 //!
 //! The word below the program's return address holds the cache's when the callee begins, and that or flags when it has
-//! returned. The ABI
-//! leaves what lies below the stack pointer to chance at a call and at a return; a program whose callees read there what their
-//! callers left, or the other way round, is not served. Where that word cannot be written, the fault is ours, and rprof goes
-//! on for the program ([`CodeSpace::transfer_at`]).
+//! returned. The ABI leaves what lies below the stack pointer to chance at a call and at a return; a program whose callees read
+//! there what their callers left, or the other way round, is not served. Where that word cannot be written, the fault is ours,
+//! and rprof goes on for the program ([`CodeSpace::transfer_at`]).
 //!
 //! A return needs no register but RCX: one that is saved and loaded again return after return makes whoever needs it wait for
 //! all of them (measured on CPython, Zen 4).
@@ -38,7 +37,7 @@ use std::sync::atomic::Ordering;
 use super::arena::Part;
 use super::block::{BlockId, Landing, Moved, SiteId, Tag};
 use super::hash::AddressMap;
-use super::heads::{Link, PendingHead};
+use super::heads::PendingHead;
 use super::layout;
 use super::space::CodeSpace;
 use super::stubs::{CALLEE, RETURN};
@@ -46,7 +45,7 @@ use super::unit::Unit;
 use super::version::{Place, Version};
 use super::writer::Writer;
 use crate::instrument::x86_64::compare::{Comparison, PUSHFQ};
-use crate::instrument::x86_64::emit::{Code, RCX, RDX, RSP, relative};
+use crate::instrument::x86_64::emit::{Code, RCX, RDX, RSP, is_in_one_line, relative};
 use crate::instrument::x86_64::lookup_index::{RETURN_ENTRIES, TARGET_ENTRIES, lookup_index, mask};
 use crate::target::address::{Address, CacheAddress};
 
@@ -108,6 +107,12 @@ fn unless_equal(code: &mut Code, at: Address, arrival: Arrival) -> Comparison {
     comparison
 }
 
+/// Calls what RDX says, at the end of `code`; RCX and RDX are saved.
+pub(super) fn call_looked_up_in(code: &mut Code, tables: u32, version: Version) {
+    code.lookup_index_to_rcx(RDX, tables + layout::TARGET_MASK);
+    code.call_table(tables + version.callees());
+}
+
 /// A return address that can be pushed as it is.
 fn small(next: Address) -> Option<u32> {
     u32::try_from(next.get()).ok().filter(|&n| n < 1 << 31)
@@ -149,8 +154,7 @@ impl Writer<'_> {
         match callee {
             Callee::At(to) => self.call_at(to),
             Callee::InRdx => {
-                self.unit.hot.lookup_index_to_rcx(RDX, self.space.tables_at() + layout::TARGET_MASK);
-                self.unit.hot.call_table(self.space.tables_at() + self.unit.version.callees());
+                call_looked_up_in(&mut self.unit.hot, self.space.tables_at(), self.unit.version);
             }
         }
         self.land_at(next, call, false);
@@ -190,26 +194,29 @@ impl Writer<'_> {
 
     /// What a return comes to: goes on behind it with everything where the program has it if it returns to `next`.
     fn land(&mut self, next: Address) -> Comparison {
+        let compare = self.landing_comparison();
         let (hot, cold) = (&mut self.unit.hot, &mut self.unit.cold);
+        let Comparison { tag, other } = compare(hot, next);
         if !self.lands_without_flags {
-            return unless_returned(hot, next);
+            return Comparison { tag, other };
         }
-        let Comparison { tag, other } = unless_returned_without_flags(hot, next);
         hot.set_word(other, relative(other, cold.here()));
         cold.flags_back();
         Comparison { tag, other: cold.jump(cold.here()) }
     }
 
+    fn landing_comparison(&self) -> fn(&mut Code, Address) -> Comparison {
+        if self.lands_without_flags { unless_returned_without_flags } else { unless_returned }
+    }
+
     /// Pads so that neither the call's rel32 nor the landing's tag will stand across a cache line. Before the call stand `push`
     /// bytes.
     pub(super) fn align_call(&mut self, push: u64, callee: Callee, next: Address) {
-        let hot = &mut self.unit.hot;
         let call = if let Callee::At(_) = callee { 5 } else { Self::lookup_length() + 7 };
         let mut landing = Code::new(CacheAddress::new(0));
-        let compare = if self.lands_without_flags { unless_returned_without_flags } else { unless_returned };
-        let tag = push + call + compare(&mut landing, next).tag.0.get();
-        let crosses = |at: u64, field: u64| (at + field) % 64 > 60;
-        while crosses(hot.here().get(), push + 1) || crosses(hot.here().get(), tag) {
+        let tag = push + call + self.landing_comparison()(&mut landing, next).tag.0.get();
+        let hot = &mut self.unit.hot;
+        while [push + 1, tag].iter().any(|&field| !is_in_one_line(hot.here() + field)) {
             hot.nops(1);
         }
     }
@@ -351,9 +358,7 @@ impl CodeSpace {
         let mut code = Code::new(self.arenas[arena].next(Part::Cold));
         code.align(32);
         let head = code.here();
-        let way = self.way_behind(index, 0, head, None);
-        let behind = way.and_then(|way| Some((self.leads_to(way, &[], None)?, Link::Behind(way, head))));
-        let (next, link) = behind.unwrap_or_else(|| (self.found_first(&[], index), Link::Entry(index, head)));
+        let (next, link) = self.head_link(index, 0, head, &[], None);
         let Comparison { other, .. } = unless_equal(&mut code, at, arrival);
         let entry = self.blocks[id as usize].way_in();
         let patch = code.jump(entry);

@@ -17,7 +17,7 @@ use super::endings::look_up_in;
 use super::hash::AddressMap;
 use super::layout;
 use super::process::Process;
-use super::returns::Callee;
+use super::returns::{Callee, call_looked_up_in};
 use super::version::Version;
 use super::writer::Writer;
 use crate::instrument::x86_64::compare::can_undo;
@@ -140,9 +140,8 @@ impl Writer<'_> {
     pub(super) fn jump_to_usual(&mut self, usual: UsualTarget, counted: bool) -> Result<Option<Address>, NoRule> {
         let held = self.hold_target(usual, counted)?;
         let other = self.unless_usual(usual, held);
-        let (tables, version) = (self.space.tables_at(), self.unit.version);
         self.go_elsewhere(held, usual.at, other);
-        look_up_in(&mut self.unit.cold, tables, version);
+        look_up_in(&mut self.unit.cold, self.space.tables_at(), self.unit.version);
         Ok(Some(usual.at))
     }
 
@@ -164,13 +163,10 @@ impl Writer<'_> {
         self.align_call(0, Callee::At(usual.at), next);
         self.call_at(usual.at);
         let landing = self.land_at(next, call, true);
-        let (tables, version) = (self.space.tables_at(), self.unit.version);
         self.go_elsewhere(held, usual.at, other);
-        let cold = &mut self.unit.cold;
-        cold.lookup_index_to_rcx(RDX, tables + layout::TARGET_MASK);
-        cold.call_table(tables + version.callees());
+        call_looked_up_in(&mut self.unit.cold, self.space.tables_at(), self.unit.version);
         // No return leads here.
-        cold.jump(landing);
+        self.unit.cold.jump(landing);
         Ok(Some(next))
     }
 

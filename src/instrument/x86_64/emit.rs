@@ -500,6 +500,11 @@ impl Code {
 #[must_use]
 pub struct Short(usize);
 
+/// Whether the four bytes at `at` are in one cache line, so that they can be exchanged in one piece.
+pub fn is_in_one_line(at: CacheAddress) -> bool {
+    at.get() % 64 <= 60
+}
+
 /// What the rel32 at `at` reaches.
 pub fn reached(at: CacheAddress, relative: u32) -> CacheAddress {
     CacheAddress::new((at + 4).get().wrapping_add_signed(i64::from(relative as i32)))
