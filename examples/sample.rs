@@ -26,7 +26,7 @@ fn main() -> anyhow::Result<ExitCode> {
             Some("--ptrace") => options.sampler = Sampler::Ptrace,
             Some("--perf") => options.sampler = Sampler::Perf,
             Some("--quiet") => quiet = true,
-            Some("-F") => options.frequency_hz = number()?,
+            Some("-F") => options.frequency_hz = Some(number()?),
             Some("--stack") => options.stack_bytes = number()? as u32,
             Some("--") => break,
             _ => bail!("unknown option {argument:?}"),
@@ -47,11 +47,12 @@ fn main() -> anyhow::Result<ExitCode> {
 fn print(e: &TimedEvidence) {
     let work: f64 = e.samples.iter().filter(|s| !s.off_cpu).map(|s| s.weight_s).sum();
     eprintln!(
-        "{}: {:.3} s elapsed, {:.3} s CPU, {} samples of {work:.3} s, {} threads, {} intervals, {} lost",
+        "{}: {:.3} s elapsed, {:.3} s CPU, {} samples of {work:.3} s at {} Hz, {} threads, {} intervals, {} lost",
         e.source,
         e.wall_s,
         e.cpu_s,
         e.samples.len(),
+        e.frequency_hz,
         e.threads.len(),
         e.on_cpu.len(),
         e.lost

@@ -48,6 +48,9 @@ pub struct Pass {
     pub wall_s: f64,
     /// CPU seconds.
     pub cpu_s: f64,
+    /// Timed pass: samples per second of each thread's CPU time.
+    #[serde(default)]
+    pub frequency_hz: Option<f64>,
     /// Timed pass: samples taken.
     #[serde(default)]
     pub samples: Option<u64>,

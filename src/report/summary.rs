@@ -36,7 +36,8 @@ fn passes(profile: &Profile) -> Option<String> {
         .passes
         .iter()
         .map(|p| {
-            let samples = p.samples.map_or(String::new(), |n| format!(", {n} samples"));
+            let rate = p.frequency_hz.map_or(String::new(), |hz| format!(" at {hz:.0} Hz"));
+            let samples = p.samples.map_or(String::new(), |n| format!(", {n} samples{rate}"));
             let lost = p.lost.filter(|n| *n > 0).map_or(String::new(), |n| format!(" ({n} lost)"));
             let memory = p.memory.as_deref().map_or(String::new(), |m| format!(", memory {m}"));
             let uncounted = p

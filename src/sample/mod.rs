@@ -53,11 +53,15 @@ use crate::target::launch::Gated;
 
 pub use error::SampleError;
 
+/// Samples per second, unless they are dear or others are asked for.
+pub const USUAL_HZ: f64 = 1000.0;
+
 /// How to sample.
 #[derive(Debug, Clone)]
 pub struct SampleOptions {
-    /// Samples per second of each thread's CPU time.
-    pub frequency_hz: f64,
+    /// Samples per second of each thread's CPU time; `None`: [`USUAL_HZ`], or fewer where they would cost the program more than
+    /// 1 % of its time.
+    pub frequency_hz: Option<f64>,
     /// Bytes of each sample's stack copy that unwinding by CFI works on, a multiple of 8 below 64 KiB; 0 follows frame
     /// pointers alone.
     pub stack_bytes: u32,
@@ -67,7 +71,7 @@ pub struct SampleOptions {
 
 impl Default for SampleOptions {
     fn default() -> Self {
-        SampleOptions { frequency_hz: 1000.0, stack_bytes: 8192, sampler: Sampler::Best }
+        SampleOptions { frequency_hz: None, stack_bytes: 8192, sampler: Sampler::Best }
     }
 }
 
@@ -134,6 +138,14 @@ pub fn arm(child: Gated, options: &SampleOptions) -> Result<Armed, SampleError> 
 }
 
 impl Armed {
+    /// Samples per second of each thread's CPU time; of the ptrace sampler: at most.
+    pub fn frequency_hz(&self) -> f64 {
+        match &self.how {
+            How::Perf(armed) => armed.frequency_hz(),
+            How::Ptrace(_) => self.options.frequency_hz.unwrap_or(USUAL_HZ),
+        }
+    }
+
     /// Releases the child and samples it and all it creates until its first process has exited.
     ///
     /// If the calling process is killed, the program runs on.

@@ -41,14 +41,11 @@ pub fn timed(
     let stdin = input.first(replay).map_err(stream("standard input"))?;
     let child = spawn_gated(program, Streams { stdin, ..Streams::default() }).map_err(launch)?;
     let pid = child.pid();
-    let mut sampling = SampleOptions::default();
-    if let Some(hz) = options.frequency_hz {
-        sampling.frequency_hz = hz.into();
-    }
+    let sampling = SampleOptions { frequency_hz: options.frequency_hz.map(f64::from), ..SampleOptions::default() };
     let failed = |e: SampleError| SessionError::Pass { pass: "timed", reason: e.to_string() };
     // The sampler first: while it takes its sample the counters' timer expires, too, and needs no interrupt of its own.
     let sampler = sample::arm(child, &sampling).map_err(failed)?;
-    let counters = hardware.map(|h| h.arm(pid, sampling.frequency_hz));
+    let counters = hardware.map(|h| h.arm(pid, sampler.frequency_hz()));
     let watch = matches!(input, Input::Terminal).then(|| TerminalWatch::start(pid));
     let placement = PlacementWatch::start();
     let result = sampler.run();

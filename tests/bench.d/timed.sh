@@ -1,7 +1,8 @@
 #!/bin/bash
 # Prints what sampling costs: elapsed time of a fixed amount of work under each sampler, over that of the native run made
-# just before it (median of the ratios; quartiles in brackets). One and two threads, 1 kHz. bare-timer is an event that only
-# interrupts: no sampler of that rate can cost less on this host.
+# just before it (median of the ratios; quartiles in brackets). One and two threads. rprof: at the rate that it chooses, 1 kHz or
+# less where a sample is dear. All others: 1 kHz, ptrace at most. bare-timer is an event that only interrupts: no sampler of that
+# rate can cost less on this host.
 #
 #   [THREADS=1] tests/bench.d/timed.sh [ROUNDS]
 set -euo pipefail
@@ -17,14 +18,15 @@ run() { # VARIANT THREADS: prints the seconds that the work took
     case $1 in
     native) "${work[@]}" ;;
     bare-timer) "$work_dir/bare_timer" "${work[@]}" ;;
-    rprof-perf) "$sample" --perf --quiet -- "${work[@]}" ;;
-    rprof-perf-fp) "$sample" --perf --stack 0 --quiet -- "${work[@]}" ;;
+    rprof) "$sample" --perf --quiet -- "${work[@]}" ;;
+    rprof-perf) "$sample" --perf -F 1000 --quiet -- "${work[@]}" ;;
+    rprof-perf-fp) "$sample" --perf -F 1000 --stack 0 --quiet -- "${work[@]}" ;;
     rprof-ptrace) "$sample" --ptrace --quiet -- "${work[@]}" 2>/dev/null ;;
     perf-record) perf record -q -F 1000 -e cpu-clock -g -o "$work_dir/perf.data" -- "${work[@]}" 2>/dev/null ;;
     esac
 }
 
-variants=(bare-timer rprof-perf rprof-perf-fp rprof-ptrace)
+variants=(rprof bare-timer rprof-perf rprof-perf-fp rprof-ptrace)
 command -v perf >/dev/null && variants+=(perf-record)
 for threads in ${THREADS:-1 2}; do
     [ "$(nproc)" -ge "$threads" ] || { echo "SKIPPED: $threads threads on $(nproc) CPU"; continue; }

@@ -25,7 +25,7 @@ fn places(value: &Value, at: String, out: &mut Vec<String>) {
 
 /// Fields that may be absent: added after the contract, or absent where they have nothing to tell.
 fn optional(pointer: &str) -> bool {
-    const NAMES: [&str; 39] = [
+    const NAMES: [&str; 40] = [
         "waiting_s",
         "kernel_s",
         "concurrency",
@@ -43,6 +43,7 @@ fn optional(pointer: &str) -> bool {
         "error",
         "reason",
         "memory",
+        "frequency_hz",
         "samples",
         "lost",
         "uncounted_share",

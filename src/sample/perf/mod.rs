@@ -3,6 +3,7 @@
 mod drain;
 mod event;
 mod open;
+mod price;
 mod probe;
 
 use std::io;
@@ -40,6 +41,13 @@ pub(super) struct Armed(Opened);
 /// Arms the sampler on a child at the gate. The error is the kernel's refusal; the child is as it was.
 pub(super) fn arm(child: &Gated, options: &SampleOptions) -> io::Result<Armed> {
     open::open(child.pid(), options.frequency_hz, options.stack_bytes).map(Armed)
+}
+
+impl Armed {
+    /// Samples per second of each thread's CPU time.
+    pub(super) fn frequency_hz(&self) -> f64 {
+        self.0.terms.frequency_hz
+    }
 }
 
 /// Releases the child, and samples until its first process has exited.

@@ -5,6 +5,7 @@
 //!  kernel included ─(not allowed)─▶ user space alone
 //!  build ids in mapping records ─(kernel before 5.12)─▶ without
 //!  large buffers ─(locked-memory limit)─▶ smaller ones
+//!  1 kHz ─(an interrupt is dear here)─▶ a rate that costs little
 //! ```
 //!
 //! What the host grants is found out by trying; `perf_event_paranoid` and its kin are not read.
@@ -18,7 +19,8 @@ use perf_event::{Builder, Clock, SampleFlag, Sampler};
 use crate::sample::x86_64::registers;
 use crate::target::sampling_clock;
 
-use super::probe;
+use super::{price, probe};
+use crate::sample::USUAL_HZ;
 
 /// The deepest frame-pointer chain that the kernel is asked for.
 const CHAIN_DEPTH: u16 = 127;
@@ -46,8 +48,8 @@ pub(super) struct Terms {
     pub kernel: bool,
     /// Samples per second of CPU time, as granted.
     pub frequency_hz: f64,
-    build_id: bool,
-    stack_bytes: u32,
+    pub build_id: bool,
+    pub stack_bytes: u32,
 }
 
 /// One ring buffer per CPU, armed to start when the child executes the program.
@@ -56,15 +58,25 @@ pub(super) struct Opened {
     pub terms: Terms,
 }
 
-/// Opens the event on `child` and all it will create. The error is the last refusal.
-pub(super) fn open(child: Pid, frequency_hz: f64, stack_bytes: u32) -> io::Result<Opened> {
+/// Opens the event on `child` and all it will create, with the usual rate or, where that would be dear, a lower one if none is
+/// asked for. The error is the last refusal.
+pub(super) fn open(child: Pid, asked_hz: Option<f64>, stack_bytes: u32) -> io::Result<Opened> {
+    let mut rate_is_settled = asked_hz.is_some();
+    let frequency_hz = asked_hz.unwrap_or(USUAL_HZ);
     let trigger = if probe::cycles_interrupt() { Trigger::Cycles } else { Trigger::CpuClock };
     let frequency_hz = if trigger == Trigger::Cycles { frequency_hz.min(greatest_rate()) } else { frequency_hz };
     let mut terms = Terms { trigger, kernel: true, frequency_hz, build_id: true, stack_bytes };
     let mut ring_bytes = if nix::unistd::geteuid().is_root() { RING_BYTES_ROOT } else { RING_BYTES_USER };
     loop {
         let error = match open_everywhere(child, terms, ring_bytes) {
-            Ok(rings) => return Ok(Opened { rings, terms }),
+            Ok(rings) if rate_is_settled => return Ok(Opened { rings, terms }),
+            Ok(rings) => {
+                // Theirs may be all the memory that we may lock.
+                drop(rings);
+                terms.frequency_hz = terms.frequency_hz.min(price::affordable_rate(terms));
+                rate_is_settled = true;
+                continue;
+            }
             Err(error) => error,
         };
         match error {
@@ -77,6 +89,14 @@ pub(super) fn open(child: Pid, frequency_hz: f64, stack_bytes: u32) -> io::Resul
             Refusal::Open(e) | Refusal::Map(e) => return Err(e),
         }
     }
+}
+
+/// The same event on the calling thread alone, to be enabled by it.
+pub(super) fn on_this_thread(terms: Terms) -> io::Result<Sampler> {
+    // Nobody is woken up: a full ring of that size is far away.
+    let mut b = builder(Pid::this(), 0, terms, RING_BYTES_ROOT);
+    b.observe_self().any_cpu().inherit(false).enable_on_exec(false);
+    b.build()?.sampled(RING_BYTES_LEAST)
 }
 
 enum Refusal {

@@ -54,7 +54,8 @@ pub(super) fn run(child: Gated, options: &SampleOptions) -> Result<Timed, Sample
 
 fn follow(child: Gated, options: &SampleOptions, mut wake_up: WakeUp) -> Result<Timed, SampleError> {
     let pid = child.pid();
-    let mut observer = Observer::new(pid, options.frequency_hz, options.stack_bytes.max(MIN_STACK));
+    let frequency_hz = options.frequency_hz.unwrap_or(super::USUAL_HZ);
+    let mut observer = Observer::new(pid, frequency_hz, options.stack_bytes.max(MIN_STACK));
     child.release()?;
     let prepare = |source| SampleError::Prepare { operation: "timer_settime", source };
     wake_up.set(observer.pace.next()).map_err(prepare)?;
@@ -76,7 +77,7 @@ fn follow(child: Gated, options: &SampleOptions, mut wake_up: WakeUp) -> Result<
     let Some((reaped, cpu_s)) = observer.ended() else {
         return Err(SampleError::Wait { pid: pid.as_raw(), source: std::io::ErrorKind::NotFound.into() });
     };
-    Ok(finish(observer, reaped, cpu_s, options.frequency_hz))
+    Ok(finish(observer, reaped, cpu_s, frequency_hz))
 }
 
 /// How long descendants may take to end after the first process.
