@@ -192,9 +192,15 @@ fn sparing() -> PlacingSettings {
     PlacingSettings { spare_branches_from: 0, ..PlacingSettings::default() }
 }
 
-/// At low and at high addresses, with landings as this CPU likes them and with those that spare taken branches.
+/// The same, and returns share code.
+fn short() -> PlacingSettings {
+    PlacingSettings { short_code_from: 0, ..sparing() }
+}
+
+/// At low and at high addresses, with landings as this CPU likes them and with those that spare taken branches, and with returns
+/// that share code.
 fn rounds_count_alike_however_they_land(name: &str, many: u64) {
-    for placing in [PlacingSettings::default(), sparing()] {
+    for placing in [PlacingSettings::default(), sparing(), short()] {
         rounds_count_alike_with(name, many, &[], placing);
         rounds_count_alike_with(name, many, &HIGH, placing);
     }
@@ -236,6 +242,15 @@ fn rounds_of_calls_of_usual_targets_count_alike() {
 fn rounds_of_returns_that_share_an_entry_count_alike() {
     rounds_count_alike_however_they_land("returns", 60_000);
     rounds_count_alike_with("rounds", 20_000, &[], sparing());
+    rounds_count_alike_with("rounds", 20_000, &[], short());
+}
+
+/// The same of calls and returns where nothing can be written below the return address, and of returns that fault.
+#[test]
+fn rounds_on_a_stack_without_room_count_alike() {
+    for placing in [PlacingSettings::default(), sparing(), short()] {
+        rounds_count_alike_with("no_room", 2_000, &[], placing);
+    }
 }
 
 #[test]

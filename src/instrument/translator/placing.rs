@@ -52,13 +52,15 @@ pub struct PlacingSettings {
     /// From so many on they have more taken branches than the processor remembers: their landings spare them at the cost of
     /// flags that are saved.
     pub spare_branches_from: usize,
+    /// From so many on their code is to be short: what is at hand then counts for more than a jump.
+    pub short_code_from: usize,
 }
 
 impl Default for PlacingSettings {
     /// What was found best for this CPU. Where a `loop` is quick, no landing takes a branch anyway.
     fn default() -> Self {
         let spare_branches_from = if has_quick_loop() { usize::MAX } else { MANY_BRANCHES };
-        PlacingSettings { after: FIRST, spare_branches_from }
+        PlacingSettings { after: FIRST, spare_branches_from, short_code_from: MANY_BRANCHES }
     }
 }
 
@@ -221,8 +223,8 @@ impl CodeSpace {
     }
 
     /// Whether there are so many hot blocks that their code is to be short.
-    pub(super) fn has_many_branches(&self) -> bool {
-        self.placing.hot >= MANY_BRANCHES
+    pub(super) fn is_to_be_short(&self) -> bool {
+        self.placing.hot >= self.placing.settings.short_code_from
     }
 
     /// What is called or looked up begins a chain: what that needs stands right before it.

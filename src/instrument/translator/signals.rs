@@ -73,8 +73,8 @@ impl Run {
                 stopped.set_registers(&Registers { rip: native.get(), orig_rax: u64::MAX, ..registers })?;
                 return self.go_on(stopped);
             }
-            if self.is_transfer(&stopped)? {
-                return self.transfer_anew(stopped, signal);
+            if let Some(transfer) = self.failed_transfer(&stopped, &info)? {
+                return self.transfer_anew(stopped, signal, transfer);
             }
         }
         if let Some(thread) = self.threads.get_mut(&tid)
@@ -86,18 +86,26 @@ impl Run {
         self.deliver(stopped, signal, info)
     }
 
-    /// Whether a thread is about to call or return by an instruction of ours.
-    fn is_transfer(&mut self, stopped: &Stopped) -> Result<bool, RunError> {
+    /// The call or return that a thread was about to do by an instruction of ours which faulted, where the program's would not.
+    fn failed_transfer(&mut self, stopped: &Stopped, info: &SignalInfo) -> Result<Option<Transfer>, RunError> {
         let registers = stopped.registers()?;
         let (process, _) = self.process(stopped.tid())?;
         let (at, space) = (CacheAddress::new(registers.rip), process.image.space.borrow());
-        Ok(space.point_at(at).is_none() && space.transfer_at(at).is_some())
+        if space.point_at(at).is_none() {
+            return Ok(space.transfer_at(at));
+        }
+        // SAFETY: the siginfo of a fault holds an address.
+        let fault = unsafe { info.si_addr() } as u64;
+        let writes = (registers.rsp.wrapping_sub(8)..registers.rsp).contains(&fault);
+        Ok(space.return_at(at).filter(|_| writes))
     }
 
     /// Lets a thread that faulted in such an instruction go on where the program has the call or return.
-    fn transfer_anew(&mut self, stopped: Stopped, signal: i32) -> Result<(), RunError> {
+    fn transfer_anew(&mut self, stopped: Stopped, signal: i32, transfer: Transfer) -> Result<(), RunError> {
         let mut registers = stopped.registers()?;
-        self.as_the_program_has_it(stopped.tid(), &mut registers)?;
+        let thread = self.threads.get(&stopped.tid()).ok_or(RunError::Gone)?;
+        let process = self.processes.get(&thread.process).ok_or(RunError::Gone)?;
+        complete(thread, process, transfer, &mut registers);
         let (stopped, _) = self.restore_signal_state(stopped, signal)?;
         let stopped = self.redirect(stopped, registers, Address::new(registers.rip))?;
         self.go_on(stopped)
@@ -242,24 +250,7 @@ impl Run {
         let place = place.unwrap_or(at);
         let Some((block, offset, moved)) = process.state_at(place) else {
             let transfer = process.image.space.borrow().transfer_at(at);
-            match transfer {
-                None => return Ok(State::Between),
-                Some(Transfer::Call(target)) => registers.rip = target.get(),
-                Some(Transfer::CallOfRdx) => {
-                    registers.rip = registers.rdx;
-                    registers.rcx = get(layout::SAVE_RCX);
-                    registers.rdx = get(layout::SAVE_RDX);
-                }
-                Some(Transfer::Return) => {
-                    let Ok(to) = process.memory.read_u64(Address::new(registers.rsp)) else {
-                        return Ok(State::Between);
-                    };
-                    registers.rip = to;
-                    registers.rsp += 8;
-                    registers.rcx = get(layout::SAVE_RCX);
-                }
-            }
-            return Ok(State::Program);
+            return Ok(transfer.map_or(State::Between, |transfer| complete(thread, process, transfer, registers)));
         };
         restore(thread, process, block, moved, registers);
         uncount(thread, process, block, offset, place);
@@ -293,6 +284,28 @@ impl Run {
         }
         Ok(stopped)
     }
+}
+
+/// Makes the registers of a thread those behind the call or return that it was about to do.
+fn complete(thread: &Thread, process: &Process, transfer: Transfer, registers: &mut Registers) -> State {
+    let get = |offset| thread.regions.borrow().get(thread.region, offset);
+    match transfer {
+        Transfer::Call(target) => registers.rip = target.get(),
+        Transfer::CallOfRdx => {
+            registers.rip = registers.rdx;
+            registers.rcx = get(layout::SAVE_RCX);
+            registers.rdx = get(layout::SAVE_RDX);
+        }
+        Transfer::Return { rcx_is_saved } => {
+            let Ok(to) = process.memory.read_u64(Address::new(registers.rsp)) else { return State::Between };
+            registers.rip = to;
+            registers.rsp += 8;
+            if rcx_is_saved {
+                registers.rcx = get(layout::SAVE_RCX);
+            }
+        }
+    }
+    State::Program
 }
 
 /// Puts registers back that stand elsewhere.

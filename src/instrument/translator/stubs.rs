@@ -8,6 +8,7 @@
 //! ```
 
 use super::layout;
+use super::version::Version;
 use crate::instrument::x86_64::emit::{Code, R10, RAX, RCX, RDI, RDX, RSI, RSP};
 use crate::target::address::CacheAddress;
 
@@ -65,6 +66,8 @@ pub struct Stubs {
     pub mask_call: CacheAddress,
     /// The system calls in it.
     pub mask_syscalls: [CacheAddress; 2],
+    /// Looks a return up whose word on top of the stack was pushed once more: saves RCX; finds it saved.
+    pub returns: [CacheAddress; 2],
     /// `syscall` for calls that rprof makes.
     pub gadget: CacheAddress,
 }
@@ -161,6 +164,14 @@ impl Stubs {
         code.load(crate::instrument::x86_64::emit::Gpr(11), layout::SAVE_LENT);
         code.jump_through(layout::CONTINUE_AT);
 
+        code.align(64);
+        let returns_saving = code.here();
+        code.save(layout::SAVE_RCX, RCX);
+        let returns_saved = code.here();
+        code.load_at(RCX, RSP, 0);
+        code.lookup_index_to_rcx(RCX, tables + layout::RETURN_MASK);
+        code.return_by_top(tables + Version::Plain.returns());
+
         code.align(16);
         let gadget = code.here();
         code.raw(&[0x0f, 0x05]); // syscall
@@ -179,6 +190,7 @@ impl Stubs {
             peek,
             mask_call,
             mask_syscalls: [first, second],
+            returns: [returns_saving, returns_saved],
             gadget,
         };
         (stubs, code)

@@ -148,7 +148,7 @@ impl Writer<'_> {
     /// Whether the indirect call is to compare its usual target. Not where code is the bottleneck, and not in another place than
     /// other blocks that end in it.
     pub(super) fn calls_directly(&self) -> bool {
-        !self.space.has_many_branches() && !self.is_called_elsewhere()
+        !self.space.is_to_be_short() && !self.is_called_elsewhere()
     }
 
     /// The indirect call of what is usually at `usual`; returns the address that the chain goes on with.

@@ -21,6 +21,9 @@ pub const RDI: Gpr = Gpr(7);
 /// R10
 pub const R10: Gpr = Gpr(10);
 
+/// `push [rsp]`
+pub const PUSH_TOP: [u8; 3] = [0xff, 0x34, 0x24];
+
 /// Code being written for a known place.
 #[derive(Debug)]
 pub struct Code {
@@ -318,6 +321,19 @@ impl Code {
         self.raw(&[0xc3]);
     }
 
+    /// `mov rcx, [rcx*8 + table]`; `mov [rsp], rcx`; `ret`: the same, with the place in the word on top of the stack.
+    pub fn return_by_top(&mut self, table: u32) {
+        self.raw(&[0x48, 0x8b, 0x0c, 0xcd]);
+        self.word(table);
+        self.store_at(RSP, 0, RCX);
+        self.raw(&[0xc3]);
+    }
+
+    /// `push [rsp]`
+    pub fn push_top(&mut self) {
+        self.raw(&PUSH_TOP);
+    }
+
     /// `call rel32`; returns where the rel32 stands
     pub fn call(&mut self, to: CacheAddress) -> CacheAddress {
         self.raw(&[0xe8]);
@@ -559,6 +575,9 @@ pub(super) mod tests {
         assert_eq!(text(|c| c.jump_table(0x7000_0000)), "jmp qword ptr [rcx*8+70000000h]");
         assert_eq!(text(|c| c.load_ecx_absolute(0x7000_0000)), "mov ecx,[70000000h]");
         assert_eq!(text(|c| c.return_table(0x7000_0000)), "push qword ptr [rcx*8+70000000h]; ret");
+        let by_top = "mov rcx,[rcx*8+70000000h]; mov [rsp],rcx; ret";
+        assert_eq!(text(|c| c.return_by_top(0x7000_0000)), by_top);
+        assert_eq!(text(|c| c.push_top()), "push qword ptr [rsp]");
         assert_eq!(text(|c| c.push_constant(0x40_1000)), "push 401000h");
         assert_eq!(text(|c| c.call_table(0x7000_0000)), "call qword ptr [rcx*8+70000000h]");
         assert_eq!(text(|c| _ = c.call(CacheAddress::new(0x2000))), "call 0000000000002000h");
