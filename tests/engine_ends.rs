@@ -35,13 +35,18 @@ fn executions(counted: &Counted, words: usize) -> BTreeMap<u32, Vec<u64>> {
 
 #[test]
 fn threads_that_are_cut_short_are_counted_to_the_last_instruction() {
+    // Hot blocks are placed, and most of them have no counter in line, before the first thread ends.
+    let placing = PlacingSettings { after: Duration::from_millis(2), ..PlacingSettings::default() };
+    cut_short(placing);
+    cut_short(PlacingSettings { short_code_from: 0, ..placing });
+}
+
+fn cut_short(placing: PlacingSettings) {
     let dir = tempfile::tempdir().unwrap();
     let path = build(dir.path(), "cut_short.c", &["-pthread"]);
     let out = dir.path().join("out");
     let streams = Streams { stdout: Some(File::create(&out).unwrap().into()), ..Streams::default() };
     let program = Program { path: path.clone(), argv: vec![path.clone().into()] };
-    // Hot blocks are placed, and most of them have no counter in line, before the first thread ends.
-    let placing = PlacingSettings { after: Duration::from_millis(2), ..PlacingSettings::default() };
     let mut engine = Translator { placing, ..Translator::default() };
     let counted = engine.run(spawn_gated(&program, streams).unwrap(), None).unwrap();
     nothing_runs(&path);

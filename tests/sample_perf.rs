@@ -5,11 +5,11 @@ mod checks;
 #[path = "sampling/programs.rs"]
 mod programs;
 
-use rprof::sample::{SampleError, SampleOptions, Sampler, run};
+use rprof::sample::{SampleError, SampleOptions, Sampler, USUAL_HZ, run};
 
 /// Options for perf; `None`, with a line that says so, where this host refuses it.
 fn perf() -> Option<SampleOptions> {
-    let options = SampleOptions { sampler: Sampler::Perf, ..SampleOptions::default() };
+    let options = SampleOptions { frequency_hz: Some(USUAL_HZ), sampler: Sampler::Perf, ..SampleOptions::default() };
     match run(programs::gated("true", &[]), &options) {
         Err(e @ SampleError::Refused { .. }) => {
             println!("SKIPPED: {e}");

@@ -48,7 +48,7 @@ pub struct Pass {
     pub wall_s: f64,
     /// CPU seconds.
     pub cpu_s: f64,
-    /// Timed pass: samples per second of each thread's CPU time.
+    /// Timed pass by perf: samples per second of each thread's CPU time. The ptrace sampler's rate changes as it goes.
     #[serde(default)]
     pub frequency_hz: Option<f64>,
     /// Timed pass: samples taken.

@@ -59,8 +59,8 @@ pub const USUAL_HZ: f64 = 1000.0;
 /// How to sample.
 #[derive(Debug, Clone)]
 pub struct SampleOptions {
-    /// Samples per second of each thread's CPU time; `None`: [`USUAL_HZ`], or fewer where they would cost the program more than
-    /// 1 % of its time.
+    /// Samples per second of each thread's CPU time; `None`: [`USUAL_HZ`], or fewer (at least 100) where
+    /// they would take more than 1 % of the program's time.
     pub frequency_hz: Option<f64>,
     /// Bytes of each sample's stack copy that unwinding by CFI works on, a multiple of 8 below 64 KiB; 0 follows frame
     /// pointers alone.

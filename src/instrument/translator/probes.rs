@@ -254,8 +254,7 @@ impl Writer<'_> {
             hot.relative(cold);
             hot.here()
         } else {
-            hot.raw(&[0xe9]); // jmp
-            hot.relative(cold);
+            hot.jump_for_good(cold);
             hot.here()
         };
         if !dead {

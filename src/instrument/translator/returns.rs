@@ -36,7 +36,7 @@
 //! The word below the program's return address holds the cache's when the callee begins, and that or flags when it has
 //! returned. The ABI leaves what lies below the stack pointer to chance at a call and at a return; a program whose callees read
 //! there what their callers left, or the other way round, is not served. Where that word cannot be written, the fault is ours,
-//! and rprof goes on for the program ([`CodeSpace::transfer_at`]).
+//! and rprof goes on for the program ([`CodeSpace::transfer_at`], [`CodeSpace::return_at`]).
 //!
 //! A return needs no register but RCX: one that is saved and loaded again return after return makes whoever needs it wait for
 //! all of them (measured on CPython, Zen 4).
@@ -286,10 +286,8 @@ impl Writer<'_> {
             self.save_rcx(counted);
         }
         self.point(self.last_offset(), moved);
-        let hot = &mut self.unit.hot;
-        hot.push_top();
-        hot.raw(&[0xe9]); // jmp
-        hot.relative(stub);
+        self.unit.hot.push_top();
+        self.unit.hot.jump_for_good(stub);
     }
 }
 

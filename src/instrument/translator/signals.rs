@@ -94,6 +94,7 @@ impl Run {
         if space.point_at(at).is_none() {
             return Ok(space.transfer_at(at));
         }
+        // What reads the program's word and writes the one below has a point. The word itself is the program's to fault on.
         // SAFETY: the siginfo of a fault holds an address.
         let fault = unsafe { info.si_addr() } as u64;
         let writes = (registers.rsp.wrapping_sub(8)..registers.rsp).contains(&fault);

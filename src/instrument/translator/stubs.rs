@@ -1,4 +1,5 @@
-//! The stubs that every exit of an arena shares: the way to rprof and back, without changing a flag.
+//! The stubs that all code of an arena shares: the way to rprof and back, without changing a flag, and what looks returns up
+//! where that is not to stand in line.
 //!
 //! ```text
 //!  indirect:  target ─▶ mailbox, RDX back, site 0 ┐        returned, called: the same behind

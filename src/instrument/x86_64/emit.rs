@@ -329,6 +329,12 @@ impl Code {
         self.raw(&[0xc3]);
     }
 
+    /// `jmp rel32` that is never changed: it may stand anywhere.
+    pub fn jump_for_good(&mut self, to: CacheAddress) {
+        self.raw(&[0xe9]);
+        self.relative(to);
+    }
+
     /// `push [rsp]`
     pub fn push_top(&mut self) {
         self.raw(&PUSH_TOP);
@@ -578,6 +584,7 @@ pub(super) mod tests {
         let by_top = "mov rcx,[rcx*8+70000000h]; mov [rsp],rcx; ret";
         assert_eq!(text(|c| c.return_by_top(0x7000_0000)), by_top);
         assert_eq!(text(|c| c.push_top()), "push qword ptr [rsp]");
+        assert_eq!(text(|c| c.jump_for_good(CacheAddress::new(0x2000))), "jmp 0000000000002000h");
         assert_eq!(text(|c| c.push_constant(0x40_1000)), "push 401000h");
         assert_eq!(text(|c| c.call_table(0x7000_0000)), "call qword ptr [rcx*8+70000000h]");
         assert_eq!(text(|c| _ = c.call(CacheAddress::new(0x2000))), "call 0000000000002000h");

@@ -14,7 +14,7 @@ pub struct TimedEvidence {
     pub wall_s: f64,
     /// User + system CPU seconds of the program and its descendants.
     pub cpu_s: f64,
-    /// Sampling rate asked for, per second and thread.
+    /// Sampling rate aimed at, per second and thread.
     pub frequency_hz: f64,
     /// Samples that the kernel said it lost.
     pub lost: u64,

@@ -150,7 +150,7 @@ fn passes(evidence: &Evidence, samples: &[ProfileSample]) -> Vec<RunPass> {
         memory: None,
         wall_s: timed.wall_s,
         cpu_s: timed.cpu_s,
-        frequency_hz: Some(timed.frequency_hz).filter(|hz| *hz > 0.0),
+        frequency_hz: timed.source.starts_with("perf:").then_some(timed.frequency_hz),
         samples: Some(samples.len() as u64),
         lost: Some(timed.lost),
         uncounted_share: None,

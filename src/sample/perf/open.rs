@@ -71,10 +71,12 @@ pub(super) fn open(child: Pid, asked_hz: Option<f64>, stack_bytes: u32) -> io::R
         let error = match open_everywhere(child, terms, ring_bytes) {
             Ok(rings) if rate_is_settled => return Ok(Opened { rings, terms }),
             Ok(rings) => {
-                // Theirs may be all the memory that we may lock.
-                drop(rings);
-                terms.frequency_hz = terms.frequency_hz.min(price::affordable_rate(terms));
+                let (affordable_hz, rings) = affordable_rate(terms, rings);
                 rate_is_settled = true;
+                match rings.filter(|_| affordable_hz >= terms.frequency_hz) {
+                    Some(rings) => return Ok(Opened { rings, terms }),
+                    None => terms.frequency_hz = terms.frequency_hz.min(affordable_hz),
+                }
                 continue;
             }
             Err(error) => error,
@@ -91,12 +93,22 @@ pub(super) fn open(child: Pid, asked_hz: Option<f64>, stack_bytes: u32) -> io::R
     }
 }
 
+/// The rate at which samples cost little. If `rings` take all the memory that may be locked, it is found out without them.
+fn affordable_rate(terms: Terms, rings: Vec<Sampler>) -> (f64, Option<Vec<Sampler>>) {
+    if let Some(hz) = price::affordable_rate(terms) {
+        return (hz, Some(rings));
+    }
+    drop(rings);
+    (price::affordable_rate(terms).unwrap_or(USUAL_HZ), None)
+}
+
 /// The same event on the calling thread alone, to be enabled by it.
 pub(super) fn on_this_thread(terms: Terms) -> io::Result<Sampler> {
-    // Nobody is woken up: a full ring of that size is far away.
-    let mut b = builder(Pid::this(), 0, terms, RING_BYTES_ROOT);
+    let room = (4 * terms.stack_bytes as usize).next_power_of_two().max(RING_BYTES_LEAST);
+    // Nobody is woken up: a ring of that size is never full.
+    let mut b = builder(Pid::this(), 0, terms, 2 * RING_BYTES_ROOT);
     b.observe_self().any_cpu().inherit(false).enable_on_exec(false);
-    b.build()?.sampled(RING_BYTES_LEAST)
+    b.build()?.sampled(room)
 }
 
 enum Refusal {
@@ -167,7 +179,7 @@ fn is_denied(e: &io::Error) -> bool {
 }
 
 /// The kernel's present limit for frequencies, which it refuses to exceed.
-fn greatest_rate() -> f64 {
+pub(super) fn greatest_rate() -> f64 {
     let limit = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate");
     limit.ok().and_then(|s| s.trim().parse().ok()).unwrap_or(f64::INFINITY)
 }
