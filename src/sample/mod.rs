@@ -69,6 +69,13 @@ pub struct SampleOptions {
     pub sampler: Sampler,
 }
 
+impl SampleOptions {
+    /// The rate that is asked for, or the usual one: none is higher.
+    fn highest_hz(&self) -> f64 {
+        self.frequency_hz.unwrap_or(USUAL_HZ)
+    }
+}
+
 impl Default for SampleOptions {
     fn default() -> Self {
         SampleOptions { frequency_hz: None, stack_bytes: 8192, sampler: Sampler::Best }
@@ -142,7 +149,7 @@ impl Armed {
     pub fn frequency_hz(&self) -> f64 {
         match &self.how {
             How::Perf(armed) => armed.frequency_hz(),
-            How::Ptrace(_) => self.options.frequency_hz.unwrap_or(USUAL_HZ),
+            How::Ptrace(_) => self.options.highest_hz(),
         }
     }
 

@@ -97,11 +97,7 @@ impl CodeSpace {
             Link::Behind(from, head) if from == way => Some(head),
             _ => None,
         });
-        let in_place = || {
-            let mut word = [0; 4];
-            self.arenas[self.arena_of(way)?].read(way, &mut word).ok()?;
-            Some(u32::from_le_bytes(word))
-        };
+        let in_place = || self.code_at(way).map(u32::from_le_bytes);
         let word = || unit.and_then(|u| u.word(way)).or_else(in_place);
         pending.or_else(|| Some(reached(way, word()?)))
     }

@@ -437,12 +437,6 @@ impl CodeSpace {
         Some(Transfer::Return { rcx_is_saved: stub == 1 })
     }
 
-    fn code_at<const N: usize>(&self, at: CacheAddress) -> Option<[u8; N]> {
-        let mut code = [0; N];
-        self.arenas[self.arena_of(at)?].read(at, &mut code).ok()?;
-        Some(code)
-    }
-
     /// The block that the landing of `caller` runs into is dropped: no return may land there any more.
     pub(super) fn close_landing(&mut self, caller: Option<BlockId>) {
         if let Some(landing) = caller.and_then(|id| self.block(id).landing) {

@@ -202,6 +202,13 @@ impl CodeSpace {
         self.arenas.iter().position(|a| a.contains(at))
     }
 
+    /// What stands at `at` in the cache.
+    pub(super) fn code_at<const N: usize>(&self, at: CacheAddress) -> Option<[u8; N]> {
+        let mut code = [0; N];
+        self.arenas[self.arena_of(at)?].read(at, &mut code).ok()?;
+        Some(code)
+    }
+
     /// The nearest arena with room for a block at `at`; `None` if all are full, or all that are near while there may be
     /// another one near.
     pub(super) fn choose_arena(&self, at: Address) -> Option<usize> {

@@ -40,7 +40,7 @@ pub(super) struct Armed(Opened);
 
 /// Arms the sampler on a child at the gate. The error is the kernel's refusal; the child is as it was.
 pub(super) fn arm(child: &Gated, options: &SampleOptions) -> io::Result<Armed> {
-    open::open(child.pid(), options.frequency_hz, options.stack_bytes).map(Armed)
+    open::open(child.pid(), options).map(Armed)
 }
 
 impl Armed {

@@ -20,7 +20,7 @@ use crate::sample::x86_64::registers;
 use crate::target::sampling_clock;
 
 use super::{price, probe};
-use crate::sample::USUAL_HZ;
+use crate::sample::SampleOptions;
 
 /// The deepest frame-pointer chain that the kernel is asked for.
 const CHAIN_DEPTH: u16 = 127;
@@ -60,25 +60,32 @@ pub(super) struct Opened {
 
 /// Opens the event on `child` and all it will create, with the usual rate or, where that would be dear, a lower one if none is
 /// asked for. The error is the last refusal.
-pub(super) fn open(child: Pid, asked_hz: Option<f64>, stack_bytes: u32) -> io::Result<Opened> {
-    let mut rate_is_settled = asked_hz.is_some();
-    let frequency_hz = asked_hz.unwrap_or(USUAL_HZ);
+pub(super) fn open(child: Pid, options: &SampleOptions) -> io::Result<Opened> {
     let trigger = if probe::cycles_interrupt() { Trigger::Cycles } else { Trigger::CpuClock };
-    let frequency_hz = if trigger == Trigger::Cycles { frequency_hz.min(greatest_rate()) } else { frequency_hz };
-    let mut terms = Terms { trigger, kernel: true, frequency_hz, build_id: true, stack_bytes };
+    let highest_hz = options.highest_hz();
+    let frequency_hz = if trigger == Trigger::Cycles { highest_hz.min(greatest_rate()) } else { highest_hz };
+    let wanted = Terms { trigger, kernel: true, frequency_hz, build_id: true, stack_bytes: options.stack_bytes };
+    let opened = open_on(wanted, child)?;
+    let terms = opened.terms;
+    if options.frequency_hz.is_some() {
+        return Ok(opened);
+    }
+    let found = price::affordable_rate(terms);
+    if found.is_some_and(|hz| hz >= terms.frequency_hz) {
+        return Ok(opened);
+    }
+    // Its rings may be all the memory that we may lock.
+    drop(opened);
+    let affordable_hz = found.or_else(|| price::affordable_rate(terms)).unwrap_or(terms.frequency_hz);
+    open_on(Terms { frequency_hz: affordable_hz.min(terms.frequency_hz), ..terms }, child)
+}
+
+/// The same on these terms, or what the host grants of them.
+fn open_on(mut terms: Terms, child: Pid) -> io::Result<Opened> {
     let mut ring_bytes = if nix::unistd::geteuid().is_root() { RING_BYTES_ROOT } else { RING_BYTES_USER };
     loop {
         let error = match open_everywhere(child, terms, ring_bytes) {
-            Ok(rings) if rate_is_settled => return Ok(Opened { rings, terms }),
-            Ok(rings) => {
-                let (affordable_hz, rings) = affordable_rate(terms, rings);
-                rate_is_settled = true;
-                match rings.filter(|_| affordable_hz >= terms.frequency_hz) {
-                    Some(rings) => return Ok(Opened { rings, terms }),
-                    None => terms.frequency_hz = terms.frequency_hz.min(affordable_hz),
-                }
-                continue;
-            }
+            Ok(rings) => return Ok(Opened { rings, terms }),
             Err(error) => error,
         };
         match error {
@@ -93,21 +100,12 @@ pub(super) fn open(child: Pid, asked_hz: Option<f64>, stack_bytes: u32) -> io::R
     }
 }
 
-/// The rate at which samples cost little. If `rings` take all the memory that may be locked, it is found out without them.
-fn affordable_rate(terms: Terms, rings: Vec<Sampler>) -> (f64, Option<Vec<Sampler>>) {
-    if let Some(hz) = price::affordable_rate(terms) {
-        return (hz, Some(rings));
-    }
-    drop(rings);
-    (price::affordable_rate(terms).unwrap_or(USUAL_HZ), None)
-}
-
 /// The same event on the calling thread alone, to be enabled by it.
 pub(super) fn on_this_thread(terms: Terms) -> io::Result<Sampler> {
     let room = (4 * terms.stack_bytes as usize).next_power_of_two().max(RING_BYTES_LEAST);
     // Nobody is woken up: a ring of that size is never full.
-    let mut b = builder(Pid::this(), 0, terms, 2 * RING_BYTES_ROOT);
-    b.observe_self().any_cpu().inherit(false).enable_on_exec(false);
+    let mut b = builder(nix::unistd::gettid(), 0, terms, 2 * RING_BYTES_ROOT);
+    b.any_cpu().inherit(false).enable_on_exec(false);
     b.build()?.sampled(room)
 }
 

@@ -54,7 +54,7 @@ pub(super) fn run(child: Gated, options: &SampleOptions) -> Result<Timed, Sample
 
 fn follow(child: Gated, options: &SampleOptions, mut wake_up: WakeUp) -> Result<Timed, SampleError> {
     let pid = child.pid();
-    let frequency_hz = options.frequency_hz.unwrap_or(super::USUAL_HZ);
+    let frequency_hz = options.highest_hz();
     let mut observer = Observer::new(pid, frequency_hz, options.stack_bytes.max(MIN_STACK));
     child.release()?;
     let prepare = |source| SampleError::Prepare { operation: "timer_settime", source };
