@@ -133,8 +133,9 @@ impl Writer<'_> {
         let slot = self.space.new_slot()?;
         let offset = u32::from(self.block.steps[i].offset);
         let sum = if let Dynamic::Repeat = dynamic { Sum::Iterations } else { Sum::Lanes };
-        self.space.dynamic.push(DynamicSlot { slot, block: self.block_id(), offset, sum });
+        let noted = DynamicSlot { slot, block: self.block_id(), offset, sum, added_at: 0 };
         if let Dynamic::Repeat = dynamic {
+            self.space.dynamic.push(noted);
             return Some(slot);
         }
         let tables = self.space.tables_at();
@@ -176,6 +177,7 @@ impl Writer<'_> {
         hot.save(layout::counter(slot), RDX);
         hot.load(RCX, layout::SAVE_LENT);
         hot.load(RDX, layout::SAVE_LENT_2);
+        self.space.dynamic.push(DynamicSlot { added_at: self.offset(), ..noted });
         self.again(i);
         Some(slot)
     }

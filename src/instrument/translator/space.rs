@@ -33,6 +33,8 @@ pub struct DynamicSlot {
     pub offset: u32,
     /// What it sums.
     pub sum: Sum,
+    /// Bytes from the block's entry behind which active lanes have been added.
+    pub added_at: u32,
 }
 
 /// What a run-time sum is of.
@@ -250,13 +252,11 @@ impl CodeSpace {
     pub fn sum_before(&self, id: BlockId, offset: u16, at: CacheAddress) -> Option<(u32, Sum)> {
         let block = &self.blocks[id as usize];
         let points = &self.points[block.points.start as usize..block.points.end as usize];
-        let mut own = points.iter().filter(|p| p.program == offset).map(|p| block.entry + u64::from(p.cache));
-        let first = own.next()?;
-        let last = own.next_back().unwrap_or(first);
+        let last = points.iter().rfind(|p| p.program == offset).map(|p| block.entry + u64::from(p.cache))?;
         let dynamic = self.dynamic.iter().find(|d| d.block == id && d.offset == u32::from(offset))?;
         let has_begun = match dynamic.sum {
             Sum::Iterations => at == last,
-            Sum::Lanes => at > first,
+            Sum::Lanes => (at - block.entry) as u32 >= dynamic.added_at,
         };
         has_begun.then_some((dynamic.slot, dynamic.sum))
     }
