@@ -253,6 +253,12 @@ fn rounds_on_a_stack_without_room_count_alike() {
     }
 }
 
+/// The same where RCX stays in its slot behind calls and jumps, and is needed after all.
+#[test]
+fn rounds_that_leave_rcx_in_its_slot_count_alike() {
+    rounds_count_alike_however_they_land("parked", 3_000);
+}
+
 #[test]
 fn masks() {
     for name in ["masks", "masked_fault"] {

@@ -27,6 +27,8 @@ pub struct Block {
     pub code: Range<u32>,
     /// Its first byte in the cache.
     pub entry: CacheAddress,
+    /// Where whoever does not run into it enters it, if not there.
+    pub side: Option<CacheAddress>,
     /// Where calls enter it, which have left the cache's return address on the stack.
     pub called: Option<CacheAddress>,
     /// Of the comparison before it that a lookup leads to.
@@ -79,6 +81,8 @@ pub enum Moved {
     Lent(Gpr),
     /// RCX, in its slot.
     Rcx,
+    /// RCX, in its slot, and this register in the slot for lent ones.
+    RcxAndLent(Gpr),
     /// RCX and RDX, in their slots.
     RcxAndRdx,
     /// In a loop: the register of its counter, in its slot, holds the counter; or the way of its induction register is
@@ -147,7 +151,7 @@ impl Block {
 
     /// Where whoever does not run into it enters it.
     pub fn way_in(&self) -> CacheAddress {
-        self.flow.map_or(self.entry, |f| f.side)
+        self.side.unwrap_or(self.entry)
     }
 
     /// What one execution adds to the counter.

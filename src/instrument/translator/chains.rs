@@ -28,11 +28,16 @@ pub struct Placed {
     /// The next block of the chain is executed nearly as often, and nearly always behind this one: it needs no counter in line
     /// ([`flow`](super::flow)).
     pub next_flows: bool,
+    /// Whoever executes the next block of the chain nearly always comes from this one.
+    pub next_is_alone: bool,
 }
 
 /// What goes another way may be one execution in as many, or the next block is counted in line: a detour costs more than
 /// some counters.
 const DETOUR: u64 = 64;
+
+/// Of those who execute a block one in so many may come from elsewhere, and it still counts as none.
+const ALONE: u64 = 16;
 
 /// What a block at whose end stands `end`, with `next` behind it, can run into in the cache.
 pub fn successors(end: End, next: Address) -> [Option<Address>; 2] {
@@ -88,8 +93,10 @@ pub fn chains(blocks: &[HotBlock]) -> Vec<Vec<Placed>> {
         block.runs_on && !next_block.repeats && is_sure && block.count.abs_diff(next_block.count) <= few
     };
     let placed = |chain: &[usize], n: usize| {
-        let next_flows = chain.get(n + 1).is_some_and(|&next| flows(chain[n], next));
-        Placed { at: blocks[chain[n]].at, next_flows }
+        let next = chain.get(n + 1).copied();
+        let next_flows = next.is_some_and(|next| flows(chain[n], next));
+        let is_alone = |next: usize| blocks[next].count - blocks[next].count / ALONE <= blocks[chain[n]].count;
+        Placed { at: blocks[chain[n]].at, next_flows, next_is_alone: next.is_some_and(is_alone) }
     };
     chains.into_iter().map(|c| (0..c.len()).map(|n| placed(&c, n)).collect()).collect()
 }
@@ -134,6 +141,16 @@ mod tests {
         assert_eq!(flowing(&call), [2]);
         let a_loop = [block(1, 100, &[2]), block(2, 100, &[2])];
         assert!(flowing(&a_loop).is_empty(), "it has a counter of its own");
+    }
+
+    #[test]
+    fn who_hardly_ever_comes_from_elsewhere_is_alone() {
+        let alone = |count: u64| {
+            let blocks = [block(1, 960, &[2]), block(2, count, &[]), block(3, 2, &[2])];
+            chains(&blocks)[0][0].next_is_alone
+        };
+        assert!(alone(900) && alone(960) && alone(1024));
+        assert!(!alone(1040));
     }
 
     #[test]

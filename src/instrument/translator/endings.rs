@@ -17,6 +17,7 @@ impl Writer<'_> {
     /// The transfer of control; returns the address that the chain goes on with.
     pub(super) fn end(&mut self, loop_start: CacheAddress, counted: bool) -> Result<Option<Address>, NoRule> {
         let next = self.block.next();
+        self.unpark_at_end();
         match self.block.end {
             End::Next => Ok(Some(next)),
             End::Jump(to) => Ok(Some(to)),
@@ -125,7 +126,7 @@ impl Writer<'_> {
     /// RDX is saved and becomes the target of the block's last instruction.
     pub(super) fn load_target(&mut self) -> Result<(), NoRule> {
         self.unit.hot.save(layout::SAVE_RDX, RDX);
-        self.point(self.last_offset(), Moved::Nothing);
+        self.point(self.last_offset(), self.plain());
         self.load_target_into(Register::RDX)
     }
 
@@ -137,7 +138,9 @@ impl Writer<'_> {
 
     /// RCX is saved and free from here on.
     pub(super) fn save_rcx(&mut self, counted: bool) {
-        self.unit.hot.save(layout::SAVE_RCX, RCX);
+        if !self.parked {
+            self.unit.hot.save(layout::SAVE_RCX, RCX);
+        }
         if !counted {
             self.count_with_rcx();
         }

@@ -17,6 +17,7 @@ use super::unit::Unit;
 use super::writer::Writer;
 use crate::instrument::x86_64::decode::{Decoded, End};
 use crate::instrument::x86_64::emit::{Code, Gpr, RCX, relative};
+use crate::instrument::x86_64::liveness::Dead;
 use crate::target::address::{Address, CacheAddress};
 
 /// How a block without a counter in line is counted. Its own counter is of what enters it from elsewhere.
@@ -26,8 +27,6 @@ pub struct Flow {
     pub from: BlockId,
     /// The counter of what leaves that to elsewhere, if it can.
     pub left: Option<u32>,
-    /// Where others enter it.
-    pub side: CacheAddress,
 }
 
 /// The way out of a block that is counted, because the block behind is not.
@@ -35,8 +34,8 @@ pub struct Flow {
 pub(super) struct Leave {
     /// Its counter.
     pub slot: u32,
-    /// No flags are needed where it leads.
-    pub dead_flags: bool,
+    /// The flags that are not needed where it leads.
+    pub dead: Dead,
 }
 
 /// Whether control goes from `block` to its successors only (an indirect jump's is where it usually goes), so that what does
@@ -51,11 +50,15 @@ pub(super) fn runs_on(block: &Decoded, usual: Option<Address>) -> bool {
     }
 }
 
-/// Counts at the end of `code`; returns where that is done.
-fn count(code: &mut Code, slot: u32, dead_flags: bool) -> CacheAddress {
+/// Counts at the end of `code`, where `dead` flags are not needed and RCX is in its slot or not; returns where that is done.
+fn count(code: &mut Code, slot: u32, dead: Dead, parked: bool) -> CacheAddress {
     let counter = layout::counter(slot);
-    if dead_flags {
-        code.increment(counter);
+    if dead != Dead::None {
+        code.increment(counter, dead);
+        return code.here();
+    }
+    if parked {
+        count_with(code, RCX, slot);
         return code.here();
     }
     code.save(layout::SAVE_LENT, RCX);
@@ -76,13 +79,16 @@ pub(super) fn count_with(code: &mut Code, free: Gpr, slot: u32) {
 impl Writer<'_> {
     /// The branch whose rel32 stands at `patch` leads to `to`; that is counted if the block behind is not.
     pub(super) fn branch_away(&mut self, patch: CacheAddress, to: Address) {
-        let Some(Leave { slot, dead_flags }) = self.leave else {
+        let Some(Leave { slot, dead }) = self.leave else {
             self.exit(patch, to);
             return;
         };
         let cold = &mut self.unit.cold;
         let stub = cold.here();
-        let counted = count(cold, slot, dead_flags);
+        let counted = count(cold, slot, dead, self.parked);
+        if self.parked {
+            cold.load(RCX, layout::SAVE_RCX);
+        }
         let jump = cold.jump(cold.here());
         self.unit.hot.set_word(patch, relative(patch, stub));
         self.note_unsettled(slot, stub, counted);
@@ -103,19 +109,25 @@ impl Writer<'_> {
 }
 
 impl CodeSpace {
-    /// Writes where a block that has its code at `entry` and no counter there is entered from elsewhere.
+    /// Writes where a block that has its code at `entry` is entered from elsewhere: it is counted in `slot` if it has no counter
+    /// there, and RCX goes to its slot if it is there when the block begins.
     pub(super) fn write_side(
         &mut self,
         unit: &mut Unit,
-        slot: u32,
-        dead_flags: bool,
+        slot: Option<(u32, Dead)>,
+        parked: bool,
         entry: CacheAddress,
     ) -> CacheAddress {
         let cold = &mut unit.cold;
         let side = cold.here();
-        let from = count(cold, slot, dead_flags);
+        if parked {
+            cold.save(layout::SAVE_RCX, RCX);
+        }
+        let counted = slot.map(|(slot, dead)| (slot, count(cold, slot, dead, parked)));
         cold.jump(entry);
-        self.unsettled.push(Unsettled { from, until: cold.here(), slot, due: Due::Executions(-1) });
+        if let Some((slot, from)) = counted {
+            self.unsettled.push(Unsettled { from, until: cold.here(), slot, due: Due::Executions(-1) });
+        }
         side
     }
 

@@ -39,6 +39,7 @@ mod loans;
 mod loops;
 mod mapping;
 mod native;
+mod parked;
 mod patience;
 mod placing;
 mod probes;

@@ -9,6 +9,8 @@ use super::ahead::Exits;
 use super::block::BlockId;
 use super::chains::{HotBlock, Placed, chains, successors};
 use super::flow::runs_on;
+use super::heap;
+use super::parked;
 use super::process::Process;
 use super::run::Run;
 use super::source::Source;
@@ -168,6 +170,8 @@ impl Run {
         if !self.looks.is_time(now) {
             return;
         }
+        // As good a moment as any: now and then, and nobody waits.
+        heap::advise();
         for (&id, process) in &mut self.processes {
             let (is_time, slots) = {
                 let mut space = process.image.space.borrow_mut();
@@ -266,13 +270,15 @@ impl CodeSpace {
         unit.places = self.placing.round;
         let mut exits = Exits::default();
         let mut next = Some(start);
-        for (i, &Placed { at, next_flows }) in chain.iter().enumerate() {
+        for (i, &Placed { at, next_flows, next_is_alone }) in chain.iter().enumerate() {
             // Text that was changed meanwhile is not placed any more.
             let block = self.find(version, at).and_then(|_| source.block(at));
             let (Some(block), true) = (block, next == Some(at)) else { break };
             (unit.follow, unit.follow_flows) = (chain.get(i + 1).map(|p| p.at), next_flows);
+            let may_park = unit.parked || next_is_alone && parked::may_leave(&block);
+            unit.park = may_park && parked::pays(source, &mut unit.factory, chain.get(i + 1..).unwrap_or_default());
             let usual = self.usual.target(at);
-            unit.usual = usual.map(|at| UsualTarget { at, dead_flags: source.needs_no_flags(at) });
+            unit.usual = usual.map(|at| UsualTarget { at, dead: source.dead_at(at) });
             match self.block_into(&mut unit, source, &block, &mut exits) {
                 Ok(runs_into) => next = runs_into,
                 Err(_) => break,

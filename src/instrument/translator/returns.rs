@@ -4,7 +4,7 @@
 //! ```text
 //!  call:  push the program's return address; call ─▶ lea rsp, [rsp + 8]; callee
 //!  land:  [rsp] = the return address? ─no─▶ …         ⋮
-//!         lea rsp, [rsp + 8]; RCX back                rcx = the entry of [rsp]
+//!         lea rsp, [rsp + 8]; RCX back if needed      rcx = the entry of [rsp]
 //!         the block behind the call  ◀── as predicted ── push table[rcx]; ret
 //! ```
 //!
@@ -108,7 +108,9 @@ pub(super) enum Callee {
 /// it. RCX is saved, and RDX but of a return.
 fn unless_equal(code: &mut Code, at: Address, arrival: Arrival) -> Comparison {
     if arrival == Arrival::Return {
-        return unless_returned(code, at);
+        let comparison = unless_returned(code, at);
+        code.load(RCX, layout::SAVE_RCX);
+        return comparison;
     }
     let comparison = code.unless_equal(RDX, at.get());
     if arrival == Arrival::Call {
@@ -130,20 +132,17 @@ fn small(next: Address) -> Option<u32> {
     u32::try_from(next.get()).ok().filter(|&n| n < 1 << 31)
 }
 
-/// The same of a return. Not a flag changes.
+/// As [`unless_equal`] of a return, but for RCX, which stays in its slot. Not a flag changes.
 fn unless_returned(code: &mut Code, to: Address) -> Comparison {
     code.load_at(RCX, RSP, 0);
     let comparison = code.unless_rcx_is(to.get());
     code.add_small(RSP, 8);
-    code.load(RCX, layout::SAVE_RCX);
     comparison
 }
 
 /// The same where `to` needs no flags, and with them where control goes elsewhere.
 fn unless_returned_without_flags(code: &mut Code, to: Address) -> Comparison {
-    let comparison = code.unless_top_is(to.get());
-    code.load(RCX, layout::SAVE_RCX);
-    comparison
+    code.unless_top_is(to.get())
 }
 
 impl Writer<'_> {
@@ -199,12 +198,13 @@ impl Writer<'_> {
         let from = self.call_of_block();
         let head = self.unit.hot.here();
         let Comparison { tag, other } = self.land(next);
+        self.load_rcx_unless_parked();
         self.unit.heads.push(PendingHead { arrival: Arrival::Return, at: next, head, other });
         self.landing = Some(Landing { from, call, own, tag });
         head
     }
 
-    /// What a return comes to: goes on behind it with everything where the program has it if it returns to `next`.
+    /// What a return comes to: goes on behind it with everything but RCX where the program has it if it returns to `next`.
     fn land(&mut self, next: Address) -> Comparison {
         let compare = self.landing_comparison();
         let (hot, cold) = (&mut self.unit.hot, &mut self.unit.cold);
@@ -228,9 +228,9 @@ impl Writer<'_> {
         let mut landing = Code::new(CacheAddress::new(0));
         let tag = push + call + self.landing_comparison()(&mut landing, next).tag.0.get();
         let hot = &mut self.unit.hot;
-        while [push + 1, tag].iter().any(|&field| !is_in_one_line(hot.here() + field)) {
-            hot.nops(1);
-        }
+        let fits = |padding: &u64| [push + 1, tag].iter().all(|&field| is_in_one_line(hot.here() + field + *padding));
+        let padding = (0..64).find(fits).unwrap_or_default();
+        hot.nops(padding as usize);
     }
 
     /// Bytes of the code that finds an entry.
@@ -258,7 +258,7 @@ impl Writer<'_> {
     pub(super) fn return_to_caller(&mut self, drop: u32, counted: bool) {
         if drop > 0 {
             self.unit.hot.save(layout::SAVE_RDX, RDX);
-            self.point(self.last_offset(), Moved::Nothing);
+            self.point(self.last_offset(), self.plain());
             self.unit.hot.pop(RDX);
             // What lies below the stack then is an argument, and stays one.
             self.unit.hot.drop_stack(drop);
@@ -271,7 +271,7 @@ impl Writer<'_> {
             return;
         }
         self.save_rcx(counted);
-        self.point(self.last_offset(), if counted { Moved::Nothing } else { Moved::Rcx });
+        self.point(self.last_offset(), if counted { self.plain() } else { Moved::Rcx });
         let (hot, tables) = (&mut self.unit.hot, self.space.tables_at());
         hot.load_at(RCX, RSP, 0);
         hot.lookup_index_to_rcx(RCX, tables + layout::RETURN_MASK);
@@ -281,7 +281,8 @@ impl Writer<'_> {
     /// The same of a placed block by what all of them share.
     fn return_by_stub(&mut self, counted: bool) {
         let [saves_rcx, finds_it_saved] = self.space.arenas[self.unit.arena].stubs.returns;
-        let (stub, moved) = if counted { (saves_rcx, Moved::Nothing) } else { (finds_it_saved, Moved::Rcx) };
+        let is_saved = !counted || self.parked;
+        let (stub, moved) = if is_saved { (finds_it_saved, Moved::Rcx) } else { (saves_rcx, Moved::Nothing) };
         if !counted {
             self.save_rcx(counted);
         }

@@ -56,7 +56,7 @@ impl CodeSpace {
         }
         let executed = match point.moved {
             // A register is lent until the instruction has been executed, and then comes back.
-            Moved::Lent(_) | Moved::LoopAndLent(_) => {
+            Moved::Lent(_) | Moved::RcxAndLent(_) | Moved::LoopAndLent(_) => {
                 let next = behind.iter().map(|p| p.program).find(|&program| program > point.program);
                 next.unwrap_or((block.code.end - block.code.start) as u16)
             }

@@ -336,6 +336,11 @@ pub(super) fn restore(thread: &Thread, process: &Process, block: BlockId, moved:
         Moved::Nothing => {}
         Moved::Lent(register) => lent(register, registers),
         Moved::Rcx => registers.rcx = get(layout::SAVE_RCX),
+        Moved::RcxAndLent(register) => {
+            // What is lent may be RCX, which is not the program's.
+            lent(register, registers);
+            registers.rcx = get(layout::SAVE_RCX);
+        }
         Moved::RcxAndRdx => {
             registers.rcx = get(layout::SAVE_RCX);
             registers.rdx = get(layout::SAVE_RDX);

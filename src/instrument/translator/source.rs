@@ -11,7 +11,7 @@ use super::hash::AddressMap;
 use super::text::{TextRange, find_text};
 use crate::instrument::x86_64::decode::End;
 use crate::instrument::x86_64::decode::{Decoded, decode, steps};
-use crate::instrument::x86_64::liveness::{INC_FLAGS, STATUS_FLAGS, live_before, scan};
+use crate::instrument::x86_64::liveness::{Dead, INC_FLAGS, STATUS_FLAGS, live_before, scan};
 use crate::profile::code::CodeRef;
 use crate::target::address::Address;
 use crate::target::memory::Memory;
@@ -116,24 +116,22 @@ impl<'a> Source<'a> {
         decode(at, &bytes[..size])
     }
 
-    /// The first step of `block` before which a counter may change the flags.
-    pub fn counter_position(&mut self, block: &Decoded) -> Option<usize> {
-        let dead = |live: &u32| live & INC_FLAGS == 0;
-        if let Some(i) = live_before(&block.steps, INC_FLAGS).iter().position(dead) {
-            return Some(i);
-        }
-        let live_out = self.live_out(block, INC_FLAGS, FLAG_DEPTH);
-        (live_out != INC_FLAGS).then(|| live_before(&block.steps, live_out).iter().position(dead)).flatten()
+    /// A step of `block` before which a counter may change flags, and which: the first where all are dead, or all but the carry.
+    pub fn counter_position(&mut self, block: &Decoded) -> Option<(usize, Dead)> {
+        let place = |live_out: u32| {
+            let live = live_before(&block.steps, live_out);
+            let first = |dead: Dead| live.iter().position(|&live| Dead::where_needed(live) == dead).map(|i| (i, dead));
+            first(Dead::All).or_else(|| first(Dead::AllButCarry))
+        };
+        place(STATUS_FLAGS).or_else(|| {
+            let live_out = self.live_out(block, STATUS_FLAGS, FLAG_DEPTH);
+            (live_out != STATUS_FLAGS).then(|| place(live_out)).flatten()
+        })
     }
 
-    /// Whether nothing needs the flags that a counter changes at `at`.
-    pub fn needs_no_flags(&mut self, at: Address) -> bool {
-        self.live_in(at, INC_FLAGS, FLAG_DEPTH) == 0
-    }
-
-    /// Whether nothing needs the flags that a comparison changes at `at`.
-    pub fn needs_no_status_flags(&mut self, at: Address) -> bool {
-        self.live_in(at, STATUS_FLAGS, FLAG_DEPTH) == 0
+    /// The flags that nothing needs at `at`.
+    pub fn dead_at(&mut self, at: Address) -> Dead {
+        Dead::where_needed(self.live_in(at, STATUS_FLAGS, FLAG_DEPTH))
     }
 
     /// Before which steps of `block` nothing needs the flags any more.

@@ -19,7 +19,8 @@ use super::usual::UsualTarget;
 use super::version::Version;
 use super::writer::{Writer, Written};
 use crate::instrument::x86_64::decode::{Decoded, End};
-use crate::instrument::x86_64::emit::{Code, relative};
+use crate::instrument::x86_64::emit::{Code, RCX, relative};
+use crate::instrument::x86_64::liveness::Dead;
 use crate::instrument::x86_64::rewrite::{NoRule, Slots};
 use crate::profile::code::CodeRef;
 use crate::target::address::{Address, CacheAddress};
@@ -56,6 +57,10 @@ pub(super) struct Unit {
     pub(super) follow: Option<Address>,
     /// It is not to be counted in line.
     pub(super) follow_flows: bool,
+    /// It is to begin with RCX in its slot if that is there at the end of the present block.
+    pub(super) park: bool,
+    /// The next block does.
+    pub(super) parked: bool,
     /// Where the indirect jump at the end of the present block usually goes.
     pub(super) usual: Option<UsualTarget>,
     /// The next block is not: the one before it, and the counter of what leaves that to elsewhere.
@@ -120,6 +125,8 @@ impl CodeSpace {
             follow: None,
             usual: None,
             follow_flows: false,
+            park: false,
+            parked: false,
             flow: None,
             superseded: vec![],
             factory: InstructionInfoFactory::new(),
@@ -128,6 +135,9 @@ impl CodeSpace {
 
     /// Ends the chain in an exit to `to`.
     pub(super) fn end_unit(&mut self, unit: &mut Unit, to: Address) {
+        if std::mem::take(&mut unit.parked) {
+            unit.hot.load(RCX, layout::SAVE_RCX);
+        }
         let patch = unit.hot.jump(unit.hot.here());
         unit.sites.push(self.new_site(patch, unit.version, to));
     }
@@ -180,24 +190,24 @@ impl CodeSpace {
         let slot = self.new_slot().ok_or(TranslateError::Full)?;
         let dead_flags = if unit.version.collects() { source.dead_flags(block) } else { Vec::new() };
         let entries = self.write_entries(unit, block.start);
-        let flow = unit.flow.take();
         // The text may be another one than when that was planned.
         unit.follow_flows &= runs_on(block, unit.usual.map(|u| u.at));
         let leave = self.leave(unit, source, block)?;
+        let (flow, parked) = (unit.flow.take(), std::mem::take(&mut unit.parked));
         let lands_without_flags = self.spares_taken_branches(unit.places)
             && matches!(block.end, End::Call(_) | End::CallIndirect)
-            && source.needs_no_status_flags(block.next());
+            && source.dead_at(block.next()) == Dead::All;
         let mut writer = Writer::new(self, unit, block, at, slot, dead_flags);
         (writer.flows, writer.leave) = (flow.is_some(), leave);
-        writer.lands_without_flags = lands_without_flags;
+        (writer.lands_without_flags, writer.parked) = (lands_without_flags, parked);
         let counts_in_line = !writer.flows && !writer.choose_loop_counter();
         let position = if counts_in_line { source.counter_position(block) } else { None };
         let next = writer.write(position)?;
         let written = writer.finish();
-        let flow = flow.map(|(from, left)| {
-            let dead_flags = source.needs_no_flags(block.start);
-            Flow { from, left, side: self.write_side(unit, slot, dead_flags, written.entry) }
-        });
+        let counted_aside = flow.map(|_| (slot, source.dead_at(block.start)));
+        let has_side = parked || flow.is_some();
+        let side = has_side.then(|| self.write_side(unit, counted_aside, parked, written.entry));
+        let flow = flow.map(|(from, left)| Flow { from, left });
         if unit.follow_flows {
             unit.flow = Some((self.blocks.len() as BlockId, leave.map(|l| l.slot)));
         }
@@ -211,7 +221,7 @@ impl CodeSpace {
             }
             _ => {}
         }
-        self.enter(unit, block, at, (slot, flow), entries, written);
+        self.enter(unit, block, at, (slot, flow, side), entries, written);
         Ok(next)
     }
 
@@ -225,13 +235,13 @@ impl CodeSpace {
         if !unit.follow_flows {
             return Ok(None);
         }
-        let dead_flags = match block.end {
-            End::Branch(_, to) => source.needs_no_flags(if unit.follow == Some(to) { block.next() } else { to }),
-            End::JumpIndirect => false,
+        let dead = match block.end {
+            End::Branch(_, to) => source.dead_at(if unit.follow == Some(to) { block.next() } else { to }),
+            End::JumpIndirect => Dead::None,
             _ => return Ok(None),
         };
         let slot = self.new_slot().ok_or(TranslateError::Full)?;
-        Ok(Some(Leave { slot, dead_flags }))
+        Ok(Some(Leave { slot, dead }))
     }
 
     fn enter(
@@ -239,7 +249,7 @@ impl CodeSpace {
         unit: &mut Unit,
         block: &Decoded,
         at: CodeRef,
-        (slot, flow): (u32, Option<Flow>),
+        (slot, flow, side): (u32, Option<Flow>, Option<CacheAddress>),
         (called, head): (Option<CacheAddress>, Option<Tag>),
         written: Written,
     ) {
@@ -255,6 +265,7 @@ impl CodeSpace {
             at,
             code: code..self.code_pool.len() as u32,
             entry: written.entry,
+            side,
             called,
             head,
             end,

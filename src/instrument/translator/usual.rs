@@ -22,6 +22,7 @@ use super::version::Version;
 use super::writer::Writer;
 use crate::instrument::x86_64::compare::can_undo;
 use crate::instrument::x86_64::emit::{Gpr, RCX, RDX, relative};
+use crate::instrument::x86_64::liveness::Dead;
 use crate::instrument::x86_64::rewrite::{NoRule, gpr};
 use crate::target::address::{Address, CacheAddress};
 
@@ -33,16 +34,16 @@ const PAUSE: Duration = Duration::from_micros(30);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct UsualTarget {
     pub(super) at: Address,
-    /// No flags are needed there.
-    pub(super) dead_flags: bool,
+    /// The flags that are not needed there.
+    pub(super) dead: Dead,
 }
 
 /// How a jump or a call stands while its target is compared.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     place: Place,
-    /// The block is not counted yet.
-    counts_later: bool,
+    /// The block is not counted yet, but will be behind the comparison, where these flags are not needed.
+    counts_later: Option<Dead>,
 }
 
 impl Held {
@@ -140,6 +141,7 @@ impl Writer<'_> {
     pub(super) fn jump_to_usual(&mut self, usual: UsualTarget, counted: bool) -> Result<Option<Address>, NoRule> {
         let held = self.hold_target(usual, counted)?;
         let other = self.unless_usual(usual, held);
+        self.load_rcx_unless_parked();
         self.go_elsewhere(held, usual.at, other);
         look_up_in(&mut self.unit.cold, self.space.tables_at(), self.unit.version);
         Ok(Some(usual.at))
@@ -160,6 +162,7 @@ impl Writer<'_> {
         self.push_next();
         let call = self.unit.hot.here();
         let other = self.unless_usual(usual, held);
+        self.unit.hot.load(RCX, layout::SAVE_RCX);
         self.align_call(0, Callee::At(usual.at), next);
         self.call_at(usual.at);
         let landing = self.land_at(next, call, true);
@@ -173,29 +176,30 @@ impl Writer<'_> {
     /// Gets the target to where it can be compared.
     fn hold_target(&mut self, usual: UsualTarget, counted: bool) -> Result<Held, NoRule> {
         // Where no flags are needed a counter costs less.
-        let counts_later = !counted && usual.dead_flags;
+        let counts_later = Some(usual.dead).filter(|&dead| !counted && dead != Dead::None);
+        let counted = counted || counts_later.is_some();
         let place = match self.target_register() {
             Some(register) => Place::In(register),
             // What counts before needs RCX.
-            None if (counted || counts_later) && can_undo(usual.at.get()) => Place::Rcx,
+            None if counted && can_undo(usual.at.get()) => Place::Rcx,
             None => Place::Rdx,
         };
         match place {
-            Place::In(_) => self.save_rcx(counted || counts_later),
+            Place::In(_) => self.save_rcx(counted),
             Place::Rcx => {
                 self.save_rcx(true);
-                self.point(self.last_offset(), Moved::Nothing);
+                self.point(self.last_offset(), self.plain());
                 self.load_target_into(Register::RCX)?;
             }
             Place::Rdx => {
                 self.load_target()?;
-                self.save_rcx(counted || counts_later);
+                self.save_rcx(counted);
             }
         }
         Ok(Held { place, counts_later })
     }
 
-    /// Compares it; goes on with everything where the program has it. Returns the rel32 that leads on where it is another one.
+    /// Compares it; goes on with everything but RCX where the program has it. Returns the rel32 that leads on where it is another one.
     fn unless_usual(&mut self, usual: UsualTarget, held: Held) -> CacheAddress {
         let (hot, at) = (&mut self.unit.hot, usual.at.get());
         let other = match held.place {
@@ -203,11 +207,10 @@ impl Writer<'_> {
             Place::Rcx => hot.unless_rcx_is(at).other,
             Place::Rdx => hot.unless_equal(RDX, at).other,
         };
-        if held.counts_later {
-            hot.increment(layout::counter(self.slot));
+        if let Some(dead) = held.counts_later {
+            hot.increment(layout::counter(self.slot), dead);
             self.counted_at = Some((hot.here() - self.entry) as u32);
         }
-        hot.load(RCX, layout::SAVE_RCX);
         if held.place == Place::Rdx {
             hot.load(RDX, layout::SAVE_RDX);
         }
@@ -230,7 +233,7 @@ impl Writer<'_> {
             }
             Place::Rdx => {}
         }
-        if held.counts_later {
+        if held.counts_later.is_some() {
             self.count_aside_with_rcx(self.slot, from);
         }
         if let Some(leave) = self.leave {

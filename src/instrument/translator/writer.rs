@@ -8,7 +8,8 @@ use super::unit::{SLOTS, Unit};
 use crate::instrument::x86_64::decode::{Decoded, End};
 use crate::instrument::x86_64::emit::{Gpr, RCX};
 use crate::instrument::x86_64::induction::Induction;
-use crate::instrument::x86_64::rewrite::{self, NoRule, free_gpr, used_gprs};
+use crate::instrument::x86_64::liveness::Dead;
+use crate::instrument::x86_64::rewrite::{self, NoRule, Use, free_gpr, used_gprs};
 use crate::profile::code::CodeRef;
 use crate::target::address::{Address, CacheAddress};
 
@@ -32,6 +33,8 @@ pub(super) struct Writer<'a> {
     pub(super) at: CodeRef,
     /// By step: the flags are not needed any more.
     pub(super) dead_flags: Vec<bool>,
+    /// RCX is in its slot.
+    pub(super) parked: bool,
     /// No flags are needed where the block's call returns to.
     pub(super) lands_without_flags: bool,
 }
@@ -73,6 +76,7 @@ impl<'a> Writer<'a> {
             at,
             slot,
             dead_flags,
+            parked: false,
             lands_without_flags: false,
         }
     }
@@ -98,7 +102,11 @@ impl<'a> Writer<'a> {
 
     /// What stands elsewhere while the block is executed.
     pub(super) fn plain(&self) -> Moved {
-        if self.loop_counter.is_some() || self.induction.is_some() { Moved::Loop } else { Moved::Nothing }
+        match () {
+            () if self.loop_counter.is_some() || self.induction.is_some() => Moved::Loop,
+            () if self.parked => Moved::Rcx,
+            () => Moved::Nothing,
+        }
     }
 
     /// The number that the block will have.
@@ -121,25 +129,30 @@ impl<'a> Writer<'a> {
         site
     }
 
-    /// The whole block, counted before step `position` (`None`: where it costs least without touching flags).
-    pub(super) fn write(&mut self, position: Option<usize>) -> Result<Option<Address>, NoRule> {
+    /// The whole block, counted before the step at `position`, where these flags are not needed (`None`: where it costs least
+    /// without touching flags).
+    pub(super) fn write(&mut self, position: Option<(usize, Dead)>) -> Result<Option<Address>, NoRule> {
         let loop_start = self.loop_entry();
         let at_end = matches!(self.block.end, End::Return(_) | End::JumpIndirect | End::CallIndirect | End::System);
         let in_loop = self.loop_counter.is_some() || self.induction.is_some();
         if self.flows {
             self.counted_at = Some(0);
         } else if position.is_none() && !in_loop && !at_end {
-            self.point(0, Moved::Nothing);
+            self.point(0, self.plain());
             self.count_flag_free();
         }
         let transfers = self.block.end != End::Next;
         let last = self.block.steps.len() - usize::from(transfers);
         for i in 0..self.block.steps.len() {
             let step = self.block.steps[i];
+            let rcx = self.use_of_rcx(i);
+            if rcx == Use::Reads {
+                self.unpark(step.offset);
+            }
             let plain = self.plain();
             self.point(step.offset, plain);
-            if position == Some(i) {
-                self.unit.hot.increment(layout::counter(self.slot));
+            if let Some((_, dead)) = position.filter(|p| p.0 == i) {
+                self.unit.hot.increment(layout::counter(self.slot), dead);
                 self.counted_at = Some(self.offset());
                 self.point(step.offset, plain);
             }
@@ -147,6 +160,7 @@ impl<'a> Writer<'a> {
             if i < last {
                 self.step(i)?;
             }
+            self.parked &= rcx == Use::None;
             if self.induction.is_some_and(|n| n.at == i) {
                 self.counted_at = Some(self.offset());
             }
@@ -165,7 +179,11 @@ impl<'a> Writer<'a> {
         let bytes = &self.block.code[from..from + step.instruction.len()];
         let written = rewrite::copy(&mut self.unit.hot, &step, bytes, SLOTS)?;
         if let Some(lent) = written.lent {
-            let moved = if self.plain() == Moved::Loop { Moved::LoopAndLent(lent) } else { Moved::Lent(lent) };
+            let moved = match self.plain() {
+                Moved::Loop => Moved::LoopAndLent(lent),
+                Moved::Rcx => Moved::RcxAndLent(lent),
+                _ => Moved::Lent(lent),
+            };
             let cache = (written.at - self.entry) as u32;
             self.points.push(Point { cache, program: step.offset, moved });
         }
@@ -174,6 +192,10 @@ impl<'a> Writer<'a> {
 
     /// Counts with a lent register: no flag changes.
     pub(super) fn count_flag_free(&mut self) {
+        if self.parked {
+            self.count_with_rcx();
+            return;
+        }
         let hot = &mut self.unit.hot;
         hot.save(layout::SAVE_LENT, RCX);
         count_with(hot, RCX, self.slot);

@@ -1,5 +1,6 @@
 //! Writes the few instructions that the translator adds. None of them changes flags.
 
+use super::liveness::Dead;
 use crate::target::address::CacheAddress;
 
 /// A general-purpose register by number (0 RAX … 15 R15).
@@ -145,9 +146,15 @@ impl Code {
         self.gs(0x8b, register.0, offset);
     }
 
-    /// `inc qword gs:[offset]`: the one that changes flags (all but CF).
-    pub fn increment(&mut self, offset: u32) {
-        self.gs(0xff, 0, offset);
+    /// `add qword gs:[offset], 1` where `dead` says that it may, otherwise `inc qword gs:[offset]`, which on Intel's is one
+    /// operation more: the ones that change flags.
+    pub fn increment(&mut self, offset: u32, dead: Dead) {
+        if dead == Dead::All {
+            self.gs(0x83, 0, offset);
+            self.raw(&[1]);
+        } else {
+            self.gs(0xff, 0, offset);
+        }
     }
 
     /// `mov qword gs:[offset], value` (sign-extended)
@@ -559,7 +566,8 @@ pub(super) mod tests {
     fn each_form_is_what_it_says() {
         assert_eq!(text(|c| c.save(0x18, Gpr(9))), "mov gs:[18h],r9");
         assert_eq!(text(|c| c.load(RDX, 0x18)), "mov rdx,gs:[18h]");
-        assert_eq!(text(|c| c.increment(0x1000)), "inc qword ptr gs:[1000h]");
+        assert_eq!(text(|c| c.increment(0x1000, Dead::AllButCarry)), "inc qword ptr gs:[1000h]");
+        assert_eq!(text(|c| c.increment(0x1000, Dead::All)), "add qword ptr gs:[1000h],1");
         assert_eq!(text(|c| c.store(0x40, 1)), "mov qword ptr gs:[40h],1");
         assert_eq!(text(|c| c.jump_through(0x58)), "jmp qword ptr gs:[58h]");
         assert_eq!(text(|c| c.add_small(Gpr(12), 1)), "lea r12,[r12+1]");

@@ -10,6 +10,28 @@ pub const INC_FLAGS: u32 = RflagsBits::OF | RflagsBits::SF | RflagsBits::ZF | Rf
 /// The flags that arithmetic and logic change.
 pub const STATUS_FLAGS: u32 = INC_FLAGS | RflagsBits::CF;
 
+/// Which flags nothing needs any more at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dead {
+    /// One of those that `inc` changes may still be needed.
+    None,
+    /// Those that `inc` changes.
+    AllButCarry,
+    /// All that arithmetic changes.
+    All,
+}
+
+impl Dead {
+    /// Where `live` are needed.
+    pub fn where_needed(live: u32) -> Dead {
+        match live {
+            _ if live & STATUS_FLAGS == 0 => Dead::All,
+            _ if live & INC_FLAGS == 0 => Dead::AllButCarry,
+            _ => Dead::None,
+        }
+    }
+}
+
 /// Flags that an instruction surely overwrites.
 fn kills(instruction: &Instruction) -> u32 {
     let modified = instruction.rflags_modified();
@@ -74,7 +96,19 @@ mod tests {
 
     fn dead(bytes: &[u8]) -> Vec<bool> {
         let block = decode(Address::new(0x1000), bytes).unwrap();
-        live_before(&block.steps, INC_FLAGS).iter().map(|live| live & INC_FLAGS == 0).collect()
+        let live = live_before(&block.steps, STATUS_FLAGS);
+        live.iter().map(|&live| Dead::where_needed(live) != Dead::None).collect()
+    }
+
+    #[test]
+    fn an_add_may_stand_where_the_carry_is_not_needed_either() {
+        let dead = |bytes: &[u8]| {
+            let block = decode(Address::new(0x1000), bytes).unwrap();
+            live_before(&block.steps, STATUS_FLAGS).into_iter().map(Dead::where_needed).collect::<Vec<_>>()
+        };
+        // inc eax leaves the carry alone; adc reads it; add overwrites it
+        assert_eq!(dead(&[0xff, 0xc0, 0xc3]), [Dead::AllButCarry, Dead::None]);
+        assert_eq!(dead(&[0x83, 0xd0, 0x01, 0x01, 0xd8, 0xc3]), [Dead::AllButCarry, Dead::All, Dead::None]);
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //! ```
 
 use iced_x86::{
-    Code as Opcode, Encoder, Instruction, InstructionInfoFactory, MemoryOperand, Mnemonic, OpKind, Register, UsedMemory,
+    Code as Opcode, Encoder, Instruction, InstructionInfoFactory, MemoryOperand, Mnemonic, OpAccess, OpKind, Register,
+    UsedMemory,
 };
 
 use super::decode::Step;
@@ -62,6 +63,36 @@ pub fn used_gprs(factory: &mut InstructionInfoFactory, instruction: &Instruction
         }
     }
     used
+}
+
+/// What an instruction does with a register.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// Nothing.
+    None,
+    /// All of it becomes something else, and what it was plays no part.
+    Overwrites,
+    /// What it was may play a part.
+    Reads,
+}
+
+/// What `instruction` does with general-purpose register `register`.
+pub fn use_of(factory: &mut InstructionInfoFactory, instruction: &Instruction, register: Gpr) -> Use {
+    // Without shadow stacks it leaves what it is said to write.
+    if matches!(instruction.mnemonic(), Mnemonic::Rdsspd | Mnemonic::Rdsspq) {
+        return Use::Reads;
+    }
+    let info = factory.info(instruction);
+    let all = |r: Register| r.is_gpr64() || r.is_gpr32();
+    let mut found = Use::None;
+    for used in info.used_registers().iter().filter(|u| gpr(u.register()) == Some(register)) {
+        if used.access() != OpAccess::Write || !all(used.register()) {
+            return Use::Reads;
+        }
+        found = Use::Overwrites;
+    }
+    let addresses = |m: &UsedMemory| [m.base(), m.index()].into_iter().any(|r| gpr(r) == Some(register));
+    if info.used_memory().iter().any(addresses) { Use::Reads } else { found }
 }
 
 /// A register that is not in `used` and not RSP, preferably one without REX prefix.
@@ -277,6 +308,31 @@ mod tests {
     use crate::instrument::x86_64::decode::decode;
     use crate::target::address::Address;
     use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
+
+    #[test]
+    fn only_what_overwrites_all_of_a_register_needs_nothing_of_it() {
+        let used = |bytes: &[u8]| {
+            let block = decode(Address::new(0x1000), bytes).unwrap();
+            use_of(&mut InstructionInfoFactory::new(), &block.steps[0].instruction, Gpr(1))
+        };
+        for (bytes, expected) in [
+            (&[0x89, 0xd8][..], Use::None),                      // mov eax, ebx
+            (&[0x89, 0xc1], Use::Overwrites),                    // mov ecx, eax
+            (&[0x48, 0x8b, 0x08], Use::Overwrites),              // mov rcx, [rax]
+            (&[0x59], Use::Overwrites),                          // pop rcx
+            (&[0x48, 0x8b, 0x09], Use::Reads),                   // mov rcx, [rcx]
+            (&[0x48, 0x8d, 0x04, 0x08], Use::Reads),             // lea rax, [rax + rcx]
+            (&[0xb1, 0x01], Use::Reads),                         // mov cl, 1
+            (&[0x0f, 0x44, 0xc8], Use::Reads),                   // cmove ecx, eax
+            (&[0x0f, 0xbc, 0xc8], Use::Reads),                   // bsf ecx, eax
+            (&[0xd3, 0xe0], Use::Reads),                         // shl eax, cl
+            (&[0xf3, 0xa4], Use::Reads),                         // rep movsb
+            (&[0xf3, 0x48, 0x0f, 0x1e, 0xc9], Use::Reads),       // rdsspq rcx
+            (&[0x62, 0xf1, 0x7c, 0x48, 0x10, 0x01], Use::Reads), // vmovups zmm0, [rcx]
+        ] {
+            assert_eq!(used(bytes), expected, "{bytes:x?}");
+        }
+    }
 
     fn translated(at: u64, bytes: &[u8]) -> String {
         let block = decode(Address::new(0x40_0000), bytes).unwrap();
