@@ -259,6 +259,25 @@ fn rounds_that_leave_rcx_in_its_slot_count_alike() {
     rounds_count_alike_however_they_land("parked", 3_000);
 }
 
+/// Signals that come before active lanes were added take none back.
+#[test]
+fn signals_leave_active_lanes_as_they_are() {
+    const PASSES: u64 = 4_000_000;
+    let dir = tempfile::tempdir().unwrap();
+    let program = guest(dir.path(), "masked_signals");
+    let program = Program { path: program.clone(), argv: vec![program.into()] };
+    let child = spawn_gated(&program, Streams::default()).unwrap();
+    let counted = Translator::new().run(child, None).unwrap();
+    let status = libc::WEXITSTATUS(counted.status);
+    if status == 77 {
+        println!("SKIPPED: active lanes where signals come (this CPU has no AVX-512)");
+        return;
+    }
+    assert_eq!(status, 3, "1: what was carried, 2: signals came");
+    let sums: Vec<_> = by_instruction(&counted).into_values().filter(|c| c.1 > 0).collect();
+    assert_eq!(sums, [(PASSES, 5 * PASSES); 2]);
+}
+
 #[test]
 fn masks() {
     for name in ["masks", "masked_fault"] {
