@@ -45,7 +45,7 @@ pub(super) fn runs_on(block: &Decoded, usual: Option<Address>) -> bool {
         End::JumpIndirect => usual.is_some_and(|to| to != block.start),
         End::Next | End::Jump(_) => true,
         // A loop may be counted by what it changes.
-        End::Branch(_, to) => to != block.start,
+        End::Branch(..) => !block.repeats(),
         _ => false,
     }
 }

@@ -9,7 +9,6 @@ use super::block::Moved;
 use super::layout;
 use super::settle::{Due, Unsettled};
 use super::writer::Writer;
-use crate::instrument::x86_64::decode::End;
 use crate::instrument::x86_64::emit::Gpr;
 use crate::instrument::x86_64::induction::{Induction, induction};
 use crate::instrument::x86_64::rewrite::free_gpr;
@@ -18,7 +17,7 @@ use crate::target::address::CacheAddress;
 impl Writer<'_> {
     /// Whether the block is a loop whose counter need not be in memory while it runs.
     pub(super) fn choose_loop_counter(&mut self) -> bool {
-        if !matches!(self.block.end, End::Branch(_, to) if to == self.block.start) {
+        if !self.block.repeats() {
             return false;
         }
         self.induction = self.find_induction();

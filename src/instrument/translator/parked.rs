@@ -44,8 +44,7 @@ fn use_in(block: &Decoded, i: usize, factory: &mut InstructionInfoFactory) -> Us
 }
 
 fn fate(block: &Decoded, factory: &mut InstructionInfoFactory) -> Fate {
-    let repeats = matches!(block.end, End::Branch(_, to) if to == block.start);
-    if repeats || block.steps.iter().any(|s| is_dynamic(&s.instruction)) {
+    if block.repeats() || block.steps.iter().any(|s| is_dynamic(&s.instruction)) {
         return Fate::Needed;
     }
     for i in 0..block.steps.len() {

@@ -275,8 +275,8 @@ impl CodeSpace {
             let block = self.find(version, at).and_then(|_| source.block(at));
             let (Some(block), true) = (block, next == Some(at)) else { break };
             (unit.follow, unit.follow_flows) = (chain.get(i + 1).map(|p| p.at), next_flows);
-            let may_park = unit.parked || next_is_alone && parked::may_leave(&block);
-            unit.park = may_park && parked::pays(source, &mut unit.factory, chain.get(i + 1..).unwrap_or_default());
+            let rest = chain.get(i + 1..).unwrap_or_default();
+            unit.park = next_is_alone && parked::may_leave(&block) && parked::pays(source, &mut unit.factory, rest);
             let usual = self.usual.target(at);
             unit.usual = usual.map(|at| UsualTarget { at, dead: source.dead_at(at) });
             match self.block_into(&mut unit, source, &block, &mut exits) {

@@ -57,7 +57,7 @@ pub(super) struct Unit {
     pub(super) follow: Option<Address>,
     /// It is not to be counted in line.
     pub(super) follow_flows: bool,
-    /// It is to begin with RCX in its slot if that is there at the end of the present block.
+    /// It is to begin with RCX in its slot, where what ends the present block leaves it.
     pub(super) park: bool,
     /// The next block does.
     pub(super) parked: bool,

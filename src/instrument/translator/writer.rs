@@ -102,10 +102,12 @@ impl<'a> Writer<'a> {
 
     /// What stands elsewhere while the block is executed.
     pub(super) fn plain(&self) -> Moved {
-        match () {
-            () if self.loop_counter.is_some() || self.induction.is_some() => Moved::Loop,
-            () if self.parked => Moved::Rcx,
-            () => Moved::Nothing,
+        if self.loop_counter.is_some() || self.induction.is_some() {
+            Moved::Loop
+        } else if self.parked {
+            Moved::Rcx
+        } else {
+            Moved::Nothing
         }
     }
 

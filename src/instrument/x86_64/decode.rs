@@ -67,6 +67,11 @@ impl Decoded {
     pub fn next(&self) -> Address {
         self.start + self.code.len() as u64
     }
+
+    /// It ends in a branch to its own beginning.
+    pub fn repeats(&self) -> bool {
+        matches!(self.end, End::Branch(_, to) if to == self.start)
+    }
 }
 
 /// Decodes the block at `start` from the bytes there, `None` if there are none.

@@ -94,21 +94,20 @@ mod tests {
     use crate::instrument::x86_64::decode::decode;
     use crate::target::address::Address;
 
-    fn dead(bytes: &[u8]) -> Vec<bool> {
+    fn dead_before(bytes: &[u8]) -> Vec<Dead> {
         let block = decode(Address::new(0x1000), bytes).unwrap();
-        let live = live_before(&block.steps, STATUS_FLAGS);
-        live.iter().map(|&live| Dead::where_needed(live) != Dead::None).collect()
+        live_before(&block.steps, STATUS_FLAGS).into_iter().map(Dead::where_needed).collect()
+    }
+
+    fn dead(bytes: &[u8]) -> Vec<bool> {
+        dead_before(bytes).into_iter().map(|dead| dead != Dead::None).collect()
     }
 
     #[test]
     fn an_add_may_stand_where_the_carry_is_not_needed_either() {
-        let dead = |bytes: &[u8]| {
-            let block = decode(Address::new(0x1000), bytes).unwrap();
-            live_before(&block.steps, STATUS_FLAGS).into_iter().map(Dead::where_needed).collect::<Vec<_>>()
-        };
         // inc eax leaves the carry alone; adc reads it; add overwrites it
-        assert_eq!(dead(&[0xff, 0xc0, 0xc3]), [Dead::AllButCarry, Dead::None]);
-        assert_eq!(dead(&[0x83, 0xd0, 0x01, 0x01, 0xd8, 0xc3]), [Dead::AllButCarry, Dead::All, Dead::None]);
+        assert_eq!(dead_before(&[0xff, 0xc0, 0xc3]), [Dead::AllButCarry, Dead::None]);
+        assert_eq!(dead_before(&[0x83, 0xd0, 0x01, 0x01, 0xd8, 0xc3]), [Dead::AllButCarry, Dead::All, Dead::None]);
     }
 
     #[test]
