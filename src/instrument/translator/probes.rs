@@ -15,6 +15,7 @@ use super::space::{DynamicSlot, Sum};
 use super::version::Version;
 use super::writer::Writer;
 use crate::instrument::x86_64::emit::{Gpr, RAX, RCX, RDX, relative};
+use crate::instrument::x86_64::liveness::Dead;
 use crate::instrument::x86_64::operands::{Operand, operands};
 use crate::instrument::x86_64::rewrite::{free_gpr, load_address, store_vector, used_gprs};
 use crate::isa::facts::{AccessKind, Dynamic, InstructionFacts};
@@ -138,27 +139,67 @@ impl Writer<'_> {
             self.space.dynamic.push(noted);
             return Some(slot);
         }
-        let tables = self.space.tables_at();
+        let dead = self.dead_flags.get(i).copied().unwrap_or(Dead::None);
+        self.unit.hot.save(layout::SAVE_LENT, RCX);
+        let lanes = self.active_to_rcx(dynamic);
+        if dead == Dead::None || !is_x86_feature_detected!("popcnt") {
+            self.add_by_table(slot, lanes);
+        } else {
+            self.add_population(slot, lanes, dead);
+        }
+        self.unit.hot.load(RCX, layout::SAVE_LENT);
+        self.space.dynamic.push(DynamicSlot { added_at: self.offset(), ..noted });
+        self.again(i);
+        Some(slot)
+    }
+
+    /// The active lanes as bits of RCX, with others above them that mean nothing; returns how many lanes there are.
+    fn active_to_rcx(&mut self, dynamic: Dynamic) -> u32 {
         let hot = &mut self.unit.hot;
-        hot.save(layout::SAVE_LENT, RCX);
-        hot.save(layout::SAVE_LENT_2, RDX);
-        let lanes = match dynamic {
+        match dynamic {
             Dynamic::Mask { k, lanes } => {
                 hot.mask_to(RCX, k, lanes);
-                lanes
+                u32::from(lanes)
             }
             Dynamic::VectorMask { register, element, lanes } => {
                 hot.signs_to(RCX, register, element, lanes);
-                lanes
+                u32::from(lanes)
             }
             Dynamic::Repeat => 0,
-        };
+        }
+    }
+
+    /// Adds the lanes that are active in RCX to a counter where flags are `dead`, but perhaps for the carry.
+    fn add_population(&mut self, slot: u32, lanes: u32, dead: Dead) {
+        let hot = &mut self.unit.hot;
+        if dead == Dead::AllButCarry {
+            hot.save_carry(layout::PROBE_SCRATCH);
+        }
+        match lanes {
+            0..8 => hot.and_small(RCX, (1 << lanes) - 1),
+            8 => hot.raw(&[0x0f, 0xb6, 0xc9]), // movzx ecx, cl
+            _ => {}
+        }
+        hot.population(RCX);
+        hot.save(layout::LANES, RCX);
+        hot.add_slot(RCX, layout::counter(slot));
+        hot.save(layout::counter(slot), RCX);
+        if dead == Dead::AllButCarry {
+            hot.carry_again(layout::PROBE_SCRATCH);
+        }
+    }
+
+    /// As [`add_population`](Self::add_population) where all flags are needed.
+    fn add_by_table(&mut self, slot: u32, lanes: u32) {
+        let tables = self.space.tables_at();
+        let hot = &mut self.unit.hot;
+        hot.save(layout::SAVE_LENT_2, RDX);
         match lanes {
             32 | 64 => {
                 hot.save(layout::PROBE_SCRATCH, RCX);
                 hot.load_word(RCX, layout::PROBE_SCRATCH);
                 hot.look_up_byte(RCX, tables + layout::POPULATION_16);
-                for word in 1..u32::from(lanes) / 16 {
+                for word in 1..lanes / 16 {
                     hot.load_word(RDX, layout::PROBE_SCRATCH + 2 * word);
                     hot.look_up_byte(RDX, tables + layout::POPULATION_16);
                     hot.sum(RCX, RCX, RDX, 0);
@@ -166,7 +207,7 @@ impl Writer<'_> {
             }
             16 => hot.look_up_byte(RCX, tables + layout::POPULATION_16),
             _ => {
-                let table = u32::from(lanes.max(1)).ilog2();
+                let table = lanes.max(1).ilog2();
                 hot.raw(&[0x0f, 0xb6, 0xc9]); // movzx ecx, cl
                 hot.look_up_byte(RCX, tables + layout::POPULATION_8 + 256 * table);
             }
@@ -175,11 +216,7 @@ impl Writer<'_> {
         hot.load(RDX, layout::counter(slot));
         hot.sum(RDX, RDX, RCX, 0);
         hot.save(layout::counter(slot), RDX);
-        hot.load(RCX, layout::SAVE_LENT);
         hot.load(RDX, layout::SAVE_LENT_2);
-        self.space.dynamic.push(DynamicSlot { added_at: self.offset(), ..noted });
-        self.again(i);
-        Some(slot)
     }
 
     /// Behind a `rep` instruction: counter += RCX before − RCX now.
@@ -221,7 +258,7 @@ impl Writer<'_> {
         }
         let Some(lent) = self.lend(i, instruction) else { return };
         let (t, u) = (lent.t, lent.u);
-        let dead = self.dead_flags.get(i).copied().unwrap_or(false);
+        let dead = self.dead_flags.get(i) == Some(&Dead::All);
         let hot = &mut self.unit.hot;
         if !lent.stolen {
             hot.save(layout::SAVE_LENT, t);

@@ -5,13 +5,12 @@ use std::collections::hash_map::Entry;
 use std::io;
 use std::rc::Rc;
 
-use iced_x86::RflagsBits;
 
 use super::hash::AddressMap;
 use super::text::{TextRange, find_text};
 use crate::instrument::x86_64::decode::End;
 use crate::instrument::x86_64::decode::{Decoded, decode, steps};
-use crate::instrument::x86_64::liveness::{Dead, INC_FLAGS, STATUS_FLAGS, live_before, scan};
+use crate::instrument::x86_64::liveness::{Dead, STATUS_FLAGS, live_before, scan};
 use crate::profile::code::CodeRef;
 use crate::target::address::Address;
 use crate::target::memory::Memory;
@@ -134,10 +133,10 @@ impl<'a> Source<'a> {
         Dead::where_needed(self.live_in(at, STATUS_FLAGS, FLAG_DEPTH))
     }
 
-    /// Before which steps of `block` nothing needs the flags any more.
-    pub fn dead_flags(&mut self, block: &Decoded) -> Vec<bool> {
-        let live_out = self.live_out(block, INC_FLAGS, FLAG_DEPTH) | RflagsBits::CF;
-        live_before(&block.steps, live_out).iter().map(|live| live & STATUS_FLAGS == 0).collect()
+    /// Which flags nothing needs any more before each step of `block`.
+    pub fn dead_flags(&mut self, block: &Decoded) -> Vec<Dead> {
+        let live_out = self.live_out(block, STATUS_FLAGS, FLAG_DEPTH);
+        live_before(&block.steps, live_out).into_iter().map(Dead::where_needed).collect()
     }
 
     /// Of `flags`, those that may be read behind `block` before they are overwritten.
@@ -212,6 +211,6 @@ mod tests {
         let mut source = Source::new(&memory, &pages, &text);
         assert!(source.block(at - PAGE / 2).is_some(), "it was read before");
         assert!(source.block(at).is_none(), "it is not three bytes long");
-        assert_eq!(source.live_in(at, INC_FLAGS, FLAG_DEPTH), INC_FLAGS, "nothing is known of it");
+        assert_eq!(source.live_in(at, STATUS_FLAGS, FLAG_DEPTH), STATUS_FLAGS, "nothing is known of it");
     }
 }

@@ -13,6 +13,7 @@ use super::block::{Block, BlockId, SiteId, Tag};
 use super::flow::{Flow, Leave, runs_on};
 use super::heads::PendingHead;
 use super::layout;
+use super::probes::is_dynamic;
 use super::source::Source;
 use super::space::{CodeSpace, page_of};
 use super::usual::UsualTarget;
@@ -188,7 +189,8 @@ impl CodeSpace {
     ) -> Result<Option<Address>, TranslateError> {
         let at = source.code_ref(block.start).ok_or(TranslateError::NoText(block.start))?;
         let slot = self.new_slot().ok_or(TranslateError::Full)?;
-        let dead_flags = if unit.version.collects() { source.dead_flags(block) } else { Vec::new() };
+        let probes = unit.version.collects() || block.steps.iter().any(|s| is_dynamic(&s.instruction));
+        let dead_flags = if probes { source.dead_flags(block) } else { Vec::new() };
         let entries = self.write_entries(unit, block.start);
         // The text may be another one than when that was planned.
         unit.follow_flows &= runs_on(block, unit.usual.map(|u| u.at));

@@ -31,8 +31,8 @@ pub(super) struct Writer<'a> {
     /// How its way out is counted.
     pub(super) leave: Option<Leave>,
     pub(super) at: CodeRef,
-    /// By step: the flags are not needed any more.
-    pub(super) dead_flags: Vec<bool>,
+    /// By step: which flags are not needed any more; empty if no step changes any.
+    pub(super) dead_flags: Vec<Dead>,
     /// RCX is in its slot.
     pub(super) parked: bool,
     /// No flags are needed where the block's call returns to.
@@ -58,7 +58,7 @@ impl<'a> Writer<'a> {
         block: &'a Decoded,
         at: CodeRef,
         slot: u32,
-        dead_flags: Vec<bool>,
+        dead_flags: Vec<Dead>,
     ) -> Self {
         Writer {
             entry: unit.hot.here(),

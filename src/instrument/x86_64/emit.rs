@@ -493,6 +493,30 @@ impl Code {
         self.raw(&[0x04, 0x7f, 0x9e]);
     }
 
+    /// `popcnt register, register`
+    pub fn population(&mut self, register: Gpr) {
+        let (high, low) = (register.0 >> 3, register.0 & 7);
+        self.raw(&[0xf3, 0x48 | high << 2 | high, 0x0f, 0xb8, 0xc0 | low << 3 | low]);
+    }
+
+    /// `add register, gs:[offset]`
+    pub fn add_slot(&mut self, register: Gpr, offset: u32) {
+        self.gs(0x03, register.0, offset);
+    }
+
+    /// `setae byte gs:[offset]`: keeps the carry
+    pub fn save_carry(&mut self, offset: u32) {
+        self.raw(&[0x65, 0x0f, 0x93, 0x04, 0x25]);
+        self.word(offset);
+    }
+
+    /// `cmp byte gs:[offset], 1`: the carry as [`save_carry`](Self::save_carry) kept it, the other flags lost
+    pub fn carry_again(&mut self, offset: u32) {
+        self.raw(&[0x65, 0x80, 0x3c, 0x25]);
+        self.word(offset);
+        self.raw(&[1]);
+    }
+
     /// `movzx register32, word gs:[offset]`
     pub fn load_word(&mut self, register: Gpr, offset: u32) {
         self.raw(&[0x65, 0x40 | (register.0 >> 3) << 2, 0x0f, 0xb7, (register.0 & 7) << 3 | 4, 0x25]);
@@ -611,6 +635,11 @@ pub(super) mod tests {
         assert_eq!(text(|c| c.test_slot(0x38, Gpr(9))), "test gs:[38h],r9");
         assert_eq!(text(|c| c.test_constant(Gpr(9), 0xf000)), "test r9d,0F000h");
         assert_eq!(text(|c| c.load_word(Gpr(9), 0x12)), "movzx r9d,word ptr gs:[12h]");
+        assert_eq!(text(|c| c.population(Gpr(9))), "popcnt r9,r9");
+        assert_eq!(text(|c| c.population(RCX)), "popcnt rcx,rcx");
+        assert_eq!(text(|c| c.add_slot(Gpr(9), 0x1000)), "add r9,gs:[1000h]");
+        assert_eq!(text(|c| c.save_carry(0x38)), "setae byte ptr gs:[38h]");
+        assert_eq!(text(|c| c.carry_again(0x38)), "cmp byte ptr gs:[38h],1");
         assert_eq!(text(|c| c.mask_to(Gpr(9), 3, 16)), "kmovw r9d,k3");
         assert_eq!(text(|c| c.mask_to(RDX, 3, 64)), "kmovq rdx,k3");
         assert_eq!(text(|c| c.mask_to(RDX, 3, 32)), "kmovd edx,k3");
