@@ -102,9 +102,8 @@ fn compare(name: &str) -> i32 {
     assert_eq!(found.len(), expected.len(), "{name}: instructions that single-step did not see");
     // Without a sink loops may be counted by their induction registers.
     let program = Program { path: program.clone(), argv: vec![program.into()] };
-    for after in [PlacingSettings::default().after, Duration::from_millis(1)] {
-        let child = spawn_gated(&program, Streams::default()).unwrap();
-        let placing = PlacingSettings { after, ..PlacingSettings::default() };
+    for placing in [PlacingSettings::default(), at_once(PlacingSettings::default())] {
+        let (child, after) = (spawn_gated(&program, Streams::default()).unwrap(), placing.after);
         let alone = Translator { placing, ..Translator::default() }.run(child, None).unwrap();
         assert_eq!(by_instruction(&alone), expected, "{name}: without a sink, blocks placed after {after:?}");
     }
@@ -121,6 +120,11 @@ macro_rules! guests {
     };
 }
 guests! { loops recursion returns jump_table strings flags stack vectors fault partial forks }
+
+/// Hot blocks are placed as soon as can be, and however little they were executed.
+fn at_once(settings: PlacingSettings) -> PlacingSettings {
+    PlacingSettings { after: Duration::from_millis(2), again: Duration::from_millis(8), worth: 1, ..settings }
+}
 
 /// Executions of the instruction with this mnemonic that ran most often.
 fn most_executed(counted: &Counted, mnemonic: Mnemonic) -> u64 {
@@ -176,7 +180,7 @@ fn rounds_count_alike_with(name: &str, many: u64, flags: &[&str], placing: Placi
     };
     let one = counts(1, &mut SingleStep::new());
     let two = counts(2, &mut SingleStep::new());
-    let placing = PlacingSettings { after: Duration::from_millis(2), ..placing };
+    let placing = at_once(placing);
     let found = counts(many, &mut Translator { placing, ..Translator::default() });
     assert!(one.len() > 50, "{} instructions", one.len());
     for (at, (executions, _)) in &two {
@@ -187,9 +191,14 @@ fn rounds_count_alike_with(name: &str, many: u64, flags: &[&str], placing: Placi
     assert_eq!(found.len(), two.len(), "{name}: instructions that one round does not execute");
 }
 
+/// Calls of leaves are calls.
+fn calling() -> PlacingSettings {
+    PlacingSettings { leaf_bytes: 0, ..PlacingSettings::default() }
+}
+
 /// Landings spare taken branches, whatever this CPU likes.
 fn sparing() -> PlacingSettings {
-    PlacingSettings { spare_branches_from: 0, ..PlacingSettings::default() }
+    PlacingSettings { spare_branches_from: 0, ..calling() }
 }
 
 /// The same, and returns share code.
@@ -200,7 +209,7 @@ fn short() -> PlacingSettings {
 /// At low and at high addresses, with landings as this CPU likes them and with those that spare taken branches, and with returns
 /// that share code.
 fn rounds_count_alike_however_they_land(name: &str, many: u64) {
-    for placing in [PlacingSettings::default(), sparing(), short()] {
+    for placing in [PlacingSettings::default(), calling(), sparing(), short()] {
         rounds_count_alike_with(name, many, &[], placing);
         rounds_count_alike_with(name, many, &HIGH, placing);
     }
@@ -248,7 +257,7 @@ fn rounds_of_returns_that_share_an_entry_count_alike() {
 /// The same of calls and returns where nothing can be written below the return address, and of returns that fault.
 #[test]
 fn rounds_on_a_stack_without_room_count_alike() {
-    for placing in [PlacingSettings::default(), sparing(), short()] {
+    for placing in [PlacingSettings::default(), calling(), sparing(), short()] {
         rounds_count_alike_with("no_room", 2_000, &[], placing);
     }
 }
@@ -257,6 +266,16 @@ fn rounds_on_a_stack_without_room_count_alike() {
 #[test]
 fn rounds_that_leave_rcx_in_its_slot_count_alike() {
     rounds_count_alike_however_they_land("parked", 3_000);
+}
+
+/// The same of leaves that are copied in place of calls: with ways out, ways apart, loops and faults in them, called directly, by
+/// register and by way of an indirect jump.
+#[test]
+fn rounds_of_leaves_count_alike() {
+    rounds_count_alike_however_they_land("leaves", 3_000);
+    for placing in [PlacingSettings::default(), sparing(), short()] {
+        rounds_count_alike_with("leaves", 3_000, &[], PlacingSettings { leaf_bytes: 160, ..placing });
+    }
 }
 
 /// Signals that come before active lanes were added take none back.

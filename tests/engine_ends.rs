@@ -36,7 +36,8 @@ fn executions(counted: &Counted, words: usize) -> BTreeMap<u32, Vec<u64>> {
 #[test]
 fn threads_that_are_cut_short_are_counted_to_the_last_instruction() {
     // Hot blocks are placed, and most of them have no counter in line, before the first thread ends.
-    let placing = PlacingSettings { after: Duration::from_millis(2), ..PlacingSettings::default() };
+    let (after, again) = (Duration::from_millis(2), Duration::from_millis(8));
+    let placing = PlacingSettings { after, again, worth: 1, ..PlacingSettings::default() };
     cut_short(placing);
     cut_short(PlacingSettings { short_code_from: 0, ..placing });
 }

@@ -57,6 +57,8 @@ pub struct Block {
     pub landing: Option<Landing>,
     /// Not 0: it stands where it is because it was hot when blocks were placed for the so-manieth time.
     pub placed: u32,
+    /// It stands in place of a call, and only who calls gets there.
+    pub copied: bool,
     /// Not dropped.
     pub alive: bool,
 }

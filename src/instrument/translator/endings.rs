@@ -44,7 +44,13 @@ impl Writer<'_> {
                 self.push_return_address();
                 Ok(Some(to))
             }
+            End::Call(_) if self.unit.copies_callee => {
+                self.point(self.last_offset(), self.plain());
+                self.push_next();
+                Ok(Some(next))
+            }
             End::Call(to) => Ok(self.call(Callee::At(to))),
+            End::Return(_) if let Some(copy) = &self.unit.copy => Ok(self.return_from_copy(copy.next)),
             End::Return(drop) => {
                 self.return_to_caller(drop, counted);
                 Ok(None)
@@ -60,7 +66,8 @@ impl Writer<'_> {
                 Ok(None)
             }
             End::CallIndirect => {
-                if let Some(to) = self.unit.usual.filter(|_| self.calls_directly()) {
+                let directly = self.unit.copies_callee || self.calls_directly();
+                if let Some(to) = self.unit.usual.filter(|_| directly) {
                     return self.call_usual(to, counted);
                 }
                 self.load_target()?;
@@ -77,7 +84,7 @@ impl Writer<'_> {
                 // As if it had aborted at once, with no reason given.
                 self.unit.hot.constant(RAX, 0);
                 let patch = self.unit.hot.jump(self.unit.hot.here());
-                self.exit(patch, to);
+                self.lead(patch, to);
                 Ok(None)
             }
             End::Trap => {
@@ -112,7 +119,7 @@ impl Writer<'_> {
         let patch = hot.jump(hot.here());
         debug_assert_eq!(hot.len() - before, 5, "padding between the short jumps");
         hot.land(over);
-        self.exit(patch, to);
+        self.lead(patch, to);
     }
 
     pub(super) fn push_return_address(&mut self) {

@@ -80,7 +80,7 @@ impl Writer<'_> {
     /// The branch whose rel32 stands at `patch` leads to `to`; that is counted if the block behind is not.
     pub(super) fn branch_away(&mut self, patch: CacheAddress, to: Address) {
         let Some(Leave { slot, dead }) = self.leave else {
-            self.exit(patch, to);
+            self.lead(patch, to);
             return;
         };
         let cold = &mut self.unit.cold;
@@ -92,7 +92,7 @@ impl Writer<'_> {
         let jump = cold.jump(cold.here());
         self.unit.hot.set_word(patch, relative(patch, stub));
         self.note_unsettled(slot, stub, counted);
-        self.exit(jump, to);
+        self.lead(jump, to);
     }
 
     /// Counts in the cold part, with RCX saved, what went another way at `from` there.

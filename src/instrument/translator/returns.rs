@@ -54,9 +54,14 @@ use super::unit::Unit;
 use super::version::{Place, Version};
 use super::writer::Writer;
 use crate::instrument::x86_64::compare::{Comparison, PUSHFQ};
-use crate::instrument::x86_64::emit::{Code, PUSH_TOP, RCX, RDX, RSP, is_in_one_line, reached, relative};
+use crate::instrument::x86_64::emit::{Code, PUSH_TOP, RCX, RDX, RSP, reached, relative};
 use crate::instrument::x86_64::lookup_index::{RETURN_ENTRIES, TARGET_ENTRIES, lookup_index, mask};
 use crate::target::address::{Address, CacheAddress};
+
+/// Bytes of a direct `call`.
+pub(super) const CALL: u64 = 5;
+/// Bytes of a `call` through a table.
+pub(super) const CALL_TABLE: u64 = 7;
 
 /// How control gets to a place that is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,7 +138,7 @@ fn small(next: Address) -> Option<u32> {
 }
 
 /// As [`unless_equal`] of a return, but for RCX, which stays in its slot. Not a flag changes.
-fn unless_returned(code: &mut Code, to: Address) -> Comparison {
+pub(super) fn unless_returned(code: &mut Code, to: Address) -> Comparison {
     code.load_at(RCX, RSP, 0);
     let comparison = code.unless_rcx_is(to.get());
     code.add_small(RSP, 8);
@@ -224,17 +229,14 @@ impl Writer<'_> {
     /// Pads so that neither the call's rel32 nor the landing's tag will stand across a cache line. Before the call stand `push`
     /// bytes.
     pub(super) fn align_call(&mut self, push: u64, callee: Callee, next: Address) {
-        let call = if let Callee::At(_) = callee { 5 } else { Self::lookup_length() + 7 };
+        let call = if let Callee::At(_) = callee { CALL } else { Self::lookup_length() + CALL_TABLE };
         let mut landing = Code::new(CacheAddress::new(0));
         let tag = push + call + self.landing_comparison()(&mut landing, next).tag.0.get();
-        let hot = &mut self.unit.hot;
-        let fits = |padding: &u64| [push + 1, tag].iter().all(|&field| is_in_one_line(hot.here() + field + *padding));
-        let padding = (0..64).find(fits).unwrap_or_default();
-        hot.nops(padding as usize);
+        self.unit.hot.pad_for(&[push + 1, tag]);
     }
 
     /// Bytes of the code that finds an entry.
-    fn lookup_length() -> u64 {
+    pub(super) fn lookup_length() -> u64 {
         let mut code = Code::new(CacheAddress::new(0));
         code.lookup_index_to_rcx(RDX, 0);
         code.len() as u64
@@ -415,15 +417,16 @@ impl CodeSpace {
         if code == [0xff, 0x14, 0xcd] {
             return Some(Transfer::CallOfRdx); // call [rcx*8 + table], also aside from its block
         }
+        if code[0] == 0xe8 {
+            // Also on the way out of a copy.
+            let site = self.sites.iter().find(|s| s.calls && s.patch == at + 1)?;
+            return Some(Transfer::Call(site.target));
+        }
         let block = self.block(self.block_at(at)?);
         let returns = Transfer::Return { rcx_is_saved: true };
         match code {
             // Behind its call a block has nothing of the program.
             [PUSHFQ, ..] => block.landing.filter(|l| at > l.call).map(|_| returns),
-            [0xe8, ..] => {
-                let site = self.sites.iter().find(|s| s.calls && s.patch == at + 1)?;
-                Some(Transfer::Call(site.target))
-            }
             [0xff, 0x34, 0xcd] => Some(returns), // push [rcx*8 + table]
             _ => None,
         }

@@ -116,14 +116,18 @@ impl<'a> Source<'a> {
     }
 
     /// A step of `block` before which a counter may change flags, and which: the first where all are dead, or all but the carry.
-    pub fn counter_position(&mut self, block: &Decoded) -> Option<(usize, Dead)> {
+    /// Its return, if it ends in one, is known to be to `returns_to`.
+    pub fn counter_position(&mut self, block: &Decoded, returns_to: Option<Address>) -> Option<(usize, Dead)> {
         let place = |live_out: u32| {
             let live = live_before(&block.steps, live_out);
             let first = |dead: Dead| live.iter().position(|&live| Dead::where_needed(live) == dead).map(|i| (i, dead));
             first(Dead::All).or_else(|| first(Dead::AllButCarry))
         };
         place(STATUS_FLAGS).or_else(|| {
-            let live_out = self.live_out(block, STATUS_FLAGS, FLAG_DEPTH);
+            let live_out = match (block.end, returns_to) {
+                (End::Return(_), Some(to)) => self.live_in(to, STATUS_FLAGS, FLAG_DEPTH),
+                _ => self.live_out(block, STATUS_FLAGS, FLAG_DEPTH),
+            };
             (live_out != STATUS_FLAGS).then(|| place(live_out)).flatten()
         })
     }

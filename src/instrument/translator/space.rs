@@ -368,7 +368,12 @@ impl CodeSpace {
             }
             let (place, incoming) = (block.version.place(block.start), std::mem::take(&mut block.incoming));
             let (chained, caller, head) = (block.chained, block.version.place(block.next()), block.head);
+            let own = block.landing.filter(|l| l.own);
             doomed.extend(chained);
+            // What returns there runs into the copy of a callee no more, and nobody else goes on with it.
+            if let Some(landing) = own {
+                self.close_tag(landing.tag);
+            }
             if let Some(tag) = head {
                 self.close_tag(tag);
             }

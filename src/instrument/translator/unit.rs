@@ -9,7 +9,8 @@ use iced_x86::InstructionInfoFactory;
 
 use super::ahead::Exits;
 use super::arena::Part;
-use super::block::{Block, BlockId, SiteId, Tag};
+use super::block::{Block, BlockId, Landing, SiteId, Tag};
+use super::copies::Copy;
 use super::flow::{Flow, Leave, runs_on};
 use super::heads::PendingHead;
 use super::layout;
@@ -65,7 +66,17 @@ pub(super) struct Unit {
     /// Where the indirect jump at the end of the present block usually goes.
     pub(super) usual: Option<UsualTarget>,
     /// The next block is not: the one before it, and the counter of what leaves that to elsewhere.
-    flow: Option<(BlockId, Option<u32>)>,
+    pub(super) flow: Option<(BlockId, Option<u32>)>,
+    /// The present block's callee is copied behind it.
+    pub(super) copies_callee: bool,
+    /// The present block is one of this copy.
+    pub(super) copy: Option<Copy>,
+    /// Copies of which something is still to be written.
+    pub(super) copies: Vec<Copy>,
+    /// Where a call returns to that does not go to the copy of its usual callee: its landing, and the rel32 that leads behind it.
+    pub(super) landing_aside: Option<(Landing, CacheAddress)>,
+    /// What leads to the next block, if that is not the block before it.
+    pub(super) runs_in: Option<BlockId>,
     /// Blocks that were written before: (the copy so far, this one).
     superseded: Vec<(BlockId, BlockId)>,
     pub(super) factory: InstructionInfoFactory,
@@ -75,6 +86,11 @@ impl Unit {
     /// Nothing was written yet.
     pub(super) fn is_empty(&self) -> bool {
         self.blocks.is_empty()
+    }
+
+    /// The block that was written last.
+    pub(super) fn last(&self) -> Option<BlockId> {
+        self.blocks.last().copied()
     }
 
     /// The four bytes at `at`, if they are the unit's.
@@ -129,6 +145,11 @@ impl CodeSpace {
             park: false,
             parked: false,
             flow: None,
+            copies_callee: false,
+            copy: None,
+            copies: vec![],
+            landing_aside: None,
+            runs_in: None,
             superseded: vec![],
             factory: InstructionInfoFactory::new(),
         })
@@ -199,18 +220,19 @@ impl CodeSpace {
         let lands_without_flags = self.spares_taken_branches(unit.places)
             && matches!(block.end, End::Call(_) | End::CallIndirect)
             && source.dead_at(block.next()) == Dead::All;
+        let returns_to = unit.copy.as_ref().map(|copy| copy.next);
         let mut writer = Writer::new(self, unit, block, at, slot, dead_flags);
         (writer.flows, writer.leave) = (flow.is_some(), leave);
         (writer.lands_without_flags, writer.parked) = (lands_without_flags, parked);
         let counts_in_line = !writer.flows && !writer.choose_loop_counter();
-        let position = if counts_in_line { source.counter_position(block) } else { None };
+        let position = if counts_in_line { source.counter_position(block, returns_to) } else { None };
         let next = writer.write(position)?;
         let written = writer.finish();
         let counted_aside = flow.map(|_| (slot, source.dead_at(block.start)));
         let has_side = parked || flow.is_some();
         let side = has_side.then(|| self.write_side(unit, counted_aside, parked, written.entry));
         let flow = flow.map(|(from, left)| Flow { from, left });
-        if unit.follow_flows {
+        if unit.follow_flows || unit.copies_callee {
             unit.flow = Some((self.blocks.len() as BlockId, leave.map(|l| l.slot)));
         }
         match block.end {
@@ -234,12 +256,13 @@ impl CodeSpace {
         source: &mut Source<'_>,
         block: &Decoded,
     ) -> Result<Option<Leave>, TranslateError> {
-        if !unit.follow_flows {
+        let copies_usual = unit.copies_callee && block.end == End::CallIndirect;
+        if !unit.follow_flows && !copies_usual {
             return Ok(None);
         }
         let dead = match block.end {
             End::Branch(_, to) => source.dead_at(if unit.follow == Some(to) { block.next() } else { to }),
-            End::JumpIndirect => Dead::None,
+            End::JumpIndirect | End::CallIndirect => Dead::None,
             _ => return Ok(None),
         };
         let slot = self.new_slot().ok_or(TranslateError::Full)?;
@@ -280,8 +303,9 @@ impl CodeSpace {
             induction: written.induction,
             landing: written.landing,
             incoming: Vec::new(),
-            chained: unit.blocks.last().copied(),
+            chained: unit.runs_in.take().or(unit.last()),
             placed: unit.places,
+            copied: unit.copy.is_some(),
             alive: true,
         });
         if block.end == End::Far {
@@ -290,7 +314,9 @@ impl CodeSpace {
         if written.landing.is_some() {
             self.callers.insert(unit.version.place(block.next()), id);
         }
-        if let Some(old) = self.by_start.insert(unit.version.place(block.start), id) {
+        if let Some(copy) = &mut unit.copy {
+            copy.enter(block.start, side.unwrap_or(written.entry));
+        } else if let Some(old) = self.by_start.insert(unit.version.place(block.start), id) {
             unit.superseded.push((old, id));
         }
         self.by_page.entry(page_of(block.start)).or_default().push(id);

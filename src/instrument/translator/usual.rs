@@ -143,7 +143,9 @@ impl Writer<'_> {
         let other = self.unless_usual(usual, held);
         self.load_rcx_unless_parked();
         self.go_elsewhere(held, usual.at, other);
-        look_up_in(&mut self.unit.cold, self.space.tables_at(), self.unit.version);
+        // Whoever leaves a copy calls what he goes to.
+        let go = if self.unit.copy.is_some() { call_looked_up_in } else { look_up_in };
+        go(&mut self.unit.cold, self.space.tables_at(), self.unit.version);
         Ok(Some(usual.at))
     }
 
@@ -163,6 +165,11 @@ impl Writer<'_> {
         let call = self.unit.hot.here();
         let other = self.unless_usual(usual, held);
         self.unit.hot.load(RCX, layout::SAVE_RCX);
+        if self.unit.copies_callee {
+            self.go_elsewhere(held, usual.at, other);
+            self.call_aside(call);
+            return Ok(Some(next));
+        }
         self.align_call(0, Callee::At(usual.at), next);
         self.call_at(usual.at);
         let landing = self.land_at(next, call, true);

@@ -135,7 +135,12 @@ impl<'a> Writer<'a> {
     /// without touching flags).
     pub(super) fn write(&mut self, position: Option<(usize, Dead)>) -> Result<Option<Address>, NoRule> {
         let loop_start = self.loop_entry();
-        let at_end = matches!(self.block.end, End::Return(_) | End::JumpIndirect | End::CallIndirect | End::System);
+        let at_end = match self.block.end {
+            // Without a lookup nothing saves RCX.
+            End::Return(_) => self.unit.copy.is_none(),
+            End::JumpIndirect | End::CallIndirect | End::System => true,
+            _ => false,
+        };
         let in_loop = self.loop_counter.is_some() || self.induction.is_some();
         if self.flows {
             self.counted_at = Some(0);

@@ -130,6 +130,13 @@ impl Code {
         }
     }
 
+    /// Pads so that none of the four-byte fields that begin so many bytes on crosses a cache line, if that can be.
+    pub fn pad_for(&mut self, fields: &[u64]) {
+        let here = self.here();
+        let fits = |padding: &u64| fields.iter().all(|&field| is_in_one_line(here + field + *padding));
+        self.nops((0..64).find(fits).unwrap_or_default() as usize);
+    }
+
     fn gs(&mut self, opcode: u8, register: u8, offset: u32) {
         // gs; REX.W + R; opcode; [disp32]
         self.raw(&[0x65, 0x48 | (register >> 3) << 2, opcode, (register & 7) << 3 | 4, 0x25]);
