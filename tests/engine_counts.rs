@@ -272,9 +272,9 @@ fn rounds_that_leave_rcx_in_its_slot_count_alike() {
 /// register and by way of an indirect jump.
 #[test]
 fn rounds_of_leaves_count_alike() {
-    rounds_count_alike_however_they_land("leaves", 3_000);
+    rounds_count_alike_however_they_land("leaves", 300);
     for placing in [PlacingSettings::default(), sparing(), short()] {
-        rounds_count_alike_with("leaves", 3_000, &[], PlacingSettings { leaf_bytes: 160, ..placing });
+        rounds_count_alike_with("leaves", 300, &[], PlacingSettings { leaf_bytes: 160, ..placing });
     }
 }
 
