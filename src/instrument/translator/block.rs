@@ -51,7 +51,7 @@ pub struct Block {
     pub loop_probes: Option<(Gpr, Gpr)>,
     /// Exits that were linked to it.
     pub incoming: Vec<SiteId>,
-    /// The block before it in the cache runs into it.
+    /// The block before it in the cache runs into it; or the caller in whose copy of a callee it stands apart.
     pub chained: Option<BlockId>,
     /// It ends in a call, behind which returns land.
     pub landing: Option<Landing>,

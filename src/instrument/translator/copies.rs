@@ -11,21 +11,24 @@
 //! return; whoever leaves the copy calls what he goes to, so that the return from there has its call. Only one landing can be
 //! the one that returns to an address come to: that behind the first way out.
 //!
+//! That call writes below the stack pointer, as all of ours do: here a function that reads there itself what it popped is not
+//! served, either.
+//!
 //! A copy's blocks are blocks like others, but nobody finds them: who is interrupted there goes on in the callee proper.
 
 use super::ahead::Exits;
 use super::block::{BlockId, Landing, Tag};
 use super::chains::Placed;
 use super::heads::PendingHead;
-use super::layout;
 use super::leaves::Leaf;
-use super::returns::{Arrival, CALL, CALL_TABLE, call_looked_up_in, unless_returned};
+use super::returns::{Arrival, CALL, CALL_TABLE, call_looked_up_in, unless_equal};
+use super::settle::{Due, Unsettled};
 use super::source::Source;
 use super::space::CodeSpace;
 use super::unit::Unit;
 use super::writer::Writer;
 use crate::instrument::x86_64::compare::Comparison;
-use crate::instrument::x86_64::emit::{Code, RCX, RSP, relative};
+use crate::instrument::x86_64::emit::{Code, RSP, relative};
 use crate::target::address::{Address, CacheAddress};
 
 /// The hot blocks of a callee in place of a call.
@@ -57,7 +60,7 @@ impl Copy {
 /// Where in a landing what it compares stands.
 fn tag_in_landing(next: Address) -> u64 {
     let mut landing = Code::new(CacheAddress::new(0));
-    unless_returned(&mut landing, next).tag.0.get()
+    unless_equal(&mut landing, next, Arrival::Return).tag.0.get()
 }
 
 impl Writer<'_> {
@@ -69,7 +72,8 @@ impl Writer<'_> {
         }
     }
 
-    /// In the cold part: calls what RDX says, which is not what is copied, and lands there. In the hot part that begins at `call`.
+    /// In the cold part: calls what RDX says, which is not what is copied, and lands there. The hot part goes on with the call at
+    /// `call`, behind the push.
     pub(super) fn call_aside(&mut self, call: CacheAddress) {
         let next = self.block.next();
         let cold = &mut self.unit.cold;
@@ -93,8 +97,7 @@ impl Unit {
     /// behind the call.
     fn land_in_cold(&mut self, next: Address) -> (Tag, CacheAddress) {
         let head = self.cold.here();
-        let Comparison { tag, other } = unless_returned(&mut self.cold, next);
-        self.cold.load(RCX, layout::SAVE_RCX);
+        let Comparison { tag, other } = unless_equal(&mut self.cold, next, Arrival::Return);
         self.heads.push(PendingHead { arrival: Arrival::Return, at: next, head, other });
         let here = self.cold.here();
         (tag, self.cold.jump(here))
@@ -132,12 +135,22 @@ impl CodeSpace {
         }
         let runs_into = self.write_placed(source, unit, &leaf.main, exits);
         unit.flow = None;
+        self.note_unsettled_copy(caller);
         let Some(mut copy) = unit.copy.take() else { return };
         if let Some(to) = runs_into.filter(|&to| to != next) {
             copy.jumps.push((unit.hot.jump(unit.hot.here()), to));
         }
         copy.behind = unit.hot.here();
         unit.copies.push(copy);
+    }
+
+    /// Who ends while the target of an indirect call is compared has executed the call, but not the copy that flows from it.
+    fn note_unsettled_copy(&mut self, caller: BlockId) {
+        let (from, Some(landing)) = (self.block(caller), self.block(caller).landing) else { return };
+        let Some(first) = self.blocks.iter().nth(caller as usize + 1).filter(|b| b.flow.is_some()) else { return };
+        let counted = from.entry + u64::from(from.counted_at);
+        let (from, until, slot) = (landing.call.max(counted), first.entry, first.slot);
+        self.unsettled.push(Unsettled { from, until, slot, due: Due::Executions(-1) });
     }
 
     /// Writes what stands apart of the unit's copies, and their ways out.
@@ -147,6 +160,7 @@ impl CodeSpace {
             for chain in std::mem::take(&mut copy.apart) {
                 // Without it the caller does not go on in the copy.
                 unit.runs_in = Some(copy.caller);
+                unit.flow = None;
                 unit.copy = Some(copy);
                 let runs_into = self.write_placed(source, unit, &chain, exits);
                 unit.runs_in = None;
@@ -185,7 +199,11 @@ impl CodeSpace {
     /// Writes a way out of a copy, behind which returns land if `lands`; returns where it begins.
     fn way_out(&mut self, unit: &mut Unit, copy: &Copy, to: Address, lands: bool) -> CacheAddress {
         let cold = &mut unit.cold;
-        cold.pad_for(&[1, CALL + tag_in_landing(copy.next)]);
+        if lands {
+            cold.pad_for(&[1, CALL + tag_in_landing(copy.next)]);
+        } else {
+            cold.pad_for(&[1]);
+        }
         let way = cold.here();
         let patch = cold.call(way);
         if lands {

@@ -38,7 +38,7 @@ pub(super) struct Leave {
     pub dead: Dead,
 }
 
-/// Whether control goes from `block` to its successors only (an indirect jump's is where it usually goes), so that what does
+/// Whether control goes from `block` to its successors only, but for calls of what is copied behind them (an indirect jump's is where it usually goes), so that what does
 /// not leave it runs into the block behind.
 pub(super) fn runs_on(block: &Decoded, usual: Option<Address>) -> bool {
     match block.end {

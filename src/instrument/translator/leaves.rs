@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
-use super::chains::{HotBlock, Placed, chains};
+use super::chains::{HotBlock, Placed, chains, successors};
 use super::hash::AddressMap;
 use super::source::Source;
+use super::usual::Usual;
 use crate::instrument::x86_64::decode::{Decoded, End};
 use crate::target::address::Address;
 
@@ -17,7 +18,7 @@ const BLOCKS: usize = 12;
 const RARE: u64 = 32;
 
 /// What is executed often of a callee.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Leaf {
     /// From its entry on.
     pub(super) main: Vec<Placed>,
@@ -25,18 +26,21 @@ pub(super) struct Leaf {
     pub(super) apart: Vec<Vec<Placed>>,
 }
 
-/// The callee at `start`, if it is such a leaf and has no more than `most` bytes of the blocks that are `hot`.
+/// The callee at `start` of a call that returns to `next`, if it is such a leaf and has no more than `most` bytes of the blocks
+/// that are `hot`. Where its indirect jumps go `usual` knows.
 pub(super) fn leaf(
     source: &mut Source<'_>,
     factory: &mut InstructionInfoFactory,
-    hot: &AddressMap<u64, HotBlock>,
-    start: Address,
+    (hot, usual): (&AddressMap<u64, HotBlock>, &Usual),
+    (start, next): (Address, Address),
     most: usize,
 ) -> Option<Leaf> {
     let mut blocks: Vec<HotBlock> = Vec::new();
     let mut depths = AddressMap::default();
     let (mut bytes, mut returned) = (0, 0);
     let mut open = VecDeque::from([(start, 0)]);
+    // What a copy leads to if that is in it: also what the chains do not run into.
+    let mut leads_to: Vec<(Address, i64)> = Vec::new();
     while let Some((at, depth)) = open.pop_front() {
         if let Some(&before) = depths.get(&at.get()) {
             if before != depth {
@@ -51,10 +55,21 @@ pub(super) fn leaf(
         }
         let behind = depth_behind(&block, depth, factory)?;
         depths.insert(at.get(), depth);
+        let jumps = match block.end {
+            End::JumpIndirect => [Some(usual.target(at)?), None],
+            end => successors(end, block.next()),
+        };
+        leads_to.extend(jumps.into_iter().flatten().map(|to| (to, behind)));
         blocks.push(*hot_block);
         returned += if block.end == End::Return(0) { hot_block.count } else { 0 };
         let next = hot_block.successors.iter().flatten().filter(|to| hot.contains_key(&to.get()));
         open.extend(next.map(|&to| (to, behind)));
+    }
+    let agrees = |(to, depth): &(Address, i64)| depths.get(&to.get()).is_none_or(|before| before == depth);
+    // Who jumps behind the call has not returned.
+    let jumps_behind = depths.contains_key(&next.get()) || leads_to.iter().any(|(to, _)| *to == next);
+    if jumps_behind || !leads_to.iter().all(agrees) {
+        return None;
     }
     // What leaves it calls what it goes to, and comes back by a landing.
     let entered = hot.get(&start.get())?.count;
@@ -97,16 +112,20 @@ fn depth_after(instruction: &Instruction, depth: i64, factory: &mut InstructionI
         _ => {}
     }
     let info = factory.info(instruction);
-    let writes = |access: OpAccess| !matches!(access, OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess);
-    let moves_stack = info.used_registers().iter().any(|r| r.register().full_register() == Register::RSP && writes(r.access()));
+    let writes = |access: OpAccess| {
+        !matches!(access, OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess)
+    };
+    let moves_stack =
+        info.used_registers().iter().any(|r| r.register().full_register() == Register::RSP && writes(r.access()));
     if moves != 0 || moves_stack {
         return None;
     }
     let harmless = info.used_memory().iter().all(|m| {
-        let on_stack = m.base() == Register::RSP && m.index() == Register::None;
+        let elsewhere = matches!(m.segment(), Register::FS | Register::GS);
+        let on_stack = m.base() == Register::RSP && m.index() == Register::None && !elsewhere;
         let (from, bytes) = (m.displacement() as i64, m.memory_size().size() as i64);
         let in_frame = on_stack && from >= 0 && bytes > 0 && from + bytes <= depth;
-        // What lies below the stack pointer does not outlast the way out.
+        // What lies below the stack pointer does not outlast a way out.
         let below = m.base() == Register::RSP && from < 0;
         if writes(m.access()) { in_frame } else { !below }
     });

@@ -55,6 +55,8 @@ const MANY: usize = 2000;
 const MANY_BRANCHES: usize = 10_000;
 /// See [`PlacingSettings::leaf_bytes`].
 const LEAF_BYTES: usize = 160;
+/// A chain that has grown to so many bytes has no more copies: an arena has room for any chain without.
+const COPIES: usize = 256 << 10;
 /// Threads whose counts are looked at.
 const THREADS: usize = 4;
 
@@ -105,7 +107,7 @@ pub struct Placing {
     blocks: usize,
     /// How often hot blocks were placed.
     pub(super) round: u32,
-    /// What was executed before each round: bytes of blocks; nothing before the first.
+    /// What was executed between each round and the one before: bytes of blocks. The first is of blocks that are in no round: 0.
     executed: Vec<u64>,
     /// Chains still to be written.
     plan: VecDeque<Vec<Placed>>,
@@ -366,9 +368,10 @@ impl CodeSpace {
         };
         let call = block.start + u64::from(block.steps.last()?.offset);
         let Placing { settings, hot_blocks, .. } = &self.placing;
-        let most = settings.leaf_bytes;
-        (to != block.next()).then_some(())?;
-        Some((call, leaf(source, &mut unit.factory, hot_blocks, to, most)?))
+        let (hot, next, most) = ((hot_blocks, &self.usual), block.next(), settings.leaf_bytes);
+        let has_room = unit.hot.len() + unit.cold.len() < COPIES;
+        (to != next && has_room).then_some(())?;
+        Some((call, leaf(source, &mut unit.factory, hot, (to, next), most)?))
     }
 }
 

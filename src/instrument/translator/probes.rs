@@ -189,7 +189,7 @@ impl Writer<'_> {
         }
     }
 
-    /// As [`add_population`](Self::add_population) where all flags are needed.
+    /// As [`add_population`](Self::add_population) where all flags are needed, or nothing counts bits.
     fn add_by_table(&mut self, slot: u32, lanes: u32) {
         let tables = self.space.tables_at();
         let hot = &mut self.unit.hot;

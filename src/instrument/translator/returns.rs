@@ -111,7 +111,7 @@ pub(super) enum Callee {
 
 /// Goes on behind it if RDX (of a return: the word on top of the stack) is `at`, with everything where the program has
 /// it. RCX is saved, and RDX but of a return.
-fn unless_equal(code: &mut Code, at: Address, arrival: Arrival) -> Comparison {
+pub(super) fn unless_equal(code: &mut Code, at: Address, arrival: Arrival) -> Comparison {
     if arrival == Arrival::Return {
         let comparison = unless_returned(code, at);
         code.load(RCX, layout::SAVE_RCX);
@@ -138,7 +138,7 @@ fn small(next: Address) -> Option<u32> {
 }
 
 /// As [`unless_equal`] of a return, but for RCX, which stays in its slot. Not a flag changes.
-pub(super) fn unless_returned(code: &mut Code, to: Address) -> Comparison {
+fn unless_returned(code: &mut Code, to: Address) -> Comparison {
     code.load_at(RCX, RSP, 0);
     let comparison = code.unless_rcx_is(to.get());
     code.add_small(RSP, 8);

@@ -38,9 +38,9 @@ pub enum Due {
 }
 
 impl CodeSpace {
-    /// What is to happen to which counter if a thread ends at `at`.
-    fn due_at(&self, at: CacheAddress) -> Option<(u32, Due)> {
-        self.unsettled.iter().find(|u| u.from <= at && at < u.until).map(|u| (u.slot, u.due))
+    /// What is to happen to which counters if a thread ends at `at`.
+    fn due_at(&self, at: CacheAddress) -> Vec<(u32, Due)> {
+        self.unsettled.iter().filter(|u| u.from <= at && at < u.until).map(|u| (u.slot, u.due)).collect()
     }
 
     /// Of a place between two points of a block: (block, bytes of it that were executed, what stands elsewhere). `None`
@@ -78,7 +78,8 @@ impl Run {
             let space = process.image.space.borrow();
             (space.due_at(at), space.state_before(at))
         };
-        if let Some((slot, due)) = due {
+        let is_due = !due.is_empty();
+        for (slot, due) in due {
             let regions = thread.regions.borrow();
             match due {
                 Due::Executions(n) => regions.adjust(thread.region, slot, n),
@@ -88,7 +89,8 @@ impl Run {
                     regions.adjust(thread.region, slot, value(&mut registers, r).wrapping_sub(base) as i64);
                 }
             }
-        } else if let Some((block, executed, moved)) = state {
+        }
+        if let Some((block, executed, moved)) = state.filter(|_| !is_due) {
             restore(thread, process, block, moved, &mut registers);
             uncount(thread, process, block, executed, at);
         }

@@ -5,7 +5,6 @@ use std::collections::hash_map::Entry;
 use std::io;
 use std::rc::Rc;
 
-
 use super::hash::AddressMap;
 use super::text::{TextRange, find_text};
 use crate::instrument::x86_64::decode::End;

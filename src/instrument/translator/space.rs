@@ -370,7 +370,7 @@ impl CodeSpace {
             let (chained, caller, head) = (block.chained, block.version.place(block.next()), block.head);
             let own = block.landing.filter(|l| l.own);
             doomed.extend(chained);
-            // What returns there runs into the copy of a callee no more, and nobody else goes on with it.
+            // It may lead behind a copy of a callee, to which the block behind is chained instead of to this one.
             if let Some(landing) = own {
                 self.close_tag(landing.tag);
             }

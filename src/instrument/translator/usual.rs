@@ -244,7 +244,6 @@ impl Writer<'_> {
             self.count_aside_with_rcx(self.slot, from);
         }
         if let Some(leave) = self.leave {
-            let from = self.unit.cold.here();
             self.count_aside_with_rcx(leave.slot, from);
         }
     }

@@ -31,7 +31,7 @@ pub(super) struct Writer<'a> {
     /// How its way out is counted.
     pub(super) leave: Option<Leave>,
     pub(super) at: CodeRef,
-    /// By step: which flags are not needed any more; empty if no step changes any.
+    /// By step: which flags are not needed any more; empty if no probe is to know.
     pub(super) dead_flags: Vec<Dead>,
     /// RCX is in its slot.
     pub(super) parked: bool,
