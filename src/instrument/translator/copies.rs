@@ -14,6 +14,9 @@
 //! That call writes below the stack pointer, as all of ours do: here a function that reads there itself what it popped is not
 //! served, either.
 //!
+//! (Measured: a quicksort of 2.3 s whose comparison is called by a pointer, Intel with AVX-512: 1.98 times native with calls,
+//! 1.09 so.)
+//!
 //! A copy's blocks are blocks like others, but nobody finds them: who is interrupted there goes on in the callee proper.
 
 use super::ahead::Exits;
@@ -147,7 +150,11 @@ impl CodeSpace {
     /// Who ends while the target of an indirect call is compared has executed the call, but not the copy that flows from it.
     fn note_unsettled_copy(&mut self, caller: BlockId) {
         let (from, Some(landing)) = (self.block(caller), self.block(caller).landing) else { return };
-        let Some(first) = self.blocks.iter().nth(caller as usize + 1).filter(|b| b.flow.is_some()) else { return };
+        let first = caller + 1;
+        if first as usize >= self.blocks.len() || self.block(first).flow.is_none() {
+            return;
+        }
+        let first = self.block(first);
         let counted = from.entry + u64::from(from.counted_at);
         let (from, until, slot) = (landing.call.max(counted), first.entry, first.slot);
         self.unsettled.push(Unsettled { from, until, slot, due: Due::Executions(-1) });

@@ -1,6 +1,7 @@
 //! Hot blocks are written a second time, once it is known which they are: close together, in the order in which they are
 //! executed ([`chains`](super::chains)), and with fewer counters ([`flow`](super::flow)). Every exit and every lookup that
-//! led to the first copy then leads to the second; both count.
+//! led to where they stood first then leads to where they stand now; both count. What is hot of a leaf is written where it is
+//! called, besides ([`copies`](super::copies)).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -25,7 +26,9 @@ use crate::instrument::x86_64::quick::has_quick_loop;
 use crate::target::address::Address;
 use crate::target::wake_up::WakeUp;
 
-/// When the blocks of a code space are placed first after its start: a program that ends sooner has nothing of it.
+/// When the blocks of a code space are placed first after its start: a program that ends sooner has nothing of it. (Measured with
+/// 25 ms instead of 300, Intel with AVX-512: an interpreter of 0.26 s 1.21 times native instead of 1.34, a quicksort of 0.12 s 1.21
+/// instead of 1.45.)
 const FIRST: Duration = Duration::from_millis(25);
 /// How long after that they are placed again, if something else is hot by then.
 const AGAIN: Duration = Duration::from_millis(300);
@@ -359,7 +362,9 @@ impl CodeSpace {
         next
     }
 
-    /// What the call at the end of `block` calls, if a copy of that is to stand in its place: (the call, its callee).
+    /// What the call at the end of `block` calls, if a copy of that is to stand in its place: (the call, its callee). Where code is
+    /// to be short, indirect calls are not compared with what they usually call, and have no copies; direct calls do (on cc1 that
+    /// makes no difference beyond the noise).
     fn leaf_behind(&self, source: &mut Source<'_>, unit: &mut Unit, block: &Decoded) -> Option<(Address, Leaf)> {
         let to = match block.end {
             End::Call(to) => to,
