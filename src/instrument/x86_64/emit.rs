@@ -645,7 +645,7 @@ pub(super) mod tests {
         assert_eq!(text(|c| c.population(Gpr(9))), "popcnt r9,r9");
         assert_eq!(text(|c| c.population(RCX)), "popcnt rcx,rcx");
         assert_eq!(text(|c| c.add_slot(Gpr(9), 0x1000)), "add r9,gs:[1000h]");
-        assert_eq!(text(|c| c.save_carry(0x38)), "setae byte ptr gs:[38h]");
+        assert_eq!(text(|c| c.save_carry(0x38)), "setae gs:[38h]");
         assert_eq!(text(|c| c.carry_again(0x38)), "cmp byte ptr gs:[38h],1");
         assert_eq!(text(|c| c.mask_to(Gpr(9), 3, 16)), "kmovw r9d,k3");
         assert_eq!(text(|c| c.mask_to(RDX, 3, 64)), "kmovq rdx,k3");
