@@ -83,7 +83,7 @@ impl Writer<'_> {
         cold.pad_for(&[Self::lookup_length() + CALL_TABLE + tag_in_landing(next)]);
         call_looked_up_in(cold, self.space.tables_at(), self.unit.version);
         let (tag, patch) = self.unit.land_in_cold(next);
-        let from = self.block.start + u64::from(self.last_offset());
+        let from = self.call_of_block();
         // Another block with the same call has nothing to go on with here.
         self.unit.landing_aside = Some((Landing { from, call, own: true, tag }, patch));
     }
@@ -209,7 +209,7 @@ impl CodeSpace {
         if lands {
             cold.pad_for(&[1, CALL + tag_in_landing(copy.next)]);
         } else {
-            cold.pad_for(&[1]);
+            cold.align_patch(1);
         }
         let way = cold.here();
         let patch = cold.call(way);

@@ -72,7 +72,7 @@ pub(super) fn leaf(
         return None;
     }
     // What leaves it calls what it goes to, and comes back by a landing.
-    let entered = hot.get(&start.get())?.count;
+    let entered = blocks.first()?.count;
     if returned < entered - entered / RARE {
         return None;
     }

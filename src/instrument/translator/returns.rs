@@ -178,7 +178,7 @@ impl Writer<'_> {
     }
 
     /// The call in the program.
-    fn call_of_block(&self) -> Address {
+    pub(super) fn call_of_block(&self) -> Address {
         self.block.start + u64::from(self.last_offset())
     }
 
