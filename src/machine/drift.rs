@@ -6,9 +6,10 @@ use super::bench::timing::{Plan, Rate, Work};
 use super::ceilings::bandwidth;
 use super::error::MachineError;
 use super::kernels::x86_64::{chase, fp, opcodes::floating};
-use super::lab::{Lab, Steadiness};
+use super::lab::Lab;
 use super::states::Looks;
 use crate::isa::operation::{FpOp, Precision};
+use crate::profile::clock;
 use crate::profile::machine::{Ceiling, Machine};
 
 /// Time after which no further repetitions of a probe begin: of the roof, of the near loads and stores, of the memory.
@@ -19,6 +20,9 @@ const LAST_START: Duration = Duration::from_millis(130);
 
 /// The clock or the pipes moved by more than this.
 const CORE_TOLERANCE: f64 = 0.04;
+
+/// No CPU's clock moves further than this: what was kept is no measurement of this host.
+const CLOCKS: std::ops::Range<f64> = 0.2..5.0;
 
 /// The memory system differs by this much, or by its spread if that is more. Neighbours alone are no reason to.
 const MEMORY_TOLERANCE: f64 = 0.25;
@@ -33,6 +37,21 @@ pub struct Drift {
     pub core: Option<Core>,
     /// How the memory looks now, if the CPUs are placed otherwise or reading is beyond tolerance.
     pub memory: Option<Looks>,
+}
+
+impl Drift {
+    /// How many times the clock of before the core has, if that has moved.
+    pub fn clock(&self) -> Option<f64> {
+        match self.core {
+            Some(Core::Clock(factor)) => Some(factor),
+            _ => None,
+        }
+    }
+
+    /// Whether what was measured no longer holds, whatever the clock.
+    pub fn is_of_more_than_the_clock(&self) -> bool {
+        self.core == Some(Core::Pipes) || self.memory.is_some()
+    }
 }
 
 /// How the core has moved.
@@ -88,7 +107,7 @@ fn core(lab: &Lab, cached: &Machine, start: Instant) -> Result<Option<Core>, Mac
 fn judged(now: Rate, known: &Ceiling) -> Option<Core> {
     let (value, clock_hz) = (known.value?, known.clock_hz?);
     let (moved, clock) = (now.best / value, now.clock_hz / clock_hz);
-    if (moved / clock - 1.0).abs() > CORE_TOLERANCE {
+    if (moved / clock - 1.0).abs() > CORE_TOLERANCE || !CLOCKS.contains(&clock) {
         Some(Core::Pipes)
     } else {
         ((moved - 1.0).abs() > CORE_TOLERANCE).then_some(Core::Clock(moved))
@@ -112,15 +131,9 @@ fn evidence(rate: Rate) -> Option<Rate> {
 
 /// What the core does at `factor` times the clock that it was measured at: the same in a cycle.
 pub fn rescale(ceilings: &mut [Ceiling], factor: f64) {
-    let of_core = |c: &&mut Ceiling| Steadiness::of(&c.id) != Steadiness::Shared && c.clock_hz.is_some();
+    let of_core = |c: &&mut Ceiling| clock::follows(&c.id) && c.clock_hz.is_some();
     for ceiling in ceilings.iter_mut().filter(of_core) {
-        let times = match ceiling.unit.as_str() {
-            "s" => 1.0 / factor,
-            // Counts of operations and bytes that the core holds.
-            "op" | "byte" => continue,
-            _ => factor,
-        };
-        ceiling.value = ceiling.value.map(|v| v * times);
+        ceiling.value = ceiling.value.map(|v| clock::scaled(&ceiling.unit, v, factor));
         ceiling.clock_hz = ceiling.clock_hz.map(|hz| hz * factor);
     }
 }
@@ -153,6 +166,7 @@ mod tests {
         assert_eq!(judged(now(126e9, 3.95e9), &roof), None);
         assert_eq!(judged(now(112e9, 3.5e9), &roof), Some(Core::Clock(0.875)));
         assert_eq!(judged(now(64e9, 4e9), &roof), Some(Core::Pipes));
+        assert_eq!(judged(now(12.8e9, 0.4e9), &roof), Some(Core::Pipes), "a clock that no CPU has");
         // At half the clock, yet as fast: other pipes.
         assert_eq!(judged(now(128e9, 2e9), &roof), Some(Core::Pipes));
     }

@@ -63,6 +63,9 @@ pub struct Function {
     /// Share of its CPU time in each of the run's `placements`; empty where that is not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub placements: Vec<f64>,
+    /// Cycles a second of the cores that it ran on; ceilings of registers, L1 and L2 are taken at this clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_hz: Option<f64>,
     /// Seconds in which no other function was at work on another thread.
     #[serde(default)]
     pub exclusive_s: Option<f64>,

@@ -107,6 +107,7 @@ fn add(into: &mut Function, other: Function, threads: u32, arrangement: Arrangem
     add_elapsed(into, &other, arrangement);
     let weights = (into.cpu_s.unwrap_or(0.0), other.cpu_s.unwrap_or(0.0));
     into.placements = shares(std::mem::take(&mut into.placements), other.placements, weights);
+    into.clock_hz = mean((into.clock_hz, other.clock_hz), weights);
     into.cpu_s = sum(into.cpu_s, other.cpu_s);
     into.inclusive_s = sum(into.inclusive_s, other.inclusive_s);
     into.waiting_s = sum(into.waiting_s, other.waiting_s);
@@ -150,6 +151,14 @@ fn shares(a: Vec<f64>, b: Vec<f64>, (of_a, of_b): (f64, f64)) -> Vec<f64> {
     }
     let at = |of: &[f64], i: usize| of.get(i).copied().unwrap_or(0.0);
     (0..a.len().max(b.len())).map(|i| (at(&a, i) * of_a + at(&b, i) * of_b) / all).collect()
+}
+
+/// The mean of both by weight; what one does not know is as in the other.
+fn mean((a, b): (Option<f64>, Option<f64>), (of_a, of_b): (f64, f64)) -> Option<f64> {
+    match (a, b) {
+        (Some(a), Some(b)) if of_a + of_b > 0.0 => Some((a * of_a + b * of_b) / (of_a + of_b)),
+        _ => a.or(b),
+    }
 }
 
 /// Elapsed time, and how many threads were at work in it.
@@ -409,6 +418,17 @@ mod tests {
         let merged = merge(vec![at(45.0, 1.0), at(205.0, 3.0), profile(4.0, None)]).unwrap();
         assert_eq!(merged.run.placements.len(), 2);
         assert_eq!(merged.functions[0].placements, [0.25, 0.75]);
+    }
+
+    #[test]
+    fn the_clock_of_both_runs_is_their_mean_by_time() {
+        let at = |hz: Option<f64>, seconds: f64| {
+            let mut part = profile(seconds, None);
+            part.functions[0].clock_hz = hz;
+            part
+        };
+        let merged = merge(vec![at(Some(2e9), 1.0), at(Some(4e9), 3.0), at(None, 4.0)]).unwrap();
+        assert_eq!(merged.functions[0].clock_hz, Some(3.5e9));
     }
 
     #[test]

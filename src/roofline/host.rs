@@ -3,8 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::isa::operation::{FpOp, Precision, Width};
+use crate::profile::clock;
 use crate::profile::placement::{CoreToCore, depends};
-use crate::profile::{Ceiling, Machine, Run};
+use crate::profile::{Ceiling, Function, Machine, Run};
 
 use super::memory_side;
 
@@ -56,18 +57,23 @@ pub struct Ceilings<'a> {
     by_id: HashMap<&'a str, Vec<(&'a Ceiling, f64)>>,
     /// Of each of the run's placements of the CPUs: the ceilings that depend on it, if they were measured there.
     placed: Vec<Option<HashMap<(&'a str, u32), f64>>>,
+    /// By width of its registers: the highest clock at which a ceiling was measured.
+    fastest: HashMap<Width, f64>,
 }
 
 impl<'a> Ceilings<'a> {
     /// Sorts the ceilings of `machine`.
     pub fn of(machine: &'a Machine) -> Self {
         let mut by_id: HashMap<_, Vec<_>> = HashMap::new();
+        let mut fastest: HashMap<Width, f64> = HashMap::new();
         for ceiling in &machine.ceilings {
+            let hz = fastest.entry(width_of(&ceiling.id, machine)).or_default();
+            *hz = hz.max(ceiling.clock_hz.unwrap_or(0.0));
             if let Some(value) = ceiling.value.filter(|v| v.is_finite() && *v > 0.0) {
                 by_id.entry(ceiling.id.as_str()).or_default().push((ceiling, value));
             }
         }
-        Ceilings { machine, balance: None, by_id, placed: Vec::new() }
+        Ceilings { machine, balance: None, by_id, placed: Vec::new(), fastest }
     }
 
     /// The ceilings with what the memory controllers told of a run, and where the CPUs were in it.
@@ -87,6 +93,8 @@ pub struct Host<'a> {
     ceilings: &'a Ceilings<'a>,
     /// Share of the time in each of the run's placements of the CPUs; empty where that is not known.
     shares: &'a [f64],
+    /// The core's clock, and the widest registers computed with: wider ones may lower it.
+    clock: Option<(f64, Width)>,
 }
 
 /// Share of the time of which the placement's ceiling must be known.
@@ -98,12 +106,14 @@ pub const WIDTHS: [Width; 4] = [Width::Scalar, Width::W128, Width::W256, Width::
 impl<'a> Host<'a> {
     /// A view of `ceilings`.
     pub fn new(ceilings: &'a Ceilings<'a>) -> Self {
-        Host { ceilings, shares: &[] }
+        Host { ceilings, shares: &[], clock: None }
     }
 
-    /// The view of what ran with the CPUs placed so: `shares` of its time in each of the run's placements.
-    pub fn at(self, shares: &'a [f64]) -> Self {
-        Host { shares, ..self }
+    /// The view of what `function` ran on: the CPUs placed and clocked as they were in it.
+    pub fn of(self, function: &'a Function) -> Self {
+        let mix = function.work.iter().flat_map(|w| &w.mix);
+        let widest = mix.map(|e| e.width).max().unwrap_or(Width::Scalar);
+        Host { shares: &function.placements, clock: function.clock_hz.map(|hz| (hz, widest)), ..self }
     }
 
     /// CPUs of the host that the program may use; at least 1.
@@ -124,7 +134,21 @@ impl<'a> Host<'a> {
     fn entries(&self, id: &str) -> impl Iterator<Item = (&'a Ceiling, f64)> + use<'a> {
         let host = *self;
         let listed = self.ceilings.by_id.get(id).map_or(&[][..], |e| e.as_slice());
-        listed.iter().map(move |(c, v)| (*c, host.placed(c, *v).0))
+        listed.iter().map(move |(c, v)| (*c, host.clocked(c, host.placed(c, *v).0)))
+    }
+
+    /// What `ceiling`, of `listed` value, was at the clock of the run.
+    fn clocked(&self, ceiling: &Ceiling, listed: f64) -> f64 {
+        self.clock_for(&ceiling.id).map_or(listed, |hz| clock::value_at(ceiling, listed, hz))
+    }
+
+    /// The clock of the run for work of the kind of ceiling `id`: with registers wider than were computed with the core would
+    /// run no faster than it ever did with such.
+    fn clock_for(&self, id: &str) -> Option<f64> {
+        let (hz, widest) = self.clock?;
+        let width = width_of(id, self.ceilings.machine);
+        let limit = self.ceilings.fastest.get(&width).filter(|fastest| width > widest && **fastest > 0.0);
+        Some(limit.map_or(hz, |fastest| hz.min(*fastest)))
     }
 
     /// What `ceiling`, of `listed` value, allowed where the CPUs were: bandwidths add up over time. With the share of the time
@@ -157,9 +181,11 @@ impl<'a> Host<'a> {
         self.entries(id).filter_map(|(c, _)| c.spread).fold(0.0, f64::max)
     }
 
-    /// Core clock in Hz while `id` was measured with the fewest threads.
+    /// Core clock in Hz of the run for work of the kind of `id`; where that is not known, while `id` was measured with the
+    /// fewest threads.
     pub fn clock(&self, id: &str) -> Option<f64> {
-        self.entries(id).min_by_key(|(c, _)| c.threads).and_then(|(c, _)| c.clock_hz)
+        let measured = self.entries(id).min_by_key(|(c, _)| c.threads).and_then(|(c, _)| c.clock_hz)?;
+        Some(self.clock_for(id).unwrap_or(measured))
     }
 
     /// The value of `id` without a trace entry: exact at a measured thread count, linear between two of them, by
@@ -283,6 +309,18 @@ impl<'a> Host<'a> {
     }
 }
 
+/// The width of the registers that ceiling `id` is of; those of the ladder are of the widest, what names none is scalar.
+fn width_of(id: &str, machine: &Machine) -> Width {
+    let named = WIDTHS.into_iter().find(|w| id.split('.').any(|part| part == w.name()));
+    let of_ladder = || ["simd", "fma", "peak", "balance"].iter().any(|rung| id.split('.').nth(1) == Some(*rung));
+    let widest = || match machine.vector_bits {
+        Some(512) => Width::W512,
+        Some(256) => Width::W256,
+        _ => Width::W128,
+    };
+    named.unwrap_or_else(|| if of_ladder() { widest() } else { Width::Scalar })
+}
+
 /// FLOPs of one instruction with all lanes active: lanes, times two for a fused multiply-add and for dot products of bfloat16.
 pub fn full_flops(op: FpOp, precision: Precision, width: Width) -> f64 {
     f64::from(width.lanes(precision)) * if op == FpOp::Fma || precision == Precision::Bf16 { 2.0 } else { 1.0 }
@@ -291,6 +329,7 @@ pub fn full_flops(op: FpOp, precision: Precision, width: Width) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::function::{MixEntry, Work};
     use crate::profile::placement::Placed;
 
     #[test]
@@ -330,7 +369,8 @@ mod tests {
         let ceilings = Ceilings::of(&machine).during(&run);
         let read = |shares: &[f64], threads| {
             let mut trace = Trace::default();
-            let value = Host::new(&ceilings).at(shares).value("dram.read", threads, Scaling::Shared, &mut trace);
+            let function = Function { placements: shares.to_vec(), ..Function::default() };
+            let value = Host::new(&ceilings).of(&function).value("dram.read", threads, Scaling::Shared, &mut trace);
             (value, trace.reason())
         };
         assert_eq!(read(&[], 2), (Some(80e9), None), "not watched: as listed");
@@ -340,7 +380,40 @@ mod tests {
         let (value, reason) = read(&[0.5, 0.0, 0.5], 2);
         assert_eq!(value, Some(60e9), "where nothing was measured the list stands");
         assert!(reason.is_some_and(|r| r.contains("50 %")));
-        let near = Host::new(&ceilings).at(&[1.0, 0.0, 0.0]);
+        let function = Function { placements: vec![1.0, 0.0, 0.0], ..Function::default() };
+        let near = Host::new(&ceilings).of(&function);
         assert_eq!(near.peek("l1.read", 2, Scaling::PerCore), Some(500e9), "near caches do not depend on it");
+    }
+
+    #[test]
+    fn ceilings_of_the_core_are_those_at_the_clock_of_the_run() {
+        let ceiling = |id: &str, unit: &str, value: f64, ghz: f64| Ceiling {
+            clock_hz: Some(ghz * 1e9),
+            ..Ceiling::settled(id, value, unit, 1)
+        };
+        let ceilings = vec![
+            ceiling("dp.add.scalar", "flop/s", 6e9, 3.0),
+            ceiling("dp.add.512", "flop/s", 40e9, 2.5),
+            ceiling("dp.fma", "flop/s", 80e9, 2.5),
+            ceiling("lat.l2", "s", 4e-9, 3.0),
+            ceiling("dram.read", "byte/s", 10e9, 3.0),
+        ];
+        let machine = Machine { cores: 1, vector_bits: Some(512), ceilings, ..Machine::default() };
+        let ceilings = Ceilings::of(&machine);
+        let add = |width| MixEntry { op: FpOp::Add, precision: Precision::Dp, width, instructions: 1, flops: 1 };
+        let at = |ghz: f64, width| {
+            let work = Some(Work { mix: vec![add(width)], ..Work::default() });
+            let function = Function { clock_hz: Some(ghz * 1e9), work, ..Function::default() };
+            let host = Host::new(&ceilings).of(&function);
+            let value = |id| host.peek(id, 1, Scaling::PerCore).unwrap();
+            let cycle = (host.cycle(&mut Trace::default()).unwrap() * 1e12).round();
+            (["dp.add.scalar", "dp.add.512", "dp.fma", "dram.read"].map(|id| (value(id) * 1e-8).round()), cycle)
+        };
+        assert_eq!(at(1.5, Width::W512), ([30.0, 240.0, 480.0, 100.0], 667.0));
+        assert_eq!(at(3.0, Width::W512), ([60.0, 480.0, 960.0, 100.0], 333.0), "it did run so with wide registers");
+        assert_eq!(at(3.6, Width::Scalar), ([72.0, 400.0, 800.0, 100.0], 400.0), "wide registers never did");
+        let function = Function { clock_hz: Some(1.5e9), ..Function::default() };
+        let latency = Host::new(&ceilings).of(&function).latency("lat.l2", &mut Trace::default());
+        assert_eq!(latency, Some(8e-9));
     }
 }

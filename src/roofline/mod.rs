@@ -100,6 +100,7 @@ fn analyse_loop(inner: &mut Function, outer: &Function, host: Host<'_>, options:
     if inner.placements.is_empty() {
         inner.placements = outer.placements.clone();
     }
+    inner.clock_hz = inner.clock_hz.or(outer.clock_hz);
     inner.lambda = inner.lambda.or(outer.lambda);
     // Warnings stand at the function.
     analyse_function(inner, host, options, &mut Vec::new());
@@ -126,7 +127,7 @@ fn analyse_function(function: &mut Function, host: Host<'_>, options: Options, w
 
 /// The analysis of one function, without changing it.
 pub fn analysis(function: &Function, host: Host<'_>, options: Options) -> (Analysis, Bound) {
-    let subject = Subject::new(function, host.at(&function.placements));
+    let subject = Subject::new(function, host.of(function));
     let bound = Bound::of(&subject);
     let mix = function.work.as_ref().map_or(&[][..], |w| &w.mix);
     let verdict = class::verdict(&subject, &bound);

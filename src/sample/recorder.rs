@@ -44,6 +44,8 @@ pub(super) struct Observation<'a> {
     pub kernel: bool,
     /// The thread was not on a CPU.
     pub off_cpu: bool,
+    /// The CPU's number, if known.
+    pub cpu: Option<u32>,
     /// The user-space instruction, if there was a user context.
     pub ip: Option<u64>,
     /// User registers, if they were taken.
@@ -158,8 +160,8 @@ impl Recorder {
             return;
         }
         let stack = self.stack(&seen);
-        let (kernel, off_cpu) = (seen.kernel, seen.off_cpu);
-        self.samples.push(Sample { t_s, weight_s: seen.period, thread, stack, kernel, off_cpu });
+        let (kernel, off_cpu, cpu) = (seen.kernel, seen.off_cpu, seen.cpu);
+        self.samples.push(Sample { t_s, weight_s: seen.period, thread, stack, kernel, off_cpu, cpu });
     }
 
     /// Whether the program went on after the last that was seen of it: it was reaped then, and had used so much CPU time.
@@ -203,6 +205,7 @@ impl Recorder {
             start_ns,
             mappings: self.mappings,
             placements: Vec::new(),
+            clocks: Vec::new(),
             warnings,
         }
     }
@@ -246,6 +249,7 @@ mod tests {
             period: 1.0,
             kernel: false,
             off_cpu: false,
+            cpu: None,
             ip: Some(0x1010),
             registers: None,
             stack: StackTop::default(),

@@ -3,6 +3,7 @@
 //! On a shared host the neighbours leave more of the memory at one minute than at the next. The ceilings are looked at
 //! again when the program has run: of each the better value stands, and one that moved is marked with the range.
 
+use crate::profile::clock;
 use crate::profile::machine::{Ceiling, Machine};
 use crate::profile::placement::{self, Placed};
 use crate::profile::run::Warning;
@@ -14,7 +15,7 @@ pub const MOVED_CODE: &str = "ceilings-moved";
 const MOVED: f64 = 0.10;
 
 /// The ceilings of a run with those from `before` and `after` it, and a doubt if the memory's moved. Those that depend on where
-/// the CPUs are are compared with those of the same placement.
+/// the CPUs are are compared with those of the same placement, those that follow the core's clock per cycle.
 pub fn around(mut before: Machine, after: &Machine) -> (Machine, Option<Warning>) {
     let mut moved: Vec<(String, f64, f64)> = Vec::new();
     let earlier = before.by_placement();
@@ -29,7 +30,8 @@ pub fn around(mut before: Machine, after: &Machine) -> (Machine, Option<Warning>
         if later == ceiling {
             continue;
         }
-        let (Some(old), Some(new)) = (ceiling.value, later.value) else {
+        let at_its_clock = |value| later.clock_hz.map_or(value, |hz| clock::value_at(ceiling, value, hz));
+        let (Some(old), Some(new)) = (ceiling.value.map(at_its_clock), later.value) else {
             if later.value.is_some() {
                 *ceiling = later.clone();
             }
@@ -37,7 +39,7 @@ pub fn around(mut before: Machine, after: &Machine) -> (Machine, Option<Warning>
         };
         let (least, most) = (old.min(new), old.max(new));
         let spread = if most > 0.0 { 1.0 - least / most } else { 0.0 };
-        if is_better(later, ceiling) {
+        if is_better(&ceiling.unit, new, old) {
             *ceiling = later.clone();
         }
         if spread > MOVED {
@@ -71,8 +73,11 @@ fn union(mut all: Vec<Placed>, others: Vec<Placed>) -> Vec<Placed> {
         };
         for ceiling in other.ceilings {
             match known.ceilings.iter_mut().find(|c| c.is_same(&ceiling)) {
-                Some(old) if is_better(&ceiling, old) => *old = ceiling,
-                Some(_) => {}
+                Some(old) => {
+                    if ceiling.value.is_some_and(|new| old.value.is_none_or(|old| is_better(&ceiling.unit, new, old))) {
+                        *old = ceiling;
+                    }
+                }
                 None => known.ceilings.push(ceiling),
             }
         }
@@ -81,17 +86,8 @@ fn union(mut all: Vec<Placed>, others: Vec<Placed>) -> Vec<Placed> {
 }
 
 /// Latencies are better the smaller they are.
-fn is_better(a: &Ceiling, b: &Ceiling) -> bool {
-    match (a.value, b.value) {
-        (Some(a), Some(other)) => {
-            if b.unit == "s" {
-                a < other
-            } else {
-                a > other
-            }
-        }
-        (a, _) => a.is_some(),
-    }
+fn is_better(unit: &str, value: f64, than: f64) -> bool {
+    if unit == "s" { value < than } else { value > than }
 }
 
 fn apart((_, old, new): &(String, f64, f64)) -> f64 {
@@ -135,6 +131,25 @@ mod tests {
         assert_eq!((by("dp.fma").value, by("dp.fma").settled), (Some(1.02e11), true));
         assert!(!by("dram.read").settled && by("dram.read").spread == Some(0.5));
         assert_eq!(warning.unwrap().code, "ceilings-moved");
+    }
+
+    #[test]
+    fn another_clock_is_no_move_of_what_follows_it() {
+        let at = |id: &str, value: f64, ghz: f64| Ceiling {
+            clock_hz: Some(ghz * 1e9),
+            ..ceiling(id, "flop/s", Some(value))
+        };
+        let of = |ceilings| Machine { ceilings, ..Machine::default() };
+        let before = of(vec![at("dp.fma", 60e9, 3.0), at("dp.tlp", 1.0e9, 3.0)]);
+        let after = of(vec![at("dp.fma", 48e9, 2.4), at("dp.tlp", 0.9e9, 2.4)]);
+        let (merged, warning) = around(before, &after);
+        assert_eq!(merged.ceilings[0].value, Some(60e9));
+        assert_eq!(
+            (merged.ceilings[1].value, merged.ceilings[1].clock_hz),
+            (Some(0.9e9), Some(2.4e9)),
+            "more in a cycle"
+        );
+        assert!(merged.ceilings[0].settled && !merged.ceilings[1].settled && warning.is_some());
     }
 
     #[test]

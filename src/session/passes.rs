@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 
 use crate::instrument::{self, Counted, CountingEngine};
-use crate::machine::watch::PlacementWatch;
+use crate::machine::watch::Watch;
 use crate::memory::{CacheModel, Geometry, Placement};
 use crate::profile::Machine;
 use crate::profile::evidence::counters::CounterEvidence;
@@ -46,14 +46,14 @@ pub fn timed(
     // The sampler first: while it takes its sample the counters' timer expires, too, and needs no interrupt of its own.
     let sampler = sample::arm(child, &sampling).map_err(failed)?;
     let counters = hardware.map(|h| h.arm(pid, sampler.frequency_hz()));
-    let watch = matches!(input, Input::Terminal).then(|| TerminalWatch::start(pid));
-    let placement = PlacementWatch::start();
+    let terminal = matches!(input, Input::Terminal).then(|| TerminalWatch::start(pid));
+    let watch = Watch::start();
     let result = sampler.run();
-    let placements = placement.map(PlacementWatch::finish).unwrap_or_default();
+    let seen = watch.map(Watch::finish).unwrap_or_default();
     let counters = counters.map(Armed::finish).unwrap_or_default();
-    let read_terminal = watch.is_some_and(TerminalWatch::finish);
+    let read_terminal = terminal.is_some_and(TerminalWatch::finish);
     let mut timed = result.map_err(failed)?;
-    timed.evidence.placements = placements;
+    (timed.evidence.placements, timed.evidence.clocks) = (seen.placements, seen.clocks);
     Ok(TimedPass { timed, counters, read_terminal })
 }
 

@@ -84,6 +84,12 @@ fn sparse_memory_many_mappings_and_huge_pages_are_simulated() {
     let found = in_function(&evidence, &functions["touch_sparse"], |t| t.compulsory);
     println!("sampled touch_sparse: {found} lines, {sparse} expected, stated error {:?}", evidence.error);
     assert!((found / sparse - 1.0).abs() < 0.1, "{found}");
+    let pages = evidence.pages.union(evidence.pages.sites.iter());
+    println!(
+        "sampled: at least {:.0} pages, {sparse} and some thousands expected, error {:?}",
+        pages.pages, pages.error
+    );
+    assert!(pages.pages < (1.05 + 3.0 * pages.error.unwrap_or(0.0)) * (sparse + 4096.0 + 2048.0), "{pages:?}");
     for site in &evidence.sites {
         let t = site.traffic;
         assert!(t.unseen == 0.0 || (t.unseen, t.l1_misses, t.dram_read) == (t.l1_read + t.l1_write, 0.0, 0.0), "{t:?}");

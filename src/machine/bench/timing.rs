@@ -324,7 +324,8 @@ impl Stopwatch {
     }
 }
 
-fn chain(clock: &Kernel, iterations: u64, scratch: &mut Arguments) -> f64 {
+/// Seconds that the chain takes.
+pub(in crate::machine) fn chain(clock: &Kernel, iterations: u64, scratch: &mut Arguments) -> f64 {
     let start = Instant::now();
     // SAFETY: the clock kernel touches no memory.
     unsafe { clock.call(iterations, scratch) };

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::profile::clock;
+
 /// How thoroughly to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effort {
@@ -70,15 +72,12 @@ pub enum Steadiness {
 impl Steadiness {
     /// Of the ceiling `id`.
     pub fn of(id: &str) -> Self {
-        let id = ["smt.", "slow."].iter().find_map(|subset| id.strip_prefix(subset)).unwrap_or(id);
-        let shared = ["l3.", "dram.", "lat.l3", "lat.dram", "mispredict", "pagefault"];
-        let near = ["l1.", "l2.", "lat.l1", "lat.l2"];
-        let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| id.starts_with(prefix));
-        match () {
-            _ if begins(&shared) => Steadiness::Shared,
-            _ if begins(&near) => Steadiness::Near,
-            _ => Steadiness::Core,
+        if !clock::follows(id) {
+            return Steadiness::Shared;
         }
+        let id = ["smt.", "slow."].iter().find_map(|subset| id.strip_prefix(subset)).unwrap_or(id);
+        let near = ["l1.", "l2.", "lat.l1", "lat.l2"];
+        if near.iter().any(|prefix| id.starts_with(prefix)) { Steadiness::Near } else { Steadiness::Core }
     }
 
     /// The spread up to which a ceiling counts as settled.

@@ -391,12 +391,12 @@ impl Lab {
 
 /// The chain that tells the clock, its cycles in one iteration, and independent additions.
 #[cfg(target_arch = "x86_64")]
-fn clock_kernels(features: Features) -> Result<(Kernel, u64, Kernel), MachineError> {
+pub(super) fn clock_kernels(features: Features) -> Result<(Kernel, u64, Kernel), MachineError> {
     use super::kernels::x86_64::integer::{self, Scalar};
     Ok((integer::clock(features)?, integer::CLOCK_ADDS, integer::throughput(&[Scalar::Add], features)?))
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn clock_kernels(_features: Features) -> Result<(Kernel, u64, Kernel), MachineError> {
+pub(super) fn clock_kernels(_features: Features) -> Result<(Kernel, u64, Kernel), MachineError> {
     Err(MachineError::Architecture { arch: std::env::consts::ARCH })
 }

@@ -31,6 +31,9 @@ pub struct PagesEvidence {
     pub sampled_lines: Option<u32>,
 }
 
+/// Lines of a page.
+const PAGE_LINES: f64 = 64.0;
+
 /// Distinct pages, as far as they are known.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Estimate {
@@ -76,7 +79,9 @@ impl PagesEvidence {
     /// Distinct pages of `sites`, which are some of those here.
     ///
     /// Where lines are sampled, a page of which few lines were touched may have been missed: how many were follows from
-    /// how many show one line of the sample and how many show two (Chao's estimate for incidences, a lower bound).
+    /// how many show one line of the sample and how many show two (Chao's estimate for incidences, a lower bound where the lines
+    /// of a page are touched independently). Whatever is touched, a page that shows none is at most so often as frequent as one
+    /// that shows one as there are lines outside of the sample for one in it, which is so where one line of a page is touched.
     pub fn union<'a>(&self, sites: impl Iterator<Item = &'a SitePages> + Clone) -> Estimate {
         let thinned = sites.clone().map(|s| s.thinned).max().unwrap_or(0);
         let mut lines: HashMap<u64, Vec<Mark>> = HashMap::new();
@@ -89,8 +94,11 @@ impl PagesEvidence {
         let with = |n: usize| lines.values().filter(|seen| seen.len() == n).count() as f64;
         let kept = lines.len() as f64;
         let (one, two, sampled) = (with(1), with(2), kept - with(0));
-        let missed = match self.sampled_lines {
-            Some(of) if two > 0.0 => (1.0 - 1.0 / f64::from(of.max(1))) * one * one / (2.0 * two),
+        let missed = match self.sampled_lines.map(|of| f64::from(of.max(1))) {
+            Some(of) if two > 0.0 => {
+                let chao = (1.0 - 1.0 / of) * one * one / (2.0 * two);
+                chao.min(one * (PAGE_LINES - of) / of)
+            }
             _ => 0.0,
         };
         let each = 2f64.powi(thinned as i32);
@@ -138,5 +146,15 @@ mod tests {
         // Pages that are known otherwise are no fewer.
         let known = site(0, (0..1200).map(Mark::page_seen));
         assert_eq!(evidence.union([&sparse, &known].into_iter()).pages, 1200.0);
+    }
+
+    #[test]
+    fn pages_of_which_one_line_was_touched_are_no_more_than_the_sample_allows() {
+        // One line each of 64,000 pages, so that a sample of two lines shows one in 32; and ten pages wholly touched.
+        let sparse = (0..2000).map(|page| Mark::line_seen(page, page & 1));
+        let whole = (9000..9010).flat_map(|page| (0..2).map(move |line| Mark::line_seen(page, line)));
+        let evidence = PagesEvidence { sampled_lines: Some(2), ..PagesEvidence::default() };
+        let of_both = site(0, sparse.chain(whole));
+        assert_eq!(evidence.union([&of_both].into_iter()).pages, 64_010.0);
     }
 }

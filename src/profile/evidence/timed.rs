@@ -32,6 +32,8 @@ pub struct TimedEvidence {
     pub mappings: Vec<MappingEvent>,
     /// Where the CPUs were, in order of time; empty where that was not watched.
     pub placements: Vec<PlacementSeen>,
+    /// How fast the CPUs' clocks ran, in order of time; empty where that was not watched.
+    pub clocks: Vec<ClockSeen>,
     /// Doubts about these figures.
     pub warnings: Vec<Warning>,
 }
@@ -43,6 +45,17 @@ pub struct PlacementSeen {
     pub time_ns: u64,
     /// The placement.
     pub core_to_core: CoreToCore,
+}
+
+/// A look at the clock of one CPU.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ClockSeen {
+    /// Nanoseconds of CLOCK_MONOTONIC.
+    pub time_ns: u64,
+    /// Number of the CPU.
+    pub cpu: u32,
+    /// Cycles a second.
+    pub hz: f64,
 }
 
 /// A change of a process's executable memory.
@@ -95,6 +108,8 @@ pub struct Sample {
     pub kernel: bool,
     /// Seen off the CPU (the ptrace sampler sees blocked threads, too).
     pub off_cpu: bool,
+    /// Number of the CPU it was on, where the source tells.
+    pub cpu: Option<u32>,
 }
 
 /// A thread was on a CPU from `start_s` to `end_s`.

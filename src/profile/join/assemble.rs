@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::certified;
 use super::chains::{Chains, chains};
+use super::clocks::Clocks;
 use super::code_map::{CodeMap, FunctionId};
 use super::counts::{Counts, FunctionCounts};
 use super::doubts;
@@ -49,6 +50,8 @@ pub struct Joined<'e> {
     fastest: f64,
     /// Where the CPUs were.
     pub placements: Placements,
+    /// How fast their clocks ran.
+    pub clocks: Clocks,
     full_names: bool,
 }
 
@@ -104,6 +107,7 @@ impl<'e> Joined<'e> {
             },
             fastest: doubts::fastest_rate(machine),
             placements: evidence.timed.map(Placements::of).unwrap_or_default(),
+            clocks: evidence.timed.map(Clocks::of).unwrap_or_default(),
             full_names,
         };
         for function in joined.hot() {
@@ -282,7 +286,8 @@ impl<'e> Joined<'e> {
         };
         facts::fill(&mut function, &measured, &self.common);
         let samples = self.samples_of.get(&id).into_iter().flatten().map(|i| &self.moments[*i as usize]);
-        function.placements = self.placements.shares(samples.map(|m| (m.t_s, m.weight_s)));
+        function.placements = self.placements.shares(samples.clone().map(|m| (m.t_s, m.weight_s)));
+        function.clock_hz = self.clocks.mean(samples);
         if let (Some(shape), Some(place)) = (shape, known.place) {
             let instructions = self.by_instruction(&context);
             (function.lines, function.inlined) = by_line(&instructions, place.module, code, self.full_names);

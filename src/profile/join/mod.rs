@@ -17,6 +17,7 @@ mod attribution;
 mod carried;
 mod certified;
 mod chains;
+mod clocks;
 mod code_map;
 mod counts;
 mod data;
@@ -99,6 +100,7 @@ pub fn join(
     let outcome = joined.functions(&mut code);
     run.placements = joined.placements.distinct.clone();
     run.warnings.extend(joined.placements.warning());
+    run.warnings.extend(joined.clocks.warning(&joined.moments, &machine));
     let mut stacks = StackTable::new(full_names);
     let samples = profile_samples(&joined, &mut stacks, &mut code);
 

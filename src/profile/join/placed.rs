@@ -5,7 +5,7 @@ use crate::profile::placement::CoreToCore;
 use crate::profile::run::Warning;
 
 /// A look says nothing of a sample that is further from it, in seconds.
-const NEAR_S: f64 = 0.5;
+pub(super) const NEAR_S: f64 = 0.5;
 
 /// The placements of one run.
 #[derive(Debug, Default)]

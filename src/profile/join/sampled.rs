@@ -106,6 +106,7 @@ impl<'e> Sampled<'e> {
                 t_s: leaf.sample.t_s,
                 weight_s: leaf.sample.weight_s,
                 thread: leaf.sample.thread,
+                cpu: leaf.sample.cpu,
                 function: leaf.function,
                 innermost: in_loop.map_or(NONE, |l| loops.number(leaf.function, l)),
                 activity,

@@ -42,6 +42,8 @@ pub struct Moment {
     pub weight_s: f64,
     /// Thread.
     pub thread: u32,
+    /// Number of the CPU it was on, where that is known.
+    pub cpu: Option<u32>,
     /// Function it was in.
     pub function: u32,
     /// Innermost loop it was in, numbered over the whole program; [`NONE`] outside of loops.
@@ -185,7 +187,7 @@ mod tests {
     use super::*;
 
     fn moment(t_s: f64, thread: u32, function: u32) -> Moment {
-        Moment { t_s, weight_s: 1.0, thread, function, innermost: NONE, activity: Activity::Work }
+        Moment { t_s, weight_s: 1.0, thread, cpu: None, function, innermost: NONE, activity: Activity::Work }
     }
 
     #[test]

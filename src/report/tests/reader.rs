@@ -92,6 +92,7 @@ fn analysed() -> Value {
     functions.swap(0, rich);
     functions[0]["counters"] = json!([counter()]);
     functions[0]["placements"] = json!([1.0]);
+    functions[0]["clock_hz"] = json!(3e9);
     functions[0]["pages"] = json!({"touched": 16384, "at_least": true});
     value["run"]["placements"] = json!([[4.5e-8]]);
     value["machine"]["core_to_core"] = json!([4.5e-8]);

@@ -46,6 +46,7 @@ pub(super) struct RawSample {
     pub tid: u32,
     pub period: u64,
     pub kernel: bool,
+    pub cpu: Option<u32>,
     pub registers: Option<Registers>,
     /// From the stack pointer upwards.
     pub stack: Vec<u8>,
@@ -160,6 +161,7 @@ impl<'a> Visitor<'a> for ToEvent {
             tid: r.tid()?,
             period: r.period()?,
             kernel: metadata.misc() & MISC_CPUMODE != MISC_USER,
+            cpu: r.cpu(),
             registers,
             stack: r.stack_user().map(<[u8]>::to_vec).unwrap_or_default(),
             // Values this high are no addresses but mark whose frames follow.

@@ -205,6 +205,7 @@ fn record(recorder: &mut Recorder, time_ns: u64, kind: Kind, terms: Terms) {
                 period: s.period as f64 * if nanoseconds { 1e-9 } else { 1.0 },
                 kernel: s.kernel,
                 off_cpu: false,
+                cpu: s.cpu,
                 ip: s.registers.map(|r| r.ip()).or(s.chain.first().copied()),
                 registers: s.registers,
                 stack: StackTop { start: s.registers.map_or(0, |r| r.sp()), bytes: &s.stack },

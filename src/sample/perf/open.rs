@@ -135,6 +135,14 @@ fn open_everywhere(child: Pid, terms: Terms, ring_bytes: usize) -> Result<Vec<Sa
     }
 }
 
+/// What every sample holds.
+const SAMPLED: SampleFlag = SampleFlag::IP
+    .union(SampleFlag::TID)
+    .union(SampleFlag::TIME)
+    .union(SampleFlag::PERIOD)
+    .union(SampleFlag::CALLCHAIN)
+    .union(SampleFlag::CPU);
+
 fn builder(child: Pid, cpu: usize, terms: Terms, ring_bytes: usize) -> Builder<'static> {
     let mut b = match terms.trigger {
         Trigger::Cycles => Builder::new(Hardware::CPU_CYCLES),
@@ -153,7 +161,7 @@ fn builder(child: Pid, cpu: usize, terms: Terms, ring_bytes: usize) -> Builder<'
         .exclude_hv(true)
         .clockid(Clock::MONOTONIC)
         .sample_id_all(true)
-        .sample(SampleFlag::IP | SampleFlag::TID | SampleFlag::TIME | SampleFlag::PERIOD | SampleFlag::CALLCHAIN)
+        .sample(SAMPLED)
         .exclude_callchain_kernel(true)
         .sample_max_stack(CHAIN_DEPTH)
         .mmap(true)

@@ -1,0 +1,96 @@
+//! What the host's CPUs do while a program runs: twenty times a second where they are and how fast their clocks run.
+
+mod clock;
+mod placement;
+
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
+
+use super::bench::Team;
+use super::bench::priority::Priority;
+use super::limits::Limits;
+use crate::profile::evidence::timed::{ClockSeen, PlacementSeen};
+use clock::ClockProbe;
+
+/// Time between two looks. One takes each CPU some fifty microseconds.
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// What was seen, in order of time.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// Where the CPUs were, whenever at least two threads of this host wanted to run: of a single one nothing depends on it.
+    pub placements: Vec<PlacementSeen>,
+    /// How fast their clocks ran.
+    pub clocks: Vec<ClockSeen>,
+}
+
+/// A watch over the CPUs that this process may use.
+pub struct Watch {
+    stop: Sender<()>,
+    thread: JoinHandle<Seen>,
+}
+
+impl Watch {
+    /// Starts watching; `None` where no thread can be started.
+    pub fn start() -> Option<Self> {
+        let cpus = Limits::read().cpus;
+        let (stop, stopped) = channel();
+        let body = move || {
+            let _ahead = Priority::raise();
+            let mut seen = Seen::default();
+            let Ok(team) = Team::new(&cpus) else { return seen };
+            let clock = ClockProbe::new(&cpus);
+            while stopped.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
+                let Some(time_ns) = now_ns() else { continue };
+                seen.clocks.extend(clock.iter().flat_map(|probe| probe.look(&team, time_ns)));
+                seen.placements.extend(placement::look(&team, time_ns));
+            }
+            seen
+        };
+        let thread = std::thread::Builder::new().name("rprof-watch".into()).spawn(body).ok()?;
+        Some(Watch { stop, thread })
+    }
+
+    /// Ends it.
+    pub fn finish(self) -> Seen {
+        drop(self.stop);
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+fn now_ns() -> Option<u64> {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).ok()?;
+    Some(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_over_busy_threads_sees_where_they_are_and_how_fast() {
+        let Some(watch) = Watch::start() else { return println!("SKIPPED: no thread can be started") };
+        let cpus = Limits::read().cpus;
+        let end = std::time::Instant::now() + Duration::from_millis(600);
+        let spin = || while std::time::Instant::now() < end {};
+        std::thread::scope(|scope| {
+            scope.spawn(spin);
+            scope.spawn(spin);
+        });
+        let seen = watch.finish();
+        assert!(seen.placements.is_sorted_by_key(|s| s.time_ns));
+        assert!(seen.placements.iter().all(|s| !s.core_to_core.pairs().is_empty()));
+        if seen.placements.is_empty() {
+            println!("SKIPPED: one CPU, or other work kept the threads of the watch apart");
+        }
+        assert!(seen.clocks.is_sorted_by_key(|s| s.time_ns));
+        if cfg!(target_arch = "x86_64") {
+            assert!(!seen.clocks.is_empty(), "twelve looks");
+            assert!(seen.clocks.iter().all(|s| (1e8..2e10).contains(&s.hz)), "{:?}", seen.clocks);
+            assert!(seen.clocks.iter().all(|s| cpus.contains(&(s.cpu as usize))), "{:?}", seen.clocks);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Core clocks: which ceilings follow them, and what those are at another clock.
+//!
+//! What a core does by itself, and with its own caches, takes so many cycles; how many of them a second has differs with the
+//! neighbours and the temperature (docs/conventions.md, Ceilings).
+
+use super::machine::Ceiling;
+
+/// Whether the ceiling `id` is of what a core does by itself: registers, L1, L2.
+pub fn follows(id: &str) -> bool {
+    let id = ["smt.", "slow."].iter().find_map(|subset| id.strip_prefix(subset)).unwrap_or(id);
+    let shared = ["l3.", "dram.", "lat.l3", "lat.dram", "mispredict", "pagefault"];
+    !shared.iter().any(|prefix| id.starts_with(prefix))
+}
+
+/// `value` of `ceiling` with the core at `clock_hz`; as it is where it does not follow the clock, or its own is not known.
+pub fn value_at(ceiling: &Ceiling, value: f64, clock_hz: f64) -> f64 {
+    match ceiling.clock_hz.filter(|own| *own > 0.0 && clock_hz > 0.0 && follows(&ceiling.id)) {
+        Some(own) => scaled(&ceiling.unit, value, clock_hz / own),
+        None => value,
+    }
+}
+
+/// `value` in `unit` at `factor` times the clock.
+pub fn scaled(unit: &str, value: f64, factor: f64) -> f64 {
+    match unit {
+        "s" => value / factor,
+        // Counts of operations and bytes that the core holds.
+        "op" | "byte" => value,
+        _ => value * factor,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(id: &str, unit: &str, clock_hz: Option<f64>) -> Ceiling {
+        Ceiling { clock_hz, ..Ceiling::settled(id, 8.0, unit, 1) }
+    }
+
+    #[test]
+    fn what_a_core_does_by_itself_follows_its_clock() {
+        let twice = |id, unit| value_at(&at(id, unit, Some(2e9)), 8.0, 4e9);
+        assert_eq!(
+            ["dp.fma", "issue", "l1.read", "l2.triad", "smt.dp.add.512"].map(|id| twice(id, "flop/s")),
+            [16.0; 5]
+        );
+        assert_eq!(["lat.l2", "lat.forward"].map(|id| twice(id, "s")), [4.0; 2]);
+        assert_eq!(["l3.read", "dram.triad", "slow.dram.read"].map(|id| twice(id, "byte/s")), [8.0; 3]);
+        assert_eq!(["lat.dram", "mispredict", "pagefault"].map(|id| twice(id, "s")), [8.0; 3]);
+        assert_eq!((twice("overlap.window", "op"), twice("reach", "byte")), (8.0, 8.0));
+    }
+
+    #[test]
+    fn without_both_clocks_a_value_stands() {
+        assert_eq!(value_at(&at("dp.fma", "flop/s", None), 8.0, 4e9), 8.0);
+        assert_eq!(value_at(&at("dp.fma", "flop/s", Some(2e9)), 8.0, 0.0), 8.0);
+    }
+}

@@ -1,0 +1,153 @@
+//! How fast the core's clock ran while a function did: what the watch saw on its CPUs, and the samples between.
+
+use std::collections::BTreeMap;
+
+use super::placed::NEAR_S;
+use super::timeline::Moment;
+use crate::profile::clock;
+use crate::profile::evidence::timed::{ClockSeen, TimedEvidence};
+use crate::profile::machine::Machine;
+use crate::profile::run::Warning;
+
+/// Of clocks that differ by less than this nothing is said: ceilings follow the clock anyway.
+const TOLD: f64 = 0.05;
+
+/// The clocks of one run.
+#[derive(Debug, Default)]
+pub struct Clocks {
+    /// Of each CPU: seconds since the start of the pass, ascending, and cycles a second.
+    seen: BTreeMap<u32, Vec<(f64, f64)>>,
+}
+
+impl Clocks {
+    /// Those that the timed pass saw. Of three looks in a row the middle one counts: what delays one alone is no clock.
+    pub fn of(timed: &TimedEvidence) -> Self {
+        let mut raw: BTreeMap<u32, Vec<(f64, f64)>> = BTreeMap::new();
+        for ClockSeen { time_ns, cpu, hz } in &timed.clocks {
+            let t_s = (*time_ns as f64 - timed.start_ns as f64) * 1e-9;
+            raw.entry(*cpu).or_default().push((t_s, *hz));
+        }
+        let seen = raw.into_iter().map(|(cpu, looks)| (cpu, middles(&looks))).collect();
+        Clocks { seen }
+    }
+
+    /// The clock of `cpu` at a time, of all CPUs in the mean where it is not known on which one it was.
+    fn at(&self, t_s: f64, cpu: Option<u32>) -> Option<f64> {
+        match cpu {
+            Some(cpu) => nearest(self.seen.get(&cpu)?, t_s),
+            None => {
+                let all: Vec<f64> = self.seen.values().filter_map(|looks| nearest(looks, t_s)).collect();
+                (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
+            }
+        }
+    }
+
+    /// The mean over `moments`, by their weight; `None` where it is not known of at least half of them.
+    pub fn mean<'m>(&self, moments: impl Iterator<Item = &'m Moment>) -> Option<f64> {
+        let (mut cycles, mut known, mut all) = (0.0, 0.0, 0.0);
+        for moment in moments {
+            all += moment.weight_s;
+            if let Some(hz) = self.at(moment.t_s, moment.cpu) {
+                cycles += moment.weight_s * hz;
+                known += moment.weight_s;
+            }
+        }
+        (known > 0.0 && known >= all / 2.0).then(|| cycles / known)
+    }
+
+    /// That the cores ran at another clock than while the ceilings were measured.
+    pub fn warning(&self, moments: &[Moment], machine: &Machine) -> Option<Warning> {
+        let run = self.mean(moments.iter())?;
+        let of_cores = machine.ceilings.iter().filter(|c| clock::follows(&c.id)).filter_map(|c| c.clock_hz);
+        let (least, most) = of_cores.fold((f64::INFINITY, 0.0_f64), |(a, b), hz| (a.min(hz), b.max(hz)));
+        let outside = most > 0.0 && (run < least * (1.0 - TOLD) || run > most * (1.0 + TOLD));
+        let ghz = |hz: f64| format!("{:.2}", hz * 1e-9);
+        let measured = if ghz(least) == ghz(most) { ghz(most) } else { format!("{} to {}", ghz(least), ghz(most)) };
+        outside.then(|| {
+            Warning::new(
+                "clock-moved",
+                format!("the cores ran at {} GHz, the ceilings were measured at {measured} GHz", ghz(run)),
+                "ceilings of registers, L1 and L2 are taken at the clock that each function had; L3 and DRAM may have moved, too",
+                "rprof machine --refresh measures them again; a host with a fixed clock keeps them",
+            )
+        })
+    }
+}
+
+fn middles(looks: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let around = |i: usize| &looks[i.saturating_sub(1)..(i + 2).min(looks.len())];
+    let middle = |i: usize| {
+        let mut hz: Vec<f64> = around(i).iter().map(|look| look.1).collect();
+        hz.sort_unstable_by(f64::total_cmp);
+        // Of two the faster: an interruption only lengthens a chain.
+        (looks[i].0, hz[hz.len() / 2])
+    };
+    (0..looks.len()).map(middle).collect()
+}
+
+fn nearest(looks: &[(f64, f64)], t_s: f64) -> Option<f64> {
+    let behind = looks.partition_point(|(t, _)| *t < t_s);
+    let near = looks[behind.saturating_sub(1)..].iter().take(2);
+    let (t, hz) = near.min_by(|a, b| (a.0 - t_s).abs().total_cmp(&(b.0 - t_s).abs()))?;
+    ((t - t_s).abs() <= NEAR_S).then_some(*hz)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::timeline::{Activity, NONE};
+    use super::*;
+    use crate::profile::machine::Ceiling;
+
+    fn clocks(looks: &[(u64, u32, f64)]) -> Clocks {
+        let look = |(ms, cpu, ghz): &(u64, u32, f64)| ClockSeen {
+            time_ns: 1_000_000_000 + ms * 1_000_000,
+            cpu: *cpu,
+            hz: ghz * 1e9,
+        };
+        let clocks = looks.iter().map(look).collect();
+        Clocks::of(&TimedEvidence { start_ns: 1_000_000_000, clocks, ..TimedEvidence::default() })
+    }
+
+    fn moment(t_s: f64, weight_s: f64, cpu: Option<u32>) -> Moment {
+        Moment { t_s, weight_s, thread: 0, cpu, function: 0, innermost: NONE, activity: Activity::Work }
+    }
+
+    #[test]
+    fn the_clock_is_that_of_the_cpu_at_that_time() {
+        let seen = clocks(&[(100, 0, 3.0), (100, 1, 4.0), (900, 0, 2.0), (900, 1, 4.0)]);
+        let mean = |moments: &[Moment]| seen.mean(moments.iter()).map(|hz| (hz * 1e-7).round());
+        // Of two looks the faster counts for both.
+        assert_eq!(mean(&[moment(0.1, 1.0, Some(0))]), Some(300.0));
+        assert_eq!(mean(&[moment(0.1, 1.0, Some(1)), moment(0.9, 3.0, Some(0))]), Some(325.0));
+        assert_eq!(mean(&[moment(0.1, 1.0, None)]), Some(350.0), "on whichever");
+        assert_eq!(mean(&[moment(0.1, 1.0, Some(7))]), None, "never looked at");
+        assert_eq!(
+            mean(&[moment(0.1, 1.0, Some(0)), moment(5.0, 2.0, Some(0))]),
+            None,
+            "of most of it nothing is known"
+        );
+    }
+
+    #[test]
+    fn one_delayed_look_is_no_clock() {
+        let seen = clocks(&[(0, 0, 3.0), (50, 0, 1.1), (100, 0, 3.0), (150, 0, 2.5), (200, 0, 2.5)]);
+        let at = |t_s| seen.mean([moment(t_s, 1.0, Some(0))].iter()).map(|hz| (hz * 1e-8).round());
+        assert_eq!([0.0, 0.05, 0.1, 0.15, 0.2].map(at), [30.0, 30.0, 25.0, 25.0, 25.0].map(Some));
+    }
+
+    #[test]
+    fn another_clock_than_that_of_the_ceilings_is_told() {
+        let ceiling =
+            |id: &str, ghz: f64| Ceiling { clock_hz: Some(ghz * 1e9), ..Ceiling::settled(id, 1.0, "flop/s", 1) };
+        let machine = Machine {
+            ceilings: vec![ceiling("dp.fma", 3.0), ceiling("dp.tlp", 3.3), ceiling("dram.read", 1.0)],
+            ..Machine::default()
+        };
+        let told =
+            |ghz| clocks(&[(0, 0, ghz), (50, 0, ghz)]).warning(&[moment(0.0, 1.0, Some(0))], &machine).map(|w| w.text);
+        assert_eq!([2.9, 3.1, 3.4].map(told), [None, None, None]);
+        let slow = "the cores ran at 2.50 GHz, the ceilings were measured at 3.00 to 3.30 GHz";
+        assert_eq!(told(2.5).as_deref(), Some(slow));
+        assert!(told(3.6).is_some());
+    }
+}
