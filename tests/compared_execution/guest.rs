@@ -1,8 +1,9 @@
 //! An executable file that puts each snippet into a known state, executes it, and writes what state it left.
 //!
 //! ```text
-//!  for each snippet:   xrstor, popfq, mov r, …   ─▶   the snippet   ─▶   mov […], r   pushfq; pop […]   xsave
-//!  at the end:         write(1, records), exit(0)
+//!  so many rounds:
+//!    for each snippet:   its memory, xrstor, popfq, mov r, …   ─▶   the snippet   ─▶   mov […], r   pushfq; pop […]   xsave
+//!  at the end:           write(1, records), exit(0)
 //!  a record:           memory (RBX in its middle) | general registers, flags | vector state
 //! ```
 
@@ -25,6 +26,9 @@ const REGISTERS_AT: usize = 2048;
 const STATE_AT: usize = 4096;
 /// Bytes of a snippet's memory.
 const MEMORY: usize = 2048;
+/// In the first page of the data, behind the extended state: rounds that are left, the stack pointer.
+const ROUNDS_LEFT: u64 = DATA + PAGE - 16;
+const STACK: u64 = DATA + PAGE - 8;
 
 /// General registers in the order of a record; RSP is not among them.
 const GENERAL: [Register; 15] = [
@@ -60,20 +64,29 @@ pub fn state_mask(flags: &std::collections::HashSet<String>) -> u32 {
     0b11 | bit("avx", 0b100) | bit("avx512f", 0b1110_0000)
 }
 
-/// Writes the program that executes `snippets`, its state made from `seed`.
-pub fn write(path: &Path, snippets: &[Vec<Instruction>], seed: u64, mask: u32) {
+/// Writes the program that executes `snippets`, its state made from `seed`, in as many `rounds`, each of them from the same state.
+pub fn write(path: &Path, snippets: &[Vec<Instruction>], seed: u64, mask: u32, rounds: u32) {
     let mut random = Random::new(seed);
     let mut code = Assembly::default();
     call(&mut code, libc::SYS_arch_prctl, &[0x1001, memory(0).middle]);
+    code.op(Instruction::with2(Code::Mov_rm64_r64, at(STACK), Register::RSP));
+    code.op(Instruction::with2(Code::Mov_rm64_imm32, at(ROUNDS_LEFT), rounds as i32));
+    let round = code.label();
+    code.place(round);
+    code.op(Instruction::with2(Code::Mov_r64_rm64, Register::RSP, at(STACK)));
     let mut data = initial_state(&mut random, mask);
+    let mut memories = Vec::new();
     for (n, snippet) in snippets.iter().enumerate() {
+        copy(&mut code, record(snippets.len()) + (n * MEMORY) as u64, record(n));
         before(&mut code, &mut random, n, mask);
         append(&mut code, snippet);
         after(&mut code, n, mask);
-        let mut bytes = vec![0; RECORD];
-        bytes[..MEMORY].fill_with(|| random.next() as u8);
-        data.extend(bytes);
+        data.resize(data.len() + RECORD, 0);
+        memories.extend((0..MEMORY).map(|_| random.next() as u8));
     }
+    data.extend(memories);
+    code.op(Instruction::with1(Code::Dec_rm64, at(ROUNDS_LEFT)));
+    code.branch(Code::Jne_rel32_64, round);
     call(&mut code, libc::SYS_write, &[1, record(0), (snippets.len() * RECORD) as u64]);
     call(&mut code, libc::SYS_exit_group, &[0]);
     let block = InstructionBlock::new(&code.instructions, TEXT + PAGE);
@@ -108,6 +121,15 @@ fn call(code: &mut Assembly, number: i64, arguments: &[u64]) {
         code.op(Instruction::with2(Code::Mov_r64_imm64, register, value));
     }
     code.push(Instruction::with(Code::Syscall));
+}
+
+/// Copies a snippet's memory from where it stands as it is at the beginning of a round.
+fn copy(code: &mut Assembly, from: u64, to: u64) {
+    let words = (MEMORY / 8) as u64;
+    for (register, value) in [(Register::RSI, from), (Register::RDI, to), (Register::RCX, words)] {
+        code.op(Instruction::with2(Code::Mov_r64_imm64, register, value));
+    }
+    code.op(Instruction::with_rep_movsq(64));
 }
 
 /// The state before a snippet.

@@ -5,9 +5,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use iced_x86::Instruction;
-use rprof::instrument::{Counted, CountingEngine, SingleStep, Translator};
+use rprof::instrument::{Counted, CountingEngine, PlacingSettings, SingleStep, Translator};
 use rprof::profile::code::CodeRef;
 use rprof::profile::evidence::memory::{Access, AccessSink, MemoryEvidence};
 use rprof::target::launch::{Program, Streams, spawn_gated};
@@ -55,9 +56,8 @@ pub fn compare(snippets: &[Vec<Instruction>], seed: u64, counts: bool) -> Result
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("guest");
     let mask = guest::state_mask(&isa::flags());
-    guest::write(&path, snippets, seed, mask);
-    let native = Command::new(&path).output().expect("the program is executable");
-    let expected = (native.status.into_raw() & !0x80, native.stdout);
+    guest::write(&path, snippets, seed, mask, 1);
+    let expected = natively(&path);
     let (translated, found) = counted(&mut Translator::new(), &path, None)?;
     same("translated", snippets, &found, &expected)?;
     let (_, found) = counted(&mut Translator::new(), &path, Some(Box::new(Sink)))?;
@@ -74,11 +74,50 @@ pub fn compare(snippets: &[Vec<Instruction>], seed: u64, counts: bool) -> Result
                 format!("counts at {at:#x}: {}, single-stepped {}\n{}", near(&found), near(&oracle), all(snippets));
             return Err(Difference { text });
         }
+        if !libc::WIFSIGNALED(expected.0) {
+            rounds(&path, &oracle, snippets, |rounds| guest::write(&path, snippets, seed, mask, rounds))?;
+        }
     }
     Ok(match libc::WIFSIGNALED(expected.0) {
         true => Ended::BySignal(libc::WTERMSIG(expected.0)),
         false => Ended::Normally,
     })
+}
+
+/// Executions of snippets in all rounds together: of the fastest some tens of milliseconds.
+const EXECUTIONS: usize = 60_000;
+
+/// The same in so many rounds that hot blocks are placed several times: what is left is the same, and every instruction was
+/// executed as often as `once`, in one round, and two rounds say.
+fn rounds(path: &Path, once: &Counts, snippets: &[Vec<Instruction>], write: impl Fn(u32)) -> Result<(), Difference> {
+    write(2);
+    let twice = by_instruction(&counted(&mut SingleStep::new(), path, None)?.0);
+    let many = EXECUTIONS.div_ceil(snippets.len()) as u32;
+    write(many);
+    let expected = natively(path);
+    let placing = PlacingSettings::default();
+    let placing =
+        PlacingSettings { after: Duration::from_millis(2), again: Duration::from_millis(6), worth: 1, ..placing };
+    let (translated, found) = counted(&mut Translator { placing, ..Translator::default() }, path, None)?;
+    same(&format!("in {many} rounds"), snippets, &found, &expected)?;
+    let found = by_instruction(&translated);
+    for (at, second) in &twice {
+        let first = once.get(at).copied().unwrap_or_default();
+        let after_all = |first: u64, second: u64| first + (second - first) * u64::from(many - 1);
+        let expected = (after_all(first.0, second.0), after_all(first.1, second.1));
+        let found = found.get(at).copied().unwrap_or_default();
+        if found != expected {
+            let text = format!("at {at:#x} in {many} rounds: {found:?}, not {expected:?}\n{}", all(snippets));
+            return Err(Difference { text });
+        }
+    }
+    Ok(())
+}
+
+/// (wait status, standard output) natively.
+fn natively(path: &Path) -> (i32, Vec<u8>) {
+    let native = Command::new(path).output().expect("the program is executable");
+    (native.status.into_raw() & !0x80, native.stdout)
 }
 
 /// (wait status, standard output) under an engine.
@@ -124,7 +163,7 @@ pub fn faulting(snippets: &[Vec<Instruction>], seed: u64) -> String {
     for (n, snippet) in snippets.iter().enumerate() {
         let mut alone = vec![vec![]; snippets.len()];
         alone[n].clone_from(snippet);
-        guest::write(&path, &alone, seed, guest::state_mask(&isa::flags()));
+        guest::write(&path, &alone, seed, guest::state_mask(&isa::flags()), 1);
         let ended = Command::new(&path).output().expect("the program is executable").status;
         if let Some(signal) = ended.signal() {
             text += &format!("signal {signal}\n{}", listing(snippet));
