@@ -51,6 +51,25 @@ fn obstacle(pid: Pid, cs: u64) -> Option<&'static str> {
     Memory::open(pid).is_err().then_some("its memory cannot be read, as its file may be executed but not read")
 }
 
+/// The memory of a new process that is undumpable, as `parent` was when it made it: it is dumpable while we open it. With the
+/// process and what arrived for it meanwhile.
+fn open_undumpable(parent: &Process, stopped: Stopped) -> Result<(Memory, (Stopped, inject::Deferred)), RunError> {
+    let child = stopped.tid();
+    let gadget = parent.image.space.borrow().arenas.first().map(|a| a.stubs.gadget).ok_or(RunError::Gone)?;
+    // Nothing is written: the instruction is there, in the memory of both.
+    let mut remote = Remote::new(stopped, &parent.memory, Address::new(gadget.get()))?;
+    let mut set_dumpable = |value| {
+        let arguments = [libc::PR_SET_DUMPABLE as u64, value, 0, 0, 0, 0];
+        remote.call("prctl(PR_SET_DUMPABLE)", libc::SYS_prctl, arguments)
+    };
+    set_dumpable(1)?;
+    let memory = Memory::open(child);
+    set_dumpable(0)?;
+    let memory = memory
+        .map_err(|e| RunError::Unsupported(format!("the memory of its child {child} cannot be read: {e}")))?;
+    Ok((memory, remote.finish()?))
+}
+
 impl Run {
     /// A thread is about to make a task that no tracer may follow. It would run in the cache, where nobody answers it: the
     /// process is let go before.
@@ -105,12 +124,18 @@ impl Run {
         let (parent_group, space) = self.threads.get(&parent).map(|t| (t.group, t.process)).ok_or(RunError::Gone)?;
         let (process, _) = self.process(parent)?;
         let image = process.image.clone();
+        let (mut stopped, mut deferred) = (stopped, Vec::new());
         let space = if shares_memory {
             space
         } else {
-            let memory = Memory::open(group).map_err(|_| {
-                RunError::Unsupported(format!("the memory of its child {group} cannot be read (is it undumpable?)"))
-            })?;
+            let memory = match Memory::open(group) {
+                Ok(memory) => memory,
+                Err(_) => {
+                    let memory;
+                    (memory, (stopped, deferred)) = open_undumpable(process, stopped)?;
+                    memory
+                }
+            };
             let text = process.text.clone();
             let (image, pages, transitions) = (image.clone(), RefCell::default(), Transitions::new());
             let ahead = Ahead::default();
@@ -138,7 +163,9 @@ impl Run {
         if let Some(drain) = &mut self.drain {
             drain.enter(&image.regions.borrow(), region, ordinal, version);
         }
-        self.threads.insert(tid, Thread::new(group, space, ordinal, region, image.regions.clone(), version));
+        let mut thread = Thread::new(group, space, ordinal, region, image.regions.clone(), version);
+        deferred.into_iter().for_each(|(signal, info)| thread.defer(signal, info));
+        self.threads.insert(tid, thread);
         self.note_mask(&stopped)?;
         let mut registers = stopped.registers()?;
         registers.gs_base = image.regions.borrow().base(region).get();
