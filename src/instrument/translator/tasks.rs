@@ -65,8 +65,8 @@ fn open_undumpable(parent: &Process, stopped: Stopped) -> Result<(Memory, (Stopp
     set_dumpable(1)?;
     let memory = Memory::open(child);
     set_dumpable(0)?;
-    let memory = memory
-        .map_err(|e| RunError::Unsupported(format!("the memory of its child {child} cannot be read: {e}")))?;
+    let memory =
+        memory.map_err(|e| RunError::Unsupported(format!("the memory of its child {child} cannot be read: {e}")))?;
     Ok((memory, remote.finish()?))
 }
 
