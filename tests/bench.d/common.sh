@@ -1,6 +1,7 @@
 # Sourced by the parts of tests/bench: measuring a command beside its native run.
 #
-# Results are lines "row tool kernel_seconds_per_unit whole_seconds"; medians and ratios are made of them by `table`.
+# Results are lines "row tool kernel_seconds_per_unit whole_seconds share_not_counted"; medians and ratios are made of them by
+# `table`. A figure that there is not is "-".
 
 RPROF=${RPROF:-target/release/rprof}
 REPEAT=${BENCH_REPEAT:-3}
@@ -11,6 +12,14 @@ results=$work_dir/results
 trap 'rm -rf "$work_dir"' EXIT
 
 has() { command -v "$1" >/dev/null; }
+
+# of_counted_pass FILE: "SECONDS SHARE" of the counted pass in a profile: from exec to exit, and what of its CPU time was not
+# counted. Yields 1 where there is none.
+of_counted_pass() {
+    python3 -c 'import json, sys
+counted = [p for p in json.load(open(sys.argv[1]))["run"]["passes"] if p["kind"] == "counted"]
+print(counted[0]["wall_s"], counted[0]["uncounted_share"])' "$1" 2>/dev/null
+}
 
 # measure ROW TOOL UNITS COMMAND…: runs it, appends a line to the results; the native run's output is kept, that of any
 # other tool must be the same. Yields 1 and a line of "failed" if it cannot run or answers wrong.
@@ -32,20 +41,22 @@ measure() {
     elif [ -e "$answer" ] && ! cmp -s "$work_dir/out" "$answer"; then
         reason="wrong_output"
     fi
+    local kernel pass share=-
+    if [ -z "$reason" ] && [ "$1" = "$RPROF" ]; then
+        read -r pass share < <(of_counted_pass "$work_dir/rprof.out/profile.json") || reason="no_profile"
+        [ "${whole_is_pass-}" ] && start=0 end=$pass
+    fi
     if [ "$reason" ]; then
         echo "$row $tool failed $reason" >>"$results"
         return 1
     fi
-    local kernel profile=$work_dir/rprof.out/profile.json
-    if [ "${whole_is_pass-}" ] && [ -e "$profile" ]; then
-        start=0 end=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["run"]["passes"][0]["wall_s"])' "$profile")
-    fi
     kernel=$(awk '$1 == "kernel" { print $2; exit }' "$work_dir/err")
-    awk -v row="$row" -v tool="$tool" -v k="${kernel:-0}" -v u="$units" -v s="$start" -v e="$end" \
-        'BEGIN { printf "%s %s %.9f %.6f\n", row, tool, k / u, e - s }' >>"$results"
+    awk -v row="$row" -v tool="$tool" -v k="$kernel" -v u="$units" -v s="$start" -v e="$end" -v share="$share" \
+        'BEGIN { printf "%s %s %s %.6f %s\n", row, tool, k > 0 ? sprintf("%.9f", k / u) : "-", e - s, share }' >>"$results"
 }
 
-# table COLUMN TOOL…: ratios of the tools' medians to native, of column 3 (kernel) or 4 (whole command).
+# table COLUMN TOOL…: ratios of the tools' medians to native, of column 3 (kernel) or 4 (whole command),
+# and the greatest share that a run of rprof did not count.
 table() {
     local column=$1
     shift
@@ -60,15 +71,20 @@ table() {
         }
         !($1 in seen) { seen[$1] = 1; rows[++nrows] = $1 }
         $3 == "failed" { reason[$1, $2] = $4; next }
+        !($column > 0) { reason[$1, $2] = "no_figure"; next }
+        $5 != "-" && (!($1 in share) || $5 > share[$1]) { share[$1] = $5 }
         { key = $1 SUBSEP $2; value[key, ++count[key]] = $column }
         END {
             ntools = split(tools, tool, " ")
             printf "%-26s %10s", "", "native_ms"
             for (t = 1; t <= ntools; t++) printf " %13s", tool[t]
-            print ""
+            printf " %12s\n", "not_counted"
             for (r = 1; r <= nrows; r++) {
                 native = median(rows[r] SUBSEP "native")
-                if (native == 0) continue
+                if (native == 0) {
+                    printf "%-26s FAILED: native %s\n", rows[r], reason[rows[r], "native"]
+                    continue
+                }
                 printf "%-26s %10.3f", rows[r], native * 1000
                 split(rows[r], part, "/")
                 for (t = 1; t <= ntools; t++) {
@@ -79,7 +95,7 @@ table() {
                     } else printf " %13s", ((rows[r], tool[t]) in reason ? reason[rows[r], tool[t]] : "-")
                 }
                 groups[part[1]] = 1
-                print ""
+                printf " %12s\n", rows[r] in share ? sprintf("%.1f %%", 100 * share[rows[r]]) : "-"
             }
             for (group in groups) {
                 printf "%-26s %10s", "geometric mean " group, ""
