@@ -12,7 +12,7 @@ use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use rprof::instrument::{Counted, CountingEngine, PlacingSettings, Translator};
 use rprof::target::launch::{Program, Streams, spawn_gated};
 
-use guests::{build, guest, nothing_runs};
+use guests::{build, guest_told, nothing_runs};
 
 /// Displacement of the first word in `cut_short.c`.
 const FIRST: u64 = 0x5e_ed00;
@@ -69,7 +69,7 @@ fn cut_short(placing: PlacingSettings) {
 
 #[test]
 fn faults_that_end_a_process_are_told_with_their_place() {
-    let evidence = guest("crashes.c", &["-no-pie"]).evidence;
+    let evidence = guest_told("crashes.c", &["-no-pie"], &["crashed", "native-code"]).evidence;
     let told: Vec<&str> = evidence.warnings.iter().filter(|w| w.code == "crashed").map(|w| w.text.as_str()).collect();
     let of = |words: &str| told.iter().filter(|t| t.contains(words)).count();
     assert_eq!(told.len(), 3, "one was sent its signal: {told:?}");

@@ -1,5 +1,6 @@
 //! Guest programs of `fixtures/guests/hosted/`: built, run natively and translated, compared.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -23,33 +24,60 @@ pub fn build(dir: &Path, file: &str, flags: &[&str]) -> PathBuf {
     program
 }
 
-/// The counted run of `argv`, and its standard output.
-pub fn translated(dir: &Path, argv: &[&str]) -> (Result<Counted, CountError>, Vec<u8>) {
-    let out = dir.join("out");
-    let streams = Streams { stdout: Some(File::create(&out).unwrap().into()), ..Streams::default() };
+/// What a run wrote.
+#[derive(Debug, PartialEq)]
+pub struct Said {
+    pub output: String,
+    pub errors: String,
+}
+
+/// The counted run of `argv`, and what it wrote.
+pub fn translated(dir: &Path, argv: &[&str]) -> (Result<Counted, CountError>, Said) {
+    let (out, err) = (dir.join("out"), dir.join("err"));
+    let file = |path| Some(File::create(path).unwrap().into());
+    let streams = Streams { stdout: file(&out), stderr: file(&err), ..Streams::default() };
     let path = find_in_path(argv[0].as_ref()).unwrap();
     let program = Program { path, argv: argv.iter().map(|a| a.into()).collect() };
     let counted = Translator::new().run(spawn_gated(&program, streams).unwrap(), None);
-    (counted, std::fs::read(out).unwrap())
+    let read = |path| String::from_utf8_lossy(&std::fs::read(path).unwrap()).into_owned();
+    (counted, Said { output: read(&out), errors: read(&err) })
 }
 
-/// Runs both ways, compares output and status, and returns the counted run.
+/// Runs both ways, compares all that was written and the status, and returns the counted run, of which nothing is in doubt.
 pub fn same(argv: &[&str]) -> Counted {
+    same_told(argv, &[])
+}
+
+/// As [`same`], where the engine has these warnings and no others. Only what they speak of may have run natively.
+pub fn same_told(argv: &[&str], codes: &[&str]) -> Counted {
     let dir = tempfile::tempdir().unwrap();
     let native = Command::new(argv[0]).args(&argv[1..]).output().unwrap();
-    let (counted, output) = translated(dir.path(), argv);
+    let (counted, said) = translated(dir.path(), argv);
     let counted = counted.unwrap();
-    assert_eq!(String::from_utf8_lossy(&output), String::from_utf8_lossy(&native.stdout), "{argv:?}: output");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let expected = Said { output: text(&native.stdout), errors: text(&native.stderr) };
+    assert_eq!(said, expected, "{argv:?}: what it wrote");
     assert_eq!(counted.status & !CORE, native.status.into_raw() & !CORE, "{argv:?}: status");
-    assert!(!counted.evidence.blocks.is_empty());
+    let evidence = &counted.evidence;
+    assert!(!evidence.blocks.is_empty());
+    let told: BTreeSet<&str> = evidence.warnings.iter().map(|w| w.code.as_str()).collect();
+    assert_eq!(told, codes.iter().copied().collect(), "{argv:?}: {:?}", evidence.warnings);
+    if !codes.iter().any(|&code| code == "native-code" || code == "released") {
+        assert_eq!(evidence.uncounted_share, 0.0, "{argv:?}: what ran natively is not told");
+    }
     counted
 }
 
 /// As [`same`], for a guest; nothing of it may be left running.
 pub fn guest(file: &str, flags: &[&str]) -> Counted {
+    guest_told(file, flags, &[])
+}
+
+/// As [`same_told`], for a guest; nothing of it may be left running.
+pub fn guest_told(file: &str, flags: &[&str], codes: &[&str]) -> Counted {
     let dir = tempfile::tempdir().unwrap();
     let program = build(dir.path(), file, flags);
-    let counted = same(&[program.to_str().unwrap()]);
+    let counted = same_told(&[program.to_str().unwrap()], codes);
     nothing_runs(&program);
     counted
 }
