@@ -98,7 +98,13 @@ fn a_stressed_system_stays_as_it_is() {
     assert!(left.is_empty(), "left: {left:?}");
     let text = fs::read_to_string(folder.path().join("report/profile.json")).unwrap();
     let profile: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let threads = profile["run"]["threads"].as_array().unwrap().len();
+    let run = &profile["run"];
+    // No stressor makes code at run time, and none ends by a fault.
+    let doubts: Vec<_> =
+        run["warnings"].as_array().unwrap().iter().filter(|w| w["code"] != "threads-together").collect();
+    assert!(doubts.is_empty(), "{doubts:?}");
+    assert_eq!(run["passes"][0]["uncounted_share"], 0.0);
+    let threads = run["threads"].as_array().unwrap().len();
     let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     assert!(memory.len() > 2, "stress-ng was not seen at work:\n{said}");
     // All code has been executed in the first third.

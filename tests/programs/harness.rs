@@ -37,12 +37,22 @@ impl Compared {
         self.profile["run"]["passes"][0]["uncounted_share"].as_f64().unwrap()
     }
 
+    /// Which warnings say that something was not counted, or did not come to its end.
+    pub fn in_part(&self) -> Vec<&str> {
+        let warnings = self.profile["run"]["warnings"].as_array().unwrap();
+        warnings.iter().filter_map(|w| w["code"].as_str()).filter(|code| IN_PART.contains(code)).collect()
+    }
+
     /// Instructions counted over all functions.
     pub fn instructions(&self) -> u64 {
         let functions = self.profile["functions"].as_array().unwrap();
         functions.iter().filter_map(|f| f["instructions"].as_u64()).sum()
     }
 }
+
+/// Warnings of a counted pass in which something was not counted, or did not come to its end.
+const IN_PART: [&str; 6] =
+    ["native-code", "released", "child-not-counted", "code-not-counted", "crashed", "signal-action-lost"];
 
 /// Standard output, exit status, and the files that a run left in its folder.
 #[derive(PartialEq)]
@@ -116,12 +126,17 @@ impl Workplace {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// Runs `native` and `counted`; fails if they leave anything different.
-    pub fn compare(&self, native: &str, counted: &str) {
+    /// Runs `native` and `counted`; fails if they leave anything different. Standard error is compared where `heard`.
+    pub fn compare(&self, native: &str, counted: &str, heard: bool) {
         let name = self.program.name;
-        let (expected, _, native_s) = self.run("native", native);
+        let (expected, complaints, native_s) = self.run("native", native);
         let (found, said, counted_s) = self.run("counted", counted);
         assert_eq!(found.status, expected.status, "{name}: {said}");
+        if heard {
+            // Behind what the program wrote comes the report, and nothing else.
+            let report = said.strip_prefix(&complaints).unwrap_or_default();
+            assert!(report.starts_with("rprof: "), "{name}: standard error: found {said:?}, expected {complaints:?}");
+        }
         let differ = first_difference(&found.output, &expected.output);
         assert!(differ.is_none(), "{name}: output differs: {}\n{said}", differ.unwrap_or_default());
         let names = |left: &Left| left.files.keys().cloned().collect::<Vec<_>>();
@@ -134,11 +149,19 @@ impl Workplace {
     }
 }
 
-/// Both runs of a program and the comparison; `None` where it cannot run here.
+/// Both runs of a program, the comparison, and that all of it was counted; `None` where it cannot run here.
 pub fn same(program: Program) -> Option<Compared> {
+    let compared = same_in_part(program)?;
+    assert_eq!(compared.in_part(), [""; 0], "{}: {:?}", program.name, compared.profile["run"]["warnings"]);
+    assert_eq!(compared.uncounted_share(), 0.0, "{}", program.name);
+    Some(compared)
+}
+
+/// As [`same`], for what need not be counted as a whole.
+pub fn same_in_part(program: Program) -> Option<Compared> {
     let place = Workplace::prepare(program)?;
     let counted = format!("exec {} {}", place.counting(), program.command);
-    place.compare(&format!("exec {}", program.command), &counted);
+    place.compare(&format!("exec {}", program.command), &counted, true);
     let compared = Compared { profile: place.profile("profile.json") };
     let pass = &compared.profile["run"]["passes"][0];
     assert_eq!((&pass["kind"], &pass["source"]), (&"counted".into(), &"translator".into()), "{}", program.name);

@@ -1,6 +1,6 @@
 //! Large programs, run-time compilers and message passing: `tests/run --full`.
 
-use crate::harness::{Program, Workplace, same};
+use crate::harness::{Program, Workplace, same_in_part};
 use crate::programs;
 
 programs! {
@@ -40,7 +40,7 @@ fn heavy(name: &'static str, needs: &'static str, prepare: &'static str, command
 
 /// A compiler at run time: as natively, and the report says that something was not counted.
 fn compiles_at_run_time(program: Program) {
-    let Some(compared) = same(program) else { return };
+    let Some(compared) = same_in_part(program) else { return };
     assert!(compared.uncounted_share() > 0.0, "{}: code made at run time was executed", program.name);
     let warnings = compared.profile["run"]["warnings"].as_array().unwrap();
     assert!(warnings.iter().any(|w| w["code"] == "native-code"), "{}: {warnings:?}", program.name);
@@ -66,7 +66,8 @@ fn ranks_have_their_own_folders() {
     let program = heavy("mpi", needs, "mpicc -O2 $FIXTURES/ring.c -o ring", "mpirun");
     let Some(place) = Workplace::prepare(program) else { return };
     let mpirun = "exec mpirun --allow-run-as-root --oversubscribe --mca btl self,vader -np 2";
-    place.compare(&format!("{mpirun} ../ring"), &format!("{mpirun} {} ../ring", place.counting()));
+    // The reports of two ranks may be mixed.
+    place.compare(&format!("{mpirun} ../ring"), &format!("{mpirun} {} ../ring", place.counting()), false);
     for rank in ["rank-0", "rank-1"] {
         let profile = place.profile(&format!("{rank}/profile.json"));
         assert_eq!(profile["run"]["passes"][0]["kind"], "counted", "{rank}");

@@ -1,4 +1,6 @@
 //! Programs started by another one: time limits, priorities, an empty environment, a session of its own.
+//!
+//! `timeout` sends its signal to the program and to its group: a trap may run twice (hence `uniq`).
 
 use crate::programs;
 
@@ -12,7 +14,7 @@ programs! {
         command "timeout 1 bash -c 'echo begin; sleep 100; echo never'"
 
     timeout_caught needs "true" prepare ""
-        command "timeout --preserve-status 1 bash -c 'trap \"echo caught; exit 5\" TERM; sleep 100 & wait'"
+        command "bash -c 'timeout --preserve-status 3 bash -c \"trap \\\"echo caught; exit 5\\\" TERM; sleep 100 & wait\" | uniq; exit ${PIPESTATUS[0]}'"
 
     nice needs "true" prepare ""
         command "nice -n 5 bash -c 'nice; seq 1000 | cksum'"
