@@ -62,6 +62,32 @@ fn a_child_that_cannot_be_followed_runs_natively() {
 }
 
 #[test]
+fn a_setuid_child_runs_natively() {
+    let sandbox = Sandbox::new();
+    let unprivileged = "setpriv --reuid 65534 --regid 65534 --clear-groups";
+    let prepare =
+        "cp /bin/false false && chown root false && chmod 4755 false && cp \"$RPROF\" rprof && mkdir -m 777 open";
+    let prepared = sandbox.shell(&format!("{prepare} && {unprivileged} true")).output().unwrap();
+    if status(&prepared) != 0 {
+        println!("SKIPPED: a_setuid_child_runs_natively: only root can make a setuid file of another user");
+        return;
+    }
+    sandbox.file("parent", "#!/bin/sh\n../false\necho status $?\nexit 3\n", 0o755);
+    let run = "XDG_CACHE_HOME=$PWD ../rprof --passes counted --memory off --quiet -- ../parent";
+    let output = sandbox.shell(&format!("cd open && exec {unprivileged} env {run}")).output().unwrap();
+    assert_eq!((status(&output), stdout(&output)), (3, "status 1\n".into()), "{}", stderr(&output));
+    let profile = sandbox.profile("open/rprof.out");
+    let warnings = profile["run"]["warnings"].as_array().unwrap();
+    let told: Vec<_> = warnings.iter().filter(|w| w["code"] == "child-not-counted").collect();
+    assert_eq!(told.len(), 1, "{warnings:?}");
+    assert!(told[0]["text"].as_str().is_some_and(|t| t.contains("(false)") && t.contains("setuid")), "{told:?}");
+    assert!(
+        profile["functions"].as_array().unwrap().iter().any(|f| f["instructions"].as_u64() > Some(0)),
+        "the rest is counted"
+    );
+}
+
+#[test]
 fn a_tracer_is_refused_without_a_trace() {
     let sandbox = Sandbox::new();
     if status(&sandbox.shell("strace -V && gdb -v").output().unwrap()) != 0 {

@@ -2,6 +2,7 @@
 
 use rprof::profile::CodeRef;
 use rprof::profile::data::DataKind;
+use rprof::profile::evidence::counted::CountedEvidence;
 use rprof::profile::evidence::data::{Backing, DataEvidence, DataMapping, DataSample, SiteData};
 use rprof::profile::evidence::memory::{MemoryEvidence, SiteTraffic, Traffic};
 use rprof::profile::evidence::pages::{Mark, PagesEvidence, SitePages};
@@ -115,6 +116,19 @@ fn impossible_counts_are_not_believed() {
     assert_eq!(function(&profile, "work").instructions, Some(4_000_000));
     assert_eq!(profile.run.quality, Some(1.0));
     assert!(profile.run.warnings.is_empty(), "{:?}", profile.run.warnings);
+}
+
+#[test]
+fn a_share_that_ran_natively_is_told_with_its_figure() {
+    for (share, told) in [(0.0, None), (0.02, None), (0.03, Some("3 % ")), (0.5, Some("50 % ")), (1.0, Some("100 % "))]
+    {
+        let evidence = CountedEvidence { uncounted_share: share, ..counted(vec![block(at(1), &FMA_LOOP, &[1000])], 1) };
+        let run = joined(None, Some(&evidence)).run;
+        assert_eq!(run.passes[0].uncounted_share, Some(share));
+        let warning = run.warnings.iter().find(|w| w.code == "code-not-counted");
+        assert_eq!(warning.is_some(), told.is_some(), "{share}: {:?}", run.warnings);
+        assert!(warning.is_none_or(|w| w.text.starts_with(told.unwrap_or_default())), "{share}: {warning:?}");
+    }
 }
 
 #[test]

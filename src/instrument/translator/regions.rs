@@ -145,3 +145,28 @@ impl Regions {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_threads_at_once_than_there_are_regions_are_refused() {
+        // SAFETY: a constant name; the descriptor returned is ours.
+        let memfd = unsafe { std::os::fd::FromRawFd::from_raw_fd(libc::memfd_create(c"test".as_ptr(), 0)) };
+        let size = layout::REGION * layout::REGIONS;
+        std::fs::File::from(std::os::fd::OwnedFd::try_clone(&memfd).unwrap()).set_len(size).unwrap();
+        let mut regions = Regions::new(Shared::map(memfd, size, Address::new(0)).unwrap());
+        for region in 0..layout::REGIONS as u32 {
+            assert_eq!(regions.take().unwrap(), region);
+        }
+        let refused = regions.take().unwrap_err();
+        assert!(
+            matches!(&refused, RunError::Unsupported(why) if why == "it has too many threads at once"),
+            "{refused:?}"
+        );
+        // One that ends makes room for another.
+        regions.give_back(7);
+        assert_eq!(regions.take().unwrap(), 7);
+    }
+}
