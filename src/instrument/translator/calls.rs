@@ -22,15 +22,16 @@ pub enum CallClass {
     Map = 5,
 }
 
-/// Calls that rprof must see: those that protect, move or unmap text, set the GS base, return from a signal, trace, make a task,
+/// Calls that rprof must see: those that protect, move, unmap or replace text, set the GS base, return from a signal, trace, make a task,
 /// lock all memory, or limit it. Text is expected to stay what it is while it may not be written: `madvise`, and changes of its file by others, are not seen.
-const STOP: [i64; 14] = [
+const STOP: [i64; 15] = [
     libc::SYS_ptrace,
     libc::SYS_clone,
     libc::SYS_clone3,
     libc::SYS_mprotect,
     libc::SYS_munmap,
     libc::SYS_mremap,
+    libc::SYS_shmat,
     libc::SYS_pkey_mprotect,
     libc::SYS_remap_file_pages,
     libc::SYS_rt_sigreturn,

@@ -1,6 +1,8 @@
 //! System calls that rprof looks at: those that change what is executable, return from a signal, set the GS base, make a task
 //! that cannot be traced, lock all memory, or limit it.
 
+use std::ops::Range;
+
 use nix::unistd::Pid;
 
 use super::block::CallSite;
@@ -42,6 +44,7 @@ impl Run {
                 self.go_on(stopped)
             }
             libc::SYS_mremap => self.mremap(stopped, registers, site),
+            libc::SYS_shmat => self.shmat(stopped, registers, site),
             libc::SYS_ptrace => {
                 Err(RunError::Unsupported("it uses ptrace itself, and a process can have only one tracer".into()))
             }
@@ -174,6 +177,22 @@ impl Run {
             if let Some(treatment) = was {
                 let stopped = self.learn(stopped, new_from, new_to, treatment)?;
                 return self.go_on(stopped);
+            }
+        }
+        self.go_on(stopped)
+    }
+
+    /// What is attached may be written at another address.
+    fn shmat(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        let (mut stopped, after) = self.execute(stopped, registers, site)?;
+        let (process, _) = self.process(tid)?;
+        let attached = process.mapping(Address::new(after.rax)).filter(|_| succeeded(&after));
+        if let Some(Range { start: from, end: to }) = attached.map(|m| m.range()) {
+            process.forget_text(from, to);
+            self.tell_unmapped(tid, from, to);
+            if registers.rdx & libc::SHM_EXEC as u64 != 0 {
+                stopped = self.learn(stopped, from, to, Treatment::Native)?;
             }
         }
         self.go_on(stopped)
