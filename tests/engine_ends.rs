@@ -6,13 +6,15 @@ mod guests;
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::time::Duration;
 
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use rprof::instrument::{Counted, CountingEngine, PlacingSettings, Translator};
 use rprof::target::launch::{Program, Streams, spawn_gated};
 
-use guests::{build, guest_told, nothing_runs};
+use guests::{build, guest, guest_told, nothing_runs, translated};
 
 /// Displacement of the first word in `cut_short.c`.
 const FIRST: u64 = 0x5e_ed00;
@@ -65,6 +67,55 @@ fn cut_short(placing: PlacingSettings) {
         // Behind the first word either the second or the fifth follows, unless the thread ends there.
         assert!(words[0].wrapping_sub(words[1] + words[4]) <= 1, "thread {thread}: {words:?}");
     }
+}
+
+/// A core has the program's own registers, wherever the signal that left it came.
+#[test]
+fn a_core_has_the_registers_of_the_program() {
+    for kind in ["0", "1", "2", "3", "3", "3", "3", "3", "3", "3", "3"] {
+        let dir = tempfile::tempdir().unwrap();
+        let program = build(dir.path(), "dumped.c", &["-no-pie"]);
+        let (program, cores) = (program.to_str().unwrap(), dir.path().join("cores"));
+        std::fs::create_dir(&cores).unwrap();
+        let argv = [program, kind, cores.to_str().unwrap()];
+        let native = std::process::Command::new(program).args(&argv[1..]).output().unwrap();
+        let Some(registers) = take_core(&cores) else {
+            let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+            println!("SKIPPED: registers in cores (there are none here; core_pattern is {})", pattern.trim());
+            return;
+        };
+        check_core(&native.stdout, &registers, &format!("{kind}, natively"));
+        let (counted, output) = translated(dir.path(), &argv);
+        assert_eq!(counted.unwrap().status, native.status.into_raw(), "{kind}");
+        check_core(&output, &take_core(&cores).expect("a core"), kind);
+    }
+}
+
+/// The registers of the thread that a core in `cores` is of, as `user_regs_struct` has them; the core is removed.
+fn take_core(cores: &Path) -> Option<[u64; 27]> {
+    const NT_PRSTATUS: u32 = 1;
+    const REGISTERS: usize = 112;
+    let path = std::fs::read_dir(cores).unwrap().next()?.unwrap().path();
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::remove_file(path).unwrap();
+    let elf = goblin::elf::Elf::parse(&bytes).unwrap();
+    // The one that was ended comes first.
+    let note = elf.iter_note_headers(&bytes)?.flatten().find(|n| n.n_type == NT_PRSTATUS)?;
+    let words = note.desc[REGISTERS..].chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+    words.take(27).collect::<Vec<_>>().try_into().ok()
+}
+
+/// Compares them with what `dumped.c` printed and what it keeps in them.
+fn check_core(output: &[u8], registers: &[u64; 27], what: &str) {
+    let [r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi, _, rip, _, _, rsp, ..] = *registers;
+    let kept = [rax, rbx, rcx, rdx, rsi, rdi, rbp, r8, r9, r10, r11, r12, r13, r14, r15];
+    let places: Vec<u64> =
+        std::str::from_utf8(output).unwrap().split_whitespace().map(|word| word.parse().unwrap()).collect();
+    let [from, to, stack, leaf, leaf_end] = places[..] else { panic!("{what}: {places:?}") };
+    assert!((from..to).contains(&rip), "{what}: the program counter is {rip:#x}, not in {from:#x}..{to:#x}");
+    let pushed = if (leaf..leaf_end).contains(&rip) { 8 } else { 0 };
+    assert_eq!(rsp, stack - pushed, "{what}: the stack pointer, at {rip:#x}");
+    assert_eq!(kept, std::array::from_fn(|i| 0x2001 + i as u64), "{what}: registers, at {rip:#x}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use super::run::Run;
-use super::signals::State;
+use super::signals::{State, is_fault};
 use super::stops::SI_KERNEL;
 use crate::profile::run::Warning;
 use crate::target::address::Address;
@@ -19,8 +19,7 @@ const CODE: &str = "crashed";
 impl Run {
     /// `signal` is about to end the process of `tid`, whose program counter `at` was found as `state`.
     pub(super) fn note_crash(&mut self, tid: Pid, signal: i32, info: &SignalInfo, state: &State, at: Address) {
-        let is_fault = matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE) && info.si_code > 0;
-        if !is_fault || self.warnings.iter().filter(|w| w.code == CODE).count() >= MOST {
+        if !is_fault(signal, info) || self.warnings.iter().filter(|w| w.code == CODE).count() >= MOST {
             return;
         }
         let name = read_name(tid).unwrap_or_default();

@@ -15,10 +15,11 @@ use super::regions::Regions;
 use super::returns::Arrival;
 use super::source::{Pages, Source};
 use super::space::CodeSpace;
-use super::text::{TextRange, Treatment, add_text, find_text, remove_text, treatment};
+use super::text::{TextRange, Treatment, add_text, find_text, remove_text, text_until, treatment};
 use super::unit::TranslateError;
 use super::version::Version;
 use crate::instrument::tally::Tally;
+use crate::instrument::x86_64::decode::LONGEST;
 use crate::profile::code::CodeRef;
 use crate::target::address::{Address, CacheAddress};
 use crate::target::maps::{Mapping, read_maps};
@@ -197,6 +198,14 @@ impl Process {
             std::fs::read_link(&path).is_ok_and(|path| path.as_os_str().as_encoded_bytes().starts_with(b"/memfd:"));
         // The mode of the link says how the file was opened.
         is_memory || std::fs::symlink_metadata(path).is_ok_and(|link| link.mode() & 0o200 != 0)
+    }
+
+    /// Where in the middle of the instruction at `at` the text ends; `None` if it does not.
+    pub fn end_within_instruction(&self, at: Address) -> Option<Address> {
+        let room = (text_until(&self.text, at, LONGEST as u64)? - at).min(LONGEST as u64) as usize;
+        let mut bytes = [0; LONGEST];
+        let size = self.memory.read_some(at, &mut bytes[..room]).unwrap_or(0);
+        (0 < size && size < LONGEST).then(|| at + size as u64)
     }
 
     /// The mapping that now holds `at`.

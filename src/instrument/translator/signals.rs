@@ -42,6 +42,14 @@ impl Run {
     pub fn signal(&mut self, stopped: Stopped, signal: i32) -> Result<(), RunError> {
         let tid = stopped.tid();
         let mut info = stopped.signal_info()?;
+        if let Some((at, end)) = self.threads.get_mut(&tid).and_then(|thread| thread.cut_off.take()) {
+            let registers = stopped.registers()?;
+            if registers.rip == end.get() {
+                // As the CPU has it; the address of the fault is right.
+                stopped.set_registers(&Registers { rip: at.get(), ..registers })?;
+                return self.deliver(stopped, signal, info);
+            }
+        }
         // What leaves the cache cannot fetch an instruction, and that has another code.
         if signal == libc::SIGSEGV && info.si_code != SI_KERNEL {
             let registers = stopped.registers()?;
@@ -137,23 +145,25 @@ impl Run {
         let tid = stopped.tid();
         let fate = self.fate(tid, signal)?;
         let mut registers = stopped.registers()?;
-        if fate != Fate::Caught {
-            // The state matters only to a core dump, and to whoever asks where it was.
-            if fate == Fate::Default && dumps_core(signal) {
-                let state = self.as_the_program_has_it(tid, &mut registers)?;
-                stopped.set_registers(&registers)?;
-                self.note_crash(tid, signal, &info, &state, Address::new(registers.rip));
-            }
+        // The state matters to a core dump, too, and to whoever asks where it was.
+        let dumps = fate == Fate::Default && dumps_core(signal);
+        if fate != Fate::Caught && !dumps {
             stopped.resume_raw(Mode::Continue, signal)?;
             self.send_deferred(tid);
             return Ok(());
         }
         let mut stopped = stopped;
         let mut stepped = false;
+        let mut state = State::Between;
         let before = registers.rip;
         for _ in 0..MAX_STEPS {
-            match self.as_the_program_has_it(tid, &mut registers)? {
-                state @ (State::Between | State::Continued) => {
+            state = self.as_the_program_has_it(tid, &mut registers)?;
+            match state {
+                // It would fault again.
+                State::Between | State::Continued if dumps && is_fault(signal, &info) => {
+                    stopped.set_registers(&registers)?
+                }
+                State::Between | State::Continued => {
                     if let State::Continued = state {
                         stopped.set_registers(&registers)?;
                     }
@@ -182,6 +192,12 @@ impl Run {
             }
         }
         stopped.set_signal_info(&info)?;
+        if dumps {
+            self.note_crash(tid, signal, &info, &state, Address::new(registers.rip));
+            stopped.resume_raw(Mode::Continue, signal)?;
+            self.send_deferred(tid);
+            return Ok(());
+        }
         let (stopped, stop) = self.until(stopped, Mode::Step, signal, |_| true)?;
         if stop != Stop::Signal(libc::SIGTRAP) {
             self.backlog.push_back(Event::Stopped(stopped, stop));
@@ -438,6 +454,11 @@ fn fix_address(info: &mut SignalInfo, signal: i32, cache: u64, program: u64) {
         // SAFETY: as above; the structure is 128 bytes long.
         unsafe { (&raw mut *info).cast::<u8>().add(ADDRESS).cast::<u64>().write_unaligned(program) };
     }
+}
+
+/// Whether an instruction raised it.
+pub(super) fn is_fault(signal: i32, info: &SignalInfo) -> bool {
+    matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE) && info.si_code > 0
 }
 
 fn dumps_core(signal: i32) -> bool {

@@ -6,7 +6,7 @@ use std::io;
 use std::rc::Rc;
 
 use super::hash::AddressMap;
-use super::text::{TextRange, find_text};
+use super::text::{TextRange, find_text, text_until};
 use crate::instrument::x86_64::decode::End;
 use crate::instrument::x86_64::decode::{Decoded, decode, steps};
 use crate::instrument::x86_64::liveness::{Dead, STATUS_FLAGS, live_before, scan};
@@ -104,7 +104,7 @@ impl<'a> Source<'a> {
     }
 
     fn read(&self, at: Address) -> Option<Decoded> {
-        let room = (find_text(self.text, at)?.end - at).min(WINDOW as u64) as usize;
+        let room = (text_until(self.text, at, WINDOW as u64)? - at).min(WINDOW as u64) as usize;
         let mut pages = self.pages.borrow_mut();
         if let Some(bytes) = pages.rest(self.memory, at).ok()?.get(..room) {
             return decode(at, bytes);

@@ -7,6 +7,7 @@ use super::process::Destination;
 use super::regions::Request;
 use super::run::{Run, RunError};
 use super::stubs::DRAIN;
+use super::text::Treatment;
 use super::unit::TranslateError;
 use crate::target::address::{Address, CacheAddress};
 use crate::target::tracee::{Mode, Registers, SignalInfo, Stopped};
@@ -209,8 +210,23 @@ impl Run {
         };
         self.note_native(tid, destination);
         registers.rip = destination.get();
+        if let Destination::Native(at) = destination {
+            registers.rip = self.cut_off(tid, at)?.unwrap_or(at).get();
+        }
         stopped.set_registers(&registers)?;
         Ok(stopped)
+    }
+
+    /// Where a thread is to fault that cannot fetch the whole instruction at `at`, which is text.
+    fn cut_off(&mut self, tid: Pid, at: Address) -> Result<Option<Address>, RunError> {
+        let (process, _) = self.process(tid)?;
+        let Some(end) = process.end_within_instruction(at) else { return Ok(None) };
+        if process.text.iter().any(|t| t.start <= end && end < t.end && t.treatment == Treatment::Native) {
+            let what = format!("the instruction at {:#x} reaches from its text into code made at run time", at.get());
+            return Err(RunError::Unsupported(what));
+        }
+        self.threads.get_mut(&tid).ok_or(RunError::Gone)?.cut_off = Some((at, end));
+        Ok(Some(end))
     }
 
     /// Starts the clock of a thread that goes to code that is not translated.

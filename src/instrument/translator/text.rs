@@ -49,6 +49,22 @@ pub fn find_text(text: &[TextRange], at: Address) -> Option<&TextRange> {
     text.get(i).filter(|t| t.start <= at && t.treatment == Treatment::Translate)
 }
 
+/// Where the translatable text that holds `at` ends, or goes on for `enough` bytes: pieces side by side are one.
+pub fn text_until(text: &[TextRange], at: Address, enough: u64) -> Option<Address> {
+    let first = text.partition_point(|t| t.end <= at);
+    let mut end = None;
+    for t in &text[first..] {
+        if t.treatment != Treatment::Translate || t.start > end.unwrap_or(at) {
+            break;
+        }
+        end = Some(t.end);
+        if t.end - at >= enough {
+            break;
+        }
+    }
+    end
+}
+
 /// Takes `from..to` out of `text`; returns whether anything translatable was there.
 pub fn remove_text(text: &mut Vec<TextRange>, from: Address, to: Address) -> bool {
     let mut translated = false;
@@ -95,5 +111,14 @@ mod tests {
         assert!(find_text(&text, Address::new(22)).is_some());
         assert!(find_text(&text, Address::new(30)).is_none());
         assert!(!remove_text(&mut text, Address::new(40), Address::new(50)));
+    }
+
+    #[test]
+    fn text_goes_on_in_the_next_piece() {
+        let native = TextRange { treatment: Treatment::Native, ..range(30, 40) };
+        let text = [range(2, 23), range(23, 30), native, range(50, 60)];
+        let until = |at: u64, enough| text_until(&text, Address::new(at), enough).map(Address::get);
+        assert_eq!((until(5, 100), until(5, 18), until(29, 1)), (Some(30), Some(23), Some(30)));
+        assert_eq!((until(1, 100), until(30, 1), until(55, 100)), (None, None, Some(60)));
     }
 }

@@ -9,6 +9,7 @@ use nix::unistd::Pid;
 use super::native::Excursion;
 use super::regions::Regions;
 use super::version::Version;
+use crate::target::address::Address;
 use crate::target::tracee::{Running, SignalInfo};
 
 /// A signal that arrived where it could not be delivered.
@@ -42,6 +43,8 @@ pub struct Thread {
     pub stalled: bool,
     /// It was interrupted to see where it is.
     pub peeked: bool,
+    /// It is to fault where the rest of an instruction cannot be fetched: (the instruction, that place).
+    pub cut_off: Option<(Address, Address)>,
 }
 
 impl Thread {
@@ -66,6 +69,7 @@ impl Thread {
             version,
             stalled: false,
             peeked: false,
+            cut_off: None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Decodes a basic block: the straight run of instructions from an address to the first transfer of control.
 
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{Code, Decoder, DecoderError, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use crate::target::address::Address;
 
@@ -8,6 +8,8 @@ use crate::target::address::Address;
 const MAX_INSTRUCTIONS: usize = 200;
 /// Longest block, in bytes.
 pub const MAX_BYTES: usize = 2048;
+/// Longest instruction, in bytes.
+pub const LONGEST: usize = 15;
 
 /// An instruction of a block.
 #[derive(Debug, Clone, Copy)]
@@ -74,7 +76,7 @@ impl Decoded {
     }
 }
 
-/// Decodes the block at `start` from the bytes there, `None` if there are none.
+/// Decodes the block at `start` from the bytes there, `None` if they end before its first instruction does.
 pub fn decode(start: Address, bytes: &[u8]) -> Option<Decoded> {
     if bytes.is_empty() {
         return None;
@@ -89,8 +91,11 @@ pub fn decode(start: Address, bytes: &[u8]) -> Option<Decoded> {
         if instruction.is_invalid() {
             // At the end of the bytes it may only be cut off; alone it is what the CPU will refuse.
             if block.steps.is_empty() {
+                if decoder.last_error() == DecoderError::NoMoreBytes && bytes.len() < LONGEST {
+                    return None;
+                }
                 block.steps.push(Step { instruction, offset, displacement: 0 });
-                length = bytes.len().min(15);
+                length = bytes.len().min(LONGEST);
                 block.end = End::Trap;
             }
             break;
@@ -186,6 +191,9 @@ mod tests {
         assert_eq!(end(&[0xcd, 0x80]), Some((1, End::Far, 2)));
         assert_eq!(end(&[0xcd, 0x03]), Some((1, End::Trap, 2)));
         assert_eq!(end(&[]), None);
+        assert_eq!(end(&[0x05, 0, 0]), None, "add eax, imm32 is longer");
+        assert_eq!(end(&[0x90, 0x05, 0, 0]), Some((1, End::Next, 1)));
+        assert_eq!(end(&[0x66; 20]), Some((1, End::Trap, 15)));
         let Some((_, End::Branch(code, _), _)) = end(&[0x75, 0x10]) else { panic!("jne is a branch") };
         assert_eq!(condition(code), 5);
     }
