@@ -269,6 +269,12 @@ fn rounds_that_leave_rcx_in_its_slot_count_alike() {
     rounds_count_alike_however_they_land("parked", 3_000);
 }
 
+/// The same of return addresses that are popped, moved on and replaced.
+#[test]
+fn rounds_of_code_that_asks_where_it_is_count_alike() {
+    rounds_count_alike_however_they_land("places", 5_000);
+}
+
 /// The same of leaves that are copied in place of calls: with ways out, ways apart, loops and faults in them, called directly, by
 /// register and by way of an indirect jump.
 #[test]
@@ -278,6 +284,13 @@ fn rounds_of_leaves_count_alike() {
     let leaf_bytes = PlacingSettings::default().leaf_bytes;
     for placing in [sparing(), short()] {
         rounds_count_alike_with("leaves", 2_000, &[], PlacingSettings { leaf_bytes, ..placing });
+    }
+}
+
+#[test]
+fn transactions() {
+    if compare("transactions") == 77 {
+        println!("SKIPPED: transactions (this CPU has none)");
     }
 }
 

@@ -1,5 +1,6 @@
 //! One thread being stepped: which instruction it is about to execute, and what that will have done.
 
+use iced_x86::Code;
 use nix::unistd::Pid;
 
 use super::records::Space;
@@ -9,7 +10,7 @@ use crate::isa::facts::Dynamic;
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::memory::AccessSink;
 use crate::target::address::Address;
-use crate::target::tracee::{Stopped, TraceError};
+use crate::target::tracee::{Registers, Stopped, TraceError};
 
 /// System calls after which text may be mapped elsewhere: mmap, mprotect, munmap, mremap, shmat, shmdt.
 const MAPPING_CALLS: [i64; 6] =
@@ -127,6 +128,13 @@ impl Thread {
         }
         self.pending = None;
         let Some(record) = space.record(at, tally, sites) else { return Ok(()) };
+        if record.instruction.code() == Code::Xbegin_rel32 || record.instruction.code() == Code::Xbegin_rel16 {
+            // As under the translator: aborted at once. A step would go on behind the first instruction of the way out.
+            record.count(self.ordinal, 0);
+            let way_out = record.instruction.near_branch_target();
+            stopped.set_registers(&Registers { rax: 0, rip: way_out, ..registers })?;
+            return self.prepare(stopped, space, tally, sites, sink);
+        }
         let mut state = State::new(stopped, &registers);
         let active = state.active_lanes(record.dynamic)?;
         let address_size_32 = record.instruction.memory_index().size() == 4;
@@ -139,10 +147,10 @@ impl Thread {
                 sink.record(self.ordinal, self.process.as_raw() as u32, &batch);
             }
         }
-        let call = (record.instruction.code() == iced_x86::Code::Syscall).then_some(registers.rax as i64);
+        let call = (record.instruction.code() == Code::Syscall).then_some(registers.rax as i64);
         if call == Some(libc::SYS_rseq) {
             // As under the translator: rseq is not there (a number that no call has answers ENOSYS).
-            stopped.set_registers(&crate::target::tracee::Registers { rax: u64::MAX, ..registers })?;
+            stopped.set_registers(&Registers { rax: u64::MAX, ..registers })?;
         }
         self.pending =
             Some(Pending { at, repeat_from: repeat, sum: active.map_or(0, |a| u64::from(a.count_ones())), call });
