@@ -9,9 +9,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
-use rprof::instrument::Counted;
+use rprof::instrument::{Counted, PlacingSettings, Translator};
+use rprof::profile::code::CodeRef;
+use rprof::profile::evidence::memory::{Access, AccessSink, MemoryEvidence};
 
-use guests::{build, guest, guest_told, nothing_runs, same_told, translated};
+use guests::{build, counted_by, guest, guest_told, nothing_runs, same, same_told, translated};
 
 /// Tests from rows `NAME [FLAGS]`; `=> CODE`: what the engine says of it.
 macro_rules! mechanisms {
@@ -21,6 +23,7 @@ macro_rules! mechanisms {
 }
 mechanisms! {
     address_space [],
+    attached [],
     attributes [],
     cancelled ["-pthread"],
     clones [],
@@ -34,7 +37,9 @@ mechanisms! {
     faults [] => "crashed",
     frames [] => "crashed",
     interrupted [],
+    keys [],
     locked ["-pthread", "-lm"],
+    many_maps ["-pthread"],
     overflow ["-lm"] => "native-code",
     partly [],
     per_cpu ["-pthread"],
@@ -42,6 +47,7 @@ mechanisms! {
     relatives [],
     reuse [],
     rewritten [] => "native-code",
+    runs_out [],
     sandbox ["-lm"],
     segments ["-pthread"],
     signals [],
@@ -56,6 +62,85 @@ fn kernel_pages() {
     // The page of old system calls cannot be read; that of new ones is translated.
     let old = std::fs::read_to_string("/proc/self/maps").unwrap().contains("[vsyscall]");
     guest_told("kernel_pages.c", &[], if old { &["native-code"] } else { &[] });
+}
+
+/// Hot blocks are placed as soon as can be, and however little they were executed.
+fn at_once() -> Translator {
+    let (after, again) = (Duration::from_millis(2), Duration::from_millis(8));
+    let placing = PlacingSettings { after, again, worth: 1, ..PlacingSettings::default() };
+    Translator { placing, ..Translator::default() }
+}
+
+/// Its accesses are collected and forgotten.
+struct Nowhere;
+
+impl AccessSink for Nowhere {
+    fn record(&mut self, _thread: u32, _process: u32, _batch: &[Access]) {}
+    fn finish(self: Box<Self>, _sites: &[CodeRef]) -> MemoryEvidence {
+        MemoryEvidence::default()
+    }
+}
+
+/// Whoever executes code while it is changed executes the old or the new, once it is changed the new; how often each was is
+/// counted to the last execution.
+#[test]
+fn code_is_changed_while_other_threads_execute_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = build(dir.path(), "changing.c", &["-pthread"]);
+    assert!(Command::new(&path).output().unwrap().status.success());
+    for mut engine in [Translator::new(), at_once()] {
+        let (counted, said) = counted_by(&mut engine, None, dir.path(), &[path.to_str().unwrap()]);
+        let counted = counted.unwrap();
+        nothing_runs(&path);
+        assert_eq!(counted.status, 0, "see the guest for what the status says");
+        assert!(counted.evidence.warnings.iter().all(|w| w.code != "native-code"), "{:?}", counted.evidence.warnings);
+        let executed: Vec<(u64, u64)> = said
+            .output
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .map(|(value, times)| (value.parse().unwrap(), times.parse().unwrap()))
+            .collect();
+        assert_eq!(executed.len(), 60);
+        let found: Vec<_> = executed.iter().map(|&(value, _)| (value, loads_of(&counted, value))).collect();
+        assert_eq!(found, executed, "(value, executions)");
+    }
+}
+
+/// Executions of `mov eax, value; ret`.
+fn loads_of(counted: &Counted, value: u64) -> u64 {
+    let whole = [&[0xb8], &(value as u32).to_le_bytes()[..], &[0xc3]].concat();
+    let inside = |code: &[u8]| u64::from(code == whole);
+    executions_of(counted, inside)
+}
+
+/// With blocks as they are first translated, with placed ones, and with those that collect accesses.
+#[test]
+fn a_handler_finds_every_register_as_the_interrupted_code_has_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = build(dir.path(), "snapshots.c", &[]);
+    let argv = [path.to_str().unwrap()];
+    same(&argv);
+    let sinks: [Option<Box<dyn AccessSink>>; 2] = [None, Some(Box::new(Nowhere))];
+    for sink in sinks {
+        let collects = sink.is_some();
+        let (counted, said) = counted_by(&mut at_once(), sink, dir.path(), &argv);
+        let status = counted.unwrap().status >> 8;
+        assert_eq!(status, 0, "accesses are collected: {collects}; see the guest for what the status says");
+        assert!(said.output.ends_with("good\n"));
+        nothing_runs(&path);
+    }
+}
+
+/// To the library and to the program, in every thread, whatever they ask.
+#[test]
+fn there_is_no_rseq() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = build(dir.path(), "per_cpu.c", &["-pthread"]);
+    let (counted, said) = translated(dir.path(), &[path.to_str().unwrap(), "absent"]);
+    assert_eq!(counted.unwrap().status, 0, "the library has it");
+    let expected = "good 20000 refused 4\n".repeat(4) + "refused 4, in a child 4\n";
+    assert_eq!(said.output, expected);
+    nothing_runs(&path);
 }
 
 #[test]
@@ -137,6 +222,11 @@ fn complements(counted: &Counted) -> u64 {
     let inside = |code: &[u8]| {
         Decoder::new(64, code, DecoderOptions::NONE).iter().filter(|i| i.mnemonic() == Mnemonic::Cmc).count() as u64
     };
+    executions_of(counted, inside)
+}
+
+/// Executions of the instructions of which a block's code has so many.
+fn executions_of(counted: &Counted, inside: impl Fn(&[u8]) -> u64) -> u64 {
     let blocks = counted.evidence.blocks.iter();
     blocks.map(|b| inside(&b.code) * b.executions.iter().map(|e| e.1).sum::<u64>()).sum()
 }

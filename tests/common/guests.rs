@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rprof::instrument::{CountError, Counted, CountingEngine, Translator};
+use rprof::profile::evidence::memory::AccessSink;
 use rprof::target::launch::{Program, Streams, find_in_path, spawn_gated};
 
 /// Set in a wait status if there was a core dump, which limits of the host decide.
@@ -33,17 +34,28 @@ pub struct Said {
 
 /// The counted run of `argv`, and what it wrote.
 pub fn translated(dir: &Path, argv: &[&str]) -> (Result<Counted, CountError>, Said) {
+    counted_by(&mut Translator::new(), None, dir, argv)
+}
+
+/// The same by this engine, whose accesses `sink` gets.
+pub fn counted_by(
+    engine: &mut dyn CountingEngine,
+    sink: Option<Box<dyn AccessSink>>,
+    dir: &Path,
+    argv: &[&str],
+) -> (Result<Counted, CountError>, Said) {
     let (out, err) = (dir.join("out"), dir.join("err"));
     let file = |path| Some(File::create(path).unwrap().into());
     let streams = Streams { stdout: file(&out), stderr: file(&err), ..Streams::default() };
     let path = find_in_path(argv[0].as_ref()).unwrap();
     let program = Program { path, argv: argv.iter().map(|a| a.into()).collect() };
-    let counted = Translator::new().run(spawn_gated(&program, streams).unwrap(), None);
+    let counted = engine.run(spawn_gated(&program, streams).unwrap(), sink);
     let read = |path| String::from_utf8_lossy(&std::fs::read(path).unwrap()).into_owned();
     (counted, Said { output: read(&out), errors: read(&err) })
 }
 
-/// Runs both ways, compares all that was written and the status, and returns the counted run, of which nothing is in doubt.
+/// Runs both ways, compares all that was written and the status, and returns the counted run, of which nothing is in doubt. What
+/// a guest says that it skips is printed.
 pub fn same(argv: &[&str]) -> Counted {
     same_told(argv, &[])
 }
@@ -57,6 +69,7 @@ pub fn same_told(argv: &[&str], codes: &[&str]) -> Counted {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let expected = Said { output: text(&native.stdout), errors: text(&native.stderr) };
     assert_eq!(said, expected, "{argv:?}: what it wrote");
+    said.output.lines().filter(|l| l.starts_with("SKIPPED")).for_each(|l| println!("{l}"));
     assert_eq!(counted.status & !CORE, native.status.into_raw() & !CORE, "{argv:?}: status");
     let evidence = &counted.evidence;
     assert!(!evidence.blocks.is_empty());
