@@ -212,6 +212,30 @@ fn a_controller_that_refuses_takes_the_sum_with_it() {
 }
 
 #[test]
+fn cores_whose_pmu_is_not_listed_leave_no_certified_zero() {
+    let run = Run::new();
+    run.certificate(json!({"verdict": "trusted"}));
+    // The other kind of core has no PMU here, and the program is on it alone.
+    run.folder.pmu("stand_in", BREAKPOINT, Some("0"), None);
+    let Ok(_on_cpu_1) = Kept::on(&[1]) else {
+        println!("SKIPPED: there is no CPU 1 for this test");
+        return;
+    };
+    let output = run.output(&["--memory", "off"]);
+    let text = stderr(&output).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(status(&output), 0, "{text}");
+    let profile = run.sandbox.profile("rprof.out");
+    let why = "no core PMU of the kernel's list is on CPU 1, where the program may run";
+    assert!(text.contains(&format!("runs the program twice, because {why}")), "{text}");
+    assert_eq!(passes(&profile), ["timed", "counted"]);
+    for name in ["flops", "stand_in.flops", "stand_in.fp"] {
+        let counters = profile["run"]["counters"].as_array().unwrap();
+        let counter = counters.iter().find(|c| c["event"] == name).unwrap();
+        assert_eq!((&counter["value"], &counter["source"]["reason"]), (&Value::Null, &json!(why)), "{name}");
+    }
+}
+
+#[test]
 fn a_damaged_record_of_certificates_is_told_by_name() {
     let run = Run::new();
     fs::write(run.folder.path.join("certificates.json"), "[{]").unwrap();

@@ -81,6 +81,13 @@ pub fn cpu_list(text: &str) -> Vec<u32> {
     cpus
 }
 
+/// Ascending numbers as `0-3,8`.
+pub fn cpu_ranges(cpus: &[u32]) -> String {
+    let runs = cpus.chunk_by(|a, b| a + 1 == *b);
+    let run = |r: &[u32]| if r.len() == 1 { r[0].to_string() } else { format!("{}-{}", r[0], r[r.len() - 1]) };
+    runs.map(run).collect::<Vec<_>>().join(",")
+}
+
 fn split_number(name: &str) -> (String, u64) {
     let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
     let (stem, number) = name.split_at(name.len() - digits);
@@ -115,6 +122,7 @@ mod tests {
         assert_eq!(cpu_list("0-2,8\n"), [0, 1, 2, 8]);
         assert!(cpu_list("\n").is_empty());
         assert!(cpu_list("x-y").is_empty());
+        assert_eq!(cpu_ranges(&[0, 1, 2, 8]), "0-2,8");
     }
 
     #[test]

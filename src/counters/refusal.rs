@@ -6,6 +6,7 @@ use std::io;
 use serde::Serialize;
 
 use super::itself;
+use super::pmu::{self, Pmu};
 
 /// What makes a container allow `perf_event_open`.
 pub const CONTAINER: &str = "start it with --cap-add PERFMON, by which Docker's default seccomp profile allows \
@@ -63,6 +64,13 @@ pub enum Refusal {
     NoPmu {
         /// Which was looked for.
         pmu: String,
+    },
+    /// The list of PMUs is empty or cannot be read: every kernel lists some.
+    NoList,
+    /// The kernel lists a PMU of some cores, and none of others that the program may use.
+    NoPmuOn {
+        /// CPUs of the others.
+        cpus: Vec<u32>,
     },
     /// The kernel's PMU has no place for one of its fields.
     NoEncoding {
@@ -131,6 +139,8 @@ impl Refusal {
             Refusal::CpuOffline => "echo 1 | sudo tee /sys/devices/system/cpu/cpuN/online",
             Refusal::TooFewDescriptors { least, .. } => return format!("as root: ulimit -n {least}"),
             Refusal::OfBox { why, .. } => return why.hint(),
+            Refusal::NoList => "have sysfs mounted and readable where rprof runs: sudo mount -t sysfs sysfs /sys",
+            Refusal::NoPmuOn { .. } => "keep the program on the other CPUs: taskset -c CPUS rprof …",
             _ => "",
         };
         text.to_owned()
@@ -169,6 +179,17 @@ impl fmt::Display for Refusal {
             Refusal::Other { errno } => write!(f, "{}", io::Error::from_raw_os_error(*errno)),
         }
     }
+            Refusal::NoList => {
+                write!(f, "the kernel's list of PMUs (/sys/{}) is empty or cannot be read", pmu::DEVICES)
+            }
+            Refusal::NoPmuOn { cpus } => {
+                let s = if cpus.len() == 1 { "" } else { "s" };
+                write!(
+                    f,
+                    "no core PMU of the kernel's list is on CPU{s} {}, where the program may run",
+                    pmu::cpu_ranges(cpus)
+                )
+            }
 }
 
 #[cfg(test)]

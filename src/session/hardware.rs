@@ -19,6 +19,7 @@ use crate::counters::trust::{Certificate, Verdict};
 use crate::counters::uncore::{self, OpenUncore};
 use crate::profile::evidence::counters::{CounterEvent, CounterEvidence, UncoreBytes, UncoreCount};
 
+use crate::target::affinity;
 use crate::profile::run::Warning;
 
 use super::certificates::{self, Kept};
@@ -100,7 +101,8 @@ impl Hardware {
 
     /// What each event that is asked for would be worth, before any is opened.
     pub fn outlook(&self) -> CounterEvidence {
-        let plan = self.plan();
+        // The program will have the affinity of this thread.
+        let plan = self.plan(Pid::from_raw(0));
         let events = plan.wanted.iter().map(|w| w.uncounted()).chain(plan.missing.clone()).collect();
         let uncore = self.traffic_events().into_iter().map(|e| {
             let why = Err(Refusal::NeverRan.to_string());
@@ -112,7 +114,7 @@ impl Hardware {
     /// Arms everything on `child`, to start when it executes a program. Nothing here fails: what is refused is told at
     /// the end.
     pub fn arm(&self, child: Pid, frequency_hz: f64) -> Armed {
-        let plan = self.plan();
+        let plan = self.plan(child);
         let cpus = sysconf(SysconfVar::_NPROCESSORS_CONF).ok().flatten().unwrap_or(1) as u32;
         let frequency_hz = frequency_hz.min(GREATEST_HZ);
         let options = CollectOptions { frequency_hz, cpus, sums_alone: false };
@@ -121,9 +123,9 @@ impl Hardware {
         Armed { collector, no_table: self.tables.is_empty(), uncore, pmus: self.pmus.clone() }
     }
 
-    fn plan(&self) -> Plan {
+    fn plan(&self, program: Pid) -> Plan {
         let verdict = |event: &Event, pmu: &Pmu| self.verdict(&event.name, &pmu.name);
-        Plan::new(&self.tables, &self.pmus, self.nmi_watchdog, verdict)
+        Plan::new(&self.tables, &self.pmus, self.nmi_watchdog, verdict).for_a_program_on(&affinity::cpus_of(program))
     }
 
     fn verdict(&self, event: &str, pmu: &str) -> Verdict {

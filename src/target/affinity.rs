@@ -13,6 +13,12 @@ pub fn allowed_cpus(tid: Pid) -> Option<u32> {
     Some(count(&sched_getaffinity(tid).ok()?) as u32)
 }
 
+/// The CPUs that the affinity mask of `tid` allows, in order; none if the thread is gone.
+pub fn cpus_of(tid: Pid) -> Vec<u32> {
+    let set = sched_getaffinity(tid).unwrap_or_default();
+    (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).map(|cpu| cpu as u32).collect()
+}
+
 fn count(set: &CpuSet) -> usize {
     (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).count()
 }
@@ -109,6 +115,7 @@ mod tests {
     #[test]
     fn we_may_run_somewhere() {
         assert!(allowed_cpus(SELF).unwrap() >= 1);
+        assert_eq!(allowed_cpus(SELF), Some(cpus_of(SELF).len() as u32));
     }
 
     #[test]

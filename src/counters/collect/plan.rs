@@ -104,20 +104,7 @@ impl Plan {
             self.wanted.push(Wanted { event: event.clone(), pmu: pmu.cloned(), verdict, refusal, caveat, betrays });
         }
         let Some(pmu) = pmu else { return };
-        self.missing.extend(table.no_flops().map(|m| CounterEvent {
-            name: format!("flops of {}", pmu.name),
-            role: m.role.name(),
-            pmu: pmu.name.clone(),
-            unit: m.role.unit().into(),
-            weight: 1.0,
-            trust: "no such event".into(),
-            certified: false,
-            precision: None,
-            width: None,
-            caveat: None,
-            betrays: None,
-            total: Err(sentence(&m.reason)),
-        }));
+        self.missing.extend(table.no_flops().map(|m| no_flops(&pmu.name, &pmu.name, sentence(&m.reason))));
         let open: Vec<usize> = (first..self.wanted.len()).filter(|i| self.wanted[*i].refusal.is_none()).collect();
         let events: Vec<Event> = open.iter().map(|i| self.wanted[*i].event.clone()).collect();
         let Schedule { constant, groups, impossible } = group::schedule(&events, free);
@@ -151,12 +138,49 @@ impl Plan {
     }
 }
 
+/// FLOPs of `cores` that nothing counts.
+fn no_flops(cores: &str, pmu: &str, reason: String) -> CounterEvent {
+    CounterEvent {
+        name: format!("flops of {cores}"),
+        role: Role::Flops.name(),
+        pmu: pmu.into(),
+        unit: Role::Flops.unit().into(),
+        weight: 1.0,
+        trust: "no such event".into(),
+        certified: false,
+        precision: None,
+        width: None,
+        caveat: None,
+        betrays: None,
+        total: Err(reason),
+    }
+}
+
 impl Wanted {
     /// As evidence, with the reason why it has no count yet.
     pub fn uncounted(&self) -> CounterEvent {
         let divisor = if let Verdict::Corrected { ratio } = self.verdict { ratio } else { 1.0 };
         CounterEvent {
             name: self.event.name.clone(),
+    /// The plan for a program that may run on the CPUs `allowed`. Where none of its PMUs is on one of them (the kernel lists
+    /// the PMU of one kind of core and not that of the other) it opens nothing: what the program does there would be missing
+    /// from every sum, and a program that is only there would read 0.
+    pub fn for_a_program_on(mut self, allowed: &[u32]) -> Plan {
+        let pmus: Vec<&Pmu> = self.wanted.iter().filter_map(|w| w.pmu.as_ref()).collect();
+        let counts_on = |cpu: &u32| pmus.iter().any(|p| p.per_socket || p.cpus.is_empty() || p.cpus.contains(cpu));
+        let cpus: Vec<u32> = allowed.iter().copied().filter(|cpu| !counts_on(cpu)).collect();
+        if pmus.is_empty() || cpus.is_empty() {
+            return self;
+        }
+        let refusal = Refusal::NoPmuOn { cpus };
+        for wanted in &mut self.wanted {
+            wanted.refusal.get_or_insert_with(|| refusal.clone());
+        }
+        self.groups.clear();
+        self.missing.push(no_flops("cores without a PMU", "", refusal.to_string()));
+        self
+    }
+
             role: self.event.role.name(),
             pmu: self.pmu.as_ref().map(|p| p.name.clone()).unwrap_or_default(),
             unit: self.event.unit().into(),

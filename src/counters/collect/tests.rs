@@ -177,6 +177,22 @@ fn hybrid_cores_have_their_own_events_on_their_own_cpus() {
 }
 
 #[test]
+fn cores_without_a_pmu_that_the_program_may_use_leave_no_sum() {
+    let evidence = |cpus: &[u32], allowed: &[u32]| {
+        let plan = Plan::new(&[table(2)], &[pmu("cpu", cpus)], false, trusted).for_a_program_on(allowed);
+        let options = CollectOptions { frequency_hz: 1000.0, cpus: 4, sums_alone: false };
+        Collector::arm(Fake::default(), plan, CHILD, options).finish()
+    };
+    let why = "no core PMU of the kernel's list is on CPUs 2-3, where the program may run";
+    let part = evidence(&[0, 1], &[0, 1, 2, 3]);
+    assert_eq!(reasons(&part), [why; 3], "the events, and what the sum lacks");
+    assert!(part.groups.is_empty() && !part.events[2].certified, "{part:?}");
+    for (cpus, allowed) in [(&[0, 1][..], &[1][..]), (&[], &[0, 3]), (&[0, 1], &[])] {
+        assert_eq!(reasons(&evidence(cpus, allowed)), ["", ""], "a PMU on {cpus:?}, a program on {allowed:?}");
+    }
+}
+
+#[test]
 fn the_trust_check_decides_what_is_opened_and_how_it_is_weighed() {
     let verdict = |event: &Event, _: &Pmu| match event.umask {
         1 => Verdict::Refuted { found: "counted / known is 0.000 to 0.000 over 4 kernels".into() },
