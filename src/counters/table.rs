@@ -308,6 +308,8 @@ impl UncoreEvent {
 
     /// The config of a channel. Event numbers have their low eight bits in bits 7:0 and the others from bit 32 on, so that
     /// the step from channel to channel may carry from one to the other.
+    /// High-bandwidth memory beside it, which a few parts have: what goes there is in no count of the others.
+    HighBandwidth,
     pub fn config_of_channel(&self, channel: u32) -> u64 {
         const LOW: u64 = 0xff;
         const HIGH: u64 = 0x3f;

@@ -13,7 +13,7 @@ use crate::counters::kernel::Linux;
 use crate::counters::pmu::{self, Pmu};
 use crate::counters::refusal::Refusal;
 use crate::counters::store;
-use crate::counters::table::{Event, EventTable, Role, UncoreEvent};
+use crate::counters::table::{Event, EventTable, Medium, Role, UncoreEvent};
 use crate::counters::tables;
 use crate::counters::trust::{Certificate, Verdict};
 use crate::counters::uncore::{self, OpenUncore};
@@ -133,10 +133,13 @@ impl Hardware {
         found.map_or_else(|| Verdict::NotChecked { why: self.unchecked.into() }, |c| c.verdict.clone())
     }
 
-    /// Events of memory controllers; the kinds of cores of a CPU share them.
+    /// Events of memory controllers; the kinds of cores of a CPU share them. Memory that few parts have is not asked for on the
+    /// others.
     fn traffic_events(&self) -> Vec<&UncoreEvent> {
         let mut events: Vec<&UncoreEvent> = Vec::new();
-        for event in self.tables.iter().flat_map(|t| &t.uncore).filter(is_traffic) {
+        let here =
+            |e: &&UncoreEvent| e.medium != Medium::HighBandwidth || self.pmus.iter().any(|pmu| pmu.is_box_of(&e.pmu));
+        for event in self.tables.iter().flat_map(|t| &t.uncore).filter(is_traffic).filter(here) {
             if !events.iter().any(|e| e.name == event.name && e.pmu == event.pmu) {
                 events.push(event);
             }
@@ -242,3 +245,4 @@ fn uncore_count(event: &UncoreEvent, verdict: &Verdict, bytes: Result<UncoreByte
         bytes,
     }
 }
+        further: event.medium == Medium::HighBandwidth,

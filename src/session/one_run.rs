@@ -77,19 +77,21 @@ fn traffic(uncore: &[UncoreCount], check: Check<UncoreCount>) -> Result<(), Stri
         false => Err(format!("{} is not certified: {}", count.name, count.trust)),
         true => check(count),
     };
-    let mut why = Err("there is no event for DRAM traffic".to_owned());
-    for read in &reads {
-        let pair = usable(read).and_then(|()| {
-            if read.both_directions {
-                return Ok(());
-            }
-            let write = writes.iter().find(|w| w.pmu == read.pmu);
-            usable(write.ok_or_else(|| format!("{} has no event for writes beside it", read.name))?)
-        });
-        if pair.is_ok() {
-            return pair;
+    let pair = |read: &&&UncoreCount| {
+        usable(read)?;
+        if read.both_directions {
+            return Ok(());
         }
-        why = why.or(pair);
+        let write = writes.iter().find(|w| w.pmu == read.pmu);
+        usable(write.ok_or_else(|| format!("{} has no event for writes beside it", read.name))?)
+    };
+    let mut why = Err("there is no event for DRAM traffic".to_owned());
+    for read in reads.iter().filter(|r| !r.further) {
+        match pair(&read) {
+            // Another memory's traffic is a part of the whole.
+            Ok(()) => return reads.iter().filter(|r| r.further).try_for_each(|r| pair(&r)),
+            refused => why = why.or(refused),
+        }
     }
     why
 }
@@ -124,6 +126,7 @@ mod tests {
             trust: if certified { "trusted".into() } else { "not checked: y".into() },
             certified,
             both_directions: false,
+            further: false,
             bytes: Ok(UncoreBytes { net, error: 5.0, ..UncoreBytes::default() }),
         }
     }
@@ -166,6 +169,15 @@ mod tests {
         assert!(missing(|e| e.uncore[1] = count("dram_write_lines", false, 100.0)).contains("not checked: y"));
         assert!(missing(|e| e.uncore.truncate(1)).contains("no event for writes"));
         assert!(missing(|e| e.uncore[0] = count("dram_read_lines", true, 10.0)).contains("drowns"));
+        let hbm = |certified| {
+            let of = |role: &str| UncoreCount { pmu: "hbm".into(), further: true, ..count(role, certified, 100.0) };
+            [of("dram_read_lines"), of("dram_write_lines")]
+        };
+        assert!(missing(|e| e.uncore.extend(hbm(false))).contains("not certified"), "a memory beside the other");
+        let mut with_hbm = evidence();
+        with_hbm.uncore.extend(hbm(true));
+        assert_eq!(kept(&with_hbm, Memory::Sampled), Ok(()));
+        assert!(missing(|e| e.uncore = hbm(true).into()).contains("no event for DRAM"), "the part alone");
         let silent = UncoreBytes::default();
         assert!(missing(|e| e.uncore[0].bytes = Ok(silent)).contains("drowns"), "0 ± 0 is no promise kept");
         let betraying = |total| CounterEvent {

@@ -44,6 +44,7 @@ fn uncore(name: &str, role: &str, bytes: Result<UncoreBytes, String>) -> UncoreC
         trust: "trusted".into(),
         certified: true,
         both_directions: false,
+        further: false,
         bytes,
     }
 }
@@ -314,3 +315,15 @@ fn bytes_of_certified_controllers_stand_where_there_is_no_model() {
     evidence.uncore[1].bytes = Ok(UncoreBytes { net: 10.0, error: 500.0, ..UncoreBytes::default() });
     assert_eq!(function(&profile(&evidence), "work").bytes, None, "less than its own error is no figure");
 }
+    // Further memory of the host is no part of that: its traffic is added, or nothing is known.
+    let hbm = |name: &str, role: &str, net| UncoreCount {
+        pmu: "hbm".into(),
+        further: true,
+        ..uncore(name, role, bytes(net))
+    };
+    let mut beside = evidence.clone();
+    beside.uncore.extend([hbm("hbm rd", "dram_read_lines", 1000.0), hbm("hbm wr", "dram_write_lines", 24.0)]);
+    let dram = function(&profile(&beside), "work").bytes.expect("both memories were counted");
+    assert_eq!((dram.dram, dram.dram_read, dram.dram_write), (Some(65_344), Some(65_000), Some(344)));
+    beside.uncore[3].certified = false;
+    assert_eq!(function(&profile(&beside), "work").bytes, None, "one of two memories is a part");

@@ -133,6 +133,8 @@ pub struct UncoreCount {
     pub certified: bool,
     /// Reads and writes in one count.
     pub both_directions: bool,
+    /// It counts another memory beside that of the other events, which this host has, too: the traffic is the sum of both.
+    pub further: bool,
     /// The program's bytes, or why there are none.
     pub bytes: Result<UncoreBytes, String>,
 }

@@ -170,36 +170,52 @@ fn level(hardware: &Hardware, id: FunctionId, role: &'static str) -> Option<(u64
 }
 
 fn fill_dram(function: &mut Function, hardware: &Hardware, id: FunctionId, time_share: Option<f64>) {
-    let Some((read, write)) = controllers(&hardware.evidence().uncore) else { return };
+    let Some(pairs) = controllers(&hardware.evidence().uncore) else { return };
     let of = |uncore: &UncoreCount| {
         let counter = hardware.uncore_of(uncore, id, time_share)?;
         let believed = counter.source.error.is_some_and(|e| e <= UNCERTAIN);
         Some((counter.value.filter(|v| believed && *v >= 0.0)?.round() as u64, counter.source))
     };
-    let Some((read_bytes, source)) = of(read) else { return };
-    let (mut bytes, mut written) = (function.bytes.unwrap_or_default(), 0);
-    if let Some(write) = write {
+    let (mut all, mut read_bytes, mut written) = (0, Some(0), Some(0));
+    let mut source = None;
+    for (read, write) in pairs {
+        let Some((bytes, found)) = of(read) else { return };
+        source = source.or(Some(found));
+        all += bytes;
+        let Some(write) = write else {
+            (read_bytes, written) = (None, None);
+            continue;
+        };
         let Some((write_bytes, _)) = of(write) else { return };
-        written = write_bytes;
-        bytes = Bytes { dram_read: Some(read_bytes), dram_write: Some(written), ..bytes };
+        all += write_bytes;
+        (read_bytes, written) = (read_bytes.map(|n| n + bytes), written.map(|n| n + write_bytes));
     }
-    function.bytes = Some(Bytes { dram: Some(read_bytes + written), ..bytes });
-    function.source.insert("bytes.dram".into(), source);
+    let bytes = function.bytes.unwrap_or_default();
+    let (dram_read, dram_write) = (read_bytes.or(bytes.dram_read), written.or(bytes.dram_write));
+    function.bytes = Some(Bytes { dram: Some(all), dram_read, dram_write, ..bytes });
+    function.source.extend(source.map(|s| ("bytes.dram".into(), s)));
 }
 
-/// The first certified count of reads with that of writes on the same kind of box, or one of both directions.
-pub fn controllers(uncore: &[UncoreCount]) -> Option<(&UncoreCount, Option<&UncoreCount>)> {
+/// Reads, and writes where they are not in the same count.
+type Pair<'u> = (&'u UncoreCount, Option<&'u UncoreCount>);
+
+/// The first certified count of reads with that of writes on the same kind of box, or one of both directions; with it those of
+/// every further memory. `None` where a memory has none: the traffic of the others is a part.
+pub fn controllers(uncore: &[UncoreCount]) -> Option<Vec<Pair<'_>>> {
     let usable = |u: &&UncoreCount| u.certified && u.bytes.is_ok();
-    let reads = || uncore.iter().filter(usable).filter(|u| u.role == READS);
-    let pair = |read| {
-        let read: &UncoreCount = read;
-        if read.both_directions {
-            return Some((read, None));
-        }
-        let write = uncore.iter().filter(usable).find(|u| u.role == WRITES && u.pmu == read.pmu)?;
-        Some((read, Some(write)))
+    let pair = |read: &'_ UncoreCount| {
+        let write = uncore.iter().filter(usable).find(|u| u.role == WRITES && u.pmu == read.pmu);
+        (read.both_directions || write.is_some()).then_some(write.filter(|_| !read.both_directions))
     };
-    reads().find_map(pair)
+    let of = |further: bool| {
+        let reads = uncore.iter().filter(usable).filter(move |u| u.role == READS && u.further == further);
+        reads.filter_map(|read| Some((read, pair(read)?))).next()
+    };
+    let main = of(false)?;
+    match uncore.iter().any(|u| u.further) {
+        true => Some(vec![main, of(true)?]),
+        false => Some(vec![main]),
+    }
 }
 
 /// Most of it may be its neighbours', or the turns of a shared counter missed it.
