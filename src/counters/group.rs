@@ -65,6 +65,33 @@ pub fn schedule(events: &[Event], free: Free) -> Schedule {
     Schedule { constant: true, groups, impossible: in_turns.impossible }
 }
 
+/// How well a schedule of them would count the FLOPs among `events`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Hold {
+    /// They do not fit on the counters together.
+    Apart,
+    /// They are on the PMU together, in turns with the others.
+    Together,
+    /// They are on the PMU all the time.
+    AllTheTime,
+}
+
+fn hold(events: &[Event], free: Free) -> Hold {
+    let flops: Vec<usize> = (0..events.len()).filter(|i| events[*i].role == Role::Flops).collect();
+    let Schedule { constant, groups, .. } = schedule(events, free);
+    match (constant || groups.len() < 2, fits(events, &flops, free)) {
+        (_, false) => Hold::Apart,
+        (true, true) => Hold::AllTheTime,
+        (false, true) => Hold::Together,
+    }
+}
+
+/// Whether `merged`, in which fewer events count the same FLOPs as in `full`, keep these on the PMU better: then it is worth
+/// that precisions are not told apart.
+pub fn is_better_merged(full: &[Event], merged: &[Event], free: Free) -> bool {
+    hold(merged, free) > hold(full, free)
+}
+
 /// Packs `events` into groups, in order, first fit. Returns indices into `events`; the second part holds the events
 /// that fit in no group at all.
 pub fn plan(events: &[Event], free: Free) -> (Vec<Vec<usize>>, Vec<usize>) {
@@ -166,6 +193,28 @@ mod tests {
         // Nothing takes turns where everything fits.
         let few = &zen4[..3];
         assert!(!schedule(few, Free { general: 6 }).constant);
+    }
+
+    #[test]
+    fn flops_are_merged_where_it_keeps_them_on_the_pmu() {
+        let tables = all().unwrap();
+        let better = |model, general| {
+            let table = for_cpu(&tables, "GenuineIntel", 6, model).unwrap();
+            let events = |events: Vec<&Event>| events.into_iter().cloned().collect::<Vec<_>>();
+            let (full, merged) = (events(table.asked_for().collect()), events(table.merged().unwrap()));
+            let free = Free { general };
+            (is_better_merged(&full, &merged, free), hold(&full, free), hold(&merged, free))
+        };
+        // Broadwell: four events on four counters instead of six.
+        assert_eq!(better(0x4f, 4), (true, Hold::Apart, Hold::Together));
+        assert_eq!(better(0x4f, 3), (false, Hold::Apart, Hold::Apart), "the watchdog has the fourth");
+        // Skylake: five do not fit on four either.
+        assert_eq!(better(0x55, 4), (false, Hold::Apart, Hold::Apart));
+        // Ice Lake: five on eight leave three for the others; eight would leave none.
+        assert_eq!(better(0x6a, 8), (true, Hold::Together, Hold::AllTheTime));
+        assert_eq!(better(0x6a, 7), (true, Hold::Apart, Hold::AllTheTime));
+        // Golden Cove: six leave room enough.
+        assert_eq!(better(0x97, 8), (false, Hold::AllTheTime, Hold::AllTheTime));
     }
 
     #[test]

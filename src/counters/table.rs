@@ -167,6 +167,9 @@ pub struct Event {
     /// FLOPs: the width, where the event is specific to one.
     #[serde(default)]
     pub width: Option<Width>,
+    /// FLOPs: the precisions and widths that it counts together, where these are some of all.
+    #[serde(default)]
+    pub kinds: Vec<Kind>,
     /// FLOPs: vectors of every width, but no scalars.
     #[serde(default)]
     pub packed: bool,
@@ -195,6 +198,11 @@ pub struct Event {
 }
 
 impl Event {
+    /// Whether the FLOPs of `single`, of one precision and width, are among those that it counts together.
+    fn counts_kind_of(&self, single: &Event) -> bool {
+        self.kinds.iter().any(|k| (Some(k.precision), Some(k.width)) == (single.precision, single.width))
+    }
+
     /// The unit of a weighted count.
     pub fn unit(&self) -> &'static str {
         match self.unit {
@@ -207,6 +215,16 @@ impl Event {
 }
 
 /// What an event counts that tells of its role's work by another unit.
+/// FLOPs of one precision and width.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kind {
+    /// Which precision.
+    pub precision: Precision,
+    /// Which width.
+    pub width: Width,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -344,6 +362,21 @@ impl EventTable {
     /// What the FLOP events leave out and `event` tells of.
     pub fn betrays(&self, event: &Event) -> Option<&Missing> {
         self.missing.iter().find(|m| m.role == Role::Flops && m.unless.as_deref() == Some(event.name.as_str()))
+    /// The same with FLOP events that count several kinds together in the place of those that count one each: fewer counters
+    /// tell the same FLOPs, but not their precisions. `None` where the table has none.
+    pub fn merged(&self) -> Option<Vec<&Event>> {
+        let merged: Vec<&Event> = self.events.iter().filter(|e| !e.headline && !e.kinds.is_empty()).collect();
+        let replaced = |e: &Event| e.role == Role::Flops && merged.iter().any(|m| m.counts_kind_of(e));
+        let rest = self.asked_for().filter(|e| !replaced(e));
+        (!merged.is_empty()).then(|| merged.iter().copied().chain(rest).collect())
+    }
+
+    /// All events that a run may ask for.
+    pub fn may_be_asked_for(&self) -> impl Iterator<Item = &Event> {
+        let merged = self.merged().unwrap_or_default();
+        self.events.iter().filter(move |e| e.headline || self.betrays(e).is_some() || merged.contains(e))
+    }
+
     }
 
     /// Why the FLOPs of a program cannot be known from these events, whatever it does.
@@ -429,5 +462,32 @@ mod tests {
         let spr = for_cpu(&all().unwrap(), "GenuineIntel", 6, 0x8f).unwrap();
         assert_eq!(spr.no_flops().count(), 0, "AMX is told of, so that programs without it have their FLOPs");
         assert!(spr.asked_for().any(|e| e.name == "exe.amx_busy"));
+    #[test]
+    fn merged_events_count_every_kind_once() {
+        let mut merging = 0;
+        for table in all().unwrap() {
+            let Some(merged) = table.merged() else { continue };
+            merging += 1;
+            let flops = |events: &[&Event]| -> Vec<Event> {
+                events.iter().filter(|e| e.role == Role::Flops).map(|e| (*e).clone()).collect()
+            };
+            let (few, full) = (flops(&merged), flops(&table.asked_for().collect::<Vec<_>>()));
+            assert!(few.len() < full.len(), "{}", table.cpu.name);
+            for single in &full {
+                let counting: Vec<&Event> =
+                    few.iter().filter(|e| e.name == single.name || e.counts_kind_of(single)).collect();
+                assert_eq!(counting.len(), 1, "{}: {} is counted once", table.cpu.name, single.name);
+                let masks = (counting[0].event, counting[0].umask & single.umask, counting[0].weight);
+                assert_eq!(masks, (single.event, single.umask, single.weight), "{}: {}", table.cpu.name, single.name);
+            }
+            let umasks = few.iter().fold((0, 0), |(all, sum), e| (all | e.umask, sum + e.umask));
+            assert_eq!(umasks.0, umasks.1, "{}: no mask twice", table.cpu.name);
+            let others = |events: &[&Event]| events.iter().filter(|e| e.role != Role::Flops).count();
+            assert_eq!(others(&merged), others(&table.asked_for().collect::<Vec<_>>()), "{}", table.cpu.name);
+            assert!(few.iter().all(|e| table.may_be_asked_for().any(|m| m.name == e.name)), "{}", table.cpu.name);
+        }
+        assert_eq!(merging, 13, "every P-core but Haswell's");
+    }
+
     }
 }

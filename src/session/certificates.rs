@@ -59,7 +59,7 @@ pub fn of_tables(
     warnings: &mut Vec<Warning>,
 ) -> Vec<Certificate> {
     let known = kept.map(Kept::load).unwrap_or_default();
-    let asked_for = tables.iter().map(|t| EventTable { events: t.asked_for().cloned().collect(), ..t.clone() });
+    let asked_for = tables.iter().map(|t| EventTable { events: t.may_be_asked_for().cloned().collect(), ..t.clone() });
     let present = asked_for.filter(|t| plan::core_pmu(&t.cpu, pmus).is_some() || has_controller(t, pmus));
     let certificates: Vec<Certificate> = present.flat_map(|t| certify(&t, pmus, &known)).collect();
     if certificates != known {

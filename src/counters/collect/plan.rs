@@ -66,6 +66,22 @@ pub fn present<'t>(tables: &'t [EventTable], pmus: &[Pmu]) -> impl Iterator<Item
     tables.iter().zip(listed).filter(move |(_, listed)| none || *listed).map(|(table, _)| table)
 }
 
+/// The events to ask for: FLOPs merged where that keeps them on the PMU better and no trust check speaks against it.
+fn asked_for<'t>(
+    table: &'t EventTable,
+    pmu: Option<&Pmu>,
+    free: Free,
+    verdict: &impl Fn(&Event, &Pmu) -> Verdict,
+) -> Vec<&'t Event> {
+    let full: Vec<&Event> = table.asked_for().collect();
+    let (Some(merged), Some(pmu)) = (table.merged(), pmu) else { return full };
+    let owned = |events: &[&Event]| events.iter().map(|e| (*e).clone()).collect::<Vec<Event>>();
+    let flops = |events: &[&'t Event]| events.iter().copied().filter(|e| e.role == Role::Flops).collect::<Vec<_>>();
+    let certified = |events: &[&'t Event]| flops(events).iter().all(|e| verdict(e, pmu).is_certified());
+    let as_good = certified(&merged) || !certified(&full);
+    if as_good && group::is_better_merged(&owned(&full), &owned(&merged), free) { merged } else { full }
+}
+
 impl Plan {
     /// Asks for the headline events of `tables`. `verdict` tells what is known of an event on a PMU.
     pub fn new(
@@ -81,8 +97,9 @@ impl Plan {
         plan
     }
 
-    fn add(&mut self, table: &EventTable, pmu: Option<&Pmu>, free: Free, verdict: &impl Fn(&Event, &Pmu) -> Verdict) {
-        let mut events: Vec<&Event> = table.asked_for().collect();
+    fn add(&mut self, table: &EventTable, pmus: &[Pmu], free: Free, verdict: &impl Fn(&Event, &Pmu) -> Verdict) {
+        let pmu = core_pmu(&table.cpu, pmus);
+        let mut events = asked_for(table, pmu, free, verdict);
         events.sort_by_key(|e| e.role != Role::Flops);
         let first = self.wanted.len();
         for event in events {

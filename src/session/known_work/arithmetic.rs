@@ -48,6 +48,10 @@ impl KnownWork for FpWork {
         let applies = event.precision.is_none_or(|p| p == self.precision)
             && event.width.is_none_or(|w| w == self.width)
             && (vector || !event.packed);
+        if event.role == Role::Flops && !event.kinds.is_empty() {
+            let counted = event.kinds.iter().any(|k| (k.precision, k.width) == (self.precision, self.width));
+            return if counted { self.flops(event) } else { Some(0.0) };
+        }
         match event.role {
             // Unit masks of events that are not of one width, of packed ones or of the headline may choose operations, or
             // some of the widths: which, their fields do not say.
@@ -153,6 +157,28 @@ mod tests {
                 assert!(!(here && x86) || positive > 1, "{} of {}: {positive}", event.name, table.cpu.name);
             }
         }
+    }
+
+    #[test]
+    fn merged_events_expect_their_kinds_alone() {
+        let tables = tables::all().unwrap();
+        let ice_lake = tables::for_cpu(&tables, "GenuineIntel", 6, 0x6a).unwrap();
+        let works = kernels(Features::detect());
+        let expected = |work: &str, name: &str| {
+            let event = ice_lake.events.iter().find(|e| e.name == name).unwrap();
+            let work = works.iter().find(|w| w.name() == work)?;
+            Some(work.expected(event).unwrap() / work.operations())
+        };
+        for name in ["dp.add.scalar", "sp.add.scalar"] {
+            assert_eq!((expected(name, "fp_arith.scalar"), expected(name, "fp_arith.4_flops")), (Some(1.0), Some(0.0)));
+        }
+        assert_eq!(expected("sp.add.128", "fp_arith.4_flops"), Some(4.0));
+        assert_eq!(expected("dp.add.128", "fp_arith.4_flops"), Some(0.0));
+        let Some(fused) = expected("dp.fma.256", "fp_arith.4_flops") else {
+            println!("SKIPPED: this CPU has no AVX2 FMA");
+            return;
+        };
+        assert_eq!((fused, expected("sp.fma.256", "fp_arith.4_flops")), (8.0, Some(0.0)));
     }
 
     #[test]
