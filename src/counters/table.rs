@@ -351,6 +351,9 @@ pub struct Missing {
     /// So much of it, relative to the role's sum, may be left out all the same.
     #[serde(default)]
     pub at_most: f64,
+    /// FLOPs: no event tells whether a program did any of it, so that every sum of the others has this caveat.
+    #[serde(default)]
+    pub caveat: Option<String>,
 }
 
 impl EventTable {
@@ -381,7 +384,7 @@ impl EventTable {
 
     /// Why the FLOPs of a program cannot be known from these events, whatever it does.
     pub fn no_flops(&self) -> impl Iterator<Item = &Missing> {
-        self.missing.iter().filter(|m| m.role == Role::Flops && m.unless.is_none())
+        self.missing.iter().filter(|m| m.role == Role::Flops && m.unless.is_none() && m.caveat.is_none())
     }
 
     /// Where the FLOPs of `event` are others than those of docs/conventions.md; `None` where no difference is known.
@@ -398,7 +401,8 @@ impl EventTable {
         };
         let told = self.events.iter().any(|e| e.role == Role::X87 && self.betrays(e).is_some());
         let x87 = (self.cpu.vendor != "ARM" && !told).then_some("x87 is left out");
-        let differences: Vec<&str> = [masked, min_max, x87].into_iter().flatten().collect();
+        let untold = self.missing.iter().filter(|m| m.role == Role::Flops).filter_map(|m| m.caveat.as_deref());
+        let differences: Vec<&str> = [masked, min_max, x87].into_iter().flatten().chain(untold).collect();
         (event.role == Role::Flops && !differences.is_empty()).then(|| differences.join(", "))
     }
 }
@@ -428,6 +432,11 @@ mod tests {
         assert_eq!(intel(0x55, "fp_arith.scalar_dp").unwrap(), "minima and maxima are counted");
         assert_eq!(intel(0x6a, "l1d.replacement"), None);
         assert!(caveat("AuthenticAMD", 0x1a, 0x02, "fp_ops_retired.all").unwrap().contains("minima and maxima may"));
+        for model in [0x8f, 0xcf, 0xad] {
+            let caveat = intel(model, "fp_arith.scalar_dp").unwrap();
+            assert!(caveat.ends_with("dot products of BF16 are left out"), "{model:#x}: {caveat}");
+        }
+        assert!(!intel(0x55, "fp_arith.scalar_dp").unwrap().contains("BF16"), "Cooper Lake has events for it");
         let mut alone = for_cpu(&tables, "GenuineIntel", 6, 0x55).unwrap();
         alone.missing.clear();
         let scalar = alone.events.iter().find(|e| e.name == "fp_arith.scalar_dp").unwrap();
