@@ -210,6 +210,7 @@ impl Event {
             Some(Unit::Uop) => "uop",
             Some(Unit::Instruction) => "instruction",
             Some(Unit::Slot) => "slot",
+            Some(Unit::Count) => "count",
         }
     }
 }
@@ -234,6 +235,8 @@ pub enum Unit {
     Instruction,
     /// Places for a micro-operation to be dispatched, of which a cycle has several.
     Slot,
+    /// Occurrences.
+    Count,
 }
 
 /// Whether an event counts lanes that a mask switches off.

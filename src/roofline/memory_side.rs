@@ -20,6 +20,7 @@ const TOLERANCE: f64 = 0.05;
 /// Events whose cycles are stalls on memory, the farthest level first.
 const STALLS: [&str; 3] = ["stall_l3", "stall_l2", "stall_l1"];
 const FULL: &str = "queue_full";
+const CYCLE: &str = "cycle";
 
 /// How much software prefetching can gain.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -50,7 +51,8 @@ pub fn of_function(even: &Subject<'_>) -> Option<f64> {
 /// From its counters, where they have both kinds of cycles.
 pub fn room(subject: &Subject<'_>) -> Option<Room> {
     let sum = |role: &str| {
-        let of_role = subject.function.counters.iter().filter(|c| c.role == role);
+        // An event may count requests or slots instead, which no cycles can be taken from.
+        let of_role = subject.function.counters.iter().filter(|c| c.role == role && c.unit == CYCLE);
         of_role.map(|c| c.value).reduce(|a, b| Some(a? + b?)).flatten()
     };
     let stalled = STALLS.iter().find_map(|role| sum(role)).filter(|n| *n > 0.0)?;

@@ -111,4 +111,10 @@ fn full_queues_leave_prefetching_nothing_to_gain() {
     assert!(half.seconds < open.seconds && half.advice.contains("In 33 %"), "{half:?}");
     assert!((half.seconds / time - 0.3).abs() < 0.01, "{half:?}");
     assert_eq!(latency(&timed(0.9, 0.9)), None, "more misses at once are not possible");
+    assert!(half.advice.contains("(hardware counters, not certified)"), "{}", half.advice);
+    let mut requests = random(0.9, 0.9);
+    requests.counters.iter_mut().filter(|c| c.role == "queue_full").for_each(|c| c.unit = "count".into());
+    let untold = analysed(requests, None);
+    let told = untold.analysis.savings.iter().any(|s| s.advice.contains("queue of misses"));
+    assert!(!told, "how often a request found the queue full is no time: {:?}", untold.analysis.savings);
 }
