@@ -180,6 +180,38 @@ fn bytes_at_the_controllers_follow_the_misses() {
     assert_eq!((refused.value, refused.source.how.as_str()), (None, "not measured"));
 }
 
+#[test]
+fn bytes_at_the_controllers_follow_the_misses_of_all_kinds_of_cores() {
+    let core = CounterEvent { pmu: "cpu_core".into(), ..event("llc", "llc_miss", 1.0, total(1000, 1.0)) };
+    let atom = CounterEvent { pmu: "cpu_atom".into(), ..event("llc", "llc_miss", 1.0, total(1500, 0.5)) };
+    // A second event of the same PMU counts the same misses.
+    let again = CounterEvent { name: "llc.loads".into(), ..core.clone() };
+    // `work` missed on the one kind alone, `other` on the other, whose counter had half of the time.
+    let counted = |ms: u64, from: u64, each: u64| each * ms.saturating_sub(from).min(50);
+    let readings = (1..=100).map(|ms| {
+        let core = counted(ms, 0, 20);
+        reading(ms, Some(if ms <= 50 { 1 } else { 2 }), &[core, counted(ms, 50, 30), core])
+    });
+    let bytes = UncoreBytes { net: 64_000.0, error: 640.0, boxes: 2, ..UncoreBytes::default() };
+    let mut evidence = CounterEvidence {
+        events: vec![core, atom, again],
+        groups: vec![vec![0, 1, 2]],
+        readings: readings.collect(),
+        uncore: vec![uncore("imc", "dram_read_lines", Ok(bytes))],
+        ..CounterEvidence::default()
+    };
+    let found = profile(&evidence);
+    for (name, share) in [("work", 0.25), ("other", 0.75)] {
+        let of_function = counter(&function(&found, name).counters, "imc");
+        assert_eq!(of_function.source.how, "uncore, split by last-level misses");
+        close(of_function.value, share * 64_000.0, 1e-9);
+    }
+    evidence.events[1].total = Err("no counter is free".into());
+    let by_time = profile(&evidence);
+    let work = counter(&function(&by_time, "work").counters, "imc");
+    assert_eq!(work.source.how, "uncore, split by time", "misses of one kind of core are a part");
+}
+
 /// FLOP events by precision and width, and misses, all read in `work` alone.
 fn certified(events: Vec<CounterEvent>) -> CounterEvidence {
     let n = events.len();

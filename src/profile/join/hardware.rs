@@ -154,17 +154,31 @@ impl<'e> Hardware<'e> {
         Some((Some(raw * scale(total)), measured(total, Some(neighbours.hypot(scaling)))))
     }
 
+    /// A function's share of the misses of the last cache, over the PMUs of all kinds of cores; of several events of a PMU the
+    /// first one counts. `None` where one PMU has no count of them, or none has any.
+    fn share_of_misses(&self, id: FunctionId) -> Option<f64> {
+        let (mut own, mut all) = (0.0, 0.0);
+        let mut pmus: Vec<&str> = Vec::new();
+        let events = || self.evidence.events.iter().enumerate().filter(|(_, e)| e.role == MISSES);
+        for (index, event) in events() {
+            let Ok(total) = &event.total else { continue };
+            if pmus.contains(&event.pmu.as_str()) {
+                continue;
+            }
+            pmus.push(&event.pmu);
+            let share = self.attribution.functions.get(&id).and_then(|s| s.get(&index));
+            own += share.map_or(0.0, |s| s.raw) * scale(total) * event.weight;
+            all += total.value * event.weight;
+        }
+        let complete = events().all(|(_, e)| pmus.contains(&e.pmu.as_str()));
+        (complete && all > 0.0).then(|| own / all)
+    }
+
     /// Bytes at the controllers know no function: they are divided by the functions' misses of the last cache, else by
     /// their time.
     pub fn uncore_of(&self, uncore: &UncoreCount, id: FunctionId, time_share: Option<f64>) -> Option<Counter> {
         let bytes = uncore.bytes.as_ref().ok().filter(|_| unit_of(uncore) == "byte")?;
-        let misses = |(index, event): (usize, &CounterEvent)| {
-            let all = event.total.as_ref().ok().filter(|t| event.role == MISSES && t.raw > 0)?;
-            let own = self.attribution.functions.get(&id).and_then(|s| s.get(&index)).map_or(0.0, |s| s.raw);
-            Some(own / all.raw as f64)
-        };
-        let by_misses = self.evidence.events.iter().enumerate().find_map(misses);
-        let (share, how) = match by_misses {
+        let (share, how) = match self.share_of_misses(id) {
             Some(share) => (share, "uncore, split by last-level misses"),
             None => (time_share?, "uncore, split by time"),
         };
