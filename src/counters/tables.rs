@@ -57,6 +57,7 @@ tables!(
     "intel-golden-cove.toml",
     "intel-meteor-lake.toml",
     "intel-lion-cove.toml",
+    "intel-nova-lake.toml",
     "intel-gracemont.toml",
     "intel-crestmont.toml",
     "intel-crestmont-low-power.toml",
