@@ -1,6 +1,6 @@
 //! The event tables beside facts that others state: the kernel's own event lists, and the collected reference.
 
-use rprof::counters::table::{Confidence, EventTable};
+use rprof::counters::table::{Confidence, Event, EventTable, UncoreEvent};
 use rprof::counters::tables::{all, for_cpu};
 
 /// Lines of a CSV without its comments and header, in fields.
@@ -151,35 +151,91 @@ fn generations_of_e_cores_have_their_own_events() {
     assert_eq!(x87("Intel Clearwater Forest"), Some((0xc2, 0x100)));
 }
 
+/// Of an entry in a table, what the reference may state beside its encoding, in the order of the fixture's columns.
+struct Meaning {
+    confidence: Confidence,
+    stated: [(&'static str, String); 6],
+}
+
+fn name_of(value: impl serde::Serialize) -> String {
+    let text = serde_json::to_value(value).unwrap();
+    text.as_str().unwrap_or("none").to_owned()
+}
+
+fn meaning_of_core(e: &Event) -> Meaning {
+    let stated = [
+        ("weight", e.weight.to_string()),
+        ("config1", format!("{:#x}", e.config1)),
+        ("fma_counts", e.fma_counts.to_string()),
+        ("role", e.role.name()),
+        ("precision", name_of(e.precision)),
+        ("width", name_of(e.width)),
+    ];
+    Meaning { confidence: e.confidence, stated }
+}
+
+fn meaning_of_uncore(u: &UncoreEvent) -> Meaning {
+    let none = || "none".to_owned();
+    let stated = [
+        ("bytes", u.bytes.to_string()),
+        ("config1", format!("{:#x}", u.config1)),
+        ("fma_counts", none()),
+        ("role", u.role.name()),
+        ("precision", none()),
+        ("width", none()),
+    ];
+    Meaning { confidence: u.confidence, stated }
+}
+
 #[test]
 fn everything_in_the_reference_is_in_the_tables() {
     let tables = all().unwrap();
     let rows = rows(include_str!("../fixtures/events/reference.csv"));
     assert!(rows.len() > 150, "{} entries", rows.len());
     for row in rows {
-        let [cpu, kind, event, umask, cmask, sure] = row[..] else { panic!("{row:?}") };
+        let [cpu, kind, event, umask, cmask, sure, ref stated @ ..] = row[..] else { panic!("{row:?}") };
         let table = table(&tables, cpu);
         let (event, umask, cmask) = (number(event), number(umask), number(cmask));
-        let sure_of = match kind {
+        let config1 = stated[1];
+        // Another counter mask is told as a dispute.
+        let disputed = sure == "disputed";
+        let found = match kind {
             "core" => {
-                let same = |e: &&rprof::counters::table::Event| {
-                    (u64::from(e.event), u64::from(e.umask), u64::from(e.cmask)) == (event, umask, cmask)
+                let same = |e: &&Event| {
+                    (u64::from(e.event), u64::from(e.umask)) == (event, umask)
+                        && (disputed || u64::from(e.cmask) == cmask)
+                        && (config1.is_empty() || e.config1 == number(config1))
                 };
-                table.events.iter().find(same).map(|e| e.confidence)
+                table.events.iter().find(same).map(meaning_of_core)
             }
             pmu => {
                 let (config, _) = uncore_config(pmu, event, umask);
-                let same = |u: &&rprof::counters::table::UncoreEvent| {
-                    u.pmu == pmu && (u.config == config || u.sub_channels.contains(&config))
-                };
-                table.uncore.iter().find(same).map(|u| u.confidence)
+                let same = |u: &&UncoreEvent| u.pmu == pmu && (u.config == config || u.sub_channels.contains(&config));
+                table.uncore.iter().find(same).map(meaning_of_uncore)
             }
         };
-        let found = sure_of.unwrap_or_else(|| panic!("{cpu}: no {kind} event {event:#x}/{umask:#x} cmask {cmask}"));
-        if sure == "inference" {
-            assert_eq!(found, Confidence::Inference, "{cpu}: {event:#x}/{umask:#x}");
+        let Meaning { confidence, stated: ours } =
+            found.unwrap_or_else(|| panic!("{cpu}: no {kind} event {event:#x}/{umask:#x} cmask {cmask}"));
+        match sure {
+            "inference" => assert_eq!(confidence, Confidence::Inference, "{cpu}: {event:#x}/{umask:#x}"),
+            "disputed" => assert_eq!(confidence, Confidence::Disputed, "{cpu}: {event:#x}/{umask:#x}"),
+            other => assert_eq!(other, "", "{row:?}"),
+        }
+        assert_eq!(stated.len(), ours.len(), "{row:?}");
+        for (theirs, (what, ours)) in stated.iter().zip(ours) {
+            assert!(theirs.is_empty() || **theirs == ours, "{cpu}: {event:#x}/{umask:#x}: {what} {ours}, not {theirs}");
         }
     }
+}
+
+#[test]
+fn what_an_event_means_is_in_the_reference_for_most_flops() {
+    let rows = rows(include_str!("../fixtures/events/reference.csv"));
+    let stated = |column: usize| rows.iter().filter(|r| !r[column].is_empty()).count();
+    // weight, config1, how often a fused one is counted, role, precision, width
+    let least = [340, 3, 90, 300, 150, 150];
+    let found: Vec<usize> = (6..12).map(stated).collect();
+    assert!(found.iter().zip(least).all(|(found, least)| *found >= least), "{found:?}");
 }
 
 #[test]
