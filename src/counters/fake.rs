@@ -39,13 +39,15 @@ pub struct Fake {
     pub refuse_enable: Vec<(i32, i32)>,
     /// `errno` for reading what was opened on this CPU.
     pub refuse_read: Vec<(i32, i32)>,
+    /// What reads of boxes of this kind (PMU type) give.
+    pub counts_of_kind: Vec<(u32, u64)>,
     /// What was opened on these CPUs reads 0.
     pub silent_on: Vec<i32>,
 }
 
 /// Stands for an open event.
 #[derive(Debug, Clone, Copy)]
-pub struct FakeHandle(u64, i32);
+pub struct FakeHandle(u64, i32, u32);
 
 /// A buffer of records that were written before.
 #[derive(Debug)]
@@ -103,13 +105,16 @@ impl PerfKernel for Fake {
         if flags.sample_period_ns > 0 {
             self.periods.borrow_mut().push((scope.cpu, flags.sample_period_ns));
         }
-        Ok(FakeHandle(e.config, scope.cpu))
+        Ok(FakeHandle(e.config, scope.cpu, e.kind))
     }
 
     fn read(&self, handle: &FakeHandle) -> io::Result<Reading> {
         on_cpu(&self.refuse_read, handle)?;
         if self.silent_on.contains(&handle.1) {
             return Ok(Reading { value: 0, enabled_ns: 1000, running_ns: 1000 });
+        }
+        if let Some((_, value)) = self.counts_of_kind.iter().find(|(kind, _)| *kind == handle.2) {
+            return Ok(Reading { value: *value, enabled_ns: 1000, running_ns: 1000 });
         }
         match self.readings.iter().find(|(c, _)| *c == handle.0) {
             Some((_, Ok(reading))) => Ok(*reading),

@@ -236,6 +236,7 @@ pub fn split(bytes: f64, misses: Option<&[f64]>, time_s: &[f64]) -> (Vec<f64>, &
         None => (time_s, "uncore, split by time"),
     };
     let total: f64 = weights.iter().sum();
+    use std::io;
     let share = |w: &f64| if total > 0.0 { bytes * w / total } else { 0.0 };
     (weights.iter().map(share).collect(), label)
 }
@@ -274,6 +275,72 @@ mod tests {
         let scopes: Vec<(i32, i32)> = fake.opened.borrow().iter().map(|o| (o.1.pid, o.1.cpu)).collect();
         assert_eq!(scopes, [(-1, 0), (-1, 28), (-1, 0), (-1, 28)]);
         let traffic = opened.read(&fake, 64.0).unwrap();
+    #[test]
+    fn phantom_boxes_beside_real_ones_add_nothing() {
+        let pmus = [imc(0, &[0]), imc(1, &[0]), imc(2, &[0]), imc(3, &[0])];
+        // 1.8e19, an uninitialised register, and what a box reads that nothing is behind.
+        for phantom in [u64::MAX - 3, u64::MAX, 1 << 62, 0, 1] {
+            let fake = Fake { counts_of_kind: vec![(20, 1000), (21, phantom), (23, 3000)], ..Fake::default() };
+            let traffic = open(&fake, &pmus, &cas_read()).read(&fake, 64.0).unwrap();
+            assert_eq!(traffic.phantom, ["uncore_imc_1@0"], "{phantom}");
+            assert_eq!(traffic.bytes, 64.0 * (1000.0 + f64::from(0x304) + 3000.0), "{phantom}");
+            assert_eq!(traffic.by_box.len(), 3, "{phantom}");
+            assert_eq!(
+                controller_balance(&traffic),
+                Some(traffic.bytes / 3.0 / (64.0 * 3000.0)),
+                "of those that count"
+            );
+        }
+        let few = Fake { counts_of_kind: vec![(20, 1000), (21, 2)], ..Fake::default() };
+        assert!(open(&few, &pmus, &cas_read()).read(&few, 64.0).unwrap().phantom.is_empty(), "2 is a count");
+    }
+
+    /// A host whose own traffic may have another rate at each look at it.
+    struct Host {
+        /// Counts a second, and how often it was opened.
+        rates: Vec<f64>,
+        looks: Cell<usize>,
+    }
+
+    impl PerfKernel for Host {
+        type Handle = (Instant, f64);
+        fn open(&self, _: Encoding, _: Scope, _: Option<&Self::Handle>, _: Flags) -> io::Result<Self::Handle> {
+            let rate = self.rates[self.looks.replace(self.looks.get() + 1)];
+            Ok((Instant::now(), rate))
+        }
+        fn read(&self, (start, rate): &Self::Handle) -> io::Result<Reading> {
+            let value = (start.elapsed().as_secs_f64() * rate) as u64;
+            Ok(Reading { value, enabled_ns: 1000, running_ns: 1000 })
+        }
+        fn enable(&self, _: &Self::Handle) -> io::Result<()> {
+            Ok(())
+        }
+        fn disable(&self, _: &Self::Handle) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_host_that_changes_meanwhile_is_in_the_error() {
+        let pause = Duration::from_millis(20);
+        let look = |rates: [f64; 2]| {
+            let host = Host { rates: rates.to_vec(), looks: Cell::new(0) };
+            rates.map(|_| background(&host, &[imc(0, &[0])], &cas_read(), pause).unwrap())
+        };
+        let during = Traffic { bytes: 10e9, error: 0.0, by_box: vec![], phantom: vec![] };
+        let [before, after] = look([1e7, 3e7]);
+        // Time passes between the opening and the read and its own look at the clock: a busy machine is not exact.
+        assert!((before / 64e7 - 1.0).abs() < 0.2 && (after / 192e7 - 1.0).abs() < 0.2, "{before} {after}");
+        let net = subtract_background(&during, 2.0, before, after);
+        assert!((net.background - (before + after)).abs() < 1.0, "the mean rate over two seconds");
+        assert!((net.error_bytes - (after - before)).abs() < 1.0, "half the distance of the rates over two seconds");
+        let [before, after] = look([1e7, 1e7]);
+        let steady = subtract_background(&during, 2.0, before, after);
+        assert!(steady.error_bytes < 0.5 * net.error_bytes, "{steady:?}");
+        let [before, after] = look([0.0, 0.0]);
+        assert_eq!((before, after), (0.0, 0.0), "an idle host is none that cannot be read");
+    }
+
         assert_eq!(traffic.by_box.len(), 4);
         assert_eq!(traffic.bytes, 4.0 * 64.0 * f64::from(0x304));
         assert_eq!(controller_balance(&traffic), Some(1.0));
@@ -306,7 +373,8 @@ mod tests {
     fn no_box_and_no_right_are_told_apart() {
         let fake = Fake { refuse: vec![(0x304, libc::EACCES)], ..Fake::default() };
         assert_eq!(open(&fake, &[imc(0, &[0])], &cas_read()).read(&fake, 64.0), Err(Refusal::Forbidden));
-        let none = open(&fake, &[], &cas_read()).read(&fake, 64.0);
+        let core = Pmu { name: "cpu".into(), ..imc(0, &[]) };
+        let none = open(&fake, &[core], &cas_read()).read(&fake, 64.0);
         assert_eq!(none, Err(Refusal::NoPmu { pmu: "uncore_imc".into() }));
     }
 
