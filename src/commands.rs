@@ -172,8 +172,9 @@ pub fn doctor(args: doctor::DoctorArgs) -> Result<ExitCode> {
 
 /// `rprof events`.
 pub fn events(args: events::EventsArgs) -> Result<ExitCode> {
-    let mut listing = rprof::counters::listing::list(Path::new("/sys"));
-    let certificates = if args.check { session::certificates::check(&mut listing) } else { Vec::new() };
+    let subject = session::certificates::Subject::of(args.counters_from.as_deref())?;
+    let mut listing = subject.listing();
+    let certificates = if args.check { subject.check(&mut listing) } else { Vec::new() };
     if args.json {
         print(serde_json::to_string_pretty(&listing)? + "\n")?;
     } else {

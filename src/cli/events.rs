@@ -1,5 +1,7 @@
 //! `rprof events`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 /// Options of `events`.
@@ -11,4 +13,7 @@ pub struct EventsArgs {
     /// Machine-readable
     #[arg(long)]
     pub json: bool,
+    /// Folder with event tables and a sysfs tree to use in place of this CPU's
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub counters_from: Option<PathBuf>,
 }

@@ -206,6 +206,17 @@ mod tests {
     }
 
     #[test]
+    fn one_refuted_event_is_told() {
+        let of = |verdict| Certificate { event: "e".into(), pmu: "cpu".into(), verdict, comparisons: Vec::new() };
+        let why = || "no known work ran through it".to_owned();
+        let mut certificates = vec![of(Verdict::Trusted), of(Verdict::NotChecked { why: why() })];
+        certificates.push(of(Verdict::Corrected { ratio: 2.0 }));
+        assert!(!any_refuted(&certificates));
+        certificates.insert(1, of(Verdict::Refuted { found: why() }));
+        assert!(any_refuted(&certificates));
+    }
+
+    #[test]
     fn without_a_pmu_everything_is_not_checked() {
         let (table, _) = zen2();
         let certificates = certify(&Fake::default(), &[], &table, Free { general: 6 }, &mut [], &[]);

@@ -81,17 +81,8 @@ pub struct Listing {
     pub events: Vec<Listed>,
 }
 
-/// Lists the tables of this CPU, and which of their PMUs the kernel below `sysfs` has.
-pub fn list(sysfs: &Path) -> Listing {
-    let cpu = cpu::identify(sysfs);
-    let all = tables::all().unwrap_or_default();
-    let tables = cpu.as_ref().map(|c| plan::tables_of(&all, c)).unwrap_or_default();
-    let cpu = cpu.map_or_else(|| "unknown CPU".into(), |c| c.name);
-    of_tables(cpu, &tables, &pmu::list(sysfs))
-}
-
-/// Hybrid CPUs have a table for each kind of core.
-fn of_tables(cpu: String, tables: &[EventTable], pmus: &[Pmu]) -> Listing {
+/// Lists `tables` (hybrid CPUs have one for each kind of core) of `cpu`, and which of their PMUs are among `pmus`.
+pub fn of_tables(cpu: String, tables: &[EventTable], pmus: &[Pmu]) -> Listing {
     let present: Vec<&EventTable> = plan::present(tables, pmus).collect();
     let mut listing =
         Listing { cpu, table: names(&present), notes: Vec::new(), missing: Vec::new(), events: Vec::new() };

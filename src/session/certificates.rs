@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::counters::collect::plan;
 use crate::counters::cpu;
 use crate::counters::group::nmi_watchdog;
-use crate::counters::listing::Listing;
+use crate::counters::listing::{self, Listing};
 use crate::counters::pmu::{self, Pmu};
 use crate::counters::store::{self, Key};
 use crate::counters::table::EventTable;
@@ -13,6 +13,8 @@ use crate::counters::tables;
 use crate::counters::trust::Certificate;
 use crate::machine;
 use crate::profile::run::Warning;
+
+use super::error::SessionError;
 
 /// Where certificates are kept.
 #[derive(Debug)]
@@ -72,23 +74,54 @@ fn has_controller(table: &EventTable, pmus: &[Pmu]) -> bool {
     table.uncore.iter().any(|u| pmus.iter().any(|p| p.is_box_of(&u.pmu)))
 }
 
-/// Checks every event of this host anew, keeps what was found and adds it to `listing`. Whether anything was refuted is
-/// for the caller to ask.
-pub fn check(listing: &mut Listing) -> Vec<Certificate> {
-    let sysfs = Path::new("/sys");
-    let all = tables::all().unwrap_or_default();
-    let tables = cpu::identify(sysfs).map(|id| plan::tables_of(&all, &id)).unwrap_or_default();
-    let pmus = pmu::list(sysfs);
-    let certificates: Vec<Certificate> = plan::present(&tables, &pmus).flat_map(|t| certify(t, &pmus, &[])).collect();
-    if let Some(kept) = Kept::of_host(&tables, &pmus) {
-        // The next run checks again what could not be kept, and says why.
-        let _ = kept.keep(&certificates);
+/// Whose events are listed and checked: this host's, or those of a folder that stands for one.
+pub struct Subject {
+    cpu: String,
+    tables: Vec<EventTable>,
+    pmus: Vec<Pmu>,
+    /// Certificates of a folder are not kept.
+    of_host: bool,
+}
+
+impl Subject {
+    /// This host, or the tables and the `sysfs` of `folder` in its place.
+    ///
+    /// # Errors
+    /// The folder's tables cannot be used.
+    pub fn of(folder: Option<&Path>) -> Result<Subject, SessionError> {
+        if let Some(folder) = folder {
+            let tables = tables::from_folder(folder).map_err(|e| SessionError::Events(e.to_string()))?;
+            let pmus = pmu::list(&folder.join("sysfs"));
+            return Ok(Subject { cpu: folder.display().to_string(), tables, pmus, of_host: false });
+        }
+        let sysfs = Path::new("/sys");
+        let cpu = cpu::identify(sysfs);
+        let all = tables::all().unwrap_or_default();
+        let tables = cpu.as_ref().map(|c| plan::tables_of(&all, c)).unwrap_or_default();
+        let cpu = cpu.map_or_else(|| "unknown CPU".into(), |c| c.name);
+        Ok(Subject { cpu, tables, pmus: pmu::list(sysfs), of_host: true })
     }
-    for event in &mut listing.events {
-        event.certificate =
-            certificates.iter().find(|c| c.event == event.name && (event.pmu == c.pmu || !event.present)).cloned();
+
+    /// Its events.
+    pub fn listing(&self) -> Listing {
+        listing::of_tables(self.cpu.clone(), &self.tables, &self.pmus)
     }
-    certificates
+
+    /// Checks every event anew, keeps what was found and adds it to `listing`. Whether anything was refuted is for the caller
+    /// to ask.
+    pub fn check(&self, listing: &mut Listing) -> Vec<Certificate> {
+        let present = plan::present(&self.tables, &self.pmus);
+        let certificates: Vec<Certificate> = present.flat_map(|t| certify(t, &self.pmus, &[])).collect();
+        if let Some(kept) = Kept::of_host(&self.tables, &self.pmus).filter(|_| self.of_host) {
+            // The next run checks again what could not be kept, and says why.
+            let _ = kept.keep(&certificates);
+        }
+        for event in &mut listing.events {
+            event.certificate =
+                certificates.iter().find(|c| c.event == event.name && (event.pmu == c.pmu || !event.present)).cloned();
+        }
+        certificates
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
