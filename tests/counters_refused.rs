@@ -10,7 +10,7 @@ use std::process::Output;
 
 use cli::{Sandbox, status, stderr};
 use serde_json::Value;
-use stand_in::{BREAKPOINT, EXECUTED, Event, Folder, RAW, SOFTWARE, TRACEPOINT, address, compile};
+use stand_in::{BREAKPOINT, EXECUTED, Event, Folder, PAGE_FAULTS, RAW, SOFTWARE, TRACEPOINT, address, compile};
 
 fn event(name: &str, config: u64, address: u64) -> Event<'_> {
     Event { name, role: "flops", config, address, weight: 1000.0 }
@@ -64,9 +64,48 @@ fn an_event_that_the_host_does_not_have() {
 #[test]
 fn a_pmu_that_the_kernel_does_not_list() {
     let (sandbox, folder) = with_events(RAW, &[event("raw", 0x1c7, 0)]);
-    std::fs::remove_dir_all(folder.path.join("sysfs")).unwrap();
+    let devices = folder.path.join("sysfs/bus/event_source/devices");
+    std::fs::rename(devices.join("stand_in"), devices.join("another")).unwrap();
     let output = run(&sandbox, "", &folder.path, "1 1000");
     not_measured(&sandbox, &output, "the kernel lists no PMU stand_in");
+}
+
+#[test]
+fn a_list_of_pmus_that_cannot_be_read() {
+    let (sandbox, folder) = with_events(RAW, &[event("raw", 0x1c7, 0)]);
+    std::fs::remove_dir_all(folder.path.join("sysfs")).unwrap();
+    let output = run(&sandbox, "", &folder.path, "1 1000");
+    let why = "the kernel's list of PMUs (/sys/bus/event_source/devices) is empty or cannot be read";
+    not_measured(&sandbox, &output, why);
+}
+
+#[test]
+fn a_folder_without_tables() {
+    let (sandbox, folder) = with_events(RAW, &[event("raw", 0x1c7, 0)]);
+    std::fs::remove_file(folder.path.join("table.toml")).unwrap();
+    let output = run(&sandbox, "", &folder.path, "1 1000");
+    not_measured(&sandbox, &output, "the folder given with --counters-from holds no event table (*.toml)");
+}
+
+#[test]
+fn a_refuted_event_is_the_exit_status_of_the_check() {
+    let check = |role: &str| {
+        let faults = Event { role, weight: 1.0, ..event("faults", PAGE_FAULTS, 0) };
+        let (sandbox, folder) = with_events(SOFTWARE, &[faults]);
+        let arguments = ["events", "--check", "--json", "--counters-from", folder.path.to_str().unwrap()];
+        let output = sandbox.run(arguments);
+        let listing: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (status(&output), listing["events"][0]["certificate"].clone())
+    };
+    // No kernel of known work tells how often a queue is full.
+    let (status, certificate) = check("queue_full");
+    assert_eq!((status, &certificate["verdict"]), (0, &"not-checked".into()), "{certificate}");
+    let (status, certificate) = check("flops");
+    if certificate["verdict"] == "not-checked" {
+        println!("SKIPPED: {}", certificate["why"]);
+        return;
+    }
+    assert_eq!((status, &certificate["verdict"]), (1, &"refuted".into()), "page faults are no FLOPs: {certificate}");
 }
 
 #[test]

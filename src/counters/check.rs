@@ -33,7 +33,7 @@ pub fn certify<K: PerfKernel>(
     let mut certificates = Vec::new();
     for event in &table.events {
         if core.is_empty() {
-            let why = format!("the kernel lists no PMU {}", table.cpu.pmu.join(" or "));
+            let why = Refusal::not_listed(table.cpu.pmu.join(" or "), pmus).to_string();
             certificates.push(not_checked(&event.name, &table.cpu.pmu.join(" or "), why));
         }
         for pmu in &core {

@@ -8,6 +8,13 @@ pub fn setcap(capability: &str) -> String {
     format!("sudo setcap {capability}+ep {}", quoted(&path))
 }
 
+/// `text` with one command for all of `capabilities` in the place of that for one of them: a second command would take away what
+/// the first one gave.
+pub fn with_all(text: &str, capabilities: &[&str]) -> String {
+    let all = setcap(&capabilities.join(","));
+    capabilities.iter().fold(text.to_owned(), |text, one| text.replace(&setcap(one), &all))
+}
+
 /// A path as a word of a shell's command.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
@@ -18,6 +25,18 @@ fn quoted(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_command_gives_all_capabilities() {
+        let both = ["cap_perfmon", "cap_sys_admin"];
+        for one in both {
+            let text = format!("{}, or run as root", setcap(one));
+            let found = with_all(&text, &both);
+            assert!(
+                found.starts_with("sudo setcap cap_perfmon,cap_sys_admin+ep ") && found.ends_with(", or run as root")
+            );
+        }
+    }
 
     #[test]
     fn paths_are_quoted_where_a_shell_would_split_them() {

@@ -1,18 +1,14 @@
 //! What `rprof doctor` and `rprof events` print.
 
 use std::fmt::Write;
-use std::path::Path;
 
-use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
 use super::collect::plan;
-use super::cpu;
 use super::doctor::Diagnosis;
 use super::encode::{perf_string, raw_string, uncore_perf_string};
-use super::pmu::{self, Pmu};
+use super::pmu::Pmu;
 use super::table::{Confidence, Event, EventTable, Missing, Role, UncoreEvent};
-use super::tables;
 use super::trust::Certificate;
 
 /// The diagnosis for people: a line for each finding, and what to do about those that fail.
@@ -169,9 +165,8 @@ pub fn events_text(listing: &Listing) -> String {
     if listing.events.is_empty() {
         return text;
     }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(["event", "for", "perf", "raw", "one count", "here", "table says"]);
+    let _ = writeln!(text);
+    let names = listing.events.iter().map(|e| e.name.len()).max().unwrap_or(0);
     for event in &listing.events {
         let here = match &event.certificate {
             Some(certificate) => certificate.verdict.to_string(),
@@ -183,17 +178,16 @@ pub fn events_text(listing: &Listing) -> String {
             Confidence::Inference => "inferred",
             Confidence::Disputed => "disputed",
         };
-        table.add_row([
-            event.name.clone(),
-            role_name(event.role),
-            shortened(&event.perf),
-            event.raw.clone().unwrap_or_default(),
-            format!("{} {}", event.weight, event.unit),
-            here,
-            sure.into(),
-        ]);
+        let role = role_name(event.role);
+        let count = format!("{} {}", event.weight, event.unit);
+        let _ = writeln!(text, "{:names$}  {role} · one count: {count} · {sure} · {here}", event.name);
+        // Lines of their own, which a narrow terminal wraps without a break in what is copied.
+        let raw = event.raw.as_ref().map(|raw| format!("   {raw}")).unwrap_or_default();
+        let _ = writeln!(text, "    {}{raw}", shortened(&event.perf));
+        if let Some(note) = &event.notes {
+            let _ = writeln!(text, "    note: {note}");
+        }
     }
-    let _ = writeln!(text, "{table}");
     text
 }
 
@@ -212,7 +206,7 @@ fn role_name(role: Role) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counters::doctor;
+    use crate::counters::{cpu, doctor, tables};
 
     #[test]
     fn the_texts_say_what_was_found() {
@@ -220,11 +214,6 @@ mod tests {
         let text = doctor_text(&diagnosis);
         for finding in &diagnosis.findings {
             assert!(text.contains(&finding.what), "{}", finding.id);
-        }
-        let listing = list(Path::new("/sys"));
-        let text = events_text(&listing);
-        for event in &listing.events {
-            assert!(text.contains(event.name.split('.').next().unwrap_or_default()), "{}", event.name);
         }
     }
 
@@ -267,6 +256,25 @@ mod tests {
             assert_eq!(shared.len(), listed, "{model:#x}: all cores share the memory controllers");
         }
         assert!(hybrids > 1, "there are hybrid CPUs in the tables");
+    }
+
+    #[test]
+    fn names_and_strings_to_copy_are_in_one_piece_with_their_notes() {
+        let tables = tables::all().unwrap();
+        for table in &tables {
+            let listing = of_tables("a CPU".into(), std::slice::from_ref(table), &[]);
+            let text = events_text(&listing);
+            let lines: Vec<&str> = text.lines().collect();
+            for event in &listing.events {
+                let at = lines.iter().position(|l| l.split_whitespace().next() == Some(event.name.as_str()));
+                let at = at.unwrap_or_else(|| panic!("{} of {}", event.name, table.cpu.name));
+                assert!(lines[at + 1].trim_start().starts_with(shortened(&event.perf).as_str()), "{}", lines[at + 1]);
+                let note = event.notes.as_ref().map(|n| format!("    note: {n}"));
+                assert!(note.is_none_or(|n| lines[at + 2] == n), "{}: {}", event.name, table.cpu.name);
+                let disputed = event.confidence == Confidence::Disputed;
+                assert_eq!(lines[at].contains("disputed"), disputed, "{}", lines[at]);
+            }
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Serialize;
 
 /// Where the list is, below the root of sysfs.
-const DEVICES: &str = "bus/event_source/devices";
+pub const DEVICES: &str = "bus/event_source/devices";
 
 /// A PMU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -106,6 +106,11 @@ impl Refusal {
         }
     }
 
+    /// That `name` is not among `pmus`, as the kernel lists them.
+    pub fn not_listed(name: impl Into<String>, pmus: &[Pmu]) -> Refusal {
+        if pmus.is_empty() { Refusal::NoList } else { Refusal::NoPmu { pmu: name.into() } }
+    }
+
     /// From what `read` answered.
     pub fn of_read(error: &io::Error) -> Refusal {
         match (error.kind(), error.raw_os_error()) {
@@ -134,13 +139,13 @@ impl Refusal {
                 "in a virtual machine, have the host offer its PMU (QEMU: -cpu host,pmu=on; clouds: a bare-metal or \
                  dedicated instance)"
             }
+            Refusal::NoList => "have sysfs mounted and readable where rprof runs: sudo mount -t sysfs sysfs /sys",
+            Refusal::NoPmuOn { .. } => "keep the program on the other CPUs: taskset -c CPUS rprof …",
             Refusal::OutOfDescriptors => "ulimit -n 65536",
             Refusal::CountersTaken => "sudo sysctl kernel.nmi_watchdog=0, and end other profilers: they hold counters",
             Refusal::CpuOffline => "echo 1 | sudo tee /sys/devices/system/cpu/cpuN/online",
             Refusal::TooFewDescriptors { least, .. } => return format!("as root: ulimit -n {least}"),
             Refusal::OfBox { why, .. } => return why.hint(),
-            Refusal::NoList => "have sysfs mounted and readable where rprof runs: sudo mount -t sysfs sysfs /sys",
-            Refusal::NoPmuOn { .. } => "keep the program on the other CPUs: taskset -c CPUS rprof …",
             _ => "",
         };
         text.to_owned()
@@ -174,11 +179,6 @@ impl fmt::Display for Refusal {
             Refusal::NotTrusted { found } => write!(f, "it is not believed: {found}"),
             Refusal::NoEvent { why } => write!(f, "{}", why.trim_end_matches('.')),
             Refusal::NoPmu { pmu } => write!(f, "the kernel lists no PMU {pmu}"),
-            Refusal::NoEncoding { field } => write!(f, "the kernel's PMU has no place for its field {field}"),
-            Refusal::OfBox { name, why } => write!(f, "{name} is missing from the sum: {why}"),
-            Refusal::Other { errno } => write!(f, "{}", io::Error::from_raw_os_error(*errno)),
-        }
-    }
             Refusal::NoList => {
                 write!(f, "the kernel's list of PMUs (/sys/{}) is empty or cannot be read", pmu::DEVICES)
             }
@@ -190,6 +190,11 @@ impl fmt::Display for Refusal {
                     pmu::cpu_ranges(cpus)
                 )
             }
+            Refusal::NoEncoding { field } => write!(f, "the kernel's PMU has no place for its field {field}"),
+            Refusal::OfBox { name, why } => write!(f, "{name} is missing from the sum: {why}"),
+            Refusal::Other { errno } => write!(f, "{}", io::Error::from_raw_os_error(*errno)),
+        }
+    }
 }
 
 #[cfg(test)]

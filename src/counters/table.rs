@@ -215,7 +215,6 @@ impl Event {
     }
 }
 
-/// What an event counts that tells of its role's work by another unit.
 /// FLOPs of one precision and width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -226,6 +225,7 @@ pub struct Kind {
     pub width: Width,
 }
 
+/// What an event counts that tells of its role's work by another unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -292,9 +292,6 @@ pub struct UncoreEvent {
     /// Counters of one box.
     #[serde(default)]
     pub counters: u32,
-    /// The scale in sysfs is known to be wrong and is not used.
-    #[serde(default)]
-    pub ignore_sysfs_scale: bool,
     /// How sure the table is.
     pub confidence: Confidence,
     /// The document.
@@ -311,6 +308,8 @@ pub enum Medium {
     /// DRAM: every program's memory.
     #[default]
     Dram,
+    /// High-bandwidth memory beside it, which a few parts have: what goes there is in no count of the others.
+    HighBandwidth,
     /// Persistent memory modules beside it, which few hosts have.
     Persistent,
 }
@@ -329,8 +328,6 @@ impl UncoreEvent {
 
     /// The config of a channel. Event numbers have their low eight bits in bits 7:0 and the others from bit 32 on, so that
     /// the step from channel to channel may carry from one to the other.
-    /// High-bandwidth memory beside it, which a few parts have: what goes there is in no count of the others.
-    HighBandwidth,
     pub fn config_of_channel(&self, channel: u32) -> u64 {
         const LOW: u64 = 0xff;
         const HIGH: u64 = 0x3f;
@@ -365,9 +362,6 @@ impl EventTable {
         self.events.iter().filter(|e| e.headline || self.betrays(e).is_some())
     }
 
-    /// What the FLOP events leave out and `event` tells of.
-    pub fn betrays(&self, event: &Event) -> Option<&Missing> {
-        self.missing.iter().find(|m| m.role == Role::Flops && m.unless.as_deref() == Some(event.name.as_str()))
     /// The same with FLOP events that count several kinds together in the place of those that count one each: fewer counters
     /// tell the same FLOPs, but not their precisions. `None` where the table has none.
     pub fn merged(&self) -> Option<Vec<&Event>> {
@@ -383,6 +377,9 @@ impl EventTable {
         self.events.iter().filter(move |e| e.headline || self.betrays(e).is_some() || merged.contains(e))
     }
 
+    /// What the FLOP events leave out and `event` tells of.
+    pub fn betrays(&self, event: &Event) -> Option<&Missing> {
+        self.missing.iter().find(|m| m.role == Role::Flops && m.unless.as_deref() == Some(event.name.as_str()))
     }
 
     /// Why the FLOPs of a program cannot be known from these events, whatever it does.
@@ -466,15 +463,6 @@ mod tests {
     }
 
     #[test]
-    fn what_the_flop_events_leave_out_has_an_event_that_tells_of_it() {
-        for table in all().unwrap().iter().filter(|t| t.events.iter().any(|e| e.role == Role::Flops && e.headline)) {
-            let x87 = table.events.iter().any(|e| e.role == Role::X87 && table.betrays(e).is_some());
-            assert!(x87 || table.cpu.vendor == "ARM", "{}: x87 programs would read 0 FLOP", table.cpu.name);
-        }
-        let spr = for_cpu(&all().unwrap(), "GenuineIntel", 6, 0x8f).unwrap();
-        assert_eq!(spr.no_flops().count(), 0, "AMX is told of, so that programs without it have their FLOPs");
-        assert!(spr.asked_for().any(|e| e.name == "exe.amx_busy"));
-    #[test]
     fn merged_events_count_every_kind_once() {
         let mut merging = 0;
         for table in all().unwrap() {
@@ -501,5 +489,14 @@ mod tests {
         assert_eq!(merging, 13, "every P-core but Haswell's");
     }
 
+    #[test]
+    fn what_the_flop_events_leave_out_has_an_event_that_tells_of_it() {
+        for table in all().unwrap().iter().filter(|t| t.events.iter().any(|e| e.role == Role::Flops && e.headline)) {
+            let x87 = table.events.iter().any(|e| e.role == Role::X87 && table.betrays(e).is_some());
+            assert!(x87 || table.cpu.vendor == "ARM", "{}: x87 programs would read 0 FLOP", table.cpu.name);
+        }
+        let spr = for_cpu(&all().unwrap(), "GenuineIntel", 6, 0x8f).unwrap();
+        assert_eq!(spr.no_flops().count(), 0, "AMX is told of, so that programs without it have their FLOPs");
+        assert!(spr.asked_for().any(|e| e.name == "exe.amx_busy"));
     }
 }

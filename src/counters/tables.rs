@@ -105,6 +105,8 @@ pub fn from_folder(folder: &Path) -> Result<Vec<EventTable>, TableError> {
 
 /// More counters than any PMU of a core has.
 const MOST_COUNTERS: u32 = 64;
+/// One count of nothing stands for so much; beyond it sums would end in infinity.
+const MOST_AMOUNT: f64 = 1e12;
 /// More channels than any memory controller or fabric has.
 const MOST_CHANNELS: u32 = 256;
 
@@ -137,10 +139,16 @@ fn parse(file: &str, text: &str) -> Result<EventTable, TableError> {
         if !is_amount(event.weight) {
             return Err(fact(format!("{} has no weight", event.name)));
         }
+        if event.weight > MOST_AMOUNT {
+            return Err(fact(format!("a count of {} cannot stand for so much", event.name)));
+        }
     }
     for event in &table.uncore {
         if !is_amount(event.bytes) {
             return Err(fact(format!("a count of {} has no bytes", event.name)));
+        }
+        if event.bytes > MOST_AMOUNT {
+            return Err(fact(format!("a count of {} cannot stand for so much", event.name)));
         }
         if event.channels > MOST_CHANNELS {
             return Err(fact(format!("{} has more than {MOST_CHANNELS} channels", event.name)));
@@ -202,6 +210,8 @@ mod tests {
             assert!(refusal(cpu, &format!("weight={weight}"), uncore).contains("a has no weight"), "{weight}");
             assert!(refusal(cpu, core, &format!("bytes={weight}")).contains("b has no bytes"), "{weight}");
         }
+        assert!(refusal(cpu, "weight=1e13", uncore).contains("a cannot stand for so much"));
+        assert!(refusal(cpu, core, "bytes=1e300").contains("b cannot stand for so much"));
         assert!(refusal("general_counters=4294967295", core, uncore).contains("more than 64 counters"));
         assert!(refusal(cpu, core, "bytes=64.0\nchannels=4000000000").contains("more than 256 channels"));
         let missing = "bytes=64.0\n[[missing]]\nrole='flops'\nreason='AMX'\nunless='c'";

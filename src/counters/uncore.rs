@@ -72,7 +72,7 @@ pub fn open<K: PerfKernel>(kernel: &K, pmus: &[Pmu], event: &UncoreEvent) -> Ope
         }
     }
     if found.boxes.is_empty() && found.refused.is_empty() {
-        found.refused.push((event.pmu.clone(), Refusal::NoPmu { pmu: event.pmu.clone() }));
+        found.refused.push((event.pmu.clone(), Refusal::not_listed(&event.pmu, pmus)));
     }
     found
 }
@@ -227,20 +227,6 @@ pub fn controller_balance(traffic: &Traffic) -> Option<f64> {
     (traffic.by_box.len() > 1 && most > 0.0).then(|| traffic.bytes / traffic.by_box.len() as f64 / most)
 }
 
-/// Splits bytes over functions: by their last-level misses where all have them, else by time. Returns shares, and the
-/// label that says how it was done.
-pub fn split(bytes: f64, misses: Option<&[f64]>, time_s: &[f64]) -> (Vec<f64>, &'static str) {
-    let usable = misses.filter(|m| m.iter().sum::<f64>() > 0.0);
-    let (weights, label) = match usable {
-        Some(misses) => (misses, "uncore, split by last-level misses"),
-        None => (time_s, "uncore, split by time"),
-    };
-    let total: f64 = weights.iter().sum();
-    use std::io;
-    let share = |w: &f64| if total > 0.0 { bytes * w / total } else { 0.0 };
-    (weights.iter().map(share).collect(), label)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,6 +236,7 @@ mod tests {
     use crate::counters::tables::{all, for_cpu};
     use std::cell::Cell;
     use std::collections::BTreeMap;
+    use std::io;
 
     fn imc(n: u32, cpus: &[u32]) -> Pmu {
         Pmu {
@@ -275,6 +262,19 @@ mod tests {
         let scopes: Vec<(i32, i32)> = fake.opened.borrow().iter().map(|o| (o.1.pid, o.1.cpu)).collect();
         assert_eq!(scopes, [(-1, 0), (-1, 28), (-1, 0), (-1, 28)]);
         let traffic = opened.read(&fake, 64.0).unwrap();
+        assert_eq!(traffic.by_box.len(), 4);
+        assert_eq!(traffic.bytes, 4.0 * 64.0 * f64::from(0x304));
+        assert_eq!(controller_balance(&traffic), Some(1.0));
+    }
+
+    #[test]
+    fn phantom_boxes_are_left_out() {
+        let nonsense = Reading { value: u64::MAX - 3, enabled_ns: 10, running_ns: 10 };
+        let fake = Fake { readings: vec![(0x304, Ok(nonsense))], ..Fake::default() };
+        let opened = open(&fake, &[imc(0, &[0])], &cas_read());
+        assert!(opened.read(&fake, 64.0).is_err(), "a phantom alone is no measurement");
+    }
+
     #[test]
     fn phantom_boxes_beside_real_ones_add_nothing() {
         let pmus = [imc(0, &[0]), imc(1, &[0]), imc(2, &[0]), imc(3, &[0])];
@@ -341,19 +341,6 @@ mod tests {
         assert_eq!((before, after), (0.0, 0.0), "an idle host is none that cannot be read");
     }
 
-        assert_eq!(traffic.by_box.len(), 4);
-        assert_eq!(traffic.bytes, 4.0 * 64.0 * f64::from(0x304));
-        assert_eq!(controller_balance(&traffic), Some(1.0));
-    }
-
-    #[test]
-    fn phantom_boxes_are_left_out() {
-        let nonsense = Reading { value: u64::MAX - 3, enabled_ns: 10, running_ns: 10 };
-        let fake = Fake { readings: vec![(0x304, Ok(nonsense))], ..Fake::default() };
-        let opened = open(&fake, &[imc(0, &[0])], &cas_read());
-        assert!(opened.read(&fake, 64.0).is_err(), "a phantom alone is no measurement");
-    }
-
     #[test]
     fn boxes_that_all_count_nothing_are_no_measurement() {
         let zero = Reading { value: 0, enabled_ns: 1000, running_ns: 1000 };
@@ -376,6 +363,8 @@ mod tests {
         let core = Pmu { name: "cpu".into(), ..imc(0, &[]) };
         let none = open(&fake, &[core], &cas_read()).read(&fake, 64.0);
         assert_eq!(none, Err(Refusal::NoPmu { pmu: "uncore_imc".into() }));
+        let unreadable = open(&fake, &[], &cas_read()).read(&fake, 64.0).unwrap_err().to_string();
+        assert!(unreadable.ends_with("(/sys/bus/event_source/devices) is empty or cannot be read"), "{unreadable}");
     }
 
     #[test]
@@ -432,14 +421,5 @@ mod tests {
         assert!((net.error_bytes - 0.2e9).abs() < 1.0);
         let idle = subtract_background(&Traffic { bytes: 0.5e9, ..during }, 2.0, 0.4e9, 0.4e9);
         assert!(idle.bytes < 0.0 && idle.error_bytes >= -idle.bytes, "never clamped, never believed");
-    }
-
-    #[test]
-    fn bytes_are_split_by_misses_or_by_time() {
-        assert_eq!(
-            split(100.0, Some(&[3.0, 1.0]), &[1.0, 1.0]),
-            (vec![75.0, 25.0], "uncore, split by last-level misses")
-        );
-        assert_eq!(split(100.0, Some(&[0.0, 0.0]), &[1.0, 4.0]), (vec![20.0, 80.0], "uncore, split by time"));
     }
 }

@@ -18,9 +18,8 @@ use crate::counters::tables;
 use crate::counters::trust::{Certificate, Verdict};
 use crate::counters::uncore::{self, OpenUncore};
 use crate::profile::evidence::counters::{CounterEvent, CounterEvidence, UncoreBytes, UncoreCount};
-
-use crate::target::affinity;
 use crate::profile::run::Warning;
+use crate::target::affinity;
 
 use super::certificates::{self, Kept};
 use super::error::SessionError;
@@ -41,13 +40,16 @@ pub struct Hardware {
     certificates: Vec<Certificate>,
     /// What is said of an event without a certificate.
     unchecked: &'static str,
+    /// What is said where there is no table.
+    no_table: &'static str,
     kept: Option<Kept>,
 }
 
 /// Counters that are armed on a program.
 pub struct Armed {
     collector: Collector<Linux>,
-    no_table: bool,
+    /// Why there is no table.
+    no_table: Option<&'static str>,
     uncore: Vec<ArmedUncore>,
     pmus: Vec<Pmu>,
 }
@@ -77,8 +79,9 @@ impl Hardware {
                 true => store::recorded(&recorded).map_err(|e| SessionError::Events(e.to_string()))?,
                 false => Vec::new(),
             };
+            let no_table = "the folder given with --counters-from holds no event table (*.toml)";
             let unchecked = "its table was given with --counters-from";
-            return Ok(Hardware { tables, pmus, nmi_watchdog, certificates, unchecked, kept: None });
+            return Ok(Hardware { tables, pmus, nmi_watchdog, certificates, unchecked, no_table, kept: None });
         }
         let sysfs = Path::new("/sys");
         let all = tables::all().map_err(|e| SessionError::Events(e.to_string()))?;
@@ -86,7 +89,8 @@ impl Hardware {
         let pmus = pmu::list(sysfs);
         let kept = Kept::of_host(&tables, &pmus);
         let certificates = certificates::of_tables(&tables, &pmus, kept.as_ref(), warnings);
-        Ok(Hardware { tables, pmus, nmi_watchdog, certificates, unchecked: "no known work", kept })
+        let (unchecked, no_table) = ("no known work", "rprof has no event table for this CPU");
+        Ok(Hardware { tables, pmus, nmi_watchdog, certificates, unchecked, no_table, kept })
     }
 
     /// The counted pass contradicts the certificates: they are made anew at the next run.
@@ -119,8 +123,9 @@ impl Hardware {
         let frequency_hz = frequency_hz.min(GREATEST_HZ);
         let options = CollectOptions { frequency_hz, cpus, sums_alone: false };
         let uncore = self.traffic_events().into_iter().map(|e| self.arm_uncore(e)).collect();
+        let no_table = self.tables.is_empty().then_some(self.no_table);
         let collector = Collector::arm(Linux, plan, child.as_raw(), options);
-        Armed { collector, no_table: self.tables.is_empty(), uncore, pmus: self.pmus.clone() }
+        Armed { collector, no_table, uncore, pmus: self.pmus.clone() }
     }
 
     fn plan(&self, program: Pid) -> Plan {
@@ -169,15 +174,13 @@ impl Armed {
         // The controllers count on while the other counters are read.
         let during: Vec<_> = self.uncore.into_iter().map(ArmedUncore::stop).collect();
         let mut evidence = self.collector.finish();
-        if self.no_table {
-            evidence.events.push(no_table());
-        }
+        evidence.events.extend(self.no_table.map(no_table));
         evidence.uncore = during.into_iter().map(|stopped| stopped.finish(&self.pmus)).collect();
         evidence
     }
 }
 
-fn no_table() -> CounterEvent {
+fn no_table(why: &str) -> CounterEvent {
     CounterEvent {
         name: "flops".into(),
         role: Role::Flops.name(),
@@ -190,7 +193,7 @@ fn no_table() -> CounterEvent {
         width: None,
         caveat: None,
         betrays: None,
-        total: Err("rprof has no event table for this CPU".into()),
+        total: Err(why.into()),
     }
 }
 
@@ -242,7 +245,7 @@ fn uncore_count(event: &UncoreEvent, verdict: &Verdict, bytes: Result<UncoreByte
         trust: verdict.to_string(),
         certified: verdict.is_certified(),
         both_directions: event.both_directions,
+        further: event.medium == Medium::HighBandwidth,
         bytes,
     }
 }
-        further: event.medium == Medium::HighBandwidth,

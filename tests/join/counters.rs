@@ -341,12 +341,6 @@ fn bytes_of_certified_controllers_stand_where_there_is_no_model() {
     let dram = function(&found, "work").bytes.expect("the controllers have counted them");
     assert_eq!((dram.dram, dram.dram_read, dram.dram_write), (Some(64_320), Some(64_000), Some(320)));
     assert_eq!(function(&found, "work").source["bytes.dram"].how, "uncore, split by last-level misses");
-    evidence.uncore[1].certified = false;
-    assert_eq!(function(&profile(&evidence), "work").bytes, None, "reads alone are not the traffic");
-    evidence.uncore[1].certified = true;
-    evidence.uncore[1].bytes = Ok(UncoreBytes { net: 10.0, error: 500.0, ..UncoreBytes::default() });
-    assert_eq!(function(&profile(&evidence), "work").bytes, None, "less than its own error is no figure");
-}
     // Further memory of the host is no part of that: its traffic is added, or nothing is known.
     let hbm = |name: &str, role: &str, net| UncoreCount {
         pmu: "hbm".into(),
@@ -359,3 +353,9 @@ fn bytes_of_certified_controllers_stand_where_there_is_no_model() {
     assert_eq!((dram.dram, dram.dram_read, dram.dram_write), (Some(65_344), Some(65_000), Some(344)));
     beside.uncore[3].certified = false;
     assert_eq!(function(&profile(&beside), "work").bytes, None, "one of two memories is a part");
+    evidence.uncore[1].certified = false;
+    assert_eq!(function(&profile(&evidence), "work").bytes, None, "reads alone are not the traffic");
+    evidence.uncore[1].certified = true;
+    evidence.uncore[1].bytes = Ok(UncoreBytes { net: 10.0, error: 500.0, ..UncoreBytes::default() });
+    assert_eq!(function(&profile(&evidence), "work").bytes, None, "less than its own error is no figure");
+}

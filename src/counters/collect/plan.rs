@@ -92,7 +92,7 @@ impl Plan {
     ) -> Plan {
         let mut plan = Plan::default();
         for table in present(tables, pmus) {
-            plan.add(table, core_pmu(&table.cpu, pmus), Free::of(&table.cpu, nmi_watchdog), &verdict);
+            plan.add(table, pmus, Free::of(&table.cpu, nmi_watchdog), &verdict);
         }
         plan
     }
@@ -103,7 +103,7 @@ impl Plan {
         events.sort_by_key(|e| e.role != Role::Flops);
         let first = self.wanted.len();
         for event in events {
-            let missing = Refusal::NoPmu { pmu: table.cpu.pmu.join(" or ") };
+            let missing = Refusal::not_listed(table.cpu.pmu.join(" or "), pmus);
             let (verdict, refusal) = match pmu {
                 None => (Verdict::NotChecked { why: missing.to_string() }, Some(missing)),
                 Some(pmu) => match verdict(event, pmu) {
@@ -138,23 +138,6 @@ impl Plan {
     }
 }
 
-/// A sentence of a table within another one.
-fn sentence(text: &str) -> String {
-    text.trim_end_matches('.').to_owned()
-}
-
-impl Plan {
-    /// Descriptors that its groups take on a host of `cpus` CPUs.
-    pub fn descriptors(&self, cpus: u32) -> u64 {
-        let of_group = |g: &Group| {
-            let cpus = if g.cpus.is_empty() { cpus as usize } else { g.cpus.len() };
-            // its clock, and where it is on some CPUs only another that tells the time there
-            cpus * (1 + usize::from(!g.cpus.is_empty()) + g.members.len())
-        };
-        self.groups.iter().map(of_group).sum::<usize>() as u64
-    }
-}
-
 /// FLOPs of `cores` that nothing counts.
 fn no_flops(cores: &str, pmu: &str, reason: String) -> CounterEvent {
     CounterEvent {
@@ -173,12 +156,12 @@ fn no_flops(cores: &str, pmu: &str, reason: String) -> CounterEvent {
     }
 }
 
-impl Wanted {
-    /// As evidence, with the reason why it has no count yet.
-    pub fn uncounted(&self) -> CounterEvent {
-        let divisor = if let Verdict::Corrected { ratio } = self.verdict { ratio } else { 1.0 };
-        CounterEvent {
-            name: self.event.name.clone(),
+/// A sentence of a table within another one.
+fn sentence(text: &str) -> String {
+    text.trim_end_matches('.').to_owned()
+}
+
+impl Plan {
     /// The plan for a program that may run on the CPUs `allowed`. Where none of its PMUs is on one of them (the kernel lists
     /// the PMU of one kind of core and not that of the other) it opens nothing: what the program does there would be missing
     /// from every sum, and a program that is only there would read 0.
@@ -198,6 +181,23 @@ impl Wanted {
         self
     }
 
+    /// Descriptors that its groups take on a host of `cpus` CPUs.
+    pub fn descriptors(&self, cpus: u32) -> u64 {
+        let of_group = |g: &Group| {
+            let cpus = if g.cpus.is_empty() { cpus as usize } else { g.cpus.len() };
+            // its clock, and where it is on some CPUs only another that tells the time there
+            cpus * (1 + usize::from(!g.cpus.is_empty()) + g.members.len())
+        };
+        self.groups.iter().map(of_group).sum::<usize>() as u64
+    }
+}
+
+impl Wanted {
+    /// As evidence, with the reason why it has no count yet.
+    pub fn uncounted(&self) -> CounterEvent {
+        let divisor = if let Verdict::Corrected { ratio } = self.verdict { ratio } else { 1.0 };
+        CounterEvent {
+            name: self.event.name.clone(),
             role: self.event.role.name(),
             pmu: self.pmu.as_ref().map(|p| p.name.clone()).unwrap_or_default(),
             unit: self.event.unit().into(),

@@ -144,7 +144,7 @@ pub fn flops<K: PerfKernel>(kernel: &K, tables: &[&EventTable], pmus: &[Pmu], gu
     }
     let one = |table: &&EventTable| {
         let pmu = plan::core_pmu(&table.cpu, pmus);
-        let mut finding = of_flops(pmu.filter(|_| tables.len() > 1), try_flops(kernel, table, pmu));
+        let mut finding = of_flops(pmu.filter(|_| tables.len() > 1), try_flops(kernel, table, pmus));
         let countable = table.no_flops().next().is_none();
         if !finding.works && pmu.is_none() && !guest && countable {
             finding.enable = DRIVER.into();
@@ -166,11 +166,11 @@ fn of_flops(pmu: Option<&Pmu>, result: Result<String, Refusal>) -> Finding {
     finding(id, what, result, worth)
 }
 
-fn try_flops<K: PerfKernel>(kernel: &K, table: &EventTable, pmu: Option<&Pmu>) -> Result<String, Refusal> {
+fn try_flops<K: PerfKernel>(kernel: &K, table: &EventTable, pmus: &[Pmu]) -> Result<String, Refusal> {
     if let Some(missing) = table.no_flops().next() {
         return Err(Refusal::NoEvent { why: missing.reason.clone() });
     }
-    let pmu = pmu.ok_or_else(|| Refusal::NoPmu { pmu: table.cpu.pmu.join(" or ") })?;
+    let pmu = plan::core_pmu(&table.cpu, pmus).ok_or_else(|| Refusal::not_listed(table.cpu.pmu.join(" or "), pmus))?;
     let mut opened = 0;
     let mut left_out = String::new();
     for event in table.asked_for().filter(|e| e.role == Role::Flops || table.betrays(e).is_some()) {
@@ -197,7 +197,7 @@ fn controller_without_table(tables: &[&EventTable], pmus: &[Pmu]) -> Option<Refu
 
 pub fn dram<K: PerfKernel>(kernel: &K, tables: &[&EventTable], pmus: &[Pmu], guest: bool) -> Finding {
     let untold = controller_without_table(tables, pmus);
-    let mut result = Err(untold.clone().unwrap_or(Refusal::NoPmu { pmu: "of a memory controller".into() }));
+    let mut result = Err(untold.clone().unwrap_or(Refusal::not_listed("of a memory controller", pmus)));
     for event in tables.iter().flat_map(|t| &t.uncore).filter(|e| e.role == Role::DramReadLines) {
         let opened = uncore::open(kernel, pmus, event);
         match opened.lacks() {
@@ -205,7 +205,7 @@ pub fn dram<K: PerfKernel>(kernel: &K, tables: &[&EventTable], pmus: &[Pmu], gue
                 result = Ok(format!("{} boxes of {}", opened.boxes.len(), event.pmu));
                 break;
             }
-            Some(Refusal::NoPmu { .. }) => {}
+            Some(Refusal::NoPmu { .. } | Refusal::NoList) => {}
             Some(refusal) => result = Err(refusal),
         }
     }

@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::collect::plan::{self, Plan};
 use super::cpu::{self, CpuId};
 use super::group;
+use super::itself;
 use super::kernel::{Linux, PerfKernel};
 use super::listing;
 use super::pmu::{self, Pmu};
@@ -93,7 +94,20 @@ pub fn examine_this_host() -> Diagnosis {
         host::page_map(),
         host::huge_pages(Path::new("/sys")),
     ]);
+    give_together(&mut diagnosis.findings);
     diagnosis
+}
+
+/// Capabilities that several findings ask for are given by one command, which each of them names.
+fn give_together(findings: &mut [Finding]) {
+    let lacks = |capability: &&str| {
+        let command = itself::setcap(capability);
+        findings.iter().any(|f| !f.works && f.enable.contains(&command))
+    };
+    let lacking: Vec<&str> = ["cap_perfmon", "cap_sys_admin"].into_iter().filter(lacks).collect();
+    if lacking.len() > 1 {
+        findings.iter_mut().for_each(|f| f.enable = itself::with_all(&f.enable, &lacking));
+    }
 }
 
 /// Whether all that a run would open fits below the limit of open files.
@@ -111,6 +125,7 @@ fn open_files() -> Finding {
 mod tests {
     use super::*;
     use crate::counters::fake::Fake;
+    use crate::counters::refusal::Refusal;
     use std::collections::BTreeMap;
 
     #[test]
@@ -127,6 +142,22 @@ mod tests {
         for finding in &diagnosis.findings {
             assert!(!finding.gain.is_empty() && !finding.instead.is_empty() && !finding.answer.is_empty());
         }
+    }
+
+    #[test]
+    fn capabilities_are_given_by_one_command() {
+        let lacking = |capability: &str| {
+            let worth = events::Worth { gain: "g", instead: "i" };
+            let mut finding = events::finding("x", "x", Err(Refusal::NeverRan), worth);
+            finding.enable = format!("{}, or run as root", itself::setcap(capability));
+            finding
+        };
+        let mut findings = [lacking("cap_perfmon"), lacking("cap_sys_admin"), lacking("cap_perfmon")];
+        give_together(&mut findings[1..2]);
+        assert!(findings[1].enable.contains("cap_sys_admin+ep"), "it is alone: {}", findings[1].enable);
+        give_together(&mut findings);
+        assert!(findings.iter().all(|f| f.enable.starts_with("sudo setcap cap_perfmon,cap_sys_admin+ep")));
+        assert!(findings.iter().all(|f| f.enable == findings[0].enable));
     }
 
     #[test]
