@@ -51,6 +51,7 @@ fn main() -> anyhow::Result<()> {
         stack: stacks[(i as usize).wrapping_mul(2_654_435_761) % STACKS].clone(),
         kernel: false,
         off_cpu: false,
+        cpu: None,
     };
     let timed = TimedEvidence {
         frequency_hz: 1000.0,
