@@ -14,7 +14,7 @@ use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use rprof::instrument::{Counted, CountingEngine, PlacingSettings, Translator};
 use rprof::target::launch::{Program, Streams, spawn_gated};
 
-use guests::{build, guest, guest_told, nothing_runs, translated};
+use guests::{build, guest_told, nothing_runs, translated};
 
 /// Displacement of the first word in `cut_short.c`.
 const FIRST: u64 = 0x5e_ed00;
@@ -85,9 +85,9 @@ fn a_core_has_the_registers_of_the_program() {
             return;
         };
         check_core(&native.stdout, &registers, &format!("{kind}, natively"));
-        let (counted, output) = translated(dir.path(), &argv);
+        let (counted, said) = translated(dir.path(), &argv);
         assert_eq!(counted.unwrap().status, native.status.into_raw(), "{kind}");
-        check_core(&output, &take_core(&cores).expect("a core"), kind);
+        check_core(said.output.as_bytes(), &take_core(&cores).expect("a core"), kind);
     }
 }
 
