@@ -47,7 +47,6 @@ mechanisms! {
     relatives [],
     reuse [],
     rewritten [] => "native-code",
-    runs_out [],
     sandbox ["-lm"],
     segments ["-pthread"],
     signals [],
@@ -141,6 +140,13 @@ fn there_is_no_rseq() {
     let expected = "good 20000 refused 4\n".repeat(4) + "refused 4, in a child 4\n";
     assert_eq!(said.output, expected);
     nothing_runs(&path);
+}
+
+#[test]
+fn text_that_runs_out_within_an_instruction() {
+    let evidence = guest("runs_out.c", &[]).evidence;
+    // A thread that is sent to the text again and again would be let go in the end.
+    assert!(evidence.warnings.iter().all(|w| w.code != "released"), "{:?}", evidence.warnings);
 }
 
 #[test]
