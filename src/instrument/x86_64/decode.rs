@@ -76,6 +76,17 @@ impl Decoded {
     }
 }
 
+/// Whether what begins with `bytes` is an instruction if the right ones follow. Of an opcode that is none in 64-bit code iced reads
+/// the operands all the same.
+fn may_go_on(bytes: &[u8]) -> bool {
+    let with = |filler: u8| {
+        let mut longest = [filler; LONGEST];
+        longest[..bytes.len()].copy_from_slice(bytes);
+        !Decoder::new(64, &longest, DecoderOptions::NONE).decode().is_invalid()
+    };
+    bytes.len() < LONGEST && [0x00, 0x90, 0xc0, 0xff].into_iter().any(with)
+}
+
 /// Decodes the block at `start` from the bytes there, `None` if they end before its first instruction does.
 pub fn decode(start: Address, bytes: &[u8]) -> Option<Decoded> {
     if bytes.is_empty() {
@@ -91,7 +102,7 @@ pub fn decode(start: Address, bytes: &[u8]) -> Option<Decoded> {
         if instruction.is_invalid() {
             // At the end of the bytes it may only be cut off; alone it is what the CPU will refuse.
             if block.steps.is_empty() {
-                if decoder.last_error() == DecoderError::NoMoreBytes && bytes.len() < LONGEST {
+                if decoder.last_error() == DecoderError::NoMoreBytes && may_go_on(bytes) {
                     return None;
                 }
                 block.steps.push(Step { instruction, offset, displacement: 0 });

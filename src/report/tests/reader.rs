@@ -81,6 +81,9 @@ fn optional(pointer: &str) -> bool {
     if name == "coherence" && pointer.contains("/traffic/") {
         return false;
     }
+    if name == "clock_hz" {
+        return pointer.contains("/functions/");
+    }
     !top_level && (free || fp_step || NAMES.contains(&name) && !(reason_of_ceiling && name == "reason"))
 }
 
