@@ -85,15 +85,19 @@ fn setuid_is_said_to_be_impossible() {
     assert!(Command::new("chmod").arg("777").arg(&nobody_owned).status().unwrap().success());
     let rprof = sandbox.path().join("rprof");
     fs::copy(env!("CARGO_BIN_EXE_rprof"), &rprof).unwrap();
-    let output = Command::new("setpriv")
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "timeout", "120"])
-        .arg(&rprof)
-        .args(["-o", "out", "--", "../whoami"])
-        .current_dir(&nobody_owned)
-        .env("XDG_CACHE_HOME", &nobody_owned)
-        .output()
-        .unwrap();
-    assert!(stderr(&output).contains("setuid"), "status {}\n{}", status(&output), stderr(&output));
+    let nobody = |arguments: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "timeout", "120"]).args(arguments);
+        command.current_dir(&nobody_owned).env("XDG_CACHE_HOME", &nobody_owned).output().unwrap()
+    };
+    let native = nobody(&["../whoami"]);
+    let output = nobody(&[rprof.to_str().unwrap(), "-o", "out", "--", "../whoami"]);
+    assert_eq!((status(&output), stdout(&output)), (0, stdout(&native)), "{}", stderr(&output));
+    assert!(stderr(&output).contains("setuid"), "{}", stderr(&output));
+    // No program is executed, linked and ended within a tenth of a millisecond.
+    let profile = sandbox.profile("open/out");
+    let timed = &profile["run"]["passes"][0];
+    assert!(timed["wall_s"].as_f64().is_some_and(|s| s > 1e-4), "{timed}");
 }
 
 #[test]
@@ -150,7 +154,10 @@ fn too_little_to_measure_is_said() {
     let sandbox = Sandbox::new();
     let output = sandbox.run(["--", "/bin/true"]);
     assert_eq!(status(&output), 0, "{}", stderr(&output));
-    assert!(stderr(&output).contains("too little"), "{}", stderr(&output));
+    let told = stderr(&output);
+    let run = told.lines().find(|line| line.starts_with("run: ")).unwrap();
+    assert!(run.contains("too little to measure"), "it is not said first: {told}");
+    assert!(!told.contains('→'), "savings of what has no time: {told}");
     assert_eq!(sandbox.profile("rprof.out")["run"]["exit_status"], 0);
 }
 
@@ -163,6 +170,8 @@ fn a_crash_passes_its_signal_on_and_the_report_comes() {
     assert_eq!(stdout(&output), "200000000\n");
     let profile = sandbox.profile("rprof.out");
     assert_eq!(profile["run"]["signal"], 11);
+    let crash = profile["run"]["warnings"].as_array().unwrap().iter().find(|w| w["code"] == "crashed").unwrap();
+    assert!(crash["hint"].as_str().unwrap().contains("the native run ended by the same signal"), "{crash}");
     let share = cli::function(&profile, "before_the_crash")["share"].as_f64().unwrap();
     assert!(share > 0.5, "share {share}");
 }

@@ -25,6 +25,8 @@ pub(super) struct Recorder {
     samples: Store,
     mappings: Vec<MappingEvent>,
     last_exit_ns: u64,
+    /// The first process, and whether code was mapped into it since it last executed a program.
+    first: Option<(u32, bool)>,
     /// Mappings may be missing, because records were lost or because the source has none: look into `/proc`.
     pub reread_maps: bool,
 }
@@ -86,6 +88,7 @@ impl Recorder {
             samples: Store::default(),
             mappings: Vec::new(),
             last_exit_ns: 0,
+            first: None,
             reread_maps: false,
         }
     }
@@ -94,6 +97,9 @@ impl Recorder {
     pub fn exec(&mut self, time_ns: u64, pid: u32, tid: u32) {
         self.start_ns.get_or_insert(time_ns);
         let now = self.seconds(time_ns);
+        if self.first.is_none_or(|(first, _)| first == pid) {
+            self.first = Some((pid, false));
+        }
         self.processes.insert(pid, Process::new(pid));
         self.mappings.push(MappingEvent { time_ns, pid, change: MappingChange::Executed });
         self.threads.index(pid, tid, now);
@@ -147,6 +153,9 @@ impl Recorder {
     pub fn map(&mut self, time_ns: u64, mapped: MappedFile, length: u64) {
         let process = self.processes.entry(mapped.pid).or_insert_with_key(|pid| Process::new(*pid));
         let (pid, start) = (mapped.pid, mapped.start);
+        if let Some((_, has_code)) = self.first.as_mut().filter(|(first, _)| *first == pid) {
+            *has_code = true;
+        }
         let (module, bias) = process.map(&mut self.modules, mapped, length);
         let change = MappingChange::Mapped { start, end: start.saturating_add(length), module, bias };
         self.mappings.push(MappingEvent { time_ns, pid, change });
@@ -162,6 +171,12 @@ impl Recorder {
         let stack = self.stack(&seen);
         let (kernel, off_cpu, cpu) = (seen.kernel, seen.off_cpu, seen.cpu);
         self.samples.push(Sample { t_s, weight_s: seen.period, thread, stack, kernel, off_cpu, cpu });
+    }
+
+    /// Whether the first process was lost from sight while it executed a program, before its code was mapped: then what was
+    /// seen as its exit is none. Only for a source that tells of every mapping.
+    pub fn lost_at_exec(&self) -> bool {
+        matches!(self.first, Some((_, false)))
     }
 
     /// Whether the program went on after the last that was seen of it: it was reaped then, and had used so much CPU time.
@@ -303,6 +318,20 @@ mod tests {
         assert!(r.lost_sight(SECOND + SECOND / 4, 0.2), "it computed on");
         assert!(r.lost_sight(2 * SECOND, 0.01), "it slept on");
         assert!(!r.lost_sight(SECOND + SECOND / 4, 0.01), "we were late");
+    }
+
+    #[test]
+    fn sight_is_lost_where_a_program_was_executed_whose_code_was_never_mapped() {
+        let map = |pid| MappedFile { pid, start: 0x1000, file_offset: 0, path: "/bin/sh", build_id: None };
+        let mut r = Recorder::new();
+        r.exec(0, 10, 10);
+        r.map(1, map(10), 0x1000);
+        r.exec(2, 20, 20);
+        assert!(!r.lost_at_exec(), "a child's own program is not ours");
+        r.exec(3, 10, 10);
+        r.map(3, map(20), 0x1000);
+        r.exit(4, 10);
+        assert!(r.lost_at_exec());
     }
 
     #[test]

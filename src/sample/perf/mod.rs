@@ -129,7 +129,8 @@ impl Pass {
         let mut warnings = self.warnings();
         warnings.extend(survivors::warning(&left));
         // Events of a task that may not be observed end when it executes such a program.
-        let lost_sight = left.is_empty() && self.recorder.lost_sight(reaped_ns, reaped.cpu_s);
+        let at_exec = complete && self.recorder.lost_at_exec();
+        let lost_sight = left.is_empty() && (at_exec || self.recorder.lost_sight(reaped_ns, reaped.cpu_s));
         if lost_sight {
             warnings.push(Warning::new(
                 "not-observed",

@@ -61,11 +61,7 @@ pub(super) struct Opened {
 /// Opens the event on `child` and all it will create, with the usual rate or, where that would be dear, a lower one if none is
 /// asked for. The error is the last refusal.
 pub(super) fn open(child: Pid, options: &SampleOptions) -> io::Result<Opened> {
-    let trigger = if probe::cycles_interrupt() { Trigger::Cycles } else { Trigger::CpuClock };
-    let highest_hz = options.highest_hz();
-    let frequency_hz = if trigger == Trigger::Cycles { highest_hz.min(greatest_rate()) } else { highest_hz };
-    let wanted = Terms { trigger, kernel: true, frequency_hz, build_id: true, stack_bytes: options.stack_bytes };
-    let opened = open_on(wanted, child)?;
+    let opened = open_on(wanted(probe::cycles_interrupt(), options, greatest_rate()), child)?;
     let terms = opened.terms;
     if options.frequency_hz.is_some() {
         return Ok(opened);
@@ -80,12 +76,30 @@ pub(super) fn open(child: Pid, options: &SampleOptions) -> io::Result<Opened> {
     open_on(Terms { frequency_hz: affordable_hz.min(terms.frequency_hz), ..terms }, child)
 }
 
+/// What is tried first. `greatest_rate`: of an event that the kernel limits, which its own timer's is not.
+fn wanted(cycles_interrupt: bool, options: &SampleOptions, greatest_rate: f64) -> Terms {
+    let trigger = if cycles_interrupt { Trigger::Cycles } else { Trigger::CpuClock };
+    let highest_hz = options.highest_hz();
+    let frequency_hz = if trigger == Trigger::Cycles { highest_hz.min(greatest_rate) } else { highest_hz };
+    Terms { trigger, kernel: true, frequency_hz, build_id: true, stack_bytes: options.stack_bytes }
+}
+
 /// The same on these terms, or what the host grants of them.
-fn open_on(mut terms: Terms, child: Pid) -> io::Result<Opened> {
-    let mut ring_bytes = if nix::unistd::geteuid().is_root() { RING_BYTES_ROOT } else { RING_BYTES_USER };
+fn open_on(terms: Terms, child: Pid) -> io::Result<Opened> {
+    let ring_bytes = if nix::unistd::geteuid().is_root() { RING_BYTES_ROOT } else { RING_BYTES_USER };
+    let (rings, terms) = granted(terms, ring_bytes, |terms, ring_bytes| open_everywhere(child, terms, ring_bytes))?;
+    Ok(Opened { rings, terms })
+}
+
+/// What `open` yields on these terms or, as long as it refuses, on the next lower ones; with the terms that it took.
+fn granted<T>(
+    mut terms: Terms,
+    mut ring_bytes: usize,
+    mut open: impl FnMut(Terms, usize) -> Result<T, Refusal>,
+) -> io::Result<(T, Terms)> {
     loop {
-        let error = match open_everywhere(child, terms, ring_bytes) {
-            Ok(rings) => return Ok(Opened { rings, terms }),
+        let error = match open(terms, ring_bytes) {
+            Ok(opened) => return Ok((opened, terms)),
             Err(error) => error,
         };
         match error {
@@ -188,4 +202,68 @@ fn is_denied(e: &io::Error) -> bool {
 pub(super) fn greatest_rate() -> f64 {
     let limit = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate");
     limit.ok().and_then(|s| s.trim().parse().ok()).unwrap_or(f64::INFINITY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> SampleOptions {
+        SampleOptions { frequency_hz: Some(4000.0), ..SampleOptions::default() }
+    }
+
+    /// (trigger, kernel, build ids) of what is tried in turn by a host that grants an event if `grants` says so and else
+    /// refuses with the error number that it gives; the last one is what was opened.
+    fn tried(first: Terms, refuses: impl Fn(Terms) -> Option<i32>) -> Vec<(Trigger, bool, bool)> {
+        let mut tried = Vec::new();
+        let opened = granted(first, RING_BYTES_USER, |terms, _| {
+            tried.push((terms.trigger, terms.kernel, terms.build_id));
+            refuses(terms).map_or(Ok(()), |errno| Err(Refusal::Open(io::Error::from_raw_os_error(errno))))
+        });
+        assert_eq!(opened.ok().map(|(_, terms)| terms.trigger), tried.last().map(|last| last.0));
+        tried
+    }
+
+    #[test]
+    fn cycles_are_wanted_where_they_interrupt_at_no_more_than_the_kernels_limit() {
+        let (with, without) = (wanted(true, &options(), 1000.0), wanted(false, &options(), 1000.0));
+        assert_eq!((with.trigger, with.frequency_hz), (Trigger::Cycles, 1000.0));
+        assert_eq!((without.trigger, without.frequency_hz), (Trigger::CpuClock, 4000.0));
+    }
+
+    #[test]
+    fn cycles_that_cannot_be_opened_fall_back_to_the_cpu_clock_with_all_it_may_have() {
+        let cycles = wanted(true, &options(), f64::INFINITY);
+        let (cpu, clock) = (Trigger::Cycles, Trigger::CpuClock);
+        let no_pmu = tried(cycles, |terms| (terms.trigger == cpu).then_some(libc::ENOENT));
+        assert_eq!(no_pmu, [(cpu, true, true), (clock, true, true)]);
+        // Not the kernel's own time, and the counter is taken.
+        let busy = tried(cycles, |terms| match terms {
+            Terms { trigger: Trigger::CpuClock, .. } => None,
+            Terms { kernel: true, .. } => Some(libc::EACCES),
+            _ => Some(libc::EBUSY),
+        });
+        assert_eq!(busy, [(cpu, true, true), (cpu, false, true), (clock, true, true)]);
+        // What may not be opened at all is no reason to try another.
+        assert_eq!(
+            granted(cycles, RING_BYTES_USER, |_, _| Err::<(), _>(Refusal::Open(io::Error::from_raw_os_error(
+                libc::EPERM
+            ))))
+            .map_err(|e| e.raw_os_error())
+            .err(),
+            Some(Some(libc::EPERM))
+        );
+    }
+
+    #[test]
+    fn buffers_shrink_before_anything_else_is_given_up() {
+        let mut sizes = Vec::new();
+        let cycles = wanted(true, &options(), f64::INFINITY);
+        let opened = granted(cycles, RING_BYTES_USER, |_, ring_bytes| {
+            sizes.push(ring_bytes);
+            if ring_bytes > RING_BYTES_LEAST { Err(Refusal::Map(io::ErrorKind::OutOfMemory.into())) } else { Ok(()) }
+        });
+        assert_eq!(opened.unwrap().1, cycles);
+        assert_eq!((sizes.len(), sizes.last()), (5, Some(&RING_BYTES_LEAST)));
+    }
 }
