@@ -334,6 +334,7 @@ impl CacheModel {
         MemoryEvidence {
             mode: mode.into(),
             error,
+            page_placement: self.placement.in_words().into(),
             one_in: self.classes.count() as u32,
             calibration: ratios.into_iter().map(|(id, ratio)| (id.into(), ratio)).collect(),
             sites: traffic,

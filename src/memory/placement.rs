@@ -60,6 +60,15 @@ pub enum Placement {
 }
 
 impl Placement {
+    /// In words: whose addresses index the levels behind L1.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Placement::HugePages => "pseudo-random, runs of 2 MiB together",
+            Placement::SmallPages => "pseudo-random, each 4 KiB page for itself",
+            Placement::Identity => "physical = virtual addresses",
+        }
+    }
+
     /// The colour bits of `line`'s page, as many as any cache needs.
     pub fn color(self, line: Line) -> u64 {
         let page = line.page();

@@ -140,11 +140,11 @@ fn details(profile: &Profile, view: &View) -> String {
 }
 
 fn savings(f: &Function) -> String {
-    if f.analysis.savings.is_empty() {
+    if table::savings(f).is_empty() {
         return String::new();
     }
     let mut out = String::from("<ul>\n");
-    for s in &f.analysis.savings {
+    for s in table::savings(f) {
         let _ = writeln!(
             out,
             "<li><b>{}</b>, saves {}: {}</li>",

@@ -3,7 +3,7 @@
 use crate::profile::Profile;
 
 use super::number::{self, NOT_MEASURED};
-use super::table::COLUMNS;
+use super::table::{COLUMNS, savings};
 use super::{View, counters, name, summary};
 
 /// The report as GitHub-flavoured Markdown.
@@ -19,11 +19,11 @@ pub fn text(profile: &Profile, view: &View) -> String {
             COLUMNS.iter().map(|c| (c.cell)(f).unwrap_or_else(|| NOT_MEASURED.into())).map(|c| escape(&c)).collect();
         out += &format!("| `{}` | {} |\n", code(&name::shorten(&f.name, view.name_width(60))), cells.join(" | "));
     }
-    let advised: Vec<_> = view.explained(profile).filter(|f| !f.analysis.savings.is_empty()).collect();
+    let advised: Vec<_> = view.explained(profile).filter(|f| !savings(f).is_empty()).collect();
     if !advised.is_empty() {
         out += "\nWhat to do next:\n\n";
         for f in advised {
-            for s in &f.analysis.savings {
+            for s in savings(f) {
                 let name = code(&name::shorten(&f.name, 40));
                 out += &format!("- `{name}`: {} ({})\n", escape(&s.advice), number::range(s.seconds, s.seconds_max));
             }

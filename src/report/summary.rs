@@ -1,7 +1,8 @@
 //! The few lines about the run and the host that stand above every table.
 
-use crate::profile::Profile;
+use crate::profile::join::TOO_FEW_SAMPLES_CODE;
 use crate::profile::run::Warning;
+use crate::profile::{Function, Profile};
 
 use super::number::{percent, seconds, si};
 use super::traffic;
@@ -24,10 +25,27 @@ fn outcome(profile: &Profile) -> String {
         1 => "1 thread, ".into(),
         n => format!("{n} threads, "),
     };
-    let quality = run.quality.map_or(String::new(), |q| {
-        format!("; {} of the CPU time is in named functions with both time and counts", percent(q))
-    });
+    let too_little = run.warnings.iter().find(|w| w.code == TOO_FEW_SAMPLES_CODE);
+    let quality = match (too_little, nameless_share(profile), run.quality) {
+        (Some(doubt), ..) => format!("; {}", doubt.text),
+        (None, nameless, Some(_)) if nameless >= MOSTLY => {
+            format!("; {} of the CPU time is in code without symbols, told as module+0xoffset", percent(nameless))
+        }
+        (None, _, Some(q)) => {
+            format!("; {} of the CPU time is in named functions with both time and counts", percent(q))
+        }
+        (None, _, None) => String::new(),
+    };
     format!("run: {threads}{end}{quality}")
+}
+
+/// Code without symbols is what the run line tells of if it has at least this share of the CPU time.
+const MOSTLY: f64 = 0.5;
+
+/// Share of the CPU time in code that has no symbol.
+fn nameless_share(profile: &Profile) -> f64 {
+    let is_nameless = |f: &&Function| f.name.strip_prefix(&f.module).is_some_and(|rest| rest.starts_with("+0x"));
+    profile.functions.iter().filter(is_nameless).filter_map(|f| f.share).sum()
 }
 
 fn passes(profile: &Profile) -> Option<String> {
@@ -50,9 +68,13 @@ fn passes(profile: &Profile) -> Option<String> {
     (!told.is_empty()).then(|| format!("passes: {}", told.join(" · ")))
 }
 
-/// `memory: pages touched: at least 16,384 (64 MiB)`
+/// `memory: pages touched: at least 16,384 (64 MiB); placed in the cache model: pseudo-random, runs of 2 MiB together`
 fn memory(profile: &Profile) -> Option<String> {
-    profile.run.pages.map(|pages| format!("memory: pages touched: {}", traffic::touched(pages)))
+    let touched = profile.run.pages.map(|pages| format!("pages touched: {}", traffic::touched(pages)));
+    let placement = profile.run.passes.iter().find_map(|pass| pass.page_placement.as_deref());
+    let placed = placement.map(|words| format!("placed in the cache model: {words}"));
+    let told: Vec<String> = touched.into_iter().chain(placed).collect();
+    (!told.is_empty()).then(|| format!("memory: {}", told.join("; ")))
 }
 
 /// `machine: CPU, 2 cores · dp roof 278 GFLOP/s · DRAM read 51.0 GB/s`

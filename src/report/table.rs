@@ -1,6 +1,7 @@
 //! The columns that every tabular report shares: one definition for text, Markdown, HTML and CSV.
 
 use crate::profile::Function;
+use crate::profile::function::Saving;
 
 use super::number::{NOT_MEASURED, percent, seconds, si, significant};
 
@@ -84,8 +85,14 @@ pub fn at_least(f: &Function) -> &'static str {
     if without(f).is_empty() { "" } else { "≥ " }
 }
 
+/// What removals would save of a function's time; nothing where that is not known.
+pub fn savings(f: &Function) -> &[Saving] {
+    if f.time_s.is_some() { &f.analysis.savings } else { &[] }
+}
+
 fn saves(f: &Function) -> Option<String> {
-    match f.analysis.savings.first() {
+    f.time_s?;
+    match savings(f).first() {
         Some(s) => {
             let most = if at_least(f).is_empty() { "" } else { "≤ " };
             Some(format!("{most}{} {}", seconds(s.program_seconds.unwrap_or(s.seconds)), s.remove.join("+")))

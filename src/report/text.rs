@@ -106,13 +106,19 @@ fn verdict(f: &Function) -> String {
 
 fn legend(profile: &Profile, view: &View, width: usize) -> String {
     let mut out = String::new();
-    let hidden = profile.functions.len() - view.functions(profile).count();
-    if hidden > 0 {
-        let why = match view.keep {
-            Some(_) => "with other names".to_owned(),
-            None => format!("below {}", percent(view.least_share)),
-        };
-        out += &format!("… and {hidden} functions {why}\n");
+    let left_out = |sampled: bool| {
+        let of_kind = |f: &&Function| f.share.is_some() == sampled;
+        profile.functions.iter().filter(of_kind).count() - view.functions(profile).filter(of_kind).count()
+    };
+    let (small, unsampled) = (left_out(true), left_out(false));
+    let kinds = match view.keep {
+        Some(_) => vec![(small + unsampled, "with other names".to_owned())],
+        None => vec![(small, format!("below {}", percent(view.least_share))), (unsampled, "without a sample".into())],
+    };
+    let told: Vec<String> =
+        kinds.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{n} functions {why}")).collect();
+    if !told.is_empty() {
+        out += &format!("… and {}\n", told.join(", "));
     }
     let gap =
         view.functions(profile).any(|f| f.work.is_none() || f.time_s.is_none() || f.analysis.roof_fraction.is_none());
@@ -135,7 +141,7 @@ fn explanation(f: &Function, width: usize) -> String {
     };
     let mut out = format!("\n{}{place}\n", name::shorten(&f.name, width.saturating_sub(place.chars().count() + 1)));
     out += &wrap::hanging(&format!("  {}", holding(f)), width, 4);
-    for s in f.analysis.savings.iter().take(3) {
+    for s in table::savings(f).iter().take(3) {
         let range = number::range(s.seconds, s.seconds_max);
         let whole = match s.program_seconds {
             Some(p) if p < 0.95 * s.seconds => format!(", {} of the program", seconds(p)),

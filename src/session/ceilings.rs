@@ -27,14 +27,14 @@ pub struct MachineOptions {
 /// Sees to it that all ceilings of a quick measurement are there, also on a host so busy that they do not fit its time; what goes
 /// wrong, the run that follows tells.
 pub fn ahead_of_a_demo(notices: &Notices) {
-    let mut teller = Teller { notices: notices.clone(), spinner: None, warnings: Vec::new() };
+    let mut teller = Teller::new(notices, FOR_LATER_RUNS);
     let request = Request { patience: DEMO_PATIENCE, another_placement: true, ..Request::new(Effort::Quick) };
     let _ = machine::load_or_measure(&request, &mut teller);
 }
 
 /// The ceilings for a run. A host that cannot be measured gets none, and a warning: the program is profiled all the same.
 pub fn for_a_run(notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
-    let mut teller = Teller { notices: notices.clone(), spinner: None, warnings: Vec::new() };
+    let mut teller = Teller::new(notices, FOR_LATER_RUNS);
     let measured = machine::load_or_measure(&Request::new(Effort::Quick), &mut teller);
     warnings.append(&mut teller.warnings);
     measured.unwrap_or_else(|error| {
@@ -70,7 +70,7 @@ pub fn after_a_refutation(before: Machine, notices: &Notices, warnings: &mut Vec
 
 /// `before` and what `request` yields now; of warnings that ceilings moved the last one stands.
 fn again(request: &Request, before: Machine, notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
-    let mut teller = Teller { notices: notices.clone(), spinner: None, warnings: Vec::new() };
+    let mut teller = Teller::new(notices, if request.refresh { AGAIN } else { FOR_LATER_RUNS });
     // What cannot be measured was told before the run.
     let Ok(after) = machine::load_or_measure(request, &mut teller) else { return before };
     let (machine, moved) = bracket::around(before, &after);
@@ -86,7 +86,7 @@ fn again(request: &Request, before: Machine, notices: &Notices, warnings: &mut V
 /// # Errors
 /// The host cannot be measured.
 pub fn measure(options: MachineOptions) -> Result<(Machine, Vec<Warning>), SessionError> {
-    let mut teller = Teller { notices: Notices::new(options.quiet), spinner: None, warnings: Vec::new() };
+    let mut teller = Teller::new(&Notices::new(options.quiet), FOR_LATER_RUNS);
     let effort = if options.quick { Effort::Quick } else { Effort::Full };
     let request = Request { refresh: options.refresh, ..Request::new(effort) };
     let measured = machine::load_or_measure(&request, &mut teller);
@@ -101,11 +101,22 @@ fn unmeasured() -> Machine {
     Machine { cpu: topology.cpu.clone(), cores: topology.cpus.len() as u32, caches, ..Machine::default() }
 }
 
+const FOR_LATER_RUNS: &str = "measuring this machine's ceilings (kept for later runs)";
+const AGAIN: &str = "measuring this machine's ceilings again: a function was faster than one of them allows";
+
 /// Draws progress, keeps doubts.
 struct Teller {
     notices: Notices,
+    /// What is said before everything is measured. What is only looked at again goes without a line.
+    announcement: &'static str,
     spinner: Option<Spinner>,
     warnings: Vec<Warning>,
+}
+
+impl Teller {
+    fn new(notices: &Notices, announcement: &'static str) -> Teller {
+        Teller { notices: notices.clone(), announcement, spinner: None, warnings: Vec::new() }
+    }
 }
 
 impl Progress for Teller {
@@ -114,7 +125,9 @@ impl Progress for Teller {
         match &self.spinner {
             Some(spinner) => spinner.set(&text),
             None => {
-                self.notices.say("measuring this machine's ceilings (kept for later runs)");
+                if done == 0 {
+                    self.notices.say(self.announcement);
+                }
                 self.spinner = Some(self.notices.spinner(&text));
             }
         }

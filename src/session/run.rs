@@ -7,6 +7,7 @@ use std::process::ExitStatus;
 use nix::unistd::Pid;
 
 use crate::instrument::Counted;
+use crate::instrument::translator::crash;
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::counters::CounterEvidence;
 use crate::profile::evidence::memory::MemoryEvidence;
@@ -278,6 +279,13 @@ fn both(
     Ok(end)
 }
 
+/// Crashes of the counted run are the program's own: the native run ended by the same signal.
+fn blame_the_program(warnings: &mut [Warning]) {
+    for warning in warnings.iter_mut().filter(|w| w.code == crash::CODE) {
+        warning.hint = "the native run ended by the same signal: the cause is in the program".into();
+    }
+}
+
 /// Runs the program again under the counting engine, after a `first` run that ended so, was given that input, and had the
 /// CPUs where they were `seen`. The error is why there are no counts.
 fn second_run(
@@ -300,12 +308,17 @@ fn second_run(
     let spinner = notices.spinner("counting what the program executes");
     let counted = passes::counted(&checked.program, Some(input), options, machine, seen);
     drop(spinner);
-    let counted = counted.map_err(|error| error.to_string())?;
+    let mut counted = counted.map_err(|error| error.to_string())?;
     if foreground::interruptions() > 0 {
         return Err("the counted pass was interrupted".into());
     }
     match ProgramEnd::from_wait_status(counted.status) {
-        second if second == end => Ok(counted),
+        second if second == end => {
+            if let ProgramEnd::Signalled(_) = end {
+                blame_the_program(&mut counted.evidence.warnings);
+            }
+            Ok(counted)
+        }
         second => Err(format!("the second run ended differently: {second} instead of {end}")),
     }
 }

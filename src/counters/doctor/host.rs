@@ -1,4 +1,5 @@
-//! What the passes need beside counters: tracing, executable memory, physical pages, huge pages.
+//! What the passes need beside counters: tracing, executable memory, huge pages. Not physical page numbers: the cache model
+//! places pages pseudo-randomly whether they can be read or not.
 
 use std::fs::File;
 use std::io;
@@ -9,7 +10,6 @@ use super::Finding;
 use super::events::{Worth, finding};
 use crate::counters::collect::descriptors;
 use crate::counters::group;
-use crate::counters::itself;
 
 /// The NMI watchdog holds a counter for itself: FLOP events then share the others, and are scaled.
 pub fn watchdog(proc_root: &Path) -> Finding {
@@ -117,31 +117,6 @@ fn try_memfd() -> io::Result<()> {
         libc::munmap(map, 4096);
         Ok(())
     }
-}
-
-pub fn page_map() -> Finding {
-    const PRESENT: u64 = 1 << 63;
-    const FRAME: u64 = (1 << 55) - 1;
-    let read = || -> io::Result<String> {
-        use std::os::unix::fs::FileExt;
-        let here = Box::new(1u64);
-        let page = std::ptr::from_ref(&*here) as u64 / 4096;
-        let mut entry = [0u8; 8];
-        File::open("/proc/self/pagemap")?.read_exact_at(&mut entry, page * 8)?;
-        let entry = u64::from_le_bytes(entry);
-        if entry & PRESENT != 0 && entry & FRAME == 0 {
-            return Err(io::Error::other("frame numbers are hidden"));
-        }
-        Ok("works".into())
-    };
-    other(
-        "pagemap",
-        "read physical page numbers",
-        read(),
-        &format!("{}, or run as root", itself::setcap("cap_sys_admin")),
-        "L2 and L3 sets by physical address in the cache model",
-        "pages are placed pseudo-randomly in the model",
-    )
 }
 
 pub fn huge_pages(sysfs: &Path) -> Finding {

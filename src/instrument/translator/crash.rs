@@ -14,7 +14,9 @@ use crate::target::tracee::SignalInfo;
 
 /// Crashes that are told; of more, it is enough to know that there are some.
 const MOST: usize = 4;
-const CODE: &str = "crashed";
+
+/// Code of the warning that a fault ended a process.
+pub const CODE: &str = "crashed";
 
 impl Run {
     /// `signal` is about to end the process of `tid`, whose program counter `at` was found as `state`.

@@ -23,7 +23,7 @@ mod calls;
 mod chains;
 mod chunks;
 mod copies;
-mod crash;
+pub mod crash;
 mod dispositions;
 mod drain;
 mod endings;

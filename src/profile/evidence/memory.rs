@@ -155,6 +155,8 @@ pub struct MemoryEvidence {
     pub mode: String,
     /// Relative error expected of the bytes, from sampling and calibration.
     pub error: Option<f64>,
+    /// How pages were placed, in words: L2 and the last level are indexed by physical address, which the model does not know.
+    pub page_placement: String,
     /// What lies behind L1 was simulated for one line in so many.
     pub one_in: u32,
     /// Traffic that the model makes of each `dram.*` ceiling kernel, over what that kernel moves by definition.

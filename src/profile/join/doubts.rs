@@ -10,6 +10,8 @@ use crate::profile::run::Warning;
 
 /// Fewer samples than this tell nothing worth a report.
 pub const TOO_FEW_SAMPLES: usize = 20;
+/// Code of the warning that there are no more.
+pub const TOO_FEW_SAMPLES_CODE: &str = "too-few-samples";
 /// No CPU that rprof knows completes more instructions per second and thread than this.
 const FASTEST_CORE: f64 = 8e10;
 /// Code of the warning that hardware counters and counted pass disagree.
@@ -50,7 +52,7 @@ pub fn about_time(timed: &TimedEvidence, on_cpu_samples: usize, sampled_s: f64) 
     let mut warnings = Vec::new();
     if on_cpu_samples < TOO_FEW_SAMPLES {
         warnings.push(Warning::new(
-            "too-few-samples",
+            TOO_FEW_SAMPLES_CODE,
             format!("too little to measure: {on_cpu_samples} samples in {:.3} s", timed.wall_s),
             "times and shares are unknown to within their intervals",
             "run it longer or on a larger input, or sample faster with -F",

@@ -59,7 +59,7 @@ use sampled::Sampled;
 use stacks::StackTable;
 use timeline::{Activity, Moment};
 
-pub use doubts::COUNTERS_DISAGREE;
+pub use doubts::{COUNTERS_DISAGREE, TOO_FEW_SAMPLES_CODE};
 pub use names::{SHOWN, shorten};
 pub use resolver::Resolver;
 
@@ -157,6 +157,7 @@ fn passes(evidence: &Evidence, samples: &[ProfileSample]) -> Vec<RunPass> {
         lost: Some(timed.lost),
         uncounted_share: None,
         model_ratios: Vec::new(),
+        page_placement: None,
     });
     let counted = evidence.counted.map(|counted| RunPass {
         kind: "counted".into(),
@@ -169,6 +170,7 @@ fn passes(evidence: &Evidence, samples: &[ProfileSample]) -> Vec<RunPass> {
         lost: None,
         uncounted_share: Some(counted.uncounted_share),
         model_ratios: evidence.memory.map(|m| m.calibration.clone()).unwrap_or_default(),
+        page_placement: evidence.memory.map(|m| m.page_placement.clone()).filter(|words| !words.is_empty()),
     });
     timed.into_iter().chain(counted).collect()
 }

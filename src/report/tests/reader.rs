@@ -25,7 +25,7 @@ fn places(value: &Value, at: String, out: &mut Vec<String>) {
 
 /// Fields that may be absent: added after the contract, or absent where they have nothing to tell.
 fn optional(pointer: &str) -> bool {
-    const NAMES: [&str; 40] = [
+    const NAMES: [&str; 41] = [
         "waiting_s",
         "kernel_s",
         "concurrency",
@@ -66,6 +66,7 @@ fn optional(pointer: &str) -> bool {
         "huge_pages",
         "core_to_core",
         "placements",
+        "page_placement",
     ];
     let name = pointer.rsplit('/').next().unwrap();
     let reason_of_ceiling = pointer.starts_with("/machine/ceilings") || pointer.starts_with("/machine/placements");
@@ -74,6 +75,9 @@ fn optional(pointer: &str) -> bool {
     let fp_step = ["op", "precision", "width"].contains(&name) && pointer.contains("/steps/");
     if pointer.contains("/counters/") && ["how", "per_thread"].contains(&name) {
         return name == "per_thread";
+    }
+    if pointer.starts_with("/functions/") && name == "clock_hz" {
+        return true;
     }
     if pointer.starts_with("/machine/placements/") && name == "core_to_core" {
         return false;
@@ -98,6 +102,7 @@ fn analysed() -> Value {
     functions[0]["clock_hz"] = json!(3e9);
     functions[0]["pages"] = json!({"touched": 16384, "at_least": true});
     value["run"]["placements"] = json!([[4.5e-8]]);
+    value["run"]["passes"][0]["page_placement"] = json!("pseudo-random");
     value["machine"]["core_to_core"] = json!([4.5e-8]);
     let ceilings = json!([value["machine"]["ceilings"][0]]);
     value["machine"]["placements"] = json!([{"core_to_core": [2e-7], "ceilings": ceilings}]);
