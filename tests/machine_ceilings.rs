@@ -138,6 +138,62 @@ fn a_measured_half_of_l2_is_found() {
     assert_eq!(grossly_broken(&machine), BTreeSet::from([(2, "l2.read".to_owned(), "l3.read".to_owned())]));
 }
 
+/// The ids that the design promises, by hand: `{a,b}` stands for each of them. Those of features that a CPU may lack are left
+/// out, and `.4k` forms and sweeps, which have no contract.
+const PROMISED: [&str; 22] = [
+    "{dp,sp}.{tlp,ilp,simd,fma,peak}",
+    "{dp,sp}.{add,mul,div,sqrt}.{scalar,128}",
+    "{dp,sp}.balance.{addmul,add}",
+    "int.{add,mul,logic}.scalar",
+    "int.alu.scalar",
+    "mix.{mov,alu,load}.{2,4,8,16}",
+    "mix.{mov,alu,load}.{2,4,8,16}.l1i",
+    "mix.{mov,alu,load}.{2,4,8,16}.l2",
+    "issue",
+    "imbalance.2",
+    "{l1,l2,l3,dram}.{read,copy,triad,update,write}",
+    "l1.access.load.int",
+    "l1.access.store.int",
+    "dram.{copy,triad,write}.nt",
+    "dram.{noprefetch,prefetch}",
+    "dram.{noaffinity,snoop}",
+    "dram.stride.{2,4,8,16,page}",
+    "dram.{random,gather}",
+    "dram.chase.{1,2,4,8,16}",
+    "dram.cores.1",
+    "lat.{l1,l2,l3,dram}",
+    "{mispredict,pagefault}",
+];
+
+/// All ids that a pattern stands for.
+fn ids(pattern: &str) -> Vec<String> {
+    let Some((before, rest)) = pattern.split_once('{') else { return vec![pattern.into()] };
+    let (choices, after) = rest.split_once('}').expect("a closing brace");
+    choices.split(',').flat_map(|choice| ids(&format!("{before}{choice}{after}"))).collect()
+}
+
+#[test]
+fn every_promised_ceiling_has_a_value_or_a_reason_in_a_fresh_measurement() {
+    let cache = tempfile::tempdir().expect("temporary directory");
+    let (machine, _) = measure(&request(cache.path()));
+    let mut promised: Vec<String> = PROMISED.iter().flat_map(|pattern| ids(pattern)).collect();
+    assert!(promised.len() > 100, "{promised:?}");
+    for (feature, there) in [("256", is_x86_feature_detected!("avx2")), ("512", is_x86_feature_detected!("avx512f"))] {
+        if there {
+            promised.extend(ids(&format!("{{dp,sp}}.{{add,mul,div,sqrt}}.{feature}")));
+        }
+    }
+    if is_x86_feature_detected!("fma") {
+        promised.extend(ids("{dp,sp}.fma.{scalar,128,256}"));
+    }
+    if machine.cores < 2 {
+        promised.retain(|id| id != "imbalance.2");
+    }
+    let told = |id: &str| machine.ceilings.iter().any(|c| c.id == id && (c.value.is_some() || c.reason.is_some()));
+    let missing: Vec<String> = promised.into_iter().filter(|id| !told(id)).collect();
+    assert!(missing.is_empty(), "neither a value nor a reason: {missing:?}");
+}
+
 /// The only file in the cache directory.
 fn cache_file(cache: &Path) -> PathBuf {
     std::fs::read_dir(cache).expect("directory").next().expect("a file").expect("entry").path()

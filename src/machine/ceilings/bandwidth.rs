@@ -115,7 +115,9 @@ fn no_far_buffer(lab: &mut Lab, threads: usize) {
         ),
     };
     let past_caches = NON_TEMPORAL.map(|kind| format!("dram.{}.nt", kind.name()));
-    for id in Stream::ALL.map(|kind| format!("dram.{}", kind.name())).into_iter().chain(past_caches) {
+    let names_of_read = ["dram.noprefetch".into(), format!("dram.cores.{threads}")];
+    let plain = Stream::ALL.map(|kind| format!("dram.{}", kind.name()));
+    for id in plain.into_iter().chain(past_caches).chain(names_of_read) {
         lab.missing(Label::new(id, "byte/s", threads), reason.clone());
     }
     let reason = if lab.effort == Effort::Quick { lab.left_out() } else { reason };

@@ -53,6 +53,9 @@ fn chases(lab: &mut Lab, pages: Pages, suffix: &str) -> Result<(), MachineError>
     if lab.far_bytes().is_none() {
         let reason = "too little memory for a buffer of four times the last-level caches";
         lab.missing(Label::new(format!("lat.dram{suffix}"), "s", 1), reason);
+        for (threads, chains) in lab.ends().into_iter().flat_map(|n| [1, 2, 4, 8, 16].map(|chains| (n, chains))) {
+            lab.missing(Label::new(format!("dram.chase.{chains}{suffix}"), "byte/s", threads), reason);
+        }
         return Ok(());
     }
     for threads in lab.ends() {
