@@ -154,10 +154,11 @@ fn a_counted_run_that_ends_otherwise_gives_no_counts() {
     }
 }
 
-/// Starts `rprof -- ./endless [ARGUMENT]` in a process group of its own and waits until the program is ready.
-fn endless(sandbox: &Sandbox, arguments: &[&str]) -> Child {
+/// Starts `rprof OPTIONS -- ./endless [ARGUMENT]` in a process group of its own and waits until the program is ready.
+fn endless(sandbox: &Sandbox, options: &[&str], arguments: &[&str]) -> Child {
     let program = sandbox.fixture("endless");
-    let mut all = vec!["--passes", "timed", "--", program.to_str().unwrap()];
+    let mut all = options.to_vec();
+    all.extend(["--", program.to_str().unwrap()]);
     all.extend(arguments);
     let mut child = sandbox.rprof(&all).process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -169,22 +170,61 @@ fn endless(sandbox: &Sandbox, arguments: &[&str]) -> Child {
 
 #[test]
 fn ctrl_c_ends_the_program_and_the_report_comes() {
-    for (arguments, expected, signal) in [(&[][..], 128 + 2, Some(2)), (&["catch"], 5, None)] {
+    let timed = &["--passes", "timed"][..];
+    for (options, arguments, expected, signal) in [
+        (timed, &[][..], 128 + 2, Some(2)),
+        (timed, &["catch"], 5, None),
+        (&[], &["catch"], 5, None),
+        (&[], &[], 130, Some(2)),
+    ] {
         let sandbox = Sandbox::new();
-        let child = endless(&sandbox, arguments);
+        let child = endless(&sandbox, options, arguments);
         killpg(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
         let output = child.wait_with_output().unwrap();
         assert_eq!(status(&output), expected, "{}", stderr(&output));
         let profile = sandbox.profile("rprof.out");
         assert_eq!(profile["run"]["signal"].as_i64(), signal);
         assert!(function(&profile, "work_on")["share"].as_f64().unwrap() > 0.5);
+        assert!(profile["run"]["passes"][1].is_null(), "it ran again after an interruption");
     }
+}
+
+#[test]
+fn ctrl_c_in_a_counted_pass_alone_ends_it_and_the_counts_come() {
+    for (arguments, expected, signal) in [(&[][..], 128 + 2, Some(2)), (&["catch"], 5, None)] {
+        let sandbox = Sandbox::new();
+        let child = endless(&sandbox, &["--passes", "counted", "--memory", "off"], arguments);
+        killpg(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(status(&output), expected, "{}", stderr(&output));
+        let profile = sandbox.profile("rprof.out");
+        assert_eq!(profile["run"]["signal"].as_i64(), signal);
+        assert!(function(&profile, "work_on")["flops"]["total"].as_u64().unwrap() > 1_000_000);
+    }
+}
+
+#[test]
+fn ctrl_c_in_the_second_run_leaves_the_first_ones_report() {
+    let sandbox = Sandbox::new();
+    sandbox.file("second", "#!/bin/sh\nmkdir first 2>/dev/null && exit 3\ntouch again\nwhile :; do :; done\n", 0o755);
+    let mut command = sandbox.rprof(["--passes", "both", "--memory", "off", "--", "./second"]);
+    let child = command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let since = std::time::Instant::now();
+    while !sandbox.path().join("again").exists() && since.elapsed().as_secs() < 100 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    killpg(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(status(&output), 3, "the status is the timed run's\n{}", stderr(&output));
+    let run = &sandbox.profile("rprof.out")["run"];
+    assert_eq!((&run["exit_status"], run["passes"][1].is_null()), (&3.into(), true), "{run}");
+    assert!(run["warnings"].to_string().contains("the counted pass was interrupted"), "{run}");
 }
 
 #[test]
 fn sigterm_is_passed_on() {
     let sandbox = Sandbox::new();
-    let child = endless(&sandbox, &["catch"]);
+    let child = endless(&sandbox, &["--passes", "timed"], &["catch"]);
     // `timeout` stands before rprof and passes the signal on.
     kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
     let output = child.wait_with_output().unwrap();

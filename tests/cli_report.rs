@@ -1,0 +1,113 @@
+//! What a run writes, byte figures included, and what `rprof report` makes of it.
+
+#[path = "common/cli.rs"]
+mod cli;
+
+use std::fs;
+use std::sync::LazyLock;
+
+use cli::{Sandbox, function, status, stderr, stdout};
+use serde_json::Value;
+
+const FILES: [&str; 4] = ["profile.json", "report.html", "roofline.svg", "flamegraph.svg"];
+
+/// Runs `copy MIB` with these options, checks that DRAM bytes are those of arithmetic to within `tolerance`, and returns the
+/// folder.
+fn copied(options: &[&str], mib: &str, mode: &str, tolerance: f64) -> Sandbox {
+    let sandbox = Sandbox::new();
+    let program = sandbox.fixture("copy");
+    let output = sandbox.run(options.iter().chain(&["--", program.to_str().unwrap(), mib]));
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let expected: f64 = stdout(&output).trim().parse().unwrap();
+    let profile = sandbox.profile("rprof.out");
+    let copy = function(&profile, "copy_once");
+    let (dram, source) = (copy["bytes"]["dram"].as_f64().unwrap(), &copy["source"]["bytes.dram"]);
+    println!("{mode}: {:.4} of the {expected} bytes by arithmetic, {source}", dram / expected);
+    assert!((dram / expected - 1.0).abs() < tolerance, "{dram} and {expected} bytes, {source}");
+    if source["how"] == "simulated" {
+        let counted = &profile["run"]["passes"].as_array().unwrap().last().unwrap();
+        assert_eq!(counted["memory"], mode);
+        let placed = counted["page_placement"].as_str().unwrap();
+        assert!(placed.contains("pseudo-random") && stderr(&output).contains("pseudo-random"), "{placed}");
+    }
+    sandbox
+}
+
+/// A run in the default mode: no option at all.
+static DEFAULT: LazyLock<Sandbox> = LazyLock::new(|| copied(&[], "128", "sampled", 0.10));
+
+#[test]
+fn the_default_mode_knows_the_bytes_of_a_copy_and_writes_all_four_files() {
+    for name in FILES {
+        let text = fs::read_to_string(DEFAULT.path().join("rprof.out").join(name)).unwrap();
+        assert!(text.contains("copy_once"), "{name} does not tell of the function");
+    }
+}
+
+#[test]
+fn an_exact_model_knows_the_bytes_of_a_copy() {
+    copied(&["--memory", "exact"], "16", "exact", 0.05);
+}
+
+/// Standard output of `rprof report PROFILE --format FORMAT`.
+#[track_caller]
+fn report(sandbox: &Sandbox, profile: &str, format: &str) -> String {
+    let output = sandbox.run(["report", profile, "--format", format]);
+    assert_eq!(status(&output), 0, "{format}: {}", stderr(&output));
+    assert_eq!(stderr(&output), "", "{format}");
+    stdout(&output)
+}
+
+#[test]
+fn a_report_comes_in_every_format() {
+    let made = |format| {
+        let text = report(&DEFAULT, "rprof.out", format);
+        assert!(text.contains("copy_once"), "{format}: {text}");
+        text
+    };
+    assert!(made("text").starts_with("rprof: "));
+    assert!(made("md").starts_with("### `"));
+    assert!(made("html").starts_with("<!DOCTYPE html>"));
+    for picture in ["svg", "flamegraph"] {
+        let text = made(picture);
+        assert!(text.contains("<svg") && text.trim_end().ends_with("</svg>"), "{picture}");
+    }
+    let csv = made("csv");
+    let mut rows = csv.lines().map(|line| line.split(','));
+    let dram = rows.next().unwrap().position(|title| title == "bytes_dram").expect("a column of DRAM bytes");
+    let copy = rows.find(|row| row.clone().next() == Some("copy_once")).unwrap();
+    let profile = DEFAULT.profile("rprof.out");
+    assert_eq!(copy.clone().nth(dram), Some(&*function(&profile, "copy_once")["bytes"]["dram"].to_string()));
+    for stack in made("folded").lines() {
+        let (frames, microseconds) = stack.rsplit_once(' ').unwrap();
+        assert!(!frames.is_empty() && microseconds.parse::<u64>().is_ok(), "{stack}");
+    }
+    let json: Value = serde_json::from_str(&made("json")).unwrap();
+    assert_eq!(json["functions"], profile["functions"], "nothing changes on the way");
+    let firefox: Value = serde_json::from_str(&made("firefox")).unwrap();
+    assert!(firefox["threads"][0]["samples"]["length"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn a_report_recomputes_the_analysis_from_the_facts() {
+    let mut tampered = DEFAULT.profile("rprof.out");
+    let right: Value = serde_json::from_str(&report(&DEFAULT, "rprof.out", "json")).unwrap();
+    let functions = tampered["functions"].as_array_mut().unwrap();
+    let copy = functions.iter_mut().find(|f| f["name"] == "copy_once").unwrap();
+    assert!(copy["roof_fraction"].is_number() && copy["terms"]["dram"].is_number(), "{copy:#}");
+    for (field, wrong) in [
+        ("class", "peak".into()),
+        ("binding", "l1".into()),
+        ("roof_fraction", 0.123.into()),
+        ("ilp", 0.5.into()),
+        ("savings", Value::Array(Vec::new())),
+        ("ceilings", Value::Array(Vec::new())),
+    ] {
+        assert_ne!(std::mem::replace(&mut copy[field], wrong), Value::Null, "{field} is no field");
+    }
+    copy["oi"]["dram"] = 1000.0.into();
+    copy["terms"]["dram"] = 1e-9.into();
+    DEFAULT.file("tampered.json", tampered.to_string(), 0o644);
+    let read: Value = serde_json::from_str(&report(&DEFAULT, "tampered.json", "json")).unwrap();
+    assert_eq!(function(&read, "copy_once"), function(&right, "copy_once"));
+}
