@@ -12,9 +12,10 @@
 set -euo pipefail
 rounds=${1:-9}
 root=$(cd "$(dirname "$0")/../.." && pwd)
-counters=${COUNTERS:-$root/target/release/examples/counters}
-rprof=${RPROF:-$root/target/release/rprof}
-[ -x "$counters" ] || (cd "$root" && cargo build -q --release --example counters)
+target=${CARGO_TARGET_DIR:-$root/target}
+counters=${COUNTERS:-$target/release/examples/counters}
+rprof=${RPROF:-$target/release/rprof}
+[ "${COUNTERS:-}" ] || (cd "$root" && cargo build -q --release --bin rprof --example counters)
 . "$root/tests/bench.d/common.sh"
 fixed_work
 
