@@ -16,6 +16,11 @@ const LEVELS: [Level; 4] = [
     ("DRAM", |t| t.dram_read + t.dram_write, 0.10),
 ];
 
+/// A stated error below this is taken for this.
+const LEAST_STATED: f64 = 0.005;
+/// An error that covers everything tells nothing.
+const MOST_STATED: f64 = 0.25;
+
 fn both(placement: Placement, run: fn(kernels::Emit)) -> (MemoryEvidence, MemoryEvidence) {
     let host = || kernels::host(LastLevelPolicy::Victim);
     let exact = simulate(CacheModel::exact(host(), placement, Vec::new()), run);
@@ -37,7 +42,13 @@ fn sampled_traffic_is_within_ten_percent_of_exact() {
                 wrong.push(format!("{} {level}: {exact:.4e} exact, {sampled:.4e} sampled", kernel.name));
             }
         }
-        println!("{row}  stated error {:.2} %", 100.0 * sampled.error.unwrap_or(f64::NAN));
+        let stated = sampled.error.unwrap_or_else(|| panic!("{}: no error is stated", kernel.name));
+        println!("{row}  stated error {:.2} %", 100.0 * stated);
+        let off = (dram(&sampled) / dram(&exact) - 1.0).abs();
+        // A standard error, of fewer lines than would make it sure; and one that is never told as less than it is worth saying.
+        if off > 3.0 * stated.max(LEAST_STATED) || stated > MOST_STATED {
+            wrong.push(format!("{} is off by {off:.4}, stated {stated:.4}", kernel.name));
+        }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
