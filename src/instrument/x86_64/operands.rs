@@ -1,6 +1,6 @@
 //! The memory operands of an instruction with what is needed to compute their addresses.
 
-use iced_x86::{Instruction, InstructionInfoFactory, InstructionInfoOptions, OpAccess, Register, UsedMemory};
+use iced_x86::{Code, Instruction, InstructionInfoFactory, InstructionInfoOptions, OpAccess, Register, UsedMemory};
 
 use crate::isa::facts::{AccessFact, AccessKind, InstructionFacts};
 
@@ -19,7 +19,12 @@ pub fn operands(instruction: &Instruction, facts: &InstructionFacts) -> Vec<Oper
         return Vec::new();
     }
     let mut factory = InstructionInfoFactory::new();
-    let info = factory.info_options(instruction, InstructionInfoOptions::NO_REGISTER_USAGE);
+    // A prefetch uses no memory for iced; an instruction that reads one operand, at the same address, does.
+    let mut addressed = *instruction;
+    if !instruction.is_vsib() && facts.accesses.iter().all(|access| access.kind == AccessKind::Prefetch) {
+        addressed.set_code(Code::Mul_rm8);
+    }
+    let info = factory.info_options(&addressed, InstructionInfoOptions::NO_REGISTER_USAGE);
     let used = info.used_memory();
     if let [fact] = facts.accesses[..]
         && matches!(fact.kind, AccessKind::Gather | AccessKind::Scatter | AccessKind::Prefetch)
