@@ -50,6 +50,7 @@ fn main() -> anyhow::Result<()> {
         thread: i % THREADS,
         stack: stacks[(i as usize).wrapping_mul(2_654_435_761) % STACKS].clone(),
         kernel: false,
+        cpu: None,
         off_cpu: false,
         cpu: None,
     };
