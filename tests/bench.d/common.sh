@@ -52,7 +52,7 @@ measure() {
     fi
     kernel=$(awk '$1 == "kernel" { print $2; exit }' "$work_dir/err")
     awk -v row="$row" -v tool="$tool" -v k="$kernel" -v u="$units" -v s="$start" -v e="$end" -v share="$share" \
-        'BEGIN { printf "%s %s %s %.6f %s\n", row, tool, k > 0 ? sprintf("%.9f", k / u) : "-", e - s, share }' >>"$results"
+        'BEGIN { printf "%s %s %s %.6f %s\n", row, tool, (k > 0 ? sprintf("%.9f", k / u) : "-"), e - s, share }' >>"$results"
 }
 
 # table COLUMN TOOL…: ratios of the tools' medians to native, of column 3 (kernel) or 4 (whole command),

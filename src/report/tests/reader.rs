@@ -76,9 +76,6 @@ fn optional(pointer: &str) -> bool {
     if pointer.contains("/counters/") && ["how", "per_thread"].contains(&name) {
         return name == "per_thread";
     }
-    if pointer.starts_with("/functions/") && name == "clock_hz" {
-        return true;
-    }
     if pointer.starts_with("/machine/placements/") && name == "core_to_core" {
         return false;
     }
