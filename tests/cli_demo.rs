@@ -40,6 +40,6 @@ fn every_kernel_of_the_demo_is_there_with_what_it_was_built_for_and_its_time() {
         shown += 1;
     }
     assert_eq!(told.matches(['✓', '✗']).count(), shown, "{told}");
-    // Those that this CPU has no instructions for, and those whose ceilings were not measured, are left out.
-    assert!(shown * 2 > kernels.len(), "{shown} of {kernels:?}");
+    // One for each class that this host can show: not all that are built in.
+    assert!((10..kernels.len()).contains(&shown), "{shown} of {kernels:?}");
 }

@@ -95,9 +95,11 @@ for kind in "${builds[@]}"; do
         # shellcheck disable=SC2086
         build "$program.$kind" ${flags[$kind]}
     done
-    # shellcheck disable=SC2086
-    build "triad.$kind.omp" ${flags[$kind]} -fopenmp
-    rm -f "$work_dir/triad.$kind.omp.so" # PyQBDI would leave its threads alone
+    for program in triad dgemm spmv stencil; do
+        # shellcheck disable=SC2086
+        build "$program.$kind.omp" ${flags[$kind]} -fopenmp
+        rm -f "$work_dir/$program.$kind.omp.so" # PyQBDI would leave its threads alone
+    done
     for size in L1:20000 L2:500000 L3:8000000 DRAM:400000000; do
         units=$fast
         [ "${size%%:*}" = DRAM ] && units=4
@@ -107,7 +109,14 @@ for kind in "${builds[@]}"; do
         row "fp/$program/$kind" $fast $slow "$work_dir/$program.$kind" {}
     done
     # Two threads start, and meet whoever else wants a CPU: over 20 ms the row would show that instead of the kernel.
-    row "fp/triad_L2/$kind/omp2" $((10 * fast)) $slow "$work_dir/triad.$kind.omp" {} 1000000
+    for size in L2:1000000 L3:16000000 DRAM:800000000; do
+        units=$((10 * fast))
+        [ "${size%%:*}" = DRAM ] && units=8
+        row "fp/triad_${size%%:*}/$kind/omp2" $units $slow "$work_dir/triad.$kind.omp" {} "${size#*:}"
+    done
+    for program in dgemm spmv stencil; do
+        row "fp/$program/$kind/omp2" $((10 * fast)) $slow "$work_dir/$program.$kind.omp" {}
+    done
 done
 for program in interpreter quicksort hashmap; do
     build "$program" -O2
