@@ -52,7 +52,6 @@ fn main() -> anyhow::Result<()> {
         kernel: false,
         cpu: None,
         off_cpu: false,
-        cpu: None,
     };
     let timed = TimedEvidence {
         frequency_hz: 1000.0,

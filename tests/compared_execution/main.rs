@@ -27,7 +27,7 @@ fn choice() -> Choice {
 
 /// Rounds take most of the time: of many programs one in eight is executed so.
 fn against(seed: u64) -> Against {
-    if full() && seed % 8 != 0 { Against::Steps } else { Against::StepsAndRounds }
+    if full() && !seed.is_multiple_of(8) { Against::Steps } else { Against::StepsAndRounds }
 }
 
 /// Snippets of pieces, each made from a number.
