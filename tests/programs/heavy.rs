@@ -54,6 +54,12 @@ fn node() {
 
 #[test]
 #[ignore = "large packages; tests/run --full"]
+fn luajit() {
+    compiles_at_run_time(heavy("luajit", "command -v luajit", "", "luajit $FIXTURES/closures.lua"));
+}
+
+#[test]
+#[ignore = "large packages; tests/run --full"]
 fn java() {
     let prepare = "javac -d . $FIXTURES/Primes.java";
     compiles_at_run_time(heavy("java", "command -v javac", prepare, "java -XX:-UsePerfData -cp .. Primes"));
