@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  so many rounds:
-//!    for each snippet:   its memory, xrstor, popfq, mov r, …   ─▶   the snippet   ─▶   mov […], r   pushfq; pop […]   xsave
+//!    all memory as it was: pread(this file)
+//!    for each snippet:   xrstor, popfq, mov r, …   ─▶   the snippet   ─▶   mov […], r   pushfq; pop […]   xsave
 //!  at the end:           write(1, records), exit(0)
 //!  a record:           memory (RBX in its middle) | general registers, flags | vector state
 //! ```
@@ -26,7 +27,8 @@ const REGISTERS_AT: usize = 2048;
 const STATE_AT: usize = 4096;
 /// Bytes of a snippet's memory.
 const MEMORY: usize = 2048;
-/// In the first page of the data, behind the extended state: rounds that are left, the stack pointer.
+/// In the first page of the data, behind the extended state: where this file is, rounds that are left, the stack pointer.
+const ITSELF: u64 = DATA + PAGE - 32;
 const ROUNDS_LEFT: u64 = DATA + PAGE - 16;
 const STACK: u64 = DATA + PAGE - 8;
 
@@ -66,33 +68,46 @@ pub fn state_mask(flags: &std::collections::HashSet<String>) -> u32 {
 
 /// Writes the program that executes `snippets`, its state made from `seed`, in as many `rounds`, each of them from the same state.
 pub fn write(path: &Path, snippets: &[Vec<Instruction>], seed: u64, mask: u32, rounds: u32) {
+    let (text, data) = program(snippets, seed, mask, rounds, 0);
+    // The text is as long wherever the data are in the file.
+    let (text, _) = program(snippets, seed, mask, rounds, data_from(&text) + PAGE);
+    fs::write(path, executable(&text, &data)).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Its text and its data, of which the records are in the file from `records` on.
+fn program(snippets: &[Vec<Instruction>], seed: u64, mask: u32, rounds: u32, records: u64) -> (Vec<u8>, Vec<u8>) {
+    const FILE: u64 = 3;
     let mut random = Random::new(seed);
     let mut code = Assembly::default();
     call(&mut code, libc::SYS_arch_prctl, &[0x1001, memory(0).middle]);
+    call(&mut code, libc::SYS_open, &[ITSELF, libc::O_RDONLY as u64]);
+    code.op(Instruction::with2(Code::Mov_r64_imm64, Register::RSI, FILE));
+    code.op(Instruction::with2(Code::Mov_rm64_r64, Register::RDI, Register::RAX));
+    code.op(Instruction::with2(Code::Mov_r32_imm32, Register::EAX, libc::SYS_dup2 as i32));
+    code.push(Instruction::with(Code::Syscall));
     code.op(Instruction::with2(Code::Mov_rm64_r64, at(STACK), Register::RSP));
     code.op(Instruction::with2(Code::Mov_rm64_imm32, at(ROUNDS_LEFT), rounds as i32));
     let round = code.label();
     code.place(round);
     code.op(Instruction::with2(Code::Mov_r64_rm64, Register::RSP, at(STACK)));
+    code.op(Instruction::with2(Code::Mov_r64_imm64, Register::R10, records));
+    call(&mut code, libc::SYS_pread64, &[FILE, record(0), (snippets.len() * RECORD) as u64]);
     let mut data = initial_state(&mut random, mask);
-    let mut memories = Vec::new();
     for (n, snippet) in snippets.iter().enumerate() {
-        copy(&mut code, record(snippets.len()) + (n * MEMORY) as u64, record(n));
         before(&mut code, &mut random, n, mask);
         append(&mut code, snippet);
         after(&mut code, n, mask);
-        data.resize(data.len() + RECORD, 0);
-        memories.extend((0..MEMORY).map(|_| random.next() as u8));
+        let mut bytes = vec![0; RECORD];
+        bytes[..MEMORY].fill_with(|| random.next() as u8);
+        data.extend(bytes);
     }
-    data.extend(memories);
     code.op(Instruction::with1(Code::Dec_rm64, at(ROUNDS_LEFT)));
     code.branch(Code::Jne_rel32_64, round);
     call(&mut code, libc::SYS_write, &[1, record(0), (snippets.len() * RECORD) as u64]);
     call(&mut code, libc::SYS_exit_group, &[0]);
     let block = InstructionBlock::new(&code.instructions, TEXT + PAGE);
-    let text = BlockEncoder::encode(64, block, BlockEncoderOptions::NONE).expect("branches reach").code_buffer;
-    fs::write(path, executable(&text, &data)).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    (BlockEncoder::encode(64, block, BlockEncoderOptions::NONE).expect("branches reach").code_buffer, data)
 }
 
 /// The snippet's labels become the program's.
@@ -121,15 +136,6 @@ fn call(code: &mut Assembly, number: i64, arguments: &[u64]) {
         code.op(Instruction::with2(Code::Mov_r64_imm64, register, value));
     }
     code.push(Instruction::with(Code::Syscall));
-}
-
-/// Copies a snippet's memory from where it stands as it is at the beginning of a round.
-fn copy(code: &mut Assembly, from: u64, to: u64) {
-    let words = (MEMORY / 8) as u64;
-    for (register, value) in [(Register::RSI, from), (Register::RDI, to), (Register::RCX, words)] {
-        code.op(Instruction::with2(Code::Mov_r64_imm64, register, value));
-    }
-    code.op(Instruction::with_rep_movsq(64));
 }
 
 /// The state before a snippet.
@@ -191,7 +197,14 @@ fn initial_state(random: &mut Random, mask: u32) -> Vec<u8> {
     page[0..2].copy_from_slice(&0x37fu16.to_le_bytes());
     page[24..28].copy_from_slice(&0x1f80u32.to_le_bytes());
     page[512..520].copy_from_slice(&u64::from(mask).to_le_bytes());
+    let itself = (ITSELF - DATA) as usize;
+    page[itself..itself + 15].copy_from_slice(b"/proc/self/exe\0");
     page
+}
+
+/// Where the data are in the file.
+fn data_from(text: &[u8]) -> u64 {
+    (PAGE + text.len() as u64).next_multiple_of(PAGE)
 }
 
 /// A static executable with two segments.
@@ -208,7 +221,7 @@ fn executable(text: &[u8], data: &[u8]) -> Vec<u8> {
         0x0000_0000_0000_0002, // two of them
     ];
     let text_end = PAGE + text.len() as u64;
-    let data_from = text_end.next_multiple_of(PAGE);
+    let data_from = data_from(text);
     let segments: [[u64; 7]; 2] = [
         [0x5_0000_0001, 0, TEXT, TEXT, text_end, text_end, PAGE],
         [0x6_0000_0001, data_from, DATA, DATA, data.len() as u64, data.len() as u64, PAGE],

@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use iced_x86::Instruction;
 use rprof::instrument::{Counted, CountingEngine, PlacingSettings, SingleStep, Translator};
@@ -95,15 +95,25 @@ pub fn compare(snippets: &[Vec<Instruction>], seed: u64, against: Against) -> Re
     })
 }
 
-/// Executions of snippets in all rounds together: of the fastest some tens of milliseconds.
-const EXECUTIONS: usize = 60_000;
+/// How long all rounds take natively, about: several placings. `cpuid` alone may take a hundred microseconds in a guest.
+const ALL_ROUNDS: Duration = Duration::from_millis(30);
+
+/// As many rounds as that takes, from the time of some of them.
+fn how_many(path: &Path, write: &impl Fn(u32)) -> u32 {
+    const SOME: u32 = 100;
+    write(SOME);
+    let begin = Instant::now();
+    natively(path);
+    let one = begin.elapsed() / SOME;
+    (ALL_ROUNDS.as_nanos() / one.as_nanos().max(1)).clamp(100, 20_000) as u32
+}
 
 /// The same in so many rounds that hot blocks are placed several times: what is left is the same, and every instruction was
 /// executed as often as `once`, in one round, and two rounds say.
 fn rounds(path: &Path, once: &Counts, snippets: &[Vec<Instruction>], write: impl Fn(u32)) -> Result<(), Difference> {
     write(2);
     let twice = by_instruction(&counted(&mut SingleStep::new(), path, None)?.0);
-    let many = EXECUTIONS.div_ceil(snippets.len()) as u32;
+    let many = how_many(path, &write);
     write(many);
     let expected = natively(path);
     let placing = PlacingSettings::default();
