@@ -90,24 +90,30 @@ fn a_report_comes_in_every_format() {
 
 #[test]
 fn a_report_recomputes_the_analysis_from_the_facts() {
-    let mut tampered = DEFAULT.profile("rprof.out");
-    let right: Value = serde_json::from_str(&report(&DEFAULT, "rprof.out", "json")).unwrap();
+    // A recorded profile: what is measured here may lack a ceiling.
+    let recorded = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/profiles/kernels.json");
+    let mut tampered: Value = serde_json::from_str(&fs::read_to_string(recorded).unwrap()).unwrap();
+    let sandbox = Sandbox::new();
+    let right: Value = serde_json::from_str(&report(&sandbox, recorded, "json")).unwrap();
     let functions = tampered["functions"].as_array_mut().unwrap();
-    let copy = functions.iter_mut().find(|f| f["name"] == "copy_once").unwrap();
-    assert!(copy["roof_fraction"].is_number() && copy["terms"]["dram"].is_number(), "{copy:#}");
-    for (field, wrong) in [
-        ("class", "peak".into()),
-        ("binding", "l1".into()),
-        ("roof_fraction", 0.123.into()),
-        ("ilp", 0.5.into()),
-        ("savings", Value::Array(Vec::new())),
-        ("ceilings", Value::Array(Vec::new())),
-    ] {
-        assert_ne!(std::mem::replace(&mut copy[field], wrong), Value::Null, "{field} is no field");
+    for function in functions.iter_mut() {
+        for (field, wrong) in [
+            ("class", "div-sqrt".into()),
+            ("binding", "latency".into()),
+            ("roof_fraction", 0.123.into()),
+            ("ilp", 0.5.into()),
+            ("savings", Value::Array(Vec::new())),
+            ("ceilings", Value::Array(Vec::new())),
+        ] {
+            function[field] = wrong;
+        }
+        function["oi"]["dram"] = 1000.0.into();
+        function["terms"]["dram"] = 1e-9.into();
     }
-    copy["oi"]["dram"] = 1000.0.into();
-    copy["terms"]["dram"] = 1e-9.into();
-    DEFAULT.file("tampered.json", tampered.to_string(), 0o644);
-    let read: Value = serde_json::from_str(&report(&DEFAULT, "tampered.json", "json")).unwrap();
-    assert_eq!(function(&read, "copy_once"), function(&right, "copy_once"));
+    sandbox.file("tampered.json", tampered.to_string(), 0o644);
+    let read: Value = serde_json::from_str(&report(&sandbox, "tampered.json", "json")).unwrap();
+    assert_eq!(read["functions"], right["functions"]);
+    let is_classified = |f: &&Value| f["roof_fraction"].as_f64().is_some_and(|at| at != 0.123);
+    let classified = right["functions"].as_array().unwrap().iter().filter(is_classified).count();
+    assert!(classified > 5, "{classified} functions are analysed");
 }
