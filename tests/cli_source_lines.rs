@@ -34,7 +34,7 @@ __attribute__((noinline)) double included(const double *x, long n)
 int main(void)
 {
     static double x[64];
-    return inlined(x, 80000000) + included(x, 80000000) > 1;
+    return inlined(x, 400000000) + included(x, 400000000) > 1;
 }
 ";
 

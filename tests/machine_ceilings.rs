@@ -238,15 +238,14 @@ fn a_cached_measurement_is_used_and_its_gaps_are_filled() {
 }
 
 #[test]
-fn another_clock_changes_what_is_told_and_not_what_is_kept() {
-    const TEST: &str = "another_clock_changes_what_is_told_and_not_what_is_kept";
+fn a_ceiling_stays_as_it_was_measured_whatever_the_clock_is_now() {
     let cache = tempfile::tempdir().expect("temporary directory");
     measure(&request(cache.path()));
     let file = cache_file(cache.path());
     let entry = || -> serde_json::Value {
         serde_json::from_str(&std::fs::read_to_string(&file).expect("cache file")).expect("JSON")
     };
-    // All as if measured at half the clock; the first once more, under a name that is never measured again.
+    // All as if measured at half the clock; one of them once more, under a name that is never measured again.
     let mut slow = entry();
     let ceilings = slow["machine"]["ceilings"].as_array_mut().expect("ceilings");
     let of_core = |c: &&mut serde_json::Value| c["clock_hz"].is_f64() && c["id"].as_str().is_some_and(follows);
@@ -259,22 +258,16 @@ fn another_clock_changes_what_is_told_and_not_what_is_kept() {
     planted["id"] = "dp.planted".into();
     ceilings.push(planted.clone());
     std::fs::write(&file, slow.to_string()).expect("write");
-    let value = |c: &Ceiling| c.value.expect("a value") / planted["value"].as_f64().expect("a value");
-    let mut told = Vec::new();
-    for _ in 0..6 {
+    for run in 1..=4 {
         let (now, _) = measure(&request(cache.path()));
-        let here = now.ceilings.iter().find(|c| c.id == "dp.planted").expect("kept");
-        told.push(value(here));
-        let kept = entry();
-        let kept = kept["machine"]["ceilings"].as_array().expect("ceilings");
-        let kept = kept.iter().find(|c| c["id"] == "dp.planted").expect("kept");
-        let same = ["value", "clock_hz"].into_iter().all(|field| kept[field] == planted[field]);
-        assert!(same, "after {} runs {planted} is {kept}", told.len());
-    }
-    // The probe may be disturbed, or the ceiling that it is compared with measured again at the clock of now.
-    assert!(told.iter().all(|t| (0.9..3.0).contains(t)), "{told:?}");
-    if told.iter().all(|t| *t < 1.5) {
-        println!("SKIPPED: {TEST}: the probe of the core was disturbed six times");
+        let told = now.ceilings.iter().find(|c| c.id == "dp.planted").expect("kept");
+        let text = entry();
+        let mut kept = text["machine"]["ceilings"].as_array().expect("ceilings").iter();
+        let kept = kept.find(|c| c["id"] == "dp.planted").expect("kept");
+        for field in ["value", "clock_hz"] {
+            assert_eq!(kept[field], planted[field], "{field} after {run} runs");
+        }
+        assert_eq!((told.value, told.clock_hz), (planted["value"].as_f64(), planted["clock_hz"].as_f64()));
     }
 }
 

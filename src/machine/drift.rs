@@ -9,7 +9,6 @@ use super::kernels::x86_64::{chase, fp, opcodes::floating};
 use super::lab::Lab;
 use super::states::Looks;
 use crate::isa::operation::{FpOp, Precision};
-use crate::profile::clock;
 use crate::profile::machine::{Ceiling, Machine};
 
 /// Time after which no further repetitions of a probe begin: of the roof, of the near loads and stores, of the memory.
@@ -33,34 +32,11 @@ const LARGEST_PROBE: u64 = 256 << 20;
 /// What has moved.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Drift {
-    /// The core, if beyond tolerance.
-    pub core: Option<Core>,
+    /// The core does not do the same in a cycle. How many of these a second has is no drift: each ceiling says at which clock it was
+    /// measured, and is taken at the clock of the run (`profile/clock.rs`).
+    pub core: bool,
     /// How the memory looks now, if the CPUs are placed otherwise or reading is beyond tolerance.
     pub memory: Option<Looks>,
-}
-
-impl Drift {
-    /// How many times the clock of before the core has, if that has moved.
-    pub fn clock(&self) -> Option<f64> {
-        match self.core {
-            Some(Core::Clock(factor)) => Some(factor),
-            _ => None,
-        }
-    }
-
-    /// Whether what was measured no longer holds, whatever the clock.
-    pub fn is_of_more_than_the_clock(&self) -> bool {
-        self.core == Some(Core::Pipes) || self.memory.is_some()
-    }
-}
-
-/// How the core has moved.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Core {
-    /// It does the same in a cycle, of which there are so many times as many in a second.
-    Clock(f64),
-    /// It does not.
-    Pipes,
 }
 
 /// Measures the roof and the DRAM bandwidth at most threads again, and compares them with `cached`.
@@ -80,38 +56,35 @@ pub fn check(lab: &Lab, cached: &Machine) -> Result<Drift, MachineError> {
     Ok(Drift { core, memory: differs.then_some(looks) })
 }
 
-fn core(lab: &Lab, cached: &Machine, start: Instant) -> Result<Option<Core>, MachineError> {
+fn core(lab: &Lab, cached: &Machine, start: Instant) -> Result<bool, MachineError> {
     let threads = lab.most();
     let width = lab.features.widest();
     let op = if lab.features.has(FpOp::Fma, width) { FpOp::Fma } else { FpOp::Add };
-    let Some(opcode) = floating(op, Precision::Dp, width, lab.features) else { return Ok(None) };
+    let Some(opcode) = floating(op, Precision::Dp, width, lab.features) else { return Ok(false) };
     let id = format!("dp.{}.{}", op.name(), width.name());
-    let Some(known) = cached.ceiling(&id, threads as u32) else { return Ok(None) };
+    let Some(known) = cached.ceiling(&id, threads as u32) else { return Ok(false) };
     let kernel = fp::throughput("drift", &[opcode], Precision::Dp, width, lab.features)?;
     let amount = (kernel.work.flops * threads as u64) as f64;
     let plan = Plan { seconds: 500e-6, repetitions: 12, steady: 0.01, rounds: 2, fastest: 4 };
     let now = lab.watch().rate_until(&Work::on_registers(kernel, threads), amount, plan, Some(start + ENDS[0]))?;
-    if let Some(moved) = evidence(now).and_then(|now| judged(now, known)) {
-        return Ok(Some(moved));
+    if evidence(now).is_some_and(|now| has_moved(now, known)) {
+        return Ok(true);
     }
     // The chain warms nothing but tells whether store forwarding still is what it was: a different host shows here.
-    let Some(latency) = cached.value("lat.forward.gpr", 1) else { return Ok(None) };
+    let latency = cached.ceiling("lat.forward.gpr", 1).and_then(|c| Some(c.value? * c.clock_hz?));
+    let Some(latency) = latency else { return Ok(false) };
     let forward = chase::forward(lab.features)?;
     let steps = forward.work.payload as f64;
     let forward = lab.watch().rate_until(&Work::on_registers(forward, 1), steps, plan, Some(start + ENDS[1]))?;
-    let moved = |now: Rate| (1.0 / now.best / latency - 1.0).abs() > 0.25;
-    Ok(evidence(forward).is_some_and(moved).then_some(Core::Pipes))
+    let moved = |now: Rate| (now.clock_hz / now.best / latency - 1.0).abs() > 0.25;
+    Ok(evidence(forward).is_some_and(moved))
 }
 
-/// What moved where the roof is reached at `now`.
-fn judged(now: Rate, known: &Ceiling) -> Option<Core> {
-    let (value, clock_hz) = (known.value?, known.clock_hz?);
+/// Whether the core does more or less in a cycle where the roof is reached at `now`.
+fn has_moved(now: Rate, known: &Ceiling) -> bool {
+    let (Some(value), Some(clock_hz)) = (known.value, known.clock_hz) else { return false };
     let (moved, clock) = (now.best / value, now.clock_hz / clock_hz);
-    if (moved / clock - 1.0).abs() > CORE_TOLERANCE || !CLOCKS.contains(&clock) {
-        Some(Core::Pipes)
-    } else {
-        ((moved - 1.0).abs() > CORE_TOLERANCE).then_some(Core::Clock(moved))
-    }
+    (moved / clock - 1.0).abs() > CORE_TOLERANCE || !CLOCKS.contains(&clock)
 }
 
 fn memory(lab: &Lab, end: Instant) -> Result<Option<f64>, MachineError> {
@@ -127,15 +100,6 @@ fn differs(lab: &Lab, cached: &Machine, read: f64) -> bool {
 
 fn evidence(rate: Rate) -> Option<Rate> {
     (!rate.disturbed && !rate.shared && rate.clock_spread < CORE_TOLERANCE / 2.0).then_some(rate)
-}
-
-/// What the core does at `factor` times the clock that it was measured at: the same in a cycle.
-pub fn rescale(ceilings: &mut [Ceiling], factor: f64) {
-    let of_core = |c: &&mut Ceiling| clock::follows(&c.id) && c.clock_hz.is_some();
-    for ceiling in ceilings.iter_mut().filter(of_core) {
-        ceiling.value = ceiling.value.map(|v| clock::scaled(&ceiling.unit, v, factor));
-        ceiling.clock_hz = ceiling.clock_hz.map(|hz| hz * factor);
-    }
 }
 
 #[cfg(test)]
@@ -163,12 +127,11 @@ mod tests {
     #[test]
     fn a_slower_clock_is_told_from_slower_pipes() {
         let roof = known("dp.fma.512", 128e9, "flop/s");
-        assert_eq!(judged(now(126e9, 3.95e9), &roof), None);
-        assert_eq!(judged(now(112e9, 3.5e9), &roof), Some(Core::Clock(0.875)));
-        assert_eq!(judged(now(64e9, 4e9), &roof), Some(Core::Pipes));
-        assert_eq!(judged(now(12.8e9, 0.4e9), &roof), Some(Core::Pipes), "a clock that no CPU has");
-        // At half the clock, yet as fast: other pipes.
-        assert_eq!(judged(now(128e9, 2e9), &roof), Some(Core::Pipes));
+        let moved = |best, clock_hz| has_moved(now(best, clock_hz), &roof);
+        assert!(!moved(126e9, 3.95e9) && !moved(112e9, 3.5e9) && !moved(64e9, 2e9), "as much in a cycle");
+        assert!(moved(64e9, 4e9));
+        assert!(moved(12.8e9, 0.4e9), "a clock that no CPU has");
+        assert!(moved(128e9, 2e9), "at half the clock, yet as fast: other pipes");
     }
 
     #[test]
@@ -176,18 +139,5 @@ mod tests {
         assert!(evidence(now(1.0, 1.0)).is_some());
         assert!(evidence(Rate { shared: true, ..now(1.0, 1.0) }).is_none());
         assert!(evidence(Rate { disturbed: true, ..now(1.0, 1.0) }).is_none());
-    }
-
-    #[test]
-    fn at_another_clock_a_cycle_does_the_same() {
-        let mut all = [
-            known("dp.fma.512", 128e9, "flop/s"),
-            known("lat.dp.add.after.add.scalar", 1e-9, "s"),
-            known("overlap.window", 66.0, "op"),
-            known("dram.read", 70e9, "byte/s"),
-        ];
-        rescale(&mut all, 0.5);
-        assert_eq!(all.iter().map(|c| c.value).collect::<Vec<_>>(), [64e9, 2e-9, 66.0, 70e9].map(Some));
-        assert_eq!((all[0].clock_hz, all[3].clock_hz), (Some(2e9), Some(4e9)));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::bench::priority::Priority;
 use super::ceilings;
 use super::doubt;
-use super::drift::{self, Core, Drift};
+use super::drift::{self, Drift};
 use super::error::MachineError;
 use super::features::Features;
 use super::lab::{Effort, Lab};
@@ -192,8 +192,7 @@ fn still_good(
     progress: &mut dyn Progress,
 ) -> Result<Machine, MachineError> {
     let drift = drift::check(&lab, &entry.machine)?;
-    let clock = drift.clock();
-    let has_moved = drift.is_of_more_than_the_clock();
+    let has_moved = drift != Drift::default();
     let outdated = settle_drift(drift, &mut entry);
     let again =
         (entry.retries < RETRIES || request.patience > 1) && !doubt::doubtful(&entry.machine.ceilings).is_empty();
@@ -223,29 +222,15 @@ fn still_good(
         keep(Some(directory), &entry, progress);
     }
     states::tell(&entry.states, &mut entry.machine);
-    Ok(at_the_clock_of_now(entry, clock))
-}
-
-/// The ceilings as they are at `factor` times the clock that the probe had when it was measured. What is kept stays as it was
-/// measured, each ceiling with its own clock: scaled again and again it would wander off.
-fn at_the_clock_of_now(entry: Entry, factor: Option<f64>) -> Machine {
-    let mut machine = entry.machine;
-    if let Some(factor) = factor {
-        drift::rescale(&mut machine.ceilings, factor);
-    }
-    machine
+    Ok(entry.machine)
 }
 
 /// Brings `entry` to what `drift` found, as far as that is known without measuring; whether something has to be measured.
 fn settle_drift(drift: Drift, entry: &mut Entry) -> bool {
     let mut outdated = false;
-    match drift.core {
-        Some(Core::Pipes) => {
-            doubt::outdate(&mut entry.machine.ceilings, "the core", |c| !states::is_shared(c));
-            outdated = true;
-        }
-        // Each ceiling says at which clock it was measured: nothing has to be measured again.
-        Some(Core::Clock(_)) | None => {}
+    if drift.core {
+        doubt::outdate(&mut entry.machine.ceilings, "the core", |c| !states::is_shared(c));
+        outdated = true;
     }
     if let Some(looks) = drift.memory {
         let moved = looks.has_moved(&entry.machine);

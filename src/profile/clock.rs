@@ -21,7 +21,7 @@ pub fn value_at(ceiling: &Ceiling, value: f64, clock_hz: f64) -> f64 {
 }
 
 /// `value` in `unit` at `factor` times the clock.
-pub fn scaled(unit: &str, value: f64, factor: f64) -> f64 {
+fn scaled(unit: &str, value: f64, factor: f64) -> f64 {
     match unit {
         "s" => value / factor,
         // Counts of operations and bytes that the core holds.

@@ -11,11 +11,11 @@ use crate::machine::kernels::{Arguments, Kernel};
 use crate::machine::lab;
 use crate::profile::evidence::timed::ClockSeen;
 
-/// Additions of one chain: less than twenty microseconds.
-const ADDITIONS: u64 = 49_152;
+/// Additions of one chain: some ten microseconds.
+const ADDITIONS: u64 = 32_768;
 
 /// Chains in one look. An interruption only lengthens one: the shortest is right.
-const CHAINS: usize = 2;
+const CHAINS: usize = 3;
 
 /// The chain.
 pub(super) struct ClockProbe {

@@ -12,6 +12,9 @@ use crate::profile::run::Warning;
 /// Of clocks that differ by less than this nothing is said: ceilings follow the clock anyway.
 const TOLD: f64 = 0.05;
 
+/// Of a CPU that was looked at less often nothing is known: one look may have been delayed, and of two it is not clear which.
+const LOOKS: usize = 3;
+
 /// The clocks of one run.
 #[derive(Debug, Default)]
 pub struct Clocks {
@@ -27,6 +30,7 @@ impl Clocks {
             let t_s = (*time_ns as f64 - timed.start_ns as f64) * 1e-9;
             raw.entry(*cpu).or_default().push((t_s, *hz));
         }
+        raw.retain(|_, looks| looks.len() >= LOOKS);
         let seen = raw.into_iter().map(|(cpu, looks)| (cpu, middles(&looks))).collect();
         Clocks { seen }
     }
@@ -79,7 +83,7 @@ fn middles(looks: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let middle = |i: usize| {
         let mut hz: Vec<f64> = around(i).iter().map(|look| look.1).collect();
         hz.sort_unstable_by(f64::total_cmp);
-        // Of two the faster: an interruption only lengthens a chain.
+        // At either end of two the faster: an interruption only lengthens a chain.
         (looks[i].0, hz[hz.len() / 2])
     };
     (0..looks.len()).map(middle).collect()
@@ -114,9 +118,10 @@ mod tests {
 
     #[test]
     fn the_clock_is_that_of_the_cpu_at_that_time() {
-        let seen = clocks(&[(100, 0, 3.0), (100, 1, 4.0), (900, 0, 2.0), (900, 1, 4.0)]);
+        let of = |cpu, ghz| [(100, cpu, ghz), (150, cpu, ghz), (900, cpu, ghz)];
+        let seen = clocks(&[&of(0, 3.0)[..], &of(1, 4.0), &[(100, 2, 1.0), (150, 2, 1.0)]].concat());
         let mean = |moments: &[Moment]| seen.mean(moments.iter()).map(|hz| (hz * 1e-7).round());
-        // Of two looks the faster counts for both.
+        assert_eq!(mean(&[moment(0.1, 1.0, Some(2))]), None, "looked at too rarely");
         assert_eq!(mean(&[moment(0.1, 1.0, Some(0))]), Some(300.0));
         assert_eq!(mean(&[moment(0.1, 1.0, Some(1)), moment(0.9, 3.0, Some(0))]), Some(325.0));
         assert_eq!(mean(&[moment(0.1, 1.0, None)]), Some(350.0), "on whichever");
@@ -143,8 +148,11 @@ mod tests {
             ceilings: vec![ceiling("dp.fma", 3.0), ceiling("dp.tlp", 3.3), ceiling("dram.read", 1.0)],
             ..Machine::default()
         };
-        let told =
-            |ghz| clocks(&[(0, 0, ghz), (50, 0, ghz)]).warning(&[moment(0.0, 1.0, Some(0))], &machine).map(|w| w.text);
+        let told = |ghz| {
+            clocks(&[(0, 0, ghz), (50, 0, ghz), (100, 0, ghz)])
+                .warning(&[moment(0.0, 1.0, Some(0))], &machine)
+                .map(|w| w.text)
+        };
         assert_eq!([2.9, 3.1, 3.4].map(told), [None, None, None]);
         let slow = "the cores ran at 2.50 GHz, the ceilings were measured at 3.00 to 3.30 GHz";
         assert_eq!(told(2.5).as_deref(), Some(slow));
