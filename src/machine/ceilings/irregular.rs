@@ -86,6 +86,9 @@ fn chases(lab: &mut Lab, pages: Pages, suffix: &str) -> Result<(), MachineError>
                 continue;
             }
             if lab.out_of_time() {
+                if also_latency {
+                    lab.missing(latency, lab.too_late());
+                }
                 lab.missing(label, lab.too_late());
                 continue;
             }
