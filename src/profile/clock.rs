@@ -5,9 +5,14 @@
 
 use super::machine::Ceiling;
 
+/// The id of the same ceiling on all CPUs: without the subset of them that it is of.
+pub fn of_all_cpus(id: &str) -> &str {
+    ["smt.", "slow."].iter().find_map(|subset| id.strip_prefix(subset)).unwrap_or(id)
+}
+
 /// Whether the ceiling `id` is of what a core does by itself: registers, L1, L2.
 pub fn follows(id: &str) -> bool {
-    let id = ["smt.", "slow."].iter().find_map(|subset| id.strip_prefix(subset)).unwrap_or(id);
+    let id = of_all_cpus(id);
     let shared = ["l3.", "dram.", "lat.l3", "lat.dram", "mispredict", "pagefault"];
     !shared.iter().any(|prefix| id.starts_with(prefix))
 }

@@ -16,11 +16,15 @@ pub fn allowed_cpus(tid: Pid) -> Option<u32> {
 /// The CPUs that the affinity mask of `tid` allows, in order; none if the thread is gone.
 pub fn cpus_of(tid: Pid) -> Vec<u32> {
     let set = sched_getaffinity(tid).unwrap_or_default();
-    (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).map(|cpu| cpu as u32).collect()
+    numbers(&set).map(|cpu| cpu as u32).collect()
+}
+
+fn numbers(set: &CpuSet) -> impl Iterator<Item = usize> {
+    (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false))
 }
 
 fn count(set: &CpuSet) -> usize {
-    (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).count()
+    numbers(set).count()
 }
 
 /// The CPU that the calling thread runs on.

@@ -75,7 +75,7 @@ impl Steadiness {
         if !clock::follows(id) {
             return Steadiness::Shared;
         }
-        let id = ["smt.", "slow."].iter().find_map(|subset| id.strip_prefix(subset)).unwrap_or(id);
+        let id = clock::of_all_cpus(id);
         let near = ["l1.", "l2.", "lat.l1", "lat.l2"];
         if near.iter().any(|prefix| id.starts_with(prefix)) { Steadiness::Near } else { Steadiness::Core }
     }

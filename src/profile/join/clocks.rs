@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::placed::NEAR_S;
+use super::placed::nearest;
 use super::timeline::Moment;
 use crate::profile::clock;
 use crate::profile::evidence::timed::{ClockSeen, TimedEvidence};
@@ -87,13 +87,6 @@ fn middles(looks: &[(f64, f64)]) -> Vec<(f64, f64)> {
         (looks[i].0, hz[hz.len() / 2])
     };
     (0..looks.len()).map(middle).collect()
-}
-
-fn nearest(looks: &[(f64, f64)], t_s: f64) -> Option<f64> {
-    let behind = looks.partition_point(|(t, _)| *t < t_s);
-    let near = looks[behind.saturating_sub(1)..].iter().take(2);
-    let (t, hz) = near.min_by(|a, b| (a.0 - t_s).abs().total_cmp(&(b.0 - t_s).abs()))?;
-    ((t - t_s).abs() <= NEAR_S).then_some(*hz)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::profile::placement::CoreToCore;
 use crate::profile::run::Warning;
 
 /// A look says nothing of a sample that is further from it, in seconds.
-pub(super) const NEAR_S: f64 = 0.5;
+const NEAR_S: f64 = 0.5;
 
 /// The placements of one run.
 #[derive(Debug, Default)]
@@ -58,13 +58,6 @@ impl Placements {
         })
     }
 
-    fn at(&self, t_s: f64) -> Option<usize> {
-        let behind = self.seen.partition_point(|(t, _)| *t < t_s);
-        let near = self.seen[behind.saturating_sub(1)..].iter().take(2);
-        let (t, index) = near.min_by(|a, b| (a.0 - t_s).abs().total_cmp(&(b.0 - t_s).abs()))?;
-        ((t - t_s).abs() <= NEAR_S).then_some(*index)
-    }
-
     /// The share of `samples` (time, weight) in each of [`distinct`](Self::distinct); empty where that is not known of at
     /// least half of them.
     pub fn shares(&self, samples: impl Iterator<Item = (f64, f64)>) -> Vec<f64> {
@@ -72,7 +65,7 @@ impl Placements {
         let (mut known, mut all) = (0.0, 0.0);
         for (t_s, weight_s) in samples {
             all += weight_s;
-            if let Some(index) = self.at(t_s) {
+            if let Some(index) = nearest(&self.seen, t_s) {
                 shares[index] += weight_s;
                 known += weight_s;
             }
@@ -83,6 +76,14 @@ impl Placements {
         shares.iter_mut().for_each(|share| *share /= known);
         shares
     }
+}
+
+/// What the look nearest to a time saw; `looks` are (seconds since the start of the pass, what was seen), ascending.
+pub(super) fn nearest<T: Copy>(looks: &[(f64, T)], t_s: f64) -> Option<T> {
+    let behind = looks.partition_point(|(t, _)| *t < t_s);
+    let near = looks[behind.saturating_sub(1)..].iter().take(2);
+    let (t, seen) = near.min_by(|a, b| (a.0 - t_s).abs().total_cmp(&(b.0 - t_s).abs()))?;
+    ((t - t_s).abs() <= NEAR_S).then_some(*seen)
 }
 
 #[cfg(test)]
