@@ -15,6 +15,8 @@ const MARGIN: u64 = 1 << 20;
 /// Room that is kept for exits whose targets are dropped.
 const LAST: u64 = MARGIN / 4;
 
+const INT3: u8 = 0xcc;
+
 /// Which part of an arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
@@ -97,6 +99,11 @@ impl Arena {
     /// Stores a rel32 in one piece.
     pub fn patch(&self, at: CacheAddress, value: u32) {
         self.shared.patch(at.get() - self.shared.base.get(), value);
+    }
+
+    /// Whoever comes to the instruction at `at` traps.
+    pub fn trap_at(&self, at: CacheAddress) {
+        self.shared.store(at.get() - self.shared.base.get(), INT3);
     }
 
     /// How far it is from the program's address `at` (to its farther end), in bytes.

@@ -88,7 +88,7 @@ impl Run {
         let ours = {
             let space = process.image.space.borrow();
             let stubs = space.arena_of(before).map(|a| space.arenas[a].stubs);
-            stubs.is_some_and(|s| before == s.trap || before == s.call_trap)
+            space.is_dropped_at(before) || stubs.is_some_and(|s| before == s.trap || before == s.call_trap)
         };
         let escape = signal == libc::SIGSEGV && find_text(&process.text, Address::new(registers.rip)).is_some();
         if signal == libc::SIGTRAP && ours {

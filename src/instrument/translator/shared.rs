@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use super::huge::HUGE;
 use crate::target::address::Address;
@@ -79,6 +79,13 @@ impl Shared {
             // SAFETY: in bounds; x86-64 stores that stay in one cache line are seen whole.
             unsafe { self.ours.as_ptr().add(offset as usize).cast::<u32>().write_unaligned(value) }
         }
+    }
+
+    /// Stores one byte, which the program may be executing.
+    pub fn store(&self, offset: u64, value: u8) {
+        assert!(offset < self.size, "store beyond shared memory");
+        // SAFETY: in bounds.
+        unsafe { &*self.ours.as_ptr().add(offset as usize).cast::<AtomicU8>() }.store(value, Ordering::Release);
     }
 
     /// Puts what is from `offset` on into a huge page, if the kernel can.

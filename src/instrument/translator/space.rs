@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasherDefault;
 
 use super::arena::{Arena, Part, REACH};
-use super::block::{Block, BlockId, CallSite, Point, Site, SiteId};
+use super::block::{Block, BlockId, CallSite, Moved, Point, Site, SiteId};
 use super::chunks::Chunks;
 use super::harvest::Totals;
 use super::hash::{AddressHasher, AddressMap};
@@ -387,7 +387,27 @@ impl CodeSpace {
             for site in incoming {
                 self.unlink(site);
             }
+            self.expel(id);
         }
+    }
+
+    /// Whoever is in a block that was dropped, or about to run into it, traps where its state is known.
+    fn expel(&self, id: BlockId) {
+        let block = self.block(id);
+        let Some(arena) = self.arena_of(block.entry) else { return };
+        let points = &self.points[block.points.start as usize..block.points.end as usize];
+        // What stands around a system call is gone on with when the call has been made, whatever became of the text.
+        for point in points.iter().filter(|p| p.moved != Moved::RcxIsNext) {
+            let at = block.entry + u64::from(point.cache);
+            if at < block.end {
+                self.arenas[arena].trap_at(at);
+            }
+        }
+    }
+
+    /// Whether a thread that trapped at `at` did so because the block there was dropped.
+    pub fn is_dropped_at(&self, at: CacheAddress) -> bool {
+        self.point_at(at).is_some_and(|(id, _)| !self.block(id).alive)
     }
 
     fn unlink(&mut self, site: SiteId) {

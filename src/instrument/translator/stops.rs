@@ -99,8 +99,9 @@ impl Run {
         let space = process.image.space.borrow();
         let stubs = space.arena_of(at).map(|a| space.arenas[a].stubs);
         let far = space.block_at(at).is_some_and(|id| space.far.contains(&id));
+        let dropped = space.is_dropped_at(at);
         drop(space);
-        let ours = stubs.is_some_and(|s| at == s.trap || at == s.call_trap);
+        let ours = dropped || stubs.is_some_and(|s| at == s.trap || at == s.call_trap);
         if info.si_code == libc::TRAP_TRACE && registers.eflags & TRAP_FLAG != 0 {
             return Err(RunError::Unsupported(
                 "it sets the trap flag to be stopped after each of its instructions, which are not those of the cache"
@@ -124,11 +125,20 @@ impl Run {
                 let (stopped, _) = self.restore_signal_state(stopped, libc::SIGTRAP)?;
                 self.call(stopped, registers)
             }
+            _ if dropped => self.leave_dropped(stopped, Registers { rip: at.get(), ..registers }),
             _ if far => Err(RunError::Unsupported(
                 "it executes a far transfer, 32-bit code or a load of the GS selector, which the counting engine cannot follow".into(),
             )),
             _ => self.signal(stopped, libc::SIGTRAP),
         }
+    }
+
+    /// A thread came to where the text has changed: it goes on in what stands there now.
+    fn leave_dropped(&mut self, stopped: Stopped, mut registers: Registers) -> Result<(), RunError> {
+        let (stopped, _) = self.restore_signal_state(stopped, libc::SIGTRAP)?;
+        self.as_the_program_has_it(stopped.tid(), &mut registers)?;
+        let stopped = self.redirect(stopped, registers, Address::new(registers.rip))?;
+        self.go_on(stopped)
     }
 
     /// A signal that the program was sent was pending when a trap of ours raised it, too: the kernel keeps only the
