@@ -45,6 +45,7 @@ mechanisms! {
     per_cpu ["-pthread"],
     registers [],
     relatives [],
+    replaced [],
     reuse [],
     rewritten [] => "native-code",
     sandbox ["-lm"],
@@ -90,7 +91,7 @@ fn code_is_changed_while_other_threads_execute_it() {
 /// Loops end when their text does, in the middle of a pass, too.
 #[test]
 fn loops_that_only_a_change_of_their_text_ends() {
-    executed_as_printed("spinning.c", 4, &[0x48, 0x05]); // add rax, value
+    executed_as_printed("spinning.c", 5, &[0x48, 0x05]); // add rax, value
 }
 
 /// The guest prints lines of a value, and how often the instruction was executed that has this `opcode` and that immediate.

@@ -53,7 +53,8 @@
 //! | sweep `flops-per-element.dp` † | flop/s | FLOPs on each element of an array in L1, 1 … 256 |
 //! | sweep `prefetch-distance` | byte/s | over the distance in bytes |
 //!
-//! A quick measurement leaves out the sweeps, the `.4k` forms and some thread counts: null with that reason.
+//! A quick measurement leaves out the sweeps (but of `workingset.read` at one thread what tells how much of the last level this host
+//! gets), the `.4k` forms and some thread counts: null with that reason.
 //!
 //! Shown, not used by the model: `smt.*` and `slow.*` (the ceilings of a thread count are measured where its threads are placed, on
 //! siblings and slow cores once the others are taken; which core a function ran on is not recorded), `tlb.reach` and the `.4k`

@@ -14,8 +14,11 @@ pub const REACH: u64 = (1 << 30) + (1 << 29);
 const MARGIN: u64 = 1 << 20;
 /// Room that is kept for exits whose targets are dropped.
 const LAST: u64 = MARGIN / 4;
+/// More than an exit's stub takes.
+const STUB: u64 = 64;
 
-const INT3: u8 = 0xcc;
+/// A trap.
+pub const INT3: u8 = 0xcc;
 
 /// Which part of an arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +87,11 @@ impl Arena {
     /// Whether a link to what it holds may still be written.
     pub fn has_room_for_a_link(&self) -> bool {
         self.cold + LAST < self.shared.size()
+    }
+
+    /// Whether the stub of an exit may still be written.
+    pub fn has_room_for_a_stub(&self) -> bool {
+        self.cold + STUB <= self.shared.size()
     }
 
     /// Whether `at` is one of its addresses.

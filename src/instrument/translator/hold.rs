@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use nix::unistd::Pid;
 
 use super::run::{Run, RunError};
+use super::stops::SI_KERNEL;
 use super::text::find_text;
 use crate::target::address::{Address, CacheAddress};
 use crate::target::proc_status::has_fault_pending;
@@ -88,7 +89,8 @@ impl Run {
         let ours = {
             let space = process.image.space.borrow();
             let stubs = space.arena_of(before).map(|a| space.arenas[a].stubs);
-            space.is_dropped_at(before) || stubs.is_some_and(|s| before == s.trap || before == s.call_trap)
+            let expelled = space.expelled_at(registers.rip, info.si_code == SI_KERNEL).is_some();
+            expelled || stubs.is_some_and(|s| before == s.trap || before == s.call_trap)
         };
         let escape = signal == libc::SIGSEGV && find_text(&process.text, Address::new(registers.rip)).is_some();
         if signal == libc::SIGTRAP && ours {
@@ -96,6 +98,10 @@ impl Run {
             stopped.set_registers(&registers)?;
         } else if !escape {
             return Ok(Held { stopped, signal: Some((signal, info)), job: false });
+        }
+        let is_own = info.si_code == SI_KERNEL || escape && info.si_code > 0;
+        if !is_own {
+            self.defer_merged(stopped.tid(), signal, info);
         }
         let (stopped, _) = self.restore_signal_state(stopped, signal)?;
         Ok(Held { stopped, signal: None, job: false })

@@ -437,7 +437,9 @@ impl CodeSpace {
         let [a, b, c, 0xe9, way @ ..]: [u8; 8] = self.code_at(at)? else { return None };
         let to = reached(at + 4, u32::from_le_bytes(way));
         let returns = self.arenas[self.arena_of(at)?].stubs.returns;
-        let stub = returns.iter().position(|&stub| stub == to && [a, b, c] == PUSH_TOP)?;
+        // Its first byte is another one if the block was dropped since.
+        let pushes = [b, c] == PUSH_TOP[1..] && (a == PUSH_TOP[0] || self.expels_at(at));
+        let stub = returns.iter().position(|&stub| stub == to && pushes)?;
         Some(Transfer::Return { rcx_is_saved: stub == 1 })
     }
 

@@ -70,6 +70,12 @@ impl Run {
     /// A thread ends where it is. One that is already gone says nothing any more.
     pub fn settle(&mut self, ending: &Stopped) {
         let Ok(mut registers) = ending.registers() else { return };
+        if let Ok((process, _)) = self.process(ending.tid())
+            && let Some(at) = process.image.space.borrow().expelled_at(registers.rip, false)
+        {
+            // It has executed nothing of the program there.
+            registers.rip = at.get();
+        }
         let at = CacheAddress::new(registers.rip);
         let Ok(State::Between) = self.as_the_program_has_it(ending.tid(), &mut registers) else { return };
         let Some(thread) = self.threads.get(&ending.tid()) else { return };

@@ -33,7 +33,7 @@ pub(super) enum State {
     Outside,
     /// In the middle of our own instructions.
     Between,
-    /// There, too, and they were changed.
+    /// Perhaps there, perhaps not: it goes on elsewhere in the cache, and they were changed.
     Continued,
 }
 
@@ -160,13 +160,12 @@ impl Run {
             state = self.as_the_program_has_it(tid, &mut registers)?;
             match state {
                 // It would fault again.
-                State::Between | State::Continued if dumps && is_fault(signal, &info) => {
-                    stopped.set_registers(&registers)?
+                State::Between if dumps && is_fault(signal, &info) => stopped.set_registers(&registers)?,
+                State::Continued => {
+                    stopped.set_registers(&registers)?;
+                    continue;
                 }
-                State::Between | State::Continued => {
-                    if let State::Continued = state {
-                        stopped.set_registers(&registers)?;
-                    }
+                State::Between => {
                     stopped = self.step(stopped)?;
                     registers = stopped.registers()?;
                     stepped = true;
@@ -285,11 +284,17 @@ impl Run {
         for _ in 0..MAX_STEPS {
             let mut registers = stopped.registers()?;
             let state = self.as_the_program_has_it(tid, &mut registers)?;
-            if let State::Between | State::Continued = state {
-                stopped.set_registers(&registers)?;
-                stopped = self.step(stopped)?;
-                stepped = true;
-                continue;
+            match state {
+                State::Continued => {
+                    stopped.set_registers(&registers)?;
+                    continue;
+                }
+                State::Between => {
+                    stopped = self.step(stopped)?;
+                    stepped = true;
+                    continue;
+                }
+                State::Program | State::Outside => {}
             }
             if stepped {
                 (stopped, _) = self.restore_signal_state(stopped, libc::SIGTRAP)?;

@@ -3,7 +3,9 @@
 use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasherDefault;
 
-use super::arena::{Arena, Part, REACH};
+use iced_x86::{Decoder, DecoderOptions};
+
+use super::arena::{Arena, INT3, Part, REACH};
 use super::block::{Block, BlockId, CallSite, Moved, Point, Site, SiteId};
 use super::chunks::Chunks;
 use super::harvest::Totals;
@@ -389,30 +391,54 @@ impl CodeSpace {
             }
             self.expel(id);
         }
+        let pages = if from < to { self.pages(before, to) } else { Vec::new() };
+        for page in pages {
+            let Self { by_page, blocks, .. } = self;
+            by_page.entry(page).or_default().retain(|&id| blocks[id as usize].alive);
+        }
     }
 
     /// Whoever is in a block that was dropped, or about to run into it, traps where its state is known.
     fn expel(&self, id: BlockId) {
         let block = self.block(id);
         let Some(arena) = self.arena_of(block.entry) else { return };
-        let points = &self.points[block.points.start as usize..block.points.end as usize];
+        let mut code = vec![0; (block.end - block.entry) as usize];
+        if self.arenas[arena].read(block.entry, &mut code).is_err() {
+            return;
+        }
         // What stands around a system call is gone on with when the call has been made, whatever became of the text.
+        let points = &self.points[block.points.start as usize..block.points.end as usize];
         for point in points.iter().filter(|p| p.moved != Moved::RcxIsNext) {
-            let at = block.entry + u64::from(point.cache);
-            if at < block.end {
-                self.arenas[arena].trap_at(at);
+            let rest = code.get(point.cache as usize..).unwrap_or_default();
+            let length = Decoder::new(64, rest, DecoderOptions::NONE).decode().len();
+            // Behind an instruction of one byte it could not be told from a trap. Who enters must not execute even that.
+            if length > 1 || length == 1 && point.cache == 0 {
+                self.arenas[arena].trap_at(block.entry + u64::from(point.cache));
             }
         }
     }
 
-    /// Whether a thread that trapped at `at` did so because the block there was dropped.
-    pub fn is_dropped_at(&self, at: CacheAddress) -> bool {
-        self.point_at(at).is_some_and(|(id, _)| !self.block(id).alive)
+    /// Whether whoever comes to `at` traps because the block there was dropped.
+    pub fn expels_at(&self, at: CacheAddress) -> bool {
+        let dropped = self.point_at(at).is_some_and(|(id, _)| !self.block(id).alive);
+        dropped && self.code_at(at) == Some([INT3])
+    }
+
+    /// Where a thread whose program counter is `rip` has just come to what was dropped, if it has. An `int3` may only have been
+    /// executed if another signal hides it (not `surely`): then `rip` must be no place that it can have come to otherwise.
+    pub fn expelled_at(&self, rip: u64, surely: bool) -> Option<CacheAddress> {
+        let at = CacheAddress::new(rip.wrapping_sub(1));
+        let trapped = surely || self.point_at(CacheAddress::new(rip)).is_none();
+        (trapped && self.expels_at(at)).then_some(at)
     }
 
     fn unlink(&mut self, site: SiteId) {
         let patch = self.sites[site as usize].patch;
         let Some(arena) = self.arena_of(patch) else { return };
+        // Who is still led to what was dropped traps there.
+        if self.sites[site as usize].stub.is_none() && !self.arenas[arena].has_room_for_a_stub() {
+            return;
+        }
         let mut cold = Code::new(self.arenas[arena].next(Part::Cold));
         let stub = match self.sites[site as usize].stub {
             Some(stub) => {

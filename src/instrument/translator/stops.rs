@@ -10,6 +10,7 @@ use super::stubs::DRAIN;
 use super::text::Treatment;
 use super::unit::TranslateError;
 use crate::target::address::{Address, CacheAddress};
+use crate::target::proc_status::has_fault_pending;
 use crate::target::tracee::{Mode, Registers, SignalInfo, Stopped};
 use crate::target::wait::Stop;
 
@@ -41,7 +42,8 @@ impl Run {
                 stopped.listen()?;
                 Ok(())
             }
-            Stop::Group(_) if self.threads.get(&tid).is_some_and(|t| t.stalled) => {
+            // A trap of its own is reported next.
+            Stop::Group(_) if self.threads.get(&tid).is_some_and(|t| t.stalled) && !has_fault_pending(tid) => {
                 let stopped = self.answer_stopped(stopped)?;
                 self.go_on(stopped)
             }
@@ -94,14 +96,14 @@ impl Run {
         let tid = stopped.tid();
         let info = stopped.signal_info()?;
         let registers = stopped.registers()?;
-        let at = CacheAddress::new(registers.rip - 1);
+        let at = CacheAddress::new(registers.rip.wrapping_sub(1));
         let (process, _) = self.process(tid)?;
         let space = process.image.space.borrow();
         let stubs = space.arena_of(at).map(|a| space.arenas[a].stubs);
         let far = space.block_at(at).is_some_and(|id| space.far.contains(&id));
-        let dropped = space.is_dropped_at(at);
+        let expelled = space.expelled_at(registers.rip, info.si_code == SI_KERNEL);
         drop(space);
-        let ours = dropped || stubs.is_some_and(|s| at == s.trap || at == s.call_trap);
+        let ours = expelled.is_some() || stubs.is_some_and(|s| at == s.trap || at == s.call_trap);
         if info.si_code == libc::TRAP_TRACE && registers.eflags & TRAP_FLAG != 0 {
             return Err(RunError::Unsupported(
                 "it sets the trap flag to be stopped after each of its instructions, which are not those of the cache"
@@ -125,7 +127,7 @@ impl Run {
                 let (stopped, _) = self.restore_signal_state(stopped, libc::SIGTRAP)?;
                 self.call(stopped, registers)
             }
-            _ if dropped => self.leave_dropped(stopped, Registers { rip: at.get(), ..registers }),
+            _ if expelled.is_some() => self.leave_dropped(stopped, Registers { rip: at.get(), ..registers }),
             _ if far => Err(RunError::Unsupported(
                 "it executes a far transfer, 32-bit code or a load of the GS selector, which the counting engine cannot follow".into(),
             )),

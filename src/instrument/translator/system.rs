@@ -11,16 +11,16 @@ impl Writer<'_> {
     pub(super) fn system(&mut self, counted: bool) {
         let program = self.last_offset();
         let tables = self.space.tables_at();
+        // RCX is the program's so far, as the point here says.
         if !counted {
-            self.point(program, Moved::RcxIsNext);
             self.unit.hot.load(RCX, layout::counter(self.slot));
             self.point(program, Moved::RcxIsNext);
             self.unit.hot.add_small(RCX, 1);
             self.point(program, Moved::RcxIsNext);
             self.unit.hot.save(layout::counter(self.slot), RCX);
             self.counted_at = Some(self.offset());
+            self.point(program, Moved::RcxIsNext);
         }
-        self.point(program, Moved::RcxIsNext);
         self.unit.hot.low_16_to_ecx(RAX);
         self.point(program, Moved::RcxIsNext);
         self.unit.hot.look_up_byte(RCX, tables + layout::CALLS);

@@ -217,10 +217,8 @@ impl Run {
                 return Ok(stopped);
             }
             match self.as_the_program_has_it(tid, &mut registers)? {
-                state @ (State::Between | State::Continued) => {
-                    if let State::Continued = state {
-                        stopped.set_registers(&registers)?;
-                    }
+                State::Continued => stopped.set_registers(&registers)?,
+                State::Between => {
                     (stopped, _) = self.until(stopped, Mode::Step, 0, |s| *s == Stop::Signal(libc::SIGTRAP))?;
                 }
                 State::Outside => {

@@ -1,5 +1,6 @@
 //! Bandwidth of each level by kind of stream: from the sizes that sysfs names, checked by a sweep over working sets.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use super::arrays::{self, Shape};
@@ -56,8 +57,11 @@ pub fn levels(lab: &mut Lab) -> Result<(), MachineError> {
             write_fraction(lab, threads);
         }
         extras(lab, &arena)?;
-        if lab.effort == Effort::Full && lab.measures_all() && lab.ends().contains(&threads) {
-            sweep(lab, &arena)?;
+        match lab.effort {
+            _ if !lab.measures_all() => {}
+            Effort::Full if lab.ends().contains(&threads) => sweep(lab, &arena)?,
+            Effort::Quick if threads == 1 => sweep_last_level(lab, &arena)?,
+            _ => {}
         }
         lab.set_essential(true);
     }
@@ -330,28 +334,8 @@ fn prefetch(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
 
 /// `workingset.{kind}`: bytes a second over the bytes of all threads' sets, 4 KiB a thread up to the slab.
 fn sweep(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
-    let width = lab.features.widest();
     for kind in Stream::ALL {
-        let mut points = Vec::new();
-        let mut set = 4096.0_f64;
-        while (set as u64) < arena.slab - PAD && !lab.out_of_time() {
-            let plan =
-                Plan { seconds: (set / 20e9).clamp(50e-6, 2e-3), repetitions: 4, steady: 0.1, rounds: 2, fastest: 2 };
-            let variant = Variant { unroll: 8, ..Variant::plain(width) };
-            let walk = Walk::of_set(variant, arena, set as u64);
-            if walk.windows > 1
-                && let Some((once, _)) = work(lab, arena, kind, walk)?
-            {
-                // What is timed are parts of the set: as much of it as a cache keeps has to be there.
-                lab.watch().time(&once, walk.windows, 1)?;
-            }
-            if let Some(rate) = elements(lab, arena, kind, walk, plan)? {
-                let beyond_l1 = set as u64 > lab.topology.cache(1).map_or(32 << 10, |c| c.size);
-                let bytes = kind.bytes_per_element(beyond_l1, false) as f64;
-                points.push((set.floor() * arena.threads as f64, rate.best * bytes));
-            }
-            set *= std::f64::consts::SQRT_2;
-        }
+        let points = working_sets(lab, arena, kind, 4096..arena.slab - PAD)?;
         if kind == Stream::Read {
             let found = plateaus(&points);
             if arena.threads == 1 && !lab.out_of_time() {
@@ -364,6 +348,44 @@ fn sweep(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
         lab.sweep(curve(&id, arena.threads, points));
     }
     Ok(())
+}
+
+/// Of `workingset.read` what a first run needs to know: how much of the last-level cache this host gets
+/// (`memory/share.rs`).
+fn sweep_last_level(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
+    let (Some(l2), Some(l3)) = (lab.topology.cache(2).map(|c| c.size), lab.topology.cache(3).map(|c| c.size)) else {
+        return Ok(());
+    };
+    let sets = (4 * l2).max(l3 / 16)..(l3 + l3 / 8).min(arena.slab - PAD);
+    let points = working_sets(lab, arena, Stream::Read, sets)?;
+    lab.sweep(curve("workingset.read", arena.threads, points));
+    Ok(())
+}
+
+/// Points of `workingset.{kind}` for sets of these bytes a thread, each larger by the square root of two than the one before.
+fn working_sets(lab: &mut Lab, arena: &Arena, kind: Stream, sets: Range<u64>) -> Result<Vec<(f64, f64)>, MachineError> {
+    let variant = Variant { unroll: 8, ..Variant::plain(lab.features.widest()) };
+    let rounds = if lab.effort == Effort::Full { 2 } else { 1 };
+    let mut points = Vec::new();
+    let mut set = sets.start as f64;
+    while (set as u64) < sets.end && !lab.out_of_time() {
+        let plan =
+            Plan { seconds: (set / 20e9).clamp(50e-6, 2e-3), repetitions: 4, steady: 0.1, rounds, fastest: rounds };
+        let walk = Walk::of_set(variant, arena, set as u64);
+        if walk.windows > 1
+            && let Some((once, _)) = work(lab, arena, kind, walk)?
+        {
+            // What is timed are parts of the set: as much of it as a cache keeps has to be there.
+            lab.watch().time(&once, walk.windows, 1)?;
+        }
+        if let Some(rate) = elements(lab, arena, kind, walk, plan)? {
+            let beyond_l1 = set as u64 > lab.topology.cache(1).map_or(32 << 10, |c| c.size);
+            let bytes = kind.bytes_per_element(beyond_l1, false) as f64;
+            points.push((set.floor() * arena.threads as f64, rate.best * bytes));
+        }
+        set *= std::f64::consts::SQRT_2;
+    }
+    Ok(points)
 }
 
 /// A curve of bandwidth over bytes.

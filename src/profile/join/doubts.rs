@@ -51,9 +51,10 @@ pub fn contradiction(elapsed: &Elapsed, counts: Option<&Counts>, period_s: f64, 
 pub fn about_time(timed: &TimedEvidence, on_cpu_samples: usize, sampled_s: f64) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if on_cpu_samples < TOO_FEW_SAMPLES {
+        let samples = if on_cpu_samples == 1 { "sample" } else { "samples" };
         warnings.push(Warning::new(
             TOO_FEW_SAMPLES_CODE,
-            format!("too little to measure: {on_cpu_samples} samples in {:.3} s", timed.wall_s),
+            format!("too little to measure: {on_cpu_samples} {samples} in {:.3} s", timed.wall_s),
             "times and shares are unknown to within their intervals",
             "run it longer or on a larger input, or sample faster with -F",
         ));
