@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 use super::run::{Run, RunError};
 use super::stops::SI_KERNEL;
 use super::text::find_text;
-use crate::target::address::{Address, CacheAddress};
+use crate::target::address::Address;
 use crate::target::proc_status::has_fault_pending;
 use crate::target::tracee::{Mode, SignalInfo, Stopped};
 use crate::target::wait::{Event, Stop, wait_for};
@@ -85,16 +85,10 @@ impl Run {
         let info = stopped.signal_info()?;
         let mut registers = stopped.registers()?;
         let (process, _) = self.process(stopped.tid())?;
-        let before = CacheAddress::new(registers.rip.wrapping_sub(1));
-        let ours = {
-            let space = process.image.space.borrow();
-            let stubs = space.arena_of(before).map(|a| space.arenas[a].stubs);
-            let expelled = space.expelled_at(registers.rip, info.si_code == SI_KERNEL).is_some();
-            expelled || stubs.is_some_and(|s| before == s.trap || before == s.call_trap)
-        };
+        let own = process.image.space.borrow().own_trap(registers.rip, info.si_code == SI_KERNEL);
         let escape = signal == libc::SIGSEGV && find_text(&process.text, Address::new(registers.rip)).is_some();
-        if signal == libc::SIGTRAP && ours {
-            registers.rip = before.get();
+        if signal == libc::SIGTRAP && own.is_some() {
+            registers.rip -= 1;
             stopped.set_registers(&registers)?;
         } else if !escape {
             return Ok(Held { stopped, signal: Some((signal, info)), job: false });

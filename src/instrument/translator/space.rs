@@ -48,6 +48,17 @@ pub enum Sum {
     Lanes,
 }
 
+/// What an `int3` of ours is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OwnTrap {
+    /// An exit, or a lookup, that nobody polls for.
+    Exit,
+    /// A system call that rprof looks at.
+    Call,
+    /// Text that was dropped.
+    Dropped,
+}
+
 /// The page of text that an address lies in.
 pub(super) fn page_of(at: Address) -> u64 {
     at.get() >> 12
@@ -325,6 +336,9 @@ impl CodeSpace {
 
     /// The pages of `from..to` in which blocks start.
     fn pages(&self, from: Address, to: Address) -> Vec<u64> {
+        if from >= to {
+            return Vec::new();
+        }
         let (first, last) = (page_of(from), page_of(to - 1));
         if last - first < self.by_page.len() as u64 {
             return (first..=last).filter(|page| self.by_page.contains_key(page)).collect();
@@ -334,8 +348,7 @@ impl CodeSpace {
 
     /// The blocks that start at the program's addresses `from..to`, as far as they were not dropped.
     fn in_range(&self, from: Address, to: Address) -> impl Iterator<Item = BlockId> + '_ {
-        let pages = if from < to { self.pages(from, to) } else { Vec::new() };
-        let blocks = pages.into_iter().flat_map(|page| self.by_page[&page].iter().copied());
+        let blocks = self.pages(from, to).into_iter().flat_map(|page| self.by_page[&page].iter().copied());
         blocks.filter(move |&id| {
             let block = self.block(id);
             block.alive && block.start >= from && block.start < to
@@ -391,10 +404,10 @@ impl CodeSpace {
             }
             self.expel(id);
         }
-        let pages = if from < to { self.pages(before, to) } else { Vec::new() };
-        for page in pages {
-            let Self { by_page, blocks, .. } = self;
-            by_page.entry(page).or_default().retain(|&id| blocks[id as usize].alive);
+        for page in self.pages(before, to) {
+            if let Some(ids) = self.by_page.get_mut(&page) {
+                ids.retain(|&id| self.blocks[id as usize].alive);
+            }
         }
     }
 
@@ -430,6 +443,18 @@ impl CodeSpace {
         let at = CacheAddress::new(rip.wrapping_sub(1));
         let trapped = surely || self.point_at(CacheAddress::new(rip)).is_none();
         (trapped && self.expels_at(at)).then_some(at)
+    }
+
+    /// Which trap of ours a thread has come to whose program counter is `rip` behind it; see [`expelled_at`](Self::expelled_at)
+    /// for `surely`.
+    pub fn own_trap(&self, rip: u64, surely: bool) -> Option<OwnTrap> {
+        let at = CacheAddress::new(rip.wrapping_sub(1));
+        let stubs = self.arenas[self.arena_of(at)?].stubs;
+        match at {
+            _ if at == stubs.trap => Some(OwnTrap::Exit),
+            _ if at == stubs.call_trap => Some(OwnTrap::Call),
+            _ => self.expelled_at(rip, surely).map(|_| OwnTrap::Dropped),
+        }
     }
 
     fn unlink(&mut self, site: SiteId) {

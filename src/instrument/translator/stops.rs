@@ -6,6 +6,7 @@ use super::layout;
 use super::process::Destination;
 use super::regions::Request;
 use super::run::{Run, RunError};
+use super::space::OwnTrap;
 use super::stubs::DRAIN;
 use super::text::Treatment;
 use super::unit::TranslateError;
@@ -99,11 +100,9 @@ impl Run {
         let at = CacheAddress::new(registers.rip.wrapping_sub(1));
         let (process, _) = self.process(tid)?;
         let space = process.image.space.borrow();
-        let stubs = space.arena_of(at).map(|a| space.arenas[a].stubs);
+        let own = space.own_trap(registers.rip, info.si_code == SI_KERNEL);
         let far = space.block_at(at).is_some_and(|id| space.far.contains(&id));
-        let expelled = space.expelled_at(registers.rip, info.si_code == SI_KERNEL);
         drop(space);
-        let ours = expelled.is_some() || stubs.is_some_and(|s| at == s.trap || at == s.call_trap);
         if info.si_code == libc::TRAP_TRACE && registers.eflags & TRAP_FLAG != 0 {
             return Err(RunError::Unsupported(
                 "it sets the trap flag to be stopped after each of its instructions, which are not those of the cache"
@@ -111,27 +110,27 @@ impl Run {
             ));
         }
         if info.si_code != SI_KERNEL {
-            if !ours {
+            if own.is_none() {
                 return self.signal(stopped, libc::SIGTRAP);
             }
             self.defer_merged(tid, libc::SIGTRAP, info);
         }
-        match stubs {
-            Some(stubs) if at == stubs.trap => {
+        match own {
+            Some(OwnTrap::Exit) => {
                 self.was_impatient(tid);
                 let (stopped, _) = self.restore_signal_state(stopped, libc::SIGTRAP)?;
                 let stopped = self.answer_stopped(stopped)?;
                 self.go_on(stopped)
             }
-            Some(stubs) if at == stubs.call_trap => {
+            Some(OwnTrap::Call) => {
                 let (stopped, _) = self.restore_signal_state(stopped, libc::SIGTRAP)?;
                 self.call(stopped, registers)
             }
-            _ if expelled.is_some() => self.leave_dropped(stopped, Registers { rip: at.get(), ..registers }),
-            _ if far => Err(RunError::Unsupported(
+            Some(OwnTrap::Dropped) => self.leave_dropped(stopped, Registers { rip: at.get(), ..registers }),
+            None if far => Err(RunError::Unsupported(
                 "it executes a far transfer, 32-bit code or a load of the GS selector, which the counting engine cannot follow".into(),
             )),
-            _ => self.signal(stopped, libc::SIGTRAP),
+            None => self.signal(stopped, libc::SIGTRAP),
         }
     }
 
