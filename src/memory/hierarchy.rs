@@ -12,8 +12,9 @@
 
 mod coherence;
 
+use super::frames::Frames;
 use super::geometry::{Geometry, LINE_BYTES, LastLevelPolicy, Level};
-use super::line::{Line, Owner, State};
+use super::line::{Line, Owner, PAGE_LINES_SHIFT, State};
 use super::placement::{Classes, Indexing, Placement, mix};
 use super::seen::SeenLines;
 use super::set_cache::{Lookup, SetCache};
@@ -52,6 +53,8 @@ struct LastLevel {
 pub struct Hierarchy {
     geometry: Geometry,
     placement: Placement,
+    /// Where pages really are, where that is known and all lines come.
+    frames: Option<Frames>,
     scope: Scope,
     l1_indexing: Indexing,
     cores: Vec<Core>,
@@ -122,6 +125,7 @@ impl Hierarchy {
             l1_indexing: scope.indexing(&geometry.l1),
             geometry,
             placement,
+            frames: None,
             scope,
             cores: Vec::new(),
             last: Vec::new(),
@@ -131,6 +135,31 @@ impl Hierarchy {
             met: 0,
             stale: 0,
             tallies: Tallies::default(),
+        }
+    }
+
+    /// The same with pages where they really are, as far as `frames` can tell. Not for lines of one class: a class is told from
+    /// virtual addresses, and has whole sets only of pages placed by these.
+    pub fn with_frames(self, frames: Option<Frames>) -> Self {
+        debug_assert!(frames.is_none() || self.scope == Scope::Whole);
+        Hierarchy { frames, ..self }
+    }
+
+    /// What follows are accesses of `process`.
+    pub fn set_process(&mut self, process: u32) {
+        self.frames.iter_mut().for_each(|frames| frames.process = process);
+    }
+
+    /// In words: whose addresses index the levels behind L1.
+    pub fn placement_in_words(&self) -> String {
+        self.frames.as_ref().map_or(self.placement.in_words().into(), |frames| frames.in_words(self.placement))
+    }
+
+    /// The number that the set of `line` behind L1 is taken from: position in the page, frame or colour above it.
+    fn index(&self, line: Line) -> u64 {
+        match self.frames.as_ref().and_then(|frames| frames.of(line)) {
+            Some(frame) => line.in_page() | frame << PAGE_LINES_SHIFT,
+            None => self.placement.index(line),
         }
     }
 
@@ -197,6 +226,7 @@ impl Hierarchy {
     pub fn store_past(&mut self, core: usize, owner: Owner, line: Line, offset: u32, bytes: u32) -> bool {
         let first = !self.cores[core].combiner.holds(line);
         if first {
+            self.frames.iter_mut().for_each(|frames| frames.meet(line));
             self.groups[group(line)] += 1;
             self.give_up(core, line);
         }
@@ -216,8 +246,9 @@ impl Hierarchy {
         let Core { l1_shadow, l2_shadow, last, .. } = &mut self.cores[core];
         let last = &mut self.last[*last].shadow;
         l1_shadow.iter_mut().chain([l2_shadow, last]).for_each(|shadow| shadow.remove(line));
+        let index = self.index(line);
         let level = &mut self.last[self.cores[core].last].cache;
-        if let Some(state) = level.cache.remove(level.indexing.set(self.placement.index(line)), line) {
+        if let Some(state) = level.cache.remove(level.indexing.set(index), line) {
             self.book_left_last(state);
         }
     }
@@ -294,12 +325,13 @@ impl Hierarchy {
     #[cold]
     fn miss(&mut self, core: usize, owner: Owner, line: Line, store: bool, lost_in_l1: bool) {
         self.tallies.of(owner).l1_fills += 1;
+        self.frames.iter_mut().for_each(|frames| frames.meet(line));
         if !self.cores[core].combiner.is_empty()
             && let Some(gone) = self.cores[core].combiner.take(line)
         {
             self.tallies.of(gone).nt_lines += 1;
         }
-        let index = self.placement.index(line);
+        let index = self.index(line);
         let (mut shared, mut lost) = (false, lost_in_l1);
         // Without an L2, or with exclusive handing-over, a dirty line comes into L1 dirty.
         let mut writer = None;
@@ -412,7 +444,7 @@ impl Hierarchy {
     fn victim_of_l1(&mut self, core: usize, line: Line, state: State) {
         let Some(writer) = state.writer() else { return };
         self.tallies.of(writer).l1_writebacks += 1;
-        let index = self.placement.index(line);
+        let index = self.index(line);
         match &mut self.cores[core].l2 {
             Some(l2) => match l2.cache.peek(l2.indexing.set(index), line) {
                 Some(state) => {
@@ -436,7 +468,7 @@ impl Hierarchy {
             }
         }
         self.book_left_l2(state);
-        let index = self.placement.index(line);
+        let index = self.index(line);
         if let Some(writer) = state.writer() {
             self.write_to_last(core, line, index, writer);
         } else if self.geometry.policy == LastLevelPolicy::Victim {

@@ -8,7 +8,7 @@ pub struct Line(pub u64);
 
 const SPACE_SHIFT: u32 = 52;
 /// log2 of the lines in a 4 KiB page.
-const PAGE_LINES_SHIFT: u32 = 12 - LINE_SHIFT;
+pub const PAGE_LINES_SHIFT: u32 = 12 - LINE_SHIFT;
 
 impl Line {
     /// Stands for "no line" in tag arrays. No access can produce it: address spaces stop at 4,094.
@@ -22,6 +22,11 @@ impl Line {
     /// The 4 KiB page that it lies in, address space included.
     pub fn page(self) -> u64 {
         self.0 >> PAGE_LINES_SHIFT
+    }
+
+    /// The number of that page in its address space.
+    pub fn virtual_page(self) -> u64 {
+        self.page() & ((1 << (SPACE_SHIFT - PAGE_LINES_SHIFT)) - 1)
     }
 
     /// Its position in its page, 0 to 63.
@@ -148,5 +153,6 @@ mod tests {
         assert_eq!(Line::of(0x10ff, 3), Line::of(0x10c0, 3));
         assert_eq!(Line::of(u64::MAX, 0xfff).page() >> 46, 0);
         assert_eq!(Line::of(0x2fc0, 0).in_page(), 63);
+        assert_eq!(Line::of(0x7fff_ffff_f000, 9).virtual_page(), 0x7_ffff_ffff);
     }
 }

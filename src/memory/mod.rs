@@ -19,6 +19,7 @@ mod calibration;
 mod data;
 mod estimate;
 mod executions;
+mod frames;
 pub mod geometry;
 mod hierarchy;
 mod host;

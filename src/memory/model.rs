@@ -14,6 +14,7 @@ use super::calibration;
 use super::data::DataSamples;
 use super::estimate::{Beyond, near, relative_error, windows_error};
 use super::executions::{Executions, Factors, Scales, Times};
+use super::frames::Frames;
 use super::geometry::Geometry;
 use super::hierarchy::{Hierarchy, Scope};
 use super::interleave::{Interleaver, Part};
@@ -111,6 +112,8 @@ impl CacheModel {
     pub fn of_host_processes(mut self) -> Self {
         if let Some(sampled) = &mut self.sampled {
             sampled.arrivals = Some(Arrivals::new());
+        } else {
+            self.full = self.full.with_frames(Frames::readable());
         }
         self.data = Some(DataSamples::new());
         self
@@ -154,6 +157,7 @@ impl CacheModel {
         self.full.add_core(place.core);
         let classes = self.classes;
         let Some(Sampled { hierarchy, rhythm, pace, arrivals }) = &mut self.sampled else {
+            self.full.set_process(part.process);
             for access in part.accesses {
                 let owner = owner(&mut self.owners, &mut self.full, None, place, access.site);
                 self.owners.steps(owner).note(access.address);
@@ -334,7 +338,7 @@ impl CacheModel {
         MemoryEvidence {
             mode: mode.into(),
             error,
-            page_placement: self.placement.in_words().into(),
+            page_placement: self.full.placement_in_words(),
             one_in: self.classes.count() as u32,
             calibration: ratios.into_iter().map(|(id, ratio)| (id.into(), ratio)).collect(),
             sites: traffic,

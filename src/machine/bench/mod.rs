@@ -2,6 +2,7 @@
 
 pub mod arena;
 mod barrier;
+mod clock_chain;
 mod core_share;
 pub mod core_to_core;
 pub mod presence;
@@ -11,4 +12,5 @@ mod team;
 pub mod timing;
 pub mod windows;
 
+pub use clock_chain::ClockChain;
 pub use team::Team;

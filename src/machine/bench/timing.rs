@@ -1,10 +1,12 @@
 //! Repetitions of a kernel on the team, and what they say.
 //!
 //! ```text
-//! each thread, each repetition:  barrier │ probe │ chain │ barrier │ t0 kernel t1 │ chain        at the end:  barrier │ probe
+//! each thread, each repetition:  barrier │ probe │ chain │ warm-up │ barrier │ t0 kernel t1 │ clock │ chain
+//! at the end:                    barrier │ probe
 //! ```
 //!
-//! The chain of dependent additions before and behind the kernel tells the clock while it ran. A repetition in which a
+//! A short chain of dependent additions right behind the kernel tells the clock while it ran. A kernel of wide vectors has run for a
+//! while by then: these lower the clock of many CPUs, and slow down what executes them until it is lowered. A repetition in which a
 //! thread lost its CPU to another task, or to the hypervisor as far as the kernel knows, is discarded and made up for; so is
 //! one that the probes before and behind it find on a shared core (`core_share.rs`).
 
@@ -13,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use super::Team;
 use super::barrier::Barrier;
+use super::clock_chain::ClockChain;
 use super::core_share::CoreShare;
 use super::core_to_core;
 use super::presence::{Presence, Steal};
@@ -78,15 +81,20 @@ const FIRST: f64 = 40e-6;
 const READINGS: usize = 3;
 const TOGETHER: Duration = Duration::from_millis(20);
 
-/// Additions of one probe: some ten microseconds.
+/// Additions of one probe (some ten microseconds), and of the chains that it is compared with.
 const PROBE_ADDITIONS: u64 = 131_072;
+
+/// How long a kernel of vectors of at least [`WIDE`] bits runs before it is timed. Seen: 20 to 100 microseconds until the clock was
+/// the one that it keeps.
+const WARM_UP: Duration = Duration::from_micros(150);
+const WIDE: u32 = 256;
+/// Parts of a timed repetition that the warm-up consists of.
+const WARM_UP_PART: u64 = 16;
 
 /// Times kernels on a team.
 pub struct Stopwatch {
     team: Team,
-    clock: Arc<Kernel>,
-    clock_iterations: u64,
-    clock_cycles: f64,
+    clock: Arc<ClockChain>,
     steal: Steal,
     share: Arc<CoreShare>,
     /// Placements of the CPUs that were met.
@@ -94,21 +102,10 @@ pub struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// A stopwatch with the chain that tells the clock (`cycles` in one iteration) and the independent additions that tell
-    /// whether a core is shared. `cores`: threads that get a core each; `patience`: time for having them moved apart.
-    pub fn new(team: Team, clock: Kernel, cycles: u64, probe: Kernel, cores: usize, patience: Duration) -> Self {
+    /// A stopwatch with the chain that tells the clock and the independent additions that tell whether a core is shared. `cores`: threads that get a core each; `patience`: time for having them moved apart.
+    pub fn new(team: Team, clock: ClockChain, probe: Kernel, cores: usize, patience: Duration) -> Self {
         let share = Arc::new(CoreShare::new(probe, PROBE_ADDITIONS, cores, patience));
-        let clock_iterations = 131_072 / cycles.max(1);
-        let clock_cycles = (clock_iterations * cycles) as f64;
-        Stopwatch {
-            team,
-            clock: Arc::new(clock),
-            clock_iterations,
-            clock_cycles,
-            steal: Steal::open(),
-            share,
-            placements: Mutex::default(),
-        }
+        Stopwatch { team, clock: Arc::new(clock), steal: Steal::open(), share, placements: Mutex::default() }
     }
 
     /// The threads.
@@ -125,8 +122,7 @@ impl Stopwatch {
         let barrier = Barrier::new(threads);
         let stamps: Arc<Mutex<Vec<Vec<Stamp>>>> = Arc::new(Mutex::new(vec![Vec::new(); repetitions]));
         let (shared, job_work) = (stamps.clone(), work.clone());
-        let (clock, clock_iterations, cycles) = (self.clock.clone(), self.clock_iterations, self.clock_cycles);
-        let share = self.share.clone();
+        let (clock, share) = (self.clock.clone(), self.share.clone());
         let job = move |rank: usize| {
             let mut mine: Vec<Stamp> = Vec::with_capacity(repetitions);
             let mut scratch = Arguments::new();
@@ -137,7 +133,8 @@ impl Stopwatch {
                 barrier.wait();
                 let presence = Presence::now();
                 let probe = share.probe(&mut scratch);
-                let before = chain(&clock, clock_iterations, &mut scratch);
+                let before = clock.seconds(PROBE_ADDITIONS, &mut scratch);
+                warm_up(&job_work, iterations, &mut arguments);
                 barrier.wait();
                 let start = Instant::now();
                 // SAFETY: `Work` was built with the arrays of this kernel, from instruction sets that were detected.
@@ -145,14 +142,13 @@ impl Stopwatch {
                     windows::walk(&job_work.kernel, iterations, &mut arguments, job_work.windows.as_ref(), step)
                 };
                 let end = Instant::now();
-                let after = chain(&clock, clock_iterations, &mut scratch);
+                let clock_hz = clock.hz(&mut scratch);
+                let after = clock.seconds(PROBE_ADDITIONS, &mut scratch);
                 let shared = share.is_shared(threads, probe, before, after);
                 // The probe before this kernel is the one behind the last.
                 if let Some(last) = mine.last_mut() {
                     last.shared |= shared;
                 }
-                // An interruption only lengthens a chain: the shorter one is right.
-                let clock_hz = cycles / before.min(after);
                 mine.push(Stamp { start, end, clock_hz, disturbed: presence.was_disturbed(), shared });
                 clocks = (before, after);
             }
@@ -295,8 +291,8 @@ impl Stopwatch {
     /// # Errors
     /// [`MachineError::Thread`].
     pub fn move_apart(&self, threads: usize) -> Result<bool, MachineError> {
-        let (clock, iterations) = (self.clock.clone(), self.clock_iterations);
-        self.share.move_apart(&self.team, threads, move |scratch| chain(&clock, iterations, scratch))
+        let clock = self.clock.clone();
+        self.share.move_apart(&self.team, threads, move |scratch| clock.seconds(PROBE_ADDITIONS, scratch))
     }
 
     /// Whether several threads ever had a core each while something was timed.
@@ -324,10 +320,15 @@ impl Stopwatch {
     }
 }
 
-/// Seconds that the chain takes.
-pub(in crate::machine) fn chain(clock: &Kernel, iterations: u64, scratch: &mut Arguments) -> f64 {
+/// Runs a kernel of wide vectors for [`WARM_UP`].
+fn warm_up(work: &Work, iterations: u64, arguments: &mut Arguments) {
+    // Streams from windows of memory take milliseconds, and wait for most of them.
+    if work.kernel.vector_bits < WIDE || work.windows.is_some() {
+        return;
+    }
     let start = Instant::now();
-    // SAFETY: the clock kernel touches no memory.
-    unsafe { clock.call(iterations, scratch) };
-    start.elapsed().as_secs_f64().max(1e-9)
+    while start.elapsed() < WARM_UP {
+        // SAFETY: `Work` was built with the arrays of this kernel, from instruction sets that were detected.
+        unsafe { work.kernel.call(iterations.div_ceil(WARM_UP_PART), arguments) };
+    }
 }

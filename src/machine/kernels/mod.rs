@@ -91,13 +91,15 @@ pub struct Kernel {
     pub name: String,
     /// The constants of one iteration of its innermost loop.
     pub work: PerIteration,
+    /// Bits of the widest vectors that it executes; 0 without any.
+    pub vector_bits: u32,
     code: Executable,
 }
 
 impl Kernel {
     /// A kernel from its code.
-    pub fn new(name: String, work: PerIteration, code: Executable) -> Self {
-        Kernel { name, work, code }
+    pub fn new(name: String, work: PerIteration, vector_bits: u32, code: Executable) -> Self {
+        Kernel { name, work, vector_bits, code }
     }
 
     /// Runs `iterations` (of the outer loop, where there are two).
@@ -117,7 +119,8 @@ impl Kernel {
     /// # Errors
     /// As [`Executable::new`].
     pub fn copied(&self) -> Result<Self, MachineError> {
-        Ok(Kernel { name: self.name.clone(), work: self.work, code: Executable::new(self.bytes())? })
+        let code = Executable::new(self.bytes())?;
+        Ok(Kernel { name: self.name.clone(), code, ..*self })
     }
 
     /// The encoded bytes.

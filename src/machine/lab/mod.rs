@@ -10,7 +10,7 @@ mod record;
 
 use std::time::{Duration, Instant};
 
-use super::bench::Team;
+use super::bench::{ClockChain, Team};
 use super::bench::timing::{Plan, Rate, Stopwatch, Work};
 use super::doubt;
 use super::error::MachineError;
@@ -106,9 +106,9 @@ impl Lab {
     ) -> Result<Self, MachineError> {
         let team = Team::new(&topology.placement(threads))?;
         let counts = topology.thread_counts(threads);
-        let (clock, cycles, probe) = clock_kernels(features)?;
+        let (clock, probe) = clock_kernels(features)?;
         let cores = topology.cores().min(threads);
-        let watch = Stopwatch::new(team, clock, cycles, probe, cores, effort.apart_budget());
+        let watch = Stopwatch::new(team, clock, probe, cores, effort.apart_budget());
         Ok(Lab {
             features,
             topology,
@@ -389,14 +389,15 @@ impl Lab {
     }
 }
 
-/// The chain that tells the clock, its cycles in one iteration, and independent additions.
+/// The chain that tells the clock, and independent additions.
 #[cfg(target_arch = "x86_64")]
-pub(super) fn clock_kernels(features: Features) -> Result<(Kernel, u64, Kernel), MachineError> {
+pub(super) fn clock_kernels(features: Features) -> Result<(ClockChain, Kernel), MachineError> {
     use super::kernels::x86_64::integer::{self, Scalar};
-    Ok((integer::clock(features)?, integer::CLOCK_ADDS, integer::throughput(&[Scalar::Add], features)?))
+    let clock = ClockChain::new(integer::clock(features)?, integer::CLOCK_ADDS);
+    Ok((clock, integer::throughput(&[Scalar::Add], features)?))
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) fn clock_kernels(_features: Features) -> Result<(Kernel, u64, Kernel), MachineError> {
+pub(super) fn clock_kernels(_features: Features) -> Result<(ClockChain, Kernel), MachineError> {
     Err(MachineError::Architecture { arch: std::env::consts::ARCH })
 }

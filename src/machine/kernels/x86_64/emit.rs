@@ -232,6 +232,7 @@ impl Emitter {
     /// # Errors
     /// [`MachineError::Encode`] for an instruction that cannot be encoded, [`MachineError::Executable`] where memory is refused.
     pub fn finish(mut self, work: PerIteration) -> Result<Kernel, MachineError> {
+        let vector_bits = self.list.iter().map(vector_bits).max().unwrap_or(0);
         if self.features.avx {
             self.push(Instruction::with(Code::VEX_Vzeroupper));
         }
@@ -252,8 +253,14 @@ impl Emitter {
             self.list.splice(at..at, std::iter::repeat_n(nop, padding));
             code = encode(&self.list).map_err(|reason| broken(reason, &self.name))?.code_buffer;
         }
-        Ok(Kernel::new(self.name, work, Executable::new(&code)?))
+        Ok(Kernel::new(self.name, work, vector_bits, Executable::new(&code)?))
     }
+}
+
+/// Bits of the widest vector register among the operands.
+fn vector_bits(instruction: &Instruction) -> u32 {
+    let registers = (0..instruction.op_count()).map(|operand| instruction.op_register(operand));
+    registers.filter(|r| r.is_vector_register()).map(|r| 8 * r.size() as u32).max().unwrap_or(0)
 }
 
 fn encode(list: &[Instruction]) -> Result<iced_x86::BlockEncoderResult, String> {

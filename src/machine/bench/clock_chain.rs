@@ -1,0 +1,81 @@
+//! A chain of dependent additions, one a cycle, whose time tells the clock.
+//!
+//! A clock that wide vectors lower rises again some tens of microseconds behind the last of them (18 to 50 seen on an Intel server
+//! of 2024, 670 on one of 2017), and falls as fast when they begin. What tells the clock of a kernel is therefore a short chain
+//! right behind it, and no kernel of wide vectors is timed from its first instruction on (`timing.rs`).
+
+use std::time::Instant;
+
+use crate::machine::kernels::{Arguments, Kernel};
+
+/// Additions of a short chain: some two microseconds.
+const SHORT: u64 = 8_192;
+
+/// Short chains in one look. An interruption only lengthens one: the shorter is right.
+const LOOKS: usize = 2;
+
+/// Attempts to find what reading the time costs.
+const ATTEMPTS: usize = 20;
+
+/// The chain.
+#[derive(Debug)]
+pub struct ClockChain {
+    kernel: Kernel,
+    /// Cycles of one iteration of the kernel.
+    cycles: u64,
+    /// Seconds that any chain takes beyond its additions.
+    overhead_s: f64,
+}
+
+impl ClockChain {
+    /// The chain of `kernel`, an iteration of which takes `cycles`. Runs a few of them.
+    pub fn new(kernel: Kernel, cycles: u64) -> Self {
+        let mut chain = ClockChain { kernel, cycles: cycles.max(1), overhead_s: 0.0 };
+        let mut scratch = Arguments::new();
+        let mut least = |additions| {
+            let times = (0..ATTEMPTS).map(|_| chain.seconds(additions, &mut scratch));
+            times.fold(f64::INFINITY, f64::min)
+        };
+        let (once, twice) = (least(SHORT), least(2 * SHORT));
+        chain.overhead_s = (2.0 * once - twice).clamp(0.0, once / 4.0);
+        chain
+    }
+
+    /// Seconds of about so many `additions`.
+    pub fn seconds(&self, additions: u64, scratch: &mut Arguments) -> f64 {
+        let start = Instant::now();
+        // SAFETY: the clock kernel touches no memory.
+        unsafe { self.kernel.call(additions.div_ceil(self.cycles), scratch) };
+        (start.elapsed().as_secs_f64() - self.overhead_s).max(1e-9)
+    }
+
+    /// The clock now, in hertz.
+    pub fn hz(&self, scratch: &mut Arguments) -> f64 {
+        let shortest = (0..LOOKS).map(|_| self.seconds(SHORT, scratch)).fold(f64::INFINITY, f64::min);
+        (SHORT.div_ceil(self.cycles) * self.cycles) as f64 / shortest
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use crate::machine::features::Features;
+    use crate::machine::kernels::x86_64::integer;
+
+    #[test]
+    fn a_short_chain_tells_the_clock_that_a_long_one_tells() {
+        let kernel = integer::clock(Features::detect()).expect("encodes");
+        let chain = ClockChain::new(kernel, integer::CLOCK_ADDS);
+        let mut scratch = Arguments::new();
+        // A busy host interrupts long chains more often than short ones, and may change its clock in between.
+        let ratio = |scratch: &mut Arguments| {
+            let before = chain.hz(scratch);
+            let long = (64 * SHORT) as f64 / chain.seconds(64 * SHORT, scratch);
+            let after = chain.hz(scratch);
+            long / before.max(after)
+        };
+        let best = (0..400).map(|_| (ratio(&mut scratch) - 1.0).abs()).fold(f64::INFINITY, f64::min);
+        assert!(best < 0.02, "{best}");
+        assert!((1e8..1e10).contains(&chain.hz(&mut scratch)), "{chain:?}");
+    }
+}

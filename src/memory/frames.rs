@@ -1,0 +1,205 @@
+//! Where the kernel put pages: their frames, read from the page maps of the processes.
+//!
+//! `/proc/PID/pagemap` has eight bytes for each 4 KiB page of a process: bit 63 says that it is in memory, bits 0–54 are the
+//! number of its frame (Documentation/admin-guide/mm/pagemap.rst). Without CAP_SYS_ADMIN the kernel shows 0 in its place.
+//!
+//! A page is looked up when a line of it is first missed, and keeps its frame: caches find a line where they put it. In a guest
+//! frames are the guest's; the host keeps at least their order within its own (mostly huge) pages.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use super::line::Line;
+use super::placement::Placement;
+
+/// Bytes of one page in a page map.
+const ENTRY: usize = 8;
+const PRESENT: u64 = 1 << 63;
+const FRAME: u64 = (1 << 55) - 1;
+/// Pages that are read at a time, aligned: neighbours are mostly touched together.
+const RUN: u64 = 64;
+/// Frames that are kept at most: some 32 MB. Pages beyond are placed as where nothing is known.
+const MOST_PAGES: usize = 1 << 20;
+/// Page maps that are held open at most.
+const MOST_FILES: usize = 64;
+
+/// The frames of pages, as far as they are known.
+#[derive(Debug, Default)]
+pub struct Frames {
+    /// The process that accesses memory now.
+    pub process: u32,
+    /// Of a page of an address space; `None` if it could not be told.
+    known: HashMap<u64, Option<u32>>,
+    files: HashMap<u32, File>,
+    /// The page that was looked up last, + 1.
+    latest: u64,
+    asked: u64,
+    told: u64,
+}
+
+impl Frames {
+    /// None yet; `None` where this process may not see frames, which its own pages show.
+    pub fn readable() -> Option<Self> {
+        let here = Box::new(1u8);
+        let own = File::open("/proc/self/pagemap").ok()?;
+        let page = std::ptr::from_ref(&*here) as u64 >> 12;
+        (frame(read(&own, page, 1)?.first()?)?).gt(&0).then(Frames::default)
+    }
+
+    /// The process accesses `line`: its page has a frame by now.
+    #[inline]
+    pub fn meet(&mut self, line: Line) {
+        let page = line.page();
+        if self.latest != page + 1 {
+            self.latest = page + 1;
+            if !self.known.contains_key(&page) {
+                self.look_up(line);
+            }
+        }
+    }
+
+    /// The number of the frame of `line`'s page, the low 32 bits of it.
+    pub fn of(&self, line: Line) -> Option<u64> {
+        self.known.get(&line.page()).copied().flatten().map(u64::from)
+    }
+
+    /// Share of the pages whose frames were told.
+    pub fn share(&self) -> f64 {
+        if self.asked == 0 { 0.0 } else { self.told as f64 / self.asked as f64 }
+    }
+
+    /// In words: whose addresses index the levels behind L1, where `otherwise` is for pages without a frame.
+    pub fn in_words(&self, otherwise: Placement) -> String {
+        match self.share() {
+            1.0 => "the frames of the page map".into(),
+            0.0 => format!("{}; the page map told no frame", otherwise.in_words()),
+            share => format!(
+                "the frames of the page map for {:.1} % of the pages, else {}",
+                // Not all is never told as all.
+                (1000.0 * share).floor() / 10.0,
+                otherwise.in_words()
+            ),
+        }
+    }
+
+    #[cold]
+    fn look_up(&mut self, line: Line) {
+        let process = self.process;
+        self.asked += 1;
+        if self.known.len() >= MOST_PAGES {
+            return;
+        }
+        let first = line.virtual_page() & !(RUN - 1);
+        let wanted = (line.virtual_page() - first) as usize;
+        // What was opened before a program was replaced by another shows the old one's pages.
+        let entries = (self.entries(process, first).filter(|all| is_told(all, wanted)))
+            .or_else(|| self.files.remove(&process).and_then(|_| self.entries(process, first)));
+        let space = line.page() - line.virtual_page();
+        for (number, entry) in entries.iter().flatten().enumerate() {
+            if let Some(frame) = frame(entry) {
+                self.known.entry(space | (first + number as u64)).or_insert(Some(frame as u32));
+            }
+        }
+        let told = self.known.entry(line.page()).or_insert(None).is_some();
+        self.told += u64::from(told);
+    }
+
+    /// The entries of the run of pages that begins at `first`.
+    fn entries(&mut self, process: u32, first: u64) -> Option<Vec<u64>> {
+        if !self.files.contains_key(&process) {
+            if self.files.len() == MOST_FILES {
+                self.files.clear();
+            }
+            self.files.insert(process, File::open(format!("/proc/{process}/pagemap")).ok()?);
+        }
+        read(self.files.get(&process)?, first, RUN as usize)
+    }
+}
+
+fn is_told(entries: &[u64], at: usize) -> bool {
+    entries.get(at).and_then(frame).is_some()
+}
+
+/// The frame that an entry names.
+fn frame(entry: &u64) -> Option<u64> {
+    let frame = entry & FRAME;
+    (entry & PRESENT != 0 && frame != 0).then_some(frame)
+}
+
+/// As many of the `pages` entries from page `first` on as there are; `None` where there are none.
+fn read(map: &File, first: u64, pages: usize) -> Option<Vec<u64>> {
+    let mut bytes = vec![0; pages * ENTRY];
+    let got = map.read_at(&mut bytes, first * ENTRY as u64).ok()?;
+    let entries = bytes[..got].as_chunks::<ENTRY>().0;
+    (!entries.is_empty()).then(|| entries.iter().map(|entry| u64::from_ne_bytes(*entry)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+    use nix::sys::mman::{MapFlags, ProtFlags, mmap};
+    use std::num::NonZeroUsize;
+
+    const PAGE: usize = 4096;
+
+    /// Two views of one file of `pages` pages, written to.
+    fn two_views(pages: usize) -> [u64; 2] {
+        let file = File::from(memfd_create(c"frames", MFdFlags::empty()).unwrap());
+        file.set_len((pages * PAGE) as u64).unwrap();
+        let length = NonZeroUsize::new(pages * PAGE).unwrap();
+        [(); 2].map(|()| {
+            // SAFETY: a mapping of its own, anywhere, that stays.
+            let view = unsafe {
+                mmap(None, length, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_SHARED, &file, 0).unwrap()
+            };
+            for page in 0..pages {
+                // SAFETY: inside of the mapping, which nothing else knows of.
+                unsafe { view.cast::<u8>().add(page * PAGE).write_volatile(1) };
+            }
+            view.as_ptr() as u64
+        })
+    }
+
+    #[test]
+    fn two_views_of_a_page_have_one_frame_and_two_pages_have_two() {
+        let Some(frames) = Frames::readable() else {
+            return println!("SKIPPED: this process may not see page frames");
+        };
+        let mut frames = Frames { process: std::process::id(), ..frames };
+        let views = two_views(100);
+        let mut met = std::collections::HashSet::new();
+        for page in 0..100 {
+            let [one, other] = views.map(|view| Line::of(view + page * PAGE as u64 + 64, 0));
+            frames.meet(one);
+            frames.meet(other);
+            assert!(frames.of(one).is_some() && frames.of(one) == frames.of(other), "{frames:?}");
+            met.insert(frames.of(one));
+        }
+        assert_eq!(met.len(), 100);
+        assert_eq!(frames.in_words(Placement::SmallPages), "the frames of the page map");
+    }
+
+    #[test]
+    fn a_page_that_is_not_there_has_no_frame_and_is_not_asked_for_again() {
+        let mut frames = Frames::default();
+        let (nowhere, nobody) = (Line::of(0x1000, 0), Line::of(0x1000, 1));
+        for (process, line) in [(std::process::id(), nowhere), (u32::MAX, nobody), (std::process::id(), nowhere)] {
+            frames.process = process;
+            frames.meet(line);
+            assert_eq!(frames.of(line), None);
+        }
+        assert_eq!((frames.asked, frames.told), (2, 0));
+        assert!(frames.in_words(Placement::HugePages).ends_with("told no frame"));
+        let some = Frames { asked: 10_000, told: 9_999, ..Frames::default() };
+        assert!(some.in_words(Placement::SmallPages).contains("for 99.9 %"), "never told as all");
+    }
+
+    #[test]
+    fn entries_without_a_frame_tell_none() {
+        assert_eq!(frame(&(PRESENT | 77)), Some(77));
+        // Swapped out; not shown to those without the right to see it.
+        assert_eq!((frame(&77), frame(&PRESENT)), (None, None));
+    }
+}
