@@ -99,7 +99,7 @@ fn differs(lab: &Lab, cached: &Machine, read: f64) -> bool {
 }
 
 fn evidence(rate: Rate) -> Option<Rate> {
-    (!rate.disturbed && !rate.shared && rate.clock_spread < CORE_TOLERANCE / 2.0).then_some(rate)
+    (!rate.disturbed && !rate.shared && rate.clock_doubt < CORE_TOLERANCE / 2.0).then_some(rate)
 }
 
 #[cfg(test)]
@@ -116,7 +116,7 @@ mod tests {
             typical: best,
             spread: 0.01,
             clock_hz,
-            clock_spread: 0.0,
+            clock_doubt: 0.0,
             disturbed: false,
             shared: false,
             stolen_s: 0.0,

@@ -77,9 +77,9 @@ pub struct Rate {
     pub spread: f64,
     /// Median clock of the fastest repetitions, in hertz.
     pub clock_hz: f64,
-    /// How much the clocks of the middle half of these differ, relative to `clock_hz`: a hypervisor that takes a core for
-    /// microseconds at a time shows here alone.
-    pub clock_spread: f64,
+    /// How far the median may be off by chance: how much the clocks of the middle half of these differ, relative to `clock_hz`, over
+    /// the root of their number. A hypervisor that takes a core for microseconds at a time shows here alone.
+    pub clock_doubt: f64,
     /// Fewer than [`FEWEST`] repetitions had the CPUs to themselves, so that disturbed ones count, too.
     pub disturbed: bool,
     /// Fewer than that had a core for each thread, so that those on shared cores count, too.
@@ -112,7 +112,7 @@ impl Rate {
                 typical: 0.0,
                 spread: 1.0,
                 clock_hz: 0.0,
-                clock_spread: 1.0,
+                clock_doubt: 1.0,
                 disturbed: true,
                 shared: true,
                 stolen_s: 0.0,
@@ -127,12 +127,13 @@ impl Rate {
         let mut clocks: Vec<f64> = order[..as_fast].iter().map(|r| r.1).collect();
         clocks.sort_unstable_by(f64::total_cmp);
         let clock_hz = clocks[clocks.len() / 2];
-        let clock_spread = (clocks[clocks.len() * 3 / 4] - clocks[clocks.len() / 4]) / clock_hz;
+        let middle_half = (clocks[clocks.len() * 3 / 4] - clocks[clocks.len() / 4]) / clock_hz;
+        let clock_doubt = middle_half / (clocks.len() as f64).sqrt();
         let slowest = faster.last().map_or(best, |r| r.0);
         let half = &order[..order.len().div_ceil(2)];
         let typical = half.iter().map(|r| r.0).sum::<f64>() / half.len() as f64;
         let spread = (first - slowest) / middle;
-        Rate { best, typical, spread, clock_hz, clock_spread, disturbed, shared, stolen_s: 0.0, placement: None }
+        Rate { best, typical, spread, clock_hz, clock_doubt, disturbed, shared, stolen_s: 0.0, placement: None }
     }
 
     /// The better of two ways to do the same.

@@ -71,8 +71,8 @@ impl Work {
 /// Repetitions, as a multiple of what a quiet host needs, after which disturbed ones are no longer made up for.
 const PATIENCE: usize = 3;
 
-/// Relative difference of the clocks beside the repetitions below which nothing took the core in between.
-const STEADY_CLOCK: f64 = 0.005;
+/// Doubt about the clock of the repetitions below which nothing took the core in between.
+const STEADY_CLOCK: f64 = 0.003;
 
 /// Seconds that the first run of a calibration aims at.
 const FIRST: f64 = 40e-6;
@@ -214,7 +214,7 @@ impl Stopwatch {
             runs.extend(self.time(work, iterations, plan.repetitions)?);
             let rate = Rate::judge(&runs, amount * iterations as f64, plan.fastest);
             // Of what neighbours are part of anyway, more repetitions tell less than another moment.
-            let unsteady = !plan.is_shared() && rate.clock_spread > STEADY_CLOCK;
+            let unsteady = !plan.is_shared() && rate.clock_doubt > STEADY_CLOCK;
             let undisturbed = !rate.disturbed && !rate.shared && !unsteady;
             let enough = undisturbed && (rate.spread < plan.steady || round >= plan.rounds);
             // Disturbed repetitions are outvoted by more of them, up to a limit; what still differs is unsettled.

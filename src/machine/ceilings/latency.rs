@@ -31,6 +31,9 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
     integers(lab)
 }
 
+/// How far the cycles of a chain differ from one run to the next, at least.
+const RESOLUTION: f64 = 0.003;
+
 /// Seconds of one step of a chain through `opcodes`.
 fn step(lab: &Lab, opcodes: &[Opcode], precision: Precision, width: Width) -> Result<Rate, MachineError> {
     let kernel = fp::chains("latency", opcodes, 1, precision, width, lab.features)?;
@@ -69,8 +72,9 @@ fn arithmetic(lab: &mut Lab, precision: Precision, width: Width) -> Result<(), M
             // and then runs in step for a while, which no loop can count on.
             let cycles = |rate: &Rate| rate.clock_hz / rate.typical;
             let change = (2.0 * cycles(&both) - cycles(rate_a) - cycles(rate_b)) / 2.0;
-            // What the three may be off by, in cycles: how far the mean is from the best.
-            let doubt = |rate: &Rate| (rate.best / rate.typical - 1.0).max(rate.spread) * cycles(rate);
+            // What the three may be off by, in cycles: how far the mean is from the best, and the clock from what it was.
+            let relative = |rate: &Rate| (rate.best / rate.typical - 1.0).max(rate.spread).max(RESOLUTION);
+            let doubt = |rate: &Rate| (relative(rate) + rate.clock_doubt) * cycles(rate);
             let off = doubt(&both) + (doubt(rate_a) + doubt(rate_b)) / 2.0;
             for (to, from, producer) in [(*a, *b, rate_b), (*b, *a, rate_a)] {
                 let latency = (cycles(producer) + change).max(0.0);

@@ -90,6 +90,8 @@ pub struct Lab {
     doubts: Vec<Warning>,
     huge_pages: Option<f64>,
     far: Far,
+    /// It goes on with what an earlier measurement recorded.
+    resumed: bool,
 }
 
 impl Lab {
@@ -128,6 +130,7 @@ impl Lab {
             doubts: Vec::new(),
             huge_pages: None,
             far: Far::default(),
+            resumed: false,
         })
     }
 
@@ -324,7 +327,7 @@ impl Lab {
                 self.moments.note((c.id.clone(), c.threads, main), None, rate, spread);
             }
         }
-        (self.ceilings, self.sweeps) = (ceilings, sweeps);
+        (self.ceilings, self.sweeps, self.resumed) = (ceilings, sweeps, true);
         if let Some(placement) = placement {
             self.resume_placement(placement);
         }
@@ -334,7 +337,7 @@ impl Lab {
     /// ceilings stand, with a warning.
     pub fn conclude(&mut self) {
         self.choose_placement();
-        pool::widen(&mut self.ceilings);
+        pool::widen(&mut self.ceilings, if self.resumed { 1.0 } else { pool::ANOTHER_RUN });
         doubt::mark(&mut self.ceilings);
         if let Some(share) = self.huge_pages.filter(|s| *s < HUGE_ENOUGH) {
             self.doubts.push(Warning::new(

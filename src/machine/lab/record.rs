@@ -8,8 +8,8 @@ use crate::machine::doubt::{self, ALIAS};
 use crate::profile::machine::Ceiling;
 use crate::profile::placement;
 
-/// What the core does is not settled where its clock moved by more than this from repetition to repetition.
-const UNSTEADY: f64 = 0.01;
+/// What the core does is not settled where the clock that it did it at is known no better than this.
+const UNSTEADY: f64 = 0.005;
 
 impl Lab {
     /// Records a measured rate.
@@ -52,7 +52,7 @@ impl Lab {
         let placement = rate.placement.filter(|_| of_placement);
         let is_main = placement.is_some_and(|p| self.by_placement.is_main(p));
         let steadiness = Steadiness::of(&fresh.id);
-        let unsteady = steadiness != Steadiness::Shared && rate.clock_spread > UNSTEADY;
+        let unsteady = steadiness != Steadiness::Shared && rate.clock_doubt > UNSTEADY;
         // A quick measurement has no time for another moment of what a core does by itself.
         let at_once = steadiness != Steadiness::Shared && self.effort == Effort::Quick;
         let has_doubt = rate.disturbed || rate.shared || unsteady || at_once;
@@ -225,8 +225,8 @@ fn unsettled_because(rate: &Rate, steadiness: Steadiness) -> Option<String> {
     if rate.shared {
         return Some(format!("{}{stolen}", doubt::SHARED_CORES));
     }
-    if steadiness != Steadiness::Shared && rate.clock_spread > UNSTEADY {
-        return Some(format!("the clock moved by {:.1} % while it ran{stolen}", 100.0 * rate.clock_spread));
+    if steadiness != Steadiness::Shared && rate.clock_doubt > UNSTEADY {
+        return Some(format!("its clock is known to {:.1} % only, so much it moved{stolen}", 100.0 * rate.clock_doubt));
     }
     let differ = || format!("{} by {:.0} %{stolen}", doubt::DIFFER, 100.0 * rate.spread);
     (rate.spread > tolerance).then(differ)

@@ -2,7 +2,7 @@
 
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
-use super::emit::{Emitter, FREE, INNER, LANES, POINTERS, SEEDS};
+use super::emit::{CHAINS, Emitter, FREE, INNER, LANES, POINTERS, SEEDS};
 use crate::machine::error::MachineError;
 use crate::machine::features::Features;
 use crate::machine::kernels::{Kernel, PerIteration};
@@ -64,6 +64,9 @@ pub fn flush(features: Features) -> Result<Option<Kernel>, MachineError> {
 const MULTIPLIER: i64 = 6_364_136_223_846_793_005;
 const INCREMENT: i32 = 1_442_695_041;
 
+/// Generators of [`random_held`]: lines that most cores can wait for at a time, or nearly.
+const HELD: u64 = 16;
+
 /// Independent loads of one double from random lines among 2^`line_bits`; four generators side by side.
 ///
 /// # Errors
@@ -96,6 +99,42 @@ pub fn random(line_bits: u32, features: Features) -> Result<Kernel, MachineError
         e.store(Code::Mov_rm64_r64, Register::RSI, SEEDS + 8 * n as i64, *register);
     }
     e.finish(PerIteration { instructions, payload: 8, loads: 8, bytes_loaded: 64, ..Default::default() })
+}
+
+/// The same with [`HELD`] generators, each of which waits for the value that it loaded: so many lines are under way and no more.
+/// Where loads that find all fill buffers taken are tried again and again, that gets more of them.
+///
+/// # Errors
+/// As [`Emitter::finish`].
+pub fn random_held(line_bits: u32, features: Features) -> Result<Kernel, MachineError> {
+    let mut e = Emitter::new(format!("random 2^{line_bits}, {HELD} at a time"), features);
+    e.load(Code::Mov_r64_rm64, Register::R8, Register::RSI, POINTERS);
+    e.immediate(Code::Mov_r64_imm64, Register::R9, MULTIPLIER);
+    let (state, index) = (Register::R11, Register::RBX);
+    let head = e.loop_head();
+    let before = e.count();
+    for n in 0..HELD {
+        let slot = CHAINS + 8 * n as i64;
+        e.load(Code::Mov_r64_rm64, state, Register::RSI, slot);
+        e.two(Code::Imul_r64_rm64, state, Register::R9);
+        e.immediate(Code::Add_rm64_imm32, state, i64::from(INCREMENT));
+        e.two(Code::Mov_r64_rm64, index, state);
+        e.immediate(Code::Shr_rm64_imm8, index, i64::from(64 - line_bits));
+        e.immediate(Code::Shl_rm64_imm8, index, 6);
+        e.load_indexed(Code::Add_r64_rm64, state, Register::R8, index);
+        e.store(Code::Mov_rm64_r64, Register::RSI, slot, state);
+    }
+    e.loop_end(Register::RDI, head);
+    let instructions = (e.count() - before) as u64;
+    e.finish(PerIteration {
+        instructions,
+        payload: HELD,
+        loads: 2 * HELD,
+        stores: HELD,
+        bytes_loaded: 16 * HELD,
+        bytes_stored: 8 * HELD,
+        ..Default::default()
+    })
 }
 
 /// Gathers of eight (AVX2: four) doubles from random lines among 2^`line_bits`; `None` without gathers.
