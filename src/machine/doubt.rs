@@ -15,6 +15,9 @@ pub const SHARED_CORES: &str = "a thread shared its core with something else in 
 /// How the reason of a ceiling whose repetitions differ begins.
 pub const DIFFER: &str = "its repetitions differ";
 
+/// How the reason of a ceiling begins whose rate is known better than the clock that it was reached at.
+pub const CLOCK: &str = "its clock is known to";
+
 /// How the reason of another name begins.
 pub const ALIAS: &str = "is ";
 
@@ -135,6 +138,10 @@ pub fn undisturbed(ceiling: &Ceiling) -> bool {
     ceiling.settled || ceiling.reason.as_deref().is_some_and(|r| r.starts_with(DIFFER))
 }
 
+fn has_doubtful_clock(ceiling: &Ceiling) -> bool {
+    ceiling.reason.as_deref().is_some_and(|r| r.starts_with(CLOCK))
+}
+
 /// The measurement with the better value; where one has none, the other.
 pub fn better_value(old: Ceiling, new: Ceiling) -> Ceiling {
     ranked(old, new).0
@@ -145,8 +152,12 @@ fn ranked(old: Ceiling, new: Ceiling) -> (Ceiling, Option<Ceiling>) {
     let (Some(a), Some(b)) = (old.value, new.value) else {
         return (if new.value.is_some() { new } else { old }, None);
     };
-    if is_earlier(&old) {
-        return (new, None);
+    // What was done in how many cycles is not known where the clock is not: neither better nor worse.
+    match (has_doubtful_clock(&old), has_doubtful_clock(&new)) {
+        _ if is_earlier(&old) => return (new, None),
+        (true, false) => return (new, None),
+        (false, true) => return (old, None),
+        _ => {}
     }
     let new_is_better = if new.unit == "s" { b <= a } else { b >= a };
     if new_is_better { (new, Some(old)) } else { (old, Some(new)) }
@@ -256,6 +267,18 @@ mod tests {
         let time =
             |value, hz: f64| Ceiling { unit: "s".into(), clock_hz: Some(hz), ..ceiling("lat.int.mul", value, true) };
         assert_eq!(better_per_cycle(time(1.0e-9, 4.0e9), time(1.03e-9, 3.8e9)).value, Some(1.03e-9), "fewer cycles");
+    }
+
+    #[test]
+    fn a_figure_whose_clock_is_known_replaces_one_whose_clock_is_not() {
+        let mut doubtful = ceiling("mix.alu.4", 102.0, false);
+        doubtful.reason = Some(format!("{CLOCK} 2.0 % only"));
+        let known = ceiling("mix.alu.4", 100.0, true);
+        for (old, new) in [(&doubtful, &known), (&known, &doubtful)] {
+            assert_eq!(better_per_cycle(old.clone(), new.clone()).value, Some(100.0));
+            assert_eq!(better(old.clone(), new.clone()).value, Some(100.0));
+        }
+        assert_eq!(better(doubtful.clone(), Ceiling { value: Some(103.0), ..doubtful }).value, Some(103.0));
     }
 
     #[test]

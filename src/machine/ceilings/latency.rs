@@ -79,7 +79,8 @@ fn arithmetic(lab: &mut Lab, precision: Precision, width: Width) -> Result<(), M
             for (to, from, producer) in [(*a, *b, rate_b), (*b, *a, rate_a)] {
                 let latency = (cycles(producer) + change).max(0.0);
                 let label = Label::new(name(to, from), "s", 1);
-                lab.record_time_from(label, latency / both.clock_hz, both, off / latency.max(1.0));
+                let how = "from three chains: both alone, and in turn";
+                lab.record_time_from(label, latency / both.clock_hz, both, off / latency.max(1.0), how);
             }
         }
     }
@@ -111,7 +112,10 @@ fn integers(lab: &mut Lab) -> Result<(), MachineError> {
 
 /// `lat.dp.{op}.after.load.scalar`: what an operation adds to a cycle through memory beside the forwarding itself.
 fn through_memory(lab: &mut Lab) -> Result<(), MachineError> {
-    let Some(forward) = lab.found("lat.forward", 1).and_then(|c| Some(c.value? * c.clock_hz?)) else { return Ok(()) };
+    let Some(alone) = lab.found("lat.forward", 1).cloned() else { return Ok(()) };
+    let Some((forward, off)) = alone.value.zip(alone.clock_hz).map(|(s, hz)| (s * hz, alone.spread.unwrap_or(1.0))) else {
+        return Ok(());
+    };
     for op in [FpOp::Add, FpOp::Mul, FpOp::Fma] {
         let Some(opcode) = floating(op, Precision::Dp, Width::Scalar, lab.features) else { continue };
         let label = Label::new(format!("lat.dp.{}.after.load.scalar", op.name()), "s", 1);
@@ -121,8 +125,12 @@ fn through_memory(lab: &mut Lab) -> Result<(), MachineError> {
         let kernel = chase::through_memory(Some(opcode), lab.features)?;
         let steps = kernel.work.payload as f64;
         let rate = lab.watch().rate(&Work::on_registers(kernel, 1), steps, lab.core_plan())?;
-        let seconds = (rate.clock_hz / rate.best - forward).max(0.0) / rate.clock_hz;
-        lab.record_time(label, Rate { best: 1.0 / seconds, ..rate });
+        let both = rate.clock_hz / rate.best;
+        let latency = (both - forward).max(0.0);
+        // Some cores forward in two ways, and either chain may meet the other one.
+        let spread = (off * forward + rate.spread.max(RESOLUTION) * both) / latency.max(1.0);
+        let how = "from two chains: with the operation, and without";
+        lab.record_time_from(label, latency / rate.clock_hz, rate, spread, how);
     }
     Ok(())
 }

@@ -24,11 +24,10 @@ impl Lab {
         self.measured(label, value, rate);
     }
 
-    /// Records a time that follows from `rate` and others: settled as that is, with a spread of its own.
-    pub fn record_time_from(&mut self, label: Label, seconds: f64, rate: Rate, spread: f64) {
+    /// Records a time that follows from `rate` and others, and how: settled as that is, with a spread of its own.
+    pub fn record_time_from(&mut self, label: Label, seconds: f64, rate: Rate, spread: f64, how: &str) {
         let reason = unsettled_because(&rate, Steadiness::of(&label.id));
-        let (settled, reason) =
-            (reason.is_none(), reason.or(Some("from three chains: both alone, and in turn".into())));
+        let (settled, reason) = (reason.is_none(), reason.or(Some(how.into())));
         let (value, clock_hz, spread) = (Some(seconds), Some(rate.clock_hz), Some(spread));
         let fresh = Ceiling { value, clock_hz, spread, settled, how: "derived".into(), reason, ..blank(label) };
         let fresh = match self.found(&fresh.id, fresh.threads as usize) {
@@ -226,7 +225,7 @@ fn unsettled_because(rate: &Rate, steadiness: Steadiness) -> Option<String> {
         return Some(format!("{}{stolen}", doubt::SHARED_CORES));
     }
     if steadiness != Steadiness::Shared && rate.clock_doubt > UNSTEADY {
-        return Some(format!("its clock is known to {:.1} % only, so much it moved{stolen}", 100.0 * rate.clock_doubt));
+        return Some(format!("{} {:.1} % only, so much it moved{stolen}", doubt::CLOCK, 100.0 * rate.clock_doubt));
     }
     let differ = || format!("{} by {:.0} %{stolen}", doubt::DIFFER, 100.0 * rate.spread);
     (rate.spread > tolerance).then(differ)
