@@ -235,6 +235,7 @@ mod tests {
             unit: if id.starts_with("lat") { "s" } else { "byte/s" }.into(),
             threads: 2,
             clock_hz: Some(1e9),
+            resting_hz: None,
             spread: Some(if settled { 0.01 } else { 0.5 }),
             settled,
             how: "measured".into(),

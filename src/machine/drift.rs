@@ -116,6 +116,7 @@ mod tests {
             typical: best,
             spread: 0.01,
             clock_hz,
+            resting_hz: clock_hz,
             clock_doubt: 0.0,
             disturbed: false,
             shared: false,

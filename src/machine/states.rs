@@ -150,8 +150,8 @@ fn came_back(fresh: &mut Ceiling, known: &Ceiling, gain: f64) {
     // Where one is settled, the other moves its interval no further than a settled one's may be.
     let spread = spread.min(Steadiness::Shared.tolerance());
     let best = if gain > 0.0 { known } else { &*fresh };
-    let (value, clock_hz) = (best.value, best.clock_hz);
-    *fresh = Ceiling { value, clock_hz, spread: Some(spread), settled, reason, ..fresh.clone() };
+    let (value, clock_hz, resting_hz) = (best.value, best.clock_hz, best.resting_hz);
+    *fresh = Ceiling { value, clock_hz, resting_hz, spread: Some(spread), settled, reason, ..fresh.clone() };
 }
 
 /// Widens the interval of each ceiling that is better in one of `states`, so that it covers that, and says so.

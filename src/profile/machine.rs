@@ -46,6 +46,10 @@ pub struct Ceiling {
     pub threads: u32,
     /// Core clock while it ran.
     pub clock_hz: Option<f64>,
+    /// The core's clock half a tenth of a millisecond later, where it was another one by then: wide vectors lower the clock of many
+    /// CPUs, some of which raise it again as soon. It is what a look at the clock between such work sees.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resting_hz: Option<f64>,
     /// (max − min) / median over the fastest repetitions (one in eight in the core and near caches, half beyond; at least three),
     /// or what several moments of it, or copies of its code, differ by.
     pub spread: Option<f64>,
@@ -61,6 +65,11 @@ pub struct Ceiling {
 }
 
 impl Ceiling {
+    /// The clock that a look at the core sees that does such work.
+    pub fn looked_hz(&self) -> Option<f64> {
+        self.resting_hz.or(self.clock_hz)
+    }
+
     /// A measured one that has settled, for tests.
     #[cfg(test)]
     pub fn settled(id: &str, value: f64, unit: &str, threads: u32) -> Self {
@@ -70,6 +79,7 @@ impl Ceiling {
             unit: unit.into(),
             threads,
             clock_hz: None,
+            resting_hz: None,
             spread: None,
             settled: true,
             how: "measured".into(),

@@ -57,7 +57,7 @@ pub struct Ceilings<'a> {
     by_id: HashMap<&'a str, Vec<(&'a Ceiling, f64)>>,
     /// Of each of the run's placements of the CPUs: the ceilings that depend on it, if they were measured there.
     placed: Vec<Option<HashMap<(&'a str, u32), f64>>>,
-    /// By width of its registers: the highest clock at which a ceiling was measured.
+    /// By width of its registers: the highest clock that a look saw while a ceiling was measured.
     fastest: HashMap<Width, f64>,
 }
 
@@ -68,7 +68,7 @@ impl<'a> Ceilings<'a> {
         let mut fastest: HashMap<Width, f64> = HashMap::new();
         for ceiling in &machine.ceilings {
             let hz = fastest.entry(width_of(&ceiling.id, machine)).or_default();
-            *hz = hz.max(ceiling.clock_hz.unwrap_or(0.0));
+            *hz = hz.max(ceiling.looked_hz().unwrap_or(0.0));
             if let Some(value) = ceiling.value.filter(|v| v.is_finite() && *v > 0.0) {
                 by_id.entry(ceiling.id.as_str()).or_default().push((ceiling, value));
             }
@@ -142,7 +142,7 @@ impl<'a> Host<'a> {
         self.clock_for(&ceiling.id).map_or(listed, |hz| clock::value_at(ceiling, listed, hz))
     }
 
-    /// The clock of the run for work of the kind of ceiling `id`: with registers wider than were computed with the core would
+    /// The clock that looks would have seen in the run at work of the kind of ceiling `id`: with registers wider than were computed with the core would
     /// run no faster than it ever did with such.
     fn clock_for(&self, id: &str) -> Option<f64> {
         let (hz, widest) = self.clock?;
@@ -184,8 +184,10 @@ impl<'a> Host<'a> {
     /// Core clock in Hz of the run for work of the kind of `id`; where that is not known, while `id` was measured with the
     /// fewest threads.
     pub fn clock(&self, id: &str) -> Option<f64> {
-        let measured = self.entries(id).min_by_key(|(c, _)| c.threads).and_then(|(c, _)| c.clock_hz)?;
-        Some(self.clock_for(id).unwrap_or(measured))
+        let (ceiling, _) = self.entries(id).min_by_key(|(c, _)| c.threads)?;
+        let measured = ceiling.clock_hz?;
+        let looked = ceiling.looked_hz().filter(|looked| *looked > 0.0).unwrap_or(measured);
+        Some(self.clock_for(id).map_or(measured, |hz| measured * hz / looked))
     }
 
     /// The value of `id` without a trace entry: exact at a measured thread count, linear between two of them, by

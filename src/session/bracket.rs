@@ -30,7 +30,7 @@ pub fn around(mut before: Machine, after: &Machine) -> (Machine, Option<Warning>
         if later == ceiling {
             continue;
         }
-        let at_its_clock = |value| later.clock_hz.map_or(value, |hz| clock::value_at(ceiling, value, hz));
+        let at_its_clock = |value| later.looked_hz().map_or(value, |hz| clock::value_at(ceiling, value, hz));
         let (Some(old), Some(new)) = (ceiling.value.map(at_its_clock), later.value) else {
             if later.value.is_some() {
                 *ceiling = later.clone();
@@ -106,6 +106,7 @@ mod tests {
             unit: unit.into(),
             threads: 2,
             clock_hz: None,
+            resting_hz: None,
             spread: Some(0.01),
             settled: value.is_some(),
             how: "measured".into(),

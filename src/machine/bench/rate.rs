@@ -9,6 +9,8 @@ pub struct Repetition {
     pub seconds: f64,
     /// Mean clock of the threads, in hertz.
     pub clock_hz: f64,
+    /// The same before the kernel began, some fifty microseconds behind its last repetition.
+    pub resting_hz: f64,
     /// A thread lost its CPU meanwhile.
     pub disturbed: bool,
     /// A thread shared its core before or after.
@@ -24,6 +26,8 @@ pub struct Stamp {
     pub end: Instant,
     /// The clock, in hertz.
     pub clock_hz: f64,
+    /// The clock before it.
+    pub resting_hz: f64,
     /// It lost its CPU meanwhile.
     pub disturbed: bool,
     /// It shared its core before or after.
@@ -35,10 +39,12 @@ impl Repetition {
     pub fn from_stamps(stamps: &[Stamp]) -> Option<Self> {
         let start = stamps.iter().map(|s| s.start).min()?;
         let end = stamps.iter().map(|s| s.end).max()?;
-        let clock_hz = stamps.iter().map(|s| s.clock_hz).sum::<f64>() / stamps.len() as f64;
+        let mean = |of: fn(&Stamp) -> f64| stamps.iter().map(of).sum::<f64>() / stamps.len() as f64;
+        let (clock_hz, resting_hz) = (mean(|s| s.clock_hz), mean(|s| s.resting_hz));
         let disturbed = stamps.iter().any(|s| s.disturbed);
         let shared = stamps.iter().any(|s| s.shared);
-        Some(Repetition { seconds: (end - start).as_secs_f64().max(1e-9), clock_hz, disturbed, shared })
+        let seconds = (end - start).as_secs_f64().max(1e-9);
+        Some(Repetition { seconds, clock_hz, resting_hz, disturbed, shared })
     }
 }
 
@@ -77,6 +83,8 @@ pub struct Rate {
     pub spread: f64,
     /// Median clock of the fastest repetitions, in hertz.
     pub clock_hz: f64,
+    /// The same before each.
+    pub resting_hz: f64,
     /// How far the median may be off by chance: how much the clocks of the middle half of these differ, relative to `clock_hz`, over
     /// the root of their number. A hypervisor that takes a core for microseconds at a time shows here alone.
     pub clock_doubt: f64,
@@ -104,7 +112,7 @@ impl Rate {
         let shared = runs.iter().filter(|r| !r.disturbed && !r.shared).count() < FEWEST;
         let disturbed = runs.iter().filter(|r| !r.disturbed).count() < FEWEST;
         let counted = runs.iter().filter(|r| (disturbed || !r.disturbed) && (shared || !r.shared));
-        let mut order: Vec<(f64, f64)> = counted.map(|r| (amount / r.seconds, r.clock_hz)).collect();
+        let mut order: Vec<(f64, &Repetition)> = counted.map(|r| (amount / r.seconds, r)).collect();
         order.sort_by(|a, b| b.0.total_cmp(&a.0));
         let Some(&(first, _)) = order.first() else {
             return Rate {
@@ -112,6 +120,7 @@ impl Rate {
                 typical: 0.0,
                 spread: 1.0,
                 clock_hz: 0.0,
+                resting_hz: 0.0,
                 clock_doubt: 1.0,
                 disturbed: true,
                 shared: true,
@@ -124,16 +133,31 @@ impl Rate {
         let best = if fastest > 2 { middle } else { first };
         // One chain in a while is interrupted on both sides: the median of all that were as fast as the fastest.
         let as_fast = order.iter().take_while(|r| r.0 >= AS_FAST * first).count().max(faster.len());
-        let mut clocks: Vec<f64> = order[..as_fast].iter().map(|r| r.1).collect();
-        clocks.sort_unstable_by(f64::total_cmp);
-        let clock_hz = clocks[clocks.len() / 2];
+        let sorted = |of: fn(&Repetition) -> f64| {
+            let mut all: Vec<f64> = order[..as_fast].iter().map(|r| of(r.1)).collect();
+            all.sort_unstable_by(f64::total_cmp);
+            all
+        };
+        let (clocks, resting) = (sorted(|r| r.clock_hz), sorted(|r| r.resting_hz));
+        let (clock_hz, resting_hz) = (clocks[clocks.len() / 2], resting[resting.len() / 2]);
         let middle_half = (clocks[clocks.len() * 3 / 4] - clocks[clocks.len() / 4]) / clock_hz;
         let clock_doubt = middle_half / (clocks.len() as f64).sqrt();
         let slowest = faster.last().map_or(best, |r| r.0);
         let half = &order[..order.len().div_ceil(2)];
         let typical = half.iter().map(|r| r.0).sum::<f64>() / half.len() as f64;
         let spread = (first - slowest) / middle;
-        Rate { best, typical, spread, clock_hz, clock_doubt, disturbed, shared, stolen_s: 0.0, placement: None }
+        Rate {
+            best,
+            typical,
+            spread,
+            clock_hz,
+            resting_hz,
+            clock_doubt,
+            disturbed,
+            shared,
+            stolen_s: 0.0,
+            placement: None,
+        }
     }
 
     /// The better of two ways to do the same.
@@ -160,7 +184,7 @@ mod tests {
     use super::*;
 
     fn run(seconds: f64) -> Repetition {
-        Repetition { seconds, clock_hz: 1e9, disturbed: false, shared: false }
+        Repetition { seconds, clock_hz: 1e9, resting_hz: 1.1e9, disturbed: false, shared: false }
     }
 
     #[test]

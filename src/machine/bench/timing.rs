@@ -149,7 +149,8 @@ impl Stopwatch {
                 if let Some(last) = mine.last_mut() {
                     last.shared |= shared;
                 }
-                mine.push(Stamp { start, end, clock_hz, disturbed: presence.was_disturbed(), shared });
+                let resting_hz = PROBE_ADDITIONS as f64 / before;
+                mine.push(Stamp { start, end, clock_hz, resting_hz, disturbed: presence.was_disturbed(), shared });
                 clocks = (before, after);
             }
             barrier.wait();

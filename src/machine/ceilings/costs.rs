@@ -61,6 +61,7 @@ fn page_fault(lab: &mut Lab) -> Result<(), MachineError> {
                 Repetition {
                     seconds: start.elapsed().as_secs_f64(),
                     clock_hz,
+                    resting_hz: clock_hz,
                     disturbed: presence.was_disturbed(),
                     shared: false,
                 }

@@ -63,6 +63,7 @@ mod tests {
             unit: "byte/s".into(),
             threads,
             clock_hz: None,
+            resting_hz: None,
             spread: Some(spread),
             settled,
             how: "measured".into(),

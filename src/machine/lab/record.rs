@@ -28,8 +28,8 @@ impl Lab {
     pub fn record_time_from(&mut self, label: Label, seconds: f64, rate: Rate, spread: f64, how: &str) {
         let reason = unsettled_because(&rate, Steadiness::of(&label.id));
         let (settled, reason) = (reason.is_none(), reason.or(Some(how.into())));
-        let (value, clock_hz, spread) = (Some(seconds), Some(rate.clock_hz), Some(spread));
-        let fresh = Ceiling { value, clock_hz, spread, settled, how: "derived".into(), reason, ..blank(label) };
+        let (value, spread) = (Some(seconds), Some(spread));
+        let fresh = Ceiling { value, spread, settled, how: "derived".into(), reason, ..clocked(label, &rate) };
         let fresh = match self.found(&fresh.id, fresh.threads as usize) {
             Some(old) if old.how == "derived" => doubt::surer(old.clone(), fresh),
             _ => fresh,
@@ -41,11 +41,10 @@ impl Lab {
         let reason = unsettled_because(&rate, Steadiness::of(&label.id));
         let fresh = Ceiling {
             value: Some(value),
-            clock_hz: Some(rate.clock_hz),
             spread: Some(rate.spread),
             settled: reason.is_none(),
             reason,
-            ..blank(label)
+            ..clocked(label, &rate)
         };
         let of_placement = placement::depends(&fresh) && self.watch.knows_placements();
         let placement = rate.placement.filter(|_| of_placement);
@@ -195,6 +194,16 @@ fn better_of_moments(old: Option<Ceiling>, fresh: Ceiling, verdict: Option<Verdi
     }
 }
 
+/// A clock that differs by less than this is the same.
+const SAME_CLOCK: f64 = 0.01;
+
+/// A measured ceiling without a value yet, at the clock of `rate`.
+fn clocked(label: Label, rate: &Rate) -> Ceiling {
+    let differs = (rate.resting_hz / rate.clock_hz - 1.0).abs() > SAME_CLOCK;
+    let resting_hz = Some(rate.resting_hz).filter(|hz| *hz > 0.0 && differs);
+    Ceiling { clock_hz: Some(rate.clock_hz), resting_hz, ..blank(label) }
+}
+
 /// A measured ceiling without a value.
 fn blank(label: Label) -> Ceiling {
     Ceiling {
@@ -203,6 +212,7 @@ fn blank(label: Label) -> Ceiling {
         unit: label.unit.into(),
         threads: label.threads as u32,
         clock_hz: None,
+        resting_hz: None,
         spread: None,
         settled: false,
         how: "measured".into(),

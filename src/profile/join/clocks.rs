@@ -6,7 +6,7 @@ use super::placed::nearest;
 use super::timeline::Moment;
 use crate::profile::clock;
 use crate::profile::evidence::timed::{ClockSeen, TimedEvidence};
-use crate::profile::machine::Machine;
+use crate::profile::machine::{Ceiling, Machine};
 use crate::profile::run::Warning;
 
 /// Of clocks that differ by less than this nothing is said: ceilings follow the clock anyway.
@@ -62,7 +62,7 @@ impl Clocks {
     /// That the cores ran at another clock than while the ceilings were measured.
     pub fn warning(&self, moments: &[Moment], machine: &Machine) -> Option<Warning> {
         let run = self.mean(moments.iter())?;
-        let of_cores = machine.ceilings.iter().filter(|c| clock::follows(&c.id)).filter_map(|c| c.clock_hz);
+        let of_cores = machine.ceilings.iter().filter(|c| clock::follows(&c.id)).filter_map(Ceiling::looked_hz);
         let (least, most) = of_cores.fold((f64::INFINITY, 0.0_f64), |(a, b), hz| (a.min(hz), b.max(hz)));
         let outside = most > 0.0 && (run < least * (1.0 - TOLD) || run > most * (1.0 + TOLD));
         let ghz = |hz: f64| format!("{:.2}", hz * 1e-9);
