@@ -152,7 +152,8 @@ mod tests {
         [(); 2].map(|()| {
             // SAFETY: a mapping of its own, anywhere, that stays.
             let view = unsafe {
-                mmap(None, length, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_SHARED, &file, 0).unwrap()
+                mmap(None, length, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_SHARED, &file, 0)
+                    .unwrap()
             };
             for page in 0..pages {
                 // SAFETY: inside of the mapping, which nothing else knows of.

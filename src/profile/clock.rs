@@ -27,7 +27,7 @@ pub fn value_at(ceiling: &Ceiling, value: f64, looked_hz: f64) -> f64 {
 }
 
 /// `value` in `unit` at `factor` times the clock.
-fn scaled(unit: &str, value: f64, factor: f64) -> f64 {
+pub fn scaled(unit: &str, value: f64, factor: f64) -> f64 {
     match unit {
         "s" => value / factor,
         // Counts of operations and bytes that the core holds.

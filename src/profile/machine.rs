@@ -65,6 +65,14 @@ pub struct Ceiling {
 }
 
 impl Ceiling {
+    /// What such work lowers the clock to, of what looks at the core see: 1 unless it has wide vectors and the CPU minds them.
+    pub fn lowering(&self) -> f64 {
+        self.clock_hz
+            .zip(self.looked_hz())
+            .filter(|(_, looked)| *looked > 0.0)
+            .map_or(1.0, |(own, looked)| own / looked)
+    }
+
     /// The clock that a look at the core sees that does such work.
     pub fn looked_hz(&self) -> Option<f64> {
         self.resting_hz.or(self.clock_hz)

@@ -59,6 +59,8 @@ pub struct Ceilings<'a> {
     placed: Vec<Option<HashMap<(&'a str, u32), f64>>>,
     /// By width of its registers: the highest clock that a look saw while a ceiling was measured.
     fastest: HashMap<Width, f64>,
+    /// By width of its registers: what arithmetic lowers the clock to of what looks see, where it does.
+    lowered: HashMap<Width, f64>,
 }
 
 impl<'a> Ceilings<'a> {
@@ -73,7 +75,13 @@ impl<'a> Ceilings<'a> {
                 by_id.entry(ceiling.id.as_str()).or_default().push((ceiling, value));
             }
         }
-        Ceilings { machine, balance: None, by_id, placed: Vec::new(), fastest }
+        let lowering = |width: Width| {
+            let ids = ["fma", "add"].map(|op| format!("dp.{op}.{}", width.name()));
+            let of = ids.iter().find_map(|id| by_id.get(id.as_str())?.iter().min_by_key(|(c, _)| c.threads))?;
+            Some((width, of.0.lowering())).filter(|(_, factor)| *factor < 1.0)
+        };
+        let lowered = WIDTHS.into_iter().filter_map(lowering).collect();
+        Ceilings { machine, balance: None, by_id, placed: Vec::new(), fastest, lowered }
     }
 
     /// The ceilings with what the memory controllers told of a run, and where the CPUs were in it.
@@ -93,9 +101,22 @@ pub struct Host<'a> {
     ceilings: &'a Ceilings<'a>,
     /// Share of the time in each of the run's placements of the CPUs; empty where that is not known.
     shares: &'a [f64],
-    /// The core's clock, and the widest registers computed with: wider ones may lower it.
-    clock: Option<(f64, Width)>,
+    clock: Option<Clock>,
 }
+
+/// The core's clock while a function ran.
+#[derive(Debug, Clone, Copy)]
+struct Clock {
+    /// What looks at it saw.
+    looked_hz: f64,
+    /// The widest registers computed with: wider ones may lower it.
+    widest: Width,
+    /// What those that were computed with did lower it to, of what looks saw.
+    lowered: f64,
+}
+
+/// One arithmetic instruction of a width among so many keeps the clock lowered: seen with one in 512.
+const KEEPS_LOWERED: u64 = 512;
 
 /// Share of the time of which the placement's ceiling must be known.
 const PLACED_ENOUGH: f64 = 0.8;
@@ -111,9 +132,15 @@ impl<'a> Host<'a> {
 
     /// The view of what `function` ran on: the CPUs placed and clocked as they were in it.
     pub fn of(self, function: &'a Function) -> Self {
-        let mix = function.work.iter().flat_map(|w| &w.mix);
-        let widest = mix.map(|e| e.width).max().unwrap_or(Width::Scalar);
-        Host { shares: &function.placements, clock: function.clock_hz.map(|hz| (hz, widest)), ..self }
+        let mix = || function.work.iter().flat_map(|w| &w.mix);
+        let widest = mix().map(|e| e.width).max().unwrap_or(Width::Scalar);
+        let of_width = |width| mix().filter(|e| e.width == width).map(|e| e.instructions).sum::<u64>();
+        let slots = function.work.as_ref().map_or(0, |work| work.issue_slots);
+        let lowered =
+            self.ceilings.lowered.iter().filter(|(width, _)| of_width(**width) * KEEPS_LOWERED >= slots.max(1));
+        let lowered = lowered.map(|(_, factor)| *factor).fold(1.0, f64::min);
+        let clock = function.clock_hz.map(|looked_hz| Clock { looked_hz, widest, lowered });
+        Host { shares: &function.placements, clock, ..self }
     }
 
     /// CPUs of the host that the program may use; at least 1.
@@ -139,13 +166,19 @@ impl<'a> Host<'a> {
 
     /// What `ceiling`, of `listed` value, was at the clock of the run.
     fn clocked(&self, ceiling: &Ceiling, listed: f64) -> f64 {
-        self.clock_for(&ceiling.id).map_or(listed, |hz| clock::value_at(ceiling, listed, hz))
+        let Some(hz) = self.clock_for(&ceiling.id) else { return listed };
+        clock::value_at(ceiling, listed, hz * self.lowering(ceiling))
+    }
+
+    /// What the function's wide vectors lower the clock to that `ceiling` was measured at: by what it did not lower itself.
+    fn lowering(&self, ceiling: &Ceiling) -> f64 {
+        self.clock.map_or(1.0, |clock| (clock.lowered / ceiling.lowering()).min(1.0))
     }
 
     /// The clock that looks would have seen in the run at work of the kind of ceiling `id`: with registers wider than were computed with the core would
     /// run no faster than it ever did with such.
     fn clock_for(&self, id: &str) -> Option<f64> {
-        let (hz, widest) = self.clock?;
+        let Clock { looked_hz: hz, widest, .. } = self.clock?;
         let width = width_of(id, self.ceilings.machine);
         let limit = self.ceilings.fastest.get(&width).filter(|fastest| width > widest && **fastest > 0.0);
         Some(limit.map_or(hz, |fastest| hz.min(*fastest)))
@@ -186,8 +219,7 @@ impl<'a> Host<'a> {
     pub fn clock(&self, id: &str) -> Option<f64> {
         let (ceiling, _) = self.entries(id).min_by_key(|(c, _)| c.threads)?;
         let measured = ceiling.clock_hz?;
-        let looked = ceiling.looked_hz().filter(|looked| *looked > 0.0).unwrap_or(measured);
-        Some(self.clock_for(id).map_or(measured, |hz| measured * hz / looked))
+        Some(self.clock_for(id).map_or(measured, |hz| hz * ceiling.lowering() * self.lowering(ceiling)))
     }
 
     /// The value of `id` without a trace entry: exact at a measured thread count, linear between two of them, by
@@ -414,6 +446,19 @@ mod tests {
         assert_eq!(at(1.5, Width::W512), ([30.0, 240.0, 480.0, 100.0], 667.0));
         assert_eq!(at(3.0, Width::W512), ([60.0, 480.0, 960.0, 100.0], 333.0), "it did run so with wide registers");
         assert_eq!(at(3.6, Width::Scalar), ([72.0, 400.0, 800.0, 100.0], 400.0), "wide registers never did");
+        // Looks come too late for what wide vectors did to the clock; all that the core does beside them is slower, too.
+        let mut machine = machine.clone();
+        machine.ceilings[1].resting_hz = Some(3.0e9);
+        let ceilings = Ceilings::of(&machine);
+        let beside = |slots| {
+            let work = Some(Work { mix: vec![add(Width::W512)], issue_slots: slots, ..Work::default() });
+            let function = Function { clock_hz: Some(3.0e9), work, ..Function::default() };
+            let host = Host::new(&ceilings).of(&function);
+            ["dp.add.scalar", "dp.add.512", "dram.read"]
+                .map(|id| (host.peek(id, 1, Scaling::PerCore).unwrap() * 1e-8).round())
+        };
+        assert_eq!(beside(512), [50.0, 400.0, 100.0]);
+        assert_eq!(beside(100_000), [60.0, 400.0, 100.0], "too rarely");
         let function = Function { clock_hz: Some(1.5e9), ..Function::default() };
         let latency = Host::new(&ceilings).of(&function).latency("lat.l2", &mut Trace::default());
         assert_eq!(latency, Some(8e-9));

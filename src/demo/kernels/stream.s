@@ -19,6 +19,25 @@ FUNCTION \name
 END \name
 .endm
 
+# the same in fours: some cores take more from L2 in short loops
+.macro AVX_READ_SHORT name, r, w
+FUNCTION \name
+    AVX_ZERO 0, 1, 2, 3
+2:  mov rax, rdi
+    mov r9, rcx
+    .p2align 6
+3:  .irp i, 0, 1, 2, 3
+    vaddpd \r\()\i, \r\()\i, [rax + \w * \i]
+    .endr
+    add rax, 4 * \w
+    dec r9
+    jnz 3b
+    dec r8
+    jnz 2b
+    AVX_RETURN
+END \name
+.endm
+
 # a[i] = b[i] + s * c[i]; \mov = the store
 .macro AVX_TRIAD name, r, w, load, fma, store
 FUNCTION \name
@@ -87,12 +106,14 @@ FUNCTION \name
 END \name
 .endm
 
-# two loads, one add of them into one of eight accumulators
+# two loads, one add of them into one of eight accumulators; the end of the array costs no mispredicted branch
 .macro AVX_L1_LOADS name, r, w
 FUNCTION \name
     AVX_ZERO 0, 1, 2, 3, 4, 5, 6, 7
-2:  mov rax, rdi
-    mov r9, rcx
+    mov rax, rdi
+    imul r9, rcx, 16 * \w
+    add r9, rdi
+    imul r8, rcx
     .p2align 6
 3:  .irp i, 0, 1, 2, 3, 4, 5, 6, 7
     vmovapd \r\()8, [rax + \w * 2 * \i]
@@ -100,10 +121,10 @@ FUNCTION \name
     vaddpd \r\()\i, \r\()\i, \r\()8
     .endr
     add rax, 16 * \w
-    dec r9
-    jnz 3b
+    cmp rax, r9
+    cmove rax, rdi
     dec r8
-    jnz 2b
+    jnz 3b
     AVX_RETURN
 END \name
 .endm
@@ -151,7 +172,7 @@ END \name
 .macro AVX_STREAM isa, r, w
 AVX_READ demo_dram_read_\isa, \r, \w
 AVX_READ demo_l3_read_\isa, \r, \w
-AVX_READ demo_l2_read_\isa, \r, \w
+AVX_READ_SHORT demo_l2_read_\isa, \r, \w
 AVX_TRIAD demo_dram_triad_\isa, \r, \w, vmovapd, vfmadd231pd, vmovapd
 AVX_TRIAD demo_dram_triad_nt_\isa, \r, \w, vmovaps, vfmadd231ps, vmovntps
 AVX_UPDATE demo_dram_update_\isa, \r, \w
@@ -175,6 +196,24 @@ FUNCTION \name
     addpd xmm\i, [rax + 16 * \i]
     .endr
     add rax, 128
+    dec r9
+    jnz 3b
+    dec r8
+    jnz 2b
+    SSE_RETURN
+END \name
+.endm
+
+.macro SSE_READ_SHORT name
+FUNCTION \name
+    SSE_ZERO 0, 1, 2, 3
+2:  mov rax, rdi
+    mov r9, rcx
+    .p2align 6
+3:  .irp i, 0, 1, 2, 3
+    addpd xmm\i, [rax + 16 * \i]
+    .endr
+    add rax, 64
     dec r9
     jnz 3b
     dec r8
@@ -254,8 +293,10 @@ END \name
 .macro SSE_L1_LOADS name
 FUNCTION \name
     SSE_ZERO 0, 1, 2, 3, 4, 5, 6, 7
-2:  mov rax, rdi
-    mov r9, rcx
+    mov rax, rdi
+    imul r9, rcx, 256
+    add r9, rdi
+    imul r8, rcx
     .p2align 6
 3:  .irp i, 0, 1, 2, 3, 4, 5, 6, 7
     movapd xmm8, [rax + 32 * \i]
@@ -263,10 +304,10 @@ FUNCTION \name
     addpd xmm\i, xmm8
     .endr
     add rax, 256
-    dec r9
-    jnz 3b
+    cmp rax, r9
+    cmove rax, rdi
     dec r8
-    jnz 2b
+    jnz 3b
     SSE_RETURN
 END \name
 .endm
@@ -312,7 +353,7 @@ END \name
 
 SSE_READ demo_dram_read_sse2
 SSE_READ demo_l3_read_sse2
-SSE_READ demo_l2_read_sse2
+SSE_READ_SHORT demo_l2_read_sse2
 SSE_TRIAD demo_dram_triad_sse2, movapd, mulpd, addpd, movapd
 SSE_TRIAD demo_dram_triad_nt_sse2, movaps, mulps, addps, movntps
 SSE_UPDATE demo_dram_update_sse2

@@ -15,7 +15,7 @@ const SHORT: u64 = 8_192;
 const LOOKS: usize = 2;
 
 /// Attempts to find what reading the time costs.
-const ATTEMPTS: usize = 20;
+const ATTEMPTS: usize = 41;
 
 /// The chain.
 #[derive(Debug)]
@@ -32,12 +32,15 @@ impl ClockChain {
     pub fn new(kernel: Kernel, cycles: u64) -> Self {
         let mut chain = ClockChain { kernel, cycles: cycles.max(1), overhead_s: 0.0 };
         let mut scratch = Arguments::new();
-        let mut least = |additions| {
-            let times = (0..ATTEMPTS).map(|_| chain.seconds(additions, &mut scratch));
-            times.fold(f64::INFINITY, f64::min)
-        };
-        let (once, twice) = (least(SHORT), least(2 * SHORT));
-        chain.overhead_s = (2.0 * once - twice).clamp(0.0, once / 4.0);
+        // Two short chains around one of twice their length, at the same clock but for a few attempts.
+        let mut overheads: Vec<f64> = (0..ATTEMPTS)
+            .map(|_| {
+                let (before, twice) = (chain.seconds(SHORT, &mut scratch), chain.seconds(2 * SHORT, &mut scratch));
+                (before + chain.seconds(SHORT, &mut scratch) - twice).clamp(0.0, before / 4.0)
+            })
+            .collect();
+        overheads.sort_unstable_by(f64::total_cmp);
+        chain.overhead_s = overheads[ATTEMPTS / 2];
         chain
     }
 

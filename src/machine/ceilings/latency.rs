@@ -113,7 +113,8 @@ fn integers(lab: &mut Lab) -> Result<(), MachineError> {
 /// `lat.dp.{op}.after.load.scalar`: what an operation adds to a cycle through memory beside the forwarding itself.
 fn through_memory(lab: &mut Lab) -> Result<(), MachineError> {
     let Some(alone) = lab.found("lat.forward", 1).cloned() else { return Ok(()) };
-    let Some((forward, off)) = alone.value.zip(alone.clock_hz).map(|(s, hz)| (s * hz, alone.spread.unwrap_or(1.0))) else {
+    let Some((forward, off)) = alone.value.zip(alone.clock_hz).map(|(s, hz)| (s * hz, alone.spread.unwrap_or(1.0)))
+    else {
         return Ok(());
     };
     for op in [FpOp::Add, FpOp::Mul, FpOp::Fma] {

@@ -10,8 +10,8 @@ mod record;
 
 use std::time::{Duration, Instant};
 
-use super::bench::{ClockChain, Team};
 use super::bench::timing::{Plan, Rate, Stopwatch, Work};
+use super::bench::{ClockChain, Team};
 use super::doubt;
 use super::error::MachineError;
 use super::features::Features;

@@ -83,7 +83,11 @@ mod tests {
         widen(&mut all, ANOTHER_RUN);
         let spread = |id: &str, threads| all.iter().find(|c| c.is(id, threads)).and_then(|c| c.spread);
         let of = |id| (spread(id, 2).expect("there") * 1000.0).round();
-        assert_eq!((of("dram.0"), of("dram.9"), of("dram.10")), (45.0, 45.0, 45.0), "half as much again as nine tenths");
+        assert_eq!(
+            (of("dram.0"), of("dram.9"), of("dram.10")),
+            (45.0, 45.0, 45.0),
+            "half as much again as nine tenths"
+        );
         // An unsettled one does not widen the others; other memories and thread counts are others.
         assert_eq!((spread("dram.read", 1), spread("l3.read", 2)), (Some(LEAST), Some(LEAST)));
         assert_eq!(spread("l2.read", 2), Some(0.01), "a core's own");
