@@ -39,7 +39,8 @@ const EXPECTED: &[Expected] = &[
     Expected { kernel: "l1_loads", turn: |w| [8 * w / 8, 16 * w, 0] },
     Expected { kernel: "l1_store", turn: |w| [8 * w / 8, 0, 8 * w] },
     Expected { kernel: "l1_access", turn: |_| [8, 16 * 8, 0] },
-    Expected { kernel: "l2_read", turn: |w| [8 * w / 8, 8 * w, 0] },
+    // With the widest vectors in fours.
+    Expected { kernel: "l2_read", turn: |w| if w == 64 { [4 * 8, 4 * 64, 0] } else { [8 * w / 8, 8 * w, 0] } },
     Expected { kernel: "l2_copy", turn: |w| [4 * w / 4, 4 * w, 4 * w] },
     Expected { kernel: "int", turn: |_| [0, 0, 0] },
 ];

@@ -171,6 +171,7 @@ fn everything_else() {
         }
         agrees(&irregular::stride(4096, features).expect("encodes"));
         agrees(&irregular::random(20, features).expect("encodes"));
+        agrees(&irregular::random_held(20, features).expect("encodes"));
         if let Some(kernel) = irregular::gather(20, features).expect("encodes") {
             agrees(&kernel);
         }

@@ -155,8 +155,8 @@ fn ranked(old: Ceiling, new: Ceiling) -> (Ceiling, Option<Ceiling>) {
     // What was done in how many cycles is not known where the clock is not: neither better nor worse.
     match (has_doubtful_clock(&old), has_doubtful_clock(&new)) {
         _ if is_earlier(&old) => return (new, None),
-        (true, false) => return (new, None),
-        (false, true) => return (old, None),
+        (true, false) if undisturbed(&new) => return (new, None),
+        (false, true) if undisturbed(&old) => return (old, None),
         _ => {}
     }
     let new_is_better = if new.unit == "s" { b <= a } else { b >= a };
@@ -279,6 +279,9 @@ mod tests {
             assert_eq!(better_per_cycle(old.clone(), new.clone()).value, Some(100.0));
             assert_eq!(better(old.clone(), new.clone()).value, Some(100.0));
         }
+        let mut crowded = ceiling("mix.alu.4", 50.0, false);
+        crowded.reason = Some(SHARED_CORES.into());
+        assert_eq!(better(doubtful.clone(), crowded).value, Some(102.0), "half a core is no better");
         assert_eq!(better(doubtful.clone(), Ceiling { value: Some(103.0), ..doubtful }).value, Some(103.0));
     }
 

@@ -99,7 +99,7 @@ fn differs(lab: &Lab, cached: &Machine, read: f64) -> bool {
 }
 
 fn evidence(rate: Rate) -> Option<Rate> {
-    (!rate.disturbed && !rate.shared && rate.clock_doubt < CORE_TOLERANCE / 2.0).then_some(rate)
+    (!rate.disturbed && !rate.shared && rate.clock_doubt < CORE_TOLERANCE / 4.0).then_some(rate)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 //! [`load_or_measure`] is the entry. Every ceiling is a [`Ceiling`](crate::profile::Ceiling): `value` in base units for
 //! all its `threads` together (times: of one event), null with a `reason` where it was not measured. Value: the best
 //! repetition; `spread`: (max − min) / median of the fastest repetitions; `clock_hz`: the clock in that repetition, told by a
-//! dependent chain of additions before and behind the kernel. Thread counts: 1, the powers of two, the cores, all CPUs;
+//! dependent chain of additions right behind the kernel; `resting_hz`: some time later, if another. Thread counts: 1, the powers of two, the cores, all CPUs;
 //! what is marked † only at 1 and the most, ‡ only at 1.
 //!
 //! # Ids
@@ -37,7 +37,7 @@
 //! | `dram.{copy,triad,write}.nt` | byte/s | with non-temporal stores |
 //! | `dram.noprefetch` `dram.prefetch` `dram.cores.k` | byte/s | software prefetch; k cores generate traffic |
 //! | `dram.stride.{2,4,8,16,page}` † | byte/s | one double every so many; each line touched counts 64 bytes |
-//! | `dram.random` `dram.gather` `dram.chase.{1,2,4,8,16}` † | byte/s | 64 bytes for each access; huge pages (`.4k`: small ones, also `stride.page`) |
+//! | `dram.random` `dram.gather` `dram.chase.{1,2,4,8,16}` † | byte/s | 64 bytes for each access (`random`: the better of all that the core can begin and 16 at a time); huge pages (`.4k`: small ones, also `stride.page`) |
 //! | `lat.{l1,l2,l3,dram}` ‡ | s | load to use through a pointer |
 //! | `tlb.reach`, sweeps `latency.{huge,4k}` ‡ | byte, s | the largest set of scattered lines on 4 KiB pages that needs no page walks; a hop over the set |
 //! | `smt.*` `slow.*` | | `dp.{tlp,ilp,simd,fma}` `issue` `{l1,l2,l3,dram}.read` of both hardware threads of one core; of slow cores |

@@ -3,20 +3,28 @@
 //! `/proc/PID/pagemap` has eight bytes for each 4 KiB page of a process: bit 63 says that it is in memory, bits 0–54 are the
 //! number of its frame (Documentation/admin-guide/mm/pagemap.rst). Without CAP_SYS_ADMIN the kernel shows 0 in its place.
 //!
-//! A page is looked up when a line of it is first missed, and keeps its frame: caches find a line where they put it. In a guest
+//! A page is looked up when it is first accessed, and keeps its frame: caches find a line where they put it. In a guest
 //! frames are the guest's; the host keeps at least their order within its own (mostly huge) pages.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use nix::unistd::{SysconfVar, sysconf};
+
 use super::line::Line;
 use super::placement::Placement;
 
-/// Bytes of one page in a page map.
+/// Bytes of one page in a page map, and in the kernel's flags of frames.
 const ENTRY: usize = 8;
 const PRESENT: u64 = 1 << 63;
+/// A file's page, or shared memory.
+const OF_FILE: u64 = 1 << 61;
+/// Mapped here alone.
+const EXCLUSIVE: u64 = 1 << 56;
 const FRAME: u64 = (1 << 55) - 1;
+/// Of the flags of a frame: the page of zeros that stands for all that were only read yet.
+const ZERO_PAGE: u64 = 1 << 24;
 /// Pages that are read at a time, aligned: neighbours are mostly touched together.
 const RUN: u64 = 64;
 /// Frames that are kept at most: some 32 MB. Pages beyond are placed as where nothing is known.
@@ -29,80 +37,123 @@ const MOST_FILES: usize = 64;
 pub struct Frames {
     /// The process that accesses memory now.
     pub process: u32,
-    /// Of a page of an address space; `None` if it could not be told.
-    known: HashMap<u64, Option<u32>>,
+    /// By page of an address space.
+    known: HashMap<u64, Known>,
     files: HashMap<u32, File>,
+    /// `/proc/kpageflags`.
+    flags: Option<File>,
     /// The page that was looked up last, + 1.
     latest: u64,
-    asked: u64,
+    /// Pages that were met, those whose frames were told, and whether there were more than are kept.
+    met: u64,
     told: u64,
+    too_many: bool,
+}
+
+/// What is known of a page.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    /// The low bits of its frame's number; `None` if it could not be told.
+    frame: Option<u32>,
+    /// It was accessed, not only read from the map with a neighbour.
+    met: bool,
 }
 
 impl Frames {
     /// None yet; `None` where this process may not see frames, which its own pages show.
     pub fn readable() -> Option<Self> {
+        if sysconf(SysconfVar::PAGE_SIZE).ok()?? != 1 << 12 {
+            return None;
+        }
         let here = Box::new(1u8);
         let own = File::open("/proc/self/pagemap").ok()?;
         let page = std::ptr::from_ref(&*here) as u64 >> 12;
-        (frame(read(&own, page, 1)?.first()?)?).gt(&0).then(Frames::default)
+        frame(*read(&own, page, 1)?.first()?)?;
+        Some(Frames { flags: File::open("/proc/kpageflags").ok(), ..Frames::default() })
+    }
+
+    /// Made-up frames of the first pages of an address space.
+    #[cfg(test)]
+    pub fn made_up(pages: u64, frame: impl Fn(u64) -> u32) -> Self {
+        let known = |page| (page, Known { frame: Some(frame(page)), met: false });
+        Frames { known: (0..pages).map(known).collect(), ..Frames::default() }
     }
 
     /// The process accesses `line`: its page has a frame by now.
     #[inline]
     pub fn meet(&mut self, line: Line) {
-        let page = line.page();
-        if self.latest != page + 1 {
-            self.latest = page + 1;
-            if !self.known.contains_key(&page) {
-                self.look_up(line);
-            }
+        if self.latest != line.page() + 1 {
+            self.latest = line.page() + 1;
+            self.meet_page(line);
         }
     }
 
     /// The number of the frame of `line`'s page, the low 32 bits of it.
     pub fn of(&self, line: Line) -> Option<u64> {
-        self.known.get(&line.page()).copied().flatten().map(u64::from)
-    }
-
-    /// Share of the pages whose frames were told.
-    pub fn share(&self) -> f64 {
-        if self.asked == 0 { 0.0 } else { self.told as f64 / self.asked as f64 }
+        self.known.get(&line.page())?.frame.map(u64::from)
     }
 
     /// In words: whose addresses index the levels behind L1, where `otherwise` is for pages without a frame.
     pub fn in_words(&self, otherwise: Placement) -> String {
-        match self.share() {
-            1.0 => "the frames of the page map".into(),
+        let share = if self.met == 0 { 0.0 } else { self.told as f64 / self.met as f64 };
+        match share {
+            1.0 if !self.too_many => "the frames of the page map".into(),
             0.0 => format!("{}; the page map told no frame", otherwise.in_words()),
+            // Not all is never told as all.
             share => format!(
-                "the frames of the page map for {:.1} % of the pages, else {}",
-                // Not all is never told as all.
+                "the frames of the page map for {:.1} % of the {}pages, else {}",
                 (1000.0 * share).floor() / 10.0,
+                if self.too_many { format!("first {MOST_PAGES} ") } else { String::new() },
                 otherwise.in_words()
             ),
         }
     }
 
+    fn meet_page(&mut self, line: Line) {
+        if !self.known.contains_key(&line.page()) {
+            if self.known.len() >= MOST_PAGES {
+                self.too_many = true;
+                return;
+            }
+            self.look_up(line);
+        }
+        let Some(known) = self.known.get_mut(&line.page()) else { return };
+        if !known.met {
+            known.met = true;
+            self.met += 1;
+            self.told += u64::from(known.frame.is_some());
+        }
+    }
+
+    /// Reads the frames of `line`'s page and its neighbours. A page that was only read yet has none of its own: it is asked for
+    /// again when it is met again.
     #[cold]
     fn look_up(&mut self, line: Line) {
         let process = self.process;
-        self.asked += 1;
-        if self.known.len() >= MOST_PAGES {
-            return;
-        }
         let first = line.virtual_page() & !(RUN - 1);
         let wanted = (line.virtual_page() - first) as usize;
         // What was opened before a program was replaced by another shows the old one's pages.
-        let entries = (self.entries(process, first).filter(|all| is_told(all, wanted)))
+        let entries = (self.entries(process, first).filter(|all| all.get(wanted).is_some_and(|e| frame(*e).is_some())))
             .or_else(|| self.files.remove(&process).and_then(|_| self.entries(process, first)));
         let space = line.page() - line.virtual_page();
         for (number, entry) in entries.iter().flatten().enumerate() {
-            if let Some(frame) = frame(entry) {
-                self.known.entry(space | (first + number as u64)).or_insert(Some(frame as u32));
+            let Some(frame) = frame(*entry) else { continue };
+            if entry & (OF_FILE | EXCLUSIVE) == 0 && (number != wanted || self.is_zeros(frame)) {
+                if number == wanted {
+                    return;
+                }
+                continue;
             }
+            self.known
+                .entry(space | (first + number as u64))
+                .or_insert(Known { frame: Some(frame as u32), met: false });
         }
-        let told = self.known.entry(line.page()).or_insert(None).is_some();
-        self.told += u64::from(told);
+        self.known.entry(line.page()).or_insert(Known { frame: None, met: false });
+    }
+
+    fn is_zeros(&self, frame: u64) -> bool {
+        let flags = self.flags.as_ref().and_then(|file| read(file, frame, 1));
+        flags.is_some_and(|flags| flags[0] & ZERO_PAGE != 0)
     }
 
     /// The entries of the run of pages that begins at `first`.
@@ -117,12 +168,8 @@ impl Frames {
     }
 }
 
-fn is_told(entries: &[u64], at: usize) -> bool {
-    entries.get(at).and_then(frame).is_some()
-}
-
 /// The frame that an entry names.
-fn frame(entry: &u64) -> Option<u64> {
+fn frame(entry: u64) -> Option<u64> {
     let frame = entry & FRAME;
     (entry & PRESENT != 0 && frame != 0).then_some(frame)
 }
@@ -139,7 +186,7 @@ fn read(map: &File, first: u64, pages: usize) -> Option<Vec<u64>> {
 mod tests {
     use super::*;
     use nix::sys::memfd::{MFdFlags, memfd_create};
-    use nix::sys::mman::{MapFlags, ProtFlags, mmap};
+    use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous};
     use std::num::NonZeroUsize;
 
     const PAGE: usize = 4096;
@@ -183,6 +230,28 @@ mod tests {
     }
 
     #[test]
+    fn a_page_that_was_only_read_has_no_frame_until_it_is_written() {
+        let Some(frames) = Frames::readable().filter(|frames| frames.flags.is_some()) else {
+            return println!("SKIPPED: this process may not see page frames");
+        };
+        let mut frames = Frames { process: std::process::id(), ..frames };
+        let length = NonZeroUsize::new(2 * PAGE).unwrap();
+        let (rights, kind) = (ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_PRIVATE);
+        // SAFETY: a mapping of its own, anywhere, that stays.
+        let fresh = unsafe { mmap_anonymous(None, length, rights, kind).unwrap() }.cast::<u8>();
+        let lines = [0, PAGE].map(|offset| Line::of(fresh.as_ptr() as u64 + offset as u64, 0));
+        // SAFETY: inside of the mapping, which nothing else knows of.
+        unsafe { assert_eq!((fresh.read_volatile(), fresh.add(PAGE).read_volatile()), (0, 0)) };
+        lines.iter().for_each(|line| frames.meet(*line));
+        assert_eq!(lines.map(|line| frames.of(line)), [None; 2]);
+        // SAFETY: as above.
+        unsafe { (fresh.write_volatile(1), fresh.add(PAGE).write_volatile(1)) };
+        lines.iter().for_each(|line| frames.meet(*line));
+        let [first, second] = lines.map(|line| frames.of(line));
+        assert!(first.is_some() && second.is_some() && first != second, "{frames:?}");
+    }
+
+    #[test]
     fn a_page_that_is_not_there_has_no_frame_and_is_not_asked_for_again() {
         let mut frames = Frames::default();
         let (nowhere, nobody) = (Line::of(0x1000, 0), Line::of(0x1000, 1));
@@ -191,16 +260,18 @@ mod tests {
             frames.meet(line);
             assert_eq!(frames.of(line), None);
         }
-        assert_eq!((frames.asked, frames.told), (2, 0));
+        assert_eq!((frames.met, frames.told), (2, 0));
         assert!(frames.in_words(Placement::HugePages).ends_with("told no frame"));
-        let some = Frames { asked: 10_000, told: 9_999, ..Frames::default() };
-        assert!(some.in_words(Placement::SmallPages).contains("for 99.9 %"), "never told as all");
+        let some = Frames { met: 10_000, told: 9_999, ..Frames::default() };
+        assert!(some.in_words(Placement::SmallPages).contains("for 99.9 % of the pages"), "never told as all");
+        let many = Frames { met: 1 << 20, told: 1 << 20, too_many: true, ..Frames::default() };
+        assert!(many.in_words(Placement::SmallPages).contains("of the first 1048576 pages"));
     }
 
     #[test]
     fn entries_without_a_frame_tell_none() {
-        assert_eq!(frame(&(PRESENT | 77)), Some(77));
+        assert_eq!(frame(PRESENT | 77), Some(77));
         // Swapped out; not shown to those without the right to see it.
-        assert_eq!((frame(&77), frame(&PRESENT)), (None, None));
+        assert_eq!((frame(77), frame(PRESENT)), (None, None));
     }
 }

@@ -14,13 +14,14 @@ mod coherence;
 
 use super::frames::Frames;
 use super::geometry::{Geometry, LINE_BYTES, LastLevelPolicy, Level};
-use super::line::{Line, Owner, PAGE_LINES_SHIFT, State};
+use super::line::{Line, Owner, PAGE_LINES_SHIFT, PAGE_SHIFT, State};
 use super::placement::{Classes, Indexing, Placement, mix};
 use super::seen::SeenLines;
 use super::set_cache::{Lookup, SetCache};
 use super::shadow::PartialShadow;
 use super::tally::Tallies;
 use super::write_combining::WriteCombiner;
+use crate::profile::evidence::memory::Access;
 
 /// A cache and how it finds its sets.
 #[derive(Debug)]
@@ -145,9 +146,16 @@ impl Hierarchy {
         Hierarchy { frames, ..self }
     }
 
-    /// What follows are accesses of `process`.
-    pub fn set_process(&mut self, process: u32) {
-        self.frames.iter_mut().for_each(|frames| frames.process = process);
+    /// `process` has just made `accesses` in address space `space`, and still is there to ask for its pages.
+    pub fn meet(&mut self, process: u32, space: u32, accesses: &[Access]) {
+        if let Some(frames) = &mut self.frames {
+            frames.process = process;
+            for access in accesses {
+                let last_byte = access.address.saturating_add(u64::from(access.bytes.max(1)) - 1);
+                let pages = access.address >> PAGE_SHIFT..=last_byte >> PAGE_SHIFT;
+                pages.for_each(|page| frames.meet(Line::of(page << PAGE_SHIFT, space)));
+            }
+        }
     }
 
     /// In words: whose addresses index the levels behind L1.
@@ -226,7 +234,6 @@ impl Hierarchy {
     pub fn store_past(&mut self, core: usize, owner: Owner, line: Line, offset: u32, bytes: u32) -> bool {
         let first = !self.cores[core].combiner.holds(line);
         if first {
-            self.frames.iter_mut().for_each(|frames| frames.meet(line));
             self.groups[group(line)] += 1;
             self.give_up(core, line);
         }
@@ -325,7 +332,6 @@ impl Hierarchy {
     #[cold]
     fn miss(&mut self, core: usize, owner: Owner, line: Line, store: bool, lost_in_l1: bool) {
         self.tallies.of(owner).l1_fills += 1;
-        self.frames.iter_mut().for_each(|frames| frames.meet(line));
         if !self.cores[core].combiner.is_empty()
             && let Some(gone) = self.cores[core].combiner.take(line)
         {
@@ -549,23 +555,31 @@ mod tests {
 
     #[test]
     fn what_left_l2_is_written_again_or_goes_to_memory() {
-        for (policy, l2_inclusive) in [
+        let kinds = [
             (LastLevelPolicy::Victim, true),
             (LastLevelPolicy::Victim, false),
             (LastLevelPolicy::NonInclusive, false),
             (LastLevelPolicy::Inclusive, false),
-        ] {
+        ];
+        // With frames, which put lines where no other rule does.
+        let frames = || Frames::made_up(200, |page| mix(page) as u32);
+        for ((policy, l2_inclusive), frames) in
+            kinds.into_iter().flat_map(|kind| [None, Some(frames())].map(|frames| (kind, frames)))
+        {
             let level = |size, ways| Level { size, ways, shared_by: 2 };
-            let (l1, l2, last) = (level(1 << 10, 2), Some(level(4 << 10, 4)), level(16 << 10, 4));
+            let (l1, l2, last) = (level(1 << 10, 2), Some(level(32 << 10, 4)), level(128 << 10, 4));
             let geometry = Geometry { l1, l2, last, policy, l2_inclusive, cores: 2 };
-            let mut caches = Hierarchy::new(geometry, Placement::SmallPages, Scope::Whole);
+            let mut caches = Hierarchy::new(geometry, Placement::SmallPages, Scope::Whole).with_frames(frames);
             caches.add_core(1);
             let owners = [(); 3].map(|()| caches.tallies.add());
             for i in 0..200_000 {
                 let random = mix(i);
-                let line = Line(0x1000 + random % 600);
+                let line = Line(0x1000 + random % 6000);
                 let core = (random >> 20) as usize % 2;
-                caches.access(core, owners[(random >> 30) as usize % 3], line, random >> 40 & 1 == 1);
+                let (owner, store) = (owners[(random >> 30) as usize % 3], random >> 40 & 1 == 1);
+                caches.access(core, owner, line, store);
+                let copies = |core: usize| caches.cores[core].l2.as_ref().map_or(0, |l2| l2.cache.copies(line));
+                assert!(copies(core) <= 1 && (!store || copies(1 - core) == 0), "{policy:?}: a line that others wrote");
             }
             caches.flush();
             for tally in caches.tallies.plain() {

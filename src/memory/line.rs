@@ -7,8 +7,9 @@ use super::geometry::LINE_SHIFT;
 pub struct Line(pub u64);
 
 const SPACE_SHIFT: u32 = 52;
-/// log2 of the lines in a 4 KiB page.
-pub const PAGE_LINES_SHIFT: u32 = 12 - LINE_SHIFT;
+/// log2 of the bytes in a 4 KiB page, and of the lines.
+pub const PAGE_SHIFT: u32 = 12;
+pub const PAGE_LINES_SHIFT: u32 = PAGE_SHIFT - LINE_SHIFT;
 
 impl Line {
     /// Stands for "no line" in tag arrays. No access can produce it: address spaces stop at 4,094.

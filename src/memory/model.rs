@@ -157,7 +157,6 @@ impl CacheModel {
         self.full.add_core(place.core);
         let classes = self.classes;
         let Some(Sampled { hierarchy, rhythm, pace, arrivals }) = &mut self.sampled else {
-            self.full.set_process(part.process);
             for access in part.accesses {
                 let owner = owner(&mut self.owners, &mut self.full, None, place, access.site);
                 self.owners.steps(owner).note(access.address);
@@ -208,6 +207,10 @@ impl CacheModel {
 
     /// Takes a batch. While there is but one thread nothing of it is simulated yet, unless too much waits.
     fn receive(&mut self, thread: u32, process: u32, selected: bool, accesses: &[Access]) {
+        if self.sampled.is_none() {
+            let space = self.owners.place(thread, process).space;
+            self.full.meet(process, space, accesses);
+        }
         let phase = self.phases.get(&thread).copied().unwrap_or_default();
         self.single &= *self.first.get_or_insert(thread) == thread;
         if !self.single {

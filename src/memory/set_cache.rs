@@ -103,6 +103,12 @@ impl SetCache {
         Some(state)
     }
 
+    /// In how many places `line` is, whatever their sets.
+    #[cfg(test)]
+    pub fn copies(&self, line: Line) -> usize {
+        self.tags.iter().zip(&self.states).filter(|(tag, state)| **tag == line && !state.is_lost()).count()
+    }
+
     /// A time passes that is not simulated.
     pub fn age(&mut self) {
         self.states.iter_mut().filter(|state| !state.is_lost()).for_each(|state| *state = state.aged());

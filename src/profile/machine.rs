@@ -46,7 +46,7 @@ pub struct Ceiling {
     pub threads: u32,
     /// Core clock while it ran.
     pub clock_hz: Option<f64>,
-    /// The core's clock half a tenth of a millisecond later, where it was another one by then: wide vectors lower the clock of many
+    /// The core's clock some fifty microseconds later, where it was another one by then: wide vectors lower the clock of many
     /// CPUs, some of which raise it again as soon. It is what a look at the clock between such work sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resting_hz: Option<f64>,

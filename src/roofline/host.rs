@@ -80,7 +80,7 @@ impl<'a> Ceilings<'a> {
             let of = ids.iter().find_map(|id| by_id.get(id.as_str())?.iter().min_by_key(|(c, _)| c.threads))?;
             Some((width, of.0.lowering())).filter(|(_, factor)| *factor < 1.0)
         };
-        let lowered = WIDTHS.into_iter().filter_map(lowering).collect();
+        let lowered = [Width::W256, Width::W512].into_iter().filter_map(lowering).collect();
         Ceilings { machine, balance: None, by_id, placed: Vec::new(), fastest, lowered }
     }
 

@@ -7,9 +7,17 @@ set -u
 
 kernels=(read copy copy_nt triad update write write_nt stencil transpose transpose_blocked matmul matmul_blocked spmv
     stride stride_padded)
-# Passes over 64 MiB an array: enough for several windows of a sampled run. Exact runs do fewer, cachegrind one.
+# Passes over 64 MiB an array, fewer over larger ones: enough for several windows of a sampled run. Exact runs do fewer, cachegrind
+# one.
 declare -A passes=([matmul]=3 [matmul_blocked]=64 [transpose]=16 [transpose_blocked]=32 [stencil]=48)
 declare -A exact_passes=([matmul]=1)
+# MiB of an array: none fits the last level. At most what static arrays can have.
+mib=64
+while [ $mib -lt 512 ] && [ $((mib << 20)) -lt "$(getconf LEVEL3_CACHE_SIZE)" ]; do
+    mib=$((2 * mib))
+done
+# Seconds that one run may take.
+patience=$((100 * (1 + mib / 128)))
 # Traffic of the whole run, however many passes: of one pass.
 declare -A whole=([stride_padded]=1)
 # Bytes of which a sample of one line in 32 sees less than a hundred lines: it cannot know them.
@@ -50,7 +58,7 @@ misses() {
 # counted MODE NAME PASSES: runs a kernel under rprof; "BYTES ERROR SECONDS" of a pass, "None" each if it failed.
 counted() {
     rm -rf "$work_dir/rprof.out"
-    timeout 100 "$RPROF" --quiet --passes counted --memory "$1" -o "$work_dir/rprof.out" -- "$known" "$2" "$3" \
+    timeout $patience "$RPROF" --quiet --passes counted --memory "$1" -o "$work_dir/rprof.out" -- "$known" "$2" "$3" \
         >/dev/null 2>"$work_dir/err" || { echo None None None; return; }
     echo "$(of_profile "$level" "k_$2" "$work_dir/rprof.out/profile.json") $(kernel_seconds "$work_dir/err")" |
         awk -v n="$3" -v m="${whole[$2]-$3}" '{ print ($1 == "None" ? $1 : $1 / m), $2, $3 / n }'
@@ -62,12 +70,13 @@ known_kernels() {
         sampled "to exact" stated native_ms exact sampled cachegrind
     for name in "${kernels[@]}"; do
         [[ $name =~ $ONLY ]] || continue
-        n=${passes[$name]-64}
+        n=$((${passes[$name]-64} * 64 / mib))
+        n=$((n < 1 ? 1 : n))
         read -r level bytes < <("$known" "$name" 1 2>/dev/null)
         native=$(for ((i = 0; i < REPEAT; i++)); do "$known" "$name" "$n" 2>&1 >/dev/null | kernel_seconds /dev/stdin; done |
             sort -g | awk -v n="$n" '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] / n }')
         row="$name $level $bytes $native $(counted exact "$name" "${exact_passes[$name]-2}") $(counted sampled "$name" "$n")"
-        if has valgrind && timeout 100 valgrind --tool=cachegrind --cache-sim=yes --D1="$(geometry 0)" --LL="$(geometry 3)" \
+        if has valgrind && timeout $patience valgrind --tool=cachegrind --cache-sim=yes --D1="$(geometry 0)" --LL="$(geometry 3)" \
             --cachegrind-out-file="$work_dir/cachegrind" "$known" "$name" 1 >/dev/null 2>"$work_dir/err"; then
             row+=" $(misses "$level" "k_$name" "$work_dir/cachegrind") $(kernel_seconds "$work_dir/err")"
         fi
@@ -125,7 +134,7 @@ PYTHON
 # like_ceilings: what the ceilings are measured with: arrays of four times the last levels, huge pages, the widest vectors, loops
 # unrolled. The same as a program has it otherwise: AVX2, not unrolled, on small pages.
 like_ceilings() {
-    local bytes=-DBYTES="(256L<<20)"
+    local bytes=-DBYTES="($((mib < 256 ? 256 : mib))L<<20)"
     gcc "${flags[@]}" "$bytes" -DHUGE_PAGES -march=native -mprefer-vector-width=512 -funroll-loops -o "$known.wide" \
         fixtures/memory/known.c || return
     gcc "${flags[@]}" "$bytes" -o "$known.plain" fixtures/memory/known.c || return
@@ -139,7 +148,8 @@ like_ceilings() {
 echo "Bytes a pass of kernels, at the level where arithmetic knows them, on this host's caches; costs over native. Cachegrind: its"
 echo "data misses in lines; it knows neither write-backs nor non-temporal stores. \"few\": so few lines are no sample; their"
 echo "bytes are those of the whole run."
-gcc "${flags[@]}" -o "$known" fixtures/memory/known.c || exit 1
+gcc "${flags[@]}" -DBYTES="(${mib}L<<20)" -o "$known" fixtures/memory/known.c || exit 1
+echo "Arrays of $mib MiB; last level of $(($(getconf LEVEL3_CACHE_SIZE) >> 20)) MiB."
 known_kernels
 [ "$ONLY" = . ] || exit 0
 echo

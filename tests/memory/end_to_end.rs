@@ -103,6 +103,45 @@ fn functions_of_a_program_have_the_traffic_that_arithmetic_says() {
     assert!((nt / 8.0 - 1.0).abs() < 0.01, "{nt}");
 }
 
+/// In one huge page a stride of 128 KiB is one of frames, too: all lines fall into one set of an L2 with fewer sets. Placed
+/// pseudo-randomly they do not.
+#[test]
+fn an_exact_run_finds_the_conflicts_of_the_frames_that_pages_really_have() {
+    const PASSES: f64 = 200.0;
+    const LINES: f64 = 16.0;
+    let dir = tempfile::tempdir().unwrap();
+    let program = build(dir.path(), "strided", &["-O1", "-static"]);
+    let own = Command::new(&program).output().unwrap();
+    let own = String::from_utf8_lossy(&own.stdout).trim().to_owned();
+    if own != "huge" {
+        return println!("SKIPPED: the kernel gave pages that are {own}");
+    }
+    let walk = functions(&program)["walk"].clone();
+    let geometry = || Geometry {
+        l2: Some(Level { size: 128 << 10, ways: 4, shared_by: 1 }),
+        last: Level { size: 1 << 20, ways: 16, shared_by: 1 },
+        ..small()
+    };
+    let simulated = |model: CacheModel| {
+        let counted = run(&mut Translator::new(), &program, &["200"], model);
+        assert!(libc::WIFEXITED(counted.status) && libc::WEXITSTATUS(counted.status) == 0);
+        let memory = counted.memory.unwrap();
+        let missed: Figure = |t| t.l2_misses;
+        let conflict: Figure = |t| t.l2_conflict;
+        let placed = memory.page_placement.clone();
+        (in_function(&memory, &walk, missed), in_function(&memory, &walk, conflict), placed)
+    };
+    let of_model = || CacheModel::exact(geometry(), Placement::SmallPages, Vec::new());
+    let (missed, conflict, placed) = simulated(of_model().of_host_processes());
+    println!("frames: {missed} misses of L2, {conflict} conflicts; {placed}");
+    assert!(missed > 0.95 * PASSES * LINES && missed <= PASSES * LINES + 1.0, "{missed}");
+    assert!(conflict > 0.9 * missed, "{conflict}");
+    assert!(placed.starts_with("the frames of the page map"), "{placed}");
+    let (missed, _, placed) = simulated(of_model());
+    assert!(missed <= 2.0 * LINES, "{missed}, {placed}");
+    assert!(placed.starts_with("pseudo-random"), "{placed}");
+}
+
 /// A thread is moved from one version to another in the middle of a `rep`: what it has done so far belongs to the one, the
 /// rest to the other.
 #[test]

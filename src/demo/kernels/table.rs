@@ -103,7 +103,7 @@ pub const KERNELS: &[Kernel] = &[
     Kernel {
         name: "l2_read",
         built_for: BuiltFor::Class("l2-bandwidth"),
-        data: Data::Arrays { level: Level::L2, arrays: 1, vectors: 4 },
+        data: Data::Arrays { level: Level::L2, arrays: 1, vectors: 8 },
         team: Team::One,
         in_demo: true,
         code: code!(Avx512 demo_l2_read_avx512, Avx2 demo_l2_read_avx2, Sse2 demo_l2_read_sse2),

@@ -81,8 +81,8 @@ const FIRST: f64 = 40e-6;
 const READINGS: usize = 3;
 const TOGETHER: Duration = Duration::from_millis(20);
 
-/// Additions of one probe (some ten microseconds), and of the chains that it is compared with.
-const PROBE_ADDITIONS: u64 = 131_072;
+/// Additions of one probe (some ten microseconds), and of the chains that it is compared with (some thirty).
+pub const PROBE_ADDITIONS: u64 = 131_072;
 
 /// How long a kernel of vectors of at least [`WIDE`] bits runs before it is timed. Seen: 20 to 100 microseconds until the clock was
 /// the one that it keeps.

@@ -32,7 +32,7 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
 }
 
 /// How far the cycles of a chain differ from one run to the next, at least.
-const RESOLUTION: f64 = 0.003;
+const RESOLUTION: f64 = 0.006;
 
 /// Seconds of one step of a chain through `opcodes`.
 fn step(lab: &Lab, opcodes: &[Opcode], precision: Precision, width: Width) -> Result<Rate, MachineError> {
@@ -129,7 +129,8 @@ fn through_memory(lab: &mut Lab) -> Result<(), MachineError> {
         let both = rate.clock_hz / rate.best;
         let latency = (both - forward).max(0.0);
         // Some cores forward in two ways, and either chain may meet the other one.
-        let spread = (off * forward + rate.spread.max(RESOLUTION) * both) / latency.max(1.0);
+        let doubt = rate.spread.max(RESOLUTION) + rate.clock_doubt;
+        let spread = (off * forward + doubt * both) / latency.max(1.0);
         let how = "from two chains: with the operation, and without";
         lab.record_time_from(label, latency / rate.clock_hz, rate, spread, how);
     }

@@ -1,11 +1,12 @@
 //! How fast each CPU's clock runs: a short chain of dependent additions, one a cycle, on each of them at once.
 //!
-//! It runs in place of the program, on a core that was just as busy, so that the clock is the one that the program has: also
-//! where wide vectors lower it. The ceilings' own clock is told by the same chain (`machine/bench/timing.rs`).
+//! It runs in place of the program, on a core that was just as busy. Where wide vectors lower the clock it may have risen by then:
+//! this is the clock that ceilings keep as `resting_hz`, told by the same chain as late behind their kernels
+//! (`machine/bench/timing.rs`).
 
 use std::sync::{Arc, Mutex};
 
-use crate::machine::bench::{ClockChain, Team};
+use crate::machine::bench::{ClockChain, Team, timing};
 use crate::machine::features::Features;
 use crate::machine::kernels::Arguments;
 use crate::machine::lab;
@@ -29,7 +30,10 @@ impl ClockProbe {
         let clocks = Arc::new(Mutex::new(Vec::with_capacity(self.cpus.len())));
         let (chain, all) = (self.chain.clone(), clocks.clone());
         let job = move |rank: usize| {
-            let hz = chain.hz(&mut Arguments::new());
+            let mut scratch = Arguments::new();
+            // As late as a look at the clock behind a kernel.
+            chain.seconds(timing::PROBE_ADDITIONS, &mut scratch);
+            let hz = chain.hz(&mut scratch);
             if let Ok(mut all) = all.lock() {
                 all.push((rank, hz));
             }

@@ -15,7 +15,7 @@ use super::limits::Limits;
 use crate::profile::evidence::timed::{ClockSeen, PlacementSeen};
 use clock::ClockProbe;
 
-/// Time between two looks. One takes each CPU some fifty microseconds.
+/// Time between two looks. One takes each CPU some seventy microseconds.
 const PERIOD: Duration = Duration::from_millis(50);
 
 /// What was seen, in order of time.

@@ -9,7 +9,7 @@ impl Hierarchy {
     /// L1. `lost`: leave a mark that another core took it.
     pub(super) fn take_private(&mut self, core: usize, line: Line, lost: bool) -> Option<State> {
         let take = |cache: &mut SetCache, set| if lost { cache.invalidate(set, line) } else { cache.remove(set, line) };
-        let (set, index) = (self.l1_indexing.set(line.0), self.placement.index(line));
+        let (set, index) = (self.l1_indexing.set(line.0), self.index(line));
         let Core { l1, l2, .. } = &mut self.cores[core];
         let inner = take(l1, set);
         let outer = l2.as_mut().and_then(|l2| take(&mut l2.cache, l2.indexing.set(index)));
@@ -30,7 +30,7 @@ impl Hierarchy {
         if self.cores.len() == 1 {
             return had;
         }
-        let index = self.placement.index(line);
+        let index = self.index(line);
         for other in (0..self.cores.len()).filter(|&other| other != core) {
             let Some(state) = self.take_private(other, line, true) else { continue };
             had = true;
@@ -46,7 +46,7 @@ impl Hierarchy {
     /// A read by `core`: copies of `line` in other cores become shared and clean. True if one had it.
     pub(super) fn share_with_others(&mut self, core: usize, line: Line) -> bool {
         let mut had = false;
-        let (set, index) = (self.l1_indexing.set(line.0), self.placement.index(line));
+        let (set, index) = (self.l1_indexing.set(line.0), self.index(line));
         for other in (0..self.cores.len()).filter(|&other| other != core) {
             let Core { l1, l2, .. } = &mut self.cores[other];
             let share = |state: &mut State| std::mem::replace(state, state.cleaned().with_shared(true));
