@@ -27,7 +27,7 @@ const FRAME: u64 = (1 << 55) - 1;
 const ZERO_PAGE: u64 = 1 << 24;
 /// Pages that are read at a time, aligned: neighbours are mostly touched together.
 const RUN: u64 = 64;
-/// Frames that are kept at most: some 32 MB. Pages beyond are placed as where nothing is known.
+/// Frames that are kept at most: 36 MB. Pages beyond are placed as where nothing is known.
 const MOST_PAGES: usize = 1 << 20;
 /// Page maps that are held open at most.
 const MOST_FILES: usize = 64;
@@ -50,13 +50,24 @@ pub struct Frames {
     too_many: bool,
 }
 
-/// What is known of a page.
+/// What is known of a page: the low 31 bits of its frame's number, all set if it could not be told; above them whether it was
+/// accessed, not only read from the map with a neighbour.
 #[derive(Debug, Clone, Copy)]
-struct Known {
-    /// The low bits of its frame's number; `None` if it could not be told.
-    frame: Option<u32>,
-    /// It was accessed, not only read from the map with a neighbour.
-    met: bool,
+struct Known(u32);
+
+const MET: u32 = 1 << 31;
+
+impl Known {
+    const UNTOLD: Known = Known(MET - 1);
+
+    fn told(frame: u64) -> Self {
+        Known(frame as u32 & Known::UNTOLD.0)
+    }
+
+    fn frame(self) -> Option<u64> {
+        let frame = self.0 & !MET;
+        (frame != Known::UNTOLD.0).then_some(u64::from(frame))
+    }
 }
 
 impl Frames {
@@ -74,8 +85,8 @@ impl Frames {
 
     /// Made-up frames of the first pages of an address space.
     #[cfg(test)]
-    pub fn made_up(pages: u64, frame: impl Fn(u64) -> u32) -> Self {
-        let known = |page| (page, Known { frame: Some(frame(page)), met: false });
+    pub fn made_up(pages: u64, frame: impl Fn(u64) -> u64) -> Self {
+        let known = |page| (page, Known::told(frame(page)));
         Frames { known: (0..pages).map(known).collect(), ..Frames::default() }
     }
 
@@ -88,9 +99,9 @@ impl Frames {
         }
     }
 
-    /// The number of the frame of `line`'s page, the low 32 bits of it.
+    /// The number of the frame of `line`'s page, the low 31 bits of it.
     pub fn of(&self, line: Line) -> Option<u64> {
-        self.known.get(&line.page())?.frame.map(u64::from)
+        self.known.get(&line.page())?.frame()
     }
 
     /// In words: whose addresses index the levels behind L1, where `otherwise` is for pages without a frame.
@@ -118,10 +129,10 @@ impl Frames {
             self.look_up(line);
         }
         let Some(known) = self.known.get_mut(&line.page()) else { return };
-        if !known.met {
-            known.met = true;
+        if known.0 & MET == 0 {
             self.met += 1;
-            self.told += u64::from(known.frame.is_some());
+            self.told += u64::from(known.frame().is_some());
+            known.0 |= MET;
         }
     }
 
@@ -137,18 +148,17 @@ impl Frames {
             .or_else(|| self.files.remove(&process).and_then(|_| self.entries(process, first)));
         let space = line.page() - line.virtual_page();
         for (number, entry) in entries.iter().flatten().enumerate() {
-            let Some(frame) = frame(*entry) else { continue };
-            if entry & (OF_FILE | EXCLUSIVE) == 0 && (number != wanted || self.is_zeros(frame)) {
-                if number == wanted {
-                    return;
+            // Else a page of zeros, or one that a fork shares.
+            let own = entry & (OF_FILE | EXCLUSIVE) != 0;
+            match frame(*entry) {
+                Some(frame) if number == wanted && !own && self.is_zeros(frame) => return,
+                Some(frame) if number == wanted || own => {
+                    self.known.entry(space | (first + number as u64)).or_insert(Known::told(frame));
                 }
-                continue;
+                _ => {}
             }
-            self.known
-                .entry(space | (first + number as u64))
-                .or_insert(Known { frame: Some(frame as u32), met: false });
         }
-        self.known.entry(line.page()).or_insert(Known { frame: None, met: false });
+        self.known.entry(line.page()).or_insert(Known::UNTOLD);
     }
 
     fn is_zeros(&self, frame: u64) -> bool {

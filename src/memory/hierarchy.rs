@@ -562,7 +562,7 @@ mod tests {
             (LastLevelPolicy::Inclusive, false),
         ];
         // With frames, which put lines where no other rule does.
-        let frames = || Frames::made_up(200, |page| mix(page) as u32);
+        let frames = || Frames::made_up(200, mix);
         for ((policy, l2_inclusive), frames) in
             kinds.into_iter().flat_map(|kind| [None, Some(frames())].map(|frames| (kind, frames)))
         {
