@@ -134,10 +134,10 @@ PYTHON
 # like_ceilings: what the ceilings are measured with: arrays of four times the last levels, huge pages, the widest vectors, loops
 # unrolled. The same as a program has it otherwise: AVX2, not unrolled, on small pages.
 like_ceilings() {
-    local bytes=-DBYTES="($((mib < 256 ? 256 : mib))L<<20)"
-    gcc "${flags[@]}" "$bytes" -DHUGE_PAGES -march=native -mprefer-vector-width=512 -funroll-loops -o "$known.wide" \
+    local bytes=("-DBYTES=($((mib < 256 ? 256 : mib))L<<20)" -DMAPPED)
+    gcc "${flags[@]}" "${bytes[@]}" -DHUGE_PAGES -march=native -mprefer-vector-width=512 -funroll-loops -o "$known.wide" \
         fixtures/memory/known.c || return
-    gcc "${flags[@]}" "$bytes" -o "$known.plain" fixtures/memory/known.c || return
+    gcc "${flags[@]}" "${bytes[@]}" -o "$known.plain" fixtures/memory/known.c || return
     # What memory delivers drifts from one half hour to the next.
     "$RPROF" machine --refresh >/dev/null 2>&1
     printf '%-8s %-10s %9s %9s %9s %8s %8s  %s\n' build kernel predicted fastest mean ratio "of mean" class
@@ -148,7 +148,7 @@ like_ceilings() {
 echo "Bytes a pass of kernels, at the level where arithmetic knows them, on this host's caches; costs over native. Cachegrind: its"
 echo "data misses in lines; it knows neither write-backs nor non-temporal stores. \"few\": so few lines are no sample; their"
 echo "bytes are those of the whole run."
-gcc "${flags[@]}" -DBYTES="(${mib}L<<20)" -o "$known" fixtures/memory/known.c || exit 1
+gcc "${flags[@]}" -DBYTES="(${mib}L<<20)" $([ $mib -gt 64 ] && echo -DMAPPED) -o "$known" fixtures/memory/known.c || exit 1
 echo "Arrays of $mib MiB; last level of $(($(getconf LEVEL3_CACHE_SIZE) >> 20)) MiB."
 known_kernels
 [ "$ONLY" = . ] || exit 0

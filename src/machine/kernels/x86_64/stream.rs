@@ -17,7 +17,7 @@ pub enum Stream {
     Copy,
     /// a = b + s·c
     Triad,
-    /// a = s·a
+    /// a = s·a without the multiplication, which with wide vectors would lower the clock.
     Update,
     /// a = s
     Write,
@@ -132,7 +132,6 @@ pub fn stream(kind: Stream, variant: Variant, features: Features) -> Result<Kern
         payload: vectors * (loads + stores),
         flops: match kind {
             Stream::Triad => 2 * lanes,
-            Stream::Update => lanes,
             _ => 0,
         },
         int_ops: 0,
@@ -163,11 +162,7 @@ fn element(e: &mut Emitter, kind: Stream, variant: Variant, n: usize) {
     match kind {
         Stream::Read => return e.load(load, register, source, at),
         Stream::Write => return store(e, variant, at, scale),
-        Stream::Copy => e.load(load, register, source, at),
-        Stream::Update => {
-            e.load(load, register, source, at);
-            multiply(e, width, register);
-        }
+        Stream::Copy | Stream::Update => e.load(load, register, source, at),
         Stream::Triad if e.features().has(FpOp::Fma, width) => {
             e.load(load, register, BASES[2], at);
             let code = match width {
