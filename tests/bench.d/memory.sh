@@ -11,9 +11,9 @@ kernels=(read copy copy_nt triad update write write_nt stencil transpose transpo
 # one.
 declare -A passes=([matmul]=3 [matmul_blocked]=64 [transpose]=16 [transpose_blocked]=32 [stencil]=48)
 declare -A exact_passes=([matmul]=1)
-# MiB of an array: none fits the last level. At most what static arrays can have.
+# MiB of an array: at least twice the last level, whose sets a stream of not much more than its size fills unevenly.
 mib=64
-while [ $mib -lt 512 ] && [ $((mib << 20)) -lt "$(getconf LEVEL3_CACHE_SIZE)" ]; do
+while [ $mib -lt 1024 ] && [ $((mib << 19)) -lt "$(getconf LEVEL3_CACHE_SIZE)" ]; do
     mib=$((2 * mib))
 done
 # Seconds that one run may take.
