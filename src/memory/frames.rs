@@ -35,8 +35,6 @@ const MOST_FILES: usize = 64;
 /// The frames of pages, as far as they are known.
 #[derive(Debug, Default)]
 pub struct Frames {
-    /// The process that accesses memory now.
-    pub process: u32,
     /// By page of an address space.
     known: HashMap<u64, Known>,
     files: HashMap<u32, File>,
@@ -90,12 +88,12 @@ impl Frames {
         Frames { known: (0..pages).map(known).collect(), ..Frames::default() }
     }
 
-    /// The process accesses `line`: its page has a frame by now.
+    /// `process` accesses `line`: its page has a frame by now.
     #[inline]
-    pub fn meet(&mut self, line: Line) {
+    pub fn meet(&mut self, process: u32, line: Line) {
         if self.latest != line.page() + 1 {
             self.latest = line.page() + 1;
-            self.meet_page(line);
+            self.meet_page(process, line);
         }
     }
 
@@ -120,13 +118,13 @@ impl Frames {
         }
     }
 
-    fn meet_page(&mut self, line: Line) {
+    fn meet_page(&mut self, process: u32, line: Line) {
         if !self.known.contains_key(&line.page()) {
             if self.known.len() >= MOST_PAGES {
                 self.too_many = true;
                 return;
             }
-            self.look_up(line);
+            self.look_up(process, line);
         }
         let Some(known) = self.known.get_mut(&line.page()) else { return };
         if known.0 & MET == 0 {
@@ -139,8 +137,7 @@ impl Frames {
     /// Reads the frames of `line`'s page and its neighbours. A page that was only read yet has none of its own: it is asked for
     /// again when it is met again.
     #[cold]
-    fn look_up(&mut self, line: Line) {
-        let process = self.process;
+    fn look_up(&mut self, process: u32, line: Line) {
         let first = line.virtual_page() & !(RUN - 1);
         let wanted = (line.virtual_page() - first) as usize;
         // What was opened before a program was replaced by another shows the old one's pages.
@@ -222,16 +219,16 @@ mod tests {
 
     #[test]
     fn two_views_of_a_page_have_one_frame_and_two_pages_have_two() {
-        let Some(frames) = Frames::readable() else {
+        let Some(mut frames) = Frames::readable() else {
             return println!("SKIPPED: this process may not see page frames");
         };
-        let mut frames = Frames { process: std::process::id(), ..frames };
+        let process = std::process::id();
         let views = two_views(100);
         let mut met = std::collections::HashSet::new();
         for page in 0..100 {
             let [one, other] = views.map(|view| Line::of(view + page * PAGE as u64 + 64, 0));
-            frames.meet(one);
-            frames.meet(other);
+            frames.meet(process, one);
+            frames.meet(process, other);
             assert!(frames.of(one).is_some() && frames.of(one) == frames.of(other), "{frames:?}");
             met.insert(frames.of(one));
         }
@@ -241,10 +238,10 @@ mod tests {
 
     #[test]
     fn a_page_that_was_only_read_has_no_frame_until_it_is_written() {
-        let Some(frames) = Frames::readable().filter(|frames| frames.flags.is_some()) else {
+        let Some(mut frames) = Frames::readable().filter(|frames| frames.flags.is_some()) else {
             return println!("SKIPPED: this process may not see page frames");
         };
-        let mut frames = Frames { process: std::process::id(), ..frames };
+        let process = std::process::id();
         let length = NonZeroUsize::new(2 * PAGE).unwrap();
         let (rights, kind) = (ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_PRIVATE);
         // SAFETY: a mapping of its own, anywhere, that stays.
@@ -252,11 +249,11 @@ mod tests {
         let lines = [0, PAGE].map(|offset| Line::of(fresh.as_ptr() as u64 + offset as u64, 0));
         // SAFETY: inside of the mapping, which nothing else knows of.
         unsafe { assert_eq!((fresh.read_volatile(), fresh.add(PAGE).read_volatile()), (0, 0)) };
-        lines.iter().for_each(|line| frames.meet(*line));
+        lines.iter().for_each(|line| frames.meet(process, *line));
         assert_eq!(lines.map(|line| frames.of(line)), [None; 2]);
         // SAFETY: as above.
         unsafe { (fresh.write_volatile(1), fresh.add(PAGE).write_volatile(1)) };
-        lines.iter().for_each(|line| frames.meet(*line));
+        lines.iter().for_each(|line| frames.meet(process, *line));
         let [first, second] = lines.map(|line| frames.of(line));
         assert!(first.is_some() && second.is_some() && first != second, "{frames:?}");
     }
@@ -266,8 +263,7 @@ mod tests {
         let mut frames = Frames::default();
         let (nowhere, nobody) = (Line::of(0x1000, 0), Line::of(0x1000, 1));
         for (process, line) in [(std::process::id(), nowhere), (u32::MAX, nobody), (std::process::id(), nowhere)] {
-            frames.process = process;
-            frames.meet(line);
+            frames.meet(process, line);
             assert_eq!(frames.of(line), None);
         }
         assert_eq!((frames.met, frames.told), (2, 0));

@@ -149,11 +149,9 @@ impl Hierarchy {
     /// `process` has just made `accesses` in address space `space`, and still is there to ask for its pages.
     pub fn meet(&mut self, process: u32, space: u32, accesses: &[Access]) {
         if let Some(frames) = &mut self.frames {
-            frames.process = process;
             for access in accesses {
-                let last_byte = access.address.saturating_add(u64::from(access.bytes.max(1)) - 1);
-                let pages = access.address >> PAGE_SHIFT..=last_byte >> PAGE_SHIFT;
-                pages.for_each(|page| frames.meet(Line::of(page << PAGE_SHIFT, space)));
+                let pages = access.address >> PAGE_SHIFT..=access.last_byte() >> PAGE_SHIFT;
+                pages.for_each(|page| frames.meet(process, Line::of(page << PAGE_SHIFT, space)));
             }
         }
     }

@@ -64,8 +64,7 @@ impl TouchedPages {
         if self.of.len() <= at {
             self.of.resize_with(at + 1, OwnPages::default);
         }
-        let last_byte = access.address.saturating_add(u64::from(access.bytes.max(1)) - 1);
-        for number in access.address >> LINE_SHIFT..=last_byte >> LINE_SHIFT {
+        for number in access.address >> LINE_SHIFT..=access.last_byte() >> LINE_SHIFT {
             let mark = self.mark(Line::of(number << LINE_SHIFT, space));
             let own = &mut self.of[at];
             if own.latest != mark.0 + 1 {

@@ -42,7 +42,7 @@ pub fn play(
         }
         AccessKind::Prefetch => false,
     };
-    let last_byte = access.address.saturating_add(u64::from(access.bytes.max(1)) - 1);
+    let last_byte = access.last_byte();
     for number in access.address >> LINE_SHIFT..=last_byte >> LINE_SHIFT {
         let line = Line::of(number << LINE_SHIFT, place.space);
         if !admit(line) {

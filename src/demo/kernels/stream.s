@@ -1,16 +1,17 @@
 # Kernels bound by a level of the memory hierarchy, \r = zmm or ymm, \w = its bytes.
 
-# sum += a[i]: eight accumulators, one load each
-.macro AVX_READ name, r, w
+# sum += a[i]: as many accumulators as vectors in a body, one load each; a turn is eight vectors
+.macro AVX_READ_BY name, r, w, vectors, accumulators:vararg
 FUNCTION \name
-    AVX_ZERO 0, 1, 2, 3, 4, 5, 6, 7
+    AVX_ZERO \accumulators
+    imul rcx, rcx, 8 / \vectors
 2:  mov rax, rdi
     mov r9, rcx
     .p2align 6
-3:  .irp i, 0, 1, 2, 3, 4, 5, 6, 7
+3:  .irp i, \accumulators
     vaddpd \r\()\i, \r\()\i, [rax + \w * \i]
     .endr
-    add rax, 8 * \w
+    add rax, \vectors * \w
     dec r9
     jnz 3b
     dec r8
@@ -19,24 +20,8 @@ FUNCTION \name
 END \name
 .endm
 
-# the same in fours, an eight being two of them: some cores take more from L2 in short loops
-.macro AVX_READ_SHORT name, r, w
-FUNCTION \name
-    AVX_ZERO 0, 1, 2, 3
-    add rcx, rcx
-2:  mov rax, rdi
-    mov r9, rcx
-    .p2align 6
-3:  .irp i, 0, 1, 2, 3
-    vaddpd \r\()\i, \r\()\i, [rax + \w * \i]
-    .endr
-    add rax, 4 * \w
-    dec r9
-    jnz 3b
-    dec r8
-    jnz 2b
-    AVX_RETURN
-END \name
+.macro AVX_READ name, r, w
+AVX_READ_BY \name, \r, \w, 8, 0, 1, 2, 3, 4, 5, 6, 7
 .endm
 
 # a[i] = b[i] + s * c[i]; \mov = the store
@@ -185,8 +170,8 @@ AVX_L1_ACCESS demo_l1_access_\isa
 
 AVX_STREAM avx512, zmm, 64
 AVX_STREAM avx2, ymm, 32
-# Four chains of additions are as fast as L2 with vectors of 64 bytes alone.
-AVX_READ_SHORT demo_l2_read_avx512, zmm, 64
+# Some cores take more from L2 in short loops; four chains of additions are as fast as L2 with vectors of 64 bytes alone.
+AVX_READ_BY demo_l2_read_avx512, zmm, 64, 4, 0, 1, 2, 3
 AVX_READ demo_l2_read_avx2, ymm, 32
 
 .macro SSE_READ name

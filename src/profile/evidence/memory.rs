@@ -19,6 +19,14 @@ pub struct Access {
     pub kind: AccessKind,
 }
 
+impl Access {
+    /// The address of its last byte.
+    #[inline]
+    pub fn last_byte(&self) -> u64 {
+        self.address.saturating_add(u64::from(self.bytes.max(1)) - 1)
+    }
+}
+
 /// What accesses that an engine hands over stand for. Programs are sampled in time: windows of collection between
 /// pauses in which only executions are counted.
 ///
