@@ -6,26 +6,28 @@ use rprof::instrument::x86_64::emit::Code;
 use rprof::instrument::x86_64::rewrite::{Slots, copy, uses_gs};
 use rprof::target::address::{Address, CacheAddress};
 
-/// Where the program's text is said to be.
+/// Where the text of a PIE is said to be.
 const TEXT: u64 = 0x5555_5555_4000;
-/// Places of the code cache: within reach of RIP-relative operands, and beyond.
-const CACHES: [u64; 2] = [TEXT - (1 << 30), 0x1000_0000];
+/// Places of text and code cache: within reach of RIP-relative operands, beyond, and beyond the low 2 GB for text in these.
+const PLACES: [(u64, u64); 3] = [(TEXT, TEXT - (1 << 30)), (TEXT, 0x1000_0000), (0x40_0000, 0xfc00_0000)];
 const SLOTS: Slots = Slots { lent: 0x10, program_gs: 0x90 };
 
 /// Checks the block that `bytes` begin with; returns how many instructions were compared.
 pub fn decode_to_encode(bytes: &[u8]) -> Result<usize, String> {
-    let Some(block) = decode(Address::new(TEXT), bytes) else { return Ok(0) };
-    check_block(&block, bytes)?;
-    let transfers = usize::from(block.end != End::Next);
-    let plain = &block.steps[..block.steps.len() - transfers];
-    for step in plain {
-        let from = usize::from(step.offset);
-        let own = &bytes[from..from + step.instruction.len()];
-        for cache in CACHES {
+    let mut compared = 0;
+    for (text, cache) in PLACES {
+        let Some(block) = decode(Address::new(text), bytes) else { return Ok(0) };
+        check_block(&block, bytes)?;
+        let transfers = usize::from(block.end != End::Next);
+        let plain = &block.steps[..block.steps.len() - transfers];
+        for step in plain {
+            let from = usize::from(step.offset);
+            let own = &bytes[from..from + step.instruction.len()];
             check_copy(step, own, cache).map_err(|e| format!("{own:02x?} at cache {cache:#x}: {e}"))?;
         }
+        compared = plain.len();
     }
-    Ok(plain.len())
+    Ok(compared)
 }
 
 /// Instructions lie one behind the other, and the block's bytes are those that were given.
@@ -100,7 +102,12 @@ fn same_memory(a: &Instruction, b: &Instruction) -> Result<(), String> {
         (parts, i.segment_prefix())
     };
     let has = (0..a.op_count()).any(|n| a.op_kind(n) == OpKind::Memory);
-    if !has || expression(a) == expression(b) { Ok(()) } else { Err(format!("{a} became {b}")) }
+    // An operand of the low 2 GB may be told by its address.
+    let address = a.memory_displacement64();
+    let by_address = a.is_ip_rel_memory_operand()
+        && address <= i32::MAX as u64
+        && expression(b) == ((Register::None, Register::None, 1, address), a.segment_prefix());
+    if !has || by_address || expression(a) == expression(b) { Ok(()) } else { Err(format!("{a} became {b}")) }
 }
 
 /// The operand goes through a lent register that the instruction itself does not use; it is saved before and loaded behind.

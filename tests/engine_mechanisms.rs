@@ -23,6 +23,7 @@ macro_rules! mechanisms {
 }
 mechanisms! {
     address_space [],
+    arrays ["-no-pie", "-fno-pie"],
     attached [] => "native-code",
     attributes [],
     cancelled ["-pthread"],
@@ -151,6 +152,15 @@ fn there_is_no_rseq() {
     let expected = "good 20000 refused 4\n".repeat(4) + "refused 4, in a child 4\n";
     assert_eq!(said.output, expected);
     nothing_runs(&path);
+}
+
+/// Room for code is found below the arrays, above them, and beyond the low 2 GB.
+#[test]
+fn arrays_of_every_size_leave_room_for_code() {
+    for size in ["-DMIB=300", "-DMIB=1400", "-DMIB=1650", "-DMIB=1950"] {
+        guest("arrays.c", &["-no-pie", "-fno-pie", "-static", size]);
+    }
+    guest("arrays.c", &["-pie", "-fPIE"]);
 }
 
 #[test]

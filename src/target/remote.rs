@@ -25,6 +25,9 @@ pub enum RemoteError {
     /// Our side of memory shared with the program could not be made.
     #[error("cannot share memory with the program: {0}")]
     Share(#[source] std::io::Error),
+    /// The program has its own data wherever our tables could be.
+    #[error("its static data leave no room for tables in the low 2 GiB of its addresses")]
+    NoRoomBelow,
     /// The kernel refused.
     #[error("{call} on behalf of the program failed: {source}")]
     Refused {
@@ -42,8 +45,13 @@ impl RemoteError {
         match self {
             RemoteError::Refused { source, .. } => Some(*source),
             RemoteError::Share(source) | RemoteError::Memory(source) => source.raw_os_error().map(Errno::from_raw),
-            RemoteError::Trace(_) | RemoteError::Ended(_) => None,
+            RemoteError::Trace(_) | RemoteError::Ended(_) | RemoteError::NoRoomBelow => None,
         }
+    }
+
+    /// Whether the program's address space has no room for what was to be mapped.
+    pub fn leaves_no_room(&self) -> bool {
+        matches!(self, RemoteError::NoRoomBelow) || self.errno() == Some(Errno::ENOMEM)
     }
 }
 

@@ -19,11 +19,16 @@ use super::text::{TextRange, Treatment, treatment};
 use crate::target::address::{Address, CacheAddress};
 use crate::target::maps::{Mapping, read_maps};
 use crate::target::memory::Memory;
+use crate::target::proc_status::read_heap_start;
 use crate::target::remote::{Remote, RemoteError};
 use crate::target::tracee::{SignalInfo, Stopped};
 
 /// Arenas are placed this far below the text they are for.
 const BELOW: u64 = 1 << 30;
+/// Room for a heap that is kept free if possible.
+const HEAP: u64 = 1 << 30;
+/// Below it nothing is placed.
+const LOWEST: u64 = 0x1000_0000;
 /// Where the regions are wished: below every place that the kernel chooses for a PIE, and where the shadow memories of the
 /// address, memory and thread sanitizers are not.
 const REGIONS_AT: u64 = 0x5500_0000_0000;
@@ -73,7 +78,7 @@ pub fn prepare(pid: Pid, thread: Stopped) -> Result<Prepared, RemoteError> {
     let near: Vec<Address> = near.map(|m| m.start).collect();
     let (space, regions) = match furnish(pid, &mut remote, entry, &maps, &near) {
         Ok(furnished) => furnished,
-        Err(error) if error.errno() == Some(Errno::ENOMEM) => {
+        Err(error) if error.leaves_no_room() => {
             unmap_all_but(pid, &mut remote, &maps)?;
             return Ok(Prepared::NoRoom(error, remote.finish()?.0));
         }
@@ -130,7 +135,7 @@ fn furnish(
 ) -> Result<(CodeSpace, Regions), RemoteError> {
     let room = Room::of(pid);
     let mut taken: Vec<(u64, u64)> = maps.iter().map(|m| (m.start.get(), m.end.get())).collect();
-    let low = gap(&taken, layout::TABLES, 0x7fff_0000, 0x1000_0000).ok_or_else(no_room)?;
+    let low = beside_heap(&mut taken, read_heap_start(pid).unwrap_or(0)).ok_or(RemoteError::NoRoomBelow)?;
     let tables = map(pid, remote, site, &Wish { size: layout::TABLES, at: low, protection: libc::PROT_READ })?;
     taken.push((low, low + layout::TABLES));
     let regions = map_regions(pid, remote, site, &taken, room.regions)?;
@@ -144,6 +149,17 @@ fn furnish(
         }
     }
     Ok((CodeSpace::new(tables, arenas), regions))
+}
+
+/// Where the tables go. What a heap from `heap` on may grow into counts as taken from then on: a gigabyte, or as much of that
+/// as the tables leave.
+fn beside_heap(taken: &mut Vec<(u64, u64)>, heap: u64) -> Option<u64> {
+    let others = taken.len();
+    [HEAP, HEAP / 4, HEAP / 32, 0].into_iter().find_map(|room| {
+        taken.truncate(others);
+        taken.push((heap, heap.saturating_add(room)));
+        gap(taken, layout::TABLES, 0x7fff_0000, LOWEST)
+    })
 }
 
 /// Signals that came meanwhile, to be delivered later.
@@ -274,11 +290,15 @@ fn strip(remote: &mut Remote<'_>, mapping: &Mapping) -> Result<(), RemoteError> 
     }
 }
 
-/// A free place of `size` bytes near `text`.
+/// A free place of `size` bytes near `text`; where a program has its arrays all over the low 2 GB, beyond these: its operands
+/// there can be told by their addresses.
 fn place(taken: &[(u64, u64)], text: u64, size: u64) -> Option<u64> {
-    let wish = if text > 2 * BELOW { text - BELOW } else { 0x7000_0000 };
-    let lowest = if text > 2 * BELOW { text.saturating_sub(REACH) } else { 0x1000_0000 };
-    gap(taken, size, wish, lowest).or_else(|| gap(taken, size, text.saturating_sub(size), 0x1000_0000))
+    let low = text <= 2 * BELOW;
+    let wish = if low { 0x7000_0000 } else { text - BELOW };
+    let lowest = if low { LOWEST } else { text.saturating_sub(REACH) };
+    gap(taken, size, wish, lowest)
+        .or_else(|| gap(taken, size, text.saturating_sub(size), LOWEST))
+        .or_else(|| low.then(|| gap(taken, size, 4 * BELOW, 2 * BELOW)).flatten())
 }
 
 /// The highest free range of `size` bytes that ends at or below `from` and starts at or above `lowest`, where a huge page
@@ -299,6 +319,33 @@ fn gap(taken: &[(u64, u64)], size: u64, from: u64, lowest: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn arrays_all_over_the_low_gigabytes_leave_room_beyond_them() {
+        let size = 64 << 20;
+        assert_eq!(place(&[(0x40_0000, 0x50_0000)], 0x40_0000, size), Some(0x6c00_0000));
+        assert_eq!(place(&[(0x40_0000, 0x6f00_0000)], 0x40_0000, size), Some(0xfc00_0000));
+        assert_eq!(place(&[(0x40_0000, 1 << 32)], 0x40_0000, size), None);
+        let pie = 0x5555_5555_4000;
+        assert_eq!(place(&[(pie, pie + (3 << 30))], pie, size), Some((pie - BELOW - size) & !(HUGE - 1)));
+    }
+
+    #[test]
+    fn tables_leave_a_heap_its_room_where_there_is_some() {
+        let size = layout::TABLES;
+        let placed = |end: u64, heap: u64| {
+            let mut taken = vec![(0x40_0000, end)];
+            (beside_heap(&mut taken, heap), taken[1].1 - heap)
+        };
+        let highest = (0x7fff_0000 & !(HUGE - 1)) - size.next_multiple_of(HUGE);
+        assert_eq!(placed(0x50_0000, 0x60_0000), (Some(highest), HEAP));
+        assert_eq!(placed(0x7800_0000, 0x9000_0000), (Some(highest), HEAP), "it begins beyond them");
+        assert_eq!(placed(0x7bf0_0000, 0x7c00_0000), (Some(highest), HEAP / 32));
+        let below = 0x7e00_0000 - size.next_multiple_of(HUGE);
+        assert_eq!(placed(0x7c00_0000, 0x7e00_0000), (Some(below), HEAP), "between the arrays and the heap");
+        assert_eq!(placed(0x7df0_0000, 0x7e00_0000), (Some(highest), 0));
+        assert_eq!(placed(0x7f80_0000, 0x7f90_0000).0, None);
+    }
 
     #[test]
     fn gaps_lie_between_what_is_taken() {

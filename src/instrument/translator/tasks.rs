@@ -21,7 +21,7 @@ use crate::profile::run::Warning;
 use crate::target::address::Address;
 use crate::target::memory::Memory;
 use crate::target::proc_status::{read_name, read_status};
-use crate::target::remote::Remote;
+use crate::target::remote::{Remote, RemoteError};
 use crate::target::tracee::{Mode, Registers, Stopped};
 use crate::target::wait::{Event, Stop, wait_for};
 
@@ -206,9 +206,12 @@ impl Run {
         let limit = self.open_address_space(tid);
         let (mut image, stopped) = match inject::prepare(tid, stopped)? {
             Prepared::Image(image, stopped) => (image, stopped),
-            Prepared::NoRoom(_, stopped) if tid != self.first => {
-                return self
-                    .not_followed(stopped, "its limit on address space (ulimit -v) leaves no room for its code");
+            Prepared::NoRoom(error, stopped) if tid != self.first => {
+                let why = match error {
+                    RemoteError::NoRoomBelow => "its static data leave no room for our tables in the low 2 GiB",
+                    _ => "its limit on address space (ulimit -v) leaves no room for its code",
+                };
+                return self.not_followed(stopped, why);
             }
             Prepared::NoRoom(error, _) => return Err(error.into()),
         };

@@ -126,7 +126,7 @@ pub fn copy(code: &mut Code, step: &Step, bytes: &[u8], slots: Slots) -> Result<
     }
     let at = code.here();
     let distance = instruction.memory_displacement64().wrapping_sub((at + bytes.len() as u64).get()) as i64;
-    let Ok(distance) = i32::try_from(distance) else { return through_register(code, instruction, slots) };
+    let Ok(distance) = i32::try_from(distance) else { return from_afar(code, instruction, slots) };
     let d = usize::from(step.displacement);
     code.raw(&bytes[..d]);
     code.raw(&distance.to_le_bytes());
@@ -173,9 +173,11 @@ pub fn load_target(code: &mut Code, to: Register, instruction: &Instruction, slo
     let mut load =
         Instruction::with2(Opcode::Mov_r64_rm64, to, operand).map_err(|_| NoRule { at: instruction.ip() })?;
     load.set_ip(instruction.ip());
-    let far = load.is_ip_rel_memory_operand() && !reaches(code.here().get(), load.memory_displacement64());
-    if far || uses_gs(&load) {
+    if uses_gs(&load) {
         return through_register(code, &load, slots).map(drop);
+    }
+    if load.is_ip_rel_memory_operand() && !reaches(code.here().get(), load.memory_displacement64()) {
+        return from_afar(code, &load, slots).map(drop);
     }
     encode(code, &load)
 }
@@ -217,6 +219,19 @@ pub fn store_vector(code: &mut Code, base: Gpr, offset: i64, vector: Register) -
 fn reaches(from: u64, to: u64) -> bool {
     let distance = to.wrapping_sub(from) as i64;
     distance.abs() < (1 << 31) - 64
+}
+
+/// A RIP-relative operand that a displacement does not reach from the cache: by its address, which the low 2 GB allow.
+fn from_afar(code: &mut Code, instruction: &Instruction, slots: Slots) -> Result<Written, NoRule> {
+    if instruction.memory_displacement64() > i32::MAX as u64 {
+        return through_register(code, instruction, slots);
+    }
+    let mut absolute = *instruction;
+    absolute.set_memory_base(Register::None);
+    absolute.set_memory_displ_size(8);
+    let at = code.here();
+    encode(code, &absolute)?;
+    Ok(Written { at, lent: None })
 }
 
 fn through_register(code: &mut Code, instruction: &Instruction, slots: Slots) -> Result<Written, NoRule> {
@@ -355,10 +370,33 @@ mod tests {
     fn rip_relative_operands_keep_their_address() {
         let load = [0x48, 0x8b, 0x05, 0x00, 0x10, 0x00, 0x00]; // mov rax, [rip+0x1000]
         assert_eq!(translated(0x1000_0000, &load), "mov rax,[401007h]");
+        assert_eq!(translated(0x7f00_0000_0000, &load), "mov rax,[401007h]", "it is below 2 GB");
+        assert_eq!(translated(0x7f00_0000_0000, &[0x48, 0x8b, 0x05, 0x00, 0x00, 0x00, 0x7f]), "mov rax,[7F400007h]");
         assert_eq!(
-            translated(0x7f00_0000_0000, &load),
-            "mov gs:[10h],rcx; mov ecx,401007h; mov rax,[rcx]; mov rcx,gs:[10h]"
+            translated(0x7f00_0000_0000, &[0x48, 0x8b, 0x05, 0x00, 0xff, 0xff, 0x7f]),
+            "mov gs:[10h],rcx; mov ecx,803FFF07h; mov rax,[rcx]; mov rcx,gs:[10h]"
         );
+    }
+
+    #[test]
+    fn what_is_told_by_an_address_of_the_low_gigabytes_is_what_it_was() {
+        let forms: [(&[u8], &str); 5] = [
+            (&[0x48, 0x8d, 0x0d, 0, 0x10, 0, 0], "lea rcx,[401007h]"),
+            (&[0xc7, 0x05, 0, 0x10, 0, 0, 5, 0, 0, 0], "mov dword ptr [40100Ah],5"),
+            (&[0xff, 0x25, 0, 0x10, 0, 0], "jmp qword ptr [401006h]"),
+            (&[0xc5, 0xfd, 0x58, 0x05, 0, 0x10, 0, 0], "vaddpd ymm0,ymm0,[401008h]"),
+            (&[0x62, 0xf1, 0xfd, 0x58, 0x58, 0x05, 0, 0x10, 0, 0], "vaddpd zmm0,zmm0,[40100Ah]{1to8}"),
+        ];
+        for (bytes, expected) in forms {
+            let mut decoder = Decoder::with_ip(64, bytes, 0x40_0000, DecoderOptions::NONE);
+            let instruction = decoder.decode();
+            let mut code = Code::new(CacheAddress::new(0x7f00_0000_0000));
+            from_afar(&mut code, &instruction, Slots { lent: 0x10, program_gs: 0x90 }).unwrap();
+            let mut line = String::new();
+            let written = Decoder::with_ip(64, code.bytes(), 0x7f00_0000_0000, DecoderOptions::NONE).decode();
+            IntelFormatter::new().format(&written, &mut line);
+            assert_eq!(line, expected);
+        }
     }
 
     #[test]
