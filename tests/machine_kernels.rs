@@ -180,7 +180,8 @@ fn everything_else() {
                 agrees(&fp::throughput("bf16", &[dot], Precision::Bf16, width, features).expect("encodes"));
             }
         }
-        agrees(&integer::clock(features).expect("encodes"));
+        agrees(&integer::additions(features).expect("encodes"));
+        agrees(&integer::multiplications(features).expect("encodes"));
         agrees(&fp::shuffle_chain(features).expect("encodes"));
     }
 }

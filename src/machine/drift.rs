@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 use super::bench::timing::{Plan, Rate, Work};
 use super::ceilings::bandwidth;
 use super::error::MachineError;
-use super::kernels::x86_64::{chase, fp, opcodes::floating};
+use super::kernels::x86_64::integer::{self, Scalar};
+use super::kernels::x86_64::{fp, opcodes::floating};
 use super::lab::Lab;
 use super::states::Looks;
 use crate::isa::operation::{FpOp, Precision};
 use crate::profile::machine::{Ceiling, Machine};
 
-/// Time after which no further repetitions of a probe begin: of the roof, of the near loads and stores, of the memory.
+/// Time after which no further repetitions of a probe begin: of the roof, of the divider, of the memory.
 const ENDS: [Duration; 3] = [Duration::from_millis(80), Duration::from_millis(100), Duration::from_millis(200)];
 
 /// The memory is looked at only if its buffer can be touched in the time that is left.
@@ -19,6 +20,9 @@ const LAST_START: Duration = Duration::from_millis(130);
 
 /// The clock or the pipes moved by more than this.
 const CORE_TOLERANCE: f64 = 0.04;
+
+/// The divider takes so much more or less: no work beside it explains that.
+const DIVIDER_TOLERANCE: f64 = 0.25;
 
 /// No CPU's clock moves further than this: what was kept is no measurement of this host.
 const CLOCKS: std::ops::Range<f64> = 0.2..5.0;
@@ -70,14 +74,15 @@ fn core(lab: &Lab, cached: &Machine, start: Instant) -> Result<bool, MachineErro
     if evidence(now).is_some_and(|now| has_moved(now, known)) {
         return Ok(true);
     }
-    // The chain warms nothing but tells whether store forwarding still is what it was: a different host shows here.
-    let latency = cached.ceiling("lat.forward.gpr", 1).and_then(|c| Some(c.value? * c.clock_hz?));
+    // A different host shows in the divider. Not in what is stored and loaded again: cores that rename memory do so or not from
+    // one moment to the next, in one cycle or in nine.
+    let latency = cached.ceiling("lat.int.div", 1).and_then(|c| Some(c.value? * c.clock_hz?));
     let Some(latency) = latency else { return Ok(false) };
-    let forward = chase::forward(lab.features)?;
-    let steps = forward.work.payload as f64;
-    let forward = lab.watch().rate_until(&Work::on_registers(forward, 1), steps, plan, Some(start + ENDS[1]))?;
-    let moved = |now: Rate| (now.clock_hz / now.best / latency - 1.0).abs() > 0.25;
-    Ok(evidence(forward).is_some_and(moved))
+    let divider = integer::chain(Scalar::Divide, lab.features)?;
+    let steps = divider.work.payload as f64;
+    let divider = lab.watch().rate_until(&Work::on_registers(divider, 1), steps, plan, Some(start + ENDS[1]))?;
+    let moved = |now: Rate| (now.clock_hz / now.best / latency - 1.0).abs() > DIVIDER_TOLERANCE;
+    Ok(evidence(divider).is_some_and(moved))
 }
 
 /// Whether the core does more or less in a cycle where the roof is reached at `now`.

@@ -10,7 +10,7 @@
 //! [`load_or_measure`] is the entry. Every ceiling is a [`Ceiling`](crate::profile::Ceiling): `value` in base units for
 //! all its `threads` together (times: of one event), null with a `reason` where it was not measured. Value: the best
 //! repetition; `spread`: (max − min) / median of the fastest repetitions; `clock_hz`: the clock in that repetition, told by a
-//! dependent chain of additions right behind the kernel; `resting_hz`: some time later, if another. Thread counts: 1, the powers of two, the cores, all CPUs;
+//! dependent chain of multiplications right behind the kernel; `resting_hz`: some time later, if another. Thread counts: 1, the powers of two, the cores, all CPUs;
 //! what is marked † only at 1 and the most, ‡ only at 1.
 //!
 //! # Ids

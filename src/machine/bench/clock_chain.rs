@@ -1,4 +1,8 @@
-//! A chain of dependent additions, one a cycle, whose time tells the clock.
+//! A chain of dependent multiplications, of as many cycles each, whose time tells the clock.
+//!
+//! How many cycles that is, dependent additions tell: one a cycle. They do not tell the clock themselves, since what another thread of
+//! the core does delays some of them: on a Zen 4 whose other threads were busy, a hundredth to a twentieth of the time, three times
+//! as much as of a chain whose steps take three cycles.
 //!
 //! A clock that wide vectors lower rises again some tens of microseconds behind the last of them (18 to 50 seen on an Intel server
 //! of 2024, 670 on one of 2017), and falls as fast when they begin. What tells the clock of a kernel is therefore a short chain
@@ -8,12 +12,15 @@ use std::time::Instant;
 
 use crate::machine::kernels::{Arguments, Kernel};
 
-/// Additions of a short chain: some two microseconds; where reading the time takes long, up to [`LONGEST`].
+/// Cycles of a short chain: some two microseconds; where the time is coarse or reading it takes long, up to [`LONGEST`].
 const SHORT: u64 = 8_192;
 const LONGEST: u64 = 16 * SHORT;
 
 /// Share of a short chain that reading the time may take.
 const OVERHEAD: f64 = 0.05;
+
+/// Share of a short chain that a step of the time may be. Some CPUs count time in steps of ten nanoseconds (Zen 4).
+const STEP: f64 = 0.00125;
 
 /// Short chains in one look. An interruption only lengthens one: the shorter is right.
 const LOOKS: usize = 2;
@@ -21,59 +28,126 @@ const LOOKS: usize = 2;
 /// Attempts to find what reading the time costs.
 const ATTEMPTS: usize = 41;
 
+/// Pairs of chains from which the cycles of a multiplication are told, and the cycles of each.
+const PAIRS: usize = 25;
+const PAIR: u64 = 4 * SHORT;
+
+/// How far from a whole number these may seem to be.
+const WHOLE: f64 = 0.25;
+
 /// The chain.
 #[derive(Debug)]
 pub struct ClockChain {
     kernel: Kernel,
     /// Cycles of one iteration of the kernel.
     cycles: u64,
-    /// Seconds that any chain takes beyond its additions.
+    /// Seconds that any chain takes beyond its steps.
     overhead_s: f64,
-    /// Additions of a short chain.
+    /// Cycles of a short chain.
     short: u64,
 }
 
 impl ClockChain {
-    /// The chain of `kernel`, an iteration of which takes `cycles`. Runs a few of them.
-    pub fn new(kernel: Kernel, cycles: u64) -> Self {
-        let mut chain = ClockChain { kernel, cycles: cycles.max(1), overhead_s: 0.0, short: SHORT };
+    /// The chain of `multiplications`, whose cycles `additions` tell; of these where it is no whole number of cycles. Runs a few
+    /// chains of both.
+    pub fn new(additions: Kernel, multiplications: Kernel) -> Self {
+        let of = |kernel: Kernel, latency: u64| {
+            let cycles = (kernel.work.payload * latency).max(1);
+            ClockChain { kernel, cycles, overhead_s: 0.0, short: SHORT }
+        };
         let mut scratch = Arguments::new();
+        let (additions, steps) = (of(additions, 1), of(multiplications, 1));
+        let mut ratios: Vec<f64> =
+            (0..PAIRS).map(|_| steps.seconds(PAIR, &mut scratch) / additions.seconds(PAIR, &mut scratch)).collect();
+        ratios.sort_unstable_by(f64::total_cmp);
+        let latency = ratios[PAIRS / 2];
+        let is_whole = latency > 1.0 && (latency - latency.round()).abs() < WHOLE;
+        if is_whole { of(steps.kernel, latency.round() as u64) } else { additions }.calibrated(&mut scratch)
+    }
+
+    /// With what reading the time costs, and as long as that and its steps ask for.
+    fn calibrated(mut self, scratch: &mut Arguments) -> Self {
+        let step = step();
         loop {
-            let (overhead, short) = chain.calibrate(&mut scratch);
-            if overhead <= OVERHEAD * short || chain.short >= LONGEST {
-                return ClockChain { overhead_s: overhead, ..chain };
+            let (overhead, short) = self.calibrate(scratch);
+            if (overhead <= OVERHEAD * short && step <= STEP * short) || self.short >= LONGEST {
+                return ClockChain { overhead_s: overhead, ..self };
             }
-            chain.short *= 2;
+            self.short *= 2;
         }
     }
 
     /// Seconds that reading the time costs, and those of a short chain, from short chains around one of twice their length: at the
     /// same clock but for a few attempts.
     fn calibrate(&self, scratch: &mut Arguments) -> (f64, f64) {
+        let short = self.iterations(self.short);
         let mut attempts: Vec<(f64, f64)> = (0..ATTEMPTS)
             .map(|_| {
-                let [before, twice, after] = [1, 2, 1].map(|times| self.seconds(times * self.short, scratch));
+                let [before, twice, after] = [1, 2, 1].map(|times| self.elapsed(times * short, scratch));
                 ((before + after - twice).max(0.0), before)
             })
             .collect();
         attempts.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-        attempts[ATTEMPTS / 2]
+        // Several in the middle know more than the steps of the time tell.
+        let middle = &attempts[ATTEMPTS / 3..ATTEMPTS - ATTEMPTS / 3];
+        let overhead = middle.iter().map(|a| a.0).sum::<f64>() / middle.len() as f64;
+        (overhead, attempts[ATTEMPTS / 2].1)
     }
 
-    /// Seconds of about so many `additions`.
-    pub fn seconds(&self, additions: u64, scratch: &mut Arguments) -> f64 {
+    /// Iterations of at least so many cycles.
+    fn iterations(&self, cycles: u64) -> u64 {
+        cycles.div_ceil(self.cycles)
+    }
+
+    /// Seconds of so many iterations, with what reading the time costs.
+    fn elapsed(&self, iterations: u64, scratch: &mut Arguments) -> f64 {
         let start = Instant::now();
         // SAFETY: the clock kernel touches no memory.
-        unsafe { self.kernel.call(additions.div_ceil(self.cycles), scratch) };
-        (start.elapsed().as_secs_f64() - self.overhead_s).max(1e-9)
+        unsafe { self.kernel.call(iterations, scratch) };
+        start.elapsed().as_secs_f64()
+    }
+
+    /// Seconds that `cycles` take, from a chain that takes about as many.
+    pub fn seconds(&self, cycles: u64, scratch: &mut Arguments) -> f64 {
+        let iterations = self.iterations(cycles);
+        let net = (self.elapsed(iterations, scratch) - self.overhead_s).max(1e-9);
+        net * cycles as f64 / (iterations * self.cycles) as f64
     }
 
     /// The clock now, in hertz.
     pub fn hz(&self, scratch: &mut Arguments) -> f64 {
         let shortest = (0..LOOKS).map(|_| self.seconds(self.short, scratch)).fold(f64::INFINITY, f64::min);
-        (self.short.div_ceil(self.cycles) * self.cycles) as f64 / shortest
+        self.short as f64 / shortest
     }
 }
+
+/// The step in which the time goes on, in seconds, from what readings a few cycles further and further are apart.
+fn step() -> f64 {
+    let mut apart: Vec<u64> = (0..READINGS)
+        .map(|n| {
+            let start = Instant::now();
+            (0..n % LONGEST_WAIT).for_each(|round| _ = std::hint::black_box(round));
+            start.elapsed().as_nanos() as u64
+        })
+        .collect();
+    apart.sort_unstable();
+    step_of(&apart[..READINGS / 2])
+}
+
+/// Of sorted distances in nanoseconds, which lie at whole numbers of the step, and by the conversion to nanoseconds one beside them.
+/// Where these are not apart, it is a nanosecond or two.
+fn step_of(apart: &[u64]) -> f64 {
+    let Some(&first) = apart.first() else { return 0.0 };
+    let starts: Vec<u64> = apart.windows(2).filter(|w| w[1] - w[0] > 2).map(|w| w[1]).collect();
+    match starts[..] {
+        [.., last] if starts.len() > 2 => (last - first) as f64 / starts.len() as f64 * 1e-9,
+        _ => 1e-9,
+    }
+}
+
+/// Readings from which the step is told, and rounds of waiting between two.
+const READINGS: usize = 4_096;
+const LONGEST_WAIT: usize = 256;
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
@@ -82,9 +156,22 @@ mod tests {
     use crate::machine::kernels::x86_64::integer;
 
     #[test]
+    fn the_step_of_the_time_is_told_by_what_lies_between_readings() {
+        let of_ten: Vec<u64> = (2..9).flat_map(|n| [10 * n; 5].into_iter().chain([10 * n + 1; 3])).collect();
+        assert!((step_of(&of_ten) - 10e-9).abs() < 1e-15, "{}", step_of(&of_ten));
+        assert_eq!(step_of(&(18..90).collect::<Vec<_>>()), 1e-9);
+        assert_eq!(step_of(&[18, 19, 20, 20, 90]), 1e-9, "an interruption is no step");
+        assert_eq!(step_of(&[]), 0.0);
+        assert!((1e-10..1e-5).contains(&step()), "{}", step());
+    }
+
+    #[test]
     fn a_short_chain_tells_the_clock_that_a_long_one_tells() {
-        let kernel = integer::clock(Features::detect()).expect("encodes");
-        let chain = ClockChain::new(kernel, integer::CLOCK_ADDS);
+        let features = Features::detect();
+        let kernels = [integer::additions(features), integer::multiplications(features)].map(|k| k.expect("encodes"));
+        let [additions, multiplications] = kernels;
+        let chain = ClockChain::new(additions, multiplications);
+        assert!((2..9).contains(&(chain.cycles / chain.kernel.work.payload)), "{chain:?}");
         let mut scratch = Arguments::new();
         // A busy host interrupts long chains more often than short ones, and may change its clock in between.
         let ratio = |scratch: &mut Arguments| {

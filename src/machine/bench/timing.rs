@@ -5,7 +5,7 @@
 //! at the end:                    barrier │ probe
 //! ```
 //!
-//! A short chain of dependent additions right behind the kernel tells the clock while it ran. A kernel of wide vectors has run for a
+//! A short chain of dependent multiplications right behind the kernel tells the clock while it ran. A kernel of wide vectors has run for a
 //! while by then: these lower the clock of many CPUs, and slow down what executes them until it is lowered. A repetition in which a
 //! thread lost its CPU to another task, or to the hypervisor as far as the kernel knows, is discarded and made up for; so is
 //! one that the probes before and behind it find on a shared core (`core_share.rs`).
@@ -81,7 +81,7 @@ const FIRST: f64 = 40e-6;
 const READINGS: usize = 3;
 const TOGETHER: Duration = Duration::from_millis(20);
 
-/// Additions of one probe (some ten microseconds), and of the chains that it is compared with (some thirty).
+/// Additions of one probe (some ten microseconds), and cycles of the chains that it is compared with (some thirty).
 pub const PROBE_ADDITIONS: u64 = 131_072;
 
 /// How long a kernel of vectors of at least [`WIDE`] bits runs before it is timed. Seen: 20 to 100 microseconds until the clock was

@@ -396,7 +396,7 @@ impl Lab {
 #[cfg(target_arch = "x86_64")]
 pub(super) fn clock_kernels(features: Features) -> Result<(ClockChain, Kernel), MachineError> {
     use super::kernels::x86_64::integer::{self, Scalar};
-    let clock = ClockChain::new(integer::clock(features)?, integer::CLOCK_ADDS);
+    let clock = ClockChain::new(integer::additions(features)?, integer::multiplications(features)?);
     Ok((clock, integer::throughput(&[Scalar::Add], features)?))
 }
 

@@ -1,4 +1,4 @@
-//! How fast each CPU's clock runs: a short chain of dependent additions, one a cycle, on each of them at once.
+//! How fast each CPU's clock runs: a short chain of dependent multiplications on each of them at once.
 //!
 //! It runs in place of the program, on a core that was just as busy. Where wide vectors lower the clock it may have risen by then:
 //! this is the clock that ceilings keep as `resting_hz`, told by the same chain as late behind their kernels

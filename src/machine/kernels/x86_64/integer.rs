@@ -1,4 +1,4 @@
-//! Integer arithmetic, and the chain of additions that tells the clock.
+//! Integer arithmetic, and the chains that tell the clock.
 
 use iced_x86::{Code, Register};
 
@@ -7,24 +7,22 @@ use crate::machine::error::MachineError;
 use crate::machine::features::Features;
 use crate::machine::kernels::{Kernel, PerIteration};
 
-/// Additions in one iteration of [`clock`].
-pub const CLOCK_ADDS: u64 = 512;
-
-/// A dependent chain of `add r64, r64`: exactly one cycle each on every x86-64 core, so that its time tells the clock.
+/// A long dependent chain of `add r64, r64`: exactly one cycle each on every x86-64 core.
 ///
 /// Immediates would not do: some cores fold those into the rename stage.
 ///
 /// # Errors
 /// As [`Emitter::finish`].
-pub fn clock(features: Features) -> Result<Kernel, MachineError> {
-    let mut e = Emitter::new("clock", features);
-    let head = e.loop_head();
-    for _ in 0..CLOCK_ADDS {
-        e.two(Code::Add_r64_rm64, Register::RAX, Register::RSI);
-    }
-    e.loop_end(Register::RDI, head);
-    let instructions = CLOCK_ADDS + 2;
-    e.finish(PerIteration { instructions, payload: CLOCK_ADDS, int_ops: CLOCK_ADDS, ..Default::default() })
+pub fn additions(features: Features) -> Result<Kernel, MachineError> {
+    chain_of(Scalar::Add, 512, features)
+}
+
+/// A long dependent chain of `imul r64, r64`: the same number of cycles each, three on most cores.
+///
+/// # Errors
+/// As [`Emitter::finish`].
+pub fn multiplications(features: Features) -> Result<Kernel, MachineError> {
+    chain_of(Scalar::Mul, 128, features)
 }
 
 /// A scalar integer instruction.
@@ -83,16 +81,20 @@ pub fn throughput(ops: &[Scalar], features: Features) -> Result<Kernel, MachineE
 /// # Errors
 /// As [`Emitter::finish`].
 pub fn chain(op: Scalar, features: Features) -> Result<Kernel, MachineError> {
+    chain_of(op, 32, features)
+}
+
+fn chain_of(op: Scalar, steps: u64, features: Features) -> Result<Kernel, MachineError> {
     let mut e = Emitter::new(format!("integer chain {op:?}"), features);
     e.immediate(Code::Mov_r32_imm32, Register::R8D, 0x4000_0000);
     e.immediate(Code::Mov_r32_imm32, Register::R9D, 3);
     let head = e.loop_head();
     let before = e.count();
-    for _ in 0..32 {
+    for _ in 0..steps {
         scalar(&mut e, op, Register::RAX);
     }
     e.loop_end(Register::RDI, head);
     let instructions = (e.count() - before) as u64;
-    let int_ops = if op == Scalar::Divide { 96 } else { 32 };
-    e.finish(PerIteration { instructions, payload: 32, int_ops, ..Default::default() })
+    let int_ops = if op == Scalar::Divide { 3 * steps } else { steps };
+    e.finish(PerIteration { instructions, payload: steps, int_ops, ..Default::default() })
 }
