@@ -23,7 +23,7 @@ use super::owners::{Owners, Place};
 use super::pace::Pace;
 use super::pages::TouchedPages;
 use super::placement::{Classes, Placement};
-use super::replay::{play, weight};
+use super::replay::{by_warm_up, play, weight};
 use super::sampling::Rhythm;
 use super::tally::{Book, Tally};
 
@@ -187,9 +187,11 @@ impl CacheModel {
             self.owners.steps(owner).note(access.address);
             self.pages.note(owner, place.space, access);
             if !part.selected {
-                self.full.tallies.open(if before < warm_up { Book::Nothing } else { Book::Plain });
+                for (book, access) in by_warm_up(access, warm_up.saturating_sub(before)).into_iter().flatten() {
+                    self.full.tallies.open(book);
+                    play(&mut self.full, &mut self.owners, (place, owner), &access, Some(0), |_| true, |_, _| ());
+                }
                 before += weight(access, 1);
-                play(&mut self.full, &mut self.owners, (place, owner), access, Some(0), |_| true, |_, _| ());
             }
             let admit = |line| classes.of(line) == 0;
             let from_memory = |book, address| note(&mut self.data, owner, book, part.process, address);

@@ -16,6 +16,21 @@ pub fn weight(access: &Access, one_in: u64) -> u64 {
     1 + u64::from(access.bytes.saturating_sub(1)) / (LINE_BYTES * one_in)
 }
 
+/// What of an access warms the caches up, where so much of that is `left`, and what counts. A string may be longer than all of
+/// the warm-up: its stores would count, and not its loads.
+#[inline]
+pub fn by_warm_up(access: &Access, left: u64) -> [Option<(Book, Access)>; 2] {
+    if left == 0 {
+        [None, Some((Book::Plain, *access))]
+    } else if weight(access, 1) <= left {
+        [Some((Book::Nothing, *access)), None]
+    } else {
+        let bytes = ((left * LINE_BYTES - access.address % LINE_BYTES) as u32).min(access.bytes);
+        let rest = Access { address: access.address + u64::from(bytes), bytes: access.bytes - bytes, ..*access };
+        [Some((Book::Nothing, Access { bytes, ..*access })), Some((Book::Plain, rest)).filter(|_| rest.bytes > 0)]
+    }
+}
+
 /// Books the execution of `access` and plays those of its lines that `admit` lets pass. `orders`: the order class of
 /// misses is noted, where one line in 2 to that power is admitted. `from_memory` is told an address in each line that comes from memory or is stored past the caches.
 #[inline]
@@ -86,5 +101,22 @@ fn note_order(
         (_, Order::Unit) => tally.unit += 1,
         (_, Order::Strided) => tally.strided += 1,
         (_, Order::Random) => tally.random += 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::isa::facts::AccessKind;
+
+    #[test]
+    fn a_string_is_divided_where_the_warm_up_ends() {
+        let string = Access { address: 0x1010, bytes: 1000, site: 7, kind: AccessKind::Store };
+        let divided = |left| by_warm_up(&string, left).map(|part| part.map(|(book, a)| (book, a.address, a.bytes)));
+        assert_eq!(divided(0), [None, Some((Book::Plain, 0x1010, 1000))]);
+        assert_eq!(divided(4), [Some((Book::Nothing, 0x1010, 240)), Some((Book::Plain, 0x1100, 760))]);
+        assert_eq!(divided(16), [Some((Book::Nothing, 0x1010, 1000)), None]);
+        let word = Access { bytes: 8, ..string };
+        assert_eq!(by_warm_up(&word, 1)[0].map(|part| part.0), Some(Book::Nothing));
     }
 }

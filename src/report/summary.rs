@@ -81,14 +81,15 @@ fn memory(profile: &Profile) -> Option<String> {
 pub fn machine(profile: &Profile) -> String {
     let m = &profile.machine;
     let top = |id: &str| {
-        m.ceilings.iter().filter(|c| c.id == id && c.value.is_some()).max_by_key(|c| c.threads).and_then(|c| c.value)
+        let highest = m.ceilings.iter().filter(|c| c.id == id && c.value.is_some()).max_by_key(|c| c.threads)?;
+        Some((highest.value?, if highest.settled { "" } else { " (not settled)" }))
     };
     let mut out = format!("machine: {}, {} core{}", m.cpu, m.cores, if m.cores == 1 { "" } else { "s" });
     for (id, what, unit) in
         [("dp.fma", "dp roof", "FLOP/s"), ("sp.fma", "sp roof", "FLOP/s"), ("dram.read", "DRAM read", "B/s")]
     {
-        if let Some(v) = top(id) {
-            out += &format!(" · {what} {}", si(v, unit));
+        if let Some((value, doubt)) = top(id) {
+            out += &format!(" · {what} {}{doubt}", si(value, unit));
         }
     }
     out

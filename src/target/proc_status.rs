@@ -91,9 +91,19 @@ pub fn is_runnable(tid: Pid) -> bool {
 
 /// The CPU that the thread runs on, or ran on last; `None` if it is gone.
 pub fn read_last_cpu(tid: Pid) -> Option<usize> {
+    read_stat(tid, 39).and_then(|cpu| usize::try_from(cpu).ok())
+}
+
+/// Where the heap (`brk`) of the thread's process begins; `None` if it is gone, 0 where the kernel does not tell.
+pub fn read_heap_start(tid: Pid) -> Option<u64> {
+    read_stat(tid, 47)
+}
+
+/// A number in `/proc/TID/stat`, by the number of its field from 4 on.
+fn read_stat(tid: Pid, field: usize) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
-    // Field 39; the state behind the name is field 3.
-    stat.rsplit_once(") ")?.1.split(' ').nth(36)?.parse().ok()
+    // The state behind the name is field 3.
+    stat.rsplit_once(") ")?.1.split(' ').nth(field - 3)?.parse().ok()
 }
 
 /// The thread's name (`comm`), if it still exists.

@@ -77,6 +77,18 @@ fn masked_lanes_count_as_the_engine_saw_them() {
     assert!(profile.run.warnings.iter().any(|w| w.code == "lanes-not-counted"));
 }
 
+/// It goes on in a block of its own, and what it did so far belongs to a block that was not executed to its end.
+#[test]
+fn an_interrupted_rep_has_all_its_bytes() {
+    let code = [0x90, 0xf3, 0xaa, 0x90]; // nop; rep stosb; nop
+    let begun = with_dynamic(block(at(1), &code, &[]), 1, 300);
+    let ended = with_dynamic(block(plus(at(1), 1), &code[1..], &[1]), 0, 212);
+    let profile = joined(None, Some(&counted(vec![begun, ended], 1)));
+    let f = function(&profile, "work");
+    assert_eq!(f.bytes.unwrap().l1, Some(512));
+    assert_eq!(f.instructions, Some(2), "the nop of the first part is told by a part of its block");
+}
+
 #[test]
 fn waiting_loops_are_no_work() {
     // pause; mov eax,[rdi]; test eax,eax; je -8

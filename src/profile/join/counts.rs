@@ -6,6 +6,7 @@ use super::executed::{DecodedBlock, Executed, Span};
 use super::shape::Shape;
 use super::tally::{Executions, Tally};
 use crate::isa::x86_64::{block_issue_slots, classify};
+use crate::profile::evidence::counted::BlockCount;
 
 /// What was executed in one function or loop.
 #[derive(Debug, Default)]
@@ -66,7 +67,8 @@ impl FunctionCounts {
             let facts = classify(instruction);
             let offset = (at - block.place.offset) as u32;
             let counted = block.count.dynamic.iter().any(|d| d.offset == offset);
-            for (thread, count) in &block.count.executions {
+            let with_sums = facts.dynamic.map(|_| executions_and_sums(block.count, offset));
+            for (thread, count) in with_sums.as_ref().unwrap_or(&block.count.executions) {
                 let sums = block.count.dynamic.iter().filter(|d| d.offset == offset && d.thread == *thread);
                 let dynamic = (facts.dynamic.is_some() && counted).then(|| sums.map(|d| d.sum).sum());
                 let executions = Executions { count: *count, dynamic };
@@ -85,6 +87,18 @@ impl FunctionCounts {
             }
         }
     }
+}
+
+/// Executions of a block by thread; none by those whose sum at `offset` is all that there is of them: a `rep` that was interrupted goes
+/// on in another block.
+fn executions_and_sums(count: &BlockCount, offset: u32) -> Vec<(u32, u64)> {
+    let mut executions = count.executions.clone();
+    for sum in count.dynamic.iter().filter(|d| d.offset == offset && d.sum > 0) {
+        if executions.iter().all(|(thread, _)| *thread != sum.thread) {
+            executions.push((sum.thread, 0));
+        }
+    }
+    executions
 }
 
 impl Counts {

@@ -2,9 +2,10 @@
 
 use super::counts::Counts;
 use super::elapsed::Elapsed;
+use super::timeline::stretches;
 use crate::profile::counters::Counter;
 use crate::profile::evidence::counted::CountedEvidence;
-use crate::profile::evidence::timed::TimedEvidence;
+use crate::profile::evidence::timed::{OnCpu, TimedEvidence};
 use crate::profile::machine::Machine;
 use crate::profile::run::Warning;
 
@@ -20,6 +21,8 @@ pub const COUNTERS_DISAGREE: &str = "counters-disagree";
 const COUNTERS_AGREE: f64 = 0.005;
 /// Fewer are those of start-up and libraries, which differ from run to run.
 const ENOUGH_FLOPS: f64 = 1e6;
+/// Threads that are kept off their CPUs for more than this share of what they could run are worth a word.
+const KEPT_OFF: f64 = 0.05;
 /// A function with this many samples must have been executed in the other pass, too.
 const SURE_SAMPLES: u64 = 20;
 
@@ -77,7 +80,27 @@ pub fn about_time(timed: &TimedEvidence, on_cpu_samples: usize, sampled_s: f64) 
             "a quieter machine, or a lower sampling rate with -F",
         ));
     }
+    let (running_s, kept_off_s) = kept_off(&timed.on_cpu);
+    if kept_off_s > KEPT_OFF * (running_s + kept_off_s) && kept_off_s > 0.05 {
+        warnings.push(Warning::new(
+            "cpus-contended",
+            format!(
+                "threads that could run were kept off their CPUs for {kept_off_s:.2} s, and ran for {running_s:.2} s"
+            ),
+            "elapsed times are longer by that, and threads that wait for those kept off look out of balance",
+            "run it with no other work on its CPUs, and with no more threads than these are",
+        ));
+    }
     warnings
+}
+
+/// Seconds on a CPU, and seconds from being preempted to being on a CPU again, of all threads together.
+fn kept_off(on_cpu: &[OnCpu]) -> (f64, f64) {
+    let threads = on_cpu.iter().map(|s| s.thread + 1).max().unwrap_or(0) as usize;
+    let running = stretches(on_cpu, threads);
+    let running_s = running.iter().flatten().map(|s| s.end_s - s.start_s).sum();
+    let returns = running.iter().flat_map(|of_thread| of_thread.windows(2)).filter(|w| w[0].preempted);
+    (running_s, returns.map(|w| (w[1].start_s - w[0].end_s).max(0.0)).sum())
 }
 
 /// Doubts about the counted pass.
@@ -155,4 +178,28 @@ pub fn about_both(timed: &TimedEvidence, counted: &CountedEvidence, disagreeing:
         ));
     }
     warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_between_preemption_and_return_is_told() {
+        let stretch = |thread, start_s, end_s, preempted| OnCpu { thread, start_s, end_s, preempted };
+        let contended = [
+            stretch(0, 0.0, 1.0, true),
+            stretch(1, 0.0, 1.5, false),
+            stretch(0, 3.0, 4.0, true),
+            stretch(1, 2.5, 3.0, true),
+        ];
+        assert_eq!(kept_off(&contended), (4.0, 2.0), "waiting is no preemption, and the end is none");
+        assert_eq!(kept_off(&[]), (0.0, 0.0));
+        let told = |on_cpu: &[OnCpu]| {
+            let timed = TimedEvidence { cpu_s: 4.0, wall_s: 4.0, on_cpu: on_cpu.to_vec(), ..TimedEvidence::default() };
+            about_time(&timed, 4000, 4.0).iter().any(|w| w.code == "cpus-contended")
+        };
+        assert!(told(&contended));
+        assert!(!told(&contended.map(|s| OnCpu { preempted: false, ..s })));
+    }
 }

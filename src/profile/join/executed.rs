@@ -50,7 +50,9 @@ impl<'e> Executed<'e> {
         let mut targets = Vec::new();
         for count in &counted.blocks {
             let executions = count.executions.iter().map(|(_, n)| n).sum();
-            let (Some(place), true) = (code.place(Pass::Counted, count.at), executions > 0) else { continue };
+            // Of a `rep` that was interrupted each time there is a sum, and no execution of its block.
+            let has_run = executions > 0 || count.dynamic.iter().any(|d| d.sum > 0);
+            let (Some(place), true) = (code.place(Pass::Counted, count.at), has_run) else { continue };
             let (instructions, undecoded) = decode(&count.code, place.offset);
             executed.undecoded += undecoded;
             let calls = instructions.iter().filter(|i| i.flow_control() == FlowControl::Call);

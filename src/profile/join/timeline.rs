@@ -144,7 +144,7 @@ enum Whereabouts<'m> {
 }
 
 /// Each thread's stretches on a CPU, sorted.
-fn stretches(on_cpu: &[OnCpu], threads: usize) -> Vec<Vec<OnCpu>> {
+pub(super) fn stretches(on_cpu: &[OnCpu], threads: usize) -> Vec<Vec<OnCpu>> {
     let mut running = vec![Vec::new(); threads];
     for stretch in on_cpu {
         if let Some(of_thread) = running.get_mut(stretch.thread as usize) {
