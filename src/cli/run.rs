@@ -14,7 +14,7 @@ pub struct RunArgs {
     /// Which passes to run; a single pass has the program's streams
     #[arg(long, value_enum)]
     pub passes: Option<PassesArg>,
-    /// Memory traffic: off, simulated on sampled cache sets, or simulated exactly
+    /// Memory traffic: off, simulated on sampled cache sets, or exactly, which takes a hundred times as long as the program and more
     #[arg(long, value_enum, default_value = "sampled")]
     pub memory: MemoryArg,
     /// Samples per second and thread [default: 1000, or where they are dear as many as take less than 1 % of the time]

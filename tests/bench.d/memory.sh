@@ -11,9 +11,12 @@ kernels=(read copy copy_nt triad update write write_nt stencil transpose transpo
 # one.
 declare -A passes=([matmul]=3 [matmul_blocked]=64 [transpose]=16 [transpose_blocked]=32 [stencil]=48)
 declare -A exact_passes=([matmul]=1)
+# Bytes of the last level that one core has; glibc tells the sum of a socket's on some CPUs.
+last_level=/sys/devices/system/cpu/cpu0/cache/index3/size
+last_level=$([ -e $last_level ] && echo $(($(tr -d K <$last_level) * 1024)) || getconf LEVEL3_CACHE_SIZE)
 # MiB of an array: at least twice the last level, whose sets a stream of not much more than its size fills unevenly.
 mib=64
-while [ $mib -lt 1024 ] && [ $((mib << 19)) -lt "$(getconf LEVEL3_CACHE_SIZE)" ]; do
+while [ $mib -lt 1024 ] && [ $((mib << 19)) -lt $last_level ]; do
     mib=$((2 * mib))
 done
 # Seconds that one run may take.
@@ -106,7 +109,8 @@ table_row() {
 # predicted_times BUILD PROGRAM: of kernels that memory holds, the least time of a pass that the model allows over that of the
 # fastest pass, and over the mean that the profile has; medians of REPEAT runs.
 predicted_times() {
-    local build=$1 program=$2 name round passes=20
+    # As many passes as find a quiet moment of the memory's.
+    local build=$1 program=$2 name round passes=100
     for name in read copy copy_nt triad update write write_nt; do
         for ((round = 0; round < REPEAT; round++)); do
             rm -rf "$work_dir/rprof.out"
@@ -134,7 +138,7 @@ PYTHON
 # like_ceilings: what the ceilings are measured with: arrays of four times the last levels, huge pages, the widest vectors, loops
 # unrolled. The same as a program has it otherwise: AVX2, not unrolled, on small pages.
 like_ceilings() {
-    local bytes=("-DBYTES=($((mib < 256 ? 256 : mib))L<<20)" -DMAPPED)
+    local bytes=("-DBYTES=($((last_level < 16 << 20 ? 64 << 20 : 4 * last_level))L)" -DMAPPED)
     gcc "${flags[@]}" "${bytes[@]}" -DHUGE_PAGES -march=native -mprefer-vector-width=512 -funroll-loops -o "$known.wide" \
         fixtures/memory/known.c || return
     gcc "${flags[@]}" "${bytes[@]}" -o "$known.plain" fixtures/memory/known.c || return
@@ -149,7 +153,7 @@ echo "Bytes a pass of kernels, at the level where arithmetic knows them, on this
 echo "data misses in lines; it knows neither write-backs nor non-temporal stores. \"few\": so few lines are no sample; their"
 echo "bytes are those of the whole run."
 gcc "${flags[@]}" -DBYTES="(${mib}L<<20)" $([ $mib -gt 64 ] && echo -DMAPPED) -o "$known" fixtures/memory/known.c || exit 1
-echo "Arrays of $mib MiB; last level of $(($(getconf LEVEL3_CACHE_SIZE) >> 20)) MiB."
+echo "Arrays of $mib MiB; last level of $((last_level >> 20)) MiB."
 known_kernels
 [ "$ONLY" = . ] || exit 0
 echo
