@@ -7,6 +7,7 @@ mod programs;
 #[path = "sampling/seccomp.rs"]
 mod seccomp;
 
+use rprof::profile::evidence::timed::Sample;
 use rprof::sample::{SampleOptions, Sampler, run};
 
 /// The default options, on a thread that may not call perf_event_open.
@@ -87,12 +88,15 @@ fn blocked_threads_are_seen_off_the_cpu_with_their_callers() {
         checks::consistent(e);
         let waited: f64 = e.samples.iter().filter(|s| s.off_cpu).map(|s| s.weight_s).sum();
         assert!(waited > 0.35 && waited <= e.wall_s, "waited {waited} s of {} s", e.wall_s);
-        let in_libc = e
-            .samples
-            .iter()
-            .filter(|s| s.off_cpu && s.stack.len() > 1 && e.modules[s.stack[0].module as usize].path.contains("libc"));
-        let in_libc: f64 = in_libc.map(|s| s.weight_s).sum();
-        assert!(in_libc > 0.9 * waited, "{in_libc} s of {waited} s blocked in libc, with a caller");
+        // The loader waits, too, for its files and on a busy host for its turn: only the sleep itself is asked about.
+        let seconds = |callers: usize| -> f64 {
+            let in_libc = |s: &&Sample| e.modules[s.stack[0].module as usize].path.contains("libc");
+            let waiting = e.samples.iter().filter(|s| s.off_cpu && s.stack.len() > callers);
+            waiting.filter(in_libc).map(|s| s.weight_s).sum()
+        };
+        let (in_libc, with_a_caller) = (seconds(0), seconds(1));
+        assert!(in_libc > 0.35, "{in_libc} s of {waited} s blocked in libc");
+        assert!(with_a_caller > 0.9 * in_libc, "{with_a_caller} s of {in_libc} s blocked in libc, with a caller");
     });
 }
 
