@@ -2,7 +2,7 @@
 
 use super::line::Owner;
 use super::mappings::Mappings;
-use super::placement::mix;
+use super::mix::mix;
 use super::tally::Book;
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::data::{DataEvidence, DataSample, SiteData};

@@ -6,7 +6,7 @@ use super::geometry::LINE_BYTES;
 use super::hierarchy::GROUPS;
 use super::tally::Tally;
 
-/// What concerns L1 (executed bytes, its misses and write-backs, lines that it lost to other cores, order) when each event stands for `scale`.
+/// What concerns L1 (executed bytes, its misses and write-backs, lines that it lost to other cores, dirty ones on their way, order) when each event stands for `scale`.
 pub fn near(tally: &Tally, scale: f64) -> Traffic {
     let near = |events: u64| events as f64 * scale;
     let line = LINE_BYTES as f64;
@@ -15,6 +15,7 @@ pub fn near(tally: &Tally, scale: f64) -> Traffic {
         l1_write: near(tally.write_bytes),
         l2_read: line * near(tally.l1_fills),
         l2_write: line * near(tally.l1_writebacks),
+        l3_write: line * near(tally.handed_over),
         l1_misses: near(tally.l1_fills),
         l1_conflict: near(tally.l1_fills.saturating_sub(tally.coherence)) * tally.l1_shadowed.share(),
         coherence: near(tally.coherence),
@@ -44,7 +45,7 @@ impl Beyond {
     /// `write_backs`. Without an L2 between L1 and the last level, what enters or leaves "L2 from beyond" is what memory
     /// delivers. Where windows are looked at, `dram_write` may be negative in one of several parts of a sum.
     ///
-    /// Lines that another core took out of L1 are missing from what enters L2: [`join`](Self::join) adds them.
+    /// Lines that another core got out of L1 are missing from what enters and leaves L2: [`join`](Self::join) adds them.
     pub fn traffic(&self, beyond: &Tally, scale: f64, write_backs: f64) -> Traffic {
         let far = |events: u64| events as f64 * scale;
         let back = |events: u64| events as f64 * write_backs;
@@ -60,7 +61,10 @@ impl Beyond {
         let l2_fills = beyond.l2_fills.saturating_sub(beyond.coherence);
         Traffic {
             l3_read: if self.has_l2 { line * far(l2_fills) } else { dram_read },
-            l3_write: if self.has_l2 { line * back(beyond.l2_writebacks) + dram_nt } else { dram_write },
+            l3_write: match self.has_l2 {
+                true => line * back(beyond.l2_writebacks.saturating_sub(beyond.handed_over)) + dram_nt,
+                false => dram_write,
+            },
             dram_read,
             dram_write,
             dram_fill: line * far(beyond.store_fills),
@@ -83,8 +87,8 @@ impl Beyond {
     /// What happens `near` the core and what happens `far` from it, as one: each is told by a sample that knows it best, and
     /// what depends on both follows from both.
     ///
-    /// A line that another core took out of L1 is gone from L2, too. How often that happens the sample of L1 tells: the
-    /// lines that threads fight for are few, and of few lines one in 32 may be none. Every line that enters L2 enters L1,
+    /// A line that another core took out of L1 is gone from L2, too, and on its way to the last level if it was dirty. How often
+    /// that happens the sample of L1 tells: the lines that threads fight for are few, and of few lines one in 32 may be none. Every line that enters L2 enters L1,
     /// and every dirty one that leaves it has left L1.
     pub fn join(&self, near: &Traffic, far: &Traffic) -> Traffic {
         let line = LINE_BYTES as f64;
@@ -94,6 +98,8 @@ impl Beyond {
             all.l2_misses += near.coherence;
             all.l3_read += line * near.coherence;
             all.l2_write = all.l2_write.max(all.l3_write - all.dram_nt);
+        } else {
+            all.l3_write = far.l3_write;
         }
         all.l1_misses = all.l1_misses.max(all.l2_misses).max(all.coherence);
         all.l2_read = line * all.l1_misses;

@@ -119,28 +119,20 @@ impl Executions {
         (times.all() > 0).then_some((times.read_bytes as f64, times.write_bytes as f64))
     }
 
-    /// Whether `owner` was executed, but only where nobody looked.
-    pub fn is_unseen(&self, owner: Owner) -> bool {
-        let times = self.of(owner);
-        times.seen() == 0 && times.pauses > 0
-    }
-
     /// The share of the accesses that nobody saw: what is extrapolated.
     pub fn extrapolated(&self) -> f64 {
         let total = self.total();
         if total.all() == 0 { 0.0 } else { total.extrapolated() as f64 / total.all() as f64 }
     }
 
-    /// States it if a part of the program was executed in pauses only.
-    pub fn warning(&self) -> Option<Warning> {
-        let bytes = |t: &Times| (t.read_bytes + t.write_bytes) as f64;
-        let total: f64 = self.0.iter().map(bytes).sum();
-        let unseen: f64 = self.0.iter().filter(|t| t.seen() == 0).map(bytes).sum();
+    /// States it if so many bytes were accessed where nobody looked.
+    pub fn warning(&self, unseen: f64) -> Option<Warning> {
+        let total: f64 = self.0.iter().map(|t| (t.read_bytes + t.write_bytes) as f64).sum();
         (unseen > UNSEEN * total).then(|| {
             Warning::new(
                 "memory-unseen",
                 format!(
-                    "{:.0} % of the accessed bytes belong to instructions that no window saw",
+                    "{:.0} % of the accessed bytes belong to instructions that no sample saw",
                     100.0 * unseen / total
                 ),
                 "their misses are missing from the bytes of the levels beyond L1",
@@ -209,7 +201,7 @@ mod tests {
         assert_eq!((scales.fills.sample, scales.write_backs.sample), (1.0, 17.0));
         assert_eq!((executions.accesses(ONE), executions.accesses(Owner(7))), (Some(950), None));
         assert!((executions.extrapolated() - 800.0 / 960.0).abs() < 1e-9);
-        assert!(executions.warning().is_none());
+        assert!(executions.warning(0.0).is_none());
     }
 
     #[test]
@@ -219,18 +211,17 @@ mod tests {
         executions.add(ONE, &executed(Phase::Warming, 100));
         let fills = |e: &Executions| e.scales(ONE, &e.total()).fills;
         assert_eq!(fills(&executions), Factors { plain: 1.0, sample: 1.0, warming: 4.0 });
-        assert!(!executions.is_unseen(ONE) && executions.warning().is_none());
         assert!((executions.extrapolated() - 1.0).abs() < 1e-9);
         executions.add(ONE, &executed(Phase::Measuring, 100));
         assert_eq!(fills(&executions), Factors { plain: 1.0, sample: 5.0, warming: 0.0 });
     }
 
     #[test]
-    fn what_no_window_saw_is_stated() {
+    fn what_no_sample_saw_is_stated() {
         let mut executions = Executions::default();
         executions.add(ONE, &executed(Phase::Pause, 100));
-        assert_eq!(executions.warning().map(|w| w.code), Some("memory-unseen".into()));
+        assert_eq!(executions.warning(700.0).map(|w| w.code), Some("memory-unseen".into()));
+        assert!(executions.warning(7.0).is_none());
         assert_eq!((executions.bytes(ONE), executions.bytes(Owner(0))), (Some((800.0, 0.0)), None));
-        assert!(executions.is_unseen(ONE) && !executions.is_unseen(Owner(0)));
     }
 }

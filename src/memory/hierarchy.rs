@@ -12,14 +12,15 @@
 
 mod coherence;
 
-use super::frames::Frames;
 use super::geometry::{Geometry, LINE_BYTES, LastLevelPolicy, Level};
-use super::line::{Line, Owner, PAGE_LINES_SHIFT, PAGE_SHIFT, State};
-use super::placement::{Classes, Indexing, Placement, mix};
+use super::line::{Line, Owner, State};
+use super::mix::mix;
+use super::placement::{Classes, Indexing, Placement};
 use super::seen::SeenLines;
 use super::set_cache::{Lookup, SetCache};
 use super::shadow::PartialShadow;
 use super::tally::Tallies;
+use super::whereabouts::Whereabouts;
 use super::write_combining::WriteCombiner;
 use crate::profile::evidence::memory::Access;
 
@@ -53,9 +54,7 @@ struct LastLevel {
 #[derive(Debug)]
 pub struct Hierarchy {
     geometry: Geometry,
-    placement: Placement,
-    /// Where pages really are, where that is known and all lines come.
-    frames: Option<Frames>,
+    whereabouts: Whereabouts,
     scope: Scope,
     l1_indexing: Indexing,
     cores: Vec<Core>,
@@ -125,8 +124,7 @@ impl Hierarchy {
         Hierarchy {
             l1_indexing: scope.indexing(&geometry.l1),
             geometry,
-            placement,
-            frames: None,
+            whereabouts: Whereabouts::Rule(placement),
             scope,
             cores: Vec::new(),
             last: Vec::new(),
@@ -139,34 +137,20 @@ impl Hierarchy {
         }
     }
 
-    /// The same with pages where they really are, as far as `frames` can tell. Not for lines of one class: a class is told from
-    /// virtual addresses, and has whole sets only of pages placed by these.
-    pub fn with_frames(self, frames: Option<Frames>) -> Self {
-        debug_assert!(frames.is_none() || self.scope == Scope::Whole);
-        Hierarchy { frames, ..self }
+    /// From now on more is known of pages than a rule. To be called before the first access.
+    pub fn know(&mut self, whereabouts: Whereabouts) {
+        debug_assert!(self.scope == Scope::Whole || !matches!(whereabouts, Whereabouts::Frames(..)));
+        self.whereabouts = whereabouts;
     }
 
     /// `process` has just made `accesses` in address space `space`, and still is there to ask for its pages.
     pub fn meet(&mut self, process: u32, space: u32, accesses: &[Access]) {
-        if let Some(frames) = &mut self.frames {
-            for access in accesses {
-                let pages = access.address >> PAGE_SHIFT..=access.last_byte() >> PAGE_SHIFT;
-                pages.for_each(|page| frames.meet(process, Line::of(page << PAGE_SHIFT, space)));
-            }
-        }
+        self.whereabouts.meet(process, space, accesses);
     }
 
     /// In words: whose addresses index the levels behind L1.
     pub fn placement_in_words(&self) -> String {
-        self.frames.as_ref().map_or(self.placement.in_words().into(), |frames| frames.in_words(self.placement))
-    }
-
-    /// The number that the set of `line` behind L1 is taken from: position in the page, frame or colour above it.
-    fn index(&self, line: Line) -> u64 {
-        match self.frames.as_ref().and_then(|frames| frames.of(line)) {
-            Some(frame) => line.in_page() | frame << PAGE_LINES_SHIFT,
-            None => self.placement.index(line),
-        }
+        self.whereabouts.in_words()
     }
 
     /// The lines that were ever fetched from memory.
@@ -251,7 +235,7 @@ impl Hierarchy {
         let Core { l1_shadow, l2_shadow, last, .. } = &mut self.cores[core];
         let last = &mut self.last[*last].shadow;
         l1_shadow.iter_mut().chain([l2_shadow, last]).for_each(|shadow| shadow.remove(line));
-        let index = self.index(line);
+        let index = self.whereabouts.index(line);
         let level = &mut self.last[self.cores[core].last].cache;
         if let Some(state) = level.cache.remove(level.indexing.set(index), line) {
             self.book_left_last(state);
@@ -296,7 +280,10 @@ impl Hierarchy {
             let last = self.cores.len() / self.geometry.last.shared_by.max(1) as usize;
             if self.last.len() <= last {
                 let lines = self.last_level_lines();
-                let cache = self.indexed(&self.geometry.last);
+                let mut cache = self.indexed(&self.geometry.last);
+                if self.geometry.l2.is_some() && matches!(self.whereabouts, Whereabouts::Frames(..)) {
+                    cache.indexing = cache.indexing.of_frames();
+                }
                 self.last.push(LastLevel { cache, shadow: PartialShadow::new(lines, MAX_SHADOW_LINES) });
             }
             let l2_lines = self.geometry.l2.map_or(0, |l2| l2.lines()) / self.scope.classes().count();
@@ -335,7 +322,7 @@ impl Hierarchy {
         {
             self.tallies.of(gone).nt_lines += 1;
         }
-        let index = self.index(line);
+        let index = self.whereabouts.index(line);
         let (mut shared, mut lost) = (false, lost_in_l1);
         // Without an L2, or with exclusive handing-over, a dirty line comes into L1 dirty.
         let mut writer = None;
@@ -448,7 +435,7 @@ impl Hierarchy {
     fn victim_of_l1(&mut self, core: usize, line: Line, state: State) {
         let Some(writer) = state.writer() else { return };
         self.tallies.of(writer).l1_writebacks += 1;
-        let index = self.index(line);
+        let index = self.whereabouts.index(line);
         match &mut self.cores[core].l2 {
             Some(l2) => match l2.cache.peek(l2.indexing.set(index), line) {
                 Some(state) => {
@@ -472,7 +459,7 @@ impl Hierarchy {
             }
         }
         self.book_left_l2(state);
-        let index = self.index(line);
+        let index = self.whereabouts.index(line);
         if let Some(writer) = state.writer() {
             self.write_to_last(core, line, index, writer);
         } else if self.geometry.policy == LastLevelPolicy::Victim {
@@ -550,6 +537,7 @@ impl Hierarchy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::frames::Frames;
 
     #[test]
     fn what_left_l2_is_written_again_or_goes_to_memory() {
@@ -560,14 +548,16 @@ mod tests {
             (LastLevelPolicy::Inclusive, false),
         ];
         // With frames, which put lines where no other rule does.
-        let frames = || Frames::made_up(200, mix);
-        for ((policy, l2_inclusive), frames) in
-            kinds.into_iter().flat_map(|kind| [None, Some(frames())].map(|frames| (kind, frames)))
+        let frames = || Whereabouts::Frames(Frames::made_up(200, mix), Placement::SmallPages);
+        let by_rule = || Whereabouts::Rule(Placement::SmallPages);
+        for ((policy, l2_inclusive), whereabouts) in
+            kinds.into_iter().flat_map(|kind| [by_rule(), frames()].map(|whereabouts| (kind, whereabouts)))
         {
             let level = |size, ways| Level { size, ways, shared_by: 2 };
             let (l1, l2, last) = (level(1 << 10, 2), Some(level(32 << 10, 4)), level(128 << 10, 4));
             let geometry = Geometry { l1, l2, last, policy, l2_inclusive, cores: 2 };
-            let mut caches = Hierarchy::new(geometry, Placement::SmallPages, Scope::Whole).with_frames(frames);
+            let mut caches = Hierarchy::new(geometry, Placement::SmallPages, Scope::Whole);
+            caches.know(whereabouts);
             caches.add_core(1);
             let owners = [(); 3].map(|()| caches.tallies.add());
             for i in 0..200_000 {

@@ -17,6 +17,7 @@ use super::executions::{Executions, Factors, Scales, Times};
 use super::frames::Frames;
 use super::geometry::Geometry;
 use super::hierarchy::{Hierarchy, Scope};
+use super::huge_pages::HugePages;
 use super::interleave::{Interleaver, Part};
 use super::line::Owner;
 use super::owners::{Owners, Place};
@@ -26,6 +27,7 @@ use super::placement::{Classes, Placement};
 use super::replay::{by_warm_up, play, weight};
 use super::sampling::Rhythm;
 use super::tally::{Book, Tally};
+use super::whereabouts::Whereabouts;
 
 /// Lines that all caches of a model hold at most: 64 MB.
 const MAX_LINES: u64 = 5 << 20;
@@ -60,6 +62,8 @@ pub struct CacheModel {
     /// The phase that each thread is in.
     phases: HashMap<u32, Phase>,
     executed: Executions,
+    /// The host has more cores than are simulated.
+    few_cores: bool,
     warnings: Vec<Warning>,
 }
 
@@ -110,10 +114,13 @@ impl CacheModel {
 
     /// The same for processes of this host, whose ids accesses are recorded with: the model asks the kernel about them.
     pub fn of_host_processes(mut self) -> Self {
+        let kinds = || HugePages::new(self.placement).map_or(Whereabouts::Rule(self.placement), Whereabouts::Kinds);
         if let Some(sampled) = &mut self.sampled {
             sampled.arrivals = Some(Arrivals::new());
+            sampled.hierarchy.know(kinds());
         } else {
-            self.full = self.full.with_frames(Frames::readable());
+            let frames = Frames::readable().map(|frames| Whereabouts::Frames(frames, self.placement));
+            self.full.know(frames.unwrap_or_else(kinds));
         }
         self.data = Some(DataSamples::new());
         self
@@ -124,6 +131,7 @@ impl CacheModel {
         let classes =
             if sampled { Classes::for_sets(geometry.l2.unwrap_or(geometry.last).sets()) } else { Classes::ONE };
         let (geometry, few) = geometry.within(MAX_LINES * classes.count());
+        let few_cores = few.is_some();
         warnings.extend(few);
         CacheModel {
             geometry: geometry.clone(),
@@ -147,6 +155,7 @@ impl CacheModel {
             interleaver: Interleaver::default(),
             phases: HashMap::new(),
             executed: Executions::default(),
+            few_cores,
             warnings,
         }
     }
@@ -209,10 +218,8 @@ impl CacheModel {
 
     /// Takes a batch. While there is but one thread nothing of it is simulated yet, unless too much waits.
     fn receive(&mut self, thread: u32, process: u32, selected: bool, accesses: &[Access]) {
-        if self.sampled.is_none() {
-            let space = self.owners.place(thread, process).space;
-            self.full.meet(process, space, accesses);
-        }
+        let space = self.owners.place(thread, process).space;
+        self.sampled.as_mut().map_or(&mut self.full, |s| &mut s.hierarchy).meet(process, space, accesses);
         let phase = self.phases.get(&thread).copied().unwrap_or_default();
         self.single &= *self.first.get_or_insert(thread) == thread;
         if !self.single {
@@ -278,7 +285,7 @@ impl CacheModel {
         let beyond = Beyond { has_l2: self.has_l2, conflict_share: behind.conflict_share(), windows };
         let lines = self.classes.count() as f64;
         let total = self.executed.total();
-        let mut traffic = Vec::new();
+        let (mut traffic, mut unseen) = (Vec::new(), 0.0);
         for (i, (&(site, thread), scale)) in self.owners.pairs().iter().zip(scales).enumerate() {
             let Some(&at) = sites.get(site as usize) else { continue };
             let owner = Owner(i as u32);
@@ -302,12 +309,17 @@ impl CacheModel {
             let mut figures = beyond.join(&close, &far);
             if let Some((read, write)) = self.executed.bytes(owner) {
                 (figures.l1_read, figures.l1_write) = (read, write);
-                figures.unseen = if self.executed.is_unseen(owner) { read + write } else { 0.0 };
+                // Of the few lines that it accesses none may have been in the sample, and no burst have come while it ran.
+                let accesses = [&first.plain()[i], &behind.plain()[i], &behind.sample()[i], &behind.warming(owner)];
+                let seen = accesses.iter().any(|tally| tally.accesses > 0);
+                figures.unseen = if seen { 0.0 } else { read + write };
+                unseen += figures.unseen;
             }
             traffic.push(SiteTraffic { at, thread, traffic: figures });
         }
+        let page_placement = hierarchy.placement_in_words();
         self.warn_of_limits(&total);
-        self.warnings.extend(self.executed.warning());
+        self.warnings.extend(self.executed.warning(unseen));
         if let Some(sampled) = &self.sampled
             && sampled.pace.windows().is_empty()
             && self.executed.extrapolated() > 0.1
@@ -343,8 +355,9 @@ impl CacheModel {
         MemoryEvidence {
             mode: mode.into(),
             error,
-            page_placement: self.full.placement_in_words(),
+            page_placement,
             one_in: self.classes.count() as u32,
+            one_core: self.geometry.cores == 1 && self.few_cores && !self.single,
             calibration: ratios.into_iter().map(|(id, ratio)| (id.into(), ratio)).collect(),
             sites: traffic,
             pages,
@@ -467,12 +480,13 @@ impl AccessSink for CacheModel {
         self.simulate_some()
     }
 
-    fn collect(&mut self, _thread: u32) -> Collection {
-        match &self.sampled {
-            Some(sampled) if sampled.pace.phase() == Phase::Warming || !sampled.rhythm.bursting() => {
-                Collection::Selected { mask: self.classes.mask() }
-            }
-            _ => Collection::All,
+    fn collect(&mut self, thread: u32) -> Collection {
+        let Some(sampled) = &mut self.sampled else { return Collection::All };
+        sampled.rhythm.meet(thread);
+        if sampled.pace.phase() == Phase::Warming || !sampled.rhythm.bursting() {
+            Collection::Selected { mask: self.classes.mask() }
+        } else {
+            Collection::All
         }
     }
 
@@ -501,6 +515,9 @@ impl AccessSink for CacheModel {
                 sampled.hierarchy.tallies.begin_window();
             }
             sampled.pace.end_phase();
+            if sampled.pace.phase() == phase && phase != Phase::Warming {
+                sampled.rhythm.go_on();
+            }
             if let Some(arrivals) = &mut sampled.arrivals {
                 match phase {
                     Phase::Pause => arrivals.begin(self.owners.processes(), sampled.hierarchy.met()),

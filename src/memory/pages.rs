@@ -1,11 +1,11 @@
 //! The pages that each instruction touched, in bounded memory: exact while they are few, thinned out beyond that.
 
 use std::collections::HashSet;
-use std::hash::{BuildHasherDefault, Hasher};
 
 use super::geometry::LINE_SHIFT;
 use super::line::{Line, Owner};
-use super::placement::{Classes, mix};
+use super::mix::Mixing;
+use super::placement::Classes;
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::memory::Access;
 use crate::profile::evidence::pages::{Mark, PagesEvidence, SitePages, is_kept};
@@ -30,25 +30,7 @@ struct OwnPages {
     /// The mark that was noted last, + 1.
     latest: u64,
     thinned: u32,
-    marks: HashSet<u64, BuildHasherDefault<MarkHasher>>,
-}
-
-/// Marks are numbers already.
-#[derive(Debug, Default)]
-struct MarkHasher(u64);
-
-impl Hasher for MarkHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = mix(self.0 ^ number);
-    }
+    marks: HashSet<u64, Mixing>,
 }
 
 impl TouchedPages {

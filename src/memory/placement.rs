@@ -7,10 +7,12 @@
 //! do, and the sampling of sets (`sampling.rs`) can be decided from the virtual address alone.
 
 use super::geometry::LINE_SHIFT;
-use super::line::Line;
+use super::line::{Line, PAGE_LINES_SHIFT};
+use super::mix::mix;
 
 /// The low colour bits that are linear in the page number.
 const LINEAR: u64 = 0x1f;
+const PAGE_LINES: u64 = 1 << PAGE_LINES_SHIFT;
 
 /// Division of lines into classes, of which sampling keeps class 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,14 +77,14 @@ impl Placement {
         let page = line.page();
         match self {
             Placement::Identity => page,
-            Placement::HugePages => fold(page) | ((page ^ mix(page >> 9)) & !LINEAR),
+            Placement::HugePages => spread(page),
             Placement::SmallPages => fold(page) | (mix(page) & !LINEAR),
         }
     }
 
     /// The number that a cache's set is taken from: position in the page, colour above it.
     pub fn index(self, line: Line) -> u64 {
-        line.in_page() | self.color(line) << 6
+        line.in_page() | self.color(line) << PAGE_LINES_SHIFT
     }
 }
 
@@ -92,11 +94,9 @@ fn fold(page: u64) -> u64 {
     (page ^ page >> 6 ^ page >> 12) & LINEAR
 }
 
-/// Spreads the bits of `x` over 64 bits (splitmix64's finaliser).
-pub fn mix(x: u64) -> u64 {
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
+/// The colour of a page whose neighbours in 2 MiB stay together.
+fn spread(page: u64) -> u64 {
+    fold(page) | ((page ^ mix(page >> 9)) & !LINEAR)
 }
 
 /// How a cache finds its set: its number of sets, and which part of the lines comes to it.
@@ -104,12 +104,21 @@ pub fn mix(x: u64) -> u64 {
 pub struct Indexing {
     sets: u32,
     classes: Classes,
+    /// Lines come with the frames of their pages.
+    hashes_frames: bool,
 }
 
 impl Indexing {
     /// For the part of a cache of `sets` sets that lines of class 0 use.
     pub fn new(sets: u32, classes: Classes) -> Self {
-        Indexing { sets: (sets >> classes.bits).max(1), classes }
+        Indexing { sets: (sets >> classes.bits).max(1), classes, hashes_frames: false }
+    }
+
+    /// The same for a last level of several slices, to which lines come with the frames of their pages: which slice a line
+    /// belongs to is hashed from all of its address, so that strides of powers of two meet more than a few sets. It is done
+    /// as [`Placement::HugePages`] does, and with the same result but for which sets these are.
+    pub fn of_frames(self) -> Self {
+        Indexing { hashes_frames: true, ..self }
     }
 
     /// Sets that it tells apart.
@@ -122,7 +131,10 @@ impl Indexing {
     /// Powers of two take the low bits; in class 0 the lowest ones of the position in the page equal those of the colour
     /// and tell nothing. Other counts (sliced last-level caches) hash, each class into sets of its own.
     #[inline]
-    pub fn set(self, index: u64) -> u32 {
+    pub fn set(self, mut index: u64) -> u32 {
+        if self.hashes_frames {
+            index = index & (PAGE_LINES - 1) | spread(index >> PAGE_LINES_SHIFT) << PAGE_LINES_SHIFT;
+        }
         if self.sets.is_power_of_two() {
             return ((index >> self.classes.bits) & u64::from(self.sets - 1)) as u32;
         }
@@ -202,5 +214,22 @@ mod tests {
         (0..153_600u64).for_each(|i| count[indexing.set(Placement::SmallPages.index(Line(i))) as usize] += 1);
         let (least, most) = (count.iter().min().unwrap(), count.iter().max().unwrap());
         assert!(*least > 50 && *most < 160, "{least}..{most}");
+    }
+    #[test]
+    fn frames_and_huge_pages_spread_strides_alike() {
+        // 4096 lines 64 KiB apart, in huge pages that lie anywhere; 32,768 sets.
+        let lines = || (0..4096u64).map(|i| Line(i << 10));
+        let frame = |line: Line| line.page() & 0x1ff | mix(line.page() >> 9) << 9;
+        let (sets, different) =
+            (1 << 15, |sets: Vec<u32>| sets.into_iter().collect::<std::collections::HashSet<_>>().len());
+        let indexing = Indexing::new(sets, Classes::ONE);
+        let placed = different(lines().map(|line| indexing.set(Placement::HugePages.index(line))).collect());
+        let at = |line: Line| line.in_page() | frame(line) << PAGE_LINES_SHIFT;
+        let found = different(lines().map(|line| indexing.of_frames().set(at(line))).collect());
+        assert!((placed as f64 / found as f64 - 1.0).abs() < 0.1, "{placed} sets as placed, {found} by frames");
+        assert!(
+            different(lines().map(|line| indexing.set(at(line))).collect()) * 4 < found,
+            "a cache that is not sliced"
+        );
     }
 }

@@ -5,7 +5,7 @@
 //! sets they fill only in part. L1 is therefore sampled in time: now and then all accesses of all threads are collected
 //! for a short while; its 512 lines are warm again after a small part of it.
 
-use super::placement::mix;
+use super::mix::mix;
 
 /// Accesses of one burst, each thread.
 const BURST: u64 = 16_384;
@@ -51,9 +51,34 @@ impl Rhythm {
     /// (few lines, again and again) has one in each window.
     pub fn begin_window(&mut self) {
         self.threads.iter_mut().filter(|p| p.seen).for_each(|p| (p.collected, p.stale) = (0, true));
+        self.begin_burst();
+    }
+
+    /// Time has passed in a window or at the start, which go on: a burst, unless there is one. Of threads that access few
+    /// lines none may ever be selected, and no burst come otherwise.
+    pub fn go_on(&mut self) {
+        if !self.bursting {
+            self.begin_window();
+        }
+    }
+
+    /// `thread` is collected from now on.
+    pub fn meet(&mut self, thread: u32) {
+        let fresh = !self.progress(thread).seen;
+        if fresh && self.bursting && self.threads_seen() > 0 {
+            self.left += BURST;
+        }
+        self.progress(thread).seen = true;
+    }
+
+    fn begin_burst(&mut self) {
         self.bursting = true;
         self.bursts += 1;
-        self.left = BURST * self.threads.iter().filter(|p| p.seen).count().max(1) as u64;
+        self.left = BURST * self.threads_seen().max(1);
+    }
+
+    fn threads_seen(&self) -> u64 {
+        self.threads.iter().filter(|p| p.seen).count() as u64
     }
 
     /// Notes `accesses` of `thread`, all collected or selected ones; how many of them only warm L1 up.
@@ -67,6 +92,7 @@ impl Rhythm {
 
     /// How many of the next `accesses`, all collected, of `thread` only warm the caches up. Notes them.
     pub fn all(&mut self, thread: u32, accesses: u64) -> u64 {
+        self.meet(thread);
         let progress = self.progress(thread);
         let warm_up = if progress.stale { WARM_UP.saturating_sub(progress.collected).min(accesses) } else { 0 };
         let share = BURST.saturating_sub(progress.collected).min(accesses);
@@ -89,9 +115,7 @@ impl Rhythm {
         if !self.bursting {
             self.left = self.left.saturating_sub(accesses);
             if self.left == 0 {
-                self.bursting = true;
-                self.bursts += 1;
-                self.left = BURST * self.threads.iter().filter(|p| p.seen).count() as u64;
+                self.begin_burst();
             }
         }
     }
@@ -106,7 +130,6 @@ impl Rhythm {
         if self.threads.len() <= index {
             self.threads.resize(index + 1, Progress::default());
         }
-        self.threads[index].seen = true;
         &mut self.threads[index]
     }
 }
@@ -165,5 +188,20 @@ mod tests {
     fn a_thread_that_is_always_collected_is_never_warmed_up() {
         let mut rhythm = Rhythm::new();
         assert_eq!((0..1000).map(|_| rhythm.all(3, 1000)).sum::<u64>(), 0);
+    }
+    #[test]
+    fn threads_that_nothing_is_selected_of_have_bursts() {
+        let mut rhythm = Rhythm::new();
+        rhythm.all(0, BURST);
+        assert!(!rhythm.bursting());
+        (1..3).for_each(|thread| rhythm.meet(thread));
+        rhythm.go_on();
+        assert!(rhythm.bursting());
+        rhythm.all(1, BURST);
+        rhythm.go_on();
+        assert!(rhythm.bursting(), "it waits for the others");
+        assert_eq!(rhythm.all(2, BURST), WARM_UP);
+        rhythm.all(0, BURST);
+        assert!(!rhythm.bursting());
     }
 }

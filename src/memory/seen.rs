@@ -1,7 +1,7 @@
 //! Which lines were ever fetched: tells compulsory misses from the others.
 
 use super::line::Line;
-use super::placement::mix;
+use super::mix::mix;
 
 /// Slots of the page table at most, 64 MiB; seven eighths are used: 14 GiB of footprint.
 const MAX_SLOTS: usize = 1 << 22;

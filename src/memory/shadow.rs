@@ -2,7 +2,7 @@
 //! would have kept is a conflict miss (Hill's 3C).
 
 use super::line::Line;
-use super::placement::mix;
+use super::mix::mix;
 
 const NIL: u32 = u32::MAX;
 

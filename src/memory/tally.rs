@@ -44,6 +44,8 @@ pub struct Tally {
     pub stale: u64,
     /// L1 misses because another core wrote the line.
     pub coherence: u64,
+    /// Dirty lines in L1 that another core got.
+    pub handed_over: u64,
     /// Other misses of private caches for that reason: of lines that were in L2 alone.
     pub coherence_in_l2: u64,
     /// L1 misses next to a line that missed shortly before.

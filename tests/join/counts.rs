@@ -161,6 +161,7 @@ fn traffic_goes_to_the_function_and_loop_of_its_instruction() {
         mode: "sampled".into(),
         error: Some(0.03),
         one_in: 1,
+        one_core: false,
         page_placement: String::new(),
         calibration: vec![],
         sites: vec![site(at(1))],

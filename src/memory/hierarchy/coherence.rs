@@ -9,13 +9,15 @@ impl Hierarchy {
     /// L1. `lost`: leave a mark that another core took it.
     pub(super) fn take_private(&mut self, core: usize, line: Line, lost: bool) -> Option<State> {
         let take = |cache: &mut SetCache, set| if lost { cache.invalidate(set, line) } else { cache.remove(set, line) };
-        let (set, index) = (self.l1_indexing.set(line.0), self.index(line));
+        let (set, index) = (self.l1_indexing.set(line.0), self.whereabouts.index(line));
         let Core { l1, l2, .. } = &mut self.cores[core];
         let inner = take(l1, set);
         let outer = l2.as_mut().and_then(|l2| take(&mut l2.cache, l2.indexing.set(index)));
         let mut state = outer.or(inner)?;
         if let Some(writer) = inner.and_then(State::writer) {
-            self.tallies.of(writer).l1_writebacks += 1;
+            let tally = self.tallies.of(writer);
+            tally.l1_writebacks += 1;
+            tally.handed_over += u64::from(lost);
             if outer.is_some() {
                 self.book_rewritten(state);
             }
@@ -30,7 +32,7 @@ impl Hierarchy {
         if self.cores.len() == 1 {
             return had;
         }
-        let index = self.index(line);
+        let index = self.whereabouts.index(line);
         for other in (0..self.cores.len()).filter(|&other| other != core) {
             let Some(state) = self.take_private(other, line, true) else { continue };
             had = true;
@@ -46,7 +48,7 @@ impl Hierarchy {
     /// A read by `core`: copies of `line` in other cores become shared and clean. True if one had it.
     pub(super) fn share_with_others(&mut self, core: usize, line: Line) -> bool {
         let mut had = false;
-        let (set, index) = (self.l1_indexing.set(line.0), self.index(line));
+        let (set, index) = (self.l1_indexing.set(line.0), self.whereabouts.index(line));
         for other in (0..self.cores.len()).filter(|&other| other != core) {
             let Core { l1, l2, .. } = &mut self.cores[other];
             let share = |state: &mut State| std::mem::replace(state, state.cleaned().with_shared(true));
@@ -55,7 +57,9 @@ impl Hierarchy {
             had |= inner.is_some() || outer.is_some();
             let inner = inner.filter(|state| state.writer().is_some());
             if let Some(writer) = inner.and_then(State::writer) {
-                self.tallies.of(writer).l1_writebacks += 1;
+                let tally = self.tallies.of(writer);
+                tally.l1_writebacks += 1;
+                tally.handed_over += 1;
                 outer.into_iter().for_each(|state| self.book_rewritten(state));
             }
             if let Some(state) = inner.or(outer) {

@@ -167,6 +167,8 @@ pub struct MemoryEvidence {
     pub page_placement: String,
     /// What lies behind L1 was simulated for one line in so many.
     pub one_in: u32,
+    /// Threads that can run side by side were simulated on one core: what they take from each other is not known.
+    pub one_core: bool,
     /// Traffic that the model makes of each `dram.*` ceiling kernel, over what that kernel moves by definition.
     pub calibration: Vec<(String, f64)>,
     /// One entry per (site, thread).
@@ -247,7 +249,7 @@ pub struct Traffic {
     /// Lines found where they were before a pause of sampling: at most so many more came from memory.
     #[serde(default)]
     pub stale_lines: f64,
-    /// Bytes (part of `l1_read` and `l1_write`) of instructions that no window of a sampled run saw: what they caused
+    /// Bytes (part of `l1_read` and `l1_write`) of instructions that a sampled run saw nowhere: what they caused
     /// beyond L1 is missing from the other figures.
     #[serde(default)]
     pub unseen: f64,

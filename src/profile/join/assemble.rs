@@ -365,8 +365,8 @@ impl<'e> Joined<'e> {
             return Err("the memory model was off".into());
         };
         let Some(of_function) = traffic.get(&context.id) else {
-            let one_in = memory.one_in;
-            return Ok(MeasuredTraffic { error: memory.error, one_in, ..MeasuredTraffic::default() });
+            let (one_in, one_core) = (memory.one_in, memory.one_core);
+            return Ok(MeasuredTraffic { error: memory.error, one_in, one_core, ..MeasuredTraffic::default() });
         };
         Ok(MeasuredTraffic {
             sum: of_function.sum(&wanted),
@@ -374,6 +374,7 @@ impl<'e> Joined<'e> {
             data: of_function.data(&wanted),
             error: memory.error,
             one_in: memory.one_in,
+            one_core: memory.one_core,
             dram_by_thread: of_function.dram_by_thread(&wanted),
         })
     }

@@ -38,6 +38,8 @@ pub struct MeasuredTraffic {
     pub error: Option<f64>,
     /// What lies behind L1 was simulated for one line in so many.
     pub one_in: u32,
+    /// Threads were simulated on one core.
+    pub one_core: bool,
     /// DRAM bytes by thread of the counted evidence.
     pub dram_by_thread: BTreeMap<u32, f64>,
 }
@@ -169,6 +171,12 @@ fn fill_traffic<'m>(function: &mut Function, measured: &'m Measured) {
             function.cache_misses = Some(misses);
             function.misses = Some(traffic::misses(&traffic.sum));
             far.iter().for_each(|f| source(function, f, "simulated", error));
+            if let (true, Some(misses)) = (traffic.one_core, &mut function.misses) {
+                misses.coherence = None;
+                let reason =
+                    "threads that can run side by side were simulated on one core; see the warning memory-cores";
+                missing(function, "misses.coherence", reason);
+            }
             if !traffic.data.data.is_empty() {
                 function.data = traffic.data.data.clone();
                 source(function, "data", "simulated", traffic.data.error);

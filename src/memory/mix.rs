@@ -1,0 +1,31 @@
+//! Spreading numbers: what pseudo-random choices are made by, the same in every run.
+
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Spreads the bits of `x` over 64 bits (splitmix64's finaliser).
+pub fn mix(x: u64) -> u64 {
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// For tables whose keys are numbers already.
+pub type Mixing = BuildHasherDefault<MixHasher>;
+
+/// [`mix`] as a hasher.
+#[derive(Debug, Default)]
+pub struct MixHasher(u64);
+
+impl Hasher for MixHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = mix(self.0 ^ number);
+    }
+}

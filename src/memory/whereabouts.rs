@@ -1,0 +1,59 @@
+//! Where a program's lines lie in physical memory, as far as that can be told: what levels behind L1 are indexed by.
+
+use super::frames::Frames;
+use super::huge_pages::HugePages;
+use super::line::{Line, PAGE_LINES_SHIFT, PAGE_SHIFT};
+use super::placement::Placement;
+use crate::profile::evidence::memory::Access;
+
+/// What is known.
+#[derive(Debug)]
+pub enum Whereabouts {
+    /// Nothing: all pages are placed by this rule.
+    Rule(Placement),
+    /// Which pages are huge; each kind has its rule.
+    Kinds(HugePages),
+    /// The frames of pages, and a rule for those that have none. Not for lines of one class: a class is told from virtual
+    /// addresses, and has whole sets only of pages placed by these.
+    Frames(Frames, Placement),
+}
+
+impl Whereabouts {
+    /// `process` has just made `accesses` in address space `space`, and still is there to ask for its pages.
+    pub fn meet(&mut self, process: u32, space: u32, accesses: &[Access]) {
+        match self {
+            Whereabouts::Rule(_) => {}
+            Whereabouts::Kinds(pages) => {
+                accesses.iter().for_each(|access| pages.meet(process, space, access.address, access.last_byte()));
+            }
+            Whereabouts::Frames(frames, _) => {
+                for access in accesses {
+                    let pages = access.address >> PAGE_SHIFT..=access.last_byte() >> PAGE_SHIFT;
+                    pages.for_each(|page| frames.meet(process, Line::of(page << PAGE_SHIFT, space)));
+                }
+            }
+        }
+    }
+
+    /// The number that the set of `line` is taken from: position in the page, frame or colour above it.
+    #[inline]
+    pub fn index(&self, line: Line) -> u64 {
+        match self {
+            Whereabouts::Rule(rule) => rule.index(line),
+            Whereabouts::Kinds(pages) => pages.index(line),
+            Whereabouts::Frames(frames, rule) => match frames.of(line) {
+                Some(frame) => line.in_page() | frame << PAGE_LINES_SHIFT,
+                None => rule.index(line),
+            },
+        }
+    }
+
+    /// In words: whose addresses index the levels behind L1.
+    pub fn in_words(&self) -> String {
+        match self {
+            Whereabouts::Rule(rule) => rule.in_words().into(),
+            Whereabouts::Kinds(pages) => pages.in_words(),
+            Whereabouts::Frames(frames, rule) => frames.in_words(*rule),
+        }
+    }
+}
