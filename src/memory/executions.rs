@@ -86,6 +86,12 @@ impl Executions {
         Some(self.of(owner).all()).filter(|&accesses| accesses > 0)
     }
 
+    /// The same by phase: opening, pause, warm-up, measured.
+    pub fn by_phase(&self, owner: Owner) -> [u64; 4] {
+        let Times { opening, pauses, warming, measured, .. } = self.of(owner);
+        [opening, pauses, warming, measured]
+    }
+
     /// What is executed of `owner` is told in bytes.
     pub fn is_string(&self, owner: Owner) -> bool {
         self.of(owner).strings

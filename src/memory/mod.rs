@@ -40,6 +40,7 @@ mod seen;
 mod set_cache;
 mod shadow;
 mod share;
+mod strata;
 mod tally;
 mod whereabouts;
 mod write_combining;

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::data::Allocation;
 use crate::profile::evidence::memory::{
-    Access, AccessSink, Collection, Executed, MemoryEvidence, Phase, SiteTraffic, Traffic,
+    Access, AccessSink, Amount, Collection, Executed, MemoryEvidence, Phase, SiteTraffic, Traffic,
 };
 use crate::profile::run::Warning;
 
@@ -20,12 +20,14 @@ use super::hierarchy::{Hierarchy, Scope};
 use super::huge_pages::HugePages;
 use super::interleave::{Interleaver, Part};
 use super::line::Owner;
+use super::mix::Mixing;
 use super::owners::{Owners, Place};
 use super::pace::Pace;
 use super::pages::TouchedPages;
 use super::placement::{Classes, Placement};
 use super::replay::{by_warm_up, play, weight};
 use super::sampling::Rhythm;
+use super::strata::{Strata, Weights};
 use super::tally::{Book, Tally};
 use super::whereabouts::Whereabouts;
 
@@ -62,6 +64,7 @@ pub struct CacheModel {
     /// The phase that each thread is in.
     phases: HashMap<u32, Phase>,
     executed: Executions,
+    strata: Strata,
     /// The host has more cores than are simulated.
     few_cores: bool,
     warnings: Vec<Warning>,
@@ -155,6 +158,7 @@ impl CacheModel {
             interleaver: Interleaver::default(),
             phases: HashMap::new(),
             executed: Executions::default(),
+            strata: Strata::default(),
             few_cores,
             warnings,
         }
@@ -277,6 +281,7 @@ impl CacheModel {
             sampled.hierarchy.tallies.open(Book::End);
             sampled.hierarchy.flush();
         }
+        self.weigh();
         let scales = self.first_level_scales();
         let hierarchy = self.sampled.as_ref().map_or(&self.full, |s| &s.hierarchy);
         let (first, behind) = (&self.full.tallies, &hierarchy.tallies);
@@ -374,6 +379,48 @@ impl CacheModel {
         Some(lines.hypot(windows))
     }
 
+    /// What bursts saw of each instruction that was not put away: (accesses, bytes).
+    fn seen_in_bursts(&self) -> HashMap<u32, (u64, u64), Mixing> {
+        let mut seen: HashMap<u32, (u64, u64), Mixing> = HashMap::default();
+        for ((site, _), tally) in self.owners.pairs().iter().zip(self.full.tallies.plain()) {
+            let (accesses, bytes) = seen.entry(*site).or_default();
+            *accesses += tally.accesses;
+            *bytes += tally.read_bytes + tally.write_bytes;
+        }
+        seen
+    }
+
+    fn put_away(&mut self, weights: &HashMap<u32, Weights, Mixing>) {
+        let Some(Sampled { hierarchy, .. }) = &mut self.sampled else { return };
+        for (owner, (site, _)) in (0..).map(Owner).zip(self.owners.pairs()) {
+            let Some(Weights { sampled, bursts }) = weights.get(site) else { continue };
+            if let Some(weight) = sampled {
+                hierarchy.tallies.put_away(Book::Sample, owner, *weight);
+            }
+            if let Some(weight) = bursts {
+                self.full.tallies.put_away(Book::Plain, owner, *weight);
+            }
+        }
+    }
+
+    /// Weights windows and bursts by what was executed around them.
+    fn weigh(&mut self) {
+        let mut total: HashMap<u32, [f64; 4], Mixing> = HashMap::default();
+        for (owner, (site, _)) in (0..).map(Owner).zip(self.owners.pairs()) {
+            let of_site = total.entry(*site).or_default();
+            of_site.iter_mut().zip(self.executed.by_phase(owner)).for_each(|(sum, amount)| *sum += amount as f64);
+        }
+        let bursts = self.seen_in_bursts();
+        let total = |site| total.get(&site).copied().unwrap_or_default();
+        let weights = self.strata.end(total, |site, strings| in_bursts(&bursts, site, strings));
+        self.put_away(&weights);
+        let Some(Sampled { hierarchy, .. }) = &mut self.sampled else { return };
+        for (owner, (site, _)) in (0..).map(Owner).zip(self.owners.pairs()) {
+            hierarchy.tallies.bring_back(Book::Sample, owner, self.strata.back(*site));
+            self.full.tallies.bring_back(Book::Plain, owner, 1.0);
+        }
+    }
+
     /// How many events one event of the full hierarchy stands for, by owner. `None` where an owner never executed in a
     /// counted part of a burst.
     fn first_level_scales(&self) -> Vec<Option<f64>> {
@@ -445,6 +492,11 @@ fn limit_compulsory(sites: &mut [SiteTraffic], lines: f64) {
             *compulsory *= 1.0 - too_many;
         }
     }
+}
+
+/// Of what bursts saw: accesses of `site`, or bytes of strings.
+fn in_bursts(seen: &HashMap<u32, (u64, u64), Mixing>, site: u32, strings: bool) -> u64 {
+    seen.get(&site).map_or(0, |(accesses, bytes)| if strings { *bytes } else { *accesses })
 }
 
 /// The owner for `site` at `place`, with tallies in both hierarchies.
@@ -540,6 +592,13 @@ impl AccessSink for CacheModel {
         if let Some(data) = &mut self.data {
             data.mappings.unmapped(process, from, to);
         }
+    }
+
+    fn course(&mut self, amounts: &[Amount]) {
+        while self.simulate_some() {}
+        let bursts = self.seen_in_bursts();
+        let weights = self.strata.course(amounts, |site, strings| in_bursts(&bursts, site, strings));
+        self.put_away(&weights);
     }
 
     fn executed(&mut self, executed: Executed) {

@@ -62,28 +62,96 @@ pub struct Tally {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Conflicts {
     /// All of them.
-    pub misses: u32,
+    pub misses: u64,
     /// Those that a fully associative cache of the same size has not.
-    pub conflicts: u32,
+    pub conflicts: u64,
 }
 
 impl Conflicts {
     /// A miss of a line that the shadow still had, or had not.
     pub fn note(&mut self, kept: bool) {
-        // Where there are very many, the first four thousand million decide.
-        if self.misses < u32::MAX {
-            self.misses += 1;
-            self.conflicts += u32::from(kept);
-        }
+        self.misses += 1;
+        self.conflicts += u64::from(kept);
     }
 
     /// The part of the misses that conflicts are; 0 where none was shadowed.
     pub fn share(&self) -> f64 {
-        if self.misses == 0 { 0.0 } else { f64::from(self.conflicts) / f64::from(self.misses) }
+        if self.misses == 0 { 0.0 } else { self.conflicts as f64 / self.misses as f64 }
+    }
+
+    fn weighted(self, weight: f64) -> Self {
+        let each = |events: u64| (events as f64 * weight).round() as u64;
+        Conflicts { misses: each(self.misses), conflicts: each(self.conflicts) }
+    }
+
+    fn add(&mut self, more: Conflicts) {
+        self.misses += more.misses;
+        self.conflicts += more.conflicts;
     }
 }
 
 impl Tally {
+    /// The same with each event as so many.
+    pub fn weighted(&self, weight: f64) -> Tally {
+        let each = |events: u64| (events as f64 * weight).round() as u64;
+        Tally {
+            accesses: each(self.accesses),
+            read_bytes: each(self.read_bytes),
+            write_bytes: each(self.write_bytes),
+            l1_fills: each(self.l1_fills),
+            l1_writebacks: each(self.l1_writebacks),
+            l1_shadowed: self.l1_shadowed.weighted(weight),
+            l2_fills: each(self.l2_fills),
+            l2_shadowed: self.l2_shadowed.weighted(weight),
+            l2_writebacks: each(self.l2_writebacks),
+            last_fills: each(self.last_fills),
+            store_fills: each(self.store_fills),
+            last_writebacks: each(self.last_writebacks),
+            rewritten: each(self.rewritten),
+            nt_lines: each(self.nt_lines),
+            compulsory: each(self.compulsory),
+            capacity: each(self.capacity),
+            conflict: each(self.conflict),
+            stale: each(self.stale),
+            coherence: each(self.coherence),
+            handed_over: each(self.handed_over),
+            coherence_in_l2: each(self.coherence_in_l2),
+            unit: each(self.unit),
+            strided: each(self.strided),
+            random: each(self.random),
+            gathered: each(self.gathered),
+        }
+    }
+
+    /// Adds `more`, field by field.
+    pub fn add(&mut self, more: &Tally) {
+        self.accesses += more.accesses;
+        self.read_bytes += more.read_bytes;
+        self.write_bytes += more.write_bytes;
+        self.l1_fills += more.l1_fills;
+        self.l1_writebacks += more.l1_writebacks;
+        self.l1_shadowed.add(more.l1_shadowed);
+        self.l2_fills += more.l2_fills;
+        self.l2_shadowed.add(more.l2_shadowed);
+        self.l2_writebacks += more.l2_writebacks;
+        self.last_fills += more.last_fills;
+        self.store_fills += more.store_fills;
+        self.last_writebacks += more.last_writebacks;
+        self.rewritten += more.rewritten;
+        self.nt_lines += more.nt_lines;
+        self.compulsory += more.compulsory;
+        self.capacity += more.capacity;
+        self.conflict += more.conflict;
+        self.stale += more.stale;
+        self.coherence += more.coherence;
+        self.handed_over += more.handed_over;
+        self.coherence_in_l2 += more.coherence_in_l2;
+        self.unit += more.unit;
+        self.strided += more.strided;
+        self.random += more.random;
+        self.gathered += more.gathered;
+    }
+
     /// Last-level misses that are not compulsory, divided into (capacity, conflict) as the shadowed ones among them
     /// are; by `overall`, the share of conflicts in the whole program, if none was.
     pub fn capacity_and_conflict(&self, overall: f64) -> (f64, f64) {
@@ -123,6 +191,8 @@ pub struct Tallies {
     book: Book,
     /// Compulsory misses of the sample and of warm-ups before the present window, by owner.
     before_window: [Vec<u64>; 2],
+    /// What was put away, weighted, of one book. Empty until something is.
+    put_away: Vec<Tally>,
 }
 
 impl Tallies {
@@ -165,6 +235,26 @@ impl Tallies {
                 let before = before.get(i).copied().unwrap_or(0);
                 tally.compulsory = before + ((tally.compulsory - before) as f64 * share).round() as u64;
             }
+        }
+    }
+
+    /// Puts what `owner` has in `book` away with a weight: plain events, or those of the sample. Always of the same book.
+    pub fn put_away(&mut self, book: Book, owner: Owner, weight: f64) {
+        let at = owner.0 as usize;
+        let tallies = if book == Book::Plain { &mut self.plain } else { &mut self.sample };
+        let tally = std::mem::take(&mut tallies[at]);
+        of_growing(&mut self.put_away, owner).add(&tally.weighted(weight));
+        if let (Book::Sample, Some(before)) = (book, self.before_window[0].get_mut(at)) {
+            *before = 0;
+        }
+    }
+
+    /// Brings what was put away of `owner` back to `book`, with a weight.
+    pub fn bring_back(&mut self, book: Book, owner: Owner, weight: f64) {
+        let at = owner.0 as usize;
+        let tallies = if book == Book::Plain { &mut self.plain } else { &mut self.sample };
+        if let Some(tally) = self.put_away.get_mut(at) {
+            tallies[at].add(&std::mem::take(tally).weighted(weight));
         }
     }
 

@@ -6,10 +6,10 @@ use crate::kernels;
 use rprof::isa::facts::AccessKind;
 use rprof::profile::code::CodeRef;
 use rprof::profile::evidence::memory::{
-    Access, AccessSink, Collection, Executed, MemoryEvidence, Phase, Traffic, selected,
+    Access, AccessSink, Amount, Collection, Executed, MemoryEvidence, Phase, Traffic, selected,
 };
 
-/// Accesses of a pause between two windows.
+/// How long a pause between two windows lasts, in the time that most accesses take.
 const PAUSE: u64 = 20_000_000;
 
 /// Feeds one thread's accesses in batches.
@@ -48,18 +48,29 @@ impl Feed {
 
 /// Evidence of one kernel from an engine that leaves out what the sink does not want, as the translator does.
 pub fn simulate_selecting(sink: impl AccessSink + 'static, run: fn(kernels::Emit)) -> MemoryEvidence {
+    simulate_timed(sink, run, |_| 1)
+}
+
+/// The same of a kernel whose accesses take as long as `time` says: a pause lasts so long, a window so many accesses.
+pub fn simulate_timed(
+    sink: impl AccessSink + 'static,
+    run: fn(kernels::Emit),
+    time: fn(&Access) -> u64,
+) -> MemoryEvidence {
     let mut sink: Box<dyn AccessSink> = Box::new(sink);
     let mut batch = Vec::new();
     let mut executed: HashMap<(u32, Phase, AccessKind), (u64, u64)> = HashMap::new();
     let mut phase = Phase::Opening;
+    let mut since: HashMap<(u32, Phase), u64> = HashMap::new();
     let mut paused = 0u64;
     let mut collection = sink.collect(0);
     run(&mut |access| {
         let of_site = executed.entry((access.site, phase, access.kind)).or_default();
         *of_site = (of_site.0 + 1, of_site.1 + u64::from(access.bytes));
+        *since.entry((access.site, phase)).or_default() += 1;
         if phase == Phase::Pause {
-            paused += 1;
-            if paused == PAUSE {
+            paused += time(&access);
+            if paused >= PAUSE {
                 paused = 0;
                 sink.end_phase();
                 phase = sink.phase();
@@ -74,6 +85,10 @@ pub fn simulate_selecting(sink: impl AccessSink + 'static, run: fn(kernels::Emit
         if batch.len() == 4096 {
             hand_over(sink.as_mut(), collection, &batch);
             batch.clear();
+            if phase != Phase::Measuring && sink.phase() == Phase::Measuring {
+                let amount = |((site, phase), amount)| Amount { site, phase, amount, strings: false };
+                sink.course(&since.drain().map(amount).collect::<Vec<_>>());
+            }
             phase = sink.phase();
             sink.enter(0, phase);
             collection = sink.collect(0);

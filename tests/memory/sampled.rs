@@ -1,6 +1,6 @@
 //! Sampled traffic against exact traffic of the same kernels.
 
-use crate::feed::{dram, simulate, simulate_selecting, sum, total};
+use crate::feed::{dram, simulate, simulate_selecting, simulate_timed, sum, total};
 use crate::kernels;
 use rprof::isa::facts::AccessKind;
 use rprof::memory::{CacheModel, LastLevelPolicy, Placement};
@@ -51,6 +51,36 @@ fn sampled_traffic_is_within_ten_percent_of_exact() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// One instruction goes through memory for a while, where each access takes long, and then again and again through an array that
+/// stays in L1: windows are as long in the one as in the other, pauses are not.
+#[test]
+fn phases_of_different_speeds_have_their_parts() {
+    const FAST: u64 = 8;
+    const SLOW: u64 = 256;
+    const FAR: u64 = 0x4000_0000;
+    const NEAR: u64 = 0x1000;
+    fn walk(emit: kernels::Emit) {
+        for _ in 0..3 {
+            for i in 0..12_000_000 {
+                emit(Access { address: FAR + i % (1 << 21) * 8, bytes: 8, site: 0, kind: AccessKind::Load });
+            }
+            for i in 0..120_000_000 {
+                emit(Access { address: NEAR + i % 2048 * 8, bytes: 8, site: 0, kind: AccessKind::Load });
+            }
+        }
+    }
+    let model = || CacheModel::sampled(kernels::host(LastLevelPolicy::Victim), Placement::SmallPages, Vec::new());
+    let evidence = simulate_timed(model(), walk, |access| if access.address >= FAR { SLOW } else { FAST });
+    let lines = 3.0 * 12e6 / 8.0;
+    for (name, figure) in
+        [("L1", (|t| t.l1_misses) as fn(&Traffic) -> f64), ("L2", |t| t.l2_misses), ("L3", |t| t.l3_misses)]
+    {
+        let found = total(&evidence, figure) / lines;
+        println!("{name}: {found:.3} of the lines that come from memory");
+        assert!((found - 1.0).abs() < 0.25, "{name}: {found}");
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::unseen::Unseen;
 use super::version::Version;
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::data::Allocation;
-use crate::profile::evidence::memory::{Access, AccessSink, Executed};
+use crate::profile::evidence::memory::{Access, AccessSink, Amount, Executed};
 
 /// The sink and the numbers that its instructions have.
 pub struct Drain {
@@ -28,6 +28,8 @@ pub struct Drain {
     recent: Vec<Option<(CodeRef, Version, u32)>>,
     /// By thread: the address in its buffer from which on nothing is left out, where that began in its middle.
     complete_from: HashMap<u32, u64>,
+    /// What was executed of late.
+    course: Vec<Amount>,
     /// Only one thread has been seen.
     single: bool,
     first: Option<u32>,
@@ -48,6 +50,7 @@ impl Drain {
             bytes: Vec::new(),
             recent: vec![None; RECENT],
             complete_from: HashMap::new(),
+            course: Vec::new(),
             single: true,
             first: None,
         }
@@ -203,16 +206,24 @@ impl Drain {
         })
     }
 
+    /// Notes that `probe` was executed since the course was told last, by any thread.
+    pub fn note_course(&mut self, probe: &ProbeSite, executions: u64, sum: u64) {
+        let (accesses, bytes) = probe.accesses(executions, sum);
+        let (site, strings) = (self.number(probe.at), probe.shape == Shape::Repeated);
+        let amount = if strings { bytes } else { accesses };
+        self.course.push(Amount { site, phase: probe.version.phase(), amount, strings });
+    }
+
+    /// Tells the sink what was noted.
+    pub fn tell_course(&mut self) {
+        self.sink.course(&self.course);
+        self.course.clear();
+    }
+
     /// Tells the sink how often `probe` was executed by `thread`.
     pub fn executed(&mut self, probe: &ProbeSite, thread: u32, executions: u64, sum: u64) {
         let site = self.number(probe.at);
-        let bytes = u64::from(probe.bytes);
-        let (accesses, bytes) = match probe.shape {
-            Shape::Plain => (executions, executions * bytes),
-            Shape::Masked { lanes } => (executions, sum * bytes / u64::from(lanes)),
-            Shape::Repeated => (executions, sum * bytes),
-            Shape::Indexed { lanes, .. } => (sum, sum * bytes / u64::from(lanes.max(1))),
-        };
+        let (accesses, bytes) = probe.accesses(executions, sum);
         if accesses > 0 || bytes > 0 {
             let (phase, kind) = (probe.version.phase(), probe.kind);
             let strings = probe.shape == Shape::Repeated;

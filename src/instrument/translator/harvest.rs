@@ -28,7 +28,13 @@ impl CodeSpace {
     /// Adds a region's counters to the totals, as those of `thread`.
     pub fn take_counters(&mut self, regions: &Regions, region: u32, thread: u32) {
         let totals = &mut self.totals;
-        let each = |slot, value| totals.slots.add(slot, thread, value);
+        let mut course = self.has_sink.then_some(&mut self.course);
+        let each = |slot, value| {
+            totals.slots.add(slot, thread, value);
+            if let Some(course) = &mut course {
+                course.end(slot, value);
+            }
+        };
         // Our own memfd can always be read.
         let _ = regions.counters(region, self.slots, each);
     }

@@ -23,6 +23,7 @@ mod calls;
 mod chains;
 mod chunks;
 mod copies;
+mod course;
 pub mod crash;
 mod dispositions;
 mod drain;

@@ -69,6 +69,19 @@ pub enum Shape {
     },
 }
 
+impl ProbeSite {
+    /// Accesses and bytes of so many executions with this run-time sum.
+    pub fn accesses(&self, executions: u64, sum: u64) -> (u64, u64) {
+        let bytes = u64::from(self.bytes);
+        match self.shape {
+            Shape::Plain => (executions, executions * bytes),
+            Shape::Masked { lanes } => (executions, sum * bytes / u64::from(lanes)),
+            Shape::Repeated => (executions, sum * bytes),
+            Shape::Indexed { lanes, .. } => (sum, sum * bytes / u64::from(lanes.max(1))),
+        }
+    }
+}
+
 /// Bytes of an entry.
 pub const ENTRY: u32 = 16;
 /// Bytes of an [`Shape::Indexed`] record.

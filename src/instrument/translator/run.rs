@@ -17,6 +17,7 @@ use nix::unistd::Pid;
 
 use super::address_space::Allowance;
 use super::allocations::Askers;
+use super::course::Told;
 use super::dispositions::Dispositions;
 use super::drain::Drain;
 use super::loans::{Loans, is_to_be_lent};
@@ -114,6 +115,8 @@ pub(super) struct Run {
     pub askers: Askers,
     /// When addresses are noted.
     pub windows: Windows,
+    /// When the access sink was told last what was executed.
+    pub told: Told,
     /// What ran in address spaces that are no more, still to be added to the tally.
     pub finished: VecDeque<Arc<AtomicRefCell<CodeSpace>>>,
     /// Seconds from the start of the run to its end.
@@ -150,6 +153,7 @@ impl Run {
             family_cpu_s: None,
             askers: Askers::default(),
             windows: Windows::new(drain.is_some()),
+            told: Told::default(),
             drain,
             finished: VecDeque::new(),
             wall_s: 0.0,

@@ -8,6 +8,7 @@ use iced_x86::{Decoder, DecoderOptions};
 use super::arena::{Arena, INT3, Part, REACH};
 use super::block::{Block, BlockId, CallSite, Moved, Point, Site, SiteId};
 use super::chunks::Chunks;
+use super::course::Course;
 use super::harvest::Totals;
 use super::hash::{AddressHasher, AddressMap};
 use super::heads::Leaders;
@@ -115,6 +116,8 @@ pub struct CodeSpace {
     pub(super) leaders: Leaders,
     /// Where a thread that ends leaves a counter wrong.
     pub(super) unsettled: Vec<Unsettled>,
+    /// What the access sink has been told of the counters.
+    pub(super) course: Course,
 }
 
 impl CodeSpace {
@@ -163,6 +166,7 @@ impl CodeSpace {
             usual: Usual::default(),
             leaders: Leaders::default(),
             unsettled: Vec::new(),
+            course: Course::default(),
         }
     }
 

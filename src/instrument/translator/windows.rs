@@ -158,7 +158,13 @@ impl Run {
             // It is asked again as much later if the phase goes on.
             self.windows.since_s = self.windows.now_s;
         }
+        let begins_to_measure = wanted == Version::Measuring && wanted != self.windows.wanted;
         self.windows.turn_to(wanted);
+        if begins_to_measure {
+            // Threads have left the pause, and so counted all of it.
+            self.tell_course();
+        }
+        let Some(drain) = &mut self.drain else { return };
         let peek = self.windows.is_time_to_peek();
         for (&tid, thread) in &mut self.threads {
             if thread.version == wanted {

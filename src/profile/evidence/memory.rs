@@ -66,6 +66,19 @@ pub struct Executed {
     pub strings: bool,
 }
 
+/// What all threads together executed of one instruction in one phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Amount {
+    /// The instruction.
+    pub site: u32,
+    /// The phase.
+    pub phase: Phase,
+    /// Accesses; of strings bytes.
+    pub amount: u64,
+    /// As in [`Executed::strings`].
+    pub strings: bool,
+}
+
 /// What a memory model offers the counting engine. `session` wires the two.
 ///
 /// An engine that can collect in phases asks [`phase`](Self::phase) after every batch and tells by
@@ -107,6 +120,10 @@ pub trait AccessSink: Send {
 
     /// The present phase was long enough. Pauses end only so.
     fn end_phase(&mut self) {}
+
+    /// A window begins to measure: what was executed since this was told last. Engines that cannot tell leave it; what
+    /// is missing here is in what is told before the end.
+    fn course(&mut self, _amounts: &[Amount]) {}
 
     /// Before the end: what was executed, collected or not. An engine that knows its block counts tells all.
     fn executed(&mut self, _executed: Executed) {}
