@@ -6,11 +6,36 @@ use super::geometry::LINE_BYTES;
 use super::hierarchy::GROUPS;
 use super::tally::Tally;
 
+/// What is known near the core.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Near {
+    /// Of L1, and conflicts in L2 that a burst shows.
+    pub traffic: Traffic,
+    /// Dirty lines that left L2 for want of ways while a burst looked.
+    pub pushed_out: f64,
+}
+
+impl Near {
+    /// Adds `more`.
+    pub fn add(&mut self, more: &Near) {
+        self.traffic.add(&more.traffic);
+        self.pushed_out += more.pushed_out;
+    }
+}
+
+/// Two estimates of one thing differ if they do by more than this: less is how samples scatter.
+const DIFFERENT: f64 = 1.25;
+
+/// What `one` estimate has more than the `other`.
+fn more(one: f64, other: f64) -> f64 {
+    if one > DIFFERENT * other { one - other } else { 0.0 }
+}
+
 /// What concerns L1 (executed bytes, its misses and write-backs, lines that it lost to other cores, dirty ones on their way, order) when each event stands for `scale`.
-pub fn near(tally: &Tally, scale: f64) -> Traffic {
+pub fn near(tally: &Tally, scale: f64) -> Near {
     let near = |events: u64| events as f64 * scale;
     let line = LINE_BYTES as f64;
-    Traffic {
+    let traffic = Traffic {
         l1_read: near(tally.read_bytes),
         l1_write: near(tally.write_bytes),
         l2_read: line * near(tally.l1_fills),
@@ -18,13 +43,15 @@ pub fn near(tally: &Tally, scale: f64) -> Traffic {
         l3_write: line * near(tally.handed_over),
         l1_misses: near(tally.l1_fills),
         l1_conflict: near(tally.l1_fills.saturating_sub(tally.coherence)) * tally.l1_shadowed.share(),
+        l2_conflict: near(tally.burst_conflicts),
         coherence: near(tally.coherence),
         unit_lines: near(tally.unit),
         strided_lines: near(tally.strided),
         random_lines: near(tally.random),
         gathered_lines: near(tally.gathered),
         ..Traffic::default()
-    }
+    };
+    Near { traffic, pushed_out: near(tally.burst_writebacks) }
 }
 
 /// How what lies behind L1 is told.
@@ -90,13 +117,20 @@ impl Beyond {
     /// A line that another core took out of L1 is gone from L2, too, and on its way to the last level if it was dirty. How often
     /// that happens the sample of L1 tells: the lines that threads fight for are few, and of few lines one in 32 may be none. Every line that enters L2 enters L1,
     /// and every dirty one that leaves it has left L1.
-    pub fn join(&self, near: &Traffic, far: &Traffic) -> Traffic {
+    ///
+    /// Lines that push each other out of a few sets of L2 are seen by bursts, which know where pages are: the sample of lines
+    /// spreads them over more sets.
+    pub fn join(&self, Near { traffic: near, pushed_out }: &Near, far: &Traffic) -> Traffic {
         let line = LINE_BYTES as f64;
         let mut all = *near;
         all.add(far);
+        all.l2_conflict = far.l2_conflict;
         if self.has_l2 {
-            all.l2_misses += near.coherence;
-            all.l3_read += line * near.coherence;
+            let conflicts = more(near.l2_conflict, far.l2_conflict);
+            all.l2_conflict += conflicts;
+            all.l2_misses += near.coherence + conflicts;
+            all.l3_read += line * (near.coherence + conflicts);
+            all.l3_write += more(line * pushed_out, far.l3_write - far.dram_nt);
             all.l2_write = all.l2_write.max(all.l3_write - all.dram_nt);
         } else {
             all.l3_write = far.l3_write;

@@ -10,6 +10,7 @@
 //! victim cache hands back to L2 and gets again unwritten counts like a clean victim, which is to say not at all. At the
 //! end all dirty lines are written back, as they would be by whatever runs next.
 
+mod burst;
 mod coherence;
 
 use super::geometry::{Geometry, LINE_BYTES, LastLevelPolicy, Level};
@@ -23,6 +24,7 @@ use super::tally::Tallies;
 use super::whereabouts::Whereabouts;
 use super::write_combining::WriteCombiner;
 use crate::profile::evidence::memory::Access;
+use burst::BurstL2;
 
 /// A cache and how it finds its sets.
 #[derive(Debug)]
@@ -38,6 +40,8 @@ struct Core {
     /// Only where all lines come.
     l1_shadow: Option<PartialShadow>,
     l2: Option<Indexed>,
+    /// Only where all lines come, for a while.
+    burst_l2: Option<BurstL2>,
     l2_shadow: PartialShadow,
     combiner: WriteCombiner,
     last: usize,
@@ -54,6 +58,8 @@ struct LastLevel {
 #[derive(Debug)]
 pub struct Hierarchy {
     geometry: Geometry,
+    /// What stands behind L1, where that is not simulated.
+    beyond_scope: Option<Level>,
     whereabouts: Whereabouts,
     scope: Scope,
     l1_indexing: Indexing,
@@ -117,6 +123,7 @@ fn group(line: Line) -> usize {
 impl Hierarchy {
     /// Empty caches.
     pub fn new(mut geometry: Geometry, placement: Placement, scope: Scope) -> Self {
+        let beyond_scope = geometry.l2.filter(|_| scope == Scope::FirstLevel);
         if scope == Scope::FirstLevel {
             let last = Level { size: LINE_BYTES, ways: 1, shared_by: u32::MAX };
             geometry = Geometry { l2: None, last, policy: LastLevelPolicy::NonInclusive, ..geometry };
@@ -124,6 +131,7 @@ impl Hierarchy {
         Hierarchy {
             l1_indexing: scope.indexing(&geometry.l1),
             geometry,
+            beyond_scope,
             whereabouts: Whereabouts::Rule(placement),
             scope,
             cores: Vec::new(),
@@ -139,7 +147,7 @@ impl Hierarchy {
 
     /// From now on more is known of pages than a rule. To be called before the first access.
     pub fn know(&mut self, whereabouts: Whereabouts) {
-        debug_assert!(self.scope == Scope::Whole || !matches!(whereabouts, Whereabouts::Frames(..)));
+        debug_assert!(!matches!(self.scope, Scope::OneClass(_)) || !whereabouts.has_frames());
         self.whereabouts = whereabouts;
     }
 
@@ -269,8 +277,9 @@ impl Hierarchy {
         self.last.iter_mut().for_each(|last| last.cache.cache.age());
     }
 
-    /// `core` goes on after accesses that did not come: the shadow of L1 begins anew.
+    /// `core` goes on after accesses that did not come: the shadow of L1 begins anew, and what a burst knows of L2.
     pub fn interrupt(&mut self, core: usize) {
+        self.cores[core].burst_l2.iter_mut().for_each(BurstL2::end);
         self.cores[core].l1_shadow.iter_mut().for_each(PartialShadow::clear);
     }
 
@@ -281,7 +290,7 @@ impl Hierarchy {
             if self.last.len() <= last {
                 let lines = self.last_level_lines();
                 let mut cache = self.indexed(&self.geometry.last);
-                if self.geometry.l2.is_some() && matches!(self.whereabouts, Whereabouts::Frames(..)) {
+                if self.geometry.l2.is_some() && self.whereabouts.has_frames() {
                     cache.indexing = cache.indexing.of_frames();
                 }
                 self.last.push(LastLevel { cache, shadow: PartialShadow::new(lines, MAX_SHADOW_LINES) });
@@ -294,6 +303,7 @@ impl Hierarchy {
                     .then(|| PartialShadow::new(self.geometry.l1.lines(), MAX_L1_SHADOW_LINES)),
                 l2_shadow: PartialShadow::new(l2_lines, most_shadowed),
                 l2: self.geometry.l2.as_ref().map(|l2| self.indexed(l2)),
+                burst_l2: self.beyond_scope.as_ref().map(BurstL2::new),
                 combiner: WriteCombiner::default(),
                 last,
             };
@@ -362,6 +372,11 @@ impl Hierarchy {
                 let state = writer.take().map_or(State::CLEAN, |w| State::dirty(w).come_back()).with_shared(shared);
                 self.insert_l2(core, line, index, state);
             }
+        }
+        if let Some(l2) = &mut self.cores[core].burst_l2 {
+            let (conflict, pushed_out) = l2.fill(line, index);
+            self.tallies.of(owner).burst_conflicts += u64::from(conflict);
+            pushed_out.into_iter().for_each(|writer| self.tallies.of(writer).burst_writebacks += 1);
         }
         let tally = self.tallies.of(owner);
         tally.coherence += u64::from(lost_in_l1);
@@ -436,7 +451,11 @@ impl Hierarchy {
         let Some(writer) = state.writer() else { return };
         self.tallies.of(writer).l1_writebacks += 1;
         let index = self.whereabouts.index(line);
-        match &mut self.cores[core].l2 {
+        let Core { l2, burst_l2, .. } = &mut self.cores[core];
+        if let Some(gone) = burst_l2.as_mut().and_then(|l2| l2.write_back(line, index, writer)) {
+            self.tallies.of(gone).burst_writebacks += 1;
+        }
+        match l2 {
             Some(l2) => match l2.cache.peek(l2.indexing.set(index), line) {
                 Some(state) => {
                     let old = std::mem::replace(state, state.written_by(writer));

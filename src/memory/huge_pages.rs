@@ -88,12 +88,8 @@ impl HugePages {
         }
     }
 
-    /// The number that the set of `line` behind L1 is taken from.
-    pub fn index(&self, line: Line) -> u64 {
-        self.placement(line).index(line)
-    }
-
-    fn placement(&self, line: Line) -> Placement {
+    /// The rule for the page of `line`.
+    pub fn placement(&self, line: Line) -> Placement {
         match self.known.get(&run_of(line)) {
             Some(true) => Placement::HugePages,
             Some(false) => Placement::SmallPages,
@@ -282,7 +278,6 @@ mod tests {
         let line = |run: u64| Line::of(run * RUN as u64 + 0x4_5678, 0);
         let placements = [0, 1, 2].map(|run| pages.placement(line(run)));
         assert_eq!(placements, [Placement::HugePages, Placement::SmallPages, Placement::SmallPages]);
-        assert_eq!(pages.index(line(0)), Placement::HugePages.index(line(0)));
         assert!(pages.in_words().contains("(50 % of those met)"), "{}", pages.in_words());
     }
 

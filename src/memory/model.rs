@@ -117,13 +117,13 @@ impl CacheModel {
 
     /// The same for processes of this host, whose ids accesses are recorded with: the model asks the kernel about them.
     pub fn of_host_processes(mut self) -> Self {
-        let kinds = || HugePages::new(self.placement).map_or(Whereabouts::Rule(self.placement), Whereabouts::Kinds);
+        let rule = Whereabouts::Rule(self.placement);
+        let kinds = || HugePages::new(self.placement);
+        let frames = Frames::readable().map(|frames| Whereabouts::Frames(frames, self.placement));
+        self.full.know(frames.or_else(|| kinds().map(Whereabouts::KindsInFrames)).unwrap_or(rule));
         if let Some(sampled) = &mut self.sampled {
             sampled.arrivals = Some(Arrivals::new());
-            sampled.hierarchy.know(kinds());
-        } else {
-            let frames = Frames::readable().map(|frames| Whereabouts::Frames(frames, self.placement));
-            self.full.know(frames.unwrap_or_else(kinds));
+            sampled.hierarchy.know(kinds().map_or(Whereabouts::Rule(self.placement), Whereabouts::Kinds));
         }
         self.data = Some(DataSamples::new());
         self
@@ -223,7 +223,12 @@ impl CacheModel {
     /// Takes a batch. While there is but one thread nothing of it is simulated yet, unless too much waits.
     fn receive(&mut self, thread: u32, process: u32, selected: bool, accesses: &[Access]) {
         let space = self.owners.place(thread, process).space;
-        self.sampled.as_mut().map_or(&mut self.full, |s| &mut s.hierarchy).meet(process, space, accesses);
+        if let Some(sampled) = &mut self.sampled {
+            sampled.hierarchy.meet(process, space, accesses);
+        }
+        if !selected {
+            self.full.meet(process, space, accesses);
+        }
         let phase = self.phases.get(&thread).copied().unwrap_or_default();
         self.single &= *self.first.get_or_insert(thread) == thread;
         if !self.single {

@@ -12,6 +12,8 @@ use super::mix::mix;
 
 /// The low colour bits that are linear in the page number.
 const LINEAR: u64 = 0x1f;
+/// Pages of 4 KiB in one of 2 MiB.
+const HUGE_PAGE: u64 = 1 << 9;
 const PAGE_LINES: u64 = 1 << PAGE_LINES_SHIFT;
 
 /// Division of lines into classes, of which sampling keeps class 0.
@@ -86,6 +88,19 @@ impl Placement {
     pub fn index(self, line: Line) -> u64 {
         line.in_page() | self.color(line) << PAGE_LINES_SHIFT
     }
+
+    /// The same with a frame in the colour's place, for caches to which lines of all classes come: in a huge page the low bits
+    /// of frames are those of the addresses.
+    pub fn index_by_frame(self, line: Line) -> u64 {
+        match self {
+            Placement::HugePages => {
+                let page = line.page();
+                let frame = page & (HUGE_PAGE - 1) | mix(page / HUGE_PAGE) * HUGE_PAGE;
+                line.in_page() | frame << PAGE_LINES_SHIFT
+            }
+            Placement::SmallPages | Placement::Identity => self.index(line),
+        }
+    }
 }
 
 /// The low colour bits: the exclusive or of bits 0–4, 6–10 and 12–16 of the page number (12–16, 18–22 and 24–28 of the
@@ -96,7 +111,7 @@ fn fold(page: u64) -> u64 {
 
 /// The colour of a page whose neighbours in 2 MiB stay together.
 fn spread(page: u64) -> u64 {
-    fold(page) | ((page ^ mix(page >> 9)) & !LINEAR)
+    fold(page) | ((page ^ mix(page / HUGE_PAGE)) & !LINEAR)
 }
 
 /// How a cache finds its set: its number of sets, and which part of the lines comes to it.

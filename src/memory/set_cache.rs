@@ -103,6 +103,12 @@ impl SetCache {
         Some(state)
     }
 
+    /// Takes everything out.
+    pub fn clear(&mut self) {
+        self.tags.fill(Line::NONE);
+        self.states.fill(State::CLEAN);
+    }
+
     /// In how many places `line` is, whatever their sets.
     #[cfg(test)]
     pub fn copies(&self, line: Line) -> usize {

@@ -22,6 +22,9 @@ pub struct Tally {
     pub l2_fills: u64,
     /// The same of L2.
     pub l2_shadowed: Conflicts,
+    /// Misses of L2 for want of ways, where only bursts are simulated; and dirty lines that leave it so.
+    pub burst_conflicts: u64,
+    pub burst_writebacks: u64,
     /// Dirty lines that left L2.
     pub l2_writebacks: u64,
     /// Last-level misses: lines that came from memory.
@@ -103,6 +106,8 @@ impl Tally {
             l1_shadowed: self.l1_shadowed.weighted(weight),
             l2_fills: each(self.l2_fills),
             l2_shadowed: self.l2_shadowed.weighted(weight),
+            burst_conflicts: each(self.burst_conflicts),
+            burst_writebacks: each(self.burst_writebacks),
             l2_writebacks: each(self.l2_writebacks),
             last_fills: each(self.last_fills),
             store_fills: each(self.store_fills),
@@ -133,6 +138,8 @@ impl Tally {
         self.l1_shadowed.add(more.l1_shadowed);
         self.l2_fills += more.l2_fills;
         self.l2_shadowed.add(more.l2_shadowed);
+        self.burst_conflicts += more.burst_conflicts;
+        self.burst_writebacks += more.burst_writebacks;
         self.l2_writebacks += more.l2_writebacks;
         self.last_fills += more.last_fills;
         self.store_fills += more.store_fills;

@@ -13,17 +13,24 @@ pub enum Whereabouts {
     Rule(Placement),
     /// Which pages are huge; each kind has its rule.
     Kinds(HugePages),
-    /// The frames of pages, and a rule for those that have none. Not for lines of one class: a class is told from virtual
-    /// addresses, and has whole sets only of pages placed by these.
+    /// The same with frames, made up where pages are huge. Not for lines of one class: a class is told from virtual addresses,
+    /// and has whole sets only of pages placed by these.
+    KindsInFrames(HugePages),
+    /// The frames of pages, and a rule for those that have none. As little for lines of one class.
     Frames(Frames, Placement),
 }
 
 impl Whereabouts {
+    /// Lines have frames, known or made up.
+    pub fn has_frames(&self) -> bool {
+        matches!(self, Whereabouts::Frames(..) | Whereabouts::KindsInFrames(_))
+    }
+
     /// `process` has just made `accesses` in address space `space`, and still is there to ask for its pages.
     pub fn meet(&mut self, process: u32, space: u32, accesses: &[Access]) {
         match self {
             Whereabouts::Rule(_) => {}
-            Whereabouts::Kinds(pages) => {
+            Whereabouts::Kinds(pages) | Whereabouts::KindsInFrames(pages) => {
                 accesses.iter().for_each(|access| pages.meet(process, space, access.address, access.last_byte()));
             }
             Whereabouts::Frames(frames, _) => {
@@ -40,7 +47,8 @@ impl Whereabouts {
     pub fn index(&self, line: Line) -> u64 {
         match self {
             Whereabouts::Rule(rule) => rule.index(line),
-            Whereabouts::Kinds(pages) => pages.index(line),
+            Whereabouts::Kinds(pages) => pages.placement(line).index(line),
+            Whereabouts::KindsInFrames(pages) => pages.placement(line).index_by_frame(line),
             Whereabouts::Frames(frames, rule) => match frames.of(line) {
                 Some(frame) => line.in_page() | frame << PAGE_LINES_SHIFT,
                 None => rule.index(line),
@@ -52,7 +60,7 @@ impl Whereabouts {
     pub fn in_words(&self) -> String {
         match self {
             Whereabouts::Rule(rule) => rule.in_words().into(),
-            Whereabouts::Kinds(pages) => pages.in_words(),
+            Whereabouts::Kinds(pages) | Whereabouts::KindsInFrames(pages) => pages.in_words(),
             Whereabouts::Frames(frames, rule) => frames.in_words(*rule),
         }
     }

@@ -10,7 +10,8 @@ impl Hierarchy {
     pub(super) fn take_private(&mut self, core: usize, line: Line, lost: bool) -> Option<State> {
         let take = |cache: &mut SetCache, set| if lost { cache.invalidate(set, line) } else { cache.remove(set, line) };
         let (set, index) = (self.l1_indexing.set(line.0), self.whereabouts.index(line));
-        let Core { l1, l2, .. } = &mut self.cores[core];
+        let Core { l1, l2, burst_l2, .. } = &mut self.cores[core];
+        burst_l2.iter_mut().for_each(|l2| l2.lose(line, index));
         let inner = take(l1, set);
         let outer = l2.as_mut().and_then(|l2| take(&mut l2.cache, l2.indexing.set(index)));
         let mut state = outer.or(inner)?;
