@@ -11,6 +11,8 @@ use super::tally::Tally;
 pub struct Near {
     /// Of L1, and conflicts in L2 that a burst shows.
     pub traffic: Traffic,
+    /// Dirty lines in L1 that other cores got.
+    pub handed_over: f64,
     /// Dirty lines that left L2 for want of ways while a burst looked.
     pub pushed_out: f64,
 }
@@ -19,6 +21,7 @@ impl Near {
     /// Adds `more`.
     pub fn add(&mut self, more: &Near) {
         self.traffic.add(&more.traffic);
+        self.handed_over += more.handed_over;
         self.pushed_out += more.pushed_out;
     }
 }
@@ -40,7 +43,6 @@ pub fn near(tally: &Tally, scale: f64) -> Near {
         l1_write: near(tally.write_bytes),
         l2_read: line * near(tally.l1_fills),
         l2_write: line * near(tally.l1_writebacks),
-        l3_write: line * near(tally.handed_over),
         l1_misses: near(tally.l1_fills),
         l1_conflict: near(tally.l1_fills.saturating_sub(tally.coherence)) * tally.l1_shadowed.share(),
         l2_conflict: near(tally.burst_conflicts),
@@ -51,7 +53,7 @@ pub fn near(tally: &Tally, scale: f64) -> Near {
         gathered_lines: near(tally.gathered),
         ..Traffic::default()
     };
-    Near { traffic, pushed_out: near(tally.burst_writebacks) }
+    Near { traffic, handed_over: near(tally.handed_over), pushed_out: near(tally.burst_writebacks) }
 }
 
 /// How what lies behind L1 is told.
@@ -114,13 +116,14 @@ impl Beyond {
     /// What happens `near` the core and what happens `far` from it, as one: each is told by a sample that knows it best, and
     /// what depends on both follows from both.
     ///
-    /// A line that another core took out of L1 is gone from L2, too, and on its way to the last level if it was dirty. How often
-    /// that happens the sample of L1 tells: the lines that threads fight for are few, and of few lines one in 32 may be none. Every line that enters L2 enters L1,
+    /// A line that another core took out of L1 is gone from L2, too. How often that happens the sample of L1 tells: the
+    /// lines that threads fight for are few, and of few lines one in 32 may be none, or stand for 32. So it is with dirty lines that
+    /// they hand over; no more leave L2 than leave L1. Every line that enters L2 enters L1,
     /// and every dirty one that leaves it has left L1.
     ///
     /// Lines that push each other out of a few sets of L2 are seen by bursts, which know where pages are: the sample of lines
     /// spreads them over more sets.
-    pub fn join(&self, Near { traffic: near, pushed_out }: &Near, far: &Traffic) -> Traffic {
+    pub fn join(&self, Near { traffic: near, handed_over, pushed_out }: &Near, far: &Traffic) -> Traffic {
         let line = LINE_BYTES as f64;
         let mut all = *near;
         all.add(far);
@@ -130,7 +133,8 @@ impl Beyond {
             all.l2_conflict += conflicts;
             all.l2_misses += near.coherence + conflicts;
             all.l3_read += line * (near.coherence + conflicts);
-            all.l3_write += more(line * pushed_out, far.l3_write - far.dram_nt);
+            let left = far.l3_write - far.dram_nt + line * handed_over;
+            all.l3_write = left + more(line * pushed_out, left) - more(left, near.l2_write) + far.dram_nt;
             all.l2_write = all.l2_write.max(all.l3_write - all.dram_nt);
         } else {
             all.l3_write = far.l3_write;

@@ -27,7 +27,7 @@ use super::pages::TouchedPages;
 use super::placement::{Classes, Placement};
 use super::replay::{by_warm_up, play, weight};
 use super::sampling::Rhythm;
-use super::strata::{Strata, Weights};
+use super::strata::{Seen, Strata, Weights};
 use super::tally::{Book, Tally};
 use super::whereabouts::Whereabouts;
 
@@ -317,6 +317,10 @@ impl CacheModel {
             far.add(&beyond.traffic(&behind.warming(owner), warming, warming_back));
             far.add(&beyond.traffic(&behind.end()[i], lines, lines));
             let mut figures = beyond.join(&close, &far);
+            let scatter = self.strata.scatter(site);
+            figures.l1_scatter = scatter.l1 * figures.l1_misses;
+            figures.l2_scatter = scatter.l2 * figures.l2_misses;
+            figures.l3_scatter = scatter.l3 * figures.l3_misses;
             if let Some((read, write)) = self.executed.bytes(owner) {
                 (figures.l1_read, figures.l1_write) = (read, write);
                 // Of the few lines that it accesses none may have been in the sample, and no burst have come while it ran.
@@ -384,13 +388,17 @@ impl CacheModel {
         Some(lines.hypot(windows))
     }
 
-    /// What bursts saw of each instruction that was not put away: (accesses, bytes).
-    fn seen_in_bursts(&self) -> HashMap<u32, (u64, u64), Mixing> {
-        let mut seen: HashMap<u32, (u64, u64), Mixing> = HashMap::default();
-        for ((site, _), tally) in self.owners.pairs().iter().zip(self.full.tallies.plain()) {
-            let (accesses, bytes) = seen.entry(*site).or_default();
-            *accesses += tally.accesses;
-            *bytes += tally.read_bytes + tally.write_bytes;
+    /// What was seen of each instruction and not put away.
+    fn seen(&self) -> HashMap<u32, SeenOf, Mixing> {
+        let mut seen: HashMap<u32, SeenOf, Mixing> = HashMap::default();
+        let Some(Sampled { hierarchy, .. }) = &self.sampled else { return seen };
+        let tallies = self.full.tallies.plain().iter().zip(hierarchy.tallies.sample());
+        for ((site, _), (burst, sample)) in self.owners.pairs().iter().zip(tallies) {
+            let SeenOf { accesses, bytes, l1_misses, far_misses } = seen.entry(*site).or_default();
+            *accesses += burst.accesses;
+            *bytes += burst.read_bytes + burst.write_bytes;
+            *l1_misses += burst.l1_fills;
+            *far_misses = [far_misses[0] + sample.l2_fills, far_misses[1] + sample.last_fills];
         }
         seen
     }
@@ -415,9 +423,10 @@ impl CacheModel {
             let of_site = total.entry(*site).or_default();
             of_site.iter_mut().zip(self.executed.by_phase(owner)).for_each(|(sum, amount)| *sum += amount as f64);
         }
-        let bursts = self.seen_in_bursts();
         let total = |site| total.get(&site).copied().unwrap_or_default();
-        let weights = self.strata.end(total, |site, strings| in_bursts(&bursts, site, strings));
+        let seen = self.seen();
+        let of = |site, strings| seen.get(&site).copied().unwrap_or_default().of(strings);
+        let weights = self.strata.end(total, of);
         self.put_away(&weights);
         let Some(Sampled { hierarchy, .. }) = &mut self.sampled else { return };
         for (owner, (site, _)) in (0..).map(Owner).zip(self.owners.pairs()) {
@@ -499,9 +508,24 @@ fn limit_compulsory(sites: &mut [SiteTraffic], lines: f64) {
     }
 }
 
-/// Of what bursts saw: accesses of `site`, or bytes of strings.
-fn in_bursts(seen: &HashMap<u32, (u64, u64), Mixing>, site: u32, strings: bool) -> u64 {
-    seen.get(&site).map_or(0, |(accesses, bytes)| if strings { *bytes } else { *accesses })
+/// What was seen of an instruction: in bursts, and in the sample of windows.
+#[derive(Debug, Clone, Copy, Default)]
+struct SeenOf {
+    accesses: u64,
+    bytes: u64,
+    l1_misses: u64,
+    far_misses: [u64; 2],
+}
+
+impl SeenOf {
+    /// The same in terms of accesses, or of bytes of `strings`.
+    fn of(&self, strings: bool) -> Seen {
+        Seen {
+            bursts: if strings { self.bytes } else { self.accesses } as f64,
+            l1_misses: self.l1_misses as f64,
+            far_misses: self.far_misses.map(|misses| misses as f64),
+        }
+    }
 }
 
 /// The owner for `site` at `place`, with tallies in both hierarchies.
@@ -601,8 +625,9 @@ impl AccessSink for CacheModel {
 
     fn course(&mut self, amounts: &[Amount]) {
         while self.simulate_some() {}
-        let bursts = self.seen_in_bursts();
-        let weights = self.strata.course(amounts, |site, strings| in_bursts(&bursts, site, strings));
+        let seen = self.seen();
+        let of = |site, strings| seen.get(&site).copied().unwrap_or_default().of(strings);
+        let weights = self.strata.course(amounts, of);
         self.put_away(&weights);
     }
 

@@ -7,7 +7,10 @@
 //!          half ◀─┼─▶ half ────▶                                    an instruction that a window did not see: on to the next
 //! ```
 //!
-//! The sum over all windows remains what executions make of it (`executions.rs`); weights only say how it is divided.
+//! The sum over all windows remains what executions make of it (`executions.rs`); weights only say how it is divided. How far it
+//! may be off is told by how much each window differs from the one before it, which is what could have happened in between:
+//! `sqrt(Σ (what a window stands for × difference of events per execution)² / 2)`, the estimator of successive differences for
+//! systematic samples (Wolter, Introduction to Variance Estimation, chapter 8).
 
 use std::collections::HashMap;
 
@@ -35,6 +38,24 @@ struct Site {
     bursts: Account,
 }
 
+/// What was seen of an instruction and not put away yet.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Seen {
+    /// In bursts: accesses, or bytes of strings, and misses of L1.
+    pub bursts: f64,
+    pub l1_misses: f64,
+    /// In the sample of windows: misses of L2 and of the last level.
+    pub far_misses: [f64; 2],
+}
+
+/// Standard errors of misses, relative to their number, from how much windows differ.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Scatter {
+    pub l1: f64,
+    pub l2: f64,
+    pub l3: f64,
+}
+
 /// Executions, or bytes of strings, and what they are told from.
 #[derive(Debug, Clone, Copy, Default)]
 struct Account {
@@ -44,15 +65,26 @@ struct Account {
     seen: f64,
     /// Σ weight × seen and Σ seen of events that were weighted.
     weighted: (f64, f64),
+    /// Of two kinds of events: how many an execution had when they were weighted last, their sum, and the sum of squares of
+    /// what that may be off by.
+    rates: Option<[f64; 2]>,
+    sums: [f64; 2],
+    squares: [f64; 2],
 }
 
 impl Account {
-    /// The weight of the events of what was seen, if that is enough.
-    fn weight(&mut self) -> Option<f64> {
+    /// The weight of these events of what was seen, if that is enough.
+    fn weight(&mut self, events: [f64; 2]) -> Option<f64> {
         if self.seen < ENOUGH {
             return None;
         }
         let weight = (self.due / self.seen).max(1.0);
+        let rates = events.map(|events| events / self.seen);
+        let before = self.rates.replace(rates).unwrap_or(rates);
+        for i in 0..rates.len() {
+            self.sums[i] += self.due * rates[i];
+            self.squares[i] += (self.due * (rates[i] - before[i])).powi(2) / 2.0;
+        }
         self.weighted = (self.weighted.0 + self.due, self.weighted.1 + self.seen);
         (self.due, self.seen) = (0.0, 0.0);
         Some(weight)
@@ -60,6 +92,11 @@ impl Account {
 
     fn mean(&self) -> f64 {
         self.weighted.0 / self.weighted.1
+    }
+
+    /// The relative error of the events of this kind.
+    fn error(&self, kind: usize) -> f64 {
+        if self.sums[kind] > 0.0 { self.squares[kind].sqrt() / self.sums[kind] } else { 0.0 }
     }
 
     fn is_weighted(&self) -> bool {
@@ -77,9 +114,9 @@ pub struct Weights {
 }
 
 impl Strata {
-    /// A window begins to measure, and these are the amounts since one did so before; `bursts` tells what bursts saw of an
-    /// instruction that was not weighted yet, in accesses or bytes of strings. The weights of what is to be put away.
-    pub fn course(&mut self, amounts: &[Amount], bursts: impl Fn(u32, bool) -> u64) -> HashMap<u32, Weights, Mixing> {
+    /// A window begins to measure, and these are the amounts since one did so before; `seen` tells what was seen of an
+    /// instruction, which is one of strings or not. The weights of what is to be put away.
+    pub fn course(&mut self, amounts: &[Amount], seen: impl Fn(u32, bool) -> Seen) -> HashMap<u32, Weights, Mixing> {
         let mut now: HashMap<u32, [f64; 4], Mixing> = HashMap::default();
         for amount in amounts {
             now.entry(amount.site).or_default()[amount.phase as usize] += amount.amount as f64;
@@ -87,8 +124,7 @@ impl Strata {
         }
         let weigh = |(site, amounts): (u32, [f64; 4])| {
             let of_site = self.sites.get_mut(&site)?;
-            let seen = bursts(site, of_site.strings) as f64;
-            Some((site, of_site.note(amounts, seen, false)))
+            Some((site, of_site.note(amounts, seen(site, of_site.strings), false)))
         };
         now.into_iter().filter_map(weigh).collect()
     }
@@ -98,19 +134,24 @@ impl Strata {
     pub fn end(
         &mut self,
         total: impl Fn(u32) -> [f64; 4],
-        bursts: impl Fn(u32, bool) -> u64,
+        seen: impl Fn(u32, bool) -> Seen,
     ) -> HashMap<u32, Weights, Mixing> {
         let divided = self.sites.iter_mut().filter(|(_, s)| s.sampled.is_weighted() || s.bursts.is_weighted());
         let weigh = divided.map(|(&site, of_site)| {
             let mut rest = total(site);
             rest.iter_mut().zip(of_site.told).for_each(|(all, told)| *all = (*all - told).max(0.0));
-            let seen = bursts(site, of_site.strings) as f64;
-            let Weights { sampled, bursts } = of_site.note(rest, seen, true);
+            let Weights { sampled, bursts } = of_site.note(rest, seen(site, of_site.strings), true);
             let or_mean =
                 |weight: Option<f64>, account: &Account| weight.or(account.is_weighted().then(|| account.mean()));
             (site, Weights { sampled: or_mean(sampled, &of_site.sampled), bursts: or_mean(bursts, &of_site.bursts) })
         });
         weigh.collect()
+    }
+
+    /// How far the misses of an instruction may be off.
+    pub fn scatter(&self, site: u32) -> Scatter {
+        let of = |s: &Site| Scatter { l1: s.bursts.error(0), l2: s.sampled.error(0), l3: s.sampled.error(1) };
+        self.sites.get(&site).map(of).unwrap_or_default()
     }
 
     /// What brings the weighted events of an instruction's sample back to their number, so that they stand for what executions
@@ -121,9 +162,9 @@ impl Strata {
 }
 
 impl Site {
-    /// Notes `amounts` by phase up to the beginning of a window, or to the end of the run, and what bursts have seen that was
-    /// not weighted yet.
-    fn note(&mut self, amounts: [f64; 4], bursts: f64, end: bool) -> Weights {
+    /// Notes `amounts` by phase up to the beginning of a window, or to the end of the run, and what was seen that was not
+    /// weighted yet.
+    fn note(&mut self, amounts: [f64; 4], seen: Seen, end: bool) -> Weights {
         self.told.iter_mut().zip(amounts).for_each(|(told, amount)| *told += amount);
         let of = |phase: Phase| amounts[phase as usize];
         let (pause, warm_up) = (of(Phase::Pause), of(Phase::Warming));
@@ -131,8 +172,11 @@ impl Site {
         self.sampled.due += of(Phase::Measuring) + before;
         self.sampled.seen += of(Phase::Measuring);
         self.bursts.due += of(Phase::Opening) + of(Phase::Measuring) + before;
-        self.bursts.seen = bursts;
-        let weights = Weights { sampled: self.sampled.weight(), bursts: self.bursts.weight() };
+        self.bursts.seen = seen.bursts;
+        let weights = Weights {
+            sampled: self.sampled.weight(seen.far_misses),
+            bursts: self.bursts.weight([seen.l1_misses, 0.0]),
+        };
         self.sampled.due += after;
         self.bursts.due += after;
         weights
@@ -153,30 +197,44 @@ mod tests {
     #[test]
     fn windows_are_weighted_by_what_lies_around_them() {
         let mut strata = Strata::default();
-        let mut course = |by_phase, bursts| strata.course(&amounts(by_phase), |_, _| bursts)[&7];
+        let seen = |bursts: f64| Seen { bursts, l1_misses: bursts / 2.0, far_misses: [30.0, 0.0] };
+        let mut course = |by_phase, bursts| strata.course(&amounts(by_phase), |_, _| seen(bursts))[&7];
         // The opening and the first pause, half of which belongs to what comes.
-        let first = course([10_000, 20_000, 0, 0], 5_000);
+        let first = course([10_000, 20_000, 0, 0], 5e3);
         assert_eq!(first, Weights { sampled: None, bursts: Some(4.0) });
         // A window between two pauses, the first of which no window was before.
-        let second = course([0, 8_000, 1_000, 10_000], 6_000);
+        let second = course([0, 8_000, 1_000, 10_000], 6e3);
         assert_eq!(second, Weights { sampled: Some(3.4), bursts: Some(4.0) });
         // What a window hardly saw goes to the next one.
-        assert_eq!(course([0, 50_000, 0, 100], 0), Weights { sampled: None, bursts: None });
-        let third = course([0, 0, 0, 9_900], 0);
+        assert_eq!(course([0, 50_000, 0, 100], 0.0), Weights { sampled: None, bursts: None });
+        let third = course([0, 0, 0, 9_900], 0.0);
         assert_eq!(third, Weights { sampled: Some((4_000.0 + 1_000.0 + 50_100.0 + 9_900.0) / 10_000.0), bursts: None });
         // The end: 2,000 of the last pause were not told yet.
-        let last = strata.end(|_| [10_000.0, 80_000.0, 1_000.0, 30_000.0], |_, _| 5_000)[&7];
+        let last = strata.end(|_| [10_000.0, 80_000.0, 1_000.0, 30_000.0], |_, _| seen(5e3))[&7];
         assert_eq!(last.sampled, Some(12_000.0 / 10_000.0));
         let all = 10_000.0 * (3.4 + 6.5 + 1.2);
         assert!((strata.back(7) - 30_000.0 / all).abs() < 1e-12);
         assert!(all == 80_000.0 + 1_000.0 + 30_000.0, "each amount has one window that stands for it");
+        assert_eq!(strata.scatter(7), Scatter::default(), "all windows saw the same");
     }
 
     #[test]
     fn what_has_no_second_window_stays_as_it_is() {
         let mut strata = Strata::default();
-        strata.course(&amounts([100, 20_000, 0, 0]), |_, _| 100);
-        assert!(strata.end(|_| [100.0, 20_000.0, 0.0, 500.0], |_, _| 100).is_empty());
-        assert_eq!(strata.back(7), 1.0);
+        let seen = |_, _| Seen { bursts: 100.0, ..Seen::default() };
+        strata.course(&amounts([100, 20_000, 0, 0]), seen);
+        assert!(strata.end(|_| [100.0, 20_000.0, 0.0, 500.0], seen).is_empty());
+        assert_eq!((strata.back(7), strata.scatter(7)), (1.0, Scatter::default()));
+    }
+
+    #[test]
+    fn windows_that_differ_have_an_error() {
+        let mut strata = Strata::default();
+        for misses in [0.0, 10_000.0, 10_000.0] {
+            let seen = |_, _| Seen { far_misses: [misses, 0.0], ..Seen::default() };
+            strata.course(&amounts([0, 0, 0, 10_000]), seen);
+        }
+        assert!((strata.scatter(7).l2 - 0.5f64.sqrt() / 2.0).abs() < 1e-12, "{:?}", strata.scatter(7));
+        assert_eq!(strata.scatter(7).l3, 0.0);
     }
 }

@@ -10,8 +10,8 @@ use super::regions::Regions;
 use super::run::Run;
 use super::space::CodeSpace;
 
-/// At most this part of the time is spent on reading counters: where there are many, not every window is told.
-const MOST_SHARE: u32 = 100;
+/// At most one part in so many of the tracer's time is spent on this: where there are many counters, not every window is told.
+const MOST_SHARE: u32 = 20;
 
 /// What the access sink has been told of one code space's counters.
 #[derive(Debug, Default)]
@@ -84,6 +84,8 @@ impl Run {
     /// Tells the access sink what was executed since the window before, unless that takes too long.
     pub fn tell_course(&mut self) {
         let Some(drain) = &mut self.drain else { return };
+        // What was put off belongs to the windows before, and is to be done anyway.
+        while drain.work() {}
         let begin = Instant::now();
         if begin - self.told.at < self.told.took * MOST_SHARE {
             return;

@@ -260,6 +260,13 @@ pub struct Traffic {
     pub random_lines: f64,
     /// L1 misses of gathers and scatters.
     pub gathered_lines: f64,
+    /// Standard errors of the misses of L1, L2 and L3 in a sampled run, from how much its windows differ.
+    #[serde(default)]
+    pub l1_scatter: f64,
+    #[serde(default)]
+    pub l2_scatter: f64,
+    #[serde(default)]
+    pub l3_scatter: f64,
     /// Lines that the simulation saw going to or coming from memory: all of them, or those of the sample.
     #[serde(default)]
     pub seen_lines: f64,
@@ -298,6 +305,9 @@ impl Traffic {
         self.strided_lines += more.strided_lines;
         self.random_lines += more.random_lines;
         self.gathered_lines += more.gathered_lines;
+        self.l1_scatter += more.l1_scatter;
+        self.l2_scatter += more.l2_scatter;
+        self.l3_scatter += more.l3_scatter;
         self.seen_lines += more.seen_lines;
         self.stale_lines += more.stale_lines;
         self.unseen += more.unseen;

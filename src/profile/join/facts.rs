@@ -157,7 +157,9 @@ fn fill_traffic<'m>(function: &mut Function, measured: &'m Measured) {
     let l1 = function.bytes.and_then(|b| b.l1);
     let bytes = traffic::bytes(&traffic.sum);
     let misses = traffic::cache_misses(&traffic.sum);
-    near.iter().for_each(|f| source(function, f, "simulated", error));
+    let t = &traffic.sum;
+    let near_error = traffic::scattered(error, t.l1_scatter, t.l1_misses);
+    near.iter().for_each(|f| source(function, f, "simulated", near_error));
     match traffic::pages(&traffic.pages, &traffic.sum) {
         Ok(pages) => {
             function.pages = Some(pages);
@@ -170,7 +172,10 @@ fn fill_traffic<'m>(function: &mut Function, measured: &'m Measured) {
             function.bytes = Some(Bytes { l1, ..bytes });
             function.cache_misses = Some(misses);
             function.misses = Some(traffic::misses(&traffic.sum));
-            far.iter().for_each(|f| source(function, f, "simulated", error));
+            let errors = [(t.l2_scatter, t.l2_misses), (t.l3_scatter, t.l3_misses), (t.l3_scatter, t.l3_misses)];
+            for (field, (scatter, misses)) in far.iter().zip(errors) {
+                source(function, field, "simulated", traffic::scattered(error, scatter, misses));
+            }
             if let (true, Some(misses)) = (traffic.one_core, &mut function.misses) {
                 misses.coherence = None;
                 let reason =

@@ -112,6 +112,11 @@ pub fn error_of_sample(traffic: &Traffic, one_in: u32, overall: Option<f64>) -> 
     }
 }
 
+/// A relative `error` with that of `misses` whose standard error from differing windows is `scatter`.
+pub fn scattered(error: Option<f64>, scatter: f64, misses: f64) -> Option<f64> {
+    if scatter > 0.0 && misses > 0.0 { Some(error.unwrap_or(0.0).hypot(scatter / misses)) } else { error }
+}
+
 /// Bytes beyond L1; those of L1 are counted, not simulated.
 pub fn bytes(traffic: &Traffic) -> Bytes {
     let sum = |read: f64, write: f64| Some(whole(read + write));

@@ -25,7 +25,7 @@ fn places(value: &Value, at: String, out: &mut Vec<String>) {
 
 /// Fields that may be absent: added after the contract, or absent where they have nothing to tell.
 fn optional(pointer: &str) -> bool {
-    const NAMES: [&str; 41] = [
+    const NAMES: [&str; 44] = [
         "waiting_s",
         "kernel_s",
         "concurrency",
@@ -38,6 +38,9 @@ fn optional(pointer: &str) -> bool {
         "l1_conflict",
         "l2_conflict",
         "seen_lines",
+        "l1_scatter",
+        "l2_scatter",
+        "l3_scatter",
         "stale_lines",
         "unseen",
         "error",

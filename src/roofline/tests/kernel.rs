@@ -136,6 +136,9 @@ impl Kernel {
             random_lines: per.random_lines * n,
             gathered_lines: per.gathered_lines * n,
             seen_lines: per.seen_lines * n,
+            l1_scatter: per.l1_scatter * n,
+            l2_scatter: per.l2_scatter * n,
+            l3_scatter: per.l3_scatter * n,
             stale_lines: per.stale_lines * n,
             unseen: per.unseen * n,
         };
