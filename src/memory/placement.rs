@@ -95,7 +95,7 @@ impl Placement {
         match self {
             Placement::HugePages => {
                 let page = line.page();
-                let frame = page & (HUGE_PAGE - 1) | mix(page / HUGE_PAGE) * HUGE_PAGE;
+                let frame = (page % HUGE_PAGE) | (mix(page / HUGE_PAGE) << HUGE_PAGE.ilog2());
                 line.in_page() | frame << PAGE_LINES_SHIFT
             }
             Placement::SmallPages | Placement::Identity => self.index(line),

@@ -55,7 +55,7 @@ impl AccessSink for Sink {
     fn record(&mut self, _thread: u32, _process: u32, _batch: &[Access]) {
         // Buffers are handed over when a thread is moved, too: it is to stay for a while.
         self.records += 1;
-        if self.records % 3 != 0 {
+        if !self.records.is_multiple_of(3) {
             self.turn();
         }
     }
