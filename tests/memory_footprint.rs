@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use rprof::isa::facts::AccessKind;
 use rprof::memory::{CacheModel, Geometry, LastLevelPolicy, Level, Placement};
 use rprof::profile::code::CodeRef;
-use rprof::profile::evidence::memory::{Access, AccessSink, Executed, Phase};
+use rprof::profile::evidence::memory::{Access, AccessSink, Amount, Executed, Phase};
 
 /// What the project promises.
 const LIMIT: usize = 256 << 20;
@@ -63,6 +63,11 @@ fn feed(mut sink: Box<dyn AccessSink>, threads: u32, sites: u32, pages: u64) {
             }
             sink.record(thread, 1, &batch);
         }
+    }
+    // The course of the program is told, so that windows are weighted.
+    for phase in [Phase::Opening, Phase::Pause, Phase::Measuring] {
+        let amount = |site| Amount { site, phase, amount: 1 << 20, strings: false };
+        sink.course(&(0..sites).map(amount).collect::<Vec<_>>());
     }
     let per_thread = (0..sites).flat_map(|site| (0..threads).map(move |thread| (site, thread)));
     for (site, thread) in per_thread.take(500_000) {

@@ -24,6 +24,19 @@ impl Near {
         self.handed_over += more.handed_over;
         self.pushed_out += more.pushed_out;
     }
+
+    /// The same with so many misses of L1, divided as they are, and so many dirty lines that left it.
+    pub fn with(mut self, misses: f64, write_backs: f64) -> Near {
+        let traffic = &mut self.traffic;
+        let times = if traffic.l1_misses > 0.0 { misses / traffic.l1_misses } else { 0.0 };
+        let parts = [&mut traffic.unit_lines, &mut traffic.strided_lines, &mut traffic.random_lines];
+        let kinds =
+            [&mut traffic.gathered_lines, &mut traffic.l1_conflict, &mut traffic.l1_misses, &mut traffic.l2_read];
+        parts.into_iter().chain(kinds).for_each(|lines| *lines *= times);
+        traffic.coherence = traffic.coherence.min(misses);
+        traffic.l2_write = LINE_BYTES as f64 * write_backs;
+        self
+    }
 }
 
 /// Two estimates of one thing differ if they do by more than this: less is how samples scatter.

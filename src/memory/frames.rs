@@ -29,12 +29,16 @@ const ZERO_PAGE: u64 = 1 << 24;
 const RUN: u64 = 64;
 /// Frames that are kept at most: 36 MB. Pages beyond are placed as where nothing is known.
 const MOST_PAGES: usize = 1 << 20;
+/// The same where only the latest are wanted: 5 MB.
+const MOST_LATEST: usize = 1 << 17;
 /// Page maps that are held open at most.
 const MOST_FILES: usize = 64;
 
 /// The frames of pages, as far as they are known.
 #[derive(Debug, Default)]
 pub struct Frames {
+    /// When there are too many, what is known is forgotten.
+    forgets: bool,
     /// By page of an address space.
     known: HashMap<u64, Known>,
     files: HashMap<u32, File>,
@@ -81,6 +85,11 @@ impl Frames {
         Some(Frames { flags: File::open("/proc/kpageflags").ok(), ..Frames::default() })
     }
 
+    /// The same for accesses of a short while at a time, with less room.
+    pub fn of_the_latest(self) -> Self {
+        Frames { forgets: true, ..self }
+    }
+
     /// Made-up frames of the first pages of an address space.
     #[cfg(test)]
     pub fn made_up(pages: u64, frame: impl Fn(u64) -> u64) -> Self {
@@ -120,6 +129,9 @@ impl Frames {
 
     fn meet_page(&mut self, process: u32, line: Line) {
         if !self.known.contains_key(&line.page()) {
+            if self.forgets && self.known.len() >= MOST_LATEST - RUN as usize {
+                self.known.clear();
+            }
             if self.known.len() >= MOST_PAGES {
                 self.too_many = true;
                 return;

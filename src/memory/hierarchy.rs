@@ -326,7 +326,7 @@ impl Hierarchy {
 
     #[cold]
     fn miss(&mut self, core: usize, owner: Owner, line: Line, store: bool, lost_in_l1: bool) {
-        self.tallies.of(owner).l1_fills += 1;
+        self.tallies.fill_l1(owner);
         if !self.cores[core].combiner.is_empty()
             && let Some(gone) = self.cores[core].combiner.take(line)
         {
@@ -449,7 +449,7 @@ impl Hierarchy {
     /// A dirty line leaves L1 for the next level.
     fn victim_of_l1(&mut self, core: usize, line: Line, state: State) {
         let Some(writer) = state.writer() else { return };
-        self.tallies.of(writer).l1_writebacks += 1;
+        self.tallies.write_back_l1(writer);
         let index = self.whereabouts.index(line);
         let Core { l2, burst_l2, .. } = &mut self.cores[core];
         if let Some(gone) = burst_l2.as_mut().and_then(|l2| l2.write_back(line, index, writer)) {
@@ -472,7 +472,7 @@ impl Hierarchy {
         if self.geometry.l2_inclusive {
             let set = self.l1_indexing.set(line.0);
             if let Some(writer) = self.cores[core].l1.remove(set, line).and_then(State::writer) {
-                self.tallies.of(writer).l1_writebacks += 1;
+                self.tallies.write_back_l1(writer);
                 self.book_rewritten(state);
                 state = state.written_by(writer);
             }

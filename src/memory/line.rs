@@ -47,7 +47,7 @@ impl Line {
 }
 
 /// Index of one (instruction, thread) pair in the model's tallies: whom traffic is attributed to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Owner(pub u32);
 
 /// What a cache keeps with a line: who wrote it last if it is dirty, whether other cores may hold it, and whether

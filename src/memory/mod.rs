@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Exact: one hierarchy sees all accesses. Sampled: in windows (`pace.rs`) one that is a part of the host's sees one line
-//! in 32, and in bursts within them (`sampling.rs`) one with the L1 caches alone sees everything.
+//! in 32, and in bursts within them (`sampling.rs`) one with the L1 caches alone sees everything. What bursts missed of L1 is
+//! told by the former (`control.rs`).
 //!
 //! Byte convention: docs/conventions.md, Bytes. A fill is booked on the instruction that caused it, a write-back on the one that
 //! last wrote the line; lines still dirty when the program ends are written back then. A non-temporal line counts 64
@@ -16,6 +17,7 @@
 
 mod arrivals;
 mod calibration;
+mod control;
 mod data;
 mod estimate;
 mod executions;

@@ -11,11 +11,12 @@ use crate::profile::run::Warning;
 
 use super::arrivals::Arrivals;
 use super::calibration;
+use super::control::{Control, Estimates};
 use super::data::DataSamples;
-use super::estimate::{Beyond, near, relative_error, windows_error};
+use super::estimate::{Beyond, Near, near, relative_error, windows_error};
 use super::executions::{Executions, Factors, Scales, Times};
 use super::frames::Frames;
-use super::geometry::Geometry;
+use super::geometry::{Geometry, LINE_BYTES};
 use super::hierarchy::{Hierarchy, Scope};
 use super::huge_pages::HugePages;
 use super::interleave::{Interleaver, Part};
@@ -87,6 +88,8 @@ struct PutOff {
 struct Sampled {
     /// What lies behind L1, from the lines of class 0.
     hierarchy: Hierarchy,
+    /// What they say about L1.
+    control: Control,
     rhythm: Rhythm,
     pace: Pace,
     /// Where the processes are real ones.
@@ -119,7 +122,9 @@ impl CacheModel {
     pub fn of_host_processes(mut self) -> Self {
         let rule = Whereabouts::Rule(self.placement);
         let kinds = || HugePages::new(self.placement);
-        let frames = Frames::readable().map(|frames| Whereabouts::Frames(frames, self.placement));
+        // Bursts are short.
+        let frames = |frames: Frames| if self.sampled.is_some() { frames.of_the_latest() } else { frames };
+        let frames = Frames::readable().map(|all| Whereabouts::Frames(frames(all), self.placement));
         self.full.know(frames.or_else(|| kinds().map(Whereabouts::KindsInFrames)).unwrap_or(rule));
         if let Some(sampled) = &mut self.sampled {
             sampled.arrivals = Some(Arrivals::new());
@@ -145,7 +150,7 @@ impl CacheModel {
             sampled: sampled.then(|| {
                 let hierarchy = Hierarchy::new(geometry, placement, Scope::OneClass(classes));
                 let pace = Pace::new(hierarchy.last_level_lines());
-                Sampled { hierarchy, rhythm: Rhythm::new(), pace, arrivals: None }
+                Sampled { hierarchy, control: Control::default(), rhythm: Rhythm::new(), pace, arrivals: None }
             }),
             classes,
             pages: TouchedPages::new(classes),
@@ -169,7 +174,7 @@ impl CacheModel {
         let place = self.owners.place(part.thread, part.process);
         self.full.add_core(place.core);
         let classes = self.classes;
-        let Some(Sampled { hierarchy, rhythm, pace, arrivals }) = &mut self.sampled else {
+        let Some(Sampled { hierarchy, control, rhythm, pace, arrivals }) = &mut self.sampled else {
             for access in part.accesses {
                 let owner = owner(&mut self.owners, &mut self.full, None, place, access.site);
                 self.owners.steps(owner).note(access.address);
@@ -192,6 +197,7 @@ impl CacheModel {
         let orders = part.selected.then(|| classes.count().ilog2());
         let mut before = 0;
         if part.selected {
+            control.end_burst(&self.full.tallies, &mut hierarchy.tallies);
             self.full.interrupt(place.core);
         }
         let (fills, stale) = (hierarchy.fills(), hierarchy.stale());
@@ -199,7 +205,11 @@ impl CacheModel {
             let owner = owner(&mut self.owners, &mut self.full, Some(hierarchy), place, access.site);
             self.owners.steps(owner).note(access.address);
             self.pages.note(owner, place.space, access);
+            let counted = !part.selected && before >= warm_up;
             if !part.selected {
+                if counted {
+                    control.meet(owner, self.full.tallies.plain_of(owner));
+                }
                 for (book, access) in by_warm_up(access, warm_up.saturating_sub(before)).into_iter().flatten() {
                     self.full.tallies.open(book);
                     play(&mut self.full, &mut self.owners, (place, owner), &access, Some(0), |_| true, |_, _| ());
@@ -208,6 +218,7 @@ impl CacheModel {
             }
             let admit = |line| classes.of(line) == 0;
             let from_memory = |book, address| note(&mut self.data, owner, book, part.process, address);
+            hierarchy.tallies.note_apart(counted);
             play(hierarchy, &mut self.owners, (place, owner), access, orders, admit, from_memory);
         }
         let phase = pace.phase();
@@ -279,14 +290,16 @@ impl CacheModel {
     }
 
     fn evidence(mut self, sites: &[CodeRef]) -> MemoryEvidence {
-        self.full.tallies.open(Book::End);
-        self.full.flush();
         if let Some(sampled) = &mut self.sampled {
             sampled.close_window(self.classes);
-            sampled.hierarchy.tallies.open(Book::End);
-            sampled.hierarchy.flush();
         }
         self.weigh();
+        let sampled = self.sampled.iter_mut().map(|sampled| &mut sampled.hierarchy);
+        for hierarchy in sampled.chain([&mut self.full]) {
+            hierarchy.tallies.note_apart(false);
+            hierarchy.tallies.open(Book::End);
+            hierarchy.flush();
+        }
         let scales = self.first_level_scales();
         let hierarchy = self.sampled.as_ref().map_or(&self.full, |s| &s.hierarchy);
         let (first, behind) = (&self.full.tallies, &hierarchy.tallies);
@@ -300,32 +313,29 @@ impl CacheModel {
             let Some(&at) = sites.get(site as usize) else { continue };
             let owner = Owner(i as u32);
             let Scales { fills, write_backs } = self.executed.scales(owner, &total);
-            let mut close = match scale {
-                Some(scale) => near(&first.plain()[i], scale),
-                None => {
-                    let mut close = near(&behind.plain()[i], lines * fills.plain);
-                    close.add(&near(&behind.sample()[i], lines * fills.sample));
-                    close.add(&near(&behind.warming(owner), lines * fills.warming));
-                    close
-                }
-            };
-            close.add(&near(&first.end()[i], 1.0));
+            let books = [*behind.plain_of(owner), behind.sample(owner), behind.warming(owner)];
             let each = |factors: Factors| factors.each().map(|factor| lines * factor);
-            let ([plain, sample, warming], [plain_back, sample_back, warming_back]) = (each(fills), each(write_backs));
-            let mut far = beyond.traffic(&behind.plain()[i], plain, plain_back);
-            far.add(&beyond.traffic(&behind.sample()[i], sample, sample_back));
-            far.add(&beyond.traffic(&behind.warming(owner), warming, warming_back));
-            far.add(&beyond.traffic(&behind.end()[i], lines, lines));
+            let (ahead, back) = (each(fills), each(write_backs));
+            let mut of_sample = Near::default();
+            books.iter().zip(ahead).for_each(|(tally, each)| of_sample.add(&near(tally, each)));
+            let (mut close, l1_error) = match scale {
+                Some(scale) => self.near_of(owner, scale, &of_sample),
+                None => (of_sample, 0.0),
+            };
+            close.add(&near(&first.end(owner), 1.0));
+            let mut far = beyond.traffic(&behind.end(owner), lines, lines);
+            for ((tally, ahead), back) in books.iter().zip(ahead).zip(back) {
+                far.add(&beyond.traffic(tally, ahead, back));
+            }
             let mut figures = beyond.join(&close, &far);
             let scatter = self.strata.scatter(site);
-            figures.l1_scatter = scatter.l1 * figures.l1_misses;
+            figures.l1_scatter = (scatter.l1 * figures.l1_misses).max(l1_error);
             figures.l2_scatter = scatter.l2 * figures.l2_misses;
             figures.l3_scatter = scatter.l3 * figures.l3_misses;
             if let Some((read, write)) = self.executed.bytes(owner) {
                 (figures.l1_read, figures.l1_write) = (read, write);
                 // Of the few lines that it accesses none may have been in the sample, and no burst have come while it ran.
-                let accesses = [&first.plain()[i], &behind.plain()[i], &behind.sample()[i], &behind.warming(owner)];
-                let seen = accesses.iter().any(|tally| tally.accesses > 0);
+                let seen = books.iter().chain([first.plain_of(owner)]).any(|tally| tally.accesses > 0);
                 figures.unseen = if seen { 0.0 } else { read + write };
                 unseen += figures.unseen;
             }
@@ -392,8 +402,8 @@ impl CacheModel {
     fn seen(&self) -> HashMap<u32, SeenOf, Mixing> {
         let mut seen: HashMap<u32, SeenOf, Mixing> = HashMap::default();
         let Some(Sampled { hierarchy, .. }) = &self.sampled else { return seen };
-        let tallies = self.full.tallies.plain().iter().zip(hierarchy.tallies.sample());
-        for ((site, _), (burst, sample)) in self.owners.pairs().iter().zip(tallies) {
+        for (owner, (site, _)) in (0..).map(Owner).zip(self.owners.pairs()) {
+            let (burst, sample) = (self.full.tallies.plain_of(owner), hierarchy.tallies.sample(owner));
             let SeenOf { accesses, bytes, l1_misses, far_misses } = seen.entry(*site).or_default();
             *accesses += burst.accesses;
             *bytes += burst.read_bytes + burst.write_bytes;
@@ -404,7 +414,8 @@ impl CacheModel {
     }
 
     fn put_away(&mut self, weights: &HashMap<u32, Weights, Mixing>) {
-        let Some(Sampled { hierarchy, .. }) = &mut self.sampled else { return };
+        let Some(Sampled { hierarchy, control, .. }) = &mut self.sampled else { return };
+        control.end_burst(&self.full.tallies, &mut hierarchy.tallies);
         for (owner, (site, _)) in (0..).map(Owner).zip(self.owners.pairs()) {
             let Some(Weights { sampled, bursts }) = weights.get(site) else { continue };
             if let Some(weight) = sampled {
@@ -412,6 +423,7 @@ impl CacheModel {
             }
             if let Some(weight) = bursts {
                 self.full.tallies.put_away(Book::Plain, owner, *weight);
+                control.put_away(owner, *weight);
             }
         }
     }
@@ -425,7 +437,7 @@ impl CacheModel {
         }
         let total = |site| total.get(&site).copied().unwrap_or_default();
         let seen = self.seen();
-        let of = |site, strings| seen.get(&site).copied().unwrap_or_default().of(strings);
+        let of = |site, strings| Some(seen.get(&site)?.of(strings));
         let weights = self.strata.end(total, of);
         self.put_away(&weights);
         let Some(Sampled { hierarchy, .. }) = &mut self.sampled else { return };
@@ -433,6 +445,25 @@ impl CacheModel {
             hierarchy.tallies.bring_back(Book::Sample, owner, self.strata.back(*site));
             self.full.tallies.bring_back(Book::Plain, owner, 1.0);
         }
+        hierarchy.tallies.all_back();
+        self.full.tallies.all_back();
+    }
+
+    /// What `owner` did near the core, from its bursts, whose events stand for `scale`, and from what the sample of lines saw of
+    /// it in all the time. And the standard error of its misses.
+    fn near_of(&self, owner: Owner, scale: f64, of_sample: &Near) -> (Near, f64) {
+        let of_bursts = near(self.full.tallies.plain_of(owner), scale);
+        let (_, thread) = self.owners.pairs()[owner.0 as usize];
+        let Some(Sampled { control, .. }) = self.sampled.as_ref().filter(|s| s.rhythm.was_sampled(thread)) else {
+            return (of_bursts, 0.0);
+        };
+        let lines = self.classes.count() as f64;
+        let estimate = |kind, bursts, sample| control.estimate(owner, kind, Estimates { bursts, sample, scale, lines });
+        let (misses, error) = estimate(0, of_bursts.traffic.l1_misses, of_sample.traffic.l1_misses);
+        let [bursts, sample] = [&of_bursts, of_sample].map(|near| near.traffic.l2_write / LINE_BYTES as f64);
+        let (write_backs, _) = estimate(1, bursts, sample);
+        let shares = if of_bursts.traffic.l1_misses > 0.0 { of_bursts } else { *of_sample };
+        (shares.with(misses, write_backs), error)
     }
 
     /// How many events one event of the full hierarchy stands for, by owner. `None` where an owner never executed in a
@@ -626,7 +657,7 @@ impl AccessSink for CacheModel {
     fn course(&mut self, amounts: &[Amount]) {
         while self.simulate_some() {}
         let seen = self.seen();
-        let of = |site, strings| seen.get(&site).copied().unwrap_or_default().of(strings);
+        let of = |site, strings| Some(seen.get(&site)?.of(strings));
         let weights = self.strata.course(amounts, of);
         self.put_away(&weights);
     }

@@ -115,17 +115,21 @@ pub struct Weights {
 
 impl Strata {
     /// A window begins to measure, and these are the amounts since one did so before; `seen` tells what was seen of an
-    /// instruction, which is one of strings or not. The weights of what is to be put away.
-    pub fn course(&mut self, amounts: &[Amount], seen: impl Fn(u32, bool) -> Seen) -> HashMap<u32, Weights, Mixing> {
-        let mut now: HashMap<u32, [f64; 4], Mixing> = HashMap::default();
-        for amount in amounts {
-            now.entry(amount.site).or_default()[amount.phase as usize] += amount.amount as f64;
-            self.sites.entry(amount.site).or_default().strings = amount.strings;
+    /// instruction, which is one of strings or not, if anything ever was. The weights of what is to be put away.
+    pub fn course(
+        &mut self,
+        amounts: &[Amount],
+        seen: impl Fn(u32, bool) -> Option<Seen>,
+    ) -> HashMap<u32, Weights, Mixing> {
+        let mut now: HashMap<u32, ([f64; 4], Seen), Mixing> = HashMap::default();
+        for &Amount { site, phase, amount, strings } in amounts {
+            // Of others nothing is weighted, and there may be many.
+            let Some(seen) = seen(site, strings) else { continue };
+            self.sites.entry(site).or_default().strings = strings;
+            let (amounts, _) = now.entry(site).or_insert(([0.0; 4], seen));
+            amounts[phase as usize] += amount as f64;
         }
-        let weigh = |(site, amounts): (u32, [f64; 4])| {
-            let of_site = self.sites.get_mut(&site)?;
-            Some((site, of_site.note(amounts, seen(site, of_site.strings), false)))
-        };
+        let weigh = |(site, (amounts, seen))| Some((site, self.sites.get_mut(&site)?.note(amounts, seen, false)));
         now.into_iter().filter_map(weigh).collect()
     }
 
@@ -134,13 +138,14 @@ impl Strata {
     pub fn end(
         &mut self,
         total: impl Fn(u32) -> [f64; 4],
-        seen: impl Fn(u32, bool) -> Seen,
+        seen: impl Fn(u32, bool) -> Option<Seen>,
     ) -> HashMap<u32, Weights, Mixing> {
         let divided = self.sites.iter_mut().filter(|(_, s)| s.sampled.is_weighted() || s.bursts.is_weighted());
         let weigh = divided.map(|(&site, of_site)| {
             let mut rest = total(site);
             rest.iter_mut().zip(of_site.told).for_each(|(all, told)| *all = (*all - told).max(0.0));
-            let Weights { sampled, bursts } = of_site.note(rest, seen(site, of_site.strings), true);
+            let seen = seen(site, of_site.strings).unwrap_or_default();
+            let Weights { sampled, bursts } = of_site.note(rest, seen, true);
             let or_mean =
                 |weight: Option<f64>, account: &Account| weight.or(account.is_weighted().then(|| account.mean()));
             (site, Weights { sampled: or_mean(sampled, &of_site.sampled), bursts: or_mean(bursts, &of_site.bursts) })
@@ -198,7 +203,7 @@ mod tests {
     fn windows_are_weighted_by_what_lies_around_them() {
         let mut strata = Strata::default();
         let seen = |bursts: f64| Seen { bursts, l1_misses: bursts / 2.0, far_misses: [30.0, 0.0] };
-        let mut course = |by_phase, bursts| strata.course(&amounts(by_phase), |_, _| seen(bursts))[&7];
+        let mut course = |by_phase, bursts| strata.course(&amounts(by_phase), |_, _| Some(seen(bursts)))[&7];
         // The opening and the first pause, half of which belongs to what comes.
         let first = course([10_000, 20_000, 0, 0], 5e3);
         assert_eq!(first, Weights { sampled: None, bursts: Some(4.0) });
@@ -210,7 +215,7 @@ mod tests {
         let third = course([0, 0, 0, 9_900], 0.0);
         assert_eq!(third, Weights { sampled: Some((4_000.0 + 1_000.0 + 50_100.0 + 9_900.0) / 10_000.0), bursts: None });
         // The end: 2,000 of the last pause were not told yet.
-        let last = strata.end(|_| [10_000.0, 80_000.0, 1_000.0, 30_000.0], |_, _| seen(5e3))[&7];
+        let last = strata.end(|_| [10_000.0, 80_000.0, 1_000.0, 30_000.0], |_, _| Some(seen(5e3)))[&7];
         assert_eq!(last.sampled, Some(12_000.0 / 10_000.0));
         let all = 10_000.0 * (3.4 + 6.5 + 1.2);
         assert!((strata.back(7) - 30_000.0 / all).abs() < 1e-12);
@@ -221,17 +226,24 @@ mod tests {
     #[test]
     fn what_has_no_second_window_stays_as_it_is() {
         let mut strata = Strata::default();
-        let seen = |_, _| Seen { bursts: 100.0, ..Seen::default() };
+        let seen = |_, _| Some(Seen { bursts: 100.0, ..Seen::default() });
         strata.course(&amounts([100, 20_000, 0, 0]), seen);
         assert!(strata.end(|_| [100.0, 20_000.0, 0.0, 500.0], seen).is_empty());
         assert_eq!((strata.back(7), strata.scatter(7)), (1.0, Scatter::default()));
     }
 
     #[test]
+    fn nothing_is_kept_of_what_was_never_seen() {
+        let mut strata = Strata::default();
+        assert!(strata.course(&amounts([0, 20_000, 0, 10_000]), |_, _| None).is_empty());
+        assert!(strata.sites.is_empty());
+    }
+
+    #[test]
     fn windows_that_differ_have_an_error() {
         let mut strata = Strata::default();
         for misses in [0.0, 10_000.0, 10_000.0] {
-            let seen = |_, _| Seen { far_misses: [misses, 0.0], ..Seen::default() };
+            let seen = |_, _| Some(Seen { far_misses: [misses, 0.0], ..Seen::default() });
             strata.course(&amounts([0, 0, 0, 10_000]), seen);
         }
         assert!((strata.scatter(7).l2 - 0.5f64.sqrt() / 2.0).abs() < 1e-12, "{:?}", strata.scatter(7));

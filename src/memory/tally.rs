@@ -1,6 +1,9 @@
 //! What each instruction of each thread caused, in lines and bytes.
 
+use std::collections::HashMap;
+
 use super::line::Owner;
+use super::mix::Mixing;
 
 /// Events of one (instruction, thread). All counts are lines unless their name says bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -186,28 +189,31 @@ pub enum Book {
     Nothing,
 }
 
-/// The tallies of all owners.
+/// The tallies of all owners. All lists but the first grow when something is counted in them.
 #[derive(Debug, Default)]
 pub struct Tallies {
     plain: Vec<Tally>,
     sample: Vec<Tally>,
     end: Vec<Tally>,
-    /// Empty until windows warm up.
     warming: Vec<Tally>,
     nothing: Tally,
     book: Book,
     /// Compulsory misses of the sample and of warm-ups before the present window, by owner.
     before_window: [Vec<u64>; 2],
-    /// What was put away, weighted, of one book. Empty until something is.
+    /// What was put away, weighted, of one book.
     put_away: Vec<Tally>,
+    /// What happens in L1 is noted apart, too, and what was so.
+    apart: bool,
+    noted: HashMap<Owner, L1Events, Mixing>,
 }
+
+/// What happens in L1: fills, and dirty lines that leave it.
+pub type L1Events = [u64; 2];
 
 impl Tallies {
     /// Adds an owner with an empty tally.
     pub fn add(&mut self) -> Owner {
         self.plain.push(Tally::default());
-        self.sample.push(Tally::default());
-        self.end.push(Tally::default());
         Owner((self.plain.len() - 1) as u32)
     }
 
@@ -216,11 +222,42 @@ impl Tallies {
     pub fn of(&mut self, owner: Owner) -> &mut Tally {
         match self.book {
             Book::Plain => &mut self.plain[owner.0 as usize],
-            Book::Sample => &mut self.sample[owner.0 as usize],
-            Book::End => &mut self.end[owner.0 as usize],
+            Book::Sample => of_growing(&mut self.sample, owner),
+            Book::End => of_growing(&mut self.end, owner),
             Book::Warming => of_growing(&mut self.warming, owner),
             Book::Nothing => &mut self.nothing,
         }
+    }
+
+    /// `owner` brings a line into L1.
+    #[inline]
+    pub fn fill_l1(&mut self, owner: Owner) {
+        self.of(owner).l1_fills += 1;
+        self.note(owner, 0);
+    }
+
+    /// A dirty line that `owner` wrote leaves L1.
+    #[inline]
+    pub fn write_back_l1(&mut self, owner: Owner) {
+        self.of(owner).l1_writebacks += 1;
+        self.note(owner, 1);
+    }
+
+    #[inline]
+    fn note(&mut self, owner: Owner, event: usize) {
+        if self.apart {
+            self.noted.entry(owner).or_default()[event] += 1;
+        }
+    }
+
+    /// What happens in L1 is noted apart from now on, or not any more.
+    pub fn note_apart(&mut self, apart: bool) {
+        self.apart = apart;
+    }
+
+    /// What was noted apart since this was asked last.
+    pub fn noted(&mut self) -> impl Iterator<Item = (Owner, L1Events)> {
+        self.noted.drain()
     }
 
     /// From now on events are counted in `book`.
@@ -249,7 +286,7 @@ impl Tallies {
     pub fn put_away(&mut self, book: Book, owner: Owner, weight: f64) {
         let at = owner.0 as usize;
         let tallies = if book == Book::Plain { &mut self.plain } else { &mut self.sample };
-        let tally = std::mem::take(&mut tallies[at]);
+        let Some(tally) = tallies.get_mut(at).map(std::mem::take) else { return };
         of_growing(&mut self.put_away, owner).add(&tally.weighted(weight));
         if let (Book::Sample, Some(before)) = (book, self.before_window[0].get_mut(at)) {
             *before = 0;
@@ -261,8 +298,13 @@ impl Tallies {
         let at = owner.0 as usize;
         let tallies = if book == Book::Plain { &mut self.plain } else { &mut self.sample };
         if let Some(tally) = self.put_away.get_mut(at) {
-            tallies[at].add(&std::mem::take(tally).weighted(weight));
+            of_growing(tallies, owner).add(&std::mem::take(tally).weighted(weight));
         }
+    }
+
+    /// All is back: there is no more room needed for it.
+    pub fn all_back(&mut self) {
+        self.put_away = Vec::new();
     }
 
     /// Where events are counted now.
@@ -275,14 +317,20 @@ impl Tallies {
         &self.plain
     }
 
-    /// The tallies of [`Book::End`], by owner.
-    pub fn end(&self) -> &[Tally] {
-        &self.end
+    /// That of `owner`.
+    #[inline]
+    pub fn plain_of(&self, owner: Owner) -> &Tally {
+        &self.plain[owner.0 as usize]
     }
 
-    /// The tallies of [`Book::Sample`], by owner.
-    pub fn sample(&self) -> &[Tally] {
-        &self.sample
+    /// The tally of [`Book::End`] of `owner`.
+    pub fn end(&self, owner: Owner) -> Tally {
+        self.end.get(owner.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// The tally of [`Book::Sample`] of `owner`.
+    pub fn sample(&self, owner: Owner) -> Tally {
+        self.sample.get(owner.0 as usize).copied().unwrap_or_default()
     }
 
     /// The tally of [`Book::Warming`] of `owner`.

@@ -16,9 +16,8 @@ impl Hierarchy {
         let outer = l2.as_mut().and_then(|l2| take(&mut l2.cache, l2.indexing.set(index)));
         let mut state = outer.or(inner)?;
         if let Some(writer) = inner.and_then(State::writer) {
-            let tally = self.tallies.of(writer);
-            tally.l1_writebacks += 1;
-            tally.handed_over += u64::from(lost);
+            self.tallies.write_back_l1(writer);
+            self.tallies.of(writer).handed_over += u64::from(lost);
             if outer.is_some() {
                 self.book_rewritten(state);
             }
@@ -58,9 +57,8 @@ impl Hierarchy {
             had |= inner.is_some() || outer.is_some();
             let inner = inner.filter(|state| state.writer().is_some());
             if let Some(writer) = inner.and_then(State::writer) {
-                let tally = self.tallies.of(writer);
-                tally.l1_writebacks += 1;
-                tally.handed_over += 1;
+                self.tallies.write_back_l1(writer);
+                self.tallies.of(writer).handed_over += 1;
                 outer.into_iter().for_each(|state| self.book_rewritten(state));
             }
             if let Some(state) = inner.or(outer) {
