@@ -17,8 +17,10 @@ use std::collections::HashMap;
 use super::mix::Mixing;
 use crate::profile::evidence::memory::{Amount, Phase};
 
-/// Executions that are enough to tell from how often something happens; fewer are put to those of the next window.
+/// Executions that are enough to tell from them how often something happens; fewer are put to those of the next window.
 const ENOUGH: f64 = 4096.0;
+/// The same of bursts, which meet parts of loops and of functions' starts: two whole ones.
+const ENOUGH_IN_BURSTS: f64 = 32_768.0;
 
 /// What is known of the course of each instruction, all threads together.
 #[derive(Debug, Default)]
@@ -74,8 +76,8 @@ struct Account {
 
 impl Account {
     /// The weight of these events of what was seen, if that is enough.
-    fn weight(&mut self, events: [f64; 2]) -> Option<f64> {
-        if self.seen < ENOUGH {
+    fn weight(&mut self, events: [f64; 2], enough: f64) -> Option<f64> {
+        if self.seen < enough {
             return None;
         }
         let weight = (self.due / self.seen).max(1.0);
@@ -179,8 +181,8 @@ impl Site {
         self.bursts.due += of(Phase::Opening) + of(Phase::Measuring) + before;
         self.bursts.seen = seen.bursts;
         let weights = Weights {
-            sampled: self.sampled.weight(seen.far_misses),
-            bursts: self.bursts.weight([seen.l1_misses, 0.0]),
+            sampled: self.sampled.weight(seen.far_misses, ENOUGH),
+            bursts: self.bursts.weight([seen.l1_misses, 0.0], ENOUGH_IN_BURSTS),
         };
         self.sampled.due += after;
         self.bursts.due += after;
@@ -205,21 +207,24 @@ mod tests {
         let seen = |bursts: f64| Seen { bursts, l1_misses: bursts / 2.0, far_misses: [30.0, 0.0] };
         let mut course = |by_phase, bursts| strata.course(&amounts(by_phase), |_, _| Some(seen(bursts)))[&7];
         // The opening and the first pause, half of which belongs to what comes.
-        let first = course([10_000, 20_000, 0, 0], 5e3);
+        let first = course([100_000, 200_000, 0, 0], 5e4);
         assert_eq!(first, Weights { sampled: None, bursts: Some(4.0) });
         // A window between two pauses, the first of which no window was before.
-        let second = course([0, 8_000, 1_000, 10_000], 6e3);
+        let second = course([0, 80_000, 10_000, 100_000], 6e4);
         assert_eq!(second, Weights { sampled: Some(3.4), bursts: Some(4.0) });
         // What a window hardly saw goes to the next one.
-        assert_eq!(course([0, 50_000, 0, 100], 0.0), Weights { sampled: None, bursts: None });
-        let third = course([0, 0, 0, 9_900], 0.0);
-        assert_eq!(third, Weights { sampled: Some((4_000.0 + 1_000.0 + 50_100.0 + 9_900.0) / 10_000.0), bursts: None });
-        // The end: 2,000 of the last pause were not told yet.
-        let last = strata.end(|_| [10_000.0, 80_000.0, 1_000.0, 30_000.0], |_, _| Some(seen(5e3)))[&7];
-        assert_eq!(last.sampled, Some(12_000.0 / 10_000.0));
-        let all = 10_000.0 * (3.4 + 6.5 + 1.2);
-        assert!((strata.back(7) - 30_000.0 / all).abs() < 1e-12);
-        assert!(all == 80_000.0 + 1_000.0 + 30_000.0, "each amount has one window that stands for it");
+        assert_eq!(course([0, 500_000, 0, 1_000], 0.0), Weights { sampled: None, bursts: None });
+        let third = course([0, 0, 0, 99_000], 0.0);
+        assert_eq!(
+            third,
+            Weights { sampled: Some((40_000.0 + 10_000.0 + 501_000.0 + 99_000.0) / 100_000.0), bursts: None }
+        );
+        // The end: 20,000 of the last pause were not told yet.
+        let last = strata.end(|_| [100_000.0, 800_000.0, 10_000.0, 300_000.0], |_, _| Some(seen(5e4)))[&7];
+        assert_eq!(last.sampled, Some(120_000.0 / 100_000.0));
+        let all = 100_000.0 * (3.4 + 6.5 + 1.2);
+        assert!((strata.back(7) - 300_000.0 / all).abs() < 1e-12);
+        assert!(all == 800_000.0 + 10_000.0 + 300_000.0, "each amount has one window that stands for it");
         assert_eq!(strata.scatter(7), Scatter::default(), "all windows saw the same");
     }
 
