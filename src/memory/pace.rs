@@ -12,7 +12,7 @@ use crate::profile::evidence::memory::Phase;
 /// Accesses of the program, all threads together, that are collected at its start.
 const OPENING: u64 = 4 << 20;
 /// Accesses that warm the caches up, at least and at most.
-const WARMING: std::ops::RangeInclusive<u64> = 1 << 20..=64 << 20;
+const WARMING: std::ops::RangeInclusive<u64> = 1 << 20..=128 << 20;
 /// After so many accesses it is asked again whether a warm-up leads to anything.
 const STEP: u64 = 2 << 20;
 /// Lines known over lines that the last level holds when practically all of its sets are known: sets are not filled evenly.
@@ -23,8 +23,9 @@ const MEASURING: u64 = 2 << 20;
 const WORTH_WAITING: u64 = 8;
 /// How often the start goes on in any case: the loading of libraries is not what is to be seen.
 const OPENING_LOOKS: u64 = 5;
-/// How often a phase goes on at most after the engine found it long enough.
-const MOST_LOOKS: u64 = 8;
+/// How often a phase goes on at most after the engine found it long enough. A last level of hundreds of MiB that a loop fills from
+/// memory takes this long.
+const MOST_LOOKS: u64 = 24;
 
 /// Where the program is.
 #[derive(Debug)]
@@ -215,7 +216,7 @@ mod tests {
     #[test]
     fn a_slow_warm_up_goes_on_while_it_leads_to_its_goal() {
         // (lines known a look, looks until it ends)
-        for (lines, looks) in [(1 << 17, 3), (41_000, MOST_LOOKS), (1000, 1)] {
+        for (lines, looks) in [(1 << 17, 3), (13_700, MOST_LOOKS), (1000, 1)] {
             let mut pace = warming(1 << 18);
             let mut count = 0;
             while pace.phase() == Phase::Warming {
