@@ -9,6 +9,8 @@
 //! events = bursts scaled up + slope × (sample − sample within bursts scaled up)
 //! ```
 //!
+//! Where too few bursts tell how the two go together, and events are rare, the mean of both is taken.
+//!
 //! A function that loads its working set at its start and then hits is so known by all its starts, not by the one or two that a
 //! burst happened to meet; a stream, whose every burst sees as much, has a slope of 0.
 
@@ -27,11 +29,19 @@ const STEEPEST: f64 = 4.0;
 pub struct Control {
     /// By owner.
     owners: Vec<OfOwner>,
-    /// What owners had when they were met first in the present burst: accesses, and events.
-    present: Vec<(Owner, u64, L1Events)>,
-    /// The number of the burst that an owner was met in last, by owner.
-    met: Vec<u32>,
-    burst: u32,
+    /// By thread: its present burst.
+    present: Vec<Burst>,
+    /// The number of the burst that an owner was met in last, and its thread, by owner.
+    met: Vec<(u32, u32)>,
+    bursts: u32,
+}
+
+/// The present burst of one thread.
+#[derive(Debug, Default)]
+struct Burst {
+    number: u32,
+    /// What owners had when they were met first in it: accesses, and events.
+    before: Vec<(Owner, u64, L1Events)>,
 }
 
 /// Of one owner.
@@ -50,6 +60,8 @@ struct OfOwner {
 /// Sums over bursts of one kind of events: `x` in bursts, `y` in the sample, and products with accesses `a`.
 #[derive(Debug, Clone, Copy, Default)]
 struct Moments {
+    /// Bursts that saw any.
+    bursts: f64,
     x: f64,
     y: f64,
     ax: f64,
@@ -66,42 +78,62 @@ pub struct Estimates {
     pub bursts: f64,
     /// From the sample.
     pub sample: f64,
+    /// Events that the sample is told from.
+    pub events: f64,
     /// An event in a burst stands for so many, and one of the sample for that of so many lines.
     pub scale: f64,
     pub lines: f64,
 }
 
 impl Control {
-    /// `owner`, whose tally is this, is about to access memory in a burst.
+    /// `owner`, whose tally is this, is about to access memory in a burst of its thread.
     #[inline]
-    pub fn meet(&mut self, owner: Owner, tally: &Tally) {
-        let at = owner.0 as usize;
-        if self.met.len() <= at {
-            self.met.resize(at + 1, 0);
+    pub fn meet(&mut self, thread: u32, owner: Owner, tally: &Tally) {
+        let (at, of_thread) = (owner.0 as usize, thread as usize);
+        if self.present.len() <= of_thread {
+            self.present.resize_with(of_thread + 1, Burst::default);
         }
-        if self.met[at] != self.burst + 1 {
-            self.met[at] = self.burst + 1;
-            self.present.push((owner, tally.accesses, [tally.l1_fills, tally.l1_writebacks]));
+        let burst = &mut self.present[of_thread];
+        if burst.before.is_empty() {
+            self.bursts += 1;
+            burst.number = self.bursts;
+        }
+        if self.met.len() <= at {
+            self.met.resize(at + 1, (0, thread));
+        }
+        if self.met[at].0 != burst.number {
+            self.met[at] = (burst.number, thread);
+            burst.before.push((owner, tally.accesses, [tally.l1_fills, tally.l1_writebacks]));
         }
     }
 
-    /// The present burst is over, if there is one: of all accesses `full` has the tallies, `sample` noted events apart.
-    pub fn end_burst(&mut self, full: &Tallies, sample: &mut Tallies) {
-        if self.present.is_empty() {
-            return;
-        }
-        self.burst += 1;
-        let mut noted: Vec<(Owner, L1Events)> = sample.noted().collect();
+    /// The present burst of `thread` is over, if there is one: of all accesses `full` has the tallies, `sample` noted events apart.
+    pub fn end_burst(&mut self, thread: u32, full: &Tallies, sample: &mut Tallies) -> bool {
+        let Some(burst) = self.present.get_mut(thread as usize).filter(|burst| !burst.before.is_empty()) else {
+            return false;
+        };
+        let before = std::mem::take(&mut burst.before);
+        let met = &self.met;
+        let of_thread = |owner: Owner| met.get(owner.0 as usize).is_none_or(|&(_, its)| its == thread);
+        let mut noted: Vec<(Owner, L1Events)> = sample.noted(of_thread).collect();
         noted.sort_unstable_by_key(|(owner, _)| owner.0);
         for (owner, events) in &noted {
             let noted = &mut self.of(*owner).noted;
             noted.iter_mut().zip(events).for_each(|(sum, more)| *sum += *more as f64);
         }
-        for (owner, accesses, [fills, write_backs]) in std::mem::take(&mut self.present) {
+        for (owner, accesses, [fills, write_backs]) in before {
             let now = &full.plain()[owner.0 as usize];
             let in_sample = noted.binary_search_by_key(&owner.0, |(owner, _)| owner.0).map_or([0, 0], |at| noted[at].1);
             let in_burst = [now.l1_fills - fills, now.l1_writebacks - write_backs];
             self.of(owner).add((now.accesses - accesses) as f64, in_burst, in_sample);
+        }
+        true
+    }
+
+    /// All bursts are over.
+    pub fn end_bursts(&mut self, full: &Tallies, sample: &mut Tallies) {
+        for thread in 0..self.present.len() as u32 {
+            self.end_burst(thread, full, sample);
         }
     }
 
@@ -121,17 +153,22 @@ impl Control {
     }
 
     /// How many events of this kind `owner` caused in L1: fills (0) or write-backs (1). And the standard error of it.
-    pub fn estimate(
-        &self,
-        owner: Owner,
-        kind: usize,
-        Estimates { bursts, sample, scale, lines }: Estimates,
-    ) -> (f64, f64) {
+    pub fn estimate(&self, owner: Owner, kind: usize, estimates: Estimates) -> (f64, f64) {
+        let Estimates { bursts, sample, events, scale, lines } = estimates;
         let of_owner = self.owners.get(owner.0 as usize).copied().unwrap_or_default();
+        let of_kind = &of_owner.kinds[kind];
+        if of_kind.x < RARE * of_owner.a && of_owner.tells_no_slope(kind) {
+            // Two estimates of the same: each as far as it saw something independently.
+            let (by_bursts, by_sample) = (of_kind.bursts, events);
+            let both = by_bursts + by_sample;
+            let mean = if both > 0.0 { (by_bursts * bursts + by_sample * sample) / both } else { 0.0 };
+            return (mean, 0.0);
+        }
+        if of_owner.bursts == 0.0 {
+            return (sample, 0.0);
+        }
         let within = scale * lines * (of_owner.noted[kind] + of_owner.put_away[kind]);
         let (slope, error) = of_owner.regression(kind, lines);
-        // Where the sample saw nothing in bursts, all that it saw is added.
-        let slope = if within > 0.0 { slope } else { 1.0 };
         ((bursts + slope * (sample - within)).max(0.0), error * bursts)
     }
 }
@@ -143,6 +180,7 @@ impl OfOwner {
         self.aa += a * a;
         for (moments, (x, y)) in self.kinds.iter_mut().zip(x.into_iter().zip(y)) {
             let (x, y) = (x as f64, y as f64);
+            moments.bursts += f64::from(u8::from(x > 0.0));
             moments.x += x;
             moments.y += y;
             moments.ax += a * x;
@@ -153,14 +191,18 @@ impl OfOwner {
         }
     }
 
+    /// Whether bursts, or what the sample saw in them, are too few to tell how they go together.
+    fn tells_no_slope(&self, kind: usize) -> bool {
+        self.bursts < ENOUGH_BURSTS || self.kinds[kind].y == 0.0
+    }
+
     /// How many events of bursts go with one of the sample, which stands for so many `lines`, where both are proportional to
     /// accesses otherwise; and how much bursts differ from what both tell, relative to their sum.
     fn regression(&self, kind: usize, lines: f64) -> (f64, f64) {
         let &OfOwner { bursts, a, aa, .. } = self;
-        let Moments { x, y, ax, ay, xx, xy, yy } = self.kinds[kind];
+        let Moments { x, y, ax, ay, xx, xy, yy, .. } = self.kinds[kind];
         if bursts < ENOUGH_BURSTS || x == 0.0 {
-            let in_proportion = if x > 0.0 { x / (y * lines) } else { 0.0 };
-            return (if x < RARE * a { in_proportion.min(STEEPEST) } else { 0.0 }, 0.0);
+            return (0.0, 0.0);
         }
         let (per_x, per_y) = (x / a, y / a);
         let xx = (xx - 2.0 * per_x * ax + per_x * per_x * aa).max(0.0);
@@ -184,7 +226,7 @@ mod tests {
         full.open(Book::Plain);
         sample.add();
         for &(fills, of_sample) in bursts {
-            control.meet(owner, &full.plain()[0]);
+            control.meet(0, owner, &full.plain()[0]);
             full.of(owner).accesses += 1000;
             full.of(owner).l1_fills += fills;
             sample.note_apart(true);
@@ -192,16 +234,17 @@ mod tests {
             sample.note_apart(false);
             // Not in a burst.
             sample.fill_l1(owner);
-            control.meet(owner, &full.plain()[0]);
-            control.end_burst(&full, &mut sample);
-            control.end_burst(&full, &mut sample);
+            control.meet(0, owner, &full.plain()[0]);
+            control.end_burst(0, &full, &mut sample);
+            control.end_burst(0, &full, &mut sample);
         }
         (control, bursts.iter().map(|(fills, _)| fills).sum())
     }
 
     fn estimate(bursts: &[(u64, u64)], sample: f64) -> (f64, f64) {
         let (control, fills) = after(bursts);
-        let estimates = Estimates { bursts: 100.0 * fills as f64, sample, scale: 100.0, lines: 32.0 };
+        let events = sample / 32.0;
+        let estimates = Estimates { bursts: 100.0 * fills as f64, sample, events, scale: 100.0, lines: 32.0 };
         control.estimate(Owner(0), 0, estimates)
     }
 
@@ -221,9 +264,44 @@ mod tests {
         assert_eq!((fills, error), (37_500.0, 0.0));
         // Conflicts, of which the sample has none.
         assert_eq!(estimate(&[(900, 0), (1000, 0), (1000, 0)], 0.0).0, 290_000.0);
-        // Two bursts say nothing of what goes together, unless it is rare.
+        // Two bursts say nothing of what goes together.
         assert_eq!(estimate(&[(125, 3), (0, 0)], 50_000.0).0, 12_500.0);
-        assert_eq!(estimate(&[(8, 2), (0, 0)], 50_000.0).0, 50_000.0 / 8.0);
+    }
+
+    #[test]
+    fn rare_events_are_told_by_whatever_saw_them() {
+        // One burst met eight, and the sample 15 or none elsewhere, by chance none of those.
+        assert_eq!(estimate(&[(8, 0), (0, 0), (0, 0), (0, 0)], 480.0).0, (800.0 + 15.0 * 480.0) / 16.0);
+        assert_eq!(estimate(&[(8, 0), (0, 0)], 0.0).0, 800.0);
+        assert_eq!(estimate(&[(0, 0), (0, 0)], 480.0).0, 480.0);
+        // Not where they are not rare.
+        assert_eq!(estimate(&[(80, 0), (0, 0), (0, 0), (0, 0)], 480.0).0, 8_000.0);
+    }
+
+    #[test]
+    fn bursts_of_threads_are_their_own() {
+        let (mut control, mut full, mut sample) = (Control::default(), Tallies::default(), Tallies::default());
+        let owners = [full.add(), full.add()];
+        full.open(Book::Plain);
+        owners.iter().for_each(|_| _ = sample.add());
+        // Both threads have a burst of two parts at one time.
+        for _ in 0..2 {
+            for (thread, owner) in (0..).zip(owners) {
+                control.meet(thread, owner, full.plain_of(owner));
+                full.of(owner).accesses += 500;
+                full.of(owner).l1_fills += 50;
+                sample.note_apart(true);
+                sample.fill_l1(owner);
+            }
+        }
+        assert!(control.end_burst(0, &full, &mut sample) && !control.end_burst(0, &full, &mut sample));
+        full.of(owners[1]).l1_fills += 10;
+        control.end_bursts(&full, &mut sample);
+        let of = |owner: Owner| {
+            let of_owner = control.owners[owner.0 as usize];
+            (of_owner.bursts, of_owner.a, of_owner.kinds[0].x, of_owner.noted[0])
+        };
+        assert_eq!(owners.map(of), [(1.0, 1000.0, 100.0, 2.0), (1.0, 1000.0, 110.0, 2.0)]);
     }
 
     #[test]
@@ -238,7 +316,7 @@ mod tests {
         let (mut control, _) = after(&[(64, 2), (64, 2), (0, 0), (0, 0)]);
         control.put_away(Owner(0), 3.0);
         control.put_away(Owner(0), 1e9);
-        let estimates = Estimates { bursts: 3.0 * 128.0, sample: 500.0, scale: 1.0, lines: 32.0 };
+        let estimates = Estimates { bursts: 3.0 * 128.0, sample: 500.0, events: 16.0, scale: 1.0, lines: 32.0 };
         assert!((control.estimate(Owner(0), 0, estimates).0 - 500.0).abs() < 1e-9);
     }
 }

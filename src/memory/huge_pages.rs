@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
 
 use linux_raw_sys::general::{PAGE_IS_HUGE, page_region, pm_scan_arg};
 use nix::errno::Errno;
@@ -29,6 +30,8 @@ const MOST_RUNS: usize = 1 << 18;
 const MOST_FILES: usize = 64;
 /// Lists of mappings that are read at most in a run: each costs a walk through all pages of a process.
 const MOST_LISTS: usize = 256;
+/// And at most one part in so many of the time is spent on them.
+const LIST_SHARE: u32 = 50;
 /// Runs that were met last, by the low bits of their numbers.
 const LATEST: usize = 64;
 
@@ -47,6 +50,9 @@ pub struct HugePages {
     /// By process: mappings that have pages, and whether most are huge.
     lists: HashMap<u32, Vec<Listed>>,
     lists_read: usize,
+    /// What that took, and when this began.
+    list_time: Duration,
+    begun: Instant,
 }
 
 /// A mapping that has pages.
@@ -72,6 +78,8 @@ impl HugePages {
             maps: HashMap::new(),
             lists: HashMap::new(),
             lists_read: 0,
+            list_time: Duration::ZERO,
+            begun: Instant::now(),
         })
     }
 
@@ -83,7 +91,9 @@ impl HugePages {
             let latest = &mut self.latest[number as usize % LATEST];
             if *latest != run + 1 {
                 *latest = run + 1;
-                self.meet_run(process, run, number << RUN_SHIFT);
+                if !self.meet_run(process, run, number << RUN_SHIFT) {
+                    self.latest[number as usize % LATEST] = 0;
+                }
             }
         }
     }
@@ -111,26 +121,29 @@ impl HugePages {
         }
     }
 
+    /// False if the run has no pages yet: it was prefetched, or is about to be accessed.
     #[cold]
-    fn meet_run(&mut self, process: u32, run: u64, address: u64) {
+    fn meet_run(&mut self, process: u32, run: u64, address: u64) -> bool {
         if self.known.contains_key(&run) || self.known.len() >= MOST_RUNS {
-            return;
+            return true;
         }
         let huge = match self.scan(process, address) {
             Err(Errno::ENOTTY | Errno::EINVAL) => {
                 self.scans = false;
                 self.in_list(process, address)
             }
-            scanned => scanned.ok(),
+            Ok(None) => return false,
+            scanned => scanned.ok().flatten(),
         };
         if let Some(huge) = huge {
             self.known.insert(run, huge);
             self.huge += usize::from(huge);
         }
+        true
     }
 
-    /// Whether the run at `address` of `process` is mapped as a huge page now.
-    fn scan(&mut self, process: u32, address: u64) -> nix::Result<bool> {
+    /// Whether the run at `address` of `process` is mapped as a huge page now; `None` if it has no pages.
+    fn scan(&mut self, process: u32, address: u64) -> nix::Result<Option<bool>> {
         if !self.scans {
             return Err(Errno::ENOTTY);
         }
@@ -140,9 +153,9 @@ impl HugePages {
             Ok(None) => {
                 self.maps.remove(&process);
                 let map = self.map(process)?.as_raw_fd();
-                scan(map, address).map(|found| found.unwrap_or(false))
+                scan(map, address)
             }
-            found => found.map(|found| found.unwrap_or(false)),
+            found => found,
         }
     }
 
@@ -160,16 +173,23 @@ impl HugePages {
     /// The same from the list of mappings; `None` if it does not tell.
     fn in_list(&mut self, process: u32, address: u64) -> Option<bool> {
         // The run's middle: a mapping may begin or end in it.
-        let middle = address + (1 << (RUN_SHIFT - 1));
-        let find = |list: &Vec<Listed>| list.iter().find(|l| (l.from..l.to).contains(&middle)).map(|l| l.huge);
+        let middle = address.wrapping_add(1 << (RUN_SHIFT - 1));
+        // They are listed in the order of their addresses.
+        let find = |list: &Vec<Listed>| {
+            let before = list.partition_point(|l| l.to <= middle);
+            list.get(before).filter(|l| l.from <= middle).map(|l| l.huge)
+        };
         if let Some(huge) = self.lists.get(&process).and_then(find) {
             return Some(huge);
         }
-        if self.lists_read == MOST_LISTS {
+        let begin = Instant::now();
+        if self.lists_read == MOST_LISTS || begin - self.begun < self.list_time * LIST_SHARE {
             return None;
         }
         self.lists_read += 1;
-        let list = listed(process)?;
+        let list = listed(process);
+        self.list_time += begin.elapsed();
+        let list = list?;
         let found = find(&list);
         if self.lists.len() == MOST_FILES {
             self.lists.clear();
@@ -192,7 +212,7 @@ fn scan(map: std::os::fd::RawFd, address: u64) -> nix::Result<Option<bool>> {
         size: size_of::<pm_scan_arg>() as u64,
         flags: 0,
         start: address,
-        end: address + (1 << RUN_SHIFT),
+        end: address.wrapping_add(1 << RUN_SHIFT),
         walk_end: 0,
         vec: std::ptr::from_mut(&mut region) as u64,
         vec_len: 1,
@@ -268,6 +288,26 @@ mod tests {
             Some(true) => assert!(by_scan[0].is_none_or(|huge| huge), "a kernel without the scan asks the list"),
             _ => println!("SKIPPED: the kernel gave no huge page"),
         }
+    }
+
+    #[test]
+    fn what_has_no_pages_yet_is_asked_for_again() {
+        let length = NonZeroUsize::new(2 * RUN).unwrap();
+        let (rights, kind) = (ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_PRIVATE);
+        // SAFETY: a mapping of its own, anywhere, that stays.
+        let mapped = unsafe { mmap_anonymous(None, length, rights, kind).unwrap() };
+        // SAFETY: inside of the mapping, which nothing else knows of.
+        let run = unsafe { mapped.cast::<u8>().add(mapped.as_ptr().align_offset(RUN)) };
+        let address = run.as_ptr() as u64;
+        let mut pages = HugePages::new(Placement::Identity).unwrap();
+        let known = |pages: &mut HugePages| {
+            pages.meet(std::process::id(), 0, address, address);
+            pages.known.get(&run_of(Line::of(address, 0))).copied()
+        };
+        assert_eq!(known(&mut pages), None);
+        // SAFETY: as above.
+        unsafe { run.write_volatile(1) };
+        assert!(known(&mut pages).is_some());
     }
 
     #[test]

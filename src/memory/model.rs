@@ -196,8 +196,7 @@ impl CacheModel {
         let warm_up = part.warm_up.unwrap_or_else(|| rhythm.note(part.thread, part.selected, accesses));
         let orders = part.selected.then(|| classes.count().ilog2());
         let mut before = 0;
-        if part.selected {
-            control.end_burst(&self.full.tallies, &mut hierarchy.tallies);
+        if part.selected && control.end_burst(part.thread, &self.full.tallies, &mut hierarchy.tallies) {
             self.full.interrupt(place.core);
         }
         let (fills, stale) = (hierarchy.fills(), hierarchy.stale());
@@ -208,7 +207,7 @@ impl CacheModel {
             let counted = !part.selected && before >= warm_up;
             if !part.selected {
                 if counted {
-                    control.meet(owner, self.full.tallies.plain_of(owner));
+                    control.meet(part.thread, owner, self.full.tallies.plain_of(owner));
                 }
                 for (book, access) in by_warm_up(access, warm_up.saturating_sub(before)).into_iter().flatten() {
                     self.full.tallies.open(book);
@@ -314,7 +313,13 @@ impl CacheModel {
             let owner = Owner(i as u32);
             let Scales { fills, write_backs } = self.executed.scales(owner, &total);
             let books = [*behind.plain_of(owner), behind.sample(owner), behind.warming(owner)];
-            let each = |factors: Factors| factors.each().map(|factor| lines * factor);
+            // Weights divide what executions say among windows: their mean is 1.
+            let mean_weight = behind.mean_weight(owner).unwrap_or_else(|| self.strata.mean_weight(site));
+            let by_book = [1.0, 1.0 / mean_weight, 1.0];
+            let each = |factors: Factors| -> [f64; 3] {
+                let factors = factors.each();
+                std::array::from_fn(|book| lines * by_book[book] * factors[book])
+            };
             let (ahead, back) = (each(fills), each(write_backs));
             let mut of_sample = Near::default();
             books.iter().zip(ahead).for_each(|(tally, each)| of_sample.add(&near(tally, each)));
@@ -324,8 +329,10 @@ impl CacheModel {
             };
             close.add(&near(&first.end(owner), 1.0));
             let mut far = beyond.traffic(&behind.end(owner), lines, lines);
-            for ((tally, ahead), back) in books.iter().zip(ahead).zip(back) {
-                far.add(&beyond.traffic(tally, ahead, back));
+            for ((tally, weight), (ahead, back)) in books.iter().zip(by_book).zip(ahead.into_iter().zip(back)) {
+                let mut traffic = beyond.traffic(tally, ahead, back);
+                traffic.seen_lines *= weight;
+                far.add(&traffic);
             }
             let mut figures = beyond.join(&close, &far);
             let scatter = self.strata.scatter(site);
@@ -414,16 +421,17 @@ impl CacheModel {
     }
 
     fn put_away(&mut self, weights: &HashMap<u32, Weights, Mixing>) {
-        let Some(Sampled { hierarchy, control, .. }) = &mut self.sampled else { return };
-        control.end_burst(&self.full.tallies, &mut hierarchy.tallies);
-        for (owner, (site, _)) in (0..).map(Owner).zip(self.owners.pairs()) {
+        let Some(Sampled { hierarchy, control, rhythm, .. }) = &mut self.sampled else { return };
+        control.end_bursts(&self.full.tallies, &mut hierarchy.tallies);
+        for (owner, (site, thread)) in (0..).map(Owner).zip(self.owners.pairs()) {
             let Some(Weights { sampled, bursts }) = weights.get(site) else { continue };
             if let Some(weight) = sampled {
                 hierarchy.tallies.put_away(Book::Sample, owner, *weight);
             }
-            if let Some(weight) = bursts {
-                self.full.tallies.put_away(Book::Plain, owner, *weight);
-                control.put_away(owner, *weight);
+            // Of a thread that was always seen nothing is scaled up.
+            if let Some(weight) = bursts.filter(|_| rhythm.was_sampled(*thread)) {
+                self.full.tallies.put_away(Book::Plain, owner, weight);
+                control.put_away(owner, weight);
             }
         }
     }
@@ -441,9 +449,9 @@ impl CacheModel {
         let weights = self.strata.end(total, of);
         self.put_away(&weights);
         let Some(Sampled { hierarchy, .. }) = &mut self.sampled else { return };
-        for (owner, (site, _)) in (0..).map(Owner).zip(self.owners.pairs()) {
-            hierarchy.tallies.bring_back(Book::Sample, owner, self.strata.back(*site));
-            self.full.tallies.bring_back(Book::Plain, owner, 1.0);
+        for owner in (0..self.owners.pairs().len() as u32).map(Owner) {
+            hierarchy.tallies.bring_back(Book::Sample, owner);
+            self.full.tallies.bring_back(Book::Plain, owner);
         }
         hierarchy.tallies.all_back();
         self.full.tallies.all_back();
@@ -454,11 +462,18 @@ impl CacheModel {
     fn near_of(&self, owner: Owner, scale: f64, of_sample: &Near) -> (Near, f64) {
         let of_bursts = near(self.full.tallies.plain_of(owner), scale);
         let (_, thread) = self.owners.pairs()[owner.0 as usize];
-        let Some(Sampled { control, .. }) = self.sampled.as_ref().filter(|s| s.rhythm.was_sampled(thread)) else {
+        let Some(Sampled { control, hierarchy, .. }) = self.sampled.as_ref().filter(|s| s.rhythm.was_sampled(thread))
+        else {
             return (of_bursts, 0.0);
         };
         let lines = self.classes.count() as f64;
-        let estimate = |kind, bursts, sample| control.estimate(owner, kind, Estimates { bursts, sample, scale, lines });
+        let books =
+            [*hierarchy.tallies.plain_of(owner), hierarchy.tallies.sample(owner), hierarchy.tallies.warming(owner)];
+        let events = [|t: &Tally| t.l1_fills, |t: &Tally| t.l1_writebacks].map(|of| books.iter().map(of).sum::<u64>());
+        let estimate = |kind: usize, bursts, sample| {
+            let events = events[kind] as f64;
+            control.estimate(owner, kind, Estimates { bursts, sample, events, scale, lines })
+        };
         let (misses, error) = estimate(0, of_bursts.traffic.l1_misses, of_sample.traffic.l1_misses);
         let [bursts, sample] = [&of_bursts, of_sample].map(|near| near.traffic.l2_write / LINE_BYTES as f64);
         let (write_backs, _) = estimate(1, bursts, sample);

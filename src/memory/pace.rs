@@ -220,7 +220,7 @@ mod tests {
             let mut pace = warming(1 << 18);
             let mut count = 0;
             while pace.phase() == Phase::Warming {
-                pace.note(1 << 16, lines, 0);
+                pace.note(1 << 15, lines, 0);
                 pace.end_phase();
                 count += 1;
             }

@@ -63,6 +63,7 @@ pub fn play(
         if !admit(line) {
             continue;
         }
+        hierarchy.tallies.of(owner).admitted += 1;
         if access.kind == AccessKind::NtStore {
             let start = access.address.max(number << LINE_SHIFT);
             let end = last_byte.min(number << LINE_SHIFT | (LINE_BYTES - 1));

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! The sum over all windows remains what executions make of it (`executions.rs`); weights only say how it is divided. How far it
-//! may be off is told by how much each window differs from the one before it, which is what could have happened in between:
-//! `sqrt(Σ (what a window stands for × difference of events per execution)² / 2)`, the estimator of successive differences for
-//! systematic samples (Wolter, Introduction to Variance Estimation, chapter 8).
+//! may be off is told by how much each of `n` windows differs from the one before it, which is what could have happened in
+//! between: `sqrt(n / (n − 1) · Σ (what a window stands for × difference of events per execution)² / 2)`, the estimator of
+//! successive differences for systematic samples (Wolter, Introduction to Variance Estimation, chapter 8).
 
 use std::collections::HashMap;
 
@@ -72,6 +72,8 @@ struct Account {
     rates: Option<[f64; 2]>,
     sums: [f64; 2],
     squares: [f64; 2],
+    /// How often events were weighted.
+    times: f64,
 }
 
 impl Account {
@@ -87,6 +89,7 @@ impl Account {
             self.sums[i] += self.due * rates[i];
             self.squares[i] += (self.due * (rates[i] - before[i])).powi(2) / 2.0;
         }
+        self.times += 1.0;
         self.weighted = (self.weighted.0 + self.due, self.weighted.1 + self.seen);
         (self.due, self.seen) = (0.0, 0.0);
         Some(weight)
@@ -98,7 +101,11 @@ impl Account {
 
     /// The relative error of the events of this kind.
     fn error(&self, kind: usize) -> f64 {
-        if self.sums[kind] > 0.0 { self.squares[kind].sqrt() / self.sums[kind] } else { 0.0 }
+        if self.times < 2.0 || self.sums[kind] == 0.0 {
+            return 0.0;
+        }
+        // There is one difference less than windows.
+        (self.squares[kind] * self.times / (self.times - 1.0)).sqrt() / self.sums[kind]
     }
 
     fn is_weighted(&self) -> bool {
@@ -161,10 +168,9 @@ impl Strata {
         self.sites.get(&site).map(of).unwrap_or_default()
     }
 
-    /// What brings the weighted events of an instruction's sample back to their number, so that they stand for what executions
-    /// say.
-    pub fn back(&self, site: u32) -> f64 {
-        self.sites.get(&site).filter(|s| s.sampled.is_weighted()).map_or(1.0, |s| s.sampled.mean().recip())
+    /// What an event of an instruction's sample weighs on average.
+    pub fn mean_weight(&self, site: u32) -> f64 {
+        self.sites.get(&site).filter(|s| s.sampled.is_weighted()).map_or(1.0, |s| s.sampled.mean())
     }
 }
 
@@ -223,7 +229,7 @@ mod tests {
         let last = strata.end(|_| [100_000.0, 800_000.0, 10_000.0, 300_000.0], |_, _| Some(seen(5e4)))[&7];
         assert_eq!(last.sampled, Some(120_000.0 / 100_000.0));
         let all = 100_000.0 * (3.4 + 6.5 + 1.2);
-        assert!((strata.back(7) - 300_000.0 / all).abs() < 1e-12);
+        assert!((strata.mean_weight(7) - all / 300_000.0).abs() < 1e-12);
         assert!(all == 800_000.0 + 10_000.0 + 300_000.0, "each amount has one window that stands for it");
         assert_eq!(strata.scatter(7), Scatter::default(), "all windows saw the same");
     }
@@ -234,7 +240,7 @@ mod tests {
         let seen = |_, _| Some(Seen { bursts: 100.0, ..Seen::default() });
         strata.course(&amounts([100, 20_000, 0, 0]), seen);
         assert!(strata.end(|_| [100.0, 20_000.0, 0.0, 500.0], seen).is_empty());
-        assert_eq!((strata.back(7), strata.scatter(7)), (1.0, Scatter::default()));
+        assert_eq!((strata.mean_weight(7), strata.scatter(7)), (1.0, Scatter::default()));
     }
 
     #[test]
@@ -251,7 +257,7 @@ mod tests {
             let seen = |_, _| Some(Seen { far_misses: [misses, 0.0], ..Seen::default() });
             strata.course(&amounts([0, 0, 0, 10_000]), seen);
         }
-        assert!((strata.scatter(7).l2 - 0.5f64.sqrt() / 2.0).abs() < 1e-12, "{:?}", strata.scatter(7));
+        assert!((strata.scatter(7).l2 - 0.75f64.sqrt() / 2.0).abs() < 1e-12, "{:?}", strata.scatter(7));
         assert_eq!(strata.scatter(7).l3, 0.0);
     }
 }

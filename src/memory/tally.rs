@@ -10,6 +10,8 @@ use super::mix::Mixing;
 pub struct Tally {
     /// Accesses seen.
     pub accesses: u64,
+    /// Lines that they touched, of those that are simulated.
+    pub admitted: u64,
     /// Bytes loaded, as executed.
     pub read_bytes: u64,
     /// Bytes stored, as executed.
@@ -102,6 +104,7 @@ impl Tally {
         let each = |events: u64| (events as f64 * weight).round() as u64;
         Tally {
             accesses: each(self.accesses),
+            admitted: each(self.admitted),
             read_bytes: each(self.read_bytes),
             write_bytes: each(self.write_bytes),
             l1_fills: each(self.l1_fills),
@@ -134,6 +137,7 @@ impl Tally {
     /// Adds `more`, field by field.
     pub fn add(&mut self, more: &Tally) {
         self.accesses += more.accesses;
+        self.admitted += more.admitted;
         self.read_bytes += more.read_bytes;
         self.write_bytes += more.write_bytes;
         self.l1_fills += more.l1_fills;
@@ -202,6 +206,8 @@ pub struct Tallies {
     before_window: [Vec<u64>; 2],
     /// What was put away, weighted, of one book.
     put_away: Vec<Tally>,
+    /// By owner: lines touched in the sample, and weighted ones, that were put away.
+    weighed: Vec<(u64, u64)>,
     /// What happens in L1 is noted apart, too, and what was so.
     apart: bool,
     noted: HashMap<Owner, L1Events, Mixing>,
@@ -255,9 +261,9 @@ impl Tallies {
         self.apart = apart;
     }
 
-    /// What was noted apart since this was asked last.
-    pub fn noted(&mut self) -> impl Iterator<Item = (Owner, L1Events)> {
-        self.noted.drain()
+    /// What was noted apart of such owners since this was asked last.
+    pub fn noted(&mut self, of: impl Fn(Owner) -> bool) -> impl Iterator<Item = (Owner, L1Events)> {
+        self.noted.extract_if(move |&owner, _| of(owner))
     }
 
     /// From now on events are counted in `book`.
@@ -287,19 +293,27 @@ impl Tallies {
         let at = owner.0 as usize;
         let tallies = if book == Book::Plain { &mut self.plain } else { &mut self.sample };
         let Some(tally) = tallies.get_mut(at).map(std::mem::take) else { return };
-        of_growing(&mut self.put_away, owner).add(&tally.weighted(weight));
-        if let (Book::Sample, Some(before)) = (book, self.before_window[0].get_mut(at)) {
-            *before = 0;
+        let weighted = tally.weighted(weight);
+        of_growing(&mut self.put_away, owner).add(&weighted);
+        if book == Book::Sample {
+            let (lines, heavy) = of_growing(&mut self.weighed, owner);
+            (*lines, *heavy) = (*lines + tally.admitted, *heavy + weighted.admitted);
+            self.before_window[0].get_mut(at).into_iter().for_each(|before| *before = 0);
         }
     }
 
-    /// Brings what was put away of `owner` back to `book`, with a weight.
-    pub fn bring_back(&mut self, book: Book, owner: Owner, weight: f64) {
-        let at = owner.0 as usize;
+    /// Brings what was put away of `owner` back to `book`, weighted as it is.
+    pub fn bring_back(&mut self, book: Book, owner: Owner) {
         let tallies = if book == Book::Plain { &mut self.plain } else { &mut self.sample };
-        if let Some(tally) = self.put_away.get_mut(at) {
-            of_growing(tallies, owner).add(&std::mem::take(tally).weighted(weight));
+        if let Some(tally) = self.put_away.get_mut(owner.0 as usize).map(std::mem::take) {
+            of_growing(tallies, owner).add(&tally);
         }
+    }
+
+    /// What an event of the sample of `owner` that was put away weighs on average, as the lines that it touched tell; `None` where there were none.
+    pub fn mean_weight(&self, owner: Owner) -> Option<f64> {
+        let &(lines, heavy) = self.weighed.get(owner.0 as usize)?;
+        (lines > 0).then(|| heavy as f64 / lines as f64)
     }
 
     /// All is back: there is no more room needed for it.
@@ -348,10 +362,31 @@ impl Tallies {
 
 /// The tally of `owner` in a list that has those that were asked for so far.
 #[inline]
-fn of_growing(tallies: &mut Vec<Tally>, owner: Owner) -> &mut Tally {
+fn of_growing<T: Copy + Default>(tallies: &mut Vec<T>, owner: Owner) -> &mut T {
     let at = owner.0 as usize;
     if tallies.len() <= at {
-        tallies.resize(at + 1, Tally::default());
+        tallies.resize(at + 1, T::default());
     }
     &mut tallies[at]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_owner_has_a_mean_weight_of_its_own() {
+        let mut tallies = Tallies::default();
+        let [one, other, idle] = [(); 3].map(|()| tallies.add());
+        tallies.open(Book::Sample);
+        for (owner, lines, weight) in [(one, 30, 100.0), (other, 20, 1.0), (other, 20, 3.0)] {
+            *tallies.of(owner) = Tally { admitted: lines, last_fills: lines, ..Tally::default() };
+            tallies.put_away(Book::Sample, owner, weight);
+            assert_eq!(*tallies.of(owner), Tally::default());
+        }
+        assert_eq!([one, other, idle].map(|owner| tallies.mean_weight(owner)), [Some(100.0), Some(2.0), None]);
+        [one, other, idle].into_iter().for_each(|owner| tallies.bring_back(Book::Sample, owner));
+        // Divided by its mean weight, each has what it had.
+        assert_eq!([one, other, idle].map(|owner| tallies.sample(owner).last_fills), [3000, 80, 0]);
+    }
 }

@@ -38,8 +38,8 @@ fn add(to: &mut Vec<u64>, slot: u32, value: u64) {
 }
 
 impl CodeSpace {
-    /// Tells what was executed since this was called last, where `live` are the regions of its threads.
-    fn tell_course<'r>(&mut self, live: impl Iterator<Item = (AtomicRef<'r, Regions>, u32)>, drain: &mut Drain) {
+    /// Notes for the access sink what was executed since this was called last, where `live` are the regions of its threads.
+    pub fn tell_course<'r>(&mut self, live: impl Iterator<Item = (AtomicRef<'r, Regions>, u32)>, drain: &mut Drain) {
         let mut now = self.course.ended.clone();
         now.resize(self.slots as usize, 0);
         for (regions, region) in live {
@@ -100,7 +100,7 @@ impl Run {
             let of_space = |id| self.processes.get(id).is_some_and(|p| p.image.space.as_ptr() == space.as_ptr());
             let live = self.threads.values().filter(|thread| of_space(&thread.process));
             let live = live.map(|thread| (thread.regions.borrow(), thread.region));
-            // Else somebody translates in it: it is told next time.
+            // Else it is in use: it is told next time.
             if let Ok(mut space) = space.try_borrow_mut() {
                 space.tell_course(live, drain);
             }

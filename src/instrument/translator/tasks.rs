@@ -328,6 +328,9 @@ impl Run {
     /// Adds what ran in one address space to the tally, if any is left.
     pub fn finish_one(&mut self) -> bool {
         let Some(space) = self.finished.pop_front() else { return false };
+        if let Some(drain) = &mut self.drain {
+            space.borrow_mut().tell_course(std::iter::empty(), drain);
+        }
         space.borrow_mut().finish(&mut self.tally, &mut self.drain);
         true
     }
