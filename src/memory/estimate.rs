@@ -85,17 +85,17 @@ pub struct Beyond {
 impl Beyond {
     /// What lies behind L1, in the terms of docs/conventions.md, Bytes, when each event stands for `scale`, each write-back for
     /// `write_backs`. Without an L2 between L1 and the last level, what enters or leaves "L2 from beyond" is what memory
-    /// delivers. Where windows are looked at, `dram_write` may be negative in one of several parts of a sum.
+    /// delivers. Where windows are looked at, the share `gone_to_memory` of what leaves L2 dirty goes to memory before the end.
     ///
     /// Lines that another core got out of L1 are missing from what enters and leaves L2: [`join`](Self::join) adds them.
-    pub fn traffic(&self, beyond: &Tally, scale: f64, write_backs: f64) -> Traffic {
+    pub fn traffic(&self, beyond: &Tally, scale: f64, write_backs: f64, gone_to_memory: f64) -> Traffic {
         let far = |events: u64| events as f64 * scale;
         let back = |events: u64| events as f64 * write_backs;
         let line = LINE_BYTES as f64;
         let (dram_read, dram_nt) = (line * far(beyond.last_fills), line * far(beyond.nt_lines));
         let left = if self.has_l2 { beyond.l2_writebacks } else { beyond.l1_writebacks };
         let written = match self.windows {
-            true => left as f64 - beyond.rewritten as f64,
+            true => left as f64 * gone_to_memory,
             false => beyond.last_writebacks as f64,
         };
         let dram_write = line * written * write_backs + dram_nt;

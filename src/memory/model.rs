@@ -328,9 +328,13 @@ impl CacheModel {
                 None => (of_sample, 0.0),
             };
             close.add(&near(&first.end(owner), 1.0));
-            let mut far = beyond.traffic(&behind.end(owner), lines, lines);
+            let (gone, end) = (behind.gone_to_memory(owner, self.has_l2), behind.end(owner));
+            let mut far = beyond.traffic(&end, lines, lines, gone);
+            if windows {
+                far.dram_write += LINE_BYTES as f64 * lines * end.last_writebacks as f64;
+            }
             for ((tally, weight), (ahead, back)) in books.iter().zip(by_book).zip(ahead.into_iter().zip(back)) {
-                let mut traffic = beyond.traffic(tally, ahead, back);
+                let mut traffic = beyond.traffic(tally, ahead, back, gone);
                 traffic.seen_lines *= weight;
                 far.add(&traffic);
             }

@@ -206,11 +206,22 @@ pub struct Tallies {
     before_window: [Vec<u64>; 2],
     /// What was put away, weighted, of one book.
     put_away: Vec<Tally>,
-    /// By owner: lines touched in the sample, and weighted ones, that were put away.
-    weighed: Vec<(u64, u64)>,
+    /// By owner: what was put away of the sample.
+    weighed: Vec<Weighed>,
     /// What happens in L1 is noted apart, too, and what was so.
     apart: bool,
     noted: HashMap<Owner, L1Events, Mixing>,
+}
+
+/// Of the sample of one owner that was put away: lines that it touched, with their weights and without; and how many events more its
+/// weighted tally has than happened.
+#[derive(Debug, Clone, Copy, Default)]
+struct Weighed {
+    lines: u64,
+    heavy: u64,
+    l1_writebacks: i64,
+    l2_writebacks: i64,
+    rewritten: i64,
 }
 
 /// What happens in L1: fills, and dirty lines that leave it.
@@ -296,8 +307,13 @@ impl Tallies {
         let weighted = tally.weighted(weight);
         of_growing(&mut self.put_away, owner).add(&weighted);
         if book == Book::Sample {
-            let (lines, heavy) = of_growing(&mut self.weighed, owner);
-            (*lines, *heavy) = (*lines + tally.admitted, *heavy + weighted.admitted);
+            let weighed = of_growing(&mut self.weighed, owner);
+            weighed.lines += tally.admitted;
+            weighed.heavy += weighted.admitted;
+            let more = |of: fn(&Tally) -> u64| of(&weighted) as i64 - of(&tally) as i64;
+            weighed.l1_writebacks += more(|t| t.l1_writebacks);
+            weighed.l2_writebacks += more(|t| t.l2_writebacks);
+            weighed.rewritten += more(|t| t.rewritten);
             self.before_window[0].get_mut(at).into_iter().for_each(|before| *before = 0);
         }
     }
@@ -310,10 +326,30 @@ impl Tallies {
         }
     }
 
-    /// What an event of the sample of `owner` that was put away weighs on average, as the lines that it touched tell; `None` where there were none.
+    /// What an event of the sample of `owner` that was put away weighs on average, as the lines that it touched tell; `None` where
+    /// there were none.
     pub fn mean_weight(&self, owner: Owner) -> Option<f64> {
-        let &(lines, heavy) = self.weighed.get(owner.0 as usize)?;
+        let &Weighed { lines, heavy, .. } = self.weighed.get(owner.0 as usize)?;
         (lines > 0).then(|| heavy as f64 / lines as f64)
+    }
+
+    /// The share of the dirty lines by `owner` that left L2 (L1, if `has_l2` is false) and that memory got: neither were they
+    /// written again, nor are they still there at the end. A line that leaves in one window may be written in another one,
+    /// which weighs more or less: without weights, and in all books together, no more are written again than have left. To be
+    /// asked when all is back.
+    pub fn gone_to_memory(&self, owner: Owner, has_l2: bool) -> f64 {
+        let at = owner.0 as usize;
+        let weighed = self.weighed.get(at).copied().unwrap_or_default();
+        let all = |of: fn(&Tally) -> u64| -> i64 {
+            let books = [&self.plain, &self.sample, &self.warming, &self.end];
+            books.iter().filter_map(|book| book.get(at)).map(|tally| of(tally) as i64).sum()
+        };
+        let left = match has_l2 {
+            true => all(|t| t.l2_writebacks) - weighed.l2_writebacks,
+            false => all(|t| t.l1_writebacks) - weighed.l1_writebacks,
+        };
+        let gone = left - (all(|t| t.rewritten) - weighed.rewritten) - self.end(owner).last_writebacks as i64;
+        if left > 0 { (gone as f64 / left as f64).clamp(0.0, 1.0) } else { 0.0 }
     }
 
     /// All is back: there is no more room needed for it.
@@ -388,5 +424,22 @@ mod tests {
         [one, other, idle].into_iter().for_each(|owner| tallies.bring_back(Book::Sample, owner));
         // Divided by its mean weight, each has what it had.
         assert_eq!([one, other, idle].map(|owner| tallies.sample(owner).last_fills), [3000, 80, 0]);
+    }
+
+    #[test]
+    fn what_is_written_again_is_told_without_weights() {
+        let mut tallies = Tallies::default();
+        let [one, idle] = [(); 2].map(|()| tallies.add());
+        // A light window in which 90 lines leave, the heavy one in which they are written again, and what is seen besides.
+        for (left, rewritten, weight) in [(90, 0, 1.0), (0, 80, 50.0)] {
+            tallies.open(Book::Sample);
+            *tallies.of(one) = Tally { l2_writebacks: left, rewritten, ..Tally::default() };
+            tallies.put_away(Book::Sample, one, weight);
+        }
+        tallies.open(Book::End);
+        *tallies.of(one) = Tally { l2_writebacks: 10, last_writebacks: 10, ..Tally::default() };
+        tallies.bring_back(Book::Sample, one);
+        assert_eq!(tallies.sample(one).rewritten, 4000);
+        assert_eq!([one, idle].map(|owner| tallies.gone_to_memory(owner, true)), [0.1, 0.0]);
     }
 }

@@ -320,7 +320,7 @@ impl Writer<'_> {
         self.again(i);
         self.address_again(t, u, operand, dead);
         if let (Shape::Plain | Shape::Masked { .. }, false) = (shape, kind == AccessKind::NtStore) {
-            self.filter(lent, kind, back);
+            self.filter(lent, kind, site, back);
         }
         self.append(lent, site, shape, facts, instruction);
         let drain = self.space.arenas[self.unit.arena].stubs.drain;
@@ -352,20 +352,20 @@ impl Writer<'_> {
     }
 
     /// Goes back without noting what is in the table of lines noted a short while ago, as it is in L1; keeps `t`.
-    fn filter(&mut self, lent: Lent, kind: AccessKind, back: CacheAddress) {
+    fn filter(&mut self, lent: Lent, kind: AccessKind, site: u32, back: CacheAddress) {
         let (t, u) = (lent.t, lent.u);
         let cold = &mut self.unit.cold;
         cold.test_slot_constant(layout::FILTER, 1);
         cold.raw(&[0x0f, 0x84]); // jz
         let unfiltered = cold.here();
         cold.raw(&[0; 4]);
-        // The line, and whether it is written: a line that was only read is not dirty yet.
+        // The line, and by whom it is written: a line that was only read is not dirty yet, and who writes it last is asked.
         cold.copy(u, t);
         cold.and_small(t, -64);
         cold.exclusive_or(u, t); // position in the line, to restore `t`
         cold.save(layout::PROBE_SCRATCH, u);
         if let AccessKind::Store | AccessKind::Scatter = kind {
-            cold.add_small(t, 1);
+            cold.add_small(t, 1 + 2 * (site % 32) as i8);
         }
         cold.rotate(u, t, 11);
         cold.and_small(u, layout::FILTERED_LINES as i8 - 1);
