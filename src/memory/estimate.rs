@@ -25,16 +25,19 @@ impl Near {
         self.pushed_out += more.pushed_out;
     }
 
-    /// The same with so many misses of L1, divided as they are, and so many dirty lines that left it.
+    /// The same with so many misses of L1, and so many dirty lines that left it, divided as they are.
     pub fn with(mut self, misses: f64, write_backs: f64) -> Near {
         let traffic = &mut self.traffic;
-        let times = if traffic.l1_misses > 0.0 { misses / traffic.l1_misses } else { 0.0 };
+        let left = traffic.l2_write / LINE_BYTES as f64;
+        let times = |now: f64, before: f64| if before > 0.0 { now / before } else { 0.0 };
+        let (times, times_left) = (times(misses, traffic.l1_misses), times(write_backs, left));
         let parts = [&mut traffic.unit_lines, &mut traffic.strided_lines, &mut traffic.random_lines];
-        let kinds =
-            [&mut traffic.gathered_lines, &mut traffic.l1_conflict, &mut traffic.l1_misses, &mut traffic.l2_read];
-        parts.into_iter().chain(kinds).for_each(|lines| *lines *= times);
-        traffic.coherence = traffic.coherence.min(misses);
+        let kinds = [&mut traffic.gathered_lines, &mut traffic.l1_conflict, &mut traffic.coherence];
+        let all = [&mut traffic.l1_misses, &mut traffic.l2_read];
+        parts.into_iter().chain(kinds).chain(all).for_each(|lines| *lines *= times);
         traffic.l2_write = LINE_BYTES as f64 * write_backs;
+        self.handed_over *= times_left;
+        self.pushed_out *= times_left;
         self
     }
 }
@@ -118,6 +121,8 @@ impl Beyond {
             capacity: capacity * scale,
             conflict: conflict * scale,
             coherence: far(beyond.coherence_in_l2),
+            l3_stale_lines: far(beyond.stale_in_l2),
+            l3_seen_lines: (beyond.l2_fills + beyond.l2_writebacks + beyond.nt_lines) as f64,
             stale_lines: far(beyond.stale),
             seen_lines: (beyond.last_fills + beyond.last_writebacks + beyond.nt_lines) as f64,
             ..Traffic::default()

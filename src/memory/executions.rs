@@ -49,6 +49,11 @@ impl Factors {
     pub fn each(&self) -> [f64; 3] {
         [self.plain, self.sample, self.warming]
     }
+
+    /// The share of the executions that no window stands for: how they went is known of the opening or of warm-ups alone.
+    pub fn without_windows(&self) -> f64 {
+        1.0 - 1.0 / self.plain.max(self.warming).max(1.0)
+    }
 }
 
 /// A larger part of the bytes than this whose misses were not seen is stated.
@@ -198,9 +203,11 @@ mod tests {
         executions.add(ONE, &executed(Phase::Opening, 100));
         executions.add(ONE, &executed(Phase::Pause, 700));
         assert_eq!(fills(&executions), Factors { plain: 8.0, sample: 1.0, warming: 0.0 });
+        assert_eq!(fills(&executions).without_windows(), 0.875);
         executions.add(ONE, &executed(Phase::Warming, 100));
         executions.add(ONE, &executed(Phase::Measuring, 50));
         assert_eq!(fills(&executions), Factors { plain: 1.0, sample: 17.0, warming: 0.0 });
+        assert_eq!(fills(&executions).without_windows(), 0.0);
         // What was written at the start is written back throughout.
         executions.add(Owner(3), &executed(Phase::Opening, 10));
         let scales = executions.scales(Owner(3), &executions.total());

@@ -140,21 +140,34 @@ impl Geometry {
         (self, Some(warning))
     }
 
-    /// The same with so few cores that all caches together hold at most `lines` lines, and a warning if it has fewer.
+    /// The same with so few last-level caches, and if that does not do with so few cores, that all caches together hold at most
+    /// `lines` lines, and a warning if anything is missing. One last-level cache there is in any case, and a quarter of the room
+    /// for private ones: what threads take from each other they take from those.
     pub fn within(self, lines: u64) -> (Self, Option<Warning>) {
-        let shared = u64::from(self.last.shared_by.clamp(1, self.cores.max(1)));
-        let private = self.l1.lines() + self.l2.map_or(0, |l2| l2.lines());
-        let cores = (lines / (private + self.last.lines().div_ceil(shared)).max(1)).max(1);
-        if u64::from(self.cores) <= cores {
+        let (cores, last) = (u64::from(self.cores.max(1)), self.last.lines().max(1));
+        let shared = u64::from(self.last.shared_by).clamp(1, cores);
+        let private = (self.l1.lines() + self.l2.map_or(0, |l2| l2.lines())).max(1);
+        let kept = cores.min(lines.saturating_sub(last).max(lines / 4) / private).max(1);
+        let lasts = (lines.saturating_sub(kept * private) / last).clamp(1, kept.div_ceil(shared));
+        let shared_by = if lasts < kept.div_ceil(shared) { kept.div_ceil(lasts) } else { shared };
+        let warning = |text: String, effect: String| {
+            Some(Warning::new("memory-cores", text, effect, "--memory sampled has room for all"))
+        };
+        let warning = if kept < cores {
+            warning(
+                format!("the caches of {cores} CPUs are more than the memory model has room for"),
+                format!("the program's threads are simulated on {kept} of them"),
+            )
+        } else if shared_by > shared {
+            warning(
+                format!("the last-level caches of {cores} CPUs are more than the memory model has room for"),
+                format!("up to {shared_by} threads share one in the model, and have less of it each"),
+            )
+        } else {
             return (self, None);
-        }
-        let warning = Warning::new(
-            "memory-cores",
-            format!("the caches of {} cores are more than the memory model has room for", self.cores),
-            format!("the program's threads are simulated on {cores} cores"),
-            "use --memory sampled, or allow the program fewer CPUs",
-        );
-        (Geometry { cores: cores as u32, ..self }, Some(warning))
+        };
+        let last = Level { shared_by: shared_by as u32, ..self.last };
+        (Geometry { cores: kept as u32, last, ..self }, warning)
     }
 
     /// Bytes of last-level cache that one thread can fill.
@@ -199,11 +212,21 @@ mod tests {
 
     #[test]
     fn large_hosts_are_cut_down_to_what_there_is_room_for() {
-        // 17 920 lines of private caches and 65 536 of the shared one a core.
+        // 16,896 lines of private caches a core, and 524,288 of a last level that eight cores share.
         let geometry = Geometry { cores: 96, ..Geometry::assumed(8) };
-        let (cut, warning) = geometry.clone().within(1 << 20);
-        assert_eq!((cut.cores, warning.map(|w| w.code)), (12, Some("memory-cores".into())));
-        assert_eq!(geometry.clone().within(1 << 23), (geometry, None));
+        let within = |lines: u64| {
+            let (cut, warning) = geometry.clone().within(lines);
+            (cut.cores, cut.last.shared_by, warning.map(|w| w.code))
+        };
+        let warned = Some("memory-cores".to_owned());
+        assert_eq!(within(1 << 23), (96, 8, None));
+        assert_eq!(within(5 << 20), (96, 16, warned.clone()));
+        assert_eq!(within(1 << 20), (31, 31, warned.clone()));
+        assert_eq!(within(1 << 10), (1, 8, warned));
+        // One last level larger than that leaves room for the private caches of both.
+        let large = Level { size: 480 << 20, ways: 15, shared_by: 2 };
+        let geometry = Geometry { last: large, ..Geometry::assumed(2) };
+        assert_eq!(geometry.clone().within(5 << 20), (geometry, None));
     }
 
     #[test]

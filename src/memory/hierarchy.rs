@@ -357,6 +357,7 @@ impl Hierarchy {
         }
         if in_l2 {
             self.book_stale(owner, found_stale);
+            self.tallies.of(owner).stale_in_l2 += u64::from(found_stale);
             if store && shared {
                 self.take_from_others(core, line);
                 shared = false;

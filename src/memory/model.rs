@@ -336,13 +336,14 @@ impl CacheModel {
             for ((tally, weight), (ahead, back)) in books.iter().zip(by_book).zip(ahead.into_iter().zip(back)) {
                 let mut traffic = beyond.traffic(tally, ahead, back, gone);
                 traffic.seen_lines *= weight;
+                traffic.l3_seen_lines *= weight;
                 far.add(&traffic);
             }
             let mut figures = beyond.join(&close, &far);
-            let scatter = self.strata.scatter(site);
-            figures.l1_scatter = (scatter.l1 * figures.l1_misses).max(l1_error);
-            figures.l2_scatter = scatter.l2 * figures.l2_misses;
-            figures.l3_scatter = scatter.l3 * figures.l3_misses;
+            let (scatter, unknown) = (self.strata.scatter(site), fills.without_windows());
+            figures.l1_scatter = (scatter.l1 * figures.l1_misses).max(l1_error).hypot(unknown * figures.l1_misses);
+            figures.l2_scatter = scatter.l2.hypot(unknown) * figures.l2_misses;
+            figures.l3_scatter = scatter.l3.hypot(unknown) * figures.l3_misses;
             if let Some((read, write)) = self.executed.bytes(owner) {
                 (figures.l1_read, figures.l1_write) = (read, write);
                 // Of the few lines that it accesses none may have been in the sample, and no burst have come while it ran.

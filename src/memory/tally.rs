@@ -50,6 +50,8 @@ pub struct Tally {
     pub conflict: u64,
     /// Lines found in L2 or the last level that were not used since a time that was not simulated.
     pub stale: u64,
+    /// Those of them that L2 had.
+    pub stale_in_l2: u64,
     /// L1 misses because another core wrote the line.
     pub coherence: u64,
     /// Dirty lines in L1 that another core got.
@@ -124,6 +126,7 @@ impl Tally {
             capacity: each(self.capacity),
             conflict: each(self.conflict),
             stale: each(self.stale),
+            stale_in_l2: each(self.stale_in_l2),
             coherence: each(self.coherence),
             handed_over: each(self.handed_over),
             coherence_in_l2: each(self.coherence_in_l2),
@@ -157,6 +160,7 @@ impl Tally {
         self.capacity += more.capacity;
         self.conflict += more.conflict;
         self.stale += more.stale;
+        self.stale_in_l2 += more.stale_in_l2;
         self.coherence += more.coherence;
         self.handed_over += more.handed_over;
         self.coherence_in_l2 += more.coherence_in_l2;

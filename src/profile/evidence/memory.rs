@@ -270,9 +270,15 @@ pub struct Traffic {
     /// Lines that the simulation saw going to or coming from memory: all of them, or those of the sample.
     #[serde(default)]
     pub seen_lines: f64,
+    /// The same of lines between L2 and L3.
+    #[serde(default)]
+    pub l3_seen_lines: f64,
     /// Lines found where they were before a pause of sampling: at most so many more came from memory.
     #[serde(default)]
     pub stale_lines: f64,
+    /// Those of them that L2 had: at most so many more came from L3.
+    #[serde(default)]
+    pub l3_stale_lines: f64,
     /// Bytes (part of `l1_read` and `l1_write`) of instructions that a sampled run saw nowhere: what they caused
     /// beyond L1 is missing from the other figures.
     #[serde(default)]
@@ -309,7 +315,9 @@ impl Traffic {
         self.l2_scatter += more.l2_scatter;
         self.l3_scatter += more.l3_scatter;
         self.seen_lines += more.seen_lines;
+        self.l3_seen_lines += more.l3_seen_lines;
         self.stale_lines += more.stale_lines;
+        self.l3_stale_lines += more.l3_stale_lines;
         self.unseen += more.unseen;
     }
 }

@@ -168,13 +168,14 @@ fn fill_traffic<'m>(function: &mut Function, measured: &'m Measured) {
         Err(reason) => missing(function, "pages", &reason),
     }
     match traffic::error_of_sample(&traffic.sum, traffic.one_in, error) {
-        Ok(error) => {
+        Ok(of_memory) => {
             function.bytes = Some(Bytes { l1, ..bytes });
             function.cache_misses = Some(misses);
             function.misses = Some(traffic::misses(&traffic.sum));
-            let errors = [(t.l2_scatter, t.l2_misses), (t.l3_scatter, t.l3_misses), (t.l3_scatter, t.l3_misses)];
-            for (field, (scatter, misses)) in far.iter().zip(errors) {
-                source(function, field, "simulated", traffic::scattered(error, scatter, misses));
+            let of_l3 = traffic::error_behind_l2(t, traffic.one_in, error);
+            source(function, "bytes.l3", "simulated", traffic::scattered(of_l3, t.l2_scatter, t.l2_misses));
+            for field in ["bytes.dram", "misses"] {
+                source(function, field, "simulated", traffic::scattered(of_memory, t.l3_scatter, t.l3_misses));
             }
             if let (true, Some(misses)) = (traffic.one_core, &mut function.misses) {
                 misses.coherence = None;

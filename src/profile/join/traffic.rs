@@ -101,8 +101,7 @@ pub fn error_of_sample(traffic: &Traffic, one_in: u32, overall: Option<f64>) -> 
         return Ok(overall);
     }
     if traffic.seen_lines > 0.0 {
-        let stale = traffic.stale_lines / (traffic.l3_misses + traffic.stale_lines).max(1.0);
-        return Ok(Some(overall.unwrap_or(0.0).hypot(traffic.seen_lines.sqrt().recip()).hypot(stale)));
+        return Ok(of_seen(traffic.seen_lines, traffic.stale_lines, traffic.l3_misses, overall));
     }
     match traffic.l1_misses / f64::from(one_in) {
         few if few > 0.0 && few < ENOUGH => {
@@ -110,6 +109,19 @@ pub fn error_of_sample(traffic: &Traffic, one_in: u32, overall: Option<f64>) -> 
         }
         _ => Ok(None),
     }
+}
+
+/// The same of what it exchanged with L3: lines between L2 and L3 tell that.
+pub fn error_behind_l2(traffic: &Traffic, one_in: u32, overall: Option<f64>) -> Option<f64> {
+    if one_in <= 1 || traffic.l3_seen_lines == 0.0 {
+        return overall;
+    }
+    of_seen(traffic.l3_seen_lines, traffic.l3_stale_lines, traffic.l2_misses, overall)
+}
+
+fn of_seen(seen: f64, stale: f64, misses: f64, overall: Option<f64>) -> Option<f64> {
+    let stale = stale / (misses + stale).max(1.0);
+    Some(overall.unwrap_or(0.0).hypot(seen.sqrt().recip()).hypot(stale))
 }
 
 /// A relative `error` with that of `misses` whose standard error from differing windows is `scatter`.
@@ -176,6 +188,11 @@ mod tests {
         assert!((error - 0.2502).abs() < 1e-3, "{error}");
         let resident = Traffic { stale_lines: 100.0, l3_misses: 100.0, ..seen(1e8, 1e9) };
         assert!((error_of_sample(&resident, 32, None).unwrap().unwrap() - 0.5).abs() < 1e-3);
+        // Of L3 nothing is in doubt because memory is.
+        let l3 = Traffic { l3_seen_lines: 1e8, l3_stale_lines: 100.0, l2_misses: 300.0, ..resident };
+        assert!((error_behind_l2(&l3, 32, None).unwrap() - 0.25).abs() < 1e-3);
+        assert_eq!(error_behind_l2(&l3, 1, Some(0.01)), Some(0.01));
+        assert_eq!(error_behind_l2(&resident, 32, Some(0.01)), Some(0.01));
         // Nothing missed, and much missed that the next level had, are known; a little is not.
         assert_eq!(error_of_sample(&seen(0.0, 0.0), 32, Some(0.01)), Ok(None));
         assert_eq!(error_of_sample(&seen(0.0, 1000.0), 32, Some(0.01)), Ok(None));
