@@ -54,6 +54,11 @@ impl Factors {
     pub fn without_windows(&self) -> f64 {
         1.0 - 1.0 / self.plain.max(self.warming).max(1.0)
     }
+
+    /// The share that windows stand for and did not see.
+    pub fn between_windows(&self) -> f64 {
+        1.0 - 1.0 / self.sample.max(1.0)
+    }
 }
 
 /// A larger part of the bytes than this whose misses were not seen is stated.
@@ -207,7 +212,7 @@ mod tests {
         executions.add(ONE, &executed(Phase::Warming, 100));
         executions.add(ONE, &executed(Phase::Measuring, 50));
         assert_eq!(fills(&executions), Factors { plain: 1.0, sample: 17.0, warming: 0.0 });
-        assert_eq!(fills(&executions).without_windows(), 0.0);
+        assert_eq!((fills(&executions).without_windows(), fills(&executions).between_windows()), (0.0, 16.0 / 17.0));
         // What was written at the start is written back throughout.
         executions.add(Owner(3), &executed(Phase::Opening, 10));
         let scales = executions.scales(Owner(3), &executions.total());

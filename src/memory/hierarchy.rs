@@ -335,7 +335,7 @@ impl Hierarchy {
         let index = self.whereabouts.index(line);
         let (mut shared, mut lost) = (false, lost_in_l1);
         // Without an L2, or with exclusive handing-over, a dirty line comes into L1 dirty.
-        let mut writer = None;
+        let mut dirty = None;
         let (mut in_l2, mut found_stale) = (false, false);
         let mut kept_in_l2 = None;
         let Core { l2, l2_shadow, .. } = &mut self.cores[core];
@@ -363,14 +363,14 @@ impl Hierarchy {
                 shared = false;
             }
         } else {
-            (shared, writer) = self.fetch(core, owner, line, index, store);
+            (shared, dirty) = self.fetch(core, owner, line, index, store);
             if self.cores[core].l2.is_some() {
                 let tally = self.tallies.of(owner);
                 tally.l2_fills += 1;
                 if let (Some(kept), false) = (kept_in_l2, lost) {
                     tally.l2_shadowed.note(kept);
                 }
-                let state = writer.take().map_or(State::CLEAN, |w| State::dirty(w).come_back()).with_shared(shared);
+                let state = dirty.take().map_or(State::CLEAN, State::come_back).with_shared(shared);
                 self.insert_l2(core, line, index, state);
             }
         }
@@ -382,7 +382,7 @@ impl Hierarchy {
         let tally = self.tallies.of(owner);
         tally.coherence += u64::from(lost_in_l1);
         tally.coherence_in_l2 += u64::from(lost && !lost_in_l1);
-        let mut state = writer.map_or(State::CLEAN, State::dirty).with_shared(shared);
+        let mut state = dirty.unwrap_or(State::CLEAN).with_shared(shared);
         if store {
             state = state.written_by(owner);
         }
@@ -396,7 +396,7 @@ impl Hierarchy {
 
     /// Brings `line` to `core`'s private caches from other cores, the last level or memory. Returns whether others still
     /// hold it, and who wrote it if it comes dirty.
-    fn fetch(&mut self, core: usize, owner: Owner, line: Line, index: u64, store: bool) -> (bool, Option<Owner>) {
+    fn fetch(&mut self, core: usize, owner: Owner, line: Line, index: u64, store: bool) -> (bool, Option<State>) {
         let held_elsewhere = if store { self.take_from_others(core, line) } else { self.share_with_others(core, line) };
         let shared = held_elsewhere && !store;
         if self.scope == Scope::FirstLevel {
@@ -413,7 +413,7 @@ impl Hierarchy {
         if victim_cache && !shared {
             if let Some(state) = level.cache.remove(set, line) {
                 self.book_stale(owner, state.is_stale());
-                return (shared, state.writer());
+                return (shared, state.writer().map(|_| state.dirty_part()));
             }
         } else if let Lookup::Hit(state) = level.cache.find(set, line) {
             let stale = state.is_stale();
@@ -464,7 +464,7 @@ impl Hierarchy {
                 }
                 None => self.insert_l2(core, line, index, state),
             },
-            None => self.write_to_last(core, line, index, writer),
+            None => self.write_to_last(core, line, index, state),
         }
     }
 
@@ -480,8 +480,8 @@ impl Hierarchy {
         }
         self.book_left_l2(state);
         let index = self.whereabouts.index(line);
-        if let Some(writer) = state.writer() {
-            self.write_to_last(core, line, index, writer);
+        if state.writer().is_some() {
+            self.write_to_last(core, line, index, state);
         } else if self.geometry.policy == LastLevelPolicy::Victim {
             let last = self.cores[core].last;
             let set = self.last[last].cache.indexing.set(index);
@@ -493,10 +493,8 @@ impl Hierarchy {
     }
 
     /// A dirty line arrives at `core`'s last level.
-    fn write_to_last(&mut self, core: usize, line: Line, index: u64, writer: Owner) {
-        if self.scope == Scope::FirstLevel {
-            return;
-        }
+    fn write_to_last(&mut self, core: usize, line: Line, index: u64, dirty: State) {
+        let Some(writer) = dirty.writer().filter(|_| self.scope != Scope::FirstLevel) else { return };
         let last = self.cores[core].last;
         let level = &mut self.last[last].cache;
         let set = level.indexing.set(index);
@@ -505,7 +503,7 @@ impl Hierarchy {
                 let old = std::mem::replace(state, state.written_by(writer));
                 self.book_rewritten(old.come_back());
             }
-            None => self.insert_last(last, line, set, State::dirty(writer)),
+            None => self.insert_last(last, line, set, dirty.dirty_part()),
         }
     }
 
@@ -538,7 +536,9 @@ impl Hierarchy {
         if let Some(writer) = old.writer()
             && old.has_passed()
         {
-            self.tallies.of(writer).rewritten += 1;
+            let tally = self.tallies.of(writer);
+            tally.rewritten += 1;
+            tally.rewritten_later += u64::from(old.is_old());
         }
     }
 

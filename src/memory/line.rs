@@ -59,7 +59,8 @@ const SHARED: u32 = 1 << 31;
 const LOST: u32 = 1 << 30;
 const PASSED: u32 = 1 << 29;
 const STALE: u32 = 1 << 28;
-const WRITER: u32 = STALE - 1;
+const OLD: u32 = 1 << 27;
+const WRITER: u32 = OLD - 1;
 
 impl State {
     /// Clean, not shared.
@@ -77,12 +78,12 @@ impl State {
 
     /// The same with `owner` as last writer.
     pub fn written_by(self, owner: Owner) -> State {
-        State(self.0 & !(WRITER | PASSED) | State::dirty(owner).0)
+        State(self.0 & !(WRITER | PASSED | OLD) | State::dirty(owner).0)
     }
 
     /// The same, clean.
     pub fn cleaned(self) -> State {
-        State(self.0 & !(WRITER | PASSED))
+        State(self.0 & !(WRITER | PASSED | OLD))
     }
 
     /// A dirty line that comes back into L2 from a victim cache.
@@ -90,9 +91,19 @@ impl State {
         State(self.0 | PASSED)
     }
 
-    /// Not used since a time that was not simulated: the line may be gone in truth.
+    /// Neither used nor written since a time that was not simulated: the line may be gone in truth.
     pub fn aged(self) -> State {
-        State(self.0 | STALE)
+        State(self.0 | STALE | OLD)
+    }
+
+    /// Not written since a time that was not simulated.
+    pub fn is_old(self) -> bool {
+        self.0 & OLD != 0
+    }
+
+    /// What goes with a dirty line from cache to cache: who wrote it, and whether that was before a time that was not simulated.
+    pub fn dirty_part(self) -> State {
+        State(self.0 & (WRITER | OLD))
     }
 
     /// Not used since a time that was not simulated.
@@ -142,7 +153,9 @@ mod tests {
         assert!(state.is_shared() && !state.is_lost());
         assert_eq!(state.cleaned(), State::CLEAN.with_shared(true));
         assert_eq!(State::lost().writer(), None);
-        assert!(state.aged().is_stale() && state.aged().refreshed() == state);
+        let used = state.aged().refreshed();
+        assert!(state.aged().is_stale() && !used.is_stale() && used.is_old() && !used.written_by(Owner(8)).is_old());
+        assert_eq!((used.dirty_part().writer(), used.dirty_part().is_shared()), (Some(Owner(7)), false));
         let back = state.come_back();
         assert!(back.has_passed() && back.writer() == Some(Owner(7)));
         assert!(!back.written_by(Owner(8)).has_passed() && !back.cleaned().has_passed());

@@ -307,6 +307,7 @@ impl CacheModel {
         let beyond = Beyond { has_l2: self.has_l2, conflict_share: behind.conflict_share(), windows };
         let lines = self.classes.count() as f64;
         let total = self.executed.total();
+        let of_windows = self.sampled.as_ref().and_then(|s| windows_error(s.pace.windows())).unwrap_or(0.0);
         let (mut traffic, mut unseen) = (Vec::new(), 0.0);
         for (i, (&(site, thread), scale)) in self.owners.pairs().iter().zip(scales).enumerate() {
             let Some(&at) = sites.get(site as usize) else { continue };
@@ -328,22 +329,27 @@ impl CacheModel {
                 None => (of_sample, 0.0),
             };
             close.add(&near(&first.end(owner), 1.0));
-            let (gone, end) = (behind.gone_to_memory(owner, self.has_l2), behind.end(owner));
-            let mut far = beyond.traffic(&end, lines, lines, gone);
-            if windows {
-                far.dram_write += LINE_BYTES as f64 * lines * end.last_writebacks as f64;
-            }
+            let fate = behind.fate(owner, self.has_l2);
+            let mut far = beyond.traffic(&behind.end(owner), lines, lines, fate.gone());
             for ((tally, weight), (ahead, back)) in books.iter().zip(by_book).zip(ahead.into_iter().zip(back)) {
-                let mut traffic = beyond.traffic(tally, ahead, back, gone);
+                let mut traffic = beyond.traffic(tally, ahead, back, fate.gone());
                 traffic.seen_lines *= weight;
                 traffic.l3_seen_lines *= weight;
                 far.add(&traffic);
             }
+            if windows {
+                let left = |tally: &Tally| if self.has_l2 { tally.l2_writebacks } else { tally.l1_writebacks };
+                let scaled: f64 = books.iter().zip(back).map(|(tally, each)| left(tally) as f64 * each).sum();
+                let each = fate.end_stands_for(scaled / lines / fate.left.max(1) as f64);
+                far.dram_write += LINE_BYTES as f64 * lines * each * fate.at_end as f64;
+            }
             let mut figures = beyond.join(&close, &far);
-            let (scatter, unknown) = (self.strata.scatter(site), fills.without_windows());
-            figures.l1_scatter = (scatter.l1 * figures.l1_misses).max(l1_error).hypot(unknown * figures.l1_misses);
-            figures.l2_scatter = scatter.l2.hypot(unknown) * figures.l2_misses;
-            figures.l3_scatter = scatter.l3.hypot(unknown) * figures.l3_misses;
+            // What one window saw may differ as much in others as everything does that the program does.
+            let (scatter, of_all) = (self.strata.scatter(site), of_windows * fills.between_windows());
+            let error = |own: Option<f64>| own.unwrap_or(of_all).hypot(fills.without_windows());
+            figures.l1_scatter = (error(scatter.l1) * figures.l1_misses).max(l1_error);
+            figures.l2_scatter = error(scatter.l2) * figures.l2_misses;
+            figures.l3_scatter = error(scatter.l3) * figures.l3_misses;
             if let Some((read, write)) = self.executed.bytes(owner) {
                 (figures.l1_read, figures.l1_write) = (read, write);
                 // Of the few lines that it accesses none may have been in the sample, and no burst have come while it ran.
@@ -375,7 +381,7 @@ impl CacheModel {
         let own = calibration::worst(&ratios);
         let (mode, error) = match &self.sampled {
             None => ("exact", Some(own)),
-            Some(sampled) => ("sampled", self.error(sampled).map(|error| error.hypot(own))),
+            Some(sampled) => ("sampled", relative_error(sampled.hierarchy.groups()).map(|error| error.hypot(own))),
         };
         let pairs = self.owners.pairs();
         let place = |owner: Owner| sites.get(pairs.get(owner.0 as usize)?.0 as usize).copied();
@@ -400,14 +406,6 @@ impl CacheModel {
             data: self.data.map(|data| data.evidence(place, weights)).unwrap_or_default(),
             warnings: self.warnings,
         }
-    }
-
-    /// Of the lines from memory: what choosing lines and choosing windows add to one another, the latter on the part that
-    /// was extrapolated.
-    fn error(&self, sampled: &Sampled) -> Option<f64> {
-        let lines = relative_error(sampled.hierarchy.groups())?;
-        let windows = windows_error(sampled.pace.windows()).unwrap_or(0.0) * self.executed.extrapolated();
-        Some(lines.hypot(windows))
     }
 
     /// What was seen of each instruction and not put away.

@@ -50,12 +50,12 @@ pub struct Seen {
     pub far_misses: [f64; 2],
 }
 
-/// Standard errors of misses, relative to their number, from how much windows differ.
+/// Standard errors of misses, relative to their number, from how much windows differ; `None` where too few saw an instruction.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Scatter {
-    pub l1: f64,
-    pub l2: f64,
-    pub l3: f64,
+    pub l1: Option<f64>,
+    pub l2: Option<f64>,
+    pub l3: Option<f64>,
 }
 
 /// Executions, or bytes of strings, and what they are told from.
@@ -100,12 +100,15 @@ impl Account {
     }
 
     /// The relative error of the events of this kind.
-    fn error(&self, kind: usize) -> f64 {
-        if self.times < 2.0 || self.sums[kind] == 0.0 {
-            return 0.0;
+    fn error(&self, kind: usize) -> Option<f64> {
+        if self.times < 2.0 {
+            return None;
+        }
+        if self.sums[kind] == 0.0 {
+            return Some(0.0);
         }
         // There is one difference less than windows.
-        (self.squares[kind] * self.times / (self.times - 1.0)).sqrt() / self.sums[kind]
+        Some((self.squares[kind] * self.times / (self.times - 1.0)).sqrt() / self.sums[kind])
     }
 
     fn is_weighted(&self) -> bool {
@@ -231,7 +234,8 @@ mod tests {
         let all = 100_000.0 * (3.4 + 6.5 + 1.2);
         assert!((strata.mean_weight(7) - all / 300_000.0).abs() < 1e-12);
         assert!(all == 800_000.0 + 10_000.0 + 300_000.0, "each amount has one window that stands for it");
-        assert_eq!(strata.scatter(7), Scatter::default(), "all windows saw the same");
+        let none = Some(0.0);
+        assert_eq!(strata.scatter(7), Scatter { l1: none, l2: none, l3: none }, "all windows saw the same");
     }
 
     #[test]
@@ -257,7 +261,7 @@ mod tests {
             let seen = |_, _| Some(Seen { far_misses: [misses, 0.0], ..Seen::default() });
             strata.course(&amounts([0, 0, 0, 10_000]), seen);
         }
-        assert!((strata.scatter(7).l2 - 0.75f64.sqrt() / 2.0).abs() < 1e-12, "{:?}", strata.scatter(7));
-        assert_eq!(strata.scatter(7).l3, 0.0);
+        assert!((strata.scatter(7).l2.unwrap() - 0.75f64.sqrt() / 2.0).abs() < 1e-12, "{:?}", strata.scatter(7));
+        assert_eq!((strata.scatter(7).l3, strata.scatter(7).l1), (Some(0.0), None));
     }
 }

@@ -40,6 +40,8 @@ pub struct Tally {
     pub last_writebacks: u64,
     /// Dirty lines that were written again, by anyone, after they had left L2 and before they went to memory.
     pub rewritten: u64,
+    /// Those of them that were written before a time that was not simulated.
+    pub rewritten_later: u64,
     /// Non-temporal lines, complete or not, that went to memory.
     pub nt_lines: u64,
     /// Last-level misses of lines never fetched before.
@@ -121,6 +123,7 @@ impl Tally {
             store_fills: each(self.store_fills),
             last_writebacks: each(self.last_writebacks),
             rewritten: each(self.rewritten),
+            rewritten_later: each(self.rewritten_later),
             nt_lines: each(self.nt_lines),
             compulsory: each(self.compulsory),
             capacity: each(self.capacity),
@@ -155,6 +158,7 @@ impl Tally {
         self.store_fills += more.store_fills;
         self.last_writebacks += more.last_writebacks;
         self.rewritten += more.rewritten;
+        self.rewritten_later += more.rewritten_later;
         self.nt_lines += more.nt_lines;
         self.compulsory += more.compulsory;
         self.capacity += more.capacity;
@@ -226,6 +230,43 @@ struct Weighed {
     l1_writebacks: i64,
     l2_writebacks: i64,
     rewritten: i64,
+    rewritten_later: i64,
+}
+
+/// What became of dirty lines that left L2 while they were looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Fate {
+    /// All of them.
+    pub left: u64,
+    /// Those that were written again, before memory got them.
+    pub rewritten: u64,
+    /// Those of them that were so in another window than they had left in.
+    pub rewritten_later: u64,
+    /// Those that memory gets at the end of the program.
+    pub at_end: u64,
+}
+
+impl Fate {
+    /// The share that memory got before the end.
+    pub fn gone(&self) -> f64 {
+        let gone = self.left.saturating_sub(self.rewritten + self.at_end);
+        if self.left > 0 { gone as f64 / self.left as f64 } else { 0.0 }
+    }
+
+    /// How many lines there are at the end for each that was seen, where a write-back that was seen stands for `each`. A line that
+    /// is written in one go was as likely seen as a write-back is; one that is written time and again was seen. Lines that were
+    /// seen were so in `1 + rewritten later / (left − rewritten)` windows on average: `λ / (1 − exp(−λ))` if they are seen λ times
+    /// on average by chance, of which `1 − exp(−λ)` are seen at all.
+    pub fn end_stands_for(&self, each: f64) -> f64 {
+        let times = 1.0 + self.rewritten_later as f64 / self.left.saturating_sub(self.rewritten).max(1) as f64;
+        let (mut low, mut high) = (0.0, times);
+        for _ in 0..40 {
+            let rate: f64 = (low + high) / 2.0;
+            let expected = if rate > 1e-9 { rate / -(-rate).exp_m1() } else { 1.0 };
+            if expected < times { low = rate } else { high = rate }
+        }
+        (1.0 / -(-high).exp_m1()).min(each).max(1.0)
+    }
 }
 
 /// What happens in L1: fills, and dirty lines that leave it.
@@ -318,6 +359,7 @@ impl Tallies {
             weighed.l1_writebacks += more(|t| t.l1_writebacks);
             weighed.l2_writebacks += more(|t| t.l2_writebacks);
             weighed.rewritten += more(|t| t.rewritten);
+            weighed.rewritten_later += more(|t| t.rewritten_later);
             self.before_window[0].get_mut(at).into_iter().for_each(|before| *before = 0);
         }
     }
@@ -337,11 +379,10 @@ impl Tallies {
         (lines > 0).then(|| heavy as f64 / lines as f64)
     }
 
-    /// The share of the dirty lines by `owner` that left L2 (L1, if `has_l2` is false) and that memory got: neither were they
-    /// written again, nor are they still there at the end. A line that leaves in one window may be written in another one,
-    /// which weighs more or less: without weights, and in all books together, no more are written again than have left. To be
-    /// asked when all is back.
-    pub fn gone_to_memory(&self, owner: Owner, has_l2: bool) -> f64 {
+    /// What became of the dirty lines by `owner` that left L2 (L1, if `has_l2` is false). A line that leaves in one window may be
+    /// written in another one, which weighs more or less: without weights, and in all books together, no more are written
+    /// again than have left. To be asked when all is back.
+    pub fn fate(&self, owner: Owner, has_l2: bool) -> Fate {
         let at = owner.0 as usize;
         let weighed = self.weighed.get(at).copied().unwrap_or_default();
         let all = |of: fn(&Tally) -> u64| -> i64 {
@@ -352,8 +393,13 @@ impl Tallies {
             true => all(|t| t.l2_writebacks) - weighed.l2_writebacks,
             false => all(|t| t.l1_writebacks) - weighed.l1_writebacks,
         };
-        let gone = left - (all(|t| t.rewritten) - weighed.rewritten) - self.end(owner).last_writebacks as i64;
-        if left > 0 { (gone as f64 / left as f64).clamp(0.0, 1.0) } else { 0.0 }
+        let count = |lines: i64| lines.max(0) as u64;
+        Fate {
+            left: count(left),
+            rewritten: count(all(|t| t.rewritten) - weighed.rewritten),
+            rewritten_later: count(all(|t| t.rewritten_later) - weighed.rewritten_later),
+            at_end: self.end(owner).last_writebacks,
+        }
     }
 
     /// All is back: there is no more room needed for it.
@@ -444,6 +490,20 @@ mod tests {
         *tallies.of(one) = Tally { l2_writebacks: 10, last_writebacks: 10, ..Tally::default() };
         tallies.bring_back(Book::Sample, one);
         assert_eq!(tallies.sample(one).rewritten, 4000);
-        assert_eq!([one, idle].map(|owner| tallies.gone_to_memory(owner, true)), [0.1, 0.0]);
+        let fate = tallies.fate(one, true);
+        assert_eq!((fate, fate.gone()), (Fate { left: 100, rewritten: 80, rewritten_later: 0, at_end: 10 }, 0.1));
+        assert_eq!(tallies.fate(idle, true).gone(), 0.0);
+    }
+
+    #[test]
+    fn lines_that_are_written_once_are_seen_as_often_as_windows_are() {
+        let of = |rewritten, rewritten_later| {
+            let at_end = 2_000_000 - rewritten;
+            Fate { left: 2_000_000, rewritten, rewritten_later, at_end }.end_stands_for(30.0)
+        };
+        assert_eq!((of(0, 0), of(1_000_000, 0)), (30.0, 30.0));
+        // Seen once on average: 1 / (1 - 1/e) times those that were seen at all.
+        assert!((of(1_000_000, 581_977) - 1.581_977).abs() < 1e-4, "{}", of(1_000_000, 581_977));
+        assert!((of(1_990_000, 1_990_000) - 1.0).abs() < 1e-9);
     }
 }

@@ -37,9 +37,7 @@ impl Hierarchy {
             let Some(state) = self.take_private(other, line, true) else { continue };
             had = true;
             self.book_left_l2(state);
-            if let Some(writer) = state.writer() {
-                self.write_to_last(other, line, index, writer);
-            }
+            self.write_to_last(other, line, index, state);
         }
         self.settle_remote(self.cores[core].last, line, index, true);
         had
@@ -63,9 +61,7 @@ impl Hierarchy {
             }
             if let Some(state) = inner.or(outer) {
                 self.book_left_l2(state);
-                if let Some(writer) = state.writer() {
-                    self.write_to_last(other, line, index, writer);
-                }
+                self.write_to_last(other, line, index, state);
             }
         }
         had

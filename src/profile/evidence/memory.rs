@@ -178,7 +178,8 @@ pub fn selected(address: u64, mask: u64) -> bool {
 pub struct MemoryEvidence {
     /// `exact` or `sampled`.
     pub mode: String,
-    /// Relative error expected of the bytes, from sampling and calibration.
+    /// Relative error expected of the bytes, from the choice of lines and from calibration. What the choice of windows adds is told
+    /// of each instruction.
     pub error: Option<f64>,
     /// How pages were placed, in words: L2 and the last level are indexed by physical address, which the model does not know.
     pub page_placement: String,
