@@ -224,3 +224,45 @@ fn a_translated_program_has_the_same_traffic_sampled_as_exact() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// Of two instructions that write one line, one after the other, the second one's write-back it is, whoever tells it; and what is
+/// written again and again in a last level that holds it goes to memory once.
+#[test]
+fn lines_that_several_instructions_write_are_written_back_once() {
+    const TABLE: f64 = (2 << 20) as f64;
+    const FEW: u32 = 4;
+    const MANY: u32 = 2000;
+    let dir = tempfile::tempdir().unwrap();
+    let program = build(dir.path(), "records", &["-O1", "-static", "-fno-tree-loop-distribute-patterns"]);
+    let functions = functions(&program);
+    let host = || Geometry {
+        l1: Level { size: 16 << 10, ways: 8, shared_by: 1 },
+        l2: Some(Level { size: 256 << 10, ways: 8, shared_by: 1 }),
+        last: Level { size: 8 << 20, ways: 16, shared_by: 1 },
+        ..small()
+    };
+    let simulated = |rounds: u32, model: CacheModel| {
+        run(&mut Translator::new(), &program, &[&rounds.to_string()], model).memory.unwrap()
+    };
+    let exact = simulated(FEW, CacheModel::exact(host(), Placement::SmallPages, Vec::new()));
+    let sampled = simulated(MANY, CacheModel::sampled(host(), Placement::SmallPages, Vec::new()));
+    let figures: [(&str, Figure); 4] = [
+        ("L2 read", |t| t.l2_read),
+        ("L2 write", |t| t.l2_write),
+        ("L3 read", |t| t.l3_read),
+        ("L3 write", |t| t.l3_write),
+    ];
+    for (level, figure) in figures {
+        for name in ["clear", "fill"] {
+            let exact = in_function(&exact, &functions[name], figure) / f64::from(FEW);
+            let found = in_function(&sampled, &functions[name], figure) / f64::from(MANY);
+            println!("{name:<6} {level:<9} {exact:.4e} {:+.1} %", 100.0 * (found / exact - 1.0));
+            assert!((found / exact - 1.0).abs() < 0.1, "{name} {level}: {exact:.4e} exact, {found:.4e} sampled");
+        }
+    }
+    let written = |memory: &MemoryEvidence| -> f64 {
+        ["clear", "fill"].iter().map(|name| in_function(memory, &functions[*name], |t| t.dram_write)).sum::<f64>() / TABLE
+    };
+    println!("to memory: {:.3} tables exact, {:.3} sampled", written(&exact), written(&sampled));
+    assert!((written(&exact) - 1.0).abs() < 0.01 && (written(&sampled) - 1.0).abs() < 0.1);
+}
