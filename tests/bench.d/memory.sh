@@ -1,16 +1,17 @@
 #!/bin/bash
 # The memory model. Real kernels of known traffic on this host's caches: bytes by arithmetic, by cachegrind at the same
 # first and last level, exact and sampled, and what each costs; the same and more as access streams; data misses beside
-# cachegrind's at small caches. What the counted pass costs over other programs is a column of the part "counted".
+# cachegrind's at small caches. What the counted pass costs over other programs is a column of the part "counted". Of a last level
+# of hundreds of MiB all of it takes more than half an hour: BENCH_PARTS chooses.
 set -u
 . tests/bench.d/common.sh
+PARTS=${BENCH_PARTS:-known times curve streams cachegrind}
 
 kernels=(read copy copy_nt triad update write write_nt stencil transpose transpose_blocked matmul matmul_blocked spmv
     stride stride_padded)
 # Passes over 64 MiB an array, fewer over larger ones: enough for several windows of a sampled run. Exact runs do fewer, cachegrind
 # one.
 declare -A passes=([matmul]=3 [matmul_blocked]=64 [transpose]=16 [transpose_blocked]=32 [stencil]=48)
-declare -A exact_passes=([matmul]=1)
 # Bytes of the last level that one core has; glibc tells the sum of a socket's on some CPUs.
 last_level=/sys/devices/system/cpu/cpu0/cache/index3/size
 last_level=$([ -e $last_level ] && echo $(($(tr -d K <$last_level) * 1024)) || getconf LEVEL3_CACHE_SIZE)
@@ -19,6 +20,9 @@ mib=64
 while [ $mib -lt 1024 ] && [ $((mib << 19)) -lt $last_level ]; do
     mib=$((2 * mib))
 done
+# Passes of exact runs: one of arrays beyond large caches takes minutes.
+declare -A exact_passes=([matmul]=1)
+exact=$((mib > 64 ? 1 : 2))
 # Seconds that one run may take.
 patience=$((100 * (1 + mib / 128)))
 # Traffic of the whole run, however many passes: of one pass.
@@ -78,7 +82,7 @@ known_kernels() {
         read -r level bytes < <("$known" "$name" 1 2>/dev/null)
         native=$(for ((i = 0; i < REPEAT; i++)); do "$known" "$name" "$n" 2>&1 >/dev/null | kernel_seconds /dev/stdin; done |
             sort -g | awk -v n="$n" '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] / n }')
-        row="$name $level $bytes $native $(counted exact "$name" "${exact_passes[$name]-2}") $(counted sampled "$name" "$n")"
+        row="$name $level $bytes $native $(counted exact "$name" "${exact_passes[$name]-$exact}") $(counted sampled "$name" "$n")"
         if has valgrind && timeout $patience valgrind --tool=cachegrind --cache-sim=yes --D1="$(geometry 0)" --LL="$(geometry 3)" \
             --cachegrind-out-file="$work_dir/cachegrind" "$known" "$name" 1 >/dev/null 2>"$work_dir/err"; then
             row+=" $(misses "$level" "k_$name" "$work_dir/cachegrind") $(kernel_seconds "$work_dir/err")"
@@ -110,7 +114,8 @@ table_row() {
 # fastest pass, and over the mean that the profile has; medians of REPEAT runs.
 predicted_times() {
     # As many passes as find a quiet moment of the memory's.
-    local build=$1 program=$2 name round passes=100
+    local build=$1 program=$2 name round passes=$((bytes > 256 << 20 ? 100 * (256 << 20) / bytes : 100))
+    passes=$((passes < 20 ? 20 : passes))
     for name in read copy copy_nt triad update write write_nt; do
         for ((round = 0; round < REPEAT; round++)); do
             rm -rf "$work_dir/rprof.out"
@@ -138,10 +143,11 @@ PYTHON
 # like_ceilings: what the ceilings are measured with: arrays of four times the last levels, huge pages, the widest vectors, loops
 # unrolled. The same as a program has it otherwise: AVX2, not unrolled, on small pages.
 like_ceilings() {
-    local bytes=("-DBYTES=($((last_level < 16 << 20 ? 64 << 20 : 4 * last_level))L)" -DMAPPED)
-    gcc "${flags[@]}" "${bytes[@]}" -DHUGE_PAGES -march=native -mprefer-vector-width=512 -funroll-loops -o "$known.wide" \
+    local bytes=$((last_level < 16 << 20 ? 64 << 20 : 4 * last_level))
+    local arrays=("-DBYTES=(${bytes}L)" -DMAPPED)
+    gcc "${flags[@]}" "${arrays[@]}" -DHUGE_PAGES -march=native -mprefer-vector-width=512 -funroll-loops -o "$known.wide" \
         fixtures/memory/known.c || return
-    gcc "${flags[@]}" "${bytes[@]}" -o "$known.plain" fixtures/memory/known.c || return
+    gcc "${flags[@]}" "${arrays[@]}" -o "$known.plain" fixtures/memory/known.c || return
     # What memory delivers drifts from one half hour to the next.
     "$RPROF" machine --refresh >/dev/null 2>&1
     printf '%-8s %-10s %9s %9s %9s %8s %8s  %s\n' build kernel predicted fastest mean ratio "of mean" class
@@ -149,26 +155,39 @@ like_ceilings() {
     predicted_times plain "$known.plain"
 }
 
-echo "Bytes a pass of kernels, at the level where arithmetic knows them, on this host's caches; costs over native. Cachegrind: its"
-echo "data misses in lines; it knows neither write-backs nor non-temporal stores. \"few\": so few lines are no sample; their"
-echo "bytes are those of the whole run."
-gcc "${flags[@]}" -DBYTES="(${mib}L<<20)" $([ $mib -gt 64 ] && echo -DMAPPED) -o "$known" fixtures/memory/known.c || exit 1
-echo "Arrays of $mib MiB; last level of $((last_level >> 20)) MiB."
-known_kernels
-[ "$ONLY" = . ] || exit 0
-echo
-echo "Milliseconds of a pass of kernels that memory holds: predicted from the bytes and the machine's ceilings, measured. A ceiling"
-echo "is the best that memory did, and so is the fastest pass; the mean has its neighbours in it. \"wide\" is built as the kernels of"
-echo "the ceilings are: its ratio is the model's error; \"plain\" (AVX2, not unrolled, small pages) falls short of them by what"
-echo "narrow code and small pages cost."
-like_ceilings
-echo
-echo "The model's hit curve beside the measured working-set sweep:"
-"$RPROF" machine --json 2>/dev/null | cargo run --release --quiet --example memory_curve
-echo
-cargo run --release --quiet --example memory_table || exit 1
-echo
-cargo run --release --quiet --example memory_speed || exit 1
-echo
-echo "data misses beside cachegrind's (D1 32 KiB 8 ways, LL 64 KiB 16 ways):"
-cargo test --quiet --test memory -- --nocapture cachegrind 2>/dev/null | grep -E 'misses:|SKIPPED|FAILED'
+# A part of another name, or a row of another one than the first, is not wanted.
+wanted() { [[ " $PARTS " == *" $1 "* ]] && { [ "$1" = known ] || [ "$ONLY" = . ]; }; }
+
+if wanted known; then
+    echo "Bytes a pass of kernels, at the level where arithmetic knows them, on this host's caches; costs over native. Cachegrind:"
+    echo "its data misses in lines; it knows neither write-backs nor non-temporal stores. \"few\": so few lines are no sample; their"
+    echo "bytes are those of the whole run."
+    gcc "${flags[@]}" -DBYTES="(${mib}L<<20)" $([ $mib -gt 64 ] && echo -DMAPPED) -o "$known" fixtures/memory/known.c || exit 1
+    echo "Arrays of $mib MiB; last level of $((last_level >> 20)) MiB."
+    known_kernels
+    echo
+fi
+if wanted times; then
+    echo "Milliseconds of a pass of kernels that memory holds: predicted from the bytes and the machine's ceilings, measured. A ceiling"
+    echo "is the best that memory did, and so is the fastest pass; the mean has its neighbours in it. \"wide\" is built as the kernels of"
+    echo "the ceilings are: its ratio is the model's error; \"plain\" (AVX2, not unrolled, small pages) falls short of them by what"
+    echo "narrow code and small pages cost."
+    like_ceilings
+    echo
+fi
+if wanted curve; then
+    echo "The model's hit curve beside the measured working-set sweep:"
+    "$RPROF" machine --json 2>/dev/null | cargo run --release --quiet --example memory_curve
+    echo
+fi
+if wanted streams; then
+    cargo run --release --quiet --example memory_table || exit 1
+    echo
+    cargo run --release --quiet --example memory_speed || exit 1
+    echo
+fi
+if wanted cachegrind; then
+    echo "data misses beside cachegrind's (D1 32 KiB 8 ways, LL 64 KiB 16 ways):"
+    cargo test --quiet --test memory -- --nocapture cachegrind 2>/dev/null | grep -E 'misses:|SKIPPED|FAILED'
+fi
+exit 0

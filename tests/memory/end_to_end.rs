@@ -261,7 +261,8 @@ fn lines_that_several_instructions_write_are_written_back_once() {
         }
     }
     let written = |memory: &MemoryEvidence| -> f64 {
-        ["clear", "fill"].iter().map(|name| in_function(memory, &functions[*name], |t| t.dram_write)).sum::<f64>() / TABLE
+        ["clear", "fill"].iter().map(|name| in_function(memory, &functions[*name], |t| t.dram_write)).sum::<f64>()
+            / TABLE
     };
     println!("to memory: {:.3} tables exact, {:.3} sampled", written(&exact), written(&sampled));
     assert!((written(&exact) - 1.0).abs() < 0.01 && (written(&sampled) - 1.0).abs() < 0.1);
