@@ -32,9 +32,10 @@ impl Near {
         let times = |now: f64, before: f64| if before > 0.0 { now / before } else { 0.0 };
         let (times, times_left) = (times(misses, traffic.l1_misses), times(write_backs, left));
         let parts = [&mut traffic.unit_lines, &mut traffic.strided_lines, &mut traffic.random_lines];
-        let kinds = [&mut traffic.gathered_lines, &mut traffic.l1_conflict, &mut traffic.coherence];
+        let kinds = [&mut traffic.gathered_lines, &mut traffic.l1_conflict];
         let all = [&mut traffic.l1_misses, &mut traffic.l2_read];
         parts.into_iter().chain(kinds).chain(all).for_each(|lines| *lines *= times);
+        traffic.coherence = traffic.coherence.min(misses);
         traffic.l2_write = LINE_BYTES as f64 * write_backs;
         self.handed_over *= times_left;
         self.pushed_out *= times_left;
@@ -124,6 +125,7 @@ impl Beyond {
             l3_stale_lines: far(beyond.stale_in_l2),
             l3_seen_lines: (beyond.l2_fills + beyond.l2_writebacks + beyond.nt_lines) as f64,
             stale_lines: far(beyond.stale),
+            cold_lines: far(beyond.cold),
             seen_lines: (beyond.last_fills + beyond.last_writebacks + beyond.nt_lines) as f64,
             ..Traffic::default()
         }

@@ -106,6 +106,19 @@ impl Frames {
         }
     }
 
+    /// What was mapped from address `from` up to `to` in address space `space` is not there any more: what comes there has frames
+    /// of its own.
+    pub fn forget(&mut self, space: u32, from: u64, to: u64) {
+        let page = |address| Line::of(address, space).page();
+        let gone = page(from)..page(to.saturating_sub(1)) + 1;
+        self.latest = 0;
+        if gone.end.saturating_sub(gone.start) > self.known.len() as u64 {
+            self.known.retain(|page, _| !gone.contains(page));
+        } else {
+            gone.for_each(|page| _ = self.known.remove(&page));
+        }
+    }
+
     /// The number of the frame of `line`'s page, the low 31 bits of it.
     pub fn of(&self, line: Line) -> Option<u64> {
         self.known.get(&line.page())?.frame()
@@ -268,6 +281,17 @@ mod tests {
         lines.iter().for_each(|line| frames.meet(process, *line));
         let [first, second] = lines.map(|line| frames.of(line));
         assert!(first.is_some() && second.is_some() && first != second, "{frames:?}");
+    }
+
+    #[test]
+    fn what_is_unmapped_is_forgotten() {
+        let page = |number: u64| Line::of(number << 12, 0);
+        for (from, to, left) in [(2 << 12, 4 << 12, 98), (2 << 12, 1 << 40, 2), (1 << 40, 1 << 41, 100)] {
+            let mut frames = Frames::made_up(100, |page| page + 7);
+            frames.forget(0, from, to);
+            assert_eq!((0..100).filter(|n| frames.of(page(*n)).is_some()).count(), left);
+            assert_eq!(frames.of(page(1)), Some(8));
+        }
     }
 
     #[test]

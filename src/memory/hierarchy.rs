@@ -112,6 +112,8 @@ const MAX_SHADOW_LINES: u64 = 1 << 12;
 /// miss.
 const MAX_L1_SHADOW_LINES: u64 = 1 << 7;
 const MAX_L2_SHADOW_LINES: u64 = 1 << 7;
+/// Lines of L2 that bursts look at, of all cores: 16 MB. Those of further cores the sample of lines tells alone.
+const MAX_BURST_LINES: u64 = 1 << 19;
 /// Groups that lines are divided into to tell how much a sample of them scatters.
 pub const GROUPS: usize = 32;
 
@@ -154,6 +156,11 @@ impl Hierarchy {
     /// `process` has just made `accesses` in address space `space`, and still is there to ask for its pages.
     pub fn meet(&mut self, process: u32, space: u32, accesses: &[Access]) {
         self.whereabouts.meet(process, space, accesses);
+    }
+
+    /// What was mapped from address `from` up to `to` in address space `space` is not there any more.
+    pub fn unmapped(&mut self, space: u32, from: u64, to: u64) {
+        self.whereabouts.forget(space, from, to);
     }
 
     /// In words: whose addresses index the levels behind L1.
@@ -296,6 +303,7 @@ impl Hierarchy {
                 self.last.push(LastLevel { cache, shadow: PartialShadow::new(lines, MAX_SHADOW_LINES) });
             }
             let l2_lines = self.geometry.l2.map_or(0, |l2| l2.lines()) / self.scope.classes().count();
+            let core_number = self.cores.len() as u64;
             let most_shadowed = if self.scope == Scope::Whole { MAX_SHADOW_LINES } else { MAX_L2_SHADOW_LINES };
             let core = Core {
                 l1: SetCache::with_sets(self.l1_indexing.sets(), self.geometry.l1.ways),
@@ -303,7 +311,11 @@ impl Hierarchy {
                     .then(|| PartialShadow::new(self.geometry.l1.lines(), MAX_L1_SHADOW_LINES)),
                 l2_shadow: PartialShadow::new(l2_lines, most_shadowed),
                 l2: self.geometry.l2.as_ref().map(|l2| self.indexed(l2)),
-                burst_l2: self.beyond_scope.as_ref().map(BurstL2::new),
+                burst_l2: self
+                    .beyond_scope
+                    .as_ref()
+                    .filter(|l2| l2.lines() * core_number < MAX_BURST_LINES)
+                    .map(BurstL2::new),
                 combiner: WriteCombiner::default(),
                 last,
             };

@@ -42,6 +42,8 @@ pub struct HugePages {
     otherwise: Placement,
     /// By run of an address space.
     known: HashMap<u64, bool, Mixing>,
+    /// How many were met, and huge ones of them.
+    met: usize,
     huge: usize,
     /// Numbers of runs, + 1.
     latest: [u64; LATEST],
@@ -72,6 +74,7 @@ impl HugePages {
         Some(HugePages {
             otherwise,
             known: HashMap::default(),
+            met: 0,
             huge: 0,
             latest: [0; LATEST],
             scans: true,
@@ -107,10 +110,23 @@ impl HugePages {
         }
     }
 
+    /// What was mapped from address `from` up to `to` in address space `space` is not there any more: what comes there may be held
+    /// otherwise.
+    pub fn forget(&mut self, space: u32, from: u64, to: u64) {
+        let run = |address| run_of(Line::of(address, space));
+        let gone = run(from)..run(to.saturating_sub(1)) + 1;
+        self.latest = [0; LATEST];
+        if gone.end.saturating_sub(gone.start) > self.known.len() as u64 {
+            self.known.retain(|run, _| !gone.contains(run));
+        } else {
+            gone.for_each(|run| _ = self.known.remove(&run));
+        }
+    }
+
     /// In words: whose addresses index the levels behind L1.
     pub fn in_words(&self) -> String {
-        let percent = 100.0 * self.huge as f64 / self.known.len() as f64;
-        match (self.huge, self.known.len() - self.huge) {
+        let percent = 100.0 * self.huge as f64 / self.met as f64;
+        match (self.huge, self.met - self.huge) {
             (0, 0) => self.otherwise.in_words().into(),
             (0, _) => Placement::SmallPages.in_words().into(),
             (_, 0) => Placement::HugePages.in_words().into(),
@@ -137,6 +153,7 @@ impl HugePages {
         };
         if let Some(huge) = huge {
             self.known.insert(run, huge);
+            self.met += 1;
             self.huge += usize::from(huge);
         }
         true
@@ -314,10 +331,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_unmapped_is_forgotten() {
+        let mut pages = HugePages::new(Placement::Identity).unwrap();
+        let run = |space, number: u64| run_of(Line::of(number << RUN_SHIFT, space));
+        for (from, to) in [(2 << RUN_SHIFT, (3 << RUN_SHIFT) + 1), (1 << 30, 1 << 40), (7, 7)] {
+            pages.known =
+                [run(0, 1), run(0, 2), run(0, 3), run(0, 4), run(1, 2)].map(|run| (run, true)).into_iter().collect();
+            pages.forget(0, from, to);
+            let left: Vec<_> = (1..5).filter(|&n| pages.known.contains_key(&run(0, n))).collect();
+            assert_eq!(left, if from == 2 << RUN_SHIFT { vec![1, 4] } else { vec![1, 2, 3, 4] });
+            assert!(pages.known.contains_key(&run(1, 2)));
+        }
+    }
+
+    #[test]
     fn lines_are_placed_as_their_pages_are() {
         let mut pages = HugePages::new(Placement::SmallPages).unwrap();
         pages.known.extend([(0, true), (1, false)]);
-        pages.huge = 1;
+        (pages.met, pages.huge) = (2, 1);
         let line = |run: u64| Line::of(run * RUN as u64 + 0x4_5678, 0);
         let placements = [0, 1, 2].map(|run| pages.placement(line(run)));
         assert_eq!(placements, [Placement::HugePages, Placement::SmallPages, Placement::SmallPages]);

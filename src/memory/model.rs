@@ -100,7 +100,7 @@ impl Sampled {
     /// What was counted in the last window is final.
     fn close_window(&mut self, classes: Classes) {
         if let Some(arrivals) = &self.arrivals {
-            self.hierarchy.tallies.limit_compulsory(arrivals.share(classes.count()));
+            self.hierarchy.tallies.limit_compulsory(arrivals.share(classes.count()), self.pace.is_warm());
         }
     }
 }
@@ -654,7 +654,10 @@ impl AccessSink for CacheModel {
                     Phase::Measuring if sampled.pace.phase() == Phase::Pause => {
                         arrivals.end(self.owners.processes(), sampled.hierarchy.met());
                     }
-                    _ => {}
+                    Phase::Measuring | Phase::Warming => {
+                        arrivals.tick(self.owners.processes(), sampled.hierarchy.met());
+                    }
+                    Phase::Opening => {}
                 }
             }
         }
@@ -667,8 +670,14 @@ impl AccessSink for CacheModel {
     }
 
     fn unmapped(&mut self, process: u32, from: u64, to: u64) {
+        // What was accessed there before was there.
+        while self.simulate_some() {}
         if let Some(data) = &mut self.data {
             data.mappings.unmapped(process, from, to);
+        }
+        if let Some(space) = self.owners.space(process) {
+            let sampled = self.sampled.iter_mut().map(|sampled| &mut sampled.hierarchy);
+            sampled.chain([&mut self.full]).for_each(|hierarchy| hierarchy.unmapped(space, from, to));
         }
     }
 

@@ -103,6 +103,11 @@ impl Owners {
         Place { thread, core, space, book }
     }
 
+    /// The address space of `process`, if it was seen.
+    pub fn space(&self, process: u32) -> Option<u32> {
+        self.spaces.get(&process).copied()
+    }
+
     /// All processes seen so far.
     pub fn processes(&self) -> impl Iterator<Item = u32> + '_ {
         self.spaces.keys().copied()

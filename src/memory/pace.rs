@@ -39,8 +39,9 @@ pub struct Pace {
     step: Progress,
     /// Lines that are to be known.
     goal: u64,
-    /// Accesses and looks that warmed the present window up.
+    /// Accesses and looks that warmed the present window up, and whether all that the last level holds was known then.
     warmed: (u64, u64),
+    warm: bool,
     /// Accesses and fills of each measured window.
     windows: Vec<(u64, u64)>,
 }
@@ -67,6 +68,7 @@ impl Pace {
             step: Progress::default(),
             goal: (lines as f64 * COMPLETE) as u64,
             warmed: (0, 0),
+            warm: false,
             windows: Vec::new(),
         }
     }
@@ -81,6 +83,11 @@ impl Pace {
         &self.windows
     }
 
+    /// When the latest window began to measure, all that the last level holds was known.
+    pub fn is_warm(&self) -> bool {
+        self.warm
+    }
+
     /// Notes `accesses` of the program that brought `fills` lines of the modelled part from memory, and found `stale` ones
     /// where they were before a pause.
     pub fn note(&mut self, accesses: u64, fills: u64, stale: u64) {
@@ -90,7 +97,7 @@ impl Pace {
         let (over, next) = match self.phase {
             Phase::Opening => (self.now.accesses >= OPENING, Phase::Pause),
             Phase::Pause => return,
-            Phase::Warming => (self.is_warm(), Phase::Measuring),
+            Phase::Warming => (self.warms_no_more(), Phase::Measuring),
             Phase::Measuring => (self.now.accesses >= self.to_measure(), Phase::Pause),
         };
         if over {
@@ -125,7 +132,10 @@ impl Pace {
 
     fn begin(&mut self, phase: Phase) {
         match self.phase {
-            Phase::Warming => self.warmed = (self.now.accesses, self.looks),
+            Phase::Warming => {
+                self.warmed = (self.now.accesses, self.looks);
+                self.warm = self.now.known >= self.goal;
+            }
             Phase::Measuring => self.windows.push((self.now.accesses, self.now.fills)),
             Phase::Opening | Phase::Pause => {}
         }
@@ -138,7 +148,7 @@ impl Pace {
     }
 
     /// All that the last level holds is known, or will not be for a long time.
-    fn is_warm(&mut self) -> bool {
+    fn warms_no_more(&mut self) -> bool {
         let Progress { accesses, known, .. } = self.now;
         if accesses < *WARMING.start() {
             return false;
@@ -179,6 +189,7 @@ mod tests {
             accesses += every;
         }
         assert_eq!(pace.phase(), Phase::Measuring);
+        assert_eq!(pace.is_warm(), accesses >= every * pace.goal, "{accesses} accesses");
         let measured = accesses.max(MEASURING);
         pace.note(measured, 0, 0);
         assert_eq!(pace.phase(), Phase::Pause);

@@ -54,6 +54,8 @@ pub struct Tally {
     pub stale: u64,
     /// Those of them that L2 had.
     pub stale_in_l2: u64,
+    /// Last-level misses of lines that were met first in a window whose warm-up did not fill the last level, and are not new.
+    pub cold: u64,
     /// L1 misses because another core wrote the line.
     pub coherence: u64,
     /// Dirty lines in L1 that another core got.
@@ -130,6 +132,7 @@ impl Tally {
             conflict: each(self.conflict),
             stale: each(self.stale),
             stale_in_l2: each(self.stale_in_l2),
+            cold: each(self.cold),
             coherence: each(self.coherence),
             handed_over: each(self.handed_over),
             coherence_in_l2: each(self.coherence_in_l2),
@@ -165,6 +168,7 @@ impl Tally {
         self.conflict += more.conflict;
         self.stale += more.stale;
         self.stale_in_l2 += more.stale_in_l2;
+        self.cold += more.cold;
         self.coherence += more.coherence;
         self.handed_over += more.handed_over;
         self.coherence_in_l2 += more.coherence_in_l2;
@@ -334,12 +338,14 @@ impl Tallies {
     }
 
     /// Of the compulsory misses of the present window only `share` are so; the others are of lines that were touched
-    /// where nobody looked.
-    pub fn limit_compulsory(&mut self, share: f64) {
+    /// where nobody looked, and may still be in the last level unless its warm-up has filled that (`warm`).
+    pub fn limit_compulsory(&mut self, share: f64, warm: bool) {
         for (tallies, before) in [&mut self.sample, &mut self.warming].into_iter().zip(&self.before_window) {
             for (i, tally) in tallies.iter_mut().enumerate() {
                 let before = before.get(i).copied().unwrap_or(0);
-                tally.compulsory = before + ((tally.compulsory - before) as f64 * share).round() as u64;
+                let compulsory = before + ((tally.compulsory - before) as f64 * share).round() as u64;
+                tally.cold += if warm { 0 } else { tally.compulsory - compulsory };
+                tally.compulsory = compulsory;
             }
         }
     }

@@ -42,6 +42,15 @@ impl Whereabouts {
         }
     }
 
+    /// What was mapped from address `from` up to `to` in address space `space` is not there any more.
+    pub fn forget(&mut self, space: u32, from: u64, to: u64) {
+        match self {
+            Whereabouts::Rule(_) => {}
+            Whereabouts::Kinds(pages) | Whereabouts::KindsInFrames(pages) => pages.forget(space, from, to),
+            Whereabouts::Frames(frames, _) => frames.forget(space, from, to),
+        }
+    }
+
     /// The number that the set of `line` is taken from: position in the page, frame or colour above it.
     #[inline]
     pub fn index(&self, line: Line) -> u64 {

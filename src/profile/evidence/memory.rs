@@ -280,6 +280,9 @@ pub struct Traffic {
     /// Those of them that L2 had: at most so many more came from L3.
     #[serde(default)]
     pub l3_stale_lines: f64,
+    /// Lines from memory that were met first after a pause and are not new: at most so many fewer came from memory.
+    #[serde(default)]
+    pub cold_lines: f64,
     /// Bytes (part of `l1_read` and `l1_write`) of instructions that a sampled run saw nowhere: what they caused
     /// beyond L1 is missing from the other figures.
     #[serde(default)]
@@ -319,6 +322,7 @@ impl Traffic {
         self.l3_seen_lines += more.l3_seen_lines;
         self.stale_lines += more.stale_lines;
         self.l3_stale_lines += more.l3_stale_lines;
+        self.cold_lines += more.cold_lines;
         self.unseen += more.unseen;
     }
 }

@@ -92,7 +92,7 @@ pub fn error_of_windows(traffic: &Traffic, overall: Option<f64>) -> Result<Optio
 }
 
 /// How well a sample of one line in `one_in` knows what a function exchanged with memory, where it knows its traffic in
-/// general with the relative error `overall`: with n of its lines seen, of which a share s may be more, `hypot(overall,
+/// general with the relative error `overall`: with n of its lines seen, of which a share s may be more or fewer, `hypot(overall,
 /// 1/√n, s)`; without an error where no line was seen and none is expected. Or why it does not know.
 pub fn error_of_sample(traffic: &Traffic, one_in: u32, overall: Option<f64>) -> Result<Option<f64>, String> {
     /// So many lines of the sample are expected to be seen at least.
@@ -101,7 +101,8 @@ pub fn error_of_sample(traffic: &Traffic, one_in: u32, overall: Option<f64>) -> 
         return Ok(overall);
     }
     if traffic.seen_lines > 0.0 {
-        return Ok(of_seen(traffic.seen_lines, traffic.stale_lines, traffic.l3_misses, overall));
+        let doubt = (traffic.stale_lines, traffic.cold_lines);
+        return Ok(of_seen(traffic.seen_lines, doubt, traffic.l3_misses, overall));
     }
     match traffic.l1_misses / f64::from(one_in) {
         few if few > 0.0 && few < ENOUGH => {
@@ -116,12 +117,13 @@ pub fn error_behind_l2(traffic: &Traffic, one_in: u32, overall: Option<f64>) -> 
     if one_in <= 1 || traffic.l3_seen_lines == 0.0 {
         return overall;
     }
-    of_seen(traffic.l3_seen_lines, traffic.l3_stale_lines, traffic.l2_misses, overall)
+    of_seen(traffic.l3_seen_lines, (traffic.l3_stale_lines, 0.0), traffic.l2_misses, overall)
 }
 
-fn of_seen(seen: f64, stale: f64, misses: f64, overall: Option<f64>) -> Option<f64> {
-    let stale = stale / (misses + stale).max(1.0);
-    Some(overall.unwrap_or(0.0).hypot(seen.sqrt().recip()).hypot(stale))
+/// Of `misses` that a sample of so many `seen` lines tells, which may be more or fewer.
+fn of_seen(seen: f64, (more, fewer): (f64, f64), misses: f64, overall: Option<f64>) -> Option<f64> {
+    let doubt = (more + fewer) / (misses + more).max(1.0);
+    Some(overall.unwrap_or(0.0).hypot(seen.sqrt().recip()).hypot(doubt))
 }
 
 /// A relative `error` with that of `misses` whose standard error from differing windows is `scatter`.
@@ -188,6 +190,8 @@ mod tests {
         assert!((error - 0.2502).abs() < 1e-3, "{error}");
         let resident = Traffic { stale_lines: 100.0, l3_misses: 100.0, ..seen(1e8, 1e9) };
         assert!((error_of_sample(&resident, 32, None).unwrap().unwrap() - 0.5).abs() < 1e-3);
+        let cold = Traffic { cold_lines: 75.0, l3_misses: 100.0, ..seen(1e8, 1e9) };
+        assert!((error_of_sample(&cold, 32, None).unwrap().unwrap() - 0.75).abs() < 1e-3);
         // Of L3 nothing is in doubt because memory is.
         let l3 = Traffic { l3_seen_lines: 1e8, l3_stale_lines: 100.0, l2_misses: 300.0, ..resident };
         assert!((error_behind_l2(&l3, 32, None).unwrap() - 0.25).abs() < 1e-3);

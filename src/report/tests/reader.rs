@@ -25,7 +25,7 @@ fn places(value: &Value, at: String, out: &mut Vec<String>) {
 
 /// Fields that may be absent: added after the contract, or absent where they have nothing to tell.
 fn optional(pointer: &str) -> bool {
-    const NAMES: [&str; 46] = [
+    const NAMES: [&str; 47] = [
         "waiting_s",
         "kernel_s",
         "concurrency",
@@ -44,6 +44,7 @@ fn optional(pointer: &str) -> bool {
         "l3_seen_lines",
         "stale_lines",
         "l3_stale_lines",
+        "cold_lines",
         "unseen",
         "error",
         "reason",

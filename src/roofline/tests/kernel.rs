@@ -142,6 +142,7 @@ impl Kernel {
             l3_seen_lines: per.l3_seen_lines * n,
             stale_lines: per.stale_lines * n,
             l3_stale_lines: per.l3_stale_lines * n,
+            cold_lines: per.cold_lines * n,
             unseen: per.unseen * n,
         };
         let t = *t;
