@@ -469,6 +469,10 @@ impl CacheModel {
         else {
             return (of_bursts, 0.0);
         };
+        // A string may be longer than a burst: what a part of it says of accesses says nothing. It goes through all lines alike.
+        if self.executed.is_string(owner) {
+            return (of_bursts, 0.0);
+        }
         let lines = self.classes.count() as f64;
         let books =
             [*hierarchy.tallies.plain_of(owner), hierarchy.tallies.sample(owner), hierarchy.tallies.warming(owner)];

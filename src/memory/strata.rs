@@ -14,6 +14,7 @@
 
 use std::collections::HashMap;
 
+use super::geometry::LINE_BYTES;
 use super::mix::Mixing;
 use crate::profile::evidence::memory::{Amount, Phase};
 
@@ -189,9 +190,11 @@ impl Site {
         self.sampled.seen += of(Phase::Measuring);
         self.bursts.due += of(Phase::Opening) + of(Phase::Measuring) + before;
         self.bursts.seen = seen.bursts;
+        // A line of a string is what an access is of others.
+        let unit = if self.strings { LINE_BYTES as f64 } else { 1.0 };
         let weights = Weights {
-            sampled: self.sampled.weight(seen.far_misses, ENOUGH),
-            bursts: self.bursts.weight([seen.l1_misses, 0.0], ENOUGH_IN_BURSTS),
+            sampled: self.sampled.weight(seen.far_misses, unit * ENOUGH),
+            bursts: self.bursts.weight([seen.l1_misses, 0.0], unit * ENOUGH_IN_BURSTS),
         };
         self.sampled.due += after;
         self.bursts.due += after;
