@@ -128,8 +128,12 @@ fn no_far_buffer(lab: &mut Lab, threads: usize) {
     lab.missing(Label::new("dram.prefetch", "byte/s", threads), reason);
 }
 
+/// Times L2 that the largest working set in L3 is, at most: where a stream starts costs nothing there any more, and of a last level of
+/// hundreds of MiB a guest gets only a part.
+const LARGEST_IN_L2S: u64 = 16;
+
 /// The working sets: half of L1; of DRAM a window of the slab after the other. Of L2 a quarter (its sets fill unevenly, since it is indexed by physical
-/// address) and half, which Zen 5 reads steadily at 64 bytes a cycle, a quarter now at that and now at 48. In L3 no one size is best for every kind of stream: from not much more than L2 to half of this thread's share.
+/// address) and half, which Zen 5 reads steadily at 64 bytes a cycle, a quarter now at that and now at 48. In L3 no one size is best for every kind of stream: from not much more than L2 to half of this thread's share or [`LARGEST_IN_L2S`].
 fn levels_of(lab: &Lab, threads: usize, far: Option<&Arena>) -> Vec<Level> {
     let size = |level| lab.topology.cache(level).map(|c| c.size);
     let mut levels = Vec::new();
@@ -143,7 +147,7 @@ fn levels_of(lab: &Lab, threads: usize, far: Option<&Arena>) -> Vec<Level> {
         let sharers = (l3.shared_by as usize).min(threads).max(1) as u64;
         let share = l3.size / sharers;
         let l2 = size(2).unwrap_or(0);
-        let (least, most) = ((3 * l2).min(share), (share / 2).max(l2));
+        let (least, most) = ((3 * l2).min(share), (share / 2).min(LARGEST_IN_L2S * l2).max(l2));
         let between = ((l2 as f64 * share as f64).sqrt() as u64).clamp(least.min(most), most);
         let mut sets = vec![between, least, most];
         sets.truncate(if lab.effort == Effort::Full { 3 } else { 1 });
@@ -362,10 +366,12 @@ fn sweep_last_level(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
     Ok(())
 }
 
-/// Points of `workingset.{kind}` for sets of these bytes a thread, each larger by the square root of two than the one before.
+/// Points of `workingset.{kind}` for sets of these bytes a thread, each larger by the square root of two than the one before;
+/// twice as large where a point takes long, except for the reads, whose plateaus are looked for.
 fn working_sets(lab: &mut Lab, arena: &Arena, kind: Stream, sets: Range<u64>) -> Result<Vec<(f64, f64)>, MachineError> {
     let variant = Variant { unroll: 8, ..Variant::plain(lab.features.widest()) };
     let rounds = if lab.effort == Effort::Full { 2 } else { 1 };
+    let far = lab.topology.cache(2).map_or(1 << 20, |c| 2 * c.size);
     let mut points = Vec::new();
     let mut set = sets.start as f64;
     while (set as u64) < sets.end && !lab.out_of_time() {
@@ -376,14 +382,16 @@ fn working_sets(lab: &mut Lab, arena: &Arena, kind: Stream, sets: Range<u64>) ->
             && let Some((once, _)) = work(lab, arena, kind, walk)?
         {
             // What is timed are parts of the set: as much of it as a cache keeps has to be there.
-            lab.watch().time(&once, walk.windows, 1)?;
+            let caches = lab.topology.llc_total * 5 / 4 / arena.threads as u64;
+            let kept = caches.div_ceil(set as u64 / walk.windows);
+            lab.watch().time(&once, walk.windows.min(kept), 1)?;
         }
         if let Some(rate) = elements(lab, arena, kind, walk, plan)? {
             let beyond_l1 = set as u64 > lab.topology.cache(1).map_or(32 << 10, |c| c.size);
             let bytes = kind.bytes_per_element(beyond_l1, false) as f64;
             points.push((set.floor() * arena.threads as f64, rate.best * bytes));
         }
-        set *= std::f64::consts::SQRT_2;
+        set *= if kind == Stream::Read || (set as u64) < far { std::f64::consts::SQRT_2 } else { 2.0 };
     }
     Ok(points)
 }
