@@ -115,6 +115,8 @@ impl Beyond {
             dram_write,
             dram_fill: line * far(beyond.store_fills),
             dram_nt,
+            small_page_lines: far(beyond.on_small_pages),
+            huge_page_lines: far(beyond.on_huge_pages),
             l2_misses: if self.has_l2 { far(l2_fills) } else { far(beyond.last_fills) },
             l2_conflict: far(l2_fills.saturating_sub(beyond.coherence_in_l2)) * beyond.l2_shadowed.share(),
             l3_misses: far(beyond.last_fills),

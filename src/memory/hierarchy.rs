@@ -232,6 +232,7 @@ impl Hierarchy {
         let first = !self.cores[core].combiner.holds(line);
         if first {
             self.groups[group(line)] += 1;
+            self.book_page(owner, line);
             self.give_up(core, line);
         }
         if let Some(gone) = self.cores[core].combiner.store(line, offset, bytes, owner) {
@@ -444,6 +445,7 @@ impl Hierarchy {
         tally.conflict += u64::from(!fresh && kept_in_shadow == Some(true));
         tally.capacity += u64::from(!fresh && kept_in_shadow == Some(false));
         self.groups[group(line)] += 1;
+        self.book_page(owner, line);
         self.fills += 1;
         self.met += u64::from(fresh);
         if !victim_cache {
@@ -554,6 +556,14 @@ impl Hierarchy {
         }
     }
 
+    /// `line` comes from memory, or goes past the caches.
+    fn book_page(&mut self, owner: Owner, line: Line) {
+        let huge = self.whereabouts.on_huge_page(line);
+        let tally = self.tallies.of(owner);
+        tally.on_small_pages += u64::from(huge == Some(false));
+        tally.on_huge_pages += u64::from(huge == Some(true));
+    }
+
     fn book_stale(&mut self, owner: Owner, stale: bool) {
         self.tallies.of(owner).stale += u64::from(stale);
         self.stale += u64::from(stale);
@@ -580,7 +590,7 @@ mod tests {
             (LastLevelPolicy::Inclusive, false),
         ];
         // With frames, which put lines where no other rule does.
-        let frames = || Whereabouts::Frames(Frames::made_up(200, mix), Placement::SmallPages);
+        let frames = || Whereabouts::Frames(Frames::made_up(200, mix), Placement::SmallPages, None);
         let by_rule = || Whereabouts::Rule(Placement::SmallPages);
         for ((policy, l2_inclusive), whereabouts) in
             kinds.into_iter().flat_map(|kind| [by_rule(), frames()].map(|whereabouts| (kind, whereabouts)))

@@ -110,6 +110,11 @@ impl HugePages {
         }
     }
 
+    /// Whether `line` lies in a huge page; `None` where that is not known.
+    pub fn holds(&self, line: Line) -> Option<bool> {
+        self.known.get(&run_of(line)).copied()
+    }
+
     /// What was mapped from address `from` up to `to` in address space `space` is not there any more: what comes there may be held
     /// otherwise.
     pub fn forget(&mut self, space: u32, from: u64, to: u64) {

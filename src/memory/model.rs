@@ -122,9 +122,11 @@ impl CacheModel {
     pub fn of_host_processes(mut self) -> Self {
         let rule = Whereabouts::Rule(self.placement);
         let kinds = || HugePages::new(self.placement);
-        // Bursts are short.
-        let frames = |frames: Frames| if self.sampled.is_some() { frames.of_the_latest() } else { frames };
-        let frames = Frames::readable().map(|all| Whereabouts::Frames(frames(all), self.placement));
+        let frames = Frames::readable().map(|frames| match self.sampled {
+            // Bursts are short, and nothing of them comes from memory.
+            Some(_) => Whereabouts::Frames(frames.of_the_latest(), self.placement, None),
+            None => Whereabouts::Frames(frames, self.placement, kinds()),
+        });
         self.full.know(frames.or_else(|| kinds().map(Whereabouts::KindsInFrames)).unwrap_or(rule));
         if let Some(sampled) = &mut self.sampled {
             sampled.arrivals = Some(Arrivals::new());

@@ -44,6 +44,9 @@ pub struct Tally {
     pub rewritten_later: u64,
     /// Non-temporal lines, complete or not, that went to memory.
     pub nt_lines: u64,
+    /// Lines from memory or past the caches that lie on a small page, and on a huge one.
+    pub on_small_pages: u64,
+    pub on_huge_pages: u64,
     /// Last-level misses of lines never fetched before.
     pub compulsory: u64,
     /// Shadowed, not compulsory last-level misses that a fully associative cache also has.
@@ -127,6 +130,8 @@ impl Tally {
             rewritten: each(self.rewritten),
             rewritten_later: each(self.rewritten_later),
             nt_lines: each(self.nt_lines),
+            on_small_pages: each(self.on_small_pages),
+            on_huge_pages: each(self.on_huge_pages),
             compulsory: each(self.compulsory),
             capacity: each(self.capacity),
             conflict: each(self.conflict),
@@ -163,6 +168,8 @@ impl Tally {
         self.rewritten += more.rewritten;
         self.rewritten_later += more.rewritten_later;
         self.nt_lines += more.nt_lines;
+        self.on_small_pages += more.on_small_pages;
+        self.on_huge_pages += more.on_huge_pages;
         self.compulsory += more.compulsory;
         self.capacity += more.capacity;
         self.conflict += more.conflict;

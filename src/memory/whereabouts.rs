@@ -16,8 +16,9 @@ pub enum Whereabouts {
     /// The same with frames, made up where pages are huge. Not for lines of one class: a class is told from virtual addresses,
     /// and has whole sets only of pages placed by these.
     KindsInFrames(HugePages),
-    /// The frames of pages, and a rule for those that have none. As little for lines of one class.
-    Frames(Frames, Placement),
+    /// The frames of pages, and a rule for those that have none; which pages are huge, where that is wanted. As little for lines of
+    /// one class.
+    Frames(Frames, Placement, Option<HugePages>),
 }
 
 impl Whereabouts {
@@ -33,10 +34,11 @@ impl Whereabouts {
             Whereabouts::Kinds(pages) | Whereabouts::KindsInFrames(pages) => {
                 accesses.iter().for_each(|access| pages.meet(process, space, access.address, access.last_byte()));
             }
-            Whereabouts::Frames(frames, _) => {
+            Whereabouts::Frames(frames, _, kinds) => {
                 for access in accesses {
                     let pages = access.address >> PAGE_SHIFT..=access.last_byte() >> PAGE_SHIFT;
                     pages.for_each(|page| frames.meet(process, Line::of(page << PAGE_SHIFT, space)));
+                    kinds.iter_mut().for_each(|k| k.meet(process, space, access.address, access.last_byte()));
                 }
             }
         }
@@ -47,7 +49,10 @@ impl Whereabouts {
         match self {
             Whereabouts::Rule(_) => {}
             Whereabouts::Kinds(pages) | Whereabouts::KindsInFrames(pages) => pages.forget(space, from, to),
-            Whereabouts::Frames(frames, _) => frames.forget(space, from, to),
+            Whereabouts::Frames(frames, _, kinds) => {
+                frames.forget(space, from, to);
+                kinds.iter_mut().for_each(|kinds| kinds.forget(space, from, to));
+            }
         }
     }
 
@@ -58,10 +63,19 @@ impl Whereabouts {
             Whereabouts::Rule(rule) => rule.index(line),
             Whereabouts::Kinds(pages) => pages.placement(line).index(line),
             Whereabouts::KindsInFrames(pages) => pages.placement(line).index_by_frame(line),
-            Whereabouts::Frames(frames, rule) => match frames.of(line) {
+            Whereabouts::Frames(frames, rule, _) => match frames.of(line) {
                 Some(frame) => line.in_page() | frame << PAGE_LINES_SHIFT,
                 None => rule.index(line),
             },
+        }
+    }
+
+    /// Whether `line` lies in a huge page; `None` where that is not known.
+    pub fn on_huge_page(&self, line: Line) -> Option<bool> {
+        match self {
+            Whereabouts::Rule(_) => None,
+            Whereabouts::Kinds(pages) | Whereabouts::KindsInFrames(pages) => pages.holds(line),
+            Whereabouts::Frames(.., kinds) => kinds.as_ref()?.holds(line),
         }
     }
 
@@ -70,7 +84,7 @@ impl Whereabouts {
         match self {
             Whereabouts::Rule(rule) => rule.in_words().into(),
             Whereabouts::Kinds(pages) | Whereabouts::KindsInFrames(pages) => pages.in_words(),
-            Whereabouts::Frames(frames, rule) => frames.in_words(*rule),
+            Whereabouts::Frames(frames, rule, _) => frames.in_words(*rule),
         }
     }
 }

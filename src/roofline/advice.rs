@@ -51,6 +51,12 @@ fn sentence(subject: &Subject<'_>, bound: &Bound, d: Deficiency) -> String {
              its own data first, or interleave it over the nodes (numactl --interleave=all).",
             1.0 / subject.uneven.unwrap_or(1.0)
         ),
+        Deficiency::SmallPages => format!(
+            "{:.0} % of its lines from memory lie on pages of 4 KiB, more than the TLB reaches: put its large data on huge pages \
+             (GLIBC_TUNABLES=glibc.malloc.hugetlb=1 for what malloc gives, madvise(MADV_HUGEPAGE), or \
+             /sys/kernel/mm/transparent_hugepage/enabled).",
+            100.0 * f.work.as_ref().and_then(|w| w.traffic?.small_page_share()).unwrap_or(1.0)
+        ),
         Deficiency::ConflictMisses => format!(
             "{} of its memory lines were evicted by others of the same set: pad the leading dimension or the arrays.",
             share_of_misses(f, |t| t.conflict)

@@ -133,7 +133,7 @@ fn next_below(bound: &Bound, binding: TermId) -> f64 {
 
 fn latency_class(subject: &Subject<'_>) -> &'static str {
     let mut trace = super::host::Trace::default();
-    match latency::parts(subject, subject.team.most(), &mut trace) {
+    match latency::parts(subject, subject.team.most(), Removed::NONE, &mut trace) {
         Some(parts) if parts.dram >= parts.cache => "dram-latency",
         _ => "cache-latency",
     }

@@ -29,11 +29,13 @@ pub enum Deficiency {
     ConflictMisses,
     /// Memory controllers of which one carries more than the others.
     MemoryImbalance,
+    /// Scattered accesses to memory on pages of 4 KiB, whose addresses take longer to translate.
+    SmallPages,
 }
 
 impl Deficiency {
     /// All of them, low effort first.
-    pub const ALL: [Deficiency; 13] = [
+    pub const ALL: [Deficiency; 14] = [
         Deficiency::Threads,
         Deficiency::Imbalance,
         Deficiency::Ilp,
@@ -47,6 +49,7 @@ impl Deficiency {
         Deficiency::CapacityMisses,
         Deficiency::ConflictMisses,
         Deficiency::MemoryImbalance,
+        Deficiency::SmallPages,
     ];
 
     /// The name in `savings[].remove`; for parallel and core deficiencies also the id of their ceiling.
@@ -65,6 +68,7 @@ impl Deficiency {
             Deficiency::CapacityMisses => "capacity-misses",
             Deficiency::ConflictMisses => "conflict-misses",
             Deficiency::MemoryImbalance => "memory-imbalance",
+            Deficiency::SmallPages => "small-pages",
         }
     }
 }

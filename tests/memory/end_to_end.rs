@@ -267,3 +267,32 @@ fn lines_that_several_instructions_write_are_written_back_once() {
     println!("to memory: {:.3} tables exact, {:.3} sampled", written(&exact), written(&sampled));
     assert!((written(&exact) - 1.0).abs() < 0.01 && (written(&sampled) - 1.0).abs() < 0.1);
 }
+
+#[test]
+fn lines_are_told_by_the_kind_of_their_pages() {
+    const LINES: f64 = (16 << 20) as f64 / 64.0;
+    const FEW: f64 = 2.0;
+    const MANY: f64 = 400.0;
+    let dir = tempfile::tempdir().unwrap();
+    let program = build(dir.path(), "paged", &["-O1", "-static"]);
+    let own = Command::new(&program).arg("0").output().unwrap();
+    let own = String::from_utf8_lossy(&own.stdout).trim().to_owned();
+    if own != "16384" {
+        return println!("SKIPPED: the kernel gave {own} KiB of 16384 on huge pages");
+    }
+    let functions = functions(&program);
+    let models = [
+        ("exact", CacheModel::exact(small(), Placement::SmallPages, Vec::new()), FEW),
+        ("sampled", CacheModel::sampled(small(), Placement::SmallPages, Vec::new()), MANY),
+    ];
+    for (mode, model, passes) in models {
+        let memory = run(&mut Translator::new(), &program, &[&passes.to_string()], model.of_host_processes()).memory;
+        let memory = memory.unwrap();
+        for (name, on_small) in [("read_huge", 0.0), ("read_small", 1.0)] {
+            let lines = |figure: Figure| in_function(&memory, &functions[name], figure) / (LINES * passes);
+            let (small, huge) = (lines(|t| t.small_page_lines), lines(|t| t.huge_page_lines));
+            println!("{mode} {name}: of each line {small:.4} on small pages, {huge:.4} on huge ones");
+            assert!((small - on_small).abs() < 0.05 && (huge - (1.0 - on_small)).abs() < 0.05, "{mode} {name}");
+        }
+    }
+}

@@ -233,6 +233,11 @@ pub struct Traffic {
     pub dram_fill: f64,
     /// NT stores (part of `dram_write`).
     pub dram_nt: f64,
+    /// Lines from memory or past the caches that lie on pages of 4 KiB, and those on huge ones; of the others that is not known.
+    #[serde(default)]
+    pub small_page_lines: f64,
+    #[serde(default)]
+    pub huge_page_lines: f64,
     /// Misses of L1 in lines.
     pub l1_misses: f64,
     /// Misses of L2 in lines.
@@ -290,6 +295,12 @@ pub struct Traffic {
 }
 
 impl Traffic {
+    /// Share of the lines from memory or past the caches that lie on pages of 4 KiB; `None` where of none is known on which.
+    pub fn small_page_share(&self) -> Option<f64> {
+        let known = self.small_page_lines + self.huge_page_lines;
+        (known > 0.0).then(|| self.small_page_lines / known)
+    }
+
     /// Adds `more`, field by field.
     pub fn add(&mut self, more: &Traffic) {
         self.l1_read += more.l1_read;
@@ -302,6 +313,8 @@ impl Traffic {
         self.dram_write += more.dram_write;
         self.dram_fill += more.dram_fill;
         self.dram_nt += more.dram_nt;
+        self.small_page_lines += more.small_page_lines;
+        self.huge_page_lines += more.huge_page_lines;
         self.l1_misses += more.l1_misses;
         self.l2_misses += more.l2_misses;
         self.l3_misses += more.l3_misses;

@@ -25,7 +25,7 @@ fn places(value: &Value, at: String, out: &mut Vec<String>) {
 
 /// Fields that may be absent: added after the contract, or absent where they have nothing to tell.
 fn optional(pointer: &str) -> bool {
-    const NAMES: [&str; 47] = [
+    const NAMES: [&str; 49] = [
         "waiting_s",
         "kernel_s",
         "concurrency",
@@ -45,6 +45,8 @@ fn optional(pointer: &str) -> bool {
         "stale_lines",
         "l3_stale_lines",
         "cold_lines",
+        "small_page_lines",
+        "huge_page_lines",
         "unseen",
         "error",
         "reason",

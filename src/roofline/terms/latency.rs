@@ -8,13 +8,14 @@
 //! n_level are the irregular accesses that each level serves. c is their concurrency: irregular misses for each link of
 //! the slowest chase (eight interleaved chases miss eight times while one advances by one), times the overlap k(n) of
 //! short chases that start anew. R are the measured `dram.chase.{1,2,4,8,16}`, `dram.random` and `dram.gather`
-//! in accesses per second; they contain the concurrency that this host reaches.
+//! in accesses per second; they contain the concurrency that this host reaches. What pages of 4 KiB cost them: `paging.rs`.
 
 use crate::profile::evidence::memory::Traffic;
 use crate::profile::function::{Chain, ChainStep};
 
+use super::super::deficiency::Removed;
 use super::super::host::{Host, Scaling, Trace};
-use super::{Subject, chain};
+use super::{Subject, chain, paging};
 
 /// Measured numbers of interleaved chases.
 const CHASES: [u32; 5] = [1, 2, 4, 8, 16];
@@ -33,12 +34,12 @@ pub struct Parts {
 }
 
 /// T_latency at `threads`, in seconds.
-pub fn seconds(subject: &Subject<'_>, threads: u32, trace: &mut Trace) -> Option<f64> {
-    parts(subject, threads, trace).map(|p| p.dram + p.cache)
+pub fn seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mut Trace) -> Option<f64> {
+    parts(subject, threads, removed, trace).map(|p| p.dram + p.cache)
 }
 
 /// T_latency at `threads` by where the latency comes from.
-pub fn parts(subject: &Subject<'_>, threads: u32, trace: &mut Trace) -> Option<Parts> {
+pub fn parts(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mut Trace) -> Option<Parts> {
     let Some(work) = &subject.function.work else {
         trace.lacks("address dependencies not counted");
         return None;
@@ -48,6 +49,7 @@ pub fn parts(subject: &Subject<'_>, threads: u32, trace: &mut Trace) -> Option<P
         trace.lacks("misses not measured (no memory model ran)");
         return None;
     };
+    let memory = Memory { host: subject.host, threads, walked: paging::walked_share(subject, removed) };
     let irregular = irregular_share(&traffic, !chases.is_empty());
     let links: f64 = chases.iter().map(|c| c.iterations as f64 * loads_per_iteration(c)).sum();
     let mut parts = Parts::default();
@@ -61,7 +63,7 @@ pub fn parts(subject: &Subject<'_>, threads: u32, trace: &mut Trace) -> Option<P
         chased = served.dram * links * side_by_side;
         let flight = Flight { side_by_side, concurrent };
         for c in &chases {
-            let part = chase_seconds(c, flight, served, subject.host, threads, trace)?;
+            let part = chase_seconds(c, flight, served, memory, trace)?;
             parts.dram += part.dram;
             parts.cache += part.cache;
         }
@@ -73,7 +75,7 @@ pub fn parts(subject: &Subject<'_>, threads: u32, trace: &mut Trace) -> Option<P
         let mut scattered = 0.0;
         for (misses, id) in [(random, "dram.random"), (gathered, "dram.gather")] {
             if misses > 0.05 * traffic.l3_misses {
-                scattered += misses / access_rate(id, subject.host, threads, trace)?;
+                scattered += misses / memory.access_rate(id, trace)?;
             }
         }
         parts.dram = parts.dram.max(scattered);
@@ -134,19 +136,13 @@ fn loads_per_iteration(c: &Chain) -> f64 {
     c.cycles.iter().map(|cycle| loads(&cycle.steps) / f64::from(cycle.distance.max(1))).fold(0.0, f64::max)
 }
 
-fn chase_seconds(
-    c: &Chain,
-    flight: Flight,
-    served: Served,
-    host: Host<'_>,
-    threads: u32,
-    trace: &mut Trace,
-) -> Option<Parts> {
+fn chase_seconds(c: &Chain, flight: Flight, served: Served, memory: Memory<'_>, trace: &mut Trace) -> Option<Parts> {
+    let Memory { host, threads, .. } = memory;
     let Flight { side_by_side, concurrent } = flight;
     let loads = c.iterations as f64 * loads_per_iteration(c) * side_by_side;
     let mut dram = 0.0;
     if served.dram > 0.0 {
-        dram = loads * served.dram / chase_rate(concurrent, host, threads, trace)?;
+        dram = loads * served.dram / memory.chase_rate(concurrent, trace)?;
     }
     let mut cache = 0.0;
     for (share, id) in [(served.l1, "lat.l1"), (served.l2, "lat.l2"), (served.l3, "lat.l3")] {
@@ -165,33 +161,55 @@ fn chase_seconds(
     Some(Parts { dram, cache: (cache / concurrent + other) / f64::from(threads) })
 }
 
-/// Accesses per second of `chains` interleaved chases: linear between the measured numbers of chains.
-fn chase_rate(chains: f64, host: Host<'_>, threads: u32, trace: &mut Trace) -> Option<f64> {
-    let known: Vec<(u32, f64)> = CHASES
-        .into_iter()
-        .filter(|n| host.has(&format!("dram.chase.{n}")))
-        .filter_map(|n| access_rate(&format!("dram.chase.{n}"), host, threads, trace).map(|r| (n, r)))
-        .collect();
-    if known.is_empty() {
-        let latency = host.latency("lat.dram", trace)?;
-        return Some(chains * f64::from(threads) / latency);
-    }
-    let below = known.iter().rev().find(|(n, _)| f64::from(*n) <= chains);
-    let above = known.iter().find(|(n, _)| f64::from(*n) >= chains);
-    Some(match (below, above) {
-        (Some((n, r)), Some((m, s))) if m > n => r + (s - r) * (chains - f64::from(*n)) / f64::from(m - n),
-        (Some((_, r)), _) => *r,
-        (None, Some((n, r))) => r * chains / f64::from(*n),
-        (None, None) => return None,
-    })
+/// Memory as accesses that follow no stride see it.
+#[derive(Debug, Clone, Copy)]
+struct Memory<'h> {
+    host: Host<'h>,
+    threads: u32,
+    /// Share of what pages of 4 KiB cost that is paid.
+    walked: f64,
 }
 
-/// A ceiling of an access class in accesses per second, whatever of `access/s`, `byte/s` and `s` its unit is.
-fn access_rate(id: &str, host: Host<'_>, threads: u32, trace: &mut Trace) -> Option<f64> {
-    let value = host.value(id, threads, Scaling::Shared, trace)?;
-    Some(match host.unit(id) {
-        Some("byte/s") => value / LINE,
-        Some("s") => f64::from(threads) / value,
-        _ => value,
-    })
+impl Memory<'_> {
+    /// Accesses per second of `chains` interleaved chases: linear between the measured numbers of chains.
+    fn chase_rate(self, chains: f64, trace: &mut Trace) -> Option<f64> {
+        let known: Vec<(u32, f64)> = CHASES
+            .into_iter()
+            .filter(|n| self.host.has(&format!("dram.chase.{n}")))
+            .filter_map(|n| self.access_rate(&format!("dram.chase.{n}"), trace).map(|r| (n, r)))
+            .collect();
+        if known.is_empty() {
+            let latency = self.host.latency("lat.dram", trace)?;
+            return Some(chains * f64::from(self.threads) / latency);
+        }
+        let below = known.iter().rev().find(|(n, _)| f64::from(*n) <= chains);
+        let above = known.iter().find(|(n, _)| f64::from(*n) >= chains);
+        Some(match (below, above) {
+            (Some((n, r)), Some((m, s))) if m > n => r + (s - r) * (chains - f64::from(*n)) / f64::from(m - n),
+            (Some((_, r)), _) => *r,
+            (None, Some((n, r))) => r * chains / f64::from(*n),
+            (None, None) => return None,
+        })
+    }
+
+    /// A ceiling of an access class in accesses per second, on the pages that there are.
+    fn access_rate(self, id: &str, trace: &mut Trace) -> Option<f64> {
+        let on_huge = self.ceiling(id, trace)?;
+        let small = format!("{id}.4k");
+        if self.walked == 0.0 || !self.host.has(&small) {
+            return Some(on_huge);
+        }
+        let on_small = self.ceiling(&small, trace)?.min(on_huge);
+        Some(1.0 / (1.0 / on_huge + self.walked * (1.0 / on_small - 1.0 / on_huge)))
+    }
+
+    /// A ceiling in accesses per second, whatever of `access/s`, `byte/s` and `s` its unit is.
+    fn ceiling(self, id: &str, trace: &mut Trace) -> Option<f64> {
+        let value = self.host.value(id, self.threads, Scaling::Shared, trace)?;
+        Some(match self.host.unit(id) {
+            Some("byte/s") => value / LINE,
+            Some("s") => f64::from(self.threads) / value,
+            _ => value,
+        })
+    }
 }

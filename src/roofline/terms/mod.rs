@@ -16,6 +16,7 @@ pub mod bandwidth;
 pub mod chain;
 pub mod issue;
 pub mod latency;
+pub mod paging;
 pub mod pipe;
 
 use crate::profile::Function;
@@ -107,7 +108,7 @@ impl<'a> Subject<'a> {
     /// Term `id` with the deficiencies in `removed` gone.
     ///
     /// Removing one shortens only its own terms: SIMD pipe, issue and access; FMA and divider pipe; ILP chain; mix
-    /// issue; access access; latency latency; the miss kinds and write-allocate dram. Threads and imbalance change the
+    /// issue; access access; latency and small pages latency; the miss kinds and write-allocate dram. Threads and imbalance change the
     /// team of every term.
     pub fn term(&self, id: TermId, removed: Removed) -> Term {
         let gone = match id {
@@ -127,7 +128,7 @@ impl<'a> Subject<'a> {
             TermId::Chain => chain::seconds(self, threads, &mut trace),
             TermId::Access => access::seconds(self, threads, removed, &mut trace),
             TermId::Issue => issue::seconds(self, threads, removed, &mut trace),
-            TermId::Latency => latency::seconds(self, threads, &mut trace),
+            TermId::Latency => latency::seconds(self, threads, removed, &mut trace),
             TermId::L1 | TermId::L2 | TermId::L3 => bandwidth::cache_seconds(self, id, threads, &mut trace),
             TermId::Dram => bandwidth::dram_seconds(self, threads, removed, &mut trace),
         });

@@ -143,6 +143,8 @@ impl Kernel {
             stale_lines: per.stale_lines * n,
             l3_stale_lines: per.l3_stale_lines * n,
             cold_lines: per.cold_lines * n,
+            small_page_lines: per.small_page_lines * n,
+            huge_page_lines: per.huge_page_lines * n,
             unseen: per.unseen * n,
         };
         let t = *t;

@@ -3,5 +3,6 @@
 mod kernel;
 mod ladder;
 mod memory_side;
+mod paging;
 mod refutation;
 mod truth;
