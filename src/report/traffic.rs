@@ -109,11 +109,16 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// `pages touched: 16,384 (64 MiB)`
+/// `pages touched: 16,384 (64 MiB); lines from memory: 98 % on pages of 4 KiB`
 fn pages(f: &Function) -> Option<String> {
     let pages = f.pages.filter(|p| p.touched > 0)?;
     let error = f.source.get("pages").and_then(|s| s.error).map_or(String::new(), |e| format!(" ± {}", percent(e)));
-    Some(format!("pages touched: {}{error}", touched(pages)))
+    let small = f.work.as_ref().and_then(|work| work.traffic?.small_page_share());
+    let kinds = small.map_or(String::new(), |share| match share {
+        0.0 => "; lines from memory: on huge ones".into(),
+        share => format!("; lines from memory: {} on pages of 4 KiB", percent(share)),
+    });
+    Some(format!("pages touched: {}{error}{kinds}", touched(pages)))
 }
 
 /// `at least 16,384 (64 MiB)`
@@ -207,7 +212,14 @@ mod tests {
         );
         let f = Function { pages: Some(Pages { touched: 100, at_least: false }), ..Default::default() };
         assert_eq!(of_function(&f), ["pages touched: 100 (400 KiB)"]);
-        assert!(of_function(&Function { pages: Some(Pages::default()), ..f }).is_empty());
+        assert!(of_function(&Function { pages: Some(Pages::default()), ..f.clone() }).is_empty());
+        let on = |small_page_lines, huge_page_lines| {
+            let traffic = Some(Traffic { small_page_lines, huge_page_lines, ..Traffic::default() });
+            super::pages(&Function { work: Some(Work { traffic, ..Work::default() }), ..f.clone() })
+        };
+        let with = |kinds: &str| Some(format!("pages touched: 100 (400 KiB){kinds}"));
+        assert_eq!(on(75.0, 25.0), with("; lines from memory: 75 % on pages of 4 KiB"));
+        assert_eq!((on(0.0, 5.0), on(0.0, 0.0)), (with("; lines from memory: on huge ones"), with("")));
     }
 
     #[test]

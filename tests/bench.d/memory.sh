@@ -5,7 +5,7 @@
 # of hundreds of MiB all of it takes more than half an hour: BENCH_PARTS chooses.
 set -u
 . tests/bench.d/common.sh
-PARTS=${BENCH_PARTS:-known times curve streams cachegrind}
+PARTS=${BENCH_PARTS:-known times pages curve streams cachegrind}
 
 kernels=(read copy copy_nt triad update write write_nt stencil transpose transpose_blocked matmul matmul_blocked spmv
     stride stride_padded)
@@ -155,6 +155,41 @@ like_ceilings() {
     predicted_times plain "$known.plain"
 }
 
+# seconds_and_saving FUNCTION PROFILE: its time, the share of it that huge pages are said to save, its roof fraction.
+seconds_and_saving() {
+    python3 - "$@" <<'PYTHON'
+import json, sys
+name, path = sys.argv[1:]
+for f in json.load(open(path))["functions"]:
+    if f["name"] == name and f["time_s"]:
+        saved = sum(s["seconds"] for s in f["savings"] if s["remove"] == ["small-pages"])
+        print(f["time_s"], saved / f["time_s"], f["roof_fraction"])
+PYTHON
+}
+
+# saved_by_huge_pages: of scattered accesses on small pages, what the model promises of huge ones, and what those bring.
+saved_by_huge_pages() {
+    local mib=512 name round pages program=$work_dir/scattered
+    gcc -O2 -o "$program" fixtures/memory/scattered.c || return
+    "$RPROF" machine --refresh >/dev/null 2>&1
+    printf '%-10s %9s %9s %9s %9s %9s\n' kernel small_s huge_s promised measured roof
+    for name in k_chase k_random; do
+        for ((round = 0; round < REPEAT; round++)); do
+            for pages in small huge; do
+                rm -rf "$work_dir/$pages.out"
+                timeout 100 "$RPROF" --quiet -o "$work_dir/$pages.out" -- "$program" $pages $mib >/dev/null 2>&1 || continue 2
+            done
+            echo "$(seconds_and_saving $name "$work_dir/small.out/profile.json") $(seconds_and_saving $name "$work_dir/huge.out/profile.json")"
+        done | awk 'NF == 6 { print 1 - $4 / $1, $1, $4, $2, $3 }' | sort -g | awk -v name="$name" '
+            { line[NR] = $0 }
+            END {
+                if (!NR) exit
+                split(line[int((NR + 1) / 2)], v)
+                printf "%-10s %9.3f %9.3f %9.2f %9.2f %9.2f\n", name, v[2], v[3], v[4], v[1], v[5]
+            }'
+    done
+}
+
 # A part of another name, or a row of another one than the first, is not wanted.
 wanted() { [[ " $PARTS " == *" $1 "* ]] && { [ "$1" = known ] || [ "$ONLY" = . ]; }; }
 
@@ -173,6 +208,12 @@ if wanted times; then
     echo "the ceilings are: its ratio is the model's error; \"plain\" (AVX2, not unrolled, small pages) falls short of them by what"
     echo "narrow code and small pages cost."
     like_ceilings
+    echo
+fi
+if wanted pages; then
+    echo "Scattered accesses over 512 MiB on pages of 4 KiB and on huge ones: seconds, the share that the model says huge pages save, that"
+    echo "which they do, and the roof fraction on small ones."
+    saved_by_huge_pages
     echo
 fi
 if wanted curve; then
