@@ -158,11 +158,12 @@ impl Control {
         let of_owner = self.owners.get(owner.0 as usize).copied().unwrap_or_default();
         let of_kind = &of_owner.kinds[kind];
         if of_kind.x < RARE * of_owner.a && of_owner.tells_no_slope(kind) {
-            // Two estimates of the same: each as far as it saw something independently.
+            // Two estimates of the same: each as far as it saw something independently, and both together as well as so many events
+            // at random tell.
             let (by_bursts, by_sample) = (of_kind.bursts, events);
             let both = by_bursts + by_sample;
             let mean = if both > 0.0 { (by_bursts * bursts + by_sample * sample) / both } else { 0.0 };
-            return (mean, 0.0);
+            return (mean, if both > 0.0 { mean / both.sqrt() } else { 0.0 });
         }
         if of_owner.bursts == 0.0 {
             return (sample, 0.0);
@@ -302,6 +303,14 @@ mod tests {
             (of_owner.bursts, of_owner.a, of_owner.kinds[0].x, of_owner.noted[0])
         };
         assert_eq!(owners.map(of), [(1.0, 1000.0, 100.0, 2.0), (1.0, 1000.0, 110.0, 2.0)]);
+    }
+
+    #[test]
+    fn what_is_rare_is_known_as_well_as_its_events_are_many() {
+        // One burst in two saw one, the sample 15: the mean of both, and 1 / sqrt(16) of it.
+        let (fills, error) = estimate(&[(1, 0), (0, 0)], 15.0 * 32.0);
+        assert!((fills - (100.0 + 15.0 * 480.0) / 16.0).abs() < 1e-9 && (error - fills / 4.0).abs() < 1e-9, "{error}");
+        assert_eq!(estimate(&[(0, 0)], 0.0), (0.0, 0.0));
     }
 
     #[test]

@@ -125,10 +125,10 @@ impl Beyond {
             conflict: conflict * scale,
             coherence: far(beyond.coherence_in_l2),
             l3_stale_lines: far(beyond.stale_in_l2),
-            l3_seen_lines: (beyond.l2_fills + beyond.l2_writebacks + beyond.nt_lines) as f64,
+            l3_seen_lines: if self.has_l2 { beyond.seen_in_l3() } else { beyond.seen_in_memory() } as f64,
             stale_lines: far(beyond.stale),
             cold_lines: far(beyond.cold),
-            seen_lines: (beyond.last_fills + beyond.last_writebacks + beyond.nt_lines) as f64,
+            seen_lines: beyond.seen_in_memory() as f64,
             ..Traffic::default()
         }
     }

@@ -156,7 +156,12 @@ impl Geometry {
         let warning = if kept < cores {
             warning(
                 format!("the caches of {cores} CPUs are more than the memory model has room for"),
-                format!("the program's threads are simulated on {kept} of them"),
+                match shared_by > shared {
+                    true => {
+                        format!("the program's threads are simulated on {kept} of them, {shared_by} to a last level")
+                    }
+                    false => format!("the program's threads are simulated on {kept} of them"),
+                },
             )
         } else if shared_by > shared {
             warning(

@@ -183,6 +183,11 @@ impl Hierarchy {
         self.met
     }
 
+    /// Last levels that are in use.
+    pub fn last_levels(&self) -> usize {
+        self.last.len()
+    }
+
     /// Lines found where they were before a time that was not simulated.
     pub fn stale(&self) -> u64 {
         self.stale
@@ -514,7 +519,8 @@ impl Hierarchy {
         let set = level.indexing.set(index);
         match level.cache.peek(set, line) {
             Some(state) => {
-                let old = std::mem::replace(state, state.written_by(writer));
+                let now = state.written_by(writer).as_old_as(dirty);
+                let old = std::mem::replace(state, now);
                 self.book_rewritten(old.come_back());
             }
             None => self.insert_last(last, line, set, dirty.dirty_part()),

@@ -47,9 +47,11 @@ pub struct HugePages {
     huge: usize,
     /// Numbers of runs, + 1.
     latest: [u64; LATEST],
+    /// Places in it of runs that had no pages: they are asked for again with the next batch.
+    absent: Vec<usize>,
     scans: bool,
     maps: HashMap<u32, File>,
-    /// By process: mappings that have pages, and whether most are huge.
+    /// By address space: mappings that have pages, and whether most are huge.
     lists: HashMap<u32, Vec<Listed>>,
     lists_read: usize,
     /// What that took, and when this began.
@@ -65,6 +67,16 @@ struct Listed {
     huge: bool,
 }
 
+impl Listed {
+    /// What is left of it without the addresses from `from` to `to`.
+    fn without(self, from: u64, to: u64) -> impl Iterator<Item = Listed> {
+        let (before, after) = (self.to.min(from), self.from.max(to));
+        let parts = [Listed { to: before, ..self }, Listed { from: after, ..self }];
+        // What does not overlap is whole on one side.
+        parts.into_iter().filter(|part| part.from < part.to)
+    }
+}
+
 impl HugePages {
     /// None met yet; `None` where pages are not of 4 KiB.
     pub fn new(otherwise: Placement) -> Option<Self> {
@@ -77,6 +89,7 @@ impl HugePages {
             met: 0,
             huge: 0,
             latest: [0; LATEST],
+            absent: Vec::new(),
             scans: true,
             maps: HashMap::new(),
             lists: HashMap::new(),
@@ -86,16 +99,21 @@ impl HugePages {
         })
     }
 
+    /// A batch of accesses is over.
+    pub fn end_batch(&mut self) {
+        self.absent.drain(..).for_each(|place| self.latest[place] = 0);
+    }
+
     /// `process` has just accessed the bytes from `address` to `last` in address space `space`.
     #[inline]
     pub fn meet(&mut self, process: u32, space: u32, address: u64, last: u64) {
         for number in address >> RUN_SHIFT..=last >> RUN_SHIFT {
             let run = run_of(Line::of(number << RUN_SHIFT, space));
-            let latest = &mut self.latest[number as usize % LATEST];
-            if *latest != run + 1 {
-                *latest = run + 1;
-                if !self.meet_run(process, run, number << RUN_SHIFT) {
-                    self.latest[number as usize % LATEST] = 0;
+            let place = number as usize % LATEST;
+            if self.latest[place] != run + 1 {
+                self.latest[place] = run + 1;
+                if !self.meet_run(process, space, run, number << RUN_SHIFT) {
+                    self.absent.push(place);
                 }
             }
         }
@@ -121,6 +139,9 @@ impl HugePages {
         let run = |address| run_of(Line::of(address, space));
         let gone = run(from)..run(to.saturating_sub(1)) + 1;
         self.latest = [0; LATEST];
+        if let Some(list) = self.lists.get_mut(&space) {
+            *list = list.iter().flat_map(|listed| listed.without(from, to)).collect();
+        }
         if gone.end.saturating_sub(gone.start) > self.known.len() as u64 {
             self.known.retain(|run, _| !gone.contains(run));
         } else {
@@ -144,14 +165,14 @@ impl HugePages {
 
     /// False if the run has no pages yet: it was prefetched, or is about to be accessed.
     #[cold]
-    fn meet_run(&mut self, process: u32, run: u64, address: u64) -> bool {
+    fn meet_run(&mut self, process: u32, space: u32, run: u64, address: u64) -> bool {
         if self.known.contains_key(&run) || self.known.len() >= MOST_RUNS {
             return true;
         }
         let huge = match self.scan(process, address) {
             Err(Errno::ENOTTY | Errno::EINVAL) => {
                 self.scans = false;
-                self.in_list(process, address)
+                self.in_list(process, space, address)
             }
             Ok(None) => return false,
             scanned => scanned.ok().flatten(),
@@ -193,7 +214,7 @@ impl HugePages {
     }
 
     /// The same from the list of mappings; `None` if it does not tell.
-    fn in_list(&mut self, process: u32, address: u64) -> Option<bool> {
+    fn in_list(&mut self, process: u32, space: u32, address: u64) -> Option<bool> {
         // The run's middle: a mapping may begin or end in it.
         let middle = address.wrapping_add(1 << (RUN_SHIFT - 1));
         // They are listed in the order of their addresses.
@@ -201,7 +222,7 @@ impl HugePages {
             let before = list.partition_point(|l| l.to <= middle);
             list.get(before).filter(|l| l.from <= middle).map(|l| l.huge)
         };
-        if let Some(huge) = self.lists.get(&process).and_then(find) {
+        if let Some(huge) = self.lists.get(&space).and_then(find) {
             return Some(huge);
         }
         let begin = Instant::now();
@@ -216,7 +237,7 @@ impl HugePages {
         if self.lists.len() == MOST_FILES {
             self.lists.clear();
         }
-        self.lists.insert(process, list);
+        self.lists.insert(space, list);
         found
     }
 }
@@ -313,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_pages_yet_is_asked_for_again() {
+    fn what_has_no_pages_yet_is_asked_for_again_with_the_next_batch() {
         let length = NonZeroUsize::new(2 * RUN).unwrap();
         let (rights, kind) = (ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_PRIVATE);
         // SAFETY: a mapping of its own, anywhere, that stays.
@@ -332,7 +353,21 @@ mod tests {
         }
         // SAFETY: as above.
         unsafe { run.write_volatile(1) };
+        assert_eq!(known(&mut pages), None, "a prefetch that runs ahead asks once");
+        pages.end_batch();
         assert!(known(&mut pages).is_some());
+    }
+
+    #[test]
+    fn lists_lose_what_is_unmapped() {
+        let listed = |from, to| Listed { from, to, huge: true };
+        let mut pages = HugePages::new(Placement::Identity).unwrap();
+        pages.lists = [0, 1].map(|space| (space, vec![listed(0, 100), listed(200, 300), listed(300, 400)])).into();
+        pages.forget(0, 50, 350);
+        assert_eq!(pages.lists[&0], [listed(0, 50), listed(350, 400)]);
+        pages.forget(0, 10, 20);
+        assert_eq!(pages.lists[&0], [listed(0, 10), listed(20, 50), listed(350, 400)]);
+        assert_eq!(pages.lists[&1].len(), 3);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! therefore played in short turns.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use crate::profile::evidence::memory::{Access, Phase};
 
@@ -87,6 +88,13 @@ impl Interleaver {
         }
     }
 
+    /// A batch that was not played to its end accesses these addresses of `process`.
+    pub fn awaits(&self, process: u32, addresses: Range<u64>) -> bool {
+        let within = |access: &Access| access.address < addresses.end && access.last_byte() >= addresses.start;
+        let mut of_process = self.queues.iter().filter(|queue| queue.process == process);
+        of_process.any(|queue| queue.waiting.iter().any(|(.., batch)| batch.iter().any(within)))
+    }
+
     /// Plays what is left.
     pub fn finish(&mut self, mut play: impl FnMut(Part)) {
         while self.queues.iter().any(|q| !q.waiting.is_empty()) {
@@ -144,6 +152,19 @@ mod tests {
         let (mut interleaver, mut played) = (Interleaver::default(), 0);
         interleaver.add(part(3, &batch(0, 100)), |p| played += p.accesses.len());
         assert_eq!(played, 100);
+        assert!(!interleaver.awaits(1, 0..100));
+    }
+
+    #[test]
+    fn what_waits_is_known_by_its_addresses() {
+        let mut interleaver = Interleaver::default();
+        [0, 2].into_iter().for_each(|thread| interleaver.add(part(thread, &batch(1000, 100)), |_| ()));
+        assert!(interleaver.awaits(1, 0..1001) && interleaver.awaits(1, 1106..2000));
+        assert!(
+            !interleaver.awaits(2, 0..2000) && !interleaver.awaits(1, 0..1000) && !interleaver.awaits(1, 1107..2000)
+        );
+        interleaver.finish(|_| ());
+        assert!(!interleaver.awaits(1, 0..2000));
     }
 
     #[test]

@@ -101,6 +101,11 @@ impl State {
         self.0 & OLD != 0
     }
 
+    /// With what it has, as old as `dirty`, which it has got from another cache.
+    pub fn as_old_as(self, dirty: State) -> State {
+        State(self.0 & !OLD | dirty.0 & OLD)
+    }
+
     /// What goes with a dirty line from cache to cache: who wrote it, and whether that was before a time that was not simulated.
     pub fn dirty_part(self) -> State {
         State(self.0 & (WRITER | OLD))

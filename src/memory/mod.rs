@@ -16,6 +16,7 @@
 //! bytes. Hardware prefetchers, page walks, instruction fetches and the kernel's accesses are not modelled.
 
 mod arrivals;
+mod behind;
 mod calibration;
 mod control;
 mod data;

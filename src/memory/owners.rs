@@ -72,6 +72,8 @@ pub struct Place {
     pub space: u32,
     /// What its traffic is booked in.
     pub book: usize,
+    /// Other threads' traffic is booked in it, too.
+    pub shares_book: bool,
 }
 
 impl Owners {
@@ -100,7 +102,7 @@ impl Owners {
         let fresh = self.spaces.len() as u32;
         let space = *self.spaces.entry(process).or_insert(fresh);
         let Thread { core, book } = self.thread(thread);
-        Place { thread, core, space, book }
+        Place { thread, core, space, book, shares_book: self.shared }
     }
 
     /// The address space of `process`, if it was seen.

@@ -37,7 +37,8 @@ pub struct Pace {
     noted: Progress,
     looks: u64,
     step: Progress,
-    /// Lines that are to be known.
+    /// Lines that a last level holds, and how many are to be known of all.
+    lines: u64,
     goal: u64,
     /// Accesses and looks that warmed the present window up, and whether all that the last level holds was known then.
     warmed: (u64, u64),
@@ -61,12 +62,13 @@ impl Pace {
     /// At the start of a program, for a model whose last level holds `lines` lines.
     pub fn new(lines: u64) -> Self {
         Pace {
+            lines,
             phase: Phase::Opening,
             now: Progress::default(),
             noted: Progress::default(),
             looks: 0,
             step: Progress::default(),
-            goal: (lines as f64 * COMPLETE) as u64,
+            goal: goal(lines),
             warmed: (0, 0),
             warm: false,
             windows: Vec::new(),
@@ -76,6 +78,18 @@ impl Pace {
     /// The present phase.
     pub fn phase(&self) -> Phase {
         self.phase
+    }
+
+    /// So many last levels are in use now.
+    pub fn fill(&mut self, last_levels: usize) {
+        self.goal = goal(self.lines * last_levels.max(1) as u64);
+    }
+
+    /// The program is over: the present window, if there is one of some length, is as long as it was.
+    pub fn finish(&mut self) {
+        if self.phase == Phase::Measuring && self.now.accesses >= MEASURING / WORTH_WAITING {
+            self.begin(Phase::Pause);
+        }
     }
 
     /// Accesses and lines from memory of each window that was measured.
@@ -137,7 +151,9 @@ impl Pace {
                 self.warm = self.now.known >= self.goal;
             }
             Phase::Measuring => self.windows.push((self.now.accesses, self.now.fills)),
-            Phase::Opening | Phase::Pause => {}
+            Phase::Opening => {}
+            // What the caches hold is not known any more.
+            Phase::Pause => self.warm = false,
         }
         (self.phase, self.looks) = (phase, 0);
         (self.now, self.noted, self.step) = Default::default();
@@ -161,6 +177,11 @@ impl Pace {
         };
         known >= self.goal || hopeless || accesses >= *WARMING.end()
     }
+}
+
+/// Lines that are to be known where all last levels hold so many.
+fn goal(lines: u64) -> u64 {
+    (lines as f64 * COMPLETE) as u64
 }
 
 #[cfg(test)]
@@ -222,6 +243,31 @@ mod tests {
         assert_eq!(warm_up(1 << 10, 1 << 18), STEP);
         // Small caches are full long before.
         assert_eq!(warm_up(8, 1 << 10), 1 << 20);
+    }
+
+    #[test]
+    fn every_last_level_that_is_used_is_filled() {
+        let mut pace = warming(1 << 18);
+        pace.fill(2);
+        pace.note(2 << 20, (1 << 18) * 2, 0);
+        assert_eq!(pace.phase(), Phase::Warming);
+        pace.note(1 << 20, 1 << 18, 0);
+        assert_eq!((pace.phase(), pace.is_warm()), (Phase::Measuring, true));
+        pace.end_phase();
+        assert_eq!((pace.phase(), pace.is_warm()), (Phase::Pause, true));
+        pace.end_phase();
+        assert_eq!((pace.phase(), pace.is_warm()), (Phase::Warming, false), "what it holds is not known any more");
+    }
+
+    #[test]
+    fn the_last_window_counts_where_it_was_a_window() {
+        for (accesses, windows) in [(MEASURING / 2, 1), (10, 0)] {
+            let mut pace = warming(0);
+            pace.note(1 << 20, 0, 0);
+            pace.note(accesses, 3, 0);
+            pace.finish();
+            assert_eq!(pace.windows().len(), windows);
+        }
     }
 
     #[test]

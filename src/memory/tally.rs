@@ -185,6 +185,16 @@ impl Tally {
         self.gathered += more.gathered;
     }
 
+    /// Lines that were seen on their way between L2 and the last level, and past them.
+    pub fn seen_in_l3(&self) -> u64 {
+        self.l2_fills + self.l2_writebacks + self.nt_lines
+    }
+
+    /// Lines that were seen on their way between the caches and memory.
+    pub fn seen_in_memory(&self) -> u64 {
+        self.last_fills + self.last_writebacks + self.nt_lines
+    }
+
     /// Last-level misses that are not compulsory, divided into (capacity, conflict) as the shadowed ones among them
     /// are; by `overall`, the share of conflicts in the whole program, if none was.
     pub fn capacity_and_conflict(&self, overall: f64) -> (f64, f64) {
@@ -345,9 +355,11 @@ impl Tallies {
     }
 
     /// Of the compulsory misses of the present window only `share` are so; the others are of lines that were touched
-    /// where nobody looked, and may still be in the last level unless its warm-up has filled that (`warm`).
+    /// where nobody looked, and may still be in the last level unless its warm-up has filled that (`warm`), which during the warm-up
+    /// it had not.
     pub fn limit_compulsory(&mut self, share: f64, warm: bool) {
-        for (tallies, before) in [&mut self.sample, &mut self.warming].into_iter().zip(&self.before_window) {
+        let books = [(&mut self.sample, warm), (&mut self.warming, false)];
+        for ((tallies, warm), before) in books.into_iter().zip(&self.before_window) {
             for (i, tally) in tallies.iter_mut().enumerate() {
                 let before = before.get(i).copied().unwrap_or(0);
                 let compulsory = before + ((tally.compulsory - before) as f64 * share).round() as u64;

@@ -33,6 +33,7 @@ impl Whereabouts {
             Whereabouts::Rule(_) => {}
             Whereabouts::Kinds(pages) | Whereabouts::KindsInFrames(pages) => {
                 accesses.iter().for_each(|access| pages.meet(process, space, access.address, access.last_byte()));
+                pages.end_batch();
             }
             Whereabouts::Frames(frames, _, kinds) => {
                 for access in accesses {
@@ -40,6 +41,7 @@ impl Whereabouts {
                     pages.for_each(|page| frames.meet(process, Line::of(page << PAGE_SHIFT, space)));
                     kinds.iter_mut().for_each(|k| k.meet(process, space, access.address, access.last_byte()));
                 }
+                kinds.iter_mut().for_each(HugePages::end_batch);
             }
         }
     }

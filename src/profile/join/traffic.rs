@@ -112,12 +112,17 @@ pub fn error_of_sample(traffic: &Traffic, one_in: u32, overall: Option<f64>) -> 
     }
 }
 
-/// The same of what it exchanged with L3: lines between L2 and L3 tell that.
+/// The same of what it exchanged with L3: lines between L2 and L3 tell that. Where none was seen, but lines that may have been
+/// misses, it is as if one had been; lines that other cores took were seen near the core.
 pub fn error_behind_l2(traffic: &Traffic, one_in: u32, overall: Option<f64>) -> Option<f64> {
-    if one_in <= 1 || traffic.l3_seen_lines == 0.0 {
+    let Traffic { l3_seen_lines: seen, l3_stale_lines: stale, l2_misses, .. } = *traffic;
+    if one_in <= 1 {
         return overall;
     }
-    of_seen(traffic.l3_seen_lines, (traffic.l3_stale_lines, 0.0), traffic.l2_misses, overall)
+    match seen > 0.0 || stale > 0.0 {
+        true => of_seen(seen.max(1.0), (stale, 0.0), l2_misses, overall),
+        false => overall.filter(|_| l2_misses > 0.0),
+    }
 }
 
 /// Of `misses` that a sample of so many `seen` lines tells, which may be more or fewer.
@@ -196,7 +201,11 @@ mod tests {
         let l3 = Traffic { l3_seen_lines: 1e8, l3_stale_lines: 100.0, l2_misses: 300.0, ..resident };
         assert!((error_behind_l2(&l3, 32, None).unwrap() - 0.25).abs() < 1e-3);
         assert_eq!(error_behind_l2(&l3, 1, Some(0.01)), Some(0.01));
-        assert_eq!(error_behind_l2(&resident, 32, Some(0.01)), Some(0.01));
+        let near = Traffic { l2_misses: 300.0, ..resident };
+        assert_eq!(error_behind_l2(&near, 32, Some(0.01)), Some(0.01), "other cores took lines, as bursts saw");
+        assert_eq!(error_behind_l2(&resident, 32, Some(0.01)), None, "there is no part of nothing");
+        let hits = Traffic { l3_stale_lines: 100.0, ..resident };
+        assert!(error_behind_l2(&hits, 32, Some(0.01)).unwrap() > 1.0, "L2 had lines that it may not have had");
         // Nothing missed, and much missed that the next level had, are known; a little is not.
         assert_eq!(error_of_sample(&seen(0.0, 0.0), 32, Some(0.01)), Ok(None));
         assert_eq!(error_of_sample(&seen(0.0, 1000.0), 32, Some(0.01)), Ok(None));

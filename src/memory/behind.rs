@@ -1,0 +1,154 @@
+//! What was seen of one instruction behind L1, and what that stands for: each book in terms of lines of the whole program.
+
+use crate::profile::evidence::memory::Traffic;
+
+use super::estimate::{Beyond, Near, near};
+use super::executions::Scales;
+use super::geometry::LINE_BYTES;
+use super::line::Owner;
+use super::tally::{Fate, Tallies, Tally};
+
+/// One instruction of one thread behind L1, where one line in so many is simulated.
+#[derive(Debug, Clone, Copy)]
+pub struct Behind {
+    /// The opening, windows, and warm-ups of windows.
+    books: [Scaled; 3],
+    /// What was left in the caches at the end of the program, which stands for itself.
+    end: Tally,
+    /// What became of dirty lines.
+    fate: Fate,
+    lines: f64,
+    has_l2: bool,
+}
+
+/// A book, and what is told from it.
+#[derive(Debug, Clone, Copy)]
+struct Scaled {
+    tally: Tally,
+    /// Events in the tally for each that was seen: what was put away is weighted.
+    weight: f64,
+    /// An event stands for so many of the program, and a write-back for so many.
+    fills: f64,
+    write_backs: f64,
+}
+
+impl Scaled {
+    /// Events that were seen, where they stand for anything.
+    fn seen(&self, events: impl Fn(&Tally) -> u64) -> f64 {
+        if self.fills > 0.0 { events(&self.tally) as f64 / self.weight } else { 0.0 }
+    }
+}
+
+impl Behind {
+    /// What `tallies`, to be asked when all is back, have of `owner`, whose events stand for `scales` on average. `mean_weight` is
+    /// taken where they do not tell what windows weigh.
+    pub fn of(tallies: &Tallies, owner: Owner, scales: &Scales, mean_weight: f64, lines: f64, has_l2: bool) -> Self {
+        let books = [*tallies.plain_of(owner), tallies.sample(owner), tallies.warming(owner)];
+        // Weights divide what executions say among windows: their mean is 1.
+        let weights = [1.0, tallies.mean_weight(owner).unwrap_or(mean_weight), 1.0];
+        let (fills, write_backs) = (scales.fills.each(), scales.write_backs.each());
+        let books = std::array::from_fn(|i| Scaled {
+            tally: books[i],
+            weight: weights[i],
+            fills: lines * fills[i] / weights[i],
+            write_backs: lines * write_backs[i] / weights[i],
+        });
+        Behind { books, end: tallies.end(owner), fate: tallies.fate(owner, has_l2), lines, has_l2 }
+    }
+
+    /// Anything of it was simulated before the end of the program.
+    pub fn saw_any(&self) -> bool {
+        self.books.iter().any(|book| book.tally.accesses > 0)
+    }
+
+    /// So many events were seen that what is told is told from.
+    pub fn seen(&self, events: impl Fn(&Tally) -> u64) -> f64 {
+        self.books.iter().map(|book| book.seen(&events)).sum()
+    }
+
+    /// What these lines tell about L1.
+    pub fn near(&self) -> Near {
+        let mut all = Near::default();
+        self.books.iter().for_each(|book| all.add(&near(&book.tally, book.fills)));
+        all
+    }
+
+    /// What they tell about the levels behind it.
+    pub fn traffic(&self, beyond: &Beyond) -> Traffic {
+        let gone = self.fate.gone();
+        let mut all = beyond.traffic(&self.end, self.lines, self.lines, gone);
+        for book in &self.books {
+            let mut traffic = beyond.traffic(&book.tally, book.fills, book.write_backs, gone);
+            traffic.seen_lines = book.seen(Tally::seen_in_memory);
+            traffic.l3_seen_lines = book.seen(if self.has_l2 { Tally::seen_in_l3 } else { Tally::seen_in_memory });
+            all.add(&traffic);
+        }
+        if beyond.windows {
+            let at_end = LINE_BYTES as f64 * self.written_at_end();
+            all.dram_write += at_end;
+            all.l3_write += if self.has_l2 { 0.0 } else { at_end };
+        }
+        all
+    }
+
+    /// Lines that memory gets at the end of the program. Those that are dirty in the last level may have been written while nobody
+    /// looked; of those in private caches, which are small, the last window saw all.
+    fn written_at_end(&self) -> f64 {
+        let dirty = |tally: &Tally| if self.has_l2 { tally.l2_writebacks } else { tally.l1_writebacks };
+        let in_private = dirty(&self.end).min(self.fate.at_end);
+        let left = self.fate.left.saturating_sub(dirty(&self.end)).max(1) as f64;
+        let scaled: f64 = self.books.iter().map(|book| dirty(&book.tally) as f64 * book.write_backs).sum();
+        let each = self.fate.end_stands_for(scaled / self.lines / left);
+        self.lines * (in_private as f64 + each * (self.fate.at_end - in_private) as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::executions::Factors;
+    use crate::memory::tally::Book;
+
+    const LINES: f64 = 32.0;
+    const WINDOWS: Beyond = Beyond { has_l2: true, conflict_share: 0.0, windows: true };
+
+    /// One owner with these tallies, whose windows stand for ten times as much.
+    fn behind(books: impl IntoIterator<Item = (Book, Tally)>) -> Behind {
+        let mut tallies = Tallies::default();
+        let owner = tallies.add();
+        for (book, tally) in books {
+            tallies.open(book);
+            *tallies.of(owner) = tally;
+        }
+        let fills = Factors { plain: 1.0, sample: 10.0, warming: 0.0 };
+        Behind::of(&tallies, owner, &Scales { fills, write_backs: fills }, 1.0, LINES, true)
+    }
+
+    fn fills(lines: u64) -> Tally {
+        Tally { accesses: 8 * lines, l1_fills: lines, l2_fills: lines, last_fills: lines, ..Tally::default() }
+    }
+
+    #[test]
+    fn warm_ups_that_stand_for_nothing_are_no_lines_that_were_seen() {
+        let it = behind([(Book::Plain, fills(5)), (Book::Sample, fills(40)), (Book::Warming, fills(1000))]);
+        let traffic = it.traffic(&WINDOWS);
+        assert_eq!((traffic.seen_lines, traffic.l3_seen_lines, it.seen(|t| t.l1_fills)), (45.0, 45.0, 45.0));
+        assert_eq!((traffic.l3_misses, it.near().traffic.l1_misses), (LINES * 405.0, LINES * 405.0));
+        assert!(it.saw_any() && !behind([]).saw_any());
+    }
+
+    #[test]
+    fn what_is_dirty_at_the_end_stands_for_what_nobody_saw_written_behind_private_caches_alone() {
+        let written = |lines| Tally { l2_writebacks: lines, ..Tally::default() };
+        let end = |l2, last| Tally { l2_writebacks: l2, last_writebacks: last, ..Tally::default() };
+        // 100 lines that left L2 in windows, all of which the last level still has: as many were written in ten times the time.
+        let of_last = behind([(Book::Sample, written(100)), (Book::End, end(0, 100))]);
+        assert_eq!(of_last.traffic(&WINDOWS).dram_write, 64.0 * LINES * 1000.0);
+        // 20 more in L2 neither thin that out nor stand for others.
+        let of_both = behind([(Book::Sample, written(100)), (Book::End, end(20, 120))]);
+        assert_eq!(of_both.traffic(&WINDOWS).dram_write, 64.0 * LINES * 1020.0);
+        // A working set that never leaves L2.
+        let of_l2 = behind([(Book::Sample, fills(0)), (Book::End, end(20, 20))]);
+        assert_eq!(of_l2.traffic(&WINDOWS).dram_write, 64.0 * LINES * 20.0);
+    }
+}

@@ -1,0 +1,154 @@
+//! What the model has to say at the end of a run.
+
+use crate::memory::behind::Behind;
+use crate::memory::estimate::{Beyond, near, relative_error, windows_error};
+use crate::memory::executions::Times;
+use crate::memory::line::Owner;
+use crate::memory::{calibration, tally::Book};
+use crate::profile::code::CodeRef;
+use crate::profile::evidence::memory::{MemoryEvidence, SiteTraffic, Traffic};
+use crate::profile::run::Warning;
+
+use super::CacheModel;
+
+impl CacheModel {
+    /// All that was seen, at the end of the program; `sites` tells where each instruction is.
+    pub(super) fn evidence(mut self, sites: &[CodeRef]) -> MemoryEvidence {
+        if let Some(sampled) = &mut self.sampled {
+            sampled.close_window(self.classes);
+            sampled.pace.finish();
+        }
+        self.weigh();
+        let sampled = self.sampled.iter_mut().map(|sampled| &mut sampled.hierarchy);
+        for hierarchy in sampled.chain([&mut self.full]) {
+            hierarchy.tallies.note_apart(false);
+            hierarchy.tallies.open(Book::End);
+            hierarchy.flush();
+        }
+        let scales = self.first_level_scales();
+        let hierarchy = self.sampled.as_ref().map_or(&self.full, |s| &s.hierarchy);
+        let first = &self.full.tallies;
+        // A program that ends before its first pause was simulated without a gap.
+        let windows = self.sampled.is_some() && self.executed.extrapolated() > 0.0;
+        let beyond = Beyond { has_l2: self.has_l2, conflict_share: hierarchy.tallies.conflict_share(), windows };
+        let lines = self.classes.count() as f64;
+        let total = self.executed.total();
+        // Where there are less than two nobody knows how windows differ.
+        let of_windows = self.sampled.as_ref().map_or(0.0, |s| windows_error(s.pace.windows()).unwrap_or(1.0));
+        let (mut traffic, mut unseen) = (Vec::new(), 0.0);
+        for (i, (&(site, thread), scale)) in self.owners.pairs().iter().zip(scales).enumerate() {
+            let Some(&at) = sites.get(site as usize) else { continue };
+            let owner = Owner(i as u32);
+            let scales = self.executed.scales(owner, &total);
+            let mean_weight = self.strata.mean_weight(site);
+            let behind = Behind::of(&hierarchy.tallies, owner, &scales, mean_weight, lines, self.has_l2);
+            let (mut near_core, l1_error) = match scale {
+                Some(scale) => self.near_of(owner, scale, &behind),
+                None => (behind.near(), 0.0),
+            };
+            near_core.add(&near(&first.end(owner), 1.0));
+            let mut figures = beyond.join(&near_core, &behind.traffic(&beyond));
+            // What one window saw may differ as much in others as everything does that the program does.
+            let (scatter, of_all) = (self.strata.scatter(site), of_windows * scales.fills.between_windows());
+            let error = |own: Option<f64>| own.unwrap_or(of_all).hypot(scales.fills.without_windows());
+            figures.l1_scatter = (error(scatter.l1) * figures.l1_misses).max(l1_error);
+            figures.l2_scatter = error(scatter.l2) * figures.l2_misses;
+            figures.l3_scatter = error(scatter.l3) * figures.l3_misses;
+            if let Some((read, write)) = self.executed.bytes(owner) {
+                (figures.l1_read, figures.l1_write) = (read, write);
+                // Of the few lines that it accesses none may have been in the sample, and no burst have come while it ran.
+                let seen = behind.saw_any() || first.plain_of(owner).accesses > 0;
+                figures.unseen = if seen { 0.0 } else { read + write };
+                unseen += figures.unseen;
+            }
+            traffic.push(SiteTraffic { at, thread, traffic: figures });
+        }
+        let page_placement = hierarchy.placement_in_words();
+        self.warn_of_limits(&total);
+        self.warnings.extend(self.executed.warning(unseen));
+        if let Some(sampled) = &self.sampled
+            && sampled.pace.windows().is_empty()
+            && self.executed.extrapolated() > 0.1
+        {
+            self.warnings.push(Warning::new(
+                "memory-opening",
+                format!(
+                    "the program ended before its memory accesses were sampled a second time for long enough; {:.0} % \
+                    of them are taken to be like those seen until then, most of them at its start",
+                    100.0 * self.executed.extrapolated()
+                ),
+                "bytes beyond L1 may be those of cold caches",
+                "run longer, or with --memory exact",
+            ));
+        }
+        let ratios = calibration::ratios(&self.geometry, self.placement);
+        let own = calibration::worst(&ratios);
+        let (mode, error) = match &self.sampled {
+            None => ("exact", Some(own)),
+            Some(sampled) => ("sampled", relative_error(sampled.hierarchy.groups()).map(|error| error.hypot(own))),
+        };
+        let pairs = self.owners.pairs();
+        let place = |owner: Owner| sites.get(pairs.get(owner.0 as usize)?.0 as usize).copied();
+        let pages = self.pages.evidence(place);
+        let touched = pages.union(pages.sites.iter()).pages.ceil() as u64;
+        if let Some(lines) = self.sampled.as_ref().and_then(|s| s.arrivals.as_ref()?.lines(touched)) {
+            limit_compulsory(&mut traffic, lines as f64);
+        }
+        let weights = |owner| {
+            let fills = self.executed.scales(owner, &total).fills;
+            fills.each().map(|factor| lines * factor)
+        };
+        MemoryEvidence {
+            mode: mode.into(),
+            error,
+            page_placement,
+            one_in: self.classes.count() as u32,
+            one_core: self.geometry.cores == 1 && self.few_cores && !self.single,
+            calibration: ratios.into_iter().map(|(id, ratio)| (id.into(), ratio)).collect(),
+            sites: traffic,
+            pages,
+            data: self.data.map(|data| data.evidence(place, weights)).unwrap_or_default(),
+            warnings: self.warnings,
+        }
+    }
+
+    fn warn_of_limits(&mut self, total: &Times) {
+        self.warnings.extend(self.owners.warning());
+        let nowhere = self.owners.nowhere().and_then(|owner| self.executed.accesses(owner));
+        if let Some(accesses) = nowhere {
+            self.warnings.push(Warning::new(
+                "memory-sites",
+                format!(
+                    "the program has more instructions that access memory than traffic is kept of; {:.1} % of its \
+                    accesses are by others",
+                    100.0 * accesses as f64 / total.all() as f64
+                ),
+                "the memory traffic of some functions is missing",
+                "run a part of it",
+            ));
+        }
+        let hierarchy = self.sampled.as_ref().map_or(&self.full, |s| &s.hierarchy);
+        let false_seen = hierarchy.seen().false_seen();
+        if false_seen > 0.0 {
+            self.warnings.push(Warning::new(
+                "compulsory-misses",
+                "the program touched more than 14 GiB",
+                format!("up to {:.2} % of compulsory misses are counted as capacity misses", 100.0 * false_seen),
+                "none needed for bytes, which are not affected",
+            ));
+        }
+    }
+}
+
+/// Makes repeated misses of compulsory ones beyond so many `lines` in all: a window in which pages arrive stands for pauses in
+/// which none did.
+fn limit_compulsory(sites: &mut [SiteTraffic], lines: f64) {
+    let all: f64 = sites.iter().map(|site| site.traffic.compulsory).sum();
+    let too_many = 1.0 - lines / all;
+    if all > lines {
+        for Traffic { compulsory, capacity, .. } in sites.iter_mut().map(|site| &mut site.traffic) {
+            *capacity += too_many * *compulsory;
+            *compulsory *= 1.0 - too_many;
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What instructions did near the core: in L1, and in what bursts see of L2.
+
+use std::collections::HashMap;
+
+use crate::memory::behind::Behind;
+use crate::memory::control::Estimates;
+use crate::memory::estimate::{Near, near};
+use crate::memory::geometry::LINE_BYTES;
+use crate::memory::line::Owner;
+use crate::memory::tally::Tally;
+
+use super::{CacheModel, Sampled};
+
+impl CacheModel {
+    /// What `owner` did near the core, from its bursts, whose events stand for `scale`, and from what the sample of lines saw of
+    /// it in all the time. And the standard error of its misses.
+    pub(super) fn near_of(&self, owner: Owner, scale: f64, behind: &Behind) -> (Near, f64) {
+        let of_bursts = near(self.full.tallies.plain_of(owner), scale);
+        let (_, thread) = self.owners.pairs()[owner.0 as usize];
+        let Some(Sampled { control, .. }) = self.sampled.as_ref().filter(|s| s.rhythm.was_sampled(thread)) else {
+            return (of_bursts, 0.0);
+        };
+        // A string may be longer than a burst: what a part of it says of accesses says nothing. It goes through all lines alike.
+        if self.executed.is_string(owner) {
+            return (of_bursts, 0.0);
+        }
+        let lines = self.classes.count() as f64;
+        let estimate = |kind: usize, bursts, sample, of: fn(&Tally) -> u64| {
+            control.estimate(owner, kind, Estimates { bursts, sample, events: behind.seen(of), scale, lines })
+        };
+        let of_sample = behind.near();
+        let misses = |near: &Near| near.traffic.l1_misses;
+        let (misses, error) = estimate(0, misses(&of_bursts), misses(&of_sample), |t| t.l1_fills);
+        let left = |near: &Near| near.traffic.l2_write / LINE_BYTES as f64;
+        let (write_backs, _) = estimate(1, left(&of_bursts), left(&of_sample), |t| t.l1_writebacks);
+        let shares = if of_bursts.traffic.l1_misses > 0.0 { of_bursts } else { of_sample };
+        (shares.with(misses, write_backs), error)
+    }
+
+    /// How many events one event of the full hierarchy stands for, by owner. `None` where an owner never executed in a
+    /// counted part of a burst.
+    pub(super) fn first_level_scales(&self) -> Vec<Option<f64>> {
+        let Some(Sampled { hierarchy, rhythm, .. }) = &self.sampled else {
+            return vec![Some(1.0); self.owners.pairs().len()];
+        };
+        let pairs = || self.owners.pairs().iter().zip(self.full.tallies.plain().iter().zip(hierarchy.tallies.plain()));
+        // Of each thread: accesses in bursts, and in the sample that runs all the time.
+        let mut by_thread: HashMap<u32, (u64, u64)> = HashMap::new();
+        for ((_, thread), (burst, classed)) in pairs() {
+            let (a, b) = by_thread.entry(*thread).or_default();
+            *a += burst.accesses;
+            *b += classed.accesses;
+        }
+        let scale = |thread: u32, owner: Owner, burst: &Tally| {
+            if !rhythm.was_sampled(thread) {
+                return Some(1.0);
+            }
+            if burst.accesses == 0 {
+                return None;
+            }
+            if let Some(accesses) = self.executed.accesses(owner) {
+                let strings = self.executed.is_string(owner);
+                let of_burst = if strings { burst.read_bytes + burst.write_bytes } else { burst.accesses };
+                return Some(accesses as f64 / of_burst.max(1) as f64);
+            }
+            let (bursts, classed) = by_thread.get(&thread)?;
+            Some((classed * self.classes.count()) as f64 / (*bursts).max(1) as f64)
+        };
+        (0..).map(Owner).zip(pairs()).map(|(owner, (&(_, thread), (burst, _)))| scale(thread, owner, burst)).collect()
+    }
+}
