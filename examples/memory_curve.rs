@@ -1,12 +1,16 @@
 //! The model's hit curve beside this host's measured one: `rprof machine --json | memory_curve`.
 //!
 //! For each size of a working set the depth from which a line comes on average: 0 for L1 to 3 for memory, so that a point
-//! is hundredths of a level. Sizes within a factor of two of a cache are transitions.
+//! is hundredths of a level. Sizes within a factor of two of a cache are transitions. The model has the caches that a profile
+//! of this host has: of a last level that neighbours fill, what the sweep over working sets found (`memory-share`).
 //!
-//! - *chase*, the evidence for hits: one thread follows pointers through all lines of the set in random order, on huge pages.
-//!   Every load waits for the one before it and no prefetcher knows the next one, so the time of a hop is the latency of
-//!   the level that has the line. The depth lies where that time lies between the levels' `lat.*`, which `rprof machine`
-//!   measured with other buffers, in another order and at one size of each level.
+//! - *chase*, the evidence for hits: one thread follows pointers through all lines of the set, on huge pages. Every load waits
+//!   for the one before it and no prefetcher knows the next one, so the time of a hop is the latency of the level that has
+//!   the line. The depth lies where that time lies between those of four reference sets, one well inside each level; those of
+//!   L1 and L2 are followed again for each size, as the clock changes.
+//!   The order is random within 64 KiB, one such block after the other: in one that is random in all of the set, hops wait for
+//!   address translation, and in a guest whose host has small pages they do so on huge pages, too (on a 2-core Intel guest 54 ns
+//!   a hop through 45 MiB and 180 ns through 64 MiB so, 40 ns and 44 ns in blocks).
 //!   Beyond L2 sixteen such chains, evenly spaced on the cycle, are followed at once: of a last level that a host shares with others
 //!   these take what is not used for a millisecond. On a guest with 32 MiB of it a hop through 12 MiB took 69 ns by one chain, in
 //!   rounds of 14 ms, and 15 ns by sixteen, in rounds of 0.2 ms. They ask for less than any level delivers, so that a hop
@@ -20,17 +24,18 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 use rprof::isa::facts::AccessKind;
-use rprof::memory::{CacheModel, Geometry, Placement};
+use rprof::memory::{CacheModel, Geometry, Level, Placement};
 use rprof::profile::Machine;
 use rprof::profile::code::CodeRef;
 use rprof::profile::evidence::memory::{Access, AccessSink, Traffic};
 
-const LATENCIES: [&str; 4] = ["lat.l1", "lat.l2", "lat.l3", "lat.dram"];
 const READS: [&str; 4] = ["l1.read", "l2.read", "l3.read", "dram.read"];
 const LINE: u64 = 64;
 const HUGE: usize = 2 << 20;
+/// What is visited in random order before what lies behind it.
+const BLOCK: u64 = 64 << 10;
 /// Runs of a size, of which the fastest counts, and how long each takes at least.
-const RUNS: usize = 7;
+const RUNS: usize = 15;
 const RUN: Duration = Duration::from_millis(1);
 /// Chains beyond L2.
 const CHAINS: usize = 16;
@@ -94,29 +99,44 @@ impl Drop for Lines {
     }
 }
 
-/// The lines in the order in which `chains` chains on a cycle visit them.
-fn visited(cycle: &[u32], chains: usize) -> Vec<u32> {
-    let part = cycle.len() / chains;
-    (0..part).flat_map(|hop| (0..chains).map(move |chain| cycle[chain * part + hop])).collect()
+/// Lines of a set in the order in which pointers lead through them, and how many chains follow it.
+struct Cycle {
+    lines: Vec<u32>,
+    chains: usize,
 }
 
-/// The numbers below `count` in random order.
+/// The cycle through a set of so many bytes.
+fn cycle(bytes: f64, l2: Level) -> Cycle {
+    let chains = if bytes > l2.size as f64 { CHAINS } else { 1 };
+    Cycle { lines: shuffled((bytes as u64 / LINE) as u32 / chains as u32 * chains as u32), chains }
+}
+
+impl Cycle {
+    /// The lines in the order in which the chains visit them.
+    fn visited(&self) -> Vec<u32> {
+        let part = self.lines.len() / self.chains;
+        (0..part).flat_map(|hop| (0..self.chains).map(move |chain| self.lines[chain * part + hop])).collect()
+    }
+}
+
+/// The numbers below `count`, those of each block in random order, one block after the other.
 fn shuffled(count: u32) -> Vec<u32> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut order: Vec<u32> = (0..count).collect();
-    for last in (1..order.len()).rev() {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        order.swap(last, (state % (last as u64 + 1)) as usize);
+    for block in order.chunks_mut((BLOCK / LINE) as usize) {
+        for last in (1..block.len()).rev() {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            block.swap(last, (state % (last as u64 + 1)) as usize);
+        }
     }
     order
 }
 
 /// Traffic of `rounds` rounds through the lines.
-fn rounds(machine: &Machine, order: &[u32], rounds: usize) -> Traffic {
-    let (geometry, warnings) = Geometry::of_host(&machine.caches, 1);
-    let mut sink = Box::new(CacheModel::exact(geometry, Placement::HugePages, warnings));
+fn rounds(geometry: &Geometry, order: &[u32], rounds: usize) -> Traffic {
+    let mut sink = Box::new(CacheModel::exact(geometry.clone(), Placement::HugePages, Vec::new()));
     for batch in std::iter::repeat_n(order, rounds).flat_map(|order| order.chunks(4096)) {
         let address = |line: &u32| (1 << 32) + u64::from(*line) * LINE;
         let access = |line| Access { address: address(line), bytes: 8, site: 0, kind: AccessKind::Load };
@@ -129,8 +149,8 @@ fn rounds(machine: &Machine, order: &[u32], rounds: usize) -> Traffic {
 }
 
 /// Mean depth of a round after the caches have settled.
-fn modelled(machine: &Machine, order: &[u32]) -> f64 {
-    let (before, after) = (rounds(machine, order, 2), rounds(machine, order, 3));
+fn modelled(geometry: &Geometry, order: &[u32]) -> f64 {
+    let (before, after) = (rounds(geometry, order, 2), rounds(geometry, order, 3));
     let missed = |misses: fn(&Traffic) -> f64| (misses(&after) - misses(&before)) / order.len() as f64;
     missed(|t| t.l1_misses) + missed(|t| t.l2_misses) + missed(|t| t.l3_misses)
 }
@@ -158,37 +178,40 @@ fn main() {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text).unwrap_or_else(|e| fail(&e));
     let machine: Machine = serde_json::from_str(&text).unwrap_or_else(|e| fail(&e));
-    let Some(latencies) = times(&machine, LATENCIES, |latency| latency) else {
-        return println!("SKIPPED: no latency of some level");
-    };
     let reads = times(&machine, READS, f64::recip);
     let Some(sweep) = machine.sweeps.iter().find(|s| s.id == "workingset.read" && s.threads == 1) else {
         return println!("SKIPPED: no working-set sweep");
     };
     let largest = sweep.points.iter().map(|p| p.0).fold(0.0, f64::max);
-    let l2 = machine.caches.iter().find(|c| c.level == 2).map_or(f64::INFINITY, |c| c.size as f64);
+    let (geometry, share) = Geometry::of_host(&machine.caches, 1).0.as_measured(&machine);
+    let Geometry { l1, l2: Some(l2), last, .. } = geometry else { return println!("SKIPPED: no L2") };
+    share.into_iter().for_each(|warning| println!("{}", warning.text));
     let lines = Lines::new(largest as u64).unwrap_or_else(|e| fail(&e));
+    let hop = |bytes: f64| {
+        let cycle = cycle(bytes, l2);
+        if cycle.chains > 1 { lines.chase::<CHAINS>(&cycle.lines) } else { lines.chase::<1>(&cycle.lines) }
+    };
+    // Well inside of a level that begins behind another one.
+    let inside = |before: Level, level: Level| (before.size as f64 * level.size as f64).sqrt();
+    let [of_last, of_memory] = [inside(l2, last), largest].map(hop);
     println!(
         "{:>12} {:>8} {:>7} {:>7} {:>7} {:>8} {:>7}",
         "bytes", "ns a hop", "chase", "model", "points", "GB/s", "stream"
     );
     let mut worst = 0.0f64;
     for &(bytes, rate) in &sweep.points {
-        let beyond = bytes > l2;
-        let count = (bytes as u64 / LINE) as usize;
-        let cycle = shuffled(if beyond { count / CHAINS * CHAINS } else { count } as u32);
-        let hop = if beyond { lines.chase::<CHAINS>(&cycle) } else { lines.chase::<1>(&cycle) };
-        let order = visited(&cycle, if beyond { CHAINS } else { 1 });
-        let (found, expected) = (depth(&latencies, hop), modelled(&machine, &order));
+        let latencies = [hop(l1.size as f64 / 2.0), hop(inside(l1, l2)), of_last, of_memory];
+        let taken = hop(bytes);
+        let (found, expected) = (depth(&latencies, taken), modelled(&geometry, &cycle(bytes, l2).visited()));
         let points = 100.0 * (expected - found);
-        let near = |cache: f64| (0.5..2.0).contains(&(bytes / cache));
-        let transition = machine.caches.iter().any(|cache| near(cache.size as f64));
+        let near = |cache: Level| (0.5..2.0).contains(&(bytes / cache.size as f64));
+        let transition = [l1, l2, last].into_iter().any(near);
         if !transition {
             worst = worst.max(points.abs());
         }
         let stream = reads.map_or("-".into(), |reads| format!("{:.2}", depth(&reads, rate.recip())));
         let mark = if transition { " transition" } else { "" };
-        let (nanoseconds, rate) = (1e9 * hop, rate / 1e9);
+        let (nanoseconds, rate) = (1e9 * taken, rate / 1e9);
         println!(
             "{bytes:>12.0} {nanoseconds:>8.2} {found:>7.2} {expected:>7.2} {points:>+7.0} {rate:>8.1} {stream:>7}{mark}"
         );
