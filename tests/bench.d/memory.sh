@@ -33,10 +33,16 @@ known=$work_dir/known
 flags=(-O3 -mavx2 -mfma -ffast-math -static -fno-tree-loop-distribute-patterns -fno-loop-interchange
     -fno-loop-unroll-and-jam)
 
-# geometry INDEX: size,ways,line of a cache of this host, as valgrind wants it.
+# geometry INDEX: size,ways,line of a cache of this host, as valgrind wants it: with a power of two of sets, which is the next one
+# above what a cache of 480 MiB has.
 geometry() {
-    local cache=/sys/devices/system/cpu/cpu0/cache/index$1
-    [ -e "$cache/size" ] && echo "$((1024 * $(tr -d K <"$cache/size"))),$(<"$cache/ways_of_associativity"),64"
+    local cache=/sys/devices/system/cpu/cpu0/cache/index$1 ways sets=1
+    [ -e "$cache/size" ] || return
+    ways=$(<"$cache/ways_of_associativity")
+    while [ $((sets * ways * 64)) -lt $((1024 * $(tr -d K <"$cache/size"))) ]; do
+        sets=$((2 * sets))
+    done
+    echo "$((sets * ways * 64)),$ways,64"
 }
 
 # kernel_seconds FILE: of the standard error of a run.
