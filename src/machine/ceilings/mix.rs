@@ -60,6 +60,10 @@ fn footprints(lab: &Lab) -> [(&'static str, usize); 3] {
     [("", 1024), (".l1i", l1i * 7 / 8), (".l2", (200 << 10).min(l2 / 2).max(2 * l1i))]
 }
 
+/// Share of the highest rate of any width from which on a width is taken whole: far from both a half and one, since another width
+/// has instructions of another length, and each choice is another ceiling of code beyond the op cache.
+const WHOLE: f64 = 0.75;
+
 /// The floating-point instructions of which most are issued a second, so that the pipes are the last to limit a mix:
 /// FMA and addition in turn, at the width that reaches most instructions.
 fn fastest(lab: &Lab) -> Vec<(Opcode, Width)> {
@@ -69,10 +73,10 @@ fn fastest(lab: &Lab) -> Vec<(Opcode, Width)> {
         lab.found(&id, 1).and_then(|c| c.value).unwrap_or(0.0) / f64::from(width.lanes(precision))
     };
     let mut widths = lab.features.widths();
-    // 1 % more instructions at a narrower width is noise: prefer the wider one.
+    // The widest of those that the pipes take whole; a width that they take in two passes has half the rate.
     widths.reverse();
     let best = widths.iter().map(rate).fold(0.0, f64::max);
-    let width = widths.iter().copied().find(|w| rate(w) > 0.97 * best).unwrap_or(Width::Scalar);
+    let width = widths.iter().copied().find(|w| rate(w) > WHOLE * best).unwrap_or(Width::Scalar);
     [FpOp::Fma, FpOp::Add]
         .iter()
         .filter_map(|op| Some((floating(*op, precision, width, lab.features)?, width)))
