@@ -39,7 +39,7 @@
 //! | `dram.stride.{2,4,8,16,page}` † | byte/s | one double every so many; each line touched counts 64 bytes |
 //! | `dram.random` `dram.gather` `dram.chase.{1,2,4,8,16}` † | byte/s | 64 bytes for each access (`random`: the better of all that the core can begin and 16 at a time); huge pages (`.4k`: small ones, also `stride.page`) |
 //! | `lat.{l1,l2,l3,dram}` ‡ | s | load to use through a pointer |
-//! | `tlb.reach`, sweeps `latency.{huge,4k}` ‡ | byte, s | the largest set of scattered lines on 4 KiB pages that needs no page walks; a hop over the set |
+//! | `tlb.reach`, sweeps `latency.{huge,4k}` ‡ | byte, s | the most 4 KiB pages that are visited in scattered order without page walks; a hop over the set |
 //! | `smt.*` `slow.*` | | `dp.{tlp,ilp,simd,fma}` `issue` `{l1,l2,l3,dram}.read` of both hardware threads of one core; of slow cores |
 //! | `mispredict` `pagefault` ‡ | s | one mispredicted branch; first touch of a 4 KiB page |
 //! | `int.{add,mul,logic}.w` `int.alu.scalar` `int8.dot.w` † | op/s | 32-bit lanes (logic and scalar: 64 bits); `alu`: rotate, xor, add in turn |

@@ -45,7 +45,21 @@ pub fn latencies(lab: &mut Lab) -> Result<(), MachineError> {
 fn latency_of(lab: &Lab, bytes: u64, nodes: u64, plan: Plan) -> Result<Rate, MachineError> {
     let arena = Arena::new(lab.team(), 1, bytes, Pages::Huge, false)?;
     link(lab, &arena, nodes)?;
+    visit(lab, &arena, nodes)?;
     hops(lab, &arena, nodes, Chase { threads: 1, chains: 1 }, plan)
+}
+
+/// Chains that bring a set into the caches of the first thread.
+const VISITORS: usize = 16;
+
+/// Has the first thread hop over all of a set that its caches can hold: other threads wrote it, too, and the hops that are timed
+/// might be the first ones to most of its lines.
+pub fn visit(lab: &Lab, arena: &Arena, nodes: u64) -> Result<(), MachineError> {
+    if nodes * LINE > lab.topology.caches.last().map_or(0, |c| c.size) {
+        return Ok(());
+    }
+    let (work, hops) = chasing(lab, arena, nodes, Chase { threads: 1, chains: VISITORS })?;
+    lab.watch().time(&work, nodes.div_ceil(hops), 1).map(|_| ())
 }
 
 /// Chases of DRAM; `suffix` names the pages where they are not huge.
@@ -113,7 +127,7 @@ const FIRST: u64 = 0x9e37_79b9_7f4a_7c15;
 const SECOND: u64 = 0xbf58_476d_1ce4_e5b9;
 
 /// A permutation of 2^bits numbers without visible pattern: odd multiplications and shifted exclusive ors are one to one.
-fn scatter(n: u64, nodes: u64) -> u64 {
+pub fn scatter(n: u64, nodes: u64) -> u64 {
     let mask = nodes - 1;
     let mix = |x: u64| x ^ (x >> half(nodes));
     mix(mix(n.wrapping_mul(FIRST) & mask).wrapping_mul(SECOND) & mask)
@@ -193,10 +207,16 @@ pub struct Chase {
 
 /// Hops a second of all threads together, their chains evenly spaced on the cycle of `nodes`, from another place each time.
 pub fn hops(lab: &Lab, arena: &Arena, nodes: u64, chase: Chase, plan: Plan) -> Result<Rate, MachineError> {
+    let (work, hops) = chasing(lab, arena, nodes, chase)?;
+    lab.watch().rate(&work, hops as f64, plan)
+}
+
+/// The kernel of a chase, and the hops of one iteration of all threads.
+fn chasing(lab: &Lab, arena: &Arena, nodes: u64, chase: Chase) -> Result<(Work, u64), MachineError> {
     let Chase { threads, chains } = chase;
     let kernel = chase::chase(chains, lab.features)?;
     let chains = chains as u64;
-    let amount = (kernel.work.payload * threads as u64) as f64;
+    let hops = kernel.work.payload * threads as u64;
     let start = arena.turn().wrapping_mul(FIRST) >> 16;
     let arguments = (0..threads as u64).map(|rank| {
         let mut set = Arguments::new();
@@ -209,7 +229,7 @@ pub fn hops(lab: &Lab, arena: &Arena, nodes: u64, chase: Chase, plan: Plan) -> R
         }
         set
     });
-    lab.watch().rate(&Work::new(kernel, arguments.collect()), amount, plan)
+    Ok((Work::new(kernel, arguments.collect()), hops))
 }
 
 /// `dram.stride.{2,4,8,16,page}`, `dram.random`, `dram.gather` (byte/s, a line for each line touched); the last three

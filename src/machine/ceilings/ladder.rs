@@ -57,7 +57,8 @@ fn mixes(lab: &mut Lab, precision: Precision, threads: usize) -> Result<(), Mach
         let label = Label::new(format!("{p}.{name}"), "flop/s", threads);
         let opcodes =
             |width| ops.iter().map(|op| floating(*op, precision, width, lab.features)).collect::<Option<Vec<_>>>();
-        let packed = lab.features.widths().into_iter().filter(|w| *w != Width::Scalar);
+        // The widest again: which of the pipes an operation is given can go wrong for as long as a copy runs.
+        let packed = lab.features.widths().into_iter().filter(|w| *w != Width::Scalar).chain([lab.features.widest()]);
         let kernels: Vec<_> =
             packed.filter_map(|w| Some(fp::throughput(name, &opcodes(w)?, precision, w, lab.features))).collect();
         if kernels.is_empty() {

@@ -1,9 +1,16 @@
-//! How far the TLB reaches: the latency over the working set on 4 KiB pages, beside that on huge ones.
+//! How far the TLB reaches, and the latency over the working set on 4 KiB pages and on huge ones.
+//!
+//! The reach is told by one line of each page: the lines of sixteen thousand pages fit an L2 of a MiB, so that what a hop takes
+//! longer on small pages is address translation, and neither the neighbours in the last cache nor DRAM are part of it.
 
-use super::irregular::{Chase, LINE, hops, link, power_of_two_below};
-use crate::machine::bench::arena::Pages;
-use crate::machine::bench::timing::Plan;
+use std::sync::Arc;
+
+use super::irregular::{Chase, LINE, hops, link, power_of_two_below, scatter, visit};
+use crate::machine::bench::arena::{Arena, Content, Pages};
+use crate::machine::bench::timing::{Plan, Work};
 use crate::machine::error::MachineError;
+use crate::machine::kernels::Arguments;
+use crate::machine::kernels::x86_64::chase;
 use crate::machine::lab::{Effort, Lab, Label};
 use crate::profile::machine::{Ceiling, Sweep};
 
@@ -17,8 +24,12 @@ const STEP: f64 = 2.0;
 /// Sets that neighbours in the last cache are part of are looked at more often.
 const ROUNDS_BEYOND_L2: usize = 4;
 
-/// Sweeps `latency.{huge,4k}`: seconds of one hop over the bytes of the working set, one thread; and from them `tlb.reach`:
-/// the largest set of scattered lines on 4 KiB pages whose pages are not walked yet.
+/// Bytes of a small page, and pages of the smallest set for `tlb.reach`.
+const PAGE: u64 = 4096;
+const FEWEST_PAGES: u64 = 16;
+
+/// `tlb.reach`: the bytes of the most 4 KiB pages that are visited in scattered order without being walked; and the sweeps
+/// `latency.{huge,4k}`: seconds of one hop over the bytes of the working set, one thread.
 pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
     let label = Label::new("tlb.reach", "byte", 1);
     if !lab.wants(&label) {
@@ -32,8 +43,13 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
         lab.missing(label, "too little memory for a buffer of four times the last-level caches");
         return Ok(());
     }
-    let mut curves = Vec::new();
+    let (mut curves, mut translated) = (Vec::new(), Vec::new());
     for (pages, name) in [(Pages::Huge, "huge"), (Pages::Small, "4k")] {
+        let Some(by_pages) = visits(lab, pages)? else {
+            lab.missing(label, lab.too_late());
+            return Ok(());
+        };
+        translated.push(by_pages);
         let Some(points) = curve(lab, pages)? else {
             lab.missing(label, lab.too_late());
             return Ok(());
@@ -46,15 +62,65 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
         lab.missing(label, lab.too_late());
         return Ok(());
     };
-    match reach(&curves[0].points, &curves[1].points, WALK_CYCLES / clock_hz) {
+    match reach(&translated[0], &translated[1], WALK_CYCLES / clock_hz) {
         Some(bytes) => {
             let source = Ceiling { spread: Some(STEP - 1.0), ..source };
-            lab.derive(label, bytes, &source, "where the sweep latency.4k leaves latency.huge, to a factor of two");
+            lab.derive(
+                label,
+                bytes,
+                &source,
+                "one line of each page, where small pages leave huge ones, to a factor of two",
+            );
         }
         None => lab.missing(label, "small pages cost no more than huge ones up to the largest set"),
     }
     curves.into_iter().for_each(|curve| lab.sweep(curve));
     Ok(())
+}
+
+/// Seconds of a hop over the bytes of the pages that one line each is visited of; `None` where the time is used up.
+fn visits(lab: &mut Lab, pages: Pages) -> Result<Option<Vec<(f64, f64)>>, MachineError> {
+    let Some(arena) = lab.far(1, pages)? else { return Ok(None) };
+    let most = power_of_two_below(arena.slab / PAGE);
+    let mut points = Vec::new();
+    let mut count = FEWEST_PAGES;
+    while count <= most {
+        if lab.out_of_time() {
+            return Ok(None);
+        }
+        link_pages(lab, &arena, count)?;
+        let kernel = chase::chase(1, lab.features)?;
+        let hops = kernel.work.payload as f64;
+        let mut arguments = Arguments::new();
+        arguments.chains[0] = line_of(&arena, 0);
+        let work = Work::new(kernel, vec![arguments]);
+        // All of them once, before it is timed.
+        lab.watch().time(&work, (count as f64 / hops).ceil() as u64, 1)?;
+        let plan =
+            Plan { seconds: (count as f64 * 20e-9).max(100e-6), repetitions: 8, steady: 0.02, rounds: 2, fastest: 4 };
+        points.push(((count * PAGE) as f64, 1.0 / lab.watch().rate(&work, hops, plan)?.best));
+        count = (count as f64 * STEP) as u64;
+    }
+    Ok(Some(points))
+}
+
+/// Address of the line of page `page` that is visited: the lines of neighbouring pages lie in different sets of the caches.
+fn line_of(arena: &Arena, page: u64) -> u64 {
+    arena.slab_address(0) + PAGE * page + LINE * ((page ^ (page >> 6)) % (PAGE / LINE))
+}
+
+/// Links one line of each of the first `count` pages into one cycle in scattered order.
+fn link_pages(lab: &Lab, arena: &Arena, count: u64) -> Result<(), MachineError> {
+    let slab = arena.clone();
+    let job = move |_rank: usize| {
+        for position in 0..count {
+            let [from, to] = [position, (position + 1) % count].map(|p| line_of(&slab, scatter(p, count)));
+            // SAFETY: the slab has more pages than `count`, and no other thread writes it now.
+            unsafe { (from as *mut u64).write(to) };
+        }
+    };
+    arena.note_content(Content::Any);
+    lab.team().run(1, Arc::new(job))
 }
 
 /// Seconds of a hop over sets of 16 KiB up to more than the caches hold, in factors of two; `None` where the time is used up.
@@ -68,6 +134,7 @@ fn curve(lab: &mut Lab, pages: Pages) -> Result<Option<Vec<(f64, f64)>>, Machine
             return Ok(None);
         }
         link(lab, &arena, nodes)?;
+        visit(lab, &arena, nodes)?;
         // Long enough to walk over a set that fits the caches; of a larger one a part is as good as all of it.
         let seconds = (nodes as f64 * 20e-9).clamp(200e-6, 4e-3);
         let beyond_l2 = nodes * LINE > lab.topology.cache(2).map_or(1 << 20, |c| c.size);

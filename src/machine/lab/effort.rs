@@ -63,7 +63,7 @@ impl Effort {
 pub enum Steadiness {
     /// Registers: 3 %.
     Core,
-    /// L1, L2: 3 %.
+    /// L1, L2, mispredicted branches: 3 %.
     Near,
     /// L3, DRAM and latencies beyond L2: 10 %.
     Shared,
@@ -76,7 +76,7 @@ impl Steadiness {
             return Steadiness::Shared;
         }
         let id = clock::of_all_cpus(id);
-        let near = ["l1.", "l2.", "lat.l1", "lat.l2"];
+        let near = ["l1.", "l2.", "lat.l1", "lat.l2", "mispredict"];
         if near.iter().any(|prefix| id.starts_with(prefix)) { Steadiness::Near } else { Steadiness::Core }
     }
 

@@ -16,7 +16,7 @@ use super::doubt;
 use super::error::MachineError;
 use super::features::Features;
 use super::kernels::Kernel;
-use super::topology::Topology;
+use super::topology::{self, Topology};
 use crate::profile::machine::{Ceiling, Sweep};
 use crate::profile::placement::{self, CoreToCore};
 use crate::profile::run::Warning;
@@ -268,7 +268,8 @@ impl Lab {
         let large = id.ends_with(".l1i") || id.ends_with(".l2");
         match self.effort {
             Effort::Full if large => 8,
-            Effort::Full if id.starts_with("mix.") || id.contains(".div+sqrt.") => 6,
+            Effort::Full if id.starts_with("mix.") => 6,
+            Effort::Full if id.contains(".coissue.") && (id.contains("div") || id.contains("sqrt")) => 6,
             Effort::Full if id.contains(".coissue.") => 3,
             Effort::Quick if id.starts_with("mix.") => 1,
             _ => 2,
@@ -337,7 +338,8 @@ impl Lab {
     /// ceilings stand, with a warning.
     pub fn conclude(&mut self) {
         self.choose_placement();
-        pool::widen(&mut self.ceilings, if self.resumed { 1.0 } else { pool::ANOTHER_RUN });
+        let factor = if self.resumed { 1.0 } else { pool::ANOTHER_RUN };
+        pool::widen(&mut self.ceilings, factor, topology::is_guest());
         doubt::mark(&mut self.ceilings);
         if let Some(share) = self.huge_pages.filter(|s| *s < HUGE_ENOUGH) {
             self.doubts.push(Warning::new(

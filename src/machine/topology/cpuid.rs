@@ -18,6 +18,18 @@ impl Identity {
     }
 }
 
+/// Whether a hypervisor says that it runs this host.
+#[cfg(target_arch = "x86_64")]
+pub fn is_guest() -> bool {
+    raw_cpuid::CpuId::new().get_feature_info().is_some_and(|f| f.has_hypervisor())
+}
+
+/// No CPUID here: not known to be one.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn is_guest() -> bool {
+    false
+}
+
 /// The brand string, without surplus blanks; the vendor where there is none.
 #[cfg(target_arch = "x86_64")]
 fn brand() -> Option<String> {

@@ -10,7 +10,7 @@ mod sysfs;
 
 use std::path::Path;
 
-pub use cpuid::Identity;
+pub use cpuid::{Identity, is_guest};
 
 use crate::profile::machine::Cache;
 use crate::profile::run::Warning;
