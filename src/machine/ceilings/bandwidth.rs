@@ -226,10 +226,7 @@ const BETWEEN_PLACES: u64 = 1061 * 4096;
 
 /// Places to try.
 fn places(lab: &Lab, level: &Level) -> u64 {
-    match level.name {
-        _ if level.beyond_l2 || lab.effort == Effort::Quick => 1,
-        _ => 3,
-    }
+    if level.name == "l2" && lab.effort == Effort::Full { 2 } else { 1 }
 }
 
 /// How a stream walks: the loop, the bytes of one thread's working set, the bytes before it in the thread's slab, and in how many

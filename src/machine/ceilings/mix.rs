@@ -29,7 +29,7 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
                 let amount = |m: &Kernel| m.work.payload as f64;
                 if suffix.is_empty() && lab.effort == Effort::Full {
                     // Of several threads all have to be in the better state at once.
-                    let (features, copies) = (lab.features, if threads > 1 { 3 } else { 2 });
+                    let (features, copies) = (lab.features, if threads > 1 { 2 } else { 1 });
                     let lengths = LENGTHS.repeat(copies).into_iter();
                     let kernels = lengths.map(|n| mix(&opcodes, filler, k, bytes * n / 16, features));
                     lab.best_of(label, kernels, amount)?;
@@ -63,7 +63,7 @@ pub fn fractions(lab: &mut Lab) {
 
 /// Sixteenths of the bytes of code in the op cache that are tried: how a loop's length divides by what is fetched and issued at once
 /// decides how well its units are used (Zen 5, loads: 4.0 to 5.1 a cycle, the same at each length).
-const LENGTHS: [usize; 6] = [9, 11, 13, 16, 18, 20];
+const LENGTHS: [usize; 6] = [9, 13, 16, 24, 28, 32];
 
 /// Code in the op cache (about so much), in L1I, in L2.
 fn footprints(lab: &Lab) -> [(&'static str, usize); 3] {

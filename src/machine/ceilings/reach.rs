@@ -21,9 +21,6 @@ const WALK_CYCLES: f64 = 12.0;
 /// From set to set.
 const STEP: f64 = 2.0;
 
-/// Sets that neighbours in the last cache are part of are looked at more often.
-const ROUNDS_BEYOND_L2: usize = 4;
-
 /// Bytes of a small page, and pages of the smallest set for `tlb.reach`.
 const PAGE: u64 = 4096;
 const FEWEST_PAGES: u64 = 16;
@@ -137,9 +134,7 @@ fn curve(lab: &mut Lab, pages: Pages) -> Result<Option<Vec<(f64, f64)>>, Machine
         visit(lab, &arena, nodes)?;
         // Long enough to walk over a set that fits the caches; of a larger one a part is as good as all of it.
         let seconds = (nodes as f64 * 20e-9).clamp(200e-6, 4e-3);
-        let beyond_l2 = nodes * LINE > lab.topology.cache(2).map_or(1 << 20, |c| c.size);
-        let rounds = if beyond_l2 { ROUNDS_BEYOND_L2 } else { 2 };
-        let plan = Plan { seconds, repetitions: 3, steady: 0.05, rounds, fastest: 2 };
+        let plan = Plan { seconds, repetitions: 3, steady: 0.05, rounds: 2, fastest: 2 };
         let rate = hops(lab, &arena, nodes, Chase { threads: 1, chains: 1 }, plan)?;
         points.push(((nodes * LINE) as f64, 1.0 / rate.best));
         nodes = (nodes as f64 * STEP) as u64;
