@@ -290,6 +290,15 @@ impl Hierarchy {
         self.last.iter_mut().for_each(|last| last.cache.cache.age());
     }
 
+    /// In the time that was not simulated so much came from memory that the last level holds nothing from before: what was dirty
+    /// there has gone to memory, and what has been written again since was not found there.
+    pub fn old_had_gone(&mut self) {
+        self.tallies.old_had_gone();
+        let private = self.cores.iter_mut().filter_map(|core| core.l2.as_mut());
+        private.for_each(|l2| l2.cache.clean(|state| state.is_old() && state.has_passed()));
+        self.last.iter_mut().for_each(|last| last.cache.cache.clean(State::is_old));
+    }
+
     /// `core` goes on after accesses that did not come: the shadow of L1 begins anew, and what a burst knows of L2.
     pub fn interrupt(&mut self, core: usize) {
         self.cores[core].burst_l2.iter_mut().for_each(BurstL2::end);

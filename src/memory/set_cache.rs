@@ -120,6 +120,14 @@ impl SetCache {
         self.states.iter_mut().filter(|state| !state.is_lost()).for_each(|state| *state = state.aged());
     }
 
+    /// Lines whose state is `of` a kind are not dirty any more.
+    pub fn clean(&mut self, of: impl Fn(State) -> bool) {
+        self.states
+            .iter_mut()
+            .filter(|state| !state.is_lost() && of(**state))
+            .for_each(|state| *state = state.cleaned());
+    }
+
     /// Takes all lines out and returns the dirty ones.
     pub fn drain_dirty(&mut self) -> Vec<(Line, State)> {
         let dirty = self.tags.iter().zip(&self.states).filter(|(_, state)| state.writer().is_some());

@@ -233,6 +233,8 @@ pub struct Tallies {
     book: Book,
     /// Compulsory misses of the sample and of warm-ups before the present window, by owner.
     before_window: [Vec<u64>; 2],
+    /// Lines that warm-ups before the present window wrote again in another window than they had left L2 in, by owner.
+    rewritten_before: Vec<u64>,
     /// What was put away, weighted, of one book.
     put_away: Vec<Tally>,
     /// By owner: what was put away of the sample.
@@ -352,6 +354,17 @@ impl Tallies {
     pub fn begin_window(&mut self) {
         let compulsory = |tallies: &[Tally]| tallies.iter().map(|tally| tally.compulsory).collect();
         self.before_window = [compulsory(&self.sample), compulsory(&self.warming)];
+        self.rewritten_before = self.warming.iter().map(|tally| tally.rewritten_later).collect();
+    }
+
+    /// What was dirty in the last level before the pause had gone to memory when the present window began: what its warm-up
+    /// wrote again was not there in truth.
+    pub fn old_had_gone(&mut self) {
+        for (i, tally) in self.warming.iter_mut().enumerate() {
+            let before = self.rewritten_before.get(i).copied().unwrap_or(0);
+            tally.rewritten = tally.rewritten.saturating_sub(tally.rewritten_later - before);
+            tally.rewritten_later = before;
+        }
     }
 
     /// Of the compulsory misses of the present window only `share` are so; the others are of lines that were touched

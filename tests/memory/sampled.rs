@@ -186,6 +186,31 @@ fn what_a_program_writes_is_written_back_also_if_it_ends_in_its_first_pause() {
     }
 }
 
+/// An array of not much more than the last level, written pass after pass: after a pause the model still has lines of the last
+/// window, which a warm-up writes again, and which had gone to memory long before.
+#[test]
+fn what_a_pause_drove_out_of_the_last_level_was_written_back() {
+    const LINES: u64 = 3 << 15;
+    fn update(emit: kernels::Emit) {
+        for _ in 0..PASSES {
+            for word in 0..LINES * 8 {
+                for kind in [AccessKind::Load, AccessKind::Store] {
+                    let site = u32::from(kind == AccessKind::Store);
+                    emit(Access { address: 0x4000_0000 + word * 8, bytes: 8, site, kind });
+                }
+            }
+        }
+    }
+    const PASSES: u64 = 160;
+    let host = kernels::host(LastLevelPolicy::Victim);
+    assert_eq!(LINES * 64 * 2, host.last.size * 3, "one and a half last levels");
+    let sampled = simulate_selecting(CacheModel::sampled(host, Placement::SmallPages, Vec::new()), update);
+    let all = (PASSES * LINES * 64) as f64;
+    for (name, bytes) in [("read", total(&sampled, |t| t.dram_read)), ("written", total(&sampled, |t| t.dram_write))] {
+        assert!((bytes / all - 1.0).abs() < 0.05, "{name}: {:.3} of what went through", bytes / all);
+    }
+}
+
 #[test]
 fn the_error_of_the_model_on_ceiling_kernels_is_kept() {
     let (exact, sampled) = both(Placement::SmallPages, kernels::copy);
