@@ -8,6 +8,7 @@
 
 use std::process::ExitCode;
 
+use rprof::profile::clock;
 use rprof::profile::placement::depends;
 use rprof::profile::{Ceiling, Machine};
 
@@ -19,8 +20,9 @@ enum Allowed {
 }
 
 fn allowed(first: &Ceiling) -> Allowed {
-    let begins = |prefixes: &[&str]| prefixes.iter().any(|p| first.id.starts_with(p));
-    if first.id == "mispredict" {
+    let id = clock::of_all_cpus(&first.id);
+    let begins = |prefixes: &[&str]| prefixes.iter().any(|p| id.starts_with(p));
+    if id == "mispredict" {
         Allowed::PerCycle(first.spread.unwrap_or(0.0))
     } else if begins(&["l3.", "dram.", "lat.l3", "lat.dram", "pagefault", "tlb.reach", "chains.", "overlap."]) {
         Allowed::Interval(first.spread.unwrap_or(0.0))

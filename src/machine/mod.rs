@@ -8,8 +8,9 @@
 //! ```
 //!
 //! [`load_or_measure`] is the entry. Every ceiling is a [`Ceiling`](crate::profile::Ceiling): `value` in base units for
-//! all its `threads` together (times: of one event), null with a `reason` where it was not measured. Value: the best
-//! repetition; `spread`: (max − min) / median of the fastest repetitions; `clock_hz`: the clock in that repetition, told by a
+//! all its `threads` together (times: of one event), null with a `reason` where it was not measured. Value: the median
+//! of the fastest repetitions, at the best of several moments; `spread`: (max − min) / median of these repetitions, or how far the
+//! best of other moments may lie from it; `clock_hz`: the clock in the fastest repetitions, told by a
 //! dependent chain of multiplications right behind the kernel; `resting_hz`: some time later, if another. Thread counts: 1, the powers of two, the cores, all CPUs;
 //! what is marked † only at 1 and the most, ‡ only at 1.
 //!
@@ -31,7 +32,7 @@
 //! | `overlap.window` ‡ | op | W: long restarted chains of n overlap as k(n) = n / (n − W); short ones by the sweep below |
 //! | sweep `overlap.{add,fma}.scalar` ‡ | chains | k(n): chains of n operations under way at once when each is restarted |
 //! | `l1.access.{load,store,load2store1,load1store1}.{int,fp.scalar,fp.128,fp.256,fp.512}` † | access/s | accesses by width and register file |
-//! | `mix.{mov,alu,load}.{2,4,8,16}` + ``, `.l1i`, `.l2` | instr/s | one FP instruction in k, filler else; code of 1 KiB, of L1I, of L2 |
+//! | `mix.{mov,alu,load}.{2,4,8,16}` + ``, `.l1i`, `.l2` | instr/s | one FP instruction in k, filler else; code of about 1 KiB (the best of several lengths), of L1I, of L2 |
 //! | `issue` `issue.nop` † | instr/s | the upper limit: register moves, additions, vector additions; `nop` alone, which some cores drop |
 //! | `{l1,l2,l3,dram}.{read,copy,triad,update,write}` | byte/s | streams; bytes of docs/conventions.md, Bytes at that level |
 //! | `dram.{copy,triad,write}.nt` | byte/s | with non-temporal stores |

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::doubt;
 use super::lab::Steadiness;
-use super::lab::moments::unseen;
+use super::lab::moments::another_best;
 use super::lab::placed;
 use crate::profile::machine::{Ceiling, Machine};
 use crate::profile::placement::{self, CoreToCore, Placed};
@@ -138,7 +138,7 @@ pub fn keep_placed(states: &mut Vec<State>, others: Vec<Placed>, seen_s: u64) {
 /// itself, it is if two moments so close promise an interval that is narrow enough.
 fn came_back(fresh: &mut Ceiling, known: &Ceiling, gain: f64) {
     let of_both = [&*fresh, known].into_iter().filter(|c| c.settled).filter_map(|c| c.spread).reduce(f64::min);
-    let spread = of_both.unwrap_or(0.0).max(unseen(2) * gain.abs());
+    let spread = of_both.unwrap_or(0.0).max(another_best(2) * gain.abs());
     let reason = match (doubt::is_alias(fresh), fresh.settled) {
         (true, _) | (_, true) => fresh.reason.clone(),
         _ => Some("as an earlier run found it; at other moments less".into()),

@@ -290,13 +290,17 @@ impl Hierarchy {
         self.last.iter_mut().for_each(|last| last.cache.cache.age());
     }
 
-    /// In the time that was not simulated so much came from memory that the last level holds nothing from before: what was dirty
-    /// there has gone to memory, and what has been written again since was not found there.
-    pub fn old_had_gone(&mut self) {
-        self.tallies.old_had_gone();
+    /// In the time that was not simulated so much came from memory that the last level holds nothing from before but what is written
+    /// again within such a time (`Tallies::undo_old_rewrites`): the rest of what was dirty there has gone to memory.
+    pub fn turn_over(&mut self) {
+        let gone = self.tallies.undo_old_rewrites();
+        let is_gone = |state: State| {
+            let writer = state.writer().and_then(|writer| gone.get(writer.0 as usize));
+            state.is_old() && writer.is_some_and(|share| *share > 0.5)
+        };
         let private = self.cores.iter_mut().filter_map(|core| core.l2.as_mut());
-        private.for_each(|l2| l2.cache.clean(|state| state.is_old() && state.has_passed()));
-        self.last.iter_mut().for_each(|last| last.cache.cache.clean(State::is_old));
+        private.for_each(|l2| l2.cache.clean(|state| state.has_passed() && is_gone(state)));
+        self.last.iter_mut().for_each(|last| last.cache.cache.clean(is_gone));
     }
 
     /// `core` goes on after accesses that did not come: the shadow of L1 begins anew, and what a burst knows of L2.

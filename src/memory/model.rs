@@ -442,11 +442,11 @@ impl AccessSink for CacheModel {
     fn course(&mut self, amounts: &[Amount]) {
         while self.simulate_some() {}
         if let Some(Sampled { hierarchy, pace, pauses, refilled, .. }) = &mut self.sampled {
-            // Where not every window is told of, of the latest pause its part.
+            // Where not every window is told of, of the latest pause its part; those before it stay as they are.
             let of_pauses = amounts.iter().filter(|amount| amount.phase == Phase::Pause).map(in_accesses).sum::<u64>();
             let refills = hierarchy.fills() - hierarchy.met() - *refilled;
             if pace.turns_over(of_pauses / std::mem::take(pauses).max(1), refills) {
-                hierarchy.old_had_gone();
+                hierarchy.turn_over();
             }
         }
         let seen = self.seen();

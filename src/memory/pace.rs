@@ -97,8 +97,9 @@ impl Pace {
         &self.windows
     }
 
-    /// Whether a pause of so many accesses brought more from memory than the last level holds, if it did as the latest measured
+    /// Whether a pause of so many accesses brought more from memory than all last levels hold, if it did as the latest measured
     /// window; before the first one, as the warm-up behind it, which brought back `refills` lines that had been there before.
+    /// Short strings, which count as a line in windows and by their bytes here, make pauses look shorter than they were.
     pub fn turns_over(&self, accesses: u64, refills: u64) -> bool {
         let (seen, fills) = self.windows.last().copied().unwrap_or((self.warmed.0, refills));
         seen > 0 && fills as f64 * accesses as f64 >= self.goal as f64 * seen as f64

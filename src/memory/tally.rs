@@ -233,8 +233,8 @@ pub struct Tallies {
     book: Book,
     /// Compulsory misses of the sample and of warm-ups before the present window, by owner.
     before_window: [Vec<u64>; 2],
-    /// Lines that warm-ups before the present window wrote again in another window than they had left L2 in, by owner.
-    rewritten_before: Vec<u64>,
+    /// Of the dirty lines of warm-ups before the present window, by owner.
+    before_warm_up: Vec<Left>,
     /// What was put away, weighted, of one book.
     put_away: Vec<Tally>,
     /// By owner: what was put away of the sample.
@@ -242,6 +242,29 @@ pub struct Tallies {
     /// What happens in L1 is noted apart, too, and what was so.
     apart: bool,
     noted: HashMap<Owner, L1Events, Mixing>,
+}
+
+/// Dirty lines of one owner that left L2 (L1, where there is none), and those that were written again, later ones apart.
+#[derive(Debug, Clone, Copy, Default)]
+struct Left {
+    left: u64,
+    rewritten: u64,
+    rewritten_later: u64,
+}
+
+impl Left {
+    fn of(tally: &Tally) -> Self {
+        let left = if tally.l2_writebacks > 0 { tally.l2_writebacks } else { tally.l1_writebacks };
+        Left { left, rewritten: tally.rewritten, rewritten_later: tally.rewritten_later }
+    }
+
+    /// The share of the lines that left since `before` which were not written again since; 0 where none left.
+    fn gone_since(&self, before: &Left) -> f64 {
+        let left = self.left.saturating_sub(before.left);
+        let soon = |of: &Left| of.rewritten - of.rewritten_later;
+        let again = soon(self).saturating_sub(soon(before)).min(left);
+        if left > 0 { 1.0 - again as f64 / left as f64 } else { 0.0 }
+    }
 }
 
 /// Of the sample of one owner that was put away: lines that it touched, with their weights and without; and how many events more its
@@ -354,17 +377,23 @@ impl Tallies {
     pub fn begin_window(&mut self) {
         let compulsory = |tallies: &[Tally]| tallies.iter().map(|tally| tally.compulsory).collect();
         self.before_window = [compulsory(&self.sample), compulsory(&self.warming)];
-        self.rewritten_before = self.warming.iter().map(|tally| tally.rewritten_later).collect();
+        self.before_warm_up = self.warming.iter().map(Left::of).collect();
     }
 
-    /// What was dirty in the last level before the pause had gone to memory when the present window began: what its warm-up
-    /// wrote again was not there in truth.
-    pub fn old_had_gone(&mut self) {
-        for (i, tally) in self.warming.iter_mut().enumerate() {
-            let before = self.rewritten_before.get(i).copied().unwrap_or(0);
-            tally.rewritten = tally.rewritten.saturating_sub(tally.rewritten_later - before);
-            tally.rewritten_later = before;
-        }
+    /// A pause has turned the last level over: lines that were dirty there before it had gone to memory when the present window
+    /// began, unless they are of a set that is written again within a turnover. What its warm-up wrote again of the others was
+    /// not there in truth. Which they are the warm-up shows: the share of the dirty lines that left L2 in it which it did not
+    /// write again. That share, by owner.
+    pub fn undo_old_rewrites(&mut self) -> Vec<f64> {
+        let before = |i: usize| self.before_warm_up.get(i).copied().unwrap_or_default();
+        let undo = |(i, tally): (usize, &mut Tally)| {
+            let (before, now) = (before(i), Left::of(tally));
+            let gone = now.gone_since(&before);
+            let again = ((now.rewritten_later - before.rewritten_later) as f64 * gone).round() as u64;
+            (tally.rewritten, tally.rewritten_later) = (tally.rewritten - again, tally.rewritten_later - again);
+            gone
+        };
+        self.warming.iter_mut().enumerate().map(undo).collect()
     }
 
     /// Of the compulsory misses of the present window only `share` are so; the others are of lines that were touched
@@ -512,6 +541,27 @@ mod tests {
         [one, other, idle].into_iter().for_each(|owner| tallies.bring_back(Book::Sample, owner));
         // Divided by its mean weight, each has what it had.
         assert_eq!([one, other, idle].map(|owner| tallies.sample(owner).last_fills), [3000, 80, 0]);
+    }
+
+    #[test]
+    fn what_a_turnover_drove_out_was_not_written_again_but_by_who_does_so_all_the_time() {
+        let mut tallies = Tallies::default();
+        let owners = [(); 3].map(|()| tallies.add());
+        tallies.open(Book::Warming);
+        for owner in owners {
+            *tallies.of(owner) = Tally { l2_writebacks: 50, rewritten: 9, rewritten_later: 5, ..Tally::default() };
+        }
+        tallies.begin_window();
+        // A stream, a set that is written again within the warm-up, and one that did not leave L2 meanwhile.
+        for (owner, (left, rewritten)) in owners.into_iter().zip([(40, 30), (40, 60), (0, 30)]) {
+            let tally = tallies.of(owner);
+            tally.l2_writebacks += left;
+            tally.rewritten += rewritten;
+            tally.rewritten_later += 30;
+        }
+        assert_eq!(tallies.undo_old_rewrites(), [1.0, 0.25, 0.0]);
+        let now = owners.map(|owner| (tallies.of(owner).rewritten, tallies.of(owner).rewritten_later));
+        assert_eq!(now, [(9, 5), (61, 27), (39, 35)]);
     }
 
     #[test]

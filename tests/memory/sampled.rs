@@ -211,6 +211,32 @@ fn what_a_pause_drove_out_of_the_last_level_was_written_back() {
     }
 }
 
+/// A set beyond L2 that is written again and again beside a stream that turns the last level over: it never leaves that.
+#[test]
+fn what_is_written_within_a_turnover_stays_in_the_last_level() {
+    const HOT_LINES: u64 = 3 << 13;
+    fn hot_beside_stream(emit: kernels::Emit) {
+        let mut far = 0;
+        for i in 0..24_000_000u64 {
+            let hot = 0x2000_0000 + i * 0x9e5 % HOT_LINES * 64;
+            emit(Access { address: hot, bytes: 8, site: 0, kind: AccessKind::Load });
+            emit(Access { address: hot, bytes: 8, site: 1, kind: AccessKind::Store });
+            if i % 4 == 0 {
+                emit(Access { address: 0x4000_0000 + far % (1 << 28), bytes: 8, site: 2, kind: AccessKind::Load });
+                far += 64;
+            }
+        }
+    }
+    let (exact, sampled) = both(Placement::SmallPages, hot_beside_stream);
+    let [exact, left, sampled] = [
+        sum(&exact, |site, _| site == 1, |t| t.dram_write),
+        sum(&sampled, |site, _| site == 1, |t| t.l3_write),
+        sum(&sampled, |site, _| site == 1, |t| t.dram_write),
+    ];
+    assert!(exact < 0.02 * left, "{exact:.3e} of {left:.3e} bytes go to memory: the set is not hot");
+    assert!((sampled - exact).abs() < 0.03 * left, "{sampled:.3e} sampled, {exact:.3e} exact of {left:.3e}");
+}
+
 #[test]
 fn the_error_of_the_model_on_ceiling_kernels_is_kept() {
     let (exact, sampled) = both(Placement::SmallPages, kernels::copy);

@@ -59,7 +59,7 @@ pub struct Plan {
     pub steady: f64,
     /// Most rounds.
     pub rounds: usize,
-    /// The spread is taken over the fastest one in so many repetitions (at least three): 8 where what disturbs is not
+    /// Rate and spread are those of the fastest one in so many repetitions (at least three): 8 where what disturbs is not
     /// the kernel's own (registers, near caches), 2 where neighbours are part of the figure.
     pub fastest: usize,
 }
@@ -103,7 +103,7 @@ pub struct Rate {
 /// Undisturbed repetitions that a figure needs.
 const FEWEST: usize = 3;
 
-/// Share of the best rate from which on a repetition ran at the best one's clock.
+/// Share of the fastest repetition's rate from which on one ran at its clock.
 const AS_FAST: f64 = 0.99;
 
 impl Rate {

@@ -25,8 +25,8 @@ struct Level {
 }
 
 impl Level {
-    fn new(name: &'static str, set: u64) -> Self {
-        Level { name, sets: vec![set], beyond_l1: name != "l1", beyond_l2: !matches!(name, "l1" | "l2") }
+    fn new(name: &'static str, sets: Vec<u64>) -> Self {
+        Level { name, sets, beyond_l1: name != "l1", beyond_l2: !matches!(name, "l1" | "l2") }
     }
 
     fn largest(&self) -> u64 {
@@ -132,20 +132,23 @@ fn no_far_buffer(lab: &mut Lab, threads: usize) {
 /// hundreds of MiB a guest gets only a part.
 const LARGEST_IN_L2S: u64 = 16;
 
-/// The working sets: half of L1 and three quarters, where the end of a pass costs less; of DRAM a window of the slab after the other. Of L2 a quarter (its sets fill unevenly, since it is indexed by physical
-/// address) and half, which Zen 5 reads steadily at 64 bytes a cycle, a quarter now at that and now at 48. In L3 no one size is best for every kind of stream: from not much more than L2 to half of this thread's share or [`LARGEST_IN_L2S`].
+/// The working sets, of which the first ones alone are tried where time is short: of L1 three quarters, where the end of a pass costs
+/// less, and half; of L2 half, which Zen 5 reads steadily at 64 bytes a cycle, and a quarter (its sets fill unevenly where pages are
+/// small, since it is indexed by physical address), which that reads now so and now at 48. In L3 no one size is best for every kind of
+/// stream: from not much more than L2 to half of this thread's share or [`LARGEST_IN_L2S`]. Of DRAM a window of the slab after the
+/// other.
 fn levels_of(lab: &Lab, threads: usize, far: Option<&Arena>) -> Vec<Level> {
     let size = |level| lab.topology.cache(level).map(|c| c.size);
     let mut levels = Vec::new();
     if let Some(l1) = size(1) {
         let mut sets = vec![l1 * 3 / 4, l1 / 2];
         sets.truncate(if lab.effort == Effort::Full { 2 } else { 1 });
-        levels.push(Level { sets, ..Level::new("l1", l1 / 2) });
+        levels.push(Level::new("l1", sets));
     }
     if let Some(l2) = size(2) {
         let mut sets = vec![l2 / 2, l2 / 4];
         sets.truncate(if lab.effort == Effort::Full { 2 } else { 1 });
-        levels.push(Level { sets, ..Level::new("l2", l2 / 2) });
+        levels.push(Level::new("l2", sets));
     }
     if let Some(l3) = lab.topology.cache(3) {
         let sharers = (l3.shared_by as usize).min(threads).max(1) as u64;
@@ -156,10 +159,10 @@ fn levels_of(lab: &Lab, threads: usize, far: Option<&Arena>) -> Vec<Level> {
         let mut sets = vec![between, least, most];
         sets.truncate(if lab.effort == Effort::Full { 3 } else { 2 });
         sets.dedup();
-        levels.push(Level { sets, ..Level::new("l3", between) });
+        levels.push(Level::new("l3", sets));
     }
     if let Some(far) = far {
-        levels.push(Level::new("dram", far.slab - PAD));
+        levels.push(Level::new("dram", vec![far.slab - PAD]));
     }
     levels
 }
@@ -220,8 +223,8 @@ fn plan(lab: &Lab, level: &Level) -> Plan {
     }
 }
 
-/// Bytes between two places in a slab where a near level's arrays are put in turn: pages enough for the arrays, and of no round
-/// number. By which sets of L1 and which hashes of addresses the arrays meet depends on where they are.
+/// Bytes between two places in a slab where the arrays of L2 are put in turn: pages enough for the arrays, and of no round
+/// number. By which hashes of addresses the arrays meet depends on where they are.
 const BETWEEN_PLACES: u64 = 1061 * 4096;
 
 /// Places to try.

@@ -142,10 +142,10 @@ const SIDE_BY_SIDE: [usize; 9] = [1, 2, 3, 4, 5, 6, 8, 10, 12];
 
 /// Share of the best rate, per cycle, at which chains saturate the pipes: of four chains of additions Zen 5 makes 0.92 to 1, of
 /// three 0.71.
-const SATURATED: f64 = 0.9;
+const SATURATED: f64 = 0.85;
 
 /// Sweeps `chains.{dp,sp}.{op}.{width}`: flop/s over the number of independent chains, scalar and at the widest width; and as
-/// ceilings of these names the fewest that reach 90 % of the best, which is the parallelism that the operation needs.
+/// ceilings of these names the fewest that reach 85 % of the best, which is the parallelism that the operation needs.
 pub fn saturation(lab: &mut Lab) -> Result<(), MachineError> {
     if !lab.measures_all() {
         return Ok(());
@@ -180,7 +180,7 @@ pub fn saturation(lab: &mut Lab) -> Result<(), MachineError> {
                 let near = [at.saturating_sub(1), (at + 1).min(SIDE_BY_SIDE.len() - 1)].map(|n| SIDE_BY_SIDE[n] as f64);
                 let spread = near.iter().map(|n| (n / needed - 1.0).abs()).fold(0.0, f64::max);
                 let source = Ceiling { spread: Some(spread), ..source };
-                lab.derive(label, needed, &source, "fewest independent chains that reach 90 % of the best rate");
+                lab.derive(label, needed, &source, "fewest independent chains that reach 85 % of the best rate");
             }
             lab.sweep(Sweep { id, x_unit: "chains".into(), y_unit: "flop/s".into(), threads: 1, points });
         }

@@ -10,7 +10,7 @@ use crate::machine::kernels::x86_64::mix::{Filler, Slots, issue, mix};
 use crate::machine::kernels::x86_64::opcodes::{Opcode, floating};
 use crate::machine::kernels::x86_64::polynomial::{SIDE_BY_SIDE, polynomial};
 use crate::machine::lab::{Effort, Lab, Label};
-use crate::profile::machine::Sweep;
+use crate::profile::machine::{Ceiling, Sweep};
 
 /// `mix.{mov,alu,load}.{2,4,8,16}` (and `.l1i`, `.l2` for larger code) `issue` and `issue.nop`, in instr/s.
 pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
@@ -76,13 +76,14 @@ fn footprints(lab: &Lab) -> [(&'static str, usize); 3] {
 /// has instructions of another length, and each choice is another ceiling of code beyond the op cache.
 const WHOLE: f64 = 0.75;
 
-/// The floating-point instructions of which most are issued a second, so that the pipes are the last to limit a mix:
-/// FMA and addition in turn, at the width that reaches most instructions.
+/// Floating-point instructions that fill the pipes, so that these are the last to limit a mix: FMA and addition in turn, at the
+/// widest width of which as many are executed a cycle as of any, or nearly.
 fn fastest(lab: &Lab) -> Vec<(Opcode, Width)> {
     let precision = Precision::Dp;
     let rate = |width: &Width| {
         let id = format!("dp.add.{}", width.name());
-        lab.found(&id, 1).and_then(|c| c.value).unwrap_or(0.0) / f64::from(width.lanes(precision))
+        let of = |c: &Ceiling| Some(c.value? / c.clock_hz.filter(|hz| *hz > 0.0)?);
+        lab.found(&id, 1).and_then(of).unwrap_or(0.0) / f64::from(width.lanes(precision))
     };
     let mut widths = lab.features.widths();
     // The widest of those that the pipes take whole; a width that they take in two passes has half the rate.

@@ -1,7 +1,7 @@
 //! How far the TLB reaches, and the latency over the working set on 4 KiB pages and on huge ones.
 //!
-//! The reach is told by one line of each page: the lines of sixteen thousand pages fit an L2 of a MiB, so that what a hop takes
-//! longer on small pages is address translation, and neither the neighbours in the last cache nor DRAM are part of it.
+//! The reach is told by one line of each page: the lines of eight thousand pages fit an L2 of a MiB, those of more pages the last
+//! cache, so that what a hop takes longer on small pages is address translation, and DRAM is no part of it.
 
 use std::sync::Arc;
 
@@ -40,13 +40,13 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
         lab.missing(label, "too little memory for a buffer of four times the last-level caches");
         return Ok(());
     }
-    let (mut curves, mut translated) = (Vec::new(), Vec::new());
+    let translated = [visits(lab, Pages::Huge)?, visits(lab, Pages::Small)?];
+    let [Some(huge), Some(small)] = translated else {
+        lab.missing(label, lab.too_late());
+        return Ok(());
+    };
+    let mut curves = Vec::new();
     for (pages, name) in [(Pages::Huge, "huge"), (Pages::Small, "4k")] {
-        let Some(by_pages) = visits(lab, pages)? else {
-            lab.missing(label, lab.too_late());
-            return Ok(());
-        };
-        translated.push(by_pages);
         let Some(points) = curve(lab, pages)? else {
             lab.missing(label, lab.too_late());
             return Ok(());
@@ -59,7 +59,7 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
         lab.missing(label, lab.too_late());
         return Ok(());
     };
-    match reach(&translated[0], &translated[1], WALK_CYCLES / clock_hz) {
+    match reach(&huge, &small, WALK_CYCLES / clock_hz) {
         Some(bytes) => {
             let source = Ceiling { spread: Some(STEP - 1.0), ..source };
             lab.derive(
@@ -112,7 +112,7 @@ fn link_pages(lab: &Lab, arena: &Arena, count: u64) -> Result<(), MachineError> 
     let job = move |_rank: usize| {
         for position in 0..count {
             let [from, to] = [position, (position + 1) % count].map(|p| line_of(&slab, scatter(p, count)));
-            // SAFETY: the slab has more pages than `count`, and no other thread writes it now.
+            // SAFETY: the slab has at least `count` pages, and no other thread writes it now.
             unsafe { (from as *mut u64).write(to) };
         }
     };

@@ -262,13 +262,11 @@ impl Lab {
     }
 
     /// How many copies of a kernel are tried: where its code lies, and how it came into the cache of decoded instructions, can cost a few
-    /// per cent for as long as it lies there. Code that fills that cache settles in many ways, and so do two users of one
-    /// divider.
+    /// per cent for as long as it lies there. Code that fills that cache settles in many ways, and so do the users of a divider.
     fn copies(&self, id: &str) -> usize {
         let large = id.ends_with(".l1i") || id.ends_with(".l2");
         match self.effort {
             Effort::Full if large => 8,
-            Effort::Full if id.starts_with("mix.") => 6,
             Effort::Full if id.contains(".coissue.") && (id.contains("div") || id.contains("sqrt")) => 6,
             Effort::Full if id.contains(".coissue.") => 3,
             Effort::Quick if id.starts_with("mix.") => 1,
@@ -290,9 +288,10 @@ impl Lab {
             return Ok(None);
         }
         let mut rates: Vec<Rate> = Vec::new();
-        let plan = match self.copies(&label.id) {
+        let kernels: Vec<_> = kernels.into_iter().collect();
+        let plan = match kernels.len() {
             // Another copy tells more than another repetition.
-            5.. => Plan { repetitions: 5, rounds: 1, ..self.core_plan() },
+            5.. if self.effort == Effort::Full => Plan { repetitions: 5, rounds: 1, ..self.core_plan() },
             _ => self.core_plan(),
         };
         for kernel in kernels {
@@ -339,7 +338,9 @@ impl Lab {
     pub fn conclude(&mut self) {
         self.choose_placement();
         let factor = if self.resumed { 1.0 } else { pool::ANOTHER_RUN };
-        pool::widen(&mut self.ceilings, factor, topology::is_guest());
+        let guest = topology::is_guest();
+        pool::widen(&mut self.ceilings, factor, guest);
+        self.by_placement.others().for_each(|there| pool::widen(there, factor, guest));
         doubt::mark(&mut self.ceilings);
         if let Some(share) = self.huge_pages.filter(|s| *s < HUGE_ENOUGH) {
             self.doubts.push(Warning::new(

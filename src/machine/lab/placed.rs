@@ -50,6 +50,12 @@ impl ByPlacement {
         self.all.get(placement)?.iter().find(|c| c.is_same(like))
     }
 
+    /// The ceilings of each placement but the main one.
+    pub fn others(&mut self) -> impl Iterator<Item = &mut Vec<Ceiling>> {
+        let main = self.main;
+        self.all.iter_mut().enumerate().filter(move |(at, _)| Some(*at) != main).map(|(_, there)| there)
+    }
+
     /// Keeps `ceiling` as what `placement` shows.
     pub fn keep(&mut self, placement: usize, ceiling: Ceiling) {
         put(self.of(placement), ceiling);

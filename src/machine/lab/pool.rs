@@ -5,6 +5,7 @@
 //! a core's own caches there are too few to learn from.
 
 use super::Steadiness;
+use crate::profile::clock;
 use crate::profile::machine::Ceiling;
 
 /// Share of the ceilings whose intervals the least one covers.
@@ -23,7 +24,7 @@ pub const ANOTHER_RUN: f64 = 1.5;
 /// and memory: the rate of one stream from DRAM stays within 1 % for seconds and then goes to one 6 to 10 % away, which the
 /// half minute of a measurement need not show.
 fn least(id: &str, guest: bool) -> f64 {
-    match id {
+    match clock::of_all_cpus(id) {
         id if guest && ["l3.", "dram.", "lat.l3", "lat.dram"].iter().any(|begin| id.starts_with(begin)) => 0.10,
         "pagefault" => 0.10,
         id if id.ends_with(".4k") => 0.10,
@@ -57,7 +58,7 @@ pub fn widen(ceilings: &mut [Ceiling], factor: f64, guest: bool) {
 }
 
 fn is_pooled(ceiling: &Ceiling) -> bool {
-    let of_memory = ["dram.", "lat.dram"].iter().any(|id| ceiling.id.starts_with(id));
+    let of_memory = ["dram.", "lat.dram"].iter().any(|id| clock::of_all_cpus(&ceiling.id).starts_with(id));
     of_memory && !ceiling.id.ends_with(".4k") && ceiling.settled && ceiling.value.is_some()
 }
 
