@@ -163,16 +163,6 @@ fn ranked(old: Ceiling, new: Ceiling) -> (Ceiling, Option<Ceiling>) {
     if new_is_better { (new, Some(old)) } else { (old, Some(new)) }
 }
 
-/// The measurement with the better value at one clock; where one has none, the other.
-pub fn better_per_cycle(old: Ceiling, new: Ceiling) -> Ceiling {
-    let (Some(before), Some(now)) = (old.clock_hz, new.clock_hz) else { return better_value(old, new) };
-    let at = |c: &Ceiling, factor: f64| Ceiling { value: c.value.map(|v| v * factor), ..c.clone() };
-    let factor = if new.unit == "s" { before / now } else { now / before };
-    let old_at_this_clock = at(&old, factor);
-    let is_new = ranked(old_at_this_clock, new.clone()).0 == new;
-    if is_new { new } else { old }
-}
-
 /// The one of two measurements that says less doubt of itself (a difference of two figures is not better for being smaller),
 /// with an interval that reaches to the other.
 pub fn surer(old: Ceiling, new: Ceiling) -> Ceiling {
@@ -216,8 +206,11 @@ pub fn by_moments(best: Ceiling, verdict: Verdict) -> Ceiling {
         Some(format!("{DIFFER} by {:.0} % from one moment to another", percent(verdict.spread)))
     } else if verdict.agreeing < verdict.moments {
         let others = verdict.moments - verdict.agreeing;
-        let lower = percent(1.0 - verdict.lowest);
-        Some(format!("at {others} of {} moments up to {lower:.0} % less", verdict.moments))
+        let (lower, higher) = (percent(1.0 - verdict.lowest), percent(verdict.highest - 1.0));
+        Some(match verdict.highest > 1.0 {
+            true => format!("once {higher:.0} % more, which did not come out again in {} moments", verdict.moments),
+            false => format!("at {others} of {} moments up to {lower:.0} % less", verdict.moments),
+        })
     } else {
         None
     };
@@ -261,22 +254,11 @@ mod tests {
     }
 
     #[test]
-    fn what_a_core_does_is_compared_per_cycle() {
-        let at = |value, clock_hz: f64| Ceiling { clock_hz: Some(clock_hz), ..ceiling("dp.add.512", value, true) };
-        assert_eq!(better_per_cycle(at(100.0, 4.0e9), at(98.0, 3.8e9)).value, Some(98.0), "more in a cycle");
-        assert_eq!(better_per_cycle(at(98.0, 3.8e9), at(100.0, 4.0e9)).value, Some(98.0));
-        let time =
-            |value, hz: f64| Ceiling { unit: "s".into(), clock_hz: Some(hz), ..ceiling("lat.int.mul", value, true) };
-        assert_eq!(better_per_cycle(time(1.0e-9, 4.0e9), time(1.03e-9, 3.8e9)).value, Some(1.03e-9), "fewer cycles");
-    }
-
-    #[test]
     fn a_figure_whose_clock_is_known_replaces_one_whose_clock_is_not() {
         let mut doubtful = ceiling("mix.alu.4", 102.0, false);
         doubtful.reason = Some(format!("{CLOCK} 2.0 % only"));
         let known = ceiling("mix.alu.4", 100.0, true);
         for (old, new) in [(&doubtful, &known), (&known, &doubtful)] {
-            assert_eq!(better_per_cycle(old.clone(), new.clone()).value, Some(100.0));
             assert_eq!(better(old.clone(), new.clone()).value, Some(100.0));
         }
         let mut crowded = ceiling("mix.alu.4", 50.0, false);
@@ -302,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_lower_state_is_told_beside_the_ceiling() {
-        let verdict = |spread, agreeing| Verdict { spread, agreeing, moments: 4, lowest: 0.6 };
+        let verdict = |spread, agreeing| Verdict { spread, agreeing, moments: 4, lowest: 0.6, highest: 1.0 };
         let came_back = by_moments(ceiling("dram.read", 70.0, false), verdict(0.04, 2));
         assert!(came_back.settled && came_back.spread == Some(0.04));
         assert_eq!(came_back.reason.as_deref(), Some("at 2 of 4 moments up to 40 % less"));

@@ -320,11 +320,11 @@ impl Lab {
         let main = placement.map(|p| self.watch.know(p));
         let of_states = |c: &&Ceiling| c.how == "measured" && doubt::undisturbed(c) && !doubt::is_alias(c);
         for c in ceilings.iter().filter(of_states) {
-            if let (Some(value), Some(spread)) = (c.value, c.spread) {
+            if let (Some(value), Some(_)) = (c.value, c.spread) {
                 let rate = if c.unit == "s" { 1.0 / value } else { value };
                 let rate = Steadiness::of(&c.id).compared(rate, c.clock_hz.unwrap_or(1.0));
                 let main = main.filter(|_| placement::depends(c));
-                self.moments.note((c.id.clone(), c.threads, main), None, rate, spread);
+                self.moments.note((c.id.clone(), c.threads, main), None, rate, c.clone());
             }
         }
         (self.ceilings, self.sweeps, self.resumed) = (ceilings, sweeps, true);

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use super::Steadiness;
+use crate::profile::machine::Ceiling;
 
 /// Measurements closer to each other than this are of one moment.
 const APART: Duration = Duration::from_millis(400);
@@ -31,27 +32,28 @@ fn another_best_by_gap(moments: usize) -> f64 {
 }
 
 /// One moment.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 struct Moment {
     /// `None`: an earlier run's.
     at: Option<Instant>,
     /// Rate, of what a core does by itself per cycle; where the ceiling is a time, one over it.
     rate: f64,
-    /// Spread of its repetitions.
-    spread: f64,
+    /// What was measured; its spread is that of the repetitions.
+    ceiling: Ceiling,
 }
 
 /// What the moments of a ceiling say together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Verdict {
-    /// How far another measurement's value may lie from the best, relative to it.
+    /// How far another measurement's value may lie from the one that stands, relative to it.
     pub spread: f64,
-    /// How many moments showed the best state.
+    /// How many moments showed the state that stands.
     pub agreeing: usize,
     /// How many there were.
     pub moments: usize,
-    /// The least rate of any moment, relative to the best.
+    /// The least rate of any moment, and the highest, relative to the one that stands.
     pub lowest: f64,
+    pub highest: f64,
 }
 
 /// The moments of each ceiling, by id, threads and placement of the CPUs (where it depends on that).
@@ -65,9 +67,9 @@ type Key = (String, u32, Option<usize>);
 
 impl Moments {
     /// Notes a measurement of now, or (`at` = `None`) of an earlier run.
-    pub fn note(&mut self, key: Key, at: Option<Instant>, rate: f64, spread: f64) {
+    pub fn note(&mut self, key: Key, at: Option<Instant>, rate: f64, ceiling: Ceiling) {
         let all = self.of.entry(key).or_default();
-        let new = Moment { at, rate, spread };
+        let new = Moment { at, rate, ceiling };
         match all.last_mut() {
             Some(last) if same(last.at, at) => {
                 if new.rate > last.rate {
@@ -78,9 +80,11 @@ impl Moments {
         }
     }
 
-    /// What is known of a ceiling after at least two moments.
-    pub fn verdict(&self, key: &Key) -> Option<Verdict> {
-        judge(self.of.get(key)?, Steadiness::of(&key.0).state())
+    /// What is known of a ceiling after at least two moments, and the one of them that stands.
+    pub fn verdict(&self, key: &Key) -> Option<(Verdict, &Ceiling)> {
+        let (moments, steadiness) = (self.of.get(key)?, Steadiness::of(&key.0));
+        let (at, verdict) = judge(moments, steadiness.state(), steadiness != Steadiness::Shared)?;
+        Some((verdict, &moments[at].ceiling))
     }
 }
 
@@ -92,37 +96,45 @@ fn same(a: Option<Instant>, b: Option<Instant>) -> bool {
     }
 }
 
-/// What `moments` say together where those of one state differ by at most `range`.
-fn judge(moments: &[Moment], range: f64) -> Option<Verdict> {
+/// What `moments` say together where those of one state differ by at most `range`, and which of them stands: the best. Where it has
+/// to have come out again (`confirmed`), the best one that did, if any: of what a core does by itself a higher rate that does not is
+/// more likely one whose clock was told wrong.
+fn judge(moments: &[Moment], range: f64, confirmed: bool) -> Option<(usize, Verdict)> {
     if moments.len() < 2 {
         return None;
     }
-    let best = moments.iter().map(|m| m.rate).fold(0.0, f64::max);
-    let apart = |m: &Moment| 1.0 - m.rate / best;
-    let (mut state, mut own, mut agreeing) = (0.0, f64::INFINITY, 0);
-    for moment in moments.iter().filter(|m| apart(m) <= range) {
-        (state, own, agreeing) = (apart(moment).max(state), moment.spread.min(own), agreeing + 1);
-    }
-    let lowest = moments.iter().map(|m| m.rate / best).fold(1.0, f64::min);
+    let mut order: Vec<usize> = (0..moments.len()).collect();
+    order.sort_by(|a, b| moments[*b].rate.total_cmp(&moments[*a].rate));
+    let apart = |n: usize, from: usize| 1.0 - moments[order[n]].rate / moments[order[from]].rate;
+    let came_again = (0..order.len() - 1).find(|first| apart(first + 1, *first) <= range);
+    let first = came_again.filter(|_| confirmed).unwrap_or(0);
+    let agreeing = (first..order.len()).filter(|n| apart(*n, first) <= range).count();
+    let own = (first..first + agreeing).filter_map(|n| moments[order[n]].ceiling.spread).fold(f64::INFINITY, f64::min);
     // A state that was seen once may be a part of it, or none.
     let spread = match agreeing {
-        0 | 1 => another_best_by_gap(moments.len()) * second_best(moments, best),
-        _ => own.max(another_best(agreeing) * state),
+        0 | 1 => another_best_by_gap(moments.len()) * apart(1, 0),
+        _ => own.max(another_best(agreeing) * apart(first + agreeing - 1, first)),
     };
-    Some(Verdict { spread, agreeing, moments: moments.len(), lowest })
-}
-
-/// How far below the best the next one is.
-fn second_best(moments: &[Moment], best: f64) -> f64 {
-    moments.iter().map(|m| 1.0 - m.rate / best).filter(|a| *a > 0.0).fold(1.0, f64::min)
+    let relative = |n: usize| 1.0 - apart(n, first);
+    let (lowest, highest) = (relative(order.len() - 1), relative(0));
+    Some((order[first], Verdict { spread, agreeing, moments: moments.len(), lowest, highest }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn ceiling(rate: f64, spread: f64) -> Ceiling {
+        Ceiling { spread: Some(spread), ..Ceiling::settled("dram.read", rate, "byte/s", 1) }
+    }
+
     fn moments(values: &[(f64, f64)]) -> Vec<Moment> {
-        values.iter().map(|(rate, spread)| Moment { at: None, rate: *rate, spread: *spread }).collect()
+        let of = |(rate, spread): &(f64, f64)| Moment { at: None, rate: *rate, ceiling: ceiling(*rate, *spread) };
+        values.iter().map(of).collect()
+    }
+
+    fn of_memory(values: &[(f64, f64)]) -> Verdict {
+        judge(&moments(values), 0.05, false).expect("moments").1
     }
 
     #[test]
@@ -153,19 +165,29 @@ mod tests {
 
     #[test]
     fn a_state_that_came_back_is_the_ceiling() {
-        let two_states =
-            judge(&moments(&[(40.0, 0.02), (70.0, 0.03), (41.0, 0.3), (69.3, 0.4)]), 0.05).expect("moments");
+        let two_states = of_memory(&[(40.0, 0.02), (70.0, 0.03), (41.0, 0.3), (69.3, 0.4)]);
         assert_eq!((two_states.agreeing, two_states.moments), (2, 4));
         assert!(two_states.spread < 0.04 && two_states.lowest < 0.6, "{two_states:?}");
     }
 
     #[test]
     fn a_state_that_was_seen_once_is_not() {
-        let once = judge(&moments(&[(40.0, 0.02), (70.0, 0.03), (41.0, 0.02)]), 0.05).expect("moments");
+        let once = of_memory(&[(40.0, 0.02), (70.0, 0.03), (41.0, 0.02)]);
         assert!(once.agreeing == 1 && once.spread > 0.5, "{once:?}");
         // A slope without states: no two agree.
-        let slope = judge(&moments(&[(60.0, 0.02), (65.0, 0.03), (70.0, 0.02)]), 0.05).expect("moments");
+        let slope = of_memory(&[(60.0, 0.02), (65.0, 0.03), (70.0, 0.02)]);
         assert!(slope.spread > 0.1, "{slope:?}");
+    }
+
+    #[test]
+    fn of_a_core_the_best_that_came_out_again_stands() {
+        let of = |values: &[f64]| {
+            let all: Vec<_> = values.iter().map(|rate| (*rate, 0.001)).collect();
+            judge(&moments(&all), 0.007, true).map(|(at, verdict)| (values[at], verdict.agreeing, verdict.highest))
+        };
+        assert_eq!(of(&[5.0, 5.12, 4.99, 4.7]), Some((5.0, 2, 5.12 / 5.0)));
+        assert_eq!(of(&[4.0, 4.5, 5.0]), Some((5.0, 1, 1.0)), "none did");
+        assert_eq!(of(&[4.99, 5.0]), Some((5.0, 2, 1.0)));
     }
 
     #[test]
@@ -174,28 +196,28 @@ mod tests {
         let of = |id: &str| (id.to_owned(), 1, None);
         for (n, per_cycle) in [5.0, 4.9, 4.99].into_iter().enumerate() {
             for id in ["mix.mov.2", "dram.read"] {
-                all.note(of(id), Some(now + 2 * n as u32 * APART), per_cycle, 0.001);
+                all.note(of(id), Some(now + 2 * n as u32 * APART), per_cycle, ceiling(per_cycle, 0.001));
             }
         }
-        assert_eq!(all.verdict(&of("mix.mov.2")).map(|v| (v.agreeing, v.moments)), Some((2, 3)));
-        assert_eq!(all.verdict(&of("dram.read")).map(|v| (v.agreeing, v.moments)), Some((3, 3)));
+        let agreeing = |id| all.verdict(&of(id)).map(|(v, _)| (v.agreeing, v.moments));
+        assert_eq!((agreeing("mix.mov.2"), agreeing("dram.read")), (Some((2, 3)), Some((3, 3))));
     }
 
     #[test]
     fn one_moment_says_nothing_and_close_ones_are_one() {
-        assert_eq!(judge(&moments(&[(1.0, 0.0)]), 0.05), None);
+        assert_eq!(judge(&moments(&[(1.0, 0.0)]), 0.05, false), None);
         let (mut all, now) = (Moments::default(), Instant::now());
         let of = |threads, placement| ("dram.read".to_owned(), threads, placement);
-        all.note(of(2, Some(0)), Some(now), 1.0, 0.1);
-        all.note(of(2, Some(0)), Some(now + APART / 2), 2.0, 0.2);
-        assert_eq!(all.verdict(&of(2, Some(0))), None);
-        all.note(of(2, Some(0)), Some(now + 2 * APART), 1.98, 0.05);
+        all.note(of(2, Some(0)), Some(now), 1.0, ceiling(1.0, 0.1));
+        all.note(of(2, Some(0)), Some(now + APART / 2), 2.0, ceiling(2.0, 0.2));
+        assert!(all.verdict(&of(2, Some(0))).is_none());
+        all.note(of(2, Some(0)), Some(now + 2 * APART), 1.98, ceiling(1.98, 0.05));
         // Where the CPUs are placed otherwise is another figure.
-        all.note(of(2, Some(1)), Some(now + 4 * APART), 4.0, 0.05);
-        let verdict = all.verdict(&of(2, Some(0))).expect("two moments");
+        all.note(of(2, Some(1)), Some(now + 4 * APART), 4.0, ceiling(4.0, 0.05));
+        let (verdict, _) = all.verdict(&of(2, Some(0))).expect("two moments");
         assert!(verdict.agreeing == 2 && verdict.spread == 0.05, "{verdict:?}");
-        all.note(of(1, None), None, 1.0, 0.1);
-        all.note(of(1, None), Some(now), 1.0, 0.01);
-        assert_eq!(all.verdict(&of(1, None)).map(|v| v.agreeing), Some(2));
+        all.note(of(1, None), None, 1.0, ceiling(1.0, 0.1));
+        all.note(of(1, None), Some(now), 1.0, ceiling(1.0, 0.01));
+        assert_eq!(all.verdict(&of(1, None)).map(|(v, _)| v.agreeing), Some(2));
     }
 }

@@ -66,14 +66,17 @@ impl Lab {
         }
         let key = (fresh.id.clone(), fresh.threads, placement);
         let compared = steadiness.compared(rate.best, rate.clock_hz);
-        self.moments.note(key.clone(), Some(Instant::now()), compared, rate.spread);
-        let verdict = self.moments.verdict(&key);
-        match placement {
-            Some(placement) => self.keep_placed(fresh, verdict, placement),
-            None if verdict.is_none() && steadiness != Steadiness::Shared => self.keep_better(fresh),
-            None => {
+        self.moments.note(key.clone(), Some(Instant::now()), compared, fresh.clone());
+        let verdict = self.moments.verdict(&key).map(|(verdict, best)| (verdict, best.clone()));
+        match (placement, verdict) {
+            (Some(placement), verdict) => self.keep_placed(fresh, verdict.map(|v| v.0), placement),
+            (None, None) if steadiness != Steadiness::Shared => self.keep_better(fresh),
+            (None, Some((verdict, best))) if steadiness != Steadiness::Shared => {
+                self.replace(doubt::by_moments(best, verdict));
+            }
+            (None, verdict) => {
                 let old = self.slot(&fresh.id, fresh.threads).map(|old| old.clone());
-                self.replace(better_of_moments(old, fresh, verdict));
+                self.replace(better_of_moments(old, fresh, verdict.map(|v| v.0)));
             }
         }
     }
@@ -82,7 +85,7 @@ impl Lab {
     pub fn unconfirmed(&self) -> Doubtful {
         let confirmed = |c: &Ceiling| {
             let verdict = self.moments.verdict(&(c.id.clone(), c.threads, None));
-            verdict.is_some_and(|v| v.agreeing > 1)
+            verdict.is_some_and(|(v, _)| v.agreeing > 1)
         };
         let by_itself = |c: &Ceiling| c.how == "measured" && Steadiness::of(&c.id) != Steadiness::Shared;
         doubt::measured(&self.ceilings, |c| by_itself(c) && !doubt::is_alias(c) && !confirmed(c))
@@ -181,11 +184,10 @@ impl Lab {
     }
 }
 
-/// The better of `old` and `fresh` (per cycle, where it is the core's own), as settled as the moments of both say.
+/// The better of `old` and `fresh`, of which neighbours are part, as settled as the moments of both say.
 fn better_of_moments(old: Option<Ceiling>, fresh: Ceiling, verdict: Option<Verdict>) -> Ceiling {
     let best = match old {
-        Some(old) if Steadiness::of(&old.id) == Steadiness::Shared => doubt::better_value(old, fresh),
-        Some(old) => doubt::better_per_cycle(old, fresh),
+        Some(old) => doubt::better_value(old, fresh),
         None => fresh,
     };
     match verdict {
