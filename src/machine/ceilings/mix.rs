@@ -29,7 +29,7 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
                 let amount = |m: &Kernel| m.work.payload as f64;
                 if suffix.is_empty() && lab.effort == Effort::Full {
                     // Of several threads all have to be in the better state at once.
-                    let (features, copies) = (lab.features, if threads > 1 { 2 } else { 1 });
+                    let (features, copies) = (lab.features, if threads > 1 && lab.measures_all() { 2 } else { 1 });
                     let lengths = LENGTHS.repeat(copies).into_iter();
                     let kernels = lengths.map(|n| mix(&opcodes, filler, k, bytes * n / 16, features));
                     lab.best_of(label, kernels, amount)?;

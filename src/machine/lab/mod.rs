@@ -227,6 +227,10 @@ impl Lab {
     pub fn core_plan(&self) -> Plan {
         match self.effort {
             Effort::Quick => Plan { seconds: 60e-6, repetitions: 4, steady: 0.01, rounds: 3, fastest: 8 },
+            // What is confirmed leaves its time to what neighbours are part of.
+            Effort::Full if !self.measures_all() => {
+                Plan { seconds: 150e-6, repetitions: 6, steady: 0.005, rounds: 2, fastest: 8 }
+            }
             Effort::Full => Plan { seconds: 150e-6, repetitions: 10, steady: 0.005, rounds: 3, fastest: 8 },
         }
     }
@@ -266,6 +270,7 @@ impl Lab {
     fn copies(&self, id: &str) -> usize {
         let large = id.ends_with(".l1i") || id.ends_with(".l2");
         match self.effort {
+            Effort::Full if !self.measures_all() && large => 4,
             Effort::Full if large => 8,
             Effort::Full if id.contains(".coissue.") && (id.contains("div") || id.contains("sqrt")) => 6,
             Effort::Full if id.contains(".coissue.") => 3,

@@ -31,6 +31,9 @@ fn another_best_by_gap(moments: usize) -> f64 {
     2.0 * (2.0 * n / (n + 2.0)).sqrt()
 }
 
+/// By how much the clock of a moment may be told wrong: a core's clock changes between a kernel and the chain behind it.
+const CLOCK_ERROR: f64 = 0.025;
+
 /// One moment.
 #[derive(Debug, Clone, PartialEq)]
 struct Moment {
@@ -97,8 +100,8 @@ fn same(a: Option<Instant>, b: Option<Instant>) -> bool {
 }
 
 /// What `moments` say together where those of one state differ by at most `range`, and which of them stands: the best. Where it has
-/// to have come out again (`confirmed`), the best one that did, if any: of what a core does by itself a higher rate that does not is
-/// more likely one whose clock was told wrong.
+/// to have come out again (`confirmed`), the best one that did, if one of up to [`CLOCK_ERROR`] more did not: of what a core does by
+/// itself that is more likely one whose clock was told wrong.
 fn judge(moments: &[Moment], range: f64, confirmed: bool) -> Option<(usize, Verdict)> {
     if moments.len() < 2 {
         return None;
@@ -107,7 +110,7 @@ fn judge(moments: &[Moment], range: f64, confirmed: bool) -> Option<(usize, Verd
     order.sort_by(|a, b| moments[*b].rate.total_cmp(&moments[*a].rate));
     let apart = |n: usize, from: usize| 1.0 - moments[order[n]].rate / moments[order[from]].rate;
     let came_again = (0..order.len() - 1).find(|first| apart(first + 1, *first) <= range);
-    let first = came_again.filter(|_| confirmed).unwrap_or(0);
+    let first = came_again.filter(|first| confirmed && apart(*first, 0) <= CLOCK_ERROR).unwrap_or(0);
     let agreeing = (first..order.len()).filter(|n| apart(*n, first) <= range).count();
     let own = (first..first + agreeing).filter_map(|n| moments[order[n]].ceiling.spread).fold(f64::INFINITY, f64::min);
     // A state that was seen once may be a part of it, or none.
@@ -186,6 +189,7 @@ mod tests {
             judge(&moments(&all), 0.007, true).map(|(at, verdict)| (values[at], verdict.agreeing, verdict.highest))
         };
         assert_eq!(of(&[5.0, 5.12, 4.99, 4.7]), Some((5.0, 2, 5.12 / 5.0)));
+        assert_eq!(of(&[4.75, 5.0, 4.74]), Some((5.0, 1, 1.0)), "no error of a clock");
         assert_eq!(of(&[4.0, 4.5, 5.0]), Some((5.0, 1, 1.0)), "none did");
         assert_eq!(of(&[4.99, 5.0]), Some((5.0, 2, 1.0)));
     }
