@@ -125,6 +125,19 @@ fn a_cache_that_cannot_be_kept() {
 }
 
 #[test]
+fn a_cache_file_that_never_ends() {
+    let sandbox = Sandbox::new();
+    measured(&sandbox, MEASURE);
+    let folder = sandbox.path().join("cache/rprof");
+    let file = fs::read_dir(&folder).expect("kept").next().expect("a file").expect("entry").path();
+    fs::remove_file(&file).expect("removed");
+    std::os::unix::fs::symlink("/dev/zero", &file).expect("a link");
+    let (machine, told) = measured(&sandbox, MEASURE);
+    one_doubt(&told, "is no file of ceilings");
+    usable(&machine);
+}
+
+#[test]
 fn a_cache_half_written_and_one_of_another_machine() {
     let sandbox = Sandbox::new();
     measured(&sandbox, MEASURE);

@@ -103,12 +103,20 @@ pub fn load_or_measure(request: &Request, progress: &mut dyn Progress) -> Result
         progress.warn(Warning::new(
             "too-little-memory",
             format!("{} MiB of memory are available", memory >> 20),
-            "DRAM bandwidth and latency cannot be measured: sixteen times the last-level caches are needed",
+            "DRAM bandwidth and latency cannot be measured: a buffer of four times the last-level caches would be more than a quarter of it",
             "raise the memory limit",
         ));
     }
     let key = key(&topology, threads, dram, request.features);
     let directory = request.cache.clone().or_else(store::directory);
+    if directory.is_none() {
+        progress.warn(Warning::new(
+            "machine-cache",
+            "the ceilings are not kept: neither XDG_CACHE_HOME nor HOME is set",
+            "they are measured again at the next run",
+            "set XDG_CACHE_HOME to a writable directory",
+        ));
+    }
     let _ahead = Priority::raise();
     let lab = Lab::new(request.features, topology.clone(), threads, memory, request.effort)?;
     let mut lab = lab.patient(request.patience);
@@ -179,7 +187,7 @@ fn replaced(unusable: Unusable) -> Option<Warning> {
         Unusable::Broken(what) => format!("the cache of ceilings is broken: {what}"),
         Unusable::Foreign => "the cache of ceilings belongs to another machine".into(),
     };
-    Some(Warning::new("machine-cache", text, "the ceilings were measured again", "nothing: the file has been replaced"))
+    Some(Warning::new("machine-cache", text, "the ceilings were measured again", "the file has been replaced"))
 }
 
 /// Returns the cached ceilings. What moved since is measured again, as much as fits [`MOVED_BUDGET`]; what is in doubt, too, a

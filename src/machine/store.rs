@@ -30,6 +30,9 @@ pub struct Key {
     pub version: String,
 }
 
+/// Bytes of a cache file at most: a hundred times what a measurement of a large host takes.
+const LARGEST: u64 = 64 << 20;
+
 /// A cache file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
@@ -90,13 +93,18 @@ pub fn directory() -> Option<PathBuf> {
 /// Why there is nothing to use.
 pub fn load(directory: &Path, key: &Key) -> Result<Entry, Unusable> {
     let path = directory.join(key.file_name());
-    let text = match fs::read_to_string(&path) {
+    let broken = |what: &dyn std::fmt::Display| Unusable::Broken(format!("{}: {what}", path.display()));
+    // Reading a pipe or a device may never end.
+    let read = fs::metadata(&path).and_then(|data| match data.is_file() && data.len() <= LARGEST {
+        true => fs::read_to_string(&path),
+        false => Err(std::io::Error::other("is no file of ceilings")),
+    });
+    let text = match read {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(Unusable::Absent),
-        Err(error) => return Err(Unusable::Broken(format!("{}: {error}", path.display()))),
+        Err(error) => return Err(broken(&error)),
     };
-    let entry: Entry =
-        serde_json::from_str(&text).map_err(|error| Unusable::Broken(format!("{}: {error}", path.display())))?;
+    let entry: Entry = serde_json::from_str(&text).map_err(|error| broken(&error))?;
     if entry.key != *key { Err(Unusable::Foreign) } else { Ok(entry) }
 }
 

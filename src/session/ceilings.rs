@@ -101,7 +101,7 @@ fn unmeasured() -> Machine {
     Machine { cpu: topology.cpu.clone(), cores: topology.cpus.len() as u32, caches, ..Machine::default() }
 }
 
-const FOR_LATER_RUNS: &str = "measuring this machine's ceilings (kept for later runs)";
+const FOR_LATER_RUNS: &str = "measuring this machine's ceilings, for later runs, too";
 const AGAIN: &str = "measuring this machine's ceilings again: a function was faster than one of them allows";
 
 /// Draws progress, keeps doubts.

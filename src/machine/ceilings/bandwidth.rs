@@ -351,7 +351,7 @@ fn sweep(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
         if kind == Stream::Read {
             let found = plateaus(&points);
             if arena.threads == 1 && !lab.out_of_time() {
-                lab.doubt(doubts(&found, &lab.topology));
+                lab.doubt(doubts(&points, &lab.topology));
             }
             let ends = found.iter().map(|p| (p.to, p.value)).collect();
             lab.sweep(curve("plateaus.read", arena.threads, ends));

@@ -7,26 +7,26 @@ use super::layout::Area;
 use super::scale::LogScale;
 use crate::report::number::si;
 
-/// Colours as CSS variables; the picture follows the reader's preference. Class names start with `rf-` so that a page
+/// Colours as CSS variables; the picture follows the reader's preference. What knows no variables (librsvg) takes the colour before each. Class names start with `rf-` so that a page
 /// may contain several pictures.
 const STYLE: &str = "
 .rf { font-family: system-ui, 'Segoe UI', 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif;
   --ground: #ffffff; --ink: #1d2430; --soft: #5b6472; --grid: #e3e6eb; --fine: #f1f3f6; --roof: #1d2430; --ceiling: #6a7383; --memory: #3b6ea8 }
 @media (prefers-color-scheme: dark) { .rf { --ground: #14181f; --ink: #e8ebf0; --soft: #a4adba; --grid: #2b323d; --fine: #1d232c;
   --roof: #f0f2f6; --ceiling: #99a3b3; --memory: #7fb0e6 } }
-.rf-ground { fill: var(--ground) } .rf-title { font-size: 17px; font-weight: 600; fill: var(--ink) }
-.rf-note { font-size: 12px; fill: var(--soft) } .rf-axis { font-size: 12.5px; fill: var(--ink) } .rf-tick { font-size: 11px; fill: var(--soft) }
-.rf-grid { stroke: var(--grid); stroke-width: 1 } .rf-fine { stroke: var(--fine); stroke-width: 1 }
-.rf-frame { fill: none; stroke: var(--soft); stroke-width: 1 }
-.rf-roof { fill: none; stroke: var(--roof); stroke-width: 2.4 } .rf-ceiling { fill: none; stroke: var(--ceiling); stroke-width: 1.3 }
-.rf-beyond { fill: none; stroke: var(--ceiling); stroke-width: 1.2; stroke-dasharray: 6 4 }
-.rf-slope { fill: none; stroke: var(--memory); stroke-width: 1.3 } .rf-dram { fill: none; stroke: var(--roof); stroke-width: 2.4 }
-.rf-label { font-size: 11px; fill: var(--soft) } .rf-slope-label { font-size: 11px; fill: var(--memory) }
-.rf-name { font-size: 12px; font-weight: 600; fill: var(--ink); paint-order: stroke; stroke: var(--ground); stroke-width: 3px; stroke-linejoin: round }
-.rf-halo { paint-order: stroke; stroke: var(--ground); stroke-width: 4px; stroke-linejoin: round }
-.rf-dot { stroke: var(--ground); stroke-width: 1.5; fill-opacity: 0.92 } .rf-ring { fill: var(--ground); stroke-width: 1.6 }
+.rf-ground { fill: #ffffff; fill: var(--ground) } .rf-title { font-size: 17px; font-weight: 600; fill: #1d2430; fill: var(--ink) }
+.rf-note { font-size: 12px; fill: #5b6472; fill: var(--soft) } .rf-axis { font-size: 12.5px; fill: #1d2430; fill: var(--ink) } .rf-tick { font-size: 11px; fill: #5b6472; fill: var(--soft) }
+.rf-grid { stroke: #e3e6eb; stroke: var(--grid); stroke-width: 1 } .rf-fine { stroke: #f1f3f6; stroke: var(--fine); stroke-width: 1 }
+.rf-frame { fill: none; stroke: #5b6472; stroke: var(--soft); stroke-width: 1 }
+.rf-roof { fill: none; stroke: #1d2430; stroke: var(--roof); stroke-width: 2.4 } .rf-ceiling { fill: none; stroke: #6a7383; stroke: var(--ceiling); stroke-width: 1.3 }
+.rf-beyond { fill: none; stroke: #6a7383; stroke: var(--ceiling); stroke-width: 1.2; stroke-dasharray: 6 4 }
+.rf-slope { fill: none; stroke: #3b6ea8; stroke: var(--memory); stroke-width: 1.3 } .rf-dram { fill: none; stroke: #1d2430; stroke: var(--roof); stroke-width: 2.4 }
+.rf-label { font-size: 11px; fill: #5b6472; fill: var(--soft) } .rf-slope-label { font-size: 11px; fill: #3b6ea8; fill: var(--memory) }
+.rf-name { font-size: 12px; font-weight: 600; fill: #1d2430; fill: var(--ink); paint-order: stroke; stroke: #ffffff; stroke: var(--ground); stroke-width: 3px; stroke-linejoin: round }
+.rf-halo { paint-order: stroke; stroke: #ffffff; stroke: var(--ground); stroke-width: 4px; stroke-linejoin: round }
+.rf-dot { stroke: #ffffff; stroke: var(--ground); stroke-width: 1.5; fill-opacity: 0.92 } .rf-ring { fill: #ffffff; fill: var(--ground); stroke-width: 1.6 }
 .rf-thread { stroke-width: 1.1; stroke-dasharray: 2 3; fill: none } .rf-gap { stroke-width: 1.6; fill: none }
-.rf-leader { stroke: var(--soft); stroke-width: 0.8 }
+.rf-leader { stroke: #5b6472; stroke: var(--soft); stroke-width: 0.8 }
 ";
 
 /// Margins around the drawing area.
