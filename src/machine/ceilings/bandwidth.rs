@@ -155,7 +155,7 @@ fn levels_of(lab: &Lab, threads: usize, far: Option<&Arena>) -> Vec<Level> {
         let share = l3.size / sharers;
         let l2 = size(2).unwrap_or(0);
         let (least, most) = ((3 * l2).min(share), (share / 2).min(LARGEST_IN_L2S * l2).max(l2));
-        let between = ((l2 as f64 * share as f64).sqrt() as u64).clamp(least.min(most), most);
+        let between = ((l2 as f64 * share as f64).sqrt() as u64).max(5 * l2).clamp(least.min(most), most);
         let mut sets = vec![between, least, most];
         sets.truncate(if lab.effort == Effort::Full { 3 } else { 2 });
         sets.dedup();
@@ -201,13 +201,14 @@ fn kinds(lab: &mut Lab, arena: &Arena, level: &Level) -> Result<(), MachineError
 }
 
 /// The ways to try: the two widest widths, and near the core two lengths of the loop; where time is short, beyond L2 the widest
-/// alone, but of writes to DRAM, which some cores make faster by narrower stores (Zen 5: by 5 %).
+/// alone, but of reads and writes of DRAM, which some cores make faster by narrower ones (Zen 5: by 5 %).
 fn variants(lab: &Lab, level: &Level, kind: Stream) -> Vec<Variant> {
     let mut widths = lab.features.widths();
     widths.retain(|w| *w != Width::Scalar);
     widths.reverse();
     let near = matches!(level.name, "l1" | "l2");
-    let both = near || lab.effort == Effort::Full || (level.name == "dram" && kind == Stream::Write);
+    let both =
+        near || lab.effort == Effort::Full || (level.name == "dram" && matches!(kind, Stream::Read | Stream::Write));
     widths.truncate(if both { 2 } else { 1 });
     let lengths: &[usize] = if near { &[2, 8] } else { &[16] };
     widths.iter().flat_map(|w| lengths.iter().map(|unroll| Variant { unroll: *unroll, ..Variant::plain(*w) })).collect()
