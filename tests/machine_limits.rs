@@ -7,7 +7,7 @@ mod cgroup;
 mod cli;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use cgroup::{Cgroup, Limit};
@@ -124,25 +124,32 @@ fn a_cache_that_cannot_be_kept() {
     }
 }
 
+/// The cache file of a measurement.
+fn kept(sandbox: &Sandbox) -> PathBuf {
+    measured(sandbox, MEASURE);
+    let folder = sandbox.path().join("cache/rprof");
+    fs::read_dir(&folder).expect("kept").next().expect("a file").expect("entry").path()
+}
+
 #[test]
 fn a_cache_file_that_never_ends() {
     let sandbox = Sandbox::new();
-    measured(&sandbox, MEASURE);
-    let folder = sandbox.path().join("cache/rprof");
-    let file = fs::read_dir(&folder).expect("kept").next().expect("a file").expect("entry").path();
-    fs::remove_file(&file).expect("removed");
-    std::os::unix::fs::symlink("/dev/zero", &file).expect("a link");
-    let (machine, told) = measured(&sandbox, MEASURE);
-    one_doubt(&told, "is no file of ceilings");
-    usable(&machine);
+    let file = kept(&sandbox);
+    for make in [&["ln", "-s", "/dev/zero"][..], &["mkfifo"]] {
+        fs::remove_file(&file).expect("removed");
+        assert!(Command::new(make[0]).args(&make[1..]).arg(&file).status().expect("coreutils").success());
+        let (machine, told) = measured(&sandbox, MEASURE);
+        one_doubt(&told, "is no file of ceilings");
+        usable(&machine);
+        let now = fs::symlink_metadata(&file).expect("kept again");
+        assert!(now.is_file(), "{make:?}: it has been replaced");
+    }
 }
 
 #[test]
 fn a_cache_half_written_and_one_of_another_machine() {
     let sandbox = Sandbox::new();
-    measured(&sandbox, MEASURE);
-    let folder = sandbox.path().join("cache/rprof");
-    let file = fs::read_dir(&folder).expect("kept").next().expect("a file").expect("entry").path();
+    let file = kept(&sandbox);
     let text = fs::read_to_string(&file).expect("JSON");
     let foreign = text.replacen("\"cpu\":\"", "\"cpu\":\"another ", 1);
     assert_ne!(foreign, text);

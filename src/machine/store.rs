@@ -117,6 +117,10 @@ pub fn save(directory: &Path, entry: &Entry) -> Result<(), MachineError> {
     let failed = |source| MachineError::CacheWrite { path: path.clone(), source };
     fs::create_dir_all(directory).map_err(failed)?;
     let text = serde_json::to_string(entry).map_err(|e| failed(std::io::Error::other(e)))?;
+    // A pipe or device in the file's place would be written to, which may never end.
+    if fs::metadata(&path).is_ok_and(|data| !data.is_file() && !data.is_dir()) {
+        fs::remove_file(&path).map_err(failed)?;
+    }
     whole_file::remove_unfinished(directory);
     whole_file::write(&path, text.as_bytes()).map_err(failed)
 }
