@@ -139,16 +139,16 @@ const LARGEST_IN_L2S: u64 = 16;
 /// other.
 fn levels_of(lab: &Lab, threads: usize, far: Option<&Arena>) -> Vec<Level> {
     let size = |level| lab.topology.cache(level).map(|c| c.size);
+    let in_time = |sets: &[u64], quick: usize| {
+        let tried = if lab.effort == Effort::Full { sets.len() } else { quick };
+        sets[..tried].to_vec()
+    };
     let mut levels = Vec::new();
     if let Some(l1) = size(1) {
-        let mut sets = vec![l1 * 3 / 4, l1 / 2];
-        sets.truncate(if lab.effort == Effort::Full { 2 } else { 1 });
-        levels.push(Level::new("l1", sets));
+        levels.push(Level::new("l1", in_time(&[l1 * 3 / 4, l1 / 2], 1)));
     }
     if let Some(l2) = size(2) {
-        let mut sets = vec![l2 / 2, l2 / 4];
-        sets.truncate(if lab.effort == Effort::Full { 2 } else { 1 });
-        levels.push(Level::new("l2", sets));
+        levels.push(Level::new("l2", in_time(&[l2 / 2, l2 / 4], 1)));
     }
     if let Some(l3) = lab.topology.cache(3) {
         let sharers = (l3.shared_by as usize).min(threads).max(1) as u64;
@@ -156,8 +156,7 @@ fn levels_of(lab: &Lab, threads: usize, far: Option<&Arena>) -> Vec<Level> {
         let l2 = size(2).unwrap_or(0);
         let (least, most) = ((3 * l2).min(share), (share / 2).min(LARGEST_IN_L2S * l2).max(l2));
         let between = ((l2 as f64 * share as f64).sqrt() as u64).max(5 * l2).clamp(least.min(most), most);
-        let mut sets = vec![between, least, most];
-        sets.truncate(if lab.effort == Effort::Full { 3 } else { 2 });
+        let mut sets = in_time(&[between, least, most], 2);
         sets.dedup();
         levels.push(Level::new("l3", sets));
     }

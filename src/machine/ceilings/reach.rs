@@ -87,15 +87,15 @@ fn visits(lab: &mut Lab, pages: Pages) -> Result<Option<Vec<(f64, f64)>>, Machin
         }
         link_pages(lab, &arena, count)?;
         let kernel = chase::chase(1, lab.features)?;
-        let hops = kernel.work.payload as f64;
+        let hops = kernel.work.payload;
         let mut arguments = Arguments::new();
         arguments.chains[0] = line_of(&arena, 0);
         let work = Work::new(kernel, vec![arguments]);
         // All of them once, before it is timed.
-        lab.watch().time(&work, (count as f64 / hops).ceil() as u64, 1)?;
+        lab.watch().time(&work, count.div_ceil(hops), 1)?;
         let plan =
             Plan { seconds: (count as f64 * 20e-9).max(100e-6), repetitions: 8, steady: 0.02, rounds: 2, fastest: 4 };
-        points.push(((count * PAGE) as f64, 1.0 / lab.watch().rate(&work, hops, plan)?.best));
+        points.push(((count * PAGE) as f64, 1.0 / lab.watch().rate(&work, hops as f64, plan)?.best));
         count = (count as f64 * STEP) as u64;
     }
     Ok(Some(points))

@@ -27,8 +27,7 @@ pub fn another_best(moments: usize) -> f64 {
 /// The same, relative to how far the second best is below the best: on average `1 / (n + 1)` of the range. The others may be as low
 /// as neighbours make them.
 fn another_best_by_gap(moments: usize) -> f64 {
-    let n = moments.max(2) as f64;
-    2.0 * (2.0 * n / (n + 2.0)).sqrt()
+    (moments.max(2) - 1) as f64 * another_best(moments)
 }
 
 /// By how much the clock of a moment may be told wrong: a core's clock changes between a kernel and the chain behind it.
