@@ -2,16 +2,17 @@
 //!
 //! L1 is indexed by virtual address. The levels behind it are indexed by physical address, which the model does not
 //! know but for exact runs, and bursts, of those who may see the page map (`frames.rs`); it places pages pseudo-randomly, the same
-//! way in every run. The low five bits of a page's colour are linear in
-//! its number: any 32 consecutive pages take 32 different colours, as pages from one huge page or one run of free memory
-//! do, and the sampling of sets (`sampling.rs`) can be decided from the virtual address alone.
+//! way in every run. The low five bits of a page's colour follow from its number: consecutive pages, and those any other
+//! distance apart, take all colours in turn (almost: a multiplicative sequence), as pages from one huge page or one run of free
+//! memory do, and the sampling of sets (`sampling.rs`) can be decided from the virtual address alone.
 
 use super::geometry::LINE_SHIFT;
 use super::line::{Line, PAGE_LINES_SHIFT};
 use super::mix::mix;
+use crate::profile::evidence::memory::PAGE_FACTOR;
 
-/// The low colour bits that are linear in the page number.
-const LINEAR: u64 = 0x1f;
+/// The low colour bits that tell the class.
+const LOW: u64 = 0x1f;
 /// Pages of 4 KiB in one of 2 MiB.
 const HUGE_PAGE: u64 = 1 << 9;
 const PAGE_LINES: u64 = 1 << PAGE_LINES_SHIFT;
@@ -30,7 +31,7 @@ impl Classes {
     /// As many classes as leave the sets of a physically indexed cache with `sets` sets whole, 32 at most.
     pub fn for_sets(sets: u32) -> Self {
         // Position in the page takes six bits of the set's number; the others must cover the class.
-        Classes { bits: sets.max(1).ilog2().saturating_sub(6).clamp(3, LINEAR.count_ones()) }
+        Classes { bits: sets.max(1).ilog2().saturating_sub(6).clamp(3, LOW.count_ones()) }
     }
 
     /// Lines that each line of class 0 stands for.
@@ -46,10 +47,10 @@ impl Classes {
     /// The class of `line`: every 4 KiB page has equally many lines of each, and a set of a cache with enough sets holds
     /// lines of one class only.
     ///
-    /// `class = bits 6–10 ^ bits 12–16 ^ bits 18–22 ^ bits 24–28` of the virtual address, the low ones of these bits.
+    /// `class = bits 6–10 of the virtual address ^ bits 27–31 of page number × PAGE_FACTOR`, the low ones of these bits.
     #[inline]
     pub fn of(self, line: Line) -> u64 {
-        (line.0 ^ fold(line.page())) & (self.count() - 1)
+        (line.0 ^ low_color(line.page())) & (self.count() - 1)
     }
 }
 
@@ -79,8 +80,8 @@ impl Placement {
         let page = line.page();
         match self {
             Placement::Identity => page,
-            Placement::HugePages => spread(page),
-            Placement::SmallPages => fold(page) | (mix(page) & !LINEAR),
+            Placement::HugePages => low_color(page) | (u64::from((product(page) << 5).reverse_bits()) << 5),
+            Placement::SmallPages => low_color(page) | (mix(page) & !LOW),
         }
     }
 
@@ -103,15 +104,20 @@ impl Placement {
     }
 }
 
-/// The low colour bits: the exclusive or of bits 0–4, 6–10 and 12–16 of the page number (12–16, 18–22 and 24–28 of the
-/// address).
-fn fold(page: u64) -> u64 {
-    (page ^ page >> 6 ^ page >> 12) & LINEAR
+/// The sequence that colours are taken from. Its uppermost n bits are even over 2ⁿ values, for any n and any distance of the pages
+/// but few.
+fn product(page: u64) -> u32 {
+    (page as u32).wrapping_mul(PAGE_FACTOR)
 }
 
-/// The colour of a page whose neighbours in 2 MiB stay together.
-fn spread(page: u64) -> u64 {
-    fold(page) | ((page ^ mix(page / HUGE_PAGE)) & !LINEAR)
+/// The low colour bits: the uppermost of the product.
+fn low_color(page: u64) -> u64 {
+    u64::from(product(page) >> 27)
+}
+
+/// Which sets of a sliced cache the page in `frame` has: an exclusive or of bits of its address.
+fn slices(frame: u64) -> u64 {
+    ((frame ^ frame >> 6 ^ frame >> 12) & LOW) | ((frame ^ mix(frame / HUGE_PAGE)) & !LOW)
 }
 
 /// How a cache finds its set: its number of sets, and which part of the lines comes to it.
@@ -130,8 +136,8 @@ impl Indexing {
     }
 
     /// The same for a last level of several slices, to which lines come with the frames of their pages: which slice a line
-    /// belongs to is hashed from all of its address, so that strides of powers of two meet more than a few sets. It is done
-    /// as [`Placement::HugePages`] does, and with the same result but for which sets these are.
+    /// belongs to is hashed from all of its address, so that strides of powers of two meet more than a few sets, as they do with
+    /// [`Placement::HugePages`].
     pub fn of_frames(self) -> Self {
         Indexing { hashes_frames: true, ..self }
     }
@@ -148,13 +154,13 @@ impl Indexing {
     #[inline]
     pub fn set(self, mut index: u64) -> u32 {
         if self.hashes_frames {
-            index = index & (PAGE_LINES - 1) | spread(index >> PAGE_LINES_SHIFT) << PAGE_LINES_SHIFT;
+            index = index & (PAGE_LINES - 1) | slices(index >> PAGE_LINES_SHIFT) << PAGE_LINES_SHIFT;
         }
         if self.sets.is_power_of_two() {
             return ((index >> self.classes.bits) & u64::from(self.sets - 1)) as u32;
         }
         // The class in the uppermost of the five bits: also the first cut of a hash scaled to the number of sets.
-        let class = ((index ^ index >> 6) & LINEAR).reverse_bits();
+        let class = ((index ^ index >> 6) & LOW).reverse_bits();
         let hash = (class | mix(index) >> 5) << self.classes.bits;
         ((u128::from(hash) * u128::from(self.sets)) >> 64) as u32
     }
@@ -199,12 +205,41 @@ mod tests {
         }
     }
 
+    /// How far from even 8192 lines `stride` bytes apart meet the classes: relative to an even share, root mean square.
+    fn unevenness(stride: u64) -> f64 {
+        let mut count = [0u32; 32];
+        (0..8192u64).for_each(|i| count[CLASSES.of(Line::of(0x7f12_3456_7000 + i * stride, 0)) as usize] += 1);
+        let squares: f64 = count.iter().map(|&n| (f64::from(n) / 256.0 - 1.0).powi(2)).sum();
+        (squares / 32.0).sqrt()
+    }
+
     #[test]
-    fn power_of_two_strides_meet_all_classes() {
-        for stride in [1u64 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 20] {
-            let mut count = [0u32; 32];
-            (0..1024u64).for_each(|i| count[CLASSES.of(Line::of(i * stride, 0)) as usize] += 1);
-            assert!(count.iter().all(|&n| n == 32), "stride {stride}: {count:?}");
+    fn strides_meet_all_classes() {
+        for power in 12..27 {
+            assert!(unevenness(1 << power) < 0.05, "2^{power}: {}", unevenness(1 << power));
+            // A page and some lines: columns of matrices whose rows are padded.
+            for lines in [1, 2, 3, 4, 5, 8, 16, 32] {
+                let stride = (1 << power) + lines * 64;
+                assert!(unevenness(stride) < 0.15, "2^{power} and {lines} lines: {}", unevenness(stride));
+            }
+        }
+        let any: Vec<f64> = (0..1000).map(|i| unevenness(64 + mix(i) % (1 << 15) * 8)).collect();
+        let mean = any.iter().sum::<f64>() / any.len() as f64;
+        let far = any.iter().filter(|&&unevenness| unevenness > 0.1).count();
+        assert!(mean < 0.04 && far < 50, "strides without system: {mean} on average, {far} of 1000 beyond 0.1");
+    }
+
+    #[test]
+    fn what_fits_in_a_cache_fits_in_huge_pages() {
+        // 7/8 of L2, and of L3, of 16 ways, in one piece: no set is overfull.
+        for sets in [1u64 << 10, 1 << 15] {
+            let indexing = Indexing::new(sets as u32, Classes::ONE);
+            for start in (0..20).map(|i| mix(i) >> 30 & !0x7fff) {
+                let mut count = vec![0; sets as usize];
+                let lines = (start..start + sets * 14).map(Line);
+                lines.for_each(|line| count[indexing.set(Placement::HugePages.index(line)) as usize] += 1);
+                assert!(*count.iter().max().unwrap() <= 16, "{sets} sets");
+            }
         }
     }
 

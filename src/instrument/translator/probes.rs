@@ -2,7 +2,7 @@
 //! sink.
 //!
 //! ```text
-//!  hot:   lea t, [operand]; u = rotations of t; t ^= u; test gs:[mask], t; jz ─▶ cold
+//!  hot:   lea t, [operand]; u = page × factor; t ^= u; test gs:[mask], t; jz ─▶ cold
 //!         back: the instruction                                             cold: noted a short while ago? ─▶ back
 //!                                                                                 buffer[cursor++] = (address, site)
 //!                                                                                 full? ─▶ rprof drains it
@@ -21,6 +21,7 @@ use crate::instrument::x86_64::rewrite::{free_gpr, load_address, store_vector, u
 use crate::isa::facts::{AccessKind, Dynamic, InstructionFacts};
 use crate::isa::x86_64::classify;
 use crate::profile::code::CodeRef;
+use crate::profile::evidence::memory::{PAGE_FACTOR, PRODUCT_SHIFT};
 use crate::target::address::CacheAddress;
 
 /// What the entries of an instruction's operand in the buffer mean.
@@ -297,9 +298,9 @@ impl Writer<'_> {
         }
         let cold = self.unit.cold.here();
         let back = if matches!(shape, Shape::Plain | Shape::Masked { .. }) {
-            hot.rotate(u, t, 6);
-            hot.exclusive_or(t, u);
             hot.rotate(u, t, 12);
+            hot.multiply(u, PAGE_FACTOR);
+            hot.rotate(u, u, PRODUCT_SHIFT as u8);
             hot.exclusive_or(t, u);
             hot.test_slot(layout::SELECT_MASK, t);
             hot.raw(&[0x0f, 0x84]); // jz

@@ -446,6 +446,17 @@ impl Code {
         self.raw(&[0x48 | (from.0 >> 3) << 2 | to.0 >> 3, 0x31, 0xc0 | (from.0 & 7) << 3 | (to.0 & 7)]);
     }
 
+    /// `imul register, register, factor`, of 64 bits.
+    ///
+    /// # Panics
+    /// If the factor has its sign bit.
+    pub fn multiply(&mut self, register: Gpr, factor: u32) {
+        assert!(factor >> 31 == 0, "{factor:#x} would be extended with ones");
+        let both = register.0 >> 3 << 2 | register.0 >> 3;
+        self.raw(&[0x48 | both, 0x69, 0xc0 | (register.0 & 7) << 3 | (register.0 & 7)]);
+        self.raw(&factor.to_le_bytes());
+    }
+
     /// `test gs:[offset], register`
     pub fn test_slot(&mut self, offset: u32, register: Gpr) {
         self.gs(0x85, register.0, offset);
@@ -637,8 +648,11 @@ pub(super) mod tests {
         assert_eq!(text(|c| c.add_far(RCX, Gpr(12), 0x1000)), "lea rcx,[r12+1000h]");
         if std::arch::is_x86_feature_detected!("bmi2") {
             assert_eq!(text(|c| c.rotate(Gpr(9), RDX, 6)), "rorx r9,rdx,6");
+            assert_eq!(text(|c| c.rotate(Gpr(9), Gpr(9), 6)), "rorx r9,r9,6");
         }
         assert_eq!(text(|c| c.exclusive_or(Gpr(9), RDX)), "xor r9,rdx");
+        assert_eq!(text(|c| c.multiply(Gpr(9), 0x61c8_8647)), "imul r9,r9,61C88647h");
+        assert_eq!(text(|c| c.multiply(RDX, 7)), "imul rdx,rdx,7");
         assert_eq!(text(|c| c.test_slot(0x38, Gpr(9))), "test gs:[38h],r9");
         assert_eq!(text(|c| c.test_constant(Gpr(9), 0xf000)), "test r9d,0F000h");
         assert_eq!(text(|c| c.load_word(Gpr(9), 0x12)), "movzx r9d,word ptr gs:[12h]");

@@ -160,17 +160,24 @@ impl Collection {
     }
 }
 
+/// By what page numbers are multiplied: 2³² times the square of the golden section, so that the uppermost bits of the product meet
+/// all values evenly, whatever the distance of the pages (Knuth, The Art of Computer Programming 3, 6.4).
+pub const PAGE_FACTOR: u32 = 0x61c8_8647;
+/// How far bits 27–31 of that product are from bits 6–10 of an address.
+pub const PRODUCT_SHIFT: u32 = 21;
+
 /// Whether sampling with `mask` keeps an access that starts at `address`. With n bits in the mask: one line in 2ⁿ, as many
-/// in every 4 KiB page, the same ones at all times, and evenly many for strides that are powers of two.
+/// in every 4 KiB page, the same ones at all times, and evenly many for almost all strides. (An exclusive or of address bits
+/// alone would not do: lines a page and a line apart have bits 6–10 and 12–16 in step.)
 ///
-/// `(bits 6–10 ^ bits 12–16 ^ bits 18–22 ^ bits 24–28) & mask = 0`. In line, without other registers than `t` and `u`:
+/// `(bits 6–10 ^ bits 27–31 of page number × PAGE_FACTOR) & mask = 0`. In line, without other registers than `t` and `u`:
 ///
 /// ```text
-/// lea t, [operand];  rorx u, t, 6;  xor t, u;  rorx u, t, 12;  xor t, u;  test t, gs:[mask]
+/// lea t, [operand];  rorx u, t, 12;  imul u, u, factor;  rorx u, u, 21;  xor t, u;  test t, gs:[mask]
 /// ```
 pub fn selected(address: u64, mask: u64) -> bool {
-    let pairs = address ^ address.rotate_right(6);
-    (pairs ^ pairs.rotate_right(12)) & mask == 0
+    let product = (address >> 12).wrapping_mul(u64::from(PAGE_FACTOR));
+    (address ^ product >> PRODUCT_SHIFT) & mask == 0
 }
 
 /// What the memory model yields.
