@@ -87,6 +87,9 @@ impl Behind {
             let at_end = LINE_BYTES as f64 * self.written_at_end();
             all.dram_write += at_end;
             all.l3_write += if self.has_l2 { 0.0 } else { at_end };
+            // What others took over may have been written where a line weighs less.
+            all.l3_write = all.l3_write.max(all.dram_nt);
+            all.dram_write = all.dram_write.max(all.dram_nt);
         }
         all
     }

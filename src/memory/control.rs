@@ -103,7 +103,7 @@ impl Control {
         }
         if self.met[at].0 != burst.number {
             self.met[at] = (burst.number, thread);
-            burst.before.push((owner, tally.accesses, [tally.l1_fills, tally.l1_writebacks]));
+            burst.before.push((owner, tally.accesses, [tally.l1_fills as i64, tally.left_l1()]));
         }
     }
 
@@ -121,10 +121,10 @@ impl Control {
             let noted = &mut self.of(*owner).noted;
             noted.iter_mut().zip(events).for_each(|(sum, more)| *sum += *more as f64);
         }
-        for (owner, accesses, [fills, write_backs]) in before {
+        for (owner, accesses, [fills, left]) in before {
             let now = &full.plain()[owner.0 as usize];
             let in_sample = noted.binary_search_by_key(&owner.0, |(owner, _)| owner.0).map_or([0, 0], |at| noted[at].1);
-            let in_burst = [now.l1_fills - fills, now.l1_writebacks - write_backs];
+            let in_burst = [now.l1_fills as i64 - fills, now.left_l1() - left];
             self.of(owner).add((now.accesses - accesses) as f64, in_burst, in_sample);
         }
         true

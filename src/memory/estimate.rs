@@ -59,7 +59,7 @@ pub fn near(tally: &Tally, scale: f64) -> Near {
         l1_read: near(tally.read_bytes),
         l1_write: near(tally.write_bytes),
         l2_read: line * near(tally.l1_fills),
-        l2_write: line * near(tally.l1_writebacks),
+        l2_write: line * tally.left_l1() as f64 * scale,
         l1_misses: near(tally.l1_fills),
         l1_conflict: near(tally.l1_fills.saturating_sub(tally.coherence)) * tally.l1_shadowed.share(),
         l2_conflict: near(tally.burst_conflicts),
@@ -94,21 +94,20 @@ impl Beyond {
     /// Lines that another core got out of L1 are missing from what enters and leaves L2: [`join`](Self::join) adds them.
     pub fn traffic(&self, beyond: &Tally, scale: f64, write_backs: f64, gone_to_memory: f64) -> Traffic {
         let far = |events: u64| events as f64 * scale;
-        let back = |events: u64| events as f64 * write_backs;
         let line = LINE_BYTES as f64;
         let (dram_read, dram_nt) = (line * far(beyond.last_fills), line * far(beyond.nt_lines));
-        let left = if self.has_l2 { beyond.l2_writebacks } else { beyond.l1_writebacks };
+        let left = self.left_private(beyond, scale, write_backs);
         let written = match self.windows {
-            true => left as f64 * gone_to_memory,
-            false => beyond.last_writebacks as f64,
+            true => left * gone_to_memory,
+            false => beyond.last_writebacks as f64 * write_backs,
         };
-        let dram_write = line * written * write_backs + dram_nt;
+        let dram_write = line * written + dram_nt;
         let (capacity, conflict) = beyond.capacity_and_conflict(self.conflict_share);
         let l2_fills = beyond.l2_fills.saturating_sub(beyond.coherence);
         Traffic {
             l3_read: if self.has_l2 { line * far(l2_fills) } else { dram_read },
             l3_write: match self.has_l2 {
-                true => line * back(beyond.l2_writebacks.saturating_sub(beyond.handed_over)) + dram_nt,
+                true => line * (left - far(beyond.handed_over)) + dram_nt,
                 false => dram_write,
             },
             dram_read,
@@ -135,6 +134,17 @@ impl Beyond {
 }
 
 impl Beyond {
+    /// Dirty lines that leave the private caches. Where windows are looked at, a line leaves them in another one than it was written
+    /// in, or between them, and those weigh more or less; it becomes dirty there when it is written.
+    fn left_private(&self, beyond: &Tally, scale: f64, write_backs: f64) -> f64 {
+        match (self.has_l2, self.windows) {
+            (true, true) => beyond.left_l2() as f64 * scale,
+            (false, true) => beyond.left_l1() as f64 * scale,
+            (true, false) => beyond.l2_writebacks as f64 * write_backs,
+            (false, false) => beyond.l1_writebacks as f64 * write_backs,
+        }
+    }
+
     /// What happens `near` the core and what happens `far` from it, as one: each is told by a sample that knows it best, and
     /// what depends on both follows from both.
     ///
@@ -149,6 +159,7 @@ impl Beyond {
         let line = LINE_BYTES as f64;
         let mut all = *near;
         all.add(far);
+        all.l2_write = all.l2_write.max(0.0);
         all.l2_conflict = far.l2_conflict;
         if self.has_l2 {
             let conflicts = more(near.l2_conflict, far.l2_conflict);

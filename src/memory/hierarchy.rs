@@ -212,8 +212,11 @@ impl Hierarchy {
         let lost = match l1.find(set, line) {
             Lookup::Hit(state) => {
                 if store {
-                    let shared = state.is_shared();
+                    let (shared, before) = (state.is_shared(), state.writer());
                     *state = state.with_shared(false).written_by(owner);
+                    if before != Some(owner) {
+                        self.tallies.dirty_l1(owner, before);
+                    }
                     if shared {
                         self.take_from_others(core, line);
                     }
@@ -414,7 +417,10 @@ impl Hierarchy {
         tally.coherence += u64::from(lost_in_l1);
         tally.coherence_in_l2 += u64::from(lost && !lost_in_l1);
         let mut state = dirty.unwrap_or(State::CLEAN).with_shared(shared);
+        let before = state.writer();
+        before.into_iter().for_each(|before| self.tallies.dirty_l1(before, None));
         if store {
+            self.tallies.dirty_l1(owner, before);
             state = state.written_by(owner);
         }
         let set = self.l1_indexing.set(line.0);
@@ -492,9 +498,12 @@ impl Hierarchy {
             Some(l2) => match l2.cache.peek(l2.indexing.set(index), line) {
                 Some(state) => {
                     let old = std::mem::replace(state, state.written_by(writer));
-                    self.book_rewritten(old);
+                    self.book_dirtied(Some(old), writer);
                 }
-                None => self.insert_l2(core, line, index, state),
+                None => {
+                    self.book_dirtied(None, writer);
+                    self.insert_l2(core, line, index, state);
+                }
             },
             None => self.write_to_last(core, line, index, state),
         }
@@ -506,7 +515,7 @@ impl Hierarchy {
             let set = self.l1_indexing.set(line.0);
             if let Some(writer) = self.cores[core].l1.remove(set, line).and_then(State::writer) {
                 self.tallies.write_back_l1(writer);
-                self.book_rewritten(state);
+                self.book_dirtied(Some(state), writer);
                 state = state.written_by(writer);
             }
         }
@@ -562,6 +571,17 @@ impl Hierarchy {
         {
             self.tallies.of(writer).l2_writebacks += 1;
         }
+    }
+
+    /// What `writer` wrote in L1 comes to L2 or leaves it at once; there the line was in this state, if it was there.
+    fn book_dirtied(&mut self, old: Option<State>, writer: Owner) {
+        let before = old.filter(|old| !old.has_passed()).and_then(State::writer);
+        old.into_iter().for_each(|old| self.book_rewritten(old));
+        if before == Some(writer) {
+            return;
+        }
+        self.tallies.of(writer).l2_dirtied += 1;
+        before.into_iter().for_each(|before| self.tallies.of(before).l2_taken_over += 1);
     }
 
     /// A line in this state is written again.
@@ -634,6 +654,9 @@ mod tests {
             for tally in caches.tallies.plain() {
                 assert!(tally.last_writebacks > 0 && tally.rewritten > 0, "{policy:?} {tally:?}");
                 assert_eq!(tally.l2_writebacks - tally.rewritten, tally.last_writebacks, "{policy:?} {tally:?}");
+                assert!(tally.l1_taken_over > 0 && tally.l2_taken_over > 0, "{policy:?} {tally:?}");
+                assert_eq!(tally.l1_dirtied - tally.l1_taken_over, tally.l1_writebacks, "{policy:?} {tally:?}");
+                assert_eq!(tally.l2_dirtied - tally.l2_taken_over, tally.l2_writebacks, "{policy:?} {tally:?}");
             }
         }
     }

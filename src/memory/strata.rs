@@ -47,7 +47,7 @@ pub struct Seen {
     /// In bursts: accesses, or bytes of strings, and misses of L1.
     pub bursts: f64,
     pub l1_misses: f64,
-    /// In the sample of windows: misses of L2 and of the last level.
+    /// In the sample of windows: misses of L2 and lines that became dirty there, and misses of the last level.
     pub far_misses: [f64; 2],
 }
 

@@ -20,6 +20,9 @@ pub struct Tally {
     pub l1_fills: u64,
     /// Dirty lines that left L1.
     pub l1_writebacks: u64,
+    /// Lines that became dirty in L1, and dirty ones there that others wrote: the difference leaves L1 as its own, sooner or later.
+    pub l1_dirtied: u64,
+    pub l1_taken_over: u64,
     /// L1 misses whose lines are shadowed, those of lines that another core took away apart, and those of them that a
     /// fully associative L1 has not.
     pub l1_shadowed: Conflicts,
@@ -32,6 +35,9 @@ pub struct Tally {
     pub burst_writebacks: u64,
     /// Dirty lines that left L2.
     pub l2_writebacks: u64,
+    /// The same of L2.
+    pub l2_dirtied: u64,
+    pub l2_taken_over: u64,
     /// Last-level misses: lines that came from memory.
     pub last_fills: u64,
     /// Those of them that a store asked for.
@@ -118,12 +124,16 @@ impl Tally {
             write_bytes: each(self.write_bytes),
             l1_fills: each(self.l1_fills),
             l1_writebacks: each(self.l1_writebacks),
+            l1_dirtied: each(self.l1_dirtied),
+            l1_taken_over: each(self.l1_taken_over),
             l1_shadowed: self.l1_shadowed.weighted(weight),
             l2_fills: each(self.l2_fills),
             l2_shadowed: self.l2_shadowed.weighted(weight),
             burst_conflicts: each(self.burst_conflicts),
             burst_writebacks: each(self.burst_writebacks),
             l2_writebacks: each(self.l2_writebacks),
+            l2_dirtied: each(self.l2_dirtied),
+            l2_taken_over: each(self.l2_taken_over),
             last_fills: each(self.last_fills),
             store_fills: each(self.store_fills),
             last_writebacks: each(self.last_writebacks),
@@ -156,12 +166,16 @@ impl Tally {
         self.write_bytes += more.write_bytes;
         self.l1_fills += more.l1_fills;
         self.l1_writebacks += more.l1_writebacks;
+        self.l1_dirtied += more.l1_dirtied;
+        self.l1_taken_over += more.l1_taken_over;
         self.l1_shadowed.add(more.l1_shadowed);
         self.l2_fills += more.l2_fills;
         self.l2_shadowed.add(more.l2_shadowed);
         self.burst_conflicts += more.burst_conflicts;
         self.burst_writebacks += more.burst_writebacks;
         self.l2_writebacks += more.l2_writebacks;
+        self.l2_dirtied += more.l2_dirtied;
+        self.l2_taken_over += more.l2_taken_over;
         self.last_fills += more.last_fills;
         self.store_fills += more.store_fills;
         self.last_writebacks += more.last_writebacks;
@@ -183,6 +197,16 @@ impl Tally {
         self.strided += more.strided;
         self.random += more.random;
         self.gathered += more.gathered;
+    }
+
+    /// Lines that left L1 dirty, or will, as they became so. Less than none where more was taken over than written.
+    pub fn left_l1(&self) -> i64 {
+        self.l1_dirtied as i64 - self.l1_taken_over as i64
+    }
+
+    /// The same of L2.
+    pub fn left_l2(&self) -> i64 {
+        self.l2_dirtied as i64 - self.l2_taken_over as i64
     }
 
     /// Lines that were seen on their way between L2 and the last level, and past them.
@@ -315,8 +339,8 @@ impl Fate {
     }
 }
 
-/// What happens in L1: fills, and dirty lines that leave it.
-pub type L1Events = [u64; 2];
+/// What happens in L1: fills, and [`Tally::left_l1`].
+pub type L1Events = [i64; 2];
 
 impl Tallies {
     /// Adds an owner with an empty tally.
@@ -341,20 +365,30 @@ impl Tallies {
     #[inline]
     pub fn fill_l1(&mut self, owner: Owner) {
         self.of(owner).l1_fills += 1;
-        self.note(owner, 0);
+        self.note(owner, 0, 1);
+    }
+
+    /// `owner` writes a line in L1 that was not dirty, or that `before` wrote last.
+    #[inline]
+    pub fn dirty_l1(&mut self, owner: Owner, before: Option<Owner>) {
+        self.of(owner).l1_dirtied += 1;
+        self.note(owner, 1, 1);
+        if let Some(before) = before {
+            self.of(before).l1_taken_over += 1;
+            self.note(before, 1, -1);
+        }
     }
 
     /// A dirty line that `owner` wrote leaves L1.
     #[inline]
     pub fn write_back_l1(&mut self, owner: Owner) {
         self.of(owner).l1_writebacks += 1;
-        self.note(owner, 1);
     }
 
     #[inline]
-    fn note(&mut self, owner: Owner, event: usize) {
+    fn note(&mut self, owner: Owner, event: usize, more: i64) {
         if self.apart {
-            self.noted.entry(owner).or_default()[event] += 1;
+            self.noted.entry(owner).or_default()[event] += more;
         }
     }
 

@@ -18,9 +18,7 @@ impl Hierarchy {
         if let Some(writer) = inner.and_then(State::writer) {
             self.tallies.write_back_l1(writer);
             self.tallies.of(writer).handed_over += u64::from(lost);
-            if outer.is_some() {
-                self.book_rewritten(state);
-            }
+            self.book_dirtied(outer, writer);
             state = state.written_by(writer);
         }
         Some(state)
@@ -57,7 +55,7 @@ impl Hierarchy {
             if let Some(writer) = inner.and_then(State::writer) {
                 self.tallies.write_back_l1(writer);
                 self.tallies.of(writer).handed_over += 1;
-                outer.into_iter().for_each(|state| self.book_rewritten(state));
+                self.book_dirtied(outer, writer);
             }
             if let Some(state) = inner.or(outer) {
                 self.book_left_l2(state);

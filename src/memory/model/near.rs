@@ -32,7 +32,7 @@ impl CacheModel {
         let misses = |near: &Near| near.traffic.l1_misses;
         let (misses, error) = estimate(0, misses(&of_bursts), misses(&of_sample), |t| t.l1_fills);
         let left = |near: &Near| near.traffic.l2_write / LINE_BYTES as f64;
-        let (write_backs, _) = estimate(1, left(&of_bursts), left(&of_sample), |t| t.l1_writebacks);
+        let (write_backs, _) = estimate(1, left(&of_bursts), left(&of_sample), |t| t.left_l1().max(0) as u64);
         let shares = if of_bursts.traffic.l1_misses > 0.0 { of_bursts } else { of_sample };
         (shares.with(misses, write_backs), error)
     }

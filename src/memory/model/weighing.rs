@@ -20,7 +20,7 @@ impl CacheModel {
             *accesses += burst.accesses;
             *bytes += burst.read_bytes + burst.write_bytes;
             *l1_misses += burst.l1_fills;
-            *far_misses = [far_misses[0] + sample.l2_fills, far_misses[1] + sample.last_fills];
+            *far_misses = [far_misses[0] + sample.l2_fills + sample.l2_dirtied, far_misses[1] + sample.last_fills];
         }
         seen
     }
