@@ -8,6 +8,9 @@ use super::geometry::LINE_BYTES;
 use super::line::Owner;
 use super::tally::{Fate, Tallies, Tally};
 
+/// Executions that are enough to tell from them how often something happens.
+const ENOUGH: u64 = 4096;
+
 /// One instruction of one thread behind L1, where one line in so many is simulated.
 #[derive(Debug, Clone, Copy)]
 pub struct Behind {
@@ -64,6 +67,20 @@ impl Behind {
     /// So many events were seen that what is told is told from.
     pub fn seen(&self, events: impl Fn(&Tally) -> u64) -> f64 {
         self.books.iter().map(|book| book.seen(&events)).sum()
+    }
+
+    /// How much more or less often an execution had such events in windows than in the opening, relative to windows, at most 1;
+    /// `executed` tells executions by phase. `None` where either saw too few to tell.
+    pub fn changed(&self, executed: [u64; 4], events: impl Fn(&Tally) -> u64) -> Option<f64> {
+        let [opening, _, _, measured] = executed;
+        if opening.min(measured) < ENOUGH {
+            return None;
+        }
+        let of = |book: usize, executed: u64| {
+            events(&self.books[book].tally) as f64 / self.books[book].weight / executed as f64
+        };
+        let (before, now) = (of(0, opening), of(1, measured));
+        Some(if before == now { 0.0 } else { (before / now - 1.0).abs().min(1.0) })
     }
 
     /// What these lines tell about L1.
@@ -138,6 +155,21 @@ mod tests {
         assert_eq!((traffic.seen_lines, traffic.l3_seen_lines, it.seen(|t| t.l1_fills)), (45.0, 45.0, 45.0));
         assert_eq!((traffic.l3_misses, it.near().traffic.l1_misses), (LINES * 405.0, LINES * 405.0));
         assert!(it.saw_any() && !behind([]).saw_any());
+    }
+
+    #[test]
+    fn windows_that_are_as_the_opening_have_not_changed() {
+        let changed = |opening, windows, executed| {
+            behind([(Book::Plain, fills(opening)), (Book::Sample, fills(windows))]).changed(executed, |t| t.last_fills)
+        };
+        assert_eq!(changed(100, 200, [10_000, 7, 7, 20_000]), Some(0.0));
+        assert_eq!(changed(150, 200, [10_000, 7, 7, 20_000]), Some(0.5));
+        assert_eq!(changed(1000, 200, [10_000, 7, 7, 20_000]), Some(1.0), "at most all of it");
+        assert_eq!(
+            (changed(1, 0, [10_000, 7, 7, 20_000]), changed(0, 0, [10_000, 0, 0, 20_000])),
+            (Some(1.0), Some(0.0))
+        );
+        assert_eq!((changed(100, 200, [100, 7, 7, 20_000]), changed(100, 200, [10_000, 7, 7, 20])), (None, None));
     }
 
     #[test]

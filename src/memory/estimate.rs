@@ -13,6 +13,8 @@ pub struct Near {
     pub traffic: Traffic,
     /// Dirty lines in L1 that other cores got.
     pub handed_over: f64,
+    /// Lines that came into L1 again in a burst: L2 has them, but for conflicts.
+    pub reused: f64,
     /// Dirty lines that left L2 for want of ways while a burst looked.
     pub pushed_out: f64,
 }
@@ -22,6 +24,7 @@ impl Near {
     pub fn add(&mut self, more: &Near) {
         self.traffic.add(&more.traffic);
         self.handed_over += more.handed_over;
+        self.reused += more.reused;
         self.pushed_out += more.pushed_out;
     }
 
@@ -45,6 +48,9 @@ impl Near {
 
 /// Two estimates of one thing differ if they do by more than this: less is how samples scatter.
 const DIFFERENT: f64 = 1.25;
+
+/// A burst that meets fewer lines again than one in so many says too little of the others.
+const MOST_TIMES_REUSED: f64 = 4.0;
 
 /// What `one` estimate has more than the `other`.
 fn more(one: f64, other: f64) -> f64 {
@@ -70,7 +76,12 @@ pub fn near(tally: &Tally, scale: f64) -> Near {
         gathered_lines: near(tally.gathered),
         ..Traffic::default()
     };
-    Near { traffic, handed_over: near(tally.handed_over), pushed_out: near(tally.burst_writebacks) }
+    Near {
+        traffic,
+        handed_over: near(tally.handed_over),
+        reused: near(tally.burst_reused),
+        pushed_out: near(tally.burst_writebacks),
+    }
 }
 
 /// How what lies behind L1 is told.
@@ -154,15 +165,19 @@ impl Beyond {
     /// and every dirty one that leaves it has left L1.
     ///
     /// Lines that push each other out of a few sets of L2 are seen by bursts, which know where pages are: the sample of lines
-    /// spreads them over more sets.
-    pub fn join(&self, Near { traffic: near, handed_over, pushed_out }: &Near, far: &Traffic) -> Traffic {
+    /// spreads them over more sets. A burst sees that only of lines that it meets again; those that L2 would have, but were met
+    /// before the burst, are as many times more.
+    pub fn join(&self, Near { traffic: near, handed_over, reused, pushed_out }: &Near, far: &Traffic) -> Traffic {
         let line = LINE_BYTES as f64;
         let mut all = *near;
         all.add(far);
         all.l2_write = all.l2_write.max(0.0);
         all.l2_conflict = far.l2_conflict;
         if self.has_l2 {
-            let conflicts = more(near.l2_conflict, far.l2_conflict);
+            let in_l2_but_for_conflicts = near.l1_misses - (far.l2_misses - far.l2_conflict);
+            let times = (in_l2_but_for_conflicts / reused.max(1.0)).clamp(1.0, MOST_TIMES_REUSED);
+            let conflicts = more(near.l2_conflict * times, far.l2_conflict);
+            let conflicts = conflicts.min((near.l1_misses - far.l2_misses).max(0.0));
             all.l2_conflict += conflicts;
             all.l2_misses += near.coherence + conflicts;
             all.l3_read += line * (near.coherence + conflicts);

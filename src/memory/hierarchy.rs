@@ -409,9 +409,11 @@ impl Hierarchy {
             }
         }
         if let Some(l2) = &mut self.cores[core].burst_l2 {
-            let (conflict, pushed_out) = l2.fill(line, index);
-            self.tallies.of(owner).burst_conflicts += u64::from(conflict);
-            pushed_out.into_iter().for_each(|writer| self.tallies.of(writer).burst_writebacks += 1);
+            let fill = l2.fill(line, index);
+            let tally = self.tallies.of(owner);
+            tally.burst_reused += u64::from(fill.again);
+            tally.burst_conflicts += u64::from(fill.conflict);
+            fill.pushed_out.into_iter().for_each(|writer| self.tallies.of(writer).burst_writebacks += 1);
         }
         let tally = self.tallies.of(owner);
         tally.coherence += u64::from(lost_in_l1);

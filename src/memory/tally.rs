@@ -30,7 +30,9 @@ pub struct Tally {
     pub l2_fills: u64,
     /// The same of L2.
     pub l2_shadowed: Conflicts,
-    /// Misses of L2 for want of ways, where only bursts are simulated; and dirty lines that leave it so.
+    /// Where only bursts are simulated: lines that came into L1 again in a burst, those of them that L2 had not any more for want
+    /// of ways; and dirty lines that leave it so.
+    pub burst_reused: u64,
     pub burst_conflicts: u64,
     pub burst_writebacks: u64,
     /// Dirty lines that left L2.
@@ -129,6 +131,7 @@ impl Tally {
             l1_shadowed: self.l1_shadowed.weighted(weight),
             l2_fills: each(self.l2_fills),
             l2_shadowed: self.l2_shadowed.weighted(weight),
+            burst_reused: each(self.burst_reused),
             burst_conflicts: each(self.burst_conflicts),
             burst_writebacks: each(self.burst_writebacks),
             l2_writebacks: each(self.l2_writebacks),
@@ -171,6 +174,7 @@ impl Tally {
         self.l1_shadowed.add(more.l1_shadowed);
         self.l2_fills += more.l2_fills;
         self.l2_shadowed.add(more.l2_shadowed);
+        self.burst_reused += more.burst_reused;
         self.burst_conflicts += more.burst_conflicts;
         self.burst_writebacks += more.burst_writebacks;
         self.l2_writebacks += more.l2_writebacks;

@@ -12,6 +12,17 @@ use crate::memory::mix::Mixing;
 use crate::memory::placement::{Classes, Indexing};
 use crate::memory::set_cache::{Lookup, SetCache};
 
+/// What became of a line that goes through L2 to L1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fill {
+    /// It did so in this burst before.
+    pub again: bool,
+    /// And L2 has it no more.
+    pub conflict: bool,
+    /// Who wrote the line last that leaves L2 dirty for it.
+    pub pushed_out: Option<Owner>,
+}
+
 /// What L2 of one core holds of the lines that the present burst used.
 #[derive(Debug)]
 pub struct BurstL2 {
@@ -40,9 +51,8 @@ impl BurstL2 {
         self.over = true;
     }
 
-    /// `line`, whose set `index` tells, goes through L2 to L1. Whether L2 had it in this burst and has it no more; and who wrote
-    /// the line last that leaves L2 dirty.
-    pub fn fill(&mut self, line: Line, index: u64) -> (bool, Option<Owner>) {
+    /// `line`, whose set `index` tells, goes through L2 to L1.
+    pub fn fill(&mut self, line: Line, index: u64) -> Fill {
         if self.over || self.used.len() >= self.lines {
             self.cache.clear();
             self.used.clear();
@@ -51,8 +61,10 @@ impl BurstL2 {
         let set = self.indexing.set(index);
         let again = !self.used.insert(line);
         match self.cache.find(set, line) {
-            Lookup::Hit(_) => (false, None),
-            Lookup::Lost | Lookup::Miss => (again, self.insert(set, line, State::CLEAN)),
+            Lookup::Hit(_) => Fill { again, conflict: false, pushed_out: None },
+            Lookup::Lost | Lookup::Miss => {
+                Fill { again, conflict: again, pushed_out: self.insert(set, line, State::CLEAN) }
+            }
         }
     }
 
@@ -92,21 +104,23 @@ mod tests {
         let mut l2 = BurstL2::new(&level);
         let mut walk = |lines: u64, stride: u64| {
             l2.end();
-            let (mut conflicts, mut written) = (0, 0);
+            let (mut conflicts, mut reused, mut written) = (0, 0, 0);
             for i in 0..4 * lines {
                 let line = Line(i % lines * stride);
-                let (conflict, dirty) = l2.fill(line, line.0);
+                let fill = l2.fill(line, line.0);
                 let more = l2.write_back(line, line.0, Owner(3));
-                conflicts += u32::from(conflict);
-                written += dirty.iter().chain(&more).count();
+                assert!(fill.again || !fill.conflict);
+                conflicts += u32::from(fill.conflict);
+                reused += u32::from(fill.again);
+                written += fill.pushed_out.iter().chain(&more).count();
             }
-            (conflicts, written)
+            (conflicts, reused, written)
         };
         let sets = u64::from(level.sets());
-        assert_eq!(walk(5, sets), (15, 16), "all but the first round; the last four lines are still there");
-        assert_eq!(walk(4, sets), (0, 0));
-        assert_eq!(walk(5, sets + 1), (0, 0));
-        assert_eq!(walk(level.lines(), 1), (0, 0), "all that it holds");
+        assert_eq!(walk(5, sets), (15, 15, 16), "all but the first round; the last four lines are still there");
+        assert_eq!(walk(4, sets), (0, 12, 0));
+        assert_eq!(walk(5, sets + 1), (0, 15, 0));
+        assert_eq!(walk(level.lines(), 1).0, 0, "all that it holds");
         // More lines than it holds are no conflict.
         assert_eq!(walk(3 * level.lines(), 1).0, 0);
     }
@@ -114,8 +128,9 @@ mod tests {
     #[test]
     fn a_line_that_another_core_took_is_no_conflict() {
         let mut l2 = BurstL2::new(&Level { size: 64 << 10, ways: 4, shared_by: 1 });
-        assert_eq!(l2.fill(Line(7), 7), (false, None));
+        let fresh = Fill { again: false, conflict: false, pushed_out: None };
+        assert_eq!(l2.fill(Line(7), 7), fresh);
         l2.lose(Line(7), 7);
-        assert_eq!(l2.fill(Line(7), 7), (false, None));
+        assert_eq!(l2.fill(Line(7), 7), fresh);
     }
 }

@@ -1,10 +1,11 @@
 //! What the model has to say at the end of a run.
 
 use crate::memory::behind::Behind;
+use crate::memory::calibration;
 use crate::memory::estimate::{Beyond, near, relative_error, windows_error};
 use crate::memory::executions::Times;
 use crate::memory::line::Owner;
-use crate::memory::{calibration, tally::Book};
+use crate::memory::tally::{Book, Tally};
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::memory::{MemoryEvidence, SiteTraffic, Traffic};
 use crate::profile::run::Warning;
@@ -48,12 +49,17 @@ impl CacheModel {
             };
             near_core.add(&near(&first.end(owner), 1.0));
             let mut figures = beyond.join(&near_core, &behind.traffic(&beyond));
-            // What one window saw may differ as much in others as everything does that the program does.
-            let (scatter, of_all) = (self.strata.scatter(site), of_windows * scales.fills.between_windows());
-            let error = |own: Option<f64>| own.unwrap_or(of_all).hypot(scales.fills.without_windows());
-            figures.l1_scatter = (error(scatter.l1) * figures.l1_misses).max(l1_error);
-            figures.l2_scatter = error(scatter.l2) * figures.l2_misses;
-            figures.l3_scatter = error(scatter.l3) * figures.l3_misses;
+            // What one window saw may differ in others as the opening differs from it; where that tells nothing, as much as
+            // everything does that the program does.
+            let scatter = self.strata.scatter(site);
+            let error = |own: Option<f64>, events: fn(&Tally) -> u64| {
+                let in_others = || behind.changed(self.executed.by_phase(owner), events).unwrap_or(of_windows);
+                let own = own.unwrap_or_else(|| in_others() * scales.fills.between_windows());
+                own.hypot(scales.fills.without_windows())
+            };
+            figures.l1_scatter = (error(scatter.l1, |t| t.l1_fills) * figures.l1_misses).max(l1_error);
+            figures.l2_scatter = error(scatter.l2, |t| t.l2_fills + t.l2_dirtied) * figures.l2_misses;
+            figures.l3_scatter = error(scatter.l3, |t| t.last_fills) * figures.l3_misses;
             if let Some((read, write)) = self.executed.bytes(owner) {
                 (figures.l1_read, figures.l1_write) = (read, write);
                 // Of the few lines that it accesses none may have been in the sample, and no burst have come while it ran.
