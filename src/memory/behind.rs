@@ -69,17 +69,15 @@ impl Behind {
         self.books.iter().map(|book| book.seen(&events)).sum()
     }
 
-    /// How much more or less often an execution had such events in windows than in the opening, relative to windows, at most 1;
-    /// `executed` tells executions by phase. `None` where either saw too few to tell.
+    /// How much more or less often an execution had such events in windows than in the opening, or in warm-ups where that saw
+    /// nothing of it, relative to windows, at most 1; `executed` tells executions by phase. `None` where too few were seen to tell.
     pub fn changed(&self, executed: [u64; 4], events: impl Fn(&Tally) -> u64) -> Option<f64> {
-        let [opening, _, _, measured] = executed;
-        if opening.min(measured) < ENOUGH {
-            return None;
-        }
-        let of = |book: usize, executed: u64| {
-            events(&self.books[book].tally) as f64 / self.books[book].weight / executed as f64
+        let [opening, _, warming, measured] = executed;
+        let rate = |book: usize, executed: u64| {
+            let Scaled { tally, weight, .. } = &self.books[book];
+            (executed >= ENOUGH).then(|| events(tally) as f64 / weight / executed as f64)
         };
-        let (before, now) = (of(0, opening), of(1, measured));
+        let (now, before) = (rate(1, measured)?, rate(0, opening).or(rate(2, warming))?);
         Some(if before == now { 0.0 } else { (before / now - 1.0).abs().min(1.0) })
     }
 
@@ -158,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_that_are_as_the_opening_have_not_changed() {
+    fn windows_that_are_as_what_came_before_have_not_changed() {
         let changed = |opening, windows, executed| {
             behind([(Book::Plain, fills(opening)), (Book::Sample, fills(windows))]).changed(executed, |t| t.last_fills)
         };
@@ -170,6 +168,9 @@ mod tests {
             (Some(1.0), Some(0.0))
         );
         assert_eq!((changed(100, 200, [100, 7, 7, 20_000]), changed(100, 200, [10_000, 7, 7, 20])), (None, None));
+        let late = behind([(Book::Sample, fills(200)), (Book::Warming, fills(80))]);
+        let changed = late.changed([0, 7, 10_000, 20_000], |t| t.l2_fills).unwrap();
+        assert!((changed - 0.2).abs() < 1e-9);
     }
 
     #[test]

@@ -49,8 +49,8 @@ impl CacheModel {
             };
             near_core.add(&near(&first.end(owner), 1.0));
             let mut figures = beyond.join(&near_core, &behind.traffic(&beyond));
-            // What one window saw may differ in others as the opening differs from it; where that tells nothing, as much as
-            // everything does that the program does.
+            // What one window saw may differ in others as the opening or its warm-up differs from it; where they tell nothing, as
+            // much as everything does that the program does.
             let scatter = self.strata.scatter(site);
             let error = |own: Option<f64>, events: fn(&Tally) -> u64| {
                 let in_others = || behind.changed(self.executed.by_phase(owner), events).unwrap_or(of_windows);
