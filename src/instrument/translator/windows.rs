@@ -33,7 +33,7 @@ const LIMIT_S: f64 = 0.02;
 const LOOK: Duration = Duration::from_millis(2);
 /// Processor seconds between two looks at where the threads are, in a pause that lasts at least as long as the window before,
 /// or as one that was not extended.
-const PEEK_S: f64 = 0.01;
+const PEEK_S: f64 = 0.005;
 /// More steps than any sequence of ours has instructions.
 const MAX_STEPS: usize = 200;
 /// A system call that was interrupted is to be restarted: −ERESTARTSYS … −ERESTART_RESTARTBLOCK.
