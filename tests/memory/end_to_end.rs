@@ -268,6 +268,47 @@ fn lines_that_several_instructions_write_are_written_back_once() {
     assert!((written(&exact) - 1.0).abs() < 0.01 && (written(&sampled) - 1.0).abs() < 0.1);
 }
 
+/// Windows see parts of a program in any mixture, and what one part wrote leaves the caches in another one, in another window. Yet
+/// each has its own bytes: no more written to L2 and L3 than it wrote, and no less.
+#[test]
+fn parts_that_alternate_within_windows_have_the_bytes_of_their_own() {
+    const FEW: f64 = 6.0;
+    const MANY: f64 = 1500.0;
+    let dir = tempfile::tempdir().unwrap();
+    let program = build(dir.path(), "alternate", &["-O1", "-static", "-fno-tree-loop-distribute-patterns"]);
+    let functions = functions(&program);
+    let host = || Geometry {
+        l1: Level { size: 16 << 10, ways: 8, shared_by: 1 },
+        l2: Some(Level { size: 256 << 10, ways: 8, shared_by: 1 }),
+        last: Level { size: 4 << 20, ways: 16, shared_by: 1 },
+        ..small()
+    };
+    let simulated = |rounds: f64, model: CacheModel| {
+        run(&mut Translator::new(), &program, &[&rounds.to_string()], model).memory.unwrap()
+    };
+    let exact = simulated(FEW, CacheModel::exact(host(), Placement::SmallPages, Vec::new()));
+    let sampled = simulated(MANY, CacheModel::sampled(host(), Placement::SmallPages, Vec::new()));
+    let figures: [(&str, Figure, f64); 5] = [
+        ("L2 read", |t| t.l2_read, 0.02),
+        ("L2 write", |t| t.l2_write, 0.05),
+        ("L3 read", |t| t.l3_read, 0.02),
+        ("L3 write", |t| t.l3_write, 0.05),
+        ("memory", |t| t.dram_write, 0.15),
+    ];
+    let mut wrong = Vec::new();
+    for name in ["read_all", "update_half", "write_part", "update_part"] {
+        for (level, figure, tolerance) in figures {
+            let exact = in_function(&exact, &functions[name], figure) / FEW;
+            let found = in_function(&sampled, &functions[name], figure) / MANY;
+            println!("{name:<11} {level:<9} {exact:.4e} {:+.1} %", 100.0 * (found / exact - 1.0));
+            if (found - exact).abs() > tolerance * exact.max(64.0 * 100.0) {
+                wrong.push(format!("{name} {level}: {exact:.4e} exact, {found:.4e} sampled"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn lines_are_told_by_the_kind_of_their_pages() {
     const LINES: f64 = (16 << 20) as f64 / 64.0;
