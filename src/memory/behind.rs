@@ -3,7 +3,7 @@
 use crate::profile::evidence::memory::Traffic;
 
 use super::estimate::{Beyond, Near, near};
-use super::executions::Scales;
+use super::executions::Factors;
 use super::geometry::LINE_BYTES;
 use super::line::Owner;
 use super::tally::{Fate, Tallies, Tally};
@@ -30,31 +30,29 @@ struct Scaled {
     tally: Tally,
     /// Events in the tally for each that was seen: what was put away is weighted.
     weight: f64,
-    /// An event stands for so many of the program, and a write-back for so many.
-    fills: f64,
-    write_backs: f64,
+    /// An event stands for so many of the program.
+    scale: f64,
 }
 
 impl Scaled {
     /// Events that were seen, where they stand for anything.
     fn seen(&self, events: impl Fn(&Tally) -> u64) -> f64 {
-        if self.fills > 0.0 { events(&self.tally) as f64 / self.weight } else { 0.0 }
+        if self.scale > 0.0 { events(&self.tally) as f64 / self.weight } else { 0.0 }
     }
 }
 
 impl Behind {
     /// What `tallies`, to be asked when all is back, have of `owner`, whose events stand for `scales` on average. `mean_weight` is
     /// taken where they do not tell what windows weigh.
-    pub fn of(tallies: &Tallies, owner: Owner, scales: &Scales, mean_weight: f64, lines: f64, has_l2: bool) -> Self {
+    pub fn of(tallies: &Tallies, owner: Owner, factors: &Factors, mean_weight: f64, lines: f64, has_l2: bool) -> Self {
         let books = [*tallies.plain_of(owner), tallies.sample(owner), tallies.warming(owner)];
         // Weights divide what executions say among windows: their mean is 1.
         let weights = [1.0, tallies.mean_weight(owner).unwrap_or(mean_weight), 1.0];
-        let (fills, write_backs) = (scales.fills.each(), scales.write_backs.each());
+        let factors = factors.each();
         let books = std::array::from_fn(|i| Scaled {
             tally: books[i],
             weight: weights[i],
-            fills: lines * fills[i] / weights[i],
-            write_backs: lines * write_backs[i] / weights[i],
+            scale: lines * factors[i] / weights[i],
         });
         Behind { books, end: tallies.end(owner), fate: tallies.fate(owner, has_l2), lines, has_l2 }
     }
@@ -84,16 +82,16 @@ impl Behind {
     /// What these lines tell about L1.
     pub fn near(&self) -> Near {
         let mut all = Near::default();
-        self.books.iter().for_each(|book| all.add(&near(&book.tally, book.fills)));
+        self.books.iter().for_each(|book| all.add(&near(&book.tally, book.scale)));
         all
     }
 
     /// What they tell about the levels behind it.
     pub fn traffic(&self, beyond: &Beyond) -> Traffic {
         let gone = self.fate.gone();
-        let mut all = beyond.traffic(&self.end, self.lines, self.lines, gone);
+        let mut all = beyond.traffic(&self.end, self.lines, gone);
         for book in &self.books {
-            let mut traffic = beyond.traffic(&book.tally, book.fills, book.write_backs, gone);
+            let mut traffic = beyond.traffic(&book.tally, book.scale, gone);
             traffic.seen_lines = book.seen(Tally::seen_in_memory);
             traffic.l3_seen_lines = book.seen(if self.has_l2 { Tally::seen_in_l3 } else { Tally::seen_in_memory });
             all.add(&traffic);
@@ -102,10 +100,10 @@ impl Behind {
             let at_end = LINE_BYTES as f64 * self.written_at_end();
             all.dram_write += at_end;
             all.l3_write += if self.has_l2 { 0.0 } else { at_end };
-            // What others took over may have been written where a line weighs less.
-            all.l3_write = all.l3_write.max(all.dram_nt);
-            all.dram_write = all.dram_write.max(all.dram_nt);
         }
+        // What others took over may have been written where a line weighs less.
+        all.l3_write = all.l3_write.max(all.dram_nt);
+        all.dram_write = all.dram_write.max(all.dram_nt);
         all
     }
 
@@ -115,7 +113,7 @@ impl Behind {
         let dirty = |tally: &Tally| if self.has_l2 { tally.l2_writebacks } else { tally.l1_writebacks };
         let in_private = dirty(&self.end).min(self.fate.at_end);
         let left = self.fate.left.saturating_sub(dirty(&self.end)).max(1) as f64;
-        let scaled: f64 = self.books.iter().map(|book| dirty(&book.tally) as f64 * book.write_backs).sum();
+        let scaled: f64 = self.books.iter().map(|book| dirty(&book.tally) as f64 * book.scale).sum();
         let each = self.fate.end_stands_for(scaled / self.lines / left);
         self.lines * (in_private as f64 + each * (self.fate.at_end - in_private) as f64)
     }
@@ -124,7 +122,6 @@ impl Behind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::executions::Factors;
     use crate::memory::tally::Book;
 
     const LINES: f64 = 32.0;
@@ -138,8 +135,8 @@ mod tests {
             tallies.open(book);
             *tallies.of(owner) = tally;
         }
-        let fills = Factors { plain: 1.0, sample: 10.0, warming: 0.0 };
-        Behind::of(&tallies, owner, &Scales { fills, write_backs: fills }, 1.0, LINES, true)
+        let factors = Factors { plain: 1.0, sample: 10.0, warming: 0.0 };
+        Behind::of(&tallies, owner, &factors, 1.0, LINES, true)
     }
 
     fn fills(lines: u64) -> Tally {

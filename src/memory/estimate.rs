@@ -98,19 +98,20 @@ pub struct Beyond {
 }
 
 impl Beyond {
-    /// What lies behind L1, in the terms of docs/conventions.md, Bytes, when each event stands for `scale`, each write-back for
-    /// `write_backs`. Without an L2 between L1 and the last level, what enters or leaves "L2 from beyond" is what memory
+    /// What lies behind L1, in the terms of docs/conventions.md, Bytes, when each event stands for `scale`. Without an L2 between L1 and the last level, what enters or leaves "L2 from beyond" is what memory
     /// delivers. Where windows are looked at, the share `gone_to_memory` of what leaves L2 dirty goes to memory before the end.
     ///
     /// Lines that another core got out of L1 are missing from what enters and leaves L2: [`join`](Self::join) adds them.
-    pub fn traffic(&self, beyond: &Tally, scale: f64, write_backs: f64, gone_to_memory: f64) -> Traffic {
+    pub fn traffic(&self, beyond: &Tally, scale: f64, gone_to_memory: f64) -> Traffic {
         let far = |events: u64| events as f64 * scale;
         let line = LINE_BYTES as f64;
         let (dram_read, dram_nt) = (line * far(beyond.last_fills), line * far(beyond.nt_lines));
-        let left = self.left_private(beyond, scale, write_backs);
+        // Dirty lines that leave the private caches leave in another window than they were written in, or between windows, and those
+        // weigh more or less; they become dirty when they are written.
+        let left = if self.has_l2 { beyond.left_l2() } else { beyond.left_l1() } as f64 * scale;
         let written = match self.windows {
             true => left * gone_to_memory,
-            false => beyond.last_writebacks as f64 * write_backs,
+            false => far(beyond.last_writebacks),
         };
         let dram_write = line * written + dram_nt;
         let (capacity, conflict) = beyond.capacity_and_conflict(self.conflict_share);
@@ -145,17 +146,6 @@ impl Beyond {
 }
 
 impl Beyond {
-    /// Dirty lines that leave the private caches. Where windows are looked at, a line leaves them in another one than it was written
-    /// in, or between them, and those weigh more or less; it becomes dirty there when it is written.
-    fn left_private(&self, beyond: &Tally, scale: f64, write_backs: f64) -> f64 {
-        match (self.has_l2, self.windows) {
-            (true, true) => beyond.left_l2() as f64 * scale,
-            (false, true) => beyond.left_l1() as f64 * scale,
-            (true, false) => beyond.l2_writebacks as f64 * write_backs,
-            (false, false) => beyond.l1_writebacks as f64 * write_backs,
-        }
-    }
-
     /// What happens `near` the core and what happens `far` from it, as one: each is told by a sample that knows it best, and
     /// what depends on both follows from both.
     ///

@@ -35,15 +35,6 @@ pub struct Factors {
     pub warming: f64,
 }
 
-/// Factors of an instruction's two kinds of events.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Scales {
-    /// Of what it does when it is executed.
-    pub fills: Factors,
-    /// Of write-backs of what it wrote, which happen later.
-    pub write_backs: Factors,
-}
-
 impl Factors {
     /// By book: plain, sample, warming.
     pub fn each(&self) -> [f64; 3] {
@@ -120,13 +111,9 @@ impl Executions {
         total
     }
 
-    /// What events of `owner` stand for; `total` is that of the whole program, whose course decides in windows where an
-    /// instruction was not executed any more when what it had written was written back.
-    pub fn scales(&self, owner: Owner, total: &Times) -> Scales {
-        let times = self.of(owner);
-        let fills = times.factors();
-        let sample = if times.extrapolated() > 0 { fills.sample } else { total.factors().sample };
-        Scales { fills, write_backs: Factors { sample, ..fills } }
+    /// What events of `owner` stand for.
+    pub fn factors(&self, owner: Owner) -> Factors {
+        self.of(owner).factors()
     }
 
     /// (read, written) bytes of `owner`; `None` if nobody told.
@@ -203,22 +190,21 @@ mod tests {
     #[test]
     fn windows_stand_for_pauses_and_the_opening_for_itself() {
         let mut executions = Executions::default();
-        let fills = |e: &Executions| e.scales(ONE, &e.total()).fills;
-        assert_eq!(fills(&executions), Factors { plain: 1.0, sample: 1.0, warming: 0.0 });
+        let factors = |e: &Executions| e.factors(ONE);
+        assert_eq!(factors(&executions), Factors { plain: 1.0, sample: 1.0, warming: 0.0 });
         executions.add(ONE, &executed(Phase::Opening, 100));
         executions.add(ONE, &executed(Phase::Pause, 700));
-        assert_eq!(fills(&executions), Factors { plain: 8.0, sample: 1.0, warming: 0.0 });
-        assert_eq!(fills(&executions).without_windows(), 0.875);
+        assert_eq!(factors(&executions), Factors { plain: 8.0, sample: 1.0, warming: 0.0 });
+        assert_eq!(factors(&executions).without_windows(), 0.875);
         executions.add(ONE, &executed(Phase::Warming, 100));
         executions.add(ONE, &executed(Phase::Measuring, 50));
-        assert_eq!(fills(&executions), Factors { plain: 1.0, sample: 17.0, warming: 0.0 });
-        assert_eq!((fills(&executions).without_windows(), fills(&executions).between_windows()), (0.0, 16.0 / 17.0));
-        // What was written at the start is written back throughout.
-        executions.add(Owner(3), &executed(Phase::Opening, 10));
-        let scales = executions.scales(Owner(3), &executions.total());
-        assert_eq!((scales.fills.sample, scales.write_backs.sample), (1.0, 17.0));
+        assert_eq!(factors(&executions), Factors { plain: 1.0, sample: 17.0, warming: 0.0 });
+        assert_eq!(
+            (factors(&executions).without_windows(), factors(&executions).between_windows()),
+            (0.0, 16.0 / 17.0)
+        );
         assert_eq!((executions.accesses(ONE), executions.accesses(Owner(7))), (Some(950), None));
-        assert!((executions.extrapolated() - 800.0 / 960.0).abs() < 1e-9);
+        assert!((executions.extrapolated() - 800.0 / 950.0).abs() < 1e-9);
         assert!(executions.warning(0.0).is_none());
     }
 
@@ -227,11 +213,11 @@ mod tests {
         let mut executions = Executions::default();
         executions.add(ONE, &executed(Phase::Pause, 300));
         executions.add(ONE, &executed(Phase::Warming, 100));
-        let fills = |e: &Executions| e.scales(ONE, &e.total()).fills;
-        assert_eq!(fills(&executions), Factors { plain: 1.0, sample: 1.0, warming: 4.0 });
+        let factors = |e: &Executions| e.factors(ONE);
+        assert_eq!(factors(&executions), Factors { plain: 1.0, sample: 1.0, warming: 4.0 });
         assert!((executions.extrapolated() - 1.0).abs() < 1e-9);
         executions.add(ONE, &executed(Phase::Measuring, 100));
-        assert_eq!(fills(&executions), Factors { plain: 1.0, sample: 5.0, warming: 0.0 });
+        assert_eq!(factors(&executions), Factors { plain: 1.0, sample: 5.0, warming: 0.0 });
     }
 
     #[test]

@@ -651,8 +651,8 @@ pub(super) mod tests {
             assert_eq!(text(|c| c.rotate(Gpr(9), Gpr(9), 6)), "rorx r9,r9,6");
         }
         assert_eq!(text(|c| c.exclusive_or(Gpr(9), RDX)), "xor r9,rdx");
-        assert_eq!(text(|c| c.multiply(Gpr(9), 0x61c8_8647)), "imul r9,r9,61C88647h");
-        assert_eq!(text(|c| c.multiply(RDX, 7)), "imul rdx,rdx,7");
+        assert_eq!(text(|c| c.multiply(Gpr(9), 0x61c8_8647)), "imul r9,61C88647h");
+        assert_eq!(text(|c| c.multiply(RDX, 7)), "imul rdx,7");
         assert_eq!(text(|c| c.test_slot(0x38, Gpr(9))), "test gs:[38h],r9");
         assert_eq!(text(|c| c.test_constant(Gpr(9), 0xf000)), "test r9d,0F000h");
         assert_eq!(text(|c| c.load_word(Gpr(9), 0x12)), "movzx r9d,word ptr gs:[12h]");

@@ -65,6 +65,11 @@ impl CoreShare {
         start.elapsed().as_secs_f64()
     }
 
+    /// Whether there is a core for each of several `threads`.
+    pub fn apart_by_design(&self, threads: usize) -> bool {
+        threads > 1 && threads <= self.cores
+    }
+
     /// Whether a core was shared when the probe took `probe_s`, and the chains beside it `before_s` and `after_s`;
     /// `false` where `threads` share cores by design.
     pub fn is_shared(&self, threads: usize, probe_s: f64, before_s: f64, after_s: f64) -> bool {

@@ -35,6 +35,13 @@ pub struct Stamp {
 }
 
 impl Repetition {
+    /// What the thread at `rank` did of a repetition with these stamps, which counts as far as it does for all.
+    fn of_thread(stamps: &[Stamp], rank: usize) -> Option<Self> {
+        let all = Repetition::from_stamps(stamps)?;
+        let own = Repetition::from_stamps(stamps.get(rank..=rank)?)?;
+        Some(Repetition { disturbed: all.disturbed, shared: all.shared, ..own })
+    }
+
     /// Of the threads' stamps; `None` without any.
     pub fn from_stamps(stamps: &[Stamp]) -> Option<Self> {
         let start = stamps.iter().map(|s| s.start).min()?;
@@ -160,6 +167,31 @@ impl Rate {
         }
     }
 
+    /// Judges repetitions, of each of which these are the stamps, by their threads one by one, where these have nothing in common:
+    /// all of them together do what each does at its best, which need not be at the same time.
+    pub fn judge_threads(runs: &[Vec<Stamp>], amount: f64, fastest: usize) -> Rate {
+        let threads = runs.iter().map(Vec::len).max().unwrap_or(0).max(1);
+        let of_thread = |rank: usize| {
+            let own: Vec<Repetition> = runs.iter().filter_map(|s| Repetition::of_thread(s, rank)).collect();
+            Rate::judge(&own, amount / threads as f64, fastest)
+        };
+        let rates: Vec<Rate> = (0..threads).map(of_thread).collect();
+        let sum = |of: fn(&Rate) -> f64| rates.iter().map(of).sum::<f64>();
+        let (best, mean) = (sum(|r| r.best), |of: fn(&Rate) -> f64| sum(of) / threads as f64);
+        Rate {
+            best,
+            typical: sum(|r| r.typical),
+            spread: if best > 0.0 { sum(|r| r.spread * r.best) / best } else { 1.0 },
+            clock_hz: mean(|r| r.clock_hz),
+            resting_hz: mean(|r| r.resting_hz),
+            clock_doubt: mean(|r| r.clock_doubt),
+            disturbed: rates.iter().any(|r| r.disturbed),
+            shared: rates.iter().any(|r| r.shared),
+            stolen_s: 0.0,
+            placement: None,
+        }
+    }
+
     /// The better of two ways to do the same.
     pub fn better(self, other: Rate) -> Rate {
         if other.best > self.best { other } else { self }
@@ -182,6 +214,7 @@ impl Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn run(seconds: f64) -> Repetition {
         Repetition { seconds, clock_hz: 1e9, resting_hz: 1.1e9, disturbed: false, shared: false }
@@ -211,6 +244,30 @@ mod tests {
         assert_eq!(rate.best, 100.0, "the median of the three fastest");
         assert!(rate.spread > 0.2, "which do not agree: {rate:?}");
         assert_eq!(Rate::judge(&runs, 100.0, 2).best, 100.0 / 1.001, "nor one of the memory: the upper quartile");
+    }
+
+    #[test]
+    fn threads_with_nothing_in_common_are_at_their_best_one_by_one() {
+        let zero = Instant::now();
+        let stamp = |seconds: f64, clock_hz: f64| {
+            let (start, end) = (zero, zero + Duration::from_secs_f64(seconds));
+            Stamp { start, end, clock_hz, resting_hz: clock_hz, disturbed: false, shared: false }
+        };
+        // One of both is always slow.
+        let mut runs: Vec<Vec<Stamp>> = Vec::new();
+        for i in 0..16 {
+            let slow = |is: bool| stamp(if is { 1.25 } else { 1.0 }, 1e9);
+            runs.push(vec![slow(i % 2 == 0), slow(i % 2 == 1)]);
+        }
+        let together: Vec<Repetition> = runs.iter().filter_map(|s| Repetition::from_stamps(s)).collect();
+        assert!((Rate::judge(&together, 100.0, 8).best - 80.0).abs() < 1e-6);
+        let each = Rate::judge_threads(&runs, 100.0, 8);
+        assert!((each.best - 100.0).abs() < 1e-6 && each.spread < 1e-6 && each.clock_hz == 1e9, "{each:?}");
+        // What disturbs one counts for no other.
+        runs.iter_mut().step_by(2).for_each(|stamps| stamps[0].disturbed = true);
+        let each = Rate::judge_threads(&runs, 100.0, 8);
+        assert!((each.best - 90.0).abs() < 1e-6 && !each.disturbed, "{each:?}");
+        assert!(Rate::judge_threads(&[], 1.0, 8).disturbed);
     }
 
     #[test]

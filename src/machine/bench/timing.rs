@@ -118,6 +118,11 @@ impl Stopwatch {
     /// # Errors
     /// [`MachineError::Thread`].
     pub fn time(&self, work: &Work, iterations: u64, repetitions: usize) -> Result<Vec<Repetition>, MachineError> {
+        Ok(repetitions_of(&self.stamps(work, iterations, repetitions)?))
+    }
+
+    /// The same with what each thread saw, of each repetition.
+    fn stamps(&self, work: &Work, iterations: u64, repetitions: usize) -> Result<Vec<Vec<Stamp>>, MachineError> {
         let threads = work.threads();
         let barrier = Barrier::new(threads);
         let stamps: Arc<Mutex<Vec<Vec<Stamp>>>> = Arc::new(Mutex::new(vec![Vec::new(); repetitions]));
@@ -167,18 +172,18 @@ impl Stopwatch {
         };
         self.team.run(threads, Arc::new(job))?;
         let stamps = stamps.lock().map_err(|_| MachineError::Thread { cpu: 0, reason: "panicked".into() })?;
-        Ok(stamps.iter().filter_map(|s| Repetition::from_stamps(s)).collect())
+        Ok(stamps.clone())
     }
 
     /// Finds how many iterations take at least `seconds`; with the runs that already did.
     ///
     /// # Errors
     /// [`MachineError::Thread`].
-    fn calibrate(&self, work: &Work, seconds: f64) -> Result<(u64, Vec<Repetition>), MachineError> {
+    fn calibrate(&self, work: &Work, seconds: f64) -> Result<(u64, Vec<Vec<Stamp>>), MachineError> {
         let mut iterations = work.guess(seconds);
         loop {
             let runs = self.undisturbed(work, iterations, 2, PATIENCE)?;
-            let took = runs.iter().map(|r| r.seconds).fold(f64::INFINITY, f64::min);
+            let took = repetitions_of(&runs).iter().map(|r| r.seconds).fold(f64::INFINITY, f64::min);
             if took >= seconds || iterations > 1 << 40 {
                 return Ok((iterations, runs));
             }
@@ -212,8 +217,12 @@ impl Stopwatch {
         let mut round = 0;
         loop {
             round += 1;
-            runs.extend(self.time(work, iterations, plan.repetitions)?);
-            let rate = Rate::judge(&runs, amount * iterations as f64, plan.fastest);
+            runs.extend(self.stamps(work, iterations, plan.repetitions)?);
+            let amount = amount * iterations as f64;
+            let rate = match plan.is_shared() || !self.share.apart_by_design(threads) {
+                true => Rate::judge(&repetitions_of(&runs), amount, plan.fastest),
+                false => Rate::judge_threads(&runs, amount, plan.fastest),
+            };
             // Of what neighbours are part of anyway, more repetitions tell less than another moment.
             let unsteady = !plan.is_shared() && rate.clock_doubt > STEADY_CLOCK;
             let undisturbed = !rate.disturbed && !rate.shared && !unsteady;
@@ -308,17 +317,22 @@ impl Stopwatch {
         iterations: u64,
         repetitions: usize,
         attempts: usize,
-    ) -> Result<Vec<Repetition>, MachineError> {
+    ) -> Result<Vec<Vec<Stamp>>, MachineError> {
         let mut runs = Vec::new();
         for _ in 0..attempts {
-            runs.extend(self.time(work, iterations, repetitions)?);
-            let kept: Vec<Repetition> = runs.iter().copied().filter(|r| !r.disturbed && !r.shared).collect();
+            runs.extend(self.stamps(work, iterations, repetitions)?);
+            let is_kept = |stamps: &&Vec<Stamp>| !stamps.iter().any(|s| s.disturbed || s.shared);
+            let kept: Vec<Vec<Stamp>> = runs.iter().filter(is_kept).cloned().collect();
             if !kept.is_empty() {
                 return Ok(kept);
             }
         }
         Ok(runs)
     }
+}
+
+fn repetitions_of(stamps: &[Vec<Stamp>]) -> Vec<Repetition> {
+    stamps.iter().filter_map(|s| Repetition::from_stamps(s)).collect()
 }
 
 /// Runs a kernel of wide vectors for [`WARM_UP`].

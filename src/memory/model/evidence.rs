@@ -40,9 +40,9 @@ impl CacheModel {
         for (i, (&(site, thread), scale)) in self.owners.pairs().iter().zip(scales).enumerate() {
             let Some(&at) = sites.get(site as usize) else { continue };
             let owner = Owner(i as u32);
-            let scales = self.executed.scales(owner, &total);
+            let factors = self.executed.factors(owner);
             let mean_weight = self.strata.mean_weight(site);
-            let behind = Behind::of(&hierarchy.tallies, owner, &scales, mean_weight, lines, self.has_l2);
+            let behind = Behind::of(&hierarchy.tallies, owner, &factors, mean_weight, lines, self.has_l2);
             let (mut near_core, l1_error) = match scale {
                 Some(scale) => self.near_of(owner, scale, &behind),
                 None => (behind.near(), 0.0),
@@ -54,8 +54,8 @@ impl CacheModel {
             let scatter = self.strata.scatter(site);
             let error = |own: Option<f64>, events: fn(&Tally) -> u64| {
                 let in_others = || behind.changed(self.executed.by_phase(owner), events).unwrap_or(of_windows);
-                let own = own.unwrap_or_else(|| in_others() * scales.fills.between_windows());
-                own.hypot(scales.fills.without_windows())
+                let own = own.unwrap_or_else(|| in_others() * factors.between_windows());
+                own.hypot(factors.without_windows())
             };
             figures.l1_scatter = (error(scatter.l1, |t| t.l1_fills) * figures.l1_misses).max(l1_error);
             figures.l2_scatter = error(scatter.l2, |t| t.l2_fills + t.l2_dirtied) * figures.l2_misses;
@@ -101,8 +101,8 @@ impl CacheModel {
             limit_compulsory(&mut traffic, lines as f64);
         }
         let weights = |owner| {
-            let fills = self.executed.scales(owner, &total).fills;
-            fills.each().map(|factor| lines * factor)
+            let each = self.executed.factors(owner).each();
+            each.map(|factor| lines * factor)
         };
         MemoryEvidence {
             mode: mode.into(),
