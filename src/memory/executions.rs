@@ -87,6 +87,11 @@ impl Executions {
         Some(self.of(owner).all()).filter(|&accesses| accesses > 0)
     }
 
+    /// Nothing of `owner` was executed, as far as was told, but in the opening and in windows.
+    pub fn all_seen(&self, owner: Owner) -> bool {
+        self.of(owner).extrapolated() == 0
+    }
+
     /// The same by phase: opening, pause, warm-up, measured.
     pub fn by_phase(&self, owner: Owner) -> [u64; 4] {
         let Times { opening, pauses, warming, measured, .. } = self.of(owner);

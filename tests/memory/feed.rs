@@ -79,7 +79,7 @@ pub fn simulate_timed(
             }
             return;
         }
-        if selected(access.address, collection.mask()) {
+        if access.bytes > 64 || selected(access.address, collection.mask()) {
             batch.push(access);
         }
         if batch.len() == 4096 {
@@ -94,7 +94,9 @@ pub fn simulate_timed(
             collection = sink.collect(0);
         }
     });
-    hand_over(sink.as_mut(), collection, &batch);
+    if !batch.is_empty() {
+        hand_over(sink.as_mut(), collection, &batch);
+    }
     for ((site, phase, kind), (accesses, bytes)) in executed {
         sink.executed(Executed { thread: 0, site, phase, kind, accesses, bytes, strings: false });
     }

@@ -4,7 +4,10 @@ use crate::feed::{dram, simulate, simulate_selecting, simulate_timed, sum, total
 use crate::kernels;
 use rprof::isa::facts::AccessKind;
 use rprof::memory::{CacheModel, LastLevelPolicy, Placement};
-use rprof::profile::evidence::memory::{Access, MemoryEvidence, Traffic};
+use rprof::profile::code::CodeRef;
+use rprof::profile::evidence::memory::{Access, AccessSink, Executed, MemoryEvidence, Phase, Traffic};
+
+type Figure = fn(&Traffic) -> f64;
 
 /// A level's name, its traffic in bytes, and the relative error allowed.
 type Level = (&'static str, fn(&Traffic) -> f64, f64);
@@ -188,6 +191,36 @@ fn what_only_a_warm_up_saw_is_told_from_it() {
     assert_eq!(of_one(|t| t.unseen), 0.0);
     let seen = of_one(|t| t.seen_lines) / LINES as f64;
     assert!(seen < 0.9 / 32.0, "all of it was seen: the first pause ends elsewhere ({seen})");
+}
+
+/// Strings so long that the opening is over before the engine is asked to leave anything out.
+#[test]
+fn what_was_never_collected_in_part_stands_for_the_pause_behind_it() {
+    const STRINGS: u64 = 4096;
+    const ALL: u64 = 10 * STRINGS;
+    const BYTES: u64 = 64 << 10;
+    let mut model = CacheModel::sampled(kernels::host(LastLevelPolicy::Victim), Placement::SmallPages, Vec::new());
+    let string = |i: u64| Access {
+        address: 0x4000_0000 + i % 1024 * BYTES,
+        bytes: BYTES as u32,
+        site: 0,
+        kind: AccessKind::Load,
+    };
+    model.record(0, 1, &(0..STRINGS).map(string).collect::<Vec<_>>());
+    while model.work() {}
+    assert_eq!(model.phase(), Phase::Pause);
+    model.enter(0, Phase::Pause);
+    for (phase, strings) in [(Phase::Opening, STRINGS), (Phase::Pause, ALL - STRINGS)] {
+        let (accesses, bytes, kind) = (strings, strings * BYTES, AccessKind::Load);
+        model.executed(Executed { thread: 0, site: 0, phase, kind, accesses, bytes, strings: true });
+    }
+    let evidence = Box::new(model).finish(&[CodeRef { module: 0, offset: 0 }]);
+    let lines = (ALL * BYTES / 64) as f64;
+    let figures: [Figure; 4] = [|t| t.l1_misses, |t| t.unit_lines, |t| t.l2_read / 64.0, |t| t.dram_read / 64.0];
+    for (i, figure) in figures.into_iter().enumerate() {
+        let ratio = total(&evidence, figure) / lines;
+        assert!((ratio - 1.0).abs() < 0.01, "figure {i}: {ratio} of all lines");
+    }
 }
 
 #[test]

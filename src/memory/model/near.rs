@@ -52,7 +52,8 @@ impl CacheModel {
             *b += classed.accesses;
         }
         let scale = |thread: u32, owner: Owner, burst: &Tally| {
-            if !rhythm.was_sampled(thread) {
+            // All of it was seen: the program ended before anything of this thread was left out.
+            if !rhythm.was_sampled(thread) && self.executed.all_seen(owner) {
                 return Some(1.0);
             }
             if burst.accesses == 0 {
