@@ -20,6 +20,17 @@ pub struct Near {
 }
 
 impl Near {
+    /// The same with at most so many misses of L1, as many as lines were touched.
+    pub fn at_most(mut self, lines: f64) -> Near {
+        let traffic = &mut self.traffic;
+        if traffic.l1_misses > lines {
+            let write_backs = (traffic.l2_write / LINE_BYTES as f64).min(lines);
+            traffic.l2_conflict = traffic.l2_conflict.min(lines);
+            self = self.with(lines, write_backs);
+        }
+        self
+    }
+
     /// Adds `more`.
     pub fn add(&mut self, more: &Near) {
         self.traffic.add(&more.traffic);
@@ -179,7 +190,9 @@ impl Beyond {
         }
         all.l1_misses = all.l1_misses.max(all.l2_misses).max(all.coherence);
         all.l2_read = line * all.l1_misses;
-        all.dram_write = all.dram_write.max(all.dram_nt);
+        // What memory gets has left the last cache before it.
+        let into_last = if self.has_l2 { all.l3_write } else { all.dram_write };
+        all.dram_write = all.dram_write.min(into_last).max(all.dram_nt);
         all
     }
 }
@@ -229,6 +242,22 @@ mod tests {
         assert_eq!(windows_error(&[(100, 10), (200, 20), (50, 5)]), Some(0.0));
         // Means of 0 and 20: 10 ± 10.
         assert!((windows_error(&[(100, 0), (100, 20)]).unwrap() - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn no_more_is_missed_than_touched_nor_written_to_memory_than_left_l2() {
+        let traffic = Traffic { l1_misses: 110.0, l2_write: 64.0 * 50.0, unit_lines: 110.0, ..Traffic::default() };
+        let near = Near { traffic: Traffic { l2_conflict: 105.0, ..traffic }, reused: 110.0, ..Near::default() };
+        let capped = near.at_most(100.0);
+        assert_eq!(
+            (capped.traffic.l1_misses, capped.traffic.l2_conflict, capped.traffic.unit_lines),
+            (100.0, 100.0, 100.0)
+        );
+        assert_eq!(near.at_most(200.0).traffic, near.traffic);
+        let beyond = Beyond { has_l2: true, conflict_share: 0.0, windows: true };
+        let far = Traffic { l3_write: 64.0 * 20.0, dram_write: 64.0 * 30.0, ..Traffic::default() };
+        let all = beyond.join(&capped, &far);
+        assert_eq!((all.l2_misses, all.dram_write), (100.0, all.l3_write), "{all:?}");
     }
 
     #[test]

@@ -397,7 +397,7 @@ impl AccessSink for CacheModel {
                 sampled.refilled = sampled.hierarchy.fills() - sampled.hierarchy.met();
                 sampled.rhythm.begin_window();
                 sampled.close_window(self.classes);
-                sampled.hierarchy.tallies.begin_window();
+                sampled.hierarchy.tallies.begin_window(self.has_l2);
             }
             sampled.pace.end_phase();
             if sampled.pace.phase() == phase && phase != Phase::Warming {

@@ -263,6 +263,8 @@ pub struct Tallies {
     before_window: [Vec<u64>; 2],
     /// Of the dirty lines of warm-ups before the present window, by owner.
     before_warm_up: Vec<Left>,
+    /// Of all dirty lines before the last window but one, and before the present one, by owner.
+    before_windows: [Vec<Left>; 2],
     /// What was put away, weighted, of one book.
     put_away: Vec<Tally>,
     /// By owner: what was put away of the sample.
@@ -307,6 +309,9 @@ struct Weighed {
     rewritten_later: i64,
 }
 
+/// Lines of the latest windows that are enough to tell how many of them were known.
+const ENOUGH_LATEST: u64 = 64;
+
 /// What became of dirty lines that left L2 while they were looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fate {
@@ -318,6 +323,10 @@ pub struct Fate {
     pub rewritten_later: u64,
     /// Those that memory gets at the end of the program.
     pub at_end: u64,
+    /// Of the lines that were written in the latest windows for the first time there, those that earlier ones knew as dirty, and
+    /// those that they did not.
+    pub known: u64,
+    pub fresh: u64,
 }
 
 impl Fate {
@@ -331,7 +340,11 @@ impl Fate {
     /// is written in one go was as likely seen as a write-back is; one that is written time and again was seen. Lines that were
     /// seen were so in `1 + rewritten later / (left − rewritten)` windows on average: `λ / (1 − exp(−λ))` if they are seen λ times
     /// on average by chance, of which `1 − exp(−λ)` are seen at all.
+    ///
+    /// Where nearly all that the latest windows wrote was known, there is not much else.
     pub fn end_stands_for(&self, each: f64) -> f64 {
+        let latest = self.known + self.fresh;
+        let each = if latest >= ENOUGH_LATEST { each.min(latest as f64 / self.known as f64) } else { each };
         let times = 1.0 + self.rewritten_later as f64 / self.left.saturating_sub(self.rewritten).max(1) as f64;
         let (mut low, mut high) = (0.0, times);
         for _ in 0..40 {
@@ -412,7 +425,9 @@ impl Tallies {
     }
 
     /// A window of the sample begins.
-    pub fn begin_window(&mut self) {
+    pub fn begin_window(&mut self, has_l2: bool) {
+        let all = (0..self.plain.len() as u32).map(|owner| self.unweighted(Owner(owner), has_l2)).collect();
+        self.before_windows = [std::mem::take(&mut self.before_windows[1]), all];
         let compulsory = |tallies: &[Tally]| tallies.iter().map(|tally| tally.compulsory).collect();
         self.before_window = [compulsory(&self.sample), compulsory(&self.warming)];
         self.before_warm_up = self.warming.iter().map(Left::of).collect();
@@ -488,10 +503,28 @@ impl Tallies {
     /// written in another one, which weighs more or less: without weights, and in all books together, no more are written
     /// again than have left. To be asked when all is back.
     pub fn fate(&self, owner: Owner, has_l2: bool) -> Fate {
+        let (end, looked_at) = (self.end(owner), self.unweighted(owner, has_l2));
+        let at_end = if has_l2 { end.l2_writebacks } else { end.l1_writebacks };
+        let latest = self.before_windows.iter().find(|before| !before.is_empty());
+        let before = |before: &Vec<Left>| before.get(owner.0 as usize).copied().unwrap_or_default();
+        let before = latest.map(before).unwrap_or(looked_at);
+        let is_new = |of: &Left| of.left.saturating_sub(of.rewritten);
+        Fate {
+            left: looked_at.left + at_end,
+            rewritten: looked_at.rewritten + end.rewritten,
+            rewritten_later: looked_at.rewritten_later + end.rewritten_later,
+            at_end: end.last_writebacks,
+            known: looked_at.rewritten_later.saturating_sub(before.rewritten_later),
+            fresh: is_new(&looked_at).saturating_sub(is_new(&before)),
+        }
+    }
+
+    /// Dirty lines by `owner` before the end, of all books, without weights.
+    fn unweighted(&self, owner: Owner, has_l2: bool) -> Left {
         let at = owner.0 as usize;
         let weighed = self.weighed.get(at).copied().unwrap_or_default();
         let all = |of: fn(&Tally) -> u64| -> i64 {
-            let books = [&self.plain, &self.sample, &self.warming, &self.end];
+            let books = [&self.plain, &self.sample, &self.warming];
             books.iter().filter_map(|book| book.get(at)).map(|tally| of(tally) as i64).sum()
         };
         let left = match has_l2 {
@@ -499,11 +532,10 @@ impl Tallies {
             false => all(|t| t.l1_writebacks) - weighed.l1_writebacks,
         };
         let count = |lines: i64| lines.max(0) as u64;
-        Fate {
+        Left {
             left: count(left),
             rewritten: count(all(|t| t.rewritten) - weighed.rewritten),
             rewritten_later: count(all(|t| t.rewritten_later) - weighed.rewritten_later),
-            at_end: self.end(owner).last_writebacks,
         }
     }
 
@@ -589,7 +621,7 @@ mod tests {
         for owner in owners {
             *tallies.of(owner) = Tally { l2_writebacks: 50, rewritten: 9, rewritten_later: 5, ..Tally::default() };
         }
-        tallies.begin_window();
+        tallies.begin_window(true);
         // A stream, a set that is written again within the warm-up, and one that did not leave L2 meanwhile.
         for (owner, (left, rewritten)) in owners.into_iter().zip([(40, 30), (40, 60), (0, 30)]) {
             let tally = tallies.of(owner);
@@ -617,7 +649,8 @@ mod tests {
         tallies.bring_back(Book::Sample, one);
         assert_eq!(tallies.sample(one).rewritten, 4000);
         let fate = tallies.fate(one, true);
-        assert_eq!((fate, fate.gone()), (Fate { left: 100, rewritten: 80, rewritten_later: 0, at_end: 10 }, 0.1));
+        let expected = Fate { left: 100, rewritten: 80, at_end: 10, ..Fate::default() };
+        assert_eq!((fate, fate.gone()), (expected, 0.1));
         assert_eq!(tallies.fate(idle, true).gone(), 0.0);
     }
 
@@ -625,11 +658,43 @@ mod tests {
     fn lines_that_are_written_once_are_seen_as_often_as_windows_are() {
         let of = |rewritten, rewritten_later| {
             let at_end = 2_000_000 - rewritten;
-            Fate { left: 2_000_000, rewritten, rewritten_later, at_end }.end_stands_for(30.0)
+            Fate { left: 2_000_000, rewritten, rewritten_later, at_end, ..Fate::default() }.end_stands_for(30.0)
         };
         assert_eq!((of(0, 0), of(1_000_000, 0)), (30.0, 30.0));
         // Seen once on average: 1 / (1 - 1/e) times those that were seen at all.
         assert!((of(1_000_000, 581_977) - 1.581_977).abs() < 1e-4, "{}", of(1_000_000, 581_977));
         assert!((of(1_990_000, 1_990_000) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_the_latest_windows_knew_all_of_is_all_there_is() {
+        // One window: each line in it was written in the opening; formula alone would say that there are more.
+        let of = |known, fresh| {
+            let one = Fate { left: 4000, rewritten: 2000, rewritten_later: 2000, at_end: 2000, known, fresh };
+            one.end_stands_for(30.0)
+        };
+        assert!((of(0, 0) - 1.25).abs() < 0.01, "too few: {}", of(0, 0));
+        assert!((of(1990, 10) - 1.005).abs() < 0.001, "{}", of(1990, 10));
+        assert!((of(1000, 1000) - of(0, 0)).abs() < 1e-9, "no more than windows say");
+        assert!((of(0, 2000) - of(0, 0)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn lines_are_known_or_fresh_since_the_last_window_but_one() {
+        let mut tallies = Tallies::default();
+        let one = tallies.add();
+        tallies.open(Book::Plain);
+        tallies.of(one).l2_writebacks = 100;
+        for _ in 0..3 {
+            tallies.begin_window(true);
+            tallies.open(Book::Warming);
+            let tally = tallies.of(one);
+            // Five lines leave, of which one was dirty since before the window, one since shortly before.
+            tally.l2_writebacks += 5;
+            tally.rewritten += 2;
+            tally.rewritten_later += 1;
+        }
+        let fate = tallies.fate(one, true);
+        assert_eq!((fate.left, fate.rewritten, fate.known, fate.fresh), (115, 6, 2, 6));
     }
 }

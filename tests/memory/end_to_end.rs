@@ -289,9 +289,9 @@ fn parts_that_alternate_within_windows_have_the_bytes_of_their_own() {
     let exact = simulated(FEW, CacheModel::exact(host(), Placement::SmallPages, Vec::new()));
     let sampled = simulated(MANY, CacheModel::sampled(host(), Placement::SmallPages, Vec::new()));
     let figures: [(&str, Figure, f64); 5] = [
-        ("L2 read", |t| t.l2_read, 0.02),
+        ("L2 read", |t| t.l2_read, 0.05),
         ("L2 write", |t| t.l2_write, 0.05),
-        ("L3 read", |t| t.l3_read, 0.02),
+        ("L3 read", |t| t.l3_read, 0.05),
         ("L3 write", |t| t.l3_write, 0.05),
         ("memory", |t| t.dram_write, 0.15),
     ];

@@ -34,7 +34,11 @@ impl CacheModel {
         let left = |near: &Near| near.traffic.l2_write / LINE_BYTES as f64;
         let (write_backs, _) = estimate(1, left(&of_bursts), left(&of_sample), |t| t.left_l1().max(0) as u64);
         let shares = if of_bursts.traffic.l1_misses > 0.0 { of_bursts } else { of_sample };
-        (shares.with(misses, write_backs), error)
+        let near = shares.with(misses, write_backs);
+        let of_burst = self.full.tallies.plain_of(owner);
+        let touched = of_burst.admitted as f64 / of_burst.accesses.max(1) as f64;
+        let most = self.executed.accesses(owner).filter(|_| touched > 0.0).map(|accesses| accesses as f64 * touched);
+        (most.map_or(near, |lines| near.at_most(lines)), error)
     }
 
     /// How many events one event of the full hierarchy stands for, by owner. `None` where an owner never executed in a
