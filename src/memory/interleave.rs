@@ -55,6 +55,15 @@ struct Queue {
     played: usize,
     /// Number of the batch that came last.
     latest: u64,
+    /// No more will come.
+    ended: bool,
+}
+
+impl Queue {
+    /// It is not to be waited for: nothing came of it since the batch of this number, or nothing more will.
+    fn is_over(&self, oldest: u64) -> bool {
+        self.ended || self.latest < oldest
+    }
 }
 
 impl Interleaver {
@@ -64,11 +73,18 @@ impl Interleaver {
         let Part { thread, process, .. } = batch;
         let oldest = self.batches.saturating_sub(RUNNING_WITHIN);
         // Programs may start and end any number of threads.
-        self.queues.retain(|q| q.thread == thread || q.latest >= oldest || !q.waiting.is_empty());
+        self.queues.retain(|q| q.thread == thread || !q.is_over(oldest) || !q.waiting.is_empty());
         let at = match self.queues.iter().position(|q| q.thread == thread) {
             Some(at) => at,
             None => {
-                self.queues.push(Queue { thread, process, waiting: VecDeque::new(), played: 0, latest: 0 });
+                self.queues.push(Queue {
+                    thread,
+                    process,
+                    waiting: VecDeque::new(),
+                    played: 0,
+                    latest: 0,
+                    ended: false,
+                });
                 self.queues.len() - 1
             }
         };
@@ -80,10 +96,22 @@ impl Interleaver {
         }
         self.waiting += batch.accesses.len();
         self.queues[at].waiting.push_back((batch.selected, batch.phase, batch.accesses.to_vec()));
-        while self.queues.iter().all(|q| q.latest < oldest || !q.waiting.is_empty())
+        while self.queues.iter().all(|q| q.is_over(oldest) || !q.waiting.is_empty())
             || self.queues.iter().any(|q| q.waiting.len() > MAX_WAITING)
             || self.waiting > MOST_WAITING
         {
+            self.round(&mut play);
+        }
+    }
+
+    /// Nothing more will come of `thread`.
+    pub fn end(&mut self, thread: u32) {
+        self.queues.iter_mut().filter(|q| q.thread == thread).for_each(|q| q.ended = true);
+    }
+
+    /// A thread begins: what waits of those that are over ran before it, and is played.
+    pub fn begin(&mut self, mut play: impl FnMut(Part)) {
+        while self.queues.iter().any(|q| q.ended && !q.waiting.is_empty()) {
             self.round(&mut play);
         }
     }
@@ -185,6 +213,24 @@ mod tests {
         }
         let turns = played.windows(2).filter(|w| w[0].0 != w[1].0).count();
         assert!(turns > 1000, "{turns}");
+    }
+
+    #[test]
+    fn threads_that_are_over_take_no_turns_with_those_that_begin_later() {
+        let (mut interleaver, mut played) = (Interleaver::default(), Vec::new());
+        // Pairs of threads, one after the other, while one more waits.
+        interleaver.add(part(1, &batch(0, 100)), |_| ());
+        for pair in 1..10 {
+            interleaver.begin(|p| played.push(p.thread));
+            let threads = [2 * pair, 2 * pair + 1];
+            threads.iter().for_each(|&thread| interleaver.add(part(thread, &batch(0, 160)), |p| played.push(p.thread)));
+            threads.iter().for_each(|&thread| interleaver.end(thread));
+        }
+        interleaver.finish(|p| played.push(p.thread));
+        let pairs: Vec<u32> = played.iter().map(|thread| thread / 2).collect();
+        assert!(pairs.is_sorted() && pairs.len() == 9 * 20, "{played:?}");
+        let turns = played.windows(2).filter(|w| w[0] != w[1]).count();
+        assert!(turns > 9 * 18, "those of one time take turns: {turns}");
     }
 
     #[test]

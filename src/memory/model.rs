@@ -377,8 +377,16 @@ impl AccessSink for CacheModel {
         self.sampled.as_ref().map_or(Phase::Opening, |s| s.pace.phase())
     }
 
+    fn ended(&mut self, thread: u32) {
+        self.interleaver.end(thread);
+    }
+
     fn enter(&mut self, thread: u32, phase: Phase) {
-        self.phases.insert(thread, phase);
+        if self.phases.insert(thread, phase).is_none() && !self.single {
+            let mut interleaver = std::mem::take(&mut self.interleaver);
+            interleaver.begin(|part| self.simulate(part));
+            self.interleaver = interleaver;
+        }
         if let Some(arrivals) = self.sampled.as_mut().and_then(|s| s.arrivals.as_mut()) {
             arrivals.glance(self.owners.processes());
         }

@@ -136,6 +136,11 @@ impl Drain {
         self.start(&regions, thread.region, thread.ordinal);
     }
 
+    /// Tells the sink that `thread`, whose buffer is drained, is over.
+    pub fn ended(&mut self, thread: u32) {
+        self.sink.ended(thread);
+    }
+
     /// Decodes a part of the bytes into the batch.
     fn decode(&mut self, space: &CodeSpace, part: Range<usize>) {
         self.batch.clear();

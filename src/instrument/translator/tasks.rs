@@ -305,6 +305,9 @@ impl Run {
         self.drain_buffer(tid);
         self.leave_native(tid);
         let Some(thread) = self.threads.remove(&tid) else { return };
+        if ended && let Some(drain) = &mut self.drain {
+            drain.ended(thread.ordinal);
+        }
         if let Some(process) = self.processes.get(&thread.process) {
             // Addresses are noted under each thread's own ordinal: its counts have to stand beside them.
             let own = !ended || self.drain.is_some();

@@ -118,6 +118,9 @@ pub trait AccessSink: Send {
     /// `thread` is in `phase` from now on; batches of it that follow were collected there.
     fn enter(&mut self, _thread: u32, _phase: Phase) {}
 
+    /// `thread` is over: nothing of it follows. An engine that does not tell has it taken to run on for a while.
+    fn ended(&mut self, _thread: u32) {}
+
     /// The present phase was long enough. Pauses end only so.
     fn end_phase(&mut self) {}
 
