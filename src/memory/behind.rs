@@ -4,12 +4,11 @@ use crate::profile::evidence::memory::Traffic;
 
 use super::estimate::{Beyond, Near, near};
 use super::executions::Factors;
+use super::fate::Fate;
 use super::geometry::LINE_BYTES;
 use super::line::Owner;
-use super::tally::{Fate, Tallies, Tally};
-
-/// Executions that are enough to tell from them how often something happens.
-const ENOUGH: u64 = 4096;
+use super::strata::ENOUGH;
+use super::tally::{Tallies, Tally};
 
 /// One instruction of one thread behind L1, where one line in so many is simulated.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +41,7 @@ impl Scaled {
 }
 
 impl Behind {
-    /// What `tallies`, to be asked when all is back, have of `owner`, whose events stand for `scales` on average. `mean_weight` is
+    /// What `tallies`, to be asked when all is back, have of `owner`, whose events stand for `factors` on average. `mean_weight` is
     /// taken where they do not tell what windows weigh.
     pub fn of(tallies: &Tallies, owner: Owner, factors: &Factors, mean_weight: f64, lines: f64, has_l2: bool) -> Self {
         let books = [*tallies.plain_of(owner), tallies.sample(owner), tallies.warming(owner)];
@@ -73,7 +72,7 @@ impl Behind {
         let [opening, _, warming, measured] = executed;
         let rate = |book: usize, executed: u64| {
             let Scaled { tally, weight, .. } = &self.books[book];
-            (executed >= ENOUGH).then(|| events(tally) as f64 / weight / executed as f64)
+            (executed as f64 >= ENOUGH).then(|| events(tally) as f64 / weight / executed as f64)
         };
         let (now, before) = (rate(1, measured)?, rate(0, opening).or(rate(2, warming))?);
         Some(if before == now { 0.0 } else { (before / now - 1.0).abs().min(1.0) })

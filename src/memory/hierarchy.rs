@@ -10,6 +10,7 @@
 //! victim cache hands back to L2 and gets again unwritten counts like a clean victim, which is to say not at all. At the
 //! end all dirty lines are written back, as they would be by whatever runs next.
 
+mod booking;
 mod burst;
 mod coherence;
 
@@ -565,55 +566,6 @@ impl Hierarchy {
             }
         }
         self.book_left_last(state);
-    }
-
-    fn book_left_l2(&mut self, state: State) {
-        if let Some(writer) = state.writer()
-            && !state.has_passed()
-        {
-            self.tallies.of(writer).l2_writebacks += 1;
-        }
-    }
-
-    /// What `writer` wrote in L1 comes to L2 or leaves it at once; there the line was in this state, if it was there.
-    fn book_dirtied(&mut self, old: Option<State>, writer: Owner) {
-        let before = old.filter(|old| !old.has_passed()).and_then(State::writer);
-        old.into_iter().for_each(|old| self.book_rewritten(old));
-        if before == Some(writer) {
-            return;
-        }
-        self.tallies.of(writer).l2_dirtied += 1;
-        before.into_iter().for_each(|before| self.tallies.of(before).l2_taken_over += 1);
-    }
-
-    /// A line in this state is written again.
-    fn book_rewritten(&mut self, old: State) {
-        if let Some(writer) = old.writer()
-            && old.has_passed()
-        {
-            let tally = self.tallies.of(writer);
-            tally.rewritten += 1;
-            tally.rewritten_later += u64::from(old.is_old());
-        }
-    }
-
-    /// `line` comes from memory, or goes past the caches.
-    fn book_page(&mut self, owner: Owner, line: Line) {
-        let huge = self.whereabouts.on_huge_page(line);
-        let tally = self.tallies.of(owner);
-        tally.on_small_pages += u64::from(huge == Some(false));
-        tally.on_huge_pages += u64::from(huge == Some(true));
-    }
-
-    fn book_stale(&mut self, owner: Owner, stale: bool) {
-        self.tallies.of(owner).stale += u64::from(stale);
-        self.stale += u64::from(stale);
-    }
-
-    fn book_left_last(&mut self, state: State) {
-        if let Some(writer) = state.writer() {
-            self.tallies.of(writer).last_writebacks += 1;
-        }
     }
 }
 

@@ -22,6 +22,7 @@ mod control;
 mod data;
 mod estimate;
 mod executions;
+mod fate;
 mod frames;
 pub mod geometry;
 mod hierarchy;

@@ -280,15 +280,18 @@ impl CacheModel {
     }
 
     fn interleave(&mut self, part: Part) {
-        let mut interleaver = std::mem::take(&mut self.interleaver);
-        interleaver.add(part, |part| self.simulate(part));
-        self.interleaver = interleaver;
+        self.in_order(|interleaver, model| interleaver.add(part, |part| model.simulate(part)));
     }
 
     /// Simulates what waits for other threads.
     fn play_all(&mut self) {
+        self.in_order(|interleaver, model| interleaver.finish(|part| model.simulate(part)));
+    }
+
+    /// Has the interleaver play parts in this model, which holds it otherwise.
+    fn in_order(&mut self, play: impl FnOnce(&mut Interleaver, &mut Self)) {
         let mut interleaver = std::mem::take(&mut self.interleaver);
-        interleaver.finish(|part| self.simulate(part));
+        play(&mut interleaver, self);
         self.interleaver = interleaver;
     }
 
@@ -383,9 +386,7 @@ impl AccessSink for CacheModel {
 
     fn enter(&mut self, thread: u32, phase: Phase) {
         if self.phases.insert(thread, phase).is_none() && !self.single {
-            let mut interleaver = std::mem::take(&mut self.interleaver);
-            interleaver.begin(|part| self.simulate(part));
-            self.interleaver = interleaver;
+            self.in_order(|interleaver, model| interleaver.begin(|part| model.simulate(part)));
         }
         if let Some(arrivals) = self.sampled.as_mut().and_then(|s| s.arrivals.as_mut()) {
             arrivals.glance(self.owners.processes());

@@ -19,7 +19,7 @@ use super::mix::Mixing;
 use crate::profile::evidence::memory::{Amount, Phase};
 
 /// Executions that are enough to tell from them how often something happens; fewer are put to those of the next window.
-const ENOUGH: f64 = 4096.0;
+pub const ENOUGH: f64 = 4096.0;
 /// The same of bursts, which meet parts of loops and of functions' starts: two whole ones.
 const ENOUGH_IN_BURSTS: f64 = 32_768.0;
 

@@ -225,6 +225,22 @@ fn a_translated_program_has_the_same_traffic_sampled_as_exact() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// `program`, which takes its number of rounds, exact for the first of these and sampled for the other, with a last level of so
+/// many bytes.
+fn exact_and_sampled(program: &Path, last: u64, rounds: [u32; 2]) -> (MemoryEvidence, MemoryEvidence) {
+    let host = || Geometry {
+        l1: Level { size: 16 << 10, ways: 8, shared_by: 1 },
+        l2: Some(Level { size: 256 << 10, ways: 8, shared_by: 1 }),
+        last: Level { size: last, ways: 16, shared_by: 1 },
+        ..small()
+    };
+    let simulated = |rounds: u32, model: CacheModel| {
+        run(&mut Translator::new(), program, &[&rounds.to_string()], model).memory.unwrap()
+    };
+    let exact = simulated(rounds[0], CacheModel::exact(host(), Placement::SmallPages, Vec::new()));
+    (exact, simulated(rounds[1], CacheModel::sampled(host(), Placement::SmallPages, Vec::new())))
+}
+
 /// Of two instructions that write one line, one after the other, the second one's write-back it is, whoever tells it; and what is
 /// written again and again in a last level that holds it goes to memory once.
 #[test]
@@ -235,17 +251,7 @@ fn lines_that_several_instructions_write_are_written_back_once() {
     let dir = tempfile::tempdir().unwrap();
     let program = build(dir.path(), "records", &["-O1", "-static", "-fno-tree-loop-distribute-patterns"]);
     let functions = functions(&program);
-    let host = || Geometry {
-        l1: Level { size: 16 << 10, ways: 8, shared_by: 1 },
-        l2: Some(Level { size: 256 << 10, ways: 8, shared_by: 1 }),
-        last: Level { size: 8 << 20, ways: 16, shared_by: 1 },
-        ..small()
-    };
-    let simulated = |rounds: u32, model: CacheModel| {
-        run(&mut Translator::new(), &program, &[&rounds.to_string()], model).memory.unwrap()
-    };
-    let exact = simulated(FEW, CacheModel::exact(host(), Placement::SmallPages, Vec::new()));
-    let sampled = simulated(MANY, CacheModel::sampled(host(), Placement::SmallPages, Vec::new()));
+    let (exact, sampled) = exact_and_sampled(&program, 8 << 20, [FEW, MANY]);
     let figures: [(&str, Figure); 4] = [
         ("L2 read", |t| t.l2_read),
         ("L2 write", |t| t.l2_write),
@@ -272,22 +278,12 @@ fn lines_that_several_instructions_write_are_written_back_once() {
 /// each has its own bytes: no more written to L2 and L3 than it wrote, and no less.
 #[test]
 fn parts_that_alternate_within_windows_have_the_bytes_of_their_own() {
-    const FEW: f64 = 6.0;
-    const MANY: f64 = 1500.0;
+    const FEW: u32 = 6;
+    const MANY: u32 = 1500;
     let dir = tempfile::tempdir().unwrap();
     let program = build(dir.path(), "alternate", &["-O1", "-static", "-fno-tree-loop-distribute-patterns"]);
     let functions = functions(&program);
-    let host = || Geometry {
-        l1: Level { size: 16 << 10, ways: 8, shared_by: 1 },
-        l2: Some(Level { size: 256 << 10, ways: 8, shared_by: 1 }),
-        last: Level { size: 4 << 20, ways: 16, shared_by: 1 },
-        ..small()
-    };
-    let simulated = |rounds: f64, model: CacheModel| {
-        run(&mut Translator::new(), &program, &[&rounds.to_string()], model).memory.unwrap()
-    };
-    let exact = simulated(FEW, CacheModel::exact(host(), Placement::SmallPages, Vec::new()));
-    let sampled = simulated(MANY, CacheModel::sampled(host(), Placement::SmallPages, Vec::new()));
+    let (exact, sampled) = exact_and_sampled(&program, 4 << 20, [FEW, MANY]);
     let figures: [(&str, Figure, f64); 5] = [
         ("L2 read", |t| t.l2_read, 0.05),
         ("L2 write", |t| t.l2_write, 0.05),
@@ -298,8 +294,8 @@ fn parts_that_alternate_within_windows_have_the_bytes_of_their_own() {
     let mut wrong = Vec::new();
     for name in ["read_all", "update_half", "write_part", "update_part"] {
         for (level, figure, tolerance) in figures {
-            let exact = in_function(&exact, &functions[name], figure) / FEW;
-            let found = in_function(&sampled, &functions[name], figure) / MANY;
+            let exact = in_function(&exact, &functions[name], figure) / f64::from(FEW);
+            let found = in_function(&sampled, &functions[name], figure) / f64::from(MANY);
             println!("{name:<11} {level:<9} {exact:.4e} {:+.1} %", 100.0 * (found / exact - 1.0));
             if (found - exact).abs() > tolerance * exact.max(64.0 * 100.0) {
                 wrong.push(format!("{name} {level}: {exact:.4e} exact, {found:.4e} sampled"));

@@ -47,14 +47,14 @@ impl Feed {
 }
 
 /// Evidence of one kernel from an engine that leaves out what the sink does not want, as the translator does.
-pub fn simulate_selecting(sink: impl AccessSink + 'static, run: fn(kernels::Emit)) -> MemoryEvidence {
+pub fn simulate_selecting(sink: impl AccessSink + 'static, run: impl FnOnce(kernels::Emit)) -> MemoryEvidence {
     simulate_timed(sink, run, |_| 1)
 }
 
 /// The same of a kernel whose accesses take as long as `time` says: a pause lasts so long, a window so many accesses.
 pub fn simulate_timed(
     sink: impl AccessSink + 'static,
-    run: fn(kernels::Emit),
+    run: impl FnOnce(kernels::Emit),
     time: fn(&Access) -> u64,
 ) -> MemoryEvidence {
     let mut sink: Box<dyn AccessSink> = Box::new(sink);
@@ -112,7 +112,7 @@ fn hand_over(sink: &mut dyn AccessSink, collection: Collection, batch: &[Access]
 }
 
 /// Evidence of one kernel, every access recorded.
-pub fn simulate(sink: impl AccessSink + 'static, run: fn(kernels::Emit)) -> MemoryEvidence {
+pub fn simulate(sink: impl AccessSink + 'static, run: impl FnOnce(kernels::Emit)) -> MemoryEvidence {
     let mut feed = Feed::new(sink);
     run(&mut |access| feed.access(access));
     feed.finish()

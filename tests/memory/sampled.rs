@@ -1,5 +1,6 @@
 //! Sampled traffic against exact traffic of the same kernels.
 
+use crate::end_to_end::Figure;
 use crate::feed::{dram, simulate, simulate_selecting, simulate_timed, sum, total};
 use crate::kernels;
 use rprof::isa::facts::AccessKind;
@@ -7,10 +8,8 @@ use rprof::memory::{CacheModel, LastLevelPolicy, Placement};
 use rprof::profile::code::CodeRef;
 use rprof::profile::evidence::memory::{Access, AccessSink, Executed, MemoryEvidence, Phase, Traffic};
 
-type Figure = fn(&Traffic) -> f64;
-
 /// A level's name, its traffic in bytes, and the relative error allowed.
-type Level = (&'static str, fn(&Traffic) -> f64, f64);
+type Level = (&'static str, Figure, f64);
 
 const LEVELS: [Level; 4] = [
     ("L1", |t| t.l1_read + t.l1_write, 1e-9),
@@ -24,10 +23,10 @@ const LEAST_STATED: f64 = 0.005;
 /// An error that covers everything tells nothing.
 const MOST_STATED: f64 = 0.25;
 
-fn both(placement: Placement, run: fn(kernels::Emit)) -> (MemoryEvidence, MemoryEvidence) {
+fn both(placement: Placement, run: impl Fn(kernels::Emit)) -> (MemoryEvidence, MemoryEvidence) {
     let host = || kernels::host(LastLevelPolicy::Victim);
-    let exact = simulate(CacheModel::exact(host(), placement, Vec::new()), run);
-    let sampled = simulate_selecting(CacheModel::sampled(host(), placement, Vec::new()), run);
+    let exact = simulate(CacheModel::exact(host(), placement, Vec::new()), &run);
+    let sampled = simulate_selecting(CacheModel::sampled(host(), placement, Vec::new()), &run);
     (exact, sampled)
 }
 
@@ -99,25 +98,12 @@ fn strides_are_sampled_evenly() {
     const FEW: u64 = 1 << 14;
     // Powers of two, of more lines than the last level holds; and columns of matrices whose rows are a page and some lines longer,
     // or two, or a MiB: of more lines, and of twice as many as L2 holds.
-    let walks: [(u64, fn(kernels::Emit)); 13] = [
-        (1024, |e| walk(MANY, 1024, e)),
-        (2048, |e| walk(MANY, 2048, e)),
-        (4096, |e| walk(MANY, 4096, e)),
-        (8192, |e| walk(MANY, 8192, e)),
-        (65536, |e| walk(MANY, 65536, e)),
-        (4160, |e| walk(MANY, 4160, e)),
-        (4224, |e| walk(MANY, 4224, e)),
-        (8256, |e| walk(MANY, 8256, e)),
-        (4160, |e| walk(FEW, 4160, e)),
-        (4224, |e| walk(FEW, 4224, e)),
-        (4352, |e| walk(FEW, 4352, e)),
-        (8256, |e| walk(FEW, 8256, e)),
-        ((1 << 20) + 64, |e| walk(FEW, (1 << 20) + 64, e)),
-    ];
+    let walks = [1024, 2048, 4096, 8192, 65536, 4160, 4224, 8256].map(|stride| (MANY, stride)).into_iter();
+    let walks = walks.chain([4160, 4224, 4352, 8256, (1 << 20) + 64].map(|stride| (FEW, stride)));
     let mut wrong = Vec::new();
-    for (stride, run) in walks {
-        let (exact, sampled) = both(Placement::SmallPages, run);
-        let ratio = |figure: fn(&Traffic) -> f64| total(&sampled, figure) / total(&exact, figure);
+    for (lines, stride) in walks {
+        let (exact, sampled) = both(Placement::SmallPages, |emit| walk(lines, stride, emit));
+        let ratio = |figure: Figure| total(&sampled, figure) / total(&exact, figure);
         let (l2, last) = (ratio(|t| t.l2_misses), ratio(|t| t.l3_misses));
         println!("{stride:>8} bytes: misses of L2 {l2:.3}, of the last level {last:.3} of exact");
         let allowed = if stride.is_power_of_two() { 0.05 } else { 0.1 };

@@ -171,8 +171,8 @@ impl Stopwatch {
             }
         };
         self.team.run(threads, Arc::new(job))?;
-        let stamps = stamps.lock().map_err(|_| MachineError::Thread { cpu: 0, reason: "panicked".into() })?;
-        Ok(stamps.clone())
+        let mut stamps = stamps.lock().map_err(|_| MachineError::Thread { cpu: 0, reason: "panicked".into() })?;
+        Ok(std::mem::take(&mut *stamps))
     }
 
     /// Finds how many iterations take at least `seconds`; with the runs that already did.
@@ -321,7 +321,8 @@ impl Stopwatch {
         let mut runs = Vec::new();
         for _ in 0..attempts {
             runs.extend(self.stamps(work, iterations, repetitions)?);
-            let is_kept = |stamps: &&Vec<Stamp>| !stamps.iter().any(|s| s.disturbed || s.shared);
+            let is_quiet = |r: Repetition| !r.disturbed && !r.shared;
+            let is_kept = |stamps: &&Vec<Stamp>| Repetition::from_stamps(stamps).is_some_and(is_quiet);
             let kept: Vec<Vec<Stamp>> = runs.iter().filter(is_kept).cloned().collect();
             if !kept.is_empty() {
                 return Ok(kept);

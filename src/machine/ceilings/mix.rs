@@ -27,15 +27,13 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
             for (filler, k) in Filler::ALL.into_iter().flat_map(|filler| [2, 4, 8, 16].map(|k| (filler, k))) {
                 let label = Label::new(format!("mix.{}.{k}{suffix}", filler.name()), "instr/s", threads);
                 let amount = |m: &Kernel| m.work.payload as f64;
-                // Where fillers make half of it, the same code runs at rates some percent apart in different places.
-                let copies = if k == 2 && lab.measures_all() { COPIES } else { 1 };
-                let features = lab.features;
                 if suffix.is_empty() && lab.effort == Effort::Full {
+                    // Where fillers make half of it, the same code runs at rates some percent apart in different places.
+                    let copies = if k == 2 && lab.measures_all() { COPIES } else { 1 };
+                    let features = lab.features;
                     let lengths = LENGTHS.repeat(copies).into_iter();
                     let kernels = lengths.map(|n| mix(&opcodes, filler, k, bytes * n / 16, features));
                     lab.best_of(label, kernels, amount)?;
-                } else if copies > 1 && lab.effort == Effort::Full {
-                    lab.best_of(label, (0..copies).map(|_| mix(&opcodes, filler, k, bytes, features)), amount)?;
                 } else {
                     lab.registers(label, |f| mix(&opcodes, filler, k, bytes, f), amount)?;
                 }
