@@ -31,6 +31,8 @@ struct Scaled {
     weight: f64,
     /// An event stands for so many of the program.
     scale: f64,
+    /// So many more misses of L2 the frames of pages make.
+    by_frames: f64,
 }
 
 impl Scaled {
@@ -45,6 +47,8 @@ impl Behind {
     /// taken where they do not tell what windows weigh.
     pub fn of(tallies: &Tallies, owner: Owner, factors: &Factors, mean_weight: f64, lines: f64, has_l2: bool) -> Self {
         let books = [*tallies.plain_of(owner), tallies.sample(owner), tallies.warming(owner)];
+        let by_classes = books.map(|tally| tally.l2_fills);
+        let books = books.map(|tally| tallies.as_placed(&tally));
         // Weights divide what executions say among windows: their mean is 1.
         let weights = [1.0, tallies.mean_weight(owner).unwrap_or(mean_weight), 1.0];
         let factors = factors.each();
@@ -52,6 +56,7 @@ impl Behind {
             tally: books[i],
             weight: weights[i],
             scale: lines * factors[i] / weights[i],
+            by_frames: books[i].l2_fills as f64 - by_classes[i] as f64,
         });
         Behind { books, end: tallies.end(owner), fate: tallies.fate(owner, has_l2), lines, has_l2 }
     }
@@ -76,6 +81,11 @@ impl Behind {
         };
         let (now, before) = (rate(1, measured)?, rate(0, opening).or(rate(2, warming))?);
         Some(if before == now { 0.0 } else { (before / now - 1.0).abs().min(1.0) })
+    }
+
+    /// How many misses of L2, more or less, the placement of pages makes.
+    pub fn of_placement(&self) -> f64 {
+        self.books.iter().map(|book| book.by_frames * book.scale).sum::<f64>().abs()
     }
 
     /// What these lines tell about L1.

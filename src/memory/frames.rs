@@ -6,13 +6,14 @@
 //! A page is looked up when it is first accessed, and keeps its frame: caches find a line where they put it. In a guest
 //! frames are the guest's; the host keeps at least their order within its own (mostly huge) pages.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use nix::unistd::{SysconfVar, sysconf};
 
 use super::line::Line;
+use super::mix::Mixing;
 use super::placement::Placement;
 
 /// Bytes of one page in a page map, and in the kernel's flags of frames.
@@ -40,10 +41,12 @@ pub struct Frames {
     /// When there are too many, what is known is forgotten.
     forgets: bool,
     /// By page of an address space.
-    known: HashMap<u64, Known>,
+    known: HashMap<u64, Known, Mixing>,
     files: HashMap<u32, File>,
     /// `/proc/kpageflags`.
     flags: Option<File>,
+    /// Pages of the present batch that were only read yet: others than these may have been written since they were met.
+    unwritten: HashSet<u64, Mixing>,
     /// The page that was looked up last, + 1.
     latest: u64,
     /// Pages that were met, those whose frames were told, and whether there were more than are kept.
@@ -106,6 +109,22 @@ impl Frames {
         }
     }
 
+    /// The same where this is so of its page.
+    #[inline]
+    pub fn meet_if(&mut self, process: u32, line: Line, wanted: impl FnOnce() -> bool) {
+        if self.latest != line.page() + 1 && wanted() {
+            self.meet(process, line);
+        }
+    }
+
+    /// A batch of accesses is over.
+    pub fn end_batch(&mut self) {
+        if !self.unwritten.is_empty() {
+            self.unwritten.clear();
+            self.latest = 0;
+        }
+    }
+
     /// What was mapped from address `from` up to `to` in address space `space` is not there any more: what comes there has frames
     /// of its own.
     pub fn forget(&mut self, space: u32, from: u64, to: u64) {
@@ -141,6 +160,9 @@ impl Frames {
     }
 
     fn meet_page(&mut self, process: u32, line: Line) {
+        if self.unwritten.contains(&line.page()) {
+            return;
+        }
         if !self.known.contains_key(&line.page()) {
             if self.forgets && self.known.len() >= MOST_LATEST - RUN as usize {
                 self.known.clear();
@@ -160,7 +182,7 @@ impl Frames {
     }
 
     /// Reads the frames of `line`'s page and its neighbours. A page that was only read yet has none of its own: it is asked for
-    /// again when it is met again.
+    /// again when it is met in another batch.
     #[cold]
     fn look_up(&mut self, process: u32, line: Line) {
         let first = line.virtual_page() & !(RUN - 1);
@@ -173,7 +195,10 @@ impl Frames {
             // Else a page of zeros, or one that a fork shares.
             let own = entry & (OF_FILE | EXCLUSIVE) != 0;
             match frame(*entry) {
-                Some(frame) if number == wanted && !own && self.is_zeros(frame) => return,
+                Some(frame) if number == wanted && !own && self.is_zeros(frame) => {
+                    self.unwritten.insert(line.page());
+                    return;
+                }
                 Some(frame) if number == wanted || own => {
                     self.known.entry(space | (first + number as u64)).or_insert(Known::told(frame));
                 }
@@ -278,6 +303,7 @@ mod tests {
         assert_eq!(lines.map(|line| frames.of(line)), [None; 2]);
         // SAFETY: as above.
         unsafe { (fresh.write_volatile(1), fresh.add(PAGE).write_volatile(1)) };
+        frames.end_batch();
         lines.iter().for_each(|line| frames.meet(process, *line));
         let [first, second] = lines.map(|line| frames.of(line));
         assert!(first.is_some() && second.is_some() && first != second, "{frames:?}");

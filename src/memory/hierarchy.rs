@@ -13,6 +13,7 @@
 mod booking;
 mod burst;
 mod coherence;
+mod placed;
 
 use super::geometry::{Geometry, LINE_BYTES, LastLevelPolicy, Level};
 use super::line::{Line, Owner, State};
@@ -26,6 +27,7 @@ use super::whereabouts::Whereabouts;
 use super::write_combining::WriteCombiner;
 use crate::profile::evidence::memory::Access;
 use burst::BurstL2;
+use placed::PlacedL2;
 
 /// A cache and how it finds its sets.
 #[derive(Debug)]
@@ -43,6 +45,8 @@ struct Core {
     l2: Option<Indexed>,
     /// Only where all lines come, for a while.
     burst_l2: Option<BurstL2>,
+    /// Only where lines of one class come, of pages of which something is known.
+    placed_l2: Option<PlacedL2>,
     l2_shadow: PartialShadow,
     combiner: WriteCombiner,
     last: usize,
@@ -152,6 +156,13 @@ impl Hierarchy {
     pub fn know(&mut self, whereabouts: Whereabouts) {
         debug_assert!(!matches!(self.scope, Scope::OneClass(_)) || !whereabouts.has_frames());
         self.whereabouts = whereabouts;
+        if self.places_l2() {
+            self.tallies.place_l2();
+        }
+    }
+
+    fn places_l2(&self) -> bool {
+        matches!(self.scope, Scope::OneClass(_)) && self.geometry.l2.is_some() && self.whereabouts.places()
     }
 
     /// `process` has just made `accesses` in address space `space`, and still is there to ask for its pages.
@@ -167,6 +178,11 @@ impl Hierarchy {
     /// In words: whose addresses index the levels behind L1.
     pub fn placement_in_words(&self) -> String {
         self.whereabouts.in_words()
+    }
+
+    /// Frames tell where pages lie.
+    pub fn knows_frames(&self) -> bool {
+        self.whereabouts.knows_frames()
     }
 
     /// The lines that were ever fetched from memory.
@@ -339,6 +355,11 @@ impl Hierarchy {
                     .as_ref()
                     .filter(|l2| l2.lines() * core_number < MAX_BURST_LINES)
                     .map(BurstL2::new),
+                placed_l2: self
+                    .geometry
+                    .l2
+                    .filter(|_| self.places_l2())
+                    .map(|l2| PlacedL2::new(self.scope.indexing(&l2), l2.ways)),
                 combiner: WriteCombiner::default(),
                 last,
             };
@@ -415,6 +436,11 @@ impl Hierarchy {
             tally.burst_reused += u64::from(fill.again);
             tally.burst_conflicts += u64::from(fill.conflict);
             fill.pushed_out.into_iter().for_each(|writer| self.tallies.of(writer).burst_writebacks += 1);
+        }
+        if let Some(l2) = &mut self.cores[core].placed_l2
+            && !l2.find(line, &self.whereabouts)
+        {
+            self.tallies.of(owner).placed_fills += 1;
         }
         let tally = self.tallies.of(owner);
         tally.coherence += u64::from(lost_in_l1);
@@ -501,10 +527,10 @@ impl Hierarchy {
             Some(l2) => match l2.cache.peek(l2.indexing.set(index), line) {
                 Some(state) => {
                     let old = std::mem::replace(state, state.written_by(writer));
-                    self.book_dirtied(Some(old), writer);
+                    self.book_dirtied(core, line, Some(old), writer);
                 }
                 None => {
-                    self.book_dirtied(None, writer);
+                    self.book_dirtied(core, line, None, writer);
                     self.insert_l2(core, line, index, state);
                 }
             },
@@ -518,7 +544,7 @@ impl Hierarchy {
             let set = self.l1_indexing.set(line.0);
             if let Some(writer) = self.cores[core].l1.remove(set, line).and_then(State::writer) {
                 self.tallies.write_back_l1(writer);
-                self.book_dirtied(Some(state), writer);
+                self.book_dirtied(core, line, Some(state), writer);
                 state = state.written_by(writer);
             }
         }

@@ -135,7 +135,9 @@ impl CacheModel {
         self.full.know(frames.or_else(|| kinds().map(Whereabouts::KindsInFrames)).unwrap_or(rule));
         if let Some(sampled) = &mut self.sampled {
             sampled.arrivals = Some(Arrivals::new());
-            sampled.hierarchy.know(kinds().map_or(Whereabouts::Rule(self.placement), Whereabouts::Kinds));
+            let frames = Frames::readable().map(Frames::of_the_latest);
+            let known = kinds().map(|kinds| Whereabouts::Kinds(kinds, frames));
+            sampled.hierarchy.know(known.unwrap_or(Whereabouts::Rule(self.placement)));
         }
         self.data = Some(DataSamples::new());
         self

@@ -99,7 +99,8 @@ impl Placement {
                 let frame = (page % HUGE_PAGE) | (mix(page / HUGE_PAGE) << HUGE_PAGE.ilog2());
                 line.in_page() | frame << PAGE_LINES_SHIFT
             }
-            Placement::SmallPages | Placement::Identity => self.index(line),
+            Placement::SmallPages => line.in_page() | mix(line.page()) << PAGE_LINES_SHIFT,
+            Placement::Identity => self.index(line),
         }
     }
 }

@@ -41,6 +41,11 @@ pub struct Tally {
     /// The same of L2.
     pub l2_dirtied: u64,
     pub l2_taken_over: u64,
+    /// Where the sample of lines has L2 a second time, by the frames of pages (`hierarchy/placed.rs`): misses of that one, and lines
+    /// that became dirty there, and that others wrote.
+    pub placed_fills: u64,
+    pub placed_dirtied: u64,
+    pub placed_taken_over: u64,
     /// Last-level misses: lines that came from memory.
     pub last_fills: u64,
     /// Those of them that a store asked for.
@@ -138,6 +143,9 @@ impl Tally {
             l2_writebacks: each(self.l2_writebacks),
             l2_dirtied: each(self.l2_dirtied),
             l2_taken_over: each(self.l2_taken_over),
+            placed_fills: each(self.placed_fills),
+            placed_dirtied: each(self.placed_dirtied),
+            placed_taken_over: each(self.placed_taken_over),
             last_fills: each(self.last_fills),
             store_fills: each(self.store_fills),
             last_writebacks: each(self.last_writebacks),
@@ -181,6 +189,9 @@ impl Tally {
         self.l2_writebacks += more.l2_writebacks;
         self.l2_dirtied += more.l2_dirtied;
         self.l2_taken_over += more.l2_taken_over;
+        self.placed_fills += more.placed_fills;
+        self.placed_dirtied += more.placed_dirtied;
+        self.placed_taken_over += more.placed_taken_over;
         self.last_fills += more.last_fills;
         self.store_fills += more.store_fills;
         self.last_writebacks += more.last_writebacks;
@@ -212,6 +223,28 @@ impl Tally {
     /// The same of L2.
     pub fn left_l2(&self) -> i64 {
         self.l2_dirtied as i64 - self.l2_taken_over as i64
+    }
+
+    /// The same with L2 as the frames of pages have it.
+    ///
+    /// Of pages that are used whole L2 by frames knows best how many lines it has room for. It spreads lines a page apart over
+    /// positions in the page, which in truth share few sets: misses that L2 by classes has for want of ways stay.
+    pub fn as_placed(&self) -> Tally {
+        let by_others = self.coherence + self.coherence_in_l2;
+        let conflicts = (self.l2_fills.saturating_sub(by_others) as f64 * self.l2_shadowed.share()).round() as u64;
+        let (more, fewer) =
+            (self.placed_fills.saturating_sub(self.l2_fills), self.l2_fills.saturating_sub(self.placed_fills));
+        let gone = fewer.min(self.l2_fills - conflicts);
+        let share = if fewer > 0 { gone as f64 / fewer as f64 } else { 1.0 };
+        let between = |own: u64, placed: u64| (own as f64 + share * (placed as f64 - own as f64)).round() as u64;
+        let l2_fills = self.l2_fills + more - gone;
+        Tally {
+            l2_fills,
+            l2_dirtied: between(self.l2_dirtied, self.placed_dirtied),
+            l2_taken_over: between(self.l2_taken_over, self.placed_taken_over),
+            l2_shadowed: Conflicts { misses: l2_fills.saturating_sub(by_others), conflicts: conflicts + more },
+            ..*self
+        }
     }
 
     /// Lines that were seen on their way between L2 and the last level, and past them.
@@ -270,6 +303,8 @@ pub struct Tallies {
     put_away: Vec<Tally>,
     /// By owner: what was put away of the sample.
     weighed: Vec<Weighed>,
+    /// L2 is there by the frames of pages, too.
+    has_placed_l2: bool,
     /// What happens in L1 is noted apart, too, and what was so.
     apart: bool,
     noted: HashMap<Owner, L1Events, Mixing>,
@@ -318,6 +353,16 @@ impl Tallies {
     pub fn add(&mut self) -> Owner {
         self.plain.push(Tally::default());
         Owner((self.plain.len() - 1) as u32)
+    }
+
+    /// L2 is there by the frames of pages, too, from now on.
+    pub fn place_l2(&mut self) {
+        self.has_placed_l2 = true;
+    }
+
+    /// The same with L2 as it is known best.
+    pub fn as_placed(&self, tally: &Tally) -> Tally {
+        if self.has_placed_l2 { tally.as_placed() } else { *tally }
     }
 
     /// The tally of `owner`.
@@ -550,6 +595,30 @@ fn of_growing<T: Copy + Default>(tallies: &mut Vec<T>, owner: Owner) -> &mut T {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn l2_by_frames_adds_misses_and_takes_none_away_that_are_for_want_of_ways() {
+        let own = |l2_fills, conflicts, placed_fills| Tally {
+            l2_fills,
+            l2_dirtied: 50,
+            l2_shadowed: Conflicts { misses: 10, conflicts },
+            placed_fills,
+            placed_dirtied: 90,
+            ..Tally::default()
+        };
+        let placed = |tally: Tally| {
+            let placed = tally.as_placed();
+            (placed.l2_fills, (placed.l2_shadowed.share() * placed.l2_fills as f64).round(), placed.l2_dirtied)
+        };
+        // A working set that would just fit: what is missed is missed for want of ways.
+        assert_eq!(placed(own(0, 0, 300)), (300, 300.0, 90));
+        assert_eq!(placed(own(100, 5, 300)), (300, 250.0, 90));
+        // One that is larger, of which some colours fit.
+        assert_eq!(placed(own(400, 0, 300)), (300, 0.0, 90));
+        // Lines a page apart in a few sets.
+        assert_eq!(placed(own(400, 10, 30)), (400, 400.0, 50));
+        assert_eq!(placed(own(400, 5, 0)), (200, 200.0, 70));
+    }
 
     #[test]
     fn each_owner_has_a_mean_weight_of_its_own() {

@@ -3,6 +3,7 @@
 use super::frames::Frames;
 use super::huge_pages::HugePages;
 use super::line::{Line, PAGE_LINES_SHIFT, PAGE_SHIFT};
+use super::mix::mix;
 use super::placement::Placement;
 use crate::profile::evidence::memory::Access;
 
@@ -11,8 +12,8 @@ use crate::profile::evidence::memory::Access;
 pub enum Whereabouts {
     /// Nothing: all pages are placed by this rule.
     Rule(Placement),
-    /// Which pages are huge; each kind has its rule.
-    Kinds(HugePages),
+    /// Which pages are huge; each kind has its rule. And the frames of small ones, where they are told, for [`Whereabouts::placed`].
+    Kinds(HugePages, Option<Frames>),
     /// The same with frames, made up where pages are huge. Not for lines of one class: a class is told from virtual addresses,
     /// and has whole sets only of pages placed by these.
     KindsInFrames(HugePages),
@@ -27,11 +28,32 @@ impl Whereabouts {
         matches!(self, Whereabouts::Frames(..) | Whereabouts::KindsInFrames(_))
     }
 
+    /// [`placed`](Self::placed) tells something.
+    pub fn places(&self) -> bool {
+        matches!(self, Whereabouts::Kinds(..))
+    }
+
+    /// Frames tell where pages lie.
+    pub fn knows_frames(&self) -> bool {
+        matches!(self, Whereabouts::Frames(..) | Whereabouts::Kinds(_, Some(_)))
+    }
+
     /// `process` has just made `accesses` in address space `space`, and still is there to ask for its pages.
     pub fn meet(&mut self, process: u32, space: u32, accesses: &[Access]) {
         match self {
             Whereabouts::Rule(_) => {}
-            Whereabouts::Kinds(pages) | Whereabouts::KindsInFrames(pages) => {
+            Whereabouts::Kinds(pages, frames) => {
+                for access in accesses {
+                    pages.meet(process, space, access.address, access.last_byte());
+                    let line = Line::of(access.address, space);
+                    frames
+                        .iter_mut()
+                        .for_each(|frames| frames.meet_if(process, line, || pages.holds(line) != Some(true)));
+                }
+                pages.end_batch();
+                frames.iter_mut().for_each(Frames::end_batch);
+            }
+            Whereabouts::KindsInFrames(pages) => {
                 accesses.iter().for_each(|access| pages.meet(process, space, access.address, access.last_byte()));
                 pages.end_batch();
             }
@@ -41,6 +63,7 @@ impl Whereabouts {
                     pages.for_each(|page| frames.meet(process, Line::of(page << PAGE_SHIFT, space)));
                     kinds.iter_mut().for_each(|k| k.meet(process, space, access.address, access.last_byte()));
                 }
+                frames.end_batch();
                 kinds.iter_mut().for_each(HugePages::end_batch);
             }
         }
@@ -50,7 +73,11 @@ impl Whereabouts {
     pub fn forget(&mut self, space: u32, from: u64, to: u64) {
         match self {
             Whereabouts::Rule(_) => {}
-            Whereabouts::Kinds(pages) | Whereabouts::KindsInFrames(pages) => pages.forget(space, from, to),
+            Whereabouts::Kinds(pages, frames) => {
+                pages.forget(space, from, to);
+                frames.iter_mut().for_each(|frames| frames.forget(space, from, to));
+            }
+            Whereabouts::KindsInFrames(pages) => pages.forget(space, from, to),
             Whereabouts::Frames(frames, _, kinds) => {
                 frames.forget(space, from, to);
                 kinds.iter_mut().for_each(|kinds| kinds.forget(space, from, to));
@@ -63,7 +90,7 @@ impl Whereabouts {
     pub fn index(&self, line: Line) -> u64 {
         match self {
             Whereabouts::Rule(rule) => rule.index(line),
-            Whereabouts::Kinds(pages) => pages.placement(line).index(line),
+            Whereabouts::Kinds(pages, _) => pages.placement(line).index(line),
             Whereabouts::KindsInFrames(pages) => pages.placement(line).index_by_frame(line),
             Whereabouts::Frames(frames, rule, _) => match frames.of(line) {
                 Some(frame) => line.in_page() | frame << PAGE_LINES_SHIFT,
@@ -72,11 +99,25 @@ impl Whereabouts {
         }
     }
 
+    /// The same by the frame of its page, or by one at random, for lines of one class whose pages are used whole; `None` where
+    /// nothing is known that would tell more than a rule.
+    #[inline]
+    pub fn placed(&self, line: Line) -> Option<u64> {
+        let Whereabouts::Kinds(pages, frames) = self else { return None };
+        Some(match pages.placement(line) {
+            Placement::SmallPages => {
+                let frame = frames.as_ref().and_then(|frames| frames.of(line)).unwrap_or_else(|| mix(line.page()));
+                line.in_page() | frame << PAGE_LINES_SHIFT
+            }
+            rule => rule.index(line),
+        })
+    }
+
     /// Whether `line` lies in a huge page; `None` where that is not known.
     pub fn on_huge_page(&self, line: Line) -> Option<bool> {
         match self {
             Whereabouts::Rule(_) => None,
-            Whereabouts::Kinds(pages) | Whereabouts::KindsInFrames(pages) => pages.holds(line),
+            Whereabouts::Kinds(pages, _) | Whereabouts::KindsInFrames(pages) => pages.holds(line),
             Whereabouts::Frames(.., kinds) => kinds.as_ref()?.holds(line),
         }
     }
@@ -85,7 +126,11 @@ impl Whereabouts {
     pub fn in_words(&self) -> String {
         match self {
             Whereabouts::Rule(rule) => rule.in_words().into(),
-            Whereabouts::Kinds(pages) | Whereabouts::KindsInFrames(pages) => pages.in_words(),
+            Whereabouts::Kinds(pages, frames) => {
+                let words = pages.in_words();
+                if frames.is_some() { format!("{words}; in L2 also by the frames of the page map") } else { words }
+            }
+            Whereabouts::KindsInFrames(pages) => pages.in_words(),
             Whereabouts::Frames(frames, rule, _) => frames.in_words(*rule),
         }
     }

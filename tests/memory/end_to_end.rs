@@ -148,6 +148,39 @@ fn the_conflicts_of_the_frames_that_pages_really_have_are_found() {
     assert!((missed / (MANY_PASSES * LINES) - 1.0).abs() < 0.1 && conflict > 0.9 * missed, "{missed}, {conflict}");
 }
 
+/// Of a working set about as large as L2, frames decide how much of it L2 holds: pages of some colours are more than it has ways.
+#[test]
+fn working_sets_about_as_large_as_l2_are_missed_as_the_frames_of_their_pages_say() {
+    const WAYS: u64 = 16;
+    const COLORS: u64 = 16;
+    const PASSES: u64 = 8_000;
+    let dir = tempfile::tempdir().unwrap();
+    let program = build(dir.path(), "resident", &["-O1", "-static"]);
+    let walk = functions(&program)["walk"].clone();
+    let said = dir.path().join("said");
+    let geometry = Geometry {
+        l1: Level { size: 32 << 10, ways: 8, shared_by: 1 },
+        l2: Some(Level { size: (COLORS * WAYS) << 12, ways: WAYS as u32, shared_by: 1 }),
+        last: Level { size: 8 << 20, ways: 16, shared_by: 1 },
+        ..small()
+    };
+    for kib in [768, 1024, 1280] {
+        let lines = (kib << 10) as f64 / 64.0;
+        let model = CacheModel::sampled(geometry.clone(), Placement::SmallPages, Vec::new()).of_host_processes();
+        let [kib, ways, colors, passes] = [kib, WAYS, COLORS, PASSES].map(|number: u64| number.to_string());
+        let arguments = [&kib, &ways, &colors, &passes, said.to_str().unwrap()];
+        let counted = run(&mut Translator::new(), &program, &arguments, model);
+        assert!(libc::WIFEXITED(counted.status) && libc::WEXITSTATUS(counted.status) == 0);
+        let Ok(share) = std::fs::read_to_string(&said).unwrap().parse::<f64>() else {
+            return println!("SKIPPED: this process may not see page frames");
+        };
+        let missed = in_function(&counted.memory.unwrap(), &walk, |t| t.l2_misses) / (lines * PASSES as f64);
+        println!("{kib} KiB: of its lines {missed:.3} are missed, {share:.3} by their frames");
+        // The program has other pages, too: of a colour that is just full they push one out.
+        assert!((missed - share).abs() < 0.04, "{kib} KiB: {missed}, by its frames {share}");
+    }
+}
+
 /// A thread is moved from one version to another in the middle of a `rep`: what it has done so far belongs to the one, the
 /// rest to the other.
 #[test]

@@ -39,10 +39,13 @@ fn sharing_of_three_kinds_is_told_apart() {
         // Coherence misses, and lines from memory.
         let figures = |mode: &str| {
             let range = &functions[&format!("work_{mode}")];
-            // A sample may not have looked while the function ran, and says so.
+            // A sample may not have looked while the function ran, and says so. One line that it reads a pointer from may be in none.
+            let seen = |memory: &MemoryEvidence| {
+                in_function(memory, range, |t| t.unseen) < 0.01 * in_function(memory, range, |t| t.l1_read + t.l1_write)
+            };
             let memory = (0..RUNS)
                 .map(|_| run(&mut Translator::new(), &program, &[mode], sink()).memory.unwrap())
-                .find(|memory| in_function(memory, range, |t| t.unseen) == 0.0)
+                .find(seen)
                 .unwrap_or_else(|| panic!("{RUNS} samples did not see work_{mode}"));
             is_possible(&memory);
             let figure = |figure| in_function(&memory, range, figure);

@@ -30,9 +30,6 @@ pub struct Drain {
     complete_from: HashMap<u32, u64>,
     /// What was executed of late.
     course: Vec<Amount>,
-    /// Only one thread has been seen.
-    single: bool,
-    first: Option<u32>,
 }
 
 /// Entries of the table of recent numbers.
@@ -51,8 +48,6 @@ impl Drain {
             recent: vec![None; RECENT],
             complete_from: HashMap::new(),
             course: Vec::new(),
-            single: true,
-            first: None,
         }
     }
 
@@ -73,7 +68,6 @@ impl Drain {
 
     /// Tells the sink that `thread`, whose buffer is empty, is in `version` from now on.
     pub fn enter(&mut self, regions: &Regions, region: u32, thread: u32, version: Version) {
-        self.single &= *self.first.get_or_insert(thread) == thread;
         self.sink.enter(thread, version.phase());
         self.start(regions, region, thread);
     }
@@ -82,8 +76,8 @@ impl Drain {
     fn start(&mut self, regions: &Regions, region: u32, thread: u32) {
         let mask = self.sink.collect(thread).mask();
         regions.set(region, layout::SELECT_MASK, mask);
-        // Another thread may take a line away between two accesses.
-        regions.set(region, layout::FILTER, u64::from(mask != 0 && self.single));
+        // Another thread may take a line away between two accesses: how often, bursts tell, in which nothing is left out.
+        regions.set(region, layout::FILTER, u64::from(mask != 0));
         for i in 0..layout::FILTERED_LINES {
             regions.set(region, layout::FILTERED + 8 * i, 0);
         }

@@ -20,12 +20,14 @@ use crate::target::wake_up::WakeUp;
 /// times that, since windows at equal distances could see a program that repeats itself at the same place each time.
 const PAUSE: f64 = 4.0;
 const GOLDEN_RATIO: f64 = 1.618_033_988_749_895;
-/// The longest pause, in seconds and as a part of the run so far: what goes on for longer than a pause is seen in a window,
-/// and a long run has long phases. After a longer window it is as long as that, which bounds the cost, up to a larger part of
-/// the run.
+/// The longest pause, in seconds on each processor that the program has, and as a part of the run so far: what goes on for
+/// longer than a pause is seen in a window, and a long run has long phases. After a longer window it is as long as that, which
+/// bounds the cost, up to a larger part of the run.
 const LONGEST_PAUSE_S: f64 = 0.1;
 const LONGEST_PAUSE_SHARE: f64 = 0.02;
 const LONGEST_AFTER_LONG_SHARE: f64 = 0.1;
+/// A program that has fewer processors in pauses than this has one at a time.
+const ALONE: f64 = 1.25;
 /// Processor seconds after which, and again after which, the sink is told that a phase was long enough. It ends phases
 /// earlier where much is collected.
 const LIMIT_S: f64 = 0.02;
@@ -50,7 +52,11 @@ pub struct Windows {
     /// When `wanted` began, and when the window did.
     since_s: f64,
     window_s: f64,
-    /// How long the last window was.
+    /// When the present window or pause began, elapsed time and processor seconds.
+    begun: (Instant, f64),
+    /// Processors that the program had in the last pause.
+    processors: f64,
+    /// How long the last window was; of several threads, how long they could have run meanwhile.
     length_s: f64,
     /// Pauses so far.
     pauses: u32,
@@ -78,6 +84,8 @@ impl Windows {
             now_s: 0.0,
             since_s: 0.0,
             window_s: 0.0,
+            begun: (Instant::now(), 0.0),
+            processors: 1.0,
             length_s: 0.0,
             pauses: 0,
             cut_short: false,
@@ -102,16 +110,28 @@ impl Windows {
     }
 
     /// Threads are to be in `wanted` now.
-    fn turn_to(&mut self, wanted: Version) {
+    fn turn_to(&mut self, wanted: Version, threads: usize) {
         if wanted == self.wanted {
             return;
         }
+        let elapsed_s = self.begun.0.elapsed().as_secs_f64();
+        let of_window_s = (self.now_s - self.window_s).max(1e-3);
         match (self.wanted, wanted) {
             // The start is looked at for long, but happens once: the next window comes soon.
-            (Version::Opening, Version::Plain) => self.length_s = (self.now_s - self.window_s).clamp(1e-3, LIMIT_S),
-            (_, Version::Plain) => self.length_s = (self.now_s - self.window_s).max(1e-3),
-            (Version::Plain, _) => self.window_s = self.now_s,
+            (Version::Opening, Version::Plain) => self.length_s = of_window_s.min(LIMIT_S),
+            // Several threads wait in windows for each other, and for what is done with what they note.
+            (_, Version::Plain) if self.processors > ALONE => {
+                self.length_s = of_window_s.max(elapsed_s * self.processors);
+            }
+            (_, Version::Plain) => self.length_s = of_window_s,
+            (Version::Plain, _) => {
+                self.window_s = self.now_s;
+                self.processors = ((self.now_s - self.begun.1) / elapsed_s.max(1e-3)).clamp(1.0, threads as f64);
+            }
             _ => {}
+        }
+        if self.wanted == Version::Plain || wanted == Version::Plain {
+            self.begun = (Instant::now(), self.now_s);
         }
         self.pauses += u32::from(wanted == Version::Plain);
         (self.wanted, self.since_s, self.cut_short) = (wanted, self.now_s, false);
@@ -122,7 +142,7 @@ impl Windows {
         // Multiples of the golden ratio without their integers: any few of them in a row are spread evenly.
         let varied = 0.5 + (f64::from(self.pauses) * GOLDEN_RATIO).fract();
         let after_long_s = self.length_s.min(LONGEST_AFTER_LONG_SHARE * self.now_s);
-        let longest_s = LONGEST_PAUSE_S.max(LONGEST_PAUSE_SHARE * self.now_s).max(after_long_s);
+        let longest_s = (LONGEST_PAUSE_S * self.processors).max(LONGEST_PAUSE_SHARE * self.now_s).max(after_long_s);
         (PAUSE * self.length_s).min(longest_s) * varied
     }
 
@@ -162,7 +182,7 @@ impl Run {
             self.windows.since_s = self.windows.now_s;
         }
         let begins_to_measure = wanted == Version::Measuring && wanted != self.windows.wanted;
-        self.windows.turn_to(wanted);
+        self.windows.turn_to(wanted, self.threads.len());
         if begins_to_measure {
             // Threads have left the pause, and so counted all of it.
             self.tell_course();
@@ -253,4 +273,41 @@ impl Run {
 
 fn is_to_restart(registers: &Registers) -> bool {
     registers.orig_rax as i64 >= 0 && RESTARTS.contains(&(registers.rax as i64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How long the pause after a window of so many processor seconds is to last, a second after the start.
+    fn paused(processors: f64, window_s: f64) -> f64 {
+        let mut windows = Windows::new(false);
+        (windows.wanted, windows.now_s, windows.window_s) = (Version::Measuring, 1.0, 1.0 - window_s);
+        windows.processors = processors;
+        windows.turn_to(Version::Plain, 2);
+        windows.pause_s()
+    }
+
+    #[test]
+    fn pauses_are_as_long_on_each_processor() {
+        let (alone, both) = (paused(1.0, 0.04), paused(2.0, 0.04));
+        let varied = 0.5 + GOLDEN_RATIO.fract();
+        assert!((alone - LONGEST_PAUSE_S * varied).abs() < 1e-9, "{alone}");
+        assert!((both - 0.16f64.min(2.0 * LONGEST_PAUSE_S) * varied).abs() < 1e-9, "{both}");
+    }
+
+    #[test]
+    fn the_processors_of_a_program_are_those_of_its_last_pause() {
+        let mut windows = Windows::new(false);
+        windows.turn_to(Version::Plain, 4);
+        std::thread::sleep(Duration::from_millis(20));
+        let elapsed_s = windows.begun.0.elapsed().as_secs_f64();
+        windows.now_s += 3.0 * elapsed_s;
+        windows.turn_to(Version::Warming, 4);
+        assert!((2.0..=3.0).contains(&windows.processors), "{}", windows.processors);
+        windows.turn_to(Version::Plain, 4);
+        windows.now_s += 1e3;
+        windows.turn_to(Version::Warming, 2);
+        assert_eq!(windows.processors, 2.0, "no more than it has threads");
+    }
 }

@@ -13,8 +13,15 @@ impl Hierarchy {
         }
     }
 
-    /// What `writer` wrote in L1 comes to L2 or leaves it at once; there the line was in this state, if it was there.
-    pub(super) fn book_dirtied(&mut self, old: Option<State>, writer: Owner) {
+    /// What `writer` wrote of `line` in `core`'s L1 comes to its L2 or leaves it at once; there the line was in this state, if it
+    /// was there.
+    pub(super) fn book_dirtied(&mut self, core: usize, line: Line, old: Option<State>, writer: Owner) {
+        if let Some(l2) = &mut self.cores[core].placed_l2
+            && let Some(before) = l2.write_back(line, &self.whereabouts, writer)
+        {
+            self.tallies.of(writer).placed_dirtied += 1;
+            before.into_iter().for_each(|before| self.tallies.of(before).placed_taken_over += 1);
+        }
         let before = old.filter(|old| !old.has_passed()).and_then(State::writer);
         old.into_iter().for_each(|old| self.book_rewritten(old));
         if before == Some(writer) {

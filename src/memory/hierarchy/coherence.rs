@@ -14,13 +14,17 @@ impl Hierarchy {
         burst_l2.iter_mut().for_each(|l2| l2.lose(line, index));
         let inner = take(l1, set);
         let outer = l2.as_mut().and_then(|l2| take(&mut l2.cache, l2.indexing.set(index)));
-        let mut state = outer.or(inner)?;
+        let Some(mut state) = outer.or(inner) else {
+            self.cores[core].placed_l2.iter_mut().for_each(|l2| l2.lose(line, &self.whereabouts));
+            return None;
+        };
         if let Some(writer) = inner.and_then(State::writer) {
             self.tallies.write_back_l1(writer);
             self.tallies.of(writer).handed_over += u64::from(lost);
-            self.book_dirtied(outer, writer);
+            self.book_dirtied(core, line, outer, writer);
             state = state.written_by(writer);
         }
+        self.cores[core].placed_l2.iter_mut().for_each(|l2| l2.lose(line, &self.whereabouts));
         Some(state)
     }
 
@@ -55,8 +59,9 @@ impl Hierarchy {
             if let Some(writer) = inner.and_then(State::writer) {
                 self.tallies.write_back_l1(writer);
                 self.tallies.of(writer).handed_over += 1;
-                self.book_dirtied(outer, writer);
+                self.book_dirtied(other, line, outer, writer);
             }
+            self.cores[other].placed_l2.iter_mut().for_each(|l2| l2.clean(line, &self.whereabouts));
             if let Some(state) = inner.or(outer) {
                 self.book_left_l2(state);
                 self.write_to_last(other, line, index, state);

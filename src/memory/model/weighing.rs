@@ -15,7 +15,8 @@ impl CacheModel {
         let mut seen: HashMap<u32, SeenOf, Mixing> = HashMap::default();
         let Some(Sampled { hierarchy, .. }) = &self.sampled else { return seen };
         for (owner, (site, _)) in (0..).map(Owner).zip(self.owners.pairs()) {
-            let (burst, sample) = (self.full.tallies.plain_of(owner), hierarchy.tallies.sample(owner));
+            let burst = self.full.tallies.plain_of(owner);
+            let sample = hierarchy.tallies.as_placed(&hierarchy.tallies.sample(owner));
             let SeenOf { accesses, bytes, l1_misses, far_misses } = seen.entry(*site).or_default();
             *accesses += burst.accesses;
             *bytes += burst.read_bytes + burst.write_bytes;

@@ -1,0 +1,105 @@
+//! L2 of the sample of lines once more, with pages where they really are.
+//!
+//! Lines of class 0 keep whole sets of L2 only if the class and the set follow from the same number, which takes pages to have colours
+//! evenly (`placement.rs`). The frames of small pages have them at random: of a working set about as large as L2 some colours have
+//! more pages than ways, others fewer, and a third of its lines may be missed. Here a line's set is told by the colour of its frame
+//! and by those bits of its position in the page that do not tell the class: all positions that do are taken as one, of each of which a
+//! page that is used whole has one line in the sample. How often L2 misses lines of such pages, this one knows; lines a page apart,
+//! which share one position, it spreads over all ([`Tally::as_placed`](crate::memory::tally::Tally::as_placed) takes both together).
+
+use crate::memory::line::{Line, Owner, State};
+use crate::memory::placement::Indexing;
+use crate::memory::set_cache::{Lookup, SetCache};
+use crate::memory::whereabouts::Whereabouts;
+
+/// The sampled part of one core's L2.
+#[derive(Debug)]
+pub struct PlacedL2 {
+    cache: SetCache,
+    indexing: Indexing,
+}
+
+impl PlacedL2 {
+    /// With the sets that lines of class 0 use.
+    pub fn new(indexing: Indexing, ways: u32) -> Self {
+        PlacedL2 { cache: SetCache::with_sets(indexing.sets(), ways), indexing }
+    }
+
+    /// `line` comes to L1: whether L2 has it, as it does afterwards.
+    pub fn find(&mut self, line: Line, pages: &Whereabouts) -> bool {
+        let Some(set) = self.set(line, pages) else { return false };
+        if matches!(self.cache.find(set, line), Lookup::Hit(_)) {
+            return true;
+        }
+        self.cache.insert(set, line, State::CLEAN);
+        false
+    }
+
+    /// What `writer` wrote of `line` leaves L1. If it was not dirty here as the same one's: who wrote it before, if it was dirty.
+    pub fn write_back(&mut self, line: Line, pages: &Whereabouts, writer: Owner) -> Option<Option<Owner>> {
+        let set = self.set(line, pages)?;
+        match self.cache.peek(set, line) {
+            Some(state) => {
+                let before = std::mem::replace(state, State::dirty(writer)).writer();
+                (before != Some(writer)).then_some(before)
+            }
+            None => {
+                self.cache.insert(set, line, State::dirty(writer));
+                Some(None)
+            }
+        }
+    }
+
+    /// Another core takes `line`.
+    pub fn lose(&mut self, line: Line, pages: &Whereabouts) {
+        self.set(line, pages).into_iter().for_each(|set| _ = self.cache.remove(set, line));
+    }
+
+    /// Another core reads `line`.
+    pub fn clean(&mut self, line: Line, pages: &Whereabouts) {
+        let state = self.set(line, pages).and_then(|set| self.cache.peek(set, line));
+        state.into_iter().for_each(|state| *state = state.cleaned());
+    }
+
+    fn set(&self, line: Line, pages: &Whereabouts) -> Option<u32> {
+        pages.placed(line).map(|index| self.indexing.set(index))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::geometry::Level;
+    use crate::memory::huge_pages::HugePages;
+    use crate::memory::placement::{Classes, Placement};
+
+    #[test]
+    fn it_tells_what_is_dirty_by_whom() {
+        let level = Level { size: 1 << 20, ways: 16, shared_by: 1 };
+        let mut l2 = PlacedL2::new(Indexing::new(level.sets(), Classes::for_sets(level.sets())), level.ways);
+        let pages = Whereabouts::Kinds(HugePages::new(Placement::SmallPages).unwrap(), None);
+        let (line, one, other) = (Line(0x1240), Owner(1), Owner(2));
+        assert!(!l2.find(line, &pages) && l2.find(line, &pages));
+        assert_eq!(l2.write_back(line, &pages, one), Some(None), "it was clean");
+        assert_eq!(l2.write_back(line, &pages, one), None, "it was dirty already");
+        assert_eq!(l2.write_back(line, &pages, other), Some(Some(one)), "taken over");
+        l2.clean(line, &pages);
+        assert_eq!(l2.write_back(line, &pages, other), Some(None));
+        l2.lose(line, &pages);
+        assert!(!l2.find(line, &pages));
+        assert_eq!(l2.write_back(Line(0x99), &pages, one), Some(None), "it was not there");
+    }
+
+    #[test]
+    fn pages_have_colours_at_random_or_by_their_frames() {
+        let pages = |frames| Whereabouts::Kinds(HugePages::new(Placement::SmallPages).unwrap(), frames);
+        let sets = |pages: &Whereabouts| -> Vec<u64> {
+            let mut of_color = vec![0; 16];
+            (0..256).for_each(|page| of_color[(pages.placed(Line(page << 6)).unwrap() >> 6) as usize % 16] += 1);
+            of_color
+        };
+        assert_eq!(sets(&pages(Some(crate::memory::frames::Frames::made_up(256, |page| page + 7)))), vec![16; 16]);
+        let at_random = sets(&pages(None));
+        assert!(at_random.iter().any(|&n| n > 19) && at_random.iter().any(|&n| n < 13), "{at_random:?}");
+    }
+}
