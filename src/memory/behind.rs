@@ -117,14 +117,29 @@ impl Behind {
     }
 
     /// Lines that memory gets at the end of the program. Those that are dirty in the last level may have been written while nobody
-    /// looked; of those in private caches, which are small, the last window saw all.
+    /// looked; of a set that private caches hold, the last window saw all.
     fn written_at_end(&self) -> f64 {
         let dirty = |tally: &Tally| if self.has_l2 { tally.l2_writebacks } else { tally.l1_writebacks };
         let in_private = dirty(&self.end).min(self.fate.at_end);
         let left = self.fate.left.saturating_sub(dirty(&self.end)).max(1) as f64;
         let scaled: f64 = self.books.iter().map(|book| dirty(&book.tally) as f64 * book.scale).sum();
         let each = self.fate.end_stands_for(scaled / self.lines / left);
-        self.lines * (in_private as f64 + each * (self.fate.at_end - in_private) as f64)
+        self.lines * (self.private_stands_for() * in_private as f64 + each * (self.fate.at_end - in_private) as f64)
+    }
+
+    /// How many lines memory gets for each that is dirty in a private cache at the end. One of a set that is written there again and
+    /// again is one; one that was written in passing, as it is where nearly all that leaves L1 dirty finds it clean in L2, stands
+    /// for as many as any other event.
+    fn private_stands_for(&self) -> f64 {
+        let sum = |of: &dyn Fn(&Scaled) -> f64| -> f64 { self.books.iter().map(of).sum() };
+        let seen = sum(&|book| book.seen(|t| t.l2_dirtied));
+        if !self.has_l2 || seen == 0.0 {
+            return 1.0;
+        }
+        let stands_for = sum(&|book| book.tally.l2_dirtied as f64 * book.scale);
+        let left_l1 = sum(&|book| book.tally.left_l1().max(0) as f64 * book.scale);
+        let in_passing = (stands_for / left_l1.max(stands_for)).min(1.0);
+        1.0 + (stands_for / self.lines / seen - 1.0).max(0.0) * in_passing
     }
 }
 
@@ -189,6 +204,13 @@ mod tests {
         // 20 more in L2 neither thin that out nor stand for others.
         let of_both = behind([(Book::Sample, written(100)), (Book::End, end(20, 120))]);
         assert_eq!(of_both.traffic(&WINDOWS).dram_write, 64.0 * LINES * 1020.0);
+        // 20 of 40 lines that were written in passing, the others of which have gone to memory; and 20 that were written there ten
+        // times.
+        let dirtied = |l1_dirtied| Tally { l1_dirtied, l2_dirtied: 40, l2_writebacks: 20, ..Tally::default() };
+        let in_passing = behind([(Book::Sample, dirtied(40)), (Book::End, end(20, 20))]);
+        assert_eq!(in_passing.traffic(&WINDOWS).dram_write, 64.0 * LINES * 400.0);
+        let again = behind([(Book::Sample, dirtied(400)), (Book::End, end(20, 20))]);
+        assert_eq!(again.traffic(&WINDOWS).dram_write, 64.0 * LINES * (200.0 + 1.9 * 20.0));
         // A working set that never leaves L2.
         let of_l2 = behind([(Book::Sample, fills(0)), (Book::End, end(20, 20))]);
         assert_eq!(of_l2.traffic(&WINDOWS).dram_write, 64.0 * LINES * 20.0);

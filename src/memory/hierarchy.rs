@@ -311,9 +311,10 @@ impl Hierarchy {
     }
 
     /// In the time that was not simulated so much came from memory that the last level holds nothing from before but what is written
-    /// again within such a time (`Tallies::undo_old_rewrites`): the rest of what was dirty there has gone to memory.
-    pub fn turn_over(&mut self) {
-        let gone = self.tallies.undo_old_rewrites();
+    /// again within such a time (`Tallies::undo_old_rewrites`; `warm`: the warm-up since was as long as that): the rest of what was dirty
+    /// there has gone to memory.
+    pub fn turn_over(&mut self, warm: bool) {
+        let gone = self.tallies.undo_old_rewrites(warm);
         let is_gone = |state: State| {
             let writer = state.writer().and_then(|writer| gone.get(writer.0 as usize));
             state.is_old() && writer.is_some_and(|share| *share > 0.5)

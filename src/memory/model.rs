@@ -457,7 +457,7 @@ impl AccessSink for CacheModel {
             let of_pauses = amounts.iter().filter(|amount| amount.phase == Phase::Pause).map(in_accesses).sum::<u64>();
             let refills = hierarchy.fills() - hierarchy.met() - *refilled;
             if pace.turns_over(of_pauses / std::mem::take(pauses).max(1), refills) {
-                hierarchy.turn_over();
+                hierarchy.turn_over(pace.is_warm());
             }
         }
         let seen = self.seen();

@@ -324,12 +324,12 @@ impl Left {
         Left { left, rewritten: tally.rewritten, rewritten_later: tally.rewritten_later }
     }
 
-    /// The share of the lines that left since `before` which were not written again since; 0 where none left.
-    fn gone_since(&self, before: &Left) -> f64 {
+    /// The share of the lines that left since `before` which were not written again since; `None` where none left.
+    fn gone_since(&self, before: &Left) -> Option<f64> {
         let left = self.left.saturating_sub(before.left);
         let soon = |of: &Left| of.rewritten - of.rewritten_later;
         let again = soon(self).saturating_sub(soon(before)).min(left);
-        if left > 0 { 1.0 - again as f64 / left as f64 } else { 0.0 }
+        (left > 0).then(|| 1.0 - again as f64 / left as f64)
     }
 }
 
@@ -435,12 +435,15 @@ impl Tallies {
     /// A pause has turned the last level over: lines that were dirty there before it had gone to memory when the present window
     /// began, unless they are of a set that is written again within a turnover. What its warm-up wrote again of the others was
     /// not there in truth. Which they are the warm-up shows: the share of the dirty lines that left L2 in it which it did not
-    /// write again. That share, by owner.
-    pub fn undo_old_rewrites(&mut self) -> Vec<f64> {
+    /// write again. That share, by owner; of those who wrote nothing in it all, if it was as long as a turnover (`warm`), else none.
+    pub fn undo_old_rewrites(&mut self, warm: bool) -> Vec<f64> {
+        if warm {
+            self.warming.resize(self.plain.len(), Tally::default());
+        }
         let before = |i: usize| self.before_warm_up.get(i).copied().unwrap_or_default();
         let undo = |(i, tally): (usize, &mut Tally)| {
             let (before, now) = (before(i), Left::of(tally));
-            let gone = now.gone_since(&before);
+            let gone = now.gone_since(&before).unwrap_or(if warm { 1.0 } else { 0.0 });
             let again = ((now.rewritten_later - before.rewritten_later) as f64 * gone).round() as u64;
             (tally.rewritten, tally.rewritten_later) = (tally.rewritten - again, tally.rewritten_later - again);
             gone
@@ -652,9 +655,12 @@ mod tests {
             tally.rewritten += rewritten;
             tally.rewritten_later += 30;
         }
-        assert_eq!(tallies.undo_old_rewrites(), [1.0, 0.25, 0.0]);
+        assert_eq!(tallies.undo_old_rewrites(false), [1.0, 0.25, 0.0]);
         let now = owners.map(|owner| (tallies.of(owner).rewritten, tallies.of(owner).rewritten_later));
         assert_eq!(now, [(9, 5), (61, 27), (39, 35)]);
+        // Had the warm-up been as long as a turnover, what the third one's lines held would have gone, too.
+        assert_eq!(tallies.undo_old_rewrites(true), [1.0, 0.25, 1.0]);
+        assert_eq!((tallies.of(owners[2]).rewritten, tallies.of(owners[2]).rewritten_later), (9, 5));
     }
 
     #[test]
