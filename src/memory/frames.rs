@@ -34,9 +34,11 @@ const MOST_PAGES: usize = 1 << 20;
 const MOST_LATEST: usize = 1 << 17;
 /// Page maps that are held open at most.
 const MOST_FILES: usize = 64;
+/// Entries of the table of pages that were met last.
+const LATEST: usize = 64;
 
 /// The frames of pages, as far as they are known.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Frames {
     /// When there are too many, what is known is forgotten.
     forgets: bool,
@@ -47,12 +49,28 @@ pub struct Frames {
     flags: Option<File>,
     /// Pages of the present batch that were only read yet: others than these may have been written since they were met.
     unwritten: HashSet<u64, Mixing>,
-    /// The page that was looked up last, + 1.
-    latest: u64,
+    /// Pages that were met last, + 1, by the low bits of their numbers.
+    latest: [u64; LATEST],
     /// Pages that were met, those whose frames were told, and whether there were more than are kept.
     met: u64,
     told: u64,
     too_many: bool,
+}
+
+impl Default for Frames {
+    fn default() -> Self {
+        Frames {
+            forgets: false,
+            known: HashMap::default(),
+            files: HashMap::new(),
+            flags: None,
+            unwritten: HashSet::default(),
+            latest: [0; LATEST],
+            met: 0,
+            told: 0,
+            too_many: false,
+        }
+    }
 }
 
 /// What is known of a page: the low 31 bits of its frame's number, all set if it could not be told; above them whether it was
@@ -103,17 +121,18 @@ impl Frames {
     /// `process` accesses `line`: its page has a frame by now.
     #[inline]
     pub fn meet(&mut self, process: u32, line: Line) {
-        if self.latest != line.page() + 1 {
-            self.latest = line.page() + 1;
-            self.meet_page(process, line);
-        }
+        self.meet_if(process, line, || true);
     }
 
     /// The same where this is so of its page.
     #[inline]
     pub fn meet_if(&mut self, process: u32, line: Line, wanted: impl FnOnce() -> bool) {
-        if self.latest != line.page() + 1 && wanted() {
-            self.meet(process, line);
+        let latest = &mut self.latest[line.page() as usize % LATEST];
+        if *latest != line.page() + 1 {
+            *latest = line.page() + 1;
+            if wanted() {
+                self.meet_page(process, line);
+            }
         }
     }
 
@@ -121,7 +140,7 @@ impl Frames {
     pub fn end_batch(&mut self) {
         if !self.unwritten.is_empty() {
             self.unwritten.clear();
-            self.latest = 0;
+            self.latest = [0; LATEST];
         }
     }
 
@@ -130,7 +149,7 @@ impl Frames {
     pub fn forget(&mut self, space: u32, from: u64, to: u64) {
         let page = |address| Line::of(address, space).page();
         let gone = page(from)..page(to.saturating_sub(1)) + 1;
-        self.latest = 0;
+        self.latest = [0; LATEST];
         if gone.end.saturating_sub(gone.start) > self.known.len() as u64 {
             self.known.retain(|page, _| !gone.contains(page));
         } else {
@@ -166,6 +185,7 @@ impl Frames {
         if !self.known.contains_key(&line.page()) {
             if self.forgets && self.known.len() >= MOST_LATEST - RUN as usize {
                 self.known.clear();
+                self.latest = [0; LATEST];
             }
             if self.known.len() >= MOST_PAGES {
                 self.too_many = true;
