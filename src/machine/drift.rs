@@ -127,6 +127,7 @@ mod tests {
             shared: false,
             stolen_s: 0.0,
             placement: None,
+            each: Vec::new(),
         }
     }
 

@@ -79,7 +79,7 @@ impl Plan {
 }
 
 /// What the repetitions of one kernel say.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Rate {
     /// The rate that was reached again and again, per second: the median of the fastest repetitions. The fastest one alone is a
     /// lottery also where neighbours are part of the figure: streams in L3 of a shared host ran up to a fifth faster for a
@@ -105,6 +105,8 @@ pub struct Rate {
     /// Where the CPUs were all the time, of several threads whose plan [is shared](Plan::is_shared): what
     /// [`Stopwatch::placements`](super::timing::Stopwatch::placements) holds there.
     pub placement: Option<usize>,
+    /// Of threads that have nothing in common: the rate of each, per cycle of its clock. Else empty.
+    pub each: Vec<f64>,
 }
 
 /// Undisturbed repetitions that a figure needs.
@@ -134,6 +136,7 @@ impl Rate {
                 shared: true,
                 stolen_s: 0.0,
                 placement: None,
+                each: Vec::new(),
             };
         };
         let faster = &order[..order.len().div_ceil(fastest.max(1)).max(3).min(order.len())];
@@ -164,6 +167,7 @@ impl Rate {
             shared,
             stolen_s: 0.0,
             placement: None,
+            each: Vec::new(),
         }
     }
 
@@ -189,6 +193,7 @@ impl Rate {
             shared: rates.iter().any(|r| r.shared),
             stolen_s: 0.0,
             placement: None,
+            each: rates.iter().map(|r| if r.clock_hz > 0.0 { r.best / r.clock_hz } else { 0.0 }).collect(),
         }
     }
 
@@ -197,17 +202,28 @@ impl Rate {
         if other.best > self.best { other } else { self }
     }
 
-    /// The best of several copies of a kernel, or ways to do the same; what came out again in another one is that sure.
+    /// The best of several copies of a kernel, or ways to do the same; what came out again in another one is that sure. Threads
+    /// that have nothing in common are each at their best.
     pub fn of_copies(mut rates: Vec<Rate>) -> Option<Rate> {
         rates.sort_by(|a, b| b.best.total_cmp(&a.best));
-        let best = *rates.first()?;
-        let again = rates.get(1).map_or(best.spread, |second| 1.0 - second.best / best.best);
-        Some(Rate { spread: best.spread.min(again), ..best })
+        let again = rates.get(1).map(|second| 1.0 - second.best / rates[0].best);
+        let mut rates = rates.into_iter();
+        let mut best = rates.next()?;
+        best.spread = best.spread.min(again.unwrap_or(best.spread));
+        let together: f64 = best.each.iter().sum();
+        for other in rates {
+            best.each.iter_mut().zip(other.each).for_each(|(each, other)| *each = each.max(other));
+        }
+        if together > 0.0 {
+            best.best *= best.each.iter().sum::<f64>() / together;
+        }
+        Some(best)
     }
 
     /// The rate in another unit: `factor` of it for one of this.
     pub fn scaled(self, factor: f64) -> Rate {
-        Rate { best: self.best * factor, typical: self.typical * factor, ..self }
+        let each = self.each.iter().map(|rate| rate * factor).collect();
+        Rate { best: self.best * factor, typical: self.typical * factor, each, ..self }
     }
 }
 
@@ -268,6 +284,16 @@ mod tests {
         let each = Rate::judge_threads(&runs, 100.0, 8);
         assert!((each.best - 90.0).abs() < 1e-6 && !each.disturbed, "{each:?}");
         assert!(Rate::judge_threads(&[], 1.0, 8).disturbed);
+    }
+
+    #[test]
+    fn each_thread_has_its_best_copy() {
+        let of = |each: [f64; 2]| {
+            let all = Rate::judge(&[run(1.0), run(1.0), run(1.0)], 100.0, 8);
+            Rate { best: each.iter().sum::<f64>() * all.clock_hz, each: each.into(), ..all }
+        };
+        let best = Rate::of_copies(vec![of([1.0, 4.0]), of([3.0, 3.0]), of([2.0, 2.0])]).expect("three");
+        assert_eq!((best.best, best.each), (7e9, vec![3.0, 4.0]));
     }
 
     #[test]

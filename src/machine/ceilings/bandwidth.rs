@@ -335,7 +335,10 @@ fn prefetch(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
         let plan = Plan { repetitions: 5, rounds: 1, ..lab.shared_plan() };
         let Some(rate) = elements(lab, arena, Stream::Read, Walk::far(variant, arena), plan)? else { continue };
         points.push((f64::from(distance), 8.0 * rate.best));
-        best = Some(best.map_or(rate, |b| b.better(rate)));
+        best = Some(match best {
+            Some(best) => best.better(rate),
+            None => rate,
+        });
     }
     if let Some(rate) = best {
         lab.record(label, rate.scaled(8.0));

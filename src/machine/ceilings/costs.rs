@@ -34,10 +34,10 @@ fn mispredict(lab: &mut Lab) -> Result<(), MachineError> {
             (0..copies).map(|_| lab.watch().rate(&Work::on_registers(kernel.copied()?, 1), amount, lab.core_plan()));
         let mut rates = rates.collect::<Result<Vec<Rate>, _>>()?;
         rates.sort_by(|a, b| cycles_of(a).total_cmp(&cycles_of(b)));
-        let Some(&best) = rates.first() else { return Ok(None) };
         // Copies of another run lie elsewhere: its best differs as the two best of these do.
-        let again = rates.get(1).map_or(0.0, |second| cycles_of(second) / cycles_of(&best) - 1.0);
-        Ok(Some(Rate { spread: best.spread.max(again), ..best }))
+        let again = rates.get(1).map_or(0.0, |second| cycles_of(second) / cycles_of(&rates[0]) - 1.0);
+        let best = rates.into_iter().next();
+        Ok(best.map(|best| Rate { spread: best.spread.max(again), ..best }))
     };
     let label = Label::new("mispredict", "s", 1);
     if lab.leaves_out(&label) {

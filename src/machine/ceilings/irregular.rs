@@ -109,7 +109,7 @@ fn chases(lab: &mut Lab, pages: Pages, suffix: &str) -> Result<(), MachineError>
             let plan = Plan { seconds: 2e-3, ..lab.shared_plan() };
             let rate = hops(lab, &arena, nodes, Chase { threads, chains }, plan)?;
             if also_latency {
-                lab.record_time(latency, rate);
+                lab.record_time(latency, rate.clone());
             }
             lab.record(label, rate.scaled(LINE as f64));
         }

@@ -57,7 +57,7 @@ fn arithmetic(lab: &mut Lab, precision: Precision, width: Width) -> Result<(), M
             continue;
         }
         let rate = step(lab, &[opcode], precision, width)?;
-        lab.record_time(label, rate);
+        lab.record_time(label, rate.clone());
         own.push((op, opcode, rate));
     }
     for (n, (a, first, rate_a)) in own.iter().enumerate() {
@@ -80,7 +80,7 @@ fn arithmetic(lab: &mut Lab, precision: Precision, width: Width) -> Result<(), M
                 let latency = (cycles(producer) + change).max(0.0);
                 let label = Label::new(name(to, from), "s", 1);
                 let how = "from three chains: both alone, and in turn";
-                lab.record_time_from(label, latency / both.clock_hz, both, off / latency.max(1.0), how);
+                lab.record_time_from(label, latency / both.clock_hz, both.clone(), off / latency.max(1.0), how);
             }
         }
     }

@@ -309,7 +309,7 @@ impl Lab {
         }
         let best = Rate::of_copies(rates);
         match best {
-            Some(rate) => self.record(label, rate),
+            Some(ref rate) => self.record(label, rate.clone()),
             None => self.missing(label, "there is no kernel for it"),
         }
         Ok(best)
@@ -329,7 +329,7 @@ impl Lab {
                 let rate = if c.unit == "s" { 1.0 / value } else { value };
                 let rate = Steadiness::of(&c.id).compared(rate, c.clock_hz.unwrap_or(1.0));
                 let main = main.filter(|_| placement::depends(c));
-                self.moments.note((c.id.clone(), c.threads, main), None, rate, c.clone());
+                self.moments.note((c.id.clone(), c.threads, main), None, (rate, Vec::new()), c.clone());
             }
         }
         (self.ceilings, self.sweeps, self.resumed) = (ceilings, sweeps, true);

@@ -5,7 +5,8 @@
 //! beside it. Moments in which the CPUs were placed otherwise (`placed.rs`) are moments of another figure.
 //!
 //! What a core does by itself, per cycle, hardly changes; but a hypervisor may slow all repetitions of one moment, and where code
-//! and data lie is a matter of luck. There, too, the best counts once it came out again.
+//! and data lie is a matter of luck. There, too, the best counts once it came out again. Several threads that have nothing in common
+//! do together what each does at its best, at whatever moment.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -40,6 +41,8 @@ struct Moment {
     at: Option<Instant>,
     /// Rate, of what a core does by itself per cycle; where the ceiling is a time, one over it.
     rate: f64,
+    /// The same of each thread, where they have nothing in common; else empty.
+    each: Vec<f64>,
     /// What was measured; its spread is that of the repetitions.
     ceiling: Ceiling,
 }
@@ -58,6 +61,21 @@ pub struct Verdict {
     pub highest: f64,
 }
 
+impl Verdict {
+    /// What those of several threads say of all together: a mean where each adds its part, else the least sure.
+    fn of_threads(each: &[Verdict]) -> Verdict {
+        let mean = |of: fn(&Verdict) -> f64| each.iter().map(of).sum::<f64>() / each.len().max(1) as f64;
+        let least = |of: fn(&Verdict) -> usize| each.iter().map(of).min().unwrap_or(0);
+        Verdict {
+            spread: mean(|v| v.spread),
+            agreeing: least(|v| v.agreeing),
+            moments: least(|v| v.moments),
+            lowest: mean(|v| v.lowest),
+            highest: mean(|v| v.highest),
+        }
+    }
+}
+
 /// The moments of each ceiling, by id, threads and placement of the CPUs (where it depends on that).
 #[derive(Debug, Default)]
 pub struct Moments {
@@ -68,25 +86,44 @@ pub struct Moments {
 type Key = (String, u32, Option<usize>);
 
 impl Moments {
-    /// Notes a measurement of now, or (`at` = `None`) of an earlier run.
-    pub fn note(&mut self, key: Key, at: Option<Instant>, rate: f64, ceiling: Ceiling) {
+    /// Notes a measurement of now, or (`at` = `None`) of an earlier run: the rate of all threads, and of each where that is known.
+    pub fn note(&mut self, key: Key, at: Option<Instant>, (rate, each): (f64, Vec<f64>), ceiling: Ceiling) {
         let all = self.of.entry(key).or_default();
-        let new = Moment { at, rate, ceiling };
+        let mut new = Moment { at, rate, each, ceiling };
         match all.last_mut() {
             Some(last) if same(last.at, at) => {
+                let each = std::mem::take(&mut new.each);
+                last.each.iter_mut().zip(each).for_each(|(each, new)| *each = each.max(new));
                 if new.rate > last.rate {
-                    *last = Moment { at: last.at, ..new };
+                    *last = Moment { at: last.at, each: std::mem::take(&mut last.each), ..new };
                 }
             }
             _ => all.push(new),
         }
     }
 
-    /// What is known of a ceiling after at least two moments, and the one of them that stands.
-    pub fn verdict(&self, key: &Key) -> Option<(Verdict, &Ceiling)> {
+    /// What is known of a ceiling after at least two moments, and what stands: one of them, or of threads that have nothing in
+    /// common each one's own.
+    pub fn verdict(&self, key: &Key) -> Option<(Verdict, Ceiling)> {
         let (moments, steadiness) = (self.of.get(key)?, Steadiness::of(&key.0));
-        let (at, verdict) = judge(moments, steadiness.state(), steadiness != Steadiness::Shared)?;
-        Some((verdict, &moments[at].ceiling))
+        let confirmed = steadiness != Steadiness::Shared;
+        let stands = |rates: Vec<f64>| {
+            let all: Vec<_> = rates.into_iter().zip(moments).map(|(rate, m)| (rate, m.ceiling.spread)).collect();
+            judge(&all, steadiness.state(), confirmed)
+        };
+        let (at, verdict) = stands(moments.iter().map(|m| m.rate).collect())?;
+        let threads = moments.iter().map(|m| m.each.len()).min().filter(|n| *n > 1);
+        let Some(threads) = threads else { return Some((verdict, moments[at].ceiling.clone())) };
+        let (mut together, mut verdicts) = (0.0, Vec::new());
+        for thread in 0..threads {
+            let (at, verdict) = stands(moments.iter().map(|m| m.each[thread]).collect())?;
+            together += moments[at].each[thread];
+            verdicts.push(verdict);
+        }
+        let times = together / moments[at].each.iter().sum::<f64>();
+        let ceiling = &moments[at].ceiling;
+        let value = ceiling.value.map(|value| if ceiling.unit == "s" { value / times } else { value * times });
+        Some((Verdict::of_threads(&verdicts), Ceiling { value, ..ceiling.clone() }))
     }
 }
 
@@ -98,20 +135,20 @@ fn same(a: Option<Instant>, b: Option<Instant>) -> bool {
     }
 }
 
-/// What `moments` say together where those of one state differ by at most `range`, and which of them stands: the best. Where it has
+/// What `moments`, rates and the spreads of their repetitions, say together where those of one state differ by at most `range`, and which of them stands: the best. Where it has
 /// to have come out again (`confirmed`), the best one that did, if one of up to [`CLOCK_ERROR`] more did not: of what a core does by
 /// itself that is more likely one whose clock was told wrong.
-fn judge(moments: &[Moment], range: f64, confirmed: bool) -> Option<(usize, Verdict)> {
+fn judge(moments: &[(f64, Option<f64>)], range: f64, confirmed: bool) -> Option<(usize, Verdict)> {
     if moments.len() < 2 {
         return None;
     }
     let mut order: Vec<usize> = (0..moments.len()).collect();
-    order.sort_by(|a, b| moments[*b].rate.total_cmp(&moments[*a].rate));
-    let apart = |n: usize, from: usize| 1.0 - moments[order[n]].rate / moments[order[from]].rate;
+    order.sort_by(|a, b| moments[*b].0.total_cmp(&moments[*a].0));
+    let apart = |n: usize, from: usize| 1.0 - moments[order[n]].0 / moments[order[from]].0;
     let came_again = (0..order.len() - 1).find(|first| apart(first + 1, *first) <= range);
     let first = came_again.filter(|first| confirmed && apart(*first, 0) <= CLOCK_ERROR).unwrap_or(0);
     let agreeing = (first..order.len()).filter(|n| apart(*n, first) <= range).count();
-    let own = (first..first + agreeing).filter_map(|n| moments[order[n]].ceiling.spread).fold(f64::INFINITY, f64::min);
+    let own = (first..first + agreeing).filter_map(|n| moments[order[n]].1).fold(f64::INFINITY, f64::min);
     // A state that was seen once may be a part of it, or none.
     let spread = match agreeing {
         0 | 1 => another_best_by_gap(moments.len()) * apart(1, 0),
@@ -130,9 +167,8 @@ mod tests {
         Ceiling { spread: Some(spread), ..Ceiling::settled("dram.read", rate, "byte/s", 1) }
     }
 
-    fn moments(values: &[(f64, f64)]) -> Vec<Moment> {
-        let of = |(rate, spread): &(f64, f64)| Moment { at: None, rate: *rate, ceiling: ceiling(*rate, *spread) };
-        values.iter().map(of).collect()
+    fn moments(values: &[(f64, f64)]) -> Vec<(f64, Option<f64>)> {
+        values.iter().map(|(rate, spread)| (*rate, Some(*spread))).collect()
     }
 
     fn of_memory(values: &[(f64, f64)]) -> Verdict {
@@ -199,7 +235,7 @@ mod tests {
         let of = |id: &str| (id.to_owned(), 1, None);
         for (n, per_cycle) in [5.0, 4.9, 4.99].into_iter().enumerate() {
             for id in ["mix.mov.2", "dram.read"] {
-                all.note(of(id), Some(now + 2 * n as u32 * APART), per_cycle, ceiling(per_cycle, 0.001));
+                all.note(of(id), Some(now + 2 * n as u32 * APART), (per_cycle, Vec::new()), ceiling(per_cycle, 0.001));
             }
         }
         let agreeing = |id| all.verdict(&of(id)).map(|(v, _)| (v.agreeing, v.moments));
@@ -207,20 +243,35 @@ mod tests {
     }
 
     #[test]
+    fn threads_with_nothing_in_common_have_their_best_at_moments_of_their_own() {
+        let (mut all, now) = (Moments::default(), Instant::now());
+        let key = ("mix.mov.2".to_owned(), 2, None);
+        // The one is slow at one moment, the other at another.
+        for (n, each) in [[5.0, 4.8], [4.8, 5.0], [5.0, 5.0], [4.8, 5.0]].into_iter().enumerate() {
+            let rate: f64 = each.iter().sum();
+            let at = Some(now + 2 * n as u32 * APART);
+            all.note(key.clone(), at, (rate, each.into()), Ceiling { threads: 2, ..ceiling(1e9 * rate, 0.001) });
+        }
+        let (verdict, best) = all.verdict(&key).expect("four moments");
+        assert!((best.value.expect("measured") - 10e9).abs() < 1.0, "{best:?}");
+        assert!(verdict.agreeing == 2 && verdict.spread < 0.002, "{verdict:?}");
+    }
+
+    #[test]
     fn one_moment_says_nothing_and_close_ones_are_one() {
         assert_eq!(judge(&moments(&[(1.0, 0.0)]), 0.05, false), None);
         let (mut all, now) = (Moments::default(), Instant::now());
         let of = |threads, placement| ("dram.read".to_owned(), threads, placement);
-        all.note(of(2, Some(0)), Some(now), 1.0, ceiling(1.0, 0.1));
-        all.note(of(2, Some(0)), Some(now + APART / 2), 2.0, ceiling(2.0, 0.2));
+        all.note(of(2, Some(0)), Some(now), (1.0, Vec::new()), ceiling(1.0, 0.1));
+        all.note(of(2, Some(0)), Some(now + APART / 2), (2.0, Vec::new()), ceiling(2.0, 0.2));
         assert!(all.verdict(&of(2, Some(0))).is_none());
-        all.note(of(2, Some(0)), Some(now + 2 * APART), 1.98, ceiling(1.98, 0.05));
+        all.note(of(2, Some(0)), Some(now + 2 * APART), (1.98, Vec::new()), ceiling(1.98, 0.05));
         // Where the CPUs are placed otherwise is another figure.
-        all.note(of(2, Some(1)), Some(now + 4 * APART), 4.0, ceiling(4.0, 0.05));
+        all.note(of(2, Some(1)), Some(now + 4 * APART), (4.0, Vec::new()), ceiling(4.0, 0.05));
         let (verdict, _) = all.verdict(&of(2, Some(0))).expect("two moments");
         assert!(verdict.agreeing == 2 && verdict.spread == 0.05, "{verdict:?}");
-        all.note(of(1, None), None, 1.0, ceiling(1.0, 0.1));
-        all.note(of(1, None), Some(now), 1.0, ceiling(1.0, 0.01));
+        all.note(of(1, None), None, (1.0, Vec::new()), ceiling(1.0, 0.1));
+        all.note(of(1, None), Some(now), (1.0, Vec::new()), ceiling(1.0, 0.01));
         assert_eq!(all.verdict(&of(1, None)).map(|(v, _)| v.agreeing), Some(2));
     }
 }

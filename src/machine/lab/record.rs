@@ -66,8 +66,8 @@ impl Lab {
         }
         let key = (fresh.id.clone(), fresh.threads, placement);
         let compared = steadiness.compared(rate.best, rate.clock_hz);
-        self.moments.note(key.clone(), Some(Instant::now()), compared, fresh.clone());
-        let verdict = self.moments.verdict(&key).map(|(verdict, best)| (verdict, best.clone()));
+        self.moments.note(key.clone(), Some(Instant::now()), (compared, rate.each), fresh.clone());
+        let verdict = self.moments.verdict(&key);
         match (placement, verdict) {
             (Some(placement), verdict) => self.keep_placed(fresh, verdict.map(|v| v.0), placement),
             (None, None) if steadiness != Steadiness::Shared => self.keep_better(fresh),
