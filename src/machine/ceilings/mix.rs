@@ -28,8 +28,8 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
                 let label = Label::new(format!("mix.{}.{k}{suffix}", filler.name()), "instr/s", threads);
                 let amount = |m: &Kernel| m.work.payload as f64;
                 if suffix.is_empty() && lab.effort == Effort::Full {
-                    // Where fillers make half of it, the same code runs at rates some percent apart in different places.
-                    let copies = if k == 2 && lab.measures_all() { COPIES } else { 1 };
+                    // The same code runs at rates some percent apart in different places.
+                    let copies = if lab.measures_all() { COPIES } else { 1 };
                     let features = lab.features;
                     let lengths = LENGTHS.repeat(copies).into_iter();
                     let kernels = lengths.map(|n| mix(&opcodes, filler, k, bytes * n / 16, features));
@@ -66,7 +66,7 @@ pub fn fractions(lab: &mut Lab) {
 /// decides how well its units are used (Zen 5, loads: 4.0 to 5.1 a cycle, the same at each length).
 const LENGTHS: [usize; 6] = [9, 13, 16, 24, 28, 32];
 
-/// Copies of a mix that half is of fillers.
+/// Copies of a mix of each length.
 const COPIES: usize = 3;
 
 /// Code in the op cache (about so much), in L1I, in L2.
