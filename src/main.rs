@@ -4,6 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use rprof::cli::{Cli, Command};
 
@@ -18,7 +19,10 @@ fn main() -> ExitCode {
 
 /// Parses and does what was asked for.
 fn work() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
     rprof::target::own_limits::lift();
     let command = cli.command.unwrap_or(Command::Run(cli.run));
     match dispatch(command) {
@@ -29,6 +33,19 @@ fn work() -> ExitCode {
             ExitCode::from(code)
         }
     }
+}
+
+/// What is wrong with the arguments, in one line; what was asked for, as it is.
+fn refuse(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        error.exit();
+    }
+    let text = error.render().to_string();
+    let what = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let what = what.filter(|line| !line.is_empty() && !line.starts_with("For more information"));
+    let line = what.collect::<Vec<_>>().join(" ").replace(" tip: ", "; ");
+    let _ = writeln!(std::io::stderr(), "rprof: {}; see rprof --help", line.trim_start_matches("error: "));
+    ExitCode::from(error.exit_code() as u8)
 }
 
 /// The error and its causes. Errors of the library name their cause themselves, so it is not said twice; names may hold

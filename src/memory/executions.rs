@@ -140,7 +140,7 @@ impl Executions {
             Warning::new(
                 "memory-unseen",
                 format!(
-                    "{:.0} % of the accessed bytes belong to instructions that no sample saw",
+                    "{:.0} % of the accessed bytes belong to instructions that ran where no window of memory sampling was",
                     100.0 * unseen / total
                 ),
                 "their misses are missing from the bytes of the levels beyond L1",
