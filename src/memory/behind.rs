@@ -129,7 +129,7 @@ impl Behind {
 
     /// How many lines memory gets for each that is dirty in a private cache at the end. One of a set that is written there again and
     /// again is one; one that was written in passing, as it is where nearly all that leaves L1 dirty finds it clean in L2, is as
-    /// those that have left L2 before: as many of them memory has got.
+    /// those in the last level, unless most of those that have left L2 before came back.
     fn private_stands_for(&self) -> f64 {
         let sum = |of: &dyn Fn(&Scaled) -> f64| -> f64 { self.books.iter().map(of).sum() };
         let seen = sum(&|book| book.seen(|t| t.l2_dirtied));
@@ -139,13 +139,12 @@ impl Behind {
         let stands_for = sum(&|book| book.tally.l2_dirtied as f64 * book.scale);
         let left_l1 = sum(&|book| book.tally.left_l1().max(0) as f64 * book.scale);
         let in_passing = (stands_for / left_l1.max(stands_for)).min(1.0);
-        let left_before = self.fate.left.saturating_sub(self.end.l2_writebacks);
-        let gone = if left_before > 0 {
-            (self.fate.gone() * self.fate.left as f64 / left_before as f64).min(1.0)
-        } else {
-            1.0
-        };
-        1.0 + (self.fate.end_stands_for(stands_for / self.lines / seen) - 1.0) * in_passing * gone
+        let left_before = self.fate.left.saturating_sub(self.end.l2_writebacks) as f64;
+        let most_came_back = left_before > 0.0 && self.fate.gone() * self.fate.left as f64 <= left_before / 2.0;
+        if most_came_back {
+            return 1.0;
+        }
+        1.0 + (self.fate.end_stands_for(stands_for / self.lines / seen) - 1.0) * in_passing
     }
 }
 

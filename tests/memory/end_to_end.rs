@@ -280,7 +280,7 @@ fn exact_and_sampled(program: &Path, last: u64, rounds: [u32; 2]) -> (MemoryEvid
 fn lines_that_several_instructions_write_are_written_back_once() {
     const TABLE: f64 = (2 << 20) as f64;
     const FEW: u32 = 4;
-    const MANY: u32 = 2000;
+    const MANY: u32 = 4000;
     let dir = tempfile::tempdir().unwrap();
     let program = build(dir.path(), "records", &["-O1", "-static", "-fno-tree-loop-distribute-patterns"]);
     let functions = functions(&program);
