@@ -4,7 +4,6 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use rprof::cli::{Cli, Command};
 
@@ -37,7 +36,7 @@ fn work() -> ExitCode {
 
 /// What is wrong with the arguments, in one line; what was asked for, as it is.
 fn refuse(error: &clap::Error) -> ExitCode {
-    if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+    if !error.use_stderr() {
         error.exit();
     }
     let text = error.render().to_string();

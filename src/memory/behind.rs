@@ -15,6 +15,8 @@ use super::tally::{Tallies, Tally};
 pub struct Behind {
     /// The opening, windows, and warm-ups of windows.
     books: [Scaled; 3],
+    /// How many misses of L2, more or less, the placement of pages makes.
+    pub of_placement: f64,
     /// What was left in the caches at the end of the program, which stands for itself.
     end: Tally,
     /// What became of dirty lines.
@@ -31,8 +33,6 @@ struct Scaled {
     weight: f64,
     /// An event stands for so many of the program.
     scale: f64,
-    /// So many more misses of L2 the frames of pages make.
-    by_frames: f64,
 }
 
 impl Scaled {
@@ -47,18 +47,25 @@ impl Behind {
     /// taken where they do not tell what windows weigh.
     pub fn of(tallies: &Tallies, owner: Owner, factors: &Factors, mean_weight: f64, lines: f64, has_l2: bool) -> Self {
         let books = [*tallies.plain_of(owner), tallies.sample(owner), tallies.warming(owner)];
-        let by_classes = books.map(|tally| tally.l2_fills);
-        let books = books.map(|tally| tallies.as_placed(&tally));
         // Weights divide what executions say among windows: their mean is 1.
         let weights = [1.0, tallies.mean_weight(owner).unwrap_or(mean_weight), 1.0];
         let factors = factors.each();
-        let books = std::array::from_fn(|i| Scaled {
-            tally: books[i],
+        let scaled: [Scaled; 3] = std::array::from_fn(|i| Scaled {
+            tally: tallies.as_placed(&books[i]),
             weight: weights[i],
             scale: lines * factors[i] / weights[i],
-            by_frames: books[i].l2_fills as f64 - by_classes[i] as f64,
         });
-        Behind { books, end: tallies.end(owner), fate: tallies.fate(owner, has_l2), lines, has_l2 }
+        let more =
+            |(placed, tally): (&Scaled, Tally)| (placed.tally.l2_fills as f64 - tally.l2_fills as f64) * placed.scale;
+        let of_placement = scaled.iter().zip(books).map(more).sum::<f64>().abs();
+        Behind {
+            books: scaled,
+            of_placement,
+            end: tallies.end(owner),
+            fate: tallies.fate(owner, has_l2),
+            lines,
+            has_l2,
+        }
     }
 
     /// Anything of it was simulated before the end of the program.
@@ -81,11 +88,6 @@ impl Behind {
         };
         let (now, before) = (rate(1, measured)?, rate(0, opening).or(rate(2, warming))?);
         Some(if before == now { 0.0 } else { (before / now - 1.0).abs().min(1.0) })
-    }
-
-    /// How many misses of L2, more or less, the placement of pages makes.
-    pub fn of_placement(&self) -> f64 {
-        self.books.iter().map(|book| book.by_frames * book.scale).sum::<f64>().abs()
     }
 
     /// What these lines tell about L1.

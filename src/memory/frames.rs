@@ -12,6 +12,7 @@ use std::os::unix::fs::FileExt;
 
 use nix::unistd::{SysconfVar, sysconf};
 
+use super::latest::Latest;
 use super::line::Line;
 use super::mix::Mixing;
 use super::placement::Placement;
@@ -34,11 +35,9 @@ const MOST_PAGES: usize = 1 << 20;
 const MOST_LATEST: usize = 1 << 17;
 /// Page maps that are held open at most.
 const MOST_FILES: usize = 64;
-/// Entries of the table of pages that were met last.
-const LATEST: usize = 64;
 
 /// The frames of pages, as far as they are known.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Frames {
     /// When there are too many, what is known is forgotten.
     forgets: bool,
@@ -49,28 +48,11 @@ pub struct Frames {
     flags: Option<File>,
     /// Pages of the present batch that were only read yet: others than these may have been written since they were met.
     unwritten: HashSet<u64, Mixing>,
-    /// Pages that were met last, + 1, by the low bits of their numbers.
-    latest: [u64; LATEST],
+    latest: Latest,
     /// Pages that were met, those whose frames were told, and whether there were more than are kept.
     met: u64,
     told: u64,
     too_many: bool,
-}
-
-impl Default for Frames {
-    fn default() -> Self {
-        Frames {
-            forgets: false,
-            known: HashMap::default(),
-            files: HashMap::new(),
-            flags: None,
-            unwritten: HashSet::default(),
-            latest: [0; LATEST],
-            met: 0,
-            told: 0,
-            too_many: false,
-        }
-    }
 }
 
 /// What is known of a page: the low 31 bits of its frame's number, all set if it could not be told; above them whether it was
@@ -127,12 +109,8 @@ impl Frames {
     /// The same where this is so of its page.
     #[inline]
     pub fn meet_if(&mut self, process: u32, line: Line, wanted: impl FnOnce() -> bool) {
-        let latest = &mut self.latest[line.page() as usize % LATEST];
-        if *latest != line.page() + 1 {
-            *latest = line.page() + 1;
-            if wanted() {
-                self.meet_page(process, line);
-            }
+        if self.latest.is_new(line.page()) && wanted() {
+            self.meet_page(process, line);
         }
     }
 
@@ -140,7 +118,7 @@ impl Frames {
     pub fn end_batch(&mut self) {
         if !self.unwritten.is_empty() {
             self.unwritten.clear();
-            self.latest = [0; LATEST];
+            self.latest = Latest::default();
         }
     }
 
@@ -149,7 +127,7 @@ impl Frames {
     pub fn forget(&mut self, space: u32, from: u64, to: u64) {
         let page = |address| Line::of(address, space).page();
         let gone = page(from)..page(to.saturating_sub(1)) + 1;
-        self.latest = [0; LATEST];
+        self.latest = Latest::default();
         if gone.end.saturating_sub(gone.start) > self.known.len() as u64 {
             self.known.retain(|page, _| !gone.contains(page));
         } else {
@@ -185,7 +163,7 @@ impl Frames {
         if !self.known.contains_key(&line.page()) {
             if self.forgets && self.known.len() >= MOST_LATEST - RUN as usize {
                 self.known.clear();
-                self.latest = [0; LATEST];
+                self.latest = Latest::default();
             }
             if self.known.len() >= MOST_PAGES {
                 self.too_many = true;

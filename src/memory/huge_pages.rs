@@ -13,6 +13,7 @@ use linux_raw_sys::general::{PAGE_IS_HUGE, page_region, pm_scan_arg};
 use nix::errno::Errno;
 use nix::unistd::{SysconfVar, sysconf};
 
+use super::latest::Latest;
 use super::line::{Line, PAGE_SHIFT};
 use super::mix::Mixing;
 use super::placement::Placement;
@@ -32,8 +33,6 @@ const MOST_FILES: usize = 64;
 const MOST_LISTS: usize = 256;
 /// And at most one part in so many of the time is spent on them.
 const LIST_SHARE: u32 = 50;
-/// Runs that were met last, by the low bits of their numbers.
-const LATEST: usize = 64;
 
 /// The runs of 2 MiB that were met, and whether each is a huge page.
 #[derive(Debug)]
@@ -45,10 +44,9 @@ pub struct HugePages {
     /// How many were met, and huge ones of them.
     met: usize,
     huge: usize,
-    /// Numbers of runs, + 1.
-    latest: [u64; LATEST],
-    /// Places in it of runs that had no pages: they are asked for again with the next batch.
-    absent: Vec<usize>,
+    latest: Latest,
+    /// Runs that had no pages: they are asked for again with the next batch.
+    absent: Vec<u64>,
     scans: bool,
     maps: HashMap<u32, File>,
     /// By address space: mappings that have pages, and whether most are huge.
@@ -88,7 +86,7 @@ impl HugePages {
             known: HashMap::default(),
             met: 0,
             huge: 0,
-            latest: [0; LATEST],
+            latest: Latest::default(),
             absent: Vec::new(),
             scans: true,
             maps: HashMap::new(),
@@ -101,7 +99,7 @@ impl HugePages {
 
     /// A batch of accesses is over.
     pub fn end_batch(&mut self) {
-        self.absent.drain(..).for_each(|place| self.latest[place] = 0);
+        self.absent.drain(..).for_each(|run| self.latest.forget(run));
     }
 
     /// `process` has just accessed the bytes from `address` to `last` in address space `space`.
@@ -109,12 +107,8 @@ impl HugePages {
     pub fn meet(&mut self, process: u32, space: u32, address: u64, last: u64) {
         for number in address >> RUN_SHIFT..=last >> RUN_SHIFT {
             let run = run_of(Line::of(number << RUN_SHIFT, space));
-            let place = number as usize % LATEST;
-            if self.latest[place] != run + 1 {
-                self.latest[place] = run + 1;
-                if !self.meet_run(process, space, run, number << RUN_SHIFT) {
-                    self.absent.push(place);
-                }
+            if self.latest.is_new(run) && !self.meet_run(process, space, run, number << RUN_SHIFT) {
+                self.absent.push(run);
             }
         }
     }
@@ -138,7 +132,7 @@ impl HugePages {
     pub fn forget(&mut self, space: u32, from: u64, to: u64) {
         let run = |address| run_of(Line::of(address, space));
         let gone = run(from)..run(to.saturating_sub(1)) + 1;
-        self.latest = [0; LATEST];
+        self.latest = Latest::default();
         if let Some(list) = self.lists.get_mut(&space) {
             *list = list.iter().flat_map(|listed| listed.without(from, to)).collect();
         }

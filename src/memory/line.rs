@@ -35,6 +35,12 @@ impl Line {
         self.0 & ((1 << PAGE_LINES_SHIFT) - 1)
     }
 
+    /// The number that a cache finds its set by where its page lies in this frame, or has this colour.
+    #[inline]
+    pub fn in_frame(self, frame: u64) -> u64 {
+        self.in_page() | frame << PAGE_LINES_SHIFT
+    }
+
     /// The group of 2^`log2` lines that it lies in, as if that were a line: of each group a sample of so many has one.
     pub fn group(self, log2: u32) -> Line {
         Line(self.0 >> log2)

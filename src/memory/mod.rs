@@ -29,6 +29,7 @@ mod hierarchy;
 mod host;
 mod huge_pages;
 mod interleave;
+mod latest;
 pub mod line;
 mod mappings;
 mod mix;

@@ -87,7 +87,7 @@ impl Placement {
 
     /// The number that a cache's set is taken from: position in the page, colour above it.
     pub fn index(self, line: Line) -> u64 {
-        line.in_page() | self.color(line) << PAGE_LINES_SHIFT
+        line.in_frame(self.color(line))
     }
 
     /// The same with a frame in the colour's place, for caches to which lines of all classes come: in a huge page the low bits
@@ -96,10 +96,9 @@ impl Placement {
         match self {
             Placement::HugePages => {
                 let page = line.page();
-                let frame = (page % HUGE_PAGE) | (mix(page / HUGE_PAGE) << HUGE_PAGE.ilog2());
-                line.in_page() | frame << PAGE_LINES_SHIFT
+                line.in_frame((page % HUGE_PAGE) | (mix(page / HUGE_PAGE) << HUGE_PAGE.ilog2()))
             }
-            Placement::SmallPages => line.in_page() | mix(line.page()) << PAGE_LINES_SHIFT,
+            Placement::SmallPages => line.in_frame(mix(line.page())),
             Placement::Identity => self.index(line),
         }
     }

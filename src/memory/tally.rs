@@ -234,17 +234,15 @@ impl Tally {
     /// positions in the page, which in truth share few sets. Where L2 by classes misses more, and not for want of capacity, that is
     /// so, and it is right.
     pub fn as_placed(&self) -> Tally {
-        let by_others = self.coherence + self.coherence_in_l2;
-        let conflicts = (self.l2_fills.saturating_sub(by_others) as f64 * self.l2_shadowed.share()).round() as u64;
-        let (more, fewer) =
-            (self.placed_fills.saturating_sub(self.l2_fills), self.l2_fills.saturating_sub(self.placed_fills));
-        if fewer > 0 && self.l2_shadowed.share() > MOST_CONFLICTS {
+        let share = self.l2_shadowed.share();
+        if self.placed_fills < self.l2_fills && share > MOST_CONFLICTS {
             return *self;
         }
-        let l2_fills = self.l2_fills + more - fewer;
-        let misses = l2_fills.saturating_sub(by_others);
+        let of_own = |fills: u64| fills.saturating_sub(self.coherence + self.coherence_in_l2);
+        let conflicts = (of_own(self.l2_fills) as f64 * share).round() as u64;
+        let (more, misses) = (self.placed_fills.saturating_sub(self.l2_fills), of_own(self.placed_fills));
         Tally {
-            l2_fills,
+            l2_fills: self.placed_fills,
             l2_dirtied: self.placed_dirtied,
             l2_taken_over: self.placed_taken_over,
             l2_shadowed: Conflicts { misses, conflicts: (conflicts + more).min(misses) },

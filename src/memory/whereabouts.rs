@@ -2,8 +2,7 @@
 
 use super::frames::Frames;
 use super::huge_pages::HugePages;
-use super::line::{Line, PAGE_LINES_SHIFT, PAGE_SHIFT};
-use super::mix::mix;
+use super::line::{Line, PAGE_SHIFT};
 use super::placement::Placement;
 use crate::profile::evidence::memory::Access;
 
@@ -28,7 +27,7 @@ impl Whereabouts {
         matches!(self, Whereabouts::Frames(..) | Whereabouts::KindsInFrames(_))
     }
 
-    /// [`placed`](Self::placed) tells something.
+    /// [`placed`](Self::placed) tells more than [`index`](Self::index).
     pub fn places(&self) -> bool {
         matches!(self, Whereabouts::Kinds(..))
     }
@@ -93,24 +92,24 @@ impl Whereabouts {
             Whereabouts::Kinds(pages, _) => pages.placement(line).index(line),
             Whereabouts::KindsInFrames(pages) => pages.placement(line).index_by_frame(line),
             Whereabouts::Frames(frames, rule, _) => match frames.of(line) {
-                Some(frame) => line.in_page() | frame << PAGE_LINES_SHIFT,
+                Some(frame) => line.in_frame(frame),
                 None => rule.index(line),
             },
         }
     }
 
-    /// The same by the frame of its page, or by one at random, for lines of one class whose pages are used whole; `None` where
-    /// nothing is known that would tell more than a rule.
+    /// The same by the frame of its page, or by one at random, for lines of one class whose pages are used whole, as far as
+    /// [more than a rule](Self::places) is known.
     #[inline]
-    pub fn placed(&self, line: Line) -> Option<u64> {
-        let Whereabouts::Kinds(pages, frames) = self else { return None };
-        Some(match pages.placement(line) {
-            Placement::SmallPages => {
-                let frame = frames.as_ref().and_then(|frames| frames.of(line)).unwrap_or_else(|| mix(line.page()));
-                line.in_page() | frame << PAGE_LINES_SHIFT
-            }
+    pub fn placed(&self, line: Line) -> u64 {
+        let Whereabouts::Kinds(pages, frames) = self else { return self.index(line) };
+        match pages.placement(line) {
+            Placement::SmallPages => match frames.as_ref().and_then(|frames| frames.of(line)) {
+                Some(frame) => line.in_frame(frame),
+                None => Placement::SmallPages.index_by_frame(line),
+            },
             rule => rule.index(line),
-        })
+        }
     }
 
     /// Whether `line` lies in a huge page; `None` where that is not known.

@@ -49,10 +49,9 @@ pub struct Windows {
     wanted: Version,
     /// Now, as far as we looked.
     now_s: f64,
-    /// When `wanted` began, and when the window did.
+    /// When `wanted` began.
     since_s: f64,
-    window_s: f64,
-    /// When the present window or pause began, elapsed time and processor seconds.
+    /// When the present window or pause began, in elapsed time and in processor seconds.
     begun: (Instant, f64),
     /// Processors that the program had in the last pause.
     processors: f64,
@@ -83,7 +82,6 @@ impl Windows {
             wanted: Version::Opening,
             now_s: 0.0,
             since_s: 0.0,
-            window_s: 0.0,
             begun: (Instant::now(), 0.0),
             processors: 1.0,
             length_s: 0.0,
@@ -115,18 +113,17 @@ impl Windows {
             return;
         }
         let elapsed_s = self.begun.0.elapsed().as_secs_f64();
-        let of_window_s = (self.now_s - self.window_s).max(1e-3);
+        let so_far_s = (self.now_s - self.begun.1).max(1e-3);
         match (self.wanted, wanted) {
             // The start is looked at for long, but happens once: the next window comes soon.
-            (Version::Opening, Version::Plain) => self.length_s = of_window_s.min(LIMIT_S),
+            (Version::Opening, Version::Plain) => self.length_s = so_far_s.min(LIMIT_S),
             // Several threads wait in windows for each other, and for what is done with what they note.
             (_, Version::Plain) if self.processors > ALONE => {
-                self.length_s = of_window_s.max(elapsed_s * self.processors);
+                self.length_s = so_far_s.max(elapsed_s * self.processors);
             }
-            (_, Version::Plain) => self.length_s = of_window_s,
+            (_, Version::Plain) => self.length_s = so_far_s,
             (Version::Plain, _) => {
-                self.window_s = self.now_s;
-                self.processors = ((self.now_s - self.begun.1) / elapsed_s.max(1e-3)).clamp(1.0, threads as f64);
+                self.processors = (so_far_s / elapsed_s.max(1e-3)).clamp(1.0, threads as f64);
             }
             _ => {}
         }
@@ -282,7 +279,7 @@ mod tests {
     /// How long the pause after a window of so many processor seconds is to last, a second after the start.
     fn paused(processors: f64, window_s: f64) -> f64 {
         let mut windows = Windows::new(false);
-        (windows.wanted, windows.now_s, windows.window_s) = (Version::Measuring, 1.0, 1.0 - window_s);
+        (windows.wanted, windows.now_s, windows.begun.1) = (Version::Measuring, 1.0, 1.0 - window_s);
         windows.processors = processors;
         windows.turn_to(Version::Plain, 2);
         windows.pause_s()

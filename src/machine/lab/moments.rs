@@ -135,9 +135,9 @@ fn same(a: Option<Instant>, b: Option<Instant>) -> bool {
     }
 }
 
-/// What `moments`, rates and the spreads of their repetitions, say together where those of one state differ by at most `range`, and which of them stands: the best. Where it has
-/// to have come out again (`confirmed`), the best one that did, if one of up to [`CLOCK_ERROR`] more did not: of what a core does by
-/// itself that is more likely one whose clock was told wrong.
+/// What `moments`, rates and the spreads of their repetitions, say together where those of one state differ by at most `range`, and
+/// which of them stands: the best. Where it has to have come out again (`confirmed`), the best one that did, if one of up to
+/// [`CLOCK_ERROR`] more did not: of what a core does by itself that is more likely one whose clock was told wrong.
 fn judge(moments: &[(f64, Option<f64>)], range: f64, confirmed: bool) -> Option<(usize, Verdict)> {
     if moments.len() < 2 {
         return None;

@@ -14,18 +14,15 @@ impl Hierarchy {
         burst_l2.iter_mut().for_each(|l2| l2.lose(line, index));
         let inner = take(l1, set);
         let outer = l2.as_mut().and_then(|l2| take(&mut l2.cache, l2.indexing.set(index)));
-        let Some(mut state) = outer.or(inner) else {
-            self.cores[core].placed_l2.iter_mut().for_each(|l2| l2.lose(line, &self.whereabouts));
-            return None;
-        };
-        if let Some(writer) = inner.and_then(State::writer) {
+        let writer = inner.and_then(State::writer);
+        if let Some(writer) = writer {
             self.tallies.write_back_l1(writer);
             self.tallies.of(writer).handed_over += u64::from(lost);
             self.book_dirtied(core, line, outer, writer);
-            state = state.written_by(writer);
         }
         self.cores[core].placed_l2.iter_mut().for_each(|l2| l2.lose(line, &self.whereabouts));
-        Some(state)
+        let state = outer.or(inner)?;
+        Some(writer.map_or(state, |writer| state.written_by(writer)))
     }
 
     /// A write by `core`: the other cores lose `line`, a dirty copy goes to its last level. True if one had it.

@@ -27,7 +27,7 @@ impl PlacedL2 {
 
     /// `line` comes to L1: whether L2 has it, as it does afterwards.
     pub fn find(&mut self, line: Line, pages: &Whereabouts) -> bool {
-        let Some(set) = self.set(line, pages) else { return false };
+        let set = self.set(line, pages);
         if matches!(self.cache.find(set, line), Lookup::Hit(_)) {
             return true;
         }
@@ -37,7 +37,7 @@ impl PlacedL2 {
 
     /// What `writer` wrote of `line` leaves L1. If it was not dirty here as the same one's: who wrote it before, if it was dirty.
     pub fn write_back(&mut self, line: Line, pages: &Whereabouts, writer: Owner) -> Option<Option<Owner>> {
-        let set = self.set(line, pages)?;
+        let set = self.set(line, pages);
         match self.cache.peek(set, line) {
             Some(state) => {
                 let before = std::mem::replace(state, State::dirty(writer)).writer();
@@ -52,17 +52,17 @@ impl PlacedL2 {
 
     /// Another core takes `line`.
     pub fn lose(&mut self, line: Line, pages: &Whereabouts) {
-        self.set(line, pages).into_iter().for_each(|set| _ = self.cache.remove(set, line));
+        self.cache.remove(self.set(line, pages), line);
     }
 
     /// Another core reads `line`.
     pub fn clean(&mut self, line: Line, pages: &Whereabouts) {
-        let state = self.set(line, pages).and_then(|set| self.cache.peek(set, line));
+        let state = self.cache.peek(self.set(line, pages), line);
         state.into_iter().for_each(|state| *state = state.cleaned());
     }
 
-    fn set(&self, line: Line, pages: &Whereabouts) -> Option<u32> {
-        pages.placed(line).map(|index| self.indexing.set(index))
+    fn set(&self, line: Line, pages: &Whereabouts) -> u32 {
+        self.indexing.set(pages.placed(line))
     }
 }
 
@@ -95,7 +95,7 @@ mod tests {
         let pages = |frames| Whereabouts::Kinds(HugePages::new(Placement::SmallPages).unwrap(), frames);
         let sets = |pages: &Whereabouts| -> Vec<u64> {
             let mut of_color = vec![0; 16];
-            (0..256).for_each(|page| of_color[(pages.placed(Line(page << 6)).unwrap() >> 6) as usize % 16] += 1);
+            (0..256).for_each(|page| of_color[(pages.placed(Line(page << 6)) >> 6) as usize % 16] += 1);
             of_color
         };
         assert_eq!(sets(&pages(Some(crate::memory::frames::Frames::made_up(256, |page| page + 7)))), vec![16; 16]);

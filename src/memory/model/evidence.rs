@@ -61,7 +61,7 @@ impl CacheModel {
             figures.l2_scatter = error(scatter.l2, |t| t.l2_fills + t.l2_dirtied) * figures.l2_misses;
             if !hierarchy.knows_frames() {
                 // Pages lie at random, or one after the other: what is told is the first.
-                figures.l2_scatter = figures.l2_scatter.hypot(behind.of_placement());
+                figures.l2_scatter = figures.l2_scatter.hypot(behind.of_placement);
             }
             figures.l3_scatter = error(scatter.l3, |t| t.last_fills) * figures.l3_misses;
             if let Some((read, write)) = self.executed.bytes(owner) {
