@@ -8,7 +8,8 @@ use super::fate::Fate;
 use super::geometry::LINE_BYTES;
 use super::line::Owner;
 use super::strata::ENOUGH;
-use super::tally::{Tallies, Tally};
+use super::tallies::Tallies;
+use super::tally::Tally;
 
 /// One instruction of one thread behind L1, where one line in so many is simulated.
 #[derive(Debug, Clone, Copy)]
@@ -153,7 +154,7 @@ impl Behind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::tally::Book;
+    use crate::memory::tallies::Book;
 
     const LINES: f64 = 32.0;
     const WINDOWS: Beyond = Beyond { has_l2: true, conflict_share: 0.0, windows: true };

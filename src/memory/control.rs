@@ -15,7 +15,8 @@
 //! burst happened to meet; a stream, whose every burst sees as much, has a slope of 0.
 
 use super::line::Owner;
-use super::tally::{L1Events, Tallies, Tally};
+use super::tallies::{L1Events, Tallies};
+use super::tally::Tally;
 
 /// Fewer bursts do not tell a slope.
 const ENOUGH_BURSTS: f64 = 3.0;
@@ -218,7 +219,7 @@ impl OfOwner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::tally::Book;
+    use crate::memory::tallies::Book;
 
     /// Bursts of 1000 accesses each with so many fills, of which the sample of one line in 32 has so many.
     fn after(bursts: &[(u64, u64)]) -> (Control, u64) {

@@ -3,7 +3,7 @@
 use super::line::Owner;
 use super::mappings::Mappings;
 use super::mix::mix;
-use super::tally::Book;
+use super::tallies::Book;
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::data::{DataEvidence, DataSample, SiteData};
 

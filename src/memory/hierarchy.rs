@@ -22,7 +22,7 @@ use super::placement::{Classes, Indexing, Placement};
 use super::seen::SeenLines;
 use super::set_cache::{Lookup, SetCache};
 use super::shadow::PartialShadow;
-use super::tally::Tallies;
+use super::tallies::Tallies;
 use super::whereabouts::Whereabouts;
 use super::write_combining::WriteCombiner;
 use crate::profile::evidence::memory::Access;

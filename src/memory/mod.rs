@@ -46,6 +46,7 @@ mod set_cache;
 mod shadow;
 mod share;
 mod strata;
+mod tallies;
 mod tally;
 mod whereabouts;
 mod write_combining;

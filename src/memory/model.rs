@@ -28,7 +28,7 @@ use super::placement::{Classes, Placement};
 use super::replay::{by_warm_up, play, weight};
 use super::sampling::Rhythm;
 use super::strata::Strata;
-use super::tally::Book;
+use super::tallies::Book;
 use super::whereabouts::Whereabouts;
 
 /// Lines that all caches of a model hold at most: 64 MB.

@@ -8,7 +8,7 @@ use super::hierarchy::{Hierarchy, Outcome};
 use super::line::{Line, Owner};
 use super::order::Order;
 use super::owners::{Owners, Place};
-use super::tally::Book;
+use super::tallies::Book;
 
 /// What an access counts for where time is told by accesses: those of strings by their lines, of which a sample of one in
 /// `one_in` has a part.

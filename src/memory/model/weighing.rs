@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::memory::line::Owner;
 use crate::memory::mix::Mixing;
 use crate::memory::strata::{Seen, Weights};
-use crate::memory::tally::Book;
+use crate::memory::tallies::Book;
 
 use super::{CacheModel, Sampled};
 
