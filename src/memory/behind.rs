@@ -4,11 +4,11 @@ use crate::profile::evidence::memory::Traffic;
 
 use super::estimate::{Beyond, Near, near};
 use super::executions::Factors;
-use super::fate::Fate;
 use super::geometry::LINE_BYTES;
 use super::line::Owner;
+use super::residency::Written;
 use super::strata::ENOUGH;
-use super::tallies::Tallies;
+use super::tallies::{Book, Tallies};
 use super::tally::Tally;
 
 /// One instruction of one thread behind L1, where one line in so many is simulated.
@@ -20,8 +20,6 @@ pub struct Behind {
     pub of_placement: f64,
     /// What was left in the caches at the end of the program, which stands for itself.
     end: Tally,
-    /// What became of dirty lines.
-    fate: Fate,
     lines: f64,
     has_l2: bool,
 }
@@ -63,7 +61,6 @@ impl Behind {
             books: scaled,
             of_placement,
             end: tallies.end(owner),
-            fate: tallies.fate(owner, has_l2),
             lines,
             has_l2,
         }
@@ -98,64 +95,41 @@ impl Behind {
         all
     }
 
-    /// What they tell about the levels behind it.
-    pub fn traffic(&self, beyond: &Beyond) -> Traffic {
-        let gone = self.fate.gone();
-        let mut all = beyond.traffic(&self.end, self.lines, gone);
+    /// How many lines of the program an event in `book` stands for.
+    pub fn stands_for(&self, book: Book) -> f64 {
+        match book {
+            Book::Plain => self.books[0].scale,
+            Book::Sample => self.books[1].scale,
+            Book::Warming => self.books[2].scale,
+            Book::End | Book::Nothing => 0.0,
+        }
+    }
+
+    /// What they tell about the levels behind it, and `written`, where windows were looked at, about what memory gets.
+    pub fn traffic(&self, beyond: &Beyond, written: Written) -> Traffic {
+        let mut all = beyond.traffic(&self.end, self.lines);
         for book in &self.books {
-            let mut traffic = beyond.traffic(&book.tally, book.scale, gone);
+            let mut traffic = beyond.traffic(&book.tally, book.scale);
             traffic.seen_lines = book.seen(Tally::seen_in_memory);
             traffic.l3_seen_lines = book.seen(if self.has_l2 { Tally::seen_in_l3 } else { Tally::seen_in_memory });
             all.add(&traffic);
         }
         if beyond.windows {
-            let at_end = LINE_BYTES as f64 * self.written_at_end();
-            all.dram_write += at_end;
-            all.l3_write += if self.has_l2 { 0.0 } else { at_end };
+            // What was dirty at the end is written, whoever brought it when nobody looked.
+            let lines = written.lines.max(self.lines * self.end.last_writebacks as f64);
+            all.dram_write += LINE_BYTES as f64 * lines;
+            all.l3_write += if self.has_l2 { 0.0 } else { LINE_BYTES as f64 * lines };
+            all.dram_write_scatter = written.scatter;
         }
         // What others took over may have been written where a line weighs less.
         all.l3_write = all.l3_write.max(all.dram_nt);
-        all.dram_write = all.dram_write.max(all.dram_nt);
         all
-    }
-
-    /// Lines that memory gets at the end of the program. Those that are dirty in the last level may have been written while nobody
-    /// looked; of a set that private caches hold, the last window saw all.
-    fn written_at_end(&self) -> f64 {
-        let dirty = |tally: &Tally| if self.has_l2 { tally.l2_writebacks } else { tally.l1_writebacks };
-        let in_private = dirty(&self.end).min(self.fate.at_end);
-        let left = self.fate.left.saturating_sub(dirty(&self.end)).max(1) as f64;
-        let scaled: f64 = self.books.iter().map(|book| dirty(&book.tally) as f64 * book.scale).sum();
-        let each = self.fate.end_stands_for(scaled / self.lines / left);
-        self.lines * (self.private_stands_for() * in_private as f64 + each * (self.fate.at_end - in_private) as f64)
-    }
-
-    /// How many lines memory gets for each that is dirty in a private cache at the end. One of a set that is written there again and
-    /// again is one; one that was written in passing, as it is where nearly all that leaves L1 dirty finds it clean in L2, is as
-    /// those in the last level, unless most of those that have left L2 before came back.
-    fn private_stands_for(&self) -> f64 {
-        let sum = |of: &dyn Fn(&Scaled) -> f64| -> f64 { self.books.iter().map(of).sum() };
-        let seen = sum(&|book| book.seen(|t| t.l2_dirtied));
-        if !self.has_l2 || seen == 0.0 {
-            return 1.0;
-        }
-        let stands_for = sum(&|book| book.tally.l2_dirtied as f64 * book.scale);
-        let left_l1 = sum(&|book| book.tally.left_l1().max(0) as f64 * book.scale);
-        let in_passing = (stands_for / left_l1.max(stands_for)).min(1.0);
-        let left_before = self.fate.left.saturating_sub(self.end.l2_writebacks) as f64;
-        let most_came_back = left_before > 0.0 && self.fate.gone() * self.fate.left as f64 <= left_before / 2.0;
-        if most_came_back {
-            return 1.0;
-        }
-        1.0 + (self.fate.end_stands_for(stands_for / self.lines / seen) - 1.0) * in_passing
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::tallies::Book;
-
     const LINES: f64 = 32.0;
     const WINDOWS: Beyond = Beyond { has_l2: true, conflict_share: 0.0, windows: true };
 
@@ -178,7 +152,7 @@ mod tests {
     #[test]
     fn warm_ups_that_stand_for_nothing_are_no_lines_that_were_seen() {
         let it = behind([(Book::Plain, fills(5)), (Book::Sample, fills(40)), (Book::Warming, fills(1000))]);
-        let traffic = it.traffic(&WINDOWS);
+        let traffic = it.traffic(&WINDOWS, Written::default());
         assert_eq!((traffic.seen_lines, traffic.l3_seen_lines, it.seen(|t| t.l1_fills)), (45.0, 45.0, 45.0));
         assert_eq!((traffic.l3_misses, it.near().traffic.l1_misses), (LINES * 405.0, LINES * 405.0));
         assert!(it.saw_any() && !behind([]).saw_any());
@@ -203,24 +177,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dirty_at_the_end_stands_for_what_nobody_saw_written_behind_private_caches_alone() {
-        let written = |lines| Tally { l2_writebacks: lines, ..Tally::default() };
-        let end = |l2, last| Tally { l2_writebacks: l2, last_writebacks: last, ..Tally::default() };
-        // 100 lines that left L2 in windows, all of which the last level still has: as many were written in ten times the time.
-        let of_last = behind([(Book::Sample, written(100)), (Book::End, end(0, 100))]);
-        assert_eq!(of_last.traffic(&WINDOWS).dram_write, 64.0 * LINES * 1000.0);
-        // 20 more in L2 neither thin that out nor stand for others.
-        let of_both = behind([(Book::Sample, written(100)), (Book::End, end(20, 120))]);
-        assert_eq!(of_both.traffic(&WINDOWS).dram_write, 64.0 * LINES * 1020.0);
-        // 20 of 40 lines that were written in passing, the others of which have gone to memory; and 20 that were written there ten
-        // times.
-        let dirtied = |l1_dirtied| Tally { l1_dirtied, l2_dirtied: 40, l2_writebacks: 20, ..Tally::default() };
-        let in_passing = behind([(Book::Sample, dirtied(40)), (Book::End, end(20, 20))]);
-        assert_eq!(in_passing.traffic(&WINDOWS).dram_write, 64.0 * LINES * 400.0);
-        let again = behind([(Book::Sample, dirtied(400)), (Book::End, end(20, 20))]);
-        assert_eq!(again.traffic(&WINDOWS).dram_write, 64.0 * LINES * (200.0 + 1.9 * 20.0));
-        // A working set that never leaves L2.
-        let of_l2 = behind([(Book::Sample, fills(0)), (Book::End, end(20, 20))]);
-        assert_eq!(of_l2.traffic(&WINDOWS).dram_write, 64.0 * LINES * 20.0);
+    fn what_is_dirty_at_the_end_is_written_at_least() {
+        let end = Tally { l2_writebacks: 20, last_writebacks: 20, ..Tally::default() };
+        let it = behind([(Book::Sample, fills(40)), (Book::End, end)]);
+        let written = |lines| it.traffic(&WINDOWS, Written { lines, scatter: 3.0 }).dram_write;
+        assert_eq!((written(0.0), written(LINES * 90.0)), (64.0 * LINES * 20.0, 64.0 * LINES * 90.0));
+        assert_eq!([Book::Plain, Book::Sample, Book::Warming].map(|book| it.stands_for(book)), [LINES, 10.0 * LINES, 0.0]);
     }
 }

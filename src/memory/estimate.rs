@@ -102,28 +102,23 @@ pub struct Beyond {
     pub has_l2: bool,
     /// Share of conflicts among all shadowed misses.
     pub conflict_share: f64,
-    /// The simulated parts of the program have gaps between them. Lines then leave the last level long after they were written,
-    /// while something else may be executed and another part of the program is looked at. What goes to memory is
-    /// therefore told from what happens about when a line is written: it leaves L2, and is not written again.
+    /// The simulated parts of the program have gaps between them: what goes to memory is told by `residency.rs`.
     pub windows: bool,
 }
 
 impl Beyond {
     /// What lies behind L1, in the terms of docs/conventions.md, Bytes, when each event stands for `scale`. Without an L2 between L1 and the last level, what enters or leaves "L2 from beyond" is what memory
-    /// delivers. Where windows are looked at, the share `gone_to_memory` of what leaves L2 dirty goes to memory before the end.
+    /// delivers. Where windows are looked at, what memory gets of dirty lines is missing.
     ///
     /// Lines that another core got out of L1 are missing from what enters and leaves L2: [`join`](Self::join) adds them.
-    pub fn traffic(&self, beyond: &Tally, scale: f64, gone_to_memory: f64) -> Traffic {
+    pub fn traffic(&self, beyond: &Tally, scale: f64) -> Traffic {
         let far = |events: u64| events as f64 * scale;
         let line = LINE_BYTES as f64;
         let (dram_read, dram_nt) = (line * far(beyond.last_fills), line * far(beyond.nt_lines));
         // Dirty lines that leave the private caches leave in another window than they were written in, or between windows, and those
         // weigh more or less; they become dirty when they are written.
         let left = if self.has_l2 { beyond.left_l2() } else { beyond.left_l1() } as f64 * scale;
-        let written = match self.windows {
-            true => left * gone_to_memory,
-            false => far(beyond.last_writebacks),
-        };
+        let written = if self.windows { 0.0 } else { far(beyond.last_writebacks) };
         let dram_write = line * written + dram_nt;
         let (capacity, conflict) = beyond.capacity_and_conflict(self.conflict_share);
         let l2_fills = beyond.l2_fills.saturating_sub(beyond.coherence);

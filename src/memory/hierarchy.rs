@@ -19,6 +19,7 @@ use super::geometry::{Geometry, LINE_BYTES, LastLevelPolicy, Level};
 use super::line::{Line, Owner, State};
 use super::mix::mix;
 use super::placement::{Classes, Indexing, Placement};
+use super::residency::Residencies;
 use super::seen::SeenLines;
 use super::set_cache::{Lookup, SetCache};
 use super::shadow::PartialShadow;
@@ -71,6 +72,8 @@ pub struct Hierarchy {
     cores: Vec<Core>,
     last: Vec<LastLevel>,
     seen: SeenLines,
+    /// Where lines of one class come.
+    residencies: Option<Residencies>,
     groups: [u64; GROUPS],
     fills: u64,
     met: u64,
@@ -144,6 +147,7 @@ impl Hierarchy {
             cores: Vec::new(),
             last: Vec::new(),
             seen: SeenLines::new(),
+            residencies: matches!(scope, Scope::OneClass(_)).then(Residencies::default),
             groups: [0; GROUPS],
             fills: 0,
             met: 0,
@@ -271,20 +275,22 @@ impl Hierarchy {
         self.take_from_others(core, line);
         if let Some(state) = self.take_private(core, line, false) {
             self.book_left_l2(state);
-            self.book_left_last(state);
+            self.book_left_last(self.cores[core].last, line, state);
         }
         let Core { l1_shadow, l2_shadow, last, .. } = &mut self.cores[core];
         let last = &mut self.last[*last].shadow;
         l1_shadow.iter_mut().chain([l2_shadow, last]).for_each(|shadow| shadow.remove(line));
         let index = self.whereabouts.index(line);
-        let level = &mut self.last[self.cores[core].last].cache;
+        let last = self.cores[core].last;
+        let level = &mut self.last[last].cache;
         if let Some(state) = level.cache.remove(level.indexing.set(index), line) {
-            self.book_left_last(state);
+            self.book_left_last(last, line, state);
         }
     }
 
     /// Ends the run: non-temporal lines and all dirty lines go to memory.
     pub fn flush(&mut self) {
+        let clean = self.residencies.is_some().then(|| self.clean_lines());
         for core in 0..self.cores.len() {
             for owner in self.cores[core].combiner.drain() {
                 self.tallies.of(owner).nt_lines += 1;
@@ -298,10 +304,24 @@ impl Hierarchy {
             }
         }
         for last in 0..self.last.len() {
-            for (_, state) in self.last[last].cache.cache.drain_dirty() {
-                self.book_left_last(state);
+            for (line, state) in self.last[last].cache.cache.drain_dirty() {
+                self.book_left_last(last, line, state);
             }
         }
+        for (last, line, state) in clean.into_iter().flatten() {
+            self.book_left_last(last, line, state);
+        }
+    }
+
+    /// Lines that are clean in a cache behind L1, with the last level behind it.
+    fn clean_lines(&self) -> Vec<(usize, Line, State)> {
+        let private = self.cores.iter().filter_map(|core| Some((core.last, &core.l2.as_ref()?.cache)));
+        let shared = self.last.iter().enumerate().map(|(last, level)| (last, &level.cache.cache));
+        let of = |(last, cache): (usize, &SetCache)| {
+            let clean: Vec<_> = cache.clean_lines().map(|(line, state)| (last, line, state)).collect();
+            clean
+        };
+        private.chain(shared).flat_map(of).collect()
     }
 
     /// A time passes that is not simulated: what the caches behind L1 hold may be something else afterwards.
@@ -310,18 +330,9 @@ impl Hierarchy {
         self.last.iter_mut().for_each(|last| last.cache.cache.age());
     }
 
-    /// In the time that was not simulated so much came from memory that the last level holds nothing from before but what is written
-    /// again within such a time (`Tallies::undo_old_rewrites`; `warm`: the warm-up since was as long as that): the rest of what was dirty
-    /// there has gone to memory.
-    pub fn turn_over(&mut self, warm: bool) {
-        let gone = self.tallies.undo_old_rewrites(warm);
-        let is_gone = |state: State| {
-            let writer = state.writer().and_then(|writer| gone.get(writer.0 as usize));
-            state.is_old() && writer.is_some_and(|share| *share > 0.5)
-        };
-        let private = self.cores.iter_mut().filter_map(|core| core.l2.as_mut());
-        private.for_each(|l2| l2.cache.clean(|state| state.has_passed() && is_gone(state)));
-        self.last.iter_mut().for_each(|last| last.cache.cache.clean(is_gone));
+    /// The stays of lines in the caches, as far as they were followed.
+    pub fn residencies(&mut self) -> Option<&mut Residencies> {
+        self.residencies.as_mut()
     }
 
     /// `core` goes on after accesses that did not come: the shadow of L1 begins anew, and what a burst knows of L2.
@@ -480,7 +491,7 @@ impl Hierarchy {
         if victim_cache && !shared {
             if let Some(state) = level.cache.remove(set, line) {
                 self.book_stale(owner, state.is_stale());
-                return (shared, state.writer().map(|_| state.dirty_part()));
+                return (shared, state.writer().map(|_| state.dirty_part().refreshed()));
             }
         } else if let Lookup::Hit(state) = level.cache.find(set, line) {
             let stale = state.is_stale();
@@ -502,6 +513,9 @@ impl Hierarchy {
         self.book_page(owner, line);
         self.fills += 1;
         self.met += u64::from(fresh);
+        if let Some(residencies) = &mut self.residencies {
+            residencies.begin(own, line, owner, self.tallies.book());
+        }
         if !victim_cache {
             self.insert_last(own, line, set, State::CLEAN);
         }
@@ -565,16 +579,14 @@ impl Hierarchy {
 
     /// A dirty line arrives at `core`'s last level.
     fn write_to_last(&mut self, core: usize, line: Line, index: u64, dirty: State) {
-        let Some(writer) = dirty.writer().filter(|_| self.scope != Scope::FirstLevel) else { return };
+        if dirty.writer().is_none() || self.scope == Scope::FirstLevel {
+            return;
+        }
         let last = self.cores[core].last;
         let level = &mut self.last[last].cache;
         let set = level.indexing.set(index);
         match level.cache.peek(set, line) {
-            Some(state) => {
-                let now = state.written_by(writer).as_old_as(dirty);
-                let old = std::mem::replace(state, now);
-                self.book_rewritten(old.come_back());
-            }
+            Some(state) => *state = state.merged(dirty),
             None => self.insert_last(last, line, set, dirty.dirty_part()),
         }
     }
@@ -587,12 +599,11 @@ impl Hierarchy {
                     && let Some(writer) = self.take_private(core, victim, false).and_then(State::writer)
                 {
                     self.tallies.of(writer).l2_writebacks += 1;
-                    self.book_rewritten(state.come_back());
                     state = state.written_by(writer);
                 }
             }
         }
-        self.book_left_last(state);
+        self.book_left_last(last, victim, state);
     }
 }
 
@@ -602,7 +613,7 @@ mod tests {
     use crate::memory::frames::Frames;
 
     #[test]
-    fn what_left_l2_is_written_again_or_goes_to_memory() {
+    fn what_was_written_goes_to_memory_once() {
         let kinds = [
             (LastLevelPolicy::Victim, true),
             (LastLevelPolicy::Victim, false),
@@ -620,6 +631,7 @@ mod tests {
             let geometry = Geometry { l1, l2, last, policy, l2_inclusive, cores: 2 };
             let mut caches = Hierarchy::new(geometry, Placement::SmallPages, Scope::Whole);
             caches.know(whereabouts);
+            caches.residencies = Some(Residencies::default());
             caches.add_core(1);
             let owners = [(); 3].map(|()| caches.tallies.add());
             for i in 0..200_000 {
@@ -632,9 +644,11 @@ mod tests {
                 assert!(copies(core) <= 1 && (!store || copies(1 - core) == 0), "{policy:?}: a line that others wrote");
             }
             caches.flush();
-            for tally in caches.tallies.plain() {
-                assert!(tally.last_writebacks > 0 && tally.rewritten > 0, "{policy:?} {tally:?}");
-                assert_eq!(tally.l2_writebacks - tally.rewritten, tally.last_writebacks, "{policy:?} {tally:?}");
+            let written = caches.residencies.take().unwrap().written(|_, _| 1.0, |_| 0.0);
+            for (owner, tally) in owners.iter().zip(caches.tallies.plain()) {
+                assert!(tally.last_writebacks > 0, "{policy:?} {tally:?}");
+                assert!(tally.last_writebacks <= tally.l2_writebacks, "{policy:?} {tally:?}");
+                assert_eq!(written[owner].lines, tally.last_writebacks as f64, "{policy:?}");
                 assert!(tally.l1_taken_over > 0 && tally.l2_taken_over > 0, "{policy:?} {tally:?}");
                 assert_eq!(tally.l1_dirtied - tally.l1_taken_over, tally.l1_writebacks, "{policy:?} {tally:?}");
                 assert_eq!(tally.l2_dirtied - tally.l2_taken_over, tally.l2_writebacks, "{policy:?} {tally:?}");

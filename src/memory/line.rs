@@ -65,8 +65,7 @@ const SHARED: u32 = 1 << 31;
 const LOST: u32 = 1 << 30;
 const PASSED: u32 = 1 << 29;
 const STALE: u32 = 1 << 28;
-const OLD: u32 = 1 << 27;
-const WRITER: u32 = OLD - 1;
+const WRITER: u32 = STALE - 1;
 
 impl State {
     /// Clean, not shared.
@@ -82,14 +81,14 @@ impl State {
         (self.0 & WRITER).checked_sub(1).map(Owner)
     }
 
-    /// The same with `owner` as last writer.
+    /// The same with `owner` as last writer, just now.
     pub fn written_by(self, owner: Owner) -> State {
-        State(self.0 & !(WRITER | PASSED | OLD) | State::dirty(owner).0)
+        State(self.0 & !(WRITER | PASSED | STALE) | State::dirty(owner).0)
     }
 
     /// The same, clean.
     pub fn cleaned(self) -> State {
-        State(self.0 & !(WRITER | PASSED | OLD))
+        State(self.0 & !(WRITER | PASSED))
     }
 
     /// A dirty line that comes back into L2 from a victim cache.
@@ -97,24 +96,19 @@ impl State {
         State(self.0 | PASSED)
     }
 
-    /// Neither used nor written since a time that was not simulated: the line may be gone in truth.
+    /// Not used since a time that was not simulated: the line may be gone in truth.
     pub fn aged(self) -> State {
-        State(self.0 | STALE | OLD)
+        State(self.0 | STALE)
     }
 
-    /// Not written since a time that was not simulated.
-    pub fn is_old(self) -> bool {
-        self.0 & OLD != 0
+    /// With what it has, and that of a `dirty` line which comes from another cache.
+    pub fn merged(self, dirty: State) -> State {
+        State(self.0 & !(WRITER | PASSED | STALE) | dirty.dirty_part().0)
     }
 
-    /// With what it has, as old as `dirty`, which it has got from another cache.
-    pub fn as_old_as(self, dirty: State) -> State {
-        State(self.0 & !OLD | dirty.0 & OLD)
-    }
-
-    /// What goes with a dirty line from cache to cache: who wrote it, and whether that was before a time that was not simulated.
+    /// What goes with a dirty line from cache to cache: who wrote it, and whether it was used since a time that was not simulated.
     pub fn dirty_part(self) -> State {
-        State(self.0 & (WRITER | OLD))
+        State(self.0 & (WRITER | STALE))
     }
 
     /// Not used since a time that was not simulated.
@@ -164,9 +158,10 @@ mod tests {
         assert!(state.is_shared() && !state.is_lost());
         assert_eq!(state.cleaned(), State::CLEAN.with_shared(true));
         assert_eq!(State::lost().writer(), None);
-        let used = state.aged().refreshed();
-        assert!(state.aged().is_stale() && !used.is_stale() && used.is_old() && !used.written_by(Owner(8)).is_old());
-        assert_eq!((used.dirty_part().writer(), used.dirty_part().is_shared()), (Some(Owner(7)), false));
+        let aged = state.aged();
+        assert!(aged.is_stale() && !aged.refreshed().is_stale() && !aged.written_by(Owner(8)).is_stale());
+        let part = aged.dirty_part();
+        assert_eq!((part.writer(), part.is_shared(), part.is_stale()), (Some(Owner(7)), false, true));
         let back = state.come_back();
         assert!(back.has_passed() && back.writer() == Some(Owner(7)));
         assert!(!back.written_by(Owner(8)).has_passed() && !back.cleaned().has_passed());

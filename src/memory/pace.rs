@@ -97,14 +97,6 @@ impl Pace {
         &self.windows
     }
 
-    /// Whether a pause of so many accesses brought more from memory than all last levels hold, if it did as the latest measured
-    /// window; before the first one, as the warm-up behind it, which brought back `refills` lines that had been there before.
-    /// Short strings, which count as a line in windows and by their bytes here, make pauses look shorter than they were.
-    pub fn turns_over(&self, accesses: u64, refills: u64) -> bool {
-        let (seen, fills) = self.windows.last().copied().unwrap_or((self.warmed.0, refills));
-        seen > 0 && fills as f64 * accesses as f64 >= self.goal as f64 * seen as f64
-    }
-
     /// When the latest window began to measure, all that the last level holds was known.
     pub fn is_warm(&self) -> bool {
         self.warm
@@ -276,18 +268,6 @@ mod tests {
             pace.finish();
             assert_eq!(pace.windows().len(), windows);
         }
-    }
-
-    #[test]
-    fn a_pause_is_known_to_have_turned_the_last_level_over_by_the_window_before_it() {
-        let mut pace = warming(1 << 18);
-        pace.note(4 << 20, 5 << 16, 0);
-        assert_eq!(pace.phase(), Phase::Measuring);
-        let first = [(1 << 40, 0), (1 << 20, 5 << 16), (4 << 20, 5 << 16)];
-        assert_eq!(first.map(|(accesses, refills)| pace.turns_over(accesses, refills)), [false, false, true]);
-        pace.note(4 << 20, 1 << 19, 0);
-        // A line in eight accesses, and 5 << 16 that are to come.
-        assert_eq!([(5 << 19) - 8, 5 << 19].map(|accesses| pace.turns_over(accesses, 0)), [false, true]);
     }
 
     #[test]

@@ -120,12 +120,10 @@ impl SetCache {
         self.states.iter_mut().filter(|state| !state.is_lost()).for_each(|state| *state = state.aged());
     }
 
-    /// Lines whose state is `of` a kind are not dirty any more.
-    pub fn clean(&mut self, of: impl Fn(State) -> bool) {
-        self.states
-            .iter_mut()
-            .filter(|state| !state.is_lost() && of(**state))
-            .for_each(|state| *state = state.cleaned());
+    /// All lines that are not dirty.
+    pub fn clean_lines(&self) -> impl Iterator<Item = (Line, State)> + '_ {
+        let all = self.tags.iter().copied().zip(self.states.iter().copied());
+        all.filter(|&(line, state)| line != Line::NONE && !state.is_lost() && state.writer().is_none())
     }
 
     /// Takes all lines out and returns the dirty ones.

@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::fate::Fate;
 use super::line::Owner;
 use super::mix::Mixing;
 use super::tally::Tally;
 
 /// What the events that happen stand for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Book {
     /// Themselves.
     #[default]
@@ -34,10 +33,6 @@ pub struct Tallies {
     book: Book,
     /// Compulsory misses of the sample and of warm-ups before the present window, by owner.
     before_window: [Vec<u64>; 2],
-    /// Of the dirty lines of warm-ups before the present window, by owner.
-    before_warm_up: Vec<Left>,
-    /// Of all dirty lines before the last window but one, and before the present one, by owner.
-    before_windows: [Vec<Left>; 2],
     /// What was put away, weighted, of one book.
     put_away: Vec<Tally>,
     /// By owner: what was put away of the sample.
@@ -49,39 +44,11 @@ pub struct Tallies {
     noted: HashMap<Owner, L1Events, Mixing>,
 }
 
-/// Dirty lines of one owner that left L2 (L1, where there is none), and those that were written again, later ones apart.
-#[derive(Debug, Clone, Copy, Default)]
-struct Left {
-    left: u64,
-    rewritten: u64,
-    rewritten_later: u64,
-}
-
-impl Left {
-    fn of(tally: &Tally) -> Self {
-        let left = if tally.l2_writebacks > 0 { tally.l2_writebacks } else { tally.l1_writebacks };
-        Left { left, rewritten: tally.rewritten, rewritten_later: tally.rewritten_later }
-    }
-
-    /// The share of the lines that left since `before` which were not written again since; `None` where none left.
-    fn gone_since(&self, before: &Left) -> Option<f64> {
-        let left = self.left.saturating_sub(before.left);
-        let soon = |of: &Left| of.rewritten - of.rewritten_later;
-        let again = soon(self).saturating_sub(soon(before)).min(left);
-        (left > 0).then(|| 1.0 - again as f64 / left as f64)
-    }
-}
-
-/// Of the sample of one owner that was put away: lines that it touched, with their weights and without; and how many events more its
-/// weighted tally has than happened.
+/// Of the sample of one owner that was put away: lines that it touched, with their weights and without.
 #[derive(Debug, Clone, Copy, Default)]
 struct Weighed {
     lines: u64,
     heavy: u64,
-    l1_writebacks: i64,
-    l2_writebacks: i64,
-    rewritten: i64,
-    rewritten_later: i64,
 }
 
 /// What happens in L1: fills, and [`Tally::left_l1`].
@@ -163,31 +130,9 @@ impl Tallies {
     }
 
     /// A window of the sample begins.
-    pub fn begin_window(&mut self, has_l2: bool) {
-        let all = (0..self.plain.len() as u32).map(|owner| self.unweighted(Owner(owner), has_l2)).collect();
-        self.before_windows = [std::mem::take(&mut self.before_windows[1]), all];
+    pub fn begin_window(&mut self) {
         let compulsory = |tallies: &[Tally]| tallies.iter().map(|tally| tally.compulsory).collect();
         self.before_window = [compulsory(&self.sample), compulsory(&self.warming)];
-        self.before_warm_up = self.warming.iter().map(Left::of).collect();
-    }
-
-    /// A pause has turned the last level over: lines that were dirty there before it had gone to memory when the present window
-    /// began, unless they are of a set that is written again within a turnover. What its warm-up wrote again of the others was
-    /// not there in truth. Which they are the warm-up shows: the share of the dirty lines that left L2 in it which it did not
-    /// write again. That share, by owner; of those who wrote nothing in it all, if it was as long as a turnover (`warm`), else none.
-    pub fn undo_old_rewrites(&mut self, warm: bool) -> Vec<f64> {
-        if warm {
-            self.warming.resize(self.plain.len(), Tally::default());
-        }
-        let before = |i: usize| self.before_warm_up.get(i).copied().unwrap_or_default();
-        let undo = |(i, tally): (usize, &mut Tally)| {
-            let (before, now) = (before(i), Left::of(tally));
-            let gone = now.gone_since(&before).unwrap_or(if warm { 1.0 } else { 0.0 });
-            let again = ((now.rewritten_later - before.rewritten_later) as f64 * gone).round() as u64;
-            (tally.rewritten, tally.rewritten_later) = (tally.rewritten - again, tally.rewritten_later - again);
-            gone
-        };
-        self.warming.iter_mut().enumerate().map(undo).collect()
     }
 
     /// Of the compulsory misses of the present window only `share` are so; the others are of lines that were touched
@@ -216,11 +161,6 @@ impl Tallies {
             let weighed = of_growing(&mut self.weighed, owner);
             weighed.lines += tally.admitted;
             weighed.heavy += weighted.admitted;
-            let more = |of: fn(&Tally) -> u64| of(&weighted) as i64 - of(&tally) as i64;
-            weighed.l1_writebacks += more(|t| t.l1_writebacks);
-            weighed.l2_writebacks += more(|t| t.l2_writebacks);
-            weighed.rewritten += more(|t| t.rewritten);
-            weighed.rewritten_later += more(|t| t.rewritten_later);
             self.before_window[0].get_mut(at).into_iter().for_each(|before| *before = 0);
         }
     }
@@ -238,46 +178,6 @@ impl Tallies {
     pub fn mean_weight(&self, owner: Owner) -> Option<f64> {
         let &Weighed { lines, heavy, .. } = self.weighed.get(owner.0 as usize)?;
         (lines > 0).then(|| heavy as f64 / lines as f64)
-    }
-
-    /// What became of the dirty lines by `owner` that left L2 (L1, if `has_l2` is false). A line that leaves in one window may be
-    /// written in another one, which weighs more or less: without weights, and in all books together, no more are written
-    /// again than have left. To be asked when all is back.
-    pub fn fate(&self, owner: Owner, has_l2: bool) -> Fate {
-        let (end, looked_at) = (self.end(owner), self.unweighted(owner, has_l2));
-        let at_end = if has_l2 { end.l2_writebacks } else { end.l1_writebacks };
-        let latest = self.before_windows.iter().find(|before| !before.is_empty());
-        let before = |before: &Vec<Left>| before.get(owner.0 as usize).copied().unwrap_or_default();
-        let before = latest.map(before).unwrap_or(looked_at);
-        let is_new = |of: &Left| of.left.saturating_sub(of.rewritten);
-        Fate {
-            left: looked_at.left + at_end,
-            rewritten: looked_at.rewritten + end.rewritten,
-            rewritten_later: looked_at.rewritten_later + end.rewritten_later,
-            at_end: end.last_writebacks,
-            known: looked_at.rewritten_later.saturating_sub(before.rewritten_later),
-            fresh: is_new(&looked_at).saturating_sub(is_new(&before)),
-        }
-    }
-
-    /// Dirty lines by `owner` before the end, of all books, without weights.
-    fn unweighted(&self, owner: Owner, has_l2: bool) -> Left {
-        let at = owner.0 as usize;
-        let weighed = self.weighed.get(at).copied().unwrap_or_default();
-        let all = |of: fn(&Tally) -> u64| -> i64 {
-            let books = [&self.plain, &self.sample, &self.warming];
-            books.iter().filter_map(|book| book.get(at)).map(|tally| of(tally) as i64).sum()
-        };
-        let left = match has_l2 {
-            true => all(|t| t.l2_writebacks) - weighed.l2_writebacks,
-            false => all(|t| t.l1_writebacks) - weighed.l1_writebacks,
-        };
-        let count = |lines: i64| lines.max(0) as u64;
-        Left {
-            left: count(left),
-            rewritten: count(all(|t| t.rewritten) - weighed.rewritten),
-            rewritten_later: count(all(|t| t.rewritten_later) - weighed.rewritten_later),
-        }
     }
 
     /// All is back: there is no more room needed for it.
@@ -352,68 +252,5 @@ mod tests {
         [one, other, idle].into_iter().for_each(|owner| tallies.bring_back(Book::Sample, owner));
         // Divided by its mean weight, each has what it had.
         assert_eq!([one, other, idle].map(|owner| tallies.sample(owner).last_fills), [3000, 80, 0]);
-    }
-
-    #[test]
-    fn what_a_turnover_drove_out_was_not_written_again_but_by_who_does_so_all_the_time() {
-        let mut tallies = Tallies::default();
-        let owners = [(); 3].map(|()| tallies.add());
-        tallies.open(Book::Warming);
-        for owner in owners {
-            *tallies.of(owner) = Tally { l2_writebacks: 50, rewritten: 9, rewritten_later: 5, ..Tally::default() };
-        }
-        tallies.begin_window(true);
-        // A stream, a set that is written again within the warm-up, and one that did not leave L2 meanwhile.
-        for (owner, (left, rewritten)) in owners.into_iter().zip([(40, 30), (40, 60), (0, 30)]) {
-            let tally = tallies.of(owner);
-            tally.l2_writebacks += left;
-            tally.rewritten += rewritten;
-            tally.rewritten_later += 30;
-        }
-        assert_eq!(tallies.undo_old_rewrites(false), [1.0, 0.25, 0.0]);
-        let now = owners.map(|owner| (tallies.of(owner).rewritten, tallies.of(owner).rewritten_later));
-        assert_eq!(now, [(9, 5), (61, 27), (39, 35)]);
-        // Had the warm-up been as long as a turnover, what the third one's lines held would have gone, too.
-        assert_eq!(tallies.undo_old_rewrites(true), [1.0, 0.25, 1.0]);
-        assert_eq!((tallies.of(owners[2]).rewritten, tallies.of(owners[2]).rewritten_later), (9, 5));
-    }
-
-    #[test]
-    fn what_is_written_again_is_told_without_weights() {
-        let mut tallies = Tallies::default();
-        let [one, idle] = [(); 2].map(|()| tallies.add());
-        // A light window in which 90 lines leave, the heavy one in which they are written again, and what is seen besides.
-        for (left, rewritten, weight) in [(90, 0, 1.0), (0, 80, 50.0)] {
-            tallies.open(Book::Sample);
-            *tallies.of(one) = Tally { l2_writebacks: left, rewritten, ..Tally::default() };
-            tallies.put_away(Book::Sample, one, weight);
-        }
-        tallies.open(Book::End);
-        *tallies.of(one) = Tally { l2_writebacks: 10, last_writebacks: 10, ..Tally::default() };
-        tallies.bring_back(Book::Sample, one);
-        assert_eq!(tallies.sample(one).rewritten, 4000);
-        let fate = tallies.fate(one, true);
-        let expected = Fate { left: 100, rewritten: 80, at_end: 10, ..Fate::default() };
-        assert_eq!((fate, fate.gone()), (expected, 0.1));
-        assert_eq!(tallies.fate(idle, true).gone(), 0.0);
-    }
-
-    #[test]
-    fn lines_are_known_or_fresh_since_the_last_window_but_one() {
-        let mut tallies = Tallies::default();
-        let one = tallies.add();
-        tallies.open(Book::Plain);
-        tallies.of(one).l2_writebacks = 100;
-        for _ in 0..3 {
-            tallies.begin_window(true);
-            tallies.open(Book::Warming);
-            let tally = tallies.of(one);
-            // Five lines leave, of which one was dirty since before the window, one since shortly before.
-            tally.l2_writebacks += 5;
-            tally.rewritten += 2;
-            tally.rewritten_later += 1;
-        }
-        let fate = tallies.fate(one, true);
-        assert_eq!((fate.left, fate.rewritten, fate.known, fate.fresh), (115, 6, 2, 6));
     }
 }

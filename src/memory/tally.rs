@@ -46,10 +46,6 @@ pub struct Tally {
     pub store_fills: u64,
     /// Dirty lines that the last level wrote to memory.
     pub last_writebacks: u64,
-    /// Dirty lines that were written again, by anyone, after they had left L2 and before they went to memory.
-    pub rewritten: u64,
-    /// Those of them that were written before a time that was not simulated.
-    pub rewritten_later: u64,
     /// Non-temporal lines, complete or not, that went to memory.
     pub nt_lines: u64,
     /// Lines from memory or past the caches that lie on a small page, and on a huge one.
@@ -146,8 +142,6 @@ impl Tally {
             last_fills: each(self.last_fills),
             store_fills: each(self.store_fills),
             last_writebacks: each(self.last_writebacks),
-            rewritten: each(self.rewritten),
-            rewritten_later: each(self.rewritten_later),
             nt_lines: each(self.nt_lines),
             on_small_pages: each(self.on_small_pages),
             on_huge_pages: each(self.on_huge_pages),
@@ -192,8 +186,6 @@ impl Tally {
         self.last_fills += more.last_fills;
         self.store_fills += more.store_fills;
         self.last_writebacks += more.last_writebacks;
-        self.rewritten += more.rewritten;
-        self.rewritten_later += more.rewritten_later;
         self.nt_lines += more.nt_lines;
         self.on_small_pages += more.on_small_pages;
         self.on_huge_pages += more.on_huge_pages;

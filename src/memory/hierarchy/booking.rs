@@ -23,23 +23,11 @@ impl Hierarchy {
             before.into_iter().for_each(|before| self.tallies.of(before).placed_taken_over += 1);
         }
         let before = old.filter(|old| !old.has_passed()).and_then(State::writer);
-        old.into_iter().for_each(|old| self.book_rewritten(old));
         if before == Some(writer) {
             return;
         }
         self.tallies.of(writer).l2_dirtied += 1;
         before.into_iter().for_each(|before| self.tallies.of(before).l2_taken_over += 1);
-    }
-
-    /// A line in this state is written again.
-    pub(super) fn book_rewritten(&mut self, old: State) {
-        if let Some(writer) = old.writer()
-            && old.has_passed()
-        {
-            let tally = self.tallies.of(writer);
-            tally.rewritten += 1;
-            tally.rewritten_later += u64::from(old.is_old());
-        }
     }
 
     /// `line` comes from memory, or goes past the caches.
@@ -56,8 +44,11 @@ impl Hierarchy {
         self.stale += u64::from(stale);
     }
 
-    /// A line in this state leaves the last level.
-    pub(super) fn book_left_last(&mut self, state: State) {
+    /// `line` leaves last level `last` in this state.
+    pub(super) fn book_left_last(&mut self, last: usize, line: Line, state: State) {
+        if let Some(residencies) = &mut self.residencies {
+            residencies.end(last, line, state, self.tallies.book());
+        }
         if let Some(writer) = state.writer() {
             self.tallies.of(writer).last_writebacks += 1;
         }

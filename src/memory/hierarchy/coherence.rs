@@ -79,7 +79,7 @@ impl Hierarchy {
                 level.cache.peek(set, line).map(|state| std::mem::replace(state, state.cleaned()))
             };
             if let Some(state) = state {
-                self.book_left_last(state);
+                self.book_left_last(other, line, state);
             }
         }
     }

@@ -3,8 +3,9 @@
 use crate::memory::behind::Behind;
 use crate::memory::calibration;
 use crate::memory::estimate::{Beyond, near, relative_error, windows_error};
-use crate::memory::executions::Times;
+use crate::memory::executions::{Factors, Times};
 use crate::memory::line::Owner;
+use crate::memory::residency::Written;
 use crate::memory::tallies::Book;
 use crate::memory::tally::Tally;
 use crate::profile::code::CodeRef;
@@ -27,6 +28,7 @@ impl CacheModel {
             hierarchy.tallies.open(Book::End);
             hierarchy.flush();
         }
+        let residencies = self.sampled.as_mut().and_then(|s| s.hierarchy.residencies()).map(std::mem::take);
         let scales = self.first_level_scales();
         let hierarchy = self.sampled.as_ref().map_or(&self.full, |s| &s.hierarchy);
         let first = &self.full.tallies;
@@ -37,27 +39,41 @@ impl CacheModel {
         let total = self.executed.total();
         // Where there are less than two nobody knows how windows differ.
         let of_windows = self.sampled.as_ref().map_or(0.0, |s| windows_error(s.pace.windows()).unwrap_or(1.0));
+        let behind = |owner: Owner, factors: &Factors| {
+            let mean_weight = self.strata.mean_weight(self.owners.pairs()[owner.0 as usize].0);
+            Behind::of(&hierarchy.tallies, owner, factors, mean_weight, lines, self.has_l2)
+        };
+        // What one window saw may differ in others as the opening or its warm-up differs from it; where they tell nothing, as
+        // much as everything does that the program does.
+        let error = |owner: Owner, behind: &Behind, factors: &Factors, own: Option<f64>, events: fn(&Tally) -> u64| {
+            let in_others = || behind.changed(self.executed.by_phase(owner), events).unwrap_or(of_windows);
+            let own = own.unwrap_or_else(|| in_others() * factors.between_windows());
+            own.hypot(factors.without_windows())
+        };
+        let error_of_fills = |owner: Owner| {
+            let factors = self.executed.factors(owner);
+            let behind = behind(owner, &factors);
+            let (site, _) = self.owners.pairs()[owner.0 as usize];
+            let of_windows = error(owner, &behind, &factors, self.strata.scatter(site).l3, |t| t.last_fills);
+            let fills = behind.traffic(&beyond, Written::default());
+            of_windows.hypot(fills.cold_lines / fills.l3_misses.max(1.0))
+        };
+        let scale = |owner, book| behind(owner, &self.executed.factors(owner)).stands_for(book);
+        let written = residencies.map(|residencies| residencies.written(scale, error_of_fills)).unwrap_or_default();
         let (mut traffic, mut unseen) = (Vec::new(), 0.0);
         for (i, (&(site, thread), scale)) in self.owners.pairs().iter().zip(scales).enumerate() {
             let Some(&at) = sites.get(site as usize) else { continue };
             let owner = Owner(i as u32);
             let factors = self.executed.factors(owner);
-            let mean_weight = self.strata.mean_weight(site);
-            let behind = Behind::of(&hierarchy.tallies, owner, &factors, mean_weight, lines, self.has_l2);
+            let behind = behind(owner, &factors);
             let (mut near_core, l1_error) = match scale {
                 Some(scale) => self.near_of(owner, scale, &behind),
                 None => (behind.near(), 0.0),
             };
             near_core.add(&near(&first.end(owner), 1.0));
-            let mut figures = beyond.join(&near_core, &behind.traffic(&beyond));
-            // What one window saw may differ in others as the opening or its warm-up differs from it; where they tell nothing, as
-            // much as everything does that the program does.
+            let mut figures = beyond.join(&near_core, &behind.traffic(&beyond, written.get(&owner).copied().unwrap_or_default()));
             let scatter = self.strata.scatter(site);
-            let error = |own: Option<f64>, events: fn(&Tally) -> u64| {
-                let in_others = || behind.changed(self.executed.by_phase(owner), events).unwrap_or(of_windows);
-                let own = own.unwrap_or_else(|| in_others() * factors.between_windows());
-                own.hypot(factors.without_windows())
-            };
+            let error = |own, events| error(owner, &behind, &factors, own, events);
             figures.l1_scatter = (error(scatter.l1, |t| t.l1_fills) * figures.l1_misses).max(l1_error);
             figures.l2_scatter = error(scatter.l2, |t| t.l2_fills + t.l2_dirtied) * figures.l2_misses;
             if !hierarchy.knows_frames() {
@@ -96,7 +112,8 @@ impl CacheModel {
         let own = calibration::worst(&ratios);
         let (mode, error) = match &self.sampled {
             None => ("exact", Some(own)),
-            Some(sampled) => ("sampled", relative_error(sampled.hierarchy.groups()).map(|error| error.hypot(own))),
+            // Where nothing comes from memory no group of lines differs from others.
+            Some(sampled) => ("sampled", Some(relative_error(sampled.hierarchy.groups()).unwrap_or(0.0).hypot(own))),
         };
         let pairs = self.owners.pairs();
         let place = |owner: Owner| sites.get(pairs.get(owner.0 as usize)?.0 as usize).copied();

@@ -29,7 +29,10 @@ impl CacheModel {
     pub(super) fn put_away(&mut self, weights: &HashMap<u32, Weights, Mixing>) {
         let Some(Sampled { hierarchy, control, rhythm, .. }) = &mut self.sampled else { return };
         control.end_bursts(&self.full.tallies, &mut hierarchy.tallies);
-        for (owner, (site, thread)) in (0..).map(Owner).zip(self.owners.pairs()) {
+        let pairs = self.owners.pairs();
+        let of_sample = |owner: Owner| weights.get(&pairs.get(owner.0 as usize)?.0)?.sampled;
+        hierarchy.residencies().into_iter().for_each(|residencies| residencies.weigh(of_sample));
+        for (owner, (site, thread)) in (0..).map(Owner).zip(pairs) {
             let Some(Weights { sampled, bursts }) = weights.get(site) else { continue };
             if let Some(weight) = sampled {
                 hierarchy.tallies.put_away(Book::Sample, owner, *weight);

@@ -283,6 +283,9 @@ pub struct Traffic {
     pub l2_scatter: f64,
     #[serde(default)]
     pub l3_scatter: f64,
+    /// The same of lines written to memory that were dirty in the last cache.
+    #[serde(default)]
+    pub dram_write_scatter: f64,
     /// Lines that the simulation saw going to or coming from memory: all of them, or those of the sample.
     #[serde(default)]
     pub seen_lines: f64,
@@ -341,6 +344,7 @@ impl Traffic {
         self.l1_scatter += more.l1_scatter;
         self.l2_scatter += more.l2_scatter;
         self.l3_scatter += more.l3_scatter;
+        self.dram_write_scatter += more.dram_write_scatter;
         self.seen_lines += more.seen_lines;
         self.l3_seen_lines += more.l3_seen_lines;
         self.stale_lines += more.stale_lines;

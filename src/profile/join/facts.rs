@@ -174,8 +174,12 @@ fn fill_traffic<'m>(function: &mut Function, measured: &'m Measured) {
             function.misses = Some(traffic::misses(&traffic.sum));
             let of_l3 = traffic::error_behind_l2(t, traffic.one_in, error);
             source(function, "bytes.l3", "simulated", traffic::scattered(of_l3, t.l2_scatter, t.l2_misses));
-            for field in ["bytes.dram", "misses"] {
-                source(function, field, "simulated", traffic::scattered(of_memory, t.l3_scatter, t.l3_misses));
+            source(function, "misses", "simulated", traffic::scattered(of_memory, t.l3_scatter, t.l3_misses));
+            let of_bytes = traffic::error_of_memory_bytes(t, traffic.one_in, error);
+            source(function, "bytes.dram", "simulated", of_bytes);
+            for (field, bytes) in [("bytes.l3", bytes.l3), ("bytes.dram", bytes.dram)] {
+                let source = function.source.get_mut(field);
+                source.into_iter().for_each(|source| source.reason = traffic::none_seen(bytes, traffic.one_in));
             }
             if let (true, Some(misses)) = (traffic.one_core, &mut function.misses) {
                 misses.coherence = None;

@@ -10,6 +10,9 @@ use crate::profile::evidence::pages::{Estimate, PagesEvidence};
 use crate::profile::function::{Bytes, CacheMisses, Misses};
 use crate::profile::pages::Pages;
 
+/// Bytes in a cache line.
+const LINE_BYTES: f64 = 64.0;
+
 /// Traffic of one function.
 #[derive(Debug, Default)]
 pub struct FunctionTraffic {
@@ -112,6 +115,18 @@ pub fn error_of_sample(traffic: &Traffic, one_in: u32, overall: Option<f64>) -> 
     }
 }
 
+/// How well the bytes that it exchanged with memory are known where its misses of the last cache are known with the relative error
+/// `of_misses` of the sample, differing windows aside: of all the lines that were exchanged, in either direction, those that may be
+/// more or fewer, and what windows tell of those that came and those that went.
+pub fn error_of_memory_bytes(traffic: &Traffic, one_in: u32, overall: Option<f64>) -> Option<f64> {
+    let lines = (traffic.dram_read + traffic.dram_write) / LINE_BYTES;
+    let of_lines = match traffic.seen_lines > 0.0 && one_in > 1 {
+        true => of_seen(traffic.seen_lines, (traffic.stale_lines, traffic.cold_lines), lines, overall),
+        false => overall.filter(|_| lines > 0.0),
+    };
+    scattered(of_lines, traffic.l3_scatter + traffic.dram_write_scatter, lines)
+}
+
 /// The same of what it exchanged with L3: lines between L2 and L3 tell that. Where none was seen, but lines that may have been
 /// misses, it is as if one had been; lines that other cores took were seen near the core.
 pub fn error_behind_l2(traffic: &Traffic, one_in: u32, overall: Option<f64>) -> Option<f64> {
@@ -176,6 +191,11 @@ pub fn pages(estimate: &Estimate, traffic: &Traffic) -> Result<Pages, String> {
         return Err("no access of it was in the sample; run longer, or with --memory exact".into());
     }
     Ok(Pages { touched, at_least: estimate.sampled })
+}
+
+/// Why there are no such bytes in a sample of one line in `one_in`, which are not for certain none in all.
+pub fn none_seen(bytes: Option<u64>, one_in: u32) -> Option<String> {
+    (bytes == Some(0) && one_in > 1).then(|| format!("none of its lines in the sample, which is one in {one_in}, went there"))
 }
 
 /// Rounds a sampled sum to whole bytes or lines.

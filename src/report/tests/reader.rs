@@ -25,7 +25,7 @@ fn places(value: &Value, at: String, out: &mut Vec<String>) {
 
 /// Fields that may be absent: added after the contract, or absent where they have nothing to tell.
 fn optional(pointer: &str) -> bool {
-    const NAMES: [&str; 49] = [
+    const NAMES: [&str; 50] = [
         "waiting_s",
         "kernel_s",
         "concurrency",
@@ -41,6 +41,7 @@ fn optional(pointer: &str) -> bool {
         "l1_scatter",
         "l2_scatter",
         "l3_scatter",
+        "dram_write_scatter",
         "l3_seen_lines",
         "stale_lines",
         "l3_stale_lines",

@@ -139,6 +139,7 @@ impl Kernel {
             l1_scatter: per.l1_scatter * n,
             l2_scatter: per.l2_scatter * n,
             l3_scatter: per.l3_scatter * n,
+            dram_write_scatter: per.dram_write_scatter * n,
             l3_seen_lines: per.l3_seen_lines * n,
             stale_lines: per.stale_lines * n,
             l3_stale_lines: per.l3_stale_lines * n,

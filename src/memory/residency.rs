@@ -1,0 +1,285 @@
+//! What goes back to memory, where a program is looked at in windows.
+//!
+//! A dirty line leaves the last level long after it was written, while something else may be executed and another part of the
+//! program is looked at, or none. What is known best of a line is when it came. So each stay of a line in the caches is followed from
+//! its fill on, and stands for as many as the fill does: it ends with a write-back if anyone wrote the line meanwhile, and that is
+//! booked on who did so last.
+//!
+//! ```text
+//!         fill by F ─────────── writes ────────────▶ eviction, or the end of the program
+//!   events of F stand for w                          w lines written back by the last writer, or none
+//! ```
+//!
+//! So no more is ever written to memory than came from it, and a set that stays in the caches is written once, however often
+//! the program writes it.
+//!
+//! A stay that a pause interrupts goes on where the model still has the line afterwards. If nobody uses it any more there, the
+//! rest of its stay was not seen: when it was clean, it may have been written later. How often, stays of the same instruction tell that
+//! were seen to their end.
+
+use std::collections::HashMap;
+
+use super::line::{Line, Owner, State};
+use super::mix::Mixing;
+use super::tallies::Book;
+
+/// Kinds of stays that are told apart at most: 24 bytes each, or twice that while a table grows.
+const MOST_KINDS: usize = 1 << 17;
+/// Stays that were seen to their end, of one instruction, that are enough to tell others.
+const ENOUGH: u64 = 64;
+
+/// All stays in the caches.
+#[derive(Debug, Default)]
+pub struct Residencies {
+    /// Those that go on, by last level and line.
+    present: HashMap<(u32, Line), Stay, Mixing>,
+    /// Those that are over, before it was known what their fill weighs, and after.
+    unweighted: HashMap<Kind, u64, Mixing>,
+    weighted: HashMap<Kind, Sum, Mixing>,
+}
+
+/// One that goes on.
+#[derive(Debug, Clone, Copy)]
+struct Stay {
+    filler: Owner,
+    book: Book,
+    /// Of the fill among those of its instruction, once that is known.
+    weight: Option<f32>,
+}
+
+/// What is told apart of those that are over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Kind {
+    /// Whose fill it began with, and where that was booked.
+    filler: Owner,
+    book: Book,
+    /// Who wrote the line last.
+    writer: Option<Owner>,
+    /// It was seen to its end.
+    followed: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    stays: u64,
+    weight: f64,
+}
+
+/// Lines that memory gets of one owner.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Written {
+    /// How many.
+    pub lines: f64,
+    /// Their standard error, from what is not known of the fills that they came with, and of stays that were not followed.
+    pub scatter: f64,
+}
+
+impl Residencies {
+    /// `line` comes from memory to last level `last`, for `filler`.
+    pub fn begin(&mut self, last: usize, line: Line, filler: Owner, book: Book) {
+        let weight = (book != Book::Sample).then_some(1.0);
+        if let Some(before) = self.present.insert((last as u32, line), Stay { filler, book, weight }) {
+            // It left unnoticed: clean.
+            self.end_stay(before, None, true);
+        }
+    }
+
+    /// `line` leaves last level `last` in this `state`, which it has not come to from memory if it was given up before by that: then
+    /// the writer's own events tell what it stands for.
+    pub fn end(&mut self, last: usize, line: Line, state: State, book: Book) {
+        let of_writer = || {
+            let weight = (book != Book::Sample).then_some(1.0);
+            state.writer().map(|filler| Stay { filler, book, weight })
+        };
+        if let Some(stay) = self.present.remove(&(last as u32, line)).or_else(of_writer) {
+            self.end_stay(stay, state.writer(), !state.is_stale());
+        }
+    }
+
+    fn end_stay(&mut self, Stay { filler, book, weight }: Stay, writer: Option<Owner>, followed: bool) {
+        let mut kind = Kind { filler, book, writer, followed };
+        if self.unweighted.len() + self.weighted.len() >= MOST_KINDS && !self.weighted.contains_key(&kind) {
+            kind.filler = writer.unwrap_or(filler);
+        }
+        match weight {
+            Some(weight) => self.weighted.entry(kind).or_default().add(1, f64::from(weight)),
+            None => *self.unweighted.entry(kind).or_default() += 1,
+        }
+    }
+
+    /// Fills in windows of those of whom it is known weigh so much, if that was not known before.
+    pub fn weigh(&mut self, weight: impl Fn(Owner) -> Option<f64>) {
+        for stay in self.present.values_mut().filter(|stay| stay.weight.is_none()) {
+            stay.weight = weight(stay.filler).map(|weight| weight as f32);
+        }
+        let weighted = &mut self.weighted;
+        self.unweighted.retain(|kind, stays| match weight(kind.filler) {
+            Some(weight) => {
+                weighted.entry(*kind).or_default().add(*stays, weight);
+                false
+            }
+            None => true,
+        });
+    }
+
+    /// What memory gets, by last writer, when all stays are over. An event of an owner in a book stands for `scale` lines, weight
+    /// aside, and what is known of the owner's fills is known with this relative `error`.
+    pub fn written(
+        mut self,
+        scale: impl Fn(Owner, Book) -> f64,
+        error: impl Fn(Owner) -> f64,
+    ) -> HashMap<Owner, Written, Mixing> {
+        for (_, stay) in std::mem::take(&mut self.present) {
+            self.end_stay(stay, None, false);
+        }
+        self.weigh(|_| Some(1.0));
+        let mut fillers: HashMap<Owner, Fills, Mixing> = HashMap::default();
+        for (kind, sum) in &self.weighted {
+            fillers.entry(kind.filler).or_default().add(kind, *sum, scale(kind.filler, kind.book));
+        }
+        let mut written: HashMap<Owner, Written, Mixing> = HashMap::default();
+        for (filler, fills) in &fillers {
+            let error = error(*filler);
+            for (writer, of_writer) in &fills.writers {
+                let more = fills.written_unseen() * of_writer.followed / fills.followed_dirty().max(1e-9);
+                let Written { lines, scatter } = written.entry(*writer).or_default();
+                *lines += of_writer.all + more;
+                // What one instruction's fills are off by all their lines are.
+                *scatter += (error * (of_writer.all + more)).hypot(more);
+            }
+        }
+        written
+    }
+}
+
+impl Sum {
+    fn add(&mut self, stays: u64, weight: f64) {
+        self.stays += stays;
+        self.weight += stays as f64 * weight;
+    }
+}
+
+/// What became of the lines that one instruction brought from memory.
+#[derive(Debug, Default)]
+struct Fills {
+    writers: HashMap<Owner, OfWriter, Mixing>,
+    /// Lines of stays that were followed to their end, and all; clean ones of both.
+    followed: f64,
+    followed_clean: f64,
+    all: f64,
+    all_clean: f64,
+    /// How many were followed.
+    stays: u64,
+}
+
+/// Those of them that one owner wrote last.
+#[derive(Debug, Clone, Copy, Default)]
+struct OfWriter {
+    followed: f64,
+    all: f64,
+}
+
+impl Fills {
+    fn add(&mut self, kind: &Kind, sum: Sum, scale: f64) {
+        let lines = scale * sum.weight;
+        self.all += lines;
+        if kind.followed {
+            self.followed += lines;
+            self.stays += sum.stays;
+        }
+        let Some(writer) = kind.writer else {
+            self.all_clean += lines;
+            self.followed_clean += if kind.followed { lines } else { 0.0 };
+            return;
+        };
+        let of_writer = self.writers.entry(writer).or_default();
+        of_writer.all += lines;
+        of_writer.followed += if kind.followed { lines } else { 0.0 };
+    }
+
+    fn followed_dirty(&self) -> f64 {
+        self.followed - self.followed_clean
+    }
+
+    /// Lines that were clean when they were seen last, and written later, if those that were not followed to their end are as often
+    /// written as those that were.
+    fn written_unseen(&self) -> f64 {
+        if self.stays < ENOUGH || self.followed <= 0.0 {
+            return 0.0;
+        }
+        let unfollowed = self.all - self.followed;
+        let expected = unfollowed * self.followed_clean / self.followed;
+        (self.all_clean - self.followed_clean - expected).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Owner = Owner(1);
+    const OTHER: Owner = Owner(2);
+
+    fn lines(range: std::ops::Range<u64>) -> impl Iterator<Item = Line> {
+        range.map(Line)
+    }
+
+    /// Windows stand for ten times as much, and fills of `ONE` are known to 5 %.
+    fn written(stays: Residencies) -> [(f64, f64); 2] {
+        let scale = |_, book| if book == Book::Sample { 10.0 } else { 1.0 };
+        let written = stays.written(scale, |filler| if filler == ONE { 0.05 } else { 0.0 });
+        [ONE, OTHER].map(|owner| written.get(&owner).map_or((0.0, 0.0), |w| (w.lines, w.scatter)))
+    }
+
+    #[test]
+    fn a_line_is_written_back_as_often_as_it_came() {
+        let mut stays = Residencies::default();
+        lines(0..100).for_each(|line| stays.begin(0, line, ONE, Book::Plain));
+        lines(100..200).for_each(|line| stays.begin(0, line, ONE, Book::Sample));
+        // Of those of windows one half leaves before it is known what they weigh, the other one after.
+        let dirty = State::dirty(OTHER);
+        lines(100..150).for_each(|line| stays.end(0, line, dirty, Book::Warming));
+        stays.weigh(|owner| (owner == ONE).then_some(3.0));
+        lines(150..180).for_each(|line| stays.end(0, line, dirty, Book::End));
+        lines(0..100).chain(lines(180..200)).for_each(|line| stays.end(0, line, State::CLEAN, Book::End));
+        let [(of_one, _), (of_other, scatter)] = written(stays);
+        assert_eq!((of_one, of_other), (0.0, 80.0 * 30.0));
+        assert!((scatter - 0.05 * of_other).abs() < 1e-9, "as well known as the fills that brought them");
+    }
+
+    #[test]
+    fn last_levels_have_lines_of_their_own_and_others_are_the_writers() {
+        let mut stays = Residencies::default();
+        stays.begin(0, Line(7), ONE, Book::Plain);
+        stays.begin(1, Line(7), OTHER, Book::Plain);
+        stays.end(1, Line(7), State::dirty(OTHER), Book::Plain);
+        // Another level still has what this one gave up.
+        stays.end(1, Line(7), State::dirty(OTHER), Book::Sample);
+        stays.end(0, Line(7), State::dirty(ONE), Book::Plain);
+        assert_eq!(written(stays).map(|(lines, _)| lines), [1.0, 11.0]);
+    }
+
+    #[test]
+    fn what_a_pause_hides_is_told_by_stays_that_it_does_not() {
+        let mut stays = Residencies::default();
+        lines(0..200).for_each(|line| stays.begin(0, line, ONE, Book::Plain));
+        lines(0..50).for_each(|line| stays.end(0, line, State::dirty(OTHER), Book::Plain));
+        lines(50..100).for_each(|line| stays.end(0, line, State::CLEAN, Book::Plain));
+        lines(100..110).for_each(|line| stays.end(0, line, State::dirty(OTHER).aged(), Book::Plain));
+        lines(110..200).for_each(|line| stays.end(0, line, State::CLEAN.aged(), Book::Plain));
+        let [_, (lines_written, scatter)] = written(stays);
+        assert!((lines_written - 100.0).abs() < 1e-9, "{lines_written}");
+        assert!((scatter - 5.0f64.hypot(40.0)).abs() < 1e-9, "40 of them nobody saw: {scatter}");
+    }
+
+    #[test]
+    fn kinds_beyond_the_limit_are_the_writers_own() {
+        let mut stays = Residencies::default();
+        for number in 0..MOST_KINDS as u64 + 10 {
+            stays.begin(0, Line(number), Owner(number as u32), Book::Plain);
+            stays.end(0, Line(number), State::dirty(OTHER), Book::Plain);
+        }
+        assert!(stays.weighted.len() <= MOST_KINDS + 1);
+        assert_eq!(written(stays)[1].0, MOST_KINDS as f64 + 10.0);
+    }
+}
