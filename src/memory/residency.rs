@@ -23,7 +23,7 @@ use super::line::{Line, Owner, State};
 use super::mix::Mixing;
 use super::tallies::Book;
 
-/// Kinds of stays that are told apart at most: 24 bytes each, or twice that while a table grows.
+/// Kinds of stays that are told apart at most: 32 bytes each.
 const MOST_KINDS: usize = 1 << 17;
 /// Stays that were seen to their end, of one instruction, that are enough to tell others.
 const ENOUGH: u64 = 64;
@@ -31,38 +31,45 @@ const ENOUGH: u64 = 64;
 /// All stays in the caches.
 #[derive(Debug, Default)]
 pub struct Residencies {
-    /// Those that go on, by last level and line.
-    present: HashMap<(u32, Line), Stay, Mixing>,
-    /// Those that are over, before it was known what their fill weighs, and after.
-    unweighted: HashMap<Kind, u64, Mixing>,
-    weighted: HashMap<Kind, Sum, Mixing>,
+    /// Those that go on, of each last level.
+    present: Vec<HashMap<Line, Stay, Mixing>>,
+    /// Those that are over, by whose fill they began with.
+    over: Vec<Vec<Over>>,
+    kinds: usize,
 }
 
-/// One that goes on.
+/// One that goes on: 8 bytes, of which there are as many as lines in the caches.
 #[derive(Debug, Clone, Copy)]
 struct Stay {
-    filler: Owner,
-    book: Book,
-    /// Of the fill among those of its instruction, once that is known.
-    weight: Option<f32>,
+    /// Whose fill it began with, and above [`BOOK_SHIFT`] the book of that.
+    filler: u32,
+    /// Of the fill among those of its instruction; [`UNKNOWN`] until that is told.
+    weight: f32,
 }
 
-/// What is told apart of those that are over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// Owners are fewer than two to this power.
+const BOOK_SHIFT: u32 = 28;
+const BOOKS: [Book; 5] = [Book::Plain, Book::Sample, Book::End, Book::Warming, Book::Nothing];
+const UNKNOWN: f32 = 0.0;
+
+/// All of one kind that are over.
+#[derive(Debug, Clone, Copy)]
+struct Over {
+    kind: Kind,
+    /// How many, what those weigh together whose fills' weight is known, and how many others there are.
+    stays: u32,
+    unweighted: u32,
+    weight: f64,
+}
+
+/// What is told apart of the stays that began with one owner's fills.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Kind {
-    /// Whose fill it began with, and where that was booked.
-    filler: Owner,
     book: Book,
     /// Who wrote the line last.
     writer: Option<Owner>,
     /// It was seen to its end.
     followed: bool,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Sum {
-    stays: u64,
-    weight: f64,
 }
 
 /// Lines that memory gets of one owner.
@@ -77,8 +84,10 @@ pub struct Written {
 impl Residencies {
     /// `line` comes from memory to last level `last`, for `filler`.
     pub fn begin(&mut self, last: usize, line: Line, filler: Owner, book: Book) {
-        let weight = (book != Book::Sample).then_some(1.0);
-        if let Some(before) = self.present.insert((last as u32, line), Stay { filler, book, weight }) {
+        if self.present.len() <= last {
+            self.present.resize_with(last + 1, HashMap::default);
+        }
+        if let Some(before) = self.present[last].insert(line, Stay::new(filler, book)) {
             // It left unnoticed: clean.
             self.end_stay(before, None, true);
         }
@@ -87,39 +96,57 @@ impl Residencies {
     /// `line` leaves last level `last` in this `state`, which it has not come to from memory if it was given up before by that: then
     /// the writer's own events tell what it stands for.
     pub fn end(&mut self, last: usize, line: Line, state: State, book: Book) {
-        let of_writer = || {
-            let weight = (book != Book::Sample).then_some(1.0);
-            state.writer().map(|filler| Stay { filler, book, weight })
-        };
-        if let Some(stay) = self.present.remove(&(last as u32, line)).or_else(of_writer) {
+        let stay = self.present.get_mut(last).and_then(|present| present.remove(&line));
+        if let Some(stay) = stay.or_else(|| state.writer().map(|filler| Stay::new(filler, book))) {
             self.end_stay(stay, state.writer(), !state.is_stale());
         }
     }
 
-    fn end_stay(&mut self, Stay { filler, book, weight }: Stay, writer: Option<Owner>, followed: bool) {
-        let mut kind = Kind { filler, book, writer, followed };
-        if self.unweighted.len() + self.weighted.len() >= MOST_KINDS && !self.weighted.contains_key(&kind) {
-            kind.filler = writer.unwrap_or(filler);
+    fn end_stay(&mut self, stay: Stay, writer: Option<Owner>, followed: bool) {
+        let over = self.over(stay.filler(), Kind { book: stay.book(), writer, followed });
+        over.stays = over.stays.saturating_add(1);
+        if stay.weight == UNKNOWN {
+            over.unweighted += 1;
+        } else {
+            over.weight += f64::from(stay.weight);
         }
-        match weight {
-            Some(weight) => self.weighted.entry(kind).or_default().add(1, f64::from(weight)),
-            None => *self.unweighted.entry(kind).or_default() += 1,
+    }
+
+    /// Those of this kind; if there are too many kinds, of the writer's own.
+    fn over(&mut self, mut filler: Owner, kind: Kind) -> &mut Over {
+        let find = |over: &[Over]| over.iter().position(|over| over.kind == kind);
+        let of = |over: &mut Vec<Vec<Over>>, filler: Owner| {
+            if over.len() <= filler.0 as usize {
+                over.resize(filler.0 as usize + 1, Vec::new());
+            }
+            find(&over[filler.0 as usize])
+        };
+        let mut at = of(&mut self.over, filler);
+        if at.is_none() && self.kinds >= MOST_KINDS {
+            filler = kind.writer.unwrap_or(filler);
+            at = of(&mut self.over, filler);
         }
+        let of_filler = &mut self.over[filler.0 as usize];
+        let at = at.unwrap_or_else(|| {
+            self.kinds += 1;
+            of_filler.push(Over { kind, stays: 0, unweighted: 0, weight: 0.0 });
+            of_filler.len() - 1
+        });
+        &mut of_filler[at]
     }
 
     /// Fills in windows of those of whom it is known weigh so much, if that was not known before.
     pub fn weigh(&mut self, weight: impl Fn(Owner) -> Option<f64>) {
-        for stay in self.present.values_mut().filter(|stay| stay.weight.is_none()) {
-            stay.weight = weight(stay.filler).map(|weight| weight as f32);
+        let present = self.present.iter_mut().flat_map(HashMap::values_mut);
+        for stay in present.filter(|stay| stay.weight == UNKNOWN) {
+            stay.weight = weight(stay.filler()).map_or(UNKNOWN, |weight| weight as f32);
         }
-        let weighted = &mut self.weighted;
-        self.unweighted.retain(|kind, stays| match weight(kind.filler) {
-            Some(weight) => {
-                weighted.entry(*kind).or_default().add(*stays, weight);
-                false
+        for (filler, of_filler) in (0..).map(Owner).zip(&mut self.over) {
+            let Some(weight) = weight(filler) else { continue };
+            for over in of_filler {
+                over.weight += weight * f64::from(std::mem::take(&mut over.unweighted));
             }
-            None => true,
-        });
+        }
     }
 
     /// What memory gets, by last writer, when all stays are over. An event of an owner in a book stands for `scale` lines, weight
@@ -129,17 +156,15 @@ impl Residencies {
         scale: impl Fn(Owner, Book) -> f64,
         error: impl Fn(Owner) -> f64,
     ) -> HashMap<Owner, Written, Mixing> {
-        for (_, stay) in std::mem::take(&mut self.present) {
+        for stay in std::mem::take(&mut self.present).into_iter().flat_map(HashMap::into_values) {
             self.end_stay(stay, None, false);
         }
         self.weigh(|_| Some(1.0));
-        let mut fillers: HashMap<Owner, Fills, Mixing> = HashMap::default();
-        for (kind, sum) in &self.weighted {
-            fillers.entry(kind.filler).or_default().add(kind, *sum, scale(kind.filler, kind.book));
-        }
         let mut written: HashMap<Owner, Written, Mixing> = HashMap::default();
-        for (filler, fills) in &fillers {
-            let error = error(*filler);
+        for (filler, over) in (0..).map(Owner).zip(&self.over).filter(|(_, over)| !over.is_empty()) {
+            let mut fills = Fills::default();
+            over.iter().for_each(|over| fills.add(over, scale(filler, over.kind.book)));
+            let error = error(filler);
             for (writer, of_writer) in &fills.writers {
                 let more = fills.written_unseen() * of_writer.followed / fills.followed_dirty().max(1e-9);
                 let Written { lines, scatter } = written.entry(*writer).or_default();
@@ -152,10 +177,19 @@ impl Residencies {
     }
 }
 
-impl Sum {
-    fn add(&mut self, stays: u64, weight: f64) {
-        self.stays += stays;
-        self.weight += stays as f64 * weight;
+impl Stay {
+    /// That begins with an event of `filler` in this book: of windows its weight is told later.
+    fn new(filler: Owner, book: Book) -> Self {
+        let weight = if book == Book::Sample { UNKNOWN } else { 1.0 };
+        Stay { filler: filler.0 | (book as u32) << BOOK_SHIFT, weight }
+    }
+
+    fn filler(&self) -> Owner {
+        Owner(self.filler & ((1 << BOOK_SHIFT) - 1))
+    }
+
+    fn book(&self) -> Book {
+        BOOKS[(self.filler >> BOOK_SHIFT) as usize]
     }
 }
 
@@ -180,12 +214,12 @@ struct OfWriter {
 }
 
 impl Fills {
-    fn add(&mut self, kind: &Kind, sum: Sum, scale: f64) {
-        let lines = scale * sum.weight;
+    fn add(&mut self, &Over { kind, stays, weight, .. }: &Over, scale: f64) {
+        let lines = scale * weight;
         self.all += lines;
         if kind.followed {
             self.followed += lines;
-            self.stays += sum.stays;
+            self.stays += u64::from(stays);
         }
         let Some(writer) = kind.writer else {
             self.all_clean += lines;
@@ -279,7 +313,7 @@ mod tests {
             stays.begin(0, Line(number), Owner(number as u32), Book::Plain);
             stays.end(0, Line(number), State::dirty(OTHER), Book::Plain);
         }
-        assert!(stays.weighted.len() <= MOST_KINDS + 1);
+        assert!(stays.kinds <= MOST_KINDS + 1);
         assert_eq!(written(stays)[1].0, MOST_KINDS as f64 + 10.0);
     }
 }

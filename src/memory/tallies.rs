@@ -7,7 +7,7 @@ use super::mix::Mixing;
 use super::tally::Tally;
 
 /// What the events that happen stand for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Book {
     /// Themselves.
     #[default]
