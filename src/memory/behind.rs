@@ -57,13 +57,7 @@ impl Behind {
         let more =
             |(placed, tally): (&Scaled, Tally)| (placed.tally.l2_fills as f64 - tally.l2_fills as f64) * placed.scale;
         let of_placement = scaled.iter().zip(books).map(more).sum::<f64>().abs();
-        Behind {
-            books: scaled,
-            of_placement,
-            end: tallies.end(owner),
-            lines,
-            has_l2,
-        }
+        Behind { books: scaled, of_placement, end: tallies.end(owner), lines, has_l2 }
     }
 
     /// Anything of it was simulated before the end of the program.
@@ -182,6 +176,9 @@ mod tests {
         let it = behind([(Book::Sample, fills(40)), (Book::End, end)]);
         let written = |lines| it.traffic(&WINDOWS, Written { lines, scatter: 3.0 }).dram_write;
         assert_eq!((written(0.0), written(LINES * 90.0)), (64.0 * LINES * 20.0, 64.0 * LINES * 90.0));
-        assert_eq!([Book::Plain, Book::Sample, Book::Warming].map(|book| it.stands_for(book)), [LINES, 10.0 * LINES, 0.0]);
+        assert_eq!(
+            [Book::Plain, Book::Sample, Book::Warming].map(|book| it.stands_for(book)),
+            [LINES, 10.0 * LINES, 0.0]
+        );
     }
 }

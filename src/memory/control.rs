@@ -11,6 +11,9 @@
 //!
 //! Where too few bursts tell how the two go together, and events are rare, the mean of both is taken.
 //!
+//! Lines that other cores take are left out of it, and told by bursts alone: in the sample the threads that fight for a line do not take
+//! turns as they do where nothing is left out.
+//!
 //! A function that loads its working set at its start and then hits is so known by all its starts, not by the one or two that a
 //! burst happened to meet; a stream, whose every burst sees as much, has a slope of 0.
 
@@ -104,7 +107,7 @@ impl Control {
         }
         if self.met[at].0 != burst.number {
             self.met[at] = (burst.number, thread);
-            burst.before.push((owner, tally.accesses, [tally.l1_fills as i64, tally.left_l1()]));
+            burst.before.push((owner, tally.accesses, tally.own_events()));
         }
     }
 
@@ -122,10 +125,11 @@ impl Control {
             let noted = &mut self.of(*owner).noted;
             noted.iter_mut().zip(events).for_each(|(sum, more)| *sum += *more as f64);
         }
-        for (owner, accesses, [fills, left]) in before {
+        for (owner, accesses, events) in before {
             let now = &full.plain()[owner.0 as usize];
             let in_sample = noted.binary_search_by_key(&owner.0, |(owner, _)| owner.0).map_or([0, 0], |at| noted[at].1);
-            let in_burst = [now.l1_fills as i64 - fills, now.left_l1() - left];
+            let own = now.own_events();
+            let in_burst = [own[0] - events[0], own[1] - events[1]];
             self.of(owner).add((now.accesses - accesses) as f64, in_burst, in_sample);
         }
         true
@@ -153,7 +157,8 @@ impl Control {
         }
     }
 
-    /// How many events of this kind `owner` caused in L1: fills (0) or write-backs (1). And the standard error of it.
+    /// How many events of this kind `owner` caused in L1: fills (0) or write-backs (1), of [`Tally::own_events`]. And the standard error
+    /// of it.
     pub fn estimate(&self, owner: Owner, kind: usize, estimates: Estimates) -> (f64, f64) {
         let Estimates { bursts, sample, events, scale, lines } = estimates;
         let of_owner = self.owners.get(owner.0 as usize).copied().unwrap_or_default();
@@ -232,10 +237,10 @@ mod tests {
             full.of(owner).accesses += 1000;
             full.of(owner).l1_fills += fills;
             sample.note_apart(true);
-            (0..of_sample).for_each(|_| sample.fill_l1(owner));
+            (0..of_sample).for_each(|_| sample.fill_l1(owner, false));
             sample.note_apart(false);
             // Not in a burst.
-            sample.fill_l1(owner);
+            sample.fill_l1(owner, false);
             control.meet(0, owner, &full.plain()[0]);
             control.end_burst(0, &full, &mut sample);
             control.end_burst(0, &full, &mut sample);
@@ -293,7 +298,7 @@ mod tests {
                 full.of(owner).accesses += 500;
                 full.of(owner).l1_fills += 50;
                 sample.note_apart(true);
-                sample.fill_l1(owner);
+                sample.fill_l1(owner, false);
             }
         }
         assert!(control.end_burst(0, &full, &mut sample) && !control.end_burst(0, &full, &mut sample));

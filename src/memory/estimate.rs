@@ -39,6 +39,13 @@ impl Near {
         self.pushed_out += more.pushed_out;
     }
 
+    /// The same with so many misses of L1, and so many dirty lines that left it, besides those of lines that other cores took.
+    pub fn with_own(self, misses: f64, write_backs: f64) -> Near {
+        let (coherence, handed_over) = (self.traffic.coherence, self.handed_over);
+        let near = self.with(misses + coherence, write_backs + handed_over);
+        Near { handed_over, ..near }
+    }
+
     /// The same with so many misses of L1, and so many dirty lines that left it, divided as they are.
     pub fn with(mut self, misses: f64, write_backs: f64) -> Near {
         let traffic = &mut self.traffic;
@@ -253,6 +260,21 @@ mod tests {
         let far = Traffic { l3_write: 64.0 * 20.0, dram_write: 64.0 * 30.0, ..Traffic::default() };
         let all = beyond.join(&capped, &far);
         assert_eq!((all.l2_misses, all.dram_write), (100.0, all.l3_write), "{all:?}");
+    }
+
+    #[test]
+    fn lines_that_other_cores_took_are_as_many_as_they_were() {
+        let traffic = Traffic {
+            l1_misses: 100.0,
+            coherence: 60.0,
+            l2_write: 64.0 * 90.0,
+            unit_lines: 50.0,
+            ..Traffic::default()
+        };
+        let near = Near { traffic, handed_over: 60.0, ..Near::default() }.with_own(20.0, 10.0);
+        let Traffic { l1_misses, coherence, l2_write, unit_lines, .. } = near.traffic;
+        assert_eq!((l1_misses, coherence, l2_write, unit_lines), (80.0, 60.0, 64.0 * 70.0, 40.0));
+        assert_eq!(near.handed_over, 60.0);
     }
 
     #[test]

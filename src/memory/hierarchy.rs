@@ -394,7 +394,7 @@ impl Hierarchy {
 
     #[cold]
     fn miss(&mut self, core: usize, owner: Owner, line: Line, store: bool, lost_in_l1: bool) {
-        self.tallies.fill_l1(owner);
+        self.tallies.fill_l1(owner, lost_in_l1);
         if !self.cores[core].combiner.is_empty()
             && let Some(gone) = self.cores[core].combiner.take(line)
         {
@@ -455,7 +455,6 @@ impl Hierarchy {
             self.tallies.of(owner).placed_fills += 1;
         }
         let tally = self.tallies.of(owner);
-        tally.coherence += u64::from(lost_in_l1);
         tally.coherence_in_l2 += u64::from(lost && !lost_in_l1);
         let mut state = dirty.unwrap_or(State::CLEAN).with_shared(shared);
         let before = state.writer();

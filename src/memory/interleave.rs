@@ -14,7 +14,7 @@ const TURN: usize = 16;
 /// Selected accesses of one turn beside a thread of which nothing is left out: they stand for many more.
 const SELECTED_TURN: usize = 1;
 /// A thread that has this many batches waiting is not waited for by others any longer.
-const MAX_WAITING: usize = 2;
+const MAX_WAITING: usize = 8;
 /// Accesses that wait at most, all threads together.
 const MOST_WAITING: usize = 1 << 19;
 /// A thread is taken to run while it delivers one batch in so many.

@@ -155,13 +155,7 @@ impl CacheModel {
             sampled: sampled.then(|| {
                 let hierarchy = Hierarchy::new(geometry, placement, Scope::OneClass(classes));
                 let pace = Pace::new(hierarchy.last_level_lines());
-                Sampled {
-                    hierarchy,
-                    control: Control::default(),
-                    rhythm: Rhythm::new(),
-                    pace,
-                    arrivals: None,
-                }
+                Sampled { hierarchy, control: Control::default(), rhythm: Rhythm::new(), pace, arrivals: None }
             }),
             classes,
             pages: TouchedPages::new(classes),

@@ -51,7 +51,7 @@ struct Weighed {
     heavy: u64,
 }
 
-/// What happens in L1: fills, and [`Tally::left_l1`].
+/// What happens in L1: [`Tally::own_events`].
 pub type L1Events = [i64; 2];
 
 impl Tallies {
@@ -83,11 +83,21 @@ impl Tallies {
         }
     }
 
-    /// `owner` brings a line into L1.
+    /// `owner` brings a line into L1, which another core had taken if it was `lost`.
     #[inline]
-    pub fn fill_l1(&mut self, owner: Owner) {
-        self.of(owner).l1_fills += 1;
-        self.note(owner, 0, 1);
+    pub fn fill_l1(&mut self, owner: Owner, lost: bool) {
+        let tally = self.of(owner);
+        tally.l1_fills += 1;
+        tally.coherence += u64::from(lost);
+        if !lost {
+            self.note(owner, 0, 1);
+        }
+    }
+
+    /// Another core gets a dirty line out of L1 that `owner` wrote.
+    pub fn hand_over(&mut self, owner: Owner) {
+        self.of(owner).handed_over += 1;
+        self.note(owner, 1, -1);
     }
 
     /// `owner` writes a line in L1 that was not dirty, or that `before` wrote last.
@@ -252,5 +262,20 @@ mod tests {
         [one, other, idle].into_iter().for_each(|owner| tallies.bring_back(Book::Sample, owner));
         // Divided by its mean weight, each has what it had.
         assert_eq!([one, other, idle].map(|owner| tallies.sample(owner).last_fills), [3000, 80, 0]);
+    }
+
+    #[test]
+    fn what_other_cores_take_is_not_noted_apart() {
+        let mut tallies = Tallies::default();
+        let one = tallies.add();
+        tallies.note_apart(true);
+        for lost in [false, true, true] {
+            tallies.fill_l1(one, lost);
+            tallies.dirty_l1(one, None);
+        }
+        tallies.hand_over(one);
+        tallies.hand_over(one);
+        assert_eq!(tallies.plain_of(one).own_events(), [1, 1]);
+        assert_eq!(tallies.noted(|_| true).collect::<Vec<_>>(), [(one, [1, 1])]);
     }
 }

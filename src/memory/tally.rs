@@ -209,6 +209,11 @@ impl Tally {
         self.l1_dirtied as i64 - self.l1_taken_over as i64
     }
 
+    /// Misses of L1, and lines that left it dirty, but for those that other cores took.
+    pub fn own_events(&self) -> [i64; 2] {
+        [self.l1_fills as i64 - self.coherence as i64, self.left_l1() - self.handed_over as i64]
+    }
+
     /// The same of L2.
     pub fn left_l2(&self) -> i64 {
         self.l2_dirtied as i64 - self.l2_taken_over as i64

@@ -17,7 +17,9 @@ impl Hierarchy {
         let writer = inner.and_then(State::writer);
         if let Some(writer) = writer {
             self.tallies.write_back_l1(writer);
-            self.tallies.of(writer).handed_over += u64::from(lost);
+            if lost {
+                self.tallies.hand_over(writer);
+            }
             self.book_dirtied(core, line, outer, writer);
         }
         self.cores[core].placed_l2.iter_mut().for_each(|l2| l2.lose(line, &self.whereabouts));
@@ -55,7 +57,7 @@ impl Hierarchy {
             let inner = inner.filter(|state| state.writer().is_some());
             if let Some(writer) = inner.and_then(State::writer) {
                 self.tallies.write_back_l1(writer);
-                self.tallies.of(writer).handed_over += 1;
+                self.tallies.hand_over(writer);
                 self.book_dirtied(other, line, outer, writer);
             }
             self.cores[other].placed_l2.iter_mut().for_each(|l2| l2.clean(line, &self.whereabouts));

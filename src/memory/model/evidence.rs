@@ -71,7 +71,8 @@ impl CacheModel {
                 None => (behind.near(), 0.0),
             };
             near_core.add(&near(&first.end(owner), 1.0));
-            let mut figures = beyond.join(&near_core, &behind.traffic(&beyond, written.get(&owner).copied().unwrap_or_default()));
+            let mut figures =
+                beyond.join(&near_core, &behind.traffic(&beyond, written.get(&owner).copied().unwrap_or_default()));
             let scatter = self.strata.scatter(site);
             let error = |own, events| error(owner, &behind, &factors, own, events);
             figures.l1_scatter = (error(scatter.l1, |t| t.l1_fills) * figures.l1_misses).max(l1_error);

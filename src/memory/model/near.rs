@@ -25,16 +25,17 @@ impl CacheModel {
             return (of_bursts, 0.0);
         }
         let lines = self.classes.count() as f64;
-        let estimate = |kind: usize, bursts, sample, of: fn(&Tally) -> u64| {
+        let estimate = |kind: usize, bursts, sample, of: &dyn Fn(&Tally) -> u64| {
             control.estimate(owner, kind, Estimates { bursts, sample, events: behind.seen(of), scale, lines })
         };
         let of_sample = behind.near();
-        let misses = |near: &Near| near.traffic.l1_misses;
-        let (misses, error) = estimate(0, misses(&of_bursts), misses(&of_sample), |t| t.l1_fills);
-        let left = |near: &Near| near.traffic.l2_write / LINE_BYTES as f64;
-        let (write_backs, _) = estimate(1, left(&of_bursts), left(&of_sample), |t| t.left_l1().max(0) as u64);
+        let misses = |near: &Near| near.traffic.l1_misses - near.traffic.coherence;
+        let own = |event: usize| move |t: &Tally| t.own_events()[event].max(0) as u64;
+        let (misses, error) = estimate(0, misses(&of_bursts), misses(&of_sample), &own(0));
+        let left = |near: &Near| near.traffic.l2_write / LINE_BYTES as f64 - near.handed_over;
+        let (write_backs, _) = estimate(1, left(&of_bursts), left(&of_sample), &own(1));
         let shares = if of_bursts.traffic.l1_misses > 0.0 { of_bursts } else { of_sample };
-        let near = shares.with(misses, write_backs);
+        let near = shares.with_own(misses, write_backs);
         let of_burst = self.full.tallies.plain_of(owner);
         let touched = of_burst.admitted as f64 / of_burst.accesses.max(1) as f64;
         let most = self.executed.accesses(owner).filter(|_| touched > 0.0).map(|accesses| accesses as f64 * touched);

@@ -195,7 +195,8 @@ pub fn pages(estimate: &Estimate, traffic: &Traffic) -> Result<Pages, String> {
 
 /// Why there are no such bytes in a sample of one line in `one_in`, which are not for certain none in all.
 pub fn none_seen(bytes: Option<u64>, one_in: u32) -> Option<String> {
-    (bytes == Some(0) && one_in > 1).then(|| format!("none of its lines in the sample, which is one in {one_in}, went there"))
+    (bytes == Some(0) && one_in > 1)
+        .then(|| format!("none of its lines in the sample, which is one in {one_in}, went there"))
 }
 
 /// Rounds a sampled sum to whole bytes or lines.
