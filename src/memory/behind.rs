@@ -95,7 +95,8 @@ impl Behind {
             Book::Plain => self.books[0].scale,
             Book::Sample => self.books[1].scale,
             Book::Warming => self.books[2].scale,
-            Book::End | Book::Nothing => 0.0,
+            Book::End => self.lines,
+            Book::Nothing => 0.0,
         }
     }
 

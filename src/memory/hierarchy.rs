@@ -290,7 +290,10 @@ impl Hierarchy {
 
     /// Ends the run: non-temporal lines and all dirty lines go to memory.
     pub fn flush(&mut self) {
-        let clean = self.residencies.is_some().then(|| self.clean_lines());
+        let clean: Option<Vec<_>> = self.residencies.is_some().then(|| {
+            let all = self.lines_behind_l1();
+            all.filter(|(.., state)| state.writer().is_none()).collect()
+        });
         for core in 0..self.cores.len() {
             for owner in self.cores[core].combiner.drain() {
                 self.tallies.of(owner).nt_lines += 1;
@@ -313,21 +316,38 @@ impl Hierarchy {
         }
     }
 
-    /// Lines that are clean in a cache behind L1, with the last level behind it.
-    fn clean_lines(&self) -> Vec<(usize, Line, State)> {
+    /// The lines of all caches behind L1, with the number of the last level behind it.
+    fn lines_behind_l1(&self) -> impl Iterator<Item = (usize, Line, State)> + '_ {
         let private = self.cores.iter().filter_map(|core| Some((core.last, &core.l2.as_ref()?.cache)));
         let shared = self.last.iter().enumerate().map(|(last, level)| (last, &level.cache.cache));
-        let of = |(last, cache): (usize, &SetCache)| {
-            let clean: Vec<_> = cache.clean_lines().map(|(line, state)| (last, line, state)).collect();
-            clean
-        };
-        private.chain(shared).flat_map(of).collect()
+        let caches = private.chain(shared);
+        caches.flat_map(|(last, cache)| cache.lines().map(move |(line, state)| (last, line, state)))
     }
 
     /// A time passes that is not simulated: what the caches behind L1 hold may be something else afterwards.
     pub fn age(&mut self) {
-        self.cores.iter_mut().filter_map(|core| core.l2.as_mut()).for_each(|l2| l2.cache.age());
-        self.last.iter_mut().for_each(|last| last.cache.cache.age());
+        if let Some(mut residencies) = self.residencies.take() {
+            residencies.pause(self.lines_behind_l1());
+            self.residencies = Some(residencies);
+        }
+        self.mark(State::aged);
+    }
+
+    /// The second half of the program's start begins.
+    pub fn half_time(&mut self) {
+        self.residencies.iter_mut().for_each(Residencies::half_time);
+        self.mark(State::idle);
+    }
+
+    /// A window begins to measure. `outlasts`: the pause before it did not turn the last level over.
+    pub fn measure(&mut self, outlasts: bool) {
+        self.residencies.iter_mut().for_each(|residencies| residencies.measure(outlasts));
+        self.mark(State::idle);
+    }
+
+    fn mark(&mut self, mark: fn(State) -> State) {
+        self.cores.iter_mut().filter_map(|core| core.l2.as_mut()).for_each(|l2| l2.cache.mark(mark));
+        self.last.iter_mut().for_each(|last| last.cache.cache.mark(mark));
     }
 
     /// The stays of lines in the caches, as far as they were followed.
@@ -402,8 +422,8 @@ impl Hierarchy {
         }
         let index = self.whereabouts.index(line);
         let (mut shared, mut lost) = (false, lost_in_l1);
-        // Without an L2, or with exclusive handing-over, a dirty line comes into L1 dirty.
-        let mut dirty = None;
+        // As a victim cache had it; without an L2 it comes into L1 so.
+        let mut brought = None;
         let (mut in_l2, mut found_stale) = (false, false);
         let mut kept_in_l2 = None;
         let Core { l2, l2_shadow, .. } = &mut self.cores[core];
@@ -431,14 +451,14 @@ impl Hierarchy {
                 shared = false;
             }
         } else {
-            (shared, dirty) = self.fetch(core, owner, line, index, store);
+            (shared, brought) = self.fetch(core, owner, line, index, store);
             if self.cores[core].l2.is_some() {
                 let tally = self.tallies.of(owner);
                 tally.l2_fills += 1;
                 if let (Some(kept), false) = (kept_in_l2, lost) {
                     tally.l2_shadowed.note(kept);
                 }
-                let state = dirty.take().map_or(State::CLEAN, State::come_back).with_shared(shared);
+                let state = brought.take().map_or(State::CLEAN, State::come_back).with_shared(shared);
                 self.insert_l2(core, line, index, state);
             }
         }
@@ -456,7 +476,7 @@ impl Hierarchy {
         }
         let tally = self.tallies.of(owner);
         tally.coherence_in_l2 += u64::from(lost && !lost_in_l1);
-        let mut state = dirty.unwrap_or(State::CLEAN).with_shared(shared);
+        let mut state = brought.unwrap_or(State::CLEAN).with_shared(shared);
         let before = state.writer();
         before.into_iter().for_each(|before| self.tallies.dirty_l1(before, None));
         if store {
@@ -472,7 +492,7 @@ impl Hierarchy {
     }
 
     /// Brings `line` to `core`'s private caches from other cores, the last level or memory. Returns whether others still
-    /// hold it, and who wrote it if it comes dirty.
+    /// hold it, and how it comes out of a victim cache.
     fn fetch(&mut self, core: usize, owner: Owner, line: Line, index: u64, store: bool) -> (bool, Option<State>) {
         let held_elsewhere = if store { self.take_from_others(core, line) } else { self.share_with_others(core, line) };
         let shared = held_elsewhere && !store;
@@ -490,7 +510,7 @@ impl Hierarchy {
         if victim_cache && !shared {
             if let Some(state) = level.cache.remove(set, line) {
                 self.book_stale(owner, state.is_stale());
-                return (shared, state.writer().map(|_| state.dirty_part().refreshed()));
+                return (shared, Some(state.refreshed().moved()));
             }
         } else if let Lookup::Hit(state) = level.cache.find(set, line) {
             let stale = state.is_stale();
@@ -570,8 +590,7 @@ impl Hierarchy {
             let last = self.cores[core].last;
             let set = self.last[last].cache.indexing.set(index);
             if self.last[last].cache.cache.peek(set, line).is_none() {
-                let clean = if state.is_stale() { State::CLEAN.aged() } else { State::CLEAN };
-                self.insert_last(last, line, set, clean);
+                self.insert_last(last, line, set, state.moved());
             }
         }
     }
@@ -586,7 +605,7 @@ impl Hierarchy {
         let set = level.indexing.set(index);
         match level.cache.peek(set, line) {
             Some(state) => *state = state.merged(dirty),
-            None => self.insert_last(last, line, set, dirty.dirty_part()),
+            None => self.insert_last(last, line, set, dirty.moved()),
         }
     }
 

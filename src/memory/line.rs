@@ -65,7 +65,8 @@ const SHARED: u32 = 1 << 31;
 const LOST: u32 = 1 << 30;
 const PASSED: u32 = 1 << 29;
 const STALE: u32 = 1 << 28;
-const WRITER: u32 = STALE - 1;
+const IDLE: u32 = 1 << 27;
+const WRITER: u32 = IDLE - 1;
 
 impl State {
     /// Clean, not shared.
@@ -91,24 +92,29 @@ impl State {
         State(self.0 & !(WRITER | PASSED))
     }
 
-    /// A dirty line that comes back into L2 from a victim cache.
+    /// A line that comes back into L2 from a victim cache.
     pub fn come_back(self) -> State {
-        State(self.0 | PASSED)
+        State(self.moved().0 | PASSED)
     }
 
     /// Not used since a time that was not simulated: the line may be gone in truth.
     pub fn aged(self) -> State {
-        State(self.0 | STALE)
+        State(self.0 | STALE | IDLE)
+    }
+
+    /// Not used since a window has begun to measure.
+    pub fn idle(self) -> State {
+        State(self.0 | IDLE)
     }
 
     /// With what it has, and that of a `dirty` line which comes from another cache.
     pub fn merged(self, dirty: State) -> State {
-        State(self.0 & !(WRITER | PASSED | STALE) | dirty.dirty_part().0)
+        State(self.0 & !(WRITER | PASSED | STALE | IDLE) | dirty.moved().0)
     }
 
-    /// What goes with a dirty line from cache to cache: who wrote it, and whether it was used since a time that was not simulated.
-    pub fn dirty_part(self) -> State {
-        State(self.0 & (WRITER | STALE))
+    /// What goes with a line from cache to cache: who wrote it, and whether it was used since a time that was not simulated.
+    pub fn moved(self) -> State {
+        State(self.0 & (WRITER | STALE | IDLE))
     }
 
     /// Not used since a time that was not simulated.
@@ -118,7 +124,13 @@ impl State {
 
     /// Used again.
     pub fn refreshed(self) -> State {
-        State(self.0 & !STALE)
+        State(self.0 & !(if self.is_stale() { STALE } else { IDLE }))
+    }
+
+    /// Of a line from before a time that was not simulated: not used in two different times since, such as a window's warm-up and what it
+    /// measures.
+    pub fn is_idle(self) -> bool {
+        self.0 & IDLE != 0
     }
 
     /// It left L2 since it was last written: for what lies between L2 and the last level it is clean.
@@ -160,7 +172,9 @@ mod tests {
         assert_eq!(State::lost().writer(), None);
         let aged = state.aged();
         assert!(aged.is_stale() && !aged.refreshed().is_stale() && !aged.written_by(Owner(8)).is_stale());
-        let part = aged.dirty_part();
+        assert!(aged.refreshed().is_idle() && !aged.refreshed().refreshed().is_idle());
+        assert!(aged.refreshed().refreshed().idle().is_idle() && !state.idle().refreshed().is_idle());
+        let part = aged.moved();
         assert_eq!((part.writer(), part.is_shared(), part.is_stale()), (Some(Owner(7)), false, true));
         let back = state.come_back();
         assert!(back.has_passed() && back.writer() == Some(Owner(7)));

@@ -16,7 +16,7 @@ use super::control::Control;
 use super::data::DataSamples;
 use super::executions::Executions;
 use super::frames::Frames;
-use super::geometry::Geometry;
+use super::geometry::{Geometry, LINE_BYTES};
 use super::hierarchy::{Hierarchy, Scope};
 use super::huge_pages::HugePages;
 use super::interleave::{Interleaver, Part};
@@ -93,6 +93,10 @@ struct Sampled {
     control: Control,
     rhythm: Rhythm,
     pace: Pace,
+    /// Pauses since the course was told last.
+    pauses: u64,
+    /// Lines that had come from memory for another time than the first when the latest pause ended.
+    refilled: u64,
     /// Where the processes are real ones.
     arrivals: Option<Arrivals>,
 }
@@ -155,7 +159,15 @@ impl CacheModel {
             sampled: sampled.then(|| {
                 let hierarchy = Hierarchy::new(geometry, placement, Scope::OneClass(classes));
                 let pace = Pace::new(hierarchy.last_level_lines());
-                Sampled { hierarchy, control: Control::default(), rhythm: Rhythm::new(), pace, arrivals: None }
+                Sampled {
+                    hierarchy,
+                    control: Control::default(),
+                    rhythm: Rhythm::new(),
+                    pace,
+                    pauses: 0,
+                    refilled: 0,
+                    arrivals: None,
+                }
             }),
             classes,
             pages: TouchedPages::new(classes),
@@ -233,6 +245,9 @@ impl CacheModel {
             play(hierarchy, &mut self.owners, (place, owner), access, orders, admit, from_memory);
         }
         let phase = pace.phase();
+        if pace.begins_second_half(accesses * one_in) {
+            hierarchy.half_time();
+        }
         pace.note(accesses * one_in, hierarchy.fills() - fills, hierarchy.stale() - stale);
         if let Some(arrivals) = arrivals {
             arrivals.note(self.owners.processes(), accesses, hierarchy.met());
@@ -324,6 +339,11 @@ fn owner(owners: &mut Owners, full: &mut Hierarchy, sampled: Option<&mut Hierarc
     owner
 }
 
+/// An amount as accesses, of which strings have one a line.
+fn in_accesses(amount: &Amount) -> u64 {
+    if amount.strings { amount.amount / LINE_BYTES } else { amount.amount }
+}
+
 fn set_growing(list: &mut Vec<bool>, at: usize, value: bool) {
     if list.len() <= at {
         list.resize(at + 1, false);
@@ -387,6 +407,8 @@ impl AccessSink for CacheModel {
         {
             if phase == Phase::Pause {
                 sampled.hierarchy.age();
+                sampled.pauses += 1;
+                sampled.refilled = sampled.hierarchy.fills() - sampled.hierarchy.met();
                 sampled.rhythm.begin_window();
                 sampled.close_window(self.classes);
                 sampled.hierarchy.tallies.begin_window();
@@ -433,6 +455,12 @@ impl AccessSink for CacheModel {
 
     fn course(&mut self, amounts: &[Amount]) {
         while self.simulate_some() {}
+        if let Some(Sampled { hierarchy, pace, pauses, refilled, .. }) = &mut self.sampled {
+            // Where not every window is told of, of the latest pause its part; those before it stay as they are.
+            let of_pauses = amounts.iter().filter(|amount| amount.phase == Phase::Pause).map(in_accesses).sum::<u64>();
+            let refills = hierarchy.fills() - hierarchy.met() - *refilled;
+            hierarchy.measure(pace.outlasts(of_pauses / std::mem::take(pauses).max(1), refills));
+        }
         let seen = self.seen();
         let of = |site, strings| Some(seen.get(&site)?.of(strings));
         let weights = self.strata.course(amounts, of);

@@ -97,9 +97,23 @@ impl Pace {
         &self.windows
     }
 
+    /// Whether a pause of so many accesses brought less from memory than all last levels hold, if it did as the latest measured
+    /// window; before the first one, as the warm-up behind it, which brought back `refills` lines that had been there before.
+    /// Short strings, which count as a line in windows and by their bytes here, make pauses look shorter than they were.
+    pub fn outlasts(&self, accesses: u64, refills: u64) -> bool {
+        let (seen, fills) = self.windows.last().copied().unwrap_or((self.warmed.0, refills));
+        seen > 0 && (fills as f64 * accesses as f64) < self.goal as f64 * seen as f64
+    }
+
     /// When the latest window began to measure, all that the last level holds was known.
     pub fn is_warm(&self) -> bool {
         self.warm
+    }
+
+    /// The second half of the start begins with so many more accesses.
+    pub fn begins_second_half(&self, accesses: u64) -> bool {
+        let now = self.now.accesses;
+        self.phase == Phase::Opening && now < OPENING / 2 && now + accesses >= OPENING / 2
     }
 
     /// Notes `accesses` of the program that brought `fills` lines of the modelled part from memory, and found `stale` ones
@@ -268,6 +282,32 @@ mod tests {
             pace.finish();
             assert_eq!(pace.windows().len(), windows);
         }
+    }
+
+    #[test]
+    fn the_start_has_one_half_time() {
+        let mut pace = Pace::new(0);
+        let step = OPENING / 8;
+        let halves = [(); 10].map(|()| {
+            let half = pace.begins_second_half(step);
+            pace.note(step, 0, 0);
+            half
+        });
+        assert_eq!(halves.iter().position(|half| *half), Some(3));
+        assert_eq!(halves.iter().filter(|half| **half).count(), 1);
+    }
+
+    #[test]
+    fn lines_outlast_a_pause_that_brings_fewer_than_the_last_level_holds() {
+        let mut pace = warming(1 << 18);
+        assert!(!pace.outlasts(0, 0), "nothing is known of it");
+        pace.note(4 << 20, 5 << 16, 0);
+        assert_eq!(pace.phase(), Phase::Measuring);
+        let first = [(1 << 40, 0), (1 << 20, 5 << 16), (4 << 20, 5 << 16)];
+        assert_eq!(first.map(|(accesses, refills)| pace.outlasts(accesses, refills)), [true, true, false]);
+        pace.note(4 << 20, 1 << 19, 0);
+        // A line in eight accesses, and 5 << 16 that are to come.
+        assert_eq!([(5 << 19) - 8, 5 << 19].map(|accesses| pace.outlasts(accesses, 0)), [true, false]);
     }
 
     #[test]

@@ -16,6 +16,11 @@
 //! A stay that a pause interrupts goes on where the model still has the line afterwards. If nobody uses it any more there, the
 //! rest of its stay was not seen: when it was clean, it may have been written later. How often, stays of the same instruction tell that
 //! were seen to their end.
+//!
+//! Stays as long as a pause are seen by one window or another, wherever their fill was: those that a window finds going on since before
+//! the pause stand for themselves. If the pause turned the last level over, the line may have left meanwhile and have come again, unless
+//! it is used as often as that: in the warm-up of the window, and when it measures. So do stays that began in the first half of the
+//! program's start and are found going on in the second one: what lines there are of that kind the start has met.
 
 use std::collections::HashMap;
 
@@ -33,6 +38,8 @@ const ENOUGH: u64 = 64;
 pub struct Residencies {
     /// Those that go on, of each last level.
     present: Vec<HashMap<Line, Stay, Mixing>>,
+    /// The latest pause did not bring so much from memory that stays from before it are over for certain.
+    outlast: bool,
     /// Those that are over, by whose fill they began with.
     over: Vec<Vec<Over>>,
     kinds: usize,
@@ -41,7 +48,8 @@ pub struct Residencies {
 /// One that goes on: 8 bytes, of which there are as many as lines in the caches.
 #[derive(Debug, Clone, Copy)]
 struct Stay {
-    /// Whose fill it began with, and above [`BOOK_SHIFT`] the book of that.
+    /// Whose fill it began with, above [`BOOK_SHIFT`] the book of that, and whether it began before the latest pause, or the
+    /// half of the start ([`OLD`]).
     filler: u32,
     /// Of the fill among those of its instruction; [`UNKNOWN`] until that is told.
     weight: f32,
@@ -49,6 +57,9 @@ struct Stay {
 
 /// Owners are fewer than two to this power.
 const BOOK_SHIFT: u32 = 28;
+const OLD: u32 = 1 << 31;
+/// The book of stays that stand for themselves.
+const ITSELF: Book = Book::End;
 const BOOKS: [Book; 5] = [Book::Plain, Book::Sample, Book::End, Book::Warming, Book::Nothing];
 const UNKNOWN: f32 = 0.0;
 
@@ -96,10 +107,38 @@ impl Residencies {
     /// `line` leaves last level `last` in this `state`, which it has not come to from memory if it was given up before by that: then
     /// the writer's own events tell what it stands for.
     pub fn end(&mut self, last: usize, line: Line, state: State, book: Book) {
-        let stay = self.present.get_mut(last).and_then(|present| present.remove(&line));
+        let mut stay = self.present.get_mut(last).and_then(|present| present.remove(&line));
+        stay.iter_mut().filter(|_| self.outlasts(state)).for_each(Stay::outlast);
         if let Some(stay) = stay.or_else(|| state.writer().map(|filler| Stay::new(filler, book))) {
             self.end_stay(stay, state.writer(), !state.is_stale());
         }
+    }
+
+    /// A line in this state, if it is from before the latest pause, was there all the time.
+    fn outlasts(&self, state: State) -> bool {
+        !state.is_stale() && (self.outlast || !state.is_idle())
+    }
+
+    /// A pause is over, before which there were these lines.
+    pub fn pause(&mut self, lines: impl Iterator<Item = (usize, Line, State)>) {
+        for (last, line, state) in lines {
+            if self.outlasts(state) {
+                let stay = self.present.get_mut(last).and_then(|present| present.get_mut(&line));
+                stay.into_iter().for_each(Stay::outlast);
+            }
+        }
+        self.half_time();
+        self.outlast = false;
+    }
+
+    /// What goes on now is old from now on.
+    pub fn half_time(&mut self) {
+        self.present.iter_mut().flat_map(HashMap::values_mut).for_each(|stay| stay.filler |= OLD);
+    }
+
+    /// A window begins to measure. `outlast`: the pause before it did not turn the last level over.
+    pub fn measure(&mut self, outlast: bool) {
+        self.outlast = outlast;
     }
 
     fn end_stay(&mut self, stay: Stay, writer: Option<Owner>, followed: bool) {
@@ -169,8 +208,8 @@ impl Residencies {
                 let more = fills.written_unseen() * of_writer.followed / fills.followed_dirty().max(1e-9);
                 let Written { lines, scatter } = written.entry(*writer).or_default();
                 *lines += of_writer.all + more;
-                // What one instruction's fills are off by all their lines are.
-                *scatter += (error * (of_writer.all + more)).hypot(more);
+                // What one instruction's fills are off by all their lines are, but for those that stand for themselves.
+                *scatter += (error * (of_writer.all + more - of_writer.themselves)).hypot(more);
             }
         }
         written
@@ -184,12 +223,19 @@ impl Stay {
         Stay { filler: filler.0 | (book as u32) << BOOK_SHIFT, weight }
     }
 
+    /// It is found going on.
+    fn outlast(&mut self) {
+        if self.filler & OLD != 0 {
+            *self = Stay { filler: Stay::new(self.filler(), ITSELF).filler, weight: 1.0 };
+        }
+    }
+
     fn filler(&self) -> Owner {
         Owner(self.filler & ((1 << BOOK_SHIFT) - 1))
     }
 
     fn book(&self) -> Book {
-        BOOKS[(self.filler >> BOOK_SHIFT) as usize]
+        BOOKS[((self.filler & !OLD) >> BOOK_SHIFT) as usize]
     }
 }
 
@@ -210,6 +256,7 @@ struct Fills {
 #[derive(Debug, Clone, Copy, Default)]
 struct OfWriter {
     followed: f64,
+    themselves: f64,
     all: f64,
 }
 
@@ -228,6 +275,7 @@ impl Fills {
         };
         let of_writer = self.writers.entry(writer).or_default();
         of_writer.all += lines;
+        of_writer.themselves += if kind.book == ITSELF { lines } else { 0.0 };
         of_writer.followed += if kind.followed { lines } else { 0.0 };
     }
 
@@ -304,6 +352,30 @@ mod tests {
         let [_, (lines_written, scatter)] = written(stays);
         assert!((lines_written - 100.0).abs() < 1e-9, "{lines_written}");
         assert!((scatter - 5.0f64.hypot(40.0)).abs() < 1e-9, "40 of them nobody saw: {scatter}");
+    }
+
+    #[test]
+    fn stays_that_outlast_a_pause_stand_for_themselves() {
+        let run = |outlast, state: State| {
+            let mut stays = Residencies::default();
+            lines(0..20).for_each(|line| stays.begin(0, line, ONE, Book::Sample));
+            stays.pause(std::iter::empty());
+            // Met in a warm-up, which stands for nothing otherwise.
+            lines(20..30).for_each(|line| stays.begin(0, line, ONE, Book::Warming));
+            stays.measure(outlast);
+            lines(0..10).for_each(|line| stays.end(0, line, state, Book::Sample));
+            stays.pause(lines(10..30).map(|line| (0, line, state)));
+            stays.measure(outlast);
+            lines(10..30).for_each(|line| stays.end(0, line, state, Book::End));
+            written(stays)[1]
+        };
+        let used = State::dirty(OTHER);
+        assert_eq!(run(true, used), (30.0, 0.0));
+        assert_eq!(run(false, used), (30.0, 0.0), "used twice");
+        let once = used.idle();
+        assert_eq!(run(true, once), (30.0, 0.0));
+        assert_eq!(run(false, once), (20.0 * 10.0 + 10.0, 0.05 * 210.0), "it may have come again");
+        assert_eq!(run(true, used.aged()), (20.0 * 10.0 + 10.0, 0.05 * 210.0), "nobody used it");
     }
 
     #[test]

@@ -115,15 +115,15 @@ impl SetCache {
         self.tags.iter().zip(&self.states).filter(|(tag, state)| **tag == line && !state.is_lost()).count()
     }
 
-    /// A time passes that is not simulated.
-    pub fn age(&mut self) {
-        self.states.iter_mut().filter(|state| !state.is_lost()).for_each(|state| *state = state.aged());
+    /// All lines become what `mark` makes of them.
+    pub fn mark(&mut self, mark: impl Fn(State) -> State) {
+        self.states.iter_mut().filter(|state| !state.is_lost()).for_each(|state| *state = mark(*state));
     }
 
-    /// All lines that are not dirty.
-    pub fn clean_lines(&self) -> impl Iterator<Item = (Line, State)> + '_ {
+    /// All lines.
+    pub fn lines(&self) -> impl Iterator<Item = (Line, State)> + '_ {
         let all = self.tags.iter().copied().zip(self.states.iter().copied());
-        all.filter(|&(line, state)| line != Line::NONE && !state.is_lost() && state.writer().is_none())
+        all.filter(|&(line, state)| line != Line::NONE && !state.is_lost())
     }
 
     /// Takes all lines out and returns the dirty ones.
