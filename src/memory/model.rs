@@ -95,8 +95,6 @@ struct Sampled {
     pace: Pace,
     /// Pauses since the course was told last.
     pauses: u64,
-    /// Lines that had come from memory for another time than the first when the latest pause ended.
-    refilled: u64,
     /// Where the processes are real ones.
     arrivals: Option<Arrivals>,
 }
@@ -165,7 +163,7 @@ impl CacheModel {
                     rhythm: Rhythm::new(),
                     pace,
                     pauses: 0,
-                    refilled: 0,
+
                     arrivals: None,
                 }
             }),
@@ -408,7 +406,6 @@ impl AccessSink for CacheModel {
             if phase == Phase::Pause {
                 sampled.hierarchy.age();
                 sampled.pauses += 1;
-                sampled.refilled = sampled.hierarchy.fills() - sampled.hierarchy.met();
                 sampled.rhythm.begin_window();
                 sampled.close_window(self.classes);
                 sampled.hierarchy.tallies.begin_window();
@@ -455,11 +452,10 @@ impl AccessSink for CacheModel {
 
     fn course(&mut self, amounts: &[Amount]) {
         while self.simulate_some() {}
-        if let Some(Sampled { hierarchy, pace, pauses, refilled, .. }) = &mut self.sampled {
+        if let Some(Sampled { hierarchy, pace, pauses, .. }) = &mut self.sampled {
             // Where not every window is told of, of the latest pause its part; those before it stay as they are.
             let of_pauses = amounts.iter().filter(|amount| amount.phase == Phase::Pause).map(in_accesses).sum::<u64>();
-            let refills = hierarchy.fills() - hierarchy.met() - *refilled;
-            hierarchy.measure(pace.outlasts(of_pauses / std::mem::take(pauses).max(1), refills));
+            hierarchy.measure(pace.outlasts(of_pauses / std::mem::take(pauses).max(1)));
         }
         let seen = self.seen();
         let of = |site, strings| Some(seen.get(&site)?.of(strings));

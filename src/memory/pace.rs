@@ -40,8 +40,9 @@ pub struct Pace {
     /// Lines that a last level holds, and how many are to be known of all.
     lines: u64,
     goal: u64,
-    /// Accesses and looks that warmed the present window up, and whether all that the last level holds was known then.
-    warmed: (u64, u64),
+    /// What warmed the present window up, in how many looks, and whether all that the last level holds was known then.
+    warmed: Progress,
+    warm_looks: u64,
     warm: bool,
     /// Accesses and fills of each measured window.
     windows: Vec<(u64, u64)>,
@@ -69,7 +70,8 @@ impl Pace {
             looks: 0,
             step: Progress::default(),
             goal: goal(lines),
-            warmed: (0, 0),
+            warmed: Progress::default(),
+            warm_looks: 0,
             warm: false,
             windows: Vec::new(),
         }
@@ -97,12 +99,13 @@ impl Pace {
         &self.windows
     }
 
-    /// Whether a pause of so many accesses brought less from memory than all last levels hold, if it did as the latest measured
-    /// window; before the first one, as the warm-up behind it, which brought back `refills` lines that had been there before.
-    /// Short strings, which count as a line in windows and by their bytes here, make pauses look shorter than they were.
-    pub fn outlasts(&self, accesses: u64, refills: u64) -> bool {
-        let (seen, fills) = self.windows.last().copied().unwrap_or((self.warmed.0, refills));
-        seen > 0 && (fills as f64 * accesses as f64) < self.goal as f64 * seen as f64
+    /// Whether a pause of so many accesses brought less from memory than all last levels hold, if it did as the window that was measured
+    /// before it and as the warm-up behind it. Short strings, which count as a line in windows and by their bytes here, make pauses look
+    /// shorter than they were.
+    pub fn outlasts(&self, accesses: u64) -> bool {
+        let (of_warm_up, before) = ((self.warmed.accesses, self.warmed.fills), self.windows.last().copied());
+        let mut both = std::iter::once(of_warm_up).chain(before);
+        both.all(|(seen, fills)| seen > 0 && (fills as f64 * accesses as f64) < self.goal as f64 * seen as f64)
     }
 
     /// When the latest window began to measure, all that the last level holds was known.
@@ -145,7 +148,7 @@ impl Pace {
                 let missing = self.goal.saturating_sub(self.now.known);
                 missing > 0 && (self.now.known - self.noted.known) * looks_left >= missing
             }
-            Phase::Measuring => accesses >= self.to_measure() / WORTH_WAITING || self.looks < self.warmed.1,
+            Phase::Measuring => accesses >= self.to_measure() / WORTH_WAITING || self.looks < self.warm_looks,
         };
         if goes_on && self.looks < MOST_LOOKS {
             self.noted = self.now;
@@ -161,7 +164,7 @@ impl Pace {
     fn begin(&mut self, phase: Phase) {
         match self.phase {
             Phase::Warming => {
-                self.warmed = (self.now.accesses, self.looks);
+                (self.warmed, self.warm_looks) = (self.now, self.looks);
                 self.warm = self.now.known >= self.goal;
             }
             Phase::Measuring => self.windows.push((self.now.accesses, self.now.fills)),
@@ -174,7 +177,7 @@ impl Pace {
     }
 
     fn to_measure(&self) -> u64 {
-        self.warmed.0.max(MEASURING)
+        self.warmed.accesses.max(MEASURING)
     }
 
     /// All that the last level holds is known, or will not be for a long time.
@@ -300,14 +303,13 @@ mod tests {
     #[test]
     fn lines_outlast_a_pause_that_brings_fewer_than_the_last_level_holds() {
         let mut pace = warming(1 << 18);
-        assert!(!pace.outlasts(0, 0), "nothing is known of it");
+        assert!(!pace.outlasts(0), "nothing is known of it");
         pace.note(4 << 20, 5 << 16, 0);
         assert_eq!(pace.phase(), Phase::Measuring);
-        let first = [(1 << 40, 0), (1 << 20, 5 << 16), (4 << 20, 5 << 16)];
-        assert_eq!(first.map(|(accesses, refills)| pace.outlasts(accesses, refills)), [true, true, false]);
+        assert_eq!([(4 << 20) - 13, 4 << 20].map(|accesses| pace.outlasts(accesses)), [true, false]);
         pace.note(4 << 20, 1 << 19, 0);
         // A line in eight accesses, and 5 << 16 that are to come.
-        assert_eq!([(5 << 19) - 8, 5 << 19].map(|accesses| pace.outlasts(accesses, 0)), [true, false]);
+        assert_eq!([(5 << 19) - 8, 5 << 19].map(|accesses| pace.outlasts(accesses)), [true, false]);
     }
 
     #[test]

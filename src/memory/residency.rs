@@ -40,6 +40,8 @@ pub struct Residencies {
     present: Vec<HashMap<Line, Stay, Mixing>>,
     /// The latest pause did not bring so much from memory that stays from before it are over for certain.
     outlast: bool,
+    /// Lines are idle that were not used since a window began to measure, or since the half of the start.
+    measuring: bool,
     /// Those that are over, by whose fill they began with.
     over: Vec<Vec<Over>>,
     kinds: usize,
@@ -116,7 +118,7 @@ impl Residencies {
 
     /// A line in this state, if it is from before the latest pause, was there all the time.
     fn outlasts(&self, state: State) -> bool {
-        !state.is_stale() && (self.outlast || !state.is_idle())
+        !state.is_stale() && (self.outlast || self.measuring && !state.is_idle())
     }
 
     /// A pause is over, before which there were these lines.
@@ -128,17 +130,18 @@ impl Residencies {
             }
         }
         self.half_time();
-        self.outlast = false;
+        (self.outlast, self.measuring) = (false, false);
     }
 
     /// What goes on now is old from now on.
     pub fn half_time(&mut self) {
         self.present.iter_mut().flat_map(HashMap::values_mut).for_each(|stay| stay.filler |= OLD);
+        self.measuring = true;
     }
 
     /// A window begins to measure. `outlast`: the pause before it did not turn the last level over.
     pub fn measure(&mut self, outlast: bool) {
-        self.outlast = outlast;
+        (self.outlast, self.measuring) = (outlast, true);
     }
 
     fn end_stay(&mut self, stay: Stay, writer: Option<Owner>, followed: bool) {
