@@ -38,9 +38,9 @@ const ENOUGH: u64 = 64;
 pub struct Residencies {
     /// Those that go on, of each last level.
     present: Vec<HashMap<Line, Stay, Mixing>>,
-    /// The latest pause did not bring so much from memory that stays from before it are over for certain.
+    /// The latest pause did not turn the last level over: stays from before it that go on went on all the time.
     outlast: bool,
-    /// Lines are idle that were not used since a window began to measure, or since the half of the start.
+    /// A window measures, or the second half of the start runs: lines that are not idle were used in it.
     measuring: bool,
     /// Those that are over, by whose fill they began with.
     over: Vec<Vec<Over>>,
@@ -106,8 +106,8 @@ impl Residencies {
         }
     }
 
-    /// `line` leaves last level `last` in this `state`, which it has not come to from memory if it was given up before by that: then
-    /// the writer's own events tell what it stands for.
+    /// `line` leaves last level `last` in this `state`, in an event of `book`. If nobody saw it come (a level had given it up that a private
+    /// cache still held it behind, dirty), it stands for as many as the writer's own events do.
     pub fn end(&mut self, last: usize, line: Line, state: State, book: Book) {
         let mut stay = self.present.get_mut(last).and_then(|present| present.remove(&line));
         stay.iter_mut().filter(|_| self.outlasts(state)).for_each(Stay::outlast);
