@@ -70,6 +70,11 @@ impl Behind {
         self.books.iter().map(|book| book.seen(&events)).sum()
     }
 
+    /// So many events of the program these are told to be.
+    pub fn events(&self, of: impl Fn(&Tally) -> u64) -> f64 {
+        self.books.iter().map(|book| of(&book.tally) as f64 * book.scale).sum()
+    }
+
     /// How much more or less often an execution had such events in windows than in the opening, or in warm-ups where that saw
     /// nothing of it, relative to windows, at most 1; `executed` tells executions by phase. `None` where too few were seen to tell.
     pub fn changed(&self, executed: [u64; 4], events: impl Fn(&Tally) -> u64) -> Option<f64> {

@@ -13,7 +13,9 @@
 mod booking;
 mod burst;
 mod coherence;
+mod past;
 mod placed;
+mod time;
 
 use super::geometry::{Geometry, LINE_BYTES, LastLevelPolicy, Level};
 use super::line::{Line, Owner, State};
@@ -253,106 +255,6 @@ impl Hierarchy {
         let fills = self.fills;
         self.miss(core, owner, line, store, lost);
         if self.fills == fills { Outcome::Miss } else { Outcome::Memory }
-    }
-
-    /// A non-temporal store by `core` to `bytes` bytes of `line` from `offset` on: past the caches, which give the line up.
-    /// True if it is the first one to the line for a while.
-    pub fn store_past(&mut self, core: usize, owner: Owner, line: Line, offset: u32, bytes: u32) -> bool {
-        let first = !self.cores[core].combiner.holds(line);
-        if first {
-            self.groups[group(line)] += 1;
-            self.book_page(owner, line);
-            self.give_up(core, line);
-        }
-        if let Some(gone) = self.cores[core].combiner.store(line, offset, bytes, owner) {
-            self.tallies.of(gone).nt_lines += 1;
-        }
-        first
-    }
-
-    /// `line` leaves all caches; a dirty copy goes to memory.
-    fn give_up(&mut self, core: usize, line: Line) {
-        self.take_from_others(core, line);
-        if let Some(state) = self.take_private(core, line, false) {
-            self.book_left_l2(state);
-            self.book_left_last(self.cores[core].last, line, state);
-        }
-        let Core { l1_shadow, l2_shadow, last, .. } = &mut self.cores[core];
-        let last = &mut self.last[*last].shadow;
-        l1_shadow.iter_mut().chain([l2_shadow, last]).for_each(|shadow| shadow.remove(line));
-        let index = self.whereabouts.index(line);
-        let last = self.cores[core].last;
-        let level = &mut self.last[last].cache;
-        if let Some(state) = level.cache.remove(level.indexing.set(index), line) {
-            self.book_left_last(last, line, state);
-        }
-    }
-
-    /// Ends the run: non-temporal lines and all dirty lines go to memory.
-    pub fn flush(&mut self) {
-        let clean: Option<Vec<_>> = self.residencies.is_some().then(|| {
-            let all = self.lines_behind_l1();
-            all.filter(|(.., state)| state.writer().is_none()).collect()
-        });
-        for core in 0..self.cores.len() {
-            for owner in self.cores[core].combiner.drain() {
-                self.tallies.of(owner).nt_lines += 1;
-            }
-            for (line, state) in self.cores[core].l1.drain_dirty() {
-                self.victim_of_l1(core, line, state);
-            }
-            let dirty = self.cores[core].l2.as_mut().map(|l2| l2.cache.drain_dirty()).unwrap_or_default();
-            for (line, state) in dirty {
-                self.victim_of_l2(core, line, state);
-            }
-        }
-        for last in 0..self.last.len() {
-            for (line, state) in self.last[last].cache.cache.drain_dirty() {
-                self.book_left_last(last, line, state);
-            }
-        }
-        for (last, line, state) in clean.into_iter().flatten() {
-            self.book_left_last(last, line, state);
-        }
-    }
-
-    /// The lines of all caches behind L1, with the number of the last level behind it.
-    fn lines_behind_l1(&self) -> impl Iterator<Item = (usize, Line, State)> + '_ {
-        let private = self.cores.iter().filter_map(|core| Some((core.last, &core.l2.as_ref()?.cache)));
-        let shared = self.last.iter().enumerate().map(|(last, level)| (last, &level.cache.cache));
-        let caches = private.chain(shared);
-        caches.flat_map(|(last, cache)| cache.lines().map(move |(line, state)| (last, line, state)))
-    }
-
-    /// A time passes that is not simulated: what the caches behind L1 hold may be something else afterwards.
-    pub fn age(&mut self) {
-        if let Some(mut residencies) = self.residencies.take() {
-            residencies.pause(self.lines_behind_l1());
-            self.residencies = Some(residencies);
-        }
-        self.mark(State::aged);
-    }
-
-    /// The second half of the program's start begins.
-    pub fn half_time(&mut self) {
-        self.residencies.iter_mut().for_each(Residencies::half_time);
-        self.mark(State::idle);
-    }
-
-    /// A window begins to measure. `outlasts`: the pause before it did not turn the last level over.
-    pub fn measure(&mut self, outlasts: bool) {
-        self.residencies.iter_mut().for_each(|residencies| residencies.measure(outlasts));
-        self.mark(State::idle);
-    }
-
-    fn mark(&mut self, mark: fn(State) -> State) {
-        self.cores.iter_mut().filter_map(|core| core.l2.as_mut()).for_each(|l2| l2.cache.mark(mark));
-        self.last.iter_mut().for_each(|last| last.cache.cache.mark(mark));
-    }
-
-    /// The stays of lines in the caches, as far as they were followed.
-    pub fn residencies(&mut self) -> Option<&mut Residencies> {
-        self.residencies.as_mut()
     }
 
     /// `core` goes on after accesses that did not come: the shadow of L1 begins anew, and what a burst knows of L2.
@@ -629,6 +531,7 @@ impl Hierarchy {
 mod tests {
     use super::*;
     use crate::memory::frames::Frames;
+    use crate::memory::residency::KnownFills;
 
     #[test]
     fn what_was_written_goes_to_memory_once() {
@@ -662,7 +565,8 @@ mod tests {
                 assert!(copies(core) <= 1 && (!store || copies(1 - core) == 0), "{policy:?}: a line that others wrote");
             }
             caches.flush();
-            let written = caches.residencies.take().unwrap().written(|_, _| 1.0, |_| 0.0);
+            let written =
+                caches.residencies.take().unwrap().written(|_| KnownFills { stands_for: [1.0; 5], error: 0.0 });
             for (owner, tally) in owners.iter().zip(caches.tallies.plain()) {
                 assert!(tally.last_writebacks > 0, "{policy:?} {tally:?}");
                 assert!(tally.last_writebacks <= tally.l2_writebacks, "{policy:?} {tally:?}");

@@ -94,7 +94,7 @@ impl State {
 
     /// A line that comes back into L2 from a victim cache.
     pub fn come_back(self) -> State {
-        State(self.moved().0 | PASSED)
+        State(self.0 | PASSED)
     }
 
     /// Not used since a time that was not simulated: the line may be gone in truth.

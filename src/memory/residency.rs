@@ -62,7 +62,6 @@ const BOOK_SHIFT: u32 = 28;
 const OLD: u32 = 1 << 31;
 /// The book of stays that stand for themselves.
 const ITSELF: Book = Book::End;
-const BOOKS: [Book; 5] = [Book::Plain, Book::Sample, Book::End, Book::Warming, Book::Nothing];
 const UNKNOWN: f32 = 0.0;
 
 /// All of one kind that are over.
@@ -83,6 +82,15 @@ struct Kind {
     writer: Option<Owner>,
     /// It was seen to its end.
     followed: bool,
+}
+
+/// What is known of one owner's fills.
+#[derive(Debug, Clone, Copy)]
+pub struct KnownFills {
+    /// How many lines one of a [`Book`] stands for, weight aside.
+    pub stands_for: [f64; Book::ALL.len()],
+    /// Their relative error.
+    pub error: f64,
 }
 
 /// Lines that memory gets of one owner.
@@ -129,14 +137,18 @@ impl Residencies {
                 stay.into_iter().for_each(Stay::outlast);
             }
         }
-        self.half_time();
+        self.grow_old();
         (self.outlast, self.measuring) = (false, false);
     }
 
-    /// What goes on now is old from now on.
+    /// The second half of the start begins.
     pub fn half_time(&mut self) {
-        self.present.iter_mut().flat_map(HashMap::values_mut).for_each(|stay| stay.filler |= OLD);
+        self.grow_old();
         self.measuring = true;
+    }
+
+    fn grow_old(&mut self) {
+        self.present.iter_mut().flat_map(HashMap::values_mut).for_each(|stay| stay.filler |= OLD);
     }
 
     /// A window begins to measure. `outlast`: the pause before it did not turn the last level over.
@@ -191,13 +203,8 @@ impl Residencies {
         }
     }
 
-    /// What memory gets, by last writer, when all stays are over. An event of an owner in a book stands for `scale` lines, weight
-    /// aside, and what is known of the owner's fills is known with this relative `error`.
-    pub fn written(
-        mut self,
-        scale: impl Fn(Owner, Book) -> f64,
-        error: impl Fn(Owner) -> f64,
-    ) -> HashMap<Owner, Written, Mixing> {
+    /// What memory gets, by last writer, when all stays are over, where so much is `known` of the owners' fills.
+    pub fn written(mut self, known: impl Fn(Owner) -> KnownFills) -> HashMap<Owner, Written, Mixing> {
         for stay in std::mem::take(&mut self.present).into_iter().flat_map(HashMap::into_values) {
             self.end_stay(stay, None, false);
         }
@@ -205,10 +212,11 @@ impl Residencies {
         let mut written: HashMap<Owner, Written, Mixing> = HashMap::default();
         for (filler, over) in (0..).map(Owner).zip(&self.over).filter(|(_, over)| !over.is_empty()) {
             let mut fills = Fills::default();
-            over.iter().for_each(|over| fills.add(over, scale(filler, over.kind.book)));
-            let error = error(filler);
+            let KnownFills { stands_for, error } = known(filler);
+            over.iter().for_each(|over| fills.add(over, stands_for[over.kind.book as usize]));
+            let unseen_share = fills.written_unseen() / fills.followed_dirty().max(1e-9);
             for (writer, of_writer) in &fills.writers {
-                let more = fills.written_unseen() * of_writer.followed / fills.followed_dirty().max(1e-9);
+                let more = unseen_share * of_writer.followed;
                 let Written { lines, scatter } = written.entry(*writer).or_default();
                 *lines += of_writer.all + more;
                 // What one instruction's fills are off by all their lines are, but for those that stand for themselves.
@@ -238,7 +246,7 @@ impl Stay {
     }
 
     fn book(&self) -> Book {
-        BOOKS[((self.filler & !OLD) >> BOOK_SHIFT) as usize]
+        Book::ALL[((self.filler & !OLD) >> BOOK_SHIFT) as usize]
     }
 }
 
@@ -311,8 +319,8 @@ mod tests {
 
     /// Windows stand for ten times as much, and fills of `ONE` are known to 5 %.
     fn written(stays: Residencies) -> [(f64, f64); 2] {
-        let scale = |_, book| if book == Book::Sample { 10.0 } else { 1.0 };
-        let written = stays.written(scale, |filler| if filler == ONE { 0.05 } else { 0.0 });
+        let stands_for = Book::ALL.map(|book| if book == Book::Sample { 10.0 } else { 1.0 });
+        let written = stays.written(|filler| KnownFills { stands_for, error: if filler == ONE { 0.05 } else { 0.0 } });
         [ONE, OTHER].map(|owner| written.get(&owner).map_or((0.0, 0.0), |w| (w.lines, w.scatter)))
     }
 

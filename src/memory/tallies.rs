@@ -22,6 +22,11 @@ pub enum Book {
     Nothing,
 }
 
+impl Book {
+    /// All, in order.
+    pub const ALL: [Book; 5] = [Book::Plain, Book::Sample, Book::End, Book::Warming, Book::Nothing];
+}
+
 /// The tallies of all owners. All lists but the first grow when something is counted in them.
 #[derive(Debug, Default)]
 pub struct Tallies {

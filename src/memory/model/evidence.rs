@@ -5,7 +5,7 @@ use crate::memory::calibration;
 use crate::memory::estimate::{Beyond, near, relative_error, windows_error};
 use crate::memory::executions::{Factors, Times};
 use crate::memory::line::Owner;
-use crate::memory::residency::Written;
+use crate::memory::residency::KnownFills;
 use crate::memory::tallies::Book;
 use crate::memory::tally::Tally;
 use crate::profile::code::CodeRef;
@@ -50,16 +50,15 @@ impl CacheModel {
             let own = own.unwrap_or_else(|| in_others() * factors.between_windows());
             own.hypot(factors.without_windows())
         };
-        let error_of_fills = |owner: Owner| {
+        let known_fills = |owner: Owner| {
             let factors = self.executed.factors(owner);
             let behind = behind(owner, &factors);
             let (site, _) = self.owners.pairs()[owner.0 as usize];
             let of_windows = error(owner, &behind, &factors, self.strata.scatter(site).l3, |t| t.last_fills);
-            let fills = behind.traffic(&beyond, Written::default());
-            of_windows.hypot(fills.cold_lines / fills.l3_misses.max(1.0))
+            let cold = behind.events(|t| t.cold) / behind.events(|t| t.last_fills).max(1.0);
+            KnownFills { stands_for: Book::ALL.map(|book| behind.stands_for(book)), error: of_windows.hypot(cold) }
         };
-        let scale = |owner, book| behind(owner, &self.executed.factors(owner)).stands_for(book);
-        let written = residencies.map(|residencies| residencies.written(scale, error_of_fills)).unwrap_or_default();
+        let written = residencies.map(|residencies| residencies.written(known_fills)).unwrap_or_default();
         let (mut traffic, mut unseen) = (Vec::new(), 0.0);
         for (i, (&(site, thread), scale)) in self.owners.pairs().iter().zip(scales).enumerate() {
             let Some(&at) = sites.get(site as usize) else { continue };

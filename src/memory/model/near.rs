@@ -25,15 +25,14 @@ impl CacheModel {
             return (of_bursts, 0.0);
         }
         let lines = self.classes.count() as f64;
-        let estimate = |kind: usize, bursts, sample, of: &dyn Fn(&Tally) -> u64| {
-            control.estimate(owner, kind, Estimates { bursts, sample, events: behind.seen(of), scale, lines })
-        };
         let of_sample = behind.near();
-        let misses = |near: &Near| near.traffic.l1_misses - near.traffic.coherence;
-        let own = |event: usize| move |t: &Tally| t.own_events()[event].max(0) as u64;
-        let (misses, error) = estimate(0, misses(&of_bursts), misses(&of_sample), &own(0));
-        let left = |near: &Near| near.traffic.l2_write / LINE_BYTES as f64 - near.handed_over;
-        let (write_backs, _) = estimate(1, left(&of_bursts), left(&of_sample), &own(1));
+        let estimate = |kind: usize, of: fn(&Near) -> f64| {
+            let events = behind.seen(|t| t.own_events()[kind].max(0) as u64);
+            let (bursts, sample) = (of(&of_bursts), of(&of_sample));
+            control.estimate(owner, kind, Estimates { bursts, sample, events, scale, lines })
+        };
+        let (misses, error) = estimate(0, |near| near.traffic.l1_misses - near.traffic.coherence);
+        let (write_backs, _) = estimate(1, |near| near.traffic.l2_write / LINE_BYTES as f64 - near.handed_over);
         let shares = if of_bursts.traffic.l1_misses > 0.0 { of_bursts } else { of_sample };
         let near = shares.with_own(misses, write_backs);
         let of_burst = self.full.tallies.plain_of(owner);

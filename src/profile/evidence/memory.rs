@@ -220,6 +220,9 @@ pub struct SiteTraffic {
     pub traffic: Traffic,
 }
 
+/// Bytes in a cache line.
+pub const LINE_BYTES: f64 = 64.0;
+
 /// Bytes and misses. Fractions occur when sets are sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize, serde::Deserialize)]
 pub struct Traffic {

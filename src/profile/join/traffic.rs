@@ -5,13 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use super::code_map::{CodeMap, FunctionId};
 use super::data::{self, Lines, MeasuredData};
 use super::modules::Pass;
-use crate::profile::evidence::memory::{MemoryEvidence, Traffic};
+use crate::profile::evidence::memory::{LINE_BYTES, MemoryEvidence, Traffic};
 use crate::profile::evidence::pages::{Estimate, PagesEvidence};
 use crate::profile::function::{Bytes, CacheMisses, Misses};
 use crate::profile::pages::Pages;
-
-/// Bytes in a cache line.
-const LINE_BYTES: f64 = 64.0;
 
 /// Traffic of one function.
 #[derive(Debug, Default)]
@@ -115,9 +112,8 @@ pub fn error_of_sample(traffic: &Traffic, one_in: u32, overall: Option<f64>) -> 
     }
 }
 
-/// How well the bytes that it exchanged with memory are known where its misses of the last cache are known with the relative error
-/// `of_misses` of the sample, differing windows aside: of all the lines that were exchanged, in either direction, those that may be
-/// more or fewer, and what windows tell of those that came and those that went.
+/// How well such a sample knows the bytes that it exchanged with memory: of all the lines that were exchanged, in either direction, those
+/// that may be more or fewer, and what windows tell of those that came and those that went. Nothing exchanged has no relative error.
 pub fn error_of_memory_bytes(traffic: &Traffic, one_in: u32, overall: Option<f64>) -> Option<f64> {
     let lines = (traffic.dram_read + traffic.dram_write) / LINE_BYTES;
     let of_lines = match traffic.seen_lines > 0.0 && one_in > 1 {

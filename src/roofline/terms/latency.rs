@@ -10,7 +10,7 @@
 //! short chases that start anew. R are the measured `dram.chase.{1,2,4,8,16}`, `dram.random` and `dram.gather`
 //! in accesses per second; they contain the concurrency that this host reaches. What pages of 4 KiB cost them: `paging.rs`.
 
-use crate::profile::evidence::memory::Traffic;
+use crate::profile::evidence::memory::{LINE_BYTES, Traffic};
 use crate::profile::function::{Chain, ChainStep};
 
 use super::super::deficiency::Removed;
@@ -19,8 +19,6 @@ use super::{Subject, chain, paging};
 
 /// Measured numbers of interleaved chases.
 const CHASES: [u32; 5] = [1, 2, 4, 8, 16];
-/// Bytes that a line-sized access moves, for ceilings of access classes that are given in bytes per second.
-const LINE: f64 = 64.0;
 /// More misses under way than this are bandwidth, not latency.
 const MOST_CONCURRENT: f64 = 16.0;
 
@@ -207,7 +205,7 @@ impl Memory<'_> {
     fn ceiling(self, id: &str, trace: &mut Trace) -> Option<f64> {
         let value = self.host.value(id, self.threads, Scaling::Shared, trace)?;
         Some(match self.host.unit(id) {
-            Some("byte/s") => value / LINE,
+            Some("byte/s") => value / LINE_BYTES,
             Some("s") => f64::from(self.threads) / value,
             _ => value,
         })
