@@ -6,8 +6,9 @@
 //!
 //! - *chase*, the evidence for hits: one thread follows pointers through all lines of the set, on huge pages. Every load waits
 //!   for the one before it and no prefetcher knows the next one, so the time of a hop is the latency of the level that has
-//!   the line. The depth lies where that time lies between those of four reference sets, one well inside each level; those of
-//!   L1 and L2 are followed again for each size, as the clock changes.
+//!   the line. The depth lies where that time lies between those of four reference sets, one well inside each level. Set
+//!   and references are followed by turns, as the clock changes and what neighbours leave of a shared level and of memory does;
+//!   the median of the depths counts.
 //!   The order is random within 64 KiB, one such block after the other: in one that is random in all of the set, hops wait for
 //!   address translation, and in a guest whose host has small pages they do so on huge pages, too (on a 2-core Intel guest 54 ns
 //!   a hop through 45 MiB and 180 ns through 64 MiB so, 40 ns and 44 ns in blocks).
@@ -34,8 +35,10 @@ const LINE: u64 = 64;
 const HUGE: usize = 2 << 20;
 /// What is visited in random order before what lies behind it.
 const BLOCK: u64 = 64 << 10;
-/// Runs of a size, of which the fastest counts, and how long each takes at least.
-const RUNS: usize = 15;
+/// Moments at which a size and the reference sets are followed, one after the other.
+const MOMENTS: usize = 7;
+/// Runs at a moment, of which the fastest counts, and how long each takes at least.
+const RUNS: usize = 3;
 const RUN: Duration = Duration::from_millis(1);
 /// Chains beyond L2.
 const CHAINS: usize = 16;
@@ -64,15 +67,51 @@ impl Lines {
         let offset = (self.mapping as usize).next_multiple_of(HUGE) - self.mapping as usize;
         self.mapping.wrapping_add(offset + line as usize * LINE as usize).cast()
     }
+}
 
-    /// Seconds of a hop when `N` chains follow the cycle through the lines of `order`, chain n from the n-th of `N` equal parts on.
-    fn chase<const N: usize>(&self, order: &[u32]) -> f64 {
+impl Drop for Lines {
+    fn drop(&mut self) {
+        // SAFETY: what `new` mapped; nothing refers to it any more.
+        unsafe { libc::munmap(self.mapping.cast(), self.bytes) };
+    }
+}
+
+/// A working set: pointers lead through its lines, and so many chains follow them at once.
+struct Cycle {
+    memory: Lines,
+    /// Its lines in the order in which the pointers lead through them.
+    order: Vec<u32>,
+    chains: usize,
+}
+
+impl Cycle {
+    /// A set of so many bytes.
+    fn new(bytes: f64, l2: Level) -> std::io::Result<Cycle> {
+        let chains = if bytes > l2.size as f64 { CHAINS } else { 1 };
+        let order = shuffled((bytes as u64 / LINE) as u32 / chains as u32 * chains as u32);
+        let memory = Lines::new(bytes as u64)?;
         for (from, to) in order.iter().zip(order.iter().cycle().skip(1)) {
             // SAFETY: the mapping holds all lines of the order.
-            unsafe { self.at(*from).write(self.at(*to) as u64) };
+            unsafe { memory.at(*from).write(memory.at(*to) as u64) };
         }
-        let part = order.len() / N;
-        let mut at: [*mut u64; N] = std::array::from_fn(|n| self.at(order[n * part]));
+        Ok(Cycle { memory, order, chains })
+    }
+
+    /// The lines in the order in which the chains visit them.
+    fn visited(&self) -> Vec<u32> {
+        let part = self.order.len() / self.chains;
+        (0..part).flat_map(|hop| (0..self.chains).map(move |chain| self.order[chain * part + hop])).collect()
+    }
+
+    /// Seconds of a hop.
+    fn hop(&self) -> f64 {
+        if self.chains > 1 { self.chase::<CHAINS>() } else { self.chase::<1>() }
+    }
+
+    /// Seconds of a hop when `N` chains follow the cycle, chain n from the n-th of `N` equal parts on.
+    fn chase<const N: usize>(&self) -> f64 {
+        let part = self.order.len() / N;
+        let mut at: [*mut u64; N] = std::array::from_fn(|n| self.memory.at(self.order[n * part]));
         let mut hops = |count: usize| {
             let start = Instant::now();
             for _ in 0..count {
@@ -89,33 +128,6 @@ impl Lines {
             count *= 2;
         }
         (0..RUNS).map(|_| hops(count).as_secs_f64() / count as f64).fold(f64::INFINITY, f64::min)
-    }
-}
-
-impl Drop for Lines {
-    fn drop(&mut self) {
-        // SAFETY: what `new` mapped; nothing refers to it any more.
-        unsafe { libc::munmap(self.mapping.cast(), self.bytes) };
-    }
-}
-
-/// Lines of a set in the order in which pointers lead through them, and how many chains follow it.
-struct Cycle {
-    lines: Vec<u32>,
-    chains: usize,
-}
-
-/// The cycle through a set of so many bytes.
-fn cycle(bytes: f64, l2: Level) -> Cycle {
-    let chains = if bytes > l2.size as f64 { CHAINS } else { 1 };
-    Cycle { lines: shuffled((bytes as u64 / LINE) as u32 / chains as u32 * chains as u32), chains }
-}
-
-impl Cycle {
-    /// The lines in the order in which the chains visit them.
-    fn visited(&self) -> Vec<u32> {
-        let part = self.lines.len() / self.chains;
-        (0..part).flat_map(|hop| (0..self.chains).map(move |chain| self.lines[chain * part + hop])).collect()
     }
 }
 
@@ -186,23 +198,27 @@ fn main() {
     let (geometry, share) = Geometry::of_host(&machine.caches, 1).0.as_measured(&machine);
     let Geometry { l1, l2: Some(l2), last, .. } = geometry else { return println!("SKIPPED: no L2") };
     share.into_iter().for_each(|warning| println!("{}", warning.text));
-    let lines = Lines::new(largest as u64).unwrap_or_else(|e| fail(&e));
-    let hop = |bytes: f64| {
-        let cycle = cycle(bytes, l2);
-        if cycle.chains > 1 { lines.chase::<CHAINS>(&cycle.lines) } else { lines.chase::<1>(&cycle.lines) }
-    };
+    let cycle = |bytes| Cycle::new(bytes, l2).unwrap_or_else(|e| fail(&e));
     // Well inside of a level that begins behind another one.
     let inside = |before: Level, level: Level| (before.size as f64 * level.size as f64).sqrt();
-    let [of_last, of_memory] = [inside(l2, last), largest].map(hop);
+    let references = [l1.size as f64 / 2.0, inside(l1, l2), inside(l2, last), largest].map(cycle);
     println!(
         "{:>12} {:>8} {:>7} {:>7} {:>7} {:>8} {:>7}",
         "bytes", "ns a hop", "chase", "model", "points", "GB/s", "stream"
     );
     let mut worst = 0.0f64;
     for &(bytes, rate) in &sweep.points {
-        let latencies = [hop(l1.size as f64 / 2.0), hop(inside(l1, l2)), of_last, of_memory];
-        let taken = hop(bytes);
-        let (found, expected) = (depth(&latencies, taken), modelled(&geometry, &cycle(bytes, l2).visited()));
+        let set = cycle(bytes);
+        let mut moments: Vec<(f64, f64)> = (0..MOMENTS)
+            .map(|_| {
+                let latencies = references.each_ref().map(Cycle::hop);
+                let taken = set.hop();
+                (depth(&latencies, taken), taken)
+            })
+            .collect();
+        moments.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        let (found, taken) = moments[MOMENTS / 2];
+        let expected = modelled(&geometry, &set.visited());
         let points = 100.0 * (expected - found);
         let near = |cache: Level| (0.5..2.0).contains(&(bytes / cache.size as f64));
         let transition = [l1, l2, last].into_iter().any(near);
