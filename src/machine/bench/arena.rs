@@ -238,10 +238,10 @@ impl Arena {
         Some((huge as f64 / self.total() as f64).min(1.0))
     }
 
-    /// Addresses of `arrays` arrays of `bytes`, `skip` bytes into the slab of `rank`, padded so that neither their cache sets nor
-    /// the low 12 bits of loads and preceding stores coincide; `None` where the slab is too small.
-    pub fn arrays(&self, rank: usize, skip: u64, arrays: u64, bytes: u64) -> Option<[u64; 4]> {
-        let pitch = bytes.next_multiple_of(4096) + PADDING;
+    /// Addresses of `arrays` arrays of `bytes`, `skip` bytes into the slab of `rank`, each `padding` bytes further than whole pages
+    /// from the one before it; `None` where the slab is too small.
+    pub fn arrays(&self, rank: usize, (skip, padding): (u64, u64), arrays: u64, bytes: u64) -> Option<[u64; 4]> {
+        let pitch = bytes.next_multiple_of(4096) + padding;
         if arrays == 0 || skip + (arrays - 1) * pitch + bytes > self.slab {
             return None;
         }
@@ -260,8 +260,9 @@ fn huge_kib(smaps: &str, address: u64) -> Option<u64> {
     lines.find_map(|l| l.strip_prefix("AnonHugePages:")?.trim().strip_suffix("kB")?.trim().parse().ok())
 }
 
-/// 21 lines: a third of a page, so that three arrays are spread over the page's offsets.
-const PADDING: u64 = 21 * 64;
+/// A padding of arrays with which neither their cache sets nor the low 12 bits of loads and preceding stores coincide: 21 lines, a
+/// third of a page, so that three arrays are spread over the page's offsets.
+pub const PADDING: u64 = 21 * 64;
 
 #[cfg(test)]
 mod tests {
@@ -311,10 +312,10 @@ mod tests {
     fn arrays_lie_in_their_slab_and_do_not_overlap() {
         let team = Team::new(&crate::machine::limits::Limits::read().cpus[..1]).expect("one thread");
         let arena = Arena::new(&team, 1, 4 << 20, Pages::Small, false).expect("4 MiB");
-        let at = arena.arrays(0, 4096, 3, 1 << 20).expect("fits");
+        let at = arena.arrays(0, (4096, PADDING), 3, 1 << 20).expect("fits");
         assert!(at[0] >= arena.slab_address(0) && at[2] + (1 << 20) <= arena.slab_address(0) + arena.slab);
         assert!(at[1] >= at[0] + (1 << 20) && at[2] >= at[1] + (1 << 20));
         assert!(at.iter().all(|a| a % 64 == 0));
-        assert!(arena.arrays(0, 0, 3, 2 << 20).is_none());
+        assert!(arena.arrays(0, (0, PADDING), 3, 2 << 20).is_none());
     }
 }

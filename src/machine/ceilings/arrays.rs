@@ -14,6 +14,8 @@ pub struct Shape {
     pub array_bytes: u64,
     /// Bytes of the slab before the first one.
     pub skip: u64,
+    /// Bytes that one is further than whole pages from the one before it.
+    pub padding: u64,
 }
 
 /// Arguments for each thread of `arena`, and the inner iterations of a pass; `None` where the slabs are too small.
@@ -22,7 +24,7 @@ pub fn arguments(arena: &Arena, shape: Shape) -> Option<(Vec<Box<Arguments>>, u6
     let bytes = inner * shape.body_bytes;
     let sets = (0..arena.threads).map(|rank| {
         let mut arguments = Arguments::new();
-        arguments.pointers = arena.arrays(rank, shape.skip, shape.arrays, bytes)?;
+        arguments.pointers = arena.arrays(rank, (shape.skip, shape.padding), shape.arrays, bytes)?;
         arguments.inner = inner;
         Some(arguments)
     });

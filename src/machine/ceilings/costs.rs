@@ -16,9 +16,9 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
     page_fault(lab)
 }
 
-/// Copies of the predictable branches, and of the random ones, where they lie decides by how much.
-const COPIES: usize = 2;
-const COPIES_OF_RANDOM: usize = 8;
+/// Copies of the branches that are timed: where they lie decides by what their predictions are found, too.
+const COPIES: usize = 3;
+const COPIES_OF_RANDOM: usize = 9;
 
 /// Cycles of one event.
 fn cycles_of(rate: &Rate) -> f64 {
@@ -26,7 +26,7 @@ fn cycles_of(rate: &Rate) -> f64 {
 }
 
 fn mispredict(lab: &mut Lab) -> Result<(), MachineError> {
-    // Of several copies the best: where the branches lie decides by what their predictions are found, too.
+    // A cost, no ceiling: the median of several copies, which another run finds again within what half of these differ by.
     let time = |lab: &Lab, random: bool, copies: usize| -> Result<Option<Rate>, MachineError> {
         let kernel = branches(random, lab.features)?;
         let amount = kernel.work.payload as f64;
@@ -34,10 +34,10 @@ fn mispredict(lab: &mut Lab) -> Result<(), MachineError> {
             (0..copies).map(|_| lab.watch().rate(&Work::on_registers(kernel.copied()?, 1), amount, lab.core_plan()));
         let mut rates = rates.collect::<Result<Vec<Rate>, _>>()?;
         rates.sort_by(|a, b| cycles_of(a).total_cmp(&cycles_of(b)));
-        // Copies of another run lie elsewhere: its best differs as the two best of these do.
-        let again = rates.get(1).map_or(0.0, |second| cycles_of(second) / cycles_of(&rates[0]) - 1.0);
-        let best = rates.into_iter().next();
-        Ok(best.map(|best| Rate { spread: best.spread.max(again), ..best }))
+        let quarter = |n: usize| rates.get(n * copies / 4).map_or(0.0, cycles_of);
+        let (first, median, third) = (quarter(1), quarter(2), quarter(3));
+        let differ = if median > 0.0 { (third - first) / median } else { 0.0 };
+        Ok(rates.into_iter().nth(copies / 2).map(|rate| Rate { spread: differ, ..rate }))
     };
     let label = Label::new("mispredict", "s", 1);
     if lab.leaves_out(&label) {

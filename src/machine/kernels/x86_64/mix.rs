@@ -3,7 +3,7 @@
 use iced_x86::{Code, Instruction, Register};
 
 use super::emit::{Emitter, FREE, SCRATCH};
-use super::fp::arithmetic;
+use super::fp::{Destinations, arithmetic};
 use super::opcodes::Opcode;
 use crate::isa::operation::{FpOp, Precision, Width};
 use crate::machine::error::MachineError;
@@ -47,10 +47,13 @@ pub fn mix(
     features: Features,
 ) -> Result<Kernel, MachineError> {
     let mut e = Emitter::new(format!("mix {} 1/{k} {footprint} B", filler.name()), features);
+    let registers = opcodes.iter().map(|(_, width)| e.free_registers(*width)).min().unwrap_or(0);
     for (_, width) in opcodes {
         e.load_operands(Precision::Dp, *width);
-        e.load_chains(Precision::Dp, *width, 12);
+        e.load_chains(Precision::Dp, *width, registers);
     }
+    let all: Vec<Opcode> = opcodes.iter().map(|(opcode, _)| *opcode).collect();
+    let mut destinations = Destinations::new(&all, registers);
     // `mov r32, imm` is 5 or 6 bytes, `add r64, imm8` 4, a load 7; FP instructions 4 to 6.
     let filler_bytes = match filler {
         Filler::Mov => 6,
@@ -63,7 +66,7 @@ pub fn mix(
     let mut fillers = 0;
     for turn in 0..turns {
         let (opcode, width) = opcodes[turn % opcodes.len()];
-        arithmetic(&mut e, opcode, width, turn % 12, false, Register::None);
+        arithmetic(&mut e, opcode, width, destinations.next(opcode), false, Register::None);
         work.flops += opcode.flops;
         for _ in 1..k {
             let register = FREE[fillers % FREE.len()];
