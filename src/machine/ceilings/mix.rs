@@ -67,7 +67,7 @@ pub fn fractions(lab: &mut Lab) {
 
 /// Sixteenths of the bytes of code in the op cache that are tried: how a loop's length divides by what is fetched and issued at once
 /// decides how well its units are used, the less the longer it is (Zen 5, three loads in four: 5.2 a cycle in 1 KiB, 5.3 in 8 KiB).
-const LENGTHS: [usize; 6] = [32, 48, 64, 80, 96, 128];
+const LENGTHS: [usize; 4] = [32, 48, 80, 128];
 
 /// Copies of a mix of each length.
 const COPIES: usize = 3;

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use super::doubt;
 use super::error::MachineError;
-use super::lab::{Doubtful, Effort, Lab};
+use super::lab::{Doubtful, Effort, Lab, moments};
 use super::progress::Progress;
 use super::states;
 use crate::profile::placement;
@@ -104,9 +104,10 @@ fn derive(lab: &mut Lab) {
 }
 
 /// Passes over what is in doubt; each next one meets the neighbours in another mood.
-const PASSES: u32 = 7;
+const PASSES: u32 = 24;
 
-/// Further moments at which a full measurement looks at what neighbours are part of, as far as there is time.
+/// Further moments at which a full measurement looks at all that neighbours are part of, as far as there is time: at once, and
+/// whenever what is in doubt alone takes no longer than a moment.
 const MOMENTS: u32 = 5;
 
 /// Further moments at which it looks, before that, at what a core does by itself and has come out but once.
@@ -126,18 +127,27 @@ pub fn repeat_doubtful(lab: &mut Lab, progress: &mut dyn Progress, budget: Durat
         progress.group("what came out but once", GROUPS.len(), GROUPS.len());
         measure_again(lab, unconfirmed, end.saturating_duration_since(Instant::now()))?;
     }
-    for pass in 0..PASSES {
+    let thorough = first && lab.effort == Effort::Full;
+    let (mut took, mut looks) = (Duration::ZERO, if thorough { MOMENTS } else { 0 });
+    for _ in 0..PASSES {
         let mut doubtful = doubt::doubtful(lab.ceilings());
-        if first && pass < MOMENTS && lab.effort == Effort::Full {
+        if looks > 0 && (took < moments::APART || doubtful.is_empty()) {
             doubtful.extend(doubt::measured(lab.ceilings(), states::is_shared));
+            looks -= 1;
         }
-        let left = end.saturating_duration_since(Instant::now());
+        let began = Instant::now();
+        let left = end.saturating_duration_since(began);
         if doubtful.is_empty() || left.is_zero() {
             break;
         }
         progress.group("what is in doubt, once more", GROUPS.len(), GROUPS.len());
         measure_again(lab, doubtful, left)?;
+        took = began.elapsed();
         derive(lab);
+        if thorough && looks == 0 {
+            // What follows at once is of the same moment.
+            std::thread::sleep(moments::APART.saturating_sub(took).min(left));
+        }
     }
     lab.conclude();
     lab.take_doubts().into_iter().for_each(|w| progress.warn(w));

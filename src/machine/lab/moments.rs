@@ -15,7 +15,7 @@ use super::Steadiness;
 use crate::profile::machine::Ceiling;
 
 /// Measurements closer to each other than this are of one moment.
-const APART: Duration = Duration::from_millis(400);
+pub const APART: Duration = Duration::from_millis(400);
 
 /// How far from the best of `moments` the best of as many others lies, in 19 of 20 cases, relative to the range that the moments
 /// show, where every value in a range is as likely: twice the standard deviation of the difference of two such maxima,
