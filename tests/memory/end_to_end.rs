@@ -338,6 +338,38 @@ fn parts_that_alternate_within_windows_have_the_bytes_of_their_own() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// An access that begins in a line which is not sampled and ends in one that is brings that one.
+#[test]
+fn lines_that_accesses_only_cross_into_are_sampled_like_others() {
+    const FEW: u32 = 4;
+    const MANY: u32 = 1500;
+    let dir = tempfile::tempdir().unwrap();
+    let program = build(dir.path(), "crossing", &["-O1", "-static"]);
+    let functions = functions(&program);
+    let (exact, sampled) = exact_and_sampled(&program, 1 << 20, [FEW, MANY]);
+    let bytes = (8 << 20) as f64;
+    let mut wrong = Vec::new();
+    // Two lines of four; of two pages two; all.
+    let read = [
+        ("read_apart", bytes / 2.0),
+        ("write_apart", bytes / 2.0),
+        ("over_pages", bytes / 64.0),
+        ("read_dense", bytes),
+    ];
+    for (name, expected) in read {
+        let of = |memory: &MemoryEvidence, rounds| {
+            in_function(memory, &functions[name], |t| t.dram_read) / f64::from(rounds)
+        };
+        let (exact, found) = (of(&exact, FEW), of(&sampled, MANY));
+        println!("{name:<11} {expected:.4e} expected, exact {exact:.4e}, sampled {found:.4e}");
+        // The last lines of one function may be the first of the next.
+        if (exact / expected - 1.0).abs() > 0.05 || (found / exact - 1.0).abs() > 0.1 {
+            wrong.push(format!("{name}: {expected:.4e} expected, exact {exact:.4e}, sampled {found:.4e}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn lines_are_told_by_the_kind_of_their_pages() {
     const LINES: f64 = (16 << 20) as f64 / 64.0;

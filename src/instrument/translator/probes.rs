@@ -2,10 +2,12 @@
 //! sink.
 //!
 //! ```text
-//!  hot:   lea t, [operand]; u = page × factor; t ^= u; test gs:[mask], t; jz ─▶ cold
-//!         back: the instruction                                             cold: noted a short while ago? ─▶ back
-//!                                                                                 buffer[cursor++] = (address, site)
+//!  hot:   lea t, [operand]; test t, bytes − 1; jnz ─▶ tail
+//!         u = page × factor; t ^= u; test gs:[mask], t; jz ─▶ cold          cold: noted a short while ago? ─▶ back
+//!         back: the instruction                                                   buffer[cursor++] = (address, site)
 //!                                                                                 full? ─▶ rprof drains it
+//!                                                                           tail: the same check of the line it starts in, and of
+//!                                                                                 the next one where it crosses into that
 //! ```
 
 use iced_x86::{Instruction, Register};
@@ -14,7 +16,7 @@ use super::layout;
 use super::space::{DynamicSlot, Sum};
 use super::version::Version;
 use super::writer::Writer;
-use crate::instrument::x86_64::emit::{Gpr, RAX, RCX, RDX, relative};
+use crate::instrument::x86_64::emit::{Code, Gpr, RAX, RCX, RDX, relative};
 use crate::instrument::x86_64::liveness::Dead;
 use crate::instrument::x86_64::operands::{Operand, operands};
 use crate::instrument::x86_64::rewrite::{free_gpr, load_address, store_vector, used_gprs};
@@ -95,6 +97,27 @@ struct Lent {
     u: Gpr,
     /// Their values are saved at the loop's entry.
     stolen: bool,
+}
+
+/// Where the check of an access's two lines leads to: places in the cold part to be filled in.
+#[derive(Debug, Clone, Copy)]
+struct Tail {
+    /// It is selected by the line that it starts in.
+    by_its_start: CacheAddress,
+    /// It is by the other one.
+    noted: CacheAddress,
+}
+
+/// Bytes of a cache line.
+const LINE: u32 = 64;
+
+/// Zero flag: whether the line of the address in `t` is selected; `t ^= u` gives that address again.
+fn select(code: &mut Code, t: Gpr, u: Gpr) {
+    code.rotate(u, t, 12);
+    code.multiply(u, PAGE_FACTOR);
+    code.rotate(u, u, PRODUCT_SHIFT as u8);
+    code.exclusive_or(t, u);
+    code.test_slot(layout::SELECT_MASK, t);
 }
 
 /// Whether only run time tells part of what `instruction` does.
@@ -296,20 +319,22 @@ impl Writer<'_> {
             hot.save(layout::SAVE_FLAGS, RAX);
             hot.flags_to_ax();
         }
-        let cold = self.unit.cold.here();
-        let back = if matches!(shape, Shape::Plain | Shape::Masked { .. }) {
-            hot.rotate(u, t, 12);
-            hot.multiply(u, PAGE_FACTOR);
-            hot.rotate(u, u, PRODUCT_SHIFT as u8);
-            hot.exclusive_or(t, u);
-            hot.test_slot(layout::SELECT_MASK, t);
+        let chosen = matches!(shape, Shape::Plain | Shape::Masked { .. }) && bytes <= LINE;
+        let crossing = chosen && bytes > 1;
+        let crosses = crossing.then(|| {
+            // Aligned by its length it lies in one line.
+            hot.test_byte(t, (bytes.next_power_of_two() - 1) as u8);
+            hot.raw(&[0x0f, 0x85]); // jnz
+            hot.relative_later()
+        });
+        if chosen {
+            select(hot, t, u);
             hot.raw(&[0x0f, 0x84]); // jz
-            hot.relative(cold);
-            hot.here()
         } else {
-            hot.jump_for_good(cold);
-            hot.here()
-        };
+            hot.raw(&[0xe9]); // jmp
+        }
+        let noted = hot.relative_later();
+        let back = hot.here();
         if !dead {
             hot.flags_from_ax();
             hot.load(RAX, layout::SAVE_FLAGS);
@@ -319,9 +344,22 @@ impl Writer<'_> {
             hot.load(u, layout::SAVE_LENT_2);
         }
         self.again(i);
+        let by_its_tail = crosses.map(|crosses| {
+            let here = self.unit.cold.here();
+            self.unit.set_word(crosses, relative(crosses, here));
+            self.tail(lent, bytes, back)
+        });
+        for at in [Some(noted), by_its_tail.map(|t| t.by_its_start)].into_iter().flatten() {
+            let here = self.unit.cold.here();
+            self.unit.set_word(at, relative(at, here));
+        }
         self.address_again(t, u, operand, dead);
-        if let (Shape::Plain | Shape::Masked { .. }, false) = (shape, kind == AccessKind::NtStore) {
+        if chosen && kind != AccessKind::NtStore {
             self.filter(lent, kind, site, back);
+        }
+        if let Some(Tail { noted, .. }) = by_its_tail {
+            let here = self.unit.cold.here();
+            self.unit.set_word(noted, relative(noted, here));
         }
         self.append(lent, site, shape, facts, instruction);
         let drain = self.space.arenas[self.unit.arena].stubs.drain;
@@ -334,6 +372,31 @@ impl Writer<'_> {
         cold.constant(t, back.get());
         cold.save(layout::TARGET, t);
         cold.jump(drain);
+    }
+
+    /// In the cold part: of an access of `bytes` at `t` that may cross into another line, which is noted if either is selected.
+    /// Goes on to two places, which are filled in later; with the access's address in `t` to the second one.
+    fn tail(&mut self, lent: Lent, bytes: u32, back: CacheAddress) -> Tail {
+        let (t, u) = (lent.t, lent.u);
+        let further = (bytes - 1) as i8;
+        let cold = &mut self.unit.cold;
+        select(cold, t, u);
+        cold.raw(&[0x0f, 0x84]); // jz
+        let by_its_start = cold.relative_later();
+        cold.exclusive_or(t, u);
+        cold.add_to(u, t, further);
+        cold.exclusive_or(u, t);
+        cold.test_byte(u, LINE as u8);
+        cold.raw(&[0x0f, 0x84]); // jz
+        cold.relative(back);
+        cold.add_small(t, further);
+        select(cold, t, u);
+        cold.raw(&[0x0f, 0x85]); // jnz
+        cold.relative(back);
+        cold.exclusive_or(t, u);
+        cold.add_small(t, -further);
+        cold.raw(&[0xe9]); // jmp
+        Tail { by_its_start, noted: cold.relative_later() }
     }
 
     /// In the cold part: the address in `t`, whose value the check has changed.

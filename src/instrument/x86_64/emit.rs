@@ -305,6 +305,13 @@ impl Code {
         at
     }
 
+    /// Room for the rel32 of a jump that is filled in later; returns where it stands.
+    pub fn relative_later(&mut self) -> CacheAddress {
+        let at = self.here();
+        self.word(0);
+        at
+    }
+
     /// `jmp [rip]` and the address: to anywhere
     pub fn jump_far(&mut self, to: u64) {
         self.raw(&[0xff, 0x25, 0, 0, 0, 0]);
@@ -499,6 +506,11 @@ impl Code {
     pub fn test_constant(&mut self, register: Gpr, value: u32) {
         self.raw(&[0x40 | register.0 >> 3, 0xf7, 0xc0 | (register.0 & 7)]);
         self.word(value);
+    }
+
+    /// `test register (low byte), value`
+    pub fn test_byte(&mut self, register: Gpr, value: u8) {
+        self.raw(&[0x40 | register.0 >> 3, 0xf6, 0xc0 | (register.0 & 7), value]);
     }
 
     /// `lahf; seto al`
