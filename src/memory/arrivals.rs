@@ -8,7 +8,8 @@
 //! share = min(1, pages arrived × lines of a page in the sample / lines first met)
 //! ```
 //!
-//! Pages that arrive for other reasons (those of the code cache) make the bound weaker, not wrong. What windows say of the
+//! Pages that arrive for other reasons (those of the code cache) make the bound weaker, not wrong; those that arrive before they are
+//! touched (`MAP_POPULATE`, huge pages, what the kernel reads ahead of files) make it too low. What windows say of the
 //! pauses between them is bounded likewise, by all pages that ever arrived: first touches come once.
 
 use std::collections::HashMap;
@@ -108,15 +109,25 @@ impl Arrivals {
         }
     }
 
-    /// Lines of all pages that arrived in the run, whose processes have ended and were waited for, if so many pages are known
-    /// to have been `touched`; `None` if no process was looked at.
+    /// Pages that arrived in the run for certain, whose processes have ended and were waited for; `None` if no process was looked at.
+    pub fn pages(&self) -> Option<u64> {
+        // A page that is read before it is written costs two faults.
+        (!self.most.is_empty()).then(|| self.resident().max(self.faults() / 2))
+    }
+
+    /// Lines of all pages that may have arrived in it, if so many pages are known to have been `touched`.
     pub fn lines(&self, touched: u64) -> Option<u64> {
-        let faults = faults_of_descendants().saturating_sub(self.faults_before);
-        // Of huge pages many come with one fault.
-        let resident: u64 = self.most.values().sum();
-        // A page that is read before it is written costs two. Pages that were given back are in neither of the others.
-        let pages = faults.max(resident).min(resident.max(touched));
+        // Of huge pages many come with one fault. Pages that were given back are in none of the others.
+        let pages = self.faults().max(self.resident()).min(self.resident().max(touched));
         (!self.most.is_empty()).then_some(pages * PAGE_LINES)
+    }
+
+    fn faults(&self) -> u64 {
+        faults_of_descendants().saturating_sub(self.faults_before)
+    }
+
+    fn resident(&self) -> u64 {
+        self.most.values().sum()
     }
 
     /// The largest share of the lines first met in the window that can be new, where `one_in` lines are in the sample.

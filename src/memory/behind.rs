@@ -87,6 +87,17 @@ impl Behind {
         Some(if before == now { 0.0 } else { (before / now - 1.0).abs().min(1.0) })
     }
 
+    /// How many events of the program there may be of which warm-ups saw some and what was measured none; `executed` tells executions by
+    /// phase.
+    pub fn only_in_warm_ups(&self, executed: [u64; 4], events: impl Fn(&Tally) -> u64) -> f64 {
+        let [_, pauses, warming, measured] = executed.map(|n| n as f64);
+        let [_, in_windows, in_warm_ups] = self.books.map(|book| events(&book.tally) as f64);
+        if in_windows > 0.0 || measured < ENOUGH || warming < ENOUGH {
+            return 0.0;
+        }
+        self.lines * in_warm_ups * (pauses + warming + measured) / (warming + measured)
+    }
+
     /// What these lines tell about L1.
     pub fn near(&self) -> Near {
         let mut all = Near::default();
@@ -174,6 +185,15 @@ mod tests {
         let late = behind([(Book::Sample, fills(200)), (Book::Warming, fills(80))]);
         let changed = late.changed([0, 7, 10_000, 20_000], |t| t.l2_fills).unwrap();
         assert!((changed - 0.2).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_only_warm_ups_saw_may_be_in_pauses_too() {
+        let executed = [7, 80_000, 10_000, 10_000];
+        let only = |measured| behind([(Book::Sample, fills(measured)), (Book::Warming, fills(30))]);
+        assert_eq!(only(0).only_in_warm_ups(executed, |t| t.last_fills), LINES * 30.0 * 5.0);
+        assert_eq!(only(1).only_in_warm_ups(executed, |t| t.last_fills), 0.0, "windows tell that");
+        assert_eq!(only(0).only_in_warm_ups([7, 80_000, 10_000, 10], |t| t.last_fills), 0.0, "hardly any was measured");
     }
 
     #[test]

@@ -91,7 +91,7 @@ pub enum Scope {
     Whole,
     /// All levels, but only lines of class 0 will come: such a part of each cache does.
     OneClass(Classes),
-    /// All lines, L1 and what cores take from each other only.
+    /// All lines, L1, what cores take from each other, and of L2 what a burst meets twice (`burst.rs`).
     FirstLevel,
 }
 

@@ -163,7 +163,6 @@ impl CacheModel {
                     rhythm: Rhythm::new(),
                     pace,
                     pauses: 0,
-
                     arrivals: None,
                 }
             }),

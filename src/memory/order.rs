@@ -21,7 +21,7 @@ pub enum Order {
     Random,
 }
 
-/// The last two accesses of one instruction.
+/// The last two places that one instruction accessed: what it reads and then writes is one.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Steps {
     last: u64,
@@ -33,6 +33,9 @@ impl Steps {
     /// Notes an access.
     #[inline]
     pub fn note(&mut self, address: u64) {
+        if address == self.last {
+            return;
+        }
         let step = address.wrapping_sub(self.last);
         self.constant = step == self.step;
         (self.last, self.step) = (address, step);
@@ -107,6 +110,18 @@ mod tests {
         let [unit, strided, random] = classes((0..1000).map(|i| (1 << 30) + i * 8192));
         assert_eq!((unit, random), (0, 2));
         assert_eq!(strided, 998);
+    }
+
+    #[test]
+    fn what_is_read_and_written_by_one_instruction_is_one_step() {
+        let (mut steps, mut recent) = (Steps::default(), RecentMisses::new());
+        let strided = (0..1000u64).map(|i| (1 << 30) + i * 320).filter(|&address| {
+            steps.note(address);
+            let order = recent.classify(Line::of(address, 0), &steps);
+            steps.note(address);
+            order == Order::Strided
+        });
+        assert_eq!(strided.count(), 998);
     }
 
     #[test]

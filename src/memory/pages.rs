@@ -97,7 +97,7 @@ impl TouchedPages {
             let marks = own.marks.into_iter().map(Mark).collect();
             place(owner).map(|at| SitePages { at, thinned: own.thinned, marks })
         });
-        PagesEvidence { sites: sites.collect(), sampled_lines }
+        PagesEvidence { sites: sites.collect(), sampled_lines, at_most: None }
     }
 }
 

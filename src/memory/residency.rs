@@ -10,7 +10,7 @@
 //!   events of F stand for w                          w lines written back by the last writer, or none
 //! ```
 //!
-//! So no more is ever written to memory than came from it, and a set that stays in the caches is written once, however often
+//! So no more is written to memory than came from it (but for what another last level asks for, which is written each time), and a set that stays in the caches is written once, however often
 //! the program writes it.
 //!
 //! A stay that a pause interrupts goes on where the model still has the line afterwards. If nobody uses it any more there, the

@@ -3,7 +3,7 @@
 //! One line in 32 is collected throughout a window and simulates L2 and the last level at that part of their size: whole sets,
 //! always the same ones, so that nothing is forgotten and nothing counted twice. Such lines say little about L1, whose
 //! sets they fill only in part. L1 is therefore sampled in time: now and then all accesses of all threads are collected
-//! for a short while; its 512 lines are warm again after a small part of it.
+//! for a short while; its lines, some hundreds, are warm again after a small part of it.
 
 use super::mix::mix;
 

@@ -19,7 +19,7 @@ const DATA_NAME: usize = 40;
 
 /// Lines on one function: its intensity at every level, its traffic with memory. Empty where neither is known.
 pub fn of_function(f: &Function) -> Vec<String> {
-    [rooflines(f), memory(f), fought_for(f), data(f), pages(f)].into_iter().flatten().collect()
+    [rooflines(f), memory(f), crowded(f), fought_for(f), data(f), pages(f)].into_iter().flatten().collect()
 }
 
 /// `hierarchical roofline: 0.0625 FLOP/B from DRAM, 0.0833 from L3; cache-aware roofline: 0.125 FLOP/B`
@@ -50,8 +50,11 @@ fn memory(f: &Function) -> Option<String> {
     if bytes == 0 && conflicts(&traffic).is_empty() {
         return None;
     }
-    let error =
-        f.source.get("bytes.dram").and_then(|s| s.error).map_or(String::new(), |e| format!(" ± {}", percent(e)));
+    let error = match f.source.get("bytes.dram").and_then(|s| s.error) {
+        Some(error) if error > 1.0 => format!(" or more, up to {}", si(bytes as f64 * (1.0 + error), "B")),
+        Some(error) => format!(" ± {}", percent(error)),
+        None => String::new(),
+    };
     let mut line = format!("memory traffic: {}{error}", si(bytes as f64, "B"));
     for (what, parts) in [("misses", kinds(&traffic)), ("conflicts", conflicts(&traffic)), ("lines", orders(&traffic))]
     {
@@ -73,6 +76,18 @@ fn fought_for(f: &Function) -> Option<String> {
             "written by other threads meanwhile: the lines of {} of its L1 misses; give each thread lines of its own",
             percent((t.coherence / t.l1_misses.max(1.0)).min(1.0))
         )
+    })
+}
+
+/// `its lines push each other out of a few sets of L1 and L2: pad the leading dimension or the arrays`
+fn crowded(f: &Function) -> Option<String> {
+    let t = f.work.as_ref()?.traffic?;
+    let levels = [("L1", t.l1_conflict, t.l1_misses), ("L2", t.l2_conflict, t.l2_misses)];
+    let most = levels.into_iter().filter(|(_, part, all)| *part > 0.5 * all && *part > least_misses(&t));
+    let names: Vec<&str> = most.map(|(level, ..)| level).collect();
+    (!names.is_empty()).then(|| {
+        let sets = names.join(" and ");
+        format!("its lines push each other out of a few sets of {sets}: pad the leading dimension or the arrays")
     })
 }
 
@@ -181,7 +196,9 @@ mod tests {
             let work = Some(Work { traffic: Some(traffic), ..Work::default() });
             of_function(&Function { bytes, work, ..Default::default() })
         };
-        assert_eq!(line(traffic), ["memory traffic: 0 B; conflicts: 97 % of L1 misses"]);
+        let advice = "its lines push each other out of a few sets of L1: pad the leading dimension or the arrays";
+        assert_eq!(line(traffic), ["memory traffic: 0 B; conflicts: 97 % of L1 misses", advice]);
+        assert_eq!(line(Traffic { l1_conflict: 400.0, ..traffic }).len(), 1, "most are none");
         assert!(line(Traffic { l1_read: 8e6, ..traffic }).is_empty(), "one miss in a thousand accesses");
     }
 

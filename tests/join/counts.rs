@@ -165,7 +165,7 @@ fn traffic_goes_to_the_function_and_loop_of_its_instruction() {
         page_placement: String::new(),
         calibration: vec![],
         sites: vec![site(at(1))],
-        pages: PagesEvidence { sites: vec![pages], sampled_lines: Some(2) },
+        pages: PagesEvidence { sites: vec![pages], sampled_lines: Some(2), at_most: None },
         data: DataEvidence { modules: vec![], mappings, sites: vec![data] },
         warnings: vec![],
     };

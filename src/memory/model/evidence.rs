@@ -10,6 +10,7 @@ use crate::memory::tallies::Book;
 use crate::memory::tally::Tally;
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::memory::{MemoryEvidence, SiteTraffic, Traffic};
+use crate::profile::evidence::pages::PagesEvidence;
 use crate::profile::run::Warning;
 
 use super::CacheModel;
@@ -81,6 +82,10 @@ impl CacheModel {
                 figures.l2_scatter = figures.l2_scatter.hypot(behind.of_placement);
             }
             figures.l3_scatter = error(scatter.l3, |t| t.last_fills) * figures.l3_misses;
+            // What windows never saw after their warm-ups, and these did, may be as frequent as there.
+            let executed = self.executed.by_phase(owner);
+            figures.l2_scatter += behind.only_in_warm_ups(executed, |t| t.l2_fills);
+            figures.l3_scatter += behind.only_in_warm_ups(executed, |t| t.last_fills);
             if let Some((read, write)) = self.executed.bytes(owner) {
                 (figures.l1_read, figures.l1_write) = (read, write);
                 // Of the few lines that it accesses none may have been in the sample, and no burst have come while it ran.
@@ -117,9 +122,11 @@ impl CacheModel {
         };
         let pairs = self.owners.pairs();
         let place = |owner: Owner| sites.get(pairs.get(owner.0 as usize)?.0 as usize).copied();
-        let pages = self.pages.evidence(place);
+        let arrivals = self.sampled.as_ref().and_then(|s| s.arrivals.as_ref());
+        let at_most = arrivals.and_then(|arrivals| arrivals.pages()).map(|pages| pages as f64);
+        let pages = PagesEvidence { at_most, ..self.pages.evidence(place) };
         let touched = pages.union(pages.sites.iter()).pages.ceil() as u64;
-        if let Some(lines) = self.sampled.as_ref().and_then(|s| s.arrivals.as_ref()?.lines(touched)) {
+        if let Some(lines) = arrivals.and_then(|arrivals| arrivals.lines(touched)) {
             limit_compulsory(&mut traffic, lines as f64);
         }
         let weights = |owner| {

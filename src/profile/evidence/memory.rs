@@ -94,8 +94,8 @@ pub trait AccessSink: Send {
     /// different threads arrive in an order that approximates time.
     fn record(&mut self, thread: u32, process: u32, batch: &[Access]);
 
-    /// Accesses in program order, of which only those were kept that [`selected`] admits and those longer than a line
-    /// (others do no harm).
+    /// Accesses in program order, of which only those were kept of which [`selected`] admits a line, the one that they start in or
+    /// the next one, and those longer than a line (others do no harm).
     fn record_selected(&mut self, thread: u32, process: u32, batch: &[Access]) {
         self.record(thread, process, batch);
     }
@@ -169,7 +169,7 @@ pub const PAGE_FACTOR: u32 = 0x61c8_8647;
 /// How far bits 27–31 of that product are from bits 6–10 of an address.
 pub const PRODUCT_SHIFT: u32 = 21;
 
-/// Whether sampling with `mask` keeps an access that starts at `address`. With n bits in the mask: one line in 2ⁿ, as many
+/// Whether sampling with `mask` keeps the line of `address`. With n bits in the mask: one line in 2ⁿ, as many
 /// in every 4 KiB page, the same ones at all times, and evenly many for almost all strides. (An exclusive or of address bits
 /// alone would not do: lines a page and a line apart have bits 6–10 and 12–16 in step.)
 ///

@@ -29,6 +29,8 @@ pub struct PagesEvidence {
     pub sites: Vec<SitePages>,
     /// Of each page so many of the 64 lines were always looked at; `None`: all.
     pub sampled_lines: Option<u32>,
+    /// So many pages the kernel gave for certain: no more are told than that, or than were seen. `None` where it was not asked.
+    pub at_most: Option<f64>,
 }
 
 /// Lines of a page.
@@ -81,7 +83,8 @@ impl PagesEvidence {
     /// Where lines are sampled, a page of which few lines were touched may have been missed: how many were follows from
     /// how many show one line of the sample and how many show two (Chao's estimate for incidences, a lower bound where the lines
     /// of a page are touched independently). Whatever is touched, a page that shows none is at most so often as frequent as one
-    /// that shows one as there are lines outside of the sample for one in it, which is so where one line of a page is touched.
+    /// that shows one as there are lines outside of the sample for one in it, which is so where one line of a page is touched. Lines
+    /// in even distances are not touched independently, and few pages show two of the sample: what the kernel gave bounds that.
     pub fn union<'a>(&self, sites: impl Iterator<Item = &'a SitePages> + Clone) -> Estimate {
         let thinned = sites.clone().map(|s| s.thinned).max().unwrap_or(0);
         let mut lines: HashMap<u64, Vec<Mark>> = HashMap::new();
@@ -102,8 +105,9 @@ impl PagesEvidence {
             _ => 0.0,
         };
         let each = 2f64.powi(thinned as i32);
+        let most = self.at_most.map_or(f64::INFINITY, |most| most / each);
         let error = (thinned > 0).then(|| ((1.0 - 1.0 / each) / kept.max(1.0)).sqrt());
-        Estimate { pages: each * kept.max(sampled + missed), error, sampled: self.sampled_lines.is_some() }
+        Estimate { pages: each * kept.max((sampled + missed).min(most)), error, sampled: self.sampled_lines.is_some() }
     }
 }
 

@@ -181,6 +181,10 @@ fn fill_traffic<'m>(function: &mut Function, measured: &'m Measured) {
                 let source = function.source.get_mut(field);
                 source.into_iter().for_each(|source| source.reason = traffic::none_seen(bytes, traffic.one_in));
             }
+            if let reason @ Some(_) = traffic::compulsory_known(traffic.one_in) {
+                let of_new = Source { how: "simulated".into(), error: None, reason };
+                function.source.insert("misses.compulsory".into(), of_new);
+            }
             if let (true, Some(misses)) = (traffic.one_core, &mut function.misses) {
                 misses.coherence = None;
                 let reason =

@@ -195,6 +195,13 @@ pub fn none_seen(bytes: Option<u64>, one_in: u32) -> Option<String> {
         .then(|| format!("none of its lines in the sample, which is one in {one_in}, went there"))
 }
 
+/// How far the compulsory misses of a sample of one line in `one_in` are known.
+pub fn compulsory_known(one_in: u32) -> Option<String> {
+    let why = "in a sampled run a line counts as new where its page came while it was looked at: of pages that came before they were \
+               touched, or in a pause, that is not told, and the figure may be off by factors";
+    (one_in > 1).then(|| why.into())
+}
+
 /// Rounds a sampled sum to whole bytes or lines.
 pub fn whole(sum: f64) -> u64 {
     sum.round().max(0.0) as u64
