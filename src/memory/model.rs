@@ -5,6 +5,7 @@ mod near;
 mod weighing;
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::data::Allocation;
@@ -25,7 +26,7 @@ use super::owners::{Owners, Place};
 use super::pace::Pace;
 use super::pages::TouchedPages;
 use super::placement::{Classes, Placement};
-use super::replay::{by_warm_up, play, weight};
+use super::replay::{by_warm_up, play, split, weight};
 use super::sampling::Rhythm;
 use super::strata::Strata;
 use super::tallies::Book;
@@ -36,7 +37,7 @@ const MAX_LINES: u64 = 5 << 20;
 /// Accesses that are simulated at a time while threads wait for nothing: a fraction of their patience.
 const PIECE: usize = 1 << 10;
 /// Accesses that are put off at most: a burst of a thread. What ends a phase is known as much later.
-const MOST_PUT_OFF: usize = 1 << 14;
+const MOST_PUT_OFF: u64 = 1 << 14;
 
 /// A model of a host's caches, fed with the program's accesses.
 pub struct CacheModel {
@@ -54,7 +55,7 @@ pub struct CacheModel {
     /// What was recorded and not looked at yet.
     put_off: VecDeque<PutOff>,
     /// Accesses in it.
-    waiting: usize,
+    waiting: u64,
     /// Room for batches.
     spare: Vec<Vec<Access>>,
     /// Only one thread has come, and which. Several are to be interleaved as they come.
@@ -83,6 +84,14 @@ struct PutOff {
     /// How many were simulated.
     done: usize,
     accesses: Vec<Access>,
+}
+
+impl PutOff {
+    /// What those of its accesses count for that were collected.
+    fn weight(&self, classes: Classes, of: Range<usize>) -> u64 {
+        let one_in = if self.selected { classes.count() } else { 1 };
+        self.accesses[of].iter().map(|access| weight(access, one_in)).sum()
+    }
 }
 
 /// What a sampled model has besides.
@@ -256,6 +265,11 @@ impl CacheModel {
 
     /// Takes a batch. While there is but one thread nothing of it is simulated yet, unless too much waits.
     fn receive(&mut self, thread: u32, process: u32, selected: bool, accesses: &[Access]) {
+        if self.sampled.is_some() && !selected && lines(accesses) > Rhythm::LONGEST {
+            let (burst, others) = split(accesses, Rhythm::LONGEST);
+            self.receive(thread, process, false, &burst);
+            return self.receive(thread, process, true, &others);
+        }
         let space = self.owners.place(thread, process).space;
         if let Some(sampled) = &mut self.sampled {
             sampled.hierarchy.meet(process, space, accesses);
@@ -274,7 +288,7 @@ impl CacheModel {
         let one_in = if selected { self.classes.count() } else { 1 };
         let weights: u64 = accesses.iter().map(|access| weight(access, one_in)).sum();
         let warm_up = rhythm.map_or(0, |rhythm| rhythm.note(thread, selected, weights));
-        self.waiting += accesses.len();
+        self.waiting += weights;
         let mut kept = self.spare.pop().unwrap_or_default();
         kept.extend_from_slice(accesses);
         self.put_off.push_back(PutOff { thread, process, selected, phase, warm_up, done: 0, accesses: kept });
@@ -311,7 +325,7 @@ impl CacheModel {
         });
         let simulated: u64 = batch.accesses[batch.done..end].iter().map(|access| weight(access, 1)).sum();
         batch.warm_up = batch.warm_up.saturating_sub(simulated);
-        self.waiting -= end - batch.done;
+        self.waiting -= batch.weight(self.classes, batch.done..end);
         batch.done = end;
         if end < batch.accesses.len() {
             self.put_off.push_front(batch);
@@ -334,6 +348,11 @@ fn owner(owners: &mut Owners, full: &mut Hierarchy, sampled: Option<&mut Hierarc
         }
     }
     owner
+}
+
+/// Accesses, of which strings count as many as they have lines.
+fn lines(accesses: &[Access]) -> u64 {
+    accesses.iter().map(|access| weight(access, 1)).sum()
 }
 
 /// An amount as accesses, of which strings have one a line.

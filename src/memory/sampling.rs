@@ -42,6 +42,10 @@ impl Rhythm {
         Rhythm { bursting: true, left: BURST, bursts: 1, threads: Vec::new() }
     }
 
+    /// A batch may hold strings of any length, collected before anyone could say that the burst is over: what is beyond so many lines
+    /// of it is none any more.
+    pub const LONGEST: u64 = PATIENCE * BURST;
+
     /// Everything is to be collected next.
     pub fn bursting(&self) -> bool {
         self.bursting
