@@ -75,18 +75,14 @@ impl Arrivals {
         }
     }
 
-    /// Looks now: the program may end in this window, after few accesses.
-    pub fn tick(&mut self, processes: impl Iterator<Item = u32>, met: u64) {
-        self.look(processes, met);
-    }
-
     /// The window ends.
     pub fn end(&mut self, processes: impl Iterator<Item = u32>, met: u64) {
         self.look(processes, met);
         self.over = true;
     }
 
-    fn look(&mut self, processes: impl Iterator<Item = u32>, met: u64) {
+    /// Looks now: the program may end in this window, after few accesses.
+    pub fn look(&mut self, processes: impl Iterator<Item = u32>, met: u64) {
         self.since_look = 0;
         if self.over {
             return;

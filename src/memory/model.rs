@@ -439,7 +439,7 @@ impl AccessSink for CacheModel {
                         arrivals.end(self.owners.processes(), sampled.hierarchy.met());
                     }
                     Phase::Measuring | Phase::Warming => {
-                        arrivals.tick(self.owners.processes(), sampled.hierarchy.met());
+                        arrivals.look(self.owners.processes(), sampled.hierarchy.met());
                     }
                     Phase::Opening => {}
                 }

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use super::Steadiness;
+use crate::profile::clock;
 use crate::profile::machine::Ceiling;
 
 /// Measurements closer to each other than this are of one moment.
@@ -33,6 +34,16 @@ fn another_best_by_gap(moments: usize) -> f64 {
 
 /// By how much the clock of a moment may be told wrong: a core's clock changes between a kernel and the chain behind it.
 const CLOCK_ERROR: f64 = 0.025;
+
+/// How much more a moment of the ceiling `id` may show that is not believed if it does not come out again: of what neighbours are part
+/// of any may be the machine's, of a core's rates one whose clock was told wrong; a cost is a difference, small by chance.
+fn unbelieved(id: &str) -> f64 {
+    match clock::of_all_cpus(id) {
+        _ if Steadiness::of(id) == Steadiness::Shared => 0.0,
+        "mispredict" => f64::INFINITY,
+        _ => CLOCK_ERROR,
+    }
+}
 
 /// One moment.
 #[derive(Debug, Clone, PartialEq)]
@@ -106,10 +117,9 @@ impl Moments {
     /// common each one's own.
     pub fn verdict(&self, key: &Key) -> Option<(Verdict, Ceiling)> {
         let (moments, steadiness) = (self.of.get(key)?, Steadiness::of(&key.0));
-        let confirmed = steadiness != Steadiness::Shared;
         let stands = |rates: Vec<f64>| {
             let all: Vec<_> = rates.into_iter().zip(moments).map(|(rate, m)| (rate, m.ceiling.spread)).collect();
-            judge(&all, steadiness.state(), confirmed)
+            judge(&all, steadiness.state(), unbelieved(&key.0))
         };
         let (at, verdict) = stands(moments.iter().map(|m| m.rate).collect())?;
         let threads = moments.iter().map(|m| m.each.len()).min().filter(|n| *n > 1);
@@ -136,9 +146,8 @@ fn same(a: Option<Instant>, b: Option<Instant>) -> bool {
 }
 
 /// What `moments`, rates and the spreads of their repetitions, say together where those of one state differ by at most `range`, and
-/// which of them stands: the best. Where it has to have come out again (`confirmed`), the best one that did, if one of up to
-/// [`CLOCK_ERROR`] more did not: of what a core does by itself that is more likely one whose clock was told wrong.
-fn judge(moments: &[(f64, Option<f64>)], range: f64, confirmed: bool) -> Option<(usize, Verdict)> {
+/// which of them stands: the best; where up to so much more is [`unbelieved`], the best one that came out again.
+fn judge(moments: &[(f64, Option<f64>)], range: f64, unbelieved: f64) -> Option<(usize, Verdict)> {
     if moments.len() < 2 {
         return None;
     }
@@ -146,7 +155,7 @@ fn judge(moments: &[(f64, Option<f64>)], range: f64, confirmed: bool) -> Option<
     order.sort_by(|a, b| moments[*b].0.total_cmp(&moments[*a].0));
     let apart = |n: usize, from: usize| 1.0 - moments[order[n]].0 / moments[order[from]].0;
     let came_again = (0..order.len() - 1).find(|first| apart(first + 1, *first) <= range);
-    let first = came_again.filter(|first| confirmed && apart(*first, 0) <= CLOCK_ERROR).unwrap_or(0);
+    let first = came_again.filter(|first| apart(*first, 0) <= unbelieved).unwrap_or(0);
     let agreeing = (first..order.len()).filter(|n| apart(*n, first) <= range).count();
     let own = (first..first + agreeing).filter_map(|n| moments[order[n]].1).fold(f64::INFINITY, f64::min);
     // A state that was seen once may be a part of it, or none.
@@ -172,7 +181,7 @@ mod tests {
     }
 
     fn of_memory(values: &[(f64, f64)]) -> Verdict {
-        judge(&moments(values), 0.05, false).expect("moments").1
+        judge(&moments(values), 0.05, 0.0).expect("moments").1
     }
 
     #[test]
@@ -221,12 +230,20 @@ mod tests {
     fn of_a_core_the_best_that_came_out_again_stands() {
         let of = |values: &[f64]| {
             let all: Vec<_> = values.iter().map(|rate| (*rate, 0.001)).collect();
-            judge(&moments(&all), 0.007, true).map(|(at, verdict)| (values[at], verdict.agreeing, verdict.highest))
+            judge(&moments(&all), 0.007, CLOCK_ERROR)
+                .map(|(at, verdict)| (values[at], verdict.agreeing, verdict.highest))
         };
         assert_eq!(of(&[5.0, 5.12, 4.99, 4.7]), Some((5.0, 2, 5.12 / 5.0)));
         assert_eq!(of(&[4.75, 5.0, 4.74]), Some((5.0, 1, 1.0)), "no error of a clock");
         assert_eq!(of(&[4.0, 4.5, 5.0]), Some((5.0, 1, 1.0)), "none did");
         assert_eq!(of(&[4.99, 5.0]), Some((5.0, 2, 1.0)));
+    }
+
+    #[test]
+    fn a_cost_that_was_small_once_is_not_believed() {
+        let all = moments(&[(24.0, 0.01), (20.0, 0.01), (19.9, 0.01)]);
+        let of = |id| judge(&all, 0.02, unbelieved(id)).map(|(at, verdict)| (at, verdict.agreeing));
+        assert_eq!((of("mispredict"), of("l1.read"), of("dram.read")), (Some((1, 2)), Some((0, 1)), Some((0, 1))));
     }
 
     #[test]
@@ -259,7 +276,7 @@ mod tests {
 
     #[test]
     fn one_moment_says_nothing_and_close_ones_are_one() {
-        assert_eq!(judge(&moments(&[(1.0, 0.0)]), 0.05, false), None);
+        assert_eq!(judge(&moments(&[(1.0, 0.0)]), 0.05, 0.0), None);
         let (mut all, now) = (Moments::default(), Instant::now());
         let of = |threads, placement| ("dram.read".to_owned(), threads, placement);
         all.note(of(2, Some(0)), Some(now), (1.0, Vec::new()), ceiling(1.0, 0.1));
