@@ -21,7 +21,7 @@ use super::geometry::{Geometry, LINE_BYTES};
 use super::hierarchy::{Hierarchy, Scope};
 use super::huge_pages::HugePages;
 use super::interleave::{Interleaver, Part};
-use super::line::Owner;
+use super::line::{Line, Owner};
 use super::owners::{Owners, Place};
 use super::pace::Pace;
 use super::pages::TouchedPages;
@@ -232,7 +232,7 @@ impl CacheModel {
         let (fills, stale) = (hierarchy.fills(), hierarchy.stale());
         for access in part.accesses {
             let owner = owner(&mut self.owners, &mut self.full, Some(hierarchy), place, access.site);
-            self.owners.steps(owner).note(access.address);
+            let moved = self.owners.steps(owner).note(access.address);
             self.pages.note(owner, place.space, access);
             let counted = !part.selected && before >= warm_up;
             if !part.selected {
@@ -248,6 +248,10 @@ impl CacheModel {
             let admit = |line| classes.of(line) == 0;
             let from_memory = |book, address| note(&mut self.data, owner, book, part.process, address);
             hierarchy.tallies.note_apart(counted);
+            hierarchy.tallies.of(owner).visited += match u64::from(access.bytes) {
+                ..=LINE_BYTES => u64::from(moved && admit(Line::of(access.address, place.space))),
+                _ => weight(access, classes.count()),
+            };
             play(hierarchy, &mut self.owners, (place, owner), access, orders, admit, from_memory);
         }
         let phase = pace.phase();

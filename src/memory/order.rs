@@ -1,5 +1,6 @@
 //! In which order an instruction touches memory: next to what was touched before, in constant strides, or neither.
 
+use super::geometry::LINE_SHIFT;
 use super::line::Line;
 
 /// Slots for a thread's recent L1 misses.
@@ -30,15 +31,17 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Notes an access.
+    /// Notes an access; whether it is in another line than the one before.
     #[inline]
-    pub fn note(&mut self, address: u64) {
+    pub fn note(&mut self, address: u64) -> bool {
         if address == self.last {
-            return;
+            return false;
         }
+        let moved = (address ^ self.last) >> LINE_SHIFT != 0;
         let step = address.wrapping_sub(self.last);
         self.constant = step == self.step;
         (self.last, self.step) = (address, step);
+        moved
     }
 }
 

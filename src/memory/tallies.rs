@@ -174,8 +174,8 @@ impl Tallies {
         of_growing(&mut self.put_away, owner).add(&weighted);
         if book == Book::Sample {
             let weighed = of_growing(&mut self.weighed, owner);
-            weighed.lines += tally.admitted;
-            weighed.heavy += weighted.admitted;
+            weighed.lines += tally.visited;
+            weighed.heavy += weighted.visited;
             self.before_window[0].get_mut(at).into_iter().for_each(|before| *before = 0);
         }
     }
@@ -188,7 +188,7 @@ impl Tallies {
         }
     }
 
-    /// What an event of the sample of `owner` that was put away weighs on average, as the lines that it touched tell; `None` where
+    /// What an event of the sample of `owner` that was put away weighs on average, as the lines that it visited tell; `None` where
     /// there were none.
     pub fn mean_weight(&self, owner: Owner) -> Option<f64> {
         let &Weighed { lines, heavy, .. } = self.weighed.get(owner.0 as usize)?;
@@ -259,7 +259,7 @@ mod tests {
         let [one, other, idle] = [(); 3].map(|()| tallies.add());
         tallies.open(Book::Sample);
         for (owner, lines, weight) in [(one, 30, 100.0), (other, 20, 1.0), (other, 20, 3.0)] {
-            *tallies.of(owner) = Tally { admitted: lines, last_fills: lines, ..Tally::default() };
+            *tallies.of(owner) = Tally { visited: lines, last_fills: lines, ..Tally::default() };
             tallies.put_away(Book::Sample, owner, weight);
             assert_eq!(*tallies.of(owner), Tally::default());
         }

@@ -7,6 +7,8 @@ pub struct Tally {
     pub accesses: u64,
     /// Lines that they touched, of those that are simulated.
     pub admitted: u64,
+    /// The same without immediate repetition: as many in a burst as where lines noted a short while ago are left out.
+    pub visited: u64,
     /// Bytes loaded, as executed.
     pub read_bytes: u64,
     /// Bytes stored, as executed.
@@ -121,6 +123,7 @@ impl Tally {
         Tally {
             accesses: each(self.accesses),
             admitted: each(self.admitted),
+            visited: each(self.visited),
             read_bytes: each(self.read_bytes),
             write_bytes: each(self.write_bytes),
             l1_fills: each(self.l1_fills),
@@ -165,6 +168,7 @@ impl Tally {
     pub fn add(&mut self, more: &Tally) {
         self.accesses += more.accesses;
         self.admitted += more.admitted;
+        self.visited += more.visited;
         self.read_bytes += more.read_bytes;
         self.write_bytes += more.write_bytes;
         self.l1_fills += more.l1_fills;
