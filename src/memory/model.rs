@@ -26,7 +26,7 @@ use super::owners::{Owners, Place};
 use super::pace::Pace;
 use super::pages::TouchedPages;
 use super::placement::{Classes, Placement};
-use super::replay::{by_warm_up, play, split, weight};
+use super::replay::{by_warm_up, play, split, weight, weights};
 use super::sampling::Rhythm;
 use super::strata::Strata;
 use super::tallies::Book;
@@ -90,7 +90,7 @@ impl PutOff {
     /// What those of its accesses count for that were collected.
     fn weight(&self, classes: Classes, of: Range<usize>) -> u64 {
         let one_in = if self.selected { classes.count() } else { 1 };
-        self.accesses[of].iter().map(|access| weight(access, one_in)).sum()
+        weights(&self.accesses[of], one_in)
     }
 }
 
@@ -216,7 +216,7 @@ impl CacheModel {
             Phase::Pause => Book::Nothing,
         });
         let one_in = if part.selected { classes.count() } else { 1 };
-        let accesses: u64 = part.accesses.iter().map(|access| weight(access, one_in)).sum();
+        let accesses = weights(part.accesses, one_in);
         let warm_up = part.warm_up.unwrap_or_else(|| rhythm.note(part.thread, part.selected, accesses));
         let orders = part.selected.then(|| classes.count().ilog2());
         let mut before = 0;
@@ -269,7 +269,7 @@ impl CacheModel {
 
     /// Takes a batch. While there is but one thread nothing of it is simulated yet, unless too much waits.
     fn receive(&mut self, thread: u32, process: u32, selected: bool, accesses: &[Access]) {
-        if self.sampled.is_some() && !selected && lines(accesses) > Rhythm::LONGEST {
+        if self.sampled.is_some() && !selected && weights(accesses, 1) > Rhythm::LONGEST {
             let (burst, others) = split(accesses, Rhythm::LONGEST);
             self.receive(thread, process, false, &burst);
             return self.receive(thread, process, true, &others);
@@ -290,7 +290,7 @@ impl CacheModel {
         // What is collected next depends on what came, not on what became of it.
         let rhythm = self.sampled.as_mut().map(|sampled| &mut sampled.rhythm);
         let one_in = if selected { self.classes.count() } else { 1 };
-        let weights: u64 = accesses.iter().map(|access| weight(access, one_in)).sum();
+        let weights = weights(accesses, one_in);
         let warm_up = rhythm.map_or(0, |rhythm| rhythm.note(thread, selected, weights));
         self.waiting += weights;
         let mut kept = self.spare.pop().unwrap_or_default();
@@ -327,7 +327,7 @@ impl CacheModel {
             warm_up: Some(batch.warm_up),
             accesses: &batch.accesses[batch.done..end],
         });
-        let simulated: u64 = batch.accesses[batch.done..end].iter().map(|access| weight(access, 1)).sum();
+        let simulated = weights(&batch.accesses[batch.done..end], 1);
         batch.warm_up = batch.warm_up.saturating_sub(simulated);
         self.waiting -= batch.weight(self.classes, batch.done..end);
         batch.done = end;
@@ -352,11 +352,6 @@ fn owner(owners: &mut Owners, full: &mut Hierarchy, sampled: Option<&mut Hierarc
         }
     }
     owner
-}
-
-/// Accesses, of which strings count as many as they have lines.
-fn lines(accesses: &[Access]) -> u64 {
-    accesses.iter().map(|access| weight(access, 1)).sum()
 }
 
 /// An amount as accesses, of which strings have one a line.

@@ -16,6 +16,11 @@ pub fn weight(access: &Access, one_in: u64) -> u64 {
     1 + u64::from(access.bytes.saturating_sub(1)) / (LINE_BYTES * one_in)
 }
 
+/// What all of them count for.
+pub fn weights(accesses: &[Access], one_in: u64) -> u64 {
+    accesses.iter().map(|access| weight(access, one_in)).sum()
+}
+
 /// `access` up to about so many `lines` of it, and the rest, if there is any.
 fn cut(access: &Access, lines: u64) -> (Access, Option<Access>) {
     if weight(access, 1) <= lines {
@@ -150,7 +155,7 @@ mod tests {
         let (first, others) = split(&all, 11);
         assert_eq!(first, [all[0], string(0x2020, 64 * 10 - 0x20)]);
         assert_eq!(others, [string(0x2020 + 64 * 10 - 0x20, 64 * 90 + 0x20), all[2]]);
-        assert_eq!(first.iter().map(|access| weight(access, 1)).sum::<u64>(), 11);
+        assert_eq!(weights(&first, 1), 11);
         assert_eq!(split(&all, 1000), (all.to_vec(), Vec::new()));
         assert_eq!(split(&all, 1).1, all[1..]);
     }

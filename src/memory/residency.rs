@@ -10,8 +10,8 @@
 //!   events of F stand for w                          w lines written back by the last writer, or none
 //! ```
 //!
-//! So no more is written to memory than came from it (but for what another last level asks for, which is written each time), and a set that stays in the caches is written once, however often
-//! the program writes it.
+//! So no more is written to memory than came from it (but for what another last level asks for, which is written each time), and a
+//! set that stays in the caches is written once, however often the program writes it.
 //!
 //! A stay that a pause interrupts goes on where the model still has the line afterwards. If nobody uses it any more there, the
 //! rest of its stay was not seen: when it was clean, it may have been written later. How often, stays of the same instruction tell that

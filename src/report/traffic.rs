@@ -82,9 +82,7 @@ fn fought_for(f: &Function) -> Option<String> {
 /// `its lines push each other out of a few sets of L1 and L2: pad the leading dimension or the arrays`
 fn crowded(f: &Function) -> Option<String> {
     let t = f.work.as_ref()?.traffic?;
-    let levels = [("L1", t.l1_conflict, t.l1_misses), ("L2", t.l2_conflict, t.l2_misses)];
-    let most = levels.into_iter().filter(|(_, part, all)| *part > 0.5 * all && *part > least_misses(&t));
-    let names: Vec<&str> = most.map(|(level, ..)| level).collect();
+    let names: Vec<&str> = with_conflicts(&t, 0.5).map(|(level, _)| level).collect();
     (!names.is_empty()).then(|| {
         let sets = names.join(" and ");
         format!("its lines push each other out of a few sets of {sets}: pad the leading dimension or the arrays")
@@ -161,10 +159,15 @@ fn kinds(t: &Traffic) -> Vec<String> {
 
 /// Conflicts in the private caches: parts of the lines that missed there.
 fn conflicts(t: &Traffic) -> Vec<String> {
+    with_conflicts(t, LEAST_PART).map(|(level, share)| format!("{} of {level} misses", percent(share))).collect()
+}
+
+/// The private caches of whose misses more than `least` are conflicts, and not only a few; with that share.
+fn with_conflicts(t: &Traffic, least: f64) -> impl Iterator<Item = (&'static str, f64)> {
+    let few = least_misses(t);
     let levels = [("L1", t.l1_conflict, t.l1_misses), ("L2", t.l2_conflict, t.l2_misses)];
-    let least = least_misses(t);
-    let told = levels.into_iter().filter(|(_, part, all)| *part > LEAST_PART * all && *part > least);
-    told.map(|(level, part, all)| format!("{} of {level} misses", percent(part / all))).collect()
+    let told = levels.into_iter().filter(move |(_, part, all)| *part > least * all && *part > few);
+    told.map(|(level, part, all)| (level, part / all))
 }
 
 fn orders(t: &Traffic) -> Vec<String> {

@@ -345,21 +345,17 @@ impl Writer<'_> {
         }
         self.again(i);
         let by_its_tail = crosses.map(|crosses| {
-            let here = self.unit.cold.here();
-            self.unit.set_word(crosses, relative(crosses, here));
+            self.unit.lead_to_cold(crosses);
             self.tail(lent, bytes, back)
         });
-        for at in [Some(noted), by_its_tail.map(|t| t.by_its_start)].into_iter().flatten() {
-            let here = self.unit.cold.here();
-            self.unit.set_word(at, relative(at, here));
-        }
+        let by_its_start = by_its_tail.map(|tail| tail.by_its_start);
+        [Some(noted), by_its_start].into_iter().flatten().for_each(|jump| self.unit.lead_to_cold(jump));
         self.address_again(t, u, operand, dead);
         if chosen && kind != AccessKind::NtStore {
             self.filter(lent, kind, site, back);
         }
         if let Some(Tail { noted, .. }) = by_its_tail {
-            let here = self.unit.cold.here();
-            self.unit.set_word(noted, relative(noted, here));
+            self.unit.lead_to_cold(noted);
         }
         self.append(lent, site, shape, facts, instruction);
         let drain = self.space.arenas[self.unit.arena].stubs.drain;
@@ -421,8 +417,7 @@ impl Writer<'_> {
         let cold = &mut self.unit.cold;
         cold.test_slot_constant(layout::FILTER, 1);
         cold.raw(&[0x0f, 0x84]); // jz
-        let unfiltered = cold.here();
-        cold.raw(&[0; 4]);
+        let unfiltered = cold.relative_later();
         // The line, and by whom it is written: a line that was only read is not dirty yet, and who writes it last is asked.
         cold.copy(u, t);
         cold.and_small(t, -64);
@@ -440,8 +435,7 @@ impl Writer<'_> {
         cold.and_small(t, -64);
         cold.load(u, layout::PROBE_SCRATCH);
         cold.sum(t, t, u, 0);
-        let here = cold.here();
-        cold.set_word(unfiltered, relative(unfiltered, here));
+        self.unit.lead_to_cold(unfiltered);
     }
 
     /// `buffer[cursor] = (t, site, extra)`; leaves the new cursor in `u`.

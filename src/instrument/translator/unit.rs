@@ -103,6 +103,12 @@ impl Unit {
         let code = if self.cold.holds(at) { &mut self.cold } else { &mut self.hot };
         code.set_word(at, value);
     }
+
+    /// The jump whose rel32 stands at `jump` leads to where the cold part is written next.
+    pub(super) fn lead_to_cold(&mut self, jump: CacheAddress) {
+        let here = self.cold.here();
+        self.set_word(jump, relative(jump, here));
+    }
 }
 
 impl CodeSpace {

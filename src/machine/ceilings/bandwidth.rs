@@ -214,7 +214,7 @@ fn better(a: Option<(Rate, Walk)>, b: Option<(Rate, Walk)>) -> Option<(Rate, Wal
 const CLOSER: [u64; 6] = [3 * 64, 4 * 64, 5 * 64, 7 * 64, 9 * 64, 35 * 64];
 
 fn paddings(lab: &Lab, level: &Level, kind: Stream) -> &'static [u64] {
-    let near = matches!(level.name, "l1" | "l2");
+    let near = !level.beyond_l2;
     if near && lab.effort == Effort::Full && kind.arrays() > 1 { &CLOSER } else { &[] }
 }
 
@@ -224,7 +224,7 @@ fn variants(lab: &Lab, level: &Level, kind: Stream) -> Vec<Variant> {
     let mut widths = lab.features.widths();
     widths.retain(|w| *w != Width::Scalar);
     widths.reverse();
-    let near = matches!(level.name, "l1" | "l2");
+    let near = !level.beyond_l2;
     let both =
         near || lab.effort == Effort::Full || (level.name == "dram" && matches!(kind, Stream::Read | Stream::Write));
     widths.truncate(if both { 2 } else { 1 });
