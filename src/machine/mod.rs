@@ -55,11 +55,10 @@
 //! | sweep `prefetch-distance` | byte/s | over the distance in bytes |
 //!
 //! A quick measurement leaves out the sweeps (but of `workingset.read` at one thread what tells how much of the last level this host
-//! gets), the `.4k` forms and some thread counts: null with that reason.
+//! gets and keeps), the `.4k` forms and some thread counts: null with that reason.
 //!
 //! Shown, not used by the model: `smt.*` and `slow.*` (the ceilings of a thread count are measured where its threads are placed, on
-//! siblings and slow cores once the others are taken; which core a function ran on is not recorded), `tlb.reach` and the `.4k`
-//! forms (which pages the program had is not known).
+//! siblings and slow cores once the others are taken; which core a function ran on is not recorded) and `tlb.reach`.
 
 pub mod bench;
 #[cfg(target_arch = "x86_64")]

@@ -126,6 +126,19 @@ pub struct Sweep {
     pub points: Vec<(f64, f64)>,
 }
 
+impl Sweep {
+    /// y at `x`, linear in log x between the points; the outermost point's outside them, `None` without any.
+    pub fn at(&self, x: f64) -> Option<f64> {
+        let points = &self.points;
+        let after = points.partition_point(|point| point.0 < x);
+        let (Some(low), Some(high)) = (points.get(after.wrapping_sub(1)), points.get(after)) else {
+            return points.get(after.min(points.len().checked_sub(1)?)).map(|point| point.1);
+        };
+        let part = (x / low.0).ln() / (high.0 / low.0).ln();
+        Some(low.1 + part * (high.1 - low.1))
+    }
+}
+
 /// A data or unified cache.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cache {
@@ -168,5 +181,21 @@ impl Machine {
     /// Ceiling `id` at exactly `threads`, measured or not.
     pub fn ceiling(&self, id: &str, threads: u32) -> Option<&Ceiling> {
         self.ceilings.iter().find(|c| c.is(id, threads))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_is_read_between_its_points_and_beyond_them() {
+        let points = vec![(1.0, 10.0), (4.0, 20.0), (16.0, 40.0)];
+        let (x_unit, y_unit) = ("byte".into(), "s".into());
+        let sweep = Sweep { id: "latency.4k".into(), x_unit, y_unit, threads: 1, points };
+        let read = |x| sweep.at(x).expect("three points");
+        assert_eq!([0.5, 1.0, 4.0, 16.0, f64::INFINITY].map(read), [10.0, 10.0, 20.0, 40.0, 40.0]);
+        assert!((read(2.0) - 15.0).abs() < 1e-9 && (read(8.0) - 30.0).abs() < 1e-9);
+        assert_eq!(Sweep { points: Vec::new(), ..sweep.clone() }.at(1.0), None);
     }
 }

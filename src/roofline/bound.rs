@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::deficiency::Removed;
-use super::terms::{Subject, Term, TermId};
+use super::terms::{Subject, Term, TermId, kept};
 
 /// No ceiling is refuted by less than this: the clock alone drifts by 3 %.
 const LEAST_ERROR: f64 = 0.05;
@@ -15,6 +15,8 @@ pub struct Bound {
     pub terms: [(TermId, Term); 9],
     /// Terms that exceed the measured time by more than its error; left out of the bound.
     pub refuted: BTreeSet<TermId>,
+    /// Share of the bytes of T_dram that memory may not have moved ([`kept`]).
+    pub kept: f64,
     /// The largest remaining term and its seconds.
     pub binding: Option<(TermId, f64)>,
 }
@@ -23,15 +25,18 @@ impl Bound {
     /// Computes the terms of `subject` and compares them with its time.
     pub fn of(subject: &Subject<'_>) -> Bound {
         let terms = subject.terms(Removed::NONE);
+        let kept = kept::share(subject);
         let refuted = terms
             .iter()
             .filter(|(id, term)| {
                 let limit = subject.function.time_s.map(|t| t * (1.0 + error(subject, *id, term)));
-                term.seconds.zip(limit).is_some_and(|(seconds, limit)| seconds > limit)
+                let least =
+                    term.seconds.map(|seconds| if *id == TermId::Dram { seconds * (1.0 - kept) } else { seconds });
+                least.zip(limit).is_some_and(|(least, limit)| least > limit)
             })
             .map(|(id, _)| *id)
             .collect();
-        let mut bound = Bound { terms, refuted, binding: None };
+        let mut bound = Bound { terms, refuted, kept, binding: None };
         bound.binding = largest(&bound.terms, &bound.refuted);
         bound
     }
@@ -39,6 +44,12 @@ impl Bound {
     /// T: the bound in seconds.
     pub fn seconds(&self) -> Option<f64> {
         self.binding.map(|(_, t)| t)
+    }
+
+    /// Whether term `id` stands and is at least half of T.
+    pub fn is_near(&self, id: TermId) -> bool {
+        let seconds = self.term(id).seconds.filter(|_| !self.refuted.contains(&id));
+        seconds.zip(self.seconds()).is_some_and(|(seconds, most)| seconds >= most / 2.0)
     }
 
     /// T with `removed` gone: never more than T.

@@ -33,13 +33,19 @@ use crate::profile::run::Warning;
 use bound::Bound;
 use host::{Ceilings, Host};
 use metrics::Axis;
-use terms::Subject;
+use terms::{Subject, TermId};
 
 /// The version of the model that is stamped into profiles.
 pub const MODEL_VERSION: u32 = 2;
 
 /// Code of the warning about a ceiling that a measurement exceeded.
 pub const REFUTED: &str = "ceiling-refuted";
+
+/// Code of the warning about bytes that the last level may have kept.
+pub const KEPT: &str = "memory-kept";
+
+/// What is kept of a function's bytes is told from this share on.
+const WORTH_TELLING: f64 = 0.1;
 
 /// Where the ladder places the imbalance ceilings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -66,8 +72,8 @@ pub fn analyse(profile: &mut Profile) {
 /// [`analyse`] with choices.
 pub fn analyse_with(profile: &mut Profile, options: Options) {
     profile.model_version = MODEL_VERSION;
-    profile.run.warnings.retain(|w| w.code != REFUTED);
-    let mut warnings = Vec::new();
+    profile.run.warnings.retain(|w| ![REFUTED, KEPT].contains(&w.code.as_str()));
+    let (mut warnings, mut kept) = (Vec::new(), Vec::new());
     let ceilings = Ceilings::of(&profile.machine).during(&profile.run);
     let host = Host::new(&ceilings);
     let run = cold::Run::of(profile);
@@ -76,13 +82,17 @@ pub fn analyse_with(profile: &mut Profile, options: Options) {
             cold::leave_out(function);
             continue;
         }
-        analyse_function(function, host, options, &mut warnings);
+        let bound = analyse_function(function, host, options);
+        warnings.extend(refutations(function, &bound));
+        if bound.kept >= WORTH_TELLING && bound.is_near(TermId::Dram) {
+            kept.push((function.name.clone(), bound.kept));
+        }
         let parent = function.clone();
         for inner in &mut function.loops {
             analyse_loop(inner, &parent, host, options, run);
         }
     }
-    profile.run.warnings.extend(warnings);
+    profile.run.warnings.extend(warnings.into_iter().chain(kept_warning(&kept)));
 }
 
 /// A loop is analysed like a function; what was not measured for it apart (team, allowed CPUs) is its function's.
@@ -103,14 +113,14 @@ fn analyse_loop(inner: &mut Function, outer: &Function, host: Host<'_>, options:
     inner.clock_hz = inner.clock_hz.or(outer.clock_hz);
     inner.lambda = inner.lambda.or(outer.lambda);
     // Warnings stand at the function.
-    analyse_function(inner, host, options, &mut Vec::new());
+    analyse_function(inner, host, options);
     let parent = inner.clone();
     for nested in &mut inner.loops {
         analyse_loop(nested, &parent, host, options, run);
     }
 }
 
-fn analyse_function(function: &mut Function, host: Host<'_>, options: Options, warnings: &mut Vec<Warning>) {
+fn analyse_function(function: &mut Function, host: Host<'_>, options: Options) -> Bound {
     let expected = function.analysis.expected.take();
     function.source.retain(|key, _| !key.starts_with("terms.") && key != "class");
     let (analysis, bound) = analysis(function, host, options);
@@ -121,8 +131,8 @@ fn analyse_function(function: &mut Function, host: Host<'_>, options: Options, w
             function.source.insert(format!("terms.{}", id.name()), source);
         }
     }
-    warnings.extend(refutations(function, &bound));
     function.analysis = Analysis { expected, ..analysis };
+    bound
 }
 
 /// The analysis of one function, without changing it.
@@ -159,6 +169,23 @@ pub fn analysis(function: &Function, host: Host<'_>, options: Options) -> (Analy
 
 fn ratio(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
+}
+
+/// Of functions and the shares of their bytes that the last level may have kept.
+fn kept_warning(kept: &[(String, f64)]) -> Option<Warning> {
+    let most = kept.iter().map(|(_, share)| *share).reduce(f64::max)?;
+    let (first, more) = (&kept[0].0, kept.len() - 1);
+    let who = if more > 0 { format!("{first} and {more} more") } else { first.clone() };
+    Some(Warning::new(
+        KEPT,
+        format!(
+            "{who}: of streams that go round in so little memory this host's last-level cache keeps up to {:.0} %, as its \
+            working-set sweep shows; the cache model, which replaces by LRU, keeps nothing of them",
+            100.0 * most
+        ),
+        "their bytes from memory may be fewer by that much, and their share of the roof may come out above 100 %",
+        "arrays of eight times the cache have no such doubt",
+    ))
 }
 
 fn refutations<'a>(function: &'a Function, bound: &'a Bound) -> impl Iterator<Item = Warning> + 'a {

@@ -70,7 +70,7 @@ widths=sse
 size() { cat "/sys/devices/system/cpu/cpu0/cache/index$1/size" 2>/dev/null | tr -d 'K'; }
 l1=$(size 0) l2=$(size 2) l3=$(size 3)
 # As rprof: CPUs that a hypervisor puts under a last-level cache each must not find the stream in it.
-dram=$((4 * l3 * (cpus < 4 ? cpus : 4)))
+dram=$((8 * l3 * (cpus < 4 ? cpus : 4)))
 
 # likwid ROW THREADS WHAT SET_KB KERNEL…: runs the kernels; WHAT: `flops`, or the bytes that likwid counts an element.
 likwid() {

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use super::arrays::{self, Shape};
+use super::irregular;
 use super::plateau::{doubts, plateaus};
 use crate::isa::operation::Width;
 use crate::machine::bench::arena::{Arena, PADDING, Pages};
@@ -99,7 +100,9 @@ pub fn probe(lab: &Lab, threads: usize, largest: u64, end: Instant) -> Result<Op
         return Ok(None);
     };
     let arena = Arena::new(lab.team(), threads, total, Pages::Huge, false)?;
-    let plan = Plan { seconds: 1e-3, repetitions: 4, steady: 0.05, rounds: 2, fastest: 2 };
+    // As much as is walked but once, and nothing of it in a cache: what goes round in so small a buffer is kept in part.
+    irregular::flush(lab, &arena)?;
+    let plan = Plan { seconds: 4e-4, repetitions: 4, steady: 0.05, rounds: 1, fastest: 2 };
     let variant = Variant::plain(lab.features.widest());
     let Some((work, elements)) = work(lab, &arena, Stream::Read, Walk::far(variant, &arena))? else {
         return Ok(None);
@@ -385,13 +388,13 @@ fn sweep(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
     Ok(())
 }
 
-/// Of `workingset.read` what a first run needs to know: how much of the last-level cache this host gets
-/// (`memory/share.rs`).
+/// Of `workingset.read` what a first run needs to know: how much of the last-level cache this host gets (`memory/share.rs`), and what
+/// it keeps of streams (`roofline/terms/kept.rs`).
 fn sweep_last_level(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
     let (Some(l2), Some(l3)) = (lab.topology.cache(2).map(|c| c.size), lab.topology.cache(3).map(|c| c.size)) else {
         return Ok(());
     };
-    let sets = (4 * l2).max(l3 / 16)..(l3 + l3 / 8).min(arena.slab - PAD);
+    let sets = (4 * l2).max(l3 / 16)..(4 * l3 + 1).min(arena.slab - PAD);
     let points = working_sets(lab, arena, Stream::Read, sets)?;
     lab.sweep(curve("workingset.read", arena.threads, points));
     Ok(())

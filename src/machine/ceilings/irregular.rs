@@ -180,7 +180,7 @@ pub fn link(lab: &Lab, arena: &Arena, nodes: u64) -> Result<(), MachineError> {
 }
 
 /// Puts the slabs out of the caches, where the CPU can do so quickly.
-fn flush(lab: &Lab, arena: &Arena) -> Result<(), MachineError> {
+pub fn flush(lab: &Lab, arena: &Arena) -> Result<(), MachineError> {
     let Some(kernel) = irregular::flush(lab.features)? else { return Ok(()) };
     let (lines, threads) = (arena.total() / LINE, lab.most() as u64);
     if lines < threads {

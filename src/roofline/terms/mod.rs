@@ -15,6 +15,7 @@ pub mod access;
 pub mod bandwidth;
 pub mod chain;
 pub mod issue;
+pub mod kept;
 pub mod latency;
 pub mod paging;
 pub mod pipe;

@@ -3,7 +3,10 @@
 use super::kernel::{Kernel, profile, zen5};
 use crate::isa::facts::AccessKind::Load;
 use crate::isa::operation::{FpOp, Precision, Width};
-use crate::roofline::{REFUTED, analyse};
+use crate::profile::Function;
+use crate::profile::machine::{Cache, Machine, Sweep};
+use crate::profile::pages::Pages;
+use crate::roofline::{KEPT, REFUTED, analyse};
 
 /// Reads 512 bytes of DRAM an iteration in the time of one third of them: the bandwidth ceiling cannot be right.
 fn impossible() -> Kernel {
@@ -38,4 +41,61 @@ fn a_wide_time_interval_is_unknown() {
     k.function.time_ci95_s = k.function.time_s.map(|t| 0.15 * t);
     let a = k.analysed().analysis;
     assert_eq!((a.class.as_deref(), a.nearest.as_deref()), (Some("unknown"), Some("peak")));
+}
+
+/// The rates of reading from the last level and from memory of [`zen5`], which has no sweep, and a sweep that is `rate` for
+/// 64 MiB of streams, twice its last level.
+fn with_sweep(rate: f64) -> Machine {
+    let mut machine = zen5();
+    let far = machine.value("dram.read", 1).expect("recorded");
+    let mib = f64::from(1 << 20);
+    let points =
+        vec![(16.0 * mib, machine.value("l3.read", 1).expect("recorded")), (64.0 * mib, rate), (512.0 * mib, far)];
+    machine.caches = vec![Cache { level: 3, size: 32 << 20, ways: 16, line: 64, shared_by: 2 }];
+    let (x_unit, y_unit) = ("byte".into(), "byte/s".into());
+    machine.sweeps = vec![Sweep { id: "workingset.read".into(), x_unit, y_unit, threads: 1, points }];
+    machine
+}
+
+/// A stream that goes round in 64 MiB, in `share` of the time that reading all of it from memory takes; of its lines so many come
+/// with a stride.
+fn going_round(share: f64, unit: f64) -> Function {
+    let k = Kernel::new("round").fp(8, FpOp::Add, Precision::Dp, Width::W512).access(8, Load, 64, true);
+    let mut k = k.traffic(|t| {
+        (t.l2_read, t.l3_read, t.dram_read) = (512.0, 512.0, 512.0);
+        (t.l1_misses, t.l2_misses, t.l3_misses, t.capacity) = (8.0, 8.0, 8.0, 8.0);
+        (t.unit_lines, t.random_lines) = (8.0 * unit, 8.0 * (1.0 - unit));
+    });
+    k.function.pages = Some(Pages { touched: (64 << 20) / Pages::BYTES, at_least: true });
+    let all = {
+        let mut p = profile(vec![k.function.clone()], zen5());
+        analyse(&mut p);
+        p.functions[0].analysis.terms.dram.expect("bytes and a ceiling")
+    };
+    k.function.time_s = Some(share * all);
+    k.function
+}
+
+#[test]
+fn what_a_last_level_may_keep_of_a_stream_refutes_nothing() {
+    let (near, far) = (zen5().value("l3.read", 1).unwrap(), zen5().value("dram.read", 1).unwrap());
+    // Half of the lines from the last level.
+    let half = 2.0 / (1.0 / near + 1.0 / far);
+    let found = |function: Function, machine| {
+        let mut p = profile(vec![function], machine);
+        analyse(&mut p);
+        let told = |code| p.run.warnings.iter().filter(|w| w.code == code).count();
+        (told(REFUTED), told(KEPT), p.functions[0].analysis.binding.clone())
+    };
+    let dram = Some("dram".to_owned());
+    assert_eq!(found(going_round(0.7, 1.0), with_sweep(half)), (0, 1, dram.clone()), "half may be kept");
+    for (function, machine, why) in [
+        (going_round(0.7, 1.0), with_sweep(far), "nothing is"),
+        (going_round(0.7, 0.0), with_sweep(half), "lines without a stride are met as LRU has it"),
+        (going_round(0.3, 1.0), with_sweep(half), "not that much"),
+    ] {
+        let (refuted, told, binding) = found(function, machine);
+        assert!(refuted > 0 && told == 0 && binding != dram, "{why}: {refuted} {told} {binding:?}");
+    }
+    assert_eq!(found(going_round(1.0, 1.0), with_sweep(far)), (0, 0, dram), "nothing to tell");
 }
