@@ -21,11 +21,12 @@ use crate::target::wake_up::WakeUp;
 const PAUSE: f64 = 4.0;
 const GOLDEN_RATIO: f64 = 1.618_033_988_749_895;
 /// The longest pause, in seconds on each processor that the program has, and as a part of the run so far: what goes on for
-/// longer than a pause is seen in a window, and a long run has long phases. After a longer window it is as long as that, which
-/// bounds the cost, up to a larger part of the run.
-const LONGEST_PAUSE_S: f64 = 0.1;
+/// longer than a pause is seen in a window, and a long run has long phases. After a longer window it is [`AFTER_LONG`] times as long
+/// as that, which bounds the cost, up to a larger part of the run.
+const LONGEST_PAUSE_S: f64 = 0.12;
 const LONGEST_PAUSE_SHARE: f64 = 0.02;
-const LONGEST_AFTER_LONG_SHARE: f64 = 0.1;
+const AFTER_LONG: f64 = 1.5;
+const LONGEST_AFTER_LONG_SHARE: f64 = 0.15;
 /// A program that has fewer processors in pauses than this has one at a time.
 const ALONE: f64 = 1.25;
 /// Processor seconds after which, and again after which, the sink is told that a phase was long enough. It ends phases
@@ -138,7 +139,7 @@ impl Windows {
     fn pause_s(&self) -> f64 {
         // Multiples of the golden ratio without their integers: any few of them in a row are spread evenly.
         let varied = 0.5 + (f64::from(self.pauses) * GOLDEN_RATIO).fract();
-        let after_long_s = self.length_s.min(LONGEST_AFTER_LONG_SHARE * self.now_s);
+        let after_long_s = (AFTER_LONG * self.length_s).min(LONGEST_AFTER_LONG_SHARE * self.now_s);
         let longest_s = (LONGEST_PAUSE_S * self.processors).max(LONGEST_PAUSE_SHARE * self.now_s).max(after_long_s);
         (PAUSE * self.length_s).min(longest_s) * varied
     }
