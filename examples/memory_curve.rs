@@ -191,7 +191,7 @@ fn main() {
     std::io::stdin().read_to_string(&mut text).unwrap_or_else(|e| fail(&e));
     let machine: Machine = serde_json::from_str(&text).unwrap_or_else(|e| fail(&e));
     let reads = times(&machine, READS, f64::recip);
-    let Some(sweep) = machine.sweeps.iter().find(|s| s.id == "workingset.read" && s.threads == 1) else {
+    let Some(sweep) = machine.sweep("workingset.read", 1) else {
         return println!("SKIPPED: no working-set sweep");
     };
     let largest = sweep.points.iter().map(|p| p.0).fold(0.0, f64::max);

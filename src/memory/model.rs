@@ -327,9 +327,9 @@ impl CacheModel {
             warm_up: Some(batch.warm_up),
             accesses: &batch.accesses[batch.done..end],
         });
-        let simulated = weights(&batch.accesses[batch.done..end], 1);
+        let simulated = batch.weight(self.classes, batch.done..end);
         batch.warm_up = batch.warm_up.saturating_sub(simulated);
-        self.waiting -= batch.weight(self.classes, batch.done..end);
+        self.waiting -= simulated;
         batch.done = end;
         if end < batch.accesses.len() {
             self.put_off.push_front(batch);

@@ -13,7 +13,7 @@ const LEAST: u64 = 4;
 /// Bytes up to which reading is nearer to the speed of the last-level cache than to that of memory, by the sweep over working
 /// sets of one thread; `None` where that was not measured, or shows no such place.
 fn measured(machine: &Machine) -> Option<f64> {
-    let points = &machine.sweeps.iter().find(|s| s.id == "workingset.read" && s.threads == 1)?.points;
+    let points = &machine.sweep("workingset.read", 1)?.points;
     let seconds = |id: &str| machine.value(id, 1).map(|rate| 1.0 / rate);
     let (cache, memory) = (seconds("l3.read")?, seconds("dram.read")?);
     let middle = (cache + memory) / 2.0;

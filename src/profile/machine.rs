@@ -182,6 +182,11 @@ impl Machine {
     pub fn ceiling(&self, id: &str, threads: u32) -> Option<&Ceiling> {
         self.ceilings.iter().find(|c| c.is(id, threads))
     }
+
+    /// Sweep `id` at exactly `threads`, if it was measured.
+    pub fn sweep(&self, id: &str, threads: u32) -> Option<&Sweep> {
+        self.sweeps.iter().find(|sweep| sweep.id == id && sweep.threads == threads)
+    }
 }
 
 #[cfg(test)]

@@ -259,7 +259,7 @@ fn write_allocate(subject: &Subject<'_>) -> String {
 
 fn share_of_misses(f: &Function, part: impl Fn(&crate::profile::evidence::memory::Traffic) -> f64) -> String {
     let Some(t) = f.work.as_ref().and_then(|w| w.traffic) else { return "Many".into() };
-    let all = t.compulsory + t.capacity + t.conflict + t.coherence;
+    let all = t.misses();
     if all <= 0.0 { "None".into() } else { format!("{:.0} %", 100.0 * part(&t) / all) }
 }
 

@@ -30,9 +30,8 @@ impl Bound {
             .iter()
             .filter(|(id, term)| {
                 let limit = subject.function.time_s.map(|t| t * (1.0 + error(subject, *id, term)));
-                let least =
-                    term.seconds.map(|seconds| if *id == TermId::Dram { seconds * (1.0 - kept) } else { seconds });
-                least.zip(limit).is_some_and(|(least, limit)| least > limit)
+                let moved = if *id == TermId::Dram { 1.0 - kept } else { 1.0 };
+                term.seconds.zip(limit).is_some_and(|(seconds, limit)| seconds * moved > limit)
             })
             .map(|(id, _)| *id)
             .collect();

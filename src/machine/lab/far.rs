@@ -32,10 +32,9 @@ impl Lab {
         let told = self.topology.llc_total.max(8 << 20);
         let each = self.topology.caches.last().map_or(0, |c| c.size) * (self.topology.cpus.len() as u64).min(APART);
         let fits = |bytes: &u64| *bytes <= self.memory / 4;
-        let sizes = [8 * told.max(each), 4 * told.max(each), 4 * told];
-        let large = sizes.iter().map(|bytes| bytes.next_power_of_two()).find(|b| *b <= LARGE && fits(b));
-        let least = [sizes[2].next_power_of_two(), sizes[2]];
-        large.or(least.into_iter().find(fits))
+        let all = [8, 4].map(|times| (times * told.max(each)).next_power_of_two()).into_iter();
+        let least = [(4 * told).next_power_of_two(), 4 * told];
+        all.filter(|bytes| *bytes <= LARGE).chain(least).find(fits)
     }
 
     /// Such a buffer for `threads` threads, of ones until something else is written to it; `None` where there is too little

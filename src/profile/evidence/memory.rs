@@ -317,6 +317,18 @@ impl Traffic {
         (known > 0.0).then(|| self.small_page_lines / known)
     }
 
+    /// Lines from memory, whatever the cause of the miss.
+    pub fn misses(&self) -> f64 {
+        self.compulsory + self.capacity + self.conflict + self.coherence
+    }
+
+    /// Share of the lines that were met without a constant stride; `None` where of none the order is known.
+    pub fn irregular_share(&self) -> Option<f64> {
+        let irregular = self.random_lines + self.gathered_lines;
+        let known = irregular + self.unit_lines + self.strided_lines;
+        (known > 0.0).then(|| irregular / known)
+    }
+
     /// Adds `more`, field by field.
     pub fn add(&mut self, more: &Traffic) {
         self.l1_read += more.l1_read;

@@ -95,7 +95,7 @@ fn fills_most(t: &Traffic) -> bool {
 
 /// Traffic without the misses that blocking (capacity) or padding (conflict) would avoid.
 fn avoiding_misses(mut t: Traffic, removed: Removed) -> Traffic {
-    let all = t.compulsory + t.capacity + t.conflict + t.coherence;
+    let all = t.misses();
     let mut avoided = 0.0;
     if removed.has(Deficiency::CapacityMisses) {
         avoided += t.capacity;

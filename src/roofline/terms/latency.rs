@@ -83,15 +83,7 @@ pub fn parts(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mut 
 
 /// Share of the misses that follow no constant stride. A chase without stride statistics counts as irregular.
 fn irregular_share(t: &Traffic, chasing: bool) -> f64 {
-    let irregular = t.random_lines + t.gathered_lines;
-    let all = irregular + t.unit_lines + t.strided_lines;
-    if all > 0.0 {
-        irregular / all
-    } else if chasing {
-        1.0
-    } else {
-        0.0
-    }
+    t.irregular_share().unwrap_or(if chasing { 1.0 } else { 0.0 })
 }
 
 /// Shares of a chase's loads by the level that serves them; they sum to 1.

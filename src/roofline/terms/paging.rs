@@ -28,8 +28,7 @@ pub fn walked_share(subject: &Subject<'_>, removed: Removed) -> f64 {
 
 /// w of a working set of so many bytes; `None` where the sweeps were not measured, or show no cost.
 fn walked_in(machine: &Machine, bytes: f64) -> Option<f64> {
-    let sweep = |id: &str| machine.sweeps.iter().find(|sweep| sweep.id == id);
-    let (small, huge) = (sweep("latency.4k")?, sweep("latency.huge")?);
+    let (small, huge) = (machine.sweep("latency.4k", 1)?, machine.sweep("latency.huge", 1)?);
     let extra = |bytes: f64| Some(small.at(bytes)? - huge.at(bytes)?);
     let most = extra(f64::INFINITY).filter(|seconds| *seconds > 0.0)?;
     Some((extra(bytes)? / most).clamp(0.0, 1.0))
