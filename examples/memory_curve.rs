@@ -40,6 +40,8 @@ const MOMENTS: usize = 7;
 /// Runs at a moment, of which the fastest counts, and how long each takes at least.
 const RUNS: usize = 3;
 const RUN: Duration = Duration::from_millis(1);
+/// Sizes of a cache's reference sets, over that in the middle of those that it holds and the one before it does not.
+const AROUND: [f64; 3] = [0.7, 1.0, 1.4];
 /// Chains beyond L2.
 const CHAINS: usize = 16;
 
@@ -108,11 +110,27 @@ impl Cycle {
         if self.chains > 1 { self.chase::<CHAINS>() } else { self.chase::<1>() }
     }
 
-    /// Seconds of a hop when `N` chains follow the cycle, chain n from the n-th of `N` equal parts on.
-    fn chase<const N: usize>(&self) -> f64 {
+    /// Seconds of a hop in a round that finds no line in any cache.
+    fn flushed_hop(&self) -> f64 {
+        let round = || {
+            for line in &self.order {
+                // SAFETY: a line of our own; every x86-64 CPU can flush it.
+                unsafe { std::arch::x86_64::_mm_clflush(self.memory.at(*line).cast()) };
+            }
+            // SAFETY: a fence has no preconditions.
+            unsafe { std::arch::x86_64::_mm_mfence() };
+            let part = self.order.len() / self.chains;
+            let taken = if self.chains > 1 { self.follower::<CHAINS>()(part) } else { self.follower::<1>()(part) };
+            taken.as_secs_f64() / part as f64
+        };
+        (0..RUNS).map(|_| round()).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Follows `N` chains for so many hops each time, chain n from the n-th of `N` equal parts on, and says how long that took.
+    fn follower<const N: usize>(&self) -> impl FnMut(usize) -> Duration {
         let part = self.order.len() / N;
         let mut at: [*mut u64; N] = std::array::from_fn(|n| self.memory.at(self.order[n * part]));
-        let mut hops = |count: usize| {
+        move |count| {
             let start = Instant::now();
             for _ in 0..count {
                 for at in &mut at {
@@ -121,7 +139,13 @@ impl Cycle {
                 }
             }
             start.elapsed()
-        };
+        }
+    }
+
+    /// Seconds of a hop when `N` chains follow the cycle.
+    fn chase<const N: usize>(&self) -> f64 {
+        let part = self.order.len() / N;
+        let mut hops = self.follower::<N>();
         let mut count = part;
         // The first rounds bring the lines in, too.
         while hops(count) < RUN || count < 2 * part {
@@ -194,14 +218,14 @@ fn main() {
     let Some(sweep) = machine.sweep("workingset.read", 1) else {
         return println!("SKIPPED: no working-set sweep");
     };
-    let largest = sweep.points.iter().map(|p| p.0).fold(0.0, f64::max);
     let (geometry, share) = Geometry::of_host(&machine.caches, 1).0.as_measured(&machine);
     let Geometry { l1, l2: Some(l2), last, .. } = geometry else { return println!("SKIPPED: no L2") };
     share.into_iter().for_each(|warning| println!("{}", warning.text));
     let cycle = |bytes| Cycle::new(bytes, l2).unwrap_or_else(|e| fail(&e));
     // Well inside of a level that begins behind another one.
     let inside = |before: Level, level: Level| (before.size as f64 * level.size as f64).sqrt();
-    let references = [l1.size as f64 / 2.0, inside(l1, l2), inside(l2, last), largest].map(cycle);
+    let middles = [l1.size as f64 / 2.0, inside(l1, l2), inside(l2, last)];
+    let references = middles.map(|bytes| AROUND.map(|factor| cycle(factor * bytes)));
     println!(
         "{:>12} {:>8} {:>7} {:>7} {:>7} {:>8} {:>7}",
         "bytes", "ns a hop", "chase", "model", "points", "GB/s", "stream"
@@ -211,7 +235,9 @@ fn main() {
         let set = cycle(bytes);
         let mut moments: Vec<(f64, f64)> = (0..MOMENTS)
             .map(|_| {
-                let latencies = references.each_ref().map(Cycle::hop);
+                let fastest = |sets: &[Cycle; 3]| sets.iter().map(Cycle::hop).fold(f64::INFINITY, f64::min);
+                let [l1, l2, l3] = references.each_ref().map(fastest);
+                let latencies = [l1, l2, l3, set.flushed_hop()];
                 let taken = set.hop();
                 (depth(&latencies, taken), taken)
             })
