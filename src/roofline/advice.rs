@@ -52,7 +52,8 @@ fn sentence(subject: &Subject<'_>, bound: &Bound, d: Deficiency) -> String {
             1.0 / subject.uneven.unwrap_or(1.0)
         ),
         Deficiency::SmallPages => format!(
-            "{:.0} % of its lines from memory lie on pages of 4 KiB, more than the TLB reaches: put its large data on huge pages \
+            "{:.0} % of its lines from memory lie on pages of 4 KiB, each of which has to be translated, and stops prefetchers at \
+             its end: put its large data on huge pages \
              (GLIBC_TUNABLES=glibc.malloc.hugetlb=1 for what malloc gives, madvise(MADV_HUGEPAGE), or \
              /sys/kernel/mm/transparent_hugepage/enabled).",
             100.0 * f.work.as_ref().and_then(|w| w.traffic?.small_page_share()).unwrap_or(1.0)

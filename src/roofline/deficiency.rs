@@ -29,7 +29,7 @@ pub enum Deficiency {
     ConflictMisses,
     /// Memory controllers of which one carries more than the others.
     MemoryImbalance,
-    /// Scattered accesses to memory on pages of 4 KiB, whose addresses take longer to translate.
+    /// Memory on pages of 4 KiB, whose addresses take longer to translate and at whose ends some prefetchers stop.
     SmallPages,
 }
 

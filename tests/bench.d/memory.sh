@@ -164,21 +164,24 @@ far_bytes() {
     echo $bytes
 }
 
-# like_ceilings: what the ceilings are measured with: arrays that no cache keeps, huge pages, the two widest vectors, loops
-# unrolled. The same as a program has it otherwise: AVX2, not unrolled, on small pages.
+# like_ceilings: what the ceilings are measured with: arrays that no cache keeps, the two widest vectors, loops unrolled, huge pages
+# and small ones. The same as a program has it otherwise: AVX2, not unrolled, on small pages.
 like_ceilings() {
-    local bytes arrays wide
+    local bytes build width wide
     bytes=$(far_bytes)
-    arrays=("-DBYTES=(${bytes}L)" -DMAPPED)
-    wide=(-march=native -funroll-loops -DHUGE_PAGES)
-    gcc "${flags[@]}" "${arrays[@]}" "${wide[@]}" -mprefer-vector-width=512 -o "$known.512" fixtures/memory/known.c || return
-    gcc "${flags[@]}" "${arrays[@]}" "${wide[@]}" -mprefer-vector-width=256 -o "$known.256" fixtures/memory/known.c || return
-    gcc "${flags[@]}" "${arrays[@]}" -o "$known.plain" fixtures/memory/known.c || return
+    build=(gcc "${flags[@]}" "-DBYTES=(${bytes}L)" -DMAPPED)
+    for width in 256 512; do
+        wide=(-march=native -funroll-loops -mprefer-vector-width=$width)
+        "${build[@]}" "${wide[@]}" -DHUGE_PAGES -o "$known.$width" fixtures/memory/known.c || return
+        "${build[@]}" "${wide[@]}" -o "$known.$width.small" fixtures/memory/known.c || return
+    done
+    "${build[@]}" -o "$known.plain" fixtures/memory/known.c || return
     # What memory delivers drifts from one half hour to the next.
     "$RPROF" machine --refresh >/dev/null 2>&1
     echo "Arrays of $((bytes >> 20)) MiB."
     printf '%-8s %-10s %9s %9s %9s %8s %8s  %s\n' build kernel predicted fastest mean ratio "of mean" class
     predicted_times wide "$known.512" "$known.256"
+    predicted_times small "$known.512.small" "$known.256.small"
     predicted_times plain "$known.plain"
 }
 
@@ -232,8 +235,8 @@ fi
 if wanted times; then
     echo "Milliseconds of a pass of kernels that memory holds: predicted from the bytes and the machine's ceilings, measured. A ceiling"
     echo "is the best that memory did, and so is the fastest pass; the mean has its neighbours in it. \"wide\" is built as the kernels of"
-    echo "the ceilings are, for 512 and 256 bits, of which the faster counts: its ratio is the model's error; \"plain\" (AVX2, not"
-    echo "unrolled, small pages) falls short of them by what narrow code and small pages cost."
+    echo "the ceilings are, for 512 and 256 bits, of which the faster counts, \"small\" the same on pages of 4 KiB: their ratios are the"
+    echo "model's error; \"plain\" (AVX2, not unrolled, small pages) falls short of them by what narrow code costs."
     like_ceilings
     echo
 fi

@@ -38,7 +38,7 @@ const fn group(name: &'static str, essential: bool, measure: fn(&mut Lab) -> Res
 }
 
 /// The groups. Later ones may look up what earlier ones recorded.
-const GROUPS: [Group; 15] = [
+const GROUPS: [Group; 16] = [
     group("arithmetic by operation and width", true, pipes::throughput),
     group("ladder of in-core ceilings", true, ladder::measure),
     group("bandwidth of each level", true, bandwidth::levels),
@@ -49,6 +49,7 @@ const GROUPS: [Group; 15] = [
     group("pairs of operations", true, pipes::co_issue),
     group("integer and low-precision arithmetic", true, special::measure),
     group("page faults and mispredicted branches", false, costs::measure),
+    group("streams on small pages", false, bandwidth::on_small_pages),
     group("irregular memory accesses", true, irregular::measure),
     group("restarted chains", false, latency::restarted),
     group("chains side by side", false, latency::saturation),

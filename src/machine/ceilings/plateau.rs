@@ -40,24 +40,31 @@ pub fn plateaus(points: &[(f64, f64)]) -> Vec<Plateau> {
     found
 }
 
-/// Doubts where the bandwidth of sets well beyond the size of a cache is no less than that of sets well inside: medians of `points`,
-/// since a level need not be a plateau (Zen 5 reads a quarter of L2 now at 64 bytes a cycle and now at 48).
-pub fn doubts(points: &[(f64, f64)], topology: &Topology) -> Vec<Warning> {
-    let median = |from: f64, to: f64| {
+/// Doubts where sets well beyond the size of a cache have no less bandwidth and no more latency than those well inside. Of
+/// `bandwidths` medians, since a level need not be a plateau (Zen 5 reads a quarter of L2 now at 64 bytes a cycle and now at 48); alone
+/// they say too little, since a core may load no more from L1 than L2 delivers (Zen 1).
+pub fn doubts(bandwidths: &[(f64, f64)], latencies: &[(f64, f64)], topology: &Topology) -> Vec<Warning> {
+    let median = |points: &[(f64, f64)], from: f64, to: f64| {
         let mut values: Vec<f64> = points.iter().filter(|(x, _)| (from..to).contains(x)).map(|p| p.1).collect();
         values.sort_unstable_by(f64::total_cmp);
         values.get(values.len() / 2).copied()
     };
-    let falls = |size: f64| match (median(0.2 * size, 0.75 * size), median(1.5 * size, 4.0 * size)) {
-        (Some(inside), Some(beyond)) => beyond < (1.0 - LEVEL) * inside,
-        _ => true,
+    let around = |points, size| median(points, 0.2 * size, 0.75 * size).zip(median(points, 1.5 * size, 4.0 * size));
+    let confirmed = |size: f64| {
+        let (bandwidth, latency) = (around(bandwidths, size), around(latencies, size));
+        bandwidth.is_none_or(|(inside, beyond)| beyond < (1.0 - LEVEL) * inside)
+            || latency.is_some_and(|(inside, beyond)| inside < (1.0 - LEVEL) * beyond)
     };
-    let missing = topology.caches.iter().filter(|c| c.level <= 2 && !falls(c.size as f64));
+    let missing = topology.caches.iter().filter(|c| c.level <= 2 && !confirmed(c.size as f64));
     missing
         .map(|cache| {
             Warning::new(
                 "cache-size-not-confirmed",
-                format!("L{} has {} KiB says sysfs, but the bandwidth does not fall there", cache.level, cache.size >> 10),
+                format!(
+                    "L{} has {} KiB says sysfs, but neither does the bandwidth fall there nor the latency rise",
+                    cache.level,
+                    cache.size >> 10
+                ),
                 format!("the ceilings of L{} may belong to another level", cache.level),
                 "look at the working-set sweep of `rprof machine`; a hypervisor may state sizes that are not the host's",
             )
@@ -114,8 +121,16 @@ mod tests {
             llc_total: l2,
             nodes: vec![0],
         };
-        assert!(doubts(&sweep(), &topology(1 << 20)).is_empty());
-        assert_eq!(doubts(&sweep(), &topology(256 << 10)).len(), 1);
-        assert!(doubts(&[], &topology(1 << 20)).is_empty(), "nothing was measured");
+        let inverse: Vec<(f64, f64)> = sweep().iter().map(|(x, y)| (*x, 1.0 / y)).collect();
+        let of = |bandwidths: &[(f64, f64)], latencies: &[(f64, f64)], l2| {
+            doubts(bandwidths, latencies, &topology(l2)).len()
+        };
+        assert_eq!(of(&sweep(), &[], 1 << 20), 0);
+        assert_eq!(of(&sweep(), &[], 256 << 10), 1);
+        assert_eq!(of(&sweep(), &inverse, 256 << 10), 1);
+        assert_eq!(of(&[], &[], 1 << 20), 0, "nothing was measured");
+        let level: Vec<(f64, f64)> = sweep().iter().map(|(x, _)| (*x, 80.0)).collect();
+        assert_eq!(of(&level, &inverse, 1 << 20), 0, "a core that loads from L1 as fast as from L2");
+        assert_eq!(of(&level, &[], 1 << 20), 2);
     }
 }

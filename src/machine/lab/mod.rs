@@ -384,6 +384,11 @@ impl Lab {
         self.sweeps.push(sweep);
     }
 
+    /// The sweep `id` at `threads`, if it was recorded.
+    pub fn swept(&self, id: &str, threads: u32) -> Option<&Sweep> {
+        self.sweeps.iter().find(|sweep| sweep.id == id && sweep.threads == threads)
+    }
+
     /// Adds doubts about what was measured.
     pub fn doubt(&mut self, doubts: Vec<Warning>) {
         self.doubts.extend(doubts);

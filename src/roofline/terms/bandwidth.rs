@@ -7,13 +7,14 @@
 //!
 //! Bytes are those of docs/conventions.md, Bytes (towards the core; from L2 on with write-allocate fills and write-backs), so the
 //! kinds stand at these write shares: at L1 read 0, triad 1/3, copy and update 1/2, write 1; beyond it read 0, triad 1/4,
-//! copy 1/3, update and write 1/2; with non-temporal stores triad 1/3, copy 1/2, write 1.
+//! copy 1/3, update and write 1/2; with non-temporal stores triad 1/3, copy 1/2, write 1. What lies on pages of 4 KiB comes from
+//! DRAM at the bandwidth of such pages (`paging.rs`).
 
 use crate::profile::evidence::memory::Traffic;
 
 use super::super::deficiency::{Deficiency, Removed};
 use super::super::host::{Host, Scaling, Trace};
-use super::{Subject, TermId};
+use super::{Subject, TermId, paging};
 
 /// A measured kind and the share of its bytes that are written.
 type Kind = (&'static str, f64);
@@ -41,22 +42,23 @@ pub fn cache_seconds(subject: &Subject<'_>, id: TermId, threads: u32, trace: &mu
     };
     let scaling = if id == TermId::L3 { Scaling::Shared } else { Scaling::PerCore };
     let kinds = if id == TermId::L1 { &L1_KINDS[..] } else { &FILLED_KINDS[..] };
-    over_bandwidth(&Flow { level, kinds, scaling, read, written }, threads, subject.host, trace)
+    over_bandwidth(&Flow { level, kinds, scaling, read, written, small: 0.0 }, threads, subject.host, trace)
 }
 
-/// T_dram at `threads`, in seconds, with write-allocate fills or avoidable misses in `removed` gone.
+/// T_dram at `threads`, in seconds, with write-allocate fills, avoidable misses or small pages in `removed` gone.
 pub fn dram_seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mut Trace) -> Option<f64> {
     let Some(mut t) = traffic(subject) else {
         let bytes = subject.function.bytes.unwrap_or_default();
         return match (bytes.dram_read, bytes.dram_write) {
             (Some(r), Some(w)) => {
-                over_bandwidth(&dram(&FILLED_KINDS, r as f64, w as f64), threads, subject.host, trace)
+                over_bandwidth(&dram(&FILLED_KINDS, r as f64, w as f64, 0.0), threads, subject.host, trace)
             }
             _ => undivided("dram", bytes.dram, threads, subject.host, trace),
         };
     };
     t = avoiding_misses(t, removed);
-    let plain = traffic_seconds(&t, threads, subject.host, trace)?;
+    let small = paging::small_share(subject, removed);
+    let plain = traffic_seconds(&t, small, threads, subject.host, trace)?;
     if !removed.has(Deficiency::WriteAllocate) || t.dram_fill <= 0.0 {
         return Some(plain);
     }
@@ -64,11 +66,11 @@ pub fn dram_seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace
     t.dram_nt = t.dram_write.min(t.dram_nt + t.dram_fill);
     t.dram_read = (t.dram_read - t.dram_fill).max(0.0);
     t.dram_fill = 0.0;
-    Some(traffic_seconds(&t, threads, subject.host, trace)?.min(plain))
+    Some(traffic_seconds(&t, small, threads, subject.host, trace)?.min(plain))
 }
 
-/// Seconds for traffic with known stores, filled and non-temporal.
-fn traffic_seconds(t: &Traffic, threads: u32, host: Host<'_>, trace: &mut Trace) -> Option<f64> {
+/// Seconds for traffic with known stores, filled and non-temporal, of which a share is on small pages.
+fn traffic_seconds(t: &Traffic, small: f64, threads: u32, host: Host<'_>, trace: &mut Trace) -> Option<f64> {
     let total = t.dram_read + t.dram_write;
     if total <= 0.0 {
         return Some(0.0);
@@ -78,12 +80,13 @@ fn traffic_seconds(t: &Traffic, threads: u32, host: Host<'_>, trace: &mut Trace)
     let mut seconds = 0.0;
     if nt < 1.0 {
         let kinds = if fills_most(t) { &FILLED_KINDS[..] } else { &FILLED_KINDS[..4] };
-        let flow = dram(kinds, t.dram_read * (1.0 - nt), t.dram_write * (1.0 - nt));
+        let flow = dram(kinds, t.dram_read * (1.0 - nt), t.dram_write * (1.0 - nt), small);
         seconds += over_bandwidth(&flow, threads, host, trace)?;
     }
     if nt > 0.0 {
         let kinds = if host.has("dram.copy.nt") { &NT_KINDS[..] } else { &FILLED_KINDS[..] };
-        seconds += over_bandwidth(&dram(kinds, t.dram_read * nt, t.dram_write * nt), threads, host, trace)?;
+        let flow = dram(kinds, t.dram_read * nt, t.dram_write * nt, small);
+        seconds += over_bandwidth(&flow, threads, host, trace)?;
     }
     Some(seconds)
 }
@@ -141,8 +144,8 @@ fn undivided(level: &str, bytes: Option<u64>, threads: u32, host: Host<'_>, trac
     }
 }
 
-fn dram(kinds: &[Kind], read: f64, written: f64) -> Flow<'_> {
-    Flow { level: "dram", kinds, scaling: Scaling::Shared, read, written }
+fn dram(kinds: &[Kind], read: f64, written: f64, small: f64) -> Flow<'_> {
+    Flow { level: "dram", kinds, scaling: Scaling::Shared, read, written, small }
 }
 
 /// Bytes at one level by direction, and the kinds whose bandwidth bounds them.
@@ -152,52 +155,76 @@ struct Flow<'k> {
     scaling: Scaling,
     read: f64,
     written: f64,
+    /// Share of them on small pages.
+    small: f64,
+}
+
+/// The least time of a byte of one kind of stream.
+struct Point {
+    /// Share of its bytes that are written.
+    written: f64,
+    /// Seconds.
+    per_byte: f64,
+    /// Ceilings that say so.
+    ids: Vec<String>,
+}
+
+impl Flow<'_> {
+    /// Of one of its kinds; `None` where that was not measured.
+    fn point(&self, (kind, written): Kind, threads: u32, host: Host<'_>) -> Option<Point> {
+        let id = format!("{}.{kind}", self.level);
+        let on_huge = host.peek(&id, threads, self.scaling)?;
+        let small = paging::on_small(&id);
+        let on_small = if self.small > 0.0 { host.peek(&small, threads, self.scaling) } else { None };
+        Some(match on_small {
+            Some(rate) => {
+                Point { written, per_byte: paging::per_unit(on_huge, rate, self.small), ids: vec![id, small] }
+            }
+            None => Point { written, per_byte: 1.0 / on_huge, ids: vec![id] },
+        })
+    }
 }
 
 fn over_bandwidth(flow: &Flow<'_>, threads: u32, host: Host<'_>, trace: &mut Trace) -> Option<f64> {
-    let Flow { level, kinds, scaling, read, written } = *flow;
-    let bytes = read + written;
+    let bytes = flow.read + flow.written;
     if bytes <= 0.0 {
         return Some(0.0);
     }
-    let share = written / bytes;
-    let mut points: Vec<(f64, f64, String)> = Vec::new();
-    for (kind, at) in kinds {
-        let id = format!("{level}.{kind}");
-        let Some(rate) = host.peek(&id, threads, scaling) else { continue };
-        match points.iter_mut().find(|(x, ..)| x == at) {
-            // Two kinds with the same share: the faster one is the bound.
-            Some(point) if rate > 1.0 / point.1 && !(*kind == "write" && level != "l1") => {
-                *point = (*at, 1.0 / rate, id)
-            }
-            Some(point) if *kind == "write" && level != "l1" => *point = (*at, 1.0 / rate, id),
+    let share = flow.written / bytes;
+    let mut points: Vec<Point> = Vec::new();
+    for &kind in flow.kinds {
+        let Some(point) = flow.point(kind, threads, host) else { continue };
+        let filled_write = kind.0 == "write" && flow.level != "l1";
+        match points.iter_mut().find(|known| known.written == point.written) {
+            // Two kinds with the same share: the faster one is the bound, but for stores to lines that are not loaded before.
+            Some(known) if filled_write || point.per_byte < known.per_byte => *known = point,
             Some(_) => {}
-            None => points.push((*at, 1.0 / rate, id)),
+            None => points.push(point),
         }
     }
     if points.is_empty() {
-        trace.lacks(format!("{level} bandwidth not measured"));
+        trace.lacks(format!("{} bandwidth not measured", flow.level));
         return None;
     }
     let (low, high) = neighbours(&points, share);
-    trace.from.insert(low.2.clone());
-    trace.from.insert(high.2.clone());
-    let per_byte = if high.0 > low.0 {
-        low.1 + (high.1 - low.1) * ((share - low.0) / (high.0 - low.0)).clamp(0.0, 1.0)
+    trace.from.extend(low.ids.iter().chain(&high.ids).cloned());
+    let per_byte = if high.written > low.written {
+        let way = ((share - low.written) / (high.written - low.written)).clamp(0.0, 1.0);
+        low.per_byte + (high.per_byte - low.per_byte) * way
     } else {
-        low.1
+        low.per_byte
     };
     Some(bytes * per_byte)
 }
 
 /// The measured points on both sides of `share`; the outermost one twice outside their range.
-fn neighbours(points: &[(f64, f64, String)], share: f64) -> (&(f64, f64, String), &(f64, f64, String)) {
+fn neighbours(points: &[Point], share: f64) -> (&Point, &Point) {
     const SAME: f64 = 0.01;
-    if let Some(exact) = points.iter().find(|p| (p.0 - share).abs() < SAME) {
+    if let Some(exact) = points.iter().find(|p| (p.written - share).abs() < SAME) {
         return (exact, exact);
     }
-    let below = points.iter().filter(|p| p.0 <= share).max_by(|a, b| a.0.total_cmp(&b.0));
-    let above = points.iter().filter(|p| p.0 >= share).min_by(|a, b| a.0.total_cmp(&b.0));
+    let below = points.iter().filter(|p| p.written <= share).max_by(|a, b| a.written.total_cmp(&b.written));
+    let above = points.iter().filter(|p| p.written >= share).min_by(|a, b| a.written.total_cmp(&b.written));
     match (below, above) {
         (Some(b), Some(a)) => (b, a),
         (Some(b), None) => (b, b),

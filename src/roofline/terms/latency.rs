@@ -185,12 +185,12 @@ impl Memory<'_> {
     /// A ceiling of an access class in accesses per second, on the pages that there are.
     fn access_rate(self, id: &str, trace: &mut Trace) -> Option<f64> {
         let on_huge = self.ceiling(id, trace)?;
-        let small = format!("{id}.4k");
+        let small = paging::on_small(id);
         if self.walked == 0.0 || !self.host.has(&small) {
             return Some(on_huge);
         }
-        let on_small = self.ceiling(&small, trace)?.min(on_huge);
-        Some(1.0 / (1.0 / on_huge + self.walked * (1.0 / on_small - 1.0 / on_huge)))
+        let on_small = self.ceiling(&small, trace)?;
+        Some(1.0 / paging::per_unit(on_huge, on_small, self.walked))
     }
 
     /// A ceiling in accesses per second, whatever of `access/s`, `byte/s` and `s` its unit is.

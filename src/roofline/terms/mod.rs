@@ -109,8 +109,8 @@ impl<'a> Subject<'a> {
     /// Term `id` with the deficiencies in `removed` gone.
     ///
     /// Removing one shortens only its own terms: SIMD pipe, issue and access; FMA and divider pipe; ILP chain; mix
-    /// issue; access access; latency and small pages latency; the miss kinds and write-allocate dram. Threads and imbalance change the
-    /// team of every term.
+    /// issue; access access; latency latency; the miss kinds and write-allocate dram; small pages latency and dram. Threads and
+    /// imbalance change the team of every term.
     pub fn term(&self, id: TermId, removed: Removed) -> Term {
         let gone = match id {
             TermId::Chain => removed.has(Deficiency::Ilp),

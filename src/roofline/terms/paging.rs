@@ -1,12 +1,16 @@
-//! What pages of 4 KiB cost accesses that follow no stride: where the TLB does not reach, the tables are read before the data.
+//! What pages of 4 KiB cost: where the TLB does not reach, the tables are read before the data, and prefetchers that know
+//! physical addresses alone stop at the end of each page.
 //!
 //! ```text
-//! seconds of an access = 1/R + s · w(bytes) · (1/R_4k − 1/R)
+//! seconds of an access that follows no stride = 1/R + s · w(bytes) · (1/R_4k − 1/R)
+//! seconds of a byte of a stream               = 1/B + s · (1/B_4k − 1/B)
 //! ```
 //!
-//! R and R_4k are measured in a buffer far beyond the caches. s is the share of the function's lines from memory on pages of
+//! A stream comes to the end of a page after 64 lines, however many there are: w is 1.
+//! R, R_4k, B and B_4k are measured in a buffer far beyond the caches. s is the share of the function's lines from memory on pages of
 //! 4 KiB. w is the share of that cost which a smaller working set pays, whose tables the caches hold: from the distance between
-//! the sweeps `latency.4k` and `latency.huge`. Where s, w or R_4k is not known, nothing is added: the bound is looser.
+//! the sweeps `latency.4k` and `latency.huge`. Where s, w, R_4k or B_4k is not known, nothing is added: the bound is
+//! looser.
 
 use crate::profile::machine::Machine;
 use crate::profile::pages::Pages;
@@ -14,16 +18,31 @@ use crate::profile::pages::Pages;
 use super::super::deficiency::{Deficiency, Removed};
 use super::Subject;
 
-/// s · w of the function of `subject`; 0 with small pages in `removed` gone.
-pub fn walked_share(subject: &Subject<'_>, removed: Removed) -> f64 {
+/// s of the function of `subject`; 0 with small pages in `removed` gone.
+pub fn small_share(subject: &Subject<'_>, removed: Removed) -> f64 {
     if removed.has(Deficiency::SmallPages) {
         return 0.0;
     }
-    let function = subject.function;
-    let small = function.work.as_ref().and_then(|work| work.traffic?.small_page_share());
-    let bytes = function.pages.map(|pages| (pages.touched * Pages::BYTES) as f64);
+    let work = subject.function.work.as_ref();
+    work.and_then(|work| work.traffic?.small_page_share()).unwrap_or(0.0)
+}
+
+/// s · w of the function of `subject`; 0 with small pages in `removed` gone.
+pub fn walked_share(subject: &Subject<'_>, removed: Removed) -> f64 {
+    let bytes = subject.function.pages.map(|pages| (pages.touched * Pages::BYTES) as f64);
     let walked = bytes.and_then(|bytes| walked_in(subject.host.machine(), bytes));
-    small.zip(walked).map_or(0.0, |(small, walked)| small * walked)
+    small_share(subject, removed) * walked.unwrap_or(0.0)
+}
+
+/// The ceiling of what ceiling `id` is on huge pages.
+pub fn on_small(id: &str) -> String {
+    format!("{id}.4k")
+}
+
+/// 1/rate where `share` of the lines is on small pages.
+pub fn per_unit(on_huge: f64, on_small: f64, share: f64) -> f64 {
+    let (huge, small) = (1.0 / on_huge, 1.0 / on_small.min(on_huge));
+    huge + share * (small - huge)
 }
 
 /// w of a working set of so many bytes; `None` where the sweeps were not measured, or show no cost.

@@ -1,4 +1,4 @@
-//! What small pages cost scattered accesses, and what huge ones would save.
+//! What small pages cost scattered accesses and streams, and what huge ones would save.
 
 use super::kernel::{Kernel, profile, zen5};
 use crate::isa::operation::{FpOp, Precision, Width};
@@ -26,13 +26,20 @@ fn chase(small: f64, touched: u64) -> Function {
     function
 }
 
-/// The recorded machine with chases on small pages, and with the sweeps if they are wanted.
-fn machine(sweeps: bool) -> Machine {
+/// The recorded machine with the ceilings on small pages of which `has` is true.
+fn with_small_pages(has: fn(&Ceiling) -> bool) -> Machine {
     let mut machine = zen5();
     let slower =
         |c: &Ceiling| Ceiling { id: format!("{}.4k", c.id), value: c.value.map(|rate| rate / SLOWER), ..c.clone() };
-    let small: Vec<_> = machine.ceilings.iter().filter(|c| c.id.starts_with("dram.chase.")).map(slower).collect();
+    let small: Vec<_> = machine.ceilings.iter().filter(|c| has(c)).map(slower).collect();
+    assert!(!small.is_empty());
     machine.ceilings.extend(small);
+    machine
+}
+
+/// The recorded machine with chases on small pages, and with the sweeps if they are wanted.
+fn machine(sweeps: bool) -> Machine {
+    let mut machine = with_small_pages(|c| c.id.starts_with("dram.chase."));
     let sweep = |id: &str, extra: [f64; 3]| Sweep {
         id: id.into(),
         x_unit: "byte".into(),
@@ -87,5 +94,37 @@ fn huge_pages_are_advised_with_what_they_save() {
     assert!(found.analysis.ceilings.iter().any(|c| c.from.iter().any(|id| id == "dram.chase.1.4k")));
     for huge in [analysed(chase(0.0, 4 << 30), machine(true)), analysed(chase(1.0, 4 << 30), zen5())] {
         assert!(huge.analysis.savings.iter().all(|s| s.remove != ["small-pages"]));
+    }
+}
+
+/// A copy whose stores fill lines, or go past the caches, on pages of which a share is small.
+fn copy(small: f64, past_caches: bool) -> Function {
+    let k = Kernel::new("copy").traffic(|t| {
+        (t.dram_read, t.dram_write) = if past_caches { (64.0, 64.0) } else { (128.0, 64.0) };
+        (t.dram_fill, t.dram_nt) = if past_caches { (0.0, 64.0) } else { (64.0, 0.0) };
+        (t.l3_misses, t.unit_lines) = (2.0, 2.0);
+        (t.small_page_lines, t.huge_page_lines) = (2.0 * small, 2.0 * (1.0 - small));
+    });
+    k.took(30.0).function
+}
+
+#[test]
+fn streams_on_small_pages_have_the_bandwidth_of_such_pages() {
+    let dram = |f: &Function| f.analysis.terms.dram.expect("bytes are known");
+    for (small, past_caches, factor) in
+        [(1.0, false, SLOWER), (0.5, false, (1.0 + SLOWER) / 2.0), (0.0, false, 1.0), (1.0, true, SLOWER)]
+    {
+        let function = copy(small, past_caches);
+        let before = dram(&analysed(function.clone(), zen5()));
+        let found = analysed(function.clone(), with_small_pages(|c| c.id.starts_with("dram.")));
+        let times = dram(&found) / before;
+        assert!((times - factor).abs() < 1e-9, "{small} of a copy past the caches {past_caches}: {times}");
+        let saving = found.analysis.savings.iter().find(|s| s.remove == ["small-pages"]);
+        let expected = (small > 0.0).then_some(factor * before - before);
+        assert_eq!(saving.is_some(), expected.is_some(), "{:?}", found.analysis.savings);
+        assert!(saving.zip(expected).is_none_or(|(s, gain)| (s.seconds / gain - 1.0).abs() < 1e-9), "{saving:?}");
+        // Where such pages were not measured, the looser bound stands.
+        let others = with_small_pages(|c| c.id.starts_with("dram.chase."));
+        assert_eq!(dram(&analysed(function, others)), before);
     }
 }
