@@ -315,7 +315,7 @@ fn work(
 const NON_TEMPORAL: [Stream; 3] = [Stream::Copy, Stream::Triad, Stream::Write];
 
 /// `dram.{read,copy,triad,update,write}.4k` and `dram.{copy,triad,write}.nt.4k`: the streams of DRAM on pages of 4 KiB, at whose
-/// ends some prefetchers stop (Zen 1: reads 40 % slower than on huge ones; Zen 5: 3 %). A quick measurement leaves them to later runs.
+/// ends some prefetchers stop (Zen 1: reads a third slower than on huge ones; Zen 5: 3 %). A quick measurement leaves them to later runs.
 pub fn on_small_pages(lab: &mut Lab) -> Result<(), MachineError> {
     if lab.far_bytes().is_none() {
         return Ok(());
