@@ -139,7 +139,7 @@ fn a_measured_half_of_l2_is_found() {
 }
 
 /// The ids that the design promises, by hand: `{a,b}` stands for each of them. Those of features that a CPU may lack are left
-/// out, and `.4k` forms and sweeps, which have no contract.
+/// out, and sweeps and the `.4k` forms, which a quick measurement leaves out.
 const PROMISED: [&str; 22] = [
     "{dp,sp}.{tlp,ilp,simd,fma,peak}",
     "{dp,sp}.{add,mul,div,sqrt}.{scalar,128}",

@@ -35,7 +35,8 @@
 //! | `mix.{mov,alu,load}.{2,4,8,16}` + ``, `.l1i`, `.l2` | instr/s | one FP instruction in k, filler else; code of about 1 KiB (the best of several lengths), of L1I, of L2 |
 //! | `issue` `issue.nop` † | instr/s | the upper limit: register moves, additions, vector additions; `nop` alone, which some cores drop |
 //! | `{l1,l2,l3,dram}.{read,copy,triad,update,write}` | byte/s | streams; bytes of docs/conventions.md, Bytes at that level |
-//! | `dram.{copy,triad,write}.nt` | byte/s | with non-temporal stores; both kinds of streams also on small pages (`.4k`) |
+//! | `dram.{copy,triad,write}.nt` | byte/s | with non-temporal stores |
+//! | `dram.{read,copy,triad,update,write}.4k` `dram.{copy,triad,write}.nt.4k` † | byte/s | the same streams of DRAM on small pages |
 //! | `dram.noprefetch` `dram.prefetch` `dram.cores.k` | byte/s | software prefetch; k cores generate traffic |
 //! | `dram.stride.{2,4,8,16,page}` † | byte/s | one double every so many; each line touched counts 64 bytes |
 //! | `dram.random` `dram.gather` `dram.chase.{1,2,4,8,16}` † | byte/s | 64 bytes for each access (`random`: the better of all that the core can begin and 16 at a time); huge pages (`.4k`: small ones, also `stride.page`) |
@@ -55,7 +56,7 @@
 //! | sweep `prefetch-distance` | byte/s | over the distance in bytes |
 //!
 //! A quick measurement leaves out the sweeps (but of `workingset.read` at one thread what tells how much of the last level this host
-//! gets and keeps), the `.4k` forms and some thread counts: null with that reason. Those of streams later runs measure.
+//! gets and keeps), the `.4k` forms and some thread counts: null with that reason.
 //!
 //! Shown, not used by the model: `smt.*` and `slow.*` (the ceilings of a thread count are measured where its threads are placed, on
 //! siblings and slow cores once the others are taken; which core a function ran on is not recorded) and `tlb.reach`.

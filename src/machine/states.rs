@@ -15,7 +15,7 @@ use super::doubt;
 use super::lab::Steadiness;
 use super::lab::moments::another_best;
 use super::lab::placed;
-use crate::profile::machine::{Ceiling, Machine};
+use crate::profile::machine::{Ceiling, Machine, forget_small_pages};
 use crate::profile::placement::{self, CoreToCore, Placed};
 
 /// Reading differs by less than this between two moments of one state.
@@ -94,12 +94,14 @@ pub fn change(states: &mut Vec<State>, machine: &mut Machine, looks: &Looks, see
     let known = states.iter_mut().filter(|s| alike(s)).min_by(|a, b| apart(a).total_cmp(&apart(b)));
     let Some(known) = known else { return false };
     known.seen_s = seen_s;
+    let before = machine.ceilings.clone();
     for ceiling in &known.ceilings {
         match of(&mut machine.ceilings, ceiling) {
             Some(old) => *old = ceiling.clone(),
             None => machine.ceilings.push(ceiling.clone()),
         }
     }
+    forget_small_pages(&mut machine.ceilings, &before);
     true
 }
 
@@ -111,7 +113,7 @@ pub fn remember(states: &mut Vec<State>, machine: &mut Machine, others: Vec<Plac
     keep_placed(states, others, seen_s);
     keep(states, machine, seen_s);
     let recent = before.iter().filter(|s| seen_s.saturating_sub(s.seen_s) < AGE.as_secs());
-    let here = machine.core_to_core.clone();
+    let (here, fresh) = (machine.core_to_core.clone(), machine.ceilings.clone());
     for known in recent.flat_map(|s| comparable(s, here.as_ref())) {
         let Some(fresh) = of(&mut machine.ceilings, known).filter(|c| c.value.is_some()) else { continue };
         let gain = gain(fresh, known);
@@ -125,6 +127,7 @@ pub fn remember(states: &mut Vec<State>, machine: &mut Machine, others: Vec<Plac
             *fresh = Ceiling { reason, ..known.clone() };
         }
     }
+    forget_small_pages(&mut machine.ceilings, &fresh);
 }
 
 /// Keeps each of `others` as a state.

@@ -33,6 +33,30 @@ pub struct Machine {
     pub placements: Vec<Placed>,
 }
 
+/// How ids of ceilings end whose pages have 4 KiB; without it they are those on huge pages.
+pub const ON_SMALL_PAGES: &str = ".4k";
+
+/// Ceilings of one id that differ by more than this are of different states of the memory.
+const ANOTHER_STATE: f64 = 0.05;
+
+/// Takes the value from each ceiling on small pages that is as in `before`, while that on huge pages is not: they are compared with
+/// each other, and that would compare two states of the memory.
+pub fn forget_small_pages(ceilings: &mut [Ceiling], before: &[Ceiling]) {
+    let changed = |now: &[Ceiling], id: &str, threads: u32| {
+        let value = |all: &[Ceiling]| all.iter().find(|c| c.is(id, threads)).and_then(|c| c.value);
+        value(now).zip(value(before)).is_some_and(|(now, then)| (now / then - 1.0).abs() > ANOTHER_STATE)
+    };
+    let left_behind = |c: &Ceiling| {
+        let on_huge = c.id.strip_suffix(ON_SMALL_PAGES)?;
+        let behind = changed(ceilings, on_huge, c.threads) && !changed(ceilings, &c.id, c.threads);
+        (c.value.is_some() && behind).then(|| format!("of another state of the memory than {on_huge}"))
+    };
+    let reasons: Vec<Option<String>> = ceilings.iter().map(left_behind).collect();
+    for (ceiling, reason) in ceilings.iter_mut().zip(reasons).filter(|(_, reason)| reason.is_some()) {
+        (ceiling.value, ceiling.spread, ceiling.settled, ceiling.reason) = (None, None, false, reason);
+    }
+}
+
 /// One ceiling at one thread count.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ceiling {
@@ -192,6 +216,21 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ceilings_on_small_pages_are_not_compared_with_another_state_of_the_memory() {
+        let at = |id: &str, value: f64| Ceiling::settled(id, value, "byte/s", 1);
+        let before = [at("dram.read", 36e9), at("dram.read.4k", 30e9), at("dram.copy", 40e9), at("dram.copy.4k", 38e9)];
+        let after = |read: f64, small: f64| {
+            let mut now = [at("dram.read", read), at("dram.read.4k", small), before[2].clone(), before[3].clone()];
+            forget_small_pages(&mut now, &before);
+            now.map(|c| c.value)
+        };
+        let copies = [Some(40e9), Some(38e9)];
+        assert_eq!(after(70e9, 30e9), [Some(70e9), None, copies[0], copies[1]]);
+        assert_eq!(after(70e9, 60e9), [Some(70e9), Some(60e9), copies[0], copies[1]], "both of the new state");
+        assert_eq!(after(36.5e9, 30e9), [Some(36.5e9), Some(30e9), copies[0], copies[1]], "the same state");
+    }
 
     #[test]
     fn a_sweep_is_read_between_its_points_and_beyond_them() {

@@ -249,6 +249,20 @@ impl<'a> Host<'a> {
         }
     }
 
+    /// What ceiling `id` is of ceiling `of`, 1 at most: exact where both were measured at `threads`, linear between two such counts;
+    /// `None` beyond them, where `of` would scale on and `id` not.
+    pub fn share_of(&self, id: &str, of: &str, threads: u32) -> Option<f64> {
+        let threads = threads.clamp(1, self.cores().max(1));
+        let at = |n: u32| self.entries(of).find(|(c, _)| c.threads.max(1) == n).map(|(_, v)| v);
+        let shares =
+            self.entries(id).filter_map(|(c, v)| Some((c.threads.max(1), (v / at(c.threads.max(1))?).min(1.0))));
+        let shares: Vec<(u32, f64)> = shares.collect();
+        let below = shares.iter().filter(|s| s.0 <= threads).max_by_key(|s| s.0)?;
+        let above = shares.iter().filter(|s| s.0 >= threads).min_by_key(|s| s.0)?;
+        let way = f64::from(threads - below.0) / f64::from((above.0 - below.0).max(1));
+        Some(below.1 + (above.1 - below.1) * way)
+    }
+
     /// The value of `id` at `threads`, noted in `trace`.
     pub fn value(&self, id: &str, threads: u32, scaling: Scaling, trace: &mut Trace) -> Option<f64> {
         let found = self.peek(id, threads, scaling);
@@ -382,6 +396,23 @@ mod tests {
         assert_eq!((rate(Width::W512), rate(Width::W256), rate(Width::W128)), (Some(2e9), Some(2e9), None));
         assert_eq!(host.roof(Precision::Bf16, 1), Some(128e9));
         assert_eq!(host.roof(Precision::Hp, 1), None);
+    }
+
+    #[test]
+    fn a_share_of_another_ceiling_is_told_between_thread_counts_that_both_have() {
+        let ceilings = [("dram.read", 1, 20e9), ("dram.read", 2, 40e9), ("dram.read", 4, 40e9), ("dram.read", 8, 40e9)]
+            .into_iter()
+            .chain([("dram.read.4k", 1, 10e9), ("dram.read.4k", 8, 44e9), ("dram.copy.4k", 1, 10e9)])
+            .chain([("dram.copy", 1, 20e9), ("dram.copy", 8, 80e9)]);
+        let ceilings = ceilings.map(|(id, threads, rate)| Ceiling::settled(id, rate, "byte/s", threads)).collect();
+        let machine = Machine { cores: 8, ceilings, ..Machine::default() };
+        let ceilings = Ceilings::of(&machine);
+        let share = |kind: &str, threads| {
+            Host::new(&ceilings).share_of(&format!("dram.{kind}.4k"), &format!("dram.{kind}"), threads)
+        };
+        assert_eq!([1, 8, 16].map(|n| share("read", n)), [Some(0.5), Some(1.0), Some(1.0)], "never more than all");
+        assert!(share("read", 2).is_some_and(|s| (s - (0.5 + 0.5 / 7.0)).abs() < 1e-12), "{:?}", share("read", 2));
+        assert_eq!([1, 2, 8].map(|n| share("copy", n)), [Some(0.5), None, None], "nothing is known of more threads");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! again when the program has run: of each the better value stands, and one that moved is marked with the range.
 
 use crate::profile::clock;
-use crate::profile::machine::{Ceiling, Machine};
+use crate::profile::machine::{Ceiling, Machine, forget_small_pages};
 use crate::profile::placement::{self, Placed};
 use crate::profile::run::Warning;
 
@@ -18,7 +18,7 @@ const MOVED: f64 = 0.10;
 /// the CPUs are are compared with those of the same placement, those that follow the core's clock per cycle.
 pub fn around(mut before: Machine, after: &Machine) -> (Machine, Option<Warning>) {
     let mut moved: Vec<(String, f64, f64)> = Vec::new();
-    let earlier = before.by_placement();
+    let (earlier, as_before) = (before.by_placement(), before.ceilings.clone());
     let here = before.core_to_core.as_ref().filter(|_| after.core_to_core.is_some());
     for ceiling in &mut before.ceilings {
         let same = |c: &&Ceiling| c.is_same(ceiling);
@@ -49,6 +49,7 @@ pub fn around(mut before: Machine, after: &Machine) -> (Machine, Option<Warning>
             moved.push((ceiling.id.clone(), old, new));
         }
     }
+    forget_small_pages(&mut before.ceilings, &as_before);
     before.placements = union(earlier, after.by_placement());
     let warning = moved.iter().max_by(|a, b| apart(a).total_cmp(&apart(b))).map(|(id, old, new)| {
         Warning::new(

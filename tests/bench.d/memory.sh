@@ -173,9 +173,9 @@ like_ceilings() {
     for width in 256 512; do
         wide=(-march=native -funroll-loops -mprefer-vector-width=$width)
         "${build[@]}" "${wide[@]}" -DHUGE_PAGES -o "$known.$width" fixtures/memory/known.c || return
-        "${build[@]}" "${wide[@]}" -o "$known.$width.small" fixtures/memory/known.c || return
+        "${build[@]}" "${wide[@]}" -DSMALL_PAGES -o "$known.$width.small" fixtures/memory/known.c || return
     done
-    "${build[@]}" -o "$known.plain" fixtures/memory/known.c || return
+    "${build[@]}" -DSMALL_PAGES -o "$known.plain" fixtures/memory/known.c || return
     # What memory delivers drifts from one half hour to the next.
     "$RPROF" machine --refresh >/dev/null 2>&1
     echo "Arrays of $((bytes >> 20)) MiB."

@@ -13,7 +13,7 @@ use crate::machine::bench::windows::Windows;
 use crate::machine::error::MachineError;
 use crate::machine::kernels::x86_64::stream::{Stream, Variant, stream};
 use crate::machine::lab::{Effort, Lab, Label};
-use crate::profile::machine::Sweep;
+use crate::profile::machine::{ON_SMALL_PAGES, Sweep};
 
 /// Where a working set lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,18 +120,9 @@ pub fn probe(lab: &Lab, threads: usize, largest: u64, end: Instant) -> Result<Op
 
 /// What is measured in DRAM is missing: for lack of memory, or of time.
 fn no_far_buffer(lab: &mut Lab, threads: usize) {
-    let reason = match lab.far_bytes() {
-        Some(_) => lab.too_late(),
-        None => format!(
-            "a quarter of the available memory ({} MiB) is less than four times the last-level caches ({} MiB)",
-            (lab.memory / 4) >> 20,
-            lab.topology.llc_total >> 20
-        ),
-    };
-    let past_caches = NON_TEMPORAL.map(|kind| format!("dram.{}.nt", kind.name()));
+    let reason = far_buffer_lacks(lab);
     let names_of_read = ["dram.noprefetch".into(), format!("dram.cores.{threads}")];
-    let plain = Stream::ALL.map(|kind| format!("dram.{}", kind.name()));
-    for id in plain.into_iter().chain(past_caches).chain(names_of_read) {
+    for id in dram_streams("").into_iter().chain(names_of_read) {
         lab.missing(Label::new(id, "byte/s", threads), reason.clone());
     }
     let reason = if lab.effort == Effort::Quick { lab.left_out() } else { reason };
@@ -315,38 +306,52 @@ fn work(
 const NON_TEMPORAL: [Stream; 3] = [Stream::Copy, Stream::Triad, Stream::Write];
 
 /// `dram.{read,copy,triad,update,write}.4k` and `dram.{copy,triad,write}.nt.4k`: the streams of DRAM on pages of 4 KiB, at whose
-/// ends some prefetchers stop (Zen 1: reads a third slower than on huge ones; Zen 5: 3 %). A quick measurement leaves them to later runs.
+/// ends some prefetchers stop (Zen 1: reads a third slower than on huge ones; Zen 5: 3 %). A quick measurement leaves them out, as
+/// they are compared with those on huge pages of the same measurement.
 pub fn on_small_pages(lab: &mut Lab) -> Result<(), MachineError> {
-    if lab.far_bytes().is_none() {
+    if lab.effort == Effort::Quick && lab.measures_all() {
         return Ok(());
     }
-    let plain = Stream::ALL.map(|kind| format!("dram.{}{SMALL}", kind.name()));
-    let past_caches = NON_TEMPORAL.map(|kind| format!("dram.{}.nt{SMALL}", kind.name()));
-    let ids: Vec<&str> = plain.iter().chain(&past_caches).map(String::as_str).collect();
+    let ids = dram_streams(ON_SMALL_PAGES);
     for threads in lab.ends() {
-        if !lab.wants_family(&ids, threads) {
+        if !lab.wants_family(&ids.each_ref().map(String::as_str), threads) {
             continue;
         }
-        let later = lab.effort == Effort::Quick && lab.measures_all();
-        let arena = if later { None } else { lab.far(threads, Pages::Small)? };
-        let Some(arena) = arena else {
+        let reason = far_buffer_lacks(lab);
+        let Some(arena) = lab.far(threads, Pages::Small)? else {
             for id in &ids {
-                let label = Label::new(*id, "byte/s", threads);
+                let label = Label::new(id.clone(), "byte/s", threads);
                 if lab.wants(&label) {
-                    lab.missing(label, lab.too_late());
+                    lab.missing(label, reason.clone());
                 }
             }
             continue;
         };
         arena.fill(lab.team())?;
-        kinds(lab, &arena, &Level { suffix: SMALL, ..Level::far(&arena) })?;
-        non_temporal(lab, &arena, SMALL)?;
+        kinds(lab, &arena, &Level { suffix: ON_SMALL_PAGES, ..Level::far(&arena) })?;
+        non_temporal(lab, &arena, ON_SMALL_PAGES)?;
     }
     Ok(())
 }
 
-/// Behind the names of ceilings whose pages are small.
-const SMALL: &str = ".4k";
+/// The ids of the streams of DRAM, with `suffix`.
+fn dram_streams(suffix: &str) -> [String; 8] {
+    let past_caches = NON_TEMPORAL.map(|kind| format!("{}.nt", kind.name()));
+    let mut names = Stream::ALL.map(|kind| kind.name().to_owned()).into_iter().chain(past_caches);
+    std::array::from_fn(|_| format!("dram.{}{suffix}", names.next().unwrap_or_default()))
+}
+
+/// Why there is no buffer that no cache holds.
+fn far_buffer_lacks(lab: &Lab) -> String {
+    match lab.far_bytes() {
+        Some(_) => lab.too_late(),
+        None => format!(
+            "a quarter of the available memory ({} MiB) is less than four times the last-level caches ({} MiB)",
+            (lab.memory / 4) >> 20,
+            lab.topology.llc_total >> 20
+        ),
+    }
+}
 
 /// `dram.{copy,triad,write}.nt`, with `suffix`.
 fn non_temporal(lab: &mut Lab, arena: &Arena, suffix: &str) -> Result<(), MachineError> {

@@ -9,6 +9,7 @@ use crate::machine::error::MachineError;
 use crate::machine::kernels::x86_64::{chase, irregular};
 use crate::machine::kernels::{Arguments, Kernel};
 use crate::machine::lab::{Effort, Lab, Label};
+use crate::profile::machine::ON_SMALL_PAGES;
 
 /// Bytes of a cache line.
 pub const LINE: u64 = 64;
@@ -74,7 +75,10 @@ fn chases(lab: &mut Lab, pages: Pages, suffix: &str) -> Result<(), MachineError>
     }
     for threads in lab.ends() {
         let wanted = [1, 2, 4, 8, 16];
-        if !lab.wants_family(&["lat.dram", "dram.chase."], threads) {
+        let chases = wanted.map(|chains| format!("dram.chase.{chains}{suffix}"));
+        let latency = format!("lat.dram{suffix}");
+        let ids: Vec<&str> = chases.iter().chain([&latency]).map(String::as_str).collect();
+        if !lab.wants_family(&ids, threads) {
             continue;
         }
         // One cycle serves all threads where no node is nearer to one of them.
@@ -238,12 +242,14 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
     if lab.far_bytes().is_none() {
         return Ok(());
     }
-    for (pages, suffix) in [(Pages::Huge, ""), (Pages::Small, ".4k")] {
+    for (pages, suffix) in [(Pages::Huge, ""), (Pages::Small, ON_SMALL_PAGES)] {
         if pages == Pages::Small && lab.effort == Effort::Quick {
             continue;
         }
         for threads in lab.ends() {
-            if !lab.wants_family(&["dram.stride.", "dram.random", "dram.gather"], threads) {
+            let ids = ["stride.2", "stride.4", "stride.8", "stride.16", "stride.page", "random", "gather"];
+            let ids = ids.map(|id| format!("dram.{id}{suffix}"));
+            if !lab.wants_family(&ids.each_ref().map(String::as_str), threads) {
                 continue;
             }
             let Some(arena) = lab.far(threads, pages)? else {

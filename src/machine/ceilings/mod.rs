@@ -49,8 +49,8 @@ const GROUPS: [Group; 16] = [
     group("pairs of operations", true, pipes::co_issue),
     group("integer and low-precision arithmetic", true, special::measure),
     group("page faults and mispredicted branches", false, costs::measure),
-    group("streams on small pages", false, bandwidth::on_small_pages),
     group("irregular memory accesses", true, irregular::measure),
+    group("streams on small pages", false, bandwidth::on_small_pages),
     group("restarted chains", false, latency::restarted),
     group("chains side by side", false, latency::saturation),
     group("reach of the TLB", false, reach::measure),
@@ -69,6 +69,7 @@ pub fn measure_all(lab: &mut Lab, progress: &mut dyn Progress) -> Result<(), Mac
         (group.measure)(lab)?;
         lab.take_doubts().into_iter().for_each(|w| progress.warn(w));
     }
+    plateau::doubts_of(lab).into_iter().for_each(|w| progress.warn(w));
     derive(lab);
     if lab.is_patient() {
         measure_another_placement(lab, progress)?;

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use super::irregular::{Chase, LINE, hops, link, power_of_two_below, scatter, visit};
-use super::plateau::doubts;
 use crate::machine::bench::arena::{Arena, Content, Pages};
 use crate::machine::bench::timing::{Plan, Work};
 use crate::machine::error::MachineError;
@@ -71,9 +70,6 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
             );
         }
         None => lab.missing(label, "small pages cost no more than huge ones up to the largest set"),
-    }
-    if let Some(bandwidths) = lab.swept("workingset.read", 1) {
-        lab.doubt(doubts(&bandwidths.points, &curves[0].points, &lab.topology));
     }
     curves.into_iter().for_each(|curve| lab.sweep(curve));
     Ok(())

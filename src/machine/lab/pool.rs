@@ -6,7 +6,7 @@
 
 use super::Steadiness;
 use crate::profile::clock;
-use crate::profile::machine::Ceiling;
+use crate::profile::machine::{Ceiling, ON_SMALL_PAGES};
 
 /// Share of the ceilings whose intervals the least one covers.
 const COVERED: f64 = 0.9;
@@ -27,7 +27,7 @@ fn least(id: &str, guest: bool) -> f64 {
     match clock::of_all_cpus(id) {
         _ if guest => 0.10,
         "pagefault" => 0.10,
-        id if id.ends_with(".4k") => 0.10,
+        id if id.ends_with(ON_SMALL_PAGES) => 0.10,
         _ => 0.025,
     }
 }
@@ -59,7 +59,7 @@ pub fn widen(ceilings: &mut [Ceiling], factor: f64, guest: bool) {
 
 fn is_pooled(ceiling: &Ceiling) -> bool {
     let of_memory = ["dram.", "lat.dram"].iter().any(|id| clock::of_all_cpus(&ceiling.id).starts_with(id));
-    of_memory && !ceiling.id.ends_with(".4k") && ceiling.settled && ceiling.value.is_some()
+    of_memory && !ceiling.id.ends_with(ON_SMALL_PAGES) && ceiling.settled && ceiling.value.is_some()
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ pub fn cache_seconds(subject: &Subject<'_>, id: TermId, threads: u32, trace: &mu
     };
     let scaling = if id == TermId::L3 { Scaling::Shared } else { Scaling::PerCore };
     let kinds = if id == TermId::L1 { &L1_KINDS[..] } else { &FILLED_KINDS[..] };
-    over_bandwidth(&Flow { level, kinds, scaling, read, written, small: 0.0 }, threads, subject.host, trace)
+    over_bandwidth(&Flow { level, kinds, scaling, read, written, small_share: 0.0 }, threads, subject.host, trace)
 }
 
 /// T_dram at `threads`, in seconds, with write-allocate fills, avoidable misses or small pages in `removed` gone.
@@ -57,8 +57,8 @@ pub fn dram_seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace
         };
     };
     t = avoiding_misses(t, removed);
-    let small = paging::small_share(subject, removed);
-    let plain = traffic_seconds(&t, small, threads, subject.host, trace)?;
+    let small_share = paging::small_share(subject, removed);
+    let plain = traffic_seconds(&t, small_share, threads, subject.host, trace)?;
     if !removed.has(Deficiency::WriteAllocate) || t.dram_fill <= 0.0 {
         return Some(plain);
     }
@@ -66,11 +66,11 @@ pub fn dram_seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace
     t.dram_nt = t.dram_write.min(t.dram_nt + t.dram_fill);
     t.dram_read = (t.dram_read - t.dram_fill).max(0.0);
     t.dram_fill = 0.0;
-    Some(traffic_seconds(&t, small, threads, subject.host, trace)?.min(plain))
+    Some(traffic_seconds(&t, small_share, threads, subject.host, trace)?.min(plain))
 }
 
 /// Seconds for traffic with known stores, filled and non-temporal, of which a share is on small pages.
-fn traffic_seconds(t: &Traffic, small: f64, threads: u32, host: Host<'_>, trace: &mut Trace) -> Option<f64> {
+fn traffic_seconds(t: &Traffic, small_share: f64, threads: u32, host: Host<'_>, trace: &mut Trace) -> Option<f64> {
     let total = t.dram_read + t.dram_write;
     if total <= 0.0 {
         return Some(0.0);
@@ -80,12 +80,12 @@ fn traffic_seconds(t: &Traffic, small: f64, threads: u32, host: Host<'_>, trace:
     let mut seconds = 0.0;
     if nt < 1.0 {
         let kinds = if fills_most(t) { &FILLED_KINDS[..] } else { &FILLED_KINDS[..4] };
-        let flow = dram(kinds, t.dram_read * (1.0 - nt), t.dram_write * (1.0 - nt), small);
+        let flow = dram(kinds, t.dram_read * (1.0 - nt), t.dram_write * (1.0 - nt), small_share);
         seconds += over_bandwidth(&flow, threads, host, trace)?;
     }
     if nt > 0.0 {
         let kinds = if host.has("dram.copy.nt") { &NT_KINDS[..] } else { &FILLED_KINDS[..] };
-        let flow = dram(kinds, t.dram_read * nt, t.dram_write * nt, small);
+        let flow = dram(kinds, t.dram_read * nt, t.dram_write * nt, small_share);
         seconds += over_bandwidth(&flow, threads, host, trace)?;
     }
     Some(seconds)
@@ -144,8 +144,8 @@ fn undivided(level: &str, bytes: Option<u64>, threads: u32, host: Host<'_>, trac
     }
 }
 
-fn dram(kinds: &[Kind], read: f64, written: f64, small: f64) -> Flow<'_> {
-    Flow { level: "dram", kinds, scaling: Scaling::Shared, read, written, small }
+fn dram(kinds: &[Kind], read: f64, written: f64, small_share: f64) -> Flow<'_> {
+    Flow { level: "dram", kinds, scaling: Scaling::Shared, read, written, small_share }
 }
 
 /// Bytes at one level by direction, and the kinds whose bandwidth bounds them.
@@ -156,7 +156,7 @@ struct Flow<'k> {
     read: f64,
     written: f64,
     /// Share of them on small pages.
-    small: f64,
+    small_share: f64,
 }
 
 /// The least time of a byte of one kind of stream.
@@ -173,14 +173,15 @@ impl Flow<'_> {
     /// Of one of its kinds; `None` where that was not measured.
     fn point(&self, (kind, written): Kind, threads: u32, host: Host<'_>) -> Option<Point> {
         let id = format!("{}.{kind}", self.level);
-        let on_huge = host.peek(&id, threads, self.scaling)?;
-        let small = paging::on_small(&id);
-        let on_small = if self.small > 0.0 { host.peek(&small, threads, self.scaling) } else { None };
-        Some(match on_small {
-            Some(rate) => {
-                Point { written, per_byte: paging::per_unit(on_huge, rate, self.small), ids: vec![id, small] }
+        let huge_rate = host.peek(&id, threads, self.scaling)?;
+        let small_id = paging::small_id(&id);
+        let slower = if self.small_share > 0.0 { host.share_of(&small_id, &id, threads) } else { None };
+        Some(match slower.filter(|share| *share < 1.0) {
+            Some(slower) => {
+                let per_byte = paging::per_unit(huge_rate, slower * huge_rate, self.small_share);
+                Point { written, per_byte, ids: vec![id, small_id] }
             }
-            None => Point { written, per_byte: 1.0 / on_huge, ids: vec![id] },
+            None => Point { written, per_byte: 1.0 / huge_rate, ids: vec![id] },
         })
     }
 }

@@ -185,7 +185,7 @@ impl Memory<'_> {
     /// A ceiling of an access class in accesses per second, on the pages that there are.
     fn access_rate(self, id: &str, trace: &mut Trace) -> Option<f64> {
         let on_huge = self.ceiling(id, trace)?;
-        let small = paging::on_small(id);
+        let small = paging::small_id(id);
         if self.walked == 0.0 || !self.host.has(&small) {
             return Some(on_huge);
         }

@@ -12,7 +12,7 @@
 //! the sweeps `latency.4k` and `latency.huge`. Where s, w, R_4k or B_4k is not known, nothing is added: the bound is
 //! looser.
 
-use crate::profile::machine::Machine;
+use crate::profile::machine::{Machine, ON_SMALL_PAGES};
 use crate::profile::pages::Pages;
 
 use super::super::deficiency::{Deficiency, Removed};
@@ -34,14 +34,14 @@ pub fn walked_share(subject: &Subject<'_>, removed: Removed) -> f64 {
     small_share(subject, removed) * walked.unwrap_or(0.0)
 }
 
-/// The ceiling of what ceiling `id` is on huge pages.
-pub fn on_small(id: &str) -> String {
-    format!("{id}.4k")
+/// The id of the ceiling on small pages that is `id` on huge ones.
+pub fn small_id(id: &str) -> String {
+    format!("{id}{ON_SMALL_PAGES}")
 }
 
 /// 1/rate where `share` of the lines is on small pages.
-pub fn per_unit(on_huge: f64, on_small: f64, share: f64) -> f64 {
-    let (huge, small) = (1.0 / on_huge, 1.0 / on_small.min(on_huge));
+pub fn per_unit(huge_rate: f64, small_rate: f64, share: f64) -> f64 {
+    let (huge, small) = (1.0 / huge_rate, 1.0 / small_rate.min(huge_rate));
     huge + share * (small - huge)
 }
 
