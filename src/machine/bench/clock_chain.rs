@@ -26,7 +26,7 @@ const STEP: f64 = 0.00125;
 const LOOKS: usize = 2;
 
 /// Attempts to find what reading the time costs.
-const ATTEMPTS: usize = 41;
+const ATTEMPTS: usize = 60;
 
 /// Pairs of chains from which the cycles of a multiplication are told, and the cycles of each.
 const PAIRS: usize = 25;
@@ -81,21 +81,18 @@ impl ClockChain {
         }
     }
 
-    /// Seconds that reading the time costs, and those of a short chain, from short chains around one of twice their length: at the
-    /// same clock but for a few attempts.
+    /// Seconds that reading the time costs, and those of a short chain, from short chains and, by turns, some of twice their length:
+    /// of both the faster third, which nothing interrupted and which ran at the same clock. Several know more than the steps of the
+    /// time tell.
     fn calibrate(&self, scratch: &mut Arguments) -> (f64, f64) {
         let short = self.iterations(self.short);
-        let mut attempts: Vec<(f64, f64)> = (0..ATTEMPTS)
-            .map(|_| {
-                let [before, twice, after] = [1, 2, 1].map(|times| self.elapsed(times * short, scratch));
-                ((before + after - twice).max(0.0), before)
-            })
-            .collect();
-        attempts.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-        // Several in the middle know more than the steps of the time tell.
-        let middle = &attempts[ATTEMPTS / 3..ATTEMPTS - ATTEMPTS / 3];
-        let overhead = middle.iter().map(|a| a.0).sum::<f64>() / middle.len() as f64;
-        (overhead, attempts[ATTEMPTS / 2].1)
+        let by_turns = (0..ATTEMPTS).map(|_| [1, 2].map(|times| self.elapsed(times * short, scratch)));
+        let (mut once, mut twice): (Vec<f64>, Vec<f64>) = by_turns.map(|[once, twice]| (once, twice)).unzip();
+        let [once, twice] = [&mut once, &mut twice].map(|all| {
+            all.sort_unstable_by(f64::total_cmp);
+            all[..ATTEMPTS / 3].iter().sum::<f64>() / (ATTEMPTS / 3) as f64
+        });
+        ((2.0 * once - twice).max(0.0), once)
     }
 
     /// Iterations of at least so many cycles.
