@@ -226,17 +226,7 @@ impl<'a> Host<'a> {
     /// `scaling` outside.
     pub fn peek(&self, id: &str, threads: u32, scaling: Scaling) -> Option<f64> {
         let threads = threads.max(1);
-        let mut below: Option<(u32, f64)> = None;
-        let mut above: Option<(u32, f64)> = None;
-        for (c, v) in self.entries(id) {
-            let at = (c.threads.max(1), v);
-            if at.0 <= threads && below.is_none_or(|b| at.0 > b.0) {
-                below = Some(at);
-            }
-            if at.0 >= threads && above.is_none_or(|a| at.0 < a.0) {
-                above = Some(at);
-            }
-        }
+        let (below, above) = around(self.entries(id).map(|(c, v)| (c.threads.max(1), v)), threads);
         let per_core = scaling == Scaling::PerCore;
         match (below, above) {
             (Some((k, v)), _) if k == threads => Some(v),
@@ -254,13 +244,13 @@ impl<'a> Host<'a> {
     pub fn share_of(&self, id: &str, of: &str, threads: u32) -> Option<f64> {
         let threads = threads.clamp(1, self.cores().max(1));
         let at = |n: u32| self.entries(of).find(|(c, _)| c.threads.max(1) == n).map(|(_, v)| v);
-        let shares =
-            self.entries(id).filter_map(|(c, v)| Some((c.threads.max(1), (v / at(c.threads.max(1))?).min(1.0))));
-        let shares: Vec<(u32, f64)> = shares.collect();
-        let below = shares.iter().filter(|s| s.0 <= threads).max_by_key(|s| s.0)?;
-        let above = shares.iter().filter(|s| s.0 >= threads).min_by_key(|s| s.0)?;
-        let way = f64::from(threads - below.0) / f64::from((above.0 - below.0).max(1));
-        Some(below.1 + (above.1 - below.1) * way)
+        let share = |(c, v): (&Ceiling, f64)| {
+            let n = c.threads.max(1);
+            Some((n, (v / at(n)?).min(1.0)))
+        };
+        let (below, above) = around(self.entries(id).filter_map(share), threads);
+        let ((k, v), (l, w)) = below.zip(above)?;
+        Some(v + (w - v) * f64::from(threads - k) / f64::from((l - k).max(1)))
     }
 
     /// The value of `id` at `threads`, noted in `trace`.
@@ -355,6 +345,23 @@ impl<'a> Host<'a> {
         let name = if precision == Precision::X87 { "dp" } else { precision.name() };
         self.peek(&format!("{name}.fma"), threads, Scaling::PerCore)
     }
+}
+
+/// A thread count, and a value at it.
+type At = (u32, f64);
+
+/// Of values by thread count those of the next count up to `threads` and from it on; both are that at `threads` where there is one.
+fn around(values: impl Iterator<Item = At>, threads: u32) -> (Option<At>, Option<At>) {
+    let (mut below, mut above): (Option<At>, Option<At>) = (None, None);
+    for at in values {
+        if at.0 <= threads && below.is_none_or(|b| at.0 > b.0) {
+            below = Some(at);
+        }
+        if at.0 >= threads && above.is_none_or(|a| at.0 < a.0) {
+            above = Some(at);
+        }
+    }
+    (below, above)
 }
 
 /// The width of the registers that ceiling `id` is of; those of the ladder are of the widest, what names none is scalar.

@@ -314,7 +314,7 @@ pub fn on_small_pages(lab: &mut Lab) -> Result<(), MachineError> {
     }
     let ids = dram_streams(ON_SMALL_PAGES);
     for threads in lab.ends() {
-        if !lab.wants_family(&ids.each_ref().map(String::as_str), threads) {
+        if !lab.wants_family_on(Pages::Small, &ids, threads) {
             continue;
         }
         let reason = far_buffer_lacks(lab);
@@ -335,10 +335,10 @@ pub fn on_small_pages(lab: &mut Lab) -> Result<(), MachineError> {
 }
 
 /// The ids of the streams of DRAM, with `suffix`.
-fn dram_streams(suffix: &str) -> [String; 8] {
-    let past_caches = NON_TEMPORAL.map(|kind| format!("{}.nt", kind.name()));
-    let mut names = Stream::ALL.map(|kind| kind.name().to_owned()).into_iter().chain(past_caches);
-    std::array::from_fn(|_| format!("dram.{}{suffix}", names.next().unwrap_or_default()))
+fn dram_streams(suffix: &str) -> Vec<String> {
+    let plain = Stream::ALL.map(|kind| format!("dram.{}{suffix}", kind.name()));
+    let past_caches = NON_TEMPORAL.map(|kind| format!("dram.{}.nt{suffix}", kind.name()));
+    plain.into_iter().chain(past_caches).collect()
 }
 
 /// Why there is no buffer that no cache holds.

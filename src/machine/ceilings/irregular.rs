@@ -75,10 +75,7 @@ fn chases(lab: &mut Lab, pages: Pages, suffix: &str) -> Result<(), MachineError>
     }
     for threads in lab.ends() {
         let wanted = [1, 2, 4, 8, 16];
-        let chases = wanted.map(|chains| format!("dram.chase.{chains}{suffix}"));
-        let latency = format!("lat.dram{suffix}");
-        let ids: Vec<&str> = chases.iter().chain([&latency]).map(String::as_str).collect();
-        if !lab.wants_family(&ids, threads) {
+        if !lab.wants_family_on(pages, &["lat.dram", "dram.chase."], threads) {
             continue;
         }
         // One cycle serves all threads where no node is nearer to one of them.
@@ -247,9 +244,7 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
             continue;
         }
         for threads in lab.ends() {
-            let ids = ["stride.2", "stride.4", "stride.8", "stride.16", "stride.page", "random", "gather"];
-            let ids = ids.map(|id| format!("dram.{id}{suffix}"));
-            if !lab.wants_family(&ids.each_ref().map(String::as_str), threads) {
+            if !lab.wants_family_on(pages, &["dram.stride.", "dram.random", "dram.gather"], threads) {
                 continue;
             }
             let Some(arena) = lab.far(threads, pages)? else {

@@ -67,7 +67,6 @@ pub fn measure_all(lab: &mut Lab, progress: &mut dyn Progress) -> Result<(), Mac
         progress.group(group.name, done, GROUPS.len());
         lab.set_essential(group.essential);
         (group.measure)(lab)?;
-        lab.take_doubts().into_iter().for_each(|w| progress.warn(w));
     }
     plateau::doubts_of(lab).into_iter().for_each(|w| progress.warn(w));
     derive(lab);

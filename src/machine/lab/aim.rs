@@ -1,6 +1,7 @@
 //! What a pass measures: everything, or only what is in doubt.
 
 use super::Doubtful;
+use crate::machine::bench::arena::Pages;
 use crate::profile::machine::ON_SMALL_PAGES;
 
 /// The ceilings that a pass is for.
@@ -21,14 +22,14 @@ impl Aim {
         }
     }
 
-    /// Whether any ceiling at `threads` whose id begins with one of `prefixes` is measured. One on small pages is meant only by a
-    /// prefix that says so: they need another buffer.
-    pub fn includes_family(&self, prefixes: &[&str], threads: usize) -> bool {
+    /// Whether any ceiling on `pages` at `threads` whose id begins with one of `prefixes` is measured: those on small pages need
+    /// another buffer.
+    pub fn includes_family(&self, pages: Pages, prefixes: &[impl AsRef<str>], threads: usize) -> bool {
         match self {
             Aim::All => true,
             Aim::Only(doubtful) => {
-                let small = |id: &str| id.ends_with(ON_SMALL_PAGES);
-                let meant = |id: &str| prefixes.iter().any(|p| id.starts_with(p) && small(id) == small(p));
+                let on_them = |id: &str| id.ends_with(ON_SMALL_PAGES) == (pages == Pages::Small);
+                let meant = |id: &str| on_them(id) && prefixes.iter().any(|p| id.starts_with(p.as_ref()));
                 doubtful.iter().any(|(id, n)| *n == threads && meant(id))
             }
         }

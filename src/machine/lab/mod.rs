@@ -10,6 +10,7 @@ mod record;
 
 use std::time::{Duration, Instant};
 
+use super::bench::arena::Pages;
 use super::bench::timing::{Plan, Rate, Stopwatch, Work};
 use super::bench::{ClockChain, Team};
 use super::doubt;
@@ -207,8 +208,14 @@ impl Lab {
     }
 
     /// Whether this pass measures anything at `threads` whose id begins with one of `prefixes`: buffers are made only then.
+    /// Nothing on small pages is meant.
     pub fn wants_family(&self, prefixes: &[&str], threads: usize) -> bool {
-        self.aim.includes_family(prefixes, threads)
+        self.wants_family_on(Pages::Huge, prefixes, threads)
+    }
+
+    /// The same of what is measured on `pages`.
+    pub fn wants_family_on(&self, pages: Pages, prefixes: &[impl AsRef<str>], threads: usize) -> bool {
+        self.aim.includes_family(pages, prefixes, threads)
     }
 
     /// Whether `label` is not to be measured now: not wanted, or too late, which is then recorded.
@@ -387,11 +394,6 @@ impl Lab {
     /// The sweep `id` at `threads`, if it was recorded.
     pub fn swept(&self, id: &str, threads: u32) -> Option<&Sweep> {
         self.sweeps.iter().find(|sweep| sweep.id == id && sweep.threads == threads)
-    }
-
-    /// Adds doubts about what was measured.
-    pub fn doubt(&mut self, doubts: Vec<Warning>) {
-        self.doubts.extend(doubts);
     }
 
     /// Takes the doubts.

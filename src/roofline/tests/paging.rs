@@ -123,7 +123,7 @@ fn streams_on_small_pages_have_the_bandwidth_of_such_pages() {
         let expected = (small > 0.0).then_some(factor * before - before);
         assert_eq!(saving.is_some(), expected.is_some(), "{:?}", found.analysis.savings);
         assert!(saving.zip(expected).is_none_or(|(s, gain)| (s.seconds / gain - 1.0).abs() < 1e-9), "{saving:?}");
-        // Where such pages were not measured, or with fewer threads only, the looser bound stands.
+        // Where such pages were not measured, the looser bound stands.
         let others = with_small_pages(|c| c.id.starts_with("dram.chase."));
         assert_eq!(dram(&analysed(function, others)), before);
     }
