@@ -2,10 +2,11 @@
 
 use crate::isa::operation::{FpOp, Precision, Width};
 use crate::machine::bench::timing::{Plan, Rate, Work};
+use crate::machine::doubt;
 use crate::machine::error::MachineError;
 use crate::machine::kernels::Kernel;
 use crate::machine::kernels::x86_64::{chase, fp, integer, opcodes::Opcode, opcodes::floating};
-use crate::machine::lab::{Effort, Lab, Label};
+use crate::machine::lab::{Chain, Effort, Lab, Label};
 use crate::profile::machine::{Ceiling, Sweep};
 
 use super::pipes::PRECISIONS;
@@ -19,20 +20,21 @@ const CHAINED: [FpOp; 5] = [FpOp::Add, FpOp::Mul, FpOp::Fma, FpOp::Div, FpOp::Sq
 /// `lat(a after b) = lat(b after b) + (sum − lat(a after a) − lat(b after b)) / 2`.
 pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
     for precision in PRECISIONS {
-        let family = format!("lat.{}.", precision.name());
         for width in lab.features.widths() {
             // A pair needs both operations' own latency: all of them or none.
-            if !lab.wants_family(&[&family], 1) {
-                continue;
+            let of_all = |to| CHAINED.map(|from| Label::new(name(to, from, precision, width), "s", 1));
+            if CHAINED.into_iter().flat_map(of_all).any(|label| lab.wants(&label)) {
+                arithmetic(lab, precision, width)?;
             }
-            arithmetic(lab, precision, width)?;
         }
     }
     integers(lab)
 }
 
-/// How far the cycles of a chain differ from one run to the next, at least.
-const RESOLUTION: f64 = 0.006;
+/// Of `to`, which waits for `from`.
+fn name(to: FpOp, from: FpOp, precision: Precision, width: Width) -> String {
+    format!("lat.{}.{}.after.{}.{}", precision.name(), to.name(), from.name(), width.name())
+}
 
 /// Seconds of one step of a chain through `opcodes`.
 fn step(lab: &Lab, opcodes: &[Opcode], precision: Precision, width: Width) -> Result<Rate, MachineError> {
@@ -45,42 +47,41 @@ fn step(lab: &Lab, opcodes: &[Opcode], precision: Precision, width: Width) -> Re
     lab.watch().rate(&Work::on_registers(kernel, 1), steps, plan)
 }
 
+/// The name of a chain of `operations` in turn.
+fn chain_of(operations: &[FpOp], precision: Precision, width: Width) -> String {
+    let names: Vec<&str> = operations.iter().map(|op| op.name()).collect();
+    format!("chain of {}, {} {}", names.join(" and "), precision.name(), width.name())
+}
+
 fn arithmetic(lab: &mut Lab, precision: Precision, width: Width) -> Result<(), MachineError> {
-    let name =
-        |to: FpOp, from: FpOp| format!("lat.{}.{}.after.{}.{}", precision.name(), to.name(), from.name(), width.name());
-    let mut own: Vec<(FpOp, Opcode, Rate)> = Vec::new();
+    let label = |to, from| Label::new(name(to, from, precision, width), "s", 1);
+    let mut own: Vec<(FpOp, Opcode, Chain)> = Vec::new();
     for op in CHAINED {
         let Some(opcode) = floating(op, precision, width, lab.features) else { continue };
-        let label = Label::new(name(op, op), "s", 1);
         if lab.out_of_time() {
-            lab.missing(label, lab.too_late());
+            lab.missing(label(op, op), lab.too_late());
             continue;
         }
         let rate = step(lab, &[opcode], precision, width)?;
-        lab.record_time(label, rate.clone());
-        own.push((op, opcode, rate));
+        own.push((op, opcode, lab.chain(chain_of(&[op], precision, width), &rate)));
+        lab.record_time(label(op, op), rate);
     }
-    for (n, (a, first, rate_a)) in own.iter().enumerate() {
-        for (b, second, rate_b) in &own[n + 1..] {
+    for (n, (a, first, alone_a)) in own.iter().enumerate() {
+        for (b, second, alone_b) in &own[n + 1..] {
             if lab.out_of_time() {
-                lab.missing(Label::new(name(*a, *b), "s", 1), lab.too_late());
-                lab.missing(Label::new(name(*b, *a), "s", 1), lab.too_late());
+                lab.missing(label(*a, *b), lab.too_late());
+                lab.missing(label(*b, *a), lab.too_late());
                 continue;
             }
-            let both = step(lab, &[*first, *second], precision, width)?;
-            // In cycles, since the clock moves between the three measurements; the mean, since a chain through the divider now
-            // and then runs in step for a while, which no loop can count on.
-            let cycles = |rate: &Rate| rate.clock_hz / rate.typical;
-            let change = (2.0 * cycles(&both) - cycles(rate_a) - cycles(rate_b)) / 2.0;
-            // What the three may be off by, in cycles: how far the mean is from the best, and the clock from what it was.
-            let relative = |rate: &Rate| (rate.best / rate.typical - 1.0).max(rate.spread).max(RESOLUTION);
-            let doubt = |rate: &Rate| (relative(rate) + rate.clock_doubt) * cycles(rate);
-            let off = doubt(&both) + (doubt(rate_a) + doubt(rate_b)) / 2.0;
-            for (to, from, producer) in [(*a, *b, rate_b), (*b, *a, rate_a)] {
-                let latency = (cycles(producer) + change).max(0.0);
-                let label = Label::new(name(to, from), "s", 1);
+            let rate = step(lab, &[*first, *second], precision, width)?;
+            let turn = lab.chain(chain_of(&[*a, *b], precision, width), &rate);
+            // In cycles, since the clock moves between the three measurements.
+            let change = (2.0 * turn.cycles - alone_a.cycles - alone_b.cycles) / 2.0;
+            let off = turn.off + (alone_a.off + alone_b.off) / 2.0;
+            for (to, from, producer) in [(*a, *b, alone_b), (*b, *a, alone_a)] {
+                let latency = (producer.cycles + change).max(0.0);
                 let how = "from three chains: both alone, and in turn";
-                lab.record_time_from(label, latency / both.clock_hz, both.clone(), off / latency.max(1.0), how);
+                lab.record_latency(label(to, from), (latency, off), &[alone_a, alone_b, &turn], how);
             }
         }
     }
@@ -112,29 +113,33 @@ fn integers(lab: &mut Lab) -> Result<(), MachineError> {
 
 /// `lat.dp.{op}.after.load.scalar`: what an operation adds to a cycle through memory beside the forwarding itself.
 fn through_memory(lab: &mut Lab) -> Result<(), MachineError> {
-    let Some(alone) = lab.found("lat.forward", 1).cloned() else { return Ok(()) };
-    let Some((forward, off)) = alone.value.zip(alone.clock_hz).map(|(s, hz)| (s * hz, alone.spread.unwrap_or(1.0)))
-    else {
+    let label = |op: FpOp| Label::new(format!("lat.dp.{}.after.load.scalar", op.name()), "s", 1);
+    let operations = [FpOp::Add, FpOp::Mul, FpOp::Fma];
+    if !operations.iter().any(|op| lab.wants(&label(*op))) {
         return Ok(());
-    };
-    for op in [FpOp::Add, FpOp::Mul, FpOp::Fma] {
+    }
+    let alone = if lab.out_of_time() { None } else { Some(cycle_through_memory(lab, None)?) };
+    for op in operations {
         let Some(opcode) = floating(op, Precision::Dp, Width::Scalar, lab.features) else { continue };
-        let label = Label::new(format!("lat.dp.{}.after.load.scalar", op.name()), "s", 1);
-        if lab.leaves_out(&label) {
-            continue;
-        }
-        let kernel = chase::through_memory(Some(opcode), lab.features)?;
-        let steps = kernel.work.payload as f64;
-        let rate = lab.watch().rate(&Work::on_registers(kernel, 1), steps, lab.core_plan())?;
-        let both = rate.clock_hz / rate.best;
-        let latency = (both - forward).max(0.0);
+        let late = lab.leaves_out(&label(op));
+        let Some(alone) = alone.as_ref().filter(|_| !late) else { continue };
+        let with = cycle_through_memory(lab, Some((op, opcode)))?;
+        let latency = (with.cycles - alone.cycles).max(0.0);
         // Some cores forward in two ways, and either chain may meet the other one.
-        let doubt = rate.spread.max(RESOLUTION) + rate.clock_doubt;
-        let spread = (off * forward + doubt * both) / latency.max(1.0);
+        let off = alone.off + with.off;
         let how = "from two chains: with the operation, and without";
-        lab.record_time_from(label, latency / rate.clock_hz, rate, spread, how);
+        lab.record_latency(label(op), (latency, off), &[alone, &with], how);
     }
     Ok(())
+}
+
+/// A chain through memory, with an operation in it or without.
+fn cycle_through_memory(lab: &mut Lab, operation: Option<(FpOp, Opcode)>) -> Result<Chain, MachineError> {
+    let kernel = chase::through_memory(operation.map(|(_, opcode)| opcode), lab.features)?;
+    let steps = kernel.work.payload as f64;
+    let rate = lab.watch().rate(&Work::on_registers(kernel, 1), steps, lab.core_plan())?;
+    let id = format!("chain through memory, {}", operation.map_or("plain", |(op, _)| op.name()));
+    Ok(lab.chain(id, &rate))
 }
 
 /// Chains side by side in the sweep: as many as there are registers for, at most.
@@ -188,6 +193,9 @@ pub fn saturation(lab: &mut Lab) -> Result<(), MachineError> {
     Ok(())
 }
 
+/// Windows that differ by no more than this are as wide.
+const AS_WIDE: f64 = 0.1;
+
 /// Sweeps `overlap.{add,fma}.scalar`: over the length n of a chain that is then restarted, how many such chains are
 /// under way at once: `k(n) = n · latency / time of one chain`.
 pub fn restarted(lab: &mut Lab) -> Result<(), MachineError> {
@@ -196,7 +204,8 @@ pub fn restarted(lab: &mut Lab) -> Result<(), MachineError> {
     }
     for op in [FpOp::Add, FpOp::Fma] {
         let Some(opcode) = floating(op, Precision::Dp, Width::Scalar, lab.features) else { continue };
-        let latency = step(lab, &[opcode], Precision::Dp, Width::Scalar)?;
+        let rate = step(lab, &[opcode], Precision::Dp, Width::Scalar)?;
+        let latency = lab.chain(chain_of(&[op], Precision::Dp, Width::Scalar), &rate);
         let mut points = Vec::new();
         for length in [4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024] {
             if lab.out_of_time() {
@@ -205,11 +214,10 @@ pub fn restarted(lab: &mut Lab) -> Result<(), MachineError> {
             let kernel = fp::restarted("restarted", opcode, length, lab.features)?;
             let steps = kernel.work.payload as f64;
             let rate = lab.watch().rate(&Work::on_registers(kernel, 1), steps, lab.core_plan())?;
-            let per_cycle = |r: &Rate| r.best / r.clock_hz;
-            points.push((length as f64, per_cycle(&rate) / per_cycle(&latency)));
+            points.push((length as f64, latency.cycles * rate.best / rate.clock_hz));
         }
-        if op == FpOp::Add {
-            window(lab, &points);
+        if op == FpOp::Add && !window(lab, &points) {
+            continue;
         }
         let (x_unit, y_unit) = ("operations in a chain".into(), "chains at once".into());
         lab.sweep(Sweep { id: format!("overlap.{}.scalar", op.name()), x_unit, y_unit, threads: 1, points });
@@ -217,18 +225,27 @@ pub fn restarted(lab: &mut Lab) -> Result<(), MachineError> {
     Ok(())
 }
 
-/// `overlap.window`: the operations W that the core looks ahead, from long chains, where `k(n) = n / (n − W)`.
-fn window(lab: &mut Lab, points: &[(f64, f64)]) {
+/// `overlap.window`: the operations W that the core looks ahead, from long chains, where `k(n) = n / (n − W)`. What else runs on the
+/// core's other hardware thread takes its part of W: the widest stands, and is confirmed by another one as wide. Whether it is that of
+/// `points`.
+fn window(lab: &mut Lab, points: &[(f64, f64)]) -> bool {
     let mut windows: Vec<f64> =
         points.iter().filter(|(n, k)| *n >= 128.0 && *k > 1.0).map(|(n, k)| n * (1.0 - 1.0 / k)).collect();
     windows.sort_unstable_by(f64::total_cmp);
     let label = Label::new("overlap.window", "op", 1);
-    match (windows.get(windows.len() / 2), lab.found("dp.tlp", 1).cloned()) {
-        (Some(window), Some(source)) => {
-            let spread = (windows[windows.len() - 1] - windows[0]) / window;
-            let source = Ceiling { spread: Some(spread), ..source };
-            lab.derive(label, *window, &source, "from the sweep overlap.add.scalar");
-        }
-        _ => lab.missing(label, lab.too_late()),
+    let (Some(window), Some(source)) = (windows.get(windows.len() / 2), lab.found("dp.tlp", 1).cloned()) else {
+        lab.missing(label, lab.too_late());
+        return true;
+    };
+    let spread = (windows[windows.len() - 1] - windows[0]) / window;
+    let other = lab.found(&label.id, 1).filter(|c| !doubt::is_earlier(c)).and_then(|c| c.value.zip(c.spread));
+    let is_wider = other.is_none_or(|(value, _)| *window >= value);
+    let own = if is_wider { spread } else { other.map_or(spread, |(_, own)| own) };
+    let is_confirmed = other.is_some_and(|(value, _)| (window / value).min(value / window) >= 1.0 - own.min(AS_WIDE));
+    if is_wider {
+        let source = Ceiling { spread: Some(spread), ..source };
+        lab.derive(label.clone(), *window, &source, "from the sweep overlap.add.scalar");
     }
+    lab.set_confirmed(&label, is_confirmed);
+    is_wider
 }

@@ -1,6 +1,7 @@
 //! The bench that ceilings are measured on: stopwatch, instruction sets, topology, time budget, results.
 
 mod aim;
+mod chain;
 mod effort;
 mod far;
 pub(super) mod moments;
@@ -22,6 +23,7 @@ use crate::profile::machine::{Ceiling, Sweep};
 use crate::profile::placement::{self, CoreToCore};
 use crate::profile::run::Warning;
 use aim::Aim;
+pub use chain::Chain;
 pub use effort::{Effort, Steadiness};
 use far::Far;
 use moments::Moments;
@@ -86,6 +88,8 @@ pub struct Lab {
     aim: Aim,
     ceilings: Vec<Ceiling>,
     moments: Moments,
+    /// Derived ceilings of which something came out but once.
+    derived_once: Doubtful,
     by_placement: ByPlacement,
     sweeps: Vec<Sweep>,
     doubts: Vec<Warning>,
@@ -126,6 +130,7 @@ impl Lab {
             aim: Aim::All,
             ceilings: Vec::new(),
             moments: Moments::default(),
+            derived_once: Doubtful::new(),
             by_placement: ByPlacement::default(),
             sweeps: Vec::new(),
             doubts: Vec::new(),

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Doubtful, Effort, Lab, Label, Steadiness, Verdict, placed};
+use super::{Effort, Lab, Label, Steadiness, Verdict, placed};
 use crate::machine::bench::timing::Rate;
 use crate::machine::doubt::{self, ALIAS};
 use crate::profile::machine::Ceiling;
@@ -24,19 +24,6 @@ impl Lab {
         self.measured(label, value, rate);
     }
 
-    /// Records a time that follows from `rate` and others, and how: settled as that is, with a spread of its own.
-    pub fn record_time_from(&mut self, label: Label, seconds: f64, rate: Rate, spread: f64, how: &str) {
-        let reason = unsettled_because(&rate, Steadiness::of(&label.id));
-        let (settled, reason) = (reason.is_none(), reason.or(Some(how.into())));
-        let (value, spread) = (Some(seconds), Some(spread));
-        let fresh = Ceiling { value, spread, settled, how: "derived".into(), reason, ..clocked(label, &rate) };
-        let fresh = match self.found(&fresh.id, fresh.threads as usize) {
-            Some(old) if old.how == "derived" => doubt::surer(old.clone(), fresh),
-            _ => fresh,
-        };
-        self.replace(fresh);
-    }
-
     fn measured(&mut self, label: Label, value: f64, rate: Rate) {
         let reason = unsettled_because(&rate, Steadiness::of(&label.id));
         let fresh = Ceiling {
@@ -50,10 +37,7 @@ impl Lab {
         let placement = rate.placement.filter(|_| of_placement);
         let is_main = placement.is_some_and(|p| self.by_placement.is_main(p));
         let steadiness = Steadiness::of(&fresh.id);
-        let unsteady = steadiness != Steadiness::Shared && rate.clock_doubt > UNSTEADY;
-        // A quick measurement has no time for another moment of what a core does by itself.
-        let at_once = steadiness != Steadiness::Shared && self.effort == Effort::Quick;
-        let has_doubt = rate.disturbed || rate.shared || unsteady || at_once;
+        let has_doubt = !self.tells_a_moment(&rate, steadiness);
         if of_placement && !is_main && (has_doubt || placement.is_none()) {
             // Doubtful, or of no placement: better than nothing.
             if self.found(&fresh.id, fresh.threads as usize).is_none() {
@@ -81,14 +65,12 @@ impl Lab {
         }
     }
 
-    /// What a core does by itself and no second moment has confirmed yet.
-    pub fn unconfirmed(&self) -> Doubtful {
-        let confirmed = |c: &Ceiling| {
-            let verdict = self.moments.verdict(&(c.id.clone(), c.threads, None));
-            verdict.is_some_and(|(v, _)| v.agreeing > 1)
-        };
-        let by_itself = |c: &Ceiling| c.how == "measured" && Steadiness::of(&c.id) != Steadiness::Shared;
-        doubt::measured(&self.ceilings, |c| by_itself(c) && !doubt::is_alias(c) && !confirmed(c))
+    /// Whether `rate` says what there was to be had at its moment.
+    pub(super) fn tells_a_moment(&self, rate: &Rate, steadiness: Steadiness) -> bool {
+        let unsteady = steadiness != Steadiness::Shared && rate.clock_doubt > UNSTEADY;
+        // A quick measurement has no time for another moment of what a core does by itself.
+        let at_once = steadiness != Steadiness::Shared && self.effort == Effort::Quick;
+        !(rate.disturbed || rate.shared || unsteady || at_once)
     }
 
     /// Keeps what `placement` shows: in the list if that is the main one, or if there is nothing else.
@@ -151,7 +133,7 @@ impl Lab {
         }
     }
 
-    fn replace(&mut self, ceiling: Ceiling) {
+    pub(super) fn replace(&mut self, ceiling: Ceiling) {
         match self.slot(&ceiling.id, ceiling.threads) {
             Some(old) => *old = ceiling,
             None => self.ceilings.push(ceiling),
@@ -200,7 +182,7 @@ fn better_of_moments(old: Option<Ceiling>, fresh: Ceiling, verdict: Option<Verdi
 const SAME_CLOCK: f64 = 0.01;
 
 /// A measured ceiling without a value yet, at the clock of `rate`.
-fn clocked(label: Label, rate: &Rate) -> Ceiling {
+pub(super) fn clocked(label: Label, rate: &Rate) -> Ceiling {
     let differs = (rate.resting_hz / rate.clock_hz - 1.0).abs() > SAME_CLOCK;
     let resting_hz = Some(rate.resting_hz).filter(|hz| *hz > 0.0 && differs);
     Ceiling { clock_hz: Some(rate.clock_hz), resting_hz, ..blank(label) }
@@ -224,7 +206,7 @@ fn blank(label: Label) -> Ceiling {
 }
 
 /// Why a rate is not settled, if it is not.
-fn unsettled_because(rate: &Rate, steadiness: Steadiness) -> Option<String> {
+pub(super) fn unsettled_because(rate: &Rate, steadiness: Steadiness) -> Option<String> {
     let tolerance = steadiness.tolerance();
     let stolen = match rate.stolen_s {
         s if s > 0.0 => format!("; the hypervisor took {:.0} ms meanwhile", s * 1e3),
