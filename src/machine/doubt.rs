@@ -4,7 +4,7 @@
 
 use super::lab::{Doubtful, Steadiness, Verdict};
 use super::order::{self, Violation};
-use crate::profile::machine::Ceiling;
+use crate::profile::machine::{Ceiling, EARLIER};
 
 /// How the reason of what did not fit the time begins.
 pub const TOO_LATE: &str = "did not fit the time";
@@ -20,9 +20,6 @@ pub const CLOCK: &str = "its clock is known to";
 
 /// How the reason of another name begins.
 pub const ALIAS: &str = "is ";
-
-/// How the reason of a ceiling begins that was measured before the core or the memory moved.
-pub const EARLIER: &str = "from before";
 
 /// Whether a ceiling is another name of one.
 pub fn is_alias(ceiling: &Ceiling) -> bool {

@@ -15,13 +15,13 @@ use super::progress::Progress;
 use super::states;
 use super::store::{self, Entry, Key, Unusable};
 use super::topology::{Identity, Topology, cpulist};
-use crate::profile::machine::{Ceiling, Machine};
+use crate::profile::machine::{Ceiling, Machine, bring_small_pages_along};
 use crate::profile::placement::{self, Placed};
 use crate::profile::run::Warning;
 use crate::target::whole_file;
 
 /// Grows with every change of what is measured or how.
-const CEILINGS_VERSION: u32 = 23;
+const CEILINGS_VERSION: u32 = 24;
 
 /// Later runs that try again what is in doubt; after that it stays as it is until `--refresh`.
 const RETRIES: u32 = 8;
@@ -208,6 +208,7 @@ fn still_good(
     let again = again || another;
     let unfinished = doubt::is_late(&entry.machine.ceilings, "dram.read");
     if again {
+        let before = entry.machine.ceilings.clone();
         let Machine { ceilings, sweeps, core_to_core, .. } = &mut entry.machine;
         lab.resume(std::mem::take(ceilings), std::mem::take(sweeps), core_to_core.as_ref());
         let budget = match () {
@@ -221,6 +222,7 @@ fn still_good(
         ceilings::repeat_doubtful(&mut lab, progress, request.patience * budget)?;
         let (main, others) = lab.take_placements();
         (entry.machine.ceilings, entry.machine.sweeps) = lab.finish();
+        bring_small_pages_along(&mut entry.machine.ceilings, &before);
         entry.machine.core_to_core = main;
         states::keep_placed(&mut entry.states, others, states::now_s());
         entry.retries += 1;

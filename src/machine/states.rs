@@ -15,7 +15,7 @@ use super::doubt;
 use super::lab::Steadiness;
 use super::lab::moments::another_best;
 use super::lab::placed;
-use crate::profile::machine::{Ceiling, Machine, forget_small_pages};
+use crate::profile::machine::{Ceiling, Machine, bring_small_pages_along};
 use crate::profile::placement::{self, CoreToCore, Placed};
 
 /// Reading differs by less than this between two moments of one state.
@@ -101,7 +101,7 @@ pub fn change(states: &mut Vec<State>, machine: &mut Machine, looks: &Looks, see
             None => machine.ceilings.push(ceiling.clone()),
         }
     }
-    forget_small_pages(&mut machine.ceilings, &before);
+    bring_small_pages_along(&mut machine.ceilings, &before);
     true
 }
 
@@ -127,7 +127,7 @@ pub fn remember(states: &mut Vec<State>, machine: &mut Machine, others: Vec<Plac
             *fresh = Ceiling { reason, ..known.clone() };
         }
     }
-    forget_small_pages(&mut machine.ceilings, &fresh);
+    bring_small_pages_along(&mut machine.ceilings, &fresh);
 }
 
 /// Keeps each of `others` as a state.

@@ -39,21 +39,27 @@ pub const ON_SMALL_PAGES: &str = ".4k";
 /// Ceilings of one id that differ by more than this are of different states of the memory.
 const ANOTHER_STATE: f64 = 0.05;
 
-/// Takes the value from each ceiling on small pages that is as in `before`, while that on huge pages is not: they are compared with
-/// each other, and that would compare two states of the memory.
-pub fn forget_small_pages(ceilings: &mut [Ceiling], before: &[Ceiling]) {
-    let changed = |now: &[Ceiling], id: &str, threads: u32| {
-        let value = |all: &[Ceiling]| all.iter().find(|c| c.is(id, threads)).and_then(|c| c.value);
-        value(now).zip(value(before)).is_some_and(|(now, then)| (now / then - 1.0).abs() > ANOTHER_STATE)
-    };
+/// How the reason of a ceiling begins that was measured before the core or the memory moved.
+pub const EARLIER: &str = "from before";
+
+/// Has each ceiling on small pages that is the measurement of `before`, while that on huge pages is of another state, follow that one:
+/// they are compared with each other, and that would compare two states of the memory. The value is in proportion, and unsettled by
+/// as much as the states differ.
+pub fn bring_small_pages_along(ceilings: &mut [Ceiling], before: &[Ceiling]) {
+    let value = |all: &[Ceiling], id: &str, threads: u32| all.iter().find(|c| c.is(id, threads)).and_then(|c| c.value);
     let left_behind = |c: &Ceiling| {
         let on_huge = c.id.strip_suffix(ON_SMALL_PAGES)?;
-        let behind = changed(ceilings, on_huge, c.threads) && !changed(ceilings, &c.id, c.threads);
-        (c.value.is_some() && behind).then(|| format!("of another state of the memory than {on_huge}"))
+        let moved = value(ceilings, on_huge, c.threads)? / value(before, on_huge, c.threads)?;
+        let is_behind = (moved - 1.0).abs() > ANOTHER_STATE && value(before, &c.id, c.threads) == c.value;
+        is_behind.then(|| (on_huge.to_owned(), moved))
     };
-    let reasons: Vec<Option<String>> = ceilings.iter().map(left_behind).collect();
-    for (ceiling, reason) in ceilings.iter_mut().zip(reasons).filter(|(_, reason)| reason.is_some()) {
-        (ceiling.value, ceiling.spread, ceiling.settled, ceiling.reason) = (None, None, false, reason);
+    let moved: Vec<_> = ceilings.iter().map(left_behind).collect();
+    for (ceiling, moved) in ceilings.iter_mut().zip(moved) {
+        let (Some((on_huge, moved)), Some(value)) = (moved, ceiling.value) else { continue };
+        let spread = ceiling.spread.unwrap_or(0.0).max((moved - 1.0).abs());
+        (ceiling.value, ceiling.spread, ceiling.settled) = (Some(value * moved), Some(spread), false);
+        ceiling.reason =
+            Some(format!("{EARLIER} the memory moved, in proportion to {on_huge}; a later run measures it again"));
     }
 }
 
@@ -223,13 +229,17 @@ mod tests {
         let before = [at("dram.read", 36e9), at("dram.read.4k", 30e9), at("dram.copy", 40e9), at("dram.copy.4k", 38e9)];
         let after = |read: f64, small: f64| {
             let mut now = [at("dram.read", read), at("dram.read.4k", small), before[2].clone(), before[3].clone()];
-            forget_small_pages(&mut now, &before);
-            now.map(|c| c.value)
+            bring_small_pages_along(&mut now, &before);
+            now
         };
-        let copies = [Some(40e9), Some(38e9)];
-        assert_eq!(after(70e9, 30e9), [Some(70e9), None, copies[0], copies[1]]);
-        assert_eq!(after(70e9, 60e9), [Some(70e9), Some(60e9), copies[0], copies[1]], "both of the new state");
-        assert_eq!(after(36.5e9, 30e9), [Some(36.5e9), Some(30e9), copies[0], copies[1]], "the same state");
+        let values = |now: &[Ceiling; 4]| now.clone().map(|c| c.value.expect("measured") / 1e9);
+        let moved = after(72e9, 30e9);
+        assert_eq!(values(&moved), [72.0, 60.0, 40.0, 38.0]);
+        assert!(!moved[1].settled && moved[1].spread == Some(1.0) && moved[3].settled, "{moved:?}");
+        assert!(moved[1].reason.as_deref().is_some_and(|r| r.starts_with(EARLIER) && r.contains("dram.read;")));
+        assert_eq!(values(&after(72e9, 65e9)), [72.0, 65.0, 40.0, 38.0], "both of the new state");
+        assert_eq!(values(&after(72e9, 30.1e9)), [72.0, 30.1, 40.0, 38.0], "measured there");
+        assert_eq!(values(&after(36.5e9, 30e9)), [36.5, 30.0, 40.0, 38.0], "the same state");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! again when the program has run: of each the better value stands, and one that moved is marked with the range.
 
 use crate::profile::clock;
-use crate::profile::machine::{Ceiling, Machine, forget_small_pages};
+use crate::profile::machine::{Ceiling, Machine, bring_small_pages_along};
 use crate::profile::placement::{self, Placed};
 use crate::profile::run::Warning;
 
@@ -49,7 +49,7 @@ pub fn around(mut before: Machine, after: &Machine) -> (Machine, Option<Warning>
             moved.push((ceiling.id.clone(), old, new));
         }
     }
-    forget_small_pages(&mut before.ceilings, &as_before);
+    bring_small_pages_along(&mut before.ceilings, &as_before);
     before.placements = union(earlier, after.by_placement());
     let warning = moved.iter().max_by(|a, b| apart(a).total_cmp(&apart(b))).map(|(id, old, new)| {
         Warning::new(
