@@ -176,9 +176,11 @@ impl Hierarchy {
         self.whereabouts.meet(process, space, accesses);
     }
 
-    /// What was mapped from address `from` up to `to` in address space `space` is not there any more.
-    pub fn unmapped(&mut self, space: u32, from: u64, to: u64) {
+    /// What was mapped from address `from` up to `to` in address space `space` is not there any more: what comes there next is new, and
+    /// lies elsewhere. Whether any of it had come from memory.
+    pub fn unmapped(&mut self, space: u32, from: u64, to: u64) -> bool {
         self.whereabouts.forget(space, from, to);
+        self.seen.forget(space, from, to)
     }
 
     /// In words: whose addresses index the levels behind L1.

@@ -21,7 +21,7 @@ use super::geometry::{Geometry, LINE_BYTES};
 use super::hierarchy::{Hierarchy, Scope};
 use super::huge_pages::HugePages;
 use super::interleave::{Interleaver, Part};
-use super::line::{Line, Owner};
+use super::line::{Line, Owner, PAGE_SHIFT};
 use super::owners::{Owners, Place};
 use super::pace::Pace;
 use super::pages::TouchedPages;
@@ -462,8 +462,13 @@ impl AccessSink for CacheModel {
             data.mappings.unmapped(process, from, to);
         }
         if let Some(space) = self.owners.space(process) {
-            let sampled = self.sampled.iter_mut().map(|sampled| &mut sampled.hierarchy);
-            sampled.chain([&mut self.full]).for_each(|hierarchy| hierarchy.unmapped(space, from, to));
+            self.full.unmapped(space, from, to);
+            if let Some(Sampled { hierarchy, arrivals, .. }) = &mut self.sampled
+                && hierarchy.unmapped(space, from, to)
+                && let Some(arrivals) = arrivals
+            {
+                arrivals.give_back(process, (to - from) >> PAGE_SHIFT);
+            }
         }
     }
 

@@ -59,23 +59,50 @@ impl SeenLines {
         fresh
     }
 
+    /// What was mapped from address `from` up to `to`, whole pages of address space `space`, is gone: what comes there is new. Of the
+    /// pages beyond the table's limit nothing is forgotten. Whether any line there had been seen.
+    pub fn forget(&mut self, space: u32, from: u64, to: u64) -> bool {
+        let (first, end) = (Line::of(from, space).page(), Line::of(to.saturating_sub(1), space).page() + 1);
+        let mut any = 0;
+        if end.saturating_sub(first) < self.pages.len() as u64 {
+            for page in first..end {
+                if let Some(slot) = self.find(page) {
+                    any |= std::mem::take(&mut self.masks[slot]);
+                }
+            }
+        } else {
+            let there = self.pages.iter().zip(&mut self.masks).filter(|(page, _)| (first..end).contains(*page));
+            any = there.fold(0, |any, (_, mask)| any | std::mem::take(mask));
+        }
+        any != 0
+    }
+
     /// Probability that a line never seen before is taken for seen: 0 up to 14 GiB of footprint.
     pub fn false_seen(&self) -> f64 {
         self.overflow_used as f64 / OVERFLOW_BITS as f64
     }
 
-    /// The slot of `page`, taken if it is new; `None` if it is new and the table is at its limit.
-    fn slot(&mut self, page: u64) -> Option<usize> {
+    /// The slot of `page`, if it has one.
+    fn find(&self, page: u64) -> Option<usize> {
+        let at = self.probe(page);
+        (self.pages[at] == page).then_some(at)
+    }
+
+    /// The slot of `page`, or the free one in which the search for it ends.
+    fn probe(&self, page: u64) -> usize {
         let mask = self.pages.len() - 1;
         let mut at = mix(page) as usize & mask;
-        loop {
-            if self.pages[at] == page {
-                return Some(at);
-            }
-            if self.pages[at] == u64::MAX {
-                break;
-            }
+        while self.pages[at] != page && self.pages[at] != u64::MAX {
             at = (at + 1) & mask;
+        }
+        at
+    }
+
+    /// The slot of `page`, taken if it is new; `None` if it is new and the table is at its limit.
+    fn slot(&mut self, page: u64) -> Option<usize> {
+        let at = self.probe(page);
+        if self.pages[at] == page {
+            return Some(at);
         }
         if self.used * 8 >= self.pages.len() * 7 {
             if self.pages.len() >= self.max_slots {
@@ -94,10 +121,7 @@ impl SeenLines {
         let pages = std::mem::replace(&mut self.pages, vec![u64::MAX; size]);
         let masks = std::mem::replace(&mut self.masks, vec![0; size]);
         for (page, bits) in pages.into_iter().zip(masks).filter(|(page, _)| *page != u64::MAX) {
-            let mut at = mix(page) as usize & (size - 1);
-            while self.pages[at] != u64::MAX {
-                at = (at + 1) & (size - 1);
-            }
+            let at = self.probe(page);
             (self.pages[at], self.masks[at]) = (page, bits);
         }
     }
@@ -120,6 +144,26 @@ mod tests {
         assert!((0..1_000_000).all(|i| !seen.first(Line(i * 3))));
         assert!(seen.first(Line(1)));
         assert_eq!(seen.false_seen(), 0.0);
+    }
+
+    #[test]
+    fn what_comes_where_something_was_unmapped_is_new() {
+        const PAGES: u64 = 5_000;
+        let line = |space, page: u64, n: u64| Line::of((page << 12) + 64 * n, space);
+        let all = || [1, 2].into_iter().flat_map(|space| (0..PAGES).map(move |page| (space, page)));
+        let mut seen = SeenLines::new();
+        let mut fresh = || all().filter(|&(space, page)| seen.first(line(space, page, page % 64))).count() as u64;
+        assert_eq!((fresh(), fresh()), (2 * PAGES, 0));
+        let mut again = |from: u64, to: u64| {
+            let any = seen.forget(1, from, to);
+            let again = all().filter(|&(space, page)| seen.first(line(space, page, page % 64))).count() as u64;
+            assert_eq!(any, again > 0);
+            again
+        };
+        assert_eq!(again(100 << 12, 350 << 12), 250, "of one space alone");
+        assert_eq!(again(PAGES << 12, (PAGES + 10) << 12), 0, "nothing was there");
+        assert_eq!(again(0, u64::MAX), PAGES, "more than the table has");
+        assert_eq!(seen.used as u64, 2 * PAGES, "slots are used again");
     }
 
     #[test]
