@@ -213,6 +213,25 @@ fn long_strings_have_their_traffic_in_whatever_parts_they_were_executed() {
 }
 
 #[test]
+fn comparisons_of_strings_read_no_further_than_what_they_find() {
+    const LENGTH: f64 = 65_000.0;
+    const TIMES: f64 = 200.0;
+    let dir = tempfile::tempdir().unwrap();
+    let program = build(dir.path(), "compared", &["-O2", "-static"]);
+    let at = functions(&program);
+    let model = CacheModel::exact(small(), Placement::Identity, Vec::new());
+    let counted = run(&mut Translator::new(), &program, &["200"], model);
+    let memory = counted.memory.unwrap();
+    let of = |name: &str, figure: Figure| in_function(&memory, &at[name], figure);
+    // To its end, and of two texts up to the middle, whatever the buffer was emptied in.
+    for (name, bytes) in [("k_length", LENGTH + 1.0), ("k_equal", 2.0 * (LENGTH / 2.0 + 1.0))] {
+        let (read, missed) = (of(name, |t| t.l1_read), of(name, |t| t.dram_read));
+        assert!((read / (TIMES * bytes) - 1.0).abs() < 0.001, "{name}: {read} bytes read");
+        assert!((missed / (TIMES * bytes) - 1.0).abs() < 0.01, "{name}: {missed} bytes from memory");
+    }
+}
+
+#[test]
 fn a_translated_program_has_the_same_traffic_sampled_as_exact() {
     const LEVELS: [(&str, Figure); 4] = [
         ("L1", |t| t.l1_read + t.l1_write),

@@ -35,6 +35,12 @@ pub struct Drain {
 /// Entries of the table of recent numbers.
 const RECENT: usize = 1024;
 
+/// Bytes of the longest access that the sink is handed.
+const LONGEST: u64 = 1 << 31;
+
+/// Bytes that a comparison of strings is taken to read whose end is not known yet.
+const UNKNOWN_LENGTH: u64 = 4096;
+
 impl Drain {
     /// For a run with this sink.
     pub fn new(sink: Box<dyn AccessSink>) -> Self {
@@ -116,11 +122,12 @@ impl Drain {
                     None if all => 0,
                     None => size as usize,
                 };
-                self.decode(space, 0..complete_from);
+                let about_to = regions.get(thread.region, layout::REPEAT_FROM) as u32;
+                self.decode(space, 0..complete_from, about_to);
                 if !self.batch.is_empty() {
                     self.sink.record_selected(thread.ordinal, process, &self.batch);
                 }
-                self.decode(space, complete_from..size as usize);
+                self.decode(space, complete_from..size as usize, about_to);
                 if !self.batch.is_empty() {
                     self.sink.record(thread.ordinal, process, &self.batch);
                 }
@@ -135,8 +142,8 @@ impl Drain {
         self.sink.ended(thread);
     }
 
-    /// Decodes a part of the bytes into the batch.
-    fn decode(&mut self, space: &CodeSpace, part: Range<usize>) {
+    /// Decodes a part of the bytes into the batch. The latest `rep` instruction was `about_to` be repeated so many times.
+    fn decode(&mut self, space: &CodeSpace, part: Range<usize>, about_to: u32) {
         self.batch.clear();
         let bytes = std::mem::take(&mut self.bytes);
         let word = |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
@@ -158,10 +165,14 @@ impl Drain {
                         self.batch.push(access(address + u64::from(first * lane), count * lane));
                     }
                 }
-                Shape::Repeated => {
-                    let total = (u64::from(extra) * u64::from(probe.bytes)).min(1 << 31) as u32;
-                    if total > 0 {
-                        self.batch.push(access(address, total));
+                Shape::Repeated { may_end_early } => {
+                    // What comes last may have been noted, and not done.
+                    let is_open = may_end_early && extra == about_to && part.end - at <= 2 * ENTRY as usize;
+                    let most = if is_open { UNKNOWN_LENGTH } else { u64::MAX };
+                    let total = (u64::from(extra) * u64::from(probe.bytes)).min(most);
+                    for from in (0..total).step_by(LONGEST as usize) {
+                        let bytes = (total - from).min(LONGEST) as u32;
+                        self.batch.push(access(address.wrapping_add(from), bytes));
                     }
                 }
                 Shape::Indexed { lanes, index, scale } => {
@@ -208,7 +219,7 @@ impl Drain {
     /// Notes that `probe` was executed since the course was told last, by any thread.
     pub fn note_course(&mut self, probe: &ProbeSite, executions: u64, sum: u64) {
         let (accesses, bytes) = probe.accesses(executions, sum);
-        let (site, strings) = (self.number(probe.at), probe.shape == Shape::Repeated);
+        let (site, strings) = (self.number(probe.at), matches!(probe.shape, Shape::Repeated { .. }));
         let amount = if strings { bytes } else { accesses };
         self.course.push(Amount { site, phase: probe.version.phase(), amount, strings });
     }
@@ -225,7 +236,7 @@ impl Drain {
         let (accesses, bytes) = probe.accesses(executions, sum);
         if accesses > 0 || bytes > 0 {
             let (phase, kind) = (probe.version.phase(), probe.kind);
-            let strings = probe.shape == Shape::Repeated;
+            let strings = matches!(probe.shape, Shape::Repeated { .. });
             self.sink.executed(Executed { thread, site, phase, kind, accesses, bytes, strings });
         }
     }

@@ -25,6 +25,8 @@ pub const SAVE_LENT: u32 = 0x10;
 pub const SAVE_LENT_2: u32 = 0x18;
 /// RCX before a `rep` instruction.
 pub const REPEAT_FROM: u32 = 0x20;
+/// Where the buffer has what a `rep` instruction that may end early (`cmps`, `scas`) was about to access: an entry for each operand.
+pub const REPEAT_ENTRIES: u32 = 0xe0;
 /// RAX while it holds the flags for a probe.
 pub const SAVE_FLAGS: u32 = 0x28;
 /// The address that a probe looks at.

@@ -60,7 +60,10 @@ pub enum Shape {
         lanes: u8,
     },
     /// Address and iterations.
-    Repeated,
+    Repeated {
+        /// It compares: how many iterations there are is known behind it alone.
+        may_end_early: bool,
+    },
     /// Base and active lanes, then 64 bytes of indices.
     Indexed {
         /// Lanes.
@@ -79,7 +82,7 @@ impl ProbeSite {
         match self.shape {
             Shape::Plain => (executions, executions * bytes),
             Shape::Masked { lanes } => (executions, sum * bytes / u64::from(lanes)),
-            Shape::Repeated => (executions, sum * bytes),
+            Shape::Repeated { .. } => (executions, sum * bytes),
             Shape::Indexed { lanes, .. } => (sum, sum * bytes / u64::from(lanes.max(1))),
         }
     }
@@ -97,6 +100,15 @@ struct Lent {
     u: Gpr,
     /// Their values are saved at the loop's entry.
     stolen: bool,
+}
+
+/// What is noted behind a `rep` instruction.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Iterations {
+    /// The counter that they are added to.
+    slot: u32,
+    /// Entries of the buffer that wait for their number.
+    entries: u32,
 }
 
 /// Where the check of an access's two lines leads to: places in the cold part to be filled in.
@@ -138,8 +150,8 @@ pub(super) fn is_dynamic(instruction: &Instruction) -> bool {
 }
 
 impl Writer<'_> {
-    /// What is to be noted before step `i`; returns the counter of a `rep` instruction, which is noted behind it.
-    pub(super) fn probe(&mut self, i: usize) -> Option<u32> {
+    /// What is to be noted before step `i`; returns what of a `rep` instruction is to be noted behind it.
+    pub(super) fn probe(&mut self, i: usize) -> Option<Iterations> {
         let instruction = self.block.steps[i].instruction;
         let dynamic = is_dynamic(&instruction);
         if !dynamic && !self.space.has_sink {
@@ -147,9 +159,10 @@ impl Writer<'_> {
         }
         let facts = classify(&instruction);
         let sum = facts.dynamic.and_then(|d| self.sum(i, d));
+        let mut entries = 0;
         if self.space.has_sink {
             for operand in operands(&instruction, &facts) {
-                self.access(i, &instruction, &facts, &operand, sum);
+                self.access(i, &instruction, &facts, &operand, (sum, &mut entries));
             }
         }
         let repeated = matches!(facts.dynamic, Some(Dynamic::Repeat));
@@ -157,7 +170,7 @@ impl Writer<'_> {
             self.unit.hot.save(layout::REPEAT_FROM, RCX);
             self.again(i);
         }
-        sum.filter(|_| repeated)
+        sum.filter(|_| repeated).map(|slot| Iterations { slot, entries })
     }
 
     /// The program's state is known again before step `i`.
@@ -256,14 +269,19 @@ impl Writer<'_> {
         hot.load(RDX, layout::SAVE_LENT_2);
     }
 
-    /// Behind a `rep` instruction: counter += RCX before − RCX now.
-    pub(super) fn add_iterations(&mut self, slot: u32) {
+    /// Behind a `rep` instruction: counter += RCX before − RCX now, which goes into its entries, too, where it may have ended early.
+    pub(super) fn add_iterations(&mut self, Iterations { slot, entries }: Iterations) {
         let hot = &mut self.unit.hot;
         hot.save(layout::SAVE_LENT, RCX);
         hot.save(layout::SAVE_LENT_2, RDX);
         hot.not(RCX);
         hot.load(RDX, layout::REPEAT_FROM);
         hot.sum(RCX, RCX, RDX, 1);
+        for entry in 0..entries {
+            // Where the buffer was emptied since, nothing is there yet.
+            hot.load(RDX, layout::REPEAT_ENTRIES + 8 * entry);
+            hot.store_low_at(RDX, 12, RCX);
+        }
         hot.load(RDX, layout::counter(slot));
         hot.sum(RDX, RDX, RCX, 0);
         hot.save(layout::counter(slot), RDX);
@@ -278,7 +296,7 @@ impl Writer<'_> {
         instruction: &Instruction,
         facts: &InstructionFacts,
         operand: &Operand,
-        sum: Option<u32>,
+        (sum, entries): (Option<u32>, &mut u32),
     ) {
         if operand.memory.segment() == Register::GS {
             return;
@@ -356,6 +374,12 @@ impl Writer<'_> {
         }
         if let Some(Tail { noted, .. }) = by_its_tail {
             self.unit.lead_to_cold(noted);
+        }
+        if let Shape::Repeated { may_end_early: true } = shape {
+            let cold = &mut self.unit.cold;
+            cold.load(u, layout::CURSOR);
+            cold.save(layout::REPEAT_ENTRIES + 8 * *entries, u);
+            *entries += 1;
         }
         self.append(lent, site, shape, facts, instruction);
         let drain = self.space.arenas[self.unit.arena].stubs.drain;
@@ -448,7 +472,7 @@ impl Writer<'_> {
         let mut size = ENTRY;
         match shape {
             Shape::Plain => {}
-            Shape::Repeated => cold.store_low_at(u, 12, RCX),
+            Shape::Repeated { .. } => cold.store_low_at(u, 12, RCX),
             Shape::Masked { .. } | Shape::Indexed { .. } => {
                 match facts.dynamic {
                     Some(Dynamic::Mask { k, lanes }) => cold.mask_to(t, k, lanes.min(if lanes > 16 { 32 } else { 16 })),
@@ -486,6 +510,12 @@ impl Writer<'_> {
     }
 }
 
+/// Whether `instruction`, repeated, ends with what it finds.
+fn compares(instruction: &Instruction) -> bool {
+    use iced_x86::Mnemonic::{Cmpsb, Cmpsd, Cmpsq, Cmpsw, Scasb, Scasd, Scasq, Scasw};
+    matches!(instruction.mnemonic(), Cmpsb | Cmpsw | Cmpsd | Cmpsq | Scasb | Scasw | Scasd | Scasq)
+}
+
 fn shape(instruction: &Instruction, facts: &InstructionFacts, operand: &Operand) -> Shape {
     let lanes = match facts.dynamic {
         Some(Dynamic::Mask { lanes, .. } | Dynamic::VectorMask { lanes, .. }) => lanes,
@@ -497,7 +527,7 @@ fn shape(instruction: &Instruction, facts: &InstructionFacts, operand: &Operand)
             index: if instruction.is_vsib32() { 4 } else { 8 },
             scale: instruction.memory_index_scale() as u8,
         },
-        _ if matches!(facts.dynamic, Some(Dynamic::Repeat)) => Shape::Repeated,
+        _ if matches!(facts.dynamic, Some(Dynamic::Repeat)) => Shape::Repeated { may_end_early: compares(instruction) },
         _ if operand.fact.masked && (1..=32).contains(&lanes) => Shape::Masked { lanes },
         _ => Shape::Plain,
     }

@@ -419,7 +419,8 @@ fn shorten_noted(regions: &Regions, region: u32, space: &CodeSpace, from: u64, s
     for at in (1..=2).filter_map(|i| end.checked_sub(i * u64::from(ENTRY))).take_while(|&at| at >= first) {
         let place = at as u32 + 8;
         let noted = regions.get(region, place);
-        let is_repeated = space.probe_sites.get((noted & NUMBER) as usize).is_some_and(|p| p.shape == Shape::Repeated);
+        let is_repeated =
+            space.probe_sites.get((noted & NUMBER) as usize).is_some_and(|p| matches!(p.shape, Shape::Repeated { .. }));
         if !is_repeated || noted >> 32 != from & NUMBER {
             return;
         }

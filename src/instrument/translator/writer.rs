@@ -171,8 +171,8 @@ impl<'a> Writer<'a> {
             if self.induction.is_some_and(|n| n.at == i) {
                 self.counted_at = Some(self.offset());
             }
-            if let Some(slot) = iterations {
-                self.add_iterations(slot);
+            if let Some(iterations) = iterations {
+                self.add_iterations(iterations);
             }
         }
         let counted = self.flows || position.is_some() || in_loop || !at_end;
