@@ -149,12 +149,7 @@ pub fn touched(pages: Pages) -> String {
 }
 
 fn kinds(t: &Traffic) -> Vec<String> {
-    shares([
-        ("compulsory", t.compulsory),
-        ("capacity", t.capacity),
-        ("conflict", t.conflict),
-        ("coherence", t.coherence),
-    ])
+    shares([("compulsory", t.compulsory), ("capacity", t.capacity), ("conflict", t.conflict)])
 }
 
 /// Conflicts in the private caches: parts of the lines that missed there.
@@ -180,7 +175,7 @@ fn orders(t: &Traffic) -> Vec<String> {
 }
 
 /// `97 % capacity` for each part that counts.
-fn shares(parts: [(&str, f64); 4]) -> Vec<String> {
+fn shares<const N: usize>(parts: [(&str, f64); N]) -> Vec<String> {
     let all: f64 = parts.iter().map(|p| p.1).sum();
     let told = parts.iter().filter(|p| all > 0.0 && p.1 > LEAST_PART * all);
     told.map(|(name, part)| format!("{} {name}", percent(part / all))).collect()

@@ -317,9 +317,9 @@ impl Traffic {
         (known > 0.0).then(|| self.small_page_lines / known)
     }
 
-    /// Lines from memory, whatever the cause of the miss.
+    /// Lines from memory, whatever the cause of the miss. What another core wrote comes from that core.
     pub fn misses(&self) -> f64 {
-        self.compulsory + self.capacity + self.conflict + self.coherence
+        self.compulsory + self.capacity + self.conflict
     }
 
     /// Share of the lines that were met without a constant stride; `None` where of none the order is known.

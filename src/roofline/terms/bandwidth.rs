@@ -96,7 +96,7 @@ fn fills_most(t: &Traffic) -> bool {
     t.dram_fill > 0.5 * (t.dram_write - t.dram_nt).max(0.0)
 }
 
-/// Traffic without the misses that blocking (capacity) or padding (conflict) would avoid.
+/// Traffic without the misses that blocking (capacity) or padding (conflict) would avoid. What goes past the caches misses none.
 fn avoiding_misses(mut t: Traffic, removed: Removed) -> Traffic {
     let all = t.misses();
     let mut avoided = 0.0;
@@ -109,9 +109,8 @@ fn avoiding_misses(mut t: Traffic, removed: Removed) -> Traffic {
     if all > 0.0 && avoided > 0.0 {
         let keep = (1.0 - avoided / all).max(0.0);
         t.dram_read *= keep;
-        t.dram_write *= keep;
+        t.dram_write = t.dram_nt + keep * (t.dram_write - t.dram_nt).max(0.0);
         t.dram_fill *= keep;
-        t.dram_nt *= keep;
     }
     t
 }
@@ -231,5 +230,31 @@ fn neighbours(points: &[Point], share: f64) -> (&Point, &Point) {
         (Some(b), None) => (b, b),
         (None, Some(a)) => (a, a),
         (None, None) => (&points[0], &points[0]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_past_the_caches_or_comes_from_another_core_is_no_miss_to_be_avoided() {
+        let lines = |n: f64| 64.0 * n;
+        let t = Traffic {
+            dram_read: lines(100.0),
+            dram_write: lines(350.0),
+            dram_fill: lines(50.0),
+            dram_nt: lines(300.0),
+            compulsory: 20.0,
+            capacity: 80.0,
+            coherence: 900.0,
+            ..Traffic::default()
+        };
+        let blocked = avoiding_misses(t, Removed::only(Deficiency::CapacityMisses));
+        let bytes = [blocked.dram_read, blocked.dram_write, blocked.dram_fill, blocked.dram_nt];
+        for (bytes, expected) in bytes.into_iter().zip([20.0, 300.0 + 10.0, 10.0, 300.0].map(lines)) {
+            assert!((bytes - expected).abs() < 1e-6, "{bytes} {expected}");
+        }
+        assert_eq!(avoiding_misses(t, Removed::NONE).dram_read, lines(100.0));
     }
 }
