@@ -5,10 +5,10 @@ use nix::unistd::Pid;
 
 use super::records::Space;
 use crate::instrument::tally::Tally;
-use crate::instrument::x86_64::observe::State;
+use crate::instrument::x86_64::observe::{DIRECTION, State, may_end_early};
 use crate::isa::facts::Dynamic;
 use crate::profile::code::CodeRef;
-use crate::profile::evidence::memory::AccessSink;
+use crate::profile::evidence::memory::{Access, AccessSink};
 use crate::target::address::Address;
 use crate::target::tracee::{Registers, Stopped, TraceError};
 
@@ -31,6 +31,8 @@ pub struct Thread {
     pub process: Pid,
     ordinal: u32,
     pending: Option<Pending>,
+    /// What a repeated comparison of strings has read, which is known behind it alone.
+    compared: Vec<Access>,
 }
 
 /// An instruction about to be executed.
@@ -43,12 +45,15 @@ struct Pending {
     sum: u64,
     /// The number of a `syscall`.
     call: Option<i64>,
+    /// Repeated comparison of strings: the first access of each operand, and whether further ones go downwards.
+    first: Vec<Access>,
+    downwards: bool,
 }
 
 impl Thread {
     /// A thread that has not executed anything.
     pub fn new(process: Pid, ordinal: u32) -> Self {
-        Thread { process, ordinal, pending: None }
+        Thread { process, ordinal, pending: None, compared: Vec::new() }
     }
 
     /// For interrupting it.
@@ -97,6 +102,15 @@ impl Thread {
         if let Some(record) = space.known(pending.at) {
             let iterations = pending.repeat_from.map(|from| from.wrapping_sub(count_register));
             record.count(self.ordinal, iterations.unwrap_or(pending.sum));
+            for access in pending.first {
+                let element = u64::from(access.bytes);
+                let bytes = (element * iterations.unwrap_or(0)).min(1 << 31);
+                let back = if pending.downwards { bytes.saturating_sub(element) } else { 0 };
+                if bytes > 0 {
+                    let address = access.address.wrapping_sub(back);
+                    self.compared.push(Access { address, bytes: bytes as u32, ..access });
+                }
+            }
         }
         if pending.call.is_some_and(|c| MAPPING_CALLS.contains(&c)) {
             space.forget_maps();
@@ -121,6 +135,11 @@ impl Thread {
         sites: &mut Vec<CodeRef>,
         sink: &mut Option<Box<dyn AccessSink>>,
     ) -> Result<(), TraceError> {
+        if let Some(sink) = sink
+            && !self.compared.is_empty()
+        {
+            sink.record(self.ordinal, self.process.as_raw() as u32, &std::mem::take(&mut self.compared));
+        }
         let registers = stopped.registers()?;
         let at = Address::new(registers.rip);
         if self.pending.as_ref().is_some_and(|p| p.at == at && p.repeat_from.is_some()) {
@@ -140,10 +159,15 @@ impl Thread {
         let address_size_32 = record.instruction.memory_index().size() == 4;
         let count = if address_size_32 { registers.rcx & 0xffff_ffff } else { registers.rcx };
         let repeat = matches!(record.dynamic, Some(Dynamic::Repeat)).then_some(count);
+        let mut first = Vec::new();
         if let Some(sink) = sink {
+            let compares = repeat.is_some_and(|count| count > 0) && may_end_early(&record.instruction);
+            let repeated = if compares { Some(1) } else { repeat };
             let mut batch = Vec::new();
-            state.accesses(&record.instruction, &record.operands, active, repeat, record.site, &mut batch)?;
-            if !batch.is_empty() {
+            state.accesses(&record.instruction, &record.operands, active, repeated, record.site, &mut batch)?;
+            if compares {
+                first = batch;
+            } else if !batch.is_empty() {
                 sink.record(self.ordinal, self.process.as_raw() as u32, &batch);
             }
         }
@@ -152,8 +176,9 @@ impl Thread {
             // As under the translator: rseq is not there (a number that no call has answers ENOSYS).
             stopped.set_registers(&Registers { rax: u64::MAX, ..registers })?;
         }
-        self.pending =
-            Some(Pending { at, repeat_from: repeat, sum: active.map_or(0, |a| u64::from(a.count_ones())), call });
+        let sum = active.map_or(0, |a| u64::from(a.count_ones()));
+        let downwards = registers.eflags & DIRECTION != 0;
+        self.pending = Some(Pending { at, repeat_from: repeat, sum, call, first, downwards });
         Ok(())
     }
 }

@@ -18,6 +18,7 @@ use super::version::Version;
 use super::writer::Writer;
 use crate::instrument::x86_64::emit::{Code, Gpr, RAX, RCX, RDX, relative};
 use crate::instrument::x86_64::liveness::Dead;
+use crate::instrument::x86_64::observe::may_end_early;
 use crate::instrument::x86_64::operands::{Operand, operands};
 use crate::instrument::x86_64::rewrite::{free_gpr, load_address, store_vector, used_gprs};
 use crate::isa::facts::{AccessKind, Dynamic, InstructionFacts};
@@ -510,12 +511,6 @@ impl Writer<'_> {
     }
 }
 
-/// Whether `instruction`, repeated, ends with what it finds.
-fn compares(instruction: &Instruction) -> bool {
-    use iced_x86::Mnemonic::{Cmpsb, Cmpsd, Cmpsq, Cmpsw, Scasb, Scasd, Scasq, Scasw};
-    matches!(instruction.mnemonic(), Cmpsb | Cmpsw | Cmpsd | Cmpsq | Scasb | Scasw | Scasd | Scasq)
-}
-
 fn shape(instruction: &Instruction, facts: &InstructionFacts, operand: &Operand) -> Shape {
     let lanes = match facts.dynamic {
         Some(Dynamic::Mask { lanes, .. } | Dynamic::VectorMask { lanes, .. }) => lanes,
@@ -527,7 +522,9 @@ fn shape(instruction: &Instruction, facts: &InstructionFacts, operand: &Operand)
             index: if instruction.is_vsib32() { 4 } else { 8 },
             scale: instruction.memory_index_scale() as u8,
         },
-        _ if matches!(facts.dynamic, Some(Dynamic::Repeat)) => Shape::Repeated { may_end_early: compares(instruction) },
+        _ if matches!(facts.dynamic, Some(Dynamic::Repeat)) => {
+            Shape::Repeated { may_end_early: may_end_early(instruction) }
+        }
         _ if operand.fact.masked && (1..=32).contains(&lanes) => Shape::Masked { lanes },
         _ => Shape::Plain,
     }

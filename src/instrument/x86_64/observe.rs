@@ -110,9 +110,17 @@ impl<'a> State<'a> {
     }
 }
 
+/// The direction flag.
+pub const DIRECTION: u64 = 1 << 10;
+
+/// Whether `instruction`, repeated, ends with what it finds.
+pub fn may_end_early(instruction: &Instruction) -> bool {
+    use iced_x86::Mnemonic::{Cmpsb, Cmpsd, Cmpsq, Cmpsw, Scasb, Scasd, Scasq, Scasw};
+    matches!(instruction.mnemonic(), Cmpsb | Cmpsw | Cmpsd | Cmpsq | Scasb | Scasw | Scasd | Scasq)
+}
+
 /// A repeated string access: one run upwards, or downwards with the direction flag.
 fn push_run(at: Option<u64>, count: u64, bytes: u64, registers: &Registers, push: &mut impl FnMut(Option<u64>, u64)) {
-    const DIRECTION: u64 = 1 << 10;
     let total = count * bytes;
     let Some(at) = at.filter(|_| total > 0) else { return };
     let start = if registers.eflags & DIRECTION == 0 { at } else { at.wrapping_sub(total - bytes) };
