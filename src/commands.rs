@@ -21,6 +21,11 @@ pub fn run(args: run::RunArgs) -> Result<ExitCode> {
     {
         bad_option(&format!("--from {from} --to {to}: nothing lies between"));
     }
+    if let (Some(run::PassesArg::Timed), run::MemoryArg::Exact) = (args.passes, args.memory) {
+        bad_option(
+            "--memory exact: memory is simulated in the counted pass, which --passes timed leaves out; give one of both",
+        );
+    }
     let options = RunOptions {
         program: args.program,
         output: args.output,

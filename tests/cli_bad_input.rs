@@ -299,7 +299,10 @@ fn the_rank_of_an_mpi_process_is_kept() {
 fn a_bad_option_is_2() {
     let backwards = &["--from", "2", "--to", "1", "--", "/bin/true"];
     let nowhere = &["--from", "nan", "--", "/bin/true"];
-    for arguments in [&["--no-such-option"][..], &["--passes", "three", "--", "/bin/true"], backwards, nowhere, &[]] {
+    let needless = &["--memory", "exact", "--passes", "timed", "--", "/bin/true"];
+    for arguments in
+        [&["--no-such-option"][..], &["--passes", "three", "--", "/bin/true"], backwards, nowhere, needless, &[]]
+    {
         assert_eq!(status(&Sandbox::new().run(arguments)), 2, "{arguments:?}");
     }
 }

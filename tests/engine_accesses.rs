@@ -70,8 +70,8 @@ fn what_only_run_time_tells_of_accesses_is_as_single_step_sees_it() {
     assert_eq!(found.len(), expected.len(), "instructions with accesses");
 
     let of_kind = |kind| found.values().flatten().filter(|access| access.2 == kind).count() as u64;
-    // Three a round, and one more in each second.
-    assert_eq!(of_kind(AccessKind::Prefetch), 3 * ROUNDS + ROUNDS / 2);
+    // Four a round, and one more in each second.
+    assert_eq!(of_kind(AccessKind::Prefetch), 4 * ROUNDS + ROUNDS / 2);
     let mut gathered = 0;
     for n in 0..ROUNDS {
         // The sign of each byte of the mask; the eight low bits.

@@ -1,11 +1,11 @@
 //! Which data lines come from: by owner, a bounded random sample of the addresses.
 
 use super::line::Owner;
-use super::mappings::Mappings;
+use super::mappings::{Found, Mappings};
 use super::mix::mix;
 use super::tallies::Book;
 use crate::profile::code::CodeRef;
-use crate::profile::evidence::data::{DataEvidence, DataSample, SiteData};
+use crate::profile::evidence::data::{Allocation, DataEvidence, DataSample, SiteData};
 
 /// Samples of an owner in one book, while there is room.
 const EACH: usize = 1024;
@@ -20,15 +20,25 @@ pub struct DataSamples {
     each: usize,
     most: usize,
     kept: usize,
+    /// So many of them are in memory whose mapping is not known yet.
+    unread: usize,
     /// What was mapped where.
-    pub mappings: Mappings,
+    mappings: Mappings,
+}
+
+/// An address, and what is known of it.
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    address: u64,
+    process: u32,
+    found: Found,
 }
 
 /// So many events, and some of them, each with the same probability (algorithm R of Vitter, ACM TOMS 11, 1985).
 #[derive(Debug, Default)]
 struct Reservoir {
     seen: u64,
-    kept: Vec<DataSample>,
+    kept: Vec<Kept>,
 }
 
 /// A number below `bound`, the same for the same `seed`.
@@ -39,7 +49,7 @@ fn below(bound: u64, seed: u64) -> u64 {
 impl DataSamples {
     /// None yet.
     pub fn new() -> Self {
-        DataSamples { of: Vec::new(), each: EACH, most: MOST, kept: 0, mappings: Mappings::default() }
+        DataSamples { of: Vec::new(), each: EACH, most: MOST, kept: 0, unread: 0, mappings: Mappings::default() }
     }
 
     /// `owner` brings the line of `address` from memory.
@@ -69,17 +79,80 @@ impl DataSamples {
 
     #[cold]
     fn keep(&mut self, at: usize, book: usize, place: usize, process: u32, address: u64) {
-        let sample = DataSample { address, mapping: self.mappings.find(process, address) };
+        let readings = self.mappings.readings();
+        let found = self.mappings.find(process, address);
+        let sample = Kept { address, process, found };
+        self.unread += usize::from(found == Found::Unread);
         let kept = &mut self.of[at][book].kept;
         match kept.get_mut(place) {
-            Some(old) => *old = sample,
+            Some(old) => {
+                self.unread -= usize::from(old.found == Found::Unread);
+                *old = sample;
+            }
             None => {
                 kept.push(sample);
                 self.kept += 1;
             }
         }
+        if self.mappings.readings() > readings {
+            self.look_again();
+        }
         if self.kept > self.most && self.each > 1 {
             self.thin_out();
+        }
+    }
+
+    /// Looks again for those whose mapping is not known yet.
+    fn look_again(&mut self) {
+        if self.unread == 0 {
+            return;
+        }
+        self.unread = 0;
+        for sample in self.of.iter_mut().flatten().flat_map(|reservoir| &mut reservoir.kept) {
+            if sample.found == Found::Unread {
+                sample.found = self.mappings.find(sample.process, sample.address);
+                self.unread += usize::from(sample.found == Found::Unread);
+            }
+        }
+    }
+
+    /// Processes may end now: the last time to look.
+    pub fn before_the_end(&mut self) {
+        if self.unread > 0 {
+            self.mappings.read_again();
+            self.look_again();
+        }
+    }
+
+    /// `process` was given memory.
+    pub fn allocated(&mut self, process: u32, allocation: Allocation) {
+        let (start, end) = (allocation.start, allocation.start.saturating_add(allocation.bytes));
+        self.is_gone(process, start, end);
+        self.mappings.allocated(process, allocation);
+    }
+
+    /// What `process` had at `from..to` is gone.
+    pub fn unmapped(&mut self, process: u32, from: u64, to: u64) {
+        self.is_gone(process, from, to);
+        self.mappings.unmapped(process, from, to);
+    }
+
+    /// `child` begins with what `parent` has.
+    pub fn forked(&mut self, parent: u32, child: u32) {
+        self.mappings.forked(parent, child);
+    }
+
+    /// What is not known yet of `from..to` never will be.
+    fn is_gone(&mut self, process: u32, from: u64, to: u64) {
+        if self.unread == 0 {
+            return;
+        }
+        for sample in self.of.iter_mut().flatten().flat_map(|reservoir| &mut reservoir.kept) {
+            let Kept { address, process: its, found } = *sample;
+            if found == Found::Unread && its == process && (from..to).contains(&address) {
+                sample.found = Found::Gone;
+                self.unread -= 1;
+            }
         }
     }
 
@@ -93,6 +166,7 @@ impl DataSamples {
                 let other = i + below((kept.len() - i) as u64, reservoir.seen ^ (i as u64) << 50) as usize;
                 kept.swap(i, other);
             }
+            self.unread -= kept.iter().skip(self.each).filter(|sample| sample.found == Found::Unread).count();
             kept.truncate(self.each);
             kept.shrink_to_fit();
             self.kept += kept.len();
@@ -102,10 +176,11 @@ impl DataSamples {
     /// What was kept, by instruction. `place` tells where that of an owner stands, `weights` what one event of it stands for
     /// in each book.
     pub fn evidence(
-        self,
+        mut self,
         place: impl Fn(Owner) -> Option<CodeRef>,
         weights: impl Fn(Owner) -> [f64; 3],
     ) -> DataEvidence {
+        let unread = (self.unread > 0).then(|| self.mappings.unread());
         let (modules, mappings) = self.mappings.into_evidence();
         let mut sites = Vec::new();
         for (owner, books) in (0..).map(Owner).zip(self.of) {
@@ -113,7 +188,16 @@ impl DataSamples {
             let weights = weights(owner);
             for (Reservoir { seen, kept: samples }, weight) in books.into_iter().zip(weights) {
                 if !samples.is_empty() && weight > 0.0 {
+                    let sample = |kept: &Kept| DataSample {
+                        address: kept.address,
+                        mapping: match kept.found {
+                            Found::In(number) => Some(number),
+                            Found::Gone => None,
+                            Found::Unread => unread,
+                        },
+                    };
                     let complete = samples.len() as u64 == seen;
+                    let samples = samples.iter().map(sample).collect();
                     sites.push(SiteData { at, lines: seen as f64 * weight, samples, complete });
                 }
             }

@@ -138,6 +138,7 @@ impl Beyond {
             dram_read,
             dram_write,
             dram_fill: line * far(beyond.store_fills),
+            dram_used_again: line * far(beyond.used_again),
             dram_nt,
             small_page_lines: far(beyond.on_small_pages),
             huge_page_lines: far(beyond.on_huge_pages),

@@ -13,6 +13,7 @@
 mod booking;
 mod burst;
 mod coherence;
+mod overwritten;
 mod past;
 mod placed;
 mod time;
@@ -20,6 +21,7 @@ mod time;
 use super::geometry::{Geometry, LINE_BYTES, LastLevelPolicy, Level};
 use super::line::{Line, Owner, State};
 use super::mix::mix;
+use super::overwriting::Overwriting;
 use super::placement::{Classes, Indexing, Placement};
 use super::residency::Residencies;
 use super::seen::SeenLines;
@@ -30,6 +32,7 @@ use super::whereabouts::Whereabouts;
 use super::write_combining::WriteCombiner;
 use crate::profile::evidence::memory::Access;
 use burst::BurstL2;
+use overwritten::use_again;
 use placed::PlacedL2;
 
 /// A cache and how it finds its sets.
@@ -52,6 +55,8 @@ struct Core {
     placed_l2: Option<PlacedL2>,
     l2_shadow: PartialShadow,
     combiner: WriteCombiner,
+    /// Where all accesses come.
+    overwriting: Option<Overwriting>,
     last: usize,
 }
 
@@ -245,6 +250,9 @@ impl Hierarchy {
                     if shared {
                         self.take_from_others(core, line);
                     }
+                } else {
+                    let used_again = use_again(state);
+                    self.book_used_again(used_again);
                 }
                 return Outcome::Hit;
             }
@@ -263,6 +271,7 @@ impl Hierarchy {
     pub fn interrupt(&mut self, core: usize) {
         self.cores[core].burst_l2.iter_mut().for_each(BurstL2::end);
         self.cores[core].l1_shadow.iter_mut().for_each(PartialShadow::clear);
+        self.cores[core].overwriting.iter_mut().for_each(Overwriting::clear);
     }
 
     /// Makes the caches of all cores up to `core`. To be called before the core's first access.
@@ -297,6 +306,7 @@ impl Hierarchy {
                     .filter(|_| self.places_l2())
                     .map(|l2| PlacedL2::new(self.scope.indexing(&l2), l2.ways)),
                 combiner: WriteCombiner::default(),
+                overwriting: (!matches!(self.scope, Scope::OneClass(_))).then(Overwriting::default),
                 last,
             };
             self.cores.push(core);
@@ -330,12 +340,14 @@ impl Hierarchy {
         let mut brought = None;
         let (mut in_l2, mut found_stale) = (false, false);
         let mut kept_in_l2 = None;
+        let mut used_again = None;
         let Core { l2, l2_shadow, .. } = &mut self.cores[core];
         if let Some(l2) = l2 {
             kept_in_l2 = l2_shadow.touch(line);
             match l2.cache.find(l2.indexing.set(index), line) {
                 Lookup::Hit(state) => {
                     in_l2 = true;
+                    used_again = use_again(state);
                     shared = state.is_shared();
                     found_stale = state.is_stale();
                     *state = state.refreshed();
@@ -347,6 +359,7 @@ impl Hierarchy {
                 Lookup::Miss => {}
             }
         }
+        self.book_used_again(used_again);
         if in_l2 {
             self.book_stale(owner, found_stale);
             self.tallies.of(owner).stale_in_l2 += u64::from(found_stale);
@@ -412,13 +425,17 @@ impl Hierarchy {
         let level = &mut self.last[own].cache;
         let set = level.indexing.set(index);
         if victim_cache && !shared {
-            if let Some(state) = level.cache.remove(set, line) {
+            if let Some(mut state) = level.cache.remove(set, line) {
+                let used_again = use_again(&mut state);
+                self.book_used_again(used_again);
                 self.book_stale(owner, state.is_stale());
                 return (shared, Some(state.refreshed().moved()));
             }
         } else if let Lookup::Hit(state) = level.cache.find(set, line) {
             let stale = state.is_stale();
+            let used_again = use_again(state);
             *state = state.refreshed();
+            self.book_used_again(used_again);
             self.book_stale(owner, stale);
             return (shared, None);
         }
@@ -455,6 +472,7 @@ impl Hierarchy {
     /// A dirty line leaves L1 for the next level.
     fn victim_of_l1(&mut self, core: usize, line: Line, state: State) {
         let Some(writer) = state.writer() else { return };
+        let only_written = state.is_only_written();
         self.tallies.write_back_l1(writer);
         let index = self.whereabouts.index(line);
         let Core { l2, burst_l2, .. } = &mut self.cores[core];
@@ -464,7 +482,8 @@ impl Hierarchy {
         match l2 {
             Some(l2) => match l2.cache.peek(l2.indexing.set(index), line) {
                 Some(state) => {
-                    let old = std::mem::replace(state, state.written_by(writer));
+                    let old = *state;
+                    *state = old.written_by(writer).with_only_written(only_written);
                     self.book_dirtied(core, line, Some(old), writer);
                 }
                 None => {
@@ -480,10 +499,12 @@ impl Hierarchy {
     fn victim_of_l2(&mut self, core: usize, line: Line, mut state: State) {
         if self.geometry.l2_inclusive {
             let set = self.l1_indexing.set(line.0);
-            if let Some(writer) = self.cores[core].l1.remove(set, line).and_then(State::writer) {
+            if let Some(inner) = self.cores[core].l1.remove(set, line)
+                && let Some(writer) = inner.writer()
+            {
                 self.tallies.write_back_l1(writer);
                 self.book_dirtied(core, line, Some(state), writer);
-                state = state.written_by(writer);
+                state = state.written_by(writer).with_only_written(inner.is_only_written());
             }
         }
         self.book_left_l2(state);

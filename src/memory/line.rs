@@ -66,7 +66,8 @@ const LOST: u32 = 1 << 30;
 const PASSED: u32 = 1 << 29;
 const STALE: u32 = 1 << 28;
 const IDLE: u32 = 1 << 27;
-const WRITER: u32 = IDLE - 1;
+const ONLY_WRITTEN: u32 = 1 << 26;
+const WRITER: u32 = ONLY_WRITTEN - 1;
 
 impl State {
     /// Clean, not shared.
@@ -89,7 +90,7 @@ impl State {
 
     /// The same, clean.
     pub fn cleaned(self) -> State {
-        State(self.0 & !(WRITER | PASSED))
+        State(self.0 & !(WRITER | PASSED | ONLY_WRITTEN))
     }
 
     /// A line that comes back into L2 from a victim cache.
@@ -109,12 +110,13 @@ impl State {
 
     /// With what it has, and that of a `dirty` line which comes from another cache.
     pub fn merged(self, dirty: State) -> State {
-        State(self.0 & !(WRITER | PASSED | STALE | IDLE) | dirty.moved().0)
+        State(self.0 & !(WRITER | PASSED | STALE | IDLE | ONLY_WRITTEN) | dirty.moved().0)
     }
 
-    /// What goes with a line from cache to cache: who wrote it, and whether it was used since a time that was not simulated.
+    /// What goes with a line from cache to cache: who wrote it, whether that is all that was done with it, and whether it was used
+    /// since a time that was not simulated.
     pub fn moved(self) -> State {
-        State(self.0 & (WRITER | STALE | IDLE))
+        State(self.0 & (WRITER | ONLY_WRITTEN | STALE | IDLE))
     }
 
     /// Not used since a time that was not simulated.
@@ -131,6 +133,16 @@ impl State {
     /// measures.
     pub fn is_idle(self) -> bool {
         self.0 & IDLE != 0
+    }
+
+    /// A store brought it from memory, and since then it was only written, before it left L1.
+    pub fn is_only_written(self) -> bool {
+        self.0 & ONLY_WRITTEN != 0
+    }
+
+    /// The same with that mark set or cleared.
+    pub fn with_only_written(self, only_written: bool) -> State {
+        if only_written { State(self.0 | ONLY_WRITTEN) } else { State(self.0 & !ONLY_WRITTEN) }
     }
 
     /// It left L2 since it was last written: for what lies between L2 and the last level it is clean.
@@ -179,6 +191,10 @@ mod tests {
         let back = state.come_back();
         assert!(back.has_passed() && back.writer() == Some(Owner(7)));
         assert!(!back.written_by(Owner(8)).has_passed() && !back.cleaned().has_passed());
+        let whole = state.with_only_written(true);
+        assert!(whole.is_only_written() && whole.writer() == Some(Owner(7)) && whole.moved().is_only_written());
+        assert!(!whole.cleaned().is_only_written() && !whole.with_only_written(false).is_only_written());
+        assert!(State::CLEAN.merged(whole).is_only_written() && !whole.merged(state).is_only_written());
     }
 
     #[test]

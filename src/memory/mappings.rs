@@ -23,7 +23,7 @@ const MOST_FORMER: usize = 64;
 /// Allocations of a process that are known at a time: 0.5 KB each.
 const MOST_ALLOCATIONS: usize = 1 << 10;
 /// Mappings of a process that are known at a time, the largest ones: 0.2 KB each.
-const MOST_MAPPINGS: usize = 1 << 12;
+const MOST_MAPPINGS: usize = 1 << 14;
 /// Processes whose maps are kept.
 const MOST_PROCESSES: usize = 16;
 /// Mappings that are entered at most.
@@ -35,6 +35,19 @@ pub struct Mappings {
     modules: ModuleTable,
     of: HashMap<u32, Space>,
     entered: Vec<DataMapping>,
+    /// So often a map was read.
+    readings: u64,
+}
+
+/// What is known of an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// The mapping of this number.
+    In(u32),
+    /// Nothing is mapped there any more.
+    Gone,
+    /// The map of its process has not been read since it came, or could not be.
+    Unread,
 }
 
 /// Those of one process.
@@ -42,6 +55,8 @@ pub struct Mappings {
 struct Space {
     allocated: Ranges,
     mapped: Ranges,
+    /// There were more mappings than are kept.
+    incomplete: bool,
     former: VecDeque<(u64, Range)>,
     next_read: Option<Instant>,
 }
@@ -58,26 +73,56 @@ struct Range {
 }
 
 impl Mappings {
-    /// The number of the mapping of `process` that holds `address`; `None` if there is none any more.
-    pub fn find(&mut self, process: u32, address: u64) -> Option<u32> {
-        let Mappings { of, modules, entered } = self;
-        let space = space(of, process)?;
+    /// The mapping of `process` that holds `address`.
+    pub fn find(&mut self, process: u32, address: u64) -> Found {
+        let Mappings { of, modules, entered, readings } = self;
+        let Some(space) = space(of, process) else { return Found::Unread };
+        let mut told = !space.incomplete;
         if space.current(address).is_none() {
-            space.read(process, modules);
+            let read = space.read(process, modules);
+            *readings += u64::from(read);
+            told = read && !space.incomplete;
         }
         let former = space.former.iter_mut().rev().find(|(start, range)| (*start..range.end).contains(&address));
         let range = match holding(&mut space.allocated, address) {
             Some(range) => range,
             None => match holding(&mut space.mapped, address) {
                 Some(range) => range,
-                None => &mut former?.1,
+                None => match former {
+                    Some((_, range)) => range,
+                    None => return if told { Found::Gone } else { Found::Unread },
+                },
             },
         };
         if range.entered.is_none() && entered.len() < MOST_ENTERED {
             entered.push(range.mapping.clone());
             range.entered = Some(entered.len() as u32 - 1);
         }
-        range.entered
+        range.entered.map_or(Found::Unread, Found::In)
+    }
+
+    /// Lets the maps of all processes be read when one is asked for next, however short ago they were.
+    pub fn read_again(&mut self) {
+        self.of.values_mut().for_each(|space| space.next_read = None);
+    }
+
+    /// So often a map was read.
+    pub fn readings(&self) -> u64 {
+        self.readings
+    }
+
+    /// `child` begins with what `parent` has.
+    pub fn forked(&mut self, parent: u32, child: u32) {
+        let Some(allocated) = self.of.get(&parent).map(|space| space.allocated.clone()) else { return };
+        if let Some(space) = space(&mut self.of, child) {
+            *space = Space { allocated, ..Space::default() };
+        }
+    }
+
+    /// A number for what is not known to be in any mapping.
+    pub fn unread(&mut self) -> u32 {
+        self.entered.push(DataMapping { bytes: 0, backing: Backing::Unread });
+        self.entered.len() as u32 - 1
     }
 
     /// `process` was given memory.
@@ -122,10 +167,11 @@ impl Space {
         holding(&mut self.allocated, address).or_else(|| holding(&mut self.mapped, address))
     }
 
-    fn read(&mut self, process: u32, modules: &mut ModuleTable) {
+    /// Reads the map, if that was not done a moment ago; whether it was.
+    fn read(&mut self, process: u32, modules: &mut ModuleTable) -> bool {
         let now = Instant::now();
         if self.next_read.is_some_and(|next| now < next) {
-            return;
+            return false;
         }
         let pid = Pid::from_raw(process as i32);
         // A process that has ended keeps what was known of it.
@@ -145,9 +191,10 @@ impl Space {
                 let entered = same.and_then(|range| range.entered);
                 self.mapped.insert(start, Range { end, mapping, entered });
             }
-            drop_smallest(&mut self.mapped);
+            self.incomplete = drop_smallest(&mut self.mapped);
         }
         self.next_read = Some(Instant::now() + REREAD_EVERY.max(now.elapsed() * REREAD));
+        !maps.is_empty()
     }
 }
 
@@ -174,9 +221,10 @@ fn holding(ranges: &mut Ranges, address: u64) -> Option<&mut Range> {
     ranges.range_mut(..=address).next_back().map(|(_, range)| range).filter(|range| address < range.end)
 }
 
-/// Keeps as many of `ranges` as there is room for.
-fn drop_smallest(ranges: &mut Ranges) {
-    if ranges.len() > MOST_MAPPINGS {
+/// Keeps as many of `ranges` as there is room for; whether any had to go.
+fn drop_smallest(ranges: &mut Ranges) -> bool {
+    let too_many = ranges.len() > MOST_MAPPINGS;
+    if too_many {
         let mut sizes: Vec<u64> = ranges.values().map(|range| range.mapping.bytes).collect();
         let surplus = sizes.len() - MOST_MAPPINGS;
         let (_, least, _) = sizes.select_nth_unstable(surplus);
@@ -186,6 +234,7 @@ fn drop_smallest(ranges: &mut Ranges) {
             ranges.pop_last();
         }
     }
+    too_many
 }
 
 /// Takes `from..to` out of `ranges`; returns what was there.
@@ -221,15 +270,18 @@ mod tests {
         let local = 0u8;
         let us = std::process::id();
         let mut mappings = Mappings::default();
-        let data = mappings.find(us, DATA.as_ptr() as u64).unwrap();
+        let Found::In(data) = mappings.find(us, DATA.as_ptr() as u64) else { panic!("it is mapped") };
         let heap = vec![1u8; 64 << 20];
-        let large = mappings.find(us, heap.as_ptr() as u64 + (32 << 20));
-        assert_ne!(mappings.find(us, &raw const local as u64), Some(data));
+        let inside = heap.as_ptr() as u64 + (32 << 20);
+        // It may have been read a moment ago.
+        assert_ne!(mappings.find(us, inside), Found::Gone);
+        mappings.read_again();
+        let Found::In(large) = mappings.find(us, inside) else { panic!("it is mapped") };
+        assert_ne!(mappings.find(us, &raw const local as u64), Found::In(data));
         let (modules, entered) = mappings.into_evidence();
         let Backing::Module { module, bias, .. } = entered[data as usize].backing else { panic!("{entered:?}") };
         assert!(modules[module as usize].path.contains("rprof") && bias > 0);
-        // It may have been read a moment ago.
-        assert!(large.is_none_or(|large| entered[large as usize].backing == Backing::Anonymous));
+        assert_eq!(entered[large as usize].backing, Backing::Anonymous);
     }
 
     #[test]
@@ -239,15 +291,25 @@ mod tests {
         mappings.allocated(nobody, asked(0x10_0000, 0x10_0000));
         mappings.allocated(nobody, asked(0x20_0000, 0x10_0000));
         let (first, second) = (mappings.find(nobody, 0x10_0000), mappings.find(nobody, 0x2f_ffff));
-        assert!(first.is_some() && second.is_some() && first != second);
-        assert_eq!(mappings.find(nobody, 0x30_0000), None);
+        assert_eq!((first, second), (Found::In(0), Found::In(1)));
+        assert_eq!(mappings.find(nobody, 0x30_0000), Found::Unread, "nobody's map cannot be read");
         // Somebody else gets a part of it; what is still to be looked at of the rest is known.
         mappings.unmapped(nobody, 0x10_0000, 0x18_0000);
         mappings.allocated(nobody, asked(0x10_0000, 0x4_0000));
         let third = mappings.find(nobody, 0x10_0000);
-        assert!(third.is_some() && third != first);
+        assert_eq!(third, Found::In(2));
         assert_eq!((mappings.find(nobody, 0x16_0000), mappings.find(nobody, 0x1f_0000)), (first, first));
         assert_eq!(mappings.entered.len(), 3);
+    }
+
+    #[test]
+    fn a_child_begins_with_what_its_parent_has() {
+        let (parent, child) = (1 << 30, 1 << 30 | 1);
+        let mut mappings = Mappings::default();
+        mappings.allocated(parent, asked(0x10_0000, 0x10_0000));
+        mappings.forked(parent, child);
+        mappings.unmapped(parent, 0, u64::MAX);
+        assert_eq!(mappings.find(child, 0x18_0000), Found::In(0));
     }
 
     #[test]
@@ -266,11 +328,12 @@ mod tests {
         let mut mappings = Mappings::default();
         (0..5000u64).for_each(|i| mappings.allocated(u32::MAX >> 1, asked(i << 21, 1 << 20)));
         (0..100).for_each(|process| mappings.allocated(1 << 30 | process, asked(1 << 30, 1 << 20)));
+        (100..200).for_each(|process| mappings.forked(u32::MAX >> 1, 1 << 30 | process));
         assert!(mappings.of.len() <= MOST_PROCESSES);
         assert!(mappings.of.values().all(|space| space.allocated.len() <= MOST_ALLOCATIONS));
         let range = |bytes| Range { end: 0, mapping: DataMapping { bytes, backing: Backing::Heap }, entered: None };
-        let mut ranges: Ranges = (0..10_000).map(|i| (i, range(i % 7))).collect();
-        drop_smallest(&mut ranges);
+        let mut ranges: Ranges = (0..40_000).map(|i| (i, range(i % 7))).collect();
+        assert!(drop_smallest(&mut ranges) && !drop_smallest(&mut ranges));
         assert_eq!(ranges.len(), MOST_MAPPINGS);
         assert!(ranges.values().all(|range| range.mapping.bytes >= 4));
     }

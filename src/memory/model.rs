@@ -274,6 +274,9 @@ impl CacheModel {
             self.receive(thread, process, false, &burst);
             return self.receive(thread, process, true, &others);
         }
+        let one_in = if selected { self.classes.count() } else { 1 };
+        let weights = weights(accesses, one_in);
+        self.owners.work(thread, weights);
         let space = self.owners.place(thread, process).space;
         if let Some(sampled) = &mut self.sampled {
             sampled.hierarchy.meet(process, space, accesses);
@@ -289,8 +292,6 @@ impl CacheModel {
         }
         // What is collected next depends on what came, not on what became of it.
         let rhythm = self.sampled.as_mut().map(|sampled| &mut sampled.rhythm);
-        let one_in = if selected { self.classes.count() } else { 1 };
-        let weights = weights(accesses, one_in);
         let warm_up = rhythm.map_or(0, |rhythm| rhythm.note(thread, selected, weights));
         self.waiting += weights;
         let mut kept = self.spare.pop().unwrap_or_default();
@@ -402,6 +403,12 @@ impl AccessSink for CacheModel {
 
     fn ended(&mut self, thread: u32) {
         self.interleaver.end(thread);
+        self.owners.end(thread);
+    }
+
+    fn ending(&mut self) {
+        while self.simulate_some() {}
+        self.data.iter_mut().for_each(DataSamples::before_the_end);
     }
 
     fn enter(&mut self, thread: u32, phase: Phase) {
@@ -448,7 +455,13 @@ impl AccessSink for CacheModel {
 
     fn allocated(&mut self, process: u32, allocation: Allocation) {
         if let Some(data) = &mut self.data {
-            data.mappings.allocated(process, allocation);
+            data.allocated(process, allocation);
+        }
+    }
+
+    fn forked(&mut self, parent: u32, child: u32) {
+        if let Some(data) = &mut self.data {
+            data.forked(parent, child);
         }
     }
 
@@ -459,7 +472,7 @@ impl AccessSink for CacheModel {
             self.play_all();
         }
         if let Some(data) = &mut self.data {
-            data.mappings.unmapped(process, from, to);
+            data.unmapped(process, from, to);
         }
         if let Some(space) = self.owners.space(process) {
             self.full.unmapped(space, from, to);

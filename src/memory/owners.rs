@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use super::cores::Cores;
 use super::line::Owner;
 use super::order::{RecentMisses, Steps};
 use crate::profile::run::Warning;
@@ -31,8 +32,9 @@ const NOWHERE: u32 = u32::MAX;
 #[derive(Debug)]
 pub struct Owners {
     limits: Limits,
-    cores: usize,
-    threads: HashMap<u32, Thread>,
+    cores: Cores,
+    /// What a thread's traffic is booked in.
+    threads: HashMap<u32, usize>,
     spaces: HashMap<u32, u32>,
     books: Vec<ThreadBook>,
     /// Places in all of them.
@@ -44,13 +46,6 @@ pub struct Owners {
     nowhere: Option<Owner>,
     /// Threads share a book.
     shared: bool,
-}
-
-/// What is kept of a thread.
-#[derive(Debug, Clone, Copy)]
-struct Thread {
-    core: usize,
-    book: usize,
 }
 
 /// The owners of one thread, or of several.
@@ -85,7 +80,7 @@ impl Owners {
     fn with_limits(cores: u32, limits: Limits) -> Self {
         Owners {
             limits,
-            cores: cores.max(1) as usize,
+            cores: Cores::new(cores),
             threads: HashMap::new(),
             spaces: HashMap::new(),
             books: Vec::new(),
@@ -97,12 +92,22 @@ impl Owners {
         }
     }
 
-    /// Where `thread` of `process` runs: a new thread is put on the next core, round robin.
+    /// Where `thread` of `process` runs.
     pub fn place(&mut self, thread: u32, process: u32) -> Place {
         let fresh = self.spaces.len() as u32;
         let space = *self.spaces.entry(process).or_insert(fresh);
-        let Thread { core, book } = self.thread(thread);
+        let (core, book) = (self.cores.of(thread), self.book(thread));
         Place { thread, core, space, book, shares_book: self.shared }
+    }
+
+    /// `thread` has made so many accesses, which may have moved it to another core.
+    pub fn work(&mut self, thread: u32, accesses: u64) {
+        self.cores.work(thread, accesses);
+    }
+
+    /// Nothing more will come of `thread`: its core is free.
+    pub fn end(&mut self, thread: u32) {
+        self.cores.end(thread);
     }
 
     /// The address space of `process`, if it was seen.
@@ -117,10 +122,6 @@ impl Owners {
 
     /// What `thread`'s traffic is booked in.
     pub fn book(&mut self, thread: u32) -> usize {
-        self.thread(thread).book
-    }
-
-    fn thread(&mut self, thread: u32) -> Thread {
         if let Some(known) = self.threads.get(&thread) {
             return *known;
         }
@@ -133,9 +134,8 @@ impl Owners {
             self.shared = true;
             index % self.books.len()
         };
-        let state = Thread { core: index % self.cores, book };
-        self.threads.insert(thread, state);
-        state
+        self.threads.insert(thread, book);
+        book
     }
 
     /// The owner for `site` in a thread with this book; true if it is new.
@@ -160,7 +160,7 @@ impl Owners {
         if at >= length && book != 0 && self.places + grown - length > self.limits.places {
             // No room for this thread's table any more: the first one's.
             self.shared = true;
-            self.threads.values_mut().filter(|t| t.book == book).for_each(|t| t.book = 0);
+            self.threads.values_mut().filter(|known| **known == book).for_each(|known| *known = 0);
             return self.owner(thread, 0, site);
         }
         if at >= length {
@@ -230,10 +230,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_are_put_on_cores_in_turn() {
+    fn processes_have_address_spaces_of_their_own() {
         let mut owners = Owners::new(2);
-        let cores: Vec<usize> = [5, 1, 9, 5].map(|thread| owners.place(thread, 77).core).to_vec();
-        assert_eq!(cores, [0, 1, 0, 0]);
+        assert_eq!([5, 1, 5].map(|thread| owners.place(thread, 77).core), [0, 1, 0]);
         assert_ne!(owners.place(1, 77).space, owners.place(1, 78).space);
     }
 

@@ -7,6 +7,7 @@ use super::geometry::{LINE_BYTES, LINE_SHIFT};
 use super::hierarchy::{Hierarchy, Outcome};
 use super::line::{Line, Owner};
 use super::order::Order;
+use super::overwriting::bytes_of_line;
 use super::owners::{Owners, Place};
 use super::tallies::Book;
 
@@ -91,9 +92,9 @@ pub fn play(
             continue;
         }
         hierarchy.tallies.of(owner).admitted += 1;
+        let start = access.address.max(number << LINE_SHIFT);
+        let end = last_byte.min(number << LINE_SHIFT | (LINE_BYTES - 1));
         if access.kind == AccessKind::NtStore {
-            let start = access.address.max(number << LINE_SHIFT);
-            let end = last_byte.min(number << LINE_SHIFT | (LINE_BYTES - 1));
             let bytes = (end - start + 1) as u32;
             if hierarchy.store_past(place.core, owner, line, (start % LINE_BYTES) as u32, bytes) {
                 from_memory(book, start);
@@ -101,6 +102,8 @@ pub fn play(
             continue;
         }
         let outcome = hierarchy.access(place.core, owner, line, store);
+        let written = store.then(|| bytes_of_line(start % LINE_BYTES, end - start + 1));
+        hierarchy.note_overwriting(place.core, owner, line, written, outcome);
         if let (true, Some(sample)) = (outcome != Outcome::Hit, orders) {
             let follows = number > access.address >> LINE_SHIFT;
             note_order(hierarchy, owners, (place.book, owner), line.group(sample), access.kind, follows);

@@ -46,6 +46,12 @@ pub struct Tally {
     pub last_fills: u64,
     /// Those of them that a store asked for.
     pub store_fills: u64,
+    /// Those of all of them that were only written, before they left L1, and were used again before they left the last level.
+    pub used_again: u64,
+    /// Where all accesses come: lines that stores brought of which it was seen what else was written, and those of them that were
+    /// overwritten whole (`overwriting.rs`).
+    pub told_fills: u64,
+    pub overwritten: u64,
     /// Dirty lines that the last level wrote to memory.
     pub last_writebacks: u64,
     /// Non-temporal lines, complete or not, that went to memory.
@@ -144,6 +150,9 @@ impl Tally {
             placed_taken_over: each(self.placed_taken_over),
             last_fills: each(self.last_fills),
             store_fills: each(self.store_fills),
+            used_again: each(self.used_again),
+            told_fills: each(self.told_fills),
+            overwritten: each(self.overwritten),
             last_writebacks: each(self.last_writebacks),
             nt_lines: each(self.nt_lines),
             on_small_pages: each(self.on_small_pages),
@@ -189,6 +198,9 @@ impl Tally {
         self.placed_taken_over += more.placed_taken_over;
         self.last_fills += more.last_fills;
         self.store_fills += more.store_fills;
+        self.used_again += more.used_again;
+        self.told_fills += more.told_fills;
+        self.overwritten += more.overwritten;
         self.last_writebacks += more.last_writebacks;
         self.nt_lines += more.nt_lines;
         self.on_small_pages += more.on_small_pages;
@@ -243,6 +255,11 @@ impl Tally {
             l2_shadowed: Conflicts { misses, conflicts: (conflicts + more).min(misses) },
             ..*self
         }
+    }
+
+    /// Share of the lines that its stores bring which are overwritten whole; 0 where none was told.
+    pub fn overwritten_share(&self) -> f64 {
+        if self.told_fills == 0 { 0.0 } else { self.overwritten as f64 / self.told_fills as f64 }
     }
 
     /// Lines that were seen on their way between L2 and the last level, and past them.

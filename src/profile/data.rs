@@ -11,8 +11,15 @@ pub struct Data {
     pub kind: DataKind,
     /// Part of the lines that the function brings from memory or stores past the caches.
     pub share: f64,
-    /// Size of the variable, or of the memory that was asked for or mapped.
+    /// Size of the variable, or of the memory that was asked for or mapped; of several pieces the largest one's.
     pub bytes: Option<u64>,
+    /// Pieces of memory of that name that the program's lines were found in.
+    #[serde(default = "one")]
+    pub pieces: u32,
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// What names data.
@@ -31,7 +38,7 @@ pub enum DataKind {
     File,
     /// Nothing: anonymous memory.
     Anonymous,
-    /// Nothing: it was not mapped any more.
+    /// Nothing: it was not mapped any more, or nobody could look.
     Unknown,
 }
 
@@ -45,7 +52,7 @@ impl DataKind {
             DataKind::Stack => "stack",
             DataKind::File => "file",
             DataKind::Anonymous => "anonymous",
-            DataKind::Unknown => "unmapped since",
+            DataKind::Unknown => "unknown",
         }
     }
 }
@@ -61,6 +68,7 @@ pub fn largest(data: Vec<Data>) -> Vec<Data> {
             Some(same) => {
                 same.share += one.share;
                 same.bytes = same.bytes.max(one.bytes);
+                same.pieces = same.pieces.max(one.pieces);
             }
             None => merged.push(one),
         }
@@ -85,7 +93,7 @@ mod tests {
     use super::*;
 
     fn data(name: &str, share: f64, bytes: u64) -> Data {
-        Data { name: name.into(), kind: DataKind::Static, share, bytes: Some(bytes) }
+        Data { name: name.into(), kind: DataKind::Static, share, bytes: Some(bytes), pieces: 1 }
     }
 
     #[test]

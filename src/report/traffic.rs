@@ -105,6 +105,10 @@ fn datum(data: &Data) -> String {
     let size = data.bytes.map(size);
     let words = match data.kind {
         DataKind::Heap | DataKind::Anonymous | DataKind::Unknown => size,
+        DataKind::Allocated if data.pieces > 1 => {
+            let size = size.map_or(String::new(), |size| format!(", up to {size} each"));
+            Some(format!("allocated {} times{size}", data.pieces))
+        }
         kind => Some(size.map_or(kind.word().to_owned(), |size| format!("{}, {size}", kind.word()))),
     };
     let words = words.map_or(String::new(), |words| format!(" ({words})"));
@@ -239,13 +243,15 @@ mod tests {
 
     #[test]
     fn data_are_told_by_name_and_size() {
-        let datum = |name: &str, kind, share, bytes| Data { name: name.into(), kind, share, bytes };
+        let datum = |name: &str, kind, share, bytes| Data { name: name.into(), kind, share, bytes, pieces: 1 };
         let data = vec![
             datum("x", DataKind::Static, 0.55, Some(256 << 20)),
             datum("main:12", DataKind::Allocated, 0.30, Some(128 << 20)),
             datum("anonymous memory", DataKind::Anonymous, 0.11, Some(4 << 20)),
             datum("y", DataKind::Static, 0.04, Some(8)),
         ];
+        let several = Data { pieces: 3, ..datum("main:12", DataKind::Allocated, 0.30, Some(16 << 20)) };
+        assert_eq!(super::datum(&several), "main:12 30 % (allocated 3 times, up to 16.0 MiB each)");
         let told = of_function(&Function { data, ..Default::default() });
         let line =
             "data: x 55 % (static, 256 MiB), main:12 30 % (allocated, 128 MiB), anonymous memory 11 % (4.00 MiB)";

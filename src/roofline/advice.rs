@@ -251,9 +251,9 @@ fn write_allocate(subject: &Subject<'_>) -> String {
         "Its {} stores made memory send {:.2} GB of lines that they overwrite whole{}: use non-temporal stores; memory \
         then moves {} instead of {}.",
         count(stores),
-        traffic.dram_fill / 1e9,
+        traffic.needless_fills() / 1e9,
         at_loop(f),
-        over(bytes - traffic.dram_fill, Removed::only(Deficiency::WriteAllocate)),
+        over(bytes - traffic.needless_fills(), Removed::only(Deficiency::WriteAllocate)),
         over(bytes, Removed::NONE)
     )
 }

@@ -6,7 +6,7 @@ use crate::feed::{Feed, dram, simulate, simulate_selecting, sum, total};
 use crate::kernels;
 use rprof::isa::facts::AccessKind;
 use rprof::memory::{CacheModel, LastLevelPolicy, Placement};
-use rprof::profile::evidence::memory::Access;
+use rprof::profile::evidence::memory::{Access, Traffic};
 
 const POLICIES: [LastLevelPolicy; 3] =
     [LastLevelPolicy::Victim, LastLevelPolicy::NonInclusive, LastLevelPolicy::Inclusive];
@@ -54,6 +54,58 @@ fn copy_moves_24_bytes_an_element_and_nt_copy_16() {
     assert!((dram(&nt) / n - 16.0).abs() < 0.01, "{}", dram(&nt) / n);
     assert_eq!(total(&nt, |t| t.dram_fill), 0.0);
     assert_eq!(total(&nt, |t| t.dram_nt) / n, 8.0);
+}
+
+/// Stores to `lines` lines of 64 bytes, in turns over `rows` of them, of `parts` of each line's eight.
+fn stores(emit: kernels::Emit, lines: u64, rows: u64, parts: u64) {
+    let column = lines / rows;
+    for (i, part, row) in (0..column).flat_map(|i| (0..parts).flat_map(move |p| (0..rows).map(move |r| (i, p, r)))) {
+        let address = 0x1000_0000 + (row * (column + 1) + i) * 64 + part * 8;
+        emit(Access { address, bytes: 8, site: 0, kind: AccessKind::Store });
+    }
+}
+
+/// The same whole lines, of which blocks of 64 KiB are read when they are written.
+fn stores_read_again(emit: kernels::Emit, lines: u64) {
+    let block = 1 << 10;
+    for i in (0..lines / block).map(|i| i * block) {
+        for (kind, site) in [(AccessKind::Store, 0), (AccessKind::Load, 1)] {
+            for part in i * 8..(i + block) * 8 {
+                emit(Access { address: 0x1000_0000 + part * 8, bytes: 8, site, kind });
+            }
+        }
+    }
+}
+
+#[test]
+fn stores_of_whole_lines_that_nobody_uses_soon_need_no_fill() {
+    const LINES: u64 = 1 << 17;
+    type Run = fn(kernels::Emit);
+    let share = |run: Run, sampled| {
+        let host = kernels::host(LastLevelPolicy::Victim);
+        let found = match sampled {
+            false => simulate(model(LastLevelPolicy::Victim), run),
+            true => simulate_selecting(CacheModel::sampled(host, Placement::SmallPages, Vec::new()), run),
+        };
+        let mut all = Traffic::default();
+        found.sites.iter().for_each(|site| all.add(&site.traffic));
+        let (needless, fills) = (all.needless_fills(), all.dram_fill);
+        assert!((fills / (64 * LINES) as f64 - 1.0).abs() < 0.03, "{fills}");
+        needless / fills
+    };
+    let kernels: [(&str, Run, f64); 6] = [
+        ("whole lines", |emit| stores(emit, LINES, 1, 8), 1.0),
+        ("whole lines of four streams", |emit| stores(emit, LINES, 4, 8), 1.0),
+        ("half of each line", |emit| stores(emit, LINES, 1, 4), 0.0),
+        ("one word of each line", |emit| stores(emit, LINES, 1, 1), 0.0),
+        ("columns", |emit| stores(emit, LINES, 512, 8), 0.0),
+        ("read again from L2", |emit| stores_read_again(emit, LINES), 0.0),
+    ];
+    for (name, run, expected) in kernels {
+        let [exact, sampled] = [false, true].map(|sampled| share(run, sampled));
+        println!("{name}: {exact:.4} sampled {sampled:.4}, {expected}");
+        assert!((exact - expected).abs() < 0.01 && (sampled - expected).abs() < 0.05, "{name}: {exact} {sampled}");
+    }
 }
 
 fn read_write_l2(t: &rprof::profile::evidence::memory::Traffic) -> f64 {

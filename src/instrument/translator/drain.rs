@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::hash::AddressMap;
 use super::layout;
-use super::probes::{ENTRY, INDEXED, ProbeSite, Shape};
+use super::probes::{ENTRY, INDEXED, ProbeSite, REPEATED, REPEATED_COUNT, Shape};
 use super::regions::Regions;
 use super::space::CodeSpace;
 use super::thread::Thread;
@@ -122,7 +122,7 @@ impl Drain {
                     None if all => 0,
                     None => size as usize,
                 };
-                let about_to = regions.get(thread.region, layout::REPEAT_FROM) as u32;
+                let about_to = regions.get(thread.region, layout::REPEAT_FROM);
                 self.decode(space, 0..complete_from, about_to);
                 if !self.batch.is_empty() {
                     self.sink.record_selected(thread.ordinal, process, &self.batch);
@@ -137,13 +137,18 @@ impl Drain {
         self.start(&regions, thread.region, thread.ordinal);
     }
 
+    /// Tells the sink that a thread, whose buffer is drained, is about to end.
+    pub fn ending(&mut self) {
+        self.sink.ending();
+    }
+
     /// Tells the sink that `thread`, whose buffer is drained, is over.
     pub fn ended(&mut self, thread: u32) {
         self.sink.ended(thread);
     }
 
     /// Decodes a part of the bytes into the batch. The latest `rep` instruction was `about_to` be repeated so many times.
-    fn decode(&mut self, space: &CodeSpace, part: Range<usize>, about_to: u32) {
+    fn decode(&mut self, space: &CodeSpace, part: Range<usize>, about_to: u64) {
         self.batch.clear();
         let bytes = std::mem::take(&mut self.bytes);
         let word = |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
@@ -166,10 +171,11 @@ impl Drain {
                     }
                 }
                 Shape::Repeated { may_end_early } => {
+                    let times = word(at + REPEATED_COUNT as usize);
                     // What comes last may have been noted, and not done.
-                    let is_open = may_end_early && extra == about_to && part.end - at <= 2 * ENTRY as usize;
+                    let is_open = may_end_early && times == about_to && part.end - at <= 2 * REPEATED as usize;
                     let most = if is_open { UNKNOWN_LENGTH } else { u64::MAX };
-                    let total = (u64::from(extra) * u64::from(probe.bytes)).min(most);
+                    let total = times.saturating_mul(u64::from(probe.bytes)).min(most);
                     for from in (0..total).step_by(LONGEST as usize) {
                         let bytes = (total - from).min(LONGEST) as u32;
                         self.batch.push(access(address.wrapping_add(from), bytes));
@@ -187,7 +193,11 @@ impl Drain {
                     }
                 }
             }
-            at += if let Shape::Indexed { .. } = probe.shape { INDEXED } else { ENTRY } as usize;
+            at += match probe.shape {
+                Shape::Indexed { .. } => INDEXED,
+                Shape::Repeated { .. } => REPEATED,
+                Shape::Plain | Shape::Masked { .. } => ENTRY,
+            } as usize;
         }
         self.bytes = bytes;
     }
@@ -244,6 +254,11 @@ impl Drain {
     /// Tells the sink of memory that `process` was given.
     pub fn allocated(&mut self, process: u32, allocation: Allocation) {
         self.sink.allocated(process, allocation);
+    }
+
+    /// Tells the sink that `child` begins with a copy of the memory of `parent`.
+    pub fn forked(&mut self, parent: u32, child: u32) {
+        self.sink.forked(parent, child);
     }
 
     /// Tells the sink that what `process` had at `from..to` is gone.

@@ -91,6 +91,10 @@ impl ProbeSite {
 
 /// Bytes of an entry.
 pub const ENTRY: u32 = 16;
+/// Bytes of a [`Shape::Repeated`] record: an entry, and how often, in 64 bits.
+pub const REPEATED: u32 = 24;
+/// Where in it that stands.
+pub const REPEATED_COUNT: u32 = 16;
 /// Bytes of an [`Shape::Indexed`] record.
 pub const INDEXED: u32 = 16 + 64;
 
@@ -281,7 +285,7 @@ impl Writer<'_> {
         for entry in 0..entries {
             // Where the buffer was emptied since, nothing is there yet.
             hot.load(RDX, layout::REPEAT_ENTRIES + 8 * entry);
-            hot.store_low_at(RDX, 12, RCX);
+            hot.store_at(RDX, REPEATED_COUNT as i8, RCX);
         }
         hot.load(RDX, layout::counter(slot));
         hot.sum(RDX, RDX, RCX, 0);
@@ -321,7 +325,7 @@ impl Writer<'_> {
             hot.save(layout::SAVE_LENT_2, u);
         }
         if !load_address(hot, t, &operand.memory) {
-            // 32-bit addressing: nothing is noted.
+            // It depends on EIP: nothing is noted.
             if !lent.stolen {
                 hot.load(t, layout::SAVE_LENT);
                 hot.load(u, layout::SAVE_LENT_2);
@@ -473,7 +477,10 @@ impl Writer<'_> {
         let mut size = ENTRY;
         match shape {
             Shape::Plain => {}
-            Shape::Repeated { .. } => cold.store_low_at(u, 12, RCX),
+            Shape::Repeated { .. } => {
+                cold.store_at(u, REPEATED_COUNT as i8, RCX);
+                size = REPEATED;
+            }
             Shape::Masked { .. } | Shape::Indexed { .. } => {
                 match facts.dynamic {
                     Some(Dynamic::Mask { k, lanes }) => cold.mask_to(t, k, lanes.min(if lanes > 16 { 32 } else { 16 })),

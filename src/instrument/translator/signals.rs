@@ -8,7 +8,7 @@ use super::block::{BlockId, Moved};
 use super::dispositions::Fate;
 use super::layout;
 use super::native::Release;
-use super::probes::{ENTRY, Shape};
+use super::probes::{REPEATED, REPEATED_COUNT, Shape};
 use super::process::Process;
 use super::regions::Regions;
 use super::returns::{Arrival, Transfer};
@@ -416,15 +416,15 @@ fn shorten_noted(regions: &Regions, region: u32, space: &CodeSpace, from: u64, s
     let first = u64::from(layout::BUFFER);
     let end = regions.get(region, layout::CURSOR).wrapping_sub(regions.base(region).get());
     // A load and a store at most. If the buffer was emptied since, it is too late.
-    for at in (1..=2).filter_map(|i| end.checked_sub(i * u64::from(ENTRY))).take_while(|&at| at >= first) {
-        let place = at as u32 + 8;
-        let noted = regions.get(region, place);
+    for at in (1..=2).filter_map(|i| end.checked_sub(i * u64::from(REPEATED))).take_while(|&at| at >= first) {
+        let number = regions.get(region, at as u32 + 8) & NUMBER;
         let is_repeated =
-            space.probe_sites.get((noted & NUMBER) as usize).is_some_and(|p| matches!(p.shape, Shape::Repeated { .. }));
-        if !is_repeated || noted >> 32 != from & NUMBER {
+            space.probe_sites.get(number as usize).is_some_and(|p| matches!(p.shape, Shape::Repeated { .. }));
+        let count = at as u32 + REPEATED_COUNT;
+        if !is_repeated || regions.get(region, count) != from {
             return;
         }
-        regions.set(region, place, noted & NUMBER | so_far << 32);
+        regions.set(region, count, so_far);
     }
 }
 

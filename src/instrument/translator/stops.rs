@@ -60,6 +60,8 @@ impl Run {
             Stop::Exit => {
                 self.roster.look(tid);
                 self.settle(&stopped);
+                self.drain_buffer(tid);
+                self.drain.iter_mut().for_each(super::drain::Drain::ending);
                 stopped.resume(Mode::Continue, None)?;
                 Ok(())
             }

@@ -142,6 +142,7 @@ impl Run {
             let child = Process { pid: group, memory, text, pages, image, transitions, ahead, asked: None };
             self.make_way(group);
             self.processes.insert(group, child);
+            self.drain.iter_mut().for_each(|drain| drain.forked(space.as_raw() as u32, group.as_raw() as u32));
             group
         };
         if group != parent_group {

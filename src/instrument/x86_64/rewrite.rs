@@ -182,7 +182,7 @@ pub fn load_target(code: &mut Code, to: Register, instruction: &Instruction, slo
     encode(code, &load)
 }
 
-/// `lea to, <memory>`, its segment and a vector index left out; false where that cannot be written (32-bit addressing).
+/// `lea to, <memory>`, its segment and a vector index left out; false where that cannot be written (relative to EIP).
 pub fn load_address(code: &mut Code, to: Gpr, memory: &UsedMemory) -> bool {
     let vector = memory.index().is_vector_register();
     let index = if vector { Register::None } else { memory.index() };
@@ -191,12 +191,18 @@ pub fn load_address(code: &mut Code, to: Gpr, memory: &UsedMemory) -> bool {
         code.constant(to, displacement);
         return true;
     }
-    if [memory.base(), index].iter().any(|r| *r != Register::None && !r.is_gpr64()) {
+    let registers = || [memory.base(), index].into_iter().filter(|r| *r != Register::None);
+    // 32-bit addressing wraps around, and so does `lea` with it.
+    let (width, displacement) = if registers().all(Register::is_gpr32) {
+        (4, i64::from(displacement as u32 as i32))
+    } else if registers().all(Register::is_gpr64) {
+        (8, displacement as i64)
+    } else {
         return false;
-    }
-    let size = if displacement == 0 { 0 } else { 8 };
+    };
+    let size = if displacement == 0 { 0 } else { width };
     let scale = if index == Register::None { 1 } else { memory.scale() };
-    let operand = MemoryOperand::new(memory.base(), index, scale, displacement as i64, size, false, Register::None);
+    let operand = MemoryOperand::new(memory.base(), index, scale, displacement, size, false, Register::None);
     let Ok(lea) = Instruction::with2(Opcode::Lea_r64_m, REGISTERS[usize::from(to.0)], operand) else { return false };
     encode(code, &lea).is_ok()
 }
@@ -408,5 +414,24 @@ mod tests {
             translated(0x1000_0000, &load),
             "mov gs:[10h],rdx; mov rdx,gs:[90h]; lea rdx,[rdx+rcx*4+8]; lea rdx,[rdx+rbx]; mov rax,[rdx]; mov rdx,gs:[10h]"
         );
+    }
+
+    #[test]
+    fn the_address_of_an_operand_is_computed_at_its_width() {
+        let address = |bytes: &[u8]| {
+            let instruction = Decoder::with_ip(64, bytes, 0x40_0000, DecoderOptions::NONE).decode();
+            let mut factory = InstructionInfoFactory::new();
+            let mut code = Code::new(CacheAddress::new(0x1000));
+            if !load_address(&mut code, Gpr(2), &factory.info(&instruction).used_memory()[0]) {
+                return "none".into();
+            }
+            let mut line = String::new();
+            let written = Decoder::with_ip(64, code.bytes(), 0x1000, DecoderOptions::NONE).decode();
+            IntelFormatter::new().format(&written, &mut line);
+            line
+        };
+        assert_eq!(address(&[0x48, 0x8b, 0x44, 0x8b, 0xf8]), "lea rdx,[rbx+rcx*4-8]");
+        assert_eq!(address(&[0x67, 0x48, 0x8b, 0x44, 0x8b, 0xf8]), "lea rdx,[ebx+ecx*4-8]");
+        assert_eq!(address(&[0x67, 0x48, 0x8b, 0x03]), "lea rdx,[ebx]");
     }
 }

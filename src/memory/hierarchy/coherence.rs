@@ -22,9 +22,13 @@ impl Hierarchy {
             }
             self.book_dirtied(core, line, outer, writer);
         }
+        if lost {
+            self.book_used_by_other([inner, outer]);
+        }
         self.cores[core].placed_l2.iter_mut().for_each(|l2| l2.lose(line, &self.whereabouts));
         let state = outer.or(inner)?;
-        Some(writer.map_or(state, |writer| state.written_by(writer)))
+        let only_written = !lost && inner.filter(|_| writer.is_some()).or(outer).is_some_and(State::is_only_written);
+        Some(writer.map_or(state, |writer| state.written_by(writer)).with_only_written(only_written))
     }
 
     /// A write by `core`: the other cores lose `line`, a dirty copy goes to its last level. True if one had it.
@@ -54,6 +58,7 @@ impl Hierarchy {
             let inner = l1.peek(set, line).map(share);
             let outer = l2.as_mut().and_then(|l2| l2.cache.peek(l2.indexing.set(index), line).map(share));
             had |= inner.is_some() || outer.is_some();
+            self.book_used_by_other([inner, outer]);
             let inner = inner.filter(|state| state.writer().is_some());
             if let Some(writer) = inner.and_then(State::writer) {
                 self.tallies.write_back_l1(writer);
@@ -62,6 +67,7 @@ impl Hierarchy {
             }
             self.cores[other].placed_l2.iter_mut().for_each(|l2| l2.clean(line, &self.whereabouts));
             if let Some(state) = inner.or(outer) {
+                let state = state.with_only_written(false);
                 self.book_left_l2(state);
                 self.write_to_last(other, line, index, state);
             }
@@ -81,6 +87,7 @@ impl Hierarchy {
                 level.cache.peek(set, line).map(|state| std::mem::replace(state, state.cleaned()))
             };
             if let Some(state) = state {
+                self.book_used_by_other([Some(state), None]);
                 self.book_left_last(other, line, state);
             }
         }

@@ -42,6 +42,8 @@ pub enum Backing {
     },
     /// None of these.
     Anonymous,
+    /// Not known: the process's map could not be read in time, or has too many entries.
+    Unread,
 }
 
 /// A mapping that something was brought from.

@@ -121,6 +121,9 @@ pub trait AccessSink: Send {
     /// `thread` is over: nothing of it follows. An engine that does not tell has it taken to run on for a while.
     fn ended(&mut self, _thread: u32) {}
 
+    /// A thread is about to end, and its process, which is still there, perhaps with it.
+    fn ending(&mut self) {}
+
     /// The present phase was long enough. Pauses end only so.
     fn end_phase(&mut self) {}
 
@@ -133,6 +136,9 @@ pub trait AccessSink: Send {
 
     /// `process` was given memory. An engine that sees large allocations tells of them, before they are accessed.
     fn allocated(&mut self, _process: u32, _allocation: Allocation) {}
+
+    /// `child` begins with a copy of the memory of `parent`.
+    fn forked(&mut self, _parent: u32, _child: u32) {}
 
     /// What `process` had mapped at `from..to` is gone, or something else.
     fn unmapped(&mut self, _process: u32, _from: u64, _to: u64) {}
@@ -244,6 +250,12 @@ pub struct Traffic {
     pub dram_write: f64,
     /// The part of `dram_read` that stores asked for (write-allocate fills).
     pub dram_fill: f64,
+    /// The part of `dram_fill` of instructions that overwrite such lines whole, and write little else.
+    #[serde(default)]
+    pub dram_overwritten: f64,
+    /// Of lines that stores asked for, those used again before they left the caches.
+    #[serde(default)]
+    pub dram_used_again: f64,
     /// NT stores (part of `dram_write`).
     pub dram_nt: f64,
     /// Lines from memory or past the caches that lie on pages of 4 KiB, and those on huge ones; of the others that is not known.
@@ -317,6 +329,12 @@ impl Traffic {
         (known > 0.0).then(|| self.small_page_lines / known)
     }
 
+    /// Bytes that memory sent of lines which were only overwritten: what non-temporal stores would spare.
+    pub fn needless_fills(&self) -> f64 {
+        let stayed_unused = 1.0 - self.dram_used_again / self.dram_fill.max(1.0);
+        self.dram_overwritten * stayed_unused.clamp(0.0, 1.0)
+    }
+
     /// Lines from memory, whatever the cause of the miss. What another core wrote comes from that core.
     pub fn misses(&self) -> f64 {
         self.compulsory + self.capacity + self.conflict
@@ -340,6 +358,8 @@ impl Traffic {
         self.dram_read += more.dram_read;
         self.dram_write += more.dram_write;
         self.dram_fill += more.dram_fill;
+        self.dram_overwritten += more.dram_overwritten;
+        self.dram_used_again += more.dram_used_again;
         self.dram_nt += more.dram_nt;
         self.small_page_lines += more.small_page_lines;
         self.huge_page_lines += more.huge_page_lines;

@@ -1,6 +1,6 @@
 //! Names for the data that lines come from: variables, who asked for the memory, files; else what kind of memory it is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use super::code_map::CodeMap;
@@ -72,7 +72,8 @@ pub struct MeasuredData {
 
 /// Names the lines of every instruction.
 pub fn lines(evidence: &DataEvidence, code: &mut CodeMap) -> Vec<(CodeRef, Lines)> {
-    let mut names = Names { evidence, known: BTreeMap::new() };
+    let mut names = Names { evidence, known: BTreeMap::new(), pieces: HashMap::new() };
+    names.count_pieces(code);
     let of_site = |site: &crate::profile::evidence::data::SiteData| {
         let each = site.lines / site.samples.len().max(1) as f64;
         let mut parts: Vec<(Object, f64)> = Vec::new();
@@ -113,9 +114,21 @@ pub fn shares<'a>(lines: impl Iterator<Item = &'a Lines>) -> MeasuredData {
 struct Names<'e> {
     evidence: &'e DataEvidence,
     known: BTreeMap<(Option<u32>, u64), Object>,
+    /// How many allocations have the name.
+    pieces: HashMap<String, u32>,
 }
 
 impl Names<'_> {
+    fn count_pieces(&mut self, code: &mut CodeMap) {
+        for mapping in &self.evidence.mappings {
+            if let Backing::Allocated { frames, stack: false } = &mapping.backing
+                && let Some(name) = asker(frames, code)
+            {
+                *self.pieces.entry(name).or_default() += 1;
+            }
+        }
+    }
+
     fn name(&mut self, sample: &DataSample, code: &mut CodeMap) -> Object {
         let evidence = self.evidence;
         let mapping = sample.mapping.and_then(|index| evidence.mappings.get(index as usize));
@@ -148,10 +161,14 @@ impl Names<'_> {
             Backing::Stack => whole("stack", DataKind::Stack),
             Backing::Allocated { stack: true, .. } => whole("thread stack", DataKind::Stack),
             Backing::Allocated { frames, .. } => match asker(frames, code) {
-                Some(name) => whole(&name, DataKind::Allocated),
+                Some(name) => {
+                    let pieces = self.pieces.get(&name).copied().unwrap_or(1);
+                    Data { pieces, ..whole(&name, DataKind::Allocated) }
+                }
                 None => whole(ANONYMOUS, DataKind::Anonymous),
             },
             Backing::Anonymous => whole(ANONYMOUS, DataKind::Anonymous),
+            Backing::Unread => named("memory of unknown mapping", DataKind::Unknown, None),
         }
     }
 }
@@ -159,7 +176,7 @@ impl Names<'_> {
 const ANONYMOUS: &str = "anonymous memory";
 
 fn named(name: &str, kind: DataKind, bytes: Option<u64>) -> Data {
-    Data { name: name.to_owned(), kind, share: 0.0, bytes }
+    Data { name: name.to_owned(), kind, share: 0.0, bytes, pieces: 1 }
 }
 
 fn unmapped() -> Data {

@@ -131,7 +131,7 @@ fn fill_counts(function: &mut Function, measured: &Measured, common: &Common) {
         issue_slots: tally.issue_slots,
         code_bytes: counts.code_bytes(),
         chains: measured.chains.0.clone(),
-        traffic: measured.traffic.as_ref().ok().map(|t| t.sum).filter(|t| traffic::error_of_windows(t, None).is_ok()),
+        traffic: measured.traffic.as_ref().ok().filter(|t| is_seen(t)).map(|t| t.sum),
         chain_coverage: measured.chains.1,
     });
     let error = (common.uncounted_share > 0.0).then_some(common.uncounted_share);
@@ -144,11 +144,16 @@ fn fill_counts(function: &mut Function, measured: &Measured, common: &Common) {
     }
 }
 
+/// Where it accesses memory is known of most of it.
+fn is_seen(traffic: &MeasuredTraffic) -> bool {
+    traffic::error_of_windows(&traffic.sum, traffic.one_in, None).is_ok()
+}
+
 fn fill_traffic<'m>(function: &mut Function, measured: &'m Measured) {
     let near = ["bytes.l2", "cache_misses"];
     let far = ["bytes.l3", "bytes.dram", "misses"];
     let known = |traffic: &'m MeasuredTraffic| {
-        traffic::error_of_windows(&traffic.sum, traffic.error).map(|error| (traffic, error))
+        traffic::error_of_windows(&traffic.sum, traffic.one_in, traffic.error).map(|error| (traffic, error))
     };
     let (traffic, error) = match measured.traffic.as_ref().map_err(Clone::clone).and_then(known) {
         Ok(known) => known,
@@ -219,7 +224,7 @@ fn per_thread(measured: &Measured, common: &Common) -> Vec<PerThread> {
             entry.flops = Some(entry.flops.unwrap_or(0) + flops);
         }
     }
-    let seen = |t: &&MeasuredTraffic| traffic::error_of_windows(&t.sum, None).is_ok();
+    let seen = |t: &&MeasuredTraffic| is_seen(t);
     if let Some(traffic) = measured.traffic.as_ref().ok().filter(seen) {
         for (thread, bytes) in &traffic.dram_by_thread {
             let Some(index) = common.counted_threads.get(*thread as usize) else { continue };

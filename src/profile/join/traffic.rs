@@ -82,10 +82,14 @@ impl FunctionTraffic {
 
 /// How well a model that looked at a part of the program knows what a function exchanged with L2: nothing about
 /// instructions that it never saw. Nothing exchanged has no relative error.
-pub fn error_of_windows(traffic: &Traffic, overall: Option<f64>) -> Result<Option<f64>, String> {
+pub fn error_of_windows(traffic: &Traffic, one_in: u32, overall: Option<f64>) -> Result<Option<f64>, String> {
     let unseen = traffic.unseen / (traffic.l1_read + traffic.l1_write).max(1.0);
     if unseen > 0.5 {
-        return Err("it was executed where no window of sampling was; run longer, or with --memory exact".into());
+        return Err(match one_in {
+            0 | 1 => "the addresses of its accesses cannot be told (they are relative to GS or EIP)",
+            _ => "it was executed where no window of sampling was; run longer, or with --memory exact",
+        }
+        .into());
     }
     let error = if unseen > 0.0 { Some(overall.unwrap_or(0.0).hypot(unseen)) } else { overall };
     Ok(error.filter(|_| traffic.l1_misses > 0.0))
@@ -259,11 +263,13 @@ mod tests {
     #[test]
     fn what_no_window_saw_is_not_known() {
         let with = |unseen| Traffic { l1_read: 60.0, l1_write: 40.0, l1_misses: 1.0, unseen, ..Traffic::default() };
-        assert_eq!(error_of_windows(&with(0.0), None), Ok(None));
-        assert_eq!(error_of_windows(&with(0.0), Some(0.01)), Ok(Some(0.01)));
+        assert_eq!(error_of_windows(&with(0.0), 32, None), Ok(None));
+        assert_eq!(error_of_windows(&with(0.0), 32, Some(0.01)), Ok(Some(0.01)));
         let resident = Traffic { l1_misses: 0.0, ..with(0.0) };
-        assert_eq!(error_of_windows(&resident, Some(0.01)), Ok(None), "there is no part of nothing");
-        assert_eq!(error_of_windows(&with(10.0), None), Ok(Some(0.1)));
-        assert!(error_of_windows(&with(70.0), Some(0.01)).is_err());
+        assert_eq!(error_of_windows(&resident, 32, Some(0.01)), Ok(None), "there is no part of nothing");
+        assert_eq!(error_of_windows(&with(10.0), 32, None), Ok(Some(0.1)));
+        for (one_in, word) in [(32, "window"), (1, "GS")] {
+            assert!(error_of_windows(&with(70.0), one_in, Some(0.01)).is_err_and(|reason| reason.contains(word)));
+        }
     }
 }

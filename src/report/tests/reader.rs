@@ -25,7 +25,7 @@ fn places(value: &Value, at: String, out: &mut Vec<String>) {
 
 /// Fields that may be absent: added after the contract, or absent where they have nothing to tell.
 fn optional(pointer: &str) -> bool {
-    const NAMES: [&str; 50] = [
+    const NAMES: [&str; 53] = [
         "waiting_s",
         "kernel_s",
         "concurrency",
@@ -47,6 +47,9 @@ fn optional(pointer: &str) -> bool {
         "l3_stale_lines",
         "cold_lines",
         "small_page_lines",
+        "dram_overwritten",
+        "dram_used_again",
+        "pieces",
         "huge_page_lines",
         "unseen",
         "error",

@@ -59,13 +59,14 @@ pub fn dram_seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace
     t = avoiding_misses(t, removed);
     let small_share = paging::small_share(subject, removed);
     let plain = traffic_seconds(&t, small_share, threads, subject.host, trace)?;
-    if !removed.has(Deficiency::WriteAllocate) || t.dram_fill <= 0.0 {
+    if !removed.has(Deficiency::WriteAllocate) || t.needless_fills() <= 0.0 {
         return Some(plain);
     }
-    // Streaming stores: no fill, and what was filled goes past the caches. On some hosts they are slower.
-    t.dram_nt = t.dram_write.min(t.dram_nt + t.dram_fill);
-    t.dram_read = (t.dram_read - t.dram_fill).max(0.0);
-    t.dram_fill = 0.0;
+    // Streaming stores, where lines are overwritten whole: no fill, and they go past the caches. On some hosts they are slower.
+    let needless = t.needless_fills();
+    t.dram_nt = t.dram_write.min(t.dram_nt + needless);
+    t.dram_read = (t.dram_read - needless).max(0.0);
+    t.dram_fill = (t.dram_fill - needless).max(0.0);
     Some(traffic_seconds(&t, small_share, threads, subject.host, trace)?.min(plain))
 }
 
@@ -111,6 +112,8 @@ fn avoiding_misses(mut t: Traffic, removed: Removed) -> Traffic {
         t.dram_read *= keep;
         t.dram_write = t.dram_nt + keep * (t.dram_write - t.dram_nt).max(0.0);
         t.dram_fill *= keep;
+        t.dram_overwritten *= keep;
+        t.dram_used_again *= keep;
     }
     t
 }

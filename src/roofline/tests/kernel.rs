@@ -121,6 +121,8 @@ impl Kernel {
             dram_read: per.dram_read * n,
             dram_write: per.dram_write * n,
             dram_fill: per.dram_fill * n,
+            dram_overwritten: per.dram_overwritten * n,
+            dram_used_again: per.dram_used_again * n,
             dram_nt: per.dram_nt * n,
             l1_misses: per.l1_misses * n,
             l2_misses: per.l2_misses * n,

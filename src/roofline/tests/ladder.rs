@@ -44,7 +44,8 @@ prop_compose! {
         let (l2, l3, dram, share) = traffic;
         k = k.traffic(|t| {
             (t.l2_read, t.l3_read, t.dram_read) = (l2, l3, dram * (1.0 - share));
-            (t.dram_write, t.dram_fill, t.capacity, t.compulsory) = (dram * share, dram * share * 0.5, 1.0, 1.0);
+            (t.dram_write, t.capacity, t.compulsory) = (dram * share, 1.0, 1.0);
+            (t.dram_fill, t.dram_overwritten) = (dram * share * 0.5, dram * share * 0.5);
         });
         k.threads(threads.0.min(threads.1), threads.1).took(cycles)
     }

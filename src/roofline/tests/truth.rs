@@ -41,7 +41,8 @@ fn k02_dram_triad_says_non_temporal() {
     let k = Kernel::new("dram_triad").fp(1, Fma, Dp, W512).access(2, Load, 64, true).access(1, Store, 64, true);
     let k = k.traffic(|t| {
         (t.l2_read, t.l2_write, t.l3_read, t.l3_write) = (192.0, 64.0, 192.0, 64.0);
-        (t.dram_read, t.dram_write, t.dram_fill, t.unit_lines) = (192.0, 64.0, 64.0, 3.0);
+        (t.dram_read, t.dram_write, t.unit_lines) = (192.0, 64.0, 3.0);
+        (t.dram_fill, t.dram_overwritten) = (64.0, 64.0);
     });
     let f = expect(k.threads(2, 2).took(cycles_for(256.0, 47e9)), "dram-bandwidth", 0.93, 1.03);
     let nt = f.analysis.savings.iter().find(|s| s.remove == ["write-allocate"]).expect("no advice to stream");
