@@ -16,8 +16,8 @@ use super::tally::Tally;
 pub struct Behind {
     /// The opening, windows, and warm-ups of windows.
     books: [Scaled; 3],
-    /// How many misses of L2, more or less, the placement of pages makes.
-    pub of_placement: f64,
+    /// How many misses of L2 and of the last level, more or less, the placement of pages makes.
+    pub of_placement: [f64; 2],
     /// What was left in the caches at the end of the program, which stands for itself.
     end: Tally,
     lines: f64,
@@ -32,12 +32,19 @@ struct Scaled {
     weight: f64,
     /// An event stands for so many of the program.
     scale: f64,
+    /// Misses of the last level for each that was seen, as pages are placed.
+    placed: f64,
 }
 
 impl Scaled {
     /// Events that were seen, where they stand for anything.
     fn seen(&self, events: impl Fn(&Tally) -> u64) -> f64 {
         if self.scale > 0.0 { events(&self.tally) as f64 / self.weight } else { 0.0 }
+    }
+
+    /// Stays in the caches that one stands for.
+    fn stays(&self) -> f64 {
+        self.scale * self.placed
     }
 }
 
@@ -53,10 +60,12 @@ impl Behind {
             tally: tallies.as_placed(&books[i]),
             weight: weights[i],
             scale: lines * factors[i] / weights[i],
+            placed: tallies.as_placed(&books[i]).last_fills.max(1) as f64 / books[i].last_fills.max(1) as f64,
         });
-        let more =
-            |(placed, tally): (&Scaled, Tally)| (placed.tally.l2_fills as f64 - tally.l2_fills as f64) * placed.scale;
-        let of_placement = scaled.iter().zip(books).map(more).sum::<f64>().abs();
+        let of_placement = [|tally: &Tally| tally.l2_fills, |tally: &Tally| tally.last_fills].map(|fills| {
+            let both = scaled.iter().zip(&books);
+            both.map(|(s, seen)| (fills(&s.tally) as f64 - fills(seen) as f64) * s.scale).sum::<f64>().abs()
+        });
         Behind { books: scaled, of_placement, end: tallies.end(owner), lines, has_l2 }
     }
 
@@ -105,12 +114,12 @@ impl Behind {
         all
     }
 
-    /// How many lines of the program an event in `book` stands for.
+    /// How many stays of lines in the caches one that began in `book` stands for.
     pub fn stands_for(&self, book: Book) -> f64 {
         match book {
-            Book::Plain => self.books[0].scale,
-            Book::Sample => self.books[1].scale,
-            Book::Warming => self.books[2].scale,
+            Book::Plain => self.books[0].stays(),
+            Book::Sample => self.books[1].stays(),
+            Book::Warming => self.books[2].stays(),
             Book::End => self.lines,
             Book::Nothing => 0.0,
         }

@@ -33,7 +33,7 @@ use super::write_combining::WriteCombiner;
 use crate::profile::evidence::memory::Access;
 use burst::BurstL2;
 use overwritten::use_again;
-use placed::PlacedL2;
+use placed::{PlacedL2, PlacedLast};
 
 /// A cache and how it finds its sets.
 #[derive(Debug)]
@@ -65,6 +65,8 @@ struct Core {
 struct LastLevel {
     cache: Indexed,
     shadow: PartialShadow,
+    /// Only where lines of one class come, of pages of which something is known.
+    placed: Option<PlacedLast>,
 }
 
 /// All caches of the host, as far as the program's threads reach them.
@@ -167,13 +169,14 @@ impl Hierarchy {
     pub fn know(&mut self, whereabouts: Whereabouts) {
         debug_assert!(!matches!(self.scope, Scope::OneClass(_)) || !whereabouts.has_frames());
         self.whereabouts = whereabouts;
-        if self.places_l2() {
-            self.tallies.place_l2();
+        if self.places() {
+            self.tallies.place(self.geometry.l2.is_some());
         }
     }
 
-    fn places_l2(&self) -> bool {
-        matches!(self.scope, Scope::OneClass(_)) && self.geometry.l2.is_some() && self.whereabouts.places()
+    /// Caches behind L1 are there by the frames of pages, too.
+    fn places(&self) -> bool {
+        matches!(self.scope, Scope::OneClass(_)) && self.whereabouts.places()
     }
 
     /// `process` has just made `accesses` in address space `space`, and still is there to ask for its pages.
@@ -284,7 +287,12 @@ impl Hierarchy {
                 if self.geometry.l2.is_some() && self.whereabouts.has_frames() {
                     cache.indexing = cache.indexing.of_frames();
                 }
-                self.last.push(LastLevel { cache, shadow: PartialShadow::new(lines, MAX_SHADOW_LINES) });
+                let placed = self.places().then(|| {
+                    let indexing = self.scope.indexing(&self.geometry.last);
+                    let sliced = self.geometry.l2.is_some();
+                    PlacedLast::new(if sliced { indexing.of_frames() } else { indexing }, self.geometry.last.ways)
+                });
+                self.last.push(LastLevel { cache, shadow: PartialShadow::new(lines, MAX_SHADOW_LINES), placed });
             }
             let l2_lines = self.geometry.l2.map_or(0, |l2| l2.lines()) / self.scope.classes().count();
             let core_number = self.cores.len() as u64;
@@ -303,7 +311,7 @@ impl Hierarchy {
                 placed_l2: self
                     .geometry
                     .l2
-                    .filter(|_| self.places_l2())
+                    .filter(|_| self.places())
                     .map(|l2| PlacedL2::new(self.scope.indexing(&l2), l2.ways)),
                 combiner: WriteCombiner::default(),
                 overwriting: (!matches!(self.scope, Scope::OneClass(_))).then(Overwriting::default),
@@ -422,6 +430,7 @@ impl Hierarchy {
         }
         let victim_cache = self.geometry.policy == LastLevelPolicy::Victim && self.geometry.l2.is_some();
         let kept_in_shadow = self.last[own].shadow.touch(line);
+        self.fetch_placed(own, owner, line, (victim_cache && !shared, held_elsewhere));
         let level = &mut self.last[own].cache;
         let set = level.indexing.set(index);
         if victim_cache && !shared {
@@ -517,6 +526,7 @@ impl Hierarchy {
             if self.last[last].cache.cache.peek(set, line).is_none() {
                 self.insert_last(last, line, set, state.moved());
             }
+            self.put_placed(last, line);
         }
     }
 
@@ -526,6 +536,7 @@ impl Hierarchy {
             return;
         }
         let last = self.cores[core].last;
+        self.put_placed(last, line);
         let level = &mut self.last[last].cache;
         let set = level.indexing.set(index);
         match level.cache.peek(set, line) {

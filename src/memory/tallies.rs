@@ -42,8 +42,9 @@ pub struct Tallies {
     put_away: Vec<Tally>,
     /// By owner: what was put away of the sample.
     weighed: Vec<Weighed>,
-    /// L2 is there by the frames of pages, too.
+    /// L2 is there by the frames of pages, too, and so is the last level.
     has_placed_l2: bool,
+    has_placed_last: bool,
     /// What happens in L1 is noted apart, too, and what was so.
     apart: bool,
     noted: HashMap<Owner, L1Events, Mixing>,
@@ -66,14 +67,15 @@ impl Tallies {
         Owner((self.plain.len() - 1) as u32)
     }
 
-    /// L2 is there by the frames of pages, too, from now on.
-    pub fn place_l2(&mut self) {
-        self.has_placed_l2 = true;
+    /// The last level, and an `l2` before it if there is one, are there by the frames of pages, too, from now on.
+    pub fn place(&mut self, l2: bool) {
+        (self.has_placed_l2, self.has_placed_last) = (l2, true);
     }
 
-    /// The same with L2 as it is known best.
+    /// The same with L2 and the last level as they are known best.
     pub fn as_placed(&self, tally: &Tally) -> Tally {
-        if self.has_placed_l2 { tally.as_placed() } else { *tally }
+        let known = if self.has_placed_last { tally.with_placed_last() } else { *tally };
+        if self.has_placed_l2 { known.with_placed_l2() } else { known }
     }
 
     /// The tally of `owner`.

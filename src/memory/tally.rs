@@ -42,6 +42,8 @@ pub struct Tally {
     pub placed_fills: u64,
     pub placed_dirtied: u64,
     pub placed_taken_over: u64,
+    /// The same of the last level: its misses.
+    pub placed_last_fills: u64,
     /// Last-level misses: lines that came from memory.
     pub last_fills: u64,
     /// Those of them that a store asked for.
@@ -148,6 +150,7 @@ impl Tally {
             placed_fills: each(self.placed_fills),
             placed_dirtied: each(self.placed_dirtied),
             placed_taken_over: each(self.placed_taken_over),
+            placed_last_fills: each(self.placed_last_fills),
             last_fills: each(self.last_fills),
             store_fills: each(self.store_fills),
             used_again: each(self.used_again),
@@ -196,6 +199,7 @@ impl Tally {
         self.placed_fills += more.placed_fills;
         self.placed_dirtied += more.placed_dirtied;
         self.placed_taken_over += more.placed_taken_over;
+        self.placed_last_fills += more.placed_last_fills;
         self.last_fills += more.last_fills;
         self.store_fills += more.store_fills;
         self.used_again += more.used_again;
@@ -240,7 +244,7 @@ impl Tally {
     /// Of pages that are used whole L2 by frames knows best how many lines it has room for. It spreads lines a page apart over
     /// positions in the page, which in truth share few sets. Where L2 by classes misses more, and not for want of capacity, that is
     /// so, and it is right.
-    pub fn as_placed(&self) -> Tally {
+    pub fn with_placed_l2(&self) -> Tally {
         let share = self.l2_shadowed.share();
         if self.placed_fills < self.l2_fills && share > MOST_CONFLICTS {
             return *self;
@@ -260,6 +264,25 @@ impl Tally {
     /// Share of the lines that its stores bring which are overwritten whole; 0 where none was told.
     pub fn overwritten_share(&self) -> f64 {
         if self.told_fills == 0 { 0.0 } else { self.overwritten as f64 / self.told_fills as f64 }
+    }
+
+    /// The same with the last level as the frames of pages have it: what it misses more, for want of ways in some colours of pages.
+    /// Where it misses less, lines lie in few positions of their pages, and it is wrong.
+    pub fn with_placed_last(&self) -> Tally {
+        let more = self.placed_last_fills.saturating_sub(self.last_fills);
+        if more == 0 {
+            return *self;
+        }
+        let (capacity, conflict) = self.capacity_and_conflict(0.0);
+        let stores = self.store_fills as f64 / self.last_fills.max(1) as f64;
+        Tally {
+            last_fills: self.last_fills + more,
+            store_fills: self.store_fills + (stores * more as f64).round() as u64,
+            on_small_pages: self.on_small_pages + more,
+            capacity: capacity as u64,
+            conflict: conflict as u64 + more,
+            ..*self
+        }
     }
 
     /// Lines that were seen on their way between L2 and the last level, and past them.
@@ -288,6 +311,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_last_level_by_frames_adds_conflicts_and_takes_nothing_away() {
+        let own = |placed_last_fills| Tally {
+            last_fills: 110,
+            store_fills: 55,
+            compulsory: 10,
+            capacity: 3,
+            conflict: 1,
+            placed_last_fills,
+            ..Tally::default()
+        };
+        let placed = |tally: Tally| {
+            let placed = tally.with_placed_last();
+            let (capacity, conflict) = placed.capacity_and_conflict(0.0);
+            (placed.last_fills, placed.store_fills, capacity, conflict)
+        };
+        assert_eq!(placed(own(0)), (110, 55, 75.0, 25.0));
+        assert_eq!(placed(own(110)), (110, 55, 75.0, 25.0));
+        assert_eq!(placed(own(130)), (130, 65, 75.0, 45.0));
+    }
+
+    #[test]
     fn l2_by_frames_adds_misses_and_takes_none_away_that_are_for_want_of_ways() {
         let own = |l2_fills, conflicts, placed_fills| Tally {
             l2_fills,
@@ -298,7 +342,7 @@ mod tests {
             ..Tally::default()
         };
         let placed = |tally: Tally| {
-            let placed = tally.as_placed();
+            let placed = tally.with_placed_l2();
             (placed.l2_fills, (placed.l2_shadowed.share() * placed.l2_fills as f64).round(), placed.l2_dirtied)
         };
         // A working set that would just fit: what is missed is missed for want of ways.

@@ -79,6 +79,9 @@ impl Hierarchy {
     /// removes them.
     pub(super) fn settle_remote(&mut self, own: usize, line: Line, index: u64, store: bool) {
         for other in (0..self.last.len()).filter(|&other| other != own) {
+            if store {
+                self.lose_placed(other, line);
+            }
             let level = &mut self.last[other].cache;
             let set = level.indexing.set(index);
             let state = if store {

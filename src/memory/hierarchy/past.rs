@@ -31,6 +31,7 @@ impl Hierarchy {
         l1_shadow.iter_mut().chain([l2_shadow, last]).for_each(|shadow| shadow.remove(line));
         let index = self.whereabouts.index(line);
         let last = self.cores[core].last;
+        self.lose_placed(last, line);
         let level = &mut self.last[last].cache;
         if let Some(state) = level.cache.remove(level.indexing.set(index), line) {
             self.book_left_last(last, line, state);

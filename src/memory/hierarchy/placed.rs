@@ -1,12 +1,15 @@
-//! L2 of the sample of lines once more, with pages where they really are.
+//! L2 and the last level of the sample of lines once more, with pages where they really are.
 //!
-//! Lines of class 0 keep whole sets of L2 only if the class and the set follow from the same number, which takes pages to have colours
+//! Lines of class 0 keep whole sets only if the class and the set follow from the same number, which takes pages to have colours
 //! evenly (`placement.rs`). The frames of small pages have them at random: of a working set about as large as L2 some colours have
 //! more pages than ways, others fewer, and a third of its lines may be missed. Here a line's set is told by the colour of its frame
 //! and by those bits of its position in the page that do not tell the class: all positions that do are taken as one, of each of which a
 //! page that is used whole has one line in the sample. How often L2 misses lines of such pages, this one knows; lines a page apart,
-//! which share one position, it spreads over all ([`Tally::as_placed`](crate::memory::tally::Tally::as_placed) takes both together).
+//! which share one position, it spreads over all ([`Tally::with_placed_l2`](crate::memory::tally::Tally::with_placed_l2) takes both
+//! together). So it is with the last level ([`Tally::with_placed_last`](crate::memory::tally::Tally::with_placed_last)), to which comes
+//! what L2 by classes asks for and gives up.
 
+use super::Hierarchy;
 use crate::memory::line::{Line, Owner, State};
 use crate::memory::placement::Indexing;
 use crate::memory::set_cache::{Lookup, SetCache};
@@ -63,6 +66,75 @@ impl PlacedL2 {
 
     fn set(&self, line: Line, pages: &Whereabouts) -> u32 {
         self.indexing.set(pages.placed(line))
+    }
+}
+
+/// The sampled part of one last level.
+#[derive(Debug)]
+pub struct PlacedLast {
+    cache: SetCache,
+    indexing: Indexing,
+}
+
+impl PlacedLast {
+    /// With the sets that lines of class 0 use.
+    pub fn new(indexing: Indexing, ways: u32) -> Self {
+        PlacedLast { cache: SetCache::with_sets(indexing.sets(), ways), indexing }
+    }
+
+    fn set(&self, line: Line, pages: &Whereabouts) -> u32 {
+        self.indexing.set(pages.placed(line))
+    }
+
+    /// `line` is asked for, and leaves it if `takes`: whether it was here.
+    fn find(&mut self, line: Line, pages: &Whereabouts, takes: bool) -> bool {
+        let set = self.set(line, pages);
+        match takes {
+            true => self.cache.remove(set, line).is_some(),
+            false => matches!(self.cache.find(set, line), Lookup::Hit(_)),
+        }
+    }
+
+    /// `line` comes, if it is not here.
+    fn put(&mut self, line: Line, pages: &Whereabouts) {
+        let set = self.set(line, pages);
+        if self.cache.peek(set, line).is_none() {
+            self.cache.insert(set, line, State::CLEAN);
+        }
+    }
+}
+
+impl Hierarchy {
+    /// `owner` asks last level `last` for `line`, which leaves it if `takes`, and other cores have if `held_elsewhere`.
+    pub(super) fn fetch_placed(
+        &mut self,
+        last: usize,
+        owner: Owner,
+        line: Line,
+        (takes, held_elsewhere): (bool, bool),
+    ) {
+        let Some(placed) = &mut self.last[last].placed else { return };
+        if placed.find(line, &self.whereabouts, takes) || held_elsewhere {
+            return;
+        }
+        if !takes {
+            placed.put(line, &self.whereabouts);
+        }
+        self.tallies.of(owner).placed_last_fills += 1;
+    }
+
+    /// `line` comes from L2 to last level `last`.
+    pub(super) fn put_placed(&mut self, last: usize, line: Line) {
+        if let Some(placed) = &mut self.last[last].placed {
+            placed.put(line, &self.whereabouts);
+        }
+    }
+
+    /// Last level `last` loses `line` to others, or to memory.
+    pub(super) fn lose_placed(&mut self, last: usize, line: Line) {
+        if let Some(placed) = &mut self.last[last].placed {
+            placed.find(line, &self.whereabouts, true);
+        }
     }
 }
 

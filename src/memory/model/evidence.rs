@@ -79,9 +79,12 @@ impl CacheModel {
             figures.l2_scatter = error(scatter.l2, |t| t.l2_fills + t.l2_dirtied) * figures.l2_misses;
             if !hierarchy.knows_frames() {
                 // Pages lie at random, or one after the other: what is told is the first.
-                figures.l2_scatter = figures.l2_scatter.hypot(behind.of_placement);
+                figures.l2_scatter = figures.l2_scatter.hypot(behind.of_placement[0]);
             }
             figures.l3_scatter = error(scatter.l3, |t| t.last_fills) * figures.l3_misses;
+            if !hierarchy.knows_frames() {
+                figures.l3_scatter = figures.l3_scatter.hypot(behind.of_placement[1]);
+            }
             // What windows never saw after their warm-ups, and these did, may be as frequent as there.
             let executed = self.executed.by_phase(owner);
             figures.l2_scatter += behind.only_in_warm_ups(executed, |t| t.l2_fills);
