@@ -10,6 +10,7 @@ pub mod merge;
 pub mod roster;
 pub mod single_step;
 mod start;
+mod strings;
 pub mod tally;
 pub mod translator;
 mod turns;

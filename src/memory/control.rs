@@ -9,7 +9,8 @@
 //! events = bursts scaled up + slope × (sample − sample within bursts scaled up)
 //! ```
 //!
-//! Where too few bursts tell how the two go together, and events are rare, the mean of both is taken.
+//! Where too few bursts tell how the two go together, or none with a rare event of the sample, the mean of both is taken: one burst may
+//! have met a function at its start alone, where it loads what it works on.
 //!
 //! Lines that other cores take are left out of it, and told by bursts alone: in the sample the threads that fight for a line do not take
 //! turns as they do where nothing is left out.
@@ -25,6 +26,8 @@ use super::tally::Tally;
 const ENOUGH_BURSTS: f64 = 3.0;
 /// Fewer events an access are rare: whether a burst met them says little.
 const RARE: f64 = 0.01;
+/// Standard errors that an estimate is off by at most, but for one in twenty.
+const LIKELY: f64 = 2.0;
 /// Slopes are at most this: a few lines of which hardly one is in the sample.
 const STEEPEST: f64 = 4.0;
 
@@ -163,16 +166,19 @@ impl Control {
         let Estimates { bursts, sample, events, scale, lines } = estimates;
         let of_owner = self.owners.get(owner.0 as usize).copied().unwrap_or_default();
         let of_kind = &of_owner.kinds[kind];
-        if of_kind.x < RARE * of_owner.a && of_owner.tells_no_slope(kind) {
+        let few_bursts = of_owner.bursts < ENOUGH_BURSTS;
+        if few_bursts || of_kind.x < RARE * of_owner.a && of_kind.y == 0.0 {
             // Two estimates of the same: each as far as it saw something independently, and both together as well as so many events
-            // at random tell.
+            // at random tell; less, where bursts that met some differ by more than chance makes them.
             let (by_bursts, by_sample) = (of_kind.bursts, events);
             let both = by_bursts + by_sample;
-            let mean = if both > 0.0 { (by_bursts * bursts + by_sample * sample) / both } else { 0.0 };
-            return (mean, if both > 0.0 { mean / both.sqrt() } else { 0.0 });
-        }
-        if of_owner.bursts == 0.0 {
-            return (sample, 0.0);
+            if both == 0.0 {
+                return (0.0, 0.0);
+            }
+            let mean = (by_bursts * bursts + by_sample * sample) / both;
+            let by_chance = if by_bursts > 0.0 { LIKELY * bursts / by_bursts.sqrt() } else { f64::INFINITY };
+            let apart = ((bursts - sample).abs() - by_chance).max(0.0);
+            return (mean, (mean / both.sqrt()).hypot(apart));
         }
         let within = scale * lines * (of_owner.noted[kind] + of_owner.put_away[kind]);
         let (slope, error) = of_owner.regression(kind, lines);
@@ -196,11 +202,6 @@ impl OfOwner {
             moments.xy += x * y;
             moments.yy += y * y;
         }
-    }
-
-    /// Whether bursts, or what the sample saw in them, are too few to tell how they go together.
-    fn tells_no_slope(&self, kind: usize) -> bool {
-        self.bursts < ENOUGH_BURSTS || self.kinds[kind].y == 0.0
     }
 
     /// How many events of bursts go with one of the sample, which stands for so many `lines`, where both are proportional to
@@ -271,8 +272,13 @@ mod tests {
         assert_eq!((fills, error), (37_500.0, 0.0));
         // Conflicts, of which the sample has none.
         assert_eq!(estimate(&[(900, 0), (1000, 0), (1000, 0)], 0.0).0, 290_000.0);
-        // Two bursts say nothing of what goes together.
-        assert_eq!(estimate(&[(125, 3), (0, 0)], 50_000.0).0, 12_500.0);
+        // Two bursts say nothing of what goes together, and are more than two errors apart from what the sample says.
+        let (fills, error) = estimate(&[(125, 3), (0, 0)], 50_000.0);
+        assert!((fills - (12_500.0 + 1562.5 * 50_000.0) / 1563.5).abs() < 1e-6, "{fills}");
+        assert!(error > 12_500.0 && error < 13_000.0, "{error}");
+        // One burst that met a function at its start, of which it had 18 times as many misses as the sample knows of.
+        let (fills, error) = estimate(&[(960, 30)], 16.0 * 320.0);
+        assert!(fills / 5_120.0 < 1.2 && fills - 2.0 * error < 5_120.0, "{fills} {error}");
     }
 
     #[test]
@@ -313,9 +319,9 @@ mod tests {
 
     #[test]
     fn what_is_rare_is_known_as_well_as_its_events_are_many() {
-        // One burst in two saw one, the sample 15: the mean of both, and 1 / sqrt(16) of it.
-        let (fills, error) = estimate(&[(1, 0), (0, 0)], 15.0 * 32.0);
-        assert!((fills - (100.0 + 15.0 * 480.0) / 16.0).abs() < 1e-9 && (error - fills / 4.0).abs() < 1e-9, "{error}");
+        // One burst in two saw four, the sample 15: the mean of both, and 1 / sqrt(16) of it.
+        let (fills, error) = estimate(&[(4, 0), (0, 0)], 15.0 * 32.0);
+        assert!((fills - (400.0 + 15.0 * 480.0) / 16.0).abs() < 1e-9 && (error - fills / 4.0).abs() < 1e-9, "{error}");
         assert_eq!(estimate(&[(0, 0)], 0.0), (0.0, 0.0));
     }
 

@@ -4,8 +4,9 @@ use iced_x86::Code;
 use nix::unistd::Pid;
 
 use super::records::Space;
+use crate::instrument::strings::{self, Run};
 use crate::instrument::tally::Tally;
-use crate::instrument::x86_64::observe::{DIRECTION, State, may_end_early};
+use crate::instrument::x86_64::observe::{DIRECTION, State};
 use crate::isa::facts::Dynamic;
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::memory::{Access, AccessSink};
@@ -31,8 +32,8 @@ pub struct Thread {
     pub process: Pid,
     ordinal: u32,
     pending: Option<Pending>,
-    /// What a repeated comparison of strings has read, which is known behind it alone.
-    compared: Vec<Access>,
+    /// What a `rep` instruction has accessed, which is known behind it alone.
+    repeated: Vec<Access>,
 }
 
 /// An instruction about to be executed.
@@ -45,7 +46,7 @@ struct Pending {
     sum: u64,
     /// The number of a `syscall`.
     call: Option<i64>,
-    /// Repeated comparison of strings: the first access of each operand, and whether further ones go downwards.
+    /// `rep`: the first access of each operand, and whether further ones go downwards.
     first: Vec<Access>,
     downwards: bool,
 }
@@ -53,7 +54,7 @@ struct Pending {
 impl Thread {
     /// A thread that has not executed anything.
     pub fn new(process: Pid, ordinal: u32) -> Self {
-        Thread { process, ordinal, pending: None, compared: Vec::new() }
+        Thread { process, ordinal, pending: None, repeated: Vec::new() }
     }
 
     /// For interrupting it.
@@ -102,14 +103,15 @@ impl Thread {
         if let Some(record) = space.known(pending.at) {
             let iterations = pending.repeat_from.map(|from| from.wrapping_sub(count_register));
             record.count(self.ordinal, iterations.unwrap_or(pending.sum));
-            for access in pending.first {
-                let element = u64::from(access.bytes);
-                let bytes = (element * iterations.unwrap_or(0)).min(1 << 31);
+            let run = |first: &Access| {
+                let element = u64::from(first.bytes);
+                let bytes = element.saturating_mul(iterations.unwrap_or(0));
                 let back = if pending.downwards { bytes.saturating_sub(element) } else { 0 };
-                if bytes > 0 {
-                    let address = access.address.wrapping_sub(back);
-                    self.compared.push(Access { address, bytes: bytes as u32, ..access });
-                }
+                Run { address: first.address.wrapping_sub(back), bytes, kind: first.kind }
+            };
+            if let Some(first) = pending.first.first() {
+                let runs: Vec<Run> = pending.first.iter().map(run).collect();
+                strings::accesses(&runs, first.site, &mut self.repeated);
             }
         }
         if pending.call.is_some_and(|c| MAPPING_CALLS.contains(&c)) {
@@ -136,9 +138,9 @@ impl Thread {
         sink: &mut Option<Box<dyn AccessSink>>,
     ) -> Result<(), TraceError> {
         if let Some(sink) = sink
-            && !self.compared.is_empty()
+            && !self.repeated.is_empty()
         {
-            sink.record(self.ordinal, self.process.as_raw() as u32, &std::mem::take(&mut self.compared));
+            sink.record(self.ordinal, self.process.as_raw() as u32, &std::mem::take(&mut self.repeated));
         }
         let registers = stopped.registers()?;
         let at = Address::new(registers.rip);
@@ -161,11 +163,9 @@ impl Thread {
         let repeat = matches!(record.dynamic, Some(Dynamic::Repeat)).then_some(count);
         let mut first = Vec::new();
         if let Some(sink) = sink {
-            let compares = repeat.is_some_and(|count| count > 0) && may_end_early(&record.instruction);
-            let repeated = if compares { Some(1) } else { repeat };
             let mut batch = Vec::new();
-            state.accesses(&record.instruction, &record.operands, active, repeated, record.site, &mut batch)?;
-            if compares {
+            state.accesses(&record.instruction, &record.operands, active, record.site, &mut batch)?;
+            if repeat.is_some() {
                 first = batch;
             } else if !batch.is_empty() {
                 sink.record(self.ordinal, self.process.as_raw() as u32, &batch);

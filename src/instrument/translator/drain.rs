@@ -11,6 +11,7 @@ use super::space::CodeSpace;
 use super::thread::Thread;
 use super::unseen::Unseen;
 use super::version::Version;
+use crate::instrument::strings::{self, Run};
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::data::Allocation;
 use crate::profile::evidence::memory::{Access, AccessSink, Amount, Executed};
@@ -34,9 +35,6 @@ pub struct Drain {
 
 /// Entries of the table of recent numbers.
 const RECENT: usize = 1024;
-
-/// Bytes of the longest access that the sink is handed.
-const LONGEST: u64 = 1 << 31;
 
 /// Bytes that a comparison of strings is taken to read whose end is not known yet.
 const UNKNOWN_LENGTH: u64 = 4096;
@@ -171,15 +169,26 @@ impl Drain {
                     }
                 }
                 Shape::Repeated { may_end_early } => {
-                    let times = word(at + REPEATED_COUNT as usize);
-                    // What comes last may have been noted, and not done.
-                    let is_open = may_end_early && times == about_to && part.end - at <= 2 * REPEATED as usize;
-                    let most = if is_open { UNKNOWN_LENGTH } else { u64::MAX };
-                    let total = times.saturating_mul(u64::from(probe.bytes)).min(most);
-                    for from in (0..total).step_by(LONGEST as usize) {
-                        let bytes = (total - from).min(LONGEST) as u32;
-                        self.batch.push(access(address.wrapping_add(from), bytes));
+                    let run = |at: usize, probe: &ProbeSite| {
+                        let times = word(at + REPEATED_COUNT as usize);
+                        // What comes last may have been noted, and not done.
+                        let is_open = may_end_early && times == about_to && part.end - at <= 2 * REPEATED as usize;
+                        let most = if is_open { UNKNOWN_LENGTH } else { u64::MAX };
+                        let bytes = times.saturating_mul(u64::from(probe.bytes)).min(most);
+                        Run { address: word(at), bytes, kind: probe.kind }
+                    };
+                    let mut runs = vec![run(at, &probe)];
+                    // The instruction's other operand, if it has one and the buffer was not emptied in between.
+                    let next = at + REPEATED as usize;
+                    let other = space.probe_sites.get(number as usize + 1).filter(|other| other.at == probe.at);
+                    if let Some(other) = other
+                        && next + REPEATED as usize <= part.end
+                        && word(next + 8) as u32 == number + 1
+                    {
+                        runs.push(run(next, other));
+                        at = next;
                     }
+                    strings::accesses(&runs, site, &mut self.batch);
                 }
                 Shape::Indexed { lanes, index, scale } => {
                     let lane_bytes = probe.bytes / u32::from(lanes.max(1));

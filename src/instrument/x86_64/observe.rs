@@ -52,13 +52,13 @@ impl<'a> State<'a> {
         })
     }
 
-    /// Appends the accesses of one execution. `repeat`: iterations of a `rep` instruction; `active`: its active lanes.
+    /// Appends the accesses of one execution; of a `rep` instruction, whose iterations are known behind it alone, its first one's.
+    /// `active`: its active lanes.
     pub fn accesses(
         &mut self,
         instruction: &Instruction,
         operands: &[Operand],
         active: Option<u64>,
-        repeat: Option<u64>,
         site: u32,
         out: &mut Vec<Access>,
     ) -> Result<(), TraceError> {
@@ -83,27 +83,26 @@ impl<'a> State<'a> {
             };
             let mut push = |address: Option<u64>, bytes: u64| {
                 if let Some(address) = address {
-                    out.push(Access { address, bytes: bytes.min(1 << 31) as u32, site, kind });
+                    out.push(Access { address, bytes: bytes as u32, site, kind });
                 }
             };
-            match (kind, active, repeat) {
-                (AccessKind::Gather | AccessKind::Scatter, active, _) => {
+            match (kind, active) {
+                (AccessKind::Gather | AccessKind::Scatter, active) => {
                     let lanes = element_count(instruction, active);
                     let element = bytes / lanes.max(1);
                     for lane in (0..lanes).filter(|&i| active.is_none_or(|a| a >> i & 1 == 1)) {
                         push(at(lane as usize), u64::from(element));
                     }
                 }
-                (_, _, Some(count)) => push_run(at(0), count, u64::from(bytes), registers, &mut push),
-                (_, Some(mask), _) if operand.fact.masked && mask != 0 => {
+                (_, Some(mask)) if operand.fact.masked && mask != 0 => {
                     // From the first to the last active lane (a compressed store starts at the first).
                     let element = u64::from(bytes) / u64::from(lanes_of(instruction)).max(1);
                     let first = u64::from(mask.trailing_zeros());
                     let last = 63 - u64::from(mask.leading_zeros());
                     push(at(0).map(|a| a + first * element), (last + 1 - first) * element);
                 }
-                (_, Some(_), _) if operand.fact.masked => {}
-                (_, _, None) => push(at(0), u64::from(bytes)),
+                (_, Some(_)) if operand.fact.masked => {}
+                _ => push(at(0), u64::from(bytes)),
             }
         }
         Ok(())
@@ -117,19 +116,6 @@ pub const DIRECTION: u64 = 1 << 10;
 pub fn may_end_early(instruction: &Instruction) -> bool {
     use iced_x86::Mnemonic::{Cmpsb, Cmpsd, Cmpsq, Cmpsw, Scasb, Scasd, Scasq, Scasw};
     matches!(instruction.mnemonic(), Cmpsb | Cmpsw | Cmpsd | Cmpsq | Scasb | Scasw | Scasd | Scasq)
-}
-
-/// A repeated string access: one run upwards, or downwards with the direction flag.
-fn push_run(at: Option<u64>, count: u64, bytes: u64, registers: &Registers, push: &mut impl FnMut(Option<u64>, u64)) {
-    let total = count * bytes;
-    let Some(at) = at.filter(|_| total > 0) else { return };
-    let start = if registers.eflags & DIRECTION == 0 { at } else { at.wrapping_sub(total - bytes) };
-    let mut done = 0;
-    while done < total {
-        let piece = (total - done).min(1 << 31);
-        push(Some(start + done), piece);
-        done += piece;
-    }
 }
 
 fn element_count(instruction: &Instruction, active: Option<u64>) -> u32 {
