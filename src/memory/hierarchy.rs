@@ -33,7 +33,7 @@ use super::write_combining::WriteCombiner;
 use crate::profile::evidence::memory::Access;
 use burst::BurstL2;
 use overwritten::use_again;
-use placed::{PlacedL2, PlacedLast};
+use placed::{Asked, PlacedL2, PlacedLast};
 
 /// A cache and how it finds its sets.
 #[derive(Debug)]
@@ -290,7 +290,8 @@ impl Hierarchy {
                 let placed = self.places().then(|| {
                     let indexing = self.scope.indexing(&self.geometry.last);
                     let sliced = self.geometry.l2.is_some();
-                    PlacedLast::new(if sliced { indexing.of_frames() } else { indexing }, self.geometry.last.ways)
+                    let indexing = if sliced { indexing.of_frames() } else { indexing };
+                    PlacedLast::new(indexing, self.geometry.last.ways, self.scope.classes())
                 });
                 self.last.push(LastLevel { cache, shadow: PartialShadow::new(lines, MAX_SHADOW_LINES), placed });
             }
@@ -430,7 +431,7 @@ impl Hierarchy {
         }
         let victim_cache = self.geometry.policy == LastLevelPolicy::Victim && self.geometry.l2.is_some();
         let kept_in_shadow = self.last[own].shadow.touch(line);
-        self.fetch_placed(own, owner, line, (victim_cache && !shared, held_elsewhere));
+        self.ask_placed(own, owner, line, Asked { takes: victim_cache && !shared, held_elsewhere });
         let level = &mut self.last[own].cache;
         let set = level.indexing.set(index);
         if victim_cache && !shared {
@@ -451,6 +452,7 @@ impl Hierarchy {
         if held_elsewhere {
             return (shared, None);
         }
+        self.book_beside_placed(own, owner, line);
         let fresh = self.seen.first(line);
         let tally = self.tallies.of(owner);
         tally.last_fills += 1;

@@ -42,8 +42,11 @@ pub struct Tally {
     pub placed_fills: u64,
     pub placed_dirtied: u64,
     pub placed_taken_over: u64,
-    /// The same of the last level: its misses.
+    /// The same of a part of the last level: lines that it was asked for, its misses, and those of the last level by classes among the
+    /// same lines.
+    pub placed_last_asked: u64,
     pub placed_last_fills: u64,
+    pub beside_placed: u64,
     /// Last-level misses: lines that came from memory.
     pub last_fills: u64,
     /// Those of them that a store asked for.
@@ -150,7 +153,9 @@ impl Tally {
             placed_fills: each(self.placed_fills),
             placed_dirtied: each(self.placed_dirtied),
             placed_taken_over: each(self.placed_taken_over),
+            placed_last_asked: each(self.placed_last_asked),
             placed_last_fills: each(self.placed_last_fills),
+            beside_placed: each(self.beside_placed),
             last_fills: each(self.last_fills),
             store_fills: each(self.store_fills),
             used_again: each(self.used_again),
@@ -199,7 +204,9 @@ impl Tally {
         self.placed_fills += more.placed_fills;
         self.placed_dirtied += more.placed_dirtied;
         self.placed_taken_over += more.placed_taken_over;
+        self.placed_last_asked += more.placed_last_asked;
         self.placed_last_fills += more.placed_last_fills;
+        self.beside_placed += more.beside_placed;
         self.last_fills += more.last_fills;
         self.store_fills += more.store_fills;
         self.used_again += more.used_again;
@@ -269,10 +276,13 @@ impl Tally {
     /// The same with the last level as the frames of pages have it: what it misses more, for want of ways in some colours of pages.
     /// Where it misses less, lines lie in few positions of their pages, and it is wrong.
     pub fn with_placed_last(&self) -> Tally {
-        let more = self.placed_last_fills.saturating_sub(self.last_fills);
+        let more = self.placed_last_fills.saturating_sub(self.beside_placed);
         if more == 0 {
             return *self;
         }
+        // Without an L2 it is L1 that asks.
+        let asked = if self.l2_fills > 0 { self.l2_fills } else { self.l1_fills };
+        let more = (more as f64 / self.placed_last_asked.max(1) as f64 * asked as f64).round() as u64;
         let (capacity, conflict) = self.capacity_and_conflict(0.0);
         let stores = self.store_fills as f64 / self.last_fills.max(1) as f64;
         Tally {
@@ -313,12 +323,15 @@ mod tests {
     #[test]
     fn the_last_level_by_frames_adds_conflicts_and_takes_nothing_away() {
         let own = |placed_last_fills| Tally {
+            l2_fills: 1000,
             last_fills: 110,
             store_fills: 55,
             compulsory: 10,
             capacity: 3,
             conflict: 1,
+            placed_last_asked: 250,
             placed_last_fills,
+            beside_placed: 20,
             ..Tally::default()
         };
         let placed = |tally: Tally| {
@@ -327,8 +340,8 @@ mod tests {
             (placed.last_fills, placed.store_fills, capacity, conflict)
         };
         assert_eq!(placed(own(0)), (110, 55, 75.0, 25.0));
-        assert_eq!(placed(own(110)), (110, 55, 75.0, 25.0));
-        assert_eq!(placed(own(130)), (130, 65, 75.0, 45.0));
+        assert_eq!(placed(own(20)), (110, 55, 75.0, 25.0));
+        assert_eq!(placed(own(25)), (130, 65, 75.0, 45.0));
     }
 
     #[test]

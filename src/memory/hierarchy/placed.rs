@@ -10,8 +10,8 @@
 //! what L2 by classes asks for and gives up.
 
 use super::Hierarchy;
-use crate::memory::line::{Line, Owner, State};
-use crate::memory::placement::Indexing;
+use crate::memory::line::{Line, Owner, PAGE_LINES_SHIFT, State};
+use crate::memory::placement::{Classes, Indexing};
 use crate::memory::set_cache::{Lookup, SetCache};
 use crate::memory::whereabouts::Whereabouts;
 
@@ -69,26 +69,41 @@ impl PlacedL2 {
     }
 }
 
-/// The sampled part of one last level.
+/// A part of the sampled part of one last level: of lines at one place of their pages, for it takes long to look up frames. Where sets
+/// are powers of two these have sets of their own.
 #[derive(Debug)]
 pub struct PlacedLast {
     cache: SetCache,
     indexing: Indexing,
+    /// log2 of the classes, and of the places in a page that lines of one class have.
+    class_bits: u32,
+    place_bits: u32,
 }
 
 impl PlacedLast {
-    /// With the sets that lines of class 0 use.
-    pub fn new(indexing: Indexing, ways: u32) -> Self {
-        PlacedLast { cache: SetCache::with_sets(indexing.sets(), ways), indexing }
+    /// With some of the sets that lines of class 0 use.
+    pub fn new(indexing: Indexing, ways: u32, classes: Classes) -> Self {
+        let class_bits = classes.count().ilog2();
+        let places = if indexing.sets().is_power_of_two() { PAGE_LINES_SHIFT - class_bits } else { 0 };
+        let place_bits = places.min(indexing.sets().ilog2());
+        let cache = SetCache::with_sets(indexing.sets() >> place_bits, ways);
+        PlacedLast { cache, indexing, class_bits, place_bits }
     }
 
-    fn set(&self, line: Line, pages: &Whereabouts) -> u32 {
-        self.indexing.set(pages.placed(line))
+    /// It is one of those that are simulated.
+    #[inline]
+    fn has(&self, line: Line) -> bool {
+        line.in_page() >> self.class_bits & ((1 << self.place_bits) - 1) == 0
+    }
+
+    /// The set of a line with this number of its place in memory.
+    fn set(&self, placed: u64) -> u32 {
+        self.indexing.set(placed) >> self.place_bits
     }
 
     /// `line` is asked for, and leaves it if `takes`: whether it was here.
-    fn find(&mut self, line: Line, pages: &Whereabouts, takes: bool) -> bool {
-        let set = self.set(line, pages);
+    fn find(&mut self, line: Line, placed: u64, takes: bool) -> bool {
+        let set = self.set(placed);
         match takes {
             true => self.cache.remove(set, line).is_some(),
             false => matches!(self.cache.find(set, line), Lookup::Hit(_)),
@@ -96,44 +111,56 @@ impl PlacedLast {
     }
 
     /// `line` comes, if it is not here.
-    fn put(&mut self, line: Line, pages: &Whereabouts) {
-        let set = self.set(line, pages);
+    fn put(&mut self, line: Line, placed: u64) {
+        let set = self.set(placed);
         if self.cache.peek(set, line).is_none() {
             self.cache.insert(set, line, State::CLEAN);
         }
     }
 }
 
+/// What a last level is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    /// The line leaves it.
+    pub takes: bool,
+    /// Other cores have it.
+    pub held_elsewhere: bool,
+}
+
 impl Hierarchy {
-    /// `owner` asks last level `last` for `line`, which leaves it if `takes`, and other cores have if `held_elsewhere`.
-    pub(super) fn fetch_placed(
-        &mut self,
-        last: usize,
-        owner: Owner,
-        line: Line,
-        (takes, held_elsewhere): (bool, bool),
-    ) {
-        let Some(placed) = &mut self.last[last].placed else { return };
-        if placed.find(line, &self.whereabouts, takes) || held_elsewhere {
+    /// `owner` asks last level `last` for `line`.
+    pub(super) fn ask_placed(&mut self, last: usize, owner: Owner, line: Line, asked: Asked) {
+        let Some(level) = self.last[last].placed.as_mut().filter(|level| level.has(line)) else { return };
+        let placed = self.whereabouts.placed(line);
+        let tally = self.tallies.of(owner);
+        tally.placed_last_asked += 1;
+        if level.find(line, placed, asked.takes) || asked.held_elsewhere {
             return;
         }
-        if !takes {
-            placed.put(line, &self.whereabouts);
+        tally.placed_last_fills += 1;
+        if !asked.takes {
+            level.put(line, placed);
         }
-        self.tallies.of(owner).placed_last_fills += 1;
+    }
+
+    /// A line comes from memory to last level `last`, whatever that has by frames.
+    pub(super) fn book_beside_placed(&mut self, last: usize, owner: Owner, line: Line) {
+        let beside = self.last[last].placed.as_ref().is_some_and(|level| level.has(line));
+        self.tallies.of(owner).beside_placed += u64::from(beside);
     }
 
     /// `line` comes from L2 to last level `last`.
     pub(super) fn put_placed(&mut self, last: usize, line: Line) {
-        if let Some(placed) = &mut self.last[last].placed {
-            placed.put(line, &self.whereabouts);
+        if let Some(level) = self.last[last].placed.as_mut().filter(|level| level.has(line)) {
+            level.put(line, self.whereabouts.placed(line));
         }
     }
 
     /// Last level `last` loses `line` to others, or to memory.
     pub(super) fn lose_placed(&mut self, last: usize, line: Line) {
-        if let Some(placed) = &mut self.last[last].placed {
-            placed.find(line, &self.whereabouts, true);
+        if let Some(level) = self.last[last].placed.as_mut().filter(|level| level.has(line)) {
+            level.find(line, self.whereabouts.placed(line), true);
         }
     }
 }
