@@ -102,13 +102,24 @@ impl Whereabouts {
     /// [more than a rule](Self::places) is known.
     #[inline]
     pub fn placed(&self, line: Line) -> u64 {
+        self.by_frame(line, Placement::index)
+    }
+
+    /// The same for caches that hash frames ([`Indexing::of_frames`](super::placement::Indexing::of_frames)): huge pages have some, too.
+    #[inline]
+    pub fn placed_in_frames(&self, line: Line) -> u64 {
+        self.by_frame(line, Placement::index_by_frame)
+    }
+
+    #[inline]
+    fn by_frame(&self, line: Line, of_huge_pages: fn(Placement, Line) -> u64) -> u64 {
         let Whereabouts::Kinds(pages, frames) = self else { return self.index(line) };
         match pages.placement(line) {
             Placement::SmallPages => match frames.as_ref().and_then(|frames| frames.of(line)) {
                 Some(frame) => line.in_frame(frame),
                 None => Placement::SmallPages.index_by_frame(line),
             },
-            rule => rule.index(line),
+            rule => of_huge_pages(rule, line),
         }
     }
 

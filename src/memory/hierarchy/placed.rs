@@ -132,7 +132,7 @@ impl Hierarchy {
     /// `owner` asks last level `last` for `line`.
     pub(super) fn ask_placed(&mut self, last: usize, owner: Owner, line: Line, asked: Asked) {
         let Some(level) = self.last[last].placed.as_mut().filter(|level| level.has(line)) else { return };
-        let placed = self.whereabouts.placed(line);
+        let placed = self.whereabouts.placed_in_frames(line);
         let tally = self.tallies.of(owner);
         tally.placed_last_asked += 1;
         if level.find(line, placed, asked.takes) || asked.held_elsewhere {
@@ -153,14 +153,14 @@ impl Hierarchy {
     /// `line` comes from L2 to last level `last`.
     pub(super) fn put_placed(&mut self, last: usize, line: Line) {
         if let Some(level) = self.last[last].placed.as_mut().filter(|level| level.has(line)) {
-            level.put(line, self.whereabouts.placed(line));
+            level.put(line, self.whereabouts.placed_in_frames(line));
         }
     }
 
     /// Last level `last` loses `line` to others, or to memory.
     pub(super) fn lose_placed(&mut self, last: usize, line: Line) {
         if let Some(level) = self.last[last].placed.as_mut().filter(|level| level.has(line)) {
-            level.find(line, self.whereabouts.placed(line), true);
+            level.find(line, self.whereabouts.placed_in_frames(line), true);
         }
     }
 }
