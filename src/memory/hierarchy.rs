@@ -244,6 +244,10 @@ impl Hierarchy {
         let kept = l1_shadow.as_mut().and_then(|shadow| shadow.touch(line));
         let lost = match l1.find(set, line) {
             Lookup::Hit(state) => {
+                let whole = state.is_whole();
+                if whole {
+                    *state = state.with_whole(false);
+                }
                 if store {
                     let (shared, before) = (state.is_shared(), state.writer());
                     *state = state.with_shared(false).written_by(owner);
@@ -256,6 +260,9 @@ impl Hierarchy {
                 } else {
                     let used_again = use_again(state);
                     self.book_used_again(used_again);
+                }
+                if whole {
+                    self.book_rewritten(core, line);
                 }
                 return Outcome::Hit;
             }
@@ -499,7 +506,7 @@ impl Hierarchy {
                 }
                 None => {
                     self.book_dirtied(core, line, None, writer);
-                    self.insert_l2(core, line, index, state);
+                    self.insert_l2(core, line, index, state.with_whole(false));
                 }
             },
             None => self.write_to_last(core, line, index, state),

@@ -67,7 +67,8 @@ const PASSED: u32 = 1 << 29;
 const STALE: u32 = 1 << 28;
 const IDLE: u32 = 1 << 27;
 const ONLY_WRITTEN: u32 = 1 << 26;
-const WRITER: u32 = ONLY_WRITTEN - 1;
+const WHOLE: u32 = 1 << 25;
+const WRITER: u32 = WHOLE - 1;
 
 impl State {
     /// Clean, not shared.
@@ -90,7 +91,7 @@ impl State {
 
     /// The same, clean.
     pub fn cleaned(self) -> State {
-        State(self.0 & !(WRITER | PASSED | ONLY_WRITTEN))
+        State(self.0 & !(WRITER | PASSED | ONLY_WRITTEN | WHOLE))
     }
 
     /// A line that comes back into L2 from a victim cache.
@@ -143,6 +144,16 @@ impl State {
     /// The same with that mark set or cleared.
     pub fn with_only_written(self, only_written: bool) -> State {
         if only_written { State(self.0 | ONLY_WRITTEN) } else { State(self.0 & !ONLY_WRITTEN) }
+    }
+
+    /// In L1: it was overwritten whole, and not used since.
+    pub fn is_whole(self) -> bool {
+        self.0 & WHOLE != 0
+    }
+
+    /// The same with that mark set or cleared.
+    pub fn with_whole(self, whole: bool) -> State {
+        if whole { State(self.0 | WHOLE) } else { State(self.0 & !WHOLE) }
     }
 
     /// It left L2 since it was last written: for what lies between L2 and the last level it is clean.

@@ -4,11 +4,19 @@
 //! having read it if all its bytes came together there. Whether ordinary stores would do as well is asked of lines that such
 //! stores brought: all bytes have to be written soon, before any is read.
 
+use std::collections::{HashMap, VecDeque};
+
 use super::geometry::LINE_BYTES;
 use super::line::{Line, Owner};
+use super::mix::Mixing;
 
 /// Buffers that are counted on; a core has 10 or 12, of which others take some.
 const BUFFERS: usize = 8;
+
+/// Lines that had to make room are known for so long.
+const MOST_CLOSED: usize = 32;
+/// Lines that were overwritten whole are known for so long: more than an L1 has.
+const MOST_WHOLE: usize = 1 << 12;
 
 /// Bytes of a line, one bit each.
 pub type Bytes = u64;
@@ -22,6 +30,10 @@ pub fn bytes_of_line(offset: u64, bytes: u64) -> Bytes {
 #[derive(Debug, Default)]
 pub struct Overwriting {
     open: Vec<Open>,
+    /// Lines that had to make room before they were whole: further stores to them need a buffer again.
+    closed: VecDeque<Line>,
+    /// Who brought lines that were overwritten whole.
+    whole: HashMap<Line, Owner, Mixing>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +43,8 @@ struct Open {
     brought_by: Owner,
     /// Stores of that instruction to other lines since the last one to this.
     others: usize,
+    /// It was told what became of it.
+    told: bool,
 }
 
 /// What became of a line.
@@ -43,19 +57,53 @@ pub struct Told {
 }
 
 impl Open {
-    fn told(&self) -> Told {
-        Told { brought_by: self.brought_by, whole: self.written == Bytes::MAX }
+    fn told(&self) -> Option<Told> {
+        let whole = self.written == Bytes::MAX;
+        (!self.told).then_some(Told { brought_by: self.brought_by, whole })
     }
 }
 
 impl Overwriting {
     /// A store by `owner` brings `line`. What became of the line that has to make room.
     pub fn bring(&mut self, line: Line, owner: Owner) -> Option<Told> {
-        let again = self.open.iter().position(|open| open.line == line);
+        self.whole.remove(&line);
+        self.closed.retain(|closed| *closed != line);
+        self.make_room(Open { line, written: 0, brought_by: owner, others: 0, told: false })
+    }
+
+    /// A store finds `line` in a cache. If it had to make room before, it needs a buffer again; what became of the line that has to
+    /// make room now.
+    #[inline]
+    pub fn reopen(&mut self, line: Line) -> Option<Told> {
+        if self.closed.is_empty() {
+            return None;
+        }
+        let at = self.closed.iter().position(|closed| *closed == line)?;
+        self.closed.remove(at);
+        self.make_room(Open { line, written: 0, brought_by: Owner(0), others: 0, told: true })
+    }
+
+    fn make_room(&mut self, open: Open) -> Option<Told> {
+        let again = self.open.iter().position(|known| known.line == open.line);
         let goes = again.or((self.open.len() == BUFFERS).then_some(0));
-        let told = goes.map(|at| self.open.remove(at).told());
-        self.open.push(Open { line, written: 0, brought_by: owner, others: 0 });
-        told
+        let gone = goes.map(|at| self.open.remove(at));
+        if let Some(gone) = gone.filter(|gone| gone.line != open.line) {
+            self.close(gone.line);
+        }
+        self.open.push(open);
+        gone.and_then(|gone| gone.told())
+    }
+
+    fn close(&mut self, line: Line) {
+        if self.closed.len() == MOST_CLOSED {
+            self.closed.pop_front();
+        }
+        self.closed.push_back(line);
+    }
+
+    /// A line that was overwritten whole is used: who brought it.
+    pub fn use_again(&mut self, line: Line) -> Option<Owner> {
+        self.whole.remove(&line)
     }
 
     /// A store by `owner` to these bytes of `line`. What became of a line because of it: of this one, if it is whole now, or of one
@@ -74,19 +122,29 @@ impl Overwriting {
                 late = (open.others >= BUFFERS).then_some(at).or(late);
             }
         }
-        whole.or(late).map(|at| self.open.remove(at).told())
+        let gone = self.open.remove(whole.or(late)?);
+        let told = gone.told()?;
+        if told.whole {
+            if self.whole.len() == MOST_WHOLE {
+                self.whole.clear();
+            }
+            self.whole.insert(line, told.brought_by);
+        }
+        Some(told)
     }
 
     /// A load from `line`. What became of that.
     #[inline]
     pub fn load(&mut self, line: Line) -> Option<Told> {
         let at = self.open.iter().position(|open| open.line == line)?;
-        Some(self.open.remove(at).told())
+        self.open.remove(at).told()
     }
 
     /// What comes next does not follow what came before.
     pub fn clear(&mut self) {
         self.open.clear();
+        self.closed.clear();
+        self.whole.clear();
     }
 }
 
@@ -111,6 +169,31 @@ mod tests {
         assert_eq!(lines.store(Line(2), bytes_of_line(32, 32), ONE), None, "it was read");
         lines.bring(Line(3), ONE);
         assert_eq!(lines.bring(Line(3), ONE), PARTLY, "it was gone meanwhile");
+    }
+
+    #[test]
+    fn streams_of_instructions_of_their_own_need_a_buffer_each_too() {
+        let whole = |streams: u64| {
+            let mut lines = Overwriting::default();
+            let mut all = Vec::new();
+            for (line, part, stream) in
+                (0..50).flat_map(|i| (0..8).flat_map(move |p| (0..streams).map(move |s| (100 * s + i, p, s))))
+            {
+                let (line, owner) = (Line(line), Owner(stream as u32));
+                all.extend(if part == 0 { lines.bring(line, owner) } else { lines.reopen(line) });
+                all.extend(lines.store(line, bytes_of_line(8 * part, 8), owner));
+            }
+            all.iter().filter(|told| told.whole).count()
+        };
+        assert_eq!([1, 2, 8, 9, 16].map(whole), [50, 100, 400, 0, 0]);
+    }
+
+    #[test]
+    fn who_brought_a_line_is_known_when_it_is_used_again() {
+        let mut lines = Overwriting::default();
+        lines.bring(Line(1), ONE);
+        assert_eq!(lines.store(Line(1), Bytes::MAX, Owner(2)), WHOLE);
+        assert_eq!((lines.use_again(Line(1)), lines.use_again(Line(1))), (Some(ONE), None));
     }
 
     #[test]

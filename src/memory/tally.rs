@@ -284,11 +284,14 @@ impl Tally {
         let asked = if self.l2_fills > 0 { self.l2_fills } else { self.l1_fills };
         let more = (more as f64 / self.placed_last_asked.max(1) as f64 * asked as f64).round() as u64;
         let (capacity, conflict) = self.capacity_and_conflict(0.0);
+        let known = (self.on_small_pages + self.on_huge_pages).max(1);
+        let on = |pages: u64| pages + (more as f64 * pages as f64 / known as f64).round() as u64;
         let stores = self.store_fills as f64 / self.last_fills.max(1) as f64;
         Tally {
             last_fills: self.last_fills + more,
             store_fills: self.store_fills + (stores * more as f64).round() as u64,
-            on_small_pages: self.on_small_pages + more,
+            on_small_pages: on(self.on_small_pages),
+            on_huge_pages: on(self.on_huge_pages),
             capacity: capacity as u64,
             conflict: conflict as u64 + more,
             ..*self

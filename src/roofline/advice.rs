@@ -9,7 +9,7 @@ use super::bound::Bound;
 use super::deficiency::{Deficiency, Removed};
 use super::host::Trace;
 use super::memory_side;
-use super::terms::{Subject, TermId, chain};
+use super::terms::{Subject, TermId, bandwidth, chain};
 
 /// Advice for removing one deficiency or a pair.
 pub fn for_removal(subject: &Subject<'_>, bound: &Bound, remove: &[Deficiency]) -> String {
@@ -242,6 +242,7 @@ fn write_allocate(subject: &Subject<'_>) -> String {
     let stores: u64 =
         f.work.as_ref().map_or(0, |w| w.accesses.iter().filter(|a| a.kind == AccessKind::Store).map(|a| a.count).sum());
     let bytes = traffic.dram_read + traffic.dram_write;
+    let spared = bandwidth::past_the_caches(traffic);
     let over = |bytes: f64, removed: Removed| {
         let seconds = subject.term(TermId::Dram, removed).seconds.filter(|s| *s > 0.0);
         let rate = seconds.map_or(String::new(), |s| format!(" at {:.1} GB/s", bytes / s / 1e9));
@@ -253,7 +254,7 @@ fn write_allocate(subject: &Subject<'_>) -> String {
         count(stores),
         traffic.needless_fills() / 1e9,
         at_loop(f),
-        over(bytes - traffic.needless_fills(), Removed::only(Deficiency::WriteAllocate)),
+        over(spared.dram_read + spared.dram_write, Removed::only(Deficiency::WriteAllocate)),
         over(bytes, Removed::NONE)
     )
 }

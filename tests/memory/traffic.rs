@@ -77,6 +77,18 @@ fn stores_read_again(emit: kernels::Emit, lines: u64) {
     }
 }
 
+/// Blocks of 8 KiB that one instruction writes, and another one again.
+fn stores_over(emit: kernels::Emit, lines: u64) {
+    let block = 128;
+    for i in (0..lines / block).map(|i| i * block) {
+        for site in 0..2 {
+            for part in i * 8..(i + block) * 8 {
+                emit(Access { address: 0x1000_0000 + part * 8, bytes: 8, site, kind: AccessKind::Store });
+            }
+        }
+    }
+}
+
 #[test]
 fn stores_of_whole_lines_that_nobody_uses_soon_need_no_fill() {
     const LINES: u64 = 1 << 17;
@@ -93,12 +105,14 @@ fn stores_of_whole_lines_that_nobody_uses_soon_need_no_fill() {
         assert!((fills / (64 * LINES) as f64 - 1.0).abs() < 0.03, "{fills}");
         needless / fills
     };
-    let kernels: [(&str, Run, f64); 6] = [
+    let kernels: [(&str, Run, f64); 8] = [
         ("whole lines", |emit| stores(emit, LINES, 1, 8), 1.0),
         ("whole lines of four streams", |emit| stores(emit, LINES, 4, 8), 1.0),
         ("half of each line", |emit| stores(emit, LINES, 1, 4), 0.0),
         ("one word of each line", |emit| stores(emit, LINES, 1, 1), 0.0),
         ("columns", |emit| stores(emit, LINES, 512, 8), 0.0),
+        ("whole lines of twelve streams", |emit| stores(emit, LINES, 12, 8), 0.0),
+        ("written over in L1", |emit| stores_over(emit, LINES), 0.0),
         ("read again from L2", |emit| stores_read_again(emit, LINES), 0.0),
     ];
     for (name, run, expected) in kernels {

@@ -38,10 +38,25 @@ impl Hierarchy {
             return self.book_told(told);
         };
         let brings = if self.scope == Scope::FirstLevel { Outcome::Miss } else { Outcome::Memory };
-        let made_room = if outcome == brings { overwriting.bring(line, owner) } else { None };
+        let made_room = if outcome == brings { overwriting.bring(line, owner) } else { overwriting.reopen(line) };
         let told = overwriting.store(line, bytes, owner);
         self.book_told(made_room);
         self.book_told(told);
+        if told.is_some_and(|told| told.whole) {
+            let set = self.l1_indexing.set(line.0);
+            let state = self.cores[core].l1.peek(set, line);
+            state.into_iter().for_each(|state| *state = state.with_whole(true));
+        }
+    }
+
+    /// A line that was overwritten whole is used while L1 still has it: it was better there than in memory.
+    #[cold]
+    pub(super) fn book_rewritten(&mut self, core: usize, line: Line) {
+        let brought_by = self.cores[core].overwriting.as_mut().and_then(|overwriting| overwriting.use_again(line));
+        if let Some(brought_by) = brought_by {
+            let tally = self.tallies.of(brought_by);
+            tally.overwritten = tally.overwritten.saturating_sub(1);
+        }
     }
 
     #[inline]

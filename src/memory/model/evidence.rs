@@ -96,9 +96,7 @@ impl CacheModel {
                 figures.unseen = if seen { 0.0 } else { read + write };
                 unseen += figures.unseen;
             }
-            // A line that is written over and over is filled once, and would go to memory each time.
-            let once = (figures.dram_fill / figures.l1_write.max(1.0)).min(1.0);
-            figures.dram_overwritten = figures.dram_fill * first.plain_of(owner).overwritten_share() * once;
+            figures.dram_overwritten = figures.dram_fill * first.plain_of(owner).overwritten_share();
             traffic.push(SiteTraffic { at, thread, traffic: figures });
         }
         let page_placement = hierarchy.placement_in_words();

@@ -63,11 +63,18 @@ pub fn dram_seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace
         return Some(plain);
     }
     // Streaming stores, where lines are overwritten whole: no fill, and they go past the caches. On some hosts they are slower.
+    t = past_the_caches(t);
+    Some(traffic_seconds(&t, small_share, threads, subject.host, trace)?.min(plain))
+}
+
+/// The same with stores past the caches where they spare fills. What such a function wrote others may have written back.
+pub fn past_the_caches(mut t: Traffic) -> Traffic {
     let needless = t.needless_fills();
-    t.dram_nt = t.dram_write.min(t.dram_nt + needless);
+    t.dram_nt += needless;
+    t.dram_write = t.dram_write.max(t.dram_nt);
     t.dram_read = (t.dram_read - needless).max(0.0);
     t.dram_fill = (t.dram_fill - needless).max(0.0);
-    Some(traffic_seconds(&t, small_share, threads, subject.host, trace)?.min(plain))
+    t
 }
 
 /// Seconds for traffic with known stores, filled and non-temporal, of which a share is on small pages.
