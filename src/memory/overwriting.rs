@@ -4,19 +4,18 @@
 //! having read it if all its bytes came together there. Whether ordinary stores would do as well is asked of lines that such
 //! stores brought: all bytes have to be written soon, before any is read.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use super::geometry::LINE_BYTES;
 use super::line::{Line, Owner};
-use super::mix::Mixing;
 
 /// Buffers that are counted on; a core has 10 or 12, of which others take some.
 const BUFFERS: usize = 8;
 
 /// Lines that had to make room are known for so long.
 const MOST_CLOSED: usize = 32;
-/// Lines that were overwritten whole are known for so long: more than an L1 has.
-const MOST_WHOLE: usize = 1 << 12;
+/// Places for lines that were overwritten whole, by their numbers: more than an L1 has.
+const WHOLE_LINES: usize = 1 << 10;
 
 /// Bytes of a line, one bit each.
 pub type Bytes = u64;
@@ -27,13 +26,19 @@ pub fn bytes_of_line(offset: u64, bytes: u64) -> Bytes {
 }
 
 /// The lines of one core that are being written, the one brought last at the end.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Overwriting {
     open: Vec<Open>,
     /// Lines that had to make room before they were whole: further stores to them need a buffer again.
     closed: VecDeque<Line>,
     /// Who brought lines that were overwritten whole.
-    whole: HashMap<Line, Owner, Mixing>,
+    whole: Vec<(Line, Owner)>,
+}
+
+impl Default for Overwriting {
+    fn default() -> Self {
+        Overwriting { open: Vec::new(), closed: VecDeque::new(), whole: vec![(Line::NONE, Owner(0)); WHOLE_LINES] }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -66,8 +71,10 @@ impl Open {
 impl Overwriting {
     /// A store by `owner` brings `line`. What became of the line that has to make room.
     pub fn bring(&mut self, line: Line, owner: Owner) -> Option<Told> {
-        self.whole.remove(&line);
-        self.closed.retain(|closed| *closed != line);
+        self.use_again(line);
+        if !self.closed.is_empty() {
+            self.closed.retain(|closed| *closed != line);
+        }
         self.make_room(Open { line, written: 0, brought_by: owner, others: 0, told: false })
     }
 
@@ -103,7 +110,8 @@ impl Overwriting {
 
     /// A line that was overwritten whole is used: who brought it.
     pub fn use_again(&mut self, line: Line) -> Option<Owner> {
-        self.whole.remove(&line)
+        let place = &mut self.whole[line.0 as usize % WHOLE_LINES];
+        (place.0 == line).then(|| std::mem::replace(place, (Line::NONE, Owner(0))).1)
     }
 
     /// A store by `owner` to these bytes of `line`. What became of a line because of it: of this one, if it is whole now, or of one
@@ -125,10 +133,7 @@ impl Overwriting {
         let gone = self.open.remove(whole.or(late)?);
         let told = gone.told()?;
         if told.whole {
-            if self.whole.len() == MOST_WHOLE {
-                self.whole.clear();
-            }
-            self.whole.insert(line, told.brought_by);
+            self.whole[line.0 as usize % WHOLE_LINES] = (line, told.brought_by);
         }
         Some(told)
     }
@@ -144,7 +149,6 @@ impl Overwriting {
     pub fn clear(&mut self) {
         self.open.clear();
         self.closed.clear();
-        self.whole.clear();
     }
 }
 
