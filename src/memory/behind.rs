@@ -56,11 +56,10 @@ impl Behind {
         // Weights divide what executions say among windows: their mean is 1.
         let weights = [1.0, tallies.mean_weight(owner).unwrap_or(mean_weight), 1.0];
         let factors = factors.each();
-        let scaled: [Scaled; 3] = std::array::from_fn(|i| Scaled {
-            tally: tallies.as_placed(&books[i]),
-            weight: weights[i],
-            scale: lines * factors[i] / weights[i],
-            placed: tallies.as_placed(&books[i]).last_fills.max(1) as f64 / books[i].last_fills.max(1) as f64,
+        let scaled: [Scaled; 3] = std::array::from_fn(|i| {
+            let tally = tallies.as_placed(&books[i]);
+            let placed = tally.last_fills.max(1) as f64 / books[i].last_fills.max(1) as f64;
+            Scaled { tally, weight: weights[i], scale: lines * factors[i] / weights[i], placed }
         });
         let of_placement = [|tally: &Tally| tally.l2_fills, |tally: &Tally| tally.last_fills].map(|fills| {
             let both = scaled.iter().zip(&books);

@@ -4,9 +4,9 @@
 //! the model counts, over what such a kernel moves by definition, is its error. It contains what placement and
 //! replacement do to streams; what real prefetchers and replacement policies do it does not.
 
-use super::geometry::{Geometry, LINE_BYTES};
+use super::geometry::Geometry;
 use super::hierarchy::{Hierarchy, Scope};
-use super::line::{Line, Owner};
+use super::line::{Bytes, Line, Owner};
 use super::placement::{Classes, Placement};
 
 /// A ceiling kernel.
@@ -83,7 +83,7 @@ impl Kernel {
                 Store::None => {}
                 Store::InPlace => _ = caches.access(0, owner, place(0, line), true),
                 Store::Filled => _ = caches.access(0, owner, place(self.loads, line), true),
-                Store::Past => _ = caches.store_past(0, owner, place(self.loads, line), 0, LINE_BYTES as u32),
+                Store::Past => _ = caches.store_past(0, owner, place(self.loads, line), Bytes::MAX),
             }
         };
         admitted.map(step).count() as u64

@@ -72,7 +72,7 @@ impl Cores {
         if self.threads.get(&thread).is_none_or(|running| running.ended) {
             self.begin(thread);
         }
-        let (now, half_life) = (self.now, HALF_LIFE * self.cores.len() as f64);
+        let (now, half_life) = (self.now, self.half_life());
         let Some(running) = self.threads.get_mut(&thread) else { return };
         running.work.add(accesses as f64, now, half_life);
         self.cores[running.core].work.add(accesses as f64, now, half_life);
@@ -95,12 +95,16 @@ impl Cores {
 
     /// `thread` will do nothing more.
     pub fn end(&mut self, thread: u32) {
-        let half_life = HALF_LIFE * self.cores.len() as f64;
+        let half_life = self.half_life();
         let Some(running) = self.threads.get_mut(&thread).filter(|running| !running.ended) else { return };
         running.ended = true;
         let core = &mut self.cores[running.core];
         core.threads -= 1;
         core.work.add(-running.work.by(self.now, half_life), self.now, half_life);
+    }
+
+    fn half_life(&self) -> f64 {
+        HALF_LIFE * self.cores.len() as f64
     }
 
     /// Puts a new thread on a core.

@@ -41,6 +41,12 @@ struct Reservoir {
     kept: Vec<Kept>,
 }
 
+/// The samples whose mapping is not known yet.
+fn unread(of: &mut [[Reservoir; 3]]) -> impl Iterator<Item = &mut Kept> {
+    let all = of.iter_mut().flatten().flat_map(|reservoir| &mut reservoir.kept);
+    all.filter(|sample| sample.found == Found::Unread)
+}
+
 /// A number below `bound`, the same for the same `seed`.
 fn below(bound: u64, seed: u64) -> u64 {
     ((u128::from(mix(seed)) * u128::from(bound)) >> 64) as u64
@@ -108,11 +114,9 @@ impl DataSamples {
             return;
         }
         self.unread = 0;
-        for sample in self.of.iter_mut().flatten().flat_map(|reservoir| &mut reservoir.kept) {
-            if sample.found == Found::Unread {
-                sample.found = self.mappings.find(sample.process, sample.address);
-                self.unread += usize::from(sample.found == Found::Unread);
-            }
+        for sample in unread(&mut self.of) {
+            sample.found = self.mappings.find(sample.process, sample.address);
+            self.unread += usize::from(sample.found == Found::Unread);
         }
     }
 
@@ -126,8 +130,7 @@ impl DataSamples {
 
     /// `process` was given memory.
     pub fn allocated(&mut self, process: u32, allocation: Allocation) {
-        let (start, end) = (allocation.start, allocation.start.saturating_add(allocation.bytes));
-        self.is_gone(process, start, end);
+        self.is_gone(process, allocation.start, allocation.start.saturating_add(allocation.bytes));
         self.mappings.allocated(process, allocation);
     }
 
@@ -147,9 +150,8 @@ impl DataSamples {
         if self.unread == 0 {
             return;
         }
-        for sample in self.of.iter_mut().flatten().flat_map(|reservoir| &mut reservoir.kept) {
-            let Kept { address, process: its, found } = *sample;
-            if found == Found::Unread && its == process && (from..to).contains(&address) {
+        for sample in unread(&mut self.of) {
+            if sample.process == process && (from..to).contains(&sample.address) {
                 sample.found = Found::Gone;
                 self.unread -= 1;
             }

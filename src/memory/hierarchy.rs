@@ -11,6 +11,7 @@
 //! end all dirty lines are written back, as they would be by whatever runs next.
 
 mod booking;
+mod build;
 mod burst;
 mod coherence;
 mod overwritten;
@@ -123,14 +124,6 @@ pub enum Outcome {
     Memory,
 }
 
-/// Lines that a shadow holds at most; of larger caches a hash-selected part of the lines is shadowed.
-const MAX_SHADOW_LINES: u64 = 1 << 12;
-/// The same of L1, whose shadow is asked at every access, and of the simulated part of an L2, whose shadow is asked at every
-/// miss.
-const MAX_L1_SHADOW_LINES: u64 = 1 << 7;
-const MAX_L2_SHADOW_LINES: u64 = 1 << 7;
-/// Lines of L2 that bursts look at, of all cores: 16 MB. Those of further cores the sample of lines tells alone.
-const MAX_BURST_LINES: u64 = 1 << 19;
 /// Groups that lines are divided into to tell how much a sample of them scatters.
 pub const GROUPS: usize = 32;
 
@@ -169,8 +162,8 @@ impl Hierarchy {
     pub fn know(&mut self, whereabouts: Whereabouts) {
         debug_assert!(!matches!(self.scope, Scope::OneClass(_)) || !whereabouts.has_frames());
         self.whereabouts = whereabouts;
-        if self.places() {
-            self.tallies.place(self.geometry.l2.is_some());
+        if self.places() && self.geometry.l2.is_some() {
+            self.tallies.place_l2();
         }
     }
 
@@ -226,11 +219,6 @@ impl Hierarchy {
         self.stale
     }
 
-    /// Lines that the modelled part of one last level holds, and of what lies above it where that holds others.
-    pub fn last_level_lines(&self) -> u64 {
-        (self.geometry.last.lines() + self.exclusive_lines()) / self.scope.classes().count()
-    }
-
     /// Lines fetched from memory or stored past the caches, by group of pages.
     pub fn groups(&self) -> &[u64; GROUPS] {
         &self.groups
@@ -272,9 +260,7 @@ impl Hierarchy {
         if let (Some(kept), false) = (kept, lost) {
             self.tallies.of(owner).l1_shadowed.note(kept);
         }
-        let fills = self.fills;
-        self.miss(core, owner, line, store, lost);
-        if self.fills == fills { Outcome::Miss } else { Outcome::Memory }
+        self.miss(core, owner, line, store, lost)
     }
 
     /// `core` goes on after accesses that did not come: the shadow of L1 begins anew, and what a burst knows of L2.
@@ -284,66 +270,9 @@ impl Hierarchy {
         self.cores[core].overwriting.iter_mut().for_each(Overwriting::clear);
     }
 
-    /// Makes the caches of all cores up to `core`. To be called before the core's first access.
-    pub fn add_core(&mut self, core: usize) {
-        while self.cores.len() <= core {
-            let last = self.cores.len() / self.geometry.last.shared_by.max(1) as usize;
-            if self.last.len() <= last {
-                let lines = self.last_level_lines();
-                let mut cache = self.indexed(&self.geometry.last);
-                if self.geometry.l2.is_some() && self.whereabouts.has_frames() {
-                    cache.indexing = cache.indexing.of_frames();
-                }
-                let placed = self.places().then(|| {
-                    let indexing = self.scope.indexing(&self.geometry.last);
-                    let sliced = self.geometry.l2.is_some();
-                    let indexing = if sliced { indexing.of_frames() } else { indexing };
-                    PlacedLast::new(indexing, self.geometry.last.ways, self.scope.classes())
-                });
-                self.last.push(LastLevel { cache, shadow: PartialShadow::new(lines, MAX_SHADOW_LINES), placed });
-            }
-            let l2_lines = self.geometry.l2.map_or(0, |l2| l2.lines()) / self.scope.classes().count();
-            let core_number = self.cores.len() as u64;
-            let most_shadowed = if self.scope == Scope::Whole { MAX_SHADOW_LINES } else { MAX_L2_SHADOW_LINES };
-            let core = Core {
-                l1: SetCache::with_sets(self.l1_indexing.sets(), self.geometry.l1.ways),
-                l1_shadow: (!matches!(self.scope, Scope::OneClass(_)))
-                    .then(|| PartialShadow::new(self.geometry.l1.lines(), MAX_L1_SHADOW_LINES)),
-                l2_shadow: PartialShadow::new(l2_lines, most_shadowed),
-                l2: self.geometry.l2.as_ref().map(|l2| self.indexed(l2)),
-                burst_l2: self
-                    .beyond_scope
-                    .as_ref()
-                    .filter(|l2| l2.lines() * core_number < MAX_BURST_LINES)
-                    .map(BurstL2::new),
-                placed_l2: self
-                    .geometry
-                    .l2
-                    .filter(|_| self.places())
-                    .map(|l2| PlacedL2::new(self.scope.indexing(&l2), l2.ways)),
-                combiner: WriteCombiner::default(),
-                overwriting: (!matches!(self.scope, Scope::OneClass(_))).then(Overwriting::default),
-                last,
-            };
-            self.cores.push(core);
-        }
-    }
-
-    /// Lines that private caches hold in addition to the last level's.
-    fn exclusive_lines(&self) -> u64 {
-        match (self.geometry.policy, self.geometry.l2) {
-            (LastLevelPolicy::Victim, Some(l2)) => l2.lines(),
-            _ => 0,
-        }
-    }
-
-    fn indexed(&self, level: &Level) -> Indexed {
-        let indexing = self.scope.indexing(level);
-        Indexed { cache: SetCache::with_sets(indexing.sets(), level.ways), indexing }
-    }
-
     #[cold]
-    fn miss(&mut self, core: usize, owner: Owner, line: Line, store: bool, lost_in_l1: bool) {
+    fn miss(&mut self, core: usize, owner: Owner, line: Line, store: bool, lost_in_l1: bool) -> Outcome {
+        let fills = self.fills;
         self.tallies.fill_l1(owner, lost_in_l1);
         if !self.cores[core].combiner.is_empty()
             && let Some(gone) = self.cores[core].combiner.take(line)
@@ -414,7 +343,7 @@ impl Hierarchy {
         before.into_iter().for_each(|before| self.tallies.dirty_l1(before, None));
         if store {
             self.tallies.dirty_l1(owner, before);
-            state = state.written_by(owner);
+            state = state.written_by(owner).with_only_written(self.fills != fills);
         }
         let set = self.l1_indexing.set(line.0);
         if let Some((victim, state)) = self.cores[core].l1.insert(set, line, state)
@@ -422,6 +351,7 @@ impl Hierarchy {
         {
             self.victim_of_l1(core, victim, state);
         }
+        if self.fills == fills { Outcome::Miss } else { Outcome::Memory }
     }
 
     /// Brings `line` to `core`'s private caches from other cores, the last level or memory. Returns whether others still

@@ -1,6 +1,6 @@
 //! A cache line's identity and the state a cache keeps with it.
 
-use super::geometry::LINE_SHIFT;
+use super::geometry::{LINE_BYTES, LINE_SHIFT};
 
 /// A line of one address space: virtual address / 64, with the address space's number above bit 52.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -52,6 +52,14 @@ impl Line {
     }
 }
 
+/// Bytes of a line, one bit each.
+pub type Bytes = u64;
+
+/// The `bytes` bytes of a line from `offset` on.
+pub fn bytes_of_line(offset: u64, bytes: u64) -> Bytes {
+    if bytes >= LINE_BYTES { Bytes::MAX } else { ((1 << bytes) - 1) << offset }
+}
+
 /// Index of one (instruction, thread) pair in the model's tallies: whom traffic is attributed to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Owner(pub u32);
@@ -77,6 +85,10 @@ impl State {
     /// Dirty by `owner`.
     pub fn dirty(owner: Owner) -> State {
         State((owner.0 + 1) & WRITER)
+    }
+
+    fn with(self, mark: u32, set: bool) -> State {
+        if set { State(self.0 | mark) } else { State(self.0 & !mark) }
     }
 
     /// Who wrote it last; `None` if it is clean.
@@ -143,7 +155,7 @@ impl State {
 
     /// The same with that mark set or cleared.
     pub fn with_only_written(self, only_written: bool) -> State {
-        if only_written { State(self.0 | ONLY_WRITTEN) } else { State(self.0 & !ONLY_WRITTEN) }
+        self.with(ONLY_WRITTEN, only_written)
     }
 
     /// In L1: it was overwritten whole, and not used since.
@@ -153,7 +165,7 @@ impl State {
 
     /// The same with that mark set or cleared.
     pub fn with_whole(self, whole: bool) -> State {
-        if whole { State(self.0 | WHOLE) } else { State(self.0 & !WHOLE) }
+        self.with(WHOLE, whole)
     }
 
     /// It left L2 since it was last written: for what lies between L2 and the last level it is clean.
@@ -168,7 +180,7 @@ impl State {
 
     /// The same with the shared mark set or cleared.
     pub fn with_shared(self, shared: bool) -> State {
-        if shared { State(self.0 | SHARED) } else { State(self.0 & !SHARED) }
+        self.with(SHARED, shared)
     }
 
     /// Another core's write invalidated it: the place is free, the tag tells why.

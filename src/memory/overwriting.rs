@@ -6,8 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::geometry::LINE_BYTES;
-use super::line::{Line, Owner};
+use super::line::{Bytes, Line, Owner};
 
 /// Buffers that are counted on; a core has 10 or 12, of which others take some.
 const BUFFERS: usize = 8;
@@ -16,14 +15,6 @@ const BUFFERS: usize = 8;
 const MOST_CLOSED: usize = 32;
 /// Places for lines that were overwritten whole, by their numbers: more than an L1 has.
 const WHOLE_LINES: usize = 1 << 10;
-
-/// Bytes of a line, one bit each.
-pub type Bytes = u64;
-
-/// The `bytes` bytes of a line from `offset` on.
-pub fn bytes_of_line(offset: u64, bytes: u64) -> Bytes {
-    if bytes >= LINE_BYTES { Bytes::MAX } else { ((1 << bytes) - 1) << offset }
-}
 
 /// The lines of one core that are being written, the one brought last at the end.
 #[derive(Debug)]
@@ -155,6 +146,7 @@ impl Overwriting {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::line::bytes_of_line;
 
     const ONE: Owner = Owner(1);
     const WHOLE: Option<Told> = Some(Told { brought_by: ONE, whole: true });

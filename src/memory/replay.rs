@@ -5,9 +5,8 @@ use crate::profile::evidence::memory::Access;
 
 use super::geometry::{LINE_BYTES, LINE_SHIFT};
 use super::hierarchy::{Hierarchy, Outcome};
-use super::line::{Line, Owner};
+use super::line::{Line, Owner, bytes_of_line};
 use super::order::Order;
-use super::overwriting::bytes_of_line;
 use super::owners::{Owners, Place};
 use super::tallies::Book;
 
@@ -94,22 +93,21 @@ pub fn play(
         hierarchy.tallies.of(owner).admitted += 1;
         let start = access.address.max(number << LINE_SHIFT);
         let end = last_byte.min(number << LINE_SHIFT | (LINE_BYTES - 1));
+        let bytes = bytes_of_line(start % LINE_BYTES, end - start + 1);
         if access.kind == AccessKind::NtStore {
-            let bytes = (end - start + 1) as u32;
-            if hierarchy.store_past(place.core, owner, line, (start % LINE_BYTES) as u32, bytes) {
+            if hierarchy.store_past(place.core, owner, line, bytes) {
                 from_memory(book, start);
             }
             continue;
         }
         let outcome = hierarchy.access(place.core, owner, line, store);
-        let written = store.then(|| bytes_of_line(start % LINE_BYTES, end - start + 1));
-        hierarchy.note_overwriting(place.core, owner, line, written, outcome);
+        hierarchy.note_overwriting(place.core, owner, line, store.then_some(bytes), outcome);
         if let (true, Some(sample)) = (outcome != Outcome::Hit, orders) {
             let follows = number > access.address >> LINE_SHIFT;
             note_order(hierarchy, owners, (place.book, owner), line.group(sample), access.kind, follows);
         }
         if outcome == Outcome::Memory {
-            from_memory(book, access.address.max(number << LINE_SHIFT));
+            from_memory(book, start);
         }
     }
 }

@@ -42,9 +42,8 @@ pub struct Tallies {
     put_away: Vec<Tally>,
     /// By owner: what was put away of the sample.
     weighed: Vec<Weighed>,
-    /// L2 is there by the frames of pages, too, and so is the last level.
+    /// L2 is there by the frames of pages, too.
     has_placed_l2: bool,
-    has_placed_last: bool,
     /// What happens in L1 is noted apart, too, and what was so.
     apart: bool,
     noted: HashMap<Owner, L1Events, Mixing>,
@@ -67,14 +66,14 @@ impl Tallies {
         Owner((self.plain.len() - 1) as u32)
     }
 
-    /// The last level, and an `l2` before it if there is one, are there by the frames of pages, too, from now on.
-    pub fn place(&mut self, l2: bool) {
-        (self.has_placed_l2, self.has_placed_last) = (l2, true);
+    /// L2 is there by the frames of pages, too, from now on.
+    pub fn place_l2(&mut self) {
+        self.has_placed_l2 = true;
     }
 
     /// The same with L2 and the last level as they are known best.
     pub fn as_placed(&self, tally: &Tally) -> Tally {
-        let known = if self.has_placed_last { tally.with_placed_last() } else { *tally };
+        let known = tally.with_placed_last();
         if self.has_placed_l2 { known.with_placed_l2() } else { known }
     }
 

@@ -274,7 +274,8 @@ impl Tally {
     }
 
     /// The same with the last level as the frames of pages have it: what it misses more, for want of ways in some colours of pages.
-    /// Where it misses less, lines lie in few positions of their pages, and it is wrong.
+    /// Where it misses less, lines lie in few positions of their pages, and it is wrong;
+    /// where it is not simulated it misses nothing.
     pub fn with_placed_last(&self) -> Tally {
         let more = self.placed_last_fills.saturating_sub(self.beside_placed);
         if more == 0 {

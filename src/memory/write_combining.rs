@@ -1,6 +1,6 @@
 //! The buffers in which a core gathers non-temporal stores to a line before they go to memory.
 
-use super::line::{Line, Owner};
+use super::line::{Bytes, Line, Owner};
 
 /// Buffers of a core: Zen has 8 or more, Intel 10 to 16; a partial line leaves when a further one is needed.
 const BUFFERS: usize = 12;
@@ -14,8 +14,8 @@ pub struct WriteCombiner {
 #[derive(Debug)]
 struct Open {
     line: Line,
-    /// Bytes of the line written so far, one bit each.
-    written: u64,
+    /// What of it was written so far.
+    written: Bytes,
     owner: Owner,
 }
 
@@ -30,12 +30,11 @@ impl WriteCombiner {
         self.open.iter().any(|open| open.line == line)
     }
 
-    /// A store to bytes `offset..offset + bytes` of `line`. Returns the owner of a line that goes to memory because of
+    /// A store to these bytes of `line`. Returns the owner of a line that goes to memory because of
     /// it: this one, now complete, or the oldest one, which has to make room.
-    pub fn store(&mut self, line: Line, offset: u32, bytes: u32, owner: Owner) -> Option<Owner> {
-        let written = if bytes >= 64 { u64::MAX } else { ((1u64 << bytes) - 1) << offset };
+    pub fn store(&mut self, line: Line, written: Bytes, owner: Owner) -> Option<Owner> {
         let at = self.open.iter().position(|open| open.line == line);
-        if written | at.map_or(0, |at| self.open[at].written) == u64::MAX {
+        if written | at.map_or(0, |at| self.open[at].written) == Bytes::MAX {
             if let Some(at) = at {
                 self.open.remove(at);
             }
@@ -70,20 +69,23 @@ impl WriteCombiner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::line::bytes_of_line;
 
     #[test]
     fn a_complete_line_leaves_once() {
         let mut buffers = WriteCombiner::default();
-        let left: Vec<_> = (0..8).filter_map(|i| buffers.store(Line(1), i * 8, 8, Owner(i))).collect();
+        let left: Vec<_> =
+            (0..8).filter_map(|i| buffers.store(Line(1), bytes_of_line(u64::from(i) * 8, 8), Owner(i))).collect();
         assert_eq!(left, [Owner(7)]);
-        assert_eq!(buffers.store(Line(1), 0, 64, Owner(3)), Some(Owner(3)));
+        assert_eq!(buffers.store(Line(1), bytes_of_line(0, 64), Owner(3)), Some(Owner(3)));
         assert!(buffers.is_empty());
     }
 
     #[test]
     fn partial_lines_make_room_oldest_first() {
         let mut buffers = WriteCombiner::default();
-        let left: Vec<_> = (0..14).filter_map(|i| buffers.store(Line(i.into()), 0, 8, Owner(i))).collect();
+        let left: Vec<_> =
+            (0..14).filter_map(|i| buffers.store(Line(i.into()), bytes_of_line(0, 8), Owner(i))).collect();
         assert_eq!(left, [Owner(0), Owner(1)]);
         assert_eq!(buffers.take(Line(5)), Some(Owner(5)));
         assert_eq!(buffers.drain().len(), BUFFERS - 1);

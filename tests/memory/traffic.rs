@@ -65,25 +65,12 @@ fn stores(emit: kernels::Emit, lines: u64, rows: u64, parts: u64) {
     }
 }
 
-/// The same whole lines, of which blocks of 64 KiB are read when they are written.
-fn stores_read_again(emit: kernels::Emit, lines: u64) {
-    let block = 1 << 10;
+/// Whole lines in blocks of so many, which are written by one instruction, and by `then` used again.
+fn blocks_used_again(emit: kernels::Emit, lines: u64, block: u64, then: AccessKind) {
     for i in (0..lines / block).map(|i| i * block) {
-        for (kind, site) in [(AccessKind::Store, 0), (AccessKind::Load, 1)] {
+        for (kind, site) in [(AccessKind::Store, 0), (then, 1)] {
             for part in i * 8..(i + block) * 8 {
                 emit(Access { address: 0x1000_0000 + part * 8, bytes: 8, site, kind });
-            }
-        }
-    }
-}
-
-/// Blocks of 8 KiB that one instruction writes, and another one again.
-fn stores_over(emit: kernels::Emit, lines: u64) {
-    let block = 128;
-    for i in (0..lines / block).map(|i| i * block) {
-        for site in 0..2 {
-            for part in i * 8..(i + block) * 8 {
-                emit(Access { address: 0x1000_0000 + part * 8, bytes: 8, site, kind: AccessKind::Store });
             }
         }
     }
@@ -112,8 +99,8 @@ fn stores_of_whole_lines_that_nobody_uses_soon_need_no_fill() {
         ("one word of each line", |emit| stores(emit, LINES, 1, 1), 0.0),
         ("columns", |emit| stores(emit, LINES, 512, 8), 0.0),
         ("whole lines of twelve streams", |emit| stores(emit, LINES, 12, 8), 0.0),
-        ("written over in L1", |emit| stores_over(emit, LINES), 0.0),
-        ("read again from L2", |emit| stores_read_again(emit, LINES), 0.0),
+        ("written over in L1", |emit| blocks_used_again(emit, LINES, 128, AccessKind::Store), 0.0),
+        ("read again from L2", |emit| blocks_used_again(emit, LINES, 1 << 10, AccessKind::Load), 0.0),
     ];
     for (name, run, expected) in kernels {
         let [exact, sampled] = [false, true].map(|sampled| share(run, sampled));

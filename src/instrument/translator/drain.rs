@@ -177,18 +177,18 @@ impl Drain {
                         let bytes = times.saturating_mul(u64::from(probe.bytes)).min(most);
                         Run { address: word(at), bytes, kind: probe.kind }
                     };
-                    let mut runs = vec![run(at, &probe)];
+                    let first = run(at, &probe);
                     // The instruction's other operand, if it has one and the buffer was not emptied in between.
                     let next = at + REPEATED as usize;
                     let other = space.probe_sites.get(number as usize + 1).filter(|other| other.at == probe.at);
-                    if let Some(other) = other
-                        && next + REPEATED as usize <= part.end
-                        && word(next + 8) as u32 == number + 1
-                    {
-                        runs.push(run(next, other));
-                        at = next;
+                    let follows = next + REPEATED as usize <= part.end && word(next + 8) as u32 == number + 1;
+                    match other.filter(|_| follows) {
+                        Some(other) => {
+                            strings::accesses(&[first, run(next, other)], site, &mut self.batch);
+                            at = next;
+                        }
+                        None => strings::accesses(&[first], site, &mut self.batch),
                     }
-                    strings::accesses(&runs, site, &mut self.batch);
                 }
                 Shape::Indexed { lanes, index, scale } => {
                     let lane_bytes = probe.bytes / u32::from(lanes.max(1));

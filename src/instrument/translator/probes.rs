@@ -18,7 +18,6 @@ use super::version::Version;
 use super::writer::Writer;
 use crate::instrument::x86_64::emit::{Code, Gpr, RAX, RCX, RDX, relative};
 use crate::instrument::x86_64::liveness::Dead;
-use crate::instrument::x86_64::observe::may_end_early;
 use crate::instrument::x86_64::operands::{Operand, operands};
 use crate::instrument::x86_64::rewrite::{free_gpr, load_address, store_vector, used_gprs};
 use crate::isa::facts::{AccessKind, Dynamic, InstructionFacts};
@@ -516,6 +515,12 @@ impl Writer<'_> {
         let u = free_gpr(used | 1 << t.0)?;
         Some(Lent { t, u, stolen: false })
     }
+}
+
+/// Whether `instruction`, repeated, ends with what it finds.
+fn may_end_early(instruction: &Instruction) -> bool {
+    use iced_x86::Mnemonic::{Cmpsb, Cmpsd, Cmpsq, Cmpsw, Scasb, Scasd, Scasq, Scasw};
+    matches!(instruction.mnemonic(), Cmpsb | Cmpsw | Cmpsd | Cmpsq | Scasb | Scasw | Scasd | Scasq)
 }
 
 fn shape(instruction: &Instruction, facts: &InstructionFacts, operand: &Operand) -> Shape {

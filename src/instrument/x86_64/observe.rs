@@ -112,12 +112,6 @@ impl<'a> State<'a> {
 /// The direction flag.
 pub const DIRECTION: u64 = 1 << 10;
 
-/// Whether `instruction`, repeated, ends with what it finds.
-pub fn may_end_early(instruction: &Instruction) -> bool {
-    use iced_x86::Mnemonic::{Cmpsb, Cmpsd, Cmpsq, Cmpsw, Scasb, Scasd, Scasq, Scasw};
-    matches!(instruction.mnemonic(), Cmpsb | Cmpsw | Cmpsd | Cmpsq | Scasb | Scasw | Scasd | Scasq)
-}
-
 fn element_count(instruction: &Instruction, active: Option<u64>) -> u32 {
     let lanes = lanes_of(instruction);
     if lanes > 0 { lanes } else { active.map_or(0, |a| 64 - a.leading_zeros()) }

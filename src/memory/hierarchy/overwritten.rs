@@ -3,8 +3,8 @@
 //! The first follows from all accesses near each other, which exact runs and bursts have; the second from what memory is asked for.
 
 use super::{Hierarchy, Outcome, Scope};
-use crate::memory::line::{Line, Owner, State};
-use crate::memory::overwriting::{Bytes, Told};
+use crate::memory::line::{Bytes, Line, Owner, State};
+use crate::memory::overwriting::Told;
 
 /// The line is used: who wrote it last, if since it came it was only written.
 #[inline]
@@ -27,11 +27,6 @@ impl Hierarchy {
         written: Option<Bytes>,
         outcome: Outcome,
     ) {
-        if let (Some(_), Outcome::Memory) = (written, outcome) {
-            let set = self.l1_indexing.set(line.0);
-            let state = self.cores[core].l1.peek(set, line);
-            state.into_iter().for_each(|state| *state = state.with_only_written(true));
-        }
         let Some(overwriting) = &mut self.cores[core].overwriting else { return };
         let Some(bytes) = written else {
             let told = overwriting.load(line);

@@ -1,19 +1,19 @@
 //! Non-temporal stores: past the caches.
 
 use super::{Core, Hierarchy, group};
-use crate::memory::line::{Line, Owner};
+use crate::memory::line::{Bytes, Line, Owner};
 
 impl Hierarchy {
-    /// A non-temporal store by `core` to `bytes` bytes of `line` from `offset` on: past the caches, which give the line up.
+    /// A non-temporal store by `core` to these bytes of `line`: past the caches, which give the line up.
     /// True if it is the first one to the line for a while.
-    pub fn store_past(&mut self, core: usize, owner: Owner, line: Line, offset: u32, bytes: u32) -> bool {
+    pub fn store_past(&mut self, core: usize, owner: Owner, line: Line, written: Bytes) -> bool {
         let first = !self.cores[core].combiner.holds(line);
         if first {
             self.groups[group(line)] += 1;
             self.book_page(owner, line);
             self.give_up(core, line);
         }
-        if let Some(gone) = self.cores[core].combiner.store(line, offset, bytes, owner) {
+        if let Some(gone) = self.cores[core].combiner.store(line, written, owner) {
             self.tallies.of(gone).nt_lines += 1;
         }
         first

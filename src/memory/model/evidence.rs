@@ -77,12 +77,10 @@ impl CacheModel {
             let error = |own, events| error(owner, &behind, &factors, own, events);
             figures.l1_scatter = (error(scatter.l1, |t| t.l1_fills) * figures.l1_misses).max(l1_error);
             figures.l2_scatter = error(scatter.l2, |t| t.l2_fills + t.l2_dirtied) * figures.l2_misses;
+            figures.l3_scatter = error(scatter.l3, |t| t.last_fills) * figures.l3_misses;
             if !hierarchy.knows_frames() {
                 // Pages lie at random, or one after the other: what is told is the first.
                 figures.l2_scatter = figures.l2_scatter.hypot(behind.of_placement[0]);
-            }
-            figures.l3_scatter = error(scatter.l3, |t| t.last_fills) * figures.l3_misses;
-            if !hierarchy.knows_frames() {
                 figures.l3_scatter = figures.l3_scatter.hypot(behind.of_placement[1]);
             }
             // What windows never saw after their warm-ups, and these did, may be as frequent as there.

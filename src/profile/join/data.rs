@@ -72,8 +72,7 @@ pub struct MeasuredData {
 
 /// Names the lines of every instruction.
 pub fn lines(evidence: &DataEvidence, code: &mut CodeMap) -> Vec<(CodeRef, Lines)> {
-    let mut names = Names { evidence, known: BTreeMap::new(), pieces: HashMap::new() };
-    names.count_pieces(code);
+    let mut names = Names::new(evidence, code);
     let of_site = |site: &crate::profile::evidence::data::SiteData| {
         let each = site.lines / site.samples.len().max(1) as f64;
         let mut parts: Vec<(Object, f64)> = Vec::new();
@@ -114,38 +113,42 @@ pub fn shares<'a>(lines: impl Iterator<Item = &'a Lines>) -> MeasuredData {
 struct Names<'e> {
     evidence: &'e DataEvidence,
     known: BTreeMap<(Option<u32>, u64), Object>,
-    /// How many allocations have the name.
+    /// Who asked for each mapping, where that is known.
+    askers: Vec<Option<String>>,
+    /// How many of them have asked so.
     pieces: HashMap<String, u32>,
 }
 
-impl Names<'_> {
-    fn count_pieces(&mut self, code: &mut CodeMap) {
-        for mapping in &self.evidence.mappings {
-            if let Backing::Allocated { frames, stack: false } = &mapping.backing
-                && let Some(name) = asker(frames, code)
-            {
-                *self.pieces.entry(name).or_default() += 1;
-            }
-        }
+impl<'e> Names<'e> {
+    fn new(evidence: &'e DataEvidence, code: &mut CodeMap) -> Self {
+        let of_mapping = |mapping: &DataMapping| match &mapping.backing {
+            Backing::Allocated { frames, stack: false } => asker(frames, code),
+            _ => None,
+        };
+        let askers: Vec<Option<String>> = evidence.mappings.iter().map(of_mapping).collect();
+        let mut pieces: HashMap<String, u32> = HashMap::new();
+        askers.iter().flatten().for_each(|name| *pieces.entry(name.clone()).or_default() += 1);
+        Names { evidence, known: BTreeMap::new(), askers, pieces }
     }
 
     fn name(&mut self, sample: &DataSample, code: &mut CodeMap) -> Object {
         let evidence = self.evidence;
-        let mapping = sample.mapping.and_then(|index| evidence.mappings.get(index as usize));
+        let number = sample.mapping.map_or(usize::MAX, |number| number as usize);
+        let mapping = evidence.mappings.get(number);
         // Only modules hold several variables in one mapping.
         let in_module = matches!(mapping, Some(DataMapping { backing: Backing::Module { .. }, .. }));
         let key = (sample.mapping, if in_module { sample.address } else { 0 });
         if let Some(known) = self.known.get(&key) {
             return known.clone();
         }
-        let data = mapping.map_or_else(unmapped, |mapping| self.data(mapping, sample.address, code));
+        let data = mapping.map_or_else(unmapped, |mapping| self.data((number, mapping), sample.address, code));
         let same = self.known.values().find(|known| ***known == data).cloned();
         let object = same.unwrap_or_else(|| Rc::new(data));
         self.known.insert(key, object.clone());
         object
     }
 
-    fn data(&self, mapping: &DataMapping, address: u64, code: &mut CodeMap) -> Data {
+    fn data(&self, (number, mapping): (usize, &DataMapping), address: u64, code: &mut CodeMap) -> Data {
         let whole = |name: &str, kind| named(name, kind, Some(mapping.bytes));
         match &mapping.backing {
             Backing::Module { module, bias, behind } => {
@@ -160,11 +163,8 @@ impl Names<'_> {
             Backing::Heap => whole("heap", DataKind::Heap),
             Backing::Stack => whole("stack", DataKind::Stack),
             Backing::Allocated { stack: true, .. } => whole("thread stack", DataKind::Stack),
-            Backing::Allocated { frames, .. } => match asker(frames, code) {
-                Some(name) => {
-                    let pieces = self.pieces.get(&name).copied().unwrap_or(1);
-                    Data { pieces, ..whole(&name, DataKind::Allocated) }
-                }
+            Backing::Allocated { .. } => match &self.askers[number] {
+                Some(name) => Data { pieces: self.pieces[name], ..whole(name, DataKind::Allocated) },
                 None => whole(ANONYMOUS, DataKind::Anonymous),
             },
             Backing::Anonymous => whole(ANONYMOUS, DataKind::Anonymous),
