@@ -19,7 +19,7 @@ use nix::unistd::Pid;
 
 use crate::target::proc_status::{PageCounts, read_page_counts};
 
-/// Accesses that are simulated between two looks at a process that may end unseen.
+/// Accesses between two looks at a process that may end unseen.
 const LOOK_EVERY: u64 = 1 << 18;
 /// With more processes nothing is known.
 const MOST_PROCESSES: usize = 64;
@@ -69,31 +69,31 @@ impl Arrivals {
         }
     }
 
-    /// `accesses` of the window were simulated, and `met` lines were met so far.
-    pub fn note(&mut self, processes: impl Iterator<Item = u32>, accesses: u64, met: u64) {
+    /// `accesses` of the window came: pages that arrived in it so far, now and then. As of [`look`](Self::look), [`met`](Self::met) is to
+    /// be told what they brought.
+    pub fn note(&mut self, processes: impl Iterator<Item = u32>, accesses: u64) -> Option<u64> {
         self.since_look += accesses;
-        if self.since_look >= LOOK_EVERY {
-            self.look(processes, met);
-        }
+        if self.since_look >= LOOK_EVERY { self.look(processes) } else { None }
     }
 
-    /// The window ends.
-    pub fn end(&mut self, processes: impl Iterator<Item = u32>, met: u64) {
-        self.look(processes, met);
+    /// The window ends: pages that arrived in it.
+    pub fn end(&mut self, processes: impl Iterator<Item = u32>) -> Option<u64> {
+        let arrived = self.look(processes);
         self.over = true;
+        arrived
     }
 
-    /// Looks now: the program may end in this window, after few accesses.
-    pub fn look(&mut self, processes: impl Iterator<Item = u32>, met: u64) {
+    /// Looks now, as the program may end in this window, after few accesses: pages that arrived in it so far.
+    pub fn look(&mut self, processes: impl Iterator<Item = u32>) -> Option<u64> {
         self.since_look = 0;
         if self.over {
-            return;
+            return None;
         }
         let (mut any, mut arrived) = (false, 0);
         for (number, process) in processes.enumerate() {
             if number == MOST_PROCESSES {
                 self.latest = None;
-                return;
+                return None;
             }
             let Ok(now) = read_page_counts(Pid::from_raw(process as i32)) else { continue };
             any = true;
@@ -102,9 +102,12 @@ impl Arrivals {
             // Of huge pages many come at once.
             arrived += faults.max(now.resident.saturating_sub(begin.resident));
         }
-        if any {
-            self.latest = Some((arrived, met - self.met_before));
-        }
+        any.then_some(arrived)
+    }
+
+    /// When so many pages had `arrived` in the window, `met` lines were met in all.
+    pub fn met(&mut self, arrived: u64, met: u64) {
+        self.latest = Some((arrived, met - self.met_before));
     }
 
     /// Pages that arrived in the run for certain, whose processes have ended and were waited for; `None` if no process was looked at.
@@ -171,10 +174,11 @@ mod tests {
         let deadline = Instant::now() + Duration::from_secs(60);
         while arrivals.latest.is_none() || arrivals.share(1) < 1.0 {
             assert!(Instant::now() < deadline, "{arrivals:?}");
-            arrivals.look(std::iter::once(it), 1000 + lines);
+            arrivals.look(std::iter::once(it)).into_iter().for_each(|pages| arrivals.met(pages, 1000 + lines));
         }
         arrivals.begin(std::iter::once(it), 0);
-        arrivals.end(std::iter::once(it), 1 << 40);
+        let arrived = arrivals.end(std::iter::once(it)).unwrap();
+        arrivals.met(arrived, 1 << 40);
         assert!(arrivals.share(1) < 0.01, "{arrivals:?}");
         drop(child.stdin.take());
         child.wait().unwrap();
@@ -207,7 +211,6 @@ mod tests {
     fn who_cannot_be_looked_at_bounds_nothing() {
         let mut arrivals = Arrivals::new();
         arrivals.begin(std::iter::once(u32::MAX), 0);
-        arrivals.note(std::iter::once(u32::MAX), LOOK_EVERY, 100);
-        assert_eq!(arrivals.share(32), 1.0);
+        assert_eq!((arrivals.note(std::iter::once(u32::MAX), LOOK_EVERY), arrivals.share(32)), (None, 1.0));
     }
 }

@@ -1,9 +1,9 @@
 //! The cache hierarchy model: bytes that crossed each level, by the instruction that caused them.
 //!
 //! ```text
-//!  batches ─▶ interleave ─▶ model ─▶ replay ─▶ hierarchy ─▶ tallies ─▶ estimate ─▶ MemoryEvidence
-//!  of accesses  turns of     owners,   line by   L1 L2 LLC    per (site,  scaled up,
-//!               threads      sampling  line      3C, NT       thread)     error
+//!  batches ─▶ backlog ─▶ interleave ─▶ model ─▶ replay ─▶ hierarchy ─▶ tallies ─▶ estimate ─▶ MemoryEvidence
+//!  of accesses  for later  turns of     owners,   line by   L1 L2 LLC    per (site,  scaled up,
+//!                          threads      sampling  line      3C, NT       thread)     error
 //! ```
 //!
 //! Exact: one hierarchy sees all accesses. Sampled: in windows (`pace.rs`) one that is a part of the host's sees one line
@@ -16,6 +16,7 @@
 //! bytes. Hardware prefetchers, page walks, instruction fetches and the kernel's accesses are not modelled.
 
 mod arrivals;
+mod backlog;
 mod behind;
 mod calibration;
 mod control;

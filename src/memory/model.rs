@@ -4,8 +4,7 @@ mod evidence;
 mod near;
 mod weighing;
 
-use std::collections::{HashMap, VecDeque};
-use std::ops::Range;
+use std::collections::HashMap;
 
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::data::Allocation;
@@ -13,6 +12,7 @@ use crate::profile::evidence::memory::{Access, AccessSink, Amount, Collection, E
 use crate::profile::run::Warning;
 
 use super::arrivals::Arrivals;
+use super::backlog::Backlog;
 use super::control::Control;
 use super::data::DataSamples;
 use super::executions::Executions;
@@ -34,10 +34,10 @@ use super::whereabouts::Whereabouts;
 
 /// Lines that all caches of a model hold at most: 64 MB.
 const MAX_LINES: u64 = 5 << 20;
-/// Accesses that are simulated at a time while threads wait for nothing: a fraction of their patience.
-const PIECE: usize = 1 << 10;
-/// Accesses that are put off at most: a burst of a thread. What ends a phase is known as much later.
-const MOST_PUT_OFF: u64 = 1 << 14;
+/// Accesses that are put off at most: what a window measures, 12 MB.
+const MOST_PUT_OFF: u64 = 1 << 19;
+/// The same where what becomes of them tells what is collected next, or where no end of them comes: a burst of a thread.
+const FEW_PUT_OFF: u64 = 1 << 14;
 
 /// A model of a host's caches, fed with the program's accesses.
 pub struct CacheModel {
@@ -52,12 +52,7 @@ pub struct CacheModel {
     pages: TouchedPages,
     /// Where the processes are real ones.
     data: Option<DataSamples>,
-    /// What was recorded and not looked at yet.
-    put_off: VecDeque<PutOff>,
-    /// Accesses in it.
-    waiting: u64,
-    /// Room for batches.
-    spare: Vec<Vec<Access>>,
+    backlog: Backlog,
     /// Only one thread has come, and which. Several are to be interleaved as they come.
     single: bool,
     first: Option<u32>,
@@ -71,27 +66,6 @@ pub struct CacheModel {
     /// The host has more cores than are simulated.
     few_cores: bool,
     warnings: Vec<Warning>,
-}
-
-/// A batch that was put off.
-struct PutOff {
-    thread: u32,
-    process: u32,
-    selected: bool,
-    phase: Phase,
-    /// How many of the first accesses only warm L1 up.
-    warm_up: u64,
-    /// How many were simulated.
-    done: usize,
-    accesses: Vec<Access>,
-}
-
-impl PutOff {
-    /// What those of its accesses count for that were collected.
-    fn weight(&self, classes: Classes, of: Range<usize>) -> u64 {
-        let one_in = if self.selected { classes.count() } else { 1 };
-        weights(&self.accesses[of], one_in)
-    }
 }
 
 /// What a sampled model has besides.
@@ -178,9 +152,7 @@ impl CacheModel {
             classes,
             pages: TouchedPages::new(classes),
             data: None,
-            put_off: VecDeque::new(),
-            waiting: 0,
-            spare: Vec::new(),
+            backlog: Backlog::default(),
             single: true,
             first: None,
             interleaver: Interleaver::default(),
@@ -198,7 +170,7 @@ impl CacheModel {
         let place = self.owners.place(part.thread, part.process);
         self.full.add_core(place.core);
         let classes = self.classes;
-        let Some(Sampled { hierarchy, control, rhythm, pace, arrivals, .. }) = &mut self.sampled else {
+        let Some(Sampled { hierarchy, control, rhythm, pace, .. }) = &mut self.sampled else {
             for access in part.accesses {
                 let owner = owner(&mut self.owners, &mut self.full, None, place, access.site);
                 self.owners.steps(owner).note(access.address);
@@ -254,17 +226,10 @@ impl CacheModel {
             };
             play(hierarchy, &mut self.owners, (place, owner), access, orders, admit, from_memory);
         }
-        let phase = pace.phase();
-        if pace.begins_second_half(accesses * one_in) {
+        if part.phase == Phase::Opening && pace.begins_second_half(accesses * one_in) {
             hierarchy.half_time();
         }
-        pace.note(accesses * one_in, hierarchy.fills() - fills, hierarchy.stale() - stale);
-        if let Some(arrivals) = arrivals {
-            arrivals.note(self.owners.processes(), accesses, hierarchy.met());
-            if phase == Phase::Measuring && pace.phase() == Phase::Pause {
-                arrivals.end(self.owners.processes(), hierarchy.met());
-            }
-        }
+        pace.simulated(part.phase, accesses * one_in, hierarchy.fills() - fills, hierarchy.stale() - stale);
     }
 
     /// Takes a batch. While there is but one thread nothing of it is simulated yet, unless too much waits.
@@ -286,18 +251,47 @@ impl CacheModel {
         }
         let phase = self.phases.get(&thread).copied().unwrap_or_default();
         self.single &= *self.first.get_or_insert(thread) == thread;
-        if !self.single {
-            while self.simulate_some() {}
-            return self.interleave(Part { thread, process, selected, phase, warm_up: None, accesses });
+        let part = Part { thread, process, selected, phase, warm_up: None, accesses };
+        if self.single {
+            // What is collected next depends on what came, not on what became of it.
+            let rhythm = self.sampled.as_mut().map(|sampled| &mut sampled.rhythm);
+            let warm_up = Some(rhythm.map_or(0, |rhythm| rhythm.note(thread, selected, weights)));
+            self.backlog.push(Part { warm_up, ..part }, one_in);
+        } else {
+            self.catch_up();
+            self.interleave(part);
         }
-        // What is collected next depends on what came, not on what became of it.
-        let rhythm = self.sampled.as_mut().map(|sampled| &mut sampled.rhythm);
-        let warm_up = rhythm.map_or(0, |rhythm| rhythm.note(thread, selected, weights));
-        self.waiting += weights;
-        let mut kept = self.spare.pop().unwrap_or_default();
-        kept.extend_from_slice(accesses);
-        self.put_off.push_back(PutOff { thread, process, selected, phase, warm_up, done: 0, accesses: kept });
-        while self.waiting > MOST_PUT_OFF && self.simulate_some() {}
+        self.note_received(phase, weights, one_in);
+        while self.backlog.exceeds(self.most_put_off()) && self.simulate_some() {}
+    }
+
+    /// So many accesses came, all or one in so many.
+    fn note_received(&mut self, phase: Phase, accesses: u64, one_in: u64) {
+        let Some(Sampled { pace, arrivals, .. }) = &mut self.sampled else { return };
+        let ended = pace.received(phase, accesses * one_in) && phase == Phase::Measuring;
+        let Some(arrivals) = arrivals else { return };
+        let arrived = match ended {
+            true => arrivals.end(self.owners.processes()),
+            false => arrivals.note(self.owners.processes(), accesses),
+        };
+        self.note_arrived(arrived);
+    }
+
+    /// So many pages had arrived in the window when all of it was received that was.
+    fn note_arrived(&mut self, pages: Option<u64>) {
+        if let Some(pages) = pages
+            && !self.backlog.note_arrived(pages)
+            && let Some(Sampled { hierarchy, arrivals: Some(arrivals), .. }) = &mut self.sampled
+        {
+            arrivals.met(pages, hierarchy.met());
+        }
+    }
+
+    fn most_put_off(&self) -> u64 {
+        match &self.sampled {
+            Some(sampled) if sampled.pace.phase() != Phase::Warming => MOST_PUT_OFF,
+            _ => FEW_PUT_OFF,
+        }
     }
 
     fn interleave(&mut self, part: Part) {
@@ -318,27 +312,20 @@ impl CacheModel {
 
     /// Simulates a piece of what was put off; false if nothing was.
     fn simulate_some(&mut self) -> bool {
-        let Some(mut batch) = self.put_off.pop_front() else { return false };
-        let end = (batch.done + PIECE).min(batch.accesses.len());
-        self.interleave(Part {
-            thread: batch.thread,
-            process: batch.process,
-            selected: batch.selected,
-            phase: batch.phase,
-            warm_up: Some(batch.warm_up),
-            accesses: &batch.accesses[batch.done..end],
-        });
-        let simulated = batch.weight(self.classes, batch.done..end);
-        batch.warm_up = batch.warm_up.saturating_sub(simulated);
-        self.waiting -= simulated;
-        batch.done = end;
-        if end < batch.accesses.len() {
-            self.put_off.push_front(batch);
-        } else {
-            batch.accesses.clear();
-            self.spare.push(batch.accesses);
+        let Some(piece) = self.backlog.next() else { return false };
+        self.interleave(piece.part());
+        if let (Some(pages), Some(Sampled { hierarchy, arrivals: Some(arrivals), .. })) =
+            (piece.arrived, &mut self.sampled)
+        {
+            arrivals.met(pages, hierarchy.met());
         }
+        self.backlog.done(piece);
         true
+    }
+
+    /// Simulates all of it.
+    fn catch_up(&mut self) {
+        while self.simulate_some() {}
     }
 }
 
@@ -387,6 +374,10 @@ impl AccessSink for CacheModel {
         self.simulate_some()
     }
 
+    fn is_behind(&self) -> bool {
+        self.backlog.exceeds(0)
+    }
+
     fn collect(&mut self, thread: u32) -> Collection {
         let Some(sampled) = &mut self.sampled else { return Collection::All };
         sampled.rhythm.meet(thread);
@@ -402,12 +393,13 @@ impl AccessSink for CacheModel {
     }
 
     fn ended(&mut self, thread: u32) {
+        self.catch_up();
         self.interleaver.end(thread);
         self.owners.end(thread);
     }
 
     fn ending(&mut self) {
-        while self.simulate_some() {}
+        self.catch_up();
         self.data.iter_mut().for_each(DataSamples::before_the_end);
     }
 
@@ -422,35 +414,33 @@ impl AccessSink for CacheModel {
 
     fn end_phase(&mut self) {
         let phase = self.phase();
-        while self.simulate_some() {}
-        // What was put off may have ended it already.
-        if let Some(sampled) = &mut self.sampled
-            && sampled.pace.phase() == phase
-        {
-            if phase == Phase::Pause {
-                sampled.hierarchy.age();
-                sampled.pauses += 1;
-                sampled.rhythm.begin_window();
-                sampled.close_window(self.classes);
-                sampled.hierarchy.tallies.begin_window();
-            }
-            sampled.pace.end_phase();
-            if sampled.pace.phase() == phase && phase != Phase::Warming {
-                sampled.rhythm.go_on();
-            }
-            if let Some(arrivals) = &mut sampled.arrivals {
-                match phase {
-                    Phase::Pause => arrivals.begin(self.owners.processes(), sampled.hierarchy.met()),
-                    Phase::Measuring if sampled.pace.phase() == Phase::Pause => {
-                        arrivals.end(self.owners.processes(), sampled.hierarchy.met());
-                    }
-                    Phase::Measuring | Phase::Warming => {
-                        arrivals.look(self.owners.processes(), sampled.hierarchy.met());
-                    }
-                    Phase::Opening => {}
-                }
-            }
+        if matches!(phase, Phase::Pause | Phase::Warming) {
+            self.catch_up();
         }
+        // What was put off may have ended it already.
+        let Some(sampled) = self.sampled.as_mut().filter(|sampled| sampled.pace.phase() == phase) else { return };
+        if phase == Phase::Pause {
+            sampled.hierarchy.age();
+            sampled.pauses += 1;
+            sampled.rhythm.begin_window();
+            sampled.close_window(self.classes);
+            sampled.hierarchy.tallies.begin_window();
+        }
+        sampled.pace.end_phase();
+        if sampled.pace.phase() == phase && phase != Phase::Warming {
+            sampled.rhythm.go_on();
+        }
+        let Some(arrivals) = &mut sampled.arrivals else { return };
+        let arrived = match phase {
+            Phase::Pause => {
+                arrivals.begin(self.owners.processes(), sampled.hierarchy.met());
+                None
+            }
+            Phase::Measuring if sampled.pace.phase() == Phase::Pause => arrivals.end(self.owners.processes()),
+            Phase::Measuring | Phase::Warming => arrivals.look(self.owners.processes()),
+            Phase::Opening => None,
+        };
+        self.note_arrived(arrived);
     }
 
     fn allocated(&mut self, process: u32, allocation: Allocation) {
@@ -467,7 +457,7 @@ impl AccessSink for CacheModel {
 
     fn unmapped(&mut self, process: u32, from: u64, to: u64) {
         // What was accessed there before was there.
-        while self.simulate_some() {}
+        self.catch_up();
         if self.interleaver.awaits(process, from..to) {
             self.play_all();
         }
@@ -486,7 +476,7 @@ impl AccessSink for CacheModel {
     }
 
     fn course(&mut self, amounts: &[Amount]) {
-        while self.simulate_some() {}
+        self.catch_up();
         if let Some(Sampled { hierarchy, pace, pauses, .. }) = &mut self.sampled {
             // Where not every window is told of, of the latest pause its part; those before it stay as they are.
             let of_pauses = amounts.iter().filter(|amount| amount.phase == Phase::Pause).map(in_accesses).sum::<u64>();
@@ -507,7 +497,7 @@ impl AccessSink for CacheModel {
     }
 
     fn finish(mut self: Box<Self>, sites: &[CodeRef]) -> MemoryEvidence {
-        while self.simulate_some() {}
+        self.catch_up();
         self.play_all();
         self.evidence(sites)
     }

@@ -46,6 +46,8 @@ pub struct Pace {
     warm: bool,
     /// Accesses and fills of each measured window.
     windows: Vec<(u64, u64)>,
+    /// Accesses of the start that were simulated.
+    opened: u64,
 }
 
 /// What a phase has collected.
@@ -74,6 +76,7 @@ impl Pace {
             warm_looks: 0,
             warm: false,
             windows: Vec::new(),
+            opened: 0,
         }
     }
 
@@ -113,26 +116,48 @@ impl Pace {
         self.warm
     }
 
-    /// The second half of the start begins with so many more accesses.
-    pub fn begins_second_half(&self, accesses: u64) -> bool {
-        let now = self.now.accesses;
-        self.phase == Phase::Opening && now < OPENING / 2 && now + accesses >= OPENING / 2
+    /// `accesses` of the start were simulated: the second half of it begins behind them.
+    pub fn begins_second_half(&mut self, accesses: u64) -> bool {
+        let before = self.opened;
+        self.opened += accesses;
+        before < OPENING / 2 && self.opened >= OPENING / 2
     }
 
-    /// Notes `accesses` of the program that brought `fills` lines of the modelled part from memory, and found `stale` ones
-    /// where they were before a pause.
-    pub fn note(&mut self, accesses: u64, fills: u64, stale: u64) {
-        self.now.accesses += accesses;
-        self.now.fills += fills;
-        self.now.known += fills + stale;
-        let (over, next) = match self.phase {
-            Phase::Opening => (self.now.accesses >= OPENING, Phase::Pause),
-            Phase::Pause => return,
-            Phase::Warming => (self.warms_no_more(), Phase::Measuring),
-            Phase::Measuring => (self.now.accesses >= self.to_measure(), Phase::Pause),
+    /// `accesses` of the program were received that were collected in `phase`: whether that is over now. A warm-up is not before it is
+    /// known what they [brought](Self::simulated).
+    pub fn received(&mut self, phase: Phase, accesses: u64) -> bool {
+        let most = match phase {
+            Phase::Opening => OPENING,
+            Phase::Measuring => self.to_measure(),
+            Phase::Warming | Phase::Pause => return false,
         };
+        if self.phase != phase {
+            return false;
+        }
+        self.now.accesses += accesses;
+        let over = self.now.accesses >= most;
         if over {
-            self.begin(next);
+            self.begin(Phase::Pause);
+        }
+        over
+    }
+
+    /// `accesses` of the program that were collected in `phase` brought `fills` lines of the modelled part from memory, and found
+    /// `stale` ones where they were before a pause.
+    pub fn simulated(&mut self, phase: Phase, accesses: u64, fills: u64, stale: u64) {
+        match (phase, self.phase) {
+            (Phase::Warming, Phase::Warming) => {
+                self.now.accesses += accesses;
+                self.now.fills += fills;
+                self.now.known += fills + stale;
+                if self.warms_no_more() {
+                    self.begin(Phase::Measuring);
+                }
+            }
+            (Phase::Measuring, Phase::Measuring) => self.now.fills += fills,
+            // The model catches up.
+            (Phase::Measuring, Phase::Pause) => self.windows.last_mut().into_iter().for_each(|(_, all)| *all += fills),
+            _ => {}
         }
     }
 
@@ -205,12 +230,19 @@ fn goal(lines: u64) -> u64 {
 mod tests {
     use super::*;
 
+    /// What came in the present phase is simulated at once.
+    fn note(pace: &mut Pace, accesses: u64, fills: u64, stale: u64) {
+        let phase = pace.phase();
+        pace.received(phase, accesses);
+        pace.simulated(phase, accesses, fills, stale);
+    }
+
     /// A pace that warms the first window up.
     fn warming(lines: u64) -> Pace {
         let mut pace = Pace::new(lines);
-        pace.note(OPENING, 0, 0);
+        note(&mut pace, OPENING, 0, 0);
         assert_eq!(pace.phase(), Phase::Pause);
-        pace.note(1 << 30, 1 << 30, 0);
+        note(&mut pace, 1 << 30, 1 << 30, 0);
         assert_eq!(pace.phase(), Phase::Pause, "a pause is ended by the engine");
         assert!(pace.windows().is_empty());
         pace.end_phase();
@@ -223,13 +255,13 @@ mod tests {
         let mut pace = warming(lines);
         let mut accesses = 0;
         while pace.phase() == Phase::Warming {
-            pace.note(every, accesses / every % 2, 1 - accesses / every % 2);
+            note(&mut pace, every, accesses / every % 2, 1 - accesses / every % 2);
             accesses += every;
         }
         assert_eq!(pace.phase(), Phase::Measuring);
         assert_eq!(pace.is_warm(), accesses >= every * pace.goal, "{accesses} accesses");
         let measured = accesses.max(MEASURING);
-        pace.note(measured, 0, 0);
+        note(&mut pace, measured, 0, 0);
         assert_eq!(pace.phase(), Phase::Pause);
         assert_eq!(pace.windows(), [(measured, 0)]);
         accesses
@@ -240,7 +272,7 @@ mod tests {
         let mut pace = Pace::new(1 << 18);
         (1..OPENING_LOOKS).for_each(|_| pace.end_phase());
         assert_eq!(pace.phase(), Phase::Opening, "it is short");
-        pace.note(OPENING / 2, 0, 0);
+        note(&mut pace, OPENING / 2, 0, 0);
         pace.end_phase();
         assert_eq!(pace.phase(), Phase::Opening, "much has come");
         pace.end_phase();
@@ -266,9 +298,9 @@ mod tests {
     fn every_last_level_that_is_used_is_filled() {
         let mut pace = warming(1 << 18);
         pace.fill(2);
-        pace.note(2 << 20, (1 << 18) * 2, 0);
+        note(&mut pace, 2 << 20, (1 << 18) * 2, 0);
         assert_eq!(pace.phase(), Phase::Warming);
-        pace.note(1 << 20, 1 << 18, 0);
+        note(&mut pace, 1 << 20, 1 << 18, 0);
         assert_eq!((pace.phase(), pace.is_warm()), (Phase::Measuring, true));
         pace.end_phase();
         assert_eq!((pace.phase(), pace.is_warm()), (Phase::Pause, true));
@@ -280,11 +312,24 @@ mod tests {
     fn the_last_window_counts_where_it_was_a_window() {
         for (accesses, windows) in [(MEASURING / 2, 1), (10, 0)] {
             let mut pace = warming(0);
-            pace.note(1 << 20, 0, 0);
-            pace.note(accesses, 3, 0);
+            note(&mut pace, 1 << 20, 0, 0);
+            note(&mut pace, accesses, 3, 0);
             pace.finish();
             assert_eq!(pace.windows().len(), windows);
         }
+    }
+
+    #[test]
+    fn what_a_window_brought_is_known_later() {
+        let mut pace = warming(0);
+        assert!(!pace.received(Phase::Warming, 1 << 20), "it is not known what that brought");
+        pace.simulated(Phase::Warming, 1 << 20, 0, 0);
+        assert_eq!(pace.phase(), Phase::Measuring);
+        assert!(!pace.received(Phase::Measuring, MEASURING / 2));
+        assert!(!pace.received(Phase::Warming, MEASURING), "of a thread that is late");
+        assert!(pace.received(Phase::Measuring, MEASURING / 2));
+        [3, 4].into_iter().for_each(|fills| pace.simulated(Phase::Measuring, MEASURING / 2, fills, 0));
+        assert_eq!((pace.phase(), pace.windows()), (Phase::Pause, [(MEASURING, 7)].as_slice()));
     }
 
     #[test]
@@ -293,7 +338,7 @@ mod tests {
         let step = OPENING / 8;
         let halves = [(); 10].map(|()| {
             let half = pace.begins_second_half(step);
-            pace.note(step, 0, 0);
+            note(&mut pace, step, 0, 0);
             half
         });
         assert_eq!(halves.iter().position(|half| *half), Some(3));
@@ -304,10 +349,10 @@ mod tests {
     fn lines_outlast_a_pause_that_brings_fewer_than_the_last_level_holds() {
         let mut pace = warming(1 << 18);
         assert!(!pace.outlasts(0), "nothing is known of it");
-        pace.note(4 << 20, 5 << 16, 0);
+        note(&mut pace, 4 << 20, 5 << 16, 0);
         assert_eq!(pace.phase(), Phase::Measuring);
         assert_eq!([(4 << 20) - 13, 4 << 20].map(|accesses| pace.outlasts(accesses)), [true, false]);
-        pace.note(4 << 20, 1 << 19, 0);
+        note(&mut pace, 4 << 20, 1 << 19, 0);
         // A line in eight accesses, and 5 << 16 that are to come.
         assert_eq!([(5 << 19) - 8, 5 << 19].map(|accesses| pace.outlasts(accesses)), [true, false]);
     }
@@ -319,7 +364,7 @@ mod tests {
             let mut pace = warming(1 << 18);
             let mut count = 0;
             while pace.phase() == Phase::Warming {
-                pace.note(1 << 15, lines, 0);
+                note(&mut pace, 1 << 15, lines, 0);
                 pace.end_phase();
                 count += 1;
             }
@@ -327,7 +372,7 @@ mod tests {
             // As many looks are measured.
             let mut measured = 0;
             while pace.phase() == Phase::Measuring {
-                pace.note(1, 0, 0);
+                note(&mut pace, 1, 0, 0);
                 pace.end_phase();
                 measured += 1;
             }

@@ -202,13 +202,12 @@ fn working_sets_about_as_large_as_the_last_level_are_missed_sampled_as_they_are_
             let arguments = ["7168", "16", "128", passes_said.as_str(), said.to_str().unwrap()];
             let counted = run(&mut Translator::new(), &program, &arguments, model.of_host_processes());
             assert!(libc::WIFEXITED(counted.status) && libc::WEXITSTATUS(counted.status) == 0);
-            let first = 1.0 / f64::from(passes);
-            in_function(&counted.memory.unwrap(), &walk, |t| t.l3_misses) / (LINES * f64::from(passes)) - first
+            in_function(&counted.memory.unwrap(), &walk, |t| t.l3_misses) / (LINES * f64::from(passes))
         };
         let exact = missed(CacheModel::exact(geometry.clone(), Placement::SmallPages, Vec::new()), 10);
         let sampled = missed(CacheModel::sampled(geometry, Placement::SmallPages, Vec::new()), 800);
         println!("{policy:?}: of its lines {exact:.3} are missed, sampled {sampled:.3}");
-        assert!(exact > 0.05 && (sampled - exact).abs() < 0.17 && sampled > 0.05, "{exact}, sampled {sampled}");
+        assert!(exact > 0.05 && (sampled - exact).abs() < 0.15 && sampled > 0.05, "{exact}, sampled {sampled}");
     }
 }
 

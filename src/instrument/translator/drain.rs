@@ -65,6 +65,11 @@ impl Drain {
         self.sink.work()
     }
 
+    /// The sink has put something off.
+    pub fn is_behind(&self) -> bool {
+        self.sink.is_behind()
+    }
+
     /// Tells the sink that the phase has been long enough.
     pub fn end_phase(&mut self) {
         self.sink.end_phase();

@@ -173,7 +173,9 @@ impl Run {
         if wanted != self.windows.wanted || self.windows.looked.elapsed() >= LOOK {
             self.windows.look(self.threads.keys().copied());
         }
-        if wanted == self.windows.wanted && self.windows.is_over() {
+        // A pause lasts until the sink has caught up.
+        let goes_on = wanted == Version::Plain && drain.is_behind();
+        if wanted == self.windows.wanted && self.windows.is_over() && !goes_on {
             drain.end_phase();
             wanted = drain.wanted();
             // It is asked again as much later if the phase goes on.

@@ -105,6 +105,11 @@ pub trait AccessSink: Send {
         false
     }
 
+    /// Something is put off.
+    fn is_behind(&self) -> bool {
+        false
+    }
+
     /// What the engine should collect of `thread` next.
     fn collect(&mut self, _thread: u32) -> Collection {
         Collection::All
