@@ -394,6 +394,7 @@ impl AccessSink for CacheModel {
 
     fn ended(&mut self, thread: u32) {
         self.catch_up();
+        self.sampled.iter_mut().for_each(|sampled| sampled.rhythm.end(thread));
         self.interleaver.end(thread);
         self.owners.end(thread);
     }

@@ -1,8 +1,8 @@
 //! Where the operating system put a page: the part of a physical address that L2 and last-level caches index by.
 //!
 //! L1 is indexed by virtual address. The levels behind it are indexed by physical address, which the model does not
-//! know but for exact runs, and bursts, of those who may see the page map (`frames.rs`); it places pages pseudo-randomly, the same
-//! way in every run. The low five bits of a page's colour follow from its number: consecutive pages, and those any other
+//! know but for those who may see the page map (`frames.rs`): exact runs and bursts go by it, sampled lines a second time
+//! (`hierarchy/placed.rs`). Else it places pages pseudo-randomly, the same way in every run. The low five bits of a page's colour follow from its number: consecutive pages, and those any other
 //! distance apart, take all colours in turn (almost: a multiplicative sequence), as pages from one huge page or one run of free
 //! memory do, and the sampling of sets (`sampling.rs`) can be decided from the virtual address alone.
 

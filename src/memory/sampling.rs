@@ -75,6 +75,16 @@ impl Rhythm {
         self.progress(thread).seen = true;
     }
 
+    /// Nothing more will come of `thread`: the present burst does not wait for it, nor do later ones.
+    pub fn end(&mut self, thread: u32) {
+        let progress = self.progress(thread);
+        let missing = if progress.seen { BURST.saturating_sub(progress.collected) } else { 0 };
+        progress.seen = false;
+        if self.bursting {
+            self.spend(missing, false);
+        }
+    }
+
     fn begin_burst(&mut self) {
         self.bursting = true;
         self.bursts += 1;
@@ -103,14 +113,19 @@ impl Rhythm {
         progress.collected += accesses;
         let is_alone = progress.collected >= PATIENCE * BURST;
         if self.bursting {
-            self.left = self.left.saturating_sub(share);
-            if self.left == 0 || is_alone {
-                self.bursting = false;
-                // Not strictly periodic: a program's own period must not coincide with this one.
-                self.left = BETWEEN / 2 + mix(self.bursts) % BETWEEN;
-            }
+            self.spend(share, is_alone);
         }
         warm_up
+    }
+
+    /// So many `accesses` of this burst are done or will not come. `enough`: it ends in any case.
+    fn spend(&mut self, accesses: u64, enough: bool) {
+        self.left = self.left.saturating_sub(accesses);
+        if self.left == 0 || enough {
+            self.bursting = false;
+            // Not strictly periodic: a program's own period must not coincide with this one.
+            self.left = BETWEEN / 2 + mix(self.bursts) % BETWEEN;
+        }
     }
 
     /// Notes `accesses` selected ones of `thread`.
@@ -176,6 +191,21 @@ mod tests {
         rhythm.begin_window();
         rhythm.all(0, PATIENCE * BURST);
         assert!(!rhythm.bursting(), "the other one may be gone");
+    }
+
+    #[test]
+    fn a_burst_does_not_wait_for_threads_that_ended() {
+        let mut rhythm = Rhythm::new();
+        (0..3).for_each(|thread| rhythm.meet(thread));
+        rhythm.all(0, BURST);
+        rhythm.all(1, BURST / 2);
+        rhythm.end(1);
+        assert!(rhythm.bursting(), "the third one's is missing");
+        rhythm.end(2);
+        assert!(!rhythm.bursting());
+        rhythm.begin_window();
+        rhythm.all(0, BURST);
+        assert!(!rhythm.bursting(), "it is the only one left");
     }
 
     #[test]

@@ -138,7 +138,11 @@ impl Whereabouts {
             Whereabouts::Rule(rule) => rule.in_words().into(),
             Whereabouts::Kinds(pages, frames) => {
                 let words = pages.in_words();
-                if frames.is_some() { format!("{words}; in L2 also by the frames of the page map") } else { words }
+                if frames.is_some() {
+                    format!("{words}; in L2 and behind it also by the frames of the page map")
+                } else {
+                    words
+                }
             }
             Whereabouts::KindsInFrames(pages) => pages.in_words(),
             Whereabouts::Frames(frames, rule, _) => frames.in_words(*rule),
