@@ -43,6 +43,8 @@ pub struct Arrivals {
     most: HashMap<u32, u64>,
     /// Pages that processes had and gave back, at most.
     given_back: u64,
+    /// The same with those of which nothing was seen.
+    unmapped: u64,
 }
 
 impl Arrivals {
@@ -55,8 +57,9 @@ impl Arrivals {
     pub fn begin(&mut self, processes: impl Iterator<Item = u32>, met: u64) {
         let read = |process: u32| Some((process, read_page_counts(Pid::from_raw(process as i32)).ok()?));
         let begin = processes.take(MOST_PROCESSES + 1).filter_map(read).collect();
-        let (faults_before, most, given_back) = (self.faults_before, std::mem::take(&mut self.most), self.given_back);
-        *self = Arrivals { begin, met_before: met, faults_before, most, given_back, ..Arrivals::default() };
+        let Arrivals { faults_before, given_back, unmapped, .. } = *self;
+        let most = std::mem::take(&mut self.most);
+        *self = Arrivals { begin, met_before: met, faults_before, most, given_back, unmapped, ..Arrivals::default() };
     }
 
     /// Notes how many pages processes have at any time of the run.
@@ -120,13 +123,15 @@ impl Arrivals {
     pub fn lines(&self, touched: u64) -> Option<u64> {
         // Of huge pages many come with one fault. What comes again where pages were given back is in none of the others.
         let arrived = self.faults().max(self.resident() + self.given_back);
-        let pages = arrived.min(self.resident().max(touched).saturating_add(self.given_back));
+        let pages = arrived.min(self.resident().max(touched).saturating_add(self.unmapped));
         (!self.most.is_empty()).then_some(pages * PAGE_LINES)
     }
 
-    /// `process` gave back what it had of so many `pages`.
-    pub fn give_back(&mut self, process: u32, pages: u64) {
-        self.given_back += pages.min(self.most.get(&process).copied().unwrap_or(0));
+    /// `process` gave back what it had of so many `pages`; if `seen`, some of it was in the caches.
+    pub fn give_back(&mut self, process: u32, pages: u64, seen: bool) {
+        let pages = pages.min(self.most.get(&process).copied().unwrap_or(0));
+        self.unmapped += pages;
+        self.given_back += if seen { pages } else { 0 };
     }
 
     fn faults(&self) -> u64 {
@@ -201,8 +206,8 @@ mod tests {
         assert!(pages(0) >= 50 && pages(u64::MAX) >= pages(0), "{arrivals:?}");
         // What is new where something was before had a page of its own.
         let (kept, process) = (pages(u64::MAX), *arrivals.most.keys().next().unwrap());
-        arrivals.give_back(process, 10);
-        arrivals.give_back(u32::MAX, 10);
+        arrivals.give_back(process, 10, true);
+        arrivals.give_back(u32::MAX, 10, true);
         assert_eq!(arrivals.lines(0).unwrap() / PAGE_LINES, arrivals.resident() + 10);
         assert!(arrivals.lines(u64::MAX).unwrap() / PAGE_LINES >= kept);
     }

@@ -1,4 +1,4 @@
-//! Accesses that were received and are not simulated yet: their thread goes on, and the model catches up while nothing is collected.
+//! Accesses that were received and are not simulated yet: their threads go on, and the model catches up while nothing is collected.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use super::interleave::Part;
 use super::replay::weights;
 use crate::profile::evidence::memory::{Access, Phase};
 
-/// Accesses that are simulated at a time: what a thread asks for meanwhile waits for some 0.1 ms.
+/// Accesses of a thread by itself that are simulated at a time: what it asks for meanwhile waits, for less than 0.3 ms but for strings.
 const PIECE: usize = 1 << 7;
 /// Batches that wait at most, however small.
 const MOST_BATCHES: usize = 1 << 14;
@@ -44,7 +44,7 @@ impl Piece {
     /// As it is simulated.
     pub fn part(&self) -> Part<'_> {
         let Piece { thread, process, selected, phase, warm_up, .. } = *self;
-        Part { thread, process, selected, phase, warm_up: Some(warm_up), accesses: &self.accesses }
+        Part { thread, process, selected, phase, warm_up, accesses: &self.accesses }
     }
 }
 
@@ -73,7 +73,7 @@ impl Backlog {
         }
         self.accesses.extend(accesses);
         self.waiting += weights(accesses, one_in);
-        let (warm_up, left, arrived) = (warm_up.unwrap_or(0), accesses.len(), None);
+        let (left, arrived) = (accesses.len(), None);
         self.batches.push_back(Batch { thread, process, selected, phase, warm_up, left, one_in, arrived });
     }
 
@@ -83,11 +83,12 @@ impl Backlog {
         last.map(|batch| batch.arrived = Some(pages)).is_some()
     }
 
-    /// What has waited for longest.
-    pub fn next(&mut self) -> Option<Piece> {
+    /// What has waited for longest: a part of a batch if it `is_alone`, as its thread tells, else all that is left of it.
+    pub fn next(&mut self, is_alone: impl FnOnce(u32) -> bool) -> Option<Piece> {
         let batch = self.batches.front_mut()?;
+        let most = if is_alone(batch.thread) { PIECE } else { usize::MAX };
         let mut accesses = std::mem::take(&mut self.spare);
-        accesses.extend(self.accesses.drain(..PIECE.min(batch.left)));
+        accesses.extend(self.accesses.drain(..most.min(batch.left)));
         let simulated = weights(&accesses, batch.one_in);
         let Batch { thread, process, selected, phase, warm_up, .. } = *batch;
         batch.left -= accesses.len();
@@ -114,23 +115,24 @@ mod tests {
         let word = |i: usize| Access { address: 8 * i as u64, bytes: 8, site: 0, kind: AccessKind::Load };
         let all: Vec<Access> = (0..3 * PIECE).map(word).collect();
         let (thread, process, phase, warm_up) = (1, 2, Phase::Measuring, PIECE as u64 + 1);
-        let part =
-            |accesses, warm_up| Part { thread, process, selected: false, phase, warm_up: Some(warm_up), accesses };
+        let part = |accesses, warm_up| Part { thread, process, selected: false, phase, warm_up, accesses };
         let mut backlog = Backlog::default();
-        assert!(!backlog.note_arrived(3) && backlog.next().is_none());
+        assert!(!backlog.note_arrived(3) && backlog.next(|_| true).is_none());
         let (first, second) = all.split_at(PIECE + 10);
         backlog.push(part(first, warm_up), 1);
         assert!(backlog.note_arrived(7));
         backlog.push(part(second, 0), 1);
         assert!(backlog.exceeds(3 * PIECE as u64 - 1) && !backlog.exceeds(3 * PIECE as u64));
         let (mut came, mut pieces) = (Vec::new(), Vec::new());
-        while let Some(piece) = backlog.next() {
+        while let Some(piece) = backlog.next(|thread| thread == 1) {
             came.extend_from_slice(piece.part().accesses);
             pieces.push((piece.part().accesses.len(), piece.part().warm_up, piece.arrived));
             backlog.done(piece);
         }
         assert!(came == all && !backlog.exceeds(0));
-        assert_eq!(pieces[..2], [(PIECE, Some(warm_up), None), (10, Some(1), Some(7))]);
+        assert_eq!(pieces[..2], [(PIECE, warm_up, None), (10, 1, Some(7))]);
         assert_eq!(pieces.len(), 4);
+        backlog.push(part(&all, 0), 1);
+        assert!(backlog.next(|_| false).unwrap().part().accesses == all, "others are to be played with it in turn");
     }
 }

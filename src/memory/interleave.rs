@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use super::replay::weights;
 use crate::profile::evidence::memory::{Access, Phase};
 
 /// Accesses of one turn.
@@ -31,8 +32,8 @@ pub struct Part<'a> {
     pub selected: bool,
     /// What they stand for.
     pub phase: Phase,
-    /// How many of the first ones only warm L1 up, where that is known before they are played.
-    pub warm_up: Option<u64>,
+    /// How many of the first ones only warm L1 up.
+    pub warm_up: u64,
     /// The accesses, in program order.
     pub accesses: &'a [Access],
 }
@@ -50,13 +51,23 @@ pub struct Interleaver {
 struct Queue {
     thread: u32,
     process: u32,
-    waiting: VecDeque<(bool, Phase, Vec<Access>)>,
-    /// How far the first batch was played.
-    played: usize,
+    waiting: VecDeque<Batch>,
     /// Number of the batch that came last.
     latest: u64,
     /// No more will come.
     ended: bool,
+}
+
+/// A batch of which something waits.
+#[derive(Debug)]
+struct Batch {
+    selected: bool,
+    phase: Phase,
+    /// Of what was not played.
+    warm_up: u64,
+    accesses: Vec<Access>,
+    /// How far it was played.
+    played: usize,
 }
 
 impl Queue {
@@ -77,14 +88,7 @@ impl Interleaver {
         let at = match self.queues.iter().position(|q| q.thread == thread) {
             Some(at) => at,
             None => {
-                self.queues.push(Queue {
-                    thread,
-                    process,
-                    waiting: VecDeque::new(),
-                    played: 0,
-                    latest: 0,
-                    ended: false,
-                });
+                self.queues.push(Queue { thread, process, waiting: VecDeque::new(), latest: 0, ended: false });
                 self.queues.len() - 1
             }
         };
@@ -95,13 +99,30 @@ impl Interleaver {
             return play(batch);
         }
         self.waiting += batch.accesses.len();
-        self.queues[at].waiting.push_back((batch.selected, batch.phase, batch.accesses.to_vec()));
+        let Part { selected, phase, warm_up, .. } = batch;
+        self.queues[at].waiting.push_back(Batch {
+            selected,
+            phase,
+            warm_up,
+            accesses: batch.accesses.to_vec(),
+            played: 0,
+        });
         while self.queues.iter().all(|q| q.is_over(oldest) || !q.waiting.is_empty())
             || self.queues.iter().any(|q| q.waiting.len() > MAX_WAITING)
             || self.waiting > MOST_WAITING
         {
             self.round(&mut play);
         }
+    }
+
+    /// Nothing is played in turns.
+    pub fn is_alone(&self) -> bool {
+        self.queues.len() < 2
+    }
+
+    /// What comes of `thread` is played at once.
+    pub fn plays_at_once(&self, thread: u32) -> bool {
+        self.queues.iter().all(|q| q.thread == thread && q.waiting.is_empty())
     }
 
     /// Nothing more will come of `thread`.
@@ -120,7 +141,7 @@ impl Interleaver {
     pub fn awaits(&self, process: u32, addresses: Range<u64>) -> bool {
         let within = |access: &Access| access.address < addresses.end && access.last_byte() >= addresses.start;
         let mut of_process = self.queues.iter().filter(|queue| queue.process == process);
-        of_process.any(|queue| queue.waiting.iter().any(|(.., batch)| batch.iter().any(within)))
+        of_process.any(|queue| queue.waiting.iter().any(|batch| batch.accesses.iter().any(within)))
     }
 
     /// Plays what is left.
@@ -135,25 +156,20 @@ impl Interleaver {
         let mut ended = false;
         while !ended {
             let mut any = false;
-            let mixed = self.queues.iter().filter_map(|q| q.waiting.front()).any(|(selected, ..)| !selected);
+            let mixed = self.queues.iter().filter_map(|q| q.waiting.front()).any(|batch| !batch.selected);
             for queue in &mut self.queues {
-                let Some((selected, phase, batch)) = queue.waiting.front() else { continue };
+                let Some(batch) = queue.waiting.front_mut() else { continue };
                 any = true;
-                let turn = if *selected && mixed { SELECTED_TURN } else { TURN };
-                let end = (queue.played + turn).min(batch.len());
-                play(Part {
-                    thread: queue.thread,
-                    process: queue.process,
-                    selected: *selected,
-                    phase: *phase,
-                    warm_up: None,
-                    accesses: &batch[queue.played..end],
-                });
-                queue.played = end;
-                if end == batch.len() {
+                let turn = if batch.selected && mixed { SELECTED_TURN } else { TURN };
+                let end = (batch.played + turn).min(batch.accesses.len());
+                let accesses = &batch.accesses[batch.played..end];
+                let Batch { selected, phase, warm_up, .. } = *batch;
+                play(Part { thread: queue.thread, process: queue.process, selected, phase, warm_up, accesses });
+                batch.warm_up = warm_up.saturating_sub(weights(accesses, 1));
+                batch.played = end;
+                if end == batch.accesses.len() {
                     self.waiting -= end;
                     queue.waiting.pop_front();
-                    queue.played = 0;
                     ended = true;
                 }
             }
@@ -172,7 +188,7 @@ mod tests {
     }
 
     fn part(thread: u32, accesses: &[Access]) -> Part<'_> {
-        Part { thread, process: 1, selected: thread == 1, phase: Phase::Opening, warm_up: None, accesses }
+        Part { thread, process: 1, selected: thread == 1, phase: Phase::Opening, warm_up: 20, accesses }
     }
 
     #[test]

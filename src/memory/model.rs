@@ -34,8 +34,8 @@ use super::whereabouts::Whereabouts;
 
 /// Lines that all caches of a model hold at most: 64 MB.
 const MAX_LINES: u64 = 5 << 20;
-/// Accesses that are put off at most: what a window measures, 12 MB.
-const MOST_PUT_OFF: u64 = 1 << 19;
+/// Accesses that are put off at most, but for a batch: what the start or a window collects. They take 6 MB, and room for as many again.
+const MOST_PUT_OFF: u64 = 1 << 18;
 /// The same where what becomes of them tells what is collected next, or where no end of them comes: a burst of a thread.
 const FEW_PUT_OFF: u64 = 1 << 14;
 
@@ -53,9 +53,6 @@ pub struct CacheModel {
     /// Where the processes are real ones.
     data: Option<DataSamples>,
     backlog: Backlog,
-    /// Only one thread has come, and which. Several are to be interleaved as they come.
-    single: bool,
-    first: Option<u32>,
     interleaver: Interleaver,
     /// The phase that each thread is in.
     phases: HashMap<u32, Phase>,
@@ -153,8 +150,6 @@ impl CacheModel {
             pages: TouchedPages::new(classes),
             data: None,
             backlog: Backlog::default(),
-            single: true,
-            first: None,
             interleaver: Interleaver::default(),
             phases: HashMap::new(),
             full_is_current: Vec::new(),
@@ -170,7 +165,7 @@ impl CacheModel {
         let place = self.owners.place(part.thread, part.process);
         self.full.add_core(place.core);
         let classes = self.classes;
-        let Some(Sampled { hierarchy, control, rhythm, pace, .. }) = &mut self.sampled else {
+        let Some(Sampled { hierarchy, control, pace, .. }) = &mut self.sampled else {
             for access in part.accesses {
                 let owner = owner(&mut self.owners, &mut self.full, None, place, access.site);
                 self.owners.steps(owner).note(access.address);
@@ -189,7 +184,7 @@ impl CacheModel {
         });
         let one_in = if part.selected { classes.count() } else { 1 };
         let accesses = weights(part.accesses, one_in);
-        let warm_up = part.warm_up.unwrap_or_else(|| rhythm.note(part.thread, part.selected, accesses));
+        let warm_up = part.warm_up;
         let orders = part.selected.then(|| classes.count().ilog2());
         let mut before = 0;
         if part.selected {
@@ -232,7 +227,7 @@ impl CacheModel {
         pace.simulated(part.phase, accesses * one_in, hierarchy.fills() - fills, hierarchy.stale() - stale);
     }
 
-    /// Takes a batch. While there is but one thread nothing of it is simulated yet, unless too much waits.
+    /// Takes a batch. Nothing of it is simulated yet, unless too much waits.
     fn receive(&mut self, thread: u32, process: u32, selected: bool, accesses: &[Access]) {
         if self.sampled.is_some() && !selected && weights(accesses, 1) > Rhythm::LONGEST {
             let (burst, others) = split(accesses, Rhythm::LONGEST);
@@ -250,17 +245,10 @@ impl CacheModel {
             self.full.meet(process, space, accesses);
         }
         let phase = self.phases.get(&thread).copied().unwrap_or_default();
-        self.single &= *self.first.get_or_insert(thread) == thread;
-        let part = Part { thread, process, selected, phase, warm_up: None, accesses };
-        if self.single {
-            // What is collected next depends on what came, not on what became of it.
-            let rhythm = self.sampled.as_mut().map(|sampled| &mut sampled.rhythm);
-            let warm_up = Some(rhythm.map_or(0, |rhythm| rhythm.note(thread, selected, weights)));
-            self.backlog.push(Part { warm_up, ..part }, one_in);
-        } else {
-            self.catch_up();
-            self.interleave(part);
-        }
+        // What is collected next depends on what came, not on what became of it.
+        let rhythm = self.sampled.as_mut().map(|sampled| &mut sampled.rhythm);
+        let warm_up = rhythm.map_or(0, |rhythm| rhythm.note(thread, selected, weights));
+        self.backlog.push(Part { thread, process, selected, phase, warm_up, accesses }, one_in);
         self.note_received(phase, weights, one_in);
         while self.backlog.exceeds(self.most_put_off()) && self.simulate_some() {}
     }
@@ -312,7 +300,7 @@ impl CacheModel {
 
     /// Simulates a piece of what was put off; false if nothing was.
     fn simulate_some(&mut self) -> bool {
-        let Some(piece) = self.backlog.next() else { return false };
+        let Some(piece) = self.backlog.next(|thread| self.interleaver.plays_at_once(thread)) else { return false };
         self.interleave(piece.part());
         if let (Some(pages), Some(Sampled { hierarchy, arrivals: Some(arrivals), .. })) =
             (piece.arrived, &mut self.sampled)
@@ -371,7 +359,9 @@ impl AccessSink for CacheModel {
     }
 
     fn work(&mut self) -> bool {
-        self.simulate_some()
+        // Of several threads batches are simulated whole, which takes milliseconds: not while they wait for us again and again.
+        let waits = matches!(self.phase(), Phase::Opening | Phase::Measuring) && !self.interleaver.is_alone();
+        !waits && self.simulate_some()
     }
 
     fn is_behind(&self) -> bool {
@@ -405,7 +395,7 @@ impl AccessSink for CacheModel {
     }
 
     fn enter(&mut self, thread: u32, phase: Phase) {
-        if self.phases.insert(thread, phase).is_none() && !self.single {
+        if self.phases.insert(thread, phase).is_none() {
             self.in_order(|interleaver, model| interleaver.begin(|part| model.simulate(part)));
         }
         if let Some(arrivals) = self.sampled.as_mut().and_then(|s| s.arrivals.as_mut()) {
@@ -467,11 +457,10 @@ impl AccessSink for CacheModel {
         }
         if let Some(space) = self.owners.space(process) {
             self.full.unmapped(space, from, to);
-            if let Some(Sampled { hierarchy, arrivals, .. }) = &mut self.sampled
-                && hierarchy.unmapped(space, from, to)
-                && let Some(arrivals) = arrivals
-            {
-                arrivals.give_back(process, (to - from) >> PAGE_SHIFT);
+            if let Some(Sampled { hierarchy, arrivals, .. }) = &mut self.sampled {
+                let seen = hierarchy.unmapped(space, from, to);
+                let pages = (to - from) >> PAGE_SHIFT;
+                arrivals.iter_mut().for_each(|arrivals| arrivals.give_back(process, pages, seen));
             }
         }
     }

@@ -110,6 +110,11 @@ impl Owners {
         self.cores.end(thread);
     }
 
+    /// Threads that were seen.
+    pub fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
     /// The address space of `process`, if it was seen.
     pub fn space(&self, process: u32) -> Option<u32> {
         self.spaces.get(&process).copied()

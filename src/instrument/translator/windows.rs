@@ -20,7 +20,7 @@ use crate::target::wake_up::WakeUp;
 /// times that, since windows at equal distances could see a program that repeats itself at the same place each time.
 const PAUSE: f64 = 4.0;
 const GOLDEN_RATIO: f64 = 1.618_033_988_749_895;
-/// The longest pause, in seconds on each processor that the program has, and as a part of the run so far: what goes on for
+/// The longest pause of those in which the sink catches up in time, in seconds on each processor that the program has, and as a part of the run so far: what goes on for
 /// longer than a pause is seen in a window, and a long run has long phases. After a longer window it is [`AFTER_LONG`] times as long
 /// as that, which bounds the cost, up to a larger part of the run.
 const LONGEST_PAUSE_S: f64 = 0.12;
@@ -135,7 +135,7 @@ impl Windows {
         (self.wanted, self.since_s, self.cut_short) = (wanted, self.now_s, false);
     }
 
-    /// How long the present pause is to last, in seconds.
+    /// How long the present pause is to last at least, in seconds; it does not end while the sink is behind.
     fn pause_s(&self) -> f64 {
         // Multiples of the golden ratio without their integers: any few of them in a row are spread evenly.
         let varied = 0.5 + (f64::from(self.pauses) * GOLDEN_RATIO).fract();
@@ -207,7 +207,8 @@ impl Run {
         self.windows.wanted == Version::Plain && self.threads.get(&tid).is_some_and(|t| t.peeked)
     }
 
-    /// Looks where a stopped thread is: a pause ends where code runs that no window has seen.
+    /// Looks where a stopped thread is: a pause ends where code runs that no window has seen. The thread stands while the sink
+    /// catches up, as that code may not run for long.
     pub fn peek(&mut self, stopped: &Stopped) -> Result<(), RunError> {
         let (Some(thread), Some(drain)) = (self.threads.get_mut(&stopped.tid()), &mut self.drain) else {
             return Ok(());
@@ -215,7 +216,10 @@ impl Run {
         thread.peeked = false;
         let at = CacheAddress::new(stopped.registers()?.rip);
         let code = self.processes.get(&thread.process).and_then(|p| p.code_at(at));
-        self.windows.cut_short |= code.is_some_and(|code| drain.unseen.found(code));
+        if code.is_some_and(|code| drain.unseen.found(code)) {
+            while drain.work() {}
+            self.windows.cut_short = true;
+        }
         Ok(())
     }
 

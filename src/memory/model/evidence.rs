@@ -140,7 +140,7 @@ impl CacheModel {
             error,
             page_placement,
             one_in: self.classes.count() as u32,
-            one_core: self.geometry.cores == 1 && self.few_cores && !self.single,
+            one_core: self.geometry.cores == 1 && self.few_cores && self.owners.threads() > 1,
             calibration: ratios.into_iter().map(|(id, ratio)| (id.into(), ratio)).collect(),
             sites: traffic,
             pages,

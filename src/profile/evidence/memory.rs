@@ -88,7 +88,7 @@ pub struct Amount {
 /// hands the buffer to `record` or `record_selected` accordingly. One that cannot calls `record` alone.
 ///
 /// A sink may put off what a batch costs it, so that the thread that filled it can go on: the engine calls
-/// [`work`](Self::work) when it has nothing else to do.
+/// [`work`](Self::work) when it has nothing else to do, and lets pauses last while the sink [is behind](Self::is_behind).
 pub trait AccessSink: Send {
     /// Accesses of `thread` (index into the counted evidence's threads) in program order, none left out. Batches of
     /// different threads arrive in an order that approximates time.
@@ -105,7 +105,7 @@ pub trait AccessSink: Send {
         false
     }
 
-    /// Something is put off.
+    /// Something is put off: no pause is to end before it is done.
     fn is_behind(&self) -> bool {
         false
     }
