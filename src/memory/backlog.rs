@@ -20,7 +20,9 @@ struct Batch {
     phase: Phase,
     /// How many of those that are left only warm L1 up.
     warm_up: u64,
-    left: usize,
+    accesses: Box<[Access]>,
+    /// How many are not left.
+    done: usize,
     /// An access stands for those to so many lines.
     one_in: u64,
     /// Pages that had arrived in the window when it was received, if it was looked.
@@ -52,8 +54,7 @@ impl Piece {
 #[derive(Debug, Default)]
 pub struct Backlog {
     batches: VecDeque<Batch>,
-    accesses: VecDeque<Access>,
-    /// What they count for.
+    /// What their accesses count for.
     waiting: u64,
     /// Room for a piece.
     spare: Vec<Access>,
@@ -71,10 +72,9 @@ impl Backlog {
         if accesses.is_empty() {
             return;
         }
-        self.accesses.extend(accesses);
         self.waiting += weights(accesses, one_in);
-        let (left, arrived) = (accesses.len(), None);
-        self.batches.push_back(Batch { thread, process, selected, phase, warm_up, left, one_in, arrived });
+        let (accesses, done, arrived) = (accesses.into(), 0, None);
+        self.batches.push_back(Batch { thread, process, selected, phase, warm_up, accesses, done, one_in, arrived });
     }
 
     /// When all that waits was received, so many pages had arrived; false if nothing waits.
@@ -87,14 +87,15 @@ impl Backlog {
     pub fn next(&mut self, is_alone: impl FnOnce(u32) -> bool) -> Option<Piece> {
         let batch = self.batches.front_mut()?;
         let most = if is_alone(batch.thread) { PIECE } else { usize::MAX };
+        let end = batch.done.saturating_add(most).min(batch.accesses.len());
         let mut accesses = std::mem::take(&mut self.spare);
-        accesses.extend(self.accesses.drain(..most.min(batch.left)));
+        accesses.extend_from_slice(&batch.accesses[batch.done..end]);
         let simulated = weights(&accesses, batch.one_in);
         let Batch { thread, process, selected, phase, warm_up, .. } = *batch;
-        batch.left -= accesses.len();
+        batch.done = end;
         batch.warm_up = warm_up.saturating_sub(simulated);
         self.waiting -= simulated;
-        let arrived = if batch.left == 0 { self.batches.pop_front()?.arrived } else { None };
+        let arrived = if end == batch.accesses.len() { self.batches.pop_front()?.arrived } else { None };
         Some(Piece { thread, process, selected, phase, warm_up, accesses, arrived })
     }
 

@@ -34,8 +34,8 @@ use super::whereabouts::Whereabouts;
 
 /// Lines that all caches of a model hold at most: 64 MB.
 const MAX_LINES: u64 = 5 << 20;
-/// Accesses that are put off at most, but for a batch: what the start or a window collects. They take 6 MB, and room for as many again.
-const MOST_PUT_OFF: u64 = 1 << 18;
+/// Accesses that are put off at most, but for a batch: what the start or a window collects, 5 MB.
+const MOST_PUT_OFF: u64 = 3 << 16;
 /// The same where what becomes of them tells what is collected next, or where no end of them comes: a burst of a thread.
 const FEW_PUT_OFF: u64 = 1 << 14;
 
