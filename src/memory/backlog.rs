@@ -13,7 +13,7 @@ const MOST_BATCHES: usize = 1 << 14;
 
 /// A batch of which something waits.
 #[derive(Debug)]
-struct Batch {
+pub struct Batch {
     thread: u32,
     process: u32,
     selected: bool,
@@ -23,30 +23,29 @@ struct Batch {
     accesses: Box<[Access]>,
     /// How many are not left.
     done: usize,
-    /// An access stands for those to so many lines.
+    /// What those that are left count for, where an access stands for those to `one_in` lines.
+    left: u64,
     one_in: u64,
     /// Pages that had arrived in the window when it was received, if it was looked.
     arrived: Option<u64>,
 }
 
-/// Accesses that follow each other and are simulated together.
-#[derive(Debug)]
-pub struct Piece {
-    thread: u32,
-    process: u32,
-    selected: bool,
-    phase: Phase,
-    warm_up: u64,
-    accesses: Vec<Access>,
-    /// Pages that had arrived in the window when the batch was received that it is the end of, if it was looked.
-    pub arrived: Option<u64>,
-}
+impl Batch {
+    /// Whose it is.
+    pub fn thread(&self) -> u32 {
+        self.thread
+    }
 
-impl Piece {
-    /// As it is simulated.
-    pub fn part(&self) -> Part<'_> {
-        let Piece { thread, process, selected, phase, warm_up, .. } = *self;
-        Part { thread, process, selected, phase, warm_up, accesses: &self.accesses }
+    /// What of it comes next, which is not left any more: a piece if its thread `is_alone`, else all.
+    pub fn next(&mut self, is_alone: bool) -> Part<'_> {
+        let Batch { thread, process, selected, phase, warm_up, .. } = *self;
+        let left = &self.accesses[self.done..];
+        let accesses = if is_alone { &left[..PIECE.min(left.len())] } else { left };
+        let weight = weights(accesses, self.one_in);
+        self.done += accesses.len();
+        self.left -= weight;
+        self.warm_up = warm_up.saturating_sub(weight);
+        Part { thread, process, selected, phase, warm_up, accesses }
     }
 }
 
@@ -56,8 +55,6 @@ pub struct Backlog {
     batches: VecDeque<Batch>,
     /// What their accesses count for.
     waiting: u64,
-    /// Room for a piece.
-    spare: Vec<Access>,
 }
 
 impl Backlog {
@@ -72,9 +69,21 @@ impl Backlog {
         if accesses.is_empty() {
             return;
         }
-        self.waiting += weights(accesses, one_in);
+        let left = weights(accesses, one_in);
+        self.waiting += left;
         let (accesses, done, arrived) = (accesses.into(), 0, None);
-        self.batches.push_back(Batch { thread, process, selected, phase, warm_up, accesses, done, one_in, arrived });
+        self.batches.push_back(Batch {
+            thread,
+            process,
+            selected,
+            phase,
+            warm_up,
+            accesses,
+            done,
+            left,
+            one_in,
+            arrived,
+        });
     }
 
     /// When all that waits was received, so many pages had arrived; false if nothing waits.
@@ -83,26 +92,21 @@ impl Backlog {
         last.map(|batch| batch.arrived = Some(pages)).is_some()
     }
 
-    /// What has waited for longest: a part of a batch if it `is_alone`, as its thread tells, else all that is left of it.
-    pub fn next(&mut self, is_alone: impl FnOnce(u32) -> bool) -> Option<Piece> {
-        let batch = self.batches.front_mut()?;
-        let most = if is_alone(batch.thread) { PIECE } else { usize::MAX };
-        let end = batch.done.saturating_add(most).min(batch.accesses.len());
-        let mut accesses = std::mem::take(&mut self.spare);
-        accesses.extend_from_slice(&batch.accesses[batch.done..end]);
-        let simulated = weights(&accesses, batch.one_in);
-        let Batch { thread, process, selected, phase, warm_up, .. } = *batch;
-        batch.done = end;
-        batch.warm_up = warm_up.saturating_sub(simulated);
-        self.waiting -= simulated;
-        let arrived = if end == batch.accesses.len() { self.batches.pop_front()?.arrived } else { None };
-        Some(Piece { thread, process, selected, phase, warm_up, accesses, arrived })
+    /// The oldest batch, of which [`put_back`](Self::put_back) takes what is left.
+    pub fn take(&mut self) -> Option<Batch> {
+        let batch = self.batches.pop_front()?;
+        self.waiting -= batch.left;
+        Some(batch)
     }
 
-    /// A piece was simulated: its room is free.
-    pub fn done(&mut self, mut piece: Piece) {
-        piece.accesses.clear();
-        self.spare = piece.accesses;
+    /// What is left of the oldest batch waits on. If nothing is: pages that had arrived when it was received, if it was looked.
+    pub fn put_back(&mut self, batch: Batch) -> Option<u64> {
+        if batch.done == batch.accesses.len() {
+            return batch.arrived;
+        }
+        self.waiting += batch.left;
+        self.batches.push_front(batch);
+        None
     }
 }
 
@@ -118,22 +122,23 @@ mod tests {
         let (thread, process, phase, warm_up) = (1, 2, Phase::Measuring, PIECE as u64 + 1);
         let part = |accesses, warm_up| Part { thread, process, selected: false, phase, warm_up, accesses };
         let mut backlog = Backlog::default();
-        assert!(!backlog.note_arrived(3) && backlog.next(|_| true).is_none());
+        assert!(!backlog.note_arrived(3) && backlog.take().is_none());
         let (first, second) = all.split_at(PIECE + 10);
         backlog.push(part(first, warm_up), 1);
         assert!(backlog.note_arrived(7));
         backlog.push(part(second, 0), 1);
         assert!(backlog.exceeds(3 * PIECE as u64 - 1) && !backlog.exceeds(3 * PIECE as u64));
         let (mut came, mut pieces) = (Vec::new(), Vec::new());
-        while let Some(piece) = backlog.next(|thread| thread == 1) {
-            came.extend_from_slice(piece.part().accesses);
-            pieces.push((piece.part().accesses.len(), piece.part().warm_up, piece.arrived));
-            backlog.done(piece);
+        while let Some(mut batch) = backlog.take() {
+            let part = batch.next(true);
+            came.extend_from_slice(part.accesses);
+            let (length, warm_up) = (part.accesses.len(), part.warm_up);
+            pieces.push((length, warm_up, backlog.put_back(batch)));
         }
         assert!(came == all && !backlog.exceeds(0));
         assert_eq!(pieces[..2], [(PIECE, warm_up, None), (10, 1, Some(7))]);
         assert_eq!(pieces.len(), 4);
         backlog.push(part(&all, 0), 1);
-        assert!(backlog.next(|_| false).unwrap().part().accesses == all, "others are to be played with it in turn");
+        assert!(backlog.take().unwrap().next(false).accesses == all, "others are to be played with it in turn");
     }
 }

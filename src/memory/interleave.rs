@@ -94,8 +94,7 @@ impl Interleaver {
         };
         self.queues[at].latest = self.batches;
         self.queues[at].process = process;
-        let alone = self.queues.len() == 1;
-        if alone && self.queues[at].waiting.is_empty() {
+        if self.plays_at_once(thread) {
             return play(batch);
         }
         self.waiting += batch.accesses.len();

@@ -269,8 +269,14 @@ impl CacheModel {
     fn note_arrived(&mut self, pages: Option<u64>) {
         if let Some(pages) = pages
             && !self.backlog.note_arrived(pages)
-            && let Some(Sampled { hierarchy, arrivals: Some(arrivals), .. }) = &mut self.sampled
         {
+            self.note_met(pages);
+        }
+    }
+
+    /// So many pages had arrived in the window when all of it was received that is simulated now.
+    fn note_met(&mut self, pages: u64) {
+        if let Some(Sampled { hierarchy, arrivals: Some(arrivals), .. }) = &mut self.sampled {
             arrivals.met(pages, hierarchy.met());
         }
     }
@@ -300,20 +306,13 @@ impl CacheModel {
 
     /// Simulates a piece of what was put off; false if nothing was.
     fn simulate_some(&mut self) -> bool {
-        let Some(piece) = self.backlog.next(|thread| self.interleaver.plays_at_once(thread)) else { return false };
-        self.interleave(piece.part());
-        if let (Some(pages), Some(Sampled { hierarchy, arrivals: Some(arrivals), .. })) =
-            (piece.arrived, &mut self.sampled)
-        {
-            arrivals.met(pages, hierarchy.met());
+        let Some(mut batch) = self.backlog.take() else { return false };
+        let is_alone = self.interleaver.plays_at_once(batch.thread());
+        self.interleave(batch.next(is_alone));
+        if let Some(pages) = self.backlog.put_back(batch) {
+            self.note_met(pages);
         }
-        self.backlog.done(piece);
         true
-    }
-
-    /// Simulates all of it.
-    fn catch_up(&mut self) {
-        while self.simulate_some() {}
     }
 }
 
@@ -362,6 +361,10 @@ impl AccessSink for CacheModel {
         // Of several threads batches are simulated whole, which takes milliseconds: not while they wait for us again and again.
         let waits = matches!(self.phase(), Phase::Opening | Phase::Measuring) && !self.interleaver.is_alone();
         !waits && self.simulate_some()
+    }
+
+    fn catch_up(&mut self) {
+        while self.simulate_some() {}
     }
 
     fn is_behind(&self) -> bool {

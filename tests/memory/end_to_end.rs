@@ -207,10 +207,7 @@ fn working_sets_about_as_large_as_the_last_level_are_missed_sampled_as_they_are_
         // Now and then a process gets frames in a row, of which hardly a colour has too many.
         let mut tries =
             (0..4).map(|_| missed(CacheModel::exact(geometry.clone(), Placement::SmallPages, Vec::new()), 10));
-        let Some(exact) = tries.find(|missed| *missed > 0.15) else {
-            println!("SKIPPED: {policy:?}: this host's frames are too even");
-            continue;
-        };
+        let exact = tries.find(|missed| *missed > 0.15).expect("an exact run whose frames are uneven");
         let sampled = missed(CacheModel::sampled(geometry, Placement::SmallPages, Vec::new()), 800);
         println!("{policy:?}: of its lines {exact:.3} are missed, sampled {sampled:.3}");
         assert!((sampled - exact).abs() < 0.17 && sampled > 0.05, "{exact}, sampled {sampled}");

@@ -85,7 +85,7 @@ impl Run {
     pub fn tell_course(&mut self) {
         let Some(drain) = &mut self.drain else { return };
         // What was put off belongs to the windows before, and is to be done anyway.
-        while drain.work() {}
+        drain.catch_up();
         let begin = Instant::now();
         if begin - self.told.at < self.told.took * MOST_SHARE {
             return;

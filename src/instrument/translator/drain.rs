@@ -65,6 +65,11 @@ impl Drain {
         self.sink.work()
     }
 
+    /// Lets the sink do all of it.
+    pub fn catch_up(&mut self) {
+        self.sink.catch_up();
+    }
+
     /// The sink has put something off.
     pub fn is_behind(&self) -> bool {
         self.sink.is_behind()

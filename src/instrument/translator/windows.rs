@@ -20,9 +20,9 @@ use crate::target::wake_up::WakeUp;
 /// times that, since windows at equal distances could see a program that repeats itself at the same place each time.
 const PAUSE: f64 = 4.0;
 const GOLDEN_RATIO: f64 = 1.618_033_988_749_895;
-/// The longest pause of those in which the sink catches up in time, in seconds on each processor that the program has, and as a part of the run so far: what goes on for
-/// longer than a pause is seen in a window, and a long run has long phases. After a longer window it is [`AFTER_LONG`] times as long
-/// as that, which bounds the cost, up to a larger part of the run.
+/// The longest pause, if the sink has caught up by then, in seconds on each processor that the program has, and as a part of the run
+/// so far: what goes on for longer than a pause is seen in a window, and a long run has long phases. After a longer window it is
+/// [`AFTER_LONG`] times as long as that, which bounds the cost, up to a larger part of the run.
 const LONGEST_PAUSE_S: f64 = 0.12;
 const LONGEST_PAUSE_SHARE: f64 = 0.02;
 const AFTER_LONG: f64 = 1.5;
@@ -217,7 +217,7 @@ impl Run {
         let at = CacheAddress::new(stopped.registers()?.rip);
         let code = self.processes.get(&thread.process).and_then(|p| p.code_at(at));
         if code.is_some_and(|code| drain.unseen.found(code)) {
-            while drain.work() {}
+            drain.catch_up();
             self.windows.cut_short = true;
         }
         Ok(())

@@ -105,6 +105,9 @@ pub trait AccessSink: Send {
         false
     }
 
+    /// Does all that was put off.
+    fn catch_up(&mut self) {}
+
     /// Something is put off: no pause is to end before it is done.
     fn is_behind(&self) -> bool {
         false
