@@ -186,7 +186,7 @@ impl Beyond {
             all.l2_misses += near.coherence + conflicts;
             all.l3_read += line * (near.coherence + conflicts);
             let left = far.l3_write - far.dram_nt + line * handed_over;
-            all.l3_write = left + more(line * pushed_out, left) - more(left, near.l2_write) + far.dram_nt;
+            all.l3_write = left + more(line * pushed_out, left) - more(left, all.l2_write) + far.dram_nt;
             all.l2_write = all.l2_write.max(all.l3_write - all.dram_nt);
         } else {
             all.l3_write = far.l3_write;
@@ -261,6 +261,15 @@ mod tests {
         let far = Traffic { l3_write: 64.0 * 20.0, dram_write: 64.0 * 30.0, ..Traffic::default() };
         let all = beyond.join(&capped, &far);
         assert_eq!((all.l2_misses, all.dram_write), (100.0, all.l3_write), "{all:?}");
+    }
+
+    #[test]
+    fn who_had_more_taken_over_than_it_wrote_gives_back_nothing_anywhere() {
+        let traffic = Traffic { l1_misses: 30.0, l2_write: 64.0 * -24.0, ..Traffic::default() };
+        let far = Traffic { l3_write: 64.0 * 20.0, ..Traffic::default() };
+        let beyond = Beyond { has_l2: true, conflict_share: 0.0, windows: true };
+        let all = beyond.join(&Near { traffic, ..Near::default() }, &far);
+        assert_eq!((all.l2_write, all.l3_write, all.dram_write), (0.0, 0.0, 0.0));
     }
 
     #[test]
