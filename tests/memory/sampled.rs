@@ -229,6 +229,24 @@ fn what_a_program_writes_is_written_back_also_if_it_ends_in_its_first_pause() {
     }
 }
 
+#[test]
+fn an_error_that_one_window_cannot_tell_is_said_to_be_none() {
+    let warned = |millions: u64| {
+        let model = CacheModel::sampled(kernels::host(LastLevelPolicy::Victim), Placement::SmallPages, Vec::new());
+        let sampled = simulate_selecting(model, |emit| {
+            let access = |word| Access { address: 0x4000_0000 + word * 8, bytes: 8, site: 0, kind: AccessKind::Load };
+            (0..millions << 20).for_each(|i| emit(access(i & 0x3f_ffff)));
+        });
+        let of = |code: &str| sampled.warnings.iter().any(|w| w.code == code);
+        (of("memory-opening"), of("memory-window"))
+    };
+    // A program that is longer and longer ends before the first window, after it, and after several.
+    let seen: Vec<_> = (1..8).map(|n| warned(4 * n * n)).collect();
+    assert!(seen.contains(&(false, true)), "{seen:?}");
+    assert_eq!(seen.last(), Some(&(false, false)), "{seen:?}");
+    assert!(seen.iter().all(|both| *both != (true, true)), "{seen:?}");
+}
+
 /// An array of not much more than the last level, written pass after pass: after a pause the model still has lines of the last
 /// window, which a warm-up writes again, and which had gone to memory long before.
 #[test]

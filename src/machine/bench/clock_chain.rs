@@ -115,6 +115,11 @@ impl ClockChain {
         net * cycles as f64 / (iterations * self.cycles) as f64
     }
 
+    /// Seconds that reading the time and calling a kernel cost.
+    pub fn overhead_s(&self) -> f64 {
+        self.overhead_s
+    }
+
     /// The clock now, in hertz.
     pub fn hz(&self, scratch: &mut Arguments) -> f64 {
         let shortest = (0..LOOKS).map(|_| self.seconds(self.short, scratch)).fold(f64::INFINITY, f64::min);

@@ -5,6 +5,7 @@ mod barrier;
 mod clock_chain;
 mod core_share;
 pub mod core_to_core;
+mod pieces;
 pub mod presence;
 pub mod priority;
 mod rate;

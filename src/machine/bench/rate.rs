@@ -5,7 +5,8 @@ use std::time::Instant;
 /// One repetition.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Repetition {
-    /// From the first thread's start to the last one's end, in seconds.
+    /// From the first thread's start to the last one's end, in seconds; of one thread, without what interrupted it where its pieces
+    /// tell that.
     pub seconds: f64,
     /// Mean clock of the threads, in hertz.
     pub clock_hz: f64,
@@ -24,6 +25,8 @@ pub struct Stamp {
     pub start: Instant,
     /// When it ended.
     pub end: Instant,
+    /// Seconds that it took, without what interrupted it where its pieces tell that.
+    pub seconds: f64,
     /// The clock, in hertz.
     pub clock_hz: f64,
     /// The clock before it.
@@ -46,11 +49,11 @@ impl Repetition {
     pub fn from_stamps(stamps: &[Stamp]) -> Option<Self> {
         let start = stamps.iter().map(|s| s.start).min()?;
         let end = stamps.iter().map(|s| s.end).max()?;
+        let seconds = if let [own] = stamps { own.seconds } else { (end - start).as_secs_f64() }.max(1e-9);
         let mean = |of: fn(&Stamp) -> f64| stamps.iter().map(of).sum::<f64>() / stamps.len() as f64;
         let (clock_hz, resting_hz) = (mean(|s| s.clock_hz), mean(|s| s.resting_hz));
         let disturbed = stamps.iter().any(|s| s.disturbed);
         let shared = stamps.iter().any(|s| s.shared);
-        let seconds = (end - start).as_secs_f64().max(1e-9);
         Some(Repetition { seconds, clock_hz, resting_hz, disturbed, shared })
     }
 }
@@ -60,6 +63,9 @@ impl Repetition {
 pub struct Plan {
     /// Seconds that one repetition should take, at least.
     pub seconds: f64,
+    /// Pieces in which the threads' own time of a repetition is taken, 1: as a whole. In pieces each one begins where the arguments
+    /// point, so that they are for kernels to which their place in a stream, or what came before, is all the same.
+    pub pieces: u64,
     /// Repetitions of one round.
     pub repetitions: usize,
     /// Spread below which no further round is run.
@@ -72,6 +78,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The same with repetitions that are timed as a whole.
+    pub fn whole(self) -> Self {
+        Plan { pieces: 1, ..self }
+    }
+
     /// Whether neighbours, and where the CPUs are placed, are part of the figure.
     pub fn is_shared(&self) -> bool {
         self.fastest <= 2
@@ -267,7 +278,7 @@ mod tests {
         let zero = Instant::now();
         let stamp = |seconds: f64, clock_hz: f64| {
             let (start, end) = (zero, zero + Duration::from_secs_f64(seconds));
-            Stamp { start, end, clock_hz, resting_hz: clock_hz, disturbed: false, shared: false }
+            Stamp { start, end, seconds, clock_hz, resting_hz: clock_hz, disturbed: false, shared: false }
         };
         // One of both is always slow.
         let mut runs: Vec<Vec<Stamp>> = Vec::new();

@@ -18,6 +18,7 @@ use super::barrier::Barrier;
 use super::clock_chain::ClockChain;
 use super::core_share::CoreShare;
 use super::core_to_core;
+use super::pieces::{self, Timed};
 use super::presence::{Presence, Steal};
 use super::rate::Stamp;
 pub use super::rate::{Plan, Rate, Repetition};
@@ -118,11 +119,17 @@ impl Stopwatch {
     /// # Errors
     /// [`MachineError::Thread`].
     pub fn time(&self, work: &Work, iterations: u64, repetitions: usize) -> Result<Vec<Repetition>, MachineError> {
-        Ok(repetitions_of(&self.stamps(work, iterations, repetitions)?))
+        Ok(repetitions_of(&self.stamps(work, iterations, repetitions, 1)?))
     }
 
-    /// The same with what each thread saw, of each repetition.
-    fn stamps(&self, work: &Work, iterations: u64, repetitions: usize) -> Result<Vec<Vec<Stamp>>, MachineError> {
+    /// The same with what each thread saw, of each repetition, whose own time is taken in so many `pieces`.
+    fn stamps(
+        &self,
+        work: &Work,
+        iterations: u64,
+        repetitions: usize,
+        pieces: u64,
+    ) -> Result<Vec<Vec<Stamp>>, MachineError> {
         let threads = work.threads();
         let barrier = Barrier::new(threads);
         let stamps: Arc<Mutex<Vec<Vec<Stamp>>>> = Arc::new(Mutex::new(vec![Vec::new(); repetitions]));
@@ -139,14 +146,14 @@ impl Stopwatch {
                 let presence = Presence::now();
                 let probe = share.probe(&mut scratch);
                 let before = clock.seconds(PROBE_ADDITIONS, &mut scratch);
+                let resting_hz = clock.hz(&mut scratch);
                 warm_up(&job_work, iterations, &mut arguments);
                 barrier.wait();
-                let start = Instant::now();
-                // SAFETY: `Work` was built with the arrays of this kernel, from instruction sets that were detected.
-                step = unsafe {
-                    windows::walk(&job_work.kernel, iterations, &mut arguments, job_work.windows.as_ref(), step)
-                };
-                let end = Instant::now();
+                let windows = job_work.windows.as_ref();
+                let timed = pieces::timed(iterations, pieces, clock.overhead_s(), |iterations| {
+                    // SAFETY: `Work` was built with the arrays of this kernel, from instruction sets that were detected.
+                    step = unsafe { windows::walk(&job_work.kernel, iterations, &mut arguments, windows, step) };
+                });
                 let clock_hz = clock.hz(&mut scratch);
                 let after = clock.seconds(PROBE_ADDITIONS, &mut scratch);
                 let shared = share.is_shared(threads, probe, before, after);
@@ -154,8 +161,9 @@ impl Stopwatch {
                 if let Some(last) = mine.last_mut() {
                     last.shared |= shared;
                 }
-                let resting_hz = PROBE_ADDITIONS as f64 / before;
-                mine.push(Stamp { start, end, clock_hz, resting_hz, disturbed: presence.was_disturbed(), shared });
+                let Timed { start, end, seconds } = timed;
+                let disturbed = presence.was_disturbed();
+                mine.push(Stamp { start, end, seconds, clock_hz, resting_hz, disturbed, shared });
                 clocks = (before, after);
             }
             barrier.wait();
@@ -175,14 +183,15 @@ impl Stopwatch {
         Ok(std::mem::take(&mut *stamps))
     }
 
-    /// Finds how many iterations take at least `seconds`; with the runs that already did.
+    /// Finds how many iterations take at least as long as a repetition of `plan`; with the runs that already did.
     ///
     /// # Errors
     /// [`MachineError::Thread`].
-    fn calibrate(&self, work: &Work, seconds: f64) -> Result<(u64, Vec<Vec<Stamp>>), MachineError> {
+    fn calibrate(&self, work: &Work, plan: Plan) -> Result<(u64, Vec<Vec<Stamp>>), MachineError> {
+        let seconds = plan.seconds;
         let mut iterations = work.guess(seconds);
         loop {
-            let runs = self.undisturbed(work, iterations, 2, PATIENCE)?;
+            let runs = self.undisturbed(work, iterations, plan.pieces)?;
             let took = repetitions_of(&runs).iter().map(|r| r.seconds).fold(f64::INFINITY, f64::min);
             if took >= seconds || iterations > 1 << 40 {
                 return Ok((iterations, runs));
@@ -209,7 +218,7 @@ impl Stopwatch {
     /// # Errors
     /// [`MachineError::Thread`].
     pub fn rate_until(&self, work: &Work, amount: f64, plan: Plan, end: Option<Instant>) -> Result<Rate, MachineError> {
-        let (iterations, mut runs) = self.calibrate(work, plan.seconds)?;
+        let (iterations, mut runs) = self.calibrate(work, plan)?;
         let stolen = self.steal.seconds();
         let threads = work.threads();
         let placed = plan.is_shared() && threads > 1;
@@ -217,7 +226,7 @@ impl Stopwatch {
         let mut round = 0;
         loop {
             round += 1;
-            runs.extend(self.stamps(work, iterations, plan.repetitions)?);
+            runs.extend(self.stamps(work, iterations, plan.repetitions, plan.pieces)?);
             let amount = amount * iterations as f64;
             let rate = match plan.is_shared() || !self.share.apart_by_design(threads) {
                 true => Rate::judge(&repetitions_of(&runs), amount, plan.fastest),
@@ -310,17 +319,11 @@ impl Stopwatch {
         self.share.ever_apart()
     }
 
-    /// Times `repetitions` runs, again while all were disturbed, at most `attempts` times; the undisturbed ones, else all.
-    fn undisturbed(
-        &self,
-        work: &Work,
-        iterations: u64,
-        repetitions: usize,
-        attempts: usize,
-    ) -> Result<Vec<Vec<Stamp>>, MachineError> {
+    /// Times two runs, again while all were disturbed, at most [`PATIENCE`] times; the undisturbed ones, else all.
+    fn undisturbed(&self, work: &Work, iterations: u64, pieces: u64) -> Result<Vec<Vec<Stamp>>, MachineError> {
         let mut runs = Vec::new();
-        for _ in 0..attempts {
-            runs.extend(self.stamps(work, iterations, repetitions)?);
+        for _ in 0..PATIENCE {
+            runs.extend(self.stamps(work, iterations, 2, pieces)?);
             let is_quiet = |r: Repetition| !r.disturbed && !r.shared;
             let is_kept = |stamps: &&Vec<Stamp>| Repetition::from_stamps(stamps).is_some_and(is_quiet);
             let kept: Vec<Vec<Stamp>> = runs.iter().filter(is_kept).cloned().collect();

@@ -109,7 +109,7 @@ pub fn probe(lab: &Lab, threads: usize, largest: u64, end: Instant) -> Result<Op
     let arena = Arena::new(lab.team(), threads, total, Pages::Huge, false)?;
     // As much as is walked but once, and nothing of it in a cache: what goes round in so small a buffer is kept in part.
     irregular::flush(lab, &arena)?;
-    let plan = Plan { seconds: 4e-4, repetitions: 4, steady: 0.05, rounds: 1, fastest: 2 };
+    let plan = Plan { seconds: 4e-4, pieces: 1, repetitions: 4, steady: 0.05, rounds: 1, fastest: 2 };
     let variant = Variant::plain(lab.features.widest());
     let Some((work, elements)) = work(lab, &arena, Stream::Read, Walk::far(variant, &arena))? else {
         return Ok(None);
@@ -458,8 +458,14 @@ fn working_sets(lab: &mut Lab, arena: &Arena, kind: Stream, sets: Range<u64>) ->
     let mut points = Vec::new();
     let mut set = sets.start as f64;
     while (set as u64) < sets.end && !lab.out_of_time() {
-        let plan =
-            Plan { seconds: (set / 20e9).clamp(50e-6, 2e-3), repetitions: 4, steady: 0.1, rounds, fastest: rounds };
+        let plan = Plan {
+            seconds: (set / 20e9).clamp(50e-6, 2e-3),
+            pieces: 1,
+            repetitions: 4,
+            steady: 0.1,
+            rounds,
+            fastest: rounds,
+        };
         let walk = Walk::of_set(variant, arena, set as u64);
         if walk.windows > 1
             && let Some((once, _)) = work(lab, arena, kind, walk)?

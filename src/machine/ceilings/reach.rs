@@ -93,8 +93,14 @@ fn visits(lab: &mut Lab, pages: Pages) -> Result<Option<Vec<(f64, f64)>>, Machin
         let work = Work::new(kernel, vec![arguments]);
         // All of them once, before it is timed.
         lab.watch().time(&work, count.div_ceil(hops), 1)?;
-        let plan =
-            Plan { seconds: (count as f64 * 20e-9).max(100e-6), repetitions: 8, steady: 0.02, rounds: 2, fastest: 4 };
+        let plan = Plan {
+            seconds: (count as f64 * 20e-9).max(100e-6),
+            pieces: 1,
+            repetitions: 8,
+            steady: 0.02,
+            rounds: 2,
+            fastest: 4,
+        };
         points.push(((count * PAGE) as f64, 1.0 / lab.watch().rate(&work, hops as f64, plan)?.best));
         count = (count as f64 * STEP) as u64;
     }
@@ -134,7 +140,7 @@ fn curve(lab: &mut Lab, pages: Pages) -> Result<Option<Vec<(f64, f64)>>, Machine
         visit(lab, &arena, nodes)?;
         // Long enough to walk over a set that fits the caches; of a larger one a part is as good as all of it.
         let seconds = (nodes as f64 * 20e-9).clamp(200e-6, 4e-3);
-        let plan = Plan { seconds, repetitions: 3, steady: 0.05, rounds: 2, fastest: 2 };
+        let plan = Plan { seconds, pieces: 1, repetitions: 3, steady: 0.05, rounds: 2, fastest: 2 };
         let rate = hops(lab, &arena, nodes, Chase { threads: 1, chains: 1 }, plan)?;
         points.push(((nodes * LINE) as f64, 1.0 / rate.best));
         nodes = (nodes as f64 * STEP) as u64;

@@ -238,24 +238,24 @@ impl Lab {
     /// Repetitions of kernels on registers and near caches.
     pub fn core_plan(&self) -> Plan {
         match self.effort {
-            Effort::Quick => Plan { seconds: 60e-6, repetitions: 4, steady: 0.01, rounds: 3, fastest: 8 },
+            Effort::Quick => Plan { seconds: 60e-6, pieces: 5, repetitions: 4, steady: 0.01, rounds: 3, fastest: 8 },
             // What is confirmed leaves its time to what neighbours are part of.
             Effort::Full if !self.measures_all() => {
-                Plan { seconds: 100e-6, repetitions: 5, steady: 0.005, rounds: 2, fastest: 8 }
+                Plan { seconds: 100e-6, pieces: 8, repetitions: 5, steady: 0.005, rounds: 2, fastest: 8 }
             }
-            Effort::Full => Plan { seconds: 100e-6, repetitions: 8, steady: 0.005, rounds: 3, fastest: 8 },
+            Effort::Full => Plan { seconds: 100e-6, pieces: 8, repetitions: 8, steady: 0.005, rounds: 3, fastest: 8 },
         }
     }
 
     /// Repetitions of kernels that the neighbours disturb.
     pub fn shared_plan(&self) -> Plan {
         match self.effort {
-            Effort::Quick => Plan { seconds: 2e-3, repetitions: 4, steady: 0.05, rounds: 2, fastest: 2 },
+            Effort::Quick => Plan { seconds: 2e-3, pieces: 1, repetitions: 4, steady: 0.05, rounds: 2, fastest: 2 },
             // Another moment tells more than more repetitions.
             Effort::Full if !self.measures_all() => {
-                Plan { seconds: 4e-3, repetitions: 3, steady: 0.05, rounds: 1, fastest: 2 }
+                Plan { seconds: 4e-3, pieces: 1, repetitions: 3, steady: 0.05, rounds: 1, fastest: 2 }
             }
-            Effort::Full => Plan { seconds: 5e-3, repetitions: 6, steady: 0.05, rounds: 2, fastest: 2 },
+            Effort::Full => Plan { seconds: 5e-3, pieces: 1, repetitions: 6, steady: 0.05, rounds: 2, fastest: 2 },
         }
     }
 

@@ -15,6 +15,9 @@ use crate::profile::run::Warning;
 
 use super::CacheModel;
 
+/// Share of the accesses beyond which it is told that what they did was extrapolated from too little.
+const EXTRAPOLATED: f64 = 0.1;
+
 impl CacheModel {
     /// All that was seen, at the end of the program; `sites` tells where each instruction is.
     pub(super) fn evidence(mut self, sites: &[CodeRef]) -> MemoryEvidence {
@@ -100,21 +103,7 @@ impl CacheModel {
         let page_placement = hierarchy.placement_in_words();
         self.warn_of_limits(&total);
         self.warnings.extend(self.executed.warning(unseen));
-        if let Some(sampled) = &self.sampled
-            && sampled.pace.windows().is_empty()
-            && self.executed.extrapolated() > 0.1
-        {
-            self.warnings.push(Warning::new(
-                "memory-opening",
-                format!(
-                    "the program ended before its memory accesses were sampled a second time for long enough; {:.0} % \
-                    of them are taken to be like those seen until then, most of them at its start",
-                    100.0 * self.executed.extrapolated()
-                ),
-                "bytes beyond L1 may be those of cold caches",
-                "run longer, or with --memory exact",
-            ));
-        }
+        self.warn_of_few_windows();
         let ratios = calibration::ratios(&self.geometry, self.placement);
         let own = calibration::worst(&ratios);
         let (mode, error) = match &self.sampled {
@@ -147,6 +136,33 @@ impl CacheModel {
             data: self.data.map(|data| data.evidence(place, weights)).unwrap_or_default(),
             warnings: self.warnings,
         }
+    }
+
+    /// Tells that what was extrapolated rests on less than the two windows from which it is known how windows differ.
+    fn warn_of_few_windows(&mut self) {
+        let extrapolated = self.executed.extrapolated();
+        let Some(sampled) = self.sampled.as_ref().filter(|_| extrapolated > EXTRAPOLATED) else { return };
+        let percent = 100.0 * extrapolated;
+        let (code, text, effect) = match sampled.pace.windows().len() {
+            0 => (
+                "memory-opening",
+                format!(
+                    "the program ended before its memory accesses were sampled a second time for long enough; {percent:.0} % \
+                    of them are taken to be like those seen until then, most of them at its start"
+                ),
+                "bytes beyond L1 may be those of cold caches",
+            ),
+            1 => (
+                "memory-window",
+                format!(
+                    "the program ended after one window of memory sampling; {percent:.0} % of its accesses are taken to be \
+                    like those of that window and of its start"
+                ),
+                "how far bytes beyond L1 may be off is not known, and stated as up to all of them",
+            ),
+            _ => return,
+        };
+        self.warnings.push(Warning::new(code, text, effect, "run longer, or with --memory exact"));
     }
 
     fn warn_of_limits(&mut self, total: &Times) {
