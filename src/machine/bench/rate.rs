@@ -63,8 +63,8 @@ impl Repetition {
 pub struct Plan {
     /// Seconds that one repetition should take, at least.
     pub seconds: f64,
-    /// Pieces in which the threads' own time of a repetition is taken, 1: as a whole. In pieces each one begins where the arguments
-    /// point, so that they are for kernels to which their place in a stream, or what came before, is all the same.
+    /// Pieces in which the threads' own time of a repetition is taken, 1: as a whole. The faster ones count: pieces are for kernels
+    /// whose pieces all do the same.
     pub pieces: u64,
     /// Repetitions of one round.
     pub repetitions: usize,

@@ -42,7 +42,7 @@ fn step(lab: &Lab, opcodes: &[Opcode], precision: Precision, width: Width) -> Re
     let steps = kernel.work.payload as f64;
     let plan = match lab.effort {
         Effort::Quick => lab.core_plan(),
-        Effort::Full => Plan { repetitions: 24, rounds: 1, ..lab.core_plan() },
+        Effort::Full => Plan { repetitions: 12, rounds: 1, ..lab.core_plan() },
     };
     lab.watch().rate(&Work::on_registers(kernel, 1), steps, plan)
 }

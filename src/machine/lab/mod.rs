@@ -241,9 +241,9 @@ impl Lab {
             Effort::Quick => Plan { seconds: 60e-6, pieces: 10, repetitions: 4, steady: 0.01, rounds: 3, fastest: 8 },
             // What is confirmed leaves its time to what neighbours are part of.
             Effort::Full if !self.measures_all() => {
-                Plan { seconds: 100e-6, pieces: 16, repetitions: 5, steady: 0.005, rounds: 2, fastest: 8 }
+                Plan { seconds: 100e-6, pieces: 16, repetitions: 3, steady: 0.005, rounds: 3, fastest: 8 }
             }
-            Effort::Full => Plan { seconds: 100e-6, pieces: 16, repetitions: 8, steady: 0.005, rounds: 3, fastest: 8 },
+            Effort::Full => Plan { seconds: 100e-6, pieces: 16, repetitions: 6, steady: 0.005, rounds: 3, fastest: 8 },
         }
     }
 
