@@ -45,6 +45,8 @@ pipes() {
     family=$(awk -F: '/^cpu family/ { print $2 + 0; exit }' /proc/cpuinfo)
     model=$(awk -F: '/^model\t/ { print $2 + 0; exit }' /proc/cpuinfo)
     case "$(awk -F': ' '/^vendor_id/ { print $2; exit }' /proc/cpuinfo) $family" in
+    # Zen, Zen+: two FMA pipes of 128 bits, whose third operand comes in through an adder; what both do together is not told.
+    "AuthenticAMD 23") [ "$model" -lt 48 ] && echo "8" ;;
     "AuthenticAMD 25") echo "16 24" ;;                        # Zen 3, Zen 4: the same; 512 bits take two passes
     "AuthenticAMD 26") [ "$model" -le 31 ] && echo "32 48" ;; # Zen 5 servers: 512 bits wide
     esac
@@ -54,6 +56,7 @@ if [ -z "${BENCH_ONLY:-}" ] && known=$(pipes) && [ "$known" ]; then
         BEGIN { split(known, per) }
         $1 == "dp.fma" || $1 == "dp.peak" {
             want = per[$1 == "dp.fma" ? 1 : 2]
+            if (!want) next
             printf "%-8s %2d threads %7.3f FLOPs a cycle at %s GHz; pipes x width: %d; ratio %.3f (least 0.97)\n", $1, $2, $5, $7, want, $5 / want }'
 fi
 if ! has likwid-bench; then
