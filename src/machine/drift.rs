@@ -69,7 +69,7 @@ fn core(lab: &Lab, cached: &Machine, start: Instant) -> Result<bool, MachineErro
     let Some(known) = cached.ceiling(&id, threads as u32) else { return Ok(false) };
     let kernel = fp::throughput("drift", &[opcode], Precision::Dp, width, lab.features)?;
     let amount = (kernel.work.flops * threads as u64) as f64;
-    let plan = Plan { seconds: 500e-6, pieces: 1, repetitions: 12, steady: 0.01, rounds: 2, fastest: 4 };
+    let plan = Plan { seconds: 500e-6, pieces: 64, repetitions: 12, steady: 0.01, rounds: 2, fastest: 4 };
     let now = lab.watch().rate_until(&Work::on_registers(kernel, threads), amount, plan, Some(start + ENDS[0]))?;
     if evidence(now).is_some_and(|now| has_moved(now, known)) {
         return Ok(true);

@@ -230,7 +230,7 @@ fn what_a_program_writes_is_written_back_also_if_it_ends_in_its_first_pause() {
 }
 
 #[test]
-fn an_error_that_one_window_cannot_tell_is_said_to_be_none() {
+fn what_rests_on_one_window_is_told() {
     let warned = |millions: u64| {
         let model = CacheModel::sampled(kernels::host(LastLevelPolicy::Victim), Placement::SmallPages, Vec::new());
         let sampled = simulate_selecting(model, |emit| {

@@ -22,6 +22,10 @@ const OVERHEAD: f64 = 0.05;
 /// Share of a short chain that a step of the time may be. Some CPUs count time in steps of ten nanoseconds (Zen 4).
 const STEP: f64 = 0.00125;
 
+/// Shares of a piece of work that a step of the time and reading it may be.
+const PIECE_STEP: f64 = 0.002;
+const PIECE_OVERHEAD: f64 = 0.01;
+
 /// Short chains in one look. An interruption only lengthens one: the shorter is right.
 const LOOKS: usize = 2;
 
@@ -45,6 +49,8 @@ pub struct ClockChain {
     overhead_s: f64,
     /// Cycles of a short chain.
     short: u64,
+    /// Seconds of the shortest piece of work whose time can be taken by itself.
+    least_piece_s: f64,
 }
 
 impl ClockChain {
@@ -53,7 +59,7 @@ impl ClockChain {
     pub fn new(additions: Kernel, multiplications: Kernel) -> Self {
         let of = |kernel: Kernel, latency: u64| {
             let cycles = (kernel.work.payload * latency).max(1);
-            ClockChain { kernel, cycles, overhead_s: 0.0, short: SHORT }
+            ClockChain { kernel, cycles, overhead_s: 0.0, short: SHORT, least_piece_s: f64::INFINITY }
         };
         let mut scratch = Arguments::new();
         let (additions, steps) = (of(additions, 1), of(multiplications, 1));
@@ -75,7 +81,8 @@ impl ClockChain {
         loop {
             let (overhead, short) = self.calibrate(scratch);
             if (overhead <= OVERHEAD * short && step <= STEP * short) || self.short >= LONGEST {
-                return ClockChain { overhead_s: overhead, ..self };
+                let least_piece_s = (step / PIECE_STEP).max(overhead / PIECE_OVERHEAD);
+                return ClockChain { overhead_s: overhead, least_piece_s, ..self };
             }
             self.short *= 2;
         }
@@ -113,6 +120,11 @@ impl ClockChain {
         let iterations = self.iterations(cycles);
         let net = (self.elapsed(iterations, scratch) - self.overhead_s).max(1e-9);
         net * cycles as f64 / (iterations * self.cycles) as f64
+    }
+
+    /// Pieces of so many `seconds` of work whose times can be taken one by one.
+    pub fn pieces(&self, seconds: f64) -> u64 {
+        ((seconds / self.least_piece_s) as u64).max(1)
     }
 
     /// Seconds that reading the time and calling a kernel cost.

@@ -96,7 +96,7 @@ pub struct Rate {
     /// lottery also where neighbours are part of the figure: streams in L3 of a shared host ran up to a fifth faster for a
     /// millisecond, once in some hundred.
     pub best: f64,
-    /// The mean rate of the faster half.
+    /// The mean rate of the faster half, each taken at `clock_hz`.
     pub typical: f64,
     /// (max − min) / median over the fastest repetitions.
     pub spread: f64,
@@ -123,6 +123,10 @@ pub struct Rate {
 /// Undisturbed repetitions that a figure needs.
 const FEWEST: usize = 3;
 
+/// How far the clock behind a repetition, relative to the one before it, may be from what it usually is. Some hosts' clocks jump by 18 %
+/// for milliseconds at a time.
+const SAME_CLOCK: f64 = 0.01;
+
 /// Share of the fastest repetition's rate from which on one ran at its clock.
 const AS_FAST: f64 = 0.99;
 
@@ -134,6 +138,7 @@ impl Rate {
         let disturbed = runs.iter().filter(|r| !r.disturbed).count() < FEWEST;
         let counted = runs.iter().filter(|r| (disturbed || !r.disturbed) && (shared || !r.shared));
         let mut order: Vec<(f64, &Repetition)> = counted.map(|r| (amount / r.seconds, r)).collect();
+        keep_steady(&mut order);
         order.sort_by(|a, b| b.0.total_cmp(&a.0));
         let Some(&(first, _)) = order.first() else {
             return Rate {
@@ -165,7 +170,7 @@ impl Rate {
         let clock_doubt = middle_half / (clocks.len() as f64).sqrt();
         let slowest = faster.last().map_or(best, |r| r.0);
         let half = &order[..order.len().div_ceil(2)];
-        let typical = half.iter().map(|r| r.0).sum::<f64>() / half.len() as f64;
+        let typical = half.iter().map(|(rate, r)| rate * clock_hz / r.clock_hz).sum::<f64>() / half.len() as f64;
         let spread = (first - slowest) / best;
         Rate {
             best,
@@ -238,6 +243,18 @@ impl Rate {
     }
 }
 
+/// Leaves out the repetitions in which the clock moved, or was told wrong on one side of them, where there are enough others.
+fn keep_steady(runs: &mut Vec<(f64, &Repetition)>) {
+    let step = |r: &Repetition| r.clock_hz / r.resting_hz;
+    let mut steps: Vec<f64> = runs.iter().map(|(_, r)| step(r)).collect();
+    steps.sort_unstable_by(f64::total_cmp);
+    let Some(&usual) = steps.get(steps.len() / 2) else { return };
+    let is_steady = |r: &Repetition| (step(r) / usual - 1.0).abs() <= SAME_CLOCK;
+    if runs.iter().filter(|(_, r)| is_steady(r)).count() >= FEWEST {
+        runs.retain(|(_, r)| is_steady(r));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -260,8 +277,25 @@ mod tests {
         let rate = Rate::judge(&[slow(1.0), slow(1.0), run(1.001), run(1.001), run(1.002), run(2.0)], 100.0, 8);
         assert_eq!(rate.clock_hz, 1e9, "as fast, so at the same clock");
         // What was slower by more than a chain may err was at another clock.
-        let slower = [run(1.0), run(1.0), run(1.0), slow(1.02), slow(1.02), slow(1.02), slow(1.02)];
+        let later = |seconds| Repetition { resting_hz: 0.98 * 1.1e9, ..slow(seconds) };
+        let slower = [run(1.0), run(1.0), run(1.0), later(1.02), later(1.02), later(1.02), later(1.02)];
         assert_eq!(Rate::judge(&slower, 100.0, 8).clock_hz, 1e9);
+    }
+
+    #[test]
+    fn a_clock_that_moved_within_a_repetition_tells_nothing_of_it() {
+        // It jumps by 18 % before the chain behind one repetition, and back in the next.
+        let up = Repetition { clock_hz: 1.18e9, ..run(0.99) };
+        let down = Repetition { resting_hz: 1.18 * 1.1e9, ..run(0.86) };
+        let rate = Rate::judge(&[run(1.0), up, down, run(1.0), run(1.0)], 100.0, 8);
+        assert_eq!((rate.best, rate.typical, rate.clock_hz), (100.0, 100.0, 1e9));
+        // At either clock the core does as much in a cycle.
+        let fast = |seconds| Repetition { clock_hz: 1.18e9, resting_hz: 1.18 * 1.1e9, ..run(seconds / 1.18) };
+        let rate = Rate::judge(&[fast(1.0), fast(1.0), fast(1.0), run(1.0), run(1.0), run(1.0), run(1.0)], 100.0, 8);
+        assert!((rate.typical / rate.clock_hz * 1e9 - 100.0).abs() < 1e-9 && rate.clock_hz == 1.18e9, "{rate:?}");
+        // Where all differ, all count.
+        let each = [1.0, 1.1, 1.2].map(|clock| Repetition { clock_hz: clock * 1e9, ..run(1.0) });
+        assert_eq!(Rate::judge(&each, 100.0, 8).best, 100.0);
     }
 
     #[test]

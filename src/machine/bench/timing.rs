@@ -1,9 +1,11 @@
 //! Repetitions of a kernel on the team, and what they say.
 //!
 //! ```text
-//! each thread, each repetition:  barrier │ probe │ chain │ warm-up │ barrier │ t0 kernel t1 │ clock │ chain
+//! each thread, each repetition:  barrier │ probe │ clock │ chain │ warm-up │ barrier │ kernel in pieces │ clock │ chain
 //! at the end:                    barrier │ probe
 //! ```
+//!
+//! The time of a kernel that a core does by itself is that of its faster pieces (`pieces.rs`).
 //!
 //! A short chain of dependent multiplications right behind the kernel tells the clock while it ran. A kernel of wide vectors has run for a
 //! while by then: these lower the clock of many CPUs, and slow down what executes them until it is lowered. A repetition in which a
@@ -145,8 +147,8 @@ impl Stopwatch {
                 barrier.wait();
                 let presence = Presence::now();
                 let probe = share.probe(&mut scratch);
-                let before = clock.seconds(PROBE_ADDITIONS, &mut scratch);
                 let resting_hz = clock.hz(&mut scratch);
+                let before = clock.seconds(PROBE_ADDITIONS, &mut scratch);
                 warm_up(&job_work, iterations, &mut arguments);
                 barrier.wait();
                 let windows = job_work.windows.as_ref();
@@ -218,9 +220,13 @@ impl Stopwatch {
     /// # Errors
     /// [`MachineError::Thread`].
     pub fn rate_until(&self, work: &Work, amount: f64, plan: Plan, end: Option<Instant>) -> Result<Rate, MachineError> {
+        let threads = work.threads();
+        // What several threads do together takes as long as all of them, where they have something in common.
+        let alone = threads == 1 || self.share.apart_by_design(threads);
+        let pieces = if alone { self.clock.pieces(plan.seconds).min(plan.pieces) } else { 1 };
+        let plan = Plan { pieces, ..plan };
         let (iterations, mut runs) = self.calibrate(work, plan)?;
         let stolen = self.steal.seconds();
-        let threads = work.threads();
         let placed = plan.is_shared() && threads > 1;
         let mut placement = if placed { self.placement()? } else { None };
         let mut round = 0;

@@ -33,11 +33,11 @@ pub fn latencies(lab: &mut Lab) -> Result<(), MachineError> {
             continue;
         }
         let nodes = power_of_two_below(bytes / LINE);
-        // Each piece of a chase through L1 meets all of its lines; beyond it they meet different ones.
-        let plan = match name {
-            "l1" => lab.core_plan(),
-            _ => Plan { seconds: (nodes as f64 * 20e-9).max(200e-6), ..lab.core_plan().whole() },
-        };
+        let seconds = (nodes as f64 * 20e-9).max(200e-6);
+        // Each piece meets all lines, which differ in how far they are. What neighbours are part of is timed as a whole.
+        let pieces = if name == "l3" { 1 } else { ((seconds / (nodes as f64 * NEAR_HOP)) as u64).max(1) };
+        let core = lab.core_plan();
+        let plan = Plan { seconds, pieces: pieces.min(core.pieces), ..core };
         // Twice, since which physical pages the buffer gets decides how evenly the sets of L2 fill.
         let first = latency_of(lab, bytes, nodes, plan)?;
         let rate = latency_of(lab, bytes, nodes, plan)?.better(first);
@@ -45,6 +45,9 @@ pub fn latencies(lab: &mut Lab) -> Result<(), MachineError> {
     }
     chases(lab, Pages::Huge, "")
 }
+
+/// Seconds of a hop in L2, at most: 12 to 16 cycles.
+const NEAR_HOP: f64 = 6e-9;
 
 /// Hops a second of one chain through the lines of a fresh buffer.
 fn latency_of(lab: &Lab, bytes: u64, nodes: u64, plan: Plan) -> Result<Rate, MachineError> {

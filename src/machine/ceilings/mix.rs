@@ -29,7 +29,7 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
                 let amount = |m: &Kernel| m.work.payload as f64;
                 if suffix.is_empty() && lab.effort == Effort::Full {
                     // The same code runs at rates some percent apart in different places.
-                    // Where every second instruction is floating-point, pipes and issue have to meet: few copies do it best.
+                    // Where every second instruction is floating-point, pipes and issue have to meet: one copy in some does.
                     let copies = if lab.measures_all() || k == 2 { COPIES } else { 1 };
                     let features = lab.features;
                     let lengths = LENGTHS.repeat(copies).into_iter();

@@ -12,7 +12,6 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use super::Steadiness;
-use crate::profile::clock;
 use crate::profile::machine::Ceiling;
 
 /// Measurements closer to each other than this are of one moment.
@@ -38,10 +37,10 @@ const CLOCK_ERROR: f64 = 0.025;
 /// How much more a moment of the ceiling `id` may show that is not believed if it does not come out again: of what neighbours are part
 /// of any may be the machine's, of a core's rates one whose clock was told wrong; a cost is a difference, small by chance.
 fn unbelieved(id: &str) -> f64 {
-    match clock::of_all_cpus(id) {
-        _ if Steadiness::of(id) == Steadiness::Shared => 0.0,
-        "mispredict" => f64::INFINITY,
-        _ => CLOCK_ERROR,
+    match Steadiness::of(id) {
+        Steadiness::Shared => 0.0,
+        Steadiness::Cost => f64::INFINITY,
+        Steadiness::Core | Steadiness::Near => CLOCK_ERROR,
     }
 }
 

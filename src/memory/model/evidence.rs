@@ -158,7 +158,7 @@ impl CacheModel {
                     "the program ended after one window of memory sampling; {percent:.0} % of its accesses are taken to be \
                     like those of that window and of its start"
                 ),
-                "how far bytes beyond L1 may be off is not known, and stated as up to all of them",
+                "how windows differ is not known: the error stated for bytes beyond L1 is how far its start differs, up to all",
             ),
             _ => return,
         };
