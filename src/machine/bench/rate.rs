@@ -123,9 +123,8 @@ pub struct Rate {
 /// Undisturbed repetitions that a figure needs.
 const FEWEST: usize = 3;
 
-/// How far the clock behind a repetition, relative to the one before it, may be from what it usually is. Some hosts' clocks jump by 18 %
-/// for milliseconds at a time.
-const SAME_CLOCK: f64 = 0.01;
+/// Clocks that differ by no more than this are the same.
+pub const SAME_CLOCK: f64 = 0.01;
 
 /// Share of the fastest repetition's rate from which on one ran at its clock.
 const AS_FAST: f64 = 0.99;
@@ -243,7 +242,8 @@ impl Rate {
     }
 }
 
-/// Leaves out the repetitions in which the clock moved, or was told wrong on one side of them, where there are enough others.
+/// Leaves out the repetitions in which the clock moved otherwise than it usually does, or was told wrong on one side of them, where there
+/// are enough others. Some hosts' clocks jump by 18 % for milliseconds at a time.
 fn keep_steady(runs: &mut Vec<(f64, &Repetition)>) {
     let step = |r: &Repetition| r.clock_hz / r.resting_hz;
     let mut steps: Vec<f64> = runs.iter().map(|(_, r)| step(r)).collect();

@@ -23,7 +23,7 @@ use super::core_to_core;
 use super::pieces::{self, Timed};
 use super::presence::{Presence, Steal};
 use super::rate::Stamp;
-pub use super::rate::{Plan, Rate, Repetition};
+pub use super::rate::{Plan, Rate, Repetition, SAME_CLOCK};
 use super::windows::{self, Windows};
 use crate::machine::error::MachineError;
 use crate::machine::kernels::{Arguments, Kernel};
@@ -222,8 +222,8 @@ impl Stopwatch {
     pub fn rate_until(&self, work: &Work, amount: f64, plan: Plan, end: Option<Instant>) -> Result<Rate, MachineError> {
         let threads = work.threads();
         // What several threads do together takes as long as all of them, where they have something in common.
-        let alone = threads == 1 || self.share.apart_by_design(threads);
-        let pieces = if alone { self.clock.pieces(plan.seconds).min(plan.pieces) } else { 1 };
+        let apart = self.share.apart_by_design(threads);
+        let pieces = if threads == 1 || apart { self.clock.pieces(plan.seconds).min(plan.pieces) } else { 1 };
         let plan = Plan { pieces, ..plan };
         let (iterations, mut runs) = self.calibrate(work, plan)?;
         let stolen = self.steal.seconds();
@@ -234,7 +234,7 @@ impl Stopwatch {
             round += 1;
             runs.extend(self.stamps(work, iterations, plan.repetitions, plan.pieces)?);
             let amount = amount * iterations as f64;
-            let rate = match plan.is_shared() || !self.share.apart_by_design(threads) {
+            let rate = match plan.is_shared() || !apart {
                 true => Rate::judge(&repetitions_of(&runs), amount, plan.fastest),
                 false => Rate::judge_threads(&runs, amount, plan.fastest),
             };

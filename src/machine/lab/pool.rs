@@ -18,7 +18,7 @@ const ENOUGH: usize = 8;
 /// minute apart one ceiling in ten left what the moments of the first kept within, by up to half of it.
 pub const ANOTHER_RUN: f64 = 1.5;
 
-/// What is promised at least of a ceiling beyond a core's own caches: another run's buffers lie on other pages, which meet the last
+/// What is promised at least of a ceiling beyond a core's own caches, and of a cost: another run's buffers lie on other pages, which meet the last
 /// level's slices and sets otherwise. Of pairs of runs the same ceiling of L3 differed by up to 2.3 %; of small pages most depends on
 /// where they are, and a fault's time on what kernel and hypervisor have at hand. In a guest other guests use the same last level
 /// and memory: the rate of one stream from DRAM stays within 1 % for seconds and then goes to one 6 to 10 % away, which the
@@ -34,12 +34,12 @@ fn least(id: &str, guest: bool) -> f64 {
     }
 }
 
-/// Widens the intervals of settled ceilings beyond a core's own caches to [`least`], and those of DRAM on huge
+/// Widens the intervals of settled ceilings beyond a core's own caches, and of costs, to [`least`], and those of DRAM on huge
 /// pages to `factor` times what [`COVERED`] of those with as many threads keep within: [`ANOTHER_RUN`], or 1 where that has been done.
 pub fn widen(ceilings: &mut [Ceiling], factor: f64, guest: bool) {
-    let is_wide = |id: &str| matches!(Steadiness::of(id), Steadiness::Shared | Steadiness::Cost);
-    let shared = |c: &&mut Ceiling| c.settled && c.how == "measured" && is_wide(&c.id);
-    for ceiling in ceilings.iter_mut().filter(shared) {
+    let has_least = |id: &str| matches!(Steadiness::of(id), Steadiness::Shared | Steadiness::Cost);
+    let widened = |c: &&mut Ceiling| c.settled && c.how == "measured" && has_least(&c.id);
+    for ceiling in ceilings.iter_mut().filter(widened) {
         ceiling.spread = ceiling.spread.map(|s| s.max(least(&ceiling.id, guest)));
     }
     let mut counts: Vec<u32> = ceilings.iter().filter(|c| is_pooled(c)).map(|c| c.threads).collect();

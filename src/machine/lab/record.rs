@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::{Effort, Lab, Label, Steadiness, Verdict, placed};
-use crate::machine::bench::timing::Rate;
+use crate::machine::bench::timing::{Rate, SAME_CLOCK};
 use crate::machine::doubt::{self, ALIAS};
 use crate::profile::machine::Ceiling;
 use crate::profile::placement;
@@ -177,9 +177,6 @@ fn better_of_moments(old: Option<Ceiling>, fresh: Ceiling, verdict: Option<Verdi
         None => best,
     }
 }
-
-/// A clock that differs by less than this is the same.
-const SAME_CLOCK: f64 = 0.01;
 
 /// A measured ceiling without a value yet, at the clock of `rate`.
 pub(super) fn clocked(label: Label, rate: &Rate) -> Ceiling {
