@@ -1,7 +1,7 @@
 //! Compares two measurements of one host: `cargo run --release --example machine_compare -- FIRST.json SECOND.json`.
 //!
 //! Both are what `rprof machine --refresh --json` prints. What the core does is compared per cycle (1 %; a latency that is the
-//! difference of chains, and a mispredicted branch, by its interval), and so are its own caches, code from L2 included (3 %). Beyond
+//! difference of chains, and a mispredicted branch, by its interval), and so are its own caches, code from L1I and L2 included (3 %). Beyond
 //! them, and for page faults, sizes and numbers of operations, the second value should lie inside the first's interval (of
 //! bandwidths and latencies at most 10 %). An unsettled ceiling promises nothing: it is listed apart. What depends on where the CPUs are is compared with the second's
 //! value in the first's placement, if it met that. Exit status 1: a value is outside.
@@ -26,7 +26,8 @@ fn allowed(first: &Ceiling) -> Allowed {
         Allowed::PerCycle(first.spread.unwrap_or(0.0))
     } else if begins(&["l3.", "dram.", "lat.l3", "lat.dram", "pagefault", "tlb.reach", "chains.", "overlap."]) {
         Allowed::Interval(first.spread.unwrap_or(0.0))
-    } else if begins(&["l1.", "l2.", "lat.l1", "lat.l2"]) || first.id.ends_with(".l2") {
+    } else if begins(&["l1.", "l2.", "lat.l1", "lat.l2"]) || [".l1i", ".l2"].iter().any(|code| first.id.ends_with(code))
+    {
         Allowed::PerCycle(0.03)
     } else if first.how == "derived" && begins(&["lat."]) {
         // A difference of chains that are several times as long.

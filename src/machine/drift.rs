@@ -128,6 +128,7 @@ mod tests {
             stolen_s: 0.0,
             placement: None,
             each: Vec::new(),
+            by_itself: true,
         }
     }
 

@@ -43,7 +43,7 @@
 //! | `lat.{l1,l2,l3,dram}` ‡ | s | load to use through a pointer |
 //! | `tlb.reach`, sweeps `latency.{huge,4k}` ‡ | byte, s | the most 4 KiB pages that are visited in scattered order without page walks; a hop over the set |
 //! | `smt.*` `slow.*` | | `dp.{tlp,ilp,simd,fma}` `issue` `{l1,l2,l3,dram}.read` of both hardware threads of one core; of slow cores |
-//! | `mispredict` `pagefault` ‡ | s | one mispredicted branch; first touch of a 4 KiB page |
+//! | `mispredict` `pagefault` ‡ | s | one mispredicted branch; first touch of a 4 KiB page that was given back just before |
 //! | `int.{add,mul,logic}.w` `int.alu.scalar` `int8.dot.w` † | op/s | 32-bit lanes (logic and scalar: 64 bits); `alu`: rotate, xor, add in turn |
 //! | `hp.{fma,add,mul}.512` `bf16.dot.w` † | flop/s | low precisions |
 //! | `dp.fraction.{2,4,8,16}` † | flop/s | derived: what one FP instruction in k leaves of the peak, with the best filler of `mix` |

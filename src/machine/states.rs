@@ -15,7 +15,7 @@ use super::doubt;
 use super::lab::Steadiness;
 use super::lab::moments::another_best;
 use super::lab::placed;
-use crate::profile::machine::{Ceiling, Machine, bring_small_pages_along};
+use crate::profile::machine::{Ceiling, Machine, ON_SMALL_PAGES, bring_small_pages_along};
 use crate::profile::placement::{self, CoreToCore, Placed};
 
 /// Reading differs by less than this between two moments of one state.
@@ -113,8 +113,10 @@ pub fn remember(states: &mut Vec<State>, machine: &mut Machine, others: Vec<Plac
     keep_placed(states, others, seen_s);
     keep(states, machine, seen_s);
     let recent = before.iter().filter(|s| seen_s.saturating_sub(s.seen_s) < AGE.as_secs());
-    let (here, fresh) = (machine.core_to_core.clone(), machine.ceilings.clone());
+    let (here, mut alone) = (machine.core_to_core.clone(), machine.ceilings.clone());
     for known in recent.flat_map(|s| comparable(s, here.as_ref())) {
+        // Where it tells of small pages, too, these need not follow the huge ones.
+        alone.retain(|c| !(known.id.ends_with(ON_SMALL_PAGES) && c.is_same(known)));
         let Some(fresh) = of(&mut machine.ceilings, known).filter(|c| c.value.is_some()) else { continue };
         let gain = gain(fresh, known);
         if gain.abs() <= Steadiness::Shared.state() {
@@ -127,7 +129,7 @@ pub fn remember(states: &mut Vec<State>, machine: &mut Machine, others: Vec<Plac
             *fresh = Ceiling { reason, ..known.clone() };
         }
     }
-    bring_small_pages_along(&mut machine.ceilings, &fresh);
+    bring_small_pages_along(&mut machine.ceilings, &alone);
 }
 
 /// Keeps each of `others` as a state.

@@ -88,18 +88,14 @@ impl ClockChain {
         }
     }
 
-    /// Seconds that reading the time costs, and those of a short chain, from short chains and, by turns, some of twice their length:
-    /// of both the faster third, which nothing interrupted and which ran at the same clock. Several know more than the steps of the
-    /// time tell.
+    /// Seconds that reading the time costs, and those of a short chain, from short chains and, by turns, some of twice their length.
+    /// Each is compared with the one behind it: of those further away the clock may be another. The middle half of these counts, which
+    /// nothing interrupted, and of which several know more than the steps of the time tell.
     fn calibrate(&self, scratch: &mut Arguments) -> (f64, f64) {
         let short = self.iterations(self.short);
         let by_turns = (0..ATTEMPTS).map(|_| [1, 2].map(|times| self.elapsed(times * short, scratch)));
-        let (mut once, mut twice): (Vec<f64>, Vec<f64>) = by_turns.map(|[once, twice]| (once, twice)).unzip();
-        let [once, twice] = [&mut once, &mut twice].map(|all| {
-            all.sort_unstable_by(f64::total_cmp);
-            all[..ATTEMPTS / 3].iter().sum::<f64>() / (ATTEMPTS / 3) as f64
-        });
-        ((2.0 * once - twice).max(0.0), once)
+        let (overheads, once) = by_turns.map(|[once, twice]| (2.0 * once - twice, once)).unzip();
+        (middle(overheads).max(0.0), middle(once))
     }
 
     /// Iterations of at least so many cycles.
@@ -137,6 +133,13 @@ impl ClockChain {
         let shortest = (0..LOOKS).map(|_| self.seconds(self.short, scratch)).fold(f64::INFINITY, f64::min);
         self.short as f64 / shortest
     }
+}
+
+/// The mean of the middle half.
+fn middle(mut all: Vec<f64>) -> f64 {
+    all.sort_unstable_by(f64::total_cmp);
+    let half = &all[all.len() / 4..all.len() - all.len() / 4];
+    half.iter().sum::<f64>() / half.len().max(1) as f64
 }
 
 /// The step in which the time goes on, in seconds, from what readings a few cycles further and further are apart.

@@ -118,6 +118,8 @@ pub struct Rate {
     pub placement: Option<usize>,
     /// Of threads that have nothing in common: the rate of each, per cycle of its clock. Else empty.
     pub each: Vec<f64>,
+    /// The cores did it by themselves: at another clock the rate is another one, in proportion.
+    pub by_itself: bool,
 }
 
 /// Undisturbed repetitions that a figure needs.
@@ -125,6 +127,9 @@ const FEWEST: usize = 3;
 
 /// Clocks that differ by no more than this are the same.
 pub const SAME_CLOCK: f64 = 0.01;
+
+/// Clocks that differ by more than this are no errors of what tells them.
+const OTHER_CLOCK: f64 = 0.05;
 
 /// Share of the fastest repetition's rate from which on one ran at its clock.
 const AS_FAST: f64 = 0.99;
@@ -152,6 +157,7 @@ impl Rate {
                 stolen_s: 0.0,
                 placement: None,
                 each: Vec::new(),
+                by_itself: false,
             };
         };
         let faster = &order[..order.len().div_ceil(fastest.max(1)).max(3).min(order.len())];
@@ -183,6 +189,7 @@ impl Rate {
             stolen_s: 0.0,
             placement: None,
             each: Vec::new(),
+            by_itself: false,
         }
     }
 
@@ -209,17 +216,26 @@ impl Rate {
             stolen_s: 0.0,
             placement: None,
             each: rates.iter().map(|r| if r.clock_hz > 0.0 { r.best / r.clock_hz } else { 0.0 }).collect(),
+            by_itself: true,
         }
+    }
+
+    /// Whether `other` is a better way to do the same: per cycle where cores did it by themselves, at clocks that differ.
+    pub fn is_beaten_by(&self, other: &Rate) -> bool {
+        let at_other_clock = self.by_itself && (other.clock_hz / self.clock_hz - 1.0).abs() > OTHER_CLOCK;
+        let of_other = if at_other_clock { other.best * self.clock_hz / other.clock_hz } else { other.best };
+        of_other > self.best
     }
 
     /// The better of two ways to do the same.
     pub fn better(self, other: Rate) -> Rate {
-        if other.best > self.best { other } else { self }
+        if self.is_beaten_by(&other) { other } else { self }
     }
 
     /// The best of several copies of a kernel, or ways to do the same; what came out again in another one is that sure. Threads
     /// that have nothing in common are each at their best.
     pub fn of_copies(mut rates: Vec<Rate>) -> Option<Rate> {
+        keep_at_usual_clock(&mut rates);
         rates.sort_by(|a, b| b.best.total_cmp(&a.best));
         let again = rates.get(1).map(|second| 1.0 - second.best / rates[0].best);
         let mut rates = rates.into_iter();
@@ -253,6 +269,14 @@ fn keep_steady(runs: &mut Vec<(f64, &Repetition)>) {
     if runs.iter().filter(|(_, r)| is_steady(r)).count() >= FEWEST {
         runs.retain(|(_, r)| is_steady(r));
     }
+}
+
+/// Leaves out what cores did by themselves while their clock was another one than for most of `rates`.
+fn keep_at_usual_clock(rates: &mut Vec<Rate>) {
+    let mut clocks: Vec<f64> = rates.iter().map(|r| r.clock_hz).collect();
+    clocks.sort_unstable_by(f64::total_cmp);
+    let usual = clocks.get(clocks.len() / 2).copied().unwrap_or(0.0);
+    rates.retain(|r| !r.by_itself || (r.clock_hz - usual).abs() <= OTHER_CLOCK * usual);
 }
 
 #[cfg(test)]
@@ -350,6 +374,20 @@ mod tests {
         assert_eq!(steady.spread, 0.02, "a worse copy says nothing against a steady one");
         assert_eq!(Rate::of_copies(vec![of(100.0, 0.2)]).map(|r| r.spread), Some(0.2));
         assert_eq!(Rate::of_copies(Vec::new()), None);
+    }
+
+    #[test]
+    fn a_copy_is_no_better_for_being_timed_at_a_higher_clock() {
+        let of = |best: f64, clock_hz: f64, by_itself| {
+            let all = Rate::judge(&[run(1.0), run(1.0), run(1.0)], 100.0, 8);
+            Rate { best, clock_hz, by_itself, ..all }
+        };
+        let best = |by_itself| {
+            let copies = vec![of(110.0, 1.18e9, by_itself), of(98.0, 1e9, by_itself), of(100.0, 1.01e9, by_itself)];
+            Rate::of_copies(copies.clone())
+                .map(|of_copies| (of_copies.best, copies[1].clone().better(copies[0].clone()).best))
+        };
+        assert_eq!((best(true), best(false)), (Some((100.0, 98.0)), Some((110.0, 110.0))));
     }
 
     #[test]

@@ -116,6 +116,11 @@ impl Stopwatch {
         &self.team
     }
 
+    /// The chain that tells the clock.
+    pub fn clock(&self) -> Arc<ClockChain> {
+        self.clock.clone()
+    }
+
     /// Times `repetitions` runs of `iterations`.
     ///
     /// # Errors
@@ -257,7 +262,8 @@ impl Stopwatch {
                 placement = placement.filter(|_| !moved);
             }
             if enough || last {
-                return Ok(Rate { stolen_s: self.steal.seconds() - stolen, placement, ..rate });
+                let by_itself = !plan.is_shared();
+                return Ok(Rate { stolen_s: self.steal.seconds() - stolen, placement, by_itself, ..rate });
             }
             if rate.shared && threads > 1 && end.is_none() {
                 self.move_apart(threads)?;

@@ -6,7 +6,7 @@ use crate::machine::doubt;
 use crate::machine::error::MachineError;
 use crate::machine::kernels::Kernel;
 use crate::machine::kernels::x86_64::{chase, fp, integer, opcodes::Opcode, opcodes::floating};
-use crate::machine::lab::{Chain, Effort, Lab, Label};
+use crate::machine::lab::{Chain, Effort, Lab, Label, at_one_clock};
 use crate::profile::machine::{Ceiling, Sweep};
 
 use super::pipes::PRECISIONS;
@@ -173,8 +173,8 @@ pub fn saturation(lab: &mut Lab) -> Result<(), MachineError> {
                 let kernel = fp::chains("side by side", &[opcode], chains, precision, width, lab.features)?;
                 let flops = kernel.work.flops as f64;
                 let rate = lab.watch().rate(&Work::on_registers(kernel, 1), flops, lab.core_plan())?;
-                points.push((chains as f64, rate.best));
                 per_cycle.push((chains as f64, rate.best / rate.clock_hz));
+                points.push((chains as f64, rate));
             }
             let best = per_cycle.iter().map(|p| p.1).fold(0.0, f64::max);
             let needed = per_cycle.iter().position(|p| p.1 >= SATURATED * best);
@@ -187,7 +187,13 @@ pub fn saturation(lab: &mut Lab) -> Result<(), MachineError> {
                 let source = Ceiling { spread: Some(spread), ..source };
                 lab.derive(label, needed, &source, "fewest independent chains that reach 85 % of the best rate");
             }
-            lab.sweep(Sweep { id, x_unit: "chains".into(), y_unit: "flop/s".into(), threads: 1, points });
+            lab.sweep(Sweep {
+                id,
+                x_unit: "chains".into(),
+                y_unit: "flop/s".into(),
+                threads: 1,
+                points: at_one_clock(points),
+            });
         }
     }
     Ok(())

@@ -132,6 +132,9 @@ pub fn repeat_doubtful(lab: &mut Lab, progress: &mut dyn Progress, budget: Durat
     let (mut took, mut looks) = (Duration::ZERO, if thorough { MOMENTS } else { 0 });
     for _ in 0..PASSES {
         let mut doubtful = doubt::doubtful(lab.ceilings());
+        if thorough {
+            doubtful.extend(lab.unconfirmed());
+        }
         if looks > 0 && (took < moments::APART || doubtful.is_empty()) {
             doubtful.extend(doubt::measured(lab.ceilings(), states::is_shared));
             looks -= 1;

@@ -40,13 +40,13 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
         lab.missing(label, "too little memory for a buffer of four times the last-level caches");
         return Ok(());
     }
-    let translated = [visits(lab, Pages::Huge)?, visits(lab, Pages::Small)?];
+    let translated = [visits(lab, Pages::Huge)?, visits(lab, Pages::Split)?];
     let [Some(huge), Some(small)] = translated else {
         lab.missing(label, lab.too_late());
         return Ok(());
     };
     let mut curves = Vec::new();
-    for (pages, name) in [(Pages::Huge, "huge"), (Pages::Small, "4k")] {
+    for (pages, name) in [(Pages::Huge, "huge"), (Pages::Split, "4k")] {
         let Some(points) = curve(lab, pages)? else {
             lab.missing(label, lab.too_late());
             return Ok(());

@@ -28,7 +28,7 @@ impl Aim {
         match self {
             Aim::All => true,
             Aim::Only(doubtful) => {
-                let on_them = |id: &str| id.ends_with(ON_SMALL_PAGES) == (pages == Pages::Small);
+                let on_them = |id: &str| id.ends_with(ON_SMALL_PAGES) == pages.are_small();
                 let meant = |id: &str| on_them(id) && prefixes.iter().any(|p| id.starts_with(p.as_ref()));
                 doubtful.iter().any(|(id, n)| *n == threads && meant(id))
             }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use crate::machine::kernels::x86_64::stream::Stream;
 use crate::profile::clock;
+use crate::profile::machine::ON_SMALL_PAGES;
 
 /// How thoroughly to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +58,14 @@ impl Effort {
             Effort::Full => (Duration::from_millis(500), Duration::from_millis(14_000)),
         }
     }
+}
+
+/// Whether the ceiling `id` is of a stream on small pages as the kernel hands them out. Luck is a part of it: some buffers are of pages
+/// that lie together by chance.
+pub fn is_of_given_pages(id: &str) -> bool {
+    let is_stream = |kind: &str| Stream::ALL.iter().any(|stream| kind.split('.').next() == Some(stream.name()));
+    let on_them = id.strip_prefix("dram.").and_then(|id| id.strip_suffix(ON_SMALL_PAGES));
+    on_them.is_some_and(is_stream)
 }
 
 /// How much repetitions may differ before a ceiling counts as unsettled.

@@ -1,5 +1,5 @@
-//! The buffers that no cache holds. They are made once and kept: memory costs most when it is touched first, a second for each
-//! half a GiB where the hypervisor has not yet given it to this host.
+//! The buffers that no cache holds. They are made once and kept, unless [given back](Lab::give_back_far): memory costs most when it is
+//! touched first, a second for each half a GiB where the hypervisor has not yet given it to this host.
 
 use std::time::{Duration, Instant};
 
@@ -49,8 +49,10 @@ impl Lab {
         if let Some((_, arena)) = self.far.held.iter().find(|(p, arena)| *p == pages && serves(arena)) {
             return Ok(Some(arena.divided(threads)));
         }
-        let room = 2 * bytes <= self.memory / 4;
-        self.far.held.retain(|(p, _)| room && *p != pages);
+        self.give_back_far(pages);
+        if (self.far.held.len() as u64 + 1) * bytes > self.memory / 4 {
+            self.far.held.clear();
+        }
         // More threads touch it sooner; which of them does matters where there are several nodes.
         let touching = if several_nodes { threads } else { self.most() };
         let end = Instant::now() + (self.time_left() / 2).max(MAKING);
@@ -60,6 +62,11 @@ impl Lab {
         }
         self.far.held.push((pages, arena.clone()));
         Ok(Some(arena.divided(threads)))
+    }
+
+    /// Gives the buffer on `pages` back to the kernel, which need not hand out the same pages again.
+    pub fn give_back_far(&mut self, pages: Pages) {
+        self.far.held.retain(|(p, _)| *p != pages);
     }
 }
 
@@ -102,8 +109,19 @@ mod tests {
         let mut lab = lab(1 << 20, 1, 1, 4 << 30);
         let address = |lab: &mut Lab, pages| lab.far(1, pages).expect("32 MiB").map(|arena| arena.slab_address(0));
         let first = address(&mut lab, Pages::Huge);
-        let small = address(&mut lab, Pages::Small);
+        let small = address(&mut lab, Pages::Split);
         assert!(first.is_some() && small.is_some() && first != small);
-        assert_eq!((address(&mut lab, Pages::Huge), address(&mut lab, Pages::Small)), (first, small));
+        assert_eq!((address(&mut lab, Pages::Huge), address(&mut lab, Pages::Split)), (first, small));
+    }
+
+    #[test]
+    fn only_as_many_are_held_as_a_quarter_of_the_memory_takes() {
+        let mut lab = lab(1 << 20, 1, 1, 640 << 20);
+        for (pages, held) in [(Pages::Huge, 1), (Pages::Split, 2), (Pages::Small, 1), (Pages::Huge, 2)] {
+            assert!(lab.far(1, pages).expect("64 MiB").is_some());
+            assert_eq!(lab.far.held.len(), held, "{pages:?}");
+        }
+        lab.give_back_far(Pages::Small);
+        assert_eq!(lab.far.held.len(), 1);
     }
 }

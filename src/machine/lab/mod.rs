@@ -5,6 +5,7 @@ mod chain;
 mod effort;
 mod far;
 pub(super) mod moments;
+mod one_clock;
 pub(super) mod placed;
 mod pool;
 mod record;
@@ -28,6 +29,7 @@ pub use effort::{Effort, Steadiness};
 use far::Far;
 use moments::Moments;
 pub use moments::Verdict;
+pub use one_clock::at_one_clock;
 use placed::ByPlacement;
 
 /// Where and how a ceiling stands: id, unit, threads.
@@ -355,6 +357,7 @@ impl Lab {
     /// ceilings stand, with a warning.
     pub fn conclude(&mut self) {
         self.choose_placement();
+        one_clock::bring(&mut self.ceilings);
         let factor = if self.resumed { 1.0 } else { pool::ANOTHER_RUN };
         let guest = topology::is_guest();
         pool::widen(&mut self.ceilings, factor, guest);

@@ -2,7 +2,7 @@
 //!
 //! What neighbours are part of, DRAM and the last cache of a shared host, changes between states that last for seconds. What the
 //! machine can do is the highest state; a value is settled when that state came back at another moment, and the lower one is told
-//! beside it. Moments in which the CPUs were placed otherwise (`placed.rs`) are moments of another figure.
+//! beside it. One that none of many other moments comes near is no state, if the interval of the one that stands reaches to it. Moments in which the CPUs were placed otherwise (`placed.rs`) are moments of another figure.
 //!
 //! What a core does by itself, per cycle, hardly changes; but a hypervisor may slow all repetitions of one moment, and where code
 //! and data lie is a matter of luck. There, too, the best counts once it came out again. Several threads that have nothing in common
@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use super::Steadiness;
+use super::effort::is_of_given_pages;
 use crate::profile::machine::Ceiling;
 
 /// Measurements closer to each other than this are of one moment.
@@ -34,12 +35,21 @@ fn another_best_by_gap(moments: usize) -> f64 {
 /// By how much the clock of a moment may be told wrong: a core's clock changes between a kernel and the chain behind it.
 const CLOCK_ERROR: f64 = 0.025;
 
-/// How much more a moment of the ceiling `id` may show that is not believed if it does not come out again: of what neighbours are part
-/// of any may be the machine's, of a core's rates one whose clock was told wrong; a cost is a difference, small by chance.
-fn unbelieved(id: &str) -> f64 {
+/// Moments among which one that stands alone is an exception.
+const MANY: usize = 5;
+
+/// By how much such an exception may be better, of what neighbours are part of: the interval of what stands, which is at most 10 %, reaches
+/// to it.
+const EXCEPTION: f64 = 0.09;
+
+/// How much more one of `moments` of the ceiling `id` may show that is not believed if it does not come out again: of a core's rates,
+/// among many, one whose clock was told wrong; a cost is a difference, small by chance, and so is what the pages cost that the kernel chose.
+fn unbelieved(id: &str, moments: usize) -> f64 {
     match Steadiness::of(id) {
-        Steadiness::Shared => 0.0,
+        _ if is_of_given_pages(id) => f64::INFINITY,
         Steadiness::Cost => f64::INFINITY,
+        _ if moments < MANY => 0.0,
+        Steadiness::Shared => EXCEPTION,
         Steadiness::Core | Steadiness::Near => CLOCK_ERROR,
     }
 }
@@ -115,12 +125,19 @@ impl Moments {
     /// What is known of a ceiling after at least two moments, and what stands: one of them, or of threads that have nothing in
     /// common each one's own.
     pub fn verdict(&self, key: &Key) -> Option<(Verdict, Ceiling)> {
-        let (moments, steadiness) = (self.of.get(key)?, Steadiness::of(&key.0));
-        let stands = |rates: Vec<f64>| {
-            let all: Vec<_> = rates.into_iter().zip(moments).map(|(rate, m)| (rate, m.ceiling.spread)).collect();
-            judge(&all, steadiness.state(), unbelieved(&key.0))
+        let steadiness = Steadiness::of(&key.0);
+        let moments = match (self.of.get(key)?, steadiness) {
+            (all, Steadiness::Shared) => at_usual_clock(all),
+            (all, _) => all.iter().collect(),
         };
-        let (at, verdict) = stands(moments.iter().map(|m| m.rate).collect())?;
+        let stands = |rates: Vec<f64>| {
+            let all: Vec<_> = rates.into_iter().zip(&moments).map(|(rate, m)| (rate, m.ceiling.spread)).collect();
+            judge(&all, steadiness.state(), unbelieved(&key.0, moments.len()))
+        };
+        let (at, mut verdict) = stands(moments.iter().map(|m| m.rate).collect())?;
+        if steadiness == Steadiness::Shared && !is_of_given_pages(&key.0) {
+            verdict.spread = verdict.spread.max(verdict.highest - 1.0);
+        }
         let threads = moments.iter().map(|m| m.each.len()).min().filter(|n| *n > 1);
         let Some(threads) = threads else { return Some((verdict, moments[at].ceiling.clone())) };
         let (mut together, mut verdicts) = (0.0, Vec::new());
@@ -134,6 +151,21 @@ impl Moments {
         let value = ceiling.value.map(|value| if ceiling.unit == "s" { value / times } else { value * times });
         Some((Verdict::of_threads(&verdicts), Ceiling { value, ..ceiling.clone() }))
     }
+}
+
+/// Clocks of a core that differ by more than this are of different states of it.
+const OTHER_CLOCK: f64 = 0.05;
+
+/// Those of `moments` at the clock that most of them had, if there are several: a core whose clock is higher for a while reaches more of
+/// what it shares with others, too, by as much or by less, and what it does at its usual one is what the next run finds.
+fn at_usual_clock(moments: &[Moment]) -> Vec<&Moment> {
+    let clock = |m: &Moment| m.ceiling.clock_hz.unwrap_or(0.0);
+    let mut clocks: Vec<f64> = moments.iter().map(clock).collect();
+    clocks.sort_unstable_by(f64::total_cmp);
+    let usual = clocks.get((clocks.len().max(1) - 1) / 2).copied().unwrap_or(0.0);
+    let (at_it, others): (Vec<&Moment>, Vec<&Moment>) =
+        moments.iter().partition(|m| (clock(m) - usual).abs() <= OTHER_CLOCK * usual);
+    if at_it.len() > 1 && at_it.len() > others.len() { at_it } else { moments.iter().collect() }
 }
 
 fn same(a: Option<Instant>, b: Option<Instant>) -> bool {
@@ -241,8 +273,44 @@ mod tests {
     #[test]
     fn a_cost_that_was_small_once_is_not_believed() {
         let all = moments(&[(24.0, 0.01), (20.0, 0.01), (19.9, 0.01)]);
-        let of = |id| judge(&all, 0.02, unbelieved(id)).map(|(at, verdict)| (at, verdict.agreeing));
+        let of = |id| judge(&all, 0.02, unbelieved(id, all.len())).map(|(at, verdict)| (at, verdict.agreeing));
         assert_eq!((of("mispredict"), of("l1.read"), of("dram.read")), (Some((1, 2)), Some((0, 1)), Some((0, 1))));
+        // Nor pages that the kernel gave once.
+        assert_eq!(["dram.copy.4k", "dram.write.nt.4k"].map(of), [Some((1, 2)); 2]);
+        assert_eq!(["dram.copy.nt", "dram.random.4k", "dram.chase.1.4k"].map(of), [Some((0, 1)); 3]);
+    }
+
+    #[test]
+    fn an_exception_among_many_moments_is_no_state_of_the_memory() {
+        let now = Instant::now();
+        let of = |rates: &[f64]| {
+            let (mut all, key) = (Moments::default(), ("dram.chase.4".to_owned(), 1, None));
+            for (n, rate) in (0..).zip(rates) {
+                all.note(key.clone(), Some(now + 2 * n * APART), (*rate, Vec::new()), ceiling(*rate, 0.001));
+            }
+            let (verdict, stands) = all.verdict(&key).expect("moments");
+            (stands.value.expect("measured"), verdict.spread <= 0.1)
+        };
+        assert_eq!(of(&[2.1, 1.93, 1.95, 1.9, 1.97]), (1.97, true));
+        assert_eq!(of(&[2.1, 1.93, 1.95, 1.97]), (2.1, false), "one of few");
+        assert_eq!(of(&[2.3, 1.93, 1.95, 1.9, 1.97]), (2.3, false), "too far to be promised");
+        assert_eq!(of(&[2.1, 1.93, 1.95, 2.08, 1.97]), (2.1, true), "it came back");
+    }
+
+    #[test]
+    fn the_memory_is_judged_by_moments_at_the_usual_clock() {
+        let now = Instant::now();
+        let of = |moments: &[(f64, f64)]| {
+            let (mut all, key) = (Moments::default(), ("l3.read".to_owned(), 1, None));
+            for (n, (rate, clock)) in (0..).zip(moments) {
+                let ceiling = Ceiling { clock_hz: Some(*clock), ..ceiling(*rate, 0.001) };
+                all.note(key.clone(), Some(now + 2 * n * APART), (*rate, Vec::new()), ceiling);
+            }
+            all.verdict(&key).map(|(verdict, stands)| (stands.value.expect("measured"), verdict.moments))
+        };
+        assert_eq!(of(&[(5.0, 2.5e9), (5.8, 3.0e9), (4.9, 2.55e9)]), Some((5.0, 2)));
+        assert_eq!(of(&[(5.0, 2.5e9), (5.8, 3.0e9)]), Some((5.8, 2)), "neither is the usual one");
+        assert_eq!(of(&[(5.0, 2.5e9), (5.8, 3.0e9), (5.0, 2.5e9), (5.8, 3.0e9)]), Some((5.8, 4)));
     }
 
     #[test]

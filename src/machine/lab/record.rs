@@ -5,6 +5,7 @@ use std::time::Instant;
 use super::{Effort, Lab, Label, Steadiness, Verdict, placed};
 use crate::machine::bench::timing::{Rate, SAME_CLOCK};
 use crate::machine::doubt::{self, ALIAS};
+use crate::profile::clock;
 use crate::profile::machine::Ceiling;
 use crate::profile::placement;
 
@@ -53,14 +54,14 @@ impl Lab {
         self.moments.note(key.clone(), Some(Instant::now()), (compared, rate.each), fresh.clone());
         let verdict = self.moments.verdict(&key);
         match (placement, verdict) {
-            (Some(placement), verdict) => self.keep_placed(fresh, verdict.map(|v| v.0), placement),
+            (Some(placement), verdict) => self.keep_placed(fresh, verdict, placement),
             (None, None) if steadiness != Steadiness::Shared => self.keep_better(fresh),
             (None, Some((verdict, best))) if steadiness != Steadiness::Shared => {
                 self.replace(doubt::by_moments(best, verdict));
             }
             (None, verdict) => {
                 let old = self.slot(&fresh.id, fresh.threads).map(|old| old.clone());
-                self.replace(better_of_moments(old, fresh, verdict.map(|v| v.0)));
+                self.replace(standing(old, fresh, verdict));
             }
         }
     }
@@ -74,14 +75,14 @@ impl Lab {
     }
 
     /// Keeps what `placement` shows: in the list if that is the main one, or if there is nothing else.
-    fn keep_placed(&mut self, fresh: Ceiling, verdict: Option<Verdict>, placement: usize) {
+    fn keep_placed(&mut self, fresh: Ceiling, verdict: Option<(Verdict, Ceiling)>, placement: usize) {
         let listed = self.slot(&fresh.id, fresh.threads).map(|old| old.clone()).filter(|c| c.value.is_some());
         let is_main = self.by_placement.is_main(placement);
         let old = match &listed {
             Some(listed) if is_main && !placed::is_elsewhere(listed) => Some(listed.clone()),
             _ => self.by_placement.found(placement, &fresh).cloned(),
         };
-        let best = better_of_moments(old, fresh, verdict);
+        let best = standing(old, fresh, verdict);
         self.by_placement.keep(placement, best.clone());
         if is_main {
             self.replace(best);
@@ -159,22 +160,21 @@ impl Lab {
         self.ceilings.iter().find(|c| c.is(id, threads as u32) && c.value.is_some())
     }
 
-    /// The highest of `ids` at `threads`.
+    /// The highest of `ids` at `threads`, at one clock where they follow it.
     pub fn highest(&self, ids: &[String], threads: usize) -> Option<Ceiling> {
-        let values = ids.iter().filter_map(|id| self.found(id, threads));
-        values.max_by(|a, b| a.value.unwrap_or(0.0).total_cmp(&b.value.unwrap_or(0.0))).cloned()
+        let found: Vec<&Ceiling> = ids.iter().filter_map(|id| self.found(id, threads)).collect();
+        let looked_hz = found.first().and_then(|c| c.looked_hz()).unwrap_or(0.0);
+        let value = |c: &Ceiling| clock::value_at(c, c.value.unwrap_or(0.0), looked_hz);
+        found.into_iter().max_by(|a, b| value(a).total_cmp(&value(b))).cloned()
     }
 }
 
-/// The better of `old` and `fresh`, of which neighbours are part, as settled as the moments of both say.
-fn better_of_moments(old: Option<Ceiling>, fresh: Ceiling, verdict: Option<Verdict>) -> Ceiling {
-    let best = match old {
-        Some(old) => doubt::better_value(old, fresh),
-        None => fresh,
-    };
-    match verdict {
-        Some(verdict) => doubt::by_moments(best, verdict),
-        None => best,
+/// What stands of a ceiling of which neighbours are part: what all its moments say, or the better of `old` and `fresh`.
+fn standing(old: Option<Ceiling>, fresh: Ceiling, verdict: Option<(Verdict, Ceiling)>) -> Ceiling {
+    match (verdict, old) {
+        (Some((verdict, stands)), _) => doubt::by_moments(stands, verdict),
+        (None, Some(old)) => doubt::better_value(old, fresh),
+        (None, None) => fresh,
     }
 }
 
