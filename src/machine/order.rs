@@ -61,3 +61,22 @@ pub fn violations(ceilings: &[Ceiling]) -> Vec<Violation> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_follows_the_clock_is_compared_at_one() {
+        let at =
+            |id: &str, value: f64, hz: f64| Ceiling { clock_hz: Some(hz), ..Ceiling::settled(id, value, "byte/s", 1) };
+        let broken = |l1, l2, l3| {
+            let all = [at("l1.read", l1, 2.5e9), at("l2.read", l2, 3e9), at("l3.read", l3, 2.5e9)];
+            violations(&all).into_iter().map(|v| v.lower).collect::<Vec<_>>()
+        };
+        assert!(broken(80e9, 95e9, 70e9).is_empty(), "32 and 31.7 bytes a cycle");
+        assert_eq!(broken(75e9, 95e9, 70e9), ["l2.read"]);
+        // At the clock of L3 that L2 reads no more than 79 GB/s.
+        assert_eq!(broken(80e9, 95e9, 85e9), ["l3.read"]);
+    }
+}

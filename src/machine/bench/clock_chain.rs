@@ -10,6 +10,7 @@
 
 use std::time::Instant;
 
+use super::rate::OTHER_CLOCK;
 use crate::machine::kernels::{Arguments, Kernel};
 
 /// Cycles of a short chain: some two microseconds; where the time is coarse or reading it takes long, up to [`LONGEST`].
@@ -88,14 +89,18 @@ impl ClockChain {
         }
     }
 
-    /// Seconds that reading the time costs, and those of a short chain, from short chains and, by turns, some of twice their length.
-    /// Each is compared with the one behind it: of those further away the clock may be another. The middle half of these counts, which
-    /// nothing interrupted, and of which several know more than the steps of the time tell.
+    /// Seconds that reading the time costs, and those of a short chain, from short chains and, by turns, some of twice their length:
+    /// of both the faster third at the usual clock, which nothing interrupted. Several know more than the steps of the time tell.
     fn calibrate(&self, scratch: &mut Arguments) -> (f64, f64) {
         let short = self.iterations(self.short);
-        let by_turns = (0..ATTEMPTS).map(|_| [1, 2].map(|times| self.elapsed(times * short, scratch)));
-        let (overheads, once) = by_turns.map(|[once, twice]| (2.0 * once - twice, once)).unzip();
-        (middle(overheads).max(0.0), middle(once))
+        let by_turns: Vec<[f64; 2]> =
+            (0..ATTEMPTS).map(|_| [1, 2].map(|times| self.elapsed(times * short, scratch))).collect();
+        let [once, twice] = at_one_clock(&by_turns).map(|mut all| {
+            all.sort_unstable_by(f64::total_cmp);
+            let faster = &all[..all.len().div_ceil(3)];
+            faster.iter().sum::<f64>() / faster.len().max(1) as f64
+        });
+        ((2.0 * once - twice).max(0.0), once)
     }
 
     /// Iterations of at least so many cycles.
@@ -135,11 +140,16 @@ impl ClockChain {
     }
 }
 
-/// The mean of the middle half.
-fn middle(mut all: Vec<f64>) -> f64 {
+/// The times of short chains and of those behind them, twice as long, at the clock that most of the former had; all, where these are few.
+fn at_one_clock(by_turns: &[[f64; 2]]) -> [Vec<f64>; 2] {
+    let mut all: Vec<f64> = by_turns.iter().map(|pair| pair[0]).collect();
     all.sort_unstable_by(f64::total_cmp);
-    let half = &all[all.len() / 4..all.len() - all.len() / 4];
-    half.iter().sum::<f64>() / half.len().max(1) as f64
+    let usual = all.get(all.len() / 2).copied().unwrap_or(0.0);
+    let is_alike = |seconds: f64, usual: f64| (seconds / usual - 1.0).abs() <= OTHER_CLOCK;
+    let at_it = |pair: &&[f64; 2]| is_alike(pair[0], usual) && is_alike(pair[1], 2.0 * usual);
+    let alike: Vec<[f64; 2]> = by_turns.iter().filter(at_it).copied().collect();
+    let counted = if alike.len() >= by_turns.len() / 4 { &alike } else { by_turns };
+    [0, 1].map(|n| counted.iter().map(|pair| pair[n]).collect())
 }
 
 /// The step in which the time goes on, in seconds, from what readings a few cycles further and further are apart.
@@ -184,6 +194,19 @@ mod tests {
         assert_eq!(step_of(&[18, 19, 20, 20, 90]), 1e-9, "an interruption is no step");
         assert_eq!(step_of(&[]), 0.0);
         assert!((1e-10..1e-5).contains(&step()), "{}", step());
+    }
+
+    #[test]
+    fn chains_are_compared_at_one_clock() {
+        // A third at a higher clock, one interrupted, one while the clock changed.
+        let mut pairs = vec![[3.2, 6.35]; 12];
+        pairs.extend([[2.7, 5.35]; 8]);
+        pairs.extend([[4.1, 6.35], [2.7, 6.0]]);
+        let [once, twice] = at_one_clock(&pairs);
+        assert!(once.len() == 12 && once.iter().all(|t| *t == 3.2) && twice.iter().all(|t| *t == 6.35));
+        // Where reading the time takes long, nothing is known of them.
+        assert_eq!(at_one_clock(&[[5.0, 8.0]; 4])[1].len(), 4);
+        assert!(at_one_clock(&[]).iter().all(Vec::is_empty));
     }
 
     /// A neighbour may take the core while a chain is calibrated: of several one is right, as of a ceiling's repetitions.

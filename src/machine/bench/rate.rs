@@ -128,8 +128,8 @@ const FEWEST: usize = 3;
 /// Clocks that differ by no more than this are the same.
 pub const SAME_CLOCK: f64 = 0.01;
 
-/// Clocks that differ by more than this are no errors of what tells them.
-const OTHER_CLOCK: f64 = 0.05;
+/// Clocks that differ by more than this are those of another state of the core, no errors of what tells them.
+pub const OTHER_CLOCK: f64 = 0.05;
 
 /// Share of the fastest repetition's rate from which on one ran at its clock.
 const AS_FAST: f64 = 0.99;

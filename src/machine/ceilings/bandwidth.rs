@@ -306,9 +306,9 @@ fn work(
 const NON_TEMPORAL: [Stream; 3] = [Stream::Copy, Stream::Triad, Stream::Write];
 
 /// `dram.{read,copy,triad,update,write}.4k` and `dram.{copy,triad,write}.nt.4k`: the streams of DRAM on pages of 4 KiB, at whose
-/// ends some prefetchers stop (Zen 1: reads two fifths slower than on huge ones; Zen 5: 3 %), the more, the less of the
-/// memory behind them lies together (Zen 1: a tenth where 2 MiB do). Theirs are as it hands them out, other ones at each moment: programs get such. A quick measurement
-/// leaves them out, as they are compared with those on huge pages of the same measurement.
+/// ends some prefetchers stop (Zen 1: reads two fifths slower than on huge ones; Zen 5: 3 %), unless the memory behind them lies
+/// together (Zen 1: a tenth slower where it does 2 MiB at a time). They are as the kernel hands them out, other ones at each moment:
+/// programs get such. A quick measurement leaves them out, as they are compared with those on huge pages of the same measurement.
 pub fn on_small_pages(lab: &mut Lab) -> Result<(), MachineError> {
     if lab.effort == Effort::Quick && lab.measures_all() {
         return Ok(());

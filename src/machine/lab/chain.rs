@@ -108,7 +108,7 @@ impl Lab {
     pub fn unconfirmed(&self) -> Doubtful {
         let confirmed = |c: &Ceiling| {
             let verdict = self.moments.verdict(&(c.id.clone(), c.threads, None));
-            verdict.is_some_and(|(v, _)| v.agreeing > 1)
+            verdict.is_some_and(|(v, _)| v.is_confirmed())
         };
         let by_itself = |c: &Ceiling| c.how == "measured" && Steadiness::of(&c.id) != Steadiness::Shared;
         let mut all = doubt::measured(&self.ceilings, |c| by_itself(c) && !doubt::is_alias(c) && !confirmed(c));

@@ -17,10 +17,21 @@ const LARGE: u64 = 2 << 30;
 /// gave it need not give again.
 const MAKING: Duration = Duration::from_millis(400);
 
+/// A buffer that took longer to make is not given back before others take its place.
+const QUICKLY: Duration = Duration::from_millis(200);
+
 /// Buffers that were made.
 #[derive(Debug, Default)]
 pub struct Far {
-    held: Vec<(Pages, Arena)>,
+    held: Vec<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    pages: Pages,
+    arena: Arena,
+    /// What making it took.
+    took: Duration,
 }
 
 impl Lab {
@@ -46,27 +57,29 @@ impl Lab {
         let Some(bytes) = self.far_bytes().filter(|_| !self.out_of_time()) else { return Ok(None) };
         let several_nodes = self.topology.nodes.len() > 1;
         let serves = |arena: &Arena| arena.threads == threads || !several_nodes;
-        if let Some((_, arena)) = self.far.held.iter().find(|(p, arena)| *p == pages && serves(arena)) {
-            return Ok(Some(arena.divided(threads)));
+        if let Some(held) = self.far.held.iter().find(|held| held.pages == pages && serves(&held.arena)) {
+            return Ok(Some(held.arena.divided(threads)));
         }
-        self.give_back_far(pages);
+        self.far.held.retain(|held| held.pages != pages);
         if (self.far.held.len() as u64 + 1) * bytes > self.memory / 4 {
             self.far.held.clear();
         }
         // More threads touch it sooner; which of them does matters where there are several nodes.
         let touching = if several_nodes { threads } else { self.most() };
-        let end = Instant::now() + (self.time_left() / 2).max(MAKING);
+        let start = Instant::now();
+        let end = start + (self.time_left() / 2).max(MAKING);
         let Some(arena) = Arena::filled(self.team(), touching, bytes, pages, end)? else { return Ok(None) };
         if pages == Pages::Huge {
             self.note_huge_pages(arena.huge_share());
         }
-        self.far.held.push((pages, arena.clone()));
+        self.far.held.push(Held { pages, arena: arena.clone(), took: start.elapsed() });
         Ok(Some(arena.divided(threads)))
     }
 
-    /// Gives the buffer on `pages` back to the kernel, which need not hand out the same pages again.
+    /// Gives the buffer on `pages` back to the kernel, which need not hand out the same pages again, unless making another would take
+    /// long.
     pub fn give_back_far(&mut self, pages: Pages) {
-        self.far.held.retain(|(p, _)| *p != pages);
+        self.far.held.retain(|held| held.pages != pages || held.took > QUICKLY);
     }
 }
 
@@ -121,7 +134,9 @@ mod tests {
             assert!(lab.far(1, pages).expect("64 MiB").is_some());
             assert_eq!(lab.far.held.len(), held, "{pages:?}");
         }
-        lab.give_back_far(Pages::Small);
-        assert_eq!(lab.far.held.len(), 1);
+        lab.far.held[0].took = QUICKLY + MAKING;
+        lab.far.held[1].took = QUICKLY;
+        [Pages::Small, Pages::Huge].map(|pages| lab.give_back_far(pages));
+        assert_eq!(lab.far.held.iter().map(|held| held.pages).collect::<Vec<_>>(), [Pages::Small]);
     }
 }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::Steadiness;
 use super::effort::is_of_given_pages;
+use crate::machine::bench::timing::OTHER_CLOCK;
 use crate::profile::machine::Ceiling;
 
 /// Measurements closer to each other than this are of one moment.
@@ -35,21 +36,21 @@ fn another_best_by_gap(moments: usize) -> f64 {
 /// By how much the clock of a moment may be told wrong: a core's clock changes between a kernel and the chain behind it.
 const CLOCK_ERROR: f64 = 0.025;
 
-/// Moments among which one that stands alone is an exception.
+/// Moments among which one that stands alone is an exception, of what neighbours are part of; others are not looked at more often for it.
 const MANY: usize = 5;
 
-/// By how much such an exception may be better, of what neighbours are part of: the interval of what stands, which is at most 10 %, reaches
-/// to it.
+/// By how much such an exception may be better: the interval of what stands, which is at most 10 %, reaches to it.
 const EXCEPTION: f64 = 0.09;
 
-/// How much more one of `moments` of the ceiling `id` may show that is not believed if it does not come out again: of a core's rates,
-/// among many, one whose clock was told wrong; a cost is a difference, small by chance, and so is what the pages cost that the kernel chose.
+/// How much more one of `moments` of the ceiling `id` may show that is not believed if it does not come out again: of what neighbours are
+/// part of any may be the machine's unless there are many, of a core's rates one whose clock was told wrong; a cost is a difference,
+/// small by chance, and so is what the pages cost that the kernel chose.
 fn unbelieved(id: &str, moments: usize) -> f64 {
     match Steadiness::of(id) {
         _ if is_of_given_pages(id) => f64::INFINITY,
+        Steadiness::Shared if moments >= MANY => EXCEPTION,
+        Steadiness::Shared => 0.0,
         Steadiness::Cost => f64::INFINITY,
-        _ if moments < MANY => 0.0,
-        Steadiness::Shared => EXCEPTION,
         Steadiness::Core | Steadiness::Near => CLOCK_ERROR,
     }
 }
@@ -82,6 +83,11 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// Whether what stands came out again, and nothing better was seen, or not in many moments.
+    pub fn is_confirmed(&self) -> bool {
+        self.agreeing > 1 && (self.highest <= 1.0 || self.moments >= MANY)
+    }
+
     /// What those of several threads say of all together: a mean where each adds its part, else the least sure.
     fn of_threads(each: &[Verdict]) -> Verdict {
         let mean = |of: fn(&Verdict) -> f64| each.iter().map(of).sum::<f64>() / each.len().max(1) as f64;
@@ -152,9 +158,6 @@ impl Moments {
         Some((Verdict::of_threads(&verdicts), Ceiling { value, ..ceiling.clone() }))
     }
 }
-
-/// Clocks of a core that differ by more than this are of different states of it.
-const OTHER_CLOCK: f64 = 0.05;
 
 /// Those of `moments` at the clock that most of them had, if there are several: a core whose clock is higher for a while reaches more of
 /// what it shares with others, too, by as much or by less, and what it does at its usual one is what the next run finds.
@@ -268,6 +271,18 @@ mod tests {
         assert_eq!(of(&[4.75, 5.0, 4.74]), Some((5.0, 1, 1.0)), "no error of a clock");
         assert_eq!(of(&[4.0, 4.5, 5.0]), Some((5.0, 1, 1.0)), "none did");
         assert_eq!(of(&[4.99, 5.0]), Some((5.0, 2, 1.0)));
+    }
+
+    #[test]
+    fn what_was_better_once_is_looked_at_some_more_times() {
+        let of = |rates: &[f64]| {
+            let all: Vec<_> = rates.iter().map(|rate| (*rate, 0.001)).collect();
+            judge(&moments(&all), 0.007, CLOCK_ERROR).map(|(at, verdict)| (rates[at], verdict.is_confirmed()))
+        };
+        assert_eq!(of(&[3.75, 3.69, 3.69]), Some((3.69, false)));
+        assert_eq!(of(&[3.75, 3.69, 3.69, 3.75]), Some((3.75, true)));
+        assert_eq!(of(&[3.75, 3.69, 3.69, 3.68, 3.69]), Some((3.69, true)), "it did not come out again");
+        assert_eq!((of(&[3.75, 3.75]), of(&[3.75, 3.5])), (Some((3.75, true)), Some((3.75, false))));
     }
 
     #[test]

@@ -3,12 +3,9 @@
 //! What a core does by itself takes so many cycles at any clock (`profile/clock.rs`). Where that jumped while they were measured, rungs of
 //! one ladder would be at different clocks: all that follow it are given at the one that most of them had.
 
-use crate::machine::bench::timing::Rate;
+use crate::machine::bench::timing::{Rate, SAME_CLOCK};
 use crate::profile::clock;
 use crate::profile::machine::Ceiling;
-
-/// Clocks that differ by less are the same, as far as looks can tell.
-const SAME: f64 = 0.01;
 
 /// The rates of what cores do by themselves over some x, all at the usual clock.
 pub fn at_one_clock(rates: Vec<(f64, Rate)>) -> Vec<(f64, f64)> {
@@ -35,7 +32,7 @@ pub fn bring(ceilings: &mut [Ceiling]) {
         let with_value = ceilings.iter().filter(|c| of_these(c) && c.value.is_some());
         let Some(usual) = median(with_value.filter_map(Ceiling::looked_hz)) else { continue };
         let elsewhere =
-            |c: &&mut Ceiling| of_these(c) && c.looked_hz().is_some_and(|hz| (hz / usual - 1.0).abs() > SAME);
+            |c: &&mut Ceiling| of_these(c) && c.looked_hz().is_some_and(|hz| (hz / usual - 1.0).abs() > SAME_CLOCK);
         for ceiling in ceilings.iter_mut().filter(elsewhere) {
             let Some(own) = ceiling.looked_hz().filter(|own| *own > 0.0) else { continue };
             let factor = usual / own;
