@@ -2,7 +2,8 @@
 //!
 //! What neighbours are part of, DRAM and the last cache of a shared host, changes between states that last for seconds. What the
 //! machine can do is the highest state; a value is settled when that state came back at another moment, and the lower one is told
-//! beside it. One that none of many other moments comes near is no state, if the interval of the one that stands reaches to it. Moments in which the CPUs were placed otherwise (`placed.rs`) are moments of another figure.
+//! beside it. One that none of many other moments comes near is no state, if the interval of the one that stands reaches to it. Moments
+//! in which the CPUs were placed otherwise (`placed.rs`) are moments of another figure, and so are those at another clock of the core.
 //!
 //! What a core does by itself, per cycle, hardly changes; but a hypervisor may slow all repetitions of one moment, and where code
 //! and data lie is a matter of luck. There, too, the best counts once it came out again. Several threads that have nothing in common
@@ -36,7 +37,8 @@ fn another_best_by_gap(moments: usize) -> f64 {
 /// By how much the clock of a moment may be told wrong: a core's clock changes between a kernel and the chain behind it.
 const CLOCK_ERROR: f64 = 0.025;
 
-/// Moments among which one that stands alone is an exception, of what neighbours are part of; others are not looked at more often for it.
+/// Moments among which one that stands alone is an exception, of what neighbours are part of; what cores do by themselves is not looked at
+/// once more for it.
 const MANY: usize = 5;
 
 /// By how much such an exception may be better: the interval of what stands, which is at most 10 %, reaches to it.
