@@ -12,9 +12,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::doubt;
-use super::lab::Steadiness;
 use super::lab::moments::another_best;
 use super::lab::placed;
+use super::lab::{Steadiness, is_of_given_pages};
 use crate::profile::machine::{Ceiling, Machine, ON_SMALL_PAGES, bring_small_pages_along};
 use crate::profile::placement::{self, CoreToCore, Placed};
 
@@ -115,10 +115,17 @@ pub fn remember(states: &mut Vec<State>, machine: &mut Machine, others: Vec<Plac
     let recent = before.iter().filter(|s| seen_s.saturating_sub(s.seen_s) < AGE.as_secs());
     let (here, mut alone) = (machine.core_to_core.clone(), machine.ceilings.clone());
     for known in recent.flat_map(|s| comparable(s, here.as_ref())) {
-        // Where it tells of small pages, too, these need not follow the huge ones.
-        alone.retain(|c| !(known.id.ends_with(ON_SMALL_PAGES) && c.is_same(known)));
         let Some(fresh) = of(&mut machine.ceilings, known).filter(|c| c.value.is_some()) else { continue };
         let gain = gain(fresh, known);
+        let comes_again = gain <= Steadiness::Shared.state();
+        if known.id.ends_with(ON_SMALL_PAGES) && (comes_again || known.settled) {
+            // The best of all states, as those on huge pages are: they need not follow these.
+            alone.retain(|c| !c.is_same(known));
+        }
+        if is_of_given_pages(&known.id) {
+            // What pages the kernel had at hand is no state of the memory.
+            continue;
+        }
         if gain.abs() <= Steadiness::Shared.state() {
             came_back(fresh, known, gain);
         } else if gain > 0.0 && known.settled {

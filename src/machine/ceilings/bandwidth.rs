@@ -205,7 +205,7 @@ fn kinds(lab: &mut Lab, arena: &Arena, level: &Level) -> Result<(), MachineError
 /// The better of two ways.
 fn better(a: Option<(Rate, Walk)>, b: Option<(Rate, Walk)>) -> Option<(Rate, Walk)> {
     match (a, b) {
-        (Some(a), Some(b)) => Some(if a.0.is_beaten_by(&b.0) { b } else { a }),
+        (Some(a), Some(b)) => Some(if b.0.best > a.0.best { b } else { a }),
         (a, b) => a.or(b),
     }
 }
@@ -306,7 +306,7 @@ fn work(
 const NON_TEMPORAL: [Stream; 3] = [Stream::Copy, Stream::Triad, Stream::Write];
 
 /// `dram.{read,copy,triad,update,write}.4k` and `dram.{copy,triad,write}.nt.4k`: the streams of DRAM on pages of 4 KiB, at whose
-/// ends some prefetchers stop (Zen 1: reads two fifths slower than on huge ones; Zen 5: 3 %), unless the memory behind them lies
+/// ends some prefetchers stop (Zen 1: reads a sixth to two fifths slower than on huge ones; Zen 5: 3 %), unless the memory behind them lies
 /// together (Zen 1: a tenth slower where it does 2 MiB at a time). They are as the kernel hands them out, other ones at each moment:
 /// programs get such. A quick measurement leaves them out, as they are compared with those on huge pages of the same measurement.
 pub fn on_small_pages(lab: &mut Lab) -> Result<(), MachineError> {

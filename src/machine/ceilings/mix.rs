@@ -73,15 +73,13 @@ const LENGTHS: [usize; 4] = [32, 48, 80, 128];
 /// Copies of a mix of each length.
 const COPIES: usize = 3;
 
-/// Bytes of code that no op cache holds: of some four bytes an instruction, more than the 6,144 of Zen 5. An L1I may have sets by address
-/// bits of which small pages are anywhere: of its 64 KiB, Zen 1 misses some from 40 KiB of code on, of another part in each run.
-const BEYOND_OP_CACHE: usize = 32 << 10;
-
-/// Code in the op cache (about so much), in L1I, in L2.
+/// Code in the op cache (about so much), in L1I, in L2. An L1I whose ways are longer than a page has its sets by address bits that may be
+/// anything: of its 64 KiB, Zen 1 misses some from 40 KiB of code on, of another part in each run.
 fn footprints(lab: &Lab) -> [(&'static str, usize); 3] {
     let l1i = lab.topology.l1i_bytes as usize;
     let l2 = lab.topology.cache(2).map_or(1 << 20, |c| c.size) as usize;
-    [("", 1024), (".l1i", (l1i * 7 / 8).min(BEYOND_OP_CACHE)), (".l2", (200 << 10).min(l2 / 2).max(2 * l1i))]
+    let in_l1i = if lab.topology.l1i_way_bytes > 4096 { l1i / 2 } else { l1i * 7 / 8 };
+    [("", 1024), (".l1i", in_l1i), (".l2", (200 << 10).min(l2 / 2).max(2 * l1i))]
 }
 
 /// Share of the highest rate of any width from which on a width is taken whole: far from both a half and one, since another width

@@ -119,7 +119,8 @@ const CONFIRMATIONS: u32 = 4;
 /// # Errors
 /// As [`measure_all`].
 pub fn repeat_doubtful(lab: &mut Lab, progress: &mut dyn Progress, budget: Duration) -> Result<(), MachineError> {
-    let (end, first) = (Instant::now() + budget, lab.measures_all());
+    // A later run has time for what is in doubt alone.
+    let (end, first) = (Instant::now() + budget, lab.measures_all() && !lab.is_resumed());
     for _ in 0..CONFIRMATIONS {
         let unconfirmed = lab.unconfirmed();
         if !first || lab.effort == Effort::Quick || unconfirmed.is_empty() {
@@ -156,4 +157,31 @@ pub fn repeat_doubtful(lab: &mut Lab, progress: &mut dyn Progress, budget: Durat
     lab.conclude();
     lab.take_doubts().into_iter().for_each(|w| progress.warn(w));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::features::Features;
+    use crate::machine::progress::Quiet;
+    use crate::machine::topology::{Identity, Topology};
+    use crate::profile::machine::Ceiling;
+
+    #[test]
+    fn a_later_run_has_its_time_for_what_is_in_doubt_alone() {
+        let (topology, _) = Topology::detect_of(Identity::ask(), "/sys".as_ref(), &[0]);
+        let lab = Lab::new(Features::detect(), topology, 1, 64 << 20, Effort::Full).expect("one thread");
+        let mut lab = lab.patient(4);
+        let known = |id: &str, settled: bool| Ceiling {
+            spread: Some(0.01),
+            settled,
+            reason: (!settled).then(|| format!("{} by 5 %", doubt::DIFFER)),
+            ..Ceiling::settled(id, 1.0, "flop/s", 1)
+        };
+        lab.resume(vec![known("dp.add.scalar", true), known("dp.mul.scalar", false)], Vec::new(), None);
+        repeat_doubtful(&mut lab, &mut Quiet::default(), Duration::from_secs(2)).expect("measures");
+        let value = |id| lab.found(id, 1).and_then(|c| c.value).expect("known");
+        assert_eq!(value("dp.add.scalar"), 1.0);
+        assert!(value("dp.mul.scalar") > 1e6, "measured again");
+    }
 }

@@ -125,6 +125,7 @@ mod tests {
             cpus: Vec::new(),
             caches: vec![cache(1, 32 << 10), cache(2, l2)],
             l1i_bytes: 32 << 10,
+            l1i_way_bytes: 4096,
             llc_total: l2,
             nodes: vec![0],
         };

@@ -18,11 +18,12 @@ const LARGE: u64 = 2 << 30;
 const MAKING: Duration = Duration::from_millis(400);
 
 /// A buffer that took longer to make is not given back before others take its place.
-const QUICKLY: Duration = Duration::from_millis(200);
+const QUICKLY: Duration = Duration::from_millis(400);
 
 /// Buffers that were made.
 #[derive(Debug, Default)]
 pub struct Far {
+    /// The oldest first.
     held: Vec<Held>,
 }
 
@@ -61,8 +62,8 @@ impl Lab {
             return Ok(Some(held.arena.divided(threads)));
         }
         self.far.held.retain(|held| held.pages != pages);
-        if (self.far.held.len() as u64 + 1) * bytes > self.memory / 4 {
-            self.far.held.clear();
+        while !self.far.held.is_empty() && (self.far.held.len() as u64 + 1) * bytes > self.memory / 4 {
+            self.far.held.remove(0);
         }
         // More threads touch it sooner; which of them does matters where there are several nodes.
         let touching = if several_nodes { threads } else { self.most() };
@@ -98,6 +99,7 @@ mod tests {
             cpus: (0..cpus).map(|n| Cpu { id: cpu, core: (0, n), node: 0, capacity: 1024 }).collect(),
             caches: vec![Cache { level: 3, size: llc, ways: 16, line: 64, shared_by }],
             l1i_bytes: 32 << 10,
+            l1i_way_bytes: 4096,
             llc_total: llc,
             nodes: vec![0],
         };
@@ -130,7 +132,7 @@ mod tests {
     #[test]
     fn only_as_many_are_held_as_a_quarter_of_the_memory_takes() {
         let mut lab = lab(1 << 20, 1, 1, 640 << 20);
-        for (pages, held) in [(Pages::Huge, 1), (Pages::Split, 2), (Pages::Small, 1), (Pages::Huge, 2)] {
+        for (pages, held) in [(Pages::Huge, 1), (Pages::Split, 2), (Pages::Small, 2), (Pages::Huge, 2)] {
             assert!(lab.far(1, pages).expect("64 MiB").is_some());
             assert_eq!(lab.far.held.len(), held, "{pages:?}");
         }

@@ -25,7 +25,7 @@ use crate::profile::placement::{self, CoreToCore};
 use crate::profile::run::Warning;
 use aim::Aim;
 pub use chain::Chain;
-pub use effort::{Effort, Steadiness};
+pub use effort::{Effort, Steadiness, is_of_given_pages};
 use far::Far;
 use moments::Moments;
 pub use moments::Verdict;
@@ -351,6 +351,11 @@ impl Lab {
         if let Some(placement) = placement {
             self.resume_placement(placement);
         }
+    }
+
+    /// Whether it goes on with what an earlier measurement recorded.
+    pub fn is_resumed(&self) -> bool {
+        self.resumed
     }
 
     /// Marks what contradicts itself as unsettled. Where threads never had a core each, that is this host's nature: their

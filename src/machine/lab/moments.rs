@@ -164,7 +164,7 @@ impl Moments {
 /// Those of `moments` at the clock that most of them had, if there are several: a core whose clock is higher for a while reaches more of
 /// what it shares with others, too, by as much or by less, and what it does at its usual one is what the next run finds.
 fn at_usual_clock(moments: &[Moment]) -> Vec<&Moment> {
-    let clock = |m: &Moment| m.ceiling.clock_hz.unwrap_or(0.0);
+    let clock = |m: &Moment| m.ceiling.looked_hz().unwrap_or(0.0);
     let mut clocks: Vec<f64> = moments.iter().map(clock).collect();
     clocks.sort_unstable_by(f64::total_cmp);
     let usual = clocks.get((clocks.len().max(1) - 1) / 2).copied().unwrap_or(0.0);
@@ -191,7 +191,8 @@ fn judge(moments: &[(f64, Option<f64>)], range: f64, unbelieved: f64) -> Option<
     order.sort_by(|a, b| moments[*b].0.total_cmp(&moments[*a].0));
     let apart = |n: usize, from: usize| 1.0 - moments[order[n]].0 / moments[order[from]].0;
     let came_again = (0..order.len() - 1).find(|first| apart(first + 1, *first) <= range);
-    let first = came_again.filter(|first| apart(*first, 0) <= unbelieved).unwrap_or(0);
+    // One of them may be an exception.
+    let first = came_again.filter(|first| *first <= 1 && apart(*first, 0) <= unbelieved).unwrap_or(0);
     let agreeing = (first..order.len()).filter(|n| apart(*n, first) <= range).count();
     let own = (first..first + agreeing).filter_map(|n| moments[order[n]].1).fold(f64::INFINITY, f64::min);
     // A state that was seen once may be a part of it, or none.
@@ -273,6 +274,7 @@ mod tests {
         assert_eq!(of(&[4.75, 5.0, 4.74]), Some((5.0, 1, 1.0)), "no error of a clock");
         assert_eq!(of(&[4.0, 4.5, 5.0]), Some((5.0, 1, 1.0)), "none did");
         assert_eq!(of(&[4.99, 5.0]), Some((5.0, 2, 1.0)));
+        assert_eq!(of(&[5.0, 4.96, 4.92, 4.88, 4.879]), Some((5.0, 1, 1.0)), "several were better");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! What a core does by itself takes so many cycles at any clock (`profile/clock.rs`). Where that jumped while they were measured, rungs of
 //! one ladder would be at different clocks: all that follow it are given at the one that most of them had.
 
-use crate::machine::bench::timing::{Rate, SAME_CLOCK};
+use crate::machine::bench::timing::{OTHER_CLOCK, Rate};
 use crate::profile::clock;
 use crate::profile::machine::Ceiling;
 
@@ -21,20 +21,26 @@ fn median(clocks: impl Iterator<Item = f64>) -> Option<f64> {
     clocks.get(clocks.len() / 2).copied()
 }
 
-/// Brings what follows the clock to the usual one of its thread count, as several cores at work may have another one. Slow cores keep
-/// theirs.
+/// Brings what follows the clock to the usual one of its thread count, as several cores at work may have another one, where it jumped away
+/// from that. Slow cores keep theirs, and so do all where wide vectors lower the clock: there another one need not be a jump.
 pub fn bring(ceilings: &mut [Ceiling]) {
     let mut counts: Vec<u32> = ceilings.iter().map(|c| c.threads).collect();
     counts.sort_unstable();
     counts.dedup();
     for threads in counts {
         let of_these = |c: &Ceiling| c.threads == threads && !c.id.starts_with("slow.") && clock::follows(&c.id);
-        let with_value = ceilings.iter().filter(|c| of_these(c) && c.value.is_some());
-        let Some(usual) = median(with_value.filter_map(Ceiling::looked_hz)) else { continue };
-        let elsewhere =
-            |c: &&mut Ceiling| of_these(c) && c.looked_hz().is_some_and(|hz| (hz / usual - 1.0).abs() > SAME_CLOCK);
-        for ceiling in ceilings.iter_mut().filter(elsewhere) {
-            let Some(own) = ceiling.looked_hz().filter(|own| *own > 0.0) else { continue };
+        let clocks_of = |is_wanted: &dyn Fn(&Ceiling) -> bool| {
+            let wanted = ceilings.iter().filter(|c| of_these(c) && c.value.is_some() && is_wanted(c));
+            median(wanted.filter_map(Ceiling::looked_hz))
+        };
+        let Some(usual) = clocks_of(&|_| true) else { continue };
+        let is_usual = |hz: f64| (hz / usual - 1.0).abs() <= OTHER_CLOCK;
+        let of_widths = WIDTHS.iter().filter_map(|width| clocks_of(&|c| c.id.ends_with(width)));
+        if !of_widths.into_iter().all(is_usual) {
+            continue;
+        }
+        for ceiling in ceilings.iter_mut().filter(|c| of_these(c)) {
+            let Some(own) = ceiling.looked_hz().filter(|own| *own > 0.0 && !is_usual(*own)) else { continue };
             let factor = usual / own;
             ceiling.value = ceiling.value.map(|value| clock::scaled(&ceiling.unit, value, factor));
             ceiling.clock_hz = ceiling.clock_hz.map(|hz| hz * factor);
@@ -42,6 +48,9 @@ pub fn bring(ceilings: &mut [Ceiling]) {
         }
     }
 }
+
+/// How ids end of which all have registers of one width.
+const WIDTHS: [&str; 4] = [".scalar", ".128", ".256", ".512"];
 
 #[cfg(test)]
 mod tests {
@@ -83,5 +92,19 @@ mod tests {
         let before = all.clone();
         bring(&mut all);
         assert_eq!(all, before, "once is enough");
+    }
+
+    #[test]
+    fn where_wide_vectors_lower_the_clock_it_stays() {
+        let at = |id: &str, hz: f64| Ceiling { clock_hz: Some(hz), ..Ceiling::settled(id, hz, "flop/s", 1) };
+        let of = |wide_hz: f64| {
+            let ids = ["dp.add.scalar", "dp.mul.scalar", "dp.fma.scalar", "dp.add.512", "dp.fma.512", "dp.peak"];
+            let mut all = ids.map(|id| at(id, if id.ends_with(".512") { wide_hz } else { 3e9 }));
+            all[0] = at(ids[0], 3.5e9);
+            bring(&mut all);
+            all.map(|c| c.value.expect("measured") / 1e9)
+        };
+        assert_eq!(of(3e9), [3.0; 6], "a jump");
+        assert_eq!(of(2.4e9), [3.5, 3.0, 3.0, 2.4, 2.4, 3.0]);
     }
 }

@@ -26,6 +26,8 @@ pub struct Topology {
     pub caches: Vec<Cache>,
     /// Bytes of the first-level instruction cache.
     pub l1i_bytes: u64,
+    /// Bytes of one way of it.
+    pub l1i_way_bytes: u64,
     /// Bytes of all last-level caches that the usable CPUs reach, together.
     pub llc_total: u64,
     /// NUMA nodes with memory or usable CPUs.
@@ -78,7 +80,8 @@ impl Topology {
             nodes: sysfs::nodes(sysfs, &cpus),
             cpus,
             caches,
-            l1i_bytes: found.l1i.unwrap_or(32 << 10),
+            l1i_bytes: found.l1i.map_or(32 << 10, |(bytes, _)| bytes),
+            l1i_way_bytes: found.l1i.map_or(4096, |(bytes, ways)| bytes / ways.max(1)),
             llc_total,
         };
         (topology, warnings)
@@ -149,6 +152,7 @@ mod tests {
             cpus: vec![cpu(0, 0), cpu(1, 0), cpu(2, 1), cpu(3, 1)],
             caches: assumed_caches(4),
             l1i_bytes: 32 << 10,
+            l1i_way_bytes: 4096,
             llc_total: 32 << 20,
             nodes: vec![0],
         }

@@ -12,8 +12,8 @@ use crate::profile::machine::Cache;
 pub struct Caches {
     /// Data and unified caches, first level first.
     pub data: Vec<Cache>,
-    /// Bytes of the first-level instruction cache.
-    pub l1i: Option<u64>,
+    /// Bytes and ways of the first-level instruction cache.
+    pub l1i: Option<(u64, u64)>,
     /// Distinct last-level caches that the CPUs reach.
     pub llc_instances: usize,
 }
@@ -89,7 +89,7 @@ pub fn caches(root: &Path, allowed: &[usize]) -> Caches {
         let kind = read(dir.join("type")).unwrap_or_default();
         if kind == "Instruction" {
             if level == 1 {
-                found.l1i = Some(size);
+                found.l1i = Some((size, number(dir.join("ways_of_associativity")).unwrap_or(8)));
             }
             continue;
         }
