@@ -40,7 +40,7 @@ impl Chain {
 }
 
 impl Lab {
-    /// What a step of the chain `id` takes, of which `rate` steps a second were made now. It is the mean of the faster half that
+    /// What a step of the chain `id` takes, of which `rate` steps a second were made now. It is the median of the faster half that
     /// counts, since a chain through the divider now and then runs in step for a while, which no loop can count on.
     pub fn chain(&mut self, id: String, rate: &Rate) -> Chain {
         self.chain_at(Instant::now(), id, rate)
