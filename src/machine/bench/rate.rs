@@ -266,11 +266,16 @@ fn keep_steady(runs: &mut Vec<(f64, &Repetition)>) {
     }
 }
 
+/// The upper median of the clocks that are known.
+pub fn usual_clock(clocks: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut clocks: Vec<f64> = clocks.filter(|hz| *hz > 0.0).collect();
+    clocks.sort_unstable_by(f64::total_cmp);
+    clocks.get(clocks.len() / 2).copied()
+}
+
 /// Leaves out what cores did by themselves while their clock at rest was another one than for most of `rates`.
 fn keep_at_usual_clock(rates: &mut Vec<Rate>) {
-    let mut clocks: Vec<f64> = rates.iter().map(|r| r.resting_hz).collect();
-    clocks.sort_unstable_by(f64::total_cmp);
-    let usual = clocks.get(clocks.len() / 2).copied().unwrap_or(0.0);
+    let Some(usual) = usual_clock(rates.iter().map(|r| r.resting_hz)) else { return };
     rates.retain(|r| !r.by_itself || (r.resting_hz - usual).abs() <= OTHER_CLOCK * usual);
 }
 

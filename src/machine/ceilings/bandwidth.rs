@@ -410,10 +410,10 @@ fn prefetch(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
     if lab.leaves_out(&label) {
         return Ok(());
     }
-    let best_before = best_distances(lab, arena.threads);
+    let distances = distances(lab, arena.threads);
     let mut points = Vec::new();
     let mut best: Option<Rate> = None;
-    for distance in if best_before.is_empty() { DISTANCES.to_vec() } else { best_before.clone() } {
+    for &distance in &distances {
         let variant = Variant { prefetch: Some(distance), ..Variant::plain(lab.features.widest()) };
         let plan = Plan { repetitions: 5, rounds: 1, ..lab.shared_plan() };
         let Some(rate) = elements(lab, arena, Stream::Read, Walk::far(variant, arena), plan)? else { continue };
@@ -426,16 +426,16 @@ fn prefetch(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
     if let Some(rate) = best {
         lab.record(label, rate.scaled(8.0));
     }
-    if best_before.is_empty() {
+    if distances.len() == DISTANCES.len() {
         lab.sweep(curve(PREFETCHED, arena.threads, points));
     }
     Ok(())
 }
 
-/// The two distances that were best where all were tried; another moment need not try the rest.
-fn best_distances(lab: &Lab, threads: usize) -> Vec<u32> {
-    let Some(tried) = lab.swept(PREFETCHED, threads as u32).filter(|_| !lab.measures_all()) else { return Vec::new() };
-    let mut points = tried.points.clone();
+/// The distances to try: all, or at another moment the two that were best of all.
+fn distances(lab: &Lab, threads: usize) -> Vec<u32> {
+    let tried = lab.swept(PREFETCHED, threads as u32).filter(|all| !lab.measures_all() && !all.points.is_empty());
+    let Some(mut points) = tried.map(|all| all.points.clone()) else { return DISTANCES.to_vec() };
     points.sort_by(|a, b| b.1.total_cmp(&a.1));
     points.iter().take(2).map(|(distance, _)| *distance as u32).collect()
 }

@@ -165,7 +165,7 @@ pub fn saturation(lab: &mut Lab) -> Result<(), MachineError> {
                 lab.missing(label, lab.left_out());
                 continue;
             }
-            let (mut points, mut per_cycle) = (Vec::new(), Vec::new());
+            let mut rates = Vec::new();
             for chains in SIDE_BY_SIDE {
                 if lab.leaves_out(&label) {
                     break;
@@ -173,11 +173,11 @@ pub fn saturation(lab: &mut Lab) -> Result<(), MachineError> {
                 let kernel = fp::chains("side by side", &[opcode], chains, precision, width, lab.features)?;
                 let flops = kernel.work.flops as f64;
                 let rate = lab.watch().rate(&Work::on_registers(kernel, 1), flops, lab.core_plan())?;
-                per_cycle.push((chains as f64, rate.best / rate.clock_hz));
-                points.push((chains as f64, rate));
+                rates.push((chains as f64, rate));
             }
-            let best = per_cycle.iter().map(|p| p.1).fold(0.0, f64::max);
-            let needed = per_cycle.iter().position(|p| p.1 >= SATURATED * best);
+            let points = at_one_clock(rates);
+            let best = points.iter().map(|p| p.1).fold(0.0, f64::max);
+            let needed = points.iter().position(|p| p.1 >= SATURATED * best);
             let source = lab.found(&format!("{}.{}.{}", precision.name(), op.name(), width.name()), 1).cloned();
             if let (Some(at), Some(source)) = (needed, source) {
                 let needed = SIDE_BY_SIDE[at] as f64;
@@ -187,13 +187,7 @@ pub fn saturation(lab: &mut Lab) -> Result<(), MachineError> {
                 let source = Ceiling { spread: Some(spread), ..source };
                 lab.derive(label, needed, &source, "fewest independent chains that reach 85 % of the best rate");
             }
-            lab.sweep(Sweep {
-                id,
-                x_unit: "chains".into(),
-                y_unit: "flop/s".into(),
-                threads: 1,
-                points: at_one_clock(points),
-            });
+            lab.sweep(Sweep { id, x_unit: "chains".into(), y_unit: "flop/s".into(), threads: 1, points });
         }
     }
     Ok(())

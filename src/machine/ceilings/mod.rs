@@ -120,16 +120,16 @@ const CONFIRMATIONS: u32 = 4;
 /// As [`measure_all`].
 pub fn repeat_doubtful(lab: &mut Lab, progress: &mut dyn Progress, budget: Duration) -> Result<(), MachineError> {
     // A later run has time for what is in doubt alone.
-    let (end, first) = (Instant::now() + budget, lab.measures_all() && !lab.is_resumed());
-    for _ in 0..CONFIRMATIONS {
+    let thorough = lab.measures_all() && !lab.is_resumed() && lab.effort == Effort::Full;
+    let end = Instant::now() + budget;
+    for _ in 0..if thorough { CONFIRMATIONS } else { 0 } {
         let unconfirmed = lab.unconfirmed();
-        if !first || lab.effort == Effort::Quick || unconfirmed.is_empty() {
+        if unconfirmed.is_empty() {
             break;
         }
         progress.group("what came out but once", GROUPS.len(), GROUPS.len());
         measure_again(lab, unconfirmed, end.saturating_duration_since(Instant::now()))?;
     }
-    let thorough = first && lab.effort == Effort::Full;
     let (mut took, mut looks) = (Duration::ZERO, if thorough { MOMENTS } else { 0 });
     for _ in 0..PASSES {
         let mut doubtful = doubt::doubtful(lab.ceilings());

@@ -3,22 +3,15 @@
 //! What a core does by itself takes so many cycles at any clock (`profile/clock.rs`). Where that jumped while they were measured, rungs of
 //! one ladder would be at different clocks: all that follow it are given at the one that most of them had.
 
-use crate::machine::bench::timing::{OTHER_CLOCK, Rate};
+use crate::machine::bench::timing::{OTHER_CLOCK, Rate, usual_clock};
 use crate::profile::clock;
 use crate::profile::machine::Ceiling;
 
 /// The rates of what cores do by themselves over some x, all at the usual clock.
 pub fn at_one_clock(rates: Vec<(f64, Rate)>) -> Vec<(f64, f64)> {
-    let Some(usual) = median(rates.iter().map(|(_, rate)| rate.clock_hz)) else { return Vec::new() };
+    let Some(usual) = usual_clock(rates.iter().map(|(_, rate)| rate.clock_hz)) else { return Vec::new() };
     let known = rates.into_iter().filter(|(_, rate)| rate.clock_hz > 0.0);
     known.map(|(x, rate)| (x, rate.best * usual / rate.clock_hz)).collect()
-}
-
-/// The upper median of the clocks that are known.
-fn median(clocks: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut clocks: Vec<f64> = clocks.filter(|hz| *hz > 0.0).collect();
-    clocks.sort_unstable_by(f64::total_cmp);
-    clocks.get(clocks.len() / 2).copied()
 }
 
 /// Brings what follows the clock to the usual one of its thread count, as several cores at work may have another one, where it jumped away
@@ -31,7 +24,7 @@ pub fn bring(ceilings: &mut [Ceiling]) {
         let of_these = |c: &Ceiling| c.threads == threads && !c.id.starts_with("slow.") && clock::follows(&c.id);
         let clocks_of = |is_wanted: &dyn Fn(&Ceiling) -> bool| {
             let wanted = ceilings.iter().filter(|c| of_these(c) && c.value.is_some() && is_wanted(c));
-            median(wanted.filter_map(Ceiling::looked_hz))
+            usual_clock(wanted.filter_map(Ceiling::looked_hz))
         };
         let Some(usual) = clocks_of(&|_| true) else { continue };
         let is_usual = |hz: f64| (hz / usual - 1.0).abs() <= OTHER_CLOCK;

@@ -56,9 +56,6 @@ impl Lab {
         match (placement, verdict) {
             (Some(placement), verdict) => self.keep_placed(fresh, verdict, placement),
             (None, None) if steadiness != Steadiness::Shared => self.keep_better(fresh),
-            (None, Some((verdict, best))) if steadiness != Steadiness::Shared => {
-                self.replace(doubt::by_moments(best, verdict));
-            }
             (None, verdict) => {
                 let old = self.slot(&fresh.id, fresh.threads).map(|old| old.clone());
                 self.replace(standing(old, fresh, verdict));
@@ -169,7 +166,7 @@ impl Lab {
     }
 }
 
-/// What stands of a ceiling of which neighbours are part: what all its moments say, or the better of `old` and `fresh`.
+/// What stands of a ceiling: what all its moments say, or, of what neighbours are part of, the better of `old` and `fresh`.
 fn standing(old: Option<Ceiling>, fresh: Ceiling, verdict: Option<(Verdict, Ceiling)>) -> Ceiling {
     match (verdict, old) {
         (Some((verdict, stands)), _) => doubt::by_moments(stands, verdict),
