@@ -182,8 +182,9 @@ fn kinds(lab: &mut Lab, arena: &Arena, level: &Level) -> Result<(), MachineError
                 "dram" => Walk::far(variant, arena),
                 _ => Walk { variant, set, skip: 0, padding: PADDING, windows: 1 },
             };
-            let places = (0..places(lab, level)).map(|n| timed(Walk { skip: n * BETWEEN_PLACES, ..walk }));
-            let rates = places.filter_map(Result::transpose).collect::<Result<_, _>>()?;
+            let places = places(lab, level, arena.slab.saturating_sub(set + PAD)).into_iter();
+            let rates = places.map(|skip| timed(Walk { skip, ..walk })).filter_map(Result::transpose);
+            let rates = rates.collect::<Result<_, _>>()?;
             best = better(best, Rate::of_copies(rates).map(|rate| (rate, walk)));
         }
         let (rate, walk) = best.unzip();
@@ -247,9 +248,16 @@ fn plan(lab: &Lab, level: &Level) -> Plan {
 /// number. By which hashes of addresses the arrays meet depends on where they are.
 const BETWEEN_PLACES: u64 = 1061 * 4096;
 
-/// Places to try.
-fn places(lab: &Lab, level: &Level) -> u64 {
-    if level.name == "l2" && lab.effort == Effort::Full { 2 } else { 1 }
+/// How many of them are tried in one pass; other ones in the next.
+const PLACES: u64 = 2;
+
+/// The bytes to skip of a slab that has `room` beside the arrays: the places to try.
+fn places(lab: &Lab, level: &Level, room: u64) -> Vec<u64> {
+    if level.name != "l2" || lab.effort != Effort::Full {
+        return vec![0];
+    }
+    let all = room / BETWEEN_PLACES + 1;
+    (0..PLACES.min(all)).map(|n| (PLACES * lab.pass() + n) % all * BETWEEN_PLACES).collect()
 }
 
 /// How a stream walks: the loop, the bytes of one thread's working set, the bytes before it in the thread's slab, the padding of
@@ -365,7 +373,13 @@ fn non_temporal(lab: &mut Lab, arena: &Arena, suffix: &str) -> Result<(), Machin
             continue;
         }
         let variant = Variant { non_temporal: true, ..Variant::plain(width) };
-        if let Some(rate) = elements(lab, arena, kind, Walk::far(variant, arena), lab.shared_plan())? {
+        let plan = lab.shared_plan();
+        let plan = match kind {
+            // Nothing but the memory holds these stores up: repetitions differ by a fifth where other guests use it.
+            Stream::Write => Plan { repetitions: plan.repetitions.max(6), ..plan },
+            _ => plan,
+        };
+        if let Some(rate) = elements(lab, arena, kind, Walk::far(variant, arena), plan)? {
             lab.record(label, rate.scaled(kind.bytes_per_element(true, true) as f64));
         }
     }

@@ -30,7 +30,11 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
                 if suffix.is_empty() && lab.effort == Effort::Full {
                     // The same code runs at rates some percent apart in different places.
                     // Where every second instruction is floating-point, pipes and issue have to meet: one copy in some does.
-                    let copies = if lab.measures_all() || k == 2 { COPIES } else { 1 };
+                    let copies = match k {
+                        2 => 2 * COPIES,
+                        _ if lab.measures_all() => COPIES,
+                        _ => 1,
+                    };
                     let features = lab.features;
                     let lengths = LENGTHS.repeat(copies).into_iter();
                     let kernels = lengths.map(|n| mix(&opcodes, filler, k, bytes * n / 16, features));

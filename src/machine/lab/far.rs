@@ -33,6 +33,8 @@ struct Held {
     arena: Arena,
     /// What making it took.
     took: Duration,
+    /// Another one takes its place when it is asked for.
+    given_back: bool,
 }
 
 impl Lab {
@@ -58,10 +60,12 @@ impl Lab {
         let Some(bytes) = self.far_bytes().filter(|_| !self.out_of_time()) else { return Ok(None) };
         let several_nodes = self.topology.nodes.len() > 1;
         let serves = |arena: &Arena| arena.threads == threads || !several_nodes;
-        if let Some(held) = self.far.held.iter().find(|held| held.pages == pages && serves(&held.arena)) {
+        let is_it = |held: &&Held| held.pages == pages && !held.given_back && serves(&held.arena);
+        if let Some(held) = self.far.held.iter().find(is_it) {
             return Ok(Some(held.arena.divided(threads)));
         }
-        self.far.held.retain(|held| held.pages != pages);
+        self.far.held.retain(|held| held.pages != pages || held.given_back);
+        self.far.held.sort_by_key(|held| !held.given_back);
         while !self.far.held.is_empty() && (self.far.held.len() as u64 + 1) * bytes > self.memory / 4 {
             self.far.held.remove(0);
         }
@@ -73,14 +77,18 @@ impl Lab {
         if pages == Pages::Huge {
             self.note_huge_pages(arena.huge_share());
         }
-        self.far.held.push(Held { pages, arena: arena.clone(), took: start.elapsed() });
+        // Until now it was held, where there is memory for it: the kernel hands out first what it was given last.
+        self.far.held.retain(|held| !held.given_back);
+        self.far.held.push(Held { pages, arena: arena.clone(), took: start.elapsed(), given_back: false });
         Ok(Some(arena.divided(threads)))
     }
 
-    /// Gives the buffer on `pages` back to the kernel, which need not hand out the same pages again, unless making another would take
-    /// long.
+    /// Gives the buffer on `pages` back to the kernel when another one is asked for, which then is of other pages, unless making that would
+    /// take long.
     pub fn give_back_far(&mut self, pages: Pages) {
-        self.far.held.retain(|held| held.pages != pages || held.took > QUICKLY);
+        for held in self.far.held.iter_mut().filter(|held| held.pages == pages && held.took <= QUICKLY) {
+            held.given_back = true;
+        }
     }
 }
 
@@ -140,6 +148,19 @@ mod tests {
         lab.far.held[1].took = QUICKLY;
         lab.give_back_far(Pages::Small);
         lab.give_back_far(Pages::Huge);
-        assert_eq!(lab.far.held.iter().map(|held| held.pages).collect::<Vec<_>>(), [Pages::Small]);
+        let given_back = |lab: &Lab| lab.far.held.iter().map(|held| (held.pages, held.given_back)).collect::<Vec<_>>();
+        assert_eq!(given_back(&lab), [(Pages::Small, false), (Pages::Huge, true)], "one took too long");
+        // Of what there is no room for, that goes first.
+        assert!(lab.far(1, Pages::Split).expect("64 MiB").is_some());
+        assert_eq!(given_back(&lab), [(Pages::Small, false), (Pages::Split, false)]);
+    }
+
+    #[test]
+    fn what_was_given_back_is_held_until_another_one_is_made() {
+        let mut lab = lab(1 << 20, 1, 1, 4 << 30);
+        let first = lab.far(1, Pages::Small).expect("64 MiB").map(|arena| arena.slab_address(0));
+        lab.give_back_far(Pages::Small);
+        let second = lab.far(1, Pages::Small).expect("64 MiB").map(|arena| arena.slab_address(0));
+        assert!(second.is_some() && second != first && lab.far.held.len() == 1);
     }
 }

@@ -88,6 +88,8 @@ pub struct Lab {
     patience: u32,
     essential: bool,
     aim: Aim,
+    /// Passes since the one that measures everything.
+    pass: u64,
     ceilings: Vec<Ceiling>,
     moments: Moments,
     /// Derived ceilings of which something came out but once.
@@ -130,6 +132,7 @@ impl Lab {
             patience: 1,
             essential: true,
             aim: Aim::All,
+            pass: 0,
             ceilings: Vec::new(),
             moments: Moments::default(),
             derived_once: Doubtful::new(),
@@ -193,6 +196,7 @@ impl Lab {
     /// From now on only what `doubtful` names is measured, within `budget`; the rest stays as it is recorded.
     pub fn repeat(&mut self, doubtful: Doubtful, budget: Duration) {
         self.aim = Aim::Only(doubtful);
+        self.pass += 1;
         let end = Instant::now() + budget;
         self.deadlines = Deadlines { essential: end, rest: end };
     }
@@ -202,6 +206,11 @@ impl Lab {
         let (least, most) = self.effort.repeat_range();
         let until = self.patience * self.effort.repeat_until();
         until.saturating_sub(self.start.elapsed()).clamp(self.patience * least, self.patience * most)
+    }
+
+    /// The number of this pass: 0 measures everything.
+    pub fn pass(&self) -> u64 {
+        self.pass
     }
 
     /// Whether everything is measured, not only what is in doubt.

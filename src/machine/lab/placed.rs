@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! rate in placement p ─ the main one? ──▶ recorded
-//!                     └ every p ────────▶ kept apart ─ at the end the placement with the best memory is the main one
+//!                     └ every p ────────▶ kept apart ─ at the end one with the best memory is the main one: the best known of them
 //! ```
 
 use std::sync::Arc;
@@ -22,6 +22,9 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// The ceiling whose best value names the main placement.
 const NAMED_BY: &str = "dram.read";
+
+/// Placements in which that differs by no more than this factor are as good as each other.
+const AS_GOOD: f64 = 1.1;
 
 /// Ceilings by placement.
 #[derive(Debug, Default)]
@@ -61,19 +64,26 @@ impl ByPlacement {
         put(self.of(placement), ceiling);
     }
 
-    /// The placement in which [`NAMED_BY`] at `threads` is best, if it is not the main one, and at least half as much was
-    /// measured there.
+    /// The placement to show, if it is not the main one: of those in which [`NAMED_BY`] at `threads` is best, or as good, the one in
+    /// which most was measured, at least half as much as in the main one.
     fn better(&self, threads: usize) -> Option<usize> {
         let main = self.main?;
         let read = |at: usize| {
             let found = self.all.get(at)?.iter().find(|c| c.is(NAMED_BY, threads as u32))?;
             found.value
         };
-        let best = (0..self.all.len()).filter(|at| read(*at).is_some()).max_by(|a, b| {
-            let of = |at: usize| read(at).unwrap_or(0.0);
-            of(*a).total_cmp(&of(*b))
-        })?;
-        (best != main && 2 * self.all[best].len() >= self.all.get(main).map_or(0, Vec::len)).then_some(best)
+        let known = |at: usize| self.all.get(at).map_or(0, Vec::len);
+        let enough: Vec<(usize, f64)> = (0..self.all.len())
+            .filter(|at| 2 * known(*at) >= known(main))
+            .filter_map(|at| Some((at, read(at)?)))
+            .collect();
+        let highest = enough.iter().map(|(_, read)| *read).fold(0.0, f64::max);
+        let as_good = enough.iter().filter(|(_, read)| highest <= AS_GOOD * read);
+        let best = as_good.max_by(|(a, reads_a), (b, reads_b)| {
+            let most = |at: usize| (known(at), at == main);
+            most(*a).cmp(&most(*b)).then(reads_a.total_cmp(reads_b))
+        });
+        best.map(|(at, _)| *at).filter(|at| *at != main)
     }
 }
 
@@ -197,6 +207,14 @@ mod tests {
         assert_eq!(all.better(2), None, "too little is known there");
         all.keep(1, ceiling("dram.copy", 80e9));
         assert_eq!(all.better(2), Some(1));
+        for id in ["dram.read", "dram.copy", "dram.triad", "l3.read", "l3.copy"] {
+            all.keep(2, ceiling(id, 66e9));
+        }
+        assert_eq!(all.better(2), Some(2), "as good, and more is known there");
+        all.keep(0, ceiling("dram.read", 69e9));
+        assert_eq!(all.better(2), Some(2));
+        all.keep(0, ceiling("l3.copy", 40e9));
+        assert_eq!(all.better(2), None, "as much is known of the main one");
         assert_eq!(all.found(1, &ceiling("dram.read", 0.0)).and_then(|c| c.value), Some(70e9));
     }
 
