@@ -2,7 +2,7 @@
 //!
 //! What is in doubt is measured again, at once and by later runs; what stays in doubt says why.
 
-use super::lab::{Doubtful, Steadiness, Verdict};
+use super::lab::{Doubtful, Steadiness, Verdict, is_of_given_pages};
 use super::order::{self, Violation};
 use crate::profile::machine::{Ceiling, EARLIER};
 
@@ -201,6 +201,9 @@ pub fn by_moments(best: Ceiling, verdict: Verdict) -> Ceiling {
     let percent = |share: f64| 100.0 * share;
     let reason = if !settled {
         Some(format!("{DIFFER} by {:.0} % from one moment to another", percent(verdict.spread)))
+    } else if is_of_given_pages(&best.id) {
+        let (lower, higher) = (percent(1.0 - verdict.lowest), percent(verdict.highest - 1.0));
+        Some(format!("a mean: with other pages of the kernel's {lower:.0} % less to {higher:.0} % more"))
     } else if verdict.agreeing < verdict.moments {
         let others = verdict.moments - verdict.agreeing;
         let (lower, higher) = (percent(1.0 - verdict.lowest), percent(verdict.highest - 1.0));

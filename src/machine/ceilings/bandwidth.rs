@@ -12,7 +12,7 @@ use crate::machine::bench::timing::{Plan, Rate, Work};
 use crate::machine::bench::windows::Windows;
 use crate::machine::error::MachineError;
 use crate::machine::kernels::x86_64::stream::{Stream, Variant, stream};
-use crate::machine::lab::{Effort, Lab, Label};
+use crate::machine::lab::{Effort, Lab, Label, is_of_given_pages};
 use crate::profile::machine::{ON_SMALL_PAGES, Sweep};
 
 /// Where a working set lies.
@@ -316,33 +316,46 @@ const NON_TEMPORAL: [Stream; 3] = [Stream::Copy, Stream::Triad, Stream::Write];
 /// `dram.{read,copy,triad,update,write}.4k` and `dram.{copy,triad,write}.nt.4k`: the streams of DRAM on pages of 4 KiB, at whose
 /// ends some prefetchers stop (Zen 1: reads a sixth to two fifths slower than on huge ones; Zen 5: 3 %), unless the memory behind them lies
 /// together (Zen 1: a tenth slower where it does 2 MiB at a time). They are as the kernel hands them out, other ones at each moment:
-/// programs get such. A quick measurement leaves them out, as they are compared with those on huge pages of the same measurement.
+/// programs get such. Stores past the caches, which no prefetcher helps, are on pages that lie together. A quick measurement leaves them out, as they are compared with those on huge pages of the same measurement.
 pub fn on_small_pages(lab: &mut Lab) -> Result<(), MachineError> {
     if lab.effort == Effort::Quick && lab.measures_all() {
         return Ok(());
     }
-    let ids = dram_streams(ON_SMALL_PAGES);
+    let (past_caches, given): (Vec<String>, Vec<String>) =
+        dram_streams(ON_SMALL_PAGES).into_iter().partition(|id| !is_of_given_pages(id));
     for threads in lab.ends() {
-        if !lab.wants_family_on(Pages::Small, &ids, threads) {
-            continue;
+        if let Some(arena) = small(lab, Pages::Small, &given, threads)? {
+            kinds(lab, &arena, &Level { suffix: ON_SMALL_PAGES, ..Level::far(&arena) })?;
+            non_temporal(lab, &arena, &[Stream::Copy, Stream::Triad], ON_SMALL_PAGES)?;
         }
-        let reason = far_buffer_lacks(lab);
-        let Some(arena) = lab.far(threads, Pages::Small)? else {
-            for id in &ids {
+        if let Some(arena) = small(lab, Pages::Split, &past_caches, threads)? {
+            non_temporal(lab, &arena, &[Stream::Write], ON_SMALL_PAGES)?;
+        }
+    }
+    // The next moment meets other ones.
+    lab.give_back_far(Pages::Small);
+    Ok(())
+}
+
+/// A buffer on `pages` for the ceilings `ids`; `None` where none of them is measured now, or there is no such buffer, which is recorded.
+fn small(lab: &mut Lab, pages: Pages, ids: &[String], threads: usize) -> Result<Option<Arena>, MachineError> {
+    if !lab.wants_family_on(pages, ids, threads) {
+        return Ok(None);
+    }
+    let reason = far_buffer_lacks(lab);
+    let arena = lab.far(threads, pages)?;
+    match &arena {
+        Some(arena) => arena.fill(lab.team())?,
+        None => {
+            for id in ids {
                 let label = Label::new(id.clone(), "byte/s", threads);
                 if lab.wants(&label) {
                     lab.missing(label, reason.clone());
                 }
             }
-            continue;
-        };
-        arena.fill(lab.team())?;
-        kinds(lab, &arena, &Level { suffix: ON_SMALL_PAGES, ..Level::far(&arena) })?;
-        non_temporal(lab, &arena, ON_SMALL_PAGES)?;
+        }
     }
-    // The next moment meets other ones.
-    lab.give_back_far(Pages::Small);
-    Ok(())
+    Ok(arena)
 }
 
 /// The ids of the streams of DRAM, with `suffix`.
@@ -364,20 +377,19 @@ fn far_buffer_lacks(lab: &Lab) -> String {
     }
 }
 
-/// `dram.{copy,triad,write}.nt`, with `suffix`.
-fn non_temporal(lab: &mut Lab, arena: &Arena, suffix: &str) -> Result<(), MachineError> {
+/// `dram.{copy,triad,write}.nt`, those of `kinds`, with `suffix`.
+fn non_temporal(lab: &mut Lab, arena: &Arena, kinds: &[Stream], suffix: &str) -> Result<(), MachineError> {
     let width = lab.features.widest();
-    for kind in NON_TEMPORAL {
+    for &kind in kinds {
         let label = Label::new(format!("dram.{}.nt{suffix}", kind.name()), "byte/s", arena.threads);
         if lab.leaves_out(&label) {
             continue;
         }
         let variant = Variant { non_temporal: true, ..Variant::plain(width) };
-        let plan = lab.shared_plan();
         let plan = match kind {
             // Nothing but the memory holds these stores up: repetitions differ by a fifth where other guests use it.
-            Stream::Write => Plan { repetitions: plan.repetitions.max(6), ..plan },
-            _ => plan,
+            Stream::Write if lab.effort == Effort::Full => Plan { repetitions: 16, rounds: 1, ..lab.shared_plan() },
+            _ => lab.shared_plan(),
         };
         if let Some(rate) = elements(lab, arena, kind, Walk::far(variant, arena), plan)? {
             lab.record(label, rate.scaled(kind.bytes_per_element(true, true) as f64));
@@ -389,7 +401,7 @@ fn non_temporal(lab: &mut Lab, arena: &Arena, suffix: &str) -> Result<(), Machin
 /// Non-temporal stores, software prefetch, and the number of cores that generate traffic.
 fn extras(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
     let threads = arena.threads;
-    non_temporal(lab, arena, "")?;
+    non_temporal(lab, arena, &NON_TEMPORAL, "")?;
     if let Some(read) = lab.found("dram.read", threads).cloned() {
         lab.alias("dram.noprefetch", &read);
         lab.alias(&format!("dram.cores.{threads}"), &read);

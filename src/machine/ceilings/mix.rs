@@ -32,7 +32,7 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
                     // Where every second instruction is floating-point, pipes and issue have to meet: one copy in some does.
                     let copies = match k {
                         2 => 2 * COPIES,
-                        _ if lab.measures_all() => COPIES,
+                        _ if k == 4 || lab.measures_all() => COPIES,
                         _ => 1,
                     };
                     let features = lab.features;

@@ -54,12 +54,11 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
         let (x_unit, y_unit) = ("byte".into(), "s".into());
         curves.push(Sweep { id: format!("latency.{name}"), x_unit, y_unit, threads: 1, points });
     }
-    let source = lab.found("lat.l2", 1).cloned();
-    let Some((source, clock_hz)) = source.and_then(|c| Some((c.clone(), c.clock_hz?))) else {
+    let Some(source) = lab.found("lat.l2", 1).cloned() else {
         lab.missing(label, lab.too_late());
         return Ok(());
     };
-    match reach(&huge, &small, WALK_CYCLES / clock_hz) {
+    match reach(&huge, &small) {
         Some(bytes) => {
             let source = Ceiling { spread: Some(STEP - 1.0), ..source };
             lab.derive(
@@ -75,7 +74,8 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
     Ok(())
 }
 
-/// Seconds of a hop over the bytes of the pages that one line each is visited of; `None` where the time is used up.
+/// Cycles of a hop, each point by its own clock, which may jump meanwhile, over the bytes of the pages that one line each is visited of;
+/// `None` where the time is used up.
 fn visits(lab: &mut Lab, pages: Pages) -> Result<Option<Vec<(f64, f64)>>, MachineError> {
     let Some(arena) = lab.far(1, pages)? else { return Ok(None) };
     let most = power_of_two_below(arena.slab / PAGE);
@@ -101,7 +101,8 @@ fn visits(lab: &mut Lab, pages: Pages) -> Result<Option<Vec<(f64, f64)>>, Machin
             rounds: 2,
             fastest: 4,
         };
-        points.push(((count * PAGE) as f64, 1.0 / lab.watch().rate(&work, hops as f64, plan)?.best));
+        let rate = lab.watch().rate(&work, hops as f64, plan)?;
+        points.push(((count * PAGE) as f64, rate.clock_hz / rate.best));
         count = (count as f64 * STEP) as u64;
     }
     Ok(Some(points))
@@ -148,9 +149,9 @@ fn curve(lab: &mut Lab, pages: Pages) -> Result<Option<Vec<(f64, f64)>>, Machine
     Ok(Some(points))
 }
 
-/// The last set before a hop costs `walk_s` more on small pages than on huge ones, there and with twice the set.
-fn reach(huge: &[(f64, f64)], small: &[(f64, f64)], walk_s: f64) -> Option<f64> {
-    let walked: Vec<bool> = huge.iter().zip(small).map(|(h, s)| s.1 - h.1 > walk_s).collect();
+/// The last set before a hop costs [`WALK_CYCLES`] more on small pages than on huge ones, there and with twice the set.
+fn reach(huge: &[(f64, f64)], small: &[(f64, f64)]) -> Option<f64> {
+    let walked: Vec<bool> = huge.iter().zip(small).map(|(h, s)| s.1 - h.1 > WALK_CYCLES).collect();
     let first = walked.windows(2).position(|pair| pair[0] && pair[1])?;
     small.get(first.checked_sub(1)?).map(|p| p.0)
 }
@@ -164,9 +165,9 @@ mod tests {
         let sets = [1.0, 2.0, 4.0, 8.0, 16.0];
         let huge = sets.map(|x| (x, 10.0));
         let with = |prices: [f64; 5]| std::array::from_fn::<_, 5, _>(|i| (sets[i], prices[i]));
-        assert_eq!(reach(&huge, &with([10.0, 10.0, 12.0, 30.0, 40.0]), 5.0), Some(4.0));
+        assert_eq!(reach(&huge, &with([10.0, 10.0, 19.0, 30.0, 40.0])), Some(4.0));
         // One point that a neighbour disturbed is not the end.
-        assert_eq!(reach(&huge, &with([10.0, 30.0, 12.0, 30.0, 40.0]), 5.0), Some(4.0));
-        assert_eq!(reach(&huge, &with([10.0; 5]), 5.0), None);
+        assert_eq!(reach(&huge, &with([10.0, 30.0, 12.0, 30.0, 40.0])), Some(4.0));
+        assert_eq!(reach(&huge, &with([10.0; 5])), None);
     }
 }

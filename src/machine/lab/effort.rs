@@ -60,10 +60,13 @@ impl Effort {
     }
 }
 
-/// Whether the ceiling `id` is of a stream on small pages as the kernel hands them out. Luck is a part of it: some buffers are of pages
-/// that lie together by chance.
+/// Whether the ceiling `id` is of a stream that prefetchers help, on small pages as the kernel hands them out. Luck is a part of it: some
+/// buffers are of pages that lie together by chance. Stores past the caches alone are measured on such that do (`bandwidth.rs`).
 pub fn is_of_given_pages(id: &str) -> bool {
-    let is_stream = |kind: &str| Stream::ALL.iter().any(|stream| kind.split('.').next() == Some(stream.name()));
+    let past_caches = |kind: &str| kind == "write.nt";
+    let is_stream = |kind: &str| {
+        Stream::ALL.iter().any(|stream| kind.split('.').next() == Some(stream.name())) && !past_caches(kind)
+    };
     let on_them = id.strip_prefix("dram.").and_then(|id| id.strip_suffix(ON_SMALL_PAGES));
     on_them.is_some_and(is_stream)
 }

@@ -297,7 +297,7 @@ impl Lab {
             Effort::Full if large => 8,
             Effort::Full if id.contains(".coissue.") && (id.contains("div") || id.contains("sqrt")) => 6,
             Effort::Full if id.contains(".coissue.") => 3,
-            Effort::Full if id.contains(".mix.") => 4,
+            Effort::Full if id.contains(".mix.") => 6,
             Effort::Quick if id.starts_with("mix.") => 1,
             _ => 2,
         }
