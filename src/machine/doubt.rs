@@ -199,11 +199,12 @@ pub fn better(old: Ceiling, new: Ceiling) -> Ceiling {
 pub fn by_moments(best: Ceiling, verdict: Verdict) -> Ceiling {
     let settled = verdict.spread <= Steadiness::of(&best.id).tolerance();
     let percent = |share: f64| 100.0 * share;
-    let reason = if !settled {
-        Some(format!("{DIFFER} by {:.0} % from one moment to another", percent(verdict.spread)))
-    } else if is_of_given_pages(&best.id) {
+    let reason = if is_of_given_pages(&best.id) {
         let (lower, higher) = (percent(1.0 - verdict.lowest), percent(verdict.highest - 1.0));
-        Some(format!("a mean: with other pages of the kernel's {lower:.0} % less to {higher:.0} % more"))
+        let mean = format!("a mean: {lower:.0} % less to {higher:.0} % more at single moments");
+        Some(if settled { mean } else { format!("{DIFFER}; {mean}") })
+    } else if !settled {
+        Some(format!("{DIFFER} by {:.0} % from one moment to another", percent(verdict.spread)))
     } else if verdict.agreeing < verdict.moments {
         let others = verdict.moments - verdict.agreeing;
         let (lower, higher) = (percent(1.0 - verdict.lowest), percent(verdict.highest - 1.0));

@@ -9,7 +9,7 @@
 //!
 //! [`load_or_measure`] is the entry. Every ceiling is a [`Ceiling`](crate::profile::Ceiling): `value` in base units for
 //! all its `threads` together (times: of one event), null with a `reason` where it was not measured. Value: the median
-//! of the fastest repetitions (of a core by their faster pieces), at the best of several moments; `spread`: (max − min) / median of these repetitions, or how far the
+//! of the fastest repetitions (of a core by their faster pieces), at the best of several moments (streams on small pages: at their mean); `spread`: (max − min) / median of these repetitions, or how far the
 //! best of other moments may lie from it; `clock_hz`: the clock in the fastest repetitions, told by a
 //! dependent chain of multiplications right behind the kernel; `resting_hz`: some time later, if another. Thread counts: 1, the powers of two, the cores, all CPUs;
 //! what is marked † only at 1 and the most, ‡ only at 1.

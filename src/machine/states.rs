@@ -118,11 +118,12 @@ pub fn remember(states: &mut Vec<State>, machine: &mut Machine, others: Vec<Plac
         let Some(fresh) = of(&mut machine.ceilings, known).filter(|c| c.value.is_some()) else { continue };
         let gain = gain(fresh, known);
         let comes_again = gain <= Steadiness::Shared.state();
-        if known.id.ends_with(ON_SMALL_PAGES) && (comes_again || known.settled) {
-            // The best of all states, as those on huge pages are: they need not follow these.
+        let by_pages = is_of_given_pages(&known.id);
+        if known.id.ends_with(ON_SMALL_PAGES) && (comes_again || (known.settled && !by_pages)) {
+            // As good as in any state, as those on huge pages are: they need not follow these.
             alone.retain(|c| !c.is_same(known));
         }
-        if is_of_given_pages(&known.id) {
+        if by_pages {
             // What pages the kernel had at hand is no state of the memory.
             continue;
         }
@@ -339,6 +340,25 @@ mod tests {
         remember(&mut states, &mut doubted, Vec::new(), 100);
         remember(&mut states, &mut fresh, Vec::new(), 200);
         assert_eq!(fresh.value("dram.read", 2), Some(70e9));
+    }
+
+    #[test]
+    fn small_pages_of_a_slow_moment_do_not_stand_beside_huge_ones_of_a_better_state() {
+        let with_small = |read: f64, small: f64| {
+            let mut host = machine(read, read, 1e-7);
+            host.ceilings.extend([ceiling("dram.read.4k", small), ceiling("dram.random.4k", small)]);
+            host
+        };
+        let (mut states, mut better) = (Vec::new(), with_small(70e9, 60e9));
+        remember(&mut states, &mut better, Vec::new(), 100);
+        let mut slow = with_small(35e9, 30e9);
+        remember(&mut states, &mut slow, Vec::new(), 200);
+        assert_eq!(slow.value("dram.read.4k", 2), Some(60e9), "in proportion");
+        assert!(!by(&slow, "dram.read.4k").settled);
+        assert_eq!((slow.value("dram.random.4k", 2), by(&slow, "dram.random.4k").settled), (Some(60e9), true), "known");
+        let mut alike = with_small(71e9, 59e9);
+        remember(&mut states, &mut alike, Vec::new(), 300);
+        assert_eq!((alike.value("dram.read.4k", 2), by(&alike, "dram.read.4k").settled), (Some(59e9), true));
     }
 
     #[test]

@@ -182,10 +182,13 @@ fn kinds(lab: &mut Lab, arena: &Arena, level: &Level) -> Result<(), MachineError
                 "dram" => Walk::far(variant, arena),
                 _ => Walk { variant, set, skip: 0, padding: PADDING, windows: 1 },
             };
-            let places = places(lab, level, arena.slab.saturating_sub(set + PAD)).into_iter();
-            let rates = places.map(|skip| timed(Walk { skip, ..walk })).filter_map(Result::transpose);
-            let rates = rates.collect::<Result<_, _>>()?;
-            best = better(best, Rate::of_copies(rates).map(|rate| (rate, walk)));
+            let places = places(lab, level, arena.slab.saturating_sub(set + PAD));
+            let rates = places.iter().map(|skip| timed(Walk { skip: *skip, ..walk })).collect::<Result<Vec<_>, _>>()?;
+            let at: Vec<(u64, Rate)> =
+                places.into_iter().zip(rates).filter_map(|(skip, rate)| Some((skip, rate?))).collect();
+            let fastest = at.iter().max_by(|a, b| a.1.best.total_cmp(&b.1.best)).map_or(0, |(skip, _)| *skip);
+            let rate = Rate::of_copies(at.into_iter().map(|(_, rate)| rate).collect());
+            best = better(best, rate.map(|rate| (rate, Walk { skip: fastest, ..walk })));
         }
         let (rate, walk) = best.unzip();
         let closer = paddings(lab, level, kind).iter().zip(walk.into_iter().cycle());
@@ -316,7 +319,8 @@ const NON_TEMPORAL: [Stream; 3] = [Stream::Copy, Stream::Triad, Stream::Write];
 /// `dram.{read,copy,triad,update,write}.4k` and `dram.{copy,triad,write}.nt.4k`: the streams of DRAM on pages of 4 KiB, at whose
 /// ends some prefetchers stop (Zen 1: reads a sixth to two fifths slower than on huge ones; Zen 5: 3 %), unless the memory behind them lies
 /// together (Zen 1: a tenth slower where it does 2 MiB at a time). They are as the kernel hands them out, other ones at each moment:
-/// programs get such. Stores past the caches, which no prefetcher helps, are on pages that lie together. A quick measurement leaves them out, as they are compared with those on huge pages of the same measurement.
+/// programs get such. Stores past the caches alone, which no prefetcher helps, are on pages that lie together. A quick measurement leaves
+/// all of them out, as they are compared with those on huge pages of the same measurement.
 pub fn on_small_pages(lab: &mut Lab) -> Result<(), MachineError> {
     if lab.effort == Effort::Quick && lab.measures_all() {
         return Ok(());
@@ -328,12 +332,14 @@ pub fn on_small_pages(lab: &mut Lab) -> Result<(), MachineError> {
             kinds(lab, &arena, &Level { suffix: ON_SMALL_PAGES, ..Level::far(&arena) })?;
             non_temporal(lab, &arena, &[Stream::Copy, Stream::Triad], ON_SMALL_PAGES)?;
         }
+    }
+    // The next moment meets other ones.
+    lab.give_back_far(Pages::Small);
+    for threads in lab.ends() {
         if let Some(arena) = small(lab, Pages::Split, &past_caches, threads)? {
             non_temporal(lab, &arena, &[Stream::Write], ON_SMALL_PAGES)?;
         }
     }
-    // The next moment meets other ones.
-    lab.give_back_far(Pages::Small);
     Ok(())
 }
 

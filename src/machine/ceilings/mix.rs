@@ -29,7 +29,7 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
                 let amount = |m: &Kernel| m.work.payload as f64;
                 if suffix.is_empty() && lab.effort == Effort::Full {
                     // The same code runs at rates some percent apart in different places.
-                    // Where every second instruction is floating-point, pipes and issue have to meet: one copy in some does.
+                    // Where every second or fourth instruction is floating-point, pipes and issue have to meet: one copy in some does.
                     let copies = match k {
                         2 => 2 * COPIES,
                         _ if k == 4 || lab.measures_all() => COPIES,

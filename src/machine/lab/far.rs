@@ -23,7 +23,7 @@ const QUICKLY: Duration = Duration::from_millis(400);
 /// Buffers that were made.
 #[derive(Debug, Default)]
 pub struct Far {
-    /// The oldest first.
+    /// What was given back first, then the oldest.
     held: Vec<Held>,
 }
 
@@ -78,7 +78,7 @@ impl Lab {
             self.note_huge_pages(arena.huge_share());
         }
         // Until now it was held, where there is memory for it: the kernel hands out first what it was given last.
-        self.far.held.retain(|held| !held.given_back);
+        self.far.held.retain(|held| !(held.given_back && held.pages == pages));
         self.far.held.push(Held { pages, arena: arena.clone(), took: start.elapsed(), given_back: false });
         Ok(Some(arena.divided(threads)))
     }

@@ -208,7 +208,7 @@ impl Lab {
         until.saturating_sub(self.start.elapsed()).clamp(self.patience * least, self.patience * most)
     }
 
-    /// The number of this pass: 0 measures everything.
+    /// The number of this pass: 0 is the one that measures everything.
     pub fn pass(&self) -> u64 {
         self.pass
     }
@@ -370,6 +370,7 @@ impl Lab {
     /// Marks what contradicts itself as unsettled. Where threads never had a core each, that is this host's nature: their
     /// ceilings stand, with a warning.
     pub fn conclude(&mut self) {
+        self.judge_given_pages();
         self.choose_placement();
         one_clock::bring(&mut self.ceilings);
         let factor = if self.resumed { 1.0 } else { pool::ANOTHER_RUN };

@@ -70,6 +70,8 @@ struct Moment {
     each: Vec<f64>,
     /// What was measured; its spread is that of the repetitions.
     ceiling: Ceiling,
+    /// How many moments of the ceiling were before it.
+    number: usize,
 }
 
 impl Moment {
@@ -121,12 +123,12 @@ impl Verdict {
 #[derive(Debug, Default)]
 pub struct Moments {
     of: HashMap<Key, Vec<Moment>>,
-    /// The clocks of all of them that are of so many threads, ascending.
+    /// The clocks of all of this run's that are of so many threads, ascending.
     clocks: HashMap<(u32, bool), Vec<f64>>,
 }
 
 /// Id, threads, placement.
-type Key = (String, u32, Option<usize>);
+pub type Key = (String, u32, Option<usize>);
 
 /// The ceilings among which one clock is the usual one: those of so many threads, slow cores apart.
 fn clocked_alike((id, threads, _): &Key) -> (u32, bool) {
@@ -136,23 +138,31 @@ fn clocked_alike((id, threads, _): &Key) -> (u32, bool) {
 impl Moments {
     /// Notes a measurement of now, or (`at` = `None`) of an earlier run: the rate of all threads, and of each where that is known.
     pub fn note(&mut self, key: Key, at: Option<Instant>, (rate, each): (f64, Vec<f64>), ceiling: Ceiling) {
-        if let Some(hz) = ceiling.looked_hz().filter(|hz| *hz > 0.0) {
+        if let Some(hz) = ceiling.looked_hz().filter(|hz| *hz > 0.0 && at.is_some()) {
             let clocks = self.clocks.entry(clocked_alike(&key)).or_default();
             clocks.insert(clocks.partition_point(|other| *other < hz), hz);
         }
         let is_shared = Steadiness::of(&key.0) == Steadiness::Shared;
+        let is_another_buffer = is_of_given_pages(&key.0);
         let all = self.of.entry(key).or_default();
-        let mut new = Moment { at, rate, each, ceiling };
-        match all.last_mut() {
-            Some(last) if same(last.at, at) && (!is_shared || new.is_at(last.clock_hz())) => {
+        let mut new = Moment { at, rate, each, ceiling, number: all.len() };
+        let mut of_now = all.iter_mut().rev().take_while(|m| same(m.at, at) && !is_another_buffer);
+        match of_now.find(|m| !is_shared || new.is_at(m.clock_hz())) {
+            Some(last) => {
                 let each = std::mem::take(&mut new.each);
                 last.each.iter_mut().zip(each).for_each(|(each, new)| *each = each.max(new));
                 if new.rate > last.rate {
-                    *last = Moment { at: last.at, each: std::mem::take(&mut last.each), ..new };
+                    let (at, number) = (last.at, last.number);
+                    *last = Moment { at, number, each: std::mem::take(&mut last.each), ..new };
                 }
             }
-            _ => all.push(new),
+            None => all.push(new),
         }
+    }
+
+    /// The keys of streams on pages that the kernel handed out.
+    pub fn of_given_pages(&self) -> Vec<Key> {
+        self.of.keys().filter(|key| is_of_given_pages(&key.0)).cloned().collect()
     }
 
     /// What is known of a ceiling after at least two moments, and what stands: one of them, or of threads that have nothing in
@@ -168,7 +178,7 @@ impl Moments {
             judge(&all, steadiness.state(), unbelieved(&key.0, moments.len()))
         };
         if is_of_given_pages(&key.0) {
-            return typical(&moments, self.luck());
+            return mean(&moments, self.luck());
         }
         let (at, mut verdict) = stands(moments.iter().map(|m| m.rate).collect())?;
         if steadiness == Steadiness::Shared {
@@ -188,44 +198,58 @@ impl Moments {
         Some((Verdict::of_threads(&verdicts), Ceiling { value, ..ceiling.clone() }))
     }
 
-    /// By how much a stream on pages that the kernel handed out is off at one moment, as a standard deviation relative to its mean: told by
-    /// all such streams together, as they walk the same buffers, and by moments two apart, since what was given back last is handed out
-    /// next: every other buffer is of nearly the same pages.
+    /// By how much a stream on pages that the kernel handed out differs between moments with nearly the same pages, as a standard
+    /// deviation relative to its mean: what was given back last is handed out next, so that these are every other one of this run. Told
+    /// by all such streams together, as they walk the same buffers.
     fn luck(&self) -> Option<f64> {
-        let alike = self.of.iter().filter(|(key, _)| is_of_given_pages(&key.0)).flat_map(|(key, all)| {
+        let (mut count, mut sum) = (0, 0.0);
+        for (key, all) in self.of.iter().filter(|(key, _)| is_of_given_pages(&key.0)) {
             let moments = self.at_usual_clock(key, all);
-            let pairs: Vec<f64> =
-                moments.windows(3).map(|of| 2.0 * (of[2].rate - of[0].rate) / (of[2].rate + of[0].rate)).collect();
-            pairs
-        });
-        let (count, sum) = alike.fold((0, 0.0), |(count, sum), apart| (count + 1, sum + apart * apart));
+            let now = || moments.iter().filter(|m| m.at.is_some());
+            for (a, b) in now().flat_map(|a| now().filter(|b| b.number == a.number + 2).map(move |b| (a, b))) {
+                let apart = 2.0 * (a.rate - b.rate) / (a.rate + b.rate);
+                (count, sum) = (count + 1, sum + apart * apart);
+            }
+        }
         (count > 0).then(|| (sum / f64::from(2 * count)).sqrt())
     }
 
-    /// Those of `moments` at the clock that most moments of any ceiling had, if there are several: a core whose clock is higher for a while
+    /// Those of `moments` at the clock that most moments of any ceiling had, if they are several and at least half (wide vectors have
+    /// clocks of their own): a core whose clock is higher for a while
     /// reaches more of what it shares with others, too, by as much or by less, and what it does at its usual one is what the next run
     /// finds.
     fn at_usual_clock<'m>(&self, key: &Key, moments: &'m [Moment]) -> Vec<&'m Moment> {
         let clocks = self.clocks.get(&clocked_alike(key));
         let usual = clocks.and_then(|all| all.get(all.len() / 2)).copied().unwrap_or(0.0);
         let at_it: Vec<&Moment> = moments.iter().filter(|m| m.is_at(usual)).collect();
-        if at_it.len() > 1 { at_it } else { moments.iter().collect() }
+        let enough = at_it.len() > 1 && 2 * at_it.len() >= moments.len();
+        if enough { at_it } else { moments.iter().collect() }
     }
 }
 
-/// What `moments` say of a ceiling that goes with the pages that the kernel has at hand, and by whose luck it is off by as much as
-/// `luck`, a standard deviation: their mean. That of others lies within `2 √2 luck / √n` of it in 19 of 20 cases; where nothing is known
-/// of luck, what is between them is promised.
-fn typical(moments: &[&Moment], luck: Option<f64>) -> Option<(Verdict, Ceiling)> {
+/// What `moments` say of a ceiling that goes with the pages that the kernel has at hand: the mean of those with either set of pages,
+/// between which it is taken in turn. The next run meets two sets that came about in the same way; with `luck`, by how much each moment
+/// is off, its mean lies within `2 √2 luck / √n` of this one in 19 of 20 cases. An earlier run's mean counts as [`MANY`] moments. Where
+/// nothing is known of luck, twice what is between the moments is promised.
+fn mean(moments: &[&Moment], luck: Option<f64>) -> Option<(Verdict, Ceiling)> {
     if moments.len() < 2 {
         return None;
     }
-    let (n, rates) = (moments.len() as f64, || moments.iter().map(|m| m.rate));
-    let mean = rates().sum::<f64>() / n;
-    let (lowest, highest) = (rates().fold(f64::INFINITY, f64::min) / mean, rates().fold(0.0, f64::max) / mean);
-    let spread = luck.map_or(highest - lowest, |luck| 2.0 * luck * (2.0 / n).sqrt());
-    let like = moments.iter().min_by(|a, b| (a.rate - mean).abs().total_cmp(&(b.rate - mean).abs()))?;
-    let times = mean / like.rate;
+    let (earlier, now): (Vec<&Moment>, Vec<&Moment>) = moments.iter().partition(|m| m.at.is_none());
+    let mean = |all: &[f64]| (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64);
+    let rates = |all: &[&Moment]| all.iter().map(|m| m.rate).collect::<Vec<f64>>();
+    let (even, odd): (Vec<&Moment>, Vec<&Moment>) = now.iter().partition(|m| m.number % 2 == 0);
+    let sets: Vec<f64> = [even, odd].iter().filter_map(|set| mean(&rates(set))).collect();
+    let of_earlier = (mean(&rates(&earlier)).unwrap_or(0.0), (MANY * earlier.len()) as f64);
+    let of_now = (mean(&sets).unwrap_or(0.0), now.len() as f64);
+    let n = of_earlier.1 + of_now.1;
+    let value = (of_earlier.0 * of_earlier.1 + of_now.0 * of_now.1) / n;
+    let all = rates(moments);
+    let lowest = all.iter().copied().fold(f64::INFINITY, f64::min) / value;
+    let highest = all.iter().copied().fold(0.0, f64::max) / value;
+    let spread = luck.map_or(2.0 * (highest - lowest), |luck| 2.0 * luck * (2.0 / n).sqrt());
+    let like = moments.iter().min_by(|a, b| (a.rate - value).abs().total_cmp(&(b.rate - value).abs()))?;
+    let times = value / like.rate;
     let verdict = Verdict { spread, agreeing: moments.len(), moments: moments.len(), lowest, highest };
     Some((verdict, Ceiling { value: like.ceiling.value.map(|value| value * times), ..like.ceiling.clone() }))
 }
@@ -371,10 +395,16 @@ mod tests {
         let of = |id: &str, rates: &[f64]| with(&[], id, rates);
         assert_eq!(of("dram.read.4k", &[10.0, 12.0]), (11.0, false, 1.1), "nothing is known of either");
         let rates = [10.0, 12.0, 10.1, 11.9, 10.0];
-        assert_eq!(of("dram.read.4k", &rates), (10.8, true, 1.1), "each came out again");
-        assert_eq!(of("dram.read.4k", &[10.0, 12.0, 14.0, 12.0, 10.0]), (11.6, false, 1.2), "neither did");
+        assert_eq!(of("dram.read.4k", &rates), (11.0, true, 1.1), "each came out again");
+        assert_eq!(of("dram.read.4k", &[10.0, 12.0, 14.0, 12.0, 10.0]), (11.7, false, 1.2), "neither did");
         let by_others = |others| with(others, "dram.read.4k", &[10.0, 12.0]).1;
         assert_eq!((by_others(&rates), by_others(&[10.0, 10.0, 12.0, 12.0])), (true, false), "as lucky as others");
+        let mut resumed = Moments::default();
+        for (at, rate) in [(None, 11.0), (Some(now), 12.2)] {
+            resumed.note(("dram.read.4k".to_owned(), 1, None), at, (rate, Vec::new()), ceiling(rate, 0.001));
+        }
+        let (verdict, stands) = resumed.verdict(&("dram.read.4k".to_owned(), 1, None)).expect("moments");
+        assert!(stands.value.is_some_and(|value| (value - 11.2).abs() < 1e-9) && verdict.spread > 0.1, "{verdict:?}");
         assert_eq!(["dram.read", "dram.random.4k", "dram.write.nt.4k"].map(|id| of(id, &rates).0), [12.0; 3]);
     }
 

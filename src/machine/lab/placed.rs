@@ -65,14 +65,14 @@ impl ByPlacement {
     }
 
     /// The placement to show, if it is not the main one: of those in which [`NAMED_BY`] at `threads` is best, or as good, the one in
-    /// which most was measured, at least half as much as in the main one.
+    /// which most is settled, at least half as much as in the main one.
     fn better(&self, threads: usize) -> Option<usize> {
         let main = self.main?;
         let read = |at: usize| {
             let found = self.all.get(at)?.iter().find(|c| c.is(NAMED_BY, threads as u32))?;
             found.value
         };
-        let known = |at: usize| self.all.get(at).map_or(0, Vec::len);
+        let known = |at: usize| self.all.get(at).map_or(0, |all| all.iter().filter(|c| c.settled).count());
         let enough: Vec<(usize, f64)> = (0..self.all.len())
             .filter(|at| 2 * known(*at) >= known(main))
             .filter_map(|at| Some((at, read(at)?)))
@@ -144,7 +144,7 @@ impl Lab {
         Ok(false)
     }
 
-    /// Has the list show the placement in which the memory is best. What was not measured there is marked.
+    /// Has the list show the placement in which the memory is best, or the best known of several such. What was not measured there is marked.
     pub(super) fn choose_placement(&mut self) {
         let Some(best) = self.by_placement.better(self.most()) else { return };
         self.by_placement.main = Some(best);
@@ -211,10 +211,12 @@ mod tests {
             all.keep(2, ceiling(id, 66e9));
         }
         assert_eq!(all.better(2), Some(2), "as good, and more is known there");
-        all.keep(0, ceiling("dram.read", 69e9));
+        all.keep(0, ceiling("dram.read", 65e9));
         assert_eq!(all.better(2), Some(2));
         all.keep(0, ceiling("l3.copy", 40e9));
         assert_eq!(all.better(2), None, "as much is known of the main one");
+        all.keep(0, Ceiling { settled: false, ..ceiling("l3.copy", 40e9) });
+        assert_eq!(all.better(2), Some(2), "what is in doubt is not known");
         assert_eq!(all.found(1, &ceiling("dram.read", 0.0)).and_then(|c| c.value), Some(70e9));
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Effort, Lab, Label, Steadiness, Verdict, placed};
+use super::{Effort, Lab, Label, Steadiness, Verdict, is_of_given_pages, placed};
 use crate::machine::bench::timing::{Rate, SAME_CLOCK};
 use crate::machine::doubt::{self, ALIAS};
 use crate::profile::clock;
@@ -47,7 +47,12 @@ impl Lab {
             return;
         }
         if has_doubt {
-            return self.keep_better(fresh);
+            // A mean is not replaced by one buffer that was better.
+            let stays = is_of_given_pages(&fresh.id) && self.found(&fresh.id, fresh.threads as usize).is_some();
+            if !stays {
+                self.keep_better(fresh);
+            }
+            return;
         }
         let key = (fresh.id.clone(), fresh.threads, placement);
         let compared = steadiness.compared(rate.best, rate.clock_hz);
@@ -85,6 +90,22 @@ impl Lab {
             self.replace(best);
         } else if listed.as_ref().is_none_or(placed::is_elsewhere) {
             self.replace(placed::elsewhere(best));
+        }
+    }
+
+    /// Has streams on pages that the kernel handed out stand where all moments say: when one was measured last, those of the others, by
+    /// which its interval is told, were not all known.
+    pub(super) fn judge_given_pages(&mut self) {
+        for key in self.moments.of_given_pages() {
+            let Some((verdict, stands)) = self.moments.verdict(&key) else { continue };
+            let stands = doubt::by_moments(stands, verdict);
+            let is_listed = key.2.is_none_or(|placement| self.by_placement.is_main(placement));
+            if let Some(placement) = key.2 {
+                self.by_placement.keep(placement, stands.clone());
+            }
+            if is_listed {
+                self.replace(stands);
+            }
         }
     }
 
