@@ -1,6 +1,6 @@
 //! Prints this host's ceilings: `cargo run --release --example machine -- [--quick] [--refresh] [--json]`.
 //!
-//! `--elements` prints `id threads - value` with streams in elements of eight bytes a second, for comparison with tools
+//! `--elements` prints `id threads GHz value` with streams in elements of eight bytes a second, for comparison with tools
 //! that count bytes by another convention (tests/bench.d/machine.sh).
 
 use std::process::ExitCode;
@@ -39,7 +39,9 @@ fn elements(machine: &Machine) {
                 .map_or(1, |s| s.bytes_per_element(level != "l1", parts.len() == 3)),
             _ => 1,
         };
-        println!("{} {} - {:.6e}", ceiling.id, ceiling.threads, value / bytes as f64);
+        // As whoever looks between two stretches of work sees it.
+        let ghz = ceiling.looked_hz().unwrap_or(0.0) / 1e9;
+        println!("{} {} {ghz:.3} {:.6e}", ceiling.id, ceiling.threads, value / bytes as f64);
     }
 }
 

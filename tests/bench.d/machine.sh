@@ -2,7 +2,9 @@
 # rprof's ceilings beside likwid-bench's kernels of the same kind, interleaved in one run; best of several rounds.
 #
 # In-core kernels are compared in FLOP/s, streams in elements of eight bytes a second (the two count bytes by different
-# conventions). Each round is a quick measurement of rprof and then a second of each of likwid-bench's kernels.
+# conventions). Each round is a quick measurement of rprof and then a second of each of likwid-bench's kernels. What a core does by
+# itself (registers, L1, L2) is compared at one clock: some hosts' jump by a fifth for seconds. That of likwid-bench is looked at before
+# and after; runs between two different ones do not count there.
 # Before it, what a measurement takes: quick, from the cache with the check for drift, and full; and what a later full one agrees
 # on with the first, knowing the states of the memory that were met, and knowing nothing.
 # BENCH_REPEAT: rounds (3). BENCH_ONLY: rows (regular expression on "ceiling"). BENCH_THREADS: thread counts.
@@ -11,8 +13,8 @@
 set -u -o pipefail
 has() { command -v "$1" >/dev/null; }
 rprof=${MACHINE_EXAMPLE:-target/release/examples/machine}
-compare=$(dirname "$rprof")/machine_compare
-[ "${MACHINE_EXAMPLE:-}" ] || cargo build --release --quiet --example machine --example machine_compare || exit 1
+compare=$(dirname "$rprof")/machine_compare clock=$(dirname "$rprof")/clock
+[ "${MACHINE_EXAMPLE:-}" ] || cargo build --release --quiet --example machine --example machine_compare --example clock || exit 1
 out=${BENCH_STATE:-$(mktemp)} cache=$(mktemp -d)
 trap 'rm -rf "$cache"; [ "${BENCH_STATE:-}" ] || rm -f "$out"' EXIT
 
@@ -80,7 +82,7 @@ likwid() {
     local row=$1 threads=$2 what=$3 set=$4 kernel
     shift 4
     [[ $row =~ $only ]] || return 0
-    local best count duration
+    local best count duration before said
     best=$(awk -v row="$row" -v t="$threads" '
         $1 == "likwid" && $2 == row && $3 == t && $5 > most { most = $5; kernel = $4 }
         END { print kernel }' "$out")
@@ -91,14 +93,17 @@ likwid() {
             END { if (each) print int(0.2 / each) + 1 }' "$out")
         duration="-s 1"
         [ -z "$count" ] || duration="-i $count"
-        likwid-bench -t "$kernel" -w "S0:${set}kB:$threads" $duration 2>/dev/null |
-            awk -v row="$row" -v t="$threads" -v k="$kernel" -v what="$what" '
+        before=$("$clock")
+        said=$(likwid-bench -t "$kernel" -w "S0:${set}kB:$threads" $duration 2>/dev/null)
+        awk -v row="$row" -v t="$threads" -v k="$kernel" -v what="$what" -v before="$before" -v after="$("$clock")" '
                 /^MFlops\/s:/ { flops = 1e6 * $2 }
                 /^MByte\/s:/ { bytes = 1e6 * $2 }
                 /^Time:/ { seconds = $2 }
                 /^Iterations per thread:/ { iterations = $4 }
                 END { value = what == "flops" ? flops : bytes / what
-                      if (value > 0) printf "likwid %s %d %s %.6g %.6g\n", row, t, k, value, seconds / iterations }' >>"$out"
+                      ghz = before < 0.98 * after || after < 0.98 * before ? 0 : (before + after) / 2
+                      if (value > 0) printf "likwid %s %d %s %.6g %.6g %.3f\n", row, t, k, value, seconds / iterations, ghz }' \
+            <<<"$said" >>"$out"
     done
 }
 
@@ -136,8 +141,15 @@ awk '
     { key = $2 " " $3
       if (!(key in seen)) { seen[key] = 1; order[++n] = key }
       if ($1 == "rprof" && $2 == "l1.read" && $3 == 1) rounds++
-      if ($1 == "rprof" && $5 > ours[key]) ours[key] = $5
-      if ($1 == "likwid" && $5 > theirs[key]) { theirs[key] = $5; name[key] = $4 } }
+      value = $5
+      if ($2 ~ /^([ds]p|l1|l2)\./) {
+          ghz = $1 == "rprof" ? $4 : $7
+          if (ghz == 0) next
+          if (!reference) reference = ghz
+          value *= reference / ghz
+      }
+      if ($1 == "rprof" && value > ours[key]) ours[key] = value
+      if ($1 == "likwid" && value > theirs[key]) { theirs[key] = value; name[key] = $4 } }
     END {
         printf "%-18s %7s %12s %12s  %-22s %6s %6s\n", "ceiling", "threads", "rprof", "likwid", "its best kernel", "ratio", "least"
         for (i = 1; i <= n; i++) {
@@ -151,6 +163,7 @@ awk '
             low += ratio < least
             printf "%-18s %7d %12.4g %12.4g  %-22s %6.3f %6.2f%s\n", part[1], part[2], ours[key], theirs[key], name[key], ratio, least, ratio < least ? "  LOW" : ""
         }
-        printf "best of %d rounds; %d of %d rows below their least ratio (flop/s; elements of 8 bytes a second)\n", rounds, low, rows
+        printf "best of %d rounds; %d of %d rows below their least ratio (flop/s; elements of 8 bytes a second; ", rounds, low, rows
+        printf "core, L1 and L2 at %.2f GHz)\n", reference
         exit low > 0
     }' "$out"

@@ -1,0 +1,19 @@
+//! Prints the clock of this host's cores now, in GHz: `cargo run --release --example clock`.
+//!
+//! The highest of a few looks at each CPU: another task may interrupt one. `0` where it cannot be told.
+
+use std::time::Duration;
+
+use rprof::machine::watch::Watch;
+
+/// Time for some three looks.
+const LOOKING: Duration = Duration::from_millis(170);
+
+fn main() {
+    let seen = Watch::start().map(|watch| {
+        std::thread::sleep(LOOKING);
+        watch.finish()
+    });
+    let clocks = seen.unwrap_or_default().clocks;
+    println!("{:.3}", clocks.iter().map(|look| look.hz).fold(0.0, f64::max) / 1e9);
+}
