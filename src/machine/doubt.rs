@@ -199,15 +199,14 @@ pub fn better(old: Ceiling, new: Ceiling) -> Ceiling {
 pub fn by_moments(best: Ceiling, verdict: Verdict) -> Ceiling {
     let settled = verdict.spread <= Steadiness::of(&best.id).tolerance();
     let percent = |share: f64| 100.0 * share;
+    let (lower, higher) = (percent(1.0 - verdict.lowest), percent(verdict.highest - 1.0));
     let reason = if is_of_given_pages(&best.id) {
-        let (lower, higher) = (percent(1.0 - verdict.lowest), percent(verdict.highest - 1.0));
         let mean = format!("a mean: {lower:.0} % less to {higher:.0} % more at single moments");
         Some(if settled { mean } else { format!("{DIFFER}; {mean}") })
     } else if !settled {
         Some(format!("{DIFFER} by {:.0} % from one moment to another", percent(verdict.spread)))
     } else if verdict.agreeing < verdict.moments {
         let others = verdict.moments - verdict.agreeing;
-        let (lower, higher) = (percent(1.0 - verdict.lowest), percent(verdict.highest - 1.0));
         Some(match verdict.highest > 1.0 {
             true => format!("once {higher:.0} % more, which did not come out again in {} moments", verdict.moments),
             false => format!("at {others} of {} moments up to {lower:.0} % less", verdict.moments),

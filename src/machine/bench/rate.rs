@@ -273,10 +273,15 @@ pub fn usual_clock(clocks: impl Iterator<Item = f64>) -> Option<f64> {
     clocks.get(clocks.len() / 2).copied()
 }
 
+/// Whether `hz` is the clock `usual`, as far as that is of one state of the core.
+pub fn is_at_clock(hz: f64, usual: f64) -> bool {
+    (hz - usual).abs() <= OTHER_CLOCK * usual
+}
+
 /// Leaves out what cores did by themselves while their clock at rest was another one than for most of `rates`.
 fn keep_at_usual_clock(rates: &mut Vec<Rate>) {
     let Some(usual) = usual_clock(rates.iter().map(|r| r.resting_hz)) else { return };
-    rates.retain(|r| !r.by_itself || (r.resting_hz - usual).abs() <= OTHER_CLOCK * usual);
+    rates.retain(|r| !r.by_itself || is_at_clock(r.resting_hz, usual));
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use super::core_to_core;
 use super::pieces::{self, Timed};
 use super::presence::{Presence, Steal};
 use super::rate::Stamp;
-pub use super::rate::{OTHER_CLOCK, Plan, Rate, Repetition, SAME_CLOCK, usual_clock};
+pub use super::rate::{Plan, Rate, Repetition, SAME_CLOCK, is_at_clock, usual_clock};
 use super::windows::{self, Windows};
 use crate::machine::error::MachineError;
 use crate::machine::kernels::{Arguments, Kernel};

@@ -183,9 +183,9 @@ fn kinds(lab: &mut Lab, arena: &Arena, level: &Level) -> Result<(), MachineError
                 _ => Walk { variant, set, skip: 0, padding: PADDING, windows: 1 },
             };
             let places = places(lab, level, arena.slab.saturating_sub(set + PAD));
-            let rates = places.iter().map(|skip| timed(Walk { skip: *skip, ..walk })).collect::<Result<Vec<_>, _>>()?;
-            let at: Vec<(u64, Rate)> =
-                places.into_iter().zip(rates).filter_map(|(skip, rate)| Some((skip, rate?))).collect();
+            let at = |skip| Some((skip, timed(Walk { skip, ..walk }).transpose()?));
+            let at = places.into_iter().filter_map(at).map(|(skip, rate)| Ok((skip, rate?)));
+            let at = at.collect::<Result<Vec<(u64, Rate)>, MachineError>>()?;
             let fastest = at.iter().max_by(|a, b| a.1.best.total_cmp(&b.1.best)).map_or(0, |(skip, _)| *skip);
             let rate = Rate::of_copies(at.into_iter().map(|(_, rate)| rate).collect());
             best = better(best, rate.map(|rate| (rate, Walk { skip: fastest, ..walk })));

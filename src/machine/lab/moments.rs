@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use super::Steadiness;
 use super::effort::is_of_given_pages;
-use crate::machine::bench::timing::OTHER_CLOCK;
+use crate::machine::bench::timing::is_at_clock;
 use crate::profile::machine::Ceiling;
 
 /// Measurements closer to each other than this are of one moment.
@@ -81,7 +81,7 @@ impl Moment {
     }
 
     fn is_at(&self, clock_hz: f64) -> bool {
-        (self.clock_hz() - clock_hz).abs() <= OTHER_CLOCK * clock_hz
+        is_at_clock(self.clock_hz(), clock_hz)
     }
 }
 
@@ -173,13 +173,13 @@ impl Moments {
             (all, Steadiness::Shared) => self.at_usual_clock(key, all),
             (all, _) => all.iter().collect(),
         };
+        if is_of_given_pages(&key.0) {
+            return mean(&moments, self.luck());
+        }
         let stands = |rates: Vec<f64>| {
             let all: Vec<_> = rates.into_iter().zip(&moments).map(|(rate, m)| (rate, m.ceiling.spread)).collect();
             judge(&all, steadiness.state(), unbelieved(&key.0, moments.len()))
         };
-        if is_of_given_pages(&key.0) {
-            return mean(&moments, self.luck());
-        }
         let (at, mut verdict) = stands(moments.iter().map(|m| m.rate).collect())?;
         if steadiness == Steadiness::Shared {
             verdict.spread = verdict.spread.max(verdict.highest - 1.0);

@@ -3,7 +3,7 @@
 //! What a core does by itself takes so many cycles at any clock (`profile/clock.rs`). Where that jumped while they were measured, rungs of
 //! one ladder would be at different clocks: all that follow it are given at the one that most of them had.
 
-use crate::machine::bench::timing::{OTHER_CLOCK, Rate, usual_clock};
+use crate::machine::bench::timing::{Rate, is_at_clock, usual_clock};
 use crate::profile::clock;
 use crate::profile::machine::Ceiling;
 
@@ -27,7 +27,7 @@ pub fn bring(ceilings: &mut [Ceiling]) {
             usual_clock(wanted.filter_map(Ceiling::looked_hz))
         };
         let Some(usual) = clocks_of(&|_| true) else { continue };
-        let is_usual = |hz: f64| (hz / usual - 1.0).abs() <= OTHER_CLOCK;
+        let is_usual = |hz: f64| is_at_clock(hz, usual);
         let of_widths = WIDTHS.iter().filter_map(|width| clocks_of(&|c| c.id.ends_with(width)));
         if !of_widths.into_iter().all(is_usual) {
             continue;
