@@ -10,6 +10,7 @@ use crate::isa::operation::{FpOp, Precision, Width};
 
 pub use super::flops::{Flops, FlopsByOp, FlopsByWidth, Untold};
 
+use super::account::Account;
 use super::counters::Counter;
 use super::data::Data;
 use super::evidence::memory::Traffic;
@@ -94,6 +95,9 @@ pub struct Function {
     pub data: Vec<Data>,
     /// The counts that the terms of the model need beyond the headline figures; `null` without a counted pass.
     pub work: Option<Work>,
+    /// Where its time on a CPU goes, from replayed bursts; `null` where none was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<Account>,
 
     /// What hardware counters saw of it, beside the figures above.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -8,6 +8,7 @@
 //!
 //! Everything here is serde data in base SI units. A value that was not measured is `null`, never 0.
 
+pub mod account;
 pub mod clock;
 pub mod code;
 pub mod counters;

@@ -1,10 +1,12 @@
 //! Evidence: what each producer yields. Facts keyed by process, thread and module + offset; merging is concatenation.
 
+pub mod bursts;
 pub mod counted;
 pub mod counters;
 pub mod data;
 pub mod memory;
 pub mod pages;
+pub mod replayed;
 pub mod timed;
 
 use serde::{Deserialize, Serialize};

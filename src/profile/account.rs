@@ -1,0 +1,158 @@
+//! The account of a function's time (docs/conventions.md, Account): seconds by cause from replayed bursts.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What a cycle was spent on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// Dispatch and retirement at full width.
+    Base,
+    /// Execution ports, dividers included.
+    Ports,
+    /// Latency of dependent operations in registers and of loads that hit L1.
+    Chain,
+    /// Refilling after a branch that was predicted wrongly, and resolving it.
+    Mispredict,
+    /// Instructions that did not arrive: taken branches, op cache, instruction cache.
+    FrontEnd,
+    /// Loads that waited for a store to the same address.
+    Forwarding,
+    /// Bandwidth of L1: load and store ports.
+    L1,
+    /// Latency of L2 hits.
+    L2,
+    /// Latency of L3 hits.
+    L3,
+    /// Latency of memory.
+    DramLatency,
+    /// Bandwidth of memory.
+    DramBandwidth,
+    /// Translation of addresses.
+    Tlb,
+}
+
+impl Cause {
+    /// All of them, in the order in which arrays by cause are kept.
+    pub const ALL: [Cause; 12] = [
+        Cause::Base,
+        Cause::Ports,
+        Cause::Chain,
+        Cause::Mispredict,
+        Cause::FrontEnd,
+        Cause::Forwarding,
+        Cause::L1,
+        Cause::L2,
+        Cause::L3,
+        Cause::DramLatency,
+        Cause::DramBandwidth,
+        Cause::Tlb,
+    ];
+
+    /// The name in `account.parts`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::Base => "base",
+            Cause::Ports => "ports",
+            Cause::Chain => "chain",
+            Cause::Mispredict => "mispredict",
+            Cause::FrontEnd => "front-end",
+            Cause::Forwarding => "forwarding",
+            Cause::L1 => "l1",
+            Cause::L2 => "l2",
+            Cause::L3 => "l3",
+            Cause::DramLatency => "dram-latency",
+            Cause::DramBandwidth => "dram-bandwidth",
+            Cause::Tlb => "tlb",
+        }
+    }
+}
+
+/// A change that bursts were replayed with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WhatIf {
+    /// Every branch is predicted.
+    PerfectPrediction,
+    /// Values that a loop's iterations hand on in registers or memory are ready at once.
+    IndependentIterations,
+    /// Scalar and narrow arithmetic of loops is done in the widest useful vectors.
+    AllLanes,
+    /// Every access hits L1.
+    HitsInL1,
+    /// Every access that L1 misses hits L2.
+    HitsInL2,
+    /// Every access meets the next line of a stream that prefetchers foresee.
+    UnitStride,
+    /// Multiplies and adds that follow one another are fused.
+    Fused,
+    /// No address translation misses.
+    NoTlbMisses,
+    /// Loads do not wait for stores to the same address.
+    NoForwarding,
+    /// Instructions are always there.
+    PerfectFrontEnd,
+    /// Divisions and square roots take as long as multiplications.
+    NoDivider,
+}
+
+impl WhatIf {
+    /// All of them, in the order in which arrays by change are kept.
+    pub const ALL: [WhatIf; 11] = [
+        WhatIf::PerfectPrediction,
+        WhatIf::IndependentIterations,
+        WhatIf::AllLanes,
+        WhatIf::HitsInL1,
+        WhatIf::HitsInL2,
+        WhatIf::UnitStride,
+        WhatIf::Fused,
+        WhatIf::NoTlbMisses,
+        WhatIf::NoForwarding,
+        WhatIf::PerfectFrontEnd,
+        WhatIf::NoDivider,
+    ];
+}
+
+/// Where the time of a function on a CPU in user mode goes, summed over threads, as the core model replays it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Account {
+    /// Seconds that the model gives all of its counted instructions.
+    pub model_s: f64,
+    /// Relative standard error of `model_s` from how much bursts differ; `null` of fewer than two bursts.
+    pub error: Option<f64>,
+    /// Seconds by cause; they add up to `model_s`.
+    pub parts: BTreeMap<Cause, f64>,
+    /// Bursts that met it.
+    pub bursts: u32,
+    /// Its instructions in these bursts.
+    pub instructions: u64,
+    /// Seconds that are left of `model_s` with a change; only of changes that were replayed.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub what_if_s: BTreeMap<WhatIf, f64>,
+    /// Its branches that cost most, most expensive first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub branches: Vec<HotBranch>,
+}
+
+impl Account {
+    /// Seconds of `cause`.
+    pub fn part(&self, cause: Cause) -> f64 {
+        self.parts.get(&cause).copied().unwrap_or(0.0)
+    }
+}
+
+/// A branch that is predicted wrongly now and then.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct HotBranch {
+    /// Offset in the module.
+    pub offset: u64,
+    /// Source file and line, where known.
+    pub file: Option<String>,
+    pub line: Option<u32>,
+    /// Share of its executions that were predicted wrongly.
+    pub mispredicted: f64,
+    /// Seconds that this cost.
+    pub seconds: f64,
+}
