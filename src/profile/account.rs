@@ -137,6 +137,23 @@ pub struct Account {
 }
 
 impl Account {
+    /// Of two runs of the same function together. A change that only one of them was replayed with saves nothing of the other.
+    pub fn plus(self, other: Account) -> Account {
+        let variance = |a: &Account| a.error.map(|error| (error * a.model_s).powi(2));
+        let model_s = self.model_s + other.model_s;
+        let error = variance(&self).zip(variance(&other)).map(|(a, b)| (a + b).sqrt() / model_s);
+        let left = |a: &Account, change: &WhatIf| a.what_if_s.get(change).copied().unwrap_or(a.model_s);
+        let changes = self.what_if_s.keys().chain(other.what_if_s.keys());
+        let what_if_s = changes.map(|c| (*c, left(&self, c) + left(&other, c))).collect();
+        let mut parts = self.parts;
+        other.parts.iter().for_each(|(cause, seconds)| *parts.entry(*cause).or_default() += seconds);
+        let mut branches = self.branches;
+        branches.extend(other.branches);
+        branches.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        let (bursts, instructions) = (self.bursts + other.bursts, self.instructions + other.instructions);
+        Account { model_s, error, parts, bursts, instructions, what_if_s, branches }
+    }
+
     /// Seconds of `cause`.
     pub fn part(&self, cause: Cause) -> f64 {
         self.parts.get(&cause).copied().unwrap_or(0.0)

@@ -48,6 +48,9 @@ pub struct Function {
     /// CPU seconds in the kernel on its behalf (not part of `cpu_s`).
     #[serde(default)]
     pub kernel_s: Option<f64>,
+    /// The part of `kernel_s` that began at an instruction that is no system call: page faults, for the most part.
+    #[serde(default)]
+    pub fault_s: Option<f64>,
     /// Team size: threads that had work in it.
     pub team: Option<u32>,
     /// What each thread did in it.

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::profile::account::Account;
 use crate::profile::counters::Counter;
 use crate::profile::data;
 use crate::profile::function::{Bytes, CacheMisses, Chain, Flops, Misses, PerThread, Source, Work};
@@ -112,6 +113,7 @@ fn add(into: &mut Function, other: Function, threads: u32, arrangement: Arrangem
     into.inclusive_s = sum(into.inclusive_s, other.inclusive_s);
     into.waiting_s = sum(into.waiting_s, other.waiting_s);
     into.kernel_s = sum(into.kernel_s, other.kernel_s);
+    into.fault_s = sum(into.fault_s, other.fault_s);
     into.allowed_cpus = both(into.allowed_cpus, other.allowed_cpus, u32::max);
     into.lambda = both(into.lambda, other.lambda, f64::min);
     into.per_thread.extend(other.per_thread);
@@ -140,6 +142,7 @@ fn add(into: &mut Function, other: Function, threads: u32, arrangement: Arrangem
     into.pages = both(into.pages, other.pages, |a, b| pages(a, b, arrangement));
     counters(&mut into.counters, other.counters, threads);
     into.work = both(into.work.take(), other.work, add_work);
+    into.account = both(into.account.take(), other.account, Account::plus);
     add_all(&mut into.loops, other.loops, threads, arrangement);
 }
 

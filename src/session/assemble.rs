@@ -27,6 +27,7 @@ pub fn profile(options: &RunOptions, end: ProgramEnd, machine: Machine, evidence
         timed: evidence.timed.as_ref(),
         counted: evidence.counted.as_ref(),
         memory: evidence.memory.as_ref(),
+        replayed: evidence.replayed.as_ref(),
         counters: evidence.counters.as_ref(),
         counted_missing: evidence.no_counts,
     };

@@ -11,6 +11,7 @@ use crate::instrument::translator::crash;
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::counters::CounterEvidence;
 use crate::profile::evidence::memory::MemoryEvidence;
+use crate::profile::evidence::replayed::ReplayedEvidence;
 use crate::profile::evidence::timed::{PlacementSeen, TimedEvidence};
 use crate::profile::join;
 use crate::profile::machine::Machine;
@@ -100,6 +101,8 @@ pub struct Evidence {
     pub counted: Option<CountedEvidence>,
     /// Memory model of the counted pass.
     pub memory: Option<MemoryEvidence>,
+    /// What replaying the counted pass's bursts yields.
+    pub replayed: Option<ReplayedEvidence>,
     /// Hardware counters of the timed pass.
     pub counters: Option<CounterEvidence>,
     /// Why there is no counted pass.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use super::account::{self, FunctionReplay};
 use super::certified;
 use super::chains::{Chains, chains};
 use super::clocks::Clocks;
@@ -20,6 +21,7 @@ use super::source_lines::{AtInstruction, by_line};
 use super::timeline::{Activity, Moment, NONE, sights};
 use super::traffic::FunctionTraffic;
 use super::{Evidence, counted_threads, thread_infos};
+use crate::profile::account::Account;
 use crate::profile::counters::Counter;
 use crate::profile::function::Function;
 use crate::profile::machine::Machine;
@@ -41,6 +43,9 @@ pub struct Joined<'e> {
     loop_numbers: LoopNumbers,
     /// Indices of each function's samples.
     samples_of: HashMap<FunctionId, Vec<u32>>,
+    /// Replayed instructions of bursts by function.
+    pub replayed: HashMap<FunctionId, FunctionReplay<'e>>,
+    usual_clock_hz: Option<f64>,
     /// Hardware counters by function.
     pub hardware: Option<Hardware<'e>>,
     of_functions: HashMap<FunctionId, Elapsed>,
@@ -95,6 +100,8 @@ impl<'e> Joined<'e> {
             shapes: HashMap::new(),
             loop_numbers: LoopNumbers::default(),
             samples_of: HashMap::new(),
+            replayed: HashMap::new(),
+            usual_clock_hz: account::usual_clock(machine),
             hardware: None,
             of_functions: HashMap::new(),
             of_loops: Vec::new(),
@@ -288,10 +295,14 @@ impl<'e> Joined<'e> {
         let samples = self.samples_of.get(&id).into_iter().flatten().map(|i| &self.moments[*i as usize]);
         function.placements = self.placements.shares(samples.clone().map(|m| (m.t_s, m.weight_s)));
         function.clock_hz = self.clocks.mean(samples);
+        function.account = self.account(id, &function, function.clock_hz, |at| !shape.is_some_and(|s| s.waits_at(at)));
         if let (Some(shape), Some(place)) = (shape, known.place) {
             let instructions = self.by_instruction(&context);
             (function.lines, function.inlined) = by_line(&instructions, place.module, code, self.full_names);
             function.loops = self.loops(&context, shape, None, &function, place.module, code);
+        }
+        if let Some(place) = known.place {
+            account::name_branches(&mut function, place.module, code);
         }
         for chain in function.work.iter_mut().flat_map(|w| &mut w.chains) {
             let Some(place) = known.place else { continue };
@@ -346,6 +357,9 @@ impl<'e> Joined<'e> {
                 chains: (chains, analysed),
             };
             facts::fill(&mut facts_of_loop, &measured, &self.common);
+            let own = |at| shape.loop_at(at) == Some(index as u32);
+            facts_of_loop.account = self.account(context.id, &facts_of_loop, function.clock_hz, own);
+            account::name_branches(&mut facts_of_loop, module, code);
             facts_of_loop.loops = self.loops(context, shape, Some(index), function, module, code);
             let empty = facts_of_loop.cpu_s.is_none()
                 && facts_of_loop.waiting_s.unwrap_or(0.0) == 0.0
@@ -356,6 +370,18 @@ impl<'e> Joined<'e> {
             }
         }
         loops
+    }
+
+    /// The account of `facts`, which are of those instructions of function `id` that `wanted` chooses by offset.
+    fn account(
+        &self,
+        id: FunctionId,
+        facts: &Function,
+        clock_hz: Option<f64>,
+        wanted: impl Fn(u64) -> bool,
+    ) -> Option<Account> {
+        let (replay, replayed) = self.replayed.get(&id).zip(self.evidence.replayed)?;
+        account::account(replay, &replayed.what_ifs, wanted, facts.instructions?, clock_hz.or(self.usual_clock_hz)?)
     }
 
     /// The traffic of those of a function's instructions that `wanted` chooses.

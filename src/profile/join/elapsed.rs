@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::timeline::{Activity, Moment, Sight};
+use super::timeline::{Activity, Entry, Moment, Sight};
 
 /// Half the width of a 95 % interval in standard deviations.
 const Z95: f64 = 1.96;
@@ -36,6 +36,8 @@ pub struct Elapsed {
     pub waiting_s: f64,
     /// CPU seconds in the kernel on its behalf.
     pub kernel_s: f64,
+    /// Those that did not begin with a system call.
+    pub fault_s: f64,
     /// CPU seconds at work by thread.
     pub per_thread: BTreeMap<u32, f64>,
     /// Half width of the part of `time_s`'s interval that comes from not knowing how many were at work.
@@ -79,7 +81,10 @@ impl Elapsed {
                     work.push(*entry);
                 }
                 Activity::Waiting(_) => elapsed.waiting_s += weight,
-                Activity::Kernel => elapsed.kernel_s += weight,
+                Activity::Kernel(entry) => {
+                    elapsed.kernel_s += weight;
+                    elapsed.fault_s += if entry == Entry::Fault { weight } else { 0.0 };
+                }
             }
         }
         elapsed.samples = work.len() as u64;

@@ -74,7 +74,8 @@ pub fn fill(function: &mut Function, measured: &Measured, common: &Common) {
 }
 
 fn fill_time(function: &mut Function, measured: &Measured, common: &Common) {
-    let fields = ["time_s", "cpu_s", "share", "time_ci95_s", "lambda", "exclusive_s", "waiting_s", "kernel_s"];
+    let fields =
+        ["time_s", "cpu_s", "share", "time_ci95_s", "lambda", "exclusive_s", "waiting_s", "kernel_s", "fault_s"];
     let elapsed = match &measured.elapsed {
         Ok(elapsed) => elapsed,
         Err(reason) => {
@@ -85,9 +86,11 @@ fn fill_time(function: &mut Function, measured: &Measured, common: &Common) {
     };
     function.waiting_s = Some(elapsed.waiting_s);
     function.kernel_s = Some(elapsed.kernel_s);
+    function.fault_s = Some(elapsed.fault_s);
     function.inclusive_s = measured.inclusive_s;
     source(function, "waiting_s", "sampled", None);
     source(function, "kernel_s", "sampled", None);
+    source(function, "fault_s", "sampled", None);
     match measured.inclusive_s {
         Some(_) => source(function, "inclusive_s", "sampled", None),
         None => missing(function, "inclusive_s", "no sample has it on its stack"),

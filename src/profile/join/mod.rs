@@ -4,6 +4,7 @@
 //!  samples ──▶ leaf function, loop, line ──▶ time, interval, threads, waiting ─┐
 //!  blocks  ──▶ instructions × executions ──▶ FLOPs, mix, accesses, chains ─────┼─▶ Function facts ─▶ Profile
 //!  sites   ──▶ traffic per instruction ────▶ bytes, misses ────────────────────┤
+//!  bursts  ──▶ replayed cycles by cause ───▶ account of time ──────────────────┤
 //!  readings▶ function at both ends ────────▶ hardware counters beside them ─────┤
 //!                          certified ones ──▶ what no pass has measured ────────┘
 //! ```
@@ -11,6 +12,7 @@
 //! Modules of different passes are the same if their identity (build id, else path) is; threads if their ordinal is;
 //! code made at run time if its symbol is.
 
+mod account;
 mod address_spaces;
 mod assemble;
 mod attribution;
@@ -46,6 +48,7 @@ use crate::profile::evidence::ThreadInfo;
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::counters::CounterEvidence;
 use crate::profile::evidence::memory::{MemoryEvidence, Traffic};
+use crate::profile::evidence::replayed::ReplayedEvidence;
 use crate::profile::evidence::timed::TimedEvidence;
 use crate::profile::run::{Pass as RunPass, Thread};
 use crate::profile::{Machine, Profile, ProfileSample, Run};
@@ -72,6 +75,8 @@ pub struct Evidence<'a> {
     pub counted: Option<&'a CountedEvidence>,
     /// Of the memory model, indexed like `counted`.
     pub memory: Option<&'a MemoryEvidence>,
+    /// Of the core model, which replayed bursts of the counted pass.
+    pub replayed: Option<&'a ReplayedEvidence>,
     /// Of the hardware counters in the timed pass.
     pub counters: Option<&'a CounterEvidence>,
     /// Why there is no usable counted pass (it failed, or ended differently), where that is so.
@@ -94,9 +99,11 @@ pub fn join(
     let executed = evidence.counted.map(|counted| Executed::new(counted, &mut code));
     let sampled = evidence.timed.map(|timed| Sampled::new(timed, &mut code));
     let traffic = evidence.memory.map(|memory| traffic::by_function(memory, &mut code));
+    let replayed = evidence.replayed.map(|r| account::by_function(r, &mut code)).unwrap_or_default();
     let hardware = evidence.counters.zip(evidence.timed).map(|(c, timed)| Hardware::new(c, timed, &mut code));
     let mut joined = Joined::new(evidence, &machine, sampled, executed, traffic, full_names, &mut code);
     joined.hardware = hardware;
+    joined.replayed = replayed;
     let outcome = joined.functions(&mut code);
     run.placements = joined.placements.distinct.clone();
     run.warnings.extend(joined.placements.warning());

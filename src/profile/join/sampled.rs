@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::code_map::{CodeMap, FunctionId};
 use super::modules::{Pass, Place};
 use super::shape::Shape;
-use super::timeline::{Activity, Moment, NONE};
+use super::timeline::{Activity, Entry, Moment, NONE};
 use super::waiting::{self, Wait};
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::timed::{Sample, TimedEvidence};
@@ -32,6 +32,8 @@ pub struct Sampled<'e> {
     pub stacks: Vec<&'e [CodeRef]>,
     /// What a frame next to the leaf waits for, by its name; for each of `stacks`.
     named_waits: Vec<Option<Wait>>,
+    /// How the kernel was entered; for each of `stacks` that a sample in the kernel has.
+    entries: Vec<Option<Entry>>,
 }
 
 /// Loops of the whole program: each function's loops follow one another from its base on.
@@ -77,6 +79,10 @@ impl<'e> Sampled<'e> {
             sampled.leaves.push(Leaf { sample, stack, function, place });
         }
         sampled.leaves.sort_by(|a, b| a.sample.t_s.total_cmp(&b.sample.t_s));
+        let mut in_kernel = vec![false; sampled.stacks.len()];
+        sampled.leaves.iter().filter(|l| l.sample.kernel).for_each(|l| in_kernel[l.stack as usize] = true);
+        let entry = |(stack, kernel): (&&[CodeRef], &bool)| kernel.then(|| entry(stack, code));
+        sampled.entries = sampled.stacks.iter().zip(&in_kernel).map(entry).collect();
         sampled.named_waits = sampled.stacks.iter().map(|stack| named_wait(stack, code)).collect();
         sampled
     }
@@ -97,7 +103,7 @@ impl<'e> Sampled<'e> {
             let in_loop = shape.and_then(|(shape, place)| shape.loop_at(place.offset));
             let spins = shape.is_some_and(|(shape, place)| shape.waits_at(place.offset));
             let activity = match (leaf.sample.kernel, self.named_waits[leaf.stack as usize]) {
-                (true, _) => Activity::Kernel,
+                (true, _) => Activity::Kernel(self.entries[leaf.stack as usize].unwrap_or(Entry::SystemCall)),
                 (false, Some(wait)) => Activity::Waiting(wait),
                 (false, None) if spins => Activity::Waiting(Wait::Barrier),
                 (false, None) => Activity::Work,
@@ -133,6 +139,14 @@ impl<'e> Sampled<'e> {
         }
         seconds
     }
+}
+
+/// How the kernel was entered at the leaf of `stack`: a `syscall` (0f 05) goes on behind itself, a fault at itself.
+fn entry(stack: &[CodeRef], code: &mut CodeMap) -> Entry {
+    let leaf = stack.first().and_then(|leaf| code.place(Pass::Timed, *leaf));
+    let before = leaf.and_then(|at| Some((Place { offset: at.offset.checked_sub(2)?, ..at }, at.offset)));
+    let bytes = before.and_then(|(from, end)| code.code(from, end));
+    if bytes.as_deref() == Some(&[0x0f, 0x05]) { Entry::SystemCall } else { Entry::Fault }
 }
 
 /// What the frames next to the leaf wait for: the outermost of them tells best.

@@ -30,7 +30,16 @@ pub enum Activity {
     /// Waiting in a barrier or for a lock.
     Waiting(Wait),
     /// In the kernel.
-    Kernel,
+    Kernel(Entry),
+}
+
+/// How a thread got into the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Entry {
+    /// By a system call.
+    SystemCall,
+    /// At any other instruction: a page fault, for the most part.
+    Fault,
 }
 
 /// A sample on a CPU.
@@ -121,7 +130,7 @@ impl Sight {
             }
             Activity::Work => self.others_elsewhere = true,
             Activity::Waiting(Wait::Lock) => self.locked_out = true,
-            Activity::Waiting(Wait::Barrier) | Activity::Kernel => {}
+            Activity::Waiting(Wait::Barrier) | Activity::Kernel(_) => {}
         }
     }
 

@@ -25,9 +25,12 @@ fn places(value: &Value, at: String, out: &mut Vec<String>) {
 
 /// Fields that may be absent: added after the contract, or absent where they have nothing to tell.
 fn optional(pointer: &str) -> bool {
-    const NAMES: [&str; 53] = [
+    const NAMES: [&str; 56] = [
         "waiting_s",
         "kernel_s",
+        "fault_s",
+        "what_if_s",
+        "branches",
         "concurrency",
         "lambda",
         "allowed_cpus",
