@@ -7,6 +7,7 @@
 //!
 //! Everything here works from the profile alone, on any machine. What was not measured is shown as such, never as 0.
 
+mod account;
 pub mod counters;
 pub mod csv;
 pub mod diff;

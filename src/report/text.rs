@@ -10,7 +10,7 @@ use crate::roofline::class;
 
 use super::number::{self, NOT_MEASURED, percent, seconds, si};
 use super::table::{self, COLUMNS};
-use super::{View, counters, name, summary, traffic, wrap};
+use super::{View, account, counters, name, summary, traffic, wrap};
 
 /// The whole report.
 pub fn report(profile: &Profile, view: &View) -> String {
@@ -141,6 +141,9 @@ fn explanation(f: &Function, width: usize) -> String {
     };
     let mut out = format!("\n{}{place}\n", name::shorten(&f.name, width.saturating_sub(place.chars().count() + 1)));
     out += &wrap::hanging(&format!("  {}", holding(f)), width, 4);
+    for line in account::lines(f) {
+        out += &wrap::hanging(&format!("  {line}"), width, 4);
+    }
     for s in table::savings(f).iter().take(3) {
         let range = number::range(s.seconds, s.seconds_max);
         let whole = match s.program_seconds {
