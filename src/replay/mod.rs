@@ -1,0 +1,2 @@
+//! replay
+pub mod recorder;
