@@ -3,7 +3,7 @@
 use crate::profile::evidence::bursts::{Found, TracedAccess, Translation};
 use crate::profile::machine::Cache;
 
-use super::sets::{Keys, Sets};
+use crate::replay::sets::{Keys, Sets};
 
 /// Pages are taken to be small; which of them are huge is for the memory model to say.
 const PAGE_BITS: u32 = 12;

@@ -10,7 +10,6 @@ mod direction;
 mod history;
 mod kept;
 mod predictor;
-mod sets;
 mod targets;
 
 use iced_x86::{Decoder, DecoderOptions};
