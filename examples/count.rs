@@ -22,7 +22,7 @@ fn main() {
     let mut engine: Box<dyn CountingEngine> =
         if has("--single-step") { Box::new(SingleStep::new()) } else { Box::new(Translator::new()) };
     let sink = has("--memory").then(|| Box::new(Adder::default()) as Box<dyn AccessSink>);
-    let counted = engine.run(child, sink).unwrap_or_else(|e| fail(&e));
+    let counted = engine.run(child, sink, None).unwrap_or_else(|e| fail(&e));
     let evidence = &counted.evidence;
     let mut instructions = 0;
     for block in &evidence.blocks {

@@ -24,7 +24,7 @@ fn main() {
         _ => None,
     };
     let child = spawn_gated(&Program { path, argv }, Streams::default()).unwrap_or_else(|e| fail(&e));
-    let counted = Translator::new().run(child, sink).unwrap_or_else(|e| fail(&e));
+    let counted = Translator::new().run(child, sink, None).unwrap_or_else(|e| fail(&e));
     if let Some(memory) = &counted.memory {
         print(memory);
     }

@@ -24,6 +24,7 @@ pub mod isa;
 pub mod machine;
 pub mod memory;
 pub mod profile;
+pub mod replay;
 pub mod report;
 pub mod roofline;
 pub mod sample;

@@ -82,7 +82,7 @@ fn count(engine: &mut dyn CountingEngine, kernels: &[&Expected], isa: &str) -> C
     let null = Some(fs::OpenOptions::new().write(true).open("/dev/null").unwrap().into());
     let streams = Streams { stdout: null, ..Streams::default() };
     let child = spawn_gated(&Program { path: program(), argv }, streams).unwrap();
-    let counted = engine.run(child, None).unwrap();
+    let counted = engine.run(child, None, None).unwrap();
     assert_eq!(counted.status, 0, "the demo ended with {:#x}", counted.status);
     counted.evidence
 }

@@ -43,7 +43,7 @@ fn accesses(engine: &mut dyn CountingEngine, path: &Path) -> ByInstruction {
     let program = Program { path: path.into(), argv: vec![path.into()] };
     let keeper = Keeper::default();
     let kept = keeper.kept.clone();
-    let counted = engine.run(spawn_gated(&program, Streams::default()).unwrap(), Some(Box::new(keeper))).unwrap();
+    let counted = engine.run(spawn_gated(&program, Streams::default()).unwrap(), Some(Box::new(keeper)), None).unwrap();
     assert!(libc::WIFEXITED(counted.status), "status {:#x}", counted.status);
     std::mem::take(&mut kept.lock().unwrap())
 }

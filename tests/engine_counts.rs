@@ -62,7 +62,7 @@ fn count(engine: &mut dyn CountingEngine, path: &Path) -> (Counted, (u64, u64, u
     let program = Program { path: path.into(), argv: vec![path.into()] };
     let child = spawn_gated(&program, Streams::default()).unwrap();
     let seen = Seen::default();
-    let counted = engine.run(child, Some(Box::new(Adder(seen.clone())))).unwrap();
+    let counted = engine.run(child, Some(Box::new(Adder(seen.clone()))), None).unwrap();
     let seen = *seen.lock().unwrap();
     (counted, seen)
 }
@@ -148,7 +148,7 @@ fn a_thread_that_is_killed_in_a_loop_has_its_counts() {
     let dir = tempfile::tempdir().unwrap();
     let program = guest(dir.path(), "killed");
     let program = Program { path: program.clone(), argv: vec![program.into()] };
-    let counted = Translator::new().run(spawn_gated(&program, Streams::default()).unwrap(), None).unwrap();
+    let counted = Translator::new().run(spawn_gated(&program, Streams::default()).unwrap(), None, None).unwrap();
     assert_eq!(counted.status, 0, "see the guest for what the status says");
     for mnemonic in [Mnemonic::Mulpd, Mnemonic::Imul] {
         let executions = most_executed(&counted, mnemonic);
@@ -174,7 +174,7 @@ fn rounds_count_alike_with(name: &str, many: u64, flags: &[&str], placing: Placi
         let path = guest_with(dir.path(), name, &[&[rounds_flag.as_str()], flags].concat());
         let program = Program { path: path.clone(), argv: vec![path.into()] };
         let native = Command::new(&program.path).status().unwrap().code();
-        let counted = engine.run(spawn_gated(&program, Streams::default()).unwrap(), None).unwrap();
+        let counted = engine.run(spawn_gated(&program, Streams::default()).unwrap(), None, None).unwrap();
         assert_eq!(Some(libc::WEXITSTATUS(counted.status)), native, "{name}: {rounds} rounds");
         assert!(native < Some(60), "{name}: it finds registers wrong");
         by_instruction(&counted)
@@ -302,7 +302,7 @@ fn signals_leave_active_lanes_as_they_are() {
     let program = guest(dir.path(), "masked_signals");
     let program = Program { path: program.clone(), argv: vec![program.into()] };
     let child = spawn_gated(&program, Streams::default()).unwrap();
-    let counted = Translator::new().run(child, None).unwrap();
+    let counted = Translator::new().run(child, None, None).unwrap();
     let status = libc::WEXITSTATUS(counted.status);
     if status == 77 {
         println!("SKIPPED: active lanes where signals come (this CPU has no AVX-512)");

@@ -51,7 +51,7 @@ fn cut_short(placing: PlacingSettings) {
     let streams = Streams { stdout: Some(File::create(&out).unwrap().into()), ..Streams::default() };
     let program = Program { path: path.clone(), argv: vec![path.clone().into()] };
     let mut engine = Translator { placing, ..Translator::default() };
-    let counted = engine.run(spawn_gated(&program, streams).unwrap(), None).unwrap();
+    let counted = engine.run(spawn_gated(&program, streams).unwrap(), None, None).unwrap();
     nothing_runs(&path);
     assert_eq!(counted.status, 0);
     let output = std::fs::read_to_string(out).unwrap();

@@ -59,7 +59,7 @@ fn one_process_goes_on_while_the_translation_of_another_is_held_up() {
     FOLDER.set(folder.path().to_owned()).unwrap();
     let program = Program { path: path.clone(), argv: vec![path.clone().into(), folder.path().into()] };
     let mut translator = Translator { before_lent: Some(hold_up), ..Translator::default() };
-    let counted = translator.run(spawn_gated(&program, Streams::default()).unwrap(), None).unwrap();
+    let counted = translator.run(spawn_gated(&program, Streams::default()).unwrap(), None, None).unwrap();
     assert_eq!(counted.status, 0);
     nothing_runs(&path);
     assert!(HELD_UP.load(Ordering::SeqCst) > 0, "the two were never translated side by side");

@@ -4,6 +4,7 @@
 //!  single_step   step ─▶ decode ─▶ instruction's record + 1 ─────────────────────────────────┐
 //!  translator    miss ─▶ decode ─▶ block ─▶ rules ─▶ emit ─▶ link ─▶ (runs) ─▶ counters ─▶ tally ─▶ CountedEvidence
 //!                        both: operands' addresses ─▶ AccessSink ─▶ MemoryEvidence
+//!                translator: now and then all that threads do ─▶ BurstSink ─▶ BurstEvidence
 //! ```
 
 pub mod merge;
@@ -18,6 +19,7 @@ pub mod x86_64;
 
 use nix::errno::Errno;
 
+use crate::profile::evidence::bursts::{BurstEvidence, BurstSink};
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::memory::{AccessSink, MemoryEvidence};
 use crate::target::launch::Gated;
@@ -29,7 +31,13 @@ pub use translator::{PlacingSettings, Translator};
 /// A way to count what a program executes. Two implementations: single-step (slow, the oracle) and translator.
 pub trait CountingEngine {
     /// Runs the gated child and its descendants to their end. The child's exit status is returned, not imitated.
-    fn run(&mut self, child: Gated, sink: Option<Box<dyn AccessSink>>) -> Result<Counted, CountError>;
+    /// An engine that records no bursts ends their sink at once.
+    fn run(
+        &mut self,
+        child: Gated,
+        sink: Option<Box<dyn AccessSink>>,
+        bursts: Option<Box<dyn BurstSink>>,
+    ) -> Result<Counted, CountError>;
 }
 
 /// What an engine returns.
@@ -41,6 +49,8 @@ pub struct Counted {
     pub evidence: CountedEvidence,
     /// The access sink's evidence, if there was a sink.
     pub memory: Option<MemoryEvidence>,
+    /// The evidence of the sink of bursts, if there was one.
+    pub bursts: Option<BurstEvidence>,
 }
 
 /// Why a program could not be counted.

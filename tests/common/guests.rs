@@ -49,7 +49,7 @@ pub fn counted_by(
     let streams = Streams { stdout: file(&out), stderr: file(&err), ..Streams::default() };
     let path = find_in_path(argv[0].as_ref()).unwrap();
     let program = Program { path, argv: argv.iter().map(|a| a.into()).collect() };
-    let counted = engine.run(spawn_gated(&program, streams).unwrap(), sink);
+    let counted = engine.run(spawn_gated(&program, streams).unwrap(), sink, None);
     let read = |path| String::from_utf8_lossy(&std::fs::read(path).unwrap()).into_owned();
     (counted, Said { output: read(&out), errors: read(&err) })
 }

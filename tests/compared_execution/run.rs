@@ -151,7 +151,7 @@ fn counted(
     let streams = Streams { stdout: Some(File::create(&out).unwrap().into()), ..Streams::default() };
     let program = Program { path: path.into(), argv: vec![path.into()] };
     let child = spawn_gated(&program, streams).unwrap();
-    let counted = engine.run(child, sink).map_err(|e| Difference { text: e.to_string() })?;
+    let counted = engine.run(child, sink, None).map_err(|e| Difference { text: e.to_string() })?;
     let ended = (counted.status & !0x80, std::fs::read(out).unwrap());
     Ok((counted, ended))
 }

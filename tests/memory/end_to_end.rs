@@ -67,7 +67,7 @@ pub fn run(
     let mut argv = vec![program.as_os_str().to_owned()];
     argv.extend(arguments.iter().map(Into::into));
     let program = Program { path: program.to_owned(), argv };
-    engine.run(spawn_gated(&program, Streams::default()).unwrap(), Some(Box::new(sink))).unwrap()
+    engine.run(spawn_gated(&program, Streams::default()).unwrap(), Some(Box::new(sink)), None).unwrap()
 }
 
 /// A figure of some traffic.

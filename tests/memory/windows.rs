@@ -111,7 +111,7 @@ fn run(program: &Path, restless: bool) -> (Counted, Told) {
     };
     let program = Program { path: program.to_owned(), argv: vec![program.as_os_str().to_owned()] };
     let child = spawn_gated(&program, Streams::default()).unwrap();
-    let counted = Translator::new().run(child, Some(Box::new(sink))).unwrap();
+    let counted = Translator::new().run(child, Some(Box::new(sink)), None).unwrap();
     let told = std::mem::take(&mut *told.lock().unwrap());
     (counted, told)
 }

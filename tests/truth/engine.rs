@@ -18,7 +18,7 @@ pub fn flops(program: &Path, engine: &mut dyn CountingEngine) -> Figures {
     let sink = std::fs::File::create("/dev/null").expect("/dev/null is writable");
     let streams = Streams { stdout: Some(sink.into()), ..Streams::default() };
     let child = spawn_gated(&Program { path: program.into(), argv: vec![program.into()] }, streams).expect("it starts");
-    let counted = engine.run(child, None).expect("it can be counted");
+    let counted = engine.run(child, None, None).expect("it can be counted");
     assert_eq!(counted.status, 0, "the program ends well");
     let path = program.to_string_lossy();
     let kernels = kernels(program);

@@ -16,6 +16,7 @@ use super::tally::Tally;
 use super::turns::Turns;
 use super::{CountError, Counted, CountingEngine};
 use crate::profile::code::CodeRef;
+use crate::profile::evidence::bursts::BurstSink;
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::memory::AccessSink;
 use crate::target::launch::Gated;
@@ -52,7 +53,12 @@ struct Run {
 }
 
 impl CountingEngine for SingleStep {
-    fn run(&mut self, child: Gated, sink: Option<Box<dyn AccessSink>>) -> Result<Counted, CountError> {
+    fn run(
+        &mut self,
+        child: Gated,
+        sink: Option<Box<dyn AccessSink>>,
+        bursts: Option<Box<dyn BurstSink>>,
+    ) -> Result<Counted, CountError> {
         let first = start_traced(child)?;
         let mut run = Run {
             threads: HashMap::new(),
@@ -64,7 +70,8 @@ impl CountingEngine for SingleStep {
             turns: Turns::default(),
         };
         let status = run.follow(first)?;
-        Ok(run.finish(status))
+        let bursts = bursts.map(BurstSink::finish);
+        Ok(Counted { bursts, ..run.finish(status) })
     }
 }
 
@@ -208,6 +215,6 @@ impl Run {
         evidence.blocks = merge_adjacent(std::mem::take(&mut evidence.blocks));
         (evidence.threads, evidence.cpu_s) = self.roster.finish();
         let memory = self.sink.map(|sink| sink.finish(&self.sites));
-        Counted { status, evidence, memory }
+        Counted { status, evidence, memory, bursts: None }
     }
 }

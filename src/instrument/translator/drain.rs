@@ -3,15 +3,18 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use super::block::BlockId;
 use super::hash::AddressMap;
 use super::layout;
-use super::probes::{ENTRY, INDEXED, ProbeSite, REPEATED, REPEATED_COUNT, Shape};
+use super::probes::{ProbeSite, Shape};
+use super::records::{self, Reader};
 use super::regions::Regions;
 use super::space::CodeSpace;
 use super::thread::Thread;
 use super::unseen::Unseen;
 use super::version::Version;
 use crate::instrument::strings::{self, Run};
+use crate::isa::facts::AccessKind;
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::data::Allocation;
 use crate::profile::evidence::memory::{Access, AccessSink, Amount, Executed};
@@ -24,6 +27,8 @@ pub struct Drain {
     sites: Vec<CodeRef>,
     by_place: AddressMap<(u32, u64), u32>,
     batch: Vec<Access>,
+    /// Number and kind of what is being decoded.
+    now: (u32, AccessKind),
     bytes: Vec<u8>,
     /// Numbers of instructions that were drained last, by probe. Programs have probes of their own, and so have versions.
     recent: Vec<Option<(CodeRef, Version, u32)>>,
@@ -36,8 +41,35 @@ pub struct Drain {
 /// Entries of the table of recent numbers.
 const RECENT: usize = 1024;
 
-/// Bytes that a comparison of strings is taken to read whose end is not known yet.
-const UNKNOWN_LENGTH: u64 = 4096;
+/// Forgets what the buffer of a thread holds that does not run.
+pub fn empty(regions: &Regions, region: u32) {
+    regions.set(region, layout::CURSOR, regions.base(region).get() + u64::from(layout::BUFFER));
+}
+
+/// A thread, whose buffer is empty, is in `version` from now on.
+pub fn enter(drain: &mut Option<Drain>, regions: &Regions, region: u32, thread: u32, version: Version) {
+    match drain {
+        Some(drain) => drain.enter(regions, region, thread, version),
+        None => empty(regions, region),
+    }
+}
+
+impl Reader for Drain {
+    fn block(&mut self, _id: BlockId) {}
+
+    fn probe(&mut self, number: u32, probe: &ProbeSite) {
+        self.now = (self.recent_number(number, probe), probe.kind);
+    }
+
+    fn access(&mut self, address: u64, bytes: u32) {
+        let (site, kind) = self.now;
+        self.batch.push(Access { address, bytes, site, kind });
+    }
+
+    fn repeated(&mut self, runs: &[Run]) {
+        strings::accesses(runs, self.now.0, &mut self.batch);
+    }
+}
 
 impl Drain {
     /// For a run with this sink.
@@ -48,6 +80,7 @@ impl Drain {
             sites: Vec::new(),
             by_place: AddressMap::default(),
             batch: Vec::new(),
+            now: (0, AccessKind::Load),
             bytes: Vec::new(),
             recent: vec![None; RECENT],
             complete_from: HashMap::new(),
@@ -95,7 +128,7 @@ impl Drain {
         for i in 0..layout::FILTERED_LINES {
             regions.set(region, layout::FILTERED + 8 * i, 0);
         }
-        regions.set(region, layout::CURSOR, regions.base(region).get() + u64::from(layout::BUFFER));
+        empty(regions, region);
     }
 
     /// Lets a running `thread` leave nothing out from now on, if the sink wants that: bursts of all threads are to meet, and
@@ -104,6 +137,7 @@ impl Drain {
         let regions = thread.regions.borrow();
         let complete = |mask: u64| mask == 0;
         if !thread.version.collects()
+            || thread.version.traces()
             || complete(regions.get(thread.region, layout::SELECT_MASK))
             || !complete(self.sink.collect(thread.ordinal).mask())
         {
@@ -159,65 +193,7 @@ impl Drain {
     fn decode(&mut self, space: &CodeSpace, part: Range<usize>, about_to: u64) {
         self.batch.clear();
         let bytes = std::mem::take(&mut self.bytes);
-        let word = |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
-        let mut at = part.start;
-        while at + ENTRY as usize <= part.end {
-            let (address, packed) = (word(at), word(at + 8));
-            let (number, extra) = (packed as u32, (packed >> 32) as u32);
-            let Some(probe) = space.probe_sites.get(number as usize).copied() else { break };
-            let site = self.recent_number(number, &probe);
-            let access = |address, bytes| Access { address, bytes, site, kind: probe.kind };
-            match probe.shape {
-                Shape::Plain => self.batch.push(access(address, probe.bytes)),
-                Shape::Masked { lanes } => {
-                    let active = extra & (((1u64 << lanes) - 1) as u32);
-                    if active != 0 {
-                        let lane = probe.bytes / u32::from(lanes);
-                        let first = active.trailing_zeros();
-                        let count = 32 - active.leading_zeros() - first;
-                        self.batch.push(access(address + u64::from(first * lane), count * lane));
-                    }
-                }
-                Shape::Repeated { may_end_early } => {
-                    let run = |at: usize, probe: &ProbeSite| {
-                        let times = word(at + REPEATED_COUNT as usize);
-                        // What comes last may have been noted, and not done.
-                        let is_open = may_end_early && times == about_to && part.end - at <= 2 * REPEATED as usize;
-                        let most = if is_open { UNKNOWN_LENGTH } else { u64::MAX };
-                        let bytes = times.saturating_mul(u64::from(probe.bytes)).min(most);
-                        Run { address: word(at), bytes, kind: probe.kind }
-                    };
-                    let first = run(at, &probe);
-                    // The instruction's other operand, if it has one and the buffer was not emptied in between.
-                    let next = at + REPEATED as usize;
-                    let other = space.probe_sites.get(number as usize + 1).filter(|other| other.at == probe.at);
-                    let follows = next + REPEATED as usize <= part.end && word(next + 8) as u32 == number + 1;
-                    match other.filter(|_| follows) {
-                        Some(other) => {
-                            strings::accesses(&[first, run(next, other)], site, &mut self.batch);
-                            at = next;
-                        }
-                        None => strings::accesses(&[first], site, &mut self.batch),
-                    }
-                }
-                Shape::Indexed { lanes, index, scale } => {
-                    let lane_bytes = probe.bytes / u32::from(lanes.max(1));
-                    for lane in (0..usize::from(lanes)).filter(|&l| extra >> l & 1 == 1) {
-                        let offset = match index {
-                            4 => (word(at + 16 + lane / 2 * 8) >> (lane % 2 * 32)) as i32 as i64,
-                            _ => word(at + 16 + lane * 8) as i64,
-                        };
-                        let target = address.wrapping_add((offset * i64::from(scale)) as u64);
-                        self.batch.push(access(target, lane_bytes));
-                    }
-                }
-            }
-            at += match probe.shape {
-                Shape::Indexed { .. } => INDEXED,
-                Shape::Repeated { .. } => REPEATED,
-                Shape::Plain | Shape::Masked { .. } => ENTRY,
-            } as usize;
-        }
+        records::read(&bytes[part], &space.probe_sites, about_to, self);
         self.bytes = bytes;
     }
 

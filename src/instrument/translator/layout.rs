@@ -9,8 +9,8 @@
 //!         lines noted last
 //!   0x1000 counters, 8 bytes each
 //!   … and a buffer of addresses at the end       0xc0000 lookups of the versions that note addresses
-//!                                               0x240000 lookups of calls, for each version
-//!                                               0x440000 lookups of returns, for each version
+//!                                               0x2c0000 lookups of calls, for each version
+//!                                               0x540000 lookups of returns, for each version
 //! ```
 
 use crate::instrument::x86_64::lookup_index::{RETURN_ENTRIES, TARGET_ENTRIES};
@@ -113,6 +113,10 @@ pub const POPULATION_16: u32 = 0xa_0000;
 pub const EXECUTABLE: u32 = 0xb_1000;
 /// `MAP_FIXED` of the lowest byte of a mapping's flags.
 pub const FIXED: u32 = 0xb_1100;
+/// By bits 8 to 15 of the cursor: not 0 if the buffer has room for all that a traced block notes.
+pub const HAS_ROOM: u32 = 0xb_1200;
+/// Bytes that a traced block notes at most: 200 instructions, each of which makes one record of the longest, or two of others.
+pub const MOST_OF_BLOCK: u32 = 0x5000;
 /// The bits of a return address that its entry depends on.
 pub const RETURN_MASK: u32 = 0xb_2000;
 /// Those of the target of an indirect jump or call.
@@ -122,10 +126,10 @@ pub const POLLING: u32 = 0xb_0000;
 /// The lookup tables of the versions that note addresses.
 pub const MORE_LOOKUPS: u32 = 0xc_0000;
 /// The lookup tables of indirect calls, of each version.
-pub const CALLEES: u32 = MORE_LOOKUPS + 3 * LOOKUP_SIZE;
+pub const CALLEES: u32 = MORE_LOOKUPS + 4 * LOOKUP_SIZE;
 /// The lookup tables of returns, of each version.
-pub const RETURNS: u32 = CALLEES + 4 * LOOKUP_SIZE;
+pub const RETURNS: u32 = CALLEES + 5 * LOOKUP_SIZE;
 /// Bytes of one.
 pub const RETURNS_SIZE: u32 = 8 * RETURN_ENTRIES;
 /// Bytes of the tables.
-pub const TABLES: u64 = RETURNS as u64 + 4 * RETURNS_SIZE as u64;
+pub const TABLES: u64 = RETURNS as u64 + 5 * RETURNS_SIZE as u64;

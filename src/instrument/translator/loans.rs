@@ -98,6 +98,7 @@ impl Run {
     /// What was lent is at home again.
     fn take_home(&mut self, lot: Lot) {
         self.uncounted.note(lot.native.len() as u64);
+        let left: Vec<Pid> = lot.native.iter().map(|&(tid, _)| tid).collect();
         for (tid, excursion) in lot.native {
             if let Some(thread) = self.threads.get_mut(&tid) {
                 thread.native = Some(excursion);
@@ -107,6 +108,7 @@ impl Run {
             process.image.space.borrow().set_polling(self.is_polling());
             self.processes.insert(id, process);
         }
+        left.into_iter().for_each(|tid| self.end_burst(tid));
     }
 
     fn close_loan(&mut self, lot: Result<Lot, Lost>) {

@@ -17,7 +17,8 @@ use crate::target::address::CacheAddress;
 impl Writer<'_> {
     /// Whether the block is a loop whose counter need not be in memory while it runs.
     pub(super) fn choose_loop_counter(&mut self) -> bool {
-        if !self.block.repeats() {
+        // A burst has a record of each round.
+        if !self.block.repeats() || self.unit.version.traces() {
             return false;
         }
         self.induction = self.find_induction();

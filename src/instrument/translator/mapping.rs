@@ -85,6 +85,7 @@ impl Run {
     fn sigreturn(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
         let (stopped, after) = self.execute(stopped, registers, site)?;
         self.note_mask(&stopped)?;
+        self.end_burst(stopped.tid());
         let stopped = self.redirect(stopped, after, Address::new(after.rip))?;
         self.go_on(stopped)
     }

@@ -5,6 +5,7 @@
 //!    │          ├▶ signals   state at a cache address    ▲            │
 //!    │          └▶ mapping   text that comes and goes    │            └▶ space: blocks, exits, links, lookups
 //!    └▶ mailboxes ───────────▶ process ──────────────────┘ ▲                └▶ harvest ─▶ tally
+//!    └▶ windows, tracing ─▶ version     threads note addresses (drain), or all that they do for a short while (bursts)
 //!    └▶ loans ─▶ workers: the same for a second code space │
 //!         once it is known what is hot: placing ─▶ chains ─┘   then: huge
 //!                                          └▶ usual: where its indirect jumps and calls go; heads: what lookups find first
@@ -19,6 +20,8 @@ mod ahead;
 mod allocations;
 mod arena;
 mod block;
+mod burst_pace;
+mod bursts;
 mod calls;
 mod chains;
 mod chunks;
@@ -47,6 +50,7 @@ mod patience;
 mod placing;
 mod probes;
 mod process;
+mod records;
 mod regions;
 mod relatives;
 mod returns;
@@ -64,6 +68,8 @@ mod tasks;
 mod text;
 mod thread;
 mod totals;
+mod traces;
+mod tracing;
 mod unit;
 mod unseen;
 mod usual;
@@ -74,9 +80,11 @@ mod writer;
 
 use super::start::start_traced;
 use super::{CountError, Counted, CountingEngine};
+use crate::profile::evidence::bursts::BurstSink;
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::memory::AccessSink;
 use crate::target::launch::Gated;
+use bursts::Bursts;
 use drain::Drain;
 pub use placing::PlacingSettings;
 use run::Run;
@@ -98,10 +106,16 @@ impl Translator {
 }
 
 impl CountingEngine for Translator {
-    fn run(&mut self, child: Gated, sink: Option<Box<dyn AccessSink>>) -> Result<Counted, CountError> {
+    fn run(
+        &mut self,
+        child: Gated,
+        sink: Option<Box<dyn AccessSink>>,
+        bursts: Option<Box<dyn BurstSink>>,
+    ) -> Result<Counted, CountError> {
         heap::prepare();
         let first = start_traced(child)?;
-        let mut run = Run::new(first, sink.map(Drain::new), self.placing, self.before_lent);
+        let sinks = (sink.map(Drain::new), bursts.map(Bursts::new));
+        let mut run = Run::new(first, sinks, self.placing, self.before_lent);
         let status = run.follow();
         if status.is_err() {
             run.end_all();
@@ -120,6 +134,7 @@ impl CountingEngine for Translator {
         (evidence.threads, evidence.cpu_s, evidence.uncounted_share) = (threads, cpu_s, share);
         evidence.warnings.extend(doubts);
         let memory = run.drain.map(Drain::finish);
-        Ok(Counted { status, evidence, memory })
+        let bursts = run.bursts.map(Bursts::finish);
+        Ok(Counted { status, evidence, memory, bursts })
     }
 }

@@ -160,6 +160,7 @@ impl Uncounted {
 impl Run {
     /// A thread goes to native code.
     pub fn enter_native(&mut self, tid: Pid) {
+        self.end_burst(tid);
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.native = Some(Excursion::begin(tid));
             self.uncounted.note(1);

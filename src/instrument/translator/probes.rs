@@ -13,6 +13,7 @@
 use iced_x86::{Instruction, Register};
 
 use super::layout;
+use super::records::{ENTRY, REPEATED_COUNT, size};
 use super::space::{DynamicSlot, Sum};
 use super::version::Version;
 use super::writer::Writer;
@@ -88,20 +89,11 @@ impl ProbeSite {
     }
 }
 
-/// Bytes of an entry.
-pub const ENTRY: u32 = 16;
-/// Bytes of a [`Shape::Repeated`] record: an entry, and how often, in 64 bits.
-pub const REPEATED: u32 = 24;
-/// Where in it that stands.
-pub const REPEATED_COUNT: u32 = 16;
-/// Bytes of an [`Shape::Indexed`] record.
-pub const INDEXED: u32 = 16 + 64;
-
 /// Two registers lent to a probe.
 #[derive(Debug, Clone, Copy)]
-struct Lent {
-    t: Gpr,
-    u: Gpr,
+pub(super) struct Lent {
+    pub(super) t: Gpr,
+    pub(super) u: Gpr,
     /// Their values are saved at the loop's entry.
     stolen: bool,
 }
@@ -158,13 +150,14 @@ impl Writer<'_> {
     pub(super) fn probe(&mut self, i: usize) -> Option<Iterations> {
         let instruction = self.block.steps[i].instruction;
         let dynamic = is_dynamic(&instruction);
-        if !dynamic && !self.space.has_sink {
+        let notes = self.space.has_sink || self.unit.version.traces();
+        if !dynamic && !notes {
             return None;
         }
         let facts = classify(&instruction);
         let sum = facts.dynamic.and_then(|d| self.sum(i, d));
         let mut entries = 0;
-        if self.space.has_sink {
+        if notes {
             for operand in operands(&instruction, &facts) {
                 self.access(i, &instruction, &facts, &operand, (sum, &mut entries));
             }
@@ -178,7 +171,7 @@ impl Writer<'_> {
     }
 
     /// The program's state is known again before step `i`.
-    fn again(&mut self, i: usize) {
+    pub(super) fn again(&mut self, i: usize) {
         let plain = self.plain();
         self.point(self.block.steps[i].offset, plain);
     }
@@ -316,6 +309,10 @@ impl Writer<'_> {
             return;
         }
         let Some(lent) = self.lend(i, instruction) else { return };
+        if version.traces() {
+            self.trace_access(i, operand, lent, entries, &Noted { site, shape, facts, instruction });
+            return;
+        }
         let (t, u) = (lent.t, lent.u);
         let dead = self.dead_flags.get(i) == Some(&Dead::All);
         let hot = &mut self.unit.hot;
@@ -379,13 +376,7 @@ impl Writer<'_> {
         if let Some(Tail { noted, .. }) = by_its_tail {
             self.unit.lead_to_cold(noted);
         }
-        if let Shape::Repeated { may_end_early: true } = shape {
-            let cold = &mut self.unit.cold;
-            cold.load(u, layout::CURSOR);
-            cold.save(layout::REPEAT_ENTRIES + 8 * *entries, u);
-            *entries += 1;
-        }
-        self.append(lent, site, shape, facts, instruction);
+        append(&mut self.unit.cold, lent, entries, &Noted { site, shape, facts, instruction });
         let drain = self.space.arenas[self.unit.arena].stubs.drain;
         let cold = &mut self.unit.cold;
         cold.add_far(t, u, layout::BUFFER_MARGIN);
@@ -466,39 +457,6 @@ impl Writer<'_> {
         self.unit.lead_to_cold(unfiltered);
     }
 
-    /// `buffer[cursor] = (t, site, extra)`; leaves the new cursor in `u`.
-    fn append(&mut self, lent: Lent, site: u32, shape: Shape, facts: &InstructionFacts, instruction: &Instruction) {
-        let (t, u) = (lent.t, lent.u);
-        let cold = &mut self.unit.cold;
-        cold.load(u, layout::CURSOR);
-        cold.store_at(u, 0, t);
-        cold.store_constant_at(u, 8, site);
-        let mut size = ENTRY;
-        match shape {
-            Shape::Plain => {}
-            Shape::Repeated { .. } => {
-                cold.store_at(u, REPEATED_COUNT as i8, RCX);
-                size = REPEATED;
-            }
-            Shape::Masked { .. } | Shape::Indexed { .. } => {
-                match facts.dynamic {
-                    Some(Dynamic::Mask { k, lanes }) => cold.mask_to(t, k, lanes.min(if lanes > 16 { 32 } else { 16 })),
-                    Some(Dynamic::VectorMask { register, element, lanes }) => {
-                        cold.signs_to(t, register, element, lanes);
-                    }
-                    _ => cold.constant(t, u64::from(u32::MAX)),
-                }
-                cold.store_low_at(u, 12, t);
-            }
-        }
-        if let Shape::Indexed { .. } = shape {
-            store_vector(cold, u, 16, instruction.memory_index());
-            size = INDEXED;
-        }
-        cold.add_small(u, size as i8);
-        cold.save(layout::CURSOR, u);
-    }
-
     /// Two registers that the instruction does not use.
     fn lend(&mut self, i: usize, instruction: &Instruction) -> Option<Lent> {
         if let Some((t, u)) = self.loop_probes {
@@ -515,6 +473,44 @@ impl Writer<'_> {
         let u = free_gpr(used | 1 << t.0)?;
         Some(Lent { t, u, stolen: false })
     }
+}
+
+/// What a record is of.
+pub(super) struct Noted<'a> {
+    pub(super) site: u32,
+    pub(super) shape: Shape,
+    pub(super) facts: &'a InstructionFacts,
+    pub(super) instruction: &'a Instruction,
+}
+
+/// `buffer[cursor] = (t, site, extra)`; leaves the new cursor in `u`. Changes no flags. Where the record's length is known only behind
+/// the instruction it is kept where that stands, as one more of its `entries`.
+pub(super) fn append(code: &mut Code, lent: Lent, entries: &mut u32, noted: &Noted<'_>) {
+    let (t, u) = (lent.t, lent.u);
+    code.load(u, layout::CURSOR);
+    if let Shape::Repeated { may_end_early: true } = noted.shape {
+        code.save(layout::REPEAT_ENTRIES + 8 * *entries, u);
+        *entries += 1;
+    }
+    code.store_at(u, 0, t);
+    code.store_constant_at(u, 8, noted.site);
+    match noted.shape {
+        Shape::Plain => {}
+        Shape::Repeated { .. } => code.store_at(u, REPEATED_COUNT as i8, RCX),
+        Shape::Masked { .. } | Shape::Indexed { .. } => {
+            match noted.facts.dynamic {
+                Some(Dynamic::Mask { k, lanes }) => code.mask_to(t, k, lanes.min(if lanes > 16 { 32 } else { 16 })),
+                Some(Dynamic::VectorMask { register, element, lanes }) => code.signs_to(t, register, element, lanes),
+                _ => code.constant(t, u64::from(u32::MAX)),
+            }
+            code.store_low_at(u, 12, t);
+        }
+    }
+    if let Shape::Indexed { .. } = noted.shape {
+        store_vector(code, u, ENTRY.into(), noted.instruction.memory_index());
+    }
+    code.add_small(u, size(noted.shape) as i8);
+    code.save(layout::CURSOR, u);
 }
 
 /// Whether `instruction`, repeated, ends with what it finds.

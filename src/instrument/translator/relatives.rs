@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use nix::unistd::Pid;
 
+use super::drain::enter;
 use super::hold::Held;
 use super::inject;
 use super::layout;
@@ -86,7 +87,10 @@ impl Run {
     fn renew(&mut self, space: Pid, stopped: Stopped) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
         let members: Vec<Pid> = self.threads.iter().filter(|(_, t)| t.process == space).map(|(&id, _)| id).collect();
-        members.iter().for_each(|&id| self.drain_buffer(id));
+        for &id in &members {
+            self.end_burst(id);
+            self.drain_buffer(id);
+        }
         let polling = self.is_polling();
         let process = self.processes.get_mut(&space).ok_or(RunError::Gone)?;
         let old = process.image.clone();
@@ -110,9 +114,7 @@ impl Run {
             }
             old.regions.borrow_mut().give_back(thread.region);
             (thread.region, thread.regions) = (region, new.regions.clone());
-            if let Some(drain) = &mut self.drain {
-                drain.enter(&new.regions.borrow(), region, thread.ordinal, thread.version);
-            }
+            enter(&mut self.drain, &new.regions.borrow(), region, thread.ordinal, thread.version);
         }
         if let Some(thread) = self.threads.get_mut(&tid) {
             signals.into_iter().for_each(|(signal, info)| thread.defer(signal, info));

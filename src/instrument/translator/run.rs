@@ -17,6 +17,8 @@ use nix::unistd::Pid;
 
 use super::address_space::Allowance;
 use super::allocations::Askers;
+use super::burst_pace::Pace;
+use super::bursts::{Bursts, take_records};
 use super::course::Told;
 use super::dispositions::Dispositions;
 use super::drain::Drain;
@@ -111,6 +113,10 @@ pub(super) struct Run {
     pub family_cpu_s: Option<f64>,
     /// Where addresses go, if somebody wants them.
     pub drain: Option<Drain>,
+    /// Where bursts go, if somebody wants them.
+    pub bursts: Option<Bursts>,
+    /// When they are.
+    pub(super) burst_pace: Pace,
     /// Who asks for memory.
     pub askers: Askers,
     /// When addresses are noted.
@@ -136,7 +142,12 @@ pub(super) struct Run {
 
 impl Run {
     /// A run whose first process is `first`; see [`Translator`](super::Translator) for the rest.
-    pub fn new(first: Pid, drain: Option<Drain>, placing: PlacingSettings, before_lent: Option<fn()>) -> Self {
+    pub fn new(
+        first: Pid,
+        (drain, bursts): (Option<Drain>, Option<Bursts>),
+        placing: PlacingSettings,
+        before_lent: Option<fn()>,
+    ) -> Self {
         let seat = Seat::new();
         Run {
             threads: HashMap::new(),
@@ -152,7 +163,9 @@ impl Run {
             uncounted: Uncounted::default(),
             family_cpu_s: None,
             askers: Askers::default(),
-            windows: Windows::new(drain.is_some()),
+            windows: Windows::new(drain.is_some() || bursts.is_some()),
+            burst_pace: Pace::new(),
+            bursts,
             told: Told::default(),
             drain,
             finished: VecDeque::new(),
@@ -211,7 +224,9 @@ impl Run {
             if self.answer_all()? {
                 active = Instant::now();
                 self.patience.paid();
-            } else if self.processes.values_mut().any(Process::translate_ahead) || self.work_of_sink() {
+            } else if self.processes.values_mut().any(Process::translate_ahead)
+                || !self.is_tracing() && self.work_of_sink()
+            {
                 active = Instant::now();
             }
             self.look_for_hot_blocks();
@@ -308,11 +323,9 @@ impl Run {
             let Some(process) = self.processes.get_mut(&thread.process) else { continue };
             process.asked = Some(now);
             if site == DRAIN {
-                if let Some(drain) = &mut self.drain {
-                    drop(regions);
-                    drain.drain(&process.image.space.borrow(), thread);
-                    drained = true;
-                }
+                drop(regions);
+                take_records(&mut self.drain, &mut self.bursts, &process.image.space.borrow(), thread);
+                drained = true;
                 thread.regions.borrow().respond(thread.region, target.get());
                 continue;
             }
@@ -321,6 +334,12 @@ impl Run {
                     if let Destination::Native(_) = destination {
                         thread.native = Some(Excursion::begin(tid));
                         leaving += 1;
+                        if thread.version.traces()
+                            && let Some(bursts) = &mut self.bursts
+                        {
+                            bursts.drain(&process.image.space.borrow(), thread);
+                            bursts.end(thread.ordinal);
+                        }
                     }
                     regions.respond(thread.region, destination.get());
                 }

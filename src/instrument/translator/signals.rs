@@ -5,11 +5,13 @@
 //! (PTRACE_SINGLESTEP) turns control back into the cache.
 
 use super::block::{BlockId, Moved};
+use super::bursts::take_records;
 use super::dispositions::Fate;
 use super::layout;
 use super::native::Release;
-use super::probes::{REPEATED, REPEATED_COUNT, Shape};
+use super::probes::Shape;
 use super::process::Process;
+use super::records::{REPEATED, REPEATED_COUNT};
 use super::regions::Regions;
 use super::returns::{Arrival, Transfer};
 use super::run::{Run, RunError};
@@ -220,12 +222,20 @@ impl Run {
         }
     }
 
-    /// Turns the registers of a thread in the cache into the program's, and its counts with them.
+    /// Turns the registers of a thread in the cache into the program's, and its counts with them. It is about to go on elsewhere.
     pub(super) fn as_the_program_has_it(
         &mut self,
         tid: nix::unistd::Pid,
         registers: &mut Registers,
     ) -> Result<State, RunError> {
+        let state = self.program_state(tid, registers)?;
+        if let State::Program | State::Outside = state {
+            self.end_burst(tid);
+        }
+        Ok(state)
+    }
+
+    fn program_state(&mut self, tid: nix::unistd::Pid, registers: &mut Registers) -> Result<State, RunError> {
         let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
         let process = self.processes.get(&thread.process).ok_or(RunError::Gone)?;
         let at = CacheAddress::new(registers.rip);
@@ -237,9 +247,7 @@ impl Run {
         if at > stubs.direct && at < stubs.wait.1 {
             let site = get(layout::SITE) as usize;
             if site == super::stubs::DRAIN as usize {
-                if let Some(drain) = &mut self.drain {
-                    drain.drain(&space, thread);
-                }
+                take_records(&mut self.drain, &mut self.bursts, &space, thread);
                 registers.rcx = get(layout::SAVE_RCX);
                 registers.rip = get(layout::TARGET);
                 answered();

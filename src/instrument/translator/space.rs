@@ -2,6 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasherDefault;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use iced_x86::{Decoder, DecoderOptions};
 
@@ -68,6 +69,8 @@ pub(super) fn page_of(at: Address) -> u64 {
 /// A code space.
 #[derive(Debug)]
 pub struct CodeSpace {
+    /// Tells it from others, also from those that are no more.
+    pub(super) serial: u32,
     pub(super) arenas: Vec<Arena>,
     pub(super) tables: Shared,
     pub(super) blocks: Chunks<Block>,
@@ -136,7 +139,9 @@ impl CodeSpace {
         };
         let mut sites = Chunks::new();
         sites.push(none);
+        static SPACES: AtomicU32 = AtomicU32::new(0);
         CodeSpace {
+            serial: SPACES.fetch_add(1, Ordering::Relaxed),
             arenas,
             tables,
             blocks: Chunks::new(),
@@ -189,7 +194,7 @@ impl CodeSpace {
 
     /// Says whether the mailboxes are being read.
     pub fn set_polling(&self, polling: bool) {
-        self.tables.word(u64::from(layout::POLLING)).store(u64::from(polling), std::sync::atomic::Ordering::SeqCst);
+        self.tables.word(u64::from(layout::POLLING)).store(u64::from(polling), Ordering::SeqCst);
     }
 
     /// A new counter; `None` if a region has no room for more.

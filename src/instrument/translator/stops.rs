@@ -2,6 +2,7 @@
 
 use nix::unistd::Pid;
 
+use super::bursts::take_records;
 use super::layout;
 use super::process::Destination;
 use super::regions::Request;
@@ -122,7 +123,11 @@ impl Run {
                 self.was_impatient(tid);
                 let (stopped, _) = self.restore_signal_state(stopped, libc::SIGTRAP)?;
                 let stopped = self.answer_stopped(stopped)?;
-                self.go_on(stopped)
+                self.go_on(stopped)?;
+                if self.is_tracing() {
+                    self.keep_pace();
+                }
+                Ok(())
             }
             Some(OwnTrap::Call) => {
                 let (stopped, _) = self.restore_signal_state(stopped, libc::SIGTRAP)?;
@@ -195,11 +200,11 @@ impl Run {
         Ok(stopped)
     }
 
-    /// Hands a thread's addresses to the sink.
+    /// Hands what a thread has noted to whom it is for.
     pub fn drain_buffer(&mut self, tid: Pid) {
         let Some(thread) = self.threads.get(&tid) else { return };
-        if let (Some(drain), Some(process)) = (&mut self.drain, self.processes.get(&thread.process)) {
-            drain.drain(&process.image.space.borrow(), thread);
+        if let Some(process) = self.processes.get(&thread.process) {
+            take_records(&mut self.drain, &mut self.bursts, &process.image.space.borrow(), thread);
         }
     }
 

@@ -7,6 +7,7 @@ use nix::unistd::{Pid, getegid, geteuid};
 
 use super::ahead::Ahead;
 use super::dispositions::Dispositions;
+use super::drain::{Drain, enter};
 use super::hold::Held;
 use super::inject::{self, Prepared};
 use super::layout;
@@ -161,9 +162,7 @@ impl Run {
         let ordinal = self.roster.enter(group, tid);
         // It begins where its parent is.
         let version = self.threads.get(&parent).map_or(Version::default(), |t| t.version);
-        if let Some(drain) = &mut self.drain {
-            drain.enter(&image.regions.borrow(), region, ordinal, version);
-        }
+        enter(&mut self.drain, &image.regions.borrow(), region, ordinal, version);
         let mut thread = Thread::new(group, space, ordinal, region, image.regions.clone(), version);
         deferred.into_iter().for_each(|(signal, info)| thread.defer(signal, info));
         self.threads.insert(tid, thread);
@@ -221,11 +220,9 @@ impl Run {
         image.space.set_polling(self.is_polling());
         let shared = ImageRef::new(image.space, image.regions);
         let region = shared.regions.borrow_mut().take()?;
-        let mut version = Version::default();
-        if let Some(drain) = &mut self.drain {
-            version = drain.wanted();
-            drain.enter(&shared.regions.borrow(), region, ordinal, version);
-        }
+        // A burst does not begin with what the kernel and the loader do.
+        let version = self.drain.as_ref().map_or(Version::default(), Drain::wanted);
+        enter(&mut self.drain, &shared.regions.borrow(), region, ordinal, version);
         self.threads.insert(tid, Thread::new(tid, tid, ordinal, region, shared.regions.clone(), version));
         let base = shared.regions.borrow().base(region);
         let process = Process {
@@ -303,6 +300,7 @@ impl Run {
 
     /// Takes a thread's counters over.
     fn harvest(&mut self, tid: Pid, ended: bool) {
+        self.end_burst(tid);
         self.drain_buffer(tid);
         self.leave_native(tid);
         let Some(thread) = self.threads.remove(&tid) else { return };
@@ -310,8 +308,8 @@ impl Run {
             drain.ended(thread.ordinal);
         }
         if let Some(process) = self.processes.get(&thread.process) {
-            // Addresses are noted under each thread's own ordinal: its counts have to stand beside them.
-            let own = !ended || self.drain.is_some();
+            // Addresses and bursts are noted under each thread's own ordinal: its counts have to stand beside them.
+            let own = !ended || self.drain.is_some() || self.bursts.is_some();
             let charged = if own { thread.ordinal } else { self.roster.charge(thread.ordinal) };
             process.image.space.borrow_mut().take_counters(&thread.regions.borrow(), thread.region, charged);
         }

@@ -18,6 +18,8 @@ pub enum Version {
     Warming,
     /// Notes addresses that stand for those which nobody notes.
     Measuring,
+    /// Notes blocks and addresses, all of them, for bursts.
+    Tracing,
 }
 
 /// A program address in one version: what maps of translations are keyed by.
@@ -26,9 +28,10 @@ pub struct Place(u64);
 
 impl Version {
     /// All of them.
-    pub const ALL: [Version; 4] = [Version::Plain, Version::Opening, Version::Warming, Version::Measuring];
+    pub const ALL: [Version; 5] =
+        [Version::Plain, Version::Opening, Version::Warming, Version::Measuring, Version::Tracing];
 
-    /// The version for what the access sink wants.
+    /// The version for what the access sink wants; never the one that traces.
     pub fn of(phase: Phase) -> Version {
         match phase {
             Phase::Opening => Version::Opening,
@@ -41,7 +44,7 @@ impl Version {
     /// The phase that executions in it belong to.
     pub fn phase(self) -> Phase {
         match self {
-            Version::Plain => Phase::Pause,
+            Version::Plain | Version::Tracing => Phase::Pause,
             Version::Opening => Phase::Opening,
             Version::Warming => Phase::Warming,
             Version::Measuring => Phase::Measuring,
@@ -51,6 +54,11 @@ impl Version {
     /// Whether it notes addresses.
     pub fn collects(self) -> bool {
         self != Version::Plain
+    }
+
+    /// Whether it notes them for bursts: all of them, and blocks.
+    pub fn traces(self) -> bool {
+        self == Version::Tracing
     }
 
     /// Its lookup table's offset in the tables.
@@ -95,7 +103,8 @@ mod tests {
         assert!(tables.iter().all(|(at, size)| u64::from(at + size) <= layout::TABLES));
         let at = Address::new(0x7fff_ffff_f000);
         let places: std::collections::HashSet<Place> = Version::ALL.iter().map(|v| v.place(at)).collect();
-        assert_eq!(places.len(), 4);
-        assert!(Version::ALL.iter().all(|v| Version::of(v.phase()) == *v));
+        assert_eq!(places.len(), 5);
+        assert!(Version::ALL.iter().filter(|v| !v.traces()).all(|v| Version::of(v.phase()) == *v));
+        assert_eq!(Version::Tracing.phase(), Phase::Pause);
     }
 }

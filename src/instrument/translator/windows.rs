@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
+use super::drain::{Drain, empty};
 use super::run::{Run, RunError};
 use super::signals::State;
 use super::version::Version;
@@ -72,7 +73,7 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Nothing has run yet. `needed`: there is an access sink.
+    /// Nothing has run yet. `needed`: there is a sink of accesses or of bursts.
     pub fn new(needed: bool) -> Self {
         // Without a timer phases end at the next stop or request.
         let mut wake_up = if needed { WakeUp::new().ok() } else { None };
@@ -95,7 +96,12 @@ impl Windows {
         }
     }
 
-    /// Whether some time has passed since the last look; only with an access sink.
+    /// Processor seconds of the program, when it was looked last.
+    pub fn processor_seconds(&self) -> f64 {
+        self.now_s
+    }
+
+    /// Whether some time has passed since the last look; only with a sink.
     pub fn is_time_to_look(&self) -> bool {
         self.wake_up.is_some() && self.looked.elapsed() >= LOOK
     }
@@ -166,16 +172,24 @@ impl Windows {
 }
 
 impl Run {
-    /// Asks every running thread to stop that is not in the version which the access sink wants.
+    /// Asks every running thread to stop that is not in the version which it should be in.
     pub fn keep_pace(&mut self) {
-        let Some(drain) = &mut self.drain else { return };
-        let mut wanted = drain.wanted();
+        if self.drain.is_none() && self.bursts.is_none() {
+            return;
+        }
+        let of_sink = |drain: &Option<Drain>| drain.as_ref().map_or(Version::Plain, Drain::wanted);
+        let mut wanted = of_sink(&self.drain);
         if wanted != self.windows.wanted || self.windows.looked.elapsed() >= LOOK {
             self.windows.look(self.threads.keys().copied());
         }
-        // A pause lasts until the sink has caught up.
-        let goes_on = wanted == Version::Plain && drain.is_behind();
-        if wanted == self.windows.wanted && self.windows.is_over() && !goes_on {
+        // A pause lasts until the sink has caught up, and so does a burst in it.
+        let is_behind = self.drain.as_ref().is_some_and(Drain::is_behind);
+        let goes_on = wanted == Version::Plain && (is_behind || self.is_tracing());
+        if let Some(drain) = &mut self.drain
+            && wanted == self.windows.wanted
+            && self.windows.is_over()
+            && !goes_on
+        {
             drain.end_phase();
             wanted = drain.wanted();
             // It is asked again as much later if the phase goes on.
@@ -186,11 +200,15 @@ impl Run {
         if begins_to_measure {
             // Threads have left the pause, and so counted all of it.
             self.tell_course();
+            wanted = of_sink(&self.drain);
         }
-        let Some(drain) = &mut self.drain else { return };
-        let peek = self.windows.is_time_to_peek();
+        self.keep_pace_of_bursts(wanted == Version::Plain);
+        let peek = self.drain.is_some() && !self.is_tracing() && self.windows.is_time_to_peek();
+        let wanted = self.wanted();
         for (&tid, thread) in &mut self.threads {
-            if thread.version == wanted {
+            if thread.version == wanted
+                && let Some(drain) = &mut self.drain
+            {
                 drain.join_burst(thread);
             }
             // A thread that waits for something would have its system call interrupted.
@@ -235,8 +253,7 @@ impl Run {
 
     /// Whether a thread is in another version than it should be.
     pub fn is_to_turn(&self, tid: Pid) -> bool {
-        let (Some(drain), Some(thread)) = (&self.drain, self.threads.get(&tid)) else { return false };
-        thread.version != drain.wanted()
+        self.threads.get(&tid).is_some_and(|thread| thread.version != self.wanted())
     }
 
     /// Moves a stopped thread to the version that it should be in; it stays where it is, for now, if it is in a system
@@ -255,11 +272,11 @@ impl Run {
                     (stopped, _) = self.until(stopped, Mode::Step, 0, |s| *s == Stop::Signal(libc::SIGTRAP))?;
                 }
                 State::Outside => {
-                    self.enter_version(tid);
+                    self.enter_version(tid, false);
                     return Ok(stopped);
                 }
                 State::Program => {
-                    self.enter_version(tid);
+                    self.enter_version(tid, true);
                     return self.redirect(stopped, registers, Address::new(registers.rip));
                 }
             }
@@ -267,11 +284,20 @@ impl Run {
         Ok(stopped)
     }
 
-    fn enter_version(&mut self, tid: Pid) {
+    fn enter_version(&mut self, tid: Pid, in_cache: bool) {
+        self.end_burst(tid);
         self.drain_buffer(tid);
-        let (Some(thread), Some(drain)) = (self.threads.get_mut(&tid), &mut self.drain) else { return };
-        thread.version = drain.wanted();
-        drain.enter(&thread.regions.borrow(), thread.region, thread.ordinal, thread.version);
+        let wanted = self.wanted();
+        let Some(thread) = self.threads.get_mut(&tid) else { return };
+        let before = std::mem::replace(&mut thread.version, wanted);
+        // For the access sink a burst is a part of the pause.
+        let same_phase = before.phase() == wanted.phase();
+        let mut drain = self.drain.as_mut().filter(|_| !same_phase);
+        match &mut drain {
+            Some(drain) => drain.enter(&thread.regions.borrow(), thread.region, thread.ordinal, wanted),
+            None => empty(&thread.regions.borrow(), thread.region),
+        }
+        self.note_turn(tid, before, in_cache);
     }
 }
 

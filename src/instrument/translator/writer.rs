@@ -142,6 +142,9 @@ impl<'a> Writer<'a> {
             _ => false,
         };
         let in_loop = self.loop_counter.is_some() || self.induction.is_some();
+        if self.unit.version.traces() {
+            self.trace_block();
+        }
         if self.flows {
             self.counted_at = Some(0);
         } else if position.is_none() && !in_loop && !at_end {

@@ -1,0 +1,173 @@
+//! When bursts are: at random distances in the pauses, so far apart that they cost a tenth of the run at most.
+//!
+//! ```text
+//!  Resting ── the distance is over, and so much may be spent ──▶ Tracing ── long enough, or one waits ──▶ Ending
+//!     ▲                                                                                                     │
+//!     └────────────────────────────────── all threads are back ◀────────────────────────────────────────────┘
+//! ```
+
+use std::time::{Duration, Instant};
+
+/// Part of the run's elapsed time that bursts may take.
+const SHARE: f64 = 0.1;
+/// Part that they are to take.
+const AIM: f64 = 0.08;
+/// Seconds that they may take besides, so that short programs have some.
+const CREDIT_S: f64 = 0.005;
+/// What a burst is taken to cost before there was one, in seconds.
+const FIRST_GUESS_S: f64 = 0.002;
+/// Processor seconds of the first pause before the first burst.
+const FIRST_S: f64 = 0.002;
+/// The shortest distance, on average.
+const SHORTEST_S: f64 = 0.002;
+/// How much of what a burst is taken to cost is what the last one cost.
+const NEWEST: f64 = 0.25;
+/// Nothing is recorded for so long: whoever is still to come waits for something.
+const QUIET: Duration = Duration::from_millis(10);
+/// Bursts of one thread, and of each more, do not last longer.
+const LONGEST: Duration = Duration::from_millis(20);
+const LONGEST_OF_MORE: Duration = Duration::from_millis(10);
+
+/// Whether there is a burst.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum Stage {
+    /// None.
+    #[default]
+    Resting,
+    /// Threads are moved to the version that traces, or are in it.
+    Tracing(Traced),
+    /// They are moved back; so long they waited for nothing.
+    Ending(Traced, Duration),
+}
+
+/// A burst of all threads.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Traced {
+    /// When it began.
+    pub since: Instant,
+    /// When something was recorded last, or a thread came or went.
+    pub moved: Instant,
+    /// A thread has begun.
+    pub begun: bool,
+}
+
+impl Traced {
+    /// A burst that begins.
+    pub fn now() -> Self {
+        let now = Instant::now();
+        Traced { since: now, moved: now, begun: false }
+    }
+
+    /// Whether one of so many threads that `goes_on` has its time until `now`.
+    pub fn is_over(&self, goes_on: bool, threads: usize, now: Instant) -> bool {
+        let longest = LONGEST + LONGEST_OF_MORE * threads.saturating_sub(1) as u32;
+        self.begun && !goes_on || now - self.moved >= QUIET || now - self.since >= longest
+    }
+}
+
+/// The distances of bursts, and what they have cost.
+#[derive(Debug)]
+pub struct Pace {
+    /// Elapsed seconds that bursts took.
+    spent_s: f64,
+    /// What one takes.
+    typical_s: f64,
+    /// Processor seconds of pauses in which there was no burst.
+    paused_s: f64,
+    /// When there is to be one, on that clock.
+    due_s: f64,
+    /// The program's processor seconds when we looked last.
+    looked_s: f64,
+    random: u64,
+}
+
+impl Pace {
+    /// Nothing has run yet.
+    pub fn new() -> Self {
+        Pace { spent_s: 0.0, typical_s: FIRST_GUESS_S, paused_s: 0.0, due_s: FIRST_S, looked_s: 0.0, random: 0 }
+    }
+
+    /// The program has used `now_s` processor seconds so far, those since the last look in a pause without a burst or not.
+    pub fn look(&mut self, now_s: f64, paused: bool) {
+        if paused {
+            self.paused_s += (now_s - self.looked_s).max(0.0);
+        }
+        self.looked_s = now_s;
+    }
+
+    /// Whether there is to be a burst, `run_s` seconds after the start.
+    pub fn is_due(&self, run_s: f64) -> bool {
+        self.paused_s >= self.due_s && self.spent_s + self.typical_s <= CREDIT_S + SHARE * run_s
+    }
+
+    /// A burst that took `cost_s` is over `run_s` seconds after the start.
+    pub fn ended(&mut self, cost_s: f64, run_s: f64) {
+        self.spent_s += cost_s;
+        self.typical_s += NEWEST * (cost_s - self.typical_s);
+        // Pauses are a part of the run, and threads run side by side in them.
+        let of_run = self.paused_s / run_s.max(1e-3);
+        let is_behind = self.spent_s < 0.5 * AIM * run_s;
+        let mean_s = self.typical_s / AIM * of_run * if is_behind { 0.5 } else { 1.0 };
+        self.due_s = self.paused_s + mean_s.max(SHORTEST_S) * (0.5 + self.between_0_and_1());
+    }
+
+    /// Evenly spread, the same in each run (SplitMix64).
+    fn between_0_and_1(&mut self) -> f64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ mixed >> 31) >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bursts that cost `cost_s` each in `run_s` seconds, of which pauses are this part: how many, and when.
+    fn bursts(cost_s: f64, run_s: f64, of_run: f64) -> Vec<f64> {
+        let (mut pace, mut now_s, mut at) = (Pace::new(), 0.0, Vec::new());
+        while now_s < run_s {
+            now_s += 0.001;
+            pace.look(now_s, now_s % 0.1 < 0.1 * of_run);
+            if now_s % 0.1 < 0.1 * of_run && pace.is_due(now_s) {
+                at.push(now_s);
+                now_s += cost_s;
+                pace.look(now_s, false);
+                pace.ended(cost_s, now_s);
+            }
+        }
+        at
+    }
+
+    #[test]
+    fn bursts_cost_a_tenth_of_the_run_at_most() {
+        for (cost_s, of_run) in [(0.001, 1.0), (0.003, 0.5), (0.02, 1.0), (0.2, 0.5)] {
+            let at = bursts(cost_s, 10.0, of_run);
+            let share = at.len() as f64 * cost_s / 10.0;
+            assert!((0.05..=0.105).contains(&share), "{cost_s} s each: {share}");
+        }
+    }
+
+    #[test]
+    fn a_short_program_has_some_and_their_distances_differ() {
+        let at = bursts(0.0015, 0.3, 1.0);
+        assert!(at.len() >= 15, "{}", at.len());
+        let long = bursts(0.001, 10.0, 1.0);
+        let distances: Vec<f64> = long.windows(2).map(|pair| pair[1] - pair[0]).skip(100).collect();
+        let (least, most) = distances.iter().fold((f64::MAX, 0f64), |(l, m), &d| (l.min(d), m.max(d)));
+        assert!(most > 2.0 * least, "{least} to {most}");
+    }
+
+    #[test]
+    fn who_waits_does_not_hold_the_others() {
+        let burst = Traced { begun: true, ..Traced::now() };
+        assert!(burst.is_over(false, 1, burst.since));
+        assert!(!burst.is_over(true, 1, burst.since));
+        assert!(burst.is_over(true, 1, burst.since + QUIET));
+        let moves = Traced { moved: burst.since + LONGEST, ..burst };
+        assert!(moves.is_over(true, 1, burst.since + LONGEST));
+        assert!(!moves.is_over(true, 2, burst.since + LONGEST));
+    }
+}

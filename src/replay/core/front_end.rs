@@ -1,0 +1,95 @@
+//! Fetch: how soon instructions are there to be dispatched.
+
+use crate::replay::op::{Block, Op, kind};
+use crate::replay::parameters::CoreParameters;
+use crate::replay::sets::Sets;
+
+/// Time is kept in sixteenths of a cycle.
+const PART: u32 = 16;
+const LINE_BITS: u32 = 6;
+const WAYS: usize = 8;
+
+/// Fetch of one thread.
+#[derive(Debug, Clone)]
+pub(super) struct FrontEnd {
+    /// Sixteenths of a cycle at which the next instruction is there.
+    time: u32,
+    /// Parts of a cycle for each slot of the present block.
+    per_slot: u32,
+    taken_in_cycle: u32,
+    decoded: Sets,
+    l1i: Sets,
+    generation: u64,
+}
+
+impl FrontEnd {
+    pub(super) fn new(core: &CoreParameters) -> FrontEnd {
+        FrontEnd {
+            time: 0,
+            per_slot: 1,
+            taken_in_cycle: 0,
+            decoded: Sets::new(core.decoded_bytes as usize >> LINE_BITS, WAYS),
+            l1i: Sets::new(core.l1i_bytes as usize >> LINE_BITS, WAYS),
+            generation: 0,
+        }
+    }
+
+    pub(super) fn begin(&mut self, time: u32) {
+        self.time = time * PART;
+        self.generation += 1;
+    }
+
+    /// A block begins.
+    #[inline]
+    pub(super) fn block(&mut self, core: &CoreParameters, block: &Block) {
+        let (mut decoded, mut near) = (true, true);
+        for line in block.start >> LINE_BITS..=(block.end - 1) >> LINE_BITS {
+            let key = line | self.generation << 48;
+            if !self.decoded.meet(line, key) {
+                decoded = false;
+                near &= self.l1i.meet(line, key);
+            }
+        }
+        let rate = match (decoded, near) {
+            (true, _) => core.fetch_width * PART,
+            (false, true) => core.l1i_rate,
+            (false, false) => core.l2_rate,
+        };
+        self.per_slot = (PART * PART / rate.max(1)).max(1);
+    }
+
+    /// The cycle in which the next instruction is there, given what was dispatched last at `dispatched`.
+    #[inline]
+    pub(super) fn fetch(&mut self, core: &CoreParameters, op: &Op, dispatched: u32) -> u32 {
+        // It runs ahead no farther than its queue.
+        let earliest = dispatched.saturating_sub(core.fetch_queue / core.width) * PART;
+        if earliest > self.time {
+            self.time = earliest;
+            self.taken_in_cycle = 0;
+        }
+        let cycle = self.time / PART;
+        self.time += self.per_slot * u32::from(op.slots);
+        if self.time / PART > cycle {
+            self.taken_in_cycle = 0;
+        }
+        cycle
+    }
+
+    /// The last instruction was a taken branch.
+    #[inline]
+    pub(super) fn taken(&mut self, core: &CoreParameters, op: &Op) {
+        self.taken_in_cycle += 1;
+        if self.taken_in_cycle >= core.taken {
+            self.time = (self.time / PART + 1) * PART;
+            self.taken_in_cycle = 0;
+        }
+        let _ = op.is(kind::CALL);
+    }
+
+    /// Fetch begins anew at `cycle`.
+    #[inline]
+    pub(super) fn restart(&mut self, cycle: u32) {
+        self.time = self.time.max(cycle * PART);
+        self.taken_in_cycle = 0;
+    }
+}

@@ -1,0 +1,123 @@
+//! The graph of what waited for what, and the walk back over its last-arriving edges.
+
+use crate::profile::account::Cause;
+
+const CAUSES: usize = Cause::ALL.len();
+
+/// An event of an instruction: dispatch, the arrival of what it loads, its result, its retirement.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Node {
+    /// Cycle.
+    pub time: u32,
+    /// The node whose event this one waited for last.
+    pub from: u32,
+    /// Number of the instruction.
+    pub site: u32,
+    /// Of the time since `from`: waiting for a port, translation, the level of the line, its bandwidth.
+    pub port: u16,
+    pub translation: u16,
+    pub level: u32,
+    pub bandwidth: u32,
+    /// What the rest of the time is, and what each of these parts is.
+    pub cause: Cause4,
+}
+
+/// Causes of a node's time: the rest, the port, the level; bandwidth is that of memory, or counts as the level.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Cause4 {
+    pub rest: u8,
+    pub port: u8,
+    pub level: u8,
+    pub bandwidth: u8,
+}
+
+/// Index of a cause.
+pub(super) const fn index(cause: Cause) -> u8 {
+    cause as u8
+}
+
+impl Node {
+    /// A node that waited for one thing.
+    #[inline]
+    pub(super) fn plain(time: u32, from: u32, site: u32, cause: Cause) -> Node {
+        let cause = Cause4 { rest: index(cause), ..Cause4::default() };
+        Node { time, from, site, cause, ..Node::default() }
+    }
+}
+
+/// All events of a burst in the order in which they were computed.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Graph {
+    pub nodes: Vec<Node>,
+}
+
+/// Adds to `cycles[site]` what each instruction's edges on the path to `last` took after `start`. The sums add up to
+/// `last`'s time − `start`.
+pub(super) fn walk(graph: &Graph, last: u32, start: u32, cycles: &mut [[f32; CAUSES]]) {
+    let mut at = last;
+    let mut resolving = false;
+    loop {
+        let node = &graph.nodes[at as usize];
+        if node.time <= start || at == 0 {
+            return;
+        }
+        let before = &graph.nodes[node.from as usize];
+        let own = &mut cycles[node.site as usize];
+        // What lies before `start` is left out; of the edge across it the part behind.
+        let mut left = node.time - before.time.max(start);
+        let mut give = |amount: u32, cause: u8| {
+            let amount = amount.min(left);
+            left -= amount;
+            let cause = if resolving { under_misprediction(cause) } else { cause };
+            own[cause as usize] += amount as f32;
+        };
+        give(node.bandwidth, node.cause.bandwidth);
+        give(node.level, node.cause.level);
+        give(u32::from(node.translation), index(Cause::Tlb));
+        give(u32::from(node.port), node.cause.port);
+        give(u32::MAX, node.cause.rest);
+        resolving = match node.cause.rest {
+            rest if rest == index(Cause::Mispredict) => true,
+            rest if rest == index(Cause::Base) || rest == index(Cause::FrontEnd) => false,
+            _ => resolving,
+        };
+        at = node.from;
+    }
+}
+
+/// The wait for a branch that was mispredicted counts as part of the misprediction, but for what lies beyond L2.
+fn under_misprediction(cause: u8) -> u8 {
+    const KEPT: [u8; 6] = [
+        index(Cause::Base),
+        index(Cause::FrontEnd),
+        index(Cause::L3),
+        index(Cause::DramLatency),
+        index(Cause::DramBandwidth),
+        index(Cause::Tlb),
+    ];
+    if KEPT.contains(&cause) { cause } else { index(Cause::Mispredict) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_walk_gives_all_cycles_away_once() {
+        let mut graph = Graph::default();
+        graph.nodes.push(Node::default());
+        graph.nodes.push(Node::plain(10, 0, 0, Cause::Base));
+        let mut load = Node::plain(60, 1, 1, Cause::Chain);
+        (load.level, load.port) = (40, 3);
+        (load.cause.level, load.cause.port) = (index(Cause::L3), index(Cause::L1));
+        graph.nodes.push(load);
+        graph.nodes.push(Node::plain(80, 2, 2, Cause::Mispredict));
+        let mut cycles = vec![[0.0; CAUSES]; 3];
+        walk(&graph, 3, 4, &mut cycles);
+        let total: f32 = cycles.iter().flatten().sum();
+        assert_eq!(total, 76.0);
+        assert_eq!(cycles[1][Cause::L3 as usize], 40.0);
+        assert_eq!(cycles[1][Cause::Mispredict as usize], 10.0, "the load that the branch waited for");
+        assert_eq!(cycles[0][Cause::Base as usize], 6.0);
+    }
+}

@@ -1,0 +1,338 @@
+//! What lies behind the load and store ports: latency, outstanding misses, bandwidth, prefetchers, translation.
+
+use crate::profile::account::Cause;
+use crate::profile::evidence::bursts::{BurstAccess, Found, Translation};
+use crate::replay::levels::{Level, Levels};
+use crate::replay::parameters::CoreParameters;
+
+use super::bandwidth::Bandwidth;
+use super::change::Change;
+use super::graph::index;
+use super::lines::Lines;
+
+const LINE_BITS: u32 = 6;
+/// Lines that a stream is foreseen ahead into L2, and into L1; assumed.
+const STREAM_AHEAD: u64 = 20;
+const STREAM_AHEAD_L1: u64 = 3;
+/// Executions that a stride of one instruction is foreseen ahead, and the longest one in bytes; assumed.
+const STRIDE_AHEAD: usize = 8;
+const LONGEST_STRIDE: u64 = 2048;
+/// Page walks under way at a time; assumed.
+const WALKS: usize = 8;
+
+/// When an access has its data, and what it waited for. The parts of the wait lie behind the latency of L1.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Arrival {
+    /// Cycles from issue on.
+    pub takes: u32,
+    pub translation: u32,
+    pub level: u32,
+    pub bandwidth: u32,
+    /// Cause of `level` and of `bandwidth`.
+    pub level_cause: u8,
+    pub bandwidth_cause: u8,
+}
+
+/// The memory side of a core.
+#[derive(Debug, Clone)]
+pub(super) struct Memory<'a> {
+    core: &'a CoreParameters,
+    levels: &'a Levels,
+    change: Change,
+    lines: Lines,
+    strides: Vec<Stride>,
+    l1_misses: Vec<u32>,
+    l2_misses: Vec<u32>,
+    walks: Vec<u32>,
+    bandwidth: [Bandwidth; 3],
+    random: u64,
+}
+
+/// The addresses of one instruction.
+#[derive(Debug, Clone, Copy)]
+struct Stride {
+    generation: u32,
+    last: u64,
+    stride: i64,
+    repeated: u32,
+    times: [u32; STRIDE_AHEAD],
+}
+
+impl<'a> Memory<'a> {
+    pub(super) fn new(core: &'a CoreParameters, levels: &'a Levels, sites: usize, change: Change) -> Memory<'a> {
+        let never = Stride { generation: 0, last: 0, stride: 0, repeated: 0, times: [0; STRIDE_AHEAD] };
+        Memory {
+            core,
+            levels,
+            change,
+            lines: Lines::new(),
+            strides: vec![never; sites],
+            l1_misses: vec![0; core.l1_misses as usize],
+            l2_misses: vec![0; core.l2_misses as usize],
+            walks: vec![0; WALKS],
+            bandwidth: [Bandwidth::new(), Bandwidth::new(), Bandwidth::new()],
+            random: 0,
+        }
+    }
+
+    /// A burst begins. The same seed draws the same levels.
+    pub(super) fn begin(&mut self, seed: u64) {
+        self.lines.clear();
+        for slots in [&mut self.l1_misses, &mut self.l2_misses, &mut self.walks] {
+            slots.fill(0);
+        }
+        self.bandwidth = [Bandwidth::new(), Bandwidth::new(), Bandwidth::new()];
+        self.random = seed.wrapping_mul(0xd134_2543_de82_ef95);
+    }
+
+    /// An access of instruction `site`, the `number`th of the burst, issued at `time`. `l1` is the latency of a hit.
+    #[inline]
+    pub(super) fn access(
+        &mut self,
+        access: &BurstAccess,
+        (site, number, generation): (u32, u32, u32),
+        time: u32,
+        l1: u32,
+        writes: bool,
+    ) -> Arrival {
+        let line = access.access.address >> LINE_BITS;
+        self.follow(access.access.address, site, generation, time);
+        let mut arrival = Arrival { takes: l1, level_cause: index(Cause::L2), ..Arrival::default() };
+        arrival.bandwidth_cause = arrival.level_cause;
+        if self.change.hits_l1 || access.found == Found::L1 {
+            if access.translation != Translation::First {
+                self.translate(access, (site, number), time, false, &mut arrival);
+            }
+            if !self.change.hits_l1
+                && let Some(held) = self.lines.get(line)
+                && held.arrives > time + arrival.takes
+            {
+                arrival.level = held.arrives - time - arrival.takes;
+                (arrival.level_cause, arrival.bandwidth_cause) = (held.level, held.level);
+                arrival.takes += arrival.level;
+            }
+            return arrival;
+        }
+        self.miss(access, (site, number, generation), time, l1, writes, arrival)
+    }
+
+    fn miss(
+        &mut self,
+        access: &BurstAccess,
+        (site, number, generation): (u32, u32, u32),
+        time: u32,
+        l1: u32,
+        writes: bool,
+        mut arrival: Arrival,
+    ) -> Arrival {
+        let line = access.access.address >> LINE_BITS;
+        if let Some(held) = self.lines.get(line).copied()
+            && (held.early || held.arrives > time + l1)
+        {
+            self.lines.use_early(line);
+            arrival.level = held.arrives.saturating_sub(time + l1);
+            (arrival.level_cause, arrival.bandwidth_cause) = (held.level, held.level);
+            arrival.takes += arrival.level;
+            return arrival;
+        }
+        let random = self.draw(number);
+        let level = match self.levels.draw(site, access.found, random) {
+            _ if self.change.hits_l2 => Level::L2,
+            level => level,
+        };
+        let foreseen = self.foreseen(line, (site, generation), time);
+        let far = level == Level::Dram && foreseen.is_none();
+        self.translate(access, (site, number), time, far, &mut arrival);
+        let start = time + arrival.translation;
+        let cause = cause(level);
+        (arrival.level_cause, arrival.bandwidth_cause) = (cause, cause);
+        if level == Level::Dram {
+            arrival.bandwidth_cause = index(Cause::DramBandwidth);
+        }
+        let (arrives, queued) = match foreseen {
+            Some((into_l2, into_l1)) => self.prefetched(level, into_l2.min(start), into_l1.min(start), writes),
+            None => self.demanded(level, start, writes),
+        };
+        let waits = arrives.saturating_sub(start + l1);
+        arrival.bandwidth = queued.min(waits);
+        arrival.level = waits - arrival.bandwidth;
+        arrival.takes = l1 + arrival.translation + waits;
+        self.lines.insert(line, time, start + l1 + waits, cause, false);
+        arrival
+    }
+
+    /// A load on a wrong path: brings its line, if it is not there, at `time`. Returns when its data can be used.
+    pub(super) fn early(&mut self, access: &BurstAccess, site: u32, number: u32, time: u32, l1: u32) -> u32 {
+        let line = access.access.address >> LINE_BITS;
+        if let Some(held) = self.lines.get(line).filter(|held| held.early || held.arrives > time + l1) {
+            return held.arrives.max(time + l1);
+        }
+        if access.found == Found::L1 || self.change.hits_l1 {
+            return time + l1;
+        }
+        let random = self.draw(number);
+        let level = if self.change.hits_l2 { Level::L2 } else { self.levels.draw(site, access.found, random) };
+        let mut arrival = Arrival::default();
+        self.translate(access, (site, number), time, level == Level::Dram, &mut arrival);
+        let (arrives, _) = self.demanded(level, time + arrival.translation, false);
+        self.lines.insert(line, time, arrives, cause(level), true);
+        arrives
+    }
+
+    /// A line that no prefetcher asked for: waits for a free miss buffer, then for its level. Returns when it arrives, and how much
+    /// of that is waiting for bandwidth.
+    fn demanded(&mut self, level: Level, time: u32, writes: bool) -> (u32, u32) {
+        let buffer = earliest(&self.l1_misses);
+        let start = time.max(self.l1_misses[buffer]);
+        let (arrives, queued) = match level {
+            Level::L2 => {
+                let begins = self.bandwidth[0].transfer(start, self.core.l2_line[usize::from(writes)]);
+                (begins + self.core.l2, begins - start)
+            }
+            _ => self.beyond_l2(level, start, writes),
+        };
+        self.l1_misses[buffer] = arrives;
+        (arrives, queued)
+    }
+
+    fn beyond_l2(&mut self, level: Level, time: u32, writes: bool) -> (u32, u32) {
+        let buffer = earliest(&self.l2_misses);
+        let start = time.max(self.l2_misses[buffer]);
+        let (n, cost, latency) = match level {
+            Level::Dram => (2, &self.core.dram_line, self.core.dram),
+            _ => (1, &self.core.l3_line, self.core.l3),
+        };
+        let begins = self.bandwidth[n].transfer(start, cost[usize::from(writes)]);
+        self.l2_misses[buffer] = begins + latency;
+        (begins + latency, begins - time)
+    }
+
+    /// A line that prefetchers ask for at `into_l2`, and for L1 at `into_l1`.
+    fn prefetched(&mut self, level: Level, into_l2: u32, into_l1: u32, writes: bool) -> (u32, u32) {
+        let (in_l2, queued) = match level {
+            Level::L2 => (0, 0),
+            _ => self.beyond_l2(level, into_l2, writes),
+        };
+        let begins = self.bandwidth[0].transfer(into_l1, self.core.l2_line[usize::from(writes)]);
+        let in_l1 = (begins + self.core.l2).max(in_l2);
+        (in_l1, queued.max(begins - into_l1))
+    }
+
+    /// When a prefetcher asked for the line: into L2, and into L1. `None` if none saw it coming.
+    fn foreseen(&self, line: u64, (site, generation): (u32, u32), time: u32) -> Option<(u32, u32)> {
+        if self.change.unit_stride {
+            let long_ago = time.saturating_sub(self.core.dram + 200);
+            return Some((long_ago, time.saturating_sub(self.core.l2)));
+        }
+        let stride = &self.strides[site as usize];
+        let step = stride.stride.unsigned_abs();
+        if stride.generation == generation && stride.repeated >= 3 && step > 1 << LINE_BITS && step <= LONGEST_STRIDE {
+            let ahead = (stride.repeated as usize - 1).min(STRIDE_AHEAD) - 1;
+            let oldest = stride.times[ahead];
+            return Some((oldest, stride.times[ahead.min(2)]));
+        }
+        self.stream(line, 1).or_else(|| self.stream(line, u64::MAX))
+    }
+
+    /// A run of lines that lie one after the other and end before `line`; `back` is 1 or −1.
+    fn stream(&self, line: u64, step: u64) -> Option<(u32, u32)> {
+        let before = |n: u64| line.wrapping_sub(step.wrapping_mul(n));
+        let in_run = |n: u64| self.lines.get(before(n)).filter(|held| !held.early).map(|held| held.asked);
+        in_run(2)?;
+        let near = in_run(1)?;
+        let mut into_l2 = near;
+        let mut into_l1 = near;
+        for n in 2..=STREAM_AHEAD {
+            // Two lines of a run tell that it is one.
+            let Some(asked) = in_run(n).filter(|_| in_run(n + 1).is_some()) else { break };
+            into_l2 = into_l2.min(asked);
+            if n <= STREAM_AHEAD_L1 {
+                into_l1 = into_l1.min(asked);
+            }
+        }
+        Some((into_l2, into_l1))
+    }
+
+    /// Learns the strides of an instruction.
+    #[inline]
+    fn follow(&mut self, address: u64, site: u32, generation: u32, time: u32) {
+        let own = &mut self.strides[site as usize];
+        let stride = address.wrapping_sub(own.last) as i64;
+        if own.generation != generation {
+            *own = Stride { generation, last: address, stride: 0, repeated: 0, times: [time; STRIDE_AHEAD] };
+            return;
+        }
+        own.repeated = if stride == own.stride { own.repeated + 1 } else { 0 };
+        (own.stride, own.last) = (stride, address);
+        if own.stride.unsigned_abs() > 1 << LINE_BITS {
+            own.times.copy_within(0..STRIDE_AHEAD - 1, 1);
+            own.times[0] = time;
+        }
+    }
+
+    fn translate(
+        &mut self,
+        access: &BurstAccess,
+        (site, number): (u32, u32),
+        time: u32,
+        far: bool,
+        arrival: &mut Arrival,
+    ) {
+        if self.change.no_tlb || access.translation == Translation::First {
+            return;
+        }
+        let random = self.draw(number ^ 0x8000_0000);
+        if !self.levels.small_page(site, random) {
+            return;
+        }
+        arrival.translation = match access.translation {
+            Translation::Walk => {
+                let cycles = if far { self.core.far_walk } else { self.core.walk };
+                let walker = earliest(&self.walks);
+                let start = time.max(self.walks[walker]);
+                self.walks[walker] = start + cycles;
+                start + cycles - time
+            }
+            _ => self.core.second_tlb,
+        };
+        arrival.takes += arrival.translation;
+    }
+
+    /// A random number for the `number`th access of the burst: the same in each replay.
+    fn draw(&self, number: u32) -> u32 {
+        let mixed = (self.random ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mixed >> 32) as u32
+    }
+
+    /// Cycles × 16 that `lines` lines of a string take at the level that `access` finds them in.
+    pub(super) fn string(&self, access: &BurstAccess, site: u32, number: u32, writes: bool) -> (u32, u8) {
+        let lines = access.access.bytes.div_ceil(64).max(1);
+        let level = self.levels.draw(site, access.found, self.draw(number));
+        let cost = match level {
+            _ if access.found == Found::L1 || self.change.hits_l1 => return (0, index(Cause::L1)),
+            Level::Dram if !self.change.hits_l2 => &self.core.dram_line,
+            Level::L3 if !self.change.hits_l2 => &self.core.l3_line,
+            _ => &self.core.l2_line,
+        };
+        (lines.saturating_mul(cost[usize::from(writes)]), cause(level))
+    }
+}
+
+fn cause(level: Level) -> u8 {
+    match level {
+        Level::L2 => index(Cause::L2),
+        Level::L3 => index(Cause::L3),
+        Level::Dram => index(Cause::DramLatency),
+    }
+}
+
+fn earliest(slots: &[u32]) -> usize {
+    let mut best = 0;
+    for (n, &time) in slots.iter().enumerate() {
+        if time < slots[best] {
+            best = n;
+        }
+    }
+    best
+}

@@ -1,0 +1,706 @@
+//! The core: timestamps of every instruction in program order.
+//!
+//! ```text
+//!  fetch ─▶ dispatch (width, reorder buffer, queues, schedulers, registers) ─▶ issue (ports) ─▶ result ─▶ retire
+//!                                                                    │
+//!                                                     loads, stores: memory, stores
+//! ```
+//!
+//! Each event is a node that remembers what it waited for last; the walk back from the last retirement gives every cycle to one cause
+//! of one instruction (Fields, Bodík, Hill, Focusing processor policies via critical-path prediction, 2001).
+
+mod bandwidth;
+mod change;
+mod front_end;
+mod graph;
+mod lines;
+mod memory;
+mod ports;
+mod stores;
+mod window;
+mod wrong_path;
+
+#[cfg(test)]
+mod tests;
+
+use crate::isa::facts::AccessKind;
+use crate::profile::account::{Cause, WhatIf};
+use crate::profile::evidence::bursts::{Burst, BurstAccess, Prediction};
+
+use super::form::{Form, Kind};
+use super::levels::Levels;
+use super::op::{NO_FORM, NONE, Op, Program, REGISTERS, kind};
+use super::parameters::{CoreParameters, PER_CYCLE, VECTOR_PORTS};
+
+use change::Change;
+use front_end::FrontEnd;
+use graph::{Cause4, Graph, Node, index};
+use memory::Memory;
+use ports::Ports;
+use stores::{Match, Store, Stores};
+use window::{Queue, Scheduler};
+
+/// Cycles from dispatch to the earliest issue.
+const TO_ISSUE: u32 = 1;
+/// Cycles that a string instruction takes beside its bytes; assumed.
+const STRING_START: u32 = 15;
+/// When the first instruction of a burst is there: nodes before it would have negative times.
+const START: u32 = 16;
+
+/// Cycles by cause, in the order of [`Cause::ALL`].
+pub type Cycles = [f32; Cause::ALL.len()];
+
+/// What one burst took.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Outcome {
+    /// Instructions behind the lead-in, by number: executions, mispredictions, cycles.
+    pub instructions: Vec<(u32, u32, u32, Cycles)>,
+}
+
+impl Outcome {
+    /// Cycles in all.
+    pub fn cycles(&self) -> f64 {
+        self.instructions.iter().flat_map(|(_, _, _, cycles)| cycles).map(|&c| f64::from(c)).sum()
+    }
+
+    /// Executions of instructions in all.
+    pub fn executed(&self) -> u64 {
+        self.instructions.iter().map(|(_, executed, _, _)| u64::from(*executed)).sum()
+    }
+}
+
+/// A register's value.
+#[derive(Debug, Clone, Copy, Default)]
+struct Register {
+    /// When it can be used, and the node that makes it.
+    time: u32,
+    node: u32,
+    /// What made it, for bypasses.
+    bypass: u8,
+    /// Counts its writes.
+    version: u32,
+    /// Backward branches before it was written.
+    iteration: u32,
+}
+
+/// The last of several inputs.
+#[derive(Debug, Clone, Copy)]
+struct Ready {
+    time: u32,
+    node: u32,
+}
+
+impl Ready {
+    #[inline]
+    fn and(&mut self, time: u32, node: u32) {
+        if time > self.time {
+            *self = Ready { time, node };
+        }
+    }
+}
+
+/// A core that replays bursts, one at a time. It keeps its buffers between them.
+pub struct Core<'a> {
+    core: &'a CoreParameters,
+    program: &'a Program,
+    change: Change,
+    memory: Memory<'a>,
+    ports: Ports,
+    front_end: FrontEnd,
+    stores: Stores,
+    graph: Graph,
+    registers: [Register; REGISTERS],
+    reorder: Queue,
+    load_queue: Queue,
+    store_queue: Queue,
+    integer_registers: Queue,
+    vector_registers: Queue,
+    integer_window: Scheduler,
+    vector_window: Scheduler,
+    /// The last dispatch: cycle, slots of it that are taken, node.
+    dispatched: (u32, u32, u32),
+    retired: (u32, u32, u32),
+    committed: (u32, u32, u32),
+    /// The node of a mispredicted branch whose successors have not been dispatched yet, and when they can be.
+    refilling: Option<(u32, u32)>,
+    /// The result of the last instruction.
+    result: Ready,
+    /// Backward branches so far.
+    iteration: u32,
+    /// Changes with each operation, to spread the parts of a cycle.
+    dither: u16,
+    generation: u32,
+    counts: Vec<(u32, u32)>,
+    cycles: Vec<Cycles>,
+    touched: Vec<u32>,
+    /// Instructions of the lead-in.
+    before: Vec<u32>,
+}
+
+impl<'a> Core<'a> {
+    /// A core that replays blocks of `program` with `change`.
+    pub fn new(core: &'a CoreParameters, program: &'a Program, levels: &'a Levels, change: Option<WhatIf>) -> Core<'a> {
+        let change = Change::of(change);
+        let sites = program.sites.len();
+        Core {
+            core,
+            program,
+            change,
+            memory: Memory::new(core, levels, sites, change),
+            ports: Ports::new(),
+            front_end: FrontEnd::new(core),
+            stores: Stores::new(),
+            graph: Graph::default(),
+            registers: [Register::default(); REGISTERS],
+            reorder: Queue::new(core.reorder),
+            load_queue: Queue::new(core.loads),
+            store_queue: Queue::new(core.stores),
+            integer_registers: Queue::new(core.integer_registers),
+            vector_registers: Queue::new(core.vector_registers),
+            integer_window: Scheduler::new(core.integer_window),
+            vector_window: Scheduler::new(core.vector_window),
+            dispatched: (0, 0, 0),
+            retired: (0, 0, 0),
+            committed: (0, 0, 0),
+            refilling: None,
+            result: Ready { time: 0, node: 0 },
+            iteration: 0,
+            dither: 0,
+            generation: 0,
+            counts: vec![(0, 0); sites],
+            cycles: vec![[0.0; Cause::ALL.len()]; sites],
+            touched: Vec::new(),
+            before: Vec::new(),
+        }
+    }
+
+    fn begin(&mut self, seed: u64) {
+        let core = self.core;
+        self.generation += 1;
+        self.memory.begin(seed);
+        self.ports = Ports::new();
+        self.front_end.begin(START);
+        self.stores.clear();
+        self.graph.nodes.clear();
+        self.graph.nodes.push(Node { time: START, ..Node::default() });
+        self.registers = [Register::default(); REGISTERS];
+        self.reorder = Queue::new(core.reorder);
+        self.load_queue = Queue::new(core.loads);
+        self.store_queue = Queue::new(core.stores);
+        self.integer_registers = Queue::new(core.integer_registers);
+        self.vector_registers = Queue::new(core.vector_registers);
+        self.integer_window = Scheduler::new(core.integer_window);
+        self.vector_window = Scheduler::new(core.vector_window);
+        (self.dispatched, self.retired, self.committed) = ((START, 0, 0), (START, 0, 0), (START, 0, 0));
+        (self.refilling, self.iteration, self.dither) = (None, 0, 0);
+    }
+
+    /// Replays `burst`. Equal seeds draw equal levels.
+    pub fn replay(&mut self, burst: &Burst, seed: u64) -> Outcome {
+        self.begin(seed);
+        let program = self.program;
+        let mut executed = 0u32;
+        let mut counted_from = (START, 0);
+        let mut counting = burst.lead_in == 0;
+        let lanes = if self.change.all_lanes { self.lanes(burst) } else { Vec::new() };
+        let mut passes = vec![0u32; if self.change.all_lanes { program.blocks.len() } else { 0 }];
+        for (n, step) in burst.steps.iter().enumerate() {
+            let next = burst.steps.get(n + 1);
+            let end = next.map_or(burst.accesses.len(), |next| next.first_access as usize);
+            let accesses = &burst.accesses[step.first_access as usize..end];
+            let (block, ops) = program.block(step.block);
+            if !counting && executed >= burst.lead_in {
+                counting = true;
+                counted_from = (self.retired.0, self.retired.2);
+            }
+            if counting {
+                self.count(ops, step.branch);
+            } else {
+                self.before.extend(ops.iter().map(|op| op.site));
+            }
+            executed += ops.len() as u32;
+            if let Some(&lanes) = lanes.get(step.block as usize)
+                && lanes > 1
+            {
+                passes[step.block as usize] += 1;
+                if passes[step.block as usize] % lanes != 0 {
+                    continue;
+                }
+            }
+            self.front_end.block(self.core, block);
+            let mut at = 0;
+            for op in ops {
+                while at < accesses.len() && accesses[at].access.offset < op.offset {
+                    at += 1;
+                }
+                let first = at;
+                while at < accesses.len() && accesses[at].access.offset == op.offset {
+                    at += 1;
+                }
+                self.instruction(op, &accesses[first..at], step.first_access + first as u32);
+            }
+            let taken = next.is_some_and(|next| program.blocks[next.block as usize].start != block.end);
+            if let Some(last) = ops.last() {
+                self.ending(last, taken, step.branch, burst, n);
+            }
+        }
+        self.outcome(counted_from.0)
+    }
+
+    fn count(&mut self, ops: &[Op], branch: Prediction) {
+        for op in ops {
+            let count = &mut self.counts[op.site as usize];
+            if count.0 == 0 {
+                self.touched.push(op.site);
+            }
+            count.0 += 1;
+        }
+        if let (true, Some(last)) = (branch != Prediction::Right, ops.last()) {
+            self.counts[last.site as usize].1 += 1;
+        }
+    }
+
+    fn outcome(&mut self, start: u32) -> Outcome {
+        graph::walk(&self.graph, self.retired.2, start, &mut self.cycles);
+        // Instructions that only the lead-in executed may own the first edges.
+        let mut stray = [0.0; Cause::ALL.len()];
+        for site in self.before.drain(..).filter(|&site| self.counts[site as usize].0 == 0) {
+            for (sum, own) in stray.iter_mut().zip(&mut self.cycles[site as usize]) {
+                *sum += std::mem::take(own);
+            }
+        }
+        let mut instructions = Vec::with_capacity(self.touched.len());
+        for site in self.touched.drain(..) {
+            let (executed, mispredicted) = std::mem::take(&mut self.counts[site as usize]);
+            let mut cycles = std::mem::take(&mut self.cycles[site as usize]);
+            if instructions.is_empty() {
+                cycles.iter_mut().zip(&stray).for_each(|(own, stray)| *own += stray);
+            }
+            instructions.push((site, executed, mispredicted, cycles));
+        }
+        Outcome { instructions }
+    }
+
+    /// The branch at the end of a block.
+    fn ending(&mut self, last: &Op, taken: bool, branch: Prediction, burst: &Burst, step: usize) {
+        if taken {
+            if last.is(kind::BACKWARD) {
+                self.iteration += 1;
+            }
+            self.front_end.taken(self.core, last);
+        }
+        if branch != Prediction::Right && !self.change.perfect_prediction {
+            let resolved = self.result;
+            self.wrong_path(burst, step, self.dispatched.0, resolved.time);
+            let restarts = resolved.time + self.core.refill;
+            self.front_end.restart(restarts);
+            self.refilling = Some((resolved.node, restarts));
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, node: Node) -> u32 {
+        self.graph.nodes.push(node);
+        self.graph.nodes.len() as u32 - 1
+    }
+
+    /// One instruction; its accesses are numbered from `number` on.
+    fn instruction(&mut self, op: &Op, accesses: &[BurstAccess], number: u32) {
+        let dispatch = self.dispatch(op, accesses);
+        let dispatched = self.graph.nodes[dispatch as usize].time;
+        let now = Ready { time: dispatched + TO_ISSUE, node: dispatch };
+        if op.is(kind::STRING) {
+            return self.string(op, accesses, number, now);
+        }
+        let mut loaded: Option<Ready> = None;
+        if op.is(kind::LOAD) {
+            loaded = self.load(op, accesses, number, now);
+        }
+        let (result, issue, bypass) = self.compute(op, loaded, now);
+        let mut done = result;
+        if let Some(loaded) = loaded {
+            done.and(loaded.time, loaded.node);
+        }
+        let mut stored = None;
+        if op.is(kind::STORE) {
+            stored = self.store(op, accesses, result, now);
+            if let Some((complete, _)) = stored {
+                done.and(complete.time, complete.node);
+            }
+        }
+        if op.is(kind::VECTOR_WINDOW) {
+            self.vector_window.take(dispatched, issue.time, issue.node);
+        } else if op.form != NO_FORM {
+            self.integer_window.take(dispatched, issue.time, issue.node);
+        }
+        self.result = result;
+        self.write(op, result, bypass);
+        self.retire(op, done, result, accesses, stored, number);
+    }
+
+    fn dispatch(&mut self, op: &Op, accesses: &[BurstAccess]) -> u32 {
+        let core = self.core;
+        let slots = u32::from(op.slots);
+        let fetched = if self.change.perfect_front_end { 0 } else { self.front_end.fetch(core, op, self.dispatched.0) };
+        let (cycle, used, before) = self.dispatched;
+        let full = used >= core.width && slots > 0;
+        let (mut time, mut from, mut cause) = (cycle + u32::from(full), before, Cause::Base);
+        if let Some((branch, restarts)) = self.refilling.take()
+            && restarts > time
+        {
+            (time, from, cause) = (restarts, branch, Cause::Mispredict);
+        }
+        if fetched > time {
+            (time, from, cause) = (fetched, before, Cause::FrontEnd);
+        }
+        let mut limit = |(at, node): (u32, u32), why: Cause| {
+            if at > time {
+                (time, from, cause) = (at, node, why);
+            }
+        };
+        if slots > 0 {
+            limit(self.reorder.room_for(slots as usize), Cause::Base);
+        }
+        if op.is(kind::LOAD) && !accesses.is_empty() {
+            limit(self.load_queue.room(), Cause::Base);
+        }
+        if op.is(kind::STORE) && !accesses.is_empty() {
+            limit(self.store_queue.room(), Cause::L1);
+        }
+        if op.is(kind::GENERAL) {
+            limit(self.integer_registers.room(), Cause::Base);
+        }
+        if op.is(kind::VECTOR) {
+            limit(self.vector_registers.room(), Cause::Base);
+        }
+        if op.form != NO_FORM {
+            let window = if op.is(kind::VECTOR_WINDOW) { &mut self.vector_window } else { &mut self.integer_window };
+            if let Some(room) = window.room(time) {
+                (time, from, cause) = (room.0, room.1, Cause::Ports);
+            }
+        }
+        let mut used = if time > cycle { slots } else { used + slots };
+        if used > core.width {
+            (time, used) = (time + 1, used - core.width);
+        }
+        if time > cycle {
+            self.ports.advance(time);
+        }
+        let node = self.push(Node::plain(time, from, op.site, cause));
+        self.dispatched = (time, used, node);
+        node
+    }
+
+    /// Whether a value that was written in `iteration` is there at once.
+    #[inline]
+    fn is_cut(&self, iteration: u32) -> bool {
+        self.change.independent_iterations && iteration != self.iteration
+    }
+
+    #[inline]
+    fn inputs<const N: usize>(&self, registers: &[u8; N], mut ready: Ready, consumer: u8) -> Ready {
+        for &register in registers {
+            if register == NONE {
+                break;
+            }
+            let held = &self.registers[register as usize];
+            if self.is_cut(held.iteration) {
+                continue;
+            }
+            let extra = self.core.bypass[held.bypass as usize][consumer as usize] / PER_CYCLE as i16;
+            ready.and(held.time + extra as u32, held.node);
+        }
+        ready
+    }
+
+    fn load(&mut self, op: &Op, accesses: &[BurstAccess], number: u32, now: Ready) -> Option<Ready> {
+        let address = self.inputs(&op.address, now, 0);
+        let ports = self.core.load_ports[op.data_width as usize];
+        let l1 = self.core.l1[op.data_width as usize];
+        let mut last: Option<Ready> = None;
+        for (n, access) in accesses.iter().enumerate() {
+            let prefetch = access.access.kind == AccessKind::Prefetch;
+            if !matches!(access.access.kind, AccessKind::Load | AccessKind::Gather | AccessKind::Prefetch) {
+                continue;
+            }
+            let issue = self.ports.issue(ports, address.time);
+            let waited = (issue - address.time).min(u32::from(u16::MAX)) as u16;
+            let place = (op.site, number + n as u32, self.generation);
+            let arrival = self.memory.access(access, place, issue, l1, false);
+            let cause = Cause4 {
+                rest: index(Cause::Chain),
+                port: index(Cause::L1),
+                level: arrival.level_cause,
+                bandwidth: arrival.bandwidth_cause,
+            };
+            let takes = if prefetch { 1 } else { arrival.takes };
+            let mut node = Node {
+                time: issue + takes,
+                from: address.node,
+                site: op.site,
+                port: waited,
+                translation: if prefetch { 0 } else { arrival.translation.min(u32::from(u16::MAX)) as u16 },
+                level: if prefetch { 0 } else { arrival.level },
+                bandwidth: if prefetch { 0 } else { arrival.bandwidth },
+                cause,
+            };
+            self.forward(op, access, issue, l1, now, &mut node);
+            let time = node.time;
+            let node = self.push(node);
+            match &mut last {
+                Some(last) => last.and(time, node),
+                None => last = Some(Ready { time, node }),
+            }
+        }
+        last
+    }
+
+    /// A load of what a store before it wrote, if that is not in L1 yet.
+    fn forward(&mut self, op: &Op, access: &BurstAccess, issue: u32, l1: u32, now: Ready, node: &mut Node) {
+        let Some(found) = self.stores.meet(access.access.address, access.access.bytes, issue) else { return };
+        let cut = self.change.no_forwarding;
+        let (time, from) = match found {
+            Match::Whole(store) | Match::Part(store) if cut || self.is_cut(store.iteration) => {
+                let _ = store;
+                (issue + l1, node.from)
+            }
+            Match::Whole(store) => {
+                let same = op.data_width == 0 && store.expression == op.expression && op.expression != 0;
+                let renamed = same && store.versions == self.versions(op);
+                if renamed && self.core.renamed_forward < l1 {
+                    // Renaming hands the value on; the address does not matter.
+                    let time = store.data + self.core.renamed_forward;
+                    if time > now.time { (time, store.node) } else { (now.time, now.node) }
+                } else {
+                    let (hit, data) = (issue + l1, store.data + self.core.forward);
+                    if data > hit { (data, store.node) } else { (hit, node.from) }
+                }
+            }
+            Match::Part(store) => {
+                let (hit, data) = (issue + l1, store.commits + l1 + 2);
+                if data > hit { (data, store.node) } else { (hit, node.from) }
+            }
+        };
+        let plain = Node::plain(time, from, op.site, Cause::Forwarding);
+        *node = if from == node.from { Node { time, level: 0, bandwidth: 0, translation: 0, ..*node } } else { plain };
+    }
+
+    #[inline]
+    fn versions(&self, op: &Op) -> [u32; 2] {
+        op.address.map(|register| self.registers[register as usize].version)
+    }
+
+    /// Returns the result, the issue (when, and what it waited for), and what the result is for bypasses.
+    fn compute(&mut self, op: &Op, loaded: Option<Ready>, now: Ready) -> (Ready, Ready, u8) {
+        if op.is(kind::CLEARS) {
+            return (now, now, 0);
+        }
+        let form = (op.form != NO_FORM).then(|| &self.core.forms[op.form as usize]);
+        let mut ready = if op.is(kind::MOVES) { Ready { time: 0, node: now.node } } else { now };
+        ready = self.inputs(&op.data, ready, form.map_or(0, |form| form.bypass));
+        if op.address[0] != NONE && !op.is(kind::LOAD | kind::STORE) {
+            ready = self.inputs(&op.address, ready, 0);
+        }
+        if let Some(loaded) = loaded {
+            ready.and(loaded.time, loaded.node);
+        }
+        let Some(form) = form else { return (ready, ready, 0) };
+        let (mut ports, mut latency, mut occupies) = (form.ports, form.latency, form.occupies);
+        if self.change.no_divider && occupies > 0 && ports.count_ones() == 1 {
+            let multiply = match Form(op.form).kind() {
+                Kind::Div64 | Kind::Div32 => Kind::Imul,
+                _ => Kind::FMul,
+            };
+            let multiply = self.core.forms[multiply as usize * 4 + op.form as usize % 4];
+            (ports, latency, occupies) = (multiply.ports, multiply.latency, 0);
+        }
+        let issue = if occupies > 0 {
+            let cycles = u32::from(occupies).div_ceil(u32::from(PER_CYCLE));
+            self.ports.occupy(ports, cycles, ready.time)
+        } else {
+            let mut issue = self.ports.issue(ports, ready.time);
+            for _ in 1..op.uops {
+                issue = issue.max(self.ports.issue(ports, ready.time));
+            }
+            issue
+        };
+        self.dither = self.dither.wrapping_add(7) % PER_CYCLE;
+        let takes = u32::from((latency + self.dither) / PER_CYCLE);
+        let time = issue + takes;
+        let waited = (issue - ready.time).min(u32::from(u16::MAX)) as u16;
+        let cause = Cause4 { rest: index(Cause::Chain), port: index(Cause::Ports), ..Cause4::default() };
+        let node = Node { time, from: ready.node, site: op.site, port: waited, cause, ..Node::default() };
+        let node = self.push(node);
+        (Ready { time, node }, Ready { time: issue, node: ready.node }, form.bypass)
+    }
+
+    fn store(&mut self, op: &Op, accesses: &[BurstAccess], data: Ready, now: Ready) -> Option<(Ready, u32)> {
+        let address = self.inputs(&op.address, now, 0);
+        let ports = self.core.store_ports[op.data_width as usize];
+        let mut last: Option<(Ready, u32)> = None;
+        for access in accesses {
+            if !matches!(access.access.kind, AccessKind::Store | AccessKind::NtStore | AccessKind::Scatter) {
+                continue;
+            }
+            let issue = self.ports.issue(ports, address.time);
+            let (time, from) = if data.time > issue { (data.time + 1, data.node) } else { (issue + 1, address.node) };
+            let cause = Cause4 { rest: index(Cause::Chain), port: index(Cause::L1), ..Cause4::default() };
+            let waited = if from == address.node { issue - address.time } else { 0 };
+            let waited = waited.min(u32::from(u16::MAX)) as u16;
+            let node = self.push(Node { time, from, site: op.site, port: waited, cause, ..Node::default() });
+            match &mut last {
+                Some((ready, asked)) => {
+                    ready.and(time, node);
+                    *asked = issue;
+                }
+                None => last = Some((Ready { time, node }, issue)),
+            }
+        }
+        last
+    }
+
+    fn write(&mut self, op: &Op, result: Ready, bypass: u8) {
+        let moved = (op.is(kind::MOVES) && op.data[0] != NONE).then(|| self.registers[op.data[0] as usize]);
+        for &register in op.writes.iter().take_while(|&&register| register != NONE) {
+            let held = &mut self.registers[register as usize];
+            let version = held.version.wrapping_add(1);
+            *held = match moved {
+                Some(moved) => Register { version, iteration: self.iteration, ..moved },
+                None => {
+                    let Ready { time, node } = result;
+                    Register { time, node, bypass, version, iteration: self.iteration }
+                }
+            };
+        }
+    }
+
+    fn retire(
+        &mut self,
+        op: &Op,
+        done: Ready,
+        data: Ready,
+        accesses: &[BurstAccess],
+        stored: Option<(Ready, u32)>,
+        number: u32,
+    ) {
+        let core = self.core;
+        let slots = u32::from(op.slots);
+        let (cycle, used, before) = self.retired;
+        let full = used >= core.retire_width && slots > 0;
+        let (mut time, mut from) = (cycle + u32::from(full), before);
+        if done.time > time {
+            (time, from) = (done.time, done.node);
+        }
+        let used = if time > cycle { slots } else { used + slots };
+        let node = self.push(Node::plain(time, from, op.site, Cause::Base));
+        self.retired = (time, used, node);
+        for _ in 0..slots {
+            self.reorder.take(time, node);
+        }
+        if op.is(kind::LOAD) && !accesses.is_empty() {
+            self.load_queue.take(time, node);
+        }
+        if op.is(kind::GENERAL) {
+            self.integer_registers.take(time, node);
+        }
+        if op.is(kind::VECTOR) {
+            self.vector_registers.take(time, node);
+        }
+        if let Some((complete, issue)) = stored {
+            self.commit(op, accesses, number, data, complete, issue);
+        }
+    }
+
+    /// Stores go to L1 in order, after retirement.
+    fn commit(&mut self, op: &Op, accesses: &[BurstAccess], number: u32, data: Ready, complete: Ready, issue: u32) {
+        let ports = self.core.store_ports[op.data_width as usize].count_ones();
+        let (retired, _, retirement) = self.retired;
+        for (n, access) in accesses.iter().enumerate() {
+            if !matches!(access.access.kind, AccessKind::Store | AccessKind::NtStore | AccessKind::Scatter) {
+                continue;
+            }
+            let arrival = match access.access.kind {
+                AccessKind::NtStore => memory::Arrival::default(),
+                _ => self.memory.access(access, (op.site, number + n as u32, self.generation), issue, 1, true),
+            };
+            let (cycle, used, before) = self.committed;
+            let mut time = cycle + u32::from(used >= ports);
+            let mut from = before;
+            if retired + 1 > time {
+                (time, from) = (retired + 1, retirement);
+            }
+            let line = issue + arrival.takes;
+            let cause = Cause4 {
+                rest: index(Cause::L1),
+                level: arrival.level_cause,
+                bandwidth: arrival.bandwidth_cause,
+                ..Cause4::default()
+            };
+            let mut node = Node { time, from, site: op.site, cause, ..Node::default() };
+            if line > time {
+                node.bandwidth = arrival.bandwidth.min(line - time);
+                node.level = line - time - node.bandwidth;
+                node.time = line;
+            }
+            let time = node.time;
+            let used = if time > cycle { 1 } else { used + 1 };
+            let node = self.push(node);
+            self.committed = (time, used, node);
+            self.store_queue.take(time, node);
+            self.stores.insert(Store {
+                address: access.access.address,
+                bytes: access.access.bytes,
+                data: data.time.max(complete.time.saturating_sub(1)),
+                node: if data.time + 1 >= complete.time { data.node } else { complete.node },
+                commits: time,
+                expression: op.expression,
+                versions: self.versions(op),
+                iteration: self.iteration,
+            });
+        }
+    }
+
+    /// A string instruction: everything before it, then its bytes.
+    fn string(&mut self, op: &Op, accesses: &[BurstAccess], number: u32, now: Ready) {
+        let ready = self.inputs(&op.data, self.inputs(&op.address, now, 0), 0);
+        let mut bytes = 0;
+        let (mut behind, mut cause) = (0, index(Cause::L2));
+        for (n, access) in accesses.iter().enumerate() {
+            let writes = matches!(access.access.kind, AccessKind::Store | AccessKind::NtStore);
+            bytes = bytes.max(access.access.bytes);
+            let (parts, level) = self.memory.string(access, op.site, number + n as u32, writes);
+            if parts > 0 {
+                (behind, cause) = (behind + parts / 16, level);
+            }
+        }
+        let inside = STRING_START + bytes / self.core.string_bytes;
+        let time = ready.time + inside.max(behind);
+        let causes = Cause4 { rest: index(Cause::L1), level: cause, ..Cause4::default() };
+        let level = behind.saturating_sub(inside);
+        let node = Node { time, from: ready.node, site: op.site, level, cause: causes, ..Node::default() };
+        let node = self.push(node);
+        let done = Ready { time, node };
+        self.write(op, done, 0);
+        self.retire(op, done, done, &[], None, number);
+    }
+
+    /// By block: of how many executions in a row one would do, if scalar and narrow arithmetic were done in the widest vectors.
+    fn lanes(&self, burst: &Burst) -> Vec<u32> {
+        let _ = burst;
+        let bits = self.core.vector_bits;
+        let of = |ops: &[Op]| {
+            let widest = |op: &Op| match op.form % 4 {
+                0 => 64,
+                1 => 128,
+                2 => 256,
+                _ => 512,
+            };
+            let loops = ops.last().is_some_and(|last| last.is(kind::BACKWARD));
+            let arithmetic = ops.iter().filter(|op| op.is(kind::ARITHMETIC));
+            arithmetic.map(widest).max().filter(|_| loops).map_or(1, |has| (bits / has).max(1))
+        };
+        (0..self.program.blocks.len() as u32).map(|n| of(self.program.block(n).1)).collect()
+    }
+}
+
+const _: u32 = VECTOR_PORTS;

@@ -1,0 +1,124 @@
+//! Beyond which level each instruction finds its lines, from the memory model.
+
+use std::collections::HashMap;
+
+use crate::profile::CodeRef;
+use crate::profile::evidence::bursts::{BurstEvidence, Found};
+use crate::profile::evidence::memory::{MemoryEvidence, Traffic};
+
+use super::op::Program;
+
+/// Where a line comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    L2,
+    L3,
+    Dram,
+}
+
+/// Shares of one instruction, in 2¹⁶ths.
+#[derive(Debug, Clone, Copy)]
+struct Shares {
+    /// Of lines that the burst did not tell to be in L2: those that come from beyond it.
+    beyond_l2: u32,
+    /// Of those: from memory.
+    dram: u32,
+    /// Of pages: small ones.
+    small_pages: u32,
+}
+
+const WHOLE: u32 = 1 << 16;
+
+/// Without a memory model: what a burst did not use before is taken to lie in L3, never in memory.
+const UNKNOWN: Shares = Shares { beyond_l2: WHOLE, dram: 0, small_pages: WHOLE };
+
+/// Shares by instruction.
+#[derive(Debug, Clone, Default)]
+pub struct Levels {
+    by_site: Vec<Shares>,
+}
+
+/// What bursts say of one instruction's misses of L1.
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    misses: u32,
+    beyond: u32,
+    again: u32,
+}
+
+impl Levels {
+    /// Instructions of which the memory model says nothing take the shares of the 4 KiB of code around them, then those of all.
+    pub fn new(program: &Program, bursts: &BurstEvidence, memory: Option<&MemoryEvidence>) -> Levels {
+        let Some(memory) = memory else { return Levels { by_site: vec![UNKNOWN; program.sites.len()] } };
+        let mut exact: HashMap<CodeRef, Traffic> = HashMap::new();
+        let mut around: HashMap<(u32, u64), Traffic> = HashMap::new();
+        let mut all = Traffic::default();
+        for site in &memory.sites {
+            exact.entry(site.at).or_default().add(&site.traffic);
+            around.entry(neighbourhood(site.at)).or_default().add(&site.traffic);
+            all.add(&site.traffic);
+        }
+        let seen = seen(program, bursts);
+        let shares = |(at, seen): (&CodeRef, &Seen)| {
+            let known = |traffic: &&Traffic| traffic.l1_misses > 0.0;
+            let traffic = exact.get(at).filter(known).or_else(|| around.get(&neighbourhood(*at)).filter(known));
+            shares(traffic.unwrap_or(&all), seen)
+        };
+        Levels { by_site: program.sites.iter().zip(&seen).map(shares).collect() }
+    }
+
+    /// Where instruction `site` finds a line that the burst found in `found` (not L1); `random` decides.
+    pub fn draw(&self, site: u32, found: Found, random: u32) -> Level {
+        let shares = self.by_site[site as usize];
+        let (first, second) = (random & (WHOLE - 1), random >> 16);
+        match found {
+            Found::L1 | Found::L2 => Level::L2,
+            Found::Beyond { again: false } if first >= shares.beyond_l2 => Level::L2,
+            Found::Beyond { .. } if second < shares.dram => Level::Dram,
+            Found::Beyond { .. } => Level::L3,
+        }
+    }
+
+    /// Whether the page that instruction `site` accesses is a small one.
+    pub fn small_page(&self, site: u32, random: u32) -> bool {
+        (random & (WHOLE - 1)) < self.by_site[site as usize].small_pages
+    }
+}
+
+fn neighbourhood(at: CodeRef) -> (u32, u64) {
+    (at.module, at.offset >> 12)
+}
+
+fn seen(program: &Program, bursts: &BurstEvidence) -> Vec<Seen> {
+    let mut seen = vec![Seen::default(); program.sites.len()];
+    for burst in &bursts.bursts {
+        for (n, step) in burst.steps.iter().enumerate() {
+            let end = burst.steps.get(n + 1).map_or(burst.accesses.len(), |next| next.first_access as usize);
+            let accesses = &burst.accesses[step.first_access as usize..end];
+            for access in accesses.iter().filter(|access| access.found != Found::L1) {
+                let (_, ops) = program.block(step.block);
+                let Some(op) = ops.iter().find(|op| op.offset == access.access.offset) else { continue };
+                let own = &mut seen[op.site as usize];
+                own.misses += 1;
+                if let Found::Beyond { again } = access.found {
+                    own.beyond += 1;
+                    own.again += u32::from(again);
+                }
+            }
+        }
+    }
+    seen
+}
+
+/// P(beyond L2 | not used by the burst before) is such that all misses together are as the memory model has them: what the burst used
+/// so long ago that it left L2 is beyond it.
+fn shares(traffic: &Traffic, seen: &Seen) -> Shares {
+    let part = |of: f64, all: f64| if all > 0.0 { (of / all).clamp(0.0, 1.0) } else { 0.0 };
+    let beyond = part(traffic.l2_misses, traffic.l1_misses);
+    let wanted = beyond * f64::from(seen.misses) - f64::from(seen.again);
+    let beyond_l2 = part(wanted.max(0.0), f64::from(seen.beyond - seen.again));
+    let dram = part(traffic.l3_misses, traffic.l2_misses);
+    let small = traffic.small_page_share().unwrap_or(1.0);
+    let whole = |share: f64| (share * f64::from(WHOLE)) as u32;
+    Shares { beyond_l2: whole(beyond_l2), dram: whole(dram), small_pages: whole(small) }
+}

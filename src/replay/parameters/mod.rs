@@ -1,0 +1,226 @@
+//! The core in cycles: read from this machine's ceilings, assumed where one is missing. No table of CPU models.
+
+mod forms;
+mod source;
+
+pub use forms::{BYPASSES, Bypass, FormCost, INTEGER_PORTS, PER_CYCLE, VECTOR_DIVIDER, VECTOR_PORTS};
+
+use crate::profile::Machine;
+
+use super::form::FORMS;
+use source::Source;
+
+/// Bits of the load ports, in the same mask as those of the forms.
+pub const LOAD_PORTS: u32 = 0x0f << 16;
+/// Bits of the ports that take stores.
+pub const STORE_PORTS: u32 = 0x0f << 20;
+
+/// A core. Times are cycles, sizes are entries unless stated otherwise.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CoreParameters {
+    /// Slots that are dispatched in a cycle, and retired.
+    pub width: u32,
+    pub retire_width: u32,
+    /// Taken branches that are fetched in a cycle.
+    pub taken: u32,
+    /// Slots that are fetched in a cycle, and how many may wait for dispatch.
+    pub fetch_width: u32,
+    pub fetch_queue: u32,
+    /// Reorder buffer in slots; schedulers; buffers of loads and stores; registers that can be renamed.
+    pub reorder: u32,
+    pub integer_window: u32,
+    pub vector_window: u32,
+    pub loads: u32,
+    pub stores: u32,
+    pub integer_registers: u32,
+    pub vector_registers: u32,
+    /// By [`Form`](super::form::Form).
+    pub forms: [FormCost; FORMS],
+    pub bypass: Bypass,
+    /// Ports of loads and of stores by [`Op::data_width`](super::op::Op::data_width).
+    pub load_ports: [u32; 5],
+    pub store_ports: [u32; 5],
+    /// Load to use in L1 by the same.
+    pub l1: [u32; 5],
+    /// Load to use in L2, L3 and memory.
+    pub l2: u32,
+    pub l3: u32,
+    pub dram: u32,
+    /// From the data of a store to a load of it; for general registers where the address is written the same way.
+    pub forward: u32,
+    pub renamed_forward: u32,
+    /// From a branch's execution to the dispatch of the right instructions.
+    pub refill: u32,
+    /// Lines that L1 can wait for, and L2.
+    pub l1_misses: u32,
+    pub l2_misses: u32,
+    /// Cycles × 16 of bandwidth that a line takes that is read, or written (filled and written back).
+    pub l2_line: [u32; 2],
+    pub l3_line: [u32; 2],
+    pub dram_line: [u32; 2],
+    /// Further cycles of a hit in the second-level TLB, of a walk whose entries are in caches, and of one for a line from memory.
+    pub second_tlb: u32,
+    pub walk: u32,
+    pub far_walk: u32,
+    /// Bytes of code whose decoded form is kept, and bytes of L1I.
+    pub decoded_bytes: u32,
+    pub l1i_bytes: u32,
+    /// Slots × 16 a cycle of code that is not kept decoded, and that comes from L2.
+    pub l1i_rate: u32,
+    pub l2_rate: u32,
+    /// Whether `nop` takes a slot.
+    pub nop_slots: bool,
+    /// Bytes that a string instruction moves a cycle.
+    pub string_bytes: u32,
+    /// Bits of the widest useful vectors.
+    pub vector_bits: u32,
+}
+
+impl CoreParameters {
+    /// The core of `machine` while `threads` threads run, and what had to be assumed, in words.
+    pub fn new(machine: &Machine, threads: u32) -> (CoreParameters, Vec<String>) {
+        let source = Source::new(machine);
+        let parameters = read(&source, threads);
+        (parameters, source.assumed())
+    }
+}
+
+fn read(source: &Source, threads: u32) -> CoreParameters {
+    let whole = |x: f64| x.round().max(1.0) as u32;
+    let cycles = |id: &str, otherwise: f64| whole(source.or(id, source.cycles(id), otherwise));
+    let count = |id: &str, otherwise: f64| whole(source.or(id, source.count(id), otherwise));
+    let width = source.rate("width.dispatch").or_else(|| source.rate("issue"));
+    let width = whole(source.or("width.dispatch", width, 4.0));
+    let l1 = cycles("lat.l1", 5.0);
+    let vector_l1 = |name: &str, more: f64| {
+        let id = format!("form.load.{name}.lat");
+        whole(source.or(&id, source.cycles(&id), f64::from(l1) + more))
+    };
+    let l3 = cycles("lat.l3", 60.0);
+    let dram = cycles("lat.dram", 350.0);
+    let far_walk = source.cycles("lat.dram.4k").map(|small| small - f64::from(dram)).filter(|more| *more > 0.0);
+    let reorder = count("window.rob", 224.0);
+    let fetched = |suffix: &str, otherwise: f64| {
+        let id = format!("mix.mov.16{suffix}");
+        (source.or(&id, source.rate(&id), otherwise) * 16.0) as u32
+    };
+    let nop_slots = source.rate("issue.nop").zip(source.rate("issue")).is_none_or(|(nop, issue)| nop < 1.2 * issue);
+    let integer_window = count("window.int", 97.0);
+    CoreParameters {
+        width,
+        retire_width: width.max(8),
+        taken: whole(source.or("width.taken", source.rate("width.taken"), 1.0)),
+        fetch_width: width.max(8),
+        fetch_queue: 12 * width,
+        reorder,
+        integer_window,
+        vector_window: count("window.vector", f64::from(integer_window)),
+        loads: count("window.loads", 128.0),
+        stores: count("window.stores", 72.0),
+        integer_registers: count("window.registers", 0.8 * f64::from(reorder)),
+        vector_registers: count("window.registers.vector", 0.8 * f64::from(reorder)),
+        forms: forms::forms(source),
+        bypass: forms::bypass(source),
+        load_ports: ports(source, "load", 16, 2.0),
+        store_ports: ports(source, "store", 20, 1.0),
+        l1: [l1, vector_l1("s", 1.0), vector_l1("128", 1.0), vector_l1("256", 2.0), vector_l1("512", 2.0)],
+        l2: cycles("lat.l2", 14.0),
+        l3,
+        dram,
+        forward: forward(source),
+        renamed_forward: source.or("lat.forward.gpr", source.cycles("lat.forward.gpr"), 5.0).round() as u32,
+        refill: whole(source.or("mispredict", source.cycles("mispredict"), 18.0) - 2.0),
+        l1_misses: count("misses.l1", 12.0),
+        l2_misses: 48,
+        l2_line: lines(source, "l2", threads, 32.0),
+        l3_line: lines(source, "l3", threads, 12.0),
+        dram_line: lines(source, "dram", threads, 4.0),
+        second_tlb: 7,
+        walk: 30,
+        far_walk: far_walk.map_or(70, whole),
+        decoded_bytes: 16 << 10,
+        l1i_bytes: 32 << 10,
+        l1i_rate: fetched(".l1i", 4.0),
+        l2_rate: fetched(".l2", 2.0),
+        nop_slots,
+        string_bytes: 32,
+        vector_bits: source.machine().vector_bits.unwrap_or(128),
+    }
+}
+
+/// Cycles × 16 that a line takes at `level`: read, and filled for a store with its write-back. The latter has two lines' bytes.
+fn lines(source: &Source, level: &str, threads: u32, otherwise: f64) -> [u32; 2] {
+    let at = |kind: &str| {
+        let id = format!("{level}.{kind}");
+        source.rate_at(&id, threads).or_else(|| source.rate(&id))
+    };
+    let read = source.or(&format!("{level}.read"), at("read"), otherwise);
+    let write = at("update").or_else(|| at("write")).unwrap_or(read);
+    [64.0 / read, 128.0 / write].map(|cycles| (cycles * 16.0).round().clamp(1.0, 65_535.0) as u32)
+}
+
+fn ports(source: &Source, access: &str, first: u32, assumed: f64) -> [u32; 5] {
+    ["int", "fp.scalar", "fp.128", "fp.256", "fp.512"].map(|file| {
+        let id = format!("l1.access.{access}.{file}");
+        let ports = (source.or(&id, source.rate(&id), assumed) - 0.1).ceil().clamp(1.0, 4.0) as u32;
+        ((1 << ports) - 1) << first
+    })
+}
+
+/// Store to load: a cycle through memory with an operation takes the forwarding and the operation's latency.
+fn forward(source: &Source) -> u32 {
+    let with = |op: &str| {
+        let through = source.cycles("lat.forward")? + source.cycles(&format!("lat.dp.{op}.after.load.scalar"))?;
+        Some(through - source.cycles(&format!("lat.dp.{op}.after.{op}.scalar"))?)
+    };
+    let least = ["mul", "fma"].into_iter().filter_map(with).min_by(f64::total_cmp);
+    let measured = least.or_else(|| source.cycles("lat.forward"));
+    source.or("lat.forward", measured, 5.0).round().max(1.0) as u32
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::profile::machine::Ceiling;
+
+    /// A core of which only these ceilings are known, at 1 GHz.
+    pub(crate) fn machine(ceilings: &[(&str, f64, &str)]) -> Machine {
+        let at = |&(id, value, unit): &(&str, f64, &str)| {
+            let scale = match unit {
+                "op" | "byte" => 1.0,
+                "s" => 1e-9,
+                _ => 1e9,
+            };
+            Ceiling { clock_hz: Some(1e9), ..Ceiling::settled(id, value * scale, unit, 1) }
+        };
+        Machine { ceilings: ceilings.iter().map(at).collect(), ..Machine::default() }
+    }
+
+    #[test]
+    fn ceilings_are_read_in_cycles_and_the_rest_is_assumed() {
+        let known = [
+            ("issue", 5.99, "instr/s"),
+            ("lat.l1", 4.97, "s"),
+            ("lat.dp.add.after.add.scalar", 2.01, "s"),
+            ("lat.dp.mul.after.mul.scalar", 3.0, "s"),
+            ("lat.dp.add.after.mul.scalar", 3.5, "s"),
+            ("lat.dp.mul.after.add.scalar", 2.5, "s"),
+            ("dp.add.256", 7.99, "flop/s"),
+            ("dp.div.scalar", 0.25, "flop/s"),
+            ("window.rob", 512.0, "op"),
+            ("form.shift.ports", 3.0, "op"),
+        ];
+        let (core, assumed) = CoreParameters::new(&machine(&known), 1);
+        assert_eq!((core.width, core.l1[0], core.reorder), (6, 5, 512));
+        use crate::isa::operation::Width;
+        use crate::replay::form::{Form, Kind};
+        let of = |kind, width| core.forms[Form::new(kind, width).0 as usize];
+        assert_eq!(of(Kind::FAdd, Width::W256).ports, 0x300);
+        assert_eq!(of(Kind::FAdd, Width::Scalar).latency, 32);
+        assert_eq!(of(Kind::FDiv, Width::Scalar).occupies, 64);
+        assert_eq!(of(Kind::Shift, Width::Scalar).ports, 3);
+        assert_eq!(core.bypass[1], [16, 0, 16, 0], "an addition is quicker to another addition");
+        assert!(assumed.iter().any(|line| line.starts_with("window.loads")));
+        assert!(!assumed.iter().any(|line| line.starts_with("window.rob")));
+    }
+}

@@ -1,0 +1,7 @@
+//! x86-64: blocks of a burst → what the core model executes.
+
+mod decode;
+mod registers;
+mod work;
+
+pub use decode::program;
