@@ -63,6 +63,8 @@
 
 pub mod bench;
 #[cfg(target_arch = "x86_64")]
+pub mod core;
+#[cfg(target_arch = "x86_64")]
 pub mod ceilings;
 #[cfg(target_arch = "x86_64")]
 mod doubt;
