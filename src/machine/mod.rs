@@ -63,9 +63,9 @@
 
 pub mod bench;
 #[cfg(target_arch = "x86_64")]
-pub mod core;
-#[cfg(target_arch = "x86_64")]
 pub mod ceilings;
+#[cfg(target_arch = "x86_64")]
+pub mod core;
 #[cfg(target_arch = "x86_64")]
 mod doubt;
 #[cfg(target_arch = "x86_64")]

@@ -6,9 +6,11 @@ use crate::instrument::{self, Counted, CountingEngine};
 use crate::machine::watch::Watch;
 use crate::memory::{CacheModel, Geometry, Placement};
 use crate::profile::Machine;
+use crate::profile::evidence::bursts::BurstSink;
 use crate::profile::evidence::counters::CounterEvidence;
 use crate::profile::evidence::memory::AccessSink;
 use crate::profile::evidence::timed::PlacementSeen;
+use crate::replay::Recorder;
 use crate::sample::{self, SampleError, SampleOptions, Timed};
 use crate::target::foreground::Foreground;
 use crate::target::launch::{LaunchError, Program, Streams, spawn_gated};
@@ -70,11 +72,15 @@ pub fn counted(
     let child = spawn_gated(program, streams).map_err(launch)?;
     let _foreground = Foreground::hold(child.pid()).map_err(stream("signals"))?;
     let sink = access_sink(options.memory, machine, seen);
+    // Bursts need the memory model's levels.
+    let bursts = sink.is_some().then(|| Box::new(Recorder::new(&machine.caches)) as Box<dyn BurstSink>);
     let mut engine: Box<dyn CountingEngine> = match options.engine {
         Engine::Translator => Box::new(instrument::translator::Translator::default()),
         Engine::SingleStep => Box::new(instrument::single_step::SingleStep::default()),
     };
-    engine.run(child, sink, None).map_err(|e| SessionError::Pass { pass: "counted", reason: format!("{e}; {}", e.hint()) })
+    engine
+        .run(child, sink, bursts)
+        .map_err(|e| SessionError::Pass { pass: "counted", reason: format!("{e}; {}", e.hint()) })
 }
 
 fn second_streams(input: &mut Input) -> Result<Streams, SessionError> {

@@ -1,5 +1,6 @@
 //! One profiling run from the command line to the written report.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -17,6 +18,7 @@ use crate::profile::join;
 use crate::profile::machine::Machine;
 use crate::profile::run::Warning;
 use crate::profile::{Function, Profile};
+use crate::replay;
 use crate::target::foreground::{self, Foreground};
 
 use super::hardware::Hardware;
@@ -109,6 +111,20 @@ pub struct Evidence {
     pub no_counts: Option<String>,
     /// Doubts that concern the run as a whole.
     pub warnings: Vec<Warning>,
+}
+
+impl Evidence {
+    /// Takes what the counted pass yielded, and replays its bursts on the core of `machine`.
+    fn take_counted(&mut self, counted: Counted, machine: &Machine) {
+        let bursts = counted.bursts.filter(|evidence| !evidence.bursts.is_empty());
+        self.replayed = bursts.map(|bursts| {
+            let threads: BTreeSet<u32> = bursts.bursts.iter().map(|burst| burst.thread).collect();
+            let threads = (threads.len() as u32).clamp(1, machine.cores.max(1));
+            replay::replay(&bursts, counted.memory.as_ref(), machine, replay::Options { threads, ..Default::default() })
+        });
+        self.counted = Some(counted.evidence);
+        self.memory = counted.memory;
+    }
 }
 
 /// Profiles a program.
@@ -235,8 +251,7 @@ fn counted_alone(
     }
     let counted = passes::counted(&checked.program, None, options, machine, &[])?;
     let end = ProgramEnd::from_wait_status(counted.status);
-    evidence.counted = Some(counted.evidence);
-    evidence.memory = counted.memory;
+    evidence.take_counted(counted, machine);
     Ok(end)
 }
 
@@ -266,8 +281,8 @@ fn both(
     let seen = evidence.timed.as_ref().map_or(&[][..], |timed| &timed.placements);
     match second_run(checked, options, notices, (machine, seen), (end, &mut input)) {
         Ok(counted) => {
-            evidence.counted = Some(counted.evidence);
-            evidence.memory = counted.memory;
+            let _spinner = notices.spinner("replaying bursts of what it executed");
+            evidence.take_counted(counted, machine);
         }
         Err(reason) => {
             evidence.warnings.push(Warning::new(
