@@ -201,6 +201,9 @@ pub struct Work {
     pub traffic: Option<Traffic>,
     /// Share of `instructions` in code whose loops were analysed for chains.
     pub chain_coverage: f64,
+    /// How often it was called, all threads; `null` for loops, and where that could not be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<u64>,
 }
 
 /// Executions of one kind of arithmetic instruction.
@@ -249,6 +252,9 @@ pub struct Chain {
     pub fp_per_iteration: f64,
     /// The chain is broken (restarted) every so many iterations; `null` if it runs through.
     pub restart_every: Option<f64>,
+    /// Each iteration stores its value to a place of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stored: bool,
 }
 
 /// What the model adds. Pure function of the facts and the machine.
