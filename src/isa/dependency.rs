@@ -42,4 +42,6 @@ pub struct BodyDependencies {
     pub restarted: Option<Cycle>,
     /// FP arithmetic instructions in one iteration.
     pub fp_instructions: u32,
+    /// Each iteration stores a value of a loop-carried cycle to a place of its own: all of them are results.
+    pub stored: bool,
 }

@@ -11,6 +11,7 @@ use crate::isa::operation::{FpOp, Precision, Width};
 pub use super::flops::{Flops, FlopsByOp, FlopsByWidth, Untold};
 
 use super::account::Account;
+use super::confidence::Confidence;
 use super::counters::Counter;
 use super::data::Data;
 use super::evidence::memory::Traffic;
@@ -204,6 +205,9 @@ pub struct Work {
     pub traffic: Option<Traffic>,
     /// Share of `instructions` in code whose loops were analysed for chains.
     pub chain_coverage: f64,
+    /// How often it was called, all threads; `null` for loops, and where that could not be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<u64>,
 }
 
 /// Executions of one kind of arithmetic instruction.
@@ -252,6 +256,9 @@ pub struct Chain {
     pub fp_per_iteration: f64,
     /// The chain is broken (restarted) every so many iterations; `null` if it runs through.
     pub restart_every: Option<f64>,
+    /// Each iteration stores its value to a place of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stored: bool,
 }
 
 /// What the model adds. Pure function of the facts and the machine.
@@ -274,12 +281,18 @@ pub struct Analysis {
     /// Id of the binding ceiling.
     pub binding: Option<String>,
     pub class: Option<String>,
+    /// How sure `class` is; `null` where that is `unknown` or `null`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<Confidence>,
     /// Demo and truth kernels: the class it was built for.
     pub expected: Option<String>,
-    /// For `unknown`: the class of the largest term.
+    /// For `unknown`: the class of the largest term, which does not explain its time.
     pub nearest: Option<String>,
     pub roof_fraction: Option<f64>,
     pub savings: Vec<Saving>,
+    /// What else is to be said of it: what holds it and no change of the kinds above removes, and what to try instead.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
 }
 
 /// Operational intensity at each level, FLOPs (or the axis's operations) per byte.

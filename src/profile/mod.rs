@@ -11,6 +11,7 @@
 pub mod account;
 pub mod clock;
 pub mod code;
+pub mod confidence;
 pub mod counters;
 pub mod data;
 pub mod evidence;

@@ -30,8 +30,20 @@ pub struct Run {
     /// Where its CPUs were in the course of the timed pass; empty where that was not watched.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub placements: Vec<CoreToCore>,
+    /// How much of its CPUs the program used; from the analysis.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parallelism: Option<Parallelism>,
     /// Doubts.
     pub warnings: Vec<Warning>,
+}
+
+/// How many CPUs a program used, and how many it might have used.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Parallelism {
+    /// CPU seconds at work / seconds from its start to its end.
+    pub used: f64,
+    /// CPUs that its threads were allowed.
+    pub allowed: u32,
 }
 
 /// One pass over the program.
@@ -57,6 +69,9 @@ pub struct Pass {
     /// Timed pass: samples lost.
     #[serde(default)]
     pub lost: Option<u64>,
+    /// Timed pass: seconds in which threads that could run were kept off their CPUs / seconds in which they could run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_off_share: Option<f64>,
     /// Counted pass: share of its CPU time in code that was not counted.
     #[serde(default)]
     pub uncounted_share: Option<f64>,

@@ -4,7 +4,7 @@ use crate::profile::{Function, Profile};
 
 type Field = (&'static str, fn(&Function) -> Option<String>);
 
-const FIELDS: [Field; 30] = [
+const FIELDS: [Field; 31] = [
     ("name", |f| Some(f.name.clone())),
     ("module", |f| Some(f.module.clone())),
     ("file", |f| f.file.clone()),
@@ -32,6 +32,7 @@ const FIELDS: [Field; 30] = [
     ("load_balance", |f| text(f.analysis.load_balance)),
     ("binding", |f| f.analysis.binding.clone()),
     ("class", |f| f.analysis.class.clone()),
+    ("confidence", |f| f.analysis.confidence.as_ref().map(|c| c.level.name().to_owned())),
     ("nearest", |f| f.analysis.nearest.clone()),
     ("roof_fraction", |f| text(f.analysis.roof_fraction)),
     ("best_saving_s", |f| text(f.analysis.savings.first().map(|s| s.seconds))),

@@ -129,6 +129,9 @@ fn details(profile: &Profile, view: &View) -> String {
         );
         let _ = writeln!(out, "<p>{}</p>", escape(&text::holding(f)));
         out += &savings(f);
+        for remark in &f.analysis.remarks {
+            let _ = writeln!(out, "<p>{}</p>", escape(remark));
+        }
         out += &ceilings(f);
         out += &measures(f);
         for line in traffic::of_function(f).into_iter().chain(counters::of_function(f)) {

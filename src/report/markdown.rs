@@ -1,6 +1,6 @@
 //! Markdown: the table, advice and warnings, for issues and pull requests.
 
-use crate::profile::Profile;
+use crate::profile::{Function, Profile};
 
 use super::number::{self, NOT_MEASURED};
 use super::table::{COLUMNS, savings};
@@ -19,13 +19,17 @@ pub fn text(profile: &Profile, view: &View) -> String {
             COLUMNS.iter().map(|c| (c.cell)(f).unwrap_or_else(|| NOT_MEASURED.into())).map(|c| escape(&c)).collect();
         out += &format!("| `{}` | {} |\n", code(&name::shorten(&f.name, view.name_width(60))), cells.join(" | "));
     }
-    let advised: Vec<_> = view.explained(profile).filter(|f| !savings(f).is_empty()).collect();
+    let is_advised = |f: &&Function| !savings(f).is_empty() || !f.analysis.remarks.is_empty();
+    let advised: Vec<_> = view.explained(profile).filter(is_advised).collect();
     if !advised.is_empty() {
         out += "\nWhat to do next:\n\n";
         for f in advised {
+            let name = code(&name::shorten(&f.name, 40));
             for s in savings(f) {
-                let name = code(&name::shorten(&f.name, 40));
                 out += &format!("- `{name}`: {} ({})\n", escape(&s.advice), number::range(s.seconds, s.seconds_max));
+            }
+            for remark in &f.analysis.remarks {
+                out += &format!("- `{name}`: {}\n", escape(remark));
             }
         }
     }

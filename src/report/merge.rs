@@ -326,6 +326,7 @@ fn add_work(mut a: Work, b: Work) -> Work {
     let instructions = |w: f64, slots: u64| w * slots as f64;
     let covered = instructions(a.chain_coverage, a.issue_slots) + instructions(b.chain_coverage, b.issue_slots);
     a.issue_slots += b.issue_slots;
+    a.calls = both(a.calls, b.calls, |a, b| a + b);
     a.chain_coverage = if a.issue_slots > 0 { covered / a.issue_slots as f64 } else { 0.0 };
     a.code_bytes = a.code_bytes.max(b.code_bytes);
     for chain in b.chains {

@@ -1,18 +1,25 @@
 //! One colour per class, the same in every picture; legible on light and dark ground.
 
 /// Classes in the order of the legend, with their colour.
-pub const CLASSES: [(&str, (u8, u8, u8)); 16] = [
+pub const CLASSES: [(&str, (u8, u8, u8)); 23] = [
     ("dram-bandwidth", (45, 112, 205)),
     ("dram-latency", (108, 76, 196)),
     ("l3-bandwidth", (38, 146, 206)),
     ("l2-bandwidth", (28, 160, 176)),
     ("cache-latency", (146, 92, 182)),
+    ("private-cache-conflict", (122, 62, 148)),
+    ("tlb", (84, 96, 168)),
     ("l1-bandwidth", (36, 160, 130)),
+    ("store-forwarding", (64, 140, 104)),
     ("ilp", (214, 120, 28)),
     ("simd", (226, 88, 62)),
     ("fma-balance", (206, 66, 108)),
     ("instruction-mix", (186, 138, 24)),
     ("div-sqrt", (176, 84, 44)),
+    ("mispredict", (200, 48, 48)),
+    ("front-end", (150, 116, 52)),
+    ("page-faults", (98, 108, 58)),
+    ("system-calls", (76, 118, 88)),
     ("load-imbalance", (196, 74, 158)),
     ("threads", (160, 60, 130)),
     ("peak", (60, 158, 72)),

@@ -25,6 +25,8 @@ fn outcome(profile: &Profile) -> String {
         1 => "1 thread, ".into(),
         n => format!("{n} threads, "),
     };
+    let used = run.parallelism.filter(|p| p.allowed > 1);
+    let used = used.map_or(String::new(), |p| format!("used {:.1} of {} CPUs, ", p.used, p.allowed));
     let too_little = run.warnings.iter().find(|w| w.code == TOO_FEW_SAMPLES_CODE);
     let quality = match (too_little, nameless_share(profile), run.quality) {
         (Some(doubt), ..) => format!("; {}", doubt.text),
@@ -36,7 +38,7 @@ fn outcome(profile: &Profile) -> String {
         }
         (None, _, None) => String::new(),
     };
-    format!("run: {threads}{end}{quality}")
+    format!("run: {threads}{used}{end}{quality}")
 }
 
 /// Code without symbols is what the run line tells of if it has at least this share of the CPU time.

@@ -1,6 +1,7 @@
 //! The columns that every tabular report shares: one definition for text, Markdown, HTML and CSV.
 
 use crate::profile::Function;
+use crate::profile::confidence::{Doubt, Level};
 use crate::profile::function::Saving;
 
 use super::number::{NOT_MEASURED, percent, seconds, si, significant};
@@ -54,13 +55,23 @@ fn intensity(f: &Function) -> Option<String> {
     levels.into_iter().find_map(|(v, name)| v.map(|v| format!("{}{name}", significant(v))))
 }
 
-/// The class in words for people: `unknown` names its nearest, an uncounted function says so.
+/// The class in words for people, `simd (low)` where little speaks for it; an uncounted function says so.
 pub fn class(f: &Function) -> String {
-    let a = &f.analysis;
-    match (a.class.as_deref(), a.nearest.as_deref()) {
-        (Some("unknown"), Some(nearest)) => format!("unknown ({nearest}?)"),
-        (Some(class), _) => class.to_owned(),
+    match (&f.analysis.class, &f.analysis.confidence) {
+        (Some(class), Some(confidence)) if confidence.level == Level::Low => format!("{class} (low)"),
+        (Some(class), _) => class.clone(),
         (None, _) => "not counted".to_owned(),
+    }
+}
+
+/// The class with what makes it less sure: `simd (low confidence: 12 samples)`.
+pub fn class_and_doubt(f: &Function) -> String {
+    match (&f.analysis.class, &f.analysis.confidence) {
+        (Some(class), Some(confidence)) if confidence.level < Level::High => {
+            let reasons: Vec<String> = confidence.reasons.iter().map(Doubt::words).collect();
+            format!("{class} ({} confidence: {})", confidence.level.name(), reasons.join(", "))
+        }
+        _ => class(f),
     }
 }
 

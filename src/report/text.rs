@@ -6,7 +6,6 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
 use crate::profile::function::FunctionCeiling;
 use crate::profile::{Function, Profile};
-use crate::roofline::class;
 
 use super::number::{self, NOT_MEASURED, percent, seconds, si};
 use super::table::{self, COLUMNS};
@@ -152,6 +151,9 @@ fn explanation(f: &Function, width: usize) -> String {
         };
         out += &wrap::hanging(&format!("  → {} ({range}{whole}): {}", s.remove.join(" + "), s.advice), width, 4);
     }
+    for remark in &f.analysis.remarks {
+        out += &wrap::hanging(&format!("  · {remark}"), width, 4);
+    }
     for line in traffic::of_function(f).into_iter().chain(counters::of_function(f)) {
         out += &wrap::hanging(&format!("  {line}"), width, 4);
     }
@@ -176,29 +178,14 @@ pub fn holding(f: &Function) -> String {
     let from = binding.map(sources).unwrap_or_default();
     let least = table::at_least(f);
     let place = match a.class.as_deref() {
-        Some("unknown") => format!(
-            "{}; nearest: {}, at {least}{} of its bound{bound}{from}",
-            why_unknown(f, fraction),
-            a.nearest.as_deref().unwrap_or("none"),
-            percent(fraction)
-        ),
-        _ => format!("{}: at {least}{} of its bound{bound}{from}", table::class(f), percent(fraction)),
+        Some("unknown") => format!("not explained: at {least}{} of its bound{bound}{from}", percent(fraction)),
+        _ => format!("{}: at {least}{} of its bound{bound}{from}", table::class_and_doubt(f), percent(fraction)),
     };
     let without = table::without(f);
     let without =
         if without.is_empty() { String::new() } else { format!("; not in the bound: {}", without.join(", ")) };
     let rate = a.flop_rate.map_or(String::new(), |r| format!("{}; ", si(r, &unit)));
     format!("{rate}{place}{}{without}", next(f, &unit))
-}
-
-/// Why a function of class `unknown` has no other.
-fn why_unknown(f: &Function, fraction: f64) -> String {
-    match f.time_ci95_s.zip(f.time_s) {
-        Some((half, time)) if fraction >= class::EXPLAINED => {
-            format!("too few samples to tell: its time is known to ± {}", percent(half / time))
-        }
-        _ => "not explained by any measured ceiling".into(),
-    }
 }
 
 fn sources(c: &FunctionCeiling) -> String {

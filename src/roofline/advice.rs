@@ -9,6 +9,7 @@ use super::bound::Bound;
 use super::deficiency::{Deficiency, Removed};
 use super::host::Trace;
 use super::memory_side;
+use super::reuse::Reuse;
 use super::terms::{Subject, TermId, bandwidth, chain};
 
 /// Advice for removing one deficiency or a pair.
@@ -34,7 +35,7 @@ fn sentence(subject: &Subject<'_>, bound: &Bound, d: Deficiency) -> String {
             None => format!("Its {} threads were not at work all the time: distribute the work more evenly.", subject.team.size),
         },
         Deficiency::Ilp => ilp(subject),
-        Deficiency::Mix => mix(f),
+        Deficiency::Mix => mix(subject),
         Deficiency::Simd => simd(subject),
         Deficiency::Fma => fma(f),
         Deficiency::DivSqrt => div_sqrt(f),
@@ -42,9 +43,22 @@ fn sentence(subject: &Subject<'_>, bound: &Bound, d: Deficiency) -> String {
         Deficiency::Latency => format!("{}{}", latency_advice(subject), room(subject)),
         Deficiency::WriteAllocate => write_allocate(subject),
         Deficiency::CapacityMisses => format!(
-            "{} of its memory lines were loaded before and had been evicted: block the loop for the cache{}.",
+            "{} of its memory lines were loaded before and had been evicted{}: block the loop for the cache{}.",
             share_of_misses(f, |t| t.capacity),
+            match subject.reuse {
+                Reuse::SameCall { passes } => format!(", each about {passes:.0} times in one call"),
+                _ => String::new(),
+            },
             at_loop(f)
+        ),
+        Deficiency::SeparatePasses => separate_passes(subject),
+        Deficiency::PrivateConflicts => private_conflicts(f),
+        Deficiency::Strides => strides(f),
+        Deficiency::MemoryImbalance if subject.spread.is_uneven() => format!(
+            "One of its {} threads moved {:.0} % of its bytes from memory, at the bandwidth of one core: share the data out, so \
+             that all threads move as much.",
+            subject.team.size,
+            100.0 * subject.spread.busiest
         ),
         Deficiency::MemoryImbalance => format!(
             "The busiest memory controller carried {:.2} times the mean of all (hardware counters): let each thread touch \
@@ -70,7 +84,7 @@ fn sentence(subject: &Subject<'_>, bound: &Bound, d: Deficiency) -> String {
 }
 
 /// ` (triad.c:12)`: the most expensive loop, where its line is known.
-fn at_loop(f: &Function) -> String {
+pub(super) fn at_loop(f: &Function) -> String {
     let chain = f.work.as_ref().and_then(|w| w.chains.iter().max_by_key(|c| c.iterations));
     let place = chain.and_then(|c| Some((c.line?, file_of(f, c)))).or(f.line.map(|line| (line, f.file.as_deref())));
     match place {
@@ -79,7 +93,7 @@ fn at_loop(f: &Function) -> String {
     }
 }
 
-fn chain_place(f: &Function, c: &Chain) -> String {
+pub(super) fn chain_place(f: &Function, c: &Chain) -> String {
     match (c.line, file_of(f, c)) {
         (Some(line), Some(file)) => format!("the loop at {}:{line}", last_part(file)),
         (Some(line), None) => format!("the loop at line {line}"),
@@ -143,7 +157,15 @@ fn ilp(subject: &Subject<'_>) -> String {
     )
 }
 
-fn mix(f: &Function) -> String {
+fn mix(subject: &Subject<'_>) -> String {
+    let f = subject.function;
+    if !subject.vector.is_loop() {
+        let calls = f.work.as_ref().and_then(|w| w.calls).map_or(String::new(), |n| format!(" in {} calls", count(n)));
+        return format!(
+            "The number of its instructions holds it ({}{calls}), and they are in no loop to speak of: do less, or do more at a time.",
+            count(f.instructions.unwrap_or(0))
+        );
+    }
     let share = f.fp_instructions.zip(f.instructions).map(|(fp, n)| 100.0 * fp as f64 / (n.max(1)) as f64);
     let large = f.work.as_ref().filter(|w| w.code_bytes > 32 << 10).map(|w| w.code_bytes >> 10);
     match (large, share) {
@@ -163,9 +185,55 @@ fn mix(f: &Function) -> String {
     }
 }
 
+/// What another function had in the caches before.
+fn separate_passes(subject: &Subject<'_>) -> String {
+    let Reuse::OtherFunction { name, data, share } = &subject.reuse else { return String::new() };
+    format!(
+        "{:.0} % of its memory lines belong to data ({data}) that {name} moves as well: fuse the two loops, so that each part is used \
+         while a cache still has it. (By the names of data.)",
+        100.0 * share
+    )
+}
+
+fn private_conflicts(f: &Function) -> String {
+    let t = f.work.as_ref().and_then(|w| w.traffic).unwrap_or_default();
+    let level = |name: &str, part: f64, all: f64| {
+        (part > 0.05 * all).then(|| format!("{:.0} % of its {name} misses", 100.0 * part / all))
+    };
+    let levels: Vec<String> = [level("L1", t.l1_conflict, t.l1_misses), level("L2", t.l2_conflict, t.l2_misses)]
+        .into_iter()
+        .flatten()
+        .collect();
+    format!(
+        "{} are of lines that others of the same set had pushed out, as distances of a power of two make them do: pad rows or \
+         arrays by a cache line{}.",
+        levels.join(" and "),
+        at_loop(f)
+    )
+}
+
+fn strides(f: &Function) -> String {
+    let t = f.work.as_ref().and_then(|w| w.traffic).unwrap_or_default();
+    let known = t.unit_lines + t.strided_lines + t.random_lines + t.gathered_lines;
+    format!(
+        "{:.0} % of the lines that it brings to L1 come with a stride, and a visit uses a part of each{}: change the order of the \
+         loops or of the data to go through them one after the other, or work in blocks that a cache holds.",
+        100.0 * t.strided_lines / known.max(1.0),
+        at_loop(f)
+    )
+}
+
 fn simd(subject: &Subject<'_>) -> String {
     let f = subject.function;
     let Some(work) = &f.work else { return "Vectorise it.".into() };
+    if let Some(bytes) = subject.vector.integers() {
+        let bits = subject.host.machine().vector_bits.unwrap_or(128);
+        return format!(
+            "Its loop works on integers of {bytes} bytes one after the other: vectorise it{} for {bits}-bit registers, {} at once.",
+            at_loop(f),
+            bits / 8 / bytes
+        );
+    }
     let all: u64 = work.mix.iter().map(|e| e.instructions).sum();
     let scalar: u64 = work.mix.iter().filter(|e| e.width == Width::Scalar).map(|e| e.instructions).sum();
     let useful = work.mix.first().and_then(|e| subject.host.useful_width(e.op, e.precision));
@@ -193,7 +261,7 @@ fn fma(f: &Function) -> String {
 fn div_sqrt(f: &Function) -> String {
     let of = |op| f.work.as_ref().map_or(0, |w| w.mix.iter().filter(|e| e.op == op).map(|e| e.instructions).sum());
     format!(
-        "{} divisions and {} square roots keep the divider busy{}: multiply by a reciprocal computed once, or use the approximation with a Newton step.",
+        "{} divisions and {} square roots keep the divider busy{}: multiply by a reciprocal computed once, or use the approximation with Newton steps (as the saving assumes).",
         count(of(FpOp::Div)),
         count(of(FpOp::Sqrt)),
         at_loop(f)
@@ -217,7 +285,8 @@ fn latency_advice(subject: &Subject<'_>) -> String {
         .and_then(|w| w.chains.iter().filter(|c| c.cycles.iter().any(chain::is_chase)).max_by_key(|c| c.iterations));
     match chase {
         Some(c) => format!(
-            "In {} each load's address comes from the load before: interleave several traversals, or store the data in the order of its use.",
+            "In {} each load's address comes from the load before, one walk at a time: with several lists 16 walks could go on at once, as \
+             the saving assumes; of one list, store the nodes in the order of their use.",
             chain_place(f, c)
         ),
         None => format!("Its misses follow no stride{}: sort the accesses, or prefetch ahead.", at_loop(f)),
@@ -249,7 +318,7 @@ fn write_allocate(subject: &Subject<'_>) -> String {
         format!("{:.2} GB{rate}", bytes / 1e9)
     };
     format!(
-        "Its {} stores made memory send {:.2} GB of lines that they overwrite whole{}: use non-temporal stores; memory \
+        "Its {} stores made memory send {:.2} GB of lines that they overwrite whole{}: use non-temporal stores of whole vectors; memory \
         then moves {} instead of {}.",
         count(stores),
         traffic.needless_fills() / 1e9,

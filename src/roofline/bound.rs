@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::deficiency::Removed;
+use super::deficiency::{Deficiency, Removed};
+use super::surroundings::Surroundings;
 use super::terms::{Subject, Term, TermId, kept};
 
 /// No ceiling is refuted by less than this: the clock alone drifts by 3 %.
@@ -13,7 +14,7 @@ const LEAST_ERROR: f64 = 0.05;
 pub struct Bound {
     /// The terms, [`TermId::ALL`] order.
     pub terms: [(TermId, Term); 9],
-    /// Terms that exceed the measured time by more than its error; left out of the bound.
+    /// Terms that exceed the measured time by more than their error and by more than chance; left out of the bound.
     pub refuted: BTreeSet<TermId>,
     /// Share of the bytes of T_dram that memory may not have moved ([`kept`]).
     pub kept: f64,
@@ -23,15 +24,17 @@ pub struct Bound {
 
 impl Bound {
     /// Computes the terms of `subject` and compares them with its time.
-    pub fn of(subject: &Subject<'_>) -> Bound {
+    pub fn of(subject: &Subject<'_>, around: &Surroundings) -> Bound {
         let terms = subject.terms(Removed::NONE);
         let kept = kept::share(subject);
         let refuted = terms
             .iter()
             .filter(|(id, term)| {
-                let limit = subject.function.time_s.map(|t| t * (1.0 + error(subject, *id, term)));
                 let moved = if *id == TermId::Dram { 1.0 - kept } else { 1.0 };
-                term.seconds.zip(limit).is_some_and(|(seconds, limit)| seconds * moved > limit)
+                let least = term.seconds.map(|seconds| seconds * moved / (1.0 + error(subject, *id, term)));
+                least
+                    .zip(subject.function.time_s)
+                    .is_some_and(|(least, time)| least > time && !may_be_chance(subject, least, around))
             })
             .map(|(id, _)| *id)
             .collect();
@@ -54,8 +57,10 @@ impl Bound {
     /// T with `removed` gone: never more than T.
     pub fn without(&self, subject: &Subject<'_>, removed: Removed) -> Option<f64> {
         let before = self.seconds()?;
-        let after = largest(&subject.terms(removed), &self.refuted).map_or(0.0, |(_, t)| t);
-        Some(after.min(before))
+        let after = |removed| largest(&subject.terms(removed), &self.refuted).map_or(0.0, |(_, t)| t);
+        // What replaces divisions may take longer than they do.
+        let kept = removed.has(Deficiency::DivSqrt).then(|| after(removed.but(Deficiency::DivSqrt)));
+        Some(after(removed).min(kept.unwrap_or(before)).min(before))
     }
 
     /// T of the in-core terms alone with `removed` gone (A.3: no memory stalls).
@@ -83,6 +88,18 @@ fn largest(terms: &[(TermId, Term); 9], left_out: &BTreeSet<TermId>) -> Option<(
     }
     candidates().find(|(_, s)| *s >= most * 0.995).map(|(id, _)| (id, most))
 }
+
+/// Whether so few samples can be met by chance in a function that takes at least `least` seconds: `N − n ≤ 3 √N` with N samples
+/// expected and n met (Poisson). One sample refutes nothing.
+fn may_be_chance(subject: &Subject<'_>, least: f64, around: &Surroundings) -> bool {
+    let f = subject.function;
+    let Some(met) = around.samples(f) else { return false };
+    let expected = met * least / f.time_s.unwrap_or(least);
+    met < 1.5 || expected - met <= CHANCE * expected.sqrt()
+}
+
+/// Standard deviations beyond which nothing is chance.
+const CHANCE: f64 = 3.0;
 
 /// Relative error of "time over term": ceiling spread, time interval and the error of the counted or simulated figures.
 fn error(subject: &Subject<'_>, id: TermId, term: &Term) -> f64 {

@@ -1,18 +1,33 @@
-//! The class of a function, from its binding term (docs/conventions.md, Model).
+//! The class of a function (docs/conventions.md, Model).
+//!
+//! ```text
+//! the kernel worked longer for it than it did itself   page-faults, system-calls
+//! T ≥ 0.8 · time_s                                     that of the binding term
+//! else, with an account                                its largest cause
+//! T ≥ 0.6 · time_s                                     that of the binding term
+//! else, where misses out of order can take the rest    private-cache-conflict, cache-latency, dram-latency
+//! else                                                 unknown
+//! ```
+//!
+//! How sure that is stands apart: [`confidence`](super::confidence).
 
+use super::account::{self, Named};
 use super::bound::Bound;
 use super::deficiency::{Deficiency, Removed};
+use super::host::Trace;
 use super::metrics;
-use super::terms::{Subject, TermId, latency};
+use super::terms::{Subject, TermId, chain, latency, misses, pipe};
 
 /// A deficiency must gain this share of T for the function to be classed by it.
 const GAIN: f64 = 0.03;
-/// Below this roof fraction the terms do not explain the time.
+/// From this roof fraction on the binding ceiling is what holds a function.
+pub const AT_ITS_BOUND: f64 = 0.8;
+/// Below this roof fraction the binding ceiling does not explain the time.
 pub const EXPLAINED: f64 = 0.6;
-/// A wider relative time interval (its full width) says too little.
-const WIDEST_INTERVAL: f64 = 0.2;
 /// Above this share of the all-FMA rate a function has no FMA deficiency.
 const BALANCED: f64 = 0.97;
+/// Conflicts make a level's misses from this share on.
+const HALF: f64 = 0.5;
 
 /// What the model says about a function in one word.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -25,15 +40,24 @@ pub struct Verdict {
     pub nearest: Option<String>,
     /// T / time_s.
     pub roof_fraction: Option<f64>,
+    /// Neither a ceiling nor an account explains the time.
+    pub is_guess: bool,
 }
 
 /// Deficiencies of the core that this function can have.
 fn core_candidates(subject: &Subject<'_>) -> Vec<Deficiency> {
-    let mut all = vec![Deficiency::Ilp, Deficiency::Mix, Deficiency::Simd, Deficiency::DivSqrt];
-    if fma_deficient(subject) {
-        all.push(Deficiency::Fma);
+    let all = [Deficiency::Ilp, Deficiency::Mix, Deficiency::Simd, Deficiency::DivSqrt, Deficiency::Fma];
+    all.into_iter().filter(|d| is_candidate(subject, *d)).collect()
+}
+
+/// Whether a deficiency of the core can be removed from this function at all.
+pub fn is_candidate(subject: &Subject<'_>, d: Deficiency) -> bool {
+    match d {
+        Deficiency::Simd => subject.vector.is_possible(),
+        Deficiency::Ilp => chain::breakable(subject),
+        Deficiency::Fma => fma_deficient(subject),
+        _ => true,
     }
-    all
 }
 
 /// Whether F/T_pipe at its own widths is below 0.97 of all-FMA.
@@ -42,40 +66,81 @@ pub fn fma_deficient(subject: &Subject<'_>) -> bool {
     metrics::fma_balance(mix, subject.host).is_some_and(|b| b < BALANCED)
 }
 
-/// Parallel deficiencies, for functions whose threads were allowed more than one CPU while they ran.
+/// Parallel deficiencies, for functions with several threads, which were allowed more than one CPU while they ran. That a function
+/// had one thread concerns the program: [`parallelism`](super::parallelism).
 pub fn parallel_candidates(subject: &Subject<'_>) -> Vec<Deficiency> {
-    if subject.team.allowed.is_none_or(|allowed| allowed < 2) {
+    if subject.team.size < 2 || subject.team.allowed.is_none_or(|allowed| allowed < 2) {
         return Vec::new();
     }
-    let mut all = vec![Deficiency::Threads];
-    if subject.team.size > 1 {
-        all.push(Deficiency::Imbalance);
-    }
-    all
+    vec![Deficiency::Threads, Deficiency::Imbalance]
 }
 
-/// Classifies `subject` by its `bound`.
+/// Classifies `subject` by its `bound`, its account and its time in the kernel.
 pub fn verdict(subject: &Subject<'_>, bound: &Bound) -> Verdict {
-    let Some((term, seconds)) = bound.binding else {
-        let f = subject.function;
-        let counted = f.work.is_some() || f.flops.is_some() || f.bytes.is_some();
-        let class = (counted && f.time_s.is_some()).then(|| "unknown".into());
-        return Verdict { class, ..Verdict::default() };
+    let f = subject.function;
+    let by_ceiling = bound.binding.map(|(term, seconds)| named(subject, bound, term, seconds));
+    let class = |class: &str| Some(class.to_owned());
+    let time = f.time_s.filter(|t| *t > 0.0);
+    let verdict = Verdict {
+        binding: by_ceiling.map(|(id, _)| id.into()),
+        roof_fraction: bound.seconds().zip(time).map(|(seconds, time)| seconds / time),
+        ..Verdict::default()
     };
-    let (id, class) = named(subject, bound, term, seconds);
-    let mut verdict = Verdict { binding: Some(id.into()), class: Some(class.into()), ..Verdict::default() };
-    let Some(time) = subject.function.time_s.filter(|t| *t > 0.0) else {
-        // Nothing confirms that the terms explain its time.
-        verdict.nearest = verdict.class.replace("unknown".into());
-        return verdict;
-    };
-    let fraction = seconds / time;
-    verdict.roof_fraction = Some(fraction);
-    let wide = subject.function.time_ci95_s.is_some_and(|ci| 2.0 * ci > WIDEST_INTERVAL * time);
-    if fraction < EXPLAINED || wide {
-        verdict.nearest = verdict.class.replace("unknown".into());
+    let fault_s = subject.host.latency("pagefault", &mut Trace::default());
+    if let Some(kernel) = account::of_kernel(f, fault_s) {
+        return Verdict { class: class(kernel), ..verdict };
     }
-    verdict
+    let explains = |least: f64| by_ceiling.filter(|_| verdict.roof_fraction.is_some_and(|fraction| fraction >= least));
+    if let Some((_, ceiling)) = explains(AT_ITS_BOUND) {
+        return Verdict { class: class(ceiling), ..verdict };
+    }
+    if let Some(largest) = account::largest(f).filter(|_| time.is_some()) {
+        let cause = match largest {
+            Named::Class(cause) => cause,
+            Named::Pipes => of_pipes(subject),
+        };
+        return Verdict { class: class(cause), ..verdict };
+    }
+    if let Some((_, ceiling)) = explains(EXPLAINED) {
+        return Verdict { class: class(ceiling), ..verdict };
+    }
+    let rest = time.zip(bound.seconds()).map(|(time, seconds)| time - seconds);
+    if let Some(guess) = rest.and_then(|rest| of_misses(subject, rest)) {
+        return Verdict { class: class(guess), is_guess: true, ..verdict };
+    }
+    let counted =
+        by_ceiling.is_some() || (f.work.is_some() || f.flops.is_some() || f.bytes.is_some()) && time.is_some();
+    let nearest = by_ceiling.and_then(|(_, ceiling)| class(ceiling));
+    Verdict { class: counted.then(|| "unknown".into()), nearest, ..verdict }
+}
+
+/// The class of misses that prefetchers do not foresee, if they can take these `seconds`, one after the other.
+fn of_misses(subject: &Subject<'_>, seconds: f64) -> Option<&'static str> {
+    let t = subject.function.work.as_ref()?.traffic?;
+    let (cache, dram) = misses::out_of_order_s(subject, &t);
+    if cache + dram < seconds {
+        return None;
+    }
+    let conflicts = t.l1_conflict > HALF * t.l1_misses || t.l2_conflict > HALF * t.l2_misses;
+    Some(match cache >= dram {
+        true if conflicts => "private-cache-conflict",
+        true => "cache-latency",
+        false => "dram-latency",
+    })
+}
+
+/// The deficiency of the pipes whose removal shortens them most.
+fn of_pipes(subject: &Subject<'_>) -> &'static str {
+    let seconds = |removed| subject.term(TermId::Pipe, removed).seconds.unwrap_or(0.0);
+    let before = seconds(Removed::NONE);
+    let all = [(Deficiency::Simd, "simd"), (Deficiency::Fma, "fma-balance"), (Deficiency::DivSqrt, "div-sqrt")];
+    let gains = all.into_iter().filter(|(d, _)| is_candidate(subject, *d)).map(|(d, class)| {
+        let gain = before - seconds(Removed::only(d));
+        (class, gain)
+    });
+    let most = gains.filter(|(_, gain)| *gain > GAIN * before).max_by(|a, b| a.1.total_cmp(&b.1));
+    let arithmetic = subject.function.work.as_ref().is_some_and(|work| !work.mix.is_empty());
+    most.map_or(if arithmetic { "peak" } else { "instruction-mix" }, |(class, _)| class)
 }
 
 /// (ceiling id, class) of the binding term, or of the parallel deficiency that gains more than all others.
@@ -90,9 +155,15 @@ fn named(subject: &Subject<'_>, bound: &Bound, term: TermId, seconds: f64) -> (&
             },
         )
     };
+    // How far the next term is below: what removing all of a term could gain.
+    let alone = seconds - next_below(bound, term);
     let other = match term {
-        // How far the next term is below a memory term: what removing all of it could gain.
-        t if !t.in_core() || t == TermId::Access => Some((None, seconds - next_below(bound, t))),
+        t if !t.in_core() || t == TermId::Access => Some((None, alone)),
+        // Also where nothing can remove it.
+        TermId::Chain if alone >= GAIN * seconds => Some((Some(Deficiency::Ilp), alone)),
+        TermId::Pipe if of_divider(subject, bound, seconds) >= GAIN * seconds => {
+            Some((Some(Deficiency::DivSqrt), of_divider(subject, bound, seconds)))
+        }
         _ => most(core_candidates(subject)).map(|(d, g)| (Some(d), g)),
     };
     if let Some((d, gained)) = most(parallel_candidates(subject))
@@ -108,7 +179,9 @@ fn named(subject: &Subject<'_>, bound: &Bound, term: TermId, seconds: f64) -> (&
         (TermId::L1, _) => ("l1", "l1-bandwidth"),
         (TermId::L2, _) => ("l2", "l2-bandwidth"),
         (TermId::L3, _) => ("l3", "l3-bandwidth"),
-        (TermId::Dram, _) if subject.uneven.is_some() => ("memory-imbalance", "dram-bandwidth"),
+        (TermId::Dram, _) if subject.uneven.is_some() || subject.spread.is_uneven() => {
+            ("memory-imbalance", "dram-bandwidth")
+        }
         (TermId::Dram, _) => ("dram", "dram-bandwidth"),
         (TermId::Latency, _) => ("latency", latency_class(subject)),
         (_, Some(Deficiency::Ilp)) => ("ilp", "ilp"),
@@ -118,6 +191,12 @@ fn named(subject: &Subject<'_>, bound: &Bound, term: TermId, seconds: f64) -> (&
         (_, Some(Deficiency::DivSqrt)) => ("divsqrt", "div-sqrt"),
         _ => ("peak", "peak"),
     }
+}
+
+/// Seconds that the divider alone makes the binding `seconds` of the pipes longer, whatever would replace it.
+fn of_divider(subject: &Subject<'_>, bound: &Bound, seconds: f64) -> f64 {
+    let undivided = subject.team.seconds(|k| Some(pipe::without_divider(subject, k)));
+    seconds - next_below(bound, TermId::Pipe).max(undivided.unwrap_or(0.0))
 }
 
 /// The largest term beside `binding` and beside the other levels of the same data path: removing a level's traffic does
@@ -132,7 +211,7 @@ fn next_below(bound: &Bound, binding: TermId) -> f64 {
 }
 
 fn latency_class(subject: &Subject<'_>) -> &'static str {
-    let mut trace = super::host::Trace::default();
+    let mut trace = Trace::default();
     match latency::parts(subject, subject.team.most(), Removed::NONE, &mut trace) {
         Some(parts) if parts.dram >= parts.cache => "dram-latency",
         _ => "cache-latency",

@@ -27,6 +27,12 @@ pub enum Deficiency {
     CapacityMisses,
     /// Last-level conflict misses.
     ConflictMisses,
+    /// Conflict misses of L1 and L2.
+    PrivateConflicts,
+    /// Lines of which one visit uses a part, and the next visit comes too late.
+    Strides,
+    /// Data that another function had in the caches before.
+    SeparatePasses,
     /// Memory controllers of which one carries more than the others.
     MemoryImbalance,
     /// Memory on pages of 4 KiB, whose addresses take longer to translate and at whose ends some prefetchers stop.
@@ -35,7 +41,7 @@ pub enum Deficiency {
 
 impl Deficiency {
     /// All of them, low effort first.
-    pub const ALL: [Deficiency; 14] = [
+    pub const ALL: [Deficiency; 17] = [
         Deficiency::Threads,
         Deficiency::Imbalance,
         Deficiency::Ilp,
@@ -48,6 +54,9 @@ impl Deficiency {
         Deficiency::WriteAllocate,
         Deficiency::CapacityMisses,
         Deficiency::ConflictMisses,
+        Deficiency::PrivateConflicts,
+        Deficiency::Strides,
+        Deficiency::SeparatePasses,
         Deficiency::MemoryImbalance,
         Deficiency::SmallPages,
     ];
@@ -67,6 +76,9 @@ impl Deficiency {
             Deficiency::WriteAllocate => "write-allocate",
             Deficiency::CapacityMisses => "capacity-misses",
             Deficiency::ConflictMisses => "conflict-misses",
+            Deficiency::PrivateConflicts => "private-conflicts",
+            Deficiency::Strides => "strides",
+            Deficiency::SeparatePasses => "separate-passes",
             Deficiency::MemoryImbalance => "memory-imbalance",
             Deficiency::SmallPages => "small-pages",
         }
@@ -75,7 +87,7 @@ impl Deficiency {
 
 /// A set of deficiencies that are imagined away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Removed(u16);
+pub struct Removed(u32);
 
 impl Removed {
     /// Nothing removed: the function as it is.
@@ -88,17 +100,17 @@ impl Removed {
 
     /// This set and `deficiency`.
     pub fn and(self, deficiency: Deficiency) -> Removed {
-        Removed(self.0 | 1 << deficiency as u16)
+        Removed(self.0 | 1 << deficiency as u32)
     }
 
     /// This set without `deficiency`.
     pub fn but(self, deficiency: Deficiency) -> Removed {
-        Removed(self.0 & !(1 << deficiency as u16))
+        Removed(self.0 & !(1 << deficiency as u32))
     }
 
     /// Whether `deficiency` is in the set.
     pub fn has(self, deficiency: Deficiency) -> bool {
-        self.0 & (1 << deficiency as u16) != 0
+        self.0 & (1 << deficiency as u32) != 0
     }
 }
 

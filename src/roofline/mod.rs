@@ -10,18 +10,25 @@
 //! The machine's ceilings are found by the ids of docs/conventions.md, Ceilings. A ceiling that is missing makes its term `None` with
 //! the reason in `source["terms.…"]`, or, where another ceiling can stand in, a looser bound.
 
+pub mod account;
 pub mod advice;
 pub mod bound;
 pub mod class;
 pub mod cold;
+pub mod confidence;
 pub mod deficiency;
 pub mod host;
 pub mod ladder;
 pub mod memory_side;
 pub mod metrics;
+pub mod parallelism;
+pub mod remarks;
+pub mod reuse;
 pub mod savings;
+pub mod surroundings;
 pub mod team;
 pub mod terms;
+pub mod what_if;
 
 #[cfg(test)]
 mod tests;
@@ -33,10 +40,11 @@ use crate::profile::run::Warning;
 use bound::Bound;
 use host::{Ceilings, Host};
 use metrics::Axis;
+use surroundings::Surroundings;
 use terms::{Subject, TermId};
 
 /// The version of the model that is stamped into profiles.
-pub const MODEL_VERSION: u32 = 7;
+pub const MODEL_VERSION: u32 = 8;
 
 /// Code of the warning about a ceiling that a measurement exceeded.
 pub const REFUTED: &str = "ceiling-refuted";
@@ -64,6 +72,17 @@ pub struct Options {
     pub imbalance: Placement,
 }
 
+/// What the analysis of a function is made with.
+#[derive(Debug, Clone, Copy)]
+pub struct Context<'a> {
+    /// The ceilings.
+    pub host: Host<'a>,
+    /// Choices.
+    pub options: Options,
+    /// The other functions and the run.
+    pub around: &'a Surroundings,
+}
+
 /// Fills in the analysis of every function and loop of `profile`, replacing what was there.
 pub fn analyse(profile: &mut Profile) {
     analyse_with(profile, Options::default());
@@ -77,26 +96,29 @@ pub fn analyse_with(profile: &mut Profile, options: Options) {
     let ceilings = Ceilings::of(&profile.machine).during(&profile.run);
     let host = Host::new(&ceilings);
     let run = cold::Run::of(profile);
+    profile.run.parallelism = parallelism::of(profile);
+    let around = Surroundings::of(profile);
+    let context = Context { host, options, around: &around };
     for function in &mut profile.functions {
         if run.is_cold(function) {
             cold::leave_out(function);
             continue;
         }
-        let bound = analyse_function(function, host, options);
+        let bound = analyse_function(function, context);
         warnings.extend(refutations(function, &bound));
         if bound.kept >= WORTH_TELLING && bound.is_near(TermId::Dram) {
             kept.push((function.name.clone(), bound.kept));
         }
         let parent = function.clone();
         for inner in &mut function.loops {
-            analyse_loop(inner, &parent, host, options, run);
+            analyse_loop(inner, &parent, context, run);
         }
     }
     profile.run.warnings.extend(warnings.into_iter().chain(kept_warning(&kept)));
 }
 
 /// A loop is analysed like a function; what was not measured for it apart (team, allowed CPUs) is its function's.
-fn analyse_loop(inner: &mut Function, outer: &Function, host: Host<'_>, options: Options, run: cold::Run) {
+fn analyse_loop(inner: &mut Function, outer: &Function, context: Context<'_>, run: cold::Run) {
     if run.is_cold(inner) {
         return cold::leave_out(inner);
     }
@@ -113,17 +135,17 @@ fn analyse_loop(inner: &mut Function, outer: &Function, host: Host<'_>, options:
     inner.clock_hz = inner.clock_hz.or(outer.clock_hz);
     inner.lambda = inner.lambda.or(outer.lambda);
     // Warnings stand at the function.
-    analyse_function(inner, host, options);
+    analyse_function(inner, context);
     let parent = inner.clone();
     for nested in &mut inner.loops {
-        analyse_loop(nested, &parent, host, options, run);
+        analyse_loop(nested, &parent, context, run);
     }
 }
 
-fn analyse_function(function: &mut Function, host: Host<'_>, options: Options) -> Bound {
+fn analyse_function(function: &mut Function, context: Context<'_>) -> Bound {
     let expected = function.analysis.expected.take();
     function.source.retain(|key, _| !key.starts_with("terms.") && key != "class");
-    let (analysis, bound) = analysis(function, host, options);
+    let (analysis, bound) = analysis(function, context);
     for (id, term) in &bound.terms {
         if let Some(reason) = term.trace.reason() {
             let how = if term.seconds.is_some() { "lower bound" } else { "not measured" };
@@ -136,9 +158,10 @@ fn analyse_function(function: &mut Function, host: Host<'_>, options: Options) -
 }
 
 /// The analysis of one function, without changing it.
-pub fn analysis(function: &Function, host: Host<'_>, options: Options) -> (Analysis, Bound) {
-    let subject = Subject::new(function, host.of(function));
-    let bound = Bound::of(&subject);
+pub fn analysis(function: &Function, context: Context<'_>) -> (Analysis, Bound) {
+    let Context { host, options, around } = context;
+    let subject = Subject::new(function, host.of(function), around);
+    let bound = Bound::of(&subject, around);
     let mix = function.work.as_ref().map_or(&[][..], |w| &w.mix);
     let verdict = class::verdict(&subject, &bound);
     let mut analysis = Analysis {
@@ -151,6 +174,8 @@ pub fn analysis(function: &Function, host: Host<'_>, options: Options) -> (Analy
         fp_fraction: function.fp_instructions.zip(function.instructions).and_then(|(f, n)| ratio(f as f64, n as f64)),
         load_balance: function.lambda,
         terms: terms::stored(&bound.terms),
+        confidence: confidence::of(function, &verdict, around),
+        remarks: remarks::of(&subject, &bound, &verdict),
         binding: verdict.binding,
         class: verdict.class,
         nearest: verdict.nearest,
@@ -203,7 +228,11 @@ fn refutations<'a>(function: &'a Function, bound: &'a Bound) -> impl Iterator<It
                 from.join(", ")
             ),
             "that ceiling is left out for this function",
-            "measure the machine again on a quiet host: rprof machine --refresh",
+            match id {
+                // How many iterations the window holds is the model's, not a ceiling's.
+                TermId::Chain => "nothing: the core overlaps more of its iterations than the model takes",
+                _ => "measure the machine again on a quiet host: rprof machine --refresh",
+            },
         )
     })
 }

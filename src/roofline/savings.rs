@@ -1,74 +1,123 @@
 //! What removing deficiencies would save.
 //!
 //! ```text
-//! seconds         = T − T_without          seconds_max = time_s − T_without
+//! seconds         = T − T_without                         in parts of the time where T exceeds it: (1 − T_without / T) · time_s
+//! seconds_max     = seconds + min(time_s − T, own − seconds)
+//! own             = Σ over terms of (term − term without) + latency of the misses that are avoided
 //! program_seconds = seconds × share of its time in which no other function runs
 //! ```
 //!
-//! Single deficiencies that gain at least 5 % of T, greatest first; where there is none, the smallest pair that does.
+//! own is what the deficiency costs if nothing overlaps: no more of the unexplained time can be its. What an account says replaces
+//! the differences of bounds ([`what_if`](super::what_if)). Where no ceiling explains the time, those of the core do not hold the function, and their
+//! removal is not listed. Single deficiencies that gain at least 5 % of T, greatest first; where there is none, the smallest pair that
+//! does.
 
 use crate::profile::function::Saving;
 
 use super::advice;
 use super::bound::Bound;
-use super::class;
+use super::class::{self, EXPLAINED};
 use super::deficiency::{Deficiency, Removed};
 use super::memory_side;
-use super::terms::Subject;
+use super::reuse::Reuse;
+use super::terms::{Subject, misses};
+use super::what_if;
 
 /// A removal is listed if it gains this share of T.
 const WORTHWHILE: f64 = 0.05;
 
 /// The savings of one function. Deficiencies that neither bind nor are next gain nothing and are not among them.
 pub fn savings(subject: &Subject<'_>, bound: &Bound) -> Vec<Saving> {
+    let mut all = what_if::savings(subject);
+    let replaced: Vec<String> = all.iter().flat_map(|saving| saving.remove.clone()).collect();
+    let is_told = |saving: &Saving| saving.remove.iter().any(|name| replaced.contains(name));
+    all.extend(by_bound(subject, bound).into_iter().filter(|saving| !is_told(saving)));
+    all.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    all
+}
+
+fn by_bound(subject: &Subject<'_>, bound: &Bound) -> Vec<Saving> {
     let Some(before) = bound.seconds() else { return Vec::new() };
-    let candidates = candidates(subject);
+    let candidates = candidates(subject, bound);
     let room = memory_side::room(subject);
-    let gain = |set: &[Deficiency]| {
+    let without = |set: &[Deficiency]| {
         let mut after = bound.without(subject, set.iter().copied().collect::<Removed>())?;
         if let Some(room) = room.filter(|_| set.contains(&Deficiency::Latency)) {
             // Queues that are full already cannot hide more.
             after = after.max(before - room.seconds);
         }
-        (before - after >= WORTHWHILE * before).then_some((before - after, after))
+        (before - after >= WORTHWHILE * before).then_some(after)
     };
-    let mut found: Vec<(Vec<Deficiency>, f64, f64)> =
-        candidates.iter().filter_map(|d| gain(&[*d]).map(|(g, after)| (vec![*d], g, after))).collect();
+    let mut found: Vec<(Vec<Deficiency>, f64)> =
+        candidates.iter().filter_map(|d| without(&[*d]).map(|after| (vec![*d], after))).collect();
     if found.is_empty() {
         let pairs = candidates
             .iter()
             .enumerate()
             .flat_map(|(i, a)| candidates[i + 1..].iter().map(move |b| [*a, *b]))
-            .filter_map(|pair| gain(&pair).map(|(g, after)| (pair.to_vec(), g, after)));
-        found.extend(pairs.max_by(|a, b| a.1.total_cmp(&b.1)));
+            .filter_map(|pair| without(&pair).map(|after| (pair.to_vec(), after)));
+        found.extend(pairs.min_by(|a, b| a.1.total_cmp(&b.1)));
     }
-    found.sort_by(|a, b| b.1.total_cmp(&a.1));
+    found.sort_by(|a, b| a.1.total_cmp(&b.1));
     found
         .into_iter()
-        .map(|(remove, seconds, after)| Saving {
-            advice: advice::for_removal(subject, bound, &remove),
-            remove: remove.iter().map(|d| d.name().to_owned()).collect(),
-            seconds,
-            seconds_max: subject.function.time_s.map_or(seconds, |t| (t - after).max(seconds)),
-            program_seconds: alone_share(subject).map(|share| seconds * share),
+        .map(|(remove, after)| {
+            let (seconds, seconds_max) = seconds(subject, bound, &remove, before, after);
+            Saving {
+                advice: advice::for_removal(subject, bound, &remove),
+                remove: remove.iter().map(|d| d.name().to_owned()).collect(),
+                seconds,
+                seconds_max,
+                program_seconds: alone_share(subject).map(|share| seconds * share),
+            }
         })
         .collect()
 }
 
-fn candidates(subject: &Subject<'_>) -> Vec<Deficiency> {
+/// (`seconds`, `seconds_max`) of the module's docstring for a bound that falls from `before` to `after`.
+fn seconds(subject: &Subject<'_>, bound: &Bound, remove: &[Deficiency], before: f64, after: f64) -> (f64, f64) {
+    let Some(time) = subject.function.time_s.filter(|t| *t > 0.0) else { return (before - after, before - after) };
+    if time <= before {
+        let seconds = (1.0 - after / before) * time;
+        return (seconds, seconds);
+    }
+    let seconds = before - after;
+    if remove.iter().any(|d| matches!(d, Deficiency::Threads | Deficiency::Imbalance)) {
+        // Whatever else holds it is shared out, too.
+        return (seconds, seconds * time / before);
+    }
+    let removed: Removed = remove.iter().copied().collect();
+    let left = subject.terms(removed);
+    let shorter = bound.terms.iter().zip(&left).filter(|((id, _), _)| !bound.refuted.contains(id));
+    let of_terms: f64 = shorter.filter_map(|((_, was), (_, is))| Some((was.seconds? - is.seconds?).max(0.0))).sum();
+    let of_misses: f64 = remove.iter().map(|d| misses::latency_s(subject, *d)).sum();
+    let own = of_terms + of_misses;
+    (seconds, seconds + (time - before).min((own - seconds).max(0.0)))
+}
+
+fn candidates(subject: &Subject<'_>, bound: &Bound) -> Vec<Deficiency> {
     let parallel = class::parallel_candidates(subject);
+    let time = subject.function.time_s.filter(|t| *t > 0.0);
+    let explained = time.zip(bound.seconds()).is_none_or(|(time, seconds)| seconds >= EXPLAINED * time);
     Deficiency::ALL
         .into_iter()
         .filter(|d| match d {
             Deficiency::Threads | Deficiency::Imbalance => parallel.contains(d),
-            Deficiency::Fma => class::fma_deficient(subject),
+            Deficiency::Ilp
+            | Deficiency::Mix
+            | Deficiency::Simd
+            | Deficiency::Fma
+            | Deficiency::DivSqrt
+            | Deficiency::Access => explained && class::is_candidate(subject, *d),
+            Deficiency::CapacityMisses => matches!(subject.reuse, Reuse::SameCall { .. }),
+            Deficiency::SeparatePasses => matches!(subject.reuse, Reuse::OtherFunction { .. }),
             _ => true,
         })
         .collect()
 }
 
 /// Share of its elapsed time in which no other function was at work.
-fn alone_share(subject: &Subject<'_>) -> Option<f64> {
+pub fn alone_share(subject: &Subject<'_>) -> Option<f64> {
     let f = subject.function;
     f.exclusive_s.zip(f.time_s).filter(|(_, t)| *t > 0.0).map(|(alone, t)| (alone / t).clamp(0.0, 1.0))
 }

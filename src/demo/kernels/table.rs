@@ -278,7 +278,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "one_thread",
-        built_for: BuiltFor::Class("threads"),
+        built_for: BuiltFor::Peak,
         data: REGISTERS,
         team: Team::OneFree,
         in_demo: true,

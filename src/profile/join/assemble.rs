@@ -290,6 +290,7 @@ impl<'e> Joined<'e> {
             counts: context.counts.clone().map(|c| &c.whole),
             traffic: self.traffic_of(&context, |offset| !shape.is_some_and(|s| s.waits_at(offset))),
             chains: (context.chains.of_loops.iter().map(|(_, c)| c.clone()).collect(), context.chains.coverage),
+            calls: context.chains.calls,
         };
         facts::fill(&mut function, &measured, &self.common);
         let samples = self.samples_of.get(&id).into_iter().flatten().map(|i| &self.moments[*i as usize]);
@@ -355,6 +356,7 @@ impl<'e> Joined<'e> {
                 counts: loop_counts(context, index, shape_loop.waits),
                 traffic: self.traffic_of(context, |offset| shape.loop_at(offset) == Some(index as u32)),
                 chains: (chains, analysed),
+                calls: None,
             };
             facts::fill(&mut facts_of_loop, &measured, &self.common);
             let own = |at| shape.loop_at(at) == Some(index as u32);

@@ -2,7 +2,7 @@
 
 use super::carried;
 use super::counts::FunctionCounts;
-use super::flow::edge_counts;
+use super::flow::{EdgeCounts, edge_counts};
 use super::shape::Shape;
 use crate::isa::dependency::BodyDependencies;
 use crate::isa::x86_64::dataflow::analyse_body;
@@ -15,6 +15,8 @@ pub struct Chains {
     pub of_loops: Vec<(usize, Chain)>,
     /// Share of the function's instructions in loops that were analysed.
     pub coverage: f64,
+    /// How often the function was called.
+    pub calls: Option<u64>,
 }
 
 /// Analyses the innermost loops of a function, each along the path that most iterations take.
@@ -22,7 +24,7 @@ pub fn chains(shape: &Shape, counts: &FunctionCounts, entry: u64) -> Chains {
     let executions: Vec<u64> = shape.graph.blocks.iter().map(|b| counts.whole.executions(b.start)).collect();
     let falls_out: Vec<bool> = (0..executions.len()).map(|b| leaves(shape, b)).collect();
     let edges = edge_counts(&shape.graph.blocks, &executions, entry, &falls_out);
-    let mut found = Chains::default();
+    let mut found = Chains { calls: calls(shape, &executions, &edges, entry), ..Chains::default() };
     let mut covered = 0;
     for (index, shape_loop) in shape.loops.iter().enumerate().filter(|(_, l)| l.is_innermost && !l.waits) {
         let header = shape_loop.blocks[0];
@@ -46,15 +48,23 @@ pub fn chains(shape: &Shape, counts: &FunctionCounts, entry: u64) -> Chains {
     found
 }
 
+/// Executions of the block at `entry` that no edge of the function leads to.
+fn calls(shape: &Shape, executions: &[u64], edges: &EdgeCounts, entry: u64) -> Option<u64> {
+    let first = shape.graph.blocks.iter().position(|block| block.start == entry)?;
+    let jumps: u64 = edges.iter().filter(|((_, to), _)| *to == first).map(|(_, taken)| taken).sum();
+    Some(executions[first].saturating_sub(jumps)).filter(|calls| *calls > 0)
+}
+
 /// One chain for the loop-carried cycles, which start anew `starts` times, and one for the longest path
 /// that starts anew in every iteration.
 fn with_dependencies(shared: Chain, starts: u64, dependencies: BodyDependencies) -> Vec<Chain> {
     let fp_per_iteration = f64::from(dependencies.fp_instructions);
     let mut chains = Vec::new();
+    let stored = dependencies.stored;
     if !dependencies.cycles.is_empty() {
         let per_start = shared.iterations as f64 / starts as f64;
         let restart_every = (starts > u64::from(shared.threads)).then_some(per_start);
-        chains.push(Chain { cycles: dependencies.cycles, fp_per_iteration, restart_every, ..shared.clone() });
+        chains.push(Chain { cycles: dependencies.cycles, fp_per_iteration, restart_every, stored, ..shared.clone() });
     }
     if let Some(restarted) = dependencies.restarted {
         chains.push(Chain { cycles: vec![restarted], fp_per_iteration, restart_every: Some(1.0), ..shared });

@@ -94,6 +94,12 @@ pub fn about_time(timed: &TimedEvidence, on_cpu_samples: usize, sampled_s: f64) 
     warnings
 }
 
+/// Seconds kept off a CPU / seconds that could have run; `None` where nobody looked.
+pub fn kept_off_share(timed: &TimedEvidence) -> Option<f64> {
+    let (running_s, kept_off_s) = kept_off(&timed.on_cpu);
+    (running_s > 0.0).then(|| kept_off_s / (running_s + kept_off_s))
+}
+
 /// Seconds on a CPU, and seconds from being preempted to being on a CPU again, of all threads together.
 fn kept_off(on_cpu: &[OnCpu]) -> (f64, f64) {
     let threads = on_cpu.iter().map(|s| s.thread + 1).max().unwrap_or(0) as usize;

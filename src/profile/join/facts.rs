@@ -23,6 +23,8 @@ pub struct Measured<'a> {
     pub traffic: Result<MeasuredTraffic, String>,
     /// Its loop-carried chains, and the share of its instructions that were analysed for them.
     pub chains: (Vec<Chain>, f64),
+    /// How often it was called; `None` for loops.
+    pub calls: Option<u64>,
 }
 
 /// Traffic with its error and its shares.
@@ -136,6 +138,7 @@ fn fill_counts(function: &mut Function, measured: &Measured, common: &Common) {
         chains: measured.chains.0.clone(),
         traffic: measured.traffic.as_ref().ok().filter(|t| is_seen(t)).map(|t| t.sum),
         chain_coverage: measured.chains.1,
+        calls: measured.calls,
     });
     let error = (common.uncounted_share > 0.0).then_some(common.uncounted_share);
     fields.iter().for_each(|f| source(function, f, "counted", error));

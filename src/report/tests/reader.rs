@@ -25,7 +25,7 @@ fn places(value: &Value, at: String, out: &mut Vec<String>) {
 
 /// Fields that may be absent: added after the contract, or absent where they have nothing to tell.
 fn optional(pointer: &str) -> bool {
-    const NAMES: [&str; 56] = [
+    const NAMES: [&str; 66] = [
         "waiting_s",
         "kernel_s",
         "fault_s",
@@ -82,6 +82,16 @@ fn optional(pointer: &str) -> bool {
         "core_to_core",
         "placements",
         "page_placement",
+        "kept_off_share",
+        "parallelism",
+        "confidence",
+        "reasons",
+        "remarks",
+        "account",
+        "what_if_s",
+        "branches",
+        "calls",
+        "stored",
     ];
     let name = pointer.rsplit('/').next().unwrap();
     let reason_of_ceiling = pointer.starts_with("/machine/ceilings") || pointer.starts_with("/machine/placements");
@@ -90,6 +100,12 @@ fn optional(pointer: &str) -> bool {
     let fp_step = ["op", "precision", "width"].contains(&name) && pointer.contains("/steps/");
     if pointer.contains("/counters/") && ["how", "per_thread"].contains(&name) {
         return name == "per_thread";
+    }
+    if pointer.contains("/account/parts/") || pointer.contains("/account/what_if_s/") {
+        return true;
+    }
+    if pointer.contains("/confidence/reasons/0/") {
+        return name != "kind";
     }
     if pointer.starts_with("/machine/placements/") && name == "core_to_core" {
         return false;
@@ -113,6 +129,21 @@ fn analysed() -> Value {
     functions[0]["placements"] = json!([1.0]);
     functions[0]["clock_hz"] = json!(3e9);
     functions[0]["pages"] = json!({"touched": 16384, "at_least": true});
+    functions[0]["confidence"] = json!({"level": "low", "reasons": [{"kind": "few-samples", "samples": 12}]});
+    functions[0]["remarks"] = json!(["nothing to block"]);
+    functions[0]["account"] = json!({
+        "model_s": 1.5, "error": 0.04, "parts": {"base": 1.0, "mispredict": 0.5}, "bursts": 31, "instructions": 1000000,
+        "what_if_s": {"perfect-prediction": 1.1},
+        "branches": [{"offset": 64, "file": "kernels.cpp", "line": 14, "mispredicted": 0.3, "seconds": 0.4}],
+    });
+    let work = functions[0]["work"].as_object_mut().unwrap();
+    work.insert("calls".into(), json!(3));
+    work["chains"] = json!([{
+        "header": 4096, "line": 14, "iterations": 10, "entries": 1, "threads": 1, "fp_per_iteration": 1.0, "restart_every": 2.0,
+        "stored": true, "cycles": [{"distance": 1, "steps": [{"kind": "load"}]}],
+    }]);
+    value["run"]["parallelism"] = json!({"used": 1.6, "allowed": 2});
+    value["run"]["passes"][0]["kept_off_share"] = json!(0.1);
     value["run"]["placements"] = json!([[4.5e-8]]);
     value["run"]["passes"][0]["page_placement"] = json!("pseudo-random");
     value["machine"]["core_to_core"] = json!([4.5e-8]);

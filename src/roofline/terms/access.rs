@@ -13,7 +13,7 @@ use crate::profile::function::AccessEntry;
 
 use super::super::deficiency::{Deficiency, Removed};
 use super::super::host::{Host, Scaling, Trace};
-use super::{Subject, pipe};
+use super::{Subject, vector};
 
 /// T_access at `threads`, in seconds.
 pub fn seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mut Trace) -> Option<f64> {
@@ -22,21 +22,24 @@ pub fn seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mu
         return None;
     };
     let host = subject.host;
-    let shrink = if removed.has(Deficiency::Simd) { pipe::simd_shrink(&work.mix, host) } else { 1.0 };
+    let widened = |entry: &AccessEntry| match removed.has(Deficiency::Simd) {
+        true => vector::widened(entry, &subject.vector, host),
+        false => (entry.count as f64, entry.bytes, entry.vector),
+    };
     let (mut vector_loads, mut all_loads, mut stores) = (0.0, 0.0, 0.0);
     for entry in &work.accesses {
-        let (count, bytes) = widened(entry, shrink, host);
+        let (count, bytes, in_vector) = widened(entry);
         match entry.kind {
             AccessKind::Load | AccessKind::Gather => {
-                let Some(rate) = rate(host, "load", bytes, entry.vector, threads, trace) else { continue };
-                let integer = if entry.vector { best_load_rate(host, threads).max(rate) } else { rate };
+                let Some(rate) = rate(host, "load", bytes, in_vector, threads, trace) else { continue };
+                let integer = if in_vector { best_load_rate(host, threads).max(rate) } else { rate };
                 all_loads += count / integer;
-                if entry.vector {
+                if in_vector {
                     vector_loads += count / rate;
                 }
             }
             AccessKind::Store | AccessKind::NtStore | AccessKind::Scatter => {
-                if let Some(rate) = rate(host, "store", bytes, entry.vector, threads, trace) {
+                if let Some(rate) = rate(host, "store", bytes, in_vector, threads, trace) {
                     stores += count / rate;
                 }
             }
@@ -45,9 +48,9 @@ pub fn seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mu
     }
     let nothing_known = !work.accesses.is_empty() && trace.from.is_empty();
     let loads = vector_loads.max(all_loads);
-    let vector = work.accesses.iter().max_by_key(|a| a.count).is_some_and(|a| a.vector);
-    let bytes = work.accesses.iter().map(|a| widened(a, shrink, host).1).max().unwrap_or(8);
-    let together = shared_ports(loads, stores, bytes, vector, host) * (loads + stores);
+    let in_vectors = work.accesses.iter().max_by_key(|a| a.count).is_some_and(|a| widened(a).2);
+    let bytes = work.accesses.iter().map(|a| widened(a).1).max().unwrap_or(8);
+    let together = shared_ports(loads, stores, bytes, in_vectors, host) * (loads + stores);
     (!nothing_known).then(|| loads.max(stores).max(together))
 }
 
@@ -61,17 +64,6 @@ fn shared_ports(loads: f64, stores: f64, bytes: u32, vector: bool, host: Host<'_
     let Some(mixed) = find(way) else { return 0.0 };
     let (time_loads, time_stores, together) = (a / load, b / store, (a + b) / mixed);
     if together <= 1.03 * time_loads.max(time_stores) { 0.0 } else { (together / (time_loads + time_stores)).min(1.0) }
-}
-
-/// (count, bytes) after vectorisation by `shrink`: fewer and wider accesses for the same data, up to the widest register.
-fn widened(entry: &AccessEntry, shrink: f64, host: Host<'_>) -> (f64, u32) {
-    let count = entry.count as f64;
-    let widest = host.machine().vector_bits.unwrap_or(128) / 8;
-    if shrink >= 1.0 || !entry.vector || entry.bytes >= widest || entry.bytes == 0 {
-        return (count, entry.bytes);
-    }
-    let factor = (1.0 / shrink).min(f64::from(widest / entry.bytes)).max(1.0);
-    (count / factor, (f64::from(entry.bytes) * factor).round() as u32)
 }
 
 /// Accesses per second for one direction, width in bytes and register file.

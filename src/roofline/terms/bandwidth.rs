@@ -14,7 +14,7 @@ use crate::profile::evidence::memory::Traffic;
 
 use super::super::deficiency::{Deficiency, Removed};
 use super::super::host::{Host, Scaling, Trace};
-use super::{Subject, TermId, paging};
+use super::{Subject, TermId, misses, paging, zeroed};
 
 /// A measured kind and the share of its bytes that are written.
 type Kind = (&'static str, f64);
@@ -24,9 +24,16 @@ const FILLED_KINDS: [Kind; 5] = [("read", 0.0), ("triad", 0.25), ("copy", 1.0 / 
 const NT_KINDS: [Kind; 4] = [("read", 0.0), ("triad.nt", 1.0 / 3.0), ("copy.nt", 0.5), ("write.nt", 1.0)];
 
 /// T_l1, T_l2 or T_l3 at `threads`, in seconds.
-pub fn cache_seconds(subject: &Subject<'_>, id: TermId, threads: u32, trace: &mut Trace) -> Option<f64> {
+pub fn cache_seconds(
+    subject: &Subject<'_>,
+    id: TermId,
+    threads: u32,
+    removed: Removed,
+    trace: &mut Trace,
+) -> Option<f64> {
     let level = id.name();
-    let (read, written) = match (traffic(subject), id) {
+    let left = traffic(subject).map(|t| misses::without(subject, t, removed));
+    let (read, written) = match (left, id) {
         (Some(t), TermId::L1) => (t.l1_read, t.l1_write),
         (Some(t), TermId::L2) => (t.l2_read, t.l2_write),
         (Some(t), _) => (t.l3_read, t.l3_write),
@@ -56,7 +63,7 @@ pub fn dram_seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace
             _ => undivided("dram", bytes.dram, threads, subject.host, trace),
         };
     };
-    t = avoiding_misses(t, removed);
+    t = zeroed::without(subject, misses::without(subject, t, removed));
     let small_share = paging::small_share(subject, removed);
     let plain = traffic_seconds(&t, small_share, threads, subject.host, trace)?;
     if !removed.has(Deficiency::WriteAllocate) || t.needless_fills() <= 0.0 {
@@ -102,27 +109,6 @@ fn traffic_seconds(t: &Traffic, small_share: f64, threads: u32, host: Host<'_>, 
 /// Whether most of the written lines were filled for the store alone (`write`) rather than loaded before (`update`).
 fn fills_most(t: &Traffic) -> bool {
     t.dram_fill > 0.5 * (t.dram_write - t.dram_nt).max(0.0)
-}
-
-/// Traffic without the misses that blocking (capacity) or padding (conflict) would avoid. What goes past the caches misses none.
-fn avoiding_misses(mut t: Traffic, removed: Removed) -> Traffic {
-    let all = t.misses();
-    let mut avoided = 0.0;
-    if removed.has(Deficiency::CapacityMisses) {
-        avoided += t.capacity;
-    }
-    if removed.has(Deficiency::ConflictMisses) {
-        avoided += t.conflict;
-    }
-    if all > 0.0 && avoided > 0.0 {
-        let keep = (1.0 - avoided / all).max(0.0);
-        t.dram_read *= keep;
-        t.dram_write = t.dram_nt + keep * (t.dram_write - t.dram_nt).max(0.0);
-        t.dram_fill *= keep;
-        t.dram_overwritten *= keep;
-        t.dram_used_again *= keep;
-    }
-    t
 }
 
 fn traffic(subject: &Subject<'_>) -> Option<Traffic> {
@@ -240,31 +226,5 @@ fn neighbours(points: &[Point], share: f64) -> (&Point, &Point) {
         (Some(b), None) => (b, b),
         (None, Some(a)) => (a, a),
         (None, None) => (&points[0], &points[0]),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_goes_past_the_caches_or_comes_from_another_core_is_no_miss_to_be_avoided() {
-        let lines = |n: f64| 64.0 * n;
-        let t = Traffic {
-            dram_read: lines(100.0),
-            dram_write: lines(350.0),
-            dram_fill: lines(50.0),
-            dram_nt: lines(300.0),
-            compulsory: 20.0,
-            capacity: 80.0,
-            coherence: 900.0,
-            ..Traffic::default()
-        };
-        let blocked = avoiding_misses(t, Removed::only(Deficiency::CapacityMisses));
-        let bytes = [blocked.dram_read, blocked.dram_write, blocked.dram_fill, blocked.dram_nt];
-        for (bytes, expected) in bytes.into_iter().zip([20.0, 300.0 + 10.0, 10.0, 300.0].map(lines)) {
-            assert!((bytes - expected).abs() < 1e-6, "{bytes} {expected}");
-        }
-        assert_eq!(avoiding_misses(t, Removed::NONE).dram_read, lines(100.0));
     }
 }

@@ -8,6 +8,11 @@
 //!          = 1 + W / n     n < W
 //! ```
 //!
+//! A chain that restarts in every iteration, and is shorter than W, is none: the window holds many iterations at once, more than its
+//! floating-point instructions tell. With partial results (ILP) a sum waits no more; a recurrence does: each of its values depends
+//! on the one before by more than a sum, or is stored. A vector iteration stands for as many scalar ones as it has lanes, and so does a
+//! link of a chain that becomes vector instructions.
+//!
 //! A chain that runs through has k = 1. Cycles through a load's address are pointer chases: they are memory stalls and
 //! belong to [`latency`](super::latency).
 
@@ -16,11 +21,12 @@ use std::collections::BTreeMap;
 use crate::isa::operation::{FpOp, Precision, Width};
 use crate::profile::function::{Chain, ChainStep, Cycle};
 
+use super::super::deficiency::{Deficiency, Removed};
 use super::super::host::{Host, Scaling, Trace};
-use super::Subject;
+use super::{Subject, vector};
 
 /// T_chain at `threads`, in seconds.
-pub fn seconds(subject: &Subject<'_>, threads: u32, trace: &mut Trace) -> Option<f64> {
+pub fn seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mut Trace) -> Option<f64> {
     let Some(work) = &subject.function.work else {
         trace.lacks("dependency chains not counted");
         return None;
@@ -29,9 +35,57 @@ pub fn seconds(subject: &Subject<'_>, threads: u32, trace: &mut Trace) -> Option
         trace.lacks("loops not analysed for dependency chains");
         return None;
     }
-    let by_loop = slowest_by_loop(&work.chains, |c| chain_seconds(c, subject.host, trace));
+    let vectors = removed.has(Deficiency::Simd) && subject.vector.is_possible();
+    let by_loop = slowest_by_loop(&work.chains, |c| {
+        if removed.has(Deficiency::Ilp) && !is_recurrence(c) {
+            return 0.0;
+        }
+        let shrink = if vectors && vector::can_be_vectorised(c) { subject.vector.shrink() } else { 1.0 };
+        shrink * chain_seconds(c, subject.host, trace)
+    });
     Some(by_loop / f64::from(threads))
 }
+
+/// Whether partial results can shorten T_chain of `subject`.
+pub fn breakable(subject: &Subject<'_>) -> bool {
+    let chains = subject.function.work.as_ref().map_or(&[][..], |work| &work.chains);
+    chains.iter().any(|c| !is_recurrence(c) && chain_seconds(c, subject.host, &mut Trace::default()) > 0.0)
+}
+
+/// Whether each value of `chain` needs the one before for more than a sum, or is a result itself: it has no partial results.
+///
+/// A sum (product, minimum) goes through one kind of operation. Multiplies and adds in turn, divisions and multiplied integers
+/// are recurrences, and so are long integer paths (generators of random numbers).
+pub fn is_recurrence(chain: &Chain) -> bool {
+    // What starts anew in every iteration waits for none.
+    if chain.restart_every.is_some_and(|every| every <= 1.0) {
+        return false;
+    }
+    chain.cycles.iter().filter(|cycle| !is_chase(cycle)).any(|cycle| {
+        let counter = cycle.steps.iter().all(|step| *step == ChainStep::Integer);
+        let stored = chain.stored && !(counter && cycle.steps.len() == 1);
+        stored || is_mixed(&cycle.steps)
+    })
+}
+
+fn is_mixed(steps: &[ChainStep]) -> bool {
+    let ops = || {
+        steps.iter().filter_map(|step| match step {
+            ChainStep::Fp { op, .. } => Some(*op),
+            _ => None,
+        })
+    };
+    let has = |wanted: &[FpOp]| ops().any(|op| wanted.contains(&op));
+    let integers = steps.iter().filter(|step| **step == ChainStep::Integer).count();
+    let multiplied = steps.iter().any(|s| matches!(s, ChainStep::IntegerMultiply | ChainStep::IntegerDivide));
+    has(&[FpOp::Div, FpOp::Sqrt])
+        || has(&[FpOp::Mul]) && has(&[FpOp::Add, FpOp::Fma])
+        || multiplied && steps.len() > 1
+        || integers > LONGEST_SUM
+}
+
+/// Integer operations on the path of a sum, unrolled ones included.
+const LONGEST_SUM: usize = 2;
 
 /// Σ over loops of the greatest `seconds` of the loop's chains: those of one loop run side by side.
 pub fn slowest_by_loop<'c>(chains: impl IntoIterator<Item = &'c Chain>, mut seconds: impl FnMut(&Chain) -> f64) -> f64 {
@@ -45,9 +99,24 @@ pub fn slowest_by_loop<'c>(chains: impl IntoIterator<Item = &'c Chain>, mut seco
 
 /// Seconds that one loop's critical cycle takes on one thread, over all its iterations.
 pub fn chain_seconds(chain: &Chain, host: Host<'_>, trace: &mut Trace) -> f64 {
+    if is_within_iterations(chain, host, trace) {
+        return 0.0;
+    }
     let per_iteration = critical(chain, host, trace).map_or(0.0, |(_, seconds)| seconds);
     chain.iterations as f64 * per_iteration / restart_overlap(chain, host, trace)
 }
+
+/// Whether it restarts in every iteration and the window holds more than one of them.
+fn is_within_iterations(chain: &Chain, host: Host<'_>, trace: &mut Trace) -> bool {
+    let restarts = chain.restart_every.is_some_and(|every| every <= 1.0);
+    restarts && {
+        let window = if host.has("overlap.window") { host.latency("overlap.window", trace) } else { None };
+        chain.cycles.iter().map(fp_steps).fold(0.0, f64::max) < window.unwrap_or(WINDOW)
+    }
+}
+
+/// W where it was not measured.
+const WINDOW: f64 = 64.0;
 
 /// The cycle that takes longest and its seconds per iteration; `None` if the loop has no cycle outside memory.
 pub fn critical<'c>(chain: &'c Chain, host: Host<'_>, trace: &mut Trace) -> Option<(&'c Cycle, f64)> {

@@ -25,9 +25,10 @@ pub fn seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mu
         return None;
     };
     let host = subject.host;
-    let shrink = if removed.has(Deficiency::Simd) { pipe::simd_shrink(&work.mix, host) } else { 1.0 };
+    let shrink = if removed.has(Deficiency::Simd) { subject.vector.slots() } else { 1.0 };
+    let replacing = if removed.has(Deficiency::DivSqrt) { pipe::replacing(&work.mix) } else { 0.0 };
     let rate = rate(work, host, threads, trace)?;
-    Some(work.issue_slots as f64 * shrink / rate)
+    Some((work.issue_slots as f64 + replacing) * shrink / rate)
 }
 
 /// Slots per second for this mix; never above `issue`.

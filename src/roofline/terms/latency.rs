@@ -5,6 +5,8 @@
 //! random   T = irregular lines from memory outside chases / R_random,   gathered lines / R_gather
 //! ```
 //!
+//! Without the deficiency `latency` chases advance 16 at once, the most that was measured, and other accesses come in order.
+//!
 //! n_level are the irregular accesses that each level serves. c is their concurrency: irregular misses for each link of
 //! the slowest chase (eight interleaved chases miss eight times while one advances by one), times the overlap k(n) of
 //! short chases that start anew. R are the measured `dram.chase.{1,2,4,8,16}`, `dram.random` and `dram.gather`
@@ -13,7 +15,7 @@
 use crate::profile::evidence::memory::{LINE_BYTES, Traffic};
 use crate::profile::function::{Chain, ChainStep};
 
-use super::super::deficiency::Removed;
+use super::super::deficiency::{Deficiency, Removed};
 use super::super::host::{Host, Scaling, Trace};
 use super::{Subject, chain, paging};
 
@@ -57,6 +59,7 @@ pub fn parts(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mut 
         let restarted =
             chases.iter().map(|c| chain::restart_overlap(c, subject.host, trace)).fold(f64::INFINITY, f64::min);
         let concurrent = (side_by_side * restarted).clamp(1.0, MOST_CONCURRENT);
+        let concurrent = if removed.has(Deficiency::Latency) { MOST_CONCURRENT } else { concurrent };
         let served = Served::of(&traffic, irregular, links * side_by_side);
         chased = served.dram * links * side_by_side;
         let flight = Flight { side_by_side, concurrent };
@@ -67,7 +70,7 @@ pub fn parts(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mut 
         }
     }
     let lines = traffic.unit_lines + traffic.strided_lines + traffic.random_lines + traffic.gathered_lines;
-    if lines > 0.0 {
+    if lines > 0.0 && !removed.has(Deficiency::Latency) {
         let random = (traffic.l3_misses * traffic.random_lines / lines - chased).max(0.0);
         let gathered = traffic.l3_misses * traffic.gathered_lines / lines;
         let mut scattered = 0.0;

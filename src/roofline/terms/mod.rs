@@ -17,8 +17,12 @@ pub mod chain;
 pub mod issue;
 pub mod kept;
 pub mod latency;
+pub mod misses;
 pub mod paging;
 pub mod pipe;
+pub mod spread;
+pub mod vector;
+pub mod zeroed;
 
 use crate::profile::Function;
 use crate::profile::function::Terms;
@@ -26,7 +30,11 @@ use crate::profile::function::Terms;
 use super::deficiency::{Deficiency, Removed};
 use super::host::{Host, Trace};
 use super::memory_side;
+use super::reuse::Reuse;
+use super::surroundings::Surroundings;
 use super::team::Team;
+use spread::Spread;
+use vector::Vector;
 
 /// The nine terms in the order in which a tie is decided: the core before memory, the pipes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -97,26 +105,39 @@ pub struct Subject<'a> {
     pub team: Team,
     /// Mean / greatest load of the memory controllers, where they were uneven while it ran.
     pub uneven: Option<f64>,
+    /// How its bytes from memory are spread over its threads.
+    pub spread: Spread,
+    /// What wider vectors could do of it.
+    pub vector: Vector,
+    /// Where its lines from memory were before.
+    pub reuse: Reuse,
 }
 
 impl<'a> Subject<'a> {
-    /// Joins `function` and `host`.
-    pub fn new(function: &'a Function, host: Host<'a>) -> Self {
-        let even = Subject { function, host, team: Team::of(function), uneven: None };
+    /// Joins `function`, `host` and what is `around`.
+    pub fn new(function: &'a Function, host: Host<'a>, around: &Surroundings) -> Self {
+        let even = Subject {
+            function,
+            host,
+            team: Team::of(function),
+            uneven: None,
+            spread: Spread::of(function),
+            vector: Vector::of(function, host),
+            reuse: Reuse::of(function, around),
+        };
         Subject { uneven: memory_side::of_function(&even), ..even }
     }
 
     /// Term `id` with the deficiencies in `removed` gone.
     ///
-    /// Removing one shortens only its own terms: SIMD pipe, issue and access; FMA and divider pipe; ILP chain; mix
-    /// issue; access access; latency latency; the miss kinds and write-allocate dram; small pages latency and dram. Threads and
-    /// imbalance change the team of every term.
+    /// Removing one shortens only its own terms: SIMD pipe, chain, issue and access of what becomes vector instructions; FMA pipe;
+    /// the divider pipe, at the price of what replaces it in pipe and issue; ILP chain, of chains that can be broken; mix
+    /// issue; access access; latency latency, down to that of as many misses at once as there can be; write-allocate dram; the
+    /// miss kinds l2, l3 and dram; small pages latency and dram. Threads and imbalance change the team of every term.
     pub fn term(&self, id: TermId, removed: Removed) -> Term {
         let gone = match id {
-            TermId::Chain => removed.has(Deficiency::Ilp),
             TermId::Issue => removed.has(Deficiency::Mix),
             TermId::Access => removed.has(Deficiency::Access),
-            TermId::Latency => removed.has(Deficiency::Latency),
             _ => false,
         };
         if gone {
@@ -126,13 +147,19 @@ impl<'a> Subject<'a> {
         let team = self.team.without(removed);
         let seconds = team.seconds(|threads| match id {
             TermId::Pipe => pipe::seconds(self, threads, removed, &mut trace),
-            TermId::Chain => chain::seconds(self, threads, &mut trace),
+            TermId::Chain => chain::seconds(self, threads, removed, &mut trace),
             TermId::Access => access::seconds(self, threads, removed, &mut trace),
             TermId::Issue => issue::seconds(self, threads, removed, &mut trace),
             TermId::Latency => latency::seconds(self, threads, removed, &mut trace),
-            TermId::L1 | TermId::L2 | TermId::L3 => bandwidth::cache_seconds(self, id, threads, &mut trace),
+            TermId::L1 | TermId::L2 | TermId::L3 => bandwidth::cache_seconds(self, id, threads, removed, &mut trace),
             TermId::Dram => bandwidth::dram_seconds(self, threads, removed, &mut trace),
         });
+        let uneven = id == TermId::Dram && self.spread.is_uneven() && !removed.has(Deficiency::MemoryImbalance);
+        let alone = uneven.then(|| self.spread.seconds(|k| bandwidth::dram_seconds(self, k, removed, &mut trace)));
+        let seconds = match alone.flatten() {
+            Some(alone) => seconds.map(|together| together.max(alone)),
+            None => seconds,
+        };
         if let (TermId::Dram, Some(balance), false) = (id, self.uneven, removed.has(Deficiency::MemoryImbalance)) {
             trace.from.insert(memory_side::BALANCE.into());
             return Term { seconds: seconds.map(|s| s / balance), trace };

@@ -26,12 +26,24 @@ const SAME_PIPES: f64 = 0.97;
 /// Seconds that each operation's pipes are busy, with the dominant (precision, width) by which co-issue is looked up.
 pub type Demands = BTreeMap<FpOp, (f64, Precision, Width)>;
 
+/// Multiplies and fused multiply-adds that stand for one division or root: an approximation, Newton steps of two (two in double precision),
+/// and the multiply by the numerator.
+fn replacement(p: Precision) -> f64 {
+    if p == Precision::Dp { 6.0 } else { 4.0 }
+}
+
+/// Issue slots that replacing the divisions and roots of `mix` takes more.
+pub fn replacing(mix: &[MixEntry]) -> f64 {
+    let divider = mix.iter().filter(|e| matches!(e.op, FpOp::Div | FpOp::Sqrt));
+    divider.map(|e| e.instructions as f64 * (replacement(e.precision) - 1.0)).sum()
+}
+
 /// T_pipe at `threads`, in seconds. Arithmetic whose throughput was not measured is left out and noted.
 pub fn seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mut Trace) -> Option<f64> {
     let Some(work) = &subject.function.work else {
         return from_flops_alone(subject, threads, trace);
     };
-    let integer = integer_seconds(subject, threads, trace).unwrap_or(0.0);
+    let integer = integer_seconds(subject, threads, removed, trace).unwrap_or(0.0);
     let mut arithmetic = |removed| {
         let demands = demands(&work.mix, subject.host, threads, removed, trace);
         groups_seconds(&demands, subject.host, trace)
@@ -40,6 +52,16 @@ pub fn seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mu
     let unfused = arithmetic(removed.but(Deficiency::Fma));
     let best = if removed.has(Deficiency::Fma) { unfused.min(arithmetic(removed)) } else { unfused };
     Some(best.max(integer))
+}
+
+/// Seconds of the arithmetic that needs no divider.
+pub fn without_divider(subject: &Subject<'_>, threads: u32) -> f64 {
+    let mix = subject.function.work.as_ref().map_or(&[][..], |work| &work.mix);
+    let undivided: Vec<MixEntry> = mix.iter().filter(|e| !matches!(e.op, FpOp::Div | FpOp::Sqrt)).copied().collect();
+    let mut trace = Trace::default();
+    let demands = demands(&undivided, subject.host, threads, Removed::NONE, &mut trace);
+    let integer = integer_seconds(subject, threads, Removed::NONE, &mut trace).unwrap_or(0.0);
+    groups_seconds(&demands, subject.host, &mut trace).max(integer)
 }
 
 /// Without counted instructions (PMU only): F / the roof, which is the loosest T_pipe.
@@ -63,10 +85,12 @@ fn from_flops_alone(subject: &Subject<'_>, threads: u32, trace: &mut Trace) -> O
 pub fn demands(mix: &[MixEntry], host: Host<'_>, threads: u32, removed: Removed, trace: &mut Trace) -> Demands {
     let mut demands = Demands::new();
     for entry in mix {
-        if removed.has(Deficiency::DivSqrt) && matches!(entry.op, FpOp::Div | FpOp::Sqrt) {
-            continue;
-        }
-        let (op, width, instructions) = idealised(entry, host, removed);
+        let replaced = removed.has(Deficiency::DivSqrt) && matches!(entry.op, FpOp::Div | FpOp::Sqrt);
+        let entry = if replaced { &MixEntry { op: FpOp::Mul, ..*entry } } else { entry };
+        let times = if replaced { replacement(entry.precision) } else { 1.0 };
+        let (op, width, instructions) =
+            idealised(entry, host, if replaced { removed.but(Deficiency::Fma) } else { removed });
+        let instructions = instructions * times;
         let Some(rate) = host.instructions(op, entry.precision, width, threads, trace) else { continue };
         let seconds = instructions / rate;
         let slot = demands.entry(op).or_insert((0.0, entry.precision, width));
@@ -196,10 +220,18 @@ fn pair_rate(a: FpOp, b: FpOp, p: Precision, w: Width, host: Host<'_>, trace: &m
     Some(value / flops * scale)
 }
 
-/// Integer arithmetic of this function at the integer pipes' rate; `None` where the host has no such ceiling.
-fn integer_seconds(subject: &Subject<'_>, threads: u32, trace: &mut Trace) -> Option<f64> {
+/// Integer arithmetic of this function at the integer pipes' rate, as vectors without SIMD deficiency; `None` where the host
+/// has no such ceiling.
+fn integer_seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mut Trace) -> Option<f64> {
     let work = subject.function.work.as_ref()?;
     let executed: u64 = work.classes.iter().filter(|(c, _)| *c == InstructionClass::Alu).map(|(_, n)| *n).sum();
-    let id = ["int.alu.scalar", "int.alu", "int.add.scalar", "int.add"].into_iter().find(|id| subject.host.has(id))?;
-    Some(executed as f64 / subject.host.value(id, threads, Scaling::PerCore, trace)?)
+    let first = |ids: &[&str]| ids.iter().copied().find(|id| subject.host.has(id)).map(str::to_owned);
+    let scalar = first(&["int.alu.scalar", "int.alu", "int.add.scalar", "int.add"])?;
+    let vectors = removed.has(Deficiency::Simd) && subject.vector.integers().is_some() && subject.vector.is_possible();
+    let bits = subject.host.machine().vector_bits.unwrap_or(128);
+    let (id, left) = match vectors.then(|| first(&[&format!("int.add.{bits}")])) {
+        Some(wide) => (wide.unwrap_or(scalar), subject.vector.slots()),
+        None => (scalar, 1.0),
+    };
+    Some(executed as f64 * left / subject.host.value(&id, threads, Scaling::PerCore, trace)?)
 }

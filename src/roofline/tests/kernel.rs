@@ -180,6 +180,7 @@ impl Kernel {
             cycles: vec![Cycle { steps: steps.to_vec(), distance: 1 }; cycles],
             fp_per_iteration: fp as f64,
             restart_every,
+            stored: false,
         });
         self
     }

@@ -11,6 +11,7 @@ use crate::profile::function::ChainStep;
 use crate::roofline::bound::Bound;
 use crate::roofline::deficiency::{Deficiency, Removed};
 use crate::roofline::host::{Ceilings, Host};
+use crate::roofline::surroundings::Surroundings;
 use crate::roofline::terms::Subject;
 
 fn ops() -> impl Strategy<Value = FpOp> {
@@ -67,8 +68,9 @@ proptest! {
     fn removing_never_costs(kernel in kernels()) {
         let machine = zen5();
         let ceilings = Ceilings::of(&machine);
-        let subject = Subject::new(&kernel.function, Host::new(&ceilings));
-        let bound = Bound::of(&subject);
+        let around = Surroundings::default();
+        let subject = Subject::new(&kernel.function, Host::new(&ceilings), &around);
+        let bound = Bound::of(&subject, &around);
         let Some(before) = bound.seconds() else { return Ok(()) };
         for a in Deficiency::ALL {
             let single = bound.without(&subject, Removed::only(a)).unwrap();

@@ -1,5 +1,6 @@
 //! Hand-made functions on a recorded machine.
 
+mod account;
 mod kernel;
 mod ladder;
 mod memory_side;

@@ -4,8 +4,10 @@ use super::kernel::{Kernel, profile, zen5};
 use crate::isa::facts::AccessKind::Load;
 use crate::isa::operation::{FpOp, Precision, Width};
 use crate::profile::Function;
+use crate::profile::confidence::{Confidence, Doubt, Level};
 use crate::profile::machine::{Cache, Machine, Sweep};
 use crate::profile::pages::Pages;
+use crate::profile::run::Pass;
 use crate::roofline::{KEPT, REFUTED, analyse};
 
 /// Reads 512 bytes of DRAM an iteration in the time of one third of them: the bandwidth ceiling cannot be right.
@@ -36,11 +38,42 @@ fn within_its_error_a_ceiling_stands() {
 }
 
 #[test]
-fn a_wide_time_interval_is_unknown() {
-    let mut k = Kernel::new("short").fp(12, FpOp::Fma, Precision::Dp, Width::W512).took(6.0);
-    k.function.time_ci95_s = k.function.time_s.map(|t| 0.15 * t);
-    let a = k.analysed().analysis;
-    assert_eq!((a.class.as_deref(), a.nearest.as_deref()), (Some("unknown"), Some("peak")));
+fn few_samples_leave_the_class_and_lower_the_confidence() {
+    // 0.143 s.
+    let sampled = |hz: f64| {
+        let k = Kernel::new("short").fp(12, FpOp::Fma, Precision::Dp, Width::W512).took(6.0);
+        let mut p = profile(vec![k.function], zen5());
+        p.run.passes = vec![timed(hz)];
+        analyse(&mut p);
+        let a = p.functions.remove(0).analysis;
+        (a.class, a.confidence.expect("a class"))
+    };
+    let peak = Some("peak".to_owned());
+    assert_eq!(sampled(1000.0), (peak.clone(), Confidence { level: Level::High, reasons: vec![] }));
+    let few = |samples| vec![Doubt::FewSamples { samples }];
+    assert_eq!(sampled(300.0), (peak.clone(), Confidence { level: Level::Medium, reasons: few(43) }));
+    assert_eq!(sampled(100.0), (peak, Confidence { level: Level::Low, reasons: few(14) }));
+}
+
+fn timed(hz: f64) -> Pass {
+    serde_json::from_value(serde_json::json!({
+        "kind": "timed", "source": "perf:cpu-clock", "wall_s": 1.0, "cpu_s": 1.0, "frequency_hz": hz
+    }))
+    .expect("a pass")
+}
+
+#[test]
+fn chance_refutes_nothing() {
+    // A third of the time that memory allows: refuted by 143 samples where 429 are expected, not by 1 or 3 where 4 or 10 are.
+    let refuted = |hz: f64| {
+        let kernel = impossible();
+        let seconds = kernel.function.time_s.expect("timed");
+        let mut p = profile(vec![kernel.function], zen5());
+        p.run.passes = vec![timed(hz / seconds)];
+        analyse(&mut p);
+        p.run.warnings.iter().any(|w| w.code == REFUTED)
+    };
+    assert_eq!([143.0, 30.0, 3.0, 1.0].map(refuted), [true, true, false, false]);
 }
 
 /// The rates of reading from the last level and from memory of [`zen5`], which has no sweep, and a sweep that is `rate` for

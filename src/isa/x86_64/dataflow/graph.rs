@@ -51,6 +51,8 @@ pub(super) struct Graph {
     pub operations: Vec<Operation>,
     pub carried: Vec<Carried>,
     pub fp_instructions: u32,
+    /// Stores whose address is another one in each iteration.
+    pub moving_stores: Vec<usize>,
 }
 
 /// What a place holds while the body is followed.
@@ -124,7 +126,9 @@ impl Graph {
             references.add(at, instruction, factory.info(instruction), &registers);
             registers.step(instruction);
         }
-        for (load, store, distance) in references.forwarded(&registers.steps()) {
+        let steps = registers.steps();
+        self.moving_stores = references.moving_stores(&steps);
+        for (load, store, distance) in references.forwarded(&steps) {
             let via = Some(ChainStep::Forward);
             match distance {
                 0 => self.operations[load].inputs.push(Input { from: Source::Operation(store), via }),

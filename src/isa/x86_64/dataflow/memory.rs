@@ -57,6 +57,12 @@ impl References {
         }
     }
 
+    /// Stores whose address is known to change from iteration to iteration.
+    pub(super) fn moving_stores(&self, steps: &[Option<i64>]) -> Vec<usize> {
+        let moves = |store: &&Reference| store.address.growth(steps).is_some_and(|growth| growth != 0);
+        self.stores.iter().filter(moves).map(|store| store.at).collect()
+    }
+
     /// (load instruction, store instruction, distance in iterations) for every load that a store feeds. `steps`: change of each
     /// general-purpose register in an iteration.
     pub(super) fn forwarded(&self, steps: &[Option<i64>]) -> Vec<(usize, usize, u32)> {

@@ -16,6 +16,7 @@ mod latency;
 mod memory;
 mod restarted;
 mod step;
+mod stored;
 mod uses;
 
 use iced_x86::Instruction;
@@ -38,5 +39,6 @@ pub fn analyse_body(body: &[Instruction]) -> Option<BodyDependencies> {
         cycles: cycles::candidates(&graph),
         restarted: restarted::restarted(&graph),
         fp_instructions: graph.fp_instructions,
+        stored: stored::is_stored(&graph),
     })
 }

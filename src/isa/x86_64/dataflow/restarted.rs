@@ -45,7 +45,7 @@ fn chain_to(graph: &Graph, best: &[Option<(f64, usize)>], mut at: usize) -> Vec<
 }
 
 /// Operations that a carried value reaches and that reach the making of a value of the same cycle.
-fn operations_on_cycles(graph: &Graph) -> Vec<bool> {
+pub(super) fn operations_on_cycles(graph: &Graph) -> Vec<bool> {
     let count = graph.carried.len();
     let mut on_cycle = vec![false; graph.operations.len()];
     if count > MOST_CARRIED {

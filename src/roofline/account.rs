@@ -1,0 +1,94 @@
+//! What the account of a function's time says about its class (docs/conventions.md, Account).
+//!
+//! ```text
+//! cause of most seconds ─▶ class          seconds of one class are added: L2 and L3 are both cache latency
+//! |model_s / cpu_s − 1| ≤ 0.25            else the class has low confidence, and no saving is stated
+//! ```
+
+use crate::profile::Function;
+use crate::profile::account::{Account, Cause};
+use crate::profile::evidence::memory::Traffic;
+
+/// A model that is off by more explains nothing.
+const NEAR: f64 = 0.25;
+/// From this share of a level's misses on conflicts make them.
+const MOST: f64 = 0.5;
+/// Page faults are what the kernel did if they explain this share of its time: the ceiling is of pages that it had at hand.
+const EXPLAINS: f64 = 0.25;
+
+/// What a class rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Named {
+    /// This one.
+    Class(&'static str),
+    /// That of the core's deficiency whose removal gains most.
+    Pipes,
+}
+
+/// `model_s / cpu_s − 1` of an account; `None` without one, or without a time.
+pub fn error(function: &Function) -> Option<f64> {
+    let (account, cpu_s) = (function.account.as_ref()?, function.cpu_s.filter(|s| *s > 0.0)?);
+    (account.model_s > 0.0).then(|| account.model_s / cpu_s - 1.0)
+}
+
+/// Whether a model with this error explains a function.
+pub fn is_near(error: f64) -> bool {
+    error.abs() <= NEAR
+}
+
+/// The account of `function`, if its model is near enough to state savings by it.
+pub fn trusted(function: &Function) -> Option<&Account> {
+    function.account.as_ref().filter(|_| error(function).is_some_and(is_near))
+}
+
+/// The class that most seconds of the account belong to; `None` without an account.
+pub fn largest(function: &Function) -> Option<Named> {
+    let account = function.account.as_ref().filter(|account| account.model_s > 0.0)?;
+    let traffic = function.work.as_ref().and_then(|work| work.traffic);
+    let mut by_class: Vec<(Named, f64)> = Vec::new();
+    for cause in Cause::ALL {
+        let (named, seconds) = (named(cause, traffic.as_ref()), account.part(cause));
+        match by_class.iter_mut().find(|(known, _)| *known == named) {
+            Some((_, sum)) => *sum += seconds,
+            None => by_class.push((named, seconds)),
+        }
+    }
+    by_class.into_iter().filter(|(_, s)| *s > 0.0).max_by(|a, b| a.1.total_cmp(&b.1)).map(|(named, _)| named)
+}
+
+fn named(cause: Cause, traffic: Option<&Traffic>) -> Named {
+    let conflicts = |part: fn(&Traffic) -> (f64, f64)| {
+        traffic.map(part).is_some_and(|(conflicts, misses)| conflicts > MOST * misses)
+    };
+    let cached = |by_conflict: bool| if by_conflict { "private-cache-conflict" } else { "cache-latency" };
+    Named::Class(match cause {
+        Cause::Ports => return Named::Pipes,
+        Cause::Base => "instruction-mix",
+        Cause::Chain => "ilp",
+        Cause::Mispredict => "mispredict",
+        Cause::FrontEnd => "front-end",
+        Cause::Forwarding => "store-forwarding",
+        Cause::L1 => "l1-bandwidth",
+        // What L2 serves L1 missed.
+        Cause::L2 => cached(conflicts(|t| (t.l1_conflict, t.l1_misses))),
+        Cause::L3 => cached(conflicts(|t| (t.l2_conflict, t.l2_misses))),
+        Cause::DramLatency => "dram-latency",
+        Cause::DramBandwidth => "dram-bandwidth",
+        Cause::Tlb => "tlb",
+    })
+}
+
+/// The class of a function for which the kernel worked longer than it did itself; `None` for others.
+///
+/// Page faults if `pages · pagefault` explains a quarter of that time: each page is touched for the first time once.
+pub fn of_kernel(function: &Function, fault_s: Option<f64>) -> Option<&'static str> {
+    let kernel_s = function.kernel_s.filter(|s| *s > function.cpu_s.unwrap_or(0.0))?;
+    Some(if are_page_faults(function, kernel_s, fault_s) { "page-faults" } else { "system-calls" })
+}
+
+/// Whether first touches of its pages explain the seconds in the kernel.
+pub fn are_page_faults(function: &Function, kernel_s: f64, fault_s: Option<f64>) -> bool {
+    let new_lines = function.misses.and_then(|misses| misses.compulsory).unwrap_or(0);
+    let touched = function.pages.map_or(0, |pages| pages.touched).max(new_lines / 64);
+    fault_s.is_some_and(|seconds| touched as f64 * seconds >= EXPLAINS * kernel_s)
+}

@@ -1,0 +1,30 @@
+//! How much of its CPUs the program as a whole used. That it ran on one thread is a statement about the program, not the class of
+//! each of its functions.
+//!
+//! ```text
+//! used = Σ over functions of (cpu_s + kernel_s) / seconds between its first and its last sample
+//! ```
+//!
+//! Waiting and spinning is no use.
+
+use crate::profile::Profile;
+use crate::profile::run::Parallelism;
+
+/// Of `profile`; `None` without a timed pass, or where it is not known how many CPUs were allowed.
+pub fn of(profile: &Profile) -> Option<Parallelism> {
+    let functions = &profile.functions;
+    let busy_s: f64 = functions.iter().map(|f| f.cpu_s.unwrap_or(0.0) + f.kernel_s.unwrap_or(0.0)).sum();
+    let allowed = functions.iter().filter_map(|f| f.allowed_cpus).max()?;
+    let lasted_s = lasted_s(profile).filter(|s| *s > 0.0)?;
+    Some(Parallelism { used: busy_s / lasted_s, allowed })
+}
+
+/// From its first to its last sample; where there are none the timed pass.
+fn lasted_s(profile: &Profile) -> Option<f64> {
+    let times = || profile.samples.iter().map(|sample| sample.t_s);
+    let first = times().reduce(f64::min);
+    match first.zip(times().reduce(f64::max)) {
+        Some((first, last)) => Some(last - first + profile.samples[0].weight_s),
+        None => profile.run.passes.iter().filter(|p| p.kind == "timed").map(|p| p.wall_s).reduce(f64::max),
+    }
+}

@@ -1,0 +1,131 @@
+//! Savings that the account of a function tells: what is left of its model with one cause removed.
+//!
+//! ```text
+//! seconds = (1 − what_if_s / model_s) · time_s         at most: what takes the cause's place is not known
+//! ```
+
+use crate::profile::account::{Account, Cause, HotBranch, WhatIf};
+use crate::profile::function::Saving;
+
+use super::account;
+use super::class;
+use super::deficiency::Deficiency;
+use super::savings::alone_share;
+use super::terms::Subject;
+
+/// A change is listed if it gains this share of the time.
+const WORTHWHILE: f64 = 0.05;
+
+/// What the account says, if its model is near enough to what was measured.
+pub fn savings(subject: &Subject<'_>) -> Vec<Saving> {
+    let f = subject.function;
+    let (Some(account), Some(time)) = (account::trusted(f), f.time_s) else { return Vec::new() };
+    let changes = account.what_if_s.iter().filter(|(change, _)| is_possible(subject, **change));
+    changes
+        .filter_map(|(change, left)| {
+            let share = (1.0 - left / account.model_s).clamp(0.0, 1.0);
+            let seconds = share * time;
+            (share >= WORTHWHILE).then(|| Saving {
+                remove: vec![removes(*change).to_owned()],
+                seconds,
+                seconds_max: seconds,
+                program_seconds: alone_share(subject).map(|alone| seconds * alone),
+                advice: advice(*change, account, share),
+            })
+        })
+        .collect()
+}
+
+/// The name of what a change removes; the same as that of the deficiency which the bound knows, if it knows one.
+fn removes(change: WhatIf) -> &'static str {
+    match change {
+        WhatIf::PerfectPrediction => "mispredict",
+        WhatIf::IndependentIterations => Deficiency::Ilp.name(),
+        WhatIf::AllLanes => Deficiency::Simd.name(),
+        WhatIf::HitsInL1 => "cache-misses",
+        WhatIf::HitsInL2 => "l2-misses",
+        WhatIf::UnitStride => Deficiency::Strides.name(),
+        WhatIf::Fused => Deficiency::Fma.name(),
+        WhatIf::NoTlbMisses => Deficiency::SmallPages.name(),
+        WhatIf::NoForwarding => "store-forwarding",
+        WhatIf::PerfectFrontEnd => "front-end",
+        WhatIf::NoDivider => Deficiency::DivSqrt.name(),
+    }
+}
+
+/// Whether anything can be done to that effect.
+fn is_possible(subject: &Subject<'_>, change: WhatIf) -> bool {
+    match change {
+        WhatIf::IndependentIterations => class::is_candidate(subject, Deficiency::Ilp),
+        WhatIf::AllLanes => class::is_candidate(subject, Deficiency::Simd),
+        WhatIf::Fused => class::is_candidate(subject, Deficiency::Fma),
+        _ => true,
+    }
+}
+
+fn advice(change: WhatIf, account: &Account, share: f64) -> String {
+    let cost = |cause: Cause| 100.0 * account.part(cause) / account.model_s;
+    let words = match change {
+        WhatIf::PerfectPrediction => format!(
+            "{}: sort or split the data by what it tests, or choose without a branch (tables, masks, conditional moves)",
+            branches(account)
+        ),
+        WhatIf::IndependentIterations => format!(
+            "{:.0} % of its time is latency of operations that wait for one another: unroll with several partial results",
+            cost(Cause::Chain)
+        ),
+        WhatIf::AllLanes => "its arithmetic does not fill the vector registers: vectorise its loop".into(),
+        WhatIf::HitsInL1 => format!(
+            "{:.0} % of its time is latency of L2, L3 and memory: keep what it uses again close together, or prefetch it",
+            cost(Cause::L2) + cost(Cause::L3) + cost(Cause::DramLatency)
+        ),
+        WhatIf::HitsInL2 => format!(
+            "{:.0} % of its time is latency of L3 and memory: work on parts that L2 holds",
+            cost(Cause::L3) + cost(Cause::DramLatency)
+        ),
+        WhatIf::UnitStride => {
+            "its accesses do not follow one another: change the order of its loops or of its data".into()
+        }
+        WhatIf::Fused => "adds and multiplies stand alone: fuse them (-ffp-contract=fast, -mfma)".into(),
+        WhatIf::NoTlbMisses => {
+            format!(
+                "{:.0} % of its time is translation of addresses: put its large data on huge pages",
+                cost(Cause::Tlb)
+            )
+        }
+        WhatIf::NoForwarding => format!(
+            "{:.0} % of its time loads wait for stores to the same address: keep the value in a register",
+            cost(Cause::Forwarding)
+        ),
+        WhatIf::PerfectFrontEnd => format!(
+            "{:.0} % of its time instructions did not arrive: make its hot code smaller and straighter",
+            cost(Cause::FrontEnd)
+        ),
+        WhatIf::NoDivider => "the divider holds it: multiply by reciprocals".into(),
+    };
+    let (first, rest) = words.split_at(words.chars().next().map_or(0, char::len_utf8));
+    format!("{}{rest}. At most {:.0} % of its time.", first.to_uppercase(), 100.0 * share)
+}
+
+/// `31 % of the time: the branch at line 412 is mispredicted 29 % of the time`
+fn branches(account: &Account) -> String {
+    let Some(worst) = account.branches.first() else {
+        let share = 100.0 * account.part(Cause::Mispredict) / account.model_s;
+        return format!("{share:.0} % of its time follows branches that are predicted wrongly");
+    };
+    format!(
+        "{:.0} % of its time: the branch {} is predicted wrongly {:.0} % of the time",
+        100.0 * worst.seconds / account.model_s,
+        place(worst),
+        100.0 * worst.mispredicted
+    )
+}
+
+fn place(branch: &HotBranch) -> String {
+    let file = branch.file.as_deref().map(|path| path.rsplit('/').next().unwrap_or(path));
+    match (file, branch.line) {
+        (Some(file), Some(line)) => format!("at {file}:{line}"),
+        (None, Some(line)) => format!("at line {line}"),
+        _ => format!("at {:#x}", branch.offset),
+    }
+}
