@@ -16,6 +16,7 @@ use crate::profile::evidence::bursts::{
 use crate::replay::levels::Levels;
 use crate::replay::parameters::CoreParameters;
 use crate::replay::parameters::tests::machine;
+use crate::replay::paths::Paths;
 use crate::replay::x86_64::program;
 
 use super::{Core, Outcome};
@@ -92,7 +93,8 @@ impl Loop {
     fn outcome(&self, core: &CoreParameters, change: Option<WhatIf>) -> Outcome {
         let program = program(&self.evidence.blocks);
         let levels = Levels::new(&program, &self.evidence, None);
-        Core::new(core, &program, &levels, change).replay(&self.evidence.bursts[0], 1)
+        Core::new(core, (&program, &Paths::new(&program, &self.evidence)), &levels, change)
+            .replay(&self.evidence.bursts[0], 1)
     }
 
     /// Cycles an iteration.
@@ -272,5 +274,10 @@ fn every_instruction_that_decodes_can_be_replayed() {
     assert_eq!(program.ops.len(), 13, "ud2 included");
     let levels = Levels::new(&program, &evidence, None);
     let core = core();
-    assert!(Core::new(&core, &program, &levels, None).replay(&evidence.bursts[0], 1).cycles() > 0.0);
+    assert!(
+        Core::new(&core, (&program, &Paths::new(&program, &evidence)), &levels, None)
+            .replay(&evidence.bursts[0], 1)
+            .cycles()
+            > 0.0
+    );
 }
