@@ -13,6 +13,7 @@ pub mod form;
 pub mod levels;
 pub mod op;
 pub mod parameters;
+pub mod paths;
 pub mod recorder;
 mod schedule;
 mod sets;

@@ -15,6 +15,7 @@ use super::core::{Core, Outcome};
 use super::levels::Levels;
 use super::op::Program;
 use super::parameters::CoreParameters;
+use super::paths::Paths;
 use super::x86_64;
 
 /// Instructions that a CPU replays in a second, at least. The budget is kept by counting, so that equal bursts give equal results.
@@ -46,6 +47,7 @@ impl Default for Options {
 struct Replay<'a> {
     core: CoreParameters,
     program: Program,
+    paths: Paths,
     levels: Levels,
     bursts: &'a [Burst],
 }
@@ -60,7 +62,8 @@ pub fn replay(
     let (core, assumed) = CoreParameters::new(machine, options.threads);
     let program = x86_64::program(&bursts.blocks);
     let levels = Levels::new(&program, bursts, memory);
-    let replay = Replay { core, program, levels, bursts: &bursts.bursts };
+    let paths = Paths::new(&program, bursts);
+    let replay = Replay { core, program, paths, levels, bursts: &bursts.bursts };
 
     let pilot: Vec<(usize, Option<WhatIf>)> =
         spread(bursts.bursts.len(), PILOT).into_iter().map(|burst| (burst, None)).collect();
@@ -126,7 +129,7 @@ impl Replay<'_> {
             let mut core: Option<(Option<WhatIf>, Core)> = None;
             while let Some(&(burst, change)) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
                 if core.as_ref().is_none_or(|(held, _)| *held != change) {
-                    core = Some((change, Core::new(&self.core, &self.program, &self.levels, change)));
+                    core = Some((change, Core::new(&self.core, (&self.program, &self.paths), &self.levels, change)));
                 }
                 let Some((_, core)) = &mut core else { continue };
                 let outcome = core.replay(&self.bursts[burst], burst as u64);

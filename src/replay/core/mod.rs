@@ -31,6 +31,7 @@ use super::form::{Form, Kind};
 use super::levels::Levels;
 use super::op::{NO_FORM, NONE, Op, Program, REGISTERS, kind};
 use super::parameters::{CoreParameters, PER_CYCLE, VECTOR_PORTS};
+use super::paths::Paths;
 
 use change::Change;
 use front_end::FrontEnd;
@@ -103,6 +104,7 @@ impl Ready {
 pub struct Core<'a> {
     core: &'a CoreParameters,
     program: &'a Program,
+    paths: &'a Paths,
     change: Change,
     memory: Memory<'a>,
     ports: Ports,
@@ -139,12 +141,19 @@ pub struct Core<'a> {
 
 impl<'a> Core<'a> {
     /// A core that replays blocks of `program` with `change`.
-    pub fn new(core: &'a CoreParameters, program: &'a Program, levels: &'a Levels, change: Option<WhatIf>) -> Core<'a> {
+    pub fn new(
+        core: &'a CoreParameters,
+        code: (&'a Program, &'a Paths),
+        levels: &'a Levels,
+        change: Option<WhatIf>,
+    ) -> Core<'a> {
+        let (program, paths) = code;
         let change = Change::of(change);
         let sites = program.sites.len();
         Core {
             core,
             program,
+            paths,
             change,
             memory: Memory::new(core, levels, sites, change),
             ports: Ports::new(),

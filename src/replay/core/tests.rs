@@ -16,6 +16,7 @@ use crate::profile::evidence::bursts::{
 use crate::replay::levels::Levels;
 use crate::replay::parameters::CoreParameters;
 use crate::replay::parameters::tests::machine;
+use crate::replay::paths::Paths;
 use crate::replay::x86_64::program;
 
 use super::{Core, Outcome};
@@ -92,7 +93,8 @@ impl Loop {
     fn outcome(&self, core: &CoreParameters, change: Option<WhatIf>) -> Outcome {
         let program = program(&self.evidence.blocks);
         let levels = Levels::new(&program, &self.evidence, None);
-        Core::new(core, &program, &levels, change).replay(&self.evidence.bursts[0], 1)
+        Core::new(core, (&program, &Paths::new(&program, &self.evidence)), &levels, change)
+            .replay(&self.evidence.bursts[0], 1)
     }
 
     /// Cycles an iteration.
@@ -201,11 +203,12 @@ fn the_reorder_buffer_limits_which_misses_overlap() {
         body.extend(std::iter::repeat_n(Instruction::with(Code::Nopd), filler));
         let accesses =
             |n| vec![(0, 0x10_0000 + 0x3040 * u64::from(n), AccessKind::Load, Found::Beyond { again: false })];
-        Loop::new(&body, 60, accesses).cycles(&core(), None)
+        let core = CoreParameters { l3: 400, ..core() };
+        Loop::new(&body, 60, accesses).cycles(&core, None)
     };
-    // With 120 instructions an iteration four misses are in the window, with 600 none overlap.
-    near(at(116), 122.0 / 6.0, 0.15);
-    assert!(at(596) > 100.0 + 50.0, "{}", at(596));
+    // With 122 instructions an iteration 512 / 122 misses are in the window; with 602 the next one waits for 90 more.
+    near(at(118), 400.0 * 122.0 / 512.0, 0.1);
+    near(at(598), 400.0 + 90.0 / 6.0, 0.02);
 }
 
 #[test]
@@ -271,5 +274,10 @@ fn every_instruction_that_decodes_can_be_replayed() {
     assert_eq!(program.ops.len(), 13, "ud2 included");
     let levels = Levels::new(&program, &evidence, None);
     let core = core();
-    assert!(Core::new(&core, &program, &levels, None).replay(&evidence.bursts[0], 1).cycles() > 0.0);
+    assert!(
+        Core::new(&core, (&program, &Paths::new(&program, &evidence)), &levels, None)
+            .replay(&evidence.bursts[0], 1)
+            .cycles()
+            > 0.0
+    );
 }

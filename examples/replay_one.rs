@@ -1,0 +1,166 @@
+//! What the core model makes of one program: `replay_one [--machine FILE] [-F HZ] -- PROGRAM [ARGS]`.
+//!
+//! Runs the program twice: sampled, for the seconds of its functions, and counted, with sampled memory and bursts. Prints for each hot
+//! function cycles per instruction, measured (seconds × clock / instructions) and replayed, their distance, and the largest causes.
+//! FILE is the output of `rprof machine --json`; without it the host's ceilings are loaded or measured.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use rprof::instrument::{Counted, CountingEngine, Translator};
+use rprof::machine::{Effort, Quiet, Request, load_or_measure};
+use rprof::memory::{CacheModel, Geometry, Placement};
+use rprof::profile::Machine;
+use rprof::profile::account::Cause;
+use rprof::profile::code::{CodeRef, ModuleInfo};
+use rprof::profile::evidence::replayed::ReplayedEvidence;
+use rprof::profile::evidence::timed::TimedEvidence;
+use rprof::profile::join::Resolver;
+use rprof::replay::{Options, Recorder, replay};
+use rprof::sample::{SampleOptions, run};
+use rprof::symbols::Symbols;
+use rprof::target::launch::{Program, Streams, find_in_path, spawn_gated};
+
+/// What is known of a function.
+#[derive(Default)]
+struct Function {
+    name: String,
+    seconds: f64,
+    instructions: u64,
+    replayed: u64,
+    bursts: u32,
+    causes: [f64; Cause::ALL.len()],
+    changed: Vec<f64>,
+}
+
+/// Functions by module and start.
+#[derive(Default)]
+struct Functions {
+    symbols: Symbols,
+    by_start: HashMap<(String, u64), Function>,
+}
+
+impl Functions {
+    fn at(&mut self, modules: &[ModuleInfo], at: CodeRef) -> &mut Function {
+        let module = &modules[at.module as usize];
+        let found = self.symbols.function(module, at.offset);
+        let function = self.by_start.entry((module.identity().to_owned(), found.start)).or_default();
+        if function.name.is_empty() {
+            function.name = found.name.to_string();
+        }
+        function
+    }
+
+    fn add_time(&mut self, timed: &TimedEvidence) {
+        for sample in timed.samples.iter().filter(|sample| !sample.kernel && !sample.off_cpu) {
+            if let Some(at) = sample.stack.first() {
+                self.at(&timed.modules, *at).seconds += sample.weight_s;
+            }
+        }
+    }
+
+    fn add_counts(&mut self, counted: &Counted) {
+        for block in &counted.evidence.blocks {
+            let executions: u64 = block.executions.iter().map(|of| of.1).sum();
+            for instruction in &mut iced_x86::Decoder::new(64, &block.code, 0) {
+                let at = CodeRef { offset: block.at.offset + instruction.ip(), ..block.at };
+                self.at(&counted.evidence.modules, at).instructions += executions;
+            }
+        }
+    }
+
+    fn add_replay(&mut self, modules: &[ModuleInfo], replayed: &ReplayedEvidence) {
+        for burst in &replayed.bursts {
+            let mut met = Vec::new();
+            for instruction in &burst.instructions {
+                let function = self.at(modules, instruction.at);
+                function.replayed += u64::from(instruction.executed);
+                for (sum, own) in function.causes.iter_mut().zip(instruction.cycles) {
+                    *sum += f64::from(own);
+                }
+                function.changed.resize(replayed.what_ifs.len(), 0.0);
+                for (sum, own) in function.changed.iter_mut().zip(&instruction.changed) {
+                    *sum += f64::from(*own);
+                }
+                if !met.contains(&function.name) {
+                    met.push(function.name.clone());
+                    function.bursts += 1;
+                }
+            }
+        }
+    }
+}
+
+fn main() -> anyhow::Result<()> {
+    let (mut file, mut options) = (None, SampleOptions::default());
+    let mut arguments = std::env::args_os().skip(1);
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().context("a value is missing");
+        match argument.to_str() {
+            Some("--machine") => file = Some(value()?),
+            Some("-F") => options.frequency_hz = Some(value()?.to_string_lossy().parse()?),
+            Some("--") => break,
+            _ => bail!("unknown option {argument:?}"),
+        }
+    }
+    let argv: Vec<OsString> = arguments.collect();
+    let name = argv.first().context("no program was given")?;
+    let path = find_in_path(name).with_context(|| format!("{name:?} is not in PATH"))?;
+    let machine: Machine = match file {
+        Some(file) => serde_json::from_str(&std::fs::read_to_string(file)?)?,
+        None => load_or_measure(&Request::new(Effort::Full), &mut Quiet)?,
+    };
+    let clock_hz = machine.ceiling("issue", 1).and_then(|issue| issue.clock_hz).context("the clock is not known")?;
+    let start = || spawn_gated(&Program { path: path.clone(), argv: argv.clone() }, Streams::default());
+    let timed = run(start()?, &options)?;
+    let (geometry, warnings) = Geometry::of_host(&machine.caches, machine.cores);
+    let model = CacheModel::sampled(geometry, Placement::SmallPages, warnings);
+    let recorder = Recorder::new(&machine.caches);
+    let counted = Translator::new().run(start()?, Some(Box::new(model)), Some(Box::new(recorder)))?;
+    let bursts = counted.bursts.as_ref().context("no bursts")?;
+    let begun = Instant::now();
+    let replayed = replay(bursts, counted.memory.as_ref(), &machine, Options::default());
+    let took = begun.elapsed().as_secs_f64();
+    println!(
+        "{} bursts, {} replayed with {} changes in {took:.3} s",
+        bursts.bursts.len(),
+        replayed.bursts.len(),
+        replayed.what_ifs.len()
+    );
+    let mut functions = Functions::default();
+    functions.add_time(&timed.evidence);
+    functions.add_counts(&counted);
+    functions.add_replay(&counted.evidence.modules, &replayed);
+    print(functions, &replayed, clock_hz);
+    Ok(())
+}
+
+fn print(functions: Functions, replayed: &ReplayedEvidence, clock_hz: f64) {
+    let mut functions: Vec<Function> = functions.by_start.into_values().collect();
+    functions.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    let all: f64 = functions.iter().map(|function| function.seconds).sum();
+    for function in functions.iter().filter(|function| function.seconds > 0.02 * all) {
+        let cycles: f64 = function.causes.iter().sum();
+        let model = cycles / function.replayed as f64;
+        let measured = function.seconds * clock_hz / function.instructions as f64;
+        let mut causes: Vec<(f64, Cause)> = function.causes.iter().copied().zip(Cause::ALL).collect();
+        causes.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let top = causes.iter().take(4).filter(|(own, _)| *own > 0.02 * cycles);
+        let top: Vec<String> =
+            top.map(|(own, cause)| format!("{} {:.0} %", cause.name(), 100.0 * own / cycles)).collect();
+        let changes = replayed.what_ifs.iter().zip(&function.changed);
+        let left: Vec<String> =
+            changes.map(|(change, own)| format!("{change:?} {:+.0} %", 100.0 * (own / cycles - 1.0))).collect();
+        println!(
+            "{:32} {:8.3} s  measured {measured:.3} replayed {model:.3} ({:+.0} %)  bursts {}  {}",
+            function.name,
+            function.seconds,
+            100.0 * (model / measured - 1.0),
+            function.bursts,
+            top.join(", ")
+        );
+        println!("{:32} {}", "", left.join(", "));
+    }
+}
