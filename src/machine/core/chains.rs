@@ -39,6 +39,11 @@ impl Suite {
         Ok(Suite { forms, places })
     }
 
+    /// The forms.
+    pub fn forms(&self) -> &[Form] {
+        &self.forms
+    }
+
     /// Notes what the pieces took.
     pub fn note(&self, timed: &[Option<Timed>], found: &mut Found) {
         let at = |place: Option<usize>| place.and_then(|place| timed.get(place).copied().flatten());

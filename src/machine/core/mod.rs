@@ -17,8 +17,10 @@ mod emission;
 mod forms;
 mod forwarding;
 mod found;
+mod ports;
 mod rounds;
 mod slots;
+mod translation;
 mod windows;
 
 use std::sync::{Arc, Mutex};
@@ -38,7 +40,9 @@ const FAMILIES: [&str; 9] =
 
 /// Time for the kernels of `rounds`, for windows, and for address translation: three times what a quiet host takes.
 const TIME: Duration = Duration::from_millis(300);
+const TIME_OF_PAIRS: Duration = Duration::from_millis(150);
 const TIME_OF_WINDOWS: Duration = Duration::from_millis(150);
+const TIME_OF_PAGES: Duration = Duration::from_millis(200);
 
 /// Rounds in which all kernels are timed.
 const ROUNDS: usize = 20;
@@ -70,6 +74,7 @@ fn all(clock: &ClockChain, features: Features) -> Result<Found, MachineError> {
     let mut found = Found::default();
     in_rounds(clock, features, &mut found)?;
     windows::measure(clock, features, Instant::now() + TIME_OF_WINDOWS, &mut found)?;
+    translation::measure(clock, features, Instant::now() + TIME_OF_PAGES, &mut found)?;
     Ok(found)
 }
 
@@ -85,7 +90,7 @@ fn in_rounds(clock: &ClockChain, features: Features, found: &mut Found) -> Resul
     branches::note(jumps, &timed, found);
     forwarding.note(&timed, found);
     suite.note(&timed, found);
-    Ok(())
+    ports::measure(clock, features, suite.forms(), Instant::now() + TIME_OF_PAIRS, found)
 }
 
 /// Runs `job` on the first of the pinned threads.

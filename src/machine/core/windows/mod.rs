@@ -19,7 +19,7 @@ use crate::machine::features::Features;
 use crate::machine::kernels::{Arguments, Kernel};
 use fillers::Filler;
 use lines::Lines;
-use step::NoStep;
+pub(super) use step::NoStep;
 
 /// Hops of a run, runs of which the second-fastest counts, and most instructions between two misses.
 const HOPS: u64 = 32;
@@ -37,6 +37,9 @@ const RESOURCES: [(&str, Filler); 6] = [
     ("window.registers", Filler::Integer),
     ("window.vector.registers", Filler::Vector),
 ];
+
+/// Two misses that wait for each other take twice as long as one.
+const TWICE: f64 = 2.0;
 
 /// How far another measurement may lie from a value that has come out.
 const SPREAD: f64 = 0.05;
@@ -78,7 +81,7 @@ pub fn measure(clock: &ClockChain, features: Features, end: Instant, found: &mut
             (Err(why), _) => found.missing(id, Unit::Count, reason_of(why)),
         }
     }
-    misses::measure(clock_hz, features, end, found)
+    misses::measure(clock_hz, features, found)
 }
 
 fn reason_of(why: NoStep) -> String {
@@ -99,38 +102,38 @@ struct Search {
 impl Search {
     /// The most instructions of a kind under way at once.
     fn window(&self, filler: Filler) -> Result<Result<usize, NoStep>, MachineError> {
-        let found = search(1, MOST, self.end, |n| {
+        let found = search((1, MOST), TWICE, self.end, |n| {
             let kernel = fillers::kernel(filler, n, self.features)?;
-            Ok(fastest(RUNS, |arguments| {
+            Ok(Some(fastest(RUNS, |arguments| {
                 (0..2).for_each(|ring| arguments.chains[ring] = self.lines.node(ring as u64, 0));
                 self.lines.flush(&[0]);
                 // SAFETY: the chases stay in the rings, and the kernel was emitted for the instruction sets that were detected.
                 unsafe { timed(&kernel, HOPS, arguments) }
-            }))
+            })))
         })?;
         Ok(found.map(|n| n + filler.beside()))
     }
 }
 
 /// [`step::find`] of what may fail.
-fn search(
-    first: usize,
-    last: usize,
+pub(super) fn search(
+    ends: (usize, usize),
+    most: f64,
     end: Instant,
-    mut height: impl FnMut(usize) -> Result<f64, MachineError>,
+    mut height: impl FnMut(usize) -> Result<Option<f64>, MachineError>,
 ) -> Result<Result<usize, NoStep>, MachineError> {
     let mut failed = None;
-    let found = step::find(first, last, |n| {
+    let found = step::find(ends, most, |n| {
         if Instant::now() >= end {
             return None;
         }
-        height(n).map_err(|error| failed = Some(error)).ok()
+        height(n).map_err(|error| failed = Some(error)).ok().flatten()
     });
     failed.map_or(Ok(found), Err)
 }
 
 /// The second-fastest of so many runs, after one that brings the code into the caches.
-fn fastest(runs: usize, mut run: impl FnMut(&mut Arguments) -> f64) -> f64 {
+pub(super) fn fastest(runs: usize, mut run: impl FnMut(&mut Arguments) -> f64) -> f64 {
     let mut arguments = Arguments::new();
     run(&mut arguments);
     let mut times: Vec<f64> = (0..runs).map(|_| run(&mut arguments)).collect();
@@ -142,7 +145,7 @@ fn fastest(runs: usize, mut run: impl FnMut(&mut Arguments) -> f64) -> f64 {
 ///
 /// # Safety
 /// As [`Kernel::call`].
-unsafe fn timed(kernel: &Kernel, iterations: u64, arguments: &mut Arguments) -> f64 {
+pub(super) unsafe fn timed(kernel: &Kernel, iterations: u64, arguments: &mut Arguments) -> f64 {
     let start = Instant::now();
     // SAFETY: says the caller.
     unsafe { kernel.call(iterations, arguments) };

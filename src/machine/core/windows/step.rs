@@ -21,18 +21,22 @@ pub enum NoStep {
 }
 
 /// The last place between `first` and `last` at which `height` is nearer to what it is at `first` than to the upper level: its value at
-/// `last`, or twice the lower one if that is less. `None` from `height`: no time is left.
+/// `last`, or `most` times the lower one if that is less. `None` from `height`: no time is left.
 ///
 /// # Errors
 /// [`NoStep`].
-pub fn find(first: usize, last: usize, mut height: impl FnMut(usize) -> Option<f64>) -> Result<usize, NoStep> {
+pub fn find(
+    (first, last): (usize, usize),
+    most: f64,
+    mut height: impl FnMut(usize) -> Option<f64>,
+) -> Result<usize, NoStep> {
     for _ in 0..SEARCHES {
         let mut at = |n| height(n).ok_or(NoStep::Late);
         let (low, high) = (at(first)?, at(last)?);
         if high < HIGHER * low {
             return Err(NoStep::Flat);
         }
-        let middle = (low + high.min(2.0 * low)) / 2.0;
+        let middle = (low + high.min(most * low)) / 2.0;
         let (mut below, mut above) = (first, last);
         while above - below > 1 {
             let n = below.midpoint(above);
@@ -69,35 +73,42 @@ mod tests {
     fn a_step_is_found_exactly() {
         for step in [3, 84, 97, 447, 511] {
             let height = |n: usize| Some(if n <= step { 100.0 + n as f64 / 20.0 } else { 200.0 + n as f64 / 10.0 });
-            assert_eq!(find(1, 1024, height), Ok(step));
+            assert_eq!(find((1, 1024), 2.0, height), Ok(step));
         }
     }
 
     #[test]
     fn a_ramp_is_cut_in_its_middle() {
         let height = |n: usize| Some(100.0 + 100.0 * ((n as f64 - 80.0) / 8.0).clamp(0.0, 1.0));
-        let found = find(1, 512, height).expect("a step");
+        let found = find((1, 512), 2.0, height).expect("a step");
         assert!((82..=86).contains(&found), "{found}");
+    }
+
+    #[test]
+    fn a_step_of_many_times_is_cut_in_its_middle() {
+        let height = |n: usize| Some(if n <= 1000 { 8.0 } else { 8.0 + 52.0 * ((n - 1000) as f64 / 100.0).min(1.0) });
+        assert_eq!(find((1, 8192), f64::INFINITY, height), Ok(1049));
+        assert_eq!(find((1, 8192), 2.0, height), Ok(1007));
     }
 
     #[test]
     fn noise_that_only_adds_moves_it_little() {
         let mut random = random();
         let height = |n: usize| Some((if n <= 200 { 100.0 } else { 195.0 }) * (1.0 + 0.2 * random()));
-        let found = find(1, 1024, height).expect("a step");
+        let found = find((1, 1024), 2.0, height).expect("a step");
         assert!((196..=204).contains(&found), "{found}");
     }
 
     #[test]
     fn what_is_no_step_is_none() {
-        assert_eq!(find(1, 512, |n| Some(100.0 + n as f64 / 20.0)), Err(NoStep::Flat));
-        assert_eq!(find(1, 512, |_| None), Err(NoStep::Late));
+        assert_eq!(find((1, 512), 2.0, |n| Some(100.0 + n as f64 / 20.0)), Err(NoStep::Flat));
+        assert_eq!(find((1, 512), 2.0, |_| None), Err(NoStep::Late));
         // Up and down by turns, but low at first and high at last.
         let mut turn = 0;
         let wild = |n: usize| {
             turn += 1;
             Some(if n == 1 || (n != 512 && turn % 2 == 0) { 100.0 } else { 200.0 })
         };
-        assert_eq!(find(1, 512, wild), Err(NoStep::Noisy));
+        assert_eq!(find((1, 512), 2.0, wild), Err(NoStep::Noisy));
     }
 }
