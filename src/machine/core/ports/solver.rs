@@ -84,7 +84,10 @@ impl Rates {
         let (_, ports) = best?;
         let with = |class: usize| self.mixes.iter().filter(move |mix| mix.classes.contains(&class));
         let largest = |class| with(class).map(|mix| self.off(mix, &ports).abs()).fold(0.0, f64::max);
-        Some(Solution { sets: (0..classes).map(|c| ports.of(c)).collect(), errors: (0..classes).map(largest).collect() })
+        Some(Solution {
+            sets: (0..classes).map(|c| ports.of(c)).collect(),
+            errors: (0..classes).map(largest).collect(),
+        })
     }
 
     /// The best sets of so many ports, with the mean square of the errors. Class by class, following the best partial solutions.
@@ -186,7 +189,8 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             1.0 - noise * (state >> 40) as f64 / (1 << 24) as f64
         };
-        let own = |class: usize| slow.iter().find(|s| s.0 == class).map_or(f64::from(sets[class].count_ones()), |s| s.1);
+        let own =
+            |class: usize| slow.iter().find(|s| s.0 == class).map_or(f64::from(sets[class].count_ones()), |s| s.1);
         let alone: Vec<f64> = (0..sets.len()).map(|class| own(class) * random()).collect();
         let mut rates = Rates { alone, mixes: Vec::new(), width };
         for a in 0..sets.len() {

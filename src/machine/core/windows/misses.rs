@@ -64,7 +64,7 @@ pub(super) fn measure(clock_hz: f64, features: Features, found: &mut Found) -> R
     let value = counts[TIMES / 2];
     let spread = (counts[TIMES - 2] / counts[1] - 1.0).max(super::SPREAD);
     let how = "the time of a miss over that by which each further line lengthens a burst";
-    
+
     found.derived("misses.l1", Unit::Count, Value { value, clock_hz, spread }, how);
     Ok(())
 }
