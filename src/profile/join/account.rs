@@ -53,7 +53,8 @@ pub fn account(
     let mut changed = vec![0.0f64; what_ifs.len()];
     let mut base_of_changed = 0.0;
     let mut executed = 0u64;
-    let mut branches: BTreeMap<u64, (u64, u64, f64)> = BTreeMap::new();
+    // By offset: executions, and those that were predicted wrongly.
+    let mut branches: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
     for (offset, burst, figures) in replay.iter().filter(|(at, ..)| wanted(*at)) {
         let own: f64 = figures.cycles.iter().map(|c| f64::from(*c)).sum();
         let entry = by_burst.entry(*burst).or_default();
@@ -66,9 +67,7 @@ pub fn account(
             changed.iter_mut().zip(&figures.changed).for_each(|(sum, c)| *sum += f64::from(*c));
         }
         if figures.mispredicted > 0 {
-            let branch = branches.entry(*offset).or_default();
-            branch.1 += u64::from(figures.mispredicted);
-            branch.2 += f64::from(figures.cycles[Cause::Mispredict as usize]);
+            branches.entry(*offset).or_default().1 += u64::from(figures.mispredicted);
         }
     }
     if executed < ENOUGH_INSTRUCTIONS || counted == 0 || clock_hz <= 0.0 {
@@ -88,7 +87,7 @@ pub fn account(
         bursts: by_burst.len() as u32,
         instructions: executed,
         what_if_s: what_if_s.map(|(change, c)| (*change, c / base_of_changed * all * seconds_a_cycle)).collect(),
-        branches: hot_branches(branches, seconds_a_cycle),
+        branches: hot_branches(branches, cycles[Cause::Mispredict as usize] * seconds_a_cycle),
     })
 }
 
@@ -99,17 +98,18 @@ fn relative_error(bursts: impl Iterator<Item = (f64, f64)>, cycles: f64, execute
     (n > 1.0 && cycles > 0.0).then(|| (n / (n - 1.0) * squares).sqrt() / cycles)
 }
 
-fn hot_branches(branches: BTreeMap<u64, (u64, u64, f64)>, seconds_a_cycle: f64) -> Vec<HotBranch> {
-    let mut hot: Vec<HotBranch> = branches
-        .into_iter()
-        .map(|(offset, (executed, mispredicted, cycles))| HotBranch {
-            offset,
-            file: None,
-            line: None,
-            mispredicted: mispredicted as f64 / executed.max(1) as f64,
-            seconds: cycles * seconds_a_cycle,
-        })
-        .collect();
+/// The branches that are predicted wrongly most often. What resolving and refilling takes is booked on the instructions that wait, so
+/// that each branch gets a share of all `mispredict_s` seconds: its part of all wrong predictions.
+fn hot_branches(branches: BTreeMap<u64, (u64, u64)>, mispredict_s: f64) -> Vec<HotBranch> {
+    let all: u64 = branches.values().map(|(_, mispredicted)| mispredicted).sum();
+    let branch = |(offset, (executed, mispredicted)): (u64, (u64, u64))| HotBranch {
+        offset,
+        file: None,
+        line: None,
+        mispredicted: mispredicted as f64 / executed.max(1) as f64,
+        seconds: mispredict_s * mispredicted as f64 / all as f64,
+    };
+    let mut hot: Vec<HotBranch> = branches.into_iter().map(branch).collect();
     hot.sort_by(|a, b| b.seconds.total_cmp(&a.seconds).then(a.offset.cmp(&b.offset)));
     hot.truncate(MOST_BRANCHES);
     hot
@@ -155,6 +155,7 @@ mod tests {
         assert!((whole.what_if_s[&WhatIf::PerfectPrediction] - 0.004).abs() < 1e-12);
         assert_eq!(whole.branches.len(), 1);
         assert!((whole.branches[0].mispredicted - 0.25).abs() < 1e-12);
+        assert!((whole.branches[0].seconds - 0.008).abs() < 1e-12, "it is the only one");
         let part = account(&replay, &what_ifs, |at| at == 0x10, 1_000_000, 1e9).unwrap();
         assert!((part.model_s - 0.0006).abs() < 1e-12 && part.branches.is_empty());
         assert!(part.error.unwrap() > 0.1, "its two bursts differ");
