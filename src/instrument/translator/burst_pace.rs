@@ -13,7 +13,9 @@ use nix::time::{ClockId, clock_gettime};
 /// Part of the run that bursts may take.
 const SHARE: f64 = 0.1;
 /// Part that they are to take.
-const AIM: f64 = 0.08;
+const AIM: f64 = 0.09;
+/// How much longer a burst takes than either side uses the processor.
+const ALTERNATELY: f64 = 1.25;
 /// Seconds that they may take besides, so that short programs have some.
 const CREDIT_S: f64 = 0.005;
 /// What a burst is taken to cost before there was one, in seconds.
@@ -63,10 +65,10 @@ impl Traced {
     }
 
     /// What it took until now, `used_s` of it processor seconds of its threads, without what was waited for nothing: elapsed
-    /// seconds, but on a host that is busy with others those of the processor.
+    /// seconds, but on a host that is busy with others those of the processor. While one side works the other polls as a rule.
     pub fn cost_s(&self, used_s: f64, waited: Duration) -> f64 {
         let elapsed = self.since.elapsed().saturating_sub(waited);
-        elapsed.as_secs_f64().min(used_s + own_seconds() - self.own_s)
+        elapsed.as_secs_f64().min(ALTERNATELY * used_s.max(own_seconds() - self.own_s))
     }
 
     /// Whether one of so many threads that `goes_on` has its time until `now`.
