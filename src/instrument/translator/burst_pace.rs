@@ -29,7 +29,7 @@ const NEWEST: f64 = 0.25;
 /// Nothing is recorded for so long: whoever is still to come waits for something.
 const QUIET: Duration = Duration::from_millis(20);
 /// Bursts of one thread, and of each more, do not last longer.
-const LONGEST: Duration = Duration::from_millis(40);
+const LONGEST: Duration = Duration::from_millis(150);
 const LONGEST_OF_MORE: Duration = Duration::from_millis(10);
 
 /// Whether there is a burst.
@@ -71,10 +71,15 @@ impl Traced {
         elapsed.as_secs_f64().min(ALTERNATELY * used_s.max(own_seconds() - self.own_s))
     }
 
+    /// Whether nothing has been recorded for long.
+    pub fn is_quiet(&self, now: Instant) -> bool {
+        now - self.moved >= QUIET
+    }
+
     /// Whether one of so many threads that `goes_on` has its time until `now`.
     pub fn is_over(&self, goes_on: bool, threads: usize, now: Instant) -> bool {
         let longest = LONGEST + LONGEST_OF_MORE * threads.saturating_sub(1) as u32;
-        self.begun && !goes_on || now - self.moved >= QUIET || now - self.since >= longest
+        self.begun && !goes_on || self.is_quiet(now) || now - self.since >= longest
     }
 }
 
@@ -204,5 +209,6 @@ mod tests {
         let moves = Traced { moved: burst.since + LONGEST, ..burst };
         assert!(moves.is_over(true, 1, burst.since + LONGEST));
         assert!(!moves.is_over(true, 2, burst.since + LONGEST));
+        assert!(!burst.is_over(true, 1, burst.since + QUIET / 2));
     }
 }

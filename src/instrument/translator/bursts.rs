@@ -171,6 +171,11 @@ impl Bursts {
         self.open.iter().any(|&thread| self.sink.goes_on(thread))
     }
 
+    /// Whether the burst of `thread` is one of those.
+    pub fn goes_on(&self, thread: u32) -> bool {
+        self.open.contains(&thread) && self.sink.goes_on(thread)
+    }
+
     /// Whether something was recorded since this was asked last.
     pub fn have_moved(&mut self) -> bool {
         std::mem::take(&mut self.moved)
@@ -181,8 +186,7 @@ impl Bursts {
         let regions = thread.regions.borrow();
         let start = regions.base(thread.region).get() + u64::from(layout::TRACE_BUFFER);
         let size = regions.get(thread.region, layout::CURSOR).wrapping_sub(start);
-        let is_recorded = self.open.contains(&thread.ordinal) && self.sink.goes_on(thread.ordinal);
-        if is_recorded && size > 0 && size <= u64::from(layout::TRACE_BUFFER_SIZE) {
+        if self.goes_on(thread.ordinal) && size > 0 && size <= u64::from(layout::TRACE_BUFFER_SIZE) {
             self.bytes.resize(size as usize, 0);
             if regions.read(thread.region, layout::TRACE_BUFFER, &mut self.bytes).is_ok() {
                 let about_to = regions.get(thread.region, layout::REPEAT_FROM);
