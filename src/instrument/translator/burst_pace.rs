@@ -13,7 +13,9 @@ use nix::time::{ClockId, clock_gettime};
 /// Part of the run that bursts may take.
 const SHARE: f64 = 0.1;
 /// Part that they are to take.
-const AIM: f64 = 0.08;
+const AIM: f64 = 0.09;
+/// How much longer a burst takes than either side uses the processor.
+const ALTERNATELY: f64 = 1.25;
 /// Seconds that they may take besides, so that short programs have some.
 const CREDIT_S: f64 = 0.005;
 /// What a burst is taken to cost before there was one, in seconds.
@@ -27,7 +29,7 @@ const NEWEST: f64 = 0.25;
 /// Nothing is recorded for so long: whoever is still to come waits for something.
 const QUIET: Duration = Duration::from_millis(20);
 /// Bursts of one thread, and of each more, do not last longer.
-const LONGEST: Duration = Duration::from_millis(40);
+const LONGEST: Duration = Duration::from_millis(150);
 const LONGEST_OF_MORE: Duration = Duration::from_millis(10);
 
 /// Whether there is a burst.
@@ -63,16 +65,21 @@ impl Traced {
     }
 
     /// What it took until now, `used_s` of it processor seconds of its threads, without what was waited for nothing: elapsed
-    /// seconds, but on a host that is busy with others those of the processor.
+    /// seconds, but on a host that is busy with others those of the processor. While one side works the other polls as a rule.
     pub fn cost_s(&self, used_s: f64, waited: Duration) -> f64 {
         let elapsed = self.since.elapsed().saturating_sub(waited);
-        elapsed.as_secs_f64().min(used_s + own_seconds() - self.own_s)
+        elapsed.as_secs_f64().min(ALTERNATELY * used_s.max(own_seconds() - self.own_s))
+    }
+
+    /// Whether nothing has been recorded for long.
+    pub fn is_quiet(&self, now: Instant) -> bool {
+        now - self.moved >= QUIET
     }
 
     /// Whether one of so many threads that `goes_on` has its time until `now`.
     pub fn is_over(&self, goes_on: bool, threads: usize, now: Instant) -> bool {
         let longest = LONGEST + LONGEST_OF_MORE * threads.saturating_sub(1) as u32;
-        self.begun && !goes_on || now - self.moved >= QUIET || now - self.since >= longest
+        self.begun && !goes_on || self.is_quiet(now) || now - self.since >= longest
     }
 }
 
@@ -202,5 +209,6 @@ mod tests {
         let moves = Traced { moved: burst.since + LONGEST, ..burst };
         assert!(moves.is_over(true, 1, burst.since + LONGEST));
         assert!(!moves.is_over(true, 2, burst.since + LONGEST));
+        assert!(!burst.is_over(true, 1, burst.since + QUIET / 2));
     }
 }

@@ -40,9 +40,15 @@ pub struct Bursts {
 struct Numbers {
     /// By code space and block; [`NONE`] if it has none yet.
     of_space: HashMap<u32, Vec<u32>>,
-    /// Blocks that have a number, by where they stand: (number, code).
-    by_place: HashMap<(u64, u32, u64), Vec<(u32, Vec<u8>)>>,
+    /// Blocks that have a number, by their addresses, and where they stand in which module.
+    by_place: HashMap<(u64, u32, u64), Vec<Known>>,
     next: u32,
+}
+
+/// A block that has a number.
+struct Known {
+    number: u32,
+    code: Vec<u8>,
 }
 
 const NONE: u32 = u32::MAX;
@@ -59,11 +65,11 @@ impl Numbers {
             let (block, code) = (space.block(id), space.block_code(id));
             let place = (block.start.get(), block.at.module, block.at.offset);
             let same = self.by_place.entry(place).or_default();
-            let known = same.iter().find(|(_, known)| known == code).map(|known| known.0);
+            let known = same.iter().find(|known| known.code == code).map(|known| known.number);
             of_space[at] = known.unwrap_or_else(|| {
                 let number = self.next;
                 self.next += 1;
-                same.push((number, code.to_vec()));
+                same.push(Known { number, code: code.to_vec() });
                 sink.block(number, TracedBlock { at: block.at, start: block.start.get(), code: code.to_vec() });
                 number
             });
@@ -165,6 +171,11 @@ impl Bursts {
         self.open.iter().any(|&thread| self.sink.goes_on(thread))
     }
 
+    /// Whether the burst of `thread` is one of those.
+    pub fn goes_on(&self, thread: u32) -> bool {
+        self.open.contains(&thread) && self.sink.goes_on(thread)
+    }
+
     /// Whether something was recorded since this was asked last.
     pub fn have_moved(&mut self) -> bool {
         std::mem::take(&mut self.moved)
@@ -175,8 +186,7 @@ impl Bursts {
         let regions = thread.regions.borrow();
         let start = regions.base(thread.region).get() + u64::from(layout::TRACE_BUFFER);
         let size = regions.get(thread.region, layout::CURSOR).wrapping_sub(start);
-        let is_recorded = self.open.contains(&thread.ordinal) && self.sink.goes_on(thread.ordinal);
-        if is_recorded && size > 0 && size <= u64::from(layout::TRACE_BUFFER_SIZE) {
+        if self.goes_on(thread.ordinal) && size > 0 && size <= u64::from(layout::TRACE_BUFFER_SIZE) {
             self.bytes.resize(size as usize, 0);
             if regions.read(thread.region, layout::TRACE_BUFFER, &mut self.bytes).is_ok() {
                 let about_to = regions.get(thread.region, layout::REPEAT_FROM);

@@ -7,6 +7,7 @@ use nix::unistd::Pid;
 use super::burst_pace::{Stage, Traced};
 use super::drain::Drain;
 use super::run::Run;
+use super::thread::Thread;
 use super::version::Version;
 use crate::target::proc_status::is_runnable;
 
@@ -40,6 +41,11 @@ impl Run {
             Stage::Tracing(mut traced) => {
                 let now = Instant::now();
                 if bursts.have_moved() {
+                    traced.moved = now;
+                }
+                let runs = |(&tid, t): (&Pid, &Thread)| bursts.goes_on(t.ordinal) && is_runnable(tid);
+                // On a busy host a thread may have to wait for a processor.
+                if traced.is_quiet(now) && self.threads.iter().any(runs) {
                     traced.moved = now;
                 }
                 let over = traced.is_over(bursts.go_on(), self.threads.len(), now);
