@@ -129,7 +129,8 @@ fn shuffled(count: usize) -> Vec<u64> {
 /// # Errors
 /// A kernel that cannot be mapped.
 pub fn measure(clock: &ClockChain, features: Features, end: Instant, found: &mut Found) -> Result<(), MachineError> {
-    let sets = Sets { buffer: Buffer::new(MOST as u64 * PAGE, Pages::Small)?, kernel: chase::chase(1, features)?, clock, end };
+    let sets =
+        Sets { buffer: Buffer::new(MOST as u64 * PAGE, Pages::Small)?, kernel: chase::chase(1, features)?, clock, end };
     (0..MOST as u64).for_each(|page| {
         // SAFETY: inside the buffer, which nobody else uses.
         unsafe { (sets.line_of(page) as *mut u64).write_volatile(0) };

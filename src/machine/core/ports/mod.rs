@@ -21,14 +21,13 @@ use solver::{Mix, Rates, Solution, alike};
 const INTEGER: [&str; 8] = ["add", "imul", "shift", "lea3", "branch", "bmi", "popcnt", "cmov"];
 
 /// Forms on vectors.
-const VECTOR: [&str; 10] =
-    ["fadd", "fmul", "ffma", "vadd", "vlogic", "shuffle", "permute", "fcmp", "cvt", "fdiv"];
+const VECTOR: [&str; 10] = ["fadd", "fmul", "ffma", "vadd", "vlogic", "shuffle", "permute", "fcmp", "cvt", "fdiv"];
 
 /// The first bit of vector ports.
 const VECTOR_BIT: u32 = 8;
 
 /// Rounds in which all pairs are timed.
-const ROUNDS: usize = 12;
+const ROUNDS: usize = 16;
 
 /// Residual error from which it is told.
 const TOLD: f64 = 0.05;
@@ -117,16 +116,14 @@ fn emit(
     pieces: &mut Vec<Piece>,
 ) -> Result<Group, MachineError> {
     let rate = |name: &str| found.value(&format!("form.{name}.rate")).map(|v| v.value);
-    let there: Vec<(&Form, f64)> = names
-        .iter()
-        .filter_map(|name| Some((forms.iter().find(|form| form.name == *name)?, rate(name)?)))
-        .collect();
+    let there: Vec<(&Form, f64)> =
+        names.iter().filter_map(|name| Some((forms.iter().find(|form| form.name == *name)?, rate(name)?))).collect();
     let (first, mut mixes) = (pieces.len(), Vec::new());
     for (a, (form, alone)) in there.iter().enumerate() {
         for (b, (other, of_other)) in there.iter().enumerate().skip(a + 1) {
             let counts = pairs::proportion(*alone, *of_other);
             let Some(kernel) = pairs::mixed([form, other], counts, features)? else { continue };
-            pieces.push(Piece::new(kernel));
+            pieces.push(Piece::new(kernel)?);
             mixes.push(Mix { classes: [a, b], counts, rate: 0.0 });
         }
     }

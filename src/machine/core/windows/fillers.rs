@@ -2,13 +2,13 @@
 
 use iced_x86::{Code, Instruction, Register};
 
+use crate::isa::operation::FpOp;
 use crate::isa::operation::{Precision, Width};
 use crate::machine::error::MachineError;
 use crate::machine::features::Features;
 use crate::machine::kernels::x86_64::emit::{CHAINS, Emitter, SCRATCH, vector};
 use crate::machine::kernels::x86_64::opcodes::floating;
 use crate::machine::kernels::{Kernel, PerIteration};
-use crate::isa::operation::FpOp;
 
 /// What stands between the misses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
