@@ -4,6 +4,7 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
+use rprof::machine::bench::priority::Priority;
 use rprof::machine::features::Features;
 use rprof::machine::limits::Limits;
 use rprof::machine::topology::{Identity, Topology};
@@ -11,6 +12,7 @@ use rprof::machine::{Effort, MachineError, core, lab::Lab};
 use rprof::profile::Ceiling;
 
 fn measured() -> Result<(Vec<Ceiling>, f64), MachineError> {
+    let _ahead = Priority::raise();
     let limits = Limits::read();
     let (topology, _) = Topology::detect_of(Identity::ask(), "/sys".as_ref(), &limits.cpus);
     let mut lab = Lab::new(Features::detect(), topology, 1, limits.memory, Effort::Full)?;

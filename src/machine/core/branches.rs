@@ -51,7 +51,7 @@ fn address(e: &mut Emitter, to: Register, label: Label) {
 pub fn emit(features: Features, pieces: &mut Vec<Piece>) -> Result<usize, MachineError> {
     let first = pieces.len();
     for random in [false, true] {
-        pieces.push(Piece::of_random(jumps(random, features)?));
+        pieces.push(Piece::of_random(jumps(random, features)?)?);
     }
     Ok(first)
 }

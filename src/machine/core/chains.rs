@@ -30,7 +30,7 @@ impl Suite {
                 let Some(body) = body else { return Ok(None) };
                 let steps: Vec<(&Body, usize)> = (0..times).map(|n| (body, n)).collect();
                 let kernel = looped(&form.name, features, form.vectors, (&steps, times as u64), &*form.setup)?;
-                pieces.push(Piece::new(kernel));
+                pieces.push(Piece::new(kernel)?);
                 Ok::<_, MachineError>(Some(pieces.len() - 1))
             };
             let chain = form.chain.as_ref().ok().map(|chain| &chain.body);

@@ -32,7 +32,7 @@ pub fn emit(features: Features, pieces: &mut Vec<Piece>) -> Result<Forwarding, M
         e.store(Code::Mov_rm32_r32, Register::RSI, SCRATCH + 4, Register::EAX);
         e.load(Code::Mov_r64_rm64, Register::RAX, Register::RSI, SCRATCH);
     });
-    pieces.push(Piece::new(repeated("forward two to one", features, None, &halves, LINKS)?));
+    pieces.push(Piece::new(repeated("forward two to one", features, None, &halves, LINKS)?)?);
     let mut vectors = [None; 3];
     for (place, width) in vectors.iter_mut().zip(VECTORS) {
         if !features.widths().contains(&width) {
@@ -45,7 +45,7 @@ pub fn emit(features: Features, pieces: &mut Vec<Piece>) -> Result<Forwarding, M
         });
         *place = Some(pieces.len());
         let of = Some(Vectors { precision: Precision::Dp, width });
-        pieces.push(Piece::new(repeated("forward a vector", features, of, &body, LINKS)?));
+        pieces.push(Piece::new(repeated("forward a vector", features, of, &body, LINKS)?)?);
     }
     Ok(Forwarding { wide, vectors })
 }

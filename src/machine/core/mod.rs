@@ -45,7 +45,7 @@ const TIME_OF_WINDOWS: Duration = Duration::from_millis(150);
 const TIME_OF_PAGES: Duration = Duration::from_millis(200);
 
 /// Rounds in which all kernels are timed.
-const ROUNDS: usize = 20;
+const ROUNDS: usize = 24;
 
 /// Whether `id` is measured here: by one rule of its own, whole, and not again when other ceilings are.
 pub fn is_parameter(id: &str) -> bool {

@@ -68,11 +68,11 @@ pub fn emit(features: Features, pieces: &mut Vec<Piece>) -> Result<Slots, Machin
         let steps: Vec<(&Body, usize)> = (0..INSTRUCTIONS).map(|n| (&body, n)).collect();
         let vectors = Some(Vectors { precision: Precision::Dp, width: Width::W128 });
         let name = format!("issue {mix:?}");
-        pieces.push(Piece::new(looped(&name, features, vectors, (&steps, INSTRUCTIONS as u64), |_| ())?));
+        pieces.push(Piece::new(looped(&name, features, vectors, (&steps, INSTRUCTIONS as u64), |_| ())?)?);
     }
     let jumps = pieces.len();
     for spacing in SPACINGS {
-        pieces.push(Piece::new(taken(spacing, features)?));
+        pieces.push(Piece::new(taken(spacing, features)?)?);
     }
     Ok(Slots { mixes, jumps })
 }

@@ -19,7 +19,7 @@ const BURSTS: [usize; 2] = [64, 192];
 const RUNS: usize = 31;
 
 /// Times that all is measured: the median counts.
-const TIMES: usize = 5;
+const TIMES: usize = 11;
 
 /// Bytes from one line of a burst to the next one in memory.
 const APART: u64 = 3 * 4096 + 320;
@@ -62,7 +62,7 @@ pub(super) fn measure(clock_hz: f64, features: Features, found: &mut Found) -> R
         .collect();
     counts.sort_unstable_by(f64::total_cmp);
     let value = counts[TIMES / 2];
-    let spread = (counts[TIMES - 2] / counts[1] - 1.0).max(super::SPREAD);
+    let spread = ((counts[3 * TIMES / 4] - counts[TIMES / 4]) / value).max(super::SPREAD);
     let how = "the time of a miss over that by which each further line lengthens a burst";
 
     found.derived("misses.l1", Unit::Count, Value { value, clock_hz, spread }, how);

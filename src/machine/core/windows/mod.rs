@@ -23,8 +23,11 @@ pub(super) use step::NoStep;
 
 /// Hops of a run, runs of which the second-fastest counts, and most instructions between two misses.
 const HOPS: u64 = 32;
-const RUNS: usize = 11;
+const RUNS: usize = 9;
 const MOST: usize = 1200;
+
+/// Searches of which the median counts.
+const SEARCHES: usize = 3;
 
 /// Of the list of all instructions under way, how much a resource must be smaller to be told apart from it.
 const SMALLER: f64 = 0.97;
@@ -100,8 +103,21 @@ struct Search {
 }
 
 impl Search {
-    /// The most instructions of a kind under way at once.
+    /// The most instructions of a kind under way at once: the median of several searches.
     fn window(&self, filler: Filler) -> Result<Result<usize, NoStep>, MachineError> {
+        let mut all = Vec::new();
+        let mut why = NoStep::Late;
+        for _ in 0..SEARCHES {
+            match self.once(filler)? {
+                Ok(count) => all.push(count),
+                Err(no_step) => why = no_step,
+            }
+        }
+        all.sort_unstable();
+        Ok(all.get(all.len() / 2).copied().ok_or(why))
+    }
+
+    fn once(&self, filler: Filler) -> Result<Result<usize, NoStep>, MachineError> {
         let found = search((1, MOST), TWICE, self.end, |n| {
             let kernel = fillers::kernel(filler, n, self.features)?;
             Ok(Some(fastest(RUNS, |arguments| {

@@ -103,11 +103,11 @@ mod tests {
     fn what_is_no_step_is_none() {
         assert_eq!(find((1, 512), 2.0, |n| Some(100.0 + n as f64 / 20.0)), Err(NoStep::Flat));
         assert_eq!(find((1, 512), 2.0, |_| None), Err(NoStep::Late));
-        // Up and down by turns, but low at first and high at last.
-        let mut turn = 0;
+        // Low while the step is searched, high when it is looked at again.
+        let mut looks = 0;
         let wild = |n: usize| {
-            turn += 1;
-            Some(if n == 1 || (n != 512 && turn % 2 == 0) { 100.0 } else { 200.0 })
+            looks = if n == 512 { 0 } else { looks + 1 };
+            Some(if n == 512 || looks > 9 { 200.0 } else { 100.0 })
         };
         assert_eq!(find((1, 512), 2.0, wild), Err(NoStep::Noisy));
     }
