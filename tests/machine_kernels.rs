@@ -16,6 +16,9 @@ const OPS: [FpOp; 5] = [FpOp::Add, FpOp::Mul, FpOp::Fma, FpOp::Div, FpOp::Sqrt];
 /// Every instruction set, whether this CPU has it or not: nothing is executed here.
 fn everything() -> Features {
     Features {
+        sse41: true,
+        popcnt: true,
+        bmi1: true,
         avx: true,
         avx2: true,
         fma: true,

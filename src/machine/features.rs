@@ -5,6 +5,12 @@ use crate::isa::operation::{FpOp, Width};
 /// Instruction sets of this CPU that its operating system has enabled, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Features {
+    /// Rounding and blends.
+    pub sse41: bool,
+    /// Counting of set bits.
+    pub popcnt: bool,
+    /// `andn` and others.
+    pub bmi1: bool,
     /// VEX-encoded 128- and 256-bit floating point.
     pub avx: bool,
     /// 256-bit integers and gathers.
@@ -35,6 +41,9 @@ impl Features {
     pub fn detect() -> Self {
         use std::arch::is_x86_feature_detected as has;
         Features {
+            sse41: has!("sse4.1"),
+            popcnt: has!("popcnt"),
+            bmi1: has!("bmi1"),
             avx: has!("avx"),
             avx2: has!("avx2"),
             fma: has!("fma"),

@@ -55,6 +55,31 @@
 //! | sweep `flops-per-element.dp` † | flop/s | FLOPs on each element of an array in L1, 1 … 256 |
 //! | sweep `prefetch-distance` | byte/s | over the distance in bytes |
 //!
+//! Parameters of the core (`core/`), for the replay of bursts; all ‡. W = `s` (scalar), `128`, `256`, `512`, where there is such an instruction.
+//! They have a rule of their own: the second-best of some twenty runs, in cycles of the clock seen right beside it. `derived` where other
+//! instructions of a chain were taken off.
+//!
+//! | id | unit | meaning |
+//! | --- | --- | --- |
+//! | `width.dispatch` `width.taken` | instr/s | most instructions that enter the core (the best of moves, additions and mixes with vectors and loads); jumps taken |
+//! | `window.rob` | op | instructions under way at once |
+//! | `window.int` `window.vector` | op | instructions that wait for an operand in the scheduler: integer; vector, with what queues before it |
+//! | `window.loads` `window.stores` | op | loads and stores under way |
+//! | `window.registers` `window.vector.registers` | op | results under way: general registers, vector registers |
+//! | `misses.l1` | op | lines that the core waits for at once: the time of a miss of all caches over that of each further line of a burst |
+//! | `mispredict.indirect` | s | one mispredicted indirect jump, as `mispredict` |
+//! | `forward.wide` `forward.vector.{128,256,512}` | s | two stores of four bytes → a load of both; store → load of a vector |
+//! | `tlb.second` `tlb.walk` | s | what a load takes longer: with its page in the second-level TLB; in none, the page tables in caches |
+//! | `tlb.first.entries` `tlb.second.entries` | op | pages of 4 KiB that these know, in scattered order |
+//! | `form.NAME.lat` | s | from operand to result |
+//! | `form.NAME.rate` | instr/s | independent ones (`call`: with its return, counted once; `push`: `push` and `pop` in turn; `cvt`, `cvtint`: both directions in turn) |
+//! | `form.NAME.ports` | op | bits: the ports that it may use, 0 to 7 of integer and 8 to 15 of vector units; which bit is which port means nothing |
+//!
+//! NAME: `add imul div64 div32 shift shiftcl lea3 bmi popcnt cmov setcc adc bsf branch movgprvec movvecgpr fcomi kop push call` and, each with
+//! `.W`, `vadd vmul vshift vlogic shuffle permute blend fadd fmul ffma fdiv fsqrt fdivs fsqrts fcmp fminmax fround cvt cvtint gather load
+//! store` (the instructions: `core/forms/mod.rs`). `ports` of `add imul shift lea3 branch bmi popcnt cmov` and of `fadd fmul ffma vadd vlogic
+//! shuffle permute fcmp cvt fdiv`, told at 256 bits for all up to these (at 128 where 256 are two operations), and at 512.
+//!
 //! A quick measurement leaves out the sweeps (but of `workingset.read` at one thread what tells how much of the last level this host
 //! gets and keeps), the `.4k` forms and some thread counts: null with that reason.
 //!
@@ -64,6 +89,8 @@
 pub mod bench;
 #[cfg(target_arch = "x86_64")]
 pub mod ceilings;
+#[cfg(target_arch = "x86_64")]
+pub mod core;
 #[cfg(target_arch = "x86_64")]
 mod doubt;
 #[cfg(target_arch = "x86_64")]

@@ -18,6 +18,7 @@ mod subset;
 
 use std::time::{Duration, Instant};
 
+use super::core;
 use super::doubt;
 use super::error::MachineError;
 use super::lab::{Doubtful, Effort, Lab, moments};
@@ -38,7 +39,7 @@ const fn group(name: &'static str, essential: bool, measure: fn(&mut Lab) -> Res
 }
 
 /// The groups. Later ones may look up what earlier ones recorded.
-const GROUPS: [Group; 16] = [
+const GROUPS: [Group; 17] = [
     group("arithmetic by operation and width", true, pipes::throughput),
     group("ladder of in-core ceilings", true, ladder::measure),
     group("bandwidth of each level", true, bandwidth::levels),
@@ -50,6 +51,7 @@ const GROUPS: [Group; 16] = [
     group("integer and low-precision arithmetic", true, special::measure),
     group("page faults and mispredicted branches", false, costs::measure),
     group("irregular memory accesses", true, irregular::measure),
+    group("parameters of the core", true, core::measure),
     group("streams on small pages", false, bandwidth::on_small_pages),
     group("restarted chains", false, latency::restarted),
     group("chains side by side", false, latency::saturation),

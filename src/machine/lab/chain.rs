@@ -8,6 +8,7 @@ use std::time::Instant;
 use super::record::{clocked, unsettled_because};
 use super::{Doubtful, Lab, Label, Steadiness};
 use crate::machine::bench::timing::Rate;
+use crate::machine::core::is_parameter;
 use crate::machine::doubt;
 use crate::profile::machine::Ceiling;
 
@@ -111,6 +112,7 @@ impl Lab {
             verdict.is_some_and(|(v, _)| v.is_confirmed())
         };
         let by_itself = |c: &Ceiling| c.how == "measured" && Steadiness::of(&c.id) != Steadiness::Shared;
+        let by_itself = |c: &Ceiling| by_itself(c) && !is_parameter(&c.id);
         let mut all = doubt::measured(&self.ceilings, |c| by_itself(c) && !doubt::is_alias(c) && !confirmed(c));
         all.extend(self.derived_once.iter().cloned());
         all

@@ -9,7 +9,7 @@ use crate::profile::machine::ON_SMALL_PAGES;
 /// How thoroughly to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effort {
-    /// What a first run waits for: at most three seconds on two cores.
+    /// What a first run waits for: at most three seconds on two cores, and half a second for the parameters of the core.
     Quick,
     /// Everything: at most thirty seconds on two cores.
     Full,
@@ -25,7 +25,7 @@ impl Effort {
     }
 
     /// Time after which further ceilings are left out. Those that are `essential` for the model may take longer on a busy
-    /// host; a first run does not wait for them, a later one measures them.
+    /// host; a first run does not wait for them, a later one measures them. The parameters of the core have time of their own.
     pub(super) fn budget(self, essential: bool) -> Duration {
         match (self, essential) {
             (Effort::Quick, false) => Duration::from_millis(2500),

@@ -85,6 +85,8 @@ pub struct Lab {
     watch: Stopwatch,
     start: Instant,
     deadlines: Deadlines,
+    /// Time by which these are later than [`Effort`] says.
+    added: Duration,
     patience: u32,
     essential: bool,
     aim: Aim,
@@ -129,6 +131,7 @@ impl Lab {
             watch,
             start: Instant::now(),
             deadlines: Deadlines::of(effort, 1),
+            added: Duration::ZERO,
             patience: 1,
             essential: true,
             aim: Aim::All,
@@ -193,6 +196,15 @@ impl Lab {
         end.saturating_duration_since(Instant::now())
     }
 
+    /// Has what comes later end so much later, where everything is measured: for what [`Effort`] allows no time itself.
+    pub fn add_time(&mut self, time: Duration) {
+        if self.measures_all() {
+            let Deadlines { essential, rest } = self.deadlines;
+            self.deadlines = Deadlines { essential: essential + time, rest: rest + time };
+            self.added += time;
+        }
+    }
+
     /// From now on only what `doubtful` names is measured, within `budget`; the rest stays as it is recorded.
     pub fn repeat(&mut self, doubtful: Doubtful, budget: Duration) {
         self.aim = Aim::Only(doubtful);
@@ -205,7 +217,7 @@ impl Lab {
     pub fn repeat_budget(&self) -> Duration {
         let (least, most) = self.effort.repeat_range();
         let until = self.patience * self.effort.repeat_until();
-        until.saturating_sub(self.start.elapsed()).clamp(self.patience * least, self.patience * most)
+        (until + self.added).saturating_sub(self.start.elapsed()).clamp(self.patience * least, self.patience * most)
     }
 
     /// The number of this pass: 0 is the one that measures everything.

@@ -152,6 +152,11 @@ impl Lab {
         }
     }
 
+    /// Records a parameter of the core, which `machine/core/` judges by a rule of its own.
+    pub fn record_parameter(&mut self, parameter: Ceiling) {
+        self.replace(parameter);
+    }
+
     pub(super) fn replace(&mut self, ceiling: Ceiling) {
         match self.slot(&ceiling.id, ceiling.threads) {
             Some(old) => *old = ceiling,

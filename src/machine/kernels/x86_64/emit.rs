@@ -25,6 +25,13 @@ const SAVED: [Register; 6] = [Register::RBX, Register::RBP, Register::R12, Regis
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Label(u64);
 
+impl Label {
+    /// What an operand relative to `rip` takes as its address, to mean the label's place.
+    pub fn target(self) -> u64 {
+        self.0
+    }
+}
+
 /// Collects the instructions of one kernel; the first invalid one is reported by [`finish`](Self::finish).
 pub struct Emitter {
     name: String,

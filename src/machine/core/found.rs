@@ -1,0 +1,144 @@
+//! What was found of each parameter, on the way into the list of ceilings.
+
+use std::collections::BTreeMap;
+
+use super::rounds::Timed;
+use crate::profile::machine::Ceiling;
+
+/// What a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Cycles, kept as seconds at the clock that they were measured at.
+    Time,
+    /// Instructions a cycle, kept as a rate at the clock that they were measured at.
+    Rate,
+    /// A count.
+    Count,
+}
+
+/// A value with what it was measured at.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Value {
+    /// In cycles, instructions a cycle, or a count.
+    pub value: f64,
+    /// Core clock, in hertz.
+    pub clock_hz: f64,
+    /// How far another measurement may lie from it, as a share of it.
+    pub spread: f64,
+}
+
+/// Parameters by id, in cycles.
+#[derive(Debug, Default)]
+pub struct Found {
+    values: BTreeMap<String, Value>,
+    ceilings: Vec<Ceiling>,
+}
+
+impl Found {
+    /// Notes a measured value.
+    pub fn measured(&mut self, id: impl Into<String>, unit: Unit, value: Value) {
+        self.note(id.into(), unit, value, "measured", None);
+    }
+
+    /// Notes a value that was computed from others, as `how` says.
+    pub fn derived(&mut self, id: impl Into<String>, unit: Unit, value: Value, how: impl Into<String>) {
+        self.note(id.into(), unit, value, "derived", Some(how.into()));
+    }
+
+    /// Notes a measured value with something to know about it.
+    pub fn remarked(&mut self, id: impl Into<String>, unit: Unit, value: Value, remark: impl Into<String>) {
+        self.note(id.into(), unit, value, "measured", Some(remark.into()));
+    }
+
+    /// Notes that there is no value, and why.
+    pub fn missing(&mut self, id: impl Into<String>, unit: Unit, reason: impl Into<String>) {
+        self.ceilings.push(Ceiling { reason: Some(reason.into()), ..blank(id.into(), unit, "measured") });
+    }
+
+    /// Notes the rate of what takes so many cycles each.
+    pub fn rate_of(&mut self, id: impl Into<String>, timed: Option<Timed>) {
+        match timed {
+            Some(Timed { cycles, clock_hz, spread }) => {
+                self.measured(id, Unit::Rate, Value { value: 1.0 / cycles, clock_hz, spread });
+            }
+            None => self.missing(id, Unit::Rate, NO_TIME),
+        }
+    }
+
+    /// The value under `id`.
+    pub fn value(&self, id: &str) -> Option<Value> {
+        self.values.get(id).copied()
+    }
+
+    /// All of it as ceilings of one thread, in the order in which it was noted.
+    pub fn into_ceilings(self) -> Vec<Ceiling> {
+        self.ceilings
+    }
+
+    fn note(&mut self, id: String, unit: Unit, value: Value, how: &str, reason: Option<String>) {
+        let Value { value: number, clock_hz, spread } = value;
+        if !(number.is_finite() && number > 0.0) {
+            self.missing(id, unit, "what it is the difference of cannot be told apart");
+            return;
+        }
+        let scaled = match unit {
+            Unit::Time => number / clock_hz,
+            Unit::Rate => number * clock_hz,
+            Unit::Count => number,
+        };
+        self.values.insert(id.clone(), value);
+        self.ceilings.push(Ceiling {
+            value: Some(scaled),
+            clock_hz: Some(clock_hz),
+            spread: Some(spread),
+            settled: true,
+            reason,
+            ..blank(id, unit, how)
+        });
+    }
+}
+
+/// The reason of what there was no time for.
+pub const NO_TIME: &str = "the core was so busy that there was no time for it";
+
+fn blank(id: String, unit: Unit, how: &str) -> Ceiling {
+    let unit = match unit {
+        Unit::Time => "s",
+        Unit::Rate => "instr/s",
+        Unit::Count => "op",
+    };
+    Ceiling {
+        id,
+        value: None,
+        unit: unit.into(),
+        threads: 1,
+        clock_hz: None,
+        resting_hz: None,
+        spread: None,
+        settled: false,
+        how: how.into(),
+        reason: None,
+        device: "cpu".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cycles_are_kept_at_their_clock() {
+        let mut found = Found::default();
+        let value = Value { value: 4.0, clock_hz: 2e9, spread: 0.01 };
+        found.measured("form.fadd.s.lat", Unit::Time, value);
+        found.measured("form.fadd.s.rate", Unit::Rate, value);
+        found.derived("window.rob", Unit::Count, value, "guessed");
+        found.measured("mispredict.indirect", Unit::Time, Value { value: -1.0, ..value });
+        assert_eq!(found.value("form.fadd.s.lat"), Some(value));
+        assert_eq!(found.value("mispredict.indirect"), None);
+        let ceilings = found.into_ceilings();
+        let values: Vec<_> = ceilings.iter().map(|c| c.value).collect();
+        assert_eq!(values, [Some(2e-9), Some(8e9), Some(4.0), None]);
+        assert!(ceilings[3].reason.is_some() && ceilings[2].how == "derived");
+    }
+}
