@@ -104,7 +104,7 @@ fn compare(name: &str) -> i32 {
     let program = Program { path: program.clone(), argv: vec![program.into()] };
     for placing in [PlacingSettings::default(), at_once(PlacingSettings::default())] {
         let (child, after) = (spawn_gated(&program, Streams::default()).unwrap(), placing.after);
-        let alone = Translator { placing, ..Translator::default() }.run(child, None).unwrap();
+        let alone = Translator { placing, ..Translator::default() }.run(child, None, None).unwrap();
         assert_eq!(by_instruction(&alone), expected, "{name}: without a sink, blocks placed after {after:?}");
     }
     if !["forks", "fault", "masked_fault", "partial"].contains(&name) {

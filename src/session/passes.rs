@@ -74,7 +74,9 @@ pub fn counted(
         Engine::Translator => Box::new(instrument::translator::Translator::default()),
         Engine::SingleStep => Box::new(instrument::single_step::SingleStep::default()),
     };
-    engine.run(child, sink, None).map_err(|e| SessionError::Pass { pass: "counted", reason: format!("{e}; {}", e.hint()) })
+    engine
+        .run(child, sink, None)
+        .map_err(|e| SessionError::Pass { pass: "counted", reason: format!("{e}; {}", e.hint()) })
 }
 
 fn second_streams(input: &mut Input) -> Result<Streams, SessionError> {

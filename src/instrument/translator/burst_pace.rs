@@ -8,10 +8,14 @@
 
 use std::time::{Duration, Instant};
 
-/// Part of the run's elapsed time that bursts may take.
+use nix::time::{ClockId, clock_gettime};
+
+/// Part of the run that bursts may take.
 const SHARE: f64 = 0.1;
 /// Part that they are to take.
-const AIM: f64 = 0.08;
+const AIM: f64 = 0.09;
+/// How much longer a burst takes than either side uses the processor.
+const ALTERNATELY: f64 = 1.25;
 /// Seconds that they may take besides, so that short programs have some.
 const CREDIT_S: f64 = 0.005;
 /// What a burst is taken to cost before there was one, in seconds.
@@ -23,9 +27,9 @@ const SHORTEST_S: f64 = 0.002;
 /// How much of what a burst is taken to cost is what the last one cost.
 const NEWEST: f64 = 0.25;
 /// Nothing is recorded for so long: whoever is still to come waits for something.
-const QUIET: Duration = Duration::from_millis(10);
+const QUIET: Duration = Duration::from_millis(20);
 /// Bursts of one thread, and of each more, do not last longer.
-const LONGEST: Duration = Duration::from_millis(20);
+const LONGEST: Duration = Duration::from_millis(40);
 const LONGEST_OF_MORE: Duration = Duration::from_millis(10);
 
 /// Whether there is a burst.
@@ -45,6 +49,8 @@ pub enum Stage {
 pub struct Traced {
     /// When it began.
     pub since: Instant,
+    /// The tracer's own processor seconds then.
+    pub own_s: f64,
     /// When something was recorded last, or a thread came or went.
     pub moved: Instant,
     /// A thread has begun.
@@ -55,7 +61,14 @@ impl Traced {
     /// A burst that begins.
     pub fn now() -> Self {
         let now = Instant::now();
-        Traced { since: now, moved: now, begun: false }
+        Traced { since: now, own_s: own_seconds(), moved: now, begun: false }
+    }
+
+    /// What it took until now, `used_s` of it processor seconds of its threads, without what was waited for nothing: elapsed
+    /// seconds, but on a host that is busy with others those of the processor. While one side works the other polls as a rule.
+    pub fn cost_s(&self, used_s: f64, waited: Duration) -> f64 {
+        let elapsed = self.since.elapsed().saturating_sub(waited);
+        elapsed.as_secs_f64().min(ALTERNATELY * used_s.max(own_seconds() - self.own_s))
     }
 
     /// Whether one of so many threads that `goes_on` has its time until `now`.
@@ -65,10 +78,16 @@ impl Traced {
     }
 }
 
+/// Processor seconds of the calling thread.
+fn own_seconds() -> f64 {
+    // A thread can always read its own clock.
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(0.0, |now| Duration::from(now).as_secs_f64())
+}
+
 /// The distances of bursts, and what they have cost.
 #[derive(Debug)]
 pub struct Pace {
-    /// Elapsed seconds that bursts took.
+    /// Seconds that bursts took.
     spent_s: f64,
     /// What one takes.
     typical_s: f64,
@@ -78,13 +97,29 @@ pub struct Pace {
     due_s: f64,
     /// The program's processor seconds when we looked last.
     looked_s: f64,
+    /// The tracer's own when the run began.
+    own_s: f64,
     random: u64,
 }
 
 impl Pace {
     /// Nothing has run yet.
     pub fn new() -> Self {
-        Pace { spent_s: 0.0, typical_s: FIRST_GUESS_S, paused_s: 0.0, due_s: FIRST_S, looked_s: 0.0, random: 0 }
+        Pace {
+            spent_s: 0.0,
+            typical_s: FIRST_GUESS_S,
+            paused_s: 0.0,
+            due_s: FIRST_S,
+            looked_s: 0.0,
+            own_s: own_seconds(),
+            random: 0,
+        }
+    }
+
+    /// How long the run has been until now, `elapsed_s` after its start: measured as bursts are ([`Traced::cost_s`]), so
+    /// that both grow alike on a busy host.
+    pub fn run_s(&self, elapsed_s: f64) -> f64 {
+        elapsed_s.min(self.looked_s + own_seconds() - self.own_s)
     }
 
     /// The program has used `now_s` processor seconds so far, those since the last look in a pause without a burst or not.

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use nix::unistd::Pid;
+
 use super::block::BlockId;
 use super::burst_pace::Stage;
 use super::drain::{Drain, empty};
@@ -13,6 +15,7 @@ use super::thread::Thread;
 use crate::instrument::strings::Run;
 use crate::isa::facts::AccessKind;
 use crate::profile::evidence::bursts::{BurstEvidence, BurstSink, TraceEntry, TracedAccess, TracedBlock};
+use crate::target::proc_status::read_cpu_seconds;
 
 /// The sink, and whose bursts it is recording.
 pub struct Bursts {
@@ -21,6 +24,10 @@ pub struct Bursts {
     pub(super) stage: Stage,
     /// Threads whose bursts have begun and are not over.
     open: Vec<u32>,
+    /// Threads in the version that traces, with their processor seconds when they came there.
+    came: Vec<(Pid, f64)>,
+    /// Processor seconds that threads were there, since this was asked last.
+    used_s: f64,
     /// Something was recorded since this was asked last.
     moved: bool,
     numbers: Numbers,
@@ -33,9 +40,15 @@ pub struct Bursts {
 struct Numbers {
     /// By code space and block; [`NONE`] if it has none yet.
     of_space: HashMap<u32, Vec<u32>>,
-    /// Blocks that have a number, by where they stand: (number, code).
-    by_place: HashMap<(u64, u32, u64), Vec<(u32, Vec<u8>)>>,
+    /// Blocks that have a number, by their addresses, and where they stand in which module.
+    by_place: HashMap<(u64, u32, u64), Vec<Known>>,
     next: u32,
+}
+
+/// A block that has a number.
+struct Known {
+    number: u32,
+    code: Vec<u8>,
 }
 
 const NONE: u32 = u32::MAX;
@@ -52,11 +65,11 @@ impl Numbers {
             let (block, code) = (space.block(id), space.block_code(id));
             let place = (block.start.get(), block.at.module, block.at.offset);
             let same = self.by_place.entry(place).or_default();
-            let known = same.iter().find(|(_, known)| known == code).map(|known| known.0);
+            let known = same.iter().find(|known| known.code == code).map(|known| known.number);
             of_space[at] = known.unwrap_or_else(|| {
                 let number = self.next;
                 self.next += 1;
-                same.push((number, code.to_vec()));
+                same.push(Known { number, code: code.to_vec() });
                 sink.block(number, TracedBlock { at: block.at, start: block.start.get(), code: code.to_vec() });
                 number
             });
@@ -105,6 +118,8 @@ impl Bursts {
             sink,
             stage: Stage::default(),
             open: Vec::new(),
+            came: Vec::new(),
+            used_s: 0.0,
             moved: false,
             numbers: Numbers::default(),
             entries: Vec::new(),
@@ -133,6 +148,24 @@ impl Bursts {
         }
     }
 
+    /// A stopped thread has come to the version that traces.
+    pub fn came(&mut self, tid: Pid) {
+        self.came.extend(read_cpu_seconds(tid).map(|now_s| (tid, now_s)));
+    }
+
+    /// A stopped thread has left it.
+    pub fn left(&mut self, tid: Pid) {
+        if let Some(at) = self.came.iter().position(|came| came.0 == tid) {
+            let (_, then_s) = self.came.swap_remove(at);
+            self.used_s += read_cpu_seconds(tid).map_or(0.0, |now_s| (now_s - then_s).max(0.0));
+        }
+    }
+
+    /// Processor seconds that threads were in that version, since this was asked last.
+    pub fn used_s(&mut self) -> f64 {
+        std::mem::take(&mut self.used_s)
+    }
+
     /// Whether a burst is not long enough yet.
     pub fn go_on(&self) -> bool {
         self.open.iter().any(|&thread| self.sink.goes_on(thread))
@@ -146,12 +179,12 @@ impl Bursts {
     /// Hands what a stopped or waiting thread, which is traced, has noted to the sink, and empties its buffer.
     pub fn drain(&mut self, space: &CodeSpace, thread: &Thread) {
         let regions = thread.regions.borrow();
-        let start = regions.base(thread.region).get() + u64::from(layout::BUFFER);
+        let start = regions.base(thread.region).get() + u64::from(layout::TRACE_BUFFER);
         let size = regions.get(thread.region, layout::CURSOR).wrapping_sub(start);
         let is_recorded = self.open.contains(&thread.ordinal) && self.sink.goes_on(thread.ordinal);
-        if is_recorded && size > 0 && size <= u64::from(layout::BUFFER_SIZE) {
+        if is_recorded && size > 0 && size <= u64::from(layout::TRACE_BUFFER_SIZE) {
             self.bytes.resize(size as usize, 0);
-            if regions.read(thread.region, layout::BUFFER, &mut self.bytes).is_ok() {
+            if regions.read(thread.region, layout::TRACE_BUFFER, &mut self.bytes).is_ok() {
                 let about_to = regions.get(thread.region, layout::REPEAT_FROM);
                 self.entries.clear();
                 let (offset, kind) = (0, AccessKind::Load);
@@ -162,7 +195,7 @@ impl Bursts {
                 self.moved = true;
             }
         }
-        empty(&regions, thread.region);
+        empty(&regions, thread.region, thread.version);
     }
 
     /// Ends the run.

@@ -63,8 +63,6 @@ pub fn write_tables(tables: &Shared) {
     tables.write(u64::from(layout::EXECUTABLE), &bits);
     let bits: Vec<u8> = (0..256u32).map(|n| (n & libc::MAP_FIXED as u32) as u8).collect();
     tables.write(u64::from(layout::FIXED), &bits);
-    let room = (0..256u32).map(|n| u8::from(n << 8 < layout::BUFFER_SIZE - layout::MOST_OF_BLOCK)).collect::<Vec<u8>>();
-    tables.write(u64::from(layout::HAS_ROOM), &room);
     for (i, lanes) in [1u32, 2, 4, 8].into_iter().enumerate() {
         let table: Vec<u8> = (0..256u32).map(|m| (m & ((1 << lanes) - 1)).count_ones() as u8).collect();
         tables.write(u64::from(layout::POPULATION_8) + 256 * i as u64, &table);

@@ -41,16 +41,16 @@ pub struct Drain {
 /// Entries of the table of recent numbers.
 const RECENT: usize = 1024;
 
-/// Forgets what the buffer of a thread holds that does not run.
-pub fn empty(regions: &Regions, region: u32) {
-    regions.set(region, layout::CURSOR, regions.base(region).get() + u64::from(layout::BUFFER));
+/// Gives a thread that does not run an empty buffer for `version`.
+pub fn empty(regions: &Regions, region: u32, version: Version) {
+    regions.set(region, layout::CURSOR, regions.base(region).get() + u64::from(version.buffer()));
 }
 
 /// A thread, whose buffer is empty, is in `version` from now on.
 pub fn enter(drain: &mut Option<Drain>, regions: &Regions, region: u32, thread: u32, version: Version) {
     match drain {
         Some(drain) => drain.enter(regions, region, thread, version),
-        None => empty(regions, region),
+        None => empty(regions, region, version),
     }
 }
 
@@ -116,11 +116,11 @@ impl Drain {
     /// Tells the sink that `thread`, whose buffer is empty, is in `version` from now on.
     pub fn enter(&mut self, regions: &Regions, region: u32, thread: u32, version: Version) {
         self.sink.enter(thread, version.phase());
-        self.start(regions, region, thread);
+        self.start(regions, region, thread, version);
     }
 
     /// Gives a thread an empty buffer, and asks the sink what to collect.
-    fn start(&mut self, regions: &Regions, region: u32, thread: u32) {
+    fn start(&mut self, regions: &Regions, region: u32, thread: u32, version: Version) {
         let mask = self.sink.collect(thread).mask();
         regions.set(region, layout::SELECT_MASK, mask);
         // Another thread may take a line away between two accesses: how often, bursts tell, in which nothing is left out.
@@ -128,7 +128,7 @@ impl Drain {
         for i in 0..layout::FILTERED_LINES {
             regions.set(region, layout::FILTERED + 8 * i, 0);
         }
-        empty(regions, region);
+        empty(regions, region, version);
     }
 
     /// Lets a running `thread` leave nothing out from now on, if the sink wants that: bursts of all threads are to meet, and
@@ -176,7 +176,7 @@ impl Drain {
             }
         }
         self.complete_from.remove(&thread.ordinal);
-        self.start(&regions, thread.region, thread.ordinal);
+        self.start(&regions, thread.region, thread.ordinal, thread.version);
     }
 
     /// Tells the sink that a thread, whose buffer is drained, is about to end.

@@ -8,7 +8,7 @@
 //!   0x100 saved loop registers, an action,    0xb0000 polling: rprof reads the mailboxes; bits of mmap's arguments
 //!         lines noted last
 //!   0x1000 counters, 8 bytes each
-//!   … and a buffer of addresses at the end       0xc0000 lookups of the versions that note addresses
+//!   … and two buffers at the end                  0xc0000 lookups of the versions that note addresses
 //!                                               0x2c0000 lookups of calls, for each version
 //!                                               0x540000 lookups of returns, for each version
 //! ```
@@ -84,7 +84,7 @@ pub const REGION: u64 = 32 << 20;
 /// Regions that one program image has room for: two images of them fit below the places of PIEs.
 pub const REGIONS: u64 = 4096;
 /// Counters that a region has room for.
-pub const MAX_SLOTS: u32 = (BUFFER - COUNTERS) / 8;
+pub const MAX_SLOTS: u32 = (TRACE_BUFFER - COUNTERS) / 8;
 /// The buffer of addresses, at a multiple of 64 KiB.
 pub const BUFFER: u32 = REGION as u32 - 0x2_0000;
 /// Bytes of the buffer.
@@ -93,6 +93,14 @@ pub const BUFFER_SIZE: u32 = 0x1_0000;
 pub const BUFFER_MARGIN: u32 = 0x1000;
 /// Bits of cursor + margin that are 0 when the buffer is full.
 pub const BUFFER_FULL: u32 = 0xf000;
+
+/// The buffer of a thread that is traced: about a quarter of a burst, so that a thread seldom waits for rprof.
+pub const TRACE_BUFFER: u32 = BUFFER - TRACE_BUFFER_SIZE;
+/// Its bytes.
+pub const TRACE_BUFFER_SIZE: u32 = 0x8_0000;
+/// Room that all which a traced block notes surely finds: 200 instructions, each of which makes one record of the longest, or two
+/// of others.
+pub const TRACE_BUFFER_MARGIN: u32 = 0x1_0000;
 
 /// Offset of a counter in its region.
 pub const fn counter(slot: u32) -> u32 {
@@ -113,10 +121,8 @@ pub const POPULATION_16: u32 = 0xa_0000;
 pub const EXECUTABLE: u32 = 0xb_1000;
 /// `MAP_FIXED` of the lowest byte of a mapping's flags.
 pub const FIXED: u32 = 0xb_1100;
-/// By bits 8 to 15 of the cursor: not 0 if the buffer has room for all that a traced block notes.
+/// By bits 16 to 23 of the cursor: not 0 if the buffer has room for all that a traced block notes.
 pub const HAS_ROOM: u32 = 0xb_1200;
-/// Bytes that a traced block notes at most: 200 instructions, each of which makes one record of the longest, or two of others.
-pub const MOST_OF_BLOCK: u32 = 0x5000;
 /// The bits of a return address that its entry depends on.
 pub const RETURN_MASK: u32 = 0xb_2000;
 /// Those of the target of an indirect jump or call.

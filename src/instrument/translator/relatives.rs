@@ -99,6 +99,7 @@ impl Run {
         code.has_sink = self.drain.is_some();
         code.placing = Placing::new(self.looks.settings);
         code.set_polling(polling);
+        code.prepare_traces(&image.1);
         let new = ImageRef::new(code, image.1);
         process.image = new.clone();
         process.pages.borrow_mut().forget();

@@ -409,7 +409,7 @@ fn settle_sum(thread: &Thread, process: &Process, block: BlockId, offset: u16, a
         Sum::Iterations => {
             let (from, so_far) = (get(layout::REPEAT_FROM), get(layout::REPEAT_FROM).wrapping_sub(rcx));
             if thread.version.collects() {
-                shorten_noted(&regions, thread.region, &process.image.space.borrow(), from, so_far);
+                shorten_noted(&regions, thread, &process.image.space.borrow(), from, so_far);
             }
             so_far as i64
         }
@@ -419,9 +419,9 @@ fn settle_sum(thread: &Thread, process: &Process, block: BlockId, offset: u16, a
 }
 
 /// What a `rep` instruction was about to access `from` times was noted last in the thread's buffer: it was `so_far` times.
-fn shorten_noted(regions: &Regions, region: u32, space: &CodeSpace, from: u64, so_far: u64) {
+fn shorten_noted(regions: &Regions, thread: &Thread, space: &CodeSpace, from: u64, so_far: u64) {
     const NUMBER: u64 = u32::MAX as u64;
-    let first = u64::from(layout::BUFFER);
+    let (region, first) = (thread.region, u64::from(thread.version.buffer()));
     let end = regions.get(region, layout::CURSOR).wrapping_sub(regions.base(region).get());
     // A load and a store at most. If the buffer was emptied since, it is too late.
     for at in (1..=2).filter_map(|i| end.checked_sub(i * u64::from(REPEATED))).take_while(|&at| at >= first) {

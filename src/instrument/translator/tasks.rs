@@ -218,6 +218,7 @@ impl Run {
         image.space.has_sink = self.drain.is_some();
         image.space.placing = Placing::new(self.looks.settings);
         image.space.set_polling(self.is_polling());
+        image.space.prepare_traces(&image.regions);
         let shared = ImageRef::new(image.space, image.regions);
         let region = shared.regions.borrow_mut().take()?;
         // A burst does not begin with what the kernel and the loader do.
@@ -302,6 +303,7 @@ impl Run {
     fn harvest(&mut self, tid: Pid, ended: bool) {
         self.end_burst(tid);
         self.drain_buffer(tid);
+        self.bursts.iter_mut().for_each(|bursts| bursts.left(tid));
         self.leave_native(tid);
         let Some(thread) = self.threads.remove(&tid) else { return };
         if ended && let Some(drain) = &mut self.drain {

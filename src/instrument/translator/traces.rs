@@ -11,10 +11,24 @@ use iced_x86::Register;
 use super::layout;
 use super::probes::{Lent, Noted, append};
 use super::records::{BLOCK, ENTRY};
+use super::regions::Regions;
+use super::space::CodeSpace;
 use super::writer::Writer;
 use crate::instrument::x86_64::emit::RCX;
 use crate::instrument::x86_64::operands::Operand;
 use crate::instrument::x86_64::rewrite::load_address;
+
+impl CodeSpace {
+    /// Writes the table that tells where the buffers of `regions` end.
+    pub fn prepare_traces(&self, regions: &Regions) {
+        const PIECE: u64 = 1 << 16;
+        // Regions are as far apart as bits 16 to 23 are the same.
+        let first = (regions.base(0).get() + u64::from(layout::TRACE_BUFFER)) / PIECE;
+        let pieces = u64::from(layout::TRACE_BUFFER_SIZE - layout::TRACE_BUFFER_MARGIN) / PIECE;
+        let table: Vec<u8> = (0..256).map(|n: u64| u8::from(n.wrapping_sub(first) % 256 < pieces)).collect();
+        self.tables.write(u64::from(layout::HAS_ROOM), &table);
+    }
+}
 
 impl Writer<'_> {
     /// Notes that the block begins.
@@ -29,6 +43,7 @@ impl Writer<'_> {
         hot.store_constant_at(RCX, 8, BLOCK);
         hot.add_small(RCX, ENTRY as i8);
         hot.save(layout::CURSOR, RCX);
+        hot.raw(&[0x0f, 0xc9]); // bswap ecx
         hot.raw(&[0x0f, 0xb6, 0xcd]); // movzx ecx, ch
         hot.look_up_byte(RCX, room);
         let full = hot.jump_if_ecx_zero();

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
-use super::burst_pace::Stage;
+use super::burst_pace::{Stage, Traced};
 use super::drain::Drain;
 use super::run::Run;
 use super::version::Version;
@@ -26,15 +26,15 @@ impl Run {
 
     /// Begins and ends bursts; `pauses`: the access sink wants no addresses.
     pub(super) fn keep_pace_of_bursts(&mut self, pauses: bool) {
-        let run_s = self.roster.now_s();
         let now_s = self.windows.processor_seconds();
         let Some(bursts) = &mut self.bursts else { return };
         let rests = bursts.stage == Stage::Resting;
         self.burst_pace.look(now_s, pauses && rests);
+        let run_s = self.burst_pace.run_s(self.roster.now_s());
         match bursts.stage {
             Stage::Resting => {
                 if pauses && self.burst_pace.is_due(run_s) && !bursts.is_full() {
-                    bursts.stage = Stage::Tracing(super::burst_pace::Traced::now());
+                    bursts.stage = Stage::Tracing(Traced::now());
                 }
             }
             Stage::Tracing(mut traced) => {
@@ -61,8 +61,9 @@ impl Run {
             return;
         }
         bursts.stage = Stage::Resting;
-        let cost = traced.since.elapsed().saturating_sub(waited);
-        self.burst_pace.ended(cost.as_secs_f64(), self.roster.now_s());
+        let cost_s = traced.cost_s(bursts.used_s(), waited);
+        let run_s = self.burst_pace.run_s(self.roster.now_s());
+        self.burst_pace.ended(cost_s, run_s);
     }
 
     /// The burst of a thread is over: what it does next does not follow from what it did last.
@@ -84,11 +85,15 @@ impl Run {
     pub(super) fn note_turn(&mut self, tid: Pid, before: Version, in_cache: bool) {
         let Some(thread) = self.threads.get(&tid) else { return };
         let Some(bursts) = &mut self.bursts else { return };
-        match &mut bursts.stage {
+        if before.traces() {
+            bursts.left(tid);
+        }
+        match bursts.stage {
             Stage::Tracing(traced) if thread.version.traces() => {
-                traced.moved = Instant::now();
+                bursts.came(tid);
+                let begun = traced.begun || in_cache;
+                bursts.stage = Stage::Tracing(Traced { moved: Instant::now(), begun, ..traced });
                 if in_cache {
-                    traced.begun = true;
                     bursts.begin(thread.ordinal);
                 }
             }

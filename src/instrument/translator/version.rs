@@ -61,6 +61,11 @@ impl Version {
         self == Version::Tracing
     }
 
+    /// Where its records go in a thread's region.
+    pub fn buffer(self) -> u32 {
+        if self.traces() { layout::TRACE_BUFFER } else { layout::BUFFER }
+    }
+
     /// Its lookup table's offset in the tables.
     pub fn lookup(self) -> u32 {
         match self {

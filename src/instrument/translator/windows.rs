@@ -295,7 +295,7 @@ impl Run {
         let mut drain = self.drain.as_mut().filter(|_| !same_phase);
         match &mut drain {
             Some(drain) => drain.enter(&thread.regions.borrow(), thread.region, thread.ordinal, wanted),
-            None => empty(&thread.regions.borrow(), thread.region),
+            None => empty(&thread.regions.borrow(), thread.region, wanted),
         }
         self.note_turn(tid, before, in_cache);
     }
