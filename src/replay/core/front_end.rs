@@ -83,7 +83,9 @@ impl FrontEnd {
             self.time = (self.time / PART + 1) * PART;
             self.taken_in_cycle = 0;
         }
-        let _ = op.is(kind::CALL);
+        if op.is(kind::CALL | kind::RETURN) {
+            self.time += core.call_bubble;
+        }
     }
 
     /// Fetch begins anew at `cycle`.

@@ -64,7 +64,7 @@ pub(super) fn walk(graph: &Graph, last: u32, start: u32, cycles: &mut [[f32; CAU
         let before = &graph.nodes[node.from as usize];
         let own = &mut cycles[node.site as usize];
         // What lies before `start` is left out; of the edge across it the part behind.
-        let mut left = node.time - before.time.max(start);
+        let mut left = node.time.saturating_sub(before.time.max(start));
         let mut give = |amount: u32, cause: u8| {
             let amount = amount.min(left);
             left -= amount;

@@ -326,7 +326,8 @@ impl<'a> Core<'a> {
             loaded = self.load(op, accesses, number, now);
         }
         let (result, issue, bypass) = self.compute(op, loaded, now);
-        let mut done = result;
+        let mut done = now;
+        done.and(result.time, result.node);
         if let Some(loaded) = loaded {
             done.and(loaded.time, loaded.node);
         }

@@ -23,6 +23,8 @@ pub struct CoreParameters {
     pub retire_width: u32,
     /// Taken branches that are fetched in a cycle.
     pub taken: u32,
+    /// Cycles × 16 for which a call or a return stops fetch, beside being a taken branch.
+    pub call_bubble: u32,
     /// Slots that are fetched in a cycle, and how many may wait for dispatch.
     pub fetch_width: u32,
     pub fetch_queue: u32,
@@ -110,6 +112,7 @@ fn read(source: &Source, threads: u32) -> CoreParameters {
         width,
         retire_width: width.max(8),
         taken: whole(source.or("width.taken", source.rate("width.taken"), 1.0)),
+        call_bubble: call_bubble(source),
         fetch_width: width.max(8),
         fetch_queue: 12 * width,
         reorder,
@@ -131,19 +134,19 @@ fn read(source: &Source, threads: u32) -> CoreParameters {
         renamed_forward: source.or("lat.forward.gpr", source.cycles("lat.forward.gpr"), 5.0).round() as u32,
         refill: whole(source.or("mispredict", source.cycles("mispredict"), 18.0) - 2.0),
         l1_misses: count("misses.l1", 12.0),
-        l2_misses: 48,
+        l2_misses: whole(source.or("misses.l2", None, 48.0)),
         l2_line: lines(source, "l2", threads, 32.0),
         l3_line: lines(source, "l3", threads, 12.0),
         dram_line: lines(source, "dram", threads, 4.0),
-        second_tlb: 7,
-        walk: 30,
+        second_tlb: whole(source.or("tlb.second", None, 7.0)),
+        walk: whole(source.or("tlb.walk", None, 30.0)),
         far_walk: far_walk.map_or(70, whole),
-        decoded_bytes: 16 << 10,
-        l1i_bytes: 32 << 10,
+        decoded_bytes: whole(source.or("bytes of decoded code", None, 16_384.0)),
+        l1i_bytes: whole(source.or("bytes of L1I", None, 32_768.0)),
         l1i_rate: fetched(".l1i", 4.0),
         l2_rate: fetched(".l2", 2.0),
         nop_slots,
-        string_bytes: 32,
+        string_bytes: whole(source.or("bytes of a string instruction a cycle", None, 32.0)),
         vector_bits: source.machine().vector_bits.unwrap_or(128),
     }
 }
@@ -165,6 +168,11 @@ fn ports(source: &Source, access: &str, first: u32, assumed: f64) -> [u32; 5] {
         let ports = (source.or(&id, source.rate(&id), assumed) - 0.1).ceil().clamp(1.0, 4.0) as u32;
         ((1 << ports) - 1) << first
     })
+}
+
+/// A pair of a call and its return are two taken branches; what they take beyond that.
+fn call_bubble(source: &Source) -> u32 {
+    source.rate("form.call.rate").map_or(0, |pairs| ((1.0 / pairs - 2.0).max(0.0) / 2.0 * 16.0).round() as u32)
 }
 
 /// Store to load: a cycle through memory with an operation takes the forwarding and the operation's latency.
