@@ -17,6 +17,7 @@ use super::Placement;
 use super::bound::Bound;
 use super::class;
 use super::deficiency::{Deficiency, Removed};
+use super::host::Scaling;
 use super::metrics::Axis;
 use super::terms::{Subject, Term, TermId, pipe};
 
@@ -32,6 +33,7 @@ pub fn ceilings(
 ) -> Vec<FunctionCeiling> {
     let work = axis.work();
     let roof = roof(subject, bound, axis);
+    let most = most(subject, axis);
     let mut removed = Removed::NONE;
     let mut height: f64 = 0.0;
     let mut rungs = Vec::new();
@@ -39,7 +41,7 @@ pub fn ceilings(
         removed = removed.and(deficiency);
         let rate = bound.in_core(subject, removed).filter(|t| *t > 0.0).map(|t| work / t);
         // Where nothing is left in the core only the roof limits.
-        let value = rate.or(roof).map(|v| v.max(height));
+        let value = rate.or(roof).map(|v| v.min(most).max(height));
         height = value.unwrap_or(height);
         rungs.push(FunctionCeiling {
             id: deficiency.name().into(),
@@ -53,8 +55,8 @@ pub fn ceilings(
     rungs.push(FunctionCeiling {
         id: "peak".into(),
         kind: "core".into(),
-        value: roof.map(|r| r.max(height)).or((height > 0.0).then_some(height)),
-        value_alone: roof,
+        value: roof.map(|r| r.min(most).max(height)).or((height > 0.0).then_some(height)),
+        value_alone: roof.map(|r| r.min(most)),
         from: bound.term(TermId::Pipe).trace.from.iter().cloned().collect(),
         refuted: bound.refuted.contains(&TermId::Pipe),
     });
@@ -119,6 +121,20 @@ fn roof(subject: &Subject<'_>, bound: &Bound, axis: Axis) -> Option<f64> {
     let all: Removed = [Deficiency::Threads, Deficiency::Imbalance].into_iter().collect();
     let pipe = subject.term(TermId::Pipe, all).seconds.filter(|t| *t > 0.0 && !bound.refuted.contains(&TermId::Pipe));
     pipe.map(|t| axis.work() / t)
+}
+
+/// What no bound may exceed: the machine's peak, adds beside fused multiply-adds included; on the axis of bytes the bandwidth of L1.
+fn most(subject: &Subject<'_>, axis: Axis) -> f64 {
+    let threads = subject.team.allowed.unwrap_or(0).max(subject.team.most());
+    let flops = subject.function.flops.unwrap_or_default();
+    let ids: &[&str] = match axis {
+        Axis::Flop(_) if flops.sp + flops.hp + flops.bf16 == 0 && !flops.untold.precision => &["dp.fma", "dp.peak"],
+        Axis::Flop(_) if flops.hp + flops.bf16 == 0 => &["sp.fma", "sp.peak"],
+        Axis::Byte(_) => &["l1.read", "l1.triad", "l1.copy", "l1.update", "l1.write"],
+        _ => &[],
+    };
+    let rates = ids.iter().filter_map(|id| subject.host.peek(id, threads, Scaling::PerCore));
+    rates.reduce(f64::max).unwrap_or(f64::INFINITY)
 }
 
 /// A.3's single-feature ceiling: the roof with this one deficiency as measured and everything else perfect.

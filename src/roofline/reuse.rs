@@ -1,14 +1,14 @@
 //! Where lines that come from memory once more were before: what could be done that they still were in a cache.
 //!
 //! ```text
-//! lines    = pages touched · 64                      what the function goes over, or the size of its data, whichever is more
+//! lines    = pages touched · 64                      what the function goes over, at least; at most the size of its data
 //! rounds   = calls / threads of its team
 //! passes   = lines from memory / lines / rounds      within one call
 //! ```
 //!
 //! passes > 3: the same call meets its data again and again: blocking can keep a part of them in a cache. Otherwise a call goes over
 //! its data about once, and blocking keeps nothing. If another function moves as much of the same data (by name and size),
-//! both can be fused. This rests on the calls, which are counted, on the pages, of which sampled windows see some or all, and
+//! both can be fused. Where sampled windows saw too few pages to tell, nothing is said. This rests on the calls, which are counted, on the pages, of which sampled windows see some or all, and
 //! on the names of data.
 
 use crate::profile::Function;
@@ -19,6 +19,8 @@ use super::surroundings::Surroundings;
 
 /// Sampled windows may miss some pages, and some lines are met twice in a pass: from here on blocking has something to keep.
 const AGAIN: f64 = 3.0;
+/// The same where windows may have seen only a part of the pages.
+const SURELY_AGAIN: f64 = 30.0;
 /// Below this part of the misses those of what was there before are not worth a word.
 const WORTH: f64 = 0.3;
 const PAGE_LINES: f64 = Pages::BYTES as f64 / LINE_BYTES;
@@ -50,10 +52,12 @@ pub enum Reuse {
     },
 }
 
-/// Bytes of the data that at least a twentieth of the lines of `function` belong to, each piece as large as the largest of its name.
-fn size_of_data(function: &Function) -> f64 {
+/// Bytes of the data that at least a twentieth of the lines of `function` belong to; `None` where a name stands for several
+/// pieces, or has no size.
+fn size_of_data(function: &Function) -> Option<f64> {
     let told = function.data.iter().filter(|data| data.share >= 0.05);
-    told.filter_map(|data| Some(data.bytes? as f64 * f64::from(data.pieces.max(1)))).sum()
+    let sizes = told.map(|data| data.bytes.filter(|_| data.pieces == 1).map(|bytes| bytes as f64));
+    sizes.sum::<Option<f64>>().filter(|bytes| *bytes > 0.0)
 }
 
 impl Reuse {
@@ -62,11 +66,14 @@ impl Reuse {
         let Some(work) = &function.work else { return Reuse::Unknown };
         let Some(traffic) = work.traffic.filter(|t| t.capacity > WORTH * t.misses()) else { return Reuse::Unknown };
         let Some(pages) = function.pages.filter(|pages| pages.touched > 0) else { return Reuse::Unknown };
-        let lines = (pages.touched as f64 * PAGE_LINES).max(size_of_data(function) / LINE_BYTES);
+        let (seen, exact) = (pages.touched as f64 * PAGE_LINES, size_of_data(function));
+        let lines = exact.map_or(seen, |bytes| seen.max(bytes / LINE_BYTES));
         let rounds = work.calls.map(|calls| (calls as f64 / f64::from(function.team.unwrap_or(1).max(1))).max(1.0));
         let passes = traffic.misses() / lines / rounds.unwrap_or(1.0);
         if passes > AGAIN {
-            return if rounds.is_some() { Reuse::SameCall { passes } } else { Reuse::Unknown };
+            // Few pages may have been seen, of many.
+            let sure = rounds.is_some() && (exact.is_some() || !pages.at_least || passes > SURELY_AGAIN);
+            return if sure { Reuse::SameCall { passes } } else { Reuse::Unknown };
         }
         match around.sharing(function) {
             Some(shared) => {

@@ -90,7 +90,7 @@ impl Vector {
 /// v of the module's docstring, and the share of the work in loops.
 fn shares(work: &Work) -> (f64, f64) {
     if work.chains.is_empty() {
-        return if work.chain_coverage > 0.0 { (1.0, 1.0) } else { (0.0, 0.0) };
+        return (work.chain_coverage, work.chain_coverage);
     }
     let mut loops: BTreeMap<u64, (f64, bool)> = BTreeMap::new();
     for chain in &work.chains {

@@ -1,6 +1,7 @@
 //! Hand-made functions on a recorded machine.
 
 mod account;
+mod cases;
 mod kernel;
 mod ladder;
 mod memory_side;
