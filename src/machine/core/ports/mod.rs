@@ -118,6 +118,7 @@ fn emit(
     pieces: &mut Vec<Piece>,
 ) -> Result<Group, MachineError> {
     let rate = |name: &str| found.value(&format!("form.{name}.rate")).map(|v| v.value);
+    let names = all_names(width);
     let there: Vec<(&Form, f64)> =
         names.iter().filter_map(|name| Some((forms.iter().find(|form| form.name == *name)?, rate(name)?))).collect();
     let (first, mut mixes) = (pieces.len(), Vec::new());
