@@ -14,7 +14,7 @@ seconds_of() { "$@" 2>&1 >/dev/null </dev/null | awk '$1 == "kernel" { print $2 
 mkdir profiles
 for program in spmv lbm stencil fft multigrid pic planewave; do
     gcc -O2 -fopenmp -g "$here/fixtures/paper/$program.c" -o $program -lm || exit 1
-    ./$program check >check.log || { grep WRONG check.log; exit 1; }
+    ./$program check >check.log || { echo "$program: check failed"; grep WRONG check.log; exit 1; }
     ./$program list | while read -r step what; do
         [[ $program.$step =~ $ONLY ]] || continue
         # As many repeats as last for 0.8 s; of particles, which are sorted each tenth time, a multiple of ten.
@@ -34,7 +34,7 @@ for program in spmv lbm stencil fft multigrid pic planewave; do
     done <steps
     cat steps >>all_steps
 done
-python3 "$here/tests/bench.d/paper.py" all_steps times profiles
+python3 "$here/tests/bench.d/paper.py" "$here/fixtures/paper" all_steps times profiles
 status=$?
 [ -z "${BENCH_KEEP:-}" ] || cp -r all_steps times profiles "$BENCH_KEEP"
 exit $status
