@@ -98,6 +98,29 @@ fn a_value_that_passes_memory_within_an_iteration() {
 }
 
 #[test]
+fn what_is_stored_in_each_iteration_is_a_result() {
+    let stored = |source: &str| analyse(source).stored;
+    let next = "inc rax; cmp rax, rcx; jne 1b";
+    // y[i] = s = a * s + x[i], through a move, too; a[i] = a[i-1] * x + y
+    assert!(stored(&format!("1: mulsd xmm0, xmm1; addsd xmm0, [rsi+rax*8]; movsd [rdi+rax*8], xmm0; {next}")));
+    assert!(stored(&format!(
+        "1: mulsd xmm0, xmm1; addsd xmm0, xmm2; movapd xmm3, xmm0; movsd [rdi+rax*8], xmm3; {next}"
+    )));
+    assert!(stored(&format!(
+        "1: vmovsd xmm0, [rdi+rax*8-8]; vfmadd213sd xmm0, xmm1, xmm2; vmovsd [rdi+rax*8], xmm0; {next}"
+    )));
+    // A sum in a register or in memory; a product beside a sum; a value made of the loop's counter.
+    assert!(!stored(&format!("1: addsd xmm0, [rsi+rax*8]; {next}")));
+    assert!(!stored("1: vaddsd xmm0, xmm1, [rsi]; vmovsd [rsi], xmm0; dec rcx; jne 1b"));
+    assert!(!stored(&format!(
+        "1: movsd xmm1, [rsi+rax*8]; addsd xmm0, xmm1; mulsd xmm1, xmm1; movsd [rdi+rax*8], xmm1; {next}"
+    )));
+    assert!(!stored(&format!(
+        "1: pxor xmm0, xmm0; cvtsi2sd xmm0, rax; mulsd xmm0, xmm1; movsd [rdi+rax*8], xmm0; {next}"
+    )));
+}
+
+#[test]
 fn pointer_chasing_is_a_load() {
     let found = analyse("1: mov rax, [rax]; vaddsd xmm0, xmm0, [rax+8]; dec rcx; jne 1b");
     assert!(has(&found, &[ChainStep::Load], 1), "{found:?}");

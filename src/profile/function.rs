@@ -122,6 +122,14 @@ pub struct Function {
     pub loops: Vec<Function>,
 }
 
+impl Function {
+    /// How often each thread of its team called it, at least once; `None` where that was not counted.
+    pub fn rounds(&self) -> Option<f64> {
+        let calls = self.work.as_ref()?.calls? as f64;
+        Some((calls / f64::from(self.team.unwrap_or(1).max(1))).max(1.0))
+    }
+}
+
 /// Where a figure comes from.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Source {

@@ -160,7 +160,8 @@ fn ilp(subject: &Subject<'_>) -> String {
 fn mix(subject: &Subject<'_>) -> String {
     let f = subject.function;
     if !subject.vector.is_loop() {
-        let calls = f.work.as_ref().and_then(|w| w.calls).map_or(String::new(), |n| format!(" in {} calls", count(n)));
+        let calls = f.work.as_ref().and_then(|w| w.calls).filter(|n| *n > 1);
+        let calls = calls.map_or(String::new(), |n| format!(" in {} calls", count(n)));
         return format!(
             "The number of its instructions holds it ({}{calls}), and they are in no loop to speak of: do less, or do more at a time.",
             count(f.instructions.unwrap_or(0))

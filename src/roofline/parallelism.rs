@@ -28,3 +28,34 @@ fn lasted_s(profile: &Profile) -> Option<f64> {
         None => profile.run.passes.iter().filter(|p| p.kind == "timed").map(|p| p.wall_s).reduce(f64::max),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{Function, ProfileSample};
+
+    #[test]
+    fn a_program_used_what_it_was_busy_of_what_it_lasted() {
+        let of = |team: u32, cpu_s: f64, kernel_s: f64| Function {
+            team: Some(team),
+            cpu_s: Some(cpu_s),
+            kernel_s: Some(kernel_s),
+            allowed_cpus: Some(4),
+            ..Function::default()
+        };
+        let sample = |t_s| ProfileSample { t_s, weight_s: 0.01, thread: 0, stack: None, waiting: false };
+        let profile = |samples| Profile {
+            schema: String::new(),
+            model_version: 0,
+            run: Default::default(),
+            machine: Default::default(),
+            frames: vec![],
+            stacks: vec![],
+            samples,
+            functions: vec![of(1, 1.0, 0.5), of(2, 1.5, 0.0)],
+        };
+        assert_eq!(super::of(&profile(vec![])), None, "nobody looked");
+        let used = super::of(&profile(vec![sample(2.99), sample(1.0)])).expect("sampled");
+        assert!((used.used - 1.5).abs() < 1e-9 && used.allowed == 4, "{used:?}");
+    }
+}

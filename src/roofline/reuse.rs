@@ -7,7 +7,7 @@
 //! ```
 //!
 //! passes > 3: the same call meets its data again and again: blocking can keep a part of them in a cache. Otherwise a call goes over
-//! its data about once, and blocking keeps nothing. If another function moves as much of the same data (by name and size),
+//! its data about once, and blocking keeps nothing. If another function moves as much of the same data (by name and size) as often,
 //! both can be fused. Where sampled windows saw too few pages to tell, nothing is said. This rests on the calls, which are counted, on the pages, of which sampled windows see some or all, and
 //! on the names of data.
 
@@ -68,7 +68,7 @@ impl Reuse {
         let Some(pages) = function.pages.filter(|pages| pages.touched > 0) else { return Reuse::Unknown };
         let (seen, exact) = (pages.touched as f64 * PAGE_LINES, size_of_data(function));
         let lines = exact.map_or(seen, |bytes| seen.max(bytes / LINE_BYTES));
-        let rounds = work.calls.map(|calls| (calls as f64 / f64::from(function.team.unwrap_or(1).max(1))).max(1.0));
+        let rounds = function.rounds();
         let passes = traffic.misses() / lines / rounds.unwrap_or(1.0);
         if passes > AGAIN {
             // Few pages may have been seen, of many.

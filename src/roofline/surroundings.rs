@@ -20,6 +20,8 @@ struct Mover {
     name: String,
     /// Bytes between the caches and memory.
     bytes: f64,
+    /// Calls of each thread of its team, where known.
+    rounds: Option<f64>,
     data: Vec<Data>,
 }
 
@@ -34,7 +36,7 @@ pub struct Shared<'a> {
     pub share: f64,
 }
 
-/// A function moves about as much as another one if at least this part of it.
+/// A function moves about as much as another one, and about as often, if at least this part of it.
 const AS_MUCH: f64 = 0.7;
 /// Data is shared if at least this part of the lines lies in it.
 const SHARED: f64 = 0.5;
@@ -59,7 +61,9 @@ impl Surroundings {
     /// The function that moves most of the data that `function` moves, and about as much of it.
     pub fn sharing(&self, function: &Function) -> Option<Shared<'_>> {
         let own = Mover::of(function)?;
-        let others = self.movers.iter().filter(|m| m.name != own.name && m.bytes >= AS_MUCH * own.bytes);
+        let as_often = |m: &&Mover| m.rounds.zip(own.rounds).is_none_or(|(theirs, ours)| theirs >= AS_MUCH * ours);
+        let others =
+            self.movers.iter().filter(|m| m.name != own.name && m.bytes >= AS_MUCH * own.bytes).filter(as_often);
         let shared = others.filter_map(|other| {
             let same = own.data.iter().filter(|d| is_named(d) && other.data.iter().any(|o| is_same(o, d)));
             let share: f64 = same.clone().map(|d| d.share).sum();
@@ -74,7 +78,8 @@ impl Surroundings {
 impl Mover {
     fn of(function: &Function) -> Option<Mover> {
         let bytes = function.bytes?.dram? as f64;
-        (bytes > 0.0).then(|| Mover { name: function.name.clone(), bytes, data: function.data.clone() })
+        let rounds = function.rounds();
+        (bytes > 0.0).then(|| Mover { name: function.name.clone(), bytes, rounds, data: function.data.clone() })
     }
 }
 

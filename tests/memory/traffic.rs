@@ -92,13 +92,14 @@ fn stores_of_whole_lines_that_nobody_uses_soon_need_no_fill() {
         assert!((fills / (64 * LINES) as f64 - 1.0).abs() < 0.03, "{fills}");
         needless / fills
     };
-    let kernels: [(&str, Run, f64); 8] = [
+    let kernels: [(&str, Run, f64); 9] = [
         ("whole lines", |emit| stores(emit, LINES, 1, 8), 1.0),
         ("whole lines of four streams", |emit| stores(emit, LINES, 4, 8), 1.0),
         ("half of each line", |emit| stores(emit, LINES, 1, 4), 0.0),
         ("one word of each line", |emit| stores(emit, LINES, 1, 1), 0.0),
         ("columns", |emit| stores(emit, LINES, 512, 8), 0.0),
-        ("whole lines of twelve streams", |emit| stores(emit, LINES, 12, 8), 0.0),
+        ("whole lines of twelve streams", |emit| stores(emit, LINES, 12, 8), 1.0),
+        ("whole lines of forty streams", |emit| stores(emit, LINES, 40, 8), 0.0),
         ("written over in L1", |emit| blocks_used_again(emit, LINES, 128, AccessKind::Store), 0.0),
         ("read again from L2", |emit| blocks_used_again(emit, LINES, 1 << 10, AccessKind::Load), 0.0),
     ];
