@@ -13,8 +13,6 @@ use crate::profile::evidence::memory::Traffic;
 const NEAR: f64 = 0.25;
 /// From this share of a level's misses on conflicts make them.
 const MOST: f64 = 0.5;
-/// Page faults are what the kernel did if they explain this share of its time: the ceiling is of pages that it had at hand.
-const EXPLAINS: f64 = 0.25;
 
 /// What a class rests on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,16 +77,12 @@ fn named(cause: Cause, traffic: Option<&Traffic>) -> Named {
 }
 
 /// The class of a function for which the kernel worked longer than it did itself; `None` for others.
-///
-/// Page faults if `pages · pagefault` explains a quarter of that time: each page is touched for the first time once.
-pub fn of_kernel(function: &Function, fault_s: Option<f64>) -> Option<&'static str> {
-    let kernel_s = function.kernel_s.filter(|s| *s > function.cpu_s.unwrap_or(0.0))?;
-    Some(if are_page_faults(function, kernel_s, fault_s) { "page-faults" } else { "system-calls" })
+pub fn of_kernel(function: &Function) -> Option<&'static str> {
+    function.kernel_s.filter(|s| *s > function.cpu_s.unwrap_or(0.0))?;
+    Some(if are_page_faults(function) { "page-faults" } else { "system-calls" })
 }
 
-/// Whether first touches of its pages explain the seconds in the kernel.
-pub fn are_page_faults(function: &Function, kernel_s: f64, fault_s: Option<f64>) -> bool {
-    let new_lines = function.misses.and_then(|misses| misses.compulsory).unwrap_or(0);
-    let touched = function.pages.map_or(0, |pages| pages.touched).max(new_lines / 64);
-    fault_s.is_some_and(|seconds| touched as f64 * seconds >= EXPLAINS * kernel_s)
+/// Whether most of the time in the kernel on its behalf began with a fault.
+pub fn are_page_faults(function: &Function) -> bool {
+    function.fault_s.zip(function.kernel_s).is_some_and(|(faults, all)| faults > all / 2.0)
 }

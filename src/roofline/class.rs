@@ -86,8 +86,7 @@ pub fn verdict(subject: &Subject<'_>, bound: &Bound) -> Verdict {
         roof_fraction: bound.seconds().zip(time).map(|(seconds, time)| seconds / time),
         ..Verdict::default()
     };
-    let fault_s = subject.host.latency("pagefault", &mut Trace::default());
-    if let Some(kernel) = account::of_kernel(f, fault_s) {
+    if let Some(kernel) = account::of_kernel(f) {
         return Verdict { class: class(kernel), ..verdict };
     }
     let explains = |least: f64| by_ceiling.filter(|_| verdict.roof_fraction.is_some_and(|fraction| fraction >= least));

@@ -36,13 +36,16 @@ fn kernel(subject: &Subject<'_>) -> Option<String> {
     if kernel_s < WORTH * (kernel_s + own_s) || own_s <= 0.0 {
         return None;
     }
-    let fault_s = subject.host.latency("pagefault", &mut Trace::default());
-    let faults = account::are_page_faults(f, kernel_s, fault_s);
-    let what = if faults { "page faults of memory that it touches first" } else { "page faults or system calls" };
-    Some(format!(
-        "The kernel worked {kernel_s:.3} s for it, beside {own_s:.3} s of its own ({what}): use buffers again instead of new ones, \
-         or huge pages, or touch the memory before."
-    ))
+    Some(match account::are_page_faults(f) {
+        true => format!(
+            "The kernel worked {kernel_s:.3} s for it, beside {own_s:.3} s of its own: page faults, for the most part, of memory that \
+             it touches first."
+        ),
+        false => format!(
+            "The kernel worked {kernel_s:.3} s for it, beside {own_s:.3} s of its own, for the most part in system calls: make fewer \
+             and larger ones."
+        ),
+    })
 }
 
 /// A chain that no partial results shorten.

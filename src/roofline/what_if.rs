@@ -16,24 +16,45 @@ use super::terms::Subject;
 /// A change is listed if it gains this share of the time.
 const WORTHWHILE: f64 = 0.05;
 
-/// What the account says, if its model is near enough to what was measured.
+/// What the account says, if its model is near enough to what was measured; and what page faults cost, which is measured.
 pub fn savings(subject: &Subject<'_>) -> Vec<Saving> {
     let f = subject.function;
-    let (Some(account), Some(time)) = (account::trusted(f), f.time_s) else { return Vec::new() };
+    let mut all: Vec<Saving> = page_faults(subject).into_iter().collect();
+    let (Some(account), Some(time)) = (account::trusted(f), f.time_s) else { return all };
     let changes = account.what_if_s.iter().filter(|(change, _)| is_possible(subject, **change));
-    changes
-        .filter_map(|(change, left)| {
-            let share = (1.0 - left / account.model_s).clamp(0.0, 1.0);
-            let seconds = share * time;
-            (share >= WORTHWHILE).then(|| Saving {
-                remove: vec![removes(*change).to_owned()],
-                seconds,
-                seconds_max: seconds,
-                program_seconds: alone_share(subject).map(|alone| seconds * alone),
-                advice: advice(*change, account, share),
-            })
+    let replayed = changes.filter_map(|(change, left)| {
+        let share = (1.0 - left / account.model_s).clamp(0.0, 1.0);
+        let seconds = share * time;
+        (share >= WORTHWHILE).then(|| Saving {
+            remove: vec![removes(*change).to_owned()],
+            seconds,
+            seconds_max: seconds,
+            program_seconds: alone_share(subject).map(|alone| seconds * alone),
+            advice: advice(*change, account, share),
         })
-        .collect()
+    });
+    all.extend(replayed);
+    all
+}
+
+/// Seconds in the kernel that page faults took on its behalf: `fault_s`, on as many CPUs at once as the function had.
+fn page_faults(subject: &Subject<'_>) -> Option<Saving> {
+    let f = subject.function;
+    let (fault_s, cpu_s) = (f.fault_s?, f.cpu_s?);
+    if fault_s < WORTHWHILE * (fault_s + cpu_s) || cpu_s <= 0.0 {
+        return None;
+    }
+    let seconds = fault_s * f.time_s? / cpu_s;
+    Some(Saving {
+        remove: vec!["page-faults".to_owned()],
+        seconds,
+        seconds_max: seconds,
+        program_seconds: alone_share(subject).map(|alone| seconds * alone),
+        advice: format!(
+            "{fault_s:.3} s in the kernel are page faults of memory that it touches first: use buffers again instead of new ones \
+             (GLIBC_TUNABLES=glibc.malloc.mmap_threshold=… keeps large ones), or huge pages, or touch the memory before."
+        ),
+    })
 }
 
 /// The name of what a change removes; the same as that of the deficiency which the bound knows, if it knows one.
