@@ -270,7 +270,8 @@ fn programs_of_all_kinds_run_as_they_do() {
             steps.iter().for_each(check_accesses);
         }
     }
-    assert!(some >= 20, "{some} bursts");
+    // They are short: how many there are depends on how busy the host is.
+    assert!(some >= 4, "{some} bursts");
 }
 
 #[test]
