@@ -26,8 +26,13 @@ const FIRST_S: f64 = 0.002;
 const SHORTEST_S: f64 = 0.002;
 /// How much of what a burst is taken to cost is what the last one cost.
 const NEWEST: f64 = 0.25;
+/// A burst that cost more than so many times what one is taken to cost does not count for more.
+const OUTLIER: f64 = 3.0;
 /// Nothing is recorded for so long: whoever is still to come waits for something.
 const QUIET: Duration = Duration::from_millis(20);
+/// The tracer is not busy with a burst for longer than so many seconds for each thread: where much is to be translated first, the next
+/// bursts will find it.
+const LONGEST_BUSY_S: f64 = 0.01;
 /// Bursts of one thread, and of each more, do not last longer.
 const LONGEST: Duration = Duration::from_millis(150);
 const LONGEST_OF_MORE: Duration = Duration::from_millis(10);
@@ -51,7 +56,7 @@ pub struct Traced {
     pub since: Instant,
     /// The tracer's own processor seconds then.
     pub own_s: f64,
-    /// When something was recorded last, or a thread came or went.
+    /// When something was recorded or answered last, or a thread came.
     pub moved: Instant,
     /// A thread has begun.
     pub begun: bool,
@@ -79,7 +84,9 @@ impl Traced {
     /// Whether one of so many threads that `goes_on` has its time until `now`.
     pub fn is_over(&self, goes_on: bool, threads: usize, now: Instant) -> bool {
         let longest = LONGEST + LONGEST_OF_MORE * threads.saturating_sub(1) as u32;
-        self.begun && !goes_on || self.is_quiet(now) || now - self.since >= longest
+        let busy_s = LONGEST_BUSY_S * threads.max(1) as f64;
+        let is_long = now - self.since >= longest || own_seconds() - self.own_s >= busy_s;
+        self.begun && !goes_on || self.is_quiet(now) || is_long
     }
 }
 
@@ -143,7 +150,8 @@ impl Pace {
     /// A burst that took `cost_s` is over `run_s` seconds after the start.
     pub fn ended(&mut self, cost_s: f64, run_s: f64) {
         self.spent_s += cost_s;
-        self.typical_s += NEWEST * (cost_s - self.typical_s);
+        // What had to be translated first is not translated again.
+        self.typical_s += NEWEST * (cost_s.min(OUTLIER * self.typical_s) - self.typical_s);
         // Pauses are a part of the run, and threads run side by side in them.
         let of_run = self.paused_s / run_s.max(1e-3);
         let is_behind = self.spent_s < 0.5 * AIM * run_s;

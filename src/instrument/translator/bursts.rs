@@ -28,7 +28,7 @@ pub struct Bursts {
     came: Vec<(Pid, f64)>,
     /// Processor seconds that threads were there, since this was asked last.
     used_s: f64,
-    /// Something was recorded since this was asked last.
+    /// Something was recorded or answered since this was asked last.
     moved: bool,
     numbers: Numbers,
     entries: Vec<TraceEntry>,
@@ -176,7 +176,12 @@ impl Bursts {
         self.open.contains(&thread) && self.sink.goes_on(thread)
     }
 
-    /// Whether something was recorded since this was asked last.
+    /// A traced thread was given what it waited for.
+    pub fn note_answer(&mut self) {
+        self.moved = true;
+    }
+
+    /// Whether something was recorded or answered since this was asked last.
     pub fn have_moved(&mut self) -> bool {
         std::mem::take(&mut self.moved)
     }

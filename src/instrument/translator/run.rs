@@ -329,6 +329,9 @@ impl Run {
                 thread.regions.borrow().respond(thread.region, target.get());
                 continue;
             }
+            if thread.version.traces() {
+                self.bursts.iter_mut().for_each(Bursts::note_answer);
+            }
             match process.answer(thread.version, site, target, Some(&mut self.tally)) {
                 Ok(destination) => {
                     if let Destination::Native(_) = destination {

@@ -2,7 +2,7 @@
 
 use nix::unistd::Pid;
 
-use super::bursts::take_records;
+use super::bursts::{Bursts, take_records};
 use super::layout;
 use super::process::Destination;
 use super::regions::Request;
@@ -170,6 +170,9 @@ impl Run {
         };
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.stalled = false;
+        }
+        if version.traces() {
+            self.bursts.iter_mut().for_each(Bursts::note_answer);
         }
         let mut stopped = stopped;
         let destination = if !waits && response != 0 {
