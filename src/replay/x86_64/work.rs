@@ -59,6 +59,11 @@ pub(super) fn work(instruction: &Instruction, facts: &InstructionFacts) -> Work 
             Work::of(Kind::Div64, 1)
         }
         Div | Idiv => Work::of(Kind::Div32, 1),
+        Shl | Shr | Sar | Rol | Ror
+            if instruction.op1_kind() == OpKind::Register && instruction.op1_register() == Register::CL =>
+        {
+            Work::of(Kind::ShiftCl, 1)
+        }
         Shl | Shr | Sar | Rol | Ror | Shlx | Shrx | Sarx | Rorx | Bswap => Work::of(Kind::Shift, 1),
         Rcl | Rcr | Shld | Shrd => Work::of(Kind::Shift, 2),
         Lea if is_three_component(instruction) => Work::of(Kind::Lea3, 1),
