@@ -137,7 +137,8 @@ fn read(source: &Source, threads: u32) -> CoreParameters {
         l3,
         dram,
         forward,
-        renamed_forward: source.or("lat.forward.gpr", source.cycles("lat.forward.gpr"), 5.0).round() as u32,
+        // Half a cycle of it is what the chain's moves cost where renaming hands values on.
+        renamed_forward: source.or("lat.forward.gpr", source.cycles("lat.forward.gpr"), 5.0).floor() as u32,
         wide_forward: ["128", "256", "512"].map(|width| {
             let id = format!("forward.vector.{width}");
             source.cycles(&id).map_or(forward, whole)
