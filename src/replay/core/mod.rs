@@ -537,9 +537,9 @@ impl<'a> Core<'a> {
             let cycles = u32::from(occupies).div_ceil(u32::from(PER_CYCLE));
             self.ports.occupy(ports, cycles, ready.time)
         } else {
-            let mut issue = self.ports.issue(ports, ready.time);
+            let mut issue = self.ports.issue_bound(ports, now.time, ready.time);
             for _ in 1..op.uops {
-                issue = issue.max(self.ports.issue(ports, ready.time));
+                issue = issue.max(self.ports.issue_bound(ports, now.time, ready.time));
             }
             issue
         };

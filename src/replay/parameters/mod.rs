@@ -74,6 +74,8 @@ pub struct CoreParameters {
     /// Slots × 16 a cycle of code that is not kept decoded, and that comes from L2.
     pub l1i_rate: u32,
     pub l2_rate: u32,
+    /// Whether renaming adds small constants: rotations, exclusive ors and such additions in turn run faster than the ALU ports allow.
+    pub renames_additions: bool,
     /// Whether `nop` takes a slot.
     pub nop_slots: bool,
     /// Bytes that a string instruction moves a cycle.
@@ -158,6 +160,10 @@ fn read(source: &Source, threads: u32) -> CoreParameters {
         l1i_bytes: whole(source.or("bytes of L1I", None, 32_768.0)),
         l1i_rate: fetched(".l1i", 4.0),
         l2_rate: fetched(".l2", 2.0),
+        renames_additions: source
+            .rate("int.alu.scalar")
+            .zip(source.rate("form.add.rate").or_else(|| source.rate("int.add.scalar")))
+            .is_some_and(|(mixed, adds)| mixed > adds.ceil() + 0.3),
         nop_slots,
         string_bytes: whole(source.or("bytes of a string instruction a cycle", None, 32.0)),
         vector_bits: source.machine().vector_bits.unwrap_or(128),

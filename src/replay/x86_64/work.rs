@@ -415,6 +415,26 @@ pub(super) fn is_eliminated(instruction: &Instruction) -> bool {
     }
 }
 
+/// Additions of small constants to whole registers, which some cores do when they rename.
+pub(super) fn adds_constant(instruction: &Instruction) -> bool {
+    use Mnemonic::*;
+    const SMALL: std::ops::Range<i64> = -1024..1024;
+    let whole = instruction.op0_kind() == OpKind::Register && instruction.op0_register().is_gpr64();
+    match instruction.mnemonic() {
+        Inc | Dec => whole,
+        Add | Sub => {
+            let immediate = matches!(instruction.op1_kind(), OpKind::Immediate8to64 | OpKind::Immediate32to64);
+            whole && immediate && SMALL.contains(&(instruction.immediate(1) as i64))
+        }
+        Lea => {
+            let base = instruction.memory_base();
+            let plain = instruction.memory_index() == Register::None && base.is_gpr64();
+            whole && plain && SMALL.contains(&(instruction.memory_displacement64() as i64))
+        }
+        _ => false,
+    }
+}
+
 /// Plain loads and stores, whose work the load and store ports do alone.
 fn moves_only(instruction: &Instruction) -> bool {
     use Mnemonic::*;
