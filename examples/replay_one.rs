@@ -110,7 +110,7 @@ fn main() -> anyhow::Result<()> {
     let path = find_in_path(name).with_context(|| format!("{name:?} is not in PATH"))?;
     let machine: Machine = match file {
         Some(file) => serde_json::from_str(&std::fs::read_to_string(file)?)?,
-        None => load_or_measure(&Request::new(Effort::Full), &mut Quiet)?,
+        None => load_or_measure(&Request::new(Effort::Full), &mut Quiet::default())?,
     };
     let clock_hz = machine.ceiling("issue", 1).and_then(|issue| issue.clock_hz).context("the clock is not known")?;
     let start = || spawn_gated(&Program { path: path.clone(), argv: argv.clone() }, Streams::default());

@@ -16,6 +16,8 @@ pub enum Kind {
     Div32,
     /// Shifts and rotations.
     Shift,
+    /// Shifts by a count in a register that change flags.
+    ShiftCl,
     /// `lea` of three components.
     Lea3,
     /// BMI1 and BMI2.
@@ -73,12 +75,13 @@ pub enum Kind {
 impl Kind {
     /// All of them, each with its name in `form.NAME.lat`, whether its name has a width, the latency in cycles and the executions a
     /// cycle that are assumed where neither is measured.
-    pub const ALL: [(Kind, &'static str, bool, f64, f64); 37] = [
+    pub const ALL: [(Kind, &'static str, bool, f64, f64); 38] = [
         (Kind::Add, "add", false, 1.0, 4.0),
         (Kind::Imul, "imul", false, 3.0, 1.0),
         (Kind::Div64, "div64", false, 14.0, 0.15),
         (Kind::Div32, "div32", false, 12.0, 0.17),
         (Kind::Shift, "shift", false, 1.0, 2.0),
+        (Kind::ShiftCl, "shiftcl", false, 1.0, 1.0),
         (Kind::Lea3, "lea3", false, 1.0, 2.0),
         (Kind::Bmi, "bmi", false, 1.0, 2.0),
         (Kind::Popcnt, "popcnt", false, 3.0, 1.0),

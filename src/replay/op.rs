@@ -37,7 +37,7 @@ pub mod kind {
     pub const VECTOR: u16 = 256;
     /// Its result does not depend on its inputs, and renaming makes it.
     pub const CLEARS: u16 = 512;
-    /// Renaming moves a register.
+    /// Renaming moves a register, or adds a small constant to one.
     pub const MOVES: u16 = 1024;
     /// Waits in the scheduler of vector operations.
     pub const VECTOR_WINDOW: u16 = 2048;

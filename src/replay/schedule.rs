@@ -60,7 +60,7 @@ pub fn replay(
     options: Options,
 ) -> ReplayedEvidence {
     let (core, assumed) = CoreParameters::new(machine, options.threads);
-    let program = x86_64::program(&bursts.blocks);
+    let program = x86_64::program(&bursts.blocks, core.renames_additions);
     let levels = Levels::new(&program, bursts, memory);
     let paths = Paths::new(&program, bursts);
     let replay = Replay { core, program, paths, levels, bursts: &bursts.bursts };

@@ -16,7 +16,8 @@ pub(super) struct FrontEnd {
     time: u32,
     /// Parts of a cycle for each slot of the present block.
     per_slot: u32,
-    taken_in_cycle: u32,
+    /// When the last taken branches were fetched.
+    last_taken: u32,
     decoded: Sets,
     l1i: Sets,
     generation: u64,
@@ -27,7 +28,7 @@ impl FrontEnd {
         FrontEnd {
             time: 0,
             per_slot: 1,
-            taken_in_cycle: 0,
+            last_taken: 0,
             decoded: Sets::new(core.decoded_bytes as usize >> LINE_BITS, WAYS),
             l1i: Sets::new(core.l1i_bytes as usize >> LINE_BITS, WAYS),
             generation: 0,
@@ -35,7 +36,7 @@ impl FrontEnd {
     }
 
     pub(super) fn begin(&mut self, time: u32) {
-        self.time = time * PART;
+        (self.time, self.last_taken) = (time * PART, 0);
         self.generation += 1;
     }
 
@@ -65,24 +66,17 @@ impl FrontEnd {
         let earliest = dispatched.saturating_sub(core.fetch_queue / core.width) * PART;
         if earliest > self.time {
             self.time = earliest;
-            self.taken_in_cycle = 0;
         }
         let cycle = self.time / PART;
         self.time += self.per_slot * u32::from(op.slots);
-        if self.time / PART > cycle {
-            self.taken_in_cycle = 0;
-        }
         cycle
     }
 
     /// The last instruction was a taken branch.
     #[inline]
     pub(super) fn taken(&mut self, core: &CoreParameters, op: &Op) {
-        self.taken_in_cycle += 1;
-        if self.taken_in_cycle >= core.taken {
-            self.time = (self.time / PART + 1) * PART;
-            self.taken_in_cycle = 0;
-        }
+        self.time = self.time.max(self.last_taken + PART / core.taken);
+        self.last_taken = self.time;
         if op.is(kind::CALL | kind::RETURN) {
             self.time += core.call_bubble;
         }
@@ -92,6 +86,5 @@ impl FrontEnd {
     #[inline]
     pub(super) fn restart(&mut self, cycle: u32) {
         self.time = self.time.max(cycle * PART);
-        self.taken_in_cycle = 0;
     }
 }

@@ -14,6 +14,8 @@ const LINE_BITS: u32 = 6;
 /// Lines that a stream is foreseen ahead into L2, and into L1; assumed.
 const STREAM_AHEAD: u64 = 20;
 const STREAM_AHEAD_L1: u64 = 3;
+/// Lines of a page.
+const PAGE_LINES: u64 = 64;
 /// Executions that a stride of one instruction is foreseen ahead, and the longest one in bytes; assumed.
 const STRIDE_AHEAD: usize = 8;
 const LONGEST_STRIDE: u64 = 2048;
@@ -237,7 +239,11 @@ impl<'a> Memory<'a> {
     /// A run of lines that lie one after the other and end before `line`; `back` is 1 or −1.
     fn stream(&self, line: u64, step: u64) -> Option<(u32, u32)> {
         let before = |n: u64| line.wrapping_sub(step.wrapping_mul(n));
-        let in_run = |n: u64| self.lines.get(before(n)).filter(|held| !held.early).map(|held| held.asked);
+        // Prefetchers know physical addresses: a run ends with its page.
+        let in_page = |n: u64| before(n) / PAGE_LINES == line / PAGE_LINES;
+        let in_run = |n: u64| {
+            self.lines.get(before(n)).filter(|held| in_page(n) && !held.early).map(|held| held.asked)
+        };
         in_run(2)?;
         let near = in_run(1)?;
         let mut into_l2 = near;

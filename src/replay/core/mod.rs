@@ -301,7 +301,11 @@ impl<'a> Core<'a> {
         if branch != Prediction::Right && !self.change.perfect_prediction {
             let resolved = self.result;
             self.wrong_path(burst, step, self.dispatched.0, resolved.time);
-            let restarts = resolved.time + self.core.refill;
+            let refill = match branch {
+                Prediction::WrongTarget => self.core.indirect_refill,
+                _ => self.core.refill,
+            };
+            let restarts = resolved.time + refill;
             self.front_end.restart(restarts);
             self.refilling = Some((resolved.node, restarts));
         }
@@ -482,12 +486,17 @@ impl<'a> Core<'a> {
                     let time = store.data + self.core.renamed_forward;
                     if time > now.time { (time, store.node) } else { (now.time, now.node) }
                 } else {
-                    let (hit, data) = (issue + l1, store.data + self.core.forward);
+                    let forward = match op.data_width {
+                        0 | 1 => self.core.forward,
+                        width => self.core.wide_forward[width as usize - 2],
+                    };
+                    let (hit, data) = (issue + l1, store.data + forward);
                     if data > hit { (data, store.node) } else { (hit, node.from) }
                 }
             }
             Match::Part(store) => {
-                let (hit, data) = (issue + l1, store.commits + l1 + 2);
+                // It is read from L1 once the store is there, at the earliest as late as was measured of two stores.
+                let (hit, data) = (issue + l1, store.data + self.core.merged_forward);
                 if data > hit { (data, store.node) } else { (hit, node.from) }
             }
         };
@@ -528,9 +537,9 @@ impl<'a> Core<'a> {
             let cycles = u32::from(occupies).div_ceil(u32::from(PER_CYCLE));
             self.ports.occupy(ports, cycles, ready.time)
         } else {
-            let mut issue = self.ports.issue(ports, ready.time);
+            let mut issue = self.ports.issue_bound(ports, now.time, ready.time);
             for _ in 1..op.uops {
-                issue = issue.max(self.ports.issue(ports, ready.time));
+                issue = issue.max(self.ports.issue_bound(ports, now.time, ready.time));
             }
             issue
         };

@@ -1,5 +1,8 @@
 //! Execution ports: which are taken in which cycle.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 /// Cycles that the calendar reaches ahead of dispatch; a power of two.
 const AHEAD: usize = 1 << 14;
 /// Sets of ports that are remembered as taken for a while.
@@ -13,6 +16,8 @@ pub(super) struct Ports {
     /// The first cycle that can still be taken.
     floor: u32,
     used: [u32; 32],
+    /// When the operations that are bound to a port issue.
+    bound: Vec<BinaryHeap<Reverse<u32>>>,
     hints: [Hint; HINTS],
 }
 
@@ -26,7 +31,7 @@ struct Hint {
 
 impl Ports {
     pub(super) fn new() -> Ports {
-        Ports { taken: vec![0; AHEAD], floor: 0, used: [0; 32], hints: [Hint::default(); HINTS] }
+        Ports { taken: vec![0; AHEAD], floor: 0, used: [0; 32], bound: vec![BinaryHeap::new(); 32], hints: [Hint::default(); HINTS] }
     }
 
     /// Nothing issues before `cycle` any more.
@@ -72,6 +77,30 @@ impl Ports {
             }
             cycle += 1;
         }
+    }
+
+    /// As [`issue`](Self::issue) of an operation that is dispatched at `now`: cores choose its port then, the one that fewest operations
+    /// wait for, and hold to it.
+    #[inline]
+    pub(super) fn issue_bound(&mut self, ports: u32, now: u32, ready: u32) -> u32 {
+        let (mut best, mut fewest) = (0, usize::MAX);
+        let mut rest = ports;
+        while rest != 0 {
+            let port = rest.trailing_zeros() as usize;
+            rest &= rest - 1;
+            let waiting = &mut self.bound[port];
+            while waiting.peek().is_some_and(|Reverse(issue)| *issue <= now) {
+                waiting.pop();
+            }
+            if waiting.len() < fewest || waiting.len() == fewest && self.used[port] < self.used[best] {
+                (best, fewest) = (port, waiting.len());
+            }
+        }
+        let issue = self.issue(1 << best, ready);
+        if issue > now + 1 {
+            self.bound[best].push(Reverse(issue));
+        }
+        issue
     }
 
     /// The first cycle from `ready` on in which `port` is free for `cycles` cycles; takes it.

@@ -91,7 +91,7 @@ impl Loop {
     }
 
     fn outcome(&self, core: &CoreParameters, change: Option<WhatIf>) -> Outcome {
-        let program = program(&self.evidence.blocks);
+        let program = program(&self.evidence.blocks, false);
         let levels = Levels::new(&program, &self.evidence, None);
         Core::new(core, (&program, &Paths::new(&program, &self.evidence)), &levels, change)
             .replay(&self.evidence.bursts[0], 1)
@@ -270,7 +270,7 @@ fn every_instruction_that_decodes_can_be_replayed() {
     let step = BurstStep { block: 0, first_access: 0, branch: Prediction::WrongTarget };
     let burst = Burst { steps: vec![step; 50], lead_in: 20, ..Burst::default() };
     let evidence = BurstEvidence { blocks: vec![block], bursts: vec![burst] };
-    let program = program(&evidence.blocks);
+    let program = program(&evidence.blocks, false);
     assert_eq!(program.ops.len(), 13, "ud2 included");
     let levels = Levels::new(&program, &evidence, None);
     let core = core();

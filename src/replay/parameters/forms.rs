@@ -77,11 +77,12 @@ fn cost(source: &Source, kind: Kind, width: Width) -> FormCost {
             | Kind::Special
             | Kind::Locked
     );
-    let mask = source.count(&id("ports")).map(|mask| mask as u32 & (INTEGER_PORTS | VECTOR_PORTS)).filter(|&m| m != 0);
-    let ports = mask.unwrap_or_else(|| match kind {
-        Kind::FAdd => beside_fma(source, width, nested(true, rate)),
-        _ => nested(kind.is_vector(), rate),
-    });
+    let ports = ports(source, kind, width)
+        .or_else(|| ports(source, like(kind), width).map(|mask| lowest(mask, rate)))
+        .unwrap_or_else(|| match kind {
+            Kind::FAdd => beside_fma(source, width, nested(kind, rate)),
+            _ => nested(kind, rate),
+        });
     let divider = if kind.is_vector() { VECTOR_DIVIDER } else { INTEGER_DIVIDER };
     let bypass = match kind {
         Kind::FAdd => 1,
@@ -97,10 +98,48 @@ fn cost(source: &Source, kind: Kind, width: Width) -> FormCost {
     }
 }
 
+/// The measured ports of a form; what is told at 256 bits holds for narrower vectors.
+fn ports(source: &Source, kind: Kind, width: Width) -> Option<u32> {
+    let (_, name, has_width, _, _) = Kind::ALL[kind as usize];
+    let at = |suffix: &str| source.count(&format!("form.{name}{suffix}.ports"));
+    let found = match width {
+        _ if !has_width => at(""),
+        Width::W512 => at(".512"),
+        Width::W256 => at(".256").or_else(|| at(".128")),
+        _ => at(".256").or_else(|| at(".128")).or_else(|| at(".s")),
+    };
+    found.map(|mask| mask as u32 & (INTEGER_PORTS | VECTOR_PORTS)).filter(|&mask| mask != 0)
+}
+
+/// The form whose ports are measured and that runs where `kind` does on most cores.
+fn like(kind: Kind) -> Kind {
+    match kind {
+        Kind::VMul => Kind::FMul,
+        Kind::VShift => Kind::FFma,
+        Kind::Blend => Kind::VLogic,
+        Kind::FMinmax | Kind::FRound => Kind::FAdd,
+        Kind::CvtInt => Kind::Cvt,
+        Kind::Fcomi | Kind::MovVecGpr => Kind::FMul,
+        Kind::MovGprVec => Kind::Shuffle,
+        Kind::Setcc | Kind::Adc => Kind::Cmov,
+        Kind::ShiftCl => Kind::Shift,
+        other => other,
+    }
+}
+
+/// As many of the ports as the rate needs.
+fn lowest(mask: u32, rate: f64) -> u32 {
+    let mut kept = 0;
+    for port in (0..32).filter(|port| mask >> port & 1 == 1).take((rate - 0.1).ceil().max(1.0) as usize) {
+        kept |= 1 << port;
+    }
+    kept
+}
+
 /// As many ports as the rate needs, the same ones for all forms that need as many.
-fn nested(vector: bool, rate: f64) -> u32 {
+fn nested(kind: Kind, rate: f64) -> u32 {
     let ports = (rate - 0.1).ceil().clamp(1.0, 8.0) as u32;
-    let first = if vector { 8 } else { 0 };
+    let first = if kind.is_vector() { 8 } else { 0 };
     ((1 << ports) - 1) << first
 }
 

@@ -51,8 +51,12 @@ pub struct CoreParameters {
     /// From the data of a store to a load of it; for general registers where the address is written the same way.
     pub forward: u32,
     pub renamed_forward: u32,
-    /// From a branch's execution to the dispatch of the right instructions.
+    /// The same for vectors of 128, 256, 512 bits; and of two stores to one load of both.
+    pub wide_forward: [u32; 3],
+    pub merged_forward: u32,
+    /// From a branch's execution to the dispatch of the right instructions; of a jump with a computed target.
     pub refill: u32,
+    pub indirect_refill: u32,
     /// Lines that L1 can wait for, and L2.
     pub l1_misses: u32,
     pub l2_misses: u32,
@@ -70,6 +74,8 @@ pub struct CoreParameters {
     /// Slots × 16 a cycle of code that is not kept decoded, and that comes from L2.
     pub l1i_rate: u32,
     pub l2_rate: u32,
+    /// Whether renaming adds small constants: rotations, exclusive ors and such additions in turn run faster than the ALU ports allow.
+    pub renames_additions: bool,
     /// Whether `nop` takes a slot.
     pub nop_slots: bool,
     /// Bytes that a string instruction moves a cycle.
@@ -108,6 +114,8 @@ fn read(source: &Source, threads: u32) -> CoreParameters {
     };
     let nop_slots = source.rate("issue.nop").zip(source.rate("issue")).is_none_or(|(nop, issue)| nop < 1.2 * issue);
     let integer_window = count("window.int", 97.0);
+    let forward = forward(source);
+    let refill = source.or("mispredict", source.cycles("mispredict"), 18.0);
     CoreParameters {
         width,
         retire_width: width.max(8),
@@ -121,7 +129,7 @@ fn read(source: &Source, threads: u32) -> CoreParameters {
         loads: count("window.loads", 128.0),
         stores: count("window.stores", 72.0),
         integer_registers: count("window.registers", 0.8 * f64::from(reorder)),
-        vector_registers: count("window.registers.vector", 0.8 * f64::from(reorder)),
+        vector_registers: count("window.vector.registers", 0.8 * f64::from(reorder)),
         forms: forms::forms(source),
         bypass: forms::bypass(source),
         load_ports: ports(source, "load", 16, 2.0),
@@ -130,21 +138,32 @@ fn read(source: &Source, threads: u32) -> CoreParameters {
         l2: cycles("lat.l2", 14.0),
         l3,
         dram,
-        forward: forward(source),
-        renamed_forward: source.or("lat.forward.gpr", source.cycles("lat.forward.gpr"), 5.0).round() as u32,
-        refill: whole(source.or("mispredict", source.cycles("mispredict"), 18.0) - 2.0),
+        forward,
+        // Half a cycle of it is what the chain's moves cost where renaming hands values on.
+        renamed_forward: source.or("lat.forward.gpr", source.cycles("lat.forward.gpr"), 5.0).floor() as u32,
+        wide_forward: ["128", "256", "512"].map(|width| {
+            let id = format!("forward.vector.{width}");
+            source.cycles(&id).map_or(forward, whole)
+        }),
+        merged_forward: whole(source.or("forward.wide", source.cycles("forward.wide"), 14.0)),
+        refill: whole(refill - 2.0),
+        indirect_refill: whole(source.cycles("mispredict.indirect").unwrap_or(refill) - 2.0),
         l1_misses: count("misses.l1", 12.0),
         l2_misses: whole(source.or("misses.l2", None, 48.0)),
         l2_line: lines(source, "l2", threads, 32.0),
         l3_line: lines(source, "l3", threads, 12.0),
         dram_line: lines(source, "dram", threads, 4.0),
-        second_tlb: whole(source.or("tlb.second", None, 7.0)),
-        walk: whole(source.or("tlb.walk", None, 30.0)),
+        second_tlb: whole(source.or("tlb.second", source.cycles("tlb.second"), 7.0)),
+        walk: whole(source.or("tlb.walk", source.cycles("tlb.walk"), 30.0)),
         far_walk: far_walk.map_or(70, whole),
         decoded_bytes: whole(source.or("bytes of decoded code", None, 16_384.0)),
         l1i_bytes: whole(source.or("bytes of L1I", None, 32_768.0)),
         l1i_rate: fetched(".l1i", 4.0),
         l2_rate: fetched(".l2", 2.0),
+        renames_additions: source
+            .rate("int.alu.scalar")
+            .zip(source.rate("form.add.rate").or_else(|| source.rate("int.add.scalar")))
+            .is_some_and(|(mixed, adds)| mixed > adds.ceil() + 0.3),
         nop_slots,
         string_bytes: whole(source.or("bytes of a string instruction a cycle", None, 32.0)),
         vector_bits: source.machine().vector_bits.unwrap_or(128),

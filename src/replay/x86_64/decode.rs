@@ -12,10 +12,10 @@ use crate::replay::form::{Form, width_index};
 use crate::replay::op::{Block, NO_FORM, Op, Program, kind};
 
 use super::registers::{clears, uses};
-use super::work::{Work, has_memory, is_eliminated, width, work};
+use super::work::{Work, adds_constant, has_memory, is_eliminated, width, work};
 
-/// Decodes each block once. Bytes that are no instruction end their block.
-pub fn program(blocks: &[TracedBlock]) -> Program {
+/// Decodes each block once. Bytes that are no instruction end their block. `renames_additions`: small constants are added by renaming.
+pub fn program(blocks: &[TracedBlock], renames_additions: bool) -> Program {
     let mut program = Program::default();
     let mut sites: HashMap<CodeRef, u32> = HashMap::new();
     let mut factory = InstructionInfoFactory::new();
@@ -25,7 +25,7 @@ pub fn program(blocks: &[TracedBlock]) -> Program {
         let fused = block_issue_slots(&instructions);
         let first = program.ops.len() as u32;
         let mut top = 0;
-        for (instruction, fused) in instructions.iter().zip(fused) {
+        for (n, instruction) in instructions.iter().enumerate() {
             let offset = instruction.ip() - block.start;
             let at = CodeRef { module: block.at.module, offset: block.at.offset + offset };
             let next = program.sites.len() as u32;
@@ -35,8 +35,12 @@ pub fn program(blocks: &[TracedBlock]) -> Program {
             }
             let mut op = op(instruction, &mut factory, &mut top);
             (op.site, op.offset) = (site, offset as u16);
-            if fused == 0 && op.is(kind::BRANCH) {
+            if fused[n] == 0 && op.is(kind::BRANCH) {
                 op.slots = 0;
+            }
+            let alone = fused.get(n + 1).is_none_or(|&slots| slots > 0) || !is_branch(instructions.get(n + 1));
+            if renames_additions && alone && adds_constant(instruction) {
+                (op.form, op.kind) = (NO_FORM, op.kind | kind::MOVES);
             }
             program.ops.push(op);
         }
@@ -52,6 +56,10 @@ pub fn program(blocks: &[TracedBlock]) -> Program {
         });
     }
     program
+}
+
+fn is_branch(instruction: Option<&Instruction>) -> bool {
+    instruction.is_some_and(|i| i.flow_control() == FlowControl::ConditionalBranch)
 }
 
 fn op(instruction: &Instruction, factory: &mut InstructionInfoFactory, top: &mut i32) -> Op {

@@ -59,6 +59,11 @@ pub(super) fn work(instruction: &Instruction, facts: &InstructionFacts) -> Work 
             Work::of(Kind::Div64, 1)
         }
         Div | Idiv => Work::of(Kind::Div32, 1),
+        Shl | Shr | Sar | Rol | Ror
+            if instruction.op1_kind() == OpKind::Register && instruction.op1_register() == Register::CL =>
+        {
+            Work::of(Kind::ShiftCl, 1)
+        }
         Shl | Shr | Sar | Rol | Ror | Shlx | Shrx | Sarx | Rorx | Bswap => Work::of(Kind::Shift, 1),
         Rcl | Rcr | Shld | Shrd => Work::of(Kind::Shift, 2),
         Lea if is_three_component(instruction) => Work::of(Kind::Lea3, 1),
@@ -406,6 +411,26 @@ pub(super) fn is_eliminated(instruction: &Instruction) -> bool {
         Movaps | Movapd | Movups | Movupd | Movdqa | Movdqu | Vmovaps | Vmovapd | Vmovups | Vmovupd | Vmovdqa
         | Vmovdqu | Vmovdqa32 | Vmovdqa64 | Vmovdqu8 | Vmovdqu16 | Vmovdqu32 | Vmovdqu64 => true,
         Fxch | Fst | Fstp | Fld => true,
+        _ => false,
+    }
+}
+
+/// Additions of small constants to whole registers, which some cores do when they rename.
+pub(super) fn adds_constant(instruction: &Instruction) -> bool {
+    use Mnemonic::*;
+    const SMALL: std::ops::Range<i64> = -1024..1024;
+    let whole = instruction.op0_kind() == OpKind::Register && instruction.op0_register().is_gpr64();
+    match instruction.mnemonic() {
+        Inc | Dec => whole,
+        Add | Sub => {
+            let immediate = matches!(instruction.op1_kind(), OpKind::Immediate8to64 | OpKind::Immediate32to64);
+            whole && immediate && SMALL.contains(&(instruction.immediate(1) as i64))
+        }
+        Lea => {
+            let base = instruction.memory_base();
+            let plain = instruction.memory_index() == Register::None && base.is_gpr64();
+            whole && plain && SMALL.contains(&(instruction.memory_displacement64() as i64))
+        }
         _ => false,
     }
 }
