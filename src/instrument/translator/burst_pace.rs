@@ -32,7 +32,7 @@ const OUTLIER: f64 = 3.0;
 const QUIET: Duration = Duration::from_millis(20);
 /// The tracer is not busy with a burst for longer than so many seconds for each thread: where much is to be translated first, the next
 /// bursts will find it.
-const LONGEST_BUSY_S: f64 = 0.01;
+const LONGEST_BUSY_S: f64 = 0.03;
 /// Bursts of one thread, and of each more, do not last longer.
 const LONGEST: Duration = Duration::from_millis(150);
 const LONGEST_OF_MORE: Duration = Duration::from_millis(10);

@@ -24,7 +24,7 @@ use kept::Kept;
 use predictor::{Ending, Predictor};
 
 /// Instructions of a burst before its measured part: L1, translation buffers and predictor are warm by then.
-pub const WARM_UP: u32 = 180_000;
+pub const WARM_UP: u32 = 60_000;
 /// Instructions of the measured part.
 pub const MEASURED: u32 = 20_000;
 /// Instructions of the measured part that only fill the pipeline.
