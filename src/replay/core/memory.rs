@@ -241,9 +241,7 @@ impl<'a> Memory<'a> {
         let before = |n: u64| line.wrapping_sub(step.wrapping_mul(n));
         // Prefetchers know physical addresses: a run ends with its page.
         let in_page = |n: u64| before(n) / PAGE_LINES == line / PAGE_LINES;
-        let in_run = |n: u64| {
-            self.lines.get(before(n)).filter(|held| in_page(n) && !held.early).map(|held| held.asked)
-        };
+        let in_run = |n: u64| self.lines.get(before(n)).filter(|held| in_page(n) && !held.early).map(|held| held.asked);
         in_run(2)?;
         let near = in_run(1)?;
         let mut into_l2 = near;

@@ -31,7 +31,13 @@ struct Hint {
 
 impl Ports {
     pub(super) fn new() -> Ports {
-        Ports { taken: vec![0; AHEAD], floor: 0, used: [0; 32], bound: vec![BinaryHeap::new(); 32], hints: [Hint::default(); HINTS] }
+        Ports {
+            taken: vec![0; AHEAD],
+            floor: 0,
+            used: [0; 32],
+            bound: vec![BinaryHeap::new(); 32],
+            hints: [Hint::default(); HINTS],
+        }
     }
 
     /// Nothing issues before `cycle` any more.
