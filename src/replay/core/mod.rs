@@ -342,7 +342,7 @@ impl<'a> Core<'a> {
                 done.and(complete.time, complete.node);
             }
         }
-        if op.is(kind::VECTOR_WINDOW) {
+        if op.is(kind::VECTOR_WINDOW) && !self.core.one_window {
             self.vector_window.take(dispatched, issue.time, issue.node);
         } else if op.form != NO_FORM {
             self.integer_window.take(dispatched, issue.time, issue.node);
@@ -388,7 +388,8 @@ impl<'a> Core<'a> {
             limit(self.vector_registers.room(), Cause::Base);
         }
         if op.form != NO_FORM {
-            let window = if op.is(kind::VECTOR_WINDOW) { &mut self.vector_window } else { &mut self.integer_window };
+            let vector = op.is(kind::VECTOR_WINDOW) && !core.one_window;
+            let window = if vector { &mut self.vector_window } else { &mut self.integer_window };
             if let Some(room) = window.room(time) {
                 (time, from, cause) = (room.0, room.1, Cause::Ports);
             }
