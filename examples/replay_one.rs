@@ -115,7 +115,9 @@ fn main() -> anyhow::Result<()> {
     let clock_hz = machine.ceiling("issue", 1).and_then(|issue| issue.clock_hz).context("the clock is not known")?;
     let start = || spawn_gated(&Program { path: path.clone(), argv: argv.clone() }, Streams::default());
     let timed = run(start()?, &options)?;
-    let (geometry, warnings) = Geometry::of_host(&machine.caches, machine.cores);
+    let (geometry, mut warnings) = Geometry::of_host(&machine.caches, machine.cores);
+    let (geometry, warning) = geometry.as_measured(&machine);
+    warnings.extend(warning);
     let model = CacheModel::sampled(geometry, Placement::SmallPages, warnings);
     let recorder = Recorder::new(&machine.caches);
     let counted = Translator::new().run(start()?, Some(Box::new(model)), Some(Box::new(recorder)))?;

@@ -30,7 +30,7 @@ use crate::profile::evidence::bursts::{Burst, BurstAccess, Prediction};
 use super::form::{Form, Kind};
 use super::levels::Levels;
 use super::op::{NO_FORM, NONE, Op, Program, REGISTERS, kind};
-use super::parameters::{CoreParameters, PER_CYCLE, VECTOR_PORTS};
+use super::parameters::{CoreParameters, PER_CYCLE};
 use super::paths::Paths;
 
 use change::Change;
@@ -211,7 +211,7 @@ impl<'a> Core<'a> {
         let mut executed = 0u32;
         let mut counted_from = (START, 0);
         let mut counting = burst.lead_in == 0;
-        let lanes = if self.change.all_lanes { self.lanes(burst) } else { Vec::new() };
+        let lanes = if self.change.all_lanes { self.lanes() } else { Vec::new() };
         let mut passes = vec![0u32; if self.change.all_lanes { program.blocks.len() } else { 0 }];
         for (n, step) in burst.steps.iter().enumerate() {
             let next = burst.steps.get(n + 1);
@@ -342,7 +342,7 @@ impl<'a> Core<'a> {
                 done.and(complete.time, complete.node);
             }
         }
-        if op.is(kind::VECTOR_WINDOW) {
+        if op.is(kind::VECTOR_WINDOW) && !self.core.one_window {
             self.vector_window.take(dispatched, issue.time, issue.node);
         } else if op.form != NO_FORM {
             self.integer_window.take(dispatched, issue.time, issue.node);
@@ -388,7 +388,8 @@ impl<'a> Core<'a> {
             limit(self.vector_registers.room(), Cause::Base);
         }
         if op.form != NO_FORM {
-            let window = if op.is(kind::VECTOR_WINDOW) { &mut self.vector_window } else { &mut self.integer_window };
+            let vector = op.is(kind::VECTOR_WINDOW) && !core.one_window;
+            let window = if vector { &mut self.vector_window } else { &mut self.integer_window };
             if let Some(room) = window.room(time) {
                 (time, from, cause) = (room.0, room.1, Cause::Ports);
             }
@@ -474,10 +475,7 @@ impl<'a> Core<'a> {
         let Some(found) = self.stores.meet(access.access.address, access.access.bytes, issue) else { return };
         let cut = self.change.no_forwarding;
         let (time, from) = match found {
-            Match::Whole(store) | Match::Part(store) if cut || self.is_cut(store.iteration) => {
-                let _ = store;
-                (issue + l1, node.from)
-            }
+            Match::Whole(store) | Match::Part(store) if cut || self.is_cut(store.iteration) => (issue + l1, node.from),
             Match::Whole(store) => {
                 let same = op.data_width == 0 && store.expression == op.expression && op.expression != 0;
                 let renamed = same && store.versions == self.versions(op);
@@ -704,8 +702,7 @@ impl<'a> Core<'a> {
     }
 
     /// By block: of how many executions in a row one would do, if scalar and narrow arithmetic were done in the widest vectors.
-    fn lanes(&self, burst: &Burst) -> Vec<u32> {
-        let _ = burst;
+    fn lanes(&self) -> Vec<u32> {
         let bits = self.core.vector_bits;
         let of = |ops: &[Op]| {
             let widest = |op: &Op| match op.form % 4 {
@@ -721,5 +718,3 @@ impl<'a> Core<'a> {
         (0..self.program.blocks.len() as u32).map(|n| of(self.program.block(n).1)).collect()
     }
 }
-
-const _: u32 = VECTOR_PORTS;

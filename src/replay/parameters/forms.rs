@@ -218,8 +218,8 @@ pub(super) fn bypass(source: &Source) -> Bypass {
         }
     }
     // Everything else waits as long as the slowest of those that were measured.
-    for from in 1..BYPASSES {
-        extra[from][0] = extra[from].iter().copied().max().unwrap_or(0);
+    for consumers in &mut extra[1..] {
+        consumers[0] = consumers.iter().copied().max().unwrap_or(0);
     }
     extra
 }

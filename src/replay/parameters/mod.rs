@@ -32,6 +32,8 @@ pub struct CoreParameters {
     pub reorder: u32,
     pub integer_window: u32,
     pub vector_window: u32,
+    /// Whether integer and vector operations wait in one scheduler: both alone fill about as many entries.
+    pub one_window: bool,
     pub loads: u32,
     pub stores: u32,
     pub integer_registers: u32,
@@ -114,6 +116,7 @@ fn read(source: &Source, threads: u32) -> CoreParameters {
     };
     let nop_slots = source.rate("issue.nop").zip(source.rate("issue")).is_none_or(|(nop, issue)| nop < 1.2 * issue);
     let integer_window = count("window.int", 97.0);
+    let vector_window = count("window.vector", f64::from(integer_window));
     let forward = forward(source);
     let refill = source.or("mispredict", source.cycles("mispredict"), 18.0);
     CoreParameters {
@@ -125,7 +128,8 @@ fn read(source: &Source, threads: u32) -> CoreParameters {
         fetch_queue: 12 * width,
         reorder,
         integer_window,
-        vector_window: count("window.vector", f64::from(integer_window)),
+        vector_window,
+        one_window: vector_window.abs_diff(integer_window) <= integer_window / 5,
         loads: count("window.loads", 128.0),
         stores: count("window.stores", 72.0),
         integer_registers: count("window.registers", 0.8 * f64::from(reorder)),

@@ -116,8 +116,8 @@ impl Directions {
                 self.tables[places[table]] = Entry { tag: tags[table], counter, useful: 0 };
             }
             None => {
-                for table in from..TABLES {
-                    let entry = &mut self.tables[places[table]];
+                for &place in &places[from..] {
+                    let entry = &mut self.tables[place];
                     entry.useful = entry.useful.saturating_sub(1);
                 }
             }

@@ -48,12 +48,9 @@ impl History {
 
     #[inline]
     fn push(&mut self, item: u64) {
-        for table in 0..TABLES {
-            let left = self.items[self.next.wrapping_sub(LENGTHS[table]) % REMEMBERED];
-            self.hashes[table] = self.hashes[table]
-                .wrapping_mul(FACTOR)
-                .wrapping_add(item)
-                .wrapping_sub(left.wrapping_mul(self.leaving[table]));
+        for ((hash, length), leaving) in self.hashes.iter_mut().zip(LENGTHS).zip(self.leaving) {
+            let left = self.items[self.next.wrapping_sub(length) % REMEMBERED];
+            *hash = hash.wrapping_mul(FACTOR).wrapping_add(item).wrapping_sub(left.wrapping_mul(leaving));
         }
         self.items[self.next] = item;
         self.next = (self.next + 1) % REMEMBERED;
