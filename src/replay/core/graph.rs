@@ -2,8 +2,6 @@
 
 use crate::profile::account::Cause;
 
-const CAUSES: usize = Cause::ALL.len();
-
 /// An event of an instruction: dispatch, the arrival of what it loads, its result, its retirement.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Node {
@@ -11,8 +9,6 @@ pub(super) struct Node {
     pub time: u32,
     /// The node whose event this one waited for last.
     pub from: u32,
-    /// Number of the instruction.
-    pub site: u32,
     /// Of the time since `from`: waiting for a port, translation, the level of the line, its bandwidth.
     pub port: u16,
     pub translation: u16,
@@ -39,9 +35,9 @@ pub(super) const fn index(cause: Cause) -> u8 {
 impl Node {
     /// A node that waited for one thing.
     #[inline]
-    pub(super) fn plain(time: u32, from: u32, site: u32, cause: Cause) -> Node {
+    pub(super) fn plain(time: u32, from: u32, cause: Cause) -> Node {
         let cause = Cause4 { rest: index(cause), ..Cause4::default() };
-        Node { time, from, site, cause, ..Node::default() }
+        Node { time, from, cause, ..Node::default() }
     }
 }
 
@@ -51,9 +47,19 @@ pub(super) struct Graph {
     pub nodes: Vec<Node>,
 }
 
-/// Adds to `cycles[site]` what each instruction's edges on the path to `last` took after `start`. The sums add up to
-/// `last`'s time − `start`.
-pub(super) fn walk(graph: &Graph, last: u32, start: u32, cycles: &mut [[f32; CAUSES]]) {
+/// A stretch of the path from one event to what it waited for last, of one cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stretch {
+    /// Cycles.
+    pub cycles: u32,
+    /// Index of the cause.
+    pub cause: u8,
+}
+
+/// The path over last-arriving edges from `last` back to the cycle `start`, latest stretch first. The stretches add up to `last`'s
+/// time − `start`.
+pub(super) fn walk(graph: &Graph, last: u32, start: u32, path: &mut Vec<Stretch>) {
+    path.clear();
     let mut at = last;
     let mut resolving = false;
     loop {
@@ -62,14 +68,14 @@ pub(super) fn walk(graph: &Graph, last: u32, start: u32, cycles: &mut [[f32; CAU
             return;
         }
         let before = &graph.nodes[node.from as usize];
-        let own = &mut cycles[node.site as usize];
         // What lies before `start` is left out; of the edge across it the part behind.
         let mut left = node.time.saturating_sub(before.time.max(start));
         let mut give = |amount: u32, cause: u8| {
-            let amount = amount.min(left);
-            left -= amount;
-            let cause = if resolving { under_misprediction(cause) } else { cause };
-            own[cause as usize] += amount as f32;
+            let cycles = amount.min(left);
+            left -= cycles;
+            if cycles > 0 {
+                path.push(Stretch { cycles, cause: if resolving { under_misprediction(cause) } else { cause } });
+            }
         };
         give(node.bandwidth, node.cause.bandwidth);
         give(node.level, node.cause.level);
@@ -106,18 +112,19 @@ mod tests {
     fn the_walk_gives_all_cycles_away_once() {
         let mut graph = Graph::default();
         graph.nodes.push(Node::default());
-        graph.nodes.push(Node::plain(10, 0, 0, Cause::Base));
-        let mut load = Node::plain(60, 1, 1, Cause::Chain);
+        graph.nodes.push(Node::plain(10, 0, Cause::Base));
+        let mut load = Node::plain(60, 1, Cause::Chain);
         (load.level, load.port) = (40, 3);
         (load.cause.level, load.cause.port) = (index(Cause::L3), index(Cause::L1));
         graph.nodes.push(load);
-        graph.nodes.push(Node::plain(80, 2, 2, Cause::Mispredict));
-        let mut cycles = vec![[0.0; CAUSES]; 3];
-        walk(&graph, 3, 4, &mut cycles);
-        let total: f32 = cycles.iter().flatten().sum();
-        assert_eq!(total, 76.0);
-        assert_eq!(cycles[1][Cause::L3 as usize], 40.0);
-        assert_eq!(cycles[1][Cause::Mispredict as usize], 10.0, "the load that the branch waited for");
-        assert_eq!(cycles[0][Cause::Base as usize], 6.0);
+        graph.nodes.push(Node::plain(80, 2, Cause::Mispredict));
+        let mut path = Vec::new();
+        walk(&graph, 3, 4, &mut path);
+        let of = |cause: Cause| path.iter().filter(|s| s.cause == index(cause)).map(|s| s.cycles).sum::<u32>();
+        assert_eq!(path.iter().map(|s| s.cycles).sum::<u32>(), 76);
+        assert_eq!(of(Cause::L3), 40);
+        assert_eq!(of(Cause::Mispredict), 30, "the load that the branch waited for, too");
+        assert_eq!(of(Cause::Base), 6);
+        assert_eq!(path[0], Stretch { cycles: 20, cause: index(Cause::Mispredict) }, "the latest comes first");
     }
 }

@@ -16,6 +16,7 @@ mod graph;
 mod lines;
 mod memory;
 mod ports;
+mod retirement;
 mod stores;
 mod window;
 mod wrong_path;
@@ -35,9 +36,10 @@ use super::paths::Paths;
 
 use change::Change;
 use front_end::FrontEnd;
-use graph::{Cause4, Graph, Node, index};
+use graph::{Cause4, Graph, Node, Stretch, index};
 use memory::Memory;
 use ports::Ports;
+use retirement::Retirement;
 use stores::{Match, Store, Stores};
 use window::{Queue, Scheduler};
 
@@ -135,8 +137,10 @@ pub struct Core<'a> {
     counts: Vec<(u32, u32)>,
     cycles: Vec<Cycles>,
     touched: Vec<u32>,
-    /// Instructions of the lead-in.
-    before: Vec<u32>,
+    /// Retirements behind the lead-in, and the way back from the last of them.
+    retirements: Vec<Retirement>,
+    path: Vec<Stretch>,
+    counting: bool,
 }
 
 impl<'a> Core<'a> {
@@ -179,7 +183,9 @@ impl<'a> Core<'a> {
             counts: vec![(0, 0); sites],
             cycles: vec![[0.0; Cause::ALL.len()]; sites],
             touched: Vec::new(),
-            before: Vec::new(),
+            retirements: Vec::new(),
+            path: Vec::new(),
+            counting: false,
         }
     }
 
@@ -209,8 +215,8 @@ impl<'a> Core<'a> {
         self.begin(seed);
         let program = self.program;
         let mut executed = 0u32;
-        let mut counted_from = (START, 0);
-        let mut counting = burst.lead_in == 0;
+        let mut counted_from = START;
+        self.counting = burst.lead_in == 0;
         let lanes = if self.change.all_lanes { self.lanes() } else { Vec::new() };
         let mut passes = vec![0u32; if self.change.all_lanes { program.blocks.len() } else { 0 }];
         for (n, step) in burst.steps.iter().enumerate() {
@@ -218,14 +224,12 @@ impl<'a> Core<'a> {
             let end = next.map_or(burst.accesses.len(), |next| next.first_access as usize);
             let accesses = &burst.accesses[step.first_access as usize..end];
             let (block, ops) = program.block(step.block);
-            if !counting && executed >= burst.lead_in {
-                counting = true;
-                counted_from = (self.retired.0, self.retired.2);
+            if !self.counting && executed >= burst.lead_in {
+                self.counting = true;
+                counted_from = self.retired.0;
             }
-            if counting {
+            if self.counting {
                 self.count(ops, step.branch);
-            } else {
-                self.before.extend(ops.iter().map(|op| op.site));
             }
             executed += ops.len() as u32;
             if let Some(&lanes) = lanes.get(step.block as usize)
@@ -253,7 +257,7 @@ impl<'a> Core<'a> {
                 self.ending(last, taken, step.branch, burst, n);
             }
         }
-        self.outcome(counted_from.0)
+        self.outcome(counted_from)
     }
 
     fn count(&mut self, ops: &[Op], branch: Prediction) {
@@ -270,21 +274,13 @@ impl<'a> Core<'a> {
     }
 
     fn outcome(&mut self, start: u32) -> Outcome {
-        graph::walk(&self.graph, self.retired.2, start, &mut self.cycles);
-        // Instructions that only the lead-in executed may own the first edges.
-        let mut stray = [0.0; Cause::ALL.len()];
-        for site in self.before.drain(..).filter(|&site| self.counts[site as usize].0 == 0) {
-            for (sum, own) in stray.iter_mut().zip(&mut self.cycles[site as usize]) {
-                *sum += std::mem::take(own);
-            }
-        }
+        graph::walk(&self.graph, self.retired.2, start, &mut self.path);
+        retirement::share_out(&self.retirements, &self.path, start, &mut self.cycles);
+        self.retirements.clear();
         let mut instructions = Vec::with_capacity(self.touched.len());
         for site in self.touched.drain(..) {
             let (executed, mispredicted) = std::mem::take(&mut self.counts[site as usize]);
-            let mut cycles = std::mem::take(&mut self.cycles[site as usize]);
-            if instructions.is_empty() {
-                cycles.iter_mut().zip(&stray).for_each(|(own, stray)| *own += stray);
-            }
+            let cycles = std::mem::take(&mut self.cycles[site as usize]);
             instructions.push((site, executed, mispredicted, cycles));
         }
         Outcome { instructions }
@@ -401,7 +397,7 @@ impl<'a> Core<'a> {
         if time > cycle {
             self.ports.advance(time);
         }
-        let node = self.push(Node::plain(time, from, op.site, cause));
+        let node = self.push(Node::plain(time, from, cause));
         self.dispatched = (time, used, node);
         node
     }
@@ -452,7 +448,6 @@ impl<'a> Core<'a> {
             let mut node = Node {
                 time: issue + takes,
                 from: address.node,
-                site: op.site,
                 port: waited,
                 translation: if prefetch { 0 } else { arrival.translation.min(u32::from(u16::MAX)) as u16 },
                 level: if prefetch { 0 } else { arrival.level },
@@ -498,7 +493,7 @@ impl<'a> Core<'a> {
                 if data > hit { (data, store.node) } else { (hit, node.from) }
             }
         };
-        let plain = Node::plain(time, from, op.site, Cause::Forwarding);
+        let plain = Node::plain(time, from, Cause::Forwarding);
         *node = if from == node.from { Node { time, level: 0, bandwidth: 0, translation: 0, ..*node } } else { plain };
     }
 
@@ -546,7 +541,7 @@ impl<'a> Core<'a> {
         let time = issue + takes;
         let waited = (issue - ready.time).min(u32::from(u16::MAX)) as u16;
         let cause = Cause4 { rest: index(Cause::Chain), port: index(Cause::Ports), ..Cause4::default() };
-        let node = Node { time, from: ready.node, site: op.site, port: waited, cause, ..Node::default() };
+        let node = Node { time, from: ready.node, port: waited, cause, ..Node::default() };
         let node = self.push(node);
         (Ready { time, node }, Ready { time: issue, node: ready.node }, form.bypass)
     }
@@ -564,7 +559,7 @@ impl<'a> Core<'a> {
             let cause = Cause4 { rest: index(Cause::Chain), port: index(Cause::L1), ..Cause4::default() };
             let waited = if from == address.node { issue - address.time } else { 0 };
             let waited = waited.min(u32::from(u16::MAX)) as u16;
-            let node = self.push(Node { time, from, site: op.site, port: waited, cause, ..Node::default() });
+            let node = self.push(Node { time, from, port: waited, cause, ..Node::default() });
             match &mut last {
                 Some((ready, asked)) => {
                     ready.and(time, node);
@@ -609,8 +604,11 @@ impl<'a> Core<'a> {
             (time, from) = (done.time, done.node);
         }
         let used = if time > cycle { slots } else { used + slots };
-        let node = self.push(Node::plain(time, from, op.site, Cause::Base));
+        let node = self.push(Node::plain(time, from, Cause::Base));
         self.retired = (time, used, node);
+        if self.counting {
+            self.retirements.push(Retirement { time, site: op.site });
+        }
         for _ in 0..slots {
             self.reorder.take(time, node);
         }
@@ -653,7 +651,7 @@ impl<'a> Core<'a> {
                 bandwidth: arrival.bandwidth_cause,
                 ..Cause4::default()
             };
-            let mut node = Node { time, from, site: op.site, cause, ..Node::default() };
+            let mut node = Node { time, from, cause, ..Node::default() };
             if line > time {
                 node.bandwidth = arrival.bandwidth.min(line - time);
                 node.level = line - time - node.bandwidth;
@@ -694,7 +692,7 @@ impl<'a> Core<'a> {
         let time = ready.time + inside.max(behind);
         let causes = Cause4 { rest: index(Cause::L1), level: cause, ..Cause4::default() };
         let level = behind.saturating_sub(inside);
-        let node = Node { time, from: ready.node, site: op.site, level, cause: causes, ..Node::default() };
+        let node = Node { time, from: ready.node, level, cause: causes, ..Node::default() };
         let node = self.push(node);
         let done = Ready { time, node };
         self.write(op, done, 0);
