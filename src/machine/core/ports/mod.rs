@@ -57,11 +57,9 @@ pub fn measure(
     found: &mut Found,
 ) -> Result<(), MachineError> {
     let mut pieces = Vec::new();
-    let narrow = narrow_width(found);
-    let mut groups = vec![(None, INTEGER.map(String::from).to_vec())];
-    groups.extend([narrow, Width::W512].map(|width| (Some(width), names_at(&VECTOR, width))));
-    let groups = groups.into_iter().map(|(width, names)| emit(width, names, features, forms, found, &mut pieces));
-    let groups = groups.collect::<Result<Vec<Group>, _>>()?;
+    let narrow = narrow_width(found, features);
+    let groups = [None, Some(narrow), Some(Width::W512)].map(|width| emit(width, features, forms, found, &mut pieces));
+    let groups = groups.into_iter().collect::<Result<Vec<Group>, _>>()?;
     let timed = rounds::time(clock, pieces, ROUNDS, end);
     let width = found.value("width.dispatch").map_or(f64::INFINITY, |v| v.value);
     let mut narrow_sets: Vec<(String, u32)> = Vec::new();
@@ -86,19 +84,24 @@ pub fn measure(
             narrow_sets = stems(&group.names).into_iter().zip(solution.sets.iter().copied()).collect();
         }
         note(group.width, &group.names, &solution, found);
+        note_absent(group.width, &group.names, found);
     }
     Ok(())
 }
 
-/// 256 bits where these are one micro-operation, else 128.
-fn narrow_width(found: &Found) -> Width {
+/// 256 bits where all forms have them, as one micro-operation; else 128.
+fn narrow_width(found: &Found, features: Features) -> Width {
     let rate = |id: &str| found.value(id).map_or(0.0, |v| v.value);
     let is_whole = rate("form.fadd.256.rate") >= WHOLE * rate("form.fadd.128.rate");
-    if is_whole && rate("form.fadd.256.rate") > 0.0 { Width::W256 } else { Width::W128 }
+    if features.avx2 && is_whole { Width::W256 } else { Width::W128 }
 }
 
-fn names_at(stems: &[&str], width: Width) -> Vec<String> {
-    stems.iter().map(|stem| format!("{stem}.{}", suffix(width))).collect()
+/// The names of a group; `None`: of integer forms.
+fn all_names(width: Option<Width>) -> Vec<String> {
+    match width {
+        None => INTEGER.map(String::from).to_vec(),
+        Some(width) => VECTOR.iter().map(|stem| format!("{stem}.{}", suffix(width))).collect(),
+    }
 }
 
 /// Names without their widths.
@@ -106,16 +109,16 @@ fn stems(names: &[String]) -> Vec<String> {
     names.iter().map(|name| name.split('.').next().unwrap_or(name).to_owned()).collect()
 }
 
-/// Emits the pairs of those of `names` that have a rate.
+/// Emits the pairs of those forms of a group that have a rate.
 fn emit(
     width: Option<Width>,
-    names: Vec<String>,
     features: Features,
     forms: &[Form],
     found: &Found,
     pieces: &mut Vec<Piece>,
 ) -> Result<Group, MachineError> {
     let rate = |name: &str| found.value(&format!("form.{name}.rate")).map(|v| v.value);
+    let names = all_names(width);
     let there: Vec<(&Form, f64)> =
         names.iter().filter_map(|name| Some((forms.iter().find(|form| form.name == *name)?, rate(name)?))).collect();
     let (first, mut mixes) = (pieces.len(), Vec::new());
@@ -163,13 +166,16 @@ fn note(width: Option<Width>, names: &[String], solution: &Solution, found: &mut
     }
 }
 
+/// Notes those forms that were not compared with others.
+fn note_absent(width: Option<Width>, names: &[String], found: &mut Found) {
+    for name in all_names(width).iter().filter(|name| !names.contains(name)) {
+        found.missing(format!("form.{name}.ports"), Unit::Count, "its rate is not known");
+    }
+}
+
 fn note_missing(width: Option<Width>, complete: bool, found: &mut Found) {
     let reason = if complete { "this CPU has no such instructions" } else { NO_TIME };
-    let names = match width {
-        None => INTEGER.map(String::from).to_vec(),
-        Some(width) => names_at(&VECTOR, width),
-    };
-    for id in names.iter().flat_map(|name| ids(width, name)) {
+    for id in all_names(width).iter().flat_map(|name| ids(width, name)) {
         found.missing(id, Unit::Count, reason);
     }
 }

@@ -94,16 +94,15 @@ impl Rates {
             }
             (error, ports, placed) = (least, of_rest, rest);
         }
-        let explained = placed.clone();
+        let explained = placed;
         for class in (0..classes).filter(|class| !explained.contains(class)) {
             let count = ports.count().max(self.size(class) as usize);
-            ports = self.placed(&[(0.0, ports)], class, &placed, count).first()?.1;
-            placed.push(class);
+            ports = self.placed(&[(0.0, ports)], class, &explained, count).first()?.1;
         }
-        // An explained class is not blamed for what is not.
+        // No class is blamed for another one that is not explained.
         let counts = |mix: &&Mix, class: usize| {
-            let is_explained = |class: &usize| explained.contains(class);
-            mix.classes.contains(&class) && (mix.classes.iter().all(is_explained) || !is_explained(&class))
+            let is_sound = |other: &usize| *other == class || explained.contains(other);
+            mix.classes.contains(&class) && mix.classes.iter().all(is_sound)
         };
         let off =
             |class: usize| self.mixes.iter().filter(move |mix| counts(mix, class)).map(|mix| self.off(mix, &ports));

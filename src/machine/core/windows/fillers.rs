@@ -90,7 +90,7 @@ impl Filler {
             }
             Filler::Load => {
                 let load = e.move_load(Width::W128);
-                e.load(load, vector(Width::W128, 2 + n % 12), Register::RSI, SCRATCH + 8 * (n % 64 & !1) as i64);
+                e.load(load, vector(Width::W128, 2 + n % 12), Register::RSI, SCRATCH + 8 * (n % 64 / 2 * 2) as i64);
             }
             Filler::Store => {
                 e.store(Code::Mov_rm64_r64, Register::RSI, SCRATCH + 8 * (n % 64) as i64, Register::RSI);
