@@ -26,7 +26,7 @@ mod tests;
 
 use crate::isa::facts::AccessKind;
 use crate::profile::account::{Cause, WhatIf};
-use crate::profile::evidence::bursts::{Burst, BurstAccess, Prediction};
+use crate::profile::evidence::bursts::{Burst, BurstAccess, Found, Prediction};
 
 use super::form::{Form, Kind};
 use super::levels::Levels;
@@ -237,6 +237,7 @@ impl<'a> Core<'a> {
             {
                 passes[step.block as usize] += 1;
                 if passes[step.block as usize] % lanes != 0 {
+                    self.touch(ops, accesses, step.first_access);
                     continue;
                 }
             }
@@ -697,6 +698,22 @@ impl<'a> Core<'a> {
         let done = Ready { time, node };
         self.write(op, done, 0);
         self.retire(op, done, done, &[], None, number);
+    }
+
+    /// Brings the lines that an iteration misses which another one does the work of.
+    fn touch(&mut self, ops: &[Op], accesses: &[BurstAccess], number: u32) {
+        for (n, access) in accesses.iter().enumerate().filter(|(_, access)| access.found != Found::L1) {
+            let Some(op) = ops.iter().find(|op| op.offset == access.access.offset) else { continue };
+            let writes = matches!(access.access.kind, AccessKind::Store | AccessKind::Scatter);
+            let place = (op.site, number + n as u32, self.generation);
+            self.memory.access(
+                access,
+                place,
+                self.dispatched.0 + TO_ISSUE,
+                self.core.l1[op.data_width as usize],
+                writes,
+            );
+        }
     }
 
     /// By block: of how many executions in a row one would do, if scalar and narrow arithmetic were done in the widest vectors.

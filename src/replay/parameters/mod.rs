@@ -150,8 +150,10 @@ fn read(source: &Source, threads: u32) -> CoreParameters {
             source.cycles(&id).map_or(forward, whole)
         }),
         merged_forward: whole(source.or("forward.wide", source.cycles("forward.wide"), 14.0)),
+        // In the kernel of the ceiling the branch itself and the step from dispatch to issue are in it.
         refill: whole(refill - 2.0),
-        indirect_refill: whole(source.cycles("mispredict.indirect").unwrap_or(refill) - 2.0),
+        // In its kernel a comparison and a conditional move lie before the jump.
+        indirect_refill: whole(source.cycles("mispredict.indirect").map_or(refill - 2.0, |cycles| cycles - 4.0)),
         l1_misses: count("misses.l1", 12.0),
         l2_misses: whole(source.or("misses.l2", None, 48.0)),
         l2_line: lines(source, "l2", threads, 32.0),
