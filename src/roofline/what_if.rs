@@ -5,14 +5,18 @@
 //! ```
 
 use crate::profile::account::{Account, Cause, HotBranch, WhatIf};
+use crate::profile::evidence::memory::Traffic;
 use crate::profile::function::Saving;
 
 use super::account;
 use super::class;
 use super::deficiency::Deficiency;
+use super::reuse::Reuse;
 use super::savings::alone_share;
 use super::terms::Subject;
 
+/// From this share of lines out of order on another order is worth a word.
+const LEAST_OUT_OF_ORDER: f64 = 0.2;
 /// A change is listed if it gains this share of the time.
 const WORTHWHILE: f64 = 0.05;
 
@@ -80,8 +84,21 @@ fn is_possible(subject: &Subject<'_>, change: WhatIf) -> bool {
         WhatIf::IndependentIterations => class::is_candidate(subject, Deficiency::Ilp),
         WhatIf::AllLanes => class::is_candidate(subject, Deficiency::Simd),
         WhatIf::Fused => class::is_candidate(subject, Deficiency::Fma),
+        // What a call meets once has nothing to be kept for.
+        WhatIf::HitsInL2 => matches!(subject.reuse, Reuse::SameCall { .. }),
+        WhatIf::UnitStride => traffic_of(subject).is_some_and(|t| out_of_order(&t) >= LEAST_OUT_OF_ORDER),
         _ => true,
     }
+}
+
+fn traffic_of(subject: &Subject<'_>) -> Option<Traffic> {
+    subject.function.work.as_ref()?.traffic
+}
+
+/// Share of the lines that do not follow one another.
+fn out_of_order(t: &Traffic) -> f64 {
+    let others = t.strided_lines + t.random_lines + t.gathered_lines;
+    others / (others + t.unit_lines).max(1.0)
 }
 
 fn advice(change: WhatIf, account: &Account, share: f64) -> String {

@@ -30,12 +30,14 @@ const NEWEST: f64 = 0.25;
 const OUTLIER: f64 = 3.0;
 /// Nothing is recorded for so long: whoever is still to come waits for something.
 const QUIET: Duration = Duration::from_millis(20);
-/// The tracer is not busy with a burst for longer than so many seconds for each thread: where much is to be translated first, the next
-/// bursts will find it.
-const LONGEST_BUSY_S: f64 = 0.03;
+/// The same where no thread whose burst goes on could run.
+const IDLE: Duration = Duration::from_millis(3);
+/// The tracer is not busy with a burst for longer than this part of the longest: where much is to be translated first, the next bursts
+/// will find it.
+const BUSY: f64 = 0.6;
 /// Bursts of one thread, and of each more, do not last longer.
-const LONGEST: Duration = Duration::from_millis(150);
-const LONGEST_OF_MORE: Duration = Duration::from_millis(10);
+const LONGEST: Duration = Duration::from_millis(50);
+const LONGEST_OF_MORE: Duration = Duration::from_millis(5);
 
 /// Whether there is a burst.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -81,11 +83,15 @@ impl Traced {
         now - self.moved >= QUIET
     }
 
+    /// Whether nothing has been recorded for as long as a thread that waits is waited for.
+    pub fn is_idle(&self, now: Instant) -> bool {
+        now - self.moved >= IDLE
+    }
+
     /// Whether one of so many threads that `goes_on` has its time until `now`.
     pub fn is_over(&self, goes_on: bool, threads: usize, now: Instant) -> bool {
         let longest = LONGEST + LONGEST_OF_MORE * threads.saturating_sub(1) as u32;
-        let busy_s = LONGEST_BUSY_S * threads.max(1) as f64;
-        let is_long = now - self.since >= longest || own_seconds() - self.own_s >= busy_s;
+        let is_long = now - self.since >= longest || own_seconds() - self.own_s >= longest.as_secs_f64() * BUSY;
         self.begun && !goes_on || self.is_quiet(now) || is_long
     }
 }

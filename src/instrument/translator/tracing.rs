@@ -44,11 +44,15 @@ impl Run {
                     traced.moved = now;
                 }
                 let runs = |(&tid, t): (&Pid, &Thread)| bursts.goes_on(t.ordinal) && is_runnable(tid);
-                // On a busy host a thread may have to wait for a processor.
-                if traced.is_quiet(now) && self.threads.iter().any(runs) {
-                    traced.moved = now;
+                let mut waits = false;
+                if traced.is_idle(now) {
+                    waits = traced.begun && !self.threads.iter().any(runs);
+                    // On a busy host a thread may have to wait for a processor.
+                    if !waits && traced.is_quiet(now) {
+                        traced.moved = now;
+                    }
                 }
-                let over = traced.is_over(bursts.go_on(), self.threads.len(), now);
+                let over = waits || traced.is_over(bursts.go_on(), self.threads.len(), now);
                 bursts.stage = match over || !pauses {
                     true if bursts.go_on() => Stage::Ending(traced, now - traced.moved),
                     true => Stage::Ending(traced, Duration::ZERO),

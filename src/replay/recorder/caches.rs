@@ -144,7 +144,7 @@ mod tests {
         let mut sweep = |lines: u64| {
             let mut found = (0, 0, 0, 0);
             for line in 0..lines {
-                match caches.meet(&read(1 << 30 | line * 64)).0 {
+                match caches.meet(&read((1 << 30) | (line * 64))).0 {
                     Found::L1 => found.0 += 1,
                     Found::L2 => found.1 += 1,
                     Found::Beyond { again: true } => found.2 += 1,

@@ -164,5 +164,11 @@ fn a_function_for_which_the_kernel_works_longer_is_the_kernels() {
     k.function.kernel_s = Some(3.0 * cpu_s);
     let f = k.clone().analysed();
     assert_eq!(class(&f), "system-calls");
-    assert!(f.analysis.remarks.iter().any(|r| r.contains("page faults or system calls")), "{:?}", f.analysis.remarks);
+    assert!(f.analysis.remarks.iter().any(|r| r.contains("system calls")), "{:?}", f.analysis.remarks);
+    k.function.fault_s = Some(2.0 * cpu_s);
+    let f = k.clone().analysed();
+    assert_eq!(class(&f), "page-faults");
+    let saving = f.analysis.savings.iter().find(|s| s.remove == ["page-faults"]).expect("measured");
+    let time_s = f.time_s.expect("timed");
+    assert!((saving.seconds - 2.0 * time_s).abs() < 1e-9 && saving.advice.contains("first"), "{saving:?}");
 }
