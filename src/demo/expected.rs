@@ -127,7 +127,7 @@ mod tests {
             ("demo_l1_loads_avx512", "l1-bandwidth"),
             ("demo_l1_store_avx512", "l1-bandwidth"),
             ("demo_int", "peak"),
-            ("demo_mispredict", "unknown"),
+            ("demo_mispredict", "mispredict"),
         ] {
             assert_eq!(expected.get(symbol).map(String::as_str), Some(class), "{symbol}");
         }

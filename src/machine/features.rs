@@ -11,6 +11,12 @@ pub struct Features {
     pub popcnt: bool,
     /// `andn` and others.
     pub bmi1: bool,
+    /// Rounds of SHA-1 and SHA-256.
+    pub sha: bool,
+    /// Rounds of AES.
+    pub aes: bool,
+    /// Multiplication without carries.
+    pub pclmulqdq: bool,
     /// VEX-encoded 128- and 256-bit floating point.
     pub avx: bool,
     /// 256-bit integers and gathers.
@@ -44,6 +50,9 @@ impl Features {
             sse41: has!("sse4.1"),
             popcnt: has!("popcnt"),
             bmi1: has!("bmi1"),
+            sha: has!("sha"),
+            aes: has!("aes"),
+            pclmulqdq: has!("pclmulqdq"),
             avx: has!("avx"),
             avx2: has!("avx2"),
             fma: has!("fma"),

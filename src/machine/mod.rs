@@ -76,7 +76,7 @@
 //! | `form.NAME.ports` | op | bits: the ports that it may use, 0 to 7 of integer and 8 to 15 of vector units; which bit is which port means nothing |
 //!
 //! NAME: `add imul div64 div32 shift shiftcl lea3 bmi popcnt cmov setcc adc bsf branch movgprvec movvecgpr fcomi kop push call` and, each with
-//! `.W`, `vadd vmul vshift vlogic shuffle permute blend fadd fmul ffma fdiv fsqrt fdivs fsqrts fcmp fminmax fround cvt cvtint gather load
+//! `.W`, `vadd vmul vshift vlogic shuffle permute blend fadd fmul ffma fdiv fsqrt fdivs fsqrts fcmp fminmax fround sha aes clmul cvt cvtint gather load
 //! store` (the instructions: `core/forms/mod.rs`). `ports` of `add imul shift lea3 branch bmi popcnt cmov` and of `fadd fmul ffma vadd vlogic
 //! shuffle permute fcmp cvt fdiv`, told at 256 bits for all up to these (at 128 where 256 are two operations), and at 512.
 //!

@@ -70,12 +70,18 @@ pub enum Kind {
     Fcomi,
     /// Operations on mask registers.
     Kop,
+    /// Rounds of SHA-1 and SHA-256.
+    Sha,
+    /// Rounds of AES.
+    Aes,
+    /// Multiplication without carries.
+    Clmul,
 }
 
 impl Kind {
     /// All of them, each with its name in `form.NAME.lat`, whether its name has a width, the latency in cycles and the executions a
     /// cycle that are assumed where neither is measured.
-    pub const ALL: [(Kind, &'static str, bool, f64, f64); 38] = [
+    pub const ALL: [(Kind, &'static str, bool, f64, f64); 41] = [
         (Kind::Add, "add", false, 1.0, 4.0),
         (Kind::Imul, "imul", false, 3.0, 1.0),
         (Kind::Div64, "div64", false, 14.0, 0.15),
@@ -114,6 +120,9 @@ impl Kind {
         (Kind::MovVecGpr, "movvecgpr", false, 2.0, 1.0),
         (Kind::Fcomi, "fcomi", false, 4.0, 1.0),
         (Kind::Kop, "kop", false, 1.0, 1.0),
+        (Kind::Sha, "sha", true, 4.0, 0.5),
+        (Kind::Aes, "aes", true, 4.0, 1.0),
+        (Kind::Clmul, "clmul", true, 4.0, 1.0),
     ];
 
     /// Whether it runs on vector ports.

@@ -310,7 +310,7 @@ pub const KERNELS: &[Kernel] = &[
     },
     Kernel {
         name: "mispredict",
-        built_for: BuiltFor::Class("unknown"),
+        built_for: BuiltFor::Class("mispredict"),
         data: REGISTERS,
         team: Team::One,
         in_demo: true,

@@ -152,6 +152,11 @@ fn vector(instruction: &Instruction, facts: &InstructionFacts) -> Work {
         Vpbroadcastb | Vpbroadcastw | Vpbroadcastd | Vpbroadcastq if general_operand(instruction) => {
             form(Kind::Permute)
         }
+        // The others of SHA are like shuffles and additions.
+        Sha256rnds2 | Sha1rnds4 => form(Kind::Sha),
+        Aesenc | Aesenclast | Aesdec | Aesdeclast | Vaesenc | Vaesenclast | Vaesdec | Vaesdeclast | Aesimc
+        | Vaesimc | Aeskeygenassist | Vaeskeygenassist => form(Kind::Aes),
+        Pclmulqdq | Vpclmulqdq => form(Kind::Clmul),
         _ if SHIFTS.contains(&name) => form(Kind::VShift),
         _ if LOGIC.contains(&name) => form(Kind::VLogic),
         _ if BLENDS.contains(&name) => form(Kind::Blend),
@@ -193,12 +198,6 @@ const MULTIPLIES: &[Mnemonic] = {
         Vpdpwssds,
         Vpmadd52luq,
         Vpmadd52huq,
-        Pclmulqdq,
-        Vpclmulqdq,
-        Aesenc,
-        Aesdec,
-        Vaesenc,
-        Vaesdec,
     ]
 };
 

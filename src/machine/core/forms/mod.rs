@@ -8,6 +8,7 @@
 //! | `shuffle permute blend` | `shufpd` (within 128 bits), `vpermpd` (across), `blendpd` |
 //! | `fadd fmul ffma fdiv fsqrt` | double precision; `fdivs`, `fsqrts`: single |
 //! | `fcmp fminmax fround` | `cmppd` (512 bits: into a mask), `maxpd`, `roundpd` |
+//! | `sha aes clmul` | `sha256rnds2`, `aesenc`, `pclmulqdq` (128 bits) |
 //! | `cvt cvtint` | double ↔ float, double ↔ 32-bit integer, in turn |
 //! | `movgprvec movvecgpr fcomi kop` | `movq xmm,r`, `movq r,xmm`, `ucomisd`, `kandw` |
 //! | `gather load store push call` | `vpgatherqq`, a load, a store, `push` and `pop` in turn, `call` with its `ret` |

@@ -59,6 +59,15 @@ fn baseline(_: Features) -> bool {
 fn sse41(features: Features) -> bool {
     features.sse41
 }
+fn sha(features: Features) -> bool {
+    features.sha
+}
+fn aes(features: Features) -> bool {
+    features.aes
+}
+fn pclmulqdq(features: Features) -> bool {
+    features.pclmulqdq
+}
 fn avx(features: Features) -> bool {
     features.avx
 }
@@ -69,7 +78,7 @@ fn avx2(features: Features) -> bool {
 use Code::INVALID as NONE;
 
 #[rustfmt::skip]
-const ROWS: [Row; 10] = [
+const ROWS: [Row; 13] = [
     Row { name: "vadd", shape: Shape::Three, sse_shape: Shape::Destructive, needs: [baseline, avx2],
         codes: [NONE, Code::VEX_Vpaddd_xmm_xmm_xmmm128, Code::VEX_Vpaddd_ymm_ymm_ymmm256, Code::EVEX_Vpaddd_zmm_k1z_zmm_zmmm512b32],
         sse: [NONE, Code::Paddd_xmm_xmmm128] },
@@ -100,6 +109,15 @@ const ROWS: [Row; 10] = [
     Row { name: "fround", shape: Shape::TwoBy(3), sse_shape: Shape::TwoBy(3), needs: [sse41, avx],
         codes: [Code::VEX_Vroundsd_xmm_xmm_xmmm64_imm8, Code::VEX_Vroundpd_xmm_xmmm128_imm8, Code::VEX_Vroundpd_ymm_ymmm256_imm8, Code::EVEX_Vrndscalepd_zmm_k1z_zmmm512b64_imm8_sae],
         sse: [Code::Roundsd_xmm_xmmm64_imm8, Code::Roundpd_xmm_xmmm128_imm8] },
+    Row { name: "sha", shape: Shape::Destructive, sse_shape: Shape::Destructive, needs: [sha, sha],
+        codes: [NONE, Code::Sha256rnds2_xmm_xmmm128, NONE, NONE],
+        sse: [NONE, Code::Sha256rnds2_xmm_xmmm128] },
+    Row { name: "aes", shape: Shape::Destructive, sse_shape: Shape::Destructive, needs: [aes, aes],
+        codes: [NONE, Code::Aesenc_xmm_xmmm128, NONE, NONE],
+        sse: [NONE, Code::Aesenc_xmm_xmmm128] },
+    Row { name: "clmul", shape: Shape::DestructiveBy(0), sse_shape: Shape::DestructiveBy(0), needs: [pclmulqdq, pclmulqdq],
+        codes: [NONE, Code::Pclmulqdq_xmm_xmmm128_imm8, NONE, NONE],
+        sse: [NONE, Code::Pclmulqdq_xmm_xmmm128_imm8] },
 ];
 
 const FLOATING: [(&str, FpOp, Precision); 7] = [
