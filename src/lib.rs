@@ -4,8 +4,8 @@
 //! machine holds it down, how close it is to that ceiling, and what removing the ceiling would save.
 //!
 //! **What is measured.** The ceilings of the machine it runs on ([`machine`]), where the program's time goes
-//! ([`sample`]), what it executed ([`instrument`]), and the bytes that crossed each cache level ([`memory`]). The model
-//! ([`roofline`]) is the one that Williams, Waterman and Patterson proposed in Appendix A of their 2008 report.
+//! ([`sample`]), what it executed ([`instrument`]), and the bytes that crossed each cache level ([`memory`]). A model of the
+//! core ([`replay`]) estimates from short traces what each function's cycles were spent on. The model ([`roofline`]) is the one that Williams, Waterman and Patterson proposed in Appendix A of their 2008 report.
 //!
 //! **What the user provides.** A program for x86-64 Linux that may be run twice with the same input. Nothing needs to
 //! be recompiled; symbols and debug information make names better.
