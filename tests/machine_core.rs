@@ -62,7 +62,7 @@ fn every_parameter_has_a_value_or_a_reason_with_any_instruction_sets() {
         let missing: Vec<&String> = promised.iter().filter(|id| !told.contains(id.as_str())).collect();
         assert!(missing.is_empty(), "{features:?}: {missing:?}");
         for c in &ceilings {
-            assert!(core::is_parameter(&c.id) && c.threads == 1, "{c:?}");
+            assert!(rprof::profile::clock::is_parameter(&c.id) && c.threads == 1, "{c:?}");
             match c.value {
                 Some(value) => assert!(value > 0.0 && value.is_finite() && c.clock_hz.is_some(), "{c:?}"),
                 None => assert!(c.reason.is_some(), "{c:?}"),

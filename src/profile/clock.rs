@@ -10,6 +10,15 @@ pub fn of_all_cpus(id: &str) -> &str {
     ["smt.", "slow."].iter().find_map(|subset| id.strip_prefix(subset)).unwrap_or(id)
 }
 
+/// How ids of the core's parameters begin: each is measured beside the clock that it states, and none is brought to another one.
+pub const PARAMETERS: [&str; 9] =
+    ["width.", "window.", "misses.", "mispredict.indirect", "forward.", "tlb.first", "tlb.second", "tlb.walk", "form."];
+
+/// Whether `id` is a parameter of the core.
+pub fn is_parameter(id: &str) -> bool {
+    PARAMETERS.iter().any(|family| id.starts_with(family))
+}
+
 /// Whether the ceiling `id` is of what a core does by itself: registers, L1, L2.
 pub fn follows(id: &str) -> bool {
     let id = of_all_cpus(id);

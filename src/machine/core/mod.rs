@@ -27,16 +27,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::bench::ClockChain;
+use crate::profile::clock::PARAMETERS;
+
 use super::error::MachineError;
 use super::features::Features;
 use super::lab::Lab;
 use chains::Suite;
 use found::Found;
 use rounds::Piece;
-
-/// How ids of these parameters begin.
-const FAMILIES: [&str; 9] =
-    ["width.", "window.", "misses.", "mispredict.indirect", "forward.", "tlb.first", "tlb.second", "tlb.walk", "form."];
 
 /// Time for the kernels of `rounds`, for windows, and for address translation: three times what a quiet host takes.
 const TIME: Duration = Duration::from_millis(300);
@@ -47,17 +45,12 @@ const TIME_OF_PAGES: Duration = Duration::from_millis(200);
 /// Rounds in which all kernels are timed.
 const ROUNDS: usize = 24;
 
-/// Whether `id` is measured here: by one rule of its own, whole, and not again when other ceilings are.
-pub fn is_parameter(id: &str) -> bool {
-    FAMILIES.iter().any(|family| id.starts_with(family))
-}
-
 /// Measures all parameters and records them.
 ///
 /// # Errors
 /// As [`Lab::registers`].
 pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
-    if !lab.wants_family(&FAMILIES, 1) {
+    if !lab.wants_family(&PARAMETERS, 1) {
         return Ok(());
     }
     let (features, clock) = (lab.features, lab.watch().clock());

@@ -8,8 +8,8 @@ use std::time::Instant;
 use super::record::{clocked, unsettled_because};
 use super::{Doubtful, Lab, Label, Steadiness};
 use crate::machine::bench::timing::Rate;
-use crate::machine::core::is_parameter;
 use crate::machine::doubt;
+use crate::profile::clock::is_parameter;
 use crate::profile::machine::Ceiling;
 
 /// How far the cycles of a chain differ from one run to the next, at least.

@@ -15,13 +15,14 @@ pub fn at_one_clock(rates: Vec<(f64, Rate)>) -> Vec<(f64, f64)> {
 }
 
 /// Brings what follows the clock to the usual one of its thread count, as several cores at work may have another one, where it jumped away
-/// from that. Slow cores keep theirs, and so do all where wide vectors lower the clock: there another one need not be a jump.
+/// from that. Slow cores and parameters of the core keep theirs, and so do all where wide vectors lower the clock: there another one need not be a jump.
 pub fn bring(ceilings: &mut [Ceiling]) {
     let mut counts: Vec<u32> = ceilings.iter().map(|c| c.threads).collect();
     counts.sort_unstable();
     counts.dedup();
     for threads in counts {
-        let of_these = |c: &Ceiling| c.threads == threads && !c.id.starts_with("slow.") && clock::follows(&c.id);
+        let is_left = |c: &Ceiling| c.id.starts_with("slow.") || clock::is_parameter(&c.id);
+        let of_these = |c: &Ceiling| c.threads == threads && !is_left(c) && clock::follows(&c.id);
         let clocks_of = |is_wanted: &dyn Fn(&Ceiling) -> bool| {
             let wanted = ceilings.iter().filter(|c| of_these(c) && c.value.is_some() && is_wanted(c));
             usual_clock(wanted.filter_map(Ceiling::looked_hz))
