@@ -384,7 +384,10 @@ impl Lab {
     pub fn conclude(&mut self) {
         self.judge_given_pages();
         self.choose_placement();
-        one_clock::bring(&mut self.ceilings);
+        // What an earlier measurement kept stays as it was: each ceiling says at which clock that is.
+        if !self.resumed {
+            one_clock::bring(&mut self.ceilings);
+        }
         let factor = if self.resumed { 1.0 } else { pool::ANOTHER_RUN };
         let guest = topology::is_guest();
         pool::widen(&mut self.ceilings, factor, guest);
