@@ -61,7 +61,7 @@ real gromacs 'command -v gmx; water' gmx mdrun -nt 1 -s water.tpr -deffnm run1
 real gromacs.2* 'command -v gmx; water' gmx mdrun -ntmpi 1 -ntomp 2 -s water.tpr -deffnm run2
 real numpy.sort "$numpy" /usr/bin/python3 "$fixtures/arrays.py" sort 20
 real numpy.fft "$numpy" /usr/bin/python3 "$fixtures/arrays.py" fft 40
-real numpy.exp* "$numpy" /usr/bin/python3 "$fixtures/arrays.py" exp 200
+real numpy.exp "$numpy" /usr/bin/python3 "$fixtures/arrays.py" exp 200
 real numpy.cumsum* "$numpy" /usr/bin/python3 "$fixtures/arrays.py" cumsum 300
 real scipy.cg* "/usr/bin/python3 -c 'import scipy.sparse'" /usr/bin/python3 "$fixtures/sparse.py" 500 500
 real python 'test -x /usr/bin/python3' /usr/bin/python3 "$fixtures/objects.py" 4000000
@@ -83,7 +83,7 @@ real glpsol* 'command -v glpsol' glpsol --lp problem.lp --tmlim 20
 real flac 'command -v flac' flac -s -f -8 -e -p -o tone.flac tone.wav
 real lame* 'command -v lame' lame --quiet -h tone.wav tone.mp3
 real povray 'command -v povray' povray "+I$fixtures/scene.pov" +W1600 +H1200 +A0.2 -D +Oscene.png +WT1
-real openssl* 'command -v openssl' openssl speed -seconds 2 -bytes 8192 sha256
+real openssl 'command -v openssl' openssl speed -seconds 2 -bytes 8192 sha256
 real pari* 'command -v gp' bash -c 'echo "for(i=1,150,factor(2^(113+i%70)-1+2*i));quit" | gp -q -s 256M'
 
 python3 "$here/tests/bench.d/real.py" profiles
