@@ -215,7 +215,7 @@ fn private_conflicts(f: &Function) -> String {
 
 fn strides(f: &Function) -> String {
     let t = f.work.as_ref().and_then(|w| w.traffic).unwrap_or_default();
-    let known = t.unit_lines + t.strided_lines + t.random_lines + t.gathered_lines;
+    let known = t.lines_of_known_order();
     format!(
         "{:.0} % of the lines that it brings to L1 come with a stride, and a visit uses a part of each{}: change the order of the \
          loops or of the data to go through them one after the other, or work in blocks that a cache holds.",

@@ -79,7 +79,7 @@ fn passes(subject: &Subject<'_>, bound: &Bound) -> Option<String> {
 /// Latency of accesses with a stride.
 fn strides(subject: &Subject<'_>, verdict: &Verdict) -> Option<String> {
     let t = subject.function.work.as_ref()?.traffic?;
-    let known = t.unit_lines + t.strided_lines + t.random_lines + t.gathered_lines;
+    let known = t.lines_of_known_order();
     let latency = ["cache-latency", "dram-latency"].contains(&verdict.class.as_deref()?);
     (latency && t.strided_lines > STRIDED * known).then(|| {
         format!(

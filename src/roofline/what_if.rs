@@ -98,7 +98,7 @@ fn traffic_of(subject: &Subject<'_>) -> Option<Traffic> {
 /// Share of the lines that do not follow one another.
 fn out_of_order(t: &Traffic) -> f64 {
     let others = t.strided_lines + t.random_lines + t.gathered_lines;
-    others / (others + t.unit_lines).max(1.0)
+    others / t.lines_of_known_order().max(1.0)
 }
 
 fn advice(change: WhatIf, account: &Account, share: f64) -> String {

@@ -350,9 +350,13 @@ impl Traffic {
 
     /// Share of the lines that were met without a constant stride; `None` where of none the order is known.
     pub fn irregular_share(&self) -> Option<f64> {
-        let irregular = self.random_lines + self.gathered_lines;
-        let known = irregular + self.unit_lines + self.strided_lines;
-        (known > 0.0).then(|| irregular / known)
+        let known = self.lines_of_known_order();
+        (known > 0.0).then(|| (self.random_lines + self.gathered_lines) / known)
+    }
+
+    /// L1 misses of which it is known in what order they came.
+    pub fn lines_of_known_order(&self) -> f64 {
+        self.unit_lines + self.strided_lines + self.random_lines + self.gathered_lines
     }
 
     /// Adds `more`, field by field.

@@ -6,8 +6,9 @@
 //!                                                     loads, stores: memory, stores
 //! ```
 //!
-//! Each event is a node that remembers what it waited for last; the walk back from the last retirement gives every cycle to one cause
-//! of one instruction (Fields, Bodík, Hill, Focusing processor policies via critical-path prediction, 2001).
+//! Each event is a node that remembers what it waited for last; the walk back from the last retirement gives every cycle one cause
+//! (Fields, Bodík, Hill, Focusing processor policies via critical-path prediction, 2001). It belongs to the instruction that retires next
+//! (`retirement`).
 
 mod bandwidth;
 mod change;

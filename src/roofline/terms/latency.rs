@@ -69,7 +69,7 @@ pub fn parts(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mut 
             parts.cache += part.cache;
         }
     }
-    let lines = traffic.unit_lines + traffic.strided_lines + traffic.random_lines + traffic.gathered_lines;
+    let lines = traffic.lines_of_known_order();
     if lines > 0.0 && !removed.has(Deficiency::Latency) {
         let random = (traffic.l3_misses * traffic.random_lines / lines - chased).max(0.0);
         let gathered = traffic.l3_misses * traffic.gathered_lines / lines;

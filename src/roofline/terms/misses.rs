@@ -35,7 +35,7 @@ pub fn avoided(subject: &Subject<'_>, d: Deficiency) -> Avoided {
 ///
 /// `needed = L1 bytes / 64`      at each level at most the part of the misses that is strided goes
 fn strided(t: &Traffic) -> Avoided {
-    let known = t.unit_lines + t.strided_lines + t.random_lines + t.gathered_lines;
+    let known = t.lines_of_known_order();
     if known <= 0.0 {
         return Avoided::default();
     }
@@ -76,7 +76,7 @@ pub fn without(subject: &Subject<'_>, mut t: Traffic, removed: Removed) -> Traff
 
 /// Seconds that misses out of order take if they come one after the other: (in L2 and L3, in memory).
 pub fn out_of_order_s(subject: &Subject<'_>, t: &Traffic) -> (f64, f64) {
-    let known = t.unit_lines + t.strided_lines + t.random_lines + t.gathered_lines;
+    let known = t.lines_of_known_order();
     let share = if known > 0.0 { 1.0 - t.unit_lines / known } else { 0.0 };
     let mut trace = Trace::default();
     let mut of = |lines: f64, id: &str| share * lines.max(0.0) * subject.host.latency(id, &mut trace).unwrap_or(0.0);
