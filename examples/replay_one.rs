@@ -1,10 +1,11 @@
-//! What the core model makes of one program: `replay_one [--machine FILE] [-F HZ] -- PROGRAM [ARGS]`.
+//! What the core model makes of one program: `replay_one [--machine FILE] [-F HZ] [--function NAME] -- PROGRAM [ARGS]`.
 //!
 //! Runs the program twice: sampled, for the seconds of its functions, and counted, with sampled memory and bursts. Prints for each hot
 //! function cycles per instruction, measured (seconds × clock / instructions) and replayed, their distance, and the largest causes.
+//! With `--function` it also prints that function's instructions: cycles an execution, measured and replayed, and the largest causes.
 //! FILE is the output of `rprof machine --json`; without it the host's ceilings are loaded or measured.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::time::Instant;
 
@@ -94,12 +95,13 @@ impl Functions {
 }
 
 fn main() -> anyhow::Result<()> {
-    let (mut file, mut options) = (None, SampleOptions::default());
+    let (mut file, mut options, mut inside) = (None, SampleOptions::default(), None);
     let mut arguments = std::env::args_os().skip(1);
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().context("a value is missing");
         match argument.to_str() {
             Some("--machine") => file = Some(value()?),
+            Some("--function") => inside = Some(value()?.to_string_lossy().into_owned()),
             Some("-F") => options.frequency_hz = Some(value()?.to_string_lossy().parse()?),
             Some("--") => break,
             _ => bail!("unknown option {argument:?}"),
@@ -135,8 +137,66 @@ fn main() -> anyhow::Result<()> {
     functions.add_time(&timed.evidence);
     functions.add_counts(&counted);
     functions.add_replay(&counted.evidence.modules, &replayed);
+    if let Some(name) = inside {
+        print_instructions(&name, &mut functions, (&timed.evidence, &counted, &replayed), clock_hz);
+    }
     print(functions, &replayed, clock_hz);
     Ok(())
+}
+
+/// An instruction: seconds of samples, executions, executions replayed, cycles replayed by cause.
+type Instruction = (f64, u64, u64, [f64; Cause::ALL.len()]);
+
+fn print_instructions(
+    name: &str,
+    functions: &mut Functions,
+    (timed, counted, replayed): (&TimedEvidence, &Counted, &ReplayedEvidence),
+    clock_hz: f64,
+) {
+    let mut all: BTreeMap<(String, u64), (Instruction, String)> = BTreeMap::new();
+    let mut key = |modules: &[ModuleInfo], at: CodeRef| {
+        let inside = functions.at(modules, at).name == name;
+        inside.then(|| (modules[at.module as usize].identity().to_owned(), at.offset))
+    };
+    for sample in timed.samples.iter().filter(|sample| !sample.kernel && !sample.off_cpu) {
+        if let Some(key) = sample.stack.first().and_then(|at| key(&timed.modules, *at)) {
+            all.entry(key).or_default().0.0 += sample.weight_s;
+        }
+    }
+    for block in &counted.evidence.blocks {
+        let executions: u64 = block.executions.iter().map(|of| of.1).sum();
+        for instruction in &mut iced_x86::Decoder::new(64, &block.code, 0) {
+            let at = CodeRef { offset: block.at.offset + instruction.ip(), ..block.at };
+            if let Some(key) = key(&counted.evidence.modules, at) {
+                let (own, text) = all.entry(key).or_default();
+                (own.1, *text) = (own.1 + executions, instruction.to_string());
+            }
+        }
+    }
+    for instruction in replayed.bursts.iter().flat_map(|burst| &burst.instructions) {
+        if let Some(key) = key(&counted.evidence.modules, instruction.at) {
+            let (own, _) = all.entry(key).or_default();
+            own.2 += u64::from(instruction.executed);
+            own.3.iter_mut().zip(instruction.cycles).for_each(|(sum, cycles)| *sum += f64::from(cycles));
+        }
+    }
+    for ((_, offset), ((seconds, executions, replayed, causes), text)) in &all {
+        let cycles: f64 = causes.iter().sum();
+        let mut sorted: Vec<(f64, Cause)> = causes.iter().copied().zip(Cause::ALL).collect();
+        sorted.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let top: Vec<String> = sorted
+            .iter()
+            .take(3)
+            .filter(|(own, _)| *own > 0.1 * cycles)
+            .map(|(own, cause)| format!("{} {:.0} %", cause.name(), 100.0 * own / cycles))
+            .collect();
+        println!(
+            "{offset:8x} {executions:12} {:8.2} {:8.2}  {text:48} {}",
+            seconds * clock_hz / *executions as f64,
+            cycles / *replayed as f64,
+            top.join(", ")
+        );
+    }
 }
 
 fn print(functions: Functions, replayed: &ReplayedEvidence, clock_hz: f64) {
