@@ -13,7 +13,6 @@ pub struct Lines {
     buffer: Buffer,
     rings: u64,
     nodes: u64,
-    apart: u64,
 }
 
 impl Lines {
@@ -22,16 +21,8 @@ impl Lines {
     /// # Errors
     /// [`MachineError::Buffer`].
     pub fn new(rings: u64, nodes: u64) -> Result<Self, MachineError> {
-        Self::of(rings, nodes, APART)
-    }
-
-    /// The same with nodes so many bytes apart: each is a line with others behind it, which hold zeros.
-    ///
-    /// # Errors
-    /// [`MachineError::Buffer`].
-    pub fn of(rings: u64, nodes: u64, apart: u64) -> Result<Self, MachineError> {
-        let buffer = Buffer::new(rings * nodes * apart + 64, Pages::Huge)?;
-        let lines = Lines { buffer, rings, nodes, apart };
+        let buffer = Buffer::new(rings * nodes * APART + 64, Pages::Huge)?;
+        let lines = Lines { buffer, rings, nodes };
         for ring in 0..rings {
             for n in 0..nodes {
                 let (from, to) = (lines.node(ring, n), lines.node(ring, (n + 1) % nodes));
@@ -46,18 +37,15 @@ impl Lines {
     pub fn node(&self, ring: u64, n: u64) -> u64 {
         // The numbers of nodes have no factor in common with 13, so that all are visited.
         let scattered = (n * 13) % self.nodes;
-        self.buffer.address() + (scattered * self.rings + ring) * self.apart
+        self.buffer.address() + (scattered * self.rings + ring) * APART
     }
 
-    /// Puts the lines at `offsets` from each node out of the caches; 0 is the node itself.
-    pub fn flush(&self, offsets: &[u64]) {
+    /// Puts them out of the caches.
+    pub fn flush(&self) {
         for ring in 0..self.rings {
             for n in 0..self.nodes {
-                let node = self.node(ring, n);
-                for offset in offsets {
-                    // SAFETY: inside the buffer, as long as offsets are less than the nodes are apart; flushing changes no memory.
-                    unsafe { _mm_clflush((node + offset) as *const u8) };
-                }
+                // SAFETY: inside the buffer; flushing changes no memory.
+                unsafe { _mm_clflush(self.node(ring, n) as *const u8) };
             }
         }
         // SAFETY: a fence.

@@ -122,7 +122,7 @@ impl Search {
             let kernel = fillers::kernel(filler, n, self.features)?;
             Ok(Some(fastest(RUNS, |arguments| {
                 (0..2).for_each(|ring| arguments.chains[ring] = self.lines.node(ring as u64, 0));
-                self.lines.flush(&[0]);
+                self.lines.flush();
                 // SAFETY: the chases stay in the rings, and the kernel was emitted for the instruction sets that were detected.
                 unsafe { timed(&kernel, HOPS, arguments) }
             })))
