@@ -13,7 +13,7 @@ const PROMISED: [&str; 14] = [
     "window.{rob,int,vector,loads,stores,registers,vector.registers}",
     "misses.l1",
     "mispredict.indirect",
-    "forward.{wide,vector.128,vector.256,vector.512}",
+    "forward.{wide,narrow,indexed,base,computed,vector.128,vector.256,vector.512}",
     "tlb.{second,walk,first.entries,second.entries}",
     "form.{add,imul,div64,div32,shift,shiftcl,lea3,bmi,popcnt,cmov,setcc,adc,bsf,branch}.{lat,rate}",
     "form.{vadd,vmul,vshift,vlogic,shuffle,blend,gather}.{128,256,512}.{lat,rate}",

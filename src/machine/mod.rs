@@ -69,6 +69,7 @@
 //! | `misses.l1` | op | lines that the core waits for at once: the time of a miss of all caches over that of each further line of a burst |
 //! | `mispredict.indirect` | s | one mispredicted indirect jump, as `mispredict` |
 //! | `forward.wide` `forward.vector.{128,256,512}` | s | two stores of four bytes → a load of both; store → load of a vector |
+//! | `forward.{narrow,indexed,base,computed}` | s | store → load of a general register: of four bytes; with an index register; the load with another base register; with an addition of registers right behind the load (which is in it) |
 //! | `tlb.second` `tlb.walk` | s | what a load takes longer: with its page in the second-level TLB; in none, the page tables in caches |
 //! | `tlb.first.entries` `tlb.second.entries` | op | pages of 4 KiB that these know, in scattered order |
 //! | `form.NAME.lat` | s | from operand to result |

@@ -75,18 +75,3 @@ pub fn looped(
     let instructions = (e.count() - before) as u64;
     e.finish(PerIteration { instructions, payload, ..Default::default() })
 }
-
-/// The same of `times` steps of one body.
-///
-/// # Errors
-/// As [`Emitter::finish`].
-pub fn repeated(
-    name: &str,
-    features: Features,
-    vectors: Option<Vectors>,
-    body: &Body,
-    times: usize,
-) -> Result<Kernel, MachineError> {
-    let steps: Vec<(&Body, usize)> = (0..times).map(|n| (body, n)).collect();
-    looped(name, features, vectors, (&steps, times as u64), |_| ())
-}

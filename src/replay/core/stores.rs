@@ -1,9 +1,14 @@
 //! Stores that have not reached L1 yet, by address.
 
+use crate::replay::op::Renaming;
+
 /// Places, as a power of two.
 const BITS: u32 = 12;
 /// Stores that are remembered; more than any store buffer has.
 const STORES: usize = 256;
+
+/// Stores back that a load may be put together from.
+const PARTS: usize = 16;
 
 /// A store.
 #[derive(Debug, Clone, Copy, Default)]
@@ -18,6 +23,7 @@ pub(super) struct Store {
     /// Its memory operand as written, and which values its registers had.
     pub expression: u32,
     pub versions: [u32; 2],
+    pub renaming: Renaming,
     /// Executions of backward branches before it.
     pub iteration: u32,
 }
@@ -27,7 +33,7 @@ pub(super) struct Store {
 pub(super) enum Match {
     /// All its bytes are those of this store.
     Whole(Store),
-    /// Some are: it waits until the store is in L1.
+    /// Some are: it waits until the stores that it reads from are in L1. Of these the one whose data are there last.
     Part(Store),
 }
 
@@ -83,10 +89,18 @@ impl Stores {
         if from <= address && last < to {
             Some(Match::Whole(*store))
         } else if address < to && from <= last {
-            Some(Match::Part(*store))
+            let read = |of: &&Store| of.commits > time && of.address <= last && address < of.address + u64::from(of.bytes);
+            let all = self.recent().take(PARTS).filter(read);
+            all.max_by_key(|of| of.data).or(Some(store)).copied().map(Match::Part)
         } else {
             None
         }
+    }
+
+    /// The stores that are remembered, the youngest first.
+    fn recent(&self) -> impl Iterator<Item = &Store> {
+        let oldest = self.count.saturating_sub(STORES as u32);
+        (oldest..self.count).rev().map(|number| &self.stores[number as usize % STORES])
     }
 
     #[inline]

@@ -50,9 +50,15 @@ pub struct CoreParameters {
     pub l2: u32,
     pub l3: u32,
     pub dram: u32,
-    /// From the data of a store to a load of it; for general registers where the address is written the same way.
+    /// From the data of a store to a load of it, by a vector register of one lane.
     pub forward: u32,
+    /// By a general register, whose operand ([`Renaming`](super::op::Renaming)) is plain and written the same way; with another base;
+    /// has four bytes; is computed with at once; is never renamed.
     pub renamed_forward: u32,
+    pub rebased_forward: u32,
+    pub narrow_forward: u32,
+    pub computed_forward: u32,
+    pub indexed_forward: u32,
     /// The same for vectors of 128, 256, 512 bits; and of two stores to one load of both.
     pub wide_forward: [u32; 3],
     pub merged_forward: u32,
@@ -66,6 +72,8 @@ pub struct CoreParameters {
     pub l2_line: [u32; 2],
     pub l3_line: [u32; 2],
     pub dram_line: [u32; 2],
+    /// The same of lines from memory that no prefetcher foresees, by pages: huge ones, small ones whose translation is not kept.
+    pub dram_random: [u32; 2],
     /// Further cycles of a hit in the second-level TLB, of a walk whose entries are in caches, and of one for a line from memory.
     pub second_tlb: u32,
     pub walk: u32,
@@ -118,6 +126,8 @@ fn read(source: &Source, threads: u32) -> CoreParameters {
     let integer_window = count("window.int", 97.0);
     let vector_window = count("window.vector", f64::from(integer_window));
     let forward = forward(source);
+    // Half a cycle of it is what the chain's moves cost where renaming hands values on.
+    let renamed = |id: &str| source.or(id, source.cycles(id), f64::from(forward)).floor() as u32;
     let refill = source.or("mispredict", source.cycles("mispredict"), 18.0);
     CoreParameters {
         width,
@@ -143,8 +153,12 @@ fn read(source: &Source, threads: u32) -> CoreParameters {
         l3,
         dram,
         forward,
-        // Half a cycle of it is what the chain's moves cost where renaming hands values on.
-        renamed_forward: source.or("lat.forward.gpr", source.cycles("lat.forward.gpr"), 5.0).floor() as u32,
+        renamed_forward: renamed("lat.forward.gpr"),
+        rebased_forward: renamed("forward.base"),
+        narrow_forward: renamed("forward.narrow"),
+        // In its kernel an addition lies in the chain.
+        computed_forward: cycles("forward.computed", f64::from(forward + 1)).saturating_sub(1),
+        indexed_forward: cycles("forward.indexed", f64::from(forward)),
         wide_forward: ["128", "256", "512"].map(|width| {
             let id = format!("forward.vector.{width}");
             source.cycles(&id).map_or(forward, whole)
@@ -159,6 +173,7 @@ fn read(source: &Source, threads: u32) -> CoreParameters {
         l2_line: lines(source, "l2", threads, 32.0),
         l3_line: lines(source, "l3", threads, 12.0),
         dram_line: lines(source, "dram", threads, 4.0),
+        dram_random: random_lines(source, threads),
         second_tlb: whole(source.or("tlb.second", source.cycles("tlb.second"), 7.0)),
         walk: whole(source.or("tlb.walk", source.cycles("tlb.walk"), 30.0)),
         far_walk: far_walk.map_or(70, whole),
@@ -185,6 +200,14 @@ fn lines(source: &Source, level: &str, threads: u32, otherwise: f64) -> [u32; 2]
     let read = source.or(&format!("{level}.read"), at("read"), otherwise);
     let write = at("update").or_else(|| at("write")).unwrap_or(read);
     [64.0 / read, 128.0 / write].map(|cycles| (cycles * 16.0).round().clamp(1.0, 65_535.0) as u32)
+}
+
+/// Cycles × 16 that a line of memory takes in random order: on huge pages, on small ones.
+fn random_lines(source: &Source, threads: u32) -> [u32; 2] {
+    let at = |id: &str| source.rate_at(id, threads).or_else(|| source.rate(id));
+    let huge = source.or("dram.random", at("dram.random"), 1.0);
+    let small = at("dram.random.4k").unwrap_or(huge).min(huge);
+    [huge, small].map(|rate| (64.0 / rate * 16.0).round().clamp(1.0, 65_535.0) as u32)
 }
 
 fn ports(source: &Source, access: &str, first: u32, assumed: f64) -> [u32; 5] {
