@@ -11,6 +11,7 @@ use super::op::Program;
 /// Where a line comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
+    L1,
     L2,
     L3,
     Dram,
@@ -19,7 +20,9 @@ pub enum Level {
 /// Shares of one instruction, in 2¹⁶ths.
 #[derive(Debug, Clone, Copy)]
 struct Shares {
-    /// Of lines that the burst did not tell to be in L2: those that come from beyond it.
+    /// Of lines that the burst did not use before: those that miss L1, since they were used before the burst began.
+    beyond_l1: u32,
+    /// Of these: those that come from beyond L2.
     beyond_l2: u32,
     /// Of those: from memory.
     dram: u32,
@@ -30,7 +33,7 @@ struct Shares {
 const WHOLE: u32 = 1 << 16;
 
 /// Without a memory model: what a burst did not use before is taken to lie in L3, never in memory.
-const UNKNOWN: Shares = Shares { beyond_l2: WHOLE, dram: 0, small_pages: WHOLE };
+const UNKNOWN: Shares = Shares { beyond_l1: WHOLE, beyond_l2: WHOLE, dram: 0, small_pages: WHOLE };
 
 /// Shares by instruction.
 #[derive(Debug, Clone, Default)]
@@ -38,9 +41,10 @@ pub struct Levels {
     by_site: Vec<Shares>,
 }
 
-/// What bursts say of one instruction's misses of L1.
+/// What bursts say of one instruction's accesses and misses of L1.
 #[derive(Debug, Clone, Copy, Default)]
 struct Seen {
+    bytes: u64,
     misses: u32,
     beyond: u32,
     again: u32,
@@ -73,6 +77,7 @@ impl Levels {
         let (first, second) = (random & (WHOLE - 1), random >> 16);
         match found {
             Found::L1 | Found::L2 => Level::L2,
+            Found::Beyond { again: false } if random.wrapping_mul(0x9e37_79b9) >> 16 >= shares.beyond_l1 => Level::L1,
             Found::Beyond { again: false } if first >= shares.beyond_l2 => Level::L2,
             Found::Beyond { .. } if second < shares.dram => Level::Dram,
             Found::Beyond { .. } => Level::L3,
@@ -95,11 +100,12 @@ fn seen(program: &Program, bursts: &BurstEvidence) -> Vec<Seen> {
         for (n, step) in burst.steps.iter().enumerate() {
             let end = burst.steps.get(n + 1).map_or(burst.accesses.len(), |next| next.first_access as usize);
             let accesses = &burst.accesses[step.first_access as usize..end];
-            for access in accesses.iter().filter(|access| access.found != Found::L1) {
-                let (_, ops) = program.block(step.block);
+            let (_, ops) = program.block(step.block);
+            for access in accesses {
                 let Some(op) = ops.iter().find(|op| op.offset == access.access.offset) else { continue };
                 let own = &mut seen[op.site as usize];
-                own.misses += 1;
+                own.bytes += u64::from(access.access.bytes);
+                own.misses += u32::from(access.found != Found::L1);
                 if let Found::Beyond { again } = access.found {
                     own.beyond += 1;
                     own.again += u32::from(again);
@@ -110,15 +116,19 @@ fn seen(program: &Program, bursts: &BurstEvidence) -> Vec<Seen> {
     seen
 }
 
-/// P(beyond L2 | not used by the burst before) is such that all misses together are as the memory model has them: what the burst used
-/// so long ago that it left L2 is beyond it.
+/// P(beyond L1 | not used by the burst before) and P(beyond L2 | the same) are such that all misses together are as the memory model
+/// has them: what the burst used so long ago that it left L2 is beyond it.
 fn shares(traffic: &Traffic, seen: &Seen) -> Shares {
     let part = |of: f64, all: f64| if all > 0.0 { (of / all).clamp(0.0, 1.0) } else { 0.0 };
+    let unknown = f64::from(seen.beyond - seen.again);
+    let known = f64::from(seen.misses) - unknown;
+    let misses = traffic.l1_misses / (traffic.l1_read + traffic.l1_write).max(1.0) * seen.bytes as f64;
+    let misses = misses.clamp(known, f64::from(seen.misses));
     let beyond = part(traffic.l2_misses, traffic.l1_misses);
-    let wanted = beyond * f64::from(seen.misses) - f64::from(seen.again);
-    let beyond_l2 = part(wanted.max(0.0), f64::from(seen.beyond - seen.again));
+    let beyond_l1 = part(misses - known, unknown);
+    let beyond_l2 = part(beyond * misses - f64::from(seen.again), misses - known);
     let dram = part(traffic.l3_misses, traffic.l2_misses);
     let small = traffic.small_page_share().unwrap_or(1.0);
     let whole = |share: f64| (share * f64::from(WHOLE)) as u32;
-    Shares { beyond_l2: whole(beyond_l2), dram: whole(dram), small_pages: whole(small) }
+    Shares { beyond_l1: whole(beyond_l1), beyond_l2: whole(beyond_l2), dram: whole(dram), small_pages: whole(small) }
 }

@@ -139,6 +139,10 @@ impl<'a> Memory<'a> {
         }
         let random = self.draw(number);
         let level = match self.levels.draw(site, access.found, random) {
+            Level::L1 => {
+                self.translate(access, (site, number), time, false, &mut arrival);
+                return arrival;
+            }
             _ if self.change.hits_l2 => Level::L2,
             level => level,
         };
@@ -153,7 +157,7 @@ impl<'a> Memory<'a> {
         }
         let (arrives, queued) = match foreseen {
             Some((into_l2, into_l1)) => self.prefetched(level, into_l2.min(start), into_l1.min(start), writes),
-            None => self.demanded(level, start, writes),
+            None => self.demanded(level, start, arrival.translation > self.core.second_tlb, writes),
         };
         let waits = arrives.saturating_sub(start + l1);
         arrival.bandwidth = queued.min(waits);
@@ -173,38 +177,48 @@ impl<'a> Memory<'a> {
             return time + l1;
         }
         let random = self.draw(number);
-        let level = if self.change.hits_l2 { Level::L2 } else { self.levels.draw(site, access.found, random) };
+        let level = match self.levels.draw(site, access.found, random) {
+            Level::L1 => return time + l1,
+            _ if self.change.hits_l2 => Level::L2,
+            level => level,
+        };
         let mut arrival = Arrival::default();
         self.translate(access, (site, number), time, level == Level::Dram, &mut arrival);
-        let (arrives, _) = self.demanded(level, time + arrival.translation, false);
+        let walks = arrival.translation > self.core.second_tlb;
+        let (arrives, _) = self.demanded(level, time + arrival.translation, walks, false);
         self.lines.insert(line, time, arrives, cause(level), true);
         arrives
     }
 
-    /// A line that no prefetcher asked for: waits for a free miss buffer, then for its level. Returns when it arrives, and how much
-    /// of that is waiting for bandwidth.
-    fn demanded(&mut self, level: Level, time: u32, writes: bool) -> (u32, u32) {
+    /// A line that no prefetcher asked for: waits for a free miss buffer, then for its level. `walks`: its page had to be looked up.
+    /// Returns when it arrives, and how much of that is waiting for bandwidth.
+    fn demanded(&mut self, level: Level, time: u32, walks: bool, writes: bool) -> (u32, u32) {
         let buffer = earliest(&self.l1_misses);
         let start = time.max(self.l1_misses[buffer]);
         let (arrives, queued) = match level {
-            Level::L2 => {
+            Level::L1 | Level::L2 => {
                 let begins = self.bandwidth[0].transfer(start, self.core.l2_line[usize::from(writes)]);
                 (begins + self.core.l2, begins - start)
             }
-            _ => self.beyond_l2(level, start, writes),
+            Level::L3 => self.beyond_l2(level, start, self.core.l3_line[usize::from(writes)]),
+            Level::Dram => {
+                let line = self.core.dram_random[usize::from(walks)].max(self.core.dram_line[usize::from(writes)]);
+                self.beyond_l2(level, start, line)
+            }
         };
         self.l1_misses[buffer] = arrives;
         (arrives, queued)
     }
 
-    fn beyond_l2(&mut self, level: Level, time: u32, writes: bool) -> (u32, u32) {
+    /// `line`: cycles × 16 of bandwidth.
+    fn beyond_l2(&mut self, level: Level, time: u32, line: u32) -> (u32, u32) {
         let buffer = earliest(&self.l2_misses);
         let start = time.max(self.l2_misses[buffer]);
-        let (n, cost, latency) = match level {
-            Level::Dram => (2, &self.core.dram_line, self.core.dram),
-            _ => (1, &self.core.l3_line, self.core.l3),
+        let (n, latency) = match level {
+            Level::Dram => (2, self.core.dram),
+            _ => (1, self.core.l3),
         };
-        let begins = self.bandwidth[n].transfer(start, cost[usize::from(writes)]);
+        let begins = self.bandwidth[n].transfer(start, line);
         self.l2_misses[buffer] = begins + latency;
         (begins + latency, begins - time)
     }
@@ -212,8 +226,9 @@ impl<'a> Memory<'a> {
     /// A line that prefetchers ask for at `into_l2`, and for L1 at `into_l1`.
     fn prefetched(&mut self, level: Level, into_l2: u32, into_l1: u32, writes: bool) -> (u32, u32) {
         let (in_l2, queued) = match level {
-            Level::L2 => (0, 0),
-            _ => self.beyond_l2(level, into_l2, writes),
+            Level::L1 | Level::L2 => (0, 0),
+            Level::L3 => self.beyond_l2(level, into_l2, self.core.l3_line[usize::from(writes)]),
+            Level::Dram => self.beyond_l2(level, into_l2, self.core.dram_line[usize::from(writes)]),
         };
         let begins = self.bandwidth[0].transfer(into_l1, self.core.l2_line[usize::from(writes)]);
         let in_l1 = (begins + self.core.l2).max(in_l2);
@@ -315,6 +330,7 @@ impl<'a> Memory<'a> {
         let level = self.levels.draw(site, access.found, self.draw(number));
         let cost = match level {
             _ if access.found == Found::L1 || self.change.hits_l1 => return (0, index(Cause::L1)),
+            Level::L1 => return (0, index(Cause::L1)),
             Level::Dram if !self.change.hits_l2 => &self.core.dram_line,
             Level::L3 if !self.change.hits_l2 => &self.core.l3_line,
             _ => &self.core.l2_line,
@@ -325,6 +341,7 @@ impl<'a> Memory<'a> {
 
 fn cause(level: Level) -> u8 {
     match level {
+        Level::L1 => index(Cause::L1),
         Level::L2 => index(Cause::L2),
         Level::L3 => index(Cause::L3),
         Level::Dram => index(Cause::DramLatency),
