@@ -45,10 +45,26 @@ pub mod kind {
     pub const BACKWARD: u16 = 4096;
     /// Scalar or narrow arithmetic that vectors could do.
     pub const ARITHMETIC: u16 = 8192;
+    /// A multiplication that could be one operation with the addition that takes its product, and that addition.
+    pub const FUSED_PRODUCT: u16 = 16_384;
+    pub const FUSED_SUM: u16 = 32_768;
 }
 
 /// No form.
 pub const NO_FORM: u8 = u8::MAX;
+
+/// Whether a core may rename what an instruction stores or loads through a general register, as far as its operand tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Renaming {
+    /// It has an index, or is relative to the instruction, or has other than four or eight bytes.
+    #[default]
+    Never,
+    /// A base register and a constant.
+    Plain,
+    /// The same, of a load that an operation on registers follows at once, in the same instruction or the next one: cores that make
+    /// one operation of both do not rename it.
+    Computed,
+}
 
 /// One instruction of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +93,7 @@ pub struct Op {
     pub data_width: u8,
     /// Its memory operand as written: base, index, scale, displacement.
     pub expression: u32,
+    pub renaming: Renaming,
 }
 
 impl Op {

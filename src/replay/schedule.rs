@@ -109,8 +109,7 @@ fn causes(change: WhatIf) -> &'static [Cause] {
         WhatIf::HitsInL1 => &[L2, L3, DramLatency, DramBandwidth],
         WhatIf::HitsInL2 => &[L3, DramLatency, DramBandwidth],
         WhatIf::UnitStride => &[L2, L3, DramLatency],
-        // The core model has no rule for it.
-        WhatIf::Fused => &[],
+        WhatIf::Fused => &[Ports, Chain, Base],
         WhatIf::NoTlbMisses => &[Tlb],
         WhatIf::NoForwarding => &[Forwarding],
         WhatIf::PerfectFrontEnd => &[FrontEnd],

@@ -31,8 +31,8 @@ use crate::profile::evidence::bursts::{Burst, BurstAccess, Found, Prediction};
 
 use super::form::{Form, Kind};
 use super::levels::Levels;
-use super::op::{NO_FORM, NONE, Op, Program, REGISTERS, kind};
-use super::parameters::{CoreParameters, PER_CYCLE};
+use super::op::{NO_FORM, NONE, Op, Program, REGISTERS, Renaming, kind};
+use super::parameters::{CoreParameters, FormCost, PER_CYCLE};
 use super::paths::Paths;
 
 use change::Change;
@@ -352,7 +352,7 @@ impl<'a> Core<'a> {
 
     fn dispatch(&mut self, op: &Op, accesses: &[BurstAccess]) -> u32 {
         let core = self.core;
-        let slots = u32::from(op.slots);
+        let slots = self.slots(op);
         let fetched = if self.change.perfect_front_end { 0 } else { self.front_end.fetch(core, op, self.dispatched.0) };
         let (cycle, used, before) = self.dispatched;
         let full = used >= core.width && slots > 0;
@@ -474,29 +474,43 @@ impl<'a> Core<'a> {
         let (time, from) = match found {
             Match::Whole(store) | Match::Part(store) if cut || self.is_cut(store.iteration) => (issue + l1, node.from),
             Match::Whole(store) => {
-                let same = op.data_width == 0 && store.expression == op.expression && op.expression != 0;
-                let renamed = same && store.versions == self.versions(op);
-                if renamed && self.core.renamed_forward < l1 {
+                let forward = self.forwarding(op, &store, access.access.bytes);
+                let time = store.data + forward;
+                if forward < l1 && op.data_width == 0 {
                     // Renaming hands the value on; the address does not matter.
-                    let time = store.data + self.core.renamed_forward;
                     if time > now.time { (time, store.node) } else { (now.time, now.node) }
                 } else {
-                    let forward = match op.data_width {
-                        0 | 1 => self.core.forward,
-                        width => self.core.wide_forward[width as usize - 2],
-                    };
-                    let (hit, data) = (issue + l1, store.data + forward);
-                    if data > hit { (data, store.node) } else { (hit, node.from) }
+                    let hit = issue + l1;
+                    if time > hit { (time, store.node) } else { (hit, node.from) }
                 }
             }
             Match::Part(store) => {
-                // It is read from L1 once the store is there, at the earliest as late as was measured of two stores.
+                // It is read from L1 once the stores are there, at the earliest as late as was measured of two stores.
                 let (hit, data) = (issue + l1, store.data + self.core.merged_forward);
                 if data > hit { (data, store.node) } else { (hit, node.from) }
             }
         };
         let plain = Node::plain(time, from, Cause::Forwarding);
         *node = if from == node.from { Node { time, level: 0, bandwidth: 0, translation: 0, ..*node } } else { plain };
+    }
+
+    /// Cycles from the data of `store` to a load of all or some of it.
+    fn forwarding(&self, op: &Op, store: &Store, bytes: u32) -> u32 {
+        let core = self.core;
+        match op.data_width {
+            0 if store.renaming == Renaming::Never || bytes != store.bytes => core.indexed_forward,
+            0 => match op.renaming {
+                Renaming::Never => core.indexed_forward,
+                Renaming::Computed => core.computed_forward,
+                Renaming::Plain if bytes < 8 => core.narrow_forward,
+                Renaming::Plain => {
+                    let same = store.expression == op.expression && store.versions == self.versions(op);
+                    if same { core.renamed_forward } else { core.rebased_forward }
+                }
+            },
+            1 => core.forward,
+            width => core.wide_forward[width as usize - 2],
+        }
     }
 
     #[inline]
@@ -509,7 +523,7 @@ impl<'a> Core<'a> {
         if op.is(kind::CLEARS) {
             return (now, now, 0);
         }
-        let form = (op.form != NO_FORM).then(|| &self.core.forms[op.form as usize]);
+        let form = self.form(op);
         let mut ready = if op.is(kind::MOVES) { Ready { time: 0, node: now.node } } else { now };
         ready = self.inputs(&op.data, ready, form.map_or(0, |form| form.bypass));
         if op.address[0] != NONE && !op.is(kind::LOAD | kind::STORE) {
@@ -546,6 +560,24 @@ impl<'a> Core<'a> {
         let node = Node { time, from: ready.node, port: waited, cause, ..Node::default() };
         let node = self.push(node);
         (Ready { time, node }, Ready { time: issue, node: ready.node }, form.bypass)
+    }
+
+    /// Slots that it takes.
+    fn slots(&self, op: &Op) -> u32 {
+        if self.change.fused && op.is(kind::FUSED_PRODUCT) { 0 } else { u32::from(op.slots) }
+    }
+
+    /// What it costs to compute it; `None`: nothing.
+    fn form(&self, op: &Op) -> Option<&'a FormCost> {
+        let fused = |bits| self.change.fused && op.is(bits);
+        if op.form == NO_FORM || fused(kind::FUSED_PRODUCT) {
+            return None;
+        }
+        let place = match Form(op.form).0 % 4 {
+            lanes if fused(kind::FUSED_SUM) => Kind::FFma as usize * 4 + lanes as usize,
+            _ => op.form as usize,
+        };
+        Some(&self.core.forms[place])
     }
 
     fn store(&mut self, op: &Op, accesses: &[BurstAccess], data: Ready, now: Ready) -> Option<(Ready, u32)> {
@@ -598,7 +630,7 @@ impl<'a> Core<'a> {
         number: u32,
     ) {
         let core = self.core;
-        let slots = u32::from(op.slots);
+        let slots = self.slots(op);
         let (cycle, used, before) = self.retired;
         let full = used >= core.retire_width && slots > 0;
         let (mut time, mut from) = (cycle + u32::from(full), before);
@@ -672,6 +704,7 @@ impl<'a> Core<'a> {
                 commits: time,
                 expression: op.expression,
                 versions: self.versions(op),
+                renaming: op.renaming,
                 iteration: self.iteration,
             });
         }

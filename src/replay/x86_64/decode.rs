@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpKind};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 
 use crate::isa::facts::{AccessKind, InstructionClass, InstructionFacts};
 use crate::isa::x86_64::{block_issue_slots, classify};
 use crate::profile::CodeRef;
 use crate::profile::evidence::bursts::TracedBlock;
 use crate::replay::form::{Form, width_index};
-use crate::replay::op::{Block, NO_FORM, Op, Program, kind};
+use crate::replay::op::{Block, NO_FORM, Op, Program, Renaming, kind};
 
 use super::registers::{clears, uses};
 use super::work::{Work, adds_constant, has_memory, is_eliminated, width, work};
@@ -44,6 +44,12 @@ pub fn program(blocks: &[TracedBlock], renames_additions: bool) -> Program {
             }
             program.ops.push(op);
         }
+        let ops = &mut program.ops[first as usize..];
+        for (n, instruction) in instructions.iter().enumerate() {
+            let next = instructions.get(n + 1).zip(ops.get(n + 1));
+            ops[n].renaming = renaming(instruction, &ops[n], next);
+        }
+        super::fusing::mark(ops);
         let direct = instructions
             .last()
             .filter(|i| matches!(i.flow_control(), FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch));
@@ -87,6 +93,7 @@ fn op(instruction: &Instruction, factory: &mut InstructionInfoFactory, top: &mut
         writes: uses.writes,
         data_width: data_width(instruction, &facts),
         expression: expression(instruction),
+        renaming: Renaming::Never,
     };
     if op.writes.iter().any(|&register| register < 16) {
         op.kind |= kind::GENERAL;
@@ -162,6 +169,32 @@ fn data_width(instruction: &Instruction, facts: &InstructionFacts) -> u8 {
         }
         _ => 0,
     }
+}
+
+/// How a core may rename the memory operand of `instruction`, which `next` follows.
+fn renaming(instruction: &Instruction, op: &Op, next: Option<(&Instruction, &Op)>) -> Renaming {
+    let base = instruction.memory_base();
+    let plain = base != Register::None
+        && !instruction.is_ip_rel_memory_operand()
+        && instruction.memory_index() == Register::None
+        && matches!(instruction.memory_size().size(), 4 | 8);
+    if !plain {
+        return Renaming::Never;
+    }
+    let computes = match next {
+        _ if !op.is(kind::LOAD) => false,
+        _ if op.form != NO_FORM => adds_registers(instruction, op),
+        Some((next, op)) => adds_registers(next, op) && next.op0_register() == instruction.op0_register(),
+        None => false,
+    };
+    if computes { Renaming::Computed } else { Renaming::Plain }
+}
+
+/// Whether it is an addition or logic without an immediate operand.
+fn adds_registers(instruction: &Instruction, op: &Op) -> bool {
+    let add = op.form != NO_FORM && Form(op.form).kind() == crate::replay::form::Kind::Add;
+    let immediate = (0..instruction.op_count()).any(|n| instruction.try_immediate(n).is_ok());
+    add && !immediate && instruction.mnemonic() != Mnemonic::Lea
 }
 
 fn expression(instruction: &Instruction) -> u32 {

@@ -1,6 +1,7 @@
 //! x86-64: blocks of a burst → what the core model executes.
 
 mod decode;
+mod fusing;
 mod registers;
 mod work;
 
