@@ -1,8 +1,11 @@
 //! The account of a function's time (docs/conventions.md, Account): seconds by cause from replayed bursts.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// What a cycle was spent on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -71,8 +74,7 @@ impl Cause {
 }
 
 /// A change that bursts were replayed with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WhatIf {
     /// Every branch is predicted.
     PerfectPrediction,
@@ -96,11 +98,15 @@ pub enum WhatIf {
     PerfectFrontEnd,
     /// Divisions and square roots take as long as multiplications.
     NoDivider,
+    /// Short code that branches jump over, where they are predicted wrongly, is always executed and its results chosen by the condition.
+    Branchless,
+    /// No cache misses what one of its size that is fully associative would hold.
+    NoConflicts,
 }
 
 impl WhatIf {
     /// All of them, in the order in which arrays by change are kept.
-    pub const ALL: [WhatIf; 11] = [
+    pub const ALL: [WhatIf; 13] = [
         WhatIf::PerfectPrediction,
         WhatIf::IndependentIterations,
         WhatIf::AllLanes,
@@ -112,7 +118,84 @@ impl WhatIf {
         WhatIf::NoForwarding,
         WhatIf::PerfectFrontEnd,
         WhatIf::NoDivider,
+        WhatIf::Branchless,
+        WhatIf::NoConflicts,
     ];
+
+    /// Its name in `profile.json`.
+    pub fn name(self) -> &'static str {
+        match self {
+            WhatIf::PerfectPrediction => "perfect-prediction",
+            WhatIf::IndependentIterations => "independent-iterations",
+            WhatIf::AllLanes => "all-lanes",
+            WhatIf::HitsInL1 => "hits-in-l1",
+            WhatIf::HitsInL2 => "hits-in-l2",
+            WhatIf::UnitStride => "unit-stride",
+            WhatIf::Fused => "fused",
+            WhatIf::NoTlbMisses => "no-tlb-misses",
+            WhatIf::NoForwarding => "no-forwarding",
+            WhatIf::PerfectFrontEnd => "perfect-front-end",
+            WhatIf::NoDivider => "no-divider",
+            WhatIf::Branchless => "branchless",
+            WhatIf::NoConflicts => "no-conflicts",
+        }
+    }
+}
+
+/// One change, or two at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Changes {
+    pub first: WhatIf,
+    /// Comes behind `first` in [`WhatIf::ALL`].
+    pub second: Option<WhatIf>,
+}
+
+impl From<WhatIf> for Changes {
+    fn from(first: WhatIf) -> Changes {
+        Changes { first, second: None }
+    }
+}
+
+impl Changes {
+    /// All of them.
+    pub fn iter(self) -> impl Iterator<Item = WhatIf> {
+        std::iter::once(self.first).chain(self.second)
+    }
+}
+
+/// `perfect-prediction`, `perfect-prediction+hits-in-l1`
+impl fmt::Display for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.first.name())?;
+        self.second.map_or(Ok(()), |second| write!(f, "+{}", second.name()))
+    }
+}
+
+impl FromStr for Changes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Changes, String> {
+        let of = |name: &str| {
+            let found = WhatIf::ALL.into_iter().find(|change| change.name() == name);
+            found.ok_or_else(|| format!("unknown change {name:?}"))
+        };
+        match text.split_once('+') {
+            None => Ok(of(text)?.into()),
+            Some((first, second)) => Ok(Changes { first: of(first)?, second: Some(of(second)?) }),
+        }
+    }
+}
+
+impl Serialize for Changes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Changes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Changes, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
 }
 
 /// Where the time of a function on a CPU in user mode goes, summed over threads, as the core model replays it.
@@ -128,9 +211,9 @@ pub struct Account {
     pub bursts: u32,
     /// Its instructions in these bursts.
     pub instructions: u64,
-    /// Seconds that are left of `model_s` with a change; only of changes that were replayed.
+    /// Seconds that are left of `model_s` with a change, or with two at once; only of changes that were replayed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub what_if_s: BTreeMap<WhatIf, f64>,
+    pub what_if_s: BTreeMap<Changes, f64>,
     /// Its branches that cost most, most expensive first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub branches: Vec<HotBranch>,
@@ -142,7 +225,7 @@ impl Account {
         let variance = |a: &Account| a.error.map(|error| (error * a.model_s).powi(2));
         let model_s = self.model_s + other.model_s;
         let error = variance(&self).zip(variance(&other)).map(|(a, b)| (a + b).sqrt() / model_s);
-        let left = |a: &Account, change: &WhatIf| a.what_if_s.get(change).copied().unwrap_or(a.model_s);
+        let left = |a: &Account, change: &Changes| a.what_if_s.get(change).copied().unwrap_or(a.model_s);
         let changes = self.what_if_s.keys().chain(other.what_if_s.keys());
         let what_if_s = changes.map(|c| (*c, left(&self, c) + left(&other, c))).collect();
         let mut parts = self.parts;

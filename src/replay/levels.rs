@@ -26,6 +26,9 @@ struct Shares {
     beyond_l2: u32,
     /// Of those: from memory.
     dram: u32,
+    /// Of misses of L1 and of L2: those that fully associative caches would not have.
+    l1_conflicts: u32,
+    l2_conflicts: u32,
     /// Of pages: small ones.
     small_pages: u32,
 }
@@ -33,7 +36,8 @@ struct Shares {
 const WHOLE: u32 = 1 << 16;
 
 /// Without a memory model: what a burst did not use before is taken to lie in L3, never in memory.
-const UNKNOWN: Shares = Shares { beyond_l1: WHOLE, beyond_l2: WHOLE, dram: 0, small_pages: WHOLE };
+const UNKNOWN: Shares =
+    Shares { beyond_l1: WHOLE, beyond_l2: WHOLE, dram: 0, l1_conflicts: 0, l2_conflicts: 0, small_pages: WHOLE };
 
 /// Shares by instruction.
 #[derive(Debug, Clone, Default)]
@@ -84,6 +88,19 @@ impl Levels {
         }
     }
 
+    /// The same where no two lines are in each other's way; `level`: where it is found as it is.
+    pub fn without_conflicts(&self, site: u32, level: Level, random: u32) -> Level {
+        let shares = self.by_site[site as usize];
+        let drawn = random.wrapping_mul(0x85eb_ca6b);
+        match level {
+            Level::L1 => Level::L1,
+            _ if drawn >> 16 < shares.l1_conflicts => Level::L1,
+            Level::L2 => Level::L2,
+            _ if drawn & (WHOLE - 1) < shares.l2_conflicts => Level::L2,
+            level => level,
+        }
+    }
+
     /// Whether the page that instruction `site` accesses is a small one.
     pub fn small_page(&self, site: u32, random: u32) -> bool {
         (random & (WHOLE - 1)) < self.by_site[site as usize].small_pages
@@ -130,5 +147,12 @@ fn shares(traffic: &Traffic, seen: &Seen) -> Shares {
     let dram = part(traffic.l3_misses, traffic.l2_misses);
     let small = traffic.small_page_share().unwrap_or(1.0);
     let whole = |share: f64| (share * f64::from(WHOLE)) as u32;
-    Shares { beyond_l1: whole(beyond_l1), beyond_l2: whole(beyond_l2), dram: whole(dram), small_pages: whole(small) }
+    Shares {
+        beyond_l1: whole(beyond_l1),
+        beyond_l2: whole(beyond_l2),
+        dram: whole(dram),
+        l1_conflicts: whole(part(traffic.l1_conflict, traffic.l1_misses)),
+        l2_conflicts: whole(part(traffic.l2_conflict, traffic.l2_misses)),
+        small_pages: whole(small),
+    }
 }

@@ -8,10 +8,14 @@
 //!
 //! The result is an estimate beside the roofline bound, never a bound: it has the prefetchers, the memory and the front end only roughly.
 
+mod changes;
+pub mod code;
 pub mod core;
 pub mod form;
+pub mod hammocks;
 pub mod levels;
 pub mod op;
+mod pairs;
 pub mod parameters;
 pub mod paths;
 pub mod recorder;

@@ -6,24 +6,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use crate::profile::Machine;
-use crate::profile::account::{Cause, WhatIf};
+use crate::profile::account::{Cause, Changes, WhatIf};
 use crate::profile::evidence::bursts::{Burst, BurstEvidence};
 use crate::profile::evidence::memory::MemoryEvidence;
 use crate::profile::evidence::replayed::{ReplayedBurst, ReplayedEvidence, ReplayedInstruction};
 
+use super::changes::{Outcomes, WORTH, causes};
+use super::code::Code;
 use super::core::{Core, Outcome};
 use super::levels::Levels;
-use super::op::Program;
+use super::pairs::{self, PAIRS};
 use super::parameters::CoreParameters;
-use super::paths::Paths;
 use super::x86_64;
 
 /// Instructions that a CPU replays in a second, at least. The budget is kept by counting, so that equal bursts give equal results.
 const SPEED: f64 = 5e6;
 /// Bursts that tell which changes are worth replaying.
 const PILOT: usize = 40;
-/// A change is worth it if its causes take this share of all cycles.
-const WORTH: f64 = 0.05;
 
 /// How to replay.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -46,8 +45,7 @@ impl Default for Options {
 /// Everything that replaying needs of a run.
 struct Replay<'a> {
     core: CoreParameters,
-    program: Program,
-    paths: Paths,
+    code: Code,
     levels: Levels,
     bursts: &'a [Burst],
 }
@@ -62,23 +60,26 @@ pub fn replay(
     let (core, assumed) = CoreParameters::new(machine, options.threads);
     let program = x86_64::program(&bursts.blocks, core.renames_additions);
     let levels = Levels::new(&program, bursts, memory);
-    let paths = Paths::new(&program, bursts);
-    let replay = Replay { core, program, paths, levels, bursts: &bursts.bursts };
+    let replay = Replay { core, code: Code::new(program, bursts), levels, bursts: &bursts.bursts };
 
-    let pilot: Vec<(usize, Option<WhatIf>)> =
-        spread(bursts.bursts.len(), PILOT).into_iter().map(|burst| (burst, None)).collect();
-    let mut outcomes = replay.all(&pilot, options.cpus);
-    let what_ifs = worth_trying(outcomes.values());
+    let pilot = spread(bursts.bursts.len(), PILOT);
+    let mut outcomes = Outcomes::new();
+    replay.add(&pilot, None, options.cpus, &mut outcomes);
+    let mut changes: Vec<Changes> = worth_trying(outcomes.values()).into_iter().map(Changes::from).collect();
     let budget = SPEED * options.seconds * options.cpus as f64;
     let length = f64::from(super::recorder::MEASURED);
-    let most = (budget / length / (1 + what_ifs.len()) as f64) as usize;
+    let most = (budget / length / (1 + changes.len() + PAIRS) as f64) as usize;
     let chosen = spread(bursts.bursts.len(), most.max(1));
-    let changes = || std::iter::once(None).chain(what_ifs.iter().copied().map(Some));
-    let tasks = changes().flat_map(|change| chosen.iter().map(move |&burst| (burst, change)));
-    let tasks: Vec<_> = tasks.filter(|task| !outcomes.contains_key(task)).collect();
-    outcomes.extend(replay.all(&tasks, options.cpus));
-    let bursts = chosen.iter().map(|&burst| replay.evidence(burst, &what_ifs, &outcomes)).collect();
-    ReplayedEvidence { bursts, what_ifs, assumed }
+    replay.add(&chosen, None, options.cpus, &mut outcomes);
+    for &change in &changes {
+        replay.add(&chosen, Some(change), options.cpus, &mut outcomes);
+    }
+    for pair in pairs::worth_trying(&changes, &chosen, &outcomes, &replay.code.program) {
+        replay.add(&chosen, Some(pair), options.cpus, &mut outcomes);
+        changes.push(pair);
+    }
+    let bursts = chosen.iter().map(|&burst| replay.evidence(burst, &changes, &outcomes)).collect();
+    ReplayedEvidence { bursts, what_ifs: changes, assumed }
 }
 
 /// At most `most` of `all` numbers, evenly spread.
@@ -99,41 +100,19 @@ fn worth_trying<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> Vec<WhatIf> 
     WhatIf::ALL.into_iter().filter(is_worth).collect()
 }
 
-/// What a change can remove.
-fn causes(change: WhatIf) -> &'static [Cause] {
-    use Cause::*;
-    match change {
-        WhatIf::PerfectPrediction => &[Mispredict],
-        WhatIf::IndependentIterations => &[Chain, Forwarding],
-        WhatIf::AllLanes => &[Ports, Chain, Base],
-        WhatIf::HitsInL1 => &[L2, L3, DramLatency, DramBandwidth],
-        WhatIf::HitsInL2 => &[L3, DramLatency, DramBandwidth],
-        WhatIf::UnitStride => &[L2, L3, DramLatency],
-        WhatIf::Fused => &[Ports, Chain, Base],
-        WhatIf::NoTlbMisses => &[Tlb],
-        WhatIf::NoForwarding => &[Forwarding],
-        WhatIf::PerfectFrontEnd => &[FrontEnd],
-        WhatIf::NoDivider => &[Ports],
-    }
-}
-
-type Task = (usize, Option<WhatIf>);
-
 impl Replay<'_> {
-    /// The outcomes of `tasks`, in any order of work.
-    fn all(&self, tasks: &[Task], cpus: usize) -> BTreeMap<Task, Outcome> {
+    /// Adds the outcomes of `bursts` with `changes` that are missing, in any order of work.
+    fn add(&self, bursts: &[usize], changes: Option<Changes>, cpus: usize, outcomes: &mut Outcomes) {
+        let missing = bursts.iter().copied().filter(|burst| !outcomes.contains_key(&(*burst, changes)));
+        let tasks: Vec<usize> = missing.collect();
         let next = AtomicUsize::new(0);
-        let done = Mutex::new(BTreeMap::new());
+        let done = Mutex::new(Vec::new());
         let work = || {
-            let mut core: Option<(Option<WhatIf>, Core)> = None;
-            while let Some(&(burst, change)) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
-                if core.as_ref().is_none_or(|(held, _)| *held != change) {
-                    core = Some((change, Core::new(&self.core, (&self.program, &self.paths), &self.levels, change)));
-                }
-                let Some((_, core)) = &mut core else { continue };
+            let mut core = Core::new(&self.core, &self.code, &self.levels, changes);
+            while let Some(&burst) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let outcome = core.replay(&self.bursts[burst], burst as u64);
                 if let Ok(mut done) = done.lock() {
-                    done.insert((burst, change), outcome);
+                    done.push(((burst, changes), outcome));
                 }
             }
         };
@@ -142,10 +121,10 @@ impl Replay<'_> {
                 scope.spawn(work);
             }
         });
-        done.into_inner().unwrap_or_default()
+        outcomes.extend(done.into_inner().unwrap_or_default());
     }
 
-    fn evidence(&self, burst: usize, what_ifs: &[WhatIf], outcomes: &BTreeMap<Task, Outcome>) -> ReplayedBurst {
+    fn evidence(&self, burst: usize, what_ifs: &[Changes], outcomes: &Outcomes) -> ReplayedBurst {
         let changed: Vec<BTreeMap<u32, f32>> = what_ifs
             .iter()
             .map(|&change| {
@@ -157,7 +136,7 @@ impl Replay<'_> {
         let base = outcomes.get(&(burst, None));
         let instructions = base.iter().flat_map(|outcome| &outcome.instructions);
         let instruction = |&(site, executed, mispredicted, cycles): &(u32, u32, u32, _)| ReplayedInstruction {
-            at: self.program.sites[site as usize],
+            at: self.code.program.sites[site as usize],
             executed,
             mispredicted,
             cycles,

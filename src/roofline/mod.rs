@@ -44,7 +44,7 @@ use surroundings::Surroundings;
 use terms::{Subject, TermId};
 
 /// The version of the model that is stamped into profiles.
-pub const MODEL_VERSION: u32 = 8;
+pub const MODEL_VERSION: u32 = 9;
 
 /// Code of the warning about a ceiling that a measurement exceeded.
 pub const REFUTED: &str = "ceiling-refuted";

@@ -4,7 +4,7 @@
 //! seconds = (1 − what_if_s / model_s) · time_s         at most: what takes the cause's place is not known
 //! ```
 
-use crate::profile::account::{Account, Cause, HotBranch, WhatIf};
+use crate::profile::account::{Account, Cause, Changes, HotBranch, WhatIf};
 use crate::profile::evidence::memory::Traffic;
 use crate::profile::function::Saving;
 
@@ -25,17 +25,24 @@ pub fn savings(subject: &Subject<'_>) -> Vec<Saving> {
     let f = subject.function;
     let mut all: Vec<Saving> = page_faults(subject).into_iter().collect();
     let (Some(account), Some(time)) = (account::trusted(f), f.time_s) else { return all };
-    let changes = account.what_if_s.iter().filter(|(change, _)| is_possible(subject, **change));
-    let replayed = changes.filter_map(|(change, left)| {
-        let share = (1.0 - left / account.model_s).clamp(0.0, 1.0);
+    let share_of = |left: f64| (1.0 - left / account.model_s).clamp(0.0, 1.0);
+    let possible = |changes: &Changes| changes.iter().all(|change| is_possible(subject, change));
+    let gains = |change: &Changes| {
+        possible(change) && account.what_if_s.get(change).is_some_and(|left| share_of(*left) >= WORTHWHILE)
+    };
+    // Two at once are worth a word where neither gains anything alone.
+    let news = |changes: &Changes| changes.second.is_none() || !changes.iter().any(|one| gains(&one.into()));
+    let changes = account.what_if_s.iter().filter(|(changes, _)| gains(changes) && news(changes));
+    let replayed = changes.map(|(changes, left)| {
+        let share = share_of(*left);
         let seconds = share * time;
-        (share >= WORTHWHILE).then(|| Saving {
-            remove: vec![removes(*change).to_owned()],
+        Saving {
+            remove: changes.iter().map(|change| removes(change).to_owned()).collect(),
             seconds,
             seconds_max: seconds,
             program_seconds: alone_share(subject).map(|alone| seconds * alone),
-            advice: advice(*change, account, share),
-        })
+            advice: advice(*changes, account, share),
+        }
     });
     all.extend(replayed);
     all
@@ -75,6 +82,8 @@ fn removes(change: WhatIf) -> &'static str {
         WhatIf::NoForwarding => "store-forwarding",
         WhatIf::PerfectFrontEnd => "front-end",
         WhatIf::NoDivider => Deficiency::DivSqrt.name(),
+        WhatIf::Branchless => "branchless",
+        WhatIf::NoConflicts => Deficiency::PrivateConflicts.name(),
     }
 }
 
@@ -101,9 +110,26 @@ fn out_of_order(t: &Traffic) -> f64 {
     others / t.lines_of_known_order().max(1.0)
 }
 
-fn advice(change: WhatIf, account: &Account, share: f64) -> String {
+fn advice(changes: Changes, account: &Account, share: f64) -> String {
+    let all: Vec<String> = changes.iter().map(|change| capital(&words(change, account))).collect();
+    let limit = match changes.first {
+        WhatIf::Branchless => format!("Replayed so, {:.0} % of its time is gone", 100.0 * share),
+        _ => format!("At most {:.0} % of its time", 100.0 * share),
+    };
+    match all.as_slice() {
+        [one] => format!("{one}. {limit}."),
+        several => format!("Neither alone gains, both at once do. {}. {limit}.", several.join(". ")),
+    }
+}
+
+fn capital(words: &str) -> String {
+    let (first, rest) = words.split_at(words.chars().next().map_or(0, char::len_utf8));
+    format!("{}{rest}", first.to_uppercase())
+}
+
+fn words(change: WhatIf, account: &Account) -> String {
     let cost = |cause: Cause| 100.0 * account.part(cause) / account.model_s;
-    let words = match change {
+    match change {
         WhatIf::PerfectPrediction => format!(
             "{}: sort or split the data by what it tests, or choose without a branch (tables, masks, conditional moves)",
             branches(account)
@@ -140,9 +166,16 @@ fn advice(change: WhatIf, account: &Account, share: f64) -> String {
             cost(Cause::FrontEnd)
         ),
         WhatIf::NoDivider => "the divider holds it: multiply by reciprocals".into(),
-    };
-    let (first, rest) = words.split_at(words.chars().next().map_or(0, char::len_utf8));
-    format!("{}{rest}. At most {:.0} % of its time.", first.to_uppercase(), 100.0 * share)
+        WhatIf::Branchless => {
+            "the code that its wrongly predicted branches jump over is short: execute it always and choose the result \
+             (masks, conditional moves, min and max)"
+                .into()
+        }
+        WhatIf::NoConflicts => {
+            "its data meet in the same sets of the caches: pad rows and arrays so that their distance is no power of two"
+                .into()
+        }
+    }
 }
 
 /// `31 % of the time: the branch at line 412 is mispredicted 29 % of the time`

@@ -1,6 +1,6 @@
 //! Evidence of the core model: cycles of each instruction in each burst, by cause.
 
-use crate::profile::account::{Cause, WhatIf};
+use crate::profile::account::{Cause, Changes};
 use crate::profile::code::CodeRef;
 
 /// What replaying the bursts yields.
@@ -8,8 +8,8 @@ use crate::profile::code::CodeRef;
 pub struct ReplayedEvidence {
     /// One for each burst that could be replayed.
     pub bursts: Vec<ReplayedBurst>,
-    /// Changes that the bursts were replayed with; others were not.
-    pub what_ifs: Vec<WhatIf>,
+    /// Changes that the bursts were replayed with, alone and two at once; others were not.
+    pub what_ifs: Vec<Changes>,
     /// Parameters of the core that this host's measurement lacks, each with what was assumed instead.
     pub assumed: Vec<String>,
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::code_map::{CodeMap, FunctionId};
 use super::modules::{Pass, Place};
-use crate::profile::account::{Account, Cause, HotBranch};
+use crate::profile::account::{Account, Cause, Changes, HotBranch};
 use crate::profile::evidence::replayed::{ReplayedEvidence, ReplayedInstruction};
 use crate::profile::function::Function;
 use crate::profile::machine::Machine;
@@ -43,7 +43,7 @@ pub fn usual_clock(machine: &Machine) -> Option<f64> {
 /// ```
 pub fn account(
     replay: &FunctionReplay<'_>,
-    what_ifs: &[crate::profile::account::WhatIf],
+    what_ifs: &[Changes],
     wanted: impl Fn(u64) -> bool,
     counted: u64,
     clock_hz: f64,
@@ -145,14 +145,14 @@ mod tests {
         let second = [instruction(0x10, 1000, 700.0, 0.0), instruction(0x14, 1000, 300.0, 2000.0)];
         let replay: FunctionReplay =
             (first.iter().map(|i| (i.at.offset, 0, i))).chain(second.iter().map(|i| (i.at.offset, 1, i))).collect();
-        let what_ifs = [WhatIf::PerfectPrediction];
+        let what_ifs = [WhatIf::PerfectPrediction.into()];
         let whole = account(&replay, &what_ifs, |_| true, 8_000_000, 1e9).unwrap();
         // 6,000 cycles of 4,000 instructions, 8 million of which take 12 million cycles.
         assert!((whole.model_s - 0.012).abs() < 1e-12);
         assert!((whole.parts.values().sum::<f64>() - whole.model_s).abs() < 1e-12);
         assert!((whole.part(Cause::Mispredict) - 0.008).abs() < 1e-12);
         assert_eq!((whole.bursts, whole.instructions, whole.error), (2, 4000, Some(0.0)));
-        assert!((whole.what_if_s[&WhatIf::PerfectPrediction] - 0.004).abs() < 1e-12);
+        assert!((whole.what_if_s[&WhatIf::PerfectPrediction.into()] - 0.004).abs() < 1e-12);
         assert_eq!(whole.branches.len(), 1);
         assert!((whole.branches[0].mispredicted - 0.25).abs() < 1e-12);
         assert!((whole.branches[0].seconds - 0.008).abs() < 1e-12, "it is the only one");

@@ -1,6 +1,6 @@
 //! Changes that a burst is replayed with.
 
-use crate::profile::account::WhatIf;
+use crate::profile::account::{Changes, WhatIf};
 
 /// What is different from the core as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -16,24 +16,35 @@ pub(super) struct Change {
     pub no_forwarding: bool,
     pub perfect_front_end: bool,
     pub no_divider: bool,
+    pub branchless: bool,
+    pub no_conflicts: bool,
 }
 
 impl Change {
-    pub(super) fn of(change: Option<WhatIf>) -> Change {
-        let none = Change::default();
+    /// With all of `changes`.
+    pub(super) fn of(changes: Option<Changes>) -> Change {
+        let mut change = Change::default();
+        for one in changes.into_iter().flat_map(Changes::iter) {
+            *change.flag(one) = true;
+        }
+        change
+    }
+
+    fn flag(&mut self, change: WhatIf) -> &mut bool {
         match change {
-            None => none,
-            Some(WhatIf::PerfectPrediction) => Change { perfect_prediction: true, ..none },
-            Some(WhatIf::IndependentIterations) => Change { independent_iterations: true, ..none },
-            Some(WhatIf::AllLanes) => Change { all_lanes: true, ..none },
-            Some(WhatIf::HitsInL1) => Change { hits_l1: true, ..none },
-            Some(WhatIf::HitsInL2) => Change { hits_l2: true, ..none },
-            Some(WhatIf::UnitStride) => Change { unit_stride: true, ..none },
-            Some(WhatIf::Fused) => Change { fused: true, ..none },
-            Some(WhatIf::NoTlbMisses) => Change { no_tlb: true, ..none },
-            Some(WhatIf::NoForwarding) => Change { no_forwarding: true, ..none },
-            Some(WhatIf::PerfectFrontEnd) => Change { perfect_front_end: true, ..none },
-            Some(WhatIf::NoDivider) => Change { no_divider: true, ..none },
+            WhatIf::PerfectPrediction => &mut self.perfect_prediction,
+            WhatIf::IndependentIterations => &mut self.independent_iterations,
+            WhatIf::AllLanes => &mut self.all_lanes,
+            WhatIf::HitsInL1 => &mut self.hits_l1,
+            WhatIf::HitsInL2 => &mut self.hits_l2,
+            WhatIf::UnitStride => &mut self.unit_stride,
+            WhatIf::Fused => &mut self.fused,
+            WhatIf::NoTlbMisses => &mut self.no_tlb,
+            WhatIf::NoForwarding => &mut self.no_forwarding,
+            WhatIf::PerfectFrontEnd => &mut self.perfect_front_end,
+            WhatIf::NoDivider => &mut self.no_divider,
+            WhatIf::Branchless => &mut self.branchless,
+            WhatIf::NoConflicts => &mut self.no_conflicts,
         }
     }
 }

@@ -137,8 +137,7 @@ impl<'a> Memory<'a> {
             arrival.takes += arrival.level;
             return arrival;
         }
-        let random = self.draw(number);
-        let level = match self.levels.draw(site, access.found, random) {
+        let level = match self.level(access, site, number) {
             Level::L1 => {
                 self.translate(access, (site, number), time, false, &mut arrival);
                 return arrival;
@@ -176,8 +175,7 @@ impl<'a> Memory<'a> {
         if access.found == Found::L1 || self.change.hits_l1 {
             return time + l1;
         }
-        let random = self.draw(number);
-        let level = match self.levels.draw(site, access.found, random) {
+        let level = match self.level(access, site, number) {
             Level::L1 => return time + l1,
             _ if self.change.hits_l2 => Level::L2,
             level => level,
@@ -188,6 +186,13 @@ impl<'a> Memory<'a> {
         let (arrives, _) = self.demanded(level, time + arrival.translation, walks, false);
         self.lines.insert(line, time, arrives, cause(level), true);
         arrives
+    }
+
+    /// Where the line of the `number`th access of the burst is found, which misses L1.
+    fn level(&self, access: &BurstAccess, site: u32, number: u32) -> Level {
+        let random = self.draw(number);
+        let level = self.levels.draw(site, access.found, random);
+        if self.change.no_conflicts { self.levels.without_conflicts(site, level, random) } else { level }
     }
 
     /// A line that no prefetcher asked for: waits for a free miss buffer, then for its level. `walks`: its page had to be looked up.
@@ -327,7 +332,7 @@ impl<'a> Memory<'a> {
     /// Cycles × 16 that `lines` lines of a string take at the level that `access` finds them in.
     pub(super) fn string(&self, access: &BurstAccess, site: u32, number: u32, writes: bool) -> (u32, u8) {
         let lines = access.access.bytes.div_ceil(64).max(1);
-        let level = self.levels.draw(site, access.found, self.draw(number));
+        let level = self.level(access, site, number);
         let cost = match level {
             _ if access.found == Found::L1 || self.change.hits_l1 => return (0, index(Cause::L1)),
             Level::L1 => return (0, index(Cause::L1)),

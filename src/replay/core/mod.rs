@@ -11,6 +11,7 @@
 //! (`retirement`).
 
 mod bandwidth;
+mod branches;
 mod change;
 mod front_end;
 mod graph;
@@ -26,15 +27,16 @@ mod wrong_path;
 mod tests;
 
 use crate::isa::facts::AccessKind;
-use crate::profile::account::{Cause, WhatIf};
+use crate::profile::account::{Cause, Changes};
 use crate::profile::evidence::bursts::{Burst, BurstAccess, Found, Prediction};
 
+use super::code::Code;
 use super::form::{Form, Kind};
 use super::levels::Levels;
-use super::op::{NO_FORM, NONE, Op, Program, REGISTERS, Renaming, kind};
+use super::op::{NO_FORM, NONE, Op, REGISTERS, Renaming, kind};
 use super::parameters::{CoreParameters, FormCost, PER_CYCLE};
-use super::paths::Paths;
 
+use branches::Choice;
 use change::Change;
 use front_end::FrontEnd;
 use graph::{Cause4, Graph, Node, Stretch, index};
@@ -106,8 +108,7 @@ impl Ready {
 /// A core that replays bursts, one at a time. It keeps its buffers between them.
 pub struct Core<'a> {
     core: &'a CoreParameters,
-    program: &'a Program,
-    paths: &'a Paths,
+    code: &'a Code,
     change: Change,
     memory: Memory<'a>,
     ports: Ports,
@@ -128,6 +129,8 @@ pub struct Core<'a> {
     committed: (u32, u32, u32),
     /// The node of a mispredicted branch whose successors have not been dispatched yet, and when they can be.
     refilling: Option<(u32, u32)>,
+    /// The code that is executed next, if its branch became a choice.
+    choice: Option<Choice>,
     /// The result of the last instruction.
     result: Ready,
     /// Backward branches so far.
@@ -145,20 +148,13 @@ pub struct Core<'a> {
 }
 
 impl<'a> Core<'a> {
-    /// A core that replays blocks of `program` with `change`.
-    pub fn new(
-        core: &'a CoreParameters,
-        code: (&'a Program, &'a Paths),
-        levels: &'a Levels,
-        change: Option<WhatIf>,
-    ) -> Core<'a> {
-        let (program, paths) = code;
-        let change = Change::of(change);
-        let sites = program.sites.len();
+    /// A core that replays blocks of `code` with `changes`.
+    pub fn new(core: &'a CoreParameters, code: &'a Code, levels: &'a Levels, changes: Option<Changes>) -> Core<'a> {
+        let change = Change::of(changes);
+        let sites = code.program.sites.len();
         Core {
             core,
-            program,
-            paths,
+            code,
             change,
             memory: Memory::new(core, levels, sites, change),
             ports: Ports::new(),
@@ -177,6 +173,7 @@ impl<'a> Core<'a> {
             retired: (0, 0, 0),
             committed: (0, 0, 0),
             refilling: None,
+            choice: None,
             result: Ready { time: 0, node: 0 },
             iteration: 0,
             dither: 0,
@@ -208,13 +205,13 @@ impl<'a> Core<'a> {
         self.integer_window = Scheduler::new(core.integer_window);
         self.vector_window = Scheduler::new(core.vector_window);
         (self.dispatched, self.retired, self.committed) = ((START, 0, 0), (START, 0, 0), (START, 0, 0));
-        (self.refilling, self.iteration, self.dither) = (None, 0, 0);
+        (self.refilling, self.choice, self.iteration, self.dither) = (None, None, 0, 0);
     }
 
     /// Replays `burst`. Equal seeds draw equal levels.
     pub fn replay(&mut self, burst: &Burst, seed: u64) -> Outcome {
         self.begin(seed);
-        let program = self.program;
+        let program = &self.code.program;
         let mut executed = 0u32;
         let mut counted_from = START;
         self.counting = burst.lead_in == 0;
@@ -244,7 +241,7 @@ impl<'a> Core<'a> {
             }
             self.front_end.block(self.core, block);
             let mut at = 0;
-            for op in ops {
+            for (n, op) in ops.iter().enumerate() {
                 while at < accesses.len() && accesses[at].access.offset < op.offset {
                     at += 1;
                 }
@@ -253,6 +250,7 @@ impl<'a> Core<'a> {
                     at += 1;
                 }
                 self.instruction(op, &accesses[first..at], step.first_access + first as u32);
+                self.behind(ops, n);
             }
             let taken = next.is_some_and(|next| program.blocks[next.block as usize].start != block.end);
             if let Some(last) = ops.last() {
@@ -286,27 +284,6 @@ impl<'a> Core<'a> {
             instructions.push((site, executed, mispredicted, cycles));
         }
         Outcome { instructions }
-    }
-
-    /// The branch at the end of a block.
-    fn ending(&mut self, last: &Op, taken: bool, branch: Prediction, burst: &Burst, step: usize) {
-        if taken {
-            if last.is(kind::BACKWARD) {
-                self.iteration += 1;
-            }
-            self.front_end.taken(self.core, last);
-        }
-        if branch != Prediction::Right && !self.change.perfect_prediction {
-            let resolved = self.result;
-            self.wrong_path(burst, step, self.dispatched.0, resolved.time);
-            let refill = match branch {
-                Prediction::WrongTarget => self.core.indirect_refill,
-                _ => self.core.refill,
-            };
-            let restarts = resolved.time + refill;
-            self.front_end.restart(restarts);
-            self.refilling = Some((resolved.node, restarts));
-        }
     }
 
     #[inline]
@@ -764,6 +741,6 @@ impl<'a> Core<'a> {
             let arithmetic = ops.iter().filter(|op| op.is(kind::ARITHMETIC));
             arithmetic.map(widest).max().filter(|_| loops).map_or(1, |has| (bits / has).max(1))
         };
-        (0..self.program.blocks.len() as u32).map(|n| of(self.program.block(n).1)).collect()
+        (0..self.code.program.blocks.len() as u32).map(|n| of(self.code.program.block(n).1)).collect()
     }
 }

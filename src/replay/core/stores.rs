@@ -89,7 +89,8 @@ impl Stores {
         if from <= address && last < to {
             Some(Match::Whole(*store))
         } else if address < to && from <= last {
-            let read = |of: &&Store| of.commits > time && of.address <= last && address < of.address + u64::from(of.bytes);
+            let read =
+                |of: &&Store| of.commits > time && of.address <= last && address < of.address + u64::from(of.bytes);
             let all = self.recent().take(PARTS).filter(read);
             all.max_by_key(|of| of.data).or(Some(store)).copied().map(Match::Part)
         } else {

@@ -8,7 +8,7 @@ use iced_x86::{
 };
 
 use crate::isa::facts::AccessKind;
-use crate::profile::account::{Cause, WhatIf};
+use crate::profile::account::{Cause, Changes, WhatIf};
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::bursts::{
     Burst, BurstAccess, BurstEvidence, BurstStep, Found, Prediction, TracedAccess, TracedBlock, Translation,
@@ -16,7 +16,6 @@ use crate::profile::evidence::bursts::{
 use crate::replay::levels::Levels;
 use crate::replay::parameters::CoreParameters;
 use crate::replay::parameters::tests::machine;
-use crate::replay::paths::Paths;
 use crate::replay::x86_64::program;
 
 use super::{Core, Outcome};
@@ -91,10 +90,7 @@ impl Loop {
     }
 
     fn outcome(&self, core: &CoreParameters, change: Option<WhatIf>) -> Outcome {
-        let program = program(&self.evidence.blocks, false);
-        let levels = Levels::new(&program, &self.evidence, None);
-        Core::new(core, (&program, &Paths::new(&program, &self.evidence)), &levels, change)
-            .replay(&self.evidence.bursts[0], 1)
+        replayed(core, &self.evidence, change)
     }
 
     /// Cycles an iteration.
@@ -108,6 +104,13 @@ impl Loop {
         let own: f64 = outcome.instructions.iter().map(|row| f64::from(row.3[cause as usize])).sum();
         own / outcome.cycles()
     }
+}
+
+fn replayed(core: &CoreParameters, evidence: &BurstEvidence, change: Option<WhatIf>) -> Outcome {
+    let program = program(&evidence.blocks, false);
+    let levels = Levels::new(&program, evidence, None);
+    let code = crate::replay::code::Code::new(program, evidence);
+    Core::new(core, &code, &levels, change.map(Changes::from)).replay(&evidence.bursts[0], 1)
 }
 
 fn add(to: Register, from: Register) -> Instruction {
@@ -273,12 +276,64 @@ fn every_instruction_that_decodes_can_be_replayed() {
     let evidence = BurstEvidence { blocks: vec![block], bursts: vec![burst] };
     let program = program(&evidence.blocks, false);
     assert_eq!(program.ops.len(), 13, "ud2 included");
-    let levels = Levels::new(&program, &evidence, None);
-    let core = core();
-    assert!(
-        Core::new(&core, (&program, &Paths::new(&program, &evidence)), &levels, None)
-            .replay(&evidence.bursts[0], 1)
-            .cycles()
-            > 0.0
-    );
+    assert!(replayed(&core(), &evidence, None).cycles() > 0.0);
+}
+
+#[test]
+fn a_product_and_the_sum_that_takes_it_become_one() {
+    let product = Instruction::with2(Code::Mulsd_xmm_xmmm64, XMM0, XMM15).unwrap();
+    let sum = Instruction::with2(Code::Addsd_xmm_xmmm64, XMM0, XMM1).unwrap();
+    let horner = Loop::new(&[product, sum, product, sum], 300, none);
+    near(horner.cycles(&core(), None), 16.0, 0.02);
+    near(horner.cycles(&core(), Some(WhatIf::Fused)), 8.0, 0.02);
+    let used_again = Instruction::with2(Code::Addsd_xmm_xmmm64, XMM1, XMM0).unwrap();
+    let kept = Loop::new(&[product, used_again, product, used_again], 300, none);
+    near(kept.cycles(&core(), Some(WhatIf::Fused)), kept.cycles(&core(), None), 0.01);
+}
+
+#[test]
+fn a_word_waits_for_both_stores_that_it_is_put_together_from() {
+    let at = |displacement| MemoryOperand::with_base_displ(R14, displacement);
+    let body = [
+        Instruction::with2(Code::Mov_rm32_r32, at(0), Register::EAX).unwrap(),
+        Instruction::with2(Code::Mov_rm32_r32, at(4), Register::R9D).unwrap(),
+        Instruction::with2(Code::Mov_r64_rm64, RAX, at(0)).unwrap(),
+    ];
+    let mut evidence = Loop::new(&body, 400, |_| {
+        let store = AccessKind::Store;
+        let base = 0x10_0000;
+        vec![(0, base, store, Found::L1), (1, base + 4, store, Found::L1), (2, base, AccessKind::Load, Found::L1)]
+    });
+    for access in evidence.evidence.bursts.iter_mut().flat_map(|burst| &mut burst.accesses) {
+        access.access.bytes = if access.access.kind == AccessKind::Store { 4 } else { 8 };
+    }
+    let core = CoreParameters { merged_forward: 19, ..core() };
+    // The second store has its data at once; the first one hands on what the load before it brought.
+    near(evidence.cycles(&core, None), 19.0, 0.06);
+}
+
+#[test]
+fn a_branch_over_short_code_becomes_a_choice() {
+    // A: sub edx, 1; cmp r9d, 5; jl C │ B: add ecx, r9d │ C: add r8d, 1; jmp A. Every second time the branch is taken, and it is never
+    // predicted.
+    let block =
+        |start: u64, code: &[u8]| TracedBlock { at: CodeRef { module: 0, offset: start }, start, code: code.to_vec() };
+    let tail = [0x41, 0x83, 0xc0, 0x01, 0xeb, 0xee];
+    let mut over = vec![0x44, 0x01, 0xc9];
+    over.extend(tail);
+    let blocks = vec![
+        block(START, &[0x83, 0xea, 0x01, 0x41, 0x83, 0xf9, 0x05, 0x7c, 0x03]),
+        block(START + 9, &over),
+        block(START + 12, &tail),
+    ];
+    let step = |block, branch| BurstStep { block, first_access: 0, branch };
+    let steps = (0..800).flat_map(|n| [step(0, Prediction::WrongDirection), step(1 + n % 2, Prediction::Right)]);
+    let burst = Burst { steps: steps.collect(), lead_in: 100, ..Burst::default() };
+    let evidence = BurstEvidence { blocks, bursts: vec![burst] };
+    let cycles = |change: Option<WhatIf>| replayed(&core(), &evidence, change).cycles();
+    let (as_is, chosen, predicted) =
+        (cycles(None), cycles(Some(WhatIf::Branchless)), cycles(Some(WhatIf::PerfectPrediction)));
+    assert!(chosen < 0.2 * as_is, "{chosen} instead of {as_is}");
+    // It has fewer taken branches than one that is always predicted.
+    assert!(chosen >= 0.7 * predicted, "{chosen} and {predicted}");
 }

@@ -28,10 +28,11 @@ impl Core<'_> {
             return;
         }
         let block = burst.steps[step].block;
-        let (Some(meet), Some(side)) = (self.paths.meet(block), self.paths.other_side(block, next.block)) else {
+        let (Some(meet), Some(side)) = (self.code.paths.meet(block), self.code.paths.other_side(block, next.block))
+        else {
             return;
         };
-        let program = self.program;
+        let program = &self.code.program;
         let mut unknown = side.writes;
         let from = step + 1;
         let mut at = from;
@@ -52,7 +53,7 @@ impl Core<'_> {
 
     /// Executes `burst` from its `at`th step on with registers of which some are `unknown`, from slot `slots` up to slot `room`.
     fn speculate(&mut self, burst: &Burst, at: usize, mut unknown: u128, mut slots: u32, room: u32, dispatched: u32) {
-        let program = self.program;
+        let program = &self.code.program;
         let mut times = self.registers.map(|register| register.time);
         for (n, step) in burst.steps.iter().enumerate().skip(at) {
             let mut access = step.first_access as usize;

@@ -30,7 +30,8 @@ fn taker(ops: &[Op], product: usize) -> Option<usize> {
         return None;
     }
     // The product must be dead behind the sum.
-    let dead = writes(sum) || behind[first + 1..].iter().find(|op| reads(op) || writes(op)).is_some_and(|op| !reads(op));
+    let dead =
+        writes(sum) || behind[first + 1..].iter().find(|op| reads(op) || writes(op)).is_some_and(|op| !reads(op));
     dead.then_some(product + 1 + first)
 }
 

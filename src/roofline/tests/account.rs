@@ -103,7 +103,7 @@ fn at_its_bound_the_ceiling_names_the_class() {
 fn an_account_that_is_off_names_a_class_and_states_no_saving() {
     let change = |mut k: Kernel| {
         let account = k.function.account.as_mut().expect("an account");
-        account.what_if_s.insert(WhatIf::PerfectPrediction, 0.5 * account.model_s);
+        account.what_if_s.insert(WhatIf::PerfectPrediction.into(), 0.5 * account.model_s);
         k.analysed()
     };
     let near = change(with(&[(Cause::Base, 0.4), (Cause::Mispredict, 0.8)]));
@@ -122,8 +122,8 @@ fn an_account_that_is_off_names_a_class_and_states_no_saving() {
 fn the_worst_branch_is_the_evidence() {
     let mut k = with(&[(Cause::Base, 0.3), (Cause::Mispredict, 0.7)]);
     let account = k.function.account.as_mut().expect("an account");
-    account.what_if_s.insert(WhatIf::PerfectPrediction, 0.35 * account.model_s);
-    account.what_if_s.insert(WhatIf::HitsInL1, 0.97 * account.model_s);
+    account.what_if_s.insert(WhatIf::PerfectPrediction.into(), 0.35 * account.model_s);
+    account.what_if_s.insert(WhatIf::HitsInL1.into(), 0.97 * account.model_s);
     let seconds = 0.31 * account.model_s;
     account.branches = vec![HotBranch { offset: 0x40, file: None, line: Some(412), mispredicted: 0.29, seconds }];
     let f = k.analysed();
@@ -143,7 +143,7 @@ fn an_account_replaces_the_differences_of_bounds() {
     let mut with_account = k().took(2.6);
     let model_s = with_account.function.cpu_s.expect("timed");
     let parts = [(Cause::Base, 0.2 * model_s), (Cause::Chain, 0.8 * model_s)].into_iter().collect();
-    let what_if_s = [(WhatIf::IndependentIterations, 0.6 * model_s)].into_iter().collect();
+    let what_if_s = [(WhatIf::IndependentIterations.into(), 0.6 * model_s)].into_iter().collect();
     with_account.function.account = Some(Account { model_s, parts, what_if_s, ..Account::default() });
     let ilp = |k: Kernel| k.analysed().analysis.savings.into_iter().filter(|s| s.remove == ["ilp"]).collect::<Vec<_>>();
     let (without, with) = (ilp(k().took(2.6)), ilp(with_account));
