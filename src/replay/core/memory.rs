@@ -145,6 +145,12 @@ impl<'a> Memory<'a> {
             _ if self.change.hits_l2 => Level::L2,
             level => level,
         };
+        if self.change.unit_stride && !self.in_stream(line) {
+            // One line serves as many accesses as it has elements.
+            if self.draw(number ^ 0x4000_0000) % (1 << LINE_BITS) >= access.access.bytes.clamp(1, 1 << LINE_BITS) {
+                return arrival;
+            }
+        }
         let foreseen = self.foreseen(line, (site, generation), time);
         let far = level == Level::Dram && foreseen.is_none();
         self.translate(access, (site, number), time, far, &mut arrival);
@@ -254,6 +260,11 @@ impl<'a> Memory<'a> {
             return Some((oldest, stride.times[ahead.min(2)]));
         }
         self.stream(line, 1).or_else(|| self.stream(line, u64::MAX))
+    }
+
+    /// Whether the line follows others in either direction.
+    fn in_stream(&self, line: u64) -> bool {
+        self.stream(line, 1).or_else(|| self.stream(line, u64::MAX)).is_some()
     }
 
     /// A run of lines that lie one after the other and end before `line`; `back` is 1 or −1.

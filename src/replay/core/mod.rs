@@ -10,11 +10,13 @@
 //! (Fields, Bodík, Hill, Focusing processor policies via critical-path prediction, 2001). It belongs to the instruction that retires next
 //! (`retirement`).
 
+mod accesses;
 mod bandwidth;
 mod branches;
 mod change;
 mod front_end;
 mod graph;
+mod lanes;
 mod lines;
 mod memory;
 mod ports;
@@ -26,14 +28,13 @@ mod wrong_path;
 #[cfg(test)]
 mod tests;
 
-use crate::isa::facts::AccessKind;
 use crate::profile::account::{Cause, Changes};
-use crate::profile::evidence::bursts::{Burst, BurstAccess, Found, Prediction};
+use crate::profile::evidence::bursts::{Burst, BurstAccess, Prediction};
 
 use super::code::Code;
 use super::form::{Form, Kind};
 use super::levels::Levels;
-use super::op::{NO_FORM, NONE, Op, REGISTERS, Renaming, kind};
+use super::op::{NO_FORM, NONE, Op, REGISTERS, kind};
 use super::parameters::{CoreParameters, FormCost, PER_CYCLE};
 
 use branches::Choice;
@@ -43,7 +44,7 @@ use graph::{Cause4, Graph, Node, Stretch, index};
 use memory::Memory;
 use ports::Ports;
 use retirement::Retirement;
-use stores::{Match, Store, Stores};
+use stores::Stores;
 use window::{Queue, Scheduler};
 
 /// Cycles from dispatch to the earliest issue.
@@ -215,7 +216,7 @@ impl<'a> Core<'a> {
         let mut executed = 0u32;
         let mut counted_from = START;
         self.counting = burst.lead_in == 0;
-        let lanes = if self.change.all_lanes { self.lanes() } else { Vec::new() };
+        let lanes = if self.change.all_lanes { self.lanes(burst) } else { Vec::new() };
         let mut passes = vec![0u32; if self.change.all_lanes { program.blocks.len() } else { 0 }];
         for (n, step) in burst.steps.iter().enumerate() {
             let next = burst.steps.get(n + 1);
@@ -403,98 +404,6 @@ impl<'a> Core<'a> {
         ready
     }
 
-    fn load(&mut self, op: &Op, accesses: &[BurstAccess], number: u32, now: Ready) -> Option<Ready> {
-        let address = self.inputs(&op.address, now, 0);
-        let ports = self.core.load_ports[op.data_width as usize];
-        let l1 = self.core.l1[op.data_width as usize];
-        let mut last: Option<Ready> = None;
-        for (n, access) in accesses.iter().enumerate() {
-            let prefetch = access.access.kind == AccessKind::Prefetch;
-            if !matches!(access.access.kind, AccessKind::Load | AccessKind::Gather | AccessKind::Prefetch) {
-                continue;
-            }
-            let issue = self.ports.issue(ports, address.time);
-            let waited = (issue - address.time).min(u32::from(u16::MAX)) as u16;
-            let place = (op.site, number + n as u32, self.generation);
-            let arrival = self.memory.access(access, place, issue, l1, false);
-            let cause = Cause4 {
-                rest: index(Cause::Chain),
-                port: index(Cause::L1),
-                level: arrival.level_cause,
-                bandwidth: arrival.bandwidth_cause,
-            };
-            let takes = if prefetch { 1 } else { arrival.takes };
-            let mut node = Node {
-                time: issue + takes,
-                from: address.node,
-                port: waited,
-                translation: if prefetch { 0 } else { arrival.translation.min(u32::from(u16::MAX)) as u16 },
-                level: if prefetch { 0 } else { arrival.level },
-                bandwidth: if prefetch { 0 } else { arrival.bandwidth },
-                cause,
-            };
-            self.forward(op, access, issue, l1, now, &mut node);
-            let time = node.time;
-            let node = self.push(node);
-            match &mut last {
-                Some(last) => last.and(time, node),
-                None => last = Some(Ready { time, node }),
-            }
-        }
-        last
-    }
-
-    /// A load of what a store before it wrote, if that is not in L1 yet.
-    fn forward(&mut self, op: &Op, access: &BurstAccess, issue: u32, l1: u32, now: Ready, node: &mut Node) {
-        let Some(found) = self.stores.meet(access.access.address, access.access.bytes, issue) else { return };
-        let cut = self.change.no_forwarding;
-        let (time, from) = match found {
-            Match::Whole(store) | Match::Part(store) if cut || self.is_cut(store.iteration) => (issue + l1, node.from),
-            Match::Whole(store) => {
-                let forward = self.forwarding(op, &store, access.access.bytes);
-                let time = store.data + forward;
-                if forward < l1 && op.data_width == 0 {
-                    // Renaming hands the value on; the address does not matter.
-                    if time > now.time { (time, store.node) } else { (now.time, now.node) }
-                } else {
-                    let hit = issue + l1;
-                    if time > hit { (time, store.node) } else { (hit, node.from) }
-                }
-            }
-            Match::Part(store) => {
-                // It is read from L1 once the stores are there, at the earliest as late as was measured of two stores.
-                let (hit, data) = (issue + l1, store.data + self.core.merged_forward);
-                if data > hit { (data, store.node) } else { (hit, node.from) }
-            }
-        };
-        let plain = Node::plain(time, from, Cause::Forwarding);
-        *node = if from == node.from { Node { time, level: 0, bandwidth: 0, translation: 0, ..*node } } else { plain };
-    }
-
-    /// Cycles from the data of `store` to a load of all or some of it.
-    fn forwarding(&self, op: &Op, store: &Store, bytes: u32) -> u32 {
-        let core = self.core;
-        match op.data_width {
-            0 if store.renaming == Renaming::Never || bytes != store.bytes => core.indexed_forward,
-            0 => match op.renaming {
-                Renaming::Never => core.indexed_forward,
-                Renaming::Computed => core.computed_forward,
-                Renaming::Plain if bytes < 8 => core.narrow_forward,
-                Renaming::Plain => {
-                    let same = store.expression == op.expression && store.versions == self.versions(op);
-                    if same { core.renamed_forward } else { core.rebased_forward }
-                }
-            },
-            1 => core.forward,
-            width => core.wide_forward[width as usize - 2],
-        }
-    }
-
-    #[inline]
-    fn versions(&self, op: &Op) -> [u32; 2] {
-        op.address.map(|register| self.registers[register as usize].version)
-    }
-
     /// Returns the result, the issue (when, and what it waited for), and what the result is for bypasses.
     fn compute(&mut self, op: &Op, loaded: Option<Ready>, now: Ready) -> (Ready, Ready, u8) {
         if op.is(kind::CLEARS) {
@@ -557,31 +466,6 @@ impl<'a> Core<'a> {
         Some(&self.core.forms[place])
     }
 
-    fn store(&mut self, op: &Op, accesses: &[BurstAccess], data: Ready, now: Ready) -> Option<(Ready, u32)> {
-        let address = self.inputs(&op.address, now, 0);
-        let ports = self.core.store_ports[op.data_width as usize];
-        let mut last: Option<(Ready, u32)> = None;
-        for access in accesses {
-            if !matches!(access.access.kind, AccessKind::Store | AccessKind::NtStore | AccessKind::Scatter) {
-                continue;
-            }
-            let issue = self.ports.issue(ports, address.time);
-            let (time, from) = if data.time > issue { (data.time + 1, data.node) } else { (issue + 1, address.node) };
-            let cause = Cause4 { rest: index(Cause::Chain), port: index(Cause::L1), ..Cause4::default() };
-            let waited = if from == address.node { issue - address.time } else { 0 };
-            let waited = waited.min(u32::from(u16::MAX)) as u16;
-            let node = self.push(Node { time, from, port: waited, cause, ..Node::default() });
-            match &mut last {
-                Some((ready, asked)) => {
-                    ready.and(time, node);
-                    *asked = issue;
-                }
-                None => last = Some((Ready { time, node }, issue)),
-            }
-        }
-        last
-    }
-
     fn write(&mut self, op: &Op, result: Ready, bypass: u8) {
         let moved = (op.is(kind::MOVES) && op.data[0] != NONE).then(|| self.registers[op.data[0] as usize]);
         for &register in op.writes.iter().take_while(|&&register| register != NONE) {
@@ -635,112 +519,5 @@ impl<'a> Core<'a> {
         if let Some((complete, issue)) = stored {
             self.commit(op, accesses, number, data, complete, issue);
         }
-    }
-
-    /// Stores go to L1 in order, after retirement.
-    fn commit(&mut self, op: &Op, accesses: &[BurstAccess], number: u32, data: Ready, complete: Ready, issue: u32) {
-        let ports = self.core.store_ports[op.data_width as usize].count_ones();
-        let (retired, _, retirement) = self.retired;
-        for (n, access) in accesses.iter().enumerate() {
-            if !matches!(access.access.kind, AccessKind::Store | AccessKind::NtStore | AccessKind::Scatter) {
-                continue;
-            }
-            let arrival = match access.access.kind {
-                AccessKind::NtStore => memory::Arrival::default(),
-                _ => self.memory.access(access, (op.site, number + n as u32, self.generation), issue, 1, true),
-            };
-            let (cycle, used, before) = self.committed;
-            let mut time = cycle + u32::from(used >= ports);
-            let mut from = before;
-            if retired + 1 > time {
-                (time, from) = (retired + 1, retirement);
-            }
-            let line = issue + arrival.takes;
-            let cause = Cause4 {
-                rest: index(Cause::L1),
-                level: arrival.level_cause,
-                bandwidth: arrival.bandwidth_cause,
-                ..Cause4::default()
-            };
-            let mut node = Node { time, from, cause, ..Node::default() };
-            if line > time {
-                node.bandwidth = arrival.bandwidth.min(line - time);
-                node.level = line - time - node.bandwidth;
-                node.time = line;
-            }
-            let time = node.time;
-            let used = if time > cycle { 1 } else { used + 1 };
-            let node = self.push(node);
-            self.committed = (time, used, node);
-            self.store_queue.take(time, node);
-            self.stores.insert(Store {
-                address: access.access.address,
-                bytes: access.access.bytes,
-                data: data.time.max(complete.time.saturating_sub(1)),
-                node: if data.time + 1 >= complete.time { data.node } else { complete.node },
-                commits: time,
-                expression: op.expression,
-                versions: self.versions(op),
-                renaming: op.renaming,
-                iteration: self.iteration,
-            });
-        }
-    }
-
-    /// A string instruction: everything before it, then its bytes.
-    fn string(&mut self, op: &Op, accesses: &[BurstAccess], number: u32, now: Ready) {
-        let ready = self.inputs(&op.data, self.inputs(&op.address, now, 0), 0);
-        let mut bytes = 0;
-        let (mut behind, mut cause) = (0, index(Cause::L2));
-        for (n, access) in accesses.iter().enumerate() {
-            let writes = matches!(access.access.kind, AccessKind::Store | AccessKind::NtStore);
-            bytes = bytes.max(access.access.bytes);
-            let (parts, level) = self.memory.string(access, op.site, number + n as u32, writes);
-            if parts > 0 {
-                (behind, cause) = (behind + parts / 16, level);
-            }
-        }
-        let inside = STRING_START + bytes / self.core.string_bytes;
-        let time = ready.time + inside.max(behind);
-        let causes = Cause4 { rest: index(Cause::L1), level: cause, ..Cause4::default() };
-        let level = behind.saturating_sub(inside);
-        let node = Node { time, from: ready.node, level, cause: causes, ..Node::default() };
-        let node = self.push(node);
-        let done = Ready { time, node };
-        self.write(op, done, 0);
-        self.retire(op, done, done, &[], None, number);
-    }
-
-    /// Brings the lines that an iteration misses which another one does the work of.
-    fn touch(&mut self, ops: &[Op], accesses: &[BurstAccess], number: u32) {
-        for (n, access) in accesses.iter().enumerate().filter(|(_, access)| access.found != Found::L1) {
-            let Some(op) = ops.iter().find(|op| op.offset == access.access.offset) else { continue };
-            let writes = matches!(access.access.kind, AccessKind::Store | AccessKind::Scatter);
-            let place = (op.site, number + n as u32, self.generation);
-            self.memory.access(
-                access,
-                place,
-                self.dispatched.0 + TO_ISSUE,
-                self.core.l1[op.data_width as usize],
-                writes,
-            );
-        }
-    }
-
-    /// By block: of how many executions in a row one would do, if scalar and narrow arithmetic were done in the widest vectors.
-    fn lanes(&self) -> Vec<u32> {
-        let bits = self.core.vector_bits;
-        let of = |ops: &[Op]| {
-            let widest = |op: &Op| match op.form % 4 {
-                0 => 64,
-                1 => 128,
-                2 => 256,
-                _ => 512,
-            };
-            let loops = ops.last().is_some_and(|last| last.is(kind::BACKWARD));
-            let arithmetic = ops.iter().filter(|op| op.is(kind::ARITHMETIC));
-            arithmetic.map(widest).max().filter(|_| loops).map_or(1, |has| (bits / has).max(1))
-        };
-        (0..self.code.program.blocks.len() as u32).map(|n| of(self.code.program.block(n).1)).collect()
     }
 }

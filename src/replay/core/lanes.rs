@@ -1,0 +1,53 @@
+//! Loops whose narrow operations are done in the widest vectors.
+
+use crate::isa::facts::AccessKind;
+use crate::profile::evidence::bursts::{Burst, BurstAccess, Found};
+use crate::replay::op::{Op, kind};
+
+use super::{Core, TO_ISSUE};
+
+impl Core<'_> {
+    /// Brings the lines that an iteration misses which another one does the work of.
+    pub(super) fn touch(&mut self, ops: &[Op], accesses: &[BurstAccess], number: u32) {
+        for (n, access) in accesses.iter().enumerate().filter(|(_, access)| access.found != Found::L1) {
+            let Some(op) = ops.iter().find(|op| op.offset == access.access.offset) else { continue };
+            let writes = matches!(access.access.kind, AccessKind::Store | AccessKind::Scatter);
+            let place = (op.site, number + n as u32, self.generation);
+            self.memory.access(
+                access,
+                place,
+                self.dispatched.0 + TO_ISSUE,
+                self.core.l1[op.data_width as usize],
+                writes,
+            );
+        }
+    }
+
+    /// By block: of how many executions in a row one would do, if narrow arithmetic of its loop were done in the widest vectors: by the
+    /// widest operations in floating point, or by the smallest elements that a loop of integers accesses.
+    pub(super) fn lanes(&self, burst: &Burst) -> Vec<u32> {
+        let bits = self.core.vector_bits;
+        let program = &self.code.program;
+        let loops = |n: u32| program.block(n).1.last().is_some_and(|last| last.is(kind::BACKWARD));
+        let widest = |op: &Op| match op.form % 4 {
+            0 => 64,
+            1 => 128,
+            2 => 256,
+            _ => 512,
+        };
+        let arithmetic = |n: u32| program.block(n).1.iter().filter(|op| op.is(kind::ARITHMETIC)).map(widest).max();
+        let mut elements: Vec<u32> = vec![u32::MAX; program.blocks.len()];
+        for (step, next) in burst.steps.iter().zip(burst.steps.iter().skip(1)) {
+            for access in &burst.accesses[step.first_access as usize..next.first_access as usize] {
+                let element = &mut elements[step.block as usize];
+                *element = (*element).min(8 * access.access.bytes.max(1));
+            }
+        }
+        let of = |n: u32| match arithmetic(n) {
+            _ if !loops(n) => 1,
+            Some(has) => (bits / has).max(1),
+            None => (bits / elements[n as usize]).max(1),
+        };
+        (0..program.blocks.len() as u32).map(of).collect()
+    }
+}
