@@ -109,6 +109,7 @@ pub fn block(at: CodeRef, code: &[u8], executions: &[u64]) -> BlockCount {
         at,
         code: code.to_vec(),
         executions: by_thread.map(|(t, n)| (t as u32, *n)).collect(),
+        calls: Vec::new(),
         dynamic: Vec::new(),
     }
 }
