@@ -22,6 +22,7 @@ pub mod machine;
 pub mod pages;
 pub mod placement;
 pub mod run;
+pub mod system;
 
 use serde::{Deserialize, Serialize};
 

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::counters::Counter;
 use super::pages::Pages;
 use super::placement::CoreToCore;
+use super::system::System;
 
 /// The run as a whole.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -33,6 +34,9 @@ pub struct Run {
     /// How much of its CPUs the program used; from the analysis.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parallelism: Option<Parallelism>,
+    /// Its system calls, page faults, and what its threads waited for off the CPU; `null` in profiles that do not have them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<System>,
     /// Doubts.
     pub warnings: Vec<Warning>,
 }

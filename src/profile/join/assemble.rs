@@ -18,6 +18,7 @@ use super::placed::Placements;
 use super::sampled::{LoopNumbers, Sampled, runs};
 use super::shape::Shape;
 use super::source_lines::{AtInstruction, by_line};
+use super::system::SystemTime;
 use super::timeline::{Activity, Moment, NONE, sights};
 use super::traffic::FunctionTraffic;
 use super::{Evidence, counted_threads, thread_infos};
@@ -46,6 +47,8 @@ pub struct Joined<'e> {
     /// Replayed instructions of bursts by function.
     pub replayed: HashMap<FunctionId, FunctionReplay<'e>>,
     usual_clock_hz: Option<f64>,
+    /// System calls and waiting.
+    pub system: SystemTime,
     /// Hardware counters by function.
     pub hardware: Option<Hardware<'e>>,
     of_functions: HashMap<FunctionId, Elapsed>,
@@ -102,6 +105,7 @@ impl<'e> Joined<'e> {
             samples_of: HashMap::new(),
             replayed: HashMap::new(),
             usual_clock_hz: account::usual_clock(machine),
+            system: SystemTime::default(),
             hardware: None,
             of_functions: HashMap::new(),
             of_loops: Vec::new(),
@@ -124,6 +128,12 @@ impl<'e> Joined<'e> {
         }
         joined.sum_times(code);
         joined
+    }
+
+    /// Adds what the kernel did and what was waited for.
+    pub fn add_system(&mut self, machine: &Machine, code: &mut CodeMap) {
+        let passes = (self.executed.as_ref(), self.sampled.as_ref());
+        self.system = SystemTime::new(self.evidence, machine, passes, &self.moments, code);
     }
 
     /// All functions by descending CPU time, and what follows from them.
@@ -191,7 +201,7 @@ impl<'e> Joined<'e> {
     /// Every function that some evidence fell in.
     fn ids(&self) -> BTreeSet<FunctionId> {
         let executed = self.executed.iter().flat_map(|e| e.spans.keys());
-        let counted = self.hardware.iter().flat_map(Hardware::functions);
+        let counted = self.hardware.iter().flat_map(Hardware::functions).chain(self.system.waiting().copied());
         self.of_functions.keys().chain(executed).chain(self.inclusive.keys()).copied().chain(counted).collect()
     }
 
@@ -297,6 +307,7 @@ impl<'e> Joined<'e> {
         function.placements = self.placements.shares(samples.clone().map(|m| (m.t_s, m.weight_s)));
         function.clock_hz = self.clocks.mean(samples);
         function.account = self.account(id, &function, function.clock_hz, |at| !shape.is_some_and(|s| s.waits_at(at)));
+        function.system = self.system.of(id);
         if let (Some(shape), Some(place)) = (shape, known.place) {
             let instructions = self.by_instruction(&context);
             (function.lines, function.inlined) = by_line(&instructions, place.module, code, self.full_names);
