@@ -21,6 +21,7 @@ pub mod join;
 pub mod machine;
 pub mod pages;
 pub mod placement;
+pub mod prefetch;
 pub mod run;
 pub mod system;
 

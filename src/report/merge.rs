@@ -10,6 +10,7 @@ use crate::profile::counters::Counter;
 use crate::profile::data;
 use crate::profile::function::{Bytes, CacheMisses, Chain, Flops, Misses, PerThread, Source, Work};
 use crate::profile::pages::Pages;
+use crate::profile::prefetch::Prefetch;
 use crate::profile::run::Warning;
 use crate::profile::system::System;
 use crate::profile::{Function, Profile};
@@ -145,6 +146,7 @@ fn add(into: &mut Function, other: Function, threads: u32, arrangement: Arrangem
     counters(&mut into.counters, other.counters, threads);
     into.work = both(into.work.take(), other.work, add_work);
     into.system = both(into.system.take(), other.system, System::plus);
+    into.prefetch = both(into.prefetch, other.prefetch, Prefetch::plus);
     into.account = both(into.account.take(), other.account, Account::plus);
     add_all(&mut into.loops, other.loops, threads, arrangement);
 }

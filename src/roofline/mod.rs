@@ -22,6 +22,7 @@ pub mod ladder;
 pub mod memory_side;
 pub mod metrics;
 pub mod parallelism;
+mod prefetch;
 pub mod remarks;
 pub mod reuse;
 pub mod savings;
@@ -44,7 +45,7 @@ use surroundings::Surroundings;
 use terms::{Subject, TermId};
 
 /// The version of the model that is stamped into profiles.
-pub const MODEL_VERSION: u32 = 8;
+pub const MODEL_VERSION: u32 = 9;
 
 /// Code of the warning about a ceiling that a measurement exceeded.
 pub const REFUTED: &str = "ceiling-refuted";

@@ -8,6 +8,7 @@ use super::advice;
 use super::bound::Bound;
 use super::class::{EXPLAINED, Verdict};
 use super::host::Trace;
+use super::prefetch;
 use super::reuse::Reuse;
 use super::terms::{Subject, TermId, chain};
 
@@ -26,6 +27,7 @@ pub fn of(subject: &Subject<'_>, bound: &Bound, verdict: &Verdict) -> Vec<String
         recurrence(subject, bound),
         passes(subject, bound),
         strides(subject, verdict),
+        prefetch::remark(subject),
         unexplained(subject, verdict),
     ];
     all.into_iter().flatten().collect()

@@ -15,6 +15,7 @@ use super::facts::{self, Common, Measured, MeasuredTraffic};
 use super::hardware::{Hardware, time_shares};
 use super::names;
 use super::placed::Placements;
+use super::prefetch;
 use super::sampled::{LoopNumbers, Sampled, runs};
 use super::shape::Shape;
 use super::source_lines::{AtInstruction, by_line};
@@ -26,6 +27,7 @@ use crate::profile::account::Account;
 use crate::profile::counters::Counter;
 use crate::profile::function::Function;
 use crate::profile::machine::Machine;
+use crate::profile::prefetch::Prefetch;
 use crate::profile::run::Warning;
 
 /// Functions with at least this share of the samples or of the instructions get loops, lines and inline frames.
@@ -308,6 +310,7 @@ impl<'e> Joined<'e> {
         function.clock_hz = self.clocks.mean(samples);
         function.account = self.account(id, &function, function.clock_hz, |at| !shape.is_some_and(|s| s.waits_at(at)));
         function.system = self.system.of(id);
+        function.prefetch = self.prefetch(&context);
         if let (Some(shape), Some(place)) = (shape, known.place) {
             let instructions = self.by_instruction(&context);
             (function.lines, function.inlined) = by_line(&instructions, place.module, code, self.full_names);
@@ -416,6 +419,12 @@ impl<'e> Joined<'e> {
             one_core: memory.one_core,
             dram_by_thread: of_function.dram_by_thread(&wanted),
         })
+    }
+
+    /// How far ahead the addresses of its misses are known.
+    fn prefetch(&self, context: &Context) -> Option<Prefetch> {
+        let traffic = self.traffic.as_ref()?.get(&context.id).filter(|_| context.counts.is_ok())?;
+        prefetch::sum(traffic.sites.iter().map(|(at, _, traffic)| (*at, traffic)), &context.chains.origins)
     }
 
     /// Figures of each instruction of a function that did anything.

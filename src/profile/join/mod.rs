@@ -33,6 +33,7 @@ mod hardware;
 mod modules;
 mod names;
 mod placed;
+mod prefetch;
 pub mod resolver;
 mod sampled;
 mod shape;

@@ -25,7 +25,9 @@ fn places(value: &Value, at: String, out: &mut Vec<String>) {
 
 /// Fields that may be absent: added after the contract, or absent where they have nothing to tell.
 fn optional(pointer: &str) -> bool {
-    const NAMES: [&str; 70] = [
+    const NAMES: [&str; 72] = [
+        "prefetch",
+        "affinity",
         "system",
         "divided",
         "faults",
@@ -154,6 +156,8 @@ fn analysed() -> Value {
         "stored": true, "cycles": [{"distance": 1, "steps": [{"kind": "load"}]}],
     }]);
     value["run"]["system"] = system;
+    value["run"]["affinity"] = json!({"nodes": 2, "remote_share": 0.25, "reason": null});
+    value["functions"][0]["prefetch"] = json!({"lines": 10.0, "foreseen": 5.0, "computable": 3.0, "chased": 2.0});
     value["run"]["parallelism"] = json!({"used": 1.6, "allowed": 2});
     value["run"]["passes"][0]["kept_off_share"] = json!(0.1);
     value["run"]["placements"] = json!([[4.5e-8]]);
