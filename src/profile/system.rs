@@ -10,6 +10,9 @@ pub struct System {
     pub calls: Vec<SystemCall>,
     /// Time off the CPU by reason, most first; `null` where that was not watched.
     pub waits: Option<Vec<Wait>>,
+    /// Functions of other modules that made the calls, by their seconds in the kernel and off the CPU, most first; only some of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub callers: Vec<Caller>,
     /// Page faults of the program; `null` for functions, and where they were not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub faults: Option<Faults>,
@@ -17,6 +20,18 @@ pub struct System {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_missing: Option<String>,
 }
+
+/// A function that made system calls, itself or through functions of a library.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Caller {
+    /// Its name.
+    pub name: String,
+    /// Seconds in the kernel and off the CPU.
+    pub seconds: f64,
+}
+
+/// So many callers are kept.
+pub const MOST_CALLERS: usize = 5;
 
 /// One system call.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -231,6 +246,12 @@ impl System {
                 None => self.calls.push(call),
             }
         }
+        for caller in other.callers {
+            match self.callers.iter_mut().find(|known| known.name == caller.name) {
+                Some(known) => known.seconds += caller.seconds,
+                None => self.callers.push(caller),
+            }
+        }
         self.waits = match (self.waits, other.waits) {
             (Some(mut mine), Some(theirs)) => {
                 for wait in theirs {
@@ -264,6 +285,8 @@ impl System {
         self.calls.sort_by(|a, b| {
             key(b).0.total_cmp(&key(a).0).then(key(b).1.cmp(&key(a).1)).then_with(|| a.name.cmp(&b.name))
         });
+        self.callers.sort_by(|a, b| b.seconds.total_cmp(&a.seconds).then_with(|| a.name.cmp(&b.name)));
+        self.callers.truncate(MOST_CALLERS);
         if let Some(waits) = &mut self.waits {
             waits.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
         }

@@ -3,10 +3,13 @@
 use crate::profile::system::{Faults, System, SystemCall, Wait};
 use crate::profile::{Function, Profile};
 
+use super::name;
 use super::number::{percent, seconds};
 
 /// From this share of a function's time on they are mentioned.
 const LEAST: f64 = 0.05;
+/// How wide the name of a caller may be.
+const NAME_WIDTH: usize = 40;
 /// So many calls and reasons of a function are listed,
 const OF_FUNCTION: usize = 3;
 /// and of the program.
@@ -46,6 +49,12 @@ fn lines(system: &System, busy_s: f64, most: usize, with_faults: bool) -> Vec<St
             format!(" ({} of its time)", percent(waited_s / (busy_s + waited_s).max(f64::MIN_POSITIVE)))
         };
         lines.push(format!("off the CPU: {}{share}: {}", seconds(off_s), shown.join(", ")));
+    }
+    if !lines.is_empty() && !system.callers.is_empty() {
+        let shown = system.callers.iter().take(OF_FUNCTION);
+        let shown: Vec<String> =
+            shown.map(|c| format!("{} {}", name::shorten(&c.name, NAME_WIDTH), seconds(c.seconds))).collect();
+        lines.push(format!("called for: {}", shown.join(", ")));
     }
     let faults = system.faults.filter(|f| with_faults && f.sampled_s.or(f.expected_s).is_some_and(|s| s >= least));
     lines.extend(faults.map(of_faults));

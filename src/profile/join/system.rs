@@ -11,6 +11,7 @@
 //! them decides, else the seconds are divided by counts.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use iced_x86::{Code, Decoder, DecoderOptions};
 
@@ -24,7 +25,7 @@ use crate::isa::x86_64::system_call;
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::timed::{BlockedIn, TimedEvidence};
 use crate::profile::machine::Machine;
-use crate::profile::system::{Faults, FileKind, Reason, System, SystemCall, Wait};
+use crate::profile::system::{Caller, Faults, FileKind, Reason, System, SystemCall, Wait};
 
 /// Half the width of a 95 % interval in standard deviations.
 const Z95: f64 = 1.96;
@@ -50,6 +51,14 @@ struct Parts {
     /// Executions; seconds in the kernel; whether these are divided.
     calls: BTreeMap<Option<u32>, (Option<u64>, f64, bool)>,
     waits: BTreeMap<WaitKey, f64>,
+    /// Seconds in the kernel and off the CPU by caller.
+    callers: BTreeMap<Arc<str>, f64>,
+}
+
+impl Parts {
+    fn add_caller(&mut self, caller: Option<Arc<str>>, seconds: f64) {
+        caller.into_iter().for_each(|name| *self.callers.entry(name).or_default() += seconds);
+    }
 }
 
 impl SystemTime {
@@ -75,6 +84,7 @@ impl SystemTime {
                 let stack = sampled.stacks[leaf.stack as usize];
                 let of_function = parts.entry(leaf.function).or_default();
                 names.book(stack, leaf.place, moment.weight_s, &mut of_function.calls, code);
+                of_function.add_caller(caller(stack, code), moment.weight_s);
             }
         }
         let watched = watched(evidence.timed);
@@ -88,6 +98,7 @@ impl SystemTime {
                 sum.1 += seconds;
                 sum.2 |= divided;
             }
+            of_function.callers.iter().for_each(|(name, s)| whole.add_caller(Some(name.clone()), *s));
             of_function.waits.iter().for_each(|(key, s)| *whole.waits.entry(*key).or_default() += s);
         }
         let kernel_seen = evidence.timed.is_some_and(samples_kernel);
@@ -249,7 +260,18 @@ fn divide_waits(timed: &TimedEvidence, parts: &mut HashMap<FunctionId, Parts>, w
             None => &mut *whole,
         };
         *into.waits.entry(key).or_default() += seconds;
+        into.add_caller(caller(&sample.stack, code), seconds);
     }
+}
+
+/// The first function outside the leaf's module: not the C library, if that made the call. Without one, the leaf's caller.
+fn caller(stack: &[CodeRef], code: &mut CodeMap) -> Option<Arc<str>> {
+    let places: Vec<Place> = stack.iter().map_while(|frame| code.place(Pass::Timed, *frame)).collect();
+    let leaf = places.first()?;
+    let outside = places.iter().find(|place| place.module != leaf.module);
+    let place = *outside.or(places.get(1))?;
+    let function = code.function(place);
+    Some(code.known(function).name.clone())
 }
 
 fn add_whole(whole: &mut Parts, reason: Reason, seconds: f64) {
@@ -295,6 +317,7 @@ fn system(parts: Parts, kernel_seen: bool, watched: &Result<(), String>, counted
     System {
         calls: parts.calls.into_iter().map(call).collect(),
         waits: watched.is_ok().then(|| parts.waits.into_iter().map(wait).collect()),
+        callers: parts.callers.into_iter().map(|(name, seconds)| Caller { name: name.to_string(), seconds }).collect(),
         faults: None,
         waits_missing: watched.clone().err(),
     }

@@ -25,7 +25,8 @@ fn places(value: &Value, at: String, out: &mut Vec<String>) {
 
 /// Fields that may be absent: added after the contract, or absent where they have nothing to tell.
 fn optional(pointer: &str) -> bool {
-    const NAMES: [&str; 72] = [
+    const NAMES: [&str; 73] = [
+        "callers",
         "prefetch",
         "affinity",
         "system",
@@ -145,6 +146,7 @@ fn analysed() -> Value {
     let system = json!({
         "calls": [{"name": "read", "count": 1000, "kernel_s": 0.3, "divided": true}],
         "waits": [{"reason": "read", "call": "read", "file": "pipe", "seconds": 1.2}],
+        "callers": [{"name": "main", "seconds": 1.5}],
         "waits_missing": "not allowed",
         "faults": {"minor": 20000, "major": 1, "expected_s": 0.1, "sampled_s": 0.2, "sampled_ci95_s": 0.05},
     });
