@@ -139,12 +139,7 @@ fn details(profile: &Profile, view: &View) -> String {
         }
         out += &ceilings(f);
         out += &measures(f);
-        for line in system::of_function(f)
-            .into_iter()
-            .chain(traffic::of_function(f))
-            .into_iter()
-            .chain(counters::of_function(f))
-        {
+        for line in system::of_function(f).into_iter().chain(traffic::of_function(f)).chain(counters::of_function(f)) {
             let _ = writeln!(out, "<p>{}</p>", escape(&line));
         }
         out += "</details>\n";

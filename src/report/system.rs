@@ -1,10 +1,10 @@
 //! System calls, page faults and waiting as lines of text: of a function where they are a part of its time, and of the program.
 
-use crate::profile::system::{Faults, System, SystemCall, Wait};
+use crate::profile::system::{Caller, Faults, System, SystemCall, Wait};
 use crate::profile::{Function, Profile};
 
 use super::name;
-use super::number::{percent, seconds};
+use super::number::{NOT_MEASURED, percent, seconds};
 
 /// From this share of a function's time on they are mentioned.
 const LEAST: f64 = 0.05;
@@ -26,7 +26,11 @@ pub fn of_function(function: &Function) -> Vec<String> {
 pub fn of_program(profile: &Profile) -> Vec<String> {
     let Some(system) = &profile.run.system else { return Vec::new() };
     let timed = profile.run.passes.iter().find(|pass| pass.kind == "timed");
-    lines(system, timed.map_or(0.0, |pass| pass.cpu_s), OF_PROGRAM, true)
+    let mut told = lines(system, timed.map_or(0.0, |pass| pass.cpu_s), OF_PROGRAM, true);
+    if let (Some(reason), Some(_)) = (&system.waits_missing, timed) {
+        told.push(format!("off the CPU: {NOT_MEASURED} ({reason})"));
+    }
+    told
 }
 
 fn lines(system: &System, busy_s: f64, most: usize, with_faults: bool) -> Vec<String> {
@@ -50,10 +54,11 @@ fn lines(system: &System, busy_s: f64, most: usize, with_faults: bool) -> Vec<St
         };
         lines.push(format!("off the CPU: {}{share}: {}", seconds(off_s), shown.join(", ")));
     }
-    if !lines.is_empty() && !system.callers.is_empty() {
-        let shown = system.callers.iter().take(OF_FUNCTION);
-        let shown: Vec<String> =
-            shown.map(|c| format!("{} {}", name::shorten(&c.name, NAME_WIDTH), seconds(c.seconds))).collect();
+    let dear = |c: &&Caller| c.seconds > LEAST * (in_calls + waited_s) && c.seconds >= least / 2.0;
+    let shown = system.callers.iter().filter(dear).take(OF_FUNCTION);
+    let shown: Vec<String> =
+        shown.map(|c| format!("{} {}", name::shorten(&c.name, NAME_WIDTH), seconds(c.seconds))).collect();
+    if !lines.is_empty() && !shown.is_empty() {
         lines.push(format!("called for: {}", shown.join(", ")));
     }
     let faults = system.faults.filter(|f| with_faults && f.sampled_s.or(f.expected_s).is_some_and(|s| s >= least));
@@ -121,7 +126,7 @@ mod tests {
             of_function(&function),
             [
                 "system calls: 310 ms in the kernel: read 310 ms (1,000 calls)",
-                "off the CPU: 1.21 s (74.7 % of its time): read() of a pipe 1.20 s"
+                "off the CPU: 1.21 s (75 % of its time): read() of a pipe 1.20 s"
             ]
         );
         assert!(of_function(&Function { cpu_s: Some(100.0), ..function }).is_empty());

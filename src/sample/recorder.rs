@@ -228,6 +228,7 @@ impl Recorder {
             placements: Vec::new(),
             clocks: Vec::new(),
             page_faults: ending.page_faults,
+            part: None,
             blocked_missing: ending.blocked_missing,
             warnings,
         }

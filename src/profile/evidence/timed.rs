@@ -37,6 +37,8 @@ pub struct TimedEvidence {
     pub clocks: Vec<ClockSeen>,
     /// Page faults of the program and of the descendants that it waited for: minor, major.
     pub page_faults: Option<(u64, u64)>,
+    /// Samples and intervals outside of these seconds were left out; `None`: none was.
+    pub part: Option<(f64, f64)>,
     /// Whether threads were looked at while they were blocked: `Some` has the reason why not.
     pub blocked_missing: Option<String>,
     /// Doubts about these figures.

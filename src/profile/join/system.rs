@@ -23,7 +23,7 @@ use super::sampled::Sampled;
 use super::timeline::{Activity, Entry, Moment, stretches};
 use crate::isa::x86_64::system_call;
 use crate::profile::code::CodeRef;
-use crate::profile::evidence::timed::{BlockedIn, TimedEvidence};
+use crate::profile::evidence::timed::{BlockedIn, OnCpu, Sample, TimedEvidence};
 use crate::profile::machine::Machine;
 use crate::profile::system::{Caller, Faults, FileKind, Reason, System, SystemCall, Wait};
 
@@ -102,7 +102,9 @@ impl SystemTime {
             of_function.waits.iter().for_each(|(key, s)| *whole.waits.entry(*key).or_default() += s);
         }
         let kernel_seen = evidence.timed.is_some_and(samples_kernel);
-        let made = |parts: Parts| system(parts, kernel_seen, &watched, executed.is_some());
+        // What all counts lack was not made; with code that was not counted, nobody knows.
+        let all_counted = executed.is_some() && evidence.counted.is_some_and(|c| c.uncounted_share == 0.0);
+        let made = |parts: Parts| system(parts, kernel_seen, &watched, all_counted);
         let mut program = made(whole);
         program.faults = evidence.timed.and_then(|timed| faults(timed, machine, moments, kernel_seen));
         let of_functions = parts.into_iter().map(|(id, parts)| (id, made(parts))).filter(|(_, s)| !s.is_empty());
@@ -233,7 +235,7 @@ fn by_frame(stack: &[CodeRef], numbers: impl Iterator<Item = u32>, code: &mut Co
 fn divide_waits(timed: &TimedEvidence, parts: &mut HashMap<FunctionId, Parts>, whole: &mut Parts, code: &mut CodeMap) {
     let threads = timed.threads.len();
     let mut looks = vec![0.0; threads];
-    let blocked = |s: &&crate::profile::evidence::timed::Sample| s.off_cpu && (s.kernel || s.blocked.is_some());
+    let blocked = |s: &&Sample| s.off_cpu && (s.kernel || s.blocked.is_some());
     timed.samples.iter().filter(blocked).for_each(|s| looks[s.thread as usize] += s.weight_s);
     let mut scales = vec![1.0; threads];
     if timed.on_cpu.is_empty() {
@@ -242,7 +244,9 @@ fn divide_waits(timed: &TimedEvidence, parts: &mut HashMap<FunctionId, Parts>, w
     } else {
         for (thread, running) in stretches(&timed.on_cpu, threads).iter().enumerate() {
             let info = &timed.threads[thread];
-            let (blocked_s, queued_s) = off_cpu(running, info.start_s, info.end_s);
+            let (from_s, to_s) = timed.part.unwrap_or((0.0, f64::INFINITY));
+            let span = (info.start_s.max(from_s), info.end_s.min(to_s));
+            let (blocked_s, queued_s) = off_cpu(running, span, info.start_s < from_s);
             add_whole(whole, Reason::RunQueue, queued_s);
             if looks[thread] > 0.0 {
                 scales[thread] = blocked_s / looks[thread];
@@ -290,17 +294,20 @@ fn key(blocked: Option<BlockedIn>) -> WaitKey {
     }
 }
 
-/// Seconds that a thread was blocked, and that it waited for a CPU: behind a stretch that it lost its CPU at, and before its first.
-fn off_cpu(running: &[crate::profile::evidence::timed::OnCpu], start_s: f64, end_s: f64) -> (f64, f64) {
+/// Seconds that a thread was blocked, and that it waited for a CPU: behind a stretch that it lost its CPU at, and before its first, unless
+/// it `was_there` before.
+fn off_cpu(running: &[OnCpu], (start_s, end_s): (f64, f64), was_there: bool) -> (f64, f64) {
     let (mut blocked_s, mut queued_s) = (0.0, 0.0);
-    let mut last: Option<(f64, bool)> = None;
+    let mut add = |seconds: f64, queued: bool| {
+        *(if queued { &mut queued_s } else { &mut blocked_s }) += seconds.max(0.0);
+    };
+    let (mut from, mut queued) = (start_s, !was_there);
     for stretch in running {
-        let (from, queued) = last.unwrap_or((start_s, true));
-        *(if queued { &mut queued_s } else { &mut blocked_s }) += (stretch.start_s - from).max(0.0);
-        last = Some((stretch.end_s, stretch.preempted));
+        add(stretch.start_s - from, queued);
+        (from, queued) = (stretch.end_s, stretch.preempted);
     }
-    if let Some((from, queued)) = last {
-        *(if queued { &mut queued_s } else { &mut blocked_s }) += (end_s - from).max(0.0);
+    if was_there || !running.is_empty() {
+        add(end_s - from, queued);
     }
     (blocked_s, queued_s)
 }
@@ -345,14 +352,14 @@ fn faults(timed: &TimedEvidence, machine: &Machine, moments: &[Moment], kernel_s
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::evidence::timed::OnCpu;
 
     #[test]
     fn gaps_are_waiting_for_a_cpu_where_a_thread_lost_its_own() {
         let on = |start_s, end_s, preempted| OnCpu { thread: 0, start_s, end_s, preempted };
         let running = [on(0.5, 1.0, true), on(1.25, 2.0, false), on(5.0, 6.0, false)];
-        assert_eq!(off_cpu(&running, 0.25, 6.5), (3.5, 0.5));
-        assert_eq!(off_cpu(&[], 0.0, 1.0), (0.0, 0.0), "nothing is known of it");
+        assert_eq!(off_cpu(&running, (0.25, 6.5), false), (3.5, 0.5));
+        assert_eq!(off_cpu(&running, (0.25, 6.5), true), (3.75, 0.25), "a part of a run begins while it is blocked");
+        assert_eq!(off_cpu(&[], (0.0, 1.0), false), (0.0, 0.0), "nothing is known of it");
     }
 
     #[test]
