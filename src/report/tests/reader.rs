@@ -120,6 +120,10 @@ fn optional(pointer: &str) -> bool {
     if name == "coherence" && pointer.contains("/traffic/") {
         return false;
     }
+    let in_system = pointer.contains("/system/") && ["kernel_s", "reason"].contains(&name);
+    if in_system || pointer.ends_with("/affinity/reason") {
+        return false;
+    }
     if name == "clock_hz" {
         return pointer.contains("/functions/");
     }
