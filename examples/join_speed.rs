@@ -51,6 +51,7 @@ fn main() -> anyhow::Result<()> {
         stack: stacks[(i as usize).wrapping_mul(2_654_435_761) % STACKS].clone(),
         kernel: false,
         cpu: None,
+        blocked: None,
         off_cpu: false,
     };
     let timed = TimedEvidence {
@@ -64,6 +65,7 @@ fn main() -> anyhow::Result<()> {
     let block = |i: u32| {
         let at = u64::from(i) * ((end - start - 64) / u64::from(blocks));
         BlockCount {
+            calls: Vec::new(),
             at: CodeRef { module: 0, offset: start + at },
             code: text[at as usize..at as usize + 24].to_vec(),
             executions: vec![(i % THREADS, 1 + u64::from(i))],

@@ -15,6 +15,7 @@ pub fn merge_adjacent(blocks: Vec<BlockCount>) -> Vec<BlockCount> {
             Some(last) if open && adjoins(last, &block) => {
                 let base = last.code.len() as u32;
                 last.code.extend(&block.code);
+                last.calls.extend(&block.calls);
                 last.dynamic.extend(block.dynamic.iter().map(|d| DynamicCount { offset: base + d.offset, ..*d }));
             }
             _ => merged.push(block),
@@ -51,6 +52,7 @@ mod tests {
             code: code.to_vec(),
             executions: vec![(0, n)],
             dynamic: vec![],
+            calls: vec![],
         };
         let merged = merge_adjacent(vec![
             block(0, &[0x90], 3),

@@ -1,11 +1,11 @@
 //! Adds up what the engines counted, by module and offset, and makes evidence of it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use nix::unistd::Pid;
 
 use crate::profile::code::{CodeRef, ModuleKind};
-use crate::profile::evidence::counted::{BlockCount, CountedEvidence, DynamicCount};
+use crate::profile::evidence::counted::{BlockCount, CallCount, CountedEvidence, DynamicCount};
 use crate::target::maps::Mapping;
 use crate::target::modules::{Located, ModuleTable};
 
@@ -22,6 +22,8 @@ struct Counts {
     executions: Vec<(u32, u64)>,
     /// By (offset, thread).
     dynamic: HashMap<(u32, u32), u64>,
+    /// Executions of a `syscall` at its end by number.
+    calls: BTreeMap<u32, u64>,
 }
 
 impl Tally {
@@ -43,12 +45,7 @@ impl Tally {
 
     /// `executions` more of the block `code` at `at`, by `thread`; `dynamic` are run-time sums as (offset, sum), 0 too.
     pub fn add(&mut self, at: CodeRef, code: &[u8], thread: u32, executions: u64, dynamic: &[(u32, u64)]) {
-        let here = self.blocks.entry(at).or_default();
-        let i = here.iter().position(|(known, _)| known == code).unwrap_or_else(|| {
-            here.push((code.to_vec(), Counts::default()));
-            here.len() - 1
-        });
-        let counts = &mut here[i].1;
+        let counts = self.counts(at, code);
         match counts.executions.iter_mut().rev().find(|(t, _)| *t == thread) {
             Some((_, n)) => *n += executions,
             None => counts.executions.push((thread, executions)),
@@ -56,6 +53,20 @@ impl Tally {
         for &(offset, sum) in dynamic {
             *counts.dynamic.entry((offset, thread)).or_default() += sum;
         }
+    }
+
+    /// The `syscall` at the end of the block `code` at `at` was executed `count` more times with `number` in RAX.
+    pub fn add_calls(&mut self, at: CodeRef, code: &[u8], number: u32, count: u64) {
+        *self.counts(at, code).calls.entry(number).or_default() += count;
+    }
+
+    fn counts(&mut self, at: CodeRef, code: &[u8]) -> &mut Counts {
+        let here = self.blocks.entry(at).or_default();
+        let i = here.iter().position(|(known, _)| known == code).unwrap_or_else(|| {
+            here.push((code.to_vec(), Counts::default()));
+            here.len() - 1
+        });
+        &mut here[i].1
     }
 
     /// Ends the run: blocks in order of their place.
@@ -75,5 +86,17 @@ fn block(at: CodeRef, code: Vec<u8>, counts: Counts) -> BlockCount {
     let mut executions = counts.executions;
     executions.retain(|&(_, n)| n > 0);
     executions.sort_unstable();
-    BlockCount { at, code, executions, dynamic }
+    let calls = call_counts(counts.calls, executions.iter().map(|(_, n)| n).sum());
+    BlockCount { at, code, executions, dynamic, calls }
+}
+
+/// A signal that comes between the counting of a call and the call itself makes it count twice; the executions do not. What is too
+/// much is taken from the number that was called most.
+fn call_counts(calls: BTreeMap<u32, u64>, executions: u64) -> Vec<CallCount> {
+    let mut calls: Vec<CallCount> = calls.into_iter().map(|(number, count)| CallCount { number, count }).collect();
+    let excess = calls.iter().map(|c| c.count).sum::<u64>().saturating_sub(executions);
+    if let Some(most) = calls.iter_mut().max_by_key(|c| c.count) {
+        most.count = most.count.saturating_sub(excess);
+    }
+    calls
 }

@@ -33,6 +33,17 @@ pub enum ChainStep {
     Forward,
 }
 
+/// How the address of an access in a loop comes about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AddressOrigin {
+    /// From arithmetic in registers.
+    Computed,
+    /// From values that were loaded from addresses which do not depend on it: an index list, an array of pointers.
+    Indexed,
+    /// From what the access before brought: a list, a tree, a search.
+    Chased,
+}
+
 /// The dependencies of one loop body.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct BodyDependencies {

@@ -16,6 +16,8 @@ use super::counters::Counter;
 use super::data::Data;
 use super::evidence::memory::Traffic;
 use super::pages::Pages;
+use super::prefetch::Prefetch;
+use super::system::System;
 
 /// A function, or a loop in one. All figures are self figures; inlined code belongs to its host symbol.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -103,6 +105,12 @@ pub struct Function {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<Account>,
 
+    /// Its system calls, and what it waited for off the CPU; `null` where it did neither.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<System>,
+    /// How far ahead the addresses of its misses beyond L2 are known; `null` without such misses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefetch: Option<Prefetch>,
     /// What hardware counters saw of it, beside the figures above.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<Counter>,

@@ -21,7 +21,9 @@ pub mod join;
 pub mod machine;
 pub mod pages;
 pub mod placement;
+pub mod prefetch;
 pub mod run;
+pub mod system;
 
 use serde::{Deserialize, Serialize};
 

@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::counters::Counter;
 use super::pages::Pages;
 use super::placement::CoreToCore;
+use super::prefetch::Affinity;
+use super::system::System;
 
 /// The run as a whole.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -33,6 +35,12 @@ pub struct Run {
     /// How much of its CPUs the program used; from the analysis.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parallelism: Option<Parallelism>,
+    /// Its system calls, page faults, and what its threads waited for off the CPU; `null` in profiles that do not have them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<System>,
+    /// Whether memory lay on the node of the cores that used it; `null` in profiles that do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub affinity: Option<Affinity>,
     /// Doubts.
     pub warnings: Vec<Warning>,
 }

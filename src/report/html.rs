@@ -7,7 +7,7 @@ use crate::profile::{Function, Machine, Profile};
 use super::error::ReportError;
 use super::number::{self, NOT_MEASURED, or_unmeasured, percent, seconds, si};
 use super::table::{self, COLUMNS};
-use super::{View, counters, flamegraph, machine, name, palette, plot, summary, text, traffic};
+use super::{View, counters, flamegraph, machine, name, palette, plot, summary, system, text, traffic};
 
 const CSS: &str = include_str!("report.css");
 
@@ -36,6 +36,11 @@ pub fn page(profile: &Profile, view: &View) -> Result<String, ReportError> {
         let _ = writeln!(body, "<h2>Roofline</h2>\n<div class=\"card\">{}</div>", plot::roofline::svg(profile, view));
         let _ =
             writeln!(body, "<h2>What holds each function</h2>\n<div class=\"card\">{}</div>", details(profile, view));
+    }
+    let in_system: Vec<String> = system::of_program(profile).iter().map(|line| escape(line)).collect();
+    if !in_system.is_empty() {
+        let lines = in_system.join("<br>\n");
+        let _ = writeln!(body, "<h2>System calls and waiting</h2>\n<div class=\"card\">{lines}</div>");
     }
     let told = counters::of_program(profile);
     if !told.is_empty() {
@@ -134,7 +139,7 @@ fn details(profile: &Profile, view: &View) -> String {
         }
         out += &ceilings(f);
         out += &measures(f);
-        for line in traffic::of_function(f).into_iter().chain(counters::of_function(f)) {
+        for line in system::of_function(f).into_iter().chain(traffic::of_function(f)).chain(counters::of_function(f)) {
             let _ = writeln!(out, "<p>{}</p>", escape(&line));
         }
         out += "</details>\n";

@@ -4,7 +4,7 @@ use crate::profile::{Function, Profile};
 
 use super::number::{self, NOT_MEASURED};
 use super::table::{COLUMNS, savings};
-use super::{View, counters, name, summary};
+use super::{View, counters, name, summary, system};
 
 /// The report as GitHub-flavoured Markdown.
 pub fn text(profile: &Profile, view: &View) -> String {
@@ -32,6 +32,10 @@ pub fn text(profile: &Profile, view: &View) -> String {
                 out += &format!("- `{name}`: {}\n", escape(remark));
             }
         }
+    }
+    let in_system: Vec<String> = system::of_program(profile).iter().map(|l| escape(l)).collect();
+    if !in_system.is_empty() {
+        out += &format!("\n- {}\n", in_system.join("\n- "));
     }
     let told = counters::of_program(profile);
     if !told.is_empty() {

@@ -10,7 +10,9 @@ use crate::profile::counters::Counter;
 use crate::profile::data;
 use crate::profile::function::{Bytes, CacheMisses, Chain, Flops, Misses, PerThread, Source, Work};
 use crate::profile::pages::Pages;
+use crate::profile::prefetch::Prefetch;
 use crate::profile::run::Warning;
+use crate::profile::system::System;
 use crate::profile::{Function, Profile};
 
 /// How the merged parts lay in time.
@@ -71,6 +73,7 @@ fn append(whole: &mut Profile, mut part: Profile, arrangement: Arrangement) {
     whole.run.quality = both(whole.run.quality, part.run.quality, f64::min);
     counters(&mut whole.run.counters, part.run.counters, threads);
     whole.run.pages = both(whole.run.pages, part.run.pages, |a, b| pages(a, b, arrangement));
+    whole.run.system = both(whole.run.system.take(), part.run.system, System::plus);
     whole.run.passes.append(&mut part.run.passes);
     whole.run.threads.append(&mut part.run.threads);
     let new = part.run.warnings.into_iter().filter(|w| !whole.run.warnings.contains(w)).collect::<Vec<_>>();
@@ -142,6 +145,8 @@ fn add(into: &mut Function, other: Function, threads: u32, arrangement: Arrangem
     into.pages = both(into.pages, other.pages, |a, b| pages(a, b, arrangement));
     counters(&mut into.counters, other.counters, threads);
     into.work = both(into.work.take(), other.work, add_work);
+    into.system = both(into.system.take(), other.system, System::plus);
+    into.prefetch = both(into.prefetch, other.prefetch, Prefetch::plus);
     into.account = both(into.account.take(), other.account, Account::plus);
     add_all(&mut into.loops, other.loops, threads, arrangement);
 }

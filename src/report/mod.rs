@@ -28,6 +28,7 @@ pub mod plot;
 pub mod schema;
 pub mod stacks;
 pub mod summary;
+mod system;
 pub mod table;
 pub mod text;
 pub mod traffic;

@@ -1,7 +1,7 @@
 //! One colour per class, the same in every picture; legible on light and dark ground.
 
 /// Classes in the order of the legend, with their colour.
-pub const CLASSES: [(&str, (u8, u8, u8)); 23] = [
+pub const CLASSES: [(&str, (u8, u8, u8)); 24] = [
     ("dram-bandwidth", (45, 112, 205)),
     ("dram-latency", (108, 76, 196)),
     ("l3-bandwidth", (38, 146, 206)),
@@ -20,6 +20,7 @@ pub const CLASSES: [(&str, (u8, u8, u8)); 23] = [
     ("front-end", (150, 116, 52)),
     ("page-faults", (98, 108, 58)),
     ("system-calls", (76, 118, 88)),
+    ("waiting", (120, 112, 140)),
     ("load-imbalance", (196, 74, 158)),
     ("threads", (160, 60, 130)),
     ("peak", (60, 158, 72)),

@@ -9,7 +9,7 @@ use crate::profile::{Function, Profile};
 
 use super::number::{self, NOT_MEASURED, percent, seconds, si};
 use super::table::{self, COLUMNS};
-use super::{View, account, counters, name, summary, traffic, wrap};
+use super::{View, account, counters, name, summary, system, traffic, wrap};
 
 /// The whole report.
 pub fn report(profile: &Profile, view: &View) -> String {
@@ -27,6 +27,11 @@ pub fn report(profile: &Profile, view: &View) -> String {
         out += &functions(profile, view, width);
         out += &legend(profile, view, width);
         out += &explanations(profile, view, width);
+    }
+    let in_system = system::of_program(profile);
+    if !in_system.is_empty() {
+        out.push('\n');
+        out.extend(in_system.iter().map(|line| wrap::hanging(line, width, 4)));
     }
     let counters = counters::of_program(profile);
     if !counters.is_empty() {
@@ -140,7 +145,7 @@ fn explanation(f: &Function, width: usize) -> String {
     };
     let mut out = format!("\n{}{place}\n", name::shorten(&f.name, width.saturating_sub(place.chars().count() + 1)));
     out += &wrap::hanging(&format!("  {}", holding(f)), width, 4);
-    for line in account::lines(f) {
+    for line in account::lines(f).into_iter().chain(system::of_function(f)) {
         out += &wrap::hanging(&format!("  {line}"), width, 4);
     }
     for s in table::savings(f).iter().take(3) {

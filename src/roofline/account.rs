@@ -8,6 +8,7 @@
 use crate::profile::Function;
 use crate::profile::account::{Account, Cause};
 use crate::profile::evidence::memory::Traffic;
+use crate::profile::system::System;
 
 /// A model that is off by more explains nothing.
 const NEAR: f64 = 0.25;
@@ -76,10 +77,19 @@ fn named(cause: Cause, traffic: Option<&Traffic>) -> Named {
     })
 }
 
-/// The class of a function for which the kernel worked longer than it did itself; `None` for others.
+/// The class of a function for which the kernel worked longer than it did itself, or which was off the CPU for longer than both; `None`
+/// for others.
 pub fn of_kernel(function: &Function) -> Option<&'static str> {
+    if waited_s(function) > function.kernel_s.unwrap_or(0.0) + function.cpu_s.unwrap_or(0.0) {
+        return Some("waiting");
+    }
     function.kernel_s.filter(|s| *s > function.cpu_s.unwrap_or(0.0))?;
     Some(if are_page_faults(function) { "page-faults" } else { "system-calls" })
+}
+
+/// Seconds that it was off the CPU for want of something else than a CPU; 0 where that was not watched.
+pub fn waited_s(function: &Function) -> f64 {
+    function.system.as_ref().and_then(System::waited_s).unwrap_or(0.0)
 }
 
 /// Whether most of the time in the kernel on its behalf began with a fault.

@@ -1,6 +1,7 @@
 //! The class of a function (docs/conventions.md, Model).
 //!
 //! ```text
+//! it was off the CPU for longer than on it              waiting
 //! the kernel worked longer for it than it did itself   page-faults, system-calls
 //! T ≥ 0.8 · time_s                                     that of the binding term
 //! else, with an account                                its largest cause

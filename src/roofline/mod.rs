@@ -22,6 +22,7 @@ pub mod ladder;
 pub mod memory_side;
 pub mod metrics;
 pub mod parallelism;
+mod prefetch;
 pub mod remarks;
 pub mod reuse;
 pub mod savings;

@@ -1,12 +1,14 @@
 //! What is to be said of a function beside savings: what holds it and no listed change removes, and what to try instead.
 
 use crate::isa::facts::InstructionClass;
+use crate::profile::system::Reason;
 
 use super::account;
 use super::advice;
 use super::bound::Bound;
 use super::class::{EXPLAINED, Verdict};
 use super::host::Trace;
+use super::prefetch;
 use super::reuse::Reuse;
 use super::terms::{Subject, TermId, chain};
 
@@ -20,13 +22,29 @@ const STRIDED: f64 = 0.5;
 /// The remarks on `subject`, most important first.
 pub fn of(subject: &Subject<'_>, bound: &Bound, verdict: &Verdict) -> Vec<String> {
     let all = [
+        waiting(subject),
         kernel(subject),
         recurrence(subject, bound),
         passes(subject, bound),
         strides(subject, verdict),
+        prefetch::remark(subject),
         unexplained(subject, verdict),
     ];
     all.into_iter().flatten().collect()
+}
+
+/// Time off the CPU: what for, and who ends it.
+fn waiting(subject: &Subject<'_>) -> Option<String> {
+    let f = subject.function;
+    let waited_s = account::waited_s(f);
+    let all_s = waited_s + f.cpu_s.unwrap_or(0.0) + f.kernel_s.unwrap_or(0.0);
+    let waits = f.system.as_ref()?.waits.as_ref()?;
+    let longest =
+        waits.iter().filter(|w| w.reason != Reason::RunQueue).max_by(|a, b| a.seconds.total_cmp(&b.seconds))?;
+    (waited_s >= WORTH * all_s && waited_s > 0.0).then(|| {
+        let share = 100.0 * longest.seconds / all_s;
+        format!("{share:.0} % of its time it is off the CPU: {}: {}.", longest.words(), longest.advice())
+    })
 }
 
 /// Time in the kernel on its behalf.
@@ -36,16 +54,27 @@ fn kernel(subject: &Subject<'_>) -> Option<String> {
     if kernel_s < WORTH * (kernel_s + own_s) || own_s <= 0.0 {
         return None;
     }
-    Some(match account::are_page_faults(f) {
-        true => format!(
+    if account::are_page_faults(f) {
+        return Some(format!(
             "The kernel worked {kernel_s:.3} s for it, beside {own_s:.3} s of its own: page faults, for the most part, of memory that \
              it touches first."
-        ),
-        false => format!(
-            "The kernel worked {kernel_s:.3} s for it, beside {own_s:.3} s of its own, for the most part in system calls: make fewer \
-             and larger ones."
-        ),
-    })
+        ));
+    }
+    let calls = f.system.as_ref().map_or(&[][..], |system| &system.calls);
+    let dearest = calls.iter().max_by(|a, b| a.kernel_s.unwrap_or(0.0).total_cmp(&b.kernel_s.unwrap_or(0.0)));
+    let named = dearest.and_then(|call| Some((call.name.as_deref()?, call.kernel_s?, call.count)));
+    let made = match named {
+        Some((name, seconds, Some(count))) if count > 0 => {
+            let each_us = 1e6 * seconds / count as f64;
+            format!(": {name} {seconds:.3} s, {count} calls of {each_us:.1} µs")
+        }
+        Some((name, seconds, _)) => format!(": {name} {seconds:.3} s"),
+        None => String::new(),
+    };
+    Some(format!(
+        "The kernel worked {kernel_s:.3} s for it, beside {own_s:.3} s of its own, for the most part in system calls{made}: make fewer \
+         and larger ones."
+    ))
 }
 
 /// A chain that no partial results shorten.

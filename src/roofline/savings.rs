@@ -19,6 +19,7 @@ use super::bound::Bound;
 use super::class::{self, EXPLAINED};
 use super::deficiency::{Deficiency, Removed};
 use super::memory_side;
+use super::prefetch;
 use super::reuse::Reuse;
 use super::terms::{Subject, misses};
 use super::what_if;
@@ -29,6 +30,7 @@ const WORTHWHILE: f64 = 0.05;
 /// The savings of one function. Deficiencies that neither bind nor are next gain nothing and are not among them.
 pub fn savings(subject: &Subject<'_>, bound: &Bound) -> Vec<Saving> {
     let mut all = what_if::savings(subject);
+    all.extend(prefetch::saving(subject));
     let replaced: Vec<String> = all.iter().flat_map(|saving| saving.remove.clone()).collect();
     let is_told = |saving: &Saving| saving.remove.iter().any(|name| replaced.contains(name));
     all.extend(by_bound(subject, bound).into_iter().filter(|saving| !is_told(saving)));

@@ -34,6 +34,8 @@ pub(super) fn run(child: Gated, refusal: &io::Error) -> Result<Timed, SampleErro
         scale: Scale::AsSampled,
         frequency_hz: 0.0,
         lost: 0,
+        page_faults: Some(reaped.page_faults),
+        blocked_missing: None,
         warnings: vec![Warning::new(
             "not-sampled",
             format!("ptrace is refused here, too ({refusal}): the program ran without being sampled."),

@@ -29,6 +29,7 @@
 //! the phase of the sampling clock is, which is what this formula needs.
 
 mod bare;
+mod context;
 mod error;
 mod modules;
 mod on_cpu;
@@ -39,6 +40,7 @@ mod reap;
 mod recorder;
 mod store;
 mod survivors;
+mod thread_files;
 mod threads;
 mod unwind;
 mod weights;

@@ -16,6 +16,8 @@ pub(super) struct Reaped {
     pub cpu_s: f64,
     /// The user part of `cpu_s`.
     pub user_s: f64,
+    /// Minor and major page faults of it and of the descendants that it waited for.
+    pub page_faults: (u64, u64),
 }
 
 /// A descriptor that becomes readable when `pid` exits; fails before Linux 5.3.
@@ -49,7 +51,8 @@ impl Reaped {
     pub fn new(status: i32, usage: &libc::rusage) -> Reaped {
         let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 * 1e-6;
         let (user_s, system_s) = (seconds(usage.ru_utime), seconds(usage.ru_stime));
-        Reaped { status: ExitStatus::from_raw(status), cpu_s: user_s + system_s, user_s }
+        let page_faults = (usage.ru_minflt.max(0) as u64, usage.ru_majflt.max(0) as u64);
+        Reaped { status: ExitStatus::from_raw(status), cpu_s: user_s + system_s, user_s, page_faults }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::profile::code::CodeRef;
-use crate::profile::evidence::timed::{MappingChange, MappingEvent, Sample, TimedEvidence};
+use crate::profile::evidence::timed::{BlockedIn, MappingChange, MappingEvent, Sample, TimedEvidence};
 use crate::profile::run::Warning;
 
 use super::modules::{MappedFile, Modules};
@@ -46,6 +46,8 @@ pub(super) struct Observation<'a> {
     pub kernel: bool,
     /// The thread was not on a CPU.
     pub off_cpu: bool,
+    /// Where the thread was blocked, if it was and that is known.
+    pub blocked: Option<BlockedIn>,
     /// The CPU's number, if known.
     pub cpu: Option<u32>,
     /// The user-space instruction, if there was a user context.
@@ -72,6 +74,10 @@ pub(super) struct Ending {
     pub frequency_hz: f64,
     /// Samples lost.
     pub lost: u64,
+    /// Minor and major page faults.
+    pub page_faults: Option<(u64, u64)>,
+    /// Why blocked threads were not looked at, if they were not.
+    pub blocked_missing: Option<String>,
     /// Doubts.
     pub warnings: Vec<Warning>,
 }
@@ -169,8 +175,8 @@ impl Recorder {
             return;
         }
         let stack = self.stack(&seen);
-        let (kernel, off_cpu, cpu) = (seen.kernel, seen.off_cpu, seen.cpu);
-        self.samples.push(Sample { t_s, weight_s: seen.period, thread, stack, kernel, off_cpu, cpu });
+        let Observation { kernel, off_cpu, cpu, blocked, .. } = seen;
+        self.samples.push(Sample { t_s, weight_s: seen.period, thread, stack, kernel, off_cpu, cpu, blocked });
     }
 
     /// Whether the first process was lost from sight while it executed a program, before its code was mapped: then what was
@@ -221,6 +227,9 @@ impl Recorder {
             mappings: self.mappings,
             placements: Vec::new(),
             clocks: Vec::new(),
+            page_faults: ending.page_faults,
+            part: None,
+            blocked_missing: ending.blocked_missing,
             warnings,
         }
     }
@@ -264,6 +273,7 @@ mod tests {
             period: 1.0,
             kernel: false,
             off_cpu: false,
+            blocked: None,
             cpu: None,
             ip: Some(0x1010),
             registers: None,
@@ -280,6 +290,8 @@ mod tests {
             scale: Scale::PerThread,
             frequency_hz: 1.0,
             lost: 0,
+            page_faults: None,
+            blocked_missing: None,
             warnings: Vec::new(),
         }
     }

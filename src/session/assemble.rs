@@ -1,7 +1,11 @@
 //! From evidence to an analysed profile.
 
+use std::path::Path;
+
+use crate::machine;
 use crate::profile::join::{self, join};
 use crate::profile::machine::Machine;
+use crate::profile::prefetch::Affinity;
 use crate::profile::{Profile, Run};
 use crate::roofline;
 use crate::symbols::Symbols;
@@ -35,8 +39,19 @@ pub fn profile(options: &RunOptions, end: ProgramEnd, machine: Machine, evidence
     let mut profile = join(&joined, run, machine, &mut symbols, options.full_names);
     let rank = mpi_rank();
     profile.run.threads.iter_mut().for_each(|thread| thread.rank = rank);
+    profile.run.affinity = Some(affinity());
     analyse(&mut profile, options);
     profile
+}
+
+/// What is known of where memory lay: no pass looks at the nodes of pages.
+fn affinity() -> Affinity {
+    let nodes = machine::topology(Path::new("/sys")).nodes.len().max(1) as u32;
+    let reason = match nodes {
+        1 => "the host has one NUMA node",
+        _ => "no pass looks at the nodes on which pages lie",
+    };
+    Affinity { nodes, remote_share: None, reason: Some(reason.into()) }
 }
 
 /// Adds the analysis, or makes it anew.

@@ -60,6 +60,11 @@ impl Window {
             interval.end_s = interval.end_s.min(to);
         }
         evidence.on_cpu.retain(|i| i.start_s < i.end_s);
+        if self.is_part() {
+            evidence.part = Some((from, to));
+            // The kernel counts those of the whole run.
+            evidence.page_faults = None;
+        }
     }
 }
 

@@ -83,7 +83,16 @@ fn thread(ordinal: u32) -> ThreadInfo {
 
 /// A sample of 1 ms with `stack`, leaf first.
 pub fn sample(t_s: f64, thread: u32, stack: &[CodeRef]) -> Sample {
-    Sample { t_s, weight_s: 1e-3, thread, stack: stack.to_vec(), kernel: false, off_cpu: false, cpu: None }
+    Sample {
+        t_s,
+        weight_s: 1e-3,
+        thread,
+        stack: stack.to_vec(),
+        kernel: false,
+        off_cpu: false,
+        cpu: None,
+        blocked: None,
+    }
 }
 
 /// A timed pass of these samples.
@@ -109,6 +118,7 @@ pub fn block(at: CodeRef, code: &[u8], executions: &[u64]) -> BlockCount {
         at,
         code: code.to_vec(),
         executions: by_thread.map(|(t, n)| (t as u32, *n)).collect(),
+        calls: Vec::new(),
         dynamic: Vec::new(),
     }
 }

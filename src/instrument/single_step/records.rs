@@ -1,6 +1,6 @@
 //! What is known of the instructions of one address space, and how often each was executed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 use nix::unistd::Pid;
@@ -15,6 +15,8 @@ use crate::target::maps::{Mapping, read_maps};
 use crate::target::memory::Memory;
 
 const MAX_LENGTH: usize = 15;
+/// Numbers of system calls beyond it are not told apart; as under the translator.
+const HIGHEST_CALL: u64 = 511;
 
 /// One instruction of the program.
 #[derive(Debug)]
@@ -34,9 +36,16 @@ pub struct Record {
     pub site: u32,
     /// (thread, executions, run-time sum).
     counts: Vec<(u32, u64, u64)>,
+    /// Executions of a `syscall` by number.
+    calls: BTreeMap<u32, u64>,
 }
 
 impl Record {
+    /// One more execution as the system call `number`.
+    pub fn count_call(&mut self, number: i64) {
+        *self.calls.entry((number as u64).min(HIGHEST_CALL) as u32).or_default() += 1;
+    }
+
     /// One more execution.
     pub fn count(&mut self, thread: u32, sum: u64) {
         match self.counts.iter_mut().find(|c| c.0 == thread) {
@@ -52,6 +61,9 @@ impl Record {
         for (thread, executions, sum) in self.counts {
             let dynamic = self.dynamic.map(|_| (0, sum));
             tally.add(self.at, &self.code, thread, executions, dynamic.as_slice());
+        }
+        for (number, count) in self.calls {
+            tally.add_calls(self.at, &self.code, number, count);
         }
     }
 }
@@ -99,6 +111,7 @@ impl Space {
                 dynamic: facts.dynamic,
                 site: sites.len() as u32 - 1,
                 counts: Vec::new(),
+                calls: BTreeMap::new(),
                 instruction,
             };
             self.records.insert(at, record);

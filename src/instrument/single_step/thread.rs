@@ -103,6 +103,7 @@ impl Thread {
         if let Some(record) = space.known(pending.at) {
             let iterations = pending.repeat_from.map(|from| from.wrapping_sub(count_register));
             record.count(self.ordinal, iterations.unwrap_or(pending.sum));
+            pending.call.into_iter().for_each(|number| record.count_call(number));
             let run = |first: &Access| {
                 let element = u64::from(first.bytes);
                 let bytes = element.saturating_mul(iterations.unwrap_or(0));
@@ -125,6 +126,7 @@ impl Thread {
             && let Some(record) = space.known(pending.at)
         {
             record.count(self.ordinal, 0);
+            pending.call.into_iter().for_each(|number| record.count_call(number));
         }
     }
 

@@ -4,6 +4,7 @@ use super::block::BlockId;
 use super::drain::Drain;
 use super::flow::Flow;
 use super::hash::AddressMap;
+use super::layout;
 use super::regions::Regions;
 use super::space::{CodeSpace, DynamicSlot};
 use super::totals::{SlotTotals, Total};
@@ -102,6 +103,15 @@ impl CodeSpace {
         }
         if let Some(drain) = drain {
             self.tell_executions(&totals, drain);
+        }
+        for &(id, first) in &self.numbered_calls {
+            let at = self.blocks[id as usize].at;
+            for number in 0..layout::CALL_NUMBERS {
+                let count: u64 = totals.slots.of(first + number).iter().map(|t| t.value).sum();
+                if count > 0 {
+                    tally.add_calls(at, self.block_code(id), number, count);
+                }
+            }
         }
         for dynamic in &self.dynamic {
             let block = &self.blocks[dynamic.block as usize];

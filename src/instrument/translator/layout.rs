@@ -102,6 +102,9 @@ pub const TRACE_BUFFER_SIZE: u32 = 0x8_0000;
 /// of others.
 pub const TRACE_BUFFER_MARGIN: u32 = 0x1_0000;
 
+/// Counters of a `syscall` whose number only run time tells: one for each number, the last for all that are higher.
+pub const CALL_NUMBERS: u32 = 512;
+
 /// Offset of a counter in its region.
 pub const fn counter(slot: u32) -> u32 {
     COUNTERS + slot * 8

@@ -89,6 +89,8 @@ pub struct CodeSpace {
     pub(super) call_sites: Vec<CallSite>,
     pub(super) slots: u32,
     pub(super) dynamic: Vec<DynamicSlot>,
+    /// System calls whose numbers are counted: the block, and the first of [`layout::CALL_NUMBERS`] counters.
+    pub(super) numbered_calls: Vec<(BlockId, u32)>,
     /// The exits of addresses' entries for lookups of returns, but for those behind calls.
     pub(super) return_entries: AddressMap<Place, SiteId>,
     /// Blocks that end in a call, by where it returns to.
@@ -156,6 +158,7 @@ impl CodeSpace {
             call_sites: Vec::new(),
             slots: 0,
             dynamic: Vec::new(),
+            numbered_calls: Vec::new(),
             return_entries: AddressMap::default(),
             callee_entries: AddressMap::default(),
             callees: HashSet::default(),
@@ -197,12 +200,17 @@ impl CodeSpace {
         self.tables.word(u64::from(layout::POLLING)).store(u64::from(polling), Ordering::SeqCst);
     }
 
+    /// The first of `n` new counters that follow one another; `None` if a region has no room for them.
+    pub(super) fn new_slots(&mut self, n: u32) -> Option<u32> {
+        (self.slots + n <= layout::MAX_SLOTS).then(|| {
+            self.slots += n;
+            self.slots - n
+        })
+    }
+
     /// A new counter; `None` if a region has no room for more.
     pub(super) fn new_slot(&mut self) -> Option<u32> {
-        (self.slots < layout::MAX_SLOTS).then(|| {
-            self.slots += 1;
-            self.slots - 1
-        })
+        self.new_slots(1)
     }
 
     /// The block of `version` that starts at `at`.

@@ -1,10 +1,13 @@
 //! Writes the end of a block that is a system call.
 
+use iced_x86::Code;
+
 use super::allocations::LARGE;
 use super::block::{CallSite, Moved};
 use super::layout;
 use super::writer::Writer;
 use crate::instrument::x86_64::emit::{R10, RAX, RCX, RDI, RDX, RSI};
+use crate::isa::x86_64::system_call;
 
 impl Writer<'_> {
     /// The `syscall`, after a look at what call it is. RCX is free: the instruction overwrites it.
@@ -21,6 +24,7 @@ impl Writer<'_> {
             self.counted_at = Some(self.offset());
             self.point(program, Moved::RcxIsNext);
         }
+        self.count_number();
         self.unit.hot.low_16_to_ecx(RAX);
         self.point(program, Moved::RcxIsNext);
         self.unit.hot.look_up_byte(RCX, tables + layout::CALLS);
@@ -37,6 +41,55 @@ impl Writer<'_> {
         self.point(self.block.code.len() as u16, Moved::RcxIsNext);
         self.unit.hot.constant(RCX, self.block.next().get());
         self.slow_call(CallSite { native, after });
+    }
+
+    /// Counts the call by its number, where that is not a constant of the block. RCX and R11 are free: the call overwrites both.
+    ///
+    /// ```text
+    /// movzx ecx, ah         0: numbers below 256
+    /// jrcxz low
+    /// movzx ecx, al         else those from 256 on
+    /// counters[256 + rcx] += 1      in R11, by lea, which leaves the flags
+    /// ```
+    fn count_number(&mut self) {
+        let before = self.block.steps.iter().map(|s| &s.instruction).filter(|i| i.code() != Code::Syscall);
+        if system_call::number(before).is_some() {
+            return;
+        }
+        let program = self.last_offset();
+        // Without room the call is counted, but not by number.
+        let Some(first) = self.space.new_slots(layout::CALL_NUMBERS) else { return };
+        let block = self.block_id();
+        self.space.numbered_calls.push((block, first));
+        self.unit.hot.raw(&[0x0f, 0xb6, 0xcc]);
+        self.point(program, Moved::RcxIsNext);
+        let low = self.unit.hot.jump_if_rcx_zero();
+        self.point(program, Moved::RcxIsNext);
+        self.add_to_number(first + 256);
+        let done = self.unit.hot.jump_short();
+        self.unit.hot.land(low);
+        self.point(program, Moved::RcxIsNext);
+        self.add_to_number(first);
+        self.unit.hot.land(done);
+        self.point(program, Moved::RcxIsNext);
+    }
+
+    /// One more in the counter that AL says, from `first` on.
+    fn add_to_number(&mut self, first: u32) {
+        let program = self.last_offset();
+        self.unit.hot.raw(&[0x0f, 0xb6, 0xc8]); // movzx ecx, al
+        self.point(program, Moved::RcxIsNext);
+        for bytes in [
+            &[0x65, 0x4c, 0x8b, 0x1c, 0xcd][..], // mov r11, gs:[rcx*8 + …]
+            &[0x4d, 0x8d, 0x5b, 0x01],           // lea r11, [r11 + 1]
+            &[0x65, 0x4c, 0x89, 0x1c, 0xcd],     // mov gs:[rcx*8 + …], r11
+        ] {
+            self.unit.hot.raw(bytes);
+            if bytes.len() == 5 {
+                self.unit.hot.word(layout::counter(first));
+            }
+            self.point(program, Moved::RcxIsNext);
+        }
     }
 
     /// Class 2: ENOSYS; 3: the call, then the mask is noted; 4: rprof for SIGTRAP and SIGSEGV, else the call; 5: rprof

@@ -5,6 +5,8 @@ pub mod classify;
 pub mod dataflow;
 pub mod liveness;
 pub mod slots;
+pub mod system_call;
+mod system_call_names;
 
 pub use blocks::CodeGraph;
 pub use classify::classify;

@@ -36,6 +36,17 @@ pub struct BlockCount {
     pub executions: Vec<(u32, u64)>,
     /// Run-time sums for instructions whose text does not tell everything; a sum of 0 is stated, one that is missing was not counted.
     pub dynamic: Vec<DynamicCount>,
+    /// Where it ends in a `syscall` whose number its text does not tell: how often each number was called.
+    pub calls: Vec<CallCount>,
+}
+
+/// Executions of a `syscall` with one number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallCount {
+    /// Its number.
+    pub number: u32,
+    /// Executions, of all threads.
+    pub count: u64,
 }
 
 /// A run-time sum of one instruction in one thread: active lanes, or `rep` iterations, over all executions.

@@ -4,6 +4,7 @@ use super::ThreadInfo;
 use crate::profile::code::{CodeRef, ModuleInfo};
 use crate::profile::placement::CoreToCore;
 use crate::profile::run::Warning;
+use crate::profile::system::FileKind;
 
 /// What the timed pass yields.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -34,6 +35,12 @@ pub struct TimedEvidence {
     pub placements: Vec<PlacementSeen>,
     /// How fast the CPUs' clocks ran, in order of time; empty where that was not watched.
     pub clocks: Vec<ClockSeen>,
+    /// Page faults of the program and of the descendants that it waited for: minor, major.
+    pub page_faults: Option<(u64, u64)>,
+    /// Samples and intervals outside of these seconds were left out; `None`: none was.
+    pub part: Option<(f64, f64)>,
+    /// Whether threads were looked at while they were blocked: `Some` has the reason why not.
+    pub blocked_missing: Option<String>,
     /// Doubts about these figures.
     pub warnings: Vec<Warning>,
 }
@@ -110,6 +117,17 @@ pub struct Sample {
     pub off_cpu: bool,
     /// Number of the CPU it was on, where the source tells.
     pub cpu: Option<u32>,
+    /// Where it was blocked; `None` on a CPU, and where that is not known.
+    pub blocked: Option<BlockedIn>,
+}
+
+/// Where a thread was blocked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockedIn {
+    /// The number of the system call; `None`: in none, which is a page fault.
+    pub call: Option<u32>,
+    /// The file of the call's first argument, where it is one.
+    pub file: Option<FileKind>,
 }
 
 /// A thread was on a CPU from `start_s` to `end_s`.

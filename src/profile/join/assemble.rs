@@ -15,9 +15,11 @@ use super::facts::{self, Common, Measured, MeasuredTraffic};
 use super::hardware::{Hardware, time_shares};
 use super::names;
 use super::placed::Placements;
+use super::prefetch;
 use super::sampled::{LoopNumbers, Sampled, runs};
 use super::shape::Shape;
 use super::source_lines::{AtInstruction, by_line};
+use super::system::SystemTime;
 use super::timeline::{Activity, Moment, NONE, sights};
 use super::traffic::FunctionTraffic;
 use super::{Evidence, counted_threads, thread_infos};
@@ -25,6 +27,7 @@ use crate::profile::account::Account;
 use crate::profile::counters::Counter;
 use crate::profile::function::Function;
 use crate::profile::machine::Machine;
+use crate::profile::prefetch::Prefetch;
 use crate::profile::run::Warning;
 
 /// Functions with at least this share of the samples or of the instructions get loops, lines and inline frames.
@@ -46,6 +49,8 @@ pub struct Joined<'e> {
     /// Replayed instructions of bursts by function.
     pub replayed: HashMap<FunctionId, FunctionReplay<'e>>,
     usual_clock_hz: Option<f64>,
+    /// System calls and waiting.
+    pub system: SystemTime,
     /// Hardware counters by function.
     pub hardware: Option<Hardware<'e>>,
     of_functions: HashMap<FunctionId, Elapsed>,
@@ -102,6 +107,7 @@ impl<'e> Joined<'e> {
             samples_of: HashMap::new(),
             replayed: HashMap::new(),
             usual_clock_hz: account::usual_clock(machine),
+            system: SystemTime::default(),
             hardware: None,
             of_functions: HashMap::new(),
             of_loops: Vec::new(),
@@ -124,6 +130,12 @@ impl<'e> Joined<'e> {
         }
         joined.sum_times(code);
         joined
+    }
+
+    /// Adds what the kernel did and what was waited for.
+    pub fn add_system(&mut self, machine: &Machine, code: &mut CodeMap) {
+        let passes = (self.executed.as_ref(), self.sampled.as_ref());
+        self.system = SystemTime::new(self.evidence, machine, passes, &self.moments, code);
     }
 
     /// All functions by descending CPU time, and what follows from them.
@@ -191,7 +203,7 @@ impl<'e> Joined<'e> {
     /// Every function that some evidence fell in.
     fn ids(&self) -> BTreeSet<FunctionId> {
         let executed = self.executed.iter().flat_map(|e| e.spans.keys());
-        let counted = self.hardware.iter().flat_map(Hardware::functions);
+        let counted = self.hardware.iter().flat_map(Hardware::functions).chain(self.system.waiting().copied());
         self.of_functions.keys().chain(executed).chain(self.inclusive.keys()).copied().chain(counted).collect()
     }
 
@@ -297,6 +309,8 @@ impl<'e> Joined<'e> {
         function.placements = self.placements.shares(samples.clone().map(|m| (m.t_s, m.weight_s)));
         function.clock_hz = self.clocks.mean(samples);
         function.account = self.account(id, &function, function.clock_hz, |at| !shape.is_some_and(|s| s.waits_at(at)));
+        function.system = self.system.of(id);
+        function.prefetch = self.prefetch(&context);
         if let (Some(shape), Some(place)) = (shape, known.place) {
             let instructions = self.by_instruction(&context);
             (function.lines, function.inlined) = by_line(&instructions, place.module, code, self.full_names);
@@ -405,6 +419,12 @@ impl<'e> Joined<'e> {
             one_core: memory.one_core,
             dram_by_thread: of_function.dram_by_thread(&wanted),
         })
+    }
+
+    /// How far ahead the addresses of its misses are known.
+    fn prefetch(&self, context: &Context) -> Option<Prefetch> {
+        let traffic = self.traffic.as_ref()?.get(&context.id).filter(|_| context.counts.is_ok())?;
+        prefetch::sum(traffic.sites.iter().map(|(at, _, traffic)| (*at, traffic)), &context.chains.origins)
     }
 
     /// Figures of each instruction of a function that did anything.

@@ -3,6 +3,7 @@
 use super::carried;
 use super::counts::FunctionCounts;
 use super::flow::{EdgeCounts, edge_counts};
+use super::prefetch::{self, Origins};
 use super::shape::Shape;
 use crate::isa::dependency::BodyDependencies;
 use crate::isa::x86_64::dataflow::analyse_body;
@@ -17,6 +18,8 @@ pub struct Chains {
     pub coverage: f64,
     /// How often the function was called.
     pub calls: Option<u64>,
+    /// How the addresses of accesses in innermost loops come about.
+    pub origins: Origins,
 }
 
 /// Analyses the innermost loops of a function, each along the path that most iterations take.
@@ -34,6 +37,7 @@ pub fn chains(shape: &Shape, counts: &FunctionCounts, entry: u64) -> Chains {
             continue;
         }
         let Some(dependencies) = analyse_body(&body) else { continue };
+        prefetch::origins(shape, index, &body, &mut found.origins);
         covered += counts.loops[index].tally.instructions;
         let entries = carried::entries(shape, index, &executions, &edges);
         let starts = carried::starts(shape, index, &dependencies.cycles, &executions, &edges).unwrap_or(entries);

@@ -5,6 +5,7 @@
 //!  blocks  ──▶ instructions × executions ──▶ FLOPs, mix, accesses, chains ─────┼─▶ Function facts ─▶ Profile
 //!  sites   ──▶ traffic per instruction ────▶ bytes, misses ────────────────────┤
 //!  bursts  ──▶ replayed cycles by cause ───▶ account of time ──────────────────┤
+//!  calls   ──▶ sites, looks at blocked threads ▶ kernel time by call, waiting by reason
 //!  readings▶ function at both ends ────────▶ hardware counters beside them ─────┤
 //!                          certified ones ──▶ what no pass has measured ────────┘
 //! ```
@@ -32,11 +33,13 @@ mod hardware;
 mod modules;
 mod names;
 mod placed;
+mod prefetch;
 pub mod resolver;
 mod sampled;
 mod shape;
 mod source_lines;
 mod stacks;
+mod system;
 mod tally;
 mod timeline;
 mod traffic;
@@ -103,6 +106,7 @@ pub fn join(
     let hardware = evidence.counters.zip(evidence.timed).map(|(c, timed)| Hardware::new(c, timed, &mut code));
     let mut joined = Joined::new(evidence, &machine, sampled, executed, traffic, full_names, &mut code);
     joined.hardware = hardware;
+    joined.add_system(&machine, &mut code);
     joined.replayed = replayed;
     let outcome = joined.functions(&mut code);
     run.placements = joined.placements.distinct.clone();
@@ -115,6 +119,7 @@ pub fn join(
     run.threads = threads(evidence);
     run.quality = outcome.quality;
     run.counters = outcome.counters;
+    run.system = joined.system.program.clone();
     run.pages = evidence.memory.and_then(|m| {
         let touched = m.pages.union(m.pages.sites.iter());
         let mut whole = Traffic::default();

@@ -25,7 +25,14 @@ fn places(value: &Value, at: String, out: &mut Vec<String>) {
 
 /// Fields that may be absent: added after the contract, or absent where they have nothing to tell.
 fn optional(pointer: &str) -> bool {
-    const NAMES: [&str; 66] = [
+    const NAMES: [&str; 73] = [
+        "callers",
+        "prefetch",
+        "affinity",
+        "system",
+        "divided",
+        "faults",
+        "waits_missing",
         "waiting_s",
         "kernel_s",
         "fault_s",
@@ -113,6 +120,10 @@ fn optional(pointer: &str) -> bool {
     if name == "coherence" && pointer.contains("/traffic/") {
         return false;
     }
+    let in_system = pointer.contains("/system/") && ["kernel_s", "reason"].contains(&name);
+    if in_system || pointer.ends_with("/affinity/reason") {
+        return false;
+    }
     if name == "clock_hz" {
         return pointer.contains("/functions/");
     }
@@ -136,12 +147,23 @@ fn analysed() -> Value {
         "what_if_s": {"perfect-prediction": 1.1},
         "branches": [{"offset": 64, "file": "kernels.cpp", "line": 14, "mispredicted": 0.3, "seconds": 0.4}],
     });
+    let system = json!({
+        "calls": [{"name": "read", "count": 1000, "kernel_s": 0.3, "divided": true}],
+        "waits": [{"reason": "read", "call": "read", "file": "pipe", "seconds": 1.2}],
+        "callers": [{"name": "main", "seconds": 1.5}],
+        "waits_missing": "not allowed",
+        "faults": {"minor": 20000, "major": 1, "expected_s": 0.1, "sampled_s": 0.2, "sampled_ci95_s": 0.05},
+    });
+    functions[0]["system"] = system.clone();
     let work = functions[0]["work"].as_object_mut().unwrap();
     work.insert("calls".into(), json!(3));
     work["chains"] = json!([{
         "header": 4096, "line": 14, "iterations": 10, "entries": 1, "threads": 1, "fp_per_iteration": 1.0, "restart_every": 2.0,
         "stored": true, "cycles": [{"distance": 1, "steps": [{"kind": "load"}]}],
     }]);
+    value["run"]["system"] = system;
+    value["run"]["affinity"] = json!({"nodes": 2, "remote_share": 0.25, "reason": null});
+    value["functions"][0]["prefetch"] = json!({"lines": 10.0, "foreseen": 5.0, "computable": 3.0, "chased": 2.0});
     value["run"]["parallelism"] = json!({"used": 1.6, "allowed": 2});
     value["run"]["passes"][0]["kept_off_share"] = json!(0.1);
     value["run"]["placements"] = json!([[4.5e-8]]);

@@ -7,6 +7,8 @@ use crate::isa::operation::{FpOp, Precision, Width};
 use crate::profile::Function;
 use crate::profile::account::{Account, Cause, HotBranch, WhatIf};
 use crate::profile::confidence::{Doubt, Level};
+use crate::profile::prefetch::Prefetch;
+use crate::profile::system::{FileKind, Reason, System, Wait};
 use crate::roofline::class::AT_ITS_BOUND;
 
 /// A function that runs at a fifth of its bound, with an account of `parts` of its CPU time.
@@ -171,4 +173,40 @@ fn a_function_for_which_the_kernel_works_longer_is_the_kernels() {
     let saving = f.analysis.savings.iter().find(|s| s.remove == ["page-faults"]).expect("measured");
     let time_s = f.time_s.expect("timed");
     assert!((saving.seconds - 2.0 * time_s).abs() < 1e-9 && saving.advice.contains("first"), "{saving:?}");
+}
+
+#[test]
+fn a_function_that_waits_longer_than_it_runs_is_classed_by_that_and_told_for_whom() {
+    let mut k = with(&[(Cause::Mispredict, 1.0)]);
+    let cpu_s = k.function.cpu_s.expect("timed");
+    let wait = |reason, seconds| {
+        let (call, file) = (Some("read".to_owned()), Some(FileKind::Pipe));
+        Wait { reason, call, file, seconds }
+    };
+    let mut waits = |waits| {
+        k.function.system = Some(System { waits: Some(waits), ..System::default() });
+        k.clone().analysed()
+    };
+    assert_eq!(class(&waits(vec![wait(Reason::RunQueue, 9.0 * cpu_s)])), "mispredict", "that is the CPU's");
+    let f = waits(vec![wait(Reason::Read, 3.0 * cpu_s)]);
+    assert_eq!(class(&f), "waiting");
+    let told = "75 % of its time it is off the CPU: read() of a pipe: it waits for the process that writes.";
+    assert!(f.analysis.remarks.iter().any(|r| r == told), "{:?}", f.analysis.remarks);
+}
+
+#[test]
+fn what_an_index_tells_ahead_can_be_prefetched_and_a_chase_cannot() {
+    let analysed = |computable, chased, latency| {
+        let mut k = with(&[(Cause::Base, 1.0 - latency), (Cause::DramLatency, latency)]);
+        k.function.prefetch = Some(Prefetch { lines: 1000.0, foreseen: 200.0, computable, chased });
+        k.analysed()
+    };
+    let saving = |f: &Function| f.analysis.savings.iter().find(|s| s.remove == ["no-prefetch"]).map(|s| s.seconds);
+    let indexed = analysed(600.0, 0.0, 0.8);
+    let time_s = indexed.time_s.expect("timed");
+    assert!((saving(&indexed).expect("a saving") - 0.8 * 0.75 * time_s).abs() < 1e-9);
+    let chasing = analysed(0.0, 700.0, 0.8);
+    assert_eq!(saving(&chasing), None);
+    assert!(chasing.analysis.remarks.iter().any(|r| r.contains("no prefetch")), "{:?}", chasing.analysis.remarks);
+    assert_eq!(saving(&analysed(600.0, 0.0, 0.05)), None, "hardly any latency");
 }

@@ -1,5 +1,6 @@
 //! The timed pass by `perf_event_open`: one ring buffer per CPU, inherited by everything that the program creates.
 
+mod blocked;
 mod drain;
 mod event;
 mod open;
@@ -22,6 +23,7 @@ use super::unwind::StackTop;
 use super::weights::Scale;
 use super::{SampleError, SampleOptions, Timed, survivors};
 
+use blocked::Blocked;
 use drain::Drain;
 use event::{Event, Kind};
 use open::{Opened, Terms, Trigger};
@@ -54,7 +56,8 @@ impl Armed {
 pub(super) fn run(child: Gated, armed: Armed) -> Result<Timed, SampleError> {
     let Opened { rings, terms } = armed.0;
     let pid = child.release()?;
-    let mut pass = Pass { drain: Drain::new(rings), recorder: Recorder::new(), terms, lost: 0, throttled: false };
+    let (drain, recorder, blocked) = (Drain::new(rings), Recorder::new(), Blocked::new(now_ns()));
+    let mut pass = Pass { drain, recorder, blocked, terms, lost: 0, throttled: false };
     let reaped = pass.follow(pid)?;
     let reaped_ns = now_ns();
     let left = survivors::wait_for(|| pass.living_descendants());
@@ -64,6 +67,7 @@ pub(super) fn run(child: Gated, armed: Armed) -> Result<Timed, SampleError> {
 struct Pass {
     drain: Drain,
     recorder: Recorder,
+    blocked: Blocked,
     terms: Terms,
     lost: u64,
     throttled: bool,
@@ -79,8 +83,9 @@ impl Pass {
         let round = if exit.is_some() { ROUND } else { ROUND_WITHOUT_EXIT_DESCRIPTOR };
         let mut looked = Instant::now();
         loop {
+            let wait_ms = self.blocked.due_in_ms(now_ns()).min(round.as_millis() as i32);
             // SAFETY: `polled` is a live array of the length given.
-            unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, round.as_millis() as i32) };
+            unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, wait_ms) };
             // A hang-up (its thread is gone) would make every further poll return at once.
             polled.iter_mut().filter(|p| p.revents & libc::POLLHUP != 0).for_each(|p| p.fd = -1);
             let ended = reap::try_reap(pid).map_err(|source| SampleError::Wait { pid: pid.as_raw(), source })?;
@@ -88,6 +93,7 @@ impl Pass {
             if let Some(reaped) = ended {
                 return Ok(reaped);
             }
+            self.blocked.look(now_ns(), &mut self.recorder);
             if looked.elapsed() > AFFINITY_EVERY {
                 self.recorder.threads.refresh_affinity();
                 looked = Instant::now();
@@ -103,7 +109,7 @@ impl Pass {
     }
 
     fn read(&mut self, now_ns: u64) {
-        let Pass { drain, recorder, terms, lost, throttled } = self;
+        let Pass { drain, recorder, terms, lost, throttled, .. } = self;
         let take = |e: Event| match e.kind {
             Kind::Lost { records } => {
                 *lost += records;
@@ -147,6 +153,8 @@ impl Pass {
             scale,
             frequency_hz,
             lost: self.lost,
+            page_faults: Some(reaped.page_faults),
+            blocked_missing: self.blocked.missing(),
             warnings,
         });
         Timed { evidence, status: reaped.status }
@@ -206,6 +214,7 @@ fn record(recorder: &mut Recorder, time_ns: u64, kind: Kind, terms: Terms) {
                 period: s.period as f64 * if nanoseconds { 1e-9 } else { 1.0 },
                 kernel: s.kernel,
                 off_cpu: false,
+                blocked: None,
                 cpu: s.cpu,
                 ip: s.registers.map(|r| r.ip()).or(s.chain.first().copied()),
                 registers: s.registers,

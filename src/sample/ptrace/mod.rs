@@ -3,11 +3,9 @@
 //! A thread of rprof's own traces the program: requests on a tracee are bound to the thread that traces it, and when that
 //! thread ends (or rprof is killed) the kernel lets everything run on untraced.
 
-mod context;
 mod observer;
 mod pace;
 mod seat;
-mod thread_files;
 mod tracees;
 mod wait;
 
@@ -106,6 +104,8 @@ fn finish(mut observer: Observer, reaped: Reaped, cpu_s: f64, frequency_hz: f64)
         scale: Scale::PerThread,
         frequency_hz,
         lost: 0,
+        page_faults: Some(reaped.page_faults),
+        blocked_missing: None,
         warnings,
     });
     Timed { evidence, status: reaped.status }

@@ -20,12 +20,12 @@ use crate::target::proc_status::{read_cpu_seconds, read_name};
 use crate::target::tracee::{Mode, Running, Stopped};
 use crate::target::wait::{Event, Stop};
 
-use super::context::Context;
 use super::pace::Pace;
 use super::seat::Seat;
-use super::thread_files::Activity;
 use super::tracees::{Asked, Origin, Tracees};
 use super::wait::{Waited, wait};
+use crate::sample::context::Context;
+use crate::sample::thread_files::Activity;
 
 /// Time between two samples of a blocked thread.
 const BLOCKED_EVERY_NS: u64 = 20_000_000;
@@ -149,7 +149,8 @@ impl Observer {
                     let since = *tracee.blocked_ns.get_or_insert(now);
                     if now - since >= BLOCKED_EVERY_NS {
                         tracee.blocked_ns = Some(now);
-                        let registers = tracee.files().where_blocked();
+                        let blocked = tracee.files().where_blocked();
+                        let registers = blocked.map(|b| b.registers);
                         if let Some(registers) = registers {
                             self.context.take_at(Pid::from_raw(tid as i32), registers);
                         }
@@ -160,6 +161,7 @@ impl Observer {
                             period: (now - since) as f64 * 1e-9,
                             kernel: true,
                             off_cpu: true,
+                            blocked: blocked.map(|b| b.in_call(tracee.pid)),
                             cpu: None,
                             ip: registers.map(|r| r.ip()),
                             registers,
@@ -277,6 +279,7 @@ impl Observer {
                 period: self.pace.period_s(),
                 kernel: false,
                 off_cpu: !on_cpu,
+                blocked: None,
                 cpu: None,
                 ip: Some(self.context.registers.ip()),
                 registers: Some(self.context.registers),

@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 use crate::target::proc_status::read_status;
 use crate::target::tracee::Running;
 
-use super::thread_files::{Activity, ThreadFiles};
+use crate::sample::thread_files::{Activity, ThreadFiles};
 
 /// A thread being watched.
 #[derive(Debug)]

@@ -9,6 +9,7 @@
 //! The body is a straight sequence: the path that most iterations take. A call in it is taken to clobber what the System V ABI
 //! lets it clobber; a chain through the callee is not seen.
 
+mod addresses;
 mod affine;
 mod cycles;
 mod graph;
@@ -23,6 +24,7 @@ use iced_x86::Instruction;
 
 use crate::isa::dependency::BodyDependencies;
 
+pub use addresses::address_origins;
 pub use affine::induction_steps;
 
 /// Bodies of more instructions than this are not analysed.
