@@ -83,7 +83,7 @@ fn thread(ordinal: u32) -> ThreadInfo {
 
 /// A sample of 1 ms with `stack`, leaf first.
 pub fn sample(t_s: f64, thread: u32, stack: &[CodeRef]) -> Sample {
-    Sample { t_s, weight_s: 1e-3, thread, stack: stack.to_vec(), kernel: false, off_cpu: false, cpu: None }
+    Sample { t_s, weight_s: 1e-3, thread, stack: stack.to_vec(), kernel: false, off_cpu: false, cpu: None, path: 0 }
 }
 
 /// A timed pass of these samples.

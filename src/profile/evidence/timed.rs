@@ -1,6 +1,7 @@
 //! Evidence of the timed pass: samples of where the time goes.
 
 use super::ThreadInfo;
+use super::marks::TimedMarks;
 use crate::profile::code::{CodeRef, ModuleInfo};
 use crate::profile::placement::CoreToCore;
 use crate::profile::run::Warning;
@@ -34,6 +35,8 @@ pub struct TimedEvidence {
     pub placements: Vec<PlacementSeen>,
     /// How fast the CPUs' clocks ran, in order of time; empty where that was not watched.
     pub clocks: Vec<ClockSeen>,
+    /// Marker calls; `None`: none was seen.
+    pub marks: Option<TimedMarks>,
     /// Doubts about these figures.
     pub warnings: Vec<Warning>,
 }
@@ -110,6 +113,8 @@ pub struct Sample {
     pub off_cpu: bool,
     /// Number of the CPU it was on, where the source tells.
     pub cpu: Option<u32>,
+    /// The marked regions that its thread was in: index into the paths of the evidence's marks, 0 for none.
+    pub path: u32,
 }
 
 /// A thread was on a CPU from `start_s` to `end_s`.
