@@ -88,6 +88,27 @@ impl CodeSpace {
         slots.sort();
     }
 
+    /// Hands over what was counted in marked regions.
+    fn finish_marked(&mut self, tally: &mut Tally) {
+        let mut marked = std::mem::take(&mut self.marked);
+        marked.sort();
+        self.total_flows(&mut marked);
+        for id in 0..self.blocks.len() as BlockId {
+            let block = &self.blocks[id as usize];
+            for &Total { thread: path, value, .. } in marked.of(block.slot) {
+                let executions = (value as i64).wrapping_div(block.scale()) as u64;
+                tally.add_marked(block.at, self.block_code(id), path, executions, &[]);
+            }
+        }
+        for dynamic in &self.dynamic {
+            let block = &self.blocks[dynamic.block as usize];
+            let ran = marked.of(block.slot).iter().map(|t| (t.thread, 0));
+            for (path, sum) in ran.chain(marked.of(dynamic.slot).iter().map(|t| (t.thread, t.value))) {
+                tally.add_marked(block.at, self.block_code(dynamic.block), path, 0, &[(dynamic.offset, sum)]);
+            }
+        }
+    }
+
     /// Hands everything that was counted over.
     pub fn finish(&mut self, tally: &mut Tally, drain: &mut Option<Drain>) {
         let mut totals = std::mem::take(&mut self.totals);
@@ -100,6 +121,7 @@ impl CodeSpace {
                 tally.add(block.at, self.block_code(id), thread, executions, &[]);
             }
         }
+        self.finish_marked(tally);
         if let Some(drain) = drain {
             self.tell_executions(&totals, drain);
         }

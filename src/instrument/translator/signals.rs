@@ -253,6 +253,14 @@ impl Run {
                 answered();
                 return Ok(State::Continued);
             }
+            if site == super::stubs::MARK as usize {
+                drop(space);
+                self.marks.called(process, thread);
+                registers.rcx = get(layout::SAVE_RCX);
+                registers.rip = get(layout::TARGET);
+                answered();
+                return Ok(State::Continued);
+            }
             let lookup = Arrival::of(site as u32).is_some();
             let target = if lookup { get(layout::TARGET) } else { space.sites[site].target.get() };
             registers.rcx = get(layout::SAVE_RCX);

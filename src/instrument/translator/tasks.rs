@@ -160,6 +160,9 @@ impl Run {
             regions.set(region, layout::PROGRAM_GS, regions.get(old.region, layout::PROGRAM_GS));
         }
         let ordinal = self.roster.enter(group, tid);
+        if let Some(parent) = self.threads.get(&parent).filter(|_| group != parent_group && !shares_memory) {
+            self.marks.forked(parent.ordinal, ordinal);
+        }
         // It begins where its parent is.
         let version = self.threads.get(&parent).map_or(Version::default(), |t| t.version);
         enter(&mut self.drain, &image.regions.borrow(), region, ordinal, version);
@@ -306,6 +309,9 @@ impl Run {
         self.bursts.iter_mut().for_each(|bursts| bursts.left(tid));
         self.leave_native(tid);
         let Some(thread) = self.threads.remove(&tid) else { return };
+        if let Some(process) = self.processes.get(&thread.process) {
+            self.marks.ended(process, &thread);
+        }
         if ended && let Some(drain) = &mut self.drain {
             drain.ended(thread.ordinal);
         }
