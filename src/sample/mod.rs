@@ -30,6 +30,7 @@
 
 mod bare;
 mod error;
+mod marks;
 mod modules;
 mod on_cpu;
 mod perf;

@@ -77,7 +77,16 @@ mod tests {
             let thread = u32::from(i % 4 == 0);
             if store.wants(thread) {
                 let (t_s, stack) = (f64::from(i), Vec::new());
-                store.push(Sample { t_s, weight_s: 1.0, thread, stack, kernel: false, off_cpu: false, cpu: None });
+                store.push(Sample {
+                    t_s,
+                    weight_s: 1.0,
+                    thread,
+                    stack,
+                    kernel: false,
+                    off_cpu: false,
+                    cpu: None,
+                    path: 0,
+                });
             }
         }
         let samples = store.into_samples();
