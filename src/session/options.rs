@@ -60,6 +60,10 @@ impl Window {
             interval.end_s = interval.end_s.min(to);
         }
         evidence.on_cpu.retain(|i| i.start_s < i.end_s);
+        if self.is_part() {
+            // Regions last longer than the part.
+            evidence.marks = None;
+        }
     }
 }
 
