@@ -4,7 +4,7 @@ use crate::profile::{Function, Profile};
 
 use super::number::{self, NOT_MEASURED};
 use super::table::{COLUMNS, savings};
-use super::{View, counters, name, summary};
+use super::{View, counters, name, regions, summary};
 
 /// The report as GitHub-flavoured Markdown.
 pub fn text(profile: &Profile, view: &View) -> String {
@@ -32,6 +32,13 @@ pub fn text(profile: &Profile, view: &View) -> String {
                 out += &format!("- `{name}`: {}\n", escape(remark));
             }
         }
+    }
+    for rows in regions::tables(profile) {
+        let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+        out += &format!("\n{}:\n\n", rows.title);
+        out += &row(rows.titles.iter().map(|t| (*t).to_owned()).collect());
+        out += &format!("|{}\n", " --- |".repeat(rows.titles.len()));
+        out.extend(rows.rows.iter().map(|cells| row(cells.iter().map(|c| escape(c)).collect())));
     }
     let told = counters::of_program(profile);
     if !told.is_empty() {

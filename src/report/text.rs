@@ -9,7 +9,7 @@ use crate::profile::{Function, Profile};
 
 use super::number::{self, NOT_MEASURED, percent, seconds, si};
 use super::table::{self, COLUMNS};
-use super::{View, account, counters, name, summary, traffic, wrap};
+use super::{View, account, counters, name, regions, summary, traffic, wrap};
 
 /// The whole report.
 pub fn report(profile: &Profile, view: &View) -> String {
@@ -28,6 +28,7 @@ pub fn report(profile: &Profile, view: &View) -> String {
         out += &legend(profile, view, width);
         out += &explanations(profile, view, width);
     }
+    out.extend(regions::tables(profile).iter().map(|rows| regions::text(rows, width)));
     let counters = counters::of_program(profile);
     if !counters.is_empty() {
         out.push('\n');
