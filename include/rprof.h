@@ -12,10 +12,17 @@
 extern "C" {
 #endif
 
+/* A first instruction that the kernel need not step over makes a uprobe cheap. */
+#ifdef __x86_64__
+#define RPROF_FIRST ".byte 0x0f, 0x1f, 0x44, 0x00, 0x00" /* nopl 0(%rax,%rax) */
+#else
+#define RPROF_FIRST ""
+#endif
+
 /* what: 0 begins region `name`, 1 ends it, 2 is work in units of `name`; `amount`: the bits of a double. */
 __attribute__((weak, noinline)) void rprof_mark(int what, const char *name, unsigned long long amount)
 {
-    __asm__ volatile("" : : "r"(what), "r"(name), "r"(amount) : "memory");
+    __asm__ volatile(RPROF_FIRST : : "r"(what), "r"(name), "r"(amount) : "memory");
 }
 static inline void rprof_region_begin(const char *name) { rprof_mark(0, name, 0); }
 static inline void rprof_region_end(const char *name) { rprof_mark(1, name, 0); }

@@ -76,6 +76,14 @@ impl Marks {
         }
     }
 
+    /// So many records were lost: whose calls are among them is not known, so that no thread's place is.
+    pub fn lose(&mut self, records: u64) {
+        let why = format!("{records} records were lost, and calls of markers may be among them: they come too fast for this host");
+        for api in self.tracker.interfaces() {
+            self.refused.entry(api).or_insert_with(|| why.clone());
+        }
+    }
+
     /// Ends the pass at `end_s`; `None` if no marker was called.
     pub fn finish(mut self, end_s: f64) -> Option<TimedMarks> {
         self.spans.iter_mut().filter(|s| s.open > 0).for_each(|s| s.seconds += (end_s - s.since_s).max(0.0));

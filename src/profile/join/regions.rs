@@ -190,7 +190,8 @@ fn of_time(
             refused.map_or_else(|| "the timed pass saw no call that begins it".into(), |(_, why)| why.clone())
         }
     };
-    let known = timed.zip(index).zip(basis.sampled);
+    let is_seen = |t: &&TimedMarks| t.refused.keys().all(|api| Marker::from(*api) != region.marker);
+    let known = timed.filter(is_seen).zip(index).zip(basis.sampled);
     let Some(((timed, index), sampled)) = known else {
         for field in ["time_s", "cpu_s"] {
             missing(region, field, &reason);

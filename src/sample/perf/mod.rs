@@ -176,6 +176,9 @@ impl Pass {
         }
         let (end_ns, complete) = if lost_sight { (Some(reaped_ns), false) } else { (end_ns, complete) };
         self.recorder.marks.refused = std::mem::take(&mut self.markers.refused);
+        if self.lost > 0 {
+            self.recorder.marks.lose(self.lost);
+        }
         let evidence = self.recorder.finish(Ending {
             source: if trigger == Trigger::Cycles { "perf:cycles" } else { "perf:cpu-clock" },
             end_ns,

@@ -1,6 +1,6 @@
 //! Which regions each thread is in: follows the marks of a run, and keeps what they say.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::call::Mark;
 use crate::profile::evidence::marks::{Api, Marked, MarkedRegion, MarkedWork};
@@ -91,6 +91,11 @@ impl Tracker {
     /// How many paths there are.
     pub fn paths(&self) -> usize {
         self.paths.len()
+    }
+
+    /// Whose regions there are.
+    pub fn interfaces(&self) -> BTreeSet<Api> {
+        self.regions.iter().map(|r| r.api).collect()
     }
 
     /// `thread` made a marker call.
