@@ -78,7 +78,9 @@ impl Marks {
 
     /// So many records were lost: whose calls are among them is not known, so that no thread's place is.
     pub fn lose(&mut self, records: u64) {
-        let why = format!("{records} records were lost, and calls of markers may be among them: they come too fast for this host");
+        let why = format!(
+            "{records} records were lost, and calls of markers may be among them: they come too fast for this host"
+        );
         for api in self.tracker.interfaces() {
             self.refused.entry(api).or_insert_with(|| why.clone());
         }

@@ -9,7 +9,10 @@
 //! thread an answer and rprof a look at each of the thread's counters.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
 
 use super::layout;
 use super::process::Process;
@@ -25,8 +28,6 @@ use crate::profile::evidence::marks::CountedMarks;
 use crate::target::address::Address;
 use crate::target::markers::call::Call;
 use crate::target::markers::tracker::Tracker;
-use nix::unistd::Pid;
-
 /// Looking at counters may take so long in all; then regions have no counts.
 const MOST: Duration = Duration::from_secs(120);
 
@@ -60,10 +61,9 @@ impl Snapshot {
             self.serial = space.serial;
         }
         self.values.resize(space.slots as usize, 0);
-        let marked = &mut space.marked;
         regions.changed(region, &mut self.values, |slot, more| {
             if path != 0 {
-                marked.add(slot, path, more);
+                space.add_marked(slot, path, more);
             }
         });
     }
@@ -88,8 +88,10 @@ impl Marks {
         let mark = Call { marker, arguments }.mark(&mut read);
         let path = self.tracker.path(thread.ordinal);
         self.tracker.note(thread.ordinal, mark);
-        if self.tracker.path(thread.ordinal) != path {
+        let now = self.tracker.path(thread.ordinal);
+        if now != path {
             self.advance(&mut space, &regions, thread, path);
+            thread.path.store(now, Ordering::Relaxed);
         }
     }
 
@@ -131,9 +133,10 @@ impl Marks {
         self.executed.retain(|(of, _), _| *of != thread);
     }
 
-    /// `child` is the first thread of a process that `parent` forked.
-    pub fn forked(&mut self, parent: u32, child: u32) {
+    /// `child` is the first thread of a process that `parent` forked; returns its path.
+    pub fn forked(&mut self, parent: u32, child: u32) -> u32 {
         self.tracker.forked(parent, child);
+        self.tracker.path(child)
     }
 
     /// Ends the run; `blocks` are those that were executed in regions.

@@ -4,6 +4,8 @@
 //! one at a time. With the state restored the kernel builds the handler's frame itself; the stop at the handler's entry
 //! (PTRACE_SINGLESTEP) turns control back into the cache.
 
+use std::sync::atomic::Ordering;
+
 use super::block::{BlockId, Moved};
 use super::bursts::take_records;
 use super::dispositions::Fate;
@@ -403,7 +405,7 @@ pub(super) fn uncount(thread: &Thread, process: &Process, block: BlockId, offset
         thread.regions.borrow().adjust(thread.region, b.slot, -b.scale());
     }
     if offset > 0 {
-        space.count_part(block, offset, thread.ordinal);
+        space.count_part(block, offset, thread.ordinal, thread.path.load(Ordering::Relaxed));
     }
 }
 

@@ -19,7 +19,6 @@ use super::placing::{Placing, PlacingSettings};
 use super::probes::ProbeSite;
 use super::settle::Unsettled;
 use super::shared::Shared;
-use super::totals::SlotTotals;
 use super::usual::Usual;
 use super::version::{Place, Version};
 use crate::instrument::x86_64::decode::MAX_BYTES;
@@ -126,7 +125,7 @@ pub struct CodeSpace {
     /// Marker functions by their addresses.
     pub(super) markers: AddressMap<u64, Marker>,
     /// What was executed in marked regions: counters by path, in place of the thread.
-    pub(super) marked: SlotTotals,
+    pub(super) marked: Totals,
 }
 
 impl CodeSpace {
@@ -179,7 +178,7 @@ impl CodeSpace {
             unsettled: Vec::new(),
             course: Course::default(),
             markers: AddressMap::default(),
-            marked: SlotTotals::default(),
+            marked: Totals::default(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::AtomicU32;
 
 use nix::unistd::{Pid, getegid, geteuid};
 
@@ -160,13 +161,14 @@ impl Run {
             regions.set(region, layout::PROGRAM_GS, regions.get(old.region, layout::PROGRAM_GS));
         }
         let ordinal = self.roster.enter(group, tid);
-        if let Some(parent) = self.threads.get(&parent).filter(|_| group != parent_group && !shares_memory) {
-            self.marks.forked(parent.ordinal, ordinal);
-        }
+        let forks = group != parent_group && !shares_memory;
+        let forked = self.threads.get(&parent).filter(|_| forks).map(|parent| parent.ordinal);
+        let path = forked.map_or(0, |parent| self.marks.forked(parent, ordinal));
         // It begins where its parent is.
         let version = self.threads.get(&parent).map_or(Version::default(), |t| t.version);
         enter(&mut self.drain, &image.regions.borrow(), region, ordinal, version);
         let mut thread = Thread::new(group, space, ordinal, region, image.regions.clone(), version);
+        thread.path = AtomicU32::new(path);
         deferred.into_iter().for_each(|(signal, info)| thread.defer(signal, info));
         self.threads.insert(tid, thread);
         self.note_mask(&stopped)?;

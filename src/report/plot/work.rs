@@ -4,7 +4,7 @@
 use svg::Node;
 use svg::node::element::{Circle, Group};
 
-use super::layout::{Area, Taken};
+use super::layout::{Area, Taken, text_width};
 use super::lines::{self, Frame, Slope};
 use super::page;
 use super::scale::LogScale;
@@ -114,8 +114,10 @@ fn frame(area: Area, dots: &[Dot<'_>], slopes: &[Slope]) -> Frame {
         _ => (1e-4, 1.0),
     };
     let (bottom, top) = fold(&mut rates());
-    let reach = if fastest > 0.0 { (left * slowest, right * fastest) } else { (1.0, 1e9) };
-    let (bottom, top) = (bottom.min(reach.0 * 3.0) / 3.0, top.max(reach.1 / 30.0) * 3.0);
+    // The slowest bandwidth comes in at the left edge, the fastest leaves at the top.
+    let (low, high) = if fastest > 0.0 { (left * slowest, left * fastest) } else { (f64::INFINITY, 0.0) };
+    let (bottom, top) = (bottom.min(low) / 3.0, (20.0 * top).max(20.0 * high));
+    let (bottom, top) = if top > 0.0 { (bottom, top) } else { (1.0, 1e9) };
     Frame {
         area,
         x: LogScale::new(left, right, area.left, area.right),
@@ -147,7 +149,8 @@ fn drawn(frame: &Frame, dot: &Dot<'_>, unit: &str, taken: &mut Taken) -> Group {
     page::tooltip(&mut mark, &format!("{label}: {}", si(dot.rate, &format!("{unit}/s"))));
     g.append(mark);
     let text = format!("{label}: {}", si(dot.rate, "/s"));
-    let sides = [(x + 11.0, y - 9.0), (x + 11.0, y + 17.0), (x + 11.0, y + 34.0), (x + 11.0, y - 26.0)];
+    let left = x - 11.0 - text_width(text.chars().count(), 12.0);
+    let sides = [(x + 11.0, y - 9.0), (x + 11.0, y + 17.0), (left, y - 9.0), (left, y + 17.0), (x + 11.0, y + 34.0)];
     let candidates = sides.map(|(x, y)| Area::of_text(x, y, text.chars().count(), 12.0));
     if let Some(i) = taken.place(&candidates) {
         g.append(page::text(sides[i].0, sides[i].1, "rf-name", &text));
