@@ -40,8 +40,8 @@ fn codes(profile: &Value) -> Vec<&str> {
     warnings.filter_map(|w| w["code"].as_str()).filter(|code| code.starts_with("marker-")).collect()
 }
 
-/// FLOPs and entries of the regions of `regions ROUNDS 2`.
-fn assert_exact(profile: &Value, rounds: u64) {
+/// FLOPs and entries of the regions of `regions ROUNDS 2 SCALE`.
+fn assert_exact(profile: &Value, rounds: u64, scale: u64) {
     for (name, marker, flops, entries) in [
         ("outer", "rprof", 3000, 1),
         ("inner", "rprof", 1000, 1),
@@ -53,7 +53,7 @@ fn assert_exact(profile: &Value, rounds: u64) {
     ] {
         let found = region(profile, name);
         assert_eq!(found["marker"], marker);
-        assert_eq!(found["flops"].as_u64(), Some(flops * rounds), "{name}");
+        assert_eq!(found["flops"].as_u64(), Some(flops * rounds * scale), "{name}");
         assert_eq!(found["entries"].as_u64(), (entries > 0).then_some(entries * rounds), "{name}");
     }
     for (name, particles) in [("inner", 10.0), ("outer", 10.0), ("whole program", 15.0)] {
@@ -72,7 +72,7 @@ fn flops_and_work_by_region_are_exact() {
     for memory in ["off", "sampled"] {
         let (profile, _) =
             profiled(&sandbox, &["--passes", "counted", "--memory", memory, "--", "./regions", "3000", "2"], 0);
-        assert_exact(&profile, 3000);
+        assert_exact(&profile, 3000, 1);
         let bytes = &region(&profile, "outer")["bytes"];
         assert_eq!(bytes["dram"].is_null(), memory == "off", "{bytes}");
         assert!(bytes["l1"].as_u64().is_some_and(|b| b > 0));
@@ -84,7 +84,7 @@ fn seconds_of_both_passes_stand_beside_counts_and_add_up() {
     let sandbox = Sandbox::new();
     compiled(&sandbox, "regions");
     let (profile, told) =
-        profiled(&sandbox, &["--passes", "both", "--memory", "off", "--", "./regions", "20000", "2"], 0);
+        profiled(&sandbox, &["--passes", "both", "--memory", "off", "--", "./regions", "500", "2", "100"], 0);
     assert!(told.contains("Regions") && told.contains("particle"), "{told}");
     for name in ["outer", "inner", "team", "likwid"] {
         assert!(region(&profile, name)["flops"].as_u64().is_some_and(|f| f > 0), "{name}");
@@ -98,7 +98,7 @@ fn seconds_of_both_passes_stand_beside_counts_and_add_up() {
     };
     let (program_s, sum) = (region(&profile, "whole program")["time_s"].as_f64().unwrap(), outer_s);
     assert!(inner_s > 0.0 && inner_s < outer_s && sum < program_s, "{inner_s} {outer_s} {program_s}");
-    assert_exact(&profile, 20_000);
+    assert_exact(&profile, 500, 100);
     let cpu = |r: &Value| r["cpu_s"].as_f64().unwrap();
     assert!(cpu(inner) <= cpu(outer) && cpu(outer) <= cpu(region(&profile, "whole program")));
 }

@@ -124,8 +124,10 @@ impl Regions {
     /// Brings `values`, those of the first counters, to what they are now, and calls `each` with (slot, difference) for those that have
     /// changed. The thread is not at work.
     pub fn changed(&self, region: u32, values: &mut [u64], mut each: impl FnMut(u32, u64)) {
-        for (slot, before) in values.iter_mut().enumerate() {
-            let now = self.word(region, layout::counter(slot as u32)).load(Ordering::Relaxed);
+        let first = u64::from(region) * layout::REGION + u64::from(layout::COUNTERS);
+        let words = self.shared.words(first, values.len());
+        for (slot, (word, before)) in words.iter().zip(values).enumerate() {
+            let now = word.load(Ordering::Relaxed);
             if now != *before {
                 each(slot as u32, now.wrapping_sub(*before));
                 *before = now;

@@ -96,8 +96,8 @@ fn dots<'p>(profile: &'p Profile, unit: &str) -> Vec<Dot<'p>> {
 /// Why there is no dot.
 fn missing(profile: &Profile, unit: &str) -> String {
     let with_unit = profile.regions.iter().find(|r| r.work.iter().any(|w| w.unit == unit));
-    let reasons = with_unit.into_iter().flat_map(|r| r.source.values()).filter_map(|s| s.reason.as_deref());
-    let reason = reasons.last().unwrap_or("neither its time nor its bytes are known");
+    let mut reasons = with_unit.into_iter().flat_map(|r| r.source.values()).filter_map(|s| s.reason.as_deref());
+    let reason = reasons.next_back().unwrap_or("neither its time nor its bytes are known");
     name::shorten(&format!("No dot: {reason}."), 150)
 }
 
