@@ -51,6 +51,7 @@ fn main() -> anyhow::Result<()> {
         stack: stacks[(i as usize).wrapping_mul(2_654_435_761) % STACKS].clone(),
         kernel: false,
         cpu: None,
+        path: 0,
         off_cpu: false,
     };
     let timed = TimedEvidence {
