@@ -52,6 +52,7 @@ fn main() -> anyhow::Result<()> {
         kernel: false,
         cpu: None,
         blocked: None,
+        path: 0,
         off_cpu: false,
     };
     let timed = TimedEvidence {

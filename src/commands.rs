@@ -78,7 +78,8 @@ fn finish(outcome: session::Outcome, view: &View) -> Result<ExitCode> {
     // Standard error may be gone; the program's status is handed on all the same.
     let _ = write!(stderr(), "{}", report::render(&outcome.profile, Format::Text, view)?);
     written?;
-    let files = "profile.json, report.html, roofline.svg, flamegraph.svg";
+    let work = if outcome.profile.regions.iter().any(|r| !r.work.is_empty()) { ", work.svg" } else { "" };
+    let files = format!("profile.json, report.html, roofline.svg, flamegraph.svg{work}");
     let _ = writeln!(stderr(), "\nwritten to {}: {files}", folder.display());
     Ok(ExitCode::from(outcome.end.exit_code()))
 }
@@ -132,6 +133,7 @@ pub fn report(args: cli::report::ReportArgs) -> Result<ExitCode> {
         FormatArg::Json => Format::Json,
         FormatArg::Html => Format::Html,
         FormatArg::Svg => Format::Svg,
+        FormatArg::Work => Format::Work,
         FormatArg::Csv => Format::Csv,
         FormatArg::Md => Format::Md,
         FormatArg::Folded => Format::Folded,

@@ -71,6 +71,10 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Merge(args) => commands::merge(args),
         Command::Doctor(args) => commands::doctor(args),
         Command::Events(args) => commands::events(args),
+        Command::Header => {
+            commands::print(rprof::cli::HEADER)?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Completions(args) => {
             let mut script = Vec::new();
             clap_complete::generate(args.shell, &mut Cli::command(), "rprof", &mut script);

@@ -12,6 +12,9 @@ pub mod shell;
 
 use clap::{Parser, Subcommand};
 
+/// `include/rprof.h`.
+pub const HEADER: &str = include_str!("../../include/rprof.h");
+
 /// A runtime-oriented roofline profiler: which ceiling of this machine holds each hot function down.
 #[derive(Debug, Parser)]
 #[command(
@@ -52,6 +55,8 @@ pub enum Command {
     Doctor(doctor::DoctorArgs),
     /// The event tables, and what this CPU really has
     Events(events::EventsArgs),
+    /// Print rprof.h, by which a program marks regions and work
+    Header,
     /// Print a completion script
     Completions(shell::CompletionsArgs),
     /// Print the manual page

@@ -36,6 +36,7 @@ pub enum FormatArg {
     Json,
     Html,
     Svg,
+    Work,
     Csv,
     Md,
     Folded,

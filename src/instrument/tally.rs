@@ -1,20 +1,28 @@
 //! Adds up what the engines counted, by module and offset, and makes evidence of it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 
 use nix::unistd::Pid;
 
 use crate::profile::code::{CodeRef, ModuleKind};
 use crate::profile::evidence::counted::{BlockCount, CallCount, CountedEvidence, DynamicCount};
 use crate::target::maps::Mapping;
+use crate::target::markers::{Marker, find};
 use crate::target::modules::{Located, ModuleTable};
 
 /// Counts by place, there by code: code written at run time can put several blocks in one place.
 #[derive(Debug, Default)]
 pub struct Tally {
     modules: ModuleTable,
-    blocks: HashMap<CodeRef, Vec<(Vec<u8>, Counts)>>,
+    /// Marker functions by module.
+    markers: HashMap<u32, Vec<(u64, Marker)>>,
+    blocks: Blocks,
+    /// What was executed in marked regions, by path in place of the thread.
+    marked: Blocks,
 }
+
+type Blocks = HashMap<CodeRef, Vec<(Vec<u8>, Counts)>>;
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -43,40 +51,65 @@ impl Tally {
         (info.kind == ModuleKind::File).then_some(info.path.as_str())
     }
 
+    /// The marker functions in a module that process `pid` has mapped: (offset, which).
+    pub fn markers(&mut self, pid: Pid, module: u32) -> &[(u64, Marker)] {
+        if !self.markers.contains_key(&module) {
+            let path = self.file(module).map(|path| format!("/proc/{pid}/root{path}"));
+            let found = path.and_then(|path| find::markers(Path::new(&path)).ok()).unwrap_or_default();
+            self.markers.insert(module, found);
+        }
+        &self.markers[&module]
+    }
+
     /// `executions` more of the block `code` at `at`, by `thread`; `dynamic` are run-time sums as (offset, sum), 0 too.
     pub fn add(&mut self, at: CodeRef, code: &[u8], thread: u32, executions: u64, dynamic: &[(u32, u64)]) {
-        let counts = self.counts(at, code);
-        match counts.executions.iter_mut().rev().find(|(t, _)| *t == thread) {
-            Some((_, n)) => *n += executions,
-            None => counts.executions.push((thread, executions)),
-        }
-        for &(offset, sum) in dynamic {
-            *counts.dynamic.entry((offset, thread)).or_default() += sum;
-        }
+        add(&mut self.blocks, at, code, thread, (executions, dynamic));
+    }
+
+    /// The same of what threads on `path` through marked regions executed.
+    pub fn add_marked(&mut self, at: CodeRef, code: &[u8], path: u32, executions: u64, dynamic: &[(u32, u64)]) {
+        add(&mut self.marked, at, code, path, (executions, dynamic));
     }
 
     /// The `syscall` at the end of the block `code` at `at` was executed `count` more times with `number` in RAX.
     pub fn add_calls(&mut self, at: CodeRef, code: &[u8], number: u32, count: u64) {
-        *self.counts(at, code).calls.entry(number).or_default() += count;
+        *counts(&mut self.blocks, at, code).calls.entry(number).or_default() += count;
     }
 
-    fn counts(&mut self, at: CodeRef, code: &[u8]) -> &mut Counts {
-        let here = self.blocks.entry(at).or_default();
-        let i = here.iter().position(|(known, _)| known == code).unwrap_or_else(|| {
-            here.push((code.to_vec(), Counts::default()));
-            here.len() - 1
-        });
-        &mut here[i].1
-    }
-
-    /// Ends the run: blocks in order of their place.
-    pub fn finish(self, evidence: &mut CountedEvidence) {
+    /// Ends the run: blocks in order of their place. Returns those of marked regions.
+    pub fn finish(self, evidence: &mut CountedEvidence) -> Vec<BlockCount> {
         evidence.modules = self.modules.into_modules();
-        evidence.blocks = (self.blocks.into_iter())
-            .flat_map(|(at, here)| here.into_iter().map(move |(code, counts)| block(at, code, counts)))
-            .collect();
-        evidence.blocks.sort_by(|a, b| (a.at, &a.code).cmp(&(b.at, &b.code)));
+        evidence.blocks = in_order(self.blocks);
+        in_order(self.marked)
     }
+}
+
+fn add(to: &mut Blocks, at: CodeRef, code: &[u8], thread: u32, (executions, dynamic): (u64, &[(u32, u64)])) {
+    let counts = counts(to, at, code);
+    match counts.executions.iter_mut().rev().find(|(t, _)| *t == thread) {
+        Some((_, n)) => *n += executions,
+        None => counts.executions.push((thread, executions)),
+    }
+    for &(offset, sum) in dynamic {
+        *counts.dynamic.entry((offset, thread)).or_default() += sum;
+    }
+}
+
+fn counts<'a>(of: &'a mut Blocks, at: CodeRef, code: &[u8]) -> &'a mut Counts {
+    let here = of.entry(at).or_default();
+    let i = here.iter().position(|(known, _)| known == code).unwrap_or_else(|| {
+        here.push((code.to_vec(), Counts::default()));
+        here.len() - 1
+    });
+    &mut here[i].1
+}
+
+fn in_order(blocks: Blocks) -> Vec<BlockCount> {
+    let blocks = blocks.into_iter();
+    let mut blocks: Vec<BlockCount> =
+        blocks.flat_map(|(at, here)| here.into_iter().map(move |(code, counts)| block(at, code, counts))).collect();
+    blocks.sort_by(|a, b| (a.at, &a.code).cmp(&(b.at, &b.code)));
+    blocks
 }
 
 fn block(at: CodeRef, code: Vec<u8>, counts: Counts) -> BlockCount {

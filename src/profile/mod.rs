@@ -22,6 +22,7 @@ pub mod machine;
 pub mod pages;
 pub mod placement;
 pub mod prefetch;
+pub mod region;
 pub mod run;
 pub mod system;
 
@@ -30,6 +31,7 @@ use serde::{Deserialize, Serialize};
 pub use code::{CodeRef, ModuleInfo};
 pub use function::Function;
 pub use machine::{Ceiling, Machine};
+pub use region::Region;
 pub use run::Run;
 
 /// The schema name that a profile of this version carries.
@@ -54,6 +56,9 @@ pub struct Profile {
     pub samples: Vec<ProfileSample>,
     /// Functions by descending share.
     pub functions: Vec<Function>,
+    /// The program and the regions that it marks; empty if it marks nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub regions: Vec<region::Region>,
 }
 
 /// A frame of a call stack.

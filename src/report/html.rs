@@ -7,7 +7,7 @@ use crate::profile::{Function, Machine, Profile};
 use super::error::ReportError;
 use super::number::{self, NOT_MEASURED, or_unmeasured, percent, seconds, si};
 use super::table::{self, COLUMNS};
-use super::{View, counters, flamegraph, machine, name, palette, plot, summary, system, text, traffic};
+use super::{View, counters, flamegraph, machine, name, palette, plot, regions, summary, system, text, traffic};
 
 const CSS: &str = include_str!("report.css");
 
@@ -42,6 +42,7 @@ pub fn page(profile: &Profile, view: &View) -> Result<String, ReportError> {
         let lines = in_system.join("<br>\n");
         let _ = writeln!(body, "<h2>System calls and waiting</h2>\n<div class=\"card\">{lines}</div>");
     }
+    body += &marked(profile);
     let told = counters::of_program(profile);
     if !told.is_empty() {
         let lines: Vec<String> = told.iter().map(|line| escape(line.trim_start())).collect();
@@ -50,6 +51,32 @@ pub fn page(profile: &Profile, view: &View) -> Result<String, ReportError> {
     let flames = flamegraph::svg(profile)?;
     let _ = writeln!(body, "<h2>Flame graph</h2>\n<div class=\"card\">{}</div>", frame(&flames));
     Ok(document(&command, &body))
+}
+
+/// Regions and work that the program marks.
+fn marked(profile: &Profile) -> String {
+    let mut out = String::new();
+    for rows in regions::tables(profile) {
+        let _ = write!(out, "<h2>{}</h2>\n<div class=\"card\"><table>\n<tr>", escape(&rows.title));
+        let class = |i: usize| if rows.words.contains(&i) { " class=\"words\"" } else { "" };
+        for (i, title) in rows.titles.iter().enumerate() {
+            let _ = write!(out, "<th{}>{title}</th>", class(i));
+        }
+        out += "</tr>\n";
+        for row in &rows.rows {
+            let cells = row.iter().enumerate().map(|(i, c)| format!("<td{}>{}</td>", class(i), escape(c)));
+            let _ = writeln!(out, "<tr>{}</tr>", cells.collect::<String>());
+        }
+        out += "</table>\n";
+        for note in &rows.notes {
+            let _ = writeln!(out, "<p class=\"place\">{}</p>", escape(note));
+        }
+        out += "</div>\n";
+    }
+    if let Some(picture) = plot::work::svg(profile) {
+        let _ = writeln!(out, "<div class=\"card\" style=\"margin:14px 0\">{picture}</div>");
+    }
+    out
 }
 
 /// The page of a machine.

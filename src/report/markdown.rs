@@ -4,7 +4,7 @@ use crate::profile::{Function, Profile};
 
 use super::number::{self, NOT_MEASURED};
 use super::table::{COLUMNS, savings};
-use super::{View, counters, name, summary, system};
+use super::{View, counters, name, regions, summary, system};
 
 /// The report as GitHub-flavoured Markdown.
 pub fn text(profile: &Profile, view: &View) -> String {
@@ -36,6 +36,13 @@ pub fn text(profile: &Profile, view: &View) -> String {
     let in_system: Vec<String> = system::of_program(profile).iter().map(|l| escape(l)).collect();
     if !in_system.is_empty() {
         out += &format!("\n- {}\n", in_system.join("\n- "));
+    }
+    for rows in regions::tables(profile) {
+        let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+        out += &format!("\n{}:\n\n", rows.title);
+        out += &row(rows.titles.iter().map(|t| (*t).to_owned()).collect());
+        out += &format!("|{}\n", " --- |".repeat(rows.titles.len()));
+        out.extend(rows.rows.iter().map(|cells| row(cells.iter().map(|c| escape(c)).collect())));
     }
     let told = counters::of_program(profile);
     if !told.is_empty() {

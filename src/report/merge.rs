@@ -3,6 +3,8 @@
 //! Work adds up. Ranks of one job ran side by side: their elapsed time is that of the longest. Runs without ranks came one
 //! after another: their times add up. Analysis is left to `roofline`.
 
+mod regions;
+
 use std::collections::BTreeMap;
 
 use crate::profile::account::Account;
@@ -85,6 +87,7 @@ fn append(whole: &mut Profile, mut part: Profile, arrangement: Arrangement) {
     whole.stacks.append(&mut part.stacks);
     whole.samples.append(&mut part.samples);
     add_all(&mut whole.functions, part.functions, threads, arrangement);
+    regions::add_all(&mut whole.regions, part.regions, arrangement == Arrangement::SideBySide);
 }
 
 /// Numbers the placements of the CPUs that `function` ran in from `first` on.
@@ -388,6 +391,7 @@ mod tests {
             stacks: vec![],
             samples: vec![],
             functions: vec![function],
+            regions: vec![],
         }
     }
 

@@ -25,6 +25,7 @@ pub mod name;
 pub mod number;
 pub mod palette;
 pub mod plot;
+pub mod regions;
 pub mod schema;
 pub mod stacks;
 pub mod summary;
@@ -50,6 +51,7 @@ pub enum Format {
     Json,
     Html,
     Svg,
+    Work,
     Csv,
     Md,
     Folded,
@@ -59,11 +61,12 @@ pub enum Format {
 
 impl Format {
     /// All of them.
-    pub const ALL: [Format; 9] = [
+    pub const ALL: [Format; 10] = [
         Format::Text,
         Format::Json,
         Format::Html,
         Format::Svg,
+        Format::Work,
         Format::Csv,
         Format::Md,
         Format::Folded,
@@ -78,6 +81,7 @@ impl Format {
             Format::Json => "json",
             Format::Html => "html",
             Format::Svg => "svg",
+            Format::Work => "work",
             Format::Csv => "csv",
             Format::Md => "md",
             Format::Folded => "folded",
@@ -97,6 +101,10 @@ pub fn render(profile: &Profile, format: Format, view: &View) -> Result<String, 
         Format::Json => json::text(profile)?,
         Format::Html => html::page(profile, view)?,
         Format::Svg => plot::roofline::svg(profile, view),
+        Format::Work => plot::work::svg(profile).ok_or(ReportError::Render {
+            what: "the picture of work",
+            problem: "the program names none (rprof_work in include/rprof.h)".into(),
+        })?,
         Format::Csv => csv::table(profile),
         Format::Md => markdown::text(profile, view),
         Format::Folded => folded::text(profile),
@@ -120,5 +128,7 @@ pub fn files<'a>(
         ("roofline.svg", Format::Svg),
         ("flamegraph.svg", Format::Flamegraph),
     ];
-    files.into_iter().map(|(name, format)| Ok((name, render(profile, format, view)?)))
+    let work = ("work.svg", Format::Work);
+    let named = profile.regions.iter().any(|r| !r.work.is_empty());
+    files.into_iter().chain(named.then_some(work)).map(|(name, format)| Ok((name, render(profile, format, view)?)))
 }

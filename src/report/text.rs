@@ -9,7 +9,7 @@ use crate::profile::{Function, Profile};
 
 use super::number::{self, NOT_MEASURED, percent, seconds, si};
 use super::table::{self, COLUMNS};
-use super::{View, account, counters, name, summary, system, traffic, wrap};
+use super::{View, account, counters, name, regions, summary, system, traffic, wrap};
 
 /// The whole report.
 pub fn report(profile: &Profile, view: &View) -> String {
@@ -33,6 +33,7 @@ pub fn report(profile: &Profile, view: &View) -> String {
         out.push('\n');
         out.extend(in_system.iter().map(|line| wrap::hanging(line, width, 4)));
     }
+    out.extend(regions::tables(profile).iter().map(|rows| regions::text(rows, width)));
     let counters = counters::of_program(profile);
     if !counters.is_empty() {
         out.push('\n');

@@ -31,6 +31,7 @@
 mod bare;
 mod context;
 mod error;
+mod marks;
 mod modules;
 mod on_cpu;
 mod perf;

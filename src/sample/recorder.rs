@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::timed::{BlockedIn, MappingChange, MappingEvent, Sample, TimedEvidence};
 use crate::profile::run::Warning;
+use crate::target::markers::call::Mark;
 
+use super::marks::Marks;
 use super::modules::{MappedFile, Modules};
 use super::process::Process;
 use super::store::Store;
@@ -27,6 +29,8 @@ pub(super) struct Recorder {
     last_exit_ns: u64,
     /// The first process, and whether code was mapped into it since it last executed a program.
     first: Option<(u32, bool)>,
+    /// Marker calls.
+    pub marks: Marks,
     /// Mappings may be missing, because records were lost or because the source has none: look into `/proc`.
     pub reread_maps: bool,
 }
@@ -95,6 +99,7 @@ impl Recorder {
             mappings: Vec::new(),
             last_exit_ns: 0,
             first: None,
+            marks: Marks::default(),
             reread_maps: false,
         }
     }
@@ -108,7 +113,15 @@ impl Recorder {
         }
         self.processes.insert(pid, Process::new(pid));
         self.mappings.push(MappingEvent { time_ns, pid, change: MappingChange::Executed });
-        self.threads.index(pid, tid, now);
+        let thread = self.threads.index(pid, tid, now);
+        self.marks.ended(now, thread);
+    }
+
+    /// A thread made a marker call.
+    pub fn mark(&mut self, time_ns: u64, pid: u32, tid: u32, mark: Mark) {
+        let now = self.seconds(time_ns);
+        let thread = self.threads.index(pid, tid, now);
+        self.marks.called(now, thread, mark);
     }
 
     /// A thread or process was created by `parent` (a process).
@@ -124,6 +137,9 @@ impl Recorder {
         let creator = self.threads.index(parent, parent_tid, now);
         let name = self.threads.infos()[creator as usize].name.clone();
         let thread = self.threads.start(pid, tid, now);
+        if pid != parent {
+            self.marks.forked(now, creator, thread);
+        }
         if let Some(name) = name {
             self.threads.name(thread, name);
         }
@@ -131,7 +147,10 @@ impl Recorder {
 
     /// A thread ended.
     pub fn exit(&mut self, time_ns: u64, tid: u32) {
-        self.threads.end(tid, self.seconds(time_ns));
+        let now = self.seconds(time_ns);
+        if let Some(thread) = self.threads.end(tid, now) {
+            self.marks.ended(now, thread);
+        }
         self.last_exit_ns = self.last_exit_ns.max(time_ns);
     }
 
@@ -176,7 +195,8 @@ impl Recorder {
         }
         let stack = self.stack(&seen);
         let Observation { kernel, off_cpu, cpu, blocked, .. } = seen;
-        self.samples.push(Sample { t_s, weight_s: seen.period, thread, stack, kernel, off_cpu, cpu, blocked });
+        let path = self.marks.path(thread);
+        self.samples.push(Sample { t_s, weight_s: seen.period, thread, stack, kernel, off_cpu, cpu, blocked, path });
     }
 
     /// Whether the first process was lost from sight while it executed a program, before its code was mapped: then what was
@@ -230,6 +250,7 @@ impl Recorder {
             page_faults: ending.page_faults,
             part: None,
             blocked_missing: ending.blocked_missing,
+            marks: self.marks.finish(wall_s),
             warnings,
         }
     }

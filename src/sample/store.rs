@@ -86,6 +86,7 @@ mod tests {
                     off_cpu: false,
                     cpu: None,
                     blocked: None,
+                    path: 0,
                 });
             }
         }

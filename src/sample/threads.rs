@@ -54,12 +54,12 @@ impl Threads {
         self.infos[index as usize].name = Some(name);
     }
 
-    /// A thread ended.
-    pub fn end(&mut self, tid: u32, now_s: f64) {
-        if let Some(index) = self.alive.remove(&tid) {
-            self.leave_cpu(index, now_s, false);
-            self.infos[index as usize].end_s = now_s;
-        }
+    /// A thread ended; returns its index if it was known.
+    pub fn end(&mut self, tid: u32, now_s: f64) -> Option<u32> {
+        let index = self.alive.remove(&tid)?;
+        self.leave_cpu(index, now_s, false);
+        self.infos[index as usize].end_s = now_s;
+        Some(index)
     }
 
     /// A thread was put on a CPU, or was seen there.
@@ -103,7 +103,9 @@ impl Threads {
     /// Ends all threads that still live at `now_s`.
     pub fn finish(mut self, now_s: f64) -> Finished {
         let tids: Vec<u32> = self.alive.keys().copied().collect();
-        tids.into_iter().for_each(|tid| self.end(tid, now_s));
+        for tid in tids {
+            self.end(tid, now_s);
+        }
         let closed_gap = self.log.closed_gap();
         Finished { infos: self.infos, on_cpu: self.log.into_intervals(), closed_gap }
     }

@@ -47,7 +47,8 @@ mod tests {
     use super::*;
 
     fn sample(thread: u32, weight_s: f64, off_cpu: bool) -> Sample {
-        Sample { t_s: 0.0, weight_s, thread, stack: Vec::new(), kernel: false, off_cpu, cpu: None, blocked: None }
+        let (stack, cpu, blocked) = (Vec::new(), None, None);
+        Sample { t_s: 0.0, weight_s, thread, stack, kernel: false, off_cpu, cpu, blocked, path: 0 }
     }
 
     fn thread(cpu_s: f64) -> ThreadInfo {

@@ -64,6 +64,8 @@ impl Window {
             evidence.part = Some((from, to));
             // The kernel counts those of the whole run.
             evidence.page_faults = None;
+            // Regions last longer than the part.
+            evidence.marks = None;
         }
     }
 }

@@ -92,6 +92,11 @@ impl Gated {
         self.pid
     }
 
+    /// The file that it executes.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Lets the child execute the program and waits until it has. A tracer that will get a PTRACE_EVENT_EXEC stop may
     /// call this before it waits for that stop: the status pipe closes before the stop is reported.
     pub fn release(self) -> Result<Pid, LaunchError> {

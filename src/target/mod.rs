@@ -20,6 +20,7 @@ pub mod foreground;
 pub mod image;
 pub mod launch;
 pub mod maps;
+pub mod markers;
 pub mod memory;
 pub mod modules;
 pub mod own_limits;

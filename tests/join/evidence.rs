@@ -92,6 +92,7 @@ pub fn sample(t_s: f64, thread: u32, stack: &[CodeRef]) -> Sample {
         off_cpu: false,
         cpu: None,
         blocked: None,
+        path: 0,
     }
 }
 

@@ -9,6 +9,7 @@ use super::regions::Regions;
 use super::space::{CodeSpace, DynamicSlot};
 use super::totals::{SlotTotals, Total};
 use crate::instrument::tally::Tally;
+use crate::profile::code::CodeRef;
 
 /// What was counted in a code space so far.
 #[derive(Debug, Default)]
@@ -66,9 +67,17 @@ impl CodeSpace {
         }
     }
 
-    /// Only the first `bytes` of a block were executed.
-    pub fn count_part(&mut self, block: BlockId, bytes: u16, thread: u32) {
+    /// Only the first `bytes` of a block were executed, by a thread on this path through marked regions.
+    pub fn count_part(&mut self, block: BlockId, bytes: u16, thread: u32, path: u32) {
         add(self.totals.parts.entry((block, bytes)).or_default(), thread, 1);
+        if path != 0 {
+            add(self.marked.parts.entry((block, bytes)).or_default(), path, 1);
+        }
+    }
+
+    /// Adds to a counter's total on a path through marked regions.
+    pub fn add_marked(&mut self, slot: u32, path: u32, more: u64) {
+        self.marked.slots.add(slot, path, more);
     }
 
     /// Adds what ran into blocks from those before them.
@@ -94,16 +103,19 @@ impl CodeSpace {
         let mut totals = std::mem::take(&mut self.totals);
         totals.slots.sort();
         self.total_flows(&mut totals.slots);
-        for id in 0..self.blocks.len() as BlockId {
-            let block = &self.blocks[id as usize];
-            for &Total { thread, value, .. } in totals.slots.of(block.slot) {
-                let executions = (value as i64).wrapping_div(block.scale()) as u64;
-                tally.add(block.at, self.block_code(id), thread, executions, &[]);
-            }
-        }
+        self.hand_over(&totals, |at, code, thread, n, sums| tally.add(at, code, thread, n, sums));
+        self.hand_over_calls(&totals, tally);
         if let Some(drain) = drain {
             self.tell_executions(&totals, drain);
         }
+        let mut marked = std::mem::take(&mut self.marked);
+        marked.slots.sort();
+        self.total_flows(&mut marked.slots);
+        self.hand_over(&marked, |at, code, path, n, sums| tally.add_marked(at, code, path, n, sums));
+    }
+
+    /// Hands over how often system calls with which numbers were made, where the code does not say the number.
+    fn hand_over_calls(&self, totals: &Totals, tally: &mut Tally) {
         for &(id, first) in &self.numbered_calls {
             let at = self.blocks[id as usize].at;
             for number in 0..layout::CALL_NUMBERS {
@@ -113,22 +125,33 @@ impl CodeSpace {
                 }
             }
         }
+    }
+
+    /// Calls `add` with (place, bytes, thread, executions, run-time sums) for all blocks and parts of blocks.
+    fn hand_over(&self, totals: &Totals, mut add: impl FnMut(CodeRef, &[u8], u32, u64, &[(u32, u64)])) {
+        for id in 0..self.blocks.len() as BlockId {
+            let block = &self.blocks[id as usize];
+            for &Total { thread, value, .. } in totals.slots.of(block.slot) {
+                let executions = (value as i64).wrapping_div(block.scale()) as u64;
+                add(block.at, self.block_code(id), thread, executions, &[]);
+            }
+        }
         for dynamic in &self.dynamic {
             let block = &self.blocks[dynamic.block as usize];
             // The totals leave out counters of 0: an instruction that ran with no lane active still states its sum.
             let ran = totals.slots.of(block.slot).iter().map(|t| (t.thread, 0));
             for (thread, sum) in ran.chain(totals.slots.of(dynamic.slot).iter().map(|t| (t.thread, t.value))) {
-                tally.add(block.at, self.block_code(dynamic.block), thread, 0, &[(dynamic.offset, sum)]);
+                add(block.at, self.block_code(dynamic.block), thread, 0, &[(dynamic.offset, sum)]);
             }
         }
-        for ((id, bytes), executions) in totals.parts {
-            let block = &self.blocks[id as usize];
-            let code = &self.block_code(id)[..usize::from(bytes)];
+        for ((id, bytes), executions) in &totals.parts {
+            let block = &self.blocks[*id as usize];
+            let code = &self.block_code(*id)[..usize::from(*bytes)];
             // Their run-time sums are in those of the whole block: 0 more.
-            let inside = |d: &&DynamicSlot| d.block == id && d.offset < u32::from(bytes);
+            let inside = |d: &&DynamicSlot| d.block == *id && d.offset < u32::from(*bytes);
             let sums: Vec<(u32, u64)> = self.dynamic.iter().filter(inside).map(|d| (d.offset, 0)).collect();
-            for (thread, executions) in executions {
-                tally.add(block.at, code, thread, executions, &sums);
+            for &(thread, executions) in executions {
+                add(block.at, code, thread, executions, &sums);
             }
         }
     }

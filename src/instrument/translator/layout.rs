@@ -6,7 +6,7 @@
 //!   0x040 mailbox                             0x80000 what to do with a system call, by its number
 //!   0x080 self-description                    0x90000 populations of masks
 //!   0x100 saved loop registers, an action,    0xb0000 polling: rprof reads the mailboxes; bits of mmap's arguments
-//!         lines noted last
+//!         lines noted last, a marker call
 //!   0x1000 counters, 8 bytes each
 //!   … and two buffers at the end                  0xc0000 lookups of the versions that note addresses
 //!                                               0x2c0000 lookups of calls, for each version
@@ -76,6 +76,11 @@ pub const FILTER: u32 = 0x1f8;
 pub const FILTERED: u32 = 0x200;
 /// Their number: about as many of the lines that a sample selects as an L1 cache holds.
 pub const FILTERED_LINES: u32 = 16;
+
+/// A call of a marker function: which one, as its address, and rdi, rsi, rdx, rcx.
+pub const MARKER: u32 = 0x280;
+/// Those four.
+pub const MARKER_ARGUMENTS: u32 = 0x288;
 
 /// The first counter.
 pub const COUNTERS: u32 = 0x1000;

@@ -44,6 +44,7 @@ mod leaves;
 mod loans;
 mod loops;
 mod mapping;
+mod marks;
 mod native;
 mod parked;
 mod patience;
@@ -127,7 +128,8 @@ impl CountingEngine for Translator {
             warnings: std::mem::take(&mut run.warnings),
             ..CountedEvidence::default()
         };
-        std::mem::take(&mut run.tally).finish(&mut evidence);
+        let in_regions = std::mem::take(&mut run.tally).finish(&mut evidence);
+        evidence.marks = std::mem::take(&mut run.marks).finish(in_regions);
         evidence.warnings.extend(run.roster.doubt());
         let (threads, followed_s) = std::mem::take(&mut run.roster).finish();
         let (cpu_s, share, doubts) = run.sum_up_uncounted(followed_s);

@@ -23,6 +23,7 @@ use crate::instrument::x86_64::decode::LONGEST;
 use crate::profile::code::CodeRef;
 use crate::target::address::{Address, CacheAddress};
 use crate::target::maps::{Mapping, read_maps};
+use crate::target::markers::Marker;
 use crate::target::memory::Memory;
 
 /// Blocks in one chain.
@@ -114,7 +115,7 @@ impl Process {
         if range.located.is_none()
             && let Some(tally) = tally
         {
-            locate(self.pid, &mut self.text, tally);
+            space.markers.extend(locate(self.pid, &mut self.text, tally));
         }
         let mut source = Source::new(&self.memory, &self.pages, &self.text);
         let mut around = Around::new(version);
@@ -132,7 +133,8 @@ impl Process {
     /// Looks up whose every piece of its text is.
     pub fn locate(&mut self, tally: &mut Tally) {
         if self.text.iter().any(|t| t.located.is_none()) {
-            locate(self.pid, &mut self.text, tally);
+            let markers = locate(self.pid, &mut self.text, tally);
+            self.image.space.borrow_mut().markers.extend(markers);
         }
     }
 
@@ -234,12 +236,17 @@ impl Process {
     }
 }
 
-/// Looks up whose every piece of text is.
-fn locate(pid: Pid, text: &mut [TextRange], tally: &mut Tally) {
-    let Ok(maps) = read_maps(pid) else { return };
+/// Looks up whose every piece of text is; returns the marker functions in what was found.
+fn locate(pid: Pid, text: &mut [TextRange], tally: &mut Tally) -> Vec<(u64, Marker)> {
+    let Ok(maps) = read_maps(pid) else { return Vec::new() };
+    let mut markers = Vec::new();
     for range in text.iter_mut().filter(|t| t.located.is_none()) {
         if let Some(mapping) = maps.iter().find(|m| m.contains(range.start)) {
-            range.located = Some(tally.locate(pid, mapping));
+            let located = tally.locate(pid, mapping);
+            range.located = Some(located);
+            let found = tally.markers(pid, located.module).iter();
+            markers.extend(found.map(|&(at, marker)| (at.wrapping_add(located.bias), marker)));
         }
     }
+    markers
 }

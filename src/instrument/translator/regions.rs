@@ -121,6 +121,20 @@ impl Regions {
         self.set(region, offset, self.get(region, offset).wrapping_add(by as u64));
     }
 
+    /// Brings `values`, those of the first counters, to what they are now, and calls `each` with (slot, difference) for those that have
+    /// changed. The thread is not at work.
+    pub fn changed(&self, region: u32, values: &mut [u64], mut each: impl FnMut(u32, u64)) {
+        let first = u64::from(region) * layout::REGION + u64::from(layout::COUNTERS);
+        let words = self.shared.words(first, values.len());
+        for (slot, (word, before)) in words.iter().zip(values).enumerate() {
+            let now = word.load(Ordering::Relaxed);
+            if now != *before {
+                each(slot as u32, now.wrapping_sub(*before));
+                *before = now;
+            }
+        }
+    }
+
     /// Calls `each` with (slot, value) for counters below `slots` that are not zero.
     pub fn counters(&self, region: u32, slots: u32, mut each: impl FnMut(u32, u64)) -> std::io::Result<()> {
         let first = u64::from(region) * layout::REGION + u64::from(layout::COUNTERS);

@@ -105,6 +105,7 @@ impl Run {
         process.pages.borrow_mut().forget();
         for id in members {
             let Some(thread) = self.threads.get_mut(&id) else { continue };
+            self.marks.moved(&mut old.space.borrow_mut(), thread);
             let region = new.regions.borrow_mut().take()?;
             {
                 let (from, to) = (old.regions.borrow(), new.regions.borrow());

@@ -23,13 +23,14 @@ use super::course::Told;
 use super::dispositions::Dispositions;
 use super::drain::Drain;
 use super::loans::{Loans, is_to_be_lent};
+use super::marks::Marks;
 use super::native::{Excursion, Uncounted};
 use super::patience::Patience;
 use super::placing::{Looks, PlacingSettings};
 use super::process::{Destination, Process};
 use super::regions::Request;
 use super::space::CodeSpace;
-use super::stubs::DRAIN;
+use super::stubs::{DRAIN, MARK};
 use super::thread::Thread;
 use super::unit::TranslateError;
 use super::windows::Windows;
@@ -119,6 +120,8 @@ pub(super) struct Run {
     pub(super) burst_pace: Pace,
     /// Who asks for memory.
     pub askers: Askers,
+    /// Which marked regions threads are in.
+    pub marks: Marks,
     /// When addresses are noted.
     pub windows: Windows,
     /// When the access sink was told last what was executed.
@@ -163,6 +166,7 @@ impl Run {
             uncounted: Uncounted::default(),
             family_cpu_s: None,
             askers: Askers::default(),
+            marks: Marks::default(),
             windows: Windows::new(drain.is_some() || bursts.is_some()),
             burst_pace: Pace::new(),
             bursts,
@@ -312,6 +316,14 @@ impl Run {
             let Some(Request { site, target }) = request else { continue };
             let Some(process) = self.processes.get(&thread.process) else { continue };
             any = true;
+            if site == MARK {
+                self.marks.called(process, thread);
+                if thread.version.traces() {
+                    self.bursts.iter_mut().for_each(Bursts::note_answer);
+                }
+                regions.respond(thread.region, target.get());
+                continue;
+            }
             let now = Instant::now();
             if !thread.version.collects()
                 && is_to_be_lent(self.processes.values(), process, now)

@@ -68,6 +68,13 @@ impl Shared {
         unsafe { &*self.ours.as_ptr().add(offset as usize).cast() }
     }
 
+    /// So many words from `offset` on that the program may access at the same time.
+    pub fn words(&self, offset: u64, count: usize) -> &[AtomicU64] {
+        assert!(offset.is_multiple_of(8) && offset + 8 * count as u64 <= self.size, "words beyond shared memory");
+        // SAFETY: aligned and in bounds; both sides access them atomically.
+        unsafe { std::slice::from_raw_parts(self.ours.as_ptr().add(offset as usize).cast(), count) }
+    }
+
     /// Stores four bytes in one piece; they must lie in one cache line.
     pub fn patch(&self, offset: u64, value: u32) {
         assert!(offset + 4 <= self.size && offset % 64 <= 60, "patch across a cache line");

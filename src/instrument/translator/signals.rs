@@ -4,6 +4,8 @@
 //! one at a time. With the state restored the kernel builds the handler's frame itself; the stop at the handler's entry
 //! (PTRACE_SINGLESTEP) turns control back into the cache.
 
+use std::sync::atomic::Ordering;
+
 use super::block::{BlockId, Moved};
 use super::bursts::take_records;
 use super::dispositions::Fate;
@@ -253,6 +255,14 @@ impl Run {
                 answered();
                 return Ok(State::Continued);
             }
+            if site == super::stubs::MARK as usize {
+                drop(space);
+                self.marks.called(process, thread);
+                registers.rcx = get(layout::SAVE_RCX);
+                registers.rip = get(layout::TARGET);
+                answered();
+                return Ok(State::Continued);
+            }
             let lookup = Arrival::of(site as u32).is_some();
             let target = if lookup { get(layout::TARGET) } else { space.sites[site].target.get() };
             registers.rcx = get(layout::SAVE_RCX);
@@ -395,7 +405,7 @@ pub(super) fn uncount(thread: &Thread, process: &Process, block: BlockId, offset
         thread.regions.borrow().adjust(thread.region, b.slot, -b.scale());
     }
     if offset > 0 {
-        space.count_part(block, offset, thread.ordinal);
+        space.count_part(block, offset, thread.ordinal, thread.path.load(Ordering::Relaxed));
     }
 }
 

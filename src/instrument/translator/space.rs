@@ -24,6 +24,7 @@ use super::version::{Place, Version};
 use crate::instrument::x86_64::decode::MAX_BYTES;
 use crate::instrument::x86_64::emit::{Code, RCX, RSP, relative};
 use crate::target::address::{Address, CacheAddress};
+use crate::target::markers::Marker;
 use crate::target::memory::Memory;
 
 /// A run-time sum that a counter holds.
@@ -123,6 +124,10 @@ pub struct CodeSpace {
     pub(super) unsettled: Vec<Unsettled>,
     /// What the access sink has been told of the counters.
     pub(super) course: Course,
+    /// Marker functions by their addresses.
+    pub(super) markers: AddressMap<u64, Marker>,
+    /// What was executed in marked regions: counters by path, in place of the thread.
+    pub(super) marked: Totals,
 }
 
 impl CodeSpace {
@@ -175,6 +180,8 @@ impl CodeSpace {
             leaders: Leaders::default(),
             unsettled: Vec::new(),
             course: Course::default(),
+            markers: AddressMap::default(),
+            marked: Totals::default(),
         }
     }
 

@@ -8,7 +8,7 @@ use super::process::Destination;
 use super::regions::Request;
 use super::run::{Run, RunError};
 use super::space::OwnTrap;
-use super::stubs::DRAIN;
+use super::stubs::{DRAIN, MARK};
 use super::text::Treatment;
 use super::unit::TranslateError;
 use crate::target::address::{Address, CacheAddress};
@@ -179,6 +179,9 @@ impl Run {
             response
         } else if site == DRAIN {
             self.drain_buffer(tid);
+            target.get()
+        } else if site == MARK {
+            self.note_mark(tid);
             target.get()
         } else {
             loop {

@@ -15,6 +15,8 @@ use crate::target::address::CacheAddress;
 
 /// The site of a request to drain the buffer of addresses.
 pub const DRAIN: u32 = u32::MAX;
+/// The site of a marker call; `TARGET` is where to go on in the cache.
+pub const MARK: u32 = u32::MAX - 3;
 /// The site of a return's lookup.
 pub const RETURN: u32 = u32::MAX - 1;
 /// The site of an indirect call's lookup.
@@ -53,6 +55,8 @@ pub struct Stubs {
     pub direct: CacheAddress,
     /// The buffer of addresses is full; `TARGET` is where to go on in the cache.
     pub drain: CacheAddress,
+    /// A marker is called: RCX is saved; `TARGET` is where to go on in the cache.
+    pub mark: CacheAddress,
     /// The whole wait for an answer, `direct` included.
     pub wait: (CacheAddress, CacheAddress),
     /// The `int3` of an exit that nobody polls for.
@@ -109,6 +113,9 @@ impl Stubs {
         let drain = code.here();
         code.save(layout::SAVE_RCX, RCX);
         code.constant(RCX, u64::from(DRAIN));
+        code.jump(direct);
+        let mark = code.here();
+        code.constant(RCX, u64::from(MARK));
         code.jump(direct);
 
         let returned = code.here();
@@ -184,6 +191,7 @@ impl Stubs {
             called,
             direct,
             drain,
+            mark,
             wait: (indirect, wait_end),
             trap,
             call,

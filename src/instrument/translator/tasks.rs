@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::AtomicU32;
 
 use nix::unistd::{Pid, getegid, geteuid};
 
@@ -160,10 +161,14 @@ impl Run {
             regions.set(region, layout::PROGRAM_GS, regions.get(old.region, layout::PROGRAM_GS));
         }
         let ordinal = self.roster.enter(group, tid);
+        let forks = group != parent_group && !shares_memory;
+        let forked = self.threads.get(&parent).filter(|_| forks).map(|parent| parent.ordinal);
+        let path = forked.map_or(0, |parent| self.marks.forked(parent, ordinal));
         // It begins where its parent is.
         let version = self.threads.get(&parent).map_or(Version::default(), |t| t.version);
         enter(&mut self.drain, &image.regions.borrow(), region, ordinal, version);
         let mut thread = Thread::new(group, space, ordinal, region, image.regions.clone(), version);
+        thread.path = AtomicU32::new(path);
         deferred.into_iter().for_each(|(signal, info)| thread.defer(signal, info));
         self.threads.insert(tid, thread);
         self.note_mask(&stopped)?;
@@ -306,6 +311,9 @@ impl Run {
         self.bursts.iter_mut().for_each(|bursts| bursts.left(tid));
         self.leave_native(tid);
         let Some(thread) = self.threads.remove(&tid) else { return };
+        if let Some(process) = self.processes.get(&thread.process) {
+            self.marks.ended(process, &thread);
+        }
         if ended && let Some(drain) = &mut self.drain {
             drain.ended(thread.ordinal);
         }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use atomic_refcell::AtomicRefCell;
 use nix::unistd::Pid;
@@ -27,6 +28,8 @@ pub struct Thread {
     pub process: Pid,
     /// Its number in the evidence.
     pub ordinal: u32,
+    /// Its path through marked regions.
+    pub path: AtomicU32,
     /// Its region.
     pub region: u32,
     /// Where the region is.
@@ -61,6 +64,7 @@ impl Thread {
             group,
             process,
             ordinal,
+            path: AtomicU32::new(0),
             region,
             regions,
             deferred: VecDeque::new(),

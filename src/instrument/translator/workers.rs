@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use super::native::Excursion;
 use super::process::{Destination, Process};
 use super::regions::Request;
-use super::stubs::DRAIN;
+use super::stubs::{DRAIN, MARK};
 use super::version::Version;
 
 /// How long mailboxes that nobody uses are polled.
@@ -68,7 +68,7 @@ impl Lot {
             let regions = process.image.regions.clone();
             let regions = regions.borrow();
             let Some(Request { site, target }) = regions.request(mailbox.region) else { continue };
-            if site == DRAIN {
+            if site == DRAIN || site == MARK {
                 return Round::Beyond;
             }
             let Ok(destination) = process.answer(mailbox.version, site, target, None) else {

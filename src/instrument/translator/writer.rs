@@ -145,6 +145,9 @@ impl<'a> Writer<'a> {
         if self.unit.version.traces() {
             self.trace_block();
         }
+        if self.space.markers.contains_key(&self.block.start.get()) {
+            self.note_mark();
+        }
         if self.flows {
             self.counted_at = Some(0);
         } else if position.is_none() && !in_loop && !at_end {

@@ -1,6 +1,7 @@
 //! Evidence of the counted pass: how often each basic block was executed, by which thread.
 
 use super::ThreadInfo;
+use super::marks::CountedMarks;
 use crate::profile::code::{CodeRef, ModuleInfo};
 use crate::profile::run::Warning;
 
@@ -21,6 +22,8 @@ pub struct CountedEvidence {
     pub threads: Vec<ThreadInfo>,
     /// Blocks; the same instruction may stand in several, its count is their sum.
     pub blocks: Vec<BlockCount>,
+    /// Marker calls; `None`: the engine does not look for them.
+    pub marks: Option<CountedMarks>,
     /// Doubts about these figures.
     pub warnings: Vec<Warning>,
 }

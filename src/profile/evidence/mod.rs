@@ -4,6 +4,7 @@ pub mod bursts;
 pub mod counted;
 pub mod counters;
 pub mod data;
+pub mod marks;
 pub mod memory;
 pub mod pages;
 pub mod replayed;

@@ -1,6 +1,7 @@
 //! Evidence of the timed pass: samples of where the time goes.
 
 use super::ThreadInfo;
+use super::marks::TimedMarks;
 use crate::profile::code::{CodeRef, ModuleInfo};
 use crate::profile::placement::CoreToCore;
 use crate::profile::run::Warning;
@@ -41,6 +42,8 @@ pub struct TimedEvidence {
     pub part: Option<(f64, f64)>,
     /// Whether threads were looked at while they were blocked: `Some` has the reason why not.
     pub blocked_missing: Option<String>,
+    /// Marker calls; `None`: none was seen.
+    pub marks: Option<TimedMarks>,
     /// Doubts about these figures.
     pub warnings: Vec<Warning>,
 }
@@ -119,6 +122,8 @@ pub struct Sample {
     pub cpu: Option<u32>,
     /// Where it was blocked; `None` on a CPU, and where that is not known.
     pub blocked: Option<BlockedIn>,
+    /// The marked regions that its thread was in: index into the paths of the evidence's marks, 0 for none.
+    pub path: u32,
 }
 
 /// Where a thread was blocked.

@@ -40,8 +40,10 @@ pub struct Joined<'e> {
     /// What each sample's thread was doing.
     pub moments: Vec<Moment>,
     evidence: &'e Evidence<'e>,
-    executed: Option<Executed<'e>>,
-    traffic: Option<HashMap<FunctionId, FunctionTraffic>>,
+    /// What was executed.
+    pub executed: Option<Executed<'e>>,
+    /// The memory model's traffic.
+    pub traffic: Option<HashMap<FunctionId, FunctionTraffic>>,
     shapes: HashMap<FunctionId, Shape>,
     loop_numbers: LoopNumbers,
     /// Indices of each function's samples.

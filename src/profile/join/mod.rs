@@ -34,6 +34,7 @@ mod modules;
 mod names;
 mod placed;
 mod prefetch;
+mod regions;
 pub mod resolver;
 mod sampled;
 mod shape;
@@ -112,6 +113,14 @@ pub fn join(
     run.placements = joined.placements.distinct.clone();
     run.warnings.extend(joined.placements.warning());
     run.warnings.extend(joined.clocks.warning(&joined.moments, &machine));
+    let basis = regions::Basis::new(
+        evidence,
+        joined.sampled.as_ref(),
+        joined.executed.as_ref(),
+        joined.traffic.as_ref(),
+        full_names,
+    );
+    let marked = basis.map(|basis| regions::regions(&basis, &mut code));
     let mut stacks = StackTable::new(full_names);
     let samples = profile_samples(&joined, &mut stacks, &mut code);
 
@@ -131,6 +140,7 @@ pub fn join(
     run.warnings.extend(evidence.counters.iter().flat_map(|c| c.warnings.clone()));
     run.warnings.extend(evidence.memory.iter().flat_map(|m| m.warnings.clone()));
     run.warnings.extend(outcome.warnings);
+    run.warnings.extend(marked.iter().flat_map(|m| m.warnings.clone()));
     run.warnings.extend(code.resolver().warnings());
     Profile {
         schema: crate::profile::SCHEMA.into(),
@@ -141,6 +151,7 @@ pub fn join(
         stacks: stacks.stacks,
         samples,
         functions: outcome.functions,
+        regions: marked.map(|m| m.regions).unwrap_or_default(),
     }
 }
 

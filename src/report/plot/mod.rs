@@ -9,7 +9,8 @@ pub mod page;
 pub mod roofline;
 pub mod scale;
 pub mod sweep;
+pub mod work;
 
 mod dots;
 mod family;
-mod lines;
+pub mod lines;

@@ -223,5 +223,6 @@ pub fn profile(functions: Vec<Function>, machine: Machine) -> Profile {
         stacks: vec![],
         samples: vec![],
         functions,
+        regions: vec![],
     }
 }

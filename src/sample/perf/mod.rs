@@ -3,9 +3,11 @@
 mod blocked;
 mod drain;
 mod event;
+mod markers;
 mod open;
 mod price;
 mod probe;
+mod setter;
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -26,10 +28,16 @@ use super::{SampleError, SampleOptions, Timed, survivors};
 use blocked::Blocked;
 use drain::Drain;
 use event::{Event, Kind};
+use markers::{Markers, Seen};
 use open::{Opened, Terms, Trigger};
+use setter::{Held, Outlet};
 
 /// The longest time between two rounds of reading.
 const ROUND: Duration = Duration::from_millis(100);
+
+/// The same while libraries are loaded: calls of their markers are recorded from when it is read that they were mapped.
+const ROUND_AT_THE_BEGINNING: Duration = Duration::from_millis(1);
+const BEGINNING: Duration = Duration::from_millis(50);
 
 /// The same where the program's exit cannot be polled for.
 const ROUND_WITHOUT_EXIT_DESCRIPTOR: Duration = Duration::from_millis(5);
@@ -54,10 +62,18 @@ impl Armed {
 
 /// Releases the child, and samples until its first process has exited.
 pub(super) fn run(child: Gated, armed: Armed) -> Result<Timed, SampleError> {
-    let Opened { rings, terms } = armed.0;
+    let Opened { rings, cpus, terms } = armed.0;
+    let by_cpu = cpus.into_iter().zip(rings.iter().map(AsRawFd::as_raw_fd)).collect();
+    let mut markers = Markers::new(Outlet { rings: by_cpu, terms });
+    markers.expected(child.pid(), child.path());
+    let held = if markers.want_a_stop() { Held::prepare(child.pid(), child.path()) } else { None };
     let pid = child.release()?;
+    if let Some(held) = held {
+        held.let_go(&mut markers);
+    }
     let (drain, recorder, blocked) = (Drain::new(rings), Recorder::new(), Blocked::new(now_ns()));
-    let mut pass = Pass { drain, recorder, blocked, terms, lost: 0, throttled: false };
+    let begun = Instant::now();
+    let mut pass = Pass { drain, recorder, blocked, markers, terms, lost: 0, throttled: false, begun };
     let reaped = pass.follow(pid)?;
     let reaped_ns = now_ns();
     let left = survivors::wait_for(|| pass.living_descendants());
@@ -68,9 +84,11 @@ struct Pass {
     drain: Drain,
     recorder: Recorder,
     blocked: Blocked,
+    markers: Markers,
     terms: Terms,
     lost: u64,
     throttled: bool,
+    begun: Instant,
 }
 
 impl Pass {
@@ -83,6 +101,7 @@ impl Pass {
         let round = if exit.is_some() { ROUND } else { ROUND_WITHOUT_EXIT_DESCRIPTOR };
         let mut looked = Instant::now();
         loop {
+            let round = if self.begun.elapsed() < BEGINNING { ROUND_AT_THE_BEGINNING } else { round };
             let wait_ms = self.blocked.due_in_ms(now_ns()).min(round.as_millis() as i32);
             // SAFETY: `polled` is a live array of the length given.
             unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, wait_ms) };
@@ -109,14 +128,30 @@ impl Pass {
     }
 
     fn read(&mut self, now_ns: u64) {
-        let Pass { drain, recorder, terms, lost, throttled, .. } = self;
+        let Pass { drain, recorder, markers, begun, terms, lost, throttled, .. } = self;
         let take = |e: Event| match e.kind {
+            Kind::Sample(s) => match markers.look(&s) {
+                Seen::Call(mark) => recorder.mark(e.time_ns, s.pid, s.tid, mark),
+                Seen::Foreign => {}
+                Seen::Sample => record(recorder, e.time_ns, Kind::Sample(s), *terms),
+            },
             Kind::Lost { records } => {
                 *lost += records;
                 recorder.reread_maps = true;
             }
             Kind::Throttled => *throttled = true,
-            kind => record(recorder, e.time_ns, kind, *terms),
+            kind => {
+                match &kind {
+                    Kind::Map { pid, start, file_offset, path, .. } => markers.mapped(*pid, *start, *file_offset, path),
+                    Kind::Fork { parent, pid, .. } if parent != pid => markers.forked(*parent, *pid),
+                    Kind::Exec { pid, .. } => {
+                        markers.executed(*pid);
+                        *begun = Instant::now();
+                    }
+                    _ => {}
+                }
+                record(recorder, e.time_ns, kind, *terms)
+            }
         };
         drain.round(now_ns, take);
     }
@@ -146,6 +181,10 @@ impl Pass {
             ));
         }
         let (end_ns, complete) = if lost_sight { (Some(reaped_ns), false) } else { (end_ns, complete) };
+        self.recorder.marks.refused = std::mem::take(&mut self.markers.refused);
+        if self.lost > 0 {
+            self.recorder.marks.lose(self.lost);
+        }
         let evidence = self.recorder.finish(Ending {
             source: if trigger == Trigger::Cycles { "perf:cycles" } else { "perf:cpu-clock" },
             end_ns,

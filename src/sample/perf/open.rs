@@ -13,7 +13,7 @@
 use std::io;
 
 use nix::unistd::{Pid, SysconfVar, sysconf};
-use perf_event::events::{Hardware, Software};
+use perf_event::events::{Breakpoint, Hardware, Software};
 use perf_event::{Builder, Clock, SampleFlag, Sampler};
 
 use crate::sample::x86_64::registers;
@@ -55,6 +55,8 @@ pub(super) struct Terms {
 /// One ring buffer per CPU, armed to start when the child executes the program.
 pub(super) struct Opened {
     pub rings: Vec<Sampler>,
+    /// The CPU of each.
+    pub cpus: Vec<usize>,
     pub terms: Terms,
 }
 
@@ -88,7 +90,8 @@ fn wanted(cycles_interrupt: bool, options: &SampleOptions, greatest_rate: f64) -
 fn open_on(terms: Terms, child: Pid) -> io::Result<Opened> {
     let ring_bytes = if nix::unistd::geteuid().is_root() { RING_BYTES_ROOT } else { RING_BYTES_USER };
     let (rings, terms) = granted(terms, ring_bytes, |terms, ring_bytes| open_everywhere(child, terms, ring_bytes))?;
-    Ok(Opened { rings, terms })
+    let (cpus, rings) = rings.into_iter().unzip();
+    Ok(Opened { rings, cpus, terms })
 }
 
 /// What `open` yields on these terms or, as long as it refuses, on the next lower ones; with the terms that it took.
@@ -128,7 +131,7 @@ enum Refusal {
     Map(io::Error),
 }
 
-fn open_everywhere(child: Pid, terms: Terms, ring_bytes: usize) -> Result<Vec<Sampler>, Refusal> {
+fn open_everywhere(child: Pid, terms: Terms, ring_bytes: usize) -> Result<Vec<(usize, Sampler)>, Refusal> {
     let cpus = sysconf(SysconfVar::_NPROCESSORS_CONF).ok().flatten().unwrap_or(1);
     let mut rings = Vec::new();
     let mut offline = None;
@@ -141,7 +144,7 @@ fn open_everywhere(child: Pid, terms: Terms, ring_bytes: usize) -> Result<Vec<Sa
             }
             Err(e) => return Err(Refusal::Open(e)),
         };
-        rings.push(counter.sampled(ring_bytes).map_err(Refusal::Map)?);
+        rings.push((cpu, counter.sampled(ring_bytes).map_err(Refusal::Map)?));
     }
     match offline {
         Some(e) if rings.is_empty() => Err(Refusal::Open(e)),
@@ -190,6 +193,34 @@ fn builder(child: Pid, cpu: usize, terms: Terms, ring_bytes: usize) -> Builder<'
         b.sample(SampleFlag::REGS_USER | SampleFlag::STACK_USER)
             .sample_regs_user(registers::perf_mask())
             .sample_stack_user(terms.stack_bytes);
+    }
+    b
+}
+
+/// A breakpoint on `at`, or the base of another event of that kind, in a thread and all that it will create, or in all processes:
+/// it makes records that look like the samples on these terms.
+pub(super) fn marker_event(thread: Option<Pid>, cpu: usize, terms: Terms, at: u64) -> Builder<'static> {
+    /// The least that is copied of a stack.
+    const STACK: u32 = 8;
+    let mut b = Builder::new(Breakpoint::execute(at));
+    match thread {
+        Some(thread) => b.observe_pid(thread.as_raw()).inherit(true),
+        None => b.any_pid(),
+    };
+    b.one_cpu(cpu)
+        .enabled(true)
+        .exclude_kernel(true)
+        .exclude_hv(true)
+        .clockid(Clock::MONOTONIC)
+        .sample_id_all(true)
+        .sample_period(1)
+        .sample(SAMPLED)
+        .exclude_callchain_kernel(true)
+        .sample_max_stack(1);
+    if terms.stack_bytes > 0 {
+        b.sample(SampleFlag::REGS_USER | SampleFlag::STACK_USER)
+            .sample_regs_user(registers::perf_mask())
+            .sample_stack_user(STACK);
     }
     b
 }

@@ -1,0 +1,194 @@
+//! Calls of marker functions: what a thread executes between two of them belongs to the regions that it is in.
+//!
+//! ```text
+//!  hot:   marker's first block: rdi, rsi, rdx, rcx ─▶ region; asks rprof, and goes on when it has answered
+//!  rprof: counters now − counters at the thread's last call ─▶ totals of the path that it was on; then the path changes
+//! ```
+//!
+//! The counters themselves stay as they are, so that all other figures are what they are without markers. A call costs the
+//! thread an answer and rprof a look at each of the thread's counters.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+
+use super::layout;
+use super::process::Process;
+use super::regions::Regions;
+use super::run::Run;
+use super::space::CodeSpace;
+use super::thread::Thread;
+use super::version::Version;
+use super::writer::Writer;
+use crate::instrument::x86_64::emit::{RCX, RDI, RDX, RSI};
+use crate::profile::evidence::counted::BlockCount;
+use crate::profile::evidence::marks::CountedMarks;
+use crate::target::address::Address;
+use crate::target::markers::call::Call;
+use crate::target::markers::tracker::Tracker;
+/// Looking at counters may take so long in all; then regions have no counts.
+const MOST: Duration = Duration::from_secs(120);
+
+/// Which marked regions threads are in, and what their counters were when they came there.
+#[derive(Debug, Default)]
+pub struct Marks {
+    tracker: Tracker,
+    /// By thread.
+    before: HashMap<u32, Snapshot>,
+    /// By thread and marker function: how often it had executed that at its last call.
+    executed: HashMap<(u32, u64), u64>,
+    spent: Duration,
+    calls: u64,
+    given_up: bool,
+}
+
+/// Counters of a thread at its last marker call.
+#[derive(Debug, Default)]
+struct Snapshot {
+    /// Of which code space.
+    serial: u32,
+    values: Vec<u64>,
+}
+
+impl Snapshot {
+    /// Adds what `thread` has counted since to the totals of `path`.
+    fn advance(&mut self, space: &mut CodeSpace, regions: &Regions, region: u32, path: u32) {
+        if self.serial != space.serial {
+            // Its counters there began at 0.
+            self.values.clear();
+            self.serial = space.serial;
+        }
+        self.values.resize(space.slots as usize, 0);
+        regions.changed(region, &mut self.values, |slot, more| {
+            if path != 0 {
+                space.add_marked(slot, path, more);
+            }
+        });
+    }
+}
+
+impl Marks {
+    /// `thread` waits in a marker call.
+    pub fn called(&mut self, process: &Process, thread: &Thread) {
+        let regions = thread.regions.borrow();
+        let get = |offset| regions.get(thread.region, offset);
+        let mut space = process.image.space.borrow_mut();
+        let at = get(layout::MARKER);
+        let Some(&marker) = space.markers.get(&at) else { return };
+        // A thread that was stopped behind the call's note, and put back to the function's start, makes it once more.
+        let executed = space.executions(&regions, thread.region, Address::new(at));
+        if self.executed.insert((thread.ordinal, at), executed) == Some(executed) {
+            return;
+        }
+        self.calls += 1;
+        let arguments = [0, 1, 2, 3].map(|i| get(layout::MARKER_ARGUMENTS + 8 * i));
+        let mut read = |at, buffer: &mut [u8]| process.memory.read_some(Address::new(at), buffer).unwrap_or(0);
+        let mark = Call { marker, arguments }.mark(&mut read);
+        let path = self.tracker.path(thread.ordinal);
+        self.tracker.note(thread.ordinal, mark);
+        let now = self.tracker.path(thread.ordinal);
+        if now != path {
+            self.advance(&mut space, &regions, thread, path);
+            thread.path.store(now, Ordering::Relaxed);
+        }
+    }
+
+    fn advance(&mut self, space: &mut CodeSpace, regions: &Regions, thread: &Thread, path: u32) {
+        if self.given_up {
+            return;
+        }
+        let start = Instant::now();
+        self.before.entry(thread.ordinal).or_default().advance(space, regions, thread.region, path);
+        self.spent += start.elapsed();
+        if self.spent > MOST {
+            self.given_up = true;
+            self.before.clear();
+        }
+    }
+
+    /// `thread` has executed its last in its code space.
+    pub fn ended(&mut self, process: &Process, thread: &Thread) {
+        let path = self.tracker.path(thread.ordinal);
+        if path != 0 {
+            self.advance(&mut process.image.space.borrow_mut(), &thread.regions.borrow(), thread, path);
+        }
+        self.forget(thread.ordinal);
+        self.tracker.ended(thread.ordinal);
+    }
+
+    /// `thread` leaves `space`, and goes on in another one with counters of 0.
+    pub fn moved(&mut self, space: &mut CodeSpace, thread: &Thread) {
+        let path = self.tracker.path(thread.ordinal);
+        if path != 0 {
+            self.advance(space, &thread.regions.borrow(), thread, path);
+        }
+        self.forget(thread.ordinal);
+    }
+
+    /// The counters of `thread` begin at 0 again.
+    fn forget(&mut self, thread: u32) {
+        self.before.remove(&thread);
+        self.executed.retain(|(of, _), _| *of != thread);
+    }
+
+    /// `child` is the first thread of a process that `parent` forked; returns its path.
+    pub fn forked(&mut self, parent: u32, child: u32) -> u32 {
+        self.tracker.forked(parent, child);
+        self.tracker.path(child)
+    }
+
+    /// Ends the run; `blocks` are those that were executed in regions.
+    pub fn finish(self, blocks: Vec<BlockCount>) -> Option<CountedMarks> {
+        let withheld = self.given_up.then(|| {
+            let (calls, seconds) = (self.calls, MOST.as_secs());
+            format!("the program calls markers too often to count between them ({calls} calls, and {seconds} s for looking at counters)")
+        });
+        let blocks = if self.given_up { Vec::new() } else { blocks };
+        Some(CountedMarks { marked: self.tracker.finish(), blocks, withheld })
+    }
+}
+
+impl CodeSpace {
+    /// How often the thread of a region has executed the block at `at`, in all versions.
+    fn executions(&self, regions: &Regions, region: u32, at: Address) -> u64 {
+        let blocks = Version::ALL.iter().filter_map(|&version| self.find(version, at));
+        blocks.map(|id| regions.get(region, layout::counter(self.block(id).slot))).fold(0, u64::wrapping_add)
+    }
+}
+
+impl Run {
+    /// A stopped thread waits in a marker call.
+    pub fn note_mark(&mut self, tid: Pid) {
+        let Some(thread) = self.threads.get(&tid) else { return };
+        if let Some(process) = self.processes.get(&thread.process) {
+            self.marks.called(process, thread);
+        }
+    }
+}
+
+impl Writer<'_> {
+    /// Asks rprof before the first instruction of a marker function. No flag is changed.
+    pub(super) fn note_mark(&mut self) {
+        self.unpark(0);
+        self.point(0, self.plain());
+        let at = self.block.start.get();
+        let mark = self.space.arenas[self.unit.arena].stubs.mark;
+        let hot = &mut self.unit.hot;
+        for (i, register) in [RDI, RSI, RDX, RCX].into_iter().enumerate() {
+            hot.save(layout::MARKER_ARGUMENTS + 8 * i as u32, register);
+        }
+        hot.save(layout::SAVE_RCX, RCX);
+        hot.constant(RCX, at);
+        hot.save(layout::MARKER, RCX);
+        hot.raw(&[0xe9]); // jmp
+        let aside = hot.relative_later();
+        let back = hot.here();
+        self.unit.lead_to_cold(aside);
+        let cold = &mut self.unit.cold;
+        cold.constant(RCX, back.get());
+        cold.save(layout::TARGET, RCX);
+        cold.jump(mark);
+    }
+}

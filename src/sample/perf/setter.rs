@@ -1,0 +1,170 @@
+//! How calls of marker functions make records: by uprobes where we may set them, else by hardware breakpoints.
+//!
+//! A uprobe needs CAP_PERFMON, and is set in the file: every process that has it mapped makes records, of which those of others are
+//! left out. The kernel puts a trap into the process's copy of the function's page, which the program does not notice unless
+//! it reads its own code. A breakpoint needs no right, and the processor's debug registers; there are four. In virtual machines
+//! these are not used: on some, debug exceptions come without their cause when several threads have breakpoints, and the
+//! kernel then ends the program by SIGTRAP (measured: once in some hundred thousand calls).
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use nix::sys::ptrace;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use perf_event::Counter;
+
+use super::markers::Markers;
+use super::open::{Terms, marker_event};
+use crate::target::maps::read_maps;
+use crate::target::markers::find;
+
+/// `PERF_EVENT_IOC_SET_OUTPUT`.
+const SET_OUTPUT: libc::c_ulong = 0x2405;
+/// Debug registers of a processor.
+const REGISTERS: usize = 4;
+
+/// What makes a record of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Setter {
+    /// A uprobe; with the number of the kernel's event source.
+    Uprobe(u32),
+    /// A breakpoint.
+    Breakpoint,
+    /// Nothing may.
+    Nothing,
+}
+
+/// A place in code.
+#[derive(Debug, Clone)]
+pub(super) struct Place<'p> {
+    /// Its file.
+    pub path: &'p Path,
+    /// Offset in that.
+    pub offset: u64,
+    /// Where a process has it, if it is mapped already.
+    pub address: Option<u64>,
+}
+
+/// Where and how records are made.
+#[derive(Debug)]
+pub(super) struct Outlet {
+    /// (CPU, its ring).
+    pub rings: Vec<(usize, RawFd)>,
+    /// How the rings' samples look.
+    pub terms: Terms,
+}
+
+impl Setter {
+    /// What this host allows, as far as that is known before something is set.
+    pub fn of_host() -> Setter {
+        let source = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type");
+        match source.ok().and_then(|s| s.trim().parse().ok()) {
+            Some(source) => Setter::Uprobe(source),
+            None => Setter::without_uprobes(),
+        }
+    }
+
+    /// What is left where the kernel refuses uprobes.
+    pub fn without_uprobes() -> Setter {
+        // SAFETY: every x86-64 processor has this leaf. Bit 31 of ECX: a hypervisor is there.
+        #[cfg(target_arch = "x86_64")]
+        let is_guest = core::arch::x86_64::__cpuid(1).ecx >> 31 != 0;
+        #[cfg(not(target_arch = "x86_64"))]
+        let is_guest = true;
+        if is_guest { Setter::Nothing } else { Setter::Breakpoint }
+    }
+
+    /// How many functions of one process can have one.
+    pub fn room(self) -> usize {
+        match self {
+            Setter::Uprobe(_) => usize::MAX,
+            Setter::Breakpoint => REGISTERS,
+            Setter::Nothing => 0,
+        }
+    }
+
+    /// Why no more than those.
+    pub fn limit(self) -> String {
+        match self {
+            Setter::Breakpoint => {
+                "the processor has four debug registers, too few for all marker functions of the program".into()
+            }
+            _ => "calls of markers are seen by uprobes, which need CAP_PERFMON, or on a host that is no virtual machine by \
+                  breakpoints"
+                .into(),
+        }
+    }
+
+    /// Sets a breakpoint in the thread `tid` and all that it will create; a uprobe in all processes. (One that is inherited would
+    /// make the program's `clone` fail: the kernel would read its file's name in the program's memory.)
+    pub fn set(self, tid: Option<i32>, place: &Place, outlet: &Outlet) -> io::Result<Vec<Counter>> {
+        let path = CString::new(place.path.as_os_str().as_bytes())?;
+        outlet.rings.iter().map(|&(cpu, ring)| self.set_one(tid, (cpu, ring), (&path, place), outlet.terms)).collect()
+    }
+
+    fn set_one(
+        self,
+        tid: Option<i32>,
+        (cpu, ring): (usize, RawFd),
+        (path, place): (&CString, &Place),
+        terms: Terms,
+    ) -> io::Result<Counter> {
+        let address = place.address.unwrap_or(0);
+        let mut event = marker_event(tid.map(Pid::from_raw), cpu, terms, address);
+        if let Setter::Uprobe(source) = self {
+            let attributes = event.attrs_mut();
+            (attributes.type_, attributes.bp_type) = (source, 0);
+            // `uprobe_path` and `probe_offset`.
+            attributes.__bindgen_anon_3.config1 = path.as_ptr() as u64;
+            attributes.__bindgen_anon_4.config2 = place.offset;
+        }
+        let counter = event.build()?;
+        // SAFETY: an ioctl with a descriptor as its argument; both are open.
+        if unsafe { libc::ioctl(counter.as_raw_fd(), SET_OUTPUT, ring) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(counter)
+    }
+}
+
+/// Holds a child at the first moment of its program, so that breakpoints, which need addresses, are there before it begins.
+pub(super) struct Held(Pid);
+
+impl Held {
+    /// Prepares that for a child at the gate whose program at `path` has markers. `None` where it has none, or where that
+    /// could change the program: it gets no privileges of its file's owner while it is traced.
+    pub fn prepare(child: Pid, path: &Path) -> Option<Held> {
+        if find::markers(path).ok()?.is_empty() || gains_privileges(path) {
+            return None;
+        }
+        ptrace::seize(child, ptrace::Options::PTRACE_O_TRACEEXEC).ok()?;
+        Some(Held(child))
+    }
+
+    /// Sets breakpoints in the program, which was released, and lets it go.
+    pub fn let_go(self, markers: &mut Markers) {
+        let stop = waitpid(self.0, Some(WaitPidFlag::__WALL));
+        if let Ok(WaitStatus::PtraceEvent(..)) = stop {
+            for mapping in read_maps(self.0).unwrap_or_default().iter().filter(|m| m.executable && m.is_file()) {
+                let pid = self.0.as_raw() as u32;
+                markers.mapped(pid, mapping.start.get(), mapping.offset.get(), &mapping.path);
+            }
+            // It cannot fail but for a program that is gone.
+            let _ = ptrace::detach(self.0, None);
+        }
+    }
+}
+
+/// Whether the kernel gives whoever executes the file rights that we may not have.
+fn gains_privileges(path: &Path) -> bool {
+    let Ok(name) = std::ffi::CString::new(path.as_os_str().as_bytes()) else { return true };
+    // SAFETY: two C strings; no buffer, as its size is 0.
+    let size = unsafe { libc::getxattr(name.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) };
+    let special = std::fs::metadata(path).is_ok_and(|m| m.mode() & (libc::S_ISUID | libc::S_ISGID) != 0);
+    size > 0 || special
+}
