@@ -121,7 +121,7 @@ fn main() -> anyhow::Result<()> {
     let (geometry, warning) = geometry.as_measured(&machine);
     warnings.extend(warning);
     let model = CacheModel::sampled(geometry, Placement::SmallPages, warnings);
-    let recorder = Recorder::new(&machine.caches);
+    let recorder = Recorder::new(&machine);
     let counted = Translator::new().run(start()?, Some(Box::new(model)), Some(Box::new(recorder)))?;
     let bursts = counted.bursts.as_ref().context("no bursts")?;
     let begun = Instant::now();

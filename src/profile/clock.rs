@@ -11,8 +11,18 @@ pub fn of_all_cpus(id: &str) -> &str {
 }
 
 /// How ids of the core's parameters begin: each is measured beside the clock that it states, and none is brought to another one.
-pub const PARAMETERS: [&str; 9] =
-    ["width.", "window.", "misses.", "mispredict.indirect", "forward.", "tlb.first", "tlb.second", "tlb.walk", "form."];
+pub const PARAMETERS: [&str; 10] = [
+    "width.",
+    "window.",
+    "misses.",
+    "mispredict.indirect",
+    "predictor.",
+    "forward.",
+    "tlb.first",
+    "tlb.second",
+    "tlb.walk",
+    "form.",
+];
 
 /// Whether `id` is a parameter of the core.
 pub fn is_parameter(id: &str) -> bool {

@@ -35,6 +35,9 @@ struct Shares {
 
 const WHOLE: u32 = 1 << 16;
 
+/// Standard errors of the misses of the last level that are taken off them.
+const UNSURE: f64 = 2.0;
+
 /// Without a memory model: what a burst did not use before is taken to lie in L3, never in memory.
 const UNKNOWN: Shares =
     Shares { beyond_l1: WHOLE, beyond_l2: WHOLE, dram: 0, l1_conflicts: 0, l2_conflicts: 0, small_pages: WHOLE };
@@ -75,13 +78,19 @@ impl Levels {
         Levels { by_site: program.sites.iter().zip(&seen).map(shares).collect() }
     }
 
-    /// Where instruction `site` finds a line that the burst found in `found` (not L1); `random` decides.
+    /// Whether instruction `site` finds a line in L1 that the burst found in `found` (not L1) since it began without it; `random`
+    /// decides.
+    pub fn is_in_l1(&self, site: u32, found: Found, random: u32) -> bool {
+        let unknown = found == Found::Beyond { again: false };
+        unknown && random.wrapping_mul(0x9e37_79b9) >> 16 >= self.by_site[site as usize].beyond_l1
+    }
+
+    /// Where it finds one that is not there.
     pub fn draw(&self, site: u32, found: Found, random: u32) -> Level {
         let shares = self.by_site[site as usize];
         let (first, second) = (random & (WHOLE - 1), random >> 16);
         match found {
             Found::L1 | Found::L2 => Level::L2,
-            Found::Beyond { again: false } if random.wrapping_mul(0x9e37_79b9) >> 16 >= shares.beyond_l1 => Level::L1,
             Found::Beyond { again: false } if first >= shares.beyond_l2 => Level::L2,
             Found::Beyond { .. } if second < shares.dram => Level::Dram,
             Found::Beyond { .. } => Level::L3,
@@ -144,7 +153,8 @@ fn shares(traffic: &Traffic, seen: &Seen) -> Shares {
     let beyond = part(traffic.l2_misses, traffic.l1_misses);
     let beyond_l1 = part(misses - known, unknown);
     let beyond_l2 = part(beyond * misses - f64::from(seen.again), misses - known);
-    let dram = part(traffic.l3_misses, traffic.l2_misses);
+    // A sampled run sees more misses of large last levels than there are: what its windows disagree on is not taken for one.
+    let dram = part(traffic.l3_misses - UNSURE * traffic.l3_scatter, traffic.l2_misses);
     let small = traffic.small_page_share().unwrap_or(1.0);
     let whole = |share: f64| (share * f64::from(WHOLE)) as u32;
     Shares {

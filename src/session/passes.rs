@@ -73,7 +73,7 @@ pub fn counted(
     let _foreground = Foreground::hold(child.pid()).map_err(stream("signals"))?;
     let sink = access_sink(options.memory, machine, seen);
     // Bursts need the memory model's levels.
-    let bursts = sink.is_some().then(|| Box::new(Recorder::new(&machine.caches)) as Box<dyn BurstSink>);
+    let bursts = sink.is_some().then(|| Box::new(Recorder::new(machine)) as Box<dyn BurstSink>);
     let mut engine: Box<dyn CountingEngine> = match options.engine {
         Engine::Translator => Box::new(instrument::translator::Translator::default()),
         Engine::SingleStep => Box::new(instrument::single_step::SingleStep::default()),

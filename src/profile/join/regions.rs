@@ -250,7 +250,13 @@ fn in_paths(block: &BlockCount, held: &[bool]) -> Option<BlockCount> {
     let dynamic = block.dynamic.iter().filter(|d| held[d.thread as usize]);
     let dynamic: Vec<DynamicCount> = dynamic.map(|d| DynamicCount { thread: 0, ..*d }).collect();
     let any = executions > 0 || dynamic.iter().any(|d| d.sum > 0);
-    any.then(|| BlockCount { at: block.at, code: block.code.clone(), executions: vec![(0, executions)], dynamic, calls: Vec::new() })
+    any.then(|| BlockCount {
+        at: block.at,
+        code: block.code.clone(),
+        executions: vec![(0, executions)],
+        dynamic,
+        calls: Vec::new(),
+    })
 }
 
 fn add_counts(region: &mut Region, inside: &Executed, basis: &Basis, parts: &mut HashMap<FunctionId, RegionPart>) {

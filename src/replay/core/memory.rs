@@ -140,6 +140,7 @@ impl<'a> Memory<'a> {
         let level = match self.level(access, site, number) {
             Level::L1 => {
                 self.translate(access, (site, number), time, false, &mut arrival);
+                self.lines.insert(line, time, time + arrival.takes, index(Cause::L1), false);
                 return arrival;
             }
             _ if self.change.hits_l2 => Level::L2,
@@ -194,9 +195,14 @@ impl<'a> Memory<'a> {
         arrives
     }
 
-    /// Where the line of the `number`th access of the burst is found, which misses L1.
+    /// Where the line of the `number`th access of the burst is found, which the burst did not find in L1. A line that follows others has
+    /// not been used before.
     fn level(&self, access: &BurstAccess, site: u32, number: u32) -> Level {
         let random = self.draw(number);
+        let line = access.access.address >> LINE_BITS;
+        if self.levels.is_in_l1(site, access.found, random) && !self.in_stream(line) {
+            return Level::L1;
+        }
         let level = self.levels.draw(site, access.found, random);
         if self.change.no_conflicts { self.levels.without_conflicts(site, level, random) } else { level }
     }

@@ -3,9 +3,12 @@
 
 use super::history::{History, TABLES};
 
-/// Entries of each tagged table, as a power of two: with twice as many it learns a loop over 32,768 random outcomes, which hardware does
-/// not (cases 1, 2 and 23 of fixtures/savings). Assumed, until a microkernel measures how many branches a predictor holds.
-const ENTRY_BITS: u32 = 11;
+/// Entries of each tagged table by `predictor.outcomes`, as a power of two: of outcomes of one branch that repeat without a rule, this
+/// predictor learns half where 16 times as many repeat as a table has entries.
+fn entry_bits(outcomes: f64) -> u32 {
+    (outcomes / 16.0).log2().round().clamp(7.0, 13.0) as u32
+}
+
 /// Entries of the table without history, as a power of two.
 const BASE_BITS: u32 = 14;
 /// Branches between two halvings of all `useful` counters.
@@ -33,6 +36,7 @@ impl Entry {
 /// The predictor of directions of one thread.
 #[derive(Debug, Clone)]
 pub(super) struct Directions {
+    entry_bits: u32,
     tables: Vec<Entry>,
     base: Vec<i8>,
     /// −8 … 7: not negative where the shorter history is the better guess while an entry is new.
@@ -42,9 +46,12 @@ pub(super) struct Directions {
 }
 
 impl Directions {
-    pub(super) fn new() -> Directions {
+    /// One that learns so many outcomes (`predictor.outcomes`).
+    pub(super) fn new(outcomes: f64) -> Directions {
+        let entry_bits = entry_bits(outcomes);
         Directions {
-            tables: vec![Entry::default(); TABLES << ENTRY_BITS],
+            entry_bits,
+            tables: vec![Entry::default(); TABLES << entry_bits],
             base: vec![0; 1 << BASE_BITS],
             trust_alternative: 0,
             random: 0x1234_5678,
@@ -60,7 +67,7 @@ impl Directions {
         for table in 0..TABLES {
             let mixed =
                 (history.hash(table) ^ address.wrapping_mul(0x2545_f491_4f6c_dd1d)).wrapping_mul(0x9fb2_1c65_1e98_df25);
-            places[table] = table << ENTRY_BITS | (mixed >> (64 - ENTRY_BITS)) as usize;
+            places[table] = table << self.entry_bits | (mixed >> (64 - self.entry_bits)) as usize;
             tags[table] = (mixed >> 36) as u16 & 0xfff | 0x1000;
             if self.tables[places[table]].tag == tags[table] {
                 (second, provider) = (provider, table);
@@ -145,7 +152,7 @@ mod tests {
     /// Share of wrong predictions in the second half of `outcomes` of one branch, between `filler` predictable ones.
     fn missed(outcomes: impl Iterator<Item = bool>) -> f64 {
         let outcomes: Vec<bool> = outcomes.collect();
-        let (mut directions, mut history) = (Directions::new(), History::new());
+        let (mut directions, mut history) = (Directions::new(8192.0), History::new());
         let mut wrong = 0;
         for (n, &taken) in outcomes.iter().enumerate() {
             let right = directions.meet(0x40_1000, taken, &history);
@@ -182,5 +189,26 @@ mod tests {
         let pattern: Vec<bool> = random().take(200).map(|x| x < 0.5).collect();
         let share = missed((0..200_000).map(|n| pattern[n % 200]));
         assert!(share < 0.005, "random pattern of 200: {share}");
+    }
+
+    #[test]
+    fn as_many_outcomes_are_learnt_as_were_measured() {
+        let outcomes: Vec<bool> = random().take(1 << 16).map(|x| x < 0.5).collect();
+        for measured in [2048usize, 8192] {
+            let (mut directions, mut history) = (Directions::new(measured as f64), History::new());
+            let mut share = |period: usize| {
+                let mut wrong = 0;
+                for pass in 0..16 {
+                    for &taken in &outcomes[..period] {
+                        let right = directions.meet(0x40_1000, taken, &history);
+                        history.push_direction(taken);
+                        wrong += u32::from(!right && pass >= 8);
+                    }
+                }
+                f64::from(wrong) / (8 * period) as f64
+            };
+            assert!(share(measured / 4) < 0.15, "a quarter of {measured}");
+            assert!(share(measured * 4) > 0.4, "four times {measured}");
+        }
     }
 }

@@ -17,7 +17,7 @@ use iced_x86::{Decoder, DecoderOptions};
 use crate::profile::evidence::bursts::{
     Burst, BurstAccess, BurstEvidence, BurstSink, BurstStep, Prediction, TraceEntry, TracedBlock,
 };
-use crate::profile::machine::Cache;
+use crate::profile::machine::{Cache, Machine};
 
 use caches::Caches;
 use kept::Kept;
@@ -29,12 +29,16 @@ pub const WARM_UP: u32 = 60_000;
 pub const MEASURED: u32 = 20_000;
 /// Instructions of the measured part that only fill the pipeline.
 pub const LEAD_IN: u32 = 4_000;
+/// Outcomes that are learnt where the machine's `predictor.outcomes` is missing: that of an Intel core of 2024.
+const OUTCOMES: f64 = 8192.0;
 /// Fewer instructions than this behind the lead-in are not worth keeping.
 const LEAST: u32 = 4_000;
 
 /// Keeps bursts for the core model.
 pub struct Recorder {
     caches: Vec<Cache>,
+    /// Of one branch that the predictor learns.
+    outcomes: f64,
     blocks: Vec<TracedBlock>,
     shapes: Vec<Shape>,
     threads: Vec<Option<Box<Thread>>>,
@@ -79,9 +83,9 @@ struct Thread {
 }
 
 impl Thread {
-    fn new(caches: &[Cache]) -> Thread {
+    fn new(caches: &[Cache], outcomes: f64) -> Thread {
         Thread {
-            predictor: Predictor::new(),
+            predictor: Predictor::new(outcomes),
             caches: Caches::new(caches),
             block: None,
             executed: 0,
@@ -92,10 +96,11 @@ impl Thread {
 }
 
 impl Recorder {
-    /// A recorder for a machine with these data caches.
-    pub fn new(caches: &[Cache]) -> Recorder {
+    /// A recorder for `machine`: its data caches, and how much its branch predictor learns.
+    pub fn new(machine: &Machine) -> Recorder {
         Recorder {
-            caches: caches.to_vec(),
+            caches: machine.caches.clone(),
+            outcomes: machine.ceiling("predictor.outcomes", 1).and_then(|ceiling| ceiling.value).unwrap_or(OUTCOMES),
             blocks: Vec::new(),
             shapes: Vec::new(),
             threads: Vec::new(),
@@ -131,8 +136,8 @@ impl BurstSink for Recorder {
         if self.threads.len() <= number {
             self.threads.resize_with(number + 1, || None);
         }
-        let caches = &self.caches;
-        let state = self.threads[number].get_or_insert_with(|| Box::new(Thread::new(caches)));
+        let (caches, outcomes) = (&self.caches, self.outcomes);
+        let state = self.threads[number].get_or_insert_with(|| Box::new(Thread::new(caches, outcomes)));
         state.caches.empty();
         (state.block, state.executed) = (None, 0);
         state.burst = Burst { thread, lead_in: LEAD_IN, ..Burst::default() };
@@ -209,7 +214,7 @@ mod tests {
 
     /// `mov rax, [rdi]; jne +1` at 0x1000 and `nop` behind it.
     fn recorder() -> Recorder {
-        let mut recorder = Recorder::new(&[]).warm_up(1000);
+        let mut recorder = Recorder::new(&Machine::default()).warm_up(1000);
         let at = |offset| CodeRef { module: 0, offset };
         let head = vec![0x48, 0x8b, 0x07, 0x75, 0x01];
         recorder.block(0, TracedBlock { at: at(0), start: 0x1000, code: head });

@@ -49,8 +49,9 @@ pub(super) struct Predictor {
 }
 
 impl Predictor {
-    pub(super) fn new() -> Predictor {
-        Predictor { history: History::new(), directions: Directions::new(), targets: Targets::new() }
+    /// `outcomes`: what [`Directions`] learn.
+    pub(super) fn new(outcomes: f64) -> Predictor {
+        Predictor { history: History::new(), directions: Directions::new(outcomes), targets: Targets::new() }
     }
 
     /// The branch at `address`, the last one of a block that ends at `end`, led to `next`.
