@@ -8,12 +8,13 @@ use rprof::machine::{Effort, core, lab::Lab};
 use rprof::profile::Ceiling;
 
 /// The ids that are promised, by hand: `{a,b}` stands for each of them.
-const PROMISED: [&str; 15] = [
+const PROMISED: [&str; 16] = [
     "width.{dispatch,taken}",
     "window.{rob,int,vector,loads,stores,registers,vector.registers}",
     "misses.l1",
     "mispredict.indirect",
     "predictor.outcomes",
+    "btb.{first.entries,second}",
     "forward.{wide,narrow,indexed,base,computed,vector.128,vector.256,vector.512}",
     "tlb.{second,walk,first.entries,second.entries}",
     "form.{add,imul,div64,div32,shift,shiftcl,lea3,bmi,popcnt,cmov,setcc,adc,bsf,branch}.{lat,rate}",

@@ -11,12 +11,13 @@ pub fn of_all_cpus(id: &str) -> &str {
 }
 
 /// How ids of the core's parameters begin: each is measured beside the clock that it states, and none is brought to another one.
-pub const PARAMETERS: [&str; 10] = [
+pub const PARAMETERS: [&str; 11] = [
     "width.",
     "window.",
     "misses.",
     "mispredict.indirect",
     "predictor.",
+    "btb.",
     "forward.",
     "tlb.first",
     "tlb.second",

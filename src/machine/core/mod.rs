@@ -5,6 +5,7 @@
 //! forms/ slots branches forwarding ─▶ kernels ─▶ rounds: all of them by turns, in cycles ─┐
 //! forms/ ─▶ ports/: pairs of them ─▶ rounds ─▶ which ports explain that ──────────────────┤
 //! windows/: misses with more and more between them ─▶ where their time steps up ──────────┼─▶ found ─▶ ceilings
+//! jumps: rings of more and more jumps ─▶ where their time steps up ───────────────────────┤
 //! predictor: a branch on random bits that come again ─▶ where their time rises ───────────┤
 //! translation: a line of each of more and more pages ─▶ where their time steps up ────────┘
 //! ```
@@ -18,6 +19,7 @@ mod emission;
 mod forms;
 mod forwarding;
 mod found;
+mod jumps;
 mod ports;
 mod predictor;
 mod rounds;
@@ -43,6 +45,7 @@ const TIME: Duration = Duration::from_millis(300);
 const TIME_OF_PAIRS: Duration = Duration::from_millis(150);
 const TIME_OF_WINDOWS: Duration = Duration::from_millis(150);
 const TIME_OF_PAGES: Duration = Duration::from_millis(200);
+const TIME_OF_JUMPS: Duration = Duration::from_millis(40);
 const TIME_OF_OUTCOMES: Duration = Duration::from_millis(60);
 
 /// Rounds in which all kernels are timed.
@@ -71,6 +74,7 @@ fn all(clock: &ClockChain, features: Features) -> Result<Found, MachineError> {
     in_rounds(clock, features, &mut found)?;
     windows::measure(clock, features, Instant::now() + TIME_OF_WINDOWS, &mut found)?;
     translation::measure(clock, features, Instant::now() + TIME_OF_PAGES, &mut found)?;
+    jumps::measure(clock, features, Instant::now() + TIME_OF_JUMPS, &mut found)?;
     predictor::measure(clock, features, Instant::now() + TIME_OF_OUTCOMES, &mut found)?;
     Ok(found)
 }

@@ -8,6 +8,7 @@ use crate::replay::sets::Sets;
 const PART: u32 = 16;
 const LINE_BITS: u32 = 6;
 const WAYS: usize = 8;
+const TARGET_WAYS: usize = 4;
 
 /// Fetch of one thread.
 #[derive(Debug, Clone)]
@@ -18,6 +19,8 @@ pub(super) struct FrontEnd {
     per_slot: u32,
     /// When the last taken branches were fetched.
     last_taken: u32,
+    /// Taken branches whose targets the first level of the branch target buffer holds.
+    targets: Sets,
     decoded: Sets,
     l1i: Sets,
     generation: u64,
@@ -29,6 +32,7 @@ impl FrontEnd {
             time: 0,
             per_slot: 1,
             last_taken: 0,
+            targets: Sets::new(core.near_targets as usize, TARGET_WAYS),
             decoded: Sets::new(core.decoded_bytes as usize >> LINE_BITS, WAYS),
             l1i: Sets::new(core.l1i_bytes as usize >> LINE_BITS, WAYS),
             generation: 0,
@@ -75,7 +79,10 @@ impl FrontEnd {
     /// The last instruction was a taken branch.
     #[inline]
     pub(super) fn taken(&mut self, core: &CoreParameters, op: &Op) {
-        self.time = self.time.max(self.last_taken + PART / core.taken);
+        let place = u64::from(op.site);
+        let near = self.targets.meet(place, place | self.generation << 48);
+        let takes = if near { PART / core.taken } else { core.far_taken.max(PART / core.taken) };
+        self.time = self.time.max(self.last_taken + takes);
         self.last_taken = self.time;
         if op.is(kind::CALL | kind::RETURN) {
             self.time += core.call_bubble;

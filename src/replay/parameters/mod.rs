@@ -21,8 +21,11 @@ pub struct CoreParameters {
     /// Slots that are dispatched in a cycle, and retired.
     pub width: u32,
     pub retire_width: u32,
-    /// Taken branches that are fetched in a cycle.
+    /// Taken branches that are fetched in a cycle, as long as there are no more than `near_targets` of them; cycles × 16 that one takes
+    /// beyond.
     pub taken: u32,
+    pub near_targets: u32,
+    pub far_taken: u32,
     /// Cycles × 16 for which a call or a return stops fetch, beside being a taken branch.
     pub call_bubble: u32,
     /// Slots that are fetched in a cycle, and how many may wait for dispatch.
@@ -133,6 +136,8 @@ fn read(source: &Source, threads: u32) -> CoreParameters {
         width,
         retire_width: width.max(8),
         taken: whole(source.or("width.taken", source.rate("width.taken"), 1.0)),
+        near_targets: count("btb.first.entries", 4096.0),
+        far_taken: source.cycles("btb.second").map_or(0, |cycles| (cycles * 16.0).round() as u32),
         call_bubble: call_bubble(source),
         fetch_width: width.max(8),
         fetch_queue: 12 * width,
