@@ -16,7 +16,7 @@ const PROMISED: [&str; 16] = [
     "predictor.outcomes",
     "btb.{first.entries,second}",
     "forward.{wide,narrow,indexed,base,computed,vector.128,vector.256,vector.512}",
-    "tlb.{second,walk,first.entries,second.entries}",
+    "tlb.{second,walk,walks,first.entries,second.entries}",
     "form.{add,imul,div64,div32,shift,shiftcl,lea3,bmi,popcnt,cmov,setcc,adc,bsf,branch}.{lat,rate}",
     "form.{vadd,vmul,vshift,vlogic,shuffle,blend,gather}.{128,256,512}.{lat,rate}",
     "form.permute.{256,512}.{lat,rate}",

@@ -68,12 +68,13 @@
 //! | `window.registers` `window.vector.registers` | op | results under way: general registers, vector registers |
 //! | `misses.l1` | op | lines that the core waits for at once: the time of a miss of all caches over that of each further line of a burst |
 //! | `mispredict.indirect` | s | one mispredicted indirect jump, as `mispredict` |
-//! | `predictor.outcomes` | – | outcomes of one branch that repeat without a rule, up to which half of the wrong predictions are gone |
-//! | `btb.first.entries` `btb.second` | –, s | taken branches whose targets the first-level branch target buffer holds; what one takes beyond it |
+//! | `predictor.outcomes` | op | outcomes of one branch that repeat without a rule, up to which half of the wrong predictions are gone |
+//! | `btb.first.entries` `btb.second` | op, s | taken branches whose targets the first-level branch target buffer holds; what one takes beyond it |
 //! | `forward.wide` `forward.vector.{128,256,512}` | s | two stores of four bytes → a load of both; store → load of a vector |
 //! | `forward.{narrow,indexed,base,computed}` | s | store → load of a general register: of four bytes; with an index register; the load with another base register; with an addition of registers right behind the load (which is in it) |
 //! | `tlb.second` `tlb.walk` | s | what a load takes longer: with its page in the second-level TLB; in none, the page tables in caches |
 //! | `tlb.first.entries` `tlb.second.entries` | op | pages of 4 KiB that these know, in scattered order |
+//! | `tlb.walks` | op | walks of page tables under way at once |
 //! | `form.NAME.lat` | s | from operand to result |
 //! | `form.NAME.rate` | instr/s | independent ones (`call`: with its return, counted once; `push`: `push` and `pop` in turn; `cvt`, `cvtint`: both directions in turn) |
 //! | `form.NAME.ports` | op | bits: the ports that it may use, 0 to 7 of integer and 8 to 15 of vector units; which bit is which port means nothing |

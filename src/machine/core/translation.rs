@@ -7,6 +7,8 @@
 //! | up to `tlb.first.entries` | nothing: the first-level TLB knows all pages |
 //! | up to `tlb.second.entries` | `tlb.second` |
 //! | more | `tlb.second` + `tlb.walk`: the page tables, which are in the caches, have to be read |
+//!
+//! `tlb.walks` is how many of the latter are under way at once, by the time of one of several independent hops (Little's law).
 
 use std::time::Instant;
 
@@ -49,11 +51,15 @@ const WALK: f64 = 4.0;
 /// How far another measurement may lie from the values.
 const SPREAD: f64 = 0.1;
 
-const IDS: [(&str, Unit); 4] = [
+/// Chases at once: more than any core looks up at a time.
+const TOGETHER: usize = 12;
+
+const IDS: [(&str, Unit); 5] = [
     ("tlb.second", Unit::Time),
     ("tlb.walk", Unit::Time),
     ("tlb.first.entries", Unit::Count),
     ("tlb.second.entries", Unit::Count),
+    ("tlb.walks", Unit::Count),
 ];
 
 /// Chases over lines of pages, and over lines side by side.
@@ -72,12 +78,7 @@ impl Sets<'_> {
 
     /// Cycles of a hop over the first `count` of `places`, in scattered order.
     fn hop(&self, count: usize, place: impl Fn(u64) -> u64) -> f64 {
-        let order = shuffled(count);
-        for (n, from) in order.iter().enumerate() {
-            let to = order[(n + 1) % count];
-            // SAFETY: places lie inside the buffer, which nobody else uses.
-            unsafe { (place(*from) as *mut u64).write(place(to)) };
-        }
+        link(&shuffled(count), &place);
         let hops = self.kernel.work.payload.max(1);
         let iterations = (HOPS.max(count) as u64).div_ceil(hops);
         let seconds = fastest(RUNS, |arguments| {
@@ -88,6 +89,22 @@ impl Sets<'_> {
             unsafe { timed(&self.kernel, iterations, arguments) }
         });
         seconds / hops as f64 * self.clock.hz(&mut Arguments::new())
+    }
+
+    /// Cycles of a hop over `count` pages while others of [`TOGETHER`] chases are under way.
+    fn hop_together(&self, count: usize, features: Features) -> Result<f64, MachineError> {
+        let order = shuffled(count);
+        link(&order, |page| self.line_of(page));
+        let kernel = chase::chase(TOGETHER, features)?;
+        let hops = kernel.work.payload.max(1);
+        let seconds = fastest(RUNS, |arguments| {
+            for (n, chain) in arguments.chains.iter_mut().enumerate().take(TOGETHER) {
+                *chain = self.line_of(order[n * count / TOGETHER]);
+            }
+            // SAFETY: the chases stay in the ring.
+            unsafe { timed(&kernel, (4 * HOPS) as u64 / hops, arguments) }
+        });
+        Ok(seconds / hops as f64 * self.clock.hz(&mut Arguments::new()))
     }
 
     /// Cycles by which a hop over `count` pages takes longer than one over as many lines side by side; `None`: no time is left.
@@ -108,6 +125,15 @@ impl Sets<'_> {
     /// The most pages between `first` and `last` that cost as much as the fewest.
     fn entries(&self, first: usize, last: usize) -> Result<Result<usize, NoStep>, MachineError> {
         search((first, last), f64::INFINITY, self.end, |count| Ok(self.extra(count).map(|e| e.max(0.0) + ABOVE_ZERO)))
+    }
+}
+
+/// Writes the address of each place's next one into it, in this order.
+fn link(order: &[u64], place: impl Fn(u64) -> u64) {
+    for (n, from) in order.iter().enumerate() {
+        let to = order[(n + 1) % order.len()];
+        // SAFETY: places lie inside the buffer, which nobody else uses.
+        unsafe { (place(*from) as *mut u64).write(place(to)) };
     }
 }
 
@@ -141,7 +167,7 @@ pub fn measure(clock: &ClockChain, features: Features, end: Instant, found: &mut
         IDS.iter().for_each(|(id, unit)| found.missing(*id, *unit, NO_TIME));
         return Ok(());
     };
-    let [(second_id, time), (walk_id, _), (first_entries, count), (second_entries, _)] = IDS;
+    let [(second_id, time), (walk_id, _), (first_entries, count), (second_entries, _), (walks, _)] = IDS;
     if second >= ABOVE_ZERO {
         found.derived(second_id, time, value(second), "a line of each page less as many lines side by side");
         note_entries(found, first_entries, sets.entries(FEW, MORE[2])?, value);
@@ -151,12 +177,17 @@ pub fn measure(clock: &ClockChain, features: Features, end: Instant, found: &mut
     }
     if both - second >= WALK {
         let how = "more pages than the second-level TLB knows, less what it costs itself";
-        found.derived(walk_id, time, value(both - second.max(0.0)), how);
+        let walk = both - second.max(0.0);
+        found.derived(walk_id, time, value(walk), how);
+        let together = sets.hop_together(MANY[2], features)?;
+        let how = format!("a walk over a hop of {TOGETHER} chases at once, {together:.1} cycles");
+        found.derived(walks, count, value((walk / together).max(1.0)), how);
         note_entries(found, second_entries, sets.entries(MORE[2], MANY[2])?, value);
     } else {
         let why = format!("a hop over {} pages costs no more than one over some hundred", MANY[2]);
         found.missing(walk_id, time, why.clone());
-        found.missing(second_entries, count, why);
+        found.missing(second_entries, count, why.clone());
+        found.missing(walks, count, why);
     }
     Ok(())
 }

@@ -19,8 +19,6 @@ const PAGE_LINES: u64 = 64;
 /// Executions that a stride of one instruction is foreseen ahead, and the longest one in bytes; assumed.
 const STRIDE_AHEAD: usize = 8;
 const LONGEST_STRIDE: u64 = 2048;
-/// Page walks under way at a time; assumed.
-const WALKS: usize = 8;
 
 /// When an access has its data, and what it waited for. The parts of the wait lie behind the latency of L1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -71,7 +69,7 @@ impl<'a> Memory<'a> {
             strides: vec![never; sites],
             l1_misses: vec![0; core.l1_misses as usize],
             l2_misses: vec![0; core.l2_misses as usize],
-            walks: vec![0; WALKS],
+            walks: vec![0; core.walks as usize],
             bandwidth: [Bandwidth::new(), Bandwidth::new(), Bandwidth::new()],
             random: 0,
         }

@@ -81,6 +81,8 @@ pub struct CoreParameters {
     pub second_tlb: u32,
     pub walk: u32,
     pub far_walk: u32,
+    /// Walks under way at a time.
+    pub walks: u32,
     /// Bytes of code whose decoded form is kept, and bytes of L1I.
     pub decoded_bytes: u32,
     pub l1i_bytes: u32,
@@ -181,6 +183,7 @@ fn read(source: &Source, threads: u32) -> CoreParameters {
         dram_random: random_lines(source, threads),
         second_tlb: whole(source.or("tlb.second", source.cycles("tlb.second"), 7.0)),
         walk: whole(source.or("tlb.walk", source.cycles("tlb.walk"), 30.0)),
+        walks: count("tlb.walks", 4.0),
         far_walk: far_walk.map_or(70, whole),
         decoded_bytes: whole(source.or("bytes of decoded code", None, 16_384.0)),
         l1i_bytes: whole(source.or("bytes of L1I", None, 32_768.0)),
