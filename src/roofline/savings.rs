@@ -31,7 +31,9 @@ const WORTHWHILE: f64 = 0.05;
 pub fn savings(subject: &Subject<'_>, bound: &Bound) -> Vec<Saving> {
     let mut all = what_if::savings(subject);
     all.extend(prefetch::saving(subject));
-    let replaced: Vec<String> = all.iter().flat_map(|saving| saving.remove.clone()).collect();
+    // What was replayed and gains nothing gains nothing by a difference of bounds, either.
+    let mut replaced: Vec<String> = all.iter().flat_map(|saving| saving.remove.clone()).collect();
+    replaced.extend(what_if::replayed(subject));
     let is_told = |saving: &Saving| saving.remove.iter().any(|name| replaced.contains(name));
     all.extend(by_bound(subject, bound).into_iter().filter(|saving| !is_told(saving)));
     all.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));

@@ -48,6 +48,13 @@ pub fn savings(subject: &Subject<'_>) -> Vec<Saving> {
     all
 }
 
+/// The names of all single changes that were replayed, whatever they gain; none if the model is not near enough.
+pub fn replayed(subject: &Subject<'_>) -> Vec<String> {
+    let account = account::trusted(subject.function);
+    let changes = account.into_iter().flat_map(|account| account.what_if_s.keys());
+    changes.filter(|changes| changes.second.is_none()).map(|changes| removes(changes.first).to_owned()).collect()
+}
+
 /// Seconds in the kernel that page faults took on its behalf: `fault_s`, on as many CPUs at once as the function had.
 fn page_faults(subject: &Subject<'_>) -> Option<Saving> {
     let f = subject.function;
@@ -93,11 +100,21 @@ fn is_possible(subject: &Subject<'_>, change: WhatIf) -> bool {
         WhatIf::IndependentIterations => class::is_candidate(subject, Deficiency::Ilp),
         WhatIf::AllLanes => class::is_candidate(subject, Deficiency::Simd),
         WhatIf::Fused => class::is_candidate(subject, Deficiency::Fma),
+        // Prefetches and shorter ways help against latency, not where the bandwidth is used up.
+        WhatIf::HitsInL1 => {
+            matches!(subject.reuse, Reuse::SameCall { .. }) || account::trusted(subject.function).is_some_and(waits)
+        }
         // What a call meets once has nothing to be kept for.
         WhatIf::HitsInL2 => matches!(subject.reuse, Reuse::SameCall { .. }),
         WhatIf::UnitStride => traffic_of(subject).is_some_and(|t| out_of_order(&t) >= LEAST_OUT_OF_ORDER),
         _ => true,
     }
+}
+
+/// Whether it waits longer for the latency of lines than for bandwidth.
+fn waits(account: &Account) -> bool {
+    let latency = [Cause::L2, Cause::L3, Cause::DramLatency].map(|cause| account.part(cause));
+    latency.into_iter().sum::<f64>() > account.part(Cause::DramBandwidth)
 }
 
 fn traffic_of(subject: &Subject<'_>) -> Option<Traffic> {

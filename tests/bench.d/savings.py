@@ -10,7 +10,7 @@ removes = {}
 for line in (fixtures / "changes.txt").read_text().splitlines():
     if line and not line.startswith("#"):
         case, *names = line.split()
-        removes[case] = set(names)
+        removes[case] = names
 least = {}
 for line in times.read_text().splitlines():
     case, side, *seconds = line.split()
@@ -33,13 +33,14 @@ for case in removes:
     real = 1 - least[case, "after"] / before
     # Seconds of the function: at work and in the kernel on its behalf.
     time_s = (hot["time_s"] or 0) + (hot.get("kernel_s") or 0)
-    found = [s for s in hot["savings"] if removes[case] & set(s["remove"])]
-    predicted = max((s["seconds_max"] for s in found), default=0) / time_s if time_s else 0
+    # The first name that a saving has is the change itself.
+    told = [s["seconds_max"] for name in removes[case] for s in hot["savings"] if name in s["remove"]]
+    predicted = told[0] / time_s if told and time_s else 0
     first = "+".join(hot["savings"][0]["remove"]) if hot["savings"] else "-"
     near += abs(predicted - real) <= 0.15
     above += real > predicted + 0.05
     over += any(s["seconds_max"] > time_s * 1.001 for s in hot["savings"])
-    first_right += bool(hot["savings"]) and bool(removes[case] & set(hot["savings"][0]["remove"]))
+    first_right += bool(hot["savings"]) and bool(set(removes[case]) & set(hot["savings"][0]["remove"]))
     account = hot.get("account")
     model = account["model_s"] / hot["cpu_s"] if account and hot["cpu_s"] else None
     print(

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Savings that rprof predicts beside changes that were really made: each program of fixtures/savings is profiled as it was before the
-# change, and timed before and after it, interleaved, the least of BENCH_REPEAT (3) rounds. predicted: the largest saving that names what the change
+# change, and timed before and after it, interleaved, the least of BENCH_REPEAT (3) rounds. predicted: the saving that names what the change
 # removes, as a share of the function's time; real: what the change gave.
 set -u
 . tests/bench.d/common.sh

@@ -7,13 +7,14 @@ use crate::replay::op::{Op, Renaming};
 
 use super::graph::{Cause4, Node, index};
 use super::stores::{Match, Store};
-use super::{Core, Ready, STRING_START, memory};
+use super::{Core, Ready, STRING_START, lanes, memory};
 
 impl Core<'_> {
     pub(super) fn load(&mut self, op: &Op, accesses: &[BurstAccess], number: u32, now: Ready) -> Option<Ready> {
         let address = self.inputs(&op.address, now, 0);
-        let ports = self.core.load_ports[op.data_width as usize];
-        let l1 = self.core.l1[op.data_width as usize];
+        let width = self.data_width(op);
+        let ports = self.core.load_ports[width];
+        let l1 = self.core.l1[width];
         let mut last: Option<Ready> = None;
         for (n, access) in accesses.iter().enumerate() {
             let prefetch = access.access.kind == AccessKind::Prefetch;
@@ -78,6 +79,11 @@ impl Core<'_> {
         *node = if from == node.from { Node { time, level: 0, bandwidth: 0, translation: 0, ..*node } } else { plain };
     }
 
+    /// [`Op::data_width`], or that of the widest vectors.
+    fn data_width(&self, op: &Op) -> usize {
+        if self.widened { 1 + lanes::widest(self.core) } else { op.data_width as usize }
+    }
+
     /// Cycles from the data of `store` to a load of all or some of it.
     fn forwarding(&self, op: &Op, store: &Store, bytes: u32) -> u32 {
         let core = self.core;
@@ -104,7 +110,7 @@ impl Core<'_> {
 
     pub(super) fn store(&mut self, op: &Op, accesses: &[BurstAccess], data: Ready, now: Ready) -> Option<(Ready, u32)> {
         let address = self.inputs(&op.address, now, 0);
-        let ports = self.core.store_ports[op.data_width as usize];
+        let ports = self.core.store_ports[self.data_width(op)];
         let mut last: Option<(Ready, u32)> = None;
         for access in accesses {
             if !matches!(access.access.kind, AccessKind::Store | AccessKind::NtStore | AccessKind::Scatter) {

@@ -3,8 +3,19 @@
 use crate::isa::facts::AccessKind;
 use crate::profile::evidence::bursts::{Burst, BurstAccess, Found};
 use crate::replay::op::{Op, kind};
+use crate::replay::parameters::CoreParameters;
 
 use super::{Core, TO_ISSUE};
+
+/// The widest useful vectors, as forms count them: 0 for scalars, 1 for 128 bits, 2 for 256, 3 for 512.
+pub(super) fn widest(core: &CoreParameters) -> usize {
+    match core.vector_bits {
+        512.. => 3,
+        256.. => 2,
+        128.. => 1,
+        _ => 0,
+    }
+}
 
 impl Core<'_> {
     /// Brings the lines that an iteration misses which another one does the work of.

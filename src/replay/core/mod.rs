@@ -136,6 +136,8 @@ pub struct Core<'a> {
     result: Ready,
     /// Backward branches so far.
     iteration: u32,
+    /// Whether the present block is of a loop whose operations are done in the widest vectors.
+    widened: bool,
     /// Changes with each operation, to spread the parts of a cycle.
     dither: u16,
     generation: u32,
@@ -175,6 +177,7 @@ impl<'a> Core<'a> {
             committed: (0, 0, 0),
             refilling: None,
             choice: None,
+            widened: false,
             result: Ready { time: 0, node: 0 },
             iteration: 0,
             dither: 0,
@@ -231,8 +234,9 @@ impl<'a> Core<'a> {
                 self.count(ops, step.branch);
             }
             executed += ops.len() as u32;
+            self.widened = lanes.get(step.block as usize).is_some_and(|lanes| *lanes > 1);
             if let Some(&lanes) = lanes.get(step.block as usize)
-                && lanes > 1
+                && self.widened
             {
                 passes[step.block as usize] += 1;
                 if passes[step.block as usize] % lanes != 0 {
@@ -460,6 +464,7 @@ impl<'a> Core<'a> {
             return None;
         }
         let place = match Form(op.form).0 % 4 {
+            _ if self.widened && op.is(kind::ARITHMETIC) => op.form as usize / 4 * 4 + lanes::widest(self.core),
             lanes if fused(kind::FUSED_SUM) => Kind::FFma as usize * 4 + lanes as usize,
             _ => op.form as usize,
         };
