@@ -329,7 +329,8 @@ impl<'a> Memory<'a> {
                 let cycles = if far { self.core.far_walk } else { self.core.walk };
                 let walker = earliest(&self.walks);
                 let start = time.max(self.walks[walker]);
-                self.walks[walker] = start + cycles;
+                // `tlb.walks` was measured with entries in the caches; farther ones were never seen to keep walkers as long as they take.
+                self.walks[walker] = start + self.core.walk;
                 start + cycles - time
             }
             _ => self.core.second_tlb,
