@@ -10,7 +10,6 @@ use crate::profile::prefetch::Prefetch;
 
 use super::account;
 use super::advice;
-use super::savings::alone_share;
 use super::terms::Subject;
 
 /// Latency is worth a word from this share of the time on.
@@ -27,7 +26,7 @@ pub fn saving(subject: &Subject<'_>) -> Option<Saving> {
         remove: vec!["no-prefetch".to_owned()],
         seconds,
         seconds_max: seconds,
-        program_seconds: alone_share(subject).map(|alone| seconds * alone),
+        program_seconds: subject.alone_share().map(|alone| seconds * alone),
         advice: format!(
             "{:.0} % of its time is latency beyond L2, and {:.0} % of the lines that no stride foresees have addresses that an index or \
              arithmetic tells ahead{}: prefetch them some iterations before (__builtin_prefetch). At most {:.0} % of its time.",

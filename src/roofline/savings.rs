@@ -72,7 +72,7 @@ fn by_bound(subject: &Subject<'_>, bound: &Bound) -> Vec<Saving> {
                 remove: remove.iter().map(|d| d.name().to_owned()).collect(),
                 seconds,
                 seconds_max,
-                program_seconds: alone_share(subject).map(|share| seconds * share),
+                program_seconds: subject.alone_share().map(|share| seconds * share),
             }
         })
         .collect()
@@ -118,10 +118,4 @@ fn candidates(subject: &Subject<'_>, bound: &Bound) -> Vec<Deficiency> {
             _ => true,
         })
         .collect()
-}
-
-/// Share of its elapsed time in which no other function was at work.
-pub fn alone_share(subject: &Subject<'_>) -> Option<f64> {
-    let f = subject.function;
-    f.exclusive_s.zip(f.time_s).filter(|(_, t)| *t > 0.0).map(|(alone, t)| (alone / t).clamp(0.0, 1.0))
 }

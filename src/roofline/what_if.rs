@@ -12,7 +12,6 @@ use super::account;
 use super::class;
 use super::deficiency::Deficiency;
 use super::reuse::Reuse;
-use super::savings::alone_share;
 use super::terms::Subject;
 
 /// From this share of lines out of order on another order is worth a word.
@@ -40,7 +39,7 @@ pub fn savings(subject: &Subject<'_>) -> Vec<Saving> {
             remove: changes.iter().map(|change| removes(change).to_owned()).collect(),
             seconds,
             seconds_max: seconds,
-            program_seconds: alone_share(subject).map(|alone| seconds * alone),
+            program_seconds: subject.alone_share().map(|alone| seconds * alone),
             advice: advice(*changes, account, share),
         }
     });
@@ -67,7 +66,7 @@ fn page_faults(subject: &Subject<'_>) -> Option<Saving> {
         remove: vec!["page-faults".to_owned()],
         seconds,
         seconds_max: seconds,
-        program_seconds: alone_share(subject).map(|alone| seconds * alone),
+        program_seconds: subject.alone_share().map(|alone| seconds * alone),
         advice: format!(
             "{fault_s:.3} s in the kernel are page faults of memory that it touches first: use buffers again instead of new ones \
              (GLIBC_TUNABLES=glibc.malloc.mmap_threshold=… keeps large ones), or huge pages, or touch the memory before."

@@ -128,6 +128,12 @@ impl<'a> Subject<'a> {
         Subject { uneven: memory_side::of_function(&even), ..even }
     }
 
+    /// Share of its elapsed time in which no other function was at work.
+    pub fn alone_share(&self) -> Option<f64> {
+        let f = self.function;
+        f.exclusive_s.zip(f.time_s).filter(|(_, t)| *t > 0.0).map(|(alone, t)| (alone / t).clamp(0.0, 1.0))
+    }
+
     /// Term `id` with the deficiencies in `removed` gone.
     ///
     /// Removing one shortens only its own terms: SIMD pipe, chain, issue and access of what becomes vector instructions; FMA pipe;
