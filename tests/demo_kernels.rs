@@ -12,7 +12,8 @@ use rprof::instrument::translator::Translator;
 use rprof::instrument::{CountingEngine, SingleStep};
 use rprof::isa::facts::{AccessKind, Dynamic, InstructionFacts};
 use rprof::isa::x86_64::classify::classify;
-use rprof::profile::evidence::counted::{BlockCount, CountedEvidence};
+use rprof::profile::evidence::blocks::BlockCount;
+use rprof::profile::evidence::counted::CountedEvidence;
 use rprof::target::launch::{Program, Streams, spawn_gated};
 
 /// One kernel: vectors of `w` bytes, so w/8 doubles and w/4 singles.

@@ -2,7 +2,7 @@
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 
-use crate::profile::evidence::counted::{BlockCount, DynamicCount};
+use crate::profile::evidence::blocks::{BlockCount, DynamicCount};
 
 /// Merges neighbours in `blocks`, which is sorted by place: same module, adjoining, executed equally often by the same
 /// threads, and the first does not end in a transfer of control.

@@ -6,7 +6,8 @@ use std::path::Path;
 use nix::unistd::Pid;
 
 use crate::profile::code::{CodeRef, ModuleKind};
-use crate::profile::evidence::counted::{BlockCount, CallCount, CountedEvidence, DynamicCount};
+use crate::profile::evidence::blocks::{BlockCount, CallCount, DynamicCount};
+use crate::profile::evidence::counted::CountedEvidence;
 use crate::target::maps::Mapping;
 use crate::target::markers::{Marker, find};
 use crate::target::modules::{Located, ModuleTable};

@@ -2,7 +2,8 @@
 
 use rprof::profile::code::{CodeRef, ModuleInfo, ModuleKind};
 use rprof::profile::evidence::ThreadInfo;
-use rprof::profile::evidence::counted::{BlockCount, CountedEvidence, DynamicCount};
+use rprof::profile::evidence::blocks::{BlockCount, DynamicCount};
+use rprof::profile::evidence::counted::CountedEvidence;
 use rprof::profile::evidence::timed::{Sample, TimedEvidence};
 use rprof::profile::function::Function;
 use rprof::profile::join::resolver::{FunctionAt, InlinedAt, SourceLine};

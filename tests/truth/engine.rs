@@ -8,7 +8,7 @@ use object::{Object, ObjectSymbol};
 use rprof::instrument::CountingEngine;
 use rprof::isa::facts::Dynamic;
 use rprof::isa::x86_64::classify;
-use rprof::profile::evidence::counted::BlockCount;
+use rprof::profile::evidence::blocks::BlockCount;
 use rprof::target::launch::{Program, Streams, spawn_gated};
 
 use super::program::Figures;

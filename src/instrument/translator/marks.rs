@@ -23,7 +23,7 @@ use super::thread::Thread;
 use super::version::Version;
 use super::writer::Writer;
 use crate::instrument::x86_64::emit::{RCX, RDI, RDX, RSI};
-use crate::profile::evidence::counted::BlockCount;
+use crate::profile::evidence::blocks::BlockCount;
 use crate::profile::evidence::marks::CountedMarks;
 use crate::target::address::Address;
 use crate::target::markers::call::Call;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::counted::BlockCount;
+use super::blocks::BlockCount;
 use crate::profile::run::Warning;
 
 /// Whose names a marker has.

@@ -1,5 +1,6 @@
 //! Evidence: what each producer yields. Facts keyed by process, thread and module + offset; merging is concatenation.
 
+pub mod blocks;
 pub mod bursts;
 pub mod counted;
 pub mod counters;

@@ -6,7 +6,7 @@ use super::executed::{DecodedBlock, Executed, Span};
 use super::shape::Shape;
 use super::tally::{Executions, Tally};
 use crate::isa::x86_64::{block_issue_slots, classify};
-use crate::profile::evidence::counted::BlockCount;
+use crate::profile::evidence::blocks::BlockCount;
 
 /// What was executed in one function or loop.
 #[derive(Debug, Default)]

@@ -6,7 +6,8 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 
 use super::code_map::{CodeMap, FunctionId};
 use super::modules::{Pass, Place};
-use crate::profile::evidence::counted::{BlockCount, CountedEvidence};
+use crate::profile::evidence::blocks::BlockCount;
+use crate::profile::evidence::counted::CountedEvidence;
 
 /// A block with its instructions; their `ip` is the offset in the joint module.
 #[derive(Debug)]

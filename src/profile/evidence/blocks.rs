@@ -1,0 +1,38 @@
+//! Blocks of the counted pass and how often they were executed.
+
+use crate::profile::code::CodeRef;
+
+/// A straight run of instructions and how often it was executed from its first to its last instruction.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BlockCount {
+    /// Its first instruction.
+    pub at: CodeRef,
+    /// The program's own bytes of the block.
+    pub code: Vec<u8>,
+    /// (index into `threads`, executions), threads without executions left out.
+    pub executions: Vec<(u32, u64)>,
+    /// Run-time sums for instructions whose text does not tell everything; a sum of 0 is stated, one that is missing was not counted.
+    pub dynamic: Vec<DynamicCount>,
+    /// Where it ends in a `syscall` whose number its text does not tell: how often each number was called.
+    pub calls: Vec<CallCount>,
+}
+
+/// Executions of a `syscall` with one number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallCount {
+    /// Its number.
+    pub number: u32,
+    /// Executions, of all threads.
+    pub count: u64,
+}
+
+/// A run-time sum of one instruction in one thread: active lanes, or `rep` iterations, over all executions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DynamicCount {
+    /// Byte offset of the instruction in the block.
+    pub offset: u32,
+    /// Index into `threads`.
+    pub thread: u32,
+    /// Sum over all executions.
+    pub sum: u64,
+}
