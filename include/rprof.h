@@ -12,15 +12,23 @@
 extern "C" {
 #endif
 
-/* A first instruction that the kernel need not step over makes a uprobe cheap. */
+/* A first instruction that the kernel need not step over makes a uprobe cheap. Not a nop of five bytes: Linux 6.18 makes a call of that,
+ * which a forked child cannot make. */
 #ifdef __x86_64__
-#define RPROF_FIRST ".byte 0x0f, 0x1f, 0x44, 0x00, 0x00" /* nopl 0(%rax,%rax) */
+#define RPROF_FIRST ".byte 0x66, 0x90" /* xchg %ax,%ax */
 #else
 #define RPROF_FIRST ""
 #endif
 
+/* One function of this name, whatever the compiler knows of its calls. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define RPROF_KEPT __attribute__((weak, used, noipa))
+#else
+#define RPROF_KEPT __attribute__((weak, used, noinline))
+#endif
+
 /* what: 0 begins region `name`, 1 ends it, 2 is work in units of `name`; `amount`: the bits of a double. */
-__attribute__((weak, noinline)) void rprof_mark(int what, const char *name, unsigned long long amount)
+RPROF_KEPT void rprof_mark(int what, const char *name, unsigned long long amount)
 {
     __asm__ volatile(RPROF_FIRST : : "r"(what), "r"(name), "r"(amount) : "memory");
 }
