@@ -81,6 +81,8 @@ pub const FILTERED_LINES: u32 = 16;
 pub const MARKER: u32 = 0x280;
 /// Those four.
 pub const MARKER_ARGUMENTS: u32 = 0x288;
+/// And rsp.
+pub const MARKER_STACK: u32 = 0x2a8;
 
 /// The first counter.
 pub const COUNTERS: u32 = 0x1000;

@@ -22,7 +22,7 @@ use super::space::CodeSpace;
 use super::thread::Thread;
 use super::version::Version;
 use super::writer::Writer;
-use crate::instrument::x86_64::emit::{RCX, RDI, RDX, RSI};
+use crate::instrument::x86_64::emit::{RCX, RDI, RDX, RSI, RSP};
 use crate::profile::evidence::blocks::BlockCount;
 use crate::profile::evidence::marks::CountedMarks;
 use crate::target::address::Address;
@@ -37,11 +37,39 @@ pub struct Marks {
     tracker: Tracker,
     /// By thread.
     before: HashMap<u32, Snapshot>,
-    /// By thread and marker function: how often it had executed that at its last call.
-    executed: HashMap<(u32, u64), u64>,
+    /// By thread and marker function: its calls that may be made once more.
+    noted: HashMap<(u32, u64), Vec<Noted>>,
     spent: Duration,
     calls: u64,
     given_up: bool,
+}
+
+/// Calls of one function that are remembered: as many as signal handlers may interrupt one another in.
+const DEEPEST: usize = 16;
+
+/// A call that was noted, but perhaps not executed yet: a signal puts the thread back to the function's start, from where it calls again
+/// when the handler has returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Noted {
+    /// RSP at the call.
+    stack: u64,
+    /// How often the thread has executed the function by then, if this call was not executed.
+    executed: u64,
+}
+
+/// Whether a call of a function that was `executed` so often is one of those `noted`, once more. Notes it if not.
+fn is_repeated(noted: &mut Vec<Noted>, call: Noted) -> bool {
+    if noted.contains(&call) {
+        return true;
+    }
+    // A handler's call is executed before the ones that it interrupted.
+    noted.iter_mut().for_each(|before| before.executed += 1);
+    noted.retain(|before| before.stack != call.stack);
+    if noted.len() >= DEEPEST {
+        noted.remove(0);
+    }
+    noted.push(call);
+    false
 }
 
 /// Counters of a thread at its last marker call.
@@ -77,9 +105,9 @@ impl Marks {
         let mut space = process.image.space.borrow_mut();
         let at = get(layout::MARKER);
         let Some(&marker) = space.markers.get(&at) else { return };
-        // A thread that was stopped behind the call's note, and put back to the function's start, makes it once more.
         let executed = space.executions(&regions, thread.region, Address::new(at));
-        if self.executed.insert((thread.ordinal, at), executed) == Some(executed) {
+        let call = Noted { stack: get(layout::MARKER_STACK), executed };
+        if is_repeated(self.noted.entry((thread.ordinal, at)).or_default(), call) {
             return;
         }
         self.calls += 1;
@@ -130,7 +158,7 @@ impl Marks {
     /// The counters of `thread` begin at 0 again.
     fn forget(&mut self, thread: u32) {
         self.before.remove(&thread);
-        self.executed.retain(|(of, _), _| *of != thread);
+        self.noted.retain(|(of, _), _| *of != thread);
     }
 
     /// `child` is the first thread of a process that `parent` forked; returns its path.
@@ -179,6 +207,7 @@ impl Writer<'_> {
         for (i, register) in [RDI, RSI, RDX, RCX].into_iter().enumerate() {
             hot.save(layout::MARKER_ARGUMENTS + 8 * i as u32, register);
         }
+        hot.save(layout::MARKER_STACK, RSP);
         hot.save(layout::SAVE_RCX, RCX);
         hot.constant(RCX, at);
         hot.save(layout::MARKER, RCX);
@@ -190,5 +219,24 @@ impl Writer<'_> {
         cold.constant(RCX, back.get());
         cold.save(layout::TARGET, RCX);
         cold.jump(mark);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_a_signal_interrupts_is_noted_once_and_those_of_its_handler_are_their_own() {
+        let mut noted = Vec::new();
+        let mut call = |stack, executed| is_repeated(&mut noted, Noted { stack, executed });
+        assert!(!call(0x1000, 0));
+        // A handler begins and ends a region before the call is executed; another signal interrupts the end.
+        assert!(!call(0x800, 0));
+        assert!(!call(0x800, 1));
+        assert!(!call(0x400, 1));
+        assert!(call(0x800, 2), "the end, once more");
+        assert!(call(0x1000, 3), "the outer call, once more");
+        assert!(!call(0x1000, 4), "the next one from the same place");
     }
 }
