@@ -73,7 +73,10 @@ pub fn parallel_candidates(subject: &Subject<'_>) -> Vec<Deficiency> {
     if subject.team.size < 2 || subject.team.allowed.is_none_or(|allowed| allowed < 2) {
         return Vec::new();
     }
-    vec![Deficiency::Threads, Deficiency::Imbalance]
+    // More threads than it had help only where it had fewer than CPUs.
+    let room = subject.team.allowed.is_some_and(|allowed| subject.team.size < allowed);
+    let threads = room.then_some(Deficiency::Threads);
+    threads.into_iter().chain([Deficiency::Imbalance]).collect()
 }
 
 /// Classifies `subject` by its `bound`, its account and its time in the kernel.

@@ -156,12 +156,12 @@ fn words(change: WhatIf, account: &Account) -> String {
         ),
         WhatIf::AllLanes => "its arithmetic does not fill the vector registers: vectorise its loop".into(),
         WhatIf::HitsInL1 => format!(
-            "{:.0} % of its time is latency of L2, L3 and memory: keep what it uses again close together, or prefetch it",
-            cost(Cause::L2) + cost(Cause::L3) + cost(Cause::DramLatency)
+            "{:.0} % of its time it waits for L2, L3 and memory: keep what it uses again close together, or prefetch it",
+            cost(Cause::L2) + cost(Cause::L3) + cost(Cause::DramLatency) + cost(Cause::DramBandwidth)
         ),
         WhatIf::HitsInL2 => format!(
-            "{:.0} % of its time is latency of L3 and memory: work on parts that L2 holds",
-            cost(Cause::L3) + cost(Cause::DramLatency)
+            "{:.0} % of its time it waits for L3 and memory: work on parts that L2 holds",
+            cost(Cause::L3) + cost(Cause::DramLatency) + cost(Cause::DramBandwidth)
         ),
         WhatIf::UnitStride => {
             "its accesses do not follow one another: change the order of its loops or of its data".into()

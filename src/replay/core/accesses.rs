@@ -57,7 +57,15 @@ impl Core<'_> {
         let Some(found) = self.stores.meet(access.access.address, access.access.bytes, issue) else { return };
         let cut = self.change.no_forwarding;
         let (time, from) = match found {
-            Match::Whole(store) | Match::Part(store) if cut || self.is_cut(store.iteration) => (issue + l1, node.from),
+            Match::Whole(store) | Match::Part(store) if self.is_cut(store.iteration) => (issue + l1, node.from),
+            // In a register the value is handed on as soon as it is there.
+            Match::Whole(store) | Match::Part(store) if cut => {
+                if store.data > now.time {
+                    (store.data, store.node)
+                } else {
+                    (now.time, now.node)
+                }
+            }
             Match::Whole(store) => {
                 let forward = self.forwarding(op, &store, access.access.bytes);
                 let time = store.data + forward;
