@@ -102,7 +102,7 @@ pub fn render(profile: &Profile, format: Format, view: &View) -> Result<String, 
         Format::Html => html::page(profile, view)?,
         Format::Svg => plot::roofline::svg(profile, view),
         Format::Work => plot::work::svg(profile).ok_or(ReportError::Render {
-            what: "the picture of work",
+            what: "picture of work",
             problem: "the program names none (rprof_work in include/rprof.h)".into(),
         })?,
         Format::Csv => csv::table(profile),

@@ -94,7 +94,7 @@ fn work(profile: &Profile, shown: &[&Region]) -> Rows {
     let row = |(region, work): (&Region, &Work)| {
         let (rate, per_byte) = (region.rate(work), region.per_byte(work));
         let allowed = per_byte.zip(bandwidth).map(|(p, b)| p * b);
-        let at = rate.zip(allowed).map(|(r, a)| percent(r / a));
+        let at = rate.zip(allowed.filter(|a| *a > 0.0)).map(|(r, a)| percent(r / a));
         vec![
             name::shorten(&work.unit, NAME),
             named(region),

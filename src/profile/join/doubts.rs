@@ -63,7 +63,14 @@ pub fn about_time(timed: &TimedEvidence, on_cpu_samples: usize, sampled_s: f64) 
         ));
     }
     let all = on_cpu_samples as u64 + timed.lost;
-    if timed.lost * 50 > all {
+    if timed.lost * 50 > all && timed.marks.is_some() {
+        warnings.push(Warning::new(
+            "samples-lost",
+            format!("{} records were lost: samples, or calls of markers that came too fast", timed.lost),
+            "times may be too low, and regions have none",
+            "mark longer regions, so that there are fewer calls",
+        ));
+    } else if timed.lost * 50 > all {
         warnings.push(Warning::new(
             "samples-lost",
             format!("{} of {all} samples were lost", timed.lost),

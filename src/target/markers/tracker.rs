@@ -191,7 +191,13 @@ impl Tracker {
             }
             self.units += 1;
         }
-        *self.work.entry((unit, self.path(thread))).or_default() += amount;
+        let path = self.path(thread);
+        let sum = self.work.entry((unit, path)).or_default();
+        if (*sum + amount).is_finite() {
+            *sum += amount;
+        } else {
+            self.doubts.amounts += 1;
+        }
     }
 
     /// Finds the number of the path that a thread is on now.
