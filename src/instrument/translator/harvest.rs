@@ -75,6 +75,12 @@ impl CodeSpace {
         }
     }
 
+    /// How often `thread` executed only a part of `block`.
+    pub fn parts_of(&self, block: BlockId, thread: u32) -> u64 {
+        let of_block = self.totals.parts.iter().filter(|((id, _), _)| *id == block);
+        of_block.flat_map(|(_, by_thread)| by_thread).filter(|(of, _)| *of == thread).map(|(_, n)| n).sum()
+    }
+
     /// Adds to a counter's total on a path through marked regions.
     pub fn add_marked(&mut self, slot: u32, path: u32, more: u64) {
         self.marked.slots.add(slot, path, more);

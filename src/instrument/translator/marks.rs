@@ -105,7 +105,7 @@ impl Marks {
         let mut space = process.image.space.borrow_mut();
         let at = get(layout::MARKER);
         let Some(&marker) = space.markers.get(&at) else { return };
-        let executed = space.executions(&regions, thread.region, Address::new(at));
+        let executed = space.executions(&regions, thread, Address::new(at));
         let call = Noted { stack: get(layout::MARKER_STACK), executed };
         if is_repeated(self.noted.entry((thread.ordinal, at)).or_default(), call) {
             return;
@@ -179,10 +179,16 @@ impl Marks {
 }
 
 impl CodeSpace {
-    /// How often the thread of a region has executed the block at `at`, in all versions.
-    fn executions(&self, regions: &Regions, region: u32, at: Address) -> u64 {
+    /// How often `thread` has begun to execute the block at `at`, in all versions: its counters, and what was counted in part since a
+    /// signal cut it in two.
+    fn executions(&self, regions: &Regions, thread: &Thread, at: Address) -> u64 {
         let blocks = Version::ALL.iter().filter_map(|&version| self.find(version, at));
-        blocks.map(|id| regions.get(region, layout::counter(self.block(id).slot))).fold(0, u64::wrapping_add)
+        let begun = blocks.map(|id| {
+            let block = self.block(id);
+            let counter = regions.get(thread.region, layout::counter(block.slot)) as i64;
+            (counter.wrapping_div(block.scale()) as u64).wrapping_add(self.parts_of(id, thread.ordinal))
+        });
+        begun.fold(0, u64::wrapping_add)
     }
 }
 
