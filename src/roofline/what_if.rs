@@ -16,6 +16,8 @@ use super::terms::Subject;
 
 /// From this share of lines out of order on another order is worth a word.
 const LEAST_OUT_OF_ORDER: f64 = 0.2;
+/// So is one that packs what is used, up to this part of each line.
+const MOST_USED: f64 = 0.3;
 /// A change is listed if it gains this share of the time.
 const WORTHWHILE: f64 = 0.05;
 
@@ -105,7 +107,10 @@ fn is_possible(subject: &Subject<'_>, change: WhatIf) -> bool {
         }
         // What a call meets once has nothing to be kept for.
         WhatIf::HitsInL2 => matches!(subject.reuse, Reuse::SameCall { .. }),
-        WhatIf::UnitStride => traffic_of(subject).is_some_and(|t| out_of_order(&t) >= LEAST_OUT_OF_ORDER),
+        WhatIf::UnitStride => {
+            let wasteful = |t: &Traffic| used_of_lines(t) <= MOST_USED;
+            traffic_of(subject).is_some_and(|t| out_of_order(&t) >= LEAST_OUT_OF_ORDER || wasteful(&t))
+        }
         _ => true,
     }
 }
@@ -118,6 +123,11 @@ fn waits(account: &Account) -> bool {
 
 fn traffic_of(subject: &Subject<'_>) -> Option<Traffic> {
     subject.function.work.as_ref()?.traffic
+}
+
+/// Bytes accessed over those of the lines that they missed L1 for.
+fn used_of_lines(t: &Traffic) -> f64 {
+    (t.l1_read + t.l1_write) / (64.0 * t.l1_misses).max(1.0)
 }
 
 /// Share of the lines that do not follow one another.
@@ -164,7 +174,8 @@ fn words(change: WhatIf, account: &Account) -> String {
             cost(Cause::L3) + cost(Cause::DramLatency) + cost(Cause::DramBandwidth)
         ),
         WhatIf::UnitStride => {
-            "its accesses do not follow one another: change the order of its loops or of its data".into()
+            "its accesses do not follow one another, or use little of each line: change the order of its loops, or pack its data"
+                .into()
         }
         WhatIf::Fused => "adds and multiplies stand alone: fuse them (-ffp-contract=fast, -mfma)".into(),
         WhatIf::NoTlbMisses => {

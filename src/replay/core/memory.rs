@@ -144,7 +144,8 @@ impl<'a> Memory<'a> {
             _ if self.change.hits_l2 => Level::L2,
             level => level,
         };
-        if self.change.unit_stride && !self.in_stream(line) {
+        let own_line = self.strides[site as usize].stride.unsigned_abs() >= 1 << LINE_BITS;
+        if self.change.unit_stride && (own_line || !self.in_stream(line)) {
             // One line serves as many accesses as it has elements.
             if self.draw(number ^ 0x4000_0000) % (1 << LINE_BITS) >= access.access.bytes.clamp(1, 1 << LINE_BITS) {
                 return arrival;
