@@ -8,7 +8,7 @@ use std::time::Instant;
 use iced_x86::{Code, Register};
 
 use super::found::{Found, NO_TIME, Unit, Value};
-use super::windows::{fastest, timed};
+use super::windows::{between, fastest, timed};
 use crate::machine::bench::ClockChain;
 use crate::machine::error::MachineError;
 use crate::machine::features::Features;
@@ -54,7 +54,7 @@ fn ring(count: usize, features: Features) -> Result<Kernel, MachineError> {
 /// An instruction that cannot be encoded.
 pub fn measure(clock: &ClockChain, features: Features, end: Instant, found: &mut Found) -> Result<(), MachineError> {
     let clock_hz = clock.hz(&mut Arguments::new());
-    let mut cycles: Vec<(usize, f64)> = Vec::new();
+    let mut cycles: Vec<(f64, f64)> = Vec::new();
     let mut count = FEW;
     while count <= MANY {
         if Instant::now() >= end {
@@ -65,7 +65,7 @@ pub fn measure(clock: &ClockChain, features: Features, end: Instant, found: &mut
         let kernel = ring(count, features)?;
         // SAFETY: the kernel touches no memory.
         let seconds = fastest(RUNS, |arguments| unsafe { timed(&kernel, (JUMPS / count) as u64, arguments) });
-        cycles.push((count, seconds / count as f64 * clock_hz));
+        cycles.push((count as f64, seconds / count as f64 * clock_hz));
         count *= 2;
     }
     let (low, high) = (cycles[0].1.min(cycles[1].1), cycles[cycles.len() - 1].1);
@@ -77,10 +77,9 @@ pub fn measure(clock: &ClockChain, features: Features, end: Instant, found: &mut
     }
     let middle = (low + high) / 2.0;
     let above = cycles.iter().position(|(_, own)| *own > middle).unwrap_or(cycles.len() - 1).max(1);
-    let ((below, fast), (_, slow)) = (cycles[above - 1], cycles[above]);
-    let octaves = ((middle - fast) / (slow - fast)).clamp(0.0, 1.0);
+    let entries = between(cycles[above - 1], cycles[above], middle);
     let value = |value: f64| Value { value, clock_hz, spread: SPREAD };
-    found.measured(ENTRIES, Unit::Count, value((below as f64 * 2f64.powf(octaves)).round()));
+    found.measured(ENTRIES, Unit::Count, value(entries.round()));
     found.measured(SECOND, Unit::Time, value(high));
     Ok(())
 }

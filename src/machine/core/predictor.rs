@@ -8,7 +8,7 @@ use std::time::Instant;
 use iced_x86::{Code, Register};
 
 use super::found::{Found, NO_TIME, Unit, Value};
-use super::windows::timed;
+use super::windows::{between, timed};
 use crate::machine::bench::ClockChain;
 use crate::machine::bench::arena::{Buffer, Pages};
 use crate::machine::error::MachineError;
@@ -90,16 +90,15 @@ pub fn measure(clock: &ClockChain, features: Features, end: Instant, found: &mut
         found.missing(ID, Unit::Count, "random outcomes take no longer than known ones");
         return Ok(());
     }
-    let (mut below, mut height) = (SHORT, 0.0);
+    let middle = (learnt + unknown) / 2.0;
+    let (mut below, mut height) = (SHORT, learnt);
     while below < LONG {
-        let Some(seconds) = seconds(2 * below)? else {
+        let Some(next) = seconds(2 * below)? else {
             found.missing(ID, Unit::Count, NO_TIME);
             return Ok(());
         };
-        let next = (seconds - learnt) / (unknown - learnt);
-        if next >= 0.5 {
-            let octaves = (0.5 - height) / (next - height);
-            let value = below as f64 * 2f64.powf(octaves.clamp(0.0, 1.0));
+        if next >= middle {
+            let value = between((below as f64, height), (2.0 * below as f64, next), middle);
             let how = format!(
                 "outcomes take {:.2} ns where they are learnt, {:.2} ns where they are not",
                 1e9 * learnt,

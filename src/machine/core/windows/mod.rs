@@ -19,7 +19,7 @@ use crate::machine::features::Features;
 use crate::machine::kernels::{Arguments, Kernel};
 use fillers::Filler;
 use lines::Lines;
-pub(super) use step::NoStep;
+pub(super) use step::{NoStep, between};
 
 /// Hops of a run, runs of which the second-fastest counts, and most instructions between two misses.
 const HOPS: u64 = 32;

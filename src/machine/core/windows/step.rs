@@ -56,6 +56,12 @@ pub fn find(
     Err(NoStep::Noisy)
 }
 
+/// Where a curve that is `low` at `x` and `high` at `y` is at `middle`, if it rises with the logarithm.
+pub fn between((x, low): (f64, f64), (y, high): (f64, f64), middle: f64) -> f64 {
+    let part = ((middle - low) / (high - low)).clamp(0.0, 1.0);
+    x * (y / x).powf(part)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
