@@ -23,6 +23,9 @@ pub struct Tally {
     marked: Blocks,
 }
 
+/// Numbers of system calls beyond it are not told apart.
+pub const HIGHEST_CALL: u32 = 511;
+
 type Blocks = HashMap<CodeRef, Vec<(Vec<u8>, Counts)>>;
 
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 use nix::unistd::Pid;
 
-use crate::instrument::tally::Tally;
+use crate::instrument::tally::{HIGHEST_CALL, Tally};
 use crate::instrument::x86_64::operands::{Operand, operands};
 use crate::isa::facts::Dynamic;
 use crate::isa::x86_64::classify;
@@ -15,8 +15,6 @@ use crate::target::maps::{Mapping, read_maps};
 use crate::target::memory::Memory;
 
 const MAX_LENGTH: usize = 15;
-/// Numbers of system calls beyond it are not told apart; as under the translator.
-const HIGHEST_CALL: u64 = 511;
 
 /// One instruction of the program.
 #[derive(Debug)]
@@ -43,7 +41,7 @@ pub struct Record {
 impl Record {
     /// One more execution as the system call `number`.
     pub fn count_call(&mut self, number: i64) {
-        *self.calls.entry((number as u64).min(HIGHEST_CALL) as u32).or_default() += 1;
+        *self.calls.entry((number as u64).min(HIGHEST_CALL.into()) as u32).or_default() += 1;
     }
 
     /// One more execution.

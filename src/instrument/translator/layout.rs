@@ -13,6 +13,7 @@
 //!                                               0x540000 lookups of returns, for each version
 //! ```
 
+use crate::instrument::tally::HIGHEST_CALL;
 use crate::instrument::x86_64::lookup_index::{RETURN_ENTRIES, TARGET_ENTRIES};
 
 /// RCX at an exit.
@@ -110,7 +111,7 @@ pub const TRACE_BUFFER_SIZE: u32 = 0x8_0000;
 pub const TRACE_BUFFER_MARGIN: u32 = 0x1_0000;
 
 /// Counters of a `syscall` whose number only run time tells: one for each number, the last for all that are higher.
-pub const CALL_NUMBERS: u32 = 512;
+pub const CALL_NUMBERS: u32 = HIGHEST_CALL + 1;
 
 /// Offset of a counter in its region.
 pub const fn counter(slot: u32) -> u32 {

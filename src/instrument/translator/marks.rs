@@ -28,6 +28,7 @@ use crate::profile::evidence::marks::CountedMarks;
 use crate::target::address::Address;
 use crate::target::markers::call::Call;
 use crate::target::markers::tracker::Tracker;
+
 /// Looking at counters may take so long in all; then regions have no counts.
 const MOST: Duration = Duration::from_secs(120);
 
