@@ -71,9 +71,8 @@ impl Setter {
 
     /// What is left where the kernel refuses uprobes.
     pub fn without_uprobes() -> Setter {
-        // SAFETY: every x86-64 processor has this leaf. Bit 31 of ECX: a hypervisor is there.
         #[cfg(target_arch = "x86_64")]
-        let is_guest = core::arch::x86_64::__cpuid(1).ecx >> 31 != 0;
+        let is_guest = raw_cpuid::CpuId::new().get_feature_info().is_none_or(|features| features.has_hypervisor());
         #[cfg(not(target_arch = "x86_64"))]
         let is_guest = true;
         if is_guest { Setter::Nothing } else { Setter::Breakpoint }
