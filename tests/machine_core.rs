@@ -8,10 +8,11 @@ use rprof::machine::{Effort, core, lab::Lab};
 use rprof::profile::Ceiling;
 
 /// The ids that are promised, by hand: `{a,b}` stands for each of them.
-const PROMISED: [&str; 16] = [
+const PROMISED: [&str; 17] = [
     "width.{dispatch,taken}",
     "window.{rob,int,vector,loads,stores,registers,vector.registers}",
     "misses.l1",
+    "banks.{l2,l3,l2.line,l3.line}",
     "mispredict.indirect",
     "predictor.outcomes",
     "btb.{first.entries,second}",

@@ -67,6 +67,7 @@
 //! | `window.loads` `window.stores` | op | loads and stores under way |
 //! | `window.registers` `window.vector.registers` | op | results under way: general registers, vector registers |
 //! | `misses.l1` | op | lines that the core waits for at once: the time of a miss of all caches over that of each further line of a burst |
+//! | `banks.{l2,l3}` `banks.{l2,l3}.line` | op, s | parts of the cache that lines fall to in turn, each of which delivers on its own (1: none were found); time of a line of one of them |
 //! | `mispredict.indirect` | s | one mispredicted indirect jump, as `mispredict` |
 //! | `predictor.outcomes` | op | outcomes of one branch that repeat without a rule, up to which half of the wrong predictions are gone |
 //! | `btb.first.entries` `btb.second` | op, s | taken branches whose targets the first-level branch target buffer holds; what one takes beyond it |

@@ -102,11 +102,13 @@ pub enum WhatIf {
     Branchless,
     /// No cache misses what one of its size that is fully associative would hold.
     NoConflicts,
+    /// Lines from beyond L2 are asked for long before, at the rate that they can come at.
+    Prefetched,
 }
 
 impl WhatIf {
     /// All of them, in the order in which arrays by change are kept.
-    pub const ALL: [WhatIf; 13] = [
+    pub const ALL: [WhatIf; 14] = [
         WhatIf::PerfectPrediction,
         WhatIf::IndependentIterations,
         WhatIf::AllLanes,
@@ -120,6 +122,7 @@ impl WhatIf {
         WhatIf::NoDivider,
         WhatIf::Branchless,
         WhatIf::NoConflicts,
+        WhatIf::Prefetched,
     ];
 
     /// Its name in `profile.json`.
@@ -138,6 +141,7 @@ impl WhatIf {
             WhatIf::NoDivider => "no-divider",
             WhatIf::Branchless => "branchless",
             WhatIf::NoConflicts => "no-conflicts",
+            WhatIf::Prefetched => "prefetched",
         }
     }
 }

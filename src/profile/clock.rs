@@ -11,10 +11,11 @@ pub fn of_all_cpus(id: &str) -> &str {
 }
 
 /// How ids of the core's parameters begin: each is measured beside the clock that it states, and none is brought to another one.
-pub const PARAMETERS: [&str; 11] = [
+pub const PARAMETERS: [&str; 12] = [
     "width.",
     "window.",
     "misses.",
+    "banks.",
     "mispredict.indirect",
     "predictor.",
     "btb.",

@@ -29,5 +29,6 @@ pub(super) fn causes(change: WhatIf) -> &'static [Cause] {
         WhatIf::NoDivider => &[Ports],
         WhatIf::Branchless => &[Mispredict],
         WhatIf::NoConflicts => &[L2, L3, DramLatency],
+        WhatIf::Prefetched => &[L3, DramLatency],
     }
 }

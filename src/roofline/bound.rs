@@ -58,9 +58,17 @@ impl Bound {
     pub fn without(&self, subject: &Subject<'_>, removed: Removed) -> Option<f64> {
         let before = self.seconds()?;
         let after = |removed| largest(&subject.terms(removed), &self.refuted).map_or(0.0, |(_, t)| t);
-        // What replaces divisions may take longer than they do.
-        let kept = removed.has(Deficiency::DivSqrt).then(|| after(removed.but(Deficiency::DivSqrt)));
-        Some(after(removed).min(kept.unwrap_or(before)).min(before))
+        // What replaces divisions may take longer than they do, and wider operations share pipes that narrower ones do not.
+        let mut least = before.min(after(removed));
+        let costly: Vec<Deficiency> =
+            [Deficiency::DivSqrt, Deficiency::Simd].into_iter().filter(|d| removed.has(*d)).collect();
+        for kept in &costly {
+            least = least.min(after(removed.but(*kept)));
+        }
+        if costly.len() > 1 {
+            least = least.min(after(costly.iter().fold(removed, |removed, kept| removed.but(*kept))));
+        }
+        Some(least)
     }
 
     /// T of the in-core terms alone with `removed` gone (A.3: no memory stalls).

@@ -45,7 +45,7 @@ use surroundings::Surroundings;
 use terms::{Subject, TermId};
 
 /// The version of the model that is stamped into profiles.
-pub const MODEL_VERSION: u32 = 9;
+pub const MODEL_VERSION: u32 = 10;
 
 /// Code of the warning about a ceiling that a measurement exceeded.
 pub const REFUTED: &str = "ceiling-refuted";

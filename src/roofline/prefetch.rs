@@ -1,10 +1,12 @@
 //! What fetching ahead could do for a function that waits for lines from beyond L2.
 //!
 //! ```text
-//! seconds = time_s · (l3 + dram-latency) / model_s · computable / (lines − foreseen)        at most
+//! seconds = time_s · (1 − prefetched / model_s) · computable / (lines − foreseen)        at most
 //! ```
+//!
+//! `prefetched` is what is left of the model where all lines from beyond L2 are asked for long before.
 
-use crate::profile::account::Cause;
+use crate::profile::account::{Cause, WhatIf};
 use crate::profile::function::Saving;
 use crate::profile::prefetch::Prefetch;
 
@@ -12,18 +14,29 @@ use super::account;
 use super::advice;
 use super::terms::Subject;
 
+/// Name of what such a saving removes.
+pub const SAVING: &str = "no-prefetch";
+
 /// Latency is worth a word from this share of the time on.
 const WORTH: f64 = 0.1;
 /// So is a part of the lines.
 const PART: f64 = 0.2;
+/// And what gains this share of the time.
+const GAIN: f64 = 0.05;
 
 /// What software prefetches save at most, where the latency beyond L2 is a tenth of the time.
 pub fn saving(subject: &Subject<'_>) -> Option<Saving> {
     let (share, prefetch) = waits(subject)?;
     let potential = prefetch.potential().filter(|potential| *potential >= PART)?;
-    let seconds = subject.function.time_s? * share * potential;
+    let account = account::trusted(subject.function)?;
+    let left = account.what_if_s.get(&WhatIf::Prefetched.into())?;
+    let gain = (1.0 - left / account.model_s).clamp(0.0, share) * potential;
+    if gain < GAIN {
+        return None;
+    }
+    let seconds = subject.function.time_s? * gain;
     Some(Saving {
-        remove: vec!["no-prefetch".to_owned()],
+        remove: vec![SAVING.to_owned()],
         seconds,
         seconds_max: seconds,
         program_seconds: subject.alone_share().map(|alone| seconds * alone),
@@ -33,7 +46,7 @@ pub fn saving(subject: &Subject<'_>) -> Option<Saving> {
             100.0 * share,
             100.0 * potential,
             advice::at_loop(subject.function),
-            100.0 * share * potential
+            100.0 * gain
         ),
     })
 }

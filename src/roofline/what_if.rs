@@ -11,6 +11,7 @@ use crate::profile::function::Saving;
 use super::account;
 use super::class;
 use super::deficiency::Deficiency;
+use super::prefetch;
 use super::reuse::Reuse;
 use super::terms::Subject;
 
@@ -92,6 +93,7 @@ fn removes(change: WhatIf) -> &'static str {
         WhatIf::NoDivider => Deficiency::DivSqrt.name(),
         WhatIf::Branchless => "branchless",
         WhatIf::NoConflicts => Deficiency::PrivateConflicts.name(),
+        WhatIf::Prefetched => prefetch::SAVING,
     }
 }
 
@@ -111,6 +113,8 @@ fn is_possible(subject: &Subject<'_>, change: WhatIf) -> bool {
             let wasteful = |t: &Traffic| used_of_lines(t) <= MOST_USED;
             traffic_of(subject).is_some_and(|t| out_of_order(&t) >= LEAST_OUT_OF_ORDER || wasteful(&t))
         }
+        // How many of its lines can be known before is not in the replay.
+        WhatIf::Prefetched => false,
         _ => true,
     }
 }
@@ -202,6 +206,7 @@ fn words(change: WhatIf, account: &Account) -> String {
             "its data meet in the same sets of the caches: pad rows and arrays so that their distance is no power of two"
                 .into()
         }
+        WhatIf::Prefetched => "its lines can be prefetched".into(),
     }
 }
 

@@ -61,7 +61,8 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
     }
     let (features, clock) = (lab.features, lab.watch().clock());
     let began = Instant::now();
-    let found = on_core(lab, move || all(&clock, features))??;
+    let l2_bytes = lab.topology.cache(2).map(|cache| cache.size);
+    let found = on_core(lab, move || all(&clock, features, l2_bytes))??;
     for ceiling in found.into_ceilings() {
         lab.record_parameter(ceiling);
     }
@@ -69,10 +70,10 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
     Ok(())
 }
 
-fn all(clock: &ClockChain, features: Features) -> Result<Found, MachineError> {
+fn all(clock: &ClockChain, features: Features, l2_bytes: Option<u64>) -> Result<Found, MachineError> {
     let mut found = Found::default();
     in_rounds(clock, features, &mut found)?;
-    windows::measure(clock, features, Instant::now() + TIME_OF_WINDOWS, &mut found)?;
+    windows::measure(clock, features, l2_bytes, Instant::now() + TIME_OF_WINDOWS, &mut found)?;
     translation::measure(clock, features, Instant::now() + TIME_OF_PAGES, &mut found)?;
     jumps::measure(clock, features, Instant::now() + TIME_OF_JUMPS, &mut found)?;
     predictor::measure(clock, features, Instant::now() + TIME_OF_OUTCOMES, &mut found)?;

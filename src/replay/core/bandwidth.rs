@@ -1,5 +1,7 @@
 //! Bandwidth between two levels: how much of it is taken in which stretch of time.
 
+use crate::replay::parameters::Banks;
+
 /// Cycles of a stretch, as a power of two.
 const STRETCH_BITS: u32 = 6;
 /// Stretches that the calendar reaches; a power of two.
@@ -17,6 +19,11 @@ pub(super) struct Bandwidth {
 impl Bandwidth {
     pub(super) fn new() -> Bandwidth {
         Bandwidth { taken: vec![(u32::MAX, 0); STRETCHES], full: 0..0 }
+    }
+
+    fn clear(&mut self) {
+        self.taken.fill((u32::MAX, 0));
+        self.full = 0..0;
     }
 
     /// When a transfer of `cost` (cycles × 16) that is asked for at `time` begins.
@@ -68,6 +75,51 @@ impl Bandwidth {
     }
 }
 
+/// What delivers the lines of a level: all of it together, and each of its banks.
+#[derive(Debug, Clone)]
+pub(super) struct Channel {
+    all: Bandwidth,
+    banks: Vec<Bandwidth>,
+    /// Cycles × 16 of a line that is read, and of one that is written.
+    line: [u32; 2],
+    bank_line: [u32; 2],
+    used: bool,
+}
+
+impl Channel {
+    /// `line`: cycles × 16 of a line that is read, and of one that is written; a bank takes as much longer for the latter.
+    pub(super) fn new(line: [u32; 2], banks: Banks) -> Channel {
+        let written = u64::from(banks.line) * u64::from(line[1]) / u64::from(line[0].max(1));
+        let count = if banks.count > 1 { banks.count as usize } else { 0 };
+        Channel {
+            all: Bandwidth::new(),
+            banks: vec![Bandwidth::new(); count],
+            line,
+            bank_line: [banks.line, written as u32],
+            used: false,
+        }
+    }
+
+    /// Forgets all transfers.
+    pub(super) fn clear(&mut self) {
+        if std::mem::take(&mut self.used) {
+            self.all.clear();
+            self.banks.iter_mut().for_each(Bandwidth::clear);
+        }
+    }
+
+    /// When the transfer of line number `line` that is asked for at `time` begins; it takes all of the channel for `cost`, or for what
+    /// lines take.
+    pub(super) fn transfer(&mut self, line: u64, time: u32, writes: bool, cost: Option<u32>) -> u32 {
+        self.used = true;
+        let begins = self.all.transfer(time, cost.unwrap_or(self.line[usize::from(writes)]));
+        match self.banks.len() {
+            0 => begins,
+            count => self.banks[line as usize & (count - 1)].transfer(begins, self.bank_line[usize::from(writes)]),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,5 +132,17 @@ mod tests {
         assert_eq!(bandwidth.transfer(5000, 160), 5000);
         let spread: Vec<u32> = (0..50).map(|n| bandwidth.transfer(10_000 + 20 * n, 160) - 10_000 - 20 * n).collect();
         assert!(spread.iter().all(|&wait| wait <= 32), "{spread:?}");
+    }
+    #[test]
+    fn lines_of_one_bank_queue_where_lines_of_all_do_not() {
+        let banks = Banks { count: 4, line: 16 * 20 };
+        let last = |every: u64| {
+            let mut channel = Channel::new([16 * 6, 16 * 12], banks);
+            (0..100).map(|n| channel.transfer(n * every, 0, false, None)).max().unwrap_or(0)
+        };
+        assert!((560..640).contains(&last(1)), "{}", last(1));
+        assert!((940..1040).contains(&last(2)), "{}", last(2));
+        assert!((1920..2040).contains(&last(4)), "{}", last(4));
+        assert_eq!(last(4), last(64));
     }
 }

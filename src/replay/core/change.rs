@@ -18,6 +18,7 @@ pub(super) struct Change {
     pub no_divider: bool,
     pub branchless: bool,
     pub no_conflicts: bool,
+    pub prefetched: bool,
 }
 
 impl Change {
@@ -45,6 +46,7 @@ impl Change {
             WhatIf::NoDivider => &mut self.no_divider,
             WhatIf::Branchless => &mut self.branchless,
             WhatIf::NoConflicts => &mut self.no_conflicts,
+            WhatIf::Prefetched => &mut self.prefetched,
         }
     }
 }

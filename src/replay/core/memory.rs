@@ -5,7 +5,7 @@ use crate::profile::evidence::bursts::{BurstAccess, Found, Translation};
 use crate::replay::levels::{Level, Levels};
 use crate::replay::parameters::CoreParameters;
 
-use super::bandwidth::Bandwidth;
+use super::bandwidth::Channel;
 use super::change::Change;
 use super::graph::index;
 use super::lines::Lines;
@@ -44,7 +44,9 @@ pub(super) struct Memory<'a> {
     l1_misses: Vec<u32>,
     l2_misses: Vec<u32>,
     walks: Vec<u32>,
-    bandwidth: [Bandwidth; 3],
+    l2: Channel,
+    l3: Channel,
+    dram: Channel,
     random: u64,
 }
 
@@ -70,7 +72,9 @@ impl<'a> Memory<'a> {
             l1_misses: vec![0; core.l1_misses as usize],
             l2_misses: vec![0; core.l2_misses as usize],
             walks: vec![0; core.walks as usize],
-            bandwidth: [Bandwidth::new(), Bandwidth::new(), Bandwidth::new()],
+            l2: Channel::new(core.l2_line, core.l2_banks),
+            l3: Channel::new(core.l3_line, core.l3_banks),
+            dram: Channel::new(core.dram_line, core.l3_banks),
             random: 0,
         }
     }
@@ -81,7 +85,9 @@ impl<'a> Memory<'a> {
         for slots in [&mut self.l1_misses, &mut self.l2_misses, &mut self.walks] {
             slots.fill(0);
         }
-        self.bandwidth = [Bandwidth::new(), Bandwidth::new(), Bandwidth::new()];
+        for channel in [&mut self.l2, &mut self.l3, &mut self.dram] {
+            channel.clear();
+        }
         self.random = seed.wrapping_mul(0xd134_2543_de82_ef95);
     }
 
@@ -151,7 +157,9 @@ impl<'a> Memory<'a> {
                 return arrival;
             }
         }
-        let foreseen = self.foreseen(line, (site, generation), time);
+        let asked_before =
+            self.change.unit_stride || self.change.prefetched && matches!(level, Level::L3 | Level::Dram);
+        let foreseen = if asked_before { Some(self.long_ago(time)) } else { self.foreseen(line, (site, generation)) };
         let far = level == Level::Dram && foreseen.is_none();
         self.translate(access, (site, number), time, far, &mut arrival);
         let start = time + arrival.translation;
@@ -160,9 +168,11 @@ impl<'a> Memory<'a> {
         if level == Level::Dram {
             arrival.bandwidth_cause = index(Cause::DramBandwidth);
         }
+        // Where lines follow each other they fall to banks in turn.
+        let place = if self.change.unit_stride { u64::from(number) } else { line };
         let (arrives, queued) = match foreseen {
-            Some((into_l2, into_l1)) => self.prefetched(level, into_l2.min(start), into_l1.min(start), writes),
-            None => self.demanded(level, start, arrival.translation > self.core.second_tlb, writes),
+            Some((into_l2, into_l1)) => self.prefetched((level, place), into_l2.min(start), into_l1.min(start), writes),
+            None => self.demanded((level, place), start, arrival.translation > self.core.second_tlb, writes),
         };
         let waits = arrives.saturating_sub(start + l1);
         arrival.bandwidth = queued.min(waits);
@@ -189,7 +199,7 @@ impl<'a> Memory<'a> {
         let mut arrival = Arrival::default();
         self.translate(access, (site, number), time, level == Level::Dram, &mut arrival);
         let walks = arrival.translation > self.core.second_tlb;
-        let (arrives, _) = self.demanded(level, time + arrival.translation, walks, false);
+        let (arrives, _) = self.demanded((level, line), time + arrival.translation, walks, false);
         self.lines.insert(line, time, arrives, cause(level), true);
         arrives
     }
@@ -206,57 +216,57 @@ impl<'a> Memory<'a> {
         if self.change.no_conflicts { self.levels.without_conflicts(site, level, random) } else { level }
     }
 
-    /// A line that no prefetcher asked for: waits for a free miss buffer, then for its level. `walks`: its page had to be looked up.
-    /// Returns when it arrives, and how much of that is waiting for bandwidth.
-    fn demanded(&mut self, level: Level, time: u32, walks: bool, writes: bool) -> (u32, u32) {
+    /// Line number `line`, which no prefetcher asked for: waits for a free miss buffer, then for its level. `walks`: its page had to be
+    /// looked up. Returns when it arrives, and how much of that is waiting for bandwidth.
+    fn demanded(&mut self, (level, line): (Level, u64), time: u32, walks: bool, writes: bool) -> (u32, u32) {
         let buffer = earliest(&self.l1_misses);
         let start = time.max(self.l1_misses[buffer]);
         let (arrives, queued) = match level {
             Level::L1 | Level::L2 => {
-                let begins = self.bandwidth[0].transfer(start, self.core.l2_line[usize::from(writes)]);
+                let begins = self.l2.transfer(line, start, writes, None);
                 (begins + self.core.l2, begins - start)
             }
-            Level::L3 => self.beyond_l2(level, start, self.core.l3_line[usize::from(writes)]),
+            Level::L3 => self.beyond_l2((level, line), start, writes, None),
             Level::Dram => {
-                let line = self.core.dram_random[usize::from(walks)].max(self.core.dram_line[usize::from(writes)]);
-                self.beyond_l2(level, start, line)
+                let cost = self.core.dram_random[usize::from(walks)].max(self.core.dram_line[usize::from(writes)]);
+                self.beyond_l2((level, line), start, writes, Some(cost))
             }
         };
         self.l1_misses[buffer] = arrives;
         (arrives, queued)
     }
 
-    /// `line`: cycles × 16 of bandwidth.
-    fn beyond_l2(&mut self, level: Level, time: u32, line: u32) -> (u32, u32) {
+    /// `cost`: cycles × 16 of bandwidth, if not what lines of a stream take.
+    fn beyond_l2(&mut self, (level, line): (Level, u64), time: u32, writes: bool, cost: Option<u32>) -> (u32, u32) {
         let buffer = earliest(&self.l2_misses);
         let start = time.max(self.l2_misses[buffer]);
-        let (n, latency) = match level {
-            Level::Dram => (2, self.core.dram),
-            _ => (1, self.core.l3),
+        let (channel, latency) = match level {
+            Level::Dram => (&mut self.dram, self.core.dram),
+            _ => (&mut self.l3, self.core.l3),
         };
-        let begins = self.bandwidth[n].transfer(start, line);
+        let begins = channel.transfer(line, start, writes, cost);
         self.l2_misses[buffer] = begins + latency;
         (begins + latency, begins - time)
     }
 
     /// A line that prefetchers ask for at `into_l2`, and for L1 at `into_l1`.
-    fn prefetched(&mut self, level: Level, into_l2: u32, into_l1: u32, writes: bool) -> (u32, u32) {
+    fn prefetched(&mut self, (level, line): (Level, u64), into_l2: u32, into_l1: u32, writes: bool) -> (u32, u32) {
         let (in_l2, queued) = match level {
             Level::L1 | Level::L2 => (0, 0),
-            Level::L3 => self.beyond_l2(level, into_l2, self.core.l3_line[usize::from(writes)]),
-            Level::Dram => self.beyond_l2(level, into_l2, self.core.dram_line[usize::from(writes)]),
+            Level::L3 | Level::Dram => self.beyond_l2((level, line), into_l2, writes, None),
         };
-        let begins = self.bandwidth[0].transfer(into_l1, self.core.l2_line[usize::from(writes)]);
+        let begins = self.l2.transfer(line, into_l1, writes, None);
         let in_l1 = (begins + self.core.l2).max(in_l2);
         (in_l1, queued.max(begins - into_l1))
     }
 
+    /// When a line was asked for that was known long before `time`: into L2, and into L1.
+    fn long_ago(&self, time: u32) -> (u32, u32) {
+        (time.saturating_sub(self.core.dram + 200), time.saturating_sub(self.core.l2))
+    }
+
     /// When a prefetcher asked for the line: into L2, and into L1. `None` if none saw it coming.
-    fn foreseen(&self, line: u64, (site, generation): (u32, u32), time: u32) -> Option<(u32, u32)> {
-        if self.change.unit_stride {
-            let long_ago = time.saturating_sub(self.core.dram + 200);
-            return Some((long_ago, time.saturating_sub(self.core.l2)));
-        }
+    fn foreseen(&self, line: u64, (site, generation): (u32, u32)) -> Option<(u32, u32)> {
         let stride = &self.strides[site as usize];
         let step = stride.stride.unsigned_abs();
         if stride.generation == generation && stride.repeated >= 3 && step > 1 << LINE_BITS && step <= LONGEST_STRIDE {

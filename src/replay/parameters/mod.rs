@@ -77,6 +77,9 @@ pub struct CoreParameters {
     pub dram_line: [u32; 2],
     /// The same of lines from memory that no prefetcher foresees, by pages: huge ones, small ones whose translation is not kept.
     pub dram_random: [u32; 2],
+    /// Banks that lines of L2 and of L3 fall to in turn, a power of two, and cycles × 16 that one of them takes for a line.
+    pub l2_banks: Banks,
+    pub l3_banks: Banks,
     /// Further cycles of a hit in the second-level TLB, of a walk whose entries are in caches, and of one for a line from memory.
     pub second_tlb: u32,
     pub walk: u32,
@@ -97,6 +100,15 @@ pub struct CoreParameters {
     pub string_bytes: u32,
     /// Bits of the widest useful vectors.
     pub vector_bits: u32,
+}
+
+/// Parts of a cache that lines fall to in turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Banks {
+    /// How many, a power of two; 1: the cache is one.
+    pub count: u32,
+    /// Cycles × 16 that one of them takes for a line.
+    pub line: u32,
 }
 
 impl CoreParameters {
@@ -181,6 +193,8 @@ fn read(source: &Source, threads: u32) -> CoreParameters {
         l3_line: lines(source, "l3", threads, 12.0),
         dram_line: lines(source, "dram", threads, 4.0),
         dram_random: random_lines(source, threads),
+        l2_banks: banks(source, "l2"),
+        l3_banks: banks(source, "l3"),
         second_tlb: whole(source.or("tlb.second", source.cycles("tlb.second"), 7.0)),
         walk: whole(source.or("tlb.walk", source.cycles("tlb.walk"), 30.0)),
         walks: count("tlb.walks", 4.0),
@@ -208,6 +222,14 @@ fn lines(source: &Source, level: &str, threads: u32, otherwise: f64) -> [u32; 2]
     let read = source.or(&format!("{level}.read"), at("read"), otherwise);
     let write = at("update").or_else(|| at("write")).unwrap_or(read);
     [64.0 / read, 128.0 / write].map(|cycles| (cycles * 16.0).round().clamp(1.0, 65_535.0) as u32)
+}
+
+/// A cache whose banks were not looked for has one that takes no time.
+fn banks(source: &Source, level: &str) -> Banks {
+    let count =
+        source.count(&format!("banks.{level}")).map_or(1, |count| (count.round().max(1.0) as u32).next_power_of_two());
+    let line = source.cycles(&format!("banks.{level}.line")).filter(|_| count > 1);
+    Banks { count, line: line.map_or(0, |cycles| (cycles * 16.0).round() as u32) }
 }
 
 /// Cycles × 16 that a line of memory takes in random order: on huge pages, on small ones.

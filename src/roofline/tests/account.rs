@@ -198,6 +198,8 @@ fn a_function_that_waits_longer_than_it_runs_is_classed_by_that_and_told_for_who
 fn what_an_index_tells_ahead_can_be_prefetched_and_a_chase_cannot() {
     let analysed = |computable, chased, latency| {
         let mut k = with(&[(Cause::Base, 1.0 - latency), (Cause::DramLatency, latency)]);
+        let account = k.function.account.as_mut().expect("an account");
+        account.what_if_s.insert(WhatIf::Prefetched.into(), (1.0 - latency) * account.model_s);
         k.function.prefetch = Some(Prefetch { lines: 1000.0, foreseen: 200.0, computable, chased });
         k.analysed()
     };

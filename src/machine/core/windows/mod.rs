@@ -1,13 +1,15 @@
-//! `window.*` and `misses.l1`: how much the core has under way at once.
+//! `window.*`, `misses.l1` and `banks.*`: how much the core has under way at once, and what caches deliver at once.
 //!
 //! Two misses of all caches with N other instructions between them overlap as long as the second one gets into the core before the first
 //! one is over. From the N on at which something is full, each waits for the other, and both together take twice as long. What is full
 //! depends on what the N instructions are: the list of all instructions under way (`rob`), a scheduler, the registers, the
 //! queues of loads and stores.
 
+mod banks;
 mod fillers;
 mod lines;
 mod misses;
+mod random;
 mod step;
 
 use std::time::Instant;
@@ -19,6 +21,7 @@ use crate::machine::features::Features;
 use crate::machine::kernels::{Arguments, Kernel};
 use fillers::Filler;
 use lines::Lines;
+use random::RandomLoads;
 pub(super) use step::{NoStep, between};
 
 /// Hops of a run, runs of which the second-fastest counts, and most instructions between two misses.
@@ -41,17 +44,27 @@ const RESOURCES: [(&str, Filler); 6] = [
     ("window.vector.registers", Filler::Vector),
 ];
 
+/// Bytes that a last level holds and no L2, a power of two; those of L2 where nobody says how many it has.
+const FAR: u64 = 8 << 20;
+const L2: u64 = 512 << 10;
+
 /// Two misses that wait for each other take twice as long as one.
 const TWICE: f64 = 2.0;
 
 /// How far another measurement may lie from a value that has come out.
 const SPREAD: f64 = 0.05;
 
-/// Measures all of them, until `end`.
+/// Measures all of them, until `end`; `l2_bytes`: what L2 holds.
 ///
 /// # Errors
 /// A refused mapping, an instruction that cannot be encoded.
-pub fn measure(clock: &ClockChain, features: Features, end: Instant, found: &mut Found) -> Result<(), MachineError> {
+pub fn measure(
+    clock: &ClockChain,
+    features: Features,
+    l2_bytes: Option<u64>,
+    end: Instant,
+    found: &mut Found,
+) -> Result<(), MachineError> {
     let clock_hz = clock.hz(&mut Arguments::new());
     let value = |count: usize| Value { value: count as f64, clock_hz, spread: SPREAD };
     let search = Search { lines: Lines::new(2, HOPS)?, features, end };
@@ -84,7 +97,11 @@ pub fn measure(clock: &ClockChain, features: Features, end: Instant, found: &mut
             (Err(why), _) => found.missing(id, Unit::Count, reason_of(why)),
         }
     }
-    misses::measure(clock_hz, features, found)
+    let loads = RandomLoads::new(FAR, features)?;
+    misses::measure(clock_hz, &loads, FAR, found)?;
+    let near = l2_bytes.unwrap_or(L2).max(L2) / 2;
+    banks::measure(clock_hz, &loads, ("l2", 1 << near.ilog2().min(FAR.ilog2())), found)?;
+    banks::measure(clock_hz, &loads, ("l3", FAR), found)
 }
 
 fn reason_of(why: NoStep) -> String {
