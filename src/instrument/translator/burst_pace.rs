@@ -1,4 +1,4 @@
-//! When bursts are: at random distances in the pauses, so far apart that they cost a tenth of the run at most.
+//! When bursts are: at random distances in the pauses, so far apart that they cost a twelfth of the run at most.
 //!
 //! ```text
 //!  Resting ── the distance is over, and so much may be spent ──▶ Tracing ── long enough, or one waits ──▶ Ending
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use nix::time::{ClockId, clock_gettime};
 
 /// Part of the run that bursts may take.
-const SHARE: f64 = 0.1;
+const SHARE: f64 = 0.08;
 /// Part that they are to take.
-const AIM: f64 = 0.09;
+const AIM: f64 = 0.07;
 /// How much longer a burst takes than either side uses the processor.
 const ALTERNATELY: f64 = 1.25;
 /// Seconds that they may take besides, so that short programs have some.
