@@ -207,7 +207,7 @@ pub fn machine(args: machine::MachineArgs) -> Result<ExitCode> {
     }
     if let Some(folder) = args.output {
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-        let files = report::machine::files(&machine);
+        let files = report::machine_files::files(&machine);
         for (name, content) in &files {
             session::output::write_whole(&folder.join(name), content.as_bytes())?;
         }

@@ -27,6 +27,8 @@ pub mod pmu;
 pub mod refusal;
 pub mod store;
 pub mod table;
+#[cfg(test)]
+mod table_tests;
 pub mod tables;
 pub mod trust;
 pub mod uncore;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::function::Source;
+use super::source::Source;
 
 /// What one event counted, of the program or of a function.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

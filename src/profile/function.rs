@@ -9,6 +9,7 @@ use crate::isa::facts::{AccessKind, InstructionClass};
 use crate::isa::operation::{FpOp, Precision, Width};
 
 pub use super::flops::{Flops, FlopsByOp, FlopsByWidth, Untold};
+pub use super::source::Source;
 
 use super::account::Account;
 use super::confidence::Confidence;
@@ -136,19 +137,6 @@ impl Function {
         let calls = self.work.as_ref()?.calls? as f64;
         Some((calls / f64::from(self.team.unwrap_or(1).max(1))).max(1.0))
     }
-}
-
-/// Where a figure comes from.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Source {
-    /// `sampled`, `counted`, `simulated`, `pmu`, `not measured`.
-    pub how: String,
-    /// Relative error, where known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<f64>,
-    /// Why it is null.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
 }
 
 /// One thread's part.

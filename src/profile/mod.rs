@@ -9,6 +9,7 @@
 //! Everything here is serde data in base SI units. A value that was not measured is `null`, never 0.
 
 pub mod account;
+pub mod ceiling;
 pub mod clock;
 pub mod code;
 pub mod confidence;
@@ -24,6 +25,7 @@ pub mod placement;
 pub mod prefetch;
 pub mod region;
 pub mod run;
+pub mod source;
 pub mod system;
 
 use serde::{Deserialize, Serialize};

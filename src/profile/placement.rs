@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::machine::Ceiling;
+use super::ceiling::Ceiling;
 
 /// Two latencies whose ratio is at most this are of one distance: repetitions differ by a quarter, a line that leaves the
 /// last-level cache takes three times as long or more.

@@ -4,7 +4,7 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
 use super::error::ReportError;
 use super::number::{NOT_MEASURED, percent, si};
-use super::{html, plot, wrap};
+use super::{plot, wrap};
 use crate::profile::Machine;
 use crate::profile::machine::Ceiling;
 
@@ -117,11 +117,4 @@ pub fn pictures(machine: &Machine) -> Vec<(String, String)> {
         }
     }
     out
-}
-
-/// The pictures and `machine.html`, by name.
-pub fn files(machine: &Machine) -> Vec<(String, String)> {
-    let mut files = pictures(machine);
-    files.push(("machine.html".to_owned(), html::machine_page(machine)));
-    files
 }

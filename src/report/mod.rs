@@ -19,6 +19,7 @@ pub mod html;
 pub mod json;
 mod json_place;
 pub mod machine;
+pub mod machine_files;
 pub mod markdown;
 pub mod merge;
 pub mod name;

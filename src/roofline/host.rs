@@ -7,7 +7,7 @@ use crate::profile::clock;
 use crate::profile::placement::{CoreToCore, depends};
 use crate::profile::{Ceiling, Function, Machine, Run};
 
-use super::memory_side;
+use super::controllers;
 
 /// Which ceilings an estimate was made from, and which it would have needed.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -91,7 +91,7 @@ impl<'a> Ceilings<'a> {
             Some(known.filter_map(|c| Some(((c.id.as_str(), c.threads), c.value?))).collect())
         };
         let placed = run.placements.iter().map(of).collect();
-        Ceilings { balance: memory_side::uneven(&run.counters), placed, ..self }
+        Ceilings { balance: controllers::uneven(&run.counters), placed, ..self }
     }
 }
 

@@ -5,16 +5,12 @@
 //! prefetching        gains at most (stalled − full) · cycle      cycles stalled on memory, cycles with a full miss queue
 //! ```
 
-use crate::profile::counters::Counter;
-
 use super::deficiency::Removed;
 use super::host::Trace;
 use super::terms::{Subject, TermId};
 
 /// What stands among the origins of a ceiling that the controllers' balance lowers.
 pub const BALANCE: &str = "controller balance";
-/// Controllers whose mean is at least this share of the busiest are even.
-const EVEN: f64 = 0.95;
 /// A ceiling that is lower than what was measured by more than this is none.
 const TOLERANCE: f64 = 0.05;
 /// Events whose cycles are stalls on memory, the farthest level first.
@@ -29,14 +25,6 @@ pub struct Room {
     pub share: f64,
     /// Elapsed seconds of these.
     pub seconds: f64,
-}
-
-/// The balance of the controllers with the most traffic, if it was certified, mostly the program's own, and uneven.
-pub fn uneven(counters: &[Counter]) -> Option<f64> {
-    let own = |c: &&Counter| c.certified && c.unit == "byte" && c.value.unwrap_or(0.0) > c.background.unwrap_or(0.0);
-    let traffic = counters.iter().filter(own).filter(|c| c.balance.is_some());
-    let most = traffic.max_by(|a, b| a.value.unwrap_or(0.0).total_cmp(&b.value.unwrap_or(0.0)))?;
-    most.balance.filter(|b| *b > 0.0 && *b < EVEN)
 }
 
 /// The balance as it can have held for one function: it was taken of the whole run, and a function that was faster than it

@@ -16,6 +16,7 @@ pub mod bound;
 pub mod class;
 pub mod cold;
 pub mod confidence;
+mod controllers;
 pub mod deficiency;
 pub mod host;
 pub mod ladder;

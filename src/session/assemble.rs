@@ -10,9 +10,10 @@ use crate::profile::{Profile, Run};
 use crate::roofline;
 use crate::symbols::Symbols;
 
+use super::end::ProgramEnd;
+use super::evidence::Evidence;
 use super::options::RunOptions;
 use super::output::mpi_rank;
-use super::run::{Evidence, ProgramEnd};
 
 /// Joins the evidence, names the functions and adds the analysis.
 pub fn profile(options: &RunOptions, end: ProgramEnd, machine: Machine, evidence: Evidence) -> Profile {

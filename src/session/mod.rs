@@ -15,7 +15,9 @@ mod bracket;
 pub mod ceilings;
 pub mod certificates;
 pub mod demo;
+mod end;
 pub mod error;
+mod evidence;
 mod hardware;
 mod input;
 #[cfg(target_arch = "x86_64")]
@@ -30,6 +32,7 @@ mod run;
 mod sink;
 mod terminal;
 
+pub use end::ProgramEnd;
 pub use error::SessionError;
 pub use options::{Engine, Memory, Passes, RunOptions, Window};
-pub use run::{Outcome, ProgramEnd, profile};
+pub use run::{Outcome, profile};

@@ -1,26 +1,19 @@
 //! One profiling run from the command line to the written report.
 
-use std::collections::BTreeSet;
-use std::fmt;
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
 
 use nix::unistd::Pid;
 
 use crate::instrument::Counted;
 use crate::instrument::translator::crash;
-use crate::profile::evidence::counted::CountedEvidence;
-use crate::profile::evidence::counters::CounterEvidence;
-use crate::profile::evidence::memory::MemoryEvidence;
-use crate::profile::evidence::replayed::ReplayedEvidence;
-use crate::profile::evidence::timed::{PlacementSeen, TimedEvidence};
+use crate::profile::evidence::timed::PlacementSeen;
 use crate::profile::join;
 use crate::profile::machine::Machine;
 use crate::profile::run::Warning;
 use crate::profile::{Function, Profile};
-use crate::replay;
 use crate::target::foreground::{self, Foreground};
 
+use super::end::ProgramEnd;
+use super::evidence::Evidence;
 use super::hardware::Hardware;
 use super::input::Input;
 use super::options::{Passes, RunOptions};
@@ -39,48 +32,6 @@ const ONE_RUN: &str = "certified hardware counters told what the report needs of
 /// No program is there to pass signals on to.
 const NOBODY: Pid = Pid::from_raw(0);
 
-/// How the program ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProgramEnd {
-    /// Exit status.
-    Exited(i32),
-    /// Signal.
-    Signalled(i32),
-}
-
-impl fmt::Display for ProgramEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ProgramEnd::Exited(status) => write!(f, "with exit status {status}"),
-            ProgramEnd::Signalled(signal) => write!(f, "by signal {signal}"),
-        }
-    }
-}
-
-impl ProgramEnd {
-    /// From what `std` makes of a wait status.
-    pub fn of(status: ExitStatus) -> ProgramEnd {
-        ProgramEnd::from_wait_status(status.into_raw())
-    }
-
-    /// From `waitpid`'s status word.
-    pub fn from_wait_status(status: i32) -> ProgramEnd {
-        if libc::WIFSIGNALED(status) {
-            ProgramEnd::Signalled(libc::WTERMSIG(status))
-        } else {
-            ProgramEnd::Exited(libc::WEXITSTATUS(status))
-        }
-    }
-
-    /// The exit status that stands for it: the program's own, or 128 + N.
-    pub fn exit_code(self) -> u8 {
-        match self {
-            ProgramEnd::Exited(status) => status as u8,
-            ProgramEnd::Signalled(signal) => 128u8.wrapping_add(signal as u8),
-        }
-    }
-}
-
 /// What a run yields.
 #[derive(Debug)]
 pub struct Outcome {
@@ -92,39 +43,6 @@ pub struct Outcome {
     pub folder: OutputFolder,
     /// Until the report is written, Ctrl-C does not end rprof.
     pub held: Foreground,
-}
-
-/// What the passes yielded, and what went wrong on the way.
-#[derive(Debug, Default)]
-pub struct Evidence {
-    /// Timed pass.
-    pub timed: Option<TimedEvidence>,
-    /// Counted pass.
-    pub counted: Option<CountedEvidence>,
-    /// Memory model of the counted pass.
-    pub memory: Option<MemoryEvidence>,
-    /// What replaying the counted pass's bursts yields.
-    pub replayed: Option<ReplayedEvidence>,
-    /// Hardware counters of the timed pass.
-    pub counters: Option<CounterEvidence>,
-    /// Why there is no counted pass.
-    pub no_counts: Option<String>,
-    /// Doubts that concern the run as a whole.
-    pub warnings: Vec<Warning>,
-}
-
-impl Evidence {
-    /// Takes what the counted pass yielded, and replays its bursts on the core of `machine`.
-    fn take_counted(&mut self, counted: Counted, machine: &Machine) {
-        let bursts = counted.bursts.filter(|evidence| !evidence.bursts.is_empty());
-        self.replayed = bursts.map(|bursts| {
-            let threads: BTreeSet<u32> = bursts.bursts.iter().map(|burst| burst.thread).collect();
-            let threads = (threads.len() as u32).clamp(1, machine.cores.max(1));
-            replay::replay(&bursts, counted.memory.as_ref(), machine, replay::Options { threads, ..Default::default() })
-        });
-        self.counted = Some(counted.evidence);
-        self.memory = counted.memory;
-    }
 }
 
 /// Profiles a program.

@@ -8,8 +8,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::pty::openpty;
 use nix::sys::stat::{SFlag, fstat};
 
+use super::end::ProgramEnd;
 use super::input::unnamed_file;
-use super::run::ProgramEnd;
 
 /// Says so if the first run's end was that of whoever read its output: the sink of a second run would never end it.
 ///

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::ring::MappedRing;
+pub use super::ring::Ring;
 use crate::counters::kernel::{Linux, PerfKernel, too_little};
 
 /// A group's counts, summed over the program's threads.
@@ -15,12 +16,6 @@ pub struct GroupReading {
     pub running_ns: u64,
     /// Raw counts: the leader, then the members as they were opened.
     pub values: Vec<u64>,
-}
-
-/// A buffer that the kernel writes records into.
-pub trait Ring {
-    /// Hands over the records that are new, each with its header.
-    fn drain(&mut self, take: &mut dyn FnMut(&[u8]));
 }
 
 /// What the collection needs of the kernel beyond single events.
@@ -76,5 +71,48 @@ impl GroupKernel for Linux {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counters::kernel::Reading;
+    use crate::counters::refusal::Refusal;
+    use std::fs::File;
+    use std::io::Write;
+
+    /// What reading a count, and a group of one event, from `handle` ends in.
+    fn reasons(handle: &OwnedFd) -> [Refusal; 2] {
+        let alone = Linux.read(handle).map(|_| ());
+        let group = Linux.read_group(handle, 1).map(|_| ());
+        [alone, group].map(|read| Refusal::of_read(&read.expect_err("there is no count")))
+    }
+
+    #[test]
+    fn a_read_that_fails_or_ends_is_no_count() {
+        let unmapped: OwnedFd = File::open("/proc/self/mem").unwrap().into();
+        assert_eq!(reasons(&unmapped), [Refusal::StoppedCounting, Refusal::StoppedCounting], "EIO");
+        let ended: OwnedFd = File::open("/dev/null").unwrap().into();
+        assert_eq!(reasons(&ended), [Refusal::StoppedCounting, Refusal::StoppedCounting], "an end of file");
+        let not_readable: OwnedFd = File::options().write(true).open("/dev/null").unwrap().into();
+        assert_eq!(reasons(&not_readable)[0], Refusal::Other { errno: libc::EBADF });
+    }
+
+    #[test]
+    fn a_read_of_fewer_bytes_than_asked_is_no_count() {
+        for bytes in [8, 16, 23] {
+            let short = || {
+                let (reader, mut writer) = io::pipe().unwrap();
+                writer.write_all(&[1; 40][..bytes]).unwrap();
+                OwnedFd::from(reader)
+            };
+            assert_eq!(Refusal::of_read(&Linux.read(&short()).unwrap_err()), Refusal::ShortRead, "{bytes}");
+            assert_eq!(Refusal::of_read(&Linux.read_group(&short(), 1).unwrap_err()), Refusal::ShortRead, "{bytes}");
+        }
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(&[7u64, 5, 3].map(u64::to_ne_bytes).concat()).unwrap();
+        let whole = Reading { value: 7, enabled_ns: 5, running_ns: 3 };
+        assert_eq!(Linux.read(&reader.into()).unwrap(), whole);
     }
 }

@@ -7,9 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use perf_event_open_sys::bindings::{perf_event_header, perf_event_mmap_page};
 
-use super::kernel::Ring;
-
 const PAGE: usize = 4096;
+
+/// A buffer that the kernel writes records into.
+pub trait Ring {
+    /// Hands over the records that are new, each with its header.
+    fn drain(&mut self, take: &mut dyn FnMut(&[u8]));
+}
 
 /// A mapped buffer.
 #[derive(Debug)]

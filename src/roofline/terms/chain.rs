@@ -23,7 +23,10 @@ use crate::profile::function::{Chain, ChainStep, Cycle};
 
 use super::super::deficiency::{Deficiency, Removed};
 use super::super::host::{Host, Scaling, Trace};
-use super::{Subject, vector};
+use super::Subject;
+
+/// Iterations of a loop each time that it is entered, for vectors to be worth their prologue.
+const SHORTEST: f64 = 4.0;
 
 /// T_chain at `threads`, in seconds.
 pub fn seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mut Trace) -> Option<f64> {
@@ -40,7 +43,7 @@ pub fn seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mu
         if removed.has(Deficiency::Ilp) && !is_recurrence(c) {
             return 0.0;
         }
-        let shrink = if vectors && vector::can_be_vectorised(c) { subject.vector.shrink() } else { 1.0 };
+        let shrink = if vectors && can_be_vectorised(c) { subject.vector.shrink() } else { 1.0 };
         shrink * chain_seconds(c, subject.host, trace)
     });
     Some(by_loop / f64::from(threads))
@@ -243,6 +246,12 @@ fn overlap(n: f64, window: f64) -> f64 {
     } else {
         1.0 + window / n
     }
+}
+
+/// Whether the loop of `chain` can be, as far as that tells.
+pub fn can_be_vectorised(chain: &Chain) -> bool {
+    let long = chain.iterations as f64 >= SHORTEST * chain.entries.max(1) as f64;
+    long && !chain.cycles.iter().any(is_chase) && !is_recurrence(chain)
 }
 
 #[cfg(test)]

@@ -14,13 +14,11 @@ use std::collections::BTreeMap;
 
 use crate::isa::facts::{AccessKind, InstructionClass};
 use crate::profile::Function;
-use crate::profile::function::{AccessEntry, Chain, Work};
+use crate::profile::function::{AccessEntry, Work};
 
 use super::super::host::Host;
 use super::{chain, pipe};
 
-/// Iterations of a loop each time that it is entered, for vectors to be worth their prologue.
-const SHORTEST: f64 = 4.0;
 /// More branches than so many for each iteration of the innermost loops are control flow that no mask follows.
 const MOST_BRANCHES: f64 = 2.5;
 /// A smaller share of the work is not worth vectorising.
@@ -96,7 +94,7 @@ fn shares(work: &Work) -> (f64, f64) {
     for chain in &work.chains {
         let (iterations, fits) = loops.entry(chain.header).or_insert((0.0, true));
         *iterations = iterations.max(chain.iterations as f64);
-        *fits &= can_be_vectorised(chain);
+        *fits &= chain::can_be_vectorised(chain);
     }
     let all: f64 = loops.values().map(|(n, _)| n).sum();
     let fitting: f64 = loops.values().filter(|(_, fits)| *fits).map(|(n, _)| n).sum();
@@ -106,12 +104,6 @@ fn shares(work: &Work) -> (f64, f64) {
     }
     let covered = work.chain_coverage.min(1.0);
     (fitting / all * covered, covered)
-}
-
-/// Whether the loop of `chain` can be, as far as that tells.
-pub fn can_be_vectorised(chain: &Chain) -> bool {
-    let long = chain.iterations as f64 >= SHORTEST * chain.entries.max(1) as f64;
-    long && !chain.cycles.iter().any(chain::is_chase) && !chain::is_recurrence(chain)
 }
 
 /// Bytes of the elements that an integer loop goes through: of most of its accesses; `None` where these are of no order.

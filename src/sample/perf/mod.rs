@@ -1,8 +1,10 @@
 //! The timed pass by `perf_event_open`: one ring buffer per CPU, inherited by everything that the program creates.
 
+mod affordable;
 mod blocked;
 mod drain;
 mod event;
+mod held;
 mod markers;
 mod open;
 mod price;
@@ -28,9 +30,10 @@ use super::{SampleError, SampleOptions, Timed, survivors};
 use blocked::Blocked;
 use drain::Drain;
 use event::{Event, Kind};
+use held::Held;
 use markers::{Markers, Seen};
 use open::{Opened, Terms, Trigger};
-use setter::{Held, Outlet};
+use setter::Outlet;
 
 /// The longest time between two rounds of reading.
 const ROUND: Duration = Duration::from_millis(100);
@@ -50,7 +53,7 @@ pub(super) struct Armed(Opened);
 
 /// Arms the sampler on a child at the gate. The error is the kernel's refusal; the child is as it was.
 pub(super) fn arm(child: &Gated, options: &SampleOptions) -> io::Result<Armed> {
-    open::open(child.pid(), options).map(Armed)
+    affordable::open(child.pid(), options).map(Armed)
 }
 
 impl Armed {

@@ -19,7 +19,6 @@ use perf_event::{Builder, Clock, SampleFlag, Sampler};
 use crate::sample::x86_64::registers;
 use crate::target::sampling_clock;
 
-use super::{price, probe};
 use crate::sample::SampleOptions;
 
 /// The deepest frame-pointer chain that the kernel is asked for.
@@ -60,26 +59,8 @@ pub(super) struct Opened {
     pub terms: Terms,
 }
 
-/// Opens the event on `child` and all it will create, with the usual rate or, where that would be dear, a lower one if none is
-/// asked for. The error is the last refusal.
-pub(super) fn open(child: Pid, options: &SampleOptions) -> io::Result<Opened> {
-    let opened = open_on(wanted(probe::cycles_interrupt(), options, greatest_rate()), child)?;
-    let terms = opened.terms;
-    if options.frequency_hz.is_some() {
-        return Ok(opened);
-    }
-    let found = price::affordable_rate(terms);
-    if found.is_some_and(|hz| hz >= terms.frequency_hz) {
-        return Ok(opened);
-    }
-    // Its rings may be all the memory that we may lock.
-    drop(opened);
-    let affordable_hz = found.or_else(|| price::affordable_rate(terms)).unwrap_or(terms.frequency_hz);
-    open_on(Terms { frequency_hz: affordable_hz.min(terms.frequency_hz), ..terms }, child)
-}
-
 /// What is tried first. `greatest_rate`: of an event that the kernel limits, which its own timer's is not.
-fn wanted(cycles_interrupt: bool, options: &SampleOptions, greatest_rate: f64) -> Terms {
+pub(super) fn wanted(cycles_interrupt: bool, options: &SampleOptions, greatest_rate: f64) -> Terms {
     let trigger = if cycles_interrupt { Trigger::Cycles } else { Trigger::CpuClock };
     let highest_hz = options.highest_hz();
     let frequency_hz = if trigger == Trigger::Cycles { highest_hz.min(greatest_rate) } else { highest_hz };
@@ -87,7 +68,7 @@ fn wanted(cycles_interrupt: bool, options: &SampleOptions, greatest_rate: f64) -
 }
 
 /// The same on these terms, or what the host grants of them.
-fn open_on(terms: Terms, child: Pid) -> io::Result<Opened> {
+pub(super) fn open_on(terms: Terms, child: Pid) -> io::Result<Opened> {
     let ring_bytes = if nix::unistd::geteuid().is_root() { RING_BYTES_ROOT } else { RING_BYTES_USER };
     let (rings, terms) = granted(terms, ring_bytes, |terms, ring_bytes| open_everywhere(child, terms, ring_bytes))?;
     let (cpus, rings) = rings.into_iter().unzip();

@@ -1,0 +1,46 @@
+//! What the passes yielded, on its way to the profile.
+
+use std::collections::BTreeSet;
+
+use crate::instrument::Counted;
+use crate::profile::evidence::counted::CountedEvidence;
+use crate::profile::evidence::counters::CounterEvidence;
+use crate::profile::evidence::memory::MemoryEvidence;
+use crate::profile::evidence::replayed::ReplayedEvidence;
+use crate::profile::evidence::timed::TimedEvidence;
+use crate::profile::machine::Machine;
+use crate::profile::run::Warning;
+use crate::replay;
+
+/// What the passes yielded, and what went wrong on the way.
+#[derive(Debug, Default)]
+pub struct Evidence {
+    /// Timed pass.
+    pub timed: Option<TimedEvidence>,
+    /// Counted pass.
+    pub counted: Option<CountedEvidence>,
+    /// Memory model of the counted pass.
+    pub memory: Option<MemoryEvidence>,
+    /// What replaying the counted pass's bursts yields.
+    pub replayed: Option<ReplayedEvidence>,
+    /// Hardware counters of the timed pass.
+    pub counters: Option<CounterEvidence>,
+    /// Why there is no counted pass.
+    pub no_counts: Option<String>,
+    /// Doubts that concern the run as a whole.
+    pub warnings: Vec<Warning>,
+}
+
+impl Evidence {
+    /// Takes what the counted pass yielded, and replays its bursts on the core of `machine`.
+    pub fn take_counted(&mut self, counted: Counted, machine: &Machine) {
+        let bursts = counted.bursts.filter(|evidence| !evidence.bursts.is_empty());
+        self.replayed = bursts.map(|bursts| {
+            let threads: BTreeSet<u32> = bursts.bursts.iter().map(|burst| burst.thread).collect();
+            let threads = (threads.len() as u32).clamp(1, machine.cores.max(1));
+            replay::replay(&bursts, counted.memory.as_ref(), machine, replay::Options { threads, ..Default::default() })
+        });
+        self.counted = Some(counted.evidence);
+        self.memory = counted.memory;
+    }
+}
