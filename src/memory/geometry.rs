@@ -174,11 +174,6 @@ impl Geometry {
         let last = Level { shared_by: shared_by as u32, ..self.last };
         (Geometry { cores: kept as u32, last, ..self }, warning)
     }
-
-    /// Bytes of last-level cache that one thread can fill.
-    pub fn last_level_bytes(&self) -> u64 {
-        self.last.size
-    }
 }
 
 fn assumed_warning(what: &str, level: Level) -> Warning {

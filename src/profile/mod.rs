@@ -20,6 +20,7 @@ pub mod flops;
 pub mod function;
 pub mod join;
 pub mod machine;
+pub mod names;
 pub mod pages;
 pub mod placement;
 pub mod prefetch;

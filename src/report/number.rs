@@ -60,11 +60,6 @@ pub fn or_unmeasured(value: Option<f64>, text: impl Fn(f64) -> String) -> String
     value.map_or_else(|| NOT_MEASURED.to_owned(), text)
 }
 
-/// `text(value)`, or a dash: for table cells whose legend explains the dash.
-pub fn or_dash(value: Option<f64>, text: impl Fn(f64) -> String) -> String {
-    value.map_or_else(|| "–".to_owned(), text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,6 +87,5 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_never_zero() {
         assert_eq!(or_unmeasured(None, seconds), "not measured");
-        assert_eq!(or_dash(None, seconds), "–");
     }
 }

@@ -19,12 +19,6 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Adds all of `other`.
-    pub fn absorb(&mut self, other: Trace) {
-        self.from.extend(other.from);
-        self.missing.extend(other.missing);
-    }
-
     /// Notes that something was not available.
     pub fn lacks(&mut self, what: impl Into<String>) {
         self.missing.insert(what.into());

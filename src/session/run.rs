@@ -1,6 +1,5 @@
 //! One profiling run from the command line to the written report.
 
-
 use nix::unistd::Pid;
 
 use crate::instrument::Counted;

@@ -90,11 +90,6 @@ impl Code {
         self.bytes[i..i + 4].copy_from_slice(&value.to_le_bytes());
     }
 
-    /// Overwrites the byte at index `at`.
-    pub fn set_byte(&mut self, at: usize, value: u8) {
-        self.bytes[at] = value;
-    }
-
     /// `nop`s up to a multiple of `align`.
     pub fn align(&mut self, align: u64) {
         let missing = (align - self.here().get() % align) % align;

@@ -3,7 +3,6 @@
 pub mod blocks;
 pub mod classify;
 pub mod dataflow;
-pub mod liveness;
 pub mod slots;
 pub mod system_call;
 mod system_call_names;

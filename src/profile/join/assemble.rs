@@ -13,7 +13,6 @@ use super::elapsed::{Elapsed, Seen};
 use super::executed::Executed;
 use super::facts::{self, Common, Measured, MeasuredTraffic};
 use super::hardware::{Hardware, time_shares};
-use super::names;
 use super::placed::Placements;
 use super::prefetch;
 use super::sampled::{LoopNumbers, Sampled, runs};
@@ -27,6 +26,7 @@ use crate::profile::account::Account;
 use crate::profile::counters::Counter;
 use crate::profile::function::Function;
 use crate::profile::machine::Machine;
+use crate::profile::names;
 use crate::profile::prefetch::Prefetch;
 use crate::profile::run::Warning;
 

@@ -31,7 +31,6 @@ mod facts;
 mod flow;
 mod hardware;
 mod modules;
-mod names;
 mod placed;
 mod prefetch;
 mod regions;
@@ -67,7 +66,7 @@ use stacks::StackTable;
 use timeline::{Activity, Moment};
 
 pub use doubts::{COUNTERS_DISAGREE, TOO_FEW_SAMPLES_CODE};
-pub use names::{SHOWN, shorten};
+
 pub use resolver::Resolver;
 
 /// Everything the join works on.

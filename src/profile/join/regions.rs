@@ -5,17 +5,18 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::Evidence;
 use super::code_map::{CodeMap, FunctionId};
 use super::counts::{Counts, FunctionCounts};
 use super::executed::Executed;
 use super::sampled::Sampled;
 use super::traffic::{self, FunctionTraffic};
-use super::{Evidence, names};
 use crate::profile::evidence::blocks::{BlockCount, DynamicCount};
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::marks::{CountedMarks, Marked, TimedMarks};
 use crate::profile::evidence::memory::Traffic;
 use crate::profile::function::{Bytes, Source};
+use crate::profile::names;
 use crate::profile::region::{Marker, Region, RegionPart, Work};
 use crate::profile::run::Warning;
 

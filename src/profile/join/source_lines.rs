@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use super::code_map::CodeMap;
 use super::modules::Place;
-use super::names;
 use super::resolver::SourceLine;
 use crate::profile::function::{InlineFacts, LineFacts};
+use crate::profile::names;
 
 /// So many lines and inlined functions are kept, most expensive first.
 const KEPT: usize = 60;

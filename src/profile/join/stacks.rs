@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::code_map::{CodeMap, FunctionId};
 use super::modules::Pass;
-use super::names;
 use crate::profile::code::CodeRef;
+use crate::profile::names;
 use crate::profile::{Frame, Stack};
 
 /// Builds frames and stacks from the call stacks of the timed pass.

@@ -37,13 +37,17 @@ pub fn svg(profile: &Profile) -> Option<String> {
     let mut units: Vec<&str> = profile.regions.iter().flat_map(|r| &r.work).map(|w| w.unit.as_str()).collect();
     units.sort_unstable();
     units.dedup();
+    let left_out = units.len().saturating_sub(MOST);
     units.truncate(MOST);
     if units.is_empty() {
         return None;
     }
     let title = format!("Work of {}", name::shorten(&profile.run.command.join(" "), 90));
-    let note = "rate over intensity; the diagonals are this host's bandwidths";
-    let mut page = page::document(WIDTH, PANEL * units.len() as f64, &title, note);
+    let mut note = "rate over intensity; the diagonals are this host's bandwidths".to_owned();
+    if left_out > 0 {
+        note += &format!("; {left_out} more of its units are in profile.json alone");
+    }
+    let mut page = page::document(WIDTH, PANEL * units.len() as f64, &title, &note);
     let slopes = lines::slopes(&profile.machine);
     for (i, unit) in units.iter().enumerate() {
         let top = PANEL * i as f64;

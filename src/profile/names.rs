@@ -23,7 +23,8 @@ pub fn shorten(name: &str, limit: usize) -> String {
         return folded.into_iter().collect();
     }
     let kept = limit.saturating_sub(1);
-    let front = kept.div_ceil(2);
+    // The end of a qualified name tells more than its beginning.
+    let front = kept - kept * 2 / 3;
     let head = folded[..front].iter();
     head.chain(['…'].iter()).chain(folded[folded.len() - (kept - front)..].iter()).collect()
 }
