@@ -260,6 +260,46 @@ fn named_paths_exist() {
     assert!(checked > 14, "only {checked} paths found on the page");
 }
 
+/// What tests may lack on a host; `RPROF_REQUIRE` of `tests/run` names some of them.
+const LACKING: [&str; 14] = [
+    "avx2",
+    "avx512",
+    "bf16",
+    "caches",
+    "cgroups",
+    "cpus",
+    "huge-pages",
+    "kernel",
+    "memory",
+    "packages",
+    "perf",
+    "pmu",
+    "root",
+    "tsx",
+];
+
+#[test]
+fn what_is_skipped_says_what_it_lacks() {
+    let mut files = Vec::new();
+    ["src", "tests"].iter().for_each(|folder| rust_files(&root().join(folder), &mut files));
+    let mark = ["\"SKIP", "PED: "].concat();
+    let mut found = 0;
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        for (at, _) in text.match_indices(&mark) {
+            let said = text[at + mark.len()..].split(['"', ' ']).next().unwrap_or_default();
+            let tag = said.trim_end_matches(':');
+            assert!(
+                LACKING.contains(&tag) || tag == "{tag}",
+                "{}: `{said}` is not what a host can lack",
+                file.display()
+            );
+            found += 1;
+        }
+    }
+    assert!(found > 50, "only {found} places");
+}
+
 #[test]
 fn a_forbidden_edge_is_found() {
     let found = edges("use crate::{isa::facts, report::{text, html}};\nlet x = crate::memory::new();");

@@ -73,7 +73,7 @@ fn a_script_runs_and_its_status_is_ours() {
 #[test]
 fn setuid_is_said_to_be_impossible() {
     if !nix::unistd::geteuid().is_root() {
-        println!("SKIPPED: setuid_is_said_to_be_impossible: only root can make a setuid file of another user");
+        println!("SKIPPED: root: setuid_is_said_to_be_impossible: only root can make a setuid file of another user");
         return;
     }
     let sandbox = Sandbox::new();
@@ -103,7 +103,7 @@ fn setuid_is_said_to_be_impossible() {
 #[test]
 fn what_may_not_be_observed_has_its_time_all_the_same() {
     if !nix::unistd::geteuid().is_root() {
-        println!("SKIPPED: what_may_not_be_observed_has_its_time_all_the_same: root reads every file");
+        println!("SKIPPED: root: what_may_not_be_observed_has_its_time_all_the_same: root reads every file");
         return;
     }
     let sandbox = Sandbox::new();
@@ -248,7 +248,7 @@ fn a_foreign_proc_is_refused_before_the_program_runs() {
         let output = sandbox.shell(&script).output().unwrap();
         let told = stderr(&output);
         if status(&output) == 99 || told.starts_with("unshare:") {
-            println!("SKIPPED: a /proc of another kind: {told}");
+            println!("SKIPPED: kernel: a /proc of another kind: {told}");
             continue;
         }
         assert_eq!((status(&output), stdout(&output)), (125, String::new()), "{told}");

@@ -18,7 +18,7 @@ fn counted_without_memfds(sandbox: &Sandbox, noexec: &str, output: &str, program
     let mut command = sandbox.shell(WITHOUT_MEMFDS);
     let output = command.env("NOEXEC", noexec).env("OUTPUT", output).env("PROGRAM", program).output().unwrap();
     if status(&output) == 99 || stderr(&output).starts_with("unshare:") {
-        println!("SKIPPED: without executable memfds: {}", stderr(&output));
+        println!("SKIPPED: kernel: without executable memfds: {}", stderr(&output));
         return None;
     }
     Some(output)

@@ -34,7 +34,7 @@ fn same(sandbox: &Sandbox, argv: &[&str]) {
 #[test]
 fn programs_of_an_ordinary_user_are_counted_also_undumpable_ones() {
     if !nix::unistd::geteuid().is_root() {
-        println!("SKIPPED: programs_of_an_ordinary_user: whoever runs the tests is one, or cannot become one");
+        println!("SKIPPED: root: programs_of_an_ordinary_user: whoever runs the tests is one, or cannot become one");
         return;
     }
     let sandbox = Sandbox::new();

@@ -49,7 +49,9 @@ fn a_child_that_cannot_be_followed_runs_natively() {
     sandbox.file("small.s", ".globl _start\n_start: movl $1, %eax\nmovl $7, %ebx\nint $0x80\n", 0o644);
     let built = sandbox.shell("as --32 small.s -o small.o && ld -m elf_i386 small.o -o small").output().unwrap();
     if status(&built) != 0 {
-        println!("SKIPPED: a_child_that_cannot_be_followed_runs_natively: binutils here cannot make a 32-bit program");
+        println!(
+            "SKIPPED: packages: a_child_that_cannot_be_followed_runs_natively: binutils here cannot make a 32-bit program"
+        );
         return;
     }
     sandbox.file("parent", "#!/bin/sh\n./small\necho status $?\n", 0o755);
@@ -69,7 +71,7 @@ fn a_setuid_child_runs_natively() {
         "cp /bin/false false && chown root false && chmod 4755 false && cp \"$RPROF\" rprof && mkdir -m 777 open";
     let prepared = sandbox.shell(&format!("{prepare} && {unprivileged} true")).output().unwrap();
     if status(&prepared) != 0 {
-        println!("SKIPPED: a_setuid_child_runs_natively: only root can make a setuid file of another user");
+        println!("SKIPPED: root: a_setuid_child_runs_natively: only root can make a setuid file of another user");
         return;
     }
     sandbox.file("parent", "#!/bin/sh\n../false\necho status $?\nexit 3\n", 0o755);
@@ -91,7 +93,7 @@ fn a_setuid_child_runs_natively() {
 fn a_tracer_is_refused_without_a_trace() {
     let sandbox = Sandbox::new();
     if status(&sandbox.shell("strace -V && gdb -v").output().unwrap()) != 0 {
-        println!("SKIPPED: a_tracer_is_refused_without_a_trace: strace or gdb is not installed");
+        println!("SKIPPED: packages: a_tracer_is_refused_without_a_trace: strace or gdb is not installed");
         return;
     }
     for tracer in ["strace -f -o /dev/null /bin/true", "gdb -batch -ex run -ex quit /bin/true"] {

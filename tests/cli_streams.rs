@@ -79,7 +79,7 @@ fn the_program_has_the_terminal() {
     sandbox.file("tty", "#!/bin/sh\ntest -t 0 && test -t 1 && test -t 2 && echo on-a-terminal\n", 0o755);
     let output = sandbox.shell("script -qec '$RPROF --quiet --memory off -- ./tty' /dev/null").output().unwrap();
     if status(&output) == 127 {
-        println!("SKIPPED: the_program_has_the_terminal: script(1) is not installed");
+        println!("SKIPPED: packages: the_program_has_the_terminal: script(1) is not installed");
         return;
     }
     assert_eq!(status(&output), 0, "{}", stdout(&output));
@@ -133,7 +133,9 @@ fn input_typed_ahead_is_said_to_be_missing_in_the_second_run() {
     let script = "echo hello | script -qec '$RPROF --memory off -- head -n 1' /dev/null";
     let output = sandbox.shell(script).output().unwrap();
     if status(&output) == 127 {
-        println!("SKIPPED: input_typed_ahead_is_said_to_be_missing_in_the_second_run: script(1) is not installed");
+        println!(
+            "SKIPPED: packages: input_typed_ahead_is_said_to_be_missing_in_the_second_run: script(1) is not installed"
+        );
         return;
     }
     let warnings = sandbox.profile("rprof.out")["run"]["warnings"].to_string();

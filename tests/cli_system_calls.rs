@@ -29,7 +29,7 @@ fn count(profile: &Value, call: &str) -> Option<u64> {
 /// Seconds off the CPU for which `wanted` holds, and all but those for a CPU; `None` where nobody could look.
 fn waited(profile: &Value, wanted: impl Fn(&Value) -> bool) -> Option<(f64, f64)> {
     let Some(waits) = system(profile)["waits"].as_array() else {
-        println!("SKIPPED: blocked threads cannot be looked at here: {}", system(profile)["waits_missing"]);
+        println!("SKIPPED: perf: blocked threads cannot be looked at here: {}", system(profile)["waits_missing"]);
         return None;
     };
     let sum = |of: &dyn Fn(&Value) -> bool| waits.iter().filter(|w| of(w)).filter_map(|w| w["seconds"].as_f64()).sum();

@@ -26,11 +26,11 @@ fn flops_are_those_of_the_program() {
     let events: Vec<&Value> = counters.iter().filter(|c| c["role"] == "flops" && c["event"] != "flops").collect();
     let sum = counters.iter().find(|c| c["event"] == "flops").expect("FLOPs are always asked for");
     let Some(value) = sum["value"].as_f64() else {
-        println!("SKIPPED: no FLOPs from hardware: {}", sum["source"]["reason"]);
+        println!("SKIPPED: pmu: no FLOPs from hardware: {}", sum["source"]["reason"]);
         return;
     };
     if let Some(doubted) = events.iter().find(|e| e["certified"] != true) {
-        println!("SKIPPED: {} is not certified here: {}", doubted["event"], doubted["trust"]);
+        println!("SKIPPED: pmu: {} is not certified here: {}", doubted["event"], doubted["trust"]);
         return;
     }
     let stated = sum["source"]["error"].as_f64().unwrap_or(0.0);
@@ -60,7 +60,7 @@ fn the_check_fails_for_what_it_refuted_alone() {
         }
     }
     if !events.iter().any(|e| verdict(e) == "trusted") {
-        println!("SKIPPED: no event of this host could be certified: {}", listing["table"]);
+        println!("SKIPPED: pmu: no event of this host could be certified: {}", listing["table"]);
     }
 }
 

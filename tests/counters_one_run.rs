@@ -66,7 +66,7 @@ impl Run {
         fs::remove_dir_all(self.sandbox.path().join("rprof.out")).unwrap();
         let sum = profile["run"]["counters"].as_array().unwrap().iter().find(|c| c["event"] == "flops").unwrap();
         if sum["value"].is_null() && !sum["source"]["reason"].as_str().unwrap().contains("not believed") {
-            println!("SKIPPED: {}", sum["source"]["reason"]);
+            println!("SKIPPED: pmu: {}", sum["source"]["reason"]);
             return None;
         }
         Some((profile, text))
@@ -218,7 +218,7 @@ fn cores_whose_pmu_is_not_listed_leave_no_certified_zero() {
     // The other kind of core has no PMU here, and the program is on it alone.
     run.folder.pmu("stand_in", BREAKPOINT, Some("0"), None);
     let Ok(_on_cpu_1) = Kept::on(&[1]) else {
-        println!("SKIPPED: there is no CPU 1 for this test");
+        println!("SKIPPED: cpus: there is no CPU 1 for this test");
         return;
     };
     let output = run.output(&["--memory", "off"]);

@@ -46,7 +46,7 @@ impl Run {
         let profile = self.sandbox.profile("rprof.out");
         let flops = counter(&profile["run"], "flops");
         if flops["value"].is_null() {
-            println!("SKIPPED: {}", flops["source"]["reason"]);
+            println!("SKIPPED: pmu: {}", flops["source"]["reason"]);
             return None;
         }
         Some(profile)
@@ -142,7 +142,7 @@ fn kinds_of_events_stand_side_by_side_on_two_kinds_of_cores() {
     let cpus = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let last = cpus.trim().rsplit(['-', ',']).next().and_then(|c| c.parse::<u32>().ok()).unwrap_or(0);
     if last == 0 {
-        println!("SKIPPED: one CPU cannot be of two kinds");
+        println!("SKIPPED: cpus: one CPU cannot be of two kinds");
         return;
     }
     run.folder.pmu("stand_core", BREAKPOINT, Some("0"), None).table("core.toml", "stand_core", &[flops]);
@@ -169,7 +169,7 @@ fn memory_controllers_are_read_once_a_socket_less_the_background() {
     let Some(profile) = run.profile(&["--passes", "timed"], &["1", "20000"]) else { return };
     let reads = counter(&profile["run"], "stand_in.reads");
     let Some(bytes) = reads["value"].as_f64() else {
-        println!("SKIPPED: {}", reads["source"]["reason"]);
+        println!("SKIPPED: pmu: {}", reads["source"]["reason"]);
         return;
     };
     assert_eq!(bytes, 2.0 * 20_000.0 * 64.0, "nothing else runs this code, so the background is nothing");
@@ -193,7 +193,7 @@ fn memory_controllers_that_count_nothing_are_not_measured() {
     assert_eq!(reads["value"], Value::Null, "never 0: {reads}");
     let reason = reads["source"]["reason"].as_str().unwrap();
     if reason.contains("not allow") || reason.contains("no counter is free") {
-        println!("SKIPPED: {reason}");
+        println!("SKIPPED: pmu: {reason}");
         return;
     }
     assert_eq!(reason, "the memory controllers counted nothing");

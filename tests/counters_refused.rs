@@ -53,7 +53,7 @@ fn with_events(kind: u32, events: &[Event]) -> (Sandbox, Folder) {
 #[test]
 fn an_event_that_the_host_does_not_have() {
     if Path::new("/sys/bus/event_source/devices/cpu").exists() {
-        println!("SKIPPED: this host has a PMU, which takes any raw event");
+        println!("SKIPPED: pmu: this host has a PMU, which takes any raw event");
         return;
     }
     let (sandbox, folder) = with_events(RAW, &[event("raw", 0x1c7, 0)]);
@@ -102,7 +102,7 @@ fn a_refuted_event_is_the_exit_status_of_the_check() {
     assert_eq!((status, &certificate["verdict"]), (0, &"not-checked".into()), "{certificate}");
     let (status, certificate) = check("flops");
     if certificate["verdict"] == "not-checked" {
-        println!("SKIPPED: {}", certificate["why"]);
+        println!("SKIPPED: pmu: {}", certificate["why"]);
         return;
     }
     assert_eq!((status, &certificate["verdict"]), (1, &"refuted".into()), "page faults are no FLOPs: {certificate}");
@@ -116,7 +116,7 @@ fn a_user_without_rights() {
     let may = sandbox.shell(&format!("{nobody} true")).output().unwrap();
     let reach = sandbox.shell(&format!("{nobody} \"$RPROF\" --version")).output().unwrap();
     if !may.status.success() || !reach.status.success() {
-        println!("SKIPPED: cannot run rprof as another user: {}{}", stderr(&may), stderr(&reach));
+        println!("SKIPPED: root: cannot run rprof as another user: {}{}", stderr(&may), stderr(&reach));
         return;
     }
     let output = run(&sandbox, nobody, &folder.path, "1 1000");

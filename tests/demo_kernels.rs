@@ -172,12 +172,12 @@ fn check_on_this_cpu<E: CountingEngine>(engine: fn() -> E) {
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
         check(&mut engine(), &all(&[EXPECTED]), "avx2", 32);
     } else {
-        println!("SKIPPED: demo kernels in AVX2: this CPU lacks it");
+        println!("SKIPPED: avx2: demo kernels in AVX2: this CPU lacks it");
     }
     if is_x86_feature_detected!("avx512f") {
         check(&mut engine(), &all(&[EXPECTED, EXPECTED_512]), "avx512", 64);
     } else {
-        println!("SKIPPED: demo kernels in AVX-512: this CPU lacks it");
+        println!("SKIPPED: avx512: demo kernels in AVX-512: this CPU lacks it");
     }
 }
 

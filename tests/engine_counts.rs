@@ -290,7 +290,7 @@ fn rounds_of_leaves_count_alike() {
 #[test]
 fn transactions() {
     if compare("transactions") == 77 {
-        println!("SKIPPED: transactions (this CPU has none)");
+        println!("SKIPPED: tsx: transactions (this CPU has none)");
     }
 }
 
@@ -305,7 +305,7 @@ fn signals_leave_active_lanes_as_they_are() {
     let counted = Translator::new().run(child, None, None).unwrap();
     let status = libc::WEXITSTATUS(counted.status);
     if status == 77 {
-        println!("SKIPPED: active lanes where signals come (this CPU has no AVX-512)");
+        println!("SKIPPED: avx512: active lanes where signals come (this CPU has no AVX-512)");
         return;
     }
     assert_eq!(status, 3, "1: what was carried, 2: signals came");
@@ -317,7 +317,7 @@ fn signals_leave_active_lanes_as_they_are() {
 fn masks() {
     for name in ["masks", "masked_fault"] {
         if compare(name) == 77 {
-            println!("SKIPPED: active lanes of {name} (this CPU has no AVX-512)");
+            println!("SKIPPED: avx512: active lanes of {name} (this CPU has no AVX-512)");
         }
     }
 }

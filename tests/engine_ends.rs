@@ -81,7 +81,7 @@ fn a_core_has_the_registers_of_the_program() {
         let native = std::process::Command::new(program).args(&argv[1..]).output().unwrap();
         let Some(registers) = take_core(&cores) else {
             let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
-            println!("SKIPPED: registers in cores (there are none here; core_pattern is {})", pattern.trim());
+            println!("SKIPPED: kernel: registers in cores (there are none here; core_pattern is {})", pattern.trim());
             return;
         };
         check_core(&native.stdout, &registers, &format!("{kind}, natively"));

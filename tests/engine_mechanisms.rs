@@ -222,7 +222,7 @@ fn a_sanitizer_looks_for_leaks_at_exit() {
         std::fs::write(dir.path().join("any.c"), "int main(void) { return 0; }\n").unwrap();
         let has = Command::new("cc").args(["any.c", sanitizer]).current_dir(dir.path()).output().unwrap();
         if !has.status.success() {
-            println!("SKIPPED: a_sanitizer_looks_for_leaks_at_exit: cc has no {sanitizer} here");
+            println!("SKIPPED: packages: a_sanitizer_looks_for_leaks_at_exit: cc has no {sanitizer} here");
             continue;
         }
         let program = build(dir.path(), "leaks.c", &["-pthread", sanitizer]);

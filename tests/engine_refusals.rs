@@ -43,7 +43,7 @@ fn a_program_whose_arrays_fill_the_low_gigabytes() {
 fn a_32_bit_program_is_executed() {
     let dir = tempfile::tempdir().unwrap();
     let Some(program) = program_32(dir.path()) else {
-        println!("SKIPPED: a 32-bit program (binutils here cannot make one)");
+        println!("SKIPPED: packages: a 32-bit program (binutils here cannot make one)");
         return;
     };
     let reason = refusal(&program);

@@ -294,7 +294,7 @@ fn memory_in_another_state_is_measured_again_and_the_old_state_is_kept() {
     }
     let high = ceilings.iter().find(|c| c["id"] == "dram.read" && c["threads"] == machine.cores);
     let Some(high) = high.and_then(|c| c["value"].as_f64()) else {
-        println!("SKIPPED: {TEST}: this host has too little memory to measure DRAM, or too little time");
+        println!("SKIPPED: memory: {TEST}: this host has too little memory to measure DRAM, or too little time");
         return;
     };
     std::fs::write(&file, planted.to_string()).expect("write");
@@ -304,7 +304,7 @@ fn memory_in_another_state_is_measured_again_and_the_old_state_is_kept() {
         (entry()["states"].as_array().is_some_and(|s| !s.is_empty())).then_some(now)
     });
     let Some(now) = moved else {
-        println!("SKIPPED: {TEST}: the probe of the memory was disturbed ten times");
+        println!("SKIPPED: memory: {TEST}: the probe of the memory was disturbed ten times");
         return;
     };
     let states = entry()["states"].clone();
@@ -472,7 +472,7 @@ fn memory_on_one_node_is_measured_where_there_are_two() {
     let mut request = request(cache.path());
     let cpus = rprof::machine::limits::Limits::read().cpus;
     if cpus.len() < 2 {
-        println!("SKIPPED: this process may use one CPU");
+        println!("SKIPPED: cpus: this process may use one CPU");
         return;
     }
     let sysfs = two_nodes(&cpus[..2]);

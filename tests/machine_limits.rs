@@ -62,7 +62,7 @@ fn joined(test: &str, limit: Limit) -> Option<(Cgroup, String)> {
             Some((group, script))
         }
         Err(why) => {
-            println!("SKIPPED: {test}: {why}");
+            println!("SKIPPED: cgroups: {test}: {why}");
             None
         }
     }

@@ -93,7 +93,7 @@ fn seconds_of_both_passes_stand_beside_counts_and_add_up() {
     let (outer, inner) = (region(&profile, "outer"), region(&profile, "inner"));
     let (Some(outer_s), Some(inner_s)) = (outer["time_s"].as_f64(), inner["time_s"].as_f64()) else {
         let reason = outer["source"]["time_s"]["reason"].as_str().expect("a reason");
-        println!("SKIPPED: this host does not show marker calls of the timed pass: {reason}");
+        println!("SKIPPED: perf: this host does not show marker calls of the timed pass: {reason}");
         return;
     };
     let (program_s, sum) = (region(&profile, "whole program")["time_s"].as_f64().unwrap(), outer_s);

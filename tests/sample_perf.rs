@@ -12,7 +12,7 @@ fn perf() -> Option<SampleOptions> {
     let options = SampleOptions { frequency_hz: Some(USUAL_HZ), sampler: Sampler::Perf, ..SampleOptions::default() };
     match run(programs::gated("true", &[]), &options) {
         Err(e @ SampleError::Refused { .. }) => {
-            println!("SKIPPED: {e}");
+            println!("SKIPPED: perf: {e}");
             None
         }
         _ => Some(options),

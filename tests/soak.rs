@@ -60,7 +60,7 @@ fn resident(pid: u32) -> Option<u64> {
 #[test]
 fn a_stressed_system_stays_as_it_is() {
     if Command::new("stress-ng").arg("--version").stdout(Stdio::null()).status().is_err() {
-        println!("SKIPPED: a_stressed_system_stays_as_it_is: stress-ng is not installed");
+        println!("SKIPPED: packages: a_stressed_system_stays_as_it_is: stress-ng is not installed");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -31,7 +31,7 @@ fn compile(compiler: &str, source: &str, arguments: &[&str], folder: &Path, name
 fn available(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok();
     if !found {
-        println!("SKIPPED: {program} is not installed");
+        println!("SKIPPED: packages: {program} is not installed");
     }
     found
 }
@@ -216,7 +216,7 @@ fn split_and_compressed_debug_information_is_found() {
         let option = format!("--compress-debug-sections={kind}");
         let done = Command::new("objcopy").args([&option, path(&binary), path(&packed)]).output().unwrap();
         if !done.status.success() {
-            println!("SKIPPED: this objcopy does not compress with {kind}");
+            println!("SKIPPED: packages: this objcopy does not compress with {kind}");
             continue;
         }
         let start = address(&binary, "sum_of_squares", &[]);

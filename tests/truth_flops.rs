@@ -26,7 +26,8 @@ fn check(link: Link, flops: impl Fn(&Path, &Path) -> program::Figures) {
     for truth in program::programs() {
         let lacks = truth.lacks();
         if !lacks.is_empty() {
-            println!("SKIPPED: {}: this CPU lacks {}", truth.name, lacks.join(", "));
+            let tag = if lacks.iter().any(|feature| feature.contains("512")) { "avx512" } else { "avx2" };
+            println!("SKIPPED: {tag}: {}: this CPU lacks {}", truth.name, lacks.join(", "));
             continue;
         }
         for threads in [1, 2] {

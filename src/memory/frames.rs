@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn two_views_of_a_page_have_one_frame_and_two_pages_have_two() {
         let Some(mut frames) = Frames::readable() else {
-            return println!("SKIPPED: this process may not see page frames");
+            return println!("SKIPPED: root: this process may not see page frames");
         };
         let process = std::process::id();
         let views = two_views(100);
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn a_page_that_was_only_read_has_no_frame_until_it_is_written() {
         let Some(mut frames) = Frames::readable().filter(|frames| frames.flags.is_some()) else {
-            return println!("SKIPPED: this process may not see page frames");
+            return println!("SKIPPED: root: this process may not see page frames");
         };
         let process = std::process::id();
         let length = NonZeroUsize::new(2 * PAGE).unwrap();

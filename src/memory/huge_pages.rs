@@ -323,7 +323,7 @@ mod tests {
         assert!(by_scan[1].is_none_or(|huge| !huge));
         match by_list[0] {
             Some(true) => assert!(by_scan[0].is_none_or(|huge| huge), "a kernel without the scan asks the list"),
-            _ => println!("SKIPPED: the kernel gave no huge page"),
+            _ => println!("SKIPPED: huge-pages: the kernel gave no huge page"),
         }
     }
 
@@ -343,7 +343,7 @@ mod tests {
         };
         assert_eq!(known(&mut pages), None);
         if !pages.scans {
-            return println!("SKIPPED: the kernel has no PAGEMAP_SCAN");
+            return println!("SKIPPED: kernel: the kernel has no PAGEMAP_SCAN");
         }
         // SAFETY: as above.
         unsafe { run.write_volatile(1) };

@@ -141,7 +141,7 @@ mod tests {
     fn leaving_a_cpu_and_returning_keeps_what_is_allowed() {
         let mut seat = Seat::new();
         if seat.cpus() < 2 {
-            println!("SKIPPED: one CPU");
+            println!("SKIPPED: cpus: one CPU");
             return;
         }
         let here = current_cpu().unwrap();

@@ -105,7 +105,7 @@ const EVENTS: [&str; 4] = ["D1mr", "D1mw", "DLmr", "DLmw"];
 fn has_valgrind() -> bool {
     let found = Command::new("valgrind").arg("--version").stdout(Stdio::null()).status().is_ok();
     if !found {
-        println!("SKIPPED: valgrind is not installed");
+        println!("SKIPPED: packages: valgrind is not installed");
     }
     found
 }
@@ -119,7 +119,7 @@ fn data_misses_are_within_one_percent_of_cachegrinds() {
     if is_x86_feature_detected!("avx2") {
         compare(&["-O3", "-mavx2"]);
     } else {
-        println!("SKIPPED: no AVX2 for the build with it");
+        println!("SKIPPED: avx2: no AVX2 for the build with it");
     }
 }
 
@@ -157,7 +157,7 @@ fn kernels_in_avx2_miss_as_cachegrind_says() {
         return;
     }
     if !is_x86_feature_detected!("avx2") {
-        println!("SKIPPED: no AVX2");
+        println!("SKIPPED: avx2: no AVX2");
         return;
     }
     let dir = tempfile::tempdir().unwrap();

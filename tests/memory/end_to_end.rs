@@ -115,7 +115,7 @@ fn the_conflicts_of_the_frames_that_pages_really_have_are_found() {
     let own = Command::new(&program).output().unwrap();
     let own = String::from_utf8_lossy(&own.stdout).trim().to_owned();
     if own != "huge" {
-        return println!("SKIPPED: the kernel gave pages that are {own}");
+        return println!("SKIPPED: huge-pages: the kernel gave pages that are {own}");
     }
     let walk = functions(&program)["walk"].clone();
     let geometry = || Geometry {
@@ -172,7 +172,7 @@ fn working_sets_about_as_large_as_l2_are_missed_as_the_frames_of_their_pages_say
         let counted = run(&mut Translator::new(), &program, &arguments, model);
         assert!(libc::WIFEXITED(counted.status) && libc::WEXITSTATUS(counted.status) == 0);
         let Ok(share) = std::fs::read_to_string(&said).unwrap().parse::<f64>() else {
-            return println!("SKIPPED: this process may not see page frames");
+            return println!("SKIPPED: root: this process may not see page frames");
         };
         let missed = in_function(&counted.memory.unwrap(), &walk, |t| t.l2_misses) / (lines * PASSES as f64);
         println!("{kib} KiB: of its lines {missed:.3} are missed, {share:.3} by their frames");
@@ -432,7 +432,7 @@ fn lines_are_told_by_the_kind_of_their_pages() {
     let own = Command::new(&program).arg("0").output().unwrap();
     let own = String::from_utf8_lossy(&own.stdout).trim().to_owned();
     if own != "16384" {
-        return println!("SKIPPED: the kernel gave {own} KiB of 16384 on huge pages");
+        return println!("SKIPPED: huge-pages: the kernel gave {own} KiB of 16384 on huge pages");
     }
     let functions = functions(&program);
     let models = [

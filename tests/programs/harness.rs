@@ -74,7 +74,7 @@ impl Workplace {
     pub fn prepare(program: Program) -> Option<Workplace> {
         let place = Workplace { folder: tempfile::tempdir().unwrap(), program };
         if !place.shell(program.needs, place.folder.path()).status.success() {
-            println!("SKIPPED: {}: not installed or not possible here ({})", program.name, program.needs);
+            println!("SKIPPED: packages: {}: not installed or not possible here ({})", program.name, program.needs);
             return None;
         }
         let prepared = place.shell(&format!("set -e -o pipefail\n{}", program.prepare), place.folder.path());

@@ -318,7 +318,7 @@ mod tests {
         let share = |arena: &Arena| match arena.huge_share() {
             Some(share) => share,
             None => {
-                println!("SKIPPED: /proc/self/smaps does not tell huge pages");
+                println!("SKIPPED: huge-pages: /proc/self/smaps does not tell huge pages");
                 0.0
             }
         };
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!((share(&arena(Pages::Small)), share(&arena(Pages::Split))), (0.0, 0.0));
         let huge = arena(Pages::Huge);
         if share(&huge) == 0.0 {
-            println!("SKIPPED: the kernel grants no huge pages to split");
+            println!("SKIPPED: huge-pages: the kernel grants no huge pages to split");
         }
         huge.fill(&team).expect("the thread runs");
         huge.settle(Pages::Split);

@@ -121,7 +121,7 @@ mod tests {
         let cpus = crate::machine::limits::Limits::read().cpus;
         let team = Team::new(&cpus).expect("threads on the CPUs of this process");
         let all = measure(&team, Duration::from_secs(5)).expect("runs");
-        let Some(all) = all else { return println!("SKIPPED: one CPU, or its CPUs were never there together") };
+        let Some(all) = all else { return println!("SKIPPED: cpus: one CPU, or its CPUs were never there together") };
         let cpus = cpus.len().min(MOST);
         assert_eq!(all.pairs().len(), cpus * (cpus - 1) / 2);
         assert!(all.pairs().iter().all(|s| *s > 1e-9 && *s < 1e-3), "{all:?}");

@@ -52,7 +52,7 @@ mod tests {
         if raised.granted() {
             assert_eq!(policy(), libc::SCHED_RR);
         } else {
-            println!("SKIPPED: real-time scheduling is not granted here");
+            println!("SKIPPED: root: real-time scheduling is not granted here");
         }
         drop(raised);
         assert_eq!(policy(), before);

@@ -99,7 +99,9 @@ mod tests {
     fn two_cpus_that_share_a_core_have_ceilings_of_their_own() {
         let cpus = crate::machine::limits::Limits::read().cpus;
         if cpus.len() < 2 {
-            println!("SKIPPED: two_cpus_that_share_a_core_have_ceilings_of_their_own: this process may use one CPU");
+            println!(
+                "SKIPPED: cpus: two_cpus_that_share_a_core_have_ceilings_of_their_own: this process may use one CPU"
+            );
             return;
         }
         let (mut topology, _) = crate::machine::topology::Topology::detect("/sys".as_ref(), &cpus[..2]);

@@ -172,7 +172,7 @@ mod tests {
         let (seen, _) = Topology::detect_of(identity(cache(1 << 10)), Path::new("/sys"), &[0]);
         match Path::new("/sys/devices/system/cpu/cpu0/cache/index0").exists() {
             true => assert_ne!(seen.caches, cache(1 << 10)),
-            false => println!("SKIPPED: this host hides its caches"),
+            false => println!("SKIPPED: caches: this host hides its caches"),
         }
     }
 

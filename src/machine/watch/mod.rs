@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_watch_over_busy_threads_sees_where_they_are_and_how_fast() {
-        let Some(watch) = Watch::start() else { return println!("SKIPPED: no thread can be started") };
+        let Some(watch) = Watch::start() else { return println!("SKIPPED: cpus: no thread can be started") };
         let cpus = Limits::read().cpus;
         let end = std::time::Instant::now() + Duration::from_millis(600);
         let spin = || while std::time::Instant::now() < end {};
@@ -84,7 +84,7 @@ mod tests {
         assert!(seen.placements.is_sorted_by_key(|s| s.time_ns));
         assert!(seen.placements.iter().all(|s| !s.core_to_core.pairs().is_empty()));
         if seen.placements.is_empty() {
-            println!("SKIPPED: one CPU, or other work kept the threads of the watch apart");
+            println!("SKIPPED: cpus: one CPU, or other work kept the threads of the watch apart");
         }
         assert!(seen.clocks.is_sorted_by_key(|s| s.time_ns));
         if cfg!(target_arch = "x86_64") {

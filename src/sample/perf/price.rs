@@ -91,7 +91,7 @@ mod tests {
         let terms =
             Terms { trigger: Trigger::CpuClock, kernel: false, frequency_hz: 0.0, build_id: false, stack_bytes: 8192 };
         if on_this_thread(Terms { frequency_hz: TRIAL_HZ, ..terms }).is_err() {
-            println!("SKIPPED: perf_event_open is refused here");
+            println!("SKIPPED: perf: perf_event_open is refused here");
             return;
         }
         // All other tests run beside it.

@@ -128,7 +128,7 @@ mod tests {
             table.events.into_iter().find(|e| e.name == name).unwrap()
         };
         let Some(masked) = kernels(Features::detect()).into_iter().find(|w| w.name() == "dp.add.512.masked") else {
-            println!("SKIPPED: this CPU has no AVX-512");
+            println!("SKIPPED: avx512: this CPU has no AVX-512");
             return;
         };
         // Eight lanes, four of them active: Intel's events count all, of AMD's nobody says.
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(expected("sp.add.128", "fp_arith.4_flops"), Some(4.0));
         assert_eq!(expected("dp.add.128", "fp_arith.4_flops"), Some(0.0));
         let Some(fused) = expected("dp.fma.256", "fp_arith.4_flops") else {
-            println!("SKIPPED: this CPU has no AVX2 FMA");
+            println!("SKIPPED: avx2: this CPU has no AVX2 FMA");
             return;
         };
         assert_eq!((fused, expected("sp.fma.256", "fp_arith.4_flops")), (8.0, Some(0.0)));
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(expected("sp.mul.128", "fp_ops_retired.dp_packed"), Some(0.0));
         assert_eq!(expected("dp.add.128", "fp_ops_retired.add_sub"), None, "bound to operations");
         if !works.iter().any(|w| w.name() == "bf16.dot.512") {
-            println!("SKIPPED: this CPU has no AVX512-BF16");
+            println!("SKIPPED: bf16: this CPU has no AVX512-BF16");
             return;
         }
         assert!(expected("bf16.dot.512", "fp_ops_retired.bf16").is_some_and(|flops| flops > 0.0));
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(add.expected(event("fp_arith.256_dp")), Some(0.0));
         assert_eq!(add.expected(event("l1d.replacement")), None);
         let Some(fused) = works.iter().find(|w| w.name() == "dp.fma.256") else {
-            println!("SKIPPED: this CPU has no AVX2 FMA");
+            println!("SKIPPED: avx2: this CPU has no AVX2 FMA");
             return;
         };
         assert_eq!(fused.expected(event("fp_arith.vector")), Some(2.0 * fused.operations()), "counted twice");
