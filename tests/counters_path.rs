@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use cli::{Sandbox, function, status, stderr};
 use serde_json::Value;
-use stand_in::{BREAKPOINT, EXECUTED, Event, Folder, PAGE_FAULTS, SOFTWARE, address, compile};
+use stand_in::{BREAKPOINT, EXECUTED, Event, Folder, PAGE_FAULTS, SOFTWARE, address, compile, untrapped};
 
 /// FLOPs of one call of `flop_block`.
 const FLOPS: f64 = 1000.0;
@@ -41,7 +41,10 @@ impl Run {
         let folder = self.folder.path.to_str().unwrap();
         let program = self.program.to_str().unwrap();
         let all = [&["--quiet", "--counters-from", folder], options, &["--", program], arguments].concat();
-        let output = self.sandbox.run(all);
+        let output = untrapped(|| {
+            let _ = std::fs::remove_dir_all(self.sandbox.path().join("rprof.out"));
+            self.sandbox.run(all.clone())
+        });
         assert_eq!(status(&output), 0, "{}", stderr(&output));
         let profile = self.sandbox.profile("rprof.out");
         let flops = counter(&profile["run"], "flops");
