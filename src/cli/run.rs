@@ -17,7 +17,7 @@ pub struct RunArgs {
     /// Memory traffic: off, simulated on sampled cache sets, or exactly, which takes a hundred times as long as the program and more
     #[arg(long, value_enum, default_value = "sampled")]
     pub memory: MemoryArg,
-    /// Samples per second and thread [default: 1000, or where they are dear as many as take less than 1 % of the time]
+    /// Samples per second and thread [default: 1000, lowered so that sampling costs less than 1 %]
     #[arg(short = 'F', long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=50_000))]
     pub frequency: Option<u32>,
     /// Report only functions whose name matches this regular expression

@@ -108,7 +108,7 @@ pub fn of_tables(cpu: String, tables: &[EventTable], pmus: &[Pmu]) -> Listing {
 fn uncountable(missing: &Missing) -> String {
     match &missing.unless {
         None => missing.reason.clone(),
-        Some(event) => format!("{}; {event} tells whether a program has any", missing.reason.trim_end_matches('.')),
+        Some(event) => format!("{}; {event} shows whether a program has any", missing.reason.trim_end_matches('.')),
     }
 }
 
@@ -287,6 +287,6 @@ mod tests {
         assert_eq!((one("dc_fills.any"), one("l3.miss")), ((1.0, "line"), (64.0, "byte")));
         assert_eq!(event("df.read").perf.matches("amd_df/").count(), 12);
         assert!(shortened(&event("df.read").perf).ends_with("/ + 11 channels more"));
-        assert!(listing.missing.iter().any(|(_, why)| why.ends_with("x87_flops tells whether a program has any")));
+        assert!(listing.missing.iter().any(|(_, why)| why.ends_with("x87_flops shows whether a program has any")));
     }
 }

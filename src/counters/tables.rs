@@ -140,7 +140,7 @@ fn parse(file: &str, text: &str) -> Result<EventTable, TableError> {
             return Err(fact(format!("{} has no weight", event.name)));
         }
         if event.weight > MOST_AMOUNT {
-            return Err(fact(format!("a count of {} cannot stand for so much", event.name)));
+            return Err(fact(format!("a count of {} cannot represent so much", event.name)));
         }
     }
     for event in &table.uncore {
@@ -148,7 +148,7 @@ fn parse(file: &str, text: &str) -> Result<EventTable, TableError> {
             return Err(fact(format!("a count of {} has no bytes", event.name)));
         }
         if event.bytes > MOST_AMOUNT {
-            return Err(fact(format!("a count of {} cannot stand for so much", event.name)));
+            return Err(fact(format!("a count of {} cannot represent so much", event.name)));
         }
         if event.channels > MOST_CHANNELS {
             return Err(fact(format!("{} has more than {MOST_CHANNELS} channels", event.name)));
@@ -156,14 +156,14 @@ fn parse(file: &str, text: &str) -> Result<EventTable, TableError> {
     }
     for missing in &table.missing {
         if missing.unless.as_ref().is_some_and(|name| !table.events.iter().any(|e| e.name == *name)) {
-            return Err(fact(format!("there is no event that tells of {}", missing.reason)));
+            return Err(fact(format!("there is no event that shows {}", missing.reason)));
         }
     }
     let mut names: Vec<&str> = table.events.iter().map(|e| e.name.as_str()).collect();
     names.extend(table.uncore.iter().map(|e| e.name.as_str()));
     names.sort_unstable();
     if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(fact(format!("{} stands in it twice", pair[0])));
+        return Err(fact(format!("{} is in it twice", pair[0])));
     }
     Ok(table)
 }
@@ -210,12 +210,12 @@ mod tests {
             assert!(refusal(cpu, &format!("weight={weight}"), uncore).contains("a has no weight"), "{weight}");
             assert!(refusal(cpu, core, &format!("bytes={weight}")).contains("b has no bytes"), "{weight}");
         }
-        assert!(refusal(cpu, "weight=1e13", uncore).contains("a cannot stand for so much"));
-        assert!(refusal(cpu, core, "bytes=1e300").contains("b cannot stand for so much"));
+        assert!(refusal(cpu, "weight=1e13", uncore).contains("a cannot represent so much"));
+        assert!(refusal(cpu, core, "bytes=1e300").contains("b cannot represent so much"));
         assert!(refusal("general_counters=4294967295", core, uncore).contains("more than 64 counters"));
         assert!(refusal(cpu, core, "bytes=64.0\nchannels=4000000000").contains("more than 256 channels"));
         let missing = "bytes=64.0\n[[missing]]\nrole='flops'\nreason='AMX'\nunless='c'";
-        assert!(refusal(cpu, core, missing).contains("no event that tells of AMX"));
+        assert!(refusal(cpu, core, missing).contains("no event that shows AMX"));
     }
 
     #[test]

@@ -135,7 +135,7 @@ pub fn judge(comparisons: &[Comparison], operations: f64) -> Verdict {
 
 fn unproven(loose: &[&Comparison]) -> String {
     match loose.iter().filter(|c| c.expected > 0.0).map(|c| c.error).reduce(f64::min) {
-        Some(error) => format!("its counts or what they are held against are known to ± {:.0} % only", 100.0 * error),
+        Some(error) => format!("its counts, or the reference counts, are known to ± {:.0} % only", 100.0 * error),
         None => "no kernel of this host exercises it".into(),
     }
 }

@@ -69,5 +69,5 @@ pub fn run_kernels(arguments: &[String]) -> Result<(), DemoError> {
             writeln!(io::stderr(), "{symbol} {passes} {elapsed:.6}").map_err(DemoError::Output)?;
         }
     }
-    writeln!(io::stdout(), "checksum of what the kernels computed: {checksum:016x}").map_err(DemoError::Output)
+    writeln!(io::stdout(), "checksum of the kernels' results: {checksum:016x}").map_err(DemoError::Output)
 }

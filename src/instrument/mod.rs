@@ -74,7 +74,7 @@ impl CountError {
     /// What the user can do.
     pub fn hint(&self) -> String {
         let first = match self {
-            CountError::Trace(_) => "`rprof doctor` tells what allows it; ",
+            CountError::Trace(_) => "`rprof doctor` shows how to allow it; ",
             CountError::Remote(RemoteError::NoRoomBelow) => {
                 "link it as PIE (-pie -fPIE), or allocate its largest arrays; "
             }

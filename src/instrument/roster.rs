@@ -101,8 +101,8 @@ impl Roster {
             Warning::new(
                 "threads-together",
                 format!(
-                    "{} threads and processes ended while they were counted; the counts of {} that used little CPU time are \
-                     those of one",
+                    "{} threads and processes ended while they were counted; the counts of {} with little CPU time are \
+                     merged",
                     self.apart + self.together,
                     self.together
                 ),

@@ -16,7 +16,7 @@ pub const SHARED_CORES: &str = "a thread shared its core with something else in 
 pub const DIFFER: &str = "its repetitions differ";
 
 /// How the reason of a ceiling begins whose rate is known better than the clock that it was reached at.
-pub const CLOCK: &str = "its clock is known to";
+pub const CLOCK: &str = "the core clock varied by";
 
 /// How the reason of another name begins.
 pub const ALIAS: &str = "is ";
@@ -201,15 +201,15 @@ pub fn by_moments(best: Ceiling, verdict: Verdict) -> Ceiling {
     let percent = |share: f64| 100.0 * share;
     let (lower, higher) = (percent(1.0 - verdict.lowest), percent(verdict.highest - 1.0));
     let reason = if is_of_given_pages(&best.id) {
-        let mean = format!("a mean: {lower:.0} % less to {higher:.0} % more at single moments");
+        let mean = format!("a mean: single measurements are {lower:.0} % lower to {higher:.0} % higher");
         Some(if settled { mean } else { format!("{DIFFER}; {mean}") })
     } else if !settled {
         Some(format!("{DIFFER} by {:.0} % from one moment to another", percent(verdict.spread)))
     } else if verdict.agreeing < verdict.moments {
         let others = verdict.moments - verdict.agreeing;
         Some(match verdict.highest > 1.0 {
-            true => format!("once {higher:.0} % more, which did not come out again in {} moments", verdict.moments),
-            false => format!("at {others} of {} moments up to {lower:.0} % less", verdict.moments),
+            true => format!("{higher:.0} % higher in one of {} measurements; not reproduced", verdict.moments),
+            false => format!("up to {lower:.0} % lower in {others} of {} measurements", verdict.moments),
         })
     } else {
         None
@@ -287,7 +287,7 @@ mod tests {
         let verdict = |spread, agreeing| Verdict { spread, agreeing, moments: 4, lowest: 0.6, highest: 1.0 };
         let came_back = by_moments(ceiling("dram.read", 70.0, false), verdict(0.04, 2));
         assert!(came_back.settled && came_back.spread == Some(0.04));
-        assert_eq!(came_back.reason.as_deref(), Some("at 2 of 4 moments up to 40 % less"));
+        assert_eq!(came_back.reason.as_deref(), Some("up to 40 % lower in 2 of 4 measurements"));
         let once = by_moments(ceiling("dram.read", 70.0, true), verdict(0.6, 1));
         assert!(!once.settled && once.reason.is_some_and(|r| r.starts_with(DIFFER)));
         let mut crowded = ceiling("dram.read", 1.0, false);

@@ -21,7 +21,7 @@ use crate::profile::run::Warning;
 use crate::target::whole_file;
 
 /// Grows with every change of what is measured or how.
-const CEILINGS_VERSION: u32 = 36;
+const CEILINGS_VERSION: u32 = 37;
 
 /// Later runs that try again what is in doubt; after that it stays as it is until `--refresh`.
 const RETRIES: u32 = 8;
@@ -162,7 +162,7 @@ fn thread_limit(request: &Request, limits: &Limits, cpus: usize, progress: &mut 
         threads = (quota.ceil() as usize).max(1);
         progress.warn(Warning::new(
             "cpu-quota",
-            format!("the cgroup grants {quota:.2} CPUs' worth of time on {cpus} CPUs"),
+            format!("the cgroup grants the time of {quota:.2} CPUs on {cpus} CPUs"),
             format!("ceilings are measured for at most {threads} thread{}", if threads == 1 { "" } else { "s" }),
             "raise cpu.max for ceilings of all CPUs",
         ));

@@ -145,7 +145,7 @@ impl Frames {
         let share = if self.met == 0 { 0.0 } else { self.told as f64 / self.met as f64 };
         match share {
             1.0 if !self.too_many => "the frames of the page map".into(),
-            0.0 => format!("{}; the page map told no frame", otherwise.in_words()),
+            0.0 => format!("{}; the page map gave no frame", otherwise.in_words()),
             // Not all is never told as all.
             share => format!(
                 "the frames of the page map for {:.1} % of the {}pages, else {}",
@@ -327,7 +327,7 @@ mod tests {
             assert_eq!(frames.of(line), None);
         }
         assert_eq!((frames.met, frames.told), (2, 0));
-        assert!(frames.in_words(Placement::HugePages).ends_with("told no frame"));
+        assert!(frames.in_words(Placement::HugePages).ends_with("gave no frame"));
         let some = Frames { met: 10_000, told: 9_999, ..Frames::default() };
         assert!(some.in_words(Placement::SmallPages).contains("for 99.9 % of the pages"), "never told as all");
         let many = Frames { met: 1 << 20, told: 1 << 20, too_many: true, ..Frames::default() };

@@ -130,11 +130,11 @@ impl Geometry {
         let warning = Warning::new(
             "memory-placement",
             format!(
-                "this host says that {} CPUs share its last-level cache, but while the program ran, {words}",
+                "{} CPUs are reported to share the last-level cache, but while the program ran, {words}",
                 self.last.shared_by
             ),
             "the memory model has as many last-level caches as were seen for most of the run",
-            "whole cores of one processor, pinned by the provider, stay where they are",
+            "use whole cores that the provider pins",
         );
         self.last.shared_by = cpus;
         (self, Some(warning))

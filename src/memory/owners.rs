@@ -222,9 +222,9 @@ impl Owners {
         self.shared.then(|| {
             Warning::new(
                 "memory-threads",
-                format!("the program has {} threads, more than traffic is kept apart for", self.threads.len()),
-                "the memory traffic of some threads is listed as that of others; sums over threads are right",
-                "run it with fewer threads for figures of each",
+                format!("the program has {} threads, more than the memory model can separate", self.threads.len()),
+                "the memory traffic of some threads is attributed to others; sums over threads are right",
+                "run it with fewer threads for per-thread figures",
             )
         })
     }

@@ -46,11 +46,11 @@ impl Geometry {
         let warning = Warning::new(
             "memory-share",
             format!(
-                "this host says that its last-level cache has {} MiB, but was measured to get {} MiB of it",
+                "the last-level cache is reported as {} MiB, but only {} MiB of it were measured to be available",
                 told >> 20,
                 self.last.size >> 20
             ),
-            "the memory model has a last-level cache of that size; what neighbours leave changes from time to time",
+            "the memory model uses a last-level cache of that size; the share that other guests leave varies",
             "`rprof machine --refresh` measures again",
         );
         (self, Some(warning))

@@ -44,7 +44,7 @@ pub fn merge(profiles: Vec<Profile>) -> Option<Profile> {
             whole.run.warnings.push(Warning::new(
                 "machines-differ",
                 format!("the profiles come from {} and from {}", whole.machine.cpu, part.machine.cpu),
-                "all functions are set against the ceilings of the first machine",
+                "all functions are compared with the ceilings of the first machine",
                 "merge profiles of one kind of machine",
             ));
         }

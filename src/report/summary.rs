@@ -31,7 +31,7 @@ fn outcome(profile: &Profile) -> String {
     let quality = match (too_little, nameless_share(profile), run.quality) {
         (Some(doubt), ..) => format!("; {}", doubt.text),
         (None, nameless, Some(_)) if nameless >= MOSTLY => {
-            format!("; {} of the CPU time is in code without symbols, told as module+0xoffset", percent(nameless))
+            format!("; {} of the CPU time is in code without symbols, named module+0xoffset", percent(nameless))
         }
         (None, _, Some(q)) => {
             format!("; {} of the CPU time is in named functions with both time and counts", percent(q))

@@ -127,7 +127,7 @@ fn legend(profile: &Profile, view: &View, width: usize) -> String {
     }
     let gap =
         view.functions(profile).any(|f| f.work.is_none() || f.time_s.is_none() || f.analysis.roof_fraction.is_none());
-    let note = "at: least time of the binding ceiling / measured time. saves: what removing it would save.";
+    let note = "at: least time of the binding ceiling / measured time. saves: the time that removing it would save.";
     let bounds = view.functions(profile).any(|f| f.analysis.roof_fraction.is_some() && !table::at_least(f).is_empty());
     let bounds = if bounds { " ≥, ≤: the bound lacks a term." } else { "" };
     out += &wrap::hanging(&format!("{note}{}{bounds}", if gap { " –: not measured." } else { "" }), width, 0);
@@ -175,8 +175,8 @@ pub fn holding(f: &Function) -> String {
     let unit = format!("{}/s", table::operations(a.axis.as_deref()));
     let Some(fraction) = a.roof_fraction else {
         return match f.time_s {
-            Some(_) => format!("{}: where the time goes is known, what it does there is not", table::class(f)),
-            None => format!("{}: what it does is known, how long it takes is not", table::class(f)),
+            Some(_) => format!("{}: its time is known, its counts are not", table::class(f)),
+            None => format!("{}: its counts are known, its time is not", table::class(f)),
         };
     };
     let binding = a.ceilings.iter().find(|c| Some(&c.id) == a.binding.as_ref());

@@ -252,7 +252,7 @@ fn simd(subject: &Subject<'_>) -> String {
 fn fma(f: &Function) -> String {
     let by = f.flops.map(|x| x.by_op).unwrap_or_default();
     format!(
-        "{} adds and {} multiplies stand alone beside {} FLOPs in fused multiply-adds: combine them (-ffp-contract=fast, -mfma), or balance adds and multiplies.",
+        "{} adds and {} multiplies are not fused, beside {} FLOPs in fused multiply-adds: combine them (-ffp-contract=fast, -mfma), or balance adds and multiplies.",
         count(by.add),
         count(by.mul),
         count(by.fma)

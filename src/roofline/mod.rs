@@ -206,8 +206,8 @@ fn kept_warning(kept: &[(String, f64)]) -> Option<Warning> {
     Some(Warning::new(
         KEPT,
         format!(
-            "{who}: of streams that go round in so little memory this host's last-level cache keeps up to {:.0} %, as its \
-            working-set sweep shows; the cache model, which replaces by LRU, keeps nothing of them",
+            "{who}: this CPU's last-level cache retains up to {:.0} % of arrays of this size, as its \
+            working-set sweep shows; the LRU cache model assumes 0 %",
             100.0 * most
         ),
         "their bytes from memory may be fewer by that much, and their share of the roof may come out above 100 %",

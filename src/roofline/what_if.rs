@@ -161,7 +161,7 @@ fn words(change: WhatIf, account: &Account) -> String {
     let cost = |cause: Cause| 100.0 * account.part(cause) / account.model_s;
     match change {
         WhatIf::PerfectPrediction => format!(
-            "{}: sort or split the data by what it tests, or choose without a branch (tables, masks, conditional moves)",
+            "{}: sort or split the data by the tested value, or choose without a branch (tables, masks, conditional moves)",
             branches(account)
         ),
         WhatIf::IndependentIterations => format!(
@@ -170,7 +170,7 @@ fn words(change: WhatIf, account: &Account) -> String {
         ),
         WhatIf::AllLanes => "its arithmetic does not fill the vector registers: vectorise its loop".into(),
         WhatIf::HitsInL1 => format!(
-            "{:.0} % of its time it waits for L2, L3 and memory: keep what it uses again close together, or prefetch it",
+            "{:.0} % of its time it waits for L2, L3 and memory: keep reused data close together, or prefetch them",
             cost(Cause::L2) + cost(Cause::L3) + cost(Cause::DramLatency) + cost(Cause::DramBandwidth)
         ),
         WhatIf::HitsInL2 => format!(
@@ -181,7 +181,7 @@ fn words(change: WhatIf, account: &Account) -> String {
             "its accesses do not follow one another, or use little of each line: change the order of its loops, or pack its data"
                 .into()
         }
-        WhatIf::Fused => "adds and multiplies stand alone: fuse them (-ffp-contract=fast, -mfma)".into(),
+        WhatIf::Fused => "adds and multiplies are not fused: fuse them (-ffp-contract=fast, -mfma)".into(),
         WhatIf::NoTlbMisses => {
             format!(
                 "{:.0} % of its time is translation of addresses: put its large data on huge pages",

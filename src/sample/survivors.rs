@@ -42,7 +42,7 @@ pub(super) fn warning(left: &[u32]) -> Option<Warning> {
     Some(Warning::new(
         "descendants-left-running",
         format!("{} of the program's threads, in processes that outlive it, were left running.", left.len()),
-        "What they do after the program's end is in no figure.",
+        "Their work after the program's end is not included.",
         "Profile a process that waits for its children if their time matters.",
     ))
 }

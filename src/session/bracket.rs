@@ -58,7 +58,7 @@ pub fn around(mut before: Machine, after: &Machine) -> (Machine, Option<Warning>
                 "{} of this host moved while the program ran; {id} most, from {old:.3e} to {new:.3e}",
                 if moved.len() == 1 { "1 ceiling".into() } else { format!("{} ceilings", moved.len()) }
             ),
-            "the better value of each stands: a function that ran in the worse time looks further from its bound than it was",
+            "the better value is used, so functions that ran while the machine was slower look worse than they were",
             "profile again on a quiet host",
         )
     });

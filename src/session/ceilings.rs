@@ -42,7 +42,7 @@ pub fn for_a_run(notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
             "no-ceilings",
             format!("the ceilings of this host could not be measured: {error}"),
             "functions have time and counts, but no class, bound or savings",
-            "rprof machine --refresh shows what stands in the way",
+            "rprof machine --refresh shows the obstacle",
         ));
         unmeasured()
     })

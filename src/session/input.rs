@@ -100,7 +100,7 @@ impl Input {
                 // The feeder may still wait for input that the first run never read: what it has recorded is enough.
                 drop(feeder.take());
                 if let Some(error) = failed.get() {
-                    let problem = format!("what the first run read could not be kept ({error}); give it by a file");
+                    let problem = format!("the input of the first run could not be kept ({error}); give it by a file");
                     return Err(io::Error::new(error.kind(), problem));
                 }
                 let mut recording = reopen(recording)?;

@@ -39,7 +39,7 @@ pub fn kept(evidence: &CounterEvidence, memory: Memory) -> Result<(), String> {
         return Err(left_out);
     }
     if evidence.groups.is_empty() {
-        return Err("this kernel tells the FLOPs of the program alone, not of its functions (Linux 6.12 does)".into());
+        return Err("this kernel gives the FLOPs of the program only, not of its functions (Linux 6.12 does)".into());
     }
     if memory == Memory::Off {
         return Ok(());
@@ -48,7 +48,7 @@ pub fn kept(evidence: &CounterEvidence, memory: Memory) -> Result<(), String> {
         let bytes = count.bytes.as_ref().map_err(|why| format!("{} was not measured: {why}", count.name))?;
         match bytes.net > 0.0 && bytes.error <= TRAFFIC * bytes.net {
             true => Ok(()),
-            false => Err(format!("{} drowns in what the rest of the host does", count.name)),
+            false => Err(format!("{} drowns in the traffic of the rest of the host", count.name)),
         }
     })
 }
@@ -165,7 +165,7 @@ mod tests {
         assert!(missing(|e| e.events[0].certified = false).contains("fp_arith is not certified"));
         assert!(missing(|e| e.events[0].total = Err("no counter is free".into())).contains("no counter is free"));
         assert!(missing(|e| e.events[0].total = total(0.07)).contains("± 7 %"));
-        assert!(missing(|e| e.groups.clear()).contains("of the program alone"));
+        assert!(missing(|e| e.groups.clear()).contains("of the program only"));
         assert!(missing(|e| e.uncore[1] = count("dram_write_lines", false, 100.0)).contains("not checked: y"));
         assert!(missing(|e| e.uncore.truncate(1)).contains("no event for writes"));
         assert!(missing(|e| e.uncore[0] = count("dram_read_lines", true, 10.0)).contains("drowns"));

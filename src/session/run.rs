@@ -192,21 +192,21 @@ fn both(
                 evidence.no_counts = Some(ONE_RUN.into());
                 return Ok(end);
             }
-            Err(why) => notices.say(&format!("runs the program again to count what it executes, because {why}")),
+            Err(why) => notices.say(&format!("runs the program again to count its instructions, because {why}")),
         }
     }
     let seen = evidence.timed.as_ref().map_or(&[][..], |timed| &timed.placements);
     match second_run(checked, options, notices, (machine, seen), (end, &mut input)) {
         Ok(counted) => {
-            let _spinner = notices.spinner("replaying bursts of what it executed");
+            let _spinner = notices.spinner("replaying bursts of its instructions");
             evidence.take_counted(counted, machine);
         }
         Err(reason) => {
             evidence.warnings.push(Warning::new(
                 "no-counted-pass",
                 format!("there is no counted pass: {reason}"),
-                "where the time goes is known, what the functions do there is not",
-                "the README lists what the counting engine does not follow",
+                "times are known, counts are not",
+                "the README lists the limits of the counting engine",
             ));
             evidence.no_counts = Some(reason);
         }
@@ -240,7 +240,7 @@ fn second_run(
     if let Some(command) = &options.between {
         between::restore(command).map_err(|error| error.to_string())?;
     }
-    let spinner = notices.spinner("counting what the program executes");
+    let spinner = notices.spinner("counting the program's instructions");
     let counted = passes::counted(&checked.program, Some(input), options, machine, seen);
     drop(spinner);
     let mut counted = counted.map_err(|error| error.to_string())?;

@@ -178,7 +178,7 @@ fn lost(records: u64) -> Option<Warning> {
         Warning::new(
             "counter-records-lost",
             format!("the kernel lost {records} readings of the counters"),
-            "the program's sums are whole; what the lost ones told of functions and threads went to their neighbours",
+            "sums over the program are complete; counts of functions and threads near the lost readings are less precise",
             "allow larger buffers (kernel.perf_event_mlock_kb)",
         )
     })

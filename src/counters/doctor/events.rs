@@ -180,10 +180,10 @@ fn try_flops<K: PerfKernel>(kernel: &K, table: &EventTable, pmus: &[Pmu]) -> Res
         opened += 1;
         if let Some(missing) = table.betrays(event) {
             left_out +=
-                &format!("; {}: {} tells whether there are any", missing.reason.trim_end_matches('.'), event.name);
+                &format!("; {}: {} shows whether there are any", missing.reason.trim_end_matches('.'), event.name);
         }
     }
-    Ok(format!("{opened} events open; rprof events --check tells whether they are right{left_out}"))
+    Ok(format!("{opened} events open; rprof events --check validates them{left_out}"))
 }
 
 /// A memory controller's PMU that the kernel lists and no table tells the events of.
@@ -192,7 +192,7 @@ fn controller_without_table(tables: &[&EventTable], pmus: &[Pmu]) -> Option<Refu
         ["uncore_imc", "uncore_imc_free_running", "amd_umc", "amd_df", "arm_cmn", "arm_dmc620", "nvidia_scf_pmu"];
     let told = |pmu: &Pmu| tables.iter().flat_map(|t| &t.uncore).any(|event| pmu.is_box_of(&event.pmu));
     let pmu = pmus.iter().find(|p| CONTROLLERS.iter().any(|c| p.is_box_of(c)) && !told(p))?;
-    Some(Refusal::NoEvent { why: format!("rprof's tables do not tell what {} counts on this CPU", pmu.name) })
+    Some(Refusal::NoEvent { why: format!("rprof's tables do not define the events of {} on this CPU", pmu.name) })
 }
 
 pub fn dram<K: PerfKernel>(kernel: &K, tables: &[&EventTable], pmus: &[Pmu], guest: bool) -> Finding {

@@ -215,7 +215,7 @@ mod tests {
             let fake = Fake::default();
             let diagnosis = diagnose(&fake, cpu, &tables, &core);
             let flops = found(&diagnosis, "flops");
-            assert!(flops.works && flops.answer.contains("AMX has no FLOP event: exe.amx_busy tells"), "{flops:?}");
+            assert!(flops.works && flops.answer.contains("AMX has no FLOP event: exe.amx_busy shows"), "{flops:?}");
             assert!(fake.opened.borrow().iter().any(|o| o.0.config == 0x40c7), "fp_arith.512_dp was opened");
         }
     }
@@ -226,7 +226,7 @@ mod tests {
         let listed = [pmu("cpu", 4, &[]), pmu("uncore_imc", 20, &[0])];
         let unknown = diagnose(&Fake::default(), Some(id), &[], &listed);
         let dram = found(&unknown, "dram");
-        assert_eq!(dram.answer, "rprof's tables do not tell what uncore_imc counts on this CPU");
+        assert_eq!(dram.answer, "rprof's tables do not define the events of uncore_imc on this CPU");
         assert_eq!(dram.enable, "", "the kernel lists it: no driver is missing");
         let (cpu, tables) = intel(0xbe);
         let e_cores = diagnose(&Fake::default(), cpu, &tables, &[pmu("cpu", 4, &[])]);

@@ -49,7 +49,7 @@ impl Rights {
         let allowed = self.capable || self.paranoid.is_some_and(|p| p <= paranoid);
         match (allowed, self.filtered) {
             (true, true) => {
-                format!("a seccomp filter refuses what the kernel would allow; in a container: {CONTAINER}")
+                format!("a seccomp filter refuses this; in a container: {CONTAINER}")
             }
             (true, false) => {
                 "a security module refuses what perf_event_paranoid would allow: sudo dmesg | grep -i denied \

@@ -41,7 +41,7 @@ impl Run {
         self.warnings.push(Warning::new(
             CODE,
             format!("process {tid} ({name}) was ended by {signal_name} {place}{access}"),
-            "what it would have done from there on is in no figure",
+            "work after that point is not counted",
             "run it without rprof; if it does not end there, report this line",
         ));
     }

@@ -28,7 +28,7 @@ const MANY: u32 = 500;
 /// Slowdown by transitions that is too much.
 const UNBEARABLE: f64 = 3.0;
 /// What being executed natively does to the numbers.
-const NOT_COUNTED: &str = "what it executed is not in the counts";
+const NOT_COUNTED: &str = "its instructions are not in the counts";
 /// What helps against code made at run time.
 const WITHOUT_JIT: &str = "run the program with its compiler at run time switched off, where it has such a switch";
 /// System calls made to see what a stop costs; each stops twice.

@@ -260,7 +260,7 @@ impl Run {
         self.warnings.push(Warning::new(
             "child-not-counted",
             format!("process {tid} ({name}) was not counted: {why}"),
-            "what it executed is missing from all counts, and from the sums over the run",
+            "its work is missing from all counts and from the sums over the run",
             "profile that program by itself, as far as it can be counted",
         ));
         self.ended(tid);

@@ -318,7 +318,7 @@ mod tests {
         let share = |arena: &Arena| match arena.huge_share() {
             Some(share) => share,
             None => {
-                println!("SKIPPED: huge-pages: /proc/self/smaps does not tell huge pages");
+                println!("SKIPPED: huge-pages: /proc/self/smaps does not report huge pages");
                 0.0
             }
         };

@@ -129,7 +129,7 @@ pub fn repeat_doubtful(lab: &mut Lab, progress: &mut dyn Progress, budget: Durat
         if unconfirmed.is_empty() {
             break;
         }
-        progress.group("what came out but once", GROUPS.len(), GROUPS.len());
+        progress.group("results that came out once", GROUPS.len(), GROUPS.len());
         measure_again(lab, unconfirmed, end.saturating_duration_since(Instant::now()))?;
     }
     let (mut took, mut looks) = (Duration::ZERO, if thorough { MOMENTS } else { 0 });
@@ -147,7 +147,7 @@ pub fn repeat_doubtful(lab: &mut Lab, progress: &mut dyn Progress, budget: Durat
         if doubtful.is_empty() || left.is_zero() {
             break;
         }
-        progress.group("what is in doubt, once more", GROUPS.len(), GROUPS.len());
+        progress.group("doubtful results, once more", GROUPS.len(), GROUPS.len());
         measure_again(lab, doubtful, left)?;
         took = began.elapsed();
         derive(lab);

@@ -68,7 +68,7 @@ fn doubts(bandwidths: &[(f64, f64)], latencies: &[(f64, f64)], topology: &Topolo
             Warning::new(
                 "cache-size-not-confirmed",
                 format!(
-                    "L{} has {} KiB says sysfs, but neither does the bandwidth fall there nor the latency rise",
+                    "sysfs reports an L{} of {} KiB, but neither bandwidth nor latency changes at that size",
                     cache.level,
                     cache.size >> 10
                 ),

@@ -78,7 +78,7 @@ impl Found {
     fn note(&mut self, id: String, unit: Unit, value: Value, how: &str, reason: Option<String>) {
         let Value { value: number, clock_hz, spread } = value;
         if !(number.is_finite() && number > 0.0) {
-            self.missing(id, unit, "what it is the difference of cannot be told apart");
+            self.missing(id, unit, "it is a difference of two values that are equal within their error");
             return;
         }
         let scaled = match unit {

@@ -176,7 +176,7 @@ pub fn measure(clock: &ClockChain, features: Features, end: Instant, found: &mut
         found.missing(first_entries, count, "the first-level TLB knows some hundred pages");
     }
     if both - second >= WALK {
-        let how = "more pages than the second-level TLB knows, less what it costs itself";
+        let how = "more pages than the second-level TLB holds, less the cost of that TLB";
         let walk = both - second.max(0.0);
         found.derived(walk_id, time, value(walk), how);
         let together = sets.hop_together(MANY[2], features)?;

@@ -397,14 +397,14 @@ impl Lab {
             self.doubts.push(Warning::new(
                 "small-pages",
                 format!("the kernel put {:.0} % of the buffers on huge pages", 100.0 * share),
-                "DRAM bandwidths and latencies contain misses of the TLB, as programs on small pages see them",
+                "DRAM bandwidths and latencies include TLB misses, as in programs on small pages",
                 "write madvise to /sys/kernel/mm/transparent_hugepage/enabled",
             ));
         }
         if !self.watch.ever_apart() && doubt::accept_shared_cores(&mut self.ceilings) {
             self.doubts.push(Warning::new(
                 "shared-cores",
-                "two threads issue no more than one: the CPUs of this host are hardware threads of one core, or seem so",
+                "two threads run no faster than one: the CPUs appear to be SMT siblings of one core",
                 "ceilings of several threads are those of shared cores",
                 "ask the provider for whole cores, or choose CPUs of different cores with taskset",
             ));

@@ -239,7 +239,7 @@ pub(super) fn unsettled_because(rate: &Rate, steadiness: Steadiness) -> Option<S
         return Some(format!("{}{stolen}", doubt::SHARED_CORES));
     }
     if steadiness != Steadiness::Shared && rate.clock_doubt > UNSTEADY {
-        return Some(format!("{} {:.1} % only, so much it moved{stolen}", doubt::CLOCK, 100.0 * rate.clock_doubt));
+        return Some(format!("{} {:.1} % during the measurement{stolen}", doubt::CLOCK, 100.0 * rate.clock_doubt));
     }
     let differ = || format!("{} by {:.0} %{stolen}", doubt::DIFFER, 100.0 * rate.spread);
     (rate.spread > tolerance).then(differ)

@@ -67,7 +67,7 @@ impl Topology {
                 caches = assumed_caches(allowed.len() as u32);
                 warnings.push(Warning::new(
                     "cache-sizes-assumed",
-                    "neither sysfs nor CPUID tells the cache sizes; 32 KiB, 1 MiB and 32 MiB are assumed",
+                    "neither sysfs nor CPUID reports the cache sizes; 32 KiB, 1 MiB and 32 MiB are assumed",
                     "the bandwidths of the levels may belong to another level",
                     "mount /sys in the container",
                 ));

@@ -172,8 +172,8 @@ impl CacheModel {
             self.warnings.push(Warning::new(
                 "memory-sites",
                 format!(
-                    "the program has more instructions that access memory than traffic is kept of; {:.1} % of its \
-                    accesses are by others",
+                    "too many memory instructions to track; {:.1} % of its \
+                    accesses are not attributed",
                     100.0 * accesses as f64 / total.all() as f64
                 ),
                 "the memory traffic of some functions is missing",
@@ -187,7 +187,7 @@ impl CacheModel {
                 "compulsory-misses",
                 "the program touched more than 14 GiB",
                 format!("up to {:.2} % of compulsory misses are counted as capacity misses", 100.0 * false_seen),
-                "none needed for bytes, which are not affected",
+                "no action needed; byte counts are unaffected",
             ));
         }
     }

@@ -77,12 +77,12 @@ fn fill_flops(function: &mut Function, hardware: &Hardware, id: FunctionId) {
         return;
     }
     function.source.insert("flops".into(), Source { how: how.into(), error: relative, reason: hardware.caveats() });
-    const NOT_TOLD: &str = "the counters do not tell them apart";
+    const NOT_TOLD: &str = "the counters do not separate them";
     let parts = [
         (flops.untold.op, "flops.by_op", NOT_TOLD),
         (flops.untold.width, "flops.by_width", NOT_TOLD),
         (flops.untold.precision, "flops.dp", NOT_TOLD),
-        (flops.untold.rare, "flops.x87", "the counters tell double and single precision alone"),
+        (flops.untold.rare, "flops.x87", "the counters cover double and single precision only"),
     ];
     for (_, field, reason) in parts.into_iter().filter(|(untold, ..)| *untold) {
         function.source.insert(field.into(), not_measured(reason));
@@ -220,7 +220,7 @@ pub fn controllers(uncore: &[UncoreCount]) -> Option<Vec<Pair<'_>>> {
 
 /// Most of it may be its neighbours', or the turns of a shared counter missed it.
 fn uncertain(error: f64) -> String {
-    format!("the counters tell them to ± {:.0} % only: they were read too rarely in it (-F), or shared", 100.0 * error)
+    format!("the counters give them to ± {:.0} % only: they were read too rarely in it (-F), or shared", 100.0 * error)
 }
 
 fn not_measured(reason: &str) -> Source {

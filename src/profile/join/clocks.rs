@@ -71,8 +71,8 @@ impl Clocks {
             Warning::new(
                 "clock-moved",
                 format!("the cores ran at {} GHz, the ceilings were measured at {measured} GHz", ghz(run)),
-                "ceilings of registers, L1 and L2 are taken at the clock that each function had; L3 and DRAM may have moved, too",
-                "rprof machine --refresh measures them again; a host with a fixed clock keeps them",
+                "ceilings of registers, L1 and L2 are scaled to each function's clock; those of L3 and DRAM may have changed, too",
+                "measure them again with rprof machine --refresh, or fix the host's clock",
             )
         })
     }

@@ -58,7 +58,7 @@ pub fn about_time(timed: &TimedEvidence, on_cpu_samples: usize, sampled_s: f64) 
         warnings.push(Warning::new(
             TOO_FEW_SAMPLES_CODE,
             format!("too little to measure: {on_cpu_samples} {samples} in {:.3} s", timed.wall_s),
-            "times and shares are unknown to within their intervals",
+            "times and shares are uncertain within their intervals",
             "run it longer or on a larger input, or sample faster with -F",
         ));
     }
@@ -82,20 +82,18 @@ pub fn about_time(timed: &TimedEvidence, on_cpu_samples: usize, sampled_s: f64) 
     if on_cpu_samples >= TOO_FEW_SAMPLES && gap > 0.1 * timed.cpu_s && gap > 0.05 {
         warnings.push(Warning::new(
             "samples-incomplete",
-            format!("samples stand for {sampled_s:.2} s of {:.2} s of CPU time", timed.cpu_s),
-            "times are off by that share where it is not spread evenly",
-            "a quieter machine, or a lower sampling rate with -F",
+            format!("samples cover {sampled_s:.2} s of {:.2} s of CPU time", timed.cpu_s),
+            "times of single functions may be off by that share",
+            "use a quieter machine, or a lower sampling rate (-F)",
         ));
     }
     let (running_s, kept_off_s) = kept_off(&timed.on_cpu);
     if kept_off_s > KEPT_OFF * (running_s + kept_off_s) && kept_off_s > 0.05 {
         warnings.push(Warning::new(
             "cpus-contended",
-            format!(
-                "threads that could run were kept off their CPUs for {kept_off_s:.2} s, and ran for {running_s:.2} s"
-            ),
-            "elapsed times are longer by that, and threads that wait for those kept off look out of balance",
-            "run it with no other work on its CPUs, and with no more threads than these are",
+            format!("runnable threads waited {kept_off_s:.2} s for a CPU, and ran for {running_s:.2} s"),
+            "elapsed times include these waits, and threads that wait for the delayed ones look unbalanced",
+            "run it without other work on its CPUs, and with at most one thread per CPU",
         ));
     }
     warnings
@@ -122,16 +120,16 @@ pub fn about_counts(counted: &CountedEvidence, undecoded: u64, uncounted_dynamic
     if undecoded > 0 {
         warnings.push(Warning::new(
             "code-not-decoded",
-            format!("{undecoded} bytes of executed code are no instructions that rprof knows"),
-            "counts lack these instructions and those behind them in their blocks",
+            format!("rprof does not know the instructions in {undecoded} bytes of executed code"),
+            "counts lack these instructions and the rest of their blocks",
             "report the program as a defect of rprof",
         ));
     }
     if uncounted_dynamic > 0 {
         warnings.push(Warning::new(
             "lanes-not-counted",
-            format!("{uncounted_dynamic} masked or repeated instructions ran without their lanes being counted"),
-            "their FLOPs and bytes are taken as if all lanes were active, once each",
+            format!("the active lanes of {uncounted_dynamic} masked or repeated instructions were not counted"),
+            "their FLOPs and bytes assume that all lanes were active, once each",
             "report the program as a defect of rprof",
         ));
     }
@@ -157,10 +155,10 @@ pub fn about_counters(counters: &[Counter], uncounted_share: f64) -> Option<Warn
     ((ratio - 1.0).abs() > limit).then(|| {
         Warning::new(
             COUNTERS_DISAGREE,
-            format!("hardware counters tell {value:.4e} FLOPs, the counted pass {counted:.4e} (ratio {ratio:.4})"),
-            "the counted FLOPs stand, those of the counters are shown beside them alone; minima, maxima and lanes that a \
+            format!("hardware counters report {value:.4e} FLOPs, the counted pass {counted:.4e} (ratio {ratio:.4})"),
+            "the counted FLOPs are used, and the counters' are shown beside them; minima, maxima and lanes that a \
              mask switches off are FLOPs for some counters and none here",
-            "test the counters with rprof events --check; a program that does not do the same twice makes the two differ, too",
+            "validate the counters with rprof events --check; they also differ if the program's two runs do",
         )
     })
 }
@@ -175,7 +173,7 @@ pub fn about_both(timed: &TimedEvidence, counted: &CountedEvidence, disagreeing:
         warnings.push(Warning::new(
             "passes-disagree",
             format!("the two runs differ in {listed}{rest}"),
-            "counted values of these functions are not shown",
+            "counted values of these functions are omitted",
             "make the program deterministic (seeds, time limits), or restore its state with --between",
         ));
     }
@@ -186,7 +184,7 @@ pub fn about_both(timed: &TimedEvidence, counted: &CountedEvidence, disagreeing:
         warnings.push(Warning::new(
             "threads-differ",
             format!("{there} {threads} in the timed run, {here} in the counted one"),
-            "figures per thread are matched in the order in which threads were created",
+            "per-thread figures are matched by the order of thread creation",
             "fix the number of threads (OMP_NUM_THREADS)",
         ));
     }

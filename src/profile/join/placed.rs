@@ -52,8 +52,8 @@ impl Placements {
             Warning::new(
                 "cpus-moved",
                 format!("the hypervisor moved this host's CPUs while the program ran: {}", words.join(", then ")),
-                "a function's bandwidth ceilings are the mean of those of the placements that it ran in",
-                "whole cores of one processor, pinned by the provider, stay where they are",
+                "a function's bandwidth ceilings are the time-weighted mean over the placements that it ran in",
+                "use whole cores that the provider pins",
             )
         })
     }

@@ -25,7 +25,7 @@ const KNOWN: [Family<'static>; 6] = [
     Family {
         name: "latency",
         title: "latency over working set, by size of pages",
-        note: "one thread chases a pointer through scattered lines; what 4 KiB pages cost more is the TLB's",
+        note: "one thread chases a pointer through scattered lines; the extra cost of 4 KiB pages is the TLB's",
         horizontal: "bytes of the working set",
         of_sets: true,
     },
@@ -39,7 +39,7 @@ const KNOWN: [Family<'static>; 6] = [
     Family {
         name: "overlap",
         title: "restarted dependency chains under way at once",
-        note: "one thread; chains of n dependent operations, one after the other: the core overlaps what its window holds",
+        note: "one thread; chains of n dependent operations, one after the other: the core overlaps as many as its window holds",
         horizontal: "operations in a chain",
         of_sets: false,
     },
@@ -53,7 +53,7 @@ const KNOWN: [Family<'static>; 6] = [
     Family {
         name: "prefetch-distance",
         title: "DRAM read over software prefetch distance",
-        note: "one prefetch for each line, so many bytes ahead of the load",
+        note: "one prefetch for each line, n bytes ahead of the load",
         horizontal: "bytes ahead",
         of_sets: false,
     },

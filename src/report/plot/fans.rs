@@ -28,7 +28,7 @@ pub fn svg(machine: &Machine) -> Option<String> {
     let lowest = ladder.iter().min_by(|a, b| a.value.total_cmp(&b.value))?;
     let slopes = traffic(machine);
     let title = format!("Load imbalance on {}", machine.cpu);
-    let note = "double precision; slopes: the best DRAM bandwidth, and reading by so many cores";
+    let note = "double precision; slopes: the best DRAM bandwidth, and reads by n cores";
     let mut page = page::document(WIDTH, HEIGHT, &title, note);
 
     let mut below_roof = vec![roof.clone()];

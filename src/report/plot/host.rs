@@ -17,8 +17,7 @@ const HEIGHT: f64 = 700.0;
 pub fn svg(machine: &Machine) -> String {
     let ceilings = ceilings(machine);
     let slopes = slopes(machine);
-    let note =
-        "double precision, all threads; below the roof, each ceiling is what is left without one kind of optimization";
+    let note = "double precision, all threads; below the roof, each ceiling lacks one kind of optimization";
     let mut page = page::document(WIDTH, HEIGHT, &format!("Ceilings of {}", machine.cpu), note);
     let area = Area { left: page::LEFT, top: page::TOP, right: WIDTH - page::RIGHT, bottom: HEIGHT - 60.0 };
     let frame = frame(area, &ceilings, &slopes);

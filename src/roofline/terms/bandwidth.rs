@@ -129,7 +129,7 @@ fn undivided(level: &str, bytes: Option<u64>, threads: u32, host: Host<'_>, trac
     match best {
         Some((id, rate)) => {
             trace.from.insert(id.clone());
-            trace.lacks(format!("read and write bytes at {level} not told apart"));
+            trace.lacks(format!("read and write bytes at {level} are not separated"));
             Some(bytes as f64 / rate)
         }
         None => {

@@ -73,7 +73,7 @@ fn from_flops_alone(subject: &Subject<'_>, threads: u32, trace: &mut Trace) -> O
     trace.lacks("operation mix not counted: the roof is assumed");
     let mut single = flops.sp;
     if flops.untold.precision {
-        trace.lacks("precisions not told apart: the roof of single precision is assumed");
+        trace.lacks("precisions are not separated: the roof of single precision is assumed");
         single = flops.total;
     }
     let dp = subject.host.value("dp.fma", threads, Scaling::PerCore, trace)?;

@@ -178,7 +178,7 @@ impl Pass {
         if lost_sight {
             warnings.push(Warning::new(
                 "not-observed",
-                "The kernel ended the observation when the program was executed, as its file is setuid or not readable.",
+                "The kernel stopped the observation when the program started, because its file is setuid or not readable.",
                 "Elapsed and CPU time are those of the whole program; no function has a time.",
                 "Run rprof as the file's owner, or on a readable copy of the program.",
             ));

@@ -92,7 +92,10 @@ fn finish(mut observer: Observer, reaped: Reaped, cpu_s: f64, frequency_hz: f64)
     if period_s * frequency_hz > 1.5 {
         warnings.push(Warning::new(
             "sampling-slowed",
-            format!("Stopping the program is dear here: it was sampled at about {:.0} Hz.", 1.0 / period_s),
+            format!(
+                "Stopping threads is slow on this host: the sampling rate was reduced to about {:.0} Hz.",
+                1.0 / period_s
+            ),
             "Fewer samples: wider intervals on every time.",
             "Run the program for longer, or allow perf_event_open.",
         ));

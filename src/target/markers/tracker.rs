@@ -255,7 +255,7 @@ impl Doubts {
             tell(
                 "marker-not-begun",
                 format!(
-                    "{} ends of regions had no beginning in their thread, first of {}",
+                    "{} region ends have no beginning in their thread, the first one of {}",
                     self.unbegun.0, self.unbegun.1
                 ),
                 "they are left out",
@@ -274,7 +274,7 @@ impl Doubts {
             tell(
                 "marker-name",
                 format!("the names in {} marker calls could not be read", self.unreadable),
-                "what they mark is called (unreadable name)",
+                "their regions are named (unreadable name)",
                 "give a C string that stays as it is, best a literal",
             );
         }
@@ -290,7 +290,7 @@ impl Doubts {
             tell(
                 "marker-depth",
                 format!("{} times regions were nested deeper than {DEEPEST}, or in too many ways", self.deeper),
-                "what they did is that of the regions around them",
+                "their work belongs to the enclosing regions",
                 "end regions before they are begun again",
             );
         }
@@ -299,13 +299,13 @@ impl Doubts {
                 "marker-amount",
                 format!("{} amounts of work were negative or not finite", self.amounts),
                 "they are left out",
-                "rprof_work takes what was done since the last call",
+                "rprof_work takes the amount since the last call",
             );
         }
         if self.unknown > 0 {
             tell(
                 "marker-unknown",
-                format!("{} calls of rprof_mark say what this version does not know", self.unknown),
+                format!("{} calls of rprof_mark have an operation that this version does not know", self.unknown),
                 "they are left out",
                 "rprof header prints the header of this version",
             );

@@ -107,7 +107,7 @@ pub fn measure(
 fn reason_of(why: NoStep) -> String {
     match why {
         NoStep::Flat => format!("misses overlap with {MOST} instructions between them, or never do"),
-        NoStep::Noisy => "the time of misses moves so much that no step can be told".into(),
+        NoStep::Noisy => "the time of misses varies too much to find a step".into(),
         NoStep::Late => super::found::NO_TIME.into(),
     }
 }
