@@ -182,7 +182,7 @@ fn a_promise_that_is_not_kept_ends_in_the_counted_pass() {
     assert_eq!(event["value"], Value::Null, "{event}");
     assert_eq!(passes(&profile), ["timed", "counted"]);
     assert!(
-        text.contains("runs the program again to count what it executes, because stand_in.flops was not"),
+        text.contains("runs the program again to count its instructions, because stand_in.flops was not"),
         "{text}"
     );
 }

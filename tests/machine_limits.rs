@@ -92,7 +92,7 @@ fn a_quota_of_half_a_cpu() {
     let Some((_group, script)) = joined("a_quota_of_half_a_cpu", Limit::HalfACpu) else { return };
     let (machine, told) = measured(&Sandbox::new(), &script);
     if rprof::machine::limits::Limits::read().cpus.len() > 1 {
-        one_doubt(&told, "0.50 CPUs' worth of time");
+        one_doubt(&told, "the time of 0.50 CPUs");
     }
     on_one_thread(&machine);
     usable(&machine);
