@@ -81,6 +81,20 @@ impl Team {
     }
 }
 
+impl Team {
+    /// Runs `job(rank)` on thread number `rank` alone and waits for it.
+    ///
+    /// # Errors
+    /// [`MachineError::Thread`] where the thread has died, or there is none of that number.
+    pub fn run_one(&self, rank: usize, job: Job) -> Result<(), MachineError> {
+        let dead =
+            || MachineError::Thread { cpu: self.cpus.get(rank).copied().unwrap_or(rank), reason: "has ended".into() };
+        let jobs = self.workers.get(rank).and_then(|worker| worker.jobs.as_ref()).ok_or_else(dead)?;
+        jobs.send(job).map_err(|_| dead())?;
+        self.finished.recv().map(|_| ()).map_err(|_| dead())
+    }
+}
+
 impl Drop for Team {
     fn drop(&mut self) {
         for worker in &mut self.workers {

@@ -1,6 +1,7 @@
-//! How fast each CPU's clock runs: a short chain of dependent multiplications on each of them at once.
+//! How fast each CPU's clock runs: a short chain of dependent multiplications, on one of them after the other.
 //!
-//! It runs in place of the program, on a core that was just as busy. Where wide vectors lower the clock it may have risen by then:
+//! It runs in place of the program, on a core that was just as busy. Never on several at once, since a program whose threads wait for each
+//! other would lose that time on all of them. Where wide vectors lower the clock it may have risen by then:
 //! this is the clock that ceilings keep as `resting_hz`, told by the same chain as late behind their kernels
 //! (`machine/bench/timing.rs`).
 
@@ -25,27 +26,21 @@ impl ClockProbe {
         Some(ClockProbe { chain: Arc::new(chain), cpus: cpus.to_vec() })
     }
 
-    /// The clock of each CPU now.
-    pub fn look(&self, team: &Team, time_ns: u64) -> Vec<ClockSeen> {
-        let clocks = Arc::new(Mutex::new(Vec::with_capacity(self.cpus.len())));
-        let (chain, all) = (self.chain.clone(), clocks.clone());
-        let job = move |rank: usize| {
+    /// The clock of CPU number `rank` of the team now.
+    pub fn look(&self, team: &Team, rank: usize, time_ns: u64) -> Option<ClockSeen> {
+        let clock = Arc::new(Mutex::new(None));
+        let (chain, found) = (self.chain.clone(), clock.clone());
+        let job = move |_| {
             let mut scratch = Arguments::new();
             // As late as a look at the clock behind a kernel.
             chain.seconds(timing::PROBE_ADDITIONS, &mut scratch);
             let hz = chain.hz(&mut scratch);
-            if let Ok(mut all) = all.lock() {
-                all.push((rank, hz));
+            if let Ok(mut found) = found.lock() {
+                *found = Some(hz);
             }
         };
-        if team.run(self.cpus.len(), Arc::new(job)).is_err() {
-            return Vec::new();
-        }
-        let clocks = clocks.lock().map(|t| t.clone()).unwrap_or_default();
-        let seen = |(rank, hz)| {
-            let cpu: &usize = self.cpus.get(rank)?;
-            Some(ClockSeen { time_ns, cpu: *cpu as u32, hz })
-        };
-        clocks.into_iter().filter_map(seen).collect()
+        team.run_one(rank, Arc::new(job)).ok()?;
+        let hz = clock.lock().ok()?.take()?;
+        Some(ClockSeen { time_ns, cpu: *self.cpus.get(rank)? as u32, hz })
     }
 }

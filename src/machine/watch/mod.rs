@@ -1,11 +1,11 @@
-//! What the host's CPUs do while a program runs: twenty times a second where they are and how fast their clocks run.
+//! What the host's CPUs do while a program runs: twenty times a second where they are, and one after the other how fast their clocks run.
 
 mod clock;
 mod placement;
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 
@@ -15,8 +15,10 @@ use super::limits::Limits;
 use crate::profile::evidence::timed::{ClockSeen, PlacementSeen};
 use clock::ClockProbe;
 
-/// Time between two looks. One takes each CPU some seventy microseconds.
+/// Time between two looks at where the CPUs are, and at the clock of one CPU. The latter takes it some seventy microseconds.
 const PERIOD: Duration = Duration::from_millis(50);
+/// Time between looks at the clocks of two CPUs, at least.
+const APART: Duration = Duration::from_millis(5);
 
 /// What was seen, in order of time.
 #[derive(Debug, Default)]
@@ -43,10 +45,16 @@ impl Watch {
             let mut seen = Seen::default();
             let Ok(team) = Team::new(&cpus) else { return seen };
             let clock = ClockProbe::new(&cpus);
-            while stopped.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
+            let apart = (PERIOD / cpus.len().max(1) as u32).max(APART);
+            let (mut rank, mut placed) = (0, Instant::now());
+            while stopped.recv_timeout(apart) == Err(RecvTimeoutError::Timeout) {
                 let Some(time_ns) = now_ns() else { continue };
-                seen.clocks.extend(clock.iter().flat_map(|probe| probe.look(&team, time_ns)));
-                seen.placements.extend(placement::look(&team, time_ns));
+                seen.clocks.extend(clock.as_ref().and_then(|probe| probe.look(&team, rank, time_ns)));
+                rank = (rank + 1) % team.size().max(1);
+                if placed.elapsed() >= PERIOD {
+                    placed = Instant::now();
+                    seen.placements.extend(placement::look(&team, time_ns));
+                }
             }
             seen
         };
@@ -88,7 +96,7 @@ mod tests {
         }
         assert!(seen.clocks.is_sorted_by_key(|s| s.time_ns));
         if cfg!(target_arch = "x86_64") {
-            assert!(!seen.clocks.is_empty(), "twelve looks");
+            assert!(!seen.clocks.is_empty(), "twelve looks at each");
             assert!(seen.clocks.iter().all(|s| (1e8..2e10).contains(&s.hz)), "{:?}", seen.clocks);
             assert!(seen.clocks.iter().all(|s| cpus.contains(&(s.cpu as usize))), "{:?}", seen.clocks);
         }
