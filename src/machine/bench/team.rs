@@ -1,5 +1,6 @@
 //! Measuring threads, each pinned to one CPU, that live as long as the measurement.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -69,29 +70,23 @@ impl Team {
     /// # Errors
     /// [`MachineError::Thread`] where a thread has died.
     pub fn run(&self, threads: usize, job: Job) -> Result<(), MachineError> {
-        let ranks = threads.min(self.workers.len());
-        let dead = |rank: usize| MachineError::Thread { cpu: self.cpus[rank], reason: "has ended".into() };
-        for (rank, worker) in self.workers.iter().enumerate().take(ranks) {
-            worker.jobs.as_ref().ok_or_else(|| dead(rank))?.send(job.clone()).map_err(|_| dead(rank))?;
-        }
-        for _ in 0..ranks {
-            self.finished.recv().map_err(|_| dead(0))?;
-        }
-        Ok(())
+        self.run_on(0..threads, job)
     }
-}
 
-impl Team {
-    /// Runs `job(rank)` on thread number `rank` alone and waits for it.
+    /// Runs `job(rank)` on the threads with these numbers, as far as there are such, and waits for all of them.
     ///
     /// # Errors
-    /// [`MachineError::Thread`] where the thread has died, or there is none of that number.
-    pub fn run_one(&self, rank: usize, job: Job) -> Result<(), MachineError> {
-        let dead =
-            || MachineError::Thread { cpu: self.cpus.get(rank).copied().unwrap_or(rank), reason: "has ended".into() };
-        let jobs = self.workers.get(rank).and_then(|worker| worker.jobs.as_ref()).ok_or_else(dead)?;
-        jobs.send(job).map_err(|_| dead())?;
-        self.finished.recv().map(|_| ()).map_err(|_| dead())
+    /// [`MachineError::Thread`] where a thread has died.
+    pub fn run_on(&self, ranks: Range<usize>, job: Job) -> Result<(), MachineError> {
+        let ranks = ranks.start..ranks.end.min(self.workers.len());
+        let dead = |rank: usize| MachineError::Thread { cpu: self.cpus[rank], reason: "has ended".into() };
+        for rank in ranks.clone() {
+            self.workers[rank].jobs.as_ref().ok_or_else(|| dead(rank))?.send(job.clone()).map_err(|_| dead(rank))?;
+        }
+        for rank in ranks {
+            self.finished.recv().map_err(|_| dead(rank))?;
+        }
+        Ok(())
     }
 }
 

@@ -39,7 +39,7 @@ impl ClockProbe {
                 *found = Some(hz);
             }
         };
-        team.run_one(rank, Arc::new(job)).ok()?;
+        team.run_on(rank..rank + 1, Arc::new(job)).ok()?;
         let hz = clock.lock().ok()?.take()?;
         Some(ClockSeen { time_ns, cpu: *self.cpus.get(rank)? as u32, hz })
     }
