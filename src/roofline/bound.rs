@@ -59,16 +59,11 @@ impl Bound {
         let before = self.seconds()?;
         let after = |removed| largest(&subject.terms(removed), &self.refuted).map_or(0.0, |(_, t)| t);
         // What replaces divisions may take longer than they do, and wider operations share pipes that narrower ones do not.
-        let mut least = before.min(after(removed));
-        let costly: Vec<Deficiency> =
-            [Deficiency::DivSqrt, Deficiency::Simd].into_iter().filter(|d| removed.has(*d)).collect();
-        for kept in &costly {
-            least = least.min(after(removed.but(*kept)));
+        let mut ways = vec![removed];
+        for costly in [Deficiency::DivSqrt, Deficiency::Simd].into_iter().filter(|d| removed.has(*d)) {
+            ways.extend(ways.clone().into_iter().map(|way| way.but(costly)));
         }
-        if costly.len() > 1 {
-            least = least.min(after(costly.iter().fold(removed, |removed, kept| removed.but(*kept))));
-        }
-        Some(least)
+        Some(ways.into_iter().map(after).fold(before, f64::min))
     }
 
     /// T of the in-core terms alone with `removed` gone (A.3: no memory stalls).
