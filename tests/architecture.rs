@@ -28,28 +28,34 @@ fn edges(text: &str) -> BTreeSet<String> {
         }
         let rest = &text[at + "crate::".len()..];
         if let Some(group) = rest.strip_prefix('{') {
-            let (mut depth, mut start) = (0, 0);
-            for (i, c) in group.char_indices() {
-                match c {
-                    '{' => depth += 1,
-                    '}' if depth == 0 => {
-                        found.insert(head(&group[start..i]));
-                        break;
-                    }
-                    '}' => depth -= 1,
-                    ',' if depth == 0 => {
-                        found.insert(head(&group[start..i]));
-                        start = i + 1;
-                    }
-                    _ => {}
-                }
-            }
+            found.extend(pieces(group).into_iter().map(head));
         } else {
             found.insert(head(rest));
         }
     }
     found.remove("");
     found
+}
+
+/// What the commas of a `use` group part, up to the brace that ends the group if there is one.
+fn pieces(group: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut all) = (0, 0, Vec::new());
+    for (i, c) in group.char_indices().chain([(group.len(), '}')]) {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => {
+                all.push(&group[start..i]);
+                break;
+            }
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                all.push(&group[start..i]);
+                start = i + 1;
+            }
+            _ => {}
+        }
+    }
+    all
 }
 
 fn head(path: &str) -> String {
@@ -129,19 +135,8 @@ fn open_group(before: Vec<String>, rest: &str, all: &mut Vec<Vec<String>>) {
     match rest.strip_prefix('{').and_then(|group| group.strip_suffix('}')) {
         None => all.push(path.into_iter().chain([head(rest)]).collect()),
         Some(group) => {
-            let (mut depth, mut start) = (0, 0);
-            for (i, c) in group.char_indices().chain([(group.len(), ',')]) {
-                match c {
-                    '{' => depth += 1,
-                    '}' => depth -= 1,
-                    ',' if depth == 0 => {
-                        if !group[start..i].trim().is_empty() {
-                            open_group(path.clone(), &group[start..i], all);
-                        }
-                        start = i + 1;
-                    }
-                    _ => {}
-                }
+            for piece in pieces(group).into_iter().filter(|piece| !piece.trim().is_empty()) {
+                open_group(path.clone(), piece, all);
             }
         }
     }
