@@ -17,6 +17,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn brackets_are_folded_then_the_middle() {
+        let long = "void ns::solve<std::vector<double, std::allocator<double>>, 3>(std::vector<double> const&, int)";
+        assert_eq!(shorten(long, 200), long);
+        assert_eq!(shorten(long, 30), "void ns::solve<…>(…)");
+        assert_eq!(shorten(long, 10).chars().count(), 10);
+    }
+
+    #[test]
     fn any_name_fits_any_width() {
         for name in ["operator<", "a::operator()(int)", "x<y<z", "((((", "日本語の関数名", "", "a\nb\u{1b}[31m"]
         {
