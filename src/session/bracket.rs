@@ -55,8 +55,9 @@ pub fn around(mut before: Machine, after: &Machine) -> (Machine, Option<Warning>
         Warning::new(
             MOVED_CODE,
             format!(
-                "{} of this host moved while the program ran; {id} most, from {old:.3e} to {new:.3e}",
-                if moved.len() == 1 { "1 ceiling".into() } else { format!("{} ceilings", moved.len()) }
+                "{} ceiling{} of this host moved while the program ran; {id} most, from {old:.3e} to {new:.3e}",
+                moved.len(),
+                if moved.len() == 1 { "" } else { "s" }
             ),
             "the better value is used, so functions that ran while the machine was slower look worse than they were",
             "profile again on a quiet host",

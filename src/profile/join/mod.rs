@@ -66,7 +66,6 @@ use stacks::StackTable;
 use timeline::{Activity, Moment};
 
 pub use doubts::{COUNTERS_DISAGREE, TOO_FEW_SAMPLES_CODE};
-
 pub use resolver::Resolver;
 
 /// Everything the join works on.

@@ -79,6 +79,7 @@ fn loads(lines: Lines, features: Features) -> Result<Kernel, MachineError> {
     e.immediate(Code::Mov_r64_imm64, Register::R11, lines.bytes as i64 - 64 * lines.every as i64);
     e.load(Code::Mov_r64_rm64, Register::RAX, Register::RSI, CHAINS + 8);
     e.two(Code::Xor_r32_rm32, Register::EDX, Register::EDX);
+    let load = if lines.dependent { Code::Mov_r64_rm64 } else { Code::Add_r64_rm64 };
     let head = e.loop_head();
     let before = e.count();
     e.two(Code::Imul_r64_rm64, Register::RAX, Register::R9);
@@ -90,11 +91,7 @@ fn loads(lines: Lines, features: Features) -> Result<Kernel, MachineError> {
         }
         e.immediate(Code::Shr_rm64_imm8, Register::RCX, shift);
         e.two(Code::And_r64_rm64, Register::RCX, Register::R11);
-        if lines.dependent {
-            e.load_indexed(Code::Mov_r64_rm64, Register::RDX, Register::R8, Register::RCX);
-        } else {
-            e.load_indexed(Code::Add_r64_rm64, Register::RDX, Register::R8, Register::RCX);
-        }
+        e.load_indexed(load, Register::RDX, Register::R8, Register::RCX);
     }
     e.loop_end(Register::RDI, head);
     let instructions = (e.count() - before) as u64;
