@@ -9,10 +9,14 @@ use procfs::process::{MMPermissions, MMapPath};
 use crate::profile::code::CodeRef;
 
 use super::modules::{MappedFile, Modules};
+use super::reap::own_cpu_time;
 use super::unwind::Tables;
 
-/// A process's map is read anew at most so much of the time.
-const REREAD_SHARE: u32 = 200;
+/// A process's map is read anew for at most one part in so many of the time after a reading that found nothing new, …
+const FRUITLESS_SHARE: u32 = 200;
+
+/// … and after one that did: a program that starts maps its libraries one after the other.
+const FRUITFUL_SHARE: u32 = 20;
 
 /// The least time between two readings.
 const REREAD_EVERY: Duration = Duration::from_millis(2);
@@ -67,10 +71,11 @@ impl Process {
     /// Reads the process's map anew, for mappings that no record told of. False, and nothing done, if that was done a
     /// moment ago or the process is gone.
     pub fn reread(&mut self, modules: &mut Modules) -> bool {
-        let now = Instant::now();
-        if self.next_read.is_some_and(|t| now < t) {
+        if self.next_read.is_some_and(|t| Instant::now() < t) {
             return false;
         }
+        let started = own_cpu_time();
+        let mut share = FRUITLESS_SHARE;
         let Ok(maps) = procfs::process::Process::new(self.pid as i32).and_then(|p| p.maps()) else { return false };
         for map in maps.iter().filter(|m| m.perms.contains(MMPermissions::EXECUTE)) {
             let (start, end) = map.address;
@@ -85,8 +90,10 @@ impl Process {
             };
             let mapped = MappedFile { pid: self.pid, start, file_offset: map.offset, path: &path, build_id: None };
             self.map(modules, mapped, end - start);
+            share = FRUITFUL_SHARE;
         }
-        self.next_read = Some(Instant::now() + REREAD_EVERY.max(now.elapsed() * REREAD_SHARE));
+        let taken = own_cpu_time().saturating_sub(started);
+        self.next_read = Some(Instant::now() + REREAD_EVERY.max(taken * share));
         true
     }
 

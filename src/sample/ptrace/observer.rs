@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
-use crate::sample::reap::{Reaped, now_ns};
+use crate::sample::reap::{Reaped, now_ns, own_cpu_time};
 use crate::sample::recorder::{Observation, Recorder};
 use crate::sample::unwind::StackTop;
 use crate::target::proc_status::{read_cpu_seconds, read_name};
@@ -129,7 +129,7 @@ impl Observer {
     }
 
     fn tick(&mut self) {
-        let started_cpu_s = own_cpu_s();
+        let started_cpu_s = own_cpu_time().as_secs_f64();
         let now = now_ns();
         let mut asked = 0;
         for (tid, tracee) in self.tracees.iter_mut() {
@@ -180,7 +180,7 @@ impl Observer {
     /// Ends the open tick if nobody is awaited.
     fn close_tick(&mut self) {
         let Some(tick) = self.open_tick.take_if(|t| t.awaited == 0) else { return };
-        let own_s = own_cpu_s() - tick.started_cpu_s;
+        let own_s = own_cpu_time().as_secs_f64() - tick.started_cpu_s;
         // With a CPU to spare only the stops cost the program time.
         let cost_s = tick.stopped_s + if tick.asked >= self.seat.cpus { own_s } else { 0.0 };
         self.seat.change(tick.displaced);
@@ -326,10 +326,4 @@ impl Observer {
             self.recorder.threads.set_cpu(index, (cpu_s - before_s).max(0.0));
         }
     }
-}
-
-/// CPU seconds of the calling thread.
-fn own_cpu_s() -> f64 {
-    nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID)
-        .map_or(0.0, |t| t.tv_sec() as f64 + t.tv_nsec() as f64 * 1e-9)
 }
