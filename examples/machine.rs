@@ -9,6 +9,7 @@ use std::time::Instant;
 use rprof::machine::kernels::x86_64::stream::Stream;
 use rprof::machine::{Effort, Progress, Request, load_or_measure};
 use rprof::profile::Machine;
+use rprof::profile::machine::Quality;
 use rprof::profile::run::Warning;
 
 struct Lines {
@@ -88,7 +89,7 @@ fn main() -> ExitCode {
             "{:32} {:2}  {value}  {cycle}  {spread} {}",
             c.id,
             c.threads,
-            if c.settled || c.value.is_none() { "" } else { "UNSETTLED" }
+            if c.quality == Quality::Noisy { "NOISY" } else { "" }
         );
     }
     for s in &machine.sweeps {

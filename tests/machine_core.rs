@@ -60,9 +60,9 @@ fn every_parameter_has_a_value_or_a_reason_with_any_instruction_sets() {
     assert!(promised.len() > 200, "{}", promised.len());
     for features in feature_sets() {
         let ceilings = measured(features);
-        let told: BTreeSet<&str> = ceilings.iter().map(|c| c.id.as_str()).collect();
+        let told: BTreeSet<String> = ceilings.iter().map(|c| c.id.to_string()).collect();
         assert_eq!(told.len(), ceilings.len(), "an id twice");
-        let missing: Vec<&String> = promised.iter().filter(|id| !told.contains(id.as_str())).collect();
+        let missing: Vec<&String> = promised.iter().filter(|id| !told.contains(*id)).collect();
         assert!(missing.is_empty(), "{features:?}: {missing:?}");
         for c in &ceilings {
             assert!(rprof::profile::clock::is_parameter(&c.id) && c.threads == 1, "{c:?}");

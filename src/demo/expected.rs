@@ -94,7 +94,7 @@ mod tests {
 
     /// Rates per cycle at 1 Hz.
     fn machine(vector_bits: u32, rates: &[(&str, f64)]) -> Machine {
-        let ceiling = |(id, value): &(&str, f64)| Ceiling::settled(id, *value, "flop/s", 1);
+        let ceiling = |(id, value): &(&str, f64)| Ceiling::reproduced(id, *value, "flop/s", 1);
         Machine { vector_bits: Some(vector_bits), ceilings: rates.iter().map(ceiling).collect(), ..Machine::default() }
     }
 

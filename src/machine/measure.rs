@@ -5,25 +5,25 @@ use std::time::Duration;
 
 use super::bench::priority::Priority;
 use super::ceilings;
-use super::doubt;
 use super::drift::{self, Drift};
 use super::error::MachineError;
+use super::estimate::class::Class;
+use super::estimate::{self, Keys};
 use super::features::Features;
 use super::lab::{Effort, Lab};
 use super::limits::Limits;
 use super::progress::Progress;
-use super::states;
 use super::store::{self, Entry, Key, Unusable};
 use super::topology::{Identity, Topology, cpulist};
-use crate::profile::machine::{Ceiling, Machine, bring_small_pages_along};
-use crate::profile::placement::{self, Placed};
+use crate::profile::clock;
+use crate::profile::machine::{Ceiling, How, Machine, Missing, Quality};
 use crate::profile::run::Warning;
 use crate::target::whole_file;
 
 /// Grows with every change of what is measured or how.
-const CEILINGS_VERSION: u32 = 37;
+const CEILINGS_VERSION: u32 = 38;
 
-/// Later runs that try again what is in doubt; after that it stays as it is until `--refresh`.
+/// Later runs that try again what did not fit the time, or was noisy.
 const RETRIES: u32 = 8;
 
 /// Time that one later run spends on that.
@@ -31,7 +31,7 @@ const RETRY_BUDGET: Duration = Duration::from_millis(300);
 
 /// Time that it spends where the first one did not come to the memory: a hypervisor may give that to this host at half a GiB a
 /// second, once.
-const UNFINISHED_BUDGET: Duration = Duration::from_millis(2000);
+const UNFINISHED_BUDGET: Duration = Duration::from_millis(4000);
 
 /// Time that a run spends on what moved since.
 const MOVED_BUDGET: Duration = Duration::from_millis(1000);
@@ -45,11 +45,7 @@ pub struct Request {
     pub threads: Option<usize>,
     /// How thoroughly.
     pub effort: Effort,
-    /// How many times the time that `effort` allows may be taken, where the host is so busy that it takes that.
-    pub patience: u32,
-    /// Wait a while for the CPUs to be placed otherwise where the ceilings of one placement alone are known.
-    pub another_placement: bool,
-    /// Ignore the cached ceilings; the states of the memory that were met before count all the same.
+    /// Ignore the cached ceilings.
     pub refresh: bool,
     /// Where the cache is; `None`: [`store::directory`].
     pub cache: Option<PathBuf>,
@@ -70,8 +66,6 @@ impl Request {
             cpus: None,
             threads: None,
             effort,
-            patience: 1,
-            another_placement: false,
             refresh: false,
             cache: None,
             memory: None,
@@ -118,24 +112,18 @@ pub fn load_or_measure(request: &Request, progress: &mut dyn Progress) -> Result
         ));
     }
     let _ahead = Priority::raise();
-    let lab = Lab::new(request.features, topology.clone(), threads, memory, request.effort)?;
-    let mut lab = lab.patient(request.patience);
-    let (mut unusable, mut states) = (None, Vec::new());
-    if let Some(directory) = &directory {
+    let mut lab = Lab::new(request.features, topology.clone(), threads, memory, request.effort)?;
+    let mut unusable = None;
+    if let Some(directory) = directory.as_ref().filter(|_| !request.refresh) {
         match store::load(directory, &key) {
-            Ok(entry) if !request.refresh && entry.satisfies(request.effort) => {
-                return still_good(entry, lab, request, directory, progress);
-            }
-            Ok(entry) => states = entry.states,
-            Err(why) if !request.refresh => unusable = Some(why),
-            Err(_) => {}
+            Ok(entry) if entry.satisfies(request.effort) => return still_good(entry, lab, directory, progress),
+            Ok(_) => {}
+            Err(why) => unusable = Some(why),
         }
     }
     ceilings::measure_all(&mut lab, progress)?;
-    let (mut machine, others) = assemble(lab, &topology, request.features);
-    states::remember(&mut states, &mut machine, others, states::now_s());
-    machine.placements = states::placements(&states, &machine);
-    let entry = Entry { key, effort: request.effort.name().into(), retries: 0, states, machine };
+    let machine = assemble(lab, &topology, request.features)?;
+    let entry = Entry { key, effort: request.effort.name().into(), retries: 0, machine };
     if keep(directory.as_deref(), &entry, progress)
         && let Some(warning) = unusable.and_then(replaced)
     {
@@ -190,69 +178,55 @@ fn replaced(unusable: Unusable) -> Option<Warning> {
     Some(Warning::new("machine-cache", text, "the ceilings were measured again", "the file has been replaced"))
 }
 
-/// Returns the cached ceilings. What moved since is measured again, as much as fits [`MOVED_BUDGET`]; what is in doubt, too, a
-/// few times. The rest of either is left to later runs.
+/// Returns the cached ceilings. What moved since is measured again, as much as fits [`MOVED_BUDGET`]; what did not fit the time or was noisy, too, a
+/// few times.
 fn still_good(
     mut entry: Entry,
     mut lab: Lab,
-    request: &Request,
     directory: &Path,
     progress: &mut dyn Progress,
 ) -> Result<Machine, MachineError> {
     let drift = drift::check(&lab, &entry.machine)?;
-    let has_moved = drift != Drift::default();
-    let outdated = settle_drift(drift, &mut entry);
-    let again =
-        (entry.retries < RETRIES || request.patience > 1) && !doubt::doubtful(&entry.machine.ceilings).is_empty();
-    let another = request.another_placement && states::placements(&entry.states, &entry.machine).is_empty();
-    let again = again || another;
-    let unfinished = doubt::is_late(&entry.machine.ceilings, "dram.read");
-    if again {
-        let before = entry.machine.ceilings.clone();
-        let Machine { ceilings, sweeps, core_to_core, .. } = &mut entry.machine;
-        lab.resume(std::mem::take(ceilings), std::mem::take(sweeps), core_to_core.as_ref());
-        let budget = match () {
-            _ if unfinished => UNFINISHED_BUDGET,
-            _ if outdated => MOVED_BUDGET,
+    let outdated = outdate(drift, &mut entry.machine.ceilings);
+    let late = |c: &Ceiling| c.quality == Quality::Missing(Missing::Time);
+    let noisy = |c: &Ceiling| c.quality == Quality::Noisy && c.how == How::Measured;
+    let is_unfinished = entry.machine.ceilings.iter().any(|c| c.id == "dram.read" && late(c));
+    let mut wanted = outdated.clone();
+    if entry.retries < RETRIES {
+        wanted.extend(estimate::keys(&entry.machine.ceilings, |c| late(c) || noisy(c)));
+    }
+    if wanted.is_empty() {
+        return Ok(entry.machine);
+    }
+    let Machine { ceilings, sweeps, .. } = &mut entry.machine;
+    lab.resume(std::mem::take(ceilings), std::mem::take(sweeps), &outdated);
+    lab.only(
+        wanted,
+        match () {
+            _ if is_unfinished => UNFINISHED_BUDGET,
+            _ if !outdated.is_empty() => MOVED_BUDGET,
             _ => RETRY_BUDGET,
-        };
-        if another {
-            ceilings::measure_another_placement(&mut lab, progress)?;
-        }
-        ceilings::repeat_doubtful(&mut lab, progress, request.patience * budget)?;
-        let (main, others) = lab.take_placements();
-        (entry.machine.ceilings, entry.machine.sweeps) = lab.finish();
-        bring_small_pages_along(&mut entry.machine.ceilings, &before);
-        entry.machine.core_to_core = main;
-        states::keep_placed(&mut entry.states, others, states::now_s());
-        entry.retries += 1;
+        },
+    );
+    ceilings::measure_again(&mut lab, progress)?;
+    if !outdated.is_empty() {
+        entry.machine.core_to_core = lab.core_to_core()?;
     }
-    entry.machine.placements = states::placements(&entry.states, &entry.machine);
-    if again || has_moved {
-        keep(Some(directory), &entry, progress);
-    }
-    states::tell(&entry.states, &mut entry.machine);
+    (entry.machine.ceilings, entry.machine.sweeps) = lab.finish();
+    entry.retries = if outdated.is_empty() { entry.retries + 1 } else { 0 };
+    keep(Some(directory), &entry, progress);
     Ok(entry.machine)
 }
 
-/// Brings `entry` to what `drift` found, as far as that is known without measuring; whether something has to be measured.
-fn settle_drift(drift: Drift, entry: &mut Entry) -> bool {
-    let mut outdated = false;
-    if drift.core {
-        doubt::outdate(&mut entry.machine.ceilings, "the core", |c| !states::is_shared(c));
-        outdated = true;
-    }
-    if let Some(looks) = drift.memory {
-        let moved = looks.has_moved(&entry.machine);
-        if !states::change(&mut entry.states, &mut entry.machine, &looks, states::now_s()) {
-            let (what, concerns): (_, fn(&Ceiling) -> bool) =
-                if moved { ("the CPUs were", placement::depends) } else { ("the memory", states::is_shared) };
-            doubt::outdate(&mut entry.machine.ceilings, what, concerns);
-            outdated = true;
+/// Marks the ceilings of what moved, and returns those that were measured themselves.
+fn outdate(drift: Drift, ceilings: &mut [Ceiling]) -> Keys {
+    let mut outdated = Keys::new();
+    for ceiling in ceilings.iter_mut().filter(|c| c.value.is_some() && !clock::is_parameter(&c.id)) {
+        let class = Class::of(&ceiling.id);
+        if let Some(factor) = drift.of(class) {
+            estimate::outdate(ceiling, if class == Class::Beyond { "the memory" } else { "the core" }, factor);
+            outdated.insert((ceiling.id.clone(), ceiling.threads as usize));
         }
-    }
-    if outdated {
-        entry.retries = 0;
     }
     outdated
 }
@@ -275,26 +249,15 @@ fn keep(directory: Option<&Path>, entry: &Entry, progress: &mut dyn Progress) ->
     false
 }
 
-fn assemble(mut lab: Lab, topology: &Topology, features: Features) -> (Machine, Vec<Placed>) {
+fn assemble(lab: Lab, topology: &Topology, features: Features) -> Result<Machine, MachineError> {
     let cores = topology.cpus.len() as u32;
-    let huge_pages = lab.huge_pages();
-    let (core_to_core, others) = lab.take_placements();
+    let (huge_pages, core_to_core) = (lab.huge_pages(), lab.core_to_core()?);
     let (ceilings, sweeps) = lab.finish();
     let vector_bits = Some(match features.widest() {
         crate::isa::operation::Width::W512 => 512,
         crate::isa::operation::Width::W256 => 256,
         _ => 128,
     });
-    let machine = Machine {
-        cpu: topology.cpu.clone(),
-        cores,
-        ceilings,
-        sweeps,
-        caches: topology.caches.clone(),
-        vector_bits,
-        huge_pages,
-        core_to_core,
-        placements: Vec::new(),
-    };
-    (machine, others)
+    let (cpu, caches) = (topology.cpu.clone(), topology.caches.clone());
+    Ok(Machine { cpu, cores, ceilings, sweeps, caches, vector_bits, huge_pages, core_to_core })
 }

@@ -97,20 +97,16 @@ pub mod ceilings;
 #[cfg(target_arch = "x86_64")]
 pub mod core;
 #[cfg(target_arch = "x86_64")]
-mod doubt;
-#[cfg(target_arch = "x86_64")]
 mod drift;
 pub mod error;
+pub mod estimate;
 pub mod features;
 pub mod kernels;
 pub mod lab;
 pub mod limits;
 #[cfg(target_arch = "x86_64")]
 mod measure;
-#[cfg(target_arch = "x86_64")]
-pub mod order;
 pub mod progress;
-mod states;
 pub mod store;
 pub mod topology;
 pub mod watch;

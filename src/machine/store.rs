@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use super::error::MachineError;
 use super::lab::Effort;
-use super::states::State;
 use crate::profile::machine::Machine;
 use crate::target::whole_file;
 
@@ -43,9 +42,6 @@ pub struct Entry {
     /// Later runs that have tried again what was in doubt.
     #[serde(default)]
     pub retries: u32,
-    /// States of the memory that were met, the present one apart.
-    #[serde(default)]
-    pub states: Vec<State>,
     /// The ceilings.
     pub machine: Machine,
 }
@@ -139,7 +135,7 @@ mod tests {
             dram: true,
             version: "1".into(),
         };
-        Entry { key, effort: "quick".into(), retries: 0, states: Vec::new(), machine: Machine::default() }
+        Entry { key, effort: "quick".into(), retries: 0, machine: Machine::default() }
     }
 
     #[test]

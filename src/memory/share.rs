@@ -119,7 +119,7 @@ mod tests {
         ];
         let mut machine = crowded();
         machine.sweeps[0].points = points.map(|(mib, rate)| (mib * f64::from(1 << 20), rate * 1e9)).to_vec();
-        machine.ceilings = vec![crate::profile::machine::Ceiling::settled("dram.read", 18.3e9, "byte/s", 1)];
+        machine.ceilings = vec![crate::profile::machine::Ceiling::reproduced("dram.read", 18.3e9, "byte/s", 1)];
         (machine.caches[1].size, machine.caches[2].size) = (512 << 10, 8 << 20);
         assert_eq!(last_mib(&machine), (8, false));
     }

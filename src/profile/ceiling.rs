@@ -1,69 +1,153 @@
-//! One ceiling of the host (docs/conventions.md, Ceilings).
+//! One ceiling of the host (docs/ceilings.md).
+
+use std::fmt;
+use std::ops::Deref;
 
 use serde::{Deserialize, Serialize};
 
 /// How ids of ceilings end whose pages have 4 KiB; without it they are those on huge pages.
 pub const ON_SMALL_PAGES: &str = ".4k";
 
-/// Ceilings of one id that differ by more than this are of different states of the memory.
-const ANOTHER_STATE: f64 = 0.05;
+/// The name of a ceiling, for instance `dp.fma`, `l2.triad`, `lat.dram` (the list is in `machine/mod.rs`).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CeilingId(String);
 
-/// How the reason of a ceiling begins that was measured before the core or the memory moved.
-pub const EARLIER: &str = "from before";
-
-/// Has each ceiling on small pages that is the measurement of `before`, while that on huge pages is of another state, follow that one:
-/// they are compared with each other, and that would compare two states of the memory. The value is in proportion, and unsettled by
-/// as much as the states differ.
-pub fn bring_small_pages_along(ceilings: &mut [Ceiling], before: &[Ceiling]) {
-    let value = |all: &[Ceiling], id: &str, threads: u32| all.iter().find(|c| c.is(id, threads)).and_then(|c| c.value);
-    let left_behind = |c: &Ceiling| {
-        let on_huge = c.id.strip_suffix(ON_SMALL_PAGES)?;
-        let moved = value(ceilings, on_huge, c.threads)? / value(before, on_huge, c.threads)?;
-        let is_behind = (moved - 1.0).abs() > ANOTHER_STATE && value(before, &c.id, c.threads) == c.value;
-        is_behind.then(|| (on_huge.to_owned(), moved))
-    };
-    let moved: Vec<_> = ceilings.iter().map(left_behind).collect();
-    for (ceiling, moved) in ceilings.iter_mut().zip(moved) {
-        let (Some((on_huge, moved)), Some(value)) = (moved, ceiling.value) else { continue };
-        let spread = ceiling.spread.unwrap_or(0.0).max((moved - 1.0).abs());
-        (ceiling.value, ceiling.spread, ceiling.settled) = (Some(value * moved), Some(spread), false);
-        ceiling.reason =
-            Some(format!("{EARLIER} the memory moved, in proportion to {on_huge}; a later run measures it again"));
+impl fmt::Display for CeilingId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
     }
+}
+
+impl Deref for CeilingId {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for CeilingId {
+    fn from(id: &str) -> Self {
+        CeilingId(id.into())
+    }
+}
+
+impl From<String> for CeilingId {
+    fn from(id: String) -> Self {
+        CeilingId(id)
+    }
+}
+
+impl PartialEq<str> for CeilingId {
+    fn eq(&self, id: &str) -> bool {
+        self.0 == id
+    }
+}
+
+impl PartialEq<&str> for CeilingId {
+    fn eq(&self, id: &&str) -> bool {
+        self.0 == *id
+    }
+}
+
+/// How far a ceiling can be trusted (docs/ceilings.md).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Quality {
+    /// Another measurement finds it within its interval.
+    Reproduced,
+    /// Its rounds differ too much, or it contradicts another ceiling, or the machine has changed since.
+    Noisy,
+    /// There is no value.
+    Missing(Missing),
+}
+
+/// Why a ceiling has no value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Missing {
+    /// It did not fit the time: a later run measures it.
+    Time,
+    /// A quick measurement leaves it out.
+    Effort,
+    /// This host has no such thing, or not the memory for it.
+    Host,
+}
+
+/// Where a value comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum How {
+    /// Kernels were timed.
+    Measured,
+    /// It was computed from other ceilings.
+    Derived,
 }
 
 /// One ceiling at one thread count.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Recorded", into = "Recorded")]
 pub struct Ceiling {
-    /// Id of docs/conventions.md, Ceilings, for instance `dp.fma`, `l2.triad`, `lat.dram`.
-    pub id: String,
-    /// Value in `unit` for all `threads` together (latencies: one access); `null` with a reason.
+    /// Its name.
+    pub id: CeilingId,
+    /// Value in `unit` for all `threads` together (latencies: one access); `None` where `quality` is missing.
     pub value: Option<f64>,
     /// `flop/s op/s instr/s access/s byte/s s`; `op` for counts such as `overlap.window`.
     pub unit: String,
     /// Threads it was measured with.
     pub threads: u32,
-    /// Core clock while it ran.
+    /// Core clock while it ran, in hertz.
     pub clock_hz: Option<f64>,
     /// The core's clock some fifty microseconds later, where it was another one by then: wide vectors lower the clock of many
     /// CPUs, some of which raise it again as soon. It is what a look at the clock between such work sees.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resting_hz: Option<f64>,
-    /// (max − min) / median over the fastest repetitions (one in eight in the core and near caches, half beyond; at least three),
-    /// or what several moments of it, or copies of its code, differ by.
+    /// The interval: how far the median and the best of its rounds lie from the value, relative to it, and at least what is promised of its kind.
     pub spread: Option<f64>,
-    /// The repetitions agreed.
-    pub settled: bool,
-    /// `measured` or `derived`.
-    pub how: String,
-    /// Why `value` is null, or what it was derived from.
+    /// How far it can be trusted.
+    pub quality: Quality,
+    /// Where the value comes from.
+    pub how: How,
+    /// For people: why there is no value, what it was derived from, or what speaks against it.
     pub reason: Option<String>,
     /// Device: `cpu`, later others.
-    #[serde(default = "cpu")]
     pub device: String,
 }
 
 impl Ceiling {
+    /// A measured one without a value yet.
+    pub fn blank(id: impl Into<CeilingId>, unit: &str, threads: u32) -> Self {
+        Ceiling {
+            id: id.into(),
+            value: None,
+            unit: unit.into(),
+            threads,
+            clock_hz: None,
+            resting_hz: None,
+            spread: None,
+            quality: Quality::Missing(Missing::Host),
+            how: How::Measured,
+            reason: None,
+            device: "cpu".into(),
+        }
+    }
+
+    /// A measured one that was reproduced, for tests.
+    #[cfg(test)]
+    pub fn reproduced(id: &str, value: f64, unit: &str, threads: u32) -> Self {
+        Ceiling { value: Some(value), quality: Quality::Reproduced, ..Ceiling::blank(id, unit, threads) }
+    }
+
+    /// The same, but not to be relied on, since `reason`.
+    pub fn noisy(self, reason: impl Into<String>) -> Self {
+        Ceiling { quality: Quality::Noisy, reason: Some(reason.into()), ..self }
+    }
+
+    /// Whether another measurement would find its value within its interval.
+    pub fn is_reproduced(&self) -> bool {
+        self.quality == Quality::Reproduced
+    }
+
     /// What such work lowers the clock to, of what looks at the core see: 1 unless it has wide vectors and the CPU minds them.
     pub fn lowering(&self) -> f64 {
         self.clock_hz
@@ -77,24 +161,6 @@ impl Ceiling {
         self.resting_hz.or(self.clock_hz)
     }
 
-    /// A measured one that has settled, for tests.
-    #[cfg(test)]
-    pub fn settled(id: &str, value: f64, unit: &str, threads: u32) -> Self {
-        Ceiling {
-            id: id.into(),
-            value: Some(value),
-            unit: unit.into(),
-            threads,
-            clock_hz: None,
-            resting_hz: None,
-            spread: None,
-            settled: true,
-            how: "measured".into(),
-            reason: None,
-            device: cpu(),
-        }
-    }
-
     /// Whether it is ceiling `id` at `threads`.
     pub fn is(&self, id: &str, threads: u32) -> bool {
         self.id == id && self.threads == threads
@@ -102,12 +168,64 @@ impl Ceiling {
 
     /// Whether `other` is a value of the same ceiling at the same thread count.
     pub fn is_same(&self, other: &Ceiling) -> bool {
-        self.is(&other.id, other.threads)
+        self.id == other.id && self.threads == other.threads
     }
+
+    /// By how much `other` is better, relative to this one: a rate that is higher, a time that is shorter; 0 where one has no value.
+    pub fn gain(&self, other: &Ceiling) -> f64 {
+        match (self.value, other.value) {
+            (Some(own), Some(new)) if own > 0.0 && new > 0.0 && self.unit == "s" => own / new - 1.0,
+            (Some(own), Some(new)) if own > 0.0 && new > 0.0 => new / own - 1.0,
+            _ => 0.0,
+        }
+    }
+}
+
+/// A ceiling as `profile.json` has it.
+#[derive(Clone, Serialize, Deserialize)]
+struct Recorded {
+    id: CeilingId,
+    value: Option<f64>,
+    unit: String,
+    threads: u32,
+    clock_hz: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    resting_hz: Option<f64>,
+    spread: Option<f64>,
+    /// Reproduced: what files of schema 1 have alone.
+    settled: bool,
+    #[serde(default)]
+    quality: Option<Quality>,
+    how: How,
+    reason: Option<String>,
+    #[serde(default = "cpu")]
+    device: String,
 }
 
 fn cpu() -> String {
     "cpu".into()
+}
+
+impl From<Recorded> for Ceiling {
+    fn from(of: Recorded) -> Self {
+        let of_schema_1 = match (of.value, of.settled) {
+            (None, _) => Quality::Missing(Missing::Host),
+            (Some(_), true) => Quality::Reproduced,
+            (Some(_), false) => Quality::Noisy,
+        };
+        let Recorded { id, value, unit, threads, clock_hz, resting_hz, spread, how, reason, device, .. } = of;
+        let quality = of.quality.unwrap_or(of_schema_1);
+        Ceiling { id, value, unit, threads, clock_hz, resting_hz, spread, quality, how, reason, device }
+    }
+}
+
+impl From<Ceiling> for Recorded {
+    fn from(of: Ceiling) -> Self {
+        let settled = of.is_reproduced();
+        let Ceiling { id, value, unit, threads, clock_hz, resting_hz, spread, quality, how, reason, device } = of;
+        let quality = Some(quality);
+        Recorded { id, value, unit, threads, clock_hz, resting_hz, spread, settled, quality, how, reason, device }
+    }
 }
 
 #[cfg(test)]
@@ -115,21 +233,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ceilings_on_small_pages_are_not_compared_with_another_state_of_the_memory() {
-        let at = |id: &str, value: f64| Ceiling::settled(id, value, "byte/s", 1);
-        let before = [at("dram.read", 36e9), at("dram.read.4k", 30e9), at("dram.copy", 40e9), at("dram.copy.4k", 38e9)];
-        let after = |read: f64, small: f64| {
-            let mut now = [at("dram.read", read), at("dram.read.4k", small), before[2].clone(), before[3].clone()];
-            bring_small_pages_along(&mut now, &before);
-            now
+    fn files_of_schema_1_are_read_and_settled_still_means_reproduced() {
+        let read = |value: &str, settled: bool| -> Ceiling {
+            let text = format!(
+                r#"{{"id":"dp.fma","value":{value},"unit":"flop/s","threads":1,"clock_hz":null,"spread":0.01,
+                "settled":{settled},"how":"measured","reason":null}}"#
+            );
+            serde_json::from_str(&text).expect("a ceiling of schema 1")
         };
-        let values = |now: &[Ceiling; 4]| now.clone().map(|c| c.value.expect("measured") / 1e9);
-        let moved = after(72e9, 30e9);
-        assert_eq!(values(&moved), [72.0, 60.0, 40.0, 38.0]);
-        assert!(!moved[1].settled && moved[1].spread == Some(1.0) && moved[3].settled, "{moved:?}");
-        assert!(moved[1].reason.as_deref().is_some_and(|r| r.starts_with(EARLIER) && r.contains("dram.read;")));
-        assert_eq!(values(&after(72e9, 65e9)), [72.0, 65.0, 40.0, 38.0], "both of the new state");
-        assert_eq!(values(&after(72e9, 30.1e9)), [72.0, 30.1, 40.0, 38.0], "measured there");
-        assert_eq!(values(&after(36.5e9, 30e9)), [36.5, 30.0, 40.0, 38.0], "the same state");
+        assert_eq!(read("1.0", true).quality, Quality::Reproduced);
+        assert_eq!(read("1.0", false).quality, Quality::Noisy);
+        assert_eq!(read("null", false).quality, Quality::Missing(Missing::Host));
+        for (quality, told) in [
+            (Quality::Noisy, serde_json::json!("noisy")),
+            (Quality::Missing(Missing::Time), serde_json::json!({"missing": "time"})),
+        ] {
+            let ceiling = Ceiling { quality, ..read("1.0", true) };
+            let json = serde_json::to_value(&ceiling).expect("JSON");
+            assert_eq!((&json["settled"], &json["quality"]), (&false.into(), &told));
+            assert_eq!(serde_json::from_value::<Ceiling>(json).expect("read again"), ceiling);
+        }
     }
 }

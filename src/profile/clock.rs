@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     fn at(id: &str, unit: &str, clock_hz: Option<f64>) -> Ceiling {
-        Ceiling { clock_hz, ..Ceiling::settled(id, 8.0, unit, 1) }
+        Ceiling { clock_hz, ..Ceiling::reproduced(id, 8.0, unit, 1) }
     }
 
     #[test]

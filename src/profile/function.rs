@@ -68,9 +68,6 @@ pub struct Function {
     /// CPUs that its threads were allowed while they ran.
     #[serde(default)]
     pub allowed_cpus: Option<u32>,
-    /// Share of its CPU time in each of the run's `placements`; empty where that is not known.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub placements: Vec<f64>,
     /// Cycles a second of the cores that it ran on; ceilings of registers, L1 and L2 are taken at this clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_hz: Option<f64>,

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-pub use super::ceiling::{Ceiling, EARLIER, ON_SMALL_PAGES, bring_small_pages_along};
-use super::placement::{self, CoreToCore, Placed};
+pub use super::ceiling::{Ceiling, CeilingId, How, Missing, ON_SMALL_PAGES, Quality};
+use super::core_to_core::CoreToCore;
 
 /// A host.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -29,9 +29,6 @@ pub struct Machine {
     /// Where its CPUs were while `ceilings` were measured; `None` where there is one CPU, or where that was not told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core_to_core: Option<CoreToCore>,
-    /// The ceilings that depend on it, in each placement that was met, that of `ceilings` first; empty where only one was.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub placements: Vec<Placed>,
 }
 
 /// A measured curve.
@@ -78,24 +75,6 @@ pub struct Cache {
 }
 
 impl Machine {
-    /// Ceilings with the CPUs placed as `here`, among them all that depend on that; `None` where none were measured so.
-    pub fn ceilings_at(&self, here: &CoreToCore) -> Option<&[Ceiling]> {
-        if self.placements.is_empty() {
-            return self.core_to_core.as_ref().filter(|only| only.is_same(here)).map(|_| &*self.ceilings);
-        }
-        self.placements.iter().find(|p| p.core_to_core.is_same(here)).map(|p| &*p.ceilings)
-    }
-
-    /// The ceilings that depend on where the CPUs are, by placement: also where only one is known.
-    pub fn by_placement(&self) -> Vec<Placed> {
-        if !self.placements.is_empty() {
-            return self.placements.clone();
-        }
-        let Some(here) = self.core_to_core.clone() else { return Vec::new() };
-        let ceilings = self.ceilings.iter().filter(|c| placement::depends(c) && c.value.is_some());
-        vec![Placed { core_to_core: here, ceilings: ceilings.cloned().collect() }]
-    }
-
     /// The value of ceiling `id` at exactly `threads`, if measured.
     pub fn value(&self, id: &str, threads: u32) -> Option<f64> {
         self.ceiling(id, threads).and_then(|c| c.value)

@@ -13,6 +13,7 @@ pub mod ceiling;
 pub mod clock;
 pub mod code;
 pub mod confidence;
+pub mod core_to_core;
 pub mod counters;
 pub mod data;
 pub mod evidence;
@@ -22,7 +23,7 @@ pub mod join;
 pub mod machine;
 pub mod names;
 pub mod pages;
-pub mod placement;
+
 pub mod prefetch;
 pub mod region;
 pub mod run;
@@ -38,7 +39,10 @@ pub use region::Region;
 pub use run::Run;
 
 /// The schema name that a profile of this version carries.
-pub const SCHEMA: &str = "rprof-profile/1";
+pub const SCHEMA: &str = "rprof-profile/2";
+
+/// Older schemas that are read, too: 1 has no `quality` of ceilings.
+pub const OLDER_SCHEMAS: [&str; 1] = ["rprof-profile/1"];
 
 /// `profile.json` (docs/conventions.md, Files).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

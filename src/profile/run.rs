@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use super::counters::Counter;
 use super::pages::Pages;
-use super::placement::CoreToCore;
 use super::prefetch::Affinity;
 use super::system::System;
 
@@ -29,9 +28,6 @@ pub struct Run {
     /// Pages that its accesses touched; `null` without a memory model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pages: Option<Pages>,
-    /// Where its CPUs were in the course of the timed pass; empty where that was not watched.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub placements: Vec<CoreToCore>,
     /// How much of its CPUs the program used; from the analysis.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parallelism: Option<Parallelism>,

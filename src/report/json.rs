@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::profile::{Profile, SCHEMA};
+use crate::profile::{OLDER_SCHEMAS, Profile, SCHEMA};
 use crate::roofline;
 
 use super::error::ReportError;
@@ -39,15 +39,16 @@ pub fn read(path: &Path) -> Result<Profile, ReportError> {
 pub fn parse(value: &Value) -> Result<Profile, schema::Violation> {
     // A foreign file is told by its schema name rather than by whatever it lacks first.
     match value.get("schema") {
-        Some(Value::String(name)) if name == SCHEMA => {}
+        Some(Value::String(name)) if name == SCHEMA || OLDER_SCHEMAS.contains(&name.as_str()) => {}
         Some(other) => return Err(schema::Violation::new("schema", format!("is {other}"))),
         None if value.is_object() => return Err(schema::Violation::new("schema", "is missing")),
         None => {}
     }
     schema::check(value)?;
     indices(value)?;
-    serde_path_to_error::deserialize(value)
-        .map_err(|e| schema::Violation::new(e.path().to_string(), e.into_inner().to_string()))
+    let profile: Profile = serde_path_to_error::deserialize(value)
+        .map_err(|e| schema::Violation::new(e.path().to_string(), e.into_inner().to_string()))?;
+    Ok(Profile { schema: SCHEMA.into(), ..profile })
 }
 
 /// Indices into `frames`, `stacks` and `threads` stay within them; a stack's parent comes before it.

@@ -6,7 +6,7 @@ use super::error::ReportError;
 use super::number::{NOT_MEASURED, percent, si};
 use super::{plot, wrap};
 use crate::profile::Machine;
-use crate::profile::machine::Ceiling;
+use crate::profile::machine::{Ceiling, Quality};
 
 /// The ceilings as a table: one line per id, one column per thread count.
 pub fn text(machine: &Machine, width: usize) -> String {
@@ -14,7 +14,7 @@ pub fn text(machine: &Machine, width: usize) -> String {
     for c in &machine.caches {
         out += &format!("L{} {} KiB, {} ways, shared by {}\n", c.level, c.size >> 10, c.ways, c.shared_by);
     }
-    out += &placements(machine, width);
+    out += &core_to_core(machine);
     out.push('\n');
     let mut counts: Vec<u32> = machine.ceilings.iter().map(|c| c.threads).collect();
     counts.sort_unstable();
@@ -22,7 +22,7 @@ pub fn text(machine: &Machine, width: usize) -> String {
     let counts = thinned(&counts);
     let mut ids: Vec<&str> = Vec::new();
     for c in &machine.ceilings {
-        if !ids.contains(&c.id.as_str()) {
+        if !ids.contains(&&*c.id) {
             ids.push(&c.id);
         }
     }
@@ -43,10 +43,10 @@ pub fn text(machine: &Machine, width: usize) -> String {
         let at = |n: &u32| all.iter().find(|c| c.threads == *n).map_or(String::new(), |c| value(c));
         let spread =
             all.iter().filter_map(|c| c.spread).fold(None, |m: Option<f64>, s| Some(m.map_or(s, |m| m.max(s))));
-        let unsettled = if all.iter().any(|c| c.value.is_some() && !c.settled) { "not settled" } else { "" };
+        let noisy = if all.iter().any(|c| c.quality == Quality::Noisy) { "noisy" } else { "" };
         let cells = counts.iter().map(|n| right(at(n)));
         let row = std::iter::once(Cell::new(id)).chain(cells);
-        table.add_row(row.chain([right(spread.map_or(String::new(), percent)), Cell::new(unsettled)]));
+        table.add_row(row.chain([right(spread.map_or(String::new(), percent)), Cell::new(noisy)]));
     }
     out.extend(table.to_string().lines().map(|l| format!("{}\n", l.trim_end())));
     if !absent.is_empty() {
@@ -58,24 +58,10 @@ pub fn text(machine: &Machine, width: usize) -> String {
     out
 }
 
-/// Where the CPUs are, and what the memory gives there.
-fn placements(machine: &Machine, width: usize) -> String {
-    let Some(here) = machine.core_to_core.as_ref().filter(|c| !c.pairs().is_empty()) else { return String::new() };
-    let mut out = format!("core to core: {}\n", here.words());
-    if machine.placements.len() > 1 {
-        let text =
-            "The hypervisor moves the CPUs of this host. Of several threads, L3 and DRAM give, by where they are:";
-        out += &wrap::hanging(text, width, 0);
-    }
-    for placed in &machine.placements {
-        let most = placed.ceilings.iter().map(|c| c.threads).max().unwrap_or(0);
-        let shown = ["l3.read", "dram.read", "dram.copy", "dram.triad", "dram.triad.nt"]
-            .into_iter()
-            .filter_map(|id| Some(format!("{id} {}", si(placed.value(id, most)?, "B/s"))));
-        let shown: Vec<String> = shown.collect();
-        out += &wrap::hanging(&format!("  {}: {}", placed.core_to_core.words(), shown.join(", ")), width, 4);
-    }
-    out
+/// Where the CPUs were.
+fn core_to_core(machine: &Machine) -> String {
+    let here = machine.core_to_core.as_ref().filter(|c| !c.pairs().is_empty());
+    here.map_or(String::new(), |here| format!("core to core: {}\n", here.words()))
 }
 
 /// At most four thread counts: one, some between, all.

@@ -80,22 +80,11 @@ fn append(whole: &mut Profile, mut part: Profile, arrangement: Arrangement) {
     whole.run.threads.append(&mut part.run.threads);
     let new = part.run.warnings.into_iter().filter(|w| !whole.run.warnings.contains(w)).collect::<Vec<_>>();
     whole.run.warnings.extend(new);
-    let placements = whole.run.placements.len();
-    whole.run.placements.append(&mut part.run.placements);
-    part.functions.iter_mut().for_each(|f| behind(f, placements));
     whole.frames.append(&mut part.frames);
     whole.stacks.append(&mut part.stacks);
     whole.samples.append(&mut part.samples);
     add_all(&mut whole.functions, part.functions, threads, arrangement);
     regions::add_all(&mut whole.regions, part.regions, arrangement == Arrangement::SideBySide);
-}
-
-/// Numbers the placements of the CPUs that `function` ran in from `first` on.
-fn behind(function: &mut Function, first: usize) {
-    if !function.placements.is_empty() {
-        function.placements.splice(0..0, vec![0.0; first]);
-    }
-    function.loops.iter_mut().for_each(|l| behind(l, first));
 }
 
 fn add_all(into: &mut Vec<Function>, functions: Vec<Function>, threads: u32, arrangement: Arrangement) {
@@ -113,7 +102,6 @@ fn add_all(into: &mut Vec<Function>, functions: Vec<Function>, threads: u32, arr
 fn add(into: &mut Function, other: Function, threads: u32, arrangement: Arrangement) {
     add_elapsed(into, &other, arrangement);
     let weights = (into.cpu_s.unwrap_or(0.0), other.cpu_s.unwrap_or(0.0));
-    into.placements = shares(std::mem::take(&mut into.placements), other.placements, weights);
     into.clock_hz = mean((into.clock_hz, other.clock_hz), weights);
     into.cpu_s = sum(into.cpu_s, other.cpu_s);
     into.inclusive_s = sum(into.inclusive_s, other.inclusive_s);
@@ -152,16 +140,6 @@ fn add(into: &mut Function, other: Function, threads: u32, arrangement: Arrangem
     into.prefetch = both(into.prefetch, other.prefetch, Prefetch::plus);
     into.account = both(into.account.take(), other.account, Account::plus);
     add_all(&mut into.loops, other.loops, threads, arrangement);
-}
-
-/// Shares of the time of both, weighted by how much time that is; where one is not known, those of the other.
-fn shares(a: Vec<f64>, b: Vec<f64>, (of_a, of_b): (f64, f64)) -> Vec<f64> {
-    let all = of_a + of_b;
-    if a.is_empty() || b.is_empty() || all <= 0.0 {
-        return if a.is_empty() { b } else { a };
-    }
-    let at = |of: &[f64], i: usize| of.get(i).copied().unwrap_or(0.0);
-    (0..a.len().max(b.len())).map(|i| (at(&a, i) * of_a + at(&b, i) * of_b) / all).collect()
 }
 
 /// The mean of both by weight; what one does not know is as in the other.
@@ -366,7 +344,6 @@ fn key_of(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::placement::CoreToCore;
     use crate::profile::run::Thread;
     use crate::profile::{Machine, Run, SCHEMA};
 
@@ -418,19 +395,6 @@ mod tests {
         assert_eq!((f.time_s, f.cpu_s, f.team, f.share), (Some(3.0), Some(4.0), Some(2), Some(1.0)));
         assert_eq!(f.flops.unwrap().total, 15);
         assert_eq!(f.concurrency, [0.0, 1.0], "two ranks are two at work");
-    }
-
-    #[test]
-    fn placements_of_both_runs_are_kept_apart() {
-        let at = |ns: f64, share: f64| {
-            let mut part = profile(share, None);
-            part.run.placements = vec![CoreToCore::of(vec![ns * 1e-9])];
-            part.functions[0].placements = vec![1.0];
-            part
-        };
-        let merged = merge(vec![at(45.0, 1.0), at(205.0, 3.0), profile(4.0, None)]).unwrap();
-        assert_eq!(merged.run.placements.len(), 2);
-        assert_eq!(merged.functions[0].placements, [0.25, 0.75]);
     }
 
     #[test]

@@ -84,7 +84,7 @@ pub fn machine(profile: &Profile) -> String {
     let m = &profile.machine;
     let top = |id: &str| {
         let highest = m.ceilings.iter().filter(|c| c.id == id && c.value.is_some()).max_by_key(|c| c.threads)?;
-        Some((highest.value?, if highest.settled { "" } else { " (not settled)" }))
+        Some((highest.value?, if highest.is_reproduced() { "" } else { " (noisy)" }))
     };
     let mut out = format!("machine: {}, {} core{}", m.cpu, m.cores, if m.cores == 1 { "" } else { "s" });
     for (id, what, unit) in

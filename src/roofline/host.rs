@@ -4,7 +4,6 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::isa::operation::{FpOp, Precision, Width};
 use crate::profile::clock;
-use crate::profile::placement::{CoreToCore, depends};
 use crate::profile::{Ceiling, Function, Machine, Run};
 
 use super::controllers;
@@ -49,8 +48,6 @@ pub struct Ceilings<'a> {
     /// Of the memory controllers during the run; `None` where they were not measured or were even.
     balance: Option<f64>,
     by_id: HashMap<&'a str, Vec<(&'a Ceiling, f64)>>,
-    /// Of each of the run's placements of the CPUs: the ceilings that depend on it, if they were measured there.
-    placed: Vec<Option<HashMap<(&'a str, u32), f64>>>,
     /// By width of its registers: the highest clock that a look saw while a ceiling was measured.
     fastest: HashMap<Width, f64>,
     /// By width of its registers: what arithmetic lowers the clock to of what looks see, where it does.
@@ -66,7 +63,7 @@ impl<'a> Ceilings<'a> {
             let hz = fastest.entry(width_of(&ceiling.id, machine)).or_default();
             *hz = hz.max(ceiling.looked_hz().unwrap_or(0.0));
             if let Some(value) = ceiling.value.filter(|v| v.is_finite() && *v > 0.0) {
-                by_id.entry(ceiling.id.as_str()).or_default().push((ceiling, value));
+                by_id.entry(&*ceiling.id).or_default().push((ceiling, value));
             }
         }
         let lowering = |width: Width| {
@@ -75,17 +72,12 @@ impl<'a> Ceilings<'a> {
             Some((width, of.0.lowering())).filter(|(_, factor)| *factor < 1.0)
         };
         let lowered = [Width::W256, Width::W512].into_iter().filter_map(lowering).collect();
-        Ceilings { machine, balance: None, by_id, placed: Vec::new(), fastest, lowered }
+        Ceilings { machine, balance: None, by_id, fastest, lowered }
     }
 
-    /// The ceilings with what the memory controllers told of a run, and where the CPUs were in it.
+    /// The ceilings with what the memory controllers told of a run.
     pub fn during(self, run: &Run) -> Self {
-        let of = |here: &CoreToCore| {
-            let known = self.machine.ceilings_at(here)?.iter().filter(|c| depends(c));
-            Some(known.filter_map(|c| Some(((c.id.as_str(), c.threads), c.value?))).collect())
-        };
-        let placed = run.placements.iter().map(of).collect();
-        Ceilings { balance: controllers::uneven(&run.counters), placed, ..self }
+        Ceilings { balance: controllers::uneven(&run.counters), ..self }
     }
 }
 
@@ -93,8 +85,6 @@ impl<'a> Ceilings<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Host<'a> {
     ceilings: &'a Ceilings<'a>,
-    /// Share of the time in each of the run's placements of the CPUs; empty where that is not known.
-    shares: &'a [f64],
     clock: Option<Clock>,
 }
 
@@ -112,19 +102,16 @@ struct Clock {
 /// One arithmetic instruction of a width among so many keeps the clock lowered: seen with one in 512.
 const KEEPS_LOWERED: u64 = 512;
 
-/// Share of the time of which the placement's ceiling must be known.
-const PLACED_ENOUGH: f64 = 0.8;
-
 /// All register widths, narrow to wide.
 pub const WIDTHS: [Width; 4] = [Width::Scalar, Width::W128, Width::W256, Width::W512];
 
 impl<'a> Host<'a> {
     /// A view of `ceilings`.
     pub fn new(ceilings: &'a Ceilings<'a>) -> Self {
-        Host { ceilings, shares: &[], clock: None }
+        Host { ceilings, clock: None }
     }
 
-    /// The view of what `function` ran on: the CPUs placed and clocked as they were in it.
+    /// The view of what `function` ran on: the CPUs clocked as they were in it.
     pub fn of(self, function: &'a Function) -> Self {
         let mix = || function.work.iter().flat_map(|w| &w.mix);
         let widest = mix().map(|e| e.width).max().unwrap_or(Width::Scalar);
@@ -134,7 +121,7 @@ impl<'a> Host<'a> {
             self.ceilings.lowered.iter().filter(|(width, _)| of_width(**width) * KEEPS_LOWERED >= slots.max(1));
         let lowered = lowered.map(|(_, factor)| *factor).fold(1.0, f64::min);
         let clock = function.clock_hz.map(|looked_hz| Clock { looked_hz, widest, lowered });
-        Host { shares: &function.placements, clock, ..self }
+        Host { clock, ..self }
     }
 
     /// CPUs of the host that the program may use; at least 1.
@@ -155,7 +142,7 @@ impl<'a> Host<'a> {
     fn entries(&self, id: &str) -> impl Iterator<Item = (&'a Ceiling, f64)> + use<'a> {
         let host = *self;
         let listed = self.ceilings.by_id.get(id).map_or(&[][..], |e| e.as_slice());
-        listed.iter().map(move |(c, v)| (*c, host.clocked(c, host.placed(c, *v).0)))
+        listed.iter().map(move |(c, v)| (*c, host.clocked(c, *v)))
     }
 
     /// What `ceiling`, of `listed` value, was at the clock of the run.
@@ -176,21 +163,6 @@ impl<'a> Host<'a> {
         let width = width_of(id, self.ceilings.machine);
         let limit = self.ceilings.fastest.get(&width).filter(|fastest| width > widest && **fastest > 0.0);
         Some(limit.map_or(hz, |fastest| hz.min(*fastest)))
-    }
-
-    /// What `ceiling`, of `listed` value, allowed where the CPUs were: bandwidths add up over time. With the share of the time
-    /// of which that is known; for the rest the listed value stands.
-    fn placed(&self, ceiling: &Ceiling, listed: f64) -> (f64, f64) {
-        if self.shares.is_empty() || !depends(ceiling) {
-            return (listed, 1.0);
-        }
-        let key = (ceiling.id.as_str(), ceiling.threads);
-        let values = self.ceilings.placed.iter().map(|of| of.as_ref().and_then(|of| of.get(&key)));
-        let (mut sum, mut known) = (0.0, 0.0);
-        for (share, value) in self.shares.iter().zip(values).filter_map(|(share, value)| Some((share, value?))) {
-            (sum, known) = (sum + share * value, known + share);
-        }
-        (sum + (1.0 - known).max(0.0) * listed, known)
     }
 
     /// Whether ceiling `id` has a value at any thread count.
@@ -250,12 +222,6 @@ impl<'a> Host<'a> {
     /// The value of `id` at `threads`, noted in `trace`.
     pub fn value(&self, id: &str, threads: u32, scaling: Scaling, trace: &mut Trace) -> Option<f64> {
         let found = self.peek(id, threads, scaling);
-        let listed = self.ceilings.by_id.get(id).into_iter().flatten();
-        let known = listed.map(|(c, v)| self.placed(c, *v).1).fold(1.0, f64::min);
-        if threads > 1 && known < PLACED_ENOUGH {
-            let percent = 100.0 * (1.0 - known);
-            trace.lacks(format!("{id} not measured with the CPUs placed as in {percent:.0} % of its time"));
-        }
         match found {
             Some(_) => trace.from.insert(id.to_owned()),
             None => trace.missing.insert(format!("{id} not measured")),
@@ -379,14 +345,13 @@ pub fn full_flops(op: FpOp, precision: Precision, width: Width) -> f64 {
 mod tests {
     use super::*;
     use crate::profile::function::{MixEntry, Work};
-    use crate::profile::placement::Placed;
 
     #[test]
     fn bfloat16_is_rated_by_its_dot_products() {
         let ceiling = |id: &str, value: f64| Ceiling {
             clock_hz: Some(1e9),
             spread: Some(0.01),
-            ..Ceiling::settled(id, value, "flop/s", 1)
+            ..Ceiling::reproduced(id, value, "flop/s", 1)
         };
         // Two instructions a cycle at 512 and at 256 bits.
         let ceilings = vec![ceiling("bf16.dot.512", 128e9), ceiling("bf16.dot.256", 64e9)];
@@ -405,7 +370,7 @@ mod tests {
             .into_iter()
             .chain([("dram.read.4k", 1, 10e9), ("dram.read.4k", 8, 44e9), ("dram.copy.4k", 1, 10e9)])
             .chain([("dram.copy", 1, 20e9), ("dram.copy", 8, 80e9)]);
-        let ceilings = ceilings.map(|(id, threads, rate)| Ceiling::settled(id, rate, "byte/s", threads)).collect();
+        let ceilings = ceilings.map(|(id, threads, rate)| Ceiling::reproduced(id, rate, "byte/s", threads)).collect();
         let machine = Machine { cores: 8, ceilings, ..Machine::default() };
         let ceilings = Ceilings::of(&machine);
         let share = |kind: &str, threads| {
@@ -417,45 +382,10 @@ mod tests {
     }
 
     #[test]
-    fn bandwidth_is_that_of_the_placements_that_a_function_ran_in() {
-        let ceiling = |id: &str, threads: u32, value: f64| Ceiling {
-            spread: Some(0.01),
-            ..Ceiling::settled(id, value, "byte/s", threads)
-        };
-        let at = |ns: f64| CoreToCore::of(vec![ns * 1e-9]);
-        let placed = |ns, value| Placed { core_to_core: at(ns), ceilings: vec![ceiling("dram.read", 2, value)] };
-        let machine = Machine {
-            cores: 2,
-            ceilings: vec![ceiling("dram.read", 1, 40e9), ceiling("dram.read", 2, 80e9), ceiling("l1.read", 2, 500e9)],
-            core_to_core: Some(at(180.0)),
-            placements: vec![placed(180.0, 80e9), placed(25.0, 40e9)],
-            ..Machine::default()
-        };
-        let run = Run { placements: vec![at(27.0), at(170.0), at(900.0)], ..Run::default() };
-        let ceilings = Ceilings::of(&machine).during(&run);
-        let read = |shares: &[f64], threads| {
-            let mut trace = Trace::default();
-            let function = Function { placements: shares.to_vec(), ..Function::default() };
-            let value = Host::new(&ceilings).of(&function).value("dram.read", threads, Scaling::Shared, &mut trace);
-            (value, trace.reason())
-        };
-        assert_eq!(read(&[], 2), (Some(80e9), None), "not watched: as listed");
-        assert_eq!(read(&[1.0, 0.0, 0.0], 2), (Some(40e9), None));
-        assert_eq!(read(&[0.25, 0.75, 0.0], 2), (Some(70e9), None));
-        assert_eq!(read(&[1.0, 0.0, 0.0], 1), (Some(40e9), None), "one thread does not depend on it");
-        let (value, reason) = read(&[0.5, 0.0, 0.5], 2);
-        assert_eq!(value, Some(60e9), "where nothing was measured the list stands");
-        assert!(reason.is_some_and(|r| r.contains("50 %")));
-        let function = Function { placements: vec![1.0, 0.0, 0.0], ..Function::default() };
-        let near = Host::new(&ceilings).of(&function);
-        assert_eq!(near.peek("l1.read", 2, Scaling::PerCore), Some(500e9), "near caches do not depend on it");
-    }
-
-    #[test]
     fn ceilings_of_the_core_are_those_at_the_clock_of_the_run() {
         let ceiling = |id: &str, unit: &str, value: f64, ghz: f64| Ceiling {
             clock_hz: Some(ghz * 1e9),
-            ..Ceiling::settled(id, value, unit, 1)
+            ..Ceiling::reproduced(id, value, unit, 1)
         };
         let ceilings = vec![
             ceiling("dp.add.scalar", "flop/s", 6e9, 3.0),

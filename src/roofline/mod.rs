@@ -131,9 +131,6 @@ fn analyse_loop(inner: &mut Function, outer: &Function, context: Context<'_>, ru
         inner.concurrency = outer.concurrency.clone();
     }
     inner.allowed_cpus = inner.allowed_cpus.or(outer.allowed_cpus);
-    if inner.placements.is_empty() {
-        inner.placements = outer.placements.clone();
-    }
     inner.clock_hz = inner.clock_hz.or(outer.clock_hz);
     inner.lambda = inner.lambda.or(outer.lambda);
     // Warnings stand at the function.

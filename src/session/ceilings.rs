@@ -3,15 +3,11 @@
 use std::path::PathBuf;
 
 use crate::machine::{self, Effort, Progress, Request};
-use crate::profile::evidence::timed::PlacementSeen;
 use crate::profile::machine::{Cache, Machine};
 use crate::profile::run::Warning;
 
 use super::progress::{Notices, Spinner};
 use super::{SessionError, bracket};
-
-/// How many times as long as a quick measurement the demo waits for its ceilings.
-const DEMO_PATIENCE: u32 = 4;
 
 /// What `rprof machine` was asked for.
 #[derive(Debug, Clone, Copy)]
@@ -24,12 +20,10 @@ pub struct MachineOptions {
     pub quiet: bool,
 }
 
-/// Sees to it that all ceilings of a quick measurement are there, also on a host so busy that they do not fit its time; what goes
-/// wrong, the run that follows tells.
+/// Sees to it that all ceilings are there; what goes wrong, the run that follows tells.
 pub fn ahead_of_a_demo(notices: &Notices) {
     let mut teller = Teller::new(notices, FOR_LATER_RUNS);
-    let request = Request { patience: DEMO_PATIENCE, another_placement: true, ..Request::new(Effort::Quick) };
-    let _ = machine::load_or_measure(&request, &mut teller);
+    let _ = machine::load_or_measure(&Request::new(Effort::Full), &mut teller);
 }
 
 /// The ceilings for a run. A host that cannot be measured gets none, and a warning: the program is profiled all the same.
@@ -48,13 +42,9 @@ pub fn for_a_run(notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
     })
 }
 
-/// The ceilings looked at again after the program has run: see [`bracket`]. Where its CPUs were `seen` as they were not when the
-/// ceilings were measured, it is tried to have them there again.
-pub fn after_a_run(before: Machine, seen: &[PlacementSeen], notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
-    let known = before.by_placement();
-    let is_known = |look: &PlacementSeen| known.iter().any(|p| p.core_to_core.is_same(&look.core_to_core));
-    let another_placement = 2 * seen.iter().filter(|look| !is_known(look)).count() > seen.len();
-    again(&Request { another_placement, ..Request::new(Effort::Quick) }, before, notices, warnings)
+/// The ceilings looked at again after the program has run: see [`bracket`].
+pub fn after_a_run(before: Machine, notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
+    again(&Request::new(Effort::Quick), before, notices, warnings)
 }
 
 /// All ceilings measured again, because a function was faster than one of them allows. What is kept for later runs stays as

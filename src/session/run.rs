@@ -127,7 +127,7 @@ fn timed_pass(
     let mut timed = pass.timed.evidence;
     options.window.cut(&mut timed);
     if timed.cpu_s >= WORTH_A_SECOND_LOOK_S && foreground::interruptions() == 0 {
-        *machine = ceilings::after_a_run(std::mem::take(machine), &timed.placements, notices, &mut evidence.warnings);
+        *machine = ceilings::after_a_run(std::mem::take(machine), notices, &mut evidence.warnings);
     }
     evidence.timed = Some(timed);
     let mut counters = pass.counters;

@@ -203,7 +203,7 @@ impl Arena {
     /// # Errors
     /// [`MachineError::Thread`].
     pub fn fill(&self, team: &Team) -> Result<(), MachineError> {
-        if self.content() != Content::Ones {
+        if !self.holds_ones() {
             self.fill_until(team, None)?;
         }
         Ok(())
@@ -235,6 +235,11 @@ impl Arena {
     /// What is written in it.
     pub fn content(&self) -> Content {
         *self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it is filled with ones.
+    pub fn holds_ones(&self) -> bool {
+        self.content() == Content::Ones
     }
 
     /// Notes what was written to it.

@@ -41,6 +41,7 @@ pub struct CoreShare {
     /// Microseconds that may still be spent on moving threads apart.
     patience_us: AtomicU64,
     ever_apart: AtomicBool,
+    ever_together: AtomicBool,
 }
 
 impl CoreShare {
@@ -54,6 +55,7 @@ impl CoreShare {
             cores,
             patience_us: AtomicU64::new(patience.as_micros() as u64),
             ever_apart: AtomicBool::new(false),
+            ever_together: AtomicBool::new(false),
         }
     }
 
@@ -84,15 +86,16 @@ impl CoreShare {
             least.truncate(LEAST);
         }
         let shared = least.len() == LEAST && ratio > SHARED * least[LEAST - 1];
-        if !shared && threads > 1 {
-            self.ever_apart.store(true, Ordering::Relaxed);
+        if threads > 1 {
+            let ever = if shared { &self.ever_together } else { &self.ever_apart };
+            ever.store(true, Ordering::Relaxed);
         }
         shared
     }
 
-    /// Whether several threads ever had a core each.
-    pub fn ever_apart(&self) -> bool {
-        self.ever_apart.load(Ordering::Relaxed)
+    /// Whether several threads always shared cores: then that is this host's nature.
+    pub fn always_together(&self) -> bool {
+        self.ever_together.load(Ordering::Relaxed) && !self.ever_apart.load(Ordering::Relaxed)
     }
 
     /// Keeps `threads` threads busy until each has a core, upon which a hypervisor moves CPUs that it had put together apart;
@@ -165,7 +168,7 @@ mod tests {
         (0..LEAST).for_each(|_| assert!(!share.is_shared(2, 10e-6, 40e-6, 40e-6)));
         assert!(share.is_shared(2, 20e-6, 40e-6, 40e-6));
         assert!(!share.is_shared(2, 20e-6, 80e-6, 80e-6));
-        assert!(share.ever_apart());
+        assert!(!share.always_together());
     }
 
     #[test]
@@ -175,7 +178,7 @@ mod tests {
         (0..LEAST).for_each(|_| assert!(!share.is_shared(1, 10e-6, 400e-6, 500e-6)));
         (0..LEAST / 2).for_each(|_| assert!(!share.is_shared(1, 10e-6, 400e-6, 400e-6)));
         assert!(!share.is_shared(1, 10e-6, 40e-6, 40e-6));
-        assert!(!share.ever_apart());
+        assert!(!share.always_together(), "one thread");
     }
 
     #[test]

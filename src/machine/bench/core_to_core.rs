@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::Team;
 use crate::machine::error::MachineError;
-use crate::profile::placement::CoreToCore;
+use crate::profile::core_to_core::CoreToCore;
 
 /// Returns of the counter in one burst, and bursts. Together some tens of microseconds.
 const RETURNS: u32 = 32;

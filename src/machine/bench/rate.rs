@@ -1,6 +1,6 @@
 //! Repetitions of one kernel, and what they say together.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// One repetition.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -66,12 +66,8 @@ pub struct Plan {
     /// Pieces in which the threads' own time of a repetition is taken, 1: as a whole. The faster ones count: pieces are for kernels
     /// whose pieces all do the same.
     pub pieces: u64,
-    /// Repetitions of one round.
+    /// Repetitions.
     pub repetitions: usize,
-    /// Spread below which no further round is run.
-    pub steady: f64,
-    /// Most rounds.
-    pub rounds: usize,
     /// Rate and spread are those of the fastest one in so many repetitions (at least three): 8 where what disturbs is not
     /// the kernel's own (registers, near caches), 2 where neighbours are part of the figure.
     pub fastest: usize,
@@ -81,6 +77,12 @@ impl Plan {
     /// The same with repetitions that are timed as a whole.
     pub fn whole(self) -> Self {
         Plan { pieces: 1, ..self }
+    }
+
+    /// About how long timing by it takes, calibration included, in seconds; `wide`: vectors that have the kernel warm up.
+    pub fn planned_s(&self, wide: bool) -> f64 {
+        let beside = PLANNED_BESIDE + if wide { WARM_UP.as_secs_f64() } else { 0.0 };
+        self.repetitions as f64 * (self.seconds + beside) + 2.0 * (FIRST + beside)
     }
 
     /// Whether neighbours, and where the CPUs are placed, are part of the figure.
@@ -114,17 +116,22 @@ pub struct Rate {
     pub shared: bool,
     /// Seconds that the hypervisor took from this host meanwhile, in steps of 10 ms.
     pub stolen_s: f64,
-    /// Where the CPUs were all the time, of several threads whose plan [is shared](Plan::is_shared): what
-    /// [`Stopwatch::placements`](super::timing::Stopwatch::placements) holds there.
-    pub placement: Option<usize>,
-    /// Of threads that have nothing in common: the rate of each, per cycle of its clock. Else empty.
-    pub each: Vec<f64>,
     /// The cores did it by themselves: at another clock the rate is another one, in proportion.
     pub by_itself: bool,
 }
 
+/// Seconds that the first run of a calibration aims at.
+pub const FIRST: f64 = 40e-6;
+
+/// How long a kernel of vectors of at least 256 bits runs before it is timed. Seen: 20 to 100 microseconds until the clock was
+/// the one that it keeps.
+pub const WARM_UP: Duration = Duration::from_micros(150);
+
+/// What a plan counts for a repetition beside its own time, in seconds: barriers, the probe of the core, chains that tell the clock.
+const PLANNED_BESIDE: f64 = 130e-6;
+
 /// Undisturbed repetitions that a figure needs.
-const FEWEST: usize = 3;
+const FEWEST: usize = 2;
 
 /// Clocks that differ by no more than this are the same.
 pub const SAME_CLOCK: f64 = 0.01;
@@ -156,8 +163,6 @@ impl Rate {
                 disturbed: true,
                 shared: true,
                 stolen_s: 0.0,
-                placement: None,
-                each: Vec::new(),
                 by_itself: false,
             };
         };
@@ -189,9 +194,24 @@ impl Rate {
             disturbed,
             shared,
             stolen_s: 0.0,
-            placement: None,
-            each: Vec::new(),
             by_itself: false,
+        }
+    }
+
+    /// One that was not timed.
+    pub fn planned(best: f64) -> Rate {
+        let nothing = Rate::judge(&[], 1.0, 1);
+        let (typical, clock_hz, resting_hz) = (best, 1e9, 1e9);
+        Rate {
+            best,
+            typical,
+            spread: 0.0,
+            clock_hz,
+            resting_hz,
+            clock_doubt: 0.0,
+            disturbed: false,
+            shared: false,
+            ..nothing
         }
     }
 
@@ -216,8 +236,6 @@ impl Rate {
             disturbed: rates.iter().any(|r| r.disturbed),
             shared: rates.iter().any(|r| r.shared),
             stolen_s: 0.0,
-            placement: None,
-            each: rates.iter().map(|r| if r.clock_hz > 0.0 { r.best / r.clock_hz } else { 0.0 }).collect(),
             by_itself: true,
         }
     }
@@ -227,29 +245,18 @@ impl Rate {
         if other.best > self.best { other } else { self }
     }
 
-    /// The best of several copies of a kernel, or ways to do the same; what came out again in another one is that sure. Threads
-    /// that have nothing in common are each at their best.
+    /// The best of several copies of a kernel, or ways to do the same; what came out again in another one is that sure.
     pub fn of_copies(mut rates: Vec<Rate>) -> Option<Rate> {
         keep_at_usual_clock(&mut rates);
         rates.sort_by(|a, b| b.best.total_cmp(&a.best));
         let again = rates.get(1).map(|second| 1.0 - second.best / rates[0].best);
-        let mut rates = rates.into_iter();
-        let mut best = rates.next()?;
-        best.spread = best.spread.min(again.unwrap_or(best.spread));
-        let together: f64 = best.each.iter().sum();
-        for other in rates {
-            best.each.iter_mut().zip(other.each).for_each(|(each, other)| *each = each.max(other));
-        }
-        if together > 0.0 {
-            best.best *= best.each.iter().sum::<f64>() / together;
-        }
-        Some(best)
+        let best = rates.into_iter().next()?;
+        Some(Rate { spread: best.spread.min(again.unwrap_or(best.spread)), ..best })
     }
 
     /// The rate in another unit: `factor` of it for one of this.
     pub fn scaled(self, factor: f64) -> Rate {
-        let each = self.each.iter().map(|rate| rate * factor).collect();
-        Rate { best: self.best * factor, typical: self.typical * factor, each, ..self }
+        Rate { best: self.best * factor, typical: self.typical * factor, ..self }
     }
 }
 
@@ -274,7 +281,7 @@ pub fn usual_clock(clocks: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 /// Whether `hz` is the clock `usual`, as far as that is of one state of the core.
-pub fn is_at_clock(hz: f64, usual: f64) -> bool {
+fn is_at_clock(hz: f64, usual: f64) -> bool {
     (hz - usual).abs() <= OTHER_CLOCK * usual
 }
 
@@ -287,7 +294,6 @@ fn keep_at_usual_clock(rates: &mut Vec<Rate>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn run(seconds: f64) -> Repetition {
         Repetition { seconds, clock_hz: 1e9, resting_hz: 1.1e9, disturbed: false, shared: false }
@@ -362,16 +368,6 @@ mod tests {
         let each = Rate::judge_threads(&runs, 100.0, 8);
         assert!((each.best - 90.0).abs() < 1e-6 && !each.disturbed, "{each:?}");
         assert!(Rate::judge_threads(&[], 1.0, 8).disturbed);
-    }
-
-    #[test]
-    fn each_thread_has_its_best_copy() {
-        let of = |each: [f64; 2]| {
-            let all = Rate::judge(&[run(1.0), run(1.0), run(1.0)], 100.0, 8);
-            Rate { best: each.iter().sum::<f64>() * all.clock_hz, each: each.into(), ..all }
-        };
-        let best = Rate::of_copies(vec![of([1.0, 4.0]), of([3.0, 3.0]), of([2.0, 2.0])]).expect("three");
-        assert_eq!((best.best, best.each), (7e9, vec![3.0, 4.0]));
     }
 
     #[test]

@@ -12,6 +12,8 @@
 //! thread lost its CPU to another task, or to the hypervisor as far as the kernel knows, is discarded and made up for; so is
 //! one that the probes before and behind it find on a shared core (`core_share.rs`).
 
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -19,15 +21,14 @@ use super::Team;
 use super::barrier::Barrier;
 use super::clock_chain::ClockChain;
 use super::core_share::CoreShare;
-use super::core_to_core;
 use super::pieces::{self, Timed};
 use super::presence::{Presence, Steal};
 use super::rate::Stamp;
-pub use super::rate::{Plan, Rate, Repetition, SAME_CLOCK, is_at_clock, usual_clock};
+use super::rate::{FIRST, WARM_UP};
+pub use super::rate::{Plan, Rate, Repetition, SAME_CLOCK, usual_clock};
 use super::windows::{self, Windows};
 use crate::machine::error::MachineError;
 use crate::machine::kernels::{Arguments, Kernel};
-use crate::profile::placement::CoreToCore;
 
 /// A kernel with the arguments of each thread.
 #[derive(Clone)]
@@ -65,31 +66,32 @@ impl Work {
         ((seconds.min(FIRST) * 1e9 / instructions as f64) as u64).max(1)
     }
 
+    /// What tells it from other work, as far as that decides how long it takes.
+    fn key(&self, seconds: f64) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        let inner = self.arguments.first().and_then(|a| a.lock().ok().map(|a| a.inner));
+        let windows = self.windows.as_ref().map(|w| w.bytes);
+        (self.kernel.bytes(), inner, windows, self.threads(), seconds.to_bits()).hash(&mut hasher);
+        hasher.finish()
+    }
+
     /// Threads that it is for.
     pub fn threads(&self) -> usize {
         self.arguments.len()
     }
 }
 
-/// Repetitions, as a multiple of what a quiet host needs, after which disturbed ones are no longer made up for.
+/// Attempts at the two runs of a calibration until one was not disturbed.
 const PATIENCE: usize = 3;
 
-/// Doubt about the clock of the repetitions below which nothing took the core in between.
-const STEADY_CLOCK: f64 = 0.003;
-
-/// Seconds that the first run of a calibration aims at.
-const FIRST: f64 = 40e-6;
-
-/// Attempts to tell where the CPUs are, and the time that two threads wait for each other.
-const READINGS: usize = 3;
-const TOGETHER: Duration = Duration::from_millis(20);
+/// What a plan counts for a job of the team, and for a byte that is written for the first time, in seconds.
+const PLANNED_JOB: f64 = 100e-6;
+const PLANNED_BYTE: f64 = 0.5e-9;
 
 /// Additions of one probe (some ten microseconds), and cycles of the chains that it is compared with (some thirty).
 pub const PROBE_ADDITIONS: u64 = 131_072;
 
-/// How long a kernel of vectors of at least [`WIDE`] bits runs before it is timed. Seen: 20 to 100 microseconds until the clock was
-/// the one that it keeps.
-const WARM_UP: Duration = Duration::from_micros(150);
+/// Vectors of at least so many bits have the kernel run for [`WARM_UP`] before it is timed.
 const WIDE: u32 = 256;
 /// Parts of a timed repetition that the warm-up consists of.
 const WARM_UP_PART: u64 = 16;
@@ -100,15 +102,52 @@ pub struct Stopwatch {
     clock: Arc<ClockChain>,
     steal: Steal,
     share: Arc<CoreShare>,
-    /// Placements of the CPUs that were met.
-    placements: Mutex<Vec<CoreToCore>>,
+    /// Iterations that take long enough, by what is timed.
+    calibrated: Mutex<HashMap<u64, u64>>,
+    /// Seconds that all that was asked for would take; `None`: it is done.
+    planned_s: Option<Mutex<f64>>,
 }
 
 impl Stopwatch {
     /// A stopwatch with the chain that tells the clock and the independent additions that tell whether a core is shared. `cores`: threads that get a core each; `patience`: time for having them moved apart.
     pub fn new(team: Team, clock: ClockChain, probe: Kernel, cores: usize, patience: Duration) -> Self {
         let share = Arc::new(CoreShare::new(probe, PROBE_ADDITIONS, cores, patience));
-        Stopwatch { team, clock: Arc::new(clock), steal: Steal::open(), share, placements: Mutex::default() }
+        Stopwatch {
+            team,
+            clock: Arc::new(clock),
+            steal: Steal::open(),
+            share,
+            calibrated: Mutex::default(),
+            planned_s: None,
+        }
+    }
+
+    /// A stopwatch that times nothing and adds up how long that would take.
+    ///
+    /// # Errors
+    /// [`MachineError::Thread`].
+    pub fn of_plan(clock: ClockChain, probe: Kernel) -> Result<Self, MachineError> {
+        let watch = Stopwatch::new(Team::new(&[])?, clock, probe, 1, Duration::ZERO);
+        Ok(Stopwatch { planned_s: Some(Mutex::default()), ..watch })
+    }
+
+    /// Of a plan, how long all of it takes.
+    pub fn planned(&self) -> Option<Duration> {
+        let planned_s = self.planned_s.as_ref()?.lock().map_or(0.0, |s| *s);
+        Some(Duration::from_secs_f64(planned_s))
+    }
+
+    /// Adds `seconds` to a plan; whether it is one.
+    pub fn plan(&self, seconds: f64) -> bool {
+        if let Some(mut planned_s) = self.planned_s.as_ref().and_then(|s| s.lock().ok()) {
+            *planned_s += seconds;
+        }
+        self.planned_s.is_some()
+    }
+
+    /// Adds the time of touching so many bytes to a plan.
+    pub fn plan_bytes(&self, bytes: u64) {
+        self.plan(PLANNED_BYTE * bytes as f64);
     }
 
     /// The threads.
@@ -126,6 +165,7 @@ impl Stopwatch {
     /// # Errors
     /// [`MachineError::Thread`].
     pub fn time(&self, work: &Work, iterations: u64, repetitions: usize) -> Result<Vec<Repetition>, MachineError> {
+        self.plan(repetitions as f64 * PLANNED_JOB);
         Ok(repetitions_of(&self.stamps(work, iterations, repetitions, 1)?))
     }
 
@@ -195,6 +235,18 @@ impl Stopwatch {
     /// # Errors
     /// [`MachineError::Thread`].
     fn calibrate(&self, work: &Work, plan: Plan) -> Result<(u64, Vec<Vec<Stamp>>), MachineError> {
+        let key = work.key(plan.seconds);
+        if let Some(known) = self.calibrated.lock().ok().and_then(|all| all.get(&key).copied()) {
+            return Ok((known, Vec::new()));
+        }
+        let (iterations, runs) = self.search(work, plan)?;
+        if let Ok(mut all) = self.calibrated.lock() {
+            all.insert(key, iterations);
+        }
+        Ok((iterations, runs))
+    }
+
+    fn search(&self, work: &Work, plan: Plan) -> Result<(u64, Vec<Vec<Stamp>>), MachineError> {
         let seconds = plan.seconds;
         let mut iterations = work.guess(seconds);
         loop {
@@ -212,109 +264,33 @@ impl Stopwatch {
         }
     }
 
-    /// Calibrates and times; the rate of `amount` (of all threads together, in one iteration) a second.
+    /// Calibrates and times; the rate of `amount` (of all threads together, in one iteration) a second. Threads that share a core are moved
+    /// apart and timed once more, as far as there is time for that.
     ///
     /// # Errors
     /// [`MachineError::Thread`].
     pub fn rate(&self, work: &Work, amount: f64, plan: Plan) -> Result<Rate, MachineError> {
-        self.rate_until(work, amount, plan, None)
-    }
-
-    /// As [`rate`](Self::rate), but no further round begins after `end`, and threads on one core are not moved apart before.
-    ///
-    /// # Errors
-    /// [`MachineError::Thread`].
-    pub fn rate_until(&self, work: &Work, amount: f64, plan: Plan, end: Option<Instant>) -> Result<Rate, MachineError> {
         let threads = work.threads();
+        if self.plan(plan.planned_s(work.kernel.vector_bits >= WIDE)) {
+            return Ok(Rate::planned(amount / plan.seconds));
+        }
         // What several threads do together takes as long as all of them, where they have something in common.
         let apart = self.share.apart_by_design(threads);
         let pieces = if threads == 1 || apart { self.clock.pieces(plan.seconds).min(plan.pieces) } else { 1 };
         let plan = Plan { pieces, ..plan };
         let (iterations, mut runs) = self.calibrate(work, plan)?;
         let stolen = self.steal.seconds();
-        let placed = plan.is_shared() && threads > 1;
-        let mut placement = if placed { self.placement()? } else { None };
-        let mut round = 0;
-        loop {
-            round += 1;
+        let judge = |runs: &[Vec<Stamp>]| match plan.is_shared() || !apart {
+            true => Rate::judge(&repetitions_of(runs), amount * iterations as f64, plan.fastest),
+            false => Rate::judge_threads(runs, amount * iterations as f64, plan.fastest),
+        };
+        runs.extend(self.stamps(work, iterations, plan.repetitions, plan.pieces)?);
+        let mut rate = judge(&runs);
+        if rate.shared && threads > 1 && self.move_apart(threads)? {
             runs.extend(self.stamps(work, iterations, plan.repetitions, plan.pieces)?);
-            let amount = amount * iterations as f64;
-            let rate = match plan.is_shared() || !apart {
-                true => Rate::judge(&repetitions_of(&runs), amount, plan.fastest),
-                false => Rate::judge_threads(&runs, amount, plan.fastest),
-            };
-            // Of what neighbours are part of anyway, more repetitions tell less than another moment.
-            let unsteady = !plan.is_shared() && rate.clock_doubt > STEADY_CLOCK;
-            let undisturbed = !rate.disturbed && !rate.shared && !unsteady;
-            let enough = undisturbed && (rate.spread < plan.steady || round >= plan.rounds);
-            // Disturbed repetitions are outvoted by more of them, up to a limit; what still differs is unsettled.
-            let late = end.is_some_and(|end| Instant::now() >= end);
-            let last = late || round >= PATIENCE * plan.rounds;
-            if placed && (enough || last) {
-                let now = self.placement()?;
-                let moved = now != placement;
-                placement = now;
-                if moved && !last {
-                    // What was timed while the CPUs were moved is of no placement.
-                    runs.clear();
-                    continue;
-                }
-                placement = placement.filter(|_| !moved);
-            }
-            if enough || last {
-                let by_itself = !plan.is_shared();
-                return Ok(Rate { stolen_s: self.steal.seconds() - stolen, placement, by_itself, ..rate });
-            }
-            if rate.shared && threads > 1 && end.is_none() {
-                self.move_apart(threads)?;
-            }
+            rate = judge(&runs);
         }
-    }
-
-    /// Where the CPUs are now, as an index into [`placements`](Self::placements); `None` where there is but one, or where they
-    /// are just being moved.
-    ///
-    /// # Errors
-    /// [`MachineError::Thread`].
-    pub fn placement(&self) -> Result<Option<usize>, MachineError> {
-        for _ in 0..READINGS {
-            let first = core_to_core::measure(&self.team, TOGETHER)?;
-            let Some(first) = first else { return Ok(None) };
-            if let Some(known) = self.known(&first) {
-                return Ok(Some(known));
-            }
-            // A new one is believed when it is seen twice.
-            let second = core_to_core::measure(&self.team, TOGETHER)?.filter(|s| s.is_same(&first));
-            let Some(second) = second else { continue };
-            let Ok(mut all) = self.placements.lock() else { return Ok(None) };
-            all.push(first.least(&second));
-            return Ok(Some(all.len() - 1));
-        }
-        Ok(None)
-    }
-
-    fn known(&self, reading: &CoreToCore) -> Option<usize> {
-        self.placements.lock().ok()?.iter().position(|p| p.is_same(reading))
-    }
-
-    /// The index of a placement that an earlier run met.
-    pub fn know(&self, placement: &CoreToCore) -> usize {
-        if let Some(known) = self.known(placement) {
-            return known;
-        }
-        let Ok(mut all) = self.placements.lock() else { return 0 };
-        all.push(placement.clone());
-        all.len() - 1
-    }
-
-    /// Whether it was ever told where the CPUs are.
-    pub fn knows_placements(&self) -> bool {
-        self.placements.lock().is_ok_and(|p| !p.is_empty())
-    }
-
-    /// The placements of the CPUs that were met.
-    pub fn placements(&self) -> Vec<CoreToCore> {
-        self.placements.lock().map(|p| p.clone()).unwrap_or_default()
+        Ok(Rate { stolen_s: self.steal.seconds() - stolen, by_itself: !plan.is_shared(), ..rate })
     }
 
     /// Has the hypervisor move the CPUs of `threads` threads to cores of their own, as far as time is left for it.
@@ -326,9 +302,9 @@ impl Stopwatch {
         self.share.move_apart(&self.team, threads, move |scratch| clock.seconds(PROBE_ADDITIONS, scratch))
     }
 
-    /// Whether several threads ever had a core each while something was timed.
-    pub fn ever_apart(&self) -> bool {
-        self.share.ever_apart()
+    /// Whether several threads shared cores whenever something was timed.
+    pub fn shares_cores(&self) -> bool {
+        self.share.always_together()
     }
 
     /// Times two runs, again while all were disturbed, at most [`PATIENCE`] times; the undisturbed ones, else all.

@@ -1,7 +1,6 @@
 //! Bandwidth of each level by kind of stream: from the sizes that sysfs names, checked by a sweep over working sets.
 
 use std::ops::Range;
-use std::time::Instant;
 
 use super::arrays::{self, Shape};
 use super::irregular;
@@ -12,7 +11,7 @@ use crate::machine::bench::timing::{Plan, Rate, Work};
 use crate::machine::bench::windows::Windows;
 use crate::machine::error::MachineError;
 use crate::machine::kernels::x86_64::stream::{Stream, Variant, stream};
-use crate::machine::lab::{Effort, Lab, Label, is_of_given_pages};
+use crate::machine::lab::{Effort, Lab, Label};
 use crate::profile::machine::{ON_SMALL_PAGES, Sweep};
 
 /// Where a working set lies.
@@ -43,7 +42,7 @@ impl Level {
 }
 
 /// `{l1,l2,l3,dram}.{read,copy,triad,update,write}`, `dram.{copy,triad,write}.nt`, `dram.{noprefetch,prefetch}`,
-/// `dram.cores.k`, in byte/s (docs/conventions.md, Bytes), and the sweeps `workingset.{kind}`.
+/// `dram.cores.k`, in byte/s (docs/conventions.md, Bytes).
 pub fn levels(lab: &mut Lab) -> Result<(), MachineError> {
     for threads in lab.counts.clone() {
         if !lab
@@ -56,24 +55,30 @@ pub fn levels(lab: &mut Lab) -> Result<(), MachineError> {
             near_alone(lab, threads)?;
             continue;
         };
-        arena.fill(lab.team())?;
+        lab.fill(&arena)?;
         for level in levels_of(lab, threads, Some(&arena)) {
             kinds(lab, &arena, &level)?;
         }
-        lab.set_essential(false);
-        if lab.measures_all() {
-            write_fraction(lab, threads);
-        }
+        write_fraction(lab, threads);
         extras(lab, &arena)?;
-        match lab.effort {
-            _ if !lab.measures_all() => {}
-            Effort::Full if lab.ends().contains(&threads) => sweep(lab, &arena)?,
-            Effort::Quick if threads == 1 => sweep_last_level(lab, &arena)?,
-            _ => {}
-        }
-        lab.set_essential(true);
     }
     affinity(lab)
+}
+
+/// The sweeps `workingset.{kind}`; of a quick measurement what it cannot do without.
+pub fn sweeps(lab: &mut Lab) -> Result<(), MachineError> {
+    for threads in lab.ends() {
+        if lab.effort == Effort::Quick && threads > 1 {
+            continue;
+        }
+        let Some(arena) = lab.far(threads, Pages::Huge)? else { continue };
+        lab.fill(&arena)?;
+        match lab.effort {
+            Effort::Full => sweep(lab, &arena)?,
+            Effort::Quick => sweep_last_level(lab, &arena)?,
+        }
+    }
+    Ok(())
 }
 
 /// The levels before DRAM, in a buffer of their own.
@@ -97,36 +102,37 @@ fn near_alone(lab: &mut Lab, threads: usize) -> Result<(), MachineError> {
     near.iter().try_for_each(|level| kinds(lab, &arena, level))
 }
 
-/// A short look at `dram.read`, in byte/s, whose last round begins before `end`; `None` where more than `largest` bytes would
+/// A short look at `dram.read`, in byte/s; `None` where more than `largest` bytes would
 /// be needed.
 ///
 /// # Errors
 /// As any measurement.
-pub fn probe(lab: &Lab, threads: usize, largest: u64, end: Instant) -> Result<Option<Rate>, MachineError> {
+pub fn probe(lab: &Lab, threads: usize, largest: u64) -> Result<Option<Rate>, MachineError> {
     let Some(total) = lab.far_bytes().map(|b| b.min(largest)).filter(|b| *b >= 2 * lab.topology.llc_total) else {
         return Ok(None);
     };
     let arena = Arena::new(lab.team(), threads, total, Pages::Huge, false)?;
     // As much as is walked but once, and nothing of it in a cache: what goes round in so small a buffer is kept in part.
     irregular::flush(lab, &arena)?;
-    let plan = Plan { seconds: 4e-4, pieces: 1, repetitions: 4, steady: 0.05, rounds: 1, fastest: 2 };
+    let plan = Plan { seconds: 4e-4, pieces: 1, repetitions: 4, fastest: 2 };
     let variant = Variant::plain(lab.features.widest());
     let Some((work, elements)) = work(lab, &arena, Stream::Read, Walk::far(variant, &arena))? else {
         return Ok(None);
     };
-    let rate = lab.watch().rate_until(&work, elements, plan, Some(end))?;
+    let rate = lab.watch().rate(&work, elements, plan)?;
     Ok(Some(rate.scaled(8.0)))
 }
 
-/// What is measured in DRAM is missing: for lack of memory, or of time.
+/// What is measured in DRAM is missing.
 fn no_far_buffer(lab: &mut Lab, threads: usize) {
-    let reason = far_buffer_lacks(lab);
     let names_of_read = ["dram.noprefetch".into(), format!("dram.cores.{threads}")];
     for id in dram_streams("").into_iter().chain(names_of_read) {
-        lab.missing(Label::new(id, "byte/s", threads), reason.clone());
+        no_buffer(lab, Label::new(id, "byte/s", threads));
     }
-    let reason = if lab.effort == Effort::Quick { lab.left_out() } else { reason };
-    lab.missing(Label::new("dram.prefetch", "byte/s", threads), reason);
+    let prefetch = Label::new("dram.prefetch", "byte/s", threads);
+    if !lab.is_left_out(&prefetch) {
+        no_buffer(lab, prefetch);
+    }
 }
 
 /// Times L2 that the largest working set in L3 is, at most: where a stream starts costs nothing there any more, and of a last level of
@@ -174,31 +180,13 @@ fn kinds(lab: &mut Lab, arena: &Arena, level: &Level) -> Result<(), MachineError
         if lab.leaves_out(&label) {
             continue;
         }
-        let timed = |walk: Walk| elements(lab, arena, kind, walk, plan(lab, level));
-        let mut best: Option<(Rate, Walk)> = None;
-        let ways = variants(lab, level, kind).into_iter().flat_map(|v| level.sets.iter().map(move |set| (v, *set)));
-        for (variant, set) in ways {
-            let walk = match level.name {
-                "dram" => Walk::far(variant, arena),
-                _ => Walk { variant, set, skip: 0, padding: PADDING, windows: 1 },
-            };
-            let places = places(lab, level, arena.slab.saturating_sub(set + PAD));
-            let at = |skip| Some((skip, timed(Walk { skip, ..walk }).transpose()?));
-            let at = places.into_iter().filter_map(at).map(|(skip, rate)| Ok((skip, rate?)));
-            let at = at.collect::<Result<Vec<(u64, Rate)>, MachineError>>()?;
-            let fastest = at.iter().max_by(|a, b| a.1.best.total_cmp(&b.1.best)).map_or(0, |(skip, _)| *skip);
-            let rate = Rate::of_copies(at.into_iter().map(|(_, rate)| rate).collect());
-            best = better(best, rate.map(|rate| (rate, Walk { skip: fastest, ..walk })));
-        }
-        let (rate, walk) = best.unzip();
-        let closer = paddings(lab, level, kind).iter().zip(walk.into_iter().cycle());
-        let closer = closer.map(|(padding, walk)| timed(Walk { padding: *padding, ..walk }));
-        let rates = rate.map(Ok).into_iter().chain(closer.filter_map(Result::transpose));
-        let best = Rate::of_copies(rates.collect::<Result<_, _>>()?);
+        let plan = plan(lab, level);
+        let walks = walks(lab, arena, level, kind);
+        let best = lab.best_way(&label, &walks, |lab, walk| elements(lab, arena, kind, *walk, plan))?;
         match best {
             Some(rate) => {
                 let bytes = kind.bytes_per_element(level.beyond_l1, false) as f64;
-                lab.record(label, rate.scaled(bytes));
+                lab.record(label, &rate.scaled(bytes));
             }
             None => lab.missing(label, "its arrays do not fit the buffer"),
         }
@@ -206,21 +194,28 @@ fn kinds(lab: &mut Lab, arena: &Arena, level: &Level) -> Result<(), MachineError
     Ok(())
 }
 
-/// The better of two ways.
-fn better(a: Option<(Rate, Walk)>, b: Option<(Rate, Walk)>) -> Option<(Rate, Walk)> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(if b.0.best > a.0.best { b } else { a }),
-        (a, b) => a.or(b),
+/// The ways to walk that are tried: loops × working sets × paddings.
+fn walks(lab: &Lab, arena: &Arena, level: &Level, kind: Stream) -> Vec<Walk> {
+    let mut walks = Vec::new();
+    for (variant, set) in variants(lab, level, kind).into_iter().flat_map(|v| level.sets.iter().map(move |s| (v, *s))) {
+        if level.name == "dram" {
+            walks.push(Walk::far(variant, arena));
+            continue;
+        }
+        let skip = place(lab, level, arena.slab.saturating_sub(set + PAD));
+        let of = |padding: &u64| Walk { variant, set, skip, padding: *padding, windows: 1 };
+        walks.extend(paddings(lab, level, kind).iter().map(of));
     }
+    walks
 }
 
-/// Further paddings of arrays that the best way is tried with: near the core, how the banks of loads and stores follow each other
+/// Paddings of arrays: near the core, how the banks of loads and stores follow each other
 /// decides (Zen 5, triad in L1: 160 to 181 bytes a cycle, most of them 165 to 175, the most with three to nine lines).
-const CLOSER: [u64; 6] = [3 * 64, 4 * 64, 5 * 64, 7 * 64, 9 * 64, 35 * 64];
+const PADDINGS: [u64; 4] = [PADDING, 4 * 64, 7 * 64, 9 * 64];
 
 fn paddings(lab: &Lab, level: &Level, kind: Stream) -> &'static [u64] {
-    let near = !level.beyond_l2;
-    if near && lab.effort == Effort::Full && kind.arrays() > 1 { &CLOSER } else { &[] }
+    let several = !level.beyond_l2 && kind.arrays() > 1 && lab.effort == Effort::Full;
+    if several { &PADDINGS } else { &PADDINGS[..1] }
 }
 
 /// The ways to try: the two widest widths, and near the core two lengths of the loop; where time is short, beyond L2 the widest
@@ -239,8 +234,6 @@ fn variants(lab: &Lab, level: &Level, kind: Stream) -> Vec<Variant> {
 
 fn plan(lab: &Lab, level: &Level) -> Plan {
     match level.name {
-        // Banks get into each other's way in some repetitions and not in others: enough of them to meet both.
-        "l1" | "l2" if lab.effort == Effort::Full => Plan { repetitions: 10, rounds: 1, ..lab.core_plan() },
         "l1" | "l2" => lab.core_plan(),
         "l3" => Plan { seconds: lab.shared_plan().seconds / 4.0, ..lab.shared_plan() },
         _ => lab.shared_plan(),
@@ -251,16 +244,10 @@ fn plan(lab: &Lab, level: &Level) -> Plan {
 /// number. By which hashes of addresses the arrays meet depends on where they are.
 const BETWEEN_PLACES: u64 = 1061 * 4096;
 
-/// How many of them are tried in one pass; other ones in the next.
-const PLACES: u64 = 2;
-
-/// The bytes to skip of a slab that has `room` beside the arrays: the places to try.
-fn places(lab: &Lab, level: &Level, room: u64) -> Vec<u64> {
-    if level.name != "l2" || lab.effort != Effort::Full {
-        return vec![0];
-    }
-    let all = room / BETWEEN_PLACES + 1;
-    (0..PLACES.min(all)).map(|n| (PLACES * lab.pass() + n) % all * BETWEEN_PLACES).collect()
+/// The bytes to skip of a slab that has `room` beside the arrays, in this round.
+fn place(lab: &Lab, level: &Level, room: u64) -> u64 {
+    let places = if level.name == "l2" { room / BETWEEN_PLACES + 1 } else { 1 };
+    lab.round() as u64 % places * BETWEEN_PLACES
 }
 
 /// How a stream walks: the loop, the bytes of one thread's working set, the bytes before it in the thread's slab, the padding of
@@ -317,51 +304,27 @@ fn work(
 const NON_TEMPORAL: [Stream; 3] = [Stream::Copy, Stream::Triad, Stream::Write];
 
 /// `dram.{read,copy,triad,update,write}.4k` and `dram.{copy,triad,write}.nt.4k`: the streams of DRAM on pages of 4 KiB, at whose
-/// ends some prefetchers stop (Zen 1: reads a sixth to two fifths slower than on huge ones; Zen 5: 3 %), unless the memory behind them lies
-/// together (Zen 1: a tenth slower where it does 2 MiB at a time). They are as the kernel hands them out, other ones at each moment:
-/// programs get such. Stores past the caches alone, which no prefetcher helps, are on pages that lie together. A quick measurement leaves
-/// all of them out, as they are compared with those on huge pages of the same measurement.
+/// ends some prefetchers stop. The memory behind them lies together 2 MiB at a time, so that they come out again. Where the kernel hands
+/// out single pages they may be slower (Zen 1: reads by up to a third, Zen 5: by 3 %).
 pub fn on_small_pages(lab: &mut Lab) -> Result<(), MachineError> {
+    // They are compared with those on huge pages of the same measurement.
     if lab.effort == Effort::Quick && lab.measures_all() {
         return Ok(());
     }
-    let (past_caches, given): (Vec<String>, Vec<String>) =
-        dram_streams(ON_SMALL_PAGES).into_iter().partition(|id| !is_of_given_pages(id));
+    let ids = dram_streams(ON_SMALL_PAGES);
     for threads in lab.ends() {
-        if let Some(arena) = small(lab, Pages::Small, &given, threads)? {
-            kinds(lab, &arena, &Level { suffix: ON_SMALL_PAGES, ..Level::far(&arena) })?;
-            non_temporal(lab, &arena, &[Stream::Copy, Stream::Triad], ON_SMALL_PAGES)?;
+        if !lab.wants_family_on(Pages::Split, &ids, threads) {
+            continue;
         }
-    }
-    // The next moment meets other ones.
-    lab.give_back_far(Pages::Small);
-    for threads in lab.ends() {
-        if let Some(arena) = small(lab, Pages::Split, &past_caches, threads)? {
-            non_temporal(lab, &arena, &[Stream::Write], ON_SMALL_PAGES)?;
-        }
+        let Some(arena) = lab.far(threads, Pages::Split)? else {
+            ids.iter().for_each(|id| no_buffer(lab, Label::new(id.clone(), "byte/s", threads)));
+            continue;
+        };
+        lab.fill(&arena)?;
+        kinds(lab, &arena, &Level { suffix: ON_SMALL_PAGES, ..Level::far(&arena) })?;
+        non_temporal(lab, &arena, &NON_TEMPORAL, ON_SMALL_PAGES)?;
     }
     Ok(())
-}
-
-/// A buffer on `pages` for the ceilings `ids`; `None` where none of them is measured now, or there is no such buffer, which is recorded.
-fn small(lab: &mut Lab, pages: Pages, ids: &[String], threads: usize) -> Result<Option<Arena>, MachineError> {
-    if !lab.wants_family_on(pages, ids, threads) {
-        return Ok(None);
-    }
-    let reason = far_buffer_lacks(lab);
-    let arena = lab.far(threads, pages)?;
-    match &arena {
-        Some(arena) => arena.fill(lab.team())?,
-        None => {
-            for id in ids {
-                let label = Label::new(id.clone(), "byte/s", threads);
-                if lab.wants(&label) {
-                    lab.missing(label, reason.clone());
-                }
-            }
-        }
-    }
-    Ok(arena)
 }
 
 /// The ids of the streams of DRAM, with `suffix`.
@@ -371,14 +334,19 @@ fn dram_streams(suffix: &str) -> Vec<String> {
     plain.into_iter().chain(past_caches).collect()
 }
 
-/// Why there is no buffer that no cache holds.
-fn far_buffer_lacks(lab: &Lab) -> String {
+/// There is no buffer that no cache holds to measure `label` in: for lack of memory, or of time.
+fn no_buffer(lab: &mut Lab, label: Label) {
+    if !lab.wants(&label) {
+        return;
+    }
+    let (quarter_mib, llc_mib) = ((lab.memory / 4) >> 20, lab.topology.llc_total >> 20);
     match lab.far_bytes() {
-        Some(_) => lab.too_late(),
-        None => format!(
-            "a quarter of the available memory ({} MiB) is less than four times the last-level caches ({} MiB)",
-            (lab.memory / 4) >> 20,
-            lab.topology.llc_total >> 20
+        Some(_) => lab.too_late(label),
+        None => lab.missing(
+            label,
+            format!(
+                "a quarter of the available memory ({quarter_mib} MiB) is less than four times the last-level caches ({llc_mib} MiB)"
+            ),
         ),
     }
 }
@@ -392,13 +360,8 @@ fn non_temporal(lab: &mut Lab, arena: &Arena, kinds: &[Stream], suffix: &str) ->
             continue;
         }
         let variant = Variant { non_temporal: true, ..Variant::plain(width) };
-        let plan = match kind {
-            // Nothing but the memory holds these stores up: repetitions differ by a fifth where other guests use it.
-            Stream::Write if lab.effort == Effort::Full => Plan { repetitions: 16, rounds: 1, ..lab.shared_plan() },
-            _ => lab.shared_plan(),
-        };
-        if let Some(rate) = elements(lab, arena, kind, Walk::far(variant, arena), plan)? {
-            lab.record(label, rate.scaled(kind.bytes_per_element(true, true) as f64));
+        if let Some(rate) = elements(lab, arena, kind, Walk::far(variant, arena), lab.shared_plan())? {
+            lab.record(label, &rate.scaled(kind.bytes_per_element(true, true) as f64));
         }
     }
     Ok(())
@@ -428,53 +391,35 @@ fn write_fraction(lab: &mut Lab, threads: usize) {
     lab.sweep(Sweep { id: "writefraction.dram".into(), x_unit, y_unit, threads: threads as u32, points });
 }
 
-/// The sweep of `dram.prefetch`, and the distances in it.
-const PREFETCHED: &str = "prefetch-distance";
+/// The distances that are tried.
 const DISTANCES: [u32; 6] = [256, 512, 1024, 2048, 4096, 8192];
 
 /// `dram.prefetch`: the best of several distances, which the sweep `prefetch-distance` shows.
 fn prefetch(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
     let label = Label::new("dram.prefetch", "byte/s", arena.threads);
-    if lab.effort == Effort::Quick {
-        lab.missing(label, lab.left_out());
+    if lab.is_left_out(&label) || lab.leaves_out(&label) {
         return Ok(());
     }
-    if lab.leaves_out(&label) {
-        return Ok(());
-    }
-    let distances = distances(lab, arena.threads);
+    let width = lab.features.widest();
+    let walk = |distance| Walk::far(Variant { prefetch: Some(distance), ..Variant::plain(width) }, arena);
     let mut points = Vec::new();
-    let mut best: Option<Rate> = None;
-    for &distance in &distances {
-        let variant = Variant { prefetch: Some(distance), ..Variant::plain(lab.features.widest()) };
-        let plan = Plan { repetitions: 5, rounds: 1, ..lab.shared_plan() };
-        let Some(rate) = elements(lab, arena, Stream::Read, Walk::far(variant, arena), plan)? else { continue };
-        points.push((f64::from(distance), 8.0 * rate.best));
-        best = Some(match best {
-            Some(best) => best.better(rate),
-            None => rate,
-        });
-    }
+    let best = lab.best_way(&label, &DISTANCES, |lab, distance| {
+        let rate = elements(lab, arena, Stream::Read, walk(*distance), lab.shared_plan())?;
+        points.extend(rate.iter().map(|rate| (f64::from(*distance), 8.0 * rate.best)));
+        Ok(rate)
+    })?;
     if let Some(rate) = best {
-        lab.record(label, rate.scaled(8.0));
+        lab.record(label, &rate.scaled(8.0));
     }
-    if distances.len() == DISTANCES.len() {
-        lab.sweep(curve(PREFETCHED, arena.threads, points));
+    if points.len() == DISTANCES.len() {
+        lab.sweep(curve("prefetch-distance", arena.threads, points));
     }
     Ok(())
 }
 
-/// The distances to try: all, or at another moment the two that were best of all.
-fn distances(lab: &Lab, threads: usize) -> Vec<u32> {
-    let tried = lab.swept(PREFETCHED, threads as u32).filter(|all| !lab.measures_all() && !all.points.is_empty());
-    let Some(mut points) = tried.map(|all| all.points.clone()) else { return DISTANCES.to_vec() };
-    points.sort_by(|a, b| b.1.total_cmp(&a.1));
-    points.iter().take(2).map(|(distance, _)| *distance as u32).collect()
-}
-
 /// `workingset.{kind}`: bytes a second over the bytes of all threads' sets, 4 KiB a thread up to the slab.
 fn sweep(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
-    for kind in Stream::ALL {
+    for kind in Stream::ALL.into_iter().filter(|kind| *kind == Stream::Read || arena.threads == 1) {
         let points = working_sets(lab, arena, kind, 4096..arena.slab - PAD)?;
         if kind == Stream::Read {
             let found = plateaus(&points);
@@ -500,22 +445,14 @@ fn sweep_last_level(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
 }
 
 /// Points of `workingset.{kind}` for sets of these bytes a thread, each larger by the square root of two than the one before;
-/// twice as large where a point takes long, except for the reads, whose plateaus are looked for.
+/// of other kinds than reads, whose plateaus are looked for, twice as large, and four times where a point takes long.
 fn working_sets(lab: &mut Lab, arena: &Arena, kind: Stream, sets: Range<u64>) -> Result<Vec<(f64, f64)>, MachineError> {
     let variant = Variant { unroll: 8, ..Variant::plain(lab.features.widest()) };
-    let rounds = if lab.effort == Effort::Full { 2 } else { 1 };
     let far = lab.topology.cache(2).map_or(1 << 20, |c| 2 * c.size);
     let mut points = Vec::new();
     let mut set = sets.start as f64;
     while (set as u64) < sets.end && !lab.out_of_time() {
-        let plan = Plan {
-            seconds: (set / 20e9).clamp(50e-6, 2e-3),
-            pieces: 1,
-            repetitions: 4,
-            steady: 0.1,
-            rounds,
-            fastest: rounds,
-        };
+        let plan = Plan { seconds: (set / 20e9).clamp(50e-6, 2e-3), pieces: 1, repetitions: 4, fastest: 2 };
         let walk = Walk::of_set(variant, arena, set as u64);
         if walk.windows > 1
             && let Some((once, _)) = work(lab, arena, kind, walk)?
@@ -523,6 +460,7 @@ fn working_sets(lab: &mut Lab, arena: &Arena, kind: Stream, sets: Range<u64>) ->
             // What is timed are parts of the set: as much of it as a cache keeps has to be there.
             let caches = lab.topology.llc_total * 5 / 4 / arena.threads as u64;
             let kept = caches.div_ceil(set as u64 / walk.windows);
+            lab.watch().plan(caches as f64 / PLANNED_STREAM);
             lab.watch().time(&once, walk.windows.min(kept), 1)?;
         }
         if let Some(rate) = elements(lab, arena, kind, walk, plan)? {
@@ -530,10 +468,17 @@ fn working_sets(lab: &mut Lab, arena: &Arena, kind: Stream, sets: Range<u64>) ->
             let bytes = kind.bytes_per_element(beyond_l1, false) as f64;
             points.push((set.floor() * arena.threads as f64, rate.best * bytes));
         }
-        set *= if kind == Stream::Read || (set as u64) < far { std::f64::consts::SQRT_2 } else { 2.0 };
+        set *= match kind {
+            Stream::Read => std::f64::consts::SQRT_2,
+            _ if (set as u64) < far => 2.0,
+            _ => 4.0,
+        };
     }
     Ok(points)
 }
+
+/// Bytes a second that a plan counts for bringing a set into the caches.
+const PLANNED_STREAM: f64 = 5e9;
 
 /// A curve of bandwidth over bytes.
 fn curve(id: &str, threads: usize, points: Vec<(f64, f64)>) -> Sweep {
@@ -548,22 +493,23 @@ fn affinity(lab: &mut Lab) -> Result<(), MachineError> {
     if !lab.wants_family(&ids, threads) {
         return Ok(());
     }
-    let total = lab.far_bytes().filter(|_| lab.topology.nodes.len() > 1 && !lab.out_of_time());
-    let Some(total) = total else {
-        let reason = match lab.topology.nodes.len() {
-            0 | 1 => "this host has one memory node: memory cannot be on the wrong one".into(),
-            _ => lab.too_late(),
-        };
-        for id in ids {
-            lab.missing(Label::new(id, "byte/s", threads), reason.clone());
+    let labels = ids.map(|id| Label::new(id, "byte/s", threads));
+    if lab.topology.nodes.len() < 2 {
+        for label in labels {
+            lab.missing(label, "this host has one memory node: memory cannot be on the wrong one");
         }
+        return Ok(());
+    }
+    let Some(total) = lab.far_bytes().filter(|_| !lab.out_of_time()) else {
+        labels.into_iter().for_each(|label| no_buffer(lab, label));
         return Ok(());
     };
     let variant = Variant::plain(lab.features.widest());
     for (id, bytes, one_node) in [(ids[0], total, true), (ids[1], total / 2, false)] {
+        lab.watch().plan_bytes(bytes);
         let arena = Arena::new(lab.team(), threads, bytes, Pages::Huge, one_node)?;
         if let Some(rate) = elements(lab, &arena, Stream::Read, Walk::far(variant, &arena), lab.shared_plan())? {
-            lab.record(Label::new(id, "byte/s", threads), rate.scaled(8.0));
+            lab.record(Label::new(id, "byte/s", threads), &rate.scaled(8.0));
         }
     }
     Ok(())

@@ -38,10 +38,9 @@ pub fn latencies(lab: &mut Lab) -> Result<(), MachineError> {
         let pieces = if name == "l3" { 1 } else { ((seconds / (nodes as f64 * NEAR_HOP)) as u64).max(1) };
         let core = lab.core_plan();
         let plan = Plan { seconds, pieces: pieces.min(core.pieces), ..core };
-        // Twice, since which physical pages the buffer gets decides how evenly the sets of L2 fill.
-        let first = latency_of(lab, bytes, nodes, plan)?;
-        let rate = latency_of(lab, bytes, nodes, plan)?.better(first);
-        lab.record_time(label, rate);
+        // Which physical pages the buffer gets decides how evenly the sets of L2 fill: another one in each round.
+        let rate = latency_of(lab, bytes, nodes, plan)?;
+        lab.record_time(label, &rate);
     }
     chases(lab, Pages::Huge, "")
 }
@@ -89,11 +88,10 @@ fn chases(lab: &mut Lab, pages: Pages, suffix: &str) -> Result<(), MachineError>
         let slabs = if lab.topology.nodes.len() > 1 { threads } else { 1 };
         let Some(arena) = lab.far(slabs, pages)? else {
             if threads == 1 {
-                lab.missing(Label::new(format!("lat.dram{suffix}"), "s", 1), lab.too_late());
+                lab.too_late(Label::new(format!("lat.dram{suffix}"), "s", 1));
             }
             for chains in wanted {
-                let label = Label::new(format!("dram.chase.{chains}{suffix}"), "byte/s", threads);
-                lab.missing(label, lab.too_late());
+                lab.too_late(Label::new(format!("dram.chase.{chains}{suffix}"), "byte/s", threads));
             }
             continue;
         };
@@ -109,17 +107,17 @@ fn chases(lab: &mut Lab, pages: Pages, suffix: &str) -> Result<(), MachineError>
             }
             if lab.out_of_time() {
                 if also_latency {
-                    lab.missing(latency, lab.too_late());
+                    lab.too_late(latency);
                 }
-                lab.missing(label, lab.too_late());
+                lab.too_late(label);
                 continue;
             }
             let plan = Plan { seconds: 2e-3, ..lab.shared_plan() };
             let rate = hops(lab, &arena, nodes, Chase { threads, chains }, plan)?;
             if also_latency {
-                lab.record_time(latency, rate.clone());
+                lab.record_time(latency, &rate);
             }
-            lab.record(label, rate.scaled(LINE as f64));
+            lab.record(label, &rate.scaled(LINE as f64));
         }
     }
     Ok(())
@@ -129,6 +127,9 @@ fn chases(lab: &mut Lab, pages: Pages, suffix: &str) -> Result<(), MachineError>
 pub fn power_of_two_below(n: u64) -> u64 {
     if n < 2 { 1 } else { 1 << (63 - n.leading_zeros()) }
 }
+
+/// Seconds that a plan counts for linking one line.
+pub const PLANNED_LINK: f64 = 8e-9;
 
 /// Odd multipliers of [`scatter`].
 const FIRST: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -182,6 +183,7 @@ pub fn link(lab: &Lab, arena: &Arena, nodes: u64) -> Result<(), MachineError> {
             unsafe { ((base + LINE * place) as *mut u64).write(base + LINE * next) };
         }
     };
+    lab.watch().plan((nodes * arena.threads as u64) as f64 * PLANNED_LINK);
     lab.team().run(arena.threads * parts as usize, Arc::new(job))?;
     arena.note_content(content);
     if nodes * LINE * arena.threads as u64 > lab.topology.llc_total { flush(lab, arena) } else { Ok(()) }
@@ -280,7 +282,7 @@ fn too_late(lab: &mut Lab, threads: usize, suffix: &str) {
     for id in strides.chain(["random", "gather"].map(String::from)).collect::<Vec<_>>() {
         let label = Label::new(format!("dram.{id}{suffix}"), "byte/s", threads);
         if lab.wants(&label) {
-            lab.missing(label, lab.too_late());
+            lab.too_late(label);
         }
     }
 }
@@ -305,7 +307,7 @@ fn scattered(lab: &mut Lab, arena: &Arena, suffix: &str) -> Result<(), MachineEr
         let rates = kernels.into_iter().map(|kernel| scattered_rate(lab, arena, kernel));
         let rates = rates.collect::<Result<Vec<_>, _>>()?;
         if let Some(rate) = rates.into_iter().reduce(Rate::better) {
-            lab.record(label, rate);
+            lab.record(label, &rate);
         }
     }
     Ok(())
@@ -354,7 +356,7 @@ fn strides(lab: &mut Lab, arena: &Arena, strides: &[(&str, u64)], suffix: &str) 
         let windows = Windows { count: arena.slab / window, bytes: window, stride, walked: arena.walked() };
         let work = Work::new(kernel, arguments.collect()).through(windows);
         let rate = lab.watch().rate(&work, amount, lab.shared_plan())?;
-        lab.record(label, rate);
+        lab.record(label, &rate);
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use super::pipes::PRECISIONS;
 use crate::isa::operation::{FpOp, Precision, Width};
 use crate::machine::error::MachineError;
-use crate::machine::kernels::x86_64::{fp, opcodes::floating};
+use crate::machine::kernels::x86_64::{fp, opcodes::Opcode, opcodes::floating};
 use crate::machine::lab::{Lab, Label};
 
 /// Records `{dp,sp}.{tlp,ilp,simd,fma,peak}` and `{dp,sp}.balance.{addmul,add}` at every thread count.
@@ -29,7 +29,7 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
             }
             match lab.highest(&roof, threads) {
                 Some(fma) => lab.alias(&format!("{p}.fma"), &fma),
-                None => lab.missing(Label::new(format!("{p}.fma"), "flop/s", threads), lab.too_late()),
+                None => lab.too_late(Label::new(format!("{p}.fma"), "flop/s", threads)),
             }
             peak(lab, precision, threads);
         }
@@ -57,14 +57,13 @@ fn mixes(lab: &mut Lab, precision: Precision, threads: usize) -> Result<(), Mach
         let label = Label::new(format!("{p}.{name}"), "flop/s", threads);
         let opcodes =
             |width| ops.iter().map(|op| floating(*op, precision, width, lab.features)).collect::<Option<Vec<_>>>();
-        // The widest again: which of the pipes an operation is given can go wrong for as long as a copy runs.
-        let packed = lab.features.widths().into_iter().filter(|w| *w != Width::Scalar).chain([lab.features.widest()]);
-        let kernels: Vec<_> =
-            packed.filter_map(|w| Some(fp::throughput(name, &opcodes(w)?, precision, w, lab.features))).collect();
-        if kernels.is_empty() {
+        let packed = lab.features.widths().into_iter().filter(|w| *w != Width::Scalar);
+        let ways: Vec<_> = packed.filter_map(|w| Some((w, opcodes(w)?))).collect();
+        if ways.is_empty() {
             lab.missing(label, "this CPU has no such instructions");
         } else {
-            lab.best_of(label, kernels, |k| k.work.flops as f64)?;
+            let kernel = |(w, opcodes): &(Width, Vec<Opcode>), f| fp::throughput(name, opcodes, precision, *w, f);
+            lab.best_of(label, &ways, kernel, |k| k.work.flops as f64)?;
         }
     }
     Ok(())

@@ -1,12 +1,12 @@
 //! Latencies of arithmetic, keyed by producer and consumer, and how many restarted chains the core overlaps.
 
 use crate::isa::operation::{FpOp, Precision, Width};
-use crate::machine::bench::timing::{Plan, Rate, Work};
-use crate::machine::doubt;
+use crate::machine::bench::timing::{Rate, Work};
 use crate::machine::error::MachineError;
+use crate::machine::estimate::rounds::at_one_clock;
 use crate::machine::kernels::Kernel;
 use crate::machine::kernels::x86_64::{chase, fp, integer, opcodes::Opcode, opcodes::floating};
-use crate::machine::lab::{Chain, Effort, Lab, Label, at_one_clock};
+use crate::machine::lab::{Chain, Lab, Label};
 use crate::profile::machine::{Ceiling, Sweep};
 
 use super::pipes::PRECISIONS;
@@ -40,11 +40,7 @@ fn name(to: FpOp, from: FpOp, precision: Precision, width: Width) -> String {
 fn step(lab: &Lab, opcodes: &[Opcode], precision: Precision, width: Width) -> Result<Rate, MachineError> {
     let kernel = fp::chains("latency", opcodes, 1, precision, width, lab.features)?;
     let steps = kernel.work.payload as f64;
-    let plan = match lab.effort {
-        Effort::Quick => lab.core_plan(),
-        Effort::Full => Plan { repetitions: 12, rounds: 1, ..lab.core_plan() },
-    };
-    lab.watch().rate(&Work::on_registers(kernel, 1), steps, plan)
+    lab.watch().rate(&Work::on_registers(kernel, 1), steps, lab.core_plan())
 }
 
 /// The name of a chain of `operations` in turn.
@@ -59,18 +55,18 @@ fn arithmetic(lab: &mut Lab, precision: Precision, width: Width) -> Result<(), M
     for op in CHAINED {
         let Some(opcode) = floating(op, precision, width, lab.features) else { continue };
         if lab.out_of_time() {
-            lab.missing(label(op, op), lab.too_late());
+            lab.too_late(label(op, op));
             continue;
         }
         let rate = step(lab, &[opcode], precision, width)?;
         own.push((op, opcode, lab.chain(chain_of(&[op], precision, width), &rate)));
-        lab.record_time(label(op, op), rate);
+        lab.record_time(label(op, op), &rate);
     }
     for (n, (a, first, alone_a)) in own.iter().enumerate() {
         for (b, second, alone_b) in &own[n + 1..] {
             if lab.out_of_time() {
-                lab.missing(label(*a, *b), lab.too_late());
-                lab.missing(label(*b, *a), lab.too_late());
+                lab.too_late(label(*a, *b));
+                lab.too_late(label(*b, *a));
                 continue;
             }
             let rate = step(lab, &[*first, *second], precision, width)?;
@@ -106,7 +102,7 @@ fn integers(lab: &mut Lab) -> Result<(), MachineError> {
         }
         let steps = kernel.work.payload as f64;
         let rate = lab.watch().rate(&Work::on_registers(kernel, 1), steps, lab.core_plan())?;
-        lab.record_time(label, rate);
+        lab.record_time(label, &rate);
     }
     through_memory(lab)
 }
@@ -152,17 +148,13 @@ const SATURATED: f64 = 0.85;
 /// Sweeps `chains.{dp,sp}.{op}.{width}`: flop/s over the number of independent chains, scalar and at the widest width; and as
 /// ceilings of these names the fewest that reach 85 % of the best, which is the parallelism that the operation needs.
 pub fn saturation(lab: &mut Lab) -> Result<(), MachineError> {
-    if !lab.measures_all() {
-        return Ok(());
-    }
     let widths = [Width::Scalar, lab.features.widest()];
     for (precision, width) in PRECISIONS.iter().flat_map(|p| widths.map(|w| (*p, w))) {
         for op in [FpOp::Add, FpOp::Mul, FpOp::Fma] {
             let Some(opcode) = floating(op, precision, width, lab.features) else { continue };
             let id = format!("chains.{}.{}.{}", precision.name(), op.name(), width.name());
             let label = Label::new(id.clone(), "op", 1);
-            if lab.effort == Effort::Quick {
-                lab.missing(label, lab.left_out());
+            if lab.is_left_out(&label) {
                 continue;
             }
             let mut rates = Vec::new();
@@ -193,9 +185,6 @@ pub fn saturation(lab: &mut Lab) -> Result<(), MachineError> {
     Ok(())
 }
 
-/// Windows that differ by no more than this are as wide.
-const AS_WIDE: f64 = 0.1;
-
 /// Sweeps `overlap.{add,fma}.scalar`: over the length n of a chain that is then restarted, how many such chains are
 /// under way at once: `k(n) = n · latency / time of one chain`.
 pub fn restarted(lab: &mut Lab) -> Result<(), MachineError> {
@@ -214,11 +203,11 @@ pub fn restarted(lab: &mut Lab) -> Result<(), MachineError> {
             let kernel = fp::restarted("restarted", opcode, length, lab.features)?;
             let steps = kernel.work.payload as f64;
             let rate = lab.watch().rate(&Work::on_registers(kernel, 1), steps, lab.core_plan())?;
-            points.push((length as f64, latency.cycles * rate.best / rate.clock_hz));
+            let step = lab.chain(format!("{length} of {}, restarted", op.name()), &rate);
+            points.push((length as f64, latency.cycles / step.cycles));
         }
-        if op == FpOp::Add && !window(lab, &points) {
-            // The moment is no better than the one whose sweeps are there.
-            break;
+        if op == FpOp::Add {
+            window(lab, &points);
         }
         let (x_unit, y_unit) = ("operations in a chain".into(), "chains at once".into());
         lab.sweep(Sweep { id: format!("overlap.{}.scalar", op.name()), x_unit, y_unit, threads: 1, points });
@@ -226,27 +215,16 @@ pub fn restarted(lab: &mut Lab) -> Result<(), MachineError> {
     Ok(())
 }
 
-/// `overlap.window`: the operations W that the core looks ahead, from long chains, where `k(n) = n / (n − W)`. What else runs on the
-/// core's other hardware thread takes its part of W: the widest stands, and is confirmed by another one as wide. Whether it is that of
-/// `points`.
-fn window(lab: &mut Lab, points: &[(f64, f64)]) -> bool {
+/// `overlap.window`: the operations W that the core looks ahead, from long chains, where `k(n) = n / (n − W)`.
+fn window(lab: &mut Lab, points: &[(f64, f64)]) {
     let mut windows: Vec<f64> =
         points.iter().filter(|(n, k)| *n >= 128.0 && *k > 1.0).map(|(n, k)| n * (1.0 - 1.0 / k)).collect();
     windows.sort_unstable_by(f64::total_cmp);
     let label = Label::new("overlap.window", "op", 1);
     let (Some(window), Some(source)) = (windows.get(windows.len() / 2), lab.found("dp.tlp", 1).cloned()) else {
-        lab.missing(label, lab.too_late());
-        return true;
+        return lab.too_late(label);
     };
     let spread = (windows[windows.len() - 1] - windows[0]) / window;
-    let other = lab.found(&label.id, 1).filter(|c| !doubt::is_earlier(c)).and_then(|c| c.value.zip(c.spread));
-    let is_wider = other.is_none_or(|(value, _)| *window >= value);
-    let own = if is_wider { spread } else { other.map_or(spread, |(_, own)| own) };
-    let is_confirmed = other.is_some_and(|(value, _)| (window / value).min(value / window) >= 1.0 - own.min(AS_WIDE));
-    if is_wider {
-        let source = Ceiling { spread: Some(spread), ..source };
-        lab.derive(label.clone(), *window, &source, "from the sweep overlap.add.scalar");
-    }
-    lab.set_confirmed(&label, is_confirmed);
-    is_wider
+    let source = Ceiling { spread: Some(spread), ..source };
+    lab.derive(label, *window, &source, "from the sweep overlap.add.scalar");
 }

@@ -5,19 +5,21 @@ use crate::isa::operation::{FpOp, Precision, Width};
 use crate::machine::bench::arena::{Arena, PADDING, Pages};
 use crate::machine::bench::timing::{Rate, Work};
 use crate::machine::error::MachineError;
+use crate::machine::estimate::rounds::at_one_clock;
 use crate::machine::kernels::Kernel;
 use crate::machine::kernels::x86_64::mix::{Filler, Slots, issue, mix};
 use crate::machine::kernels::x86_64::opcodes::{Opcode, floating};
 use crate::machine::kernels::x86_64::polynomial::{SIDE_BY_SIDE, polynomial};
-use crate::machine::lab::{Effort, Lab, Label, at_one_clock};
+use crate::machine::lab::{Effort, Lab, Label};
 use crate::profile::machine::{Ceiling, Sweep};
 
 /// `mix.{mov,alu,load}.{2,4,8,16}` (and `.l1i`, `.l2` for larger code) `issue` and `issue.nop`, in instr/s.
 pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
     let opcodes = fastest(lab);
     for threads in lab.ends() {
-        let kernels = [Slots::Mov, Slots::Mixed].map(|slots| issue(slots, lab.features));
-        lab.best_of(Label::new("issue", "instr/s", threads), kernels, |k| k.work.instructions as f64)?;
+        let slots = [Slots::Mov, Slots::Mixed];
+        let label = Label::new("issue", "instr/s", threads);
+        lab.best_of(label, &slots, |slots, features| issue(*slots, features), |k| k.work.instructions as f64)?;
         let nops = |f| issue(Slots::Nop, f);
         lab.registers(Label::new("issue.nop", "instr/s", threads), nops, |k| k.work.instructions as f64)?;
         if threads > 1 && lab.effort == Effort::Quick {
@@ -27,25 +29,14 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
             for (filler, k) in Filler::ALL.into_iter().flat_map(|filler| [2, 4, 8, 16].map(|k| (filler, k))) {
                 let label = Label::new(format!("mix.{}.{k}{suffix}", filler.name()), "instr/s", threads);
                 let amount = |m: &Kernel| m.work.payload as f64;
-                if suffix.is_empty() && lab.effort == Effort::Full {
-                    // The same code runs at rates some percent apart in different places.
-                    // Where every second or fourth instruction is floating-point, pipes and issue have to meet: one copy in some does.
-                    let copies = match k {
-                        2 => 2 * COPIES,
-                        _ if k == 4 || lab.measures_all() => COPIES,
-                        _ => 1,
-                    };
-                    let features = lab.features;
-                    let lengths = LENGTHS.repeat(copies).into_iter();
-                    let kernels = lengths.map(|n| mix(&opcodes, filler, k, bytes * n / 16, features));
-                    lab.best_of(label, kernels, amount)?;
-                } else {
-                    lab.registers(label, |f| mix(&opcodes, filler, k, bytes, f), amount)?;
-                }
+                // The same code runs at rates some percent apart in different places.
+                let lengths: &[usize] = if suffix.is_empty() && lab.effort == Effort::Full { &LENGTHS } else { &[16] };
+                let kernel = |n: &usize, features| mix(&opcodes, filler, k, bytes * n / 16, features);
+                lab.best_of(label, lengths, kernel, amount)?;
             }
         }
     }
-    if lab.effort == Effort::Full && lab.measures_all() { curve(lab) } else { Ok(()) }
+    if lab.effort == Effort::Full && lab.is_first_of_all() { curve(lab) } else { Ok(()) }
 }
 
 /// `dp.fraction.{2,4,8,16}`: what one FP instruction in k leaves of the peak (A.1.4), with the best filler:
@@ -73,9 +64,6 @@ pub fn fractions(lab: &mut Lab) {
 /// Sixteenths of the bytes of code in the op cache that are tried: how a loop's length divides by what is fetched and issued at once
 /// decides how well its units are used, the less the longer it is (Zen 5, three loads in four: 5.2 a cycle in 1 KiB, 5.3 in 8 KiB).
 const LENGTHS: [usize; 4] = [32, 48, 80, 128];
-
-/// Copies of a mix of each length.
-const COPIES: usize = 3;
 
 /// Code in the op cache (about so much), in L1I, in L2. An L1I whose ways are longer than a page has its sets by address bits that may be
 /// anything: of its 64 KiB, Zen 1 misses some from 40 KiB of code on, of another part in each run.

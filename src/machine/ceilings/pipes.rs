@@ -80,6 +80,5 @@ fn pair(
     }
     // By twos: of the orders tried, the one that most often fills all pipes where there are two for each.
     let order = [first, first, second, second];
-    lab.registers(label, |f| fp::throughput("pair", &order, precision, width, f), |k| k.work.payload as f64)?;
-    Ok(())
+    lab.registers(label, |f| fp::throughput("pair", &order, precision, width, f), |k| k.work.payload as f64)
 }

@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
-use super::irregular::{Chase, LINE, hops, link, power_of_two_below, scatter, visit};
+use super::irregular::{Chase, LINE, PLANNED_LINK, hops, link, power_of_two_below, scatter, visit};
 use crate::machine::bench::arena::{Arena, Content, Pages};
 use crate::machine::bench::timing::{Plan, Work};
 use crate::machine::error::MachineError;
 use crate::machine::kernels::Arguments;
 use crate::machine::kernels::x86_64::chase;
-use crate::machine::lab::{Effort, Lab, Label};
+use crate::machine::lab::{Lab, Label};
 use crate::profile::machine::{Ceiling, Sweep};
 
 /// Cycles that a hop costs more on small pages where the page has to be walked: more than the seven to nine of a second-level
@@ -32,8 +32,7 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
     if !lab.wants(&label) {
         return Ok(());
     }
-    if lab.effort == Effort::Quick {
-        lab.missing(label, lab.left_out());
+    if lab.is_left_out(&label) {
         return Ok(());
     }
     if lab.far_bytes().is_none() {
@@ -42,20 +41,20 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
     }
     let translated = [visits(lab, Pages::Huge)?, visits(lab, Pages::Split)?];
     let [Some(huge), Some(small)] = translated else {
-        lab.missing(label, lab.too_late());
+        lab.too_late(label);
         return Ok(());
     };
     let mut curves = Vec::new();
     for (pages, name) in [(Pages::Huge, "huge"), (Pages::Split, "4k")] {
         let Some(points) = curve(lab, pages)? else {
-            lab.missing(label, lab.too_late());
+            lab.too_late(label);
             return Ok(());
         };
         let (x_unit, y_unit) = ("byte".into(), "s".into());
         curves.push(Sweep { id: format!("latency.{name}"), x_unit, y_unit, threads: 1, points });
     }
     let Some(source) = lab.found("lat.l2", 1).cloned() else {
-        lab.missing(label, lab.too_late());
+        lab.too_late(label);
         return Ok(());
     };
     match reach(&huge, &small) {
@@ -93,14 +92,7 @@ fn visits(lab: &mut Lab, pages: Pages) -> Result<Option<Vec<(f64, f64)>>, Machin
         let work = Work::new(kernel, vec![arguments]);
         // All of them once, before it is timed.
         lab.watch().time(&work, count.div_ceil(hops), 1)?;
-        let plan = Plan {
-            seconds: (count as f64 * 20e-9).max(100e-6),
-            pieces: 1,
-            repetitions: 8,
-            steady: 0.02,
-            rounds: 2,
-            fastest: 4,
-        };
+        let plan = Plan { seconds: (count as f64 * 20e-9).max(100e-6), pieces: 1, repetitions: 4, fastest: 4 };
         let rate = lab.watch().rate(&work, hops as f64, plan)?;
         points.push(((count * PAGE) as f64, rate.clock_hz / rate.best));
         count = (count as f64 * STEP) as u64;
@@ -124,13 +116,14 @@ fn link_pages(lab: &Lab, arena: &Arena, count: u64) -> Result<(), MachineError> 
         }
     };
     arena.note_content(Content::Any);
+    lab.watch().plan(count as f64 * PLANNED_LINK);
     lab.team().run(1, Arc::new(job))
 }
 
 /// Seconds of a hop over sets of 16 KiB up to more than the caches hold, in factors of two; `None` where the time is used up.
 fn curve(lab: &mut Lab, pages: Pages) -> Result<Option<Vec<(f64, f64)>>, MachineError> {
     let Some(arena) = lab.far(1, pages)? else { return Ok(None) };
-    let most = power_of_two_below(arena.slab / LINE);
+    let most = power_of_two_below((2 * lab.topology.llc_total).min(arena.slab) / LINE);
     let mut points = Vec::new();
     let mut nodes = (16 << 10) / LINE;
     while nodes <= most {
@@ -141,7 +134,7 @@ fn curve(lab: &mut Lab, pages: Pages) -> Result<Option<Vec<(f64, f64)>>, Machine
         visit(lab, &arena, nodes)?;
         // Long enough to walk over a set that fits the caches; of a larger one a part is as good as all of it.
         let seconds = (nodes as f64 * 20e-9).clamp(200e-6, 4e-3);
-        let plan = Plan { seconds, pieces: 1, repetitions: 3, steady: 0.05, rounds: 2, fastest: 2 };
+        let plan = Plan { seconds, pieces: 1, repetitions: 3, fastest: 2 };
         let rate = hops(lab, &arena, nodes, Chase { threads: 1, chains: 1 }, plan)?;
         points.push(((nodes * LINE) as f64, 1.0 / rate.best));
         nodes = (nodes as f64 * STEP) as u64;

@@ -38,8 +38,7 @@ fn integers(lab: &mut Lab, threads: usize) -> Result<(), MachineError> {
         lab.registers(label, |f| scalar_throughput(&[op], f), |k| k.work.int_ops as f64)?;
     }
     let alu = Label::new("int.alu.scalar", "op/s", threads);
-    let features = lab.features;
-    lab.best_of(alu, ALU_MIXES.map(|ops| scalar_throughput(ops, features)), |k| k.work.int_ops as f64)?;
+    lab.best_of(alu, &ALU_MIXES, |ops, features| scalar_throughput(ops, features), |k| k.work.int_ops as f64)?;
     for width in lab.features.widths().into_iter().filter(|w| *w != Width::Scalar) {
         for (name, op) in [("add", IntegerOp::Add), ("mul", IntegerOp::Mul), ("logic", IntegerOp::Logic)] {
             let Some(opcode) = opcodes::integer(op, width, lab.features) else { continue };

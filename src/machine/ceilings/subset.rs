@@ -5,12 +5,17 @@ use std::time::Duration;
 
 use super::{bandwidth, ladder, mix, pipes};
 use crate::machine::error::MachineError;
-use crate::machine::lab::{Doubtful, Effort, Lab, Label};
+use crate::machine::estimate::Keys;
+use crate::machine::lab::{Effort, Lab, Label};
 use crate::machine::topology::Cpu;
+use crate::profile::machine::CeilingId;
 
 /// What is recorded of them.
 const WANTED: [&str; 9] =
     ["dp.tlp", "dp.ilp", "dp.simd", "dp.fma", "issue", "l1.read", "l2.read", "l3.read", "dram.read"];
+
+/// Rounds over them.
+const ROUNDS: usize = 3;
 
 /// Time for one kind of subset.
 const BUDGET: Duration = Duration::from_millis(600);
@@ -43,32 +48,34 @@ fn on(lab: &mut Lab, prefix: &str, cpus: &[Cpu], counts: &[usize], reason: &str)
     if !all.iter().any(|(id, threads)| lab.wants(&label(id, *threads))) {
         return Ok(());
     }
-    let absent = if cpus.is_empty() {
-        Some(reason.to_owned())
-    } else if lab.effort == Effort::Quick {
-        Some(lab.left_out())
-    } else if lab.out_of_time() {
-        Some(lab.too_late())
-    } else {
-        None
-    };
-    if let Some(why) = absent {
-        lab.missing(label("dp.fma", counts.first().copied().unwrap_or(1).max(1)), why);
+    let first = label("dp.fma", counts.first().copied().unwrap_or(1).max(1));
+    if cpus.is_empty() {
+        lab.missing(first, reason);
+        return Ok(());
+    }
+    if lab.is_left_out(&first) || lab.leaves_out(&first) {
+        return Ok(());
+    }
+    if lab.watch().plan(BUDGET.as_secs_f64()) {
         return Ok(());
     }
     let mut topology = lab.topology.clone();
     topology.cpus = cpus.to_vec();
     let mut bench = Lab::new(lab.features, topology, cpus.len(), lab.memory, Effort::Quick)?;
-    let doubtful: Doubtful = counts.iter().flat_map(|n| measured(&bench).into_iter().map(|id| (id, *n))).collect();
-    bench.repeat(doubtful, BUDGET);
-    pipes::throughput(&mut bench)?;
-    ladder::measure(&mut bench)?;
-    mix::measure(&mut bench)?;
-    bandwidth::levels(&mut bench)?;
+    let wanted: Keys =
+        counts.iter().flat_map(|n| measured(&bench).into_iter().map(|id| (CeilingId::from(id), *n))).collect();
+    bench.only(wanted, BUDGET);
+    for round in 0..ROUNDS {
+        bench.begin_round(round);
+        pipes::throughput(&mut bench)?;
+        ladder::measure(&mut bench)?;
+        mix::measure(&mut bench)?;
+        bandwidth::levels(&mut bench)?;
+    }
     for (id, threads) in all {
         match bench.found(id, threads).cloned() {
             Some(found) => lab.take_over(label(id, threads), found),
-            None => lab.missing(label(id, threads), lab.too_late()),
+            None => lab.too_late(label(id, threads)),
         }
     }
     Ok(())

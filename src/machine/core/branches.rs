@@ -2,7 +2,7 @@
 
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
-use super::found::{Found, NO_TIME, Unit, Value};
+use super::found::{Found, Unit, Value};
 use super::rounds::{Piece, Timed};
 use crate::machine::error::MachineError;
 use crate::machine::features::Features;
@@ -61,7 +61,7 @@ pub fn note(first: usize, timed: &[Option<Timed>], found: &mut Found) {
     let id = "mispredict.indirect";
     let at = |n: usize| timed.get(first + n).copied().flatten();
     let (Some(predicted), Some(random)) = (at(0), at(1)) else {
-        found.missing(id, Unit::Time, NO_TIME);
+        found.no_time(id, Unit::Time);
         return;
     };
     // A random one of two places is mispredicted every second time.

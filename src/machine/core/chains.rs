@@ -2,7 +2,7 @@
 
 use super::emission::{Body, looped};
 use super::forms::{Chain, Form};
-use super::found::{Found, NO_TIME, Unit, Value};
+use super::found::{Found, Unit, Value};
 use super::rounds::{Piece, Timed};
 use crate::machine::error::MachineError;
 use crate::machine::features::Features;
@@ -61,7 +61,7 @@ impl Suite {
             let id = format!("form.{}.lat", form.name);
             match (&form.chain, at(*chain)) {
                 (Err(reason), _) => found.missing(id, Unit::Time, reason),
-                (Ok(_), None) => found.missing(id, Unit::Time, NO_TIME),
+                (Ok(_), None) => found.no_time(id, Unit::Time),
                 (Ok(chain), Some(timed)) => latency(id, chain, timed, found),
             }
         }

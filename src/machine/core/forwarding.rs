@@ -3,7 +3,7 @@
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
 use super::emission::{Body, Vectors, looped};
-use super::found::{Found, NO_TIME, Unit, Value};
+use super::found::{Found, Unit, Value};
 use super::rounds::{Piece, Timed};
 use crate::isa::operation::{Precision, Width};
 use crate::machine::error::MachineError;
@@ -122,7 +122,7 @@ impl Forwarding {
                 Some(Timed { cycles, clock_hz, spread }) => {
                     found.measured(id, Unit::Time, Value { value: cycles, clock_hz, spread });
                 }
-                None => found.missing(id, Unit::Time, NO_TIME),
+                None => found.no_time(id, Unit::Time),
             }
         }
     }

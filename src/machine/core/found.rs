@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::rounds::Timed;
-use crate::profile::machine::Ceiling;
+use crate::machine::estimate::class::Class;
+use crate::profile::machine::{Ceiling, How, Missing, Quality};
 
 /// What a value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,22 +38,32 @@ pub struct Found {
 impl Found {
     /// Notes a measured value.
     pub fn measured(&mut self, id: impl Into<String>, unit: Unit, value: Value) {
-        self.note(id.into(), unit, value, "measured", None);
+        self.note(id.into(), unit, value, How::Measured, None);
     }
 
     /// Notes a value that was computed from others, as `how` says.
     pub fn derived(&mut self, id: impl Into<String>, unit: Unit, value: Value, how: impl Into<String>) {
-        self.note(id.into(), unit, value, "derived", Some(how.into()));
+        self.note(id.into(), unit, value, How::Derived, Some(how.into()));
     }
 
     /// Notes a measured value with something to know about it.
     pub fn remarked(&mut self, id: impl Into<String>, unit: Unit, value: Value, remark: impl Into<String>) {
-        self.note(id.into(), unit, value, "measured", Some(remark.into()));
+        self.note(id.into(), unit, value, How::Measured, Some(remark.into()));
     }
 
-    /// Notes that there is no value, and why.
+    /// Notes that this host has no such value, and why.
     pub fn missing(&mut self, id: impl Into<String>, unit: Unit, reason: impl Into<String>) {
-        self.ceilings.push(Ceiling { reason: Some(reason.into()), ..blank(id.into(), unit, "measured") });
+        self.lacks(id.into(), unit, Missing::Host, reason.into());
+    }
+
+    /// Notes that there was no time for it.
+    pub fn no_time(&mut self, id: impl Into<String>, unit: Unit) {
+        self.lacks(id.into(), unit, Missing::Time, "the core was so busy that there was no time for it".into());
+    }
+
+    fn lacks(&mut self, id: String, unit: Unit, missing: Missing, reason: String) {
+        let quality = Quality::Missing(missing);
+        self.ceilings.push(Ceiling { quality, reason: Some(reason), ..blank(id, unit, How::Measured) });
     }
 
     /// Notes the rate of what takes so many cycles each.
@@ -61,7 +72,7 @@ impl Found {
             Some(Timed { cycles, clock_hz, spread }) => {
                 self.measured(id, Unit::Rate, Value { value: 1.0 / cycles, clock_hz, spread });
             }
-            None => self.missing(id, Unit::Rate, NO_TIME),
+            None => self.no_time(id, Unit::Rate),
         }
     }
 
@@ -75,7 +86,7 @@ impl Found {
         self.ceilings
     }
 
-    fn note(&mut self, id: String, unit: Unit, value: Value, how: &str, reason: Option<String>) {
+    fn note(&mut self, id: String, unit: Unit, value: Value, how: How, reason: Option<String>) {
         let Value { value: number, clock_hz, spread } = value;
         if !(number.is_finite() && number > 0.0) {
             self.missing(id, unit, "it is a difference of two values that are equal within their error");
@@ -90,36 +101,21 @@ impl Found {
         self.ceilings.push(Ceiling {
             value: Some(scaled),
             clock_hz: Some(clock_hz),
-            spread: Some(spread),
-            settled: true,
+            spread: Some(spread.max(Class::Core.least_interval(false))),
+            quality: Quality::Reproduced,
             reason,
             ..blank(id, unit, how)
         });
     }
 }
 
-/// The reason of what there was no time for.
-pub const NO_TIME: &str = "the core was so busy that there was no time for it";
-
-fn blank(id: String, unit: Unit, how: &str) -> Ceiling {
+fn blank(id: String, unit: Unit, how: How) -> Ceiling {
     let unit = match unit {
         Unit::Time => "s",
         Unit::Rate => "instr/s",
         Unit::Count => "op",
     };
-    Ceiling {
-        id,
-        value: None,
-        unit: unit.into(),
-        threads: 1,
-        clock_hz: None,
-        resting_hz: None,
-        spread: None,
-        settled: false,
-        how: how.into(),
-        reason: None,
-        device: "cpu".into(),
-    }
+    Ceiling { how, ..Ceiling::blank(id, unit, 1) }
 }
 
 #[cfg(test)]
@@ -139,6 +135,6 @@ mod tests {
         let ceilings = found.into_ceilings();
         let values: Vec<_> = ceilings.iter().map(|c| c.value).collect();
         assert_eq!(values, [Some(2e-9), Some(8e9), Some(4.0), None]);
-        assert!(ceilings[3].reason.is_some() && ceilings[2].how == "derived");
+        assert!(ceilings[3].reason.is_some() && ceilings[2].how == How::Derived);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use iced_x86::{Code, Register};
 
-use super::found::{Found, NO_TIME, Unit, Value};
+use super::found::{Found, Unit, Value};
 use super::windows::{between, fastest, timed};
 use crate::machine::bench::ClockChain;
 use crate::machine::error::MachineError;
@@ -58,8 +58,8 @@ pub fn measure(clock: &ClockChain, features: Features, end: Instant, found: &mut
     let mut count = FEW;
     while count <= MANY {
         if Instant::now() >= end {
-            found.missing(ENTRIES, Unit::Count, NO_TIME);
-            found.missing(SECOND, Unit::Time, NO_TIME);
+            found.no_time(ENTRIES, Unit::Count);
+            found.no_time(SECOND, Unit::Time);
             return Ok(());
         }
         let kernel = ring(count, features)?;

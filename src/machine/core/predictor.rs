@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use iced_x86::{Code, Register};
 
-use super::found::{Found, NO_TIME, Unit, Value};
+use super::found::{Found, Unit, Value};
 use super::windows::{between, timed};
 use crate::machine::bench::ClockChain;
 use crate::machine::bench::arena::{Buffer, Pages};
@@ -83,7 +83,7 @@ pub fn measure(clock: &ClockChain, features: Features, end: Instant, found: &mut
         Ok(passes.min_by(f64::total_cmp).map(|pass| pass / period as f64))
     };
     let (Some(learnt), Some(unknown)) = (seconds(SHORT)?, seconds(LONG)?) else {
-        found.missing(ID, Unit::Count, NO_TIME);
+        found.no_time(ID, Unit::Count);
         return Ok(());
     };
     if unknown < HIGHER * learnt {
@@ -94,7 +94,7 @@ pub fn measure(clock: &ClockChain, features: Features, end: Instant, found: &mut
     let (mut below, mut height) = (SHORT, learnt);
     while below < LONG {
         let Some(next) = seconds(2 * below)? else {
-            found.missing(ID, Unit::Count, NO_TIME);
+            found.no_time(ID, Unit::Count);
             return Ok(());
         };
         if next >= middle {

@@ -3,7 +3,7 @@
 use iced_x86::{Code, Instruction, Register};
 
 use super::emission::{Body, Vectors, general, looped};
-use super::found::{Found, NO_TIME, Unit, Value};
+use super::found::{Found, Unit, Value};
 use super::rounds::{Piece, Timed};
 use crate::isa::operation::{FpOp, Precision, Width};
 use crate::machine::error::MachineError;
@@ -112,11 +112,11 @@ impl Slots {
                 found.remarked("width.dispatch", Unit::Rate, best, remark);
             }
             (Some(best), _) => found.measured("width.dispatch", Unit::Rate, best),
-            (None, _) => found.missing("width.dispatch", Unit::Rate, NO_TIME),
+            (None, _) => found.no_time("width.dispatch", Unit::Rate),
         }
         match best(&at(self.jumps, SPACINGS.len()).collect::<Vec<_>>()) {
             Some(best) => found.measured("width.taken", Unit::Rate, best),
-            None => found.missing("width.taken", Unit::Rate, NO_TIME),
+            None => found.no_time("width.taken", Unit::Rate),
         }
     }
 }

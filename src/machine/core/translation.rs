@@ -12,7 +12,7 @@
 
 use std::time::Instant;
 
-use super::found::{Found, NO_TIME, Unit, Value};
+use super::found::{Found, Unit, Value};
 use super::windows::{NoStep, fastest, search, timed};
 use crate::machine::bench::ClockChain;
 use crate::machine::bench::arena::{Buffer, Pages};
@@ -164,7 +164,7 @@ pub fn measure(clock: &ClockChain, features: Features, end: Instant, found: &mut
     let clock_hz = clock.hz(&mut Arguments::new());
     let value = |value: f64| Value { value, clock_hz, spread: SPREAD };
     let (Some(second), Some(both)) = (sets.median(MORE), sets.median(MANY)) else {
-        IDS.iter().for_each(|(id, unit)| found.missing(*id, *unit, NO_TIME));
+        IDS.iter().for_each(|(id, unit)| found.no_time(*id, *unit));
         return Ok(());
     };
     let [(second_id, time), (walk_id, _), (first_entries, count), (second_entries, _), (walks, _)] = IDS;
@@ -195,7 +195,7 @@ pub fn measure(clock: &ClockChain, features: Features, end: Instant, found: &mut
 fn note_entries(found: &mut Found, id: &str, entries: Result<usize, NoStep>, value: impl Fn(f64) -> Value) {
     match entries {
         Ok(entries) => found.measured(id, Unit::Count, value(entries as f64)),
-        Err(NoStep::Late) => found.missing(id, Unit::Count, NO_TIME),
+        Err(NoStep::Late) => found.no_time(id, Unit::Count),
         Err(_) => found.missing(id, Unit::Count, "the time over the number of pages has no clear step"),
     }
 }

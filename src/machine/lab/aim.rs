@@ -1,7 +1,7 @@
 //! What a pass measures: everything, or only what is in doubt.
 
-use super::Doubtful;
 use crate::machine::bench::arena::Pages;
+use crate::machine::estimate::Keys;
 use crate::profile::machine::ON_SMALL_PAGES;
 
 /// The ceilings that a pass is for.
@@ -10,7 +10,7 @@ pub enum Aim {
     /// Everything.
     All,
     /// These alone.
-    Only(Doubtful),
+    Only(Keys),
 }
 
 impl Aim {
@@ -18,7 +18,7 @@ impl Aim {
     pub fn includes(&self, id: &str, threads: usize) -> bool {
         match self {
             Aim::All => true,
-            Aim::Only(doubtful) => doubtful.contains(&(id.to_owned(), threads)),
+            Aim::Only(keys) => keys.contains(&(id.into(), threads)),
         }
     }
 
@@ -27,10 +27,10 @@ impl Aim {
     pub fn includes_family(&self, pages: Pages, prefixes: &[impl AsRef<str>], threads: usize) -> bool {
         match self {
             Aim::All => true,
-            Aim::Only(doubtful) => {
+            Aim::Only(keys) => {
                 let on_them = |id: &str| id.ends_with(ON_SMALL_PAGES) == pages.are_small();
                 let meant = |id: &str| on_them(id) && prefixes.iter().any(|p| id.starts_with(p.as_ref()));
-                doubtful.iter().any(|(id, n)| *n == threads && meant(id))
+                keys.iter().any(|(id, n)| *n == threads && meant(id))
             }
         }
     }

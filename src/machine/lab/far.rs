@@ -17,24 +17,10 @@ const LARGE: u64 = 2 << 30;
 /// gave it need not give again.
 const MAKING: Duration = Duration::from_millis(400);
 
-/// A buffer that took longer to make is not given back before others take its place.
-const QUICKLY: Duration = Duration::from_millis(400);
-
-/// Buffers that were made.
+/// Buffers that were made: one on each kind of pages, the oldest first.
 #[derive(Debug, Default)]
 pub struct Far {
-    /// What was given back first, then the oldest.
-    held: Vec<Held>,
-}
-
-#[derive(Debug)]
-struct Held {
-    pages: Pages,
-    arena: Arena,
-    /// What making it took.
-    took: Duration,
-    /// Another one takes its place when it is asked for.
-    given_back: bool,
+    held: Vec<(Pages, Arena)>,
 }
 
 impl Lab {
@@ -52,7 +38,7 @@ impl Lab {
     }
 
     /// Such a buffer for `threads` threads, of ones until something else is written to it; `None` where there is too little
-    /// memory, no time, or making it takes more than half of the time that is left and [`MAKING`].
+    /// memory, no time, or making it takes more than three quarters of the time that is left and [`MAKING`].
     ///
     /// # Errors
     /// As [`Arena::new`].
@@ -60,35 +46,24 @@ impl Lab {
         let Some(bytes) = self.far_bytes().filter(|_| !self.out_of_time()) else { return Ok(None) };
         let several_nodes = self.topology.nodes.len() > 1;
         let serves = |arena: &Arena| arena.threads == threads || !several_nodes;
-        let is_it = |held: &&Held| held.pages == pages && !held.given_back && serves(&held.arena);
-        if let Some(held) = self.far.held.iter().find(is_it) {
-            return Ok(Some(held.arena.divided(threads)));
+        let is_it = |held: &&(Pages, Arena)| held.0 == pages && serves(&held.1);
+        if let Some((_, arena)) = self.far.held.iter().find(is_it) {
+            return Ok(Some(arena.divided(threads)));
         }
-        self.far.held.retain(|held| held.pages != pages || held.given_back);
-        self.far.held.sort_by_key(|held| !held.given_back);
-        while !self.far.held.is_empty() && (self.far.held.len() as u64 + 1) * bytes > self.memory / 4 {
+        self.far.held.retain(|held| held.0 != pages);
+        while !self.far.held.is_empty() && (self.far.held.len() as u64 + 1) * bytes > self.memory / 3 {
             self.far.held.remove(0);
         }
         // More threads touch it sooner; which of them does matters where there are several nodes.
         let touching = if several_nodes { threads } else { self.most() };
-        let start = Instant::now();
-        let end = start + (self.time_left() / 2).max(MAKING);
+        let end = Instant::now() + (self.time_left() * 3 / 4).max(MAKING);
+        self.watch.plan_bytes(2 * bytes);
         let Some(arena) = Arena::filled(self.team(), touching, bytes, pages, end)? else { return Ok(None) };
-        if pages == Pages::Huge {
+        if pages == Pages::Huge && self.watch.planned().is_none() {
             self.note_huge_pages(arena.huge_share());
         }
-        // Until now it was held, where there is memory for it: the kernel hands out first what it was given last.
-        self.far.held.retain(|held| !(held.given_back && held.pages == pages));
-        self.far.held.push(Held { pages, arena: arena.clone(), took: start.elapsed(), given_back: false });
+        self.far.held.push((pages, arena.clone()));
         Ok(Some(arena.divided(threads)))
-    }
-
-    /// Gives the buffer on `pages` back to the kernel when another one is asked for, which then is of other pages, unless making that would
-    /// take long.
-    pub fn give_back_far(&mut self, pages: Pages) {
-        for held in self.far.held.iter_mut().filter(|held| held.pages == pages && held.took <= QUICKLY) {
-            held.given_back = true;
-        }
     }
 }
 
@@ -138,29 +113,11 @@ mod tests {
     }
 
     #[test]
-    fn only_as_many_are_held_as_a_quarter_of_the_memory_takes() {
-        let mut lab = lab(1 << 20, 1, 1, 640 << 20);
+    fn only_as_many_are_held_as_a_third_of_the_memory_takes() {
+        let mut lab = lab(1 << 20, 1, 1, 480 << 20);
         for (pages, held) in [(Pages::Huge, 1), (Pages::Split, 2), (Pages::Small, 2), (Pages::Huge, 2)] {
             assert!(lab.far(1, pages).expect("64 MiB").is_some());
             assert_eq!(lab.far.held.len(), held, "{pages:?}");
         }
-        lab.far.held[0].took = QUICKLY + MAKING;
-        lab.far.held[1].took = QUICKLY;
-        lab.give_back_far(Pages::Small);
-        lab.give_back_far(Pages::Huge);
-        let given_back = |lab: &Lab| lab.far.held.iter().map(|held| (held.pages, held.given_back)).collect::<Vec<_>>();
-        assert_eq!(given_back(&lab), [(Pages::Small, false), (Pages::Huge, true)], "one took too long");
-        // Of what there is no room for, that goes first.
-        assert!(lab.far(1, Pages::Split).expect("64 MiB").is_some());
-        assert_eq!(given_back(&lab), [(Pages::Small, false), (Pages::Split, false)]);
-    }
-
-    #[test]
-    fn what_was_given_back_is_held_until_another_one_is_made() {
-        let mut lab = lab(1 << 20, 1, 1, 4 << 30);
-        let first = lab.far(1, Pages::Small).expect("64 MiB").map(|arena| arena.slab_address(0));
-        lab.give_back_far(Pages::Small);
-        let second = lab.far(1, Pages::Small).expect("64 MiB").map(|arena| arena.slab_address(0));
-        assert!(second.is_some() && second != first && lab.far.held.len() == 1);
     }
 }

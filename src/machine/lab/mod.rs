@@ -1,42 +1,38 @@
-//! The bench that ceilings are measured on: stopwatch, instruction sets, topology, time budget, results.
+//! The bench that ceilings are measured on: stopwatch, instruction sets, topology, schedule, results.
 
 mod aim;
 mod chain;
 mod effort;
 mod far;
-pub(super) mod moments;
-mod one_clock;
-pub(super) mod placed;
-mod pool;
 mod record;
+mod schedule;
 
-use std::time::{Duration, Instant};
+use std::collections::HashMap;
+use std::time::Duration;
 
-use super::bench::arena::Pages;
+use super::bench::arena::{Arena, Pages};
 use super::bench::timing::{Plan, Rate, Stopwatch, Work};
-use super::bench::{ClockChain, Team};
-use super::doubt;
+use super::bench::{ClockChain, Team, core_to_core};
 use super::error::MachineError;
+use super::estimate::rounds::{Round, Rounds};
+use super::estimate::{self, Keys};
 use super::features::Features;
 use super::kernels::Kernel;
 use super::topology::{self, Topology};
-use crate::profile::machine::{Ceiling, Sweep};
-use crate::profile::placement::{self, CoreToCore};
+use crate::profile::core_to_core::CoreToCore;
+use crate::profile::machine::{Ceiling, CeilingId, Sweep};
 use crate::profile::run::Warning;
 use aim::Aim;
 pub use chain::Chain;
-pub use effort::{Effort, Steadiness, is_of_given_pages};
+pub use effort::Effort;
 use far::Far;
-use moments::Moments;
-pub use moments::Verdict;
-pub use one_clock::at_one_clock;
-use placed::ByPlacement;
+use schedule::Schedule;
 
 /// Where and how a ceiling stands: id, unit, threads.
 #[derive(Debug, Clone)]
 pub struct Label {
     /// Ceiling id.
-    pub id: String,
+    pub id: CeilingId,
     /// Unit of its value.
     pub unit: &'static str,
     /// Threads.
@@ -45,30 +41,20 @@ pub struct Label {
 
 impl Label {
     /// A label.
-    pub fn new(id: impl Into<String>, unit: &'static str, threads: usize) -> Self {
+    pub fn new(id: impl Into<CeilingId>, unit: &'static str, threads: usize) -> Self {
         Label { id: id.into(), unit, threads }
     }
-}
 
-/// Ids and thread counts of ceilings that are in doubt.
-pub type Doubtful = std::collections::BTreeSet<(String, usize)>;
-
-/// Share of huge pages below which a doubt is told.
-const HUGE_ENOUGH: f64 = 0.9;
-
-/// When to stop.
-#[derive(Debug, Clone, Copy)]
-struct Deadlines {
-    essential: Instant,
-    rest: Instant,
-}
-
-impl Deadlines {
-    fn of(effort: Effort, patience: u32) -> Self {
-        let now = Instant::now();
-        Deadlines { essential: now + patience * effort.budget(true), rest: now + patience * effort.budget(false) }
+    fn key(&self) -> (CeilingId, usize) {
+        (self.id.clone(), self.threads)
     }
 }
+
+/// Share of huge pages below which there is a warning.
+const HUGE_ENOUGH: f64 = 0.9;
+
+/// Time that two threads wait for each other to tell how far apart their CPUs are.
+const TOGETHER: Duration = Duration::from_millis(20);
 
 /// The bench.
 pub struct Lab {
@@ -83,26 +69,17 @@ pub struct Lab {
     /// How thoroughly.
     pub effort: Effort,
     watch: Stopwatch,
-    start: Instant,
-    deadlines: Deadlines,
-    /// Time by which these are later than [`Effort`] says.
-    added: Duration,
-    patience: u32,
-    essential: bool,
+    schedule: Schedule,
     aim: Aim,
-    /// Passes since the one that measures everything.
-    pass: u64,
+    rounds: Rounds,
+    /// The best rate of each way to do the same.
+    ways: HashMap<(CeilingId, usize), Vec<f64>>,
     ceilings: Vec<Ceiling>,
-    moments: Moments,
-    /// Derived ceilings of which something came out but once.
-    derived_once: Doubtful,
-    by_placement: ByPlacement,
     sweeps: Vec<Sweep>,
     doubts: Vec<Warning>,
     huge_pages: Option<f64>,
     far: Far,
-    /// It goes on with what an earlier measurement recorded.
-    resumed: bool,
+    guest: bool,
 }
 
 impl Lab {
@@ -118,44 +95,48 @@ impl Lab {
         effort: Effort,
     ) -> Result<Self, MachineError> {
         let team = Team::new(&topology.placement(threads))?;
-        let counts = topology.thread_counts(threads);
         let (clock, probe) = clock_kernels(features)?;
         let cores = topology.cores().min(threads);
         let watch = Stopwatch::new(team, clock, probe, cores, effort.apart_budget());
-        Ok(Lab {
+        Ok(Lab::with(watch, features, topology, threads, memory, effort))
+    }
+
+    /// A bench that runs nothing, but adds up how long it would take: for a host that need not exist.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn of_plan(features: Features, topology: Topology, memory: u64, effort: Effort) -> Result<Self, MachineError> {
+        let (clock, probe) = clock_kernels(features)?;
+        let threads = topology.cpus.len();
+        Ok(Lab::with(Stopwatch::of_plan(clock, probe)?, features, topology, threads, memory, effort))
+    }
+
+    fn with(
+        watch: Stopwatch,
+        features: Features,
+        topology: Topology,
+        threads: usize,
+        memory: u64,
+        effort: Effort,
+    ) -> Self {
+        Lab {
             features,
+            counts: topology.thread_counts(threads),
             topology,
-            counts,
             memory,
             effort,
             watch,
-            start: Instant::now(),
-            deadlines: Deadlines::of(effort, 1),
-            added: Duration::ZERO,
-            patience: 1,
-            essential: true,
+            schedule: Schedule::of(effort),
             aim: Aim::All,
-            pass: 0,
+            rounds: Rounds::default(),
+            ways: HashMap::new(),
             ceilings: Vec::new(),
-            moments: Moments::default(),
-            derived_once: Doubtful::new(),
-            by_placement: ByPlacement::default(),
             sweeps: Vec::new(),
             doubts: Vec::new(),
             huge_pages: None,
             far: Far::default(),
-            resumed: false,
-        })
-    }
-
-    /// The bench with so many times the time that [`Effort`] allows.
-    pub fn patient(self, patience: u32) -> Self {
-        Lab { deadlines: Deadlines::of(self.effort, patience), patience, ..self }
-    }
-
-    /// Whether it has more time than usual.
-    pub fn is_patient(&self) -> bool {
-        self.patience > 1
+            guest: topology::is_guest(),
+        }
     }
 
     /// The stopwatch.
@@ -180,9 +161,14 @@ impl Lab {
         ends
     }
 
+    /// Time since the measurement began; of a plan, the time that it would have taken until now.
+    pub fn elapsed(&self) -> Duration {
+        self.watch.planned().unwrap_or_else(|| self.schedule.began.elapsed())
+    }
+
     /// Whether what follows may overrun the time of a quiet host.
     pub fn set_essential(&mut self, essential: bool) {
-        self.essential = essential;
+        self.schedule.essential = essential;
     }
 
     /// Whether the time is used up.
@@ -191,51 +177,47 @@ impl Lab {
     }
 
     /// Time in which something may begin.
-    fn time_left(&self) -> Duration {
-        let end = if self.essential { self.deadlines.essential } else { self.deadlines.rest };
-        end.saturating_duration_since(Instant::now())
+    pub fn time_left(&self) -> Duration {
+        self.schedule.end().saturating_sub(self.elapsed())
     }
 
-    /// Has what comes later end so much later, where everything is measured: for what [`Effort`] allows no time itself.
-    pub fn add_time(&mut self, time: Duration) {
-        if self.measures_all() {
-            let Deadlines { essential, rest } = self.deadlines;
-            self.deadlines = Deadlines { essential: essential + time, rest: rest + time };
-            self.added += time;
-        }
+    /// Begins the next round, whether or not there is time for it.
+    pub fn begin_round(&mut self, round: usize) {
+        self.schedule.begin(round, self.elapsed());
     }
 
-    /// From now on only what `doubtful` names is measured, within `budget`; the rest stays as it is recorded.
-    pub fn repeat(&mut self, doubtful: Doubtful, budget: Duration) {
-        self.aim = Aim::Only(doubtful);
-        self.pass += 1;
-        let end = Instant::now() + budget;
-        self.deadlines = Deadlines { essential: end, rest: end };
+    /// Whether there is time for one more round, which takes as long as this one did; the first one of all measures more than others.
+    pub fn has_time_for_a_round(&self) -> bool {
+        if self.is_first_of_all() { !self.out_of_time() } else { self.schedule.has_time(self.elapsed()) }
     }
 
-    /// Time that is left for measuring again what is in doubt.
-    pub fn repeat_budget(&self) -> Duration {
-        let (least, most) = self.effort.repeat_range();
-        let until = self.patience * self.effort.repeat_until();
-        (until + self.added).saturating_sub(self.start.elapsed()).clamp(self.patience * least, self.patience * most)
+    /// The number of this round, from 0 on.
+    pub fn round(&self) -> usize {
+        self.schedule.round
     }
 
-    /// The number of this pass: 0 is the one that measures everything.
-    pub fn pass(&self) -> u64 {
-        self.pass
+    /// Whether what is measured once is measured now: in the first round over everything.
+    pub fn is_first_of_all(&self) -> bool {
+        self.schedule.round == 0 && self.measures_all()
     }
 
-    /// Whether everything is measured, not only what is in doubt.
+    /// Only what `keys` names is measured, within `budget` from now on; the rest stays as it is recorded.
+    pub fn only(&mut self, keys: Keys, budget: Duration) {
+        self.aim = Aim::Only(keys);
+        self.schedule.set_end(self.elapsed() + budget);
+    }
+
+    /// Whether everything is measured.
     pub fn measures_all(&self) -> bool {
         matches!(self.aim, Aim::All)
     }
 
-    /// Whether `label` is to be measured at all in this pass.
+    /// Whether `label` is to be measured at all.
     pub fn wants(&self, label: &Label) -> bool {
         self.aim.includes(&label.id, label.threads)
     }
 
-    /// Whether this pass measures anything at `threads` whose id begins with one of `prefixes`: buffers are made only then.
+    /// Whether anything is measured at `threads` whose id begins with one of `prefixes`: buffers are made only then.
     /// Nothing on small pages is meant.
     pub fn wants_family(&self, prefixes: &[&str], threads: usize) -> bool {
         self.wants_family_on(Pages::Huge, prefixes, threads)
@@ -253,7 +235,7 @@ impl Lab {
         }
         let late = self.out_of_time();
         if late {
-            self.missing(label.clone(), self.too_late());
+            self.too_late(label.clone());
         }
         late
     }
@@ -261,28 +243,59 @@ impl Lab {
     /// Repetitions of kernels on registers and near caches.
     pub fn core_plan(&self) -> Plan {
         match self.effort {
-            Effort::Quick => Plan { seconds: 60e-6, pieces: 10, repetitions: 4, steady: 0.01, rounds: 3, fastest: 8 },
-            // What is confirmed leaves its time to what neighbours are part of.
-            Effort::Full if !self.measures_all() => {
-                Plan { seconds: 100e-6, pieces: 16, repetitions: 3, steady: 0.005, rounds: 3, fastest: 8 }
-            }
-            Effort::Full => Plan { seconds: 100e-6, pieces: 16, repetitions: 6, steady: 0.005, rounds: 3, fastest: 8 },
+            Effort::Quick => Plan { seconds: 60e-6, pieces: 10, repetitions: 3, fastest: 8 },
+            Effort::Full => Plan { seconds: 100e-6, pieces: 16, repetitions: 4, fastest: 8 },
         }
     }
 
     /// Repetitions of kernels that the neighbours disturb.
     pub fn shared_plan(&self) -> Plan {
-        match self.effort {
-            Effort::Quick => Plan { seconds: 2e-3, pieces: 1, repetitions: 4, steady: 0.05, rounds: 2, fastest: 2 },
-            // Another moment tells more than more repetitions.
-            Effort::Full if !self.measures_all() => {
-                Plan { seconds: 4e-3, pieces: 1, repetitions: 3, steady: 0.05, rounds: 1, fastest: 2 }
-            }
-            Effort::Full => Plan { seconds: 5e-3, pieces: 1, repetitions: 6, steady: 0.05, rounds: 2, fastest: 2 },
-        }
+        let repetitions = if self.effort == Effort::Quick { 2 } else { 3 };
+        Plan { seconds: 2e-3, pieces: 1, repetitions, fastest: 2 }
     }
 
-    /// Times a kernel on registers and records the rate of `amount` per iteration and thread.
+    /// Times `ways` to do the same, `time` each, and returns the best rate: all of them in the first round, later the one that was best and
+    /// one other in turn.
+    ///
+    /// # Errors
+    /// Those of `time`.
+    pub fn best_way<W>(
+        &mut self,
+        label: &Label,
+        ways: &[W],
+        mut time: impl FnMut(&Lab, &W) -> Result<Option<Rate>, MachineError>,
+    ) -> Result<Option<Rate>, MachineError> {
+        let known = self.ways.get(&label.key()).filter(|known| known.len() == ways.len()).cloned();
+        let mut best_rates = known.clone().unwrap_or_else(|| vec![0.0; ways.len()]);
+        let in_turn: Vec<usize> = match known {
+            None => (0..ways.len()).collect(),
+            Some(known) => {
+                let best = (0..known.len()).max_by(|a, b| known[*a].total_cmp(&known[*b])).unwrap_or(0);
+                let other =
+                    (0..known.len()).filter(|n| *n != best).nth(self.round() % known.len().max(2).saturating_sub(1));
+                other.into_iter().chain([best]).collect()
+            }
+        };
+        let mut rates = Vec::new();
+        for n in in_turn {
+            if !rates.is_empty() && self.out_of_time() {
+                break;
+            }
+            if let Some(rate) = time(self, &ways[n])? {
+                best_rates[n] = best_rates[n].max(rate.best);
+                rates.push(rate);
+            }
+        }
+        self.ways.insert(label.key(), best_rates);
+        Ok(Rate::of_copies(rates))
+    }
+
+    /// Copies of a kernel that are timed in a round: where code lies can cost a few per cent for as long as it lies there.
+    fn copies(&self) -> usize {
+        if self.effort == Effort::Full && self.round() > 0 { 2 } else { 1 }
+    }
+
+    /// Times a kernel on registers and records the rate of `amount` per iteration and thread. The kernel is made anew in each round.
     ///
     /// # Errors
     /// As [`Stopwatch::rate`]; emission errors are handed through.
@@ -291,64 +304,38 @@ impl Lab {
         label: Label,
         kernel: impl Fn(Features) -> Result<Kernel, MachineError>,
         amount: impl Fn(&Kernel) -> f64,
-    ) -> Result<Option<Rate>, MachineError> {
-        if self.leaves_out(&label) {
-            return Ok(None);
-        }
-        let first = kernel(self.features)?;
-        let others = (1..self.copies(&label.id)).map(|_| first.copied()).collect::<Vec<_>>();
-        self.best_of(label, std::iter::once(Ok(first)).chain(others), amount)
+    ) -> Result<(), MachineError> {
+        self.best_of(label, &[()], |(), features| kernel(features), amount)
     }
 
-    /// How many copies of a kernel are tried: where its code lies, and how it came into the cache of decoded instructions, can cost a few
-    /// per cent for as long as it lies there. Code that fills that cache settles in many ways, and so do the users of a divider.
-    fn copies(&self, id: &str) -> usize {
-        let large = id.ends_with(".l1i") || id.ends_with(".l2");
-        match self.effort {
-            Effort::Full if !self.measures_all() && large => 4,
-            Effort::Full if large => 8,
-            Effort::Full if id.contains(".coissue.") && (id.contains("div") || id.contains("sqrt")) => 6,
-            Effort::Full if id.contains(".coissue.") => 3,
-            Effort::Full if id.contains(".mix.") => 6,
-            Effort::Quick if id.starts_with("mix.") => 1,
-            _ => 2,
-        }
-    }
-
-    /// Times several kernels that do the same on registers and records the best.
+    /// Times several kernels that do the same on registers, one of each of `ways`, and records the best.
     ///
     /// # Errors
     /// As [`registers`](Self::registers).
-    pub fn best_of(
+    pub fn best_of<W>(
         &mut self,
         label: Label,
-        kernels: impl IntoIterator<Item = Result<Kernel, MachineError>>,
+        ways: &[W],
+        kernel: impl Fn(&W, Features) -> Result<Kernel, MachineError>,
         amount: impl Fn(&Kernel) -> f64,
-    ) -> Result<Option<Rate>, MachineError> {
+    ) -> Result<(), MachineError> {
         if self.leaves_out(&label) {
-            return Ok(None);
+            return Ok(());
         }
-        let mut rates: Vec<Rate> = Vec::new();
-        let kernels: Vec<_> = kernels.into_iter().collect();
-        let plan = match kernels.len() {
-            // Another copy tells more than another repetition.
-            5.. if self.effort == Effort::Full => Plan { repetitions: 5, rounds: 1, ..self.core_plan() },
-            _ => self.core_plan(),
-        };
-        for kernel in kernels {
-            if !rates.is_empty() && self.out_of_time() {
-                break;
-            }
-            let kernel = kernel?;
-            let amount = amount(&kernel) * label.threads as f64;
-            rates.push(self.watch.rate(&Work::on_registers(kernel, label.threads), amount, plan)?);
-        }
-        let best = Rate::of_copies(rates);
+        let (threads, plan) = (label.threads, self.core_plan());
+        let best = self.best_way(&label, ways, |lab, way| {
+            let copies = (0..lab.copies()).map(|_| {
+                let kernel = kernel(way, lab.features)?;
+                let amount = amount(&kernel) * threads as f64;
+                lab.watch.rate(&Work::on_registers(kernel, threads), amount, plan)
+            });
+            Ok(Rate::of_copies(copies.collect::<Result<_, _>>()?))
+        })?;
         match best {
-            Some(ref rate) => self.record(label, rate.clone()),
+            Some(rate) => self.record(label, &rate),
             None => self.missing(label, "there is no kernel for it"),
         }
-        Ok(best)
+        Ok(())
     }
 
     /// What is recorded.
@@ -356,43 +343,33 @@ impl Lab {
         &self.ceilings
     }
 
-    /// Takes over what an earlier measurement recorded with the CPUs placed so.
-    pub fn resume(&mut self, ceilings: Vec<Ceiling>, sweeps: Vec<Sweep>, placement: Option<&CoreToCore>) {
-        let main = placement.map(|p| self.watch.know(p));
-        let of_states = |c: &&Ceiling| c.how == "measured" && doubt::undisturbed(c) && !doubt::is_alias(c);
-        for c in ceilings.iter().filter(of_states) {
-            if let (Some(value), Some(_)) = (c.value, c.spread) {
-                let rate = if c.unit == "s" { 1.0 / value } else { value };
-                let rate = Steadiness::of(&c.id).compared(rate, c.clock_hz.unwrap_or(1.0));
-                let main = main.filter(|_| placement::depends(c));
-                self.moments.note((c.id.clone(), c.threads, main), None, (rate, Vec::new()), c.clone());
+    /// Takes over what an earlier measurement recorded, each value as one round, but those of `outdated`.
+    pub fn resume(&mut self, ceilings: Vec<Ceiling>, sweeps: Vec<Sweep>, outdated: &Keys) {
+        for ceiling in &ceilings {
+            let (key, value) = ((ceiling.id.clone(), ceiling.threads as usize), ceiling.value.unwrap_or(0.0));
+            let rate = if ceiling.unit == "s" { 1.0 / value } else { value };
+            if value > 0.0 && !outdated.contains(&key) {
+                let clock_hz = ceiling.clock_hz.unwrap_or(1.0);
+                let resting_hz = ceiling.looked_hz().unwrap_or(clock_hz);
+                let round = Round { rate, clock_hz, resting_hz, undisturbed: true, steady: true };
+                self.rounds.note(&key.0, key.1, round);
             }
         }
-        (self.ceilings, self.sweeps, self.resumed) = (ceilings, sweeps, true);
-        if let Some(placement) = placement {
-            self.resume_placement(placement);
-        }
+        (self.ceilings, self.sweeps) = (ceilings, sweeps);
     }
 
-    /// Whether it goes on with what an earlier measurement recorded.
-    pub fn is_resumed(&self) -> bool {
-        self.resumed
+    /// Has `arena` hold ones.
+    ///
+    /// # Errors
+    /// [`MachineError::Thread`].
+    pub fn fill(&self, arena: &Arena) -> Result<(), MachineError> {
+        self.watch.plan_bytes(if arena.holds_ones() { 0 } else { arena.total() });
+        arena.fill(self.team())
     }
 
-    /// Marks what contradicts itself as unsettled. Where threads never had a core each, that is this host's nature: their
-    /// ceilings stand, with a warning.
+    /// Marks what contradicts itself as noisy, and says what holds for all.
     pub fn conclude(&mut self) {
-        self.judge_given_pages();
-        self.choose_placement();
-        // What an earlier measurement kept stays as it was: each ceiling says at which clock that is.
-        if !self.resumed {
-            one_clock::bring(&mut self.ceilings);
-        }
-        let factor = if self.resumed { 1.0 } else { pool::ANOTHER_RUN };
-        let guest = topology::is_guest();
-        pool::widen(&mut self.ceilings, factor, guest);
-        self.by_placement.others().for_each(|there| pool::widen(there, factor, guest));
-        doubt::mark(&mut self.ceilings);
+        estimate::mark_violations(&mut self.ceilings);
         if let Some(share) = self.huge_pages.filter(|s| *s < HUGE_ENOUGH) {
             self.doubts.push(Warning::new(
                 "small-pages",
@@ -401,7 +378,7 @@ impl Lab {
                 "write madvise to /sys/kernel/mm/transparent_hugepage/enabled",
             ));
         }
-        if !self.watch.ever_apart() && doubt::accept_shared_cores(&mut self.ceilings) {
+        if self.shares_cores() {
             self.doubts.push(Warning::new(
                 "shared-cores",
                 "two threads run no faster than one: the CPUs appear to be SMT siblings of one core",
@@ -409,6 +386,19 @@ impl Lab {
                 "ask the provider for whole cores, or choose CPUs of different cores with taskset",
             ));
         }
+    }
+
+    /// Whether several threads never had a core each: that is this host's nature, and their rounds count.
+    fn shares_cores(&self) -> bool {
+        self.watch.shares_cores()
+    }
+
+    /// How long a cache line takes between its CPUs now; `None` for one CPU, or where two threads do not meet.
+    ///
+    /// # Errors
+    /// [`MachineError::Thread`].
+    pub fn core_to_core(&self) -> Result<Option<CoreToCore>, MachineError> {
+        core_to_core::measure(self.team(), TOGETHER)
     }
 
     /// Notes the share of a buffer that really is on huge pages.

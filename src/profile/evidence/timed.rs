@@ -3,7 +3,7 @@
 use super::ThreadInfo;
 use super::marks::TimedMarks;
 use crate::profile::code::{CodeRef, ModuleInfo};
-use crate::profile::placement::CoreToCore;
+use crate::profile::core_to_core::CoreToCore;
 use crate::profile::run::Warning;
 use crate::profile::system::FileKind;
 

@@ -13,7 +13,6 @@ use super::elapsed::{Elapsed, Seen};
 use super::executed::Executed;
 use super::facts::{self, Common, Measured, MeasuredTraffic};
 use super::hardware::{Hardware, time_shares};
-use super::placed::Placements;
 use super::prefetch;
 use super::sampled::{LoopNumbers, Sampled, runs};
 use super::shape::Shape;
@@ -61,7 +60,6 @@ pub struct Joined<'e> {
     common: Common,
     fastest: f64,
     /// Where the CPUs were.
-    pub placements: Placements,
     /// How fast their clocks ran.
     pub clocks: Clocks,
     full_names: bool,
@@ -121,7 +119,6 @@ impl<'e> Joined<'e> {
                 total_cpu_s: 0.0,
             },
             fastest: doubts::fastest_rate(machine),
-            placements: evidence.timed.map(Placements::of).unwrap_or_default(),
             clocks: evidence.timed.map(Clocks::of).unwrap_or_default(),
             full_names,
         };
@@ -308,7 +305,6 @@ impl<'e> Joined<'e> {
         };
         facts::fill(&mut function, &measured, &self.common);
         let samples = self.samples_of.get(&id).into_iter().flatten().map(|i| &self.moments[*i as usize]);
-        function.placements = self.placements.shares(samples.clone().map(|m| (m.t_s, m.weight_s)));
         function.clock_hz = self.clocks.mean(samples);
         function.account = self.account(id, &function, function.clock_hz, |at| !shape.is_some_and(|s| s.waits_at(at)));
         function.system = self.system.of(id);

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use super::placed::nearest;
 use super::timeline::Moment;
 use crate::profile::clock;
 use crate::profile::evidence::timed::{ClockSeen, TimedEvidence};
@@ -14,6 +13,9 @@ const TOLD: f64 = 0.05;
 
 /// Of a CPU that was looked at less often nothing is known: one look may have been delayed, and of two it is not clear which.
 const LOOKS: usize = 3;
+
+/// A look says nothing of a sample that is further from it, in seconds.
+const NEAR_S: f64 = 0.5;
 
 /// The clocks of one run.
 #[derive(Debug, Default)]
@@ -89,6 +91,14 @@ fn middles(looks: &[(f64, f64)]) -> Vec<(f64, f64)> {
     (0..looks.len()).map(middle).collect()
 }
 
+/// What the look nearest to a time saw; `looks` are (seconds since the start of the pass, what was seen), ascending.
+fn nearest<T: Copy>(looks: &[(f64, T)], t_s: f64) -> Option<T> {
+    let behind = looks.partition_point(|(t, _)| *t < t_s);
+    let near = looks[behind.saturating_sub(1)..].iter().take(2);
+    let (t, seen) = near.min_by(|a, b| (a.0 - t_s).abs().total_cmp(&(b.0 - t_s).abs()))?;
+    ((t - t_s).abs() <= NEAR_S).then_some(*seen)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::timeline::{Activity, NONE};
@@ -136,7 +146,7 @@ mod tests {
     #[test]
     fn another_clock_than_that_of_the_ceilings_is_told() {
         let ceiling =
-            |id: &str, ghz: f64| Ceiling { clock_hz: Some(ghz * 1e9), ..Ceiling::settled(id, 1.0, "flop/s", 1) };
+            |id: &str, ghz: f64| Ceiling { clock_hz: Some(ghz * 1e9), ..Ceiling::reproduced(id, 1.0, "flop/s", 1) };
         let machine = Machine {
             ceilings: vec![ceiling("dp.fma", 3.0), ceiling("dp.tlp", 3.3), ceiling("dram.read", 1.0)],
             ..Machine::default()

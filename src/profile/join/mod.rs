@@ -108,8 +108,7 @@ pub fn join(
     joined.add_system(&machine, &mut code);
     joined.replayed = replayed;
     let outcome = joined.functions(&mut code);
-    run.placements = joined.placements.distinct.clone();
-    run.warnings.extend(joined.placements.warning());
+    run.warnings.extend(evidence.timed.and_then(|timed| placed::warning(timed, &machine)));
     run.warnings.extend(joined.clocks.warning(&joined.moments, &machine));
     let basis = regions::Basis::new(
         evidence,

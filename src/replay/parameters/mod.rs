@@ -277,7 +277,7 @@ pub(crate) mod tests {
                 "s" => 1e-9,
                 _ => 1e9,
             };
-            Ceiling { clock_hz: Some(1e9), ..Ceiling::settled(id, value * scale, unit, 1) }
+            Ceiling { clock_hz: Some(1e9), ..Ceiling::reproduced(id, value * scale, unit, 1) }
         };
         Machine { ceilings: ceilings.iter().map(at).collect(), ..Machine::default() }
     }

@@ -25,7 +25,7 @@ fn places(value: &Value, at: String, out: &mut Vec<String>) {
 
 /// Fields that may be absent: added after the contract, or absent where they have nothing to tell.
 fn optional(pointer: &str) -> bool {
-    const NAMES: [&str; 73] = [
+    const NAMES: [&str; 72] = [
         "callers",
         "prefetch",
         "affinity",
@@ -87,7 +87,6 @@ fn optional(pointer: &str) -> bool {
         "pages",
         "huge_pages",
         "core_to_core",
-        "placements",
         "page_placement",
         "kept_off_share",
         "parallelism",
@@ -101,7 +100,7 @@ fn optional(pointer: &str) -> bool {
         "stored",
     ];
     let name = pointer.rsplit('/').next().unwrap();
-    let reason_of_ceiling = pointer.starts_with("/machine/ceilings") || pointer.starts_with("/machine/placements");
+    let reason_of_ceiling = pointer.starts_with("/machine/ceilings");
     let top_level = pointer.matches('/').count() == 1;
     let free = pointer.rsplit('/').nth(1) == Some("source");
     let fp_step = ["op", "precision", "width"].contains(&name) && pointer.contains("/steps/");
@@ -113,9 +112,6 @@ fn optional(pointer: &str) -> bool {
     }
     if pointer.contains("/confidence/reasons/0/") {
         return name != "kind";
-    }
-    if pointer.starts_with("/machine/placements/") && name == "core_to_core" {
-        return false;
     }
     if name == "coherence" && pointer.contains("/traffic/") {
         return false;
@@ -137,7 +133,6 @@ fn analysed() -> Value {
     let rich = functions.iter().position(|f| !f["loops"].as_array().unwrap().is_empty()).unwrap();
     functions.swap(0, rich);
     functions[0]["counters"] = json!([counter()]);
-    functions[0]["placements"] = json!([1.0]);
     functions[0]["clock_hz"] = json!(3e9);
     functions[0]["pages"] = json!({"touched": 16384, "at_least": true});
     functions[0]["confidence"] = json!({"level": "low", "reasons": [{"kind": "few-samples", "samples": 12}]});
@@ -166,11 +161,8 @@ fn analysed() -> Value {
     value["functions"][0]["prefetch"] = json!({"lines": 10.0, "foreseen": 5.0, "computable": 3.0, "chased": 2.0});
     value["run"]["parallelism"] = json!({"used": 1.6, "allowed": 2});
     value["run"]["passes"][0]["kept_off_share"] = json!(0.1);
-    value["run"]["placements"] = json!([[4.5e-8]]);
     value["run"]["passes"][0]["page_placement"] = json!("pseudo-random");
     value["machine"]["core_to_core"] = json!([4.5e-8]);
-    let ceilings = json!([value["machine"]["ceilings"][0]]);
-    value["machine"]["placements"] = json!([{"core_to_core": [2e-7], "ceilings": ceilings}]);
     value["run"]["counters"] = json!([counter()]);
     value["run"]["pages"] = json!({"touched": 20000, "at_least": false});
     value

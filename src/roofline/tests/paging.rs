@@ -29,8 +29,11 @@ fn chase(small: f64, touched: u64) -> Function {
 /// The recorded machine with the ceilings on small pages of which `has` is true.
 fn with_small_pages(has: fn(&Ceiling) -> bool) -> Machine {
     let mut machine = zen5();
-    let slower =
-        |c: &Ceiling| Ceiling { id: format!("{}.4k", c.id), value: c.value.map(|rate| rate / SLOWER), ..c.clone() };
+    let slower = |c: &Ceiling| Ceiling {
+        id: format!("{}.4k", c.id).into(),
+        value: c.value.map(|rate| rate / SLOWER),
+        ..c.clone()
+    };
     let small: Vec<_> = machine.ceilings.iter().filter(|c| has(c)).map(slower).collect();
     assert!(!small.is_empty());
     machine.ceilings.extend(small);

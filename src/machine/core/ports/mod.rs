@@ -9,7 +9,7 @@ mod solver;
 use std::time::Instant;
 
 use super::forms::{Form, suffix};
-use super::found::{Found, NO_TIME, Unit, Value};
+use super::found::{Found, Unit, Value};
 use super::rounds::{self, Piece};
 use crate::isa::operation::Width;
 use crate::machine::bench::ClockChain;
@@ -174,8 +174,11 @@ fn note_absent(width: Option<Width>, names: &[String], found: &mut Found) {
 }
 
 fn note_missing(width: Option<Width>, complete: bool, found: &mut Found) {
-    let reason = if complete { "this CPU has no such instructions" } else { NO_TIME };
     for id in all_names(width).iter().flat_map(|name| ids(width, name)) {
-        found.missing(id, Unit::Count, reason);
+        if complete {
+            found.missing(id, Unit::Count, "this CPU has no such instructions");
+        } else {
+            found.no_time(id, Unit::Count);
+        }
     }
 }

@@ -84,7 +84,7 @@ pub fn measure(
             Some(all)
         }
         (Err(why), Err(_)) => {
-            found.missing("window.rob", Unit::Count, reason_of(why));
+            note_missing("window.rob", why, found);
             None
         }
     };
@@ -94,7 +94,7 @@ pub fn measure(
                 found.remarked(id, Unit::Count, value(all), "no smaller than window.rob, which hides it");
             }
             (Ok(count), _) => found.measured(id, Unit::Count, value(count)),
-            (Err(why), _) => found.missing(id, Unit::Count, reason_of(why)),
+            (Err(why), _) => note_missing(id, why, found),
         }
     }
     let loads = RandomLoads::new(FAR, features)?;
@@ -104,12 +104,13 @@ pub fn measure(
     banks::measure(clock_hz, &loads, ("l3", FAR), found)
 }
 
-fn reason_of(why: NoStep) -> String {
-    match why {
+fn note_missing(id: &str, why: NoStep, found: &mut Found) {
+    let reason = match why {
         NoStep::Flat => format!("misses overlap with {MOST} instructions between them, or never do"),
         NoStep::Noisy => "the time of misses varies too much to find a step".into(),
-        NoStep::Late => super::found::NO_TIME.into(),
-    }
+        NoStep::Late => return found.no_time(id, Unit::Count),
+    };
+    found.missing(id, Unit::Count, reason);
 }
 
 /// What windows are searched with.

@@ -6,8 +6,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::ceiling::Ceiling;
-
 /// Two latencies whose ratio is at most this are of one distance: repetitions differ by a quarter, a line that leaves the
 /// last-level cache takes three times as long or more.
 const SAME: f64 = 1.7;
@@ -62,27 +60,6 @@ impl CoreToCore {
             (Some(near), _) => format!("lines cross in {} ns", ns(*near)),
             _ => "one CPU".into(),
         }
-    }
-}
-
-/// The ceilings that depend on where the CPUs are, in one placement: those of several threads beyond L2.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Placed {
-    /// The placement.
-    pub core_to_core: CoreToCore,
-    /// Its ceilings.
-    pub ceilings: Vec<Ceiling>,
-}
-
-/// Whether a ceiling depends on where the CPUs are: streams of several threads beyond the caches that a core has for itself.
-pub fn depends(ceiling: &Ceiling) -> bool {
-    ceiling.threads > 1 && (ceiling.id.starts_with("l3.") || ceiling.id.starts_with("dram."))
-}
-
-impl Placed {
-    /// Its ceiling `id` at exactly `threads`, if it has a value.
-    pub fn value(&self, id: &str, threads: u32) -> Option<f64> {
-        self.ceilings.iter().find(|c| c.is(id, threads)).and_then(|c| c.value)
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::kernels::x86_64::stream::Stream;
+use crate::machine::kernels::x86_64::stream::Stream;
 use crate::profile::clock;
 use crate::profile::machine::Ceiling;
 
-/// A lower ceiling may exceed the upper one by this factor.
-const SLACK: f64 = 1.03;
+/// A lower ceiling may exceed the upper one by this share of it, or by their intervals.
+const SLACK: f64 = 0.03;
 
 /// Two ceilings in the wrong order.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,8 +54,9 @@ pub fn violations(ceilings: &[Ceiling]) -> Vec<Violation> {
             let looked_hz = lower.looked_hz().unwrap_or(0.0);
             let most = upper.value.map_or(f64::INFINITY, |value| clock::value_at(upper, value, looked_hz) / of_upper);
             let factor = lower.value.unwrap_or(0.0) / of_lower / most;
-            if factor > SLACK {
-                found.push(Violation { threads, upper: upper.id.clone(), lower: lower.id.clone(), factor });
+            let slack = [upper, lower].iter().filter_map(|c| c.spread).fold(SLACK, f64::max);
+            if factor > 1.0 + slack {
+                found.push(Violation { threads, upper: upper.id.to_string(), lower: lower.id.to_string(), factor });
             }
         }
     }
@@ -68,8 +69,10 @@ mod tests {
 
     #[test]
     fn what_follows_the_clock_is_compared_at_one() {
-        let at =
-            |id: &str, value: f64, hz: f64| Ceiling { clock_hz: Some(hz), ..Ceiling::settled(id, value, "byte/s", 1) };
+        let at = |id: &str, value: f64, hz: f64| Ceiling {
+            clock_hz: Some(hz),
+            ..Ceiling::reproduced(id, value, "byte/s", 1)
+        };
         let broken = |l1, l2, l3| {
             let all = [at("l1.read", l1, 2.5e9), at("l2.read", l2, 3e9), at("l3.read", l3, 2.5e9)];
             violations(&all).into_iter().map(|v| v.lower).collect::<Vec<_>>()

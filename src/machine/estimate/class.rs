@@ -1,0 +1,62 @@
+//! Classes of ceilings: how much another measurement may differ, and from which difference on one is noisy.
+
+use crate::profile::clock;
+
+/// Where what a ceiling limits lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// Registers.
+    Core,
+    /// L1 and L2, and code that comes from L1I or L2.
+    Near,
+    /// L3, DRAM, and costs of events: neighbours are a part of it.
+    Beyond,
+}
+
+impl Class {
+    /// Of the ceiling `id`.
+    pub fn of(id: &str) -> Self {
+        let of_all = clock::of_all_cpus(id);
+        if !clock::follows(id) || of_all == "mispredict" {
+            return Class::Beyond;
+        }
+        let near = ["l1.", "l2.", "lat.l1", "lat.l2"].iter().any(|prefix| of_all.starts_with(prefix));
+        let code = [".l1i", ".l2"].iter().any(|suffix| of_all.ends_with(suffix));
+        if near || code { Class::Near } else { Class::Core }
+    }
+
+    /// What an interval is at least, to either side, relative to the value; `guest`: other guests may use the same caches and memory.
+    pub fn least_interval(self, guest: bool) -> f64 {
+        match self {
+            Class::Core => 0.01,
+            Class::Near => 0.03,
+            Class::Beyond if guest => 0.10,
+            Class::Beyond => 0.03,
+        }
+    }
+
+    /// A ceiling is noisy if the median of its rounds lies below the best one by more than this share.
+    pub fn noisy_from(self) -> f64 {
+        match self {
+            Class::Core => 0.03,
+            Class::Near => 0.10,
+            Class::Beyond => 0.25,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_tell_the_class() {
+        for (class, ids) in [
+            (Class::Core, ["dp.fma.512", "issue", "mix.load.4", "smt.dp.tlp", "lat.forward"]),
+            (Class::Near, ["l1.read", "smt.l2.read", "lat.l2", "mix.mov.2.l1i", "mix.alu.4.l2"]),
+            (Class::Beyond, ["l3.copy", "dram.chase.4", "lat.dram", "mispredict", "slow.dram.read"]),
+        ] {
+            assert_eq!(ids.map(Class::of), [class; 5]);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! How many rounds there are, and when they end.
+//!
+//! ```text
+//! 0 ─ first round ─ what is measured once ─┬─ round ─┬─ round ─┬─ … ─▶ budget
+//!     essential ceilings may overrun it     as long as one more fits
+//! ```
+
+use std::time::{Duration, Instant};
+
+use super::Effort;
+
+/// The time of one measurement.
+#[derive(Debug)]
+pub struct Schedule {
+    /// When it began.
+    pub began: Instant,
+    /// The round that is under way.
+    pub round: usize,
+    /// What is measured now may overrun the time of a quiet host in the first round.
+    pub essential: bool,
+    /// Time after which nothing begins, from the start on; of what is essential.
+    end: Duration,
+    last_end: Duration,
+    /// When this round began.
+    round_began: Duration,
+}
+
+impl Schedule {
+    /// That of `effort`.
+    pub fn of(effort: Effort) -> Self {
+        let (end, last_end) = (effort.budget(), effort.overrun());
+        Schedule { began: Instant::now(), round: 0, essential: false, end, last_end, round_began: Duration::ZERO }
+    }
+
+    /// From now on nothing begins after `end`.
+    pub fn set_end(&mut self, end: Duration) {
+        (self.end, self.last_end) = (end, end);
+    }
+
+    /// When what is measured now has to begin at the latest.
+    pub fn end(&self) -> Duration {
+        if self.essential && self.round == 0 { self.last_end } else { self.end }
+    }
+
+    /// Round number `round` begins `now`.
+    pub fn begin(&mut self, round: usize, now: Duration) {
+        (self.round, self.round_began) = (round, now);
+    }
+
+    /// Whether one more round fits, if it takes as long as this one did.
+    pub fn has_time(&self, now: Duration) -> bool {
+        now + now.saturating_sub(self.round_began) < self.end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_go_on_as_long_as_one_more_fits() {
+        let s = Duration::from_secs;
+        let mut schedule = Schedule::of(Effort::Full);
+        schedule.set_end(s(20));
+        schedule.begin(1, s(12));
+        assert!(schedule.has_time(s(15)), "three seconds each");
+        schedule.begin(2, s(15));
+        assert!(!schedule.has_time(s(18)));
+    }
+
+    #[test]
+    fn what_is_essential_may_overrun_in_the_first_round_alone() {
+        let mut schedule = Schedule::of(Effort::Full);
+        let end = schedule.end();
+        schedule.essential = true;
+        assert!(schedule.end() > end);
+        schedule.begin(1, end);
+        assert_eq!(schedule.end(), end);
+    }
+}
