@@ -79,10 +79,11 @@ impl Plan {
         Plan { pieces: 1, ..self }
     }
 
-    /// About how long timing by it takes, calibration included, in seconds; `wide`: vectors that have the kernel warm up.
-    pub fn planned_s(&self, wide: bool) -> f64 {
+    /// About how long timing by it takes, in seconds; `wide`: vectors that have the kernel warm up, `is_first`: with a calibration.
+    pub fn planned_s(&self, wide: bool, is_first: bool) -> f64 {
         let beside = PLANNED_BESIDE + if wide { WARM_UP.as_secs_f64() } else { 0.0 };
-        self.repetitions as f64 * (self.seconds + beside) + 2.0 * (FIRST + beside)
+        let calibration = if is_first { 2.0 * (FIRST + beside) } else { 0.0 };
+        self.repetitions as f64 * (self.seconds + beside) + calibration
     }
 
     /// Whether neighbours, and where the CPUs are placed, are part of the figure.

@@ -86,7 +86,7 @@ const PATIENCE: usize = 3;
 
 /// What a plan counts for a job of the team, and for a byte that is written for the first time, in seconds.
 const PLANNED_JOB: f64 = 100e-6;
-const PLANNED_BYTE: f64 = 0.5e-9;
+const PLANNED_BYTE: f64 = 0.3e-9;
 
 /// Additions of one probe (some ten microseconds), and cycles of the chains that it is compared with (some thirty).
 pub const PROBE_ADDITIONS: u64 = 131_072;
@@ -143,6 +143,12 @@ impl Stopwatch {
             *planned_s += seconds;
         }
         self.planned_s.is_some()
+    }
+
+    /// Adds the time of touching so many bytes to a plan, but `most` at most; whether it is one and it would take longer.
+    pub fn plans_longer(&self, bytes: u64, most: Duration) -> bool {
+        let (takes, most) = (PLANNED_BYTE * bytes as f64, most.as_secs_f64());
+        self.plan(takes.min(most)) && takes > most
     }
 
     /// Adds the time of touching so many bytes to a plan.
@@ -271,7 +277,9 @@ impl Stopwatch {
     /// [`MachineError::Thread`].
     pub fn rate(&self, work: &Work, amount: f64, plan: Plan) -> Result<Rate, MachineError> {
         let threads = work.threads();
-        if self.plan(plan.planned_s(work.kernel.vector_bits >= WIDE)) {
+        if self.planned_s.is_some() {
+            let is_first = self.calibrated.lock().is_ok_and(|mut all| all.insert(work.key(plan.seconds), 1).is_none());
+            self.plan(plan.planned_s(work.kernel.vector_bits >= WIDE, is_first));
             return Ok(Rate::planned(amount / plan.seconds));
         }
         // What several threads do together takes as long as all of them, where they have something in common.

@@ -55,11 +55,11 @@ const GROUPS: [Group; 18] = [
     group("latencies of arithmetic", When::First, latency::measure),
     group("pairs of operations", When::First, pipes::co_issue),
     group("integer and low-precision arithmetic", When::First, special::measure),
+    group("restarted chains", When::First, latency::restarted),
     group("bandwidth of each level", When::Essential, bandwidth::levels),
     group("latencies of each level", When::Essential, irregular::latencies),
     group("irregular memory accesses", When::Essential, irregular::measure),
     group("page faults and mispredicted branches", When::Each, costs::measure),
-    group("restarted chains", When::Each, latency::restarted),
     group("streams on small pages", When::Each, bandwidth::on_small_pages),
     group("parameters of the core", When::Once, core::measure),
     group("working sets", When::Once, bandwidth::sweeps),
@@ -133,7 +133,7 @@ fn measure(lab: &mut Lab, group: &Group) -> Result<(), MachineError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::estimate::Keys;
+    use crate::machine::estimate::{Keys, class};
     use crate::machine::features::Features;
     use crate::machine::progress::Quiet;
     use crate::machine::topology::{Cpu, Identity, Topology};
@@ -177,7 +177,10 @@ mod tests {
                 let mut lab = Lab::of_plan(Features::detect(), server(cpus), 64 << 30, effort).expect("a plan");
                 measure_all(&mut lab, &mut Quiet::default()).expect("planned");
                 let planned_s = lab.elapsed().as_secs_f64();
-                let is_late = |c: &&Ceiling| c.quality == Quality::Missing(Missing::Time);
+                // A later run measures what a quick one does not come to where there are many CPUs.
+                let may_be_late = |id: &str| effort == Effort::Quick && class::Class::of(id) == class::Class::Beyond;
+                let is_needed = |id: &str| ["dram.read", "lat.dram"].contains(&id) || !may_be_late(id);
+                let is_late = |c: &&Ceiling| c.quality == Quality::Missing(Missing::Time) && is_needed(&c.id);
                 let late: Vec<String> = lab.ceilings().iter().filter(is_late).map(|c| c.id.to_string()).collect();
                 println!("{} on {cpus} CPUs: {planned_s:.1} s, {} rounds", effort.name(), lab.round() + 1);
                 assert!(planned_s <= limit_s, "{} on {cpus} CPUs: {planned_s} s", effort.name());

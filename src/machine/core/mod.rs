@@ -49,7 +49,7 @@ const TIME_OF_JUMPS: Duration = Duration::from_millis(40);
 const TIME_OF_OUTCOMES: Duration = Duration::from_millis(60);
 
 /// What a plan counts for all of them.
-const PLANNED: Duration = Duration::from_millis(900);
+const PLANNED: Duration = Duration::from_millis(350);
 
 /// Rounds in which all kernels are timed.
 const ROUNDS: usize = 24;

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::Lab;
+use super::{Effort, Lab};
 use crate::machine::bench::arena::{Arena, Pages};
 use crate::machine::error::MachineError;
 
@@ -25,7 +25,7 @@ pub struct Far {
 
 impl Lab {
     /// Bytes of a buffer that no cache holds: eight times the last-level caches (of each of a few CPUs), or four times where that
-    /// is more than [`LARGE`], as a power of two, since that is what scattered accesses reach; `None` where that is more than a
+    /// is more than [`LARGE`] or has to be quick, as a power of two, since that is what scattered accesses reach; `None` where that is more than a
     /// quarter of the memory. A cache that is no LRU keeps its share of a stream that goes round (Zen 5, 32 MiB: of one of 64 MiB
     /// half, of 128 MiB a quarter, of 512 MiB a sixteenth).
     pub fn far_bytes(&self) -> Option<u64> {
@@ -34,7 +34,8 @@ impl Lab {
         let fits = |bytes: &u64| *bytes <= self.memory / 4;
         let all = [8, 4].map(|times| (times * told.max(each)).next_power_of_two()).into_iter();
         let least = [(4 * told).next_power_of_two(), 4 * told];
-        all.filter(|bytes| *bytes <= LARGE).chain(least).find(fits)
+        let is_quick = self.effort == Effort::Quick;
+        all.filter(|bytes| *bytes <= LARGE && !is_quick).chain(least).find(fits)
     }
 
     /// Such a buffer for `threads` threads, of ones until something else is written to it; `None` where there is too little
@@ -56,8 +57,11 @@ impl Lab {
         }
         // More threads touch it sooner; which of them does matters where there are several nodes.
         let touching = if several_nodes { threads } else { self.most() };
-        let end = Instant::now() + (self.time_left() * 3 / 4).max(MAKING);
-        self.watch.plan_bytes(2 * bytes);
+        let most = (self.time_left() * 3 / 4).max(MAKING);
+        if self.watch.plans_longer(2 * bytes, most) {
+            return Ok(None);
+        }
+        let end = Instant::now() + most;
         let Some(arena) = Arena::filled(self.team(), touching, bytes, pages, end)? else { return Ok(None) };
         if pages == Pages::Huge && self.watch.planned().is_none() {
             self.note_huge_pages(arena.huge_share());
@@ -71,7 +75,6 @@ impl Lab {
 mod tests {
     use super::*;
     use crate::machine::features::Features;
-    use crate::machine::lab::Effort;
     use crate::machine::topology::{Cpu, Topology};
     use crate::profile::machine::Cache;
 
@@ -86,7 +89,7 @@ mod tests {
             llc_total: llc,
             nodes: vec![0],
         };
-        Lab::new(Features::default(), topology, 1, memory, Effort::Quick).expect("one thread")
+        Lab::new(Features::default(), topology, 1, memory, Effort::Full).expect("one thread")
     }
 
     #[test]

@@ -121,7 +121,7 @@ impl Lab {
     ) -> Self {
         Lab {
             features,
-            counts: topology.thread_counts(threads),
+            counts: counts(&topology, threads, effort),
             topology,
             memory,
             effort,
@@ -434,6 +434,14 @@ impl Lab {
     pub fn finish(self) -> (Vec<Ceiling>, Vec<Sweep>) {
         (self.ceilings, self.sweeps)
     }
+}
+
+/// The thread counts to measure: of a quick measurement one, a thread on each core, and all.
+fn counts(topology: &Topology, threads: usize, effort: Effort) -> Vec<usize> {
+    let all = topology.thread_counts(threads);
+    let (most, cores) = (all.last().copied().unwrap_or(1), topology.cores());
+    let is_kept = |n: &usize| effort == Effort::Full || [1, cores, most].contains(n);
+    all.into_iter().filter(is_kept).collect()
 }
 
 /// The chain that tells the clock, and independent additions.
