@@ -4,11 +4,12 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use rprof::machine::bench::priority::Priority;
-use rprof::machine::features::Features;
-use rprof::machine::limits::Limits;
-use rprof::machine::topology::{Identity, Topology};
-use rprof::machine::{Effort, MachineError, core, lab::Lab};
+use rprof::machine::harness::priority::Priority;
+use rprof::machine::host::features::Features;
+use rprof::machine::host::limits::Limits;
+use rprof::machine::host::topology::{Identity, Topology};
+use rprof::machine::suite::{core, lab::Lab};
+use rprof::machine::{Effort, MachineError};
 use rprof::profile::Ceiling;
 
 fn measured() -> Result<(Vec<Ceiling>, f64), MachineError> {

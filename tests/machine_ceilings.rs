@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use rprof::machine::estimate::order;
-use rprof::machine::topology::Identity;
+use rprof::machine::host::topology::Identity;
 use rprof::machine::{Effort, MachineError, Quiet, Request, load_or_measure};
 use rprof::profile::clock::follows;
 use rprof::profile::machine::{How, Quality};
@@ -323,7 +323,7 @@ fn one_cpu_without_sysfs_and_without_a_place_for_the_cache() {
     std::fs::write(&file, "").expect("write");
     let mut request = request(&file.join("below"));
     request.sysfs = dir.path().to_owned();
-    request.cpus = Some(rprof::machine::limits::Limits::read().cpus[..1].to_vec());
+    request.cpus = Some(rprof::machine::host::limits::Limits::read().cpus[..1].to_vec());
     let (machine, progress) = measure(&request);
     // One line says that it cannot be read, one that it cannot be written, and what to do.
     let told = |w: &Warning| w.code == "machine-cache" && w.hint.contains("XDG_CACHE_HOME");
@@ -422,7 +422,7 @@ fn two_nodes(cpus: &[usize]) -> tempfile::TempDir {
 fn memory_on_one_node_is_measured_where_there_are_two() {
     let cache = tempfile::tempdir().expect("temporary directory");
     let mut request = request(cache.path());
-    let cpus = rprof::machine::limits::Limits::read().cpus;
+    let cpus = rprof::machine::host::limits::Limits::read().cpus;
     if cpus.len() < 2 {
         println!("SKIPPED: cpus: this process may use one CPU");
         return;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use rprof::machine::features::Features;
-use rprof::machine::topology::{Identity, Topology};
-use rprof::machine::{Effort, core, lab::Lab};
+use rprof::machine::Effort;
+use rprof::machine::host::features::Features;
+use rprof::machine::host::topology::{Identity, Topology};
+use rprof::machine::suite::{core, lab::Lab};
 use rprof::profile::Ceiling;
 
 /// The ids that are promised, by hand: `{a,b}` stands for each of them.

@@ -5,7 +5,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 use rprof::isa::facts::{AccessKind, Dynamic};
 use rprof::isa::operation::{FpOp, Precision, Width};
 use rprof::isa::x86_64::classify;
-use rprof::machine::features::Features;
+use rprof::machine::host::features::Features;
 use rprof::machine::kernels::x86_64::opcodes::{self, IntegerOp, floating};
 use rprof::machine::kernels::x86_64::stream::{Stream, Variant, stream};
 use rprof::machine::kernels::x86_64::{access, chase, fp, integer, irregular, mix, polynomial};

@@ -71,7 +71,7 @@ fn joined(test: &str, limit: Limit) -> Option<(Cgroup, String)> {
 #[test]
 fn one_cpu_by_taskset() {
     let sandbox = Sandbox::new();
-    let first = rprof::machine::limits::Limits::read().cpus[0];
+    let first = rprof::machine::host::limits::Limits::read().cpus[0];
     let (machine, _) = measured(&sandbox, &format!("exec taskset -c {first} \"$RPROF\" machine --quick --json"));
     assert_eq!(machine.cores, 1);
     on_one_thread(&machine);
@@ -91,7 +91,7 @@ fn one_cpu_by_cpuset() {
 fn a_quota_of_half_a_cpu() {
     let Some((_group, script)) = joined("a_quota_of_half_a_cpu", Limit::HalfACpu) else { return };
     let (machine, told) = measured(&Sandbox::new(), &script);
-    if rprof::machine::limits::Limits::read().cpus.len() > 1 {
+    if rprof::machine::host::limits::Limits::read().cpus.len() > 1 {
         one_doubt(&told, "the time of 0.50 CPUs");
     }
     on_one_thread(&machine);

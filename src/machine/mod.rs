@@ -1,18 +1,16 @@
 //! This host: topology, clock, microkernels, ceilings, their cache.
 //!
 //! ```text
-//! limits ─▶ topology ─▶ cache? ──still good?── drift ─▶ Machine
-//!                         │ no
-//!                         ▼
-//!            ceilings/ (what) ─▶ kernels/ (exact code) ─▶ bench/ (pinned, timed) ─▶ Machine ─▶ cache
+//! host/ (what it says of itself) ─▶ store/ (cached?) ──still good──▶ Machine
+//!                                     │ no
+//!                                     ▼
+//!            suite/ (what) ─▶ kernels/ (exact code) ─▶ harness/ (pinned, timed) ─▶ estimate/ (rounds to values) ─▶ Machine ─▶ store/
 //! ```
 //!
 //! [`load_or_measure`] is the entry. Every ceiling is a [`Ceiling`](crate::profile::Ceiling): `value` in base units for
-//! all its `threads` together (times: of one event), null with a `reason` where it was not measured. Value: the median
-//! of the fastest repetitions (of a core by their faster pieces), at the best of several moments (streams on small pages: at their mean); `spread`: (max − min) / median of these repetitions, or how far the
-//! best of other moments may lie from it; `clock_hz`: the clock in the fastest repetitions, told by a
-//! dependent chain of multiplications right behind the kernel; `resting_hz`: some time later, if another. Thread counts: 1, the powers of two, the cores, all CPUs;
-//! what is marked † only at 1 and the most, ‡ only at 1.
+//! all its `threads` together (times: of one event), by the rule of docs/ceilings.md; `clock_hz`: the clock while it ran, told by a
+//! dependent chain of multiplications right behind the kernel; `resting_hz`: some time later, if another. Thread counts: 1, the powers of two,
+//! the cores, all CPUs; what is marked † only at 1 and the most, ‡ only at 1.
 //!
 //! # Ids
 //!
@@ -55,7 +53,7 @@
 //! | sweep `flops-per-element.dp` † | flop/s | FLOPs on each element of an array in L1, 1 … 256 |
 //! | sweep `prefetch-distance` | byte/s | over the distance in bytes |
 //!
-//! Parameters of the core (`core/`), for the replay of bursts; all ‡. W = `s` (scalar), `128`, `256`, `512`, where there is such an instruction.
+//! Parameters of the core (`suite/core/`), for the replay of bursts; all ‡. W = `s` (scalar), `128`, `256`, `512`, where there is such an instruction.
 //! They have a rule of their own: the second-best of some twenty runs, in cycles of the clock seen right beside it. `derived` where other
 //! instructions of a chain were taken off.
 //!
@@ -82,7 +80,7 @@
 //!
 //! NAME: `add imul div64 div32 shift shiftcl lea3 bmi popcnt cmov setcc adc bsf branch movgprvec movvecgpr fcomi kop push call` and, each with
 //! `.W`, `vadd vmul vshift vlogic shuffle permute blend fadd fmul ffma fdiv fsqrt fdivs fsqrts fcmp fminmax fround sha aes clmul cvt cvtint gather load
-//! store` (the instructions: `core/forms/mod.rs`). `ports` of `add imul shift lea3 branch bmi popcnt cmov` and of `fadd fmul ffma vadd vlogic
+//! store` (the instructions: `suite/core/forms/mod.rs`). `ports` of `add imul shift lea3 branch bmi popcnt cmov` and of `fadd fmul ffma vadd vlogic
 //! shuffle permute fcmp cvt fdiv`, told at 256 bits for all up to these (at 128 where 256 are two operations), and at 512.
 //!
 //! A quick measurement leaves out the sweeps (but of `workingset.read` at one thread what tells how much of the last level this host
@@ -91,28 +89,19 @@
 //! Shown, not used by the model: `smt.*` and `slow.*` (the ceilings of a thread count are measured where its threads are placed, on
 //! siblings and slow cores once the others are taken; which core a function ran on is not recorded) and `tlb.reach`.
 
-pub mod bench;
-#[cfg(target_arch = "x86_64")]
-pub mod ceilings;
-#[cfg(target_arch = "x86_64")]
-pub mod core;
-#[cfg(target_arch = "x86_64")]
-mod drift;
 pub mod error;
 pub mod estimate;
-pub mod features;
+pub mod harness;
+pub mod host;
 pub mod kernels;
-pub mod lab;
-pub mod limits;
-#[cfg(target_arch = "x86_64")]
-mod measure;
 pub mod progress;
 pub mod store;
-pub mod topology;
+#[cfg(target_arch = "x86_64")]
+pub mod suite;
 pub mod watch;
 
 pub use error::MachineError;
-pub use lab::Effort;
-#[cfg(target_arch = "x86_64")]
-pub use measure::{Request, load_or_measure, topology};
 pub use progress::{Progress, Quiet};
+#[cfg(target_arch = "x86_64")]
+pub use store::measure::{Request, load_or_measure, topology};
+pub use suite::lab::Effort;

@@ -61,7 +61,7 @@ type Settings = Vec<(&'static str, String)>;
 fn settings(limit: Limit) -> Result<(&'static str, [Settings; 2]), String> {
     Ok(match limit {
         Limit::OneCpu => {
-            let cpus = rprof::machine::limits::Limits::read().cpus;
+            let cpus = rprof::machine::host::limits::Limits::read().cpus;
             let first = cpus.first().ok_or("no CPU")?.to_string();
             let nodes = fs::read_to_string("/sys/fs/cgroup/cpuset/cpuset.mems").unwrap_or_else(|_| "0".into());
             let old = vec![("cpuset.cpus", first.clone()), ("cpuset.mems", nodes.trim().to_owned())];

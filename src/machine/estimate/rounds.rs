@@ -12,7 +12,7 @@
 use std::collections::HashMap;
 
 use super::class::Class;
-use crate::machine::bench::timing::{Rate, SAME_CLOCK, usual_clock};
+use crate::machine::harness::timing::{Rate, SAME_CLOCK, usual_clock};
 use crate::profile::clock;
 use crate::profile::machine::{CeilingId, Quality};
 

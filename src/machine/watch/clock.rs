@@ -3,14 +3,14 @@
 //! It runs in place of the program, on a core that was just as busy. Never on several at once, since a program whose threads wait for each
 //! other would lose that time on all of them. Where wide vectors lower the clock it may have risen by then:
 //! this is the clock that ceilings keep as `resting_hz`, told by the same chain as late behind their kernels
-//! (`machine/bench/timing.rs`).
+//! (`machine/harness/timing.rs`).
 
 use std::sync::{Arc, Mutex};
 
-use crate::machine::bench::{ClockChain, Team, timing};
-use crate::machine::features::Features;
+use crate::machine::harness::{ClockChain, Team, timing};
+use crate::machine::host::features::Features;
 use crate::machine::kernels::Arguments;
-use crate::machine::lab;
+use crate::machine::suite::lab;
 use crate::profile::evidence::timed::ClockSeen;
 
 /// The chain.

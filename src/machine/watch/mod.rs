@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 
-use super::bench::Team;
-use super::bench::priority::Priority;
-use super::limits::Limits;
+use super::harness::Team;
+use super::harness::priority::Priority;
+use super::host::limits::Limits;
 use crate::profile::evidence::timed::{ClockSeen, PlacementSeen};
 use clock::ClockProbe;
 

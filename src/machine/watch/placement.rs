@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::machine::bench::{Team, core_to_core};
+use crate::machine::harness::{Team, core_to_core};
 use crate::profile::evidence::timed::PlacementSeen;
 
 /// Threads that do not meet within this are kept apart by the program: no reading.

@@ -3,7 +3,7 @@
 use crate::counters::table::{Event, MaskedLanes, Role};
 use crate::counters::trust::KnownWork;
 use crate::isa::operation::{FpOp, Precision, Width};
-use crate::machine::features::Features;
+use crate::machine::host::features::Features;
 use crate::machine::kernels::x86_64::{fp, opcodes};
 use crate::machine::kernels::{Arguments, Kernel};
 

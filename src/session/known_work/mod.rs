@@ -4,8 +4,8 @@ mod arithmetic;
 mod traffic;
 
 use crate::counters::trust::KnownWork;
-use crate::machine::features::Features;
-use crate::machine::limits::Limits;
+use crate::machine::host::features::Features;
+use crate::machine::host::limits::Limits;
 use crate::profile::machine::Cache;
 
 /// Everything that can be checked on a CPU with these caches.

@@ -11,8 +11,8 @@
 use crate::counters::table::{Event, Medium, Role, UncoreEvent};
 use crate::counters::trust::KnownWork;
 use crate::isa::operation::Width;
-use crate::machine::bench::arena::{Buffer, Pages};
-use crate::machine::features::Features;
+use crate::machine::harness::arena::{Buffer, Pages};
+use crate::machine::host::features::Features;
 use crate::machine::kernels::x86_64::stream::{Stream, Variant, stream};
 use crate::machine::kernels::{Arguments, Kernel};
 use crate::profile::machine::Cache;

@@ -5,7 +5,7 @@ use iced_x86::{Code, Register};
 use super::emit::{Emitter, FREE, SCRATCH, vector, vector_bytes};
 use crate::isa::operation::Width;
 use crate::machine::error::MachineError;
-use crate::machine::features::Features;
+use crate::machine::host::features::Features;
 use crate::machine::kernels::{Kernel, PerIteration};
 
 /// Which register file an access uses, and how wide it is.

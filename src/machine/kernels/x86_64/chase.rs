@@ -7,7 +7,7 @@ use super::fp::arithmetic;
 use super::opcodes::Opcode;
 use crate::isa::operation::{Precision, Width};
 use crate::machine::error::MachineError;
-use crate::machine::features::Features;
+use crate::machine::host::features::Features;
 use crate::machine::kernels::{Kernel, PerIteration};
 
 /// Hops of each chain in one iteration.

@@ -6,7 +6,7 @@ use iced_x86::{BlockEncoder, BlockEncoderOptions, Code, Instruction, Instruction
 
 use crate::isa::operation::{Precision, Width};
 use crate::machine::error::MachineError;
-use crate::machine::features::Features;
+use crate::machine::host::features::Features;
 use crate::machine::kernels::{Arguments, Executable, Kernel, PerIteration};
 
 /// Offsets of the arguments that emitted code reads.

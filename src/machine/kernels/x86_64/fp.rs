@@ -6,7 +6,7 @@ use super::emit::{Emitter, vector};
 use super::opcodes::{Form, Opcode};
 use crate::isa::operation::{Precision, Width};
 use crate::machine::error::MachineError;
-use crate::machine::features::Features;
+use crate::machine::host::features::Features;
 use crate::machine::kernels::{Kernel, PerIteration};
 
 /// Appends `opcode` working on chain register `n`; `dependent`: the result depends on what the register held.

@@ -4,7 +4,7 @@ use iced_x86::{Code, Register};
 
 use super::emit::{Emitter, FREE};
 use crate::machine::error::MachineError;
-use crate::machine::features::Features;
+use crate::machine::host::features::Features;
 use crate::machine::kernels::{Kernel, PerIteration};
 
 /// A long dependent chain of `add r64, r64`: exactly one cycle each on every x86-64 core.

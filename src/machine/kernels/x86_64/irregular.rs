@@ -4,7 +4,7 @@ use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
 use super::emit::{CHAINS, Emitter, FREE, INNER, LANES, POINTERS, SEEDS};
 use crate::machine::error::MachineError;
-use crate::machine::features::Features;
+use crate::machine::host::features::Features;
 use crate::machine::kernels::{Kernel, PerIteration};
 
 /// Loads in one inner iteration of [`stride`].

@@ -7,7 +7,7 @@ use super::fp::{Destinations, arithmetic};
 use super::opcodes::Opcode;
 use crate::isa::operation::{FpOp, Precision, Width};
 use crate::machine::error::MachineError;
-use crate::machine::features::Features;
+use crate::machine::host::features::Features;
 use crate::machine::kernels::{Kernel, PerIteration};
 
 /// What stands between the floating-point instructions.

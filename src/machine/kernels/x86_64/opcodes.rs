@@ -3,7 +3,7 @@
 use iced_x86::Code;
 
 use crate::isa::operation::{FpOp, Precision, Width};
-use crate::machine::features::Features;
+use crate::machine::host::features::Features;
 
 /// How an instruction uses its destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

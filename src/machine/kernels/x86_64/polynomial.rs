@@ -6,7 +6,7 @@ use super::emit::{Emitter, INNER, POINTERS, vector, vector_bytes};
 use super::opcodes::floating;
 use crate::isa::operation::{FpOp, Precision, Width};
 use crate::machine::error::MachineError;
-use crate::machine::features::Features;
+use crate::machine::host::features::Features;
 use crate::machine::kernels::{Kernel, PerIteration};
 
 /// Vectors side by side in a body, so that their polynomials overlap.

@@ -5,7 +5,7 @@ use iced_x86::{Code, Register};
 use super::emit::{Emitter, INNER, POINTERS, vector, vector_bytes};
 use crate::isa::operation::{FpOp, Precision, Width};
 use crate::machine::error::MachineError;
-use crate::machine::features::Features;
+use crate::machine::host::features::Features;
 use crate::machine::kernels::{Kernel, PerIteration};
 
 /// What a stream does with each element.

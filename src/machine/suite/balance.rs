@@ -1,0 +1,34 @@
+//! Load imbalance (A.2): what is left when only some of the threads have work.
+
+use super::pipes::PRECISIONS;
+use crate::machine::suite::lab::{Lab, Label};
+
+/// `imbalance.{2,4,…}`: the double-precision roof when 1/2, 1/4, … of the threads work; `{dp,sp}.imbalance.*` the same by
+/// precision. They are drawn below the roof (Figure A2), or scaled below `tlp` (Figure A3).
+pub fn derive(lab: &mut Lab) {
+    let most = lab.most();
+    for precision in PRECISIONS {
+        let p = precision.name();
+        let Some(roof) = lab.found(&format!("{p}.fma"), most).cloned() else { continue };
+        let mut part = 2;
+        while part <= most {
+            let busy = most.div_ceil(part);
+            let source = lab.found(&format!("{p}.fma"), busy).cloned();
+            let value = match &source {
+                Some(measured) => measured.value,
+                None => roof.value.map(|v| v * busy as f64 / most as f64),
+            };
+            if let Some(value) = value {
+                let label = Label::new(format!("{p}.imbalance.{part}"), "flop/s", most);
+                let reason = format!("{p}.fma on {busy} of {most} threads");
+                // The clock is that of as many threads as work.
+                let conditions = source.as_ref().unwrap_or(&roof);
+                lab.derive(label, value, conditions, reason.clone());
+                if p == "dp" {
+                    lab.derive(Label::new(format!("imbalance.{part}"), "flop/s", most), value, conditions, reason);
+                }
+            }
+            part *= 2;
+        }
+    }
+}

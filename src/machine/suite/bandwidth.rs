@@ -1,0 +1,542 @@
+//! Bandwidth of each level by kind of stream: from the sizes that sysfs names, checked by a sweep over working sets.
+
+use std::ops::Range;
+
+use super::arrays::{self, Shape};
+use super::irregular;
+use super::plateau::plateaus;
+use crate::isa::operation::Width;
+use crate::machine::error::MachineError;
+use crate::machine::harness::arena::{Arena, PADDING, Pages};
+use crate::machine::harness::timing::{Plan, Rate, Work};
+use crate::machine::harness::windows::Windows;
+use crate::machine::kernels::x86_64::stream::{Stream, Variant, stream};
+use crate::machine::suite::lab::{Effort, Lab, Label};
+use crate::profile::machine::{ON_SMALL_PAGES, Sweep};
+
+/// Where a working set lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Level {
+    name: &'static str,
+    /// Behind the names of its ceilings, where their pages are not huge.
+    suffix: &'static str,
+    /// Bytes of the working set of one thread: where there are several, the best counts.
+    sets: Vec<u64>,
+    beyond_l1: bool,
+    beyond_l2: bool,
+}
+
+impl Level {
+    fn new(name: &'static str, sets: Vec<u64>) -> Self {
+        Level { name, suffix: "", sets, beyond_l1: name != "l1", beyond_l2: !matches!(name, "l1" | "l2") }
+    }
+
+    /// Memory: all of a thread's slab.
+    fn far(arena: &Arena) -> Self {
+        Level::new("dram", vec![arena.slab - PAD])
+    }
+
+    fn largest(&self) -> u64 {
+        self.sets.iter().copied().max().unwrap_or(0)
+    }
+}
+
+/// `{l1,l2,l3,dram}.{read,copy,triad,update,write}`, `dram.{copy,triad,write}.nt`, `dram.{noprefetch,prefetch}`,
+/// `dram.cores.k`, in byte/s (docs/conventions.md, Bytes).
+pub fn levels(lab: &mut Lab) -> Result<(), MachineError> {
+    for threads in lab.counts.clone() {
+        if !lab
+            .wants_family(&["l1.read", "l1.copy", "l1.triad", "l1.update", "l1.write", "l2.", "l3.", "dram."], threads)
+        {
+            continue;
+        }
+        let Some(arena) = lab.far(threads, Pages::Huge)? else {
+            no_far_buffer(lab, threads);
+            near_alone(lab, threads)?;
+            continue;
+        };
+        lab.fill(&arena)?;
+        for level in levels_of(lab, threads, Some(&arena)) {
+            kinds(lab, &arena, &level)?;
+        }
+        write_fraction(lab, threads);
+        extras(lab, &arena)?;
+    }
+    affinity(lab)
+}
+
+/// The sweeps `workingset.{kind}`; of a quick measurement what it cannot do without.
+pub fn sweeps(lab: &mut Lab) -> Result<(), MachineError> {
+    for threads in lab.ends() {
+        if lab.effort == Effort::Quick && threads > 1 {
+            continue;
+        }
+        let Some(arena) = lab.far(threads, Pages::Huge)? else { continue };
+        lab.fill(&arena)?;
+        match lab.effort {
+            Effort::Full => sweep(lab, &arena)?,
+            Effort::Quick => sweep_last_level(lab, &arena)?,
+        }
+    }
+    Ok(())
+}
+
+/// The levels before DRAM, in a buffer of their own.
+fn near_alone(lab: &mut Lab, threads: usize) -> Result<(), MachineError> {
+    // Twice the set holds its arrays and their padding.
+    let bytes = |level: &Level| 2 * level.largest() * threads as u64 + (1 << 20);
+    let (near, large): (Vec<_>, Vec<_>) =
+        levels_of(lab, threads, None).into_iter().partition(|level| bytes(level) <= lab.memory / 4);
+    for (level, kind) in large.iter().flat_map(|l| Stream::ALL.map(|kind| (l, kind))) {
+        let reason = format!("its arrays need more than a quarter of the available memory ({} MiB)", lab.memory >> 20);
+        lab.missing(Label::new(format!("{}.{}", level.name, kind.name()), "byte/s", threads), reason);
+    }
+    if lab.out_of_time() {
+        for (level, kind) in near.iter().flat_map(|l| Stream::ALL.map(|kind| (l, kind))) {
+            lab.leaves_out(&Label::new(format!("{}.{}", level.name, kind.name()), "byte/s", threads));
+        }
+        return Ok(());
+    }
+    let Some(total) = near.iter().map(bytes).max() else { return Ok(()) };
+    let arena = Arena::new(lab.team(), threads, total, Pages::Huge, false)?;
+    near.iter().try_for_each(|level| kinds(lab, &arena, level))
+}
+
+/// A short look at `dram.read`, in byte/s; `None` where more than `largest` bytes would
+/// be needed.
+///
+/// # Errors
+/// As any measurement.
+pub fn probe(lab: &Lab, threads: usize, largest: u64) -> Result<Option<Rate>, MachineError> {
+    let Some(total) = lab.far_bytes().map(|b| b.min(largest)).filter(|b| *b >= 2 * lab.topology.llc_total) else {
+        return Ok(None);
+    };
+    let arena = Arena::new(lab.team(), threads, total, Pages::Huge, false)?;
+    // As much as is walked but once, and nothing of it in a cache: what goes round in so small a buffer is kept in part.
+    irregular::flush(lab, &arena)?;
+    let plan = Plan { seconds: 4e-4, pieces: 1, repetitions: 4, fastest: 2 };
+    let variant = Variant::plain(lab.features.widest());
+    let Some((work, elements)) = work(lab, &arena, Stream::Read, Walk::far(variant, &arena))? else {
+        return Ok(None);
+    };
+    let rate = lab.watch().rate(&work, elements, plan)?;
+    Ok(Some(rate.scaled(8.0)))
+}
+
+/// What is measured in DRAM is missing.
+fn no_far_buffer(lab: &mut Lab, threads: usize) {
+    let names_of_read = ["dram.noprefetch".into(), format!("dram.cores.{threads}")];
+    for id in dram_streams("").into_iter().chain(names_of_read) {
+        no_buffer(lab, Label::new(id, "byte/s", threads));
+    }
+    let prefetch = Label::new("dram.prefetch", "byte/s", threads);
+    if !lab.is_left_out(&prefetch) {
+        no_buffer(lab, prefetch);
+    }
+}
+
+/// Times L2 that the largest working set in L3 is, at most: where a stream starts costs nothing there any more, and of a last level of
+/// hundreds of MiB a guest gets only a part.
+const LARGEST_IN_L2S: u64 = 16;
+
+/// The working sets, of which the first ones alone are tried where time is short: of L1 three quarters, where the end of a pass costs
+/// less, and half; of L2 half, which Zen 5 reads steadily at 64 bytes a cycle, and a quarter (its sets fill unevenly where pages are
+/// small, since it is indexed by physical address), which that reads now so and now at 48. In L3 no one size is best for every kind of
+/// stream: from not much more than L2 to half of this thread's share or [`LARGEST_IN_L2S`]. Of DRAM a window of the slab after the
+/// other.
+fn levels_of(lab: &Lab, threads: usize, far: Option<&Arena>) -> Vec<Level> {
+    let size = |level| lab.topology.cache(level).map(|c| c.size);
+    let in_time = |sets: &[u64], quick: usize| {
+        let tried = if lab.effort == Effort::Full { sets.len() } else { quick };
+        sets[..tried].to_vec()
+    };
+    let mut levels = Vec::new();
+    if let Some(l1) = size(1) {
+        levels.push(Level::new("l1", in_time(&[l1 * 3 / 4, l1 / 2], 1)));
+    }
+    if let Some(l2) = size(2) {
+        levels.push(Level::new("l2", in_time(&[l2 / 2, l2 / 4], 1)));
+    }
+    if let Some(l3) = lab.topology.cache(3) {
+        let sharers = (l3.shared_by as usize).min(threads).max(1) as u64;
+        let share = l3.size / sharers;
+        let l2 = size(2).unwrap_or(0);
+        let (least, most) = ((3 * l2).min(share), (share / 2).min(LARGEST_IN_L2S * l2).max(l2));
+        let between = ((l2 as f64 * share as f64).sqrt() as u64).max(5 * l2).clamp(least.min(most), most);
+        let mut sets = in_time(&[between, least, most], 2);
+        sets.dedup();
+        levels.push(Level::new("l3", sets));
+    }
+    if let Some(far) = far {
+        levels.push(Level::far(far));
+    }
+    levels
+}
+
+fn kinds(lab: &mut Lab, arena: &Arena, level: &Level) -> Result<(), MachineError> {
+    for kind in Stream::ALL {
+        let id = format!("{}.{}{}", level.name, kind.name(), level.suffix);
+        let label = Label::new(id, "byte/s", arena.threads);
+        if lab.leaves_out(&label) {
+            continue;
+        }
+        let plan = plan(lab, level);
+        let walks = walks(lab, arena, level, kind);
+        let best = lab.best_way(&label, &walks, |lab, walk| elements(lab, arena, kind, *walk, plan))?;
+        match best {
+            Some(rate) => {
+                let bytes = kind.bytes_per_element(level.beyond_l1, false) as f64;
+                lab.record(label, &rate.scaled(bytes));
+            }
+            None => lab.missing(label, "its arrays do not fit the buffer"),
+        }
+    }
+    Ok(())
+}
+
+/// The ways to walk that are tried: loops × working sets × paddings.
+fn walks(lab: &Lab, arena: &Arena, level: &Level, kind: Stream) -> Vec<Walk> {
+    let mut walks = Vec::new();
+    for (variant, set) in variants(lab, level, kind).into_iter().flat_map(|v| level.sets.iter().map(move |s| (v, *s))) {
+        if level.name == "dram" {
+            walks.push(Walk::far(variant, arena));
+            continue;
+        }
+        let skip = place(lab, level, arena.slab.saturating_sub(set + PAD));
+        let of = |padding: &u64| Walk { variant, set, skip, padding: *padding, windows: 1 };
+        walks.extend(paddings(lab, level, kind).iter().map(of));
+    }
+    walks
+}
+
+/// Paddings of arrays: near the core, how the banks of loads and stores follow each other
+/// decides (Zen 5, triad in L1: 160 to 181 bytes a cycle, most of them 165 to 175, the most with three to nine lines).
+const PADDINGS: [u64; 4] = [PADDING, 4 * 64, 7 * 64, 9 * 64];
+
+fn paddings(lab: &Lab, level: &Level, kind: Stream) -> &'static [u64] {
+    let several = !level.beyond_l2 && kind.arrays() > 1 && lab.effort == Effort::Full;
+    if several { &PADDINGS } else { &PADDINGS[..1] }
+}
+
+/// The ways to try: the two widest widths, and near the core two lengths of the loop; where time is short, beyond L2 the widest
+/// alone, but of reads and writes of DRAM, which some cores make faster by narrower ones (Zen 5: by 5 %).
+fn variants(lab: &Lab, level: &Level, kind: Stream) -> Vec<Variant> {
+    let mut widths = lab.features.widths();
+    widths.retain(|w| *w != Width::Scalar);
+    widths.reverse();
+    let near = !level.beyond_l2;
+    let both =
+        near || lab.effort == Effort::Full || (level.name == "dram" && matches!(kind, Stream::Read | Stream::Write));
+    widths.truncate(if both { 2 } else { 1 });
+    let lengths: &[usize] = if near { &[2, 8] } else { &[16] };
+    widths.iter().flat_map(|w| lengths.iter().map(|unroll| Variant { unroll: *unroll, ..Variant::plain(*w) })).collect()
+}
+
+fn plan(lab: &Lab, level: &Level) -> Plan {
+    match level.name {
+        "l1" | "l2" => lab.core_plan(),
+        "l3" => Plan { seconds: lab.shared_plan().seconds / 4.0, ..lab.shared_plan() },
+        _ => lab.shared_plan(),
+    }
+}
+
+/// Bytes between two places in a slab where the arrays of L2 are put in turn: pages enough for the arrays, and of no round
+/// number. By which hashes of addresses the arrays meet depends on where they are.
+const BETWEEN_PLACES: u64 = 1061 * 4096;
+
+/// The bytes to skip of a slab that has `room` beside the arrays, in this round.
+fn place(lab: &Lab, level: &Level, room: u64) -> u64 {
+    let places = if level.name == "l2" { room / BETWEEN_PLACES + 1 } else { 1 };
+    lab.round() as u64 % places * BETWEEN_PLACES
+}
+
+/// How a stream walks: the loop, the bytes of one thread's working set, the bytes before it in the thread's slab, the padding of
+/// its arrays, and in how many windows, one after the other.
+#[derive(Debug, Clone, Copy)]
+struct Walk {
+    variant: Variant,
+    set: u64,
+    skip: u64,
+    padding: u64,
+    windows: u64,
+}
+
+impl Walk {
+    /// Through all of the slab.
+    fn far(variant: Variant, arena: &Arena) -> Self {
+        Walk::of_set(variant, arena, arena.slab - PAD)
+    }
+
+    /// Through the first `set` bytes of the slab, in windows where it is large.
+    fn of_set(variant: Variant, arena: &Arena, set: u64) -> Self {
+        Walk { variant, set, skip: 0, padding: PADDING, windows: set.div_ceil(arena.window()).max(1) }
+    }
+}
+
+/// Bytes that arrays may be apart from each other, altogether.
+const PAD: u64 = 4 * 8192;
+
+/// Elements (of eight bytes) a second, all threads together.
+fn elements(lab: &Lab, arena: &Arena, kind: Stream, walk: Walk, plan: Plan) -> Result<Option<Rate>, MachineError> {
+    let Some((work, elements)) = work(lab, arena, kind, walk)? else { return Ok(None) };
+    lab.watch().rate(&work, elements, plan).map(Some)
+}
+
+/// The kernel on the arrays of each thread, and the elements of one pass of all of them.
+fn work(
+    lab: &Lab,
+    arena: &Arena,
+    kind: Stream,
+    Walk { variant, set, skip, padding, windows }: Walk,
+) -> Result<Option<(Work, f64)>, MachineError> {
+    let window = set / windows;
+    let array_bytes = if windows > 1 { window - PAD } else { window } / kind.arrays();
+    let shape = Shape { arrays: kind.arrays(), body_bytes: variant.body_bytes(), array_bytes, skip, padding };
+    let Some((arguments, inner)) = arrays::arguments(arena, shape) else { return Ok(None) };
+    let kernel = stream(kind, variant, lab.features)?;
+    let elements = (inner * variant.body_bytes() / 8) as f64 * arena.threads as f64;
+    let work = Work::new(kernel, arguments);
+    let apart = Windows { count: windows, bytes: window / 4096 * 4096, stride: 8, walked: arena.walked() };
+    Ok(Some((if windows > 1 { work.through(apart) } else { work }, elements)))
+}
+
+/// Kinds with stores that go past the caches.
+const NON_TEMPORAL: [Stream; 3] = [Stream::Copy, Stream::Triad, Stream::Write];
+
+/// `dram.{read,copy,triad,update,write}.4k` and `dram.{copy,triad,write}.nt.4k`: the streams of DRAM on pages of 4 KiB, at whose
+/// ends some prefetchers stop. The memory behind them lies together 2 MiB at a time, so that they come out again. Where the kernel hands
+/// out single pages they may be slower (Zen 1: reads by up to a third, Zen 5: by 3 %).
+pub fn on_small_pages(lab: &mut Lab) -> Result<(), MachineError> {
+    // They are compared with those on huge pages of the same measurement.
+    if lab.effort == Effort::Quick && lab.measures_all() {
+        return Ok(());
+    }
+    let ids = dram_streams(ON_SMALL_PAGES);
+    for threads in lab.ends() {
+        if !lab.wants_family_on(Pages::Split, &ids, threads) {
+            continue;
+        }
+        let Some(arena) = lab.far(threads, Pages::Split)? else {
+            ids.iter().for_each(|id| no_buffer(lab, Label::new(id.clone(), "byte/s", threads)));
+            continue;
+        };
+        lab.fill(&arena)?;
+        kinds(lab, &arena, &Level { suffix: ON_SMALL_PAGES, ..Level::far(&arena) })?;
+        non_temporal(lab, &arena, &NON_TEMPORAL, ON_SMALL_PAGES)?;
+    }
+    Ok(())
+}
+
+/// The ids of the streams of DRAM, with `suffix`.
+fn dram_streams(suffix: &str) -> Vec<String> {
+    let plain = Stream::ALL.map(|kind| format!("dram.{}{suffix}", kind.name()));
+    let past_caches = NON_TEMPORAL.map(|kind| format!("dram.{}.nt{suffix}", kind.name()));
+    plain.into_iter().chain(past_caches).collect()
+}
+
+/// There is no buffer that no cache holds to measure `label` in: for lack of memory, or of time.
+fn no_buffer(lab: &mut Lab, label: Label) {
+    if !lab.wants(&label) {
+        return;
+    }
+    let (quarter_mib, llc_mib) = ((lab.memory / 4) >> 20, lab.topology.llc_total >> 20);
+    match lab.far_bytes() {
+        Some(_) => lab.too_late(label),
+        None => lab.missing(
+            label,
+            format!(
+                "a quarter of the available memory ({quarter_mib} MiB) is less than four times the last-level caches ({llc_mib} MiB)"
+            ),
+        ),
+    }
+}
+
+/// `dram.{copy,triad,write}.nt`, those of `kinds`, with `suffix`.
+fn non_temporal(lab: &mut Lab, arena: &Arena, kinds: &[Stream], suffix: &str) -> Result<(), MachineError> {
+    let width = lab.features.widest();
+    for &kind in kinds {
+        let label = Label::new(format!("dram.{}.nt{suffix}", kind.name()), "byte/s", arena.threads);
+        if lab.leaves_out(&label) {
+            continue;
+        }
+        let variant = Variant { non_temporal: true, ..Variant::plain(width) };
+        if let Some(rate) = elements(lab, arena, kind, Walk::far(variant, arena), lab.shared_plan())? {
+            lab.record(label, &rate.scaled(kind.bytes_per_element(true, true) as f64));
+        }
+    }
+    Ok(())
+}
+
+/// Non-temporal stores, software prefetch, and the number of cores that generate traffic.
+fn extras(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
+    let threads = arena.threads;
+    non_temporal(lab, arena, &NON_TEMPORAL, "")?;
+    if let Some(read) = lab.found("dram.read", threads).cloned() {
+        lab.alias("dram.noprefetch", &read);
+        lab.alias(&format!("dram.cores.{threads}"), &read);
+    }
+    prefetch(lab, arena)
+}
+
+/// Sweep `writefraction.dram`: bytes a second over the share of writes among them (a fill for a store is a read), between
+/// whose points a mix of its own is interpolated.
+fn write_fraction(lab: &mut Lab, threads: usize) {
+    let share = |kind: Stream| kind.accesses().1 as f64 * 8.0 / kind.bytes_per_element(true, false) as f64;
+    let mut points: Vec<(f64, f64)> = [Stream::Read, Stream::Triad, Stream::Copy, Stream::Update]
+        .iter()
+        .filter_map(|kind| Some((share(*kind), lab.found(&format!("dram.{}", kind.name()), threads)?.value?)))
+        .collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (x_unit, y_unit) = ("write share".into(), "byte/s".into());
+    lab.sweep(Sweep { id: "writefraction.dram".into(), x_unit, y_unit, threads: threads as u32, points });
+}
+
+/// The distances that are tried.
+const DISTANCES: [u32; 6] = [256, 512, 1024, 2048, 4096, 8192];
+
+/// `dram.prefetch`: the best of several distances, which the sweep `prefetch-distance` shows.
+fn prefetch(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
+    let label = Label::new("dram.prefetch", "byte/s", arena.threads);
+    if lab.is_left_out(&label) || lab.leaves_out(&label) {
+        return Ok(());
+    }
+    let width = lab.features.widest();
+    let walk = |distance| Walk::far(Variant { prefetch: Some(distance), ..Variant::plain(width) }, arena);
+    let mut points = Vec::new();
+    let best = lab.best_way(&label, &DISTANCES, |lab, distance| {
+        let rate = elements(lab, arena, Stream::Read, walk(*distance), lab.shared_plan())?;
+        points.extend(rate.iter().map(|rate| (f64::from(*distance), 8.0 * rate.best)));
+        Ok(rate)
+    })?;
+    if let Some(rate) = best {
+        lab.record(label, &rate.scaled(8.0));
+    }
+    if points.len() == DISTANCES.len() {
+        lab.sweep(curve("prefetch-distance", arena.threads, points));
+    }
+    Ok(())
+}
+
+/// `workingset.{kind}`: bytes a second over the bytes of all threads' sets, 4 KiB a thread up to the slab.
+fn sweep(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
+    for kind in Stream::ALL.into_iter().filter(|kind| *kind == Stream::Read || arena.threads == 1) {
+        let points = working_sets(lab, arena, kind, 4096..arena.slab - PAD)?;
+        if kind == Stream::Read {
+            let found = plateaus(&points);
+            let ends = found.iter().map(|p| (p.to, p.value)).collect();
+            lab.sweep(curve("plateaus.read", arena.threads, ends));
+        }
+        let id = format!("workingset.{}", kind.name());
+        lab.sweep(curve(&id, arena.threads, points));
+    }
+    Ok(())
+}
+
+/// Of `workingset.read` what a first run needs to know: how much of the last-level cache this host gets (`memory/share.rs`), and what
+/// it keeps of streams (`roofline/terms/kept.rs`).
+fn sweep_last_level(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
+    let (Some(l2), Some(l3)) = (lab.topology.cache(2).map(|c| c.size), lab.topology.cache(3).map(|c| c.size)) else {
+        return Ok(());
+    };
+    let sets = (4 * l2).max(l3 / 16)..(4 * l3 + 1).min(arena.slab - PAD);
+    let points = working_sets(lab, arena, Stream::Read, sets)?;
+    lab.sweep(curve("workingset.read", arena.threads, points));
+    Ok(())
+}
+
+/// Points of `workingset.{kind}` for sets of these bytes a thread, each larger by the square root of two than the one before;
+/// of other kinds than reads, whose plateaus are looked for, twice as large, and four times where a point takes long.
+fn working_sets(lab: &mut Lab, arena: &Arena, kind: Stream, sets: Range<u64>) -> Result<Vec<(f64, f64)>, MachineError> {
+    let variant = Variant { unroll: 8, ..Variant::plain(lab.features.widest()) };
+    let far = lab.topology.cache(2).map_or(1 << 20, |c| 2 * c.size);
+    let mut points = Vec::new();
+    let mut set = sets.start as f64;
+    while (set as u64) < sets.end && !lab.out_of_time() {
+        let plan = Plan { seconds: (set / 20e9).clamp(50e-6, 2e-3), pieces: 1, repetitions: 4, fastest: 2 };
+        let walk = Walk::of_set(variant, arena, set as u64);
+        if walk.windows > 1
+            && let Some((once, _)) = work(lab, arena, kind, walk)?
+        {
+            // What is timed are parts of the set: as much of it as a cache keeps has to be there.
+            let caches = lab.topology.llc_total * 5 / 4 / arena.threads as u64;
+            let kept = caches.div_ceil(set as u64 / walk.windows);
+            lab.watch().plan(caches as f64 / PLANNED_STREAM);
+            lab.watch().time(&once, walk.windows.min(kept), 1)?;
+        }
+        if let Some(rate) = elements(lab, arena, kind, walk, plan)? {
+            let beyond_l1 = set as u64 > lab.topology.cache(1).map_or(32 << 10, |c| c.size);
+            let bytes = kind.bytes_per_element(beyond_l1, false) as f64;
+            points.push((set.floor() * arena.threads as f64, rate.best * bytes));
+        }
+        set *= match kind {
+            Stream::Read => std::f64::consts::SQRT_2,
+            _ if (set as u64) < far => 2.0,
+            _ => 4.0,
+        };
+    }
+    Ok(points)
+}
+
+/// Bytes a second that a plan counts for bringing a set into the caches.
+const PLANNED_STREAM: f64 = 5e9;
+
+/// A curve of bandwidth over bytes.
+fn curve(id: &str, threads: usize, points: Vec<(f64, f64)>) -> Sweep {
+    Sweep { id: id.into(), x_unit: "byte".into(), y_unit: "byte/s".into(), threads: threads as u32, points }
+}
+
+/// `dram.noaffinity`: all memory on the node of the first thread. `dram.snoop`: a set as small as is still beyond the
+/// caches, which a snoop filter may cover. Both concern hosts with several nodes, all threads.
+fn affinity(lab: &mut Lab) -> Result<(), MachineError> {
+    let threads = lab.most();
+    let ids = ["dram.noaffinity", "dram.snoop"];
+    if !lab.wants_family(&ids, threads) {
+        return Ok(());
+    }
+    let labels = ids.map(|id| Label::new(id, "byte/s", threads));
+    if lab.topology.nodes.len() < 2 {
+        for label in labels {
+            lab.missing(label, "this host has one memory node: memory cannot be on the wrong one");
+        }
+        return Ok(());
+    }
+    let Some(total) = lab.far_bytes().filter(|_| !lab.out_of_time()) else {
+        labels.into_iter().for_each(|label| no_buffer(lab, label));
+        return Ok(());
+    };
+    let variant = Variant::plain(lab.features.widest());
+    for (id, bytes, one_node) in [(ids[0], total, true), (ids[1], total / 2, false)] {
+        lab.watch().plan_bytes(bytes);
+        let arena = Arena::new(lab.team(), threads, bytes, Pages::Huge, one_node)?;
+        if let Some(rate) = elements(lab, &arena, Stream::Read, Walk::far(variant, &arena), lab.shared_plan())? {
+            lab.record(Label::new(id, "byte/s", threads), &rate.scaled(8.0));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::host::features::Features;
+    use crate::machine::host::limits::Limits;
+    use crate::machine::host::topology::Topology;
+
+    #[test]
+    fn windows_cover_the_slab() {
+        let cpus = &Limits::read().cpus[..1];
+        let topology = Topology::detect("/sys".as_ref(), cpus).0;
+        let lab = Lab::new(Features::detect(), topology, 1, 4 << 30, Effort::Quick).expect("one thread");
+        let arena = Arena::new(lab.team(), 1, 40 << 20, Pages::Small, false).expect("40 MiB");
+        arena.fill(lab.team()).expect("fill");
+        let walk = Walk::far(Variant::plain(Width::W128), &arena);
+        assert!(walk.windows > 8, "{walk:?}");
+        let (write, elements) = work(&lab, &arena, Stream::Write, walk).expect("encodes").expect("fits");
+        lab.watch().time(&write, walk.windows, 1).expect("runs");
+        // SAFETY: the mapping holds as many bytes behind its address, and no thread writes them now.
+        let all = unsafe { std::slice::from_raw_parts(arena.slab_address(0) as *const f64, arena.slab as usize / 8) };
+        let written = all.iter().filter(|x| **x != 1.0).count();
+        assert_eq!(written as f64, elements * walk.windows as f64, "each window once");
+        assert!(written as f64 > 0.98 * all.len() as f64, "{written} of {}", all.len());
+    }
+}

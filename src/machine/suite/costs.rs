@@ -1,0 +1,117 @@
+//! Costs of single events: a first touch of a page, a mispredicted branch.
+
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use crate::machine::error::MachineError;
+use crate::machine::harness::arena::{Buffer, Pages};
+use crate::machine::harness::presence::Presence;
+use crate::machine::harness::timing::{Rate, Repetition, Work};
+use crate::machine::kernels::Arguments;
+use crate::machine::kernels::x86_64::irregular::branches;
+use crate::machine::suite::lab::{Lab, Label};
+
+/// `pagefault` (4 KiB, first touch) and `mispredict`, in seconds, one thread.
+pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
+    mispredict(lab)?;
+    page_fault(lab)
+}
+
+/// Copies of the branches that are timed: where they lie decides by what their predictions are found, too.
+const COPIES: usize = 1;
+const COPIES_OF_RANDOM: usize = 3;
+
+/// Cycles of one event.
+fn cycles_of(rate: &Rate) -> f64 {
+    rate.clock_hz / rate.best
+}
+
+fn mispredict(lab: &mut Lab) -> Result<(), MachineError> {
+    // A cost, no ceiling: the median of several copies, which another run finds again within what half of these differ by.
+    let time = |lab: &Lab, random: bool, copies: usize| -> Result<Option<Rate>, MachineError> {
+        let kernel = branches(random, lab.features)?;
+        let amount = kernel.work.payload as f64;
+        // Of short pieces the faster ones would be those with luck: with fewer mispredictions.
+        let plan = lab.core_plan().whole();
+        let rates = (0..copies).map(|_| lab.watch().rate(&Work::on_registers(kernel.copied()?, 1), amount, plan));
+        let mut rates = rates.collect::<Result<Vec<Rate>, _>>()?;
+        rates.sort_by(|a, b| cycles_of(a).total_cmp(&cycles_of(b)));
+        let quarter = |n: usize| rates.get(n * copies / 4).map_or(0.0, cycles_of);
+        let (first, median, third) = (quarter(1), quarter(2), quarter(3));
+        let differ = if median > 0.0 { (third - first) / median } else { 0.0 };
+        Ok(rates.into_iter().nth(copies / 2).map(|rate| Rate { spread: differ, ..rate }))
+    };
+    let label = Label::new("mispredict", "s", 1);
+    if lab.leaves_out(&label) {
+        return Ok(());
+    }
+    let (Some(predicted), Some(random)) = (time(lab, false, COPIES)?, time(lab, true, COPIES_OF_RANDOM)?) else {
+        lab.missing(label, "no copy was timed");
+        return Ok(());
+    };
+    // A random branch is mispredicted every second time.
+    let cycles = 2.0 * (cycles_of(&random) - cycles_of(&predicted));
+    let off = |rate: &Rate| rate.spread * cycles_of(rate);
+    if cycles <= 0.0 {
+        lab.missing(label, "random branches took no longer than predictable ones");
+    } else {
+        let spread = 2.0 * (off(&random) + off(&predicted)) / cycles;
+        let rate = Rate { best: random.clock_hz / cycles, spread, ..random };
+        lab.record_time(label, &rate);
+    }
+    Ok(())
+}
+
+/// Seconds that a plan counts for page faults.
+const PLANNED_TOUCHES: f64 = 20e-3;
+
+/// First touches in all, and at a time: so few that the kernel has the pages of the last time at hand, in a cache. Of those from
+/// elsewhere one takes a quarter to a half longer, as neighbours and the hypervisor have it.
+const TOUCHES: usize = 4096;
+const PAGES: usize = 64;
+
+fn page_fault(lab: &mut Lab) -> Result<(), MachineError> {
+    let label = Label::new("pagefault", "s", 1);
+    if lab.leaves_out(&label) {
+        return Ok(());
+    }
+    if lab.watch().plan(PLANNED_TOUCHES) {
+        lab.record_time(label, &Rate::planned(1e6));
+        return Ok(());
+    }
+    let result: Arc<Mutex<Vec<Result<Repetition, MachineError>>>> = Arc::default();
+    let shared = result.clone();
+    let clock = lab.watch().clock();
+    let touch = move |_rank: usize| {
+        let mut scratch = Arguments::new();
+        for _ in 0..TOUCHES / PAGES {
+            let run = Buffer::new(PAGES as u64 * 4096, Pages::Small).map(|buffer| {
+                let base = buffer.address() as *mut u8;
+                let presence = Presence::now();
+                let resting_hz = clock.hz(&mut scratch);
+                let start = Instant::now();
+                for page in 0..PAGES {
+                    // SAFETY: the buffer has PAGES pages behind its address.
+                    unsafe { base.add(page * 4096).write_volatile(1) };
+                }
+                let seconds = start.elapsed().as_secs_f64();
+                Repetition {
+                    seconds,
+                    clock_hz: clock.hz(&mut scratch),
+                    resting_hz,
+                    disturbed: presence.was_disturbed(),
+                    shared: false,
+                }
+            });
+            if let Ok(mut all) = shared.lock() {
+                all.push(run);
+            }
+        }
+    };
+    lab.team().run(1, Arc::new(touch))?;
+    let runs =
+        std::mem::take(&mut *result.lock().map_err(|_| MachineError::Thread { cpu: 0, reason: "panicked".into() })?);
+    let runs = runs.into_iter().collect::<Result<Vec<_>, _>>()?;
+    lab.record_time(label, &Rate::judge(&runs, PAGES as f64, 4));
+    Ok(())
+}

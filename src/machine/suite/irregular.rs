@@ -1,0 +1,377 @@
+//! Latencies of each level and the DRAM bandwidth of accesses that prefetchers cannot or hardly follow.
+
+use std::sync::Arc;
+
+use crate::machine::error::MachineError;
+use crate::machine::harness::arena::{Arena, Content, Pages};
+use crate::machine::harness::timing::{Plan, Rate, Work};
+use crate::machine::harness::windows::Windows;
+use crate::machine::kernels::x86_64::{chase, irregular};
+use crate::machine::kernels::{Arguments, Kernel};
+use crate::machine::suite::lab::{Effort, Lab, Label};
+use crate::profile::machine::ON_SMALL_PAGES;
+
+/// Bytes of a cache line.
+pub const LINE: u64 = 64;
+
+/// `lat.{l1,l2,l3,dram}` in seconds and `dram.chase.{1,2,4,8,16}` in byte/s (a line for each hop), huge pages.
+pub fn latencies(lab: &mut Lab) -> Result<(), MachineError> {
+    let size = |lab: &Lab, level| lab.topology.cache(level).map(|c| c.size);
+    let mut sets = Vec::new();
+    if let Some(l1) = size(lab, 1) {
+        sets.push(("l1", l1 / 2));
+    }
+    if let Some(l2) = size(lab, 2) {
+        sets.push(("l2", l2 / 4));
+        if let Some(l3) = size(lab, 3) {
+            sets.push(("l3", (4 * l2).min(l3 / 2)));
+        }
+    }
+    for (name, bytes) in sets {
+        let label = Label::new(format!("lat.{name}"), "s", 1);
+        if lab.leaves_out(&label) {
+            continue;
+        }
+        let nodes = power_of_two_below(bytes / LINE);
+        let seconds = (nodes as f64 * 20e-9).max(200e-6);
+        // Each piece meets all lines, which differ in how far they are. What neighbours are part of is timed as a whole.
+        let pieces = if name == "l3" { 1 } else { ((seconds / (nodes as f64 * NEAR_HOP)) as u64).max(1) };
+        let core = lab.core_plan();
+        let plan = Plan { seconds, pieces: pieces.min(core.pieces), ..core };
+        // Which physical pages the buffer gets decides how evenly the sets of L2 fill: another one in each round.
+        let rate = latency_of(lab, bytes, nodes, plan)?;
+        lab.record_time(label, &rate);
+    }
+    chases(lab, Pages::Huge, "")
+}
+
+/// Seconds of a hop in L2, at most: 12 to 16 cycles.
+const NEAR_HOP: f64 = 6e-9;
+
+/// Hops a second of one chain through the lines of a fresh buffer.
+fn latency_of(lab: &Lab, bytes: u64, nodes: u64, plan: Plan) -> Result<Rate, MachineError> {
+    let arena = Arena::new(lab.team(), 1, bytes, Pages::Huge, false)?;
+    link(lab, &arena, nodes)?;
+    visit(lab, &arena, nodes)?;
+    hops(lab, &arena, nodes, Chase { threads: 1, chains: 1 }, plan)
+}
+
+/// Chains that bring a set into the caches of the first thread.
+const VISITORS: usize = 16;
+
+/// Has the first thread hop over all of a set that its caches can hold: other threads wrote it, too, and the hops that are timed
+/// might be the first ones to most of its lines.
+pub fn visit(lab: &Lab, arena: &Arena, nodes: u64) -> Result<(), MachineError> {
+    if nodes * LINE > lab.topology.caches.last().map_or(0, |c| c.size) {
+        return Ok(());
+    }
+    let (work, hops) = chasing(lab, arena, nodes, Chase { threads: 1, chains: VISITORS })?;
+    lab.watch().time(&work, nodes.div_ceil(hops), 1).map(|_| ())
+}
+
+/// Chases of DRAM; `suffix` names the pages where they are not huge.
+fn chases(lab: &mut Lab, pages: Pages, suffix: &str) -> Result<(), MachineError> {
+    if lab.far_bytes().is_none() {
+        let reason = "too little memory for a buffer of four times the last-level caches";
+        lab.missing(Label::new(format!("lat.dram{suffix}"), "s", 1), reason);
+        for (threads, chains) in lab.ends().into_iter().flat_map(|n| [1, 2, 4, 8, 16].map(|chains| (n, chains))) {
+            lab.missing(Label::new(format!("dram.chase.{chains}{suffix}"), "byte/s", threads), reason);
+        }
+        return Ok(());
+    }
+    for threads in lab.ends() {
+        let wanted = [1, 2, 4, 8, 16];
+        if !lab.wants_family_on(pages, &["lat.dram", "dram.chase."], threads) {
+            continue;
+        }
+        // One cycle serves all threads where no node is nearer to one of them.
+        let slabs = if lab.topology.nodes.len() > 1 { threads } else { 1 };
+        let Some(arena) = lab.far(slabs, pages)? else {
+            if threads == 1 {
+                lab.too_late(Label::new(format!("lat.dram{suffix}"), "s", 1));
+            }
+            for chains in wanted {
+                lab.too_late(Label::new(format!("dram.chase.{chains}{suffix}"), "byte/s", threads));
+            }
+            continue;
+        };
+        let nodes = power_of_two_below(arena.slab / LINE);
+        link(lab, &arena, nodes)?;
+        for chains in wanted {
+            let label = Label::new(format!("dram.chase.{chains}{suffix}"), "byte/s", threads);
+            let latency = Label::new(format!("lat.dram{suffix}"), "s", 1);
+            let also_latency = chains == 1 && threads == 1;
+            let wanted = lab.wants(&label) || (also_latency && lab.wants(&latency));
+            if !wanted {
+                continue;
+            }
+            if lab.out_of_time() {
+                if also_latency {
+                    lab.too_late(latency);
+                }
+                lab.too_late(label);
+                continue;
+            }
+            let plan = Plan { seconds: 2e-3, ..lab.shared_plan() };
+            let rate = hops(lab, &arena, nodes, Chase { threads, chains }, plan)?;
+            if also_latency {
+                lab.record_time(latency, &rate);
+            }
+            lab.record(label, &rate.scaled(LINE as f64));
+        }
+    }
+    Ok(())
+}
+
+/// The greatest power of two that is not above `n`; 1 for 0.
+pub fn power_of_two_below(n: u64) -> u64 {
+    if n < 2 { 1 } else { 1 << (63 - n.leading_zeros()) }
+}
+
+/// Seconds that a plan counts for linking one line.
+pub const PLANNED_LINK: f64 = 8e-9;
+
+/// Odd multipliers of [`scatter`].
+const FIRST: u64 = 0x9e37_79b9_7f4a_7c15;
+const SECOND: u64 = 0xbf58_476d_1ce4_e5b9;
+
+/// A permutation of 2^bits numbers without visible pattern: odd multiplications and shifted exclusive ors are one to one.
+pub fn scatter(n: u64, nodes: u64) -> u64 {
+    let mask = nodes - 1;
+    let mix = |x: u64| x ^ (x >> half(nodes));
+    mix(mix(n.wrapping_mul(FIRST) & mask).wrapping_mul(SECOND) & mask)
+}
+
+/// The number that [`scatter`] makes `place` of.
+fn unscatter(place: u64, nodes: u64) -> u64 {
+    let mask = nodes - 1;
+    // A shift by at least half of the bits undoes itself.
+    let mix = |x: u64| x ^ (x >> half(nodes));
+    mix(mix(place).wrapping_mul(const { inverse(SECOND) }) & mask).wrapping_mul(const { inverse(FIRST) }) & mask
+}
+
+/// Half of the bits of numbers below `nodes`, rounded up.
+fn half(nodes: u64) -> u32 {
+    nodes.trailing_zeros().div_ceil(2).max(1)
+}
+
+/// The inverse of an odd number modulo 2^64: Newton's iteration doubles the bits that are right, three at first.
+const fn inverse(odd: u64) -> u64 {
+    let (mut x, mut n) = (odd, 0);
+    while n < 5 {
+        x = x.wrapping_mul(2_u64.wrapping_sub(odd.wrapping_mul(x)));
+        n += 1;
+    }
+    x
+}
+
+/// Links the first `nodes` lines of each slab into one cycle in scattered order, unless they are. Of a set that no cache holds no
+/// line is left in one: a chase comes by each line once, and would find those that were written last.
+pub fn link(lab: &Lab, arena: &Arena, nodes: u64) -> Result<(), MachineError> {
+    let content = Content::Cycles { slabs: arena.threads, nodes };
+    if arena.content() == content {
+        return Ok(());
+    }
+    let slabs = arena.clone();
+    // Where all is one slab, all threads write it: a part each.
+    let parts = if arena.threads == 1 { lab.most() as u64 } else { 1 };
+    let job = move |rank: usize| {
+        let (base, part) = (slabs.slab_address(rank % slabs.threads), rank as u64 % parts);
+        for place in nodes * part / parts..nodes * (part + 1) / parts {
+            let next = scatter((unscatter(place, nodes) + 1) & (nodes - 1), nodes);
+            // SAFETY: places are below `nodes`, whose lines fit the slab; no other thread writes in this part of it.
+            unsafe { ((base + LINE * place) as *mut u64).write(base + LINE * next) };
+        }
+    };
+    lab.watch().plan((nodes * arena.threads as u64) as f64 * PLANNED_LINK);
+    lab.team().run(arena.threads * parts as usize, Arc::new(job))?;
+    arena.note_content(content);
+    if nodes * LINE * arena.threads as u64 > lab.topology.llc_total { flush(lab, arena) } else { Ok(()) }
+}
+
+/// Puts the slabs out of the caches, where the CPU can do so quickly.
+pub fn flush(lab: &Lab, arena: &Arena) -> Result<(), MachineError> {
+    let Some(kernel) = irregular::flush(lab.features)? else { return Ok(()) };
+    let (lines, threads) = (arena.total() / LINE, lab.most() as u64);
+    if lines < threads {
+        return Ok(());
+    }
+    let arguments = (0..threads).map(|rank| {
+        let (from, to) = (lines * rank / threads, lines * (rank + 1) / threads);
+        let mut set = Arguments::new();
+        set.pointers[0] = arena.slab_address(0) + LINE * from;
+        set.inner = to - from;
+        set
+    });
+    lab.watch().time(&Work::new(kernel, arguments.collect()), 1, 1).map(|_| ())
+}
+
+/// How `threads` threads chase with `chains` chains each.
+#[derive(Debug, Clone, Copy)]
+pub struct Chase {
+    /// Threads: each in its own slab, or all in the only one.
+    pub threads: usize,
+    /// Chains of each.
+    pub chains: usize,
+}
+
+/// Hops a second of all threads together, their chains evenly spaced on the cycle of `nodes`, from another place each time.
+pub fn hops(lab: &Lab, arena: &Arena, nodes: u64, chase: Chase, plan: Plan) -> Result<Rate, MachineError> {
+    let (work, hops) = chasing(lab, arena, nodes, chase)?;
+    lab.watch().rate(&work, hops as f64, plan)
+}
+
+/// The kernel of a chase, and the hops of one iteration of all threads.
+fn chasing(lab: &Lab, arena: &Arena, nodes: u64, chase: Chase) -> Result<(Work, u64), MachineError> {
+    let Chase { threads, chains } = chase;
+    let kernel = chase::chase(chains, lab.features)?;
+    let chains = chains as u64;
+    let hops = kernel.work.payload * threads as u64;
+    let start = arena.turn().wrapping_mul(FIRST) >> 16;
+    let arguments = (0..threads as u64).map(|rank| {
+        let mut set = Arguments::new();
+        for (n, chain) in (0..).zip(&mut set.chains) {
+            // Where all share one cycle, the chains of all; unused ones may be anywhere.
+            let (place, places) =
+                if arena.threads == 1 { (rank * chains + n, threads as u64 * chains) } else { (n, chains) };
+            let position = start + (nodes as u128 * u128::from(place) / u128::from(places)) as u64;
+            *chain = arena.slab_address(rank as usize % arena.threads) + LINE * scatter(position & (nodes - 1), nodes);
+        }
+        set
+    });
+    Ok((Work::new(kernel, arguments.collect()), hops))
+}
+
+/// `dram.stride.{2,4,8,16,page}`, `dram.random`, `dram.gather` (byte/s, a line for each line touched); the last three
+/// and the chases on 4 KiB pages, too (`.4k`), whose memory lies together: by where the kernel, and a hypervisor behind it, take
+/// single pages from, random loads differ by a half from one buffer to the next (Zen 1, a guest: 1.4 to 2.5 GB/s; these 2.9).
+pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
+    if lab.far_bytes().is_none() {
+        return Ok(());
+    }
+    for (pages, suffix) in [(Pages::Huge, ""), (Pages::Split, ON_SMALL_PAGES)] {
+        if pages.are_small() && lab.effort == Effort::Quick {
+            continue;
+        }
+        for threads in lab.ends() {
+            if !lab.wants_family_on(pages, &["dram.stride.", "dram.random", "dram.gather"], threads) {
+                continue;
+            }
+            let Some(arena) = lab.far(threads, pages)? else {
+                too_late(lab, threads, suffix);
+                continue;
+            };
+            scattered(lab, &arena, suffix)?;
+            if pages.are_small() {
+                strides(lab, &arena, &STRIDES[4..], suffix)?;
+            } else if threads == 1 || lab.effort == Effort::Full {
+                strides(lab, &arena, &STRIDES, suffix)?;
+            }
+        }
+        if pages.are_small() {
+            chases(lab, pages, suffix)?;
+        }
+    }
+    Ok(())
+}
+
+/// There is no buffer, for lack of time.
+fn too_late(lab: &mut Lab, threads: usize, suffix: &str) {
+    let strides = STRIDES.iter().map(|(name, _)| format!("stride.{name}")).skip(if suffix.is_empty() { 0 } else { 4 });
+    let strides = strides.filter(|_| !suffix.is_empty() || threads == 1 || lab.effort == Effort::Full);
+    for id in strides.chain(["random", "gather"].map(String::from)).collect::<Vec<_>>() {
+        let label = Label::new(format!("dram.{id}{suffix}"), "byte/s", threads);
+        if lab.wants(&label) {
+            lab.too_late(label);
+        }
+    }
+}
+
+/// Random loads and gathers anywhere in the buffer, by all threads.
+fn scattered(lab: &mut Lab, arena: &Arena, suffix: &str) -> Result<(), MachineError> {
+    let labels = ["random", "gather"].map(|id| Label::new(format!("dram.{id}{suffix}"), "byte/s", arena.threads));
+    if labels.iter().any(|label| lab.wants(label)) && !lab.out_of_time() {
+        flush(lab, arena)?;
+    }
+    let bits = power_of_two_below(arena.total() / LINE).trailing_zeros();
+    let random = vec![irregular::random(bits, lab.features)?, irregular::random_held(bits, lab.features)?];
+    let gather = irregular::gather(bits, lab.features)?.into_iter().collect();
+    for (label, kernels) in labels.into_iter().zip::<[Vec<Kernel>; 2]>([random, gather]) {
+        if kernels.is_empty() {
+            lab.missing(label, "this CPU has no gather instructions");
+            continue;
+        }
+        if lab.leaves_out(&label) {
+            continue;
+        }
+        let rates = kernels.into_iter().map(|kernel| scattered_rate(lab, arena, kernel));
+        let rates = rates.collect::<Result<Vec<_>, _>>()?;
+        if let Some(rate) = rates.into_iter().reduce(Rate::better) {
+            lab.record(label, &rate);
+        }
+    }
+    Ok(())
+}
+
+/// Bytes a second, a line for each load, of a kernel that generates its addresses.
+fn scattered_rate(lab: &Lab, arena: &Arena, kernel: Kernel) -> Result<Rate, MachineError> {
+    let amount = (kernel.work.payload * LINE * arena.threads as u64) as f64;
+    let arguments = (0..arena.threads).map(|rank| {
+        let mut set = Arguments::new();
+        set.pointers[0] = arena.slab_address(0);
+        // Each thread its own random sequence.
+        set.seeds.iter_mut().for_each(|s| *s ^= (rank as u64).wrapping_mul(0x2545_f491_4f6c_dd1d));
+        set.lanes.iter_mut().for_each(|s| *s ^= (rank as u32).wrapping_mul(0x9e37_79b9));
+        let places = (rank * set.chains.len()) as u64..;
+        set.chains.iter_mut().zip(places).for_each(|(chain, n)| *chain = (n + 1).wrapping_mul(FIRST));
+        set
+    });
+    let plan = Plan { seconds: 2e-3, ..lab.shared_plan() };
+    lab.watch().rate(&Work::new(kernel, arguments.collect()), amount, plan)
+}
+
+/// Names of the strides, in elements of eight bytes, and their bytes.
+const STRIDES: [(&str, u64); 5] = [("2", 16), ("4", 32), ("8", 64), ("16", 128), ("page", 4096)];
+
+/// One load in every stride; `suffix` names the pages where they are not huge.
+fn strides(lab: &mut Lab, arena: &Arena, strides: &[(&str, u64)], suffix: &str) -> Result<(), MachineError> {
+    for &(name, stride) in strides {
+        let label = Label::new(format!("dram.stride.{name}{suffix}"), "byte/s", arena.threads);
+        if lab.leaves_out(&label) {
+            continue;
+        }
+        let kernel = irregular::stride(stride, lab.features)?;
+        let body = irregular::STRIDE_LOADS * stride;
+        // The starts move by up to one stride: leave the last body free.
+        let window = arena.window();
+        let inner = window / body - 1;
+        let touched = stride.min(LINE) * irregular::STRIDE_LOADS * inner;
+        let arguments = (0..arena.threads).map(|rank| {
+            let mut set = Arguments::new();
+            set.pointers[0] = arena.slab_address(rank);
+            set.inner = inner;
+            set
+        });
+        let amount = (touched * arena.threads as u64) as f64;
+        let windows = Windows { count: arena.slab / window, bytes: window, stride, walked: arena.walked() };
+        let work = Work::new(kernel, arguments.collect()).through(windows);
+        let rate = lab.watch().rate(&work, amount, lab.shared_plan())?;
+        lab.record(label, &rate);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scatter_is_a_permutation() {
+        for nodes in [1_u64, 2, 64, 256, 4096] {
+            let mut seen: Vec<u64> = (0..nodes).map(|n| scatter(n, nodes)).collect();
+            seen.sort_unstable();
+            assert!(seen.iter().enumerate().all(|(n, x)| n as u64 == *x), "{nodes}");
+            assert!((0..nodes).all(|n| unscatter(scatter(n, nodes), nodes) == n), "{nodes}");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! What a pass measures: everything, or only what is in doubt.
+
+use crate::machine::estimate::Keys;
+use crate::machine::harness::arena::Pages;
+use crate::profile::machine::ON_SMALL_PAGES;
+
+/// The ceilings that a pass is for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Aim {
+    /// Everything.
+    All,
+    /// These alone.
+    Only(Keys),
+}
+
+impl Aim {
+    /// Whether the ceiling `id` at `threads` is measured.
+    pub fn includes(&self, id: &str, threads: usize) -> bool {
+        match self {
+            Aim::All => true,
+            Aim::Only(keys) => keys.contains(&(id.into(), threads)),
+        }
+    }
+
+    /// Whether any ceiling on `pages` at `threads` whose id begins with one of `prefixes` is measured: those on small pages need
+    /// another buffer.
+    pub fn includes_family(&self, pages: Pages, prefixes: &[impl AsRef<str>], threads: usize) -> bool {
+        match self {
+            Aim::All => true,
+            Aim::Only(keys) => {
+                let on_them = |id: &str| id.ends_with(ON_SMALL_PAGES) == pages.are_small();
+                let meant = |id: &str| on_them(id) && prefixes.iter().any(|p| id.starts_with(p.as_ref()));
+                keys.iter().any(|(id, n)| *n == threads && meant(id))
+            }
+        }
+    }
+}

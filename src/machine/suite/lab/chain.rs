@@ -1,0 +1,90 @@
+//! Chains that latencies are derived from: what one step takes, as their rounds say.
+
+use super::{Lab, Label};
+use crate::machine::estimate::rounds::Round;
+use crate::machine::harness::timing::Rate;
+use crate::profile::machine::{Ceiling, CeilingId, How, Quality};
+
+/// How far the cycles of a chain differ from one run to the next, at least.
+const RESOLUTION: f64 = 0.006;
+
+/// What one step of a chain takes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Chain {
+    /// In cycles.
+    pub cycles: f64,
+    /// By how many these may be off.
+    pub off: f64,
+    /// The clock that it was measured at, in hertz.
+    clock_hz: f64,
+    quality: Quality,
+    reason: Option<String>,
+}
+
+impl Lab {
+    /// What a step of the chain `name` takes, of which `rate` steps a second were made in one more round. It is the median of the faster
+    /// half of a round that counts, since a chain through the divider now and then runs in step for a while, which no loop can count on.
+    pub fn chain(&mut self, name: String, rate: &Rate) -> Chain {
+        let round = Round { rate: rate.typical, ..Round::of(rate, self.shares_cores()) };
+        match self.note(&CeilingId::from(name), 1, round) {
+            Some(found) => {
+                let cycles = found.clock_hz / found.rate;
+                let off = found.spread.max(RESOLUTION) * cycles;
+                Chain { cycles, off, clock_hz: found.clock_hz, quality: found.quality, reason: found.reason }
+            }
+            // Nothing was timed.
+            None => Chain { cycles: 1.0, off: 1.0, clock_hz: 1.0, quality: Quality::Noisy, reason: None },
+        }
+    }
+
+    /// Records a latency of `cycles`, off by at most `off`, as `how` says from `chains`, the last of which tells the clock.
+    pub fn record_latency(&mut self, label: Label, (cycles, off): (f64, f64), chains: &[&Chain], how: &str) {
+        let Some(last) = chains.last() else { return };
+        let noisy = chains.iter().find(|chain| chain.quality != Quality::Reproduced);
+        self.replace(Ceiling {
+            value: Some(cycles / last.clock_hz),
+            clock_hz: Some(last.clock_hz),
+            spread: Some(off / cycles.max(1.0)),
+            quality: noisy.map_or(Quality::Reproduced, |chain| chain.quality),
+            how: How::Derived,
+            reason: noisy.and_then(|chain| chain.reason.clone()).or(Some(how.into())),
+            ..Ceiling::blank(label.id, label.unit, label.threads as u32)
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::harness::timing::Repetition;
+    use crate::machine::host::features::Features;
+    use crate::machine::host::topology::{Identity, Topology};
+    use crate::machine::suite::lab::Effort;
+
+    /// Chains of which a step takes so many cycles, at 1 GHz.
+    fn of(cycles: f64) -> Rate {
+        let run =
+            Repetition { seconds: cycles * 1e-9, clock_hz: 1e9, resting_hz: 1e9, disturbed: false, shared: false };
+        Rate::judge(&[run; 8], 1.0, 8)
+    }
+
+    #[test]
+    fn a_chain_that_was_held_up_once_makes_no_latency() {
+        let (topology, _) = Topology::detect_of(Identity::ask(), "/sys".as_ref(), &[0]);
+        let mut lab = Lab::new(Features::detect(), topology, 1, 64 << 20, Effort::Full).expect("one thread");
+        // Chains of 3 cycles more than one, both held up by `factor`.
+        let mut latency = |factor: f64| {
+            let alone = lab.chain("alone".into(), &of(1.0));
+            let with = lab.chain("with".into(), &of(4.0 * factor));
+            let found = (with.cycles - alone.cycles, with.off + alone.off);
+            lab.record_latency(Label::new("lat.test", "s", 1), found, &[&alone, &with], "from two chains");
+            let found = lab.found("lat.test", 1).cloned().expect("recorded");
+            ((found.value.expect("a value") * 1e9 * 1000.0).round() / 1000.0, found.is_reproduced())
+        };
+        assert_eq!(latency(1.1), (3.4, false), "one round");
+        assert_eq!(latency(1.0), (3.4, false), "the median is held up");
+        assert_eq!(latency(1.0), (3.0, true));
+        assert_eq!(latency(1.2), (3.0, false), "half of them were");
+        assert_eq!(latency(1.0), (3.0, true));
+    }
+}

@@ -1,0 +1,126 @@
+//! The buffers that no cache holds. They are made once and kept, unless [given back](Lab::give_back_far): memory costs most when it is
+//! touched first, a second for each half a GiB where the hypervisor has not yet given it to this host.
+
+use std::time::{Duration, Instant};
+
+use super::{Effort, Lab};
+use crate::machine::error::MachineError;
+use crate::machine::harness::arena::{Arena, Pages};
+
+/// CPUs that are taken to have a last-level cache each: a hypervisor may put them so, whatever it says.
+const APART: u64 = 4;
+
+/// Buffers of this size are made in time.
+const LARGE: u64 = 2 << 30;
+
+/// Time that making one may take at least: later runs, which have little, get to one in the end, since what a hypervisor once
+/// gave it need not give again.
+const MAKING: Duration = Duration::from_millis(400);
+
+/// Buffers that were made: one on each kind of pages, the oldest first.
+#[derive(Debug, Default)]
+pub struct Far {
+    held: Vec<(Pages, Arena)>,
+}
+
+impl Lab {
+    /// Bytes of a buffer that no cache holds: eight times the last-level caches (of each of a few CPUs), or four times where that
+    /// is more than [`LARGE`] or has to be quick, as a power of two, since that is what scattered accesses reach; `None` where that is more than a
+    /// quarter of the memory. A cache that is no LRU keeps its share of a stream that goes round (Zen 5, 32 MiB: of one of 64 MiB
+    /// half, of 128 MiB a quarter, of 512 MiB a sixteenth).
+    pub fn far_bytes(&self) -> Option<u64> {
+        let told = self.topology.llc_total.max(8 << 20);
+        let each = self.topology.caches.last().map_or(0, |c| c.size) * (self.topology.cpus.len() as u64).min(APART);
+        let fits = |bytes: &u64| *bytes <= self.memory / 4;
+        let all = [8, 4].map(|times| (times * told.max(each)).next_power_of_two()).into_iter();
+        let least = [(4 * told).next_power_of_two(), 4 * told];
+        let is_quick = self.effort == Effort::Quick;
+        all.filter(|bytes| *bytes <= LARGE && !is_quick).chain(least).find(fits)
+    }
+
+    /// Such a buffer for `threads` threads, of ones until something else is written to it; `None` where there is too little
+    /// memory, no time, or making it takes more than three quarters of the time that is left and [`MAKING`].
+    ///
+    /// # Errors
+    /// As [`Arena::new`].
+    pub fn far(&mut self, threads: usize, pages: Pages) -> Result<Option<Arena>, MachineError> {
+        let Some(bytes) = self.far_bytes().filter(|_| !self.out_of_time()) else { return Ok(None) };
+        let several_nodes = self.topology.nodes.len() > 1;
+        let serves = |arena: &Arena| arena.threads == threads || !several_nodes;
+        let is_it = |held: &&(Pages, Arena)| held.0 == pages && serves(&held.1);
+        if let Some((_, arena)) = self.far.held.iter().find(is_it) {
+            return Ok(Some(arena.divided(threads)));
+        }
+        self.far.held.retain(|held| held.0 != pages);
+        while !self.far.held.is_empty() && (self.far.held.len() as u64 + 1) * bytes > self.memory / 3 {
+            self.far.held.remove(0);
+        }
+        // More threads touch it sooner; which of them does matters where there are several nodes.
+        let touching = if several_nodes { threads } else { self.most() };
+        let most = (self.time_left() * 3 / 4).max(MAKING);
+        if self.watch.plans_longer(2 * bytes, most) {
+            return Ok(None);
+        }
+        let end = Instant::now() + most;
+        let Some(arena) = Arena::filled(self.team(), touching, bytes, pages, end)? else { return Ok(None) };
+        if pages == Pages::Huge && self.watch.planned().is_none() {
+            self.note_huge_pages(arena.huge_share());
+        }
+        self.far.held.push((pages, arena.clone()));
+        Ok(Some(arena.divided(threads)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::host::features::Features;
+    use crate::machine::host::topology::{Cpu, Topology};
+    use crate::profile::machine::Cache;
+
+    fn lab(llc: u64, shared_by: u32, cpus: usize, memory: u64) -> Lab {
+        let cpu = crate::machine::host::limits::Limits::read().cpus[0];
+        let topology = Topology {
+            cpu: "test".into(),
+            cpus: (0..cpus).map(|n| Cpu { id: cpu, core: (0, n), node: 0, capacity: 1024 }).collect(),
+            caches: vec![Cache { level: 3, size: llc, ways: 16, line: 64, shared_by }],
+            l1i_bytes: 32 << 10,
+            l1i_way_bytes: 4096,
+            llc_total: llc,
+            nodes: vec![0],
+        };
+        Lab::new(Features::default(), topology, 1, memory, Effort::Full).expect("one thread")
+    }
+
+    #[test]
+    fn the_buffer_is_many_times_the_caches_that_there_may_be() {
+        let of = |llc_mib: u64, cpus, memory_gib: u64| {
+            lab(llc_mib << 20, cpus as u32, cpus, memory_gib << 30).far_bytes().map(|bytes| bytes >> 20)
+        };
+        assert_eq!(of(32, 2, 24), Some(512), "a hypervisor may have put two CPUs on a cache each");
+        assert_eq!(of(32, 64, 24), Some(1024), "a few of many");
+        assert_eq!(of(32, 2, 1), Some(256), "half of it where memory is short");
+        assert_eq!(of(480, 2, 24), Some(2048), "what is told, where all would take too long");
+        assert_eq!(of(480, 2, 7), None, "more than a quarter of the memory");
+        assert_eq!(of(300, 2, 5), Some(1200), "what is told, if it fits in no round number");
+    }
+
+    #[test]
+    fn a_buffer_is_made_once() {
+        let mut lab = lab(1 << 20, 1, 1, 4 << 30);
+        let address = |lab: &mut Lab, pages| lab.far(1, pages).expect("32 MiB").map(|arena| arena.slab_address(0));
+        let first = address(&mut lab, Pages::Huge);
+        let small = address(&mut lab, Pages::Split);
+        assert!(first.is_some() && small.is_some() && first != small);
+        assert_eq!((address(&mut lab, Pages::Huge), address(&mut lab, Pages::Split)), (first, small));
+    }
+
+    #[test]
+    fn only_as_many_are_held_as_a_third_of_the_memory_takes() {
+        let mut lab = lab(1 << 20, 1, 1, 480 << 20);
+        for (pages, held) in [(Pages::Huge, 1), (Pages::Split, 2), (Pages::Small, 2), (Pages::Huge, 2)] {
+            assert!(lab.far(1, pages).expect("64 MiB").is_some());
+            assert_eq!(lab.far.held.len(), held, "{pages:?}");
+        }
+    }
+}

@@ -1,0 +1,458 @@
+//! The bench that ceilings are measured on: stopwatch, instruction sets, topology, schedule, results.
+
+mod aim;
+mod chain;
+mod effort;
+mod far;
+mod record;
+mod schedule;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::machine::error::MachineError;
+use crate::machine::estimate::rounds::{Round, Rounds};
+use crate::machine::estimate::{self, Keys};
+use crate::machine::harness::arena::{Arena, Pages};
+use crate::machine::harness::timing::{Plan, Rate, Stopwatch, Work};
+use crate::machine::harness::{ClockChain, Team, core_to_core};
+use crate::machine::host::features::Features;
+use crate::machine::host::topology::{self, Topology};
+use crate::machine::kernels::Kernel;
+use crate::profile::core_to_core::CoreToCore;
+use crate::profile::machine::{Ceiling, CeilingId, Sweep};
+use crate::profile::run::Warning;
+use aim::Aim;
+pub use chain::Chain;
+pub use effort::Effort;
+use far::Far;
+use schedule::Schedule;
+
+/// Where and how a ceiling stands: id, unit, threads.
+#[derive(Debug, Clone)]
+pub struct Label {
+    /// Ceiling id.
+    pub id: CeilingId,
+    /// Unit of its value.
+    pub unit: &'static str,
+    /// Threads.
+    pub threads: usize,
+}
+
+impl Label {
+    /// A label.
+    pub fn new(id: impl Into<CeilingId>, unit: &'static str, threads: usize) -> Self {
+        Label { id: id.into(), unit, threads }
+    }
+
+    fn key(&self) -> (CeilingId, usize) {
+        (self.id.clone(), self.threads)
+    }
+}
+
+/// Share of huge pages below which there is a warning.
+const HUGE_ENOUGH: f64 = 0.9;
+
+/// Time that two threads wait for each other to tell how far apart their CPUs are.
+const TOGETHER: Duration = Duration::from_millis(20);
+
+/// The bench.
+pub struct Lab {
+    /// Instruction sets that kernels may use.
+    pub features: Features,
+    /// The host.
+    pub topology: Topology,
+    /// Thread counts to measure, ascending, 1 first.
+    pub counts: Vec<usize>,
+    /// Bytes that may be allocated.
+    pub memory: u64,
+    /// How thoroughly.
+    pub effort: Effort,
+    watch: Stopwatch,
+    schedule: Schedule,
+    aim: Aim,
+    rounds: Rounds,
+    /// The best rate of each way to do the same.
+    ways: HashMap<(CeilingId, usize), Vec<f64>>,
+    ceilings: Vec<Ceiling>,
+    sweeps: Vec<Sweep>,
+    doubts: Vec<Warning>,
+    huge_pages: Option<f64>,
+    far: Far,
+    guest: bool,
+}
+
+impl Lab {
+    /// Sets the bench up: threads are started and pinned.
+    ///
+    /// # Errors
+    /// [`MachineError::Thread`], [`MachineError::Executable`]; [`MachineError::Architecture`] where no kernels exist.
+    pub fn new(
+        features: Features,
+        topology: Topology,
+        threads: usize,
+        memory: u64,
+        effort: Effort,
+    ) -> Result<Self, MachineError> {
+        let team = Team::new(&topology.placement(threads))?;
+        let (clock, probe) = clock_kernels(features)?;
+        let cores = topology.cores().min(threads);
+        let watch = Stopwatch::new(team, clock, probe, cores, effort.apart_budget());
+        Ok(Lab::with(watch, features, topology, threads, memory, effort))
+    }
+
+    /// A bench that runs nothing, but adds up how long it would take: for a host that need not exist.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn of_plan(features: Features, topology: Topology, memory: u64, effort: Effort) -> Result<Self, MachineError> {
+        let (clock, probe) = clock_kernels(features)?;
+        let threads = topology.cpus.len();
+        Ok(Lab::with(Stopwatch::of_plan(clock, probe)?, features, topology, threads, memory, effort))
+    }
+
+    fn with(
+        watch: Stopwatch,
+        features: Features,
+        topology: Topology,
+        threads: usize,
+        memory: u64,
+        effort: Effort,
+    ) -> Self {
+        Lab {
+            features,
+            counts: counts(&topology, threads, effort),
+            topology,
+            memory,
+            effort,
+            watch,
+            schedule: Schedule::of(effort),
+            aim: Aim::All,
+            rounds: Rounds::default(),
+            ways: HashMap::new(),
+            ceilings: Vec::new(),
+            sweeps: Vec::new(),
+            doubts: Vec::new(),
+            huge_pages: None,
+            far: Far::default(),
+            guest: topology::is_guest(),
+        }
+    }
+
+    /// The stopwatch.
+    pub fn watch(&self) -> &Stopwatch {
+        &self.watch
+    }
+
+    /// The threads.
+    pub fn team(&self) -> &Team {
+        self.watch.team()
+    }
+
+    /// Most threads.
+    pub fn most(&self) -> usize {
+        self.counts.last().copied().unwrap_or(1)
+    }
+
+    /// 1 and the most threads: the counts at which secondary ceilings are measured.
+    pub fn ends(&self) -> Vec<usize> {
+        let mut ends = vec![1, self.most()];
+        ends.dedup();
+        ends
+    }
+
+    /// Time since the measurement began; of a plan, the time that it would have taken until now.
+    pub fn elapsed(&self) -> Duration {
+        self.watch.planned().unwrap_or_else(|| self.schedule.began.elapsed())
+    }
+
+    /// Whether what follows may overrun the time of a quiet host.
+    pub fn set_essential(&mut self, essential: bool) {
+        self.schedule.essential = essential;
+    }
+
+    /// Whether the time is used up.
+    pub fn out_of_time(&self) -> bool {
+        self.time_left().is_zero()
+    }
+
+    /// Time in which something may begin.
+    pub fn time_left(&self) -> Duration {
+        self.schedule.end().saturating_sub(self.elapsed())
+    }
+
+    /// Begins the next round, whether or not there is time for it.
+    pub fn begin_round(&mut self, round: usize) {
+        self.schedule.begin(round, self.elapsed());
+    }
+
+    /// Whether there is time for one more round, which takes as long as this one did; the first one of all measures more than others.
+    pub fn has_time_for_a_round(&self) -> bool {
+        if self.is_first_of_all() { !self.out_of_time() } else { self.schedule.has_time(self.elapsed()) }
+    }
+
+    /// The number of this round, from 0 on.
+    pub fn round(&self) -> usize {
+        self.schedule.round
+    }
+
+    /// Whether what is measured once is measured now: in the first round over everything.
+    pub fn is_first_of_all(&self) -> bool {
+        self.schedule.round == 0 && self.measures_all()
+    }
+
+    /// Only what `keys` names is measured, within `budget` from now on; the rest stays as it is recorded.
+    pub fn only(&mut self, keys: Keys, budget: Duration) {
+        self.aim = Aim::Only(keys);
+        self.schedule.set_end(self.elapsed() + budget);
+    }
+
+    /// Whether everything is measured.
+    pub fn measures_all(&self) -> bool {
+        matches!(self.aim, Aim::All)
+    }
+
+    /// Whether `label` is to be measured at all.
+    pub fn wants(&self, label: &Label) -> bool {
+        self.aim.includes(&label.id, label.threads)
+    }
+
+    /// Whether anything is measured at `threads` whose id begins with one of `prefixes`: buffers are made only then.
+    /// Nothing on small pages is meant.
+    pub fn wants_family(&self, prefixes: &[&str], threads: usize) -> bool {
+        self.wants_family_on(Pages::Huge, prefixes, threads)
+    }
+
+    /// The same of what is measured on `pages`.
+    pub fn wants_family_on(&self, pages: Pages, prefixes: &[impl AsRef<str>], threads: usize) -> bool {
+        self.aim.includes_family(pages, prefixes, threads)
+    }
+
+    /// Whether `label` is not to be measured now: not wanted, or too late, which is then recorded.
+    pub fn leaves_out(&mut self, label: &Label) -> bool {
+        if !self.wants(label) {
+            return true;
+        }
+        let late = self.out_of_time();
+        if late {
+            self.too_late(label.clone());
+        }
+        late
+    }
+
+    /// Repetitions of kernels on registers and near caches.
+    pub fn core_plan(&self) -> Plan {
+        match self.effort {
+            Effort::Quick => Plan { seconds: 60e-6, pieces: 10, repetitions: 3, fastest: 8 },
+            Effort::Full => Plan { seconds: 100e-6, pieces: 16, repetitions: 4, fastest: 8 },
+        }
+    }
+
+    /// Repetitions of kernels that the neighbours disturb.
+    pub fn shared_plan(&self) -> Plan {
+        let repetitions = if self.effort == Effort::Quick { 2 } else { 3 };
+        Plan { seconds: 2e-3, pieces: 1, repetitions, fastest: 2 }
+    }
+
+    /// Times `ways` to do the same, `time` each, and returns the best rate: all of them in the first round, later the one that was best and
+    /// one other in turn.
+    ///
+    /// # Errors
+    /// Those of `time`.
+    pub fn best_way<W>(
+        &mut self,
+        label: &Label,
+        ways: &[W],
+        mut time: impl FnMut(&Lab, &W) -> Result<Option<Rate>, MachineError>,
+    ) -> Result<Option<Rate>, MachineError> {
+        let known = self.ways.get(&label.key()).filter(|known| known.len() == ways.len()).cloned();
+        let mut best_rates = known.clone().unwrap_or_else(|| vec![0.0; ways.len()]);
+        let in_turn: Vec<usize> = match known {
+            None => (0..ways.len()).collect(),
+            Some(known) => {
+                let best = (0..known.len()).max_by(|a, b| known[*a].total_cmp(&known[*b])).unwrap_or(0);
+                let other =
+                    (0..known.len()).filter(|n| *n != best).nth(self.round() % known.len().max(2).saturating_sub(1));
+                other.into_iter().chain([best]).collect()
+            }
+        };
+        let mut rates = Vec::new();
+        for n in in_turn {
+            if !rates.is_empty() && self.out_of_time() {
+                break;
+            }
+            if let Some(rate) = time(self, &ways[n])? {
+                best_rates[n] = best_rates[n].max(rate.best);
+                rates.push(rate);
+            }
+        }
+        self.ways.insert(label.key(), best_rates);
+        Ok(Rate::of_copies(rates))
+    }
+
+    /// Copies of a kernel that are timed in a round: where code lies can cost a few per cent for as long as it lies there.
+    fn copies(&self) -> usize {
+        if self.effort == Effort::Full && self.round() > 0 { 2 } else { 1 }
+    }
+
+    /// Times a kernel on registers and records the rate of `amount` per iteration and thread. The kernel is made anew in each round.
+    ///
+    /// # Errors
+    /// As [`Stopwatch::rate`]; emission errors are handed through.
+    pub fn registers(
+        &mut self,
+        label: Label,
+        kernel: impl Fn(Features) -> Result<Kernel, MachineError>,
+        amount: impl Fn(&Kernel) -> f64,
+    ) -> Result<(), MachineError> {
+        self.best_of(label, &[()], |(), features| kernel(features), amount)
+    }
+
+    /// Times several kernels that do the same on registers, one of each of `ways`, and records the best.
+    ///
+    /// # Errors
+    /// As [`registers`](Self::registers).
+    pub fn best_of<W>(
+        &mut self,
+        label: Label,
+        ways: &[W],
+        kernel: impl Fn(&W, Features) -> Result<Kernel, MachineError>,
+        amount: impl Fn(&Kernel) -> f64,
+    ) -> Result<(), MachineError> {
+        if self.leaves_out(&label) {
+            return Ok(());
+        }
+        let (threads, plan) = (label.threads, self.core_plan());
+        let best = self.best_way(&label, ways, |lab, way| {
+            let copies = (0..lab.copies()).map(|_| {
+                let kernel = kernel(way, lab.features)?;
+                let amount = amount(&kernel) * threads as f64;
+                lab.watch.rate(&Work::on_registers(kernel, threads), amount, plan)
+            });
+            Ok(Rate::of_copies(copies.collect::<Result<_, _>>()?))
+        })?;
+        match best {
+            Some(rate) => self.record(label, &rate),
+            None => self.missing(label, "there is no kernel for it"),
+        }
+        Ok(())
+    }
+
+    /// What is recorded.
+    pub fn ceilings(&self) -> &[Ceiling] {
+        &self.ceilings
+    }
+
+    /// Takes over what an earlier measurement recorded, each value as one round, but those of `outdated`.
+    pub fn resume(&mut self, ceilings: Vec<Ceiling>, sweeps: Vec<Sweep>, outdated: &Keys) {
+        for ceiling in &ceilings {
+            let (key, value) = ((ceiling.id.clone(), ceiling.threads as usize), ceiling.value.unwrap_or(0.0));
+            let rate = if ceiling.unit == "s" { 1.0 / value } else { value };
+            if value > 0.0 && !outdated.contains(&key) {
+                let clock_hz = ceiling.clock_hz.unwrap_or(1.0);
+                let resting_hz = ceiling.looked_hz().unwrap_or(clock_hz);
+                let round = Round { rate, clock_hz, resting_hz, undisturbed: true, steady: true };
+                self.rounds.note(&key.0, key.1, round);
+            }
+        }
+        (self.ceilings, self.sweeps) = (ceilings, sweeps);
+    }
+
+    /// Has `arena` hold ones.
+    ///
+    /// # Errors
+    /// [`MachineError::Thread`].
+    pub fn fill(&self, arena: &Arena) -> Result<(), MachineError> {
+        self.watch.plan_bytes(if arena.holds_ones() { 0 } else { arena.total() });
+        arena.fill(self.team())
+    }
+
+    /// Marks what contradicts itself as noisy, and says what holds for all.
+    pub fn conclude(&mut self) {
+        estimate::mark_violations(&mut self.ceilings);
+        if let Some(share) = self.huge_pages.filter(|s| *s < HUGE_ENOUGH) {
+            self.doubts.push(Warning::new(
+                "small-pages",
+                format!("the kernel put {:.0} % of the buffers on huge pages", 100.0 * share),
+                "DRAM bandwidths and latencies include TLB misses, as in programs on small pages",
+                "write madvise to /sys/kernel/mm/transparent_hugepage/enabled",
+            ));
+        }
+        if self.shares_cores() {
+            self.doubts.push(Warning::new(
+                "shared-cores",
+                "two threads run no faster than one: the CPUs appear to be SMT siblings of one core",
+                "ceilings of several threads are those of shared cores",
+                "ask the provider for whole cores, or choose CPUs of different cores with taskset",
+            ));
+        }
+    }
+
+    /// Whether several threads never had a core each: that is this host's nature, and their rounds count.
+    fn shares_cores(&self) -> bool {
+        self.watch.shares_cores()
+    }
+
+    /// How long a cache line takes between its CPUs now; `None` for one CPU, or where two threads do not meet.
+    ///
+    /// # Errors
+    /// [`MachineError::Thread`].
+    pub fn core_to_core(&self) -> Result<Option<CoreToCore>, MachineError> {
+        core_to_core::measure(self.team(), TOGETHER)
+    }
+
+    /// Notes the share of a buffer that really is on huge pages.
+    pub fn note_huge_pages(&mut self, share: Option<f64>) {
+        self.huge_pages = match (self.huge_pages, share) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+    }
+
+    /// The least share noted.
+    pub fn huge_pages(&self) -> Option<f64> {
+        self.huge_pages
+    }
+
+    /// Adds a curve, in place of an earlier one.
+    pub fn sweep(&mut self, sweep: Sweep) {
+        self.sweeps.retain(|old| old.id != sweep.id || old.threads != sweep.threads);
+        self.sweeps.push(sweep);
+    }
+
+    /// The sweep `id` at `threads`, if it was recorded.
+    pub fn swept(&self, id: &str, threads: u32) -> Option<&Sweep> {
+        self.sweeps.iter().find(|sweep| sweep.id == id && sweep.threads == threads)
+    }
+
+    /// Takes the doubts.
+    pub fn take_doubts(&mut self) -> Vec<Warning> {
+        std::mem::take(&mut self.doubts)
+    }
+
+    /// The results.
+    pub fn finish(self) -> (Vec<Ceiling>, Vec<Sweep>) {
+        (self.ceilings, self.sweeps)
+    }
+}
+
+/// The thread counts to measure: of a quick measurement one, a thread on each core, and all.
+fn counts(topology: &Topology, threads: usize, effort: Effort) -> Vec<usize> {
+    let all = topology.thread_counts(threads);
+    let (most, cores) = (all.last().copied().unwrap_or(1), topology.cores());
+    let is_kept = |n: &usize| effort == Effort::Full || [1, cores, most].contains(n);
+    all.into_iter().filter(is_kept).collect()
+}
+
+/// The chain that tells the clock, and independent additions.
+#[cfg(target_arch = "x86_64")]
+pub fn clock_kernels(features: Features) -> Result<(ClockChain, Kernel), MachineError> {
+    use crate::machine::kernels::x86_64::integer::{self, Scalar};
+    let clock = ClockChain::new(integer::additions(features)?, integer::multiplications(features)?);
+    Ok((clock, integer::throughput(&[Scalar::Add], features)?))
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub fn clock_kernels(_features: Features) -> Result<(ClockChain, Kernel), MachineError> {
+    Err(MachineError::Architecture { arch: std::env::consts::ARCH })
+}

@@ -1,0 +1,123 @@
+//! Instruction mixes (A.1.4), the upper limit of issue, and the FLOPs-per-element curve of the Roofline Toolkit.
+
+use super::arrays::{self, Shape};
+use crate::isa::operation::{FpOp, Precision, Width};
+use crate::machine::error::MachineError;
+use crate::machine::estimate::rounds::at_one_clock;
+use crate::machine::harness::arena::{Arena, PADDING, Pages};
+use crate::machine::harness::timing::{Rate, Work};
+use crate::machine::kernels::Kernel;
+use crate::machine::kernels::x86_64::mix::{Filler, Slots, issue, mix};
+use crate::machine::kernels::x86_64::opcodes::{Opcode, floating};
+use crate::machine::kernels::x86_64::polynomial::{SIDE_BY_SIDE, polynomial};
+use crate::machine::suite::lab::{Effort, Lab, Label};
+use crate::profile::machine::{Ceiling, Sweep};
+
+/// `mix.{mov,alu,load}.{2,4,8,16}` (and `.l1i`, `.l2` for larger code) `issue` and `issue.nop`, in instr/s.
+pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
+    let opcodes = fastest(lab);
+    for threads in lab.ends() {
+        let slots = [Slots::Mov, Slots::Mixed];
+        let label = Label::new("issue", "instr/s", threads);
+        lab.best_of(label, &slots, |slots, features| issue(*slots, features), |k| k.work.instructions as f64)?;
+        let nops = |f| issue(Slots::Nop, f);
+        lab.registers(Label::new("issue.nop", "instr/s", threads), nops, |k| k.work.instructions as f64)?;
+        if threads > 1 && lab.effort == Effort::Quick {
+            continue;
+        }
+        for (suffix, bytes) in footprints(lab) {
+            for (filler, k) in Filler::ALL.into_iter().flat_map(|filler| [2, 4, 8, 16].map(|k| (filler, k))) {
+                let label = Label::new(format!("mix.{}.{k}{suffix}", filler.name()), "instr/s", threads);
+                let amount = |m: &Kernel| m.work.payload as f64;
+                // The same code runs at rates some percent apart in different places.
+                let lengths: &[usize] = if suffix.is_empty() && lab.effort == Effort::Full { &LENGTHS } else { &[16] };
+                let kernel = |n: &usize, features| mix(&opcodes, filler, k, bytes * n / 16, features);
+                lab.best_of(label, lengths, kernel, amount)?;
+            }
+        }
+    }
+    if lab.effort == Effort::Full && lab.is_first_of_all() { curve(lab) } else { Ok(()) }
+}
+
+/// `dp.fraction.{2,4,8,16}`: what one FP instruction in k leaves of the peak (A.1.4), with the best filler:
+/// `min(peak, mix / k × FLOPs of an instruction)` per cycle, FMA and addition in turn at the widest width.
+pub fn fractions(lab: &mut Lab) {
+    let width = lab.features.widest();
+    let turns = [FpOp::Fma, FpOp::Add].into_iter().filter_map(|op| floating(op, Precision::Dp, width, lab.features));
+    let flops: Vec<f64> = turns.map(|opcode| opcode.flops as f64).collect();
+    let flops = flops.iter().sum::<f64>() / flops.len().max(1) as f64;
+    for (threads, k) in lab.ends().into_iter().flat_map(|n| [2, 4, 8, 16].map(|k| (n, k))) {
+        let mixes = Filler::ALL.map(|filler| format!("mix.{}.{k}", filler.name()));
+        let (Some(mix), Some(peak)) = (lab.highest(&mixes, threads), lab.found("dp.peak", threads).cloned()) else {
+            continue;
+        };
+        let (Some(issued), Some(most)) = (mix.value, peak.value) else { continue };
+        let of_mix = issued / f64::from(k) * flops;
+        let reason = format!("{} and dp.peak", mix.id);
+        // Which is less is told per cycle: they were measured at clocks of their own.
+        let cycles = |c: &Ceiling| c.clock_hz.unwrap_or(1.0);
+        let (value, source) = if most / cycles(&peak) < of_mix / cycles(&mix) { (most, &peak) } else { (of_mix, &mix) };
+        lab.derive(Label::new(format!("dp.fraction.{k}"), "flop/s", threads), value, source, reason);
+    }
+}
+
+/// Sixteenths of the bytes of code in the op cache that are tried: how a loop's length divides by what is fetched and issued at once
+/// decides how well its units are used, the less the longer it is (Zen 5, three loads in four: 5.2 a cycle in 1 KiB, 5.3 in 8 KiB).
+const LENGTHS: [usize; 4] = [32, 48, 80, 128];
+
+/// Code in the op cache (about so much), in L1I, in L2. An L1I whose ways are longer than a page has its sets by address bits that may be
+/// anything: of its 64 KiB, Zen 1 misses some from 40 KiB of code on, of another part in each run.
+fn footprints(lab: &Lab) -> [(&'static str, usize); 3] {
+    let l1i = lab.topology.l1i_bytes as usize;
+    let l2 = lab.topology.cache(2).map_or(1 << 20, |c| c.size) as usize;
+    let in_l1i = if lab.topology.l1i_way_bytes > 4096 { l1i / 2 } else { l1i * 7 / 8 };
+    [("", 1024), (".l1i", in_l1i), (".l2", (200 << 10).min(l2 / 2).max(2 * l1i))]
+}
+
+/// Share of the highest rate of any width from which on a width is taken whole: far from both a half and one, since another width
+/// has instructions of another length, and each choice is another ceiling of code beyond the op cache.
+const WHOLE: f64 = 0.75;
+
+/// Floating-point instructions that fill the pipes, so that these are the last to limit a mix: FMA and addition in turn, at the
+/// widest width of which as many are executed a cycle as of any, or nearly.
+fn fastest(lab: &Lab) -> Vec<(Opcode, Width)> {
+    let precision = Precision::Dp;
+    let rate = |width: &Width| {
+        let id = format!("dp.add.{}", width.name());
+        let of = |c: &Ceiling| Some(c.value? / c.clock_hz.filter(|hz| *hz > 0.0)?);
+        lab.found(&id, 1).and_then(of).unwrap_or(0.0) / f64::from(width.lanes(precision))
+    };
+    let mut widths = lab.features.widths();
+    // The widest of those that the pipes take whole; a width that they take in two passes has half the rate.
+    widths.reverse();
+    let best = widths.iter().map(rate).fold(0.0, f64::max);
+    let width = widths.iter().copied().find(|w| rate(w) > WHOLE * best).unwrap_or(Width::Scalar);
+    [FpOp::Fma, FpOp::Add]
+        .iter()
+        .filter_map(|op| Some((floating(*op, precision, width, lab.features)?, width)))
+        .collect()
+}
+
+/// Sweep `flops-per-element.dp`: 1 … 256 FLOPs on each element of an array in L1.
+fn curve(lab: &mut Lab) -> Result<(), MachineError> {
+    let width = lab.features.widest();
+    let bytes = lab.topology.cache(1).map_or(32 << 10, |c| c.size) / 2;
+    for threads in lab.ends() {
+        let arena = Arena::new(lab.team(), threads, bytes * threads as u64, Pages::Huge, false)?;
+        let mut points = Vec::new();
+        for flops in [1, 2, 4, 8, 16, 32, 64, 128, 256] {
+            let Some(kernel) = polynomial(flops, width, lab.features)? else { continue };
+            let body = kernel.work.bytes_loaded;
+            debug_assert_eq!(kernel.work.loads, SIDE_BY_SIDE as u64);
+            let shape = Shape { arrays: 1, body_bytes: body, array_bytes: bytes, skip: 0, padding: PADDING };
+            let Some((arguments, inner)) = arrays::arguments(&arena, shape) else { continue };
+            let amount = (kernel.work.flops * inner * threads as u64) as f64;
+            let rate: Rate = lab.watch().rate(&Work::new(kernel, arguments), amount, lab.core_plan())?;
+            points.push((flops as f64, rate));
+        }
+        let (x_unit, y_unit) = ("flop/element".into(), "flop/s".into());
+        let points = at_one_clock(points);
+        lab.sweep(Sweep { id: "flops-per-element.dp".into(), x_unit, y_unit, threads: threads as u32, points });
+    }
+    Ok(())
+}

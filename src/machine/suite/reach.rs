@@ -1,0 +1,166 @@
+//! How far the TLB reaches, and the latency over the working set on 4 KiB pages and on huge ones.
+//!
+//! The reach is told by one line of each page: the lines of eight thousand pages fit an L2 of a MiB, those of more pages the last
+//! cache, so that what a hop takes longer on small pages is address translation, and DRAM is no part of it.
+
+use std::sync::Arc;
+
+use super::irregular::{Chase, LINE, PLANNED_LINK, hops, link, power_of_two_below, scatter, visit};
+use crate::machine::error::MachineError;
+use crate::machine::harness::arena::{Arena, Content, Pages};
+use crate::machine::harness::timing::{Plan, Work};
+use crate::machine::kernels::Arguments;
+use crate::machine::kernels::x86_64::chase;
+use crate::machine::suite::lab::{Lab, Label};
+use crate::profile::machine::{Ceiling, Sweep};
+
+/// Cycles that a hop costs more on small pages where the page has to be walked: more than the seven to nine of a second-level
+/// TLB, less than the load of an entry from L2.
+const WALK_CYCLES: f64 = 12.0;
+
+/// From set to set.
+const STEP: f64 = 2.0;
+
+/// Bytes of a small page, and pages of the smallest set for `tlb.reach`.
+const PAGE: u64 = 4096;
+const FEWEST_PAGES: u64 = 16;
+
+/// `tlb.reach`: the bytes of the most 4 KiB pages that are visited in scattered order without being walked; and the sweeps
+/// `latency.{huge,4k}`: seconds of one hop over the bytes of the working set, one thread.
+pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
+    let label = Label::new("tlb.reach", "byte", 1);
+    if !lab.wants(&label) {
+        return Ok(());
+    }
+    if lab.is_left_out(&label) {
+        return Ok(());
+    }
+    if lab.far_bytes().is_none() {
+        lab.missing(label, "too little memory for a buffer of four times the last-level caches");
+        return Ok(());
+    }
+    let translated = [visits(lab, Pages::Huge)?, visits(lab, Pages::Split)?];
+    let [Some(huge), Some(small)] = translated else {
+        lab.too_late(label);
+        return Ok(());
+    };
+    let mut curves = Vec::new();
+    for (pages, name) in [(Pages::Huge, "huge"), (Pages::Split, "4k")] {
+        let Some(points) = curve(lab, pages)? else {
+            lab.too_late(label);
+            return Ok(());
+        };
+        let (x_unit, y_unit) = ("byte".into(), "s".into());
+        curves.push(Sweep { id: format!("latency.{name}"), x_unit, y_unit, threads: 1, points });
+    }
+    let Some(source) = lab.found("lat.l2", 1).cloned() else {
+        lab.too_late(label);
+        return Ok(());
+    };
+    match reach(&huge, &small) {
+        Some(bytes) => {
+            let source = Ceiling { spread: Some(STEP - 1.0), ..source };
+            lab.derive(
+                label,
+                bytes,
+                &source,
+                "one line of each page, where small pages leave huge ones, to a factor of two",
+            );
+        }
+        None => lab.missing(label, "small pages cost no more than huge ones up to the largest set"),
+    }
+    curves.into_iter().for_each(|curve| lab.sweep(curve));
+    Ok(())
+}
+
+/// Cycles of a hop, each point by its own clock, which may jump meanwhile, over the bytes of the pages that one line each is visited of;
+/// `None` where the time is used up.
+fn visits(lab: &mut Lab, pages: Pages) -> Result<Option<Vec<(f64, f64)>>, MachineError> {
+    let Some(arena) = lab.far(1, pages)? else { return Ok(None) };
+    let most = power_of_two_below(arena.slab / PAGE);
+    let mut points = Vec::new();
+    let mut count = FEWEST_PAGES;
+    while count <= most {
+        if lab.out_of_time() {
+            return Ok(None);
+        }
+        link_pages(lab, &arena, count)?;
+        let kernel = chase::chase(1, lab.features)?;
+        let hops = kernel.work.payload;
+        let mut arguments = Arguments::new();
+        arguments.chains[0] = line_of(&arena, 0);
+        let work = Work::new(kernel, vec![arguments]);
+        // All of them once, before it is timed.
+        lab.watch().time(&work, count.div_ceil(hops), 1)?;
+        let plan = Plan { seconds: (count as f64 * 20e-9).max(100e-6), pieces: 1, repetitions: 4, fastest: 4 };
+        let rate = lab.watch().rate(&work, hops as f64, plan)?;
+        points.push(((count * PAGE) as f64, rate.clock_hz / rate.best));
+        count = (count as f64 * STEP) as u64;
+    }
+    Ok(Some(points))
+}
+
+/// Address of the line of page `page` that is visited: the lines of neighbouring pages lie in different sets of the caches.
+fn line_of(arena: &Arena, page: u64) -> u64 {
+    arena.slab_address(0) + PAGE * page + LINE * ((page ^ (page >> 6)) % (PAGE / LINE))
+}
+
+/// Links one line of each of the first `count` pages into one cycle in scattered order.
+fn link_pages(lab: &Lab, arena: &Arena, count: u64) -> Result<(), MachineError> {
+    let slab = arena.clone();
+    let job = move |_rank: usize| {
+        for position in 0..count {
+            let [from, to] = [position, (position + 1) % count].map(|p| line_of(&slab, scatter(p, count)));
+            // SAFETY: the slab has at least `count` pages, and no other thread writes it now.
+            unsafe { (from as *mut u64).write(to) };
+        }
+    };
+    arena.note_content(Content::Any);
+    lab.watch().plan(count as f64 * PLANNED_LINK);
+    lab.team().run(1, Arc::new(job))
+}
+
+/// Seconds of a hop over sets of 16 KiB up to more than the caches hold, in factors of two; `None` where the time is used up.
+fn curve(lab: &mut Lab, pages: Pages) -> Result<Option<Vec<(f64, f64)>>, MachineError> {
+    let Some(arena) = lab.far(1, pages)? else { return Ok(None) };
+    let most = power_of_two_below((2 * lab.topology.llc_total).min(arena.slab) / LINE);
+    let mut points = Vec::new();
+    let mut nodes = (16 << 10) / LINE;
+    while nodes <= most {
+        if lab.out_of_time() {
+            return Ok(None);
+        }
+        link(lab, &arena, nodes)?;
+        visit(lab, &arena, nodes)?;
+        // Long enough to walk over a set that fits the caches; of a larger one a part is as good as all of it.
+        let seconds = (nodes as f64 * 20e-9).clamp(200e-6, 4e-3);
+        let plan = Plan { seconds, pieces: 1, repetitions: 3, fastest: 2 };
+        let rate = hops(lab, &arena, nodes, Chase { threads: 1, chains: 1 }, plan)?;
+        points.push(((nodes * LINE) as f64, 1.0 / rate.best));
+        nodes = (nodes as f64 * STEP) as u64;
+    }
+    Ok(Some(points))
+}
+
+/// The last set before a hop costs [`WALK_CYCLES`] more on small pages than on huge ones, there and with twice the set.
+fn reach(huge: &[(f64, f64)], small: &[(f64, f64)]) -> Option<f64> {
+    let walked: Vec<bool> = huge.iter().zip(small).map(|(h, s)| s.1 - h.1 > WALK_CYCLES).collect();
+    let first = walked.windows(2).position(|pair| pair[0] && pair[1])?;
+    small.get(first.checked_sub(1)?).map(|p| p.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reach_is_the_last_set_at_the_price_of_huge_pages() {
+        let sets = [1.0, 2.0, 4.0, 8.0, 16.0];
+        let huge = sets.map(|x| (x, 10.0));
+        let with = |prices: [f64; 5]| std::array::from_fn::<_, 5, _>(|i| (sets[i], prices[i]));
+        assert_eq!(reach(&huge, &with([10.0, 10.0, 19.0, 30.0, 40.0])), Some(4.0));
+        // One point that a neighbour disturbed is not the end.
+        assert_eq!(reach(&huge, &with([10.0, 30.0, 12.0, 30.0, 40.0])), Some(4.0));
+        assert_eq!(reach(&huge, &with([10.0; 5])), None);
+    }
+}
