@@ -5,8 +5,8 @@
 # conventions). Each round is a quick measurement of rprof and then a second of each of likwid-bench's kernels. What a core does by
 # itself (registers, L1, L2) is compared at one clock: some hosts' jump by a fifth for seconds. That of likwid-bench is looked at before
 # and after; runs between two different ones do not count there.
-# Before it, what a measurement takes: quick, from the cache with the check for drift, and full; and what a later full one agrees
-# on with the first, knowing the states of the memory that were met, and knowing nothing.
+# Before it, what a measurement takes: quick, from the cache with the check for drift, and full; and what three pairs of full ones
+# agree on, with the share of noisy ceilings by class.
 # BENCH_REPEAT: rounds (3). BENCH_ONLY: rows (regular expression on "ceiling"). BENCH_THREADS: thread counts.
 # BENCH_STATE: a file that keeps the rounds, so that several runs of this script add up to one table. From the second round
 # on, each row runs the kernel of likwid-bench that was best in the first, for a fifth of a second.
@@ -28,14 +28,14 @@ takes() {
 if has /usr/bin/time && [ -z "${BENCH_ONLY:-}" ]; then
     takes "full" 30 --refresh --json
     mv "$cache/out" "$cache/first"
-    # A few later runs measure again what is in doubt; then the check is all that is left.
+    # A few later runs measure again what was noisy; then the check is all that is left.
     for n in 1 2 3 4 5 6 7 8; do takes "cached, run $n" 1.5 --elements; done
     for n in 1 2 3 4 5; do takes "cached, checked for drift" 0.3 --elements; done
-    takes "full, states known" 30 --refresh --json
-    "$compare" "$cache/first" "$cache/out"
-    rm -rf "$cache/rprof"
-    takes "full, nothing known" 30 --refresh --json
-    "$compare" "$cache/first" "$cache/out"
+    for n in 1 2 3; do
+        takes "full, again" 30 --refresh --json
+        "$compare" "$cache/first" "$cache/out"
+        mv "$cache/out" "$cache/first"
+    done
     rm -rf "$cache"/*
     takes "quick" 3 --quick --refresh --elements
 fi

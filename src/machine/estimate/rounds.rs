@@ -20,7 +20,7 @@ use crate::profile::machine::{CeilingId, Quality};
 const FEWEST: usize = 2;
 
 /// The clock of a round is known no better than this: what a core does per cycle is not known either.
-const UNSTEADY: f64 = 0.005;
+const UNSTEADY: f64 = 0.01;
 
 /// What one round says.
 #[derive(Debug, Clone, Copy, PartialEq)]
