@@ -9,7 +9,7 @@ use rprof::instrument::{CountingEngine, Translator};
 use rprof::memory::{CacheModel, Geometry, Placement};
 use rprof::profile::evidence::bursts::{BurstEvidence, BurstSink, TraceEntry, TracedBlock};
 use rprof::profile::evidence::memory::AccessSink;
-use rprof::target::launch::{Program, Streams, find_in_path, spawn_gated};
+use rprof::tracee::launch::{Program, Streams, find_in_path, spawn_gated};
 
 /// Entries of a burst: about 200,000 instructions.
 const ENTRIES: usize = 120_000;

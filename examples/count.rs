@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use rprof::instrument::{CountingEngine, SingleStep, Translator};
 use rprof::profile::code::CodeRef;
 use rprof::profile::evidence::memory::{Access, AccessSink, MemoryEvidence};
-use rprof::target::launch::{Program, Streams, find_in_path, spawn_gated};
+use rprof::tracee::launch::{Program, Streams, find_in_path, spawn_gated};
 
 fn main() {
     let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();

@@ -12,7 +12,7 @@ use rprof::counters::collect::{CollectOptions, Collector};
 use rprof::counters::kernel::Linux;
 use rprof::counters::trust::Verdict;
 use rprof::counters::{cpu, group, pmu, table, tables};
-use rprof::target::launch::{Program, Streams, spawn_gated};
+use rprof::tracee::launch::{Program, Streams, spawn_gated};
 
 fn main() -> ExitCode {
     match run() {

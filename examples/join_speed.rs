@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Context;
+use rprof::join::{Evidence, join};
 use rprof::profile::code::{CodeRef, ModuleInfo, ModuleKind};
 use rprof::profile::evidence::ThreadInfo;
 use rprof::profile::evidence::blocks::BlockCount;
 use rprof::profile::evidence::counted::CountedEvidence;
 use rprof::profile::evidence::timed::{Sample, TimedEvidence};
-use rprof::profile::join::{Evidence, join};
 use rprof::profile::{Machine, Run};
 use rprof::symbols::Symbols;
 use rprof::symbols::elf_file::ElfFile;

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use rprof::instrument::{CountingEngine, Translator};
 use rprof::memory::{CacheModel, Geometry, Placement};
 use rprof::profile::evidence::memory::{AccessSink, MemoryEvidence, Traffic};
-use rprof::target::launch::{Program, Streams, find_in_path, spawn_gated};
+use rprof::tracee::launch::{Program, Streams, find_in_path, spawn_gated};
 
 fn main() {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();

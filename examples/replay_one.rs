@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use rprof::instrument::{Counted, CountingEngine, Translator};
+use rprof::join::Resolver;
 use rprof::machine::{Effort, Quiet, Request, load_or_measure};
 use rprof::memory::{CacheModel, Geometry, Placement};
 use rprof::profile::Machine;
@@ -18,11 +19,10 @@ use rprof::profile::account::Cause;
 use rprof::profile::code::{CodeRef, ModuleInfo};
 use rprof::profile::evidence::replayed::ReplayedEvidence;
 use rprof::profile::evidence::timed::TimedEvidence;
-use rprof::profile::join::Resolver;
 use rprof::replay::{Options, Recorder, replay};
 use rprof::sample::{SampleOptions, run};
 use rprof::symbols::Symbols;
-use rprof::target::launch::{Program, Streams, find_in_path, spawn_gated};
+use rprof::tracee::launch::{Program, Streams, find_in_path, spawn_gated};
 
 /// What is known of a function.
 #[derive(Default)]

@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use rprof::profile::code::CodeRef;
 use rprof::profile::evidence::timed::TimedEvidence;
 use rprof::sample::{SampleOptions, Sampler, run};
-use rprof::target::launch::{Program, Streams, find_in_path, spawn_gated};
+use rprof::tracee::launch::{Program, Streams, find_in_path, spawn_gated};
 
 fn main() -> anyhow::Result<ExitCode> {
     let mut options = SampleOptions::default();

@@ -4,7 +4,7 @@ use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind, Register};
 use rprof::instrument::x86_64::decode::{Decoded, End, Step, decode};
 use rprof::instrument::x86_64::emit::Code;
 use rprof::instrument::x86_64::rewrite::{Slots, copy, uses_gs};
-use rprof::target::address::{Address, CacheAddress};
+use rprof::tracee::address::{Address, CacheAddress};
 
 /// Where the text of a PIE is said to be.
 const TEXT: u64 = 0x5555_5555_4000;

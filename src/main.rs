@@ -13,7 +13,7 @@ mod commands;
 const FAILED: u8 = 125;
 
 fn main() -> ExitCode {
-    rprof::target::own_stack::run(work)
+    rprof::tracee::own_stack::run(work)
 }
 
 /// Parses and does what was asked for.
@@ -22,7 +22,7 @@ fn work() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
-    rprof::target::own_limits::lift();
+    rprof::tracee::own_limits::lift();
     let command = cli.command.unwrap_or(Command::Run(cli.run));
     match dispatch(command) {
         Ok(code) => code,

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::Output;
 
 use cli::{Sandbox, function, status, stderr};
-use rprof::target::affinity::Kept;
+use rprof::tracee::affinity::Kept;
 use serde_json::{Value, json};
 use stand_in::{BREAKPOINT, EXECUTED, Event, Folder, address, compile, untrapped};
 

@@ -14,7 +14,7 @@ use rprof::isa::facts::{AccessKind, Dynamic, InstructionFacts};
 use rprof::isa::x86_64::classify::classify;
 use rprof::profile::evidence::blocks::BlockCount;
 use rprof::profile::evidence::counted::CountedEvidence;
-use rprof::target::launch::{Program, Streams, spawn_gated};
+use rprof::tracee::launch::{Program, Streams, spawn_gated};
 
 /// One kernel: vectors of `w` bytes, so w/8 doubles and w/4 singles.
 struct Expected {

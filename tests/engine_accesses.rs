@@ -10,7 +10,7 @@ use rprof::instrument::{CountingEngine, SingleStep, Translator};
 use rprof::isa::facts::AccessKind;
 use rprof::profile::code::CodeRef;
 use rprof::profile::evidence::memory::{Access, AccessSink, MemoryEvidence};
-use rprof::target::launch::{Program, Streams, spawn_gated};
+use rprof::tracee::launch::{Program, Streams, spawn_gated};
 
 /// Of an instruction, by its offset in the file: address, bytes and kind of each access in order.
 type ByInstruction = BTreeMap<u64, Vec<(u64, u32, AccessKind)>>;

@@ -15,7 +15,7 @@ use rprof::instrument::{Counted, CountingEngine, PlacingSettings, SingleStep, Tr
 use rprof::isa::x86_64::classify;
 use rprof::profile::code::CodeRef;
 use rprof::profile::evidence::memory::{Access, AccessSink, MemoryEvidence};
-use rprof::target::launch::{Program, Streams, spawn_gated};
+use rprof::tracee::launch::{Program, Streams, spawn_gated};
 
 use counts::by_instruction;
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use rprof::instrument::{Counted, CountingEngine, PlacingSettings, Translator};
-use rprof::target::launch::{Program, Streams, spawn_gated};
+use rprof::tracee::launch::{Program, Streams, spawn_gated};
 
 use guests::{build, guest_told, nothing_runs, translated};
 

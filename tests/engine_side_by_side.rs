@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use rprof::instrument::{Counted, CountingEngine, Translator};
-use rprof::target::launch::{Program, Streams, spawn_gated};
+use rprof::tracee::launch::{Program, Streams, spawn_gated};
 
 use guests::{build, nothing_runs};
 

@@ -5,9 +5,9 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use proptest::prelude::*;
+use rprof::join::Resolver;
 use rprof::profile::ModuleInfo;
 use rprof::profile::code::ModuleKind;
-use rprof::profile::join::Resolver;
 use rprof::symbols::Symbols;
 
 /// A program with symbols, debug information and a compressed section.

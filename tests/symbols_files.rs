@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rprof::join::Resolver;
 use rprof::profile::ModuleInfo;
 use rprof::profile::code::ModuleKind;
-use rprof::profile::join::Resolver;
 use rprof::symbols::Symbols;
 
 fn fixture(name: &str) -> PathBuf {

@@ -11,7 +11,7 @@ use super::refusal::Refusal;
 use super::table::{Event, EventTable, UncoreEvent};
 use super::trust::{Certificate, Comparison, KnownWork, Verdict, compare, judge};
 use super::uncore;
-use crate::target::affinity::Kept;
+use crate::tracee::affinity::Kept;
 
 /// This thread, any CPU.
 const SELF: Scope = Scope { pid: 0, cpu: -1 };

@@ -13,7 +13,7 @@ use super::cpu::CpuId;
 use super::pmu::Pmu;
 use super::table::EventTable;
 use super::trust::{Certificate, Verdict};
-use crate::target::whole_file;
+use crate::tracee::whole_file;
 
 /// What certificates are valid for. Any difference means: check again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

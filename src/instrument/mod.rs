@@ -22,8 +22,8 @@ use nix::errno::Errno;
 use crate::profile::evidence::bursts::{BurstEvidence, BurstSink};
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::memory::{AccessSink, MemoryEvidence};
-use crate::target::launch::Gated;
-use crate::target::remote::RemoteError;
+use crate::tracee::launch::Gated;
+use crate::tracee::remote::RemoteError;
 
 pub use single_step::SingleStep;
 pub use translator::{PlacingSettings, Translator};
@@ -58,7 +58,7 @@ pub struct Counted {
 pub enum CountError {
     /// The program could not be started.
     #[error(transparent)]
-    Launch(#[from] crate::target::launch::LaunchError),
+    Launch(#[from] crate::tracee::launch::LaunchError),
     /// The kernel refuses to trace it.
     #[error("cannot trace the program: {0}")]
     Trace(#[source] std::io::Error),
@@ -91,8 +91,8 @@ impl CountError {
     }
 }
 
-impl From<crate::target::tracee::TraceError> for CountError {
-    fn from(error: crate::target::tracee::TraceError) -> Self {
+impl From<crate::tracee::thread::TraceError> for CountError {
+    fn from(error: crate::tracee::thread::TraceError) -> Self {
         CountError::Trace(error.io())
     }
 }

@@ -7,8 +7,8 @@ use nix::unistd::Pid;
 
 use crate::profile::evidence::ThreadInfo;
 use crate::profile::run::Warning;
-use crate::target::affinity::allowed_cpus;
-use crate::target::proc_status::{read_cpu_seconds, read_name};
+use crate::tracee::affinity::allowed_cpus;
+use crate::tracee::proc_status::{read_cpu_seconds, read_name};
 
 /// Threads that have ended of which each one's counts are kept: with those of all that come and go memory would grow with time.
 const APART: u32 = 1024;

@@ -3,8 +3,8 @@
 use nix::unistd::Pid;
 
 use super::CountError;
-use crate::target::launch::Gated;
-use crate::target::tracee::Running;
+use crate::tracee::launch::Gated;
+use crate::tracee::thread::Running;
 
 /// Seizes the child and lets it execute the program; its first stop is that of `execve`.
 ///

@@ -8,9 +8,9 @@ use nix::unistd::Pid;
 use crate::profile::code::{CodeRef, ModuleKind};
 use crate::profile::evidence::blocks::{BlockCount, CallCount, DynamicCount};
 use crate::profile::evidence::counted::CountedEvidence;
-use crate::target::maps::Mapping;
-use crate::target::markers::{Marker, find};
-use crate::target::modules::{Located, ModuleTable};
+use crate::tracee::maps::Mapping;
+use crate::tracee::markers::{Marker, find};
+use crate::tracee::modules::{Located, ModuleTable};
 
 /// Counts by place, there by code: code written at run time can put several blocks in one place.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@
 
 use nix::unistd::Pid;
 
-use crate::target::wait::{Event, wait_any, wait_for};
+use crate::tracee::wait::{Event, wait_any, wait_for};
 
 /// Tasks that are asked for at once.
 const ASKED: usize = 4;

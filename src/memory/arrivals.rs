@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::unistd::Pid;
 
-use crate::target::proc_status::{PageCounts, read_page_counts};
+use crate::tracee::proc_status::{PageCounts, read_page_counts};
 
 /// Accesses between two looks at a process that may end unseen.
 const LOOK_EVERY: u64 = 1 << 18;

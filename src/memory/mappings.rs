@@ -11,8 +11,8 @@ use nix::unistd::Pid;
 
 use crate::profile::code::{ModuleInfo, ModuleKind};
 use crate::profile::evidence::data::{Allocation, Backing, DataMapping};
-use crate::target::maps::{Mapping, read_maps};
-use crate::target::modules::ModuleTable;
+use crate::tracee::maps::{Mapping, read_maps};
+use crate::tracee::modules::ModuleTable;
 
 /// After a map was read, it is not read again for so many times as long as that took.
 const REREAD: u32 = 50;

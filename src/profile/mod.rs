@@ -19,7 +19,6 @@ pub mod data;
 pub mod evidence;
 pub mod flops;
 pub mod function;
-pub mod join;
 pub mod machine;
 pub mod names;
 pub mod pages;

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::profile::run::Warning;
-use crate::target::launch::Gated;
+use crate::tracee::launch::Gated;
 
 use super::reap::{self, now_ns};
 use super::recorder::{Ending, Recorder};

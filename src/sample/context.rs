@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 
 use crate::sample::unwind::StackTop;
 use crate::sample::x86_64::registers::{self, Registers};
-use crate::target::tracee::Stopped;
+use crate::tracee::thread::Stopped;
 
 /// A thread's context; its buffer is kept from one to the next.
 #[derive(Debug)]

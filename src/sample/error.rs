@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::target::launch::LaunchError;
+use crate::tracee::launch::LaunchError;
 
 /// Failure of the timed pass. A refused `perf_event_open` is not one: the ptrace sampler takes over.
 #[derive(Debug, thiserror::Error)]

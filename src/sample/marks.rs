@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::profile::evidence::marks::{Api, TimedMarks};
-use crate::target::markers::call::Mark;
-use crate::target::markers::tracker::{Change, Tracker};
+use crate::tracee::markers::call::Mark;
+use crate::tracee::markers::tracker::{Change, Tracker};
 
 /// Follows the calls in order of time. Threads are indices into the evidence's.
 #[derive(Debug, Default)]

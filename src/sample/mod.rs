@@ -51,8 +51,8 @@ use std::process::ExitStatus;
 
 use crate::profile::evidence::timed::TimedEvidence;
 use crate::profile::run::Warning;
-use crate::target::foreground::Foreground;
-use crate::target::launch::Gated;
+use crate::tracee::foreground::Foreground;
+use crate::tracee::launch::Gated;
 
 pub use error::SampleError;
 

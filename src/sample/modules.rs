@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::profile::code::{ModuleInfo, ModuleKind};
 
-use crate::target::image::Image;
+use crate::tracee::image::Image;
 
 /// Modules by identity, and the images read for them.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::timed::{BlockedIn, MappingChange, MappingEvent, Sample, TimedEvidence};
 use crate::profile::run::Warning;
-use crate::target::markers::call::Mark;
+use crate::tracee::markers::call::Mark;
 
 use super::marks::Marks;
 use super::modules::{MappedFile, Modules};

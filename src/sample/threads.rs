@@ -6,7 +6,7 @@ use nix::unistd::Pid;
 
 use crate::profile::evidence::ThreadInfo;
 use crate::profile::evidence::timed::OnCpu;
-use crate::target::affinity::allowed_cpus;
+use crate::tracee::affinity::allowed_cpus;
 
 use super::on_cpu::OnCpuLog;
 

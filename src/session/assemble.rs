@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use crate::join::{self, join};
 use crate::machine;
-use crate::profile::join::{self, join};
 use crate::profile::machine::Machine;
 use crate::profile::prefetch::Affinity;
 use crate::profile::{Profile, Run};

@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use super::SessionError;
-use crate::target::own_limits;
+use crate::tracee::own_limits;
 
 /// Runs the command with `/bin/sh`, its output on our standard error.
 ///

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::target::whole_file;
+use crate::tracee::whole_file;
 
 /// A failure of rprof itself, or of starting the program.
 #[derive(Debug, thiserror::Error)]

@@ -19,7 +19,7 @@ use crate::counters::trust::{Certificate, Verdict};
 use crate::counters::uncore::{self, OpenUncore};
 use crate::profile::evidence::counters::{CounterEvent, CounterEvidence, UncoreBytes, UncoreCount};
 use crate::profile::run::Warning;
-use crate::target::affinity;
+use crate::tracee::affinity;
 
 use super::certificates::{self, Kept};
 use super::error::SessionError;

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::SessionError;
-use crate::target::whole_file;
+use crate::tracee::whole_file;
 
 const DEFAULT: &str = "rprof.out";
 /// What tells a folder of reports from one of the user's.

@@ -12,8 +12,8 @@ use crate::profile::evidence::memory::AccessSink;
 use crate::profile::evidence::timed::PlacementSeen;
 use crate::replay::Recorder;
 use crate::sample::{self, SampleError, SampleOptions, Timed};
-use crate::target::foreground::Foreground;
-use crate::target::launch::{LaunchError, Program, Streams, spawn_gated};
+use crate::tracee::foreground::Foreground;
+use crate::tracee::launch::{LaunchError, Program, Streams, spawn_gated};
 
 use super::hardware::{Armed, Hardware};
 use super::input::Input;

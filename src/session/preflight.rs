@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use nix::unistd::{AccessFlags, access};
 
 use super::SessionError;
-use crate::target::launch::{Program, find_in_path};
-use crate::target::own_limits;
+use crate::tracee::launch::{Program, find_in_path};
+use crate::tracee::own_limits;
 
 /// `#!` lines may name scripts in turn; the kernel follows this many.
 const INTERPRETER_DEPTH: usize = 5;

@@ -4,12 +4,12 @@ use nix::unistd::Pid;
 
 use crate::instrument::Counted;
 use crate::instrument::translator::crash;
+use crate::join;
 use crate::profile::evidence::timed::PlacementSeen;
-use crate::profile::join;
 use crate::profile::machine::Machine;
 use crate::profile::run::Warning;
 use crate::profile::{Function, Profile};
-use crate::target::foreground::{self, Foreground};
+use crate::tracee::foreground::{self, Foreground};
 
 use super::end::ProgramEnd;
 use super::evidence::Evidence;

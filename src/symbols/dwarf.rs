@@ -8,7 +8,7 @@ use gimli::{EndianArcSlice, LittleEndian, SectionId};
 use super::demangle::{Dialect, demangle};
 use super::elf_file::ElfFile;
 use super::error::SymbolError;
-use crate::profile::join::resolver::{InlinedAt, SourceLine};
+use crate::join::resolver::{InlinedAt, SourceLine};
 
 type Reader = EndianArcSlice<LittleEndian>;
 

@@ -27,8 +27,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::join::resolver::{DataAt, FunctionAt, InlinedAt, Resolver, SourceLine};
 use crate::profile::code::{ModuleInfo, ModuleKind};
-use crate::profile::join::resolver::{DataAt, FunctionAt, InlinedAt, Resolver, SourceLine};
 use crate::profile::run::Warning;
 
 use error::SymbolError;

@@ -16,7 +16,7 @@ use super::error::SymbolError;
 use super::linkage::linkage_symbols;
 use super::table::{FunctionTable, TableInput};
 use super::unwind_ranges::unwind_ranges;
-use crate::profile::join::resolver::DataAt;
+use crate::join::resolver::DataAt;
 
 /// A module that is an ELF file (or the vdso, which looks like one).
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use rprof::instrument::{CountError, Counted, CountingEngine, Translator};
 use rprof::profile::evidence::bursts::{BurstEvidence, BurstSink, TraceEntry, TracedBlock};
 use rprof::profile::evidence::memory::AccessSink;
-use rprof::target::launch::Gated;
+use rprof::tracee::launch::Gated;
 
 /// What was recorded.
 #[derive(Debug, Default)]

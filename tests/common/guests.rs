@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rprof::instrument::{CountError, Counted, CountingEngine, Translator};
 use rprof::profile::evidence::memory::AccessSink;
-use rprof::target::launch::{Program, Streams, find_in_path, spawn_gated};
+use rprof::tracee::launch::{Program, Streams, find_in_path, spawn_gated};
 
 /// Set in a wait status if there was a core dump, which limits of the host decide.
 const CORE: i32 = 0x80;

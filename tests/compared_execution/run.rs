@@ -11,7 +11,7 @@ use iced_x86::Instruction;
 use rprof::instrument::{Counted, CountingEngine, PlacingSettings, SingleStep, Translator};
 use rprof::profile::code::CodeRef;
 use rprof::profile::evidence::memory::{Access, AccessSink, MemoryEvidence};
-use rprof::target::launch::{Program, Streams, spawn_gated};
+use rprof::tracee::launch::{Program, Streams, spawn_gated};
 
 use super::counts::{Counts, by_instruction};
 use super::guest::{self, RECORD};

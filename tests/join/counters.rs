@@ -1,12 +1,12 @@
 //! Hardware counters of functions and threads, from readings with known answers.
 
 use rprof::isa::operation::{Precision, Width};
+use rprof::join::{Evidence, join};
 use rprof::profile::counters::Counter;
 use rprof::profile::evidence::counters::{
     CounterEvent, CounterEvidence, CounterTotal, LeftOut, ThreadReading, UncoreBytes, UncoreCount,
 };
 use rprof::profile::evidence::timed::{MappingChange, MappingEvent, TimedEvidence};
-use rprof::profile::join::{Evidence, join};
 use rprof::profile::{Machine, Profile, Run};
 
 use crate::evidence::*;

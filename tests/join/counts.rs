@@ -1,12 +1,12 @@
 //! FLOPs, instructions, loops, lines, chains and traffic.
 
+use rprof::join::{Evidence, join};
 use rprof::profile::CodeRef;
 use rprof::profile::data::DataKind;
 use rprof::profile::evidence::counted::CountedEvidence;
 use rprof::profile::evidence::data::{Backing, DataEvidence, DataMapping, DataSample, SiteData};
 use rprof::profile::evidence::memory::{MemoryEvidence, SiteTraffic, Traffic};
 use rprof::profile::evidence::pages::{Mark, PagesEvidence, SitePages};
-use rprof::profile::join::{Evidence, join};
 use rprof::profile::pages::Pages;
 use rprof::profile::{Machine, Run};
 

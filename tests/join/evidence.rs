@@ -1,13 +1,13 @@
 //! A small program to make evidence of: names by address range, samples, blocks.
 
+use rprof::join::resolver::{FunctionAt, InlinedAt, SourceLine};
+use rprof::join::{Evidence, Resolver, join};
 use rprof::profile::code::{CodeRef, ModuleInfo, ModuleKind};
 use rprof::profile::evidence::ThreadInfo;
 use rprof::profile::evidence::blocks::{BlockCount, DynamicCount};
 use rprof::profile::evidence::counted::CountedEvidence;
 use rprof::profile::evidence::timed::{Sample, TimedEvidence};
 use rprof::profile::function::Function;
-use rprof::profile::join::resolver::{FunctionAt, InlinedAt, SourceLine};
-use rprof::profile::join::{Evidence, Resolver, join};
 use rprof::profile::run::Warning;
 use rprof::profile::{Machine, Profile, Run};
 

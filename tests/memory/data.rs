@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::Command;
 
 use rprof::instrument::Translator;
+use rprof::join::{Evidence, join};
 use rprof::memory::{CacheModel, LastLevelPolicy, Placement};
 use rprof::profile::Run;
 use rprof::profile::data::{Data, DataKind};
-use rprof::profile::join::{Evidence, join};
 use rprof::symbols::Symbols;
 
 use crate::end_to_end::{build, run};

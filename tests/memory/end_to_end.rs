@@ -8,7 +8,7 @@ use std::process::Command;
 use rprof::instrument::{Counted, CountingEngine, SingleStep, Translator};
 use rprof::memory::{CacheModel, Geometry, LastLevelPolicy, Level, Placement};
 use rprof::profile::evidence::memory::{AccessSink, MemoryEvidence, Traffic};
-use rprof::target::launch::{Program, Streams, spawn_gated};
+use rprof::tracee::launch::{Program, Streams, spawn_gated};
 
 /// Elements of the fixture's arrays.
 const N: f64 = 4096.0;

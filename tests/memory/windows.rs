@@ -11,7 +11,7 @@ use rprof::instrument::{Counted, CountingEngine, Translator};
 use rprof::isa::facts::AccessKind;
 use rprof::profile::code::CodeRef;
 use rprof::profile::evidence::memory::{Access, AccessSink, Amount, Executed, MemoryEvidence, Phase};
-use rprof::target::launch::{Program, Streams, spawn_gated};
+use rprof::tracee::launch::{Program, Streams, spawn_gated};
 
 use crate::end_to_end::{build, functions};
 

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use rprof::profile::code::CodeRef;
 use rprof::profile::evidence::timed::TimedEvidence;
-use rprof::target::launch::{Gated, Program, Streams, find_in_path, spawn_gated};
+use rprof::tracee::launch::{Gated, Program, Streams, find_in_path, spawn_gated};
 
 /// A compiled fixture.
 pub struct Fixture {

@@ -9,7 +9,7 @@ use rprof::instrument::CountingEngine;
 use rprof::isa::facts::Dynamic;
 use rprof::isa::x86_64::classify;
 use rprof::profile::evidence::blocks::BlockCount;
-use rprof::target::launch::{Program, Streams, spawn_gated};
+use rprof::tracee::launch::{Program, Streams, spawn_gated};
 
 use super::program::Figures;
 

@@ -18,7 +18,7 @@ use super::plan::{Group, Plan, Wanted};
 use crate::counters::encode::{Encoding, encode};
 use crate::counters::kernel::{Flags, Scope};
 use crate::counters::refusal::Refusal;
-use crate::target::sampling_clock;
+use crate::tracee::sampling_clock;
 
 /// PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK.
 const CLOCK: Encoding = Encoding { kind: 1, config: 0, config1: 0, config2: 0 };

@@ -232,7 +232,7 @@ fn the_clock_of_each_cpu_has_the_samplers_period() {
     let plan = Plan::new(&[table(3)], &[pmu("cpu", &[])], false, trusted);
     let fake = Fake::default();
     assert!(super::open::open(&fake, &plan, CHILD, 3, 1000.0).is_ok());
-    let of_sampler = |cpu: i32| (cpu, crate::target::sampling_clock::period_ns(1000.0, cpu as u32));
+    let of_sampler = |cpu: i32| (cpu, crate::tracee::sampling_clock::period_ns(1000.0, cpu as u32));
     assert_eq!(*fake.periods.borrow(), [0, 1, 2].map(of_sampler));
     assert_ne!(of_sampler(0).1, of_sampler(1).1);
 }

@@ -19,10 +19,10 @@ use crate::profile::code::CodeRef;
 use crate::profile::evidence::bursts::BurstSink;
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::memory::AccessSink;
-use crate::target::launch::Gated;
-use crate::target::proc_status::read_status;
-use crate::target::tracee::{Mode, Stopped, TraceError};
-use crate::target::wait::{Event, Stop, wait_any, wait_for};
+use crate::tracee::launch::Gated;
+use crate::tracee::proc_status::read_status;
+use crate::tracee::thread::{Mode, Stopped, TraceError};
+use crate::tracee::wait::{Event, Stop, wait_any, wait_for};
 use records::Space;
 use thread::{Flow, Thread};
 

@@ -10,9 +10,9 @@ use crate::instrument::x86_64::operands::{Operand, operands};
 use crate::isa::facts::Dynamic;
 use crate::isa::x86_64::classify;
 use crate::profile::code::CodeRef;
-use crate::target::address::Address;
-use crate::target::maps::{Mapping, read_maps};
-use crate::target::memory::Memory;
+use crate::tracee::address::Address;
+use crate::tracee::maps::{Mapping, read_maps};
+use crate::tracee::memory::Memory;
 
 const MAX_LENGTH: usize = 15;
 

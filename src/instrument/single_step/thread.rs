@@ -10,8 +10,8 @@ use crate::instrument::x86_64::observe::{DIRECTION, State};
 use crate::isa::facts::Dynamic;
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::memory::{Access, AccessSink};
-use crate::target::address::Address;
-use crate::target::tracee::{Registers, Stopped, TraceError};
+use crate::tracee::address::Address;
+use crate::tracee::thread::{Registers, Stopped, TraceError};
 
 /// System calls after which text may be mapped elsewhere: mmap, mprotect, munmap, mremap, shmat, shmdt.
 const MAPPING_CALLS: [i64; 6] =
@@ -58,8 +58,8 @@ impl Thread {
     }
 
     /// For interrupting it.
-    pub fn running(&self, tid: Pid) -> crate::target::tracee::Running {
-        crate::target::tracee::Running::resumed(tid)
+    pub fn running(&self, tid: Pid) -> crate::tracee::thread::Running {
+        crate::tracee::thread::Running::resumed(tid)
     }
 
     /// Inside a system call (an event stopped it there): its registers tell nothing yet.

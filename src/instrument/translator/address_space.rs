@@ -8,10 +8,10 @@ use nix::unistd::Pid;
 use super::arena::ARENA;
 use super::block::CallSite;
 use super::run::{Run, RunError};
-use crate::target::address::Address;
-use crate::target::memory::Memory;
-use crate::target::proc_status::read_status;
-use crate::target::tracee::{Registers, Stopped};
+use crate::tracee::address::Address;
+use crate::tracee::memory::Memory;
+use crate::tracee::proc_status::read_status;
+use crate::tracee::thread::{Registers, Stopped};
 
 /// Code that may still come in, for which nobody can raise a hard limit then.
 const MORE_CODE: u64 = 16 * ARENA;

@@ -11,7 +11,7 @@ use super::source::Source;
 use super::space::CodeSpace;
 use super::unit::TranslateError;
 use super::version::Version;
-use crate::target::address::Address;
+use crate::tracee::address::Address;
 
 /// Blocks translated ahead for each request. With twice as many the import of numpy takes no less time: who asks
 /// meanwhile waits.

@@ -19,9 +19,9 @@ use super::text::find_text;
 use crate::instrument::tally::Tally;
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::data::Allocation;
-use crate::target::address::Address;
-use crate::target::image::Image;
-use crate::target::tracee::Registers;
+use crate::tracee::address::Address;
+use crate::tracee::image::Image;
+use crate::tracee::thread::Registers;
 
 /// Bytes from which on an allocation is told.
 pub const LARGE: u64 = 1 << 20;

@@ -2,7 +2,7 @@
 
 use super::shared::Shared;
 use super::stubs::Stubs;
-use crate::target::address::{Address, CacheAddress};
+use crate::tracee::address::{Address, CacheAddress};
 
 /// Bytes of an arena, unless there is little room.
 pub const ARENA: u64 = 64 << 20;

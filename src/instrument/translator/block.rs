@@ -7,7 +7,7 @@ use super::version::{Place, Version};
 use crate::instrument::x86_64::emit::Gpr;
 use crate::instrument::x86_64::induction::Induction;
 use crate::profile::code::CodeRef;
-use crate::target::address::{Address, CacheAddress};
+use crate::tracee::address::{Address, CacheAddress};
 
 /// Number of a block in its address space.
 pub type BlockId = u32;

@@ -15,7 +15,7 @@ use super::thread::Thread;
 use crate::instrument::strings::Run;
 use crate::isa::facts::AccessKind;
 use crate::profile::evidence::bursts::{BurstEvidence, BurstSink, TraceEntry, TracedAccess, TracedBlock};
-use crate::target::proc_status::read_cpu_seconds;
+use crate::tracee::proc_status::read_cpu_seconds;
 
 /// The sink, and whose bursts it is recording.
 pub struct Bursts {

@@ -3,7 +3,7 @@
 
 use super::hash::AddressMap;
 use crate::instrument::x86_64::decode::End;
-use crate::target::address::Address;
+use crate::tracee::address::Address;
 
 /// A block that was executed often.
 #[derive(Debug, Clone, Copy)]

@@ -32,7 +32,7 @@ use super::unit::Unit;
 use super::writer::Writer;
 use crate::instrument::x86_64::compare::Comparison;
 use crate::instrument::x86_64::emit::{Code, RSP, relative};
-use crate::target::address::{Address, CacheAddress};
+use crate::tracee::address::{Address, CacheAddress};
 
 /// The hot blocks of a callee in place of a call.
 pub(super) struct Copy {

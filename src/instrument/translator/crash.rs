@@ -7,10 +7,10 @@ use super::run::Run;
 use super::signals::{State, is_fault};
 use super::stops::SI_KERNEL;
 use crate::profile::run::Warning;
-use crate::target::address::Address;
-use crate::target::maps::read_maps;
-use crate::target::proc_status::read_name;
-use crate::target::tracee::SignalInfo;
+use crate::tracee::address::Address;
+use crate::tracee::maps::read_maps;
+use crate::tracee::proc_status::read_name;
+use crate::tracee::thread::SignalInfo;
 
 /// Crashes that are told; of more, it is enough to know that there are some.
 const MOST: usize = 4;

@@ -11,10 +11,10 @@ use super::mapping::succeeded;
 use super::run::{Run, RunError};
 use super::stops::bit;
 use crate::profile::run::Warning;
-use crate::target::address::Address;
-use crate::target::proc_status::read_status;
-use crate::target::remote::Remote;
-use crate::target::tracee::{Registers, Stopped};
+use crate::tracee::address::Address;
+use crate::tracee::proc_status::read_status;
+use crate::tracee::remote::Remote;
+use crate::tracee::thread::{Registers, Stopped};
 
 /// An action as `rt_sigaction` has it: handler, flags, restorer, mask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -11,7 +11,7 @@ use super::writer::Writer;
 use crate::instrument::x86_64::decode::{End, condition};
 use crate::instrument::x86_64::emit::{Code, RAX, RCX, RDX};
 use crate::instrument::x86_64::rewrite::{self, NoRule};
-use crate::target::address::{Address, CacheAddress};
+use crate::tracee::address::{Address, CacheAddress};
 
 impl Writer<'_> {
     /// The transfer of control; returns the address that the chain goes on with.

@@ -18,7 +18,7 @@ use super::writer::Writer;
 use crate::instrument::x86_64::decode::{Decoded, End};
 use crate::instrument::x86_64::emit::{Code, Gpr, RCX, relative};
 use crate::instrument::x86_64::liveness::Dead;
-use crate::target::address::{Address, CacheAddress};
+use crate::tracee::address::{Address, CacheAddress};
 
 /// How a block without a counter in line is counted. Its own counter is of what enters it from elsewhere.
 #[derive(Debug, Clone, Copy)]

@@ -13,7 +13,7 @@ use super::returns::Arrival;
 use super::space::CodeSpace;
 use super::unit::Unit;
 use crate::instrument::x86_64::emit::{is_in_one_line, reached, relative};
-use crate::target::address::{Address, CacheAddress};
+use crate::tracee::address::{Address, CacheAddress};
 
 /// What a lookup is to lead to once its code is in place: a landing, or a hot block with the comparison before it.
 #[derive(Debug)]

@@ -8,10 +8,10 @@ use nix::unistd::Pid;
 use super::run::{Run, RunError};
 use super::stops::SI_KERNEL;
 use super::text::find_text;
-use crate::target::address::Address;
-use crate::target::proc_status::has_fault_pending;
-use crate::target::tracee::{Mode, SignalInfo, Stopped};
-use crate::target::wait::{Event, Stop, wait_for};
+use crate::tracee::address::Address;
+use crate::tracee::proc_status::has_fault_pending;
+use crate::tracee::thread::{Mode, SignalInfo, Stopped};
+use crate::tracee::wait::{Event, Stop, wait_for};
 
 /// How long a thread may take to stop: one that waits for its child of `vfork` cannot.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -16,12 +16,12 @@ use super::shared::Shared;
 use super::space::CodeSpace;
 use super::stubs::names;
 use super::text::{TextRange, Treatment, treatment};
-use crate::target::address::{Address, CacheAddress};
-use crate::target::maps::{Mapping, read_maps};
-use crate::target::memory::Memory;
-use crate::target::proc_status::read_heap_start;
-use crate::target::remote::{Remote, RemoteError};
-use crate::target::tracee::{SignalInfo, Stopped};
+use crate::tracee::address::{Address, CacheAddress};
+use crate::tracee::maps::{Mapping, read_maps};
+use crate::tracee::memory::Memory;
+use crate::tracee::proc_status::read_heap_start;
+use crate::tracee::remote::{Remote, RemoteError};
+use crate::tracee::thread::{SignalInfo, Stopped};
 
 /// Arenas are placed this far below the text they are for.
 const BELOW: u64 = 1 << 30;

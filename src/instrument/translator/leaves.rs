@@ -10,7 +10,7 @@ use super::hash::AddressMap;
 use super::source::Source;
 use super::usual::Usual;
 use crate::instrument::x86_64::decode::{Decoded, End};
-use crate::target::address::Address;
+use crate::tracee::address::Address;
 
 /// Blocks that are copied at most for one call.
 const BLOCKS: usize = 12;

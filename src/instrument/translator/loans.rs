@@ -20,8 +20,8 @@ use super::process::Process;
 use super::run::Run;
 use super::workers::{Loan, Lost, Lot, Mailbox, Workers};
 use crate::instrument::CountError;
-use crate::target::affinity::Seat;
-use crate::target::wait::{Event, Stop};
+use crate::tracee::affinity::Seat;
+use crate::tracee::wait::{Event, Stop};
 
 /// Another code space that has been asked within this time is likely to be asked again before this answer is given.
 const AT_ONCE: Duration = Duration::from_millis(2);

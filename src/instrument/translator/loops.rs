@@ -12,7 +12,7 @@ use super::writer::Writer;
 use crate::instrument::x86_64::emit::Gpr;
 use crate::instrument::x86_64::induction::{Induction, induction};
 use crate::instrument::x86_64::rewrite::free_gpr;
-use crate::target::address::CacheAddress;
+use crate::tracee::address::CacheAddress;
 
 impl Writer<'_> {
     /// Whether the block is a loop whose counter need not be in memory while it runs.

@@ -9,10 +9,10 @@ use super::block::CallSite;
 use super::layout;
 use super::run::{Run, RunError};
 use super::text::Treatment;
-use crate::target::address::Address;
-use crate::target::maps::read_maps;
-use crate::target::tracee::{Mode, Registers, Stopped};
-use crate::target::wait::Stop;
+use crate::tracee::address::Address;
+use crate::tracee::maps::read_maps;
+use crate::tracee::thread::{Mode, Registers, Stopped};
+use crate::tracee::wait::Stop;
 
 const EXEC: u64 = libc::PROT_EXEC as u64;
 const WRITE: u64 = libc::PROT_WRITE as u64;

@@ -25,9 +25,9 @@ use super::writer::Writer;
 use crate::instrument::x86_64::emit::{RCX, RDI, RDX, RSI, RSP};
 use crate::profile::evidence::blocks::BlockCount;
 use crate::profile::evidence::marks::CountedMarks;
-use crate::target::address::Address;
-use crate::target::markers::call::Call;
-use crate::target::markers::tracker::Tracker;
+use crate::tracee::address::Address;
+use crate::tracee::markers::call::Call;
+use crate::tracee::markers::tracker::Tracker;
 
 /// Looking at counters may take so long in all; then regions have no counts.
 const MOST: Duration = Duration::from_secs(120);

@@ -84,7 +84,7 @@ use super::{CountError, Counted, CountingEngine};
 use crate::profile::evidence::bursts::BurstSink;
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::memory::AccessSink;
-use crate::target::launch::Gated;
+use crate::tracee::launch::Gated;
 use bursts::Bursts;
 use drain::Drain;
 pub use placing::PlacingSettings;

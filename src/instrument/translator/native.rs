@@ -14,10 +14,10 @@ use nix::unistd::Pid;
 use super::hold::Held;
 use super::run::{Run, RunError};
 use crate::profile::run::Warning;
-use crate::target::address::Address;
-use crate::target::proc_status::{read_cpu_seconds, read_status};
-use crate::target::remote::Remote;
-use crate::target::tracee::Stopped;
+use crate::tracee::address::Address;
+use crate::tracee::proc_status::{read_cpu_seconds, read_status};
+use crate::tracee::remote::Remote;
+use crate::tracee::thread::Stopped;
 
 /// How long transitions are watched before it is decided.
 const WINDOW: Duration = Duration::from_millis(300);

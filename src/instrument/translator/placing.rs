@@ -23,8 +23,8 @@ use super::usual::UsualTarget;
 use super::version::Version;
 use crate::instrument::x86_64::decode::{Decoded, End};
 use crate::instrument::x86_64::quick::has_quick_loop;
-use crate::target::address::Address;
-use crate::target::wake_up::WakeUp;
+use crate::tracee::address::Address;
+use crate::tracee::wake_up::WakeUp;
 
 /// When the blocks of a code space are placed first after its start: a program that ends sooner has nothing of it. (Measured with
 /// 25 ms instead of 300, Intel with AVX-512: an interpreter of 0.26 s 1.21 times native instead of 1.34, a quicksort of 0.12 s 1.21

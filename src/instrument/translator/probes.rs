@@ -25,7 +25,7 @@ use crate::isa::facts::{AccessKind, Dynamic, InstructionFacts};
 use crate::isa::x86_64::classify;
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::memory::{PAGE_FACTOR, PRODUCT_SHIFT};
-use crate::target::address::CacheAddress;
+use crate::tracee::address::CacheAddress;
 
 /// What the entries of an instruction's operand in the buffer mean.
 #[derive(Debug, Clone, Copy)]

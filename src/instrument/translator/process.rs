@@ -21,10 +21,10 @@ use super::version::Version;
 use crate::instrument::tally::Tally;
 use crate::instrument::x86_64::decode::LONGEST;
 use crate::profile::code::CodeRef;
-use crate::target::address::{Address, CacheAddress};
-use crate::target::maps::{Mapping, read_maps};
-use crate::target::markers::Marker;
-use crate::target::memory::Memory;
+use crate::tracee::address::{Address, CacheAddress};
+use crate::tracee::maps::{Mapping, read_maps};
+use crate::tracee::markers::Marker;
+use crate::tracee::memory::Memory;
 
 /// Blocks in one chain.
 const CHAIN: usize = 16;

@@ -7,8 +7,8 @@ use nix::errno::Errno;
 use super::layout;
 use super::run::RunError;
 use super::shared::Shared;
-use crate::target::address::Address;
-use crate::target::remote::RemoteError;
+use crate::tracee::address::Address;
+use crate::tracee::remote::RemoteError;
 
 /// What a thread waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,9 +19,9 @@ use super::placing::Placing;
 use super::process::ImageRef;
 use super::run::{Run, RunError};
 use super::text::Treatment;
-use crate::target::address::Address;
-use crate::target::memory::Memory;
-use crate::target::tracee::{Registers, Stopped};
+use crate::tracee::address::Address;
+use crate::tracee::memory::Memory;
+use crate::tracee::thread::{Registers, Stopped};
 
 /// Bytes compared at once.
 const PIECE: u64 = 1 << 16;

@@ -56,7 +56,7 @@ use super::writer::Writer;
 use crate::instrument::x86_64::compare::{Comparison, PUSHFQ};
 use crate::instrument::x86_64::emit::{Code, PUSH_TOP, RCX, RDX, RSP, reached, relative};
 use crate::instrument::x86_64::lookup_index::{RETURN_ENTRIES, TARGET_ENTRIES, lookup_index, mask};
-use crate::target::address::{Address, CacheAddress};
+use crate::tracee::address::{Address, CacheAddress};
 
 /// Bytes of a direct `call`.
 pub(super) const CALL: u64 = 5;

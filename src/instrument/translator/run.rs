@@ -39,11 +39,11 @@ use crate::instrument::roster::Roster;
 use crate::instrument::tally::Tally;
 use crate::instrument::turns::Turns;
 use crate::profile::run::Warning;
-use crate::target::affinity::{Seat, current_cpu};
-use crate::target::proc_status::read_last_cpu;
-use crate::target::remote::RemoteError;
-use crate::target::tracee::{Mode, Stopped, TraceError};
-use crate::target::wait::{Event, Stop, Waited, wait_any, wait_any_or_signal, wait_for_soon};
+use crate::tracee::affinity::{Seat, current_cpu};
+use crate::tracee::proc_status::read_last_cpu;
+use crate::tracee::remote::RemoteError;
+use crate::tracee::thread::{Mode, Stopped, TraceError};
+use crate::tracee::wait::{Event, Stop, Waited, wait_any, wait_any_or_signal, wait_for_soon};
 
 /// How long descendants are still counted after the program's end before they are released.
 const GRACE: Duration = Duration::from_secs(1);

@@ -10,8 +10,8 @@ use super::run::Run;
 use super::signals::{State, restore, uncount, value};
 use super::space::CodeSpace;
 use crate::instrument::x86_64::emit::Gpr;
-use crate::target::address::CacheAddress;
-use crate::target::tracee::Stopped;
+use crate::tracee::address::CacheAddress;
+use crate::tracee::thread::Stopped;
 
 /// A part of the cache in which a counter is not what was executed.
 #[derive(Debug)]

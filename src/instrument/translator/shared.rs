@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use super::huge::HUGE;
-use crate::target::address::Address;
+use crate::tracee::address::Address;
 
 /// Our mapping of a memfd, and where the program has it.
 #[derive(Debug)]

@@ -22,9 +22,9 @@ use super::stops::SI_KERNEL;
 use super::text::find_text;
 use super::thread::Thread;
 use crate::instrument::x86_64::emit::Gpr;
-use crate::target::address::{Address, CacheAddress};
-use crate::target::tracee::{Mode, Registers, SignalInfo, Stopped};
-use crate::target::wait::{Event, Stop};
+use crate::tracee::address::{Address, CacheAddress};
+use crate::tracee::thread::{Mode, Registers, SignalInfo, Stopped};
+use crate::tracee::wait::{Event, Stop};
 
 /// More steps than any sequence of ours has instructions.
 const MAX_STEPS: usize = 200;

@@ -11,8 +11,8 @@ use crate::instrument::x86_64::decode::End;
 use crate::instrument::x86_64::decode::{Decoded, decode, steps};
 use crate::instrument::x86_64::liveness::{Dead, STATUS_FLAGS, live_before, scan};
 use crate::profile::code::CodeRef;
-use crate::target::address::Address;
-use crate::target::memory::Memory;
+use crate::tracee::address::Address;
+use crate::tracee::memory::Memory;
 
 /// Bytes read for a block.
 const WINDOW: usize = 1024;
@@ -190,13 +190,13 @@ mod tests {
 
     use super::*;
     use crate::instrument::translator::text::Treatment;
-    use crate::target::maps::read_maps;
+    use crate::tracee::maps::read_maps;
 
     #[test]
     fn text_of_a_process_that_is_gone_does_not_end_where_reading_it_does() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = Pid::from_raw(child.id() as i32);
-        let big = |m: &crate::target::maps::Mapping| m.executable && m.is_file() && m.end - m.start > 4 * PAGE;
+        let big = |m: &crate::tracee::maps::Mapping| m.executable && m.is_file() && m.end - m.start > 4 * PAGE;
         // It may not have executed its program yet.
         let found = (0..1000).find_map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(5));

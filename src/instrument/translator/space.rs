@@ -23,9 +23,9 @@ use super::usual::Usual;
 use super::version::{Place, Version};
 use crate::instrument::x86_64::decode::MAX_BYTES;
 use crate::instrument::x86_64::emit::{Code, RCX, RSP, relative};
-use crate::target::address::{Address, CacheAddress};
-use crate::target::markers::Marker;
-use crate::target::memory::Memory;
+use crate::tracee::address::{Address, CacheAddress};
+use crate::tracee::markers::Marker;
+use crate::tracee::memory::Memory;
 
 /// A run-time sum that a counter holds.
 #[derive(Debug, Clone, Copy)]

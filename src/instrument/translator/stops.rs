@@ -11,10 +11,10 @@ use super::space::OwnTrap;
 use super::stubs::{DRAIN, MARK};
 use super::text::Treatment;
 use super::unit::TranslateError;
-use crate::target::address::{Address, CacheAddress};
-use crate::target::proc_status::has_fault_pending;
-use crate::target::tracee::{Mode, Registers, SignalInfo, Stopped};
-use crate::target::wait::Stop;
+use crate::tracee::address::{Address, CacheAddress};
+use crate::tracee::proc_status::has_fault_pending;
+use crate::tracee::thread::{Mode, Registers, SignalInfo, Stopped};
+use crate::tracee::wait::Stop;
 
 /// `si_code` of what the kernel raises itself: an `int3`, a signal whose frame it cannot write.
 pub(super) const SI_KERNEL: i32 = 0x80;
@@ -283,6 +283,6 @@ impl Run {
 
     /// The id of the process that a task belongs to.
     pub fn process_of(tid: Pid) -> Pid {
-        crate::target::proc_status::read_status(tid).map_or(tid, |s| Pid::from_raw(s.tgid))
+        crate::tracee::proc_status::read_status(tid).map_or(tid, |s| Pid::from_raw(s.tgid))
     }
 }

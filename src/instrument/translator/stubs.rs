@@ -11,7 +11,7 @@
 use super::layout;
 use super::version::Version;
 use crate::instrument::x86_64::emit::{Code, R10, RAX, RCX, RDI, RDX, RSI, RSP};
-use crate::target::address::CacheAddress;
+use crate::tracee::address::CacheAddress;
 
 /// The site of a request to drain the buffer of addresses.
 pub const DRAIN: u32 = u32::MAX;

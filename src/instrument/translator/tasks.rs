@@ -20,12 +20,12 @@ use super::text::Treatment;
 use super::thread::Thread;
 use super::version::Version;
 use crate::profile::run::Warning;
-use crate::target::address::Address;
-use crate::target::memory::Memory;
-use crate::target::proc_status::{read_name, read_status};
-use crate::target::remote::{Remote, RemoteError};
-use crate::target::tracee::{Mode, Registers, Stopped};
-use crate::target::wait::{Event, Stop, wait_for};
+use crate::tracee::address::Address;
+use crate::tracee::memory::Memory;
+use crate::tracee::proc_status::{read_name, read_status};
+use crate::tracee::remote::{Remote, RemoteError};
+use crate::tracee::thread::{Mode, Registers, Stopped};
+use crate::tracee::wait::{Event, Stop, wait_for};
 
 /// `cs` of 64-bit code.
 const CS_64: u64 = 0x33;

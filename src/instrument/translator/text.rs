@@ -1,8 +1,8 @@
 //! Which of the program's memory is executable as the program sees it, and what becomes of each piece.
 
-use crate::target::address::Address;
-use crate::target::maps::Mapping;
-use crate::target::modules::Located;
+use crate::tracee::address::Address;
+use crate::tracee::maps::Mapping;
+use crate::tracee::modules::Located;
 
 /// What is done with executable memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use nix::unistd::Pid;
 use super::native::Excursion;
 use super::regions::Regions;
 use super::version::Version;
-use crate::target::address::Address;
-use crate::target::tracee::{Running, SignalInfo};
+use crate::tracee::address::Address;
+use crate::tracee::thread::{Running, SignalInfo};
 
 /// A signal that arrived where it could not be delivered.
 pub struct Deferred {

@@ -9,7 +9,7 @@ use super::drain::Drain;
 use super::run::Run;
 use super::thread::Thread;
 use super::version::Version;
-use crate::target::proc_status::is_runnable;
+use crate::tracee::proc_status::is_runnable;
 
 impl Run {
     /// The version that threads should be in.

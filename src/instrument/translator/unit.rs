@@ -25,7 +25,7 @@ use crate::instrument::x86_64::emit::{Code, RCX, relative};
 use crate::instrument::x86_64::liveness::Dead;
 use crate::instrument::x86_64::rewrite::{NoRule, Slots};
 use crate::profile::code::CodeRef;
-use crate::target::address::{Address, CacheAddress};
+use crate::tracee::address::{Address, CacheAddress};
 
 pub(super) const SLOTS: Slots = Slots { lent: layout::SAVE_LENT, program_gs: layout::PROGRAM_GS };
 

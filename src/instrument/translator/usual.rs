@@ -24,7 +24,7 @@ use crate::instrument::x86_64::compare::can_undo;
 use crate::instrument::x86_64::emit::{Gpr, RCX, RDX, relative};
 use crate::instrument::x86_64::liveness::Dead;
 use crate::instrument::x86_64::rewrite::{NoRule, gpr};
-use crate::target::address::{Address, CacheAddress};
+use crate::tracee::address::{Address, CacheAddress};
 
 /// How often it is looked where a jump went last, and with how long a pause: no whole number of a loop's passes.
 const LOOKS: u32 = 8;

@@ -4,7 +4,7 @@
 
 use super::layout;
 use crate::profile::evidence::memory::Phase;
-use crate::target::address::Address;
+use crate::tracee::address::Address;
 
 /// A version of the program's code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -11,11 +11,11 @@ use super::drain::{Drain, empty};
 use super::run::{Run, RunError};
 use super::signals::State;
 use super::version::Version;
-use crate::target::address::{Address, CacheAddress};
-use crate::target::proc_status::{has_fault_pending, is_runnable, read_cpu_seconds};
-use crate::target::tracee::{Mode, Registers, Stopped};
-use crate::target::wait::Stop;
-use crate::target::wake_up::WakeUp;
+use crate::tracee::address::{Address, CacheAddress};
+use crate::tracee::proc_status::{has_fault_pending, is_runnable, read_cpu_seconds};
+use crate::tracee::thread::{Mode, Registers, Stopped};
+use crate::tracee::wait::Stop;
+use crate::tracee::wake_up::WakeUp;
 
 /// How many times as much processor time as the window before it a pause lasts on average: between half and one and a half
 /// times that, since windows at equal distances could see a program that repeats itself at the same place each time.

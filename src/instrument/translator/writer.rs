@@ -11,7 +11,7 @@ use crate::instrument::x86_64::induction::Induction;
 use crate::instrument::x86_64::liveness::Dead;
 use crate::instrument::x86_64::rewrite::{self, NoRule, Use, free_gpr, used_gprs};
 use crate::profile::code::CodeRef;
-use crate::target::address::{Address, CacheAddress};
+use crate::tracee::address::{Address, CacheAddress};
 
 /// Writes one block.
 pub(super) struct Writer<'a> {

@@ -2,7 +2,7 @@
 
 use super::emit::{Code, Gpr, RCX, RSP};
 use super::quick::has_quick_loop;
-use crate::target::address::CacheAddress;
+use crate::tracee::address::CacheAddress;
 
 /// How [`Code::unless_top_is`] begins.
 pub const PUSHFQ: u8 = 0x9c;

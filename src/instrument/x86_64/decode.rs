@@ -2,7 +2,7 @@
 
 use iced_x86::{Code, Decoder, DecoderError, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
-use crate::target::address::Address;
+use crate::tracee::address::Address;
 
 /// Longest block, in instructions; a longer run is cut and falls through.
 const MAX_INSTRUCTIONS: usize = 200;

@@ -1,7 +1,7 @@
 //! Writes the few instructions that the translator adds. None of them changes flags.
 
 use super::liveness::Dead;
-use crate::target::address::CacheAddress;
+use crate::tracee::address::CacheAddress;
 
 /// A general-purpose register by number (0 RAX … 15 R15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

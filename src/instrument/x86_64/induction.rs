@@ -60,7 +60,7 @@ fn writes(instruction: &Instruction, register: Gpr, factory: &mut InstructionInf
 mod tests {
     use super::*;
     use crate::instrument::x86_64::decode::decode;
-    use crate::target::address::Address;
+    use crate::tracee::address::Address;
 
     fn found(bytes: &[u8]) -> Option<(u8, i64, usize)> {
         let block = decode(Address::new(0x1000), bytes)?;

@@ -92,7 +92,7 @@ pub fn scan(instructions: impl IntoIterator<Item = Instruction>, live: u32) -> (
 mod tests {
     use super::*;
     use crate::instrument::x86_64::decode::decode;
-    use crate::target::address::Address;
+    use crate::tracee::address::Address;
 
     fn dead_before(bytes: &[u8]) -> Vec<Dead> {
         let block = decode(Address::new(0x1000), bytes).unwrap();

@@ -6,7 +6,7 @@ use super::operands::{Operand, address};
 use super::registers::{ExtendedState, MAX_AREA, general};
 use crate::isa::facts::{AccessKind, Dynamic};
 use crate::profile::evidence::memory::Access;
-use crate::target::tracee::{Registers, Stopped, TraceError};
+use crate::tracee::thread::{Registers, Stopped, TraceError};
 
 /// The part of a thread's state that operands depend on; the vector part is read when it is needed.
 pub struct State<'a> {

@@ -2,7 +2,7 @@
 
 use iced_x86::Register;
 
-use crate::target::tracee::Registers;
+use crate::tracee::thread::Registers;
 
 /// The XSAVE area of a thread in the standard format: vector and mask registers.
 #[derive(Debug, Clone)]

@@ -13,7 +13,7 @@ use iced_x86::{
 
 use super::decode::Step;
 use super::emit::{Code, Gpr};
-use crate::target::address::CacheAddress;
+use crate::tracee::address::CacheAddress;
 
 /// Offsets of the slots that the rules use.
 #[derive(Debug, Clone, Copy)]
@@ -327,7 +327,7 @@ const REGISTERS: [Register; 16] = [
 mod tests {
     use super::*;
     use crate::instrument::x86_64::decode::decode;
-    use crate::target::address::Address;
+    use crate::tracee::address::Address;
     use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
 
     #[test]

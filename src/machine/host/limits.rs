@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::target::own_limits;
+use crate::tracee::own_limits;
 
 /// Limits that a measurement (and the program) runs under.
 #[derive(Debug, Clone, PartialEq)]

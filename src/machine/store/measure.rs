@@ -18,7 +18,7 @@ use crate::machine::suite::lab::{Effort, Lab};
 use crate::profile::clock;
 use crate::profile::machine::{Ceiling, How, Machine, Missing, Quality};
 use crate::profile::run::Warning;
-use crate::target::whole_file;
+use crate::tracee::whole_file;
 
 /// Grows with every change of what is measured or how.
 const CEILINGS_VERSION: u32 = 38;

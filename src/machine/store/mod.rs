@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::machine::error::MachineError;
 use crate::machine::suite::lab::Effort;
 use crate::profile::machine::Machine;
-use crate::target::whole_file;
+use crate::tracee::whole_file;
 
 /// What a cached measurement is valid for. Any difference means: measure again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use perf_event::data::{Comm, Exit, Fork, Lost, LostSamples, Mmap2, RecordMetadat
 use perf_event::data::{Sample, SampleId, Throttle, Visitor};
 
 use crate::sample::x86_64::registers::{self, Registers};
-use crate::target::build_id::hex;
+use crate::tracee::build_id::hex;
 
 /// A record and when the kernel wrote it (nanoseconds of CLOCK_MONOTONIC).
 #[derive(Debug)]

@@ -10,8 +10,8 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use super::markers::Markers;
-use crate::target::maps::read_maps;
-use crate::target::markers::find;
+use crate::tracee::maps::read_maps;
+use crate::tracee::markers::find;
 
 /// Holds a child at the first moment of its program, so that breakpoints, which need addresses, are there before it begins.
 pub(super) struct Held(Pid);

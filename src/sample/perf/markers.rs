@@ -18,11 +18,11 @@ use perf_event::Counter;
 use super::event::RawSample;
 use super::setter::{Outlet, Place, Setter};
 use crate::profile::evidence::marks::Api;
-use crate::target::address::Address;
-use crate::target::elf_layout::ElfLayout;
-use crate::target::markers::call::{Call, Mark};
-use crate::target::markers::{Marker, find};
-use crate::target::memory::Memory;
+use crate::tracee::address::Address;
+use crate::tracee::elf_layout::ElfLayout;
+use crate::tracee::markers::call::{Call, Mark};
+use crate::tracee::markers::{Marker, find};
+use crate::tracee::memory::Memory;
 
 /// Calls that are remembered of a process.
 const MOST_KNOWN: usize = 4096;

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use nix::unistd::Pid;
 
 use crate::profile::run::Warning;
-use crate::target::launch::Gated;
+use crate::tracee::launch::Gated;
 
 use super::modules::MappedFile;
 use super::reap::{self, Reaped, now_ns};

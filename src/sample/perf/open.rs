@@ -17,7 +17,7 @@ use perf_event::events::{Breakpoint, Hardware, Software};
 use perf_event::{Builder, Clock, SampleFlag, Sampler};
 
 use crate::sample::x86_64::registers;
-use crate::target::sampling_clock;
+use crate::tracee::sampling_clock;
 
 use crate::sample::SampleOptions;
 

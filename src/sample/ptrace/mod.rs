@@ -12,9 +12,9 @@ mod wait;
 use std::time::{Duration, Instant};
 
 use crate::profile::run::Warning;
-use crate::target::launch::Gated;
-use crate::target::tracee::Running;
-use crate::target::wake_up::WakeUp;
+use crate::tracee::launch::Gated;
+use crate::tracee::thread::Running;
+use crate::tracee::wake_up::WakeUp;
 
 use super::reap::{Reaped, now_ns};
 use super::recorder::Ending;

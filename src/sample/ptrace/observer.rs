@@ -16,9 +16,9 @@ use nix::unistd::Pid;
 use crate::sample::reap::{Reaped, now_ns, own_cpu_time};
 use crate::sample::recorder::{Observation, Recorder};
 use crate::sample::unwind::StackTop;
-use crate::target::proc_status::{read_cpu_seconds, read_name};
-use crate::target::tracee::{Mode, Running, Stopped};
-use crate::target::wait::{Event, Stop};
+use crate::tracee::proc_status::{read_cpu_seconds, read_name};
+use crate::tracee::thread::{Mode, Running, Stopped};
+use crate::tracee::wait::{Event, Stop};
 
 use super::pace::Pace;
 use super::seat::Seat;

@@ -5,7 +5,7 @@
 //! that is not allowed, the displaced thread's sample is dropped if the tick came late, and the next tick comes from
 //! another CPU.
 
-use crate::target::affinity::{self, current_cpu};
+use crate::tracee::affinity::{self, current_cpu};
 
 /// A tick this late, in nanoseconds, has been waited for.
 const LATE_NS: u64 = 150_000;

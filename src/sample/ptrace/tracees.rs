@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use nix::unistd::Pid;
 
-use crate::target::proc_status::read_status;
-use crate::target::tracee::Running;
+use crate::tracee::proc_status::read_status;
+use crate::tracee::thread::Running;
 
 use crate::sample::thread_files::{Activity, ThreadFiles};
 

@@ -4,7 +4,7 @@ use nix::errno::Errno;
 use nix::unistd::Pid;
 
 use crate::sample::reap::Reaped;
-use crate::target::wait::{self, Event};
+use crate::tracee::wait::{self, Event};
 
 /// What a wait brought.
 #[derive(Debug)]

@@ -97,7 +97,7 @@ fn read_layout(pid: Pid, path: &str) -> Option<ElfLayout> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::maps::read_maps;
+    use crate::tracee::maps::read_maps;
 
     #[test]
     fn our_own_text_has_a_module_whose_bias_fits() {

@@ -2,7 +2,7 @@
 //! calls made on its behalf, the CPUs and limits it has.
 //!
 //! ```text
-//!  launch::Gated ─▶ tracee::Running ─ wait ─▶ tracee::Stopped ─ resume ─▶ tracee::Running
+//!  launch::Gated ─▶ thread::Running ─ wait ─▶ thread::Stopped ─ resume ─▶ thread::Running
 //!                                               │ remote::Remote   system calls in its name
 //!                                               │ memory::Memory   its bytes
 //!                                               └ maps, modules    what is mapped where, and which file that is
@@ -28,7 +28,7 @@ pub mod own_stack;
 pub mod proc_status;
 pub mod remote;
 pub mod sampling_clock;
-pub mod tracee;
+pub mod thread;
 pub mod wait;
 pub mod wake_up;
 pub mod whole_file;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
-use super::tracee::{Mode, Stopped};
+use super::thread::{Mode, Stopped};
 
 /// What happened to a thread.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use nix::errno::Errno;
 
 use super::address::Address;
 use super::memory::Memory;
-use super::tracee::{Mode, Registers, SignalInfo, Stopped, TraceError};
+use super::thread::{Mode, Registers, SignalInfo, Stopped, TraceError};
 use super::wait::{Event, Stop, wait_for};
 
 /// `syscall`
