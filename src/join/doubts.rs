@@ -7,12 +7,10 @@ use crate::profile::counters::Counter;
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::timed::{OnCpu, TimedEvidence};
 use crate::profile::machine::Machine;
-use crate::profile::run::Warning;
+use crate::profile::run::{TOO_FEW_SAMPLES_CODE, Warning};
 
 /// Fewer samples than this tell nothing worth a report.
 pub const TOO_FEW_SAMPLES: usize = 20;
-/// Code of the warning that there are no more.
-pub const TOO_FEW_SAMPLES_CODE: &str = "too-few-samples";
 /// No CPU that rprof knows completes more instructions per second and thread than this.
 const FASTEST_CORE: f64 = 8e10;
 /// Code of the warning that hardware counters and counted pass disagree.

@@ -65,7 +65,7 @@ use sampled::Sampled;
 use stacks::StackTable;
 use timeline::{Activity, Moment};
 
-pub use doubts::{COUNTERS_DISAGREE, TOO_FEW_SAMPLES_CODE};
+pub use doubts::COUNTERS_DISAGREE;
 pub use resolver::Resolver;
 
 /// Everything the join works on.

@@ -105,6 +105,9 @@ pub struct Thread {
     pub cpu_s: f64,
 }
 
+/// Code of the warning that there are too few samples.
+pub const TOO_FEW_SAMPLES_CODE: &str = "too-few-samples";
+
 /// A doubt about a number: the fact, its effect on the numbers, what helps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {

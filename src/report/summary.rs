@@ -1,7 +1,6 @@
 //! The few lines about the run and the host that stand above every table.
 
-use crate::join::TOO_FEW_SAMPLES_CODE;
-use crate::profile::run::Warning;
+use crate::profile::run::{TOO_FEW_SAMPLES_CODE, Warning};
 use crate::profile::{Function, Profile};
 
 use super::number::{percent, seconds, si};
