@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::time::Instant;
 
 use rprof::instrument::{CountingEngine, Translator};
-use rprof::memory::{CacheModel, Geometry, Placement};
+use rprof::memory::{CacheModel, Geometry, PageColoring};
 use rprof::profile::evidence::bursts::{BurstEvidence, BurstSink, TraceEntry, TracedBlock};
 use rprof::profile::evidence::memory::AccessSink;
 use rprof::tracee::launch::{Program, Streams, find_in_path, spawn_gated};
@@ -78,7 +78,7 @@ fn main() {
     };
     let cpus: Vec<usize> = (0..std::thread::available_parallelism().map_or(1, |n| n.get())).collect();
     let (geometry, warnings) = Geometry::of_host(&[], cpus.len() as u32);
-    let model = || Box::new(CacheModel::sampled(geometry, Placement::SmallPages, warnings)) as Box<dyn AccessSink>;
+    let model = || Box::new(CacheModel::sampled(geometry, PageColoring::SmallPages, warnings)) as Box<dyn AccessSink>;
     let sink = (mode != "alone").then(model);
     let counter = || {
         let started = Instant::now();

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 
 use rprof::instrument::{CountingEngine, Translator};
-use rprof::memory::{CacheModel, Geometry, Placement};
+use rprof::memory::{CacheModel, Geometry, PageColoring};
 use rprof::profile::evidence::memory::{AccessSink, MemoryEvidence, Traffic};
 use rprof::tracee::launch::{Program, Streams, find_in_path, spawn_gated};
 
@@ -19,8 +19,8 @@ fn main() {
     let cpus: Vec<usize> = (0..std::thread::available_parallelism().map_or(1, |n| n.get())).collect();
     let (geometry, warnings) = Geometry::of_host(&[], cpus.len() as u32);
     let sink: Option<Box<dyn AccessSink>> = match mode.as_str() {
-        "exact" => Some(Box::new(CacheModel::exact(geometry, Placement::SmallPages, warnings))),
-        "sampled" => Some(Box::new(CacheModel::sampled(geometry, Placement::SmallPages, warnings))),
+        "exact" => Some(Box::new(CacheModel::exact(geometry, PageColoring::SmallPages, warnings))),
+        "sampled" => Some(Box::new(CacheModel::sampled(geometry, PageColoring::SmallPages, warnings))),
         _ => None,
     };
     let child = spawn_gated(&Program { path, argv }, Streams::default()).unwrap_or_else(|e| fail(&e));

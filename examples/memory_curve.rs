@@ -27,7 +27,7 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 use rprof::isa::facts::AccessKind;
-use rprof::memory::{CacheModel, Geometry, Level, Placement};
+use rprof::memory::{CacheModel, Geometry, Level, PageColoring};
 use rprof::profile::Machine;
 use rprof::profile::code::CodeRef;
 use rprof::profile::evidence::memory::{Access, AccessSink, Traffic};
@@ -174,7 +174,7 @@ fn shuffled(count: u32) -> Vec<u32> {
 
 /// Traffic of `rounds` rounds through the lines.
 fn rounds(geometry: &Geometry, order: &[u32], rounds: usize) -> Traffic {
-    let mut sink = Box::new(CacheModel::exact(geometry.clone(), Placement::HugePages, Vec::new()));
+    let mut sink = Box::new(CacheModel::exact(geometry.clone(), PageColoring::HugePages, Vec::new()));
     for batch in std::iter::repeat_n(order, rounds).flat_map(|order| order.chunks(4096)) {
         let address = |line: &u32| (1 << 32) + u64::from(*line) * LINE;
         let access = |line| Access { address: address(line), bytes: 8, site: 0, kind: AccessKind::Load };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 use rprof::isa::facts::AccessKind::{self, Load, NtStore, Store};
-use rprof::memory::{CacheModel, Geometry, Placement};
+use rprof::memory::{CacheModel, Geometry, PageColoring};
 use rprof::profile::evidence::memory::{Access, AccessSink, Collection, selected};
 
 const BATCH: usize = 4096;
@@ -64,7 +64,7 @@ fn main() {
     println!("{:<28} {:>15} {:>10} {:>15}", "stream", "exact, access/s", "ns/access", "sampled, ns");
     for (name, stream) in STREAMS {
         let (geometry, warnings) = Geometry::of_host(&[], 2);
-        let placement = Placement::of_host();
+        let placement = PageColoring::of_host();
         let bytes = if name.contains("32 B") { 32 } else { 8 };
         let exact = CacheModel::exact(geometry.clone(), placement, warnings.clone());
         let exact = seconds_per_access(Box::new(exact), bytes, stream);

@@ -8,7 +8,7 @@ mod kernels;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
-use rprof::memory::{CacheModel, LastLevelPolicy, Placement};
+use rprof::memory::{CacheModel, LastLevelPolicy, PageColoring};
 use rprof::profile::code::CodeRef;
 use rprof::profile::evidence::memory::{Access, AccessSink, Collection, MemoryEvidence, selected};
 
@@ -73,9 +73,9 @@ fn main() {
     );
     for kernel in kernels::all() {
         // Only physically contiguous memory makes the analytic cases exact; samples need placed pages.
-        let identity = run(Box::new(CacheModel::exact(host(), Placement::Identity, Vec::new())), kernel.run);
-        let exact = run(Box::new(CacheModel::exact(host(), Placement::SmallPages, Vec::new())), kernel.run);
-        let sampled = run(Box::new(CacheModel::sampled(host(), Placement::SmallPages, Vec::new())), kernel.run);
+        let identity = run(Box::new(CacheModel::exact(host(), PageColoring::Identity, Vec::new())), kernel.run);
+        let exact = run(Box::new(CacheModel::exact(host(), PageColoring::SmallPages, Vec::new())), kernel.run);
+        let sampled = run(Box::new(CacheModel::sampled(host(), PageColoring::SmallPages, Vec::new())), kernel.run);
         let percent = |ratio: f64| format!("{:+.2} %", 100.0 * (ratio - 1.0));
         let ns = |run: &Run| 1e9 * run.seconds / run.accesses as f64;
         println!(

@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use rprof::instrument::{Counted, CountingEngine, Translator};
 use rprof::join::Resolver;
 use rprof::machine::{Effort, Quiet, Request, load_or_measure};
-use rprof::memory::{CacheModel, Geometry, Placement};
+use rprof::memory::{CacheModel, Geometry, PageColoring};
 use rprof::profile::Machine;
 use rprof::profile::account::Cause;
 use rprof::profile::code::{CodeRef, ModuleInfo};
@@ -120,7 +120,7 @@ fn main() -> anyhow::Result<()> {
     let (geometry, mut warnings) = Geometry::of_host(&machine.caches, machine.cores);
     let (geometry, warning) = geometry.as_measured(&machine);
     warnings.extend(warning);
-    let model = CacheModel::sampled(geometry, Placement::SmallPages, warnings);
+    let model = CacheModel::sampled(geometry, PageColoring::SmallPages, warnings);
     let recorder = Recorder::new(&machine);
     let counted = Translator::new().run(start()?, Some(Box::new(model)), Some(Box::new(recorder)))?;
     let bursts = counted.bursts.as_ref().context("no bursts")?;

@@ -12,7 +12,7 @@ use object::{Object, ObjectSymbol};
 use rprof::instrument::{Counted, CountingEngine, Translator};
 use rprof::isa::facts::AccessKind;
 use rprof::isa::x86_64::classify;
-use rprof::memory::{CacheModel, Geometry, Placement};
+use rprof::memory::{CacheModel, Geometry, PageColoring};
 use rprof::profile::evidence::bursts::{TraceEntry, TracedAccess, TracedBlock};
 use rprof::profile::evidence::memory::AccessSink;
 
@@ -42,7 +42,7 @@ const ROUNDS: usize = 257;
 /// The sink of the sampled cache model.
 fn model() -> Box<dyn AccessSink> {
     let (geometry, warnings) = Geometry::of_host(&[], 2);
-    Box::new(CacheModel::sampled(geometry, Placement::SmallPages, warnings))
+    Box::new(CacheModel::sampled(geometry, PageColoring::SmallPages, warnings))
 }
 
 /// An execution of a block, its accesses, and the instructions that it consists of.

@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use rprof::isa::facts::AccessKind;
-use rprof::memory::{CacheModel, Geometry, LastLevelPolicy, Level, Placement};
+use rprof::memory::{CacheModel, Geometry, LastLevelPolicy, Level, PageColoring};
 use rprof::profile::code::CodeRef;
 use rprof::profile::evidence::memory::{Access, AccessSink, Amount, Executed, Phase};
 
@@ -89,8 +89,8 @@ fn the_model_stays_within_its_limit() {
             let before = NOW.load(Relaxed);
             MOST.store(before, Relaxed);
             let sink = match exact {
-                true => CacheModel::exact(server(), Placement::SmallPages, Vec::new()),
-                false => CacheModel::sampled(server(), Placement::SmallPages, Vec::new()),
+                true => CacheModel::exact(server(), PageColoring::SmallPages, Vec::new()),
+                false => CacheModel::sampled(server(), PageColoring::SmallPages, Vec::new()),
             };
             let sink = if of_host { sink.of_host_processes() } else { sink };
             feed(Box::new(sink), threads, sites, pages);

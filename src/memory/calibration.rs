@@ -4,10 +4,10 @@
 //! the model counts, over what such a kernel moves by definition, is its error. It contains what placement and
 //! replacement do to streams; what real prefetchers and replacement policies do it does not.
 
-use super::geometry::Geometry;
-use super::hierarchy::{Hierarchy, Scope};
-use super::line::{Bytes, Line, Owner};
-use super::placement::{Classes, Placement};
+use crate::memory::address::page_color::{PageColoring, SetSample};
+use crate::memory::caches::geometry::Geometry;
+use crate::memory::caches::hierarchy::{Hierarchy, Scope};
+use crate::memory::caches::line::{Bytes, Line, Owner};
 
 /// A ceiling kernel.
 struct Kernel {
@@ -58,8 +58,8 @@ impl Kernel {
     }
 
     /// Lines that the model moves, over those that are known.
-    fn ratio(&self, geometry: &Geometry, placement: Placement) -> f64 {
-        let classes = Classes::for_sets(geometry.l2.unwrap_or(geometry.last).sets());
+    fn ratio(&self, geometry: &Geometry, placement: PageColoring) -> f64 {
+        let classes = SetSample::for_sets(geometry.l2.unwrap_or(geometry.last).sets());
         let mut caches = Hierarchy::new(geometry.clone(), placement, Scope::OneClass(classes));
         caches.add_core(0);
         let owner = caches.tallies.add();
@@ -73,7 +73,7 @@ impl Kernel {
     }
 
     /// Goes over the lines of all arrays that are of class 0. Returns how many these are in each.
-    fn pass(&self, caches: &mut Hierarchy, owner: Owner, lines: u64, classes: Classes) -> u64 {
+    fn pass(&self, caches: &mut Hierarchy, owner: Owner, lines: u64, classes: SetSample) -> u64 {
         let place = |array: u64, line: u64| Line((array + 1) << 36 | line);
         // Arrays are aligned alike: lines of one number are all in the class, or none is.
         let admitted = (0..lines).filter(|&line| classes.of(place(0, line)) == 0);
@@ -96,7 +96,7 @@ fn moved_lines(caches: &Hierarchy, owner: Owner) -> u64 {
 }
 
 /// Modelled over known traffic of each ceiling kernel, by the ceiling's id.
-pub fn ratios(geometry: &Geometry, placement: Placement) -> Vec<(&'static str, f64)> {
+pub fn ratios(geometry: &Geometry, placement: PageColoring) -> Vec<(&'static str, f64)> {
     KERNELS.iter().map(|kernel| (kernel.id, kernel.ratio(geometry, placement))).collect()
 }
 
@@ -114,7 +114,7 @@ mod tests {
     fn ceiling_kernels_move_what_they_are_defined_to_move() {
         for policy in [LastLevelPolicy::Victim, LastLevelPolicy::NonInclusive, LastLevelPolicy::Inclusive] {
             let geometry = Geometry { policy, ..Geometry::assumed(2) };
-            for placement in [Placement::SmallPages, Placement::HugePages] {
+            for placement in [PageColoring::SmallPages, PageColoring::HugePages] {
                 let ratios = ratios(&geometry, placement);
                 println!("{policy:?} {placement:?} {ratios:?}");
                 assert!(worst(&ratios) < 0.02, "{policy:?} {placement:?} {ratios:?}");
@@ -128,7 +128,7 @@ mod tests {
         let wrong = Kernel { id: "dram.update", loads: 1, store: Store::None };
         let right = Kernel { store: Store::InPlace, ..wrong };
         let geometry = Geometry::assumed(1);
-        let found = wrong.ratio(&geometry, Placement::SmallPages) * wrong.known() as f64 / right.known() as f64;
+        let found = wrong.ratio(&geometry, PageColoring::SmallPages) * wrong.known() as f64 / right.known() as f64;
         assert!((found - 0.5).abs() < 0.02, "{found}");
     }
 }

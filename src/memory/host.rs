@@ -5,8 +5,8 @@ use std::path::Path;
 use crate::profile::machine::Cache;
 use crate::profile::run::Warning;
 
-use super::geometry::{Geometry, LastLevelPolicy};
-use super::placement::Placement;
+use crate::memory::address::page_color::PageColoring;
+use crate::memory::caches::geometry::{Geometry, LastLevelPolicy};
 
 impl Geometry {
     /// The geometry of this host, whose topology lists `caches`, for a program that may use `cores` CPUs.
@@ -36,16 +36,16 @@ fn inclusive(_level: u8) -> Option<bool> {
     None
 }
 
-impl Placement {
+impl PageColoring {
     /// How this host places a program's pages: in 2 MiB runs where transparent huge pages are `always` on.
-    pub fn of_host() -> Placement {
+    pub fn of_host() -> PageColoring {
         Self::from_setting(Path::new("/sys/kernel/mm/transparent_hugepage/enabled"))
     }
 
-    fn from_setting(file: &Path) -> Placement {
+    fn from_setting(file: &Path) -> PageColoring {
         match std::fs::read_to_string(file) {
-            Ok(text) if text.contains("[always]") => Placement::HugePages,
-            _ => Placement::SmallPages,
+            Ok(text) if text.contains("[always]") => PageColoring::HugePages,
+            _ => PageColoring::SmallPages,
         }
     }
 }
@@ -66,13 +66,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("enabled");
         for (text, placement) in [
-            ("[always] madvise never\n", Placement::HugePages),
-            ("always [madvise] never\n", Placement::SmallPages),
-            ("always madvise [never]\n", Placement::SmallPages),
+            ("[always] madvise never\n", PageColoring::HugePages),
+            ("always [madvise] never\n", PageColoring::SmallPages),
+            ("always madvise [never]\n", PageColoring::SmallPages),
         ] {
             std::fs::write(&file, text).unwrap();
-            assert_eq!(Placement::from_setting(&file), placement);
+            assert_eq!(PageColoring::from_setting(&file), placement);
         }
-        assert_eq!(Placement::from_setting(&dir.path().join("none")), Placement::SmallPages);
+        assert_eq!(PageColoring::from_setting(&dir.path().join("none")), PageColoring::SmallPages);
     }
 }

@@ -11,26 +11,26 @@ use crate::profile::evidence::data::Allocation;
 use crate::profile::evidence::memory::{Access, AccessSink, Amount, Collection, Executed, MemoryEvidence, Phase};
 use crate::profile::run::Warning;
 
-use super::arrivals::Arrivals;
-use super::backlog::Backlog;
-use super::control::Control;
-use super::data::DataSamples;
-use super::executions::Executions;
-use super::frames::Frames;
-use super::geometry::{Geometry, LINE_BYTES};
-use super::hierarchy::{Hierarchy, Scope};
-use super::huge_pages::HugePages;
-use super::interleave::{Interleaver, Part};
-use super::line::{Line, Owner, PAGE_SHIFT};
-use super::owners::{Owners, Place};
-use super::pace::Pace;
-use super::pages::TouchedPages;
-use super::placement::{Classes, Placement};
-use super::replay::{by_warm_up, play, split, weight, weights};
-use super::sampling::Rhythm;
-use super::strata::Strata;
-use super::tallies::Book;
-use super::whereabouts::Whereabouts;
+use crate::memory::address::data::DataSamples;
+use crate::memory::address::huge_pages::HugePages;
+use crate::memory::address::page_color::{PageColoring, SetSample};
+use crate::memory::address::page_frames::Frames;
+use crate::memory::address::physical::PhysicalMap;
+use crate::memory::attribution::backlog::Backlog;
+use crate::memory::attribution::interleave::{Interleaver, Part};
+use crate::memory::attribution::owners::{Owners, Place};
+use crate::memory::attribution::pages::TouchedPages;
+use crate::memory::attribution::replay::{by_warm_up, play, split, weight, weights};
+use crate::memory::attribution::tallies::Book;
+use crate::memory::caches::geometry::{Geometry, LINE_BYTES};
+use crate::memory::caches::hierarchy::{Hierarchy, Scope};
+use crate::memory::caches::line::{Line, Owner, PAGE_SHIFT};
+use crate::memory::estimate::control_variate::ControlVariate;
+use crate::memory::estimate::window_weights::WindowWeights;
+use crate::memory::sampling::bursts::BurstSchedule;
+use crate::memory::sampling::executions::Executions;
+use crate::memory::sampling::page_arrivals::Arrivals;
+use crate::memory::sampling::schedule::PhaseSchedule;
 
 /// Lines that all caches of a model hold at most: 64 MB.
 const MAX_LINES: u64 = 5 << 20;
@@ -42,11 +42,11 @@ const FEW_PUT_OFF: u64 = 1 << 14;
 /// A model of a host's caches, fed with the program's accesses.
 pub struct CacheModel {
     geometry: Geometry,
-    placement: Placement,
+    placement: PageColoring,
     /// Exact: everything. Sampled: L1, from the bursts.
     full: Hierarchy,
     sampled: Option<Sampled>,
-    classes: Classes,
+    classes: SetSample,
     has_l2: bool,
     owners: Owners,
     pages: TouchedPages,
@@ -59,7 +59,7 @@ pub struct CacheModel {
     /// By core: what its thread accessed last went through [`full`](Self::full).
     full_is_current: Vec<bool>,
     executed: Executions,
-    strata: Strata,
+    strata: WindowWeights,
     /// The host has more cores than are simulated.
     few_cores: bool,
     warnings: Vec<Warning>,
@@ -70,9 +70,9 @@ struct Sampled {
     /// What lies behind L1, from the lines of class 0.
     hierarchy: Hierarchy,
     /// What they say about L1.
-    control: Control,
-    rhythm: Rhythm,
-    pace: Pace,
+    control: ControlVariate,
+    rhythm: BurstSchedule,
+    pace: PhaseSchedule,
     /// Pauses since the course was told last.
     pauses: u64,
     /// Where the processes are real ones.
@@ -81,7 +81,7 @@ struct Sampled {
 
 impl Sampled {
     /// What was counted in the last window is final.
-    fn close_window(&mut self, classes: Classes) {
+    fn close_window(&mut self, classes: SetSample) {
         if let Some(arrivals) = &self.arrivals {
             self.hierarchy.tallies.limit_compulsory(arrivals.share(classes.count()), self.pace.is_warm());
         }
@@ -91,40 +91,40 @@ impl Sampled {
 impl CacheModel {
     /// An empty model of `geometry` that wants every access. `warnings` are doubts about the geometry, handed on with
     /// the evidence.
-    pub fn exact(geometry: Geometry, placement: Placement, warnings: Vec<Warning>) -> Self {
+    pub fn exact(geometry: Geometry, placement: PageColoring, warnings: Vec<Warning>) -> Self {
         Self::new(geometry, placement, warnings, false)
     }
 
     /// An empty model of `geometry` that wants a sample: windows between pauses, in them one line in 32 (fewer where L2
     /// is small), and all accesses in bursts.
-    pub fn sampled(geometry: Geometry, placement: Placement, warnings: Vec<Warning>) -> Self {
+    pub fn sampled(geometry: Geometry, placement: PageColoring, warnings: Vec<Warning>) -> Self {
         Self::new(geometry, placement, warnings, true)
     }
 
     /// The same for processes of this host, whose ids accesses are recorded with: the model asks the kernel about them.
     pub fn of_host_processes(mut self) -> Self {
-        let rule = Whereabouts::Rule(self.placement);
+        let rule = PhysicalMap::Rule(self.placement);
         let kinds = || HugePages::new(self.placement);
         let frames = Frames::readable().map(|frames| match self.sampled {
             // Bursts are short, and nothing of them comes from memory.
-            Some(_) => Whereabouts::Frames(frames.of_the_latest(), self.placement, None),
-            None => Whereabouts::Frames(frames, self.placement, kinds()),
+            Some(_) => PhysicalMap::Frames(frames.of_the_latest(), self.placement, None),
+            None => PhysicalMap::Frames(frames, self.placement, kinds()),
         });
-        self.full.know(frames.or_else(|| kinds().map(Whereabouts::KindsInFrames)).unwrap_or(rule));
+        self.full.know(frames.or_else(|| kinds().map(PhysicalMap::KindsInFrames)).unwrap_or(rule));
         if let Some(sampled) = &mut self.sampled {
             sampled.arrivals = Some(Arrivals::new());
             let frames = Frames::readable().map(Frames::of_the_latest);
-            let known = kinds().map(|kinds| Whereabouts::Kinds(kinds, frames));
-            sampled.hierarchy.know(known.unwrap_or(Whereabouts::Rule(self.placement)));
+            let known = kinds().map(|kinds| PhysicalMap::Kinds(kinds, frames));
+            sampled.hierarchy.know(known.unwrap_or(PhysicalMap::Rule(self.placement)));
         }
         self.data = Some(DataSamples::new());
         self
     }
 
-    fn new(geometry: Geometry, placement: Placement, mut warnings: Vec<Warning>, sampled: bool) -> Self {
+    fn new(geometry: Geometry, placement: PageColoring, mut warnings: Vec<Warning>, sampled: bool) -> Self {
         let scope = if sampled { Scope::FirstLevel } else { Scope::Whole };
         let classes =
-            if sampled { Classes::for_sets(geometry.l2.unwrap_or(geometry.last).sets()) } else { Classes::ONE };
+            if sampled { SetSample::for_sets(geometry.l2.unwrap_or(geometry.last).sets()) } else { SetSample::ONE };
         let (geometry, few) = geometry.within(MAX_LINES * classes.count());
         let few_cores = few.is_some();
         warnings.extend(few);
@@ -136,11 +136,11 @@ impl CacheModel {
             full: Hierarchy::new(geometry.clone(), placement, scope),
             sampled: sampled.then(|| {
                 let hierarchy = Hierarchy::new(geometry, placement, Scope::OneClass(classes));
-                let pace = Pace::new(hierarchy.last_level_lines());
+                let pace = PhaseSchedule::new(hierarchy.last_level_lines());
                 Sampled {
                     hierarchy,
-                    control: Control::default(),
-                    rhythm: Rhythm::new(),
+                    control: ControlVariate::default(),
+                    rhythm: BurstSchedule::new(),
                     pace,
                     pauses: 0,
                     arrivals: None,
@@ -154,7 +154,7 @@ impl CacheModel {
             phases: HashMap::new(),
             full_is_current: Vec::new(),
             executed: Executions::default(),
-            strata: Strata::default(),
+            strata: WindowWeights::default(),
             few_cores,
             warnings,
         }
@@ -229,8 +229,8 @@ impl CacheModel {
 
     /// Takes a batch. Nothing of it is simulated yet, unless too much waits.
     fn receive(&mut self, thread: u32, process: u32, selected: bool, accesses: &[Access]) {
-        if self.sampled.is_some() && !selected && weights(accesses, 1) > Rhythm::LONGEST {
-            let (burst, others) = split(accesses, Rhythm::LONGEST);
+        if self.sampled.is_some() && !selected && weights(accesses, 1) > BurstSchedule::LONGEST {
+            let (burst, others) = split(accesses, BurstSchedule::LONGEST);
             self.receive(thread, process, false, &burst);
             return self.receive(thread, process, true, &others);
         }

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 
 use crate::instrument::{self, Counted, CountingEngine};
 use crate::machine::watch::Watch;
-use crate::memory::{CacheModel, Geometry, Placement};
+use crate::memory::{CacheModel, Geometry, PageColoring};
 use crate::profile::Machine;
 use crate::profile::evidence::bursts::BurstSink;
 use crate::profile::evidence::counters::CounterEvidence;
@@ -104,7 +104,7 @@ fn access_sink(memory: Memory, machine: &Machine, seen: &[PlacementSeen]) -> Opt
         geometry = placed;
         warnings.extend(warning);
     }
-    let placement = Placement::of_host();
+    let placement = PageColoring::of_host();
     let model = match memory {
         Memory::Exact => CacheModel::exact(geometry, placement, warnings),
         Memory::Off | Memory::Sampled => CacheModel::sampled(geometry, placement, warnings),

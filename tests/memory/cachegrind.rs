@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use rprof::instrument::Translator;
 use rprof::isa::facts::AccessKind;
-use rprof::memory::{CacheModel, Geometry, LastLevelPolicy, Level, Placement};
+use rprof::memory::{CacheModel, Geometry, LastLevelPolicy, Level, PageColoring};
 use rprof::profile::code::CodeRef;
 use rprof::profile::evidence::memory::{Access, AccessSink, MemoryEvidence};
 
@@ -31,7 +31,7 @@ fn geometry(last: Level) -> Geometry {
 
 /// Runs `program` under lackey and feeds its data accesses to a model of D1 and LL.
 fn model(program: &Path) -> [f64; 4] {
-    let mut feed = Feed::new(CacheModel::exact(geometry(LL), Placement::Identity, Vec::new()));
+    let mut feed = Feed::new(CacheModel::exact(geometry(LL), PageColoring::Identity, Vec::new()));
     let mut child = Command::new("valgrind")
         .args(["--tool=lackey", "--trace-mem=yes"])
         .arg(program)
@@ -165,7 +165,7 @@ fn kernels_in_avx2_miss_as_cachegrind_says() {
     // No array fits; columns and planes do.
     let last = Level { size: 96 << 10, ways: 12, shared_by: 1 };
     let theirs = cachegrind(&program, &["all", "2"], last, dir.path());
-    let sink = NoNonTemporal(CacheModel::exact(geometry(last), Placement::Identity, Vec::new()));
+    let sink = NoNonTemporal(CacheModel::exact(geometry(last), PageColoring::Identity, Vec::new()));
     let memory = run(&mut Translator::new(), &program, &["all", "2"], sink).memory.unwrap();
     let (mut compared, mut wrong) = (0, Vec::new());
     for (name, range) in functions(&program).iter().filter(|(name, _)| name.starts_with("k_")) {

@@ -2,7 +2,7 @@
 
 use crate::kernels::host;
 use rprof::isa::facts::AccessKind;
-use rprof::memory::{CacheModel, LastLevelPolicy, Placement};
+use rprof::memory::{CacheModel, LastLevelPolicy, PageColoring};
 use rprof::profile::code::CodeRef;
 use rprof::profile::evidence::memory::{Access, AccessSink, Executed, Phase, Traffic, selected};
 
@@ -84,7 +84,7 @@ fn threads_that_share_lines_take_them_from_each_other_as_often_in_a_sample() {
     for (name, place) in places {
         let model = |sampled| {
             let make = if sampled { CacheModel::sampled } else { CacheModel::exact };
-            make(host(LastLevelPolicy::Victim), Placement::SmallPages, Vec::new())
+            make(host(LastLevelPolicy::Victim), PageColoring::SmallPages, Vec::new())
         };
         let exact = coherence(model(false), place, false);
         let [apart, joined] = [false, true].map(|joins| coherence(model(true), place, joins));

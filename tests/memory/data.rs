@@ -6,7 +6,7 @@ use std::process::Command;
 
 use rprof::instrument::Translator;
 use rprof::join::{Evidence, join};
-use rprof::memory::{CacheModel, LastLevelPolicy, Placement};
+use rprof::memory::{CacheModel, LastLevelPolicy, PageColoring};
 use rprof::profile::Run;
 use rprof::profile::data::{Data, DataKind};
 use rprof::symbols::Symbols;
@@ -31,8 +31,8 @@ fn arrays_are_named_by_variable_allocating_function_and_kind() {
     let program = build(dir.path(), "named", &["-O1", "-g"]);
     let stripped = dir.path().join("stripped");
     assert!(Command::new("strip").arg("-o").arg(&stripped).arg(&program).status().unwrap().success());
-    let exact = || CacheModel::exact(host(LastLevelPolicy::Victim), Placement::SmallPages, Vec::new());
-    let sampled = || CacheModel::sampled(host(LastLevelPolicy::Victim), Placement::SmallPages, Vec::new());
+    let exact = || CacheModel::exact(host(LastLevelPolicy::Victim), PageColoring::SmallPages, Vec::new());
+    let sampled = || CacheModel::sampled(host(LastLevelPolicy::Victim), PageColoring::SmallPages, Vec::new());
     let runs =
         [("exact", "1", exact as fn() -> CacheModel, 0.05), ("sampled", "120", sampled as fn() -> CacheModel, 0.12)];
     for (mode, passes, model, off) in runs {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rprof::instrument::{Counted, CountingEngine, SingleStep, Translator};
-use rprof::memory::{CacheModel, Geometry, LastLevelPolicy, Level, Placement};
+use rprof::memory::{CacheModel, Geometry, LastLevelPolicy, Level, PageColoring};
 use rprof::profile::evidence::memory::{AccessSink, MemoryEvidence, Traffic};
 use rprof::tracee::launch::{Program, Streams, spawn_gated};
 
@@ -83,7 +83,7 @@ fn functions_of_a_program_have_the_traffic_that_arithmetic_says() {
     let dir = tempfile::tempdir().unwrap();
     let program = build(dir.path(), "streams", &["-O1", "-static", "-fno-tree-loop-distribute-patterns"]);
     let functions = functions(&program);
-    let sink = CacheModel::exact(small(), Placement::Identity, Vec::new());
+    let sink = CacheModel::exact(small(), PageColoring::Identity, Vec::new());
     let counted = run(&mut SingleStep::new(), &program, &[], sink);
     assert!(libc::WIFEXITED(counted.status));
     let memory = counted.memory.unwrap();
@@ -132,7 +132,7 @@ fn the_conflicts_of_the_frames_that_pages_really_have_are_found() {
         let placed = memory.page_placement.clone();
         (in_function(&memory, &walk, missed), in_function(&memory, &walk, conflict), placed)
     };
-    let of_model = || CacheModel::exact(geometry(), Placement::SmallPages, Vec::new());
+    let of_model = || CacheModel::exact(geometry(), PageColoring::SmallPages, Vec::new());
     let (missed, conflict, placed) = simulated(of_model().of_host_processes(), PASSES);
     println!("frames: {missed} misses of L2, {conflict} conflicts; {placed}");
     assert!(missed > 0.95 * PASSES * LINES && missed <= PASSES * LINES + 1.0, "{missed}");
@@ -142,7 +142,7 @@ fn the_conflicts_of_the_frames_that_pages_really_have_are_found() {
     assert!(missed <= 2.0 * LINES, "{missed}, {placed}");
     assert!(placed.starts_with("pseudo-random"), "{placed}");
     // Of these lines the sample has two, which have room. Bursts see them all.
-    let sampled = CacheModel::sampled(geometry(), Placement::SmallPages, Vec::new()).of_host_processes();
+    let sampled = CacheModel::sampled(geometry(), PageColoring::SmallPages, Vec::new()).of_host_processes();
     let (missed, conflict, placed) = simulated(sampled, MANY_PASSES);
     println!("sampled: {missed} misses of L2, {conflict} conflicts; {placed}");
     assert!((missed / (MANY_PASSES * LINES) - 1.0).abs() < 0.1 && conflict > 0.9 * missed, "{missed}, {conflict}");
@@ -166,7 +166,7 @@ fn working_sets_about_as_large_as_l2_are_missed_as_the_frames_of_their_pages_say
     };
     for kib in [768, 1024, 1280] {
         let lines = (kib << 10) as f64 / 64.0;
-        let model = CacheModel::sampled(geometry.clone(), Placement::SmallPages, Vec::new()).of_host_processes();
+        let model = CacheModel::sampled(geometry.clone(), PageColoring::SmallPages, Vec::new()).of_host_processes();
         let [kib, ways, colors, passes] = [kib, WAYS, COLORS, PASSES].map(|number: u64| number.to_string());
         let arguments = [&kib, &ways, &colors, &passes, said.to_str().unwrap()];
         let counted = run(&mut Translator::new(), &program, &arguments, model);
@@ -206,9 +206,9 @@ fn working_sets_about_as_large_as_the_last_level_are_missed_sampled_as_they_are_
         };
         // Now and then a process gets frames in a row, of which hardly a colour has too many.
         let mut tries =
-            (0..4).map(|_| missed(CacheModel::exact(geometry.clone(), Placement::SmallPages, Vec::new()), 10));
+            (0..4).map(|_| missed(CacheModel::exact(geometry.clone(), PageColoring::SmallPages, Vec::new()), 10));
         let exact = tries.find(|missed| *missed > 0.15).expect("an exact run whose frames are uneven");
-        let sampled = missed(CacheModel::sampled(geometry, Placement::SmallPages, Vec::new()), 800);
+        let sampled = missed(CacheModel::sampled(geometry, PageColoring::SmallPages, Vec::new()), 800);
         println!("{policy:?}: of its lines {exact:.3} are missed, sampled {sampled:.3}");
         assert!((sampled - exact).abs() < 0.17 && sampled > 0.05, "{exact}, sampled {sampled}");
     }
@@ -227,7 +227,7 @@ fn long_strings_have_their_traffic_in_whatever_parts_they_were_executed() {
         last: Level { size: 1 << 20, ways: 16, shared_by: 1 },
         ..small()
     };
-    let sink = CacheModel::sampled(geometry, Placement::SmallPages, Vec::new());
+    let sink = CacheModel::sampled(geometry, PageColoring::SmallPages, Vec::new());
     let arguments = [mib.to_string(), times.to_string()];
     let counted = run(&mut Translator::new(), &program, &arguments.each_ref().map(String::as_str), sink);
     assert!(libc::WIFEXITED(counted.status) && libc::WEXITSTATUS(counted.status) == 0);
@@ -252,7 +252,7 @@ fn comparisons_of_strings_read_no_further_than_what_they_find() {
     let dir = tempfile::tempdir().unwrap();
     let program = build(dir.path(), "compared", &["-O2", "-static"]);
     let at = functions(&program);
-    let model = CacheModel::exact(small(), Placement::Identity, Vec::new());
+    let model = CacheModel::exact(small(), PageColoring::Identity, Vec::new());
     let counted = run(&mut Translator::new(), &program, &["200"], model);
     let memory = counted.memory.unwrap();
     let of = |name: &str, figure: Figure| in_function(&memory, &at[name], figure);
@@ -288,8 +288,8 @@ fn a_translated_program_has_the_same_traffic_sampled_as_exact() {
     let simulated = |passes: u32, model: CacheModel| {
         run(&mut Translator::new(), &program, &[&passes.to_string()], model).memory.unwrap()
     };
-    let sampled = |passes| simulated(passes, CacheModel::sampled(host(), Placement::SmallPages, Vec::new()));
-    let exact = simulated(FEW, CacheModel::exact(host(), Placement::SmallPages, Vec::new()));
+    let sampled = |passes| simulated(passes, CacheModel::sampled(host(), PageColoring::SmallPages, Vec::new()));
+    let exact = simulated(FEW, CacheModel::exact(host(), PageColoring::SmallPages, Vec::new()));
     let (short, long) = (sampled(FEW), sampled(MANY));
     let all: f64 = exact.sites.iter().map(|s| s.traffic.l1_read + s.traffic.l1_write).sum();
     let mut wrong = Vec::new();
@@ -322,8 +322,8 @@ fn exact_and_sampled(program: &Path, last: u64, rounds: [u32; 2]) -> (MemoryEvid
     let simulated = |rounds: u32, model: CacheModel| {
         run(&mut Translator::new(), program, &[&rounds.to_string()], model).memory.unwrap()
     };
-    let exact = simulated(rounds[0], CacheModel::exact(host(), Placement::SmallPages, Vec::new()));
-    (exact, simulated(rounds[1], CacheModel::sampled(host(), Placement::SmallPages, Vec::new())))
+    let exact = simulated(rounds[0], CacheModel::exact(host(), PageColoring::SmallPages, Vec::new()));
+    (exact, simulated(rounds[1], CacheModel::sampled(host(), PageColoring::SmallPages, Vec::new())))
 }
 
 /// Of two instructions that write one line, one after the other, the second one's write-back it is, whoever tells it; and what is
@@ -436,8 +436,8 @@ fn lines_are_told_by_the_kind_of_their_pages() {
     }
     let functions = functions(&program);
     let models = [
-        ("exact", CacheModel::exact(small(), Placement::SmallPages, Vec::new()), FEW),
-        ("sampled", CacheModel::sampled(small(), Placement::SmallPages, Vec::new()), MANY),
+        ("exact", CacheModel::exact(small(), PageColoring::SmallPages, Vec::new()), FEW),
+        ("sampled", CacheModel::sampled(small(), PageColoring::SmallPages, Vec::new()), MANY),
     ];
     for (mode, model, passes) in models {
         let memory = run(&mut Translator::new(), &program, &[&passes.to_string()], model.of_host_processes()).memory;

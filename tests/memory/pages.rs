@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::feed::{simulate, simulate_selecting};
 use crate::kernels::{self, host};
-use rprof::memory::{CacheModel, LastLevelPolicy, Placement};
+use rprof::memory::{CacheModel, LastLevelPolicy, PageColoring};
 use rprof::profile::evidence::memory::MemoryEvidence;
 use rprof::profile::evidence::pages::Estimate;
 
@@ -30,7 +30,7 @@ fn pages(evidence: &MemoryEvidence, site: Option<u32>) -> Estimate {
 #[test]
 fn exact_pages_are_those_of_the_program() {
     for kernel in kernels::all() {
-        let model = CacheModel::exact(host(LastLevelPolicy::Victim), Placement::SmallPages, Vec::new());
+        let model = CacheModel::exact(host(LastLevelPolicy::Victim), PageColoring::SmallPages, Vec::new());
         let evidence = simulate(model, kernel.run);
         for site in [None, Some(0), Some(1)] {
             let expected = Estimate { pages: touched(kernel.run, site), error: None, sampled: false };
@@ -42,7 +42,7 @@ fn exact_pages_are_those_of_the_program() {
 #[test]
 fn sampled_pages_are_a_lower_bound_and_streams_are_complete() {
     for (i, kernel) in kernels::all().iter().enumerate() {
-        let model = CacheModel::sampled(host(LastLevelPolicy::Victim), Placement::SmallPages, Vec::new());
+        let model = CacheModel::sampled(host(LastLevelPolicy::Victim), PageColoring::SmallPages, Vec::new());
         let (found, all) = (pages(&simulate_selecting(model, kernel.run), None), touched(kernel.run, None));
         println!("{:<26} {all:>6} pages, {:.1} sampled", kernel.name, found.pages);
         assert!(found.sampled && found.error.is_none());

@@ -1,7 +1,7 @@
 //! Programs with threads and with unusual address spaces under the translator, with an exact model and a sampled one.
 
 use rprof::instrument::Translator;
-use rprof::memory::{CacheModel, LastLevelPolicy, Placement};
+use rprof::memory::{CacheModel, LastLevelPolicy, PageColoring};
 
 use rprof::profile::evidence::memory::MemoryEvidence;
 
@@ -9,11 +9,11 @@ use crate::end_to_end::{build, functions, in_function, run};
 use crate::kernels;
 
 fn exact() -> CacheModel {
-    CacheModel::exact(kernels::host(LastLevelPolicy::Victim), Placement::SmallPages, Vec::new())
+    CacheModel::exact(kernels::host(LastLevelPolicy::Victim), PageColoring::SmallPages, Vec::new())
 }
 
 fn sampled() -> CacheModel {
-    CacheModel::sampled(kernels::host(LastLevelPolicy::Victim), Placement::HugePages, Vec::new())
+    CacheModel::sampled(kernels::host(LastLevelPolicy::Victim), PageColoring::HugePages, Vec::new())
 }
 
 /// Runs of which one is to see a function.

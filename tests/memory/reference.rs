@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::feed::Feed;
 use proptest::prelude::*;
 use rprof::isa::facts::AccessKind;
-use rprof::memory::{CacheModel, Geometry, LastLevelPolicy, Level, Placement};
+use rprof::memory::{CacheModel, Geometry, LastLevelPolicy, Level, PageColoring};
 use rprof::profile::evidence::memory::Access;
 
 /// A line in a list-based cache: number, last writer, and whether it left L2 since.
@@ -202,7 +202,7 @@ proptest! {
             l2_inclusive,
             counts: Counts::default(),
         };
-        let mut feed = Feed::new(CacheModel::exact(geometry, Placement::Identity, Vec::new()));
+        let mut feed = Feed::new(CacheModel::exact(geometry, PageColoring::Identity, Vec::new()));
         for (line, site, store) in accesses {
             let line = line + 0x100;
             slow.access(line, site, store);

@@ -4,7 +4,7 @@ use crate::end_to_end::Figure;
 use crate::feed::{dram, simulate, simulate_selecting, simulate_timed, sum, total};
 use crate::kernels;
 use rprof::isa::facts::AccessKind;
-use rprof::memory::{CacheModel, LastLevelPolicy, Placement};
+use rprof::memory::{CacheModel, LastLevelPolicy, PageColoring};
 use rprof::profile::code::CodeRef;
 use rprof::profile::evidence::memory::{Access, AccessSink, Executed, MemoryEvidence, Phase, Traffic};
 
@@ -23,7 +23,7 @@ const LEAST_STATED: f64 = 0.005;
 /// An error that covers everything tells nothing.
 const MOST_STATED: f64 = 0.25;
 
-fn both(placement: Placement, run: impl Fn(kernels::Emit)) -> (MemoryEvidence, MemoryEvidence) {
+fn both(placement: PageColoring, run: impl Fn(kernels::Emit)) -> (MemoryEvidence, MemoryEvidence) {
     let host = || kernels::host(LastLevelPolicy::Victim);
     let exact = simulate(CacheModel::exact(host(), placement, Vec::new()), &run);
     let sampled = simulate_selecting(CacheModel::sampled(host(), placement, Vec::new()), &run);
@@ -34,7 +34,7 @@ fn both(placement: Placement, run: impl Fn(kernels::Emit)) -> (MemoryEvidence, M
 fn sampled_traffic_is_within_ten_percent_of_exact() {
     let mut wrong = Vec::new();
     for kernel in kernels::all() {
-        let (exact, sampled) = both(Placement::SmallPages, kernel.run);
+        let (exact, sampled) = both(PageColoring::SmallPages, kernel.run);
         assert_eq!((exact.mode.as_str(), sampled.mode.as_str()), ("exact", "sampled"));
         let mut row = format!("{:<26}", kernel.name);
         for (level, bytes, tolerance) in LEVELS {
@@ -73,7 +73,7 @@ fn phases_of_different_speeds_have_their_parts() {
             }
         }
     }
-    let model = || CacheModel::sampled(kernels::host(LastLevelPolicy::Victim), Placement::SmallPages, Vec::new());
+    let model = || CacheModel::sampled(kernels::host(LastLevelPolicy::Victim), PageColoring::SmallPages, Vec::new());
     let evidence = simulate_timed(model(), walk, |access| if access.address >= FAR { SLOW } else { FAST });
     let lines = 3.0 * 12e6 / 8.0;
     for (name, figure) in
@@ -102,7 +102,7 @@ fn strides_are_sampled_evenly() {
     let walks = walks.chain([4160, 4224, 4352, 8256, (1 << 20) + 64].map(|stride| (FEW, stride)));
     let mut wrong = Vec::new();
     for (lines, stride) in walks {
-        let (exact, sampled) = both(Placement::SmallPages, |emit| walk(lines, stride, emit));
+        let (exact, sampled) = both(PageColoring::SmallPages, |emit| walk(lines, stride, emit));
         let ratio = |figure: Figure| total(&sampled, figure) / total(&exact, figure);
         let (l2, last) = (ratio(|t| t.l2_misses), ratio(|t| t.l3_misses));
         println!("{stride:>8} bytes: misses of L2 {l2:.3}, of the last level {last:.3} of exact");
@@ -116,13 +116,13 @@ fn strides_are_sampled_evenly() {
 
 #[test]
 fn sampled_misses_keep_their_kinds_and_owners() {
-    let (_, sampled) = both(Placement::SmallPages, kernels::copy_nt);
+    let (_, sampled) = both(PageColoring::SmallPages, kernels::copy_nt);
     assert_eq!(sum(&sampled, |site, _| site == 0, |t| t.dram_write), 0.0);
     assert_eq!(sum(&sampled, |site, _| site == 1, |t| t.dram_read), 0.0);
     let nt = sum(&sampled, |site, _| site == 1, |t| t.dram_nt);
     assert!((nt / (8.0 * kernels::N as f64) - 1.0).abs() < 0.02, "{nt}");
 
-    let (exact, sampled) = both(Placement::SmallPages, kernels::transpose_naive);
+    let (exact, sampled) = both(PageColoring::SmallPages, kernels::transpose_naive);
     let share = |e: &MemoryEvidence| total(e, |t| t.conflict) / total(e, |t| t.l3_misses);
     assert!((share(&exact) - share(&sampled)).abs() < 0.05, "{} {}", share(&exact), share(&sampled));
 }
@@ -130,8 +130,8 @@ fn sampled_misses_keep_their_kinds_and_owners() {
 #[test]
 fn a_sampled_model_that_is_given_everything_counts_l1_exactly() {
     let host = || kernels::host(LastLevelPolicy::Victim);
-    let exact = simulate(CacheModel::exact(host(), Placement::SmallPages, Vec::new()), kernels::copy);
-    let sampled = simulate(CacheModel::sampled(host(), Placement::SmallPages, Vec::new()), kernels::copy);
+    let exact = simulate(CacheModel::exact(host(), PageColoring::SmallPages, Vec::new()), kernels::copy);
+    let sampled = simulate(CacheModel::sampled(host(), PageColoring::SmallPages, Vec::new()), kernels::copy);
     assert_eq!(total(&sampled, |t| t.l2_read), total(&exact, |t| t.l2_read));
     assert_eq!(total(&sampled, |t| t.l1_read), total(&exact, |t| t.l1_read));
     assert!((dram(&sampled) / dram(&exact) - 1.0).abs() < 0.02);
@@ -147,7 +147,7 @@ fn what_was_found_as_it_was_before_a_pause_is_stated() {
         }
     }
     let stale = |run: fn(kernels::Emit)| {
-        let (_, sampled) = both(Placement::SmallPages, run);
+        let (_, sampled) = both(PageColoring::SmallPages, run);
         total(&sampled, |t| t.stale_lines) / total(&sampled, |t| t.l2_misses)
     };
     // Before a window measures it goes round several times, or not even once.
@@ -170,7 +170,7 @@ fn what_only_a_warm_up_saw_is_told_from_it() {
     }
     const FIRST: u64 = 23_700_000;
     const LINES: u64 = 900_000;
-    let (_, sampled) = both(Placement::SmallPages, briefly_from_memory);
+    let (_, sampled) = both(PageColoring::SmallPages, briefly_from_memory);
     let of_one = |figure: fn(&Traffic) -> f64| sum(&sampled, |site, _| site == 1, figure);
     let read = of_one(|t| t.dram_read) / (64 * LINES) as f64;
     assert!((read - 1.0).abs() < 0.1, "{read}");
@@ -185,7 +185,7 @@ fn what_was_never_collected_in_part_stands_for_the_pause_behind_it() {
     const STRINGS: u64 = 4096;
     const ALL: u64 = 10 * STRINGS;
     const BYTES: u64 = 64 << 10;
-    let mut model = CacheModel::sampled(kernels::host(LastLevelPolicy::Victim), Placement::SmallPages, Vec::new());
+    let mut model = CacheModel::sampled(kernels::host(LastLevelPolicy::Victim), PageColoring::SmallPages, Vec::new());
     let string = |i: u64| Access {
         address: 0x4000_0000 + i % 1024 * BYTES,
         bytes: BYTES as u32,
@@ -220,7 +220,7 @@ fn what_a_program_writes_is_written_back_also_if_it_ends_in_its_first_pause() {
         (0..31 << 17).for_each(|i| emit(store(0, FIRST + 8 * i)));
         (0..16 << 17).for_each(|i| emit(store(1, SECOND + 16 * i % (16 << 20))));
     }
-    let (exact, sampled) = both(Placement::SmallPages, fill_and_write);
+    let (exact, sampled) = both(PageColoring::SmallPages, fill_and_write);
     assert!(sampled.warnings.iter().any(|w| w.code == "memory-opening"), "it ends in another phase");
     for site in [0, 1] {
         let [exact, sampled] = [&exact, &sampled].map(|e| sum(e, |s, _| s == site, |t| t.dram_write));
@@ -232,7 +232,7 @@ fn what_a_program_writes_is_written_back_also_if_it_ends_in_its_first_pause() {
 #[test]
 fn what_rests_on_one_window_is_told() {
     let warned = |millions: u64| {
-        let model = CacheModel::sampled(kernels::host(LastLevelPolicy::Victim), Placement::SmallPages, Vec::new());
+        let model = CacheModel::sampled(kernels::host(LastLevelPolicy::Victim), PageColoring::SmallPages, Vec::new());
         let sampled = simulate_selecting(model, |emit| {
             let access = |word| Access { address: 0x4000_0000 + word * 8, bytes: 8, site: 0, kind: AccessKind::Load };
             (0..millions << 20).for_each(|i| emit(access(i & 0x3f_ffff)));
@@ -265,7 +265,7 @@ fn what_a_pause_drove_out_of_the_last_level_was_written_back() {
     const PASSES: u64 = 160;
     let host = kernels::host(LastLevelPolicy::Victim);
     assert_eq!(LINES * 64 * 2, host.last.size * 3, "one and a half last levels");
-    let sampled = simulate_selecting(CacheModel::sampled(host, Placement::SmallPages, Vec::new()), update);
+    let sampled = simulate_selecting(CacheModel::sampled(host, PageColoring::SmallPages, Vec::new()), update);
     let all = (PASSES * LINES * 64) as f64;
     for (name, bytes) in [("read", total(&sampled, |t| t.dram_read)), ("written", total(&sampled, |t| t.dram_write))] {
         assert!((bytes / all - 1.0).abs() < 0.05, "{name}: {:.3} of what went through", bytes / all);
@@ -288,7 +288,7 @@ fn what_is_written_within_a_turnover_stays_in_the_last_level() {
             }
         }
     }
-    let (exact, sampled) = both(Placement::SmallPages, hot_beside_stream);
+    let (exact, sampled) = both(PageColoring::SmallPages, hot_beside_stream);
     let [exact, left, sampled] = [
         sum(&exact, |site, _| site == 1, |t| t.dram_write),
         sum(&sampled, |site, _| site == 1, |t| t.l3_write),
@@ -300,7 +300,7 @@ fn what_is_written_within_a_turnover_stays_in_the_last_level() {
 
 #[test]
 fn the_error_of_the_model_on_ceiling_kernels_is_kept() {
-    let (exact, sampled) = both(Placement::SmallPages, kernels::copy);
+    let (exact, sampled) = both(PageColoring::SmallPages, kernels::copy);
     for evidence in [&exact, &sampled] {
         let worst = evidence.calibration.iter().map(|(_, ratio)| (ratio - 1.0).abs()).fold(0.0, f64::max);
         assert!(evidence.calibration.len() == 8 && evidence.error.unwrap() >= worst, "{:?}", evidence.calibration);

@@ -5,14 +5,14 @@
 use crate::feed::{Feed, dram, simulate, simulate_selecting, sum, total};
 use crate::kernels;
 use rprof::isa::facts::AccessKind;
-use rprof::memory::{CacheModel, LastLevelPolicy, Placement};
+use rprof::memory::{CacheModel, LastLevelPolicy, PageColoring};
 use rprof::profile::evidence::memory::{Access, Traffic};
 
 const POLICIES: [LastLevelPolicy; 3] =
     [LastLevelPolicy::Victim, LastLevelPolicy::NonInclusive, LastLevelPolicy::Inclusive];
 
 fn model(policy: LastLevelPolicy) -> CacheModel {
-    CacheModel::exact(kernels::host(policy), Placement::Identity, Vec::new())
+    CacheModel::exact(kernels::host(policy), PageColoring::Identity, Vec::new())
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn stores_of_whole_lines_that_nobody_uses_soon_need_no_fill() {
         let host = kernels::host(LastLevelPolicy::Victim);
         let found = match sampled {
             false => simulate(model(LastLevelPolicy::Victim), run),
-            true => simulate_selecting(CacheModel::sampled(host, Placement::SmallPages, Vec::new()), run),
+            true => simulate_selecting(CacheModel::sampled(host, PageColoring::SmallPages, Vec::new()), run),
         };
         let mut all = Traffic::default();
         found.sites.iter().for_each(|site| all.add(&site.traffic));
@@ -159,8 +159,8 @@ fn conflicts_in_private_caches_are_named_exact_and_sampled_and_gone_with_padding
             let simulated = |run| {
                 let host = kernels::host(LastLevelPolicy::Victim);
                 match sampled {
-                    false => simulate(CacheModel::exact(host, Placement::SmallPages, Vec::new()), run),
-                    true => simulate_selecting(CacheModel::sampled(host, Placement::SmallPages, Vec::new()), run),
+                    false => simulate(CacheModel::exact(host, PageColoring::SmallPages, Vec::new()), run),
+                    true => simulate_selecting(CacheModel::sampled(host, PageColoring::SmallPages, Vec::new()), run),
                 }
             };
             let (plain, padded) = (simulated(run), simulated(padded));

@@ -432,7 +432,7 @@ fn sweep(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
     Ok(())
 }
 
-/// Of `workingset.read` what a first run needs to know: how much of the last-level cache this host gets (`memory/share.rs`), and what
+/// Of `workingset.read` what a first run needs to know: how much of the last-level cache this host gets (`memory/caches/effective_llc.rs`), and what
 /// it keeps of streams (`roofline/terms/kept.rs`).
 fn sweep_last_level(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
     let (Some(l2), Some(l3)) = (lab.topology.cache(2).map(|c| c.size), lab.topology.cache(3).map(|c| c.size)) else {

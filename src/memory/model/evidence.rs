@@ -1,13 +1,13 @@
 //! What the model has to say at the end of a run.
 
-use crate::memory::behind::Behind;
+use crate::memory::attribution::tallies::Book;
+use crate::memory::attribution::tally::Tally;
+use crate::memory::caches::line::Owner;
 use crate::memory::calibration;
-use crate::memory::estimate::{Beyond, near, relative_error, windows_error};
-use crate::memory::executions::{Factors, Times};
-use crate::memory::line::Owner;
-use crate::memory::residency::KnownFills;
-use crate::memory::tallies::Book;
-use crate::memory::tally::Tally;
+use crate::memory::estimate::beyond_l1::BeyondL1;
+use crate::memory::estimate::scaling::{Beyond, near, relative_error, windows_error};
+use crate::memory::estimate::writebacks::KnownFills;
+use crate::memory::sampling::executions::{Factors, Times};
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::memory::{MemoryEvidence, SiteTraffic, Traffic};
 use crate::profile::evidence::pages::PagesEvidence;
@@ -45,15 +45,16 @@ impl CacheModel {
         let of_windows = self.sampled.as_ref().map_or(0.0, |s| windows_error(s.pace.windows()).unwrap_or(1.0));
         let behind = |owner: Owner, factors: &Factors| {
             let mean_weight = self.strata.mean_weight(self.owners.pairs()[owner.0 as usize].0);
-            Behind::of(&hierarchy.tallies, owner, factors, mean_weight, lines, self.has_l2)
+            BeyondL1::of(&hierarchy.tallies, owner, factors, mean_weight, lines, self.has_l2)
         };
         // What one window saw may differ in others as the opening or its warm-up differs from it; where they tell nothing, as
         // much as everything does that the program does.
-        let error = |owner: Owner, behind: &Behind, factors: &Factors, own: Option<f64>, events: fn(&Tally) -> u64| {
-            let in_others = || behind.changed(self.executed.by_phase(owner), events).unwrap_or(of_windows);
-            let own = own.unwrap_or_else(|| in_others() * factors.between_windows());
-            own.hypot(factors.without_windows())
-        };
+        let error =
+            |owner: Owner, behind: &BeyondL1, factors: &Factors, own: Option<f64>, events: fn(&Tally) -> u64| {
+                let in_others = || behind.changed(self.executed.by_phase(owner), events).unwrap_or(of_windows);
+                let own = own.unwrap_or_else(|| in_others() * factors.between_windows());
+                own.hypot(factors.without_windows())
+            };
         let known_fills = |owner: Owner| {
             let factors = self.executed.factors(owner);
             let behind = behind(owner, &factors);

@@ -2,19 +2,19 @@
 
 use std::collections::HashMap;
 
-use crate::memory::behind::Behind;
-use crate::memory::control::Estimates;
-use crate::memory::estimate::{Near, near};
-use crate::memory::geometry::LINE_BYTES;
-use crate::memory::line::Owner;
-use crate::memory::tally::Tally;
+use crate::memory::attribution::tally::Tally;
+use crate::memory::caches::geometry::LINE_BYTES;
+use crate::memory::caches::line::Owner;
+use crate::memory::estimate::beyond_l1::BeyondL1;
+use crate::memory::estimate::control_variate::Estimates;
+use crate::memory::estimate::scaling::{Near, near};
 
 use super::{CacheModel, Sampled};
 
 impl CacheModel {
     /// What `owner` did near the core, from its bursts, whose events stand for `scale`, and from what the sample of lines saw of
     /// it in all the time. And the standard error of its misses.
-    pub(super) fn near_of(&self, owner: Owner, scale: f64, behind: &Behind) -> (Near, f64) {
+    pub(super) fn near_of(&self, owner: Owner, scale: f64, behind: &BeyondL1) -> (Near, f64) {
         let of_bursts = near(self.full.tallies.plain_of(owner), scale);
         let (_, thread) = self.owners.pairs()[owner.0 as usize];
         let Some(Sampled { control, .. }) = self.sampled.as_ref().filter(|s| s.rhythm.was_sampled(thread)) else {

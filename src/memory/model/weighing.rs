@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use crate::memory::line::Owner;
-use crate::memory::mix::Mixing;
-use crate::memory::strata::{Seen, Weights};
-use crate::memory::tallies::Book;
+use crate::memory::attribution::tallies::Book;
+use crate::memory::caches::hash::Mixing;
+use crate::memory::caches::line::Owner;
+use crate::memory::estimate::window_weights::{Seen, Weights};
 
 use super::{CacheModel, Sampled};
 

@@ -1,0 +1,144 @@
+//! Accesses that were received and are not simulated yet: their threads go on, and the model catches up while nothing is collected.
+
+use std::collections::VecDeque;
+
+use crate::memory::attribution::interleave::Part;
+use crate::memory::attribution::replay::weights;
+use crate::profile::evidence::memory::{Access, Phase};
+
+/// Accesses of a thread by itself that are simulated at a time: what it asks for meanwhile waits, for less than 0.3 ms but for strings.
+const PIECE: usize = 1 << 7;
+/// Batches that wait at most, however small.
+const MOST_BATCHES: usize = 1 << 14;
+
+/// A batch of which something waits.
+#[derive(Debug)]
+pub struct Batch {
+    thread: u32,
+    process: u32,
+    selected: bool,
+    phase: Phase,
+    /// How many of those that are left only warm L1 up.
+    warm_up: u64,
+    accesses: Box<[Access]>,
+    /// How many are not left.
+    done: usize,
+    /// What those that are left count for, where an access stands for those to `one_in` lines.
+    left: u64,
+    one_in: u64,
+    /// Pages that had arrived in the window when it was received, if it was looked.
+    arrived: Option<u64>,
+}
+
+impl Batch {
+    /// Whose it is.
+    pub fn thread(&self) -> u32 {
+        self.thread
+    }
+
+    /// What of it comes next, which is not left any more: a piece if its thread `is_alone`, else all.
+    pub fn next(&mut self, is_alone: bool) -> Part<'_> {
+        let Batch { thread, process, selected, phase, warm_up, .. } = *self;
+        let left = &self.accesses[self.done..];
+        let accesses = if is_alone { &left[..PIECE.min(left.len())] } else { left };
+        let weight = weights(accesses, self.one_in);
+        self.done += accesses.len();
+        self.left -= weight;
+        self.warm_up = warm_up.saturating_sub(weight);
+        Part { thread, process, selected, phase, warm_up, accesses }
+    }
+}
+
+/// Batches, the oldest first.
+#[derive(Debug, Default)]
+pub struct Backlog {
+    batches: VecDeque<Batch>,
+    /// What their accesses count for.
+    waiting: u64,
+}
+
+impl Backlog {
+    /// More waits than so many accesses, or as much as can.
+    pub fn exceeds(&self, most: u64) -> bool {
+        self.waiting > most || self.batches.len() > MOST_BATCHES
+    }
+
+    /// `part` waits, of which an access stands for those to `one_in` lines.
+    pub fn push(&mut self, part: Part, one_in: u64) {
+        let Part { thread, process, selected, phase, warm_up, accesses } = part;
+        if accesses.is_empty() {
+            return;
+        }
+        let left = weights(accesses, one_in);
+        self.waiting += left;
+        let (accesses, done, arrived) = (accesses.into(), 0, None);
+        self.batches.push_back(Batch {
+            thread,
+            process,
+            selected,
+            phase,
+            warm_up,
+            accesses,
+            done,
+            left,
+            one_in,
+            arrived,
+        });
+    }
+
+    /// When all that waits was received, so many pages had arrived; false if nothing waits.
+    pub fn note_arrived(&mut self, pages: u64) -> bool {
+        let last = self.batches.back_mut();
+        last.map(|batch| batch.arrived = Some(pages)).is_some()
+    }
+
+    /// The oldest batch, of which [`put_back`](Self::put_back) takes what is left.
+    pub fn take(&mut self) -> Option<Batch> {
+        let batch = self.batches.pop_front()?;
+        self.waiting -= batch.left;
+        Some(batch)
+    }
+
+    /// What is left of the oldest batch waits on. If nothing is: pages that had arrived when it was received, if it was looked.
+    pub fn put_back(&mut self, batch: Batch) -> Option<u64> {
+        if batch.done == batch.accesses.len() {
+            return batch.arrived;
+        }
+        self.waiting += batch.left;
+        self.batches.push_front(batch);
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::isa::facts::AccessKind;
+
+    #[test]
+    fn what_waits_comes_piece_by_piece_in_order() {
+        let word = |i: usize| Access { address: 8 * i as u64, bytes: 8, site: 0, kind: AccessKind::Load };
+        let all: Vec<Access> = (0..3 * PIECE).map(word).collect();
+        let (thread, process, phase, warm_up) = (1, 2, Phase::Measuring, PIECE as u64 + 1);
+        let part = |accesses, warm_up| Part { thread, process, selected: false, phase, warm_up, accesses };
+        let mut backlog = Backlog::default();
+        assert!(!backlog.note_arrived(3) && backlog.take().is_none());
+        let (first, second) = all.split_at(PIECE + 10);
+        backlog.push(part(first, warm_up), 1);
+        assert!(backlog.note_arrived(7));
+        backlog.push(part(second, 0), 1);
+        assert!(backlog.exceeds(3 * PIECE as u64 - 1) && !backlog.exceeds(3 * PIECE as u64));
+        let (mut came, mut pieces) = (Vec::new(), Vec::new());
+        while let Some(mut batch) = backlog.take() {
+            let part = batch.next(true);
+            came.extend_from_slice(part.accesses);
+            let (length, warm_up) = (part.accesses.len(), part.warm_up);
+            pieces.push((length, warm_up, backlog.put_back(batch)));
+        }
+        assert!(came == all && !backlog.exceeds(0));
+        assert_eq!(pieces[..2], [(PIECE, warm_up, None), (10, 1, Some(7))]);
+        assert_eq!(pieces.len(), 4);
+        backlog.push(part(&all, 0), 1);
+        assert!(backlog.take().unwrap().next(false).accesses == all, "others are to be played with it in turn");
+    }
+}

@@ -1,0 +1,10 @@
+//! Whose an access is: thread, core, instruction; and in which order accesses are simulated.
+
+pub mod backlog;
+pub mod cores;
+pub mod interleave;
+pub mod owners;
+pub mod pages;
+pub mod replay;
+pub mod tallies;
+pub mod tally;

@@ -1,0 +1,287 @@
+//! The tallies of all instructions and threads, in books by what their events stand for.
+
+use std::collections::HashMap;
+
+use crate::memory::attribution::tally::Tally;
+use crate::memory::caches::hash::Mixing;
+use crate::memory::caches::line::Owner;
+
+/// What the events that happen stand for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Book {
+    /// Themselves.
+    #[default]
+    Plain,
+    /// Those of the program's pauses, too.
+    Sample,
+    /// The end of the program: what is left in the caches.
+    End,
+    /// What was in the warm-up of windows alone, in the pauses, too.
+    Warming,
+    /// Nothing.
+    Nothing,
+}
+
+impl Book {
+    /// All, in order.
+    pub const ALL: [Book; 5] = [Book::Plain, Book::Sample, Book::End, Book::Warming, Book::Nothing];
+}
+
+/// The tallies of all owners. All lists but the first grow when something is counted in them.
+#[derive(Debug, Default)]
+pub struct Tallies {
+    plain: Vec<Tally>,
+    sample: Vec<Tally>,
+    end: Vec<Tally>,
+    warming: Vec<Tally>,
+    nothing: Tally,
+    book: Book,
+    /// Compulsory misses of the sample and of warm-ups before the present window, by owner.
+    before_window: [Vec<u64>; 2],
+    /// What was put away, weighted, of one book.
+    put_away: Vec<Tally>,
+    /// By owner: what was put away of the sample.
+    weighed: Vec<Weighed>,
+    /// L2 is there by the frames of pages, too.
+    has_placed_l2: bool,
+    /// What happens in L1 is noted apart, too, and what was so.
+    apart: bool,
+    noted: HashMap<Owner, L1Events, Mixing>,
+}
+
+/// Of the sample of one owner that was put away: lines that it touched, with their weights and without.
+#[derive(Debug, Clone, Copy, Default)]
+struct Weighed {
+    lines: u64,
+    heavy: u64,
+}
+
+/// What happens in L1: [`Tally::own_events`].
+pub type L1Events = [i64; 2];
+
+impl Tallies {
+    /// Adds an owner with an empty tally.
+    pub fn add(&mut self) -> Owner {
+        self.plain.push(Tally::default());
+        Owner((self.plain.len() - 1) as u32)
+    }
+
+    /// L2 is there by the frames of pages, too, from now on.
+    pub fn place_l2(&mut self) {
+        self.has_placed_l2 = true;
+    }
+
+    /// The same with L2 and the last level as they are known best.
+    pub fn as_placed(&self, tally: &Tally) -> Tally {
+        let known = tally.with_placed_last();
+        if self.has_placed_l2 { known.with_placed_l2() } else { known }
+    }
+
+    /// The tally of `owner`.
+    #[inline]
+    pub fn of(&mut self, owner: Owner) -> &mut Tally {
+        match self.book {
+            Book::Plain => &mut self.plain[owner.0 as usize],
+            Book::Sample => of_growing(&mut self.sample, owner),
+            Book::End => of_growing(&mut self.end, owner),
+            Book::Warming => of_growing(&mut self.warming, owner),
+            Book::Nothing => &mut self.nothing,
+        }
+    }
+
+    /// `owner` brings a line into L1, which another core had taken if it was `lost`.
+    #[inline]
+    pub fn fill_l1(&mut self, owner: Owner, lost: bool) {
+        let tally = self.of(owner);
+        tally.l1_fills += 1;
+        tally.coherence += u64::from(lost);
+        if !lost {
+            self.note(owner, 0, 1);
+        }
+    }
+
+    /// Another core gets a dirty line out of L1 that `owner` wrote.
+    pub fn hand_over(&mut self, owner: Owner) {
+        self.of(owner).handed_over += 1;
+        self.note(owner, 1, -1);
+    }
+
+    /// `owner` writes a line in L1 that was not dirty, or that `before` wrote last.
+    #[inline]
+    pub fn dirty_l1(&mut self, owner: Owner, before: Option<Owner>) {
+        self.of(owner).l1_dirtied += 1;
+        self.note(owner, 1, 1);
+        if let Some(before) = before {
+            self.of(before).l1_taken_over += 1;
+            self.note(before, 1, -1);
+        }
+    }
+
+    /// A dirty line that `owner` wrote leaves L1.
+    #[inline]
+    pub fn write_back_l1(&mut self, owner: Owner) {
+        self.of(owner).l1_writebacks += 1;
+    }
+
+    #[inline]
+    fn note(&mut self, owner: Owner, event: usize, more: i64) {
+        if self.apart {
+            self.noted.entry(owner).or_default()[event] += more;
+        }
+    }
+
+    /// What happens in L1 is noted apart from now on, or not any more.
+    pub fn note_apart(&mut self, apart: bool) {
+        self.apart = apart;
+    }
+
+    /// What was noted apart of such owners since this was asked last.
+    pub fn noted(&mut self, of: impl Fn(Owner) -> bool) -> impl Iterator<Item = (Owner, L1Events)> {
+        self.noted.extract_if(move |&owner, _| of(owner))
+    }
+
+    /// From now on events are counted in `book`.
+    pub fn open(&mut self, book: Book) {
+        self.book = book;
+    }
+
+    /// A window of the sample begins.
+    pub fn begin_window(&mut self) {
+        let compulsory = |tallies: &[Tally]| tallies.iter().map(|tally| tally.compulsory).collect();
+        self.before_window = [compulsory(&self.sample), compulsory(&self.warming)];
+    }
+
+    /// Of the compulsory misses of the present window only `share` are so; the others are of lines that were touched
+    /// where nobody looked, and may still be in the last level unless its warm-up has filled that (`warm`), which during the warm-up
+    /// it had not.
+    pub fn limit_compulsory(&mut self, share: f64, warm: bool) {
+        let books = [(&mut self.sample, warm), (&mut self.warming, false)];
+        for ((tallies, warm), before) in books.into_iter().zip(&self.before_window) {
+            for (i, tally) in tallies.iter_mut().enumerate() {
+                let before = before.get(i).copied().unwrap_or(0);
+                let compulsory = before + ((tally.compulsory - before) as f64 * share).round() as u64;
+                tally.cold += if warm { 0 } else { tally.compulsory - compulsory };
+                tally.compulsory = compulsory;
+            }
+        }
+    }
+
+    /// Puts what `owner` has in `book` away with a weight: plain events, or those of the sample. Always of the same book.
+    pub fn put_away(&mut self, book: Book, owner: Owner, weight: f64) {
+        let at = owner.0 as usize;
+        let tallies = if book == Book::Plain { &mut self.plain } else { &mut self.sample };
+        let Some(tally) = tallies.get_mut(at).map(std::mem::take) else { return };
+        let weighted = tally.weighted(weight);
+        of_growing(&mut self.put_away, owner).add(&weighted);
+        if book == Book::Sample {
+            let weighed = of_growing(&mut self.weighed, owner);
+            weighed.lines += tally.visited;
+            weighed.heavy += weighted.visited;
+            self.before_window[0].get_mut(at).into_iter().for_each(|before| *before = 0);
+        }
+    }
+
+    /// Brings what was put away of `owner` back to `book`, weighted as it is.
+    pub fn bring_back(&mut self, book: Book, owner: Owner) {
+        let tallies = if book == Book::Plain { &mut self.plain } else { &mut self.sample };
+        if let Some(tally) = self.put_away.get_mut(owner.0 as usize).map(std::mem::take) {
+            of_growing(tallies, owner).add(&tally);
+        }
+    }
+
+    /// What an event of the sample of `owner` that was put away weighs on average, as the lines that it visited tell; `None` where
+    /// there were none.
+    pub fn mean_weight(&self, owner: Owner) -> Option<f64> {
+        let &Weighed { lines, heavy, .. } = self.weighed.get(owner.0 as usize)?;
+        (lines > 0).then(|| heavy as f64 / lines as f64)
+    }
+
+    /// All is back: there is no more room needed for it.
+    pub fn all_back(&mut self) {
+        self.put_away = Vec::new();
+    }
+
+    /// Where events are counted now.
+    pub fn book(&self) -> Book {
+        self.book
+    }
+
+    /// The tallies of [`Book::Plain`], by owner.
+    pub fn plain(&self) -> &[Tally] {
+        &self.plain
+    }
+
+    /// That of `owner`.
+    #[inline]
+    pub fn plain_of(&self, owner: Owner) -> &Tally {
+        &self.plain[owner.0 as usize]
+    }
+
+    /// The tally of [`Book::End`] of `owner`.
+    pub fn end(&self, owner: Owner) -> Tally {
+        self.end.get(owner.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// The tally of [`Book::Sample`] of `owner`.
+    pub fn sample(&self, owner: Owner) -> Tally {
+        self.sample.get(owner.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// The tally of [`Book::Warming`] of `owner`.
+    pub fn warming(&self, owner: Owner) -> Tally {
+        self.warming.get(owner.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// Share of conflicts among the shadowed misses of all owners; 0 without any.
+    pub fn conflict_share(&self) -> f64 {
+        let all = self.plain.iter().chain(&self.sample);
+        let (capacity, conflict) = all.fold((0, 0), |(a, b), t| (a + t.capacity, b + t.conflict));
+        if conflict == 0 { 0.0 } else { conflict as f64 / (capacity + conflict) as f64 }
+    }
+}
+
+/// The tally of `owner` in a list that has those that were asked for so far.
+#[inline]
+fn of_growing<T: Copy + Default>(tallies: &mut Vec<T>, owner: Owner) -> &mut T {
+    let at = owner.0 as usize;
+    if tallies.len() <= at {
+        tallies.resize(at + 1, T::default());
+    }
+    &mut tallies[at]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_owner_has_a_mean_weight_of_its_own() {
+        let mut tallies = Tallies::default();
+        let [one, other, idle] = [(); 3].map(|()| tallies.add());
+        tallies.open(Book::Sample);
+        for (owner, lines, weight) in [(one, 30, 100.0), (other, 20, 1.0), (other, 20, 3.0)] {
+            *tallies.of(owner) = Tally { visited: lines, last_fills: lines, ..Tally::default() };
+            tallies.put_away(Book::Sample, owner, weight);
+            assert_eq!(*tallies.of(owner), Tally::default());
+        }
+        assert_eq!([one, other, idle].map(|owner| tallies.mean_weight(owner)), [Some(100.0), Some(2.0), None]);
+        [one, other, idle].into_iter().for_each(|owner| tallies.bring_back(Book::Sample, owner));
+        // Divided by its mean weight, each has what it had.
+        assert_eq!([one, other, idle].map(|owner| tallies.sample(owner).last_fills), [3000, 80, 0]);
+    }
+
+    #[test]
+    fn what_other_cores_take_is_not_noted_apart() {
+        let mut tallies = Tallies::default();
+        let one = tallies.add();
+        tallies.note_apart(true);
+        for lost in [false, true, true] {
+            tallies.fill_l1(one, lost);
+            tallies.dirty_l1(one, None);
+        }
+        tallies.hand_over(one);
+        tallies.hand_over(one);
+        assert_eq!(tallies.plain_of(one).own_events(), [1, 1]);
+        assert_eq!(tallies.noted(|_| true).collect::<Vec<_>>(), [(one, [1, 1])]);
+    }
+}

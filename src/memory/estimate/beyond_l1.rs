@@ -1,0 +1,218 @@
+//! What was seen of one instruction behind L1, and what that stands for: each book in terms of lines of the whole program.
+
+use crate::profile::evidence::memory::Traffic;
+
+use crate::memory::attribution::tallies::{Book, Tallies};
+use crate::memory::attribution::tally::Tally;
+use crate::memory::caches::geometry::LINE_BYTES;
+use crate::memory::caches::line::Owner;
+use crate::memory::estimate::scaling::{Beyond, Near, near};
+use crate::memory::estimate::window_weights::ENOUGH;
+use crate::memory::estimate::writebacks::Written;
+use crate::memory::sampling::executions::Factors;
+
+/// One instruction of one thread behind L1, where one line in so many is simulated.
+#[derive(Debug, Clone, Copy)]
+pub struct BeyondL1 {
+    /// The opening, windows, and warm-ups of windows.
+    books: [Scaled; 3],
+    /// How many misses of L2 and of the last level, more or less, the placement of pages makes.
+    pub of_placement: [f64; 2],
+    /// What was left in the caches at the end of the program, which stands for itself.
+    end: Tally,
+    lines: f64,
+    has_l2: bool,
+}
+
+/// A book, and what is told from it.
+#[derive(Debug, Clone, Copy)]
+struct Scaled {
+    tally: Tally,
+    /// Events in the tally for each that was seen: what was put away is weighted.
+    weight: f64,
+    /// An event stands for so many of the program.
+    scale: f64,
+    /// Misses of the last level for each that was seen, as pages are placed.
+    placed: f64,
+}
+
+impl Scaled {
+    /// Events that were seen, where they stand for anything.
+    fn seen(&self, events: impl Fn(&Tally) -> u64) -> f64 {
+        if self.scale > 0.0 { events(&self.tally) as f64 / self.weight } else { 0.0 }
+    }
+
+    /// Stays in the caches that one stands for.
+    fn stays(&self) -> f64 {
+        self.scale * self.placed
+    }
+}
+
+impl BeyondL1 {
+    /// What `tallies`, to be asked when all is back, have of `owner`, whose events stand for `factors` on average. `mean_weight` is
+    /// taken where they do not tell what windows weigh.
+    pub fn of(tallies: &Tallies, owner: Owner, factors: &Factors, mean_weight: f64, lines: f64, has_l2: bool) -> Self {
+        let books = [*tallies.plain_of(owner), tallies.sample(owner), tallies.warming(owner)];
+        // Weights divide what executions say among windows: their mean is 1.
+        let weights = [1.0, tallies.mean_weight(owner).unwrap_or(mean_weight), 1.0];
+        let factors = factors.each();
+        let scaled: [Scaled; 3] = std::array::from_fn(|i| {
+            let tally = tallies.as_placed(&books[i]);
+            let placed = tally.last_fills.max(1) as f64 / books[i].last_fills.max(1) as f64;
+            Scaled { tally, weight: weights[i], scale: lines * factors[i] / weights[i], placed }
+        });
+        let of_placement = [|tally: &Tally| tally.l2_fills, |tally: &Tally| tally.last_fills].map(|fills| {
+            let both = scaled.iter().zip(&books);
+            both.map(|(s, seen)| (fills(&s.tally) as f64 - fills(seen) as f64) * s.scale).sum::<f64>().abs()
+        });
+        BeyondL1 { books: scaled, of_placement, end: tallies.end(owner), lines, has_l2 }
+    }
+
+    /// Anything of it was simulated before the end of the program.
+    pub fn saw_any(&self) -> bool {
+        self.books.iter().any(|book| book.tally.accesses > 0)
+    }
+
+    /// So many events were seen that what is told is told from.
+    pub fn seen(&self, events: impl Fn(&Tally) -> u64) -> f64 {
+        self.books.iter().map(|book| book.seen(&events)).sum()
+    }
+
+    /// So many events of the program these are told to be.
+    pub fn events(&self, of: impl Fn(&Tally) -> u64) -> f64 {
+        self.books.iter().map(|book| of(&book.tally) as f64 * book.scale).sum()
+    }
+
+    /// How much more or less often an execution had such events in windows than in the opening, or in warm-ups where that saw
+    /// nothing of it, relative to windows, at most 1; `executed` tells executions by phase. `None` where too few were seen to tell.
+    pub fn changed(&self, executed: [u64; 4], events: impl Fn(&Tally) -> u64) -> Option<f64> {
+        let [opening, _, warming, measured] = executed;
+        let rate = |book: usize, executed: u64| {
+            let Scaled { tally, weight, .. } = &self.books[book];
+            (executed as f64 >= ENOUGH).then(|| events(tally) as f64 / weight / executed as f64)
+        };
+        let (now, before) = (rate(1, measured)?, rate(0, opening).or(rate(2, warming))?);
+        Some(if before == now { 0.0 } else { (before / now - 1.0).abs().min(1.0) })
+    }
+
+    /// How many events of the program there may be of which warm-ups saw some and what was measured none; `executed` tells executions by
+    /// phase.
+    pub fn only_in_warm_ups(&self, executed: [u64; 4], events: impl Fn(&Tally) -> u64) -> f64 {
+        let [_, pauses, warming, measured] = executed.map(|n| n as f64);
+        let [_, in_windows, in_warm_ups] = self.books.map(|book| events(&book.tally) as f64);
+        if in_windows > 0.0 || measured < ENOUGH || warming < ENOUGH {
+            return 0.0;
+        }
+        self.lines * in_warm_ups * (pauses + warming + measured) / (warming + measured)
+    }
+
+    /// What these lines tell about L1.
+    pub fn near(&self) -> Near {
+        let mut all = Near::default();
+        self.books.iter().for_each(|book| all.add(&near(&book.tally, book.scale)));
+        all
+    }
+
+    /// How many stays of lines in the caches one that began in `book` stands for.
+    pub fn stands_for(&self, book: Book) -> f64 {
+        match book {
+            Book::Plain => self.books[0].stays(),
+            Book::Sample => self.books[1].stays(),
+            Book::Warming => self.books[2].stays(),
+            Book::End => self.lines,
+            Book::Nothing => 0.0,
+        }
+    }
+
+    /// What they tell about the levels behind it, and `written`, where windows were looked at, about what memory gets.
+    pub fn traffic(&self, beyond: &Beyond, written: Written) -> Traffic {
+        let mut all = beyond.traffic(&self.end, self.lines);
+        for book in &self.books {
+            let mut traffic = beyond.traffic(&book.tally, book.scale);
+            traffic.seen_lines = book.seen(Tally::seen_in_memory);
+            traffic.l3_seen_lines = book.seen(if self.has_l2 { Tally::seen_in_l3 } else { Tally::seen_in_memory });
+            all.add(&traffic);
+        }
+        if beyond.windows {
+            // What was dirty at the end is written, whoever brought it when nobody looked.
+            let lines = written.lines.max(self.lines * self.end.last_writebacks as f64);
+            all.dram_write += LINE_BYTES as f64 * lines;
+            all.l3_write += if self.has_l2 { 0.0 } else { LINE_BYTES as f64 * lines };
+            all.dram_write_scatter = written.scatter;
+        }
+        // What others took over may have been written where a line weighs less.
+        all.l3_write = all.l3_write.max(all.dram_nt);
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    const LINES: f64 = 32.0;
+    const WINDOWS: Beyond = Beyond { has_l2: true, conflict_share: 0.0, windows: true };
+
+    /// One owner with these tallies, whose windows stand for ten times as much.
+    fn behind(books: impl IntoIterator<Item = (Book, Tally)>) -> BeyondL1 {
+        let mut tallies = Tallies::default();
+        let owner = tallies.add();
+        for (book, tally) in books {
+            tallies.open(book);
+            *tallies.of(owner) = tally;
+        }
+        let factors = Factors { plain: 1.0, sample: 10.0, warming: 0.0 };
+        BeyondL1::of(&tallies, owner, &factors, 1.0, LINES, true)
+    }
+
+    fn fills(lines: u64) -> Tally {
+        Tally { accesses: 8 * lines, l1_fills: lines, l2_fills: lines, last_fills: lines, ..Tally::default() }
+    }
+
+    #[test]
+    fn warm_ups_that_stand_for_nothing_are_no_lines_that_were_seen() {
+        let it = behind([(Book::Plain, fills(5)), (Book::Sample, fills(40)), (Book::Warming, fills(1000))]);
+        let traffic = it.traffic(&WINDOWS, Written::default());
+        assert_eq!((traffic.seen_lines, traffic.l3_seen_lines, it.seen(|t| t.l1_fills)), (45.0, 45.0, 45.0));
+        assert_eq!((traffic.l3_misses, it.near().traffic.l1_misses), (LINES * 405.0, LINES * 405.0));
+        assert!(it.saw_any() && !behind([]).saw_any());
+    }
+
+    #[test]
+    fn windows_that_are_as_what_came_before_have_not_changed() {
+        let changed = |opening, windows, executed| {
+            behind([(Book::Plain, fills(opening)), (Book::Sample, fills(windows))]).changed(executed, |t| t.last_fills)
+        };
+        assert_eq!(changed(100, 200, [10_000, 7, 7, 20_000]), Some(0.0));
+        assert_eq!(changed(150, 200, [10_000, 7, 7, 20_000]), Some(0.5));
+        assert_eq!(changed(1000, 200, [10_000, 7, 7, 20_000]), Some(1.0), "at most all of it");
+        assert_eq!(
+            (changed(1, 0, [10_000, 7, 7, 20_000]), changed(0, 0, [10_000, 0, 0, 20_000])),
+            (Some(1.0), Some(0.0))
+        );
+        assert_eq!((changed(100, 200, [100, 7, 7, 20_000]), changed(100, 200, [10_000, 7, 7, 20])), (None, None));
+        let late = behind([(Book::Sample, fills(200)), (Book::Warming, fills(80))]);
+        let changed = late.changed([0, 7, 10_000, 20_000], |t| t.l2_fills).unwrap();
+        assert!((changed - 0.2).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_only_warm_ups_saw_may_be_in_pauses_too() {
+        let executed = [7, 80_000, 10_000, 10_000];
+        let only = |measured| behind([(Book::Sample, fills(measured)), (Book::Warming, fills(30))]);
+        assert_eq!(only(0).only_in_warm_ups(executed, |t| t.last_fills), LINES * 30.0 * 5.0);
+        assert_eq!(only(1).only_in_warm_ups(executed, |t| t.last_fills), 0.0, "windows tell that");
+        assert_eq!(only(0).only_in_warm_ups([7, 80_000, 10_000, 10], |t| t.last_fills), 0.0, "hardly any was measured");
+    }
+
+    #[test]
+    fn what_is_dirty_at_the_end_is_written_at_least() {
+        let end = Tally { l2_writebacks: 20, last_writebacks: 20, ..Tally::default() };
+        let it = behind([(Book::Sample, fills(40)), (Book::End, end)]);
+        let written = |lines| it.traffic(&WINDOWS, Written { lines, scatter: 3.0 }).dram_write;
+        assert_eq!((written(0.0), written(LINES * 90.0)), (64.0 * LINES * 20.0, 64.0 * LINES * 90.0));
+        assert_eq!(
+            [Book::Plain, Book::Sample, Book::Warming].map(|book| it.stands_for(book)),
+            [LINES, 10.0 * LINES, 0.0]
+        );
+    }
+}

@@ -1,0 +1,7 @@
+//! From what was simulated to the traffic of the whole program, and its error.
+
+pub mod beyond_l1;
+pub mod control_variate;
+pub mod scaling;
+pub mod window_weights;
+pub mod writebacks;

@@ -1,0 +1,236 @@
+//! How often each instruction was executed, in windows and in pauses: what its sampled events stand for.
+
+use crate::isa::facts::AccessKind;
+use crate::profile::evidence::memory::{Executed, Phase};
+use crate::profile::run::Warning;
+
+use crate::memory::caches::geometry::LINE_BYTES;
+use crate::memory::caches::line::Owner;
+
+/// Executions by owner.
+#[derive(Debug, Default)]
+pub struct Executions(Vec<Times>);
+
+/// Of one instruction in one thread, or of all.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Times {
+    opening: u64,
+    measured: u64,
+    warming: u64,
+    pauses: u64,
+    /// Of strings these and the others are bytes.
+    strings: bool,
+    read_bytes: u64,
+    write_bytes: u64,
+}
+
+/// What one event of an instruction stands for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Factors {
+    /// From the opening.
+    pub plain: f64,
+    /// From windows.
+    pub sample: f64,
+    /// From the warm-up of windows: nothing, unless that is all that was seen.
+    pub warming: f64,
+}
+
+impl Factors {
+    /// By book: plain, sample, warming.
+    pub fn each(&self) -> [f64; 3] {
+        [self.plain, self.sample, self.warming]
+    }
+
+    /// The share of the executions that no window stands for: how they went is known of the opening or of warm-ups alone.
+    pub fn without_windows(&self) -> f64 {
+        1.0 - 1.0 / self.plain.max(self.warming).max(1.0)
+    }
+
+    /// The share that windows stand for and did not see.
+    pub fn between_windows(&self) -> f64 {
+        1.0 - 1.0 / self.sample.max(1.0)
+    }
+}
+
+/// A larger part of the bytes than this whose misses were not seen is stated.
+const UNSEEN: f64 = 0.01;
+
+impl Executions {
+    /// Notes what was executed of `owner`.
+    pub fn add(&mut self, owner: Owner, executed: &Executed) {
+        let at = owner.0 as usize;
+        if self.0.len() <= at {
+            self.0.resize(at + 1, Times::default());
+        }
+        let times = &mut self.0[at];
+        times.strings = executed.strings;
+        let amount = if executed.strings { executed.bytes } else { executed.accesses };
+        match executed.phase {
+            Phase::Opening => times.opening += amount,
+            Phase::Measuring => times.measured += amount,
+            Phase::Warming => times.warming += amount,
+            Phase::Pause => times.pauses += amount,
+        }
+        match executed.kind {
+            AccessKind::Load | AccessKind::Gather => times.read_bytes += executed.bytes,
+            AccessKind::Store | AccessKind::Scatter | AccessKind::NtStore => times.write_bytes += executed.bytes,
+            AccessKind::Prefetch => {}
+        }
+    }
+
+    fn of(&self, owner: Owner) -> Times {
+        self.0.get(owner.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// Accesses that `owner` executed, or bytes if they are of strings; `None` if nobody told.
+    pub fn accesses(&self, owner: Owner) -> Option<u64> {
+        Some(self.of(owner).all()).filter(|&accesses| accesses > 0)
+    }
+
+    /// Nothing of `owner` was executed, as far as was told, but in the opening and in windows.
+    pub fn all_seen(&self, owner: Owner) -> bool {
+        self.of(owner).extrapolated() == 0
+    }
+
+    /// The same by phase: opening, pause, warm-up, measured.
+    pub fn by_phase(&self, owner: Owner) -> [u64; 4] {
+        let Times { opening, pauses, warming, measured, .. } = self.of(owner);
+        [opening, pauses, warming, measured]
+    }
+
+    /// What is executed of `owner` is told in bytes.
+    pub fn is_string(&self, owner: Owner) -> bool {
+        self.of(owner).strings
+    }
+
+    /// All accesses of the program, those of strings by their lines.
+    pub fn total(&self) -> Times {
+        let mut total = Times::default();
+        for times in &self.0 {
+            let one = if times.strings { LINE_BYTES } else { 1 };
+            total.opening += times.opening / one;
+            total.measured += times.measured / one;
+            total.warming += times.warming / one;
+            total.pauses += times.pauses / one;
+        }
+        total
+    }
+
+    /// What events of `owner` stand for.
+    pub fn factors(&self, owner: Owner) -> Factors {
+        self.of(owner).factors()
+    }
+
+    /// (read, written) bytes of `owner`; `None` if nobody told.
+    pub fn bytes(&self, owner: Owner) -> Option<(f64, f64)> {
+        let times = self.of(owner);
+        (times.all() > 0).then_some((times.read_bytes as f64, times.write_bytes as f64))
+    }
+
+    /// The share of the accesses that nobody saw: what is extrapolated.
+    pub fn extrapolated(&self) -> f64 {
+        let total = self.total();
+        if total.all() == 0 { 0.0 } else { total.extrapolated() as f64 / total.all() as f64 }
+    }
+
+    /// States it if so many bytes were accessed where nobody looked.
+    pub fn warning(&self, unseen: f64) -> Option<Warning> {
+        let total: f64 = self.0.iter().map(|t| (t.read_bytes + t.write_bytes) as f64).sum();
+        (unseen > UNSEEN * total).then(|| {
+            Warning::new(
+                "memory-unseen",
+                format!(
+                    "{:.0} % of the accessed bytes belong to instructions that ran where no window of memory sampling was",
+                    100.0 * unseen / total
+                ),
+                "their misses are missing from the bytes of the levels beyond L1",
+                "run longer, or with --memory exact",
+            )
+        })
+    }
+}
+
+impl Times {
+    /// The opening stands for itself, windows for everything else. What was in no window is taken to have been as in the
+    /// opening; what was in neither, because a thread or an instruction was gone before the window measured, as in the
+    /// warm-up: what the caches held is known less well there, which stale lines tell.
+    fn factors(&self) -> Factors {
+        let itself = Factors { plain: 1.0, sample: 1.0, warming: 0.0 };
+        let and_others = |others: u64, seen: u64| 1.0 + others as f64 / seen as f64;
+        match self.extrapolated() {
+            0 => itself,
+            others if self.measured > 0 => Factors { sample: and_others(others, self.measured), ..itself },
+            others if self.opening > 0 => Factors { plain: and_others(others, self.opening), ..itself },
+            _ if self.warming > 0 => Factors { warming: and_others(self.pauses, self.warming), ..itself },
+            _ => itself,
+        }
+    }
+
+    /// Accesses that events of others stand for.
+    fn extrapolated(&self) -> u64 {
+        self.warming + self.pauses
+    }
+
+    /// Accesses in which anything was seen.
+    fn seen(&self) -> u64 {
+        self.opening + self.measured + self.warming
+    }
+
+    /// All accesses.
+    pub fn all(&self) -> u64 {
+        self.seen() + self.pauses
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn executed(phase: Phase, accesses: u64) -> Executed {
+        Executed { thread: 1, site: 2, phase, kind: AccessKind::Load, accesses, bytes: 8 * accesses, strings: false }
+    }
+
+    const ONE: Owner = Owner(2);
+
+    #[test]
+    fn windows_stand_for_pauses_and_the_opening_for_itself() {
+        let mut executions = Executions::default();
+        let factors = |e: &Executions| e.factors(ONE);
+        assert_eq!(factors(&executions), Factors { plain: 1.0, sample: 1.0, warming: 0.0 });
+        executions.add(ONE, &executed(Phase::Opening, 100));
+        executions.add(ONE, &executed(Phase::Pause, 700));
+        assert_eq!(factors(&executions), Factors { plain: 8.0, sample: 1.0, warming: 0.0 });
+        assert_eq!(factors(&executions).without_windows(), 0.875);
+        executions.add(ONE, &executed(Phase::Warming, 100));
+        executions.add(ONE, &executed(Phase::Measuring, 50));
+        assert_eq!(factors(&executions), Factors { plain: 1.0, sample: 17.0, warming: 0.0 });
+        assert_eq!(
+            (factors(&executions).without_windows(), factors(&executions).between_windows()),
+            (0.0, 16.0 / 17.0)
+        );
+        assert_eq!((executions.accesses(ONE), executions.accesses(Owner(7))), (Some(950), None));
+        assert!((executions.extrapolated() - 800.0 / 950.0).abs() < 1e-9);
+        assert!(executions.warning(0.0).is_none());
+    }
+
+    #[test]
+    fn a_warm_up_stands_for_what_was_seen_nowhere_else() {
+        let mut executions = Executions::default();
+        executions.add(ONE, &executed(Phase::Pause, 300));
+        executions.add(ONE, &executed(Phase::Warming, 100));
+        let factors = |e: &Executions| e.factors(ONE);
+        assert_eq!(factors(&executions), Factors { plain: 1.0, sample: 1.0, warming: 4.0 });
+        assert!((executions.extrapolated() - 1.0).abs() < 1e-9);
+        executions.add(ONE, &executed(Phase::Measuring, 100));
+        assert_eq!(factors(&executions), Factors { plain: 1.0, sample: 5.0, warming: 0.0 });
+    }
+
+    #[test]
+    fn what_no_sample_saw_is_stated() {
+        let mut executions = Executions::default();
+        executions.add(ONE, &executed(Phase::Pause, 100));
+        assert_eq!(executions.warning(700.0).map(|w| w.code), Some("memory-unseen".into()));
+        assert!(executions.warning(7.0).is_none());
+        assert_eq!((executions.bytes(ONE), executions.bytes(Owner(0))), (Some((800.0, 0.0)), None));
+    }
+}
