@@ -62,11 +62,14 @@ fn head(path: &str) -> String {
     path.trim().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
 }
 
-/// `folder → may use` from the table; `None` stands for "all but cli".
-fn allowed() -> BTreeMap<String, Option<BTreeSet<String>>> {
+/// `folder → may use` from the table of folders, or that of their rooms (`folder/room`); `None` stands for "all but cli".
+fn allowed(of_rooms: bool) -> BTreeMap<String, Option<BTreeSet<String>>> {
     let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     let mut table = BTreeMap::new();
-    for line in page.lines().filter(|l| l.starts_with("| `src/")) {
+    let is_room = |line: &str| line.split('`').nth(1).is_some_and(|path| path.matches('/').count() > 2);
+    for line in
+        page.lines().filter(|l| l.starts_with("| `src/") && l.matches('|').count() == 4 && is_room(l) == of_rooms)
+    {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
         let folder = cells[1].trim_matches('`').trim_start_matches("src/").trim_end_matches('/').to_owned();
         let uses = if cells[3].starts_with("all but") || cells[3].contains("what it names") {
@@ -81,7 +84,7 @@ fn allowed() -> BTreeMap<String, Option<BTreeSet<String>>> {
 
 #[test]
 fn edges_agree_with_the_picture() {
-    let table = allowed();
+    let table = allowed(false);
     let src = root().join("src");
     let mut wrong = Vec::new();
     for (folder, uses) in &table {
@@ -106,6 +109,34 @@ fn edges_agree_with_the_picture() {
     for entry in fs::read_dir(src).unwrap().flatten().filter(|e| e.path().is_dir()) {
         let name = entry.file_name().into_string().unwrap();
         assert!(table.contains_key(&name), "src/{name} is not in ARCHITECTURE.md");
+    }
+}
+
+#[test]
+fn rooms_use_what_their_table_allows() {
+    let table = allowed(true);
+    assert!(table.len() > 10, "{} rooms", table.len());
+    let room_of = |module: &[String]| match module {
+        [folder, room, ..] => Some(format!("{folder}/{room}")).filter(|room| table.contains_key(room)),
+        _ => None,
+    };
+    let mut wrong = Vec::new();
+    for (module, uses) in imports() {
+        let Some(own) = room_of(&module) else { continue };
+        for used in uses.iter().filter(|used| used[0] == module[0]) {
+            let Some(other) = room_of(used).filter(|other| *other != own) else { continue };
+            if !table[&own].as_ref().is_some_and(|may| may.contains(&used[1])) {
+                wrong.push(format!("{} uses {other}", module.join("/")));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "edges that the rooms of ARCHITECTURE.md do not have:\n{}", wrong.join("\n"));
+    for folder in ["machine", "memory"] {
+        for entry in fs::read_dir(root().join("src").join(folder)).unwrap().flatten() {
+            let room = format!("{folder}/{}", entry.file_name().into_string().unwrap());
+            let is_known = table.contains_key(&room) || room == "memory/model";
+            assert!(!entry.path().is_dir() || is_known, "src/{room} is not in ARCHITECTURE.md");
+        }
     }
 }
 

@@ -6,8 +6,8 @@
 
 use crate::memory::address::page_color::{PageColoring, SetSample};
 use crate::memory::caches::geometry::Geometry;
-use crate::memory::caches::hierarchy::{Hierarchy, Scope};
 use crate::memory::caches::line::{Bytes, Line, Owner};
+use crate::memory::hierarchy::{Hierarchy, Scope};
 
 /// A ceiling kernel.
 struct Kernel {

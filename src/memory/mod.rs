@@ -21,6 +21,7 @@ pub mod caches;
 mod calibration;
 mod classify;
 mod estimate;
+mod hierarchy;
 mod host;
 mod model;
 mod sampling;

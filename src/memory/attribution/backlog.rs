@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::memory::attribution::interleave::Part;
-use crate::memory::attribution::replay::weights;
+use crate::memory::attribution::weights::weights;
 use crate::profile::evidence::memory::{Access, Phase};
 
 /// Accesses of a thread by itself that are simulated at a time: what it asks for meanwhile waits, for less than 0.3 ms but for strings.

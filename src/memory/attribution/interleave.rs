@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use crate::memory::attribution::replay::weights;
+use crate::memory::attribution::weights::weights;
 use crate::profile::evidence::memory::{Access, Phase};
 
 /// Accesses of one turn.

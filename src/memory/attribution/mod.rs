@@ -2,9 +2,10 @@
 
 pub mod backlog;
 pub mod cores;
+pub mod data;
 pub mod interleave;
 pub mod owners;
 pub mod pages;
-pub mod replay;
 pub mod tallies;
 pub mod tally;
+pub mod weights;

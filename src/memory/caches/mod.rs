@@ -1,9 +1,8 @@
-//! The caches of a host: their geometry, one cache, and all of them with what happens between them.
+//! The caches of a host as parts: their geometry, one cache, its lines, the buffers of non-temporal stores.
 
 pub mod effective_llc;
 pub mod geometry;
 pub mod hash;
-pub mod hierarchy;
 pub mod last_lookup;
 pub mod line;
 pub mod set_cache;

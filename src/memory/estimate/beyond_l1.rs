@@ -8,7 +8,7 @@ use crate::memory::caches::geometry::LINE_BYTES;
 use crate::memory::caches::line::Owner;
 use crate::memory::estimate::scaling::{Beyond, Near, near};
 use crate::memory::estimate::window_weights::ENOUGH;
-use crate::memory::estimate::writebacks::Written;
+use crate::memory::hierarchy::writebacks::Written;
 use crate::memory::sampling::executions::Factors;
 
 /// One instruction of one thread behind L1, where one line in so many is simulated.

@@ -4,4 +4,3 @@ pub mod beyond_l1;
 pub mod control_variate;
 pub mod scaling;
 pub mod window_weights;
-pub mod writebacks;

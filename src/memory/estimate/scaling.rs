@@ -4,7 +4,7 @@ use crate::profile::evidence::memory::Traffic;
 
 use crate::memory::attribution::tally::Tally;
 use crate::memory::caches::geometry::LINE_BYTES;
-use crate::memory::caches::hierarchy::GROUPS;
+use crate::memory::hierarchy::GROUPS;
 
 /// What is known near the core.
 #[derive(Debug, Clone, Copy, Default)]
@@ -109,7 +109,7 @@ pub struct Beyond {
     pub has_l2: bool,
     /// Share of conflicts among all shadowed misses.
     pub conflict_share: f64,
-    /// The simulated parts of the program have gaps between them: what goes to memory is told by `estimate/writebacks.rs`.
+    /// The simulated parts of the program have gaps between them: what goes to memory is told by `hierarchy/writebacks.rs`.
     pub windows: bool,
 }
 

@@ -6,7 +6,7 @@ use crate::memory::caches::line::Owner;
 use crate::memory::calibration;
 use crate::memory::estimate::beyond_l1::BeyondL1;
 use crate::memory::estimate::scaling::{Beyond, near, relative_error, windows_error};
-use crate::memory::estimate::writebacks::KnownFills;
+use crate::memory::hierarchy::writebacks::KnownFills;
 use crate::memory::sampling::executions::{Factors, Times};
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::memory::{MemoryEvidence, SiteTraffic, Traffic};

@@ -2,7 +2,7 @@
 
 use super::Hierarchy;
 use crate::memory::caches::line::{Line, State};
-use crate::memory::estimate::writebacks::Residencies;
+use crate::memory::hierarchy::writebacks::Residencies;
 
 impl Hierarchy {
     /// Ends the run: non-temporal lines and all dirty lines go to memory.

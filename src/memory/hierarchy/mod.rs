@@ -17,7 +17,9 @@ mod coherence;
 mod non_temporal;
 mod overwritten;
 mod physical_index;
+pub mod play;
 mod time;
+pub mod writebacks;
 
 use crate::memory::address::page_color::{Indexing, PageColoring, SetSample};
 use crate::memory::address::physical::PhysicalMap;
@@ -30,7 +32,7 @@ use crate::memory::caches::write_combining::WriteCombiner;
 use crate::memory::classify::compulsory::SeenLines;
 use crate::memory::classify::fully_associative::PartialShadow;
 use crate::memory::classify::overwriting::Overwriting;
-use crate::memory::estimate::writebacks::Residencies;
+use crate::memory::hierarchy::writebacks::Residencies;
 use crate::profile::evidence::memory::Access;
 use burst::BurstL2;
 use overwritten::use_again;
@@ -504,7 +506,7 @@ impl Hierarchy {
 mod tests {
     use super::*;
     use crate::memory::address::page_frames::Frames;
-    use crate::memory::estimate::writebacks::KnownFills;
+    use crate::memory::hierarchy::writebacks::KnownFills;
 
     #[test]
     fn what_was_written_goes_to_memory_once() {
