@@ -44,7 +44,8 @@ impl Level {
 /// `{l1,l2,l3,dram}.{read,copy,triad,update,write}`, `dram.{copy,triad,write}.nt`, `dram.{noprefetch,prefetch}`,
 /// `dram.cores.k`, in byte/s (docs/conventions.md, Bytes).
 pub fn levels(lab: &mut Lab) -> Result<(), MachineError> {
-    for threads in lab.counts.clone() {
+    let counts = if lab.effort == Effort::Quick { lab.ends() } else { lab.counts.clone() };
+    for threads in counts {
         if !lab
             .wants_family(&["l1.read", "l1.copy", "l1.triad", "l1.update", "l1.write", "l2.", "l3.", "dram."], threads)
         {
