@@ -1,83 +1,26 @@
 //! The translator: executes the program from a code cache in its own address space and counts its blocks in line.
 //!
 //! ```text
-//!  run ─▶ stops ─▶ tasks     begin, exec, end          unit ─▶ source (decode) ─▶ rewrite, emit ─▶ arena
-//!    │          ├▶ signals   state at a cache address    ▲            │
-//!    │          └▶ mapping   text that comes and goes    │            └▶ space: blocks, exits, links, lookups
-//!    └▶ mailboxes ───────────▶ process ──────────────────┘ ▲                └▶ harvest ─▶ tally
-//!    └▶ windows, tracing ─▶ version     threads note addresses (drain), or all that they do for a short while (bursts)
-//!    └▶ loans ─▶ workers: the same for a second code space │
-//!         once it is known what is hot: placing ─▶ chains ─┘   then: huge
-//!                                          └▶ usual: where its indirect jumps and calls go; heads: what lookups find first
+//!  tracer/event_loop ─▶ stops ─▶ tasks            begin, exec, end          translate/superblock ─▶ text_reader (decode) ─▶ block_emitter
+//!    │                    ├▶ kernel/signals       state at a cache address        ▲        │
+//!    │                    └▶ kernel/syscall_handle  text that comes and goes      │        └▶ code_cache/cache: blocks, exits, links, lookups
+//!    ├▶ mailboxes ────────▶ process ──────────────────────────────────────────────┘ ▲             └▶ counts/read_counters ─▶ tally
+//!    ├▶ sampling/windows, tracing ─▶ versions: threads note addresses (access_buffer), or all that they do for a short while (bursts)
+//!    ├▶ handoff ─▶ workers: the same for a second code cache                        │
+//!    └▶ once it is known what is hot: relayout/hot_code ─▶ pettis_hansen (order), inline_*, target_prediction, lookup_order, huge
 //! ```
 //!
 //! The program's text is readable but not executable: whatever leaves the cache faults, and comes back. Return addresses
-//! on the stack are the program's own (`returns`). Exits are linked as their targets are translated; indirect ones look the target
+//! on the stack are the program's own (`translate/returns`). Exits are linked as their targets are translated; indirect ones look the target
 //! up in line. A thread that needs a translation asks through a mailbox, or by a trap when nobody polls.
 
-mod address_space;
-mod ahead;
-mod allocations;
-mod arena;
-mod block;
-mod burst_pace;
-mod bursts;
-mod calls;
-mod chains;
-mod chunks;
-mod copies;
-mod course;
-pub mod crash;
-mod dispositions;
-mod drain;
-mod endings;
-mod flow;
-mod harvest;
-mod hash;
-mod heads;
-mod heap;
-mod hold;
-mod huge;
-mod inject;
-mod layout;
-mod leaves;
-mod loans;
-mod loops;
-mod mapping;
-mod marks;
-mod native;
-mod parked;
-mod patience;
-mod placing;
-mod probes;
-mod process;
-mod records;
-mod regions;
-mod relatives;
-mod returns;
-mod room;
-mod run;
-mod settle;
-mod shared;
-mod signals;
-mod source;
-mod space;
-mod stops;
-mod stubs;
-mod system;
-mod tasks;
-mod text;
-mod thread;
-mod totals;
-mod traces;
-mod tracing;
-mod unit;
-mod unseen;
-mod usual;
-mod version;
-mod windows;
-mod workers;
-mod writer;
+mod code_cache;
+mod counts;
+mod kernel;
+mod relayout;
+mod sampling;
+mod tracer;
+mod translate;
 
 use super::start::start_traced;
 use super::{CountError, Counted, CountingEngine};
@@ -85,10 +28,11 @@ use crate::profile::evidence::bursts::BurstSink;
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::memory::AccessSink;
 use crate::tracee::launch::Gated;
-use bursts::Bursts;
-use drain::Drain;
-pub use placing::PlacingSettings;
-use run::Run;
+pub use kernel::crash;
+pub use relayout::hot_code::PlacingSettings;
+use sampling::access_buffer::AccessBuffer;
+use sampling::bursts::Bursts;
+use tracer::event_loop::Run;
 
 /// The translator.
 #[derive(Debug, Default)]
@@ -113,9 +57,9 @@ impl CountingEngine for Translator {
         sink: Option<Box<dyn AccessSink>>,
         bursts: Option<Box<dyn BurstSink>>,
     ) -> Result<Counted, CountError> {
-        heap::prepare();
+        tracer::heap::prepare();
         let first = start_traced(child)?;
-        let sinks = (sink.map(Drain::new), bursts.map(Bursts::new));
+        let sinks = (sink.map(AccessBuffer::new), bursts.map(Bursts::new));
         let mut run = Run::new(first, sinks, self.placing, self.before_lent);
         let status = run.follow();
         if status.is_err() {
@@ -135,7 +79,7 @@ impl CountingEngine for Translator {
         let (cpu_s, share, doubts) = run.sum_up_uncounted(followed_s);
         (evidence.threads, evidence.cpu_s, evidence.uncounted_share) = (threads, cpu_s, share);
         evidence.warnings.extend(doubts);
-        let memory = run.drain.map(Drain::finish);
+        let memory = run.drain.map(AccessBuffer::finish);
         let bursts = run.bursts.map(Bursts::finish);
         Ok(Counted { status, evidence, memory, bursts })
     }

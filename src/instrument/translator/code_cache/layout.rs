@@ -1,0 +1,152 @@
+//! The memory that translated code shares with rprof, as offsets.
+//!
+//! ```text
+//!  region, one per thread (GS base)          tables, one per address space (below 2 GB)
+//!   0x000 saved registers                     0x00000 lookup: cache address by bits of the target
+//!   0x040 mailbox                             0x80000 what to do with a system call, by its number
+//!   0x080 self-description                    0x90000 populations of masks
+//!   0x100 saved loop registers, an action,    0xb0000 polling: rprof reads the mailboxes; bits of mmap's arguments
+//!         lines noted last, a marker call
+//!   0x1000 counters, 8 bytes each
+//!   … and two buffers at the end                  0xc0000 lookups of the versions that note addresses
+//!                                               0x2c0000 lookups of calls, for each version
+//!                                               0x540000 lookups of returns, for each version
+//! ```
+
+use crate::instrument::tally::HIGHEST_CALL;
+use crate::instrument::x86_64::lookup_index::{RETURN_ENTRIES, TARGET_ENTRIES};
+
+/// RCX at an exit.
+pub const SAVE_RCX: u32 = 0x00;
+/// RDX at an exit.
+pub const SAVE_RDX: u32 = 0x08;
+/// Register lent to one translated instruction.
+pub const SAVE_LENT: u32 = 0x10;
+/// Second register lent to one translated instruction.
+pub const SAVE_LENT_2: u32 = 0x18;
+/// RCX before a `rep` instruction.
+pub const REPEAT_FROM: u32 = 0x20;
+/// Where the buffer has what a `rep` instruction that may end early (`cmps`, `scas`) was about to access: an entry for each operand.
+pub const REPEAT_ENTRIES: u32 = 0xe0;
+/// RAX while it holds the flags for a probe.
+pub const SAVE_FLAGS: u32 = 0x28;
+/// The address that a probe looks at.
+pub const PROBE_ADDRESS: u32 = 0x30;
+/// A mask register's value in pieces.
+pub const PROBE_SCRATCH: u32 = 0x38;
+/// Where the next entry of the buffer goes.
+pub const CURSOR: u32 = 0xa0;
+/// Which addresses are collected: those whose mixed bits are 0 here.
+pub const SELECT_MASK: u32 = 0xa8;
+/// RAX, RDI, RSI, R10 while the signal mask is noted.
+pub const SAVE_CALL: u32 = 0xc0;
+
+/// Not 0: the thread waits for an answer.
+pub const REQUEST: u32 = 0x40;
+/// Exit that it waits at; 0 for a lookup.
+pub const SITE: u32 = 0x48;
+/// Program address that a lookup missed.
+pub const TARGET: u32 = 0x50;
+/// How often the wait still looks.
+pub const PATIENCE: u32 = 0x60;
+/// The answer: a cache address.
+pub const RESPONSE: u32 = 0x58;
+
+/// Signals that the thread blocks, as last noted.
+pub const SIGNAL_MASK: u32 = 0x80;
+/// Address of `SIGNAL_MASK`.
+pub const SIGNAL_MASK_POINTER: u32 = 0x88;
+/// GS base that the program set.
+pub const PROGRAM_GS: u32 = 0x90;
+/// Where to go on after the signal mask was noted.
+pub const CONTINUE_AT: u32 = 0x98;
+
+/// A loop's induction register at its entry.
+pub const LOOP_BASE: u32 = 0xb0;
+/// Active lanes that a masked instruction adds to its sum before it is executed.
+pub const LANES: u32 = 0xb8;
+
+/// The program's values of registers that hold a loop's counters, by register number.
+pub const SAVE_LOOP: u32 = 0x100;
+
+/// An action of a signal that is to be set, in the kernel's form: 32 bytes.
+pub const ACTION: u32 = 0x180;
+/// Not 0: lines that a thread noted a short while ago are not noted again.
+pub const FILTER: u32 = 0x1f8;
+/// Those lines, by some of their bits.
+pub const FILTERED: u32 = 0x200;
+/// Their number: about as many of the lines that a sample selects as an L1 cache holds.
+pub const FILTERED_LINES: u32 = 16;
+
+/// A call of a marker function: which one, as its address, and rdi, rsi, rdx, rcx.
+pub const MARKER: u32 = 0x280;
+/// Those four.
+pub const MARKER_ARGUMENTS: u32 = 0x288;
+/// And rsp.
+pub const MARKER_STACK: u32 = 0x2a8;
+
+/// The first counter.
+pub const COUNTERS: u32 = 0x1000;
+/// Bytes of a region.
+pub const REGION: u64 = 32 << 20;
+/// Regions that one program image has room for: two images of them fit below the places of PIEs.
+pub const REGIONS: u64 = 4096;
+/// Counters that a region has room for.
+pub const MAX_SLOTS: u32 = (TRACE_BUFFER - COUNTERS) / 8;
+/// The buffer of addresses, at a multiple of 64 KiB.
+pub const BUFFER: u32 = REGION as u32 - 0x2_0000;
+/// Bytes of the buffer.
+pub const BUFFER_SIZE: u32 = 0x1_0000;
+/// Room that the largest record surely finds.
+pub const BUFFER_MARGIN: u32 = 0x1000;
+/// Bits of cursor + margin that are 0 when the buffer is full.
+pub const BUFFER_FULL: u32 = 0xf000;
+
+/// The buffer of a thread that is traced: about a quarter of a burst, so that a thread seldom waits for rprof.
+pub const TRACE_BUFFER: u32 = BUFFER - TRACE_BUFFER_SIZE;
+/// Its bytes.
+pub const TRACE_BUFFER_SIZE: u32 = 0x8_0000;
+/// Room that all which a traced block notes surely finds: 200 instructions, each of which makes one record of the longest, or two
+/// of others.
+pub const TRACE_BUFFER_MARGIN: u32 = 0x1_0000;
+
+/// Counters of a `syscall` whose number only run time tells: one for each number, the last for all that are higher.
+pub const CALL_NUMBERS: u32 = HIGHEST_CALL + 1;
+
+/// Offset of a counter in its region.
+pub const fn counter(slot: u32) -> u32 {
+    COUNTERS + slot * 8
+}
+
+/// Lookup table.
+pub const LOOKUP: u32 = 0;
+/// Bytes of a lookup table.
+pub const LOOKUP_SIZE: u32 = 8 * TARGET_ENTRIES;
+/// Table of [`CallClass`](crate::instrument::translator::kernel::syscall_table::CallClass) by the low 16 bits of RAX.
+pub const CALLS: u32 = 0x8_0000;
+/// Populations of 8-bit masks, of their low 1, 2, 4 and 8 bits: 256 bytes each.
+pub const POPULATION_8: u32 = 0x9_0000;
+/// Populations of 16-bit masks.
+pub const POPULATION_16: u32 = 0xa_0000;
+/// `PROT_EXEC` of the lowest byte of a protection.
+pub const EXECUTABLE: u32 = 0xb_1000;
+/// `MAP_FIXED` of the lowest byte of a mapping's flags.
+pub const FIXED: u32 = 0xb_1100;
+/// By bits 16 to 23 of the cursor: not 0 if the buffer has room for all that a traced block notes.
+pub const HAS_ROOM: u32 = 0xb_1200;
+/// The bits of a return address that its entry depends on.
+pub const RETURN_MASK: u32 = 0xb_2000;
+/// Those of the target of an indirect jump or call.
+pub const TARGET_MASK: u32 = 0xb_2008;
+/// Not 0 while rprof polls the mailboxes.
+pub const POLLING: u32 = 0xb_0000;
+/// The lookup tables of the versions that note addresses.
+pub const MORE_LOOKUPS: u32 = 0xc_0000;
+/// The lookup tables of indirect calls, of each version.
+pub const CALLEES: u32 = MORE_LOOKUPS + 4 * LOOKUP_SIZE;
+/// The lookup tables of returns, of each version.
+pub const RETURNS: u32 = CALLEES + 5 * LOOKUP_SIZE;
+/// Bytes of one.
+pub const RETURNS_SIZE: u32 = 8 * RETURN_ENTRIES;
+/// Bytes of the tables.
+pub const TABLES: u64 = RETURNS as u64 + 5 * RETURNS_SIZE as u64;

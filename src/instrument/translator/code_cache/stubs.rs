@@ -1,0 +1,219 @@
+//! The stubs that all code of an arena shares: the way to rprof and back, without changing a flag, and what looks returns up
+//! where that is not to stand in line.
+//!
+//! ```text
+//!  indirect:  target ─▶ mailbox, RDX back, site 0 ┐        returned, called: the same behind
+//!                                                 │        what makes the stack the program's again
+//!  direct:    RCX = site ─────────────────────────┴▶ request ─▶ wait: answered? ─▶ RCX back, jump to the answer
+//!                                                               not polled, or out of patience ─▶ int3 (a ptrace stop)
+//! ```
+
+use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::code_cache::version::Version;
+use crate::instrument::x86_64::emit::{Code, R10, RAX, RCX, RDI, RDX, RSI, RSP};
+use crate::tracee::address::CacheAddress;
+
+/// The site of a request to drain the buffer of addresses.
+pub const DRAIN: u32 = u32::MAX;
+/// The site of a marker call; `TARGET` is where to go on in the cache.
+pub const MARK: u32 = u32::MAX - 3;
+/// The site of a return's lookup.
+pub const RETURN: u32 = u32::MAX - 1;
+/// The site of an indirect call's lookup.
+pub const CALLEE: u32 = u32::MAX - 2;
+
+/// What our memory is called in the program's maps; stands behind the gadget.
+const ARENA_NAME: &str = "rprof-code";
+/// Where files may be that hold code, if `vm.memfd_noexec` forbids executable memfds: in memory, if it may be executed there.
+const FOLDERS: [&str; 3] = ["/dev/shm", "/tmp", "/var/tmp"];
+
+/// What calls on behalf of the program need to have in its memory: the name and the folders, each with the offset of its
+/// first byte and ended by a zero.
+pub fn names() -> (Vec<u8>, Vec<u64>) {
+    let (mut bytes, mut offsets) = (Vec::new(), Vec::new());
+    for name in std::iter::once(ARENA_NAME).chain(FOLDERS) {
+        offsets.push(bytes.len() as u64);
+        bytes.extend_from_slice(name.as_bytes());
+        bytes.push(0);
+    }
+    (bytes, offsets)
+}
+
+/// How often the wait looks for an answer before it traps: on a busy host, the processor is better given to rprof.
+const PATIENCE: u32 = 8000;
+
+/// Where the stubs stand.
+#[derive(Debug, Clone, Copy)]
+pub struct Stubs {
+    /// A lookup missed: RDX is the target; RCX and RDX are saved.
+    pub indirect: CacheAddress,
+    /// The same of a return: the target is on top of the stack; RCX is saved.
+    pub returned: CacheAddress,
+    /// The same of an indirect call: the cache's return address is dropped.
+    pub called: CacheAddress,
+    /// A direct exit: ECX is the site; RCX is saved.
+    pub direct: CacheAddress,
+    /// The buffer of addresses is full; `TARGET` is where to go on in the cache.
+    pub drain: CacheAddress,
+    /// A marker is called: RCX is saved; `TARGET` is where to go on in the cache.
+    pub mark: CacheAddress,
+    /// The whole wait for an answer, `direct` included.
+    pub wait: (CacheAddress, CacheAddress),
+    /// The `int3` of an exit that nobody polls for.
+    pub trap: CacheAddress,
+    /// ECX is a system call's site; `CONTINUE_AT` is where the call is, if none of rprof's is needed.
+    pub call: CacheAddress,
+    /// Its `int3`.
+    pub call_trap: CacheAddress,
+    /// Reads what is asked of `clone3`, at an address that the program gives.
+    pub peek: CacheAddress,
+    /// Executes the system call, then notes the signal mask; goes on at `CONTINUE_AT`.
+    pub mask_call: CacheAddress,
+    /// The system calls in it.
+    pub mask_syscalls: [CacheAddress; 2],
+    /// Looks a return up whose word on top of the stack was pushed once more: saves RCX; finds it saved.
+    pub returns: [CacheAddress; 2],
+    /// `syscall` for calls that rprof makes.
+    pub gadget: CacheAddress,
+}
+
+impl Stubs {
+    /// Writes them for `base`; `tables` is where the program has the tables.
+    pub fn write(base: CacheAddress, tables: u32) -> (Stubs, Code) {
+        let mut code = Code::new(base);
+        let indirect = code.here();
+        code.save(layout::TARGET, RDX);
+        code.load(RDX, layout::SAVE_RDX);
+        code.constant(RCX, 0);
+        let direct = code.here();
+        code.save(layout::SITE, RCX);
+        code.store(layout::RESPONSE, 0);
+        code.store(layout::PATIENCE, PATIENCE);
+        code.store(layout::REQUEST, 1);
+        let spin = code.here();
+        code.load(RCX, layout::RESPONSE);
+        let unanswered = code.jump_if_rcx_zero();
+        code.load(RCX, layout::SAVE_RCX);
+        code.jump_through(layout::RESPONSE);
+        code.land(unanswered);
+        code.load_ecx_absolute(tables + layout::POLLING);
+        let unpolled = code.jump_if_ecx_zero();
+        code.load(RCX, layout::PATIENCE);
+        let impatient = code.jump_if_rcx_zero();
+        code.add_small(RCX, -1);
+        code.save(layout::PATIENCE, RCX);
+        code.raw(&[0xf3, 0x90]); // pause
+        code.jump(spin);
+        code.land(impatient);
+        code.land(unpolled);
+        let trap = code.here();
+        code.raw(&[0xcc]); // int3
+        code.jump(spin);
+        let wait_end = code.here();
+        let drain = code.here();
+        code.save(layout::SAVE_RCX, RCX);
+        code.constant(RCX, u64::from(DRAIN));
+        code.jump(direct);
+        let mark = code.here();
+        code.constant(RCX, u64::from(MARK));
+        code.jump(direct);
+
+        let returned = code.here();
+        code.load_at(RCX, RSP, 0);
+        code.add_small(RSP, 8);
+        code.save(layout::TARGET, RCX);
+        code.constant(RCX, u64::from(RETURN));
+        code.jump(direct);
+
+        let called = code.here();
+        code.add_small(RSP, 8);
+        code.save(layout::TARGET, RDX);
+        code.load(RDX, layout::SAVE_RDX);
+        code.constant(RCX, u64::from(CALLEE));
+        code.jump(direct);
+
+        let call = code.here();
+        code.save(layout::SITE, RCX);
+        code.raw(&[0x8d, 0x88]); // lea ecx, [rax - SYS_clone]
+        code.word(-libc::SYS_clone as u32);
+        let clone = code.jump_if_ecx_zero();
+        code.raw(&[0x8d, 0x88]); // lea ecx, [rax - SYS_clone3]
+        code.word(-libc::SYS_clone3 as u32);
+        let clone3 = code.jump_if_ecx_zero();
+        let call_trap = code.here();
+        code.raw(&[0xcc, 0x0f, 0x0b]); // int3; ud2
+        code.land(clone);
+        code.raw(&[0x89, 0xf9]); // mov ecx, edi
+        unless_untraced(&mut code, call_trap);
+        code.land(clone3);
+        let peek = code.here();
+        code.raw(&[0x8b, 0x0f]); // mov ecx, [rdi]
+        unless_untraced(&mut code, call_trap);
+
+        // rt_sigprocmask: the program's own, then one that only asks.
+        code.align(16);
+        let mask_call = code.here();
+        let first = code.here();
+        code.raw(&[0x0f, 0x05]); // syscall
+        for (i, register) in [RAX, RDI, RSI, RDX, R10].into_iter().enumerate() {
+            code.save(layout::SAVE_CALL + 8 * i as u32, register);
+        }
+        code.save(layout::SAVE_LENT, crate::instrument::x86_64::emit::Gpr(11));
+        code.constant(RAX, libc::SYS_rt_sigprocmask as u64);
+        code.constant(RDI, 0);
+        code.constant(RSI, 0);
+        code.load(RDX, layout::SIGNAL_MASK_POINTER);
+        code.constant(R10, 8);
+        let second = code.here();
+        code.raw(&[0x0f, 0x05]); // syscall
+        for (i, register) in [RAX, RDI, RSI, RDX, R10].into_iter().enumerate() {
+            code.load(register, layout::SAVE_CALL + 8 * i as u32);
+        }
+        code.load(crate::instrument::x86_64::emit::Gpr(11), layout::SAVE_LENT);
+        code.jump_through(layout::CONTINUE_AT);
+
+        code.align(64);
+        let returns_saving = code.here();
+        code.save(layout::SAVE_RCX, RCX);
+        let returns_saved = code.here();
+        code.load_at(RCX, RSP, 0);
+        code.lookup_index_to_rcx(RCX, tables + layout::RETURN_MASK);
+        code.return_by_top(tables + Version::Plain.returns());
+
+        code.align(16);
+        let gadget = code.here();
+        code.raw(&[0x0f, 0x05]); // syscall
+        // The program cannot write here, nor can we in its name: what calls need stands ready.
+        code.raw(&names().0);
+        let stubs = Stubs {
+            indirect,
+            returned,
+            called,
+            direct,
+            drain,
+            mark,
+            wait: (indirect, wait_end),
+            trap,
+            call,
+            call_trap,
+            peek,
+            mask_call,
+            mask_syscalls: [first, second],
+            returns: [returns_saving, returns_saved],
+            gadget,
+        };
+        (stubs, code)
+    }
+}
+
+/// Goes on at `CONTINUE_AT`, or at `else_to` if the flags in ECX have `CLONE_UNTRACED`, which is bit 23.
+fn unless_untraced(code: &mut Code, else_to: CacheAddress) {
+    code.raw(&[0x0f, 0xc9]); // bswap ecx
+    code.raw(&[0x0f, 0xb6, 0xcd]); // movzx ecx, ch
+    code.raw(&[0x8d, 0x0c, 0x09]); // lea ecx, [rcx + rcx]
+    code.raw(&[0x0f, 0xb6, 0xcd]); // movzx ecx, ch
+    let traced = code.jump_if_ecx_zero();
+    code.jump(else_to);
+    code.land(traced);
+    code.jump_through(layout::CONTINUE_AT);
+}

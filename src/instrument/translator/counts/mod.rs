@@ -1,0 +1,6 @@
+//! From counters in the cache to counts of blocks.
+
+pub mod execution_deltas;
+pub mod flush_on_exit;
+pub mod read_counters;
+pub mod totals;

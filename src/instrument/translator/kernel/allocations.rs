@@ -1,0 +1,111 @@
+//! Large memory that the program asks the kernel for, and who asks: the calls on the stack at the system call.
+//!
+//! Memory allocators pass requests of this size on to the kernel one by one, so that the first caller outside of them is who
+//! uses the memory. Callers are found as the timed pass finds them: by the unwind tables of the files that are mapped.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use framehop::{
+    CacheNative, FrameAddress, MayAllocateDuringUnwind, Module, UnwindRegsNative, Unwinder as _, UnwinderNative,
+};
+use nix::unistd::Pid;
+
+use crate::instrument::tally::Tally;
+use crate::instrument::translator::code_cache::block::CallSite;
+use crate::instrument::translator::kernel::text_ranges::find_text;
+use crate::instrument::translator::tracer::event_loop::Run;
+use crate::instrument::translator::tracer::process::Process;
+use crate::profile::code::CodeRef;
+use crate::profile::evidence::data::Allocation;
+use crate::tracee::address::Address;
+use crate::tracee::image::Image;
+use crate::tracee::thread::Registers;
+
+/// Bytes from which on an allocation is told.
+pub const LARGE: u64 = 1 << 20;
+/// Calls that are told of.
+const MOST_FRAMES: usize = 24;
+
+type Tables = UnwinderNative<Arc<[u8]>, MayAllocateDuringUnwind>;
+
+/// Unwind tables of the program's files.
+#[derive(Default)]
+pub struct Askers {
+    images: HashMap<String, Option<Arc<Image>>>,
+}
+
+impl Askers {
+    /// The calls on the stack of a thread of `process` at `ip`, innermost first.
+    fn frames(&mut self, process: &Process, tally: &Tally, ip: Address, registers: &Registers) -> Vec<CodeRef> {
+        let tables = self.tables(process, tally);
+        let mut read = |at| process.memory.read_u64(Address::new(at)).map_err(|_| ());
+        let registers = UnwindRegsNative::new(ip.get(), registers.rsp, registers.rbp);
+        let mut rules = CacheNative::<MayAllocateDuringUnwind>::new();
+        let mut frames = tables.iter_frames(ip.get(), registers, &mut rules, &mut read);
+        let mut found = Vec::new();
+        while let Ok(Some(frame)) = frames.next()
+            && found.len() < MOST_FRAMES
+        {
+            let at = Address::new(match frame {
+                FrameAddress::InstructionPointer(ip) => ip,
+                FrameAddress::ReturnAddress(to) => to.get() - 1,
+            });
+            let located = find_text(&process.text, at).and_then(|text| text.located);
+            found.extend(located.map(|located| located.code_ref(at)));
+        }
+        found
+    }
+
+    /// Unwind tables of the text that was executed.
+    fn tables(&mut self, process: &Process, tally: &Tally) -> Tables {
+        let mut tables = Tables::new();
+        for text in &process.text {
+            let Some(located) = text.located else { continue };
+            let Some(path) = tally.file(located.module) else { continue };
+            if let Some(image) = self.image(process.pid, path) {
+                let range = text.start.get()..text.end.get();
+                tables.add_module(Module::new(String::new(), range, located.bias, image.unwind_sections()));
+            }
+        }
+        tables
+    }
+
+    fn image(&mut self, pid: Pid, path: &str) -> Option<Arc<Image>> {
+        if let Some(known) = self.images.get(path) {
+            return known.clone();
+        }
+        let inside = PathBuf::from(format!("/proc/{pid}/root{path}"));
+        let image = Image::read(&inside).ok().map(Arc::new);
+        self.images.insert(path.to_owned(), image.clone());
+        image
+    }
+}
+
+impl Run {
+    /// A thread, stopped at the system call of `site`, was given `from..to`.
+    pub fn tell_allocated(&mut self, tid: Pid, registers: &Registers, site: CallSite, (from, to): (Address, Address)) {
+        if self.drain.is_none() || to - from < LARGE {
+            return;
+        }
+        let Some(process) = self.threads.get(&tid).and_then(|t| self.processes.get(&t.process)) else { return };
+        let at = process.state_at(site.native);
+        let ip = at.map(|(block, offset, _)| process.image.space.borrow().block(block).start + u64::from(offset));
+        let frames = ip.map(|ip| self.askers.frames(process, &self.tally, ip, registers)).unwrap_or_default();
+        let stack = registers.r10 & libc::MAP_STACK as u64 != 0;
+        let allocation = Allocation { start: from.get(), bytes: to - from, frames, stack };
+        if let Some(drain) = &mut self.drain {
+            drain.allocated(process.pid.as_raw() as u32, allocation);
+        }
+    }
+
+    /// What a thread's process had at `from..to` is gone; what the thread accessed there before is handed over first.
+    pub fn tell_unmapped(&mut self, tid: Pid, from: Address, to: Address) {
+        self.drain_buffer(tid);
+        let process = self.threads.get(&tid).map_or(tid, |t| t.process);
+        if let Some(drain) = &mut self.drain {
+            drain.unmapped(process.as_raw() as u32, from.get(), to.get());
+        }
+    }
+}

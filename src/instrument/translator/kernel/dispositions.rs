@@ -1,0 +1,170 @@
+//! What the program does with the two signals that our own traps raise, too.
+//!
+//! A trap or a fault that is taken while its signal is blocked or ignored makes the kernel forget the signal's action
+//! and unblock it (`force_sig_info_to_task`). So what the program set is kept here, and set again behind each trap.
+
+use nix::unistd::Pid;
+
+use crate::instrument::translator::code_cache::block::CallSite;
+use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::kernel::syscall_handle::succeeded;
+use crate::instrument::translator::tracer::event_loop::{Run, RunError};
+use crate::instrument::translator::tracer::stops::bit;
+use crate::profile::run::Warning;
+use crate::tracee::address::Address;
+use crate::tracee::proc_status::read_status;
+use crate::tracee::remote::Remote;
+use crate::tracee::thread::{Registers, Stopped};
+
+/// An action as `rt_sigaction` has it: handler, flags, restorer, mask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Action([u64; 4]);
+
+const IGNORED: Action = Action([libc::SIG_IGN as u64, 0, 0, 0]);
+
+impl Action {
+    fn is_default(self) -> bool {
+        self.0[0] == libc::SIG_DFL as u64
+    }
+
+    fn is_ignored(self) -> bool {
+        self.0[0] == libc::SIG_IGN as u64
+    }
+
+    fn lasts_once(self) -> bool {
+        self.0[1] & libc::SA_RESETHAND as u64 != 0
+    }
+}
+
+/// The actions of SIGTRAP and SIGSEGV in a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Dispositions {
+    trap: Action,
+    fault: Action,
+}
+
+impl Dispositions {
+    /// Those of a program that was just executed: `ignored` has the bits of the signals that it was told to ignore.
+    pub fn inherited(ignored: u64) -> Self {
+        let of = |signal| if ignored & bit(signal) != 0 { IGNORED } else { Action::default() };
+        Dispositions { trap: of(libc::SIGTRAP), fault: of(libc::SIGSEGV) }
+    }
+
+    fn of(&mut self, signal: i32) -> Option<&mut Action> {
+        match signal {
+            libc::SIGTRAP => Some(&mut self.trap),
+            libc::SIGSEGV => Some(&mut self.fault),
+            _ => None,
+        }
+    }
+}
+
+/// What becomes of a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It does what it does by default.
+    Default,
+    /// Nothing.
+    Ignored,
+    /// A handler is called.
+    Caught,
+}
+
+impl Run {
+    /// What the program does with `signal`, as it has set it.
+    pub fn fate(&mut self, tid: Pid, signal: i32) -> Result<Fate, RunError> {
+        let group = self.threads.get(&tid).ok_or(RunError::Gone)?.group;
+        let kept = self.dispositions.get_mut(&group).and_then(|d| d.of(signal)).copied();
+        if let Some(action) = kept {
+            return Ok(match action {
+                a if a.is_default() => Fate::Default,
+                a if a.is_ignored() => Fate::Ignored,
+                _ => Fate::Caught,
+            });
+        }
+        let status = read_status(tid).map_err(|_| RunError::Gone)?;
+        Ok(match bit(signal) {
+            b if status.caught & b != 0 => Fate::Caught,
+            b if status.ignored & b != 0 => Fate::Ignored,
+            _ => Fate::Default,
+        })
+    }
+
+    /// The handler of `signal` was called.
+    pub fn note_delivery(&mut self, tid: Pid, signal: i32) {
+        let Some(group) = self.threads.get(&tid).map(|t| t.group) else { return };
+        if let Some(action) = self.dispositions.get_mut(&group).and_then(|d| d.of(signal))
+            && action.lasts_once()
+        {
+            action.0[0] = libc::SIG_DFL as u64;
+        }
+    }
+
+    /// `rt_sigaction` of one of the two signals.
+    pub fn sigaction(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        let (signal, action) = (registers.rdi as i32, Address::new(registers.rsi));
+        let mut words = [0; 32];
+        let (process, _) = self.process(tid)?;
+        let read = registers.rsi != 0 && process.memory.read(action, &mut words).is_ok();
+        let (stopped, after) = self.execute(stopped, registers, site)?;
+        let group = self.threads.get(&tid).ok_or(RunError::Gone)?.group;
+        if read
+            && succeeded(&after)
+            && let Some(kept) = self.dispositions.entry(group).or_default().of(signal)
+        {
+            let word = |i: usize| words[8 * i..8 * i + 8].try_into().map_or(0, u64::from_le_bytes);
+            *kept = Action([word(0), word(1), word(2), word(3)]);
+        }
+        self.go_on(stopped)
+    }
+
+    /// A trap of ours raised `signal`: its action and the signal mask become what they were. Says whether a system call
+    /// was made for that: then the thread is not at the stop of a signal any more.
+    pub fn restore_signal_state(&mut self, stopped: Stopped, signal: i32) -> Result<(Stopped, bool), RunError> {
+        let tid = stopped.tid();
+        let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
+        let (region, regions, group) = (thread.region, thread.regions.clone(), thread.group);
+        let mask = regions.borrow().get(region, layout::SIGNAL_MASK);
+        let blocked = mask & bit(signal) != 0;
+        if blocked {
+            stopped.set_signal_mask(mask)?;
+        }
+        let action = self.dispositions.entry(group).or_default().of(signal).copied().unwrap_or_default();
+        if action.is_default() || !(blocked || action.is_ignored()) {
+            return Ok((stopped, false));
+        }
+        if read_status(tid).map_err(|_| RunError::Gone)?.filtered {
+            self.warn_once(
+                "signal-action-lost",
+                "the program filters its system calls, so the action of a blocked or ignored SIGTRAP or SIGSEGV was lost",
+                "such a signal would end the program",
+                "--passes timed",
+            );
+            return Ok((stopped, false));
+        }
+        let place = {
+            let regions = regions.borrow();
+            for (i, word) in (0u32..).zip(action.0) {
+                regions.set(region, layout::ACTION + 8 * i, word);
+            }
+            regions.base(region) + u64::from(layout::ACTION)
+        };
+        let (process, _) = self.process(tid)?;
+        let gadget = process.image.space.borrow().arenas.first().map(|a| a.stubs.gadget).ok_or(RunError::Gone)?;
+        let mut remote = Remote::new(stopped, &process.memory, Address::new(gadget.get()))?;
+        remote.call("rt_sigaction", libc::SYS_rt_sigaction, [signal as u64, place.get(), 0, 8, 0, 0])?;
+        let (stopped, signals) = remote.finish()?;
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            signals.into_iter().for_each(|(signal, info)| thread.defer(signal, info));
+        }
+        Ok((stopped, true))
+    }
+
+    /// Adds a doubt unless it was stated before.
+    pub fn warn_once(&mut self, code: &str, text: &str, effect: &str, hint: &str) {
+        if !self.warnings.iter().any(|w| w.code == code) {
+            self.warnings.push(Warning::new(code, text.to_owned(), effect, hint));
+        }
+    }
+}

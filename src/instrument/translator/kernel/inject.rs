@@ -1,0 +1,360 @@
+//! Prepares a fresh program image: maps tables, regions and arenas into it, and takes the right to execute from its text.
+
+use std::fs::OpenOptions;
+use std::os::fd::OwnedFd;
+
+use nix::errno::Errno;
+use nix::unistd::Pid;
+
+use crate::instrument::translator::code_cache::arena::{Arena, REACH};
+use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::code_cache::shared::Shared;
+use crate::instrument::translator::code_cache::stubs::names;
+use crate::instrument::translator::kernel::text_ranges::{TextRange, Treatment, treatment};
+use crate::instrument::translator::relayout::huge::HUGE;
+use crate::instrument::translator::tracer::address_budget::Room;
+use crate::instrument::translator::tracer::process::Process;
+use crate::instrument::translator::tracer::regions::Regions;
+use crate::tracee::address::{Address, CacheAddress};
+use crate::tracee::maps::{Mapping, read_maps};
+use crate::tracee::memory::Memory;
+use crate::tracee::proc_status::read_heap_start;
+use crate::tracee::remote::{Remote, RemoteError};
+use crate::tracee::thread::{SignalInfo, Stopped};
+
+/// Arenas are placed this far below the text they are for.
+const BELOW: u64 = 1 << 30;
+/// Room for a heap that is kept free if possible.
+const HEAP: u64 = 1 << 30;
+/// Below it nothing is placed.
+const LOWEST: u64 = 0x1000_0000;
+/// Where the regions are wished: below every place that the kernel chooses for a PIE, and where the shadow memories of the
+/// address, memory and thread sanitizers are not.
+const REGIONS_AT: u64 = 0x5500_0000_0000;
+/// How far they may stretch from there.
+const REGIONS_ROOM: u64 = 0x55_0000_0000;
+
+/// A prepared image.
+#[derive(Debug)]
+pub struct Image {
+    /// Its code space.
+    pub space: CodeCache,
+    /// Its threads' regions.
+    pub regions: Regions,
+    /// Its executable memory.
+    pub text: Vec<TextRange>,
+    /// Its memory.
+    pub memory: Memory,
+}
+
+/// A shared mapping to be made.
+struct Wish {
+    size: u64,
+    at: u64,
+    protection: i32,
+}
+
+/// A fresh program image after [`prepare`].
+#[derive(Debug)]
+pub enum Prepared {
+    /// It can be translated.
+    Image(Box<Image>, Stopped),
+    /// It has no room for what we would map; it is as it was.
+    NoRoom(RemoteError, Stopped),
+}
+
+/// Prepares the image of `pid`, whose thread has just finished `execve`.
+pub fn prepare(pid: Pid, thread: Stopped) -> Result<Prepared, RemoteError> {
+    let memory = Memory::open(pid)?;
+    let maps = read_maps(pid)?;
+    let entry = thread.program_counter()?;
+    let mut remote = Remote::new(thread, &memory, entry)?;
+    let executable = || maps.iter().filter(|m| m.executable && m.path != "[vsyscall]");
+    let text: Vec<TextRange> = executable()
+        .map(|m| TextRange { start: m.start, end: m.end, treatment: treatment(m), located: None })
+        .collect();
+    let near = executable().filter(|m| treatment(m) == Treatment::Translate && m.path != "[vdso]");
+    let near: Vec<Address> = near.map(|m| m.start).collect();
+    let (space, regions) = match furnish(pid, &mut remote, entry, &maps, &near) {
+        Ok(furnished) => furnished,
+        Err(error) if error.leaves_no_room() => {
+            unmap_all_but(pid, &mut remote, &maps)?;
+            return Ok(Prepared::NoRoom(error, remote.finish()?.0));
+        }
+        Err(error) => return Err(error),
+    };
+    let (thread, _) = remote.finish()?;
+    // Where the calls came from so far is about to lose the right to be executed.
+    let gadget = space.arenas.first().ok_or_else(no_room)?.stubs.gadget;
+    let mut remote = Remote::new(thread, &memory, Address::new(gadget.get()))?;
+    for mapping in executable().filter(|m| treatment(m) == Treatment::Translate) {
+        strip(&mut remote, mapping)?;
+    }
+    let (thread, _) = remote.finish()?;
+    Ok(Prepared::Image(Box::new(Image { space, regions, text, memory }), thread))
+}
+
+/// Takes away what was mapped since `maps` were read.
+fn unmap_all_but(pid: Pid, remote: &mut Remote<'_>, maps: &[Mapping]) -> Result<(), RemoteError> {
+    let now = read_maps(pid)?;
+    for new in now.iter().filter(|m| maps.iter().all(|old| m.end <= old.start || old.end <= m.start)) {
+        remote.call("munmap", libc::SYS_munmap, [new.start.get(), new.end - new.start, 0, 0, 0, 0])?;
+    }
+    Ok(())
+}
+
+/// Replaces what is shared with `process` by new tables, regions and arenas, with the help of a stopped thread of it
+/// that is not in the cache.
+pub fn renew(process: &Process, thread: Stopped) -> Result<((CodeCache, Regions), Stopped, Deferred), RemoteError> {
+    let maps = read_maps(process.pid)?;
+    let old = process.image.space.borrow();
+    let gadget = Address::new(old.arenas.first().ok_or_else(no_room)?.stubs.gadget.get());
+    let mut remote = Remote::new(thread, &process.memory, gadget)?;
+    let near: Vec<Address> =
+        process.text.iter().filter(|t| t.treatment == Treatment::Translate).map(|t| t.start).collect();
+    let (space, regions) = furnish(process.pid, &mut remote, gadget, &maps, &near)?;
+    let (thread, mut signals) = remote.finish()?;
+    let gadget = space.arenas.first().ok_or_else(no_room)?.stubs.gadget;
+    let mut remote = Remote::new(thread, &process.memory, Address::new(gadget.get()))?;
+    for (at, size) in old.mappings().chain([process.image.regions.borrow().mapping()]) {
+        remote.call("munmap", libc::SYS_munmap, [at.get(), size, 0, 0, 0, 0])?;
+    }
+    let (thread, more) = remote.finish()?;
+    signals.extend(more);
+    Ok(((space, regions), thread, signals))
+}
+
+/// Maps tables, regions, and an arena close to each of the places in `near`.
+fn furnish(
+    pid: Pid,
+    remote: &mut Remote<'_>,
+    site: Address,
+    maps: &[Mapping],
+    near: &[Address],
+) -> Result<(CodeCache, Regions), RemoteError> {
+    let room = Room::of(pid);
+    let mut taken: Vec<(u64, u64)> = maps.iter().map(|m| (m.start.get(), m.end.get())).collect();
+    let low = beside_heap(&mut taken, read_heap_start(pid).unwrap_or(0)).ok_or(RemoteError::NoRoomBelow)?;
+    let tables = map(pid, remote, site, &Wish { size: layout::TABLES, at: low, protection: libc::PROT_READ })?;
+    taken.push((low, low + layout::TABLES));
+    let regions = map_regions(pid, remote, site, &taken, room.regions)?;
+    let mut arenas: Vec<Arena> = Vec::new();
+    for text in near {
+        if !arenas.iter().any(|a| a.distance(text.get()) < REACH) {
+            let wish = arena_wish(&taken, text.get(), room)?;
+            let shared = map(pid, remote, site, &wish)?;
+            taken.push((wish.at, wish.at + wish.size));
+            arenas.push(Arena::new(shared, tables.base.get() as u32));
+        }
+    }
+    Ok((CodeCache::new(tables, arenas), regions))
+}
+
+/// Where the tables go. What a heap from `heap` on may grow into counts as taken from then on: a gigabyte, or as much of that
+/// as the tables leave.
+fn beside_heap(taken: &mut Vec<(u64, u64)>, heap: u64) -> Option<u64> {
+    let others = taken.len();
+    [HEAP, HEAP / 4, HEAP / 32, 0].into_iter().find_map(|room| {
+        taken.truncate(others);
+        taken.push((heap, heap.saturating_add(room)));
+        gap(taken, layout::TABLES, 0x7fff_0000, LOWEST)
+    })
+}
+
+/// Signals that came meanwhile, to be delivered later.
+pub type Deferred = Vec<(i32, SignalInfo)>;
+
+/// Maps one more arena near `near`, with the help of a stopped thread of the process.
+pub fn add_arena(
+    pid: Pid,
+    thread: Stopped,
+    memory: &Memory,
+    gadget: CacheAddress,
+    near: Address,
+    tables: u32,
+) -> Result<(Arena, Stopped, Deferred), RemoteError> {
+    let taken: Vec<(u64, u64)> = read_maps(pid)?.iter().map(|m| (m.start.get(), m.end.get())).collect();
+    let site = Address::new(gadget.get());
+    let mut remote = Remote::new(thread, memory, site)?;
+    let shared = map(pid, &mut remote, site, &arena_wish(&taken, near.get(), Room::of(pid))?)?;
+    let (thread, signals) = remote.finish()?;
+    Ok((Arena::new(shared, tables), thread, signals))
+}
+
+fn arena_wish(taken: &[(u64, u64)], near: u64, room: Room) -> Result<Wish, RemoteError> {
+    let at = place(taken, near, room.arena).ok_or_else(no_room)?;
+    Ok(Wish { size: room.arena, at, protection: libc::PROT_READ | libc::PROT_EXEC })
+}
+
+fn no_room() -> RemoteError {
+    RemoteError::Refused { call: "finding room for the code cache", source: Errno::ENOMEM }
+}
+
+fn map_regions(
+    pid: Pid,
+    remote: &mut Remote<'_>,
+    site: Address,
+    taken: &[(u64, u64)],
+    mut count: u64,
+) -> Result<Regions, RemoteError> {
+    loop {
+        let size = layout::REGION * count;
+        let at = gap(taken, size, REGIONS_AT + REGIONS_ROOM, REGIONS_AT).ok_or_else(no_room)?;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        match map(pid, remote, site, &Wish { size, at, protection }) {
+            Ok(shared) => return Ok(Regions::new(shared)),
+            // The program has little of its address space left: fewer threads, then.
+            Err(RemoteError::Refused { source: Errno::ENOMEM, .. }) if count > 1 => count /= 2,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Makes a file of memory in the program and maps it in both processes.
+fn map(pid: Pid, remote: &mut Remote<'_>, scratch: Address, wish: &Wish) -> Result<Shared, RemoteError> {
+    // The names stand behind the borrowed `syscall` for the time of the calls.
+    let place = scratch + 2;
+    let (names, offsets) = names();
+    let mut saved = vec![0; names.len()];
+    remote.memory().read(place, &mut saved)?;
+    let ready = saved == names;
+    if !ready {
+        remote.memory().write(place, &names)?;
+    }
+    let places: Vec<u64> = offsets.iter().map(|offset| place.get() + offset).collect();
+    let result = map_file(pid, remote, &places, wish);
+    if !ready {
+        remote.memory().write(place, &saved)?;
+    }
+    result
+}
+
+/// Linux 6.3; older kernels do not know it and need none.
+const MFD_EXEC: u64 = 0x10;
+
+/// A memfd, whose name stands at the first of `names`, or where `vm.memfd_noexec` forbids that, a file without a name in the
+/// first of the folders there that lets code be mapped.
+fn map_file(pid: Pid, remote: &mut Remote<'_>, names: &[u64], wish: &Wish) -> Result<Shared, RemoteError> {
+    let flags = u64::from(libc::MFD_CLOEXEC);
+    let mut created = remote.call("memfd_create", libc::SYS_memfd_create, [names[0], flags | MFD_EXEC, 0, 0, 0, 0]);
+    if let Err(RemoteError::Refused { source: Errno::EINVAL, .. }) = created {
+        created = remote.call("memfd_create", libc::SYS_memfd_create, [names[0], flags, 0, 0, 0, 0]);
+    }
+    let forbidden = match created {
+        Ok(descriptor) => return map_and_close(pid, remote, descriptor, wish),
+        Err(RemoteError::Refused { source: source @ (Errno::EACCES | Errno::EPERM), .. }) => source,
+        Err(error) => return Err(error),
+    };
+    let flags = (libc::O_TMPFILE | libc::O_RDWR | libc::O_CLOEXEC) as u64;
+    for &folder in &names[1..] {
+        let opened = remote.call("openat", libc::SYS_openat, [libc::AT_FDCWD as u64, folder, flags, 0o600, 0, 0]);
+        let mapped = opened.and_then(|descriptor| map_and_close(pid, remote, descriptor, wish));
+        if !matches!(mapped, Err(RemoteError::Refused { .. })) {
+            return mapped;
+        }
+    }
+    let call = "memfd_create, which vm.memfd_noexec forbids, and mapping code from a temporary folder";
+    Err(RemoteError::Refused { call, source: forbidden })
+}
+
+fn map_and_close(pid: Pid, remote: &mut Remote<'_>, descriptor: u64, wish: &Wish) -> Result<Shared, RemoteError> {
+    let result = map_descriptor(pid, remote, descriptor, wish);
+    remote.call("close", libc::SYS_close, [descriptor, 0, 0, 0, 0, 0])?;
+    result
+}
+
+fn map_descriptor(pid: Pid, remote: &mut Remote<'_>, descriptor: u64, wish: &Wish) -> Result<Shared, RemoteError> {
+    let path = format!("/proc/{pid}/fd/{descriptor}");
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    file.set_len(wish.size).map_err(RemoteError::Share)?;
+    let flags = (libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE) as u64;
+    let arguments = [wish.at, wish.size, wish.protection as u64, flags, descriptor, 0];
+    let at = remote.call("mmap", libc::SYS_mmap, arguments)?;
+    // Core dumps are to look as they would without us; an old kernel may refuse.
+    let advice = [at, wish.size, libc::MADV_DONTDUMP as u64, 0, 0, 0];
+    let _ = remote.call("madvise", libc::SYS_madvise, advice);
+    Shared::map(OwnedFd::from(file), wish.size, Address::new(at)).map_err(RemoteError::Share)
+}
+
+/// Takes PROT_EXEC from a mapping.
+fn strip(remote: &mut Remote<'_>, mapping: &Mapping) -> Result<(), RemoteError> {
+    let protection = libc::PROT_READ | if mapping.writable { libc::PROT_WRITE } else { 0 };
+    let size = mapping.end - mapping.start;
+    let arguments = [mapping.start.get(), size, protection as u64, 0, 0, 0];
+    match remote.call("mprotect", libc::SYS_mprotect, arguments) {
+        Ok(_) => Ok(()),
+        // Sealed (the vdso of newer kernels): calls are translated all the same.
+        Err(RemoteError::Refused { source: Errno::EPERM | Errno::EACCES, .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// A free place of `size` bytes near `text`; where a program has its arrays all over the low 2 GB, beyond these: its operands
+/// there can be told by their addresses.
+fn place(taken: &[(u64, u64)], text: u64, size: u64) -> Option<u64> {
+    let low = text <= 2 * BELOW;
+    let wish = if low { 0x7000_0000 } else { text - BELOW };
+    let lowest = if low { LOWEST } else { text.saturating_sub(REACH) };
+    gap(taken, size, wish, lowest)
+        .or_else(|| gap(taken, size, text.saturating_sub(size), LOWEST))
+        .or_else(|| low.then(|| gap(taken, size, 4 * BELOW, 2 * BELOW)).flatten())
+}
+
+/// The highest free range of `size` bytes that ends at or below `from` and starts at or above `lowest`, where a huge page
+/// can if it has room for one.
+fn gap(taken: &[(u64, u64)], size: u64, from: u64, lowest: u64) -> Option<u64> {
+    let align = if size < HUGE { 0x1_0000 } else { HUGE };
+    let before = |at: u64| (at & !(align - 1)).checked_sub(size.next_multiple_of(align));
+    let mut at = before(from)?;
+    while at >= lowest {
+        match taken.iter().filter(|&&(start, end)| start < at + size && end > at).map(|t| t.0).min() {
+            None => return Some(at),
+            Some(start) => at = before(start)?,
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_all_over_the_low_gigabytes_leave_room_beyond_them() {
+        let size = 64 << 20;
+        assert_eq!(place(&[(0x40_0000, 0x50_0000)], 0x40_0000, size), Some(0x6c00_0000));
+        assert_eq!(place(&[(0x40_0000, 0x6f00_0000)], 0x40_0000, size), Some(0xfc00_0000));
+        assert_eq!(place(&[(0x40_0000, 1 << 32)], 0x40_0000, size), None);
+        let pie = 0x5555_5555_4000;
+        assert_eq!(place(&[(pie, pie + (3 << 30))], pie, size), Some((pie - BELOW - size) & !(HUGE - 1)));
+    }
+
+    #[test]
+    fn tables_leave_a_heap_its_room_where_there_is_some() {
+        let size = layout::TABLES;
+        let placed = |end: u64, heap: u64| {
+            let mut taken = vec![(0x40_0000, end)];
+            (beside_heap(&mut taken, heap), taken[1].1 - heap)
+        };
+        let highest = (0x7fff_0000 & !(HUGE - 1)) - size.next_multiple_of(HUGE);
+        assert_eq!(placed(0x50_0000, 0x60_0000), (Some(highest), HEAP));
+        assert_eq!(placed(0x7800_0000, 0x9000_0000), (Some(highest), HEAP), "it begins beyond them");
+        assert_eq!(placed(0x7bf0_0000, 0x7c00_0000), (Some(highest), HEAP / 32));
+        let below = 0x7e00_0000 - size.next_multiple_of(HUGE);
+        assert_eq!(placed(0x7c00_0000, 0x7e00_0000), (Some(below), HEAP), "between the arrays and the heap");
+        assert_eq!(placed(0x7df0_0000, 0x7e00_0000), (Some(highest), 0));
+        assert_eq!(placed(0x7f80_0000, 0x7f90_0000).0, None);
+    }
+
+    #[test]
+    fn gaps_lie_between_what_is_taken() {
+        let taken = [(0x40_0000, 0x50_0000), (0x90_0000, 0xa0_0000)];
+        assert_eq!(gap(&taken, 0x10_0000, 0x80_0000, 0x10_0000), Some(0x70_0000));
+        assert_eq!(gap(&taken, 0x10_0000, 0x98_0000, 0x10_0000), Some(0x80_0000));
+        assert_eq!(gap(&taken, 0x60_0000, 0x80_0000, 0x10_0000), None);
+        assert_eq!(gap(&taken, 0x30_0000, 0x98_0000, 0x10_0000), None, "what a huge page can begin at is taken");
+        assert_eq!(gap(&taken, 0x1f_0000, 0x90_0000, 0x10_0000), Some(0x71_0000));
+        assert_eq!(gap(&taken, HUGE, 0x90_0000, 0x10_0000), Some(0x60_0000));
+    }
+}

@@ -1,0 +1,249 @@
+//! Calls of marker functions: what a thread executes between two of them belongs to the regions that it is in.
+//!
+//! ```text
+//!  hot:   marker's first block: rdi, rsi, rdx, rcx ─▶ region; asks rprof, and goes on when it has answered
+//!  rprof: counters now − counters at the thread's last call ─▶ totals of the path that it was on; then the path changes
+//! ```
+//!
+//! The counters themselves stay as they are, so that all other figures are what they are without markers. A call costs the
+//! thread an answer and rprof a look at each of the thread's counters.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+
+use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::code_cache::version::Version;
+use crate::instrument::translator::tracer::event_loop::Run;
+use crate::instrument::translator::tracer::process::Process;
+use crate::instrument::translator::tracer::regions::Regions;
+use crate::instrument::translator::tracer::thread::Thread;
+use crate::instrument::translator::translate::block_emitter::Writer;
+use crate::instrument::x86_64::emit::{RCX, RDI, RDX, RSI, RSP};
+use crate::profile::evidence::blocks::BlockCount;
+use crate::profile::evidence::marks::CountedMarks;
+use crate::tracee::address::Address;
+use crate::tracee::markers::call::Call;
+use crate::tracee::markers::tracker::Tracker;
+
+/// Looking at counters may take so long in all; then regions have no counts.
+const MOST: Duration = Duration::from_secs(120);
+
+/// Which marked regions threads are in, and what their counters were when they came there.
+#[derive(Debug, Default)]
+pub struct Marks {
+    tracker: Tracker,
+    /// By thread.
+    before: HashMap<u32, Snapshot>,
+    /// By thread and marker function: its calls that may be made once more.
+    noted: HashMap<(u32, u64), Vec<Noted>>,
+    spent: Duration,
+    calls: u64,
+    given_up: bool,
+}
+
+/// Calls of one function that are remembered: as many as signal handlers may interrupt one another in.
+const DEEPEST: usize = 16;
+
+/// A call that was noted, but perhaps not executed yet: a signal puts the thread back to the function's start, from where it calls again
+/// when the handler has returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Noted {
+    /// RSP at the call.
+    stack: u64,
+    /// How often the thread has executed the function by then, if this call was not executed.
+    executed: u64,
+}
+
+/// Whether a call of a function that was `executed` so often is one of those `noted`, once more. Notes it if not.
+fn is_repeated(noted: &mut Vec<Noted>, call: Noted) -> bool {
+    if noted.contains(&call) {
+        return true;
+    }
+    // A handler's call is executed before the ones that it interrupted.
+    noted.iter_mut().for_each(|before| before.executed += 1);
+    noted.retain(|before| before.stack != call.stack);
+    if noted.len() >= DEEPEST {
+        noted.remove(0);
+    }
+    noted.push(call);
+    false
+}
+
+/// Counters of a thread at its last marker call.
+#[derive(Debug, Default)]
+struct Snapshot {
+    /// Of which code space.
+    serial: u32,
+    values: Vec<u64>,
+}
+
+impl Snapshot {
+    /// Adds what `thread` has counted since to the totals of `path`.
+    fn advance(&mut self, space: &mut CodeCache, regions: &Regions, region: u32, path: u32) {
+        if self.serial != space.serial {
+            // Its counters there began at 0.
+            self.values.clear();
+            self.serial = space.serial;
+        }
+        self.values.resize(space.slots as usize, 0);
+        regions.changed(region, &mut self.values, |slot, more| {
+            if path != 0 {
+                space.add_marked(slot, path, more);
+            }
+        });
+    }
+}
+
+impl Marks {
+    /// `thread` waits in a marker call.
+    pub fn called(&mut self, process: &Process, thread: &Thread) {
+        let regions = thread.regions.borrow();
+        let get = |offset| regions.get(thread.region, offset);
+        let mut space = process.image.space.borrow_mut();
+        let at = get(layout::MARKER);
+        let Some(&marker) = space.markers.get(&at) else { return };
+        let executed = space.executions(&regions, thread, Address::new(at));
+        let call = Noted { stack: get(layout::MARKER_STACK), executed };
+        if is_repeated(self.noted.entry((thread.ordinal, at)).or_default(), call) {
+            return;
+        }
+        self.calls += 1;
+        let arguments = [0, 1, 2, 3].map(|i| get(layout::MARKER_ARGUMENTS + 8 * i));
+        let mut read = |at, buffer: &mut [u8]| process.memory.read_some(Address::new(at), buffer).unwrap_or(0);
+        let mark = Call { marker, arguments }.mark(&mut read);
+        let path = self.tracker.path(thread.ordinal);
+        self.tracker.note(thread.ordinal, mark);
+        let now = self.tracker.path(thread.ordinal);
+        if now != path {
+            self.advance(&mut space, &regions, thread, path);
+            thread.path.store(now, Ordering::Relaxed);
+        }
+    }
+
+    fn advance(&mut self, space: &mut CodeCache, regions: &Regions, thread: &Thread, path: u32) {
+        if self.given_up {
+            return;
+        }
+        let start = Instant::now();
+        self.before.entry(thread.ordinal).or_default().advance(space, regions, thread.region, path);
+        self.spent += start.elapsed();
+        if self.spent > MOST {
+            self.given_up = true;
+            self.before.clear();
+        }
+    }
+
+    /// `thread` has executed its last in its code space.
+    pub fn ended(&mut self, process: &Process, thread: &Thread) {
+        let path = self.tracker.path(thread.ordinal);
+        if path != 0 {
+            self.advance(&mut process.image.space.borrow_mut(), &thread.regions.borrow(), thread, path);
+        }
+        self.forget(thread.ordinal);
+        self.tracker.ended(thread.ordinal);
+    }
+
+    /// `thread` leaves `space`, and goes on in another one with counters of 0.
+    pub fn moved(&mut self, space: &mut CodeCache, thread: &Thread) {
+        let path = self.tracker.path(thread.ordinal);
+        if path != 0 {
+            self.advance(space, &thread.regions.borrow(), thread, path);
+        }
+        self.forget(thread.ordinal);
+    }
+
+    /// The counters of `thread` begin at 0 again.
+    fn forget(&mut self, thread: u32) {
+        self.before.remove(&thread);
+        self.noted.retain(|(of, _), _| *of != thread);
+    }
+
+    /// `child` is the first thread of a process that `parent` forked; returns its path.
+    pub fn forked(&mut self, parent: u32, child: u32) -> u32 {
+        self.tracker.forked(parent, child);
+        self.tracker.path(child)
+    }
+
+    /// Ends the run; `blocks` are those that were executed in regions.
+    pub fn finish(self, blocks: Vec<BlockCount>) -> Option<CountedMarks> {
+        let withheld = self.given_up.then(|| {
+            let (calls, seconds) = (self.calls, MOST.as_secs());
+            format!("the program calls markers too often to count between them ({calls} calls, and {seconds} s for looking at counters)")
+        });
+        let blocks = if self.given_up { Vec::new() } else { blocks };
+        Some(CountedMarks { marked: self.tracker.finish(), blocks, withheld })
+    }
+}
+
+impl CodeCache {
+    /// How often `thread` has begun to execute the block at `at`, in all versions: its counters, and what was counted in part since a
+    /// signal cut it in two.
+    fn executions(&self, regions: &Regions, thread: &Thread, at: Address) -> u64 {
+        let blocks = Version::ALL.iter().filter_map(|&version| self.find(version, at));
+        let begun = blocks.map(|id| {
+            let block = self.block(id);
+            let counter = regions.get(thread.region, layout::counter(block.slot)) as i64;
+            (counter.wrapping_div(block.scale()) as u64).wrapping_add(self.parts_of(id, thread.ordinal))
+        });
+        begun.fold(0, u64::wrapping_add)
+    }
+}
+
+impl Run {
+    /// A stopped thread waits in a marker call.
+    pub fn note_mark(&mut self, tid: Pid) {
+        let Some(thread) = self.threads.get(&tid) else { return };
+        if let Some(process) = self.processes.get(&thread.process) {
+            self.marks.called(process, thread);
+        }
+    }
+}
+
+impl Writer<'_> {
+    /// Asks rprof before the first instruction of a marker function. No flag is changed.
+    pub(crate) fn note_mark(&mut self) {
+        self.unpark(0);
+        self.point(0, self.plain());
+        let at = self.block.start.get();
+        let mark = self.space.arenas[self.unit.arena].stubs.mark;
+        let hot = &mut self.unit.hot;
+        for (i, register) in [RDI, RSI, RDX, RCX].into_iter().enumerate() {
+            hot.save(layout::MARKER_ARGUMENTS + 8 * i as u32, register);
+        }
+        hot.save(layout::MARKER_STACK, RSP);
+        hot.save(layout::SAVE_RCX, RCX);
+        hot.constant(RCX, at);
+        hot.save(layout::MARKER, RCX);
+        hot.raw(&[0xe9]); // jmp
+        let aside = hot.relative_later();
+        let back = hot.here();
+        self.unit.lead_to_cold(aside);
+        let cold = &mut self.unit.cold;
+        cold.constant(RCX, back.get());
+        cold.save(layout::TARGET, RCX);
+        cold.jump(mark);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_a_signal_interrupts_is_noted_once_and_those_of_its_handler_are_their_own() {
+        let mut noted = Vec::new();
+        let mut call = |stack, executed| is_repeated(&mut noted, Noted { stack, executed });
+        assert!(!call(0x1000, 0));
+        // A handler begins and ends a region before the call is executed; another signal interrupts the end.
+        assert!(!call(0x800, 0));
+        assert!(!call(0x800, 1));
+        assert!(!call(0x400, 1));
+        assert!(call(0x800, 2), "the end, once more");
+        assert!(call(0x1000, 3), "the outer call, once more");
+        assert!(!call(0x1000, 4), "the next one from the same place");
+    }
+}

@@ -1,0 +1,491 @@
+//! Signals: the program's handler is to see the program's own state, and control is to come back to the cache.
+//!
+//! A signal that arrives where the program's state is not known waits for at most a few instructions, which are executed
+//! one at a time. With the state restored the kernel builds the handler's frame itself; the stop at the handler's entry
+//! (PTRACE_SINGLESTEP) turns control back into the cache.
+
+use std::sync::atomic::Ordering;
+
+use crate::instrument::translator::code_cache::block::{BlockId, Moved};
+use crate::instrument::translator::code_cache::cache::{CodeCache, Sum};
+use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::kernel::dispositions::Fate;
+use crate::instrument::translator::kernel::text_ranges::find_text;
+use crate::instrument::translator::sampling::bursts::take_records;
+use crate::instrument::translator::sampling::records::{REPEATED, REPEATED_COUNT};
+use crate::instrument::translator::tracer::event_loop::{Run, RunError};
+use crate::instrument::translator::tracer::native::Release;
+use crate::instrument::translator::tracer::process::Process;
+use crate::instrument::translator::tracer::regions::Regions;
+use crate::instrument::translator::tracer::stops::SI_KERNEL;
+use crate::instrument::translator::tracer::thread::Thread;
+use crate::instrument::translator::translate::probes::Shape;
+use crate::instrument::translator::translate::returns::{Arrival, Transfer};
+use crate::instrument::x86_64::emit::Gpr;
+use crate::tracee::address::{Address, CacheAddress};
+use crate::tracee::thread::{Mode, Registers, SignalInfo, Stopped};
+use crate::tracee::wait::{Event, Stop};
+
+/// More steps than any sequence of ours has instructions.
+const MAX_STEPS: usize = 200;
+
+/// What the registers of a thread in the cache were turned into.
+pub(crate) enum State {
+    /// The program's.
+    Program,
+    /// They are the program's already: it is outside the cache.
+    Outside,
+    /// In the middle of our own instructions.
+    Between,
+    /// Perhaps there, perhaps not: it goes on elsewhere in the cache, and they were changed.
+    Continued,
+}
+
+impl Run {
+    /// A signal is about to be delivered.
+    pub fn signal(&mut self, stopped: Stopped, signal: i32) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        let mut info = stopped.signal_info()?;
+        if let Some((at, end)) = self.threads.get_mut(&tid).and_then(|thread| thread.cut_off.take()) {
+            let registers = stopped.registers()?;
+            if registers.rip == end.get() {
+                // As the CPU has it; the address of the fault is right.
+                stopped.set_registers(&Registers { rip: at.get(), ..registers })?;
+                return self.deliver(stopped, signal, info);
+            }
+        }
+        // What leaves the cache cannot fetch an instruction, and that has another code.
+        if signal == libc::SIGSEGV && info.si_code != SI_KERNEL {
+            let registers = stopped.registers()?;
+            let (process, _) = self.process(tid)?;
+            // Nobody stands there but who is about to leave it.
+            if find_text(&process.text, Address::new(registers.rip)).is_some() {
+                if info.si_code <= 0 {
+                    self.defer_merged(tid, signal, info);
+                }
+                let (stopped, _) = self.restore_signal_state(stopped, libc::SIGSEGV)?;
+                let mut stopped = stopped;
+                if let Some(cpu_s) = self.leave_native(tid) {
+                    let unbearable;
+                    (stopped, unbearable) = self.is_unbearable(stopped, cpu_s)?;
+                    if unbearable {
+                        self.let_go(stopped, Release::Unbearable);
+                        return Ok(());
+                    }
+                }
+                let stopped = self.redirect(stopped, registers, Address::new(registers.rip))?;
+                return self.go_on(stopped);
+            }
+        }
+        if matches!(signal, libc::SIGSEGV | libc::SIGBUS) && info.si_code > 0 {
+            if let Some(native) = self.call_peeked_at(&stopped)? {
+                // The kernel cannot read it, either, and says so.
+                let (stopped, _) = self.restore_signal_state(stopped, signal)?;
+                let registers = stopped.registers()?;
+                stopped.set_registers(&Registers { rip: native.get(), orig_rax: u64::MAX, ..registers })?;
+                return self.go_on(stopped);
+            }
+            if let Some(transfer) = self.failed_transfer(&stopped, &info)? {
+                return self.transfer_anew(stopped, signal, transfer);
+            }
+        }
+        if let Some(thread) = self.threads.get_mut(&tid)
+            && let Some(original) = thread.take_resent(signal, &info)
+        {
+            info = original;
+            stopped.set_signal_info(&info)?;
+        }
+        self.deliver(stopped, signal, info)
+    }
+
+    /// The call or return that a thread was about to do by an instruction of ours which faulted, where the program's would not.
+    fn failed_transfer(&mut self, stopped: &Stopped, info: &SignalInfo) -> Result<Option<Transfer>, RunError> {
+        let registers = stopped.registers()?;
+        let (process, _) = self.process(stopped.tid())?;
+        let (at, space) = (CacheAddress::new(registers.rip), process.image.space.borrow());
+        if space.point_at(at).is_none() {
+            return Ok(space.transfer_at(at));
+        }
+        // What reads the program's word and writes the one below has a point. The word itself is the program's to fault on.
+        // SAFETY: the siginfo of a fault holds an address.
+        let fault = unsafe { info.si_addr() } as u64;
+        let writes = (registers.rsp.wrapping_sub(8)..registers.rsp).contains(&fault);
+        Ok(space.return_at(at).filter(|_| writes))
+    }
+
+    /// Lets a thread that faulted in such an instruction go on where the program has the call or return.
+    fn transfer_anew(&mut self, stopped: Stopped, signal: i32, transfer: Transfer) -> Result<(), RunError> {
+        let mut registers = stopped.registers()?;
+        let thread = self.threads.get(&stopped.tid()).ok_or(RunError::Gone)?;
+        let process = self.processes.get(&thread.process).ok_or(RunError::Gone)?;
+        complete(thread, process, transfer, &mut registers);
+        let (stopped, _) = self.restore_signal_state(stopped, signal)?;
+        let stopped = self.redirect(stopped, registers, Address::new(registers.rip))?;
+        self.go_on(stopped)
+    }
+
+    /// The system call of a thread that reads what is asked of it ([`Stubs::peek`](crate::instrument::translator::code_cache::stubs::Stubs)).
+    fn call_peeked_at(&mut self, stopped: &Stopped) -> Result<Option<CacheAddress>, RunError> {
+        let at = CacheAddress::new(stopped.registers()?.rip);
+        let site = self.site_of_call(stopped.tid())?;
+        let (process, _) = self.process(stopped.tid())?;
+        let space = process.image.space.borrow();
+        let peeks = space.arena_of(at).is_some_and(|a| at == space.arenas[a].stubs.peek);
+        Ok(site.filter(|_| peeks).map(|site| site.native))
+    }
+
+    /// Executes one instruction.
+    fn step(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
+        let tid = stopped.tid();
+        let (stopped, _) = self.until(stopped, Mode::Step, 0, |s| *s == Stop::Signal(libc::SIGTRAP))?;
+        let info = stopped.signal_info()?;
+        if info.si_code <= 0 {
+            self.defer_merged(tid, libc::SIGTRAP, info);
+        }
+        Ok(stopped)
+    }
+
+    fn deliver(&mut self, stopped: Stopped, signal: i32, mut info: SignalInfo) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        let fate = self.fate(tid, signal)?;
+        let mut registers = stopped.registers()?;
+        // The state matters to a core dump, too, and to whoever asks where it was.
+        let dumps = fate == Fate::Default && dumps_core(signal);
+        if fate != Fate::Caught && !dumps {
+            stopped.resume_raw(Mode::Continue, signal)?;
+            self.send_deferred(tid);
+            return Ok(());
+        }
+        let mut stopped = stopped;
+        let mut stepped = false;
+        let mut state = State::Between;
+        let before = registers.rip;
+        for _ in 0..MAX_STEPS {
+            state = self.as_the_program_has_it(tid, &mut registers)?;
+            match state {
+                // It would fault again.
+                State::Between if dumps && is_fault(signal, &info) => stopped.set_registers(&registers)?,
+                State::Continued => {
+                    stopped.set_registers(&registers)?;
+                    continue;
+                }
+                State::Between => {
+                    stopped = self.step(stopped)?;
+                    registers = stopped.registers()?;
+                    stepped = true;
+                    continue;
+                }
+                State::Program => {
+                    fix_address(&mut info, signal, before, registers.rip);
+                    stopped.set_registers(&registers)?;
+                }
+                State::Outside => {}
+            }
+            break;
+        }
+        if stepped {
+            let called;
+            (stopped, called) = self.restore_signal_state(stopped, libc::SIGTRAP)?;
+            if called {
+                let stopped = self.redirect(stopped, registers, Address::new(registers.rip))?;
+                if let Some(thread) = self.threads.get_mut(&tid) {
+                    thread.defer(signal, info);
+                }
+                return self.go_on(stopped);
+            }
+        }
+        stopped.set_signal_info(&info)?;
+        if dumps {
+            self.note_crash(tid, signal, &info, &state, Address::new(registers.rip));
+            stopped.resume_raw(Mode::Continue, signal)?;
+            self.send_deferred(tid);
+            return Ok(());
+        }
+        let (stopped, stop) = self.until(stopped, Mode::Step, signal, |_| true)?;
+        if stop != Stop::Signal(libc::SIGTRAP) {
+            self.backlog.push_back(Event::Stopped(stopped, stop));
+            return Ok(());
+        }
+        self.note_mask(&stopped)?;
+        self.note_delivery(tid, signal);
+        let registers = stopped.registers()?;
+        let stopped = self.redirect(stopped, registers, Address::new(registers.rip))?;
+        self.go_on(stopped)
+    }
+
+    /// Sends again what could not be delivered when it came; `take_resent` gives it its own siginfo back.
+    pub fn send_deferred(&mut self, tid: nix::unistd::Pid) {
+        let Some(thread) = self.threads.get_mut(&tid) else { return };
+        let group = thread.group;
+        for (signal, sent) in thread.unsent() {
+            // SAFETY: no memory is passed. If the thread is gone, so is the signal.
+            let result = unsafe { libc::syscall(libc::SYS_tgkill, group.as_raw(), tid.as_raw(), signal) };
+            *sent = result == 0;
+        }
+    }
+
+    /// Turns the registers of a thread in the cache into the program's, and its counts with them. It is about to go on elsewhere.
+    pub(crate) fn as_the_program_has_it(
+        &mut self,
+        tid: nix::unistd::Pid,
+        registers: &mut Registers,
+    ) -> Result<State, RunError> {
+        let state = self.program_state(tid, registers)?;
+        if let State::Program | State::Outside = state {
+            self.end_burst(tid);
+        }
+        Ok(state)
+    }
+
+    fn program_state(&mut self, tid: nix::unistd::Pid, registers: &mut Registers) -> Result<State, RunError> {
+        let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
+        let process = self.processes.get(&thread.process).ok_or(RunError::Gone)?;
+        let at = CacheAddress::new(registers.rip);
+        let space = process.image.space.borrow();
+        let Some(arena) = space.arena_of(at) else { return Ok(State::Outside) };
+        let stubs = space.arenas[arena].stubs;
+        let get = |offset| thread.regions.borrow().get(thread.region, offset);
+        let answered = || thread.regions.borrow().respond(thread.region, 0);
+        if at > stubs.direct && at < stubs.wait.1 {
+            let site = get(layout::SITE) as usize;
+            if site == crate::instrument::translator::code_cache::stubs::DRAIN as usize {
+                take_records(&mut self.drain, &mut self.bursts, &space, thread);
+                registers.rcx = get(layout::SAVE_RCX);
+                registers.rip = get(layout::TARGET);
+                answered();
+                return Ok(State::Continued);
+            }
+            if site == crate::instrument::translator::code_cache::stubs::MARK as usize {
+                drop(space);
+                self.marks.called(process, thread);
+                registers.rcx = get(layout::SAVE_RCX);
+                registers.rip = get(layout::TARGET);
+                answered();
+                return Ok(State::Continued);
+            }
+            let lookup = Arrival::of(site as u32).is_some();
+            let target = if lookup { get(layout::TARGET) } else { space.sites[site].target.get() };
+            registers.rcx = get(layout::SAVE_RCX);
+            registers.rip = target;
+            answered();
+            return Ok(State::Program);
+        }
+        // Before a system call that has a slow path, or right after it.
+        let place = if at == stubs.call_trap || at == stubs.peek {
+            space.call_sites.get(get(layout::SITE) as usize).map(|s| s.native)
+        } else if at == stubs.mask_call {
+            Some(CacheAddress::new(get(layout::CONTINUE_AT)) - 2)
+        } else if at == stubs.mask_syscalls[0] + 2 {
+            Some(CacheAddress::new(get(layout::CONTINUE_AT)))
+        } else {
+            Some(at)
+        };
+        drop(space);
+        let place = place.unwrap_or(at);
+        let Some((block, offset, moved)) = process.state_at(place) else {
+            let transfer = process.image.space.borrow().transfer_at(at);
+            return Ok(transfer.map_or(State::Between, |transfer| complete(thread, process, transfer, registers)));
+        };
+        restore(thread, process, block, moved, registers);
+        uncount(thread, process, block, offset, place);
+        settle_sum(thread, process, block, offset, place, registers.rcx);
+        let start = process.image.space.borrow().block(block).start;
+        registers.rip = (start + u64::from(offset)).get();
+        Ok(State::Program)
+    }
+
+    /// As `as_the_program_has_it`, for a thread that is to be released; steps until its state is known.
+    pub fn leave_cache(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
+        let tid = stopped.tid();
+        let mut stopped = stopped;
+        let mut stepped = false;
+        for _ in 0..MAX_STEPS {
+            let mut registers = stopped.registers()?;
+            let state = self.as_the_program_has_it(tid, &mut registers)?;
+            match state {
+                State::Continued => {
+                    stopped.set_registers(&registers)?;
+                    continue;
+                }
+                State::Between => {
+                    stopped = self.step(stopped)?;
+                    stepped = true;
+                    continue;
+                }
+                State::Program | State::Outside => {}
+            }
+            if stepped {
+                (stopped, _) = self.restore_signal_state(stopped, libc::SIGTRAP)?;
+            }
+            let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
+            registers.gs_base = thread.regions.borrow().get(thread.region, layout::PROGRAM_GS);
+            stopped.set_registers(&registers)?;
+            break;
+        }
+        Ok(stopped)
+    }
+}
+
+/// Makes the registers of a thread those behind the call or return that it was about to do.
+fn complete(thread: &Thread, process: &Process, transfer: Transfer, registers: &mut Registers) -> State {
+    let get = |offset| thread.regions.borrow().get(thread.region, offset);
+    match transfer {
+        Transfer::Call(target) => registers.rip = target.get(),
+        Transfer::CallOfRdx => {
+            registers.rip = registers.rdx;
+            registers.rcx = get(layout::SAVE_RCX);
+            registers.rdx = get(layout::SAVE_RDX);
+        }
+        Transfer::Return { rcx_is_saved } => {
+            let Ok(to) = process.memory.read_u64(Address::new(registers.rsp)) else { return State::Between };
+            registers.rip = to;
+            registers.rsp += 8;
+            if rcx_is_saved {
+                registers.rcx = get(layout::SAVE_RCX);
+            }
+        }
+    }
+    State::Program
+}
+
+/// Puts registers back that stand elsewhere.
+pub(crate) fn restore(thread: &Thread, process: &Process, block: BlockId, moved: Moved, registers: &mut Registers) {
+    let space = process.image.space.borrow();
+    let block = space.block(block);
+    let regions = thread.regions.borrow();
+    let get = |offset| regions.get(thread.region, offset);
+    let lent = |register: Gpr, registers: &mut Registers| {
+        *value(registers, register) = get(layout::SAVE_LENT);
+    };
+    let from_loop = |registers: &mut Registers| {
+        if let Some(induction) = block.induction {
+            let way = value(registers, induction.register).wrapping_sub(get(layout::LOOP_BASE));
+            regions.adjust(thread.region, block.slot, way as i64);
+        }
+        if let Some(register) = block.loop_counter {
+            let r = value(registers, register);
+            regions.set(thread.region, layout::counter(block.slot), *r);
+            *r = get(layout::SAVE_LOOP + 8 * u32::from(register.0));
+            for register in block.loop_probes.map_or([None, None], |(t, u)| [Some(t), Some(u)]).into_iter().flatten() {
+                *value(registers, register) = get(layout::SAVE_LOOP + 8 * u32::from(register.0));
+            }
+        }
+    };
+    match moved {
+        Moved::Nothing => {}
+        Moved::Lent(register) => lent(register, registers),
+        Moved::Rcx => registers.rcx = get(layout::SAVE_RCX),
+        Moved::RcxAndLent(register) => {
+            // What is lent may be RCX, which is not the program's.
+            lent(register, registers);
+            registers.rcx = get(layout::SAVE_RCX);
+        }
+        Moved::RcxAndRdx => {
+            registers.rcx = get(layout::SAVE_RCX);
+            registers.rdx = get(layout::SAVE_RDX);
+        }
+        Moved::Loop => from_loop(registers),
+        Moved::LoopAndLent(register) => {
+            lent(register, registers);
+            from_loop(registers);
+        }
+        Moved::RcxIsNext => registers.rcx = block.next().get(),
+    }
+}
+
+/// Only the instructions before `offset` were executed: they are counted as a block of their own.
+pub(crate) fn uncount(thread: &Thread, process: &Process, block: BlockId, offset: u16, at: CacheAddress) {
+    let mut space = process.image.space.borrow_mut();
+    let b = space.block(block);
+    if u32::from(offset) == b.code.end - b.code.start {
+        return;
+    }
+    let counted = at - b.entry >= u64::from(b.counted_at);
+    if counted {
+        thread.regions.borrow().adjust(thread.region, b.slot, -b.scale());
+    }
+    if offset > 0 {
+        space.count_part(block, offset, thread.ordinal, thread.path.load(Ordering::Relaxed));
+    }
+}
+
+/// What an instruction that is to be executed anew has summed: the iterations so far of a `rep` instruction are added, as
+/// it goes on as a new one; active lanes are taken back.
+fn settle_sum(thread: &Thread, process: &Process, block: BlockId, offset: u16, at: CacheAddress, rcx: u64) {
+    let Some((slot, sum)) = process.image.space.borrow().sum_before(block, offset, at) else { return };
+    let regions = thread.regions.borrow();
+    let get = |field| regions.get(thread.region, field);
+    let change = match sum {
+        Sum::Iterations => {
+            let (from, so_far) = (get(layout::REPEAT_FROM), get(layout::REPEAT_FROM).wrapping_sub(rcx));
+            if thread.version.collects() {
+                shorten_noted(&regions, thread, &process.image.space.borrow(), from, so_far);
+            }
+            so_far as i64
+        }
+        Sum::Lanes => -(get(layout::LANES) as i64),
+    };
+    regions.adjust(thread.region, slot, change);
+}
+
+/// What a `rep` instruction was about to access `from` times was noted last in the thread's buffer: it was `so_far` times.
+fn shorten_noted(regions: &Regions, thread: &Thread, space: &CodeCache, from: u64, so_far: u64) {
+    const NUMBER: u64 = u32::MAX as u64;
+    let (region, first) = (thread.region, u64::from(thread.version.buffer()));
+    let end = regions.get(region, layout::CURSOR).wrapping_sub(regions.base(region).get());
+    // A load and a store at most. If the buffer was emptied since, it is too late.
+    for at in (1..=2).filter_map(|i| end.checked_sub(i * u64::from(REPEATED))).take_while(|&at| at >= first) {
+        let number = regions.get(region, at as u32 + 8) & NUMBER;
+        let is_repeated =
+            space.probe_sites.get(number as usize).is_some_and(|p| matches!(p.shape, Shape::Repeated { .. }));
+        let count = at as u32 + REPEATED_COUNT;
+        if !is_repeated || regions.get(region, count) != from {
+            return;
+        }
+        regions.set(region, count, so_far);
+    }
+}
+
+/// A general-purpose register by number.
+pub(crate) fn value(registers: &mut Registers, register: Gpr) -> &mut u64 {
+    match register.0 {
+        0 => &mut registers.rax,
+        1 => &mut registers.rcx,
+        2 => &mut registers.rdx,
+        3 => &mut registers.rbx,
+        4 => &mut registers.rsp,
+        5 => &mut registers.rbp,
+        6 => &mut registers.rsi,
+        7 => &mut registers.rdi,
+        8 => &mut registers.r8,
+        9 => &mut registers.r9,
+        10 => &mut registers.r10,
+        11 => &mut registers.r11,
+        12 => &mut registers.r12,
+        13 => &mut registers.r13,
+        14 => &mut registers.r14,
+        _ => &mut registers.r15,
+    }
+}
+
+/// SIGILL, SIGFPE and SIGTRAP tell the handler the instruction's address, SIGSYS that behind the system call: the
+/// program's, not the cache's.
+fn fix_address(info: &mut SignalInfo, signal: i32, cache: u64, program: u64) {
+    const ADDRESS: usize = 16;
+    let tells = matches!(signal, libc::SIGILL | libc::SIGFPE | libc::SIGTRAP | libc::SIGSYS) && info.si_code > 0;
+    // SAFETY: these signals' siginfo holds an address, at byte 16 of the structure.
+    if tells && unsafe { info.si_addr() } as u64 == cache {
+        // SAFETY: as above; the structure is 128 bytes long.
+        unsafe { (&raw mut *info).cast::<u8>().add(ADDRESS).cast::<u64>().write_unaligned(program) };
+    }
+}
+
+/// Whether an instruction raised it.
+pub(crate) fn is_fault(signal: i32, info: &SignalInfo) -> bool {
+    matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE) && info.si_code > 0
+}
+
+fn dumps_core(signal: i32) -> bool {
+    use libc::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGQUIT, SIGSEGV, SIGSYS, SIGTRAP, SIGXCPU, SIGXFSZ};
+    [SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS, SIGXCPU, SIGXFSZ].contains(&signal)
+}

@@ -1,0 +1,155 @@
+//! Writes the end of a block that is a system call.
+
+use iced_x86::Code;
+
+use crate::instrument::translator::code_cache::block::{CallSite, Moved};
+use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::kernel::allocations::LARGE;
+use crate::instrument::translator::translate::block_emitter::Writer;
+use crate::instrument::x86_64::emit::{R10, RAX, RCX, RDI, RDX, RSI};
+use crate::isa::x86_64::system_call;
+
+impl Writer<'_> {
+    /// The `syscall`, after a look at what call it is. RCX is free: the instruction overwrites it.
+    pub(crate) fn system(&mut self, counted: bool) {
+        let program = self.last_offset();
+        let tables = self.space.tables_at();
+        // RCX is the program's so far, as the point here says.
+        if !counted {
+            self.unit.hot.load(RCX, layout::counter(self.slot));
+            self.point(program, Moved::RcxIsNext);
+            self.unit.hot.add_small(RCX, 1);
+            self.point(program, Moved::RcxIsNext);
+            self.unit.hot.save(layout::counter(self.slot), RCX);
+            self.counted_at = Some(self.offset());
+            self.point(program, Moved::RcxIsNext);
+        }
+        self.count_number();
+        self.unit.hot.low_16_to_ecx(RAX);
+        self.point(program, Moved::RcxIsNext);
+        self.unit.hot.look_up_byte(RCX, tables + layout::CALLS);
+        self.point(program, Moved::RcxIsNext);
+        let native = self.unit.hot.jump_if_rcx_zero();
+        self.point(program, Moved::RcxIsNext);
+        let slow = self.unit.cold.here();
+        self.unit.hot.jump(slow);
+        self.unit.hot.land(native);
+        self.point(program, Moved::RcxIsNext);
+        let native = self.unit.hot.here();
+        self.unit.hot.raw(&[0x0f, 0x05]);
+        let after = self.unit.hot.here();
+        self.point(self.block.code.len() as u16, Moved::RcxIsNext);
+        self.unit.hot.constant(RCX, self.block.next().get());
+        self.slow_call(CallSite { native, after });
+    }
+
+    /// Counts the call by its number, where that is not a constant of the block. RCX and R11 are free: the call overwrites both.
+    ///
+    /// ```text
+    /// movzx ecx, ah         0: numbers below 256
+    /// jrcxz low
+    /// movzx ecx, al         else those from 256 on
+    /// counters[256 + rcx] += 1      in R11, by lea, which leaves the flags
+    /// ```
+    fn count_number(&mut self) {
+        let before = self.block.steps.iter().map(|s| &s.instruction).filter(|i| i.code() != Code::Syscall);
+        if system_call::number(before).is_some() {
+            return;
+        }
+        let program = self.last_offset();
+        // Without room the call is counted, but not by number.
+        let Some(first) = self.space.new_slots(layout::CALL_NUMBERS) else { return };
+        let block = self.block_id();
+        self.space.numbered_calls.push((block, first));
+        self.unit.hot.raw(&[0x0f, 0xb6, 0xcc]);
+        self.point(program, Moved::RcxIsNext);
+        let low = self.unit.hot.jump_if_rcx_zero();
+        self.point(program, Moved::RcxIsNext);
+        self.add_to_number(first + 256);
+        let done = self.unit.hot.jump_short();
+        self.unit.hot.land(low);
+        self.point(program, Moved::RcxIsNext);
+        self.add_to_number(first);
+        self.unit.hot.land(done);
+        self.point(program, Moved::RcxIsNext);
+    }
+
+    /// One more in the counter that AL says, from `first` on.
+    fn add_to_number(&mut self, first: u32) {
+        let program = self.last_offset();
+        self.unit.hot.raw(&[0x0f, 0xb6, 0xc8]); // movzx ecx, al
+        self.point(program, Moved::RcxIsNext);
+        for bytes in [
+            &[0x65, 0x4c, 0x8b, 0x1c, 0xcd][..], // mov r11, gs:[rcx*8 + …]
+            &[0x4d, 0x8d, 0x5b, 0x01],           // lea r11, [r11 + 1]
+            &[0x65, 0x4c, 0x89, 0x1c, 0xcd],     // mov gs:[rcx*8 + …], r11
+        ] {
+            self.unit.hot.raw(bytes);
+            if bytes.len() == 5 {
+                self.unit.hot.word(layout::counter(first));
+            }
+            self.point(program, Moved::RcxIsNext);
+        }
+    }
+
+    /// Class 2: ENOSYS; 3: the call, then the mask is noted; 4: rprof for SIGTRAP and SIGSEGV, else the call; 5: rprof
+    /// if it maps something executable, fixed, or large where somebody wants to know of it, else the call; 1: rprof, or the
+    /// call if it makes a task that can be traced.
+    pub(crate) fn slow_call(&mut self, site: CallSite) {
+        let id = self.space.call_sites.len() as u64;
+        self.space.call_sites.push(site);
+        let stubs = self.space.arenas[self.unit.arena].stubs;
+        let tables = self.space.tables_at();
+        // Without BMI2 a rotation changes flags.
+        let tells_allocations = self.space.has_sink && std::arch::is_x86_feature_detected!("bmi2");
+        let cold = &mut self.unit.cold;
+        cold.add_small(RCX, -2);
+        let absent = cold.jump_if_rcx_zero();
+        cold.add_small(RCX, -1);
+        let mask = cold.jump_if_rcx_zero();
+        cold.add_small(RCX, -1);
+        let action = cold.jump_if_rcx_zero();
+        cold.add_small(RCX, -1);
+        let map = cold.jump_if_rcx_zero();
+        let stop = cold.here();
+        cold.constant(RCX, site.native.get());
+        cold.save(layout::CONTINUE_AT, RCX);
+        cold.constant(RCX, id);
+        cold.jump(stubs.call);
+        cold.land(absent);
+        cold.constant(RAX, -i64::from(libc::ENOSYS) as u64);
+        cold.jump(site.after);
+        cold.land(mask);
+        cold.constant(RCX, site.after.get());
+        cold.save(layout::CONTINUE_AT, RCX);
+        cold.jump(stubs.mask_call);
+        cold.land(action);
+        cold.add_to(RCX, RDI, -libc::SIGTRAP as i8);
+        let trap = cold.jump_if_ecx_zero();
+        cold.add_to(RCX, RDI, -libc::SIGSEGV as i8);
+        let fault = cold.jump_if_ecx_zero();
+        cold.jump(site.native);
+        cold.land(map);
+        cold.low_8_to_ecx(RDX);
+        cold.look_up_byte(RCX, tables + layout::EXECUTABLE);
+        let data = cold.jump_if_ecx_zero();
+        cold.jump(stop);
+        cold.land(data);
+        cold.low_8_to_ecx(R10);
+        cold.look_up_byte(RCX, tables + layout::FIXED);
+        let anywhere = cold.jump_if_ecx_zero();
+        cold.jump(stop);
+        cold.land(anywhere);
+        if tells_allocations {
+            // Sizes are multiples of 4 KiB, whose bits 12 to 19 go to the upper half.
+            cold.rotate(RCX, RSI, LARGE.ilog2() as u8);
+            let small = cold.jump_if_ecx_zero();
+            cold.jump(stop);
+            cold.land(small);
+        }
+        cold.jump(site.native);
+        cold.land(trap);
+        cold.land(fault);
+        cold.jump(stop);
+    }
+}

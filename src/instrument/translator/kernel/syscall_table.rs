@@ -1,0 +1,72 @@
+//! What translated code does with a system call, decided in line by its number.
+
+use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::code_cache::shared::Shared;
+
+/// How a system call leaves the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum CallClass {
+    /// Executed in the cache.
+    Native = 0,
+    /// rprof looks at it first; at `clone` and `clone3` only if they make a task that cannot be traced.
+    Stop = 1,
+    /// Answered with ENOSYS in line (`rseq`).
+    Absent = 2,
+    /// Executed in the cache, then the signal mask is noted.
+    Mask = 3,
+    /// `rt_sigaction`: rprof looks at it first if it is about a signal that our traps raise, too.
+    Action = 4,
+    /// `mmap`: rprof looks at it first if what it maps is executable, may replace what was there, or is a large allocation
+    /// where somebody wants to know of those.
+    Map = 5,
+}
+
+/// Calls that rprof must see: those that protect, move, unmap or replace text, set the GS base, return from a signal, trace, make a task,
+/// lock all memory, or limit it. Text is expected to stay what it is while it may not be written: `madvise`, and changes of its file by others, are not seen.
+const STOP: [i64; 15] = [
+    libc::SYS_ptrace,
+    libc::SYS_clone,
+    libc::SYS_clone3,
+    libc::SYS_mprotect,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_shmat,
+    libc::SYS_pkey_mprotect,
+    libc::SYS_remap_file_pages,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_arch_prctl,
+    libc::SYS_mlockall,
+    libc::SYS_getrlimit,
+    libc::SYS_setrlimit,
+    libc::SYS_prlimit64,
+];
+
+/// The class of call `number`.
+pub fn class(number: i64) -> CallClass {
+    match number {
+        libc::SYS_rseq => CallClass::Absent,
+        libc::SYS_rt_sigprocmask => CallClass::Mask,
+        libc::SYS_rt_sigaction => CallClass::Action,
+        libc::SYS_mmap => CallClass::Map,
+        n if STOP.contains(&n) => CallClass::Stop,
+        _ => CallClass::Native,
+    }
+}
+
+/// Fills the tables that translated code reads.
+pub fn write_tables(tables: &Shared) {
+    for number in 0..1024 {
+        tables.write(u64::from(layout::CALLS) + number as u64, &[class(number) as u8]);
+    }
+    let bits: Vec<u8> = (0..256u32).map(|n| (n & libc::PROT_EXEC as u32) as u8).collect();
+    tables.write(u64::from(layout::EXECUTABLE), &bits);
+    let bits: Vec<u8> = (0..256u32).map(|n| (n & libc::MAP_FIXED as u32) as u8).collect();
+    tables.write(u64::from(layout::FIXED), &bits);
+    for (i, lanes) in [1u32, 2, 4, 8].into_iter().enumerate() {
+        let table: Vec<u8> = (0..256u32).map(|m| (m & ((1 << lanes) - 1)).count_ones() as u8).collect();
+        tables.write(u64::from(layout::POPULATION_8) + 256 * i as u64, &table);
+    }
+    let table: Vec<u8> = (0..=u16::MAX).map(|m| m.count_ones() as u8).collect();
+    tables.write(u64::from(layout::POPULATION_16), &table);
+}

@@ -1,0 +1,437 @@
+//! Hot blocks are written a second time, once it is known which they are: close together, in the order in which they are
+//! executed ([`chains`](crate::instrument::translator::relayout::pettis_hansen)), and with fewer counters ([`flow`](crate::instrument::translator::translate::edge_counters)). Every exit and every lookup that
+//! led to where they stood first then leads to where they stand now; both count. What is hot of a leaf is written where it is
+//! called, besides ([`copies`](crate::instrument::translator::relayout::inline_emit)).
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::instrument::translator::code_cache::block::BlockId;
+use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::hash::AddressMap;
+use crate::instrument::translator::code_cache::version::Version;
+use crate::instrument::translator::relayout::inline_analysis::{Leaf, leaf};
+use crate::instrument::translator::relayout::pettis_hansen::{HotBlock, Placed, chains, successors};
+use crate::instrument::translator::relayout::rcx_elision;
+use crate::instrument::translator::relayout::target_prediction::UsualTarget;
+use crate::instrument::translator::tracer::event_loop::Run;
+use crate::instrument::translator::tracer::heap;
+use crate::instrument::translator::tracer::process::Process;
+use crate::instrument::translator::translate::ahead::Exits;
+use crate::instrument::translator::translate::edge_counters::runs_on;
+use crate::instrument::translator::translate::superblock::Superblock;
+use crate::instrument::translator::translate::text_reader::Source;
+use crate::instrument::x86_64::decode::{Decoded, End};
+use crate::instrument::x86_64::quick::has_quick_loop;
+use crate::tracee::address::Address;
+use crate::tracee::wake_up::WakeUp;
+
+/// When the blocks of a code space are placed first after its start: a program that ends sooner has nothing of it. (Measured with
+/// 25 ms instead of 300, Intel with AVX-512: an interpreter of 0.26 s 1.21 times native instead of 1.34, a quicksort of 0.12 s 1.21
+/// instead of 1.45.)
+const FIRST: Duration = Duration::from_millis(25);
+/// How long after that they are placed again, if something else is hot by then.
+const AGAIN: Duration = Duration::from_millis(300);
+/// A code space that grew by more than one block in so many since the look before is still being filled: the program
+/// starts, what is hot will soon be something else, and whoever asks would wait for the plan.
+const FILLING: usize = 32;
+/// For how long at most such a space is put off: so many times as long.
+const PUT_OFF: u32 = 36;
+/// How much longer it takes each time.
+const LONGER: u32 = 4;
+/// How often it is looked whether that time has come, at most.
+const LOOK: Duration = Duration::from_millis(25);
+/// The share of what was executed of late that is in hot blocks.
+const HOT: f64 = 0.995;
+/// If so much of it was in blocks that are well placed, they stay where they are.
+const WELL_PLACED: f64 = 0.9;
+/// A block is not well placed if so many times less was executed until then than since.
+const LITTLE: u64 = 8;
+/// See [`PlacingSettings::worth`]: it takes longer to place it than that can save (measured: of 26,000 hot blocks of a cc1 that
+/// starts 10,000 are left, and a file of 100 lines is compiled in 0.95 s instead of 1.1).
+const WORTH: u64 = 500;
+/// So many hot blocks may lie on more small pages than the processor remembers. For fewer, huge pages are only memory taken.
+const MANY: usize = 2000;
+/// So many have more taken branches than it remembers, and more code than is quickly at hand (measured: CPython has 4,000 hot
+/// blocks and is slower if branches are spared, but faster if indirect calls compare their usual target in place; it is the other
+/// way round with 3,000 functions that call two others each, which have 15,000, and with cc1, which has 58,000).
+const MANY_BRANCHES: usize = 10_000;
+/// See [`PlacingSettings::leaf_bytes`].
+const LEAF_BYTES: usize = 160;
+/// A chain that has grown to so many bytes has no more copies: an arena has room for any chain without.
+const COPIES: usize = 256 << 10;
+/// Threads whose counts are looked at.
+const THREADS: usize = 4;
+
+/// When and how hot blocks are placed.
+#[derive(Debug, Clone, Copy)]
+pub struct PlacingSettings {
+    /// How long after a program's start they are placed first.
+    pub after: Duration,
+    /// How long after that again; from then on it takes longer each time.
+    pub again: Duration,
+    /// From so many on they have more taken branches than the processor remembers: their landings spare them at the cost of
+    /// flags that are saved.
+    pub spare_branches_from: usize,
+    /// From so many on their code is to be short: returns share what looks their address up, and indirect calls do not compare
+    /// their usual target in place. (Not measured on AMD's.)
+    pub short_code_from: usize,
+    /// What was executed less often since the look before stays where it is.
+    pub worth: u64,
+    /// A leaf is copied in place of a call if so many bytes of it are hot at most.
+    pub leaf_bytes: usize,
+}
+
+impl Default for PlacingSettings {
+    /// What was found best for this CPU. Where a `loop` is quick, no landing takes a branch anyway.
+    fn default() -> Self {
+        let spare_branches_from = if has_quick_loop() { usize::MAX } else { MANY_BRANCHES };
+        PlacingSettings {
+            after: FIRST,
+            again: AGAIN,
+            spare_branches_from,
+            short_code_from: MANY_BRANCHES,
+            worth: WORTH,
+            leaf_bytes: LEAF_BYTES,
+        }
+    }
+}
+
+/// What is known of how hot blocks are.
+#[derive(Debug)]
+pub struct Placing {
+    settings: PlacingSettings,
+    begun: Instant,
+    due: Instant,
+    interval: Duration,
+    /// Counts when we looked last.
+    before: Vec<u64>,
+    /// How many blocks there were when it was looked whether it is time.
+    blocks: usize,
+    /// How often hot blocks were placed.
+    pub(crate) round: u32,
+    /// What was executed between each round and the one before: bytes of blocks. The first is of blocks that are in no round: 0.
+    executed: Vec<u64>,
+    /// Chains still to be written.
+    plan: VecDeque<Vec<Placed>>,
+    /// What they are of, by the blocks' addresses.
+    hot_blocks: AddressMap<u64, HotBlock>,
+    /// Regions of the threads whose counts were looked at.
+    regions: Vec<u32>,
+    /// How many blocks were hot when they were placed last.
+    hot: usize,
+}
+
+impl Placing {
+    /// Nothing was executed yet.
+    pub fn new(settings: PlacingSettings) -> Self {
+        let begun = Instant::now();
+        Placing {
+            settings,
+            begun,
+            due: begun + settings.after,
+            interval: settings.again,
+            before: Vec::new(),
+            blocks: 0,
+            round: 0,
+            executed: vec![0],
+            plan: VecDeque::new(),
+            hot_blocks: AddressMap::default(),
+            regions: Vec::new(),
+            hot: 0,
+        }
+    }
+
+    /// When it is looked for hot blocks again.
+    pub fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// Whether hot blocks are to be placed in a code space that has `blocks` by now. One that is still being filled is
+    /// put off.
+    fn is_time(&mut self, now: Instant, blocks: usize) -> bool {
+        let new = blocks.saturating_sub(std::mem::replace(&mut self.blocks, blocks));
+        let is_due = now >= self.due;
+        let fills = self.round == 0 && new * FILLING > blocks && now < self.begun + PUT_OFF * self.settings.after;
+        if is_due && fills {
+            self.due = now + LOOK;
+        }
+        is_due && !fills
+    }
+
+    /// How often each counter was increased since the last look, if it is time for another.
+    fn look(&mut self, now: Instant, counts: Vec<u64>) -> Vec<u64> {
+        self.due = now + self.interval;
+        self.interval *= LONGER;
+        let before = std::mem::replace(&mut self.before, counts);
+        let then = before.into_iter().chain(std::iter::repeat(0));
+        // A thread that has ended took its counts along.
+        self.before.iter().zip(then).map(|(now, then)| now.saturating_sub(then)).collect()
+    }
+}
+
+/// Looks from time to time.
+#[derive(Debug)]
+pub struct Looks {
+    looked: Instant,
+    /// For code spaces that begin.
+    pub settings: PlacingSettings,
+    /// Interrupts our wait; without it we look when there is something else to do.
+    _wake_up: Option<WakeUp>,
+}
+
+impl Looks {
+    /// From now on, for code spaces whose blocks are placed so.
+    pub fn new(settings: PlacingSettings) -> Self {
+        let mut wake_up = WakeUp::new().ok();
+        if wake_up.as_mut().is_some_and(|w| w.set(settings.after.min(LOOK)).is_err()) {
+            wake_up = None;
+        }
+        Looks { looked: Instant::now(), settings, _wake_up: wake_up }
+    }
+
+    fn is_time(&mut self, now: Instant) -> bool {
+        let is_time = now.duration_since(self.looked) >= self.settings.after.min(LOOK);
+        if is_time {
+            self.looked = now;
+        }
+        is_time
+    }
+}
+
+impl Run {
+    /// Plans new places for the hot blocks of code spaces whose time has come.
+    pub fn look_for_hot_blocks(&mut self) {
+        let now = Instant::now();
+        if !self.looks.is_time(now) {
+            return;
+        }
+        // As good a moment as any: now and then, and nobody waits.
+        heap::advise();
+        for (&id, process) in &mut self.processes {
+            let (is_time, slots) = {
+                let mut space = process.image.space.borrow_mut();
+                let blocks = space.blocks.len();
+                (space.placing.is_time(now, blocks), space.slots)
+            };
+            if !is_time {
+                continue;
+            }
+            let mut counts = vec![0; slots as usize];
+            let mut regions = Vec::new();
+            for thread in self.threads.values().filter(|t| t.process == id).take(THREADS) {
+                let add = |slot: u32, n: u64| counts[slot as usize] = n.wrapping_add(counts[slot as usize]);
+                // Our own memfd can always be read.
+                let _ = thread.regions.borrow().counters(thread.region, slots, add);
+                regions.push(thread.region);
+            }
+            process.image.space.borrow_mut().placing.regions = regions;
+            process.plan_places(counts, now);
+        }
+    }
+}
+
+impl CodeCache {
+    /// The blocks that nearly everything was spent in which was executed `recent`ly: (block, executions).
+    fn hot_blocks(&mut self, recent: &[u64]) -> Vec<(BlockId, u64)> {
+        let mut all = 0;
+        let mut placed_in = vec![0u64; self.placing.executed.len()];
+        // Copies are counted with what they are of.
+        let mut counts = vec![0u64; self.blocks.len()];
+        for (id, block) in self.blocks.iter().enumerate().filter(|(_, b)| b.alive && b.version == Version::Plain) {
+            let count = recent.get(block.slot as usize).map_or(0, |&n| (n as i64 / block.scale()).unsigned_abs());
+            let Some(found) = self.find(block.version, block.start).filter(|_| count > 0) else { continue };
+            if block.copied || found == id as BlockId {
+                let weight = count.saturating_mul(u64::from(block.code.end - block.code.start));
+                counts[found as usize] += count;
+                all += weight;
+                placed_in[block.placed as usize] += weight;
+            }
+        }
+        // What was known when they were placed may have been little.
+        let known = self.placing.executed.iter().zip(&placed_in).skip(1).filter(|(then, _)| **then >= all / LITTLE);
+        let well_placed: u64 = known.map(|(_, weight)| weight).sum();
+        self.placing.executed.push(all);
+        let executed = counts.into_iter().enumerate().filter(|(_, count)| *count > 0).map(|(id, count)| {
+            let code = &self.blocks[id].code;
+            (count.saturating_mul(u64::from(code.end - code.start)), id as BlockId, count)
+        });
+        let mut blocks: Vec<(u64, BlockId, u64)> = executed.collect();
+        self.placing.hot = 0;
+        if well_placed as f64 > WELL_PLACED * all as f64 {
+            return Vec::new();
+        }
+        blocks.sort_by(|a, b| b.cmp(a));
+        let mut covered = 0;
+        let enough = |(weight, _, _): &&(u64, BlockId, u64)| {
+            let go_on = (covered as f64) < HOT * all as f64;
+            covered += weight;
+            go_on
+        };
+        let hot: Vec<_> = blocks.iter().take_while(enough).collect();
+        self.placing.hot = hot.len();
+        let worth = self.placing.settings.worth;
+        hot.into_iter().filter(|block| block.2 >= worth).map(|&(_, id, count)| (id, count)).collect()
+    }
+
+    /// Whether a block that is placed in round `places` (0: in none) is to spare taken branches.
+    pub(crate) fn spares_taken_branches(&self, places: u32) -> bool {
+        places > 0 && self.placing.hot >= self.placing.settings.spare_branches_from
+    }
+
+    /// Whether there are so many hot blocks that their code is to be short.
+    pub(crate) fn is_to_be_short(&self) -> bool {
+        self.placing.hot >= self.placing.settings.short_code_from
+    }
+
+    /// What is called or looked up begins a chain: what that needs stands right before it.
+    fn begins_chain(&self, at: Address) -> bool {
+        let place = Version::Plain.place(at);
+        let looked_up = self.entries.contains_key(&place) || self.callee_entries.contains_key(&place);
+        looked_up || self.callees.contains(&place)
+    }
+
+    /// What the cache can run into behind `block`: nothing that begins a chain, but for what its jump usually goes to. And
+    /// whether it is one of those itself.
+    fn runs_into(&self, block: &Decoded) -> ([Option<Address>; 2], bool) {
+        if block.end == End::JumpIndirect {
+            let is_called = |at: &Address| self.callees.contains(&Version::Plain.place(*at));
+            return ([self.usual.target(block.start).filter(|to| !is_called(to)), None], false);
+        }
+        let all = successors(block.end, block.next());
+        (all.map(|s| s.filter(|at| !self.begins_chain(*at))), all.contains(&Some(block.start)))
+    }
+
+    /// Writes the next chain of the plan; `false` if there is none. An address that is looked up keeps its first entry,
+    /// which then leads to the new copy.
+    pub(crate) fn place_some(&mut self, source: &mut Source<'_>) -> bool {
+        let Some(chain) = self.placing.plan.pop_front() else { return false };
+        self.place(source, &chain);
+        if self.placing.plan.is_empty() {
+            self.placing.hot_blocks = AddressMap::default();
+            if self.placing.hot >= MANY {
+                let regions = std::mem::take(&mut self.placing.regions);
+                self.plan_gathering(&regions);
+            }
+        }
+        true
+    }
+
+    /// What cannot be written stays where it is.
+    fn place(&mut self, source: &mut Source<'_>, chain: &[Placed]) {
+        let Some(&Placed { at: start, .. }) = chain.first() else { return };
+        let Ok(mut unit) = self.begin_unit(Version::Plain, start) else { return };
+        unit.places = self.placing.round;
+        let mut exits = Exits::default();
+        if let Some(to) = self.write_placed(source, &mut unit, chain, &mut exits) {
+            self.end_unit(&mut unit, to);
+        }
+        self.finish_copies(source, &mut unit, &mut exits);
+        self.close(unit);
+    }
+
+    /// Writes a chain of hot blocks, as far as it goes; returns the address that it runs into.
+    pub(crate) fn write_placed(
+        &mut self,
+        source: &mut Source<'_>,
+        unit: &mut Superblock,
+        chain: &[Placed],
+        exits: &mut Exits,
+    ) -> Option<Address> {
+        let mut next = chain.first().map(|p| p.at);
+        for (i, &Placed { at, next_flows, next_is_alone }) in chain.iter().enumerate() {
+            // Text that was changed meanwhile is not placed any more.
+            let block = self.find(unit.version, at).and_then(|_| source.block(at));
+            let (Some(block), true) = (block, next == Some(at)) else { break };
+            (unit.follow, unit.follow_flows) = (chain.get(i + 1).map(|p| p.at), next_flows);
+            let rest = chain.get(i + 1..).unwrap_or_default();
+            let leaf = self.leaf_behind(source, unit, &block);
+            unit.copies_callee = leaf.is_some();
+            let parks = next_is_alone && leaf.is_none() && unit.copy.is_none() && rcx_elision::may_leave(&block);
+            unit.park = parks && rcx_elision::pays(source, &mut unit.factory, rest);
+            let usual = self.usual.target(at);
+            unit.usual = usual.map(|at| UsualTarget { at, dead: source.dead_at(at) });
+            match self.block_into(unit, source, &block, exits) {
+                Ok(runs_into) => next = runs_into,
+                Err(_) => break,
+            }
+            if let Some(leaf) = leaf {
+                self.copy_leaf(source, unit, leaf, exits);
+            }
+        }
+        next
+    }
+
+    /// What the call at the end of `block` calls, if a copy of that is to stand in its place: (the call, its callee). Where code is
+    /// to be short, indirect calls are not compared with what they usually call, and have no copies; direct calls do (on cc1 that
+    /// makes no difference beyond the noise).
+    fn leaf_behind(&self, source: &mut Source<'_>, unit: &mut Superblock, block: &Decoded) -> Option<(Address, Leaf)> {
+        let to = match block.end {
+            End::Call(to) => to,
+            End::CallIndirect => self.usual.target(block.start).filter(|_| !self.is_to_be_short())?,
+            _ => return None,
+        };
+        let call = block.start + u64::from(block.steps.last()?.offset);
+        let Placing { settings, hot_blocks, .. } = &self.placing;
+        let (hot, next, most) = ((hot_blocks, &self.usual), block.next(), settings.leaf_bytes);
+        let has_room = unit.hot.len() + unit.cold.len() < COPIES;
+        (to != next && has_room).then_some(())?;
+        Some((call, leaf(source, &mut unit.factory, hot, (to, next), most)?))
+    }
+}
+
+impl Process {
+    /// Plans new places for hot blocks, now that `counts` are known.
+    fn plan_places(&mut self, mut counts: Vec<u64>, now: Instant) {
+        let mut space = self.image.space.borrow_mut();
+        space.add_flows(&mut counts);
+        let recent = space.placing.look(now, counts);
+        let blocks: Vec<_> =
+            space.hot_blocks(&recent).into_iter().map(|(id, count)| (space.block(id).start, count)).collect();
+        let regions = space.placing.regions.clone();
+        drop(space);
+        let starts: Vec<Address> = blocks.iter().map(|(at, _)| *at).collect();
+        self.look_where_jumps_go(&starts, &regions);
+        let mut space = self.image.space.borrow_mut();
+        let mut source = Source::new(&self.memory, &self.pages, &self.text);
+        let mut hot = Vec::new();
+        for (at, count) in blocks {
+            // Whoever calls a marker function is to come to where its call is noted.
+            if space.markers.contains_key(&at.get()) {
+                continue;
+            }
+            if let Some(block) = source.block(at) {
+                let (successors, repeats) = space.runs_into(&block);
+                let runs_on = runs_on(&block, successors[0]);
+                hot.push(HotBlock { at, count, successors, runs_on, repeats });
+            }
+        }
+        space.placing.hot_blocks = hot.iter().map(|b| (b.at.get(), *b)).collect();
+        space.placing.round += 1;
+        space.placing.plan = chains(&hot).into();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_of_a_space_that_fills_are_placed_later_but_they_are() {
+        let first = Duration::from_millis(100);
+        let at = |placing: &Placing, n: u64| placing.begun + Duration::from_millis(n);
+        let settings = PlacingSettings { after: first, ..PlacingSettings::default() };
+        let mut placing = Placing::new(settings);
+        assert!(!placing.is_time(at(&placing, 99), 900), "it is not due");
+        assert!(!placing.is_time(at(&placing, 101), 1000), "a tenth is new");
+        assert_eq!(placing.due(), at(&placing, 126), "until then it may be lent");
+        assert!(!placing.is_time(at(&placing, 120), 1000), "it was put off");
+        assert!(placing.is_time(at(&placing, 126), 1001), "it hardly grows any more");
+        let mut placing = Placing::new(settings);
+        assert!(!placing.is_time(at(&placing, 3500), 1000));
+        assert!(placing.is_time(at(&placing, 3601), 2000), "not for ever");
+        placing.look(at(&placing, 3601), Vec::new());
+        placing.round = 1;
+        assert!(placing.is_time(at(&placing, 5000), 4000), "only the first time");
+    }
+}

@@ -1,0 +1,133 @@
+//! What an entry of a lookup table leads to: comparisons, each with the way to the next, and to rprof behind the last. A return to
+//! any but the first of them is predicted wrong, so the hottest is to be the first: hot blocks are placed in the order of how
+//! hot they are, and what comes later goes behind those that were placed.
+//!
+//! ```text
+//!  entry ─▶ placed first ─▶ placed later, or cold ─▶ what stood there before the blocks were placed ─▶ rprof
+//! ```
+
+use std::sync::atomic::Ordering;
+
+use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::hash::AddressMap;
+use crate::instrument::translator::translate::returns::Arrival;
+use crate::instrument::translator::translate::superblock::Superblock;
+use crate::instrument::x86_64::emit::{is_in_one_line, reached, relative};
+use crate::tracee::address::{Address, CacheAddress};
+
+/// What a lookup is to lead to once its code is in place: a landing, or a hot block with the comparison before it.
+#[derive(Debug)]
+pub(crate) struct PendingHead {
+    pub(crate) arrival: Arrival,
+    pub(crate) at: Address,
+    pub(crate) head: CacheAddress,
+    /// The rel32 that leads on if the address is another one.
+    pub(crate) other: CacheAddress,
+}
+
+/// The first comparison that an entry leads to, that of a placed block.
+#[derive(Debug, Clone, Copy)]
+struct Leader {
+    /// When its block was placed.
+    round: u32,
+    /// Its rel32 that leads on.
+    other: CacheAddress,
+}
+
+/// The placed blocks that entries of the lookup tables lead to, by the entries' offsets.
+#[derive(Debug, Default)]
+pub struct Leaders(AddressMap<u64, Leader>);
+
+/// How code that is in place comes to be found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Link {
+    /// By an entry of a table, at this offset.
+    Entry(u64, CacheAddress),
+    /// By this rel32 of another comparison.
+    Behind(CacheAddress, CacheAddress),
+}
+
+impl CodeCache {
+    /// Puts what a unit's code holds for lookups among what they found so far; returns what is to lead to it, in order, once the
+    /// code is in place.
+    pub(crate) fn chain_heads(&mut self, unit: &mut Superblock) -> Vec<Link> {
+        let mut links: Vec<Link> = Vec::new();
+        for PendingHead { arrival, at, head, other } in std::mem::take(&mut unit.heads) {
+            let entry = Self::entry_of(unit.version, at, arrival);
+            let (next, link) = self.head_link(entry, unit.places, head, &links, Some(unit));
+            if unit.places > 0 && matches!(link, Link::Entry(..)) {
+                self.leaders.0.insert(entry, Leader { round: unit.places, other });
+            }
+            let on = unit.cold.reach(other, next);
+            unit.set_word(other, on);
+            match link {
+                Link::Behind(way, head) if unit.word(way).is_some() => unit.set_word(way, relative(way, head)),
+                link => links.push(link),
+            }
+        }
+        links
+    }
+
+    /// How `head`, of a block that was placed in round `places` or (0) not at all, is to be found, and what it leads on to, once
+    /// `links` are there. What is not in place yet is in `unit`.
+    pub(crate) fn head_link(
+        &self,
+        entry: u64,
+        places: u32,
+        head: CacheAddress,
+        links: &[Link],
+        unit: Option<&Superblock>,
+    ) -> (CacheAddress, Link) {
+        let way = self.way_behind(entry, places, head, unit);
+        let behind = way.and_then(|way| Some((self.leads_to(way, links, unit)?, Link::Behind(way, head))));
+        behind.unwrap_or_else(|| (self.found_first(links, entry), Link::Entry(entry, head)))
+    }
+
+    /// The rel32 behind which `head`, of a block that was placed in round `places` or (0) not at all, is to be found.
+    fn way_behind(
+        &self,
+        entry: u64,
+        places: u32,
+        head: CacheAddress,
+        unit: Option<&Superblock>,
+    ) -> Option<CacheAddress> {
+        let leader = self.leaders.0.get(&entry).filter(|l| places == 0 || l.round == places)?;
+        let way = leader.other;
+        let can_change = unit.is_some_and(|u| u.word(way).is_some()) || is_in_one_line(way);
+        (can_change && way.get().abs_diff(head.get()) < 1 << 30).then_some(way)
+    }
+
+    /// Where the rel32 at `way` leads, or will once `links` are there.
+    fn leads_to(&self, way: CacheAddress, links: &[Link], unit: Option<&Superblock>) -> Option<CacheAddress> {
+        let pending = links.iter().rev().find_map(|link| match *link {
+            Link::Behind(from, head) if from == way => Some(head),
+            _ => None,
+        });
+        let in_place = || self.code_at(way).map(u32::from_le_bytes);
+        let word = || unit.and_then(|u| u.word(way)).or_else(in_place);
+        pending.or_else(|| Some(reached(way, word()?)))
+    }
+
+    /// What the entry at that offset leads to, or will once `links` are there.
+    fn found_first(&self, links: &[Link], entry: u64) -> CacheAddress {
+        let pending = links.iter().rev().find_map(|link| match *link {
+            Link::Entry(at, head) if at == entry => Some(head),
+            _ => None,
+        });
+        pending.unwrap_or_else(|| CacheAddress::new(self.tables.word(entry).load(Ordering::Relaxed)))
+    }
+
+    /// Makes code that is in place be found.
+    pub(crate) fn follow_links(&self, links: &[Link]) {
+        for &link in links {
+            match link {
+                Link::Entry(entry, head) => self.tables.word(entry).store(head.get(), Ordering::Release),
+                Link::Behind(way, head) => {
+                    if let Some(arena) = self.arena_of(way) {
+                        self.arenas[arena].patch(way, relative(way, head));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! In which order hot blocks are best placed: each behind the one that most often runs into it, so that what is executed
+//! in turn stands in one piece and few jumps are taken (bottom-up positioning after Pettis and Hansen, PLDI 1990).
+
+use crate::instrument::translator::code_cache::hash::AddressMap;
+use crate::instrument::x86_64::decode::End;
+use crate::tracee::address::Address;
+
+/// A block that was executed often.
+#[derive(Debug, Clone, Copy)]
+pub struct HotBlock {
+    /// Its first instruction.
+    pub at: Address,
+    /// How often, of late.
+    pub count: u64,
+    /// What the cache can run into behind it.
+    pub successors: [Option<Address>; 2],
+    /// See [`flow::runs_on`](crate::instrument::translator::translate::edge_counters::runs_on).
+    pub runs_on: bool,
+    /// It is one of its successors.
+    pub repeats: bool,
+}
+
+/// A block in its chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed {
+    /// Its first instruction.
+    pub at: Address,
+    /// The next block of the chain is executed nearly as often, and nearly always behind this one: it needs no counter in line
+    /// ([`flow`](crate::instrument::translator::translate::edge_counters)).
+    pub next_flows: bool,
+    /// Whoever executes the next block of the chain nearly always comes from this one.
+    pub next_is_alone: bool,
+}
+
+/// What goes another way may be one execution in as many, or the next block is counted in line: a detour costs more than
+/// some counters.
+const DETOUR: u64 = 64;
+
+/// Of those who execute a block one in so many may come from elsewhere, and it still counts as none.
+const ALONE: u64 = 16;
+
+/// What a block at whose end stands `end`, with `next` behind it, can run into in the cache.
+pub fn successors(end: End, next: Address) -> [Option<Address>; 2] {
+    match end {
+        End::Next | End::System | End::ShortBranch(_) | End::Call(_) | End::CallIndirect => [Some(next), None],
+        End::Jump(to) => [Some(to), None],
+        End::Branch(_, to) => [Some(next), Some(to)],
+        _ => [None, None],
+    }
+}
+
+/// How often control goes from block `i` to each of its successors, as far as the blocks' counts tell.
+fn edges(blocks: &[HotBlock], by_start: &AddressMap<u64, usize>, i: usize) -> Vec<(u64, usize, usize)> {
+    let block = &blocks[i];
+    let hot: Vec<usize> = block.successors.iter().flatten().filter_map(|s| by_start.get(&s.get()).copied()).collect();
+    let all: u64 = hot.iter().map(|&s| blocks[s].count).sum();
+    let share = |s: usize| {
+        let count = u128::from(blocks[s].count) * u128::from(block.count) / u128::from(all.max(1));
+        blocks[s].count.min(count as u64)
+    };
+    hot.iter().filter(|&&s| s != i).map(|&s| (share(s), i, s)).collect()
+}
+
+/// Joins blocks to chains, the hottest first.
+pub fn chains(blocks: &[HotBlock]) -> Vec<Vec<Placed>> {
+    let by_start: AddressMap<u64, usize> = blocks.iter().enumerate().map(|(i, b)| (b.at.get(), i)).collect();
+    let mut edges: Vec<_> = (0..blocks.len()).flat_map(|i| edges(blocks, &by_start, i)).collect();
+    edges.sort_by(|a, b| b.cmp(a));
+    let mut chain_of: Vec<usize> = (0..blocks.len()).collect();
+    let mut chains: Vec<Vec<usize>> = (0..blocks.len()).map(|i| vec![i]).collect();
+    for (_, from, to) in edges {
+        let (a, b) = (chain_of[from], chain_of[to]);
+        if a == b || chains[a].last() != Some(&from) || chains[b].first() != Some(&to) {
+            continue;
+        }
+        let behind = std::mem::take(&mut chains[b]);
+        behind.iter().for_each(|&i| chain_of[i] = a);
+        chains[a].extend(behind);
+    }
+    chains.retain(|c| !c.is_empty());
+    chains.sort_by_key(|c| std::cmp::Reverse(c.iter().map(|&i| blocks[i].count).max()));
+    let mut predecessors = vec![0; blocks.len()];
+    for successor in blocks.iter().flat_map(|b| b.successors).flatten() {
+        by_start.get(&successor.get()).into_iter().for_each(|&i| predecessors[i] += 1);
+    }
+    let flows = |i: usize, next: usize| {
+        let (block, next_block) = (&blocks[i], &blocks[next]);
+        let few = block.count.min(next_block.count) / DETOUR;
+        let count_of = |at: &Address| by_start.get(&at.get()).map_or(0, |&i| blocks[i].count);
+        // As much may leave as enters otherwise, unless one of them is known to be rare.
+        let leaves = block.successors.iter().flatten().filter(|at| **at != next_block.at).map(count_of).sum::<u64>();
+        let is_sure = predecessors[next] == 1 || leaves <= few;
+        block.runs_on && !next_block.repeats && is_sure && block.count.abs_diff(next_block.count) <= few
+    };
+    let placed = |chain: &[usize], n: usize| {
+        let next = chain.get(n + 1).copied();
+        let next_flows = next.is_some_and(|next| flows(chain[n], next));
+        let is_alone = |next: usize| blocks[next].count - blocks[next].count / ALONE <= blocks[chain[n]].count;
+        Placed { at: blocks[chain[n]].at, next_flows, next_is_alone: next.is_some_and(is_alone) }
+    };
+    chains.into_iter().map(|c| (0..c.len()).map(|n| placed(&c, n)).collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(at: u64, count: u64, successors: &[u64]) -> HotBlock {
+        let successor = |i: usize| successors.get(i).map(|&s| Address::new(s));
+        let repeats = successors.contains(&at);
+        let successors = [successor(0), successor(1)];
+        HotBlock { at: Address::new(at), count, successors, runs_on: !repeats, repeats }
+    }
+
+    fn placed(blocks: &[HotBlock]) -> Vec<Vec<u64>> {
+        chains(blocks).iter().map(|c| c.iter().map(|p| p.at.get()).collect()).collect()
+    }
+
+    #[test]
+    fn the_likelier_way_follows_and_the_other_stands_apart() {
+        let blocks = [block(1, 100, &[2, 3]), block(2, 10, &[4]), block(3, 90, &[4]), block(4, 100, &[])];
+        assert_eq!(placed(&blocks), [vec![1, 3, 4], vec![2]]);
+    }
+
+    #[test]
+    fn a_block_spares_its_counter_if_hardly_anything_goes_another_way() {
+        let flowing = |blocks: &[HotBlock]| {
+            let chains = chains(blocks);
+            chains.iter().flatten().filter(|p| p.next_flows).map(|p| p.at.get()).collect::<Vec<_>>()
+        };
+        let straight = [block(1, 1000, &[2, 9]), block(2, 990, &[3]), block(3, 995, &[4]), block(4, 700, &[])];
+        assert_eq!(flowing(&straight), [1, 2], "the last is executed less often");
+        // 1 → 2 → 4 as often as 1 → 3 → 4
+        let diamond = [block(1, 100, &[2, 3]), block(2, 50, &[4]), block(3, 50, &[4]), block(4, 100, &[])];
+        assert!(flowing(&diamond).is_empty());
+        // 1 → 2 and 5 → 2, 1 → 3: as much may enter 2 as leaves 1.
+        let unknown = [block(1, 100, &[2, 3]), block(2, 100, &[]), block(3, 90, &[]), block(5, 90, &[2, 3])];
+        assert!(flowing(&unknown).is_empty());
+        let mut call = straight;
+        call[0].runs_on = false;
+        assert_eq!(flowing(&call), [2]);
+        let a_loop = [block(1, 100, &[2]), block(2, 100, &[2])];
+        assert!(flowing(&a_loop).is_empty(), "it has a counter of its own");
+    }
+
+    #[test]
+    fn who_hardly_ever_comes_from_elsewhere_is_alone() {
+        let alone = |count: u64| {
+            let blocks = [block(1, 960, &[2]), block(2, count, &[]), block(3, 2, &[2])];
+            chains(&blocks)[0][0].next_is_alone
+        };
+        assert!(alone(900) && alone(960) && alone(1024));
+        assert!(!alone(1040));
+    }
+
+    #[test]
+    fn a_loop_is_cut_once() {
+        // 5 → 6 → 7 → 5, left from 7 to 8; entered at 6.
+        let blocks = [block(5, 99, &[6]), block(6, 100, &[7]), block(7, 100, &[8, 5]), block(8, 1, &[])];
+        assert_eq!(placed(&blocks), [vec![6, 7, 5], vec![8]]);
+    }
+
+    #[test]
+    fn blocks_that_loop_on_themselves_and_unknown_successors_are_no_trouble() {
+        assert_eq!(placed(&[block(1, 5, &[1, 77])]), [vec![1]]);
+        assert!(placed(&[]).is_empty());
+    }
+}

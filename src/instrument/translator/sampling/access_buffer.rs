@@ -1,0 +1,268 @@
+//! From a thread's buffer of addresses to the access sink.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use crate::instrument::strings::{self, Run};
+use crate::instrument::translator::code_cache::block::BlockId;
+use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::hash::AddressMap;
+use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::code_cache::version::Version;
+use crate::instrument::translator::sampling::pc_sampling::Unseen;
+use crate::instrument::translator::sampling::records::{self, Reader};
+use crate::instrument::translator::tracer::regions::Regions;
+use crate::instrument::translator::tracer::thread::Thread;
+use crate::instrument::translator::translate::probes::{ProbeSite, Shape};
+use crate::isa::facts::AccessKind;
+use crate::profile::code::CodeRef;
+use crate::profile::evidence::data::Allocation;
+use crate::profile::evidence::memory::{Access, AccessSink, Amount, Executed};
+
+/// The sink and the numbers that its instructions have.
+pub struct AccessBuffer {
+    sink: Box<dyn AccessSink>,
+    /// What windows have not seen.
+    pub unseen: Unseen,
+    sites: Vec<CodeRef>,
+    by_place: AddressMap<(u32, u64), u32>,
+    batch: Vec<Access>,
+    /// Number and kind of what is being decoded.
+    now: (u32, AccessKind),
+    bytes: Vec<u8>,
+    /// Numbers of instructions that were drained last, by probe. Programs have probes of their own, and so have versions.
+    recent: Vec<Option<(CodeRef, Version, u32)>>,
+    /// By thread: the address in its buffer from which on nothing is left out, where that began in its middle.
+    complete_from: HashMap<u32, u64>,
+    /// What was executed of late.
+    course: Vec<Amount>,
+}
+
+/// Entries of the table of recent numbers.
+const RECENT: usize = 1024;
+
+/// Gives a thread that does not run an empty buffer for `version`.
+pub fn empty(regions: &Regions, region: u32, version: Version) {
+    regions.set(region, layout::CURSOR, regions.base(region).get() + u64::from(version.buffer()));
+}
+
+/// A thread, whose buffer is empty, is in `version` from now on.
+pub fn enter(drain: &mut Option<AccessBuffer>, regions: &Regions, region: u32, thread: u32, version: Version) {
+    match drain {
+        Some(drain) => drain.enter(regions, region, thread, version),
+        None => empty(regions, region, version),
+    }
+}
+
+impl Reader for AccessBuffer {
+    fn block(&mut self, _id: BlockId) {}
+
+    fn probe(&mut self, number: u32, probe: &ProbeSite) {
+        self.now = (self.recent_number(number, probe), probe.kind);
+    }
+
+    fn access(&mut self, address: u64, bytes: u32) {
+        let (site, kind) = self.now;
+        self.batch.push(Access { address, bytes, site, kind });
+    }
+
+    fn repeated(&mut self, runs: &[Run]) {
+        strings::accesses(runs, self.now.0, &mut self.batch);
+    }
+}
+
+impl AccessBuffer {
+    /// For a run with this sink.
+    pub fn new(sink: Box<dyn AccessSink>) -> Self {
+        AccessBuffer {
+            sink,
+            unseen: Unseen::default(),
+            sites: Vec::new(),
+            by_place: AddressMap::default(),
+            batch: Vec::new(),
+            now: (0, AccessKind::Load),
+            bytes: Vec::new(),
+            recent: vec![None; RECENT],
+            complete_from: HashMap::new(),
+            course: Vec::new(),
+        }
+    }
+
+    /// The version that the sink wants threads to be in.
+    pub fn wanted(&self) -> Version {
+        Version::of(self.sink.phase())
+    }
+
+    /// Lets the sink do a part of what it put off; false if nothing is left.
+    pub fn work(&mut self) -> bool {
+        self.sink.work()
+    }
+
+    /// Lets the sink do all of it.
+    pub fn catch_up(&mut self) {
+        self.sink.catch_up();
+    }
+
+    /// The sink has put something off.
+    pub fn is_behind(&self) -> bool {
+        self.sink.is_behind()
+    }
+
+    /// Tells the sink that the phase has been long enough.
+    pub fn end_phase(&mut self) {
+        self.sink.end_phase();
+    }
+
+    /// Tells the sink that `thread`, whose buffer is empty, is in `version` from now on.
+    pub fn enter(&mut self, regions: &Regions, region: u32, thread: u32, version: Version) {
+        self.sink.enter(thread, version.phase());
+        self.start(regions, region, thread, version);
+    }
+
+    /// Gives a thread an empty buffer, and asks the sink what to collect.
+    fn start(&mut self, regions: &Regions, region: u32, thread: u32, version: Version) {
+        let mask = self.sink.collect(thread).mask();
+        regions.set(region, layout::SELECT_MASK, mask);
+        // Another thread may take a line away between two accesses: how often, bursts tell, in which nothing is left out.
+        regions.set(region, layout::FILTER, u64::from(mask != 0));
+        for i in 0..layout::FILTERED_LINES {
+            regions.set(region, layout::FILTERED + 8 * i, 0);
+        }
+        empty(regions, region, version);
+    }
+
+    /// Lets a running `thread` leave nothing out from now on, if the sink wants that: bursts of all threads are to meet, and
+    /// a buffer of selected accesses takes long to fill.
+    pub fn join_burst(&mut self, thread: &Thread) {
+        let regions = thread.regions.borrow();
+        let complete = |mask: u64| mask == 0;
+        if !thread.version.collects()
+            || thread.version.traces()
+            || complete(regions.get(thread.region, layout::SELECT_MASK))
+            || !complete(self.sink.collect(thread.ordinal).mask())
+        {
+            return;
+        }
+        regions.set(thread.region, layout::FILTER, 0);
+        regions.set(thread.region, layout::SELECT_MASK, 0);
+        // What it notes before the cursor is read counts as selected, which does no harm.
+        self.complete_from.insert(thread.ordinal, regions.get(thread.region, layout::CURSOR));
+    }
+
+    /// Hands what a stopped or waiting thread has collected to the sink, and empties its buffer.
+    pub fn drain(&mut self, space: &CodeCache, thread: &Thread) {
+        let regions = thread.regions.borrow();
+        let start = regions.base(thread.region).get() + u64::from(layout::BUFFER);
+        let size = regions.get(thread.region, layout::CURSOR).wrapping_sub(start);
+        if size > 0 && size <= u64::from(layout::BUFFER_SIZE) {
+            self.bytes.resize(size as usize, 0);
+            if regions.read(thread.region, layout::BUFFER, &mut self.bytes).is_ok() {
+                let process = thread.process.as_raw() as u32;
+                let all = regions.get(thread.region, layout::SELECT_MASK) == 0;
+                let complete_from = match self.complete_from.get(&thread.ordinal) {
+                    Some(at) => at.saturating_sub(start).min(size) as usize,
+                    None if all => 0,
+                    None => size as usize,
+                };
+                let about_to = regions.get(thread.region, layout::REPEAT_FROM);
+                self.decode(space, 0..complete_from, about_to);
+                if !self.batch.is_empty() {
+                    self.sink.record_selected(thread.ordinal, process, &self.batch);
+                }
+                self.decode(space, complete_from..size as usize, about_to);
+                if !self.batch.is_empty() {
+                    self.sink.record(thread.ordinal, process, &self.batch);
+                }
+            }
+        }
+        self.complete_from.remove(&thread.ordinal);
+        self.start(&regions, thread.region, thread.ordinal, thread.version);
+    }
+
+    /// Tells the sink that a thread, whose buffer is drained, is about to end.
+    pub fn ending(&mut self) {
+        self.sink.ending();
+    }
+
+    /// Tells the sink that `thread`, whose buffer is drained, is over.
+    pub fn ended(&mut self, thread: u32) {
+        self.sink.ended(thread);
+    }
+
+    /// Decodes a part of the bytes into the batch. The latest `rep` instruction was `about_to` be repeated so many times.
+    fn decode(&mut self, space: &CodeCache, part: Range<usize>, about_to: u64) {
+        self.batch.clear();
+        let bytes = std::mem::take(&mut self.bytes);
+        records::read(&bytes[part], &space.probe_sites, about_to, self);
+        self.bytes = bytes;
+    }
+
+    /// The number of the instruction of `probe`, the `id`th of its code space.
+    fn recent_number(&mut self, id: u32, probe: &ProbeSite) -> u32 {
+        let index = id as usize % RECENT;
+        match self.recent[index] {
+            Some((at, version, number)) if at == probe.at && version == probe.version => number,
+            _ => {
+                if probe.version == Version::Measuring {
+                    self.unseen.saw(probe.at);
+                }
+                let number = self.number(probe.at);
+                self.recent[index] = Some((probe.at, probe.version, number));
+                number
+            }
+        }
+    }
+
+    fn number(&mut self, at: CodeRef) -> u32 {
+        let sites = &mut self.sites;
+        *self.by_place.entry((at.module, at.offset)).or_insert_with(|| {
+            sites.push(at);
+            sites.len() as u32 - 1
+        })
+    }
+
+    /// Notes that `probe` was executed since the course was told last, by any thread.
+    pub fn note_course(&mut self, probe: &ProbeSite, executions: u64, sum: u64) {
+        let (accesses, bytes) = probe.accesses(executions, sum);
+        let (site, strings) = (self.number(probe.at), matches!(probe.shape, Shape::Repeated { .. }));
+        let amount = if strings { bytes } else { accesses };
+        self.course.push(Amount { site, phase: probe.version.phase(), amount, strings });
+    }
+
+    /// Tells the sink what was noted.
+    pub fn tell_course(&mut self) {
+        self.sink.course(&self.course);
+        self.course.clear();
+    }
+
+    /// Tells the sink how often `probe` was executed by `thread`.
+    pub fn executed(&mut self, probe: &ProbeSite, thread: u32, executions: u64, sum: u64) {
+        let site = self.number(probe.at);
+        let (accesses, bytes) = probe.accesses(executions, sum);
+        if accesses > 0 || bytes > 0 {
+            let (phase, kind) = (probe.version.phase(), probe.kind);
+            let strings = matches!(probe.shape, Shape::Repeated { .. });
+            self.sink.executed(Executed { thread, site, phase, kind, accesses, bytes, strings });
+        }
+    }
+
+    /// Tells the sink of memory that `process` was given.
+    pub fn allocated(&mut self, process: u32, allocation: Allocation) {
+        self.sink.allocated(process, allocation);
+    }
+
+    /// Tells the sink that `child` begins with a copy of the memory of `parent`.
+    pub fn forked(&mut self, parent: u32, child: u32) {
+        self.sink.forked(parent, child);
+    }
+
+    /// Tells the sink that what `process` had at `from..to` is gone.
+    pub fn unmapped(&mut self, process: u32, from: u64, to: u64) {
+        self.sink.unmapped(process, from, to);
+    }
+
+    /// Ends the run.
+    pub fn finish(self) -> crate::profile::evidence::memory::MemoryEvidence {
+        self.sink.finish(&self.sites)
+    }
+}

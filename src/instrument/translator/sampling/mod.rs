@@ -1,0 +1,10 @@
+//! When threads note addresses or bursts, and where these go.
+
+pub mod access_buffer;
+pub mod burst_pace;
+pub mod bursts;
+pub mod pc_sampling;
+pub mod records;
+pub mod traces;
+pub mod tracing;
+pub mod windows;

@@ -1,0 +1,88 @@
+//! Code of the version that traces: each block notes that it begins, and each operand its address. No flag is changed, and whether
+//! the buffer has room is asked once a block.
+//!
+//! ```text
+//!  block:  buffer[cursor++] = (block, BLOCK); room for all that the block notes? no ─▶ rprof takes the records
+//!          lea t, [operand]; buffer[cursor++] = (t, site); the instruction …
+//! ```
+
+use iced_x86::Register;
+
+use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::sampling::records::{BLOCK, ENTRY};
+use crate::instrument::translator::tracer::regions::Regions;
+use crate::instrument::translator::translate::block_emitter::Writer;
+use crate::instrument::translator::translate::probes::{Lent, Noted, append};
+use crate::instrument::x86_64::emit::RCX;
+use crate::instrument::x86_64::operands::Operand;
+use crate::instrument::x86_64::rewrite::load_address;
+
+impl CodeCache {
+    /// Writes the table that tells where the buffers of `regions` end.
+    pub fn prepare_traces(&self, regions: &Regions) {
+        const PIECE: u64 = 1 << 16;
+        // Regions are as far apart as bits 16 to 23 are the same.
+        let first = (regions.base(0).get() + u64::from(layout::TRACE_BUFFER)) / PIECE;
+        let pieces = u64::from(layout::TRACE_BUFFER_SIZE - layout::TRACE_BUFFER_MARGIN) / PIECE;
+        let table: Vec<u8> = (0..256).map(|n: u64| u8::from(n.wrapping_sub(first) % 256 < pieces)).collect();
+        self.tables.write(u64::from(layout::HAS_ROOM), &table);
+    }
+}
+
+impl Writer<'_> {
+    /// Notes that the block begins.
+    pub(crate) fn trace_block(&mut self) {
+        self.point(0, self.plain());
+        let (id, room) = (self.block_id(), self.space.tables_at() + layout::HAS_ROOM);
+        let drain = self.space.arenas[self.unit.arena].stubs.drain;
+        let hot = &mut self.unit.hot;
+        hot.save(layout::SAVE_LENT, RCX);
+        hot.load(RCX, layout::CURSOR);
+        hot.store_constant_at(RCX, 0, id);
+        hot.store_constant_at(RCX, 8, BLOCK);
+        hot.add_small(RCX, ENTRY as i8);
+        hot.save(layout::CURSOR, RCX);
+        hot.raw(&[0x0f, 0xc9]); // bswap ecx
+        hot.raw(&[0x0f, 0xb6, 0xcd]); // movzx ecx, ch
+        hot.look_up_byte(RCX, room);
+        let full = hot.jump_if_ecx_zero();
+        let goes_on = hot.jump_short();
+        hot.land(full);
+        hot.raw(&[0xe9]); // jmp
+        let aside = hot.relative_later();
+        hot.land(goes_on);
+        let back = hot.here();
+        hot.load(RCX, layout::SAVE_LENT);
+        self.unit.lead_to_cold(aside);
+        let cold = &mut self.unit.cold;
+        cold.constant(RCX, back.get());
+        cold.save(layout::TARGET, RCX);
+        cold.jump(drain);
+    }
+
+    /// Notes the address of an operand of step `i`.
+    pub(crate) fn trace_access(
+        &mut self,
+        i: usize,
+        operand: &Operand,
+        lent: Lent,
+        entries: &mut u32,
+        noted: &Noted<'_>,
+    ) {
+        let hot = &mut self.unit.hot;
+        hot.save(layout::SAVE_LENT, lent.t);
+        hot.save(layout::SAVE_LENT_2, lent.u);
+        // One that depends on EIP is not noted.
+        if load_address(hot, lent.t, &operand.memory) {
+            if operand.memory.segment() == Register::FS {
+                hot.thread_base(lent.u);
+                hot.sum(lent.t, lent.t, lent.u, 0);
+            }
+            append(hot, lent, entries, noted);
+        }
+        hot.load(lent.t, layout::SAVE_LENT);
+        hot.load(lent.u, layout::SAVE_LENT_2);
+        self.again(i);
+    }
+}

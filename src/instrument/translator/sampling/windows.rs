@@ -1,0 +1,343 @@
+//! When threads note addresses: in windows whose beginning and length the access sink decides, with pauses between them
+//! that are long enough to keep the cost down. A thread is moved from one version of the program to another at a stop,
+//! where its state is the program's own; versions that note nothing hold no check.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+
+use crate::instrument::translator::code_cache::version::Version;
+use crate::instrument::translator::kernel::signals::State;
+use crate::instrument::translator::sampling::access_buffer::{AccessBuffer, empty};
+use crate::instrument::translator::tracer::event_loop::{Run, RunError};
+use crate::tracee::address::{Address, CacheAddress};
+use crate::tracee::proc_status::{has_fault_pending, is_runnable, read_cpu_seconds};
+use crate::tracee::thread::{Mode, Registers, Stopped};
+use crate::tracee::wait::Stop;
+use crate::tracee::wake_up::WakeUp;
+
+/// How many times as much processor time as the window before it a pause lasts on average: between half and one and a half
+/// times that, since windows at equal distances could see a program that repeats itself at the same place each time.
+const PAUSE: f64 = 4.0;
+const GOLDEN_RATIO: f64 = 1.618_033_988_749_895;
+/// The longest pause, if the sink has caught up by then, in seconds on each processor that the program has, and as a part of the run
+/// so far: what goes on for longer than a pause is seen in a window, and a long run has long phases. After a longer window it is
+/// [`AFTER_LONG`] times as long as that, which bounds the cost, up to a larger part of the run.
+const LONGEST_PAUSE_S: f64 = 0.12;
+const LONGEST_PAUSE_SHARE: f64 = 0.02;
+const AFTER_LONG: f64 = 1.5;
+const LONGEST_AFTER_LONG_SHARE: f64 = 0.15;
+/// A program that has fewer processors in pauses than this has one at a time.
+const ALONE: f64 = 1.25;
+/// Processor seconds after which, and again after which, the sink is told that a phase was long enough. It ends phases
+/// earlier where much is collected.
+const LIMIT_S: f64 = 0.02;
+/// How often it is looked whether threads are to be moved.
+const LOOK: Duration = Duration::from_millis(2);
+/// Processor seconds between two looks at where the threads are, in a pause that lasts at least as long as the window before,
+/// or as one that was not extended.
+const PEEK_S: f64 = 0.005;
+/// More steps than any sequence of ours has instructions.
+const MAX_STEPS: usize = 200;
+/// A system call that was interrupted is to be restarted: −ERESTARTSYS … −ERESTART_RESTARTBLOCK.
+const RESTARTS: std::ops::RangeInclusive<i64> = -516..=-512;
+
+/// The present window or pause. Times are processor seconds of the program's threads, so that a busy host does not shorten
+/// windows.
+#[derive(Debug)]
+pub struct Windows {
+    /// What threads are to be in.
+    wanted: Version,
+    /// Now, as far as we looked.
+    now_s: f64,
+    /// When `wanted` began.
+    since_s: f64,
+    /// When the present window or pause began, in elapsed time and in processor seconds.
+    begun: (Instant, f64),
+    /// Processors that the program had in the last pause.
+    processors: f64,
+    /// How long the last window was; of several threads, how long they could have run meanwhile.
+    length_s: f64,
+    /// Pauses so far.
+    pauses: u32,
+    /// The present pause is to end now.
+    cut_short: bool,
+    /// When it was looked last where the threads are.
+    peeked_s: f64,
+    looked: Instant,
+    /// Of each thread, when we looked.
+    cpu_s: HashMap<Pid, f64>,
+    /// Interrupts our wait, so that phases end.
+    wake_up: Option<WakeUp>,
+}
+
+impl Windows {
+    /// Nothing has run yet. `needed`: there is a sink of accesses or of bursts.
+    pub fn new(needed: bool) -> Self {
+        // Without a timer phases end at the next stop or request.
+        let mut wake_up = if needed { WakeUp::new().ok() } else { None };
+        if wake_up.as_mut().is_some_and(|w| w.set(LOOK).is_err()) {
+            wake_up = None;
+        }
+        Windows {
+            wanted: Version::Opening,
+            now_s: 0.0,
+            since_s: 0.0,
+            begun: (Instant::now(), 0.0),
+            processors: 1.0,
+            length_s: 0.0,
+            pauses: 0,
+            cut_short: false,
+            peeked_s: 0.0,
+            looked: Instant::now(),
+            cpu_s: HashMap::new(),
+            wake_up,
+        }
+    }
+
+    /// Processor seconds of the program, when it was looked last.
+    pub fn processor_seconds(&self) -> f64 {
+        self.now_s
+    }
+
+    /// Whether some time has passed since the last look; only with a sink.
+    pub fn is_time_to_look(&self) -> bool {
+        self.wake_up.is_some() && self.looked.elapsed() >= LOOK
+    }
+
+    /// Brings `now_s` up to date.
+    fn look(&mut self, threads: impl Iterator<Item = Pid>) {
+        let cpu: HashMap<Pid, f64> = threads.filter_map(|tid| Some((tid, read_cpu_seconds(tid)?))).collect();
+        self.now_s += cpu.iter().map(|(tid, now)| now - self.cpu_s.get(tid).unwrap_or(&0.0)).sum::<f64>();
+        self.cpu_s = cpu;
+        self.looked = Instant::now();
+    }
+
+    /// Threads are to be in `wanted` now.
+    fn turn_to(&mut self, wanted: Version, threads: usize) {
+        if wanted == self.wanted {
+            return;
+        }
+        let elapsed_s = self.begun.0.elapsed().as_secs_f64();
+        let so_far_s = (self.now_s - self.begun.1).max(1e-3);
+        match (self.wanted, wanted) {
+            // The start is looked at for long, but happens once: the next window comes soon.
+            (Version::Opening, Version::Plain) => self.length_s = so_far_s.min(LIMIT_S),
+            // Several threads wait in windows for each other, and for what is done with what they note.
+            (_, Version::Plain) if self.processors > ALONE => {
+                self.length_s = so_far_s.max(elapsed_s * self.processors);
+            }
+            (_, Version::Plain) => self.length_s = so_far_s,
+            (Version::Plain, _) => {
+                self.processors = (so_far_s / elapsed_s.max(1e-3)).clamp(1.0, threads as f64);
+            }
+            _ => {}
+        }
+        if self.wanted == Version::Plain || wanted == Version::Plain {
+            self.begun = (Instant::now(), self.now_s);
+        }
+        self.pauses += u32::from(wanted == Version::Plain);
+        (self.wanted, self.since_s, self.cut_short) = (wanted, self.now_s, false);
+    }
+
+    /// How long the present pause is to last at least, in seconds; it does not end while the sink is behind.
+    fn pause_s(&self) -> f64 {
+        // Multiples of the golden ratio without their integers: any few of them in a row are spread evenly.
+        let varied = 0.5 + (f64::from(self.pauses) * GOLDEN_RATIO).fract();
+        let after_long_s = (AFTER_LONG * self.length_s).min(LONGEST_AFTER_LONG_SHARE * self.now_s);
+        let longest_s = (LONGEST_PAUSE_S * self.processors).max(LONGEST_PAUSE_SHARE * self.now_s).max(after_long_s);
+        (PAUSE * self.length_s).min(longest_s) * varied
+    }
+
+    fn is_over(&self) -> bool {
+        if self.cut_short {
+            return true;
+        }
+        let limit = if self.wanted == Version::Plain { self.pause_s() } else { LIMIT_S };
+        self.now_s - self.since_s >= limit
+    }
+
+    /// Whether it is time to look where the threads are; notes that this is done.
+    fn is_time_to_peek(&mut self) -> bool {
+        let so_far_s = self.now_s - self.since_s;
+        let peek = self.wanted == Version::Plain
+            && so_far_s >= self.length_s.min(LIMIT_S)
+            && self.now_s - self.peeked_s >= PEEK_S;
+        if peek {
+            self.peeked_s = self.now_s;
+        }
+        peek
+    }
+}
+
+impl Run {
+    /// Asks every running thread to stop that is not in the version which it should be in.
+    pub fn keep_pace(&mut self) {
+        if self.drain.is_none() && self.bursts.is_none() {
+            return;
+        }
+        let of_sink = |drain: &Option<AccessBuffer>| drain.as_ref().map_or(Version::Plain, AccessBuffer::wanted);
+        let mut wanted = of_sink(&self.drain);
+        if wanted != self.windows.wanted || self.windows.looked.elapsed() >= LOOK {
+            self.windows.look(self.threads.keys().copied());
+        }
+        // A pause lasts until the sink has caught up, and so does a burst in it.
+        let is_behind = self.drain.as_ref().is_some_and(AccessBuffer::is_behind);
+        let goes_on = wanted == Version::Plain && (is_behind || self.is_tracing());
+        if let Some(drain) = &mut self.drain
+            && wanted == self.windows.wanted
+            && self.windows.is_over()
+            && !goes_on
+        {
+            drain.end_phase();
+            wanted = drain.wanted();
+            // It is asked again as much later if the phase goes on.
+            self.windows.since_s = self.windows.now_s;
+        }
+        let begins_to_measure = wanted == Version::Measuring && wanted != self.windows.wanted;
+        self.windows.turn_to(wanted, self.threads.len());
+        if begins_to_measure {
+            // Threads have left the pause, and so counted all of it.
+            self.tell_course();
+            wanted = of_sink(&self.drain);
+        }
+        self.keep_pace_of_bursts(wanted == Version::Plain);
+        let peek = self.drain.is_some() && !self.is_tracing() && self.windows.is_time_to_peek();
+        let wanted = self.wanted();
+        for (&tid, thread) in &mut self.threads {
+            if thread.version == wanted
+                && let Some(drain) = &mut self.drain
+            {
+                drain.join_burst(thread);
+            }
+            // A thread that waits for something would have its system call interrupted.
+            if (thread.version != wanted || peek) && !thread.stalled && is_runnable(tid) {
+                thread.peeked |= peek;
+                // If it is gone, its end will be seen.
+                let _ = thread.running(tid).interrupt();
+            }
+        }
+    }
+
+    /// Whether a stop of a thread comes from our wish to see where it is.
+    pub fn is_peeked(&self, tid: Pid) -> bool {
+        self.windows.wanted == Version::Plain && self.threads.get(&tid).is_some_and(|t| t.peeked)
+    }
+
+    /// Looks where a stopped thread is: a pause ends where code runs that no window has seen. The thread stands while the sink
+    /// catches up, as that code may not run for long.
+    pub fn peek(&mut self, stopped: &Stopped) -> Result<(), RunError> {
+        let (Some(thread), Some(drain)) = (self.threads.get_mut(&stopped.tid()), &mut self.drain) else {
+            return Ok(());
+        };
+        thread.peeked = false;
+        let at = CacheAddress::new(stopped.registers()?.rip);
+        let code = self.processes.get(&thread.process).and_then(|p| p.code_at(at));
+        if code.is_some_and(|code| drain.unseen.found(code)) {
+            drain.catch_up();
+            self.windows.cut_short = true;
+        }
+        Ok(())
+    }
+
+    /// Lets the access sink do some of what it put off, which may end the phase; false if nothing is left.
+    pub fn work_of_sink(&mut self) -> bool {
+        let Some(drain) = &mut self.drain else { return false };
+        let worked = drain.work();
+        if worked && drain.wanted() != self.windows.wanted {
+            self.keep_pace();
+        }
+        worked
+    }
+
+    /// Whether a thread is in another version than it should be.
+    pub fn is_to_turn(&self, tid: Pid) -> bool {
+        self.threads.get(&tid).is_some_and(|thread| thread.version != self.wanted())
+    }
+
+    /// Moves a stopped thread to the version that it should be in; it stays where it is, for now, if it is in a system
+    /// call, or if a trap of its own is still to be reported.
+    pub fn turn(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
+        let tid = stopped.tid();
+        let mut stopped = stopped;
+        for _ in 0..MAX_STEPS {
+            let mut registers = stopped.registers()?;
+            if is_to_restart(&registers) || has_fault_pending(tid) {
+                return Ok(stopped);
+            }
+            match self.as_the_program_has_it(tid, &mut registers)? {
+                State::Continued => stopped.set_registers(&registers)?,
+                State::Between => {
+                    (stopped, _) = self.until(stopped, Mode::Step, 0, |s| *s == Stop::Signal(libc::SIGTRAP))?;
+                }
+                State::Outside => {
+                    self.enter_version(tid, false);
+                    return Ok(stopped);
+                }
+                State::Program => {
+                    self.enter_version(tid, true);
+                    return self.redirect(stopped, registers, Address::new(registers.rip));
+                }
+            }
+        }
+        Ok(stopped)
+    }
+
+    fn enter_version(&mut self, tid: Pid, in_cache: bool) {
+        self.end_burst(tid);
+        self.drain_buffer(tid);
+        let wanted = self.wanted();
+        let Some(thread) = self.threads.get_mut(&tid) else { return };
+        let before = std::mem::replace(&mut thread.version, wanted);
+        // For the access sink a burst is a part of the pause.
+        let same_phase = before.phase() == wanted.phase();
+        let mut drain = self.drain.as_mut().filter(|_| !same_phase);
+        match &mut drain {
+            Some(drain) => drain.enter(&thread.regions.borrow(), thread.region, thread.ordinal, wanted),
+            None => empty(&thread.regions.borrow(), thread.region, wanted),
+        }
+        self.note_turn(tid, before, in_cache);
+    }
+}
+
+fn is_to_restart(registers: &Registers) -> bool {
+    registers.orig_rax as i64 >= 0 && RESTARTS.contains(&(registers.rax as i64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How long the pause after a window of so many processor seconds is to last, a second after the start.
+    fn paused(processors: f64, window_s: f64) -> f64 {
+        let mut windows = Windows::new(false);
+        (windows.wanted, windows.now_s, windows.begun.1) = (Version::Measuring, 1.0, 1.0 - window_s);
+        windows.processors = processors;
+        windows.turn_to(Version::Plain, 2);
+        windows.pause_s()
+    }
+
+    #[test]
+    fn pauses_are_as_long_on_each_processor() {
+        let (alone, both) = (paused(1.0, 0.04), paused(2.0, 0.04));
+        let varied = 0.5 + GOLDEN_RATIO.fract();
+        assert!((alone - LONGEST_PAUSE_S * varied).abs() < 1e-9, "{alone}");
+        assert!((both - 0.16f64.min(2.0 * LONGEST_PAUSE_S) * varied).abs() < 1e-9, "{both}");
+    }
+
+    #[test]
+    fn the_processors_of_a_program_are_those_of_its_last_pause() {
+        let mut windows = Windows::new(false);
+        windows.turn_to(Version::Plain, 4);
+        std::thread::sleep(Duration::from_millis(20));
+        let elapsed_s = windows.begun.0.elapsed().as_secs_f64();
+        windows.now_s += 3.0 * elapsed_s;
+        windows.turn_to(Version::Warming, 4);
+        assert!((2.0..=3.0).contains(&windows.processors), "{}", windows.processors);
+        windows.turn_to(Version::Plain, 4);
+        windows.now_s += 1e3;
+        windows.turn_to(Version::Warming, 2);
+        assert_eq!(windows.processors, 2.0, "no more than it has threads");
+    }
+}

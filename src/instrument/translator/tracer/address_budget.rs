@@ -1,0 +1,48 @@
+//! How much of the program's address space is taken: all that is useful, or a part of what a limit on it leaves.
+
+use nix::unistd::Pid;
+
+use crate::instrument::translator::code_cache::arena::{ARENA, LEAST};
+use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::kernel::rlimit_as::limit_of;
+
+/// Sizes of what is mapped into one program image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Regions, and so threads at once.
+    pub regions: u64,
+    /// Bytes of each arena.
+    pub arena: u64,
+}
+
+impl Room {
+    /// What there is in the address space of `pid`.
+    pub fn of(pid: Pid) -> Room {
+        // Where the kernel does not tell, no limit is assumed.
+        Room::within(limit_of(pid).map_or(libc::RLIM_INFINITY, |limit| limit.rlim_cur))
+    }
+
+    /// A quarter is for regions: where a thread with its stack and heap takes some 70 MiB itself, there cannot be many more
+    /// of them. Of arenas there are two for most programs, and more when these are full.
+    fn within(limit: u64) -> Room {
+        let regions = (limit / 4 / layout::REGION).clamp(1, layout::REGIONS);
+        let arena = 1 << (limit / 16).clamp(LEAST, ARENA).ilog2();
+        Room { regions, arena }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_leaves_the_program_more_than_half() {
+        assert_eq!(Room::within(libc::RLIM_INFINITY), Room { regions: layout::REGIONS, arena: ARENA });
+        assert_eq!(Room::within(100_000 << 10), Room { regions: 1, arena: LEAST });
+        for limit in (27..46).map(|bits| 3_u64 << bits) {
+            let Room { regions, arena } = Room::within(limit);
+            assert!(regions * layout::REGION + 2 * arena + layout::TABLES < limit / 2, "{limit:#x}");
+            assert!(arena.is_power_of_two());
+        }
+    }
+}

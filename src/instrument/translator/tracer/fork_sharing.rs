@@ -1,0 +1,181 @@
+//! Processes that were forked from one another share translations until one of them has other text at an address that
+//! the others have translated, or could, or needs another arena, which they would not have. Then it gets a code space of its
+//! own.
+//!
+//! ```text
+//!  learns text ─▶ do relatives have other bytes there? ─▶ hold its threads ─▶ new tables, regions, arenas
+//!                                                              └▶ each goes on at its own program counter ◀┘
+//! ```
+
+use std::sync::Arc;
+
+use nix::unistd::Pid;
+
+use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::kernel::inject;
+use crate::instrument::translator::kernel::text_ranges::Treatment;
+use crate::instrument::translator::relayout::hot_code::Placing;
+use crate::instrument::translator::sampling::access_buffer::enter;
+use crate::instrument::translator::tracer::event_loop::{Run, RunError};
+use crate::instrument::translator::tracer::process::ImageRef;
+use crate::instrument::translator::tracer::stop_the_world::Held;
+use crate::tracee::address::Address;
+use crate::tracee::memory::Memory;
+use crate::tracee::thread::{Registers, Stopped};
+
+/// Bytes compared at once.
+const PIECE: u64 = 1 << 16;
+/// `syscall`
+const SYSCALL_SIZE: u64 = 2;
+/// What the kernel returns inside from a call that is to be restarted: as it was.
+const RESTART: [i64; 3] = [-512, -513, -514];
+/// As a `restart_syscall`.
+const RESTART_BLOCK: i64 = -516;
+
+impl Run {
+    /// Whether the text that address space `space` has just got at `from..to` is not what its relatives have there.
+    pub fn differs_from_relatives(&self, space: Pid, from: Address, to: Address, treatment: Treatment) -> bool {
+        let Some(process) = self.processes.get(&space) else { return false };
+        if !process.image.is_shared() {
+            return false;
+        }
+        let code = process.image.space.borrow();
+        if treatment == Treatment::Native {
+            return code.holds_blocks(from, to);
+        }
+        if code.foreign_block(&process.memory, from, to) {
+            return true;
+        }
+        let relatives =
+            self.processes.iter().filter(|&(&id, p)| id != space && Arc::ptr_eq(&p.image.space, &process.image.space));
+        relatives.into_iter().any(|(_, relative)| {
+            let overlapping = relative.text.iter().filter(|t| t.is_translated_in(from, to));
+            overlapping.into_iter().any(|t| differ(&process.memory, &relative.memory, t.start.max(from), t.end.min(to)))
+        })
+    }
+
+    /// Whether other address spaces share the translations of that of `tid`.
+    pub fn has_relatives(&self, tid: Pid) -> bool {
+        let process = self.threads.get(&tid).and_then(|t| self.processes.get(&t.process));
+        process.is_some_and(|p| p.image.is_shared())
+    }
+
+    /// Gives the address space of `stopped` a code space of its own. All its threads go on behind this.
+    pub fn part(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
+        let tid = stopped.tid();
+        let space = self.threads.get(&tid).ok_or(RunError::Gone)?.process;
+        let mut ready = Vec::new();
+        for held in self.hold(space, Some(tid)) {
+            match self.leave_cache(held.stopped) {
+                Ok(stopped) => ready.push(Held { stopped, ..held }),
+                Err(RunError::Gone) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let first = self.leave_cache(stopped)?;
+        let first = self.renew(space, first)?;
+        for held in ready {
+            match self.move_on(held) {
+                Ok(()) | Err(RunError::Gone) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.move_over(first)
+    }
+
+    /// New tables, regions and arenas; the old ones are unmapped there.
+    fn renew(&mut self, space: Pid, stopped: Stopped) -> Result<Stopped, RunError> {
+        let tid = stopped.tid();
+        let members: Vec<Pid> = self.threads.iter().filter(|(_, t)| t.process == space).map(|(&id, _)| id).collect();
+        for &id in &members {
+            self.end_burst(id);
+            self.drain_buffer(id);
+        }
+        let polling = self.is_polling();
+        let process = self.processes.get_mut(&space).ok_or(RunError::Gone)?;
+        let old = process.image.clone();
+        let (image, stopped, signals) = inject::renew(process, stopped)?;
+        let mut code = image.0;
+        code.has_sink = self.drain.is_some();
+        code.placing = Placing::new(self.looks.settings);
+        code.set_polling(polling);
+        code.prepare_traces(&image.1);
+        let new = ImageRef::new(code, image.1);
+        process.image = new.clone();
+        process.pages.borrow_mut().forget();
+        for id in members {
+            let Some(thread) = self.threads.get_mut(&id) else { continue };
+            self.marks.moved(&mut old.space.borrow_mut(), thread);
+            let region = new.regions.borrow_mut().take()?;
+            {
+                let (from, to) = (old.regions.borrow(), new.regions.borrow());
+                for offset in [layout::PROGRAM_GS, layout::SIGNAL_MASK] {
+                    to.set(region, offset, from.get(thread.region, offset));
+                }
+                old.space.borrow_mut().take_counters(&from, thread.region, thread.ordinal);
+            }
+            old.regions.borrow_mut().give_back(thread.region);
+            (thread.region, thread.regions) = (region, new.regions.clone());
+            enter(&mut self.drain, &new.regions.borrow(), region, thread.ordinal, thread.version);
+        }
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            signals.into_iter().for_each(|(signal, info)| thread.defer(signal, info));
+        }
+        Ok(stopped)
+    }
+
+    fn move_on(&mut self, held: Held) -> Result<(), RunError> {
+        let stopped = self.move_over(held.stopped)?;
+        if let (Some((signal, info)), Some(thread)) = (held.signal, self.threads.get_mut(&stopped.tid())) {
+            thread.defer(signal, info);
+        }
+        if held.job {
+            stopped.listen()?;
+            return Ok(());
+        }
+        self.go_on(stopped)
+    }
+
+    /// A thread whose registers are the program's goes on in the new code space.
+    fn move_over(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
+        let thread = self.threads.get(&stopped.tid()).ok_or(RunError::Gone)?;
+        let base = thread.regions.borrow().base(thread.region);
+        let mut registers = stopped.registers()?;
+        restart_call(&mut registers);
+        registers.gs_base = base.get();
+        let at = Address::new(registers.rip);
+        self.redirect(stopped, registers, at)
+    }
+}
+
+/// A system call that was interrupted is made again by the program's own instruction, not by the kernel's stepping back
+/// in the cache.
+fn restart_call(registers: &mut Registers) {
+    let (result, call) = (registers.rax as i64, registers.orig_rax);
+    if (call as i64) < 0 {
+        return;
+    }
+    if RESTART.contains(&result) {
+        registers.rax = call;
+    } else if result == RESTART_BLOCK {
+        registers.rax = libc::SYS_restart_syscall as u64;
+    } else {
+        return;
+    }
+    registers.rip -= SYSCALL_SIZE;
+    registers.orig_rax = u64::MAX;
+}
+
+/// Whether two processes have different bytes at `from..to`.
+fn differ(one: &Memory, other: &Memory, from: Address, to: Address) -> bool {
+    let mut at = from;
+    let (mut a, mut b) = (vec![0; PIECE as usize], vec![0; PIECE as usize]);
+    while at < to {
+        let size = (to - at).min(PIECE) as usize;
+        if one.read(at, &mut a[..size]).is_err() || other.read(at, &mut b[..size]).is_err() || a[..size] != b[..size] {
+            return true;
+        }
+        at = at + size as u64;
+    }
+    false
+}

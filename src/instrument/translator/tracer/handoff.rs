@@ -1,0 +1,194 @@
+//! Several processes at the same time: where two code spaces are asked for translations at once, the tracer serves one of
+//! them and lends the others, with all that their mailboxes need, to [`workers`](crate::instrument::translator::tracer::workers).
+//!
+//! ```text
+//!          somebody asks, and so does another code space ─▶ lent ─▶ a worker: mailboxes, ahead, placing
+//!   home ◀─ quiet, or only the tracer can do it ──────────────────────┤
+//!   home ◀─ recalled ◀─ one of its threads stopped: its event is put off until then, those of others are not
+//! ```
+//!
+//! Only who has a code space touches it: everything that a stop needs is done at home, by the tracer, to whom all ptrace
+//! requests belong. As long as one code space alone asks, nothing is lent.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+
+use crate::instrument::CountError;
+use crate::instrument::translator::tracer::event_loop::Run;
+use crate::instrument::translator::tracer::process::Process;
+use crate::instrument::translator::tracer::workers::{Loan, Lost, Lot, Mailbox, Workers};
+use crate::tracee::affinity::Seat;
+use crate::tracee::wait::{Event, Stop};
+
+/// Another code space that has been asked within this time is likely to be asked again before this answer is given.
+const AT_ONCE: Duration = Duration::from_millis(2);
+/// More workers than this are not worth their memory.
+const MOST: usize = 64;
+
+/// What is lent.
+#[derive(Debug)]
+pub struct Loans {
+    workers: Workers,
+    out: Vec<Loan>,
+    /// Events of threads whose code space was lent when they were seen, in their order.
+    pub(crate) put_off: VecDeque<Event>,
+    /// A worker failed.
+    lost: bool,
+}
+
+impl Loans {
+    /// Nothing is lent. There is a worker for each CPU but the tracer's, one at least; see
+    /// [`Translator`](super::Translator) for `before`.
+    pub fn new(seat: &Seat, before: Option<fn()>) -> Self {
+        let workers = Workers::new((seat.cpus() - 1).clamp(1, MOST), before);
+        Loans { workers, out: Vec::new(), put_off: VecDeque::new(), lost: false }
+    }
+
+    /// Whether one more lot could be lent beside those and `more`.
+    pub fn has_room(&self, more: usize) -> bool {
+        self.out.len() + more < self.workers.most()
+    }
+
+    /// Whether something that was lent will be back at once: then we do not sleep.
+    pub fn are_awaited(&self) -> bool {
+        !self.put_off.is_empty() || self.out.iter().any(Loan::is_recalled)
+    }
+
+    fn with(&self, process: Pid) -> Option<usize> {
+        self.out.iter().position(|loan| loan.members.contains(&process))
+    }
+}
+
+/// Whether the code space of `process`, which is asked `now`, is to be lent: another one of those at home was asked just
+/// before, and it is not time to look for hot blocks.
+pub(crate) fn is_to_be_lent<'a>(mut home: impl Iterator<Item = &'a Process>, process: &Process, now: Instant) -> bool {
+    let lately = |asked: Instant| now.saturating_duration_since(asked) < AT_ONCE;
+    home.any(|p| p.asked.is_some_and(lately) && !Arc::ptr_eq(&p.image.space, &process.image.space))
+        && now < process.image.space.borrow().placing.due()
+}
+
+impl Run {
+    /// Lends the code space of address space `id`, if it is at home.
+    pub(crate) fn lend(&mut self, id: Pid) {
+        let Some(process) = self.processes.get(&id) else { return };
+        let (space, until) = (Arc::as_ptr(&process.image.space), process.image.space.borrow().placing.due());
+        let members: Vec<Pid> =
+            self.processes.iter().filter(|(_, p)| Arc::as_ptr(&p.image.space) == space).map(|(&id, _)| id).collect();
+        let threads = self.threads.iter().filter(|(_, t)| members.contains(&t.process) && !t.stalled);
+        let mailbox = |(&tid, t): (&Pid, &crate::instrument::translator::tracer::thread::Thread)| Mailbox {
+            tid,
+            process: t.process,
+            region: t.region,
+            version: t.version,
+        };
+        let mailboxes = threads.map(mailbox).collect();
+        let mut processes: Vec<(Pid, Process)> =
+            members.iter().filter_map(|&id| Some((id, self.processes.remove(&id)?))).collect();
+        processes.iter_mut().for_each(|(_, p)| p.locate(&mut self.tally));
+        let lot = Lot { processes, mailboxes, native: Vec::new() };
+        match self.loans.workers.serve(lot, until, self.loans.out.len()) {
+            Ok(loan) => self.loans.out.push(loan),
+            Err(lot) => self.take_home(lot),
+        }
+    }
+
+    /// What was lent is at home again.
+    fn take_home(&mut self, lot: Lot) {
+        self.uncounted.note(lot.native.len() as u64);
+        let left: Vec<Pid> = lot.native.iter().map(|&(tid, _)| tid).collect();
+        for (tid, excursion) in lot.native {
+            if let Some(thread) = self.threads.get_mut(&tid) {
+                thread.native = Some(excursion);
+            }
+        }
+        for (id, process) in lot.processes {
+            process.image.space.borrow().set_polling(self.is_polling());
+            self.processes.insert(id, process);
+        }
+        left.into_iter().for_each(|tid| self.end_burst(tid));
+    }
+
+    fn close_loan(&mut self, lot: Result<Lot, Lost>) {
+        match lot {
+            Ok(lot) => self.take_home(lot),
+            Err(Lost) => self.loans.lost = true,
+        }
+    }
+
+    /// Takes home what workers have given back, and recalls what is to be looked for hot blocks.
+    pub(crate) fn look_after_loans(&mut self) -> Result<(), CountError> {
+        let mut i = 0;
+        while let Some(loan) = self.loans.out.get(i) {
+            match loan.returned() {
+                Ok(None) => {
+                    if Instant::now() >= loan.until {
+                        loan.recall();
+                    }
+                    i += 1;
+                }
+                Ok(Some(lot)) => {
+                    self.loans.out.swap_remove(i);
+                    self.take_home(lot);
+                }
+                Err(Lost) => {
+                    self.loans.out.swap_remove(i);
+                    self.loans.lost = true;
+                }
+            }
+        }
+        if self.loans.lost {
+            return Err(CountError::Unsupported("a thread that translates it failed".into()));
+        }
+        Ok(())
+    }
+
+    /// Waits until address space `id` is at home.
+    pub(crate) fn bring_home(&mut self, id: Pid) {
+        if let Some(i) = self.loans.with(id) {
+            let lot = self.loans.out.swap_remove(i).wait();
+            self.close_loan(lot);
+        }
+    }
+
+    /// Waits until everything is at home.
+    pub(crate) fn bring_all_home(&mut self) {
+        self.loans.out.iter().for_each(Loan::recall);
+        for loan in std::mem::take(&mut self.loans.out) {
+            self.close_loan(loan.wait());
+        }
+    }
+
+    /// `event`, unless what it concerns is lent: that is recalled, and the event put off.
+    pub(crate) fn unless_lent(&mut self, event: Event) -> Option<Event> {
+        if self.loans.out.is_empty() || !self.is_lent(&event) {
+            return Some(event);
+        }
+        self.loans.put_off.push_back(event);
+        None
+    }
+
+    /// The first event that was put off and need not be any more.
+    pub(crate) fn no_longer_put_off(&mut self) -> Option<Event> {
+        let put_off = std::mem::take(&mut self.loans.put_off);
+        let first = put_off.iter().position(|event| !self.is_lent(event));
+        self.loans.put_off = put_off;
+        self.loans.put_off.remove(first?)
+    }
+
+    /// Whether a code space that handling `event` needs is lent; it is recalled then.
+    fn is_lent(&self, event: &Event) -> bool {
+        let (tid, executes) = match event {
+            Event::Ended(tid, ..) => (*tid, false),
+            Event::Stopped(stopped, stop) => (stopped.tid(), *stop == Stop::Exec),
+        };
+        let of_group = self.threads.values().filter(|t| executes && t.group == tid);
+        let own = self.threads.get(&tid);
+        let loans: Vec<&Loan> =
+            of_group.chain(own).filter_map(|t| self.loans.with(t.process)).map(|i| &self.loans.out[i]).collect();
+        loans.iter().for_each(|loan| loan.recall());
+        !loans.is_empty()
+    }
+}

@@ -1,0 +1,273 @@
+//! Code that is not translated: what it cost, and when a program spends so much on going there and back that it is
+//! better let go. So is one that makes a task that no tracer may follow.
+//!
+//! ```text
+//!  cache ─▶ native code ─▶ fault at the program's text ─▶ cache      one transition: up to two stops of the thread
+//!
+//!  (work + cost) / work > 3      work = CPU time a transition − that of two stops; cost = time of two stops
+//! ```
+
+use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+
+use crate::instrument::translator::tracer::event_loop::{Run, RunError};
+use crate::instrument::translator::tracer::stop_the_world::Held;
+use crate::profile::run::Warning;
+use crate::tracee::address::Address;
+use crate::tracee::proc_status::{read_cpu_seconds, read_status};
+use crate::tracee::remote::Remote;
+use crate::tracee::thread::Stopped;
+
+/// How long transitions are watched before it is decided.
+const WINDOW: Duration = Duration::from_millis(300);
+/// Windows in a row that must be too costly.
+const WINDOWS: u32 = 2;
+/// More transitions than this in a window are looked at.
+const MANY: u32 = 500;
+/// Slowdown by transitions that is too much.
+const UNBEARABLE: f64 = 3.0;
+/// What being executed natively does to the numbers.
+const NOT_COUNTED: &str = "its instructions are not in the counts";
+/// What helps against code made at run time.
+const WITHOUT_JIT: &str = "run the program with its compiler at run time switched off, where it has such a switch";
+/// System calls made to see what a stop costs; each stops twice.
+const TRIALS: u32 = 4;
+
+/// When a thread went to native code.
+#[derive(Debug, Clone, Copy)]
+pub struct Excursion {
+    since: Instant,
+    /// Its CPU seconds then.
+    cpu_s: Option<f64>,
+}
+
+impl Excursion {
+    /// Thread `tid` is about to go.
+    pub fn begin(tid: Pid) -> Self {
+        Excursion { since: Instant::now(), cpu_s: read_cpu_seconds(tid) }
+    }
+
+    /// CPU seconds spent, with the thread's at its end; one that has ended can only be timed. The kernel brings a running
+    /// thread's time up to date now and then only: the clock is an upper bound, too.
+    fn spent(&self, cpu_s: Option<f64>) -> f64 {
+        let elapsed = self.since.elapsed().as_secs_f64();
+        cpu_s.zip(self.cpu_s).map_or(elapsed, |(now, then)| (now - then).min(elapsed))
+    }
+}
+
+/// How often an address space goes to native code and back.
+#[derive(Debug)]
+pub struct Transitions {
+    window: Instant,
+    count: u32,
+    cpu_s: f64,
+    costly_windows: u32,
+}
+
+impl Transitions {
+    /// None yet.
+    pub fn new() -> Self {
+        Transitions { window: Instant::now(), count: 0, cpu_s: 0.0, costly_windows: 0 }
+    }
+
+    /// One more; since its last one its thread used `cpu_s`. At the end of a window with many: CPU seconds for each.
+    fn add(&mut self, cpu_s: f64, now: Instant) -> Option<f64> {
+        self.count += 1;
+        self.cpu_s += cpu_s;
+        if now.saturating_duration_since(self.window) < WINDOW {
+            return None;
+        }
+        let (count, sum) = (std::mem::take(&mut self.count), std::mem::take(&mut self.cpu_s));
+        self.window = now;
+        if count > MANY {
+            return Some(sum / f64::from(count));
+        }
+        self.costly_windows = 0;
+        None
+    }
+
+    /// Judges a window; says whether it is enough.
+    fn judge(&mut self, cpu_s: f64, stop: StopCost) -> bool {
+        let work = (cpu_s - 2.0 * stop.cpu_s).max(0.0);
+        let costly = work + 2.0 * stop.wall_s > UNBEARABLE * work;
+        self.costly_windows = if costly { self.costly_windows + 1 } else { 0 };
+        self.costly_windows >= WINDOWS
+    }
+}
+
+/// What it costs to stop a thread and let it go on, in seconds.
+#[derive(Debug, Clone, Copy)]
+struct StopCost {
+    wall_s: f64,
+    cpu_s: f64,
+}
+
+/// Why a process was let go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Release {
+    /// Transitions slowed it down too much.
+    Unbearable,
+    /// It makes a task that no tracer may follow (`CLONE_UNTRACED`): as a rule one that will trace it with ptrace.
+    Untraced,
+}
+
+impl Release {
+    /// (what was the case, what helps)
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Release::Unbearable => {
+                ("going between counted code and code made at run time slowed it down more than threefold", WITHOUT_JIT)
+            }
+            Release::Untraced => (
+                "it made a task that no tracer may follow (CLONE_UNTRACED), as the leak check of a sanitizer does at exit",
+                "ASAN_OPTIONS=detect_leaks=0 (LSAN_OPTIONS for -fsanitize=leak) leaves the leak check out",
+            ),
+        }
+    }
+}
+
+/// What was not counted in a run.
+#[derive(Debug, Default)]
+pub struct Uncounted {
+    /// CPU seconds in native code.
+    cpu_s: f64,
+    transitions: u64,
+    /// Processes that were let go: why, and when, in seconds since the start of the run.
+    released: Vec<(Release, f64)>,
+}
+
+impl Uncounted {
+    /// So many times more a thread goes to native code.
+    pub fn note(&mut self, transitions: u64) {
+        self.transitions += transitions;
+    }
+
+    /// What is to be said of the processes that were let go for that reason; `beyond` are the CPU seconds of all that were.
+    fn doubt(&self, why: Release, beyond: f64) -> Option<Warning> {
+        let mut times = self.released.iter().filter(|r| r.0 == why).map(|r| r.1);
+        let first = times.next()?;
+        let who = match times.count() {
+            0 => "the program ran natively".to_owned(),
+            others => format!("{} processes ran natively, the first", others + 1),
+        };
+        let (case, hint) = why.words();
+        let text = format!("{case}: {who} from {first:.2} s on, {beyond:.3} s of CPU time");
+        Some(Warning::new("released", text, NOT_COUNTED, hint))
+    }
+}
+
+impl Run {
+    /// A thread goes to native code.
+    pub fn enter_native(&mut self, tid: Pid) {
+        self.end_burst(tid);
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.native = Some(Excursion::begin(tid));
+            self.uncounted.note(1);
+        }
+    }
+
+    /// A thread is in the cache again, or at its end. At the end of a window with many transitions: CPU seconds for each.
+    pub fn leave_native(&mut self, tid: Pid) -> Option<f64> {
+        let thread = self.threads.get_mut(&tid)?;
+        let excursion = thread.native.take()?;
+        let cpu_s = read_cpu_seconds(tid);
+        self.uncounted.cpu_s += excursion.spent(cpu_s);
+        let since_last = cpu_s.map_or(0.0, |now| now - std::mem::replace(&mut thread.cpu_at_transition, now));
+        self.processes.get_mut(&thread.process)?.transitions.add(since_last, Instant::now())
+    }
+
+    /// Whether transitions that take `cpu_s` each, work included, slow the program of a stopped thread down too much.
+    pub fn is_unbearable(&mut self, stopped: Stopped, cpu_s: f64) -> Result<(Stopped, bool), RunError> {
+        let tid = stopped.tid();
+        // A system call of ours might end it.
+        if read_status(tid).is_ok_and(|s| s.filtered) {
+            return Ok((stopped, false));
+        }
+        let (stopped, stop) = self.try_stops(stopped)?;
+        let (process, _) = self.process(tid)?;
+        Ok((stopped, process.transitions.judge(cpu_s, stop)))
+    }
+
+    /// Measures what a stop costs, on a stopped thread.
+    fn try_stops(&mut self, stopped: Stopped) -> Result<(Stopped, StopCost), RunError> {
+        let tid = stopped.tid();
+        let (process, _) = self.process(tid)?;
+        let gadget = process.image.space.borrow().arenas.first().map(|a| a.stubs.gadget).ok_or(RunError::Gone)?;
+        let mut remote = Remote::new(stopped, &process.memory, Address::new(gadget.get()))?;
+        let (begin, cpu_s) = (Instant::now(), read_cpu_seconds(tid).unwrap_or(0.0));
+        for _ in 0..TRIALS {
+            remote.call("getpid", libc::SYS_getpid, [0; 6])?;
+        }
+        let stops = f64::from(2 * TRIALS);
+        let wall_s = begin.elapsed().as_secs_f64() / stops;
+        let cpu_s = (read_cpu_seconds(tid).unwrap_or(cpu_s) - cpu_s) / stops;
+        let (stopped, signals) = remote.finish()?;
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            signals.into_iter().for_each(|(signal, info)| thread.defer(signal, info));
+        }
+        Ok((stopped, StopCost { wall_s, cpu_s }))
+    }
+
+    /// Lets the address space of `stopped` run on natively.
+    pub fn let_go(&mut self, stopped: Stopped, why: Release) {
+        let tid = stopped.tid();
+        let Some(space) = self.threads.get(&tid).map(|t| t.process) else { return };
+        let mut held = self.hold(space, Some(tid));
+        held.push(Held { stopped, signal: None, job: false });
+        self.uncounted.released.push((why, self.roster.now_s()));
+        self.detach(space, held);
+    }
+
+    /// What was not counted: (CPU seconds of the run, share of them, doubts to state). `cpu_s` are those of threads while
+    /// they were followed.
+    pub fn sum_up_uncounted(&self, cpu_s: f64) -> (f64, f64, Vec<Warning>) {
+        let uncounted = &self.uncounted;
+        let released = !uncounted.released.is_empty();
+        // Of processes that were let go, only those are known that the first one waited for, or is.
+        let beyond = self.family_cpu_s.filter(|_| released).map_or(0.0, |family| (family - cpu_s).max(0.0));
+        let total = cpu_s + beyond;
+        let share = if total > 0.0 { ((uncounted.cpu_s + beyond) / total).min(1.0) } else { 0.0 };
+        let mut doubts = Vec::new();
+        if uncounted.transitions > 0 {
+            let text = format!(
+                "code made at run time was executed natively ({} transitions, {:.3} s)",
+                uncounted.transitions, uncounted.cpu_s
+            );
+            doubts.push(Warning::new("native-code", text, NOT_COUNTED, WITHOUT_JIT));
+        }
+        doubts.extend(
+            [Release::Unbearable, Release::Untraced].into_iter().filter_map(|why| uncounted.doubt(why, beyond)),
+        );
+        (total, share, doubts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_transitions_are_looked_at_by_the_window() {
+        let mut transitions = Transitions::new();
+        let start = transitions.window;
+        let mut window = |from: u64, count: u64| {
+            let at = |i: u64| start + Duration::from_micros(1000 * from + (i + 1) * 300_000 / count);
+            (0..count).filter_map(|i| transitions.add(5e-6, at(i))).map(|each| (each * 1e9).round()).collect::<Vec<_>>()
+        };
+        assert_eq!(window(0, 1000), [5000.0]);
+        assert!(window(300, 100).is_empty());
+        assert_eq!(window(600, 2000), [5000.0]);
+    }
+
+    #[test]
+    fn two_costly_windows_in_a_row_are_too_much() {
+        let mut transitions = Transitions::new();
+        let stop = StopCost { wall_s: 20e-6, cpu_s: 5e-6 };
+        // 40 µs of stops beside 2 µs of work, beside 100 µs of work.
+        assert!(!transitions.judge(12e-6, stop));
+        assert!(!transitions.judge(110e-6, stop));
+        assert!(!transitions.judge(12e-6, stop));
+        assert!(transitions.judge(12e-6, stop));
+    }
+}

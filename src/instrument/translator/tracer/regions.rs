@@ -1,0 +1,186 @@
+//! The regions of a program image's threads: one each, reached through the GS base.
+
+use std::sync::atomic::Ordering;
+
+use nix::errno::Errno;
+
+use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::code_cache::shared::Shared;
+use crate::instrument::translator::tracer::event_loop::RunError;
+use crate::tracee::address::Address;
+use crate::tracee::remote::RemoteError;
+
+/// What a thread waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// The exit, or what else it waits at.
+    pub site: u32,
+    /// Where it wants to go on.
+    pub target: Address,
+}
+
+/// All regions of one image.
+#[derive(Debug)]
+pub struct Regions {
+    shared: Shared,
+    free: Vec<u32>,
+    next: u32,
+}
+
+impl Regions {
+    /// Takes over a fresh mapping.
+    pub fn new(shared: Shared) -> Self {
+        Regions { shared, free: Vec::new(), next: 0 }
+    }
+
+    /// Where the program has them, and their bytes.
+    pub fn mapping(&self) -> (Address, u64) {
+        (self.shared.base, self.shared.size())
+    }
+
+    /// A region of zeros.
+    ///
+    /// # Errors
+    /// All are taken.
+    pub(crate) fn take(&mut self) -> Result<u32, RunError> {
+        let all = (self.shared.size() / layout::REGION) as u32;
+        let region = match self.free.pop() {
+            Some(region) => region,
+            None if self.next < all => {
+                self.next += 1;
+                self.next - 1
+            }
+            None if u64::from(all) == layout::REGIONS => {
+                return Err(RunError::Unsupported("it has too many threads at once".into()));
+            }
+            None => {
+                let call = "finding room for the counters of one more thread";
+                return Err(RemoteError::Refused { call, source: Errno::ENOMEM }.into());
+            }
+        };
+        let base = self.base(region);
+        self.set(region, layout::SIGNAL_MASK_POINTER, base.get() + u64::from(layout::SIGNAL_MASK));
+        Ok(region)
+    }
+
+    /// Gives a region back; its counters are zero from now on.
+    pub fn give_back(&mut self, region: u32) {
+        self.shared.clear(u64::from(region) * layout::REGION, layout::REGION);
+        self.free.push(region);
+    }
+
+    /// The program's address of a region: its thread's GS base.
+    pub fn base(&self, region: u32) -> Address {
+        self.shared.base + u64::from(region) * layout::REGION
+    }
+
+    fn word(&self, region: u32, offset: u32) -> &std::sync::atomic::AtomicU64 {
+        self.shared.word(u64::from(region) * layout::REGION + u64::from(offset))
+    }
+
+    /// Reads a word of a region.
+    pub fn get(&self, region: u32, offset: u32) -> u64 {
+        self.word(region, offset).load(Ordering::Acquire)
+    }
+
+    /// Writes a word of a region.
+    pub fn set(&self, region: u32, offset: u32, value: u64) {
+        self.word(region, offset).store(value, Ordering::Release);
+    }
+
+    /// What the thread of a region waits for, if it does.
+    pub fn request(&self, region: u32) -> Option<Request> {
+        (self.get(region, layout::REQUEST) != 0).then(|| self.last_request(region))
+    }
+
+    /// What it waited for last.
+    pub fn last_request(&self, region: u32) -> Request {
+        let site = self.get(region, layout::SITE) as u32;
+        Request { site, target: Address::new(self.get(region, layout::TARGET)) }
+    }
+
+    /// Tells the thread of a region where it goes on; 0: it is stopped, and need not be told.
+    pub fn respond(&self, region: u32, destination: u64) {
+        self.set(region, layout::REQUEST, 0);
+        self.set(region, layout::RESPONSE, destination);
+    }
+
+    /// Reads bytes of a region.
+    pub fn read(&self, region: u32, offset: u32, buffer: &mut [u8]) -> std::io::Result<()> {
+        self.shared.read(u64::from(region) * layout::REGION + u64::from(offset), buffer)
+    }
+
+    /// Puts what is from `offset` of a region on into a huge page.
+    pub fn gather(&self, region: u32, offset: u64) {
+        self.shared.gather(u64::from(region) * layout::REGION + offset);
+    }
+
+    /// Adds to a counter of a stopped thread.
+    pub fn adjust(&self, region: u32, slot: u32, by: i64) {
+        let offset = layout::counter(slot);
+        self.set(region, offset, self.get(region, offset).wrapping_add(by as u64));
+    }
+
+    /// Brings `values`, those of the first counters, to what they are now, and calls `each` with (slot, difference) for those that have
+    /// changed. The thread is not at work.
+    pub fn changed(&self, region: u32, values: &mut [u64], mut each: impl FnMut(u32, u64)) {
+        let first = u64::from(region) * layout::REGION + u64::from(layout::COUNTERS);
+        let words = self.shared.words(first, values.len());
+        for (slot, (word, before)) in words.iter().zip(values).enumerate() {
+            let now = word.load(Ordering::Relaxed);
+            if now != *before {
+                each(slot as u32, now.wrapping_sub(*before));
+                *before = now;
+            }
+        }
+    }
+
+    /// Calls `each` with (slot, value) for counters below `slots` that are not zero.
+    pub fn counters(&self, region: u32, slots: u32, mut each: impl FnMut(u32, u64)) -> std::io::Result<()> {
+        let first = u64::from(region) * layout::REGION + u64::from(layout::COUNTERS);
+        let last = first + u64::from(slots) * 8;
+        let mut at = first;
+        let mut buffer = vec![0; 1 << 16];
+        while let Some((start, end)) = self.shared.data(at, last) {
+            at = start.max(first);
+            while at < end {
+                let size = (end - at).min(buffer.len() as u64) as usize;
+                self.shared.read(at, &mut buffer[..size])?;
+                for (i, word) in buffer[..size].chunks_exact(8).enumerate() {
+                    let value =
+                        u64::from_le_bytes([word[0], word[1], word[2], word[3], word[4], word[5], word[6], word[7]]);
+                    if value != 0 {
+                        each(((at - first) / 8) as u32 + i as u32, value);
+                    }
+                }
+                at += size as u64;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_threads_at_once_than_there_are_regions_are_refused() {
+        // SAFETY: a constant name; the descriptor returned is ours.
+        let memfd = unsafe { std::os::fd::FromRawFd::from_raw_fd(libc::memfd_create(c"test".as_ptr(), 0)) };
+        let size = layout::REGION * layout::REGIONS;
+        std::fs::File::from(std::os::fd::OwnedFd::try_clone(&memfd).unwrap()).set_len(size).unwrap();
+        let mut regions = Regions::new(Shared::map(memfd, size, Address::new(0)).unwrap());
+        for region in 0..layout::REGIONS as u32 {
+            assert_eq!(regions.take().unwrap(), region);
+        }
+        let refused = regions.take().unwrap_err();
+        assert!(
+            matches!(&refused, RunError::Unsupported(why) if why == "it has too many threads at once"),
+            "{refused:?}"
+        );
+        // One that ends makes room for another.
+        regions.give_back(7);
+        assert_eq!(regions.take().unwrap(), 7);
+    }
+}

@@ -1,0 +1,296 @@
+//! What is done when a thread stops.
+
+use nix::unistd::Pid;
+
+use crate::instrument::translator::code_cache::cache::OwnTrap;
+use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::code_cache::stubs::{DRAIN, MARK};
+use crate::instrument::translator::kernel::text_ranges::Treatment;
+use crate::instrument::translator::sampling::bursts::{Bursts, take_records};
+use crate::instrument::translator::tracer::event_loop::{Run, RunError};
+use crate::instrument::translator::tracer::process::Destination;
+use crate::instrument::translator::tracer::regions::Request;
+use crate::instrument::translator::translate::superblock::TranslateError;
+use crate::tracee::address::{Address, CacheAddress};
+use crate::tracee::proc_status::has_fault_pending;
+use crate::tracee::thread::{Mode, Registers, SignalInfo, Stopped};
+use crate::tracee::wait::Stop;
+
+/// `si_code` of what the kernel raises itself: an `int3`, a signal whose frame it cannot write.
+pub(crate) const SI_KERNEL: i32 = 0x80;
+
+/// The trap flag in the flags register.
+const TRAP_FLAG: u64 = 1 << 8;
+
+/// Bit of a signal in a mask.
+pub(crate) fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+impl Run {
+    /// A thread stopped.
+    pub fn stopped(&mut self, stopped: Stopped, stop: Stop) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        if stop == Stop::Exec {
+            return self.executed(stopped);
+        }
+        if !self.threads.contains_key(&tid) {
+            return self.stranger(stopped, stop);
+        }
+        match stop {
+            Stop::Signal(libc::SIGTRAP) => self.trap(stopped),
+            Stop::Signal(signal) => self.signal(stopped, signal),
+            Stop::Group(signal) if signal != libc::SIGTRAP => {
+                stopped.listen()?;
+                Ok(())
+            }
+            // A trap of its own is reported next.
+            Stop::Group(_) if self.threads.get(&tid).is_some_and(|t| t.stalled) && !has_fault_pending(tid) => {
+                let stopped = self.answer_stopped(stopped)?;
+                self.go_on(stopped)
+            }
+            Stop::Group(_) if self.is_to_turn(tid) => {
+                let stopped = self.turn(stopped)?;
+                self.go_on(stopped)
+            }
+            Stop::Group(_) if self.is_peeked(tid) => {
+                self.peek(&stopped)?;
+                self.go_on(stopped)
+            }
+            Stop::NewTask => self.new_task(stopped),
+            Stop::Exit => {
+                self.roster.look(tid);
+                self.settle(&stopped);
+                self.drain_buffer(tid);
+                self.drain
+                    .iter_mut()
+                    .for_each(crate::instrument::translator::sampling::access_buffer::AccessBuffer::ending);
+                stopped.resume(Mode::Continue, None)?;
+                Ok(())
+            }
+            _ => self.go_on(stopped),
+        }
+    }
+
+    /// A task that nobody told us of yet, or the first process before it executes the program.
+    fn stranger(&mut self, stopped: Stopped, stop: Stop) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        match stop {
+            Stop::Group(libc::SIGTRAP) if tid != self.first => {
+                self.orphans.insert(tid, stopped);
+            }
+            Stop::Signal(signal) => {
+                stopped.resume_raw(Mode::Continue, signal)?;
+            }
+            _ => {
+                stopped.resume(Mode::Continue, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets a thread run, and sends again the signals that could not be delivered.
+    pub fn go_on(&mut self, stopped: Stopped) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        stopped.resume(Mode::Continue, None)?;
+        self.send_deferred(tid);
+        Ok(())
+    }
+
+    /// SIGTRAP: an exit that nobody polled for, a system call, or the program's own.
+    fn trap(&mut self, stopped: Stopped) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        let info = stopped.signal_info()?;
+        let registers = stopped.registers()?;
+        let at = CacheAddress::new(registers.rip.wrapping_sub(1));
+        let (process, _) = self.process(tid)?;
+        let space = process.image.space.borrow();
+        let own = space.own_trap(registers.rip, info.si_code == SI_KERNEL);
+        let far = space.block_at(at).is_some_and(|id| space.far.contains(&id));
+        drop(space);
+        if info.si_code == libc::TRAP_TRACE && registers.eflags & TRAP_FLAG != 0 {
+            return Err(RunError::Unsupported(
+                "it sets the trap flag to be stopped after each of its instructions, which are not those of the cache"
+                    .into(),
+            ));
+        }
+        if info.si_code != SI_KERNEL {
+            if own.is_none() {
+                return self.signal(stopped, libc::SIGTRAP);
+            }
+            self.defer_merged(tid, libc::SIGTRAP, info);
+        }
+        match own {
+            Some(OwnTrap::Exit) => {
+                self.was_impatient(tid);
+                let (stopped, _) = self.restore_signal_state(stopped, libc::SIGTRAP)?;
+                let stopped = self.answer_stopped(stopped)?;
+                self.go_on(stopped)?;
+                if self.is_tracing() {
+                    self.keep_pace();
+                }
+                Ok(())
+            }
+            Some(OwnTrap::Call) => {
+                let (stopped, _) = self.restore_signal_state(stopped, libc::SIGTRAP)?;
+                self.call(stopped, registers)
+            }
+            Some(OwnTrap::Dropped) => self.leave_dropped(stopped, Registers { rip: at.get(), ..registers }),
+            None if far => Err(RunError::Unsupported(
+                "it executes a far transfer, 32-bit code or a load of the GS selector, which the counting engine cannot follow".into(),
+            )),
+            None => self.signal(stopped, libc::SIGTRAP),
+        }
+    }
+
+    /// A thread came to where the text has changed: it goes on in what stands there now.
+    fn leave_dropped(&mut self, stopped: Stopped, mut registers: Registers) -> Result<(), RunError> {
+        let (stopped, _) = self.restore_signal_state(stopped, libc::SIGTRAP)?;
+        self.as_the_program_has_it(stopped.tid(), &mut registers)?;
+        let stopped = self.redirect(stopped, registers, Address::new(registers.rip))?;
+        self.go_on(stopped)
+    }
+
+    /// A signal that the program was sent was pending when a trap of ours raised it, too: the kernel keeps only the
+    /// first, and the program's is still to come.
+    pub fn defer_merged(&mut self, tid: Pid, signal: i32, info: SignalInfo) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            let info = thread.take_resent(signal, &info).unwrap_or(info);
+            thread.defer(signal, info);
+        }
+    }
+
+    /// Answers the mailbox of a thread that is stopped in the wait for it.
+    pub fn answer_stopped(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
+        let tid = stopped.tid();
+        let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
+        let (region, regions, version) = (thread.region, thread.regions.clone(), thread.version);
+        let (waits, Request { site, target }, response) = {
+            let regions = regions.borrow();
+            let waits = regions.request(region).is_some();
+            (waits, regions.last_request(region), regions.get(region, layout::RESPONSE))
+        };
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.stalled = false;
+        }
+        if version.traces() {
+            self.bursts.iter_mut().for_each(Bursts::note_answer);
+        }
+        let mut stopped = stopped;
+        let destination = if !waits && response != 0 {
+            response
+        } else if site == DRAIN {
+            self.drain_buffer(tid);
+            target.get()
+        } else if site == MARK {
+            self.note_mark(tid);
+            target.get()
+        } else {
+            loop {
+                let (process, tally) = self.process(tid)?;
+                match process.answer(version, site, target, Some(tally)) {
+                    Ok(destination) => {
+                        self.note_native(tid, destination);
+                        break destination.get();
+                    }
+                    Err(TranslateError::Full) if self.has_relatives(tid) => return self.part(stopped),
+                    Err(TranslateError::Full) => stopped = self.grow(stopped, target)?,
+                    Err(error) => return Err(RunError::Unsupported(error.to_string())),
+                }
+            }
+        };
+        let regions = regions.borrow();
+        regions.respond(region, 0);
+        let mut registers = stopped.registers()?;
+        registers.rcx = regions.get(region, layout::SAVE_RCX);
+        registers.rip = destination;
+        stopped.set_registers(&registers)?;
+        Ok(stopped)
+    }
+
+    /// Hands what a thread has noted to whom it is for.
+    pub fn drain_buffer(&mut self, tid: Pid) {
+        let Some(thread) = self.threads.get(&tid) else { return };
+        if let Some(process) = self.processes.get(&thread.process) {
+            take_records(&mut self.drain, &mut self.bursts, &process.image.space.borrow(), thread);
+        }
+    }
+
+    /// Lets a stopped thread go on at the program's address `at`.
+    pub fn redirect(&mut self, stopped: Stopped, mut registers: Registers, at: Address) -> Result<Stopped, RunError> {
+        let tid = stopped.tid();
+        let version = self.threads.get(&tid).ok_or(RunError::Gone)?.version;
+        let mut stopped = stopped;
+        let destination = loop {
+            let (process, tally) = self.process(tid)?;
+            match process.destination(version, at, Some(tally)) {
+                Ok(destination) => break destination,
+                Err(TranslateError::Full) if self.has_relatives(tid) => {
+                    registers.rip = at.get();
+                    stopped.set_registers(&registers)?;
+                    return self.part(stopped);
+                }
+                Err(TranslateError::Full) => stopped = self.grow(stopped, at)?,
+                Err(error) => return Err(RunError::Unsupported(error.to_string())),
+            }
+        };
+        self.note_native(tid, destination);
+        registers.rip = destination.get();
+        if let Destination::Native(at) = destination {
+            registers.rip = self.cut_off(tid, at)?.unwrap_or(at).get();
+        }
+        stopped.set_registers(&registers)?;
+        Ok(stopped)
+    }
+
+    /// Where a thread is to fault that cannot fetch the whole instruction at `at`, which is text.
+    fn cut_off(&mut self, tid: Pid, at: Address) -> Result<Option<Address>, RunError> {
+        let (process, _) = self.process(tid)?;
+        let Some(end) = process.end_within_instruction(at) else { return Ok(None) };
+        if process.text.iter().any(|t| t.start <= end && end < t.end && t.treatment == Treatment::Native) {
+            let what = format!("the instruction at {:#x} reaches from its text into code made at run time", at.get());
+            return Err(RunError::Unsupported(what));
+        }
+        self.threads.get_mut(&tid).ok_or(RunError::Gone)?.cut_off = Some((at, end));
+        Ok(Some(end))
+    }
+
+    /// Starts the clock of a thread that goes to code that is not translated.
+    fn note_native(&mut self, tid: Pid, destination: Destination) {
+        if let Destination::Native(_) = destination {
+            self.enter_native(tid);
+        }
+    }
+
+    /// Maps another arena. Only the process of `stopped` has it: nobody may share its translations.
+    fn grow(&mut self, stopped: Stopped, near: Address) -> Result<Stopped, RunError> {
+        let tid = stopped.tid();
+        let group = self.threads.get(&tid).ok_or(RunError::Gone)?.group;
+        let limit = self.open_address_space(group);
+        let (process, _) = self.process(tid)?;
+        let (gadget, tables) = {
+            let space = process.image.space.borrow();
+            let gadget = space.arenas.first().map(|a| a.stubs.gadget);
+            (gadget.ok_or_else(|| RunError::Unsupported("it has no text".into()))?, space.tables_at())
+        };
+        let (arena, stopped, signals) = crate::instrument::translator::kernel::inject::add_arena(
+            process.pid,
+            stopped,
+            &process.memory,
+            gadget,
+            near,
+            tables,
+        )?;
+        process.image.space.borrow_mut().add_arena(arena, near);
+        self.close_address_space(group, limit);
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            signals.into_iter().for_each(|(signal, info)| thread.defer(signal, info));
+        }
+        Ok(stopped)
+    }
+
+    /// The id of the process that a task belongs to.
+    pub fn process_of(tid: Pid) -> Pid {
+        crate::tracee::proc_status::read_status(tid).map_or(tid, |s| Pid::from_raw(s.tgid))
+    }
+}

@@ -1,0 +1,390 @@
+//! Threads and processes that begin, execute another program, end, or are let go.
+
+use std::cell::RefCell;
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::AtomicU32;
+
+use nix::unistd::{Pid, getegid, geteuid};
+
+use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::code_cache::version::Version;
+use crate::instrument::translator::kernel::dispositions::Dispositions;
+use crate::instrument::translator::kernel::inject::{self, Prepared};
+use crate::instrument::translator::kernel::text_ranges::Treatment;
+use crate::instrument::translator::relayout::hot_code::Placing;
+use crate::instrument::translator::sampling::access_buffer::{AccessBuffer, enter};
+use crate::instrument::translator::tracer::event_loop::{Run, RunError, kill_process_of};
+use crate::instrument::translator::tracer::native::{Release, Transitions};
+use crate::instrument::translator::tracer::process::{ImageRef, Process};
+use crate::instrument::translator::tracer::stop_the_world::Held;
+use crate::instrument::translator::tracer::thread::Thread;
+use crate::instrument::translator::translate::ahead::Ahead;
+use crate::profile::run::Warning;
+use crate::tracee::address::Address;
+use crate::tracee::memory::Memory;
+use crate::tracee::proc_status::{read_name, read_status};
+use crate::tracee::remote::{Remote, RemoteError};
+use crate::tracee::thread::{Mode, Registers, Stopped};
+use crate::tracee::wait::{Event, Stop, wait_for};
+
+/// `cs` of 64-bit code.
+const CS_64: u64 = 0x33;
+
+/// Address spaces without processes whose counts are kept for later.
+const FINISHED: usize = 4;
+
+/// Whether the file that a process executes would change its user or group.
+fn gains_privileges(pid: Pid) -> bool {
+    let file = std::fs::metadata(format!("/proc/{pid}/exe"));
+    file.is_ok_and(|f| {
+        f.mode() & libc::S_ISUID != 0 && f.uid() != geteuid().as_raw()
+            || f.mode() & libc::S_ISGID != 0 && f.gid() != getegid().as_raw()
+    })
+}
+
+/// Why a process that has just executed a program, with `cs`, cannot be counted.
+fn obstacle(pid: Pid, cs: u64) -> Option<&'static str> {
+    if cs != CS_64 {
+        return Some("it is a 32-bit program");
+    }
+    if gains_privileges(pid) && !geteuid().is_root() {
+        return Some("it is setuid or setgid, and a traced program does not get the privileges of its file's owner");
+    }
+    Memory::open(pid).is_err().then_some("its memory cannot be read, as its file may be executed but not read")
+}
+
+/// The memory of a new process that is undumpable, as `parent` was when it made it: it is dumpable while we open it. With the
+/// process and what arrived for it meanwhile.
+fn open_undumpable(parent: &Process, stopped: Stopped) -> Result<(Memory, (Stopped, inject::Deferred)), RunError> {
+    let child = stopped.tid();
+    let gadget = parent.image.space.borrow().arenas.first().map(|a| a.stubs.gadget).ok_or(RunError::Gone)?;
+    // Nothing is written: the instruction is there, in the memory of both.
+    let mut remote = Remote::new(stopped, &parent.memory, Address::new(gadget.get()))?;
+    let mut set_dumpable = |value| {
+        let arguments = [libc::PR_SET_DUMPABLE as u64, value, 0, 0, 0, 0];
+        remote.call("prctl(PR_SET_DUMPABLE)", libc::SYS_prctl, arguments)
+    };
+    set_dumpable(1)?;
+    let memory = Memory::open(child);
+    set_dumpable(0)?;
+    let memory =
+        memory.map_err(|e| RunError::Unsupported(format!("the memory of its child {child} cannot be read: {e}")))?;
+    Ok((memory, remote.finish()?))
+}
+
+impl Run {
+    /// A thread is about to make a task that no tracer may follow. It would run in the cache, where nobody answers it: the
+    /// process is let go before.
+    pub fn make_untraced(&mut self, stopped: Stopped, registers: Registers) -> Result<(), RunError> {
+        // Before the trap: there its state is known.
+        stopped.set_registers(&Registers { rip: registers.rip - 1, ..registers })?;
+        self.let_go(stopped, Release::Untraced);
+        Ok(())
+    }
+
+    /// A thread made a thread or a process.
+    pub fn new_task(&mut self, stopped: Stopped) -> Result<(), RunError> {
+        let parent = stopped.tid();
+        let shares_memory = self.shares_memory(&stopped)?;
+        let child = Pid::from_raw(stopped.event_message()? as i32);
+        let first_stop = match self.orphans.remove(&child) {
+            Some(stop) => Some(stop),
+            None => match wait_for(child, true) {
+                Some(Event::Stopped(stop, _)) => Some(stop),
+                _ => None,
+            },
+        };
+        if let Some(first_stop) = first_stop {
+            match self.adopt(parent, shares_memory, first_stop) {
+                Ok(()) | Err(RunError::Gone) => {}
+                Err(error) => {
+                    // It is stopped, and nobody knows of it yet.
+                    kill_process_of(child);
+                    return Err(error);
+                }
+            }
+        }
+        self.go_on(stopped)
+    }
+
+    /// Whether the task that a thread has just made runs in its address space (`CLONE_VM`).
+    fn shares_memory(&mut self, stopped: &Stopped) -> Result<bool, RunError> {
+        let registers = stopped.registers()?;
+        let (process, _) = self.process(stopped.tid())?;
+        let flags = match registers.orig_rax as i64 {
+            libc::SYS_clone => registers.rdi,
+            libc::SYS_clone3 => process.memory.read_u64(Address::new(registers.rdi)).unwrap_or(0),
+            libc::SYS_vfork => libc::CLONE_VM as u64,
+            _ => 0,
+        };
+        Ok(flags & libc::CLONE_VM as u64 != 0)
+    }
+
+    fn adopt(&mut self, parent: Pid, shares_memory: bool, stopped: Stopped) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        let group = Self::process_of(tid);
+        let (parent_group, space) = self.threads.get(&parent).map(|t| (t.group, t.process)).ok_or(RunError::Gone)?;
+        let (process, _) = self.process(parent)?;
+        let image = process.image.clone();
+        let (mut stopped, mut deferred) = (stopped, Vec::new());
+        let space = if shares_memory {
+            space
+        } else {
+            let memory = match Memory::open(group) {
+                Ok(memory) => memory,
+                Err(_) => {
+                    let memory;
+                    (memory, (stopped, deferred)) = open_undumpable(process, stopped)?;
+                    memory
+                }
+            };
+            let text = process.text.clone();
+            let (image, pages, transitions) = (image.clone(), RefCell::default(), Transitions::new());
+            let ahead = Ahead::default();
+            let child = Process { pid: group, memory, text, pages, image, transitions, ahead, asked: None };
+            self.make_way(group);
+            self.processes.insert(group, child);
+            self.drain.iter_mut().for_each(|drain| drain.forked(space.as_raw() as u32, group.as_raw() as u32));
+            group
+        };
+        if group != parent_group {
+            if let Some(&inherited) = self.dispositions.get(&parent_group) {
+                self.dispositions.insert(group, inherited);
+            }
+            if let Some(&inherited) = self.allowances.get(&parent_group) {
+                self.allowances.insert(group, inherited);
+            }
+        }
+        let region = image.regions.borrow_mut().take()?;
+        if let Some(old) = self.threads.get(&parent) {
+            let regions = image.regions.borrow();
+            regions.set(region, layout::PROGRAM_GS, regions.get(old.region, layout::PROGRAM_GS));
+        }
+        let ordinal = self.roster.enter(group, tid);
+        let forks = group != parent_group && !shares_memory;
+        let forked = self.threads.get(&parent).filter(|_| forks).map(|parent| parent.ordinal);
+        let path = forked.map_or(0, |parent| self.marks.forked(parent, ordinal));
+        // It begins where its parent is.
+        let version = self.threads.get(&parent).map_or(Version::default(), |t| t.version);
+        enter(&mut self.drain, &image.regions.borrow(), region, ordinal, version);
+        let mut thread = Thread::new(group, space, ordinal, region, image.regions.clone(), version);
+        thread.path = AtomicU32::new(path);
+        deferred.into_iter().for_each(|(signal, info)| thread.defer(signal, info));
+        self.threads.insert(tid, thread);
+        self.note_mask(&stopped)?;
+        let mut registers = stopped.registers()?;
+        registers.gs_base = image.regions.borrow().base(region).get();
+        stopped.set_registers(&registers)?;
+        stopped.resume(Mode::Continue, None)?;
+        Ok(())
+    }
+
+    /// A process executes a program; its other threads are gone.
+    pub fn executed(&mut self, stopped: Stopped) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        let former = Pid::from_raw(stopped.event_message()? as i32);
+        let ordinal = self.threads.get(&former).map(|t| t.ordinal);
+        let gone: Vec<(Pid, Pid)> =
+            self.threads.iter().filter(|(_, t)| t.group == tid).map(|(&id, t)| (id, t.process)).collect();
+        for (thread, space) in gone {
+            self.harvest(thread, false);
+            if thread != former {
+                self.roster.leave(thread);
+            }
+            self.drop_unused(space);
+        }
+        self.make_way(tid);
+        self.tell_unmapped(tid, Address::new(0), Address::new(u64::MAX));
+        let ignored = read_status(tid).map_err(|_| RunError::Gone)?.ignored;
+        self.dispositions.insert(tid, Dispositions::inherited(ignored));
+        let ordinal = match ordinal {
+            Some(ordinal) => {
+                self.roster.rename(former, tid);
+                ordinal
+            }
+            None => self.roster.enter(tid, tid),
+        };
+        let (stopped, _) = self.until(stopped, Mode::Syscall, 0, |s| *s == Stop::Syscall)?;
+        if let Some(why) = obstacle(tid, stopped.registers()?.cs) {
+            return self.not_followed(stopped, why);
+        }
+        let limit = self.open_address_space(tid);
+        let (mut image, stopped) = match inject::prepare(tid, stopped)? {
+            Prepared::Image(image, stopped) => (image, stopped),
+            Prepared::NoRoom(error, stopped) if tid != self.first => {
+                let why = match error {
+                    RemoteError::NoRoomBelow => "its static data leave no room for our tables in the low 2 GiB",
+                    _ => "its limit on address space (ulimit -v) leaves no room for its code",
+                };
+                return self.not_followed(stopped, why);
+            }
+            Prepared::NoRoom(error, _) => return Err(error.into()),
+        };
+        image.space.has_sink = self.drain.is_some();
+        image.space.placing = Placing::new(self.looks.settings);
+        image.space.set_polling(self.is_polling());
+        image.space.prepare_traces(&image.regions);
+        let shared = ImageRef::new(image.space, image.regions);
+        let region = shared.regions.borrow_mut().take()?;
+        // A burst does not begin with what the kernel and the loader do.
+        let version = self.drain.as_ref().map_or(Version::default(), AccessBuffer::wanted);
+        enter(&mut self.drain, &shared.regions.borrow(), region, ordinal, version);
+        self.threads.insert(tid, Thread::new(tid, tid, ordinal, region, shared.regions.clone(), version));
+        let base = shared.regions.borrow().base(region);
+        let process = Process {
+            pid: tid,
+            memory: image.memory,
+            text: image.text,
+            pages: RefCell::default(),
+            image: shared,
+            transitions: Transitions::new(),
+            ahead: Ahead::default(),
+            asked: None,
+        };
+        self.processes.insert(tid, process);
+        self.close_address_space(tid, limit);
+        self.note_mask(&stopped)?;
+        let mut registers = stopped.registers()?;
+        registers.gs_base = base.get();
+        let stopped = self.redirect(stopped, registers, Address::new(registers.rip))?;
+        self.go_on(stopped)
+    }
+
+    /// A process executed what cannot be followed: a descendant runs on natively, the program itself cannot be counted.
+    fn not_followed(&mut self, stopped: Stopped, why: &str) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        if tid == self.first {
+            return Err(RunError::Unsupported(why.into()));
+        }
+        let name = read_name(tid).unwrap_or_default();
+        self.warnings.push(Warning::new(
+            "child-not-counted",
+            format!("process {tid} ({name}) was not counted: {why}"),
+            "its work is missing from all counts and from the sums over the run",
+            "profile that program by itself, as far as it can be counted",
+        ));
+        self.ended(tid);
+        self.roster.leave(tid);
+        Ok(stopped.detach(0)?)
+    }
+
+    /// A thread ended.
+    pub fn ended(&mut self, tid: Pid) {
+        self.roster.leave(tid);
+        self.orphans.remove(&tid);
+        let Some((group, space)) = self.threads.get(&tid).map(|t| (t.group, t.process)) else { return };
+        self.harvest(tid, true);
+        if !self.threads.values().any(|t| t.group == group) {
+            self.dispositions.remove(&group);
+            self.allowances.remove(&group);
+        }
+        self.drop_unused(space);
+    }
+
+    /// Nobody runs in that address space any more, or others than the process that had it first.
+    fn drop_unused(&mut self, space: Pid) {
+        let mut left = self.threads.values().filter(|t| t.process == space).map(|t| t.group);
+        match left.next() {
+            None => self.drop_process(space),
+            Some(one) => {
+                let there = one == space || left.any(|group| group == space);
+                if let Some(process) = self.processes.get_mut(&space).filter(|_| !there) {
+                    process.pid = one;
+                }
+            }
+        }
+    }
+
+    /// Another address space is to be called `id`: one that outlived the process of that id gets another name.
+    fn make_way(&mut self, id: Pid) {
+        self.bring_home(id);
+        let Some(process) = self.processes.remove(&id) else { return };
+        let other = process.pid;
+        self.threads.values_mut().filter(|t| t.process == id).for_each(|t| t.process = other);
+        self.processes.insert(other, process);
+    }
+
+    /// Takes a thread's counters over.
+    fn harvest(&mut self, tid: Pid, ended: bool) {
+        self.end_burst(tid);
+        self.drain_buffer(tid);
+        self.bursts.iter_mut().for_each(|bursts| bursts.left(tid));
+        self.leave_native(tid);
+        let Some(thread) = self.threads.remove(&tid) else { return };
+        if let Some(process) = self.processes.get(&thread.process) {
+            self.marks.ended(process, &thread);
+        }
+        if ended && let Some(drain) = &mut self.drain {
+            drain.ended(thread.ordinal);
+        }
+        if let Some(process) = self.processes.get(&thread.process) {
+            // Addresses and bursts are noted under each thread's own ordinal: its counts have to stand beside them.
+            let own = !ended || self.drain.is_some() || self.bursts.is_some();
+            let charged = if own { thread.ordinal } else { self.roster.charge(thread.ordinal) };
+            process.image.space.borrow_mut().take_counters(&thread.regions.borrow(), thread.region, charged);
+        }
+        thread.regions.borrow_mut().give_back(thread.region);
+    }
+
+    fn drop_process(&mut self, pid: Pid) {
+        let Some(process) = self.processes.remove(&pid) else { return };
+        if !process.image.is_shared() {
+            // Whoever waits for its end goes on meanwhile, and may want something translated.
+            self.finished.push_back(process.image.space);
+            if self.finished.len() > FINISHED {
+                self.finish_one();
+            }
+        }
+    }
+
+    /// Adds what ran in one address space to the tally, if any is left.
+    pub fn finish_one(&mut self) -> bool {
+        let Some(space) = self.finished.pop_front() else { return false };
+        if let Some(drain) = &mut self.drain {
+            space.borrow_mut().tell_course(std::iter::empty(), drain);
+        }
+        space.borrow_mut().finish(&mut self.tally, &mut self.drain);
+        true
+    }
+
+    /// Lets the process of `tid` run on natively.
+    pub fn release(&mut self, tid: Pid) {
+        let Some(space) = self.threads.get(&tid).map(|t| t.process) else { return };
+        let held = self.hold(space, None);
+        self.detach(space, held);
+    }
+
+    /// Lets threads of `space` that were stopped run on natively.
+    pub fn detach(&mut self, space: Pid, held: Vec<Held>) {
+        let members: Vec<Pid> = self.threads.iter().filter(|(_, t)| t.process == space).map(|(&t, _)| t).collect();
+        let mut unprotected = false;
+        for Held { stopped, signal, .. } in held {
+            let Ok(stopped) = self.leave_cache(stopped) else { continue };
+            let stopped = if unprotected { Ok(stopped) } else { self.unprotect(space, stopped) };
+            unprotected = true;
+            if let Ok(stopped) = stopped {
+                // Nothing is left to do where it is gone.
+                let _ = stopped.detach(signal.map_or(0, |s| s.0));
+            }
+        }
+        for member in members {
+            self.roster.look(member);
+            self.ended(member);
+        }
+    }
+
+    /// Gives its text the right to be executed back.
+    fn unprotect(&mut self, pid: Pid, stopped: Stopped) -> Result<Stopped, RunError> {
+        let process = self.processes.get(&pid).ok_or(RunError::Gone)?;
+        let gadget = process.image.space.borrow().arenas.first().map(|a| a.stubs.gadget);
+        let gadget = gadget.ok_or(RunError::Gone)?;
+        let mut remote = Remote::new(stopped, &process.memory, Address::new(gadget.get()))?;
+        for text in process.text.iter().filter(|t| t.treatment == Treatment::Translate) {
+            let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+            let arguments = [text.start.get(), text.end - text.start, protection, 0, 0, 0];
+            // A sealed mapping was never changed.
+            let _ = remote.call("mprotect", libc::SYS_mprotect, arguments);
+        }
+        Ok(remote.finish()?.0)
+    }
+}

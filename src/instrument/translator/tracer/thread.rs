@@ -1,0 +1,102 @@
+//! A thread of the program.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use atomic_refcell::AtomicRefCell;
+use nix::unistd::Pid;
+
+use crate::instrument::translator::code_cache::version::Version;
+use crate::instrument::translator::tracer::native::Excursion;
+use crate::instrument::translator::tracer::regions::Regions;
+use crate::tracee::address::Address;
+use crate::tracee::thread::{Running, SignalInfo};
+
+/// A signal that arrived where it could not be delivered.
+pub struct Deferred {
+    signal: i32,
+    info: SignalInfo,
+    sent: bool,
+}
+
+/// What is known of a thread.
+pub struct Thread {
+    /// Its process.
+    pub group: Pid,
+    /// The address space that it runs in: the id of the process that had it first.
+    pub process: Pid,
+    /// Its number in the evidence.
+    pub ordinal: u32,
+    /// Its path through marked regions.
+    pub path: AtomicU32,
+    /// Its region.
+    pub region: u32,
+    /// Where the region is.
+    pub regions: Arc<AtomicRefCell<Regions>>,
+    /// Signals that arrived where they could not be delivered.
+    pub deferred: VecDeque<Deferred>,
+    /// Since when it has been in code that is not translated.
+    pub native: Option<Excursion>,
+    /// Its CPU seconds at the last of those times.
+    pub cpu_at_transition: f64,
+    /// The version of the program that it executes.
+    pub version: Version,
+    /// Waits for an arena; its mailbox is not to be answered.
+    pub stalled: bool,
+    /// It was interrupted to see where it is.
+    pub peeked: bool,
+    /// It is to fault where the rest of an instruction cannot be fetched: (the instruction, that place).
+    pub cut_off: Option<(Address, Address)>,
+}
+
+impl Thread {
+    /// A new thread with a fresh region, in `version`.
+    pub fn new(
+        group: Pid,
+        process: Pid,
+        ordinal: u32,
+        region: u32,
+        regions: Arc<AtomicRefCell<Regions>>,
+        version: Version,
+    ) -> Self {
+        Thread {
+            group,
+            process,
+            ordinal,
+            path: AtomicU32::new(0),
+            region,
+            regions,
+            deferred: VecDeque::new(),
+            native: None,
+            cpu_at_transition: 0.0,
+            version,
+            stalled: false,
+            peeked: false,
+            cut_off: None,
+        }
+    }
+
+    /// For interrupting it.
+    pub fn running(&self, tid: Pid) -> Running {
+        Running::resumed(tid)
+    }
+
+    /// Keeps a signal for later.
+    pub fn defer(&mut self, signal: i32, info: SignalInfo) {
+        self.deferred.push_back(Deferred { signal, info, sent: false });
+    }
+
+    /// Signals that are to be sent again: (signal, whether that was done).
+    pub fn unsent(&mut self) -> impl Iterator<Item = (i32, &mut bool)> {
+        self.deferred.iter_mut().filter(|d| !d.sent).map(|d| (d.signal, &mut d.sent))
+    }
+
+    /// What the signal was that we sent again, if `info` says that we sent it.
+    pub fn take_resent(&mut self, signal: i32, info: &SignalInfo) -> Option<SignalInfo> {
+        // SAFETY: SI_TKILL siginfo holds the sender.
+        let ours = info.si_code == libc::SI_TKILL && unsafe { info.si_pid() } == std::process::id() as i32;
+        let at = self.deferred.iter().position(|d| ours && d.sent && d.signal == signal)?;
+        self.deferred.remove(at).map(|d| d.info)
+    }
+}

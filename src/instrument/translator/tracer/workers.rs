@@ -1,0 +1,260 @@
+//! Threads that serve the mailboxes of a code space while the tracer serves those of another (see [`loans`](crate::instrument::translator::tracer::handoff)).
+//! They make no ptrace request, and whoever has nothing to serve sleeps.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use nix::sys::signal::{SigSet, SigmaskHow};
+use nix::unistd::Pid;
+
+use crate::instrument::translator::code_cache::stubs::{DRAIN, MARK};
+use crate::instrument::translator::code_cache::version::Version;
+use crate::instrument::translator::tracer::native::Excursion;
+use crate::instrument::translator::tracer::process::{Destination, Process};
+use crate::instrument::translator::tracer::regions::Request;
+
+/// How long mailboxes that nobody uses are polled.
+const QUIET: Duration = Duration::from_micros(300);
+
+/// Where a thread asks.
+#[derive(Debug)]
+pub struct Mailbox {
+    /// The thread.
+    pub tid: Pid,
+    /// Its address space.
+    pub process: Pid,
+    /// Its region.
+    pub region: u32,
+    /// The version that it executes.
+    pub version: Version,
+}
+
+/// All that is needed to serve the threads of one code space. Whoever has it serves alone.
+#[derive(Debug)]
+pub struct Lot {
+    /// The processes that share it, by their names.
+    pub processes: Vec<(Pid, Process)>,
+    /// Their threads.
+    pub mailboxes: Vec<Mailbox>,
+    /// Threads that went to code that is not translated meanwhile.
+    pub native: Vec<(Pid, Excursion)>,
+}
+
+/// What a look at the mailboxes brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Round {
+    /// Somebody was answered.
+    Answered,
+    /// Nobody asks.
+    Nothing,
+    /// Somebody asks for what only the tracer can do.
+    Beyond,
+}
+
+impl Lot {
+    fn set_polling(&self, polling: bool) {
+        if let Some((_, process)) = self.processes.first() {
+            process.image.space.borrow().set_polling(polling);
+        }
+    }
+
+    fn answer_all(&mut self) -> Round {
+        let mut round = Round::Nothing;
+        for mailbox in &self.mailboxes {
+            let member = self.processes.iter_mut().find(|(id, _)| *id == mailbox.process);
+            let Some((_, process)) = member else { continue };
+            let regions = process.image.regions.clone();
+            let regions = regions.borrow();
+            let Some(Request { site, target }) = regions.request(mailbox.region) else { continue };
+            if site == DRAIN || site == MARK {
+                return Round::Beyond;
+            }
+            let Ok(destination) = process.answer(mailbox.version, site, target, None) else {
+                return Round::Beyond;
+            };
+            if let Destination::Native(_) = destination {
+                self.native.push((mailbox.tid, Excursion::begin(mailbox.tid)));
+            }
+            regions.respond(mailbox.region, destination.get());
+            round = Round::Answered;
+        }
+        round
+    }
+
+    /// Serves until nobody has asked for a while, until somebody asks for what only the tracer can do, or until it is wanted
+    /// back. Whoever asks in between finds that nobody polls, and traps.
+    fn serve(&mut self, recalled: &AtomicBool) {
+        self.set_polling(true);
+        let mut active = Instant::now();
+        while !recalled.load(Ordering::Acquire) {
+            match self.answer_all() {
+                Round::Answered => active = Instant::now(),
+                Round::Nothing if self.processes.iter_mut().any(|(_, p)| p.translate_ahead()) => {
+                    active = Instant::now()
+                }
+                Round::Nothing => {}
+                Round::Beyond => return self.set_polling(false),
+            }
+            if active.elapsed() > QUIET {
+                self.set_polling(false);
+                // Who asked before it could see that nobody polls is answered now.
+                fence(Ordering::SeqCst);
+                if self.answer_all() != Round::Answered {
+                    return;
+                }
+                self.set_polling(true);
+                active = Instant::now();
+            }
+            for _ in 0..16 {
+                std::hint::spin_loop();
+            }
+        }
+    }
+}
+
+struct Job {
+    lot: Lot,
+    recalled: Arc<AtomicBool>,
+    back: Sender<Lot>,
+}
+
+/// A lot that a worker has.
+#[derive(Debug)]
+pub struct Loan {
+    /// The processes in it.
+    pub members: Vec<Pid>,
+    /// When it is wanted back.
+    pub until: Instant,
+    recalled: Arc<AtomicBool>,
+    back: Receiver<Lot>,
+}
+
+/// A worker failed, and what it had is lost.
+#[derive(Debug)]
+pub struct Lost;
+
+impl Loan {
+    /// Asks for it back: after the piece of work at hand.
+    pub fn recall(&self) {
+        self.recalled.store(true, Ordering::Release);
+    }
+
+    /// Whether that was done.
+    pub fn is_recalled(&self) -> bool {
+        self.recalled.load(Ordering::Relaxed)
+    }
+
+    /// The lot, if the worker has given it back.
+    pub fn returned(&self) -> Result<Option<Lot>, Lost> {
+        match self.back.try_recv() {
+            Ok(lot) => Ok(Some(lot)),
+            Err(crossbeam_channel::TryRecvError::Empty) => Ok(None),
+            Err(crossbeam_channel::TryRecvError::Disconnected) => Err(Lost),
+        }
+    }
+
+    /// Waits for the lot.
+    pub fn wait(self) -> Result<Lot, Lost> {
+        self.recall();
+        self.back.recv().map_err(|_| Lost)
+    }
+}
+
+/// The threads. They begin when they are needed first, and end when this is dropped and their work is done.
+#[derive(Debug)]
+pub struct Workers {
+    most: usize,
+    running: usize,
+    jobs: Sender<Job>,
+    taken: Receiver<Job>,
+    before: Option<fn()>,
+}
+
+impl Workers {
+    /// `most` threads at the same time; each calls `before` when it takes up a lot.
+    pub fn new(most: usize, before: Option<fn()>) -> Self {
+        let (jobs, taken) = unbounded();
+        Workers { most, running: 0, jobs, taken, before }
+    }
+
+    /// How many lots can be served at the same time.
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
+    /// Gives `lot`, which is wanted back at `until`, to a worker while `busy` others have one; returns it if there is no thread
+    /// for it.
+    pub fn serve(&mut self, lot: Lot, until: Instant, busy: usize) -> Result<Loan, Lot> {
+        if self.running <= busy && !self.begin_another() {
+            return Err(lot);
+        }
+        let (back, returned) = bounded(1);
+        let recalled = Arc::new(AtomicBool::new(false));
+        let members = lot.processes.iter().map(|&(id, _)| id).collect();
+        let job = Job { lot, recalled: recalled.clone(), back };
+        self.jobs.send(job).map_err(|refused| refused.0.lot)?;
+        Ok(Loan { members, until, recalled, back: returned })
+    }
+
+    fn begin_another(&mut self) -> bool {
+        let (taken, before) = (self.taken.clone(), self.before);
+        let body = move || {
+            for Job { mut lot, recalled, back } in taken {
+                if let Some(before) = before {
+                    before();
+                }
+                lot.serve(&recalled);
+                // Nobody wants it any more if the run has failed.
+                let _ = back.send(lot);
+            }
+        };
+        // Signals are for those who expect them.
+        let Ok(before) = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK) else { return false };
+        let begun =
+            self.running < self.most && std::thread::Builder::new().name("rprof-translate".into()).spawn(body).is_ok();
+        self.running += usize::from(begun);
+        // What was in force before is in force again.
+        let _ = before.thread_set_mask();
+        begun
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lot() -> Lot {
+        Lot { processes: Vec::new(), mailboxes: Vec::new(), native: Vec::new() }
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(1)
+    }
+
+    #[test]
+    fn a_lot_comes_back_when_nobody_asks() {
+        let mut workers = Workers::new(1, None);
+        let loan = workers.serve(lot(), soon(), 0).ok().unwrap();
+        while loan.returned().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn there_are_no_more_workers_than_wanted() {
+        let mut workers = Workers::new(2, None);
+        let loans = [0, 1].map(|busy| workers.serve(lot(), soon(), busy).ok().unwrap());
+        assert!(workers.serve(lot(), soon(), 2).is_err());
+        assert!(loans.map(Loan::wait).iter().all(Result::is_ok));
+        assert!(workers.serve(lot(), soon(), 0).is_ok());
+    }
+
+    #[test]
+    fn what_a_worker_that_fails_had_is_lost() {
+        let mut workers = Workers::new(1, Some(|| panic!("a test of failure")));
+        let loan = workers.serve(lot(), soon(), 0).ok().unwrap();
+        assert!(loan.wait().is_err());
+    }
+}

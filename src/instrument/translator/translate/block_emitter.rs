@@ -1,0 +1,229 @@
+//! Writes one block: its instructions, its counter, and where the program's state is known.
+
+use crate::instrument::translator::code_cache::block::{BlockId, Landing, Moved, Point, SiteId};
+use crate::instrument::translator::code_cache::cache::CodeCache;
+use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::translate::edge_counters::{Leave, count_with};
+use crate::instrument::translator::translate::superblock::{SLOTS, Superblock};
+use crate::instrument::x86_64::decode::{Decoded, End};
+use crate::instrument::x86_64::emit::{Gpr, RCX};
+use crate::instrument::x86_64::induction::Induction;
+use crate::instrument::x86_64::liveness::Dead;
+use crate::instrument::x86_64::rewrite::{self, NoRule, Use, free_gpr, used_gprs};
+use crate::profile::code::CodeRef;
+use crate::tracee::address::{Address, CacheAddress};
+
+/// Writes one block.
+pub(crate) struct Writer<'a> {
+    pub(crate) space: &'a mut CodeCache,
+    pub(crate) unit: &'a mut Superblock,
+    pub(crate) block: &'a Decoded,
+    pub(crate) entry: CacheAddress,
+    pub(crate) slot: u32,
+    points: Vec<Point>,
+    pub(crate) counted_at: Option<u32>,
+    pub(crate) loop_counter: Option<Gpr>,
+    pub(crate) loop_probes: Option<(Gpr, Gpr)>,
+    pub(crate) induction: Option<Induction>,
+    pub(crate) landing: Option<Landing>,
+    /// It is not counted in line.
+    pub(crate) flows: bool,
+    /// How its way out is counted.
+    pub(crate) leave: Option<Leave>,
+    pub(crate) at: CodeRef,
+    /// By step: which flags are not needed any more; empty if no probe is to know.
+    pub(crate) dead_flags: Vec<Dead>,
+    /// RCX is in its slot.
+    pub(crate) parked: bool,
+    /// No flags are needed where the block's call returns to.
+    pub(crate) lands_without_flags: bool,
+}
+
+/// What became of a block.
+pub(crate) struct Written {
+    pub(crate) entry: CacheAddress,
+    pub(crate) points: Vec<Point>,
+    pub(crate) counted_at: Option<u32>,
+    pub(crate) loop_counter: Option<Gpr>,
+    pub(crate) loop_probes: Option<(Gpr, Gpr)>,
+    pub(crate) induction: Option<Induction>,
+    pub(crate) landing: Option<Landing>,
+}
+
+impl<'a> Writer<'a> {
+    /// For `block`, which is counted in `slot`, at the end of the unit's hot code.
+    pub(crate) fn new(
+        space: &'a mut CodeCache,
+        unit: &'a mut Superblock,
+        block: &'a Decoded,
+        at: CodeRef,
+        slot: u32,
+        dead_flags: Vec<Dead>,
+    ) -> Self {
+        Writer {
+            entry: unit.hot.here(),
+            points: Vec::with_capacity(block.steps.len() + 2),
+            counted_at: None,
+            loop_counter: None,
+            loop_probes: None,
+            induction: None,
+            landing: None,
+            flows: false,
+            leave: None,
+            space,
+            unit,
+            block,
+            at,
+            slot,
+            dead_flags,
+            parked: false,
+            lands_without_flags: false,
+        }
+    }
+
+    /// Ends the block.
+    pub(crate) fn finish(self) -> Written {
+        Written {
+            entry: self.entry,
+            points: self.points,
+            counted_at: self.counted_at,
+            loop_counter: self.loop_counter,
+            loop_probes: self.loop_probes,
+            induction: self.induction,
+            landing: self.landing,
+        }
+    }
+
+    /// A register that the block does not use.
+    pub(crate) fn free_register(&mut self, but: u16) -> Option<Gpr> {
+        let used = self.block.steps.iter().fold(0, |u, s| u | used_gprs(&mut self.unit.factory, &s.instruction));
+        free_gpr(used | but | 1 << 4)
+    }
+
+    /// What stands elsewhere while the block is executed.
+    pub(crate) fn plain(&self) -> Moved {
+        if self.loop_counter.is_some() || self.induction.is_some() {
+            Moved::Loop
+        } else if self.parked {
+            Moved::Rcx
+        } else {
+            Moved::Nothing
+        }
+    }
+
+    /// The number that the block will have.
+    pub(crate) fn block_id(&self) -> BlockId {
+        self.space.blocks.len() as BlockId
+    }
+
+    pub(crate) fn offset(&self) -> u32 {
+        (self.unit.hot.here() - self.entry) as u32
+    }
+
+    pub(crate) fn point(&mut self, program: u16, moved: Moved) {
+        let cache = self.offset();
+        self.points.push(Point { cache, program, moved });
+    }
+
+    pub(crate) fn exit(&mut self, patch: CacheAddress, target: Address) -> SiteId {
+        let site = self.space.new_site(patch, self.unit.version, target);
+        self.unit.sites.push(site);
+        site
+    }
+
+    /// The whole block, counted before the step at `position`, where these flags are not needed (`None`: where it costs least
+    /// without touching flags).
+    pub(crate) fn write(&mut self, position: Option<(usize, Dead)>) -> Result<Option<Address>, NoRule> {
+        let loop_start = self.loop_entry();
+        let at_end = match self.block.end {
+            // Without a lookup nothing saves RCX.
+            End::Return(_) => self.unit.copy.is_none(),
+            End::JumpIndirect | End::CallIndirect | End::System => true,
+            _ => false,
+        };
+        let in_loop = self.loop_counter.is_some() || self.induction.is_some();
+        if self.unit.version.traces() {
+            self.trace_block();
+        }
+        if self.space.markers.contains_key(&self.block.start.get()) {
+            self.note_mark();
+        }
+        if self.flows {
+            self.counted_at = Some(0);
+        } else if position.is_none() && !in_loop && !at_end {
+            self.point(0, self.plain());
+            self.count_flag_free();
+        }
+        let transfers = self.block.end != End::Next;
+        let last = self.block.steps.len() - usize::from(transfers);
+        for i in 0..self.block.steps.len() {
+            let step = self.block.steps[i];
+            let rcx = self.use_of_rcx(i);
+            if rcx == Use::Reads {
+                self.unpark(step.offset);
+            }
+            let plain = self.plain();
+            self.point(step.offset, plain);
+            if let Some((_, dead)) = position.filter(|p| p.0 == i) {
+                self.unit.hot.increment(layout::counter(self.slot), dead);
+                self.counted_at = Some(self.offset());
+                self.point(step.offset, plain);
+            }
+            let iterations = self.probe(i);
+            if i < last {
+                self.step(i)?;
+            }
+            self.parked &= rcx == Use::None;
+            if self.induction.is_some_and(|n| n.at == i) {
+                self.counted_at = Some(self.offset());
+            }
+            if let Some(iterations) = iterations {
+                self.add_iterations(iterations);
+            }
+        }
+        let counted = self.flows || position.is_some() || in_loop || !at_end;
+        self.end(loop_start, counted)
+    }
+
+    /// One instruction that is not a transfer of control.
+    pub(crate) fn step(&mut self, i: usize) -> Result<(), NoRule> {
+        let step = self.block.steps[i];
+        let from = usize::from(step.offset);
+        let bytes = &self.block.code[from..from + step.instruction.len()];
+        let written = rewrite::copy(&mut self.unit.hot, &step, bytes, SLOTS)?;
+        if let Some(lent) = written.lent {
+            let moved = match self.plain() {
+                Moved::Loop => Moved::LoopAndLent(lent),
+                Moved::Rcx => Moved::RcxAndLent(lent),
+                _ => Moved::Lent(lent),
+            };
+            let cache = (written.at - self.entry) as u32;
+            self.points.push(Point { cache, program: step.offset, moved });
+        }
+        Ok(())
+    }
+
+    /// Counts with a lent register: no flag changes.
+    pub(crate) fn count_flag_free(&mut self) {
+        if self.parked {
+            self.count_with_rcx();
+            return;
+        }
+        let hot = &mut self.unit.hot;
+        hot.save(layout::SAVE_LENT, RCX);
+        count_with(hot, RCX, self.slot);
+        self.counted_at = Some((hot.here() - self.entry) as u32);
+        hot.load(RCX, layout::SAVE_LENT);
+    }
+
+    /// Counts with RCX, which is saved or dead here.
+    pub(crate) fn count_with_rcx(&mut self) {
+        let hot = &mut self.unit.hot;
+        count_with(hot, RCX, self.slot);
+        self.counted_at = Some((hot.here() - self.entry) as u32);
+    }
+
+    pub(crate) fn last_offset(&self) -> u16 {
+        self.block.steps.last().map_or(0, |s| s.offset)
+    }
+}

@@ -1,0 +1,539 @@
+//! Code that notes in line what only run time tells: sums of active lanes and iterations, and addresses for the access
+//! sink.
+//!
+//! ```text
+//!  hot:   lea t, [operand]; test t, bytes − 1; jnz ─▶ tail
+//!         u = page × factor; t ^= u; test gs:[mask], t; jz ─▶ cold          cold: noted a short while ago? ─▶ back
+//!         back: the instruction                                                   buffer[cursor++] = (address, site)
+//!                                                                                 full? ─▶ rprof drains it
+//!                                                                           tail: the same check of the line it starts in, and of
+//!                                                                                 the next one where it crosses into that
+//! ```
+
+use iced_x86::{Instruction, Register};
+
+use crate::instrument::translator::code_cache::cache::{DynamicSlot, Sum};
+use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::code_cache::version::Version;
+use crate::instrument::translator::sampling::records::{ENTRY, REPEATED_COUNT, size};
+use crate::instrument::translator::translate::block_emitter::Writer;
+use crate::instrument::x86_64::emit::{Code, Gpr, RAX, RCX, RDX, relative};
+use crate::instrument::x86_64::liveness::Dead;
+use crate::instrument::x86_64::operands::{Operand, operands};
+use crate::instrument::x86_64::rewrite::{free_gpr, load_address, store_vector, used_gprs};
+use crate::isa::facts::{AccessKind, Dynamic, InstructionFacts};
+use crate::isa::x86_64::classify;
+use crate::profile::code::CodeRef;
+use crate::profile::evidence::memory::{PAGE_FACTOR, PRODUCT_SHIFT};
+use crate::tracee::address::CacheAddress;
+
+/// What the entries of an instruction's operand in the buffer mean.
+#[derive(Debug, Clone, Copy)]
+pub struct ProbeSite {
+    /// The instruction.
+    pub at: CodeRef,
+    /// Its offset in its block.
+    pub offset: u16,
+    /// The block's version.
+    pub version: Version,
+    /// The block's counter.
+    pub slot: u32,
+    /// What one execution adds to that.
+    pub scale: i64,
+    /// The counter of its run-time sum.
+    pub sum: Option<u32>,
+    /// Direction and kind.
+    pub kind: AccessKind,
+    /// Bytes with all lanes active; of one iteration.
+    pub bytes: u32,
+    /// How many entries it makes.
+    pub shape: Shape,
+}
+
+/// How an operand is noted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// Address.
+    Plain,
+    /// Address and active lanes.
+    Masked {
+        /// Lanes.
+        lanes: u8,
+    },
+    /// Address and iterations.
+    Repeated {
+        /// It compares: how many iterations there are is known behind it alone.
+        may_end_early: bool,
+    },
+    /// Base and active lanes, then 64 bytes of indices.
+    Indexed {
+        /// Lanes.
+        lanes: u8,
+        /// Bytes of an index.
+        index: u8,
+        /// Factor.
+        scale: u8,
+    },
+}
+
+impl ProbeSite {
+    /// Accesses and bytes of so many executions with this run-time sum.
+    pub fn accesses(&self, executions: u64, sum: u64) -> (u64, u64) {
+        let bytes = u64::from(self.bytes);
+        match self.shape {
+            Shape::Plain => (executions, executions * bytes),
+            Shape::Masked { lanes } => (executions, sum * bytes / u64::from(lanes)),
+            Shape::Repeated { .. } => (executions, sum * bytes),
+            Shape::Indexed { lanes, .. } => (sum, sum * bytes / u64::from(lanes.max(1))),
+        }
+    }
+}
+
+/// Two registers lent to a probe.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lent {
+    pub(crate) t: Gpr,
+    pub(crate) u: Gpr,
+    /// Their values are saved at the loop's entry.
+    stolen: bool,
+}
+
+/// What is noted behind a `rep` instruction.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Iterations {
+    /// The counter that they are added to.
+    slot: u32,
+    /// Entries of the buffer that wait for their number.
+    entries: u32,
+}
+
+/// Where the check of an access's two lines leads to: places in the cold part to be filled in.
+#[derive(Debug, Clone, Copy)]
+struct Tail {
+    /// It is selected by the line that it starts in.
+    by_its_start: CacheAddress,
+    /// It is by the other one.
+    noted: CacheAddress,
+}
+
+/// Bytes of a cache line.
+const LINE: u32 = 64;
+
+/// Zero flag: whether the line of the address in `t` is selected; `t ^= u` gives that address again.
+fn select(code: &mut Code, t: Gpr, u: Gpr) {
+    code.rotate(u, t, 12);
+    code.multiply(u, PAGE_FACTOR);
+    code.rotate(u, u, PRODUCT_SHIFT as u8);
+    code.exclusive_or(t, u);
+    code.test_slot(layout::SELECT_MASK, t);
+}
+
+/// Whether only run time tells part of what `instruction` does.
+pub(crate) fn is_dynamic(instruction: &Instruction) -> bool {
+    let repeated = instruction.has_rep_prefix() || instruction.has_repne_prefix();
+    instruction.has_op_mask()
+        || instruction.is_vsib()
+        || (repeated && instruction.is_string_instruction())
+        || matches!(
+            instruction.mnemonic(),
+            iced_x86::Mnemonic::Vmaskmovps
+                | iced_x86::Mnemonic::Vmaskmovpd
+                | iced_x86::Mnemonic::Vpmaskmovd
+                | iced_x86::Mnemonic::Vpmaskmovq
+                | iced_x86::Mnemonic::Maskmovdqu
+                | iced_x86::Mnemonic::Vmaskmovdqu
+        )
+}
+
+impl Writer<'_> {
+    /// What is to be noted before step `i`; returns what of a `rep` instruction is to be noted behind it.
+    pub(crate) fn probe(&mut self, i: usize) -> Option<Iterations> {
+        let instruction = self.block.steps[i].instruction;
+        let dynamic = is_dynamic(&instruction);
+        let notes = self.space.has_sink || self.unit.version.traces();
+        if !dynamic && !notes {
+            return None;
+        }
+        let facts = classify(&instruction);
+        let sum = facts.dynamic.and_then(|d| self.sum(i, d));
+        let mut entries = 0;
+        if notes {
+            for operand in operands(&instruction, &facts) {
+                self.access(i, &instruction, &facts, &operand, (sum, &mut entries));
+            }
+        }
+        let repeated = matches!(facts.dynamic, Some(Dynamic::Repeat));
+        if repeated {
+            self.unit.hot.save(layout::REPEAT_FROM, RCX);
+            self.again(i);
+        }
+        sum.filter(|_| repeated).map(|slot| Iterations { slot, entries })
+    }
+
+    /// The program's state is known again before step `i`.
+    pub(crate) fn again(&mut self, i: usize) {
+        let plain = self.plain();
+        self.point(self.block.steps[i].offset, plain);
+    }
+
+    /// A counter for the instruction's run-time sum; active lanes are added here, iterations behind the instruction.
+    fn sum(&mut self, i: usize, dynamic: Dynamic) -> Option<u32> {
+        let slot = self.space.new_slot()?;
+        let offset = u32::from(self.block.steps[i].offset);
+        let sum = if let Dynamic::Repeat = dynamic { Sum::Iterations } else { Sum::Lanes };
+        let noted = DynamicSlot { slot, block: self.block_id(), offset, sum, added_at: 0 };
+        if let Dynamic::Repeat = dynamic {
+            self.space.dynamic.push(noted);
+            return Some(slot);
+        }
+        let dead = self.dead_flags.get(i).copied().unwrap_or(Dead::None);
+        self.unit.hot.save(layout::SAVE_LENT, RCX);
+        let lanes = self.active_to_rcx(dynamic);
+        if dead == Dead::None || !is_x86_feature_detected!("popcnt") {
+            self.add_by_table(slot, lanes);
+        } else {
+            self.add_population(slot, lanes, dead);
+        }
+        self.unit.hot.load(RCX, layout::SAVE_LENT);
+        self.space.dynamic.push(DynamicSlot { added_at: self.offset(), ..noted });
+        self.again(i);
+        Some(slot)
+    }
+
+    /// The active lanes as bits of RCX, with others above them that mean nothing; returns how many lanes there are.
+    fn active_to_rcx(&mut self, dynamic: Dynamic) -> u32 {
+        let hot = &mut self.unit.hot;
+        match dynamic {
+            Dynamic::Mask { k, lanes } => {
+                hot.mask_to(RCX, k, lanes);
+                u32::from(lanes)
+            }
+            Dynamic::VectorMask { register, element, lanes } => {
+                hot.signs_to(RCX, register, element, lanes);
+                u32::from(lanes)
+            }
+            Dynamic::Repeat => 0,
+        }
+    }
+
+    /// Adds the lanes that are active in RCX to a counter where flags are `dead`, but perhaps for the carry.
+    fn add_population(&mut self, slot: u32, lanes: u32, dead: Dead) {
+        let hot = &mut self.unit.hot;
+        if dead == Dead::AllButCarry {
+            hot.save_carry(layout::PROBE_SCRATCH);
+        }
+        match lanes {
+            0..8 => hot.and_small(RCX, (1 << lanes) - 1),
+            8 => hot.raw(&[0x0f, 0xb6, 0xc9]), // movzx ecx, cl
+            _ => {}
+        }
+        hot.population(RCX);
+        hot.save(layout::LANES, RCX);
+        hot.add_slot(RCX, layout::counter(slot));
+        hot.save(layout::counter(slot), RCX);
+        if dead == Dead::AllButCarry {
+            hot.carry_again(layout::PROBE_SCRATCH);
+        }
+    }
+
+    /// As [`add_population`](Self::add_population) where all flags are needed, or nothing counts bits.
+    fn add_by_table(&mut self, slot: u32, lanes: u32) {
+        let tables = self.space.tables_at();
+        let hot = &mut self.unit.hot;
+        hot.save(layout::SAVE_LENT_2, RDX);
+        match lanes {
+            32 | 64 => {
+                hot.save(layout::PROBE_SCRATCH, RCX);
+                hot.load_word(RCX, layout::PROBE_SCRATCH);
+                hot.look_up_byte(RCX, tables + layout::POPULATION_16);
+                for word in 1..lanes / 16 {
+                    hot.load_word(RDX, layout::PROBE_SCRATCH + 2 * word);
+                    hot.look_up_byte(RDX, tables + layout::POPULATION_16);
+                    hot.sum(RCX, RCX, RDX, 0);
+                }
+            }
+            16 => hot.look_up_byte(RCX, tables + layout::POPULATION_16),
+            _ => {
+                let table = lanes.max(1).ilog2();
+                hot.raw(&[0x0f, 0xb6, 0xc9]); // movzx ecx, cl
+                hot.look_up_byte(RCX, tables + layout::POPULATION_8 + 256 * table);
+            }
+        }
+        hot.save(layout::LANES, RCX);
+        hot.load(RDX, layout::counter(slot));
+        hot.sum(RDX, RDX, RCX, 0);
+        hot.save(layout::counter(slot), RDX);
+        hot.load(RDX, layout::SAVE_LENT_2);
+    }
+
+    /// Behind a `rep` instruction: counter += RCX before − RCX now, which goes into its entries, too, where it may have ended early.
+    pub(crate) fn add_iterations(&mut self, Iterations { slot, entries }: Iterations) {
+        let hot = &mut self.unit.hot;
+        hot.save(layout::SAVE_LENT, RCX);
+        hot.save(layout::SAVE_LENT_2, RDX);
+        hot.not(RCX);
+        hot.load(RDX, layout::REPEAT_FROM);
+        hot.sum(RCX, RCX, RDX, 1);
+        for entry in 0..entries {
+            // Where the buffer was emptied since, nothing is there yet.
+            hot.load(RDX, layout::REPEAT_ENTRIES + 8 * entry);
+            hot.store_at(RDX, REPEATED_COUNT as i8, RCX);
+        }
+        hot.load(RDX, layout::counter(slot));
+        hot.sum(RDX, RDX, RCX, 0);
+        hot.save(layout::counter(slot), RDX);
+        hot.load(RCX, layout::SAVE_LENT);
+        hot.load(RDX, layout::SAVE_LENT_2);
+    }
+
+    /// Enters one operand, and notes its address in versions that do so.
+    fn access(
+        &mut self,
+        i: usize,
+        instruction: &Instruction,
+        facts: &InstructionFacts,
+        operand: &Operand,
+        (sum, entries): (Option<u32>, &mut u32),
+    ) {
+        if operand.memory.segment() == Register::GS {
+            return;
+        }
+        let shape = shape(instruction, facts, operand);
+        let offset = self.block.steps[i].offset;
+        let at = CodeRef { offset: self.at.offset + u64::from(offset), ..self.at };
+        let site = self.space.probe_sites.len() as u32;
+        let (kind, bytes) = (operand.fact.kind, operand.fact.bytes);
+        let (version, scale) = (self.unit.version, self.induction.map_or(1, |n| n.step));
+        self.space.probe_sites.push(ProbeSite { at, offset, version, slot: self.slot, scale, sum, kind, bytes, shape });
+        if !version.collects() {
+            return;
+        }
+        let Some(lent) = self.lend(i, instruction) else { return };
+        if version.traces() {
+            self.trace_access(i, operand, lent, entries, &Noted { site, shape, facts, instruction });
+            return;
+        }
+        let (t, u) = (lent.t, lent.u);
+        let dead = self.dead_flags.get(i) == Some(&Dead::All);
+        let hot = &mut self.unit.hot;
+        if !lent.stolen {
+            hot.save(layout::SAVE_LENT, t);
+            hot.save(layout::SAVE_LENT_2, u);
+        }
+        if !load_address(hot, t, &operand.memory) {
+            // It depends on EIP: nothing is noted.
+            if !lent.stolen {
+                hot.load(t, layout::SAVE_LENT);
+                hot.load(u, layout::SAVE_LENT_2);
+            }
+            self.again(i);
+            return;
+        }
+        if operand.memory.segment() == Register::FS {
+            hot.thread_base(u);
+            hot.sum(t, t, u, 0);
+        }
+        if !dead {
+            hot.save(layout::PROBE_ADDRESS, t);
+            hot.save(layout::SAVE_FLAGS, RAX);
+            hot.flags_to_ax();
+        }
+        let chosen = matches!(shape, Shape::Plain | Shape::Masked { .. }) && bytes <= LINE;
+        let crossing = chosen && bytes > 1;
+        let crosses = crossing.then(|| {
+            // Aligned by its length it lies in one line.
+            hot.test_byte(t, (bytes.next_power_of_two() - 1) as u8);
+            hot.raw(&[0x0f, 0x85]); // jnz
+            hot.relative_later()
+        });
+        if chosen {
+            select(hot, t, u);
+            hot.raw(&[0x0f, 0x84]); // jz
+        } else {
+            hot.raw(&[0xe9]); // jmp
+        }
+        let noted = hot.relative_later();
+        let back = hot.here();
+        if !dead {
+            hot.flags_from_ax();
+            hot.load(RAX, layout::SAVE_FLAGS);
+        }
+        if !lent.stolen {
+            hot.load(t, layout::SAVE_LENT);
+            hot.load(u, layout::SAVE_LENT_2);
+        }
+        self.again(i);
+        let by_its_tail = crosses.map(|crosses| {
+            self.unit.lead_to_cold(crosses);
+            self.tail(lent, bytes, back)
+        });
+        let by_its_start = by_its_tail.map(|tail| tail.by_its_start);
+        [Some(noted), by_its_start].into_iter().flatten().for_each(|jump| self.unit.lead_to_cold(jump));
+        self.address_again(t, u, operand, dead);
+        if chosen && kind != AccessKind::NtStore {
+            self.filter(lent, kind, site, back);
+        }
+        if let Some(Tail { noted, .. }) = by_its_tail {
+            self.unit.lead_to_cold(noted);
+        }
+        append(&mut self.unit.cold, lent, entries, &Noted { site, shape, facts, instruction });
+        let drain = self.space.arenas[self.unit.arena].stubs.drain;
+        let cold = &mut self.unit.cold;
+        cold.add_far(t, u, layout::BUFFER_MARGIN);
+        cold.test_constant(t, layout::BUFFER_FULL);
+        cold.raw(&[0x0f, 0x85]); // jnz
+        let at = cold.here();
+        cold.raw(&relative(at, back).to_le_bytes());
+        cold.constant(t, back.get());
+        cold.save(layout::TARGET, t);
+        cold.jump(drain);
+    }
+
+    /// In the cold part: of an access of `bytes` at `t` that may cross into another line, which is noted if either is selected.
+    /// Goes on to two places, which are filled in later; with the access's address in `t` to the second one.
+    fn tail(&mut self, lent: Lent, bytes: u32, back: CacheAddress) -> Tail {
+        let (t, u) = (lent.t, lent.u);
+        let further = (bytes - 1) as i8;
+        let cold = &mut self.unit.cold;
+        select(cold, t, u);
+        cold.raw(&[0x0f, 0x84]); // jz
+        let by_its_start = cold.relative_later();
+        cold.exclusive_or(t, u);
+        cold.add_to(u, t, further);
+        cold.exclusive_or(u, t);
+        cold.test_byte(u, LINE as u8);
+        cold.raw(&[0x0f, 0x84]); // jz
+        cold.relative(back);
+        cold.add_small(t, further);
+        select(cold, t, u);
+        cold.raw(&[0x0f, 0x85]); // jnz
+        cold.relative(back);
+        cold.exclusive_or(t, u);
+        cold.add_small(t, -further);
+        cold.raw(&[0xe9]); // jmp
+        Tail { by_its_start, noted: cold.relative_later() }
+    }
+
+    /// In the cold part: the address in `t`, whose value the check has changed.
+    fn address_again(&mut self, t: Gpr, u: Gpr, operand: &Operand, dead: bool) {
+        let cold = &mut self.unit.cold;
+        if !dead {
+            // RAX, which the address may depend on, holds the flags.
+            cold.load(t, layout::PROBE_ADDRESS);
+            return;
+        }
+        // What could be written in the hot part can be here, too.
+        load_address(cold, t, &operand.memory);
+        if operand.memory.segment() == Register::FS {
+            cold.thread_base(u);
+            cold.sum(t, t, u, 0);
+        }
+    }
+
+    /// Goes back without noting what is in the table of lines noted a short while ago, as it is in L1; keeps `t`.
+    fn filter(&mut self, lent: Lent, kind: AccessKind, site: u32, back: CacheAddress) {
+        let (t, u) = (lent.t, lent.u);
+        let cold = &mut self.unit.cold;
+        cold.test_slot_constant(layout::FILTER, 1);
+        cold.raw(&[0x0f, 0x84]); // jz
+        let unfiltered = cold.relative_later();
+        // The line, and by whom it is written: a line that was only read is not dirty yet, and who writes it last is asked.
+        cold.copy(u, t);
+        cold.and_small(t, -64);
+        cold.exclusive_or(u, t); // position in the line, to restore `t`
+        cold.save(layout::PROBE_SCRATCH, u);
+        if let AccessKind::Store | AccessKind::Scatter = kind {
+            cold.add_small(t, 1 + 2 * (site % 32) as i8);
+        }
+        cold.rotate(u, t, 11);
+        cold.and_small(u, layout::FILTERED_LINES as i8 - 1);
+        cold.compare_indexed(t, u, layout::FILTERED);
+        cold.raw(&[0x0f, 0x84]); // je
+        cold.relative(back);
+        cold.save_indexed(u, layout::FILTERED, t);
+        cold.and_small(t, -64);
+        cold.load(u, layout::PROBE_SCRATCH);
+        cold.sum(t, t, u, 0);
+        self.unit.lead_to_cold(unfiltered);
+    }
+
+    /// Two registers that the instruction does not use.
+    fn lend(&mut self, i: usize, instruction: &Instruction) -> Option<Lent> {
+        if let Some((t, u)) = self.loop_probes {
+            return Some(Lent { t, u, stolen: true });
+        }
+        let mut used = used_gprs(&mut self.unit.factory, instruction) | 1 << 4 | 1;
+        if let Some(counter) = self.loop_counter {
+            used |= 1 << counter.0;
+        }
+        if self.block.steps[i].instruction.is_string_instruction() {
+            used |= 1 << RCX.0;
+        }
+        let t = free_gpr(used)?;
+        let u = free_gpr(used | 1 << t.0)?;
+        Some(Lent { t, u, stolen: false })
+    }
+}
+
+/// What a record is of.
+pub(crate) struct Noted<'a> {
+    pub(crate) site: u32,
+    pub(crate) shape: Shape,
+    pub(crate) facts: &'a InstructionFacts,
+    pub(crate) instruction: &'a Instruction,
+}
+
+/// `buffer[cursor] = (t, site, extra)`; leaves the new cursor in `u`. Changes no flags. Where the record's length is known only behind
+/// the instruction it is kept where that stands, as one more of its `entries`.
+pub(crate) fn append(code: &mut Code, lent: Lent, entries: &mut u32, noted: &Noted<'_>) {
+    let (t, u) = (lent.t, lent.u);
+    code.load(u, layout::CURSOR);
+    if let Shape::Repeated { may_end_early: true } = noted.shape {
+        code.save(layout::REPEAT_ENTRIES + 8 * *entries, u);
+        *entries += 1;
+    }
+    code.store_at(u, 0, t);
+    code.store_constant_at(u, 8, noted.site);
+    match noted.shape {
+        Shape::Plain => {}
+        Shape::Repeated { .. } => code.store_at(u, REPEATED_COUNT as i8, RCX),
+        Shape::Masked { .. } | Shape::Indexed { .. } => {
+            match noted.facts.dynamic {
+                Some(Dynamic::Mask { k, lanes }) => code.mask_to(t, k, lanes.min(if lanes > 16 { 32 } else { 16 })),
+                Some(Dynamic::VectorMask { register, element, lanes }) => code.signs_to(t, register, element, lanes),
+                _ => code.constant(t, u64::from(u32::MAX)),
+            }
+            code.store_low_at(u, 12, t);
+        }
+    }
+    if let Shape::Indexed { .. } = noted.shape {
+        store_vector(code, u, ENTRY.into(), noted.instruction.memory_index());
+    }
+    code.add_small(u, size(noted.shape) as i8);
+    code.save(layout::CURSOR, u);
+}
+
+/// Whether `instruction`, repeated, ends with what it finds.
+fn may_end_early(instruction: &Instruction) -> bool {
+    use iced_x86::Mnemonic::{Cmpsb, Cmpsd, Cmpsq, Cmpsw, Scasb, Scasd, Scasq, Scasw};
+    matches!(instruction.mnemonic(), Cmpsb | Cmpsw | Cmpsd | Cmpsq | Scasb | Scasw | Scasd | Scasq)
+}
+
+fn shape(instruction: &Instruction, facts: &InstructionFacts, operand: &Operand) -> Shape {
+    let lanes = match facts.dynamic {
+        Some(Dynamic::Mask { lanes, .. } | Dynamic::VectorMask { lanes, .. }) => lanes,
+        _ => 0,
+    };
+    match operand.fact.kind {
+        AccessKind::Gather | AccessKind::Scatter => Shape::Indexed {
+            lanes: lanes.min(16),
+            index: if instruction.is_vsib32() { 4 } else { 8 },
+            scale: instruction.memory_index_scale() as u8,
+        },
+        _ if matches!(facts.dynamic, Some(Dynamic::Repeat)) => {
+            Shape::Repeated { may_end_early: may_end_early(instruction) }
+        }
+        _ if operand.fact.masked && (1..=32).contains(&lanes) => Shape::Masked { lanes },
+        _ => Shape::Plain,
+    }
+}

@@ -1,0 +1,166 @@
+//! Writes how a block ends: its transfer of control.
+
+use iced_x86::Register;
+
+use crate::instrument::translator::code_cache::block::Moved;
+use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::code_cache::version::Version;
+use crate::instrument::translator::translate::block_emitter::Writer;
+use crate::instrument::translator::translate::returns::Callee;
+use crate::instrument::translator::translate::superblock::SLOTS;
+use crate::instrument::x86_64::decode::{End, condition};
+use crate::instrument::x86_64::emit::{Code, RAX, RCX, RDX};
+use crate::instrument::x86_64::rewrite::{self, NoRule};
+use crate::tracee::address::{Address, CacheAddress};
+
+impl Writer<'_> {
+    /// The transfer of control; returns the address that the chain goes on with.
+    pub(crate) fn end(&mut self, loop_start: CacheAddress, counted: bool) -> Result<Option<Address>, NoRule> {
+        let next = self.block.next();
+        self.unpark_at_end();
+        match self.block.end {
+            End::Next => Ok(Some(next)),
+            End::Jump(to) => Ok(Some(to)),
+            End::Branch(code, _) if self.loop_counter.is_some() || self.induction.is_some() => {
+                self.loop_end(condition(code), loop_start);
+                Ok(Some(next))
+            }
+            End::Branch(code, to) if self.unit.follow == Some(to) && to != next => {
+                let patch = self.unit.hot.jump_if(condition(code) ^ 1, self.unit.hot.here());
+                self.branch_away(patch, next);
+                Ok(Some(to))
+            }
+            End::Branch(code, to) => {
+                let patch = self.unit.hot.jump_if(condition(code), self.unit.hot.here());
+                self.branch_away(patch, to);
+                Ok(Some(next))
+            }
+            End::ShortBranch(to) => {
+                self.short_branch(to);
+                Ok(Some(next))
+            }
+            // Asks where it is.
+            End::Call(to) if to == next => {
+                self.push_return_address();
+                Ok(Some(to))
+            }
+            End::Call(_) if self.unit.copies_callee => {
+                self.point(self.last_offset(), self.plain());
+                self.push_next();
+                Ok(Some(next))
+            }
+            End::Call(to) => Ok(self.call(Callee::At(to))),
+            End::Return(_) if let Some(copy) = &self.unit.copy => Ok(self.return_from_copy(copy.next)),
+            End::Return(drop) => {
+                self.return_to_caller(drop, counted);
+                Ok(None)
+            }
+            End::JumpIndirect => {
+                if let Some(to) = self.unit.usual {
+                    return self.jump_to_usual(to, counted);
+                }
+                self.load_target()?;
+                self.note_target();
+                self.save_rcx(counted);
+                self.look_up();
+                Ok(None)
+            }
+            End::CallIndirect => {
+                let directly = self.unit.copies_callee || self.calls_directly();
+                if let Some(to) = self.unit.usual.filter(|_| directly) {
+                    return self.call_usual(to, counted);
+                }
+                self.load_target()?;
+                self.note_target();
+                self.save_rcx(counted);
+                self.point(self.last_offset(), Moved::RcxAndRdx);
+                Ok(self.call(Callee::InRdx))
+            }
+            End::System => {
+                self.system(counted);
+                Ok(Some(next))
+            }
+            End::Transaction(to) => {
+                // As if it had aborted at once, with no reason given.
+                self.unit.hot.constant(RAX, 0);
+                let patch = self.unit.hot.jump(self.unit.hot.here());
+                self.lead(patch, to);
+                Ok(None)
+            }
+            End::Trap => {
+                let from = usize::from(self.last_offset());
+                let code = self.block.code[from..].to_vec();
+                self.unit.hot.raw(&code);
+                self.point(self.block.code.len() as u16, Moved::Nothing);
+                let invalid = self.block.steps.last().is_none_or(|s| s.instruction.is_invalid());
+                self.unit.hot.raw(if invalid { &[0x0f, 0x0b] } else { &[0x90] }); // ud2, nop
+                Ok((!invalid).then_some(next))
+            }
+            End::Far => {
+                self.unit.hot.raw(&[0xcc]); // int3: rprof says that it cannot follow
+                Ok(None)
+            }
+        }
+    }
+
+    /// `jrcxz taken; jmp over; taken: jmp target; over:`
+    pub(crate) fn short_branch(&mut self, to: Address) {
+        let from = usize::from(self.last_offset());
+        let mut bytes = self.block.code[from..].to_vec();
+        if let Some(distance) = bytes.last_mut() {
+            *distance = 2;
+        }
+        let hot = &mut self.unit.hot;
+        // The rel32 behind the two short jumps must not need padding.
+        hot.align_patch(bytes.len() as u64 + 3);
+        hot.raw(&bytes);
+        let over = hot.jump_short();
+        let before = hot.len();
+        let patch = hot.jump(hot.here());
+        debug_assert_eq!(hot.len() - before, 5, "padding between the short jumps");
+        hot.land(over);
+        self.lead(patch, to);
+    }
+
+    pub(crate) fn push_return_address(&mut self) {
+        let cold = &mut self.unit.cold;
+        cold.align(8);
+        let word = cold.here();
+        cold.raw(&self.block.next().get().to_le_bytes());
+        self.unit.hot.push_word_at(word);
+    }
+
+    /// RDX is saved and becomes the target of the block's last instruction.
+    pub(crate) fn load_target(&mut self) -> Result<(), NoRule> {
+        self.unit.hot.save(layout::SAVE_RDX, RDX);
+        self.point(self.last_offset(), self.plain());
+        self.load_target_into(Register::RDX)
+    }
+
+    /// A register, which is saved, becomes the target of the block's last instruction.
+    pub(crate) fn load_target_into(&mut self, register: Register) -> Result<(), NoRule> {
+        let Some(step) = self.block.steps.last().copied() else { return Ok(()) };
+        rewrite::load_target(&mut self.unit.hot, register, &step.instruction, SLOTS)
+    }
+
+    /// RCX is saved and free from here on.
+    pub(crate) fn save_rcx(&mut self, counted: bool) {
+        if !self.parked {
+            self.unit.hot.save(layout::SAVE_RCX, RCX);
+        }
+        if !counted {
+            self.count_with_rcx();
+        }
+    }
+
+    /// RDX is the target; RCX and RDX are saved.
+    pub(crate) fn look_up(&mut self) {
+        look_up_in(&mut self.unit.hot, self.space.tables_at(), self.unit.version);
+    }
+}
+
+/// The same at the end of `code`.
+pub(crate) fn look_up_in(code: &mut Code, tables: u32, version: Version) {
+    code.lookup_index_to_rcx(RDX, tables + layout::TARGET_MASK);
+    code.jump_table(tables + version.lookup());
+}
