@@ -10,7 +10,7 @@
 //! [`load_or_measure`] is the entry. Every ceiling is a [`Ceiling`](crate::profile::Ceiling): `value` in base units for
 //! all its `threads` together (times: of one event), by the rule of docs/ceilings.md; `clock_hz`: the clock while it ran, told by a
 //! dependent chain of multiplications right behind the kernel; `resting_hz`: some time later, if another. Thread counts: 1, the powers of two,
-//! the cores, all CPUs; what is marked † only at 1 and the most, ‡ only at 1.
+//! the cores, the fast CPUs of a hybrid host, all; what is marked † only at 1 and the most, ‡ only at 1.
 //!
 //! # Ids
 //!
@@ -29,8 +29,8 @@
 //! | `lat.int.{add,mul,div}` `lat.forward.gpr` `lat.vector` ‡ | s | integer steps (`div`: with the two fillers of its chain); store → load of a general register; a shuffle |
 //! | `overlap.window` ‡ | op | W: long restarted chains of n overlap as k(n) = n / (n − W); short ones by the sweep below |
 //! | sweep `overlap.{add,fma}.scalar` ‡ | chains | k(n): chains of n operations under way at once when each is restarted |
-//! | `l1.access.{load,store,load2store1,load1store1}.{int,fp.scalar,fp.128,fp.256,fp.512}` † | access/s | accesses by width and register file |
-//! | `mix.{mov,alu,load}.{2,4,8,16}` + ``, `.l1i`, `.l2` | instr/s | one FP instruction in k, filler else; code of about 1 KiB (the best of several lengths), of L1I, of L2 |
+//! | `l1.access.{load,store,load2store1,load1store1}.{int,fp.scalar,fp.128,fp.256,fp.512}` | access/s | accesses by width and register file |
+//! | `mix.{mov,alu,load}.{2,4,8,16}` + ``, `.l1i`, `.l2` † | instr/s | one FP instruction in k, filler else; code of some KiB (the best of several lengths), of L1I, of L2 |
 //! | `issue` `issue.nop` † | instr/s | the upper limit: register moves, additions, vector additions; `nop` alone, which some cores drop |
 //! | `{l1,l2,l3,dram}.{read,copy,triad,update,write}` | byte/s | streams; bytes of docs/conventions.md, Bytes at that level |
 //! | `dram.{copy,triad,write}.nt` | byte/s | with non-temporal stores |

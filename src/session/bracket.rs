@@ -3,6 +3,7 @@
 //! On a shared host the neighbours leave more of the memory at one minute than at the next. The ceilings are looked at
 //! again when the program has run: of each the better value stands, and one that moved is marked with the range.
 
+use crate::machine::estimate::class::Class;
 use crate::profile::clock;
 use crate::profile::machine::{Ceiling, Machine};
 use crate::profile::run::Warning;
@@ -10,10 +11,7 @@ use crate::profile::run::Warning;
 /// The warning's code.
 pub const MOVED_CODE: &str = "ceilings-moved";
 
-/// A ceiling that moved by more than this is not settled.
-const MOVED: f64 = 0.10;
-
-/// The ceilings of a run with those from `before` and `after` it, and a doubt if the memory's moved. Those that follow the core's clock
+/// The ceilings of a run with those from `before` and `after` it, and a warning if any moved. Those that follow the core's clock
 /// are compared per cycle.
 pub fn around(mut before: Machine, after: &Machine) -> (Machine, Option<Warning>) {
     let mut moved: Vec<(String, f64, f64)> = Vec::new();
@@ -29,10 +27,19 @@ pub fn around(mut before: Machine, after: &Machine) -> (Machine, Option<Warning>
         if (Ceiling { value: Some(old), ..ceiling.clone() }).gain(later) > 0.0 {
             *ceiling = later.clone();
         }
-        if apart > MOVED {
+        let spread = ceiling.spread.unwrap_or(0.0).max(later.spread.unwrap_or(0.0));
+        if apart > Class::of(&ceiling.id).noisy_from().max(spread) {
             ceiling.spread = Some(ceiling.spread.unwrap_or(0.0).max(apart));
             *ceiling = ceiling.clone().noisy(format!("{old:.4e} before the run, {new:.4e} after it"));
             moved.push((ceiling.id.to_string(), old, new));
+        }
+    }
+    let is_new = |later: &&Ceiling| !before.ceilings.iter().any(|c| c.is_same(later));
+    let new: Vec<Ceiling> = after.ceilings.iter().filter(is_new).cloned().collect();
+    before.ceilings.extend(new);
+    for sweep in &after.sweeps {
+        if before.sweep(&sweep.id, sweep.threads).is_none() {
+            before.sweeps.push(sweep.clone());
         }
     }
     let warning = moved.iter().max_by(|a, b| apart(a).total_cmp(&apart(b))).map(|(id, old, new)| {

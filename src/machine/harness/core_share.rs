@@ -86,7 +86,7 @@ impl CoreShare {
             least.truncate(LEAST);
         }
         let shared = least.len() == LEAST && ratio > SHARED * least[LEAST - 1];
-        if threads > 1 {
+        if threads > 1 && least.len() == LEAST {
             let ever = if shared { &self.ever_together } else { &self.ever_apart };
             ever.store(true, Ordering::Relaxed);
         }

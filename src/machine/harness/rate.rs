@@ -115,8 +115,6 @@ pub struct Rate {
     pub disturbed: bool,
     /// Fewer than that had a core for each thread, so that those on shared cores count, too.
     pub shared: bool,
-    /// Seconds that the hypervisor took from this host meanwhile, in steps of 10 ms.
-    pub stolen_s: f64,
     /// The cores did it by themselves: at another clock the rate is another one, in proportion.
     pub by_itself: bool,
 }
@@ -147,8 +145,8 @@ impl Rate {
     /// Judges `runs`, in each of which `amount` was done, by the fastest one in `fastest` of them. Those on
     /// shared cores count only where there are not enough others, and disturbed ones only where even these are too few.
     pub fn judge(runs: &[Repetition], amount: f64, fastest: usize) -> Rate {
-        let shared = runs.iter().filter(|r| !r.disturbed && !r.shared).count() < FEWEST;
         let disturbed = runs.iter().filter(|r| !r.disturbed).count() < FEWEST;
+        let shared = runs.iter().filter(|r| (disturbed || !r.disturbed) && !r.shared).count() < FEWEST;
         let counted = runs.iter().filter(|r| (disturbed || !r.disturbed) && (shared || !r.shared));
         let mut order: Vec<(f64, &Repetition)> = counted.map(|r| (amount / r.seconds, r)).collect();
         keep_steady(&mut order);
@@ -163,7 +161,6 @@ impl Rate {
                 clock_doubt: 1.0,
                 disturbed: true,
                 shared: true,
-                stolen_s: 0.0,
                 by_itself: false,
             };
         };
@@ -185,18 +182,7 @@ impl Rate {
         per_cycle.sort_unstable_by(|a, b| b.total_cmp(a));
         let typical = per_cycle[per_cycle.len() / 4] * clock_hz;
         let spread = (first - slowest) / best;
-        Rate {
-            best,
-            typical,
-            spread,
-            clock_hz,
-            resting_hz,
-            clock_doubt,
-            disturbed,
-            shared,
-            stolen_s: 0.0,
-            by_itself: false,
-        }
+        Rate { best, typical, spread, clock_hz, resting_hz, clock_doubt, disturbed, shared, by_itself: false }
     }
 
     /// One that was not timed.
@@ -236,7 +222,6 @@ impl Rate {
             clock_doubt: mean(|r| r.clock_doubt),
             disturbed: rates.iter().any(|r| r.disturbed),
             shared: rates.iter().any(|r| r.shared),
-            stolen_s: 0.0,
             by_itself: true,
         }
     }
@@ -414,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn no_repetition_is_not_settled() {
+    fn no_repetition_is_no_rate() {
         let none = Rate::judge(&[], 1.0, 2);
         assert!(none.spread == 1.0 && none.disturbed);
     }

@@ -9,7 +9,7 @@
 //!
 //! A short chain of dependent multiplications right behind the kernel tells the clock while it ran. A kernel of wide vectors has run for a
 //! while by then: these lower the clock of many CPUs, and slow down what executes them until it is lowered. A repetition in which a
-//! thread lost its CPU to another task, or to the hypervisor as far as the kernel knows, is discarded and made up for; so is
+//! thread lost its CPU to another task, or to the hypervisor as far as the kernel knows, does not count where there are enough others; so is
 //! one that the probes before and behind it find on a shared core (`core_share.rs`).
 
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ use super::barrier::Barrier;
 use super::clock_chain::ClockChain;
 use super::core_share::CoreShare;
 use super::pieces::{self, Timed};
-use super::presence::{Presence, Steal};
+use super::presence::Presence;
 use super::rate::Stamp;
 use super::rate::{FIRST, WARM_UP};
 pub use super::rate::{Plan, Rate, Repetition, SAME_CLOCK, usual_clock};
@@ -82,7 +82,7 @@ impl Work {
 }
 
 /// Attempts at the two runs of a calibration until one was not disturbed.
-const PATIENCE: usize = 3;
+const ATTEMPTS: usize = 3;
 
 /// What a plan counts for a job of the team, and for a byte that is written for the first time, in seconds.
 const PLANNED_JOB: f64 = 100e-6;
@@ -100,7 +100,6 @@ const WARM_UP_PART: u64 = 16;
 pub struct Stopwatch {
     team: Team,
     clock: Arc<ClockChain>,
-    steal: Steal,
     share: Arc<CoreShare>,
     /// Iterations that take long enough, by what is timed.
     calibrated: Mutex<HashMap<u64, u64>>,
@@ -112,14 +111,7 @@ impl Stopwatch {
     /// A stopwatch with the chain that tells the clock and the independent additions that tell whether a core is shared. `cores`: threads that get a core each; `patience`: time for having them moved apart.
     pub fn new(team: Team, clock: ClockChain, probe: Kernel, cores: usize, patience: Duration) -> Self {
         let share = Arc::new(CoreShare::new(probe, PROBE_ADDITIONS, cores, patience));
-        Stopwatch {
-            team,
-            clock: Arc::new(clock),
-            steal: Steal::open(),
-            share,
-            calibrated: Mutex::default(),
-            planned_s: None,
-        }
+        Stopwatch { team, clock: Arc::new(clock), share, calibrated: Mutex::default(), planned_s: None }
     }
 
     /// A stopwatch that times nothing and adds up how long that would take.
@@ -287,7 +279,6 @@ impl Stopwatch {
         let pieces = if threads == 1 || apart { self.clock.pieces(plan.seconds).min(plan.pieces) } else { 1 };
         let plan = Plan { pieces, ..plan };
         let (iterations, mut runs) = self.calibrate(work, plan)?;
-        let stolen = self.steal.seconds();
         let judge = |runs: &[Vec<Stamp>]| match plan.is_shared() || !apart {
             true => Rate::judge(&repetitions_of(runs), amount * iterations as f64, plan.fastest),
             false => Rate::judge_threads(runs, amount * iterations as f64, plan.fastest),
@@ -298,7 +289,7 @@ impl Stopwatch {
             runs.extend(self.stamps(work, iterations, plan.repetitions, plan.pieces)?);
             rate = judge(&runs);
         }
-        Ok(Rate { stolen_s: self.steal.seconds() - stolen, by_itself: !plan.is_shared(), ..rate })
+        Ok(Rate { by_itself: !plan.is_shared(), ..rate })
     }
 
     /// Has the hypervisor move the CPUs of `threads` threads to cores of their own, as far as time is left for it.
@@ -315,10 +306,10 @@ impl Stopwatch {
         self.share.always_together()
     }
 
-    /// Times two runs, again while all were disturbed, at most [`PATIENCE`] times; the undisturbed ones, else all.
+    /// Times two runs, again while all were disturbed, at most [`ATTEMPTS`] times; the undisturbed ones, else all.
     fn undisturbed(&self, work: &Work, iterations: u64, pieces: u64) -> Result<Vec<Vec<Stamp>>, MachineError> {
         let mut runs = Vec::new();
-        for _ in 0..PATIENCE {
+        for _ in 0..ATTEMPTS {
             runs.extend(self.stamps(work, iterations, 2, pieces)?);
             let is_quiet = |r: Repetition| !r.disturbed && !r.shared;
             let is_kept = |stamps: &&Vec<Stamp>| Repetition::from_stamps(stamps).is_some_and(is_quiet);

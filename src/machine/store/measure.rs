@@ -16,7 +16,7 @@ use crate::machine::progress::Progress;
 use crate::machine::suite;
 use crate::machine::suite::lab::{Effort, Lab};
 use crate::profile::clock;
-use crate::profile::machine::{Ceiling, How, Machine, Missing, Quality};
+use crate::profile::machine::{Ceiling, Machine, Missing, Quality};
 use crate::profile::run::Warning;
 use crate::tracee::whole_file;
 
@@ -112,14 +112,20 @@ pub fn load_or_measure(request: &Request, progress: &mut dyn Progress) -> Result
         ));
     }
     let _ahead = Priority::raise();
-    let mut lab = Lab::new(request.features, topology.clone(), threads, memory, request.effort)?;
-    let mut unusable = None;
+    let (mut unusable, mut known) = (None, None);
     if let Some(directory) = directory.as_ref().filter(|_| !request.refresh) {
         match super::load(directory, &key) {
-            Ok(entry) if entry.satisfies(request.effort) => return still_good(entry, lab, directory, progress),
+            Ok(entry) if entry.satisfies(request.effort) => known = Some((entry, directory)),
             Ok(_) => {}
             Err(why) => unusable = Some(why),
         }
+    }
+    // What was measured thoroughly is measured again as thoroughly.
+    let is_full = known.as_ref().is_some_and(|(entry, _)| entry.satisfies(Effort::Full));
+    let effort = if is_full { Effort::Full } else { request.effort };
+    let mut lab = Lab::new(request.features, topology.clone(), threads, memory, effort)?;
+    if let Some((entry, directory)) = known {
+        return still_good(entry, lab, directory, progress);
     }
     suite::measure_all(&mut lab, progress)?;
     let machine = assemble(lab, &topology, request.features)?;
@@ -189,7 +195,7 @@ fn still_good(
     let drift = drift::check(&lab, &entry.machine)?;
     let outdated = outdate(drift, &mut entry.machine.ceilings);
     let late = |c: &Ceiling| c.quality == Quality::Missing(Missing::Time);
-    let noisy = |c: &Ceiling| c.quality == Quality::Noisy && c.how == How::Measured;
+    let noisy = |c: &Ceiling| c.quality == Quality::Noisy;
     let is_unfinished = entry.machine.ceilings.iter().any(|c| c.id == "dram.read" && late(c));
     let mut wanted = outdated.clone();
     if entry.retries < RETRIES {
@@ -199,7 +205,7 @@ fn still_good(
         return Ok(entry.machine);
     }
     let Machine { ceilings, sweeps, .. } = &mut entry.machine;
-    lab.resume(std::mem::take(ceilings), std::mem::take(sweeps), &outdated);
+    lab.resume(std::mem::take(ceilings), std::mem::take(sweeps));
     lab.only(
         wanted,
         match () {
@@ -218,7 +224,7 @@ fn still_good(
     Ok(entry.machine)
 }
 
-/// Marks the ceilings of what moved, and returns those that were measured themselves.
+/// Marks the ceilings of what moved, and returns their keys.
 fn outdate(drift: Drift, ceilings: &mut [Ceiling]) -> Keys {
     let mut outdated = Keys::new();
     for ceiling in ceilings.iter_mut().filter(|c| c.value.is_some() && !clock::is_parameter(&c.id)) {

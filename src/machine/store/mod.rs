@@ -44,7 +44,7 @@ pub struct Entry {
     pub key: Key,
     /// `quick` or `full`.
     pub effort: String,
-    /// Later runs that have tried again what was in doubt.
+    /// Later runs that have tried again what was late or noisy.
     #[serde(default)]
     pub retries: u32,
     /// The ceilings.

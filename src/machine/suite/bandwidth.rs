@@ -51,6 +51,11 @@ pub fn levels(lab: &mut Lab) -> Result<(), MachineError> {
         {
             continue;
         }
+        let streams: Vec<String> = dram_streams("").into_iter().chain(NAMES_AND_PREFETCH.map(String::from)).collect();
+        if !lab.wants_family_on(Pages::Huge, &streams, threads) {
+            near_alone(lab, threads)?;
+            continue;
+        }
         let Some(arena) = lab.far(threads, Pages::Huge)? else {
             no_far_buffer(lab, threads);
             near_alone(lab, threads)?;
@@ -69,7 +74,8 @@ pub fn levels(lab: &mut Lab) -> Result<(), MachineError> {
 /// The sweeps `workingset.{kind}`; of a quick measurement what it cannot do without.
 pub fn sweeps(lab: &mut Lab) -> Result<(), MachineError> {
     for threads in lab.ends() {
-        if lab.effort == Effort::Quick && threads > 1 {
+        let is_known = !lab.measures_all() && lab.swept("workingset.read", threads as u32).is_some();
+        if is_known || lab.effort == Effort::Quick && threads > 1 {
             continue;
         }
         let Some(arena) = lab.far(threads, Pages::Huge)? else { continue };
@@ -100,6 +106,7 @@ fn near_alone(lab: &mut Lab, threads: usize) -> Result<(), MachineError> {
     }
     let Some(total) = near.iter().map(bytes).max() else { return Ok(()) };
     let arena = Arena::new(lab.team(), threads, total, Pages::Huge, false)?;
+    lab.fill(&arena)?;
     near.iter().try_for_each(|level| kinds(lab, &arena, level))
 }
 
@@ -161,7 +168,7 @@ fn levels_of(lab: &Lab, threads: usize, far: Option<&Arena>) -> Vec<Level> {
     if let Some(l3) = lab.topology.cache(3) {
         let sharers = (l3.shared_by as usize).min(threads).max(1) as u64;
         let share = l3.size / sharers;
-        let l2 = size(2).unwrap_or(0);
+        let l2 = size(2).unwrap_or(share / 8);
         let (least, most) = ((3 * l2).min(share), (share / 2).min(LARGEST_IN_L2S * l2).max(l2));
         let between = ((l2 as f64 * share as f64).sqrt() as u64).max(5 * l2).clamp(least.min(most), most);
         let mut sets = in_time(&[between, least, most], 2);
@@ -301,6 +308,9 @@ fn work(
     Ok(Some((if windows > 1 { work.through(apart) } else { work }, elements)))
 }
 
+/// Other names of reading, and reading with software prefetches.
+const NAMES_AND_PREFETCH: [&str; 3] = ["dram.cores.", "dram.noprefetch", "dram.prefetch"];
+
 /// Kinds with stores that go past the caches.
 const NON_TEMPORAL: [Stream; 3] = [Stream::Copy, Stream::Triad, Stream::Write];
 
@@ -308,12 +318,13 @@ const NON_TEMPORAL: [Stream; 3] = [Stream::Copy, Stream::Triad, Stream::Write];
 /// ends some prefetchers stop. The memory behind them lies together 2 MiB at a time, so that they come out again. Where the kernel hands
 /// out single pages they may be slower (Zen 1: reads by up to a third, Zen 5: by 3 %).
 pub fn on_small_pages(lab: &mut Lab) -> Result<(), MachineError> {
-    // They are compared with those on huge pages of the same measurement.
-    if lab.effort == Effort::Quick && lab.measures_all() {
-        return Ok(());
-    }
     let ids = dram_streams(ON_SMALL_PAGES);
     for threads in lab.ends() {
+        // They are compared with those on huge pages of the same measurement.
+        if lab.effort == Effort::Quick {
+            ids.iter().for_each(|id| lab.left_out(Label::new(id.clone(), "byte/s", threads)));
+            continue;
+        }
         if !lab.wants_family_on(Pages::Split, &ids, threads) {
             continue;
         }
@@ -375,6 +386,10 @@ fn extras(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
     if let Some(read) = lab.found("dram.read", threads).cloned() {
         lab.alias("dram.noprefetch", &read);
         lab.alias(&format!("dram.cores.{threads}"), &read);
+    } else {
+        for id in ["dram.noprefetch".to_owned(), format!("dram.cores.{threads}")] {
+            no_buffer(lab, Label::new(id, "byte/s", threads));
+        }
     }
     prefetch(lab, arena)
 }

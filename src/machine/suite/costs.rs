@@ -27,7 +27,7 @@ fn cycles_of(rate: &Rate) -> f64 {
 }
 
 fn mispredict(lab: &mut Lab) -> Result<(), MachineError> {
-    // A cost, no ceiling: the median of several copies, which another run finds again within what half of these differ by.
+    // A cost, no ceiling: the median of several copies.
     let time = |lab: &Lab, random: bool, copies: usize| -> Result<Option<Rate>, MachineError> {
         let kernel = branches(random, lab.features)?;
         let amount = kernel.work.payload as f64;
@@ -36,10 +36,7 @@ fn mispredict(lab: &mut Lab) -> Result<(), MachineError> {
         let rates = (0..copies).map(|_| lab.watch().rate(&Work::on_registers(kernel.copied()?, 1), amount, plan));
         let mut rates = rates.collect::<Result<Vec<Rate>, _>>()?;
         rates.sort_by(|a, b| cycles_of(a).total_cmp(&cycles_of(b)));
-        let quarter = |n: usize| rates.get(n * copies / 4).map_or(0.0, cycles_of);
-        let (first, median, third) = (quarter(1), quarter(2), quarter(3));
-        let differ = if median > 0.0 { (third - first) / median } else { 0.0 };
-        Ok(rates.into_iter().nth(copies / 2).map(|rate| Rate { spread: differ, ..rate }))
+        Ok(rates.into_iter().nth(copies / 2))
     };
     let label = Label::new("mispredict", "s", 1);
     if lab.leaves_out(&label) {
@@ -51,12 +48,10 @@ fn mispredict(lab: &mut Lab) -> Result<(), MachineError> {
     };
     // A random branch is mispredicted every second time.
     let cycles = 2.0 * (cycles_of(&random) - cycles_of(&predicted));
-    let off = |rate: &Rate| rate.spread * cycles_of(rate);
     if cycles <= 0.0 {
         lab.missing(label, "random branches took no longer than predictable ones");
     } else {
-        let spread = 2.0 * (off(&random) + off(&predicted)) / cycles;
-        let rate = Rate { best: random.clock_hz / cycles, spread, ..random };
+        let rate = Rate { best: random.clock_hz / cycles, ..random };
         lab.record_time(label, &rate);
     }
     Ok(())

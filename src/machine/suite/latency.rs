@@ -157,15 +157,22 @@ pub fn saturation(lab: &mut Lab) -> Result<(), MachineError> {
             if lab.is_left_out(&label) {
                 continue;
             }
+            if lab.leaves_out(&label) {
+                continue;
+            }
             let mut rates = Vec::new();
             for chains in SIDE_BY_SIDE {
-                if lab.leaves_out(&label) {
+                if lab.out_of_time() {
                     break;
                 }
                 let kernel = fp::chains("side by side", &[opcode], chains, precision, width, lab.features)?;
                 let flops = kernel.work.flops as f64;
                 let rate = lab.watch().rate(&Work::on_registers(kernel, 1), flops, lab.core_plan())?;
                 rates.push((chains as f64, rate));
+            }
+            if rates.len() < SIDE_BY_SIDE.len() {
+                lab.too_late(label);
+                continue;
             }
             let points = at_one_clock(rates);
             let best = points.iter().map(|p| p.1).fold(0.0, f64::max);
@@ -185,10 +192,13 @@ pub fn saturation(lab: &mut Lab) -> Result<(), MachineError> {
     Ok(())
 }
 
+/// Lengths of chains that are restarted.
+const LENGTHS: [usize; 14] = [4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024];
+
 /// Sweeps `overlap.{add,fma}.scalar`: over the length n of a chain that is then restarted, how many such chains are
 /// under way at once: `k(n) = n · latency / time of one chain`.
 pub fn restarted(lab: &mut Lab) -> Result<(), MachineError> {
-    if !lab.wants_family(&["overlap."], 1) {
+    if !lab.wants_family(&["overlap."], 1) || lab.leaves_out(&Label::new("overlap.window", "op", 1)) {
         return Ok(());
     }
     for op in [FpOp::Add, FpOp::Fma] {
@@ -196,7 +206,7 @@ pub fn restarted(lab: &mut Lab) -> Result<(), MachineError> {
         let rate = step(lab, &[opcode], Precision::Dp, Width::Scalar)?;
         let latency = lab.chain(chain_of(&[op], Precision::Dp, Width::Scalar), &rate);
         let mut points = Vec::new();
-        for length in [4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024] {
+        for length in LENGTHS {
             if lab.out_of_time() {
                 break;
             }
@@ -205,6 +215,9 @@ pub fn restarted(lab: &mut Lab) -> Result<(), MachineError> {
             let rate = lab.watch().rate(&Work::on_registers(kernel, 1), steps, lab.core_plan())?;
             let step = lab.chain(format!("{length} of {}, restarted", op.name()), &rate);
             points.push((length as f64, latency.cycles / step.cycles));
+        }
+        if points.len() < LENGTHS.len() {
+            break;
         }
         if op == FpOp::Add {
             window(lab, &points);

@@ -53,7 +53,11 @@ fn on(lab: &mut Lab, prefix: &str, cpus: &[Cpu], counts: &[usize], reason: &str)
         lab.missing(first, reason);
         return Ok(());
     }
-    if lab.is_left_out(&first) || lab.leaves_out(&first) {
+    if lab.is_left_out(&first) {
+        return Ok(());
+    }
+    if lab.out_of_time() {
+        all.iter().for_each(|(id, threads)| lab.too_late(label(id, *threads)));
         return Ok(());
     }
     if lab.watch().plan(BUDGET.as_secs_f64()) {

@@ -1,10 +1,10 @@
-//! What a pass measures: everything, or only what is in doubt.
+//! What is measured: everything, or only some ceilings.
 
 use crate::machine::estimate::Keys;
 use crate::machine::harness::arena::Pages;
 use crate::profile::machine::ON_SMALL_PAGES;
 
-/// The ceilings that a pass is for.
+/// The ceilings that are measured.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Aim {
     /// Everything.

@@ -1,6 +1,7 @@
 //! Chains that latencies are derived from: what one step takes, as their rounds say.
 
 use super::{Lab, Label};
+use crate::machine::estimate::class::Class;
 use crate::machine::estimate::rounds::Round;
 use crate::machine::harness::timing::Rate;
 use crate::profile::machine::{Ceiling, CeilingId, How, Quality};
@@ -39,12 +40,18 @@ impl Lab {
 
     /// Records a latency of `cycles`, off by at most `off`, as `how` says from `chains`, the last of which tells the clock.
     pub fn record_latency(&mut self, label: Label, (cycles, off): (f64, f64), chains: &[&Chain], how: &str) {
-        let Some(last) = chains.last() else { return };
+        let Some(last) = chains.last().filter(|_| self.wants(&label)) else { return };
         let noisy = chains.iter().find(|chain| chain.quality != Quality::Reproduced);
+        let is_sure = self.found(&label.id, label.threads).is_some_and(Ceiling::is_reproduced);
+        if is_sure && noisy.is_some() && !self.measures_all() {
+            // A later run has few rounds.
+            return;
+        }
+        let least = Class::of(&label.id).least_interval(self.guest);
         self.replace(Ceiling {
             value: Some(cycles / last.clock_hz),
             clock_hz: Some(last.clock_hz),
-            spread: Some(off / cycles.max(1.0)),
+            spread: Some((off / cycles.max(1.0)).max(least)),
             quality: noisy.map_or(Quality::Reproduced, |chain| chain.quality),
             how: How::Derived,
             reason: noisy.and_then(|chain| chain.reason.clone()).or(Some(how.into())),

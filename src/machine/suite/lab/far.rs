@@ -1,5 +1,5 @@
-//! The buffers that no cache holds. They are made once and kept, unless [given back](Lab::give_back_far): memory costs most when it is
-//! touched first, a second for each half a GiB where the hypervisor has not yet given it to this host.
+//! The buffers that no cache holds. They are made once and kept: memory costs most when it is touched
+//! first, a second for each half a GiB where the hypervisor has not yet given it to this host.
 
 use std::time::{Duration, Instant};
 

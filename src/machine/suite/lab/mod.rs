@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::machine::error::MachineError;
+use crate::machine::estimate::class::Class;
 use crate::machine::estimate::rounds::{Round, Rounds};
 use crate::machine::estimate::{self, Keys};
 use crate::machine::harness::arena::{Arena, Pages};
@@ -19,8 +20,9 @@ use crate::machine::harness::{ClockChain, Team, core_to_core};
 use crate::machine::host::features::Features;
 use crate::machine::host::topology::{self, Topology};
 use crate::machine::kernels::Kernel;
+use crate::profile::clock;
 use crate::profile::core_to_core::CoreToCore;
-use crate::profile::machine::{Ceiling, CeilingId, Sweep};
+use crate::profile::machine::{Ceiling, CeilingId, How, Sweep};
 use crate::profile::run::Warning;
 use aim::Aim;
 pub use chain::Chain;
@@ -198,12 +200,13 @@ impl Lab {
 
     /// Whether what is measured once is measured now: in the first round over everything.
     pub fn is_first_of_all(&self) -> bool {
-        self.schedule.round == 0 && self.measures_all()
+        self.schedule.round == self.schedule.first && self.measures_all()
     }
 
     /// Only what `keys` names is measured, within `budget` from now on; the rest stays as it is recorded.
     pub fn only(&mut self, keys: Keys, budget: Duration) {
         self.aim = Aim::Only(keys);
+        self.schedule.begin(0, self.elapsed());
         self.schedule.set_end(self.elapsed() + budget);
     }
 
@@ -273,20 +276,23 @@ impl Lab {
                 let best = (0..known.len()).max_by(|a, b| known[*a].total_cmp(&known[*b])).unwrap_or(0);
                 let other =
                     (0..known.len()).filter(|n| *n != best).nth(self.round() % known.len().max(2).saturating_sub(1));
-                other.into_iter().chain([best]).collect()
+                [best].into_iter().chain(other).collect()
             }
         };
         let mut rates = Vec::new();
-        for n in in_turn {
+        for &n in &in_turn {
             if !rates.is_empty() && self.out_of_time() {
                 break;
             }
             if let Some(rate) = time(self, &ways[n])? {
-                best_rates[n] = best_rates[n].max(rate.best);
+                let per_cycle = if rate.by_itself { rate.best / rate.clock_hz.max(1.0) } else { rate.best };
+                best_rates[n] = best_rates[n].max(per_cycle);
                 rates.push(rate);
             }
         }
-        self.ways.insert(label.key(), best_rates);
+        if rates.len() == in_turn.len() {
+            self.ways.insert(label.key(), best_rates);
+        }
         Ok(Rate::of_copies(rates))
     }
 
@@ -343,16 +349,19 @@ impl Lab {
         &self.ceilings
     }
 
-    /// Takes over what an earlier measurement recorded, each value as one round, but those of `outdated`.
-    pub fn resume(&mut self, ceilings: Vec<Ceiling>, sweeps: Vec<Sweep>, outdated: &Keys) {
-        for ceiling in &ceilings {
-            let (key, value) = ((ceiling.id.clone(), ceiling.threads as usize), ceiling.value.unwrap_or(0.0));
-            let rate = if ceiling.unit == "s" { 1.0 / value } else { value };
-            if value > 0.0 && !outdated.contains(&key) {
-                let clock_hz = ceiling.clock_hz.unwrap_or(1.0);
+    /// Takes over what an earlier measurement recorded: values that nothing speaks against but that they were measured once as one round,
+    /// the others begin anew where they are measured again.
+    pub fn resume(&mut self, ceilings: Vec<Ceiling>, sweeps: Vec<Sweep>) {
+        for ceiling in ceilings.iter().filter(|c| c.how == How::Measured && !clock::is_parameter(&c.id)) {
+            let (Some(value), Some(clock_hz)) = (ceiling.value.filter(|v| *v > 0.0), ceiling.clock_hz) else {
+                continue;
+            };
+            let least = Class::of(&ceiling.id).least_interval(self.guest);
+            if ceiling.spread.is_none_or(|spread| spread <= least) {
+                let rate = if ceiling.unit == "s" { 1.0 / value } else { value };
                 let resting_hz = ceiling.looked_hz().unwrap_or(clock_hz);
                 let round = Round { rate, clock_hz, resting_hz, undisturbed: true, steady: true };
-                self.rounds.note(&key.0, key.1, round);
+                self.rounds.note(&ceiling.id, ceiling.threads as usize, round);
             }
         }
         (self.ceilings, self.sweeps) = (ceilings, sweeps);
@@ -414,8 +423,11 @@ impl Lab {
         self.huge_pages
     }
 
-    /// Adds a curve, in place of an earlier one.
+    /// Adds a curve, in place of an earlier one, unless that has more points.
     pub fn sweep(&mut self, sweep: Sweep) {
+        if self.swept(&sweep.id, sweep.threads).is_some_and(|old| old.points.len() > sweep.points.len()) {
+            return;
+        }
         self.sweeps.retain(|old| old.id != sweep.id || old.threads != sweep.threads);
         self.sweeps.push(sweep);
     }

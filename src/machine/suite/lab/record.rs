@@ -99,7 +99,10 @@ impl Lab {
 
     /// Records a parameter of the core, which `machine/suite/core/` measures in rounds of its own.
     pub fn record_parameter(&mut self, parameter: Ceiling) {
-        self.replace(parameter);
+        let is_known = self.found(&parameter.id, parameter.threads as usize).is_some();
+        if parameter.value.is_some() || !is_known {
+            self.replace(parameter);
+        }
     }
 
     pub(super) fn replace(&mut self, ceiling: Ceiling) {

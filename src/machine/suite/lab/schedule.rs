@@ -16,6 +16,8 @@ pub struct Schedule {
     pub began: Instant,
     /// The round that is under way.
     pub round: usize,
+    /// The first round over everything: a quick measurement has one over the core alone before it.
+    pub first: usize,
     /// What is measured now may overrun the time of a quiet host in the first round.
     pub essential: bool,
     /// Time after which nothing begins, from the start on; of what is essential.
@@ -29,7 +31,16 @@ impl Schedule {
     /// That of `effort`.
     pub fn of(effort: Effort) -> Self {
         let (end, last_end) = (effort.budget(), effort.overrun());
-        Schedule { began: Instant::now(), round: 0, essential: false, end, last_end, round_began: Duration::ZERO }
+        let first = usize::from(effort == Effort::Quick);
+        Schedule {
+            began: Instant::now(),
+            round: 0,
+            first,
+            essential: false,
+            end,
+            last_end,
+            round_began: Duration::ZERO,
+        }
     }
 
     /// From now on nothing begins after `end`.
@@ -39,7 +50,7 @@ impl Schedule {
 
     /// When what is measured now has to begin at the latest.
     pub fn end(&self) -> Duration {
-        if self.essential && self.round == 0 { self.last_end } else { self.end }
+        if self.essential && self.round <= self.first { self.last_end } else { self.end }
     }
 
     /// Round number `round` begins `now`.
