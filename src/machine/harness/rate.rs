@@ -68,7 +68,7 @@ pub struct Plan {
     pub pieces: u64,
     /// Repetitions.
     pub repetitions: usize,
-    /// Rate and spread are those of the fastest one in so many repetitions (at least three): 8 where what disturbs is not
+    /// The rate is that of the fastest one in so many repetitions (at least three): 8 where what disturbs is not
     /// the kernel's own (registers, near caches), 2 where neighbours are part of the figure.
     pub fastest: usize,
 }
@@ -102,8 +102,6 @@ pub struct Rate {
     /// The median rate of the faster half, each taken at `clock_hz`: what ran at another clock than was told on both sides of it is not
     /// among those in the middle.
     pub typical: f64,
-    /// (max − min) / median over the fastest repetitions.
-    pub spread: f64,
     /// Median clock of the fastest repetitions, in hertz.
     pub clock_hz: f64,
     /// The same before each.
@@ -155,7 +153,6 @@ impl Rate {
             return Rate {
                 best: 0.0,
                 typical: 0.0,
-                spread: 1.0,
                 clock_hz: 0.0,
                 resting_hz: 0.0,
                 clock_doubt: 1.0,
@@ -177,29 +174,17 @@ impl Rate {
         let (clock_hz, resting_hz) = (clocks[clocks.len() / 2], resting[resting.len() / 2]);
         let middle_half = (clocks[clocks.len() * 3 / 4] - clocks[clocks.len() / 4]) / clock_hz;
         let clock_doubt = middle_half / (clocks.len() as f64).sqrt();
-        let slowest = faster.last().map_or(best, |r| r.0);
         let mut per_cycle: Vec<f64> = order.iter().map(|(rate, r)| rate / r.clock_hz).collect();
         per_cycle.sort_unstable_by(|a, b| b.total_cmp(a));
         let typical = per_cycle[per_cycle.len() / 4] * clock_hz;
-        let spread = (first - slowest) / best;
-        Rate { best, typical, spread, clock_hz, resting_hz, clock_doubt, disturbed, shared, by_itself: false }
+        Rate { best, typical, clock_hz, resting_hz, clock_doubt, disturbed, shared, by_itself: false }
     }
 
     /// One that was not timed.
     pub fn planned(best: f64) -> Rate {
         let nothing = Rate::judge(&[], 1.0, 1);
         let (typical, clock_hz, resting_hz) = (best, 1e9, 1e9);
-        Rate {
-            best,
-            typical,
-            spread: 0.0,
-            clock_hz,
-            resting_hz,
-            clock_doubt: 0.0,
-            disturbed: false,
-            shared: false,
-            ..nothing
-        }
+        Rate { best, typical, clock_hz, resting_hz, clock_doubt: 0.0, disturbed: false, shared: false, ..nothing }
     }
 
     /// Judges repetitions, of each of which these are the stamps, by their threads one by one, where these have nothing in common:
@@ -216,7 +201,6 @@ impl Rate {
         Rate {
             best,
             typical: sum(|r| r.typical),
-            spread: if best > 0.0 { sum(|r| r.spread * r.best) / best } else { 1.0 },
             clock_hz: mean(|r| r.clock_hz),
             resting_hz: mean(|r| r.resting_hz),
             clock_doubt: mean(|r| r.clock_doubt),
@@ -226,18 +210,11 @@ impl Rate {
         }
     }
 
-    /// The better of two ways to do the same.
-    pub fn better(self, other: Rate) -> Rate {
-        if other.best > self.best { other } else { self }
-    }
-
-    /// The best of several copies of a kernel, or ways to do the same; what came out again in another one is that sure.
+    /// The best of several copies of a kernel, or ways to do the same.
     pub fn of_copies(mut rates: Vec<Rate>) -> Option<Rate> {
         keep_at_usual_clock(&mut rates);
         rates.sort_by(|a, b| b.best.total_cmp(&a.best));
-        let again = rates.get(1).map(|second| 1.0 - second.best / rates[0].best);
-        let best = rates.into_iter().next()?;
-        Some(Rate { spread: best.spread.min(again.unwrap_or(best.spread)), ..best })
+        rates.into_iter().next()
     }
 
     /// The rate in another unit: `factor` of it for one of this.
@@ -286,10 +263,9 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_repetition_does_not_widen_the_spread() {
+    fn an_interrupted_repetition_does_not_count() {
         let rate = Rate::judge(&[run(1.0), run(1.01), run(5.0), run(1.02), run(9.0), run(1.0)], 100.0, 2);
         assert_eq!(rate.best, 100.0);
-        assert!(rate.spread < 0.011, "{rate:?}");
     }
 
     #[test]
@@ -328,7 +304,6 @@ mod tests {
         let runs = [run(0.8), run(1.0), run(1.001), run(1.002), run(1.3), run(1.3), run(1.3)];
         let rate = Rate::judge(&runs, 100.0, 8);
         assert_eq!(rate.best, 100.0, "the median of the three fastest");
-        assert!(rate.spread > 0.2, "which do not agree: {rate:?}");
         assert_eq!(Rate::judge(&runs, 100.0, 2).best, 100.0 / 1.001, "nor one of the memory: the upper quartile");
     }
 
@@ -348,7 +323,7 @@ mod tests {
         let together: Vec<Repetition> = runs.iter().filter_map(|s| Repetition::from_stamps(s)).collect();
         assert!((Rate::judge(&together, 100.0, 8).best - 80.0).abs() < 1e-6);
         let each = Rate::judge_threads(&runs, 100.0, 8);
-        assert!((each.best - 100.0).abs() < 1e-6 && each.spread < 1e-6 && each.clock_hz == 1e9, "{each:?}");
+        assert!((each.best - 100.0).abs() < 1e-6 && each.clock_hz == 1e9, "{each:?}");
         // What disturbs one counts for no other.
         runs.iter_mut().step_by(2).for_each(|stamps| stamps[0].disturbed = true);
         let each = Rate::judge_threads(&runs, 100.0, 8);
@@ -357,13 +332,9 @@ mod tests {
     }
 
     #[test]
-    fn what_came_out_again_in_another_copy_is_sure() {
-        let of = |best, spread| Rate { best, spread, ..Rate::judge(&[run(1.0), run(1.0), run(1.0)], 100.0, 8) };
-        let again = Rate::of_copies(vec![of(90.0, 0.0), of(100.0, 0.2), of(99.0, 0.3)]).expect("three");
-        assert!(again.best == 100.0 && (again.spread - 0.01).abs() < 1e-9, "{again:?}");
-        let steady = Rate::of_copies(vec![of(50.0, 0.0), of(100.0, 0.02)]).expect("two");
-        assert_eq!(steady.spread, 0.02, "a worse copy says nothing against a steady one");
-        assert_eq!(Rate::of_copies(vec![of(100.0, 0.2)]).map(|r| r.spread), Some(0.2));
+    fn of_copies_the_best_counts() {
+        let of = |best| Rate { best, ..Rate::judge(&[run(1.0), run(1.0), run(1.0)], 100.0, 8) };
+        assert_eq!(Rate::of_copies(vec![of(90.0), of(100.0), of(99.0)]).map(|rate| rate.best), Some(100.0));
         assert_eq!(Rate::of_copies(Vec::new()), None);
     }
 
@@ -393,7 +364,7 @@ mod tests {
     fn repetitions_on_shared_cores_count_only_where_there_are_no_others() {
         let shared = |seconds| Repetition { shared: true, ..run(seconds) };
         let apart = Rate::judge(&[shared(2.0), shared(2.0), run(1.0), run(1.0), run(1.1)], 100.0, 2);
-        assert!(!apart.shared && apart.best == 100.0 && apart.spread < 0.11, "{apart:?}");
+        assert!(!apart.shared && apart.best == 100.0, "{apart:?}");
         let never = Rate::judge(&[shared(2.0), shared(2.0), shared(2.0)], 100.0, 2);
         assert!(never.shared && !never.disturbed && never.best == 50.0, "{never:?}");
     }
@@ -401,6 +372,6 @@ mod tests {
     #[test]
     fn no_repetition_is_no_rate() {
         let none = Rate::judge(&[], 1.0, 2);
-        assert!(none.spread == 1.0 && none.disturbed);
+        assert!(none.best == 0.0 && none.disturbed);
     }
 }

@@ -306,7 +306,7 @@ fn scattered(lab: &mut Lab, arena: &Arena, suffix: &str) -> Result<(), MachineEr
         }
         let rates = kernels.into_iter().map(|kernel| scattered_rate(lab, arena, kernel));
         let rates = rates.collect::<Result<Vec<_>, _>>()?;
-        if let Some(rate) = rates.into_iter().reduce(Rate::better) {
+        if let Some(rate) = Rate::of_copies(rates) {
             lab.record(label, &rate);
         }
     }
