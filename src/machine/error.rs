@@ -1,9 +1,9 @@
-//! What can go wrong while measuring the machine.
+//! Errors while measuring the machine.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Errors of this room. None of them needs a panic: the caller prints the line and its hint.
+/// Errors of this module. None of them needs a panic: the caller prints the line and its hint.
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
     /// No CPU is left to measure on.
@@ -11,7 +11,7 @@ pub enum MachineError {
         "measuring the machine: {asked} allows none of this host's CPUs (hint: check taskset or the container's cpuset)"
     )]
     NoCpu {
-        /// What was asked for.
+        /// The requested CPUs.
         asked: String,
     },
     /// Executable memory was refused.
@@ -37,7 +37,7 @@ pub enum MachineError {
     Encode {
         /// Which kernel.
         kernel: String,
-        /// What the encoder says.
+        /// The encoder's message.
         reason: String,
     },
     /// A measuring thread could not be started or ended early.
@@ -45,7 +45,7 @@ pub enum MachineError {
     Thread {
         /// The CPU it was for.
         cpu: usize,
-        /// What happened.
+        /// The cause.
         reason: String,
     },
     /// The architecture has no microkernels yet.

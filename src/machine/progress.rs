@@ -1,8 +1,8 @@
-//! How a measurement tells its caller where it is.
+//! Progress reports of a measurement to its caller.
 
 use crate::profile::run::Warning;
 
-/// Receives the progress of a measurement. The caller draws it; this room prints nothing.
+/// Receives the progress of a measurement. The caller draws it; this module prints nothing.
 pub trait Progress {
     /// `done` of `total` groups of ceilings are finished, `group` is next.
     fn group(&mut self, group: &str, done: usize, total: usize);
@@ -13,7 +13,7 @@ pub trait Progress {
 /// Forgets progress, keeps the warnings.
 #[derive(Debug, Default)]
 pub struct Quiet {
-    /// The warnings in the order they came.
+    /// The warnings, in order.
     pub warnings: Vec<Warning>,
 }
 

@@ -1,8 +1,8 @@
-//! Classes of ceilings: how much another measurement may differ, and from which difference on one is noisy.
+//! Classes of ceilings: how much two measurements of one may differ, and from which difference on it is noisy.
 
 use crate::profile::clock;
 
-/// Where what a ceiling limits lies.
+/// The part of the machine that a ceiling limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     /// Registers.
@@ -14,7 +14,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// Of the ceiling `id`.
+    /// The class of the ceiling `id`.
     pub fn of(id: &str) -> Self {
         let of_all = clock::of_all_cpus(id);
         if !clock::follows(id) || of_all == "mispredict" {
@@ -25,7 +25,7 @@ impl Class {
         if near || code { Class::Near } else { Class::Core }
     }
 
-    /// What an interval is at least, to either side, relative to the value; `guest`: other guests may use the same caches and memory.
+    /// The least interval to either side, relative to the value; `guest`: other guests may use the same caches and memory.
     pub fn least_interval(self, guest: bool) -> f64 {
         match self {
             Class::Core => 0.01,

@@ -12,7 +12,7 @@ use order::Violation;
 /// Ids and thread counts of some ceilings.
 pub type Keys = BTreeSet<(CeilingId, usize)>;
 
-/// The keys of those of `ceilings` that are `wanted`.
+/// The keys of the `wanted` ones among `ceilings`.
 pub fn keys(ceilings: &[Ceiling], wanted: impl Fn(&Ceiling) -> bool) -> Keys {
     ceilings.iter().filter(|c| wanted(c)).map(|c| (c.id.clone(), c.threads as usize)).collect()
 }
@@ -32,7 +32,7 @@ pub fn mark_violations(ceilings: &mut [Ceiling]) {
     }
 }
 
-/// Marks what was measured before its part of the machine changed by `factor`: its interval reaches to what that part does now.
+/// Marks a ceiling measured before its part of the machine changed by `factor`: its interval reaches to the present value of that part.
 pub fn outdate(ceiling: &mut Ceiling, what: &str, factor: f64) {
     let spread = ceiling.spread.unwrap_or(0.0).max((factor - 1.0).abs());
     let reason = format!("measured before {what} changed; `rprof machine --refresh` measures it again");

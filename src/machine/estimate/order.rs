@@ -9,22 +9,21 @@ use crate::profile::machine::Ceiling;
 /// A lower ceiling may exceed the upper one by this share of it, or by their intervals.
 const SLACK: f64 = 0.03;
 
-/// Two ceilings in the wrong order.
+/// Two ceilings that are in the wrong order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Violation {
     /// Thread count of both.
     pub threads: u32,
-    /// Id of what should be at least as high.
+    /// Id of the ceiling that should be at least as high.
     pub upper: String,
-    /// Id of what exceeds it.
+    /// Id of the ceiling that exceeds it.
     pub lower: String,
-    /// How many times the lower one is the upper.
+    /// The lower ceiling's value divided by the upper one's.
     pub factor: f64,
 }
 
-/// Ids with the amount that one unit of each stands for, from the highest rate to the lowest:
-/// `tlp ≤ ilp ≤ simd ≤ fma ≤ peak`; L1 ≥ L2 ≥ L3 ≥ DRAM in elements per second for each kind of stream;
-/// stream > random ≥ chase.16 ≥ … ≥ chase.1.
+/// Ids with the amount of work in one unit, from the highest rate to the lowest: `tlp ≤ ilp ≤ simd ≤ fma ≤ peak`; L1 ≥ L2 ≥ L3 ≥ DRAM in
+/// elements per second for each kind of stream; stream > random ≥ chase.16 ≥ … ≥ chase.1.
 fn descending() -> Vec<Vec<(String, f64)>> {
     let mut orders: Vec<Vec<(String, f64)>> = ["dp", "sp"]
         .iter()
@@ -40,8 +39,8 @@ fn descending() -> Vec<Vec<(String, f64)>> {
     orders
 }
 
-/// Neighbours in the wrong order, at every thread count; ceilings without a value are passed over. What a core does by itself is taken at
-/// the clock of what it is compared with: some hosts' clocks jump by 18 % for seconds at a time.
+/// Neighbours in the wrong order, at every thread count; ceilings without a value are skipped. An in-core ceiling is converted to the clock
+/// of the other one, since the clocks of some hosts jump by 18 % for seconds at a time.
 pub fn violations(ceilings: &[Ceiling]) -> Vec<Violation> {
     let counts: BTreeSet<u32> = ceilings.iter().map(|c| c.threads).collect();
     let mut found = Vec::new();
@@ -79,7 +78,7 @@ mod tests {
         };
         assert!(broken(80e9, 95e9, 70e9).is_empty(), "32 and 31.7 bytes a cycle");
         assert_eq!(broken(75e9, 95e9, 70e9), ["l2.read"]);
-        // At the clock of L3 that L2 reads no more than 79 GB/s.
+        // At the clock of L3, L2 reads no more than 79 GB/s.
         assert_eq!(broken(80e9, 95e9, 85e9), ["l3.read"]);
     }
 }

@@ -6,8 +6,8 @@
 //!                                        └ value ┘
 //! ```
 //!
-//! The best one alone may be an error of the clock or a lucky moment. What a core does by itself is compared per cycle, so that a round at
-//! another clock is a round like any other; the value is given at the median clock.
+//! The best round alone may be a clock error or a lucky moment. Rates of in-core work are compared per cycle, so a round at another clock
+//! counts like any other; the value is given at the median clock.
 
 use std::collections::HashMap;
 
@@ -16,29 +16,29 @@ use crate::machine::harness::timing::{Rate, SAME_CLOCK, usual_clock};
 use crate::profile::clock;
 use crate::profile::machine::{CeilingId, Quality};
 
-/// Rounds that a value must have to be reproduced.
+/// Rounds in which a value must occur to count as reproduced.
 const FEWEST: usize = 2;
 
-/// The clock of a round is known no better than this: what a core does per cycle is not known either.
+/// Largest clock error of a steady round. With a larger one, the work per cycle is unknown, too.
 const UNSTEADY: f64 = 0.01;
 
-/// What one round says.
+/// The result of one round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Round {
     /// Events a second.
     pub rate: f64,
     /// Core clock, in hertz.
     pub clock_hz: f64,
-    /// The clock that looks beside such work see, in hertz.
+    /// The clock measured beside such work, in hertz.
     pub resting_hz: f64,
-    /// Nothing took the cores meanwhile.
+    /// The threads kept their cores throughout.
     pub undisturbed: bool,
     /// The clock was steady.
     pub steady: bool,
 }
 
 impl Round {
-    /// `rate` as a round. `shared_cores`: threads share cores on this host, whatever its topology says.
+    /// `rate` as a round. `shared_cores`: threads share cores on this host, even if its topology says otherwise.
     pub fn of(rate: &Rate, shared_cores: bool) -> Self {
         let undisturbed = !rate.disturbed && (shared_cores || !rate.shared);
         let steady = rate.clock_doubt <= UNSTEADY;
@@ -46,16 +46,16 @@ impl Round {
     }
 }
 
-/// What the rounds of a ceiling say together.
+/// The estimate of a ceiling from all its rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Estimate {
     /// Events a second, at `clock_hz`.
     pub rate: f64,
     /// Core clock, in hertz.
     pub clock_hz: f64,
-    /// The clock that looks see, where that is another one.
+    /// The clock measured beside the work, if different.
     pub resting_hz: Option<f64>,
-    /// How far the median and the best round lie from `rate`, the greater, relative to it.
+    /// Distance of the median or the best round from `rate`, the greater one, relative to `rate`.
     pub spread: f64,
     /// [`Quality::Noisy`] or [`Quality::Reproduced`].
     pub quality: Quality,
@@ -75,7 +75,7 @@ impl Estimate {
 pub struct Rounds(HashMap<(CeilingId, usize), Vec<Round>>);
 
 impl Rounds {
-    /// Notes what a round says, and returns what all say since.
+    /// Adds a round and returns the estimate of all.
     pub fn note(&mut self, id: &CeilingId, threads: usize, round: Round) -> Option<Estimate> {
         let all = self.0.entry((id.clone(), threads)).or_default();
         if round.rate > 0.0 && round.clock_hz > 0.0 {
@@ -85,7 +85,7 @@ impl Rounds {
     }
 }
 
-/// The rule. `per_cycle`: a core does it by itself.
+/// Applies the rule. `per_cycle`: the work stays inside the core.
 pub fn estimate(rounds: &[Round], class: Class, per_cycle: bool) -> Option<Estimate> {
     let undisturbed: Vec<Round> =
         rounds.iter().filter(|r| r.undisturbed && (r.steady || !per_cycle)).copied().collect();
@@ -113,7 +113,7 @@ pub fn estimate(rounds: &[Round], class: Class, per_cycle: bool) -> Option<Estim
     Some(Estimate { rate, clock_hz, resting_hz: is_other.then_some(resting_hz), spread, quality, reason })
 }
 
-/// The rates of what cores do by themselves over some x, all at the usual clock.
+/// The rates of in-core work over some x, all at the usual clock.
 pub fn at_one_clock(rates: Vec<(f64, Rate)>) -> Vec<(f64, f64)> {
     let Some(usual) = usual_clock(rates.iter().map(|(_, rate)| rate.clock_hz)) else { return Vec::new() };
     let known = rates.into_iter().filter(|(_, rate)| rate.clock_hz > 0.0);

@@ -15,17 +15,17 @@ const HUGE: u64 = 2 << 20;
 /// Which pages a buffer asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pages {
-    /// 4 KiB, from wherever the kernel has some.
+    /// 4 KiB, from anywhere in physical memory.
     Small,
-    /// 4 KiB, whose memory lies together 2 MiB at a time, where the kernel grants huge pages: such ones, mapped in small pieces. What
-    /// is slower here than on [`Huge`](Self::Huge) is address translation alone, and comes out again from run to run.
+    /// 4 KiB pages in contiguous pieces of 2 MiB, where the kernel grants huge pages: huge pages that are mapped in small pieces. Only
+    /// address translation makes them slower than [`Huge`](Self::Huge), and by the same amount from run to run.
     Split,
     /// 2 MiB where the kernel grants them.
     Huge,
 }
 
 impl Pages {
-    /// Whether their addresses are translated 4 KiB at a time.
+    /// Whether the CPU translates their addresses 4 KiB at a time.
     pub fn are_small(self) -> bool {
         self != Pages::Huge
     }
@@ -38,7 +38,7 @@ pub struct Buffer {
     length: usize,
 }
 
-// SAFETY: plain memory; who writes where is settled by `Arena`, whose slabs do not overlap.
+// SAFETY: plain memory; `Arena` decides which thread writes where, and its slabs do not overlap.
 unsafe impl Send for Buffer {}
 // SAFETY: as above.
 unsafe impl Sync for Buffer {}
@@ -70,13 +70,13 @@ impl Buffer {
         Ok(Buffer { base: base.cast(), length })
     }
 
-    /// Has the huge pages that were touched mapped as small ones, which lie where they lay.
+    /// Maps the touched huge pages as small ones, at the same physical addresses.
     fn split(&self) {
         let end = self.base as u64 + self.length as u64;
         for piece in (self.address()..=end - HUGE).step_by(HUGE as usize) {
             for protection in [libc::PROT_READ, libc::PROT_READ | libc::PROT_WRITE] {
-                // SAFETY: inside our own mapping, which nobody writes meanwhile; a page that is protected otherwise than those beside
-                // it is mapped by itself, and they with it. Where the kernel refuses, they stay as they are.
+                // SAFETY: inside our own mapping, which no thread writes meanwhile. A page with a protection of its own gets a mapping of
+                // its own, and so do the pages beside it. Where the kernel refuses, they stay unchanged.
                 unsafe { libc::mprotect(piece as *mut libc::c_void, 4096, protection) };
             }
         }
@@ -92,19 +92,19 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: unmaps what `new` mapped; kernels that use it have returned, since they run under a borrow.
+        // SAFETY: unmaps the mapping of `new`; kernels that use it have returned, since they run under a borrow.
         unsafe { libc::munmap(self.base.cast(), self.length) };
     }
 }
 
-/// What is written in a buffer.
+/// The content of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
     /// Zeros, or anything.
     Any,
     /// Ones, of eight bytes.
     Ones,
-    /// In each of so many slabs a cycle through its first lines, so many.
+    /// A cycle through the first `nodes` lines of each of `slabs` slabs.
     Cycles {
         /// Slabs.
         slabs: usize,
@@ -164,8 +164,8 @@ impl Arena {
         Ok(Arena { buffer, content, walked: Arc::default(), slab, threads })
     }
 
-    /// The same memory, filled with ones at the first touch; `None` where that is not done before `end`: of memory that a
-    /// hypervisor has not yet given to this host, half a GiB may take a second.
+    /// The same memory, filled with ones at the first touch; `None` where that is not done before `end`. If a hypervisor has not yet given
+    /// the memory to this host, half a GiB may take a second.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -184,21 +184,21 @@ impl Arena {
         Ok(Some(arena))
     }
 
-    /// Has what was touched lie on `pages`.
+    /// Makes the touched pages `pages`.
     fn settle(&self, pages: Pages) {
         if pages == Pages::Split {
             self.buffer.split();
         }
     }
 
-    /// The same memory, divided among `threads` threads; which of them touched what is as it was.
+    /// The same memory, divided among `threads` threads; it stays on the nodes of the threads that touched it.
     pub fn divided(&self, threads: usize) -> Self {
         Arena { slab: self.total() / threads as u64 / HUGE * HUGE, threads, ..self.clone() }
     }
 
-    /// Fills all slabs with ones, of eight bytes, each by its own thread, unless they hold them. Kernels that store what they
-    /// loaded must not do so to fresh pages: memory takes lines of zeros faster than others (Zen 5 stores them at 1.2 times the
-    /// rate, past the caches at 2.2 times), and programs have others.
+    /// Fills all slabs with ones, of eight bytes, each by its own thread, unless they hold them already. Kernels that store their loaded
+    /// values must not do so to fresh pages: memory takes lines of zeros faster than others (Zen 5 stores them at 1.2 times the rate, past
+    /// the caches at 2.2 times), while the data of programs is not zero.
     ///
     /// # Errors
     /// [`MachineError::Thread`].
@@ -209,7 +209,7 @@ impl Arena {
         Ok(())
     }
 
-    /// Fills as far as there is time; whether all of it.
+    /// Fills as long as there is time; returns whether all of it is filled.
     fn fill_until(&self, team: &Team, end: Option<Instant>) -> Result<bool, MachineError> {
         let (filled, late) = (self.clone(), Arc::new(AtomicBool::new(false)));
         let told = late.clone();
@@ -232,7 +232,7 @@ impl Arena {
         Ok(all)
     }
 
-    /// What is written in it.
+    /// The content of this memory.
     pub fn content(&self) -> Content {
         *self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -242,12 +242,12 @@ impl Arena {
         self.content() == Content::Ones
     }
 
-    /// Notes what was written to it.
+    /// Notes the content that was written to this memory.
     pub fn note_content(&self, content: Content) {
         *self.content.lock().unwrap_or_else(PoisonError::into_inner) = content;
     }
 
-    /// A number that was not given out before for this memory.
+    /// A new number for this memory on each call.
     pub fn turn(&self) -> u64 {
         self.walked.fetch_add(1, Ordering::Relaxed)
     }
@@ -272,7 +272,7 @@ impl Arena {
         self.slab * self.threads as u64
     }
 
-    /// Share of the slabs that lies on huge pages, by the kernel's own account; `None` where it gives none.
+    /// Share of the slabs on huge pages, as the kernel reports it; `None` where it reports none.
     pub fn huge_share(&self) -> Option<f64> {
         let maps = std::fs::read_to_string("/proc/self/smaps").ok()?;
         let huge = huge_kib(&maps, self.buffer.base as u64)? << 10;
@@ -301,8 +301,8 @@ fn huge_kib(smaps: &str, address: u64) -> Option<u64> {
     lines.find_map(|l| l.strip_prefix("AnonHugePages:")?.trim().strip_suffix("kB")?.trim().parse().ok())
 }
 
-/// A padding of arrays with which neither their cache sets nor the low 12 bits of loads and preceding stores coincide: 21 lines, a
-/// third of a page, so that three arrays are spread over the page's offsets.
+/// Padding between arrays, so that neither their cache sets nor the low 12 bits of loads and preceding stores coincide: 21 lines, a third
+/// of a page, which spreads three arrays over the page's offsets.
 pub const PADDING: u64 = 21 * 64;
 
 #[cfg(test)]

@@ -1,46 +1,46 @@
-//! A chain of dependent multiplications, of as many cycles each, whose time tells the clock.
+//! A chain of dependent multiplications, each of the same number of cycles. Its time gives the clock.
 //!
-//! How many cycles that is, dependent additions tell: one a cycle. They do not tell the clock themselves, since what another thread of
-//! the core does delays some of them: on a Zen 4 whose other threads were busy, a hundredth to a twentieth of the time, three times
-//! as much as of a chain whose steps take three cycles.
+//! Dependent additions, one a cycle, calibrate the cycles of a multiplication. Additions alone do not measure the clock, because another
+//! thread of the core delays some of them: on a Zen 4 whose other threads were busy, by a hundredth to a twentieth of the time, three times
+//! as much as a chain whose steps take three cycles.
 //!
-//! A clock that wide vectors lower rises again some tens of microseconds behind the last of them (18 to 50 seen on an Intel server
-//! of 2024, 670 on one of 2017), and falls as fast when they begin. What tells the clock of a kernel is therefore a short chain
-//! right behind it, and no kernel of wide vectors is timed from its first instruction on (`timing.rs`).
+//! A clock that wide vectors lower rises again some tens of microseconds after the last of them (18 to 50 observed on an Intel server of
+//! 2024, 670 on one of 2017), and falls as fast when they begin. A short chain right after the kernel therefore measures its clock, and
+//! every kernel of wide vectors warms up before it is timed (`timing.rs`).
 
 use std::time::Instant;
 
 use super::rate::OTHER_CLOCK;
 use crate::machine::kernels::{Arguments, Kernel};
 
-/// Cycles of a short chain: some two microseconds; where the time is coarse or reading it takes long, up to [`LONGEST`].
+/// Cycles of a short chain: some two microseconds. Up to [`LONGEST`] where the timer is coarse or slow to read.
 const SHORT: u64 = 8_192;
 const LONGEST: u64 = 16 * SHORT;
 
-/// Share of a short chain that reading the time may take.
+/// Share of a short chain that reading the timer may take.
 const OVERHEAD: f64 = 0.05;
 
-/// Share of a short chain that a step of the time may be. Some CPUs count time in steps of ten nanoseconds (Zen 4).
+/// Share of a short chain that one timer step may be. The timers of some CPUs advance in steps of ten nanoseconds (Zen 4).
 const STEP: f64 = 0.00125;
 
-/// Shares of a piece of work that a step of the time and reading it may be.
+/// Shares of a piece of work that a timer step and reading the timer may be.
 const PIECE_STEP: f64 = 0.002;
 const PIECE_OVERHEAD: f64 = 0.01;
 
-/// Short chains in one look. An interruption only lengthens one: the shorter is right.
+/// Short chains in one clock measurement. An interruption can only lengthen a chain, so the shorter one is right.
 const LOOKS: usize = 2;
 
-/// Attempts to find what reading the time costs.
+/// Attempts to find the cost of reading the timer.
 const ATTEMPTS: usize = 60;
 
-/// Pairs of chains from which the cycles of a multiplication are told, and the cycles of each.
+/// Pairs of chains that give the cycles of a multiplication, and the cycles of each.
 const PAIRS: usize = 25;
 const PAIR: u64 = 4 * SHORT;
 
-/// How far from a whole number these may seem to be.
+/// Largest accepted distance of the measured cycles from a whole number.
 const WHOLE: f64 = 0.25;
 
-/// The chain.
+/// The chain that measures the clock.
 #[derive(Debug)]
 pub struct ClockChain {
     kernel: Kernel,
@@ -50,13 +50,13 @@ pub struct ClockChain {
     overhead_s: f64,
     /// Cycles of a short chain.
     short: u64,
-    /// Seconds of the shortest piece of work whose time can be taken by itself.
+    /// Seconds of the shortest piece of work that can be timed by itself.
     least_piece_s: f64,
 }
 
 impl ClockChain {
-    /// The chain of `multiplications`, whose cycles `additions` tell; of these where it is no whole number of cycles. Runs a few
-    /// chains of both.
+    /// The chain of `multiplications`, calibrated by `additions`; the chain of `additions` where a multiplication takes no whole number of
+    /// cycles. Runs a few chains of both.
     pub fn new(additions: Kernel, multiplications: Kernel) -> Self {
         let of = |kernel: Kernel, latency: u64| {
             let cycles = (kernel.work.payload * latency).max(1);
@@ -64,8 +64,8 @@ impl ClockChain {
         };
         let mut scratch = Arguments::new();
         let (additions, steps) = (of(additions, 1), of(multiplications, 1));
-        // The fastest of each: what another thread of the core does delays some additions of most chains (of a Zen 1 with a busy
-        // neighbour the median of the ratios was 1.9 to 2.8, that of the fastest 2.8 to 3.0).
+        // Take the fastest of each: another thread of the core delays some additions of most chains (on a Zen 1 with a busy neighbour the
+        // median of the ratios was 1.9 to 2.8, the ratio of the fastest 2.8 to 3.0).
         let (mut fastest, mut step) = (f64::INFINITY, f64::INFINITY);
         for _ in 0..PAIRS {
             step = step.min(steps.seconds(PAIR, &mut scratch));
@@ -76,7 +76,7 @@ impl ClockChain {
         if is_whole { of(steps.kernel, latency.round() as u64) } else { additions }.calibrated(&mut scratch)
     }
 
-    /// With what reading the time costs, and as long as that and its steps ask for.
+    /// The chain with the cost of reading the timer. It is long enough for that cost and for the timer steps.
     fn calibrated(mut self, scratch: &mut Arguments) -> Self {
         let step = step();
         loop {
@@ -89,8 +89,8 @@ impl ClockChain {
         }
     }
 
-    /// Seconds that reading the time costs, and those of a short chain, from short chains and, by turns, some of twice their length:
-    /// of both the faster third at the usual clock, which nothing interrupted. Several know more than the steps of the time tell.
+    /// Seconds of reading the timer and of a short chain. Short chains alternate with chains of twice their length; of both, the faster
+    /// third at the usual clock counts, which nothing interrupted. Several chains give a finer result than the timer steps.
     fn calibrate(&self, scratch: &mut Arguments) -> (f64, f64) {
         let short = self.iterations(self.short);
         let by_turns: Vec<[f64; 2]> =
@@ -103,12 +103,12 @@ impl ClockChain {
         ((2.0 * once - twice).max(0.0), once)
     }
 
-    /// Iterations of at least so many cycles.
+    /// Iterations of at least `cycles` cycles.
     fn iterations(&self, cycles: u64) -> u64 {
         cycles.div_ceil(self.cycles)
     }
 
-    /// Seconds of so many iterations, with what reading the time costs.
+    /// Seconds of `iterations`, including the cost of reading the timer.
     fn elapsed(&self, iterations: u64, scratch: &mut Arguments) -> f64 {
         let start = Instant::now();
         // SAFETY: the clock kernel touches no memory.
@@ -123,12 +123,12 @@ impl ClockChain {
         net * cycles as f64 / (iterations * self.cycles) as f64
     }
 
-    /// Pieces of so many `seconds` of work whose times can be taken one by one.
+    /// Number of pieces of `seconds` of work that can be timed one by one.
     pub fn pieces(&self, seconds: f64) -> u64 {
         ((seconds / self.least_piece_s) as u64).max(1)
     }
 
-    /// Seconds that reading the time and calling a kernel cost.
+    /// Seconds that reading the timer and calling a kernel cost.
     pub fn overhead_s(&self) -> f64 {
         self.overhead_s
     }
@@ -140,7 +140,7 @@ impl ClockChain {
     }
 }
 
-/// The times of short chains and of those behind them, twice as long, at the clock that most of the former had; all, where these are few.
+/// Times of short and of double-length chains, measured at the usual clock of the short ones; all of them if too few qualify.
 fn at_one_clock(by_turns: &[[f64; 2]]) -> [Vec<f64>; 2] {
     let mut all: Vec<f64> = by_turns.iter().map(|pair| pair[0]).collect();
     all.sort_unstable_by(f64::total_cmp);
@@ -152,7 +152,7 @@ fn at_one_clock(by_turns: &[[f64; 2]]) -> [Vec<f64>; 2] {
     [0, 1].map(|n| counted.iter().map(|pair| pair[n]).collect())
 }
 
-/// The step in which the time goes on, in seconds, from what readings a few cycles further and further are apart.
+/// The step of the timer, in seconds, from readings at growing distances of a few cycles.
 fn step() -> f64 {
     let mut apart: Vec<u64> = (0..READINGS)
         .map(|n| {
@@ -165,8 +165,8 @@ fn step() -> f64 {
     step_of(&apart[..READINGS / 2])
 }
 
-/// Of sorted distances in nanoseconds, which lie at whole numbers of the step, and by the conversion to nanoseconds one beside them.
-/// Where these are not apart, it is a nanosecond or two.
+/// The step, from sorted distances in nanoseconds. They lie at multiples of the step or, after the conversion to nanoseconds, next to them.
+/// Where the multiples are not apart, the step is a nanosecond or two.
 fn step_of(apart: &[u64]) -> f64 {
     let Some(&first) = apart.first() else { return 0.0 };
     let starts: Vec<u64> = apart.windows(2).filter(|w| w[1] - w[0] > 2).map(|w| w[1]).collect();
@@ -176,7 +176,7 @@ fn step_of(apart: &[u64]) -> f64 {
     }
 }
 
-/// Readings from which the step is told, and rounds of waiting between two.
+/// Readings that give the step, and rounds of waiting between two readings.
 const READINGS: usize = 4_096;
 const LONGEST_WAIT: usize = 256;
 
@@ -204,13 +204,13 @@ mod tests {
         pairs.extend([[4.1, 6.35], [2.7, 6.0]]);
         let [once, twice] = at_one_clock(&pairs);
         assert!(once.len() == 12 && once.iter().all(|t| *t == 3.2) && twice.iter().all(|t| *t == 6.35));
-        // Where reading the time takes long, nothing is known of them.
+        // Where reading the timer takes long, nothing is known of the double-length chains.
         assert_eq!(at_one_clock(&[[5.0, 8.0]; 4])[1].len(), 4);
         assert!(at_one_clock(&[]).iter().all(Vec::is_empty));
     }
 
-    /// A neighbour may take the core while a chain is calibrated, or a tenth of it for seconds, a microsecond at a time: of many one is
-    /// right, as of a ceiling's repetitions.
+    /// A neighbour may take the core during a calibration, or a tenth of it for seconds, a microsecond at a time. As with the repetitions
+    /// of a ceiling, one of many attempts is right.
     #[test]
     fn a_short_chain_tells_the_clock_that_a_long_one_tells() {
         let mut found = Vec::new();
@@ -222,11 +222,11 @@ mod tests {
 
     const SAME: std::ops::Range<f64> = 0.98..1.02;
 
-    /// Times a short chain that a long one is: one of fifty microseconds would be interrupted each time on a host that loses its cores for a
-    /// microsecond tens of thousands of times a second.
+    /// Factor by which a long chain is longer than a short one. On a host that loses its cores for a microsecond tens of thousands of times
+    /// a second, an interruption hits every chain of fifty microseconds.
     const LONGER: u64 = 4;
 
-    /// The clock of long chains over that of a new short one.
+    /// Ratio of the clock by long chains to the clock by a new short chain.
     fn long_over_short() -> f64 {
         let features = Features::detect();
         let kernels = [integer::additions(features), integer::multiplications(features)].map(|k| k.expect("encodes"));
@@ -244,7 +244,7 @@ mod tests {
         let mut ratios: Vec<f64> = (0..401).map(|_| ratio(&mut scratch)).collect();
         ratios.sort_unstable_by(f64::total_cmp);
         assert!((1e8..1e10).contains(&chain.hz(&mut scratch)), "{chain:?}");
-        // Interruptions lengthen long chains more often: those that met none are the upper ones.
+        // Interruptions lengthen long chains more often, so the upper ratios are the undisturbed ones.
         ratios[360]
     }
 }

@@ -1,8 +1,8 @@
 //! Whether each measuring thread has a core to itself.
 //!
-//! A hypervisor may put two CPUs of this host on the hardware threads of one core, or another guest beside them, and
-//! move them apart again a moment later. Nothing tells the guest, but what it issues per cycle halves: independent
-//! additions are timed beside the chain that tells the clock, and compared with the best that they ever reached here.
+//! A hypervisor may put two CPUs of this host on the hardware threads of one core, or another guest beside them, and move them apart again
+//! a moment later. The guest gets no notice, but its issue rate per cycle halves. Independent additions therefore run beside the chain that
+//! measures the clock; their rate is compared with the best one so far on this host.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,17 +16,17 @@ use crate::machine::kernels::{Arguments, Kernel};
 /// A core is shared if the probe takes longer than its best by this factor.
 const SHARED: f64 = 1.4;
 
-/// Chains before and behind a kernel agree to this: neither was interrupted.
+/// Largest difference between the chains before and after a kernel that were not interrupted.
 const AGREE: f64 = 0.02;
 
-/// The best probe is the one of this rank: both chains beside a few may have been interrupted for equally long.
+/// The probe of this rank counts as the best one: beside a few, both chains may have been interrupted for equally long.
 const LEAST: usize = 32;
 
-/// Probes in one block of an attempt to move threads apart, and blocks in a row in which each must have had its core.
+/// Probes in one block of an attempt to move threads apart, and successive blocks in which each thread must have had its core.
 const PROBES: usize = 15;
 const CALM: u32 = 5;
 
-/// Longest attempt. Seen: 0.2 to 0.5 s until a hypervisor had moved two busy CPUs apart.
+/// Longest attempt. Observed: 0.2 to 0.5 s until a hypervisor had moved two busy CPUs apart.
 const ATTEMPT: Duration = Duration::from_millis(400);
 
 /// Independent additions as a probe for the rest of the core.
@@ -34,7 +34,7 @@ const ATTEMPT: Duration = Duration::from_millis(400);
 pub struct CoreShare {
     probe: Kernel,
     iterations: u64,
-    /// The least probe times in units of the chain's, ascending, at most [`LEAST`].
+    /// The least probe times in units of the chain's time, ascending, at most [`LEAST`].
     least: Mutex<Vec<f64>>,
     /// Threads up to which the placement gives each a core.
     cores: usize,
@@ -45,7 +45,7 @@ pub struct CoreShare {
 }
 
 impl CoreShare {
-    /// `probe` runs about `additions` independent additions a time. More than `cores` threads share cores by design.
+    /// `probe` runs about `additions` independent additions per call. More than `cores` threads share cores by design.
     pub fn new(probe: Kernel, additions: u64, cores: usize, patience: Duration) -> Self {
         let iterations = additions / probe.work.payload.max(1);
         CoreShare {
@@ -93,13 +93,13 @@ impl CoreShare {
         shared
     }
 
-    /// Whether several threads always shared cores: then that is this host's nature.
+    /// Whether several threads always shared cores: then that is a property of this host.
     pub fn always_together(&self) -> bool {
         self.ever_together.load(Ordering::Relaxed) && !self.ever_apart.load(Ordering::Relaxed)
     }
 
-    /// Keeps `threads` threads busy until each has a core, upon which a hypervisor moves CPUs that it had put together apart;
-    /// at most for the time that is left for it. `chain` runs the chain that tells the clock. Whether they are apart.
+    /// Keeps `threads` threads busy until each has a core, because a hypervisor then moves its CPUs apart; stops when the time for that is
+    /// used up. `chain` runs the chain that measures the clock. Returns whether they are apart.
     ///
     /// # Errors
     /// [`MachineError::Thread`].
@@ -120,7 +120,7 @@ impl CoreShare {
             let mut scratch = Arguments::new();
             let mut calm = 0;
             for block in 0.. {
-                // All threads see the same here, however late they come: `stop` is set between the barriers of a block alone.
+                // All threads read the same values here, however late they come: `stop` is set only between the barriers of a block.
                 if calm == CALM || stop.load(Ordering::Acquire) {
                     break;
                 }
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn threads_that_wait_for_each_other_stop_together_however_late_one_comes() {
-        // On one CPU each is interrupted anywhere, and the other runs to its end meanwhile.
+        // On one CPU each thread may be interrupted anywhere, and the other one runs to its end meanwhile.
         let cpu = crate::machine::host::limits::Limits::read().cpus[0];
         let team = Team::new(&[cpu, cpu]).expect("threads on a CPU of this process");
         let (done, ended) = std::sync::mpsc::channel();

@@ -17,10 +17,10 @@ use crate::profile::core_to_core::CoreToCore;
 const RETURNS: u32 = 32;
 const BURSTS: u32 = 3;
 
-/// CPUs of which every pair is timed; of more, these many first ones.
+/// Largest number of CPUs whose pairs are all timed; of more CPUs, only the first ones are.
 const MOST: usize = 8;
 
-/// Looks at the counter between two looks at the clock.
+/// Reads of the counter between two reads of the time.
 const LOOKS: u32 = 256;
 
 /// A counter on a cache line of its own (two, since neighbouring lines are fetched together).
@@ -28,7 +28,7 @@ const LOOKS: u32 = 256;
 #[repr(align(128))]
 struct Ball(AtomicU32);
 
-/// What one pair of CPUs has in common.
+/// Data that one pair of CPUs shares.
 #[derive(Debug, Default)]
 struct Pair {
     ball: Ball,
@@ -36,7 +36,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Waits until the counter is at `turn`; whether it came to be before `end`.
+    /// Waits until the counter is at `turn`; returns whether it was before `end`.
     fn wait(&self, turn: u32, end: Instant) -> bool {
         loop {
             for _ in 0..LOOKS {
@@ -54,7 +54,7 @@ impl Pair {
         }
     }
 
-    /// Plays one side; the least time of one hand-over in seconds, `None` where the other did not come in time.
+    /// Plays one side; returns the least time of one hand-over in seconds, `None` where the other thread did not come in time.
     fn play(&self, first: bool, patience: Duration) -> Option<f64> {
         let mut turn = u32::from(!first);
         let end = Instant::now() + patience;
@@ -84,7 +84,7 @@ impl Pair {
     }
 }
 
-/// Times every pair of `team`'s CPUs; `None` where there is but one, or where two did not meet within `patience`.
+/// Times every pair of `team`'s CPUs; `None` where there is only one, or where two did not meet within `patience`.
 ///
 /// # Errors
 /// [`MachineError::Thread`].

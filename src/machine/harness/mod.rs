@@ -1,4 +1,4 @@
-//! How a kernel is timed: pinned threads that start together, arrays that they touched first, repetitions that are judged.
+//! Times kernels: pinned threads that start together, arrays that they touched first, repetitions and their rate.
 
 pub mod arena;
 mod barrier;

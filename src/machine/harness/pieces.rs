@@ -1,32 +1,32 @@
-//! A repetition in pieces, the faster of which nothing interrupted.
+//! Times a repetition in pieces and uses the faster ones, which nothing interrupted.
 //!
-//! Something takes some hosts' cores for a microsecond or less, tens of thousands of times a second, for seconds at a time: too often
-//! for any repetition of a tenth of a millisecond to be without it, and too short to be told as stolen time or a preemption. Seen on a
-//! guest on Zen 1: at such times half of the repetitions of 20 µs were as fast as ever and the others lost 2 %, of additions as of FMA,
-//! while those of 100 µs all lost 1.5 %. What uses the divider lost up to 9 %, since its users fall out of step and stay so; of pieces
-//! of 6 µs half were within 0.2 % of the least there, too.
+//! On some hosts the cores are interrupted for a microsecond or less, tens of thousands of times a second, for seconds at a time. That is
+//! too often for any repetition of a tenth of a millisecond to escape, and too short to show as stolen time or a preemption. Observed on a
+//! guest on Zen 1: at such times half of the repetitions of 20 µs were as fast as ever and the others lost 2 %, with additions as with FMA,
+//! while those of 100 µs all lost 1.5 %. Kernels that use the divider lost up to 9 %, since its users fall out of step and stay so; of
+//! pieces of 6 µs half were within 0.2 % of the least there, too.
 
 use std::time::{Duration, Instant};
 
-/// Which of the pieces counts, in the order of their times: the first beyond so large a part of them.
+/// The first piece beyond the fastest 1 / `FASTER` of all pieces counts.
 const FASTER: usize = 4;
 
-/// Fewer pieces than this do not tell which are fast.
+/// Fewest pieces that can show which of them are fast.
 const FEWEST: u64 = 8;
 
-/// Which time a repetition took.
+/// The times of one repetition.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Timed {
     /// When it started.
     pub start: Instant,
     /// When it ended.
     pub end: Instant,
-    /// Seconds that all of it takes where nothing interrupts it.
+    /// Seconds that the whole repetition takes where nothing interrupts it.
     pub seconds: f64,
 }
 
-/// Times `run`, which does so many of `iterations`, in at most `pieces`, of which reading the time adds `overhead_s` to each; as a whole
-/// where these are too few. The later half of the pieces counts, as it is then that the clock is told.
+/// Times `iterations` iterations of `run` in at most `pieces` pieces, or as a whole where these are too few. Reading the timer adds
+/// `overhead_s` to each piece. Only the later half of the pieces counts, since the clock is measured after them.
 pub fn timed(iterations: u64, pieces: u64, overhead_s: f64, mut run: impl FnMut(u64)) -> Timed {
     let each = iterations.div_ceil(pieces.max(1)).max(1);
     let pieces = iterations / each;
@@ -38,7 +38,7 @@ pub fn timed(iterations: u64, pieces: u64, overhead_s: f64, mut run: impl FnMut(
     }
     let mut took = Vec::with_capacity(pieces as usize);
     let start = Instant::now();
-    // What cannot be divided belongs to the repetition that other threads see.
+    // The remainder of the division belongs to the repetition that other threads see.
     let rest = iterations - each * pieces;
     if rest > 0 {
         run(rest);

@@ -1,11 +1,11 @@
-//! Whether a measuring thread had its CPU to itself: what a preemption or a hypervisor took from it.
+//! Whether a measuring thread had its CPU to itself, or lost time to a preemption or a hypervisor.
 
 use std::time::Instant;
 
 /// Share of a repetition that a thread may be without its CPU before the repetition is discarded.
 const TOLERATED: f64 = 0.02;
 
-/// A thread's standing at one moment: wall clock, its own CPU time, its involuntary context switches.
+/// A thread's state at one moment: wall clock, its own CPU time, its involuntary context switches.
 #[derive(Debug, Clone, Copy)]
 pub struct Presence {
     wall: Instant,
@@ -14,7 +14,7 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// Of the calling thread, now. What the kernel does not tell counts as undisturbed.
+    /// The presence of the calling thread now. Where the kernel reports nothing, the thread counts as undisturbed.
     pub fn now() -> Self {
         let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

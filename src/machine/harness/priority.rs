@@ -1,4 +1,4 @@
-//! Measuring ahead of other work, where this user may: a ceiling is what the machine can do, not what happens to be left.
+//! Runs measurements ahead of other work, where this user may: a ceiling is the machine's full capacity, not its momentary rest.
 
 /// Raises the calling thread, and the threads that it starts, to round-robin real-time scheduling until it is dropped.
 /// Where that is refused (ordinary users), nothing changes.
@@ -33,7 +33,7 @@ impl Priority {
 impl Drop for Priority {
     fn drop(&mut self) {
         if let Some((policy, param)) = self.before {
-            // SAFETY: restores what `raise` found, for the calling thread alone.
+            // SAFETY: restores the policy that `raise` replaced, for the calling thread alone.
             unsafe { libc::sched_setscheduler(0, policy, &param) };
         }
     }

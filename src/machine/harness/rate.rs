@@ -1,51 +1,51 @@
-//! Repetitions of one kernel, and what they say together.
+//! Repetitions of one kernel and the rate that they show together.
 
 use std::time::{Duration, Instant};
 
 /// One repetition.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Repetition {
-    /// From the first thread's start to the last one's end, in seconds; of one thread, without what interrupted it where its pieces
-    /// tell that.
+    /// From the first thread's start to the last one's end, in seconds. For one thread, interruptions are left out where its pieces show
+    /// them.
     pub seconds: f64,
     /// Mean clock of the threads, in hertz.
     pub clock_hz: f64,
-    /// The same before the kernel began, some fifty microseconds behind its last repetition.
+    /// The clock before the kernel began, some fifty microseconds after its last repetition.
     pub resting_hz: f64,
-    /// A thread lost its CPU meanwhile.
+    /// A thread lost its CPU during the repetition.
     pub disturbed: bool,
     /// A thread shared its core before or after.
     pub shared: bool,
 }
 
-/// What one thread saw of one repetition.
+/// One thread's view of one repetition.
 #[derive(Debug, Clone, Copy)]
 pub struct Stamp {
     /// When its kernel started.
     pub start: Instant,
     /// When it ended.
     pub end: Instant,
-    /// Seconds that it took, without what interrupted it where its pieces tell that.
+    /// Seconds that it took, without interruptions where its pieces show them.
     pub seconds: f64,
     /// The clock, in hertz.
     pub clock_hz: f64,
     /// The clock before it.
     pub resting_hz: f64,
-    /// It lost its CPU meanwhile.
+    /// The thread lost its CPU during the repetition.
     pub disturbed: bool,
-    /// It shared its core before or after.
+    /// The thread shared its core before or after.
     pub shared: bool,
 }
 
 impl Repetition {
-    /// What the thread at `rank` did of a repetition with these stamps, which counts as far as it does for all.
+    /// The repetition of the thread at `rank` alone. It counts as disturbed or shared where the whole repetition does.
     fn of_thread(stamps: &[Stamp], rank: usize) -> Option<Self> {
         let all = Repetition::from_stamps(stamps)?;
         let own = Repetition::from_stamps(stamps.get(rank..=rank)?)?;
         Some(Repetition { disturbed: all.disturbed, shared: all.shared, ..own })
     }
 
-    /// Of the threads' stamps; `None` without any.
+    /// The repetition with these stamps of its threads; `None` without any.
     pub fn from_stamps(stamps: &[Stamp]) -> Option<Self> {
         let start = stamps.iter().map(|s| s.start).min()?;
         let end = stamps.iter().map(|s| s.end).max()?;
@@ -63,68 +63,67 @@ impl Repetition {
 pub struct Plan {
     /// Seconds that one repetition should take, at least.
     pub seconds: f64,
-    /// Pieces in which the threads' own time of a repetition is taken, 1: as a whole. The faster ones count: pieces are for kernels
-    /// whose pieces all do the same.
+    /// Pieces in which each thread times its own repetition; 1: as a whole. The faster pieces count, so pieces are only for kernels whose
+    /// pieces all do the same.
     pub pieces: u64,
     /// Repetitions.
     pub repetitions: usize,
-    /// The rate is that of the fastest one in so many repetitions (at least three): 8 where what disturbs is not
-    /// the kernel's own (registers, near caches), 2 where neighbours are part of the figure.
+    /// One repetition in this number counts towards the rate (at least three do): 8 where only outside causes disturb the kernel
+    /// (registers, near caches), 2 where neighbours are part of the figure.
     pub fastest: usize,
 }
 
 impl Plan {
-    /// The same with repetitions that are timed as a whole.
+    /// The plan with repetitions that are timed as a whole.
     pub fn whole(self) -> Self {
         Plan { pieces: 1, ..self }
     }
 
-    /// About how long timing by it takes, in seconds; `wide`: vectors that have the kernel warm up, `is_first`: with a calibration.
+    /// About how long this plan takes, in seconds. `wide`: the vectors need a warm-up; `is_first`: with a calibration.
     pub fn planned_s(&self, wide: bool, is_first: bool) -> f64 {
         let beside = PLANNED_BESIDE + if wide { WARM_UP.as_secs_f64() } else { 0.0 };
         let calibration = if is_first { 2.0 * (FIRST + beside) } else { 0.0 };
         self.repetitions as f64 * (self.seconds + beside) + calibration
     }
 
-    /// Whether neighbours, and where the CPUs are placed, are part of the figure.
+    /// Whether the figure depends on the neighbours and on the placement of the CPUs.
     pub fn is_shared(&self) -> bool {
         self.fastest <= 2
     }
 }
 
-/// What the repetitions of one kernel say.
+/// The rate that the repetitions of one kernel show.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rate {
-    /// The rate that was reached again and again, per second: the median of the fastest repetitions. The fastest one alone is a
-    /// lottery also where neighbours are part of the figure: streams in L3 of a shared host ran up to a fifth faster for a
-    /// millisecond, once in some hundred.
+    /// The rate that was reached repeatedly, per second: the median of the fastest repetitions. The fastest one alone is a matter of
+    /// chance, also where neighbours are part of the figure: on a shared host, streams in L3 ran up to a fifth faster for a millisecond,
+    /// once in some hundred.
     pub best: f64,
-    /// The median rate of the faster half, each taken at `clock_hz`: what ran at another clock than was told on both sides of it is not
-    /// among those in the middle.
+    /// The median rate of the faster half, each at `clock_hz`. The median leaves out repetitions whose clock differed from the one measured
+    /// before and after them.
     pub typical: f64,
     /// Median clock of the fastest repetitions, in hertz.
     pub clock_hz: f64,
-    /// The same before each.
+    /// The median clock before each of them.
     pub resting_hz: f64,
-    /// How far the median may be off by chance: how much the clocks of the middle half of these differ, relative to `clock_hz`, over
-    /// the root of their number. A hypervisor that takes a core for microseconds at a time shows here alone.
+    /// How far the median may be off by chance: the spread of the clocks of the middle half of these, relative to `clock_hz`, over the root
+    /// of their number. Only this value shows a hypervisor that takes a core for microseconds at a time.
     pub clock_doubt: f64,
-    /// Fewer than [`FEWEST`] repetitions had the CPUs to themselves, so that disturbed ones count, too.
+    /// Fewer than [`FEWEST`] repetitions had the CPUs to themselves, so disturbed ones count, too.
     pub disturbed: bool,
-    /// Fewer than that had a core for each thread, so that those on shared cores count, too.
+    /// Fewer than that had a core for each thread, so repetitions on shared cores count, too.
     pub shared: bool,
-    /// The cores did it by themselves: at another clock the rate is another one, in proportion.
+    /// The work stays inside the cores: the rate is proportional to the clock.
     pub by_itself: bool,
 }
 
 /// Seconds that the first run of a calibration aims at.
 pub const FIRST: f64 = 40e-6;
 
-/// How long a kernel of vectors of at least 256 bits runs before it is timed. Seen: 20 to 100 microseconds until the clock was
-/// the one that it keeps.
+/// How long a kernel of vectors of at least 256 bits runs before it is timed. Observed: 20 to 100 microseconds until the clock was steady.
 pub const WARM_UP: Duration = Duration::from_micros(150);
 
-/// What a plan counts for a repetition beside its own time, in seconds: barriers, the probe of the core, chains that tell the clock.
+/// Planned seconds of a repetition beside its own time: barriers, the probe of the core, chains that measure the clock.
 const PLANNED_BESIDE: f64 = 130e-6;
 
 /// Undisturbed repetitions that a figure needs.
@@ -133,15 +132,15 @@ const FEWEST: usize = 2;
 /// Clocks that differ by no more than this are the same.
 pub const SAME_CLOCK: f64 = 0.01;
 
-/// Clocks that differ by more than this are those of another state of the core, no errors of what tells them.
+/// Clocks that differ by more than this belong to different states of the core. Smaller differences may be measurement errors.
 pub const OTHER_CLOCK: f64 = 0.05;
 
-/// Share of the fastest repetition's rate from which on one ran at its clock.
+/// A repetition with at least this share of the fastest repetition's rate ran at the same clock.
 const AS_FAST: f64 = 0.99;
 
 impl Rate {
-    /// Judges `runs`, in each of which `amount` was done, by the fastest one in `fastest` of them. Those on
-    /// shared cores count only where there are not enough others, and disturbed ones only where even these are too few.
+    /// Judges `runs`, each of which did `amount`, by the fastest one in `fastest` of them. Runs on shared cores count only where there are
+    /// not enough others. Disturbed runs count only where even these are too few.
     pub fn judge(runs: &[Repetition], amount: f64, fastest: usize) -> Rate {
         let disturbed = runs.iter().filter(|r| !r.disturbed).count() < FEWEST;
         let shared = runs.iter().filter(|r| (disturbed || !r.disturbed) && !r.shared).count() < FEWEST;
@@ -163,7 +162,7 @@ impl Rate {
         };
         let faster = &order[..order.len().div_ceil(fastest.max(1)).max(3).min(order.len())];
         let best = faster[faster.len() / 2].0;
-        // One chain in a while is interrupted on both sides: the median of all that were as fast as the fastest.
+        // Occasionally an interruption hits the chains on both sides: take the median of all runs that were as fast as the fastest.
         let as_fast = order.iter().take_while(|r| r.0 >= AS_FAST * first).count().max(faster.len());
         let sorted = |of: fn(&Repetition) -> f64| {
             let mut all: Vec<f64> = order[..as_fast].iter().map(|r| of(r.1)).collect();
@@ -180,15 +179,15 @@ impl Rate {
         Rate { best, typical, clock_hz, resting_hz, clock_doubt, disturbed, shared, by_itself: false }
     }
 
-    /// One that was not timed.
+    /// A rate that was planned, not timed.
     pub fn planned(best: f64) -> Rate {
         let nothing = Rate::judge(&[], 1.0, 1);
         let (typical, clock_hz, resting_hz) = (best, 1e9, 1e9);
         Rate { best, typical, clock_hz, resting_hz, clock_doubt: 0.0, disturbed: false, shared: false, ..nothing }
     }
 
-    /// Judges repetitions, of each of which these are the stamps, by their threads one by one, where these have nothing in common:
-    /// all of them together do what each does at its best, which need not be at the same time.
+    /// Judges each thread by itself, where the threads share nothing; `runs` has the stamps of each repetition. The result is the sum of
+    /// each thread's best, which the threads need not reach at the same time.
     pub fn judge_threads(runs: &[Vec<Stamp>], amount: f64, fastest: usize) -> Rate {
         let threads = runs.iter().map(Vec::len).max().unwrap_or(0).max(1);
         let of_thread = |rank: usize| {
@@ -223,8 +222,8 @@ impl Rate {
     }
 }
 
-/// Leaves out the repetitions in which the clock moved otherwise than it usually does, or was told wrong on one side of them, where there
-/// are enough others. Some hosts' clocks jump by 18 % for milliseconds at a time.
+/// Leaves out the repetitions whose clock changed otherwise than usual or was measured wrongly on one side, where there are enough others.
+/// The clocks of some hosts jump by 18 % for milliseconds at a time.
 fn keep_steady(runs: &mut Vec<(f64, &Repetition)>) {
     let step = |r: &Repetition| r.clock_hz / r.resting_hz;
     let mut steps: Vec<f64> = runs.iter().map(|(_, r)| step(r)).collect();
@@ -243,12 +242,12 @@ pub fn usual_clock(clocks: impl Iterator<Item = f64>) -> Option<f64> {
     clocks.get(clocks.len() / 2).copied()
 }
 
-/// Whether `hz` is the clock `usual`, as far as that is of one state of the core.
+/// Whether `hz` and the clock `usual` belong to the same state of the core.
 fn is_at_clock(hz: f64, usual: f64) -> bool {
     (hz - usual).abs() <= OTHER_CLOCK * usual
 }
 
-/// Leaves out what cores did by themselves while their clock at rest was another one than for most of `rates`.
+/// Leaves out rates of in-core work whose clock at rest differed from that of most `rates`.
 fn keep_at_usual_clock(rates: &mut Vec<Rate>) {
     let Some(usual) = usual_clock(rates.iter().map(|r| r.resting_hz)) else { return };
     rates.retain(|r| !r.by_itself || is_at_clock(r.resting_hz, usual));
@@ -273,7 +272,7 @@ mod tests {
         let slow = |seconds| Repetition { clock_hz: 0.98e9, ..run(seconds) };
         let rate = Rate::judge(&[slow(1.0), slow(1.0), run(1.001), run(1.001), run(1.002), run(2.0)], 100.0, 8);
         assert_eq!(rate.clock_hz, 1e9, "as fast, so at the same clock");
-        // What was slower by more than a chain may err was at another clock.
+        // Runs that were slower by more than the error of a chain ran at another clock.
         let later = |seconds| Repetition { resting_hz: 0.98 * 1.1e9, ..slow(seconds) };
         let slower = [run(1.0), run(1.0), run(1.0), later(1.02), later(1.02), later(1.02), later(1.02)];
         assert_eq!(Rate::judge(&slower, 100.0, 8).clock_hz, 1e9);
@@ -281,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_moved_within_a_repetition_tells_nothing_of_it() {
-        // It jumps by 18 % before the chain behind one repetition, and back in the next.
+        // The clock jumps by 18 % before the chain after one repetition, and back in the next.
         let up = Repetition { clock_hz: 1.18e9, ..run(0.99) };
         let down = Repetition { resting_hz: 1.18 * 1.1e9, ..run(0.86) };
         let rate = Rate::judge(&[run(1.0), up, down, run(1.0), run(1.0)], 100.0, 8);
@@ -290,7 +289,7 @@ mod tests {
         let fast = |seconds| Repetition { clock_hz: 1.18e9, resting_hz: 1.18 * 1.1e9, ..run(seconds / 1.18) };
         let rate = Rate::judge(&[fast(1.0), fast(1.0), fast(1.0), run(1.0), run(1.0), run(1.0), run(1.0)], 100.0, 8);
         assert!((rate.typical / rate.clock_hz * 1e9 - 100.0).abs() < 1e-9 && rate.clock_hz == 1.18e9, "{rate:?}");
-        // One that ran at a higher clock than was told on both sides of it, as another did at a lower one.
+        // One ran at a higher clock than the chains on both sides of it measured, another at a lower one.
         let (lucky, unlucky) = (run(0.85), run(1.18));
         let rate = Rate::judge(&[run(1.0), lucky, run(1.0), unlucky, run(1.0), run(1.0)], 100.0, 8);
         assert_eq!((rate.typical, rate.clock_hz), (100.0, 1e9));
@@ -314,7 +313,7 @@ mod tests {
             let (start, end) = (zero, zero + Duration::from_secs_f64(seconds));
             Stamp { start, end, seconds, clock_hz, resting_hz: clock_hz, disturbed: false, shared: false }
         };
-        // One of both is always slow.
+        // One of the two is always slow.
         let mut runs: Vec<Vec<Stamp>> = Vec::new();
         for i in 0..16 {
             let slow = |is: bool| stamp(if is { 1.25 } else { 1.0 }, 1e9);
@@ -324,7 +323,7 @@ mod tests {
         assert!((Rate::judge(&together, 100.0, 8).best - 80.0).abs() < 1e-6);
         let each = Rate::judge_threads(&runs, 100.0, 8);
         assert!((each.best - 100.0).abs() < 1e-6 && each.clock_hz == 1e9, "{each:?}");
-        // What disturbs one counts for no other.
+        // A disturbed thread does not affect the other one's result.
         runs.iter_mut().step_by(2).for_each(|stamps| stamps[0].disturbed = true);
         let each = Rate::judge_threads(&runs, 100.0, 8);
         assert!((each.best - 90.0).abs() < 1e-6 && !each.disturbed, "{each:?}");

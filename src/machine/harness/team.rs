@@ -73,7 +73,7 @@ impl Team {
         self.run_on(0..threads, job)
     }
 
-    /// Runs `job(rank)` on the threads with these numbers, as far as there are such, and waits for all of them.
+    /// Runs `job(rank)` on the threads with these numbers, as far as they exist, and waits for all of them.
     ///
     /// # Errors
     /// [`MachineError::Thread`] where a thread has died.

@@ -1,16 +1,16 @@
-//! Repetitions of a kernel on the team, and what they say.
+//! Times repetitions of a kernel on the team and judges them.
 //!
 //! ```text
 //! each thread, each repetition:  barrier │ probe │ clock │ chain │ warm-up │ barrier │ kernel in pieces │ clock │ chain
 //! at the end:                    barrier │ probe
 //! ```
 //!
-//! The time of a kernel that a core does by itself is that of its faster pieces (`pieces.rs`).
+//! For in-core kernels, the time is that of the faster pieces (`pieces.rs`).
 //!
-//! A short chain of dependent multiplications right behind the kernel tells the clock while it ran. A kernel of wide vectors has run for a
-//! while by then: these lower the clock of many CPUs, and slow down what executes them until it is lowered. A repetition in which a
-//! thread lost its CPU to another task, or to the hypervisor as far as the kernel knows, does not count where there are enough others; so is
-//! one that the probes before and behind it find on a shared core (`core_share.rs`).
+//! A short chain of dependent multiplications right after the kernel measures the clock while it ran. A kernel of wide vectors has warmed
+//! up by then: wide vectors lower the clock of many CPUs, and run slowly until it is lowered. Two kinds of repetitions do not count where
+//! there are enough others: those in which a thread lost its CPU to another task (or to the hypervisor, as far as the kernel knows), and
+//! those with a shared core according to the probes before and after them (`core_share.rs`).
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -33,11 +33,11 @@ use crate::machine::kernels::{Arguments, Kernel};
 /// A kernel with the arguments of each thread.
 #[derive(Clone)]
 pub struct Work {
-    /// What runs.
+    /// The code that runs.
     pub kernel: Arc<Kernel>,
-    /// One set of arguments a thread.
+    /// One set of arguments for each thread.
     pub arguments: Arc<Vec<Mutex<Box<Arguments>>>>,
-    /// Where an iteration walks one window: which.
+    /// The windows, where each iteration walks one.
     windows: Option<Windows>,
 }
 
@@ -47,26 +47,26 @@ impl Work {
         Work::new(kernel, (0..threads).map(|_| Arguments::new()).collect())
     }
 
-    /// The kernel with one set of arguments a thread. They must hold the arrays that it needs.
+    /// The kernel with one set of arguments for each thread. They must hold the arrays that it needs.
     pub fn new(kernel: Kernel, arguments: Vec<Box<Arguments>>) -> Self {
         let arguments = Arc::new(arguments.into_iter().map(Mutex::new).collect());
         Work { kernel: Arc::new(kernel), arguments, windows: None }
     }
 
-    /// The same, but each iteration walks the next window; the arguments point to the first.
+    /// The work with iterations that each walk the next window; the arguments point to the first.
     pub fn through(self, windows: Windows) -> Self {
         Work { windows: Some(windows), ..self }
     }
 
-    /// Iterations that take `seconds`, or at most [`FIRST`], where one instruction takes a nanosecond: slow in the core, so
-    /// that one step of calibration remains, and a hundred times too fast for a miss of all caches.
+    /// Iterations that take `seconds` or at most [`FIRST`], assuming a nanosecond for one instruction. That is slow in the core, so one
+    /// step of calibration remains, and a hundred times too fast for a miss of all caches.
     fn guess(&self, seconds: f64) -> u64 {
         let inner = self.arguments.first().and_then(|a| a.lock().ok().map(|a| a.inner)).unwrap_or(0).max(1);
         let instructions = self.kernel.work.instructions.max(1).saturating_mul(inner);
         ((seconds.min(FIRST) * 1e9 / instructions as f64) as u64).max(1)
     }
 
-    /// What tells it from other work, as far as that decides how long it takes.
+    /// Identifies the work as far as its duration depends on it.
     fn key(&self, seconds: f64) -> u64 {
         let mut hasher = DefaultHasher::new();
         let inner = self.arguments.first().and_then(|a| a.lock().ok().map(|a| a.inner));
@@ -75,25 +75,25 @@ impl Work {
         hasher.finish()
     }
 
-    /// Threads that it is for.
+    /// Number of threads that it is for.
     pub fn threads(&self) -> usize {
         self.arguments.len()
     }
 }
 
-/// Attempts at the two runs of a calibration until one was not disturbed.
+/// Attempts at the two runs of a calibration until one is undisturbed.
 const ATTEMPTS: usize = 3;
 
-/// What a plan counts for a job of the team, and for a byte that is written for the first time, in seconds.
+/// Planned seconds of a job of the team, and of a byte that is written for the first time.
 const PLANNED_JOB: f64 = 100e-6;
 const PLANNED_BYTE: f64 = 0.3e-9;
 
-/// Additions of one probe (some ten microseconds), and cycles of the chains that it is compared with (some thirty).
+/// Additions of one probe (some ten microseconds), and cycles of the chains that are compared with it (some thirty).
 pub const PROBE_ADDITIONS: u64 = 131_072;
 
-/// Vectors of at least so many bits have the kernel run for [`WARM_UP`] before it is timed.
+/// Kernels with vectors of at least this number of bits run for [`WARM_UP`] before they are timed.
 const WIDE: u32 = 256;
-/// Parts of a timed repetition that the warm-up consists of.
+/// Parts of a timed repetition that make up the warm-up.
 const WARM_UP_PART: u64 = 16;
 
 /// Times kernels on a team.
@@ -101,20 +101,21 @@ pub struct Stopwatch {
     team: Team,
     clock: Arc<ClockChain>,
     share: Arc<CoreShare>,
-    /// Iterations that take long enough, by what is timed.
+    /// Iterations that take long enough, by work.
     calibrated: Mutex<HashMap<u64, u64>>,
-    /// Seconds that all that was asked for would take; `None`: it is done.
+    /// Planned seconds of all work so far; `None`: the work is really done.
     planned_s: Option<Mutex<f64>>,
 }
 
 impl Stopwatch {
-    /// A stopwatch with the chain that tells the clock and the independent additions that tell whether a core is shared. `cores`: threads that get a core each; `patience`: time for having them moved apart.
+    /// A stopwatch with the chain that measures the clock and the independent additions that show whether a core is shared. `cores`:
+    /// threads that get a core each; `patience`: time for moving them apart.
     pub fn new(team: Team, clock: ClockChain, probe: Kernel, cores: usize, patience: Duration) -> Self {
         let share = Arc::new(CoreShare::new(probe, PROBE_ADDITIONS, cores, patience));
         Stopwatch { team, clock: Arc::new(clock), share, calibrated: Mutex::default(), planned_s: None }
     }
 
-    /// A stopwatch that times nothing and adds up how long that would take.
+    /// A stopwatch that runs nothing and adds up the planned time.
     ///
     /// # Errors
     /// [`MachineError::Thread`].
@@ -123,13 +124,13 @@ impl Stopwatch {
         Ok(Stopwatch { planned_s: Some(Mutex::default()), ..watch })
     }
 
-    /// Of a plan, how long all of it takes.
+    /// Planned duration of all work; `None` where it is really done.
     pub fn planned(&self) -> Option<Duration> {
         let planned_s = self.planned_s.as_ref()?.lock().map_or(0.0, |s| *s);
         Some(Duration::from_secs_f64(planned_s))
     }
 
-    /// Adds `seconds` to a plan; whether it is one.
+    /// Adds `seconds` to a plan; returns whether this is a plan.
     pub fn plan(&self, seconds: f64) -> bool {
         if let Some(mut planned_s) = self.planned_s.as_ref().and_then(|s| s.lock().ok()) {
             *planned_s += seconds;
@@ -137,13 +138,13 @@ impl Stopwatch {
         self.planned_s.is_some()
     }
 
-    /// Adds the time of touching so many bytes to a plan, but `most` at most; whether it is one and it would take longer.
+    /// Adds the time of touching `bytes`, at most `most`, to a plan; returns whether this is a plan and would take longer.
     pub fn plans_longer(&self, bytes: u64, most: Duration) -> bool {
         let (takes, most) = (PLANNED_BYTE * bytes as f64, most.as_secs_f64());
         self.plan(takes.min(most)) && takes > most
     }
 
-    /// Adds the time of touching so many bytes to a plan.
+    /// Adds the time of touching `bytes` to a plan.
     pub fn plan_bytes(&self, bytes: u64) {
         self.plan(PLANNED_BYTE * bytes as f64);
     }
@@ -153,7 +154,7 @@ impl Stopwatch {
         &self.team
     }
 
-    /// The chain that tells the clock.
+    /// The chain that measures the clock.
     pub fn clock(&self) -> Arc<ClockChain> {
         self.clock.clone()
     }
@@ -167,7 +168,8 @@ impl Stopwatch {
         Ok(repetitions_of(&self.stamps(work, iterations, repetitions, 1)?))
     }
 
-    /// The same with what each thread saw, of each repetition, whose own time is taken in so many `pieces`.
+    /// Times like [`time`](Self::time), but returns each thread's stamps of each repetition. A thread times its own part in `pieces`
+    /// pieces.
     fn stamps(
         &self,
         work: &Work,
@@ -202,7 +204,7 @@ impl Stopwatch {
                 let clock_hz = clock.hz(&mut scratch);
                 let after = clock.seconds(PROBE_ADDITIONS, &mut scratch);
                 let shared = share.is_shared(threads, probe, before, after);
-                // The probe before this kernel is the one behind the last.
+                // The probe after the last kernel is the one before this kernel.
                 if let Some(last) = mine.last_mut() {
                     last.shared |= shared;
                 }
@@ -228,7 +230,7 @@ impl Stopwatch {
         Ok(std::mem::take(&mut *stamps))
     }
 
-    /// Finds how many iterations take at least as long as a repetition of `plan`; with the runs that already did.
+    /// Finds how many iterations take at least as long as a repetition of `plan`; also returns the runs that already did.
     ///
     /// # Errors
     /// [`MachineError::Thread`].
@@ -262,8 +264,8 @@ impl Stopwatch {
         }
     }
 
-    /// Calibrates and times; the rate of `amount` (of all threads together, in one iteration) a second. Threads that share a core are moved
-    /// apart and timed once more, as far as there is time for that.
+    /// Calibrates and times; returns the rate of `amount` (of all threads together, in one iteration) per second. Moves threads that share
+    /// a core apart and times once more, if there is time for that.
     ///
     /// # Errors
     /// [`MachineError::Thread`].
@@ -274,7 +276,7 @@ impl Stopwatch {
             self.plan(plan.planned_s(work.kernel.vector_bits >= WIDE, is_first));
             return Ok(Rate::planned(amount / plan.seconds));
         }
-        // What several threads do together takes as long as all of them, where they have something in common.
+        // Several threads together take as long as the slowest, unless they share nothing.
         let apart = self.share.apart_by_design(threads);
         let pieces = if threads == 1 || apart { self.clock.pieces(plan.seconds).min(plan.pieces) } else { 1 };
         let plan = Plan { pieces, ..plan };
@@ -292,7 +294,7 @@ impl Stopwatch {
         Ok(Rate { by_itself: !plan.is_shared(), ..rate })
     }
 
-    /// Has the hypervisor move the CPUs of `threads` threads to cores of their own, as far as time is left for it.
+    /// Makes the hypervisor move the CPUs of `threads` threads to cores of their own, as long as there is time for it.
     ///
     /// # Errors
     /// [`MachineError::Thread`].
@@ -301,12 +303,12 @@ impl Stopwatch {
         self.share.move_apart(&self.team, threads, move |scratch| clock.seconds(PROBE_ADDITIONS, scratch))
     }
 
-    /// Whether several threads shared cores whenever something was timed.
+    /// Whether several threads shared cores in every measurement.
     pub fn shares_cores(&self) -> bool {
         self.share.always_together()
     }
 
-    /// Times two runs, again while all were disturbed, at most [`ATTEMPTS`] times; the undisturbed ones, else all.
+    /// Times two runs, at most [`ATTEMPTS`] times while all of them are disturbed; returns the undisturbed ones, else all.
     fn undisturbed(&self, work: &Work, iterations: u64, pieces: u64) -> Result<Vec<Vec<Stamp>>, MachineError> {
         let mut runs = Vec::new();
         for _ in 0..ATTEMPTS {
@@ -328,7 +330,7 @@ fn repetitions_of(stamps: &[Vec<Stamp>]) -> Vec<Repetition> {
 
 /// Runs a kernel of wide vectors for [`WARM_UP`].
 fn warm_up(work: &Work, iterations: u64, arguments: &mut Arguments) {
-    // Streams from windows of memory take milliseconds, and wait for most of them.
+    // Streams from windows of memory take milliseconds and mostly wait for memory.
     if work.kernel.vector_bits < WIDE || work.windows.is_some() {
         return;
     }

@@ -1,23 +1,23 @@
 //! Parts of a slab that a kernel walks one after the other.
 //!
-//! A stream from DRAM must find none of its lines in a cache. Walking all of a buffer of several times the last cache in every
-//! repetition sees to that, at the price of a tenth of a second each where that cache has half a GiB. Walking a part of it, and
-//! each next time the next part, does, too: a line is met again only after all the others.
+//! A stream from DRAM must find none of its lines in a cache. Walking all of a buffer of several times the last cache in every repetition
+//! ensures that, at the price of a tenth of a second each where that cache has half a GiB. Walking one part of it, and the next part in the
+//! next repetition, ensures it as well: the kernel meets a line again only after all the others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::machine::kernels::{Arguments, Kernel};
 
-/// Parts of one size, side by side from where the arguments of a kernel point to.
+/// Parts of one size, side by side from the arrays of a kernel's arguments on.
 #[derive(Debug, Clone)]
 pub struct Windows {
-    /// How many.
+    /// Number of windows.
     pub count: u64,
     /// Bytes from one to the next.
     pub bytes: u64,
-    /// Bytes between the accesses of the kernel: each round begins a line further, modulo these, so that in the end every line
-    /// is met.
+    /// Bytes between the accesses of the kernel. Each round begins a line further, modulo this number, so that in the end the kernel meets
+    /// every line.
     pub stride: u64,
     /// Windows that were walked in this slab.
     pub walked: Arc<AtomicU64>,
@@ -34,8 +34,8 @@ impl Windows {
     }
 }
 
-/// Runs `iterations` of `kernel`: on what `arguments` point to, or one on each of so many windows from `step` on. The step
-/// after the last.
+/// Runs `iterations` of `kernel`, on the arrays of `arguments` or each on the next window from `step` on. Returns the step after the last
+/// one.
 ///
 /// # Safety
 /// As [`Kernel::call`], for each of the windows.

@@ -1,4 +1,4 @@
-//! What this process may use: CPUs, CPU time per period, memory.
+//! Limits of this process: CPUs, CPU time per period, memory.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ pub struct Limits {
     pub cpus: Vec<usize>,
     /// CPUs' worth of time that the cgroup grants, where it limits it.
     pub cpu_quota: Option<f64>,
-    /// Bytes of memory that can be had: the least of what is available and what the cgroup leaves.
+    /// Bytes of available memory: the least of the free memory and the rest of the cgroup's limit.
     pub memory: u64,
 }
 
@@ -23,7 +23,7 @@ impl Limits {
     }
 }
 
-/// CPUs of the calling thread's affinity mask, ascending; empty if the kernel refuses to tell.
+/// CPUs of the calling thread's affinity mask, ascending; empty if the kernel refuses to report it.
 fn affinity() -> Vec<usize> {
     use nix::sched::{CpuSet, sched_getaffinity};
     use nix::unistd::Pid;
@@ -33,7 +33,7 @@ fn affinity() -> Vec<usize> {
     }
 }
 
-/// Bytes that can be had: `MemAvailable`, or less where a cgroup or RLIMIT_AS leaves less.
+/// Bytes of available memory: `MemAvailable`, or less where a cgroup or RLIMIT_AS leaves less.
 fn memory() -> u64 {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let available = meminfo

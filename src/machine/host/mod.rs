@@ -1,4 +1,4 @@
-//! What the host is, as far as it says so itself: instruction sets, CPUs and caches, and what this process may use of them.
+//! The host's own description: instruction sets, CPUs and caches, and the share of them that this process may use.
 
 pub mod features;
 pub mod limits;

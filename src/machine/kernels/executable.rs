@@ -1,4 +1,4 @@
-//! Memory that emitted code runs from. Never writable and executable at once.
+//! Memory for emitted code. It is never writable and executable at once.
 
 use std::io;
 use std::ptr;
@@ -75,7 +75,7 @@ impl Executable {
 
 impl Drop for Executable {
     fn drop(&mut self) {
-        // SAFETY: unmaps what `new` mapped; nobody can still run it, since running borrows `self`.
+        // SAFETY: unmaps the mapping of `new`; no caller can still run it, since running borrows `self`.
         unsafe { libc::munmap(self.base, self.mapped) };
     }
 }

@@ -4,8 +4,8 @@
 //! spec (operation, width, chains, filler …) ─▶ x86_64/: instructions ─▶ emit: bytes ─▶ executable memory ─▶ Kernel
 //! ```
 //!
-//! A kernel declares what one iteration does ([`PerIteration`]). The counting engine must reproduce these figures
-//! exactly, so that ceilings test the counters and counters test the ceilings.
+//! A kernel declares the work of one iteration ([`PerIteration`]). The counting engine must reproduce these figures exactly, so that
+//! ceilings test the counters and counters test the ceilings.
 
 mod executable;
 #[cfg(target_arch = "x86_64")]
@@ -15,12 +15,12 @@ pub use executable::Executable;
 
 use super::error::MachineError;
 
-/// What one iteration of a kernel executes.
+/// The work of one iteration of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct PerIteration {
     /// Instructions, loop overhead included.
     pub instructions: u64,
-    /// Instructions that the kernel is about (FP arithmetic, accesses, fillers), loop overhead excluded.
+    /// Instructions that the kernel measures (FP arithmetic, accesses, fillers), loop overhead excluded.
     pub payload: u64,
     /// FLOPs (docs/conventions.md, Operations).
     pub flops: u64,
@@ -36,7 +36,7 @@ pub struct PerIteration {
     pub bytes_stored: u64,
 }
 
-/// What a kernel is called with. The layout is known to the emitted code.
+/// The arguments of a kernel call. The emitted code depends on the layout.
 #[derive(Debug, Clone)]
 #[repr(C, align(64))]
 pub struct Arguments {
@@ -44,7 +44,7 @@ pub struct Arguments {
     pub pointers: [u64; 4],
     /// Inner iterations of one pass over the arrays.
     pub inner: u64,
-    /// Spare, so that the vectors stand on lines of their own.
+    /// Unused, so that the vectors start on cache lines of their own.
     pub spare: [u64; 3],
     /// Doubles near one: operand of chains that must neither grow nor vanish.
     pub dp: [f64; 8],
@@ -54,9 +54,9 @@ pub struct Arguments {
     pub lanes: [u32; 16],
     /// Seeds of scalar index generators.
     pub seeds: [u64; 8],
-    /// Positions of pointer chases; kernels write them back, so that the next call goes on where this one ended.
+    /// Positions of pointer chases. Kernels write them back, so the next call continues where this one ended.
     pub chains: [u64; 16],
-    /// Where kernels with accesses to a few hot lines find them.
+    /// A few hot lines for kernels that access such lines.
     pub scratch: [u64; 512],
 }
 
@@ -87,7 +87,7 @@ impl Arguments {
 /// An emitted microkernel.
 #[derive(Debug)]
 pub struct Kernel {
-    /// What it is, for error messages.
+    /// The kernel's name, for error messages.
     pub name: String,
     /// The constants of one iteration of its innermost loop.
     pub work: PerIteration,
@@ -114,7 +114,7 @@ impl Kernel {
         }
     }
 
-    /// The same code at another place in memory: it refers to nothing by its address.
+    /// A copy of the code at another place in memory; the code refers to nothing by its address.
     ///
     /// # Errors
     /// As [`Executable::new`].

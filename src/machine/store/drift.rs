@@ -11,41 +11,41 @@ use crate::machine::suite::bandwidth;
 use crate::machine::suite::lab::Lab;
 use crate::profile::machine::{Ceiling, Machine};
 
-/// The memory is looked at only if its buffer can be touched in the time that is left.
+/// The memory is probed only if its buffer can be touched in the remaining time.
 const LAST_START: Duration = Duration::from_millis(130);
 
-/// No CPU's clock moves further than this: what was kept is no measurement of this host.
+/// Largest change of a CPU's clock: beyond it, the cached values are no measurement of this host.
 const CLOCKS: std::ops::Range<f64> = 0.2..5.0;
 
 /// Largest buffer for the probe of memory: touching it takes most of the probe's time.
 const LARGEST_PROBE: u64 = 256 << 20;
 
-/// What has moved: how many times as fast it is as when the ceilings were measured.
+/// How many times as fast each part is as when the ceilings were measured.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Drift {
-    /// The core does not do the same in a cycle. How many of these a second has is no drift: each ceiling says at which clock it was
-    /// measured, and is taken at the clock of the run (`profile/clock.rs`).
+    /// The core's work per cycle has changed. A different number of cycles per second is no drift: each ceiling records its clock, and is
+    /// converted to the clock of the run (`profile/clock.rs`).
     pub core: Option<f64>,
     /// Memory is read faster or slower.
     pub memory: Option<f64>,
 }
 
 impl Drift {
-    /// By how much the part of the machine that ceilings of `class` are of has moved.
+    /// By how much the part of the machine behind ceilings of `class` has moved.
     pub fn of(&self, class: Class) -> Option<f64> {
         if class == Class::Beyond { self.memory } else { self.core }
     }
 }
 
-/// How far a probe may be from the value of a ceiling of `class`: as far as a round may be, and by the interval that is promised.
+/// Largest distance of a probe from a ceiling of `class`: the limit for a round plus the stated interval.
 fn tolerance(class: Class) -> f64 {
     class.noisy_from() + class.least_interval(false)
 }
 
 /// Measures the roof and the DRAM bandwidth at most threads again, and compares them with `cached`.
 ///
-/// Memory is probed where twice the last-level caches fit a buffer that is touched in a tenth of a second. A probe that other
-/// work disturbed is no evidence.
+/// Memory is probed only where twice the last-level caches fit a buffer that can be touched in a tenth of a second. A probe that other work
+/// disturbed is no evidence.
 ///
 /// # Errors
 /// As the measurement of any ceiling.
@@ -73,7 +73,7 @@ fn core(lab: &Lab, cached: &Machine) -> Result<Option<f64>, MachineError> {
     Ok(evidence(now).and_then(|now| has_moved(&now, known)))
 }
 
-/// How many times as much the core does in a cycle where the roof is reached at `now`, if that is not the same.
+/// Ratio of the core's work per cycle, where it reaches the roof at `now`, to the known one, if that has changed.
 fn has_moved(now: &Rate, known: &Ceiling) -> Option<f64> {
     let (value, clock_hz) = known.value.zip(known.clock_hz)?;
     let (moved, clock) = (now.best / value, now.clock_hz / clock_hz);

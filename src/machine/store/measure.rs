@@ -1,4 +1,4 @@
-//! The entry: cached ceilings where they still hold, measured ones elsewhere.
+//! The entry: uses the cached ceilings where they still hold and measures the others.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,23 +20,23 @@ use crate::profile::machine::{Ceiling, Machine, Missing, Quality};
 use crate::profile::run::Warning;
 use crate::tracee::whole_file;
 
-/// Grows with every change of what is measured or how.
+/// Version of the set of ceilings and of their measurement; grows with every change.
 const CEILINGS_VERSION: u32 = 38;
 
-/// Later runs that try again what did not fit the time, or was noisy.
+/// Number of later runs that retry ceilings that did not fit the time or were noisy.
 const RETRIES: u32 = 8;
 
-/// Time that one later run spends on that.
+/// Time that one later run spends on these retries.
 const RETRY_BUDGET: Duration = Duration::from_millis(300);
 
-/// Time that it spends where the first one did not come to the memory: a hypervisor may give that to this host at half a GiB a
-/// second, once.
+/// Time for these retries where the first run did not get its memory: a hypervisor may hand memory to this host at half a GiB per second,
+/// once.
 const UNFINISHED_BUDGET: Duration = Duration::from_millis(4000);
 
-/// Time that a run spends on what moved since.
+/// Time that a run spends on ceilings that have moved since.
 const MOVED_BUDGET: Duration = Duration::from_millis(1000);
 
-/// What to measure.
+/// A request for ceilings.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// CPUs of the program; `None`: those this process may use.
@@ -49,13 +49,13 @@ pub struct Request {
     pub refresh: bool,
     /// Where the cache is; `None`: [`super::directory`].
     pub cache: Option<PathBuf>,
-    /// Bytes of memory that can be had; `None`: what the limits of this process leave.
+    /// Bytes of available memory; `None`: the amount that the limits of this process leave.
     pub memory: Option<u64>,
     /// The root of sysfs (tests fake it).
     pub sysfs: PathBuf,
     /// Instruction sets to use (tests leave some out).
     pub features: Features,
-    /// What the CPU says of itself (tests have it say nothing).
+    /// The CPU's own description of itself (tests leave it empty).
     pub identity: Identity,
 }
 
@@ -76,12 +76,12 @@ impl Request {
     }
 }
 
-/// The host as far as it is known without measuring: for sizes and placement.
+/// The host's topology, without any measurement: for sizes and placement.
 pub fn topology(sysfs: &Path) -> Topology {
     Topology::detect(sysfs, &Limits::read().cpus).0
 }
 
-/// Cached ceilings if they still hold, else measures; doubts and progress go to `progress`.
+/// Returns the cached ceilings if they still hold, else measures. Doubts and progress go to `progress`.
 ///
 /// # Errors
 /// [`MachineError`], each variant with its hint. A cache that cannot be read or written is only a warning.
@@ -120,7 +120,7 @@ pub fn load_or_measure(request: &Request, progress: &mut dyn Progress) -> Result
             Err(why) => unusable = Some(why),
         }
     }
-    // What was measured thoroughly is measured again as thoroughly.
+    // A thorough measurement is repeated as thoroughly.
     let is_full = known.as_ref().is_some_and(|(entry, _)| entry.satisfies(Effort::Full));
     let effort = if is_full { Effort::Full } else { request.effort };
     let mut lab = Lab::new(request.features, topology.clone(), threads, memory, effort)?;
@@ -173,8 +173,7 @@ fn key(topology: &Topology, threads: usize, dram: bool, features: Features) -> K
     Key { cpu: topology.cpu.clone(), cpus, caches: caches.join(" "), kernel, threads, dram, version }
 }
 
-/// What is told of a cache file that was of no use and has been replaced. Where it could not be replaced either, [`keep`]
-/// has told so.
+/// The warning about a useless cache file that has been replaced. Where it could not be replaced either, [`keep`] has already warned.
 fn replaced(unusable: Unusable) -> Option<Warning> {
     let text = match unusable {
         Unusable::Absent => return None,
@@ -184,8 +183,8 @@ fn replaced(unusable: Unusable) -> Option<Warning> {
     Some(Warning::new("machine-cache", text, "the ceilings were measured again", "the file has been replaced"))
 }
 
-/// Returns the cached ceilings. What moved since is measured again, as much as fits [`MOVED_BUDGET`]; what did not fit the time or was noisy, too, a
-/// few times.
+/// Returns the cached ceilings. Measures again those that have moved, as many as fit [`MOVED_BUDGET`]. Retries those that did not fit the
+/// time or were noisy, a few times.
 fn still_good(
     mut entry: Entry,
     mut lab: Lab,
@@ -224,7 +223,7 @@ fn still_good(
     Ok(entry.machine)
 }
 
-/// Marks the ceilings of what moved, and returns their keys.
+/// Marks the ceilings that have moved and returns their keys.
 fn outdate(drift: Drift, ceilings: &mut [Ceiling]) -> Keys {
     let mut outdated = Keys::new();
     for ceiling in ceilings.iter_mut().filter(|c| c.value.is_some() && !clock::is_parameter(&c.id)) {
@@ -237,7 +236,7 @@ fn outdate(drift: Drift, ceilings: &mut [Ceiling]) -> Keys {
     outdated
 }
 
-/// Writes the cache; whether that succeeded. Where it did not, there is a warning.
+/// Writes the cache and returns whether that succeeded. Warns where it did not.
 fn keep(directory: Option<&Path>, entry: &Entry, progress: &mut dyn Progress) -> bool {
     let Some(directory) = directory else { return false };
     let Err(error) = super::save(directory, entry) else { return true };

@@ -15,7 +15,7 @@ use crate::machine::suite::lab::Effort;
 use crate::profile::machine::Machine;
 use crate::tracee::whole_file;
 
-/// What a cached measurement is valid for. Any difference means: measure again.
+/// The conditions under which a cached measurement is valid. Any difference requires a new measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Key {
     /// CPU model.
@@ -34,17 +34,17 @@ pub struct Key {
     pub version: String,
 }
 
-/// Bytes of a cache file at most: a hundred times what a measurement of a large host takes.
+/// Largest size of a cache file: a hundred times the size for a large host.
 const LARGEST: u64 = 64 << 20;
 
 /// A cache file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// What it is valid for.
+    /// The conditions under which it is valid.
     pub key: Key,
     /// `quick` or `full`.
     pub effort: String,
-    /// Later runs that have tried again what was late or noisy.
+    /// Number of later runs that have retried late or noisy ceilings.
     #[serde(default)]
     pub retries: u32,
     /// The ceilings.
@@ -63,7 +63,7 @@ impl Entry {
 pub enum Unusable {
     /// There is none.
     Absent,
-    /// It cannot be read or is no cache of this version; the text says what is wrong.
+    /// It cannot be read or is no cache of this version; the text names the problem.
     Broken(String),
     /// It belongs to another machine, cpuset, kernel or version.
     Foreign,
@@ -95,7 +95,7 @@ pub fn directory() -> Option<PathBuf> {
 pub fn load(directory: &Path, key: &Key) -> Result<Entry, Unusable> {
     let path = directory.join(key.file_name());
     let broken = |what: &dyn std::fmt::Display| Unusable::Broken(format!("{}: {what}", path.display()));
-    // Reading a pipe or a device may never end.
+    // Reading a pipe or a device might never end.
     let read = fs::metadata(&path).and_then(|data| match data.is_file() && data.len() <= LARGEST {
         true => fs::read_to_string(&path),
         false => Err(std::io::Error::other("is no file of ceilings")),
@@ -118,7 +118,7 @@ pub fn save(directory: &Path, entry: &Entry) -> Result<(), MachineError> {
     let failed = |source| MachineError::CacheWrite { path: path.clone(), source };
     fs::create_dir_all(directory).map_err(failed)?;
     let text = serde_json::to_string(entry).map_err(|e| failed(std::io::Error::other(e)))?;
-    // A pipe or device in the file's place would be written to, which may never end.
+    // Writing to a pipe or device in the file's place might never end.
     if fs::metadata(&path).is_ok_and(|data| !data.is_file() && !data.is_dir()) {
         fs::remove_file(&path).map_err(failed)?;
     }

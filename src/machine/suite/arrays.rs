@@ -6,7 +6,7 @@ use crate::machine::kernels::Arguments;
 /// The arrays of one thread.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
-    /// How many.
+    /// Number of arrays.
     pub arrays: u64,
     /// Bytes of one array that an inner iteration covers.
     pub body_bytes: u64,

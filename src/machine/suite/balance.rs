@@ -1,10 +1,10 @@
-//! Load imbalance (A.2): what is left when only some of the threads have work.
+//! Load imbalance (A.2): the remaining roof when only some of the threads have work.
 
 use super::pipes::PRECISIONS;
 use crate::machine::suite::lab::{Lab, Label};
 
-/// `imbalance.{2,4,…}`: the double-precision roof when 1/2, 1/4, … of the threads work; `{dp,sp}.imbalance.*` the same by
-/// precision. They are drawn below the roof (Figure A2), or scaled below `tlp` (Figure A3).
+/// `imbalance.{2,4,…}`: the double-precision roof when 1/2, 1/4, … of the threads work; `{dp,sp}.imbalance.*`: the same by precision. The
+/// plots show them below the roof (Figure A2), or scaled below `tlp` (Figure A3).
 pub fn derive(lab: &mut Lab) {
     let most = lab.most();
     for precision in PRECISIONS {
@@ -21,7 +21,7 @@ pub fn derive(lab: &mut Lab) {
             if let Some(value) = value {
                 let label = Label::new(format!("{p}.imbalance.{part}"), "flop/s", most);
                 let reason = format!("{p}.fma on {busy} of {most} threads");
-                // The clock is that of as many threads as work.
+                // Use the clock of a measurement with the same number of working threads.
                 let conditions = source.as_ref().unwrap_or(&roof);
                 lab.derive(label, value, conditions, reason.clone());
                 if p == "dp" {

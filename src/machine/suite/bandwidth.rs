@@ -14,11 +14,11 @@ use crate::machine::kernels::x86_64::stream::{Stream, Variant, stream};
 use crate::machine::suite::lab::{Effort, Lab, Label};
 use crate::profile::machine::{ON_SMALL_PAGES, Sweep};
 
-/// Where a working set lies.
+/// A level of the memory hierarchy with the working sets to try in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Level {
     name: &'static str,
-    /// Behind the names of its ceilings, where their pages are not huge.
+    /// Ending of the names of its ceilings, where their pages are not huge.
     suffix: &'static str,
     /// Bytes of the working set of one thread: where there are several, the best counts.
     sets: Vec<u64>,
@@ -71,7 +71,7 @@ pub fn levels(lab: &mut Lab) -> Result<(), MachineError> {
     affinity(lab)
 }
 
-/// The sweeps `workingset.{kind}`; of a quick measurement what it cannot do without.
+/// The sweeps `workingset.{kind}`; in a quick measurement, only the indispensable part.
 pub fn sweeps(lab: &mut Lab) -> Result<(), MachineError> {
     for threads in lab.ends() {
         let is_known = !lab.measures_all() && lab.swept("workingset.read", threads as u32).is_some();
@@ -110,8 +110,7 @@ fn near_alone(lab: &mut Lab, threads: usize) -> Result<(), MachineError> {
     near.iter().try_for_each(|level| kinds(lab, &arena, level))
 }
 
-/// A short look at `dram.read`, in byte/s; `None` where more than `largest` bytes would
-/// be needed.
+/// A short measurement of `dram.read`, in byte/s; `None` where it needs more than `largest` bytes.
 ///
 /// # Errors
 /// As any measurement.
@@ -120,7 +119,7 @@ pub fn probe(lab: &Lab, threads: usize, largest: u64) -> Result<Option<Rate>, Ma
         return Ok(None);
     };
     let arena = Arena::new(lab.team(), threads, total, Pages::Huge, false)?;
-    // As much as is walked but once, and nothing of it in a cache: what goes round in so small a buffer is kept in part.
+    // Empty the caches of the arena, which is walked only once: caches keep part of a stream that goes round in so small a buffer.
     irregular::flush(lab, &arena)?;
     let plan = Plan { seconds: 4e-4, pieces: 1, repetitions: 4, fastest: 2 };
     let variant = Variant::plain(lab.features.widest());
@@ -131,7 +130,7 @@ pub fn probe(lab: &Lab, threads: usize, largest: u64) -> Result<Option<Rate>, Ma
     Ok(Some(rate.scaled(8.0)))
 }
 
-/// What is measured in DRAM is missing.
+/// Records the DRAM ceilings as missing.
 fn no_far_buffer(lab: &mut Lab, threads: usize) {
     let names_of_read = ["dram.noprefetch".into(), format!("dram.cores.{threads}")];
     for id in dram_streams("").into_iter().chain(names_of_read) {
@@ -143,15 +142,15 @@ fn no_far_buffer(lab: &mut Lab, threads: usize) {
     }
 }
 
-/// Times L2 that the largest working set in L3 is, at most: where a stream starts costs nothing there any more, and of a last level of
+/// Largest working set in L3, as a multiple of L2. At this size the start of a stream costs nothing any more, and of a last level of
 /// hundreds of MiB a guest gets only a part.
 const LARGEST_IN_L2S: u64 = 16;
 
-/// The working sets, of which the first ones alone are tried where time is short: of L1 three quarters, where the end of a pass costs
-/// less, and half; of L2 half, which Zen 5 reads steadily at 64 bytes a cycle, and a quarter (its sets fill unevenly where pages are
-/// small, since it is indexed by physical address), which that reads now so and now at 48. In L3 no one size is best for every kind of
-/// stream: from not much more than L2 to half of this thread's share or [`LARGEST_IN_L2S`]. Of DRAM a window of the slab after the
-/// other.
+/// The working sets. Where time is short, only the first ones are tried. L1: three quarters, where the end of a pass costs less, and half.
+/// L2: half, which Zen 5 reads steadily at 64 bytes a cycle, and a quarter, which it reads sometimes at that rate and sometimes at 48. The
+/// quarter is there because the sets of L2 fill unevenly on small pages, since physical addresses index it. L3: no one size is best for
+/// every kind of stream, so from not much more than L2 to half of this thread's share or [`LARGEST_IN_L2S`]. DRAM: one window of the slab
+/// after the other.
 fn levels_of(lab: &Lab, threads: usize, far: Option<&Arena>) -> Vec<Level> {
     let size = |level| lab.topology.cache(level).map(|c| c.size);
     let in_time = |sets: &[u64], quick: usize| {
@@ -217,8 +216,8 @@ fn walks(lab: &Lab, arena: &Arena, level: &Level, kind: Stream) -> Vec<Walk> {
     walks
 }
 
-/// Paddings of arrays: near the core, how the banks of loads and stores follow each other
-/// decides (Zen 5, triad in L1: 160 to 181 bytes a cycle, most of them 165 to 175, the most with three to nine lines).
+/// Paddings of arrays. Near the core, they decide how the banks of loads and stores follow each other (Zen 5, triad in L1: 160 to 181 bytes
+/// a cycle, most of them 165 to 175, the most with three to nine lines).
 const PADDINGS: [u64; 4] = [PADDING, 4 * 64, 7 * 64, 9 * 64];
 
 fn paddings(lab: &Lab, level: &Level, kind: Stream) -> &'static [u64] {
@@ -226,8 +225,8 @@ fn paddings(lab: &Lab, level: &Level, kind: Stream) -> &'static [u64] {
     if several { &PADDINGS } else { &PADDINGS[..1] }
 }
 
-/// The ways to try: the two widest widths, and near the core two lengths of the loop; where time is short, beyond L2 the widest
-/// alone, but of reads and writes of DRAM, which some cores make faster by narrower ones (Zen 5: by 5 %).
+/// The ways to try: the two widest widths, and near the core two lengths of the loop. Where time is short, only the widest one beyond L2,
+/// except for reads and writes of DRAM, which are faster with narrower ones on some cores (Zen 5: by 5 %).
 fn variants(lab: &Lab, level: &Level, kind: Stream) -> Vec<Variant> {
     let mut widths = lab.features.widths();
     widths.retain(|w| *w != Width::Scalar);
@@ -248,8 +247,8 @@ fn plan(lab: &Lab, level: &Level) -> Plan {
     }
 }
 
-/// Bytes between two places in a slab where the arrays of L2 are put in turn: pages enough for the arrays, and of no round
-/// number. By which hashes of addresses the arrays meet depends on where they are.
+/// Bytes between two places in a slab that the arrays of L2 use in turn: enough pages for the arrays, and no round number. The place
+/// of the arrays decides in which address hashes they collide.
 const BETWEEN_PLACES: u64 = 1061 * 4096;
 
 /// The bytes to skip of a slab that has `room` beside the arrays, in this round.
@@ -258,8 +257,8 @@ fn place(lab: &Lab, level: &Level, room: u64) -> u64 {
     lab.round() as u64 % places * BETWEEN_PLACES
 }
 
-/// How a stream walks: the loop, the bytes of one thread's working set, the bytes before it in the thread's slab, the padding of
-/// its arrays, and in how many windows, one after the other.
+/// How a stream walks: the loop, the bytes of one thread's working set, the bytes before it in the thread's slab, the padding of its
+/// arrays, and the number of consecutive windows.
 #[derive(Debug, Clone, Copy)]
 struct Walk {
     variant: Variant,
@@ -275,7 +274,7 @@ impl Walk {
         Walk::of_set(variant, arena, arena.slab - PAD)
     }
 
-    /// Through the first `set` bytes of the slab, in windows where it is large.
+    /// Walks the first `set` bytes of the slab, in windows where it is large.
     fn of_set(variant: Variant, arena: &Arena, set: u64) -> Self {
         Walk { variant, set, skip: 0, padding: PADDING, windows: set.div_ceil(arena.window()).max(1) }
     }
@@ -290,7 +289,7 @@ fn elements(lab: &Lab, arena: &Arena, kind: Stream, walk: Walk, plan: Plan) -> R
     lab.watch().rate(&work, elements, plan).map(Some)
 }
 
-/// The kernel on the arrays of each thread, and the elements of one pass of all of them.
+/// The kernel on the arrays of each thread, and the elements that all threads together process in one pass.
 fn work(
     lab: &Lab,
     arena: &Arena,
@@ -314,9 +313,9 @@ const NAMES_AND_PREFETCH: [&str; 3] = ["dram.cores.", "dram.noprefetch", "dram.p
 /// Kinds with stores that go past the caches.
 const NON_TEMPORAL: [Stream; 3] = [Stream::Copy, Stream::Triad, Stream::Write];
 
-/// `dram.{read,copy,triad,update,write}.4k` and `dram.{copy,triad,write}.nt.4k`: the streams of DRAM on pages of 4 KiB, at whose
-/// ends some prefetchers stop. The memory behind them lies together 2 MiB at a time, so that they come out again. Where the kernel hands
-/// out single pages they may be slower (Zen 1: reads by up to a third, Zen 5: by 3 %).
+/// `dram.{read,copy,triad,update,write}.4k` and `dram.{copy,triad,write}.nt.4k`: the streams of DRAM on pages of 4 KiB, at whose ends some
+/// prefetchers stop. The memory behind them is contiguous 2 MiB at a time, so that the values are reproducible. Where the kernel hands out
+/// single pages, streams may be slower (Zen 1: reads by up to a third, Zen 5: by 3 %).
 pub fn on_small_pages(lab: &mut Lab) -> Result<(), MachineError> {
     let ids = dram_streams(ON_SMALL_PAGES);
     for threads in lab.ends() {
@@ -346,7 +345,7 @@ fn dram_streams(suffix: &str) -> Vec<String> {
     plain.into_iter().chain(past_caches).collect()
 }
 
-/// There is no buffer that no cache holds to measure `label` in: for lack of memory, or of time.
+/// Records that `label` has no far buffer, for lack of memory or of time.
 fn no_buffer(lab: &mut Lab, label: Label) {
     if !lab.wants(&label) {
         return;
@@ -363,7 +362,7 @@ fn no_buffer(lab: &mut Lab, label: Label) {
     }
 }
 
-/// `dram.{copy,triad,write}.nt`, those of `kinds`, with `suffix`.
+/// `dram.{copy,triad,write}.nt` for `kinds`, with `suffix`.
 fn non_temporal(lab: &mut Lab, arena: &Arena, kinds: &[Stream], suffix: &str) -> Result<(), MachineError> {
     let width = lab.features.widest();
     for &kind in kinds {
@@ -394,8 +393,8 @@ fn extras(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
     prefetch(lab, arena)
 }
 
-/// Sweep `writefraction.dram`: bytes a second over the share of writes among them (a fill for a store is a read), between
-/// whose points a mix of its own is interpolated.
+/// Sweep `writefraction.dram`: bytes a second over the share of writes among them (a fill for a store is a read). Other mixes are
+/// interpolated between its points.
 fn write_fraction(lab: &mut Lab, threads: usize) {
     let share = |kind: Stream| kind.accesses().1 as f64 * 8.0 / kind.bytes_per_element(true, false) as f64;
     let mut points: Vec<(f64, f64)> = [Stream::Read, Stream::Triad, Stream::Copy, Stream::Update]
@@ -448,8 +447,8 @@ fn sweep(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
     Ok(())
 }
 
-/// Of `workingset.read` what a first run needs to know: how much of the last-level cache this host gets (`memory/caches/effective_llc.rs`), and what
-/// it keeps of streams (`roofline/terms/kept.rs`).
+/// The part of `workingset.read` that a first run needs: how much of the last-level cache this host gets
+/// (`memory/caches/effective_llc.rs`), and how much it keeps of streams (`roofline/terms/kept.rs`).
 fn sweep_last_level(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
     let (Some(l2), Some(l3)) = (lab.topology.cache(2).map(|c| c.size), lab.topology.cache(3).map(|c| c.size)) else {
         return Ok(());
@@ -460,8 +459,8 @@ fn sweep_last_level(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
     Ok(())
 }
 
-/// Points of `workingset.{kind}` for sets of these bytes a thread, each larger by the square root of two than the one before;
-/// of other kinds than reads, whose plateaus are looked for, twice as large, and four times where a point takes long.
+/// Points of `workingset.{kind}` for sets of these bytes a thread, each larger by the square root of two than the one before. For kinds
+/// other than reads, whose plateaus are not searched, the factor is two, and four where a point takes long.
 fn working_sets(lab: &mut Lab, arena: &Arena, kind: Stream, sets: Range<u64>) -> Result<Vec<(f64, f64)>, MachineError> {
     let variant = Variant { unroll: 8, ..Variant::plain(lab.features.widest()) };
     let far = lab.topology.cache(2).map_or(1 << 20, |c| 2 * c.size);
@@ -473,7 +472,7 @@ fn working_sets(lab: &mut Lab, arena: &Arena, kind: Stream, sets: Range<u64>) ->
         if walk.windows > 1
             && let Some((once, _)) = work(lab, arena, kind, walk)?
         {
-            // What is timed are parts of the set: as much of it as a cache keeps has to be there.
+            // The timed parts belong to the set, so the part that a cache keeps has to be there.
             let caches = lab.topology.llc_total * 5 / 4 / arena.threads as u64;
             let kept = caches.div_ceil(set as u64 / walk.windows);
             lab.watch().plan(caches as f64 / PLANNED_STREAM);
@@ -493,7 +492,7 @@ fn working_sets(lab: &mut Lab, arena: &Arena, kind: Stream, sets: Range<u64>) ->
     Ok(points)
 }
 
-/// Bytes a second that a plan counts for bringing a set into the caches.
+/// Planned bandwidth for bringing a set into the caches, in bytes a second.
 const PLANNED_STREAM: f64 = 5e9;
 
 /// A curve of bandwidth over bytes.
@@ -501,8 +500,8 @@ fn curve(id: &str, threads: usize, points: Vec<(f64, f64)>) -> Sweep {
     Sweep { id: id.into(), x_unit: "byte".into(), y_unit: "byte/s".into(), threads: threads as u32, points }
 }
 
-/// `dram.noaffinity`: all memory on the node of the first thread. `dram.snoop`: a set as small as is still beyond the
-/// caches, which a snoop filter may cover. Both concern hosts with several nodes, all threads.
+/// `dram.noaffinity`: all memory on the node of the first thread. `dram.snoop`: the smallest set beyond the caches, which a snoop filter
+/// may cover. Both concern hosts with several nodes, all threads.
 fn affinity(lab: &mut Lab) -> Result<(), MachineError> {
     let threads = lab.most();
     let ids = ["dram.noaffinity", "dram.snoop"];

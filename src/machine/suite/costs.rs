@@ -17,7 +17,7 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
     page_fault(lab)
 }
 
-/// Copies of the branches that are timed: where they lie decides by what their predictions are found, too.
+/// Copies of the branches that are timed: their addresses also decide which prediction entries they use.
 const COPIES: usize = 1;
 const COPIES_OF_RANDOM: usize = 3;
 
@@ -31,7 +31,7 @@ fn mispredict(lab: &mut Lab) -> Result<(), MachineError> {
     let time = |lab: &Lab, random: bool, copies: usize| -> Result<Option<Rate>, MachineError> {
         let kernel = branches(random, lab.features)?;
         let amount = kernel.work.payload as f64;
-        // Of short pieces the faster ones would be those with luck: with fewer mispredictions.
+        // Measure as a whole: the faster ones of short pieces are those with fewer mispredictions by chance.
         let plan = lab.core_plan().whole();
         let rates = (0..copies).map(|_| lab.watch().rate(&Work::on_registers(kernel.copied()?, 1), amount, plan));
         let mut rates = rates.collect::<Result<Vec<Rate>, _>>()?;
@@ -60,8 +60,8 @@ fn mispredict(lab: &mut Lab) -> Result<(), MachineError> {
 /// Seconds that a plan counts for page faults.
 const PLANNED_TOUCHES: f64 = 20e-3;
 
-/// First touches in all, and at a time: so few that the kernel has the pages of the last time at hand, in a cache. Of those from
-/// elsewhere one takes a quarter to a half longer, as neighbours and the hypervisor have it.
+/// First touches in total, and at a time: few enough for the kernel to reuse the pages of the last time, which are in a cache. A page from
+/// elsewhere takes a quarter to a half longer, depending on neighbours and the hypervisor.
 const TOUCHES: usize = 4096;
 const PAGES: usize = 64;
 

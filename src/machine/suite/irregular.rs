@@ -34,11 +34,11 @@ pub fn latencies(lab: &mut Lab) -> Result<(), MachineError> {
         }
         let nodes = power_of_two_below(bytes / LINE);
         let seconds = (nodes as f64 * 20e-9).max(200e-6);
-        // Each piece meets all lines, which differ in how far they are. What neighbours are part of is timed as a whole.
+        // Each piece meets all lines, whose distances differ. A level that neighbours share is timed as a whole.
         let pieces = if name == "l3" { 1 } else { ((seconds / (nodes as f64 * NEAR_HOP)) as u64).max(1) };
         let core = lab.core_plan();
         let plan = Plan { seconds, pieces: pieces.min(core.pieces), ..core };
-        // Which physical pages the buffer gets decides how evenly the sets of L2 fill: another one in each round.
+        // The physical pages of the buffer decide how evenly the sets of L2 fill: use another buffer in each round.
         let rate = latency_of(lab, bytes, nodes, plan)?;
         lab.record_time(label, &rate);
     }
@@ -59,8 +59,8 @@ fn latency_of(lab: &Lab, bytes: u64, nodes: u64, plan: Plan) -> Result<Rate, Mac
 /// Chains that bring a set into the caches of the first thread.
 const VISITORS: usize = 16;
 
-/// Has the first thread hop over all of a set that its caches can hold: other threads wrote it, too, and the hops that are timed
-/// might be the first ones to most of its lines.
+/// Makes the first thread hop over all of a set that its caches can hold. Other threads wrote it, too, and the timed hops might be the
+/// first ones to most of its lines.
 pub fn visit(lab: &Lab, arena: &Arena, nodes: u64) -> Result<(), MachineError> {
     if nodes * LINE > lab.topology.caches.last().map_or(0, |c| c.size) {
         return Ok(());
@@ -84,7 +84,7 @@ fn chases(lab: &mut Lab, pages: Pages, suffix: &str) -> Result<(), MachineError>
         if !lab.wants_family_on(pages, &["lat.dram", "dram.chase."], threads) {
             continue;
         }
-        // One cycle serves all threads where no node is nearer to one of them.
+        // One cycle serves all threads where no memory node is nearer to some of them.
         let slabs = if lab.topology.nodes.len() > 1 { threads } else { 1 };
         let Some(arena) = lab.far(slabs, pages)? else {
             if threads == 1 {
@@ -135,7 +135,7 @@ pub const PLANNED_LINK: f64 = 8e-9;
 const FIRST: u64 = 0x9e37_79b9_7f4a_7c15;
 const SECOND: u64 = 0xbf58_476d_1ce4_e5b9;
 
-/// A permutation of 2^bits numbers without visible pattern: odd multiplications and shifted exclusive ors are one to one.
+/// A permutation of 2^bits numbers without visible pattern: odd multiplications and shifted exclusive ors are bijective.
 pub fn scatter(n: u64, nodes: u64) -> u64 {
     let mask = nodes - 1;
     let mix = |x: u64| x ^ (x >> half(nodes));
@@ -155,7 +155,7 @@ fn half(nodes: u64) -> u32 {
     nodes.trailing_zeros().div_ceil(2).max(1)
 }
 
-/// The inverse of an odd number modulo 2^64: Newton's iteration doubles the bits that are right, three at first.
+/// The inverse of an odd number modulo 2^64: Newton's iteration doubles the number of correct bits, three at first.
 const fn inverse(odd: u64) -> u64 {
     let (mut x, mut n) = (odd, 0);
     while n < 5 {
@@ -165,15 +165,15 @@ const fn inverse(odd: u64) -> u64 {
     x
 }
 
-/// Links the first `nodes` lines of each slab into one cycle in scattered order, unless they are. Of a set that no cache holds no
-/// line is left in one: a chase comes by each line once, and would find those that were written last.
+/// Links the first `nodes` lines of each slab into one cycle in scattered order, unless they are linked already. Flushes a set that no
+/// cache holds: a chase meets each line once, and would find the last written ones in a cache.
 pub fn link(lab: &Lab, arena: &Arena, nodes: u64) -> Result<(), MachineError> {
     let content = Content::Cycles { slabs: arena.threads, nodes };
     if arena.content() == content {
         return Ok(());
     }
     let slabs = arena.clone();
-    // Where all is one slab, all threads write it: a part each.
+    // If there is only one slab, each thread writes a part of it.
     let parts = if arena.threads == 1 { lab.most() as u64 } else { 1 };
     let job = move |rank: usize| {
         let (base, part) = (slabs.slab_address(rank % slabs.threads), rank as u64 % parts);
@@ -189,7 +189,7 @@ pub fn link(lab: &Lab, arena: &Arena, nodes: u64) -> Result<(), MachineError> {
     if nodes * LINE * arena.threads as u64 > lab.topology.llc_total { flush(lab, arena) } else { Ok(()) }
 }
 
-/// Puts the slabs out of the caches, where the CPU can do so quickly.
+/// Flushes the slabs out of the caches, where the CPU can do so quickly.
 pub fn flush(lab: &Lab, arena: &Arena) -> Result<(), MachineError> {
     let Some(kernel) = irregular::flush(lab.features)? else { return Ok(()) };
     let (lines, threads) = (arena.total() / LINE, lab.most() as u64);
@@ -231,7 +231,7 @@ fn chasing(lab: &Lab, arena: &Arena, nodes: u64, chase: Chase) -> Result<(Work, 
     let arguments = (0..threads as u64).map(|rank| {
         let mut set = Arguments::new();
         for (n, chain) in (0..).zip(&mut set.chains) {
-            // Where all share one cycle, the chains of all; unused ones may be anywhere.
+            // If all threads share one cycle, place the chains of all; unused ones may be anywhere.
             let (place, places) =
                 if arena.threads == 1 { (rank * chains + n, threads as u64 * chains) } else { (n, chains) };
             let position = start + (nodes as u128 * u128::from(place) / u128::from(places)) as u64;
@@ -242,9 +242,9 @@ fn chasing(lab: &Lab, arena: &Arena, nodes: u64, chase: Chase) -> Result<(Work, 
     Ok((Work::new(kernel, arguments.collect()), hops))
 }
 
-/// `dram.stride.{2,4,8,16,page}`, `dram.random`, `dram.gather` (byte/s, a line for each line touched); the last three
-/// and the chases on 4 KiB pages, too (`.4k`), whose memory lies together: by where the kernel, and a hypervisor behind it, take
-/// single pages from, random loads differ by a half from one buffer to the next (Zen 1, a guest: 1.4 to 2.5 GB/s; these 2.9).
+/// `dram.stride.{2,4,8,16,page}`, `dram.random`, `dram.gather` (byte/s, a line for each line touched). The last three and the chases run on
+/// 4 KiB pages, too (`.4k`), from contiguous memory: with single pages, the choice of the kernel, and of a hypervisor behind it, makes
+/// random loads differ by a half from one buffer to the next (Zen 1, a guest: 1.4 to 2.5 GB/s; these 2.9).
 pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
     if lab.far_bytes().is_none() {
         return Ok(());

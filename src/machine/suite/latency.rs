@@ -15,9 +15,8 @@ const CHAINED: [FpOp; 5] = [FpOp::Add, FpOp::Mul, FpOp::Fma, FpOp::Div, FpOp::Sq
 
 /// `lat.{dp,sp}.{consumer}.after.{producer}.{width}`, `lat.int.*`, `lat.forward.*`, in seconds, one thread.
 ///
-/// A chain that alternates between a and b shows the sum of both directions. It is divided so that each keeps its
-/// own latency and both bear half of what the change of unit costs:
-/// `lat(a after b) = lat(b after b) + (sum − lat(a after a) − lat(b after b)) / 2`.
+/// A chain that alternates between a and b shows the sum of both directions. It is divided so that each keeps its own latency and both bear
+/// half of the cost of the change of unit: `lat(a after b) = lat(b after b) + (sum − lat(a after a) − lat(b after b)) / 2`.
 pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
     for precision in PRECISIONS {
         for width in lab.features.widths() {
@@ -31,7 +30,7 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
     integers(lab)
 }
 
-/// Of `to`, which waits for `from`.
+/// The id of the latency of `to`, which waits for `from`.
 fn name(to: FpOp, from: FpOp, precision: Precision, width: Width) -> String {
     format!("lat.{}.{}.after.{}.{}", precision.name(), to.name(), from.name(), width.name())
 }
@@ -107,7 +106,7 @@ fn integers(lab: &mut Lab) -> Result<(), MachineError> {
     through_memory(lab)
 }
 
-/// `lat.dp.{op}.after.load.scalar`: what an operation adds to a cycle through memory beside the forwarding itself.
+/// `lat.dp.{op}.after.load.scalar`: the latency that an operation adds to a cycle through memory beside the forwarding itself.
 fn through_memory(lab: &mut Lab) -> Result<(), MachineError> {
     let label = |op: FpOp| Label::new(format!("lat.dp.{}.after.load.scalar", op.name()), "s", 1);
     let operations = [FpOp::Add, FpOp::Mul, FpOp::Fma];
@@ -121,7 +120,7 @@ fn through_memory(lab: &mut Lab) -> Result<(), MachineError> {
         let Some(alone) = alone.as_ref().filter(|_| !late) else { continue };
         let with = cycle_through_memory(lab, Some((op, opcode)))?;
         let latency = (with.cycles - alone.cycles).max(0.0);
-        // Some cores forward in two ways, and either chain may meet the other one.
+        // Some cores forward in two ways, and each chain may meet a different one.
         let off = alone.off + with.off;
         let how = "from two chains: with the operation, and without";
         lab.record_latency(label(op), (latency, off), &[alone, &with], how);
@@ -138,15 +137,15 @@ fn cycle_through_memory(lab: &mut Lab, operation: Option<(FpOp, Opcode)>) -> Res
     Ok(lab.chain(id, &rate))
 }
 
-/// Chains side by side in the sweep: as many as there are registers for, at most.
+/// Numbers of chains side by side in the sweep, at most as many as there are registers for.
 const SIDE_BY_SIDE: [usize; 9] = [1, 2, 3, 4, 5, 6, 8, 10, 12];
 
-/// Share of the best rate, per cycle, at which chains saturate the pipes: of four chains of additions Zen 5 makes 0.92 to 1, of
-/// three 0.71.
+/// Share of the best rate, per cycle, at which chains saturate the pipes: Zen 5 reaches 0.92 to 1 with four chains of additions, 0.71 with
+/// three.
 const SATURATED: f64 = 0.85;
 
-/// Sweeps `chains.{dp,sp}.{op}.{width}`: flop/s over the number of independent chains, scalar and at the widest width; and as
-/// ceilings of these names the fewest that reach 85 % of the best, which is the parallelism that the operation needs.
+/// Sweeps `chains.{dp,sp}.{op}.{width}`: flop/s over the number of independent chains, scalar and at the widest width. The ceilings of
+/// these names are the fewest chains that reach 85 % of the best, which is the parallelism that the operation needs.
 pub fn saturation(lab: &mut Lab) -> Result<(), MachineError> {
     let widths = [Width::Scalar, lab.features.widest()];
     for (precision, width) in PRECISIONS.iter().flat_map(|p| widths.map(|w| (*p, w))) {
@@ -195,8 +194,8 @@ pub fn saturation(lab: &mut Lab) -> Result<(), MachineError> {
 /// Lengths of chains that are restarted.
 const LENGTHS: [usize; 14] = [4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024];
 
-/// Sweeps `overlap.{add,fma}.scalar`: over the length n of a chain that is then restarted, how many such chains are
-/// under way at once: `k(n) = n · latency / time of one chain`.
+/// Sweeps `overlap.{add,fma}.scalar`: the number of restarted chains under way at once, over their length n: `k(n) = n · latency / time of
+/// one chain`.
 pub fn restarted(lab: &mut Lab) -> Result<(), MachineError> {
     if !lab.wants_family(&["overlap."], 1) || lab.leaves_out(&Label::new("overlap.window", "op", 1)) {
         return Ok(());

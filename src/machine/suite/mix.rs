@@ -29,7 +29,7 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
             for (filler, k) in Filler::ALL.into_iter().flat_map(|filler| [2, 4, 8, 16].map(|k| (filler, k))) {
                 let label = Label::new(format!("mix.{}.{k}{suffix}", filler.name()), "instr/s", threads);
                 let amount = |m: &Kernel| m.work.payload as f64;
-                // The same code runs at rates some percent apart in different places.
+                // The rates of the same code at different places differ by some percent.
                 let lengths: &[usize] = if suffix.is_empty() && lab.effort == Effort::Full { &LENGTHS } else { &[16] };
                 let kernel = |n: &usize, features| mix(&opcodes, filler, k, bytes * n / 16, features);
                 lab.best_of(label, lengths, kernel, amount)?;
@@ -39,8 +39,8 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
     if lab.effort == Effort::Full && lab.is_first_of_all() { curve(lab) } else { Ok(()) }
 }
 
-/// `dp.fraction.{2,4,8,16}`: what one FP instruction in k leaves of the peak (A.1.4), with the best filler:
-/// `min(peak, mix / k × FLOPs of an instruction)` per cycle, FMA and addition in turn at the widest width.
+/// `dp.fraction.{2,4,8,16}`: the peak that remains with one FP instruction in k (A.1.4), with the best filler: `min(peak, mix / k × FLOPs
+/// of an instruction)` per cycle, FMA and addition in turn at the widest width.
 pub fn fractions(lab: &mut Lab) {
     let width = lab.features.widest();
     let turns = [FpOp::Fma, FpOp::Add].into_iter().filter_map(|op| floating(op, Precision::Dp, width, lab.features));
@@ -54,19 +54,19 @@ pub fn fractions(lab: &mut Lab) {
         let (Some(issued), Some(most)) = (mix.value, peak.value) else { continue };
         let of_mix = issued / f64::from(k) * flops;
         let reason = format!("{} and dp.peak", mix.id);
-        // Which is less is told per cycle: they were measured at clocks of their own.
+        // Compare them per cycle, since their clocks differed.
         let cycles = |c: &Ceiling| c.clock_hz.unwrap_or(1.0);
         let (value, source) = if most / cycles(&peak) < of_mix / cycles(&mix) { (most, &peak) } else { (of_mix, &mix) };
         lab.derive(Label::new(format!("dp.fraction.{k}"), "flop/s", threads), value, source, reason);
     }
 }
 
-/// Sixteenths of the bytes of code in the op cache that are tried: how a loop's length divides by what is fetched and issued at once
-/// decides how well its units are used, the less the longer it is (Zen 5, three loads in four: 5.2 a cycle in 1 KiB, 5.3 in 8 KiB).
+/// Sixteenths of the bytes of code in the op cache that are tried. The remainder of a loop's length, divided by the width of fetch and
+/// issue, decides how well it uses its units, less so in longer loops (Zen 5, three loads in four: 5.2 a cycle in 1 KiB, 5.3 in 8 KiB).
 const LENGTHS: [usize; 4] = [32, 48, 80, 128];
 
-/// Code in the op cache (about so much), in L1I, in L2. An L1I whose ways are longer than a page has its sets by address bits that may be
-/// anything: of its 64 KiB, Zen 1 misses some from 40 KiB of code on, of another part in each run.
+/// Bytes of code in the op cache (approximately), in L1I, in L2. An L1I whose ways are longer than a page selects its sets by unpredictable
+/// address bits: of its 64 KiB, Zen 1 misses some from 40 KiB of code on, of another part in each run.
 fn footprints(lab: &Lab) -> [(&'static str, usize); 3] {
     let l1i = lab.topology.l1i_bytes as usize;
     let l2 = lab.topology.cache(2).map_or(1 << 20, |c| c.size) as usize;
@@ -74,12 +74,12 @@ fn footprints(lab: &Lab) -> [(&'static str, usize); 3] {
     [("", 1024), (".l1i", in_l1i), (".l2", (200 << 10).min(l2 / 2).max(2 * l1i))]
 }
 
-/// Share of the highest rate of any width from which on a width is taken whole: far from both a half and one, since another width
-/// has instructions of another length, and each choice is another ceiling of code beyond the op cache.
+/// Share of the highest rate of any width from which on a width counts as executed whole. It is far from both a half and one, since another
+/// width has instructions of another length, and each choice is another ceiling of code beyond the op cache.
 const WHOLE: f64 = 0.75;
 
-/// Floating-point instructions that fill the pipes, so that these are the last to limit a mix: FMA and addition in turn, at the
-/// widest width of which as many are executed a cycle as of any, or nearly.
+/// Floating-point instructions that fill the pipes, so that these are the last to limit a mix: FMA and addition in turn, at the widest
+/// width that reaches the highest rate per cycle, or nearly.
 fn fastest(lab: &Lab) -> Vec<(Opcode, Width)> {
     let precision = Precision::Dp;
     let rate = |width: &Width| {
@@ -88,7 +88,7 @@ fn fastest(lab: &Lab) -> Vec<(Opcode, Width)> {
         lab.found(&id, 1).and_then(of).unwrap_or(0.0) / f64::from(width.lanes(precision))
     };
     let mut widths = lab.features.widths();
-    // The widest of those that the pipes take whole; a width that they take in two passes has half the rate.
+    // The widest of those that the pipes execute whole; a width that they execute in two passes has half the rate.
     widths.reverse();
     let best = widths.iter().map(rate).fold(0.0, f64::max);
     let width = widths.iter().copied().find(|w| rate(w) > WHOLE * best).unwrap_or(Width::Scalar);

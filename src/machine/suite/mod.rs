@@ -1,5 +1,5 @@
-//! Which ceilings are measured, in the order of their importance: what does not fit the time comes last.
-//! What is left out is null with that reason, and measured by a later run.
+//! Which ceilings are measured, in the order of their importance, so that the least important ones run out of time first. A ceiling that is
+//! left out is null with that reason; a later run measures it.
 
 mod access;
 mod arrays;
@@ -22,24 +22,25 @@ use super::error::MachineError;
 use super::progress::Progress;
 use lab::{Effort, Lab};
 
-/// Some ceilings that are measured together.
+/// A group of ceilings that are measured together.
 struct Group {
     name: &'static str,
     measure: fn(&mut Lab) -> Result<(), MachineError>,
-    /// When.
+    /// When the group is measured.
     when: When,
 }
 
 /// When a group is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum When {
-    /// In each round, first of all. Without it the model is blind: the first round measures it even where that takes longer than it should.
+    /// In each round, before all others. Without it the model is blind, so the first round measures it even where that exceeds the planned
+    /// time.
     First,
-    /// In each round. A hypervisor may take seconds to give this host the memory for it.
+    /// In each round. A hypervisor may take seconds to give its memory to this host.
     Essential,
     /// In each round.
     Each,
-    /// Behind the first round: curves, and what has rounds of its own.
+    /// After the first round: curves, and parameters that have rounds of their own.
     Once,
 }
 
@@ -47,7 +48,7 @@ const fn group(name: &'static str, when: When, measure: fn(&mut Lab) -> Result<(
     Group { name, measure, when }
 }
 
-/// The groups. Later ones may look up what earlier ones recorded.
+/// The groups, in order. Later ones may look up the values that earlier ones recorded.
 const GROUPS: [Group; 18] = [
     group("arithmetic by operation and width", When::First, pipes::throughput),
     group("ladder of in-core ceilings", When::First, ladder::measure),
@@ -69,14 +70,14 @@ const GROUPS: [Group; 18] = [
     group("hardware threads of one core, slow cores", When::Once, subset::measure),
 ];
 
-/// Rounds at most: more tell nothing new.
+/// Largest number of rounds: more of them do not improve the values.
 const MOST_ROUNDS: usize = 12;
 
 /// Measures all groups, in as many rounds as there is time for.
 ///
 /// # Errors
-/// Whatever stops a measurement: a refused mapping, a thread that died. What is merely absent on this host is
-/// recorded as null with a reason.
+/// Errors that stop a measurement: a refused mapping, a thread that died. Kernels that this host merely lacks are recorded as null with a
+/// reason.
 pub fn measure_all(lab: &mut Lab, progress: &mut dyn Progress) -> Result<(), MachineError> {
     // A quick measurement has no time for a second round of everything.
     if lab.effort == Effort::Quick {
@@ -88,7 +89,7 @@ pub fn measure_all(lab: &mut Lab, progress: &mut dyn Progress) -> Result<(), Mac
     repeat(lab, progress, first + 1)
 }
 
-/// Measures only what the lab wants, in as many rounds as there is time for.
+/// Measures only the ceilings that the lab wants, in as many rounds as there is time for.
 ///
 /// # Errors
 /// As [`measure_all`].
@@ -96,7 +97,7 @@ pub fn measure_again(lab: &mut Lab, progress: &mut dyn Progress) -> Result<(), M
     repeat(lab, progress, 0)
 }
 
-/// The rounds from number `first` on, and what follows from all of them.
+/// Runs the rounds from number `first` on, and derives the values that depend on all of them.
 fn repeat(lab: &mut Lab, progress: &mut dyn Progress, first: usize) -> Result<(), MachineError> {
     for round in first..MOST_ROUNDS {
         if !lab.has_time_for_a_round() {
@@ -156,7 +157,7 @@ mod tests {
         assert!(value("dp.mul.scalar") > 1e6, "measured again");
     }
 
-    /// A server of so many CPUs with two hardware threads a core from eight CPUs on.
+    /// A server with `cpus` CPUs; from eight CPUs on, two hardware threads a core.
     fn server(cpus: usize) -> Topology {
         let siblings = if cpus < 8 { 1 } else { 2 };
         let cpu = |id| Cpu { id, core: (0, id / siblings), node: 0, capacity: 1024 };
@@ -180,7 +181,7 @@ mod tests {
                 let mut lab = Lab::of_plan(Features::detect(), server(cpus), 64 << 30, effort).expect("a plan");
                 measure_all(&mut lab, &mut Quiet::default()).expect("planned");
                 let planned_s = lab.elapsed().as_secs_f64();
-                // A later run measures what a quick one does not come to where there are many CPUs.
+                // Where there are many CPUs, a later run measures the ceilings that a quick one has no time for.
                 let may_be_late = |id: &str| effort == Effort::Quick && class::Class::of(id) == class::Class::Beyond;
                 let is_needed = |id: &str| ["dram.read", "lat.dram"].contains(&id) || !may_be_late(id);
                 let is_late = |c: &&Ceiling| c.quality == Quality::Missing(Missing::Time) && is_needed(&c.id);

@@ -1,4 +1,4 @@
-//! Throughput of each operation and width, and what pairs of operations reach side by side: the pipe groups of T_pipe.
+//! Throughput of each operation and width, and of pairs of operations side by side: the pipe groups of T_pipe.
 
 use crate::isa::operation::{FpOp, Precision, Width};
 use crate::machine::error::MachineError;
@@ -73,12 +73,12 @@ fn pair(
     let (Some(first), Some(second)) = (of(a), of(b)) else { return Ok(()) };
     let id = format!("{}.coissue.{}+{}.{}", precision.name(), a.name(), b.name(), width.name());
     let label = Label::new(id, "instr/s", threads);
-    // Several threads: the pairs without a divider are what the peak needs; the others follow from one thread.
+    // Several threads: the peak needs only the pairs without a divider; the others follow from one thread.
     let divider = |op| matches!(op, FpOp::Div | FpOp::Sqrt);
     if threads > 1 && lab.effort == Effort::Quick && (divider(a) || divider(b)) {
         return Ok(());
     }
-    // By twos: of the orders tried, the one that most often fills all pipes where there are two for each.
+    // In pairs: of the orders tried, this one most often fills all pipes where there are two for each.
     let order = [first, first, second, second];
     lab.registers(label, |f| fp::throughput("pair", &order, precision, width, f), |k| k.work.payload as f64)
 }

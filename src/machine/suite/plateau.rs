@@ -1,4 +1,4 @@
-//! The levels of a working-set sweep, found from the data alone, and what they say about the sizes that sysfs names.
+//! The levels of a working-set sweep, found from the data alone, and their agreement with the sizes in sysfs.
 
 use crate::machine::host::topology::Topology;
 use crate::machine::suite::lab::Lab;
@@ -41,15 +41,15 @@ pub fn plateaus(points: &[(f64, f64)]) -> Vec<Plateau> {
     found
 }
 
-/// [`doubts`] about the sizes of the caches, where the sweeps were measured that tell.
+/// [`doubts`] about the sizes of the caches, where the necessary sweeps were measured.
 pub fn doubts_of(lab: &Lab) -> Vec<Warning> {
     let [bandwidths, latencies] = ["workingset.read", "latency.huge"].map(|id| lab.swept(id, 1));
     bandwidths.zip(latencies).map_or(Vec::new(), |(b, l)| doubts(&b.points, &l.points, &lab.topology))
 }
 
-/// Doubts where sets well beyond the size of a cache have no less bandwidth and no more latency than those well inside. Of
-/// `bandwidths` medians, since a level need not be a plateau (Zen 5 reads a quarter of L2 now at 64 bytes a cycle and now at 48); alone
-/// they say too little, since a core may load no more from L1 than L2 delivers (Zen 1).
+/// Doubts where sets well beyond the size of a cache have no less bandwidth and no more latency than those well inside. Medians of
+/// `bandwidths` count, since a level need not be a plateau (Zen 5 reads a quarter of L2 sometimes at 64 bytes a cycle and sometimes at 48).
+/// Bandwidths alone are not enough, since a core may load no more from L1 than L2 delivers (Zen 1).
 fn doubts(bandwidths: &[(f64, f64)], latencies: &[(f64, f64)], topology: &Topology) -> Vec<Warning> {
     let median = |points: &[(f64, f64)], from: f64, to: f64| {
         let mut values: Vec<f64> = points.iter().filter(|(x, _)| (from..to).contains(x)).map(|p| p.1).collect();

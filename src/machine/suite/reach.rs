@@ -1,7 +1,7 @@
 //! How far the TLB reaches, and the latency over the working set on 4 KiB pages and on huge ones.
 //!
-//! The reach is told by one line of each page: the lines of eight thousand pages fit an L2 of a MiB, those of more pages the last
-//! cache, so that what a hop takes longer on small pages is address translation, and DRAM is no part of it.
+//! One line of each page shows the reach: the lines of eight thousand pages fit an L2 of a MiB, those of more pages the last cache. The
+//! extra time of a hop on small pages is therefore address translation alone, without DRAM.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use crate::machine::kernels::x86_64::chase;
 use crate::machine::suite::lab::{Lab, Label};
 use crate::profile::machine::{Ceiling, Sweep};
 
-/// Cycles that a hop costs more on small pages where the page has to be walked: more than the seven to nine of a second-level
-/// TLB, less than the load of an entry from L2.
+/// Extra cycles of a hop on small pages from which on it needs a page walk: more than the seven to nine of a second-level TLB, less than
+/// the load of an entry from L2.
 const WALK_CYCLES: f64 = 12.0;
 
 /// From set to set.
@@ -25,7 +25,7 @@ const STEP: f64 = 2.0;
 const PAGE: u64 = 4096;
 const FEWEST_PAGES: u64 = 16;
 
-/// `tlb.reach`: the bytes of the most 4 KiB pages that are visited in scattered order without being walked; and the sweeps
+/// `tlb.reach`: the bytes of the most 4 KiB pages that can be visited in scattered order without page walks; and the sweeps
 /// `latency.{huge,4k}`: seconds of one hop over the bytes of the working set, one thread.
 pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
     let label = Label::new("tlb.reach", "byte", 1);
@@ -73,8 +73,8 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
     Ok(())
 }
 
-/// Cycles of a hop, each point by its own clock, which may jump meanwhile, over the bytes of the pages that one line each is visited of;
-/// `None` where the time is used up.
+/// Cycles of a hop over the bytes of the pages, of each of which it visits one line. Each point has its own clock, which may jump
+/// meanwhile. `None` where the time is used up.
 fn visits(lab: &mut Lab, pages: Pages) -> Result<Option<Vec<(f64, f64)>>, MachineError> {
     let Some(arena) = lab.far(1, pages)? else { return Ok(None) };
     let most = power_of_two_below(arena.slab / PAGE);
@@ -90,7 +90,7 @@ fn visits(lab: &mut Lab, pages: Pages) -> Result<Option<Vec<(f64, f64)>>, Machin
         let mut arguments = Arguments::new();
         arguments.chains[0] = line_of(&arena, 0);
         let work = Work::new(kernel, vec![arguments]);
-        // All of them once, before it is timed.
+        // Visit all of them once before timing.
         lab.watch().time(&work, count.div_ceil(hops), 1)?;
         let plan = Plan { seconds: (count as f64 * 20e-9).max(100e-6), pieces: 1, repetitions: 4, fastest: 4 };
         let rate = lab.watch().rate(&work, hops as f64, plan)?;
@@ -100,7 +100,7 @@ fn visits(lab: &mut Lab, pages: Pages) -> Result<Option<Vec<(f64, f64)>>, Machin
     Ok(Some(points))
 }
 
-/// Address of the line of page `page` that is visited: the lines of neighbouring pages lie in different sets of the caches.
+/// Address of the visited line of page `page`; the lines of neighbouring pages lie in different sets of the caches.
 fn line_of(arena: &Arena, page: u64) -> u64 {
     arena.slab_address(0) + PAGE * page + LINE * ((page ^ (page >> 6)) % (PAGE / LINE))
 }
@@ -132,7 +132,7 @@ fn curve(lab: &mut Lab, pages: Pages) -> Result<Option<Vec<(f64, f64)>>, Machine
         }
         link(lab, &arena, nodes)?;
         visit(lab, &arena, nodes)?;
-        // Long enough to walk over a set that fits the caches; of a larger one a part is as good as all of it.
+        // Long enough to walk over a set that fits the caches; for a larger one a part of it is enough.
         let seconds = (nodes as f64 * 20e-9).clamp(200e-6, 4e-3);
         let plan = Plan { seconds, pieces: 1, repetitions: 3, fastest: 2 };
         let rate = hops(lab, &arena, nodes, Chase { threads: 1, chains: 1 }, plan)?;

@@ -27,8 +27,8 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
     Ok(())
 }
 
-/// Mixes of which the best is the rate of integer instructions: on some cores those with an immediate are done where registers are
-/// renamed (Golden Cove), but cost more before a shift; on others only some of the pipes rotate.
+/// Mixes whose best is the rate of integer instructions: some cores execute those with an immediate at rename (Golden Cove), but with extra
+/// cost before a shift; on others only some of the pipes rotate.
 const ALU_MIXES: [&[Scalar]; 2] =
     [&[Scalar::Rotate, Scalar::Logic, Scalar::Add], &[Scalar::AddImmediate, Scalar::LogicImmediate]];
 

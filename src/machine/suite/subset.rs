@@ -1,5 +1,5 @@
-//! Ceilings of CPUs that are not like the first ones: two hardware threads that share a core, the slow cores of a hybrid
-//! host. They are measured on a bench of their own and recorded beside the others with a prefix.
+//! Ceilings of CPUs that differ from the first ones: two hardware threads that share a core, the slow cores of a hybrid host. A bench of
+//! their own measures them, and they are recorded beside the others with a prefix.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::machine::host::topology::Cpu;
 use crate::machine::suite::lab::{Effort, Lab, Label};
 use crate::profile::machine::CeilingId;
 
-/// What is recorded of them.
+/// The ceilings that are recorded for them.
 const WANTED: [&str; 9] =
     ["dp.tlp", "dp.ilp", "dp.simd", "dp.fma", "issue", "l1.read", "l2.read", "l3.read", "dram.read"];
 
@@ -41,7 +41,7 @@ fn slow(cpus: &[Cpu]) -> Vec<Cpu> {
     if least == most { Vec::new() } else { cpus.iter().filter(|c| Some(c.capacity) == least).copied().collect() }
 }
 
-/// Measures [`WANTED`] on `cpus` at the thread counts `counts`; `reason` is why there may be no such CPUs.
+/// Measures [`WANTED`] on `cpus` at the thread counts `counts`; `reason` explains why there may be no such CPUs.
 fn on(lab: &mut Lab, prefix: &str, cpus: &[Cpu], counts: &[usize], reason: &str) -> Result<(), MachineError> {
     let label = |id: &str, threads: usize| Label::new(format!("{prefix}.{id}"), unit(id), threads);
     let all: Vec<(&str, usize)> = WANTED.iter().flat_map(|id| counts.iter().map(move |n| (*id, (*n).max(1)))).collect();

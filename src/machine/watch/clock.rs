@@ -1,8 +1,8 @@
-//! How fast each CPU's clock runs: a short chain of dependent multiplications, on one of them after the other.
+//! Measures each CPU's clock: a short chain of dependent multiplications, on one CPU after the other.
 //!
-//! It runs in place of the program, on a core that was just as busy. Never on several at once, since a program whose threads wait for each
-//! other would lose that time on all of them. Where wide vectors lower the clock it may have risen by then:
-//! this is the clock that ceilings keep as `resting_hz`, told by the same chain as late behind their kernels
+//! The probe preempts the program briefly, on a core that was just as busy. It never runs on several CPUs at once, since a program whose
+//! threads wait for each other would lose that time on all of them. Where wide vectors lower the clock, it may have risen by then: this is
+//! the clock that ceilings keep as `resting_hz`, measured by the same chain at the same delay after their kernels
 //! (`machine/harness/timing.rs`).
 
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use crate::machine::kernels::Arguments;
 use crate::machine::suite::lab;
 use crate::profile::evidence::timed::ClockSeen;
 
-/// The chain.
+/// The probe: a chain and the CPUs to measure.
 pub(super) struct ClockProbe {
     chain: Arc<ClockChain>,
     cpus: Vec<usize>,
@@ -32,7 +32,7 @@ impl ClockProbe {
         let (chain, found) = (self.chain.clone(), clock.clone());
         let job = move |_| {
             let mut scratch = Arguments::new();
-            // As late as a look at the clock behind a kernel.
+            // The same delay as for the clock after a kernel.
             chain.seconds(timing::PROBE_ADDITIONS, &mut scratch);
             let hz = chain.hz(&mut scratch);
             if let Ok(mut found) = found.lock() {

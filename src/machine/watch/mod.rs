@@ -1,4 +1,4 @@
-//! What the host's CPUs do while a program runs: twenty times a second where they are, and one after the other how fast their clocks run.
+//! Watches the host's CPUs while a program runs: their placement twenty times a second, and their clocks one after the other.
 
 mod clock;
 mod placement;
@@ -15,17 +15,17 @@ use super::host::limits::Limits;
 use crate::profile::evidence::timed::{ClockSeen, PlacementSeen};
 use clock::ClockProbe;
 
-/// Time between two looks at where the CPUs are, and at the clock of one CPU. The latter takes it some seventy microseconds.
+/// Time between two measurements of the placement, and of one CPU's clock. The latter takes some seventy microseconds of that CPU.
 const PERIOD: Duration = Duration::from_millis(50);
-/// Time between looks at the clocks of two CPUs, at least.
+/// Least time between the measurements of two CPUs' clocks.
 const APART: Duration = Duration::from_millis(5);
 
-/// What was seen, in order of time.
+/// The observations, in order of time.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// Where the CPUs were, whenever at least two threads of this host wanted to run: of a single one nothing depends on it.
+    /// Placements of the CPUs, whenever at least two threads of this host wanted to run; for a single thread the placement does not matter.
     pub placements: Vec<PlacementSeen>,
-    /// How fast their clocks ran.
+    /// Clocks of the CPUs.
     pub clocks: Vec<ClockSeen>,
 }
 

@@ -1,14 +1,14 @@
-//! Where the CPUs are: two short hand-overs of a cache line.
+//! Measures the placement of the CPUs by two short hand-overs of a cache line.
 
 use std::time::Duration;
 
 use crate::machine::harness::{Team, core_to_core};
 use crate::profile::evidence::timed::PlacementSeen;
 
-/// Threads that do not meet within this are kept apart by the program: no reading.
+/// If two threads do not meet within this time, the program keeps them apart, and there is no reading.
 const TOGETHER: Duration = Duration::from_micros(300);
 
-/// Where the CPUs of `team` are now, if at least two threads of this host want to run.
+/// The placement of the CPUs of `team` now, if at least two threads of this host want to run.
 pub(super) fn look(team: &Team, time_ns: u64) -> Option<PlacementSeen> {
     if team.size() < 2 || !others_run() {
         return None;

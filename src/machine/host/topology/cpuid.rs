@@ -1,13 +1,13 @@
-//! What CPUID tells where sysfs is silent (containers without `/sys`).
+//! Reads CPUID where sysfs is silent (containers without `/sys`).
 
 use crate::profile::machine::Cache;
 
-/// What a CPU says of itself.
+/// The CPU's description of itself.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Identity {
     /// Brand string with family and model; `None` where it has none.
     pub brand: Option<String>,
-    /// Data and unified caches; empty where it does not tell them.
+    /// Data and unified caches; empty where the CPU does not report them.
     pub caches: Vec<Cache>,
 }
 

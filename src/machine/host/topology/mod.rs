@@ -28,7 +28,7 @@ pub struct Topology {
     pub l1i_bytes: u64,
     /// Bytes of one way of it.
     pub l1i_way_bytes: u64,
-    /// Bytes of all last-level caches that the usable CPUs reach, together.
+    /// Bytes of all last-level caches that the usable CPUs reach.
     pub llc_total: u64,
     /// NUMA nodes with memory or usable CPUs.
     pub nodes: Vec<usize>,
@@ -43,19 +43,19 @@ pub struct Cpu {
     pub core: (usize, usize),
     /// NUMA node.
     pub node: usize,
-    /// Capacity relative to the fastest kind (1024), which tells hybrid cores apart.
+    /// Capacity relative to the fastest kind (1024), which distinguishes hybrid cores.
     pub capacity: u32,
 }
 
 impl Topology {
     /// Reads the topology of `allowed` CPUs below `sysfs` (normally `/sys`).
     ///
-    /// Returns the doubts beside it: every figure that had to be assumed is named in one.
+    /// Also returns the doubts: one names each figure that had to be assumed.
     pub fn detect(sysfs: &Path, allowed: &[usize]) -> (Topology, Vec<Warning>) {
         Topology::detect_of(Identity::ask(), sysfs, allowed)
     }
 
-    /// As [`detect`](Self::detect) for a CPU that says `identity` of itself.
+    /// Like [`detect`](Self::detect), for a CPU that describes itself as `identity`.
     pub fn detect_of(identity: Identity, sysfs: &Path, allowed: &[usize]) -> (Topology, Vec<Warning>) {
         let mut warnings = Vec::new();
         let cpus = sysfs::cpus(sysfs, allowed);
@@ -106,7 +106,7 @@ impl Topology {
         cores.len()
     }
 
-    /// CPUs of the fastest kind: on hybrid hosts these have ceilings of their own.
+    /// CPUs of the fastest kind; on hybrid hosts these have ceilings of their own.
     pub fn fast_cpus(&self) -> usize {
         let highest = self.cpus.iter().map(|c| c.capacity).max().unwrap_or(0);
         self.cpus.iter().filter(|c| c.capacity == highest).count()
@@ -117,7 +117,7 @@ impl Topology {
         self.caches.iter().find(|c| c.level == level)
     }
 
-    /// Thread counts that are measured: 1, powers of two, the fast ones of a hybrid host, the cores, all CPUs.
+    /// Thread counts to measure: 1, powers of two, the fast CPUs of a hybrid host, the cores, all CPUs.
     pub fn thread_counts(&self, most: usize) -> Vec<usize> {
         let most = most.clamp(1, self.cpus.len().max(1));
         let mut counts: Vec<usize> =
@@ -202,7 +202,7 @@ mod tests {
             std::fs::create_dir_all(path.parent().expect("has a parent")).expect("create directory");
             std::fs::write(path, text).expect("write file");
         };
-        // Three fast cores, of which the first two have two threads each, and three slow ones.
+        // Three fast cores, the first two with two threads each, and three slow ones.
         for (cpu, core) in [(0, 0), (1, 0), (2, 4), (3, 4), (4, 8), (5, 12), (6, 13), (7, 14)] {
             put(&format!("devices/system/cpu/cpu{cpu}/topology/core_id"), &core.to_string());
         }

@@ -1,4 +1,4 @@
-//! What `/sys/devices/system` tells; every file may be missing.
+//! Reads `/sys/devices/system`; every file may be missing.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -35,8 +35,8 @@ impl Data {
     }
 }
 
-/// Bytes that are loaded: one line. From several, banks get into each other's way now and then, and whether they do changes
-/// from repetition to repetition (on Zen 4 1.73 to 2 loads of 512 bits in two cycles; from one line 2.000).
+/// Bytes of the loaded data: one line. With several lines, bank conflicts occur now and then, and differ from repetition to repetition (on
+/// Zen 4 1.73 to 2 loads of 512 bits in two cycles; from one line 2.000).
 const LOADED: u64 = 64;
 
 /// Accesses in a repeating pattern of `loads` loads from one line and then `stores` stores to 2 KiB that stay in L1; about

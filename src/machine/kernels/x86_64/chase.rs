@@ -13,7 +13,7 @@ use crate::machine::kernels::{Kernel, PerIteration};
 /// Hops of each chain in one iteration.
 const HOPS: usize = 8;
 
-/// Chains that stand in registers; further ones live in memory that stays in L1.
+/// Registers for chains; further chains are kept in memory that stays in L1.
 const REGISTERS: [Register; 12] = [
     FREE[0],
     FREE[1],
@@ -29,7 +29,7 @@ const REGISTERS: [Register; 12] = [
     Register::R10,
 ];
 
-/// `chains` (1 to 16) interleaved chases; the positions come from `chains` of the arguments and go back there.
+/// `chains` (1 to 16) interleaved chases; the arguments' `chains` hold their positions before and after.
 ///
 /// # Errors
 /// As [`Emitter::finish`].

@@ -26,13 +26,13 @@ const SAVED: [Register; 6] = [Register::RBX, Register::RBP, Register::R12, Regis
 pub struct Label(u64);
 
 impl Label {
-    /// What an operand relative to `rip` takes as its address, to mean the label's place.
+    /// The address that an operand relative to `rip` takes to mean the label's place.
     pub fn target(self) -> u64 {
         self.0
     }
 }
 
-/// Collects the instructions of one kernel; the first invalid one is reported by [`finish`](Self::finish).
+/// Collects the instructions of one kernel; [`finish`](Self::finish) reports the first invalid one.
 pub struct Emitter {
     name: String,
     features: Features,
@@ -44,7 +44,7 @@ pub struct Emitter {
 }
 
 impl Emitter {
-    /// Starts a kernel; pushes the registers that the calling convention wants back.
+    /// Starts a kernel; pushes the registers that the calling convention preserves.
     pub fn new(name: impl Into<String>, features: Features) -> Self {
         let mut emitter = Emitter {
             name: name.into(),

@@ -9,7 +9,7 @@ use crate::machine::error::MachineError;
 use crate::machine::host::features::Features;
 use crate::machine::kernels::{Kernel, PerIteration};
 
-/// Appends `opcode` working on chain register `n`; `dependent`: the result depends on what the register held.
+/// Appends `opcode` working on chain register `n`; `dependent`: the result depends on the previous content of the register.
 pub fn arithmetic(e: &mut Emitter, opcode: Opcode, width: Width, n: usize, dependent: bool, mask: Register) {
     let (a, b) = e.operands(width);
     let dst = vector(width, n);
@@ -29,15 +29,15 @@ pub fn arithmetic(e: &mut Emitter, opcode: Opcode, width: Width, n: usize, depen
     }));
 }
 
-/// Destinations of instructions that are to be as independent of each other as registers allow: those that read what they
-/// write are chains, which share all registers but one; that one is overwritten by the others.
+/// Destinations of instructions that are to be as independent of each other as registers allow. Instructions that read their destination
+/// form chains, which share all registers but one; the other instructions overwrite that one.
 pub struct Destinations {
     chains: usize,
     next: usize,
 }
 
 impl Destinations {
-    /// The lowest `registers` ones, for `opcodes`.
+    /// The lowest `registers` registers, for `opcodes`.
     pub fn new(opcodes: &[Opcode], registers: usize) -> Self {
         let overwrite = opcodes.iter().any(|o| !Self::is_chained(o));
         Destinations { chains: registers - usize::from(overwrite), next: 0 }
@@ -57,8 +57,8 @@ impl Destinations {
     }
 }
 
-/// Times that [`throughput`] goes through the registers in an iteration, of one operation, and of several: where these share pipes, how
-/// the loop's length divides by what is fetched at once costs some percent (Zen 5, FMA and additions of 256 bits: 3.73 a cycle in
+/// Times that [`throughput`] goes through the registers in an iteration, for one operation, and for several. Where these share pipes, the
+/// remainder of the loop's length, divided by the fetch width, costs some percent (Zen 5, FMA and additions of 256 bits: 3.73 a cycle in
 /// loops of 56, 4.0 in loops of 208).
 const TIMES: usize = 4;
 const TIMES_OF_SEVERAL: usize = 16;
@@ -155,7 +155,7 @@ pub fn chains(
     e.finish(work)
 }
 
-/// One chain of `length`, then a zeroing idiom that starts it anew: how many such chains the window overlaps.
+/// One chain of `length`, then a zeroing idiom that restarts it: shows how many such chains the window overlaps.
 ///
 /// # Errors
 /// As [`Emitter::finish`].
@@ -181,7 +181,7 @@ pub fn restarted(name: &str, opcode: Opcode, length: usize, features: Features) 
     e.finish(PerIteration { instructions, payload, flops: payload * opcode.flops, ..Default::default() })
 }
 
-/// A chain of one register through an instruction that is no arithmetic: its latency.
+/// The latency of an instruction that is no arithmetic: a chain of one register through it.
 ///
 /// # Errors
 /// As [`Emitter::finish`].

@@ -1,4 +1,4 @@
-//! Integer arithmetic, and the chains that tell the clock.
+//! Integer arithmetic, and the chains that measure the clock.
 
 use iced_x86::{Code, Register};
 
@@ -9,7 +9,7 @@ use crate::machine::kernels::{Kernel, PerIteration};
 
 /// A long dependent chain of `add r64, r64`: exactly one cycle each on every x86-64 core.
 ///
-/// Immediates would not do: some cores fold those into the rename stage.
+/// Immediates are no alternative: some cores fold them into the rename stage.
 ///
 /// # Errors
 /// As [`Emitter::finish`].

@@ -10,8 +10,8 @@ use crate::machine::kernels::{Kernel, PerIteration};
 /// Loads in one inner iteration of [`stride`].
 pub const STRIDE_LOADS: u64 = 16;
 
-/// Loads of one double every `stride` bytes. One outer iteration walks `inner` bodies; each next one starts a line
-/// further, modulo the stride, so that in the end every line is touched.
+/// Loads of one double every `stride` bytes. One outer iteration walks `inner` bodies. Each next one starts a line further, modulo the
+/// stride, so that in the end the kernel touches every line.
 ///
 /// # Errors
 /// As [`Emitter::finish`].
@@ -42,7 +42,7 @@ pub fn stride(stride: u64, features: Features) -> Result<Kernel, MachineError> {
     })
 }
 
-/// Puts `inner` lines from the first pointer on out of all caches; `None` where the CPU can only do so one after the other.
+/// Flushes `inner` lines from the first pointer on out of all caches; `None` where the CPU can only flush one after the other.
 ///
 /// # Errors
 /// As [`Emitter::finish`].
@@ -64,7 +64,7 @@ pub fn flush(features: Features) -> Result<Option<Kernel>, MachineError> {
 const MULTIPLIER: i64 = 6_364_136_223_846_793_005;
 const INCREMENT: i32 = 1_442_695_041;
 
-/// Generators of [`random_held`]: lines that most cores can wait for at a time, or nearly.
+/// Generators of [`random_held`]: approximately the number of lines that most cores can wait for at once.
 const HELD: u64 = 16;
 
 /// Independent loads of one double from random lines among 2^`line_bits`; four generators side by side.
@@ -101,8 +101,8 @@ pub fn random(line_bits: u32, features: Features) -> Result<Kernel, MachineError
     e.finish(PerIteration { instructions, payload: 8, loads: 8, bytes_loaded: 64, ..Default::default() })
 }
 
-/// The same with [`HELD`] generators, each of which waits for the value that it loaded: so many lines are under way and no more.
-/// Where loads that find all fill buffers taken are tried again and again, that gets more of them.
+/// Like [`random`], with [`HELD`] generators, each of which waits for the value that it loaded: exactly this number of lines is under way.
+/// It reaches more on cores that retry loads over and over while all fill buffers are taken.
 ///
 /// # Errors
 /// As [`Emitter::finish`].

@@ -10,7 +10,7 @@ use crate::machine::error::MachineError;
 use crate::machine::host::features::Features;
 use crate::machine::kernels::{Kernel, PerIteration};
 
-/// What stands between the floating-point instructions.
+/// The instructions between the floating-point instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filler {
     /// `mov r32, imm`
@@ -95,18 +95,18 @@ pub fn mix(
     e.finish(work)
 }
 
-/// What fills the issue slots in [`issue`].
+/// The instructions that fill the issue slots in [`issue`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slots {
     /// `nop`, which some cores fuse or drop before they issue it.
     Nop,
-    /// `mov r64, r64`, which cores that can eliminate it execute for nothing.
+    /// `mov r64, r64`, which costs nothing on cores that can eliminate it.
     Mov,
-    /// `mov r64, r64`, `add r64, r64`, and a vector addition in turn: no unit is asked for more than a third.
+    /// `mov r64, r64`, `add r64, r64`, and a vector addition in turn, so that each unit gets at most a third.
     Mixed,
 }
 
-/// Instructions that want as little as possible beside an issue slot: the upper limit of any mix.
+/// Instructions that need as little as possible beside an issue slot: the upper limit of any mix.
 ///
 /// # Errors
 /// As [`Emitter::finish`].

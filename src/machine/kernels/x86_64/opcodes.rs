@@ -1,4 +1,4 @@
-//! Which instruction computes (operation, precision, width): ordered data.
+//! The instruction for each (operation, precision, width), as ordered data.
 
 use iced_x86::Code;
 

@@ -8,7 +8,7 @@ use crate::machine::error::MachineError;
 use crate::machine::host::features::Features;
 use crate::machine::kernels::{Kernel, PerIteration};
 
-/// What a stream does with each element.
+/// The operation of a stream on each element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stream {
     /// Loads a.
@@ -57,7 +57,7 @@ impl Stream {
         }
     }
 
-    /// Bytes that an 8-byte element moves across a boundary beyond L1 (`beyond_l1`), or as executed.
+    /// Bytes per 8-byte element across a boundary beyond L1 (`beyond_l1`), or as executed.
     ///
     /// Beyond L1: loads + fills for stores + write-backs; non-temporal stores need no fill (docs/conventions.md, Bytes).
     pub fn bytes_per_element(self, beyond_l1: bool, non_temporal: bool) -> u64 {
@@ -75,7 +75,7 @@ pub struct Variant {
     pub width: Width,
     /// Non-temporal stores.
     pub non_temporal: bool,
-    /// Software prefetch of the loaded arrays, so many bytes ahead.
+    /// Software prefetch of the loaded arrays, this number of bytes ahead.
     pub prefetch: Option<u32>,
     /// Vectors in one loop body.
     pub unroll: usize,

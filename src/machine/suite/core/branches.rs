@@ -1,4 +1,4 @@
-//! `mispredict.indirect`: what an indirect jump costs that went elsewhere before.
+//! `mispredict.indirect`: the cost of an indirect jump whose previous target was another.
 
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
@@ -44,7 +44,7 @@ fn address(e: &mut Emitter, to: Register, label: Label) {
     e.checked(Instruction::with2(Code::Lea_r64_m, to, at));
 }
 
-/// Emits the kernels behind `pieces`; where the first is.
+/// Emits the kernels after `pieces`; returns where the first is.
 ///
 /// # Errors
 /// As [`Emitter::finish`].
@@ -56,7 +56,7 @@ pub fn emit(features: Features, pieces: &mut Vec<Piece>) -> Result<usize, Machin
     Ok(first)
 }
 
-/// Notes what the pieces from `first` on took.
+/// Notes the times of the pieces from `first` on.
 pub fn note(first: usize, timed: &[Option<Timed>], found: &mut Found) {
     let id = "mispredict.indirect";
     let at = |n: usize| timed.get(first + n).copied().flatten();

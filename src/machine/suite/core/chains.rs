@@ -7,11 +7,11 @@ use super::rounds::{Piece, Timed};
 use crate::machine::error::MachineError;
 use crate::machine::host::features::Features;
 
-/// Steps of a loop: of a chain, and of independent instructions, whose rate the loop's own instructions must not lower.
+/// Steps of a loop: of a chain, and of independent instructions. The loop overhead must not lower the rate of the latter.
 const LINKS: usize = 32;
 const INDEPENDENT: usize = 224;
 
-/// The kernels of all forms, and what each of them tells.
+/// The kernels of all forms, and their places among the pieces.
 pub struct Suite {
     forms: Vec<Form>,
     /// For each form, where among the pieces its chain and its independent instructions are.
@@ -19,7 +19,7 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// Emits the kernels of `forms` behind `pieces`.
+    /// Emits the kernels of `forms` after `pieces`.
     ///
     /// # Errors
     /// As [`looped`].
@@ -44,7 +44,7 @@ impl Suite {
         &self.forms
     }
 
-    /// Notes what the pieces took.
+    /// Notes the times of the pieces.
     pub fn note(&self, timed: &[Option<Timed>], found: &mut Found) {
         let at = |place: Option<usize>| place.and_then(|place| timed.get(place).copied().flatten());
         for (form, [_, rate]) in self.forms.iter().zip(&self.places) {

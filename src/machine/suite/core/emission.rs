@@ -1,4 +1,4 @@
-//! How the kernels of this folder are put together: registers set up, then a loop of equal steps.
+//! Assembles the kernels of this folder: registers set up, then a loop of equal steps.
 
 use iced_x86::{Code, Register};
 
@@ -28,21 +28,21 @@ pub const GENERAL: [Register; 13] = [
 /// Appends the n-th step of its kind.
 pub type Body = Box<dyn Fn(&mut Emitter, usize)>;
 
-/// Which values the vector registers begin with.
+/// The initial values of the vector registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Vectors {
-    /// Near one, in this precision.
+    /// Precision of the values, which are near one.
     pub precision: Precision,
-    /// Of this width.
+    /// Width of the registers.
     pub width: Width,
 }
 
-/// General register `n`, of those that independent steps take turns with.
+/// General register `n` of those that independent steps use in turn.
 pub fn general(n: usize) -> Register {
     GENERAL[n % GENERAL.len()]
 }
 
-/// A kernel whose loop consists of `steps`: which body, and its how-manieth step that is. `payload`: events of one iteration.
+/// A kernel whose loop consists of `steps`, each a body and its ordinal number. `payload`: events of one iteration.
 ///
 /// # Errors
 /// As [`Emitter::finish`].

@@ -1,4 +1,4 @@
-//! `forward.*`: a load of what a store has not yet written.
+//! `forward.*`: a load of data that a store has not yet written.
 
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
@@ -22,7 +22,7 @@ const VECTORS: [Width; 3] = [Width::W128, Width::W256, Width::W512];
 /// Where the pieces are, by id; `None` where this CPU has no such vectors.
 pub struct Forwarding(Vec<(String, Option<usize>)>);
 
-/// Emits the kernels behind `pieces`.
+/// Emits the kernels after `pieces`.
 ///
 /// # Errors
 /// A chain that cannot be encoded.
@@ -30,7 +30,7 @@ pub fn emit(features: Features, pieces: &mut Vec<Piece>) -> Result<Forwarding, M
     let mut places = Vec::new();
     for (id, body) in general() {
         places.push((format!("forward.{id}"), Some(pieces.len())));
-        // Whether a core makes one operation of a load and the next instruction depends on where both lie; in short loops it does.
+        // Whether a core fuses a load with the next instruction depends on the addresses of both; in short loops it does.
         let links = if id == "computed" { 1 } else { LINKS };
         pieces.push(Piece::new(chain(features, None, &body, links)?)?);
     }
@@ -111,7 +111,7 @@ fn chain(
 }
 
 impl Forwarding {
-    /// Notes what the pieces took.
+    /// Notes the times of the pieces.
     pub fn note(&self, timed: &[Option<Timed>], found: &mut Found) {
         for (id, place) in &self.0 {
             let Some(place) = *place else {

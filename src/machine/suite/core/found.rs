@@ -1,4 +1,4 @@
-//! What was found of each parameter, on the way into the list of ceilings.
+//! Measured parameters on their way into the list of ceilings.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,25 @@ use super::rounds::Timed;
 use crate::machine::estimate::class::Class;
 use crate::profile::machine::{Ceiling, How, Missing, Quality};
 
-/// What a value is.
+/// The unit of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Cycles, kept as seconds at the clock that they were measured at.
+    /// Cycles, stored as seconds at the clock of the measurement.
     Time,
-    /// Instructions a cycle, kept as a rate at the clock that they were measured at.
+    /// Instructions a cycle, stored as a rate at the clock of the measurement.
     Rate,
     /// A count.
     Count,
 }
 
-/// A value with what it was measured at.
+/// A value with the conditions of its measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Value {
     /// In cycles, instructions a cycle, or a count.
     pub value: f64,
     /// Core clock, in hertz.
     pub clock_hz: f64,
-    /// How far another measurement may lie from it, as a share of it.
+    /// Largest distance of another measurement from it, as a share of it.
     pub spread: f64,
 }
 
@@ -41,12 +41,12 @@ impl Found {
         self.note(id.into(), unit, value, How::Measured, None);
     }
 
-    /// Notes a value that was computed from others, as `how` says.
+    /// Notes a value that was computed from others; `how` explains it.
     pub fn derived(&mut self, id: impl Into<String>, unit: Unit, value: Value, how: impl Into<String>) {
         self.note(id.into(), unit, value, How::Derived, Some(how.into()));
     }
 
-    /// Notes a measured value with something to know about it.
+    /// Notes a measured value with a remark.
     pub fn remarked(&mut self, id: impl Into<String>, unit: Unit, value: Value, remark: impl Into<String>) {
         self.note(id.into(), unit, value, How::Measured, Some(remark.into()));
     }
@@ -66,7 +66,7 @@ impl Found {
         self.ceilings.push(Ceiling { quality, reason: Some(reason), ..blank(id, unit, How::Measured) });
     }
 
-    /// Notes the rate of what takes so many cycles each.
+    /// Notes a rate from the cycles of one event.
     pub fn rate_of(&mut self, id: impl Into<String>, timed: Option<Timed>) {
         match timed {
             Some(Timed { cycles, clock_hz, spread }) => {
@@ -81,7 +81,7 @@ impl Found {
         self.values.get(id).copied()
     }
 
-    /// All of it as ceilings of one thread, in the order in which it was noted.
+    /// All values as ceilings of one thread, in the order of their notes.
     pub fn into_ceilings(self) -> Vec<Ceiling> {
         self.ceilings
     }

@@ -1,6 +1,6 @@
-//! `btb.*`: what a taken branch costs whose target the first-level branch target buffer does not hold.
+//! `btb.*`: the cost of a taken branch whose target is not in the first-level branch target buffer.
 //!
-//! A ring of N jumps, each to the next: up to `btb.first.entries` of them one takes as long as `width.taken` says, with more it takes
+//! A ring of N jumps, each to the next. Up to `btb.first.entries` of them, a jump takes as long as `width.taken` says; with more, it takes
 //! `btb.second`. All of the code is in L1I.
 
 use std::time::Instant;
@@ -18,15 +18,15 @@ use crate::machine::kernels::{Arguments, Kernel, PerIteration};
 const ENTRIES: &str = "btb.first.entries";
 const SECOND: &str = "btb.second";
 
-/// Jumps that every first level holds, and most that are tried: each number is twice the one before. The code of the most is 23 KiB.
+/// Jumps that every first level holds, and most jumps to try: each number is twice the one before. The code of the most is 23 KiB.
 const FEW: usize = 32;
 const MANY: usize = 1024;
 
-/// Jumps of a run, at least, and runs of which the second-fastest counts.
+/// Least jumps of a run, and number of runs (the second-fastest counts).
 const JUMPS: usize = 8192;
 const RUNS: usize = 9;
 
-/// A jump of the most takes so much longer than one of the fewest, if there is a second level.
+/// Least ratio of a jump in the longest ring to one in the shortest, if there is a second level.
 const HIGHER: f64 = 1.25;
 
 /// How far another measurement may lie from the values.

@@ -1,5 +1,5 @@
 //! Parameters of the core that a replay of its instructions needs: widths, windows, latencies and rates of forms of instructions, ports,
-//! address translation. One thread; the ids stand in the table of `src/machine/mod.rs`.
+//! address translation. One thread; `src/machine/mod.rs` lists the ids.
 //!
 //! ```text
 //! forms/ slots branches forwarding ─▶ kernels ─▶ rounds: all of them by turns, in cycles ─┐
@@ -10,8 +10,8 @@
 //! translation: a line of each of more and more pages ─▶ where their time steps up ────────┘
 //! ```
 //!
-//! What counts of a kernel is its second-best run, in cycles of the clock that was seen right beside it. All of this is kept as time
-//! or rate at that clock (`clock_hz`). Windows are counts.
+//! The second-best run of a kernel counts, in cycles of the clock measured right beside it. Results are kept as time or rate at that clock
+//! (`clock_hz`). Windows are counts.
 
 mod branches;
 mod chains;
@@ -40,7 +40,7 @@ use chains::Suite;
 use found::Found;
 use rounds::Piece;
 
-/// Time for the kernels of `rounds`, for windows, and for address translation: three times what a quiet host takes.
+/// Time for the kernels of `rounds`, for windows, and for address translation: three times that of a quiet host.
 const TIME: Duration = Duration::from_millis(300);
 const TIME_OF_PAIRS: Duration = Duration::from_millis(150);
 const TIME_OF_WINDOWS: Duration = Duration::from_millis(150);
@@ -48,7 +48,7 @@ const TIME_OF_PAGES: Duration = Duration::from_millis(200);
 const TIME_OF_JUMPS: Duration = Duration::from_millis(40);
 const TIME_OF_OUTCOMES: Duration = Duration::from_millis(60);
 
-/// What a plan counts for all of them.
+/// The planned time for all of them.
 const PLANNED: Duration = Duration::from_millis(350);
 
 /// Rounds in which all kernels are timed.
@@ -84,7 +84,7 @@ fn all(clock: &ClockChain, features: Features, l2_bytes: Option<u64>) -> Result<
     Ok(found)
 }
 
-/// What kernels tell that run by turns.
+/// Measures with the kernels that run by turns.
 fn in_rounds(clock: &ClockChain, features: Features, found: &mut Found) -> Result<(), MachineError> {
     let mut pieces: Vec<Piece> = Vec::new();
     let slots = slots::emit(features, &mut pieces)?;

@@ -1,7 +1,7 @@
-//! `predictor.outcomes`: how many outcomes of one branch the core learns that repeat without a rule.
+//! `predictor.outcomes`: how many outcomes of one branch the core learns, if they repeat without a rule.
 //!
-//! A branch on random bits that come again after P of them: short periods are learnt, long ones are not. What counts is the period at
-//! which half of the wrong predictions are gone.
+//! The branch depends on random bits with a period of P: the core learns short periods, but no long ones. The result is the period at which
+//! half of the wrong predictions are gone.
 
 use std::time::Instant;
 
@@ -18,15 +18,15 @@ use crate::machine::kernels::{Arguments, Kernel, PerIteration};
 
 const ID: &str = "predictor.outcomes";
 
-/// A period that every predictor learns, and one that none does; those that are tried lie between them, each twice the one before.
+/// A period that every predictor learns, and one that none does; the periods to try lie between them, each twice the one before.
 const SHORT: u64 = 256;
 const LONG: u64 = 1 << 17;
 
-/// Passes over the outcomes that the predictor learns in, and timed ones, the fastest of which counts.
+/// Passes in which the predictor learns the outcomes, and timed passes, the fastest of which counts.
 const LEARNING: u64 = 8;
 const TIMED: usize = 4;
 
-/// An outcome of the long period takes so much longer than one of the short period, if wrong predictions cost anything.
+/// Least ratio of the time of an outcome in the long period to one in the short period, if wrong predictions cost anything.
 const HIGHER: f64 = 1.3;
 
 /// How far another measurement may lie from it.

@@ -1,11 +1,11 @@
-//! Many short kernels, timed in rounds that interleave all of them: what one event takes, in cycles of the clock beside it.
+//! Times many short kernels in rounds that interleave all of them: the time of one event, in cycles of the clock measured beside it.
 //!
 //! ```text
 //! each round:  clock │ kernel │ clock │ next kernel │ clock │ …
 //! ```
 //!
-//! A look at the clock is a short dependent chain (`harness/clock_chain.rs`). A run between two looks that differ counts only where
-//! there are no better ones. What counts of a kernel is its second-best run: the best one may be wrong by a look that something held up.
+//! Each clock measurement is a short dependent chain (`harness/clock_chain.rs`). A run between two different clocks counts only where there
+//! are no better ones. The second-best run of a kernel counts: the best one may be wrong because something delayed a clock measurement.
 
 use std::time::Instant;
 
@@ -16,29 +16,30 @@ use crate::machine::kernels::{Arguments, Kernel};
 /// Seconds of one run.
 const RUN: f64 = 8e-6;
 
-/// Seconds that kernels of wide vectors run before they are timed: until the clock is the one that they have.
+/// Seconds that kernels of wide vectors run before they are timed, until the clock is steady.
 const WARM_UP: f64 = 150e-6;
 const WIDE: u32 = 256;
 
-/// By how much the clock before a run may differ from that behind it.
+/// Largest difference between the clocks before and after a run.
 const SAME_CLOCK: f64 = 0.01;
 
-/// Runs at one clock that tell more than others.
+/// This number of runs at a steady clock is enough to leave out the others.
 const ENOUGH: usize = 3;
 
-/// How much longer runs of random branches are: of a short one the luck would count.
+/// Factor by which runs of random branches are longer: in a short one chance would count.
 const LONGER: f64 = 8.0;
 
-/// Runs from which the length of a run is told.
+/// Runs that determine the length of a run.
 const TRIALS: usize = 3;
 
-/// A kernel to be timed, with a copy elsewhere in memory: where code lies may cost a few per cent. Rounds take them by turns.
+/// A kernel to be timed, with a copy elsewhere in memory, because the position of code may cost a few per cent. Rounds alternate between
+/// them.
 pub struct Piece {
     kernels: [Kernel; 2],
     arguments: Box<Arguments>,
     iterations: u64,
     runs: Vec<Run>,
-    /// What it does differs from iteration to iteration.
+    /// Its work differs from iteration to iteration.
     is_random: bool,
 }
 
@@ -48,23 +49,23 @@ struct Run {
     /// Cycles of one event.
     cycles: f64,
     clock_hz: f64,
-    /// The clock was the same before and behind it.
+    /// The clock was the same before and after it.
     steady: bool,
 }
 
-/// What the runs of a kernel say.
+/// The time of a kernel, from all its runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Timed {
     /// Cycles of one event.
     pub cycles: f64,
-    /// The clock that it ran at, in hertz.
+    /// The clock of the run, in hertz.
     pub clock_hz: f64,
     /// How far the median run lies above the value, as a share of it.
     pub spread: f64,
 }
 
 impl Piece {
-    /// `kernel`, which touches nothing but its arguments.
+    /// A piece for `kernel`, which touches nothing but its arguments.
     ///
     /// # Errors
     /// As [`Kernel::copied`].
@@ -73,7 +74,7 @@ impl Piece {
         Ok(Piece { kernels, arguments: Arguments::new(), iterations: 1, runs: Vec::new(), is_random: false })
     }
 
-    /// The same of what differs from iteration to iteration: of it the median of the faster half counts.
+    /// Like [`new`](Self::new), for work that differs from iteration to iteration: the median of its faster half counts.
     ///
     /// # Errors
     /// As [`Kernel::copied`].
@@ -123,10 +124,10 @@ impl Piece {
     }
 }
 
-/// Times all of `pieces` in so many `rounds`, or until `end`; in their order. `None`: there was no time for two rounds.
+/// Times all of `pieces` in at most `rounds` rounds, until `end`; the results are in their order. `None`: there was no time for two rounds.
 pub fn time(clock: &ClockChain, mut pieces: Vec<Piece>, rounds: usize, end: Instant) -> Vec<Option<Timed>> {
     let mut scratch = Arguments::new();
-    // Those of wide vectors one behind the other.
+    // Kernels of wide vectors follow one another.
     let mut order: Vec<usize> = (0..pieces.len()).collect();
     order.sort_by_key(|n| pieces[*n].kernel().vector_bits);
     for n in &order {
@@ -156,7 +157,7 @@ pub fn time(clock: &ClockChain, mut pieces: Vec<Piece>, rounds: usize, end: Inst
     pieces.iter().map(|piece| judge(&piece.runs, piece.is_random)).collect()
 }
 
-/// The second-best run, among those at a steady clock where there are enough; of what is random the median of the faster half.
+/// The second-best run, among those at a steady clock where there are enough; for random work, the median of the faster half.
 fn judge(runs: &[Run], is_random: bool) -> Option<Timed> {
     let steady: Vec<Run> = runs.iter().filter(|run| run.steady).copied().collect();
     let mut counted = if steady.len() >= ENOUGH { steady } else { runs.to_vec() };

@@ -1,4 +1,4 @@
-//! `width.*`: instructions that enter the core in a cycle, and jumps that are taken.
+//! `width.*`: instructions that enter the core in a cycle, and taken jumps.
 
 use iced_x86::{Code, Instruction, Register};
 
@@ -12,7 +12,7 @@ use crate::machine::kernels::PerIteration;
 use crate::machine::kernels::x86_64::emit::{Emitter, SCRATCH, vector};
 use crate::machine::kernels::x86_64::opcodes::{Form, floating};
 
-/// Instructions of a loop: a common multiple of the mixes' lengths, so many that the loop's own do not count.
+/// Instructions of a loop: a common multiple of the mixes' lengths, large enough that the loop overhead does not matter.
 const INSTRUCTIONS: usize = 240;
 
 /// Jumps of a loop, and bytes from one to the next.
@@ -29,7 +29,7 @@ enum Slot {
     Nop,
 }
 
-/// No unit is asked for more than a part of each.
+/// Mixes in which each unit is needed by only part of the instructions.
 const MIXES: [&[Slot]; 5] = [
     &[Slot::Move],
     &[Slot::Add],
@@ -57,7 +57,7 @@ impl Slot {
     }
 }
 
-/// Emits the kernels behind `pieces`; where the first of each kind is.
+/// Emits the kernels after `pieces`; returns where the first of each kind is.
 ///
 /// # Errors
 /// As [`Emitter::finish`].
@@ -77,7 +77,7 @@ pub fn emit(features: Features, pieces: &mut Vec<Piece>) -> Result<Slots, Machin
     Ok(Slots { mixes, jumps })
 }
 
-/// Jumps from one to the next, over what is never executed.
+/// A chain of taken jumps over code that is never executed.
 fn taken(spacing: usize, features: Features) -> Result<crate::machine::kernels::Kernel, MachineError> {
     let mut e = Emitter::new(format!("jumps {spacing} bytes apart"), features);
     let head = e.loop_head();
@@ -100,12 +100,12 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// Notes what the pieces took.
+    /// Notes the times of the pieces.
     pub fn note(&self, timed: &[Option<Timed>], found: &mut Found) {
         let at = |first: usize, count: usize| timed.iter().skip(first).take(count).map(|timed| timed.map(value));
         let mixes: Vec<Option<Value>> = at(self.mixes, MIXES.len()).collect();
         let (nops, others) = mixes.split_last().map_or((None, &[][..]), |(nops, others)| (*nops, others));
-        // Some cores drop nops before they count, so that they say nothing of what does.
+        // Some cores drop nops before they count them, so nops do not show the width for other instructions.
         match (best(others), nops) {
             (Some(best), Some(nops)) if nops.value > MORE * best.value => {
                 let remark = format!("the best of mixes; of nops {:.1} a cycle", nops.value);
@@ -121,7 +121,7 @@ impl Slots {
     }
 }
 
-/// How much more nops are than the best of other mixes, where that is told.
+/// Ratio of nops to the best of the other mixes from which on a remark mentions it.
 const MORE: f64 = 1.05;
 
 /// Events a cycle.

@@ -1,4 +1,4 @@
-//! `tlb.*`: what it costs to find out where a page lies.
+//! `tlb.*`: the cost of address translation.
 //!
 //! A hop over one line of each of N pages, less a hop over as many lines side by side:
 //!
@@ -8,7 +8,7 @@
 //! | up to `tlb.second.entries` | `tlb.second` |
 //! | more | `tlb.second` + `tlb.walk`: the page tables, which are in the caches, have to be read |
 //!
-//! `tlb.walks` is how many of the latter are under way at once, by the time of one of several independent hops (Little's law).
+//! `tlb.walks` is the number of walks under way at once, by the time of one of several independent hops (Little's law).
 
 use std::time::Instant;
 
@@ -24,34 +24,34 @@ use crate::machine::kernels::{Arguments, Kernel};
 const PAGE: u64 = 4096;
 const LINE: u64 = 64;
 
-/// Pages that are touched. Mapping a few again and again would be faster, but a hypervisor's translations would then be few as well: a
-/// walk took 35 cycles instead of 60 (a guest on an Intel server of 2024).
+/// Pages to touch. Mapping a few again and again would be faster, but a hypervisor's translations would then be few as well: a walk took 35
+/// cycles instead of 60 (a guest on an Intel server of 2024).
 const MOST: usize = 6144;
 
 /// Pages that every first level knows.
 const FEW: usize = 16;
 
-/// Pages that no first level knows, but every second level, with lines that fit every L1. Of several the median counts, since in some
-/// sets the first level knows a part.
+/// Numbers of pages that exceed every first level, but fit every second level, with lines that fit every L1. Their median counts, since the
+/// first level knows a part of some sets.
 const MORE: [usize; 5] = [160, 200, 240, 288, 336];
 
 /// Pages that hardly any second level knows.
 const MANY: [usize; 3] = [5376, 5760, MOST - 1];
 
-/// Hops of a run, at least, and runs of which the second-fastest counts.
+/// Least hops of a run, and number of runs (the second-fastest counts).
 const HOPS: usize = 2048;
 const RUNS: usize = 5;
 
 /// Cycles that are added so that the lower level is not zero.
 const ABOVE_ZERO: f64 = 1.0;
 
-/// A walk takes at least so many cycles longer than a second level.
+/// Least number of cycles by which a walk takes longer than a second level.
 const WALK: f64 = 4.0;
 
 /// How far another measurement may lie from the values.
 const SPREAD: f64 = 0.1;
 
-/// Chases at once: more than any core looks up at a time.
+/// Concurrent chases: more than any core translates at a time.
 const TOGETHER: usize = 12;
 
 const IDS: [(&str, Unit); 5] = [
@@ -71,7 +71,7 @@ struct Sets<'a> {
 }
 
 impl Sets<'_> {
-    /// Address of the line of page `page`: those of neighbouring pages lie in different sets of the caches.
+    /// Address of the line of page `page`; the lines of neighbouring pages lie in different sets of the caches.
     fn line_of(&self, page: u64) -> u64 {
         self.buffer.address() + PAGE * page + LINE * ((page ^ (page >> 6)) % (PAGE / LINE))
     }
@@ -91,7 +91,7 @@ impl Sets<'_> {
         seconds / hops as f64 * self.clock.hz(&mut Arguments::new())
     }
 
-    /// Cycles of a hop over `count` pages while others of [`TOGETHER`] chases are under way.
+    /// Cycles of a hop over `count` pages while the other ones of [`TOGETHER`] chases are under way.
     fn hop_together(&self, count: usize, features: Features) -> Result<f64, MachineError> {
         let order = shuffled(count);
         link(&order, |page| self.line_of(page));
@@ -107,7 +107,7 @@ impl Sets<'_> {
         Ok(seconds / hops as f64 * self.clock.hz(&mut Arguments::new()))
     }
 
-    /// Cycles by which a hop over `count` pages takes longer than one over as many lines side by side; `None`: no time is left.
+    /// Extra cycles of a hop over `count` pages, compared with one over as many lines side by side; `None`: no time is left.
     fn extra(&self, count: usize) -> Option<f64> {
         if Instant::now() >= self.end {
             return None;
@@ -137,7 +137,7 @@ fn link(order: &[u64], place: impl Fn(u64) -> u64) {
     }
 }
 
-/// The first `count` numbers in an order without rules: what follows one lets some caches keep more than they should.
+/// The first `count` numbers in random order: with a regular one some caches keep more than they should.
 fn shuffled(count: usize) -> Vec<u64> {
     let mut order: Vec<u64> = (0..count as u64).collect();
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;

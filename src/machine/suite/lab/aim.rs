@@ -1,4 +1,4 @@
-//! What is measured: everything, or only some ceilings.
+//! The aim of a measurement: all ceilings, or only some.
 
 use crate::machine::estimate::Keys;
 use crate::machine::harness::arena::Pages;

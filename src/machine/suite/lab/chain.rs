@@ -1,4 +1,4 @@
-//! Chains that latencies are derived from: what one step takes, as their rounds say.
+//! Chains from which latencies are derived: the time of one step, estimated from their rounds.
 
 use super::{Lab, Label};
 use crate::machine::estimate::class::Class;
@@ -6,15 +6,15 @@ use crate::machine::estimate::rounds::Round;
 use crate::machine::harness::timing::Rate;
 use crate::profile::machine::{Ceiling, CeilingId, How, Quality};
 
-/// How far the cycles of a chain differ from one run to the next, at least.
+/// Smallest difference between the cycles of a chain in two runs.
 const RESOLUTION: f64 = 0.006;
 
-/// What one step of a chain takes.
+/// The time of one step of a chain.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chain {
     /// In cycles.
     pub cycles: f64,
-    /// By how many these may be off.
+    /// Error of `cycles`.
     pub off: f64,
     /// The clock that it was measured at, in hertz.
     clock_hz: f64,
@@ -23,8 +23,8 @@ pub struct Chain {
 }
 
 impl Lab {
-    /// What a step of the chain `name` takes, of which `rate` steps a second were made in one more round. It is the median of the faster
-    /// half of a round that counts, since a chain through the divider now and then runs in step for a while, which no loop can count on.
+    /// Adds a round of `rate` steps a second to the chain `name` and returns the time of one step. The median of the faster half of a round
+    /// counts, since a chain through the divider sometimes runs in step for a while, which no loop can count on.
     pub fn chain(&mut self, name: String, rate: &Rate) -> Chain {
         let round = Round { rate: rate.typical, ..Round::of(rate, self.shares_cores()) };
         match self.note(&CeilingId::from(name), 1, round) {
@@ -38,7 +38,8 @@ impl Lab {
         }
     }
 
-    /// Records a latency of `cycles`, off by at most `off`, as `how` says from `chains`, the last of which tells the clock.
+    /// Records a latency of `cycles`, off by at most `off`; `how` explains its computation from `chains`, the last of which gives the
+    /// clock.
     pub fn record_latency(&mut self, label: Label, (cycles, off): (f64, f64), chains: &[&Chain], how: &str) {
         let Some(last) = chains.last().filter(|_| self.wants(&label)) else { return };
         let noisy = chains.iter().find(|chain| chain.quality != Quality::Reproduced);
@@ -68,7 +69,7 @@ mod tests {
     use crate::machine::host::topology::{Identity, Topology};
     use crate::machine::suite::lab::Effort;
 
-    /// Chains of which a step takes so many cycles, at 1 GHz.
+    /// The rate of a chain whose step takes `cycles` cycles, at 1 GHz.
     fn of(cycles: f64) -> Rate {
         let run =
             Repetition { seconds: cycles * 1e-9, clock_hz: 1e9, resting_hz: 1e9, disturbed: false, shared: false };

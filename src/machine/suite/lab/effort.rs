@@ -5,7 +5,7 @@ use std::time::Duration;
 /// How thoroughly to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effort {
-    /// What a first run waits for: at most three seconds.
+    /// The effort that a first run waits for: at most three seconds.
     Quick,
     /// Everything: at most thirty seconds.
     Full,
@@ -28,7 +28,8 @@ impl Effort {
         }
     }
 
-    /// The same of what the model cannot do without, on a busy host. A first run does not wait for it: a later one measures it.
+    /// The time budget for the ceilings that the model cannot do without, on a busy host. A first run does not wait for it: a later one
+    /// measures them.
     pub(super) fn overrun(self) -> Duration {
         match self {
             Effort::Quick => Duration::from_millis(2550),

@@ -1,5 +1,5 @@
-//! The buffers that no cache holds. They are made once and kept: memory costs most when it is touched
-//! first, a second for each half a GiB where the hypervisor has not yet given it to this host.
+//! The buffers that no cache holds. They are made once and kept, because the first touch of memory costs most: a second for each half a GiB
+//! where the hypervisor has not yet given it to this host.
 
 use std::time::{Duration, Instant};
 
@@ -7,27 +7,27 @@ use super::{Effort, Lab};
 use crate::machine::error::MachineError;
 use crate::machine::harness::arena::{Arena, Pages};
 
-/// CPUs that are taken to have a last-level cache each: a hypervisor may put them so, whatever it says.
+/// Number of CPUs that may have a last-level cache each: a hypervisor may place them so, even if it reports otherwise.
 const APART: u64 = 4;
 
 /// Buffers of this size are made in time.
 const LARGE: u64 = 2 << 30;
 
-/// Time that making one may take at least: later runs, which have little, get to one in the end, since what a hypervisor once
-/// gave it need not give again.
+/// Least time for making a buffer. Later runs have little time, but get to one in the end, since a hypervisor need not hand over the same
+/// memory twice.
 const MAKING: Duration = Duration::from_millis(400);
 
-/// Buffers that were made: one on each kind of pages, the oldest first.
+/// The existing buffers: one on each kind of pages, the oldest first.
 #[derive(Debug, Default)]
 pub struct Far {
     held: Vec<(Pages, Arena)>,
 }
 
 impl Lab {
-    /// Bytes of a buffer that no cache holds: eight times the last-level caches (of each of a few CPUs), or four times where that
-    /// is more than [`LARGE`] or has to be quick, as a power of two, since that is what scattered accesses reach; `None` where that is more than a
-    /// quarter of the memory. A cache that is no LRU keeps its share of a stream that goes round (Zen 5, 32 MiB: of one of 64 MiB
-    /// half, of 128 MiB a quarter, of 512 MiB a sixteenth).
+    /// Bytes of a buffer that no cache holds: eight times the last-level caches (of each of a few CPUs); four times where that is more than
+    /// [`LARGE`] or has to be quick. It is a power of two, since scattered accesses reach no other size; `None` where it is more than a
+    /// quarter of the memory. A cache without LRU replacement keeps its share of a cyclic stream (Zen 5, 32 MiB: half of a stream of 64
+    /// MiB, a quarter of 128 MiB, a sixteenth of 512 MiB).
     pub fn far_bytes(&self) -> Option<u64> {
         let told = self.topology.llc_total.max(8 << 20);
         let each = self.topology.caches.last().map_or(0, |c| c.size) * (self.topology.cpus.len() as u64).min(APART);
@@ -38,8 +38,8 @@ impl Lab {
         all.filter(|bytes| *bytes <= LARGE && !is_quick).chain(least).find(fits)
     }
 
-    /// Such a buffer for `threads` threads, of ones until something else is written to it; `None` where there is too little
-    /// memory, no time, or making it takes more than three quarters of the time that is left and [`MAKING`].
+    /// A far buffer for `threads` threads, filled with ones until something else is written to it. `None` where there is too little memory
+    /// or no time, or where making it takes more than three quarters of the remaining time and [`MAKING`].
     ///
     /// # Errors
     /// As [`Arena::new`].
@@ -55,7 +55,7 @@ impl Lab {
         while !self.far.held.is_empty() && (self.far.held.len() as u64 + 1) * bytes > self.memory / 3 {
             self.far.held.remove(0);
         }
-        // More threads touch it sooner; which of them does matters where there are several nodes.
+        // More threads touch it sooner; it matters which ones where there are several nodes.
         let touching = if several_nodes { threads } else { self.most() };
         let most = (self.time_left() * 3 / 4).max(MAKING);
         if self.watch.plans_longer(2 * bytes, most) {

@@ -1,4 +1,4 @@
-//! The bench that ceilings are measured on: stopwatch, instruction sets, topology, schedule, results.
+//! The bench on which ceilings are measured: stopwatch, instruction sets, topology, schedule, results.
 
 mod aim;
 mod chain;
@@ -30,7 +30,7 @@ pub use effort::Effort;
 use far::Far;
 use schedule::Schedule;
 
-/// Where and how a ceiling stands: id, unit, threads.
+/// The name of a ceiling: id, unit, threads.
 #[derive(Debug, Clone)]
 pub struct Label {
     /// Ceiling id.
@@ -55,7 +55,7 @@ impl Label {
 /// Share of huge pages below which there is a warning.
 const HUGE_ENOUGH: f64 = 0.9;
 
-/// Time that two threads wait for each other to tell how far apart their CPUs are.
+/// How long two threads wait for each other when the distance of their CPUs is measured.
 const TOGETHER: Duration = Duration::from_millis(20);
 
 /// The bench.
@@ -74,7 +74,7 @@ pub struct Lab {
     schedule: Schedule,
     aim: Aim,
     rounds: Rounds,
-    /// The best rate of each way to do the same.
+    /// The best rate of each alternative way to do the same work.
     ways: HashMap<(CeilingId, usize), Vec<f64>>,
     ceilings: Vec<Ceiling>,
     sweeps: Vec<Sweep>,
@@ -103,7 +103,7 @@ impl Lab {
         Ok(Lab::with(watch, features, topology, threads, memory, effort))
     }
 
-    /// A bench that runs nothing, but adds up how long it would take: for a host that need not exist.
+    /// A bench that runs nothing, but adds up the planned time: for a host that need not exist.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -146,29 +146,29 @@ impl Lab {
         &self.watch
     }
 
-    /// The threads.
+    /// The team of threads.
     pub fn team(&self) -> &Team {
         self.watch.team()
     }
 
-    /// Most threads.
+    /// The highest thread count.
     pub fn most(&self) -> usize {
         self.counts.last().copied().unwrap_or(1)
     }
 
-    /// 1 and the most threads: the counts at which secondary ceilings are measured.
+    /// 1 and the highest thread count: the counts at which secondary ceilings are measured.
     pub fn ends(&self) -> Vec<usize> {
         let mut ends = vec![1, self.most()];
         ends.dedup();
         ends
     }
 
-    /// Time since the measurement began; of a plan, the time that it would have taken until now.
+    /// Time since the measurement began; for a plan, the planned time so far.
     pub fn elapsed(&self) -> Duration {
         self.watch.planned().unwrap_or_else(|| self.schedule.began.elapsed())
     }
 
-    /// Whether what follows may overrun the time of a quiet host.
+    /// Whether the next measurements may overrun the time of a quiet host.
     pub fn set_essential(&mut self, essential: bool) {
         self.schedule.essential = essential;
     }
@@ -178,17 +178,17 @@ impl Lab {
         self.time_left().is_zero()
     }
 
-    /// Time in which something may begin.
+    /// Time left in which a measurement may begin.
     pub fn time_left(&self) -> Duration {
         self.schedule.end().saturating_sub(self.elapsed())
     }
 
-    /// Begins the next round, whether or not there is time for it.
+    /// Begins the next round, even if there is no time for it.
     pub fn begin_round(&mut self, round: usize) {
         self.schedule.begin(round, self.elapsed());
     }
 
-    /// Whether there is time for one more round, which takes as long as this one did; the first one of all measures more than others.
+    /// Whether there is time for one more round, assuming the duration of this one. The first round of all measures more than others.
     pub fn has_time_for_a_round(&self) -> bool {
         if self.is_first_of_all() { !self.out_of_time() } else { self.schedule.has_time(self.elapsed()) }
     }
@@ -198,12 +198,12 @@ impl Lab {
         self.schedule.round
     }
 
-    /// Whether what is measured once is measured now: in the first round over everything.
+    /// Whether this is the first round over everything, in which one-time measurements take place.
     pub fn is_first_of_all(&self) -> bool {
         self.schedule.round == self.schedule.first && self.measures_all()
     }
 
-    /// Only what `keys` names is measured, within `budget` from now on; the rest stays as it is recorded.
+    /// Restricts the measurement to `keys`, within `budget` from now on; the recorded values of the other ceilings stay.
     pub fn only(&mut self, keys: Keys, budget: Duration) {
         self.aim = Aim::Only(keys);
         self.schedule.begin(0, self.elapsed());
@@ -215,23 +215,23 @@ impl Lab {
         matches!(self.aim, Aim::All)
     }
 
-    /// Whether `label` is to be measured at all.
+    /// Whether `label` should be measured at all.
     pub fn wants(&self, label: &Label) -> bool {
         self.aim.includes(&label.id, label.threads)
     }
 
-    /// Whether anything is measured at `threads` whose id begins with one of `prefixes`: buffers are made only then.
-    /// Nothing on small pages is meant.
+    /// Whether any ceiling whose id begins with one of `prefixes` is measured at `threads`: buffers are made only then. Ceilings on small
+    /// pages do not count.
     pub fn wants_family(&self, prefixes: &[&str], threads: usize) -> bool {
         self.wants_family_on(Pages::Huge, prefixes, threads)
     }
 
-    /// The same of what is measured on `pages`.
+    /// Like [`wants_family`](Self::wants_family), for ceilings on `pages`.
     pub fn wants_family_on(&self, pages: Pages, prefixes: &[impl AsRef<str>], threads: usize) -> bool {
         self.aim.includes_family(pages, prefixes, threads)
     }
 
-    /// Whether `label` is not to be measured now: not wanted, or too late, which is then recorded.
+    /// Whether `label` is not measured now: not wanted, or too late. Records the latter.
     pub fn leaves_out(&mut self, label: &Label) -> bool {
         if !self.wants(label) {
             return true;
@@ -243,7 +243,7 @@ impl Lab {
         late
     }
 
-    /// Repetitions of kernels on registers and near caches.
+    /// Repetitions for kernels on registers and in near caches.
     pub fn core_plan(&self) -> Plan {
         match self.effort {
             Effort::Quick => Plan { seconds: 60e-6, pieces: 10, repetitions: 3, fastest: 8 },
@@ -251,14 +251,14 @@ impl Lab {
         }
     }
 
-    /// Repetitions of kernels that the neighbours disturb.
+    /// Repetitions for kernels that neighbours disturb.
     pub fn shared_plan(&self) -> Plan {
         let repetitions = if self.effort == Effort::Quick { 2 } else { 3 };
         Plan { seconds: 2e-3, pieces: 1, repetitions, fastest: 2 }
     }
 
-    /// Times `ways` to do the same, `time` each, and returns the best rate: all of them in the first round, later the one that was best and
-    /// one other in turn.
+    /// Times each of `ways` to do the same work with `time` and returns the best rate. The first round times all ways; later rounds time
+    /// the best one and one other in turn.
     ///
     /// # Errors
     /// Those of `time`.
@@ -296,12 +296,13 @@ impl Lab {
         Ok(Rate::of_copies(rates))
     }
 
-    /// Copies of a kernel that are timed in a round: where code lies can cost a few per cent for as long as it lies there.
+    /// Copies of a kernel that are timed in a round: the position of code in memory can cost a few per cent for as long as it does not
+    /// move.
     fn copies(&self) -> usize {
         if self.effort == Effort::Full && self.round() > 0 { 2 } else { 1 }
     }
 
-    /// Times a kernel on registers and records the rate of `amount` per iteration and thread. The kernel is made anew in each round.
+    /// Times a kernel on registers and records the rate of `amount` per iteration and thread. Each round emits the kernel anew.
     ///
     /// # Errors
     /// As [`Stopwatch::rate`]; emission errors are handed through.
@@ -314,7 +315,7 @@ impl Lab {
         self.best_of(label, &[()], |(), features| kernel(features), amount)
     }
 
-    /// Times several kernels that do the same on registers, one of each of `ways`, and records the best.
+    /// Times several kernels that do the same work on registers, one for each of `ways`, and records the best.
     ///
     /// # Errors
     /// As [`registers`](Self::registers).
@@ -344,13 +345,13 @@ impl Lab {
         Ok(())
     }
 
-    /// What is recorded.
+    /// The ceilings recorded so far.
     pub fn ceilings(&self) -> &[Ceiling] {
         &self.ceilings
     }
 
-    /// Takes over what an earlier measurement recorded: values that nothing speaks against but that they were measured once as one round,
-    /// the others begin anew where they are measured again.
+    /// Takes over the ceilings of an earlier measurement. A value within the least interval of its class counts as one round; the others
+    /// begin anew when they are measured again.
     pub fn resume(&mut self, ceilings: Vec<Ceiling>, sweeps: Vec<Sweep>) {
         for ceiling in ceilings.iter().filter(|c| c.how == How::Measured && !clock::is_parameter(&c.id)) {
             let (Some(value), Some(clock_hz)) = (ceiling.value.filter(|v| *v > 0.0), ceiling.clock_hz) else {
@@ -367,7 +368,7 @@ impl Lab {
         (self.ceilings, self.sweeps) = (ceilings, sweeps);
     }
 
-    /// Has `arena` hold ones.
+    /// Fills `arena` with ones.
     ///
     /// # Errors
     /// [`MachineError::Thread`].
@@ -376,7 +377,7 @@ impl Lab {
         arena.fill(self.team())
     }
 
-    /// Marks what contradicts itself as noisy, and says what holds for all.
+    /// Marks ceilings that contradict each other as noisy, and adds the doubts that concern all of them.
     pub fn conclude(&mut self) {
         estimate::mark_violations(&mut self.ceilings);
         if let Some(share) = self.huge_pages.filter(|s| *s < HUGE_ENOUGH) {
@@ -397,12 +398,12 @@ impl Lab {
         }
     }
 
-    /// Whether several threads never had a core each: that is this host's nature, and their rounds count.
+    /// Whether several threads never had a core each: then that is a property of this host, and their rounds count.
     fn shares_cores(&self) -> bool {
         self.watch.shares_cores()
     }
 
-    /// How long a cache line takes between its CPUs now; `None` for one CPU, or where two threads do not meet.
+    /// How long a cache line takes between the CPUs of the team now; `None` for one CPU, or where two threads do not meet.
     ///
     /// # Errors
     /// [`MachineError::Thread`].
@@ -410,7 +411,7 @@ impl Lab {
         core_to_core::measure(self.team(), TOGETHER)
     }
 
-    /// Notes the share of a buffer that really is on huge pages.
+    /// Notes the share of a buffer that is really on huge pages.
     pub fn note_huge_pages(&mut self, share: Option<f64>) {
         self.huge_pages = match (self.huge_pages, share) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -423,7 +424,7 @@ impl Lab {
         self.huge_pages
     }
 
-    /// Adds a curve, in place of an earlier one, unless that has more points.
+    /// Adds a curve. It replaces an earlier one, unless that has more points.
     pub fn sweep(&mut self, sweep: Sweep) {
         if self.swept(&sweep.id, sweep.threads).is_some_and(|old| old.points.len() > sweep.points.len()) {
             return;
@@ -437,7 +438,7 @@ impl Lab {
         self.sweeps.iter().find(|sweep| sweep.id == id && sweep.threads == threads)
     }
 
-    /// Takes the doubts.
+    /// Takes the doubts noted so far.
     pub fn take_doubts(&mut self) -> Vec<Warning> {
         std::mem::take(&mut self.doubts)
     }
@@ -448,7 +449,7 @@ impl Lab {
     }
 }
 
-/// The thread counts to measure: of a quick measurement one, a thread on each core, and all.
+/// The thread counts to measure; for a quick measurement: one, a thread on each core, and all.
 fn counts(topology: &Topology, threads: usize, effort: Effort) -> Vec<usize> {
     let all = topology.thread_counts(threads);
     let (most, cores) = (all.last().copied().unwrap_or(1), topology.cores());
@@ -456,7 +457,7 @@ fn counts(topology: &Topology, threads: usize, effort: Effort) -> Vec<usize> {
     all.into_iter().filter(is_kept).collect()
 }
 
-/// The chain that tells the clock, and independent additions.
+/// The chain that measures the clock, and independent additions.
 #[cfg(target_arch = "x86_64")]
 pub fn clock_kernels(features: Features) -> Result<(ClockChain, Kernel), MachineError> {
     use crate::machine::kernels::x86_64::integer::{self, Scalar};

@@ -1,4 +1,4 @@
-//! What the bench records: measured, derived and missing ceilings, one for each id and thread count.
+//! Records ceilings on the bench: measured, derived and missing ones, one for each id and thread count.
 
 use super::{Effort, Lab, Label};
 use crate::machine::estimate::class::Class;
@@ -8,12 +8,12 @@ use crate::profile::clock;
 use crate::profile::machine::{Ceiling, CeilingId, How, Missing, Quality};
 
 impl Lab {
-    /// Records what all rounds say of a rate, of which this is one more.
+    /// Adds one round to a rate and records the estimate of all its rounds.
     pub fn record(&mut self, label: Label, rate: &Rate) {
         self.measured(label, rate, |rate| rate);
     }
 
-    /// Records the time of one event, of which `rate` is the rate (events a second) in one more round.
+    /// Adds one round to the time of one event and records it; `rate` is in events a second.
     pub fn record_time(&mut self, label: Label, rate: &Rate) {
         self.measured(label, rate, |rate| 1.0 / rate);
     }
@@ -34,12 +34,12 @@ impl Lab {
         self.replace(ceiling);
     }
 
-    /// What all rounds of `id` say with `round`.
+    /// Adds `round` to the rounds of `id` and returns the estimate of all.
     pub(super) fn note(&mut self, id: &CeilingId, threads: usize, round: Round) -> Option<Estimate> {
         self.rounds.note(id, threads, round)
     }
 
-    /// Records `value` as computed from `source`, whose conditions it inherits.
+    /// Records `value`, computed from `source`, and inherits the conditions of that.
     pub fn derive(&mut self, label: Label, value: f64, source: &Ceiling, reason: impl Into<String>) {
         self.replace(Ceiling {
             id: label.id,
@@ -52,7 +52,7 @@ impl Lab {
         });
     }
 
-    /// Records under `label` what another bench found.
+    /// Records under `label` a ceiling that another bench measured.
     pub fn take_over(&mut self, label: Label, found: Ceiling) {
         self.replace(Ceiling { id: label.id, ..found });
     }
@@ -64,7 +64,7 @@ impl Lab {
         self.replace(Ceiling { id: id.into(), reason: Some(reason), ..source.clone() });
     }
 
-    /// Records that this host has no such thing, and why; a value that is there stays.
+    /// Records that this host has no such ceiling, and why; an existing value stays.
     pub fn missing(&mut self, label: Label, reason: impl Into<String>) {
         self.lacks(label, Missing::Host, reason.into());
     }
@@ -75,13 +75,13 @@ impl Lab {
         self.lacks(label, Missing::Time, reason);
     }
 
-    /// Records that a quick measurement is not for it.
+    /// Records that quick measurements leave this ceiling out.
     pub fn left_out(&mut self, label: Label) {
         let reason = "left out of a quick measurement; `rprof machine` measures it";
         self.lacks(label, Missing::Effort, reason.into());
     }
 
-    /// Whether a quick measurement leaves `label` out, which is then recorded.
+    /// Whether a quick measurement leaves `label` out; records that if so.
     pub fn is_left_out(&mut self, label: &Label) -> bool {
         let left_out = self.effort == Effort::Quick;
         if left_out {
@@ -112,12 +112,12 @@ impl Lab {
         }
     }
 
-    /// What was recorded under `id` at `threads`, if it has a value.
+    /// The ceiling recorded under `id` at `threads`, if it has a value.
     pub fn found(&self, id: &str, threads: usize) -> Option<&Ceiling> {
         self.ceilings.iter().find(|c| c.is(id, threads as u32) && c.value.is_some())
     }
 
-    /// The highest of `ids` at `threads`, at one clock where they follow it.
+    /// The highest of `ids` at `threads`, compared at one clock where they scale with it.
     pub fn highest(&self, ids: &[String], threads: usize) -> Option<Ceiling> {
         let found: Vec<&Ceiling> = ids.iter().filter_map(|id| self.found(id, threads)).collect();
         let looked_hz = found.first().and_then(|c| c.looked_hz()).unwrap_or(0.0);

@@ -1,4 +1,4 @@
-//! How many rounds there are, and when they end.
+//! The number of rounds and the time at which they end.
 //!
 //! ```text
 //! 0 ─ first round ─ what is measured once ─┬─ round ─┬─ round ─┬─ … ─▶ budget
@@ -14,13 +14,13 @@ use super::Effort;
 pub struct Schedule {
     /// When it began.
     pub began: Instant,
-    /// The round that is under way.
+    /// The current round.
     pub round: usize,
-    /// The first round over everything: a quick measurement has one over the core alone before it.
+    /// The first round over everything; a quick measurement has one over the core alone before it.
     pub first: usize,
-    /// What is measured now may overrun the time of a quiet host in the first round.
+    /// The current measurement may overrun the time of a quiet host in the first round.
     pub essential: bool,
-    /// Time after which nothing begins, from the start on; of what is essential.
+    /// Time from the start after which no measurement begins; the second one applies to essential ceilings.
     end: Duration,
     last_end: Duration,
     /// When this round began.
@@ -28,7 +28,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// That of `effort`.
+    /// The schedule for `effort`.
     pub fn of(effort: Effort) -> Self {
         let (end, last_end) = (effort.budget(), effort.overrun());
         let first = usize::from(effort == Effort::Quick);
@@ -43,12 +43,12 @@ impl Schedule {
         }
     }
 
-    /// From now on nothing begins after `end`.
+    /// Sets the time after which nothing begins.
     pub fn set_end(&mut self, end: Duration) {
         (self.end, self.last_end) = (end, end);
     }
 
-    /// When what is measured now has to begin at the latest.
+    /// The time at which the current measurement has to begin at the latest.
     pub fn end(&self) -> Duration {
         if self.essential && self.round <= self.first { self.last_end } else { self.end }
     }
@@ -58,7 +58,7 @@ impl Schedule {
         (self.round, self.round_began) = (round, now);
     }
 
-    /// Whether one more round fits, if it takes as long as this one did.
+    /// Whether one more round fits, if it takes as long as this one.
     pub fn has_time(&self, now: Duration) -> bool {
         now + now.saturating_sub(self.round_began) < self.end
     }

@@ -16,7 +16,7 @@ const ZERO: Register = Register::R8;
 /// Appends an instruction that works on a register: reads it, if dependent, and writes it.
 type Step = fn(&mut Emitter, Register, bool);
 
-/// What a step reads: its own register, or one that nothing waits for.
+/// The register that a step reads: its own, or one that nothing waits for.
 fn source(register: Register, dependent: bool) -> Register {
     if dependent { register } else { Register::RSI }
 }
@@ -42,7 +42,7 @@ fn branch(e: &mut Emitter, _: usize) {
     e.place(next);
 }
 
-/// What stands for additions beside branches: it leaves the flags alone, so that no core fuses the two.
+/// Replaces additions beside branches: it leaves the flags alone, so that no core fuses the two.
 pub fn branch_without_flags() -> Body {
     Box::new(|e, n| e.one(Code::Not_rm64, general(n)))
 }
@@ -109,7 +109,7 @@ fn add_with_carry() -> Form {
     const SUMS: [Register; 4] = [Register::RBX, Register::RBP, Register::R9, Register::R10];
     let chain = Chain::of(Box::new(|e, _| e.two(Code::Adc_r64_rm64, LINK, ZERO)));
     let rate: Body = Box::new(|e, n| {
-        // What sets a register to zero makes a carry that nothing waits for.
+        // The instruction that zeroes a register also clears the carry, which then waits for nothing.
         e.two(Code::Xor_r32_rm32, Register::R8D, Register::R8D);
         e.two(Code::Adc_r64_rm64, SUMS[n % SUMS.len()], Register::RSI);
     });

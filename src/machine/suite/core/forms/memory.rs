@@ -12,13 +12,13 @@ use crate::machine::host::features::Features;
 use crate::machine::kernels::x86_64::emit::{Emitter, Label, SCRATCH, vector, vector_bytes};
 use crate::machine::suite::core::emission::{Body, Vectors, general};
 
-/// The lines that are read, those that hold pointers, and those that are written.
+/// The lines for loads, those for pointers, and those for stores.
 const READ: i64 = SCRATCH;
 const POINTER: i64 = SCRATCH + 1024;
 const WRITTEN: i64 = SCRATCH + 2048;
 
-/// Lines of the ring that chains of loads go round: no divisor of the links, so that no load meets the same one each time. What does may be
-/// foretold (1.2 instead of 5 cycles on an Intel server of 2024).
+/// Lines of the ring for chains of loads: no divisor of the links, so that no load meets the same line each time. The core may predict a
+/// load that does (1.2 instead of 5 cycles on an Intel server of 2024).
 const RING: i64 = 7;
 
 pub(super) fn forms(features: Features) -> Vec<Form> {
@@ -47,7 +47,7 @@ fn vectors(width: Width) -> Option<Vectors> {
     (width != Width::Scalar).then_some(Vectors { precision: Precision::Dp, width })
 }
 
-/// Of a general register (`s`) or a vector.
+/// A load of a general register (`s`) or a vector.
 fn load(width: Width, features: Features) -> Form {
     let name = format!("load.{}", suffix(width));
     let setup = |e: &mut Emitter| {
@@ -74,7 +74,7 @@ fn load(width: Width, features: Features) -> Form {
             },
             Box::new(move |e, n| {
                 let load = e.move_load(width);
-                // One behind the other: at the same place in several lines, some cores load fewer.
+                // At successive places: at the same place in several lines, some cores load fewer.
                 let at = READ + (vector_bytes(width) * (n % 16) as u64) as i64;
                 e.load(load, vector(width, n % 14), Register::RSI, at);
             }),
@@ -99,7 +99,7 @@ fn store(width: Width) -> Form {
     Form::new(name, vectors(width), chain, rate)
 }
 
-/// 64-bit lanes, each from a line of its own. Each of these lines holds its own offset, so that what is loaded says what to load next.
+/// 64-bit lanes, each from a line of its own. Each of these lines holds its own offset, so that the loaded value gives the next address.
 fn gather(width: Width, features: Features) -> Form {
     let name = format!("gather.{}", suffix(width));
     let there = if width == Width::W512 { features.avx512f } else { features.avx2 };

@@ -1,4 +1,4 @@
-//! Forms of instructions: what each takes as a link of a chain, and how many independent ones the core makes.
+//! Forms of instructions: the latency of each as a link of a chain, and the throughput of independent ones.
 //!
 //! | form | instruction |
 //! | --- | --- |
@@ -30,13 +30,13 @@ use super::emission::{Body, Vectors};
 pub struct Form {
     /// Its name in ids: `fadd.256`.
     pub name: String,
-    /// What the vector registers begin with.
+    /// The initial content of the vector registers.
     pub vectors: Option<Vectors>,
-    /// A chain through it, or why there is none.
+    /// A chain through the form, or why there is none.
     pub chain: Result<Chain, String>,
-    /// Independent ones, or why there are none.
+    /// Independent instructions, or why there are none.
     pub rate: Result<Body, String>,
-    /// What stands before the loop.
+    /// Emits the code before the loop.
     pub setup: Box<dyn Fn(&mut Emitter)>,
 }
 
@@ -46,28 +46,28 @@ impl Form {
     }
 }
 
-/// A chain of which each step goes through a form.
+/// A chain with a form in each step.
 pub struct Chain {
     /// One step.
     pub body: Body,
-    /// Latencies of the form in a step.
+    /// Number of the form's latencies in a step.
     pub times: f64,
-    /// Cycles of the step that belong to instructions of one cycle.
+    /// Cycles of the step that one-cycle instructions take.
     pub minus: f64,
-    /// Forms whose latencies belong to the step, too.
+    /// Other forms whose latencies are part of the step.
     pub minus_forms: &'static [&'static str],
-    /// What is in the step, where that is more than the form.
+    /// The content of the step, where it is more than the form.
     pub how: Option<&'static str>,
 }
 
 impl Chain {
-    /// Nothing but the form.
+    /// A chain of nothing but the form.
     fn of(body: Body) -> Self {
         Chain { body, times: 1.0, minus: 0.0, minus_forms: &[], how: None }
     }
 }
 
-/// All forms, those that this CPU lacks with the reason.
+/// All forms; those that this CPU lacks carry the reason.
 pub fn all(features: Features) -> Vec<Form> {
     let mut forms = integer::forms(features);
     forms.extend(vector::forms(features));
@@ -76,7 +76,7 @@ pub fn all(features: Features) -> Vec<Form> {
     forms
 }
 
-/// How widths end the names of forms.
+/// The ending of form names for `width`.
 pub fn suffix(width: Width) -> &'static str {
     if width == Width::Scalar { "s" } else { width.name() }
 }

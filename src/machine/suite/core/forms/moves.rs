@@ -1,4 +1,4 @@
-//! Forms that lead from one kind of register or number to another: their chains go there and back.
+//! Forms that convert between kinds of registers or numbers; their chains go there and back.
 
 use iced_x86::{Code, Instruction, Register};
 
@@ -43,7 +43,7 @@ fn dp(width: Width) -> Option<Vectors> {
     Some(Vectors { precision: Precision::Dp, width })
 }
 
-/// The instruction from doubles and that back to them: register operands only, scalar ones with the upper half of the destination.
+/// The instruction from doubles and the one back to them: register operands only, scalar ones with the upper half of the destination.
 fn pair(to_integers: bool, width: Width, avx: bool) -> [Code; 2] {
     use Code::*;
     match (to_integers, width, avx) {

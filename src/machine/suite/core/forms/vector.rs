@@ -42,7 +42,7 @@ pub(super) struct Instr {
     width: Width,
 }
 
-/// An instruction at each width, scalar first, and as SSE where there is no AVX. `INVALID`: there is none.
+/// An instruction at each width, scalar first, and as SSE where there is no AVX. `INVALID`: no such instruction.
 struct Row {
     name: &'static str,
     shape: Shape,
@@ -162,7 +162,7 @@ impl Row {
     }
 }
 
-/// Of [`floating`].
+/// The instruction of [`floating`] in this representation.
 fn arithmetic(op: FpOp, precision: Precision, width: Width, features: Features) -> Option<Instr> {
     let opcode = floating(op, precision, width, features)?;
     let shape = match opcode.form {
@@ -175,7 +175,7 @@ fn arithmetic(op: FpOp, precision: Precision, width: Width, features: Features) 
 }
 
 impl Instr {
-    /// Appends it with `dst`, and with `a` for all that it reads beside the operand near one.
+    /// Appends the instruction with `dst`; `a` is its source beside the operand near one.
     fn emit(self, e: &mut Emitter, dst: Register, a: Register) {
         let (_, b) = e.operands(self.width);
         let code = self.code;
@@ -216,7 +216,7 @@ impl Instr {
     fn independent(self) -> Body {
         Box::new(move |e, n| {
             let registers = e.free_registers(self.width);
-            // What overwrites its destination does not break the chains of what adds to it.
+            // Instructions that overwrite their destination do not break the chains of those that add to it.
             let chains = registers - OVERWRITTEN;
             let a = e.operands(self.width).0;
             match self.shape {
@@ -238,7 +238,7 @@ impl Instr {
     }
 }
 
-/// Registers that instructions write which do not read them.
+/// Registers for instructions that write them without reading them.
 const OVERWRITTEN: usize = 4;
 
 pub(super) fn forms(features: Features) -> Vec<Form> {

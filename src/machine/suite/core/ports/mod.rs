@@ -1,7 +1,7 @@
 //! `form.NAME.ports`: which forms share execution ports, from how fast pairs of them run.
 //!
-//! Bits 0 to 7 are ports of the integer units, bits 8 to 15 those of the vector units. Which bit a port is means nothing, and whether a
-//! port of one kind is one of the other kind, too, is not told.
+//! Bits 0 to 7 are ports of the integer units, bits 8 to 15 those of the vector units. The order of the bits means nothing. The bits do not
+//! show whether a port of one kind is also one of the other kind.
 
 mod pairs;
 mod solver;
@@ -29,10 +29,10 @@ const VECTOR_BIT: u32 = 8;
 /// Rounds in which all pairs are timed.
 const ROUNDS: usize = 16;
 
-/// Residual error from which it is told.
+/// Residual error from which on it is reported.
 const TOLD: f64 = 0.05;
 
-/// What additions of 256 bits reach, as a share of those of 128 bits, where they are one micro-operation.
+/// Rate of 256-bit additions, as a share of that of 128-bit ones, from which on they are one micro-operation.
 const WHOLE: f64 = 0.75;
 
 /// Forms that are compared with each other, by their names.
@@ -45,7 +45,7 @@ struct Group {
     first: usize,
 }
 
-/// Measures pairs of `forms`, whose own rates were `found`, until `end`.
+/// Measures pairs of `forms`, whose own rates are in `found`, until `end`.
 ///
 /// # Errors
 /// A kernel that cannot be mapped.
@@ -109,7 +109,7 @@ fn stems(names: &[String]) -> Vec<String> {
     names.iter().map(|name| name.split('.').next().unwrap_or(name).to_owned()).collect()
 }
 
-/// Emits the pairs of those forms of a group that have a rate.
+/// Emits the pairs of the forms of a group that have a rate.
 fn emit(
     width: Option<Width>,
     features: Features,
@@ -134,14 +134,14 @@ fn emit(
     Ok(Group { width, names, mixes, first })
 }
 
-/// The solution with its ports named as those of the same forms of the other width.
+/// The solution with its ports renamed like those of the same forms at the other width.
 fn named_alike(names: &[String], solution: Solution, others: &[(String, u32)]) -> Solution {
     let model = |stem: &String| others.iter().find(|(other, _)| other == stem).map_or(0, |(_, set)| *set);
     let model: Vec<u32> = stems(names).iter().map(model).collect();
     Solution { sets: alike(&solution.sets, &model), ..solution }
 }
 
-/// The ids of a form's ports: of the narrow widths all, since they go the same ways.
+/// The ids of a form's ports; at the narrow width, for all narrow widths, since they use the same ports.
 fn ids(width: Option<Width>, name: &str) -> Vec<String> {
     let stem = name.split('.').next().unwrap_or(name);
     match width {
@@ -166,7 +166,7 @@ fn note(width: Option<Width>, names: &[String], solution: &Solution, found: &mut
     }
 }
 
-/// Notes those forms that were not compared with others.
+/// Notes the forms that were not compared with others.
 fn note_absent(width: Option<Width>, names: &[String], found: &mut Found) {
     for name in all_names(width).iter().filter(|name| !names.contains(name)) {
         found.missing(format!("form.{name}.ports"), Unit::Count, "its rate is not known");

@@ -9,14 +9,14 @@ use crate::machine::suite::core::forms::{Form, branch_without_flags};
 /// Instructions of a loop, about.
 const INSTRUCTIONS: usize = 224;
 
-/// Most of one form for one of the other, and most of both in turn where these are near.
+/// Largest number of one form for one of the other, and largest number of both in turn where these are near.
 const MOST: usize = 40;
 const TURN: usize = 12;
 
-/// How far from the proportion the counts may be.
+/// Largest relative distance of the counts from the proportion.
 const NEAR: f64 = 0.05;
 
-/// How many of each, so that both alone would take as long.
+/// Counts of two forms with rates `a` and `b`, so that both alone would take equally long.
 pub fn proportion(a: f64, b: f64) -> [usize; 2] {
     if a < b {
         let [more, fewer] = proportion(b, a);

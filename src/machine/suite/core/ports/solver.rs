@@ -1,8 +1,8 @@
-//! Which execution ports explain how fast classes of instructions run, alone and two by two.
+//! Finds execution ports that explain how fast classes of instructions run, alone and two by two.
 //!
-//! Instructions of class c may go to any port of a set S(c). A mix of two classes then runs at the least of: what each class alone allows,
-//! the number of ports that either may use, and what enters the core in a cycle. Of two classes that are mixed in proportion to their own
-//! rates, the mix tells how many ports they have in common.
+//! Instructions of class c may go to any port of a set S(c). A mix of two classes then runs at the least of three limits: the rates of the
+//! classes alone, the number of ports that either may use, and the instructions that enter the core in a cycle. A mix of two classes in
+//! proportion to their own rates shows how many ports they have in common.
 //!
 //! Ports have no names: a solution is one of many that differ in the order of the ports.
 
@@ -14,17 +14,17 @@ const MOST: usize = 8;
 /// Partial solutions that are followed.
 const FOLLOWED: usize = 100;
 
-/// By how much more ports must explain the rates better, as a share of the error, to be believed.
+/// Largest error with more ports, as a share of the error with fewer, that makes the ports credible.
 const BETTER: f64 = 0.8;
 
-/// An error, as the mean over the mixes, that is as good as none: repetitions differ by as much.
+/// A mean error over the mixes that counts as none: repetitions differ by as much.
 const NONE: f64 = 0.01;
 
-/// Classes at most that are placed last, and what the mean square of the errors must be without one, as a share.
+/// Largest number of classes that are placed last, and largest mean square error without such a class, as a share.
 const APART: usize = 2;
 const CONTRADICTED: f64 = 0.3;
 
-/// What was measured.
+/// The measured rates.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Rates {
     /// Instructions a cycle of each class alone.
@@ -51,18 +51,18 @@ pub struct Mix {
 pub struct Solution {
     /// Bit p of the set of a class: it may use port p.
     pub sets: Vec<u32>,
-    /// For each class the largest share by which a mix with it runs faster or slower than the ports say; mixes with a class that no
+    /// For each class the largest share by which a mix with it runs faster or slower than the ports predict. Mixes with a class that no
     /// ports explain count for that one alone.
     pub errors: Vec<f64>,
 }
 
 impl Rates {
-    /// Ports of a class, by its rate alone; one that is slower than one a cycle has one.
+    /// Ports of a class, by its rate alone; a class slower than one a cycle has one.
     fn size(&self, class: usize) -> u32 {
         (self.alone[class].round() as u32).clamp(1, MOST as u32)
     }
 
-    /// What the ports say of a mix, so many of which either class may use.
+    /// The rate that the ports predict for a mix whose classes may use `of_either` ports.
     fn predicted(&self, mix: &Mix, of_either: usize) -> f64 {
         let all = (mix.counts[0] + mix.counts[1]) as f64;
         let alone = [0, 1].map(|n| self.alone[mix.classes[n]] * all / mix.counts[n] as f64);
@@ -76,8 +76,8 @@ impl Rates {
 
     /// The ports that explain the rates best; `None` without classes.
     ///
-    /// A class that is more than one micro-operation has no set of ports, and would have others take wrong ones. Where all but one or two are
-    /// explained far better without those, they are placed last, and their errors say so.
+    /// A class of more than one micro-operation has no set of ports, and would give other classes wrong ones. If all classes but one or two
+    /// are explained far better without those, they are placed last, and their errors show that.
     pub fn solve(&self) -> Option<Solution> {
         let classes = self.alone.len();
         let mut placed: Vec<usize> = (0..classes).collect();
@@ -124,7 +124,7 @@ impl Rates {
         best
     }
 
-    /// The best sets of so many ports. Class by class, following the best partial solutions.
+    /// The best sets of `count` ports. Goes class by class and follows the best partial solutions.
     fn with(&self, classes: &[usize], count: usize) -> Option<(f64, Ports)> {
         // Those of many ports first: the others' places follow from theirs.
         let mut order = classes.to_vec();
@@ -138,7 +138,7 @@ impl Rates {
         Some((error / mixes.max(1) as f64, ports))
     }
 
-    /// Partial solutions with `class` on some of `count` ports, too, the best ones first; with the sums of the squares of the errors.
+    /// Adds `class` on some of `count` ports to partial solutions, the best ones first; with the sums of the squares of the errors.
     fn placed(&self, followed: &[(f64, Ports)], class: usize, before: &[usize], count: usize) -> Vec<(f64, Ports)> {
         let is_fresh = |mix: &&Mix| {
             let other = mix.classes.iter().find(|other| **other != class);
@@ -160,8 +160,8 @@ impl Rates {
     }
 }
 
-/// For each port the classes that may use it, as bits. The ports are in an order of their own, so that solutions are equal that differ in
-/// the names of the ports alone.
+/// For each port the classes that may use it, as bits. The order of the ports is normalized, so that solutions that differ only in the
+/// names of the ports are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 struct Ports([u16; MOST]);
 
@@ -192,7 +192,7 @@ impl Ports {
     }
 }
 
-/// `sets` with the ports in the order in which most of them are those of `model`.
+/// `sets` with the ports in the order that agrees best with `model`.
 pub fn alike(sets: &[u32], model: &[u32]) -> Vec<u32> {
     let shared = |port: u32, as_port: u32| {
         sets.iter().zip(model).filter(|(a, b)| *a >> port & 1 == 1 && *b >> as_port & 1 == 1).count()
@@ -226,7 +226,7 @@ fn assign(shared: &impl Fn(u32, u32) -> usize, places: &mut Vec<u32>, sum: usize
 mod tests {
     use super::*;
 
-    /// Rates that ports of the given sets would show, each off by up to `noise`. A class of `slow` runs at that rate.
+    /// Rates that ports of the given sets would show, each with an error of up to `noise`. A class of `slow` runs at that rate.
     fn rates(sets: &[u32], slow: &[(usize, f64)], width: f64, noise: f64) -> Rates {
         let mut state = 7_u64;
         let mut random = || {
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn two_micro_operations_do_not_lead_others_astray() {
-        // What an Intel server of 2024 showed: conversions of 256 bits need port 5 and one of 0 and 1.
+        // Observed on an Intel server of 2024: conversions of 256 bits need port 5 and one of 0 and 1.
         let sets = [0b110, 0b011, 0b011, 0b111, 0b111, 0b110, 0b100, 0b011, 0b100];
         let mut rates = rates(&sets, &[], 5.9, 0.01);
         for mix in rates.mixes.iter_mut().filter(|mix| mix.classes.contains(&8)) {

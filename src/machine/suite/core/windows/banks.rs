@@ -1,7 +1,8 @@
 //! `banks.*`: parts of a cache that lines fall to in turn, each of which delivers on its own.
 //!
-//! Independent loads of random lines: of all, of every second, every fourth one, and so on. Where a cache has banks by the lowest bits of
-//! the line, fewer of them deliver each time, until all lines come from one. What a line takes then is that bank's time.
+//! The loads are independent and go to random lines: of all lines, of every second, every fourth one, and so on. Where a cache has banks by
+//! the lowest bits of the line, fewer of them deliver each time, until all lines come from one. The time of a line is then that bank's
+//! time.
 
 use super::random::{Lines, RandomLoads};
 use crate::machine::error::MachineError;
@@ -10,15 +11,15 @@ use crate::machine::suite::core::found::{Found, Unit, Value};
 /// Strides that are tried, in lines.
 const STRIDES: [u64; 5] = [1, 2, 4, 8, 16];
 
-/// By how much lines of the longest strides take longer than all lines, where there are banks.
+/// Ratio of the time of lines at the longest strides to that of all lines from which on there are banks.
 const SLOWER: f64 = 1.3;
-/// From which part of the longest time on a stride meets one bank.
+/// Share of the longest time from which on a stride meets one bank.
 const ONE_BANK: f64 = 0.85;
 
 /// How far another measurement may lie from a bank's time.
 const SPREAD: f64 = 0.1;
 
-/// Measures `banks.LEVEL` and `banks.LEVEL.line` with loads of `bytes` bytes, which that level holds and none before it.
+/// Measures `banks.LEVEL` and `banks.LEVEL.line` with loads from `bytes` bytes, which fit that level and none before it.
 ///
 /// # Errors
 /// An instruction that cannot be encoded.
@@ -42,7 +43,7 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// How many banks there are, and the time of a line of one, of times by [`STRIDES`].
+/// The number of banks and the time of a line of one, from the times by [`STRIDES`].
 fn of_times(times: &[f64]) -> (u64, f64) {
     let longest = times.iter().copied().fold(0.0, f64::max);
     if longest < SLOWER * times[0] {

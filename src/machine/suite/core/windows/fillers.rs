@@ -1,4 +1,4 @@
-//! Two independent misses with so many other instructions between them.
+//! Two independent misses with a given number of other instructions between them.
 
 use iced_x86::{Code, Instruction, Register};
 
@@ -10,12 +10,12 @@ use crate::machine::kernels::x86_64::emit::{CHAINS, Emitter, SCRATCH, vector};
 use crate::machine::kernels::x86_64::opcodes::floating;
 use crate::machine::kernels::{Kernel, PerIteration};
 
-/// What stands between the misses.
+/// The instructions between the misses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filler {
-    /// `nop`: nothing but a place among the instructions under way.
+    /// `nop`: takes nothing but a place among the instructions under way.
     Nop,
-    /// `nop`, additions, vector additions and loads in turn: what a program is made of, so that no one resource is used up.
+    /// `nop`, additions, vector additions and loads in turn: a mixture as in programs, so that no single resource is used up.
     Mixture,
     /// Additions that wait for the miss.
     WaitingInteger,
@@ -50,7 +50,7 @@ const WRITTEN: [Register; 10] = [
 const WAITED_FOR: [usize; 2] = [0, 1];
 
 impl Filler {
-    /// Instructions, beside the fillers themselves, that wait for the miss in the same place, or hold one of what they hold.
+    /// Instructions beside the fillers that wait for the miss in the same place or hold the same resource.
     pub fn beside(self) -> usize {
         match self {
             Filler::Nop | Filler::Mixture | Filler::Integer | Filler::Load | Filler::WaitingVector => 2,
@@ -58,7 +58,7 @@ impl Filler {
         }
     }
 
-    /// What comes before the fillers behind a miss.
+    /// Emits the code between a miss and its fillers.
     fn begin(self, e: &mut Emitter, side: usize) {
         if self != Filler::WaitingVector {
             return;
@@ -111,7 +111,7 @@ fn add(e: &mut Emitter, n: usize, from: usize) {
     }
 }
 
-/// A hop of each of two chases, with `count` fillers behind each.
+/// One hop of each of two chases, followed by `count` fillers each.
 ///
 /// # Errors
 /// As [`Emitter::finish`].

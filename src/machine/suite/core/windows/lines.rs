@@ -1,11 +1,11 @@
-//! Lines that are in no cache: pointer chases whose every hop is a miss of all of them.
+//! Lines that are in no cache: pointer chases in which every hop misses all of them.
 
 use std::arch::x86_64::{_mm_clflush, _mm_mfence};
 
 use crate::machine::error::MachineError;
 use crate::machine::harness::arena::{Buffer, Pages};
 
-/// Bytes from one line to another: so far that no prefetcher takes one for the other.
+/// Bytes from one line to another, far enough apart for prefetchers not to connect them.
 const APART: u64 = 2048 + 64;
 
 /// Lines, in rings.
@@ -16,7 +16,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// So many rings of so many nodes, one line each, linked in scattered order.
+    /// `rings` rings of `nodes` nodes, one line each, linked in scattered order.
     ///
     /// # Errors
     /// [`MachineError::Buffer`].
@@ -35,12 +35,12 @@ impl Lines {
 
     /// Address of the n-th node of a ring.
     pub fn node(&self, ring: u64, n: u64) -> u64 {
-        // The numbers of nodes have no factor in common with 13, so that all are visited.
+        // The numbers of nodes have no factor in common with 13, so the ring visits all of them.
         let scattered = (n * 13) % self.nodes;
         self.buffer.address() + (scattered * self.rings + ring) * APART
     }
 
-    /// Puts them out of the caches.
+    /// Flushes the lines out of the caches.
     pub fn flush(&self) {
         for ring in 0..self.rings {
             for n in 0..self.nodes {

@@ -1,8 +1,7 @@
 //! `misses.l1`: lines that L1 waits for at once.
 //!
-//! Loads of random lines of a buffer that no L2 holds, once each after the other and once independent of one another: the latency of
-//! the first, divided by the time of one of the second, is how many are under way at a time (Little's law). Hits of L2 among them
-//! count in both.
+//! Loads of random lines of a buffer that no L2 holds, once each after the other and once independent of one another. The latency of the
+//! first, divided by the time of one of the second, is the number of lines under way at once (Little's law). Hits in L2 count in both.
 
 use super::random::{Lines, RandomLoads};
 use crate::machine::error::MachineError;
@@ -11,13 +10,13 @@ use crate::machine::suite::core::found::{Found, Unit, Value};
 /// Bytes that L1 holds.
 const SMALL: u64 = 16 << 10;
 
-/// Cycles from load to use that L1 has at least: they are in the latency.
+/// Least load-to-use latency of L1, in cycles; the measured latency contains it.
 const L1: f64 = 4.0;
 
 /// How far another measurement may lie from it.
 const SPREAD: f64 = 0.1;
 
-/// Measures it with loads of `bytes` bytes, which no L2 holds.
+/// Measures it with loads from `bytes` bytes, which no L2 holds.
 ///
 /// # Errors
 /// An instruction that cannot be encoded.

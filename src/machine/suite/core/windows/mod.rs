@@ -1,9 +1,9 @@
-//! `window.*`, `misses.l1` and `banks.*`: how much the core has under way at once, and what caches deliver at once.
+//! `window.*`, `misses.l1` and `banks.*`: how many instructions the core has under way at once, and how much caches deliver at once.
 //!
-//! Two misses of all caches with N other instructions between them overlap as long as the second one gets into the core before the first
-//! one is over. From the N on at which something is full, each waits for the other, and both together take twice as long. What is full
-//! depends on what the N instructions are: the list of all instructions under way (`rob`), a scheduler, the registers, the
-//! queues of loads and stores.
+//! Two misses of all caches with N other instructions between them overlap as long as the second one enters the core before the first one
+//! is over. From a certain N on some resource is full: each miss waits for the other, and both together take twice as long. The kind of the
+//! N instructions determines the resource: the list of all instructions under way (`rob`), a scheduler, the registers, the queues of loads
+//! and stores.
 
 mod banks;
 mod fillers;
@@ -24,15 +24,15 @@ use lines::Lines;
 use random::RandomLoads;
 pub(super) use step::{NoStep, between};
 
-/// Hops of a run, runs of which the second-fastest counts, and most instructions between two misses.
+/// Hops of a run, number of runs (the second-fastest counts), and most instructions between two misses.
 const HOPS: u64 = 32;
 const RUNS: usize = 9;
 const MOST: usize = 1200;
 
-/// Searches of which the median counts.
+/// Number of searches; their median counts.
 const SEARCHES: usize = 3;
 
-/// Of the list of all instructions under way, how much a resource must be smaller to be told apart from it.
+/// A resource with at most this share of the list of all instructions under way is distinct from it.
 const SMALLER: f64 = 0.97;
 
 const RESOURCES: [(&str, Filler); 6] = [
@@ -44,17 +44,17 @@ const RESOURCES: [(&str, Filler); 6] = [
     ("window.vector.registers", Filler::Vector),
 ];
 
-/// Bytes that a last level holds and no L2, a power of two; those of L2 where nobody says how many it has.
+/// Bytes that fit the last level but no L2, a power of two; and the assumed size of L2 where it is unknown.
 const FAR: u64 = 8 << 20;
 const L2: u64 = 512 << 10;
 
 /// Two misses that wait for each other take twice as long as one.
 const TWICE: f64 = 2.0;
 
-/// How far another measurement may lie from a value that has come out.
+/// Largest difference of another measurement from a reproduced value.
 const SPREAD: f64 = 0.05;
 
-/// Measures all of them, until `end`; `l2_bytes`: what L2 holds.
+/// Measures all of them, until `end`; `l2_bytes`: the capacity of L2.
 ///
 /// # Errors
 /// A refused mapping, an instruction that cannot be encoded.
@@ -113,7 +113,7 @@ fn note_missing(id: &str, why: NoStep, found: &mut Found) {
     found.missing(id, Unit::Count, reason);
 }
 
-/// What windows are searched with.
+/// The means of a search for windows.
 struct Search {
     lines: Lines,
     features: Features,
@@ -121,7 +121,7 @@ struct Search {
 }
 
 impl Search {
-    /// The most instructions of a kind under way at once: the median of several searches.
+    /// The most instructions of one kind under way at once: the median of several searches.
     fn window(&self, filler: Filler) -> Result<Result<usize, NoStep>, MachineError> {
         let mut all = Vec::new();
         let mut why = NoStep::Late;
@@ -149,7 +149,7 @@ impl Search {
     }
 }
 
-/// [`step::find`] of what may fail.
+/// [`step::find`] for measurements that may fail.
 pub(super) fn search(
     ends: (usize, usize),
     most: f64,
@@ -166,7 +166,7 @@ pub(super) fn search(
     failed.map_or(Ok(found), Err)
 }
 
-/// The second-fastest of so many runs, after one that brings the code into the caches.
+/// The second-fastest of `runs` runs, after one that brings the code into the caches.
 pub(super) fn fastest(runs: usize, mut run: impl FnMut(&mut Arguments) -> f64) -> f64 {
     let mut arguments = Arguments::new();
     run(&mut arguments);
@@ -175,7 +175,7 @@ pub(super) fn fastest(runs: usize, mut run: impl FnMut(&mut Arguments) -> f64) -
     times[1]
 }
 
-/// Seconds of one of `iterations`.
+/// Seconds of one iteration.
 ///
 /// # Safety
 /// As [`Kernel::call`].

@@ -9,9 +9,9 @@ use crate::machine::host::features::Features;
 use crate::machine::kernels::x86_64::emit::{CHAINS, Emitter};
 use crate::machine::kernels::{Kernel, PerIteration};
 
-/// Bits of one random number that the loads of an iteration take their lines from: its lowest ones repeat too soon.
+/// Bit positions in a random number from which the loads of an iteration take their lines; its lowest bits repeat too soon.
 const SHIFTS: [i64; 4] = [12, 20, 29, 38];
-/// Loads of one iteration, iterations of a run, and runs of each kernel, of which the second-fastest counts.
+/// Loads of one iteration, iterations of a run, and runs of each kernel (the second-fastest counts).
 const LOADS: usize = SHIFTS.len();
 const ITERATIONS: u64 = 750;
 const RUNS: usize = 25;
@@ -47,7 +47,7 @@ impl RandomLoads {
             // SAFETY: inside the buffer, which nobody else knows. Pages that nobody wrote are all the same one.
             unsafe { ((buffer.address() + page) as *mut u64).write(0) };
         }
-        // After one pass the last level still lacked a part (a guest on an Intel server of 2024: 50 ns instead of 30).
+        // After one pass, part of the buffer was still not in the last level (a guest on an Intel server of 2024: 50 ns instead of 30).
         for line in (0..PASSES).flat_map(|_| (0..bytes).step_by(64)) {
             // SAFETY: as above.
             unsafe { ((buffer.address() + line) as *const u64).read_volatile() };
@@ -70,7 +70,7 @@ impl RandomLoads {
     }
 }
 
-/// Loads at random: `rax` is a linear congruential generator, `rdx` sums zeros that are loaded.
+/// Random loads: `rax` is a linear congruential generator, `rdx` sums the loaded zeros.
 fn loads(lines: Lines, features: Features) -> Result<Kernel, MachineError> {
     let mut e = Emitter::new("random lines", features);
     e.load(Code::Mov_r64_rm64, Register::R8, Register::RSI, CHAINS);

@@ -3,10 +3,10 @@
 /// Of two levels, how much higher the upper one must be.
 const HIGHER: f64 = 1.4;
 
-/// Searches, each with fresh values, before a step that does not come out again is given up.
+/// Searches, each with fresh values, before a step that is not reproduced is given up.
 const SEARCHES: usize = 3;
 
-/// How far from the step, as a share of it, the curve must be on its levels.
+/// Distance from the step, as a share of it, at which the curve must be on its levels.
 const BESIDE: f64 = 0.04;
 
 /// Why no step was found.
@@ -20,8 +20,8 @@ pub enum NoStep {
     Late,
 }
 
-/// The last place between `first` and `last` at which `height` is nearer to what it is at `first` than to the upper level: its value at
-/// `last`, or `most` times the lower one if that is less. `None` from `height`: no time is left.
+/// The last place between `first` and `last` at which `height` is nearer to its value at `first` than to the upper level. That level is the
+/// value at `last`, or `most` times the lower one if that is less. `None` from `height`: no time is left.
 ///
 /// # Errors
 /// [`NoStep`].
@@ -56,7 +56,7 @@ pub fn find(
     Err(NoStep::Noisy)
 }
 
-/// Where a curve that is `low` at `x` and `high` at `y` is at `middle`, if it rises with the logarithm.
+/// Position at which a curve that is `low` at `x` and `high` at `y` reaches `middle`, if it rises with the logarithm.
 pub fn between((x, low): (f64, f64), (y, high): (f64, f64), middle: f64) -> f64 {
     let part = ((middle - low) / (high - low)).clamp(0.0, 1.0);
     x * (y / x).powf(part)
@@ -109,7 +109,7 @@ mod tests {
     fn what_is_no_step_is_none() {
         assert_eq!(find((1, 512), 2.0, |n| Some(100.0 + n as f64 / 20.0)), Err(NoStep::Flat));
         assert_eq!(find((1, 512), 2.0, |_| None), Err(NoStep::Late));
-        // Low while the step is searched, high when it is looked at again.
+        // Low during the search for the step, high when it is checked.
         let mut looks = 0;
         let wild = |n: usize| {
             looks = if n == 512 { 0 } else { looks + 1 };
