@@ -9,12 +9,12 @@ use crate::profile::evidence::replayed::{ReplayedEvidence, ReplayedInstruction};
 use crate::profile::function::Function;
 use crate::profile::machine::Machine;
 
-/// Fewer replayed instructions say nothing of a function.
+/// Fewer replayed instructions are too few for a function.
 const ENOUGH_INSTRUCTIONS: u64 = 1_000;
-/// So many of a function's branches are listed at most.
+/// Maximum number of a function's branches listed.
 const MOST_BRANCHES: usize = 5;
 
-/// What bursts say of one function's instructions: (offset, burst, figures).
+/// Replayed instructions of one function: (offset, burst, figures).
 pub type FunctionReplay<'e> = Vec<(u64, u32, &'e ReplayedInstruction)>;
 
 /// Divides the instructions of `replayed` among functions.
@@ -29,7 +29,7 @@ pub fn by_function<'e>(replayed: &'e ReplayedEvidence, code: &mut CodeMap) -> Ha
     functions
 }
 
-/// Cycles per second for functions whose own clock was not seen: that of the machine's scalar additions, else of any ceiling.
+/// Cycles per second for functions whose own clock was not seen: that of the machine's scalar additions, otherwise of any ceiling.
 pub fn usual_clock(machine: &Machine) -> Option<f64> {
     let of = |id: &str| machine.ceilings.iter().find(|c| c.is(id, 1)).and_then(|c| c.clock_hz);
     of("dp.ilp").or_else(|| machine.ceilings.iter().find_map(|c| c.clock_hz))
@@ -91,15 +91,15 @@ pub fn account(
     })
 }
 
-/// Of a ratio of sums (Cochran, Sampling Techniques, 6.4), bursts being the units; `None` of one burst.
+/// The error of a ratio of sums (Cochran, Sampling Techniques, 6.4), with bursts as units; `None` for one burst.
 fn relative_error(bursts: impl Iterator<Item = (f64, f64)>, cycles: f64, executed: f64) -> Option<f64> {
     let cpi = cycles / executed;
     let (n, squares) = bursts.fold((0.0, 0.0), |(n, sum), (c, i)| (n + 1.0, sum + (c - cpi * i).powi(2)));
     (n > 1.0 && cycles > 0.0).then(|| (n / (n - 1.0) * squares).sqrt() / cycles)
 }
 
-/// The branches that are predicted wrongly most often. What resolving and refilling takes is booked on the instructions that wait, so
-/// that each branch gets a share of all `mispredict_s` seconds: its part of all wrong predictions.
+/// The branches that are predicted wrongly most often. The replay charges resolving and refilling to the instructions that wait, so each
+/// branch gets a share of all `mispredict_s` seconds: its part of all wrong predictions.
 fn hot_branches(branches: BTreeMap<u64, (u64, u64)>, mispredict_s: f64) -> Vec<HotBranch> {
     let all: u64 = branches.values().map(|(_, mispredicted)| mispredicted).sum();
     let branch = |(offset, (executed, mispredicted)): (u64, (u64, u64))| HotBranch {

@@ -1,4 +1,4 @@
-//! What was mapped where when: the program's executable mappings, replayed in time.
+//! The program's executable mappings, replayed in time.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -59,7 +59,7 @@ impl<'e> AddressSpaces<'e> {
     }
 }
 
-/// Takes `start..end` away from what is mapped.
+/// Removes `start..end` from the mappings.
 fn cover(mappings: &mut BTreeMap<u64, Mapping>, start: u64, end: u64) {
     let overlapping: Vec<u64> =
         mappings.range(..end).rev().take_while(|(_, m)| m.end > start).map(|(at, _)| *at).collect();

@@ -1,4 +1,4 @@
-//! Puts together what each pass knows about every function, and its loops in their nest.
+//! Assembles the facts of every function and its nest of loops from the evidence of all passes.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -36,10 +36,10 @@ const HOT: f64 = 5e-4;
 pub struct Joined<'e> {
     /// Samples with their functions.
     pub sampled: Option<Sampled<'e>>,
-    /// What each sample's thread was doing.
+    /// Activity of each sample's thread.
     pub moments: Vec<Moment>,
     evidence: &'e Evidence<'e>,
-    /// What was executed.
+    /// The executed blocks.
     pub executed: Option<Executed<'e>>,
     /// The memory model's traffic.
     pub traffic: Option<HashMap<FunctionId, FunctionTraffic>>,
@@ -59,13 +59,12 @@ pub struct Joined<'e> {
     inclusive: HashMap<FunctionId, f64>,
     common: Common,
     fastest: f64,
-    /// Where the CPUs were.
-    /// How fast their clocks ran.
+    /// The clocks of the CPUs.
     pub clocks: Clocks,
     full_names: bool,
 }
 
-/// What the join found.
+/// The result of the join.
 pub struct Outcome {
     /// By descending CPU time.
     pub functions: Vec<Function>,
@@ -77,7 +76,7 @@ pub struct Outcome {
     pub quality: Option<f64>,
 }
 
-/// What holds for one function while its facts are put together.
+/// Inputs for one function while its facts are assembled.
 struct Context<'c> {
     id: FunctionId,
     name: &'c str,
@@ -131,13 +130,13 @@ impl<'e> Joined<'e> {
         joined
     }
 
-    /// Adds what the kernel did and what was waited for.
+    /// Adds system calls and waiting.
     pub fn add_system(&mut self, machine: &Machine, code: &mut CodeMap) {
         let passes = (self.executed.as_ref(), self.sampled.as_ref());
         self.system = SystemTime::new(self.evidence, machine, passes, &self.moments, code);
     }
 
-    /// All functions by descending CPU time, and what follows from them.
+    /// All functions by descending CPU time, and the figures that follow from them.
     pub fn functions(&self, code: &mut CodeMap) -> Outcome {
         let mut functions = Vec::new();
         let mut attributed = 0.0;
@@ -199,7 +198,7 @@ impl<'e> Joined<'e> {
         warnings
     }
 
-    /// Every function that some evidence fell in.
+    /// Every function with evidence.
     fn ids(&self) -> BTreeSet<FunctionId> {
         let executed = self.executed.iter().flat_map(|e| e.spans.keys());
         let counted = self.hardware.iter().flat_map(Hardware::functions).chain(self.system.waiting().copied());
@@ -256,7 +255,7 @@ impl<'e> Joined<'e> {
         self.inclusive = sampled.inclusive(&self.moments, code);
     }
 
-    /// The counts of function `id`, or why there are none that could be believed.
+    /// The counts of function `id`, or the reason why there are none or none to be trusted.
     fn trusted<'c>(&self, id: FunctionId, counts: Option<&'c FunctionCounts>) -> Result<&'c FunctionCounts, String> {
         if self.executed.is_none() {
             let reason = self.evidence.counted_missing.clone();
@@ -327,7 +326,7 @@ impl<'e> Joined<'e> {
         function
     }
 
-    /// The loops of a function whose parent is `parent`, with theirs.
+    /// The loops of a function whose parent is `parent`, with their inner loops.
     fn loops(
         &self,
         context: &Context,
@@ -386,7 +385,7 @@ impl<'e> Joined<'e> {
         loops
     }
 
-    /// The account of `facts`, which are of those instructions of function `id` that `wanted` chooses by offset.
+    /// The account of `facts`, which are of the instructions of function `id` that `wanted` chooses by offset.
     fn account(
         &self,
         id: FunctionId,
@@ -398,7 +397,7 @@ impl<'e> Joined<'e> {
         account::account(replay, &replayed.what_ifs, wanted, facts.instructions?, clock_hz.or(self.usual_clock_hz)?)
     }
 
-    /// The traffic of those of a function's instructions that `wanted` chooses.
+    /// The traffic of the instructions that `wanted` chooses in a function.
     fn traffic_of(&self, context: &Context, wanted: impl Fn(u64) -> bool) -> Result<MeasuredTraffic, String> {
         context.counts.clone()?;
         let Some((traffic, memory)) = self.traffic.as_ref().zip(self.evidence.memory) else {
@@ -425,7 +424,7 @@ impl<'e> Joined<'e> {
         prefetch::sum(traffic.sites.iter().map(|(at, _, traffic)| (*at, traffic)), &context.chains.origins)
     }
 
-    /// Figures of each instruction of a function that did anything.
+    /// Figures of each instruction of a function that has any.
     fn by_instruction(&self, context: &Context) -> Vec<(u64, AtInstruction)> {
         let mut figures: HashMap<u64, AtInstruction> = HashMap::new();
         if let Some(sampled) = &self.sampled {
@@ -445,7 +444,7 @@ impl<'e> Joined<'e> {
                 let entry = figures.entry(*offset).or_default();
                 entry.instructions = Some(site.executions);
                 entry.flops = Some(site.flops);
-                // An instruction that the model has nothing of moved nothing.
+                // An instruction that the model did not see moved no bytes.
                 entry.dram_bytes = traffic.and_then(|_| dram.get(offset).copied().unwrap_or(Some(0.0)));
             }
         }
@@ -454,7 +453,7 @@ impl<'e> Joined<'e> {
         figures
     }
 
-    /// The name as it is shown, and the full one where that is another.
+    /// The displayed name, and the full one if that differs.
     fn shown(&self, name: &str) -> (String, Option<String>) {
         if self.full_names {
             return (name.to_owned(), None);

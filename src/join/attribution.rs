@@ -1,9 +1,8 @@
-//! Which function and which thread each count of the hardware counters belongs to.
+//! Divides the counts of hardware counters among functions and threads.
 //!
-//! Two successive readings of a thread tell what it counted between them; the samples tell which functions it was in at
-//! both. If that is the same one, the count is its own. Else the two share it by the rates at which they count on their
-//! own, and their part is part of their error. Functions that take turns faster than the readings come are never met at
-//! both ends: they get no figure.
+//! Two successive readings of a thread give its counts between them; the samples show the thread's functions at both. If both are the same
+//! function, the count belongs to it. Otherwise the two share the count in proportion to the rates of their own counts, and their part is
+//! included in their error. Functions that alternate faster than the readings are never met at both ends: they have no figure.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,18 +17,18 @@ use crate::profile::evidence::timed::TimedEvidence;
 pub struct Share {
     /// Counts.
     pub raw: f64,
-    /// The part of them that may belong to a neighbour.
+    /// The part of them that may belong to another function.
     pub mixed: f64,
     /// Nanoseconds on the PMU.
     pub running_ns: f64,
-    /// The part of them in which a neighbour was at work, too.
+    /// The part of them in which another function was at work, too.
     pub mixed_ns: f64,
 }
 
 /// Raw counts by event of the evidence.
 pub type Shares = BTreeMap<usize, Share>;
 
-/// What belongs to whom.
+/// The shares of functions and threads.
 #[derive(Debug, Default)]
 pub struct Attribution {
     /// By function.
@@ -38,7 +37,7 @@ pub struct Attribution {
     pub threads: BTreeMap<u32, Shares>,
 }
 
-/// Where a thread stood at its last reading.
+/// The state of a thread at its last reading.
 #[derive(Debug)]
 struct Before {
     values: Vec<u64>,
@@ -100,7 +99,7 @@ pub fn attribute(counters: &CounterEvidence, timed: &TimedEvidence, code: &mut C
 }
 
 impl Attribution {
-    /// Divides what was counted between two functions by the rates of what is their own; where none is known, evenly.
+    /// Divides shared counts between two functions by the rates of their own counts; evenly if no rate is known.
     fn divide(&mut self, shared: &HashMap<(FunctionId, FunctionId, usize), Share>) {
         let own = |function: FunctionId, event: usize| {
             let share = self.functions.get(&function)?.get(&event).filter(|s| s.running_ns > s.mixed_ns)?;
@@ -132,7 +131,7 @@ impl Attribution {
     }
 }
 
-/// The thread of the timed evidence: numbers are used again, so the last one that had begun by then.
+/// The thread of the timed evidence: thread ids are reused, so it is the last one that had begun by then.
 fn thread_at(timed: &TimedEvidence, reading: &ThreadReading) -> Option<u32> {
     /// The two sources see a thread's first moment at slightly different times.
     const SLACK_S: f64 = 1e-3;

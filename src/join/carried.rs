@@ -11,7 +11,7 @@ use super::shape::Shape;
 use crate::isa::dependency::{ChainStep, Cycle};
 use crate::isa::x86_64::dataflow::analyse_body;
 
-/// How often loop `index` was entered from outside; 1 where that could not be told.
+/// How often loop `index` was entered from outside; 1 if that could not be determined.
 pub fn entries(shape: &Shape, index: usize, executions: &[u64], edges: &EdgeCounts) -> u64 {
     let header = shape.loops[index].blocks[0];
     let latches = shape.loops[index].latches.iter();

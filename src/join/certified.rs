@@ -1,7 +1,7 @@
-//! What certified hardware counters tell of a function where neither the counted pass nor the memory model did: FLOPs,
-//! floating-point instructions, misses and bytes at the controllers, each with its origin.
+//! Fills in figures from certified hardware counters that neither the counted pass nor the memory model gave: FLOPs, floating-point
+//! instructions, misses and bytes at the controllers, each with its origin.
 //!
-//! An event that did not pass the trust check fills nothing, nor does one of which only the program's sum is known.
+//! An event that did not pass the trust check fills nothing, nor does one whose sum over the program alone is known.
 
 use super::code_map::FunctionId;
 use super::hardware::{FLOPS, Hardware, MISSES, UNCERTAIN};
@@ -15,7 +15,7 @@ const WRITES: &str = "dram_write_lines";
 /// Fills of L1 are its misses, and so on: field of `cache_misses`, and the role of the events that count it.
 const LEVELS: [&str; 3] = ["l1_fill", "l2_fill", MISSES];
 
-/// Fills in what is missing of `function`. `time_share`: its share of the program's CPU time.
+/// Fills in the missing figures of `function`. `time_share`: its share of the program's CPU time.
 pub fn fill(function: &mut Function, hardware: &Hardware, id: FunctionId, time_share: Option<f64>) {
     if function.flops.is_none() {
         fill_flops(function, hardware, id);
@@ -39,7 +39,7 @@ fn of_role<'h>(hardware: &Hardware<'h>, role: &'h str) -> impl Iterator<Item = (
     hardware.evidence().events.iter().enumerate().filter(move |(_, e)| e.role == role)
 }
 
-/// Whether readings tell functions apart.
+/// Whether the readings distinguish functions.
 fn by_function(hardware: &Hardware) -> bool {
     !hardware.evidence().groups.is_empty()
 }
@@ -109,8 +109,8 @@ fn add(flops: &mut Flops, event: &CounterEvent, n: u64) {
     }
 }
 
-/// Instructions of `role`, over all its events (widths, kinds of cores) and with what they count otherwise than the counted pass
-/// as their reason; `None` where one of them is not certified or has no figure.
+/// Instructions of `role`, over all its events (widths, kinds of cores), with their difference from the counted pass's definition as the
+/// reason; `None` if one of the events is not certified or has no figure.
 fn instructions(function: &mut Function, hardware: &Hardware, id: FunctionId, role: &'static str) -> Option<u64> {
     if !by_function(hardware) {
         return None;
@@ -149,7 +149,7 @@ fn fill_misses(function: &mut Function, hardware: &Hardware, id: FunctionId) {
     }
 }
 
-/// Misses of one level, over all kinds of cores; of several events of a PMU the first one counts.
+/// Misses of one level, over all kinds of cores; if a PMU has several events, the first one counts.
 fn level(hardware: &Hardware, id: FunctionId, role: &'static str) -> Option<(u64, Source)> {
     if !by_function(hardware) {
         return None;
@@ -196,11 +196,11 @@ fn fill_dram(function: &mut Function, hardware: &Hardware, id: FunctionId, time_
     function.source.extend(source.map(|s| ("bytes.dram".into(), s)));
 }
 
-/// Reads, and writes where they are not in the same count.
+/// Reads, and writes if they are not in the same count.
 type Pair<'u> = (&'u UncoreCount, Option<&'u UncoreCount>);
 
-/// The first certified count of reads with that of writes on the same kind of box, or one of both directions; with it those of
-/// every further memory. `None` where a memory has none: the traffic of the others is a part.
+/// The first certified count of reads with that of writes on the same kind of box, or one of both directions; with it those of every
+/// further memory. `None` if a memory has none: the traffic of the others is incomplete.
 pub fn controllers(uncore: &[UncoreCount]) -> Option<Vec<Pair<'_>>> {
     let usable = |u: &&UncoreCount| u.certified && u.bytes.is_ok();
     let pair = |read: &'_ UncoreCount| {
@@ -218,7 +218,7 @@ pub fn controllers(uncore: &[UncoreCount]) -> Option<Vec<Pair<'_>>> {
     }
 }
 
-/// Most of it may be its neighbours', or the turns of a shared counter missed it.
+/// Most of the count may belong to other functions, or the turns of a shared counter missed it.
 fn uncertain(error: f64) -> String {
     format!("the counters give them to ± {:.0} % only: they were read too rarely in it (-F), or shared", 100.0 * error)
 }

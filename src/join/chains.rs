@@ -18,7 +18,7 @@ pub struct Chains {
     pub coverage: f64,
     /// How often the function was called.
     pub calls: Option<u64>,
-    /// How the addresses of accesses in innermost loops come about.
+    /// The origins of addresses of accesses in innermost loops.
     pub origins: Origins,
 }
 
@@ -76,8 +76,8 @@ fn with_dependencies(shared: Chain, starts: u64, dependencies: BodyDependencies)
     chains
 }
 
-/// Whether control may leave block `index` to where the graph has no edge: by an indirect jump, a return, a jump out of
-/// the function.
+/// Whether control may leave block `index` to a place without an edge in the graph: by an indirect jump, a return, a jump out of the
+/// function.
 fn leaves(shape: &Shape, index: usize) -> bool {
     use iced_x86::FlowControl::{ConditionalBranch, IndirectBranch, Return, UnconditionalBranch};
     let Some(last) = shape.graph.block_instructions(index).last() else { return true };

@@ -1,4 +1,4 @@
-//! How fast the core's clock ran while a function did: what the watch saw on its CPUs, and the samples between.
+//! The core clock while a function ran: from probes on its CPUs, and the samples between them.
 
 use std::collections::BTreeMap;
 
@@ -8,24 +8,24 @@ use crate::profile::evidence::timed::{ClockSeen, TimedEvidence};
 use crate::profile::machine::{Ceiling, Machine};
 use crate::profile::run::Warning;
 
-/// Of clocks that differ by less than this nothing is said: ceilings follow the clock anyway.
+/// Smaller differences between clocks are not mentioned: ceilings follow the clock anyway.
 const TOLD: f64 = 0.05;
 
-/// Of a CPU that was looked at less often nothing is known: one look may have been delayed, and of two it is not clear which.
+/// The clock of a CPU with fewer probes is unknown: one probe may have been delayed, and of two it is unclear which.
 const LOOKS: usize = 3;
 
-/// A look says nothing of a sample that is further from it, in seconds.
+/// A probe is not used for a sample further from it than this, in seconds.
 const NEAR_S: f64 = 0.5;
 
 /// The clocks of one run.
 #[derive(Debug, Default)]
 pub struct Clocks {
-    /// Of each CPU: seconds since the start of the pass, ascending, and cycles a second.
+    /// By CPU: seconds since the start of the pass, ascending, and cycles a second.
     seen: BTreeMap<u32, Vec<(f64, f64)>>,
 }
 
 impl Clocks {
-    /// Those that the timed pass saw. Of three looks in a row the middle one counts: what delays one alone is no clock.
+    /// The clocks that the timed pass saw. Of three probes in a row the middle one counts: a single delayed probe is no clock.
     pub fn of(timed: &TimedEvidence) -> Self {
         let mut raw: BTreeMap<u32, Vec<(f64, f64)>> = BTreeMap::new();
         for ClockSeen { time_ns, cpu, hz } in &timed.clocks {
@@ -37,7 +37,7 @@ impl Clocks {
         Clocks { seen }
     }
 
-    /// The clock of `cpu` at a time, of all CPUs in the mean where it is not known on which one it was.
+    /// The clock of `cpu` at a time; the mean of all CPUs if the CPU is unknown.
     fn at(&self, t_s: f64, cpu: Option<u32>) -> Option<f64> {
         match cpu {
             Some(cpu) => nearest(self.seen.get(&cpu)?, t_s),
@@ -48,7 +48,7 @@ impl Clocks {
         }
     }
 
-    /// The mean over `moments`, by their weight; `None` where it is not known of at least half of them.
+    /// The mean over `moments`, by their weight; `None` if it is unknown for more than half of them.
     pub fn mean<'m>(&self, moments: impl Iterator<Item = &'m Moment>) -> Option<f64> {
         let (mut cycles, mut known, mut all) = (0.0, 0.0, 0.0);
         for moment in moments {
@@ -61,7 +61,7 @@ impl Clocks {
         (known > 0.0 && known >= all / 2.0).then(|| cycles / known)
     }
 
-    /// That the cores ran at another clock than while the ceilings were measured.
+    /// A warning if the cores ran at another clock than while the ceilings were measured.
     pub fn warning(&self, moments: &[Moment], machine: &Machine) -> Option<Warning> {
         let run = self.mean(moments.iter())?;
         let of_cores = machine.ceilings.iter().filter(|c| clock::follows(&c.id)).filter_map(Ceiling::looked_hz);
@@ -85,13 +85,13 @@ fn middles(looks: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let middle = |i: usize| {
         let mut hz: Vec<f64> = around(i).iter().map(|look| look.1).collect();
         hz.sort_unstable_by(f64::total_cmp);
-        // At either end of two the faster: an interruption only lengthens a chain.
+        // At either end the faster of two: an interruption only lengthens a chain.
         (looks[i].0, hz[hz.len() / 2])
     };
     (0..looks.len()).map(middle).collect()
 }
 
-/// What the look nearest to a time saw; `looks` are (seconds since the start of the pass, what was seen), ascending.
+/// The probe nearest to a time; `looks` are (seconds since the start of the pass, value), ascending.
 fn nearest<T: Copy>(looks: &[(f64, T)], t_s: f64) -> Option<T> {
     let behind = looks.partition_point(|(t, _)| *t < t_s);
     let near = looks[behind.saturating_sub(1)..].iter().take(2);

@@ -10,18 +10,18 @@ use crate::profile::code::{CodeRef, ModuleInfo, ModuleKind};
 /// Index of a function in the [`CodeMap`].
 pub type FunctionId = u32;
 
-/// A function that some evidence fell in.
+/// A function with evidence.
 #[derive(Debug, Clone)]
 pub struct KnownFunction {
     /// Full demangled name.
     pub name: Arc<str>,
-    /// A symbol names it.
+    /// Whether a symbol names it.
     pub named: bool,
-    /// Module as it is shown.
+    /// Displayed name of the module.
     pub module: Arc<str>,
-    /// Where it begins; `None` for stand-ins such as `[kernel]`.
+    /// Its first instruction; `None` for stand-ins such as `[kernel]`.
     pub place: Option<Place>,
-    /// Its code ranges that were met, in the joint module.
+    /// Its code ranges with evidence, in the joint module.
     pub parts: Vec<(u64, u64)>,
 }
 
@@ -48,12 +48,12 @@ impl<'r> CodeMap<'r> {
         CodeMap { resolver, modules, parts, functions: Vec::new(), by_key: HashMap::new() }
     }
 
-    /// Where `code` of `pass` is.
+    /// The place of `code` of `pass`.
     pub fn place(&self, pass: Pass, code: CodeRef) -> Option<Place> {
         self.modules.place(pass, code)
     }
 
-    /// Tells the resolver where functions were seen to be called.
+    /// Passes the targets of executed calls on to the resolver.
     pub fn call_targets(&mut self, targets: &mut [Place]) {
         targets.sort_unstable();
         for of_module in targets.chunk_by(|a, b| a.module == b.module) {
@@ -67,7 +67,7 @@ impl<'r> CodeMap<'r> {
         self.part(place).1
     }
 
-    /// End of the code range around `place`, and the function that it belongs to.
+    /// End of the code range around `place`, and its function.
     pub fn part(&mut self, place: Place) -> (u64, FunctionId) {
         let parts = &self.parts[place.module as usize];
         if let Some((_, (end, function))) = parts.range(..=place.offset).next_back()
@@ -78,7 +78,7 @@ impl<'r> CodeMap<'r> {
         self.resolve(place)
     }
 
-    /// A function without code that evidence is booked under, such as `[kernel]`.
+    /// A function without code that evidence is attributed to, such as `[kernel]`.
     pub fn stand_in(&mut self, name: &str) -> FunctionId {
         let name: Arc<str> = name.into();
         let function =
@@ -86,12 +86,12 @@ impl<'r> CodeMap<'r> {
         self.intern(Key::Name(name), function)
     }
 
-    /// What is known of `function`.
+    /// The known function with this id.
     pub fn known(&self, function: FunctionId) -> &KnownFunction {
         &self.functions[function as usize]
     }
 
-    /// How many functions are known.
+    /// Number of known functions.
     pub fn count(&self) -> usize {
         self.functions.len()
     }
@@ -101,13 +101,13 @@ impl<'r> CodeMap<'r> {
         self.resolver.line(&self.modules.joint()[place.module as usize], place.offset)
     }
 
-    /// Source line at `place` in the function that holds it, not in what was inlined there.
+    /// Source line at `place` in the function that holds it, not in functions inlined there.
     pub fn host_line(&mut self, place: Place) -> Option<SourceLine> {
         self.resolver.host_line(&self.modules.joint()[place.module as usize], place.offset)
     }
 
-    /// Source line at `place` in `file`: of the functions inlined there the innermost that `file` holds, and its host
-    /// after them. A line of another file where there is none.
+    /// Source line at `place` in `file`: of the innermost function inlined there whose line is in `file`, or of its host after them. A
+    /// line of another file if there is none.
     pub fn line_in(&mut self, place: Place, file: Option<&str>) -> Option<SourceLine> {
         let frames = self.inlined(place).into_iter().map(|frame| frame.line).chain([self.host_line(place)]);
         let own = frames.flatten().find(|line| Some(&*line.file) == file);
@@ -119,7 +119,7 @@ impl<'r> CodeMap<'r> {
         self.resolver.inlined(&self.modules.joint()[place.module as usize], place.offset)
     }
 
-    /// What the memory at `offset` of a module belongs to.
+    /// The object that the memory at `offset` of a module belongs to.
     pub fn data(&mut self, module: &ModuleInfo, offset: u64) -> DataAt {
         self.resolver.data(module, offset)
     }
@@ -129,7 +129,7 @@ impl<'r> CodeMap<'r> {
         self.resolver.code(&self.modules.joint()[place.module as usize], place.offset, end)
     }
 
-    /// The resolver's doubts.
+    /// The resolver, for its doubts.
     pub fn resolver(&self) -> &dyn Resolver {
         self.resolver
     }
@@ -148,7 +148,7 @@ impl<'r> CodeMap<'r> {
             parts: Vec::new(),
         };
         let id = self.intern(key, known);
-        // A resolver that answers for a range without the address would make every look-up a new one.
+        // A resolver that returns a range without the address would make every look-up a new one.
         let (from, to) = (found.part_start.min(place.offset), found.part_end.max(place.offset.saturating_add(1)));
         self.parts[place.module as usize].insert(from, (to, id));
         self.functions[id as usize].parts.push((from, to));

@@ -8,7 +8,7 @@ use super::tally::{Executions, Tally};
 use crate::isa::x86_64::{block_issue_slots, classify};
 use crate::profile::evidence::blocks::BlockCount;
 
-/// What was executed in one function or loop.
+/// Counts of one function or loop.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Sums over its instructions; inner loops of a loop are not included.
@@ -89,8 +89,7 @@ impl FunctionCounts {
     }
 }
 
-/// Executions of a block by thread; none by those whose sum at `offset` is all that there is of them: a `rep` that was interrupted goes
-/// on in another block.
+/// Executions of a block by thread; none for threads that only have a sum at `offset`: an interrupted `rep` continues in another block.
 fn executions_and_sums(count: &BlockCount, offset: u32) -> Vec<(u32, u64)> {
     let mut executions = count.executions.clone();
     for sum in count.dynamic.iter().filter(|d| d.offset == offset && d.sum > 0) {

@@ -1,4 +1,4 @@
-//! Names for the data that lines come from: variables, who asked for the memory, files; else what kind of memory it is.
+//! Names for the data that lines come from: variables, the code that requested the memory, files; otherwise the kind of memory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use crate::profile::code::CodeRef;
 use crate::profile::data::{Data, DataKind, largest};
 use crate::profile::evidence::data::{Backing, DataEvidence, DataMapping, DataSample};
 
-/// Libraries whose functions ask the kernel for memory in the name of their callers.
+/// Libraries whose functions request memory from the kernel on behalf of their callers.
 const ALLOCATORS: [&str; 9] =
     ["libc.", "libc-", "libstdc++.", "libc++", "ld-", "libgcc_s.", "libjemalloc.", "libtcmalloc", "libmimalloc."];
 /// Functions that do so in programs that were linked with them; compilers' clones (`.isra.0`) are the same.
@@ -32,7 +32,7 @@ const ALLOCATING: [&str; 16] = [
     "__mremap",
     "mremap_chunk",
 ];
-/// The same by how their names, without return types, begin.
+/// The same by the beginnings of their names, without return types.
 const ALLOCATING_IN: [&str; 14] = [
     "_int_",
     "_mid_memalign",
@@ -50,10 +50,10 @@ const ALLOCATING_IN: [&str; 14] = [
     "__rg_",
 ];
 
-/// What lines belong to, but for how many they are.
+/// The data that lines belong to, without their number.
 type Object = Rc<Data>;
 
-/// Lines of one instruction: how many belong to what.
+/// Lines of one instruction: how many belong to each object.
 #[derive(Debug)]
 pub struct Lines {
     parts: Vec<(Object, f64)>,
@@ -66,7 +66,7 @@ pub struct Lines {
 pub struct MeasuredData {
     /// Largest part first.
     pub data: Vec<Data>,
-    /// Relative standard error of the largest share from the number of samples; `None` where nothing was left out.
+    /// Relative standard error of the largest share from the number of samples; `None` if the samples are complete.
     pub error: Option<f64>,
 }
 
@@ -88,7 +88,7 @@ pub fn lines(evidence: &DataEvidence, code: &mut CodeMap) -> Vec<(CodeRef, Lines
     evidence.sites.iter().map(of_site).collect()
 }
 
-/// The parts of what all of `lines` together brought.
+/// The shares of all `lines` by object.
 pub fn shares<'a>(lines: impl Iterator<Item = &'a Lines>) -> MeasuredData {
     let (mut all, mut samples, mut complete, mut parts) = (0.0, 0, true, Vec::new());
     for of_site in lines {
@@ -109,13 +109,13 @@ pub fn shares<'a>(lines: impl Iterator<Item = &'a Lines>) -> MeasuredData {
     MeasuredData { data, error }
 }
 
-/// Objects by what they are found by, so that each is looked up once.
+/// Objects by key, so that each is looked up once.
 struct Names<'e> {
     evidence: &'e DataEvidence,
     known: BTreeMap<(Option<u32>, u64), Object>,
-    /// Who asked for each mapping, where that is known.
+    /// The code that requested each mapping, if known.
     askers: Vec<Option<String>>,
-    /// How many of them have asked so.
+    /// Number of mappings that each of them requested.
     pieces: HashMap<String, u32>,
 }
 
@@ -183,7 +183,7 @@ fn unmapped() -> Data {
     named("memory unmapped since", DataKind::Unknown, None)
 }
 
-/// Who used an allocator, as `function:line`, or the function alone.
+/// The code that used an allocator, as `function:line`, or the function alone.
 fn asker(frames: &[CodeRef], code: &mut CodeMap) -> Option<String> {
     for frame in frames {
         let Some(place) = code.place(Pass::Counted, *frame) else { continue };

@@ -1,4 +1,4 @@
-//! What the passes, taken together, leave in doubt.
+//! Doubts that the passes, taken together, leave.
 
 use super::counts::Counts;
 use super::elapsed::Elapsed;
@@ -9,17 +9,17 @@ use crate::profile::evidence::timed::{OnCpu, TimedEvidence};
 use crate::profile::machine::Machine;
 use crate::profile::run::{TOO_FEW_SAMPLES_CODE, Warning};
 
-/// Fewer samples than this tell nothing worth a report.
+/// Fewer samples than this are too few for a report.
 pub const TOO_FEW_SAMPLES: usize = 20;
-/// No CPU that rprof knows completes more instructions per second and thread than this.
+/// No CPU known to rprof completes more instructions per second and thread than this.
 const FASTEST_CORE: f64 = 8e10;
 /// Code of the warning that hardware counters and counted pass disagree.
 pub const COUNTERS_DISAGREE: &str = "counters-disagree";
 /// FLOPs of hardware counters and of the counted pass agree this well.
 const COUNTERS_AGREE: f64 = 0.005;
-/// Fewer are those of start-up and libraries, which differ from run to run.
+/// Fewer FLOPs come from start-up and libraries, which differ from run to run.
 const ENOUGH_FLOPS: f64 = 1e6;
-/// Threads that are kept off their CPUs for more than this share of what they could run are worth a word.
+/// Threads that are kept off their CPUs for more than this share of their possible running time are worth a warning.
 const KEPT_OFF: f64 = 0.05;
 /// A function with this many samples must have been executed in the other pass, too.
 const SURE_SAMPLES: u64 = 20;
@@ -32,7 +32,7 @@ pub fn fastest_rate(machine: &Machine) -> f64 {
     if fastest > 0.0 { 1.5 * fastest } else { FASTEST_CORE }
 }
 
-/// Why the counts of a function cannot be those of its samples, if that is so.
+/// Why the counts of a function contradict its samples, if they do.
 pub fn contradiction(elapsed: &Elapsed, counts: Option<&Counts>, period_s: f64, fastest: f64) -> Option<String> {
     let Some(counts) = counts else {
         let sampled = elapsed.samples >= SURE_SAMPLES;
@@ -97,7 +97,7 @@ pub fn about_time(timed: &TimedEvidence, on_cpu_samples: usize, sampled_s: f64) 
     warnings
 }
 
-/// Seconds kept off a CPU / seconds that could have run; `None` where nobody looked.
+/// Seconds kept off a CPU / seconds that could have run; `None` if the stretches on CPUs were not recorded.
 pub fn kept_off_share(timed: &TimedEvidence) -> Option<f64> {
     let (running_s, kept_off_s) = kept_off(&timed.on_cpu);
     (running_s > 0.0).then(|| kept_off_s / (running_s + kept_off_s))
@@ -142,7 +142,7 @@ pub fn about_counts(counted: &CountedEvidence, undecoded: u64, uncounted_dynamic
     warnings
 }
 
-/// Hardware counters and counted pass tell different FLOPs of the program.
+/// Hardware counters and counted pass disagree about the FLOPs of the program.
 pub fn about_counters(counters: &[Counter], uncounted_share: f64) -> Option<Warning> {
     let flops = counters.iter().find(|c| c.counted.is_some())?;
     let (value, counted, ratio) = (flops.value?, flops.counted?, flops.ratio?);

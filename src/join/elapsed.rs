@@ -7,9 +7,9 @@ use super::timeline::{Activity, Entry, Moment, Sight};
 /// Half the width of a 95 % interval in standard deviations.
 const Z95: f64 = 1.96;
 
-/// Of the samples of several threads at least this many stand for all,
+/// Among the samples of several threads at least this many represent all,
 const FEWEST_NEAR: usize = 64;
-/// and at most this many but for ties.
+/// and at most this many except for ties.
 const MOST_NEAR: usize = 1000;
 
 /// Where `λ` counts one member's part of a region: at least this many samples a thread and region on average.
@@ -40,7 +40,7 @@ pub struct Elapsed {
     pub fault_s: f64,
     /// CPU seconds at work by thread.
     pub per_thread: BTreeMap<u32, f64>,
-    /// Half width of the part of `time_s`'s interval that comes from not knowing how many were at work.
+    /// Half width of the part of `time_s`'s interval that comes from the unknown number of threads at work.
     spread_ci95_s: f64,
     /// Of the time alone, the share in which a peer waited for a lock.
     locked_share: f64,
@@ -54,12 +54,12 @@ struct Regions {
     samples_each: f64,
 }
 
-/// One sample of the function or loop with what it saw.
+/// One sample of the function or loop with its view of other threads.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'s> {
     /// The sample.
     pub moment: &'s Moment,
-    /// What it saw of the other threads.
+    /// Its view of the other threads.
     pub sight: &'s Sight,
     /// Threads at work in it at that moment, this one included.
     pub together: u16,
@@ -102,11 +102,11 @@ impl Elapsed {
 
     /// λ = Σ busy / (n · Σ_r max_t busy): 1 for a team of one.
     ///
-    /// A member that another program keeps off its CPU has work all the same: such seconds count as busy.
+    /// A member that another program keeps off its CPU still has work: such seconds count as busy.
     ///
-    /// Members of a region start together, so that the busiest one's seconds are those in which anybody was at work:
-    /// Σ_r max_t busy(r,t) = time_s. Not so where members take turns under a lock; there regions are told apart by the
-    /// gaps between them, if they hold samples enough.
+    /// Members of a region start together, so that the busiest one's seconds equal the time with any member at work:
+    /// Σ_r max_t busy(r,t) = time_s. This fails if members take turns under a lock;
+    /// then the gaps between regions separate them, if they hold enough samples.
     pub fn lambda(&self, team: u32) -> Option<f64> {
         if team == 0 || self.time_s <= 0.0 {
             return None;
@@ -120,14 +120,14 @@ impl Elapsed {
         Some((busy / (f64::from(team) * busiest)).min(1.0))
     }
 
-    /// Half width of the 95 % interval of `time_s`: of the CPU time, and of how it spreads over threads.
+    /// Half width of the 95 % interval of `time_s`: from the CPU time, and from its spread over threads.
     pub fn time_ci95_s(&self) -> f64 {
         let of_cpu = if self.cpu_s > 0.0 { self.cpu_ci95_s * self.time_s / self.cpu_s } else { 0.0 };
         of_cpu.hypot(self.spread_ci95_s)
     }
 
-    /// Fills `time_s`, `concurrency` and `exclusive_s`: samples with equally many peers are represented by those whose
-    /// peers were sampled nearest.
+    /// Fills `time_s`, `concurrency` and `exclusive_s`: samples with equally many peers are represented by those whose peers' samples are
+    /// nearest.
     fn spread_over_threads(&mut self, work: &mut [Seen], period: f64) {
         let key = |s: &Seen| (s.sight.peers, s.sight.distance_s);
         work.sort_by(|a, b| key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)));
@@ -177,8 +177,8 @@ impl Elapsed {
     }
 }
 
-/// Of samples sorted by the distance of their peers' samples those that stand for all: the nearest quarter, not more
-/// than it takes to know shares to a few percent, and all that are as near.
+/// Among samples sorted by the distance of their peers' samples, those that represent all: the nearest quarter, but no more than shares to
+/// a few percent require, and all that are equally near.
 fn nearest<'c, 's>(class: &'c [Seen<'s>], period: f64) -> &'c [Seen<'s>] {
     let wanted = class.len().div_ceil(4).clamp(FEWEST_NEAR.min(class.len()), MOST_NEAR);
     let limit = f64::from(class[wanted - 1].sight.distance_s) + period / 256.0;

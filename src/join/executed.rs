@@ -29,11 +29,11 @@ pub struct Span {
     pub block: u32,
     /// First instruction.
     pub first: u32,
-    /// Behind the last instruction.
+    /// Index after the last instruction.
     pub last: u32,
 }
 
-/// What was executed.
+/// The executed blocks.
 #[derive(Debug, Default)]
 pub struct Executed<'e> {
     /// All blocks that were executed at least once.
@@ -51,7 +51,7 @@ impl<'e> Executed<'e> {
         let mut targets = Vec::new();
         for count in &counted.blocks {
             let executions = count.executions.iter().map(|(_, n)| n).sum();
-            // Of a `rep` that was interrupted each time there is a sum, and no execution of its block.
+            // A `rep` that was interrupted each time has a sum, and no execution of its block.
             let has_run = executions > 0 || count.dynamic.iter().any(|d| d.sum > 0);
             let (Some(place), true) = (code.place(Pass::Counted, count.at), has_run) else { continue };
             let (instructions, undecoded) = decode(&count.code, place.offset);
@@ -101,7 +101,7 @@ impl<'e> Executed<'e> {
     }
 }
 
-/// Decodes `bytes` at `offset`; also the number of bytes behind the first that is no instruction.
+/// Decodes `bytes` at `offset`; also returns the number of bytes after the first that is no instruction.
 fn decode(bytes: &[u8], offset: u64) -> (Vec<Instruction>, u64) {
     let mut decoder = Decoder::with_ip(64, bytes, offset, DecoderOptions::NONE);
     let mut instructions = Vec::with_capacity(bytes.len() / 4 + 1);

@@ -10,16 +10,16 @@ use crate::profile::evidence::memory::Traffic;
 use crate::profile::evidence::pages::Estimate;
 use crate::profile::function::{Bytes, CacheMisses, Chain, Function, PerThread, Source, Work};
 
-/// Everything that was measured of a function or loop.
+/// The measurements of a function or loop.
 #[derive(Debug)]
 pub struct Measured<'a> {
-    /// From the timed pass, or why there is nothing.
+    /// From the timed pass, or the reason why there is none.
     pub elapsed: Result<&'a Elapsed, String>,
     /// CPU seconds of it and all it called; `None` for loops.
     pub inclusive_s: Option<f64>,
-    /// From the counted pass, or why there is nothing.
+    /// From the counted pass, or the reason why there is none.
     pub counts: Result<&'a Counts, String>,
-    /// From the memory model, or why there is nothing.
+    /// From the memory model, or the reason why there is none.
     pub traffic: Result<MeasuredTraffic, String>,
     /// Its loop-carried chains, and the share of its instructions that were analysed for them.
     pub chains: (Vec<Chain>, f64),
@@ -34,11 +34,11 @@ pub struct MeasuredTraffic {
     pub sum: Traffic,
     /// Pages touched.
     pub pages: Estimate,
-    /// Data that it went to.
+    /// The data that it accessed.
     pub data: MeasuredData,
     /// Relative error that the model states.
     pub error: Option<f64>,
-    /// What lies behind L1 was simulated for one line in so many.
+    /// Levels beyond L1 were simulated for one line in this many.
     pub one_in: u32,
     /// Threads were simulated on one core.
     pub one_core: bool,
@@ -46,7 +46,7 @@ pub struct MeasuredTraffic {
     pub dram_by_thread: BTreeMap<u32, f64>,
 }
 
-/// What holds for the whole run.
+/// Facts of the whole run.
 #[derive(Debug, Clone, Default)]
 pub struct Common {
     /// Σ cpu_s of all functions.
@@ -59,7 +59,7 @@ pub struct Common {
     pub uncounted_share: f64,
 }
 
-/// A counted member of the team did at least this share of what the busiest did.
+/// A counted member of the team executed at least this share of the busiest member's work.
 const COUNTED_MEMBER: f64 = 1e-3;
 /// A sampled one; stray samples (skid, start-up) are no membership.
 const SAMPLED_MEMBER: f64 = 1e-2;
@@ -150,7 +150,7 @@ fn fill_counts(function: &mut Function, measured: &Measured, common: &Common) {
     }
 }
 
-/// Where it accesses memory is known of most of it.
+/// Whether the model saw most of the function's accesses.
 fn is_seen(traffic: &MeasuredTraffic) -> bool {
     traffic::error_of_windows(&traffic.sum, traffic.one_in, None).is_ok()
 }
@@ -241,7 +241,7 @@ fn per_thread(measured: &Measured, common: &Common) -> Vec<PerThread> {
     threads.into_iter().map(|(thread, figures)| PerThread { thread, ..figures }).collect()
 }
 
-/// Threads that had work in it: by counts where there are any, else by samples.
+/// Threads that had work in it: by counts if there are any, otherwise by samples.
 fn team(measured: &Measured, common: &Common) -> Vec<u32> {
     let mut work: BTreeMap<u32, f64> = BTreeMap::new();
     let least = match (&measured.counts, &measured.elapsed) {
@@ -262,7 +262,7 @@ fn team(measured: &Measured, common: &Common) -> Vec<u32> {
     work.into_iter().filter(|(_, w)| *w > 0.0 && *w >= least * busiest).map(|(thread, _)| thread).collect()
 }
 
-/// CPUs that the team was allowed. Threads pinned to one CPU each were allowed as many as were seen working at once.
+/// CPUs that the team was allowed. For threads pinned to one CPU each, the number seen working at once.
 fn allowed_cpus(team: &[u32], concurrency: &[f64], common: &Common) -> Option<u32> {
     let allowed = team.iter().filter_map(|t| common.allowed_cpus.get(*t as usize).copied().flatten());
     let widest = allowed.max()?;

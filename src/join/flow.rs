@@ -1,17 +1,17 @@
 //! How often each edge of a control-flow graph was taken, from how often its blocks were executed.
 //!
-//! What flows into a block flows out of it. Where all but one edge of a block are known, so is the last; repeated until
-//! nothing more follows. Edges that the graph does not show (indirect jumps, tail calls, returns into other code) stop it.
+//! The flow into a block equals the flow out of it. If all but one edge of a block are known, so is the last; repeated until no further
+//! edge follows. Edges that the graph does not show (indirect jumps, tail calls, returns into other code) stop it.
 
 use std::collections::HashMap;
 
 use crate::isa::control_flow::Block;
 
-/// Executions of edges, by (from, to) block index; edges that could not be told are missing.
+/// Executions of edges, by (from, to) block index; edges that could not be determined are missing.
 pub type EdgeCounts = HashMap<(usize, usize), u64>;
 
-/// Solves for the edges of `blocks`; `executions[i]` is how often block `i` ran, `entry` where the function starts.
-/// `falls_out[i]`: control may leave block `i` other than to its successors.
+/// Solves for the edges of `blocks`; `executions[i]` is how often block `i` ran, `entry` the start of the function. `falls_out[i]`:
+/// control may leave block `i` other than to its successors.
 pub fn edge_counts(blocks: &[Block], executions: &[u64], entry: u64, falls_out: &[bool]) -> EdgeCounts {
     let index: HashMap<u64, usize> = blocks.iter().enumerate().map(|(i, b)| (b.start, i)).collect();
     let mut edges: Vec<(usize, usize)> = Vec::new();

@@ -9,8 +9,8 @@ use crate::profile::evidence::counters::{CounterEvent, CounterEvidence, CounterT
 use crate::profile::evidence::timed::TimedEvidence;
 use crate::profile::function::Source;
 
-/// Above this share of time in which a neighbour may have counted, a function has no figure; nor do figures rest on a count
-/// with a greater relative error.
+/// Above this share of time in which another function may have counted, a function has no figure; nor does any figure use a count with a
+/// greater relative error.
 pub const UNCERTAIN: f64 = 0.5;
 /// Turns of a shared counter take about this long.
 const MUX_WINDOW_NS: f64 = 4e6;
@@ -56,8 +56,8 @@ impl<'e> Hardware<'e> {
         counters
     }
 
-    /// One function's counters: `time_share` is its share of the program's CPU time, `counted` its FLOPs by the counted
-    /// pass. Events that were not measured at all are told of the program alone.
+    /// One function's counters: `time_share` is its share of the program's CPU time, `counted` its FLOPs by the counted pass. Events that
+    /// were not measured at all are listed for the program only.
     pub fn of_function(&self, id: FunctionId, time_share: Option<f64>, counted: Option<f64>) -> Vec<Counter> {
         let mut counters: Vec<Counter> = Vec::new();
         for (index, event) in self.evidence.events.iter().enumerate() {
@@ -81,7 +81,7 @@ impl<'e> Hardware<'e> {
         counters
     }
 
-    /// What event `index` counted of a function, weighted; `None` where it was not counted at all or never in it.
+    /// The count of event `index` in a function, weighted; `None` if it was not counted at all or never in this function.
     pub fn figure(&self, id: FunctionId, index: usize, time_share: Option<f64>) -> Option<(Option<f64>, Source)> {
         let event = self.evidence.events.get(index)?;
         let total = event.total.as_ref().ok()?;
@@ -92,7 +92,7 @@ impl<'e> Hardware<'e> {
         Some((value.map(|v| v * event.weight), source))
     }
 
-    /// Where the FLOPs counted are others than those of docs/conventions.md, over all events.
+    /// How the FLOPs counted differ from those of docs/conventions.md, over all events.
     pub fn caveats(&self) -> Option<String> {
         let mut parts: Vec<&str> = Vec::new();
         for part in self
@@ -110,7 +110,7 @@ impl<'e> Hardware<'e> {
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 
-    /// What it rests on.
+    /// The evidence that it is based on.
     pub fn evidence(&self) -> &'e CounterEvidence {
         self.evidence
     }
@@ -154,8 +154,8 @@ impl<'e> Hardware<'e> {
         Some((Some(raw * scale(total)), measured(total, Some(neighbours.hypot(scaling)))))
     }
 
-    /// A function's share of the misses of the last cache, over the PMUs of all kinds of cores; of several events of a PMU the
-    /// first one counts. `None` where one PMU has no count of them, or none has any.
+    /// A function's share of the misses of the last cache, over the PMUs of all kinds of cores; if a PMU has several events, the first one
+    /// counts. `None` if one PMU has no count of them, or none has any.
     fn share_of_misses(&self, id: FunctionId) -> Option<f64> {
         let (mut own, mut all) = (0.0, 0.0);
         let mut pmus: Vec<&str> = Vec::new();
@@ -174,7 +174,7 @@ impl<'e> Hardware<'e> {
         (complete && all > 0.0).then(|| own / all)
     }
 
-    /// Bytes at the controllers know no function: they are divided by the functions' misses of the last cache, else by
+    /// Bytes at the controllers have no function: they are divided in proportion to the functions' misses of the last cache, otherwise to
     /// their time.
     pub fn uncore_of(&self, uncore: &UncoreCount, id: FunctionId, time_share: Option<f64>) -> Option<Counter> {
         let bytes = uncore.bytes.as_ref().ok().filter(|_| unit_of(uncore) == "byte")?;
@@ -244,7 +244,7 @@ fn not_measured(reason: &str) -> Source {
     Source { how: "not measured".into(), error: None, reason: Some(reason.into()) }
 }
 
-/// The FLOPs that the events of that role add up to, or why one of them is missing; `None` without such events.
+/// The sum of the FLOP events' counts, or why one of them is missing; `None` without such events.
 fn sum_of_flops(counters: &[Counter]) -> Option<Counter> {
     let parts: Vec<&Counter> = counters.iter().filter(|c| c.role == FLOPS).collect();
     let first = parts.first()?;
@@ -270,7 +270,7 @@ fn set_beside(counter: &mut Counter, counted: Option<f64>) {
     counter.ratio = counter.value.zip(counted).filter(|(_, c)| *c > 0.0).map(|(v, c)| v / c);
 }
 
-/// The shares of CPU time of functions, for those that the sums alone are known of.
+/// The shares of CPU time of functions, for events whose sum alone is known.
 pub fn time_shares(seconds: &HashMap<FunctionId, f64>) -> HashMap<FunctionId, f64> {
     let total: f64 = seconds.values().sum();
     seconds.iter().filter(|_| total > 0.0).map(|(id, s)| (*id, s / total)).collect()

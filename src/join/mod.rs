@@ -68,7 +68,7 @@ use timeline::{Activity, Moment};
 pub use doubts::COUNTERS_DISAGREE;
 pub use resolver::Resolver;
 
-/// Everything the join works on.
+/// The inputs of the join.
 #[derive(Debug, Default)]
 pub struct Evidence<'a> {
     /// Of the timed pass.
@@ -81,7 +81,7 @@ pub struct Evidence<'a> {
     pub replayed: Option<&'a ReplayedEvidence>,
     /// Of the hardware counters in the timed pass.
     pub counters: Option<&'a CounterEvidence>,
-    /// Why there is no usable counted pass (it failed, or ended differently), where that is so.
+    /// Why there is no usable counted pass (it failed, or ended differently), if there is none.
     pub counted_missing: Option<String>,
 }
 
@@ -97,7 +97,7 @@ pub fn join(
     let timed_modules = evidence.timed.map_or(&[][..], |t| &t.modules);
     let counted_modules = evidence.counted.map_or(&[][..], |c| &c.modules);
     let mut code = CodeMap::new(Modules::new(timed_modules, counted_modules), resolver);
-    // Calls that were executed tell where functions begin, so the counted pass comes first.
+    // Executed calls show where functions begin, so the counted pass comes first.
     let executed = evidence.counted.map(|counted| Executed::new(counted, &mut code));
     let sampled = evidence.timed.map(|timed| Sampled::new(timed, &mut code));
     let traffic = evidence.memory.map(|memory| traffic::by_function(memory, &mut code));
@@ -197,7 +197,7 @@ fn passes(evidence: &Evidence, samples: &[ProfileSample]) -> Vec<RunPass> {
     timed.into_iter().chain(counted).collect()
 }
 
-/// The threads of the timed pass, of the counted one where there is no other.
+/// The threads of the timed pass, or of the counted one without a timed pass.
 fn thread_infos<'a>(evidence: &Evidence<'a>) -> &'a [ThreadInfo] {
     match (evidence.timed, evidence.counted) {
         (Some(timed), _) => &timed.threads,
@@ -224,7 +224,7 @@ fn counted_threads(evidence: &Evidence) -> Vec<u32> {
     let by_ordinal: HashMap<u32, u32> =
         thread_infos(evidence).iter().enumerate().map(|(i, t)| (t.ordinal, i as u32)).collect();
     let Some(counted) = evidence.counted else { return Vec::new() };
-    // A thread that only the counted run had keeps an index of its own behind the others.
+    // A thread that only the counted run had keeps an index of its own after the others.
     let mut beyond = thread_infos(evidence).len() as u32;
     let mut index = |t: &ThreadInfo| {
         by_ordinal.get(&t.ordinal).copied().unwrap_or_else(|| {

@@ -5,10 +5,10 @@ use crate::profile::core_to_core::CoreToCore;
 use crate::profile::evidence::timed::TimedEvidence;
 use crate::profile::run::Warning;
 
-/// Looks that must see a placement: what was seen once alone is a disturbance.
+/// Minimum probes that see a placement: a placement seen once is a disturbance.
 const SEEN: usize = 2;
 
-/// That the CPUs were moved: the watch saw them in several places, or elsewhere than `machine` was measured.
+/// A warning if the CPUs were moved: the watch saw them in several places, or elsewhere than when `machine` was measured.
 pub fn warning(timed: &TimedEvidence, machine: &Machine) -> Option<Warning> {
     let mut places: Vec<(CoreToCore, usize)> = machine.core_to_core.iter().map(|p| (p.clone(), SEEN)).collect();
     for look in &timed.placements {

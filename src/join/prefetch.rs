@@ -24,7 +24,7 @@ pub fn origins(shape: &Shape, index: usize, body: &[iced_x86::Instruction], into
     into.extend(address_origins(body, &off_path));
 }
 
-/// Sums up the instructions of a function: (offset, traffic). `None` where nothing missed L2.
+/// Sums up the instructions of a function: (offset, traffic). `None` if no access missed L2.
 pub fn sum<'t>(sites: impl Iterator<Item = (u64, &'t Traffic)>, origins: &Origins) -> Option<Prefetch> {
     let mut sum = Prefetch::default();
     for (offset, t) in sites {

@@ -1,7 +1,7 @@
 //! Marked regions: seconds from the timed pass's calls and samples, counts from the counted pass's blocks by path.
 //!
-//! A region's bytes are those of its instructions: what the memory model found for an instruction in the whole run, times the
-//! share of its executions that was in the region.
+//! A region's bytes are those of its instructions: the memory model's bytes of an instruction in the whole run, times the share of its
+//! executions that was in the region.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,20 +20,20 @@ use crate::profile::names;
 use crate::profile::region::{Marker, Region, RegionPart, Work};
 use crate::profile::run::Warning;
 
-/// Functions that are listed of a region.
+/// Maximum functions listed of a region.
 const PARTS: usize = 10;
-/// Share of a region's bytes from instructions that other code executes, too, from which on that is told.
+/// From this share of a region's bytes in instructions that other code executes, too, the report says so.
 const SPLIT: f64 = 0.01;
 
-/// What the join found of regions.
+/// The regions of a run.
 pub struct Found {
-    /// The program first, if it marks anything.
+    /// The program first, if it has any marks.
     pub regions: Vec<Region>,
     /// Doubts about the calls.
     pub warnings: Vec<Warning>,
 }
 
-/// What regions are made of.
+/// The inputs for regions.
 pub struct Basis<'b, 'e> {
     evidence: &'b Evidence<'e>,
     sampled: Option<&'b Sampled<'e>>,
@@ -45,7 +45,7 @@ pub struct Basis<'b, 'e> {
 }
 
 impl<'b, 'e> Basis<'b, 'e> {
-    /// Of a run in which markers were called; `None` if none was.
+    /// For a run in which markers were called; `None` if none was.
     pub fn new(
         evidence: &'b Evidence<'e>,
         sampled: Option<&'b Sampled<'e>>,
@@ -96,7 +96,7 @@ pub fn regions(basis: &Basis, code: &mut CodeMap) -> Found {
     Found { regions: found, warnings }
 }
 
-/// (name, marker) of the regions of either pass, in the order of their first beginning, and where they are.
+/// (name, marker) of the regions of either pass, in the order of their first beginning, and their places.
 fn places(timed: Option<&TimedMarks>, counted: Option<&CountedMarks>) -> Vec<((String, Marker), Place)> {
     let mut found: Vec<((String, Marker), Place)> = Vec::new();
     let marked = [counted.map(|c| &c.marked), timed.map(|t| &t.marked)];
@@ -246,7 +246,7 @@ fn of_counts(
     add_counts(region, &Executed::new(&inside, code), basis, parts);
 }
 
-/// The part of a block's counts that is on the paths that are `held`, as that of one thread.
+/// The part of a block's counts on the paths that are `held`, as if one thread had executed it.
 fn in_paths(block: &BlockCount, held: &[bool]) -> Option<BlockCount> {
     let executions: u64 = block.executions.iter().filter(|(path, _)| held[*path as usize]).map(|(_, n)| n).sum();
     let dynamic = block.dynamic.iter().filter(|d| held[d.thread as usize]);
@@ -304,7 +304,7 @@ fn add_counts(region: &mut Region, inside: &Executed, basis: &Basis, parts: &mut
     }
 }
 
-/// The bytes beyond L1 of so much of an instruction's executions.
+/// The bytes beyond L1 of this `share` of an instruction's executions.
 fn scaled(traffic: &Traffic, share: f64) -> Traffic {
     Traffic {
         l2_read: share * traffic.l2_read,

@@ -1,4 +1,4 @@
-//! What the join needs to know about code: which function an address belongs to, what was inlined there, which line it is.
+//! The join's view of code: the function of an address, the functions inlined there, its source line.
 //!
 //! The join depends on this trait alone, so that `profile` needs no ELF or DWARF reader; `symbols` implements it.
 
@@ -7,11 +7,11 @@ use std::sync::Arc;
 use crate::profile::code::ModuleInfo;
 use crate::profile::run::Warning;
 
-/// Names for addresses. Offsets are those of [`CodeRef`](crate::profile::CodeRef): ELF virtual addresses for files,
-/// run-time addresses for everything else. No method fails: what is unknown gets a name made of module and offset.
+/// Names for addresses. Offsets are those of [`CodeRef`](crate::profile::CodeRef): ELF virtual addresses for files, run-time addresses for
+/// everything else. No method fails: unknown code gets a name made of module and offset.
 pub trait Resolver {
-    /// Tells where functions were seen to begin (targets of executed calls), for modules without symbols.
-    /// `addresses` must be sorted. Takes effect for a module only before its first look-up.
+    /// Passes on where functions were seen to begin (targets of executed calls), for modules without symbols. `addresses` must be sorted.
+    /// Takes effect for a module only before its first look-up.
     fn call_targets(&mut self, module: &ModuleInfo, addresses: &[u64]);
 
     /// The function that holds `offset`.
@@ -23,7 +23,7 @@ pub trait Resolver {
     /// The source line of the instruction at `offset`.
     fn line(&mut self, module: &ModuleInfo, offset: u64) -> Option<SourceLine>;
 
-    /// The source line at `offset` in the host function: where something was inlined there, the line of its call.
+    /// The source line at `offset` in the host function: if a function was inlined there, the line of its call.
     fn host_line(&mut self, module: &ModuleInfo, offset: u64) -> Option<SourceLine> {
         self.line(module, offset)
     }
@@ -31,7 +31,7 @@ pub trait Resolver {
     /// The code bytes from `start` to `end`, as the module's file holds them.
     fn code(&mut self, module: &ModuleInfo, start: u64, end: u64) -> Option<Vec<u8>>;
 
-    /// What the memory at `offset` of a module belongs to.
+    /// The object that the memory at `offset` of a module belongs to.
     fn data(&mut self, _module: &ModuleInfo, _offset: u64) -> DataAt {
         DataAt::Unnamed
     }
@@ -46,7 +46,7 @@ pub trait Resolver {
 pub struct FunctionAt {
     /// Where the function begins; together with the module this is its identity.
     pub start: u64,
-    /// Part of the function around the offset that was asked for: first address.
+    /// Part of the function around the requested offset: first address.
     pub part_start: u64,
     /// First address after that part.
     pub part_end: u64,
@@ -54,23 +54,23 @@ pub struct FunctionAt {
     pub name: Arc<str>,
     /// Whether the name is a symbol's (else it was made of module and offset).
     pub named: bool,
-    /// Name of the module as it is shown.
+    /// Displayed name of the module.
     pub module: Arc<str>,
 }
 
 /// Memory of a module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DataAt {
-    /// A variable's.
+    /// Part of a variable.
     Variable {
         /// Demangled name in full.
         name: Arc<str>,
         /// Its size.
         bytes: u64,
     },
-    /// The module's, but no symbol names it.
+    /// Part of the module, but of no named symbol.
     Unnamed,
-    /// Not the module's.
+    /// Outside the module.
     Outside,
 }
 

@@ -1,4 +1,4 @@
-//! The timed pass's samples, each with the function it fell in and what the thread was doing.
+//! The timed pass's samples, each with its function and its thread's activity.
 
 use std::collections::HashMap;
 
@@ -30,9 +30,9 @@ pub struct Sampled<'e> {
     pub leaves: Vec<Leaf<'e>>,
     /// The distinct call stacks, leaf first; profiles have far fewer of them than samples.
     pub stacks: Vec<&'e [CodeRef]>,
-    /// What a frame next to the leaf waits for, by its name; for each of `stacks`.
+    /// The reason for waiting that a frame next to the leaf implies by its name; for each of `stacks`.
     named_waits: Vec<Option<Wait>>,
-    /// How the kernel was entered; for each of `stacks` that a sample in the kernel has.
+    /// How the thread entered the kernel; for each of `stacks` with a sample in the kernel.
     entries: Vec<Option<Entry>>,
 }
 
@@ -96,7 +96,7 @@ impl<'e> Sampled<'e> {
         seconds
     }
 
-    /// What every sample's thread was doing, in the order of [`leaves`](Self::leaves).
+    /// The activity of every sample's thread, in the order of [`leaves`](Self::leaves).
     pub fn moments(&self, shapes: &HashMap<FunctionId, Shape>, loops: &LoopNumbers) -> Vec<Moment> {
         let moment = |leaf: &Leaf| {
             let shape = shapes.get(&leaf.function).zip(leaf.place);
@@ -141,7 +141,7 @@ impl<'e> Sampled<'e> {
     }
 }
 
-/// How the kernel was entered at the leaf of `stack`: a `syscall` (0f 05) goes on behind itself, a fault at itself.
+/// How the thread entered the kernel at the leaf of `stack`: a `syscall` (0f 05) continues after itself, a fault at itself.
 fn entry(stack: &[CodeRef], code: &mut CodeMap) -> Entry {
     let leaf = stack.first().and_then(|leaf| code.place(Pass::Timed, *leaf));
     let before = leaf.and_then(|at| Some((Place { offset: at.offset.checked_sub(2)?, ..at }, at.offset)));
@@ -149,7 +149,7 @@ fn entry(stack: &[CodeRef], code: &mut CodeMap) -> Entry {
     if bytes.as_deref() == Some(&[0x0f, 0x05]) { Entry::SystemCall } else { Entry::Fault }
 }
 
-/// What the frames next to the leaf wait for: the outermost of them tells best.
+/// The reason for waiting according to the frames next to the leaf: the outermost of them is the most reliable.
 fn named_wait(stack: &[CodeRef], code: &mut CodeMap) -> Option<Wait> {
     let near = stack.iter().take(waiting::FRAMES).rev();
     let places = near.filter_map(|call| code.place(Pass::Timed, *call)).collect::<Vec<_>>();

@@ -43,7 +43,7 @@ pub struct LoopShape {
 }
 
 impl Shape {
-    /// Analyses `function`: the code that was executed or, where none was counted, all of it that its file holds.
+    /// Analyses `function`: the executed code or, if none was counted, all its code in the file.
     pub fn of(function: FunctionId, code: &mut CodeMap, executed: Option<&Executed>) -> Self {
         let entry = code.known(function).place.map_or(0, |p| p.offset);
         match executed.map(|e| (e, e.of(function))) {
@@ -61,7 +61,7 @@ impl Shape {
         }
     }
 
-    /// Finds the loops of `graph`; `entry` is where the function starts.
+    /// Finds the loops of `graph`; `entry` is the start of the function.
     pub fn new(graph: CodeGraph, entry: u64) -> Self {
         let found = control_flow::loops(&graph.blocks, entry);
         let mut innermost = vec![None; graph.blocks.len()];
@@ -99,7 +99,7 @@ impl Shape {
     }
 }
 
-/// The code of every part of `function` that evidence fell in, as its file holds it, without padding.
+/// The code of every part of `function` with evidence, as its file holds it, without padding.
 fn static_code(function: FunctionId, code: &mut CodeMap) -> Vec<(u64, Vec<u8>)> {
     let known = code.known(function).clone();
     let Some(place) = known.place else { return Vec::new() };
@@ -111,8 +111,8 @@ fn static_code(function: FunctionId, code: &mut CodeMap) -> Vec<(u64, Vec<u8>)> 
     read.flatten().collect()
 }
 
-/// Runs of `bytes` between the `nop`s that align the code behind a jump. Nothing leads to them, so that they would
-/// look like a second way into the loop that they precede.
+/// Runs of `bytes` between the `nop`s that align the code after a jump. No edge leads to them, so that they would look like a second way
+/// into the loop that they precede.
 fn without_padding(start: u64, bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
     let instructions: Vec<Instruction> =
         Decoder::with_ip(64, bytes, start, DecoderOptions::NONE).iter().take_while(|i| !i.is_invalid()).collect();

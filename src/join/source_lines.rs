@@ -8,10 +8,10 @@ use super::resolver::SourceLine;
 use crate::profile::function::{InlineFacts, LineFacts};
 use crate::profile::names;
 
-/// So many lines and inlined functions are kept, most expensive first.
+/// Maximum lines and inlined functions listed, most expensive first.
 const KEPT: usize = 60;
 
-/// What one instruction did; `None` where that pass is missing.
+/// Figures of one instruction; `None` if that pass is missing.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct AtInstruction {
     /// CPU seconds of samples that fell on it. They may belong to the instruction before (skid).
@@ -25,7 +25,7 @@ pub struct AtInstruction {
 }
 
 impl AtInstruction {
-    /// Adds `other`; what either side measured is measured.
+    /// Adds `other`; a figure counts as measured if either side has it.
     pub fn add(&mut self, other: &AtInstruction) {
         fn sum<T: std::ops::Add<Output = T>>(a: Option<T>, b: Option<T>) -> Option<T> {
             match (a, b) {

@@ -19,7 +19,7 @@ pub struct StackTable {
     full_names: bool,
     host_frames: HashMap<FunctionId, u32>,
     inlined_frames: HashMap<(Arc<str>, FunctionId), u32>,
-    /// Frames at a code address: the host first, then what is inlined, outermost to innermost.
+    /// Frames at a code address: the host first, then functions inlined there, outermost to innermost.
     at_address: HashMap<CodeRef, Vec<u32>>,
     children: HashMap<(Option<u32>, u32), u32>,
 }

@@ -7,8 +7,8 @@
 //!  gaps between a thread's stretches on a CPU ────────┴─────────────▶ seconds off the CPU by reason
 //! ```
 //!
-//! A site makes one call, as a rule: the C library has one for each. Where it makes several, a frame next to it that is named like one of
-//! them decides, else the seconds are divided by counts.
+//! A site usually makes one call, because the C library has one site for each. If it makes several, a frame next to it with the name of
+//! one of them decides; otherwise the seconds are divided by counts.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -29,16 +29,16 @@ use crate::profile::system::{Caller, Faults, FileKind, Reason, System, SystemCal
 
 /// Half the width of a 95 % interval in standard deviations.
 const Z95: f64 = 1.96;
-/// How many frames from the leaf are looked at for the name of a call.
+/// Number of frames from the leaf that are searched for the name of a call.
 const FRAMES: usize = 4;
 /// Numbers of system calls are below.
 const NUMBERS: u32 = 512;
 
-/// Executions of one `syscall` instruction by number; `None`: not known.
+/// Executions of one `syscall` instruction by number; `None`: unknown.
 type Site = BTreeMap<Option<u32>, u64>;
 type WaitKey = (Reason, Option<u32>, Option<FileKind>);
 
-/// What was found.
+/// The system calls and waiting of a run.
 #[derive(Debug, Default)]
 pub struct SystemTime {
     of_functions: HashMap<FunctionId, System>,
@@ -48,7 +48,7 @@ pub struct SystemTime {
 
 #[derive(Debug, Default, Clone)]
 struct Parts {
-    /// Executions; seconds in the kernel; whether these are divided.
+    /// Executions; seconds in the kernel; whether these seconds are divided by counts.
     calls: BTreeMap<Option<u32>, (Option<u64>, f64, bool)>,
     waits: BTreeMap<WaitKey, f64>,
     /// Seconds in the kernel and off the CPU by caller.
@@ -102,7 +102,7 @@ impl SystemTime {
             of_function.waits.iter().for_each(|(key, s)| *whole.waits.entry(*key).or_default() += s);
         }
         let kernel_seen = evidence.timed.is_some_and(samples_kernel);
-        // What all counts lack was not made; with code that was not counted, nobody knows.
+        // A call that is in no counts was not made; with uncounted code, that is unknown.
         let all_counted = executed.is_some() && evidence.counted.is_some_and(|c| c.uncounted_share == 0.0);
         let made = |parts: Parts| system(parts, kernel_seen, &watched, all_counted);
         let mut program = made(whole);
@@ -123,7 +123,7 @@ impl SystemTime {
     }
 }
 
-/// Whether blocked threads were looked at, or why not.
+/// Whether blocked threads were sampled, or why not.
 fn watched(timed: Option<&TimedEvidence>) -> Result<(), String> {
     let timed = timed.ok_or("there was no timed pass")?;
     if timed.source == "none" {
@@ -164,15 +164,15 @@ fn count_calls(
     }
 }
 
-/// What is called at sites, as far as counts, code and frames tell.
+/// The calls made at sites, according to counts, code and frames.
 struct Names<'s> {
     sites: &'s HashMap<Place, Site>,
-    /// By code alone, of sites that were not counted.
+    /// From the code alone, for sites that were not counted.
     at_sites: HashMap<Place, Option<u32>>,
 }
 
 impl Names<'_> {
-    /// Books `seconds` in a call whose user IP is `place`.
+    /// Adds `seconds` to a call whose user IP is `place`.
     fn book(
         &mut self,
         stack: &[CodeRef],
@@ -205,7 +205,7 @@ impl Names<'_> {
         }
     }
 
-    /// From the code of the function up to the call.
+    /// The number from the code of the function up to the call.
     fn by_code(&mut self, place: Place, code: &mut CodeMap) -> Option<u32> {
         *self.at_sites.entry(place).or_insert_with(|| {
             let function = code.function(Place { offset: place.offset.checked_sub(1)?, ..place });
@@ -219,7 +219,7 @@ impl Names<'_> {
     }
 }
 
-/// The first of `numbers` that a frame next to the leaf is named like: `__libc_read` and `__read` are `read`.
+/// The first of `numbers` whose name a frame next to the leaf has: `__libc_read` and `__read` are `read`.
 fn by_frame(stack: &[CodeRef], numbers: impl Iterator<Item = u32>, code: &mut CodeMap) -> Option<u32> {
     let named: Vec<(u32, &str)> = numbers.filter_map(|n| Some((n, system_call::name(n)?))).collect();
     stack.iter().take(FRAMES).find_map(|frame| {
@@ -231,7 +231,8 @@ fn by_frame(stack: &[CodeRef], numbers: impl Iterator<Item = u32>, code: &mut Co
     })
 }
 
-/// Seconds off the CPU: of each thread as its stretches on a CPU say, divided as the looks at it say.
+/// Divides the seconds off the CPU: their sum comes from each thread's stretches on a CPU, their division from samples of the blocked
+/// thread.
 fn divide_waits(timed: &TimedEvidence, parts: &mut HashMap<FunctionId, Parts>, whole: &mut Parts, code: &mut CodeMap) {
     let threads = timed.threads.len();
     let mut looks = vec![0.0; threads];
@@ -268,7 +269,7 @@ fn divide_waits(timed: &TimedEvidence, parts: &mut HashMap<FunctionId, Parts>, w
     }
 }
 
-/// The first function outside the leaf's module: not the C library, if that made the call. Without one, the leaf's caller.
+/// The first function outside the leaf's module, skipping the C library if it made the call. Without one, the leaf's caller.
 fn caller(stack: &[CodeRef], code: &mut CodeMap) -> Option<Arc<str>> {
     let places: Vec<Place> = stack.iter().map_while(|frame| code.place(Pass::Timed, *frame)).collect();
     let leaf = places.first()?;
@@ -294,8 +295,8 @@ fn key(blocked: Option<BlockedIn>) -> WaitKey {
     }
 }
 
-/// Seconds that a thread was blocked, and that it waited for a CPU: behind a stretch that it lost its CPU at, and before its first, unless
-/// it `was_there` before.
+/// Seconds that a thread was blocked, and seconds that it waited for a CPU: after a stretch at whose end it was preempted, and before its
+/// first stretch, unless it `was_there` before.
 fn off_cpu(running: &[OnCpu], (start_s, end_s): (f64, f64), was_there: bool) -> (f64, f64) {
     let (mut blocked_s, mut queued_s) = (0.0, 0.0);
     let mut add = |seconds: f64, queued: bool| {

@@ -125,7 +125,7 @@ impl Tally {
     }
 }
 
-/// What part of an instruction's full work its executions did: active lanes of all lanes, or iterations.
+/// The executed part of an instruction's full work: active lanes of all lanes, or iterations.
 enum Share {
     /// Every execution does all of it.
     Whole(u64),

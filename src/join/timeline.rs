@@ -1,19 +1,19 @@
-//! Who was where when: elapsed time and concurrency from samples of several threads.
+//! Elapsed time and concurrency from samples of several threads.
 //!
-//! A sample of thread i in function f stands for `weight` CPU seconds. If k threads were in f at that moment, those k
-//! threads' samples together stand for one stretch of elapsed time, so the sample adds `weight / k` to f's elapsed time:
+//! A sample of thread i in function f represents `weight` CPU seconds. If k threads were in f at that moment, those k threads' samples
+//! together represent one stretch of elapsed time, so the sample adds `weight / k` to f's elapsed time:
 //!
 //! ```text
 //!  T_k    = Σ weight / k   over f's samples that saw k threads in f
 //!  time_s = Σ_k T_k        concurrency[k-1] = T_k / time_s        cpu_s = Σ_k k · T_k
 //! ```
 //!
-//! What another thread was doing is told by its nearest sample, which is up to half a period away. Code that changes
-//! place faster than that would be taken for independent, so among samples with the same number of running peers those
-//! whose peers' samples are nearest stand for all (`elapsed`): a quarter of them, between 64 and 1,000. This needs
-//! sampling clocks that drift against each other; where they are locked at a distance, that distance is the resolution.
+//! The nearest sample of another thread shows its activity, and is up to half a period away. Code that changes place faster than that
+//! would seem independent. So among samples with the same number of running peers, the samples whose peers' samples are nearest represent
+//! all (`elapsed`): a quarter of them, between 64 and 1,000. This needs sampling clocks that drift against each other; if the clocks are
+//! locked at a distance, that distance is the resolution.
 //!
-//! A sample may land one instruction late (skid): at the edges of functions and loops times are blurred by that much.
+//! A sample may land one instruction late (skid): this blurs the times at the edges of functions and loops by that much.
 
 use crate::profile::evidence::timed::OnCpu;
 
@@ -22,7 +22,7 @@ use super::waiting::Wait;
 /// No loop, or no function.
 pub const NONE: u32 = u32::MAX;
 
-/// What a thread was doing when it was sampled.
+/// Activity of a thread when it was sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activity {
     /// Its own work.
@@ -47,21 +47,21 @@ pub enum Entry {
 pub struct Moment {
     /// Seconds since the start of the pass.
     pub t_s: f64,
-    /// CPU seconds that it stands for.
+    /// CPU seconds that it represents.
     pub weight_s: f64,
     /// Thread.
     pub thread: u32,
-    /// Number of the CPU it was on, where that is known.
+    /// Number of the CPU it was on, if known.
     pub cpu: Option<u32>,
     /// Function it was in.
     pub function: u32,
     /// Innermost loop it was in, numbered over the whole program; [`NONE`] outside of loops.
     pub innermost: u32,
-    /// What it did.
+    /// Activity of the thread.
     pub activity: Activity,
 }
 
-/// What a sample saw of the other threads.
+/// The other threads, as one sample saw them.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Sight {
     /// Threads on a CPU at the same time.
@@ -85,8 +85,8 @@ pub struct Sight {
 /// A thread's samples count as one stretch of running if they are no farther apart than this many periods.
 const GAP: f64 = 0.55;
 
-/// For each of `moments` (in time order) what it saw. `on_cpu`: stretches on a CPU, in any order; threads without any
-/// are taken to run within half a period of each of their samples.
+/// For each of `moments` (in time order), the other threads as it saw them. `on_cpu`: stretches on a CPU, in any order; threads without
+/// any are assumed to run within half a period of each of their samples.
 pub fn sights(moments: &[Moment], on_cpu: &[OnCpu]) -> Vec<Sight> {
     let threads = moments.iter().map(|m| m.thread + 1).max().unwrap_or(0) as usize;
     let mut of_thread: Vec<Vec<u32>> = vec![Vec::new(); threads];
@@ -144,7 +144,7 @@ impl Sight {
 
 /// Where a thread was at some moment.
 enum Whereabouts<'m> {
-    /// On a CPU; the sample that tells what it did, and how far away that is in seconds.
+    /// On a CPU; the sample that shows its activity, and the distance to it in seconds.
     OnCpu(&'m Moment, f64),
     /// Ready to run, but another thread had its CPU; its last sample before.
     KeptOff(&'m Moment),
@@ -182,7 +182,7 @@ fn nearest<'m>(t: f64, before: Option<&'m Moment>, after: Option<&'m Moment>, ru
     }
     let within = |m: &&Moment| (stretch.start_s..=stretch.end_s).contains(&m.t_s);
     let candidates = [before, after].into_iter().flatten();
-    // Running, but too briefly to be sampled: what the thread did is unknown, most likely the same as just before.
+    // Running, but too briefly to be sampled: the thread's activity is unknown, most likely the same as just before.
     let inside = candidates.clone().filter(within).min_by(|a, b| distance(a).total_cmp(&distance(b)));
     let nearest = inside.or_else(|| candidates.min_by(|a, b| distance(a).total_cmp(&distance(b))));
     match nearest.filter(|m| distance(m) <= 2.0 * m.weight_s) {

@@ -17,7 +17,7 @@ pub struct FunctionTraffic {
     pub sites: Vec<(u64, u32, Traffic)>,
     /// Pages by instruction: (offset, index into the evidence).
     pages: Vec<(u64, usize)>,
-    /// Lines by instruction and what they belong to.
+    /// Lines by instruction and the data that they belong to.
     data: Vec<(u64, Lines)>,
 }
 
@@ -48,13 +48,13 @@ impl FunctionTraffic {
         sum
     }
 
-    /// Pages that those of its instructions touched that `wanted` chooses by offset.
+    /// Pages touched by the instructions that `wanted` chooses by offset.
     pub fn pages(&self, evidence: &PagesEvidence, wanted: impl Fn(u64) -> bool) -> Estimate {
         let chosen: Vec<usize> = self.pages.iter().filter(|(at, _)| wanted(*at)).map(|(_, index)| *index).collect();
         evidence.union(chosen.iter().filter_map(|index| evidence.sites.get(*index)))
     }
 
-    /// Data that those of its instructions brought from memory that `wanted` chooses by offset.
+    /// Data brought from memory by the instructions that `wanted` chooses by offset.
     pub fn data(&self, wanted: impl Fn(u64) -> bool) -> MeasuredData {
         data::shares(self.data.iter().filter(|(at, _)| wanted(*at)).map(|(_, lines)| lines))
     }
@@ -68,7 +68,7 @@ impl FunctionTraffic {
         threads
     }
 
-    /// DRAM bytes by instruction; `None` where it was executed, but not all of it can be told.
+    /// DRAM bytes by instruction; `None` if it was executed, but its bytes are not completely known.
     pub fn dram_by_offset(&self) -> HashMap<u64, Option<f64>> {
         let mut offsets: HashMap<u64, Option<f64>> = HashMap::new();
         for (at, _, traffic) in &self.sites {
@@ -80,8 +80,8 @@ impl FunctionTraffic {
     }
 }
 
-/// How well a model that looked at a part of the program knows what a function exchanged with L2: nothing about
-/// instructions that it never saw. Nothing exchanged has no relative error.
+/// The error of a function's traffic with L2, in a model that looked at a part of the program: unknown for instructions that the model
+/// never saw. No traffic has no relative error.
 pub fn error_of_windows(traffic: &Traffic, one_in: u32, overall: Option<f64>) -> Result<Option<f64>, String> {
     let unseen = traffic.unseen / (traffic.l1_read + traffic.l1_write).max(1.0);
     if unseen > 0.5 {
@@ -95,11 +95,11 @@ pub fn error_of_windows(traffic: &Traffic, one_in: u32, overall: Option<f64>) ->
     Ok(error.filter(|_| traffic.l1_misses > 0.0))
 }
 
-/// How well a sample of one line in `one_in` knows what a function exchanged with memory, where it knows its traffic in
-/// general with the relative error `overall`: with n of its lines seen, of which a share s may be more or fewer, `hypot(overall,
-/// 1/√n, s)`; without an error where no line was seen and none is expected. Or why it does not know.
+/// The error of a function's traffic with memory, in a sample of one line in `one_in` whose general relative error is `overall`. With n
+/// lines seen, of which a share s is in doubt, it is `hypot(overall, 1/√n, s)`; there is no error if no line was seen and none is
+/// expected. Or the reason why it is unknown.
 pub fn error_of_sample(traffic: &Traffic, one_in: u32, overall: Option<f64>) -> Result<Option<f64>, String> {
-    /// So many lines of the sample are expected to be seen at least.
+    /// Minimum number of lines that the sample is expected to see.
     const ENOUGH: f64 = 3.0;
     if one_in <= 1 {
         return Ok(overall);
@@ -116,8 +116,8 @@ pub fn error_of_sample(traffic: &Traffic, one_in: u32, overall: Option<f64>) -> 
     }
 }
 
-/// How well such a sample knows the bytes that it exchanged with memory: of all the lines that were exchanged, in either direction, those
-/// that may be more or fewer, and what windows tell of those that came and those that went. Nothing exchanged has no relative error.
+/// The error of a function's bytes exchanged with memory, from such a sample: from the lines exchanged in either direction that are in
+/// doubt, and from the scatter between windows of reads and writes. No traffic has no relative error.
 pub fn error_of_memory_bytes(traffic: &Traffic, one_in: u32, overall: Option<f64>) -> Option<f64> {
     let lines = (traffic.dram_read + traffic.dram_write) / LINE_BYTES;
     let of_lines = match traffic.seen_lines > 0.0 && one_in > 1 {
@@ -127,8 +127,8 @@ pub fn error_of_memory_bytes(traffic: &Traffic, one_in: u32, overall: Option<f64
     scattered(of_lines, traffic.l3_scatter + traffic.dram_write_scatter, lines)
 }
 
-/// The same of what it exchanged with L3: lines between L2 and L3 tell that. Where none was seen, but lines that may have been
-/// misses, it is as if one had been; lines that other cores took were seen near the core.
+/// The same for its traffic with L3, from the lines between L2 and L3. If the sample saw none, but lines that may have been misses, this
+/// counts as one; lines that other cores took were seen near the core.
 pub fn error_behind_l2(traffic: &Traffic, one_in: u32, overall: Option<f64>) -> Option<f64> {
     let Traffic { l3_seen_lines: seen, l3_stale_lines: stale, l2_misses, .. } = *traffic;
     if one_in <= 1 {
@@ -140,7 +140,7 @@ pub fn error_behind_l2(traffic: &Traffic, one_in: u32, overall: Option<f64>) -> 
     }
 }
 
-/// Of `misses` that a sample of so many `seen` lines tells, which may be more or fewer.
+/// The error of `misses` estimated from `seen` lines of the sample, with (more, fewer) in doubt.
 fn of_seen(seen: f64, (more, fewer): (f64, f64), misses: f64, overall: Option<f64>) -> Option<f64> {
     let doubt = (more + fewer) / (misses + more).max(1.0);
     Some(overall.unwrap_or(0.0).hypot(seen.sqrt().recip()).hypot(doubt))
@@ -183,8 +183,8 @@ pub fn misses(traffic: &Traffic) -> Misses {
     }
 }
 
-/// Pages that instructions with this `traffic` touched. Or why that is not known: they accessed memory, but not where the
-/// model looked.
+/// Pages that instructions with this `traffic` touched. Or the reason why that is unknown: they accessed memory, but not in the model's
+/// sample.
 pub fn pages(estimate: &Estimate, traffic: &Traffic) -> Result<Pages, String> {
     let touched = whole(estimate.pages);
     if touched == 0 && traffic.l1_read + traffic.l1_write > 0.0 {
@@ -193,13 +193,13 @@ pub fn pages(estimate: &Estimate, traffic: &Traffic) -> Result<Pages, String> {
     Ok(Pages { touched, at_least: estimate.sampled })
 }
 
-/// Why there are no such bytes in a sample of one line in `one_in`, which are not for certain none in all.
+/// Why a sample of one line in `one_in` shows no such bytes, although the program may have had some.
 pub fn none_seen(bytes: Option<u64>, one_in: u32) -> Option<String> {
     (bytes == Some(0) && one_in > 1)
         .then(|| format!("none of its lines in the sample, which is one in {one_in}, went there"))
 }
 
-/// How far the compulsory misses of a sample of one line in `one_in` are known.
+/// How well the compulsory misses of a sample of one line in `one_in` are known.
 pub fn compulsory_known(one_in: u32) -> Option<String> {
     let why = "in a sampled run a line counts as new where its page came while it was looked at: of pages that came before they were \
                touched, or in a pause, that is not told, and the figure may be off by factors";
@@ -225,7 +225,7 @@ mod tests {
         assert!((error_of_sample(&resident, 32, None).unwrap().unwrap() - 0.5).abs() < 1e-3);
         let cold = Traffic { cold_lines: 75.0, l3_misses: 100.0, ..seen(1e8, 1e9) };
         assert!((error_of_sample(&cold, 32, None).unwrap().unwrap() - 0.75).abs() < 1e-3);
-        // Of L3 nothing is in doubt because memory is.
+        // A doubt about memory is no doubt about L3.
         let l3 = Traffic { l3_seen_lines: 1e8, l3_stale_lines: 100.0, l2_misses: 300.0, ..resident };
         assert!((error_behind_l2(&l3, 32, None).unwrap() - 0.25).abs() < 1e-3);
         assert_eq!(error_behind_l2(&l3, 1, Some(0.01)), Some(0.01));
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(error_behind_l2(&resident, 32, Some(0.01)), None, "there is no part of nothing");
         let hits = Traffic { l3_stale_lines: 100.0, ..resident };
         assert!(error_behind_l2(&hits, 32, Some(0.01)).unwrap() > 1.0, "L2 had lines that it may not have had");
-        // Nothing missed, and much missed that the next level had, are known; a little is not.
+        // No misses, and many misses that hit the next level, are certain; a few are not.
         assert_eq!(error_of_sample(&seen(0.0, 0.0), 32, Some(0.01)), Ok(None));
         assert_eq!(error_of_sample(&seen(0.0, 1000.0), 32, Some(0.01)), Ok(None));
         assert!(error_of_sample(&seen(0.0, 50.0), 32, Some(0.01)).is_err());

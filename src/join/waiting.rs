@@ -1,22 +1,22 @@
-//! What is waiting rather than work: barriers and locks by name, spin loops by structure.
+//! Distinguishes waiting from work: barriers and locks by name, spin loops by structure.
 
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register};
 
 use crate::isa::x86_64::classify;
 
-/// What a thread waits for.
+/// The reason for which a thread waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// For the other threads of its team.
     Barrier,
-    /// For its turn, or for somebody to wake it.
+    /// For its turn, or for another thread to wake it.
     Lock,
 }
 
-/// How many frames from the leaf a waiting function's name counts: it may have called `syscall` or `sched_yield`.
+/// Number of frames from the leaf in which a waiting function's name counts: it may have called `syscall` or `sched_yield`.
 pub const FRAMES: usize = 3;
 
-/// Spin loops are small; a larger loop with a `pause` does something else besides.
+/// Spin loops are small; a larger loop with a `pause` also does other work.
 const LARGEST_SPIN: usize = 32;
 
 /// Names (or beginnings that end in `*`) of functions that wait for a team: GNU, LLVM and Intel OpenMP, pthread, MPI.
@@ -93,7 +93,7 @@ const LOCKS: &[&str] = &[
     "parking_lot_core::parking_lot::park*",
 ];
 
-/// What the function called `name` waits for, if it is one that waits.
+/// The reason for waiting of the function called `name`, if it waits.
 pub fn by_name(name: &str) -> Option<Wait> {
     let name = name.strip_suffix("@plt").unwrap_or(name);
     let among = |list: &[&str]| {
@@ -121,8 +121,8 @@ pub fn spins<'a>(instructions: impl Iterator<Item = &'a Instruction>) -> bool {
     body.iter().any(|i| i.mnemonic() == Mnemonic::Pause) || only_polls(&body)
 }
 
-/// A loop that writes no memory, calls nothing, and whose registers are set only from what it loads: every iteration
-/// does the same until the memory changes.
+/// A loop that writes no memory, calls nothing, and sets its registers only from memory that it loads: every iteration does the same until
+/// the memory changes.
 fn only_polls(body: &[&Instruction]) -> bool {
     let mut factory = InstructionInfoFactory::new();
     let mut loads = false;
@@ -190,7 +190,7 @@ mod tests {
         assert!(!spin(&[0x48, 0x8b, 0x3f, 0x48, 0x85, 0xff, 0x75, 0xf8]));
         // dec ecx; jne: a delay loop
         assert!(!spin(&[0xff, 0xc9, 0x75, 0xfc]));
-        // pause; addsd xmm0,xmm1; jmp: work that is polite
+        // pause; addsd xmm0,xmm1; jmp: work with a pause
         assert!(!spin(&[0xf3, 0x90, 0xf2, 0x0f, 0x58, 0xc1, 0xeb, 0xf8]));
         // mov [rdi],eax; jmp: stores
         assert!(!spin(&[0x89, 0x07, 0xeb, 0xfc]));

@@ -1,8 +1,8 @@
-//! The machine's ceiling kernels through the model: what it makes of traffic that is known.
+//! Runs the machine's ceiling kernels through the model and compares its traffic with the known one.
 //!
-//! Streams with the loads and stores of the `dram.*` ceilings run over twice what the caches hold, again and again; what
-//! the model counts, over what such a kernel moves by definition, is its error. It contains what placement and
-//! replacement do to streams; what real prefetchers and replacement policies do it does not.
+//! Streams with the loads and stores of the `dram.*` ceilings repeatedly traverse twice the size of the caches. The error is the model's
+//! traffic divided by the traffic that the kernel moves by definition. It contains the effects of page placement and replacement on
+//! streams, but not those of real prefetchers and replacement policies.
 
 use crate::memory::address::page_color::{PageColoring, SetSample};
 use crate::memory::caches::geometry::Geometry;
@@ -42,7 +42,7 @@ const KERNELS: [Kernel; 8] = [
 ];
 
 impl Kernel {
-    /// Arrays that caches hold; all that it has where they hold none.
+    /// Arrays that caches hold; all its arrays if they hold none.
     fn cached_arrays(&self) -> u64 {
         (self.loads + u64::from(self.store == Store::Filled)).max(1)
     }
@@ -57,7 +57,7 @@ impl Kernel {
             }
     }
 
-    /// Lines that the model moves, over those that are known.
+    /// Lines that the model moves, divided by the known number.
     fn ratio(&self, geometry: &Geometry, placement: PageColoring) -> f64 {
         let classes = SetSample::for_sets(geometry.l2.unwrap_or(geometry.last).sets());
         let mut caches = Hierarchy::new(geometry.clone(), placement, Scope::OneClass(classes));
@@ -72,10 +72,10 @@ impl Kernel {
         (moved_lines(&caches, owner) - before) as f64 / (measured * self.known()) as f64
     }
 
-    /// Goes over the lines of all arrays that are of class 0. Returns how many these are in each.
+    /// Traverses the lines of class 0 in all arrays. Returns their number in each array.
     fn pass(&self, caches: &mut Hierarchy, owner: Owner, lines: u64, classes: SetSample) -> u64 {
         let place = |array: u64, line: u64| Line((array + 1) << 36 | line);
-        // Arrays are aligned alike: lines of one number are all in the class, or none is.
+        // Arrays have the same alignment: lines of one number are all in the class, or none is.
         let admitted = (0..lines).filter(|&line| classes.of(place(0, line)) == 0);
         let step = |line: u64| {
             (0..self.loads).for_each(|array| _ = caches.access(0, owner, place(array, line), false));
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_model_that_forgets_write_backs_is_found_out() {
-        // An update whose write-backs are not counted moves half of what it should.
+        // An update without write-backs moves half of its known traffic.
         let wrong = Kernel { id: "dram.update", loads: 1, store: Store::None };
         let right = Kernel { store: Store::InPlace, ..wrong };
         let geometry = Geometry::assumed(1);

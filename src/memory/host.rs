@@ -1,4 +1,4 @@
-//! What the model needs to know of this host beyond its list of caches.
+//! Properties of this host that the model needs beyond its list of caches.
 
 use std::path::Path;
 
@@ -11,8 +11,8 @@ use crate::memory::caches::geometry::{Geometry, LastLevelPolicy};
 impl Geometry {
     /// The geometry of this host, whose topology lists `caches`, for a program that may use `cores` CPUs.
     ///
-    /// Inclusion is what `cpuid` says (Intel leaf 4, AMD leaf 8000_001Dh, bit 1 of EDX). A last level that is not
-    /// inclusive is a victim cache on all x86-64 CPUs that have an L2 before it.
+    /// `cpuid` reports inclusion (Intel leaf 4, AMD leaf 8000_001Dh, bit 1 of EDX). A last level that is not inclusive is a victim cache
+    /// on all x86-64 CPUs that have an L2 before it.
     pub fn of_host(caches: &[Cache], cores: u32) -> (Geometry, Vec<Warning>) {
         let policy = match inclusive(3) {
             Some(true) => LastLevelPolicy::Inclusive,
@@ -23,7 +23,7 @@ impl Geometry {
     }
 }
 
-/// Whether the CPU's unified cache of `level` holds everything that the levels before it hold; `None` if it does not say.
+/// Whether the CPU's unified cache of `level` includes the lines of the levels before it; `None` if the CPU does not report it.
 #[cfg(target_arch = "x86_64")]
 fn inclusive(level: u8) -> Option<bool> {
     let caches = raw_cpuid::CpuId::new().get_cache_parameters()?;
@@ -37,7 +37,7 @@ fn inclusive(_level: u8) -> Option<bool> {
 }
 
 impl PageColoring {
-    /// How this host places a program's pages: in 2 MiB runs where transparent huge pages are `always` on.
+    /// How this host places a program's pages: in 2 MiB runs if transparent huge pages are `always` on.
     pub fn of_host() -> PageColoring {
         Self::from_setting(Path::new("/sys/kernel/mm/transparent_hugepage/enabled"))
     }

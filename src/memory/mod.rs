@@ -6,14 +6,14 @@
 //!                          threads      sampling  line      3C, NT       thread)     error
 //! ```
 //!
-//! Exact: one hierarchy sees all accesses. Sampled: in windows (`sampling/schedule.rs`) one that is a part of the host's sees one line
-//! in 32, and in bursts within them (`sampling/bursts.rs`) one with the L1 caches alone sees everything. What bursts missed of L1 is
-//! told by the former (`estimate/control_variate.rs`).
+//! Exact: one hierarchy sees all accesses. Sampled: in windows (`sampling/schedule.rs`) a hierarchy of a part of the host's size sees one
+//! line in 32, and in bursts within them (`sampling/bursts.rs`) a hierarchy of the L1 caches alone sees all accesses. The former estimates
+//! the L1 events that bursts did not see (`estimate/control_variate.rs`).
 //!
-//! Byte convention: docs/conventions.md, Bytes. A fill is booked on the instruction that caused it, a write-back on the one that
-//! last wrote the line; lines still dirty when the program ends are written back then. A non-temporal line counts 64
-//! bytes when it leaves the write-combining buffers, complete or not. Software prefetches fill like loads and execute no
-//! bytes. Hardware prefetchers, page walks, instruction fetches and the kernel's accesses are not modelled.
+//! Byte convention: docs/conventions.md, Bytes. A fill is charged to the instruction that caused it, a write-back to the one that last
+//! wrote the line; lines still dirty when the program ends are written back then. A non-temporal line counts 64 bytes when it leaves the
+//! write-combining buffers, complete or not. Software prefetches fill like loads and execute no bytes. Hardware prefetchers, page walks,
+//! instruction fetches and the kernel's accesses are not modelled.
 
 pub mod address;
 mod attribution;

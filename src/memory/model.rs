@@ -33,31 +33,31 @@ use crate::memory::sampling::executions::Executions;
 use crate::memory::sampling::page_arrivals::Arrivals;
 use crate::memory::sampling::schedule::PhaseSchedule;
 
-/// Lines that all caches of a model hold at most: 64 MB.
+/// Maximum lines that all caches of a model hold: 64 MB.
 const MAX_LINES: u64 = 5 << 20;
-/// Accesses that are put off at most, but for a batch: what the start or a window collects, 5 MB.
+/// Maximum accesses in the backlog, beyond one batch: the accesses that the start or a window collects, 5 MB.
 const MOST_PUT_OFF: u64 = 3 << 16;
-/// The same where what becomes of them tells what is collected next, or where no end of them comes: a burst of a thread.
+/// The same while the simulation decides what to collect next, or while a phase has no end in sight: a burst of a thread.
 const FEW_PUT_OFF: u64 = 1 << 14;
 
 /// A model of a host's caches, fed with the program's accesses.
 pub struct CacheModel {
     geometry: Geometry,
     placement: PageColoring,
-    /// Exact: everything. Sampled: L1, from the bursts.
+    /// All levels in an exact model; L1, from bursts, in a sampled one.
     full: Hierarchy,
     sampled: Option<Sampled>,
     classes: SetSample,
     has_l2: bool,
     owners: Owners,
     pages: TouchedPages,
-    /// Where the processes are real ones.
+    /// Only for processes of this host.
     data: Option<DataSamples>,
     backlog: Backlog,
     interleaver: Interleaver,
     /// The phase that each thread is in.
     phases: HashMap<u32, Phase>,
-    /// By core: what its thread accessed last went through [`full`](Self::full).
+    /// By core: whether the last accesses of its thread went through [`full`](Self::full).
     full_is_current: Vec<bool>,
     executed: Executions,
     strata: WindowWeights,
@@ -66,22 +66,22 @@ pub struct CacheModel {
     warnings: Vec<Warning>,
 }
 
-/// What a sampled model has besides.
+/// Additional state of a sampled model.
 struct Sampled {
-    /// What lies behind L1, from the lines of class 0.
+    /// The levels beyond L1, with lines of class 0.
     hierarchy: Hierarchy,
-    /// What they say about L1.
+    /// Correlation of these lines with L1 events in bursts.
     control: ControlVariate,
     rhythm: BurstSchedule,
     pace: PhaseSchedule,
-    /// Pauses since the course was told last.
+    /// Pauses since the last call of `course`.
     pauses: u64,
-    /// Where the processes are real ones.
+    /// Only for processes of this host.
     arrivals: Option<Arrivals>,
 }
 
 impl Sampled {
-    /// What was counted in the last window is final.
+    /// Fixes the counts of the last window.
     fn close_window(&mut self, classes: SetSample) {
         if let Some(arrivals) = &self.arrivals {
             self.hierarchy.tallies.limit_compulsory(arrivals.share(classes.count()), self.pace.is_warm());
@@ -96,18 +96,18 @@ impl CacheModel {
         Self::new(geometry, placement, warnings, false)
     }
 
-    /// An empty model of `geometry` that wants a sample: windows between pauses, in them one line in 32 (fewer where L2
-    /// is small), and all accesses in bursts.
+    /// An empty model of `geometry` that wants a sample: windows between pauses, in them one line in 32 (fewer if L2 is small), and all
+    /// accesses in bursts.
     pub fn sampled(geometry: Geometry, placement: PageColoring, warnings: Vec<Warning>) -> Self {
         Self::new(geometry, placement, warnings, true)
     }
 
-    /// The same for processes of this host, whose ids accesses are recorded with: the model asks the kernel about them.
+    /// The same for processes of this host, with their process ids in the accesses: the model asks the kernel about them.
     pub fn of_host_processes(mut self) -> Self {
         let rule = PhysicalMap::Rule(self.placement);
         let kinds = || HugePages::new(self.placement);
         let frames = Frames::readable().map(|frames| match self.sampled {
-            // Bursts are short, and nothing of them comes from memory.
+            // Bursts are short, and none of their lines comes from memory.
             Some(_) => PhysicalMap::Frames(frames.of_the_latest(), self.placement, None),
             None => PhysicalMap::Frames(frames, self.placement, kinds()),
         });
@@ -190,7 +190,7 @@ impl CacheModel {
         let mut before = 0;
         if part.selected {
             control.end_burst(part.thread, &self.full.tallies, &mut hierarchy.tallies);
-            // What is left out of this part L1 never sees.
+            // L1 does not see the accesses that the sample leaves out of this part.
             if self.full_is_current.get(place.core).copied().unwrap_or(false) {
                 self.full.interrupt(place.core);
             }
@@ -228,7 +228,7 @@ impl CacheModel {
         pace.simulated(part.phase, accesses * one_in, hierarchy.fills() - fills, hierarchy.stale() - stale);
     }
 
-    /// Takes a batch. Nothing of it is simulated yet, unless too much waits.
+    /// Takes a batch. The model simulates none of it yet, unless the backlog is too large.
     fn receive(&mut self, thread: u32, process: u32, selected: bool, accesses: &[Access]) {
         if self.sampled.is_some() && !selected && weights(accesses, 1) > BurstSchedule::LONGEST {
             let (burst, others) = split(accesses, BurstSchedule::LONGEST);
@@ -246,7 +246,7 @@ impl CacheModel {
             self.full.meet(process, space, accesses);
         }
         let phase = self.phases.get(&thread).copied().unwrap_or_default();
-        // What is collected next depends on what came, not on what became of it.
+        // The next collection depends on the accesses received, not on their simulation.
         let rhythm = self.sampled.as_mut().map(|sampled| &mut sampled.rhythm);
         let warm_up = rhythm.map_or(0, |rhythm| rhythm.note(thread, selected, weights));
         self.backlog.push(Part { thread, process, selected, phase, warm_up, accesses }, one_in);
@@ -254,7 +254,7 @@ impl CacheModel {
         while self.backlog.exceeds(self.most_put_off()) && self.simulate_some() {}
     }
 
-    /// So many accesses came, all or one in so many.
+    /// Notes that `accesses` were received, all or one in `one_in`.
     fn note_received(&mut self, phase: Phase, accesses: u64, one_in: u64) {
         let Some(Sampled { pace, arrivals, .. }) = &mut self.sampled else { return };
         let ended = pace.received(phase, accesses * one_in) && phase == Phase::Measuring;
@@ -266,7 +266,7 @@ impl CacheModel {
         self.note_arrived(arrived);
     }
 
-    /// So many pages had arrived in the window when all of it was received that was.
+    /// Notes how many pages had arrived in the window when the accesses received so far came.
     fn note_arrived(&mut self, pages: Option<u64>) {
         if let Some(pages) = pages
             && !self.backlog.note_arrived(pages)
@@ -275,7 +275,7 @@ impl CacheModel {
         }
     }
 
-    /// So many pages had arrived in the window when all of it was received that is simulated now.
+    /// Notes how many pages had arrived in the window when the accesses simulated so far were received.
     fn note_met(&mut self, pages: u64) {
         if let Some(Sampled { hierarchy, arrivals: Some(arrivals), .. }) = &mut self.sampled {
             arrivals.met(pages, hierarchy.met());
@@ -293,19 +293,19 @@ impl CacheModel {
         self.in_order(|interleaver, model| interleaver.add(part, |part| model.simulate(part)));
     }
 
-    /// Simulates what waits for other threads.
+    /// Simulates the parts that wait for other threads.
     fn play_all(&mut self) {
         self.in_order(|interleaver, model| interleaver.finish(|part| model.simulate(part)));
     }
 
-    /// Has the interleaver play parts in this model, which holds it otherwise.
+    /// Has the interleaver, which this model holds, play parts in the model.
     fn in_order(&mut self, play: impl FnOnce(&mut Interleaver, &mut Self)) {
         let mut interleaver = std::mem::take(&mut self.interleaver);
         play(&mut interleaver, self);
         self.interleaver = interleaver;
     }
 
-    /// Simulates a piece of what was put off; false if nothing was.
+    /// Simulates a piece of the backlog; false if there is none.
     fn simulate_some(&mut self) -> bool {
         let Some(mut batch) = self.backlog.take() else { return false };
         let is_alone = self.interleaver.plays_at_once(batch.thread());
@@ -330,7 +330,7 @@ fn owner(owners: &mut Owners, full: &mut Hierarchy, sampled: Option<&mut Hierarc
     owner
 }
 
-/// An amount as accesses, of which strings have one a line.
+/// An amount as accesses; a string counts one per line.
 fn in_accesses(amount: &Amount) -> u64 {
     if amount.strings { amount.amount / LINE_BYTES } else { amount.amount }
 }
@@ -359,7 +359,8 @@ impl AccessSink for CacheModel {
     }
 
     fn work(&mut self) -> bool {
-        // Of several threads batches are simulated whole, which takes milliseconds: not while they wait for us again and again.
+        // With several threads, batches are simulated whole, which takes milliseconds: not while the threads wait for the model
+        // repeatedly.
         let waits = matches!(self.phase(), Phase::Opening | Phase::Measuring) && !self.interleaver.is_alone();
         !waits && self.simulate_some()
     }
@@ -412,7 +413,7 @@ impl AccessSink for CacheModel {
         if matches!(phase, Phase::Pause | Phase::Warming) {
             self.catch_up();
         }
-        // What was put off may have ended it already.
+        // The simulation of the backlog may have ended the phase already.
         let Some(sampled) = self.sampled.as_mut().filter(|sampled| sampled.pace.phase() == phase) else { return };
         if phase == Phase::Pause {
             sampled.hierarchy.age();
@@ -451,7 +452,7 @@ impl AccessSink for CacheModel {
     }
 
     fn unmapped(&mut self, process: u32, from: u64, to: u64) {
-        // What was accessed there before was there.
+        // Earlier accesses there belong to the old mapping.
         self.catch_up();
         if self.interleaver.awaits(process, from..to) {
             self.play_all();
@@ -472,7 +473,8 @@ impl AccessSink for CacheModel {
     fn course(&mut self, amounts: &[Amount]) {
         self.catch_up();
         if let Some(Sampled { hierarchy, pace, pauses, .. }) = &mut self.sampled {
-            // Where not every window is told of, of the latest pause its part; those before it stay as they are.
+            // If `course` is not called for every window, the latest pause gets an equal part; stays of earlier pauses are left as they
+            // are.
             let of_pauses = amounts.iter().filter(|amount| amount.phase == Phase::Pause).map(in_accesses).sum::<u64>();
             hierarchy.measure(pace.outlasts(of_pauses / std::mem::take(pauses).max(1)));
         }

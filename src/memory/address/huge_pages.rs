@@ -1,8 +1,8 @@
-//! Which runs of 2 MiB the kernel holds in huge pages: lines in them keep their distances in physical memory.
+//! The runs of 2 MiB that the kernel holds in huge pages: lines in them keep their distances in physical memory.
 //!
-//! The kernel is asked when a run is first met, once. From Linux 6.7 on it tells what it maps by one entry for 2 MiB
-//! (`PAGEMAP_SCAN`, Documentation/admin-guide/mm/pagemap.rst), which needs no right but that to look at the process. Before,
-//! `/proc/PID/smaps` tells how much of a mapping is held so; all its runs are then taken as the larger part is.
+//! The model asks the kernel once, when a run is first met. From Linux 6.7 on the kernel reports runs mapped by one entry for 2 MiB
+//! (`PAGEMAP_SCAN`, Documentation/admin-guide/mm/pagemap.rst), which needs no right but that to look at the process. Earlier kernels
+//! report in `/proc/PID/smaps` how much of a mapping is in huge pages; all its runs then count as the larger part does.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -25,34 +25,34 @@ mod ioctl {
 /// log2 of the bytes of a run, and of its pages.
 const RUN_SHIFT: u32 = 21;
 const RUN_PAGES_SHIFT: u32 = RUN_SHIFT - PAGE_SHIFT;
-/// Runs that something is kept of at most: 512 GiB. Those beyond are placed as where nothing is known.
+/// Maximum runs that are remembered: 512 GiB. Those beyond use the rule for unknown runs.
 const MOST_RUNS: usize = 1 << 18;
-/// Page maps that are held open at most.
+/// Maximum page maps that are held open.
 const MOST_FILES: usize = 64;
-/// Lists of mappings that are read at most in a run: each costs a walk through all pages of a process.
+/// Maximum lists of mappings that are read in a run: each costs a walk through all pages of a process.
 const MOST_LISTS: usize = 256;
-/// And at most one part in so many of the time is spent on them.
+/// Reading them takes at most one part in this many of the time.
 const LIST_SHARE: u32 = 50;
 
 /// The runs of 2 MiB that were met, and whether each is a huge page.
 #[derive(Debug)]
 pub struct HugePages {
-    /// What is taken of runs that are not known.
+    /// The rule for runs that are not known.
     otherwise: PageColoring,
     /// By run of an address space.
     known: HashMap<u64, bool, Mixing>,
-    /// How many were met, and huge ones of them.
+    /// Number of runs met, and of huge ones among them.
     met: usize,
     huge: usize,
     latest: LastLookup,
-    /// Runs that had no pages: they are asked for again with the next batch.
+    /// Runs that had no pages: the next batch asks for them again.
     absent: Vec<u64>,
     scans: bool,
     maps: HashMap<u32, File>,
     /// By address space: mappings that have pages, and whether most are huge.
     lists: HashMap<u32, Vec<Listed>>,
     lists_read: usize,
-    /// What that took, and when this began.
+    /// Time spent reading lists, and the start of the run.
     list_time: Duration,
     begun: Instant,
 }
@@ -66,17 +66,17 @@ struct Listed {
 }
 
 impl Listed {
-    /// What is left of it without the addresses from `from` to `to`.
+    /// The parts of it outside the addresses from `from` to `to`.
     fn without(self, from: u64, to: u64) -> impl Iterator<Item = Listed> {
         let (before, after) = (self.to.min(from), self.from.max(to));
         let parts = [Listed { to: before, ..self }, Listed { from: after, ..self }];
-        // What does not overlap is whole on one side.
+        // A mapping without overlap is whole on one side.
         parts.into_iter().filter(|part| part.from < part.to)
     }
 }
 
 impl HugePages {
-    /// None met yet; `None` where pages are not of 4 KiB.
+    /// No runs met yet; `None` if pages are not of 4 KiB.
     pub fn new(otherwise: PageColoring) -> Option<Self> {
         if sysconf(SysconfVar::PAGE_SIZE).ok()?? != 1 << PAGE_SHIFT {
             return None;
@@ -122,13 +122,12 @@ impl HugePages {
         }
     }
 
-    /// Whether `line` lies in a huge page; `None` where that is not known.
+    /// Whether `line` lies in a huge page; `None` if that is not known.
     pub fn holds(&self, line: Line) -> Option<bool> {
         self.known.get(&run_of(line)).copied()
     }
 
-    /// What was mapped from address `from` up to `to` in address space `space` is not there any more: what comes there may be held
-    /// otherwise.
+    /// Addresses `from` to `to` of address space `space` were unmapped: a new mapping there may have pages of another kind.
     pub fn forget(&mut self, space: u32, from: u64, to: u64) {
         let run = |address| run_of(Line::of(address, space));
         let gone = run(from)..run(to.saturating_sub(1)) + 1;
@@ -143,7 +142,7 @@ impl HugePages {
         }
     }
 
-    /// In words: whose addresses index the levels behind L1.
+    /// In words: the addresses that index the levels beyond L1.
     pub fn in_words(&self) -> String {
         let percent = 100.0 * self.huge as f64 / self.met as f64;
         match (self.huge, self.met - self.huge) {
@@ -207,7 +206,7 @@ impl HugePages {
         self.maps.get(&process).ok_or(Errno::ESRCH)
     }
 
-    /// The same from the list of mappings; `None` if it does not tell.
+    /// The same from the list of mappings; `None` if the list has no mapping there.
     fn in_list(&mut self, process: u32, space: u32, address: u64) -> Option<bool> {
         // The run's middle: a mapping may begin or end in it.
         let middle = address.wrapping_add(1 << (RUN_SHIFT - 1));
@@ -259,7 +258,7 @@ fn scan(map: std::os::fd::RawFd, address: u64) -> nix::Result<Option<bool>> {
         category_anyof_mask: 0,
         return_mask: PAGE_IS_PRESENT | HUGE,
     };
-    // SAFETY: `argument` is what this request takes, and points to one region, as `vec_len` says; both outlive the call.
+    // SAFETY: `argument` is the structure that this request takes, and points to one region, as `vec_len` says; both outlive the call.
     let regions = unsafe { ioctl::pagemap_scan(map, &raw mut argument) }?;
     Ok((regions > 0).then_some(region.categories & HUGE != 0))
 }
@@ -293,7 +292,7 @@ mod tests {
         let mapped = unsafe { mmap_anonymous(None, length, rights, kind).unwrap() };
         let first = mapped.as_ptr().align_offset(RUN);
         [(first, MmapAdvise::MADV_HUGEPAGE), (first + RUN, MmapAdvise::MADV_NOHUGEPAGE)].map(|(at, advice)| {
-            // SAFETY: inside of the mapping, which nothing else knows of.
+            // SAFETY: inside the mapping, which no other code knows of.
             unsafe {
                 let run = mapped.byte_add(at);
                 let _ = madvise(run, RUN, advice);
@@ -305,7 +304,7 @@ mod tests {
         })
     }
 
-    /// Of both runs whether they are huge pages, as the one or the other source says.
+    /// For both runs whether they are huge pages, according to the one or the other source.
     fn found(scans: bool) -> [Option<bool>; 2] {
         let runs = two_runs();
         let mut pages = HugePages { scans, ..HugePages::new(PageColoring::Identity).unwrap() };
@@ -333,7 +332,7 @@ mod tests {
         let (rights, kind) = (ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_PRIVATE);
         // SAFETY: a mapping of its own, anywhere, that stays.
         let mapped = unsafe { mmap_anonymous(None, length, rights, kind).unwrap() };
-        // SAFETY: inside of the mapping, which nothing else knows of.
+        // SAFETY: inside the mapping, which no other code knows of.
         let run = unsafe { mapped.cast::<u8>().add(mapped.as_ptr().align_offset(RUN)) };
         let address = run.as_ptr() as u64;
         let mut pages = HugePages::new(PageColoring::Identity).unwrap();

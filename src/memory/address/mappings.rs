@@ -1,7 +1,7 @@
-//! What is mapped at an address of a process: from its map, and from what the engine tells of large allocations.
+//! The mapping at an address of a process: from the kernel's map, and from the engine's reports of large allocations.
 //!
-//! The kernel's map names files, heap and stack, and joins neighbouring anonymous memory; allocations say who asked for
-//! which part of it. The map is read when an address is met that is not known, but not all the time.
+//! The kernel's map names files, heap and stack, and joins neighbouring anonymous memory; allocations show which code requested which part
+//! of it. The map is read when an unknown address is met, but at a limited rate.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
@@ -14,15 +14,15 @@ use crate::profile::evidence::data::{Allocation, Backing, DataMapping};
 use crate::tracee::maps::{Mapping, read_maps};
 use crate::tracee::modules::ModuleTable;
 
-/// After a map was read, it is not read again for so many times as long as that took.
+/// After a map was read, it is not read again for this many times the duration of that reading.
 const REREAD: u32 = 50;
 /// The least time between two readings.
 const REREAD_EVERY: Duration = Duration::from_millis(1);
-/// Ranges that are gone are remembered, for accesses that are still to be looked at.
+/// Unmapped ranges that are remembered, for accesses that are still in the backlog.
 const MOST_FORMER: usize = 64;
-/// Allocations of a process that are known at a time: 0.5 KB each.
+/// Maximum allocations known of a process at a time: 0.5 KB each.
 const MOST_ALLOCATIONS: usize = 1 << 10;
-/// Mappings of a process that are known at a time, the largest ones: 0.2 KB each.
+/// Maximum mappings known of a process at a time, the largest ones: 0.2 KB each.
 const MOST_MAPPINGS: usize = 1 << 14;
 /// Processes whose maps are kept.
 const MOST_PROCESSES: usize = 16;
@@ -35,18 +35,18 @@ pub struct Mappings {
     modules: ModuleTable,
     of: HashMap<u32, Space>,
     entered: Vec<DataMapping>,
-    /// So often a map was read.
+    /// How often a map was read.
     readings: u64,
 }
 
-/// What is known of an address.
+/// The mapping at an address, as far as known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
     /// The mapping of this number.
     In(u32),
     /// Nothing is mapped there any more.
     Gone,
-    /// The map of its process has not been read since it came, or could not be.
+    /// The map of its process was not read since the mapping appeared, or could not be read.
     Unread,
 }
 
@@ -55,7 +55,7 @@ pub enum Found {
 struct Space {
     allocated: Ranges,
     mapped: Ranges,
-    /// There were more mappings than are kept.
+    /// There were more mappings than there is room for.
     incomplete: bool,
     former: VecDeque<(u64, Range)>,
     next_read: Option<Instant>,
@@ -68,7 +68,7 @@ type Ranges = BTreeMap<u64, Range>;
 struct Range {
     end: u64,
     mapping: DataMapping,
-    /// Its number, once something was found in it.
+    /// Its number, once a sample was found in it.
     entered: Option<u32>,
 }
 
@@ -101,17 +101,17 @@ impl Mappings {
         range.entered.map_or(Found::Unread, Found::In)
     }
 
-    /// Lets the maps of all processes be read when one is asked for next, however short ago they were.
+    /// Allows the next look-up to read the map of any process again, however recently it was read.
     pub fn read_again(&mut self) {
         self.of.values_mut().for_each(|space| space.next_read = None);
     }
 
-    /// So often a map was read.
+    /// How often a map was read.
     pub fn readings(&self) -> u64 {
         self.readings
     }
 
-    /// `child` begins with what `parent` has.
+    /// `child` starts with the allocations of `parent`.
     pub fn forked(&mut self, parent: u32, child: u32) {
         let Some(allocated) = self.of.get(&parent).map(|space| space.allocated.clone()) else { return };
         if let Some(space) = space(&mut self.of, child) {
@@ -119,7 +119,7 @@ impl Mappings {
         }
     }
 
-    /// A number for what is not known to be in any mapping.
+    /// A number for samples whose mapping is unknown.
     pub fn unread(&mut self) -> u32 {
         self.entered.push(DataMapping { bytes: 0, backing: Backing::Unread });
         self.entered.len() as u32 - 1
@@ -137,7 +137,7 @@ impl Mappings {
         }
     }
 
-    /// What `process` had at `from..to` is gone.
+    /// The memory of `process` at `from..to` is gone.
     pub fn unmapped(&mut self, process: u32, from: u64, to: u64) {
         let Some(space) = self.of.get_mut(&process) else { return };
         for ranges in [&mut space.allocated, &mut space.mapped] {
@@ -147,13 +147,13 @@ impl Mappings {
         space.former.drain(..surplus);
     }
 
-    /// The mappings that something was found in, and the modules that they refer to.
+    /// The mappings that samples were found in, and the modules that they refer to.
     pub fn into_evidence(self) -> (Vec<ModuleInfo>, Vec<DataMapping>) {
         (self.modules.into_modules(), self.entered)
     }
 }
 
-/// The mappings of `process`; `None` where too many processes live.
+/// The mappings of `process`; `None` if there are too many processes.
 fn space(of: &mut HashMap<u32, Space>, process: u32) -> Option<&mut Space> {
     if of.len() >= MOST_PROCESSES && !of.contains_key(&process) {
         of.retain(|process, _| Path::new(&format!("/proc/{process}")).exists());
@@ -167,14 +167,14 @@ impl Space {
         holding(&mut self.allocated, address).or_else(|| holding(&mut self.mapped, address))
     }
 
-    /// Reads the map, if that was not done a moment ago; whether it was.
+    /// Reads the map unless it was read a moment ago; returns whether it did.
     fn read(&mut self, process: u32, modules: &mut ModuleTable) -> bool {
         let now = Instant::now();
         if self.next_read.is_some_and(|next| now < next) {
             return false;
         }
         let pid = Pid::from_raw(process as i32);
-        // A process that has ended keeps what was known of it.
+        // A process that has ended keeps its known mappings.
         let maps = read_maps(pid).unwrap_or_default();
         if !maps.is_empty() {
             let before = std::mem::take(&mut self.mapped);
@@ -198,7 +198,7 @@ impl Space {
     }
 }
 
-/// What `map` is of; `before` is the end, module and bias of the mapping before it, if that is a module's.
+/// The backing of `map`; `before` is the end, module and bias of the mapping before it, if that is a module's.
 fn backing(pid: Pid, map: &Mapping, before: Option<(u64, u32, u64)>, modules: &mut ModuleTable) -> Backing {
     if map.is_file() {
         let located = modules.locate(pid, map);
@@ -221,7 +221,7 @@ fn holding(ranges: &mut Ranges, address: u64) -> Option<&mut Range> {
     ranges.range_mut(..=address).next_back().map(|(_, range)| range).filter(|range| address < range.end)
 }
 
-/// Keeps as many of `ranges` as there is room for; whether any had to go.
+/// Keeps as many of `ranges` as there is room for; returns whether any had to go.
 fn drop_smallest(ranges: &mut Ranges) -> bool {
     let too_many = ranges.len() > MOST_MAPPINGS;
     if too_many {
@@ -237,7 +237,7 @@ fn drop_smallest(ranges: &mut Ranges) -> bool {
     too_many
 }
 
-/// Takes `from..to` out of `ranges`; returns what was there.
+/// Takes `from..to` out of `ranges`; returns the part taken out.
 fn cut(ranges: &mut Ranges, from: u64, to: u64) -> Vec<(u64, Range)> {
     let before = ranges.range(..from).next_back().filter(|(_, range)| range.end > from).map(|(start, _)| *start);
     let starts: Vec<u64> =
@@ -293,7 +293,7 @@ mod tests {
         let (first, second) = (mappings.find(nobody, 0x10_0000), mappings.find(nobody, 0x2f_ffff));
         assert_eq!((first, second), (Found::In(0), Found::In(1)));
         assert_eq!(mappings.find(nobody, 0x30_0000), Found::Unread, "nobody's map cannot be read");
-        // Somebody else gets a part of it; what is still to be looked at of the rest is known.
+        // Another mapping gets a part of it; accesses in the backlog to the rest still find the old one.
         mappings.unmapped(nobody, 0x10_0000, 0x18_0000);
         mappings.allocated(nobody, asked(0x10_0000, 0x4_0000));
         let third = mappings.find(nobody, 0x10_0000);

@@ -1,4 +1,4 @@
-//! What stands behind an address: where its page lies in physical memory, and what is mapped there.
+//! Properties of an address: the place of its page in physical memory, and its mapping.
 
 pub mod huge_pages;
 pub mod mappings;

@@ -1,17 +1,18 @@
-//! Where the operating system put a page: the part of a physical address that L2 and last-level caches index by.
+//! The part of a page's physical address that indexes L2 and last-level caches.
 //!
-//! L1 is indexed by virtual address. The levels behind it are indexed by physical address, which the model does not
-//! know but for those who may see the page map (`address/page_frames.rs`): exact runs and bursts go by it, sampled lines a second time
-//! (`hierarchy/placed.rs`). Else it places pages pseudo-randomly, the same way in every run. The low five bits of a page's colour follow from its number: consecutive pages, and those any other
-//! distance apart, take all colours in turn (almost: a multiplicative sequence), as pages from one huge page or one run of free
-//! memory do, and the sampling of sets (`sampling/bursts.rs`) can be decided from the virtual address alone.
+//! L1 is indexed by virtual address. The levels beyond it are indexed by physical address, which the model only knows if it may read the
+//! page map (`address/page_frames.rs`): exact runs and bursts use it, sampled lines use it in a second model
+//! (`hierarchy/physical_index.rs`). Otherwise it places pages pseudo-randomly, the same way in every run. The low five bits of a page's
+//! colour follow from its number: consecutive pages, and those any other distance apart, take all colours in turn (almost: a
+//! multiplicative sequence), as pages from one huge page or one run of free memory do, and the sampling of sets (`sampling/bursts.rs`) can
+//! be decided from the virtual address alone.
 
 use crate::memory::caches::geometry::LINE_SHIFT;
 use crate::memory::caches::hash::mix;
 use crate::memory::caches::line::{Line, PAGE_LINES_SHIFT};
 use crate::profile::evidence::memory::PAGE_FACTOR;
 
-/// The low colour bits that tell the class.
+/// The low colour bits, which determine the class.
 const LOW: u64 = 0x1f;
 /// Pages of 4 KiB in one of 2 MiB.
 const HUGE_PAGE: u64 = 1 << 9;
@@ -34,7 +35,7 @@ impl SetSample {
         SetSample { bits: sets.max(1).ilog2().saturating_sub(6).clamp(3, LOW.count_ones()) }
     }
 
-    /// Lines that each line of class 0 stands for.
+    /// Lines that each line of class 0 represents.
     pub fn count(self) -> u64 {
         1 << self.bits
     }
@@ -54,19 +55,19 @@ impl SetSample {
     }
 }
 
-/// How pages are placed.
+/// Rules for the placement of pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageColoring {
-    /// 2 MiB runs stay together: what transparent huge pages give.
+    /// 2 MiB runs stay together, as with transparent huge pages.
     HugePages,
     /// Each 4 KiB page for itself.
     SmallPages,
-    /// Physical = virtual: for comparison with simulators that do so.
+    /// Physical = virtual: for comparison with simulators that assume so.
     Identity,
 }
 
 impl PageColoring {
-    /// In words: whose addresses index the levels behind L1.
+    /// In words: the addresses that index the levels beyond L1.
     pub fn in_words(self) -> &'static str {
         match self {
             PageColoring::HugePages => "pseudo-random, runs of 2 MiB together",
@@ -85,13 +86,13 @@ impl PageColoring {
         }
     }
 
-    /// The number that a cache's set is taken from: position in the page, colour above it.
+    /// The number that selects a cache's set: position in the page, colour above it.
     pub fn index(self, line: Line) -> u64 {
         line.in_frame(self.color(line))
     }
 
-    /// The same with a frame in the colour's place, for caches to which lines of all classes come: in a huge page the low bits
-    /// of frames are those of the addresses.
+    /// The same with a frame in place of the colour, for caches that lines of all classes enter: in a huge page the low bits of frames are
+    /// those of the addresses.
     pub fn index_by_frame(self, line: Line) -> u64 {
         match self {
             PageColoring::HugePages => {
@@ -115,17 +116,17 @@ fn low_color(page: u64) -> u64 {
     u64::from(product(page) >> 27)
 }
 
-/// Which sets of a sliced cache the page in `frame` has: an exclusive or of bits of its address.
+/// The sets of a sliced cache that the page in `frame` has: an exclusive or of bits of its address.
 fn slices(frame: u64) -> u64 {
     ((frame ^ frame >> 6 ^ frame >> 12) & LOW) | ((frame ^ mix(frame / HUGE_PAGE)) & !LOW)
 }
 
-/// How a cache finds its set: its number of sets, and which part of the lines comes to it.
+/// How a cache finds its set: its number of sets, and the part of the lines that it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Indexing {
     sets: u32,
     classes: SetSample,
-    /// Lines come with the frames of their pages.
+    /// Whether lines have the frames of their pages.
     hashes_frames: bool,
 }
 
@@ -135,22 +136,21 @@ impl Indexing {
         Indexing { sets: (sets >> classes.bits).max(1), classes, hashes_frames: false }
     }
 
-    /// The same for a last level of several slices, to which lines come with the frames of their pages: which slice a line
-    /// belongs to is hashed from all of its address, so that strides of powers of two meet more than a few sets, as they do with
-    /// [`PageColoring::HugePages`].
+    /// The same for a last level of several slices, whose lines have the frames of their pages: the slice of a line is a hash of all of
+    /// its address, so that strides of powers of two meet more than a few sets, as they do with [`PageColoring::HugePages`].
     pub fn of_frames(self) -> Self {
         Indexing { hashes_frames: true, ..self }
     }
 
-    /// Sets that it tells apart.
+    /// The number of sets.
     pub fn sets(self) -> u32 {
         self.sets
     }
 
     /// The set of a line with this [`PageColoring::index`] (L1: with its virtual line number).
     ///
-    /// Powers of two take the low bits; in class 0 the lowest ones of the position in the page equal those of the colour
-    /// and tell nothing. Other counts (sliced last-level caches) hash, each class into sets of its own.
+    /// Powers of two use the low bits; in class 0 the lowest ones of the position in the page equal those of the colour and carry no
+    /// information. Other counts (sliced last-level caches) hash, each class into sets of its own.
     #[inline]
     pub fn set(self, mut index: u64) -> u32 {
         if self.hashes_frames {

@@ -1,7 +1,7 @@
-//! Where the kernel put pages: their frames, read from the page maps of the processes.
+//! The frames of pages in physical memory, read from the page maps of the processes.
 //!
-//! `/proc/PID/pagemap` has eight bytes for each 4 KiB page of a process: bit 63 says that it is in memory, bits 0–54 are the
-//! number of its frame (Documentation/admin-guide/mm/pagemap.rst). Without CAP_SYS_ADMIN the kernel shows 0 in its place.
+//! `/proc/PID/pagemap` has eight bytes for each 4 KiB page of a process: bit 63 says that it is in memory, bits 0–54 are the number of its
+//! frame (Documentation/admin-guide/mm/pagemap.rst). Without CAP_SYS_ADMIN the kernel shows 0 in its place.
 //!
 //! A page is looked up when it is first accessed, and keeps its frame: caches find a line where they put it. In a guest
 //! frames are the guest's; the host keeps at least their order within its own (mostly huge) pages.
@@ -25,38 +25,38 @@ const OF_FILE: u64 = 1 << 61;
 /// Mapped here alone.
 const EXCLUSIVE: u64 = 1 << 56;
 const FRAME: u64 = (1 << 55) - 1;
-/// Of the flags of a frame: the page of zeros that stands for all that were only read yet.
+/// Flag of the page of zeros, which represents all pages that were only read yet.
 const ZERO_PAGE: u64 = 1 << 24;
-/// Pages that are read at a time, aligned: neighbours are mostly touched together.
+/// Pages that are read at a time, aligned: programs mostly touch neighbouring pages together.
 const RUN: u64 = 64;
-/// Frames that are kept at most: 36 MB. Pages beyond are placed as where nothing is known.
+/// Maximum frames that are remembered: 36 MB. Pages beyond use the rule for unknown pages.
 const MOST_PAGES: usize = 1 << 20;
-/// The same where only the latest are wanted: 5 MB.
+/// The same if only the latest are wanted: 5 MB.
 const MOST_LATEST: usize = 1 << 17;
-/// Page maps that are held open at most.
+/// Maximum page maps that are held open.
 const MOST_FILES: usize = 64;
 
 /// The frames of pages, as far as they are known.
 #[derive(Debug, Default)]
 pub struct Frames {
-    /// When there are too many, what is known is forgotten.
+    /// Whether all known frames are forgotten when there are too many.
     forgets: bool,
     /// By page of an address space.
     known: HashMap<u64, Known, Mixing>,
     files: HashMap<u32, File>,
     /// `/proc/kpageflags`.
     flags: Option<File>,
-    /// Pages of the present batch that were only read yet: others than these may have been written since they were met.
+    /// Pages of the present batch that were only read yet: all other pages may have been written since they were met.
     unwritten: HashSet<u64, Mixing>,
     latest: LastLookup,
-    /// Pages that were met, those whose frames were told, and whether there were more than are kept.
+    /// Number of pages met, number of frames found for them, and whether there were more than there is room for.
     met: u64,
     told: u64,
     too_many: bool,
 }
 
-/// What is known of a page: the low 31 bits of its frame's number, all set if it could not be told; above them whether it was
-/// accessed, not only read from the map with a neighbour.
+/// A page's frame: the low 31 bits of its number, all set if it is unknown; above them whether the page was accessed, not only read from
+/// the map with a neighbour.
 #[derive(Debug, Clone, Copy)]
 struct Known(u32);
 
@@ -76,7 +76,7 @@ impl Known {
 }
 
 impl Frames {
-    /// None yet; `None` where this process may not see frames, which its own pages show.
+    /// No frames yet; `None` if this process may not see frames, as its own pages show.
     pub fn readable() -> Option<Self> {
         if sysconf(SysconfVar::PAGE_SIZE).ok()?? != 1 << 12 {
             return None;
@@ -88,7 +88,7 @@ impl Frames {
         Some(Frames { flags: File::open("/proc/kpageflags").ok(), ..Frames::default() })
     }
 
-    /// The same for accesses of a short while at a time, with less room.
+    /// The same for accesses of one short interval at a time, with less room.
     pub fn of_the_latest(self) -> Self {
         Frames { forgets: true, ..self }
     }
@@ -100,13 +100,13 @@ impl Frames {
         Frames { known: (0..pages).map(known).collect(), ..Frames::default() }
     }
 
-    /// `process` accesses `line`: its page has a frame by now.
+    /// `process` accesses `line`, so its page has a frame by now.
     #[inline]
     pub fn meet(&mut self, process: u32, line: Line) {
         self.meet_if(process, line, || true);
     }
 
-    /// The same where this is so of its page.
+    /// The same if the page is `wanted`.
     #[inline]
     pub fn meet_if(&mut self, process: u32, line: Line, wanted: impl FnOnce() -> bool) {
         if self.latest.is_new(line.page()) && wanted() {
@@ -122,8 +122,7 @@ impl Frames {
         }
     }
 
-    /// What was mapped from address `from` up to `to` in address space `space` is not there any more: what comes there has frames
-    /// of its own.
+    /// Addresses `from` to `to` of address space `space` were unmapped: a new mapping there has frames of its own.
     pub fn forget(&mut self, space: u32, from: u64, to: u64) {
         let page = |address| Line::of(address, space).page();
         let gone = page(from)..page(to.saturating_sub(1)) + 1;
@@ -140,13 +139,13 @@ impl Frames {
         self.known.get(&line.page())?.frame()
     }
 
-    /// In words: whose addresses index the levels behind L1, where `otherwise` is for pages without a frame.
+    /// In words: the addresses that index the levels beyond L1; `otherwise` is the rule for pages without a frame.
     pub fn in_words(&self, otherwise: PageColoring) -> String {
         let share = if self.met == 0 { 0.0 } else { self.told as f64 / self.met as f64 };
         match share {
             1.0 if !self.too_many => "the frames of the page map".into(),
             0.0 => format!("{}; the page map gave no frame", otherwise.in_words()),
-            // Not all is never told as all.
+            // A share below 100 % is never rounded up to 100 %.
             share => format!(
                 "the frames of the page map for {:.1} % of the {}pages, else {}",
                 (1000.0 * share).floor() / 10.0,
@@ -179,18 +178,18 @@ impl Frames {
         }
     }
 
-    /// Reads the frames of `line`'s page and its neighbours. A page that was only read yet has none of its own: it is asked for
-    /// again when it is met in another batch.
+    /// Reads the frames of `line`'s page and its neighbours. A page that was only read yet has no frame of its own: it is looked up again
+    /// when another batch meets it.
     #[cold]
     fn look_up(&mut self, process: u32, line: Line) {
         let first = line.virtual_page() & !(RUN - 1);
         let wanted = (line.virtual_page() - first) as usize;
-        // What was opened before a program was replaced by another shows the old one's pages.
+        // A map opened before the process executed another program shows the old program's pages.
         let entries = (self.entries(process, first).filter(|all| all.get(wanted).is_some_and(|e| frame(*e).is_some())))
             .or_else(|| self.files.remove(&process).and_then(|_| self.entries(process, first)));
         let space = line.page() - line.virtual_page();
         for (number, entry) in entries.iter().flatten().enumerate() {
-            // Else a page of zeros, or one that a fork shares.
+            // Otherwise a page of zeros, or one shared by a fork.
             let own = entry & (OF_FILE | EXCLUSIVE) != 0;
             match frame(*entry) {
                 Some(frame) if number == wanted && !own && self.is_zeros(frame) => {
@@ -229,7 +228,7 @@ fn frame(entry: u64) -> Option<u64> {
     (entry & PRESENT != 0 && frame != 0).then_some(frame)
 }
 
-/// As many of the `pages` entries from page `first` on as there are; `None` where there are none.
+/// As many of the `pages` entries from page `first` on as there are; `None` if there are none.
 fn read(map: &File, first: u64, pages: usize) -> Option<Vec<u64>> {
     let mut bytes = vec![0; pages * ENTRY];
     let got = map.read_at(&mut bytes, first * ENTRY as u64).ok()?;
@@ -258,7 +257,7 @@ mod tests {
                     .unwrap()
             };
             for page in 0..pages {
-                // SAFETY: inside of the mapping, which nothing else knows of.
+                // SAFETY: inside the mapping, which no other code knows of.
                 unsafe { view.cast::<u8>().add(page * PAGE).write_volatile(1) };
             }
             view.as_ptr() as u64
@@ -295,7 +294,7 @@ mod tests {
         // SAFETY: a mapping of its own, anywhere, that stays.
         let fresh = unsafe { mmap_anonymous(None, length, rights, kind).unwrap() }.cast::<u8>();
         let lines = [0, PAGE].map(|offset| Line::of(fresh.as_ptr() as u64 + offset as u64, 0));
-        // SAFETY: inside of the mapping, which nothing else knows of.
+        // SAFETY: inside the mapping, which no other code knows of.
         unsafe { assert_eq!((fresh.read_volatile(), fresh.add(PAGE).read_volatile()), (0, 0)) };
         lines.iter().for_each(|line| frames.meet(process, *line));
         assert_eq!(lines.map(|line| frames.of(line)), [None; 2]);

@@ -1,4 +1,4 @@
-//! Where a program's lines lie in physical memory, as far as that can be told: what levels behind L1 are indexed by.
+//! The places of a program's lines in physical memory, as far as known: they index the levels beyond L1.
 
 use crate::memory::address::huge_pages::HugePages;
 use crate::memory::address::page_color::PageColoring;
@@ -6,38 +6,37 @@ use crate::memory::address::page_frames::Frames;
 use crate::memory::caches::line::{Line, PAGE_SHIFT};
 use crate::profile::evidence::memory::Access;
 
-/// What is known.
+/// The knowledge of physical addresses.
 #[derive(Debug)]
 pub enum PhysicalMap {
-    /// Nothing: all pages are placed by this rule.
+    /// None: this rule places all pages.
     Rule(PageColoring),
-    /// Which pages are huge; each kind has its rule. And the frames of small ones, where they are told, for [`PhysicalMap::placed`].
+    /// Which pages are huge; each kind has its rule. And the frames of small pages, if known, for [`PhysicalMap::placed`].
     Kinds(HugePages, Option<Frames>),
-    /// The same with frames, made up where pages are huge. Not for lines of one class: a class is told from virtual addresses,
-    /// and has whole sets only of pages placed by these.
+    /// The same with frames, made up for huge pages. Not for a sample of lines: a class follows from virtual addresses, and has whole sets
+    /// only of pages placed by these.
     KindsInFrames(HugePages),
-    /// The frames of pages, and a rule for those that have none; which pages are huge, where that is wanted. As little for lines of
-    /// one class.
+    /// The frames of pages, and a rule for pages without one; which pages are huge, if wanted. Not for a sample of lines either.
     Frames(Frames, PageColoring, Option<HugePages>),
 }
 
 impl PhysicalMap {
-    /// Lines have frames, known or made up.
+    /// Whether lines have frames, known or made up.
     pub fn has_frames(&self) -> bool {
         matches!(self, PhysicalMap::Frames(..) | PhysicalMap::KindsInFrames(_))
     }
 
-    /// [`placed`](Self::placed) tells more than [`index`](Self::index).
+    /// Whether [`placed`](Self::placed) is better than [`index`](Self::index).
     pub fn places(&self) -> bool {
         matches!(self, PhysicalMap::Kinds(..))
     }
 
-    /// Frames tell where pages lie.
+    /// Whether the frames of pages are known.
     pub fn knows_frames(&self) -> bool {
         matches!(self, PhysicalMap::Frames(..) | PhysicalMap::Kinds(_, Some(_)))
     }
 
-    /// `process` has just made `accesses` in address space `space`, and still is there to ask for its pages.
+    /// `process` has just made `accesses` in address space `space`, and still exists, so that the kernel can be asked about its pages.
     pub fn meet(&mut self, process: u32, space: u32, accesses: &[Access]) {
         match self {
             PhysicalMap::Rule(_) => {}
@@ -68,7 +67,7 @@ impl PhysicalMap {
         }
     }
 
-    /// What was mapped from address `from` up to `to` in address space `space` is not there any more.
+    /// Addresses `from` to `to` of address space `space` were unmapped.
     pub fn forget(&mut self, space: u32, from: u64, to: u64) {
         match self {
             PhysicalMap::Rule(_) => {}
@@ -84,7 +83,7 @@ impl PhysicalMap {
         }
     }
 
-    /// The number that the set of `line` is taken from: position in the page, frame or colour above it.
+    /// The number that selects the set of `line`: position in the page, frame or colour above it.
     #[inline]
     pub fn index(&self, line: Line) -> u64 {
         match self {
@@ -98,14 +97,15 @@ impl PhysicalMap {
         }
     }
 
-    /// The same by the frame of its page, or by one at random, for lines of one class whose pages are used whole, as far as
+    /// The same by the frame of its page, or by a random one, for a sample of lines whose pages are used whole, if
     /// [more than a rule](Self::places) is known.
     #[inline]
     pub fn placed(&self, line: Line) -> u64 {
         self.by_frame(line, PageColoring::index)
     }
 
-    /// The same for caches that hash frames ([`Indexing::of_frames`](crate::memory::address::page_color::Indexing::of_frames)): huge pages have some, too.
+    /// The same for caches that hash frames ([`Indexing::of_frames`](crate::memory::address::page_color::Indexing::of_frames)): huge pages
+    /// have frames, too.
     #[inline]
     pub fn placed_in_frames(&self, line: Line) -> u64 {
         self.by_frame(line, PageColoring::index_by_frame)
@@ -123,7 +123,7 @@ impl PhysicalMap {
         }
     }
 
-    /// Whether `line` lies in a huge page; `None` where that is not known.
+    /// Whether `line` lies in a huge page; `None` if that is not known.
     pub fn on_huge_page(&self, line: Line) -> Option<bool> {
         match self {
             PhysicalMap::Rule(_) => None,
@@ -132,7 +132,7 @@ impl PhysicalMap {
         }
     }
 
-    /// In words: whose addresses index the levels behind L1.
+    /// In words: the addresses that index the levels beyond L1.
     pub fn in_words(&self) -> String {
         match self {
             PhysicalMap::Rule(rule) => rule.in_words().into(),

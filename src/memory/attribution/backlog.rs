@@ -1,4 +1,4 @@
-//! Accesses that were received and are not simulated yet: their threads go on, and the model catches up while nothing is collected.
+//! Accesses that were received and are not simulated yet: their threads continue, and the model catches up while nothing is collected.
 
 use std::collections::VecDeque;
 
@@ -6,37 +6,37 @@ use crate::memory::attribution::interleave::Part;
 use crate::memory::attribution::weights::weights;
 use crate::profile::evidence::memory::{Access, Phase};
 
-/// Accesses of a thread by itself that are simulated at a time: what it asks for meanwhile waits, for less than 0.3 ms but for strings.
+/// Accesses simulated at a time if one thread runs alone: its requests wait for less than 0.3 ms meanwhile, except for strings.
 const PIECE: usize = 1 << 7;
-/// Batches that wait at most, however small.
+/// Maximum batches that wait, however small.
 const MOST_BATCHES: usize = 1 << 14;
 
-/// A batch of which something waits.
+/// A batch with accesses that wait.
 #[derive(Debug)]
 pub struct Batch {
     thread: u32,
     process: u32,
     selected: bool,
     phase: Phase,
-    /// How many of those that are left only warm L1 up.
+    /// Number of accesses left that only warm L1 up.
     warm_up: u64,
     accesses: Box<[Access]>,
-    /// How many are not left.
+    /// Number of accesses already simulated.
     done: usize,
-    /// What those that are left count for, where an access stands for those to `one_in` lines.
+    /// Weight of the accesses left, each of which represents accesses to `one_in` lines.
     left: u64,
     one_in: u64,
-    /// Pages that had arrived in the window when it was received, if it was looked.
+    /// Pages that had arrived in the window when the batch was received, if they were counted then.
     arrived: Option<u64>,
 }
 
 impl Batch {
-    /// Whose it is.
+    /// The thread of the batch.
     pub fn thread(&self) -> u32 {
         self.thread
     }
 
-    /// What of it comes next, which is not left any more: a piece if its thread `is_alone`, else all.
+    /// Takes the next part of the batch: a piece if its thread `is_alone`, else all.
     pub fn next(&mut self, is_alone: bool) -> Part<'_> {
         let Batch { thread, process, selected, phase, warm_up, .. } = *self;
         let left = &self.accesses[self.done..];
@@ -53,17 +53,17 @@ impl Batch {
 #[derive(Debug, Default)]
 pub struct Backlog {
     batches: VecDeque<Batch>,
-    /// What their accesses count for.
+    /// Weight of their accesses.
     waiting: u64,
 }
 
 impl Backlog {
-    /// More waits than so many accesses, or as much as can.
+    /// Whether the backlog holds more than `most` accesses, or too many batches.
     pub fn exceeds(&self, most: u64) -> bool {
         self.waiting > most || self.batches.len() > MOST_BATCHES
     }
 
-    /// `part` waits, of which an access stands for those to `one_in` lines.
+    /// Adds `part`, whose accesses each represent accesses to `one_in` lines.
     pub fn push(&mut self, part: Part, one_in: u64) {
         let Part { thread, process, selected, phase, warm_up, accesses } = part;
         if accesses.is_empty() {
@@ -86,20 +86,20 @@ impl Backlog {
         });
     }
 
-    /// When all that waits was received, so many pages had arrived; false if nothing waits.
+    /// Notes that `pages` had arrived when all waiting batches were received; false if none is waiting.
     pub fn note_arrived(&mut self, pages: u64) -> bool {
         let last = self.batches.back_mut();
         last.map(|batch| batch.arrived = Some(pages)).is_some()
     }
 
-    /// The oldest batch, of which [`put_back`](Self::put_back) takes what is left.
+    /// Takes the oldest batch out; [`put_back`](Self::put_back) returns the rest of it.
     pub fn take(&mut self) -> Option<Batch> {
         let batch = self.batches.pop_front()?;
         self.waiting -= batch.left;
         Some(batch)
     }
 
-    /// What is left of the oldest batch waits on. If nothing is: pages that had arrived when it was received, if it was looked.
+    /// Puts the rest of the oldest batch back. If there is none: the pages that had arrived when it was received, if they were counted.
     pub fn put_back(&mut self, batch: Batch) -> Option<u64> {
         if batch.done == batch.accesses.len() {
             return batch.arrived;

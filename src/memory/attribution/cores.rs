@@ -1,13 +1,13 @@
-//! Which core a thread runs on: that which a scheduler would have given it, as far as accesses tell who runs.
+//! The core that a thread runs on: the one that a scheduler would have chosen, as far as accesses show which threads run.
 //!
-//! A thread stays where it is. A new one gets a core that no living thread has, or the one that was quiet longest. Programs have
-//! more threads than cores, most of which sleep: a thread that shares its core with a busy one moves to where it is more alone.
+//! A thread stays on its core. A new one gets a core that no living thread has, or the one that was quiet longest. Programs have more
+//! threads than cores, most of which sleep: a thread that shares its core with a busy one moves to a core with less load.
 
 use std::collections::HashMap;
 
-/// What a thread did counts half after so many batches, for each core.
+/// The load of a thread on its core halves after this many batches.
 const HALF_LIFE: f64 = 16.0;
-/// A thread moves where it meets less than so much of what its core has.
+/// A thread moves if the other core's load, with its own added, is below this share of its present core's load.
 const WORTH_MOVING: f64 = 0.75;
 
 /// The cores, and the threads on them.
@@ -34,11 +34,11 @@ struct Running {
     ended: bool,
 }
 
-/// Accesses, of which those of long ago count less.
+/// Accesses, weighted less the longer ago they were.
 #[derive(Debug, Clone, Copy, Default)]
 struct Work {
     amount: f64,
-    /// When that was.
+    /// Time of the last update.
     at: u64,
 }
 
@@ -53,7 +53,7 @@ impl Work {
 }
 
 impl Cores {
-    /// So many, at least one, and nobody on them.
+    /// `count` cores, at least one, without threads.
     pub fn new(count: u32) -> Self {
         Cores { cores: vec![Core::default(); count.max(1) as usize], threads: HashMap::new(), now: 0 }
     }
@@ -66,7 +66,7 @@ impl Cores {
         }
     }
 
-    /// `thread` has made so many accesses, and may have moved for them.
+    /// Notes `accesses` of `thread`, which may move it to another core.
     pub fn work(&mut self, thread: u32, accesses: u64) {
         self.now += 1;
         if self.threads.get(&thread).is_none_or(|running| running.ended) {
@@ -93,7 +93,7 @@ impl Cores {
         }
     }
 
-    /// `thread` will do nothing more.
+    /// Ends `thread`.
     pub fn end(&mut self, thread: u32) {
         let half_life = self.half_life();
         let Some(running) = self.threads.get_mut(&thread).filter(|running| !running.ended) else { return };
@@ -121,7 +121,7 @@ impl Cores {
 mod tests {
     use super::*;
 
-    /// Where threads are after `rounds` in which each of them has made a batch, of so many accesses.
+    /// The cores of threads after `rounds` in which each of them has made a batch with its number of accesses.
     fn rounds(cores: &mut Cores, rounds: usize, threads: &[(u32, u64)]) -> Vec<usize> {
         for _ in 0..rounds {
             threads.iter().filter(|(_, n)| *n > 0).for_each(|&(thread, accesses)| cores.work(thread, accesses));
@@ -148,7 +148,7 @@ mod tests {
         rounds(&mut cores, 1, &threads);
         let at = rounds(&mut cores, 60, &[(1, 0), (2, 4000), (3, 0), (4, 4000)]);
         assert_ne!(at[1], at[3], "{at:?}");
-        // Both stay where they are, and so they do beside a helper that wakes up now and then.
+        // Both stay on their cores, even beside a helper that wakes up now and then.
         let working = [(2, 4000), (3, 10), (4, 4000)];
         for _ in 0..200 {
             assert_eq!(rounds(&mut cores, 1, &working)[..1], at[1..2]);
@@ -167,7 +167,7 @@ mod tests {
             cores.work(0, 10);
         }
         assert_eq!(cores.of(0), 0);
-        // A number that comes again is another thread.
+        // A reused number is another thread.
         cores.work(1, 1000);
         assert_eq!(cores.of(1), 1);
         assert_eq!(cores.cores.iter().map(|core| core.threads).collect::<Vec<_>>(), [1, 1]);

@@ -1,4 +1,4 @@
-//! Which data lines come from: by owner, a bounded random sample of the addresses.
+//! Data that lines come from: by owner, a bounded random sample of the addresses.
 
 use crate::memory::address::mappings::{Found, Mappings};
 use crate::memory::attribution::tallies::Book;
@@ -7,7 +7,7 @@ use crate::memory::caches::line::Owner;
 use crate::profile::code::CodeRef;
 use crate::profile::evidence::data::{Allocation, DataEvidence, DataSample, SiteData};
 
-/// Samples of an owner in one book, while there is room.
+/// Maximum samples of an owner in one book, halved if room is short.
 const EACH: usize = 1024;
 /// Samples of all owners together: 4 MB.
 const MOST: usize = 1 << 18;
@@ -20,13 +20,13 @@ pub struct DataSamples {
     each: usize,
     most: usize,
     kept: usize,
-    /// So many of them are in memory whose mapping is not known yet.
+    /// Number of samples in memory whose mapping is not known yet.
     unread: usize,
-    /// What was mapped where.
+    /// The mappings of all processes.
     mappings: Mappings,
 }
 
-/// An address, and what is known of it.
+/// An address and its mapping.
 #[derive(Debug, Clone, Copy)]
 struct Kept {
     address: u64,
@@ -34,7 +34,7 @@ struct Kept {
     found: Found,
 }
 
-/// So many events, and some of them, each with the same probability (algorithm R of Vitter, ACM TOMS 11, 1985).
+/// The number of events and a sample of them, each with the same probability (algorithm R of Vitter, ACM TOMS 11, 1985).
 #[derive(Debug, Default)]
 struct Reservoir {
     seen: u64,
@@ -53,7 +53,7 @@ fn below(bound: u64, seed: u64) -> u64 {
 }
 
 impl DataSamples {
-    /// None yet.
+    /// No samples yet.
     pub fn new() -> Self {
         DataSamples { of: Vec::new(), each: EACH, most: MOST, kept: 0, unread: 0, mappings: Mappings::default() }
     }
@@ -120,7 +120,7 @@ impl DataSamples {
         }
     }
 
-    /// Processes may end now: the last time to look.
+    /// Processes may end now: this is the last chance to read their maps.
     pub fn before_the_end(&mut self) {
         if self.unread > 0 {
             self.mappings.read_again();
@@ -134,18 +134,18 @@ impl DataSamples {
         self.mappings.allocated(process, allocation);
     }
 
-    /// What `process` had at `from..to` is gone.
+    /// The memory of `process` at `from..to` is gone.
     pub fn unmapped(&mut self, process: u32, from: u64, to: u64) {
         self.is_gone(process, from, to);
         self.mappings.unmapped(process, from, to);
     }
 
-    /// `child` begins with what `parent` has.
+    /// `child` starts with the allocations of `parent`.
     pub fn forked(&mut self, parent: u32, child: u32) {
         self.mappings.forked(parent, child);
     }
 
-    /// What is not known yet of `from..to` never will be.
+    /// The mapping of samples in `from..to` that are still unread is lost.
     fn is_gone(&mut self, process: u32, from: u64, to: u64) {
         if self.unread == 0 {
             return;
@@ -158,7 +158,7 @@ impl DataSamples {
         }
     }
 
-    /// Halves what is kept of each.
+    /// Halves the samples of each owner.
     fn thin_out(&mut self) {
         self.each /= 2;
         self.kept = 0;
@@ -175,8 +175,7 @@ impl DataSamples {
         }
     }
 
-    /// What was kept, by instruction. `place` tells where that of an owner stands, `weights` what one event of it stands for
-    /// in each book.
+    /// The samples by instruction. `place` returns the code of an owner, `weights` the scale of its events in each book.
     pub fn evidence(
         mut self,
         place: impl Fn(Owner) -> Option<CodeRef>,

@@ -1,4 +1,4 @@
-//! Puts the batches of threads that ran at the same time back into an order like the one they ran in.
+//! Interleaves the batches of threads that ran at the same time in an order like the original one.
 //!
 //! An engine hands over a thread's accesses in batches of thousands. Two threads that write the same line in turn would
 //! appear to take it from each other once a batch. Batches of different threads that wait at the same time are
@@ -12,13 +12,13 @@ use crate::profile::evidence::memory::{Access, Phase};
 
 /// Accesses of one turn.
 const TURN: usize = 16;
-/// Selected accesses of one turn beside a thread of which nothing is left out: they stand for many more.
+/// Selected accesses of one turn if another thread's batch has all accesses: they represent many more.
 const SELECTED_TURN: usize = 1;
-/// A thread that has this many batches waiting is not waited for by others any longer.
+/// Other threads do not wait any longer for a thread once this many batches are waiting in one queue.
 const MAX_WAITING: usize = 8;
-/// Accesses that wait at most, all threads together.
+/// Maximum accesses that wait, all threads together.
 const MOST_WAITING: usize = 1 << 19;
-/// A thread is taken to run while it delivers one batch in so many.
+/// A thread counts as running while it delivers one batch in this many.
 const RUNNING_WITHIN: u64 = 64;
 
 /// A run of accesses of one thread.
@@ -30,7 +30,7 @@ pub struct Part<'a> {
     pub process: u32,
     /// Only selected accesses were kept.
     pub selected: bool,
-    /// What they stand for.
+    /// The phase that they were collected in.
     pub phase: Phase,
     /// How many of the first ones only warm L1 up.
     pub warm_up: u64,
@@ -54,31 +54,31 @@ struct Queue {
     waiting: VecDeque<Batch>,
     /// Number of the batch that came last.
     latest: u64,
-    /// No more will come.
+    /// The thread has ended.
     ended: bool,
 }
 
-/// A batch of which something waits.
+/// A batch with accesses that wait.
 #[derive(Debug)]
 struct Batch {
     selected: bool,
     phase: Phase,
-    /// Of what was not played.
+    /// Warm-up accesses among those not played yet.
     warm_up: u64,
     accesses: Vec<Access>,
-    /// How far it was played.
+    /// Number of accesses played.
     played: usize,
 }
 
 impl Queue {
-    /// It is not to be waited for: nothing came of it since the batch of this number, or nothing more will.
+    /// Whether other threads need not wait for it: it has delivered nothing since batch `oldest`, or has ended.
     fn is_over(&self, oldest: u64) -> bool {
         self.ended || self.latest < oldest
     }
 }
 
 impl Interleaver {
-    /// Takes a batch and plays what can be played.
+    /// Takes a batch and plays all batches that need not wait.
     pub fn add(&mut self, batch: Part, mut play: impl FnMut(Part)) {
         self.batches += 1;
         let Part { thread, process, .. } = batch;
@@ -114,43 +114,43 @@ impl Interleaver {
         }
     }
 
-    /// Nothing is played in turns.
+    /// Whether no thread has to take turns.
     pub fn is_alone(&self) -> bool {
         self.queues.len() < 2
     }
 
-    /// What comes of `thread` is played at once.
+    /// Whether the batches of `thread` are played at once.
     pub fn plays_at_once(&self, thread: u32) -> bool {
         self.queues.iter().all(|q| q.thread == thread && q.waiting.is_empty())
     }
 
-    /// Nothing more will come of `thread`.
+    /// Ends `thread`: no more batches will come from it.
     pub fn end(&mut self, thread: u32) {
         self.queues.iter_mut().filter(|q| q.thread == thread).for_each(|q| q.ended = true);
     }
 
-    /// A thread begins: what waits of those that are over ran before it, and is played.
+    /// A thread begins: waiting batches of ended threads ran before it, and are played.
     pub fn begin(&mut self, mut play: impl FnMut(Part)) {
         while self.queues.iter().any(|q| q.ended && !q.waiting.is_empty()) {
             self.round(&mut play);
         }
     }
 
-    /// A batch that was not played to its end accesses these addresses of `process`.
+    /// Whether a waiting batch accesses these addresses of `process`.
     pub fn awaits(&self, process: u32, addresses: Range<u64>) -> bool {
         let within = |access: &Access| access.address < addresses.end && access.last_byte() >= addresses.start;
         let mut of_process = self.queues.iter().filter(|queue| queue.process == process);
         of_process.any(|queue| queue.waiting.iter().any(|batch| batch.accesses.iter().any(within)))
     }
 
-    /// Plays what is left.
+    /// Plays all waiting batches.
     pub fn finish(&mut self, mut play: impl FnMut(Part)) {
         while self.queues.iter().any(|q| !q.waiting.is_empty()) {
             self.round(&mut play);
         }
     }
 
-    /// Plays turns of all threads that have something waiting until one of them has played a batch to its end.
+    /// Plays turns of all threads with waiting batches until one of them has played a batch to its end.
     fn round(&mut self, play: &mut impl FnMut(Part)) {
         let mut ended = false;
         while !ended {

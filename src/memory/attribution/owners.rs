@@ -1,8 +1,7 @@
-//! Who is who: threads, the cores that they run on, address spaces, and the (instruction, thread) pairs that traffic is
-//! booked on.
+//! Threads, the cores that they run on, address spaces, and the (instruction, thread) pairs that traffic is charged to.
 //!
-//! Programs may have any number of threads and instructions; what is kept of them has limits. Beyond these, threads book
-//! on the pairs of an earlier thread, and instructions on one that is nowhere; both are told.
+//! Programs may have any number of threads and instructions; the tables have limits. Beyond them, threads use the pairs of an earlier
+//! thread, and instructions a pair without a place; the report says so in both cases.
 
 use std::collections::HashMap;
 
@@ -11,7 +10,7 @@ use crate::memory::caches::line::Owner;
 use crate::memory::classify::access_pattern::{RecentMisses, Steps};
 use crate::profile::run::Warning;
 
-/// How much is kept.
+/// Sizes of the tables.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     /// (instruction, thread) pairs: 1.3 KB each, in tallies.
@@ -23,9 +22,9 @@ struct Limits {
 }
 
 const LIMITS: Limits = Limits { owners: 1 << 16, threads: 256, places: 4 << 20 };
-/// Tables grow by so many places.
+/// Tables grow by this many places.
 const GROWTH: usize = 1 << 10;
-/// The site of accesses whose instruction there was no room for.
+/// The site of accesses whose instruction had no room in the tables.
 const NOWHERE: u32 = u32::MAX;
 
 /// All threads seen so far and their owners.
@@ -33,7 +32,7 @@ const NOWHERE: u32 = u32::MAX;
 pub struct Owners {
     limits: Limits,
     cores: Cores,
-    /// What a thread's traffic is booked in.
+    /// The book of a thread's traffic.
     threads: HashMap<u32, usize>,
     spaces: HashMap<u32, u32>,
     books: Vec<ThreadBook>,
@@ -44,7 +43,7 @@ pub struct Owners {
     /// The last accesses of each owner.
     steps: Vec<Steps>,
     nowhere: Option<Owner>,
-    /// Threads share a book.
+    /// Whether threads share a book.
     shared: bool,
 }
 
@@ -56,23 +55,23 @@ struct ThreadBook {
     recent: RecentMisses,
 }
 
-/// Where a batch of accesses takes place.
+/// The place of a batch of accesses.
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
     /// The thread.
     pub thread: u32,
-    /// Core that it runs on.
+    /// The core that it runs on.
     pub core: usize,
     /// Number of its address space.
     pub space: u32,
-    /// What its traffic is booked in.
+    /// The book of its traffic.
     pub book: usize,
-    /// Other threads' traffic is booked in it, too.
+    /// Whether other threads' traffic is in it, too.
     pub shares_book: bool,
 }
 
 impl Owners {
-    /// Nobody yet, on `cores` cores.
+    /// No threads yet, on `cores` cores.
     pub fn new(cores: u32) -> Self {
         Self::with_limits(cores, LIMITS)
     }
@@ -92,7 +91,7 @@ impl Owners {
         }
     }
 
-    /// Where `thread` of `process` runs.
+    /// The place of `thread` of `process`.
     pub fn place(&mut self, thread: u32, process: u32) -> Place {
         let fresh = self.spaces.len() as u32;
         let space = *self.spaces.entry(process).or_insert(fresh);
@@ -100,12 +99,12 @@ impl Owners {
         Place { thread, core, space, book, shares_book: self.shared }
     }
 
-    /// `thread` has made so many accesses, which may have moved it to another core.
+    /// Notes `accesses` of `thread`, which may move it to another core.
     pub fn work(&mut self, thread: u32, accesses: u64) {
         self.cores.work(thread, accesses);
     }
 
-    /// Nothing more will come of `thread`: its core is free.
+    /// Ends `thread` and frees its core.
     pub fn end(&mut self, thread: u32) {
         self.cores.end(thread);
     }
@@ -125,7 +124,7 @@ impl Owners {
         self.spaces.keys().copied()
     }
 
-    /// What `thread`'s traffic is booked in.
+    /// The book of `thread`'s traffic.
     pub fn book(&mut self, thread: u32) -> usize {
         if let Some(known) = self.threads.get(&thread) {
             return *known;
@@ -163,7 +162,7 @@ impl Owners {
         let length = self.books[book].owners.len();
         let grown = (at / GROWTH + 1) * GROWTH;
         if at >= length && book != 0 && self.places + grown - length > self.limits.places {
-            // No room for this thread's table any more: the first one's.
+            // No room for this thread's table any more: it uses the first one's.
             self.shared = true;
             self.threads.values_mut().filter(|known| **known == book).for_each(|known| *known = 0);
             return self.owner(thread, 0, site);
@@ -200,7 +199,7 @@ impl Owners {
         &self.pairs
     }
 
-    /// The owner that stands for instructions there was no room for.
+    /// The owner of instructions without room in the tables.
     pub fn nowhere(&self) -> Option<Owner> {
         self.nowhere
     }
@@ -217,7 +216,7 @@ impl Owners {
         Some((&self.steps[owner.0 as usize], recent))
     }
 
-    /// States it if threads share a book.
+    /// A warning if threads share a book.
     pub fn warning(&self) -> Option<Warning> {
         self.shared.then(|| {
             Warning::new(

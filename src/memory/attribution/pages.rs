@@ -1,4 +1,4 @@
-//! The pages that each instruction touched, in bounded memory: exact while they are few, thinned out beyond that.
+//! The pages that each instruction touched, in bounded memory: exact for few pages, thinned out beyond that.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ const MOST_MARKS: usize = 1 << 18;
 /// Lines of a page.
 const PAGE_LINES: u64 = 64;
 
-/// The pages that were touched, by owner.
+/// The touched pages, by owner.
 #[derive(Debug)]
 pub struct TouchedPages {
     classes: SetSample,
@@ -24,7 +24,7 @@ pub struct TouchedPages {
     of: Vec<OwnPages>,
 }
 
-/// Those of one owner.
+/// Pages of one owner.
 #[derive(Debug, Default)]
 struct OwnPages {
     /// The mark that was noted last, + 1.
@@ -34,7 +34,7 @@ struct OwnPages {
 }
 
 impl TouchedPages {
-    /// None yet. Of lines in several `classes` only those of class 0 are sure to come.
+    /// No pages yet. With several `classes`, only lines of class 0 are sure to be simulated.
     pub fn new(classes: SetSample) -> Self {
         TouchedPages { classes, most: MOST_MARKS, marks: 0, of: Vec::new() }
     }
@@ -74,7 +74,7 @@ impl TouchedPages {
         }
     }
 
-    /// Halves what is kept of the owners with the most marks until a quarter of the room is free.
+    /// Halves the marks of the owners with the most of them until a quarter of the room is free.
     #[cold]
     fn thin_out(&mut self) {
         while self.marks > self.most / 4 * 3 {
@@ -89,7 +89,7 @@ impl TouchedPages {
         }
     }
 
-    /// What was seen, by instruction; `place` tells where that of an owner stands.
+    /// The pages by instruction; `place` returns the code of an owner.
     pub fn evidence(self, place: impl Fn(Owner) -> Option<CodeRef>) -> PagesEvidence {
         let sampled_lines = (self.classes != SetSample::ONE).then(|| (PAGE_LINES / self.classes.count()) as u32);
         let touched = (0..).map(Owner).zip(self.of).filter(|(_, own)| own.latest != 0);

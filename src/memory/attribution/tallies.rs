@@ -1,4 +1,4 @@
-//! The tallies of all instructions and threads, in books by what their events stand for.
+//! The tallies of all instructions and threads, in books by the scale of their events.
 
 use std::collections::HashMap;
 
@@ -6,19 +6,19 @@ use crate::memory::attribution::tally::Tally;
 use crate::memory::caches::hash::Mixing;
 use crate::memory::caches::line::Owner;
 
-/// What the events that happen stand for.
+/// The part of the program that a book's events represent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Book {
-    /// Themselves.
+    /// Only themselves.
     #[default]
     Plain,
-    /// Those of the program's pauses, too.
+    /// Themselves and the program's pauses.
     Sample,
-    /// The end of the program: what is left in the caches.
+    /// The end of the program: lines left in the caches.
     End,
-    /// What was in the warm-up of windows alone, in the pauses, too.
+    /// Themselves and the pauses, for instructions that only the warm-up of windows saw.
     Warming,
-    /// Nothing.
+    /// No part: its events are discarded.
     Nothing,
 }
 
@@ -38,25 +38,25 @@ pub struct Tallies {
     book: Book,
     /// Compulsory misses of the sample and of warm-ups before the present window, by owner.
     before_window: [Vec<u64>; 2],
-    /// What was put away, weighted, of one book.
+    /// Events that were put away, weighted, of one book.
     put_away: Vec<Tally>,
-    /// By owner: what was put away of the sample.
+    /// By owner: lines of the sample that were put away.
     weighed: Vec<Weighed>,
-    /// L2 is there by the frames of pages, too.
+    /// There is a second L2, indexed by the frames of pages.
     has_placed_l2: bool,
-    /// What happens in L1 is noted apart, too, and what was so.
+    /// Whether L1 events are also noted apart, and the events noted so.
     apart: bool,
     noted: HashMap<Owner, L1Events, Mixing>,
 }
 
-/// Of the sample of one owner that was put away: lines that it touched, with their weights and without.
+/// Lines that one owner touched in the part of the sample that was put away, with their weights and without.
 #[derive(Debug, Clone, Copy, Default)]
 struct Weighed {
     lines: u64,
     heavy: u64,
 }
 
-/// What happens in L1: [`Tally::own_events`].
+/// L1 events: [`Tally::own_events`].
 pub type L1Events = [i64; 2];
 
 impl Tallies {
@@ -66,12 +66,12 @@ impl Tallies {
         Owner((self.plain.len() - 1) as u32)
     }
 
-    /// L2 is there by the frames of pages, too, from now on.
+    /// From now on there is a second L2, indexed by the frames of pages.
     pub fn place_l2(&mut self) {
         self.has_placed_l2 = true;
     }
 
-    /// The same with L2 and the last level as they are known best.
+    /// The tally with the best estimate for L2 and the last level.
     pub fn as_placed(&self, tally: &Tally) -> Tally {
         let known = tally.with_placed_last();
         if self.has_placed_l2 { known.with_placed_l2() } else { known }
@@ -130,12 +130,12 @@ impl Tallies {
         }
     }
 
-    /// What happens in L1 is noted apart from now on, or not any more.
+    /// Starts or stops noting L1 events apart.
     pub fn note_apart(&mut self, apart: bool) {
         self.apart = apart;
     }
 
-    /// What was noted apart of such owners since this was asked last.
+    /// L1 events noted apart for these owners since the last call.
     pub fn noted(&mut self, of: impl Fn(Owner) -> bool) -> impl Iterator<Item = (Owner, L1Events)> {
         self.noted.extract_if(move |&owner, _| of(owner))
     }
@@ -151,9 +151,8 @@ impl Tallies {
         self.before_window = [compulsory(&self.sample), compulsory(&self.warming)];
     }
 
-    /// Of the compulsory misses of the present window only `share` are so; the others are of lines that were touched
-    /// where nobody looked, and may still be in the last level unless its warm-up has filled that (`warm`), which during the warm-up
-    /// it had not.
+    /// Of the compulsory misses of the present window only `share` are compulsory. The others are lines that were touched outside windows.
+    /// They may still be in the last level unless the warm-up has filled it (`warm`); misses during the warm-up count as if it had not.
     pub fn limit_compulsory(&mut self, share: f64, warm: bool) {
         let books = [(&mut self.sample, warm), (&mut self.warming, false)];
         for ((tallies, warm), before) in books.into_iter().zip(&self.before_window) {
@@ -166,7 +165,7 @@ impl Tallies {
         }
     }
 
-    /// Puts what `owner` has in `book` away with a weight: plain events, or those of the sample. Always of the same book.
+    /// Puts the events of `owner` in `book` away with a weight: plain events, or those of the sample. Always of the same book.
     pub fn put_away(&mut self, book: Book, owner: Owner, weight: f64) {
         let at = owner.0 as usize;
         let tallies = if book == Book::Plain { &mut self.plain } else { &mut self.sample };
@@ -181,7 +180,7 @@ impl Tallies {
         }
     }
 
-    /// Brings what was put away of `owner` back to `book`, weighted as it is.
+    /// Brings the events of `owner` that were put away back to `book`, with their weights.
     pub fn bring_back(&mut self, book: Book, owner: Owner) {
         let tallies = if book == Book::Plain { &mut self.plain } else { &mut self.sample };
         if let Some(tally) = self.put_away.get_mut(owner.0 as usize).map(std::mem::take) {
@@ -189,19 +188,18 @@ impl Tallies {
         }
     }
 
-    /// What an event of the sample of `owner` that was put away weighs on average, as the lines that it visited tell; `None` where
-    /// there were none.
+    /// Mean weight of the events of `owner`'s sample that were put away, from the lines that it visited; `None` if there were none.
     pub fn mean_weight(&self, owner: Owner) -> Option<f64> {
         let &Weighed { lines, heavy, .. } = self.weighed.get(owner.0 as usize)?;
         (lines > 0).then(|| heavy as f64 / lines as f64)
     }
 
-    /// All is back: there is no more room needed for it.
+    /// Frees the room of events put away, after all of them were brought back.
     pub fn all_back(&mut self) {
         self.put_away = Vec::new();
     }
 
-    /// Where events are counted now.
+    /// The book that events are counted in now.
     pub fn book(&self) -> Book {
         self.book
     }
@@ -240,7 +238,7 @@ impl Tallies {
     }
 }
 
-/// The tally of `owner` in a list that has those that were asked for so far.
+/// The tally of `owner` in a list that grows on demand.
 #[inline]
 fn of_growing<T: Copy + Default>(tallies: &mut Vec<T>, owner: Owner) -> &mut T {
     let at = owner.0 as usize;
@@ -266,7 +264,7 @@ mod tests {
         }
         assert_eq!([one, other, idle].map(|owner| tallies.mean_weight(owner)), [Some(100.0), Some(2.0), None]);
         [one, other, idle].into_iter().for_each(|owner| tallies.bring_back(Book::Sample, owner));
-        // Divided by its mean weight, each has what it had.
+        // Divided by its mean weight, each has its unweighted events.
         assert_eq!([one, other, idle].map(|owner| tallies.sample(owner).last_fills), [3000, 80, 0]);
     }
 

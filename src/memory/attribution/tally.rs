@@ -1,13 +1,13 @@
-//! What one instruction of one thread caused, in lines and bytes.
+//! Events of one instruction in one thread, in lines and bytes.
 
 /// Events of one (instruction, thread). All counts are lines unless their name says bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
     /// Accesses seen.
     pub accesses: u64,
-    /// Lines that they touched, of those that are simulated.
+    /// Simulated lines that they touched.
     pub admitted: u64,
-    /// The same without immediate repetition: as many in a burst as where lines noted a short while ago are left out.
+    /// The same without immediate repetition: a burst counts as many as a collection that leaves out lines noted a short while ago.
     pub visited: u64,
     /// Bytes loaded, as executed.
     pub read_bytes: u64,
@@ -17,44 +17,42 @@ pub struct Tally {
     pub l1_fills: u64,
     /// Dirty lines that left L1.
     pub l1_writebacks: u64,
-    /// Lines that became dirty in L1, and dirty ones there that others wrote: the difference leaves L1 as its own, sooner or later.
+    /// Lines that became dirty in L1, and dirty lines there that others wrote later: the difference leaves L1 as its own, sooner or later.
     pub l1_dirtied: u64,
     pub l1_taken_over: u64,
-    /// L1 misses whose lines are shadowed, those of lines that another core took away apart, and those of them that a
-    /// fully associative L1 has not.
+    /// L1 misses with a shadow (without lines that another core took away), and those among them that hit in a fully associative L1.
     pub l1_shadowed: Conflicts,
     /// L2 misses: lines that came into L2.
     pub l2_fills: u64,
-    /// The same of L2.
+    /// The same for L2.
     pub l2_shadowed: Conflicts,
-    /// Where only bursts are simulated: lines that came into L1 again in a burst, those of them that L2 had not any more for want
-    /// of ways; and dirty lines that leave it so.
+    /// If only bursts are simulated: lines that entered L1 again in a burst, those among them that conflicts had removed from L2, and
+    /// dirty lines that conflicts push out of it.
     pub burst_reused: u64,
     pub burst_conflicts: u64,
     pub burst_writebacks: u64,
     /// Dirty lines that left L2.
     pub l2_writebacks: u64,
-    /// The same of L2.
+    /// The same for L2.
     pub l2_dirtied: u64,
     pub l2_taken_over: u64,
-    /// Where the sample of lines has L2 a second time, by the frames of pages (`hierarchy/placed.rs`): misses of that one, and lines
-    /// that became dirty there, and that others wrote.
+    /// If the sample of lines has a second L2, indexed by the frames of pages (`hierarchy/physical_index.rs`): its misses, lines that
+    /// became dirty there, and those that others wrote later.
     pub placed_fills: u64,
     pub placed_dirtied: u64,
     pub placed_taken_over: u64,
-    /// The same of a part of the last level: lines that it was asked for, its misses, and those of the last level by classes among the
-    /// same lines.
+    /// The same for a part of the last level: requests to it, its misses, and those of the last level by classes among the same lines.
     pub placed_last_asked: u64,
     pub placed_last_fills: u64,
     pub beside_placed: u64,
     /// Last-level misses: lines that came from memory.
     pub last_fills: u64,
-    /// Those of them that a store asked for.
+    /// Those of them for stores.
     pub store_fills: u64,
-    /// Those of all of them that were only written, before they left L1, and were used again before they left the last level.
+    /// Lines that were only written before they left L1, and were used again before they left the last level.
     pub used_again: u64,
-    /// Where all accesses come: lines that stores brought of which it was seen what else was written, and those of them that were
-    /// overwritten whole (`overwriting.rs`).
+    /// If all accesses are simulated: lines that stores brought and whose further stores were seen, and those of them that were
+    /// overwritten whole (`classify/overwriting.rs`).
     pub told_fills: u64,
     pub overwritten: u64,
     /// Dirty lines that the last level wrote to memory.
@@ -68,17 +66,17 @@ pub struct Tally {
     pub compulsory: u64,
     /// Shadowed, not compulsory last-level misses that a fully associative cache also has.
     pub capacity: u64,
-    /// Those that it has not.
+    /// Those that hit in the fully associative cache.
     pub conflict: u64,
-    /// Lines found in L2 or the last level that were not used since a time that was not simulated.
+    /// Lines found in L2 or the last level that were not used since an interval that was not simulated.
     pub stale: u64,
-    /// Those of them that L2 had.
+    /// Those of them found in L2.
     pub stale_in_l2: u64,
     /// Last-level misses of lines that were met first in a window whose warm-up did not fill the last level, and are not new.
     pub cold: u64,
     /// L1 misses because another core wrote the line.
     pub coherence: u64,
-    /// Dirty lines in L1 that another core got.
+    /// Dirty lines in L1 that another core took.
     pub handed_over: u64,
     /// Other misses of private caches for that reason: of lines that were in L2 alone.
     pub coherence_in_l2: u64,
@@ -92,23 +90,23 @@ pub struct Tally {
     pub gathered: u64,
 }
 
-/// Misses of a private cache that its shadow has an opinion on.
+/// Misses of a private cache that its shadow covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Conflicts {
     /// All of them.
     pub misses: u64,
-    /// Those that a fully associative cache of the same size has not.
+    /// Those that hit in a fully associative cache of the same size.
     pub conflicts: u64,
 }
 
 impl Conflicts {
-    /// A miss of a line that the shadow still had, or had not.
+    /// Notes a miss of a line that the shadow still had (`kept`), or not.
     pub fn note(&mut self, kept: bool) {
         self.misses += 1;
         self.conflicts += u64::from(kept);
     }
 
-    /// The part of the misses that conflicts are; 0 where none was shadowed.
+    /// The share of conflicts in the misses; 0 if none was shadowed.
     pub fn share(&self) -> f64 {
         if self.misses == 0 { 0.0 } else { self.conflicts as f64 / self.misses as f64 }
     }
@@ -124,11 +122,11 @@ impl Conflicts {
     }
 }
 
-/// Where more of L2's misses are for want of ways than this, lines lie in few positions of their pages.
+/// If more than this share of L2's misses are conflicts, lines lie in few positions of their pages.
 const MOST_CONFLICTS: f64 = 0.1;
 
 impl Tally {
-    /// The same with each event as so many.
+    /// The same with each event counted `weight` times.
     pub fn weighted(&self, weight: f64) -> Tally {
         let each = |events: u64| (events as f64 * weight).round() as u64;
         Tally {
@@ -231,26 +229,26 @@ impl Tally {
         self.gathered += more.gathered;
     }
 
-    /// Lines that left L1 dirty, or will, as they became so. Less than none where more was taken over than written.
+    /// Lines that left L1 dirty, or will, counted when they became dirty. Negative if others took more over than were written.
     pub fn left_l1(&self) -> i64 {
         self.l1_dirtied as i64 - self.l1_taken_over as i64
     }
 
-    /// Misses of L1, and lines that left it dirty, but for those that other cores took.
+    /// Misses of L1, and lines that left it dirty, without those that other cores took.
     pub fn own_events(&self) -> [i64; 2] {
         [self.l1_fills as i64 - self.coherence as i64, self.left_l1() - self.handed_over as i64]
     }
 
-    /// The same of L2.
+    /// The same for L2.
     pub fn left_l2(&self) -> i64 {
         self.l2_dirtied as i64 - self.l2_taken_over as i64
     }
 
-    /// The same with L2 as the frames of pages have it.
+    /// The same with L2 indexed by the frames of pages.
     ///
-    /// Of pages that are used whole L2 by frames knows best how many lines it has room for. It spreads lines a page apart over
-    /// positions in the page, which in truth share few sets. Where L2 by classes misses more, and not for want of capacity, that is
-    /// so, and it is right.
+    /// For pages that are used whole, L2 by frames is the better model of the room for their lines. It spreads lines a page apart over
+    /// positions in the page, although they really share few sets. If L2 by classes misses more, because of conflicts, the lines are a page
+    /// apart, and L2 by classes is right.
     pub fn with_placed_l2(&self) -> Tally {
         let share = self.l2_shadowed.share();
         if self.placed_fills < self.l2_fills && share > MOST_CONFLICTS {
@@ -268,20 +266,19 @@ impl Tally {
         }
     }
 
-    /// Share of the lines that its stores bring which are overwritten whole; 0 where none was told.
+    /// Share of the lines brought by its stores that are overwritten whole; 0 if no outcome was seen.
     pub fn overwritten_share(&self) -> f64 {
         if self.told_fills == 0 { 0.0 } else { self.overwritten as f64 / self.told_fills as f64 }
     }
 
-    /// The same with the last level as the frames of pages have it: what it misses more, for want of ways in some colours of pages.
-    /// Where it misses less, lines lie in few positions of their pages, and it is wrong;
-    /// where it is not simulated it misses nothing.
+    /// The same with the last level indexed by the frames of pages: its additional misses are conflicts in some colours of pages. If it
+    /// misses less, lines lie in few positions of their pages, and it is wrong; if it is not simulated it misses nothing.
     pub fn with_placed_last(&self) -> Tally {
         let more = self.placed_last_fills.saturating_sub(self.beside_placed);
         if more == 0 {
             return *self;
         }
-        // Without an L2 it is L1 that asks.
+        // Without an L2, L1 sends the requests.
         let asked = if self.l2_fills > 0 { self.l2_fills } else { self.l1_fills };
         let more = (more as f64 / self.placed_last_asked.max(1) as f64 * asked as f64).round() as u64;
         let (capacity, conflict) = self.capacity_and_conflict(0.0);
@@ -309,8 +306,8 @@ impl Tally {
         self.last_fills + self.last_writebacks + self.nt_lines
     }
 
-    /// Last-level misses that are not compulsory, divided into (capacity, conflict) as the shadowed ones among them
-    /// are; by `overall`, the share of conflicts in the whole program, if none was.
+    /// Last-level misses that are not compulsory, divided into (capacity, conflict) in proportion to the shadowed ones among them; by
+    /// `overall`, the share of conflicts in the whole program, if none was shadowed.
     pub fn capacity_and_conflict(&self, overall: f64) -> (f64, f64) {
         let repeated = (self.last_fills - self.compulsory) as f64;
         let shadowed = self.capacity + self.conflict;
@@ -362,10 +359,10 @@ mod tests {
             let placed = tally.with_placed_l2();
             (placed.l2_fills, (placed.l2_shadowed.share() * placed.l2_fills as f64).round(), placed.l2_dirtied)
         };
-        // A working set that would just fit: what is missed is missed for want of ways.
+        // A working set that would just fit: all misses are conflicts.
         assert_eq!(placed(own(0, 0, 300)), (300, 300.0, 90));
         assert_eq!(placed(own(100, 5, 300)), (300, 250.0, 90));
-        // One that is larger, of which some colours fit.
+        // A larger working set, some colours of which fit.
         assert_eq!(placed(own(400, 0, 300)), (300, 0.0, 90));
         // Lines a page apart in a few sets.
         assert_eq!(placed(own(400, 10, 30)), (400, 400.0, 50));

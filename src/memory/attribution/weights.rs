@@ -1,21 +1,21 @@
-//! What an access counts for, and accesses that are divided by that.
+//! Weights of accesses, and division of accesses by weight.
 
 use crate::memory::attribution::tallies::Book;
 use crate::memory::caches::geometry::LINE_BYTES;
 use crate::profile::evidence::memory::Access;
 
-/// What an access counts for where time is told by accesses: those of strings by their lines, of which a sample of one in
-/// `one_in` has a part.
+/// The weight of an access in time measured by accesses: a string counts one per line, and a sample of one in `one_in` lines has a part of
+/// it.
 pub fn weight(access: &Access, one_in: u64) -> u64 {
     1 + u64::from(access.bytes.saturating_sub(1)) / (LINE_BYTES * one_in)
 }
 
-/// What all of them count for.
+/// The weight of all `accesses`.
 pub fn weights(accesses: &[Access], one_in: u64) -> u64 {
     accesses.iter().map(|access| weight(access, one_in)).sum()
 }
 
-/// `access` up to about so many `lines` of it, and the rest, if there is any.
+/// `access` up to about this many `lines` of it, and the rest, if there is any.
 fn cut(access: &Access, lines: u64) -> (Access, Option<Access>) {
     if weight(access, 1) <= lines {
         return (*access, None);
@@ -25,7 +25,7 @@ fn cut(access: &Access, lines: u64) -> (Access, Option<Access>) {
     (Access { bytes, ..*access }, Some(rest).filter(|rest| rest.bytes > 0))
 }
 
-/// The first ones of `accesses` that count for so many `lines`, and the others; one that is longer is cut in two.
+/// Splits `accesses` after a weight of `lines`; an access that is longer is cut in two.
 pub fn split(accesses: &[Access], lines: u64) -> (Vec<Access>, Vec<Access>) {
     let (mut first, mut others, mut left) = (Vec::new(), Vec::new(), lines);
     for access in accesses {
@@ -41,8 +41,8 @@ pub fn split(accesses: &[Access], lines: u64) -> (Vec<Access>, Vec<Access>) {
     (first, others)
 }
 
-/// What of an access warms the caches up, where so much of that is `left`, and what counts. A string may be longer than all of
-/// the warm-up: its stores would count, and not its loads.
+/// The parts of an access that warm the caches up and that count, if a weight of `left` of the warm-up is left. A string may be longer
+/// than all of the warm-up: its stores would count, and not its loads.
 #[inline]
 pub fn by_warm_up(access: &Access, left: u64) -> [Option<(Book, Access)>; 2] {
     if left == 0 {

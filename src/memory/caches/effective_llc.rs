@@ -1,22 +1,22 @@
-//! How much of the last-level cache this host gets: a guest is told the size of all of it, and its neighbours fill a part.
+//! The part of the last-level cache that this host gets: a guest sees the size of the whole cache, but other guests fill a part of it.
 
 use crate::memory::caches::geometry::{Geometry, Level};
 use crate::profile::machine::Machine;
 use crate::profile::run::Warning;
 
-/// Below this share of what is told, what was measured is the size: a stream leaves a cache gradually.
+/// The measured size replaces the reported one below this share of it: a stream leaves a cache gradually.
 const WORTH_TELLING: f64 = 0.7;
 
-/// A last level of less than this many times L2 is none: then the sweep was disturbed.
+/// A last level of less than this many times L2 is implausible: the sweep was disturbed.
 const LEAST: u64 = 4;
 
-/// Sets of so many times the last level are in memory.
+/// Working sets of this many times the last level are in memory.
 const BEYOND: f64 = 4.0;
 
-/// Bytes up to which reading is nearer to the speed of a last-level cache of `told` bytes than to that of memory, by the sweep over
-/// working sets of one thread; `None` where that was not measured, or shows no such place. `private`: bytes of the cache before it.
+/// Bytes up to which the read rate is nearer to that of a last-level cache of `told` bytes than to that of memory, in the sweep over
+/// working sets of one thread; `None` if that was not measured, or shows no such point. `private`: bytes of the cache before it.
 ///
-/// Both speeds are those of the sweep: ceilings are measured again from time to time, when memory may be in another state.
+/// Both rates are from the sweep: ceilings are measured again from time to time, when memory may be in another state.
 fn measured(machine: &Machine, private: f64, told: f64) -> Option<f64> {
     let points = &machine.sweep("workingset.read", 1)?.points;
     let fastest = |within: &dyn Fn(f64) -> bool| {
@@ -33,8 +33,7 @@ fn measured(machine: &Machine, private: f64, told: f64) -> Option<f64> {
 }
 
 impl Geometry {
-    /// The same with a last level of the size that `machine` was measured to have, if that is less than its topology says, and a
-    /// warning.
+    /// Shrinks the last level to the measured effective size if that is smaller than the reported size; returns a warning in that case.
     pub fn as_measured(mut self, machine: &Machine) -> (Self, Option<Warning>) {
         let told = self.last.size;
         let least = self.l2.map_or(u64::MAX, |l2| LEAST * l2.size) as f64;
@@ -62,7 +61,7 @@ mod tests {
     use super::*;
     use crate::profile::machine::{Cache, Sweep};
 
-    /// A host with an L3 of 480 MiB, whose neighbours fill most of it: readings of such a one, in GB/s over MiB.
+    /// A host with an L3 of 480 MiB, most of which other guests fill: readings of such a host, in GB/s over MiB.
     fn crowded() -> Machine {
         let points =
             [(8.0, 30.2), (64.0, 29.9), (128.0, 27.7), (181.0, 20.5), (256.0, 19.1), (512.0, 16.5), (1024.0, 16.5)];
@@ -104,7 +103,7 @@ mod tests {
         assert_eq!(last_mib(&recorded), (32, false));
     }
 
-    /// A sweep of an L3 of 8 MiB with 16 ways by small pages, read while memory was slow, and ceilings of a fast moment.
+    /// A sweep of an L3 of 8 MiB with 16 ways on small pages, from when memory was slow, and ceilings of a fast moment.
     #[test]
     fn memory_that_became_faster_leaves_the_cache_as_large_as_it_is() {
         let points = [

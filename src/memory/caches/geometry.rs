@@ -1,9 +1,9 @@
-//! The caches of a host as plain numbers: what the model simulates.
+//! The caches of a host as plain numbers, which the model simulates.
 
 use crate::profile::machine::Cache;
 use crate::profile::run::Warning;
 
-/// Bytes of a cache line. Every x86-64 CPU has 64; [`Geometry::from_caches`] warns where a host claims otherwise.
+/// Bytes of a cache line. Every x86-64 CPU has 64; [`Geometry::from_caches`] warns if a host claims otherwise.
 pub const LINE_BYTES: u64 = 64;
 /// log2 of [`LINE_BYTES`].
 pub const LINE_SHIFT: u32 = 6;
@@ -13,13 +13,13 @@ pub const LINE_SHIFT: u32 = 6;
 pub struct Geometry {
     /// First level, one per core, indexed by virtual address.
     pub l1: Level,
-    /// Second level, one per core, where a shared level follows it.
+    /// Second level, one per core, if a shared level follows it.
     pub l2: Option<Level>,
     /// The last level before memory.
     pub last: Level,
     /// How the last level relates to the ones before it.
     pub policy: LastLevelPolicy,
-    /// L2 holds everything that L1 holds (AMD); else neither inclusive nor exclusive (Intel).
+    /// L2 holds all lines of L1 (AMD); otherwise it is neither inclusive nor exclusive (Intel).
     pub l2_inclusive: bool,
     /// Cores that the program's threads are spread over.
     pub cores: u32,
@@ -36,12 +36,12 @@ pub struct Level {
     pub shared_by: u32,
 }
 
-/// What a last-level cache does with the lines that private caches hold.
+/// Relation of a last-level cache to the lines of private caches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LastLevelPolicy {
     /// Holds all lines of the private caches; its evictions remove them there (Intel up to Broadwell, clients later).
     Inclusive,
-    /// Filled on the way in, evicts on its own (also what cachegrind assumes).
+    /// Filled on the way in, evicts on its own (cachegrind assumes this, too).
     NonInclusive,
     /// Filled with the lines that L2 evicts; a hit moves the line back to L2 (AMD Zen, Intel servers since Skylake).
     Victim,
@@ -60,7 +60,7 @@ impl Level {
 }
 
 impl Geometry {
-    /// The geometry that is assumed where a host hides its caches: 32 KiB, 1 MiB, 32 MiB shared by all.
+    /// The geometry assumed for a host that hides its caches: 32 KiB, 1 MiB, 32 MiB shared by all.
     pub fn assumed(cores: u32) -> Self {
         let cores = cores.max(1);
         Geometry {
@@ -75,8 +75,7 @@ impl Geometry {
 
     /// Builds the geometry from the caches that the machine's topology lists, for a program on `cores` CPUs.
     ///
-    /// What the list lacks or states in an unusable way is replaced by [`Geometry::assumed`]; each replacement is a
-    /// warning.
+    /// [`Geometry::assumed`] replaces levels that the list lacks or states in an unusable way; each replacement is a warning.
     pub fn from_caches(
         caches: &[Cache],
         policy: LastLevelPolicy,
@@ -119,7 +118,7 @@ impl Geometry {
         (geometry, warnings)
     }
 
-    /// The same with a last level that `cpus` share, if those are fewer than its topology says, and a warning.
+    /// Limits the CPUs that share the last level to `cpus`, if those are fewer than its topology says, and returns a warning then.
     pub fn shared_by(mut self, cpus: u32) -> (Self, Option<Warning>) {
         let cpus = cpus.max(1);
         if cpus >= self.last.shared_by.min(self.cores) {
@@ -140,9 +139,9 @@ impl Geometry {
         (self, Some(warning))
     }
 
-    /// The same with so few last-level caches, and if that does not do with so few cores, that all caches together hold at most
-    /// `lines` lines, and a warning if anything is missing. One last-level cache there is in any case, and a quarter of the room
-    /// for private ones: what threads take from each other they take from those.
+    /// Limits the number of last-level caches, and if necessary that of cores, until all caches together hold at most `lines` lines;
+    /// returns a warning if anything is missing. There is always one last-level cache, and a quarter of the room is for private ones,
+    /// because threads take lines from each other there.
     pub fn within(self, lines: u64) -> (Self, Option<Warning>) {
         let (cores, last) = (u64::from(self.cores.max(1)), self.last.lines().max(1));
         let shared = u64::from(self.last.shared_by).clamp(1, cores);

@@ -1,4 +1,4 @@
-//! Spreading numbers: what pseudo-random choices are made by, the same in every run.
+//! Hashing for pseudo-random choices that are the same in every run.
 
 use std::hash::{BuildHasherDefault, Hasher};
 

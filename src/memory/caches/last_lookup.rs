@@ -1,8 +1,8 @@
-//! What was met last: nothing else needs looking up, and accesses come back to few places.
+//! Remembers recent look-ups: accesses return to few places, so only other numbers need looking up.
 
 const ENTRIES: usize = 64;
 
-/// Numbers that were met last, + 1, by their low bits.
+/// The numbers met last, + 1, by their low bits.
 #[derive(Debug)]
 pub struct LastLookup([u64; ENTRIES]);
 
@@ -13,13 +13,13 @@ impl Default for LastLookup {
 }
 
 impl LastLookup {
-    /// Notes that `number` is met; whether it was not lately.
+    /// Notes that `number` is met; returns whether it was not met recently.
     #[inline]
     pub fn is_new(&mut self, number: u64) -> bool {
         std::mem::replace(&mut self.0[number as usize % ENTRIES], number + 1) != number + 1
     }
 
-    /// `number` is new when it is met again.
+    /// Makes `number` new when it is met again.
     pub fn forget(&mut self, number: u64) {
         let entry = &mut self.0[number as usize % ENTRIES];
         if *entry == number + 1 {

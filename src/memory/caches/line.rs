@@ -12,7 +12,7 @@ pub const PAGE_SHIFT: u32 = 12;
 pub const PAGE_LINES_SHIFT: u32 = PAGE_SHIFT - LINE_SHIFT;
 
 impl Line {
-    /// Stands for "no line" in tag arrays. No access can produce it: address spaces stop at 4,094.
+    /// Represents "no line" in tag arrays. No access can produce it: address spaces stop at 4,094.
     pub const NONE: Line = Line(u64::MAX);
 
     /// The line that holds `address` in address space `space` (the low 12 bits count, 4,095 is reserved).
@@ -35,13 +35,13 @@ impl Line {
         self.0 & ((1 << PAGE_LINES_SHIFT) - 1)
     }
 
-    /// The number that a cache finds its set by where its page lies in this frame, or has this colour.
+    /// The number that selects a cache's set if the line's page lies in this frame, or has this colour.
     #[inline]
     pub fn in_frame(self, frame: u64) -> u64 {
         self.in_page() | frame << PAGE_LINES_SHIFT
     }
 
-    /// The group of 2^`log2` lines that it lies in, as if that were a line: of each group a sample of so many has one.
+    /// The group of 2^`log2` lines that it lies in, as if that were a line: a sample of one line in 2^`log2` has one of each group.
     pub fn group(self, log2: u32) -> Line {
         Line(self.0 >> log2)
     }
@@ -60,12 +60,12 @@ pub fn bytes_of_line(offset: u64, bytes: u64) -> Bytes {
     if bytes >= LINE_BYTES { Bytes::MAX } else { ((1 << bytes) - 1) << offset }
 }
 
-/// Index of one (instruction, thread) pair in the model's tallies: whom traffic is attributed to.
+/// Index of one (instruction, thread) pair in the model's tallies, to which traffic is attributed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Owner(pub u32);
 
-/// What a cache keeps with a line: who wrote it last if it is dirty, whether other cores may hold it, and whether
-/// another core's write took it away.
+/// A cache's state of a line: its last writer if it is dirty, whether other cores may hold it, and whether another core's write took it
+/// away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct State(u32);
 
@@ -91,7 +91,7 @@ impl State {
         if set { State(self.0 | mark) } else { State(self.0 & !mark) }
     }
 
-    /// Who wrote it last; `None` if it is clean.
+    /// Its last writer; `None` if it is clean.
     pub fn writer(self) -> Option<Owner> {
         (self.0 & WRITER).checked_sub(1).map(Owner)
     }
@@ -111,7 +111,7 @@ impl State {
         State(self.0 | PASSED)
     }
 
-    /// Not used since a time that was not simulated: the line may be gone in truth.
+    /// Not used since an interval that was not simulated: the real cache may not hold the line any more.
     pub fn aged(self) -> State {
         State(self.0 | STALE | IDLE)
     }
@@ -121,59 +121,59 @@ impl State {
         State(self.0 | IDLE)
     }
 
-    /// With what it has, and that of a `dirty` line which comes from another cache.
+    /// Merged with the state of a `dirty` line that comes from another cache.
     pub fn merged(self, dirty: State) -> State {
         State(self.0 & !(WRITER | PASSED | STALE | IDLE | ONLY_WRITTEN) | dirty.moved().0)
     }
 
-    /// What goes with a line from cache to cache: who wrote it, whether that is all that was done with it, and whether it was used
-    /// since a time that was not simulated.
+    /// The part of the state that moves with a line from cache to cache: its writer, whether it was only written, and whether it was used
+    /// since an interval that was not simulated.
     pub fn moved(self) -> State {
         State(self.0 & (WRITER | ONLY_WRITTEN | STALE | IDLE))
     }
 
-    /// Not used since a time that was not simulated.
+    /// Whether it was not used since an interval that was not simulated.
     pub fn is_stale(self) -> bool {
         self.0 & STALE != 0
     }
 
-    /// Used again.
+    /// After another use.
     pub fn refreshed(self) -> State {
         State(self.0 & !(if self.is_stale() { STALE } else { IDLE }))
     }
 
-    /// Of a line from before a time that was not simulated: not used in two different times since, such as a window's warm-up and what it
-    /// measures.
+    /// For a line from before an interval that was not simulated: it was not used in two different phases since, such as a window's
+    /// warm-up and its measurement.
     pub fn is_idle(self) -> bool {
         self.0 & IDLE != 0
     }
 
-    /// A store brought it from memory, and since then it was only written, before it left L1.
+    /// Whether a store brought it from memory, and it was only written before it left L1.
     pub fn is_only_written(self) -> bool {
         self.0 & ONLY_WRITTEN != 0
     }
 
-    /// The same with that mark set or cleared.
+    /// The same with the `only_written` mark set or cleared.
     pub fn with_only_written(self, only_written: bool) -> State {
         self.with(ONLY_WRITTEN, only_written)
     }
 
-    /// In L1: it was overwritten whole, and not used since.
+    /// In L1: whether it was overwritten whole, and not used since.
     pub fn is_whole(self) -> bool {
         self.0 & WHOLE != 0
     }
 
-    /// The same with that mark set or cleared.
+    /// The same with the `whole` mark set or cleared.
     pub fn with_whole(self, whole: bool) -> State {
         self.with(WHOLE, whole)
     }
 
-    /// It left L2 since it was last written: for what lies between L2 and the last level it is clean.
+    /// Whether it left L2 since it was last written: between L2 and the last level it counts as clean.
     pub fn has_passed(self) -> bool {
         self.0 & PASSED != 0
     }
 
-    /// Other cores may hold it, too.
+    /// Whether other cores may hold it, too.
     pub fn is_shared(self) -> bool {
         self.0 & SHARED != 0
     }
@@ -183,7 +183,7 @@ impl State {
         self.with(SHARED, shared)
     }
 
-    /// Another core's write invalidated it: the place is free, the tag tells why.
+    /// Whether another core's write invalidated it: the place is free, the tag remembers the line.
     pub fn is_lost(self) -> bool {
         self.0 & LOST != 0
     }

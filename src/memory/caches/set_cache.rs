@@ -1,7 +1,7 @@
 //! One set-associative cache with true LRU replacement.
 //!
-//! A set is a run of `ways` tags, most recently used first: a hit in the first way, by far the most common one, touches
-//! nothing; any other hit rotates the run. Free ways stand at the end of the run.
+//! A set is a run of `ways` tags, most recently used first: a hit in the first way, by far the most common one, changes nothing; any
+//! other hit rotates the run. Free ways are at the end of the run.
 
 use crate::memory::caches::line::{Line, State};
 
@@ -13,7 +13,7 @@ pub struct SetCache {
     states: Vec<State>,
 }
 
-/// What a lookup found.
+/// Result of a lookup.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Lookup<'a> {
     /// The line is here and is now the most recently used of its set.
@@ -109,13 +109,13 @@ impl SetCache {
         self.states.fill(State::CLEAN);
     }
 
-    /// In how many places `line` is, whatever their sets.
+    /// Number of places that hold `line`, whatever their sets.
     #[cfg(test)]
     pub fn copies(&self, line: Line) -> usize {
         self.tags.iter().zip(&self.states).filter(|(tag, state)| **tag == line && !state.is_lost()).count()
     }
 
-    /// All lines become what `mark` makes of them.
+    /// Applies `mark` to the state of all lines.
     pub fn mark(&mut self, mark: impl Fn(State) -> State) {
         self.states.iter_mut().filter(|state| !state.is_lost()).for_each(|state| *state = mark(*state));
     }

@@ -14,18 +14,18 @@ pub struct WriteCombiner {
 #[derive(Debug)]
 struct Open {
     line: Line,
-    /// What of it was written so far.
+    /// The bytes of the line written so far.
     written: Bytes,
     owner: Owner,
 }
 
 impl WriteCombiner {
-    /// No line is in the buffers.
+    /// Whether no line is in the buffers.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// Part of `line` is in the buffers.
+    /// Whether a part of `line` is in the buffers.
     pub fn holds(&self, line: Line) -> bool {
         self.open.iter().any(|open| open.line == line)
     }

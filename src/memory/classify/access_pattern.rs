@@ -1,4 +1,4 @@
-//! In which order an instruction touches memory: next to what was touched before, in constant strides, or neither.
+//! The pattern in which an instruction touches memory: next to earlier accesses, in constant strides, or neither.
 
 use crate::memory::caches::geometry::LINE_SHIFT;
 use crate::memory::caches::line::Line;
@@ -6,15 +6,15 @@ use crate::memory::caches::line::Line;
 /// Slots for a thread's recent L1 misses.
 const SLOTS: usize = 512;
 
-/// A miss is recent for this many more misses: enough for every stream of a loop to come round, too few for a random
-/// walk through a small array to meet its own neighbours.
+/// A miss is recent for this many more misses: enough for every stream of a loop to come round, too few for a random walk through a small
+/// array to meet its own neighbours.
 const RECENT: u32 = 64;
 
-/// The order class of an L1 miss.
+/// The access pattern of an L1 miss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccessPattern {
-    /// Next to a line that the thread missed shortly before. Unrolled loops share a stream among several instructions,
-    /// so the thread is asked, not the instruction.
+    /// Next to a line that the thread missed shortly before. Unrolled loops share a stream among several instructions, so this considers
+    /// the thread, not the instruction.
     Unit,
     /// As far from the instruction's previous access as that was from the one before.
     Strided,
@@ -22,7 +22,7 @@ pub enum AccessPattern {
     Random,
 }
 
-/// The last two places that one instruction accessed: what it reads and then writes is one.
+/// The last two places that one instruction accessed: a read and a following write of the same place count as one.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Steps {
     last: u64,
@@ -31,7 +31,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Notes an access; whether it is in another line than the one before.
+    /// Notes an access; returns whether it is in another line than the one before.
     #[inline]
     pub fn note(&mut self, address: u64) -> bool {
         if address == self.last {

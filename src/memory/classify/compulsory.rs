@@ -1,17 +1,17 @@
-//! Which lines were ever fetched: tells compulsory misses from the others.
+//! The lines that were ever fetched, which separates compulsory misses from the others.
 
 use crate::memory::caches::hash::mix;
 use crate::memory::caches::line::Line;
 
-/// Slots of the page table at most, 64 MiB; seven eighths are used: 14 GiB of footprint.
+/// Maximum slots of the page table, 64 MiB; seven eighths are used: 14 GiB of footprint.
 const MAX_SLOTS: usize = 1 << 22;
-/// Bits of the overflow table that stands in for the pages beyond that.
+/// Bits of the overflow table for the pages beyond that.
 const OVERFLOW_BITS: u64 = 1 << 27;
 
 /// A set of lines: one 64-bit mask per page, in an open-addressing table that doubles up to 4 Mi slots.
 ///
-/// Lines of pages beyond that share the bits of a 16 MiB hash table, where a line can be taken for seen that was not:
-/// [`SeenLines::false_seen`] is the probability.
+/// Lines of pages beyond that share the bits of a 16 MiB hash table, which may report an unseen line as seen: [`SeenLines::false_seen`] is
+/// the probability.
 #[derive(Debug)]
 pub struct SeenLines {
     pages: Vec<u64>,
@@ -59,8 +59,8 @@ impl SeenLines {
         fresh
     }
 
-    /// What was mapped from address `from` up to `to`, whole pages of address space `space`, is gone: what comes there is new. Of the
-    /// pages beyond the table's limit nothing is forgotten. Whether any line there had been seen.
+    /// Addresses `from` to `to`, whole pages of address space `space`, were unmapped: a new mapping there is new. Pages beyond the table's
+    /// limit are not forgotten. Returns whether any line there had been seen.
     pub fn forget(&mut self, space: u32, from: u64, to: u64) -> bool {
         let (first, end) = (Line::of(from, space).page(), Line::of(to.saturating_sub(1), space).page() + 1);
         let mut any = 0;
@@ -77,7 +77,7 @@ impl SeenLines {
         any != 0
     }
 
-    /// Probability that a line never seen before is taken for seen: 0 up to 14 GiB of footprint.
+    /// Probability that an unseen line is reported as seen: 0 up to 14 GiB of footprint.
     pub fn false_seen(&self) -> f64 {
         self.overflow_used as f64 / OVERFLOW_BITS as f64
     }

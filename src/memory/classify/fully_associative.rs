@@ -1,12 +1,12 @@
-//! A fully associative LRU cache of the same size beside the real one: what it also misses is a capacity miss, what it
-//! would have kept is a conflict miss (Hill's 3C).
+//! A fully associative LRU cache of the same size beside the real one: misses of both are capacity misses, misses of the real one alone
+//! are conflict misses (Hill's 3C).
 
 use crate::memory::caches::hash::mix;
 use crate::memory::caches::line::Line;
 
 const NIL: u32 = u32::MAX;
 
-/// The shadow of a cache, for a hash-selected part of the lines and as much of the cache: all of both where it is small.
+/// The shadow of a cache, for a hash-selected part of the lines and the same part of the cache: all of both for a small cache.
 #[derive(Debug)]
 pub struct PartialShadow {
     shadow: FullyAssociative,
@@ -15,26 +15,26 @@ pub struct PartialShadow {
 }
 
 impl PartialShadow {
-    /// Of a cache of `lines` lines, with `most` at most.
+    /// For a cache of `lines` lines, with `most` at most.
     pub fn new(lines: u64, most: u64) -> Self {
         let parts_shift = lines.div_ceil(most).next_power_of_two().ilog2();
         PartialShadow { shadow: FullyAssociative::new(lines >> parts_shift), parts_shift }
     }
 
-    /// Uses `line`: whether it was still there; `None` if it is not of the part.
+    /// Uses `line` and returns whether it was still there; `None` if it is not in the shadowed part.
     #[inline]
     pub fn touch(&mut self, line: Line) -> Option<bool> {
         self.covers(line).then(|| self.shadow.touch(line))
     }
 
-    /// Takes `line` out: the cache was made to give it up.
+    /// Takes `line` out, because the cache was forced to give it up.
     pub fn remove(&mut self, line: Line) {
         if self.covers(line) {
             self.shadow.remove(line);
         }
     }
 
-    /// Nothing is known any more of what the cache holds.
+    /// Forgets all lines, because the content of the cache is not known any more.
     pub fn clear(&mut self) {
         self.shadow.clear();
     }
@@ -65,7 +65,7 @@ struct Node {
 }
 
 impl FullyAssociative {
-    /// An empty cache for `capacity` lines; memory is taken as it fills, 24 bytes a line.
+    /// An empty cache for `capacity` lines; memory is allocated as it fills, 24 bytes a line.
     pub fn new(capacity: u64) -> Self {
         let capacity = capacity.clamp(1, 1 << 30) as u32;
         FullyAssociative { capacity, nodes: Vec::new(), table: vec![NIL; 64], newest: NIL, oldest: NIL }
@@ -88,7 +88,7 @@ impl FullyAssociative {
         self.link_oldest(node);
     }
 
-    /// Uses `line`: true if it was still there. It is afterwards, and the least recently used line may have gone.
+    /// Uses `line`: true if it was still there. Afterwards it is there, and the least recently used line may have gone.
     pub fn touch(&mut self, line: Line) -> bool {
         if let Some(slot) = self.lookup(line) {
             let node = self.table[slot];

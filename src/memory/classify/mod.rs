@@ -1,4 +1,4 @@
-//! What kind a miss is, and in which pattern memory is touched.
+//! Classes of misses, and patterns of memory accesses.
 
 pub mod access_pattern;
 pub mod compulsory;

@@ -1,20 +1,19 @@
-//! Lines that stores bring only to overwrite them: what non-temporal stores would spare.
+//! Lines that stores bring only to overwrite them: non-temporal stores would save these fills.
 //!
-//! A core gathers non-temporal stores to a line in one of few buffers (`write_combining.rs`), and sends it to memory without
-//! having read it if all its bytes came together there. Whether ordinary stores would do as well is asked of lines that such
-//! stores brought: all bytes have to be written soon, before any is read. How many lines may be open at once the buffers do not
-//! limit: whoever rewrites the stores as whole vectors completes each line at once. (A lattice-Boltzmann step with nine streams
-//! of stores takes 0.24 instead of 0.36 s so.)
+//! A core gathers non-temporal stores to a line in one of few buffers (`write_combining.rs`), and writes the line to memory without
+//! reading it if the stores cover all its bytes. A line that ordinary stores brought qualifies if all its bytes are written soon, before
+//! any is read. The buffers do not limit the number of open lines: a programmer who rewrites the stores as whole vectors completes each
+//! line at once. (This speeds a lattice-Boltzmann step with nine streams of stores up from 0.36 to 0.24 s.)
 
 use std::collections::VecDeque;
 
 use crate::memory::caches::line::{Bytes, Line, Owner};
 
-/// Lines that may be open at once: as many streams as whole vectors are stored to in turn, D3Q27 lattices have 27. A column of a
-/// matrix is longer.
+/// Maximum number of open lines: as many streams as whole vectors are stored to in turn; D3Q27 lattices have 27. A column of a matrix is
+/// longer.
 const OPEN: usize = 32;
 
-/// Lines that had to make room are known for so long.
+/// Maximum number of closed lines that are remembered.
 const MOST_CLOSED: usize = 64;
 /// Places for lines that were overwritten whole, by their numbers: more than an L1 has.
 const WHOLE_LINES: usize = 1 << 10;
@@ -23,9 +22,9 @@ const WHOLE_LINES: usize = 1 << 10;
 #[derive(Debug)]
 pub struct Overwriting {
     open: Vec<Open>,
-    /// Lines that had to make room before they were whole: further stores open them again.
+    /// Lines that had to make room before all their bytes were written: further stores open them again.
     closed: VecDeque<Line>,
-    /// Who brought lines that were overwritten whole.
+    /// The owner that brought each line that was overwritten whole.
     whole: Vec<(Line, Owner)>,
 }
 
@@ -40,16 +39,16 @@ struct Open {
     line: Line,
     written: Bytes,
     brought_by: Owner,
-    /// Stores of that instruction to other lines since the last one to this.
+    /// Stores of that instruction to other lines since its last store to this one.
     others: usize,
-    /// It was told what became of it.
+    /// Its outcome was reported.
     told: bool,
 }
 
-/// What became of a line.
+/// Outcome of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Told {
-    /// Who brought it.
+    /// The owner that brought it.
     pub brought_by: Owner,
     /// All of it was written.
     pub whole: bool,
@@ -63,8 +62,8 @@ impl Open {
 }
 
 impl Overwriting {
-    /// A store by `owner` brings `line`. What became of the line that has to make room. A line that is open stays so: what a cache
-    /// gives up in between, as others of its set do, a buffer for non-temporal stores keeps.
+    /// A store by `owner` brings `line`. Returns the outcome of the line that has to make room. A line that is open stays open: a buffer
+    /// for non-temporal stores keeps lines that a cache gives up meanwhile because of other lines of their sets.
     pub fn bring(&mut self, line: Line, owner: Owner) -> Option<Told> {
         self.use_again(line);
         if let Some(open) = self.open.iter_mut().find(|open| open.line == line) {
@@ -77,8 +76,8 @@ impl Overwriting {
         self.make_room(Open { line, written: 0, brought_by: owner, others: 0, told: false })
     }
 
-    /// A store finds `line` in a cache. If it had to make room before, it is open again; what became of the line that has to
-    /// make room now.
+    /// A store finds `line` in a cache. If it had to make room before, it is open again. Returns the outcome of the line that has to make
+    /// room now.
     #[inline]
     pub fn reopen(&mut self, line: Line) -> Option<Told> {
         if self.closed.is_empty() {
@@ -105,14 +104,14 @@ impl Overwriting {
         self.closed.push_back(line);
     }
 
-    /// A line that was overwritten whole is used: who brought it.
+    /// A line that was overwritten whole is used; returns the owner that brought it.
     pub fn use_again(&mut self, line: Line) -> Option<Owner> {
         let place = &mut self.whole[line.0 as usize % WHOLE_LINES];
         (place.0 == line).then(|| std::mem::replace(place, (Line::NONE, Owner(0))).1)
     }
 
-    /// A store by `owner` to these bytes of `line`. What became of a line because of it: of this one, if it is whole now, or of one
-    /// that waits too long for its rest.
+    /// A store by `owner` to these bytes of `line`. Returns the outcome of this line, if it is whole now, or of one that waits too long
+    /// for its remaining bytes.
     #[inline]
     pub fn store(&mut self, line: Line, bytes: Bytes, owner: Owner) -> Option<Told> {
         let (mut whole, mut late) = (None, None);
@@ -122,7 +121,7 @@ impl Overwriting {
                 open.written |= bytes;
                 whole = (open.written == Bytes::MAX).then_some(at);
             } else if open.brought_by == owner {
-                // Each line that an instruction stores to in turn is open, whether it was brought just now or not.
+                // An instruction keeps each line that it stores to in turn open, even if it did not bring it just now.
                 open.others += 1;
                 late = (open.others >= OPEN).then_some(at).or(late);
             }
@@ -135,14 +134,14 @@ impl Overwriting {
         Some(told)
     }
 
-    /// A load from `line`. What became of that.
+    /// A load from `line`; returns the line's outcome.
     #[inline]
     pub fn load(&mut self, line: Line) -> Option<Told> {
         let at = self.open.iter().position(|open| open.line == line)?;
         self.open.remove(at).told()
     }
 
-    /// What comes next does not follow what came before.
+    /// The next access does not follow the last one.
     pub fn clear(&mut self) {
         self.open.clear();
         self.closed.clear();

@@ -1,4 +1,4 @@
-//! What was seen of one instruction behind L1, and what that stands for: each book in terms of lines of the whole program.
+//! Estimates beyond L1 for one instruction: the events of each book, scaled up to lines of the whole program.
 
 use crate::profile::evidence::memory::Traffic;
 
@@ -11,49 +11,49 @@ use crate::memory::estimate::window_weights::ENOUGH;
 use crate::memory::hierarchy::writebacks::Written;
 use crate::memory::sampling::executions::Factors;
 
-/// One instruction of one thread behind L1, where one line in so many is simulated.
+/// One instruction of one thread beyond L1, where the model simulates a sample of the lines.
 #[derive(Debug, Clone, Copy)]
 pub struct BeyondL1 {
     /// The opening, windows, and warm-ups of windows.
     books: [Scaled; 3],
-    /// How many misses of L2 and of the last level, more or less, the placement of pages makes.
+    /// How many misses of L2 and of the last level page coloring adds or removes.
     pub of_placement: [f64; 2],
-    /// What was left in the caches at the end of the program, which stands for itself.
+    /// Lines left in the caches at the end of the program, which are not scaled up in time.
     end: Tally,
     lines: f64,
     has_l2: bool,
 }
 
-/// A book, and what is told from it.
+/// A book and its scale factors.
 #[derive(Debug, Clone, Copy)]
 struct Scaled {
     tally: Tally,
-    /// Events in the tally for each that was seen: what was put away is weighted.
+    /// Events in the tally per event seen: events that were put away are weighted.
     weight: f64,
-    /// An event stands for so many of the program.
+    /// Events of the program per event in the tally.
     scale: f64,
-    /// Misses of the last level for each that was seen, as pages are placed.
+    /// Last-level misses with page coloring per miss seen.
     placed: f64,
 }
 
 impl Scaled {
-    /// Events that were seen, where they stand for anything.
+    /// Number of events seen, or 0 if the book is not scaled up.
     fn seen(&self, events: impl Fn(&Tally) -> u64) -> f64 {
         if self.scale > 0.0 { events(&self.tally) as f64 / self.weight } else { 0.0 }
     }
 
-    /// Stays in the caches that one stands for.
+    /// Factor from stays in the caches to stays of the whole program.
     fn stays(&self) -> f64 {
         self.scale * self.placed
     }
 }
 
 impl BeyondL1 {
-    /// What `tallies`, to be asked when all is back, have of `owner`, whose events stand for `factors` on average. `mean_weight` is
-    /// taken where they do not tell what windows weigh.
+    /// The books of `owner` in `tallies`, after all events were brought back, scaled by the mean `factors` of its events. `mean_weight` is
+    /// used where the tallies have no mean weight of windows.
     pub fn of(tallies: &Tallies, owner: Owner, factors: &Factors, mean_weight: f64, lines: f64, has_l2: bool) -> Self {
         let books = [*tallies.plain_of(owner), tallies.sample(owner), tallies.warming(owner)];
-        // Weights divide what executions say among windows: their mean is 1.
+        // Weights only divide the executions among windows: their mean is 1.
         let weights = [1.0, tallies.mean_weight(owner).unwrap_or(mean_weight), 1.0];
         let factors = factors.each();
         let scaled: [Scaled; 3] = std::array::from_fn(|i| {
@@ -68,23 +68,23 @@ impl BeyondL1 {
         BeyondL1 { books: scaled, of_placement, end: tallies.end(owner), lines, has_l2 }
     }
 
-    /// Anything of it was simulated before the end of the program.
+    /// Whether the model simulated any access of it before the end of the program.
     pub fn saw_any(&self) -> bool {
         self.books.iter().any(|book| book.tally.accesses > 0)
     }
 
-    /// So many events were seen that what is told is told from.
+    /// Number of observed events that the estimate is based on.
     pub fn seen(&self, events: impl Fn(&Tally) -> u64) -> f64 {
         self.books.iter().map(|book| book.seen(&events)).sum()
     }
 
-    /// So many events of the program these are told to be.
+    /// Estimated number of such events in the whole program.
     pub fn events(&self, of: impl Fn(&Tally) -> u64) -> f64 {
         self.books.iter().map(|book| of(&book.tally) as f64 * book.scale).sum()
     }
 
-    /// How much more or less often an execution had such events in windows than in the opening, or in warm-ups where that saw
-    /// nothing of it, relative to windows, at most 1; `executed` tells executions by phase. `None` where too few were seen to tell.
+    /// Relative change of the events per execution between the opening and windows, at most 1. Warm-ups replace the opening if it saw too
+    /// few executions. `executed` has the executions by phase. `None` if too few executions were seen.
     pub fn changed(&self, executed: [u64; 4], events: impl Fn(&Tally) -> u64) -> Option<f64> {
         let [opening, _, warming, measured] = executed;
         let rate = |book: usize, executed: u64| {
@@ -95,8 +95,7 @@ impl BeyondL1 {
         Some(if before == now { 0.0 } else { (before / now - 1.0).abs().min(1.0) })
     }
 
-    /// How many events of the program there may be of which warm-ups saw some and what was measured none; `executed` tells executions by
-    /// phase.
+    /// How many events the program may have had if only warm-ups saw some and windows saw none; `executed` has the executions by phase.
     pub fn only_in_warm_ups(&self, executed: [u64; 4], events: impl Fn(&Tally) -> u64) -> f64 {
         let [_, pauses, warming, measured] = executed.map(|n| n as f64);
         let [_, in_windows, in_warm_ups] = self.books.map(|book| events(&book.tally) as f64);
@@ -106,14 +105,14 @@ impl BeyondL1 {
         self.lines * in_warm_ups * (pauses + warming + measured) / (warming + measured)
     }
 
-    /// What these lines tell about L1.
+    /// The estimate of L1 events from these lines.
     pub fn near(&self) -> Near {
         let mut all = Near::default();
         self.books.iter().for_each(|book| all.add(&near(&book.tally, book.scale)));
         all
     }
 
-    /// How many stays of lines in the caches one that began in `book` stands for.
+    /// How many stays of lines in the caches a stay that began in `book` represents.
     pub fn stands_for(&self, book: Book) -> f64 {
         match book {
             Book::Plain => self.books[0].stays(),
@@ -124,7 +123,7 @@ impl BeyondL1 {
         }
     }
 
-    /// What they tell about the levels behind it, and `written`, where windows were looked at, about what memory gets.
+    /// The traffic of the levels beyond L1; with sampling windows, `written` gives the lines written to memory.
     pub fn traffic(&self, beyond: &Beyond, written: Written) -> Traffic {
         let mut all = beyond.traffic(&self.end, self.lines);
         for book in &self.books {
@@ -134,13 +133,13 @@ impl BeyondL1 {
             all.add(&traffic);
         }
         if beyond.windows {
-            // What was dirty at the end is written, whoever brought it when nobody looked.
+            // Lines dirty at the end are written, even if they were filled outside windows.
             let lines = written.lines.max(self.lines * self.end.last_writebacks as f64);
             all.dram_write += LINE_BYTES as f64 * lines;
             all.l3_write += if self.has_l2 { 0.0 } else { LINE_BYTES as f64 * lines };
             all.dram_write_scatter = written.scatter;
         }
-        // What others took over may have been written where a line weighs less.
+        // Lines that other instructions took over may have been written in a window with a lower weight.
         all.l3_write = all.l3_write.max(all.dram_nt);
         all
     }
@@ -152,7 +151,7 @@ mod tests {
     const LINES: f64 = 32.0;
     const WINDOWS: Beyond = Beyond { has_l2: true, conflict_share: 0.0, windows: true };
 
-    /// One owner with these tallies, whose windows stand for ten times as much.
+    /// One owner with these tallies, whose windows have a factor of 10.
     fn behind(books: impl IntoIterator<Item = (Book, Tally)>) -> BeyondL1 {
         let mut tallies = Tallies::default();
         let owner = tallies.add();

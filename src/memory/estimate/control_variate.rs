@@ -1,44 +1,44 @@
-//! What happened in L1 where no burst looked, told by the sample of lines.
+//! Estimates L1 events outside bursts from the sample of lines.
 //!
-//! Bursts see all of L1 and little time; the sample of lines sees much time, and of L1 a part whose few sets push out other lines
-//! than L1 does. What the sample sees in bursts is therefore compared with what they see, and what it sees beyond them is added,
-//! as far as the two went together: the regression estimator, with the sample as auxiliary variable (Cochran, Sampling
+//! Bursts see all of L1 for a short time. The sample of lines sees L1 for a long time, but only a part of it whose few sets evict other
+//! lines than L1 does. The sample's events within bursts are therefore compared with the bursts' events, and its events outside bursts are
+//! added in proportion to their correlation: the regression estimator, with the sample as auxiliary variable (Cochran, Sampling
 //! Techniques, chapter 7):
 //!
 //! ```text
 //! events = bursts scaled up + slope × (sample − sample within bursts scaled up)
 //! ```
 //!
-//! Where too few bursts tell how the two go together, or none with a rare event of the sample, the mean of both is taken: one burst may
-//! have met a function at its start alone, where it loads what it works on.
+//! If there are too few bursts for a correlation, or no burst saw a rare event that the sample saw, the mean of both estimates is used:
+//! one burst may have met a function only at its start, where it loads its working set.
 //!
-//! Lines that other cores take are left out of it, and told by bursts alone: in the sample the threads that fight for a line do not take
-//! turns as they do where nothing is left out.
+//! Lines that other cores take are excluded and estimated from bursts alone: in the sample, threads that compete for a line do not take
+//! turns as they do if no access is left out.
 //!
-//! A function that loads its working set at its start and then hits is so known by all its starts, not by the one or two that a
-//! burst happened to meet; a stream, whose every burst sees as much, has a slope of 0.
+//! So a function that loads its working set at its start and then hits is estimated from all its starts, not from the one or two that a
+//! burst happened to meet. A stream, of which every burst sees the same, has a slope of 0.
 
 use crate::memory::attribution::tallies::{L1Events, Tallies};
 use crate::memory::attribution::tally::Tally;
 use crate::memory::caches::line::Owner;
 
-/// Fewer bursts do not tell a slope.
+/// Minimum number of bursts for a slope.
 const ENOUGH_BURSTS: f64 = 3.0;
-/// Fewer events an access are rare: whether a burst met them says little.
+/// Events are rare below this rate per access: whether a burst met one is weak evidence.
 const RARE: f64 = 0.01;
-/// Standard errors that an estimate is off by at most, but for one in twenty.
+/// Standard errors that an estimate is off by at most, in 19 of 20 cases.
 const LIKELY: f64 = 2.0;
-/// Slopes are at most this: a few lines of which hardly one is in the sample.
+/// Maximum slope: a few lines, hardly any of which are in the sample.
 const STEEPEST: f64 = 4.0;
 
-/// What bursts saw, and what the sample saw in them.
+/// Events that bursts saw, and events that the sample saw in them.
 #[derive(Debug, Default)]
 pub struct ControlVariate {
     /// By owner.
     owners: Vec<OfOwner>,
     /// By thread: its present burst.
     present: Vec<Burst>,
-    /// The number of the burst that an owner was met in last, and its thread, by owner.
+    /// By owner: the number of the last burst that met it, and the burst's thread.
     met: Vec<(u32, u32)>,
     bursts: u32,
 }
@@ -47,11 +47,11 @@ pub struct ControlVariate {
 #[derive(Debug, Default)]
 struct Burst {
     number: u32,
-    /// What owners had when they were met first in it: accesses, and events.
+    /// Accesses and events of each owner when the burst first met it.
     before: Vec<(Owner, u64, L1Events)>,
 }
 
-/// Of one owner.
+/// The sums of one owner.
 #[derive(Debug, Clone, Copy, Default)]
 struct OfOwner {
     /// Events of the sample in bursts that are not weighted yet, and the weighted ones.
@@ -85,9 +85,9 @@ pub struct Estimates {
     pub bursts: f64,
     /// From the sample.
     pub sample: f64,
-    /// Events that the sample is told from.
+    /// Number of events that the sample's estimate is based on.
     pub events: f64,
-    /// An event in a burst stands for so many, and one of the sample for that of so many lines.
+    /// Scale factor of an event in a burst; `lines` is the additional factor of an event in the sample.
     pub scale: f64,
     pub lines: f64,
 }
@@ -114,7 +114,7 @@ impl ControlVariate {
         }
     }
 
-    /// The present burst of `thread` is over, if there is one: of all accesses `full` has the tallies, `sample` noted events apart.
+    /// Ends the present burst of `thread`, if there is one: `full` has the tallies of all accesses, `sample` the events noted apart.
     pub fn end_burst(&mut self, thread: u32, full: &Tallies, sample: &mut Tallies) -> bool {
         let Some(burst) = self.present.get_mut(thread as usize).filter(|burst| !burst.before.is_empty()) else {
             return false;
@@ -153,23 +153,23 @@ impl ControlVariate {
         &mut self.owners[at]
     }
 
-    /// Bursts of `owner` that are not weighted yet have this weight. Not within a burst.
+    /// Gives this weight to the bursts of `owner` that are not weighted yet. Not within a burst.
     pub fn put_away(&mut self, owner: Owner, weight: f64) {
         if let Some(OfOwner { noted, put_away, .. }) = self.owners.get_mut(owner.0 as usize) {
             noted.iter_mut().zip(put_away).for_each(|(noted, all)| *all += weight * std::mem::take(noted));
         }
     }
 
-    /// How many events of this kind `owner` caused in L1: fills (0) or write-backs (1), of [`Tally::own_events`]. And the standard error
-    /// of it.
+    /// Estimates the events of this kind that `owner` caused in L1, fills (0) or write-backs (1) of [`Tally::own_events`], and their
+    /// standard error.
     pub fn estimate(&self, owner: Owner, kind: usize, estimates: Estimates) -> (f64, f64) {
         let Estimates { bursts, sample, events, scale, lines } = estimates;
         let of_owner = self.owners.get(owner.0 as usize).copied().unwrap_or_default();
         let of_kind = &of_owner.kinds[kind];
         let few_bursts = of_owner.bursts < ENOUGH_BURSTS;
         if few_bursts || of_kind.x < RARE * of_owner.a && of_kind.y == 0.0 {
-            // Two estimates of the same: each as far as it saw something independently, and both together as well as so many events
-            // at random tell; less, where bursts that met some differ by more than chance makes them.
+            // Two estimates of one quantity, each weighted by its number of independent observations. The mean has the error of that many
+            // random events, and more if bursts that met events differ from the sample by more than chance.
             let (by_bursts, by_sample) = (of_kind.bursts, events);
             let both = by_bursts + by_sample;
             if both == 0.0 {
@@ -204,8 +204,8 @@ impl OfOwner {
         }
     }
 
-    /// How many events of bursts go with one of the sample, which stands for so many `lines`, where both are proportional to
-    /// accesses otherwise; and how much bursts differ from what both tell, relative to their sum.
+    /// The events of bursts per event of the sample, which represents `lines` lines, with the part proportional to accesses removed; and
+    /// the scatter of bursts around this estimate, relative to their sum.
     fn regression(&self, kind: usize, lines: f64) -> (f64, f64) {
         let &OfOwner { bursts, a, aa, .. } = self;
         let Moments { x, y, ax, ay, xx, xy, yy, .. } = self.kinds[kind];
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
     use crate::memory::attribution::tallies::Book;
 
-    /// Bursts of 1000 accesses each with so many fills, of which the sample of one line in 32 has so many.
+    /// Bursts of 1000 accesses each, with their fills and the fills in the sample of one line in 32.
     fn after(bursts: &[(u64, u64)]) -> (ControlVariate, u64) {
         let (mut control, mut full, mut sample) = (ControlVariate::default(), Tallies::default(), Tallies::default());
         let owner = full.add();
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn what_goes_together_is_told_by_the_sample() {
-        // A working set of 64 lines, loaded twelve times, of which bursts met one: too many, were it not for the sample.
+        // A working set of 64 lines, loaded twelve times, one of which a burst met: too many without the sample.
         let (fills, error) = estimate(&[(0, 0), (64, 2), (0, 0), (0, 0)], 12.0 * 64.0);
         assert!((fills - 12.0 * 64.0).abs() < 1e-6 && error < 1e-6, "{fills} {error}");
         // None, and all the same.
@@ -270,24 +270,24 @@ mod tests {
         // A stream: each burst misses alike, and the sample scatters.
         let (fills, error) = estimate(&[(125, 3), (125, 5), (125, 4)], 50_000.0);
         assert_eq!((fills, error), (37_500.0, 0.0));
-        // Conflicts, of which the sample has none.
+        // Conflicts, none of which are in the sample.
         assert_eq!(estimate(&[(900, 0), (1000, 0), (1000, 0)], 0.0).0, 290_000.0);
-        // Two bursts say nothing of what goes together, and are more than two errors apart from what the sample says.
+        // Two bursts do not show a correlation, and differ from the sample by more than two errors.
         let (fills, error) = estimate(&[(125, 3), (0, 0)], 50_000.0);
         assert!((fills - (12_500.0 + 1562.5 * 50_000.0) / 1563.5).abs() < 1e-6, "{fills}");
         assert!(error > 12_500.0 && error < 13_000.0, "{error}");
-        // One burst that met a function at its start, of which it had 18 times as many misses as the sample knows of.
+        // One burst that met a function at its start and had 18 times as many misses as the sample.
         let (fills, error) = estimate(&[(960, 30)], 16.0 * 320.0);
         assert!(fills / 5_120.0 < 1.2 && fills - 2.0 * error < 5_120.0, "{fills} {error}");
     }
 
     #[test]
     fn rare_events_are_told_by_whatever_saw_them() {
-        // One burst met eight, and the sample 15 or none elsewhere, by chance none of those.
+        // One burst met eight; the sample met 15 or none elsewhere, and by chance none of those eight.
         assert_eq!(estimate(&[(8, 0), (0, 0), (0, 0), (0, 0)], 480.0).0, (800.0 + 15.0 * 480.0) / 16.0);
         assert_eq!(estimate(&[(8, 0), (0, 0)], 0.0).0, 800.0);
         assert_eq!(estimate(&[(0, 0), (0, 0)], 480.0).0, 480.0);
-        // Not where they are not rare.
+        // Unless they are frequent.
         assert_eq!(estimate(&[(80, 0), (0, 0), (0, 0), (0, 0)], 480.0).0, 8_000.0);
     }
 

@@ -1,4 +1,4 @@
-//! From what was simulated to the traffic of the whole program, and its error.
+//! From simulated events to the traffic of the whole program, and its error.
 
 pub mod beyond_l1;
 pub mod control_variate;

@@ -1,4 +1,4 @@
-//! From tallies to traffic: what was simulated in part is scaled up, and its error told.
+//! From tallies to traffic: scales sampled events up and computes their error.
 
 use crate::profile::evidence::memory::Traffic;
 
@@ -6,21 +6,21 @@ use crate::memory::attribution::tally::Tally;
 use crate::memory::caches::geometry::LINE_BYTES;
 use crate::memory::hierarchy::GROUPS;
 
-/// What is known near the core.
+/// The estimate near the core.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Near {
-    /// Of L1, and conflicts in L2 that a burst shows.
+    /// Traffic of L1, and conflicts in L2 that bursts show.
     pub traffic: Traffic,
-    /// Dirty lines in L1 that other cores got.
+    /// Dirty L1 lines that went to other cores.
     pub handed_over: f64,
-    /// Lines that came into L1 again in a burst: L2 has them, but for conflicts.
+    /// Lines that entered L1 more than once in a burst: L2 holds them, except for conflicts.
     pub reused: f64,
-    /// Dirty lines that left L2 for want of ways while a burst looked.
+    /// Dirty lines that conflicts pushed out of L2 during bursts.
     pub pushed_out: f64,
 }
 
 impl Near {
-    /// The same with at most so many misses of L1, as many as lines were touched.
+    /// The same with L1 misses limited to `lines`, the number of lines touched.
     pub fn at_most(mut self, lines: f64) -> Near {
         let traffic = &mut self.traffic;
         if traffic.l1_misses > lines {
@@ -39,14 +39,14 @@ impl Near {
         self.pushed_out += more.pushed_out;
     }
 
-    /// The same with so many misses of L1, and so many dirty lines that left it, besides those of lines that other cores took.
+    /// The same with this many `misses` of L1 and `write_backs` from it, not counting lines that other cores took.
     pub fn with_own(self, misses: f64, write_backs: f64) -> Near {
         let (coherence, handed_over) = (self.traffic.coherence, self.handed_over);
         let near = self.with(misses + coherence, write_backs + handed_over);
         Near { handed_over, ..near }
     }
 
-    /// The same with so many misses of L1, and so many dirty lines that left it, divided as they are.
+    /// The same with this many `misses` of L1 and `write_backs` from it, with all their parts in proportion.
     pub fn with(mut self, misses: f64, write_backs: f64) -> Near {
         let traffic = &mut self.traffic;
         let left = traffic.l2_write / LINE_BYTES as f64;
@@ -64,18 +64,19 @@ impl Near {
     }
 }
 
-/// Two estimates of one thing differ if they do by more than this: less is how samples scatter.
+/// Two estimates of one quantity differ if their ratio exceeds this; smaller differences are sampling scatter.
 const DIFFERENT: f64 = 1.25;
 
-/// A burst that meets fewer lines again than one in so many says too little of the others.
+/// A burst that sees fewer than one in this many lines again is no evidence about the others.
 const MOST_TIMES_REUSED: f64 = 4.0;
 
-/// What `one` estimate has more than the `other`.
+/// The excess of the estimate `one` over the `other`, or 0 if they do not differ.
 fn more(one: f64, other: f64) -> f64 {
     if one > DIFFERENT * other { one - other } else { 0.0 }
 }
 
-/// What concerns L1 (executed bytes, its misses and write-backs, lines that it lost to other cores, dirty ones on their way, order) when each event stands for `scale`.
+/// Traffic near the core (executed bytes, L1 misses and write-backs, lines lost to other cores, dirty lines handed over, access patterns),
+/// with each event scaled by `scale`.
 pub fn near(tally: &Tally, scale: f64) -> Near {
     let near = |events: u64| events as f64 * scale;
     let line = LINE_BYTES as f64;
@@ -102,28 +103,28 @@ pub fn near(tally: &Tally, scale: f64) -> Near {
     }
 }
 
-/// How what lies behind L1 is told.
+/// Options for traffic beyond L1.
 #[derive(Debug, Clone, Copy)]
 pub struct Beyond {
     /// There is an L2 between L1 and the last level.
     pub has_l2: bool,
     /// Share of conflicts among all shadowed misses.
     pub conflict_share: f64,
-    /// The simulated parts of the program have gaps between them: what goes to memory is told by `hierarchy/writebacks.rs`.
+    /// The simulated parts of the program have gaps between them: `hierarchy/writebacks.rs` estimates the writes to memory.
     pub windows: bool,
 }
 
 impl Beyond {
-    /// What lies behind L1, in the terms of docs/conventions.md, Bytes, when each event stands for `scale`. Without an L2 between L1 and the last level, what enters or leaves "L2 from beyond" is what memory
-    /// delivers. Where windows are looked at, what memory gets of dirty lines is missing.
+    /// Traffic beyond L1 in the terms of docs/conventions.md, Bytes, with each event scaled by `scale`. Without an L2 between L1 and the
+    /// last level, "L2 from beyond" is traffic with memory. With sampling windows, the result lacks the dirty lines written to memory.
     ///
-    /// Lines that another core got out of L1 are missing from what enters and leaves L2: [`join`](Self::join) adds them.
+    /// Lines that another core took out of L1 are missing from the traffic into and out of L2: [`join`](Self::join) adds them.
     pub fn traffic(&self, beyond: &Tally, scale: f64) -> Traffic {
         let far = |events: u64| events as f64 * scale;
         let line = LINE_BYTES as f64;
         let (dram_read, dram_nt) = (line * far(beyond.last_fills), line * far(beyond.nt_lines));
-        // Dirty lines that leave the private caches leave in another window than they were written in, or between windows, and those
-        // weigh more or less; they become dirty when they are written.
+        // A dirty line may leave the private caches in another window than it was written in, or between windows, where weights differ. So
+        // it is counted when it becomes dirty.
         let left = if self.has_l2 { beyond.left_l2() } else { beyond.left_l1() } as f64 * scale;
         let written = if self.windows { 0.0 } else { far(beyond.last_writebacks) };
         let dram_write = line * written + dram_nt;
@@ -160,17 +161,17 @@ impl Beyond {
 }
 
 impl Beyond {
-    /// What happens `near` the core and what happens `far` from it, as one: each is told by a sample that knows it best, and
-    /// what depends on both follows from both.
+    /// Joins the estimates `near` the core and `far` from it. Each comes from the sample that suits it best; quantities that depend on
+    /// both follow from both.
     ///
-    /// A line that another core took out of L1 is gone from L2, too. How often that happens the sample of L1 tells: the
-    /// lines that threads fight for are few, and of few lines one in 32 may be none, or stand for 32. So it is with dirty lines that
-    /// they hand over; no more leave L2 than leave L1. Every line that enters L2 enters L1,
-    /// and every dirty one that leaves it has left L1.
+    /// A line that another core took out of L1 is gone from L2, too. The L1 sample gives the frequency of that: threads compete for few
+    /// lines, and a sample of one line in 32 may contain none of them, or scale one of them by 32. The same holds for dirty lines that
+    /// they hand over. No more dirty lines leave L2 than leave L1. Every line that enters L2 enters L1, and every dirty one that leaves it
+    /// has left L1.
     ///
-    /// Lines that push each other out of a few sets of L2 are seen by bursts, which know where pages are: the sample of lines
-    /// spreads them over more sets. A burst sees that only of lines that it meets again; those that L2 would have, but were met
-    /// before the burst, are as many times more.
+    /// Bursts see lines that push each other out of a few sets of L2, because they know the physical pages: the sample of lines spreads
+    /// such lines over more sets. A burst sees a conflict only if it meets the line again. Lines in L2 that were met only before the burst
+    /// are assumed to have conflicts in the same proportion.
     pub fn join(&self, Near { traffic: near, handed_over, reused, pushed_out }: &Near, far: &Traffic) -> Traffic {
         let line = LINE_BYTES as f64;
         let mut all = *near;
@@ -193,15 +194,15 @@ impl Beyond {
         }
         all.l1_misses = all.l1_misses.max(all.l2_misses).max(all.coherence);
         all.l2_read = line * all.l1_misses;
-        // What memory gets has left the last cache before it.
+        // Lines written to memory have left the last cache before it.
         let into_last = if self.has_l2 { all.l3_write } else { all.dram_write };
         all.dram_write = all.dram_write.min(into_last).max(all.dram_nt);
         all
     }
 }
 
-/// Relative standard error of a total of which a part was sampled, from how much the groups of the sample differ:
-/// `sqrt(G · s²) / Σ x` with s² the variance of the groups' sums. `None` if nothing was counted.
+/// Relative standard error of a partly sampled total, from differences between the groups of the sample: `sqrt(G · s²) / Σ x` with s² the
+/// variance of the groups' sums. `None` if nothing was counted.
 pub fn relative_error(groups: &[u64; GROUPS]) -> Option<f64> {
     let total: u64 = groups.iter().sum();
     if total == 0 {
@@ -213,8 +214,8 @@ pub fn relative_error(groups: &[u64; GROUPS]) -> Option<f64> {
     Some((count * variance).sqrt() / total as f64)
 }
 
-/// Relative standard error of what is extrapolated from windows of (accesses, events), from how much their ratios
-/// differ: `sqrt(n / (n − 1) · Σ (x − r·a)²) / Σ x` with r = Σ x / Σ a. `None` with fewer than two windows, or no events.
+/// Relative standard error of an extrapolation from windows of (accesses, events), from differences between their ratios: `sqrt(n / (n −
+/// 1) · Σ (x − r·a)²) / Σ x` with r = Σ x / Σ a. `None` with fewer than two windows, or no events.
 pub fn windows_error(windows: &[(u64, u64)]) -> Option<f64> {
     let (accesses, events) = windows.iter().fold((0, 0), |(a, x), w| (a + w.0, x + w.1));
     if windows.len() < 2 || accesses == 0 || events == 0 {

@@ -1,16 +1,16 @@
-//! What each window stands for. A window is as long as so many accesses take where addresses are noted, a pause as so much
-//! time: of a program whose phases differ in speed, windows see the slow ones too often. So the events of each window are
-//! weighted by what was executed between it and its neighbours:
+//! Weights of the sampling windows. A window lasts for a number of noted accesses, a pause for a length of time. If the phases of a
+//! program differ in speed, windows therefore see the slow phases too often. So the events of each window are weighted by the executions
+//! between it and its neighbours:
 //!
 //! ```text
 //! ── window ──┤ pause │ warm-up ├── window ──┤ pause │ warm-up ├──
 //!          half ◀─┼─▶ half ────▶                                    an instruction that a window did not see: on to the next
 //! ```
 //!
-//! The sum over all windows remains what executions make of it (`sampling/executions.rs`); weights only say how it is divided. How far it
-//! may be off is told by how much each of `n` windows differs from the one before it, which is what could have happened in
-//! between: `sqrt(n / (n − 1) · Σ (what a window stands for × difference of events per execution)² / 2)`, the estimator of
-//! successive differences for systematic samples (Wolter, Introduction to Variance Estimation, chapter 8).
+//! The sum over all windows still follows from the executions (`sampling/executions.rs`); weights only divide it among windows. The error
+//! follows from how much each of `n` windows differs from the one before it, as the events between them may lie anywhere between the two:
+//! `sqrt(n / (n − 1) · Σ (executions that a window represents × difference of events per execution)² / 2)`, the estimator of successive
+//! differences for systematic samples (Wolter, Introduction to Variance Estimation, chapter 8).
 
 use std::collections::HashMap;
 
@@ -18,30 +18,30 @@ use crate::memory::caches::geometry::LINE_BYTES;
 use crate::memory::caches::hash::Mixing;
 use crate::profile::evidence::memory::{Amount, Phase};
 
-/// Executions that are enough to tell from them how often something happens; fewer are put to those of the next window.
+/// Executions that suffice for a rate of events; fewer are added to those of the next window.
 pub const ENOUGH: f64 = 4096.0;
-/// The same of bursts, which meet parts of loops and of functions' starts: two whole ones.
+/// The same for bursts, which see parts of loops and of functions' starts: two whole ones.
 const ENOUGH_IN_BURSTS: f64 = 32_768.0;
 
-/// What is known of the course of each instruction, all threads together.
+/// Executions and weights of each instruction, all threads together.
 #[derive(Debug, Default)]
 pub struct WindowWeights {
     sites: HashMap<u32, Site, Mixing>,
 }
 
-/// Of one instruction.
+/// One instruction.
 #[derive(Debug, Clone, Copy, Default)]
 struct Site {
     strings: bool,
-    /// All amounts that were told, by phase: opening, pause, warm-up, measured.
+    /// All amounts noted so far, by phase: opening, pause, warm-up, measured.
     told: [f64; 4],
-    /// What the sample of windows stands for.
+    /// Executions that the sample of windows represents.
     sampled: Account,
-    /// The same of bursts, which are a sample of windows and of the opening.
+    /// The same for bursts, which sample windows and the opening.
     bursts: Account,
 }
 
-/// What was seen of an instruction and not put away yet.
+/// Events of an instruction seen since the last weighting.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Seen {
     /// In bursts: accesses, or bytes of strings, and misses of L1.
@@ -51,7 +51,7 @@ pub struct Seen {
     pub far_misses: [f64; 2],
 }
 
-/// Standard errors of misses, relative to their number, from how much windows differ; `None` where too few saw an instruction.
+/// Standard errors of misses relative to their number, from differences between windows; `None` if too few windows saw the instruction.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Scatter {
     pub l1: Option<f64>,
@@ -59,17 +59,16 @@ pub struct Scatter {
     pub l3: Option<f64>,
 }
 
-/// Executions, or bytes of strings, and what they are told from.
+/// Executions, or bytes of strings, and the events seen in them.
 #[derive(Debug, Clone, Copy, Default)]
 struct Account {
-    /// Nothing stands for these yet.
+    /// Executions that no weighted event represents yet.
     due: f64,
-    /// These were seen, and their events not yet weighted.
+    /// Executions that were seen and whose events are not weighted yet.
     seen: f64,
-    /// Σ weight × seen and Σ seen of events that were weighted.
+    /// Σ weight × seen and Σ seen of weighted events.
     weighted: (f64, f64),
-    /// Of two kinds of events: how many an execution had when they were weighted last, their sum, and the sum of squares of
-    /// what that may be off by.
+    /// For two kinds of events: the events per execution at the last weighting, the sum of events, and the sum of squared errors.
     rates: Option<[f64; 2]>,
     sums: [f64; 2],
     squares: [f64; 2],
@@ -78,7 +77,7 @@ struct Account {
 }
 
 impl Account {
-    /// The weight of these events of what was seen, if that is enough.
+    /// The weight of the `events` seen since the last weighting, if at least `enough` executions were seen.
     fn weight(&mut self, events: [f64; 2], enough: f64) -> Option<f64> {
         if self.seen < enough {
             return None;
@@ -100,7 +99,7 @@ impl Account {
         self.weighted.0 / self.weighted.1
     }
 
-    /// The relative error of the events of this kind.
+    /// The relative error of this kind of events.
     fn error(&self, kind: usize) -> Option<f64> {
         if self.times < 2.0 {
             return None;
@@ -120,15 +119,16 @@ impl Account {
 /// Weights of the events of an instruction, of all its threads.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Weights {
-    /// Of the sample of windows, since they were weighted last; `None`: they stay as they are for now.
+    /// Of the sample of windows since the last weighting; `None`: they stay as they are for now.
     pub sampled: Option<f64>,
     /// Of bursts.
     pub bursts: Option<f64>,
 }
 
 impl WindowWeights {
-    /// A window begins to measure, and these are the amounts since one did so before; `seen` tells what was seen of an
-    /// instruction, which is one of strings or not, if anything ever was. The weights of what is to be put away.
+    /// Notes the `amounts` executed between the beginnings of the last two windows, and returns the weights of the events to be put away.
+    /// `seen` returns the events seen of an instruction, if there ever were any; its second argument says whether it is a string
+    /// instruction.
     pub fn course(
         &mut self,
         amounts: &[Amount],
@@ -136,7 +136,7 @@ impl WindowWeights {
     ) -> HashMap<u32, Weights, Mixing> {
         let mut now: HashMap<u32, ([f64; 4], Seen), Mixing> = HashMap::default();
         for &Amount { site, phase, amount, strings } in amounts {
-            // Of others nothing is weighted, and there may be many.
+            // Other instructions have no events to weight, and there may be many.
             let Some(seen) = seen(site, strings) else { continue };
             self.sites.entry(site).or_default().strings = strings;
             let (amounts, _) = now.entry(site).or_insert(([0.0; 4], seen));
@@ -146,8 +146,8 @@ impl WindowWeights {
         now.into_iter().filter_map(weigh).collect()
     }
 
-    /// The run is over: `total` tells all amounts of an instruction by phase. The weights of what was not put away yet, of
-    /// instructions of which something was.
+    /// Ends the run and returns the weights of all events that were not put away yet, for instructions that have weights. `total` returns
+    /// all amounts of an instruction by phase.
     pub fn end(
         &mut self,
         total: impl Fn(u32) -> [f64; 4],
@@ -166,21 +166,20 @@ impl WindowWeights {
         weigh.collect()
     }
 
-    /// How far the misses of an instruction may be off.
+    /// The error of an instruction's misses.
     pub fn scatter(&self, site: u32) -> Scatter {
         let of = |s: &Site| Scatter { l1: s.bursts.error(0), l2: s.sampled.error(0), l3: s.sampled.error(1) };
         self.sites.get(&site).map(of).unwrap_or_default()
     }
 
-    /// What an event of an instruction's sample weighs on average.
+    /// The mean weight of an event in an instruction's sample.
     pub fn mean_weight(&self, site: u32) -> f64 {
         self.sites.get(&site).filter(|s| s.sampled.is_weighted()).map_or(1.0, |s| s.sampled.mean())
     }
 }
 
 impl Site {
-    /// Notes `amounts` by phase up to the beginning of a window, or to the end of the run, and what was seen that was not
-    /// weighted yet.
+    /// Notes the `amounts` by phase up to the beginning of a window or the end of the run, and the events seen since the last weighting.
     fn note(&mut self, amounts: [f64; 4], seen: Seen, end: bool) -> Weights {
         self.told.iter_mut().zip(amounts).for_each(|(told, amount)| *told += amount);
         let of = |phase: Phase| amounts[phase as usize];
@@ -190,7 +189,7 @@ impl Site {
         self.sampled.seen += of(Phase::Measuring);
         self.bursts.due += of(Phase::Opening) + of(Phase::Measuring) + before;
         self.bursts.seen = seen.bursts;
-        // A line of a string is what an access is of others.
+        // A string's unit is a line, as an access is the unit of other instructions.
         let unit = if self.strings { LINE_BYTES as f64 } else { 1.0 };
         let weights = Weights {
             sampled: self.sampled.weight(seen.far_misses, unit * ENOUGH),
@@ -218,20 +217,20 @@ mod tests {
         let mut strata = WindowWeights::default();
         let seen = |bursts: f64| Seen { bursts, l1_misses: bursts / 2.0, far_misses: [30.0, 0.0] };
         let mut course = |by_phase, bursts| strata.course(&amounts(by_phase), |_, _| Some(seen(bursts)))[&7];
-        // The opening and the first pause, half of which belongs to what comes.
+        // The opening and the first pause, half of which belongs to the next window.
         let first = course([100_000, 200_000, 0, 0], 5e4);
         assert_eq!(first, Weights { sampled: None, bursts: Some(4.0) });
-        // A window between two pauses, the first of which no window was before.
+        // A window between two pauses, the first of which follows no window.
         let second = course([0, 80_000, 10_000, 100_000], 6e4);
         assert_eq!(second, Weights { sampled: Some(3.4), bursts: Some(4.0) });
-        // What a window hardly saw goes to the next one.
+        // If a window saw too few executions, they go to the next one.
         assert_eq!(course([0, 500_000, 0, 1_000], 0.0), Weights { sampled: None, bursts: None });
         let third = course([0, 0, 0, 99_000], 0.0);
         assert_eq!(
             third,
             Weights { sampled: Some((40_000.0 + 10_000.0 + 501_000.0 + 99_000.0) / 100_000.0), bursts: None }
         );
-        // The end: 20,000 of the last pause were not told yet.
+        // The end: 20,000 executions of the last pause were not noted yet.
         let last = strata.end(|_| [100_000.0, 800_000.0, 10_000.0, 300_000.0], |_, _| Some(seen(5e4)))[&7];
         assert_eq!(last.sampled, Some(120_000.0 / 100_000.0));
         let all = 100_000.0 * (3.4 + 6.5 + 1.2);

@@ -1,4 +1,4 @@
-//! What happens to lines is booked on those who caused it.
+//! Counts events of lines for the owners that caused them.
 
 use super::Hierarchy;
 use crate::memory::caches::line::{Line, Owner, State};
@@ -13,8 +13,8 @@ impl Hierarchy {
         }
     }
 
-    /// What `writer` wrote of `line` in `core`'s L1 comes to its L2 or leaves it at once; there the line was in this state, if it
-    /// was there.
+    /// A store of `writer` to `line` in `core`'s L1 reaches its L2, or passes through it; `old` is the line's state there, if it was
+    /// there.
     pub(super) fn book_dirtied(&mut self, core: usize, line: Line, old: Option<State>, writer: Owner) {
         if let Some(l2) = &mut self.cores[core].placed_l2
             && let Some(before) = l2.write_back(line, &self.whereabouts, writer)
@@ -30,7 +30,7 @@ impl Hierarchy {
         before.into_iter().for_each(|before| self.tallies.of(before).l2_taken_over += 1);
     }
 
-    /// `line` comes from memory, or goes past the caches.
+    /// `line` comes from memory, or is stored past the caches.
     pub(super) fn book_page(&mut self, owner: Owner, line: Line) {
         let huge = self.whereabouts.on_huge_page(line);
         let tally = self.tallies.of(owner);
@@ -38,7 +38,7 @@ impl Hierarchy {
         tally.on_huge_pages += u64::from(huge == Some(true));
     }
 
-    /// `owner` found a line where it was before a time that was not simulated, if it is `stale`.
+    /// `owner` found a line where it was before an interval that was not simulated, if it is `stale`.
     pub(super) fn book_stale(&mut self, owner: Owner, stale: bool) {
         self.tallies.of(owner).stale += u64::from(stale);
         self.stale += u64::from(stale);

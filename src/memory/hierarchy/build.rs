@@ -1,4 +1,4 @@
-//! The caches that a core has, made when its first thread comes.
+//! Builds the caches of a core when its first thread comes.
 
 use super::burst::BurstL2;
 use super::physical_index::{PhysicallyIndexedL2, PlacedLast};
@@ -9,13 +9,12 @@ use crate::memory::caches::write_combining::WriteCombiner;
 use crate::memory::classify::fully_associative::PartialShadow;
 use crate::memory::classify::overwriting::Overwriting;
 
-/// Lines that a shadow holds at most; of larger caches a hash-selected part of the lines is shadowed.
+/// Maximum lines of a shadow; for larger caches a hash-selected part of the lines is shadowed.
 const MAX_SHADOW_LINES: u64 = 1 << 12;
-/// The same of L1, whose shadow is asked at every access, and of the simulated part of an L2, whose shadow is asked at every
-/// miss.
+/// The same for L1, whose shadow is used at every access, and for the simulated part of an L2, whose shadow is used at every miss.
 const MAX_L1_SHADOW_LINES: u64 = 1 << 7;
 const MAX_L2_SHADOW_LINES: u64 = 1 << 7;
-/// Lines of L2 that bursts look at, of all cores: 16 MB. Those of further cores the sample of lines tells alone.
+/// Maximum lines of L2 that bursts simulate, over all cores: 16 MB. L2 of further cores is estimated from the sample of lines alone.
 const MAX_BURST_LINES: u64 = 1 << 19;
 
 impl Hierarchy {
@@ -64,7 +63,7 @@ impl Hierarchy {
         }
     }
 
-    /// Lines that the modelled part of one last level holds, and of what lies above it where that holds others.
+    /// Lines that the modelled part of one last level holds, plus those of the levels above it if these hold other lines.
     pub fn last_level_lines(&self) -> u64 {
         (self.geometry.last.lines() + self.exclusive_lines()) / self.scope.classes().count()
     }

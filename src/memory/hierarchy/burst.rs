@@ -1,8 +1,8 @@
-//! Conflicts in L2 while all accesses are seen, for a while.
+//! Conflicts in L2, from bursts in which all accesses are simulated.
 //!
-//! The sample of lines knows L2 by its classes, which are told from virtual addresses: it spreads strides of powers of two over
-//! more sets than the frames of pages do. In a burst of all accesses fewer lines are used than L2 holds. What has to leave it
-//! meanwhile leaves for want of ways, and is missed if it is used again.
+//! The sample of lines models L2 by classes, which follow from virtual addresses: it spreads strides of powers of two over more sets than
+//! the frames of pages do. A burst of all accesses uses fewer lines than L2 holds. A line that leaves L2 meanwhile leaves because of a
+//! conflict, and is missed if it is used again.
 
 use std::collections::HashSet;
 
@@ -12,18 +12,18 @@ use crate::memory::caches::hash::Mixing;
 use crate::memory::caches::line::{Line, Owner, State};
 use crate::memory::caches::set_cache::{Lookup, SetCache};
 
-/// What became of a line that goes through L2 to L1.
+/// Outcome of a line that passes through L2 to L1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fill {
     /// It did so in this burst before.
     pub again: bool,
-    /// And L2 has it no more.
+    /// It did, and L2 does not hold it any more.
     pub conflict: bool,
-    /// Who wrote the line last that leaves L2 dirty for it.
+    /// The last writer of a line that leaves L2 dirty to make room.
     pub pushed_out: Option<Owner>,
 }
 
-/// What L2 of one core holds of the lines that the present burst used.
+/// Lines of the present burst that one core's L2 holds.
 #[derive(Debug)]
 pub struct BurstL2 {
     cache: SetCache,
@@ -34,7 +34,7 @@ pub struct BurstL2 {
 }
 
 impl BurstL2 {
-    /// Of an L2 like this.
+    /// For an L2 like this `level`.
     pub fn new(level: &Level) -> Self {
         let indexing = Indexing::new(level.sets(), SetSample::ONE);
         BurstL2 {
@@ -51,7 +51,7 @@ impl BurstL2 {
         self.over = true;
     }
 
-    /// `line`, whose set `index` tells, goes through L2 to L1.
+    /// `line`, whose set follows from `index`, passes through L2 to L1.
     pub fn fill(&mut self, line: Line, index: u64) -> Fill {
         if self.over || self.used.len() >= self.lines {
             self.cache.clear();
@@ -68,7 +68,7 @@ impl BurstL2 {
         }
     }
 
-    /// `line`, written by `writer`, leaves L1. Who wrote the line last that leaves L2 dirty.
+    /// `line`, written by `writer`, leaves L1. Returns the last writer of a line that leaves L2 dirty.
     pub fn write_back(&mut self, line: Line, index: u64, writer: Owner) -> Option<Owner> {
         let set = self.indexing.set(index);
         match self.cache.peek(set, line) {
@@ -76,7 +76,7 @@ impl BurstL2 {
                 *state = State::dirty(writer);
                 None
             }
-            // Of a line from before the burst nothing is known.
+            // The state of lines from before the burst is unknown.
             None if self.over || !self.used.contains(&line) => None,
             None => self.insert(set, line, State::dirty(writer)),
         }

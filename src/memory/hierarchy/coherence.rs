@@ -1,12 +1,12 @@
-//! What becomes of a line in the caches of other cores, and in other last levels, when one core uses it.
+//! Transfers: effects of one core's access on the line in the caches of other cores and in other last levels.
 
 use super::{Core, Hierarchy};
 use crate::memory::caches::line::{Line, State};
 use crate::memory::caches::set_cache::SetCache;
 
 impl Hierarchy {
-    /// Removes `line` from `core`'s private caches and returns its merged state, a dirty L1 copy booked as having left
-    /// L1. `lost`: leave a mark that another core took it.
+    /// Removes `line` from `core`'s private caches and returns its merged state; a dirty L1 copy counts as having left L1. `lost`: leave a
+    /// mark that another core took it.
     pub(super) fn take_private(&mut self, core: usize, line: Line, lost: bool) -> Option<State> {
         let take = |cache: &mut SetCache, set| if lost { cache.invalidate(set, line) } else { cache.remove(set, line) };
         let (set, index) = (self.l1_indexing.set(line.0), self.whereabouts.index(line));
@@ -75,8 +75,7 @@ impl Hierarchy {
         had
     }
 
-    /// The copies that other last levels than `own` have of a line that is used here: dirty ones go to memory; a write
-    /// removes them.
+    /// Settles the copies in other last levels than `own` of a line that is used here: dirty ones go to memory; a write removes them.
     pub(super) fn settle_remote(&mut self, own: usize, line: Line, index: u64, store: bool) {
         for other in (0..self.last.len()).filter(|&other| other != own) {
             if store {

@@ -1,14 +1,14 @@
-//! The caches of all cores and what happens between them.
+//! The caches of all cores and the transfers between them.
 //!
 //! ```text
 //!  access ─▶ L1 ──miss──▶ L2 ──miss──▶ other cores ──not there──▶ last level ──miss──▶ memory
 //!            └─dirty victim─▶└─dirty (victim cache: any) victim──────▶└─dirty victim───▶
 //! ```
 //!
-//! Stores allocate (write-allocate) and stay in the cache until they are evicted (write-back). A fill is booked on the
-//! instruction that caused it, a write-back on the one that last wrote the line, once at each level: a dirty line that a
-//! victim cache hands back to L2 and gets again unwritten counts like a clean victim, which is to say not at all. At the
-//! end all dirty lines are written back, as they would be by whatever runs next.
+//! Stores allocate (write-allocate) and stay in the cache until they are evicted (write-back). A fill is charged to the instruction that
+//! caused it, a write-back to the one that last wrote the line, once at each level: a dirty line that a victim cache returns to L2 and
+//! receives again unwritten counts like a clean victim, that is, not at all. At the end all dirty lines are written back, as the next
+//! program would force them to be.
 
 mod booking;
 mod build;
@@ -49,16 +49,16 @@ struct Indexed {
 #[derive(Debug)]
 struct Core {
     l1: SetCache,
-    /// Only where all lines come.
+    /// Only if all lines are simulated.
     l1_shadow: Option<PartialShadow>,
     l2: Option<Indexed>,
-    /// Only where all lines come, for a while.
+    /// Only if all lines are simulated, in bursts.
     burst_l2: Option<BurstL2>,
-    /// Only where lines of one class come, of pages of which something is known.
+    /// Only in a sample of lines, if the kinds of pages are known.
     placed_l2: Option<PhysicallyIndexedL2>,
     l2_shadow: PartialShadow,
     combiner: WriteCombiner,
-    /// Where all accesses come.
+    /// Only if all accesses are simulated.
     overwriting: Option<Overwriting>,
     last: usize,
 }
@@ -68,7 +68,7 @@ struct Core {
 struct LastLevel {
     cache: Indexed,
     shadow: PartialShadow,
-    /// Only where lines of one class come, of pages of which something is known.
+    /// Only in a sample of lines, if the kinds of pages are known.
     placed: Option<PlacedLast>,
 }
 
@@ -76,7 +76,7 @@ struct LastLevel {
 #[derive(Debug)]
 pub struct Hierarchy {
     geometry: Geometry,
-    /// What stands behind L1, where that is not simulated.
+    /// The level beyond L1, if it is not simulated.
     beyond_scope: Option<Level>,
     whereabouts: PhysicalMap,
     scope: Scope,
@@ -84,13 +84,13 @@ pub struct Hierarchy {
     cores: Vec<Core>,
     last: Vec<LastLevel>,
     seen: SeenLines,
-    /// Where lines of one class come.
+    /// Only in a sample of lines.
     residencies: Option<Residencies>,
     groups: [u64; GROUPS],
     fills: u64,
     met: u64,
     stale: u64,
-    /// What was caused by whom.
+    /// Events by owner.
     pub tallies: Tallies,
 }
 
@@ -99,9 +99,9 @@ pub struct Hierarchy {
 pub enum Scope {
     /// All lines, all levels.
     Whole,
-    /// All levels, but only lines of class 0 will come: such a part of each cache does.
+    /// All levels, but only lines of class 0: each cache is simulated in proportion.
     OneClass(SetSample),
-    /// All lines, L1, what cores take from each other, and of L2 what a burst meets twice (`burst.rs`).
+    /// All lines, L1, transfers between cores, and of L2 only lines that a burst meets twice (`burst.rs`).
     FirstLevel,
 }
 
@@ -126,7 +126,7 @@ pub enum Outcome {
     Memory,
 }
 
-/// Groups that lines are divided into to tell how much a sample of them scatters.
+/// Groups of lines, from which the scatter of a sample is estimated.
 pub const GROUPS: usize = 32;
 
 /// The group of a line: that of its page.
@@ -160,7 +160,7 @@ impl Hierarchy {
         }
     }
 
-    /// From now on more is known of pages than a rule. To be called before the first access.
+    /// Replaces the rule for page coloring with a better physical map. To be called before the first access.
     pub fn know(&mut self, whereabouts: PhysicalMap) {
         debug_assert!(!matches!(self.scope, Scope::OneClass(_)) || !whereabouts.has_frames());
         self.whereabouts = whereabouts;
@@ -169,29 +169,29 @@ impl Hierarchy {
         }
     }
 
-    /// Caches behind L1 are there by the frames of pages, too.
+    /// Whether caches beyond L1 are also simulated with the frames of pages.
     fn places(&self) -> bool {
         matches!(self.scope, Scope::OneClass(_)) && self.whereabouts.places()
     }
 
-    /// `process` has just made `accesses` in address space `space`, and still is there to ask for its pages.
+    /// `process` has just made `accesses` in address space `space`, and still exists, so that the kernel can be asked about its pages.
     pub fn meet(&mut self, process: u32, space: u32, accesses: &[Access]) {
         self.whereabouts.meet(process, space, accesses);
     }
 
-    /// What was mapped from address `from` up to `to` in address space `space` is not there any more: what comes there next is new, and
-    /// lies elsewhere. Whether any of it had come from memory.
+    /// Addresses `from` to `to` of address space `space` were unmapped: a new mapping there is new, and lies elsewhere. Returns whether
+    /// any line there had come from memory.
     pub fn unmapped(&mut self, space: u32, from: u64, to: u64) -> bool {
         self.whereabouts.forget(space, from, to);
         self.seen.forget(space, from, to)
     }
 
-    /// In words: whose addresses index the levels behind L1.
+    /// In words: the addresses that index the levels beyond L1.
     pub fn placement_in_words(&self) -> String {
         self.whereabouts.in_words()
     }
 
-    /// Frames tell where pages lie.
+    /// Whether the frames of pages are known.
     pub fn knows_frames(&self) -> bool {
         self.whereabouts.knows_frames()
     }
@@ -216,7 +216,7 @@ impl Hierarchy {
         self.last.len()
     }
 
-    /// Lines found where they were before a time that was not simulated.
+    /// Lines found where they were before an interval that was not simulated.
     pub fn stale(&self) -> u64 {
         self.stale
     }
@@ -265,7 +265,7 @@ impl Hierarchy {
         self.miss(core, owner, line, store, lost)
     }
 
-    /// `core` goes on after accesses that did not come: the shadow of L1 begins anew, and what a burst knows of L2.
+    /// `core` continues after accesses that were not simulated: its L1 shadow and its burst's knowledge of L2 start anew.
     pub fn interrupt(&mut self, core: usize) {
         self.cores[core].burst_l2.iter_mut().for_each(BurstL2::end);
         self.cores[core].l1_shadow.iter_mut().for_each(PartialShadow::clear);
@@ -283,7 +283,7 @@ impl Hierarchy {
         }
         let index = self.whereabouts.index(line);
         let (mut shared, mut lost) = (false, lost_in_l1);
-        // As a victim cache had it; without an L2 it comes into L1 so.
+        // As a victim cache had it; without an L2 it enters L1 in that state.
         let mut brought = None;
         let (mut in_l2, mut found_stale) = (false, false);
         let mut kept_in_l2 = None;
@@ -356,8 +356,8 @@ impl Hierarchy {
         if self.fills == fills { Outcome::Miss } else { Outcome::Memory }
     }
 
-    /// Brings `line` to `core`'s private caches from other cores, the last level or memory. Returns whether others still
-    /// hold it, and how it comes out of a victim cache.
+    /// Brings `line` to `core`'s private caches from other cores, the last level or memory. Returns whether others still hold it, and its
+    /// state in the victim cache.
     fn fetch(&mut self, core: usize, owner: Owner, line: Line, index: u64, store: bool) -> (bool, Option<State>) {
         let held_elsewhere = if store { self.take_from_others(core, line) } else { self.share_with_others(core, line) };
         let shared = held_elsewhere && !store;
@@ -516,7 +516,7 @@ mod tests {
             (LastLevelPolicy::NonInclusive, false),
             (LastLevelPolicy::Inclusive, false),
         ];
-        // With frames, which put lines where no other rule does.
+        // With frames, which follow no rule.
         let frames = || PhysicalMap::Frames(Frames::made_up(200, mix), PageColoring::SmallPages, None);
         let by_rule = || PhysicalMap::Rule(PageColoring::SmallPages);
         for ((policy, l2_inclusive), whereabouts) in

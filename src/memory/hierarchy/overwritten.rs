@@ -1,12 +1,12 @@
 //! Lines that stores bring: whether they are overwritten whole, and whether they are used again before they leave.
 //!
-//! The first follows from all accesses near each other, which exact runs and bursts have; the second from what memory is asked for.
+//! The first follows from a contiguous run of accesses, as in exact runs and bursts; the second from requests to memory.
 
 use super::{Hierarchy, Outcome, Scope};
 use crate::memory::caches::line::{Bytes, Line, Owner, State};
 use crate::memory::classify::overwriting::Told;
 
-/// The line is used: who wrote it last, if since it came it was only written.
+/// The line is used: returns its last writer, if it was only written since it came.
 #[inline]
 pub(super) fn use_again(state: &mut State) -> Option<Owner> {
     if !state.is_only_written() {
@@ -17,7 +17,7 @@ pub(super) fn use_again(state: &mut State) -> Option<Owner> {
 }
 
 impl Hierarchy {
-    /// An access by `core` found `line` so; a store has `written` these bytes of it.
+    /// An access by `core` found `line` with this `outcome`; a store has `written` these bytes of it.
     #[inline]
     pub fn note_overwriting(
         &mut self,
@@ -44,7 +44,7 @@ impl Hierarchy {
         }
     }
 
-    /// A line that was overwritten whole is used while L1 still has it: it was better there than in memory.
+    /// A line that was overwritten whole is used while L1 still has it: L1 was a better place for it than memory.
     #[cold]
     pub(super) fn book_rewritten(&mut self, core: usize, line: Line) {
         let brought_by = self.cores[core].overwriting.as_mut().and_then(|overwriting| overwriting.use_again(line));
@@ -63,7 +63,7 @@ impl Hierarchy {
         }
     }
 
-    /// A line that `writer` only wrote is used again, if there is one.
+    /// A line that `writer` only wrote is used again, if there is such a writer.
     #[inline]
     pub(super) fn book_used_again(&mut self, writer: Option<Owner>) {
         if let Some(writer) = writer {
@@ -71,7 +71,7 @@ impl Hierarchy {
         }
     }
 
-    /// Another core uses a line that L1 and L2 have so.
+    /// Another core uses a line with these states in L1 and L2.
     pub(super) fn book_used_by_other(&mut self, copies: [Option<State>; 2]) {
         let only_written = copies.into_iter().flatten().find(|state| state.is_only_written());
         self.book_used_again(only_written.and_then(State::writer));

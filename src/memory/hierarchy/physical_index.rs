@@ -1,13 +1,14 @@
-//! L2 and the last level of the sample of lines once more, with pages where they really are.
+//! L2 and the last level of the sample of lines once more, with the real frames of pages.
 //!
-//! Lines of class 0 keep whole sets only if the class and the set follow from the same number, which takes pages to have colours
-//! evenly (`address/page_color.rs`). The frames of small pages have them at random: of a working set about as large as L2 some colours have
-//! more pages than ways, others fewer, and a third of its lines may be missed. Here a line's set is told by the colour of its frame
-//! and by those bits of its position in the page that do not tell the class: all positions that do are taken as one, of each of which a
-//! page that is used whole has one line in the sample. How often L2 misses lines of such pages, this one knows; lines a page apart,
-//! which share one position, it spreads over all ([`Tally::with_placed_l2`](crate::memory::attribution::tally::Tally::with_placed_l2) takes both
-//! together). So it is with the last level ([`Tally::with_placed_last`](crate::memory::attribution::tally::Tally::with_placed_last)), to which comes
-//! what L2 by classes asks for and gives up.
+//! Lines of class 0 have whole sets only if the class and the set follow from the same number, which assumes that pages have colours
+//! evenly (`address/page_color.rs`). The frames of small pages have random colours: in a working set about as large as L2 some colours
+//! have more pages than ways, others fewer, and a third of its lines may be missed. Here a line's set follows from the colour of its frame
+//! and from the bits of its position in the page that do not determine the class. Positions that differ only in the other bits are merged;
+//! a fully used page has one line in the sample for each merged position. This model is right about L2 misses of such pages. It spreads
+//! lines a page apart, which share one position, over all positions
+//! ([`Tally::with_placed_l2`](crate::memory::attribution::tally::Tally::with_placed_l2) combines the two models). The same holds for the
+//! last level ([`Tally::with_placed_last`](crate::memory::attribution::tally::Tally::with_placed_last)), which receives the requests and
+//! victims of the L2 by classes.
 
 use super::Hierarchy;
 use crate::memory::address::page_color::{Indexing, SetSample};
@@ -28,7 +29,7 @@ impl PhysicallyIndexedL2 {
         PhysicallyIndexedL2 { cache: SetCache::with_sets(indexing.sets(), ways), indexing }
     }
 
-    /// `line` comes to L1: whether L2 has it, as it does afterwards.
+    /// `line` enters L1: returns whether L2 has it; afterwards it does.
     pub fn find(&mut self, line: Line, pages: &PhysicalMap) -> bool {
         let set = self.set(line, pages);
         if matches!(self.cache.find(set, line), Lookup::Hit(_)) {
@@ -38,7 +39,7 @@ impl PhysicallyIndexedL2 {
         false
     }
 
-    /// What `writer` wrote of `line` leaves L1. If it was not dirty here as the same one's: who wrote it before, if it was dirty.
+    /// `line`, dirty by `writer`, leaves L1. If it was not dirty here by the same owner: its last writer here, if it was dirty.
     pub fn write_back(&mut self, line: Line, pages: &PhysicalMap, writer: Owner) -> Option<Option<Owner>> {
         let set = self.set(line, pages);
         match self.cache.peek(set, line) {
@@ -69,13 +70,13 @@ impl PhysicallyIndexedL2 {
     }
 }
 
-/// A part of the sampled part of one last level: of lines at one place of their pages, for it takes long to look up frames. Where sets
-/// are powers of two these have sets of their own.
+/// A part of the sampled part of one last level: lines at one place of their pages, because frame look-ups are slow. If the numbers of
+/// sets are powers of two these lines have sets of their own.
 #[derive(Debug)]
 pub struct PlacedLast {
     cache: SetCache,
     indexing: Indexing,
-    /// log2 of the classes, and of the places in a page that lines of one class have.
+    /// log2 of the number of classes, and of the places in a page that lines of one class have.
     class_bits: u32,
     place_bits: u32,
 }
@@ -90,7 +91,7 @@ impl PlacedLast {
         PlacedLast { cache, indexing, class_bits, place_bits }
     }
 
-    /// It is one of those that are simulated.
+    /// Whether `line` is one of those that are simulated.
     #[inline]
     fn has(&self, line: Line) -> bool {
         line.in_page() >> self.class_bits & ((1 << self.place_bits) - 1) == 0
@@ -101,7 +102,7 @@ impl PlacedLast {
         self.indexing.set(placed) >> self.place_bits
     }
 
-    /// `line` is asked for, and leaves it if `takes`: whether it was here.
+    /// A request for `line`, which leaves the cache if it `takes` it; returns whether the cache had it.
     fn find(&mut self, line: Line, placed: u64, takes: bool) -> bool {
         let set = self.set(placed);
         match takes {
@@ -110,7 +111,7 @@ impl PlacedLast {
         }
     }
 
-    /// `line` comes, if it is not here.
+    /// `line` enters the cache, if it is not there.
     fn put(&mut self, line: Line, placed: u64) {
         let set = self.set(placed);
         if self.cache.peek(set, line).is_none() {
@@ -119,17 +120,17 @@ impl PlacedLast {
     }
 }
 
-/// What a last level is asked for.
+/// A request to a last level.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked {
-    /// The line leaves it.
+    /// The line leaves the last level.
     pub takes: bool,
     /// Other cores have it.
     pub held_elsewhere: bool,
 }
 
 impl Hierarchy {
-    /// `owner` asks last level `last` for `line`.
+    /// `owner` requests `line` from last level `last`.
     pub(super) fn ask_placed(&mut self, last: usize, owner: Owner, line: Line, asked: Asked) {
         let Some(level) = self.last[last].placed.as_mut().filter(|level| level.has(line)) else { return };
         let placed = self.whereabouts.placed_in_frames(line);
@@ -144,7 +145,7 @@ impl Hierarchy {
         }
     }
 
-    /// A line comes from memory to last level `last`, whatever that has by frames.
+    /// A line comes from memory to last level `last`, according to the model by classes.
     pub(super) fn book_beside_placed(&mut self, last: usize, owner: Owner, line: Line) {
         let beside = self.last[last].placed.as_ref().is_some_and(|level| level.has(line));
         self.tallies.of(owner).beside_placed += u64::from(beside);

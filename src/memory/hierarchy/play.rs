@@ -10,8 +10,9 @@ use crate::memory::caches::line::{Line, Owner, bytes_of_line};
 use crate::memory::classify::access_pattern::AccessPattern;
 use crate::memory::hierarchy::{Hierarchy, Outcome};
 
-/// Books the execution of `access` and plays those of its lines that `admit` lets pass. `orders`: the order class of
-/// misses is noted, where one line in 2 to that power is admitted. `from_memory` is told an address in each line that comes from memory or is stored past the caches.
+/// Counts the execution of `access` and plays those of its lines that `admit` accepts. `orders`: the access pattern of misses is noted,
+/// where one line in 2 to that power is admitted. `from_memory` receives an address in each line that comes from memory or is stored past
+/// the caches.
 #[inline]
 pub fn play(
     hierarchy: &mut Hierarchy,

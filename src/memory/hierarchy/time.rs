@@ -1,4 +1,4 @@
-//! What becomes of all lines at once: pauses, windows, and the end of the program.
+//! Events that concern all lines at once: pauses, windows, and the end of the program.
 
 use super::Hierarchy;
 use crate::memory::caches::line::{Line, State};
@@ -33,7 +33,7 @@ impl Hierarchy {
         }
     }
 
-    /// The lines of all caches behind L1, with the number of the last level behind it.
+    /// The lines of all caches beyond L1, with the number of their last level.
     fn lines_behind_l1(&self) -> impl Iterator<Item = (usize, Line, State)> + '_ {
         let private = self.cores.iter().filter_map(|core| Some((core.last, &core.l2.as_ref()?.cache)));
         let shared = self.last.iter().enumerate().map(|(last, level)| (last, &level.cache.cache));
@@ -41,7 +41,7 @@ impl Hierarchy {
         caches.flat_map(|(last, cache)| cache.lines().map(move |(line, state)| (last, line, state)))
     }
 
-    /// A time passes that is not simulated: what the caches behind L1 hold may be something else afterwards.
+    /// An interval passes that is not simulated: the content of the caches beyond L1 may have changed afterwards.
     pub fn age(&mut self) {
         if let Some(mut residencies) = self.residencies.take() {
             residencies.pause(self.lines_behind_l1());

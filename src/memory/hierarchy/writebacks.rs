@@ -1,26 +1,26 @@
-//! What goes back to memory, where a program is looked at in windows.
+//! Write-backs to memory of a program that is sampled in windows.
 //!
-//! A dirty line leaves the last level long after it was written, while something else may be executed and another part of the
-//! program is looked at, or none. What is known best of a line is when it came. So each stay of a line in the caches is followed from
-//! its fill on, and stands for as many as the fill does: it ends with a write-back if anyone wrote the line meanwhile, and that is
-//! booked on who did so last.
+//! A dirty line leaves the last level long after the store, when the program may execute other code and the sampler may look at another
+//! part of it, or at none. The fill of a line is known best. So the model follows each stay of a line in the caches from its fill on, and
+//! gives the stay the weight of the fill. The stay ends with a write-back if any instruction wrote the line meanwhile; the last writer is
+//! charged for it.
 //!
 //! ```text
 //!         fill by F ─────────── writes ────────────▶ eviction, or the end of the program
 //!   events of F stand for w                          w lines written back by the last writer, or none
 //! ```
 //!
-//! So no more is written to memory than came from it (but for what another last level asks for, which is written each time), and a
+//! So memory receives no more lines than came from it (except lines that another last level requests, which are written each time), and a
 //! set that stays in the caches is written once, however often the program writes it.
 //!
-//! A stay that a pause interrupts goes on where the model still has the line afterwards. If nobody uses it any more there, the
-//! rest of its stay was not seen: when it was clean, it may have been written later. How often, stays of the same instruction tell that
-//! were seen to their end.
+//! A stay that a pause interrupts goes on if the model still has the line afterwards. If no access uses the line there any more, the rest
+//! of its stay was not seen: a line that was clean may have been written later. The frequency of that is estimated from stays of the same
+//! instruction that were followed to their end.
 //!
-//! Stays as long as a pause are seen by one window or another, wherever their fill was: those that a window finds going on since before
-//! the pause stand for themselves. If the pause turned the last level over, the line may have left meanwhile and have come again, unless
-//! it is used as often as that: in the warm-up of the window, and when it measures. So do stays that began in the first half of the
-//! program's start and are found going on in the second one: what lines there are of that kind the start has met.
+//! A window sees stays that are as long as a pause, wherever their fill was: stays that began before the pause and still go on represent
+//! themselves. If the pause turned the last level over, the line may have left and returned meanwhile, unless the window uses it soon: in
+//! its warm-up, and when it measures. Stays that began in the first half of the program's start and still go on in the second half also
+//! represent themselves: the start has met all lines of that kind.
 
 use std::collections::HashMap;
 
@@ -28,77 +28,77 @@ use crate::memory::attribution::tallies::Book;
 use crate::memory::caches::hash::Mixing;
 use crate::memory::caches::line::{Line, Owner, State};
 
-/// Kinds of stays that are told apart at most: 32 bytes each.
+/// Maximum number of kinds of stays: 32 bytes each.
 const MOST_KINDS: usize = 1 << 17;
-/// Stays that were seen to their end, of one instruction, that are enough to tell others.
+/// Stays of one instruction, followed to their end, that suffice to extrapolate to others.
 const ENOUGH: u64 = 64;
 
 /// All stays in the caches.
 #[derive(Debug, Default)]
 pub struct Residencies {
-    /// Those that go on, of each last level.
+    /// Those that go on, by last level.
     present: Vec<HashMap<Line, Stay, Mixing>>,
-    /// The latest pause did not turn the last level over: stays from before it that go on went on all the time.
+    /// The latest pause did not turn the last level over: stays that began before it and still go on were never interrupted.
     outlast: bool,
     /// A window measures, or the second half of the start runs: lines that are not idle were used in it.
     measuring: bool,
-    /// Those that are over, by whose fill they began with.
+    /// Those that are over, by owner of their fill.
     over: Vec<Vec<Over>>,
     kinds: usize,
 }
 
-/// One that goes on: 8 bytes, of which there are as many as lines in the caches.
+/// A stay that goes on: 8 bytes for each line in the caches.
 #[derive(Debug, Clone, Copy)]
 struct Stay {
-    /// Whose fill it began with, above [`BOOK_SHIFT`] the book of that, and whether it began before the latest pause, or the
-    /// half of the start ([`OLD`]).
+    /// The owner of its fill; above [`BOOK_SHIFT`] the fill's book, and whether the stay began before the latest pause, or before the
+    /// current half of the start ([`OLD`]).
     filler: u32,
-    /// Of the fill among those of its instruction; [`UNKNOWN`] until that is told.
+    /// Weight of the fill among the fills of its instruction; [`UNKNOWN`] until windows are weighted.
     weight: f32,
 }
 
-/// Owners are fewer than two to this power.
+/// The number of owners is below two to this power.
 const BOOK_SHIFT: u32 = 28;
 const OLD: u32 = 1 << 31;
-/// The book of stays that stand for themselves.
+/// The book of stays that represent only themselves.
 const ITSELF: Book = Book::End;
 const UNKNOWN: f32 = 0.0;
 
-/// All of one kind that are over.
+/// All stays of one kind that are over.
 #[derive(Debug, Clone, Copy)]
 struct Over {
     kind: Kind,
-    /// How many, what those weigh together whose fills' weight is known, and how many others there are.
+    /// Their number, the sum of the known weights, and the number of stays without a known weight.
     stays: u32,
     unweighted: u32,
     weight: f64,
 }
 
-/// What is told apart of the stays that began with one owner's fills.
+/// The kind of a stay that began with one owner's fill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Kind {
     book: Book,
-    /// Who wrote the line last.
+    /// The last writer of the line.
     writer: Option<Owner>,
-    /// It was seen to its end.
+    /// It was followed to its end.
     followed: bool,
 }
 
-/// What is known of one owner's fills.
+/// Scale and error of one owner's fills.
 #[derive(Debug, Clone, Copy)]
 pub struct KnownFills {
-    /// How many lines one of a [`Book`] stands for, weight aside.
+    /// Lines of the program per line, by [`Book`], without the weight.
     pub stands_for: [f64; Book::ALL.len()],
     /// Their relative error.
     pub error: f64,
 }
 
-/// Lines that memory gets of one owner.
+/// Lines written to memory for one owner.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Written {
-    /// How many.
+    /// Their number.
     pub lines: f64,
-    /// Their standard error, from what is not known of the fills that they came with, and of stays that were not followed.
+    /// Their standard error, from errors of the fills and from stays that were not followed.
     pub scatter: f64,
 }
 
@@ -109,13 +109,13 @@ impl Residencies {
             self.present.resize_with(last + 1, HashMap::default);
         }
         if let Some(before) = self.present[last].insert(line, Stay::new(filler, book)) {
-            // It left unnoticed: clean.
+            // The line left unnoticed: clean.
             self.end_stay(before, None, true);
         }
     }
 
-    /// `line` leaves last level `last` in this `state`, in an event of `book`. If nobody saw it come (a level had given it up that a private
-    /// cache still held it behind, dirty), it stands for as many as the writer's own events do.
+    /// `line` leaves last level `last` in this `state`, in an event of `book`. If the model did not see its fill (a level had given the
+    /// line up while a private cache still held it, dirty), it has the scale of the writer's own events.
     pub fn end(&mut self, last: usize, line: Line, state: State, book: Book) {
         let mut stay = self.present.get_mut(last).and_then(|present| present.remove(&line));
         stay.iter_mut().filter(|_| self.outlasts(state)).for_each(Stay::outlast);
@@ -124,12 +124,12 @@ impl Residencies {
         }
     }
 
-    /// A line in this state, if it is from before the latest pause, was there all the time.
+    /// Whether a line in this state that was there before the latest pause stayed all the time.
     fn outlasts(&self, state: State) -> bool {
         !state.is_stale() && (self.outlast || self.measuring && !state.is_idle())
     }
 
-    /// A pause is over, before which there were these lines.
+    /// A pause is over; the caches held these `lines` before it.
     pub fn pause(&mut self, lines: impl Iterator<Item = (usize, Line, State)>) {
         for (last, line, state) in lines {
             if self.outlasts(state) {
@@ -166,7 +166,7 @@ impl Residencies {
         }
     }
 
-    /// Those of this kind; if there are too many kinds, of the writer's own.
+    /// The entry for this kind of `filler`'s stays; if there are too many kinds, the entry of the writer's own.
     fn over(&mut self, mut filler: Owner, kind: Kind) -> &mut Over {
         let find = |over: &[Over]| over.iter().position(|over| over.kind == kind);
         let of = |over: &mut Vec<Vec<Over>>, filler: Owner| {
@@ -189,7 +189,7 @@ impl Residencies {
         &mut of_filler[at]
     }
 
-    /// Fills in windows of those of whom it is known weigh so much, if that was not known before.
+    /// Sets the weight of fills in windows whose weight was unknown, for owners that have one.
     pub fn weigh(&mut self, weight: impl Fn(Owner) -> Option<f64>) {
         let present = self.present.iter_mut().flat_map(HashMap::values_mut);
         for stay in present.filter(|stay| stay.weight == UNKNOWN) {
@@ -203,7 +203,7 @@ impl Residencies {
         }
     }
 
-    /// What memory gets, by last writer, when all stays are over, where so much is `known` of the owners' fills.
+    /// Lines written to memory, by last writer, once all stays are over; `known` returns the scale and error of an owner's fills.
     pub fn written(mut self, known: impl Fn(Owner) -> KnownFills) -> HashMap<Owner, Written, Mixing> {
         for stay in std::mem::take(&mut self.present).into_iter().flat_map(HashMap::into_values) {
             self.end_stay(stay, None, false);
@@ -219,7 +219,7 @@ impl Residencies {
                 let more = unseen_share * of_writer.followed;
                 let Written { lines, scatter } = written.entry(*writer).or_default();
                 *lines += of_writer.all + more;
-                // What one instruction's fills are off by all their lines are, but for those that stand for themselves.
+                // The relative error of one instruction's fills applies to all their lines, except those that represent themselves.
                 *scatter += (error * (of_writer.all + more - of_writer.themselves)).hypot(more);
             }
         }
@@ -228,13 +228,13 @@ impl Residencies {
 }
 
 impl Stay {
-    /// That begins with an event of `filler` in this book: of windows its weight is told later.
+    /// A stay that begins with an event of `filler` in this book; in windows its weight is set later.
     fn new(filler: Owner, book: Book) -> Self {
         let weight = if book == Book::Sample { UNKNOWN } else { 1.0 };
         Stay { filler: filler.0 | (book as u32) << BOOK_SHIFT, weight }
     }
 
-    /// It is found going on.
+    /// The line is found still present.
     fn outlast(&mut self) {
         if self.filler & OLD != 0 {
             *self = Stay { filler: Stay::new(self.filler(), ITSELF).filler, weight: 1.0 };
@@ -250,20 +250,20 @@ impl Stay {
     }
 }
 
-/// What became of the lines that one instruction brought from memory.
+/// The lines that one instruction brought from memory, by outcome.
 #[derive(Debug, Default)]
 struct Fills {
     writers: HashMap<Owner, OfWriter, Mixing>,
-    /// Lines of stays that were followed to their end, and all; clean ones of both.
+    /// Lines of stays that were followed to their end and of all stays; clean lines of both.
     followed: f64,
     followed_clean: f64,
     all: f64,
     all_clean: f64,
-    /// How many were followed.
+    /// Number of followed stays.
     stays: u64,
 }
 
-/// Those of them that one owner wrote last.
+/// Lines of these fills that one owner wrote last.
 #[derive(Debug, Clone, Copy, Default)]
 struct OfWriter {
     followed: f64,
@@ -294,8 +294,8 @@ impl Fills {
         self.followed - self.followed_clean
     }
 
-    /// Lines that were clean when they were seen last, and written later, if those that were not followed to their end are as often
-    /// written as those that were.
+    /// Lines that were clean when they were seen last and were written later, if stays that were not followed end dirty as often as
+    /// followed stays.
     fn written_unseen(&self) -> f64 {
         if self.stays < ENOUGH || self.followed <= 0.0 {
             return 0.0;
@@ -317,7 +317,7 @@ mod tests {
         range.map(Line)
     }
 
-    /// Windows stand for ten times as much, and fills of `ONE` are known to 5 %.
+    /// Windows have a factor of 10, and the fills of `ONE` have an error of 5 %.
     fn written(stays: Residencies) -> [(f64, f64); 2] {
         let stands_for = Book::ALL.map(|book| if book == Book::Sample { 10.0 } else { 1.0 });
         let written = stays.written(|filler| KnownFills { stands_for, error: if filler == ONE { 0.05 } else { 0.0 } });
@@ -329,7 +329,7 @@ mod tests {
         let mut stays = Residencies::default();
         lines(0..100).for_each(|line| stays.begin(0, line, ONE, Book::Plain));
         lines(100..200).for_each(|line| stays.begin(0, line, ONE, Book::Sample));
-        // Of those of windows one half leaves before it is known what they weigh, the other one after.
+        // Half of the fills in windows leave before their weight is known, the other half after.
         let dirty = State::dirty(OTHER);
         lines(100..150).for_each(|line| stays.end(0, line, dirty, Book::Warming));
         stays.weigh(|owner| (owner == ONE).then_some(3.0));
@@ -346,7 +346,7 @@ mod tests {
         stays.begin(0, Line(7), ONE, Book::Plain);
         stays.begin(1, Line(7), OTHER, Book::Plain);
         stays.end(1, Line(7), State::dirty(OTHER), Book::Plain);
-        // Another level still has what this one gave up.
+        // Another level still has the line that this one gave up.
         stays.end(1, Line(7), State::dirty(OTHER), Book::Sample);
         stays.end(0, Line(7), State::dirty(ONE), Book::Plain);
         assert_eq!(written(stays).map(|(lines, _)| lines), [1.0, 11.0]);
@@ -371,7 +371,7 @@ mod tests {
             let mut stays = Residencies::default();
             lines(0..20).for_each(|line| stays.begin(0, line, ONE, Book::Sample));
             stays.pause(std::iter::empty());
-            // Met in a warm-up, which stands for nothing otherwise.
+            // Met in a warm-up, which has no scale otherwise.
             lines(20..30).for_each(|line| stays.begin(0, line, ONE, Book::Warming));
             stays.measure(outlast);
             lines(0..10).for_each(|line| stays.end(0, line, state, Book::Sample));

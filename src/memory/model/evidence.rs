@@ -1,4 +1,4 @@
-//! What the model has to say at the end of a run.
+//! The model's evidence at the end of a run.
 
 use crate::memory::attribution::tallies::Book;
 use crate::memory::attribution::tally::Tally;
@@ -15,11 +15,11 @@ use crate::profile::run::Warning;
 
 use super::CacheModel;
 
-/// Share of the accesses beyond which it is told that what they did was extrapolated from too little.
+/// rprof warns if more than this share of the accesses was extrapolated from too little.
 const EXTRAPOLATED: f64 = 0.1;
 
 impl CacheModel {
-    /// All that was seen, at the end of the program; `sites` tells where each instruction is.
+    /// All evidence at the end of the program; `sites` has the code of each instruction.
     pub(super) fn evidence(mut self, sites: &[CodeRef]) -> MemoryEvidence {
         if let Some(sampled) = &mut self.sampled {
             sampled.close_window(self.classes);
@@ -41,14 +41,14 @@ impl CacheModel {
         let beyond = Beyond { has_l2: self.has_l2, conflict_share: hierarchy.tallies.conflict_share(), windows };
         let lines = self.classes.count() as f64;
         let total = self.executed.total();
-        // Where there are less than two nobody knows how windows differ.
+        // With fewer than two windows, the difference between windows is unknown.
         let of_windows = self.sampled.as_ref().map_or(0.0, |s| windows_error(s.pace.windows()).unwrap_or(1.0));
         let behind = |owner: Owner, factors: &Factors| {
             let mean_weight = self.strata.mean_weight(self.owners.pairs()[owner.0 as usize].0);
             BeyondL1::of(&hierarchy.tallies, owner, factors, mean_weight, lines, self.has_l2)
         };
-        // What one window saw may differ in others as the opening or its warm-up differs from it; where they tell nothing, as
-        // much as everything does that the program does.
+        // Other windows may differ from the ones seen by as much as the opening or the warm-up does. If those saw too little, the error is
+        // that of the whole program.
         let error =
             |owner: Owner, behind: &BeyondL1, factors: &Factors, own: Option<f64>, events: fn(&Tally) -> u64| {
                 let in_others = || behind.changed(self.executed.by_phase(owner), events).unwrap_or(of_windows);
@@ -83,17 +83,17 @@ impl CacheModel {
             figures.l2_scatter = error(scatter.l2, |t| t.l2_fills + t.l2_dirtied) * figures.l2_misses;
             figures.l3_scatter = error(scatter.l3, |t| t.last_fills) * figures.l3_misses;
             if !hierarchy.knows_frames() {
-                // Pages lie at random, or one after the other: what is told is the first.
+                // Pages lie at random, or in sequence: the figures assume the former.
                 figures.l2_scatter = figures.l2_scatter.hypot(behind.of_placement[0]);
                 figures.l3_scatter = figures.l3_scatter.hypot(behind.of_placement[1]);
             }
-            // What windows never saw after their warm-ups, and these did, may be as frequent as there.
+            // Events seen in warm-ups but never in windows may be as frequent in pauses.
             let executed = self.executed.by_phase(owner);
             figures.l2_scatter += behind.only_in_warm_ups(executed, |t| t.l2_fills);
             figures.l3_scatter += behind.only_in_warm_ups(executed, |t| t.last_fills);
             if let Some((read, write)) = self.executed.bytes(owner) {
                 (figures.l1_read, figures.l1_write) = (read, write);
-                // Of the few lines that it accesses none may have been in the sample, and no burst have come while it ran.
+                // The sample may contain none of its few lines, and no burst may have met it.
                 let seen = behind.saw_any() || first.plain_of(owner).accesses > 0;
                 figures.unseen = if seen { 0.0 } else { read + write };
                 unseen += figures.unseen;
@@ -109,7 +109,7 @@ impl CacheModel {
         let own = calibration::worst(&ratios);
         let (mode, error) = match &self.sampled {
             None => ("exact", Some(own)),
-            // Where nothing comes from memory no group of lines differs from others.
+            // If nothing comes from memory, no group of lines differs from others.
             Some(sampled) => ("sampled", Some(relative_error(sampled.hierarchy.groups()).unwrap_or(0.0).hypot(own))),
         };
         let pairs = self.owners.pairs();
@@ -139,7 +139,7 @@ impl CacheModel {
         }
     }
 
-    /// Tells that what was extrapolated rests on less than the two windows from which it is known how windows differ.
+    /// Warns if the extrapolation rests on fewer than two windows, the minimum for an error.
     fn warn_of_few_windows(&mut self) {
         let extrapolated = self.executed.extrapolated();
         let Some(sampled) = self.sampled.as_ref().filter(|_| extrapolated > EXTRAPOLATED) else { return };
@@ -194,8 +194,7 @@ impl CacheModel {
     }
 }
 
-/// Makes repeated misses of compulsory ones beyond so many `lines` in all: a window in which pages arrive stands for pauses in
-/// which none did.
+/// Turns compulsory misses beyond `lines` in all into repeated misses: a window in which pages arrive represents pauses in which none did.
 fn limit_compulsory(sites: &mut [SiteTraffic], lines: f64) {
     let all: f64 = sites.iter().map(|site| site.traffic.compulsory).sum();
     let too_many = 1.0 - lines / all;

@@ -1,4 +1,4 @@
-//! What instructions did near the core: in L1, and in what bursts see of L2.
+//! Events of instructions near the core: in L1, and in L2 as far as bursts see it.
 
 use std::collections::HashMap;
 
@@ -12,15 +12,15 @@ use crate::memory::estimate::scaling::{Near, near};
 use super::{CacheModel, Sampled};
 
 impl CacheModel {
-    /// What `owner` did near the core, from its bursts, whose events stand for `scale`, and from what the sample of lines saw of
-    /// it in all the time. And the standard error of its misses.
+    /// The events of `owner` near the core, and the standard error of its misses: from bursts, with each event scaled by `scale`, and from
+    /// the sample of lines, which ran all the time.
     pub(super) fn near_of(&self, owner: Owner, scale: f64, behind: &BeyondL1) -> (Near, f64) {
         let of_bursts = near(self.full.tallies.plain_of(owner), scale);
         let (_, thread) = self.owners.pairs()[owner.0 as usize];
         let Some(Sampled { control, .. }) = self.sampled.as_ref().filter(|s| s.rhythm.was_sampled(thread)) else {
             return (of_bursts, 0.0);
         };
-        // A string may be longer than a burst: what a part of it says of accesses says nothing. It goes through all lines alike.
+        // A string may be longer than a burst: a part of its accesses is no evidence. It treats all lines alike.
         if self.executed.is_string(owner) {
             return (of_bursts, 0.0);
         }
@@ -41,14 +41,13 @@ impl CacheModel {
         (most.map_or(near, |lines| near.at_most(lines)), error)
     }
 
-    /// How many events one event of the full hierarchy stands for, by owner. `None` where an owner never executed in a
-    /// counted part of a burst.
+    /// Scale factor of an event of the full hierarchy, by owner. `None` if an owner was never executed in a counted part of a burst.
     pub(super) fn first_level_scales(&self) -> Vec<Option<f64>> {
         let Some(Sampled { hierarchy, rhythm, .. }) = &self.sampled else {
             return vec![Some(1.0); self.owners.pairs().len()];
         };
         let pairs = || self.owners.pairs().iter().zip(self.full.tallies.plain().iter().zip(hierarchy.tallies.plain()));
-        // Of each thread: accesses in bursts, and in the sample that runs all the time.
+        // For each thread: accesses in bursts, and in the sample that runs all the time.
         let mut by_thread: HashMap<u32, (u64, u64)> = HashMap::new();
         for ((_, thread), (burst, classed)) in pairs() {
             let (a, b) = by_thread.entry(*thread).or_default();
@@ -56,7 +55,7 @@ impl CacheModel {
             *b += classed.accesses;
         }
         let scale = |thread: u32, owner: Owner, burst: &Tally| {
-            // All of it was seen: the program ended before anything of this thread was left out.
+            // All accesses were seen: the program ended before any access of this thread was left out.
             if !rhythm.was_sampled(thread) && self.executed.all_seen(owner) {
                 return Some(1.0);
             }

@@ -1,4 +1,4 @@
-//! Windows and bursts are weighted by what was executed around them, as soon as that is known.
+//! Weights windows and bursts by the executions around them, as soon as these are known.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::memory::estimate::window_weights::{Seen, Weights};
 use super::{CacheModel, Sampled};
 
 impl CacheModel {
-    /// What was seen of each instruction and not put away.
+    /// Events of each instruction that were seen and not put away.
     pub(super) fn seen(&self) -> HashMap<u32, SeenOf, Mixing> {
         let mut seen: HashMap<u32, SeenOf, Mixing> = HashMap::default();
         let Some(Sampled { hierarchy, .. }) = &self.sampled else { return seen };
@@ -37,7 +37,7 @@ impl CacheModel {
             if let Some(weight) = sampled {
                 hierarchy.tallies.put_away(Book::Sample, owner, *weight);
             }
-            // Of a thread that was always seen nothing is scaled up.
+            // A thread that was always seen is not scaled up.
             if let Some(weight) = bursts.filter(|_| rhythm.was_sampled(*thread)) {
                 self.full.tallies.put_away(Book::Plain, owner, weight);
                 control.put_away(owner, weight);
@@ -45,7 +45,7 @@ impl CacheModel {
         }
     }
 
-    /// Weights windows and bursts by what was executed around them.
+    /// Weights windows and bursts by the executions around them.
     pub(super) fn weigh(&mut self) {
         let mut total: HashMap<u32, [f64; 4], Mixing> = HashMap::default();
         for (owner, (site, _)) in (0..).map(Owner).zip(self.owners.pairs()) {
@@ -67,7 +67,7 @@ impl CacheModel {
     }
 }
 
-/// What was seen of an instruction: in bursts, and in the sample of windows.
+/// Events of an instruction: in bursts, and in the sample of windows.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SeenOf {
     accesses: u64,

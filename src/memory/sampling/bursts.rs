@@ -1,9 +1,9 @@
-//! When to collect everything for a while: bursts for the first level, which the sampled lines do not describe.
+//! The schedule of bursts, short collections of all accesses for L1, which the sampled lines do not describe.
 //!
-//! One line in 32 is collected throughout a window and simulates L2 and the last level at that part of their size: whole sets,
-//! always the same ones, so that nothing is forgotten and nothing counted twice. Such lines say little about L1, whose
-//! sets they fill only in part. L1 is therefore sampled in time: now and then all accesses of all threads are collected
-//! for a short while; its lines, some hundreds, are warm again after a small part of it.
+//! One line in 32 is collected throughout a window and simulates L2 and the last level at that part of their size: whole sets, always the
+//! same ones, so that no line is forgotten and none counted twice. Such lines are weak evidence about L1, whose sets they fill only in
+//! part. L1 is therefore sampled in time: now and then all accesses of all threads are collected for a short while; its lines, some
+//! hundreds, are warm again after a small part of it.
 
 use crate::memory::caches::hash::mix;
 
@@ -11,27 +11,27 @@ use crate::memory::caches::hash::mix;
 const BURST: u64 = 16_384;
 /// Accesses at the start of a burst that warm L1 up and are not counted.
 const WARM_UP: u64 = 4_096;
-/// A burst goes on so many times as long for threads that have not had theirs: they notice it when their buffers of selected
+/// A burst lasts up to this many times as long for threads that have not had theirs: they notice it when their buffers of selected
 /// accesses are full.
 const PATIENCE: u64 = 8;
 /// Selected accesses between two bursts, on average, all threads together: about a million accesses.
 const BETWEEN: u64 = 32_768;
 
-/// The rhythm of bursts, common to all threads so that they meet each other in them.
+/// The schedule of bursts, common to all threads so that the bursts of all threads overlap.
 #[derive(Debug)]
 pub struct BurstSchedule {
     bursting: bool,
-    /// Selected accesses until the next burst, or accesses left of this one.
+    /// Selected accesses until the next burst, or remaining accesses of this one.
     left: u64,
     bursts: u64,
     threads: Vec<Progress>,
 }
 
-/// How far a thread is in its present burst.
+/// Progress of a thread in its present burst.
 #[derive(Debug, Clone, Copy, Default)]
 struct Progress {
     collected: u64,
-    /// It was in selected collection before: its L1 is stale at the start.
+    /// Whether it was in selected collection before: its L1 is stale at the start.
     stale: bool,
     seen: bool,
 }
@@ -42,11 +42,11 @@ impl BurstSchedule {
         BurstSchedule { bursting: true, left: BURST, bursts: 1, threads: Vec::new() }
     }
 
-    /// A batch may hold strings of any length, collected before anyone could say that the burst is over: what is beyond so many lines
-    /// of it is none any more.
+    /// Maximum lines of a batch that count as part of a burst: a batch may hold strings of any length, collected before the engine could
+    /// learn that the burst is over.
     pub const LONGEST: u64 = PATIENCE * BURST;
 
-    /// Everything is to be collected next.
+    /// Whether all accesses are to be collected next.
     pub fn bursting(&self) -> bool {
         self.bursting
     }
@@ -58,15 +58,15 @@ impl BurstSchedule {
         self.begin_burst();
     }
 
-    /// Time has passed in a window or at the start, which go on: a burst, unless there is one. Of threads that access few
-    /// lines none may ever be selected, and no burst come otherwise.
+    /// Time has passed in a window or at the start, which continue: starts a burst, unless there is one. Threads that access few lines may
+    /// never have any of them selected, and would otherwise have no burst.
     pub fn go_on(&mut self) {
         if !self.bursting {
             self.begin_window();
         }
     }
 
-    /// `thread` is collected from now on.
+    /// The engine collects `thread` from now on.
     pub fn meet(&mut self, thread: u32) {
         let fresh = !self.progress(thread).seen;
         if fresh && self.bursting && self.threads_seen() > 0 {
@@ -75,7 +75,7 @@ impl BurstSchedule {
         self.progress(thread).seen = true;
     }
 
-    /// Nothing more will come of `thread`: the present burst does not wait for it, nor do later ones.
+    /// Ends `thread`: the present burst does not wait for it, nor do later ones.
     pub fn end(&mut self, thread: u32) {
         let progress = self.progress(thread);
         let missing = if progress.seen { BURST.saturating_sub(progress.collected) } else { 0 };
@@ -95,7 +95,7 @@ impl BurstSchedule {
         self.threads.iter().filter(|p| p.seen).count() as u64
     }
 
-    /// Notes `accesses` of `thread`, all collected or selected ones; how many of them only warm L1 up.
+    /// Notes `accesses` of `thread`, all collected or selected ones; returns how many of them only warm L1 up.
     pub fn note(&mut self, thread: u32, selected: bool, accesses: u64) -> u64 {
         if selected {
             self.selected(thread, accesses);
@@ -104,7 +104,7 @@ impl BurstSchedule {
         self.all(thread, accesses)
     }
 
-    /// How many of the next `accesses`, all collected, of `thread` only warm the caches up. Notes them.
+    /// Notes the next `accesses`, all collected, of `thread`; returns how many of them only warm the caches up.
     pub fn all(&mut self, thread: u32, accesses: u64) -> u64 {
         self.meet(thread);
         let progress = self.progress(thread);
@@ -118,7 +118,7 @@ impl BurstSchedule {
         warm_up
     }
 
-    /// So many `accesses` of this burst are done or will not come. `enough`: it ends in any case.
+    /// Notes that `accesses` of this burst are done or will not come. `enough`: it ends in any case.
     fn spend(&mut self, accesses: u64, enough: bool) {
         self.left = self.left.saturating_sub(accesses);
         if self.left == 0 || enough {

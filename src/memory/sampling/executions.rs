@@ -1,4 +1,4 @@
-//! How often each instruction was executed, in windows and in pauses: what its sampled events stand for.
+//! How often each instruction was executed, in windows and in pauses: the scale factors of its sampled events.
 
 use crate::isa::facts::AccessKind;
 use crate::profile::evidence::memory::{Executed, Phase};
@@ -11,27 +11,27 @@ use crate::memory::caches::line::Owner;
 #[derive(Debug, Default)]
 pub struct Executions(Vec<Times>);
 
-/// Of one instruction in one thread, or of all.
+/// Executions of one instruction in one thread, or of all.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Times {
     opening: u64,
     measured: u64,
     warming: u64,
     pauses: u64,
-    /// Of strings these and the others are bytes.
+    /// For string instructions these and the others are bytes.
     strings: bool,
     read_bytes: u64,
     write_bytes: u64,
 }
 
-/// What one event of an instruction stands for.
+/// Scale factors of an instruction's events.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Factors {
     /// From the opening.
     pub plain: f64,
     /// From windows.
     pub sample: f64,
-    /// From the warm-up of windows: nothing, unless that is all that was seen.
+    /// From the warm-up of windows: 0, unless only warm-ups saw the instruction.
     pub warming: f64,
 }
 
@@ -41,22 +41,22 @@ impl Factors {
         [self.plain, self.sample, self.warming]
     }
 
-    /// The share of the executions that no window stands for: how they went is known of the opening or of warm-ups alone.
+    /// The share of the executions that no window represents: only the opening or warm-ups saw the instruction.
     pub fn without_windows(&self) -> f64 {
         1.0 - 1.0 / self.plain.max(self.warming).max(1.0)
     }
 
-    /// The share that windows stand for and did not see.
+    /// The share that windows represent but did not see.
     pub fn between_windows(&self) -> f64 {
         1.0 - 1.0 / self.sample.max(1.0)
     }
 }
 
-/// A larger part of the bytes than this whose misses were not seen is stated.
+/// rprof warns if the misses of more than this share of the bytes were not seen.
 const UNSEEN: f64 = 0.01;
 
 impl Executions {
-    /// Notes what was executed of `owner`.
+    /// Notes the executions of an instruction, `owner`.
     pub fn add(&mut self, owner: Owner, executed: &Executed) {
         let at = owner.0 as usize;
         if self.0.len() <= at {
@@ -82,12 +82,12 @@ impl Executions {
         self.0.get(owner.0 as usize).copied().unwrap_or_default()
     }
 
-    /// Accesses that `owner` executed, or bytes if they are of strings; `None` if nobody told.
+    /// Accesses that `owner` executed, or bytes for string instructions; `None` if no execution was noted.
     pub fn accesses(&self, owner: Owner) -> Option<u64> {
         Some(self.of(owner).all()).filter(|&accesses| accesses > 0)
     }
 
-    /// Nothing of `owner` was executed, as far as was told, but in the opening and in windows.
+    /// Whether `owner` was executed only in the opening and in windows, as far as executions were noted.
     pub fn all_seen(&self, owner: Owner) -> bool {
         self.of(owner).extrapolated() == 0
     }
@@ -98,7 +98,7 @@ impl Executions {
         [opening, pauses, warming, measured]
     }
 
-    /// What is executed of `owner` is told in bytes.
+    /// Whether the executions of `owner` are counted in bytes.
     pub fn is_string(&self, owner: Owner) -> bool {
         self.of(owner).strings
     }
@@ -116,24 +116,24 @@ impl Executions {
         total
     }
 
-    /// What events of `owner` stand for.
+    /// The scale factors of `owner`'s events.
     pub fn factors(&self, owner: Owner) -> Factors {
         self.of(owner).factors()
     }
 
-    /// (read, written) bytes of `owner`; `None` if nobody told.
+    /// (read, written) bytes of `owner`; `None` if no execution was noted.
     pub fn bytes(&self, owner: Owner) -> Option<(f64, f64)> {
         let times = self.of(owner);
         (times.all() > 0).then_some((times.read_bytes as f64, times.write_bytes as f64))
     }
 
-    /// The share of the accesses that nobody saw: what is extrapolated.
+    /// The share of the accesses that is extrapolated.
     pub fn extrapolated(&self) -> f64 {
         let total = self.total();
         if total.all() == 0 { 0.0 } else { total.extrapolated() as f64 / total.all() as f64 }
     }
 
-    /// States it if so many bytes were accessed where nobody looked.
+    /// A warning if too many accessed bytes, `unseen`, belong to instructions that no sample saw.
     pub fn warning(&self, unseen: f64) -> Option<Warning> {
         let total: f64 = self.0.iter().map(|t| (t.read_bytes + t.write_bytes) as f64).sum();
         (unseen > UNSEEN * total).then(|| {
@@ -151,9 +151,9 @@ impl Executions {
 }
 
 impl Times {
-    /// The opening stands for itself, windows for everything else. What was in no window is taken to have been as in the
-    /// opening; what was in neither, because a thread or an instruction was gone before the window measured, as in the
-    /// warm-up: what the caches held is known less well there, which stale lines tell.
+    /// The opening represents itself, windows represent everything else. An instruction that no window saw is assumed to behave as in the
+    /// opening. If the opening did not see it either, because a thread or an instruction was gone before the window measured, the warm-up
+    /// is used: the state of the caches is less certain there, as stale lines show.
     fn factors(&self) -> Factors {
         let itself = Factors { plain: 1.0, sample: 1.0, warming: 0.0 };
         let and_others = |others: u64, seen: u64| 1.0 + others as f64 / seen as f64;
@@ -166,12 +166,12 @@ impl Times {
         }
     }
 
-    /// Accesses that events of others stand for.
+    /// Accesses that events of other accesses represent.
     fn extrapolated(&self) -> u64 {
         self.warming + self.pauses
     }
 
-    /// Accesses in which anything was seen.
+    /// Accesses in the opening, windows and warm-ups.
     fn seen(&self) -> u64 {
         self.opening + self.measured + self.warming
     }

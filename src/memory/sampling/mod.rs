@@ -1,4 +1,4 @@
-//! When a program is looked at, and what was executed meanwhile.
+//! When the model samples a program, and the executions meanwhile.
 
 pub mod bursts;
 pub mod executions;

@@ -1,16 +1,16 @@
-//! How many pages processes came to have while they were looked at: no more can have been touched for the first time.
+//! Counts the pages that arrived in processes during a window, which limits the number of first touches.
 //!
-//! A sampled run meets lines in one of its windows that a pause saw before. They are told from new ones by what the kernel
-//! had to do: a page that was never touched costs a fault, or makes the process larger. What is first met in a window
-//! is compulsory at most as far as pages arrived in it:
+//! A sampled run meets lines in one of its windows that a pause saw before. The kernel's work separates them from new ones: a page that
+//! was never touched costs a fault, or makes the process larger. So the pages that arrived in a window limit the compulsory share of the
+//! lines first met in it:
 //!
 //! ```text
 //! share = min(1, pages arrived × lines of a page in the sample / lines first met)
 //! ```
 //!
-//! Pages that arrive for other reasons (those of the code cache) make the bound weaker, not wrong; those that arrive before they are
-//! touched (`MAP_POPULATE`, huge pages, what the kernel reads ahead of files) make it too low. What windows say of the
-//! pauses between them is bounded likewise, by all pages that ever arrived: first touches come once.
+//! Pages that arrive for other reasons (for the code cache) make the bound weaker, not wrong; pages that arrive before their first touch
+//! (`MAP_POPULATE`, huge pages, the kernel's read-ahead of files) make it too low. The number of all pages that ever arrived likewise
+//! limits the compulsory misses extrapolated from windows to pauses: first touches come once.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ use crate::tracee::proc_status::{PageCounts, read_page_counts};
 
 /// Accesses between two looks at a process that may end unseen.
 const LOOK_EVERY: u64 = 1 << 18;
-/// With more processes nothing is known.
+/// With more processes than this, arrivals are unknown.
 const MOST_PROCESSES: usize = 64;
 /// Lines of a page.
 const PAGE_LINES: u64 = 64;
@@ -32,18 +32,18 @@ pub struct Arrivals {
     begin: HashMap<u32, PageCounts>,
     /// Lines that had been met when the window began.
     met_before: u64,
-    /// When it was looked last: pages that had arrived, lines that had been met first.
+    /// At the last look: pages that had arrived, lines that had been met first.
     latest: Option<(u64, u64)>,
     /// The window is over, or none was yet.
     over: bool,
     since_look: u64,
-    /// Page faults of descendants that were waited for, when the run began.
+    /// Page faults of reaped descendants when the run began.
     faults_before: u64,
-    /// The most pages that each process was seen to have.
+    /// The largest number of pages seen in each process.
     most: HashMap<u32, u64>,
-    /// Pages that processes had and gave back, at most.
+    /// Upper limit of the pages that processes had and gave back.
     given_back: u64,
-    /// The same with those of which nothing was seen.
+    /// The same including pages that the caches never saw.
     unmapped: u64,
 }
 
@@ -72,21 +72,21 @@ impl Arrivals {
         }
     }
 
-    /// `accesses` of the window came: pages that arrived in it so far, now and then. As of [`look`](Self::look), [`met`](Self::met) is to
-    /// be told what they brought.
+    /// Notes `accesses` of the window; at intervals returns the pages that arrived in it so far. As with [`look`](Self::look), the caller
+    /// then passes the lines met to [`met`](Self::met).
     pub fn note(&mut self, processes: impl Iterator<Item = u32>, accesses: u64) -> Option<u64> {
         self.since_look += accesses;
         if self.since_look >= LOOK_EVERY { self.look(processes) } else { None }
     }
 
-    /// The window ends: pages that arrived in it.
+    /// Ends the window and returns the pages that arrived in it.
     pub fn end(&mut self, processes: impl Iterator<Item = u32>) -> Option<u64> {
         let arrived = self.look(processes);
         self.over = true;
         arrived
     }
 
-    /// Looks now, as the program may end in this window, after few accesses: pages that arrived in it so far.
+    /// Looks now, as the program may end in this window after few accesses, and returns the pages that arrived in it so far.
     pub fn look(&mut self, processes: impl Iterator<Item = u32>) -> Option<u64> {
         self.since_look = 0;
         if self.over {
@@ -102,32 +102,32 @@ impl Arrivals {
             any = true;
             let begin = self.begin.get(&process).copied().unwrap_or_default();
             let faults = now.faults.saturating_sub(begin.faults);
-            // Of huge pages many come at once.
+            // Many pages of a huge page arrive at once.
             arrived += faults.max(now.resident.saturating_sub(begin.resident));
         }
         any.then_some(arrived)
     }
 
-    /// When so many pages had `arrived` in the window, `met` lines were met in all.
+    /// Notes that `met` lines had been met in all when `arrived` pages had arrived in the window.
     pub fn met(&mut self, arrived: u64, met: u64) {
         self.latest = Some((arrived, met - self.met_before));
     }
 
-    /// Pages that arrived in the run for certain, whose processes have ended and were waited for; `None` if no process was looked at.
+    /// Lower limit of the pages that arrived in the run, whose processes have ended and were reaped; `None` if no process was looked at.
     pub fn pages(&self) -> Option<u64> {
         // A page that is read before it is written costs two faults.
         (!self.most.is_empty()).then(|| self.resident().max(self.faults() / 2))
     }
 
-    /// Lines of all pages that may have arrived in it, if so many pages are known to have been `touched`.
+    /// Lines of all pages that may have arrived in the run, if at least `touched` pages are known to have been touched.
     pub fn lines(&self, touched: u64) -> Option<u64> {
-        // Of huge pages many come with one fault. What comes again where pages were given back is in none of the others.
+        // One fault brings many pages of a huge page. None of the other figures includes pages that return after they were given back.
         let arrived = self.faults().max(self.resident() + self.given_back);
         let pages = arrived.min(self.resident().max(touched).saturating_add(self.unmapped));
         (!self.most.is_empty()).then_some(pages * PAGE_LINES)
     }
 
-    /// `process` gave back what it had of so many `pages`; if `seen`, some of it was in the caches.
+    /// `process` gave back its part of these `pages`; if `seen`, the caches held some of it.
     pub fn give_back(&mut self, process: u32, pages: u64, seen: bool) {
         let pages = pages.min(self.most.get(&process).copied().unwrap_or(0));
         self.unmapped += pages;
@@ -142,7 +142,7 @@ impl Arrivals {
         self.most.values().sum()
     }
 
-    /// The largest share of the lines first met in the window that can be new, where `one_in` lines are in the sample.
+    /// The largest share of the lines first met in the window that can be new, with one line in `one_in` in the sample.
     pub fn share(&self, one_in: u64) -> f64 {
         match self.latest {
             Some((arrived, met)) if met > 0 => (arrived as f64 * (PAGE_LINES / one_in) as f64 / met as f64).min(1.0),
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn pages_that_arrive_allow_new_lines() {
         const BYTES: usize = 32 << 20;
-        // It keeps what it reads until the end is there.
+        // `tail` keeps its input until the end arrives.
         let mut child = Command::new("tail");
         let child = child.arg("-c").arg(BYTES.to_string());
         let mut child = child.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(arrivals.share(1), 1.0);
         arrivals.begin(std::iter::once(it), 1000);
         child.stdin.as_mut().unwrap().write_all(&vec![1; BYTES]).unwrap();
-        // But for what is still in the pipe.
+        // Except for the bytes still in the pipe.
         let lines = (BYTES - (1 << 20)) as u64 / 64;
         let deadline = Instant::now() + Duration::from_secs(60);
         while arrivals.latest.is_none() || arrivals.share(1) < 1.0 {
@@ -204,7 +204,7 @@ mod tests {
         let pages = |touched| arrivals.lines(touched).unwrap() / PAGE_LINES;
         // Other tests have children, too.
         assert!(pages(0) >= 50 && pages(u64::MAX) >= pages(0), "{arrivals:?}");
-        // What is new where something was before had a page of its own.
+        // A new page in place of an old one had a page of its own.
         let (kept, process) = (pages(u64::MAX), *arrivals.most.keys().next().unwrap());
         arrivals.give_back(process, 10, true);
         arrivals.give_back(u32::MAX, 10, true);

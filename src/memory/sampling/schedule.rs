@@ -1,46 +1,46 @@
-//! Which phases a sampled program goes through, and how long each lasts.
+//! The phases that a sampled program goes through, and how long each lasts.
 //!
-//! The program's start is collected as it is: caches are empty, which is their true state. After that windows alternate
-//! with pauses, whose length the engine decides; it also ends phases in which little is collected. A window first brings
-//! the model's state up to date, then measures. At its beginning the caches hold what they held at the last window's end,
-//! of which nobody knows whether it is still there. The warm-up therefore goes on until as many lines came or were used
-//! again as the last level holds, while that can be expected to happen. Where so little is used, what was resident then
-//! still is, or is as likely to be as at any other time.
+//! The program's start is collected completely: caches are empty, which is their true state. After that windows alternate with pauses,
+//! whose length the engine decides; the engine also ends phases in which little is collected. A window first warms the model's state up,
+//! then measures. At its beginning the caches hold the lines of the last window's end, which may or may not be there any more. The warm-up
+//! therefore goes on until as many lines came or were used again as the last level holds, while that can be expected to happen. If the
+//! program touches less than that, the lines resident at the last window's end most likely still are, or are as likely to be as at any
+//! other time.
 
 use crate::profile::evidence::memory::Phase;
 
-/// Accesses of the program, all threads together, that are collected at its start.
+/// Accesses of the program, all threads together, in its start.
 const OPENING: u64 = 4 << 20;
-/// Accesses that warm the caches up, at least and at most.
+/// Minimum and maximum accesses of a warm-up.
 const WARMING: std::ops::RangeInclusive<u64> = 1 << 20..=128 << 20;
-/// After so many accesses it is asked again whether a warm-up leads to anything.
+/// After this many accesses the model checks again whether a warm-up makes progress.
 const STEP: u64 = 2 << 20;
 /// Lines known over lines that the last level holds when practically all of its sets are known: sets are not filled evenly.
 const COMPLETE: f64 = 1.25;
-/// Accesses that are measured in a window, at least; not fewer than warmed it up.
+/// Minimum accesses of a measured window; not fewer than its warm-up had.
 const MEASURING: u64 = 2 << 20;
-/// A phase goes on after the engine found it long enough while this part of its accesses came since.
+/// A phase continues after the engine found it long enough while at least this part of its accesses came since.
 const WORTH_WAITING: u64 = 8;
-/// How often the start goes on in any case: the loading of libraries is not what is to be seen.
+/// How often the start continues in any case: the loading of libraries is not the program's work.
 const OPENING_LOOKS: u64 = 5;
-/// How often a phase goes on at most after the engine found it long enough. A last level of hundreds of MiB that a loop fills from
+/// How often a phase continues at most after the engine found it long enough. A last level of hundreds of MiB that a loop fills from
 /// memory takes this long.
 const MOST_LOOKS: u64 = 24;
 
-/// Where the program is.
+/// State of the sampling phases.
 #[derive(Debug)]
 pub struct PhaseSchedule {
     phase: Phase,
-    /// Since the phase began.
+    /// Progress since the phase began.
     now: Progress,
-    /// When the engine last said that it was long enough, how often it did so, and when the last step ended.
+    /// Progress when the engine last found the phase long enough, how often it did so, and progress at the end of the last step.
     noted: Progress,
     looks: u64,
     step: Progress,
-    /// Lines that a last level holds, and how many are to be known of all.
+    /// Lines that a last level holds, and the number of known lines that completes a warm-up.
     lines: u64,
     goal: u64,
-    /// What warmed the present window up, in how many looks, and whether all that the last level holds was known then.
+    /// The present window's warm-up, its number of looks, and whether all lines of the last level were known at its end.
     warmed: Progress,
     warm_looks: u64,
     warm: bool,
@@ -50,14 +50,14 @@ pub struct PhaseSchedule {
     opened: u64,
 }
 
-/// What a phase has collected.
+/// Progress of a phase.
 #[derive(Debug, Clone, Copy, Default)]
 struct Progress {
     /// Accesses of the program.
     accesses: u64,
     /// Lines of the modelled part that came from memory.
     fills: u64,
-    /// Those, and lines that were found where they were before the pause.
+    /// Fills, and lines found where they were before the pause.
     known: u64,
 }
 
@@ -85,12 +85,12 @@ impl PhaseSchedule {
         self.phase
     }
 
-    /// So many last levels are in use now.
+    /// Sets the number of last levels in use.
     pub fn fill(&mut self, last_levels: usize) {
         self.goal = goal(self.lines * last_levels.max(1) as u64);
     }
 
-    /// The program is over: the present window, if there is one of some length, is as long as it was.
+    /// The program is over: the present window ends here, if it has some length.
     pub fn finish(&mut self) {
         if self.phase == Phase::Measuring && self.now.accesses >= MEASURING / WORTH_WAITING {
             self.begin(Phase::Pause);
@@ -102,8 +102,8 @@ impl PhaseSchedule {
         &self.windows
     }
 
-    /// Whether a pause of so many accesses brought less from memory than all last levels hold, if it did as the window that was measured
-    /// before it and as the warm-up behind it. Short strings, which count as a line in windows and by their bytes here, make pauses look
+    /// Whether a pause of `accesses` brought fewer lines from memory than all last levels hold, assuming the rates of the window measured
+    /// before it and of the warm-up after it. Short strings, which count as a line in windows and by their bytes here, make pauses look
     /// shorter than they were.
     pub fn outlasts(&self, accesses: u64) -> bool {
         let (of_warm_up, before) = ((self.warmed.accesses, self.warmed.fills), self.windows.last().copied());
@@ -111,20 +111,20 @@ impl PhaseSchedule {
         both.all(|(seen, fills)| seen > 0 && (fills as f64 * accesses as f64) < self.goal as f64 * seen as f64)
     }
 
-    /// When the latest window began to measure, all that the last level holds was known.
+    /// Whether all lines of the last level were known when the latest window began to measure.
     pub fn is_warm(&self) -> bool {
         self.warm
     }
 
-    /// `accesses` of the start were simulated: the second half of it begins behind them.
+    /// Notes that `accesses` of the start were simulated; returns whether its second half begins after them.
     pub fn begins_second_half(&mut self, accesses: u64) -> bool {
         let before = self.opened;
         self.opened += accesses;
         before < OPENING / 2 && self.opened >= OPENING / 2
     }
 
-    /// `accesses` of the program were received that were collected in `phase`: whether that is over now. A warm-up is not before it is
-    /// known what they [brought](Self::simulated).
+    /// Notes that `accesses` of the program, collected in `phase`, were received; returns whether the phase is over. A warm-up is not over
+    /// before the lines that they [brought](Self::simulated) are known.
     pub fn received(&mut self, phase: Phase, accesses: u64) -> bool {
         let most = match phase {
             Phase::Opening => OPENING,
@@ -142,7 +142,7 @@ impl PhaseSchedule {
         over
     }
 
-    /// `accesses` of the program that were collected in `phase` brought `fills` lines of the modelled part from memory, and found
+    /// Notes that `accesses` of the program, collected in `phase`, brought `fills` lines of the modelled part from memory, and found
     /// `stale` ones where they were before a pause.
     pub fn simulated(&mut self, phase: Phase, accesses: u64, fills: u64, stale: u64) {
         match (phase, self.phase) {
@@ -161,7 +161,7 @@ impl PhaseSchedule {
         }
     }
 
-    /// The phase was long enough, unless what came since this was said last promises that it reaches its goal.
+    /// Ends the phase, which was long enough, unless the progress since the last such call promises that it reaches its goal.
     pub fn end_phase(&mut self) {
         self.looks += 1;
         let accesses = self.now.accesses - self.noted.accesses;
@@ -194,7 +194,7 @@ impl PhaseSchedule {
             }
             Phase::Measuring => self.windows.push((self.now.accesses, self.now.fills)),
             Phase::Opening => {}
-            // What the caches hold is not known any more.
+            // The state of the caches is not known any more.
             Phase::Pause => self.warm = false,
         }
         (self.phase, self.looks) = (phase, 0);
@@ -205,7 +205,7 @@ impl PhaseSchedule {
         self.warmed.accesses.max(MEASURING)
     }
 
-    /// All that the last level holds is known, or will not be for a long time.
+    /// Whether all lines of the last level are known, or will not be for a long time.
     fn warms_no_more(&mut self) -> bool {
         let Progress { accesses, known, .. } = self.now;
         if accesses < *WARMING.start() {
@@ -221,7 +221,7 @@ impl PhaseSchedule {
     }
 }
 
-/// Lines that are to be known where all last levels hold so many.
+/// Number of known lines that completes a warm-up if all last levels hold `lines`.
 fn goal(lines: u64) -> u64 {
     (lines as f64 * COMPLETE) as u64
 }
@@ -230,14 +230,14 @@ fn goal(lines: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// What came in the present phase is simulated at once.
+    /// Accesses of the present phase are simulated at once.
     fn note(pace: &mut PhaseSchedule, accesses: u64, fills: u64, stale: u64) {
         let phase = pace.phase();
         pace.received(phase, accesses);
         pace.simulated(phase, accesses, fills, stale);
     }
 
-    /// A pace that warms the first window up.
+    /// A schedule that warms the first window up.
     fn warming(lines: u64) -> PhaseSchedule {
         let mut pace = PhaseSchedule::new(lines);
         note(&mut pace, OPENING, 0, 0);
@@ -288,7 +288,7 @@ mod tests {
     fn what_the_cache_holds_is_known_before_it_is_measured() {
         assert_eq!(warm_up(8, 1 << 18), 10 << 18);
         assert_eq!(warm_up(64, 1 << 18), 80 << 18);
-        // Too slow to know it all: the state is taken as it is.
+        // Too slow to know all lines: the state is used as it is.
         assert_eq!(warm_up(1 << 10, 1 << 18), STEP);
         // Small caches are full long before.
         assert_eq!(warm_up(8, 1 << 10), 1 << 20);
@@ -353,7 +353,7 @@ mod tests {
         assert_eq!(pace.phase(), Phase::Measuring);
         assert_eq!([(4 << 20) - 13, 4 << 20].map(|accesses| pace.outlasts(accesses)), [true, false]);
         note(&mut pace, 4 << 20, 1 << 19, 0);
-        // A line in eight accesses, and 5 << 16 that are to come.
+        // One line in eight accesses, and 5 << 16 accesses to come.
         assert_eq!([(5 << 19) - 8, 5 << 19].map(|accesses| pace.outlasts(accesses)), [true, false]);
     }
 
