@@ -28,7 +28,7 @@ use crate::tracee::remote::RemoteError;
 pub use single_step::SingleStep;
 pub use translator::{PlacingSettings, Translator};
 
-/// A way to count what a program executes. Two implementations: single-step (slow, the oracle) and translator.
+/// A way to count the blocks that a program executes. Two implementations: single-step (slow, the oracle) and translator.
 pub trait CountingEngine {
     /// Runs the gated child and its descendants to their end. The child's exit status is returned, not imitated.
     /// An engine that records no bursts ends their sink at once.
@@ -40,7 +40,7 @@ pub trait CountingEngine {
     ) -> Result<Counted, CountError>;
 }
 
-/// What an engine returns.
+/// The result of an engine.
 #[derive(Debug)]
 pub struct Counted {
     /// How the first process ended, as `waitpid` reports it.
@@ -65,13 +65,13 @@ pub enum CountError {
     /// The engine cannot follow it.
     #[error("cannot follow the program: {0}")]
     Unsupported(String),
-    /// What the engine needs in the program's address space is not to be had.
+    /// The engine cannot get the mappings that it needs in the program's address space.
     #[error("cannot follow the program: {0}")]
     Remote(#[source] RemoteError),
 }
 
 impl CountError {
-    /// What the user can do.
+    /// Advice for the user.
     pub fn hint(&self) -> String {
         let first = match self {
             CountError::Trace(_) => "`rprof doctor` shows how to allow it; ",

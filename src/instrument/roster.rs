@@ -10,7 +10,8 @@ use crate::profile::run::Warning;
 use crate::tracee::affinity::allowed_cpus;
 use crate::tracee::proc_status::{read_cpu_seconds, read_name};
 
-/// Threads that have ended of which each one's counts are kept: with those of all that come and go memory would grow with time.
+/// Number of ended threads whose counts are kept separately: with separate counts for all threads that come and go, memory would
+/// grow with time.
 const APART: u32 = 1024;
 
 /// All threads that the run had, in creation order.
@@ -19,10 +20,10 @@ pub struct Roster {
     start: Instant,
     threads: Vec<ThreadInfo>,
     alive: HashMap<Pid, u32>,
-    /// How many have ended that are told apart, and how many that are not.
+    /// Numbers of ended threads with separate counts, and with merged ones.
     apart: u32,
     together: u32,
-    /// The first of these: whose counts all of theirs are added to.
+    /// The first of the merged threads, to which the counts of all of them are added.
     shared: Option<u32>,
     /// CPU seconds of all that have ended.
     ended_cpu_s: f64,
@@ -64,7 +65,7 @@ impl Roster {
         ordinal
     }
 
-    /// Reads what `/proc` says of a thread that still exists: name, CPU time, affinity.
+    /// Reads the name, CPU time and affinity of a thread that still exists from `/proc`.
     pub fn look(&mut self, tid: Pid) {
         let now = self.now_s();
         let Some(thread) = self.alive.get(&tid).and_then(|&i| self.threads.get_mut(i as usize)) else { return };
@@ -82,8 +83,8 @@ impl Roster {
         }
     }
 
-    /// The ordinal that the counts of the thread `ordinal`, which ends, are to be kept under: its own, or one that it shares. After
-    /// the first thousand those are told apart that used a thousandth of the CPU time of all that ended so far.
+    /// The ordinal under which to keep the counts of the thread `ordinal`, which ends: its own, or a shared one. After the first
+    /// thousand, a thread keeps its own if it used a thousandth of the CPU time of all that ended so far.
     pub fn charge(&mut self, ordinal: u32) -> u32 {
         let cpu_s = self.threads.get(ordinal as usize).map_or(0.0, |t| t.cpu_s);
         self.ended_cpu_s += cpu_s;
@@ -95,7 +96,7 @@ impl Roster {
         *self.shared.get_or_insert(ordinal)
     }
 
-    /// What is told of threads that were not told apart.
+    /// The warning about threads whose counts were merged.
     pub fn doubt(&self) -> Option<Warning> {
         (self.together > 0).then(|| {
             Warning::new(

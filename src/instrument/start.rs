@@ -1,4 +1,4 @@
-//! How both engines begin: the child at the gate is seized, then executes the program.
+//! The start of both engines: rprof seizes the child at the gate, which then executes the program.
 
 use nix::unistd::Pid;
 

@@ -1,4 +1,4 @@
-//! What repeated string instructions access: runs of bytes, side by side.
+//! The accesses of repeated string instructions: runs of bytes, side by side.
 //!
 //! ```text
 //!  movs   load  ▒▒▒▒░░░░████…        ▒ first, ░ second, █ third pieces: of each run one in turn, as the instruction
@@ -10,12 +10,12 @@ use crate::profile::evidence::memory::Access;
 
 /// Bytes of the longest access that a sink is handed.
 const LONGEST: u64 = 1 << 31;
-/// Bytes of one run after which another one goes on.
+/// Bytes of one run before the next run continues.
 const PIECE: u64 = 4096;
-/// An instruction makes so many pieces of each of its runs at most, about.
+/// Approximate maximum number of pieces of each run of an instruction.
 const MOST_PIECES: u64 = 1 << 16;
 
-/// What one operand accesses.
+/// The memory that one operand accesses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
     /// The lowest address.

@@ -1,4 +1,4 @@
-//! Adds up what the engines counted, by module and offset, and makes evidence of it.
+//! Adds up the engines' counts, by module and offset, and makes evidence of them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -19,11 +19,11 @@ pub struct Tally {
     /// Marker functions by module.
     markers: HashMap<u32, Vec<(u64, Marker)>>,
     blocks: Blocks,
-    /// What was executed in marked regions, by path in place of the thread.
+    /// Executions in marked regions, by path instead of by thread.
     marked: Blocks,
 }
 
-/// Numbers of system calls beyond it are not told apart.
+/// Highest system call number with a count of its own.
 pub const HIGHEST_CALL: u32 = 511;
 
 type Blocks = HashMap<CodeRef, Vec<(Vec<u8>, Counts)>>;
@@ -70,7 +70,7 @@ impl Tally {
         add(&mut self.blocks, at, code, thread, (executions, dynamic));
     }
 
-    /// The same of what threads on `path` through marked regions executed.
+    /// The same for executions by threads on `path` through marked regions.
     pub fn add_marked(&mut self, at: CodeRef, code: &[u8], path: u32, executions: u64, dynamic: &[(u32, u64)]) {
         add(&mut self.marked, at, code, path, (executions, dynamic));
     }
@@ -127,8 +127,8 @@ fn block(at: CodeRef, code: Vec<u8>, counts: Counts) -> BlockCount {
     BlockCount { at, code, executions, dynamic, calls }
 }
 
-/// A signal that comes between the counting of a call and the call itself makes it count twice; the executions do not. What is too
-/// much is taken from the number that was called most.
+/// Sorts the counts of a `syscall` by number, and corrects them. If a signal comes between the counting of a call and the call
+/// itself, the call counts twice; the executions do not. The excess is subtracted from the most frequent number.
 fn call_counts(calls: BTreeMap<u32, u64>, executions: u64) -> Vec<CallCount> {
     let mut calls: Vec<CallCount> = calls.into_iter().map(|(number, count)| CallCount { number, count }).collect();
     let excess = calls.iter().map(|c| c.count).sum::<u64>().saturating_sub(executions);

@@ -1,29 +1,29 @@
-//! Whose stop is handled next.
+//! Chooses the thread whose stop is handled next.
 //!
-//! `wait4` looks at the tasks in an order of its own, those that were attached last first: where some of them stop all the time,
-//! the others would never be come to. So every second time a few are asked for by name, in turn.
+//! `wait4` looks at the tasks in an order of its own, those that were attached last first: if some of them stop all the time, it
+//! never reaches the others. So every second time, rprof asks for a few by id, in turn.
 
 use nix::unistd::Pid;
 
 use crate::tracee::wait::{Event, wait_any, wait_for};
 
-/// Tasks that are asked for at once.
+/// Number of tasks to ask for at once.
 const ASKED: usize = 4;
 
-/// One alone waits for nobody.
+/// A single task waits for no other.
 const FEWEST: usize = 2;
 
-/// Where we are.
+/// The position in the round.
 #[derive(Debug, Default)]
 pub struct Turns {
-    /// Who is still to be asked for in this round.
+    /// The tasks still to ask for in this round.
     next: Vec<Pid>,
-    /// The last look brought something, in the order of the kernel.
+    /// The last look found an event, in the order of the kernel.
     due: bool,
 }
 
 impl Turns {
-    /// What has happened to a task, if anything has; `known` are those that are asked for in turn.
+    /// The next event of a task, if there is one; `known` are the tasks to ask for in turn.
     pub fn look<'a>(&mut self, known: impl ExactSizeIterator<Item = &'a Pid>) -> Option<Event> {
         if std::mem::take(&mut self.due)
             && known.len() >= FEWEST

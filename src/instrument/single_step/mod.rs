@@ -76,7 +76,7 @@ impl CountingEngine for SingleStep {
 }
 
 impl Run {
-    /// Until the first process has ended, and its descendants have or were released.
+    /// Runs until the first process has ended, and its descendants have ended or were released.
     fn follow(&mut self, first: Pid) -> Result<i32, CountError> {
         let mut status = None;
         let mut deadline: Option<Instant> = None;
@@ -155,8 +155,8 @@ impl Run {
             }
             Stop::Group(_) | Stop::NewTask | Stop::Syscall | Stop::Other => 0,
         };
-        // A signal without a handler does not keep the step from executing an instruction; the entry to a handler is
-        // reported as such, and nothing is counted then.
+        // A signal without a handler does not keep the step from executing an instruction. The kernel reports the entry to a
+        // handler as such, and then rprof counts nothing.
         if !thread.in_call() {
             thread.prepare(&stopped, space, &mut self.tally, &mut self.sites, &mut self.sink)?;
         }
@@ -164,7 +164,7 @@ impl Run {
         Ok(())
     }
 
-    /// A task that was not seen before: a thread of a known process, or a new process.
+    /// Enters a new task: a thread of a known process, or a new process.
     fn enter(&mut self, tid: Pid) {
         let process = read_status(tid).map_or(tid, |s| Pid::from_raw(s.tgid));
         self.spaces.entry(process).or_insert_with(|| Space::new(process));

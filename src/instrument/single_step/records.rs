@@ -1,4 +1,4 @@
-//! What is known of the instructions of one address space, and how often each was executed.
+//! The instructions of one address space, and their executions.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,11 +24,11 @@ pub struct Record {
     /// Its bytes.
     code: Vec<u8>,
     at: CodeRef,
-    /// Which reading of the maps `at` is from.
+    /// Number of the reading of the maps that `at` is from.
     generation: u32,
     /// Memory operands.
     pub operands: Vec<Operand>,
-    /// What only run time tells.
+    /// The quantity that is known only at run time.
     pub dynamic: Option<Dynamic>,
     /// Its number for the access sink.
     pub site: u32,
@@ -77,12 +77,12 @@ pub struct Space {
 }
 
 impl Space {
-    /// That of process `pid`, as its present program has it.
+    /// The address space of process `pid` with its present program.
     pub fn new(pid: Pid) -> Self {
         Space { pid, memory: Memory::open(pid).ok(), maps: Vec::new(), generation: 0, records: HashMap::new() }
     }
 
-    /// The record of the instruction at `at`; `None` where there is nothing to read (vsyscall) or to decode.
+    /// The record of the instruction at `at`; `None` if it cannot be read (vsyscall) or decoded.
     pub fn record(&mut self, at: Address, tally: &mut Tally, sites: &mut Vec<CodeRef>) -> Option<&mut Record> {
         let mut bytes = [0; MAX_LENGTH];
         let size = self.memory.as_ref()?.read_some(at, &mut bytes).ok()?;
@@ -136,7 +136,7 @@ impl Space {
         Some(tally.locate(self.pid, mapping).code_ref(at))
     }
 
-    /// Hands the counts over.
+    /// Hands the counts over to the tally.
     pub fn harvest(self, tally: &mut Tally) {
         for record in self.records.into_values() {
             record.harvest(tally);

@@ -1,4 +1,4 @@
-//! One thread being stepped: which instruction it is about to execute, and what that will have done.
+//! One single-stepped thread: the instruction that it is about to execute, and the effect of that instruction.
 
 use iced_x86::Code;
 use nix::unistd::Pid;
@@ -17,7 +17,7 @@ use crate::tracee::thread::{Registers, Stopped, TraceError};
 const MAPPING_CALLS: [i64; 6] =
     [libc::SYS_mmap, libc::SYS_mprotect, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_shmat, libc::SYS_shmdt];
 
-/// What becomes of a signal that a thread stopped for.
+/// The treatment of a signal that a thread stopped for.
 pub enum Flow {
     /// It was the trap of a step.
     Step,
@@ -32,7 +32,7 @@ pub struct Thread {
     pub process: Pid,
     ordinal: u32,
     pending: Option<Pending>,
-    /// What a `rep` instruction has accessed, which is known behind it alone.
+    /// The accesses of a `rep` instruction, known only behind it.
     repeated: Vec<Access>,
 }
 
@@ -62,7 +62,7 @@ impl Thread {
         crate::tracee::thread::Running::resumed(tid)
     }
 
-    /// Inside a system call (an event stopped it there): its registers tell nothing yet.
+    /// Whether it is inside a system call (an event stopped it there): then its registers are not valid yet.
     pub fn in_call(&self) -> bool {
         self.pending.as_ref().is_some_and(|p| p.call.is_some())
     }
@@ -152,7 +152,7 @@ impl Thread {
         self.pending = None;
         let Some(record) = space.record(at, tally, sites) else { return Ok(()) };
         if record.instruction.code() == Code::Xbegin_rel32 || record.instruction.code() == Code::Xbegin_rel16 {
-            // As under the translator: aborted at once. A step would go on behind the first instruction of the way out.
+            // As under the translator: aborted at once. A step would continue behind the first instruction of the abort path.
             record.count(self.ordinal, 0);
             let way_out = record.instruction.near_branch_target();
             stopped.set_registers(&Registers { rax: 0, rip: way_out, ..registers })?;
@@ -175,7 +175,7 @@ impl Thread {
         }
         let call = (record.instruction.code() == Code::Syscall).then_some(registers.rax as i64);
         if call == Some(libc::SYS_rseq) {
-            // As under the translator: rseq is not there (a number that no call has answers ENOSYS).
+            // As under the translator: rseq does not exist (an unknown call number returns ENOSYS).
             stopped.set_registers(&Registers { rax: u64::MAX, ..registers })?;
         }
         let sum = active.map_or(0, |a| u64::from(a.count_ones()));

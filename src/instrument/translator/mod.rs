@@ -10,9 +10,9 @@
 //!    └▶ once it is known what is hot: relayout/hot_code ─▶ pettis_hansen (order), inline_*, target_prediction, lookup_order, huge
 //! ```
 //!
-//! The program's text is readable but not executable: whatever leaves the cache faults, and comes back. Return addresses
-//! on the stack are the program's own (`translate/returns`). Exits are linked as their targets are translated; indirect ones look the target
-//! up in line. A thread that needs a translation asks through a mailbox, or by a trap when nobody polls.
+//! The program's text is readable but not executable: a thread that leaves the cache faults, and comes back. Return addresses on
+//! the stack are the program's own (`translate/returns`). Exits are linked as their targets are translated; indirect ones look
+//! the target up in line. A thread that needs a translation asks through a mailbox, or by a trap when rprof does not poll.
 
 mod code_cache;
 mod counts;
@@ -37,9 +37,9 @@ use tracer::event_loop::Run;
 /// The translator.
 #[derive(Debug, Default)]
 pub struct Translator {
-    /// When hot blocks are placed together, and how.
+    /// When and how hot blocks are relaid out.
     pub placing: PlacingSettings,
-    /// Called by each worker when it takes up the mailboxes of a code space: for tests of what goes on beside it.
+    /// Called by each worker when it takes up the mailboxes of a code cache: for tests of concurrent work.
     pub before_lent: Option<fn()>,
 }
 

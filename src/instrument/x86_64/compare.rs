@@ -1,28 +1,28 @@
-//! Comparisons of addresses that change RCX and no flag, or flags that can be put back.
+//! Address comparisons that change RCX and either no flag or flags that can be restored.
 
 use super::emit::{Code, Gpr, RCX, RSP};
 use super::quick::has_quick_loop;
 use crate::tracee::address::CacheAddress;
 
-/// How [`Code::unless_top_is`] begins.
+/// First byte of the code of [`Code::unless_top_is`].
 pub const PUSHFQ: u8 = 0x9c;
 
 /// A comparison of a register or a word with an address.
 #[derive(Debug, Clone, Copy)]
 pub struct Comparison {
-    /// Four bytes of it, and what makes it fail for every address if it stands there instead.
+    /// Address of four bytes of it, and the value that makes it fail for every address if written there.
     pub tag: (CacheAddress, u32),
-    /// The rel32 that leads on where they differ.
+    /// The rel32 of the jump for a different address.
     pub other: CacheAddress,
 }
 
-/// Whether [`Code::rcx_that_differed`] can tell what was compared with `value`.
+/// Whether [`Code::rcx_that_differed`] can recover the address that was compared with `value`.
 pub fn can_undo(value: u64) -> bool {
-    // What is subtracted is added again.
+    // The recovery adds the subtracted value again.
     Parts::of(value).lower != i32::MIN
 }
 
-/// What is added to an address below the kernel's so that equal ones have a lower half of zero, and their upper half then.
+/// The summand that turns the lower half of an equal user-space address into zero, and the resulting upper half.
 struct Parts {
     lower: i32,
     upper: u32,
@@ -35,7 +35,7 @@ impl Parts {
     }
 }
 
-/// How the halves of RCX change places without a change of flags: with BMI2 `rorx`, otherwise `bswap`.
+/// How to swap the halves of RCX without changing flags: `rorx` with BMI2, otherwise `bswap`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Swap {
     Halves,
@@ -47,16 +47,16 @@ impl Swap {
         if std::arch::is_x86_feature_detected!("bmi2") { Swap::Halves } else { Swap::Bytes }
     }
 
-    /// What the upper half becomes.
+    /// The upper half after the swap.
     fn swapped(self, upper: u32) -> u32 {
         if self == Swap::Halves { upper } else { upper.swap_bytes() }
     }
 }
 
 impl Code {
-    /// Goes on behind it if `register`, not RCX, is `value`, with RCX changed. Where a `loop` costs no more than another
-    /// branch, the way for all other values is the taken one: a branch that is never taken needs no place among those that
-    /// the processor predicts.
+    /// Writes a comparison that falls through if `register`, not RCX, is `value`, with RCX changed. Where `loop` costs no more
+    /// than another branch, all other values take the branch: a branch that is never taken needs no entry in the branch target
+    /// buffer.
     ///
     /// ```text
     ///  lea rcx, [register − value + 1]; loop other; nop (in it: other: jmp …)
@@ -66,7 +66,7 @@ impl Code {
         self.compare(register, value, has_quick_loop())
     }
 
-    /// The same of RCX, for which no other register is needed, and an address of the program.
+    /// The same for RCX, without another register, and an address of the program.
     ///
     /// ```text
     ///  lea rcx, [rcx − lower half]; rorx rcx, rcx, 32; lea rcx, [rcx − what the upper half is then + 1]; loop other; …
@@ -75,9 +75,9 @@ impl Code {
         self.compare_rcx(value, has_quick_loop(), Swap::of_this_cpu())
     }
 
-    /// Takes the word on top of the stack away and goes on behind it if that word is `value`, an address of the program; RCX and
-    /// the status flags are changed. Where the words differ nothing is taken away, and the flags come back by
-    /// [`flags_back`](Self::flags_back). Writes below the stack pointer.
+    /// Writes a comparison that pops the word on top of the stack and falls through if that word is `value`, an address of the
+    /// program; RCX and the status flags change. If the words differ, it pops nothing, and [`flags_back`](Self::flags_back)
+    /// restores the flags. Writes below the stack pointer.
     ///
     /// ```text
     ///  pushfq; cmp qword [rsp + 8], value; jne other; lea rsp, [rsp + 16]
@@ -88,7 +88,7 @@ impl Code {
         let tag = if let Ok(value) = i32::try_from(value) {
             self.raw(&[0x48, 0x81, 0x7c, 0x24, 8]);
             self.word(value as u32);
-            // What the kernel has, as a word of 64 bits.
+            // Sign-extended to 64 bits, this is a kernel address.
             (self.here() - 4, i32::MIN as u32)
         } else {
             self.raw(&[0x48, 0xb9]);
@@ -104,12 +104,12 @@ impl Code {
         Comparison { tag, other }
     }
 
-    /// Where [`unless_top_is`](Self::unless_top_is) leads if the words differ: `popfq`.
+    /// Restores the flags where [`unless_top_is`](Self::unless_top_is) jumps if the words differ: `popfq`.
     pub fn flags_back(&mut self) {
         self.raw(&[0x9d]);
     }
 
-    /// `to` becomes what RCX was that [was not](Self::unless_rcx_is) `value`, if it [can](can_undo).
+    /// Sets `to` to the value of RCX that [differed](Self::unless_rcx_is) from `value`, if that is [possible](can_undo).
     pub fn rcx_that_differed(&mut self, to: Gpr, value: u64) {
         self.undo_comparison(to, value, Swap::of_this_cpu());
     }
@@ -161,7 +161,7 @@ impl Code {
         }
     }
 
-    /// Goes on behind it if RCX is 1 (with `loop`) or 0; returns the rel32 that leads on otherwise.
+    /// Writes a branch that falls through if RCX is 1 (with `loop`) or 0; returns the rel32 for other values.
     fn unless_rcx_says_so(&mut self, quick_loop: bool) -> CacheAddress {
         if quick_loop {
             self.raw(&[0xe2, 3]); // loop
@@ -175,8 +175,8 @@ impl Code {
         other
     }
 
-    /// RCX becomes `equal` if `register` is `value`: `lea rcx, [register − value + equal]`, or in two instructions.
-    /// Returns where four bytes of it stand, and what makes it fail for every address if it stands there instead.
+    /// RCX becomes `equal` if `register` is `value`: `lea rcx, [register − value + equal]`, or in two instructions. Returns the
+    /// address of four bytes of it, and the value that makes it fail for every address if written there.
     fn compare_to_rcx(&mut self, register: Gpr, value: u64, equal: u8) -> (CacheAddress, u32) {
         if let Ok(value) = i32::try_from(value) {
             self.add_far(RCX, register, value.wrapping_neg().wrapping_add(i32::from(equal)) as u32);
@@ -273,11 +273,11 @@ mod tests {
         }
     }
 
-    /// Executes what is written as a function of its first argument.
+    /// Executes the written code as a function of its first argument.
     fn executed(write: impl FnOnce(&mut Code), argument: u64) -> u64 {
         let (size, all) = (4096, libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping; what is written to it keeps to the calling convention and only touches registers.
+        // SAFETY: a new mapping; the code written to it keeps to the calling convention and only touches registers.
         unsafe {
             let at = libc::mmap(std::ptr::null_mut(), size, all, flags, -1, 0);
             assert_ne!(at, libc::MAP_FAILED);

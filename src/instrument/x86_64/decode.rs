@@ -18,14 +18,14 @@ pub struct Step {
     pub instruction: Instruction,
     /// Its first byte in the block.
     pub offset: u16,
-    /// Where in the instruction a RIP-relative operand's disp32 stands; 0: it has none.
+    /// Offset of a RIP-relative operand's disp32 in the instruction; 0: it has none.
     pub displacement: u8,
 }
 
 /// How a block ends. Addresses are the program's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// Cut: goes on at the next instruction.
+    /// Cut: continues at the next instruction.
     Next,
     /// `jmp`
     Jump(Address),
@@ -43,9 +43,9 @@ pub enum End {
     CallIndirect,
     /// `syscall`
     System,
-    /// `xbegin`: where it goes when it aborts
+    /// `xbegin`: its abort target
     Transaction(Address),
-    /// An instruction that traps, copied as it is (`int3`, `ud2`, `hlt`, what the CPU does not know).
+    /// An instruction that traps, copied unchanged (`int3`, `ud2`, `hlt`, unknown ones).
     Trap,
     /// 16- or 32-bit code, far transfers, loads of GS: cannot be followed.
     Far,
@@ -70,14 +70,14 @@ impl Decoded {
         self.start + self.code.len() as u64
     }
 
-    /// It ends in a branch to its own beginning.
+    /// Whether it ends in a branch to its own beginning.
     pub fn repeats(&self) -> bool {
         matches!(self.end, End::Branch(_, to) if to == self.start)
     }
 }
 
-/// Whether what begins with `bytes` is an instruction if the right ones follow. Of an opcode that is none in 64-bit code iced reads
-/// the operands all the same.
+/// Whether `bytes` can be the beginning of an instruction. iced also reads the operands of opcodes that are invalid in 64-bit
+/// code.
 fn may_go_on(bytes: &[u8]) -> bool {
     let with = |filler: u8| {
         let mut longest = [filler; LONGEST];
@@ -100,7 +100,7 @@ pub fn decode(start: Address, bytes: &[u8]) -> Option<Decoded> {
         decoder.decode_out(&mut instruction);
         let offset = length as u16;
         if instruction.is_invalid() {
-            // At the end of the bytes it may only be cut off; alone it is what the CPU will refuse.
+            // At the end of the bytes, it may only be cut off; alone, it is an instruction that the CPU will refuse.
             if block.steps.is_empty() {
                 if decoder.last_error() == DecoderError::NoMoreBytes && may_go_on(bytes) {
                     return None;
@@ -127,7 +127,7 @@ pub fn decode(start: Address, bytes: &[u8]) -> Option<Decoded> {
     Some(block)
 }
 
-/// The instructions of the block at `start` but for the one that ends it, decoded as they are asked for.
+/// The instructions of the block at `start` except the one that ends it, decoded on demand.
 pub fn steps(start: Address, bytes: &[u8]) -> impl Iterator<Item = Instruction> {
     let decoder = Decoder::with_ip(64, bytes, start.get(), DecoderOptions::NONE);
     decoder.into_iter().take(MAX_INSTRUCTIONS).take_while(|i| !i.is_invalid() && end(i).is_none())
@@ -162,7 +162,7 @@ fn end(instruction: &Instruction) -> Option<End> {
     })
 }
 
-/// Whether it loads the selector of GS, whose base is ours.
+/// Whether it loads the selector of GS, whose base rprof uses.
 fn loads_gs(instruction: &Instruction) -> bool {
     match instruction.mnemonic() {
         Mnemonic::Mov | Mnemonic::Pop => {
@@ -173,7 +173,7 @@ fn loads_gs(instruction: &Instruction) -> bool {
     }
 }
 
-/// The condition code in the form that the opcode has it.
+/// The condition code as encoded in the opcode.
 pub fn condition(code: u8) -> u8 {
     use iced_x86::ConditionCode as C;
     const ORDER: [C; 16] =

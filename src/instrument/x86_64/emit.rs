@@ -1,4 +1,4 @@
-//! Writes the few instructions that the translator adds. None of them changes flags.
+//! Writes the few instructions that the translator adds. They change no flags.
 
 use super::liveness::Dead;
 use crate::tracee::address::CacheAddress;
@@ -33,22 +33,22 @@ pub struct Code {
 }
 
 impl Code {
-    /// Code that will stand at `base`.
+    /// Code for the address `base`.
     pub fn new(base: CacheAddress) -> Self {
         Code { base, bytes: Vec::with_capacity(1024) }
     }
 
-    /// Where the next byte will stand.
+    /// Address of the next byte.
     pub fn here(&self) -> CacheAddress {
         self.base + self.bytes.len() as u64
     }
 
-    /// Where the first byte stands.
+    /// Address of the first byte.
     pub fn base(&self) -> CacheAddress {
         self.base
     }
 
-    /// What was written.
+    /// The bytes written so far.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -63,7 +63,7 @@ impl Code {
         at >= self.base && at < self.here()
     }
 
-    /// Nothing was written.
+    /// Whether it has no bytes yet.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -125,7 +125,7 @@ impl Code {
         }
     }
 
-    /// Pads so that none of the four-byte fields that begin so many bytes on crosses a cache line, if that can be.
+    /// Pads with `nop`s so that no four-byte field at these offsets from here crosses a cache line, if possible.
     pub fn pad_for(&mut self, fields: &[u64]) {
         let here = self.here();
         let fits = |padding: &u64| fields.iter().all(|&field| is_in_one_line(here + field + *padding));
@@ -148,8 +148,8 @@ impl Code {
         self.gs(0x8b, register.0, offset);
     }
 
-    /// `add qword gs:[offset], 1` where `dead` says that it may, otherwise `inc qword gs:[offset]`, which on Intel's is one
-    /// operation more: the ones that change flags.
+    /// `add qword gs:[offset], 1` where `dead` permits it, otherwise `inc qword gs:[offset]`, which takes one more
+    /// micro-operation on Intel. Unlike the others, these change flags.
     pub fn increment(&mut self, offset: u32, dead: Dead) {
         if dead == Dead::All {
             self.gs(0x83, 0, offset);
@@ -254,53 +254,53 @@ impl Code {
         self.word(at);
     }
 
-    /// `jrcxz` to a place that [`land`](Self::land) fixes
+    /// `jrcxz` to an address that [`land`](Self::land) sets
     pub fn jump_if_rcx_zero(&mut self) -> Short {
         self.raw(&[0xe3, 0]);
         Short(self.bytes.len() - 1)
     }
 
-    /// `jecxz` to a place that [`land`](Self::land) fixes
+    /// `jecxz` to an address that [`land`](Self::land) sets
     pub fn jump_if_ecx_zero(&mut self) -> Short {
         self.raw(&[0x67, 0xe3, 0]);
         Short(self.bytes.len() - 1)
     }
 
-    /// `jmp short` to a place that [`land`](Self::land) fixes
+    /// `jmp short` to an address that [`land`](Self::land) sets
     pub fn jump_short(&mut self) -> Short {
         self.raw(&[0xeb, 0]);
         Short(self.bytes.len() - 1)
     }
 
-    /// A short jump lands here.
+    /// Sets the target of a short jump to this place.
     pub fn land(&mut self, jump: Short) {
         let distance = self.bytes.len() - jump.0 - 1;
         assert!(distance < 128, "short jump too far");
         self.bytes[jump.0] = distance as u8;
     }
 
-    /// `jmp rel32`; returns where the rel32 stands, never across a cache line
+    /// `jmp rel32`; returns the address of the rel32, which never crosses a cache line
     pub fn jump(&mut self, to: CacheAddress) -> CacheAddress {
         self.align_patch(1);
         self.raw(&[0xe9]);
         self.relative(to)
     }
 
-    /// `jcc rel32` with condition code `condition`; returns where the rel32 stands, never across a cache line
+    /// `jcc rel32` with condition code `condition`; returns the address of the rel32, which never crosses a cache line
     pub fn jump_if(&mut self, condition: u8, to: CacheAddress) -> CacheAddress {
         self.align_patch(2);
         self.raw(&[0x0f, 0x80 | condition]);
         self.relative(to)
     }
 
-    /// Four bytes: the distance from behind them to `to`.
+    /// Four bytes: the distance from their end to `to`; returns their address.
     pub fn relative(&mut self, to: CacheAddress) -> CacheAddress {
         let at = self.here();
         self.word(relative(at, to));
         at
     }
 
-    /// Room for the rel32 of a jump that is filled in later; returns where it stands.
+    /// Reserves the rel32 of a jump that is filled in later; returns its address.
     pub fn relative_later(&mut self) -> CacheAddress {
         let at = self.here();
         self.word(0);
@@ -313,7 +313,7 @@ impl Code {
         self.raw(&to.to_le_bytes());
     }
 
-    /// What the rel32 at `from` must be to reach `to`, by way of a far jump at the end of this code if need be.
+    /// The rel32 at `from` that reaches `to`, if necessary through a far jump at the end of this code.
     pub fn reach(&mut self, from: CacheAddress, to: CacheAddress) -> u32 {
         if from.get().abs_diff(to.get()) < (1 << 31) - 64 {
             return relative(from, to);
@@ -324,20 +324,20 @@ impl Code {
         relative(from, jump)
     }
 
-    /// `push [rip + …]`: pushes the word that stands at `at`
+    /// `push [rip + …]`: pushes the word at `at`
     pub fn push_word_at(&mut self, at: CacheAddress) {
         self.raw(&[0xff, 0x35]);
         self.relative(at);
     }
 
-    /// `push [rcx*8 + table]`; `ret`: to the place that the table says
+    /// `push [rcx*8 + table]`; `ret`: to the address in the table
     pub fn return_table(&mut self, table: u32) {
         self.raw(&[0xff, 0x34, 0xcd]);
         self.word(table);
         self.raw(&[0xc3]);
     }
 
-    /// `mov rcx, [rcx*8 + table]`; `mov [rsp], rcx`; `ret`: the same, with the place in the word on top of the stack.
+    /// `mov rcx, [rcx*8 + table]`; `mov [rsp], rcx`; `ret`: the same, but the address replaces the word on top of the stack.
     pub fn return_by_top(&mut self, table: u32) {
         self.raw(&[0x48, 0x8b, 0x0c, 0xcd]);
         self.word(table);
@@ -345,7 +345,7 @@ impl Code {
         self.raw(&[0xc3]);
     }
 
-    /// `jmp rel32` that is never changed: it may stand anywhere.
+    /// `jmp rel32` that never changes: it may cross a cache line.
     pub fn jump_for_good(&mut self, to: CacheAddress) {
         self.raw(&[0xe9]);
         self.relative(to);
@@ -356,7 +356,7 @@ impl Code {
         self.raw(&PUSH_TOP);
     }
 
-    /// `call rel32`; returns where the rel32 stands
+    /// `call rel32`; returns the address of the rel32
     pub fn call(&mut self, to: CacheAddress) -> CacheAddress {
         self.raw(&[0xe8]);
         self.relative(to)
@@ -573,7 +573,7 @@ impl Code {
     }
 }
 
-/// A short jump whose distance is still open.
+/// A short jump whose distance is not set yet.
 #[derive(Debug)]
 #[must_use]
 pub struct Short(usize);
@@ -583,7 +583,7 @@ pub fn is_in_one_line(at: CacheAddress) -> bool {
     at.get() % 64 <= 60
 }
 
-/// What the rel32 at `at` reaches.
+/// The address that the rel32 at `at` reaches.
 pub fn reached(at: CacheAddress, relative: u32) -> CacheAddress {
     CacheAddress::new((at + 4).get().wrapping_add_signed(i64::from(relative as i32)))
 }

@@ -11,9 +11,9 @@ use super::rewrite::gpr;
 pub struct Induction {
     /// The register.
     pub register: Gpr,
-    /// By how much; not 0.
+    /// The constant; not 0.
     pub step: i64,
-    /// The step (index in the block) that does it.
+    /// The step (index in the block) that changes it.
     pub at: usize,
 }
 

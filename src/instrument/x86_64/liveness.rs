@@ -1,4 +1,4 @@
-//! Which flags are still needed, so that a counter can stand where none is.
+//! Flag liveness: finds places for counters where the flags are dead.
 
 use iced_x86::{Instruction, OpKind, Register, RflagsBits};
 
@@ -10,10 +10,10 @@ pub const INC_FLAGS: u32 = RflagsBits::OF | RflagsBits::SF | RflagsBits::ZF | Rf
 /// The flags that arithmetic and logic change.
 pub const STATUS_FLAGS: u32 = INC_FLAGS | RflagsBits::CF;
 
-/// Which flags nothing needs any more at a place.
+/// The dead flags at a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dead {
-    /// One of those that `inc` changes may still be needed.
+    /// None: one of those that `inc` changes may be live.
     None,
     /// Those that `inc` changes.
     AllButCarry,
@@ -22,7 +22,7 @@ pub enum Dead {
 }
 
 impl Dead {
-    /// Where `live` are needed.
+    /// The dead flags where `live` are live.
     pub fn where_needed(live: u32) -> Dead {
         match live {
             _ if live & STATUS_FLAGS == 0 => Dead::All,
@@ -32,7 +32,7 @@ impl Dead {
     }
 }
 
-/// Flags that an instruction surely overwrites.
+/// Flags that an instruction certainly overwrites.
 fn kills(instruction: &Instruction) -> u32 {
     let modified = instruction.rflags_modified();
     if modified & STATUS_FLAGS == 0 {
@@ -74,8 +74,8 @@ pub fn live_before(steps: &[Step], live_out: u32) -> Vec<u32> {
     before
 }
 
-/// Of `live`, the flags that may be read before they are overwritten when control goes through `instructions`; the
-/// second figure are those still undecided behind the last one. Takes no more of them than it needs.
+/// Of `live`, the flags that may be read before they are overwritten when control goes through `instructions`; the second figure
+/// are those still undecided behind the last one. Takes no more instructions than it needs.
 pub fn scan(instructions: impl IntoIterator<Item = Instruction>, live: u32) -> (u32, u32) {
     let (mut read, mut open) = (0, live);
     for instruction in instructions {

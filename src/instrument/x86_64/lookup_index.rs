@@ -1,12 +1,11 @@
-//! Which entry of a lookup table an address has, and the code that finds it.
+//! Maps an address to its entry of a lookup table, and writes the code that finds it.
 
 use std::sync::LazyLock;
 
 use super::emit::{Code, Gpr, RCX};
 use super::quick::has_quick_extract;
 
-/// How addresses become numbers of entries: by bits that tell places in code apart, so that the entries of those that are
-/// close together are, too.
+/// How to index the table: by address bits that distinguish places in code, so that neighboring places have neighboring entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Indexing {
     /// By all bits of the table's [`mask`].
@@ -21,15 +20,15 @@ enum Indexing {
 pub const RETURN_ENTRIES: u32 = 1 << 18;
 /// Entries of a table of targets of indirect jumps or calls.
 pub const TARGET_ENTRIES: u32 = 1 << 16;
-/// Two calls are hardly closer together, nor two targets; functions begin at multiples of 16.
+/// Two calls are rarely closer together, and neither are two targets; functions begin at multiples of 16.
 const SHIFT: u32 = 3;
 
-/// The bits of an address that its entry in a table of so many depends on.
+/// The bits of an address that determine its entry in a table with this many entries.
 pub const fn mask(entries: u32) -> u64 {
     (entries as u64 - 1) << SHIFT
 }
 
-/// The number of the entry of an address in a table of so many.
+/// The index of an address in a table with this many entries.
 pub fn lookup_index(at: u64, entries: u32) -> u64 {
     index_by(indexing(), at, entries)
 }
@@ -51,7 +50,7 @@ fn indexing() -> Indexing {
 }
 
 impl Code {
-    /// RCX becomes the number of the entry of `register` ([`lookup_index`]) in the table whose [`mask`] stands at `mask`.
+    /// Sets RCX to the index of `register` ([`lookup_index`]) in the table whose [`mask`] is at `mask`.
     ///
     /// ```text
     ///  pext rcx, register, [mask]

@@ -1,4 +1,4 @@
-//! What the counting engines know of x86-64: operands' addresses, run-time values, and (translator) the rules.
+//! The x86-64 part of the counting engines: operands' addresses, run-time values, and (translator) the rules.
 
 pub mod compare;
 pub mod decode;

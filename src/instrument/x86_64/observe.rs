@@ -1,4 +1,4 @@
-//! What one execution of an instruction does, read from the registers of a thread that is about to execute it.
+//! The effect of one execution of an instruction, read from the registers of a thread that is about to execute it.
 
 use iced_x86::{Instruction, Register};
 
@@ -8,7 +8,7 @@ use crate::isa::facts::{AccessKind, Dynamic};
 use crate::profile::evidence::memory::Access;
 use crate::tracee::thread::{Registers, Stopped, TraceError};
 
-/// The part of a thread's state that operands depend on; the vector part is read when it is needed.
+/// The part of a thread's state that operands depend on; reads the vector part on demand.
 pub struct State<'a> {
     thread: &'a Stopped,
     registers: &'a Registers,
@@ -16,7 +16,7 @@ pub struct State<'a> {
 }
 
 impl<'a> State<'a> {
-    /// Of a stopped thread with these registers.
+    /// The state of a stopped thread with these registers.
     pub fn new(thread: &'a Stopped, registers: &'a Registers) -> Self {
         State { thread, registers, extended: None }
     }
@@ -52,8 +52,8 @@ impl<'a> State<'a> {
         })
     }
 
-    /// Appends the accesses of one execution; of a `rep` instruction, whose iterations are known behind it alone, its first one's.
-    /// `active`: its active lanes.
+    /// Appends the accesses of one execution; for a `rep` instruction, whose iterations are known only behind it, those of the
+    /// first iteration. `active`: its active lanes.
     pub fn accesses(
         &mut self,
         instruction: &Instruction,

@@ -1,10 +1,10 @@
-//! The memory operands of an instruction with what is needed to compute their addresses.
+//! The memory operands of an instruction, with everything needed to compute their addresses.
 
 use iced_x86::{Code, Instruction, InstructionInfoFactory, InstructionInfoOptions, OpAccess, Register, UsedMemory};
 
 use crate::isa::facts::{AccessFact, AccessKind, InstructionFacts};
 
-/// A memory operand: where, and what is done there.
+/// A memory operand: its address and its access.
 #[derive(Debug, Clone, Copy)]
 pub struct Operand {
     /// Address expression; the index of a gather or scatter is a vector register.

@@ -11,7 +11,7 @@ pub struct ExtendedState {
     offsets: ComponentOffsets,
 }
 
-/// Where the components stand in the standard format (CPUID leaf 0xD); 0 where the CPU has none.
+/// Offsets of the components in the standard format (CPUID leaf 0xD); 0 where the CPU has none.
 #[derive(Debug, Clone, Copy, Default)]
 struct ComponentOffsets {
     ymm_high: usize,
@@ -26,7 +26,7 @@ const XMM: usize = 160;
 pub const MAX_AREA: usize = 16 * 1024;
 
 impl ExtendedState {
-    /// Takes an area as `PTRACE_GETREGSET` gave it.
+    /// Takes an area in the form of `PTRACE_GETREGSET`.
     pub fn new(bytes: Vec<u8>) -> Self {
         let offset = |component: u32| std::arch::x86_64::__cpuid_count(0xd, component).ebx as usize;
         let offsets =

@@ -18,16 +18,16 @@ use crate::tracee::address::CacheAddress;
 /// Offsets of the slots that the rules use.
 #[derive(Debug, Clone, Copy)]
 pub struct Slots {
-    /// Where a lent register's value stays.
+    /// Slot for the value of a lent register.
     pub lent: u32,
     /// The GS base that the program set.
     pub program_gs: u32,
 }
 
-/// What became of an instruction.
+/// An instruction as written to the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
-    /// Where the instruction itself stands.
+    /// Address of the instruction itself.
     pub at: CacheAddress,
     /// A register whose value is in the slot while it executes.
     pub lent: Option<Gpr>,
@@ -65,20 +65,20 @@ pub fn used_gprs(factory: &mut InstructionInfoFactory, instruction: &Instruction
     used
 }
 
-/// What an instruction does with a register.
+/// How an instruction uses a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
-    /// Nothing.
+    /// Not at all.
     None,
-    /// All of it becomes something else, and what it was plays no part.
+    /// It overwrites the whole register without using the old value.
     Overwrites,
-    /// What it was may play a part.
+    /// It may use the old value.
     Reads,
 }
 
-/// What `instruction` does with general-purpose register `register`.
+/// How `instruction` uses general-purpose register `register`.
 pub fn use_of(factory: &mut InstructionInfoFactory, instruction: &Instruction, register: Gpr) -> Use {
-    // Without shadow stacks it leaves what it is said to write.
+    // Without shadow stacks, it leaves its destination unchanged.
     if matches!(instruction.mnemonic(), Mnemonic::Rdsspd | Mnemonic::Rdsspq) {
         return Use::Reads;
     }
@@ -107,7 +107,7 @@ pub fn uses_gs(instruction: &Instruction) -> bool {
         && (0..instruction.op_count()).any(|i| instruction.op_kind(i) == OpKind::Memory)
 }
 
-/// Appends `step`, whose bytes are `bytes`, so that it does in the cache what it did in its place.
+/// Appends `step`, whose bytes are `bytes`, so that it has the same effect in the cache as in its place.
 pub fn copy(code: &mut Code, step: &Step, bytes: &[u8], slots: Slots) -> Result<Written, NoRule> {
     let instruction = &step.instruction;
     if uses_gs(instruction) {
@@ -134,7 +134,7 @@ pub fn copy(code: &mut Code, step: &Step, bytes: &[u8], slots: Slots) -> Result<
     Ok(Written { at, lent: None })
 }
 
-/// `rdgsbase`, `wrgsbase`: the program's base stands in a slot, the register is ours.
+/// `rdgsbase`, `wrgsbase`: the program's base is in a slot; rprof uses the register itself.
 fn gs_base(code: &mut Code, instruction: &Instruction, slots: Slots) -> Option<Written> {
     let at = code.here();
     let register = gpr(instruction.op0_register());
@@ -182,7 +182,7 @@ pub fn load_target(code: &mut Code, to: Register, instruction: &Instruction, slo
     encode(code, &load)
 }
 
-/// `lea to, <memory>`, its segment and a vector index left out; false where that cannot be written (relative to EIP).
+/// `lea to, <memory>`, without its segment and a vector index; false if it cannot be written (relative to EIP).
 pub fn load_address(code: &mut Code, to: Gpr, memory: &UsedMemory) -> bool {
     let vector = memory.index().is_vector_register();
     let index = if vector { Register::None } else { memory.index() };
@@ -269,7 +269,7 @@ fn through_register(code: &mut Code, instruction: &Instruction, slots: Slots) ->
     Ok(Written { at, lent: Some(lent) })
 }
 
-/// `lea to, [to + address of the operand without its segment]`; of a gather's or scatter's only the base.
+/// `lea to, [to + address of the operand without its segment]`; for a gather or scatter, only the base.
 fn add_address(code: &mut Code, to: Register, instruction: &Instruction) -> Result<(), NoRule> {
     let no_rule = |_| NoRule { at: instruction.ip() };
     let (base, index, scale) =

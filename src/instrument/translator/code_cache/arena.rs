@@ -8,13 +8,13 @@ use crate::tracee::address::{Address, CacheAddress};
 pub const ARENA: u64 = 64 << 20;
 /// Bytes that it has at least.
 pub const LEAST: u64 = 8 << 20;
-/// An arena farther away from text than this is not near it: jumps between the two have to take a way round.
+/// An arena farther away from text than this is not near it: jumps between the two need an intermediate jump.
 pub const REACH: u64 = (1 << 30) + (1 << 29);
-/// Room that a unit surely fits into, and what is needed later to link it.
+/// Room that certainly holds a superblock and the code to link it later.
 const MARGIN: u64 = 1 << 20;
-/// Room that is kept for exits whose targets are dropped.
+/// Room that is kept for exits whose targets are invalidated.
 const LAST: u64 = MARGIN / 4;
-/// More than an exit's stub takes.
+/// Upper bound on the size of an exit's stub.
 const STUB: u64 = 64;
 
 /// A trap.
@@ -25,7 +25,7 @@ pub const INT3: u8 = 0xcc;
 pub enum Part {
     /// Translated code.
     Hot,
-    /// What is executed rarely.
+    /// Rarely executed code.
     Cold,
 }
 
@@ -51,12 +51,12 @@ impl Arena {
         Arena { shared, hot: 0, cold, stubs }
     }
 
-    /// Where the program has it, and its bytes.
+    /// Its address in the program, and its size in bytes.
     pub fn mapping(&self) -> (Address, u64) {
         (self.shared.base, self.shared.size())
     }
 
-    /// Where the next code of that part will stand.
+    /// Address of the next code in that part.
     pub fn next(&self, part: Part) -> CacheAddress {
         let offset = if part == Part::Hot { self.hot } else { self.cold };
         CacheAddress::new(self.shared.base.get() + offset)
@@ -79,12 +79,12 @@ impl Arena {
         self.shared.gather(offset);
     }
 
-    /// Whether there is room for another unit.
+    /// Whether there is room for another superblock.
     pub fn has_room(&self) -> bool {
         self.hot + MARGIN < self.shared.size() / 2 && self.cold + MARGIN < self.shared.size()
     }
 
-    /// Whether a link to what it holds may still be written.
+    /// Whether there is room for another link to its code.
     pub fn has_room_for_a_link(&self) -> bool {
         self.cold + LAST < self.shared.size()
     }
@@ -99,7 +99,7 @@ impl Arena {
         self.shared.contains(at.get())
     }
 
-    /// Reads what stands at `at`.
+    /// Reads the bytes at `at`.
     pub fn read(&self, at: CacheAddress, buffer: &mut [u8]) -> std::io::Result<()> {
         self.shared.read(at.get() - self.shared.base.get(), buffer)
     }
@@ -109,12 +109,12 @@ impl Arena {
         self.shared.patch(at.get() - self.shared.base.get(), value);
     }
 
-    /// Whoever comes to the instruction at `at` traps.
+    /// Replaces the first byte of the instruction at `at` by a trap.
     pub fn trap_at(&self, at: CacheAddress) {
         self.shared.store(at.get() - self.shared.base.get(), INT3);
     }
 
-    /// How far it is from the program's address `at` (to its farther end), in bytes.
+    /// Distance from the program's address `at` to its farther end, in bytes.
     pub fn distance(&self, at: u64) -> u64 {
         let base = self.shared.base.get();
         at.abs_diff(base).max(at.abs_diff(base + self.shared.size()))

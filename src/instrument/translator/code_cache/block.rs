@@ -1,4 +1,4 @@
-//! Translated blocks, their exits, and how a place in the cache is turned back into the program's own.
+//! Translated blocks, their exits, and the mapping from cache addresses back to the program's.
 
 use std::ops::Range;
 
@@ -27,39 +27,40 @@ pub struct Block {
     pub code: Range<u32>,
     /// Its first byte in the cache.
     pub entry: CacheAddress,
-    /// Where whoever does not run into it enters it, if not there.
+    /// Entry for jumps from elsewhere, if different.
     pub side: Option<CacheAddress>,
-    /// Where calls enter it, which have left the cache's return address on the stack.
+    /// Entry for calls, which have left the cache's return address on the stack.
     pub called: Option<CacheAddress>,
-    /// Of the comparison before it that a lookup leads to.
+    /// Tag of the comparison before it that lookups reach.
     pub head: Option<Tag>,
     /// One past its last byte in the hot part.
     pub end: CacheAddress,
     /// Its counter.
     pub slot: u32,
-    /// It is not counted in line.
+    /// It has no counter in line.
     pub flow: Option<Flow>,
     /// Bytes from `entry` behind which it has been counted.
     pub counted_at: u32,
     /// Its points, in the pool.
     pub points: Range<u32>,
-    /// A loop whose counter stands in a register: that register.
+    /// The register that holds the counter of a loop, if any.
     pub loop_counter: Option<Gpr>,
-    /// A loop that is counted by its induction register: how far that has come is added to the counter at the exit.
+    /// The induction register that counts a loop, if any: the exit adds the distance that it has moved to the counter.
     pub induction: Option<Induction>,
     /// Two more registers of that loop, lent to its probes.
     pub loop_probes: Option<(Gpr, Gpr)>,
     /// Exits that were linked to it.
     pub incoming: Vec<SiteId>,
-    /// The block before it in the cache runs into it; or the caller in whose copy of a callee it stands apart.
+    /// The block before it in the cache, if that falls through into it; or, for a separate chain of an inlined callee, the
+    /// caller.
     pub chained: Option<BlockId>,
-    /// It ends in a call, behind which returns land.
+    /// The landing behind the call that it ends in.
     pub landing: Option<Landing>,
-    /// Not 0: it stands where it is because it was hot when blocks were placed for the so-manieth time.
+    /// Number of the relayout that placed it; 0 if none did.
     pub placed: u32,
-    /// It stands in place of a call, and only who calls gets there.
+    /// It is part of an inlined callee; only that call site reaches it.
     pub copied: bool,
-    /// Not dropped.
+    /// Not invalidated.
     pub alive: bool,
 }
 
@@ -70,11 +71,11 @@ pub struct Point {
     pub cache: u32,
     /// Bytes from the block's start.
     pub program: u16,
-    /// What stands elsewhere.
+    /// The registers that are elsewhere.
     pub moved: Moved,
 }
 
-/// Registers of the program that stand elsewhere at a point.
+/// Registers of the program that are elsewhere at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moved {
     /// None.
@@ -87,12 +88,12 @@ pub enum Moved {
     RcxAndLent(Gpr),
     /// RCX and RDX, in their slots.
     RcxAndRdx,
-    /// In a loop: the register of its counter, in its slot, holds the counter; or the way of its induction register is
-    /// not in the counter yet.
+    /// In a loop: the program's value of the counter register is in its slot, and the register holds the counter; or the distance
+    /// of the induction register is not in the counter yet.
     Loop,
     /// `Loop`, and this register in the slot for lent ones.
     LoopAndLent(Gpr),
-    /// RCX is to become the address behind the block (a `syscall` was executed).
+    /// RCX must become the address behind the block (a `syscall` was executed).
     RcxIsNext,
 }
 
@@ -101,29 +102,29 @@ pub enum Moved {
 pub struct Landing {
     /// The call in the program.
     pub from: Address,
-    /// Where the cache goes on with it when the return address was pushed.
+    /// Where the cache continues with it after the push of the return address.
     pub call: CacheAddress,
-    /// Other blocks that end in it cannot go on there.
+    /// Other blocks that end in the same call cannot continue there.
     pub own: bool,
-    /// Of the comparison with the return address.
+    /// Tag of the comparison with the return address.
     pub tag: Tag,
 }
 
-/// Four bytes of a comparison with an address, and what makes it fail for every address if it stands there instead.
+/// Address of four bytes of a comparison with an address, and the value that makes it fail for every address if written there.
 pub type Tag = (CacheAddress, u32);
 
 /// An exit: a rel32 that leads to a block or to a stub that asks for it.
 #[derive(Debug, Clone)]
 pub struct Site {
-    /// Where the rel32 stands.
+    /// Address of the rel32.
     pub patch: CacheAddress,
-    /// Where it is to lead.
+    /// The target.
     pub target: Address,
-    /// In which version.
+    /// The target's version.
     pub version: Version,
     /// It is a `call`.
     pub calls: bool,
-    /// The stub that asks, once it was needed.
+    /// The stub that asks for the block, once it was needed.
     pub stub: Option<CacheAddress>,
     /// The block that it leads to.
     pub linked: Option<BlockId>,
@@ -134,12 +135,12 @@ pub struct Site {
 pub struct CallSite {
     /// The `syscall` in the cache.
     pub native: CacheAddress,
-    /// Where the block goes on after it.
+    /// Where the block continues after it.
     pub after: CacheAddress,
 }
 
 impl Site {
-    /// Where it is to lead.
+    /// The target.
     pub fn place(&self) -> Place {
         self.version.place(self.target)
     }
@@ -151,12 +152,12 @@ impl Block {
         self.start + u64::from(self.code.end - self.code.start)
     }
 
-    /// Where whoever does not run into it enters it.
+    /// Entry for jumps from elsewhere.
     pub fn way_in(&self) -> CacheAddress {
         self.side.unwrap_or(self.entry)
     }
 
-    /// What one execution adds to the counter.
+    /// The amount that one execution adds to the counter.
     pub fn scale(&self) -> i64 {
         self.induction.map_or(1, |i| i.step)
     }

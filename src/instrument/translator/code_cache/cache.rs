@@ -1,4 +1,4 @@
-//! A code space: everything translated for one address space, shared by processes that were forked from one another.
+//! A code cache: everything translated for one address space, shared by processes that were forked from one another.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasherDefault;
@@ -36,13 +36,13 @@ pub struct DynamicSlot {
     pub block: BlockId,
     /// Byte offset of the instruction in the block.
     pub offset: u32,
-    /// What it sums.
+    /// The quantity that it sums.
     pub sum: Sum,
     /// Bytes from the block's entry behind which active lanes have been added.
     pub added_at: u32,
 }
 
-/// What a run-time sum is of.
+/// The quantity of a run-time sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sum {
     /// Iterations of a `rep` instruction.
@@ -51,14 +51,14 @@ pub enum Sum {
     Lanes,
 }
 
-/// What an `int3` of ours is for.
+/// The purpose of one of rprof's own `int3` instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnTrap {
-    /// An exit, or a lookup, that nobody polls for.
+    /// An exit or a lookup whose mailbox rprof does not poll.
     Exit,
     /// A system call that rprof looks at.
     Call,
-    /// Text that was dropped.
+    /// Invalidated text.
     Dropped,
 }
 
@@ -67,10 +67,10 @@ pub(crate) fn page_of(at: Address) -> u64 {
     at.get() >> 12
 }
 
-/// A code space.
+/// A code cache.
 #[derive(Debug)]
 pub struct CodeCache {
-    /// Tells it from others, also from those that are no more.
+    /// A number that no other code cache has or had.
     pub(crate) serial: u32,
     pub(crate) arenas: Vec<Arena>,
     pub(crate) tables: Shared,
@@ -85,48 +85,48 @@ pub struct CodeCache {
     pub(crate) sites: Chunks<Site>,
     /// Exits that wait for a block at an address.
     pub(crate) waiting: AddressMap<Place, Vec<SiteId>>,
-    /// The exit of an address's entry for lookups.
+    /// The exits of addresses' entries for lookups of indirect jumps.
     pub(crate) entries: AddressMap<Place, SiteId>,
     pub(crate) call_sites: Vec<CallSite>,
     pub(crate) slots: u32,
     pub(crate) dynamic: Vec<DynamicSlot>,
     /// System calls whose numbers are counted: the block, and the first of [`layout::CALL_NUMBERS`] counters.
     pub(crate) numbered_calls: Vec<(BlockId, u32)>,
-    /// The exits of addresses' entries for lookups of returns, but for those behind calls.
+    /// The exits of addresses' entries for lookups of returns, except those of landings.
     pub(crate) return_entries: AddressMap<Place, SiteId>,
-    /// Blocks that end in a call, by where it returns to.
+    /// Blocks that end in a call, by return address.
     pub(crate) callers: AddressMap<Place, BlockId>,
-    /// The same for lookups of indirect calls.
+    /// The exits of addresses' entries for lookups of indirect calls.
     pub(crate) callee_entries: AddressMap<Place, SiteId>,
-    /// What is called directly.
+    /// Targets of direct calls.
     pub(crate) callees: HashSet<Place, BuildHasherDefault<AddressHasher>>,
     /// Versions whose lookup tables are filled.
     pub(crate) prepared: [bool; Version::ALL.len()],
-    /// There is an access sink: executions of its instructions are to be told.
+    /// There is an access sink: rprof reports the executions of its instructions.
     pub(crate) has_sink: bool,
-    /// What the entries of buffers mean; instructions of versions that note nothing, too.
+    /// The instructions that buffer entries refer to; also those of versions that record nothing.
     pub(crate) probe_sites: Vec<ProbeSite>,
     /// Counted so far.
     pub(crate) totals: Totals,
-    /// Blocks that end in what cannot be followed.
+    /// Blocks that end in an instruction that rprof cannot follow.
     pub(crate) far: HashSet<BlockId>,
-    /// Arenas can no more be mapped near what they are for.
+    /// No more arenas can be mapped near their text.
     no_room_near: bool,
-    /// Where hot blocks are to stand.
+    /// The relayout of hot blocks.
     pub(crate) placing: Placing,
-    /// What is to be in huge pages.
+    /// Stretches of memory to move to huge pages.
     pub(crate) gathering: VecDeque<Stretch>,
-    /// Where indirect jumps go.
+    /// Usual targets of indirect jumps and calls.
     pub(crate) usual: Usual,
-    /// What lookups find first.
+    /// The comparisons that lookups reach first.
     pub(crate) leaders: Leaders,
-    /// Where a thread that ends leaves a counter wrong.
+    /// Cache ranges in which a thread that ends leaves a counter wrong.
     pub(crate) unsettled: Vec<Unsettled>,
-    /// What the access sink has been told of the counters.
+    /// The counter values last reported to the access sink.
     pub(crate) course: ExecutionDeltas,
     /// Marker functions by their addresses.
     pub(crate) markers: AddressMap<u64, Marker>,
-    /// What was executed in marked regions: counters by path, in place of the thread.
+    /// Executions in marked regions: counters by path instead of by thread.
     pub(crate) marked: Totals,
 }
 
@@ -192,12 +192,12 @@ impl CodeCache {
         self.by_entry.push(Vec::new());
     }
 
-    /// Where the program has the tables; below 2 GB.
+    /// Address of the tables in the program; below 2 GB.
     pub fn tables_at(&self) -> u32 {
         self.tables.base.get() as u32
     }
 
-    /// What the program has mapped of it: (address, bytes).
+    /// Its mappings in the program: (address, bytes).
     pub fn mappings(&self) -> impl Iterator<Item = (Address, u64)> + '_ {
         std::iter::once((self.tables.base, self.tables.size())).chain(self.arenas.iter().map(Arena::mapping))
     }
@@ -241,15 +241,15 @@ impl CodeCache {
         self.arenas.iter().position(|a| a.contains(at))
     }
 
-    /// What stands at `at` in the cache.
+    /// The bytes at `at` in the cache.
     pub(crate) fn code_at<const N: usize>(&self, at: CacheAddress) -> Option<[u8; N]> {
         let mut code = [0; N];
         self.arenas[self.arena_of(at)?].read(at, &mut code).ok()?;
         Some(code)
     }
 
-    /// The nearest arena with room for a block at `at`; `None` if all are full, or all that are near while there may be
-    /// another one near.
+    /// The nearest arena with room for a block at `at`; `None` if all are full, or if the near ones are full and another one may
+    /// fit near.
     pub(crate) fn choose_arena(&self, at: Address) -> Option<usize> {
         let (free, full): (Vec<_>, Vec<_>) = self.arenas.iter().enumerate().partition(|(_, a)| a.has_room());
         let is_near = |a: &Arena| a.distance(at.get()) < REACH;
@@ -277,15 +277,15 @@ impl CodeCache {
         Some((id, first + found.checked_sub(1)?))
     }
 
-    /// What is known of the program's state at `at`.
+    /// The point at `at`, where the program's state is known.
     pub fn point_at(&self, at: CacheAddress) -> Option<(BlockId, Point)> {
         let (id, point) = self.last_point(at)?;
         let point = self.points[point];
         (self.block(id).entry + u64::from(point.cache) == at).then_some((id, point))
     }
 
-    /// The counter of the run-time sum of the instruction at `offset` of a block that stands at `at`, behind what is done
-    /// before it; and whether it sums iterations, which it adds behind it, or lanes, which were added.
+    /// The counter and kind of the run-time sum of the instruction at `offset` of a block, if a thread at `at` has begun the sum.
+    /// Iterations are added behind the instruction; lanes have been added before it.
     pub fn sum_before(&self, id: BlockId, offset: u16, at: CacheAddress) -> Option<(u32, Sum)> {
         let block = &self.blocks[id as usize];
         let points = &self.points[block.points.start as usize..block.points.end as usize];
@@ -319,7 +319,7 @@ impl CodeCache {
         stub
     }
 
-    /// Leads every exit that waits for `id` to it. Its code must have been written.
+    /// Links every exit that waits for `id` to it. Its code must have been written.
     pub(crate) fn link_waiting(&mut self, id: BlockId) {
         let block = &self.blocks[id as usize];
         let place = block.version.place(block.start);
@@ -330,7 +330,7 @@ impl CodeCache {
         }
     }
 
-    /// Leads every exit and lookup that was linked to `old` to `id`, another copy of it.
+    /// Relinks every exit and lookup of `old` to `id`, another copy of it.
     pub(crate) fn supersede(&mut self, old: BlockId, id: BlockId) {
         for site in std::mem::take(&mut self.blocks[old as usize].incoming) {
             if !self.link(site, id) {
@@ -339,7 +339,7 @@ impl CodeCache {
         }
     }
 
-    /// Leads an exit to a block; `false` if there is no room for the way there: then it stays as it is.
+    /// Links an exit to a block; `false` if there is no room for the jump: then the exit stays unchanged.
     fn link(&mut self, site: SiteId, id: BlockId) -> bool {
         let patch = self.sites[site as usize].patch;
         let Some(arena) = self.arena_of(patch).filter(|&a| self.arenas[a].has_room_for_a_link()) else { return false };
@@ -370,7 +370,7 @@ impl CodeCache {
         self.by_page.keys().copied().filter(|page| (first..=last).contains(page)).collect()
     }
 
-    /// The blocks that start at the program's addresses `from..to`, as far as they were not dropped.
+    /// The valid blocks that start at the program's addresses `from..to`.
     fn in_range(&self, from: Address, to: Address) -> impl Iterator<Item = BlockId> + '_ {
         let blocks = self.pages(from, to).into_iter().flat_map(|page| self.by_page[&page].iter().copied());
         blocks.filter(move |&id| {
@@ -379,12 +379,12 @@ impl CodeCache {
         })
     }
 
-    /// Whether anything at the program's addresses `from..to` is translated.
+    /// Whether a valid block starts at the program's addresses `from..to`.
     pub fn holds_blocks(&self, from: Address, to: Address) -> bool {
         self.in_range(from, to).next().is_some()
     }
 
-    /// Whether anything that is translated at `from..to` is not what `memory` has there.
+    /// Whether a block translated at `from..to` differs from the code in `memory`.
     pub fn foreign_block(&self, memory: &Memory, from: Address, to: Address) -> bool {
         let mut now = Vec::new();
         self.in_range(from, to).any(|id| {
@@ -394,7 +394,7 @@ impl CodeCache {
         })
     }
 
-    /// Forgets the translations of the program's addresses `from..to`: whoever jumps there asks again.
+    /// Invalidates the translations of the program's addresses `from..to`: a thread that jumps there asks for a new one.
     pub fn invalidate(&mut self, from: Address, to: Address) {
         self.usual.forget(from, to);
         // A block that starts before may reach into it.
@@ -409,7 +409,8 @@ impl CodeCache {
             let (chained, caller, head) = (block.chained, block.version.place(block.next()), block.head);
             let own = block.landing.filter(|l| l.own);
             doomed.extend(chained);
-            // It may lead behind a copy of a callee, to which the block behind is chained instead of to this one.
+            // The landing may lead behind an inlined callee; then the block behind is chained to that body instead of to this
+            // block.
             if let Some(landing) = own {
                 self.close_tag(landing.tag);
             }
@@ -435,7 +436,7 @@ impl CodeCache {
         }
     }
 
-    /// Whoever is in a block that was dropped, or about to run into it, traps where its state is known.
+    /// Writes traps into an invalidated block, where the program's state is known, for threads in it or about to enter it.
     fn expel(&self, id: BlockId) {
         let block = self.block(id);
         let Some(arena) = self.arena_of(block.entry) else { return };
@@ -443,33 +444,34 @@ impl CodeCache {
         if self.arenas[arena].read(block.entry, &mut code).is_err() {
             return;
         }
-        // What stands around a system call is gone on with when the call has been made, whatever became of the text.
+        // The code around a system call continues after the call, even if the text was invalidated.
         let points = &self.points[block.points.start as usize..block.points.end as usize];
         for point in points.iter().filter(|p| p.moved != Moved::RcxIsNext) {
             let rest = code.get(point.cache as usize..).unwrap_or_default();
             let length = Decoder::new(64, rest, DecoderOptions::NONE).decode().len();
-            // Behind an instruction of one byte it could not be told from a trap. Who enters must not execute even that.
+            // The address behind a one-byte instruction cannot be distinguished from that behind a trap. But a thread that enters
+            // must not execute even that instruction.
             if length > 1 || length == 1 && point.cache == 0 {
                 self.arenas[arena].trap_at(block.entry + u64::from(point.cache));
             }
         }
     }
 
-    /// Whether whoever comes to `at` traps because the block there was dropped.
+    /// Whether a thread that reaches `at` traps because the block there was invalidated.
     pub fn expels_at(&self, at: CacheAddress) -> bool {
         let dropped = self.point_at(at).is_some_and(|(id, _)| !self.block(id).alive);
         dropped && self.code_at(at) == Some([INT3])
     }
 
-    /// Where a thread whose program counter is `rip` has just come to what was dropped, if it has. An `int3` may only have been
-    /// executed if another signal hides it (not `surely`): then `rip` must be no place that it can have come to otherwise.
+    /// Address at which a thread at `rip` entered an invalidated block, if it did. If not `surely`, another signal may hide the
+    /// `int3`: then `rip` must be an address that the thread cannot have reached otherwise.
     pub fn expelled_at(&self, rip: u64, surely: bool) -> Option<CacheAddress> {
         let at = CacheAddress::new(rip.wrapping_sub(1));
         let trapped = surely || self.point_at(CacheAddress::new(rip)).is_none();
         (trapped && self.expels_at(at)).then_some(at)
     }
 
-    /// Which trap of ours a thread has come to whose program counter is `rip` behind it; see [`expelled_at`](Self::expelled_at)
+    /// The trap of rprof that a thread has just executed if its program counter is `rip`; see [`expelled_at`](Self::expelled_at)
     /// for `surely`.
     pub fn own_trap(&self, rip: u64, surely: bool) -> Option<OwnTrap> {
         let at = CacheAddress::new(rip.wrapping_sub(1));
@@ -484,7 +486,7 @@ impl CodeCache {
     fn unlink(&mut self, site: SiteId) {
         let patch = self.sites[site as usize].patch;
         let Some(arena) = self.arena_of(patch) else { return };
-        // Who is still led to what was dropped traps there.
+        // A thread that still enters the invalidated block traps there.
         if self.sites[site as usize].stub.is_none() && !self.arenas[arena].has_room_for_a_stub() {
             return;
         }

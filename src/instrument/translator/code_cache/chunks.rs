@@ -1,4 +1,4 @@
-//! A list that never moves what is in it: a vector that doubles copies megabytes while a thread of the program waits.
+//! A list that never moves its elements: a vector that doubles copies megabytes while a thread of the program waits.
 
 use std::ops::{Index, IndexMut};
 
@@ -30,12 +30,12 @@ impl<T> Chunks<T> {
         }
     }
 
-    /// How many there are.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * CHUNK + last.len())
     }
 
-    /// From the first to the last.
+    /// The elements from the first to the last.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.chunks.iter().flatten()
     }

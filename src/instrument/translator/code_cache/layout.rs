@@ -26,19 +26,19 @@ pub const SAVE_LENT: u32 = 0x10;
 pub const SAVE_LENT_2: u32 = 0x18;
 /// RCX before a `rep` instruction.
 pub const REPEAT_FROM: u32 = 0x20;
-/// Where the buffer has what a `rep` instruction that may end early (`cmps`, `scas`) was about to access: an entry for each operand.
+/// Buffer addresses of the records of a `rep` instruction that may end early (`cmps`, `scas`): one for each operand.
 pub const REPEAT_ENTRIES: u32 = 0xe0;
 /// RAX while it holds the flags for a probe.
 pub const SAVE_FLAGS: u32 = 0x28;
-/// The address that a probe looks at.
+/// The address that a probe checks.
 pub const PROBE_ADDRESS: u32 = 0x30;
 /// A mask register's value in pieces.
 pub const PROBE_SCRATCH: u32 = 0x38;
-/// Where the next entry of the buffer goes.
+/// Address of the next entry of the buffer.
 pub const CURSOR: u32 = 0xa0;
 /// Which addresses are collected: those whose mixed bits are 0 here.
 pub const SELECT_MASK: u32 = 0xa8;
-/// RAX, RDI, RSI, R10 while the signal mask is noted.
+/// RAX, RDI, RSI, R10 while the code stores the signal mask.
 pub const SAVE_CALL: u32 = 0xc0;
 
 /// Not 0: the thread waits for an answer.
@@ -47,18 +47,18 @@ pub const REQUEST: u32 = 0x40;
 pub const SITE: u32 = 0x48;
 /// Program address that a lookup missed.
 pub const TARGET: u32 = 0x50;
-/// How often the wait still looks.
+/// Remaining polls of the wait.
 pub const PATIENCE: u32 = 0x60;
 /// The answer: a cache address.
 pub const RESPONSE: u32 = 0x58;
 
-/// Signals that the thread blocks, as last noted.
+/// Signals that the thread blocks, as last stored.
 pub const SIGNAL_MASK: u32 = 0x80;
 /// Address of `SIGNAL_MASK`.
 pub const SIGNAL_MASK_POINTER: u32 = 0x88;
 /// GS base that the program set.
 pub const PROGRAM_GS: u32 = 0x90;
-/// Where to go on after the signal mask was noted.
+/// Where to continue after the signal mask was stored.
 pub const CONTINUE_AT: u32 = 0x98;
 
 /// A loop's induction register at its entry.
@@ -69,9 +69,9 @@ pub const LANES: u32 = 0xb8;
 /// The program's values of registers that hold a loop's counters, by register number.
 pub const SAVE_LOOP: u32 = 0x100;
 
-/// An action of a signal that is to be set, in the kernel's form: 32 bytes.
+/// A signal action to be set, in the kernel's form: 32 bytes.
 pub const ACTION: u32 = 0x180;
-/// Not 0: lines that a thread noted a short while ago are not noted again.
+/// Not 0: probes skip lines that the thread has recently recorded.
 pub const FILTER: u32 = 0x1f8;
 /// Those lines, by some of their bits.
 pub const FILTERED: u32 = 0x200;
@@ -80,7 +80,7 @@ pub const FILTERED_LINES: u32 = 16;
 
 /// A call of a marker function: which one, as its address, and rdi, rsi, rdx, rcx.
 pub const MARKER: u32 = 0x280;
-/// Those four.
+/// Those four registers.
 pub const MARKER_ARGUMENTS: u32 = 0x288;
 /// And rsp.
 pub const MARKER_STACK: u32 = 0x2a8;
@@ -97,7 +97,7 @@ pub const MAX_SLOTS: u32 = (TRACE_BUFFER - COUNTERS) / 8;
 pub const BUFFER: u32 = REGION as u32 - 0x2_0000;
 /// Bytes of the buffer.
 pub const BUFFER_SIZE: u32 = 0x1_0000;
-/// Room that the largest record surely finds.
+/// Room for the largest record.
 pub const BUFFER_MARGIN: u32 = 0x1000;
 /// Bits of cursor + margin that are 0 when the buffer is full.
 pub const BUFFER_FULL: u32 = 0xf000;
@@ -106,11 +106,10 @@ pub const BUFFER_FULL: u32 = 0xf000;
 pub const TRACE_BUFFER: u32 = BUFFER - TRACE_BUFFER_SIZE;
 /// Its bytes.
 pub const TRACE_BUFFER_SIZE: u32 = 0x8_0000;
-/// Room that all which a traced block notes surely finds: 200 instructions, each of which makes one record of the longest, or two
-/// of others.
+/// Room for all records of a traced block: 200 instructions, each with one record of the longest kind, or two of others.
 pub const TRACE_BUFFER_MARGIN: u32 = 0x1_0000;
 
-/// Counters of a `syscall` whose number only run time tells: one for each number, the last for all that are higher.
+/// Counters of a `syscall` whose number is known only at run time: one for each number, the last for all higher ones.
 pub const CALL_NUMBERS: u32 = HIGHEST_CALL + 1;
 
 /// Offset of a counter in its region.
@@ -132,15 +131,15 @@ pub const POPULATION_16: u32 = 0xa_0000;
 pub const EXECUTABLE: u32 = 0xb_1000;
 /// `MAP_FIXED` of the lowest byte of a mapping's flags.
 pub const FIXED: u32 = 0xb_1100;
-/// By bits 16 to 23 of the cursor: not 0 if the buffer has room for all that a traced block notes.
+/// By bits 16 to 23 of the cursor: not 0 if the buffer has room for all records of a traced block.
 pub const HAS_ROOM: u32 = 0xb_1200;
 /// The bits of a return address that its entry depends on.
 pub const RETURN_MASK: u32 = 0xb_2000;
-/// Those of the target of an indirect jump or call.
+/// The same for the target of an indirect jump or call.
 pub const TARGET_MASK: u32 = 0xb_2008;
 /// Not 0 while rprof polls the mailboxes.
 pub const POLLING: u32 = 0xb_0000;
-/// The lookup tables of the versions that note addresses.
+/// The lookup tables of the versions that record addresses.
 pub const MORE_LOOKUPS: u32 = 0xc_0000;
 /// The lookup tables of indirect calls, of each version.
 pub const CALLEES: u32 = MORE_LOOKUPS + 4 * LOOKUP_SIZE;

@@ -1,4 +1,4 @@
-//! What is translated for an address space, and where it lies.
+//! The translations of an address space, and their memory.
 
 pub mod arena;
 pub mod block;

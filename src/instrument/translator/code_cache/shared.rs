@@ -1,4 +1,4 @@
-//! Memory that rprof and the program have in common: a memfd or another file without a name, mapped into both.
+//! Memory that rprof and the program share: a memfd or another file without a name, mapped into both.
 
 use std::fs::File;
 use std::io;
@@ -10,32 +10,32 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::instrument::translator::relayout::huge::HUGE;
 use crate::tracee::address::Address;
 
-/// Our mapping of a memfd, and where the program has it.
+/// rprof's mapping of a memfd, and its address in the program.
 #[derive(Debug)]
 pub struct Shared {
     file: File,
     ours: NonNull<u8>,
     size: u64,
-    /// Where the program has it.
+    /// Its address in the program.
     pub base: Address,
 }
 
-// SAFETY: the mapping is ours until `drop`, and no thread of ours is tied to it; what two threads may access at the same time
-// is accessed atomically or not published yet.
+// SAFETY: the mapping is ours until `drop`, and no thread of ours is tied to it; memory that two threads may access at the same
+// time is accessed atomically or not published yet.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// Maps the first `size` bytes of `memfd` readable and writable; the program has them at `base`.
+    /// Maps the first `size` bytes of `memfd` readable and writable; `base` is their address in the program.
     ///
     /// # Errors
-    /// What `mmap` says.
+    /// `mmap` fails.
     pub fn map(memfd: OwnedFd, size: u64, base: Address) -> io::Result<Self> {
         let file = File::from(memfd);
         let room = reserve(size)?;
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
-        // SAFETY: a mapping of a descriptor that we own, in place of what was reserved for it.
+        // SAFETY: a mapping of a descriptor that we own, in place of the memory reserved for it.
         let ours =
             unsafe { libc::mmap(room, size as usize, libc::PROT_READ | libc::PROT_WRITE, flags, file.as_raw_fd(), 0) };
         match NonNull::new(ours.cast::<u8>()) {
@@ -54,7 +54,7 @@ impl Shared {
         at.wrapping_sub(self.base.get()) < self.size
     }
 
-    /// Copies `bytes` to `offset`. Whoever executes or reads them must not have been told of the place yet.
+    /// Copies `bytes` to `offset`. No thread that executes or reads them may know of the place yet.
     pub fn write(&self, offset: u64, bytes: &[u8]) {
         assert!(offset + bytes.len() as u64 <= self.size, "write beyond shared memory");
         // SAFETY: in bounds of our mapping; the program does not read these bytes before they are published.
@@ -68,7 +68,7 @@ impl Shared {
         unsafe { &*self.ours.as_ptr().add(offset as usize).cast() }
     }
 
-    /// So many words from `offset` on that the program may access at the same time.
+    /// `count` words from `offset` on that the program may access at the same time.
     pub fn words(&self, offset: u64, count: usize) -> &[AtomicU64] {
         assert!(offset.is_multiple_of(8) && offset + 8 * count as u64 <= self.size, "words beyond shared memory");
         // SAFETY: aligned and in bounds; both sides access them atomically.
@@ -95,7 +95,7 @@ impl Shared {
         unsafe { &*self.ours.as_ptr().add(offset as usize).cast::<AtomicU8>() }.store(value, Ordering::Release);
     }
 
-    /// Puts what is from `offset` on into a huge page, if the kernel can.
+    /// Moves the memory from `offset` on into a huge page, if the kernel can.
     pub fn gather(&self, offset: u64) {
         if offset + HUGE <= self.size {
             // SAFETY: in bounds of our mapping, whose contents stay as they are.
@@ -133,7 +133,7 @@ impl Shared {
     }
 }
 
-/// A free place of ours for `size` bytes, which begins where a huge page can.
+/// Reserves `size` bytes in rprof's address space, aligned for huge pages.
 fn reserve(size: u64) -> io::Result<*mut libc::c_void> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let (size, huge) = (size as usize, HUGE as usize);
@@ -143,7 +143,7 @@ fn reserve(size: u64) -> io::Result<*mut libc::c_void> {
         return Err(io::Error::last_os_error());
     }
     let before = (all as usize).wrapping_neg() % huge;
-    // SAFETY: both are parts of what was just mapped, and nobody has them; empty ones are refused, which does no harm.
+    // SAFETY: both are parts of the new mapping, and not in use; empty ones are refused, which does no harm.
     unsafe {
         let start = all.byte_add(before);
         libc::munmap(all, before);

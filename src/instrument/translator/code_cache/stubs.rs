@@ -1,5 +1,5 @@
-//! The stubs that all code of an arena shares: the way to rprof and back, without changing a flag, and what looks returns up
-//! where that is not to stand in line.
+//! The stubs that all code of an arena shares: the way to rprof and back, without changing a flag, and the lookup of returns
+//! where it is not in line.
 //!
 //! ```text
 //!  indirect:  target ─▶ mailbox, RDX back, site 0 ┐        returned, called: the same behind
@@ -15,20 +15,20 @@ use crate::tracee::address::CacheAddress;
 
 /// The site of a request to drain the buffer of addresses.
 pub const DRAIN: u32 = u32::MAX;
-/// The site of a marker call; `TARGET` is where to go on in the cache.
+/// The site of a marker call; `TARGET` is the cache address to continue at.
 pub const MARK: u32 = u32::MAX - 3;
 /// The site of a return's lookup.
 pub const RETURN: u32 = u32::MAX - 1;
 /// The site of an indirect call's lookup.
 pub const CALLEE: u32 = u32::MAX - 2;
 
-/// What our memory is called in the program's maps; stands behind the gadget.
+/// Name of rprof's memory in the program's maps; follows the gadget.
 const ARENA_NAME: &str = "rprof-code";
-/// Where files may be that hold code, if `vm.memfd_noexec` forbids executable memfds: in memory, if it may be executed there.
+/// Folders for files that hold code, if `vm.memfd_noexec` forbids executable memfds: in memory, if its files may be executed.
 const FOLDERS: [&str; 3] = ["/dev/shm", "/tmp", "/var/tmp"];
 
-/// What calls on behalf of the program need to have in its memory: the name and the folders, each with the offset of its
-/// first byte and ended by a zero.
+/// Strings that rprof's system calls need in the program's memory: the name and the folders, each with the offset of its first
+/// byte and a terminating zero.
 pub fn names() -> (Vec<u8>, Vec<u64>) {
     let (mut bytes, mut offsets) = (Vec::new(), Vec::new());
     for name in std::iter::once(ARENA_NAME).chain(FOLDERS) {
@@ -39,46 +39,46 @@ pub fn names() -> (Vec<u8>, Vec<u64>) {
     (bytes, offsets)
 }
 
-/// How often the wait looks for an answer before it traps: on a busy host, the processor is better given to rprof.
+/// Number of polls for an answer before the wait traps: on a busy host, rprof needs the processor.
 const PATIENCE: u32 = 8000;
 
-/// Where the stubs stand.
+/// Addresses of the stubs.
 #[derive(Debug, Clone, Copy)]
 pub struct Stubs {
     /// A lookup missed: RDX is the target; RCX and RDX are saved.
     pub indirect: CacheAddress,
-    /// The same of a return: the target is on top of the stack; RCX is saved.
+    /// The same for a return: the target is on top of the stack; RCX is saved.
     pub returned: CacheAddress,
-    /// The same of an indirect call: the cache's return address is dropped.
+    /// The same for an indirect call: drops the cache's return address.
     pub called: CacheAddress,
     /// A direct exit: ECX is the site; RCX is saved.
     pub direct: CacheAddress,
-    /// The buffer of addresses is full; `TARGET` is where to go on in the cache.
+    /// The buffer of addresses is full; `TARGET` is the cache address to continue at.
     pub drain: CacheAddress,
-    /// A marker is called: RCX is saved; `TARGET` is where to go on in the cache.
+    /// A marker is called: RCX is saved; `TARGET` is the cache address to continue at.
     pub mark: CacheAddress,
     /// The whole wait for an answer, `direct` included.
     pub wait: (CacheAddress, CacheAddress),
-    /// The `int3` of an exit that nobody polls for.
+    /// The `int3` of an exit whose mailbox rprof does not poll.
     pub trap: CacheAddress,
-    /// ECX is a system call's site; `CONTINUE_AT` is where the call is, if none of rprof's is needed.
+    /// ECX is a system call's site; `CONTINUE_AT` is the address of the call, for calls that rprof need not handle.
     pub call: CacheAddress,
     /// Its `int3`.
     pub call_trap: CacheAddress,
-    /// Reads what is asked of `clone3`, at an address that the program gives.
+    /// Reads the arguments of `clone3`, at an address that the program passes.
     pub peek: CacheAddress,
-    /// Executes the system call, then notes the signal mask; goes on at `CONTINUE_AT`.
+    /// Executes the system call, then stores the signal mask; continues at `CONTINUE_AT`.
     pub mask_call: CacheAddress,
     /// The system calls in it.
     pub mask_syscalls: [CacheAddress; 2],
-    /// Looks a return up whose word on top of the stack was pushed once more: saves RCX; finds it saved.
+    /// Lookups of a return whose word on top of the stack was pushed once more: one saves RCX, one expects it saved.
     pub returns: [CacheAddress; 2],
     /// `syscall` for calls that rprof makes.
     pub gadget: CacheAddress,
 }
 
 impl Stubs {
-    /// Writes them for `base`; `tables` is where the program has the tables.
+    /// Writes them for `base`; `tables` is the address of the tables in the program.
     pub fn write(base: CacheAddress, tables: u32) -> (Stubs, Code) {
         let mut code = Code::new(base);
         let indirect = code.here();
@@ -150,7 +150,7 @@ impl Stubs {
         code.raw(&[0x8b, 0x0f]); // mov ecx, [rdi]
         unless_untraced(&mut code, call_trap);
 
-        // rt_sigprocmask: the program's own, then one that only asks.
+        // rt_sigprocmask: the program's own, then one that only queries.
         code.align(16);
         let mask_call = code.here();
         let first = code.here();
@@ -183,7 +183,7 @@ impl Stubs {
         code.align(16);
         let gadget = code.here();
         code.raw(&[0x0f, 0x05]); // syscall
-        // The program cannot write here, nor can we in its name: what calls need stands ready.
+        // Neither the program nor rprof in its name can write here, so the strings for calls are written in advance.
         code.raw(&names().0);
         let stubs = Stubs {
             indirect,
@@ -206,7 +206,7 @@ impl Stubs {
     }
 }
 
-/// Goes on at `CONTINUE_AT`, or at `else_to` if the flags in ECX have `CLONE_UNTRACED`, which is bit 23.
+/// Continues at `CONTINUE_AT`, or at `else_to` if the flags in ECX have `CLONE_UNTRACED`, which is bit 23.
 fn unless_untraced(code: &mut Code, else_to: CacheAddress) {
     code.raw(&[0x0f, 0xc9]); // bswap ecx
     code.raw(&[0x0f, 0xb6, 0xcd]); // movzx ecx, ch

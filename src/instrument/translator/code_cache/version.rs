@@ -1,6 +1,6 @@
-//! The versions in which a code space holds the program's blocks. They do the same and count alike; only some note
-//! addresses. Each has exits, lookups and counters of its own, so that a thread stays in one until it is moved to
-//! another, and so that executions are counted by the phase that they belong to.
+//! The versions in which a code cache holds the program's blocks. They execute the same code and count alike; only some record
+//! addresses. Each has its own exits, lookups and counters, so that a thread stays in one until rprof moves it to another, and so
+//! that executions are counted by phase.
 
 use crate::instrument::translator::code_cache::layout;
 use crate::profile::evidence::memory::Phase;
@@ -12,17 +12,17 @@ pub enum Version {
     /// Counts only.
     #[default]
     Plain,
-    /// Notes addresses from the program's start on.
+    /// Records addresses from the program's start on.
     Opening,
-    /// Notes addresses so that the access sink's state becomes the present one.
+    /// Records addresses to bring the access sink's state up to date.
     Warming,
-    /// Notes addresses that stand for those which nobody notes.
+    /// Records addresses as a sample of the unrecorded ones.
     Measuring,
-    /// Notes blocks and addresses, all of them, for bursts.
+    /// Records all blocks and addresses, for bursts.
     Tracing,
 }
 
-/// A program address in one version: what maps of translations are keyed by.
+/// A program address in one version: the key of maps of translations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Place(u64);
 
@@ -31,7 +31,7 @@ impl Version {
     pub const ALL: [Version; 5] =
         [Version::Plain, Version::Opening, Version::Warming, Version::Measuring, Version::Tracing];
 
-    /// The version for what the access sink wants; never the one that traces.
+    /// The version for a phase of the access sink; never the one that traces.
     pub fn of(phase: Phase) -> Version {
         match phase {
             Phase::Opening => Version::Opening,
@@ -51,12 +51,12 @@ impl Version {
         }
     }
 
-    /// Whether it notes addresses.
+    /// Whether it records addresses.
     pub fn collects(self) -> bool {
         self != Version::Plain
     }
 
-    /// Whether it notes them for bursts: all of them, and blocks.
+    /// Whether it records all addresses and blocks, for bursts.
     pub fn traces(self) -> bool {
         self == Version::Tracing
     }

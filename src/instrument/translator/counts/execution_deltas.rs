@@ -1,5 +1,5 @@
-//! What was executed from one window to the next. Windows are as long as so many accesses take, pauses as so much time: what a
-//! window stands for is known only from what is counted in between.
+//! Executions from one window to the next. A number of accesses limits a window, a time limits a pause: the stretch that a window
+//! represents is known only from the counts in between.
 
 use std::time::{Duration, Instant};
 
@@ -10,20 +10,20 @@ use crate::instrument::translator::sampling::access_buffer::AccessBuffer;
 use crate::instrument::translator::tracer::event_loop::Run;
 use crate::instrument::translator::tracer::regions::Regions;
 
-/// At most one part in so many of the tracer's time is spent on this: where there are many counters, not every window is told.
+/// This work takes at most one part in this many of the tracer's time: with many counters, rprof does not report every window.
 const MOST_SHARE: u32 = 20;
 
-/// What the access sink has been told of one code space's counters.
+/// The counter values of one code cache that the access sink has received.
 #[derive(Debug, Default)]
 pub struct ExecutionDeltas {
     /// By counter, of threads that have ended.
     ended: Vec<u64>,
-    /// By counter, of all threads, when it was told last.
+    /// By counter, of all threads, at the last report.
     told: Vec<u64>,
 }
 
 impl ExecutionDeltas {
-    /// A thread has ended, whose counter of this number had this value.
+    /// Adds the final `value` of a counter of a thread that has ended.
     pub fn end(&mut self, slot: u32, value: u64) {
         add(&mut self.ended, slot, value);
     }
@@ -38,7 +38,7 @@ fn add(to: &mut Vec<u64>, slot: u32, value: u64) {
 }
 
 impl CodeCache {
-    /// Notes for the access sink what was executed since this was called last, where `live` are the regions of its threads.
+    /// Notes the executions since the last call for the access sink; `live` are the regions of the cache's threads.
     pub fn tell_course<'r>(
         &mut self,
         live: impl Iterator<Item = (AtomicRef<'r, Regions>, u32)>,
@@ -63,7 +63,7 @@ impl CodeCache {
         for probe in &self.probe_sites {
             let executions = (of(&since, probe.slot) as i64).wrapping_div(probe.scale);
             let sum = probe.sum.map_or(0, |slot| of(&since, slot));
-            // In the middle of a loop a counter may say what is made up for at its end.
+            // In the middle of a loop, a counter may be off by an amount that the loop's exit corrects.
             if executions > 0 || sum > 0 {
                 drain.note_course(probe, executions.max(0) as u64, sum);
             }
@@ -71,7 +71,7 @@ impl CodeCache {
     }
 }
 
-/// When the course was told last, and what that took.
+/// Time and duration of the last report.
 #[derive(Debug)]
 pub struct Told {
     at: Instant,
@@ -85,10 +85,10 @@ impl Default for Told {
 }
 
 impl Run {
-    /// Tells the access sink what was executed since the window before, unless that takes too long.
+    /// Reports the executions since the previous window to the access sink, unless that takes too long.
     pub fn tell_course(&mut self) {
         let Some(drain) = &mut self.drain else { return };
-        // What was put off belongs to the windows before, and is to be done anyway.
+        // The deferred work belongs to earlier windows, and rprof has to do it anyway.
         drain.catch_up();
         let begin = Instant::now();
         if begin - self.told.at < self.told.took * MOST_SHARE {
@@ -104,7 +104,7 @@ impl Run {
             let of_space = |id| self.processes.get(id).is_some_and(|p| p.image.space.as_ptr() == space.as_ptr());
             let live = self.threads.values().filter(|thread| of_space(&thread.process));
             let live = live.map(|thread| (thread.regions.borrow(), thread.region));
-            // Else it is in use: it is told next time.
+            // Otherwise the cache is in use: the next report includes it.
             if let Ok(mut space) = space.try_borrow_mut() {
                 space.tell_course(live, drain);
             }

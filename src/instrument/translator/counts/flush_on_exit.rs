@@ -1,8 +1,8 @@
-//! A thread that ends where it is: its counters are made to say what it executed, to the last instruction.
+//! Corrects the counters of a thread that ends at any place, so that they are exact to the last instruction.
 //!
-//! A signal waits until the program's state is known; here nothing is executed any more. What there is to know of a place in
-//! between stands with it where a counter is about to be changed for more than the block there; elsewhere the point
-//! before tells which instructions of the block were executed: they are counted as a block of their own.
+//! A signal waits until the program's state is known; an ending thread executes nothing any more. Where a counter change is
+//! pending for more than the current block, [`Unsettled`] describes the range. Elsewhere the last point shows which instructions
+//! of the block were executed: rprof counts them as a block of their own.
 
 use crate::instrument::translator::code_cache::block::{BlockId, Moved};
 use crate::instrument::translator::code_cache::cache::CodeCache;
@@ -13,7 +13,7 @@ use crate::instrument::x86_64::emit::Gpr;
 use crate::tracee::address::CacheAddress;
 use crate::tracee::thread::Stopped;
 
-/// A part of the cache in which a counter is not what was executed.
+/// A range of the cache in which a counter differs from the executions.
 #[derive(Debug)]
 pub struct Unsettled {
     /// Its first instruction.
@@ -22,40 +22,40 @@ pub struct Unsettled {
     pub until: CacheAddress,
     /// The counter.
     pub slot: u32,
-    /// What makes it so.
+    /// The change that corrects it.
     pub due: Due,
 }
 
-/// What is to happen to a counter.
+/// A pending change of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
-    /// This is to be added.
+    /// Add this number.
     Executions(i64),
-    /// It stands in this register.
+    /// Set it to this register.
     Register(Gpr),
-    /// The way of a loop's induction register is to be added.
+    /// Add the distance that a loop's induction register has moved.
     Way(Gpr),
 }
 
 impl CodeCache {
-    /// What is to happen to which counters if a thread ends at `at`.
+    /// The counters and their pending changes if a thread ends at `at`.
     fn due_at(&self, at: CacheAddress) -> Vec<(u32, Due)> {
         self.unsettled.iter().filter(|u| u.from <= at && at < u.until).map(|u| (u.slot, u.due)).collect()
     }
 
-    /// Of a place between two points of a block: (block, bytes of it that were executed, what stands elsewhere). `None`
-    /// behind the end of a loop or a call, which has been counted: it was executed.
+    /// State between two points of a block: (block, bytes of it that were executed, moved registers). `None` behind the end of a
+    /// loop or a call that has been counted: it was executed.
     fn state_before(&self, at: CacheAddress) -> Option<(BlockId, u16, Moved)> {
         let (id, before) = self.last_point(at)?;
         let block = self.block(id);
         let (point, behind) = self.points[before..block.points.end as usize].split_first()?;
-        // What a branch goes on with is not reached yet at the padding before it.
+        // At the padding before a branch, the thread has not reached the branch yet.
         let has_gone_on = block.landing.is_some() || matches!(point.moved, Moved::Loop);
         if behind.is_empty() && has_gone_on && at - block.entry >= u64::from(block.counted_at) {
             return None;
         }
         let executed = match point.moved {
-            // A register is lent until the instruction has been executed, and then comes back.
+            // The program's register stays in the slot until the instruction has been executed; then the code reloads it.
             Moved::Lent(_) | Moved::RcxAndLent(_) | Moved::LoopAndLent(_) => {
                 let next = behind.iter().map(|p| p.program).find(|&program| program > point.program);
                 next.unwrap_or((block.code.end - block.code.start) as u16)
@@ -67,13 +67,13 @@ impl CodeCache {
 }
 
 impl Run {
-    /// A thread ends where it is. One that is already gone says nothing any more.
+    /// Corrects the counters of a thread that ends. If it is already gone, its registers are not available.
     pub fn settle(&mut self, ending: &Stopped) {
         let Ok(mut registers) = ending.registers() else { return };
         if let Ok((process, _)) = self.process(ending.tid())
             && let Some(at) = process.image.space.borrow().expelled_at(registers.rip, false)
         {
-            // It has executed nothing of the program there.
+            // The thread has executed no instruction of the program there.
             registers.rip = at.get();
         }
         let at = CacheAddress::new(registers.rip);

@@ -1,4 +1,4 @@
-//! From counters back to blocks.
+//! Maps counters back to blocks.
 
 use crate::instrument::tally::Tally;
 use crate::instrument::translator::code_cache::block::BlockId;
@@ -11,7 +11,7 @@ use crate::instrument::translator::tracer::regions::Regions;
 use crate::instrument::translator::translate::edge_counters::Flow;
 use crate::profile::code::CodeRef;
 
-/// What was counted in a code space so far.
+/// The counts of a code cache so far.
 #[derive(Debug, Default)]
 pub struct Totals {
     slots: SlotTotals,
@@ -41,7 +41,7 @@ impl CodeCache {
         let _ = regions.counters(region, self.slots, each);
     }
 
-    /// Tells the access sink how often each instruction of interest was executed.
+    /// Reports the executions of each probed instruction to the access sink.
     fn tell_executions(&self, totals: &Totals, drain: &mut AccessBuffer) {
         // Blocks of which only the beginning was executed, by their counters.
         let mut parts: AddressMap<u32, Vec<(u16, u32, u64)>> = AddressMap::default();
@@ -67,7 +67,7 @@ impl CodeCache {
         }
     }
 
-    /// Only the first `bytes` of a block were executed, by a thread on this path through marked regions.
+    /// Counts an execution of only the first `bytes` of a block, by a thread on this path through marked regions.
     pub fn count_part(&mut self, block: BlockId, bytes: u16, thread: u32, path: u32) {
         add(self.totals.parts.entry((block, bytes)).or_default(), thread, 1);
         if path != 0 {
@@ -86,7 +86,7 @@ impl CodeCache {
         self.marked.slots.add(slot, path, more);
     }
 
-    /// Adds what ran into blocks from those before them.
+    /// Adds the executions that fell through from the blocks before.
     fn total_flows(&self, slots: &mut SlotTotals) {
         let mut flows: AddressMap<u32, Vec<(u32, u64)>> = AddressMap::default();
         for block in self.blocks.iter() {
@@ -104,7 +104,7 @@ impl CodeCache {
         slots.sort();
     }
 
-    /// Hands everything that was counted over.
+    /// Hands all counts to the tally, and to the access sink if there is one.
     pub fn finish(&mut self, tally: &mut Tally, drain: &mut Option<AccessBuffer>) {
         let mut totals = std::mem::take(&mut self.totals);
         totals.slots.sort();
@@ -120,7 +120,7 @@ impl CodeCache {
         self.hand_over(&marked, |at, code, path, n, sums| tally.add_marked(at, code, path, n, sums));
     }
 
-    /// Hands over how often system calls with which numbers were made, where the code does not say the number.
+    /// Hands over the counts of system calls by number, for calls whose number is known only at run time.
     fn hand_over_calls(&self, totals: &Totals, tally: &mut Tally) {
         for &(id, first) in &self.numbered_calls {
             let at = self.blocks[id as usize].at;

@@ -1,4 +1,4 @@
-//! What the counters of threads that have ended said, by counter and thread.
+//! The counts of threads that have ended, by counter and thread.
 
 /// One counter's value in one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -6,14 +6,14 @@ pub struct Total {
     slot: u32,
     /// The thread.
     pub thread: u32,
-    /// The sum of what it counted.
+    /// The sum of its counts.
     pub value: u64,
 }
 
 /// Entries that are kept unsorted at most, beside as many as are sorted.
 const UNSORTED: usize = 1 << 16;
 
-/// Values by (counter, thread): in order, but for those added last.
+/// Values by (counter, thread): in order, except those added last.
 #[derive(Debug, Default)]
 pub struct SlotTotals {
     entries: Vec<Total>,

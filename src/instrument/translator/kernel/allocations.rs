@@ -1,7 +1,7 @@
-//! Large memory that the program asks the kernel for, and who asks: the calls on the stack at the system call.
+//! Large allocations that the program requests from the kernel, and their callers: the calls on the stack at the system call.
 //!
-//! Memory allocators pass requests of this size on to the kernel one by one, so that the first caller outside of them is who
-//! uses the memory. Callers are found as the timed pass finds them: by the unwind tables of the files that are mapped.
+//! Memory allocators pass requests of this size on to the kernel one by one, so that the first caller outside of them is the user
+//! of the memory. rprof finds callers as the timed pass does: by the unwind tables of the mapped files.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -23,9 +23,9 @@ use crate::tracee::address::Address;
 use crate::tracee::image::Image;
 use crate::tracee::thread::Registers;
 
-/// Bytes from which on an allocation is told.
+/// Smallest allocation that is reported, in bytes.
 pub const LARGE: u64 = 1 << 20;
-/// Calls that are told of.
+/// Most calls that are reported for one allocation.
 const MOST_FRAMES: usize = 24;
 
 type Tables = UnwinderNative<Arc<[u8]>, MayAllocateDuringUnwind>;
@@ -58,7 +58,7 @@ impl Askers {
         found
     }
 
-    /// Unwind tables of the text that was executed.
+    /// Unwind tables of the executed text.
     fn tables(&mut self, process: &Process, tally: &Tally) -> Tables {
         let mut tables = Tables::new();
         for text in &process.text {
@@ -84,7 +84,7 @@ impl Askers {
 }
 
 impl Run {
-    /// A thread, stopped at the system call of `site`, was given `from..to`.
+    /// Reports that a thread, stopped at the system call of `site`, was given `from..to`.
     pub fn tell_allocated(&mut self, tid: Pid, registers: &Registers, site: CallSite, (from, to): (Address, Address)) {
         if self.drain.is_none() || to - from < LARGE {
             return;
@@ -100,7 +100,7 @@ impl Run {
         }
     }
 
-    /// What a thread's process had at `from..to` is gone; what the thread accessed there before is handed over first.
+    /// Reports that a thread's process unmapped `from..to`, after handing over the thread's earlier accesses.
     pub fn tell_unmapped(&mut self, tid: Pid, from: Address, to: Address) {
         self.drain_buffer(tid);
         let process = self.threads.get(&tid).map_or(tid, |t| t.process);

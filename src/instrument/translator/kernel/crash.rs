@@ -1,4 +1,4 @@
-//! Where a fault ended a process: told, so that it can be compared with the program's end without us.
+//! Reports where a fault ended a process, so that the user can compare it with the program's end without rprof.
 
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -12,7 +12,7 @@ use crate::tracee::maps::read_maps;
 use crate::tracee::proc_status::read_name;
 use crate::tracee::thread::SignalInfo;
 
-/// Crashes that are told; of more, it is enough to know that there are some.
+/// Most crashes reported in one run; further ones add no information.
 const MOST: usize = 4;
 
 /// Code of the warning that a fault ended a process.
@@ -30,7 +30,7 @@ impl Run {
             State::Between | State::Continued => "in code of rprof's own".to_owned(),
             State::Program | State::Outside => format!("at {}", place(tid, at)),
         };
-        // An address that is none (not canonical) is not told.
+        // The message leaves out a non-canonical address.
         let access = match (signal, info.si_code) {
             // SAFETY: these signals' siginfo holds an address.
             (libc::SIGSEGV | libc::SIGBUS, 1..SI_KERNEL) => {

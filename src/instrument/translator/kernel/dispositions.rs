@@ -1,7 +1,7 @@
-//! What the program does with the two signals that our own traps raise, too.
+//! The program's actions for the two signals that rprof's own traps also raise.
 //!
-//! A trap or a fault that is taken while its signal is blocked or ignored makes the kernel forget the signal's action
-//! and unblock it (`force_sig_info_to_task`). So what the program set is kept here, and set again behind each trap.
+//! If a trap or a fault occurs while its signal is blocked or ignored, the kernel resets the signal's action and unblocks it
+//! (`force_sig_info_to_task`). rprof therefore keeps the program's action, and sets it again after each trap.
 
 use nix::unistd::Pid;
 
@@ -44,7 +44,7 @@ pub struct Dispositions {
 }
 
 impl Dispositions {
-    /// Those of a program that was just executed: `ignored` has the bits of the signals that it was told to ignore.
+    /// Those of a program that was just executed: `ignored` has the bits of the signals that it inherited as ignored.
     pub fn inherited(ignored: u64) -> Self {
         let of = |signal| if ignored & bit(signal) != 0 { IGNORED } else { Action::default() };
         Dispositions { trap: of(libc::SIGTRAP), fault: of(libc::SIGSEGV) }
@@ -59,10 +59,10 @@ impl Dispositions {
     }
 }
 
-/// What becomes of a signal.
+/// The effect of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It does what it does by default.
+    /// Its default action.
     Default,
     /// Nothing.
     Ignored,
@@ -71,7 +71,7 @@ pub enum Fate {
 }
 
 impl Run {
-    /// What the program does with `signal`, as it has set it.
+    /// The effect that the program has set for `signal`.
     pub fn fate(&mut self, tid: Pid, signal: i32) -> Result<Fate, RunError> {
         let group = self.threads.get(&tid).ok_or(RunError::Gone)?.group;
         let kept = self.dispositions.get_mut(&group).and_then(|d| d.of(signal)).copied();
@@ -119,8 +119,8 @@ impl Run {
         self.go_on(stopped)
     }
 
-    /// A trap of ours raised `signal`: its action and the signal mask become what they were. Says whether a system call
-    /// was made for that: then the thread is not at the stop of a signal any more.
+    /// Restores the action of `signal`, which a trap of rprof's raised, and the signal mask. Returns whether this took a system
+    /// call: then the thread is no longer at the stop of a signal.
     pub fn restore_signal_state(&mut self, stopped: Stopped, signal: i32) -> Result<(Stopped, bool), RunError> {
         let tid = stopped.tid();
         let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;

@@ -23,22 +23,22 @@ use crate::tracee::proc_status::read_heap_start;
 use crate::tracee::remote::{Remote, RemoteError};
 use crate::tracee::thread::{SignalInfo, Stopped};
 
-/// Arenas are placed this far below the text they are for.
+/// Distance of an arena below its text.
 const BELOW: u64 = 1 << 30;
-/// Room for a heap that is kept free if possible.
+/// Room that rprof keeps free for a heap, if possible.
 const HEAP: u64 = 1 << 30;
-/// Below it nothing is placed.
+/// Lowest address at which rprof places mappings.
 const LOWEST: u64 = 0x1000_0000;
-/// Where the regions are wished: below every place that the kernel chooses for a PIE, and where the shadow memories of the
-/// address, memory and thread sanitizers are not.
+/// Preferred address of the regions: below every place that the kernel chooses for a PIE, and outside the shadow memories of the
+/// address, memory and thread sanitizers.
 const REGIONS_AT: u64 = 0x5500_0000_0000;
-/// How far they may stretch from there.
+/// Room for the regions from there on.
 const REGIONS_ROOM: u64 = 0x55_0000_0000;
 
 /// A prepared image.
 #[derive(Debug)]
 pub struct Image {
-    /// Its code space.
+    /// Its code cache.
     pub space: CodeCache,
     /// Its threads' regions.
     pub regions: Regions,
@@ -60,7 +60,7 @@ struct Wish {
 pub enum Prepared {
     /// It can be translated.
     Image(Box<Image>, Stopped),
-    /// It has no room for what we would map; it is as it was.
+    /// It has no room for rprof's mappings; it is unchanged.
     NoRoom(RemoteError, Stopped),
 }
 
@@ -85,7 +85,7 @@ pub fn prepare(pid: Pid, thread: Stopped) -> Result<Prepared, RemoteError> {
         Err(error) => return Err(error),
     };
     let (thread, _) = remote.finish()?;
-    // Where the calls came from so far is about to lose the right to be executed.
+    // The text that the calls came from so far is about to lose its execute permission.
     let gadget = space.arenas.first().ok_or_else(no_room)?.stubs.gadget;
     let mut remote = Remote::new(thread, &memory, Address::new(gadget.get()))?;
     for mapping in executable().filter(|m| treatment(m) == Treatment::Translate) {
@@ -95,7 +95,7 @@ pub fn prepare(pid: Pid, thread: Stopped) -> Result<Prepared, RemoteError> {
     Ok(Prepared::Image(Box::new(Image { space, regions, text, memory }), thread))
 }
 
-/// Takes away what was mapped since `maps` were read.
+/// Unmaps everything that was mapped since `maps` were read.
 fn unmap_all_but(pid: Pid, remote: &mut Remote<'_>, maps: &[Mapping]) -> Result<(), RemoteError> {
     let now = read_maps(pid)?;
     for new in now.iter().filter(|m| maps.iter().all(|old| m.end <= old.start || old.end <= m.start)) {
@@ -104,8 +104,8 @@ fn unmap_all_but(pid: Pid, remote: &mut Remote<'_>, maps: &[Mapping]) -> Result<
     Ok(())
 }
 
-/// Replaces what is shared with `process` by new tables, regions and arenas, with the help of a stopped thread of it
-/// that is not in the cache.
+/// Replaces the mappings that rprof shares with `process` by new tables, regions and arenas, with the help of a stopped thread of
+/// it that is not in the cache.
 pub fn renew(process: &Process, thread: Stopped) -> Result<((CodeCache, Regions), Stopped, Deferred), RemoteError> {
     let maps = read_maps(process.pid)?;
     let old = process.image.space.borrow();
@@ -151,8 +151,8 @@ fn furnish(
     Ok((CodeCache::new(tables, arenas), regions))
 }
 
-/// Where the tables go. What a heap from `heap` on may grow into counts as taken from then on: a gigabyte, or as much of that
-/// as the tables leave.
+/// The address for the tables. Marks room for the growth of a heap at `heap` as taken: a gigabyte, or as much of that as the
+/// tables leave.
 fn beside_heap(taken: &mut Vec<(u64, u64)>, heap: u64) -> Option<u64> {
     let others = taken.len();
     [HEAP, HEAP / 4, HEAP / 32, 0].into_iter().find_map(|room| {
@@ -213,7 +213,7 @@ fn map_regions(
 
 /// Makes a file of memory in the program and maps it in both processes.
 fn map(pid: Pid, remote: &mut Remote<'_>, scratch: Address, wish: &Wish) -> Result<Shared, RemoteError> {
-    // The names stand behind the borrowed `syscall` for the time of the calls.
+    // The names are behind the borrowed `syscall` for the time of the calls.
     let place = scratch + 2;
     let (names, offsets) = names();
     let mut saved = vec![0; names.len()];
@@ -233,8 +233,8 @@ fn map(pid: Pid, remote: &mut Remote<'_>, scratch: Address, wish: &Wish) -> Resu
 /// Linux 6.3; older kernels do not know it and need none.
 const MFD_EXEC: u64 = 0x10;
 
-/// A memfd, whose name stands at the first of `names`, or where `vm.memfd_noexec` forbids that, a file without a name in the
-/// first of the folders there that lets code be mapped.
+/// Maps a memfd whose name is at the first of `names`. If `vm.memfd_noexec` forbids that, maps a file without a name in the first
+/// of the folders there that allows executable mappings.
 fn map_file(pid: Pid, remote: &mut Remote<'_>, names: &[u64], wish: &Wish) -> Result<Shared, RemoteError> {
     let flags = u64::from(libc::MFD_CLOEXEC);
     let mut created = remote.call("memfd_create", libc::SYS_memfd_create, [names[0], flags | MFD_EXEC, 0, 0, 0, 0]);
@@ -271,7 +271,7 @@ fn map_descriptor(pid: Pid, remote: &mut Remote<'_>, descriptor: u64, wish: &Wis
     let flags = (libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE) as u64;
     let arguments = [wish.at, wish.size, wish.protection as u64, flags, descriptor, 0];
     let at = remote.call("mmap", libc::SYS_mmap, arguments)?;
-    // Core dumps are to look as they would without us; an old kernel may refuse.
+    // Core dumps should look as they would without rprof; an old kernel may refuse.
     let advice = [at, wish.size, libc::MADV_DONTDUMP as u64, 0, 0, 0];
     let _ = remote.call("madvise", libc::SYS_madvise, advice);
     Shared::map(OwnedFd::from(file), wish.size, Address::new(at)).map_err(RemoteError::Share)
@@ -290,8 +290,8 @@ fn strip(remote: &mut Remote<'_>, mapping: &Mapping) -> Result<(), RemoteError> 
     }
 }
 
-/// A free place of `size` bytes near `text`; where a program has its arrays all over the low 2 GB, beyond these: its operands
-/// there can be told by their addresses.
+/// A free place of `size` bytes near `text`; beyond the low 2 GB if the program's arrays fill them: absolute addresses reach its
+/// operands there.
 fn place(taken: &[(u64, u64)], text: u64, size: u64) -> Option<u64> {
     let low = text <= 2 * BELOW;
     let wish = if low { 0x7000_0000 } else { text - BELOW };

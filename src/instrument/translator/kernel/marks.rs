@@ -1,12 +1,12 @@
-//! Calls of marker functions: what a thread executes between two of them belongs to the regions that it is in.
+//! Calls of marker functions: a thread's executions between two of them belong to the regions that it is in.
 //!
 //! ```text
 //!  hot:   marker's first block: rdi, rsi, rdx, rcx ─▶ region; asks rprof, and goes on when it has answered
 //!  rprof: counters now − counters at the thread's last call ─▶ totals of the path that it was on; then the path changes
 //! ```
 //!
-//! The counters themselves stay as they are, so that all other figures are what they are without markers. A call costs the
-//! thread an answer and rprof a look at each of the thread's counters.
+//! The counters themselves stay unchanged, so that markers do not affect any other figure. A call costs the thread an answer and
+//! rprof a read of each of the thread's counters.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -29,36 +29,36 @@ use crate::tracee::address::Address;
 use crate::tracee::markers::call::Call;
 use crate::tracee::markers::tracker::Tracker;
 
-/// Looking at counters may take so long in all; then regions have no counts.
+/// Longest total time for looking at counters; beyond it, regions have no counts.
 const MOST: Duration = Duration::from_secs(120);
 
-/// Which marked regions threads are in, and what their counters were when they came there.
+/// The marked regions that threads are in, and their counters when they entered them.
 #[derive(Debug, Default)]
 pub struct Marks {
     tracker: Tracker,
     /// By thread.
     before: HashMap<u32, Snapshot>,
-    /// By thread and marker function: its calls that may be made once more.
+    /// By thread and marker function: its calls that may be repeated.
     noted: HashMap<(u32, u64), Vec<Noted>>,
     spent: Duration,
     calls: u64,
     given_up: bool,
 }
 
-/// Calls of one function that are remembered: as many as signal handlers may interrupt one another in.
+/// Most calls of one function that are remembered: the depth of signal handlers that interrupt one another.
 const DEEPEST: usize = 16;
 
-/// A call that was noted, but perhaps not executed yet: a signal puts the thread back to the function's start, from where it calls again
-/// when the handler has returned.
+/// A recorded call that may not have been executed yet: a signal puts the thread back to the function's start, from where it
+/// calls again after the handler has returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Noted {
     /// RSP at the call.
     stack: u64,
-    /// How often the thread has executed the function by then, if this call was not executed.
+    /// The thread's executions of the function at that point, if this call was not executed.
     executed: u64,
 }
 
-/// Whether a call of a function that was `executed` so often is one of those `noted`, once more. Notes it if not.
+/// Whether a call repeats one of those in `noted`. Adds it if not.
 fn is_repeated(noted: &mut Vec<Noted>, call: Noted) -> bool {
     if noted.contains(&call) {
         return true;
@@ -76,13 +76,13 @@ fn is_repeated(noted: &mut Vec<Noted>, call: Noted) -> bool {
 /// Counters of a thread at its last marker call.
 #[derive(Debug, Default)]
 struct Snapshot {
-    /// Of which code space.
+    /// The number of its code cache.
     serial: u32,
     values: Vec<u64>,
 }
 
 impl Snapshot {
-    /// Adds what `thread` has counted since to the totals of `path`.
+    /// Adds the counts of the thread with this `region` since then to the totals of `path`.
     fn advance(&mut self, space: &mut CodeCache, regions: &Regions, region: u32, path: u32) {
         if self.serial != space.serial {
             // Its counters there began at 0.
@@ -137,7 +137,7 @@ impl Marks {
         }
     }
 
-    /// `thread` has executed its last in its code space.
+    /// `thread` will execute nothing more in its code cache.
     pub fn ended(&mut self, process: &Process, thread: &Thread) {
         let path = self.tracker.path(thread.ordinal);
         if path != 0 {
@@ -147,7 +147,7 @@ impl Marks {
         self.tracker.ended(thread.ordinal);
     }
 
-    /// `thread` leaves `space`, and goes on in another one with counters of 0.
+    /// `thread` leaves `space`, and continues in another code cache with counters of 0.
     pub fn moved(&mut self, space: &mut CodeCache, thread: &Thread) {
         let path = self.tracker.path(thread.ordinal);
         if path != 0 {
@@ -180,8 +180,8 @@ impl Marks {
 }
 
 impl CodeCache {
-    /// How often `thread` has begun to execute the block at `at`, in all versions: its counters, and what was counted in part since a
-    /// signal cut it in two.
+    /// The number of times that `thread` has begun to execute the block at `at`, in all versions: its counters, and the partial
+    /// executions cut short by signals.
     fn executions(&self, regions: &Regions, thread: &Thread, at: Address) -> u64 {
         let blocks = Version::ALL.iter().filter_map(|&version| self.find(version, at));
         let begun = blocks.map(|id| {
@@ -204,7 +204,7 @@ impl Run {
 }
 
 impl Writer<'_> {
-    /// Asks rprof before the first instruction of a marker function. No flag is changed.
+    /// Asks rprof before the first instruction of a marker function. Changes no flag.
     pub(crate) fn note_mark(&mut self) {
         self.unpark(0);
         self.point(0, self.plain());

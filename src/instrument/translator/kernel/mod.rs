@@ -1,4 +1,4 @@
-//! What the kernel does with a translated program: signals, system calls, memory that is executable.
+//! The kernel interface of a translated program: signals, system calls, executable memory.
 
 pub mod allocations;
 pub mod crash;

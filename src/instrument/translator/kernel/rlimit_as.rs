@@ -1,5 +1,5 @@
-//! Limits on address space that the program sets or reads itself (`setrlimit`, `getrlimit`, `prlimit64`): what we have
-//! mapped into it is large and does not count.
+//! Limits on address space that the program sets or reads itself (`setrlimit`, `getrlimit`, `prlimit64`): rprof's mappings in it
+//! are large and must not count.
 
 use libc::{RLIM_INFINITY, RLIMIT_AS, rlimit};
 use nix::errno::Errno;
@@ -13,11 +13,11 @@ use crate::tracee::memory::Memory;
 use crate::tracee::proc_status::read_status;
 use crate::tracee::thread::{Registers, Stopped};
 
-/// Code that may still come in, for which nobody can raise a hard limit then.
+/// Bytes for further code, because rprof cannot raise a hard limit later.
 const MORE_CODE: u64 = 16 * ARENA;
 const CAP_SYS_RESOURCE: u32 = 24;
 
-/// By how much the kernel's limits are above those that a process knows of.
+/// The amount by which the kernel's limits exceed those that a process sees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Allowance {
     soft: u64,
@@ -25,31 +25,31 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// For `ours` bytes of mappings.
+    /// The allowance for `ours` bytes of mappings.
     fn of(ours: u64) -> Self {
         Allowance { soft: ours, hard: ours + MORE_CODE }
     }
 
-    /// Where the kernel has `above` and the program means `limit`.
+    /// The allowance if the kernel's limit is `above` and the program's is `limit`.
     fn between(limit: rlimit, above: rlimit) -> Self {
         let more = |above: u64, limit: u64| if limit == RLIM_INFINITY { 0 } else { above.saturating_sub(limit) };
         Allowance { soft: more(above.rlim_cur, limit.rlim_cur), hard: more(above.rlim_max, limit.rlim_max) }
     }
 
-    /// What the kernel is told where the program means `limit`.
+    /// The kernel's limit for the program's `limit`.
     fn above(self, limit: rlimit) -> rlimit {
         let add = |limit: u64, more: u64| if limit == RLIM_INFINITY { limit } else { limit.saturating_add(more) };
         rlimit { rlim_cur: add(limit.rlim_cur, self.soft), rlim_max: add(limit.rlim_max, self.hard) }
     }
 
-    /// What the program means where the kernel has `limit`.
+    /// The program's limit for the kernel's `limit`.
     fn below(self, limit: rlimit) -> rlimit {
         let subtract = |limit: u64, more: u64| if limit == RLIM_INFINITY { limit } else { limit.saturating_sub(more) };
         rlimit { rlim_cur: subtract(limit.rlim_cur, self.soft), rlim_max: subtract(limit.rlim_max, self.hard) }
     }
 }
 
-/// A look at a limit, or a new one, as one of the three calls asks for it.
+/// The arguments of one of the three calls, which reads or sets a limit.
 struct Asked {
     /// 0: of the caller.
     pid: i32,
@@ -71,7 +71,7 @@ impl Asked {
 }
 
 impl Run {
-    /// A thread is about to look at limits or to set them.
+    /// A thread is about to read or set limits.
     pub fn limit(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
         let asked = Asked::by(&registers);
         let caller = self.threads.get(&stopped.tid()).ok_or(RunError::Gone)?.group;
@@ -81,7 +81,7 @@ impl Run {
             pid => self.threads.get(&Pid::from_raw(pid)).map(|t| t.group),
         };
         let status = whose.map(|_| read_status(caller)).transpose().map_err(|_| RunError::Gone)?;
-        // What a filter says of the call, the kernel must find out.
+        // Only the kernel can apply a filter to the call.
         let (Some(whose), Some(status)) = (whose, status.filter(|status| !status.filtered)) else {
             let (stopped, _) = self.execute(stopped, registers, site)?;
             return self.go_on(stopped);
@@ -118,7 +118,7 @@ impl Run {
         asked.old.map_or(Ok(()), |at| write(&process.memory, at, old))
     }
 
-    /// Bytes of our mappings in the address space of `group`.
+    /// Bytes of rprof's mappings in the address space of `group`.
     fn mapped_by_us(&self, group: Pid) -> u64 {
         let space = self.threads.values().find(|t| t.group == group).map(|t| t.process);
         let Some(process) = space.and_then(|space| self.processes.get(&space)) else { return 0 };
@@ -126,17 +126,17 @@ impl Run {
         code + process.image.regions.borrow().mapping().1
     }
 
-    /// Before we map something into the address space of `group`: lets us. Returns what the program means by its limit, if it
-    /// has set one.
+    /// Raises the limit before rprof maps memory into the address space of `group`. Returns the program's limit, if it has set
+    /// one.
     pub fn open_address_space(&self, group: Pid) -> Option<rlimit> {
         let allowance = self.allowances.get(&group)?;
         let limit = limit_of(group).ok()?;
-        // If it is refused, what there is must do.
+        // If the kernel refuses, the current limit has to suffice.
         let _ = set_limit(group, rlimit { rlim_cur: limit.rlim_max, ..limit });
         Some(allowance.below(limit))
     }
 
-    /// Afterwards: the program, which means `limit`, can map as much as before.
+    /// Restores the limit afterwards, so that the program, whose limit is `limit`, can map as much as before.
     pub fn close_address_space(&mut self, group: Pid, limit: Option<rlimit>) {
         let (Some(&old), Some(limit)) = (self.allowances.get(&group), limit) else { return };
         let above = Allowance { soft: self.mapped_by_us(group), ..old }.above(limit);
@@ -158,7 +158,7 @@ fn set_limit(pid: Pid, limit: rlimit) -> Result<(), Errno> {
     Errno::result(unsafe { libc::prlimit(pid.as_raw(), RLIMIT_AS, &raw const limit, std::ptr::null_mut()) }).map(drop)
 }
 
-/// Sets `limit`, or where we may not raise the hard limit so far, what it is; returns what was set.
+/// Sets `limit`, or the current hard limit if rprof may not raise it that far; returns the limit that was set.
 fn set_at_most(pid: Pid, limit: rlimit) -> Result<rlimit, Errno> {
     match set_limit(pid, limit) {
         Err(Errno::EPERM) => {

@@ -1,8 +1,8 @@
-//! Signals: the program's handler is to see the program's own state, and control is to come back to the cache.
+//! Signals: the program's handler must see the program's own state, and control must come back to the cache.
 //!
-//! A signal that arrives where the program's state is not known waits for at most a few instructions, which are executed
-//! one at a time. With the state restored the kernel builds the handler's frame itself; the stop at the handler's entry
-//! (PTRACE_SINGLESTEP) turns control back into the cache.
+//! A signal that arrives where the program's state is not known waits for at most a few single-stepped instructions. rprof
+//! restores the state, and the kernel itself builds the handler's frame; at the stop at the handler's entry (PTRACE_SINGLESTEP)
+//! rprof redirects control into the cache.
 
 use std::sync::atomic::Ordering;
 
@@ -26,18 +26,18 @@ use crate::tracee::address::{Address, CacheAddress};
 use crate::tracee::thread::{Mode, Registers, SignalInfo, Stopped};
 use crate::tracee::wait::{Event, Stop};
 
-/// More steps than any sequence of ours has instructions.
+/// More steps than any of the translator's sequences has instructions.
 const MAX_STEPS: usize = 200;
 
-/// What the registers of a thread in the cache were turned into.
+/// The result of mapping the registers of a thread in the cache to the program's.
 pub(crate) enum State {
     /// The program's.
     Program,
     /// They are the program's already: it is outside the cache.
     Outside,
-    /// In the middle of our own instructions.
+    /// In the middle of the translator's own instructions.
     Between,
-    /// Perhaps there, perhaps not: it goes on elsewhere in the cache, and they were changed.
+    /// The registers were changed so that the thread continues elsewhere in the cache; its state there may be known or not.
     Continued,
 }
 
@@ -49,16 +49,16 @@ impl Run {
         if let Some((at, end)) = self.threads.get_mut(&tid).and_then(|thread| thread.cut_off.take()) {
             let registers = stopped.registers()?;
             if registers.rip == end.get() {
-                // As the CPU has it; the address of the fault is right.
+                // As the CPU reports it; the address of the fault is correct.
                 stopped.set_registers(&Registers { rip: at.get(), ..registers })?;
                 return self.deliver(stopped, signal, info);
             }
         }
-        // What leaves the cache cannot fetch an instruction, and that has another code.
+        // A thread that leaves the cache faults on an instruction fetch, whose `si_code` is never SI_KERNEL.
         if signal == libc::SIGSEGV && info.si_code != SI_KERNEL {
             let registers = stopped.registers()?;
             let (process, _) = self.process(tid)?;
-            // Nobody stands there but who is about to leave it.
+            // Only a thread that is about to leave native code is there.
             if find_text(&process.text, Address::new(registers.rip)).is_some() {
                 if info.si_code <= 0 {
                     self.defer_merged(tid, signal, info);
@@ -79,7 +79,7 @@ impl Run {
         }
         if matches!(signal, libc::SIGSEGV | libc::SIGBUS) && info.si_code > 0 {
             if let Some(native) = self.call_peeked_at(&stopped)? {
-                // The kernel cannot read it, either, and says so.
+                // The kernel cannot read it either, and reports the error.
                 let (stopped, _) = self.restore_signal_state(stopped, signal)?;
                 let registers = stopped.registers()?;
                 stopped.set_registers(&Registers { rip: native.get(), orig_rax: u64::MAX, ..registers })?;
@@ -98,7 +98,8 @@ impl Run {
         self.deliver(stopped, signal, info)
     }
 
-    /// The call or return that a thread was about to do by an instruction of ours which faulted, where the program's would not.
+    /// The call or return that a thread was about to execute when one of the translator's instructions faulted and the program's
+    /// would not.
     fn failed_transfer(&mut self, stopped: &Stopped, info: &SignalInfo) -> Result<Option<Transfer>, RunError> {
         let registers = stopped.registers()?;
         let (process, _) = self.process(stopped.tid())?;
@@ -106,14 +107,15 @@ impl Run {
         if space.point_at(at).is_none() {
             return Ok(space.transfer_at(at));
         }
-        // What reads the program's word and writes the one below has a point. The word itself is the program's to fault on.
+        // The instruction that reads the program's word and writes the one below has a point. A fault on the word itself is the
+        // program's.
         // SAFETY: the siginfo of a fault holds an address.
         let fault = unsafe { info.si_addr() } as u64;
         let writes = (registers.rsp.wrapping_sub(8)..registers.rsp).contains(&fault);
         Ok(space.return_at(at).filter(|_| writes))
     }
 
-    /// Lets a thread that faulted in such an instruction go on where the program has the call or return.
+    /// Completes the program's call or return for a thread that faulted in such an instruction.
     fn transfer_anew(&mut self, stopped: Stopped, signal: i32, transfer: Transfer) -> Result<(), RunError> {
         let mut registers = stopped.registers()?;
         let thread = self.threads.get(&stopped.tid()).ok_or(RunError::Gone)?;
@@ -124,7 +126,8 @@ impl Run {
         self.go_on(stopped)
     }
 
-    /// The system call of a thread that reads what is asked of it ([`Stubs::peek`](crate::instrument::translator::code_cache::stubs::Stubs)).
+    /// The system call of a thread that reads the call's arguments
+    /// ([`Stubs::peek`](crate::instrument::translator::code_cache::stubs::Stubs)).
     fn call_peeked_at(&mut self, stopped: &Stopped) -> Result<Option<CacheAddress>, RunError> {
         let at = CacheAddress::new(stopped.registers()?.rip);
         let site = self.site_of_call(stopped.tid())?;
@@ -149,7 +152,7 @@ impl Run {
         let tid = stopped.tid();
         let fate = self.fate(tid, signal)?;
         let mut registers = stopped.registers()?;
-        // The state matters to a core dump, too, and to whoever asks where it was.
+        // A core dump and the crash report need the program's state, too.
         let dumps = fate == Fate::Default && dumps_core(signal);
         if fate != Fate::Caught && !dumps {
             stopped.resume_raw(Mode::Continue, signal)?;
@@ -163,7 +166,7 @@ impl Run {
         for _ in 0..MAX_STEPS {
             state = self.as_the_program_has_it(tid, &mut registers)?;
             match state {
-                // It would fault again.
+                // A single step would fault again.
                 State::Between if dumps && is_fault(signal, &info) => stopped.set_registers(&registers)?,
                 State::Continued => {
                     stopped.set_registers(&registers)?;
@@ -213,7 +216,7 @@ impl Run {
         self.go_on(stopped)
     }
 
-    /// Sends again what could not be delivered when it came; `take_resent` gives it its own siginfo back.
+    /// Sends deferred signals again; `take_resent` restores their siginfo.
     pub fn send_deferred(&mut self, tid: nix::unistd::Pid) {
         let Some(thread) = self.threads.get_mut(&tid) else { return };
         let group = thread.group;
@@ -224,7 +227,8 @@ impl Run {
         }
     }
 
-    /// Turns the registers of a thread in the cache into the program's, and its counts with them. It is about to go on elsewhere.
+    /// Maps the registers of a thread in the cache to the program's, and corrects its counts accordingly. The thread is about to
+    /// continue elsewhere.
     pub(crate) fn as_the_program_has_it(
         &mut self,
         tid: nix::unistd::Pid,
@@ -294,7 +298,7 @@ impl Run {
         Ok(State::Program)
     }
 
-    /// As `as_the_program_has_it`, for a thread that is to be released; steps until its state is known.
+    /// As `as_the_program_has_it`, for a thread about to be released; steps until its state is known.
     pub fn leave_cache(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
         let mut stopped = stopped;
@@ -326,7 +330,7 @@ impl Run {
     }
 }
 
-/// Makes the registers of a thread those behind the call or return that it was about to do.
+/// Sets the registers of a thread to those after the call or return that it was about to execute.
 fn complete(thread: &Thread, process: &Process, transfer: Transfer, registers: &mut Registers) -> State {
     let get = |offset| thread.regions.borrow().get(thread.region, offset);
     match transfer {
@@ -348,7 +352,7 @@ fn complete(thread: &Thread, process: &Process, transfer: Transfer, registers: &
     State::Program
 }
 
-/// Puts registers back that stand elsewhere.
+/// Restores registers that are elsewhere.
 pub(crate) fn restore(thread: &Thread, process: &Process, block: BlockId, moved: Moved, registers: &mut Registers) {
     let space = process.image.space.borrow();
     let block = space.block(block);
@@ -376,7 +380,7 @@ pub(crate) fn restore(thread: &Thread, process: &Process, block: BlockId, moved:
         Moved::Lent(register) => lent(register, registers),
         Moved::Rcx => registers.rcx = get(layout::SAVE_RCX),
         Moved::RcxAndLent(register) => {
-            // What is lent may be RCX, which is not the program's.
+            // The lent register may be RCX, whose lent value is not the program's.
             lent(register, registers);
             registers.rcx = get(layout::SAVE_RCX);
         }
@@ -393,7 +397,7 @@ pub(crate) fn restore(thread: &Thread, process: &Process, block: BlockId, moved:
     }
 }
 
-/// Only the instructions before `offset` were executed: they are counted as a block of their own.
+/// Corrects the counts if only the instructions before `offset` were executed: rprof counts them as a block of their own.
 pub(crate) fn uncount(thread: &Thread, process: &Process, block: BlockId, offset: u16, at: CacheAddress) {
     let mut space = process.image.space.borrow_mut();
     let b = space.block(block);
@@ -409,8 +413,8 @@ pub(crate) fn uncount(thread: &Thread, process: &Process, block: BlockId, offset
     }
 }
 
-/// What an instruction that is to be executed anew has summed: the iterations so far of a `rep` instruction are added, as
-/// it goes on as a new one; active lanes are taken back.
+/// Corrects the run-time sum of an instruction that will be executed again: adds the iterations so far of a `rep` instruction,
+/// because the rest counts as a new one; subtracts active lanes.
 fn settle_sum(thread: &Thread, process: &Process, block: BlockId, offset: u16, at: CacheAddress, rcx: u64) {
     let Some((slot, sum)) = process.image.space.borrow().sum_before(block, offset, at) else { return };
     let regions = thread.regions.borrow();
@@ -428,12 +432,13 @@ fn settle_sum(thread: &Thread, process: &Process, block: BlockId, offset: u16, a
     regions.adjust(thread.region, slot, change);
 }
 
-/// What a `rep` instruction was about to access `from` times was noted last in the thread's buffer: it was `so_far` times.
+/// Changes the repeat count of the last records in the thread's buffer from `from` to `so_far`, for an interrupted `rep`
+/// instruction.
 fn shorten_noted(regions: &Regions, thread: &Thread, space: &CodeCache, from: u64, so_far: u64) {
     const NUMBER: u64 = u32::MAX as u64;
     let (region, first) = (thread.region, u64::from(thread.version.buffer()));
     let end = regions.get(region, layout::CURSOR).wrapping_sub(regions.base(region).get());
-    // A load and a store at most. If the buffer was emptied since, it is too late.
+    // At most a load and a store. If the buffer was emptied since, they cannot be corrected.
     for at in (1..=2).filter_map(|i| end.checked_sub(i * u64::from(REPEATED))).take_while(|&at| at >= first) {
         let number = regions.get(region, at as u32 + 8) & NUMBER;
         let is_repeated =
@@ -468,8 +473,8 @@ pub(crate) fn value(registers: &mut Registers, register: Gpr) -> &mut u64 {
     }
 }
 
-/// SIGILL, SIGFPE and SIGTRAP tell the handler the instruction's address, SIGSYS that behind the system call: the
-/// program's, not the cache's.
+/// Replaces the cache address in a siginfo by the program's: SIGILL, SIGFPE and SIGTRAP report the instruction's address, SIGSYS
+/// the address behind the system call.
 fn fix_address(info: &mut SignalInfo, signal: i32, cache: u64, program: u64) {
     const ADDRESS: usize = 16;
     let tells = matches!(signal, libc::SIGILL | libc::SIGFPE | libc::SIGTRAP | libc::SIGSYS) && info.si_code > 0;

@@ -10,11 +10,11 @@ use crate::instrument::x86_64::emit::{R10, RAX, RCX, RDI, RDX, RSI};
 use crate::isa::x86_64::system_call;
 
 impl Writer<'_> {
-    /// The `syscall`, after a look at what call it is. RCX is free: the instruction overwrites it.
+    /// Writes the `syscall`, after a check of its number. RCX is free: the instruction overwrites it.
     pub(crate) fn system(&mut self, counted: bool) {
         let program = self.last_offset();
         let tables = self.space.tables_at();
-        // RCX is the program's so far, as the point here says.
+        // RCX still holds the program's value, as the point here states.
         if !counted {
             self.unit.hot.load(RCX, layout::counter(self.slot));
             self.point(program, Moved::RcxIsNext);
@@ -43,7 +43,7 @@ impl Writer<'_> {
         self.slow_call(CallSite { native, after });
     }
 
-    /// Counts the call by its number, where that is not a constant of the block. RCX and R11 are free: the call overwrites both.
+    /// Counts the call by its number, if that is not a constant of the block. RCX and R11 are free: the call overwrites both.
     ///
     /// ```text
     /// movzx ecx, ah         0: numbers below 256
@@ -74,7 +74,7 @@ impl Writer<'_> {
         self.point(program, Moved::RcxIsNext);
     }
 
-    /// One more in the counter that AL says, from `first` on.
+    /// Increments the counter with the index AL, from `first` on.
     fn add_to_number(&mut self, first: u32) {
         let program = self.last_offset();
         self.unit.hot.raw(&[0x0f, 0xb6, 0xc8]); // movzx ecx, al
@@ -92,9 +92,9 @@ impl Writer<'_> {
         }
     }
 
-    /// Class 2: ENOSYS; 3: the call, then the mask is noted; 4: rprof for SIGTRAP and SIGSEGV, else the call; 5: rprof
-    /// if it maps something executable, fixed, or large where somebody wants to know of it, else the call; 1: rprof, or the
-    /// call if it makes a task that can be traced.
+    /// Writes the slow path of a call by its class. 2: ENOSYS; 3: the call, then the code stores the mask; 4: rprof for SIGTRAP
+    /// and SIGSEGV, else the call; 5: rprof if it maps executable, fixed, or (if the access sink wants to know) large memory,
+    /// else the call; 1: rprof, or the call if it makes a task that can be traced.
     pub(crate) fn slow_call(&mut self, site: CallSite) {
         let id = self.space.call_sites.len() as u64;
         self.space.call_sites.push(site);

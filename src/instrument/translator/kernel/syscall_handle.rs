@@ -1,5 +1,5 @@
-//! System calls that rprof looks at: those that change what is executable, return from a signal, set the GS base, make a task
-//! that cannot be traced, lock all memory, or limit it.
+//! System calls that rprof handles: those that change executable memory, return from a signal, set the GS base, make a task that
+//! cannot be traced, lock all memory, or limit it.
 
 use std::ops::Range;
 
@@ -59,7 +59,7 @@ impl Run {
         }
     }
 
-    /// The system call that a thread named in its mailbox last.
+    /// The last system call in a thread's mailbox.
     pub fn site_of_call(&mut self, tid: Pid) -> Result<Option<CallSite>, RunError> {
         let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
         let id = thread.regions.borrow().get(thread.region, layout::SITE);
@@ -101,7 +101,7 @@ impl Run {
     fn mmap(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
         let tid = stopped.tid();
         let (protection, flags) = (registers.rdx, registers.r10);
-        // What is shared may be written at another address.
+        // Shared memory may be written at another address.
         let changing = flags & (libc::MAP_ANONYMOUS | libc::MAP_SHARED) as u64 != 0 || protection & WRITE != 0;
         let (process, _) = self.process(tid)?;
         let executable = protection & EXEC != 0;
@@ -115,7 +115,7 @@ impl Run {
             stopped.set_registers(&after)?;
             self.process(tid)?.0.forget_text(from, to);
             self.tell_unmapped(tid, from, to);
-            // Stacks are made accessible later; other reservations are divided by whoever makes them.
+            // Stacks become accessible later; the code that makes other reservations divides them later.
             let is_used = protection & WRITE != 0 || flags & libc::MAP_STACK as u64 != 0;
             if flags & libc::MAP_ANONYMOUS as u64 != 0 && is_used {
                 self.tell_allocated(tid, &registers, site, (from, to));
@@ -156,7 +156,7 @@ impl Run {
         self.go_on(stopped)
     }
 
-    /// Where the first hole in `from..to` is: a call that fails there has changed what stands before it.
+    /// The first hole in `from..to`: a call that fails there has changed the memory before it.
     fn mapped_until(&mut self, tid: Pid, from: Address, to: Address) -> Address {
         let Ok((process, _)) = self.process(tid) else { return from };
         let maps = read_maps(process.pid).unwrap_or_default();
@@ -183,7 +183,7 @@ impl Run {
         self.go_on(stopped)
     }
 
-    /// What is attached may be written at another address.
+    /// Attached memory may be written at another address.
     fn shmat(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
         let tid = stopped.tid();
         let (mut stopped, after) = self.execute(stopped, registers, site)?;
@@ -214,7 +214,7 @@ impl Run {
         if differs { self.part(stopped) } else { Ok(stopped) }
     }
 
-    /// Our own mappings are large and nearly empty: memory is locked page by page, as it is used.
+    /// Locks memory page by page, as it is used, because rprof's mappings are large and nearly empty.
     fn mlockall(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
         let asked = Registers { rdi: registers.rdi | libc::MCL_ONFAULT as u64, ..registers };
         let (stopped, after) = self.execute(stopped, asked, site)?;
@@ -222,7 +222,8 @@ impl Run {
         self.go_on(stopped)
     }
 
-    /// The GS base is ours: the program's stands in its region. A shadow stack would not survive translation.
+    /// Emulates the GS base: rprof uses the register, and the program's base is in the thread's region. A shadow stack would not
+    /// survive translation.
     fn arch_prctl(&mut self, stopped: Stopped, registers: Registers, site: CallSite) -> Result<(), RunError> {
         let tid = stopped.tid();
         let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
@@ -251,7 +252,7 @@ impl Run {
     }
 }
 
-/// Asks for reading instead of executing.
+/// Requests read instead of execute permission.
 fn stripped(registers: Registers, strip: bool) -> Registers {
     if strip { Registers { rdx: registers.rdx & !EXEC | READ, ..registers } } else { registers }
 }

@@ -1,4 +1,4 @@
-//! What translated code does with a system call, decided in line by its number.
+//! How translated code treats a system call, decided in line by its number.
 
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::shared::Shared;
@@ -13,17 +13,18 @@ pub enum CallClass {
     Stop = 1,
     /// Answered with ENOSYS in line (`rseq`).
     Absent = 2,
-    /// Executed in the cache, then the signal mask is noted.
+    /// Executed in the cache; then the code stores the signal mask.
     Mask = 3,
-    /// `rt_sigaction`: rprof looks at it first if it is about a signal that our traps raise, too.
+    /// `rt_sigaction`: rprof looks at it first if it concerns a signal that rprof's traps also raise.
     Action = 4,
-    /// `mmap`: rprof looks at it first if what it maps is executable, may replace what was there, or is a large allocation
-    /// where somebody wants to know of those.
+    /// `mmap`: rprof looks at it first if the mapping is executable, may replace another one, or is a large allocation and the
+    /// access sink wants to know of those.
     Map = 5,
 }
 
-/// Calls that rprof must see: those that protect, move, unmap or replace text, set the GS base, return from a signal, trace, make a task,
-/// lock all memory, or limit it. Text is expected to stay what it is while it may not be written: `madvise`, and changes of its file by others, are not seen.
+/// Calls that rprof must see: those that protect, move, unmap or replace text, set the GS base, return from a signal, trace, make
+/// a task, lock all memory, or limit it. rprof assumes that text does not change while it is not writable: it does not see
+/// `madvise`, or changes of the file by others.
 const STOP: [i64; 15] = [
     libc::SYS_ptrace,
     libc::SYS_clone,

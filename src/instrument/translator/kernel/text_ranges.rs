@@ -1,15 +1,15 @@
-//! Which of the program's memory is executable as the program sees it, and what becomes of each piece.
+//! The program's executable memory as the program sees it, and the treatment of each piece.
 
 use crate::tracee::address::Address;
 use crate::tracee::maps::Mapping;
 use crate::tracee::modules::Located;
 
-/// What is done with executable memory.
+/// The treatment of executable memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Treatment {
-    /// Translated and counted; not executable in truth.
+    /// Translated and counted; the kernel's mapping is not executable.
     Translate,
-    /// Executed as it is and not counted: it can be written, here or at another address, or is no file's.
+    /// Executed natively and not counted: it is writable, here or at another address, or not backed by a file.
     Native,
 }
 
@@ -20,9 +20,9 @@ pub struct TextRange {
     pub start: Address,
     /// One past the last.
     pub end: Address,
-    /// What is done with it.
+    /// Its treatment.
     pub treatment: Treatment,
-    /// Whose it is, once that was looked up.
+    /// Its module, once it was looked up.
     pub located: Option<Located>,
 }
 
@@ -49,7 +49,7 @@ pub fn find_text(text: &[TextRange], at: Address) -> Option<&TextRange> {
     text.get(i).filter(|t| t.start <= at && t.treatment == Treatment::Translate)
 }
 
-/// Where the translatable text that holds `at` ends, or goes on for `enough` bytes: pieces side by side are one.
+/// End of the translatable text that holds `at`, or an address at least `enough` bytes on: adjacent pieces count as one.
 pub fn text_until(text: &[TextRange], at: Address, enough: u64) -> Option<Address> {
     let first = text.partition_point(|t| t.end <= at);
     let mut end = None;
@@ -86,7 +86,7 @@ pub fn remove_text(text: &mut Vec<TextRange>, from: Address, to: Address) -> boo
     translated
 }
 
-/// Adds a piece in place of whatever was there.
+/// Adds a piece, which replaces any others in its range.
 pub fn add_text(text: &mut Vec<TextRange>, range: TextRange) {
     remove_text(text, range.start, range.end);
     let i = text.partition_point(|t| t.start < range.start);

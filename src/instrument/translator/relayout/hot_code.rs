@@ -1,7 +1,8 @@
-//! Hot blocks are written a second time, once it is known which they are: close together, in the order in which they are
-//! executed ([`chains`](crate::instrument::translator::relayout::pettis_hansen)), and with fewer counters ([`flow`](crate::instrument::translator::translate::edge_counters)). Every exit and every lookup that
-//! led to where they stood first then leads to where they stand now; both count. What is hot of a leaf is written where it is
-//! called, besides ([`copies`](crate::instrument::translator::relayout::inline_emit)).
+//! Hot blocks are written a second time, once they are known: close together, in the order in which they are executed
+//! ([`pettis_hansen`](crate::instrument::translator::relayout::pettis_hansen)), and with fewer counters
+//! ([`edge_counters`](crate::instrument::translator::translate::edge_counters)). rprof then relinks every exit and every lookup
+//! from the first copy to the new one; both count. The hot blocks of a leaf are also inlined at its calls
+//! ([`inline_emit`](crate::instrument::translator::relayout::inline_emit)).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -26,64 +27,66 @@ use crate::instrument::x86_64::quick::has_quick_loop;
 use crate::tracee::address::Address;
 use crate::tracee::wake_up::WakeUp;
 
-/// When the blocks of a code space are placed first after its start: a program that ends sooner has nothing of it. (Measured with
-/// 25 ms instead of 300, Intel with AVX-512: an interpreter of 0.26 s 1.21 times native instead of 1.34, a quicksort of 0.12 s 1.21
+/// Time from the start of a code cache to its first relayout: a program that ends sooner does not benefit. (Measured with 25 ms
+/// instead of 300, Intel with AVX-512: an interpreter of 0.26 s 1.21 times native instead of 1.34, a quicksort of 0.12 s 1.21
 /// instead of 1.45.)
 const FIRST: Duration = Duration::from_millis(25);
-/// How long after that they are placed again, if something else is hot by then.
+/// Time from there to the second relayout, which happens if other blocks are hot by then.
 const AGAIN: Duration = Duration::from_millis(300);
-/// A code space that grew by more than one block in so many since the look before is still being filled: the program
-/// starts, what is hot will soon be something else, and whoever asks would wait for the plan.
+/// A code cache in which more than one block in this many is new since the previous check is still filling: the program is
+/// starting, other blocks will soon be hot, and threads that ask for translations would wait for the plan.
 const FILLING: usize = 32;
-/// For how long at most such a space is put off: so many times as long.
+/// Longest delay of relayout for such a cache, as a multiple of the first wait.
 const PUT_OFF: u32 = 36;
-/// How much longer it takes each time.
+/// Factor by which the interval grows each time.
 const LONGER: u32 = 4;
-/// How often it is looked whether that time has come, at most.
+/// Shortest interval between two checks whether relayout is due.
 const LOOK: Duration = Duration::from_millis(25);
-/// The share of what was executed of late that is in hot blocks.
+/// Share of recent execution that the hot blocks cover.
 const HOT: f64 = 0.995;
-/// If so much of it was in blocks that are well placed, they stay where they are.
+/// If well-placed blocks cover this share of it, no block is relaid out.
 const WELL_PLACED: f64 = 0.9;
-/// A block is not well placed if so many times less was executed until then than since.
+/// A block is not well placed if less than one part in this many of the recent execution had been seen when it was placed.
 const LITTLE: u64 = 8;
-/// See [`PlacingSettings::worth`]: it takes longer to place it than that can save (measured: of 26,000 hot blocks of a cc1 that
-/// starts 10,000 are left, and a file of 100 lines is compiled in 0.95 s instead of 1.1).
+/// See [`PlacingSettings::worth`]: relayout of a rarer block takes longer than it can save (measured: of 26,000 hot blocks of a
+/// starting cc1, 10,000 remain, and a file of 100 lines is compiled in 0.95 s instead of 1.1).
 const WORTH: u64 = 500;
-/// So many hot blocks may lie on more small pages than the processor remembers. For fewer, huge pages are only memory taken.
+/// From this many hot blocks on, they may lie on more small pages than the TLB holds. For fewer, huge pages only cost memory.
 const MANY: usize = 2000;
-/// So many have more taken branches than it remembers, and more code than is quickly at hand (measured: CPython has 4,000 hot
-/// blocks and is slower if branches are spared, but faster if indirect calls compare their usual target in place; it is the other
-/// way round with 3,000 functions that call two others each, which have 15,000, and with cc1, which has 58,000).
+/// From this many hot blocks on, they have more taken branches than the branch target buffer holds, and more code than the
+/// instruction caches hold (measured: CPython has 4,000 hot blocks and is slower if branches are spared, but faster if indirect
+/// calls compare their usual target in place; the opposite holds for 3,000 functions that call two others each, which have
+/// 15,000, and for cc1, which has 58,000).
 const MANY_BRANCHES: usize = 10_000;
 /// See [`PlacingSettings::leaf_bytes`].
 const LEAF_BYTES: usize = 160;
-/// A chain that has grown to so many bytes has no more copies: an arena has room for any chain without.
+/// Once a chain has this many bytes, rprof inlines no more leaves into it: an arena has room for any chain without inlined
+/// bodies.
 const COPIES: usize = 256 << 10;
-/// Threads whose counts are looked at.
+/// Number of threads whose counts are read.
 const THREADS: usize = 4;
 
-/// When and how hot blocks are placed.
+/// When and how hot blocks are relaid out.
 #[derive(Debug, Clone, Copy)]
 pub struct PlacingSettings {
-    /// How long after a program's start they are placed first.
+    /// Time from a program's start to the first relayout.
     pub after: Duration,
-    /// How long after that again; from then on it takes longer each time.
+    /// Time from there to the second relayout; the interval grows each time.
     pub again: Duration,
-    /// From so many on they have more taken branches than the processor remembers: their landings spare them at the cost of
-    /// flags that are saved.
+    /// From this many hot blocks on, they have more taken branches than the branch target buffer holds: their landings avoid
+    /// taken branches, at the cost of saving the flags.
     pub spare_branches_from: usize,
-    /// From so many on their code is to be short: returns share what looks their address up, and indirect calls do not compare
-    /// their usual target in place. (Not measured on AMD's.)
+    /// From this many hot blocks on, their code is kept short: returns share a lookup stub, and indirect calls do not compare
+    /// their usual target in place. (Not measured on AMD.)
     pub short_code_from: usize,
-    /// What was executed less often since the look before stays where it is.
+    /// Blocks executed less often than this since the previous look are not relaid out.
     pub worth: u64,
-    /// A leaf is copied in place of a call if so many bytes of it are hot at most.
+    /// Largest number of hot bytes of a leaf that rprof inlines.
     pub leaf_bytes: usize,
 }
 
 impl Default for PlacingSettings {
-    /// What was found best for this CPU. Where a `loop` is quick, no landing takes a branch anyway.
+    /// The settings that measured best for this CPU. Where `loop` is quick, no landing takes a branch anyway.
     fn default() -> Self {
         let spare_branches_from = if has_quick_loop() { usize::MAX } else { MANY_BRANCHES };
         PlacingSettings {
@@ -97,28 +100,28 @@ impl Default for PlacingSettings {
     }
 }
 
-/// What is known of how hot blocks are.
+/// The state of relayout: recent counts, and the plan.
 #[derive(Debug)]
 pub struct Placing {
     settings: PlacingSettings,
     begun: Instant,
     due: Instant,
     interval: Duration,
-    /// Counts when we looked last.
+    /// Counts at the last look.
     before: Vec<u64>,
-    /// How many blocks there were when it was looked whether it is time.
+    /// Number of blocks at the previous check whether relayout is due.
     blocks: usize,
-    /// How often hot blocks were placed.
+    /// Number of relayouts so far.
     pub(crate) round: u32,
-    /// What was executed between each round and the one before: bytes of blocks. The first is of blocks that are in no round: 0.
+    /// Execution between each round and the one before, in bytes of blocks. The first entry is for blocks in no round: 0.
     executed: Vec<u64>,
     /// Chains still to be written.
     plan: VecDeque<Vec<Placed>>,
-    /// What they are of, by the blocks' addresses.
+    /// The hot blocks of those chains, by address.
     hot_blocks: AddressMap<u64, HotBlock>,
-    /// Regions of the threads whose counts were looked at.
+    /// Regions of the threads whose counts were read.
     regions: Vec<u32>,
-    /// How many blocks were hot when they were placed last.
+    /// Number of hot blocks at the last relayout.
     hot: usize,
 }
 
@@ -142,13 +145,12 @@ impl Placing {
         }
     }
 
-    /// When it is looked for hot blocks again.
+    /// Time of the next look for hot blocks.
     pub fn due(&self) -> Instant {
         self.due
     }
 
-    /// Whether hot blocks are to be placed in a code space that has `blocks` by now. One that is still being filled is
-    /// put off.
+    /// Whether relayout is due in a code cache that has `blocks` by now. Relayout of a cache that is still filling waits.
     fn is_time(&mut self, now: Instant, blocks: usize) -> bool {
         let new = blocks.saturating_sub(std::mem::replace(&mut self.blocks, blocks));
         let is_due = now >= self.due;
@@ -159,7 +161,7 @@ impl Placing {
         is_due && !fills
     }
 
-    /// How often each counter was increased since the last look, if it is time for another.
+    /// The increase of each counter since the last look.
     fn look(&mut self, now: Instant, counts: Vec<u64>) -> Vec<u64> {
         self.due = now + self.interval;
         self.interval *= LONGER;
@@ -174,14 +176,14 @@ impl Placing {
 #[derive(Debug)]
 pub struct Looks {
     looked: Instant,
-    /// For code spaces that begin.
+    /// Settings for new code caches.
     pub settings: PlacingSettings,
-    /// Interrupts our wait; without it we look when there is something else to do.
+    /// Interrupts rprof's wait; without it, rprof looks when another event wakes it.
     _wake_up: Option<WakeUp>,
 }
 
 impl Looks {
-    /// From now on, for code spaces whose blocks are placed so.
+    /// Looks from now on, for code caches with these settings.
     pub fn new(settings: PlacingSettings) -> Self {
         let mut wake_up = WakeUp::new().ok();
         if wake_up.as_mut().is_some_and(|w| w.set(settings.after.min(LOOK)).is_err()) {
@@ -200,13 +202,13 @@ impl Looks {
 }
 
 impl Run {
-    /// Plans new places for the hot blocks of code spaces whose time has come.
+    /// Plans the relayout of all code caches for which it is due.
     pub fn look_for_hot_blocks(&mut self) {
         let now = Instant::now();
         if !self.looks.is_time(now) {
             return;
         }
-        // As good a moment as any: now and then, and nobody waits.
+        // A suitable moment: this code runs now and then, and no thread waits for it.
         heap::advise();
         for (&id, process) in &mut self.processes {
             let (is_time, slots) = {
@@ -232,11 +234,11 @@ impl Run {
 }
 
 impl CodeCache {
-    /// The blocks that nearly everything was spent in which was executed `recent`ly: (block, executions).
+    /// The blocks that cover nearly all `recent` execution: (block, executions).
     fn hot_blocks(&mut self, recent: &[u64]) -> Vec<(BlockId, u64)> {
         let mut all = 0;
         let mut placed_in = vec![0u64; self.placing.executed.len()];
-        // Copies are counted with what they are of.
+        // Inlined blocks count for their originals.
         let mut counts = vec![0u64; self.blocks.len()];
         for (id, block) in self.blocks.iter().enumerate().filter(|(_, b)| b.alive && b.version == Version::Plain) {
             let count = recent.get(block.slot as usize).map_or(0, |&n| (n as i64 / block.scale()).unsigned_abs());
@@ -248,7 +250,7 @@ impl CodeCache {
                 placed_in[block.placed as usize] += weight;
             }
         }
-        // What was known when they were placed may have been little.
+        // Rounds planned from few executions do not count as good placement.
         let known = self.placing.executed.iter().zip(&placed_in).skip(1).filter(|(then, _)| **then >= all / LITTLE);
         let well_placed: u64 = known.map(|(_, weight)| weight).sum();
         self.placing.executed.push(all);
@@ -274,25 +276,26 @@ impl CodeCache {
         hot.into_iter().filter(|block| block.2 >= worth).map(|&(_, id, count)| (id, count)).collect()
     }
 
-    /// Whether a block that is placed in round `places` (0: in none) is to spare taken branches.
+    /// Whether a block that is placed in round `places` (0: in none) avoids taken branches.
     pub(crate) fn spares_taken_branches(&self, places: u32) -> bool {
         places > 0 && self.placing.hot >= self.placing.settings.spare_branches_from
     }
 
-    /// Whether there are so many hot blocks that their code is to be short.
+    /// Whether the number of hot blocks calls for short code.
     pub(crate) fn is_to_be_short(&self) -> bool {
         self.placing.hot >= self.placing.settings.short_code_from
     }
 
-    /// What is called or looked up begins a chain: what that needs stands right before it.
+    /// Whether the block at `at` begins a chain: so do blocks that are called or looked up, because their entry code directly
+    /// precedes them.
     fn begins_chain(&self, at: Address) -> bool {
         let place = Version::Plain.place(at);
         let looked_up = self.entries.contains_key(&place) || self.callee_entries.contains_key(&place);
         looked_up || self.callees.contains(&place)
     }
 
-    /// What the cache can run into behind `block`: nothing that begins a chain, but for what its jump usually goes to. And
-    /// whether it is one of those itself.
+    /// The blocks that may follow `block` in a chain, and whether `block` is its own successor. Blocks that begin a chain are
+    /// excluded, except for the usual target of its indirect jump.
     fn runs_into(&self, block: &Decoded) -> ([Option<Address>; 2], bool) {
         if block.end == End::JumpIndirect {
             let is_called = |at: &Address| self.callees.contains(&Version::Plain.place(*at));
@@ -302,8 +305,8 @@ impl CodeCache {
         (all.map(|s| s.filter(|at| !self.begins_chain(*at))), all.contains(&Some(block.start)))
     }
 
-    /// Writes the next chain of the plan; `false` if there is none. An address that is looked up keeps its first entry,
-    /// which then leads to the new copy.
+    /// Writes the next chain of the plan; `false` if there is none. A looked-up address keeps its first entry, which then leads
+    /// to the new copy.
     pub(crate) fn place_some(&mut self, source: &mut Source<'_>) -> bool {
         let Some(chain) = self.placing.plan.pop_front() else { return false };
         self.place(source, &chain);
@@ -317,7 +320,7 @@ impl CodeCache {
         true
     }
 
-    /// What cannot be written stays where it is.
+    /// Writes a chain; blocks that cannot be written keep their old copy.
     fn place(&mut self, source: &mut Source<'_>, chain: &[Placed]) {
         let Some(&Placed { at: start, .. }) = chain.first() else { return };
         let Ok(mut unit) = self.begin_unit(Version::Plain, start) else { return };
@@ -330,7 +333,7 @@ impl CodeCache {
         self.close(unit);
     }
 
-    /// Writes a chain of hot blocks, as far as it goes; returns the address that it runs into.
+    /// Writes a chain of hot blocks, up to the first that cannot be written; returns the address that it runs into.
     pub(crate) fn write_placed(
         &mut self,
         source: &mut Source<'_>,
@@ -340,7 +343,7 @@ impl CodeCache {
     ) -> Option<Address> {
         let mut next = chain.first().map(|p| p.at);
         for (i, &Placed { at, next_flows, next_is_alone }) in chain.iter().enumerate() {
-            // Text that was changed meanwhile is not placed any more.
+            // Text that changed meanwhile is no longer relaid out.
             let block = self.find(unit.version, at).and_then(|_| source.block(at));
             let (Some(block), true) = (block, next == Some(at)) else { break };
             (unit.follow, unit.follow_flows) = (chain.get(i + 1).map(|p| p.at), next_flows);
@@ -362,9 +365,9 @@ impl CodeCache {
         next
     }
 
-    /// What the call at the end of `block` calls, if a copy of that is to stand in its place: (the call, its callee). Where code is
-    /// to be short, indirect calls are not compared with what they usually call, and have no copies; direct calls do (on cc1 that
-    /// makes no difference beyond the noise).
+    /// The callee to inline at the call that ends `block`, if any: (the call, its callee). Where code is kept short, indirect
+    /// calls are not compared with their usual target and are not inlined; direct calls are (on cc1 that makes no difference
+    /// beyond the noise).
     fn leaf_behind(&self, source: &mut Source<'_>, unit: &mut Superblock, block: &Decoded) -> Option<(Address, Leaf)> {
         let to = match block.end {
             End::Call(to) => to,
@@ -381,7 +384,7 @@ impl CodeCache {
 }
 
 impl Process {
-    /// Plans new places for hot blocks, now that `counts` are known.
+    /// Plans a relayout from `counts`.
     fn plan_places(&mut self, mut counts: Vec<u64>, now: Instant) {
         let mut space = self.image.space.borrow_mut();
         space.add_flows(&mut counts);
@@ -396,7 +399,7 @@ impl Process {
         let mut source = Source::new(&self.memory, &self.pages, &self.text);
         let mut hot = Vec::new();
         for (at, count) in blocks {
-            // Whoever calls a marker function is to come to where its call is noted.
+            // Calls of a marker function must reach the code that reports the call.
             if space.markers.contains_key(&at.get()) {
                 continue;
             }

@@ -1,8 +1,7 @@
-//! Huge pages: when hot blocks have been placed, the code cache is gathered in pages of 2 MB, and so are the tables that
-//! it reads and the counters. A program whose hot code does not fit into what the processor remembers of small pages
-//! would wait for its addresses otherwise, and more so in a guest, whose addresses are looked up twice (measured on cc1 in a
-//! guest, Zen 5: 4 % less time). It takes a process that runs for long some 10 MB more. Kernels before Linux 6.1, and those
-//! that have no huge pages for shared memory, leave everything as it is.
+//! Huge pages: after a relayout, rprof gathers the code cache in pages of 2 MB, with the tables that it reads and the counters.
+//! Otherwise a program whose hot code exceeds the TLB's reach with small pages would wait for address translation, all the more
+//! in a guest, whose addresses are translated twice (measured on cc1 in a guest, Zen 5: 4 % less time). A long-running process
+//! takes some 10 MB more. Kernels before Linux 6.1, and those without huge pages for shared memory, change nothing.
 
 use std::collections::VecDeque;
 
@@ -12,7 +11,7 @@ use crate::instrument::translator::tracer::process::Process;
 /// Bytes of a huge page.
 pub const HUGE: u64 = 2 << 20;
 
-/// Memory that is to be in one huge page.
+/// Memory to move to one huge page.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Stretch {
     /// Of an arena, from an offset on.
@@ -24,7 +23,7 @@ pub(crate) enum Stretch {
 }
 
 impl CodeCache {
-    /// Everything that blocks and the threads of `regions` touch is to be gathered.
+    /// Plans to gather everything that blocks and the threads of `regions` touch.
     pub(crate) fn plan_gathering(&mut self, regions: &[u32]) {
         let pages = |bytes: u64| (0..bytes).step_by(HUGE as usize);
         let code = |(i, arena): (usize, &crate::instrument::translator::code_cache::arena::Arena)| {
@@ -39,7 +38,7 @@ impl CodeCache {
 }
 
 impl Process {
-    /// Gathers one more stretch; says whether there was any.
+    /// Gathers one more stretch; returns whether there was any.
     pub(crate) fn gather_some(&mut self) -> bool {
         let mut space = self.image.space.borrow_mut();
         let Some(stretch) = space.gathering.pop_front() else { return false };

@@ -1,5 +1,5 @@
-//! Callees that need no call: what is executed often of them calls nothing, and writes no memory but what it pushed, so that its
-//! returns surely go back behind the call.
+//! Finds callees that rprof can inline: their hot blocks make no call and write no memory but their own frame, so that their
+//! returns certainly go back behind the call.
 
 use std::collections::VecDeque;
 
@@ -12,22 +12,22 @@ use crate::instrument::translator::translate::text_reader::Source;
 use crate::instrument::x86_64::decode::{Decoded, End};
 use crate::tracee::address::Address;
 
-/// Blocks that are copied at most for one call.
+/// Most blocks inlined for one call.
 const BLOCKS: usize = 12;
-/// One call in so many may leave the copy.
+/// At most one call in this many may leave the inlined body.
 const RARE: u64 = 32;
 
-/// What is executed often of a callee.
+/// The hot blocks of a callee.
 #[derive(Debug)]
 pub(crate) struct Leaf {
-    /// From its entry on.
+    /// The chain from its entry on.
     pub(crate) main: Vec<Placed>,
-    /// What stands apart.
+    /// Its other chains.
     pub(crate) apart: Vec<Vec<Placed>>,
 }
 
-/// The callee at `start` of a call that returns to `next`, if it is such a leaf and has no more than `most` bytes of the blocks
-/// that are `hot`. Where its indirect jumps go `usual` knows.
+/// The callee at `start` of a call that returns to `next`, if it is such a leaf and has at most `most` bytes of `hot` blocks.
+/// `usual` holds the targets of its indirect jumps.
 pub(crate) fn leaf(
     source: &mut Source<'_>,
     factory: &mut InstructionInfoFactory,
@@ -39,7 +39,7 @@ pub(crate) fn leaf(
     let mut depths = AddressMap::default();
     let (mut bytes, mut returned) = (0, 0);
     let mut open = VecDeque::from([(start, 0)]);
-    // What a copy leads to if that is in it: also what the chains do not run into.
+    // Jump targets that may be in the body, also those that the chains do not fall through into.
     let mut leads_to: Vec<(Address, i64)> = Vec::new();
     while let Some((at, depth)) = open.pop_front() {
         if let Some(&before) = depths.get(&at.get()) {
@@ -66,12 +66,12 @@ pub(crate) fn leaf(
         open.extend(next.map(|&to| (to, behind)));
     }
     let agrees = |(to, depth): &(Address, i64)| depths.get(&to.get()).is_none_or(|before| before == depth);
-    // Who jumps behind the call has not returned.
+    // A callee that jumps behind the call has not returned.
     let jumps_behind = depths.contains_key(&next.get()) || leads_to.iter().any(|(to, _)| *to == next);
     if jumps_behind || !leads_to.iter().all(agrees) {
         return None;
     }
-    // What leaves it calls what it goes to, and comes back by a landing.
+    // A way out of the body costs a call, and the return goes through a landing.
     let entered = blocks.first()?.count;
     if returned < entered - entered / RARE {
         return None;
@@ -82,8 +82,8 @@ pub(crate) fn leaf(
     Some(Leaf { main, apart: chains })
 }
 
-/// How many bytes the stack has grown since the call behind `block`, before which it had grown by `depth`; `None` if the block
-/// does what a leaf does not do.
+/// The number of bytes that the stack has grown since the call, at the end of `block`; at its start it is `depth`. `None` if the
+/// block does something that a leaf must not do.
 fn depth_behind(block: &Decoded, mut depth: i64, factory: &mut InstructionInfoFactory) -> Option<i64> {
     let last = match block.end {
         End::Next => block.steps.len(),
@@ -125,7 +125,7 @@ fn depth_after(instruction: &Instruction, depth: i64, factory: &mut InstructionI
         let on_stack = m.base() == Register::RSP && m.index() == Register::None && !elsewhere;
         let (from, bytes) = (m.displacement() as i64, m.memory_size().size() as i64);
         let in_frame = on_stack && from >= 0 && bytes > 0 && from + bytes <= depth;
-        // What lies below the stack pointer does not outlast a way out.
+        // Data below the stack pointer does not survive a way out.
         let below = m.base() == Register::RSP && from < 0;
         if writes(m.access()) { in_frame } else { !below }
     });

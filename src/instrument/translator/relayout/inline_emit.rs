@@ -1,4 +1,5 @@
-//! Calls of leaves that are no calls: a hot block that calls one goes on in a copy of what is hot of it ([`leaves`](crate::instrument::translator::relayout::inline_analysis)).
+//! Inlining of leaves: a hot block that calls one continues in a copy of the leaf's hot blocks
+//! ([`inline_analysis`](crate::instrument::translator::relayout::inline_analysis)).
 //!
 //! ```text
 //!  hot:  push the return address         cold:  way out: call ─▶ what is rare of the callee
@@ -7,17 +8,18 @@
 //!  behind: the block behind the call
 //! ```
 //!
-//! The program's stack holds its own return address all along, as in the callee proper. The processor has seen neither call nor
-//! return; whoever leaves the copy calls what he goes to, so that the return from there has its call. Only one landing can be
-//! the one that returns to an address come to: that behind the first way out.
+//! The program's stack holds its own return address all along, as in the original callee. The CPU's return stack sees no call and
+//! no return. Leaving the inlined body therefore goes through a real call, so that the later return is predicted. Only one
+//! landing can receive the returns to an address: that behind the first way out.
 //!
-//! That call writes below the stack pointer, as all of ours do: here a function that reads there itself what it popped is not
-//! served, either.
+//! That call writes below the stack pointer, as all calls in the cache do. rprof therefore also does not support a leaf that
+//! reads data there that it popped itself.
 //!
 //! (Measured: a quicksort of 2.3 s whose comparison is called by a pointer, Intel with AVX-512: 1.98 times native with calls,
-//! 1.09 so.)
+//! 1.09 with inlining.)
 //!
-//! A copy's blocks are blocks like others, but nobody finds them: who is interrupted there goes on in the callee proper.
+//! The blocks of an inlined body are ordinary blocks, except that no lookup finds them: a thread that is interrupted there
+//! continues in the original callee.
 
 use crate::instrument::translator::code_cache::block::{BlockId, Landing, Tag};
 use crate::instrument::translator::code_cache::cache::CodeCache;
@@ -34,40 +36,40 @@ use crate::instrument::x86_64::compare::Comparison;
 use crate::instrument::x86_64::emit::{Code, RSP, relative};
 use crate::tracee::address::{Address, CacheAddress};
 
-/// The hot blocks of a callee in place of a call.
+/// An inlined body: the hot blocks of a callee in place of a call.
 pub(crate) struct Copy {
     /// The call, and the block that ends in it.
     call: Address,
     caller: BlockId,
-    /// Where it would return to.
+    /// The return address.
     pub(crate) next: Address,
-    /// Where that goes on in the cache.
+    /// Where the code at the return address begins in the cache.
     behind: CacheAddress,
-    /// Where the blocks of the copy are entered.
+    /// Entries of the body's blocks.
     entries: Vec<(Address, CacheAddress)>,
-    /// Rel32s that lead on, and where.
+    /// Rel32s to fill in, and their targets.
     jumps: Vec<(CacheAddress, Address)>,
-    /// What is still to be written.
+    /// Chains still to be written.
     apart: Vec<Vec<Placed>>,
-    /// Somewhere returns to it land.
+    /// There is a landing for returns to it.
     lands: bool,
 }
 
 impl Copy {
-    /// A block that starts at `start` is entered at `entry`.
+    /// Records that the block at `start` is entered at `entry`.
     pub(crate) fn enter(&mut self, start: Address, entry: CacheAddress) {
         self.entries.push((start, entry));
     }
 }
 
-/// Where in a landing what it compares stands.
+/// Offset of the tag in a landing.
 fn tag_in_landing(next: Address) -> u64 {
     let mut landing = Code::new(CacheAddress::new(0));
     unless_equal(&mut landing, next, Arrival::Return).tag.0.get()
 }
 
 impl Writer<'_> {
-    /// The rel32 at `patch` is to lead to `target`, which may be in the same copy.
+    /// Links the rel32 at `patch` to `target`, which may be in the same inlined body.
     pub(crate) fn lead(&mut self, patch: CacheAddress, target: Address) {
         match &mut self.unit.copy {
             Some(copy) => copy.jumps.push((patch, target)),
@@ -75,8 +77,8 @@ impl Writer<'_> {
         }
     }
 
-    /// In the cold part: calls what RDX says, which is not what is copied, and lands there. The hot part goes on with the call at
-    /// `call`, behind the push.
+    /// Writes a call of the address in RDX, which is not the inlined callee, and its landing to the cold part. The hot part
+    /// continues with the call at `call`, behind the push.
     pub(crate) fn call_aside(&mut self, call: CacheAddress) {
         let next = self.block.next();
         let cold = &mut self.unit.cold;
@@ -84,11 +86,11 @@ impl Writer<'_> {
         call_looked_up_in(cold, self.space.tables_at(), self.unit.version);
         let (tag, patch) = self.unit.land_in_cold(next);
         let from = self.call_of_block();
-        // Another block with the same call has nothing to go on with here.
+        // Another block with the same call cannot continue here.
         self.unit.landing_aside = Some((Landing { from, call, own: true, tag }, patch));
     }
 
-    /// The return of a copy; returns where the chain goes on.
+    /// Writes the return of an inlined body; returns the address at which the chain continues.
     pub(crate) fn return_from_copy(&mut self, next: Address) -> Option<Address> {
         self.unit.hot.add_small(RSP, 8);
         Some(next)
@@ -96,8 +98,8 @@ impl Writer<'_> {
 }
 
 impl Superblock {
-    /// At the end of the cold part: what a return to `next` comes to. Returns its comparison's tag, and the rel32 that is to lead
-    /// behind the call.
+    /// Writes a landing for returns to `next` at the end of the cold part. Returns its comparison's tag, and the rel32 of the
+    /// jump behind the call.
     fn land_in_cold(&mut self, next: Address) -> (Tag, CacheAddress) {
         let head = self.cold.here();
         let Comparison { tag, other } = unless_equal(&mut self.cold, next, Arrival::Return);
@@ -108,7 +110,7 @@ impl Superblock {
 }
 
 impl CodeCache {
-    /// Goes on in a copy of `leaf`, behind the block that calls it and has pushed the return address.
+    /// Inlines `leaf` behind the block that calls it and has pushed the return address.
     pub(crate) fn copy_leaf(
         &mut self,
         source: &mut Source<'_>,
@@ -118,7 +120,7 @@ impl CodeCache {
     ) {
         let (Some(caller), Some(entry)) = (unit.last(), leaf.main.first()) else { return };
         let (next, behind) = (self.block(caller).next(), unit.hot.here());
-        // A loop may be counted by what it changes.
+        // A loop may be counted by its induction register.
         let repeats = source.block(entry.at).is_none_or(|b| b.repeats());
         unit.flow = unit.flow.filter(|_| !repeats);
         let aside = unit.landing_aside.take();
@@ -147,7 +149,8 @@ impl CodeCache {
         unit.copies.push(copy);
     }
 
-    /// Who ends while the target of an indirect call is compared has executed the call, but not the copy that flows from it.
+    /// Notes the range of the target comparison of an indirect call: a thread that ends there has executed the call, but not the
+    /// inlined body that derives its count from the caller.
     fn note_unsettled_copy(&mut self, caller: BlockId) {
         let (from, Some(landing)) = (self.block(caller), self.block(caller).landing) else { return };
         let first = caller + 1;
@@ -160,12 +163,12 @@ impl CodeCache {
         self.unsettled.push(Unsettled { from, until, slot, due: Due::Executions(-1) });
     }
 
-    /// Writes what stands apart of the unit's copies, and their ways out.
+    /// Writes the remaining chains of the superblock's inlined bodies, and their ways out.
     pub(crate) fn finish_copies(&mut self, source: &mut Source<'_>, unit: &mut Superblock, exits: &mut Exits) {
         for mut copy in std::mem::take(&mut unit.copies) {
             let next = copy.next;
             for chain in std::mem::take(&mut copy.apart) {
-                // Without it the caller does not go on in the copy.
+                // If these blocks are invalidated, the caller must not continue in the inlined body.
                 unit.runs_in = Some(copy.caller);
                 unit.flow = None;
                 unit.copy = Some(copy);
@@ -183,7 +186,7 @@ impl CodeCache {
         }
     }
 
-    /// Leads each jump of a copy to where it goes, in the copy or out of it.
+    /// Links each jump of an inlined body to its target, inside or outside of it.
     fn lead_on(&mut self, unit: &mut Superblock, copy: Copy) {
         let mut ways_out: Vec<(Address, CacheAddress)> = Vec::new();
         for &(patch, to) in &copy.jumps {
@@ -197,13 +200,13 @@ impl CodeCache {
         }
     }
 
-    /// The call of `caller` returns to `landing`.
+    /// Registers `landing` for returns from the call of `caller`.
     fn land_behind(&mut self, unit: &Superblock, caller: BlockId, landing: Landing) {
         self.callers.insert(unit.version.place(self.block(caller).next()), caller);
         self.blocks[caller as usize].landing = Some(landing);
     }
 
-    /// Writes a way out of a copy, behind which returns land if `lands`; returns where it begins.
+    /// Writes a way out of an inlined body, with a landing behind it if `lands`; returns its address.
     fn way_out(&mut self, unit: &mut Superblock, copy: &Copy, to: Address, lands: bool) -> CacheAddress {
         let cold = &mut unit.cold;
         if lands {

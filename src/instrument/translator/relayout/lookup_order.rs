@@ -1,6 +1,6 @@
-//! What an entry of a lookup table leads to: comparisons, each with the way to the next, and to rprof behind the last. A return to
-//! any but the first of them is predicted wrong, so the hottest is to be the first: hot blocks are placed in the order of how
-//! hot they are, and what comes later goes behind those that were placed.
+//! The order of the comparisons that an entry of a lookup table leads to: each jumps to the next on a mismatch, and the last to
+//! rprof. The processor mispredicts a return to any but the first, so the hottest must be first: relayout writes hot blocks in
+//! order of heat, and later comparisons go behind those of relaid-out blocks.
 //!
 //! ```text
 //!  entry ─▶ placed first ─▶ placed later, or cold ─▶ what stood there before the blocks were placed ─▶ rprof
@@ -15,22 +15,22 @@ use crate::instrument::translator::translate::superblock::Superblock;
 use crate::instrument::x86_64::emit::{is_in_one_line, reached, relative};
 use crate::tracee::address::{Address, CacheAddress};
 
-/// What a lookup is to lead to once its code is in place: a landing, or a hot block with the comparison before it.
+/// A comparison that a lookup leads to once its code is in place: a landing, or a hot block with the comparison before it.
 #[derive(Debug)]
 pub(crate) struct PendingHead {
     pub(crate) arrival: Arrival,
     pub(crate) at: Address,
     pub(crate) head: CacheAddress,
-    /// The rel32 that leads on if the address is another one.
+    /// The rel32 of the jump for a different address.
     pub(crate) other: CacheAddress,
 }
 
-/// The first comparison that an entry leads to, that of a placed block.
+/// The first comparison that an entry leads to, if it belongs to a relaid-out block.
 #[derive(Debug, Clone, Copy)]
 struct Leader {
-    /// When its block was placed.
+    /// The round in which its block was placed.
     round: u32,
-    /// Its rel32 that leads on.
+    /// The rel32 of its jump for a different address.
     other: CacheAddress,
 }
 
@@ -38,7 +38,7 @@ struct Leader {
 #[derive(Debug, Default)]
 pub struct Leaders(AddressMap<u64, Leader>);
 
-/// How code that is in place comes to be found.
+/// How a lookup reaches code that is in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Link {
     /// By an entry of a table, at this offset.
@@ -48,8 +48,7 @@ pub(crate) enum Link {
 }
 
 impl CodeCache {
-    /// Puts what a unit's code holds for lookups among what they found so far; returns what is to lead to it, in order, once the
-    /// code is in place.
+    /// Inserts a superblock's comparisons into the lookups; returns the links to set, in order, once the code is in place.
     pub(crate) fn chain_heads(&mut self, unit: &mut Superblock) -> Vec<Link> {
         let mut links: Vec<Link> = Vec::new();
         for PendingHead { arrival, at, head, other } in std::mem::take(&mut unit.heads) {
@@ -68,8 +67,8 @@ impl CodeCache {
         links
     }
 
-    /// How `head`, of a block that was placed in round `places` or (0) not at all, is to be found, and what it leads on to, once
-    /// `links` are there. What is not in place yet is in `unit`.
+    /// The link to `head`, and the comparison that follows it, once `links` are set. Its block was placed in round `places` (0:
+    /// in none). Code that is not in place yet is in the superblock.
     pub(crate) fn head_link(
         &self,
         entry: u64,
@@ -83,7 +82,7 @@ impl CodeCache {
         behind.unwrap_or_else(|| (self.found_first(links, entry), Link::Entry(entry, head)))
     }
 
-    /// The rel32 behind which `head`, of a block that was placed in round `places` or (0) not at all, is to be found.
+    /// The rel32 to link to `head`, whose block was placed in round `places` (0: in none).
     fn way_behind(
         &self,
         entry: u64,
@@ -97,7 +96,7 @@ impl CodeCache {
         (can_change && way.get().abs_diff(head.get()) < 1 << 30).then_some(way)
     }
 
-    /// Where the rel32 at `way` leads, or will once `links` are there.
+    /// Where the rel32 at `way` leads once `links` are set.
     fn leads_to(&self, way: CacheAddress, links: &[Link], unit: Option<&Superblock>) -> Option<CacheAddress> {
         let pending = links.iter().rev().find_map(|link| match *link {
             Link::Behind(from, head) if from == way => Some(head),
@@ -108,7 +107,7 @@ impl CodeCache {
         pending.or_else(|| Some(reached(way, word()?)))
     }
 
-    /// What the entry at that offset leads to, or will once `links` are there.
+    /// Where the entry at that offset leads once `links` are set.
     fn found_first(&self, links: &[Link], entry: u64) -> CacheAddress {
         let pending = links.iter().rev().find_map(|link| match *link {
             Link::Entry(at, head) if at == entry => Some(head),
@@ -117,7 +116,7 @@ impl CodeCache {
         pending.unwrap_or_else(|| CacheAddress::new(self.tables.word(entry).load(Ordering::Relaxed)))
     }
 
-    /// Makes code that is in place be found.
+    /// Sets links, so that lookups reach code that is in place.
     pub(crate) fn follow_links(&self, links: &[Link]) {
         for &link in links {
             match link {

@@ -1,5 +1,5 @@
-//! In which order hot blocks are best placed: each behind the one that most often runs into it, so that what is executed
-//! in turn stands in one piece and few jumps are taken (bottom-up positioning after Pettis and Hansen, PLDI 1990).
+//! Orders hot blocks: each behind its most frequent predecessor, so that code executed in turn is contiguous and few jumps are
+//! taken (bottom-up positioning after Pettis and Hansen, PLDI 1990).
 
 use crate::instrument::translator::code_cache::hash::AddressMap;
 use crate::instrument::x86_64::decode::End;
@@ -10,11 +10,11 @@ use crate::tracee::address::Address;
 pub struct HotBlock {
     /// Its first instruction.
     pub at: Address,
-    /// How often, of late.
+    /// Recent executions.
     pub count: u64,
-    /// What the cache can run into behind it.
+    /// The blocks that may follow it in the cache.
     pub successors: [Option<Address>; 2],
-    /// See [`flow::runs_on`](crate::instrument::translator::translate::edge_counters::runs_on).
+    /// See [`runs_on`](crate::instrument::translator::translate::edge_counters::runs_on).
     pub runs_on: bool,
     /// It is one of its successors.
     pub repeats: bool,
@@ -26,20 +26,20 @@ pub struct Placed {
     /// Its first instruction.
     pub at: Address,
     /// The next block of the chain is executed nearly as often, and nearly always behind this one: it needs no counter in line
-    /// ([`flow`](crate::instrument::translator::translate::edge_counters)).
+    /// ([`edge_counters`](crate::instrument::translator::translate::edge_counters)).
     pub next_flows: bool,
-    /// Whoever executes the next block of the chain nearly always comes from this one.
+    /// Control nearly always reaches the next block of the chain from this one.
     pub next_is_alone: bool,
 }
 
-/// What goes another way may be one execution in as many, or the next block is counted in line: a detour costs more than
-/// some counters.
+/// If more than one execution in this many goes another way, the next block has a counter in line: a detour costs more than some
+/// counters.
 const DETOUR: u64 = 64;
 
-/// Of those who execute a block one in so many may come from elsewhere, and it still counts as none.
+/// If at most one execution of a block in this many comes from elsewhere, the block counts as reached from one block only.
 const ALONE: u64 = 16;
 
-/// What a block at whose end stands `end`, with `next` behind it, can run into in the cache.
+/// The blocks that may follow a block in the cache that ends in `end`, with `next` behind it.
 pub fn successors(end: End, next: Address) -> [Option<Address>; 2] {
     match end {
         End::Next | End::System | End::ShortBranch(_) | End::Call(_) | End::CallIndirect => [Some(next), None],
@@ -49,7 +49,7 @@ pub fn successors(end: End, next: Address) -> [Option<Address>; 2] {
     }
 }
 
-/// How often control goes from block `i` to each of its successors, as far as the blocks' counts tell.
+/// Estimates from the blocks' counts how often control goes from block `i` to each of its successors.
 fn edges(blocks: &[HotBlock], by_start: &AddressMap<u64, usize>, i: usize) -> Vec<(u64, usize, usize)> {
     let block = &blocks[i];
     let hot: Vec<usize> = block.successors.iter().flatten().filter_map(|s| by_start.get(&s.get()).copied()).collect();
@@ -87,7 +87,7 @@ pub fn chains(blocks: &[HotBlock]) -> Vec<Vec<Placed>> {
         let (block, next_block) = (&blocks[i], &blocks[next]);
         let few = block.count.min(next_block.count) / DETOUR;
         let count_of = |at: &Address| by_start.get(&at.get()).map_or(0, |&i| blocks[i].count);
-        // As much may leave as enters otherwise, unless one of them is known to be rare.
+        // Otherwise as many executions may leave as enter from elsewhere, unless one of the two is known to be rare.
         let leaves = block.successors.iter().flatten().filter(|at| **at != next_block.at).map(count_of).sum::<u64>();
         let is_sure = predecessors[next] == 1 || leaves <= few;
         block.runs_on && !next_block.repeats && is_sure && block.count.abs_diff(next_block.count) <= few

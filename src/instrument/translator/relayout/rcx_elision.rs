@@ -1,5 +1,5 @@
-//! RCX left in its slot. A return, and a jump whose target is compared, save it there; the block that follows in the cache often
-//! needs it no more, or is about to save it again. Then it is not loaded in between.
+//! Elision of RCX reloads. A return, and a jump whose target is compared, save RCX in its slot. The block that follows in the
+//! cache often no longer needs RCX, or is about to save it again. Then rprof omits the reload in between.
 //!
 //! ```text
 //!  land:  [rsp] = the return address? lea rsp, [rsp + 8]     (RCX stays in its slot)
@@ -23,22 +23,22 @@ use crate::instrument::x86_64::decode::{Decoded, End};
 use crate::instrument::x86_64::emit::RCX;
 use crate::instrument::x86_64::rewrite::{Use, use_of};
 
-/// How many blocks are looked through for what becomes of it.
+/// Number of blocks searched for the next use of RCX.
 const BLOCKS: usize = 8;
 
-/// What becomes of RCX in a block.
+/// The use of RCX in a block.
 enum Fate {
-    /// It is read, or what is to follow needs it.
+    /// The block, or code that follows it, needs it.
     Needed,
     /// It is overwritten, or saved again.
     Spared,
-    /// Nothing.
+    /// It is neither used nor changed.
     Untouched,
 }
 
-/// What step `i` of `block` does with RCX.
+/// How step `i` of `block` uses RCX.
 fn use_in(block: &Decoded, i: usize, factory: &mut InstructionInfoFactory) -> Use {
-    // What stands around a system call needs the program's.
+    // The code around a system call needs the program's RCX.
     let calls = block.end == End::System && i + 1 == block.steps.len();
     if calls { Use::Reads } else { use_of(factory, &block.steps[i].instruction, RCX) }
 }
@@ -75,7 +75,7 @@ pub(crate) fn pays(source: &mut Source<'_>, factory: &mut InstructionInfoFactory
     false
 }
 
-/// Whether what stands behind `block` may begin with RCX in its slot: it is there anyway.
+/// Whether the block behind `block` may begin with RCX in its slot, because `block` leaves it there.
 pub(crate) fn may_leave(block: &Decoded) -> bool {
     matches!(block.end, End::Call(_) | End::CallIndirect | End::JumpIndirect)
 }
@@ -90,13 +90,13 @@ impl Writer<'_> {
         }
     }
 
-    /// What step `i` does with it, if that matters.
+    /// How step `i` uses RCX, if that matters.
     pub(crate) fn use_of_rcx(&mut self, i: usize) -> Use {
         if self.parked { use_in(self.block, i, &mut self.unit.factory) } else { Use::None }
     }
 
-    /// Before the transfer of control: RCX stays where it is if a lookup follows, or the next block, which hardly anybody else
-    /// enters. It is loaded otherwise, which is not planned.
+    /// Before the transfer of control: RCX stays in its slot if a lookup follows, or the next block of the chain, which is rarely
+    /// entered from elsewhere. Otherwise the code reloads it, which the plan avoids.
     pub(crate) fn unpark_at_end(&mut self) {
         let runs_on = matches!(self.block.end, End::Next | End::Jump(_) | End::Branch(..)) && self.unit.follow_flows;
         match self.block.end {
@@ -108,7 +108,7 @@ impl Writer<'_> {
         self.unit.parked = self.parked && runs_on;
     }
 
-    /// Behind a comparison for which RCX was saved: loads it, unless the next block begins without.
+    /// Behind a comparison for which RCX was saved: loads it, unless the next block begins with it in its slot.
     pub(crate) fn load_rcx_unless_parked(&mut self) {
         if self.unit.park {
             self.unit.parked = true;

@@ -1,6 +1,6 @@
-//! Where indirect jumps and calls usually go. Most that are hot go to one place nearly always (those of the PLT, and in an
-//! interpreter those between the instructions of a loop): while their blocks have their first place they note where they went
-//! last, and when they are placed anew, they go to the usual target by a comparison of their own, without a lookup.
+//! Inline caches for the usual targets of indirect jumps and calls. Most hot ones nearly always go to one target (those of the
+//! PLT, and in an interpreter those between the instructions of a loop). Until relayout, their blocks record the last target;
+//! after relayout, they reach the usual target by a comparison of their own, without a lookup.
 //!
 //! ```text
 //!  first place:  RDX = target; slot = RDX; look RDX up
@@ -26,28 +26,28 @@ use crate::instrument::x86_64::liveness::Dead;
 use crate::instrument::x86_64::rewrite::{NoRule, gpr};
 use crate::tracee::address::{Address, CacheAddress};
 
-/// How often it is looked where a jump went last, and with how long a pause: no whole number of a loop's passes.
+/// Number of reads of a jump's last target, and the pause between them: not a multiple of the duration of a loop's pass.
 const LOOKS: u32 = 8;
 const PAUSE: Duration = Duration::from_micros(30);
 
-/// Where the jump at the end of a block usually goes.
+/// The usual target of the jump at the end of a block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UsualTarget {
     pub(crate) at: Address,
-    /// The flags that are not needed there.
+    /// The flags that are dead there.
     pub(crate) dead: Dead,
 }
 
-/// How a jump or a call stands while its target is compared.
+/// The state of a jump or a call while its target is compared.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     place: Place,
-    /// The block is not counted yet, but will be behind the comparison, where these flags are not needed.
+    /// The block is not counted yet, but will be behind the comparison, where these flags are dead.
     counts_later: Option<Dead>,
 }
 
 impl Held {
-    /// What of the program stands elsewhere.
+    /// The program's registers that are elsewhere.
     fn moved(self) -> Moved {
         if self.place == Place::Rdx { Moved::RcxAndRdx } else { Moved::Rcx }
     }
@@ -56,36 +56,36 @@ impl Held {
 /// Where the target is when it is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// In the register that the program has it in.
+    /// In the program's own register.
     In(Gpr),
-    /// In RCX alone, loaded: what waits for RDX, saved and loaded again jump after jump, need not wait here.
+    /// Loaded into RCX alone: this avoids a dependency chain through saves and reloads of RDX from jump to jump.
     Rcx,
     /// In RDX, with RCX to compare it.
     Rdx,
 }
 
-/// What is known of the targets of indirect jumps, by the beginnings of their blocks.
+/// The known targets of indirect jumps, by the start addresses of their blocks.
 #[derive(Debug, Default)]
 pub struct Usual {
-    /// The slots in which they note where they went last.
+    /// The slots in which they record their last targets.
     slots: AddressMap<u64, u32>,
-    /// Where they usually go.
+    /// Their usual targets.
     targets: AddressMap<u64, Address>,
 }
 
 impl Usual {
-    /// Where the jump at the end of the block at `start` usually goes, if it is known.
+    /// The usual target of the jump at the end of the block at `start`, if known.
     pub fn target(&self, start: Address) -> Option<Address> {
         self.targets.get(&start.get()).copied()
     }
 
-    /// The text from `from` to `to` is another one.
+    /// Forgets the targets of jumps at `from..to`, where the text has changed.
     pub fn forget(&mut self, from: Address, to: Address) {
         self.targets.retain(|&at, _| at < from.get() || at >= to.get());
     }
 }
 
-/// The address that three quarters of `seen` are.
+/// The address that makes up at least three quarters of `seen`.
 fn usual(seen: &[u64]) -> Option<Address> {
     let most = seen.iter().copied().max_by_key(|at| seen.iter().filter(|s| *s == at).count())?;
     let times = seen.iter().filter(|s| **s == most).count();
@@ -93,7 +93,7 @@ fn usual(seen: &[u64]) -> Option<Address> {
 }
 
 impl Process {
-    /// Looks where the jumps at the ends of the blocks at `starts` go in the threads of `regions`.
+    /// Samples the targets of the jumps that end the blocks at `starts`, in the threads of `regions`.
     pub(crate) fn look_where_jumps_go(&mut self, starts: &[Address], regions: &[u32]) {
         let mut space = self.image.space.borrow_mut();
         let all = self.image.regions.borrow();
@@ -119,7 +119,7 @@ impl Process {
 }
 
 impl Writer<'_> {
-    /// Notes RDX, the target, if the block is not in its last place and is going to have one.
+    /// Records RDX, the target, if the block may still be relaid out.
     pub(crate) fn note_target(&mut self) {
         if self.unit.version != Version::Plain || self.unit.places > 0 {
             return;
@@ -128,7 +128,7 @@ impl Writer<'_> {
         let slot = match self.space.usual.slots.get(&start) {
             Some(&slot) => slot,
             None => {
-                // Without a slot nothing is noted.
+                // Without a slot, the jump records no target.
                 let Some(slot) = self.space.new_slot() else { return };
                 self.space.usual.slots.insert(start, slot);
                 slot
@@ -137,30 +137,30 @@ impl Writer<'_> {
         self.unit.hot.save(layout::counter(slot), RDX);
     }
 
-    /// The indirect jump, which usually goes to `usual`; returns the address that the chain goes on with.
+    /// Writes the indirect jump, which usually goes to `usual`; returns the address at which the chain continues.
     pub(crate) fn jump_to_usual(&mut self, usual: UsualTarget, counted: bool) -> Result<Option<Address>, NoRule> {
         let held = self.hold_target(usual, counted)?;
         let other = self.unless_usual(usual, held);
         self.load_rcx_unless_parked();
         self.go_elsewhere(held, usual.at, other);
-        // Whoever leaves a copy calls what he goes to.
+        // Leaving an inlined body goes through a call.
         let go = if self.unit.copy.is_some() { call_looked_up_in } else { look_up_in };
         go(&mut self.unit.cold, self.space.tables_at(), self.unit.version);
         Ok(Some(usual.at))
     }
 
-    /// Whether the indirect call is to compare its usual target. Not where code is the bottleneck, and not in another place than
-    /// other blocks that end in it.
+    /// Whether the indirect call compares its usual target: not where instruction fetch is the bottleneck, and not if another
+    /// block that ends in the same call executes it.
     pub(crate) fn calls_directly(&self) -> bool {
         !self.space.is_to_be_short() && !self.is_called_elsewhere()
     }
 
-    /// The indirect call of what is usually at `usual`; returns the address that the chain goes on with.
+    /// Writes the indirect call, whose usual target is `usual`; returns the address at which the chain continues.
     pub(crate) fn call_usual(&mut self, usual: UsualTarget, counted: bool) -> Result<Option<Address>, NoRule> {
         let next = self.block.next();
         let held = self.hold_target(usual, counted)?;
         self.point(self.last_offset(), held.moved());
-        // Here, where it is known what the program has in its registers.
+        // The push comes here, where the program's registers are known.
         self.push_next();
         let call = self.unit.hot.here();
         let other = self.unless_usual(usual, held);
@@ -175,19 +175,19 @@ impl Writer<'_> {
         let landing = self.land_at(next, call, true);
         self.go_elsewhere(held, usual.at, other);
         call_looked_up_in(&mut self.unit.cold, self.space.tables_at(), self.unit.version);
-        // No return leads here.
+        // No return reaches this jump.
         self.unit.cold.jump(landing);
         Ok(Some(next))
     }
 
-    /// Gets the target to where it can be compared.
+    /// Brings the target to a place where it can be compared.
     fn hold_target(&mut self, usual: UsualTarget, counted: bool) -> Result<Held, NoRule> {
-        // Where no flags are needed a counter costs less.
+        // Where flags are dead, a counter costs less.
         let counts_later = Some(usual.dead).filter(|&dead| !counted && dead != Dead::None);
         let counted = counted || counts_later.is_some();
         let place = match self.target_register() {
             Some(register) => Place::In(register),
-            // What counts before needs RCX.
+            // Counting before the comparison needs RCX.
             None if counted && can_undo(usual.at.get()) => Place::Rcx,
             None => Place::Rdx,
         };
@@ -206,7 +206,8 @@ impl Writer<'_> {
         Ok(Held { place, counts_later })
     }
 
-    /// Compares it; goes on with everything but RCX where the program has it. Returns the rel32 that leads on where it is another one.
+    /// Writes a comparison of the target that falls through with all registers but RCX restored. Returns the rel32 of the jump
+    /// for another target.
     fn unless_usual(&mut self, usual: UsualTarget, held: Held) -> CacheAddress {
         let (hot, at) = (&mut self.unit.hot, usual.at.get());
         let other = match held.place {
@@ -224,7 +225,7 @@ impl Writer<'_> {
         other
     }
 
-    /// In the cold part: the way, from the rel32 at `other`, to where control does not go usually, with the target in RDX.
+    /// Writes to the cold part the path from the rel32 at `other` for all but the usual target, with the target in RDX.
     fn go_elsewhere(&mut self, held: Held, usual: Address, other: CacheAddress) {
         let cold = &mut self.unit.cold;
         let from = cold.here();
@@ -248,7 +249,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The register that holds the target and can be compared where it is.
+    /// The register that holds the target, if it can be compared there.
     fn target_register(&self) -> Option<Gpr> {
         let instruction = self.block.steps.last()?.instruction;
         let register = (instruction.op0_kind() == OpKind::Register).then(|| instruction.op0_register());

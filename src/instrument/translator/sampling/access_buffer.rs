@@ -1,4 +1,4 @@
-//! From a thread's buffer of addresses to the access sink.
+//! Decodes threads' address buffers and hands the accesses to the access sink.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -19,34 +19,34 @@ use crate::profile::code::CodeRef;
 use crate::profile::evidence::data::Allocation;
 use crate::profile::evidence::memory::{Access, AccessSink, Amount, Executed};
 
-/// The sink and the numbers that its instructions have.
+/// The access sink, and the numbers of its instructions.
 pub struct AccessBuffer {
     sink: Box<dyn AccessSink>,
-    /// What windows have not seen.
+    /// Instructions that no window has seen.
     pub unseen: Unseen,
     sites: Vec<CodeRef>,
     by_place: AddressMap<(u32, u64), u32>,
     batch: Vec<Access>,
-    /// Number and kind of what is being decoded.
+    /// Number and kind of the instruction whose entries are being decoded.
     now: (u32, AccessKind),
     bytes: Vec<u8>,
-    /// Numbers of instructions that were drained last, by probe. Programs have probes of their own, and so have versions.
+    /// Numbers of the instructions drained last, by probe. Each program has its own probes, and so has each version.
     recent: Vec<Option<(CodeRef, Version, u32)>>,
-    /// By thread: the address in its buffer from which on nothing is left out, where that began in its middle.
+    /// By thread: the buffer address from which on the buffer is complete, if that began in the middle of it.
     complete_from: HashMap<u32, u64>,
-    /// What was executed of late.
+    /// Executions since the last report.
     course: Vec<Amount>,
 }
 
 /// Entries of the table of recent numbers.
 const RECENT: usize = 1024;
 
-/// Gives a thread that does not run an empty buffer for `version`.
+/// Empties the buffer of a thread that does not run, for `version`.
 pub fn empty(regions: &Regions, region: u32, version: Version) {
     regions.set(region, layout::CURSOR, regions.base(region).get() + u64::from(version.buffer()));
 }
 
-/// A thread, whose buffer is empty, is in `version` from now on.
+/// Switches a thread, whose buffer is empty, to `version`.
 pub fn enter(drain: &mut Option<AccessBuffer>, regions: &Regions, region: u32, thread: u32, version: Version) {
     match drain {
         Some(drain) => drain.enter(regions, region, thread, version),
@@ -93,37 +93,37 @@ impl AccessBuffer {
         Version::of(self.sink.phase())
     }
 
-    /// Lets the sink do a part of what it put off; false if nothing is left.
+    /// Lets the sink do a part of its deferred work; false if nothing is left.
     pub fn work(&mut self) -> bool {
         self.sink.work()
     }
 
-    /// Lets the sink do all of it.
+    /// Lets the sink do all of its deferred work.
     pub fn catch_up(&mut self) {
         self.sink.catch_up();
     }
 
-    /// The sink has put something off.
+    /// Whether the sink has deferred work.
     pub fn is_behind(&self) -> bool {
         self.sink.is_behind()
     }
 
-    /// Tells the sink that the phase has been long enough.
+    /// Notifies the sink that the phase has been long enough.
     pub fn end_phase(&mut self) {
         self.sink.end_phase();
     }
 
-    /// Tells the sink that `thread`, whose buffer is empty, is in `version` from now on.
+    /// Notifies the sink that `thread`, whose buffer is empty, is in `version` from now on.
     pub fn enter(&mut self, regions: &Regions, region: u32, thread: u32, version: Version) {
         self.sink.enter(thread, version.phase());
         self.start(regions, region, thread, version);
     }
 
-    /// Gives a thread an empty buffer, and asks the sink what to collect.
+    /// Empties a thread's buffer, and asks the sink which lines to collect.
     fn start(&mut self, regions: &Regions, region: u32, thread: u32, version: Version) {
         let mask = self.sink.collect(thread).mask();
         regions.set(region, layout::SELECT_MASK, mask);
-        // Another thread may take a line away between two accesses: how often, bursts tell, in which nothing is left out.
+        // Another thread may take a line away between two accesses; bursts, which are complete, show how often.
         regions.set(region, layout::FILTER, u64::from(mask != 0));
         for i in 0..layout::FILTERED_LINES {
             regions.set(region, layout::FILTERED + 8 * i, 0);
@@ -131,8 +131,8 @@ impl AccessBuffer {
         empty(regions, region, version);
     }
 
-    /// Lets a running `thread` leave nothing out from now on, if the sink wants that: bursts of all threads are to meet, and
-    /// a buffer of selected accesses takes long to fill.
+    /// Makes a running `thread` record every access from now on, if the sink wants that: the bursts of all threads should
+    /// overlap, and a buffer of selected accesses takes long to fill.
     pub fn join_burst(&mut self, thread: &Thread) {
         let regions = thread.regions.borrow();
         let complete = |mask: u64| mask == 0;
@@ -145,11 +145,11 @@ impl AccessBuffer {
         }
         regions.set(thread.region, layout::FILTER, 0);
         regions.set(thread.region, layout::SELECT_MASK, 0);
-        // What it notes before the cursor is read counts as selected, which does no harm.
+        // Accesses that it records before rprof reads the cursor count as selected, which does no harm.
         self.complete_from.insert(thread.ordinal, regions.get(thread.region, layout::CURSOR));
     }
 
-    /// Hands what a stopped or waiting thread has collected to the sink, and empties its buffer.
+    /// Hands the accesses of a stopped or waiting thread to the sink, and empties its buffer.
     pub fn drain(&mut self, space: &CodeCache, thread: &Thread) {
         let regions = thread.regions.borrow();
         let start = regions.base(thread.region).get() + u64::from(layout::BUFFER);
@@ -179,17 +179,17 @@ impl AccessBuffer {
         self.start(&regions, thread.region, thread.ordinal, thread.version);
     }
 
-    /// Tells the sink that a thread, whose buffer is drained, is about to end.
+    /// Notifies the sink that a thread, whose buffer is drained, is about to end.
     pub fn ending(&mut self) {
         self.sink.ending();
     }
 
-    /// Tells the sink that `thread`, whose buffer is drained, is over.
+    /// Notifies the sink that `thread`, whose buffer is drained, has ended.
     pub fn ended(&mut self, thread: u32) {
         self.sink.ended(thread);
     }
 
-    /// Decodes a part of the bytes into the batch. The latest `rep` instruction was `about_to` be repeated so many times.
+    /// Decodes a part of the bytes into the batch. `about_to` is the repeat count of the latest `rep` instruction.
     fn decode(&mut self, space: &CodeCache, part: Range<usize>, about_to: u64) {
         self.batch.clear();
         let bytes = std::mem::take(&mut self.bytes);
@@ -197,7 +197,7 @@ impl AccessBuffer {
         self.bytes = bytes;
     }
 
-    /// The number of the instruction of `probe`, the `id`th of its code space.
+    /// The number of the instruction of `probe`, the `id`th of its code cache.
     fn recent_number(&mut self, id: u32, probe: &ProbeSite) -> u32 {
         let index = id as usize % RECENT;
         match self.recent[index] {
@@ -221,7 +221,7 @@ impl AccessBuffer {
         })
     }
 
-    /// Notes that `probe` was executed since the course was told last, by any thread.
+    /// Adds executions of `probe` by any thread since the last report.
     pub fn note_course(&mut self, probe: &ProbeSite, executions: u64, sum: u64) {
         let (accesses, bytes) = probe.accesses(executions, sum);
         let (site, strings) = (self.number(probe.at), matches!(probe.shape, Shape::Repeated { .. }));
@@ -229,13 +229,13 @@ impl AccessBuffer {
         self.course.push(Amount { site, phase: probe.version.phase(), amount, strings });
     }
 
-    /// Tells the sink what was noted.
+    /// Reports the added executions to the sink.
     pub fn tell_course(&mut self) {
         self.sink.course(&self.course);
         self.course.clear();
     }
 
-    /// Tells the sink how often `probe` was executed by `thread`.
+    /// Reports `thread`'s executions of `probe` to the sink.
     pub fn executed(&mut self, probe: &ProbeSite, thread: u32, executions: u64, sum: u64) {
         let site = self.number(probe.at);
         let (accesses, bytes) = probe.accesses(executions, sum);
@@ -246,17 +246,17 @@ impl AccessBuffer {
         }
     }
 
-    /// Tells the sink of memory that `process` was given.
+    /// Reports an allocation of `process` to the sink.
     pub fn allocated(&mut self, process: u32, allocation: Allocation) {
         self.sink.allocated(process, allocation);
     }
 
-    /// Tells the sink that `child` begins with a copy of the memory of `parent`.
+    /// Notifies the sink that `child` begins with a copy of the memory of `parent`.
     pub fn forked(&mut self, parent: u32, child: u32) {
         self.sink.forked(parent, child);
     }
 
-    /// Tells the sink that what `process` had at `from..to` is gone.
+    /// Notifies the sink that `process` unmapped `from..to`.
     pub fn unmapped(&mut self, process: u32, from: u64, to: u64) {
         self.sink.unmapped(process, from, to);
     }

@@ -1,4 +1,4 @@
-//! When bursts are: at random distances in the pauses, so far apart that they cost a twelfth of the run at most.
+//! Schedules bursts: at random distances in the pauses, far enough apart that they cost at most a twelfth of the run.
 //!
 //! ```text
 //!  Resting ── the distance is over, and so much may be spent ──▶ Tracing ── long enough, or one waits ──▶ Ending
@@ -12,30 +12,30 @@ use nix::time::{ClockId, clock_gettime};
 
 /// Part of the run that bursts may take.
 const SHARE: f64 = 0.08;
-/// Part that they are to take.
+/// Part of the run that bursts aim for.
 const AIM: f64 = 0.07;
-/// How much longer a burst takes than either side uses the processor.
+/// Duration of a burst relative to the processor time of the busier side.
 const ALTERNATELY: f64 = 1.25;
-/// Seconds that they may take besides, so that short programs have some.
+/// Seconds that bursts may take in addition, so that short programs have some.
 const CREDIT_S: f64 = 0.005;
-/// What a burst is taken to cost before there was one, in seconds.
+/// Assumed cost of a burst before the first one, in seconds.
 const FIRST_GUESS_S: f64 = 0.002;
 /// Processor seconds of the first pause before the first burst.
 const FIRST_S: f64 = 0.002;
 /// The shortest distance, on average.
 const SHORTEST_S: f64 = 0.002;
-/// How much of what a burst is taken to cost is what the last one cost.
+/// Weight of the last burst's cost in the expected cost.
 const NEWEST: f64 = 0.25;
-/// A burst that cost more than so many times what one is taken to cost does not count for more.
+/// The cost of one burst counts as at most this multiple of the expected cost.
 const OUTLIER: f64 = 3.0;
-/// Nothing is recorded for so long: whoever is still to come waits for something.
+/// If nothing is recorded for this long, the missing threads wait for something.
 const QUIET: Duration = Duration::from_millis(20);
-/// The same where no thread whose burst goes on could run.
+/// The same if no thread whose burst continues is runnable.
 const IDLE: Duration = Duration::from_millis(3);
-/// The tracer is not busy with a burst for longer than this part of the longest: where much is to be translated first, the next bursts
-/// will find it.
+/// The tracer spends at most this part of the longest burst on one: if much code needs translation first, later bursts will find
+/// it translated.
 const BUSY: f64 = 0.6;
-/// Bursts of one thread, and of each more, do not last longer.
+/// Longest burst of one thread; each further thread adds [`LONGEST_OF_MORE`].
 const LONGEST: Duration = Duration::from_millis(50);
 const LONGEST_OF_MORE: Duration = Duration::from_millis(5);
 
@@ -47,7 +47,7 @@ pub enum Stage {
     Resting,
     /// Threads are moved to the version that traces, or are in it.
     Tracing(Traced),
-    /// They are moved back; so long they waited for nothing.
+    /// They are moved back; the duration is the time that they spent waiting.
     Ending(Traced, Duration),
 }
 
@@ -58,7 +58,7 @@ pub struct Traced {
     pub since: Instant,
     /// The tracer's own processor seconds then.
     pub own_s: f64,
-    /// When something was recorded or answered last, or a thread came.
+    /// When rprof last recorded or answered something, or a thread arrived.
     pub moved: Instant,
     /// A thread has begun.
     pub begun: bool,
@@ -71,8 +71,8 @@ impl Traced {
         Traced { since: now, own_s: own_seconds(), moved: now, begun: false }
     }
 
-    /// What it took until now, `used_s` of it processor seconds of its threads, without what was waited for nothing: elapsed
-    /// seconds, but on a host that is busy with others those of the processor. While one side works the other polls as a rule.
+    /// Its cost until now, without the time `waited`: elapsed seconds, or processor seconds on a host that is busy with other
+    /// work. `used_s` are the processor seconds of its threads. While one side works, the other usually polls.
     pub fn cost_s(&self, used_s: f64, waited: Duration) -> f64 {
         let elapsed = self.since.elapsed().saturating_sub(waited);
         elapsed.as_secs_f64().min(ALTERNATELY * used_s.max(own_seconds() - self.own_s))
@@ -83,12 +83,12 @@ impl Traced {
         now - self.moved >= QUIET
     }
 
-    /// Whether nothing has been recorded for as long as a thread that waits is waited for.
+    /// Whether nothing has been recorded for the longest time that a burst waits for a blocked thread.
     pub fn is_idle(&self, now: Instant) -> bool {
         now - self.moved >= IDLE
     }
 
-    /// Whether one of so many threads that `goes_on` has its time until `now`.
+    /// Whether a burst of this many threads has used up its time at `now`; `goes_on`: it is not complete yet.
     pub fn is_over(&self, goes_on: bool, threads: usize, now: Instant) -> bool {
         let longest = LONGEST + LONGEST_OF_MORE * threads.saturating_sub(1) as u32;
         let is_long = now - self.since >= longest || own_seconds() - self.own_s >= longest.as_secs_f64() * BUSY;
@@ -102,18 +102,18 @@ fn own_seconds() -> f64 {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(0.0, |now| Duration::from(now).as_secs_f64())
 }
 
-/// The distances of bursts, and what they have cost.
+/// The distances of bursts, and their cost.
 #[derive(Debug)]
 pub struct Pace {
     /// Seconds that bursts took.
     spent_s: f64,
-    /// What one takes.
+    /// Expected seconds of one burst.
     typical_s: f64,
     /// Processor seconds of pauses in which there was no burst.
     paused_s: f64,
-    /// When there is to be one, on that clock.
+    /// When the next one is due, on that clock.
     due_s: f64,
-    /// The program's processor seconds when we looked last.
+    /// The program's processor seconds at the last look.
     looked_s: f64,
     /// The tracer's own when the run began.
     own_s: f64,
@@ -148,7 +148,7 @@ impl Pace {
         self.looked_s = now_s;
     }
 
-    /// Whether there is to be a burst, `run_s` seconds after the start.
+    /// Whether a burst is due, `run_s` seconds after the start.
     pub fn is_due(&self, run_s: f64) -> bool {
         self.paused_s >= self.due_s && self.spent_s + self.typical_s <= CREDIT_S + SHARE * run_s
     }
@@ -156,7 +156,7 @@ impl Pace {
     /// A burst that took `cost_s` is over `run_s` seconds after the start.
     pub fn ended(&mut self, cost_s: f64, run_s: f64) {
         self.spent_s += cost_s;
-        // What had to be translated first is not translated again.
+        // Code translated during a burst is not translated again.
         self.typical_s += NEWEST * (cost_s.min(OUTLIER * self.typical_s) - self.typical_s);
         // Pauses are a part of the run, and threads run side by side in them.
         let of_run = self.paused_s / run_s.max(1e-3);

@@ -1,4 +1,4 @@
-//! From the buffers of traced threads to the sink of bursts.
+//! Decodes the buffers of traced threads for the burst sink.
 
 use std::collections::HashMap;
 
@@ -17,30 +17,30 @@ use crate::isa::facts::AccessKind;
 use crate::profile::evidence::bursts::{BurstEvidence, BurstSink, TraceEntry, TracedAccess, TracedBlock};
 use crate::tracee::proc_status::read_cpu_seconds;
 
-/// The sink, and whose bursts it is recording.
+/// The burst sink, and the threads whose bursts it is recording.
 pub struct Bursts {
     sink: Box<dyn BurstSink>,
-    /// When there are bursts.
+    /// The stage of the present burst.
     pub(crate) stage: Stage,
     /// Threads whose bursts have begun and are not over.
     open: Vec<u32>,
     /// Threads in the version that traces, with their processor seconds when they came there.
     came: Vec<(Pid, f64)>,
-    /// Processor seconds that threads were there, since this was asked last.
+    /// Processor seconds that threads spent there since the last call of [`used_s`](Bursts::used_s).
     used_s: f64,
-    /// Something was recorded or answered since this was asked last.
+    /// Something was recorded or answered since the last call of [`have_moved`](Bursts::have_moved).
     moved: bool,
     numbers: Numbers,
     entries: Vec<TraceEntry>,
     bytes: Vec<u8>,
 }
 
-/// What the sink calls the blocks.
+/// The sink's numbers of blocks.
 #[derive(Default)]
 struct Numbers {
-    /// By code space and block; [`NONE`] if it has none yet.
+    /// By code cache and block; [`NONE`] if it has none yet.
     of_space: HashMap<u32, Vec<u32>>,
-    /// Blocks that have a number, by their addresses, and where they stand in which module.
+    /// Blocks that have a number, by (address, module, offset).
     by_place: HashMap<(u64, u32, u64), Vec<Known>>,
     next: u32,
 }
@@ -132,7 +132,7 @@ impl Bursts {
         self.sink.is_full()
     }
 
-    /// The burst of a thread that is in the version which traces from now on, and whose buffer is empty, begins.
+    /// Begins the burst of a thread that is in the tracing version from now on, and whose buffer is empty.
     pub fn begin(&mut self, thread: u32) {
         if !self.open.contains(&thread) {
             self.open.push(thread);
@@ -140,7 +140,7 @@ impl Bursts {
         }
     }
 
-    /// It is over, if there is one.
+    /// Ends the burst of a thread, if there is one.
     pub fn end(&mut self, thread: u32) {
         if let Some(at) = self.open.iter().position(|&open| open == thread) {
             self.open.swap_remove(at);
@@ -148,7 +148,7 @@ impl Bursts {
         }
     }
 
-    /// A stopped thread has come to the version that traces.
+    /// A stopped thread has entered the version that traces.
     pub fn came(&mut self, tid: Pid) {
         self.came.extend(read_cpu_seconds(tid).map(|now_s| (tid, now_s)));
     }
@@ -161,7 +161,7 @@ impl Bursts {
         }
     }
 
-    /// Processor seconds that threads were in that version, since this was asked last.
+    /// Processor seconds that threads spent in that version since the last call.
     pub fn used_s(&mut self) -> f64 {
         std::mem::take(&mut self.used_s)
     }
@@ -176,17 +176,17 @@ impl Bursts {
         self.open.contains(&thread) && self.sink.goes_on(thread)
     }
 
-    /// A traced thread was given what it waited for.
+    /// A traced thread got an answer.
     pub fn note_answer(&mut self) {
         self.moved = true;
     }
 
-    /// Whether something was recorded or answered since this was asked last.
+    /// Whether something was recorded or answered since the last call.
     pub fn have_moved(&mut self) -> bool {
         std::mem::take(&mut self.moved)
     }
 
-    /// Hands what a stopped or waiting thread, which is traced, has noted to the sink, and empties its buffer.
+    /// Hands the records of a stopped or waiting traced thread to the sink, and empties its buffer.
     pub fn drain(&mut self, space: &CodeCache, thread: &Thread) {
         let regions = thread.regions.borrow();
         let start = regions.base(thread.region).get() + u64::from(layout::TRACE_BUFFER);
@@ -213,7 +213,7 @@ impl Bursts {
     }
 }
 
-/// Hands what a stopped or waiting thread has noted to whom it is for, and empties its buffer.
+/// Hands the records of a stopped or waiting thread to their sink, and empties its buffer.
 pub fn take_records(drain: &mut Option<AccessBuffer>, bursts: &mut Option<Bursts>, space: &CodeCache, thread: &Thread) {
     if thread.version.traces() {
         if let Some(bursts) = bursts {

@@ -1,4 +1,4 @@
-//! When threads note addresses or bursts, and where these go.
+//! Schedules the recording of addresses and bursts, and hands the records to their sinks.
 
 pub mod access_buffer;
 pub mod burst_pace;

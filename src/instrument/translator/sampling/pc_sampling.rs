@@ -1,34 +1,34 @@
-//! Code that runs in pauses and that no window has seen yet. A function may begin and end within one pause; to miss nothing
-//! that takes time, threads are asked now and then during a pause where they are.
+//! Finds code that runs in pauses and that no window has seen yet. A function may begin and end within one pause; to miss nothing
+//! that takes time, rprof samples the threads' program counters during a pause.
 
 use crate::instrument::translator::code_cache::hash::AddressMap;
 use crate::profile::code::CodeRef;
 
-/// Log2 of the bytes of code that are seen together, and of those whose finds are added up: loops have several lines, and
-/// a thread waits at few of their instructions.
+/// Log2 of the bytes of code that count as seen together, and of those whose finds are added up: loops have several lines, and a
+/// thread waits at few of their instructions.
 const LINE: u32 = 6;
 const PAGE: u32 = 12;
-/// Finds in one page that are worth a window.
+/// Number of finds in one page that request a window.
 const FINDS: u32 = 2;
-/// How often a line asks for a window at most: one that accesses no memory is seen by none.
+/// Most windows that one line requests: no window sees a line that accesses no memory.
 const REQUESTS: u32 = 2;
 
-/// Which code windows have seen, and what was found to run in pauses.
+/// The code that windows have seen, and the code found to run in pauses.
 #[derive(Debug, Default)]
 pub struct Unseen {
-    /// By line, the windows that it may still ask for: none once it was seen.
+    /// By line, the windows that it may still request: none once it was seen.
     requests: AddressMap<(u32, u64), u32>,
-    /// By page, finds since it last asked for one.
+    /// By page, finds since it last requested one.
     finds: AddressMap<(u32, u64), u32>,
 }
 
 impl Unseen {
-    /// The instruction at `at` was seen to access memory where that counts.
+    /// A measuring window has seen the instruction at `at` access memory.
     pub fn saw(&mut self, at: CodeRef) {
         self.requests.insert(part(at, LINE), 0);
     }
 
-    /// A thread was found at `at` during a pause; whether that is to end now.
+    /// A thread was found at `at` during a pause; returns whether the pause must end now.
     pub fn found(&mut self, at: CodeRef) -> bool {
         let left = self.requests.entry(part(at, LINE)).or_insert(REQUESTS);
         if *left == 0 {

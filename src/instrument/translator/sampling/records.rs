@@ -1,39 +1,39 @@
-//! What stands in a thread's buffer: a record for each operand that was noted, and in traced code one for each block.
+//! The records in a thread's buffer: one for each recorded operand, and in traced code one for each block.
 
 use crate::instrument::strings::Run;
 use crate::instrument::translator::code_cache::block::BlockId;
 use crate::instrument::translator::translate::probes::{ProbeSite, Shape};
 
-/// Bytes of a record of a block, or of an operand of no other shape than the ones below.
+/// Bytes of a record of a block, or of an operand of any shape but the ones below.
 pub const ENTRY: u32 = 16;
-/// Bytes of a [`Shape::Repeated`] record: an entry, and how often, in 64 bits.
+/// Bytes of a [`Shape::Repeated`] record: an entry, and the repeat count in 64 bits.
 pub const REPEATED: u32 = 24;
-/// Where in it that stands.
+/// Offset of the repeat count in it.
 pub const REPEATED_COUNT: u32 = 16;
 /// Bytes of an [`Shape::Indexed`] record.
 pub const INDEXED: u32 = 16 + 64;
-/// Stands in a record for the number of a probe: the record is of a block, whose number stands for the address.
+/// In place of a probe's number: the record is of a block, with its number in place of the address.
 pub const BLOCK: u32 = u32::MAX;
 
-/// Bytes that a comparison of strings is taken to read whose end is not known yet.
+/// Bytes that a string comparison is assumed to read if its end is not known yet.
 const UNKNOWN_LENGTH: u64 = 4096;
 
-/// Who is told of the records, in their order.
+/// Receives the records, in their order.
 pub trait Reader {
     /// A block begins.
     fn block(&mut self, id: BlockId);
 
-    /// What follows is of the probe of this number.
+    /// The following accesses belong to the probe with this number.
     fn probe(&mut self, number: u32, probe: &ProbeSite);
 
     /// One access of it.
     fn access(&mut self, address: u64, bytes: u32);
 
-    /// The operands of a repeated instruction accessed these runs.
+    /// The runs of memory that the operands of a repeated instruction accessed.
     fn repeated(&mut self, runs: &[Run]);
 }
 
-/// Reads `bytes` of a buffer. The latest `rep` instruction was `about_to` be repeated so many times.
+/// Reads `bytes` of a buffer. `about_to` is the repeat count of the latest `rep` instruction.
 pub fn read(bytes: &[u8], probes: &[ProbeSite], about_to: u64, reader: &mut impl Reader) {
     let word = |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
     let mut at = 0;
@@ -61,7 +61,7 @@ pub fn read(bytes: &[u8], probes: &[ProbeSite], about_to: u64, reader: &mut impl
             Shape::Repeated { may_end_early } => {
                 let run = |at: usize, probe: &ProbeSite| {
                     let times = word(at + REPEATED_COUNT as usize);
-                    // What comes last may have been noted, and not done.
+                    // The last record may be of an access that was not executed.
                     let is_open = may_end_early && times == about_to && bytes.len() - at <= 2 * REPEATED as usize;
                     let most = if is_open { UNKNOWN_LENGTH } else { u64::MAX };
                     let bytes = times.saturating_mul(u64::from(probe.bytes)).min(most);

@@ -1,5 +1,5 @@
-//! Code of the version that traces: each block notes that it begins, and each operand its address. No flag is changed, and whether
-//! the buffer has room is asked once a block.
+//! Code of the version that traces: each block records that it begins, and each operand its address. The code changes no flag,
+//! and checks once per block whether the buffer has room.
 //!
 //! ```text
 //!  block:  buffer[cursor++] = (block, BLOCK); room for all that the block notes? no ─▶ rprof takes the records
@@ -19,10 +19,10 @@ use crate::instrument::x86_64::operands::Operand;
 use crate::instrument::x86_64::rewrite::load_address;
 
 impl CodeCache {
-    /// Writes the table that tells where the buffers of `regions` end.
+    /// Writes the table that shows where the buffers of `regions` end.
     pub fn prepare_traces(&self, regions: &Regions) {
         const PIECE: u64 = 1 << 16;
-        // Regions are as far apart as bits 16 to 23 are the same.
+        // Regions are spaced so that bits 16 to 23 are the same in all of them.
         let first = (regions.base(0).get() + u64::from(layout::TRACE_BUFFER)) / PIECE;
         let pieces = u64::from(layout::TRACE_BUFFER_SIZE - layout::TRACE_BUFFER_MARGIN) / PIECE;
         let table: Vec<u8> = (0..256).map(|n: u64| u8::from(n.wrapping_sub(first) % 256 < pieces)).collect();
@@ -31,7 +31,7 @@ impl CodeCache {
 }
 
 impl Writer<'_> {
-    /// Notes that the block begins.
+    /// Writes the record of the block's beginning.
     pub(crate) fn trace_block(&mut self) {
         self.point(0, self.plain());
         let (id, room) = (self.block_id(), self.space.tables_at() + layout::HAS_ROOM);
@@ -61,7 +61,7 @@ impl Writer<'_> {
         cold.jump(drain);
     }
 
-    /// Notes the address of an operand of step `i`.
+    /// Records the address of an operand of step `i`.
     pub(crate) fn trace_access(
         &mut self,
         i: usize,
@@ -73,7 +73,7 @@ impl Writer<'_> {
         let hot = &mut self.unit.hot;
         hot.save(layout::SAVE_LENT, lent.t);
         hot.save(layout::SAVE_LENT_2, lent.u);
-        // One that depends on EIP is not noted.
+        // rprof does not record an address that depends on EIP.
         if load_address(hot, lent.t, &operand.memory) {
             if operand.memory.segment() == Register::FS {
                 hot.thread_base(lent.u);

@@ -20,7 +20,7 @@ impl Run {
         }
     }
 
-    /// Threads should be in the version that traces, if the access sink wants none that notes addresses.
+    /// Whether threads should be in the version that traces, if the access sink wants none that records addresses.
     pub fn is_tracing(&self) -> bool {
         self.bursts.as_ref().is_some_and(|bursts| matches!(bursts.stage, Stage::Tracing(_)))
     }
@@ -63,7 +63,7 @@ impl Run {
         }
     }
 
-    /// Threads are back that were traced, but for those that wait for something.
+    /// Completes a burst once all traced threads are back, except for those that wait for something.
     fn close_bursts(&mut self) {
         let Some(bursts) = &mut self.bursts else { return };
         let Stage::Ending(traced, waited) = bursts.stage else { return };
@@ -76,7 +76,7 @@ impl Run {
         self.burst_pace.ended(cost_s, run_s);
     }
 
-    /// The burst of a thread is over: what it does next does not follow from what it did last.
+    /// Ends the burst of a thread, because its next instruction does not follow its last one.
     pub fn end_burst(&mut self, tid: Pid) {
         if self.threads.get(&tid).is_some_and(|t| t.version.traces()) {
             self.drain_buffer(tid);

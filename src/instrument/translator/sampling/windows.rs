@@ -1,6 +1,6 @@
-//! When threads note addresses: in windows whose beginning and length the access sink decides, with pauses between them
-//! that are long enough to keep the cost down. A thread is moved from one version of the program to another at a stop,
-//! where its state is the program's own; versions that note nothing hold no check.
+//! Schedules the windows in which threads record addresses: the access sink decides their beginning and length, and pauses
+//! between them keep the cost down. rprof moves a thread between versions of the program at a stop, where its state is the
+//! program's own; versions that record nothing contain no check.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -17,39 +17,39 @@ use crate::tracee::thread::{Mode, Registers, Stopped};
 use crate::tracee::wait::Stop;
 use crate::tracee::wake_up::WakeUp;
 
-/// How many times as much processor time as the window before it a pause lasts on average: between half and one and a half
-/// times that, since windows at equal distances could see a program that repeats itself at the same place each time.
+/// Average length of a pause, as a multiple of the window before it, in processor time. It varies between half and one and a half
+/// times that, because windows at equal distances could meet a periodic program at the same place each time.
 const PAUSE: f64 = 4.0;
 const GOLDEN_RATIO: f64 = 1.618_033_988_749_895;
-/// The longest pause, if the sink has caught up by then, in seconds on each processor that the program has, and as a part of the run
-/// so far: what goes on for longer than a pause is seen in a window, and a long run has long phases. After a longer window it is
+/// The longest pause, if the sink has caught up by then, in seconds on each processor that the program has, and as a part of the
+/// run so far: windows see every phase longer than a pause, and a long run has long phases. After a longer window it is
 /// [`AFTER_LONG`] times as long as that, which bounds the cost, up to a larger part of the run.
 const LONGEST_PAUSE_S: f64 = 0.12;
 const LONGEST_PAUSE_SHARE: f64 = 0.02;
 const AFTER_LONG: f64 = 1.5;
 const LONGEST_AFTER_LONG_SHARE: f64 = 0.15;
-/// A program that has fewer processors in pauses than this has one at a time.
+/// A program that uses fewer processors than this in pauses counts as single-threaded.
 const ALONE: f64 = 1.25;
-/// Processor seconds after which, and again after which, the sink is told that a phase was long enough. It ends phases
-/// earlier where much is collected.
+/// Processor seconds after which rprof notifies the sink, repeatedly, that a phase was long enough. The sink ends phases earlier
+/// if it collects much.
 const LIMIT_S: f64 = 0.02;
-/// How often it is looked whether threads are to be moved.
+/// Interval between checks whether to move threads.
 const LOOK: Duration = Duration::from_millis(2);
 /// Processor seconds between two looks at where the threads are, in a pause that lasts at least as long as the window before,
 /// or as one that was not extended.
 const PEEK_S: f64 = 0.005;
-/// More steps than any sequence of ours has instructions.
+/// More steps than any of the translator's sequences has instructions.
 const MAX_STEPS: usize = 200;
-/// A system call that was interrupted is to be restarted: −ERESTARTSYS … −ERESTART_RESTARTBLOCK.
+/// Results of an interrupted system call that the kernel will restart: −ERESTARTSYS … −ERESTART_RESTARTBLOCK.
 const RESTARTS: std::ops::RangeInclusive<i64> = -516..=-512;
 
 /// The present window or pause. Times are processor seconds of the program's threads, so that a busy host does not shorten
 /// windows.
 #[derive(Debug)]
 pub struct Windows {
-    /// What threads are to be in.
+    /// The version that threads should be in.
     wanted: Version,
-    /// Now, as far as we looked.
+    /// The time at the last look.
     now_s: f64,
     /// When `wanted` began.
     since_s: f64,
@@ -57,18 +57,18 @@ pub struct Windows {
     begun: (Instant, f64),
     /// Processors that the program had in the last pause.
     processors: f64,
-    /// How long the last window was; of several threads, how long they could have run meanwhile.
+    /// Length of the last window; with several threads, the time that they could have run meanwhile.
     length_s: f64,
     /// Pauses so far.
     pauses: u32,
-    /// The present pause is to end now.
+    /// The present pause must end now.
     cut_short: bool,
-    /// When it was looked last where the threads are.
+    /// Time of the last look at where the threads are.
     peeked_s: f64,
     looked: Instant,
-    /// Of each thread, when we looked.
+    /// Each thread's processor seconds at the last look.
     cpu_s: HashMap<Pid, f64>,
-    /// Interrupts our wait, so that phases end.
+    /// Interrupts rprof's wait, so that phases end.
     wake_up: Option<WakeUp>,
 }
 
@@ -96,12 +96,12 @@ impl Windows {
         }
     }
 
-    /// Processor seconds of the program, when it was looked last.
+    /// Processor seconds of the program at the last look.
     pub fn processor_seconds(&self) -> f64 {
         self.now_s
     }
 
-    /// Whether some time has passed since the last look; only with a sink.
+    /// Whether a look is due; only with a sink.
     pub fn is_time_to_look(&self) -> bool {
         self.wake_up.is_some() && self.looked.elapsed() >= LOOK
     }
@@ -114,7 +114,7 @@ impl Windows {
         self.looked = Instant::now();
     }
 
-    /// Threads are to be in `wanted` now.
+    /// Makes `wanted` the version that threads should be in.
     fn turn_to(&mut self, wanted: Version, threads: usize) {
         if wanted == self.wanted {
             return;
@@ -122,9 +122,9 @@ impl Windows {
         let elapsed_s = self.begun.0.elapsed().as_secs_f64();
         let so_far_s = (self.now_s - self.begun.1).max(1e-3);
         match (self.wanted, wanted) {
-            // The start is looked at for long, but happens once: the next window comes soon.
+            // The first window is long, but happens only once: the next window follows soon.
             (Version::Opening, Version::Plain) => self.length_s = so_far_s.min(LIMIT_S),
-            // Several threads wait in windows for each other, and for what is done with what they note.
+            // In windows, several threads wait for each other, and for rprof to process their records.
             (_, Version::Plain) if self.processors > ALONE => {
                 self.length_s = so_far_s.max(elapsed_s * self.processors);
             }
@@ -141,7 +141,7 @@ impl Windows {
         (self.wanted, self.since_s, self.cut_short) = (wanted, self.now_s, false);
     }
 
-    /// How long the present pause is to last at least, in seconds; it does not end while the sink is behind.
+    /// Shortest length of the present pause, in seconds; it does not end while the sink is behind.
     fn pause_s(&self) -> f64 {
         // Multiples of the golden ratio without their integers: any few of them in a row are spread evenly.
         let varied = 0.5 + (f64::from(self.pauses) * GOLDEN_RATIO).fract();
@@ -158,7 +158,7 @@ impl Windows {
         self.now_s - self.since_s >= limit
     }
 
-    /// Whether it is time to look where the threads are; notes that this is done.
+    /// Whether a look at where the threads are is due; restarts the interval if so.
     fn is_time_to_peek(&mut self) -> bool {
         let so_far_s = self.now_s - self.since_s;
         let peek = self.wanted == Version::Plain
@@ -172,7 +172,7 @@ impl Windows {
 }
 
 impl Run {
-    /// Asks every running thread to stop that is not in the version which it should be in.
+    /// Interrupts every running thread that is not in the version that it should be in.
     pub fn keep_pace(&mut self) {
         if self.drain.is_none() && self.bursts.is_none() {
             return;
@@ -192,7 +192,7 @@ impl Run {
         {
             drain.end_phase();
             wanted = drain.wanted();
-            // It is asked again as much later if the phase goes on.
+            // If the phase continues, rprof asks again after the same time.
             self.windows.since_s = self.windows.now_s;
         }
         let begins_to_measure = wanted == Version::Measuring && wanted != self.windows.wanted;
@@ -220,13 +220,13 @@ impl Run {
         }
     }
 
-    /// Whether a stop of a thread comes from our wish to see where it is.
+    /// Whether rprof stopped a thread to see where it is.
     pub fn is_peeked(&self, tid: Pid) -> bool {
         self.windows.wanted == Version::Plain && self.threads.get(&tid).is_some_and(|t| t.peeked)
     }
 
-    /// Looks where a stopped thread is: a pause ends where code runs that no window has seen. The thread stands while the sink
-    /// catches up, as that code may not run for long.
+    /// Looks where a stopped thread is: a pause ends when code runs that no window has seen. The thread stays stopped while the
+    /// sink catches up, because that code may not run for long.
     pub fn peek(&mut self, stopped: &Stopped) -> Result<(), RunError> {
         let (Some(thread), Some(drain)) = (self.threads.get_mut(&stopped.tid()), &mut self.drain) else {
             return Ok(());
@@ -241,7 +241,7 @@ impl Run {
         Ok(())
     }
 
-    /// Lets the access sink do some of what it put off, which may end the phase; false if nothing is left.
+    /// Lets the access sink do some of its deferred work, which may end the phase; false if nothing is left.
     pub fn work_of_sink(&mut self) -> bool {
         let Some(drain) = &mut self.drain else { return false };
         let worked = drain.work();
@@ -309,7 +309,7 @@ fn is_to_restart(registers: &Registers) -> bool {
 mod tests {
     use super::*;
 
-    /// How long the pause after a window of so many processor seconds is to last, a second after the start.
+    /// Length of the pause after a window of this many processor seconds, a second after the start.
     fn paused(processors: f64, window_s: f64) -> f64 {
         let mut windows = Windows::new(false);
         (windows.wanted, windows.now_s, windows.begun.1) = (Version::Measuring, 1.0, 1.0 - window_s);

@@ -1,4 +1,4 @@
-//! How much of the program's address space is taken: all that is useful, or a part of what a limit on it leaves.
+//! The share of the program's address space that rprof takes: all that is useful, or a part of a limit.
 
 use nix::unistd::Pid;
 
@@ -6,7 +6,7 @@ use crate::instrument::translator::code_cache::arena::{ARENA, LEAST};
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::kernel::rlimit_as::limit_of;
 
-/// Sizes of what is mapped into one program image.
+/// Sizes of rprof's mappings in one program image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
     /// Regions, and so threads at once.
@@ -16,14 +16,14 @@ pub struct Room {
 }
 
 impl Room {
-    /// What there is in the address space of `pid`.
+    /// The budget in the address space of `pid`.
     pub fn of(pid: Pid) -> Room {
-        // Where the kernel does not tell, no limit is assumed.
+        // If the kernel does not report the limit, rprof assumes none.
         Room::within(limit_of(pid).map_or(libc::RLIM_INFINITY, |limit| limit.rlim_cur))
     }
 
-    /// A quarter is for regions: where a thread with its stack and heap takes some 70 MiB itself, there cannot be many more
-    /// of them. Of arenas there are two for most programs, and more when these are full.
+    /// The budget within a limit: a quarter is for regions. A thread with its stack and heap takes some 70 MiB itself, so there
+    /// cannot be many more of them. Most programs have two arenas, and more when these are full.
     fn within(limit: u64) -> Room {
         let regions = (limit / 4 / layout::REGION).clamp(1, layout::REGIONS);
         let arena = 1 << (limit / 16).clamp(LEAST, ARENA).ilog2();

@@ -96,11 +96,11 @@ pub(crate) struct Run {
     pub threads: HashMap<Pid, Thread>,
     /// Address spaces, by the id of the process that had each first.
     pub processes: HashMap<Pid, Process>,
-    /// By process: what it does with the signals of our traps.
+    /// By process: its actions for the signals of rprof's traps.
     pub dispositions: HashMap<Pid, Dispositions>,
     /// By process that has set a limit on its address space.
     pub allowances: HashMap<Pid, Allowance>,
-    /// New tasks that stopped before their parent told of them.
+    /// New tasks that stopped before their parent's event announced them.
     pub orphans: HashMap<Pid, Stopped>,
     /// Events seen while waiting for another one.
     pub backlog: VecDeque<Event>,
@@ -108,43 +108,43 @@ pub(crate) struct Run {
     pub roster: Roster,
     pub warnings: Vec<Warning>,
     pub first: Pid,
-    /// What was not counted.
+    /// Uncounted execution.
     pub uncounted: Uncounted,
     /// CPU seconds of the first process and of those that it waited for, once it has ended.
     pub family_cpu_s: Option<f64>,
-    /// Where addresses go, if somebody wants them.
+    /// The receiver of addresses, if there is an access sink.
     pub drain: Option<AccessBuffer>,
-    /// Where bursts go, if somebody wants them.
+    /// The receiver of bursts, if there is a burst sink.
     pub bursts: Option<Bursts>,
-    /// When they are.
+    /// The schedule of bursts.
     pub(crate) burst_pace: Pace,
-    /// Who asks for memory.
+    /// Finds the callers that allocate memory.
     pub askers: Askers,
-    /// Which marked regions threads are in.
+    /// The marked regions that threads are in.
     pub marks: Marks,
-    /// When addresses are noted.
+    /// The windows in which addresses are recorded.
     pub windows: Windows,
-    /// When the access sink was told last what was executed.
+    /// Time of the last report of executions to the access sink.
     pub told: Told,
-    /// What ran in address spaces that are no more, still to be added to the tally.
+    /// Code caches of address spaces that no longer exist, still to be added to the tally.
     pub finished: VecDeque<Arc<AtomicRefCell<CodeCache>>>,
     /// Seconds from the start of the run to its end.
     pub wall_s: f64,
-    /// When it is looked for hot blocks.
+    /// When to look for hot blocks.
     pub looks: Looks,
-    /// What is served by others meanwhile: it is missing in `processes`.
+    /// Code caches that workers serve: their processes are missing in `processes`.
     pub(crate) loans: Loans,
     polling: bool,
-    /// How long that goes on without a request.
+    /// How long polling continues without a request.
     patience: Patience,
-    /// Who is looked after next.
+    /// The thread to look at next.
     turns: Turns,
-    /// Where we poll: not on the CPU of a thread that waits for us.
+    /// The CPU that rprof polls on: not the one of a thread that waits for it.
     seat: Seat,
 }
 
 impl Run {
-    /// A run whose first process is `first`; see [`Translator`](super::Translator) for the rest.
+    /// A run whose first process is `first`; see [`Translator`](crate::instrument::Translator) for the rest.
     pub fn new(
         first: Pid,
         (drain, bursts): (Option<AccessBuffer>, Option<Bursts>),
@@ -183,7 +183,7 @@ impl Run {
         }
     }
 
-    /// Until the first process has ended, and its descendants have or were released.
+    /// Runs until the first process has ended, and its descendants have ended or were released.
     pub fn follow(&mut self) -> Result<i32, CountError> {
         let mut status = None;
         let mut deadline: Option<Instant> = None;
@@ -216,7 +216,7 @@ impl Run {
         status.ok_or_else(|| CountError::Unsupported("its end was not seen".into()))
     }
 
-    /// The next event; meanwhile mailboxes are answered. `None`: nobody is left, or the deadline has passed.
+    /// Waits for the next event and answers mailboxes meanwhile. `None`: no thread is left, or the deadline has passed.
     fn next_event(&mut self, deadline: Option<Instant>) -> Result<Option<Event>, CountError> {
         self.set_polling(true);
         let mut active = Instant::now();
@@ -260,7 +260,7 @@ impl Run {
                 self.seat.anywhere();
                 self.patience.ended(Instant::now());
                 self.set_polling(false);
-                // Who asked before it could see that nobody polls is answered now; later ones trap.
+                // Answers threads that asked before they could see that polling ended; later ones trap.
                 fence(Ordering::SeqCst);
                 if self.answer_all()? {
                     self.set_polling(true);
@@ -289,7 +289,7 @@ impl Run {
         }
     }
 
-    /// A thread had to stop for an answer. If it waited in vain because we share its CPU, we go to another one.
+    /// A thread had to stop for an answer. If it waited in vain because rprof shares its CPU, rprof moves to another one.
     pub fn was_impatient(&mut self, tid: Pid) {
         if self.polling
             && let Some(cpu) = read_last_cpu(tid).filter(|&cpu| current_cpu() == Some(cpu))
@@ -299,12 +299,12 @@ impl Run {
         self.patience.missed(Instant::now());
     }
 
-    /// Whether mailboxes are being polled, for code spaces that are made meanwhile.
+    /// Whether rprof polls the mailboxes, for new code caches.
     pub fn is_polling(&self) -> bool {
         self.polling
     }
 
-    /// Answers every waiting mailbox; says whether there was one.
+    /// Answers every waiting mailbox; returns whether there was one.
     fn answer_all(&mut self) -> Result<bool, CountError> {
         let mut any = false;
         let (mut full, mut leaving) = (Vec::new(), 0);
@@ -388,7 +388,7 @@ impl Run {
         Ok((self.processes.get_mut(&pid).ok_or(RunError::Gone)?, &mut self.tally))
     }
 
-    /// Goes on in `mode` until a stop for which `wanted` holds; signals on the way are kept for later.
+    /// Resumes a thread in `mode` until a stop for which `wanted` holds; keeps signals on the way for later.
     pub fn until(
         &mut self,
         stopped: Stopped,
@@ -424,7 +424,7 @@ impl Run {
         }
     }
 
-    /// Lets whoever is left run on natively.
+    /// Lets all remaining threads run on natively.
     fn release_all(&mut self) {
         let left: Vec<Pid> = self.threads.keys().copied().collect();
         for tid in left {
@@ -432,7 +432,7 @@ impl Run {
         }
     }
 
-    /// Kills whoever is left and waits for their ends.
+    /// Kills all remaining processes and waits for their ends.
     pub fn end_all(&mut self) {
         let groups = self.threads.values().map(|t| t.group);
         groups.chain([self.first]).for_each(kill_process_of);
@@ -440,7 +440,7 @@ impl Run {
         let seen = std::mem::take(&mut self.loans.put_off).into_iter().chain(std::mem::take(&mut self.backlog));
         for event in seen.chain(std::iter::from_fn(|| wait_any(true))) {
             if let Event::Stopped(stopped, _) = event {
-                // What was begun meanwhile, or what we lost sight of, is to end as well.
+                // Tasks that began meanwhile, or that rprof lost sight of, must end as well.
                 kill_process_of(stopped.tid());
                 let _ = stopped.resume(Mode::Continue, None);
             }
@@ -448,7 +448,7 @@ impl Run {
     }
 }
 
-/// Kills the process of a thread that is traced by us; it may be gone already.
+/// Kills the process of a thread that rprof traces; it may be gone already.
 pub(crate) fn kill_process_of(tid: Pid) {
     let _ = nix::sys::signal::kill(Run::process_of(tid), nix::sys::signal::Signal::SIGKILL);
 }

@@ -1,6 +1,5 @@
-//! Processes that were forked from one another share translations until one of them has other text at an address that
-//! the others have translated, or could, or needs another arena, which they would not have. Then it gets a code space of its
-//! own.
+//! Forked processes share translations until one of them has different text at an address that the others have translated or
+//! could translate, or needs another arena, which the others would not have. Then it gets a code cache of its own.
 //!
 //! ```text
 //!  learns text ─▶ do relatives have other bytes there? ─▶ hold its threads ─▶ new tables, regions, arenas
@@ -27,13 +26,13 @@ use crate::tracee::thread::{Registers, Stopped};
 const PIECE: u64 = 1 << 16;
 /// `syscall`
 const SYSCALL_SIZE: u64 = 2;
-/// What the kernel returns inside from a call that is to be restarted: as it was.
+/// Internal kernel results for a system call that the kernel restarts unchanged.
 const RESTART: [i64; 3] = [-512, -513, -514];
-/// As a `restart_syscall`.
+/// The same for one that the kernel restarts as `restart_syscall`.
 const RESTART_BLOCK: i64 = -516;
 
 impl Run {
-    /// Whether the text that address space `space` has just got at `from..to` is not what its relatives have there.
+    /// Whether the new text of address space `space` at `from..to` differs from that of the processes that share its code cache.
     pub fn differs_from_relatives(&self, space: Pid, from: Address, to: Address, treatment: Treatment) -> bool {
         let Some(process) = self.processes.get(&space) else { return false };
         if !process.image.is_shared() {
@@ -60,7 +59,8 @@ impl Run {
         process.is_some_and(|p| p.image.is_shared())
     }
 
-    /// Gives the address space of `stopped` a code space of its own. All its threads go on behind this.
+    /// Gives the address space of `stopped` a code cache of its own. All its other threads continue in it; `stopped` is ready to
+    /// continue.
     pub fn part(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
         let space = self.threads.get(&tid).ok_or(RunError::Gone)?.process;
@@ -136,7 +136,7 @@ impl Run {
         self.go_on(stopped)
     }
 
-    /// A thread whose registers are the program's goes on in the new code space.
+    /// Moves a thread whose registers are the program's to the new code cache.
     fn move_over(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
         let thread = self.threads.get(&stopped.tid()).ok_or(RunError::Gone)?;
         let base = thread.regions.borrow().base(thread.region);
@@ -148,8 +148,7 @@ impl Run {
     }
 }
 
-/// A system call that was interrupted is made again by the program's own instruction, not by the kernel's stepping back
-/// in the cache.
+/// Makes the program's own instruction repeat an interrupted system call, instead of the kernel stepping back in the cache.
 fn restart_call(registers: &mut Registers) {
     let (result, call) = (registers.rax as i64, registers.orig_rax);
     if (call as i64) < 0 {

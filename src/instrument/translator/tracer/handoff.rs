@@ -1,5 +1,5 @@
-//! Several processes at the same time: where two code spaces are asked for translations at once, the tracer serves one of
-//! them and lends the others, with all that their mailboxes need, to [`workers`](crate::instrument::translator::tracer::workers).
+//! Several processes at the same time: when two code caches get requests at once, the tracer serves one of them and hands the
+//! others off, with all that their mailboxes need, to [`workers`](crate::instrument::translator::tracer::workers).
 //!
 //! ```text
 //!          somebody asks, and so does another code space ─▶ lent ─▶ a worker: mailboxes, ahead, placing
@@ -7,8 +7,8 @@
 //!   home ◀─ recalled ◀─ one of its threads stopped: its event is put off until then, those of others are not
 //! ```
 //!
-//! Only who has a code space touches it: everything that a stop needs is done at home, by the tracer, to whom all ptrace
-//! requests belong. As long as one code space alone asks, nothing is lent.
+//! Only the owner of a code cache touches it. The tracer makes all ptrace requests, so it does everything that a stop needs, with
+//! the code cache at home. As long as only one code cache gets requests, the tracer hands off nothing.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,36 +23,36 @@ use crate::instrument::translator::tracer::workers::{Loan, Lost, Lot, Mailbox, W
 use crate::tracee::affinity::Seat;
 use crate::tracee::wait::{Event, Stop};
 
-/// Another code space that has been asked within this time is likely to be asked again before this answer is given.
+/// Another code cache that got a request within this time is likely to get the next one before this answer is complete.
 const AT_ONCE: Duration = Duration::from_millis(2);
 /// More workers than this are not worth their memory.
 const MOST: usize = 64;
 
-/// What is lent.
+/// The code caches that workers have.
 #[derive(Debug)]
 pub struct Loans {
     workers: Workers,
     out: Vec<Loan>,
-    /// Events of threads whose code space was lent when they were seen, in their order.
+    /// Deferred events of threads whose code cache a worker had at the time, in order.
     pub(crate) put_off: VecDeque<Event>,
     /// A worker failed.
     lost: bool,
 }
 
 impl Loans {
-    /// Nothing is lent. There is a worker for each CPU but the tracer's, one at least; see
-    /// [`Translator`](super::Translator) for `before`.
+    /// Starts with no handoffs. There is a worker for each CPU but the tracer's, at least one; see
+    /// [`Translator`](crate::instrument::Translator) for `before`.
     pub fn new(seat: &Seat, before: Option<fn()>) -> Self {
         let workers = Workers::new((seat.cpus() - 1).clamp(1, MOST), before);
         Loans { workers, out: Vec::new(), put_off: VecDeque::new(), lost: false }
     }
 
-    /// Whether one more lot could be lent beside those and `more`.
+    /// Whether another lot can be handed off beside the present ones and `more`.
     pub fn has_room(&self, more: usize) -> bool {
         self.out.len() + more < self.workers.most()
     }
 
-    /// Whether something that was lent will be back at once: then we do not sleep.
+    /// Whether a recalled lot is about to return: then the tracer does not sleep.
     pub fn are_awaited(&self) -> bool {
         !self.put_off.is_empty() || self.out.iter().any(Loan::is_recalled)
     }
@@ -62,8 +62,8 @@ impl Loans {
     }
 }
 
-/// Whether the code space of `process`, which is asked `now`, is to be lent: another one of those at home was asked just
-/// before, and it is not time to look for hot blocks.
+/// Whether to hand off the code cache of `process`, which has a request `now`: another one at home got a request just before, and
+/// the look for hot blocks is not due.
 pub(crate) fn is_to_be_lent<'a>(mut home: impl Iterator<Item = &'a Process>, process: &Process, now: Instant) -> bool {
     let lately = |asked: Instant| now.saturating_duration_since(asked) < AT_ONCE;
     home.any(|p| p.asked.is_some_and(lately) && !Arc::ptr_eq(&p.image.space, &process.image.space))
@@ -71,7 +71,7 @@ pub(crate) fn is_to_be_lent<'a>(mut home: impl Iterator<Item = &'a Process>, pro
 }
 
 impl Run {
-    /// Lends the code space of address space `id`, if it is at home.
+    /// Hands off the code cache of address space `id`, if it is at home.
     pub(crate) fn lend(&mut self, id: Pid) {
         let Some(process) = self.processes.get(&id) else { return };
         let (space, until) = (Arc::as_ptr(&process.image.space), process.image.space.borrow().placing.due());
@@ -95,7 +95,7 @@ impl Run {
         }
     }
 
-    /// What was lent is at home again.
+    /// Takes a returned lot home.
     fn take_home(&mut self, lot: Lot) {
         self.uncounted.note(lot.native.len() as u64);
         let left: Vec<Pid> = lot.native.iter().map(|&(tid, _)| tid).collect();
@@ -118,7 +118,7 @@ impl Run {
         }
     }
 
-    /// Takes home what workers have given back, and recalls what is to be looked for hot blocks.
+    /// Takes home the lots that workers have returned, and recalls those whose look for hot blocks is due.
     pub(crate) fn look_after_loans(&mut self) -> Result<(), CountError> {
         let mut i = 0;
         while let Some(loan) = self.loans.out.get(i) {
@@ -161,7 +161,7 @@ impl Run {
         }
     }
 
-    /// `event`, unless what it concerns is lent: that is recalled, and the event put off.
+    /// Returns `event`, unless a worker has the code cache that it needs: then recalls that and defers the event.
     pub(crate) fn unless_lent(&mut self, event: Event) -> Option<Event> {
         if self.loans.out.is_empty() || !self.is_lent(&event) {
             return Some(event);
@@ -170,7 +170,7 @@ impl Run {
         None
     }
 
-    /// The first event that was put off and need not be any more.
+    /// The first deferred event whose code cache is at home again.
     pub(crate) fn no_longer_put_off(&mut self) -> Option<Event> {
         let put_off = std::mem::take(&mut self.loans.put_off);
         let first = put_off.iter().position(|event| !self.is_lent(event));
@@ -178,7 +178,7 @@ impl Run {
         self.loans.put_off.remove(first?)
     }
 
-    /// Whether a code space that handling `event` needs is lent; it is recalled then.
+    /// Whether a worker has a code cache that handling `event` needs; recalls it if so.
     fn is_lent(&self, event: &Event) -> bool {
         let (tid, executes) = match event {
             Event::Ended(tid, ..) => (*tid, false),

@@ -1,5 +1,5 @@
-//! Code that is not translated: what it cost, and when a program spends so much on going there and back that it is
-//! better let go. So is one that makes a task that no tracer may follow.
+//! Code that is not translated: its cost, and the decision to release a program for which the transitions cost too much. rprof
+//! also releases a program that makes a task which no tracer may follow.
 //!
 //! ```text
 //!  cache ─▶ native code ─▶ fault at the program's text ─▶ cache      one transition: up to two stops of the thread
@@ -19,22 +19,22 @@ use crate::tracee::proc_status::{read_cpu_seconds, read_status};
 use crate::tracee::remote::Remote;
 use crate::tracee::thread::Stopped;
 
-/// How long transitions are watched before it is decided.
+/// Time over which rprof watches transitions before a decision.
 const WINDOW: Duration = Duration::from_millis(300);
-/// Windows in a row that must be too costly.
+/// Number of consecutive windows that must be too costly.
 const WINDOWS: u32 = 2;
-/// More transitions than this in a window are looked at.
+/// Only windows with more transitions than this are judged.
 const MANY: u32 = 500;
-/// Slowdown by transitions that is too much.
+/// Slowdown by transitions beyond which rprof releases a program.
 const UNBEARABLE: f64 = 3.0;
-/// What being executed natively does to the numbers.
+/// Effect of native execution on the counts, for warnings.
 const NOT_COUNTED: &str = "its instructions are not in the counts";
-/// What helps against code made at run time.
+/// Hint against code made at run time, for warnings.
 const WITHOUT_JIT: &str = "run the program with its compiler at run time switched off, where it has such a switch";
-/// System calls made to see what a stop costs; each stops twice.
+/// System calls made to measure the cost of a stop; each stops twice.
 const TRIALS: u32 = 4;
 
-/// When a thread went to native code.
+/// The time at which a thread went to native code.
 #[derive(Debug, Clone, Copy)]
 pub struct Excursion {
     since: Instant,
@@ -48,15 +48,15 @@ impl Excursion {
         Excursion { since: Instant::now(), cpu_s: read_cpu_seconds(tid) }
     }
 
-    /// CPU seconds spent, with the thread's at its end; one that has ended can only be timed. The kernel brings a running
-    /// thread's time up to date now and then only: the clock is an upper bound, too.
+    /// CPU seconds spent; `cpu_s` are the thread's now. For a thread that has ended, only the elapsed time is known. The kernel
+    /// updates a running thread's CPU time only now and then, so the elapsed time is also an upper bound.
     fn spent(&self, cpu_s: Option<f64>) -> f64 {
         let elapsed = self.since.elapsed().as_secs_f64();
         cpu_s.zip(self.cpu_s).map_or(elapsed, |(now, then)| (now - then).min(elapsed))
     }
 }
 
-/// How often an address space goes to native code and back.
+/// Counts how often an address space goes to native code and back.
 #[derive(Debug)]
 pub struct Transitions {
     window: Instant,
@@ -71,7 +71,8 @@ impl Transitions {
         Transitions { window: Instant::now(), count: 0, cpu_s: 0.0, costly_windows: 0 }
     }
 
-    /// One more; since its last one its thread used `cpu_s`. At the end of a window with many: CPU seconds for each.
+    /// Adds a transition; its thread used `cpu_s` since its previous one. At the end of a window with many: CPU seconds per
+    /// transition.
     fn add(&mut self, cpu_s: f64, now: Instant) -> Option<f64> {
         self.count += 1;
         self.cpu_s += cpu_s;
@@ -87,7 +88,7 @@ impl Transitions {
         None
     }
 
-    /// Judges a window; says whether it is enough.
+    /// Judges a window; returns whether to release the program.
     fn judge(&mut self, cpu_s: f64, stop: StopCost) -> bool {
         let work = (cpu_s - 2.0 * stop.cpu_s).max(0.0);
         let costly = work + 2.0 * stop.wall_s > UNBEARABLE * work;
@@ -96,14 +97,14 @@ impl Transitions {
     }
 }
 
-/// What it costs to stop a thread and let it go on, in seconds.
+/// The cost of stopping and resuming a thread, in seconds.
 #[derive(Debug, Clone, Copy)]
 struct StopCost {
     wall_s: f64,
     cpu_s: f64,
 }
 
-/// Why a process was let go.
+/// Why a process was released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
     /// Transitions slowed it down too much.
@@ -113,7 +114,7 @@ pub enum Release {
 }
 
 impl Release {
-    /// (what was the case, what helps)
+    /// (reason, hint)
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Release::Unbearable => {
@@ -127,23 +128,23 @@ impl Release {
     }
 }
 
-/// What was not counted in a run.
+/// The execution that was not counted in a run.
 #[derive(Debug, Default)]
 pub struct Uncounted {
     /// CPU seconds in native code.
     cpu_s: f64,
     transitions: u64,
-    /// Processes that were let go: why, and when, in seconds since the start of the run.
+    /// Released processes: (reason, seconds since the start of the run).
     released: Vec<(Release, f64)>,
 }
 
 impl Uncounted {
-    /// So many times more a thread goes to native code.
+    /// Adds transitions to native code.
     pub fn note(&mut self, transitions: u64) {
         self.transitions += transitions;
     }
 
-    /// What is to be said of the processes that were let go for that reason; `beyond` are the CPU seconds of all that were.
+    /// The warning about processes released for that reason; `beyond` are the CPU seconds of all released processes.
     fn doubt(&self, why: Release, beyond: f64) -> Option<Warning> {
         let mut times = self.released.iter().filter(|r| r.0 == why).map(|r| r.1);
         let first = times.next()?;
@@ -167,7 +168,7 @@ impl Run {
         }
     }
 
-    /// A thread is in the cache again, or at its end. At the end of a window with many transitions: CPU seconds for each.
+    /// A thread is in the cache again, or at its end. At the end of a window with many transitions: CPU seconds per transition.
     pub fn leave_native(&mut self, tid: Pid) -> Option<f64> {
         let thread = self.threads.get_mut(&tid)?;
         let excursion = thread.native.take()?;
@@ -177,10 +178,10 @@ impl Run {
         self.processes.get_mut(&thread.process)?.transitions.add(since_last, Instant::now())
     }
 
-    /// Whether transitions that take `cpu_s` each, work included, slow the program of a stopped thread down too much.
+    /// Whether transitions that take `cpu_s` each, including work, slow the program of a stopped thread down too much.
     pub fn is_unbearable(&mut self, stopped: Stopped, cpu_s: f64) -> Result<(Stopped, bool), RunError> {
         let tid = stopped.tid();
-        // A system call of ours might end it.
+        // A system call by rprof might end it.
         if read_status(tid).is_ok_and(|s| s.filtered) {
             return Ok((stopped, false));
         }
@@ -189,7 +190,7 @@ impl Run {
         Ok((stopped, process.transitions.judge(cpu_s, stop)))
     }
 
-    /// Measures what a stop costs, on a stopped thread.
+    /// Measures the cost of a stop, on a stopped thread.
     fn try_stops(&mut self, stopped: Stopped) -> Result<(Stopped, StopCost), RunError> {
         let tid = stopped.tid();
         let (process, _) = self.process(tid)?;
@@ -219,12 +220,12 @@ impl Run {
         self.detach(space, held);
     }
 
-    /// What was not counted: (CPU seconds of the run, share of them, doubts to state). `cpu_s` are those of threads while
-    /// they were followed.
+    /// Summary of uncounted execution: (CPU seconds of the run, uncounted share, warnings). `cpu_s` are the CPU seconds of
+    /// threads while rprof followed them.
     pub fn sum_up_uncounted(&self, cpu_s: f64) -> (f64, f64, Vec<Warning>) {
         let uncounted = &self.uncounted;
         let released = !uncounted.released.is_empty();
-        // Of processes that were let go, only those are known that the first one waited for, or is.
+        // Of the released processes, rprof knows the CPU time only of the first process and of those that it waited for.
         let beyond = self.family_cpu_s.filter(|_| released).map_or(0.0, |family| (family - cpu_s).max(0.0));
         let total = cpu_s + beyond;
         let share = if total > 0.0 { ((uncounted.cpu_s + beyond) / total).min(1.0) } else { 0.0 };

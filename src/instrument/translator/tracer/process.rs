@@ -1,4 +1,4 @@
-//! A process of the program: its memory, its text, and the code space that it shares with those forked from it.
+//! A process of the program: its memory, its text, and the code cache that it shares with its forks.
 
 use std::cell::RefCell;
 use std::os::unix::fs::MetadataExt;
@@ -30,14 +30,14 @@ use crate::tracee::memory::Memory;
 
 /// Blocks in one chain.
 const CHAIN: usize = 16;
-/// Blocks of what the first chain calls that are translated before a request is answered. Eight in ten of them are
-/// executed, as many as of the chain (import of numpy); of what it branches to it is four in ten, and the thread would
-/// wait longer for them than asking again takes.
+/// Blocks of the first chain's callees that rprof translates before it answers a request. The program executes eight in ten of
+/// them, as many as of the chain (import of numpy); of the chain's branch targets it executes four in ten, and waiting for those
+/// would take the thread longer than another request.
 const AT_ONCE: usize = 16;
-/// Blocks translated at a time while nobody waits; whoever asks meanwhile waits for them.
+/// Blocks translated at a time while no thread waits; a thread that asks meanwhile waits for them.
 const AHEAD: usize = 3;
 
-/// What all processes with one program image have in common.
+/// The code cache and regions that all processes with one program image share.
 #[derive(Debug, Clone)]
 pub struct ImageRef {
     /// Translations.
@@ -55,19 +55,19 @@ pub struct Process {
     pub memory: Memory,
     /// Its executable memory.
     pub text: Vec<TextRange>,
-    /// Text read before.
+    /// Cache of text read so far.
     pub pages: RefCell<Pages>,
-    /// What it shares.
+    /// The code cache and regions that it shares.
     pub image: ImageRef,
-    /// Going to code that is not translated, and back.
+    /// Its transitions to code that is not translated, and back.
     pub transitions: Transitions,
-    /// What is to be translated while nobody waits.
+    /// Blocks to translate while no thread waits.
     pub ahead: Ahead,
-    /// When one of its threads waited for an answer last.
+    /// When one of its threads last waited for an answer.
     pub asked: Option<Instant>,
 }
 
-/// Where control goes on.
+/// Where control continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Destination {
     /// In the cache.
@@ -87,20 +87,20 @@ impl Destination {
 }
 
 impl ImageRef {
-    /// Of what was just made.
+    /// Wraps a new code cache and new regions.
     pub fn new(space: CodeCache, regions: Regions) -> Self {
         ImageRef { space: Arc::new(AtomicRefCell::new(space)), regions: Arc::new(AtomicRefCell::new(regions)) }
     }
 
-    /// Whether another process has it, too.
+    /// Whether another process shares it.
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.space) > 1
     }
 }
 
 impl Process {
-    /// Where control goes on in `version` when the program goes on at `at`; translates what is needed. Without a
-    /// tally, text must have been looked up ([`locate`](Self::locate)).
+    /// Where control continues in `version` when the program continues at `at`; translates the code if needed. Without a tally,
+    /// text must have been located ([`locate`](Self::locate)).
     pub fn destination(
         &mut self,
         version: Version,
@@ -132,7 +132,7 @@ impl Process {
         }
     }
 
-    /// Looks up whose every piece of its text is.
+    /// Looks up the module of every piece of its text.
     pub fn locate(&mut self, tally: &mut Tally) {
         if self.text.iter().any(|t| t.located.is_none()) {
             let markers = locate(self.pid, &mut self.text, tally);
@@ -140,7 +140,7 @@ impl Process {
         }
     }
 
-    /// Translates a little of what will probably be executed next; says whether there was any.
+    /// Translates a few blocks that will probably be executed next; returns whether there were any.
     pub fn translate_ahead(&mut self) -> bool {
         let mut space = self.image.space.borrow_mut();
         let mut source = Source::new(&self.memory, &self.pages, &self.text);
@@ -174,7 +174,7 @@ impl Process {
         self.destination(version, target, tally)
     }
 
-    /// The program unmapped or protected `from..to`: it is not executable any more.
+    /// Forgets text at `from..to`, which the program unmapped or protected.
     pub fn forget_text(&mut self, from: Address, to: Address) {
         let overlaps = |t: &TextRange| t.start < to && t.end > from;
         if self.text.iter().any(overlaps) {
@@ -185,7 +185,8 @@ impl Process {
         }
     }
 
-    /// The program made `from..to` executable. If it `parts` from its relatives, their translations are left alone.
+    /// Adds text at `from..to`, which the program made executable. If the process `parts` from the processes that share its code
+    /// cache, their translations stay.
     pub fn learn_text(&mut self, from: Address, to: Address, treatment: Treatment, parts: bool) {
         self.pages.borrow_mut().forget();
         let mut space = self.image.space.borrow_mut();
@@ -195,16 +196,16 @@ impl Process {
         add_text(&mut self.text, TextRange { start: from, end: to, treatment, located: None });
     }
 
-    /// Whether a file that it has open may come to hold something else: it is memory alone, or open for writing.
+    /// Whether the contents of an open file may change: it is a memfd, or open for writing.
     pub fn may_change(&self, descriptor: u64) -> bool {
         let path = format!("/proc/{}/fd/{}", self.pid, descriptor as i32);
         let is_memory =
             std::fs::read_link(&path).is_ok_and(|path| path.as_os_str().as_encoded_bytes().starts_with(b"/memfd:"));
-        // The mode of the link says how the file was opened.
+        // The mode of the link shows how the file was opened.
         is_memory || std::fs::symlink_metadata(path).is_ok_and(|link| link.mode() & 0o200 != 0)
     }
 
-    /// Where in the middle of the instruction at `at` the text ends; `None` if it does not.
+    /// Where the text ends in the middle of the instruction at `at`; `None` if it does not.
     pub fn end_within_instruction(&self, at: Address) -> Option<Address> {
         let room = (text_until(&self.text, at, LONGEST as u64)? - at).min(LONGEST as u64) as usize;
         let mut bytes = [0; LONGEST];
@@ -225,12 +226,12 @@ impl Process {
         }
     }
 
-    /// The program's state at a cache address, if it is known there: (block, offset in it, what stands elsewhere).
+    /// The program's state at a cache address, if it is known there: (block, offset in it, moved registers).
     pub fn state_at(&self, at: CacheAddress) -> Option<(BlockId, u16, Moved)> {
         self.image.space.borrow().point_at(at).map(|(id, p)| (id, p.program, p.moved))
     }
 
-    /// What stands in the program's files for a cache address, if that is known.
+    /// The place in the program's files that a cache address belongs to, if known.
     pub fn code_at(&self, at: CacheAddress) -> Option<CodeRef> {
         let (block, offset, _) = self.state_at(at)?;
         let at = self.image.space.borrow().block(block).start + u64::from(offset);
@@ -238,7 +239,7 @@ impl Process {
     }
 }
 
-/// Looks up whose every piece of text is; returns the marker functions in what was found.
+/// Looks up the module of every piece of text; returns the marker functions in those modules.
 fn locate(pid: Pid, text: &mut [TextRange], tally: &mut Tally) -> Vec<(u64, Marker)> {
     let Ok(maps) = read_maps(pid) else { return Vec::new() };
     let mut markers = Vec::new();

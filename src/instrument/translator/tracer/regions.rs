@@ -10,12 +10,12 @@ use crate::instrument::translator::tracer::event_loop::RunError;
 use crate::tracee::address::Address;
 use crate::tracee::remote::RemoteError;
 
-/// What a thread waits for.
+/// A request that a thread waits on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// The exit, or what else it waits at.
+    /// The exit or stub that it waits at.
     pub site: u32,
-    /// Where it wants to go on.
+    /// The address that it wants to continue at.
     pub target: Address,
 }
 
@@ -33,7 +33,7 @@ impl Regions {
         Regions { shared, free: Vec::new(), next: 0 }
     }
 
-    /// Where the program has them, and their bytes.
+    /// Their address in the program, and their size in bytes.
     pub fn mapping(&self) -> (Address, u64) {
         (self.shared.base, self.shared.size())
     }
@@ -88,18 +88,18 @@ impl Regions {
         self.word(region, offset).store(value, Ordering::Release);
     }
 
-    /// What the thread of a region waits for, if it does.
+    /// The request that the thread of a region waits on, if any.
     pub fn request(&self, region: u32) -> Option<Request> {
         (self.get(region, layout::REQUEST) != 0).then(|| self.last_request(region))
     }
 
-    /// What it waited for last.
+    /// The last request of the thread of a region.
     pub fn last_request(&self, region: u32) -> Request {
         let site = self.get(region, layout::SITE) as u32;
         Request { site, target: Address::new(self.get(region, layout::TARGET)) }
     }
 
-    /// Tells the thread of a region where it goes on; 0: it is stopped, and need not be told.
+    /// Answers the thread of a region with the address to continue at; 0: it is stopped and needs no answer.
     pub fn respond(&self, region: u32, destination: u64) {
         self.set(region, layout::REQUEST, 0);
         self.set(region, layout::RESPONSE, destination);
@@ -110,7 +110,7 @@ impl Regions {
         self.shared.read(u64::from(region) * layout::REGION + u64::from(offset), buffer)
     }
 
-    /// Puts what is from `offset` of a region on into a huge page.
+    /// Moves the memory from `offset` of a region on into a huge page.
     pub fn gather(&self, region: u32, offset: u64) {
         self.shared.gather(u64::from(region) * layout::REGION + offset);
     }
@@ -121,8 +121,8 @@ impl Regions {
         self.set(region, offset, self.get(region, offset).wrapping_add(by as u64));
     }
 
-    /// Brings `values`, those of the first counters, to what they are now, and calls `each` with (slot, difference) for those that have
-    /// changed. The thread is not at work.
+    /// Updates `values`, those of the first counters, to the present ones, and calls `each` with (slot, difference) for those
+    /// that have changed. The thread does not run.
     pub fn changed(&self, region: u32, values: &mut [u64], mut each: impl FnMut(u32, u64)) {
         let first = u64::from(region) * layout::REGION + u64::from(layout::COUNTERS);
         let words = self.shared.words(first, values.len());

@@ -1,6 +1,6 @@
-//! How long mailboxes are polled after the last request: long while a program asks often, short when it does not.
+//! How long rprof polls mailboxes after the last request: long while a program asks often, short when it does not.
 //!
-//! A thread that asks while nobody polls has to stop, which costs it as much as some fifty answers; polling costs a
+//! A thread that asks while rprof does not poll has to stop, which costs it as much as some fifty answers; polling occupies a
 //! processor that the program might need.
 
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// How long polling goes on without a request.
+    /// How long polling continues without a request.
     pub fn get(&self) -> Duration {
         self.now
     }
@@ -36,7 +36,7 @@ impl Patience {
         self.paid = true;
     }
 
-    /// Polling ends: where it brought nothing, the next is shorter.
+    /// Polling ends: if it served no request, the next polling is shorter.
     pub fn ended(&mut self, now: Instant) {
         if !self.paid {
             self.now = (self.now / 2).max(SHORTEST);
@@ -45,7 +45,7 @@ impl Patience {
         self.ended = Some(now);
     }
 
-    /// A thread stopped for an answer: would it have got it if polling had gone on for a little longer?
+    /// A thread stopped for an answer: lengthens polling if a little more of it would have sufficed.
     pub fn missed(&mut self, now: Instant) {
         if self.ended.take().is_some_and(|at| now.duration_since(at) < LONGEST) {
             self.now = (self.now * 2).min(LONGEST);
@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(patience.get(), SHORTEST);
         patience.ended(at);
         patience.missed(at);
-        // Only the first stop after the end tells anything.
+        // Only the first stop after the end is informative.
         patience.missed(at + SHORTEST);
         assert_eq!(patience.get(), 2 * SHORTEST);
         patience.paid();

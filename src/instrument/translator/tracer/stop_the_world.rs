@@ -15,7 +15,7 @@ use crate::tracee::wait::{Event, Stop, wait_for};
 
 /// How long a thread may take to stop: one that waits for its child of `vfork` cannot.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often is looked.
+/// Interval between looks.
 const LOOK: Duration = Duration::from_micros(50);
 
 /// A thread that was stopped.
@@ -29,7 +29,7 @@ pub(crate) struct Held {
 }
 
 impl Run {
-    /// Stops every thread of `space`, those that are made meanwhile included, but not `but`.
+    /// Stops every thread of `space`, including those made meanwhile, except `but`.
     pub fn hold(&mut self, space: Pid, but: Option<Pid>) -> Vec<Held> {
         let mut held = Vec::new();
         let mut seen: HashSet<Pid> = but.into_iter().collect();
@@ -37,7 +37,7 @@ impl Run {
             let next = self.threads.iter().find(|(tid, t)| t.process == space && !seen.contains(tid));
             let Some((&tid, thread)) = next else { return held };
             seen.insert(tid);
-            // One that is gone is not waited for.
+            // rprof does not wait for a thread that is gone.
             if thread.running(tid).interrupt().is_ok() {
                 held.extend(self.hold_one(tid));
             }
@@ -50,7 +50,7 @@ impl Run {
             match wait_for(tid, false) {
                 None => std::thread::sleep(LOOK),
                 Some(Event::Stopped(stopped, Stop::Group(libc::SIGTRAP))) if has_fault_pending(tid) => {
-                    // Its trap is reported next. If it is gone, its end is.
+                    // Its trap is reported next, or its end if it is gone.
                     let _ = stopped.resume(Mode::Continue, None);
                 }
                 Some(Event::Stopped(stopped, Stop::Group(signal))) => {
@@ -60,7 +60,7 @@ impl Run {
                     return self.hold_at_signal(stopped, signal).ok();
                 }
                 Some(Event::Stopped(stopped, stop @ (Stop::NewTask | Stop::Exit))) => {
-                    // Whoever is gone needs no holding.
+                    // A thread that is gone need not be stopped.
                     let _ = self.stopped(stopped, stop);
                 }
                 Some(Event::Stopped(stopped, stop @ Stop::Exec)) => {
@@ -80,7 +80,7 @@ impl Run {
         None
     }
 
-    /// Our own traps are undone: the thread stands before them again, and no signal is left.
+    /// Undoes traps of rprof's: the thread is before the trap again, and no signal is left.
     fn hold_at_signal(&mut self, stopped: Stopped, signal: i32) -> Result<Held, RunError> {
         let info = stopped.signal_info()?;
         let mut registers = stopped.registers()?;

@@ -1,4 +1,4 @@
-//! What is done when a thread stops.
+//! Handles the stops of threads.
 
 use nix::unistd::Pid;
 
@@ -16,7 +16,7 @@ use crate::tracee::proc_status::has_fault_pending;
 use crate::tracee::thread::{Mode, Registers, SignalInfo, Stopped};
 use crate::tracee::wait::Stop;
 
-/// `si_code` of what the kernel raises itself: an `int3`, a signal whose frame it cannot write.
+/// `si_code` of signals that the kernel raises itself: an `int3`, a signal whose frame it cannot write.
 pub(crate) const SI_KERNEL: i32 = 0x80;
 
 /// The trap flag in the flags register.
@@ -72,7 +72,7 @@ impl Run {
         }
     }
 
-    /// A task that nobody told us of yet, or the first process before it executes the program.
+    /// A task that no event has announced yet, or the first process before it executes the program.
     fn stranger(&mut self, stopped: Stopped, stop: Stop) -> Result<(), RunError> {
         let tid = stopped.tid();
         match stop {
@@ -89,7 +89,7 @@ impl Run {
         Ok(())
     }
 
-    /// Lets a thread run, and sends again the signals that could not be delivered.
+    /// Resumes a thread, and sends deferred signals again.
     pub fn go_on(&mut self, stopped: Stopped) -> Result<(), RunError> {
         let tid = stopped.tid();
         stopped.resume(Mode::Continue, None)?;
@@ -97,7 +97,7 @@ impl Run {
         Ok(())
     }
 
-    /// SIGTRAP: an exit that nobody polled for, a system call, or the program's own.
+    /// SIGTRAP: an exit whose mailbox rprof did not poll, a system call, or the program's own.
     fn trap(&mut self, stopped: Stopped) -> Result<(), RunError> {
         let tid = stopped.tid();
         let info = stopped.signal_info()?;
@@ -143,7 +143,7 @@ impl Run {
         }
     }
 
-    /// A thread came to where the text has changed: it goes on in what stands there now.
+    /// A thread entered an invalidated block: it continues in the present text.
     fn leave_dropped(&mut self, stopped: Stopped, mut registers: Registers) -> Result<(), RunError> {
         let (stopped, _) = self.restore_signal_state(stopped, libc::SIGTRAP)?;
         self.as_the_program_has_it(stopped.tid(), &mut registers)?;
@@ -151,8 +151,8 @@ impl Run {
         self.go_on(stopped)
     }
 
-    /// A signal that the program was sent was pending when a trap of ours raised it, too: the kernel keeps only the
-    /// first, and the program's is still to come.
+    /// Defers a signal of the program's that was pending when a trap of rprof's raised it, too: the kernel keeps only the first
+    /// of them.
     pub fn defer_merged(&mut self, tid: Pid, signal: i32, info: SignalInfo) {
         if let Some(thread) = self.threads.get_mut(&tid) {
             let info = thread.take_resent(signal, &info).unwrap_or(info);
@@ -160,7 +160,7 @@ impl Run {
         }
     }
 
-    /// Answers the mailbox of a thread that is stopped in the wait for it.
+    /// Answers the mailbox of a thread that stopped while it waited.
     pub fn answer_stopped(&mut self, stopped: Stopped) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
         let thread = self.threads.get(&tid).ok_or(RunError::Gone)?;
@@ -208,7 +208,7 @@ impl Run {
         Ok(stopped)
     }
 
-    /// Hands what a thread has noted to whom it is for.
+    /// Hands a thread's records to their sink.
     pub fn drain_buffer(&mut self, tid: Pid) {
         let Some(thread) = self.threads.get(&tid) else { return };
         if let Some(process) = self.processes.get(&thread.process) {
@@ -216,7 +216,7 @@ impl Run {
         }
     }
 
-    /// Lets a stopped thread go on at the program's address `at`.
+    /// Makes a stopped thread continue at the program's address `at`.
     pub fn redirect(&mut self, stopped: Stopped, mut registers: Registers, at: Address) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
         let version = self.threads.get(&tid).ok_or(RunError::Gone)?.version;
@@ -243,7 +243,7 @@ impl Run {
         Ok(stopped)
     }
 
-    /// Where a thread is to fault that cannot fetch the whole instruction at `at`, which is text.
+    /// Address at which a thread must fault if it cannot fetch the whole instruction at `at`, which is text.
     fn cut_off(&mut self, tid: Pid, at: Address) -> Result<Option<Address>, RunError> {
         let (process, _) = self.process(tid)?;
         let Some(end) = process.end_within_instruction(at) else { return Ok(None) };
@@ -262,7 +262,7 @@ impl Run {
         }
     }
 
-    /// Maps another arena. Only the process of `stopped` has it: nobody may share its translations.
+    /// Maps another arena. Only the process of `stopped` has it, so no other process may share its translations.
     fn grow(&mut self, stopped: Stopped, near: Address) -> Result<Stopped, RunError> {
         let tid = stopped.tid();
         let group = self.threads.get(&tid).ok_or(RunError::Gone)?.group;

@@ -1,4 +1,4 @@
-//! Threads and processes that begin, execute another program, end, or are let go.
+//! Threads and processes that begin, execute another program, end, or are released.
 
 use std::cell::RefCell;
 use std::os::unix::fs::MetadataExt;
@@ -53,8 +53,8 @@ fn obstacle(pid: Pid, cs: u64) -> Option<&'static str> {
     Memory::open(pid).is_err().then_some("its memory cannot be read, as its file may be executed but not read")
 }
 
-/// The memory of a new process that is undumpable, as `parent` was when it made it: it is dumpable while we open it. With the
-/// process and what arrived for it meanwhile.
+/// The memory of a new process that is undumpable, as `parent` was when it made it: it is dumpable while rprof opens it. Returns
+/// the memory, the process, and the signals that arrived for it meanwhile.
 fn open_undumpable(parent: &Process, stopped: Stopped) -> Result<(Memory, (Stopped, inject::Deferred)), RunError> {
     let child = stopped.tid();
     let gadget = parent.image.space.borrow().arenas.first().map(|a| a.stubs.gadget).ok_or(RunError::Gone)?;
@@ -73,8 +73,8 @@ fn open_undumpable(parent: &Process, stopped: Stopped) -> Result<(Memory, (Stopp
 }
 
 impl Run {
-    /// A thread is about to make a task that no tracer may follow. It would run in the cache, where nobody answers it: the
-    /// process is let go before.
+    /// A thread is about to make a task that no tracer may follow. The task would run in the cache without answers, so rprof
+    /// releases the process before.
     pub fn make_untraced(&mut self, stopped: Stopped, registers: Registers) -> Result<(), RunError> {
         // Before the trap: there its state is known.
         stopped.set_registers(&Registers { rip: registers.rip - 1, ..registers })?;
@@ -98,7 +98,7 @@ impl Run {
             match self.adopt(parent, shares_memory, first_stop) {
                 Ok(()) | Err(RunError::Gone) => {}
                 Err(error) => {
-                    // It is stopped, and nobody knows of it yet.
+                    // It is stopped, and `threads` does not contain it yet.
                     kill_process_of(child);
                     return Err(error);
                 }
@@ -226,7 +226,7 @@ impl Run {
         image.space.prepare_traces(&image.regions);
         let shared = ImageRef::new(image.space, image.regions);
         let region = shared.regions.borrow_mut().take()?;
-        // A burst does not begin with what the kernel and the loader do.
+        // A burst does not begin in the kernel or the loader.
         let version = self.drain.as_ref().map_or(Version::default(), AccessBuffer::wanted);
         enter(&mut self.drain, &shared.regions.borrow(), region, ordinal, version);
         self.threads.insert(tid, Thread::new(tid, tid, ordinal, region, shared.regions.clone(), version));
@@ -250,7 +250,7 @@ impl Run {
         self.go_on(stopped)
     }
 
-    /// A process executed what cannot be followed: a descendant runs on natively, the program itself cannot be counted.
+    /// A process executed a program that cannot be followed: a descendant runs on natively, the first process cannot be counted.
     fn not_followed(&mut self, stopped: Stopped, why: &str) -> Result<(), RunError> {
         let tid = stopped.tid();
         if tid == self.first {
@@ -281,7 +281,7 @@ impl Run {
         self.drop_unused(space);
     }
 
-    /// Nobody runs in that address space any more, or others than the process that had it first.
+    /// Drops an address space in which no thread runs any more, or names another of its processes if the first has left it.
     fn drop_unused(&mut self, space: Pid) {
         let mut left = self.threads.values().filter(|t| t.process == space).map(|t| t.group);
         match left.next() {
@@ -295,7 +295,7 @@ impl Run {
         }
     }
 
-    /// Another address space is to be called `id`: one that outlived the process of that id gets another name.
+    /// Frees the key `id` for a new address space: one that outlived the process of that id gets another key.
     fn make_way(&mut self, id: Pid) {
         self.bring_home(id);
         let Some(process) = self.processes.remove(&id) else { return };
@@ -304,7 +304,7 @@ impl Run {
         self.processes.insert(other, process);
     }
 
-    /// Takes a thread's counters over.
+    /// Reads a thread's counters, and removes the thread.
     fn harvest(&mut self, tid: Pid, ended: bool) {
         self.end_burst(tid);
         self.drain_buffer(tid);
@@ -318,7 +318,7 @@ impl Run {
             drain.ended(thread.ordinal);
         }
         if let Some(process) = self.processes.get(&thread.process) {
-            // Addresses and bursts are noted under each thread's own ordinal: its counts have to stand beside them.
+            // Addresses and bursts are recorded under each thread's own ordinal, so its counts need the same ordinal.
             let own = !ended || self.drain.is_some() || self.bursts.is_some();
             let charged = if own { thread.ordinal } else { self.roster.charge(thread.ordinal) };
             process.image.space.borrow_mut().take_counters(&thread.regions.borrow(), thread.region, charged);
@@ -329,7 +329,7 @@ impl Run {
     fn drop_process(&mut self, pid: Pid) {
         let Some(process) = self.processes.remove(&pid) else { return };
         if !process.image.is_shared() {
-            // Whoever waits for its end goes on meanwhile, and may want something translated.
+            // A thread that waits for its end continues meanwhile, and may need translations.
             self.finished.push_back(process.image.space);
             if self.finished.len() > FINISHED {
                 self.finish_one();
@@ -337,7 +337,7 @@ impl Run {
         }
     }
 
-    /// Adds what ran in one address space to the tally, if any is left.
+    /// Adds the counts of one finished address space to the tally, if any is left.
     pub fn finish_one(&mut self) -> bool {
         let Some(space) = self.finished.pop_front() else { return false };
         if let Some(drain) = &mut self.drain {
@@ -354,7 +354,7 @@ impl Run {
         self.detach(space, held);
     }
 
-    /// Lets threads of `space` that were stopped run on natively.
+    /// Lets the stopped threads of `space` run on natively.
     pub fn detach(&mut self, space: Pid, held: Vec<Held>) {
         let members: Vec<Pid> = self.threads.iter().filter(|(_, t)| t.process == space).map(|(&t, _)| t).collect();
         let mut unprotected = false;
@@ -363,7 +363,7 @@ impl Run {
             let stopped = if unprotected { Ok(stopped) } else { self.unprotect(space, stopped) };
             unprotected = true;
             if let Ok(stopped) = stopped {
-                // Nothing is left to do where it is gone.
+                // If it is gone, nothing is left to do.
                 let _ = stopped.detach(signal.map_or(0, |s| s.0));
             }
         }
@@ -373,7 +373,7 @@ impl Run {
         }
     }
 
-    /// Gives its text the right to be executed back.
+    /// Gives its text back the execute permission.
     fn unprotect(&mut self, pid: Pid, stopped: Stopped) -> Result<Stopped, RunError> {
         let process = self.processes.get(&pid).ok_or(RunError::Gone)?;
         let gadget = process.image.space.borrow().arenas.first().map(|a| a.stubs.gadget);

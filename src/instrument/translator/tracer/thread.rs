@@ -20,7 +20,7 @@ pub struct Deferred {
     sent: bool,
 }
 
-/// What is known of a thread.
+/// A thread of the program and its state.
 pub struct Thread {
     /// Its process.
     pub group: Pid,
@@ -38,15 +38,15 @@ pub struct Thread {
     pub deferred: VecDeque<Deferred>,
     /// Since when it has been in code that is not translated.
     pub native: Option<Excursion>,
-    /// Its CPU seconds at the last of those times.
+    /// Its CPU seconds at the last transition.
     pub cpu_at_transition: f64,
     /// The version of the program that it executes.
     pub version: Version,
-    /// Waits for an arena; its mailbox is not to be answered.
+    /// It waits for an arena; rprof must not answer its mailbox yet.
     pub stalled: bool,
     /// It was interrupted to see where it is.
     pub peeked: bool,
-    /// It is to fault where the rest of an instruction cannot be fetched: (the instruction, that place).
+    /// It must fault where the rest of an instruction cannot be fetched: (the instruction, that place).
     pub cut_off: Option<(Address, Address)>,
 }
 
@@ -87,12 +87,12 @@ impl Thread {
         self.deferred.push_back(Deferred { signal, info, sent: false });
     }
 
-    /// Signals that are to be sent again: (signal, whether that was done).
+    /// Deferred signals not sent again yet: (signal, flag to set once it was sent).
     pub fn unsent(&mut self) -> impl Iterator<Item = (i32, &mut bool)> {
         self.deferred.iter_mut().filter(|d| !d.sent).map(|d| (d.signal, &mut d.sent))
     }
 
-    /// What the signal was that we sent again, if `info` says that we sent it.
+    /// The original siginfo of a signal that rprof sent again, if `info` shows rprof as the sender.
     pub fn take_resent(&mut self, signal: i32, info: &SignalInfo) -> Option<SignalInfo> {
         // SAFETY: SI_TKILL siginfo holds the sender.
         let ours = info.si_code == libc::SI_TKILL && unsafe { info.si_pid() } == std::process::id() as i32;

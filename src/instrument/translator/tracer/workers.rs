@@ -1,5 +1,6 @@
-//! Threads that serve the mailboxes of a code space while the tracer serves those of another (see [`loans`](crate::instrument::translator::tracer::handoff)).
-//! They make no ptrace request, and whoever has nothing to serve sleeps.
+//! Threads that serve the mailboxes of a code cache while the tracer serves those of another (see
+//! [`handoff`](crate::instrument::translator::tracer::handoff)). They make no ptrace request, and sleep while they have nothing
+//! to serve.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -15,10 +16,10 @@ use crate::instrument::translator::tracer::native::Excursion;
 use crate::instrument::translator::tracer::process::{Destination, Process};
 use crate::instrument::translator::tracer::regions::Request;
 
-/// How long mailboxes that nobody uses are polled.
+/// How long a worker polls mailboxes without a request.
 const QUIET: Duration = Duration::from_micros(300);
 
-/// Where a thread asks.
+/// The mailbox of a thread.
 #[derive(Debug)]
 pub struct Mailbox {
     /// The thread.
@@ -31,7 +32,7 @@ pub struct Mailbox {
     pub version: Version,
 }
 
-/// All that is needed to serve the threads of one code space. Whoever has it serves alone.
+/// Everything needed to serve the threads of one code cache. Only its owner serves them.
 #[derive(Debug)]
 pub struct Lot {
     /// The processes that share it, by their names.
@@ -42,14 +43,14 @@ pub struct Lot {
     pub native: Vec<(Pid, Excursion)>,
 }
 
-/// What a look at the mailboxes brought.
+/// The result of a look at the mailboxes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Round {
-    /// Somebody was answered.
+    /// A thread was answered.
     Answered,
-    /// Nobody asks.
+    /// No thread asks.
     Nothing,
-    /// Somebody asks for what only the tracer can do.
+    /// A thread has a request that only the tracer can serve.
     Beyond,
 }
 
@@ -83,8 +84,8 @@ impl Lot {
         round
     }
 
-    /// Serves until nobody has asked for a while, until somebody asks for what only the tracer can do, or until it is wanted
-    /// back. Whoever asks in between finds that nobody polls, and traps.
+    /// Serves until no thread has asked for a while, until a thread has a request that only the tracer can serve, or until the
+    /// lot is recalled. A thread that asks afterwards finds that polling has ended, and traps.
     fn serve(&mut self, recalled: &AtomicBool) {
         self.set_polling(true);
         let mut active = Instant::now();
@@ -99,7 +100,7 @@ impl Lot {
             }
             if active.elapsed() > QUIET {
                 self.set_polling(false);
-                // Who asked before it could see that nobody polls is answered now.
+                // Answers threads that asked before they could see that polling ended.
                 fence(Ordering::SeqCst);
                 if self.answer_all() != Round::Answered {
                     return;
@@ -125,23 +126,23 @@ struct Job {
 pub struct Loan {
     /// The processes in it.
     pub members: Vec<Pid>,
-    /// When it is wanted back.
+    /// When the tracer recalls it.
     pub until: Instant,
     recalled: Arc<AtomicBool>,
     back: Receiver<Lot>,
 }
 
-/// A worker failed, and what it had is lost.
+/// A worker failed, and its lot is lost.
 #[derive(Debug)]
 pub struct Lost;
 
 impl Loan {
-    /// Asks for it back: after the piece of work at hand.
+    /// Recalls it; the worker returns it after its present piece of work.
     pub fn recall(&self) {
         self.recalled.store(true, Ordering::Release);
     }
 
-    /// Whether that was done.
+    /// Whether it was recalled.
     pub fn is_recalled(&self) -> bool {
         self.recalled.load(Ordering::Relaxed)
     }
@@ -162,7 +163,7 @@ impl Loan {
     }
 }
 
-/// The threads. They begin when they are needed first, and end when this is dropped and their work is done.
+/// The worker threads. They begin when first needed, and end when this is dropped and their work is done.
 #[derive(Debug)]
 pub struct Workers {
     most: usize,
@@ -179,13 +180,12 @@ impl Workers {
         Workers { most, running: 0, jobs, taken, before }
     }
 
-    /// How many lots can be served at the same time.
+    /// The number of lots that can be served at the same time.
     pub fn most(&self) -> usize {
         self.most
     }
 
-    /// Gives `lot`, which is wanted back at `until`, to a worker while `busy` others have one; returns it if there is no thread
-    /// for it.
+    /// Gives `lot`, to be recalled at `until`, to a worker while `busy` others have one; returns it if there is no thread for it.
     pub fn serve(&mut self, lot: Lot, until: Instant, busy: usize) -> Result<Loan, Lot> {
         if self.running <= busy && !self.begin_another() {
             return Err(lot);
@@ -206,16 +206,16 @@ impl Workers {
                     before();
                 }
                 lot.serve(&recalled);
-                // Nobody wants it any more if the run has failed.
+                // The tracer no longer receives it if the run has failed.
                 let _ = back.send(lot);
             }
         };
-        // Signals are for those who expect them.
+        // Workers must not take signals meant for other threads.
         let Ok(before) = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK) else { return false };
         let begun =
             self.running < self.most && std::thread::Builder::new().name("rprof-translate".into()).spawn(body).is_ok();
         self.running += usize::from(begun);
-        // What was in force before is in force again.
+        // Restores the previous mask.
         let _ = before.thread_set_mask();
         begun
     }

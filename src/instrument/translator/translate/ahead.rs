@@ -1,4 +1,4 @@
-//! What is translated before it is asked for: around the last requests, while nobody waits for an answer.
+//! Translation ahead of requests: around the last requests, while no thread waits for an answer.
 //!
 //! ```text
 //!  request ─▶ chain at its address, and what it calls: answered at once
@@ -13,18 +13,18 @@ use crate::instrument::translator::translate::superblock::TranslateError;
 use crate::instrument::translator::translate::text_reader::Source;
 use crate::tracee::address::Address;
 
-/// Blocks translated ahead for each request. With twice as many the import of numpy takes no less time: who asks
+/// Blocks translated ahead for each request. With twice as many, the import of numpy takes no less time: a thread that asks
 /// meanwhile waits.
 const BLOCKS: usize = 32;
-/// Requests whose surroundings are kept: what lies further back is less likely to be executed next.
+/// Number of requests whose surroundings are kept: those further back are less likely to be executed next.
 const REQUESTS: usize = 256;
 
-/// Where the blocks that were written lead.
+/// Targets of the blocks that were written.
 #[derive(Debug, Default)]
 pub struct Exits {
-    /// What they call, in the order in which it is called: surely executed soon if they are.
+    /// Their callees, in the order of the calls: certainly executed soon if the blocks are.
     pub calls: VecDeque<Address>,
-    /// Where they branch to, or go on behind a chain.
+    /// Their branch targets, and the blocks behind a chain.
     pub others: VecDeque<Address>,
 }
 
@@ -33,7 +33,7 @@ impl Exits {
         self.calls.is_empty() && self.others.is_empty()
     }
 
-    /// Adds those of what was called: they are called before what stood here.
+    /// Adds the exits of a callee: its calls come before those already here.
     fn prepend(&mut self, mut called: Exits) {
         called.calls.append(&mut self.calls);
         self.calls = called.calls;
@@ -41,28 +41,28 @@ impl Exits {
     }
 }
 
-/// What one request leads to.
+/// The surroundings of one request.
 #[derive(Debug)]
 pub struct Around {
     version: Version,
-    /// Where exits lead that were written for it.
+    /// Targets of the exits written for it.
     pub exits: Exits,
     /// Blocks that may still be translated for it.
     left: usize,
 }
 
 impl Around {
-    /// Those of a request in `version`.
+    /// The surroundings of a request in `version`.
     pub fn new(version: Version) -> Self {
         Around { version, exits: Exits::default(), left: BLOCKS }
     }
 
-    /// Translates what is called next, about `most` blocks.
+    /// Translates the next callees, about `most` blocks.
     pub fn translate_calls(&mut self, space: &mut CodeCache, source: &mut Source<'_>, most: usize) {
         self.take(space, source, most, |exits| exits.calls.pop_front());
     }
 
-    /// Translates what the next exits lead to, about `most` blocks.
+    /// Translates the targets of the next exits, about `most` blocks.
     pub fn translate(&mut self, space: &mut CodeCache, source: &mut Source<'_>, most: usize) {
         self.take(space, source, most, |exits| exits.calls.pop_front().or_else(|| exits.others.pop_front()));
     }
@@ -85,7 +85,7 @@ impl Around {
             let mut exits = Exits::default();
             match space.translate(source, self.version, at, self.left - end, &mut exits) {
                 Ok(_) => self.left -= (space.blocks.len() - before).min(self.left),
-                // Whoever gets there asks, and hears of it.
+                // A thread that gets there asks, and the answer reports the error.
                 Err(TranslateError::NoText(_) | TranslateError::NoRule(_)) => {}
                 Err(TranslateError::Full) => self.left = 0,
             }
@@ -101,7 +101,7 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// Keeps what is left of a request's surroundings.
+    /// Keeps the rest of a request's surroundings.
     pub fn push(&mut self, around: Around) {
         if around.left == 0 || around.exits.is_empty() {
             return;
@@ -112,7 +112,7 @@ impl Ahead {
         self.around.push_back(around);
     }
 
-    /// Takes out those that were kept last.
+    /// Takes out the surroundings that were kept last.
     pub fn pop(&mut self) -> Option<Around> {
         self.around.pop_back()
     }

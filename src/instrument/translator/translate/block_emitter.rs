@@ -26,20 +26,20 @@ pub(crate) struct Writer<'a> {
     pub(crate) loop_probes: Option<(Gpr, Gpr)>,
     pub(crate) induction: Option<Induction>,
     pub(crate) landing: Option<Landing>,
-    /// It is not counted in line.
+    /// It has no counter in line.
     pub(crate) flows: bool,
     /// How its way out is counted.
     pub(crate) leave: Option<Leave>,
     pub(crate) at: CodeRef,
-    /// By step: which flags are not needed any more; empty if no probe is to know.
+    /// By step: the dead flags; empty if no probe needs them.
     pub(crate) dead_flags: Vec<Dead>,
     /// RCX is in its slot.
     pub(crate) parked: bool,
-    /// No flags are needed where the block's call returns to.
+    /// The flags are dead where the block's call returns to.
     pub(crate) lands_without_flags: bool,
 }
 
-/// What became of a block.
+/// A block as written to the cache.
 pub(crate) struct Written {
     pub(crate) entry: CacheAddress,
     pub(crate) points: Vec<Point>,
@@ -51,7 +51,7 @@ pub(crate) struct Written {
 }
 
 impl<'a> Writer<'a> {
-    /// For `block`, which is counted in `slot`, at the end of the unit's hot code.
+    /// For `block`, whose counter is `slot`, at the end of the superblock's hot code.
     pub(crate) fn new(
         space: &'a mut CodeCache,
         unit: &'a mut Superblock,
@@ -100,7 +100,7 @@ impl<'a> Writer<'a> {
         free_gpr(used | but | 1 << 4)
     }
 
-    /// What stands elsewhere while the block is executed.
+    /// The registers that are elsewhere while the block is executed.
     pub(crate) fn plain(&self) -> Moved {
         if self.loop_counter.is_some() || self.induction.is_some() {
             Moved::Loop

@@ -1,5 +1,5 @@
-//! Hot blocks that have no counter in line: how often they were executed is known from the block before, which runs into
-//! them, and from what is counted apart from them.
+//! Hot blocks without a counter in line: rprof computes their executions from the counter of the block before, which falls
+//! through into them, and from counters on the edges in and out.
 //!
 //! ```text
 //!  hot:   A, counted; jcc ─▶ leave       B, not counted …     cold:  leave: what leaves A + 1; jmp to where it went
@@ -7,7 +7,7 @@
 //!  executions of B = what enters B + executions of A − what leaves A
 //! ```
 //!
-//! Who is interrupted in B has not executed it: then one less entered it.
+//! A thread that is interrupted in B has not executed it: rprof then subtracts one from the counter of entries to B.
 
 use crate::instrument::translator::code_cache::block::BlockId;
 use crate::instrument::translator::code_cache::cache::CodeCache;
@@ -20,37 +20,38 @@ use crate::instrument::x86_64::emit::{Code, Gpr, RCX, relative};
 use crate::instrument::x86_64::liveness::Dead;
 use crate::tracee::address::{Address, CacheAddress};
 
-/// How a block without a counter in line is counted. Its own counter is of what enters it from elsewhere.
+/// How a block without a counter in line is counted. Its own counter counts entries from elsewhere.
 #[derive(Debug, Clone, Copy)]
 pub struct Flow {
     /// The block before it.
     pub from: BlockId,
-    /// The counter of what leaves that to elsewhere, if it can.
+    /// The counter of that block's exits to elsewhere, if it has one.
     pub left: Option<u32>,
 }
 
-/// The way out of a block that is counted, because the block behind is not.
+/// A counted exit of a block, needed because the block behind has no counter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Leave {
     /// Its counter.
     pub slot: u32,
-    /// The flags that are not needed where it leads.
+    /// The flags that are dead at its target.
     pub dead: Dead,
 }
 
-/// Whether control goes from `block` to its successors only, but for calls of what is copied behind them (an indirect jump's is where it usually goes), so that what does
-/// not leave it runs into the block behind.
+/// Whether every execution of `block` either takes a counted exit or falls through to the next block in the chain. (The successor
+/// of an indirect jump is its usual target.)
 pub(crate) fn runs_on(block: &Decoded, usual: Option<Address>) -> bool {
     match block.end {
         End::JumpIndirect => usual.is_some_and(|to| to != block.start),
         End::Next | End::Jump(_) => true,
-        // A loop may be counted by what it changes.
+        // A loop may be counted by its induction register.
         End::Branch(..) => !block.repeats(),
         _ => false,
     }
 }
 
-/// Counts at the end of `code`, where `dead` flags are not needed and RCX is in its slot or not; returns where that is done.
+/// Writes an increment at the end of `code`, where the `dead` flags are free and RCX is in its slot if `parked`; returns the
+/// address at which the count is complete.
 fn count(code: &mut Code, slot: u32, dead: Dead, parked: bool) -> CacheAddress {
     let counter = layout::counter(slot);
     if dead != Dead::None {
@@ -68,7 +69,7 @@ fn count(code: &mut Code, slot: u32, dead: Dead, parked: bool) -> CacheAddress {
     counted
 }
 
-/// Counts with a register that is free.
+/// Writes an increment that uses a free register.
 pub(crate) fn count_with(code: &mut Code, free: Gpr, slot: u32) {
     let counter = layout::counter(slot);
     code.load(free, counter);
@@ -77,7 +78,7 @@ pub(crate) fn count_with(code: &mut Code, free: Gpr, slot: u32) {
 }
 
 impl Writer<'_> {
-    /// The branch whose rel32 stands at `patch` leads to `to`; that is counted if the block behind is not.
+    /// Links the branch whose rel32 is at `patch` to `to`, and counts it if the block behind has no counter.
     pub(crate) fn branch_away(&mut self, patch: CacheAddress, to: Address) {
         let Some(Leave { slot, dead }) = self.leave else {
             self.lead(patch, to);
@@ -95,7 +96,7 @@ impl Writer<'_> {
         self.lead(jump, to);
     }
 
-    /// Counts in the cold part, with RCX saved, what went another way at `from` there.
+    /// Counts an exit in the cold part, at `from`, with RCX saved.
     pub(crate) fn count_aside_with_rcx(&mut self, slot: u32, from: CacheAddress) {
         let cold = &mut self.unit.cold;
         count_with(cold, RCX, slot);
@@ -109,8 +110,8 @@ impl Writer<'_> {
 }
 
 impl CodeCache {
-    /// Writes where a block that has its code at `entry` is entered from elsewhere: it is counted in `slot` if it has no counter
-    /// there, and RCX goes to its slot if it is there when the block begins.
+    /// Writes the side entry of the block at `entry`, for jumps from elsewhere: it counts in `slot` if the block has no counter
+    /// in line, and saves RCX to its slot if the block expects it there.
     pub(crate) fn write_side(
         &mut self,
         unit: &mut Superblock,
@@ -131,8 +132,8 @@ impl CodeCache {
         side
     }
 
-    /// Adds to counters by slot what ran into blocks from those before them. The counters are those of running threads:
-    /// read one after the other.
+    /// Adds the executions that fell through from the blocks before to the counters, by slot. The counters are of running
+    /// threads: they were read one after the other.
     pub fn add_flows(&self, counts: &mut [u64]) {
         let get = |counts: &[u64], slot: u32| counts.get(slot as usize).map_or(0, |&n| n as i64);
         for block in self.blocks.iter() {

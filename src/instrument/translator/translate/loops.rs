@@ -15,9 +15,9 @@ use crate::instrument::x86_64::rewrite::free_gpr;
 use crate::tracee::address::CacheAddress;
 
 impl Writer<'_> {
-    /// Whether the block is a loop whose counter need not be in memory while it runs.
+    /// Whether the block is a loop whose counter stays out of memory while it runs.
     pub(crate) fn choose_loop_counter(&mut self) -> bool {
-        // A burst has a record of each round.
+        // A burst has a record of each iteration.
         if !self.block.repeats() || self.unit.version.traces() {
             return false;
         }
@@ -29,7 +29,7 @@ impl Writer<'_> {
         self.loop_counter.is_some() || self.induction.is_some()
     }
 
-    /// Two more for the probes of a loop; not RAX, which they may need for the flags.
+    /// Two more registers for the probes of a loop; not RAX, which they may need for the flags.
     pub(crate) fn free_pair(&mut self) -> Option<(Gpr, Gpr)> {
         let counter = self.loop_counter.filter(|_| self.unit.version.collects())?;
         let but = 1 << counter.0 | 1;
@@ -37,8 +37,8 @@ impl Writer<'_> {
         Some((t, self.free_register(but | 1 << t.0)?))
     }
 
-    /// The induction register of a loop of vector instructions, in which one more instruction would cost time. Short
-    /// loops of other code are better off with a counter: less is done at their exits.
+    /// The induction register of a loop of vector instructions, in which one more instruction would cost time. Short loops of
+    /// other code are faster with a counter: their exits do less work.
     pub(crate) fn find_induction(&mut self) -> Option<Induction> {
         if self.unit.version.collects()
             || self
@@ -77,7 +77,7 @@ impl Writer<'_> {
         start
     }
 
-    /// A loop that fits into a cache line is not to cross one.
+    /// Pads so that a loop that fits into a cache line does not cross one.
     pub(crate) fn align_loop(&mut self) {
         const LINE: u64 = 64;
         // The short jump becomes a long one, and a counter may be added.

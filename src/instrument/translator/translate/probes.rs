@@ -1,5 +1,4 @@
-//! Code that notes in line what only run time tells: sums of active lanes and iterations, and addresses for the access
-//! sink.
+//! Inline code that records run-time quantities: sums of active lanes and iterations, and addresses for the access sink.
 //!
 //! ```text
 //!  hot:   lea t, [operand]; test t, bytes − 1; jnz ─▶ tail
@@ -27,7 +26,7 @@ use crate::profile::code::CodeRef;
 use crate::profile::evidence::memory::{PAGE_FACTOR, PRODUCT_SHIFT};
 use crate::tracee::address::CacheAddress;
 
-/// What the entries of an instruction's operand in the buffer mean.
+/// The operand of an instruction that a buffer entry refers to.
 #[derive(Debug, Clone, Copy)]
 pub struct ProbeSite {
     /// The instruction.
@@ -38,7 +37,7 @@ pub struct ProbeSite {
     pub version: Version,
     /// The block's counter.
     pub slot: u32,
-    /// What one execution adds to that.
+    /// The amount that one execution adds to that counter.
     pub scale: i64,
     /// The counter of its run-time sum.
     pub sum: Option<u32>,
@@ -46,11 +45,11 @@ pub struct ProbeSite {
     pub kind: AccessKind,
     /// Bytes with all lanes active; of one iteration.
     pub bytes: u32,
-    /// How many entries it makes.
+    /// The form of its records.
     pub shape: Shape,
 }
 
-/// How an operand is noted.
+/// The form of an operand's record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// Address.
@@ -62,7 +61,7 @@ pub enum Shape {
     },
     /// Address and iterations.
     Repeated {
-        /// It compares: how many iterations there are is known behind it alone.
+        /// It compares: the number of iterations is known only behind it.
         may_end_early: bool,
     },
     /// Base and active lanes, then 64 bytes of indices.
@@ -77,7 +76,7 @@ pub enum Shape {
 }
 
 impl ProbeSite {
-    /// Accesses and bytes of so many executions with this run-time sum.
+    /// Accesses and bytes of `executions` with this run-time sum.
     pub fn accesses(&self, executions: u64, sum: u64) -> (u64, u64) {
         let bytes = u64::from(self.bytes);
         match self.shape {
@@ -98,28 +97,28 @@ pub(crate) struct Lent {
     stolen: bool,
 }
 
-/// What is noted behind a `rep` instruction.
+/// The values to record behind a `rep` instruction.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Iterations {
-    /// The counter that they are added to.
+    /// The counter of the iterations.
     slot: u32,
-    /// Entries of the buffer that wait for their number.
+    /// Number of buffer entries that still lack the iteration count.
     entries: u32,
 }
 
-/// Where the check of an access's two lines leads to: places in the cold part to be filled in.
+/// Jumps of the check of an access's two lines: rel32s in the cold part, to be filled in.
 #[derive(Debug, Clone, Copy)]
 struct Tail {
-    /// It is selected by the line that it starts in.
+    /// The line that the access starts in is selected.
     by_its_start: CacheAddress,
-    /// It is by the other one.
+    /// The other line is selected.
     noted: CacheAddress,
 }
 
 /// Bytes of a cache line.
 const LINE: u32 = 64;
 
-/// Zero flag: whether the line of the address in `t` is selected; `t ^= u` gives that address again.
+/// Sets the zero flag if the line of the address in `t` is selected; `t ^= u` restores the address.
 fn select(code: &mut Code, t: Gpr, u: Gpr) {
     code.rotate(u, t, 12);
     code.multiply(u, PAGE_FACTOR);
@@ -128,7 +127,7 @@ fn select(code: &mut Code, t: Gpr, u: Gpr) {
     code.test_slot(layout::SELECT_MASK, t);
 }
 
-/// Whether only run time tells part of what `instruction` does.
+/// Whether the amount of work of `instruction` is known only at run time.
 pub(crate) fn is_dynamic(instruction: &Instruction) -> bool {
     let repeated = instruction.has_rep_prefix() || instruction.has_repne_prefix();
     instruction.has_op_mask()
@@ -146,7 +145,7 @@ pub(crate) fn is_dynamic(instruction: &Instruction) -> bool {
 }
 
 impl Writer<'_> {
-    /// What is to be noted before step `i`; returns what of a `rep` instruction is to be noted behind it.
+    /// Writes the probes before step `i`; returns the values that a `rep` instruction needs behind it.
     pub(crate) fn probe(&mut self, i: usize) -> Option<Iterations> {
         let instruction = self.block.steps[i].instruction;
         let dynamic = is_dynamic(&instruction);
@@ -170,7 +169,7 @@ impl Writer<'_> {
         sum.filter(|_| repeated).map(|slot| Iterations { slot, entries })
     }
 
-    /// The program's state is known again before step `i`.
+    /// Adds a point before step `i`, where the program's state is known again.
     pub(crate) fn again(&mut self, i: usize) {
         let plain = self.plain();
         self.point(self.block.steps[i].offset, plain);
@@ -200,7 +199,7 @@ impl Writer<'_> {
         Some(slot)
     }
 
-    /// The active lanes as bits of RCX, with others above them that mean nothing; returns how many lanes there are.
+    /// Writes the active lanes to the low bits of RCX, with undefined bits above them; returns the number of lanes.
     fn active_to_rcx(&mut self, dynamic: Dynamic) -> u32 {
         let hot = &mut self.unit.hot;
         match dynamic {
@@ -216,7 +215,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Adds the lanes that are active in RCX to a counter where flags are `dead`, but perhaps for the carry.
+    /// Adds the active lanes in RCX to a counter where flags are `dead`, except perhaps the carry.
     fn add_population(&mut self, slot: u32, lanes: u32, dead: Dead) {
         let hot = &mut self.unit.hot;
         if dead == Dead::AllButCarry {
@@ -236,7 +235,7 @@ impl Writer<'_> {
         }
     }
 
-    /// As [`add_population`](Self::add_population) where all flags are needed, or nothing counts bits.
+    /// As [`add_population`](Self::add_population) where all flags are live, or the CPU has no `popcnt`.
     fn add_by_table(&mut self, slot: u32, lanes: u32) {
         let tables = self.space.tables_at();
         let hot = &mut self.unit.hot;
@@ -266,7 +265,8 @@ impl Writer<'_> {
         hot.load(RDX, layout::SAVE_LENT_2);
     }
 
-    /// Behind a `rep` instruction: counter += RCX before − RCX now, which goes into its entries, too, where it may have ended early.
+    /// Behind a `rep` instruction: counter += RCX before − RCX now; also writes that count to its entries if the instruction may
+    /// end early.
     pub(crate) fn add_iterations(&mut self, Iterations { slot, entries }: Iterations) {
         let hot = &mut self.unit.hot;
         hot.save(layout::SAVE_LENT, RCX);
@@ -275,7 +275,7 @@ impl Writer<'_> {
         hot.load(RDX, layout::REPEAT_FROM);
         hot.sum(RCX, RCX, RDX, 1);
         for entry in 0..entries {
-            // Where the buffer was emptied since, nothing is there yet.
+            // If the buffer was emptied since, this place holds no record yet.
             hot.load(RDX, layout::REPEAT_ENTRIES + 8 * entry);
             hot.store_at(RDX, REPEATED_COUNT as i8, RCX);
         }
@@ -286,7 +286,7 @@ impl Writer<'_> {
         hot.load(RDX, layout::SAVE_LENT_2);
     }
 
-    /// Enters one operand, and notes its address in versions that do so.
+    /// Registers one operand, and writes its probe in versions that collect addresses.
     fn access(
         &mut self,
         i: usize,
@@ -321,7 +321,7 @@ impl Writer<'_> {
             hot.save(layout::SAVE_LENT_2, u);
         }
         if !load_address(hot, t, &operand.memory) {
-            // It depends on EIP: nothing is noted.
+            // The address depends on EIP: rprof does not record it.
             if !lent.stolen {
                 hot.load(t, layout::SAVE_LENT);
                 hot.load(u, layout::SAVE_LENT_2);
@@ -341,7 +341,7 @@ impl Writer<'_> {
         let chosen = matches!(shape, Shape::Plain | Shape::Masked { .. }) && bytes <= LINE;
         let crossing = chosen && bytes > 1;
         let crosses = crossing.then(|| {
-            // Aligned by its length it lies in one line.
+            // An access aligned to its length lies in one line.
             hot.test_byte(t, (bytes.next_power_of_two() - 1) as u8);
             hot.raw(&[0x0f, 0x85]); // jnz
             hot.relative_later()
@@ -389,8 +389,8 @@ impl Writer<'_> {
         cold.jump(drain);
     }
 
-    /// In the cold part: of an access of `bytes` at `t` that may cross into another line, which is noted if either is selected.
-    /// Goes on to two places, which are filled in later; with the access's address in `t` to the second one.
+    /// Writes to the cold part the check of an access of `bytes` at `t` that may cross into another line; the access is recorded
+    /// if either line is selected. Its two jumps are filled in later; at the second one, `t` holds the access's address.
     fn tail(&mut self, lent: Lent, bytes: u32, back: CacheAddress) -> Tail {
         let (t, u) = (lent.t, lent.u);
         let further = (bytes - 1) as i8;
@@ -414,15 +414,15 @@ impl Writer<'_> {
         Tail { by_its_start, noted: cold.relative_later() }
     }
 
-    /// In the cold part: the address in `t`, whose value the check has changed.
+    /// Restores the address in `t`, which the check has changed, in the cold part.
     fn address_again(&mut self, t: Gpr, u: Gpr, operand: &Operand, dead: bool) {
         let cold = &mut self.unit.cold;
         if !dead {
-            // RAX, which the address may depend on, holds the flags.
+            // The address may depend on RAX, which holds the flags here.
             cold.load(t, layout::PROBE_ADDRESS);
             return;
         }
-        // What could be written in the hot part can be here, too.
+        // This succeeded in the hot part, so it succeeds here.
         load_address(cold, t, &operand.memory);
         if operand.memory.segment() == Register::FS {
             cold.thread_base(u);
@@ -430,14 +430,15 @@ impl Writer<'_> {
         }
     }
 
-    /// Goes back without noting what is in the table of lines noted a short while ago, as it is in L1; keeps `t`.
+    /// Skips lines in the table of recently recorded lines, because they are in L1; keeps `t`.
     fn filter(&mut self, lent: Lent, kind: AccessKind, site: u32, back: CacheAddress) {
         let (t, u) = (lent.t, lent.u);
         let cold = &mut self.unit.cold;
         cold.test_slot_constant(layout::FILTER, 1);
         cold.raw(&[0x0f, 0x84]); // jz
         let unfiltered = cold.relative_later();
-        // The line, and by whom it is written: a line that was only read is not dirty yet, and who writes it last is asked.
+        // The key is the line and the storing instruction: a line that was only read is not dirty yet, and the model needs its
+        // last writer.
         cold.copy(u, t);
         cold.and_small(t, -64);
         cold.exclusive_or(u, t); // position in the line, to restore `t`
@@ -475,7 +476,7 @@ impl Writer<'_> {
     }
 }
 
-/// What a record is of.
+/// The operand that a record describes.
 pub(crate) struct Noted<'a> {
     pub(crate) site: u32,
     pub(crate) shape: Shape,
@@ -483,8 +484,8 @@ pub(crate) struct Noted<'a> {
     pub(crate) instruction: &'a Instruction,
 }
 
-/// `buffer[cursor] = (t, site, extra)`; leaves the new cursor in `u`. Changes no flags. Where the record's length is known only behind
-/// the instruction it is kept where that stands, as one more of its `entries`.
+/// `buffer[cursor] = (t, site, extra)`; leaves the new cursor in `u`. Changes no flags. If the repeat count is known only behind
+/// the instruction, the code saves the record's address as one more of its `entries`.
 pub(crate) fn append(code: &mut Code, lent: Lent, entries: &mut u32, noted: &Noted<'_>) {
     let (t, u) = (lent.t, lent.u);
     code.load(u, layout::CURSOR);
@@ -513,7 +514,7 @@ pub(crate) fn append(code: &mut Code, lent: Lent, entries: &mut u32, noted: &Not
     code.save(layout::CURSOR, u);
 }
 
-/// Whether `instruction`, repeated, ends with what it finds.
+/// Whether `instruction`, repeated, may end early because of the data that it compares.
 fn may_end_early(instruction: &Instruction) -> bool {
     use iced_x86::Mnemonic::{Cmpsb, Cmpsd, Cmpsq, Cmpsw, Scasb, Scasd, Scasq, Scasw};
     matches!(instruction.mnemonic(), Cmpsb | Cmpsw | Cmpsd | Cmpsq | Scasb | Scasw | Scasd | Scasq)

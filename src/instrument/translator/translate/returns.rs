@@ -1,5 +1,5 @@
-//! Calls and returns: the program's stack holds the program's own return addresses, and yet the processor predicts where
-//! a translated return goes, because it executed a `call` and executes a `ret`.
+//! Calls and returns: the program's stack holds the program's own return addresses, and yet the processor predicts the targets of
+//! translated returns, because it executes a `call` and a `ret` for each.
 //!
 //! ```text
 //!  call:  push the program's return address; call ─▶ lea rsp, [rsp + 8]; callee
@@ -8,38 +8,39 @@
 //!         the block behind the call  ◀── as predicted ── push table[rcx]; ret
 //! ```
 //!
-//! A landing that does not belong to the return address leads on to the next one whose address has the same entry, and
-//! the last to rprof. A return to any but the first of them is predicted wrong, and a large program has some 70,000 landings:
-//! there are 262,144 entries, found by bits of the address from the fourth on, so that calls which are close together have
-//! theirs in the same cache line (measured on cc1, Zen 5: 6 to 9 % less time than with 65,536 entries by the low 16 bits).
-//! Indirect jumps and calls are looked up alike, in 65,536 entries: what compares it stands apart from the
-//! block, until the block is hot and placed anew; then right before it.
+//! A landing that does not match the return address continues at the next landing with the same entry, and the last continues in
+//! rprof. The processor mispredicts a return to any but the first of them, and a large program has some 70,000 landings. The
+//! table therefore has 262,144 entries, indexed by bits of the address from the fourth on, so that neighboring calls share a
+//! cache line (measured on cc1, Zen 5: 6 to 9 % less time than with 65,536 entries by the low 16 bits). Indirect jumps and calls
+//! use the same scheme, with 65,536 entries. The comparison is in the cold part until relayout writes the block again; then it
+//! directly precedes the block.
 //!
-//! No jump may lie between the call and the callee: it would take a place in the processor's table of branches, which large
-//! programs fill (measured: 2,000 functions, 4,000 calls of them in turn, Zen 4: 3.5 ns a call natively, 5.3 so, 18 with a
-//! jump on the way to the callee, 25 with returns by an indirect jump).
+//! No jump may lie between the call and the callee: it would occupy an entry of the processor's branch target buffer, which large
+//! programs fill (measured: 2,000 functions, 4,000 calls of them in turn, Zen 4: 3.5 ns per call natively, 5.3 with this scheme,
+//! 18 with a jump on the way to the callee, 25 with returns by an indirect jump).
 //!
-//! Where a `loop` is slow (Intel's), the comparison of a landing behind which no flags are needed is a `cmp` whose branch is not
-//! taken, with the flags below the return address for the way to another landing: `jrcxz` would be a taken branch at each
-//! landing, and those of a large program are more than the processor remembers (measured: 12,000 functions that call two
-//! others each, Intel with AVX-512: 4.0 ns a call natively, 15.4 with `jrcxz`, 9.8 so).
+//! Where `loop` is slow (Intel), a landing behind which the flags are dead compares with `cmp` and a branch that is not taken;
+//! the flags are saved below the return address for the way to another landing. `jrcxz` would be a taken branch at each landing,
+//! and a large program has more landings than the branch target buffer has entries (measured: 12,000 functions that call two
+//! others each, Intel with AVX-512: 4.0 ns per call natively, 15.4 with `jrcxz`, 9.8 with this scheme).
 //!
-//! Where code is the bottleneck, hot returns share what looks their addresses up: a `ret` is predicted wherever it stands.
+//! Where instruction fetch is the bottleneck, hot returns share one lookup stub: the processor predicts a `ret` at any address.
 //!
 //! ```text
 //!  push [rsp]; jmp ─▶ rcx = the entry of [rsp]; [rsp] = table[rcx]; ret
 //! ```
 //!
-//! The word is read where it is known whose return that is, should it not be readable. (Measured: 6,000 functions that call two
-//! others each, Intel with AVX-512: 8.5 ns a call natively, 17.5 with all of it in line, 13.5 so; 2,000 of them: 2.7, 2.9, 3.0.)
+//! The block itself reads the word, so that rprof knows which return faulted if the word is not readable. (Measured: 6,000
+//! functions that call two others each, Intel with AVX-512: 8.5 ns per call natively, 17.5 with the whole lookup in line, 13.5
+//! with the stub; 2,000 of them: 2.7, 2.9, 3.0.)
 //!
-//! The word below the program's return address holds the cache's when the callee begins, and that or flags when it has
-//! returned. The ABI leaves what lies below the stack pointer to chance at a call and at a return; a program whose callees read
-//! there what their callers left, or the other way round, is not served. Where that word cannot be written, the fault is ours,
-//! and rprof goes on for the program ([`CodeCache::transfer_at`], [`CodeCache::return_at`]).
+//! The word below the program's return address holds the cache's return address when the callee begins, and that address or flags
+//! when it has returned. By the ABI, data below the stack pointer does not survive a call or a return; rprof does not support
+//! programs whose callees read data there that their callers left, or the other way round. If that word is not writable, the
+//! fault is rprof's, and rprof completes the transfer for the program ([`CodeCache::transfer_at`], [`CodeCache::return_at`]).
 //!
-//! A return needs no register but RCX: one that is saved and loaded again return after return makes whoever needs it wait for
-//! all of them (measured on CPython, Zen 4).
+//! A return needs no register but RCX: saving and reloading a register at each return would make a chain through all of them, for
+//! which the next use of the register waits (measured on CPython, Zen 4).
 
 use std::sync::atomic::Ordering;
 
@@ -63,7 +64,7 @@ pub(crate) const CALL: u64 = 5;
 /// Bytes of a `call` through a table.
 pub(crate) const CALL_TABLE: u64 = 7;
 
-/// How control gets to a place that is looked up.
+/// How control gets to an address that is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
     /// By an indirect jump, or a return that drops arguments.
@@ -75,7 +76,7 @@ pub enum Arrival {
 }
 
 impl Arrival {
-    /// How control got to the lookup that asks as `site`; `None` if that is an exit.
+    /// How control got to the lookup that asks with the number `site`; `None` if that is an exit.
     pub fn of(site: SiteId) -> Option<Arrival> {
         match site {
             0 => Some(Arrival::Jump),
@@ -86,12 +87,12 @@ impl Arrival {
     }
 }
 
-/// A transfer of control of the program, of which only the cache's own part is still to come.
+/// A transfer of control of the program that only lacks the cache's own part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transfer {
     /// A call of this address.
     Call(Address),
-    /// A call of what RDX says; RCX and RDX are saved.
+    /// A call of the address in RDX; RCX and RDX are saved.
     CallOfRdx,
     /// A return: the stack pointer is still at the return address.
     Return {
@@ -100,17 +101,17 @@ pub enum Transfer {
     },
 }
 
-/// What is called.
+/// The target of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Callee {
     /// The block at this address.
     At(Address),
-    /// What RDX says; RCX and RDX are saved.
+    /// The address in RDX; RCX and RDX are saved.
     InRdx,
 }
 
-/// Goes on behind it if RDX (of a return: the word on top of the stack) is `at`, with everything where the program has
-/// it. RCX is saved, and RDX but of a return.
+/// Writes a comparison that falls through if RDX (for a return: the word on top of the stack) is `at`, with all registers
+/// restored. RCX is saved, and so is RDX, except for a return.
 pub(crate) fn unless_equal(code: &mut Code, at: Address, arrival: Arrival) -> Comparison {
     if arrival == Arrival::Return {
         let comparison = unless_returned(code, at);
@@ -126,7 +127,7 @@ pub(crate) fn unless_equal(code: &mut Code, at: Address, arrival: Arrival) -> Co
     comparison
 }
 
-/// Calls what RDX says, at the end of `code`; RCX and RDX are saved.
+/// Calls the address in RDX, at the end of `code`; RCX and RDX are saved.
 pub(crate) fn call_looked_up_in(code: &mut Code, tables: u32, version: Version) {
     code.lookup_index_to_rcx(RDX, tables + layout::TARGET_MASK);
     code.call_table(tables + version.callees());
@@ -137,7 +138,7 @@ fn small(next: Address) -> Option<u32> {
     u32::try_from(next.get()).ok().filter(|&n| n < 1 << 31)
 }
 
-/// As [`unless_equal`] of a return, but for RCX, which stays in its slot. Not a flag changes.
+/// As [`unless_equal`] for a return, except that RCX stays in its slot. No flag changes.
 fn unless_returned(code: &mut Code, to: Address) -> Comparison {
     code.load_at(RCX, RSP, 0);
     let comparison = code.unless_rcx_is(to.get());
@@ -145,13 +146,13 @@ fn unless_returned(code: &mut Code, to: Address) -> Comparison {
     comparison
 }
 
-/// The same where `to` needs no flags, and with them where control goes elsewhere.
+/// The same if the flags are dead at `to`; they are restored where control goes elsewhere.
 fn unless_returned_without_flags(code: &mut Code, to: Address) -> Comparison {
     code.unless_top_is(to.get())
 }
 
 impl Writer<'_> {
-    /// The block's call; returns the address that the chain goes on with.
+    /// Writes the block's call; returns the address at which the chain continues.
     pub(crate) fn call(&mut self, callee: Callee) -> Option<Address> {
         let next = self.block.next();
         let moved = if callee == Callee::InRdx { Moved::RcxAndRdx } else { self.plain() };
@@ -165,7 +166,7 @@ impl Writer<'_> {
         self.align_call(push, callee, next);
         self.point(self.last_offset(), moved);
         self.push_next();
-        // Whoever faults in the push is in its own block.
+        // A thread that faults in the push is in its own block.
         let call = self.unit.hot.here();
         match callee {
             Callee::At(to) => self.call_at(to),
@@ -177,7 +178,7 @@ impl Writer<'_> {
         Some(next)
     }
 
-    /// The call in the program.
+    /// Address of the call in the program.
     pub(crate) fn call_of_block(&self) -> Address {
         self.block.start + u64::from(self.last_offset())
     }
@@ -197,8 +198,8 @@ impl Writer<'_> {
         self.space.sites[site as usize].calls = true;
     }
 
-    /// Where the return to `next` lands, for which the cache goes on behind the push at `call`; see [`Landing`] for `own`.
-    /// Returns where the landing is.
+    /// Writes the landing of the return to `next`, whose call continues behind the push at `call`; see [`Landing`] for `own`.
+    /// Returns the landing's address.
     pub(crate) fn land_at(&mut self, next: Address, call: CacheAddress, own: bool) -> CacheAddress {
         let from = self.call_of_block();
         let head = self.unit.hot.here();
@@ -209,7 +210,7 @@ impl Writer<'_> {
         head
     }
 
-    /// What a return comes to: goes on behind it with everything but RCX where the program has it if it returns to `next`.
+    /// Writes a landing, which falls through with all registers but RCX restored if the program returns to `next`.
     fn land(&mut self, next: Address) -> Comparison {
         let compare = self.landing_comparison();
         let (hot, cold) = (&mut self.unit.hot, &mut self.unit.cold);
@@ -226,8 +227,7 @@ impl Writer<'_> {
         if self.lands_without_flags { unless_returned_without_flags } else { unless_returned }
     }
 
-    /// Pads so that neither the call's rel32 nor the landing's tag will stand across a cache line. Before the call stand `push`
-    /// bytes.
+    /// Pads so that neither the call's rel32 nor the landing's tag crosses a cache line. `push` bytes precede the call.
     pub(crate) fn align_call(&mut self, push: u64, callee: Callee, next: Address) {
         let call = if let Callee::At(_) = callee { CALL } else { Self::lookup_length() + CALL_TABLE };
         let mut landing = Code::new(CacheAddress::new(0));
@@ -242,16 +242,16 @@ impl Writer<'_> {
         code.len() as u64
     }
 
-    /// Another block that ends in the same call executes it, too.
+    /// Whether another block that ends in the same call executes it.
     pub(crate) fn is_called_elsewhere(&self) -> bool {
         self.same_call(self.call_of_block(), self.block.next()).is_some()
     }
 
-    /// Where another block that ends in the same call executes it: only one landing can be the predicted one.
+    /// Address at which another block that ends in the same call executes it: the processor can predict only one landing.
     fn same_call(&self, from: Address, next: Address) -> Option<CacheAddress> {
         let id = *self.space.callers.get(&self.unit.version.place(next))?;
         let block = self.space.block(id);
-        // What is hot is not to go back to where it was.
+        // A hot block must not continue in an older copy.
         let landing = block.landing.filter(|l| l.from == from && !l.own && block.placed >= self.unit.places)?;
         let near = landing.call.get().abs_diff(self.unit.hot.here().get()) < 1 << 30;
         near.then_some(landing.call)
@@ -262,7 +262,7 @@ impl Writer<'_> {
             self.unit.hot.save(layout::SAVE_RDX, RDX);
             self.point(self.last_offset(), self.plain());
             self.unit.hot.pop(RDX);
-            // What lies below the stack then is an argument, and stays one.
+            // The word below the stack pointer is then an argument, and must be kept.
             self.unit.hot.drop_stack(drop);
             self.save_rcx(counted);
             self.look_up();
@@ -280,7 +280,7 @@ impl Writer<'_> {
         hot.return_table(tables + self.unit.version.returns());
     }
 
-    /// The same of a placed block by what all of them share.
+    /// The same in a relaid-out block, by the stub that all of them share.
     fn return_by_stub(&mut self, counted: bool) {
         let [saves_rcx, finds_it_saved] = self.space.arenas[self.unit.arena].stubs.returns;
         let is_saved = !counted || self.parked;
@@ -295,7 +295,7 @@ impl Writer<'_> {
 }
 
 impl CodeCache {
-    /// Fills the lookup tables of `version` once: nothing is found in them yet.
+    /// Fills the lookup tables of `version` once, with misses only.
     pub(crate) fn prepare_lookups(&mut self, version: Version) {
         if std::mem::replace(&mut self.prepared[version as usize], true) {
             return;
@@ -313,9 +313,9 @@ impl CodeCache {
         self.tables.word(u64::from(layout::TARGET_MASK)).store(mask(TARGET_ENTRIES), Ordering::Relaxed);
     }
 
-    /// Writes what stands before the block at `start`, which is about to be written: where calls enter it, if it is known to be
-    /// called, and if it is hot and looked up, the comparison that a lookup leads to. Returns the entry of calls and what
-    /// the comparison's tag is.
+    /// Writes the code before the block at `start`, which is about to be written: the entry for calls, if the block is known to
+    /// be called, and the comparison for lookups, if it is hot and looked up. Returns the entry for calls and the comparison's
+    /// tag.
     pub(crate) fn write_entries(&self, unit: &mut Superblock, start: Address) -> (Option<CacheAddress>, Option<Tag>) {
         if !unit.is_empty() {
             return (None, None);
@@ -330,7 +330,7 @@ impl CodeCache {
         };
         let head = looked_up.map(|arrival| {
             let head = unit.hot.here();
-            // What a call needs besides stands behind, where direct calls enter.
+            // The rest of the code for a call follows, at the entry for direct calls.
             let Comparison { tag, other } = unless_equal(&mut unit.hot, start, Arrival::Jump);
             unit.heads.push(PendingHead { arrival, at: start, head, other });
             tag
@@ -343,7 +343,7 @@ impl CodeCache {
         (Some(entry), head)
     }
 
-    /// Where `site` is to enter block `id`; what that needs is written to `cold`.
+    /// Address at which `site` enters block `id`; code that it needs is written to `cold`.
     pub(crate) fn entry_for(&mut self, site: SiteId, id: BlockId, cold: &mut Code) -> CacheAddress {
         let block = &self.blocks[id as usize];
         let entry = block.way_in();
@@ -353,7 +353,7 @@ impl CodeCache {
         if let Some(called) = block.called {
             return called;
         }
-        // It was not known to be called when it was written.
+        // The block was not known to be called when it was written.
         cold.align(16);
         let called = cold.here();
         cold.add_small(RSP, 8);
@@ -383,7 +383,7 @@ impl CodeCache {
         }
         let Some(id) = self.find(version, at) else { return };
         let arena = self.arena_of(self.blocks[id as usize].entry);
-        // Without an entry whoever gets there asks each time.
+        // Without an entry, a thread asks at each arrival.
         let Some(arena) = arena.filter(|&a| self.arenas[a].has_room_for_a_link()) else { return };
         let index = Self::entry_of(version, at, arrival);
         let mut code = Code::new(self.arenas[arena].next(Part::Cold));
@@ -410,47 +410,47 @@ impl CodeCache {
         }
     }
 
-    /// The transfer of control that is nearly done if the cache's own `call`, the way to its own `ret`, or a landing that
-    /// writes below the stack pointer begins at `at`.
+    /// The transfer of control that is nearly complete if the instruction at `at` is the cache's own `call`, the push before its
+    /// own `ret`, or the start of a landing that writes below the stack pointer.
     pub fn transfer_at(&self, at: CacheAddress) -> Option<Transfer> {
         let code: [u8; 3] = self.code_at(at)?;
         if code == [0xff, 0x14, 0xcd] {
             return Some(Transfer::CallOfRdx); // call [rcx*8 + table], also aside from its block
         }
         if code[0] == 0xe8 {
-            // Also on the way out of a copy.
+            // Also on the way out of an inlined body.
             let site = self.sites.iter().find(|s| s.calls && s.patch == at + 1)?;
             return Some(Transfer::Call(site.target));
         }
         let block = self.block(self.block_at(at)?);
         let returns = Transfer::Return { rcx_is_saved: true };
         match code {
-            // Behind its call a block has nothing of the program.
+            // Behind its call, a block has no instruction of the program.
             [PUSHFQ, ..] => block.landing.filter(|l| at > l.call).map(|_| returns),
             [0xff, 0x34, 0xcd] => Some(returns), // push [rcx*8 + table]
             _ => None,
         }
     }
 
-    /// The return that is about to be done if what pushes its word once more begins at `at`.
+    /// The return that is about to execute if the second push of its word begins at `at`.
     pub fn return_at(&self, at: CacheAddress) -> Option<Transfer> {
         let [a, b, c, 0xe9, way @ ..]: [u8; 8] = self.code_at(at)? else { return None };
         let to = reached(at + 4, u32::from_le_bytes(way));
         let returns = self.arenas[self.arena_of(at)?].stubs.returns;
-        // Its first byte is another one if the block was dropped since.
+        // Its first byte differs if the block was invalidated since.
         let pushes = [b, c] == PUSH_TOP[1..] && (a == PUSH_TOP[0] || self.expels_at(at));
         let stub = returns.iter().position(|&stub| stub == to && pushes)?;
         Some(Transfer::Return { rcx_is_saved: stub == 1 })
     }
 
-    /// The block that the landing of `caller` runs into is dropped: no return may land there any more.
+    /// Closes the landing of `caller`, whose next block is invalidated: no return may land there any more.
     pub(crate) fn close_landing(&mut self, caller: Option<BlockId>) {
         if let Some(landing) = caller.and_then(|id| self.block(id).landing) {
             self.close_tag(landing.tag);
         }
     }
 
-    /// What is compared there equals no address any more.
+    /// Overwrites the tag, so that the comparison fails for every address.
     pub(crate) fn close_tag(&mut self, (at, never): Tag) {
         if let Some(arena) = self.arena_of(at) {
             self.arenas[arena].patch(at, never);

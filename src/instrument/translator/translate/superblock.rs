@@ -1,4 +1,4 @@
-//! Translates: a chain of blocks that run into one another.
+//! Translates superblocks: chains of blocks that fall through into one another.
 //!
 //! ```text
 //!  hot:   block ─▶ block ─▶ block … jmp        cold:  stubs of exits, constants, system calls' slow paths
@@ -43,7 +43,7 @@ pub enum TranslateError {
     NoRule(#[from] NoRule),
 }
 
-/// A chain being written.
+/// A superblock that is being written.
 pub(crate) struct Superblock {
     pub(crate) arena: usize,
     pub(crate) version: Version,
@@ -51,39 +51,39 @@ pub(crate) struct Superblock {
     pub(crate) cold: Code,
     pub(crate) sites: Vec<SiteId>,
     blocks: Vec<BlockId>,
-    /// What lookups are to lead to.
+    /// Comparisons that lookups will lead to.
     pub(crate) heads: Vec<PendingHead>,
-    /// Not 0: hot blocks are written once more, for the so-manieth time.
+    /// Number of the relayout that writes it; 0 if none does.
     pub(crate) places: u32,
-    /// The block that is to stand behind the present one.
+    /// The block that follows the present one.
     pub(crate) follow: Option<Address>,
-    /// It is not to be counted in line.
+    /// That block has no counter in line.
     pub(crate) follow_flows: bool,
-    /// It is to begin with RCX in its slot, where what ends the present block leaves it.
+    /// That block begins with RCX in its slot, where the end of the present block leaves it.
     pub(crate) park: bool,
-    /// The next block does.
+    /// The next block begins with RCX in its slot.
     pub(crate) parked: bool,
-    /// Where the indirect jump at the end of the present block usually goes.
+    /// The usual target of the indirect jump that ends the present block.
     pub(crate) usual: Option<UsualTarget>,
-    /// The next block is not: the one before it, and the counter of what leaves that to elsewhere.
+    /// For a next block without a counter in line: the block before it, and the counter of that block's exits to elsewhere.
     pub(crate) flow: Option<(BlockId, Option<u32>)>,
-    /// The present block's callee is copied behind it.
+    /// The present block's callee is inlined behind it.
     pub(crate) copies_callee: bool,
-    /// The present block is one of this copy.
+    /// The inlined body that the present block belongs to.
     pub(crate) copy: Option<Copy>,
-    /// Copies of which something is still to be written.
+    /// Inlined bodies that are not complete yet.
     pub(crate) copies: Vec<Copy>,
-    /// Where a call returns to that does not go to the copy of its usual callee: its landing, and the rel32 that leads behind it.
+    /// The landing of an indirect call that misses its inlined usual callee, and the rel32 of the jump behind it.
     pub(crate) landing_aside: Option<(Landing, CacheAddress)>,
-    /// What leads to the next block, if that is not the block before it.
+    /// The block that leads to the next one, if that is not the block before it.
     pub(crate) runs_in: Option<BlockId>,
-    /// Blocks that were written before: (the copy so far, this one).
+    /// Blocks that were written before: (old copy, new copy).
     superseded: Vec<(BlockId, BlockId)>,
     pub(crate) factory: InstructionInfoFactory,
 }
 
 impl Superblock {
-    /// Nothing was written yet.
+    /// Whether it has no blocks yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
@@ -93,7 +93,7 @@ impl Superblock {
         self.blocks.last().copied()
     }
 
-    /// The four bytes at `at`, if they are the unit's.
+    /// The four bytes at `at`, if they belong to the superblock.
     pub(crate) fn word(&self, at: CacheAddress) -> Option<u32> {
         self.hot.word_at(at).or_else(|| self.cold.word_at(at))
     }
@@ -104,7 +104,7 @@ impl Superblock {
         code.set_word(at, value);
     }
 
-    /// The jump whose rel32 stands at `jump` leads to where the cold part is written next.
+    /// Sets the jump whose rel32 is at `jump` to the next address of the cold part.
     pub(crate) fn lead_to_cold(&mut self, jump: CacheAddress) {
         let here = self.cold.here();
         self.set_word(jump, relative(jump, here));
@@ -112,8 +112,8 @@ impl Superblock {
 }
 
 impl CodeCache {
-    /// Translates the block at `start` in `version`, and those that it runs into, `most` in all. Returns its entry;
-    /// adds to `exits` where they lead.
+    /// Translates the block at `start` in `version`, and those that it falls through into, at most `most` in all. Returns its
+    /// entry; adds the targets of their exits to `exits`.
     pub fn translate(
         &mut self,
         source: &mut Source<'_>,
@@ -129,7 +129,7 @@ impl CodeCache {
         }
     }
 
-    /// An empty unit, for a chain that starts at `start`.
+    /// An empty superblock that starts at `start`.
     pub(crate) fn begin_unit(&mut self, version: Version, start: Address) -> Result<Superblock, TranslateError> {
         let arena = self.choose_arena(start).ok_or(TranslateError::Full)?;
         self.prepare_lookups(version);
@@ -182,7 +182,7 @@ impl CodeCache {
         let mut at = Some(start);
         let mut result = Ok(());
         while let Some(address) = at {
-            // What is called has an entry of its own before it.
+            // A block that is called has an entry of its own before it.
             let runs_in = unit.blocks.is_empty() || !self.callees.contains(&version.place(address));
             let more = self.find(version, address).is_none() && unit.blocks.len() < most && result.is_ok() && runs_in;
             let block = if more { source.block(address) } else { None };
@@ -197,7 +197,7 @@ impl CodeCache {
             match self.block_into(&mut unit, source, &block, exits) {
                 Ok(next) => at = next,
                 Err(error) => {
-                    // What was written of it is never reached: the chain ends in an exit that asks for it.
+                    // The partly written block is unreachable: the chain ends in an exit that asks for it.
                     result = Err(error);
                 }
             }
@@ -219,7 +219,7 @@ impl CodeCache {
         let probes = unit.version.collects() || block.steps.iter().any(|s| is_dynamic(&s.instruction));
         let dead_flags = if probes { source.dead_flags(block) } else { Vec::new() };
         let entries = self.write_entries(unit, block.start);
-        // The text may be another one than when that was planned.
+        // The text may have changed since the plan.
         unit.follow_flows &= runs_on(block, unit.usual.map(|u| u.at));
         let leave = self.leave(unit, source, block)?;
         let (flow, parked) = (unit.flow.take(), std::mem::take(&mut unit.parked));
@@ -255,7 +255,7 @@ impl CodeCache {
         Ok(next)
     }
 
-    /// How the way out of `block` to where the unit does not go on is counted, if it has to be.
+    /// The counter for the exits of `block` from the superblock, if they have to be counted.
     fn leave(
         &mut self,
         unit: &Superblock,
@@ -330,7 +330,7 @@ impl CodeCache {
         unit.blocks.push(id);
     }
 
-    /// Resolves the unit's exits, hands its code over, and leads waiting exits to it.
+    /// Resolves the superblock's exits, appends its code to the arena, and links waiting exits to it.
     pub(crate) fn close(&mut self, mut unit: Superblock) {
         for site in std::mem::take(&mut unit.sites) {
             let (target, patch) = (self.sites[site as usize].target, self.sites[site as usize].patch);

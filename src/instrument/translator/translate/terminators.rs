@@ -1,4 +1,4 @@
-//! Writes how a block ends: its transfer of control.
+//! Writes the end of a block: its transfer of control.
 
 use iced_x86::Register;
 
@@ -14,7 +14,7 @@ use crate::instrument::x86_64::rewrite::{self, NoRule};
 use crate::tracee::address::{Address, CacheAddress};
 
 impl Writer<'_> {
-    /// The transfer of control; returns the address that the chain goes on with.
+    /// Writes the transfer of control; returns the address at which the chain continues.
     pub(crate) fn end(&mut self, loop_start: CacheAddress, counted: bool) -> Result<Option<Address>, NoRule> {
         let next = self.block.next();
         self.unpark_at_end();
@@ -39,7 +39,7 @@ impl Writer<'_> {
                 self.short_branch(to);
                 Ok(Some(next))
             }
-            // Asks where it is.
+            // Position-independent code that reads its own address.
             End::Call(to) if to == next => {
                 self.push_return_address();
                 Ok(Some(to))
@@ -81,7 +81,7 @@ impl Writer<'_> {
                 Ok(Some(next))
             }
             End::Transaction(to) => {
-                // As if it had aborted at once, with no reason given.
+                // As if the transaction had aborted at once, without a reason.
                 self.unit.hot.constant(RAX, 0);
                 let patch = self.unit.hot.jump(self.unit.hot.here());
                 self.lead(patch, to);
@@ -130,20 +130,20 @@ impl Writer<'_> {
         self.unit.hot.push_word_at(word);
     }
 
-    /// RDX is saved and becomes the target of the block's last instruction.
+    /// Saves RDX and loads it with the target of the block's last instruction.
     pub(crate) fn load_target(&mut self) -> Result<(), NoRule> {
         self.unit.hot.save(layout::SAVE_RDX, RDX);
         self.point(self.last_offset(), self.plain());
         self.load_target_into(Register::RDX)
     }
 
-    /// A register, which is saved, becomes the target of the block's last instruction.
+    /// Loads a saved register with the target of the block's last instruction.
     pub(crate) fn load_target_into(&mut self, register: Register) -> Result<(), NoRule> {
         let Some(step) = self.block.steps.last().copied() else { return Ok(()) };
         rewrite::load_target(&mut self.unit.hot, register, &step.instruction, SLOTS)
     }
 
-    /// RCX is saved and free from here on.
+    /// Saves RCX, which is free from here on.
     pub(crate) fn save_rcx(&mut self, counted: bool) {
         if !self.parked {
             self.unit.hot.save(layout::SAVE_RCX, RCX);
@@ -153,7 +153,7 @@ impl Writer<'_> {
         }
     }
 
-    /// RDX is the target; RCX and RDX are saved.
+    /// Looks up the target in RDX; RCX and RDX are saved.
     pub(crate) fn look_up(&mut self) {
         look_up_in(&mut self.unit.hot, self.space.tables_at(), self.unit.version);
     }

@@ -16,18 +16,18 @@ use crate::tracee::memory::Memory;
 
 /// Bytes read for a block.
 const WINDOW: usize = 1024;
-/// How many blocks deep successors are searched for what overwrites the flags.
+/// Depth, in blocks, of the search for instructions that overwrite the flags.
 const FLAG_DEPTH: u32 = 3;
 
 /// Bytes of text that are read at once.
 const PAGE: u64 = 16 << 10;
 
-/// Text that was read before. Whoever changes which text is mapped where forgets them.
+/// Cache of the text read so far. Code that changes the mapping of text must clear it.
 #[derive(Debug, Default)]
 pub struct Pages(AddressMap<u64, Vec<u8>>);
 
 impl Pages {
-    /// What is read at once around `at`, from `at` on; nothing if its beginning cannot be read. An error: the address space
+    /// The bytes from `at` to the end of its cached page; none if the page's beginning cannot be read. Fails if the address space
     /// is gone.
     fn rest(&mut self, memory: &Memory, at: Address) -> io::Result<&[u8]> {
         let base = at.align_down(PAGE);
@@ -43,7 +43,7 @@ impl Pages {
         Ok(page.get((at - base) as usize..).unwrap_or_default())
     }
 
-    /// Reads from `at` on; returns how many bytes there are.
+    /// Reads from `at` on; returns the number of bytes read.
     fn read(&mut self, memory: &Memory, at: Address, buffer: &mut [u8]) -> io::Result<usize> {
         let mut done = 0;
         while done < buffer.len() {
@@ -66,8 +66,8 @@ impl Pages {
     }
 }
 
-/// What was read, 0 bytes where nothing can be; an error only if the address space is gone. Its text must not be taken for one
-/// that ends there: those that it shares translations with execute what is made of it.
+/// The result of a read: 0 bytes if the memory cannot be read, an error only if the address space is gone. Then the text must not
+/// be treated as if it ended there, because processes that share the translations execute the resulting blocks.
 fn unless_gone(read: io::Result<usize>) -> io::Result<usize> {
     match read {
         Err(e) if e.raw_os_error() != Some(libc::ESRCH) => Ok(0),
@@ -84,17 +84,17 @@ pub struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// Reads from `memory` where `text` says that it may be translated.
+    /// Reads from `memory` the pieces of `text` that may be translated.
     pub fn new(memory: &'a Memory, pages: &'a RefCell<Pages>, text: &'a [TextRange]) -> Self {
         Source { memory, pages, text, decoded: AddressMap::default() }
     }
 
-    /// Where the program's address `at` stands.
+    /// The module and offset of the program's address `at`.
     pub fn code_ref(&self, at: Address) -> Option<CodeRef> {
         find_text(self.text, at).and_then(|t| t.located).map(|l| l.code_ref(at))
     }
 
-    /// The block at `at`; `None` where there is no text, or nobody any more who has it.
+    /// The block at `at`; `None` if there is no text, or if its process is gone.
     pub fn block(&mut self, at: Address) -> Option<Rc<Decoded>> {
         if !self.decoded.contains_key(&at.get()) {
             let block = self.read(at).map(Rc::new);
@@ -114,8 +114,8 @@ impl<'a> Source<'a> {
         decode(at, &bytes[..size])
     }
 
-    /// A step of `block` before which a counter may change flags, and which: the first where all are dead, or all but the carry.
-    /// Its return, if it ends in one, is known to be to `returns_to`.
+    /// A step of `block` before which a counter may change flags, and the dead flags there: the first step where all are dead, or
+    /// all but the carry. `returns_to` is the known target of a return at its end.
     pub fn counter_position(&mut self, block: &Decoded, returns_to: Option<Address>) -> Option<(usize, Dead)> {
         let place = |live_out: u32| {
             let live = live_before(&block.steps, live_out);
@@ -131,12 +131,12 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// The flags that nothing needs at `at`.
+    /// The flags that are dead at `at`.
     pub fn dead_at(&mut self, at: Address) -> Dead {
         Dead::where_needed(self.live_in(at, STATUS_FLAGS, FLAG_DEPTH))
     }
 
-    /// Which flags nothing needs any more before each step of `block`.
+    /// The dead flags before each step of `block`.
     pub fn dead_flags(&mut self, block: &Decoded) -> Vec<Dead> {
         let live_out = self.live_out(block, STATUS_FLAGS, FLAG_DEPTH);
         live_before(&block.steps, live_out).into_iter().map(Dead::where_needed).collect()
@@ -206,7 +206,7 @@ mod tests {
         let (start, end) = (mapping.start, mapping.end);
         let text = [TextRange { start, end, treatment: Treatment::Translate, located: None }];
         let pages = RefCell::<Pages>::default();
-        // What was read at once ends three bytes on.
+        // The cached page ends three bytes on.
         let at = (start + 2 * PAGE).align_down(PAGE) - 3;
         assert!(Source::new(&memory, &pages, &text).block(at - PAGE / 2).is_some());
         child.kill().unwrap();
