@@ -15,11 +15,11 @@ use crate::tracee::affinity::Kept;
 
 /// This thread, any CPU.
 const SELF: Scope = Scope { pid: 0, cpu: -1 };
-/// How long the host's own traffic is watched before and after a kernel of known traffic.
+/// Time for which rprof watches the host's own traffic before and after a kernel of known traffic.
 const BACKGROUND: Duration = Duration::from_millis(50);
 
-/// Certifies every event of `table`. Nothing is left out: what cannot be checked says why. Events that `known` has a
-/// certificate of are not run again.
+/// Certifies every event of `table`. Every event gets an entry: one that cannot be checked has the reason. Events with a
+/// certificate in `known` are not run again.
 pub fn certify<K: PerfKernel>(
     kernel: &K,
     pmus: &[Pmu],
@@ -86,7 +86,7 @@ fn one<K: PerfKernel>(
     Certificate { event: event.name.clone(), pmu: pmu.name.clone(), verdict, comparisons }
 }
 
-/// An event of memory controllers: kernels of known traffic, less what the host does beside them.
+/// An event of memory controllers: kernels of known traffic, less the host's traffic at the same time.
 fn controllers<K: PerfKernel>(
     kernel: &K,
     pmus: &[Pmu],
@@ -142,7 +142,7 @@ fn not_checked(event: &str, pmu: &str, why: String) -> Certificate {
     Certificate { event: event.into(), pmu: pmu.into(), verdict: Verdict::NotChecked { why }, comparisons: Vec::new() }
 }
 
-/// Whether any entry was refuted: what `events --check` exits with 1 for.
+/// Whether any entry was refuted; then `events --check` exits with 1.
 pub fn any_refuted(certificates: &[Certificate]) -> bool {
     certificates.iter().any(|c| matches!(c.verdict, Verdict::Refuted { .. }))
 }
@@ -251,7 +251,7 @@ mod tests {
         assert!(certificates.iter().filter(|c| c.pmu == "cpu").all(why), "{certificates:?}");
     }
 
-    /// A memory controller: counts what kernels move, times a factor.
+    /// A memory controller: counts the lines that kernels move, times a factor.
     struct Controller {
         lines: Rc<Cell<f64>>,
         factor: f64,
@@ -274,7 +274,7 @@ mod tests {
         }
     }
 
-    /// Moves a million lines, of which the controller sees so many reads.
+    /// Moves a million lines, of which the controller sees `seen` as reads.
     struct Moves {
         lines: Rc<Cell<f64>>,
         seen: f64,

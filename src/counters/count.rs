@@ -1,4 +1,4 @@
-//! A count with its error: multiplexed counts are scaled, and how far they were is part of the result.
+//! A count with its error: multiplexed counts are scaled, and the amount of scaling is part of the result.
 
 use serde::Serialize;
 
@@ -20,13 +20,13 @@ pub struct Count {
     pub raw: u64,
     /// time running / time enabled; 1: not multiplexed.
     pub running_share: f64,
-    /// Relative error of the scaling: 0 where nothing was scaled.
+    /// Relative error of the scaling: 0 without scaling.
     pub error: f64,
 }
 
 impl Count {
-    /// value = raw × enabled / running; error = (1 − share) / √windows, the relative standard error if the rate of the
-    /// event varied from window to window as much as its mean, `windows` being how many turns the event had on the PMU.
+    /// value = raw × enabled / running; error = (1 − share) / √windows, the relative standard error if the rate of the event
+    /// varied from window to window as much as its mean. `windows` is the number of turns that the event had on the PMU.
     ///
     /// # Errors
     /// Never on the PMU, or so little that nothing follows from it.

@@ -22,7 +22,7 @@ pub struct CpuId {
 
 const MIDR: &str = "devices/system/cpu/cpu0/regs/identification/midr_el1";
 
-/// Asks CPUID, or `midr_el1` under `sysfs` on Arm. `None` where neither answers.
+/// Asks CPUID, or `midr_el1` under `sysfs` on Arm. `None` if neither answers.
 pub fn identify(sysfs: &Path) -> Option<CpuId> {
     #[cfg(target_arch = "x86_64")]
     if let Some(id) = cpuid() {

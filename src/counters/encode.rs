@@ -16,7 +16,7 @@ pub struct Encoding {
     pub config2: u64,
 }
 
-/// A PMU whose `format` folder does not say where a field goes.
+/// A PMU whose `format` folder does not give the position of a field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the kernel's PMU {pmu} has no field `{field}`, or it is too narrow for {value:#x}")]
 pub struct NoSuchField {
@@ -24,7 +24,7 @@ pub struct NoSuchField {
     pub pmu: String,
     /// Field name.
     pub field: &'static str,
-    /// What should have gone there.
+    /// The value of the field.
     pub value: u64,
 }
 
@@ -69,8 +69,8 @@ pub fn perf_string(event: &Event, pmu: &str) -> String {
     text + "/"
 }
 
-/// The raw `rNNN` form by the layout of `vendor`'s core PMUs. `None` where a second config word is needed, which the form has
-/// no place for.
+/// The raw `rNNN` form by the layout of `vendor`'s core PMUs. `None` if the event needs a second config word, which the form
+/// has no place for.
 ///
 /// ```text
 /// AMD   config = event[7:0] | umask << 8 | cmask << 24 | event[11:8] << 32
@@ -89,7 +89,7 @@ pub fn raw_string(event: &Event, vendor: &str) -> Option<String> {
     (event.config1 == 0).then(|| format!("r{config:x}"))
 }
 
-/// An event of memory controllers as `perf stat -e` takes it: all channels, whose counts are to be added.
+/// An event of memory controllers as `perf stat -e` takes it: all channels; the user adds their counts.
 pub fn uncore_perf_string(event: &UncoreEvent) -> String {
     let further = [("config1", event.config1), ("config2", event.config2)];
     let further: String =

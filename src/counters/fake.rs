@@ -8,44 +8,44 @@ use super::collect::record::{Record, written};
 use super::encode::Encoding;
 use super::kernel::{Flags, PerfKernel, Reading, Scope};
 
-/// Answers as it is told.
+/// A kernel whose answers the test sets.
 #[derive(Debug, Default)]
 pub struct Fake {
     /// `errno` for opens of this config.
     pub refuse: Vec<(u64, i32)>,
     /// `errno` for opens as a group member of this config.
     pub refuse_in_group: Vec<(u64, i32)>,
-    /// What reads of this config answer.
+    /// Answers to reads of this config.
     pub readings: Vec<(u64, Result<Reading, i32>)>,
     /// Descriptors left; `None`: any number.
     pub descriptors: Option<Cell<u32>>,
-    /// What was opened: config words, scope, whether it had a leader.
+    /// The events opened: config words, scope, whether each had a leader.
     pub opened: RefCell<Vec<(Encoding, Scope, bool)>>,
-    /// Configs of what was opened to be on the PMU all the time.
+    /// Configs of the events opened to be on the PMU all the time.
     pub pinned: RefCell<Vec<u64>>,
-    /// CPU and nanoseconds between two samples of what was opened to sample.
+    /// CPU and nanoseconds between two samples of the events opened to sample.
     pub periods: RefCell<Vec<(i32, u64)>>,
     /// CPUs that are offline.
     pub offline: Vec<i32>,
     /// `errno` for opens that ask for readings, as kernels without them answer.
     pub refuse_readings: Option<i32>,
-    /// What reads of whole groups answer, on each CPU.
+    /// Answers to reads of whole groups, on each CPU.
     pub groups: Vec<(i32, Result<GroupReading, i32>)>,
     /// Records in each CPU's buffer.
     pub records: Vec<(i32, Record)>,
     /// Opens of this config on this CPU fail with this `errno`.
     pub refuse_on: Vec<(u64, i32, i32)>,
-    /// `errno` for enabling what was opened on this CPU.
+    /// `errno` for enabling the events opened on this CPU.
     pub refuse_enable: Vec<(i32, i32)>,
-    /// `errno` for reading what was opened on this CPU.
+    /// `errno` for reading the events opened on this CPU.
     pub refuse_read: Vec<(i32, i32)>,
-    /// What reads of boxes of this kind (PMU type) give.
+    /// Counts that reads of boxes of this kind (PMU type) return.
     pub counts_of_kind: Vec<(u32, u64)>,
-    /// What was opened on these CPUs reads 0.
+    /// Events opened on these CPUs read 0.
     pub silent_on: Vec<i32>,
 }
 
-/// Stands for an open event.
+/// Represents an open event.
 #[derive(Debug, Clone, Copy)]
 pub struct FakeHandle(u64, i32, u32);
 

@@ -1,8 +1,8 @@
-//! Which events run together: groups that fit the counters that are free.
+//! The events that run together: groups that fit the free counters.
 //!
-//! Events of one group are on the PMU at the same time, so that their ratio needs no scaling. Events that do not fit
-//! form further groups, which the kernel multiplexes. Where the FLOPs fit together, they stay on the PMU all the time and only
-//! the others take turns on the counters beside them: a function's FLOPs are then no extrapolation.
+//! Events of one group are on the PMU at the same time, so that their ratio needs no scaling. Events that do not fit form
+//! further groups, which the kernel multiplexes. If the FLOPs fit together, they stay on the PMU all the time and only the
+//! others take turns on the counters beside them: a function's FLOPs are then no extrapolation.
 //!
 //! ```text
 //! counters   0 1 │ 2 3 4 5                 0 1 2 3 4 5
@@ -20,13 +20,13 @@ pub struct Free {
 }
 
 impl Free {
-    /// All counters of the CPU less one for the NMI watchdog where it is on.
+    /// All counters of the CPU, less one for the NMI watchdog if it is on.
     pub fn of(cpu: &CpuMatch, nmi_watchdog: bool) -> Free {
         Free { general: cpu.general_counters.saturating_sub(nmi_watchdog.into()) }
     }
 }
 
-/// Where the kernel says whether the NMI watchdog is on, below the root of proc.
+/// File below the root of proc in which the kernel says whether the NMI watchdog is on.
 pub const NMI_WATCHDOG: &str = "sys/kernel/nmi_watchdog";
 
 /// Whether the NMI watchdog is on (it takes one counter). Unreadable: taken as on.
@@ -34,19 +34,19 @@ pub fn nmi_watchdog(proc_root: &std::path::Path) -> bool {
     std::fs::read_to_string(proc_root.join(NMI_WATCHDOG)).map_or(true, |t| t.trim() != "0")
 }
 
-/// Which events run together, as indices into the events asked for.
+/// The events that run together, as indices into the events asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
     /// Whether the first group is on the PMU all the time.
     pub constant: bool,
     /// Groups; all but a constant one take turns.
     pub groups: Vec<Vec<usize>>,
-    /// What fits in no group.
+    /// Events that fit in no group.
     pub impossible: Vec<usize>,
 }
 
-/// Divides `events` among the counters: the FLOPs all the time, if all of them fit and each of the others still fits beside
-/// them; else in turns, as all events are.
+/// Divides `events` among the counters. The FLOPs are on all the time if all of them fit and each of the others still fits
+/// beside them; else all events take turns.
 pub fn schedule(events: &[Event], free: Free) -> Schedule {
     let (groups, impossible) = plan(events, free);
     let in_turns = Schedule { constant: false, groups, impossible };
@@ -86,8 +86,8 @@ fn hold(events: &[Event], free: Free) -> Hold {
     }
 }
 
-/// Whether `merged`, in which fewer events count the same FLOPs as in `full`, keep these on the PMU better: then it is worth
-/// that precisions are not told apart.
+/// Whether `merged`, in which fewer events count the same FLOPs as in `full`, keeps these on the PMU better: then the loss of
+/// the precisions is worth it.
 pub fn is_better_merged(full: &[Event], merged: &[Event], free: Free) -> bool {
     hold(merged, free) > hold(full, free)
 }
@@ -111,8 +111,8 @@ pub fn plan(events: &[Event], free: Free) -> (Vec<Vec<usize>>, Vec<usize>) {
     (groups, impossible)
 }
 
-/// Whether the events can be on the PMU at once: every one gets a counter that it is allowed on (an augmenting-path
-/// matching), and events that take two get a second one anywhere.
+/// Whether the events can be on the PMU at once: every one gets a counter that it may use (an augmenting-path matching), and
+/// events that take two get a second one anywhere.
 fn fits(events: &[Event], group: &[usize], free: Free) -> bool {
     let needed: u32 = group.iter().map(|i| events[*i].takes).sum();
     if needed > free.general {
@@ -178,7 +178,7 @@ mod tests {
             let table = for_cpu(&all().unwrap(), vendor, family, model).unwrap();
             table.events.into_iter().filter(|e| e.headline).collect()
         };
-        // Zen 4: one event of FLOPs, which takes two of five counters.
+        // Zen 4: one FLOP event, which takes two of five counters.
         let zen4 = headline(0x19, 0x11);
         let found = schedule(&zen4, Free { general: 5 });
         assert!(found.constant && found.impossible.is_empty(), "{found:?}");
@@ -190,7 +190,7 @@ mod tests {
         assert!(!schedule(&headline(6, 0x55), Free { general: 4 }).constant);
         // Ice Lake: eight on eight would leave the others nothing.
         assert!(!schedule(&headline(6, 0x6a), Free { general: 8 }).constant);
-        // Nothing takes turns where everything fits.
+        // With room for all events, none takes turns.
         let few = &zen4[..3];
         assert!(!schedule(few, Free { general: 6 }).constant);
     }

@@ -8,8 +8,8 @@ pub fn setcap(capability: &str) -> String {
     format!("sudo setcap {capability}+ep {}", quoted(&path))
 }
 
-/// `text` with one command for all of `capabilities` in the place of that for one of them: a second command would take away what
-/// the first one gave.
+/// `text` with one command for all of `capabilities` in place of that for one of them: a second command would revoke the
+/// capabilities that the first one gave.
 pub fn with_all(text: &str, capabilities: &[&str]) -> String {
     let all = setcap(&capabilities.join(","));
     capabilities.iter().fold(text.to_owned(), |text, one| text.replace(&setcap(one), &all))

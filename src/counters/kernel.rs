@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use super::encode::Encoding;
 
-/// Which task and CPU an event counts.
+/// The task and CPU that an event counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scope {
     /// Task; −1: every task (needs rights).
@@ -23,17 +23,17 @@ pub struct Flags {
     pub enable_on_exec: bool,
     /// Opened disabled.
     pub disabled: bool,
-    /// Leaves kernel mode out (what an unprivileged user must ask for).
+    /// Leaves kernel mode out (an unprivileged user must ask for this).
     pub exclude_kernel: bool,
     /// Must always be on the PMU or fail.
     pub pinned: bool,
     /// Nanoseconds between two samples of a clock event; 0: it counts only.
     pub sample_period_ns: u64,
-    /// Each thread's readings are recorded, at every sample and at the thread's end (Linux 6.12 for inherited events).
+    /// Records each thread's readings at every sample and at the thread's end (Linux 6.12 for inherited events).
     pub readings: bool,
 }
 
-/// What a read returns: the count and how long it was counted.
+/// The result of a read: the count and how long it was counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
     /// Raw count.
@@ -44,7 +44,7 @@ pub struct Reading {
     pub running_ns: u64,
 }
 
-/// What the counters need of the kernel.
+/// The calls that the counters make to the kernel.
 pub trait PerfKernel {
     /// An open event.
     type Handle;

@@ -1,4 +1,4 @@
-//! What `rprof doctor` and `rprof events` print.
+//! The output of `rprof doctor` and `rprof events`.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use super::pmu::Pmu;
 use super::table::{Confidence, Event, EventTable, Missing, Role, UncoreEvent};
 use super::trust::Certificate;
 
-/// The diagnosis for people: a line for each finding, and what to do about those that fail.
+/// The diagnosis for people: a line for each finding, with a remedy for those that fail.
 pub fn doctor_text(diagnosis: &Diagnosis) -> String {
     let mut text = String::new();
     let cpu = diagnosis.cpu.as_ref().map_or("unknown CPU", |c| c.name.as_str());
@@ -37,15 +37,15 @@ pub fn doctor_text(diagnosis: &Diagnosis) -> String {
 pub struct Listed {
     /// Name.
     pub name: String,
-    /// What it is used for.
+    /// Its use.
     pub role: Role,
     /// PMU, without the number of a box.
     pub pmu: String,
-    /// For `perf stat -e`; of several channels all, whose counts are to be added.
+    /// For `perf stat -e`; all channels if there are several: the user adds their counts.
     pub perf: String,
     /// `rNNN` form; `null` for uncore events and those with a second config word.
     pub raw: Option<String>,
-    /// What one count stands for, in `unit`.
+    /// Weight of one count, in `unit`.
     pub weight: f64,
     /// `flop`, `instruction`, `line`, `cycle`, `count`; of memory controllers `byte`.
     pub unit: &'static str,
@@ -69,15 +69,15 @@ pub struct Listing {
     pub cpu: String,
     /// Its tables; `null` if there is none.
     pub table: Option<String>,
-    /// What a user of the table must know.
+    /// Facts that a user of the table must know.
     pub notes: Vec<String>,
-    /// What the CPU cannot count.
+    /// The work that the CPU cannot count.
     pub missing: Vec<(Role, String)>,
     /// Core events, then uncore events.
     pub events: Vec<Listed>,
 }
 
-/// Lists `tables` (hybrid CPUs have one for each kind of core) of `cpu`, and which of their PMUs are among `pmus`.
+/// Lists `tables` (hybrid CPUs have one for each kind of core) of `cpu`, and those of their PMUs that are among `pmus`.
 pub fn of_tables(cpu: String, tables: &[EventTable], pmus: &[Pmu]) -> Listing {
     let present: Vec<&EventTable> = plan::present(tables, pmus).collect();
     let mut listing =
@@ -104,7 +104,7 @@ pub fn of_tables(cpu: String, tables: &[EventTable], pmus: &[Pmu]) -> Listing {
     listing
 }
 
-/// What cannot be counted, and which event tells whether the program did any of it.
+/// The work that cannot be counted, and the event that shows whether the program did any of it.
 fn uncountable(missing: &Missing) -> String {
     match &missing.unless {
         None => missing.reason.clone(),
@@ -181,7 +181,7 @@ pub fn events_text(listing: &Listing) -> String {
         let role = role_name(event.role);
         let count = format!("{} {}", event.weight, event.unit);
         let _ = writeln!(text, "{:names$}  {role} · one count: {count} · {sure} · {here}", event.name);
-        // Lines of their own, which a narrow terminal wraps without a break in what is copied.
+        // On lines of their own: a narrow terminal wraps them without a break in the copied text.
         let raw = event.raw.as_ref().map(|raw| format!("   {raw}")).unwrap_or_default();
         let _ = writeln!(text, "    {}{raw}", shortened(&event.perf));
         if let Some(note) = &event.notes {

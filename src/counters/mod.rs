@@ -1,4 +1,4 @@
-//! Hardware counters: which events a CPU has, what one count means, and whether this host's answers can be believed.
+//! Hardware counters: the events of a CPU, the meaning of one count, and the trust in this host's answers.
 //!
 //! ```text
 //!  events/*.toml ─▶ tables ─▶ check: known work runs through it ─▶ trust ─┐ (kept in store)
@@ -8,7 +8,7 @@
 //!  doctor, listing: what this host allows, and what its tables offer
 //! ```
 //!
-//! Nothing is guessed from `perf_event_paranoid`: every event is opened, and what the kernel answers is what counts.
+//! rprof guesses nothing from `perf_event_paranoid`: it opens every event, and the kernel's answer decides.
 
 pub mod check;
 pub mod collect;

@@ -38,11 +38,11 @@ pub fn own_thread() -> Flags {
     Flags { disabled: true, exclude_kernel: true, ..Flags::default() }
 }
 
-/// Opens `events` on `scope`, once on every PMU of `pmus` (hybrid CPUs have two). Groups are tried first; where the
-/// kernel refuses a member of a group that it would take alone (guests have fewer counters than they claim), the member
-/// is opened alone and multiplexed.
+/// Opens `events` on `scope`, once on every PMU of `pmus` (hybrid CPUs have two). Tries groups first. If the kernel refuses a
+/// member of a group that it would take alone (guests have fewer counters than they claim), opens the member alone,
+/// multiplexed.
 ///
-/// Inherited events cannot be read as a group, so each is read by itself; being grouped still makes them run together.
+/// Inherited events cannot be read as a group, so each is read by itself; a group still makes them run together.
 pub fn open<K: PerfKernel>(
     kernel: &K,
     pmus: &[&Pmu],

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-/// Where the list is, below the root of sysfs.
+/// Path of the list, below the root of sysfs.
 pub const DEVICES: &str = "bus/event_source/devices";
 
 /// A PMU.
@@ -26,7 +26,7 @@ pub struct Pmu {
     pub events: BTreeMap<String, String>,
 }
 
-/// Reads all PMUs below `sysfs` in name order, numbers counted as numbers. A PMU whose `type` cannot be read is left out.
+/// Reads all PMUs below `sysfs` in name order, with numbers in numeric order. Leaves out a PMU whose `type` cannot be read.
 pub fn list(sysfs: &Path) -> Vec<Pmu> {
     let Ok(entries) = fs::read_dir(sysfs.join(DEVICES)) else { return Vec::new() };
     let mut pmus: Vec<Pmu> = entries.flatten().filter_map(|e| read(&e.path())).collect();
@@ -69,7 +69,7 @@ fn files(folder: &Path) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// `0-3,8,10-11` as numbers; what does not parse is left out.
+/// `0-3,8,10-11` as numbers; skips parts that do not parse.
 pub fn cpu_list(text: &str) -> Vec<u32> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',').filter(|p| !p.is_empty()) {

@@ -1,4 +1,4 @@
-//! Why an event was not counted: what the kernel answered, and what the user can do about it.
+//! Why an event was not counted: the kernel's answer, and the user's remedy.
 
 use std::fmt;
 use std::io;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::itself;
 use super::pmu::{self, Pmu};
 
-/// What makes a container allow `perf_event_open`.
+/// The option that makes a container allow `perf_event_open`.
 pub const CONTAINER: &str = "start it with --cap-add PERFMON, by which Docker's default seccomp profile allows \
                              perf_event_open; any other profile (--security-opt seccomp=PROFILE) must allow it itself";
 
@@ -45,43 +45,43 @@ pub enum Refusal {
     ShortRead,
     /// Memory controllers that were read, and counted nothing all the while.
     CountedNothing {
-        /// CPU that stands for their socket; `None`: those of all sockets.
+        /// CPU that represents their socket; `None`: those of all sockets.
         cpu: Option<u32>,
     },
     /// Enabled, but never on the PMU: time running is 0.
     NeverRan,
     /// It ran, but its figure is impossible or the trust check refuted it.
     NotTrusted {
-        /// What was found.
+        /// The finding.
         found: String,
     },
-    /// No event is known for it: none exists, or no table tells of it.
+    /// No event is known for it: none exists, or no table lists it.
     NoEvent {
         /// Why.
         why: String,
     },
     /// The kernel lists no PMU that has it.
     NoPmu {
-        /// Which was looked for.
+        /// The PMU that rprof looked for.
         pmu: String,
     },
     /// The list of PMUs is empty or cannot be read: every kernel lists some.
     NoList,
-    /// The kernel lists a PMU of some cores, and none of others that the program may use.
+    /// The kernel lists a PMU for some cores, and none for others that the program may use.
     NoPmuOn {
         /// CPUs of the others.
         cpus: Vec<u32>,
     },
     /// The kernel's PMU has no place for one of its fields.
     NoEncoding {
-        /// Which.
+        /// The field.
         field: String,
     },
     /// One of several boxes that only together hold the whole count.
     OfBox {
         /// `uncore_imc_3@28`: PMU and CPU.
         name: String,
-        /// What it was refused for.
+        /// Why it was refused.
         why: Box<Refusal>,
     },
     /// Anything else the kernel answered.
@@ -92,7 +92,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// From what `perf_event_open` answered.
+    /// From the error of `perf_event_open`.
     pub fn of_open(error: &io::Error) -> Refusal {
         match error.raw_os_error().unwrap_or(0) {
             libc::EACCES | libc::EPERM => Refusal::Forbidden,
@@ -111,7 +111,7 @@ impl Refusal {
         if pmus.is_empty() { Refusal::NoList } else { Refusal::NoPmu { pmu: name.into() } }
     }
 
-    /// From what `read` answered.
+    /// From the error of `read`.
     pub fn of_read(error: &io::Error) -> Refusal {
         match (error.kind(), error.raw_os_error()) {
             (io::ErrorKind::UnexpectedEof, _) => Refusal::ShortRead,
@@ -120,7 +120,7 @@ impl Refusal {
         }
     }
 
-    /// What the user can change, in one sentence; empty where nothing helps.
+    /// The user's remedy, in one sentence; empty if nothing helps.
     pub fn hint(&self) -> String {
         let text = match self {
             Refusal::Forbidden => {

@@ -1,6 +1,7 @@
 //! The cache of trust certificates: one file for each CPU, microcode, kernel and set of tables, beside the ceilings.
 //!
-//! What could not be checked is not kept: it is tried again at every run. `rprof events --check` checks everything anew.
+//! Checks that could not be made are not kept: rprof tries them again at every run. `rprof events --check` checks everything
+//! anew.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,12 +16,12 @@ use super::table::EventTable;
 use super::trust::{Certificate, Verdict};
 use crate::tracee::whole_file;
 
-/// What certificates are valid for. Any difference means: check again.
+/// The conditions under which certificates are valid. Any difference requires a new check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Key {
     /// CPU with vendor, family, model and whether it is virtual.
     pub cpu: String,
-    /// Microcode revision; empty where the kernel does not tell it.
+    /// Microcode revision; empty if the kernel does not report it.
     pub microcode: String,
     /// Kernel release.
     pub kernel: String,
@@ -44,31 +45,31 @@ pub enum StoreError {
     File {
         /// `read`, `keep`, `forget`.
         operation: &'static str,
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A count cannot be divided by its correction.
     #[error("{path} corrects {event} by an impossible factor: the ratio must be a number above 0")]
     Factor {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Which event.
+        /// The event.
         event: String,
     },
     /// It is no such file.
     #[error("{path} holds no certificates of hardware counters: {source}")]
     Syntax {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Where and what.
+        /// The place and the error.
         source: serde_json::Error,
     },
 }
 
 impl Key {
-    /// The key of `cpu` with these `tables` and `pmus`; `proc_root`: where proc is mounted.
+    /// The key of `cpu` with these `tables` and `pmus`; `proc_root`: the mount point of proc.
     pub fn of(cpu: Option<&CpuId>, tables: &[EventTable], pmus: &[Pmu], proc_root: &Path) -> Key {
         let text = |path: &str| fs::read_to_string(proc_root.join(path)).unwrap_or_default();
         let cpuinfo = text("cpuinfo");
@@ -95,7 +96,7 @@ fn hash(text: &str) -> u64 {
     hasher.finish()
 }
 
-/// The certificates kept for `key`; none where there is no file, or one that is damaged or of another host.
+/// The certificates kept for `key`; none if there is no file, or if it is damaged or of another host.
 pub fn load(directory: &Path, key: &Key) -> Vec<Certificate> {
     let text = fs::read_to_string(key.file(directory)).unwrap_or_default();
     let entry: Option<Entry> = serde_json::from_str(&text).ok();
@@ -134,7 +135,7 @@ fn is_possible(certificate: &Certificate) -> bool {
     }
 }
 
-/// Keeps those of `certificates` that say anything, replacing what was kept in one step.
+/// Keeps those of `certificates` that have a verdict, and replaces the old file in one step.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -153,7 +154,7 @@ pub fn keep(directory: &Path, key: &Key, certificates: &[Certificate]) -> Result
     write().map_err(|source| StoreError::File { operation: "keep", path: path.clone(), source })
 }
 
-/// Drops what is kept for `key`, so that the next run checks everything again.
+/// Drops the certificates kept for `key`, so that the next run checks everything again.
 ///
 /// # Errors
 /// The file cannot be removed.

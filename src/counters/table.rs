@@ -1,4 +1,4 @@
-//! What an event table says: the types of a TOML file in `events/`.
+//! The content of an event table: the types of a TOML file in `events/`.
 //!
 //! A table states facts, with the document each comes from, and how sure it is of them. Nothing in it is believed before
 //! the trust check.
@@ -11,7 +11,7 @@ use crate::isa::operation::{Precision, Width};
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EventTable {
-    /// Which CPUs it is for.
+    /// CPUs that the table is for.
     pub cpu: CpuMatch,
     /// Core events.
     #[serde(default, rename = "event")]
@@ -19,12 +19,12 @@ pub struct EventTable {
     /// Memory-controller and fabric events.
     #[serde(default, rename = "uncore")]
     pub uncore: Vec<UncoreEvent>,
-    /// What this microarchitecture cannot count, by role, and why.
+    /// Work that this microarchitecture cannot count, by role, with the reason.
     #[serde(default)]
     pub missing: Vec<Missing>,
 }
 
-/// Which CPUs a table is for.
+/// The CPUs that a table is for.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CpuMatch {
@@ -42,15 +42,15 @@ pub struct CpuMatch {
     pub general_counters: u32,
     /// Cycles and instructions do not take a general-purpose counter.
     pub fixed_counters: bool,
-    /// What the FLOP events make of minima and maxima, which are no FLOPs here (docs/conventions.md, Operations).
+    /// Whether the FLOP events count minima and maxima, which are no FLOPs here (docs/conventions.md, Operations).
     #[serde(default)]
     pub min_max: Treatment,
-    /// What a user of these tables must know about the whole CPU.
+    /// Facts about the whole CPU that a user of these tables must know.
     #[serde(default)]
     pub notes: Vec<String>,
 }
 
-/// What an event makes of instructions that its name does not settle.
+/// How an event treats instructions that its name does not settle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Treatment {
@@ -63,7 +63,7 @@ pub enum Treatment {
     Unknown,
 }
 
-/// What a count is used for.
+/// The use of a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -134,7 +134,7 @@ pub enum Confidence {
     Table,
     /// Inferred, or reported by one tool only: not confirmed.
     Inference,
-    /// Public sources contradict one another; `notes` says which reading is used.
+    /// Public sources contradict one another; `notes` names the reading that rprof uses.
     Disputed,
 }
 
@@ -144,9 +144,9 @@ pub enum Confidence {
 pub struct Event {
     /// Name, lower case, dots.
     pub name: String,
-    /// What it is used for.
+    /// Its use.
     pub role: Role,
-    /// Event select; bits 8 and up go where the vendor's layout puts them.
+    /// Event select; the vendor's layout gives the position of bits 8 and up.
     pub event: u32,
     /// Unit mask.
     pub umask: u32,
@@ -156,24 +156,24 @@ pub struct Event {
     /// Off-core response mask (`config1`).
     #[serde(default)]
     pub config1: u64,
-    /// What one count stands for, in the event's unit: FLOPs, instructions, lines, cycles.
+    /// Weight of one count, in the event's unit: FLOPs, instructions, lines, cycles.
     pub weight: f64,
-    /// What it counts, where that is not the role's unit.
+    /// Unit of one count, if it is not the role's unit.
     #[serde(default)]
     pub unit: Option<Unit>,
-    /// FLOPs: the precision, where the event is specific to one.
+    /// FLOPs: the precision, if the event is specific to one.
     #[serde(default)]
     pub precision: Option<Precision>,
-    /// FLOPs: the width, where the event is specific to one.
+    /// FLOPs: the width, if the event is specific to one.
     #[serde(default)]
     pub width: Option<Width>,
-    /// FLOPs: the precisions and widths that it counts together, where these are some of all.
+    /// FLOPs: the precisions and widths that it counts together, if these are not all.
     #[serde(default)]
     pub kinds: Vec<Kind>,
     /// FLOPs: vectors of every width, but no scalars.
     #[serde(default)]
     pub packed: bool,
-    /// How often a fused multiply-add is counted (0: not applicable).
+    /// How often the event counts a fused multiply-add (0: not applicable).
     #[serde(default)]
     pub fma_counts: u32,
     /// Whether lanes switched off by a mask are counted.
@@ -182,7 +182,7 @@ pub struct Event {
     /// Counters it is restricted to; empty: any.
     #[serde(default)]
     pub counters: Vec<u32>,
-    /// How many counters it takes (2 where the kernel pairs two).
+    /// Number of counters that it takes (2 if the kernel pairs two).
     #[serde(default = "one")]
     pub takes: u32,
     /// Whether the headline figure is made of it (the others are detail or alternatives).
@@ -198,7 +198,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// Whether the FLOPs of `single`, of one precision and width, are among those that it counts together.
+    /// Whether the FLOPs of `single`, of one precision and width, are among the kinds that it counts together.
     pub(super) fn counts_kind_of(&self, single: &Event) -> bool {
         self.kinds.iter().any(|k| (Some(k.precision), Some(k.width)) == (single.precision, single.width))
     }
@@ -219,13 +219,13 @@ impl Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kind {
-    /// Which precision.
+    /// The precision.
     pub precision: Precision,
-    /// Which width.
+    /// The width.
     pub width: Width,
 }
 
-/// What an event counts that tells of its role's work by another unit.
+/// The unit of an event that counts its role's work in another unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -233,7 +233,7 @@ pub enum Unit {
     Uop,
     /// Instructions.
     Instruction,
-    /// Places for a micro-operation to be dispatched, of which a cycle has several.
+    /// Places for a micro-operation to be dispatched; a cycle has several.
     Slot,
     /// Occurrences.
     Count,
@@ -281,10 +281,10 @@ pub struct UncoreEvent {
     /// Channels to try.
     #[serde(default)]
     pub channels: u32,
-    /// Configs of the other sub-channels of a box, where each has its own event: their counts are added.
+    /// Configs of the other sub-channels of a box, if each has its own event: their counts are added.
     #[serde(default)]
     pub sub_channels: Vec<u64>,
-    /// What is behind the controller's port that it counts.
+    /// The memory behind the controller's port that it counts.
     #[serde(default)]
     pub medium: Medium,
     /// Bytes of one count.
@@ -301,21 +301,21 @@ pub struct UncoreEvent {
     pub notes: Option<String>,
 }
 
-/// What a memory controller moves lines to and from.
+/// The memory that a controller moves lines to and from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Medium {
     /// DRAM: every program's memory.
     #[default]
     Dram,
-    /// High-bandwidth memory beside it, which a few parts have: what goes there is in no count of the others.
+    /// High-bandwidth memory beside it, which a few parts have. The other counts do not include its traffic.
     HighBandwidth,
     /// Persistent memory modules beside it, which few hosts have.
     Persistent,
 }
 
 impl UncoreEvent {
-    /// What is opened on each box: the channel's name with a dot before it (empty where there is but one), and its config.
+    /// The events to open on each box: the channel's name with a dot before it (empty if there is but one), and its config.
     pub fn configs(&self) -> Vec<(String, u64)> {
         let configs: Vec<u64> = match self.channel_step {
             0 => std::iter::once(self.config).chain(self.sub_channels.iter().copied()).collect(),
@@ -341,29 +341,29 @@ impl UncoreEvent {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Missing {
-    /// What.
+    /// The role that cannot be counted.
     pub role: Role,
-    /// Why, and what supplies it instead.
+    /// Why, and which source replaces it.
     pub reason: String,
-    /// An event that counts nothing where the program did none of it: then the other events of the role tell all.
+    /// An event that counts nothing if the program did none of it: then the other events of the role are complete.
     #[serde(default)]
     pub unless: Option<String>,
-    /// So much of it, relative to the role's sum, may be left out all the same.
+    /// Share of the role's sum that may be missing all the same.
     #[serde(default)]
     pub at_most: f64,
-    /// FLOPs: no event tells whether a program did any of it, so that every sum of the others has this caveat.
+    /// FLOPs: no event shows whether a program did any of it, so that every sum of the others has this caveat.
     #[serde(default)]
     pub caveat: Option<String>,
 }
 
 impl EventTable {
-    /// The events that a run asks for: those of the headline figures, and those that tell what these leave out.
+    /// The events that a run asks for: those of the headline figures, and those that show the work that these leave out.
     pub fn asked_for(&self) -> impl Iterator<Item = &Event> {
         self.events.iter().filter(|e| e.headline || self.betrays(e).is_some())
     }
 
-    /// The same with FLOP events that count several kinds together in the place of those that count one each: fewer counters
-    /// tell the same FLOPs, but not their precisions. `None` where the table has none.
+    /// The same with FLOP events that count several kinds together instead of those that count one each: fewer counters give
+    /// the same FLOPs, but not their precisions. `None` if the table has none.
     pub fn merged(&self) -> Option<Vec<&Event>> {
         let merged: Vec<&Event> = self.events.iter().filter(|e| !e.headline && !e.kinds.is_empty()).collect();
         let replaced = |e: &Event| e.role == Role::Flops && merged.iter().any(|m| m.counts_kind_of(e));
@@ -377,7 +377,7 @@ impl EventTable {
         self.events.iter().filter(move |e| e.headline || self.betrays(e).is_some() || merged.contains(e))
     }
 
-    /// What the FLOP events leave out and `event` tells of.
+    /// The work that the FLOP events leave out and `event` shows.
     pub fn betrays(&self, event: &Event) -> Option<&Missing> {
         self.missing.iter().find(|m| m.role == Role::Flops && m.unless.as_deref() == Some(event.name.as_str()))
     }
@@ -387,7 +387,7 @@ impl EventTable {
         self.missing.iter().filter(|m| m.role == Role::Flops && m.unless.is_none() && m.caveat.is_none())
     }
 
-    /// Where the FLOPs of `event` are others than those of docs/conventions.md; `None` where no difference is known.
+    /// How the FLOPs of `event` differ from those of docs/conventions.md; `None` if no difference is known.
     pub fn caveat(&self, event: &Event) -> Option<String> {
         let masked = match event.masked_lanes {
             MaskedLanes::Counted => Some("lanes that a mask switches off are counted"),

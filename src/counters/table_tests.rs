@@ -1,4 +1,4 @@
-//! The events of all tables: what they count, and what they leave out.
+//! The events of all tables: the work that they count, and the work that they leave out.
 
 use super::table::{Event, Role};
 use super::tables::{all, for_cpu};

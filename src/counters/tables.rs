@@ -12,7 +12,7 @@ pub enum TableError {
     Read {
         /// File name.
         file: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// Not TOML, or a field is missing or mistyped.
@@ -22,7 +22,7 @@ pub enum TableError {
         file: String,
         /// Line, from 1.
         line: usize,
-        /// What is wrong there, in one line.
+        /// The problem there, in one line.
         problem: String,
     },
     /// A fact contradicts another.
@@ -30,7 +30,7 @@ pub enum TableError {
     Fact {
         /// File name.
         file: String,
-        /// Which.
+        /// The fact.
         fact: String,
     },
 }
@@ -83,7 +83,7 @@ pub fn all() -> Result<Vec<EventTable>, TableError> {
     FILES.iter().map(|(file, text)| parse(&format!("events/{file}"), text)).collect()
 }
 
-/// The tables of a folder of one's own, by name; their owner vouches for them.
+/// The tables of a user's own folder, by name; the user vouches for them.
 ///
 /// # Errors
 /// A file that cannot be read, does not parse or contradicts itself.
@@ -105,12 +105,12 @@ pub fn from_folder(folder: &Path) -> Result<Vec<EventTable>, TableError> {
 
 /// More counters than any PMU of a core has.
 const MOST_COUNTERS: u32 = 64;
-/// One count of nothing stands for so much; beyond it sums would end in infinity.
+/// Greatest weight of one count; beyond it sums would end in infinity.
 const MOST_AMOUNT: f64 = 1e12;
 /// More channels than any memory controller or fabric has.
 const MOST_CHANNELS: u32 = 256;
 
-/// Whether a count can stand for so much: neither nothing nor less, nor no number.
+/// Whether the weight of a count is valid: finite and above zero.
 fn is_amount(value: f64) -> bool {
     value.is_finite() && value > 0.0
 }
@@ -191,7 +191,7 @@ mod tests {
         }
     }
 
-    /// What is found wrong with a table of one core and one uncore event.
+    /// The problem found with a table of one core and one uncore event.
     fn refusal(cpu: &str, core: &str, uncore: &str) -> String {
         let text = format!(
             "[cpu]\nname='x'\nvendor='v'\nfamily=1\nmodels=[1]\npmu=['cpu']\nfixed_counters=true\n{cpu}\n\

@@ -20,7 +20,7 @@ use super::table::{Event, UncoreEvent};
 const EXACT: f64 = 0.001;
 /// Ratios of different kernels that agree this well are one constant factor.
 const CONSTANT: f64 = 0.02;
-/// A share of the kernel's work that may appear in a counter of something else.
+/// A share of the kernel's work that may appear in a counter of another quantity.
 const STRAY: f64 = 0.001;
 
 /// A count or an expectation that is known no better than this proves nothing.
@@ -30,21 +30,21 @@ const LOOSE: f64 = 0.15;
 pub trait KnownWork {
     /// For the record.
     fn name(&self) -> &str;
-    /// What `event` must count, in the unit of its role (FLOPs, instructions, lines); `None` if this kernel says nothing
-    /// about it.
+    /// The count that `event` must give, in the unit of its role (FLOPs, instructions, lines); `None` if this kernel does not
+    /// exercise it.
     fn expected(&self, event: &Event) -> Option<f64>;
-    /// What all boxes of `event` must count in bytes; `None` if this kernel says nothing about it.
+    /// The bytes that all boxes of `event` must count; `None` if this kernel gives no expectation for it.
     fn expected_bytes(&self, event: &UncoreEvent) -> Option<f64> {
         let _ = event;
         None
     }
-    /// Relative error of what it expects: how much caches may keep or the hardware may add.
+    /// Relative error of the expected count: how much caches may keep or the hardware may add.
     fn tolerance(&self) -> f64 {
         0.0
     }
-    /// All operations that it does, the scale for what counts as stray.
+    /// All operations that it does, the scale for stray counts.
     fn operations(&self) -> f64;
-    /// Gets ready what need not be counted (memory that is touched first).
+    /// Prepares the parts that need not be counted (touches memory first).
     fn prepare(&mut self) {}
     /// Does the work once.
     fn run(&mut self);
@@ -55,28 +55,28 @@ pub trait KnownWork {
 pub struct Comparison {
     /// Kernel.
     pub kernel: String,
-    /// What it must count.
+    /// The expected count.
     pub expected: f64,
-    /// What was counted × the event's weight.
+    /// The raw count × the event's weight.
     pub counted: f64,
     /// Relative error of the count itself (multiplexing) and of the expectation.
     pub error: f64,
 }
 
-/// What follows for the event.
+/// The consequence for the event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "kebab-case")]
 pub enum Verdict {
     /// Right as it is.
     Trusted,
-    /// Off by a constant factor, which is divided out.
+    /// Off by a constant factor; rprof divides by it.
     Corrected {
         /// counted / known.
         ratio: f64,
     },
     /// Wrong, and not by a constant factor.
     Refuted {
-        /// What was found.
+        /// The finding.
         found: String,
     },
     /// This host could not check it.
@@ -93,21 +93,21 @@ pub struct Certificate {
     pub event: String,
     /// PMU.
     pub pmu: String,
-    /// What follows.
+    /// The consequence.
     #[serde(flatten)]
     pub verdict: Verdict,
-    /// On what it rests.
+    /// The comparisons that it is based on.
     pub comparisons: Vec<Comparison>,
 }
 
-/// A comparison of a count with what is known.
+/// Compares a count with the known work.
 pub fn compare(kernel: &dyn KnownWork, event: &Event, count: Count) -> Option<Comparison> {
     let expected = kernel.expected(event)?;
     let (counted, error) = (count.value * event.weight, count.error.hypot(kernel.tolerance()));
     Some(Comparison { kernel: kernel.name().to_owned(), expected, counted, error })
 }
 
-/// The verdict on comparisons whose kernels did at least `operations` each. What is known too badly is left out.
+/// The verdict on comparisons whose kernels did at least `operations` each. It ignores work that is known too imprecisely.
 pub fn judge(comparisons: &[Comparison], operations: f64) -> Verdict {
     let (firm, loose): (Vec<_>, Vec<_>) = comparisons.iter().partition(|c| c.error <= LOOSE);
     let (zero, positive): (Vec<_>, Vec<_>) = firm.into_iter().partition(|c| c.expected == 0.0);
@@ -157,7 +157,7 @@ impl Verdict {
         matches!(self, Verdict::Trusted | Verdict::Corrected { .. })
     }
 
-    /// What a count must be divided by; a reason if it may not be used at all.
+    /// The divisor of a count; a reason if the count may not be used at all.
     ///
     /// # Errors
     /// Refuted, or not checked.

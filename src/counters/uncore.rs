@@ -25,9 +25,9 @@ const IMPOSSIBLE: u64 = 1 << 62;
 pub struct OpenBox<H> {
     /// PMU name.
     pub pmu: String,
-    /// CPU that stands for the socket.
+    /// CPU that represents the socket.
     pub cpu: u32,
-    /// Which channel of the box, with a dot before it; empty where it counts them all at once.
+    /// Channel of the box, with a dot before it; empty if the event counts all channels at once.
     pub channel: String,
     handle: H,
 }
@@ -77,7 +77,7 @@ pub fn open<K: PerfKernel>(kernel: &K, pmus: &[Pmu], event: &UncoreEvent) -> Ope
     found
 }
 
-/// What the boxes of one event counted over an interval.
+/// The traffic that the boxes of one event counted over an interval.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Traffic {
     /// Bytes, summed over the boxes that count.
@@ -122,7 +122,7 @@ impl<H> OpenUncore<H> {
         }
     }
 
-    /// The sockets are told apart where each box is open on several.
+    /// Distinguishes the sockets if each box is open on several.
     fn silent(&self, traffic: &Traffic) -> Option<Refusal> {
         let counts = |b: &OpenBox<H>| traffic.by_box.iter().any(|(name, bytes)| *name == b.name() && *bytes > 0.0);
         let counting: Vec<&OpenBox<H>> = self.boxes.iter().filter(|b| counts(b)).collect();
@@ -134,7 +134,7 @@ impl<H> OpenUncore<H> {
         silent.map(|b| Refusal::CountedNothing { cpu: Some(b.cpu) })
     }
 
-    /// The same over a moment in which the host may have no traffic.
+    /// The same over an interval in which the host may have no traffic.
     ///
     /// # Errors
     /// A box refused to be opened, started or read, so that the sum is not whole; or none gave a count.
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn phantom_boxes_beside_real_ones_add_nothing() {
         let pmus = [imc(0, &[0]), imc(1, &[0]), imc(2, &[0]), imc(3, &[0])];
-        // 1.8e19, an uninitialised register, and what a box reads that nothing is behind.
+        // 1.8e19, an uninitialised register, and the reading of a box with nothing behind it.
         for phantom in [u64::MAX - 3, u64::MAX, 1 << 62, 0, 1] {
             let fake = Fake { counts_of_kind: vec![(20, 1000), (21, phantom), (23, 3000)], ..Fake::default() };
             let traffic = open(&fake, &pmus, &cas_read()).read(&fake, 64.0).unwrap();
@@ -295,7 +295,7 @@ mod tests {
         assert!(open(&few, &pmus, &cas_read()).read(&few, 64.0).unwrap().phantom.is_empty(), "2 is a count");
     }
 
-    /// A host whose own traffic may have another rate at each look at it.
+    /// A host whose own traffic may have another rate at each look.
     struct Host {
         /// Counts a second, and how often it was opened.
         rates: Vec<f64>,

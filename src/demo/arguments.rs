@@ -4,7 +4,7 @@ use super::error::DemoError;
 use super::kernels::Kernel;
 use super::variant::Variant;
 
-/// What `rprof __demo` is asked to do.
+/// The request to `rprof __demo`.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
     /// Kernels to run and their passes; `None`: as many as fill `seconds`.

@@ -1,4 +1,4 @@
-//! What can go wrong while the built-in kernels run.
+//! The errors of a run of the built-in kernels.
 
 use std::io;
 
@@ -13,7 +13,7 @@ pub enum DemoError {
     Unavailable {
         /// Its name.
         kernel: &'static str,
-        /// What is missing.
+        /// The missing part.
         reason: &'static str,
     },
     /// An argument could not be read.
@@ -26,7 +26,7 @@ pub enum DemoError {
     Map {
         /// How much.
         bytes: usize,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The thread's own CPUs could not be read or set.
@@ -34,7 +34,7 @@ pub enum DemoError {
     Affinity {
         /// `read` or `set`.
         operation: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A thread could not be started.

@@ -1,7 +1,7 @@
 //! The class that each kernel must come out as on a given host, from that host's measured ceilings.
 //!
-//! A kernel is built to hit one ceiling, but which class that makes can depend on the host: a kernel of adds only is
-//! `fma-balance` where adds and FMAs share pipes of equal width, and so on.
+//! A kernel is built to hit one ceiling, but the class that results can depend on the host: a kernel of adds only is
+//! `fma-balance` if adds and FMAs share pipes of equal width, and so on.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ const GAIN: f64 = 1.03;
 /// `fma-balance` only below this share of the all-FMA rate (docs/conventions.md, Model).
 const BALANCED: f64 = 0.97;
 
-/// Function name → class, for every kernel that a CPU like `machine`'s runs. A kernel whose class depends on a ceiling
-/// that was not measured is left out.
+/// Function name → class, for every kernel that a CPU like `machine`'s runs. Leaves out a kernel whose class depends on a
+/// ceiling without a measurement.
 pub fn expected(machine: &Machine) -> BTreeMap<String, String> {
     let variant = match machine.vector_bits {
         Some(bits) if bits >= 512 => Variant::Avx512,
@@ -35,7 +35,7 @@ pub fn expected(machine: &Machine) -> BTreeMap<String, String> {
 }
 
 fn class(built_for: BuiltFor, code: &Code, machine: &Machine) -> Option<&'static str> {
-    // Per cycle: ceilings of one core are compared, which may have been measured at different clocks.
+    // Per cycle: compares ceilings of one core, which may have been measured at different clocks.
     let rate = |id: String| {
         let ceiling = machine.ceiling(&id, 1)?;
         Some(ceiling.value? / ceiling.clock_hz.unwrap_or(1.0))

@@ -1,4 +1,4 @@
-//! What the kernels must know of this host: its CPUs, caches and memory.
+//! The facts about this host that the kernels need: its CPUs, caches and memory.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,7 +20,7 @@ pub struct Host {
     pub l1: usize,
     /// L2 cache of one core.
     pub l2: usize,
-    /// One last-level cache; `None` where L2 is the last.
+    /// One last-level cache; `None` if L2 is the last.
     pub l3: Option<usize>,
     /// All last-level caches that the CPUs use.
     pub last_level_total: usize,

@@ -1,4 +1,4 @@
-//! Where the threads of a team wait for one another.
+//! The barrier at which the threads of a team wait for one another.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Condvar, Mutex, PoisonError};
@@ -42,7 +42,7 @@ impl StartingGate {
     }
 }
 
-/// Where the members of an uneven team meet after each round: asleep, or spinning.
+/// The way in which the members of an uneven team wait after each round: asleep, or spinning.
 #[derive(Debug)]
 pub enum Meeting {
     /// Waits in a futex.

@@ -10,7 +10,7 @@ const LINE: usize = 64;
 /// Arrays start this much further than page boundaries, so that equal indices of two arrays do not share a set.
 const STAGGER: usize = 21 * LINE;
 
-/// Anonymous zeroed memory, present and, where the host grants it, in huge pages.
+/// Anonymous zeroed memory, present and, if the host grants it, in huge pages.
 #[derive(Debug)]
 pub struct Mapping {
     start: NonNull<u8>,
@@ -38,7 +38,7 @@ impl Mapping {
         };
         if !populated {
             for offset in (0..bytes).step_by(4096) {
-                // SAFETY: offset < bytes, the mapping is writable and nobody else has it.
+                // SAFETY: offset < bytes, the mapping is writable and no other code has it.
                 unsafe { start.as_ptr().add(offset).write_volatile(0) };
             }
         }
@@ -58,7 +58,7 @@ impl Drop for Mapping {
     }
 }
 
-/// What a kernel gets as a, b and c, with the memory behind it.
+/// The arguments a, b and c of a kernel, with the memory behind them.
 #[derive(Debug)]
 pub struct Arguments {
     /// The three pointers.
@@ -77,7 +77,7 @@ impl Arguments {
     pub fn arrays(count: usize, bytes: usize) -> Result<Arguments, DemoError> {
         let step = bytes.next_multiple_of(4096) + STAGGER;
         let memory = Mapping::new(step * count)?;
-        // SAFETY: the mapping is page-aligned, holds so many bytes and nobody else has it.
+        // SAFETY: the mapping is page-aligned, holds that many bytes and no other code has it.
         unsafe { std::slice::from_raw_parts_mut(memory.at(0).cast::<f64>(), step * count / size_of::<f64>()) }
             .fill(1.0);
         let pointers = [0, 1, 2].map(|i| if i < count { memory.at(i * step) } else { ptr::null_mut() });

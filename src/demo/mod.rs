@@ -5,8 +5,9 @@
 //!                expected(&Machine) ── function ▶ class ─▶ printed beside what the profile says
 //! ```
 //!
-//! Each kernel is an exact instruction sequence in a function of its own (`kernels/*.s`), sized from this host's caches,
-//! that runs against one known ceiling. It tells nobody what it executes: that is for the two passes to find out.
+//! Each kernel is an exact instruction sequence in a function of its own (`kernels/*.s`), sized from this host's caches, that
+//! runs against one known ceiling. It reports nothing about the instructions that it executes: the two passes must find that
+//! out.
 
 mod arguments;
 mod error;
@@ -31,8 +32,8 @@ use kernels::KERNELS;
 use team::Runnable;
 use variant::Variant;
 
-/// Seconds that each kernel of the demo runs for, natively: as many as the simulated memory traffic of the counted pass
-/// (some 10⁹ accesses) allows within the demo's minute.
+/// Seconds that each kernel of the demo runs for, natively: as many as the simulated memory traffic of the counted pass (some
+/// 10⁹ accesses) allows within the demo's minute.
 pub const SECONDS_PER_KERNEL: f64 = 0.25;
 
 /// `rprof __demo ARGUMENTS`: runs kernels and prints a checksum on standard output.

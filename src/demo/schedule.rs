@@ -1,5 +1,5 @@
-//! How many passes each kernel makes: found by running it briefly here, then handed to the program that is profiled, so
-//! that both of its passes do the same work.
+//! The number of passes of each kernel: found by a brief run here, then passed to the profiled program, so that both of its
+//! passes do the same work.
 
 use std::time::Duration;
 

@@ -26,19 +26,19 @@ pub struct Runnable<'a> {
     variant: Variant,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Outcome {
     /// From the first thread's start to the last one's end, without preparation.
     pub elapsed: Duration,
-    /// CPU time of the busiest thread in it: what `elapsed` is on a host with nothing else to do.
+    /// CPU time of the busiest thread in it: equal to `elapsed` on a host with nothing else to do.
     pub busy: Duration,
-    /// What the code returned, over all threads.
+    /// The return values of the code, over all threads.
     pub checksum: u64,
 }
 
 impl<'a> Runnable<'a> {
-    /// Says why the kernel cannot run where it cannot.
+    /// Gives the reason if the kernel cannot run.
     pub fn new(kernel: &'static Kernel, host: &'a Host, variant: Variant) -> Result<Self, DemoError> {
         let unavailable = |reason| DemoError::Unavailable { kernel: kernel.name, reason };
         let code = kernel.code(variant).ok_or_else(|| unavailable("the CPU lacks the instructions"))?;
@@ -145,7 +145,7 @@ impl<'a> Runnable<'a> {
 }
 
 impl Data {
-    /// Where the data lies, if there is any.
+    /// The level that holds the data, if there is any.
     pub fn level(self) -> Option<Level> {
         match self {
             Data::Registers { .. } => None,

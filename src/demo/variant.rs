@@ -1,4 +1,4 @@
-//! Which of the three instruction sets the kernels use on this CPU.
+//! The choice of one of three instruction sets that the kernels use on this CPU.
 
 /// The instruction set that a kernel is written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,4 +1,4 @@
-//! The timed pass where neither perf nor ptrace is allowed: elapsed and CPU time of the whole program, and no samples.
+//! The timed pass if the host allows neither perf nor ptrace: elapsed and CPU time of the whole program, and no samples.
 
 use std::io;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::{SampleError, Timed};
 /// Time between two looks at the program.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Releases the child and waits for it. `refusal` is why it could not be traced.
+/// Releases the child and waits for it. `refusal` is the reason why rprof could not trace it.
 pub(super) fn run(child: Gated, refusal: &io::Error) -> Result<Timed, SampleError> {
     let pid = child.release()?;
     let (first, mut recorder) = (pid.as_raw() as u32, Recorder::new());

@@ -15,7 +15,7 @@ pub enum SampleError {
     Wait {
         /// The program's first process.
         pid: i32,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The source that was asked for is refused here.
@@ -23,7 +23,7 @@ pub enum SampleError {
     Refused {
         /// `perf` or `ptrace`.
         sampler: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A signal handler or thread of ours could not be set up.
@@ -31,7 +31,7 @@ pub enum SampleError {
     Prepare {
         /// The operation.
         operation: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }

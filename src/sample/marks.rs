@@ -1,4 +1,4 @@
-//! Marker calls of the timed pass: which regions a thread is in when a sample is taken, and how long each region lasts.
+//! Marker calls of the timed pass: the regions that a thread is in at a sample, and the duration of each region.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub(super) struct Marks {
     tracker: Tracker,
     /// By region.
     spans: Vec<Span>,
-    /// Interfaces whose calls are not seen, and why.
+    /// Interfaces whose calls rprof does not see, with the reason.
     pub refused: BTreeMap<Api, String>,
 }
 
@@ -23,7 +23,7 @@ struct Span {
     open: u64,
     /// Since when.
     since_s: f64,
-    /// Seconds in which it was open.
+    /// Seconds for which it was open.
     seconds: f64,
 }
 
@@ -76,7 +76,7 @@ impl Marks {
         }
     }
 
-    /// So many records were lost: whose calls are among them is not known, so that no thread's place is.
+    /// Notes that `records` were lost. Their calls may belong to any thread, so that no thread's region is known.
     pub fn lose(&mut self, records: u64) {
         let why = format!(
             "{records} records were lost, and calls of markers may be among them: they come too fast for this host"

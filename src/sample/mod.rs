@@ -7,7 +7,7 @@
 //!                                                             process ─ modules ─ image   unwind
 //! ```
 //!
-//! # What the evidence means, and how samples of several threads combine
+//! # Meaning of the evidence, and how samples of several threads combine
 //!
 //! Each thread is sampled by its own CPU time, so Σ `weight_s` over the samples of a function is its CPU time, and a
 //! thread's weights sum to the CPU time that the scheduler accounted to it ([`weights`]). For *elapsed* time three cases
@@ -20,13 +20,13 @@
 //!   function's elapsed time and to its time with exactly `k` threads at work: a moment with `k` threads is hit by samples
 //!   at `k` times the rate. A neighbour's function is known to within the distance of its nearest sample, at most half a
 //!   period. The clocks of different CPUs drift against each other on purpose, so some samples of every function have a
-//!   neighbour's sample very near: those tell `k` for code that changes faster than the period.
+//!   neighbour's sample very near: those give `k` for code that changes faster than the period.
 //! - The ptrace sampler (`on_cpu` is empty): all running threads are stopped together, so the samples of one tick carry the
 //!   same `t_s`, and `k` is the number of samples with that `t_s` in the function.
 //!
 //! Samples that are `off_cpu` weigh elapsed seconds of waiting and belong in no CPU time. The standard error of a
 //! function's share `p` from `n` samples is √(p(1−p)/n); successive samples of a long loop are not independent in time, but
-//! the phase of the sampling clock is, which is what this formula needs.
+//! the phase of the sampling clock is; this formula needs no more than that.
 
 mod bare;
 mod context;
@@ -56,24 +56,24 @@ use crate::tracee::launch::Gated;
 
 pub use error::SampleError;
 
-/// Samples per second, unless they are dear or others are asked for.
+/// Samples per second, unless they cost too much or the user asks for another rate.
 pub const USUAL_HZ: f64 = 1000.0;
 
 /// How to sample.
 #[derive(Debug, Clone)]
 pub struct SampleOptions {
-    /// Samples per second of each thread's CPU time; `None`: [`USUAL_HZ`], or fewer (at least 100) where
-    /// they would take more than 1 % of the program's time.
+    /// Samples per second of each thread's CPU time; `None`: [`USUAL_HZ`], or fewer (at least 100) if they would take more than
+    /// 1 % of the program's time.
     pub frequency_hz: Option<f64>,
     /// Bytes of each sample's stack copy that unwinding by CFI works on, a multiple of 8 below 64 KiB; 0 follows frame
     /// pointers alone.
     pub stack_bytes: u32,
-    /// Which sampler.
+    /// The sampler.
     pub sampler: Sampler,
 }
 
 impl SampleOptions {
-    /// The rate that is asked for, or the usual one: none is higher.
+    /// The rate that the user asks for, or the usual one: none is higher.
     fn highest_hz(&self) -> f64 {
         self.frequency_hz.unwrap_or(USUAL_HZ)
     }
@@ -85,10 +85,10 @@ impl Default for SampleOptions {
     }
 }
 
-/// Which sampler to use.
+/// The sampler to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sampler {
-    /// perf where it is allowed, else ptrace, else none; what is missing is told in a warning.
+    /// perf if allowed, else ptrace, else none; a warning says what is missing.
     #[default]
     Best,
     /// perf or failure.
@@ -117,11 +117,11 @@ pub struct Armed {
 
 enum How {
     Perf(perf::Armed),
-    /// With what perf was refused for, where it was tried.
+    /// With the error that perf failed with, if it was tried.
     Ptrace(Option<std::io::Error>),
 }
 
-/// Arms the sampler on `child`. What is armed on it by others from here on runs beside a sampler whose timer expires first.
+/// Arms the sampler on `child`. Timers that others arm on it afterwards expire after the sampler's.
 ///
 /// # Errors
 /// See [`SampleError`]; the child has been reaped.

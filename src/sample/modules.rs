@@ -1,4 +1,4 @@
-//! The modules that code was seen in: each file once, whatever the number of processes and places it is mapped at.
+//! The modules of the sampled code: each file once, whatever the number of processes and places it is mapped at.
 
 use std::collections::HashMap;
 use std::io;
@@ -35,11 +35,11 @@ pub(super) struct MappedFile<'a> {
     pub file_offset: u64,
     /// Path as the kernel names it.
     pub path: &'a str,
-    /// Build id, where the kernel told it.
+    /// Build id, if the kernel gave it.
     pub build_id: Option<String>,
 }
 
-/// What was found for a mapping.
+/// The module found for a mapping.
 #[derive(Debug, Clone)]
 pub(super) struct Found {
     /// Index of the module.

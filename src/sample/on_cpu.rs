@@ -1,15 +1,15 @@
 //! When each thread was on a CPU, from context-switch records, in bounded memory.
 //!
-//! A program that switches a hundred thousand times a second would leave more intervals than samples by orders of
-//! magnitude. Beyond [`LIMIT`] intervals, gaps of a thread that are too short to matter to any sampled figure are closed;
-//! CPU time is summed before that and stays exact.
+//! A program that switches a hundred thousand times a second would leave more intervals than samples by orders of magnitude.
+//! Beyond [`LIMIT`] intervals, rprof closes gaps of a thread that are too short to matter to any sampled figure; it sums CPU
+//! time before that, so that it stays exact.
 
 use crate::profile::evidence::timed::OnCpu;
 
 /// Intervals kept before short gaps are closed.
 const LIMIT: usize = 1 << 20;
 
-/// The first gap that is closed, in seconds; doubled each time the limit is met again.
+/// The first gap that is closed, in seconds; doubles each time the limit is met again.
 const FIRST_GAP: f64 = 20e-6;
 
 /// Intervals of all threads, in order of their ends.

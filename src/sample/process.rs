@@ -12,7 +12,7 @@ use super::modules::{MappedFile, Modules};
 use super::reap::own_cpu_time;
 use super::unwind::Tables;
 
-/// A process's map is read anew for at most one part in so many of the time after a reading that found nothing new, …
+/// rprof reads a process's map anew for at most one part in this many of the time after a reading that found nothing new, …
 const FRUITLESS_SHARE: u32 = 200;
 
 /// … and after one that did: a program that starts maps its libraries one after the other.
@@ -49,7 +49,7 @@ impl Process {
         Process { pid, next_read: None, ..self.clone() }
     }
 
-    /// Adds an executable mapping of `length` bytes; what it covers is gone. Returns its module and bias.
+    /// Adds an executable mapping of `length` bytes, which replaces the mappings that it covers. Returns its module and bias.
     pub fn map(&mut self, modules: &mut Modules, mapped: MappedFile, length: u64) -> (u32, u64) {
         let (start, end) = (mapped.start, mapped.start.saturating_add(length));
         self.unmap(start, end);
@@ -61,15 +61,15 @@ impl Process {
         (found.module, found.bias)
     }
 
-    /// Where a run-time address is; `None` outside of known executable memory.
+    /// The place of a run-time address; `None` outside of known executable memory.
     pub fn locate(&self, address: u64) -> Option<CodeRef> {
         let (_, mapping) = self.mappings.range(..=address).next_back()?;
         let inside = address < mapping.end;
         inside.then(|| CodeRef { module: mapping.module, offset: address.wrapping_sub(mapping.bias) })
     }
 
-    /// Reads the process's map anew, for mappings that no record told of. False, and nothing done, if that was done a
-    /// moment ago or the process is gone.
+    /// Reads the process's map anew, for mappings that no record reported. False, and nothing done, if that was done a moment
+    /// ago or the process is gone.
     pub fn reread(&mut self, modules: &mut Modules) -> bool {
         if self.next_read.is_some_and(|t| Instant::now() < t) {
             return false;

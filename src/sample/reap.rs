@@ -48,7 +48,7 @@ pub(super) fn try_reap(pid: Pid) -> io::Result<Option<Reaped>> {
 }
 
 impl Reaped {
-    /// From what `wait4` gave.
+    /// From the result of `wait4`.
     pub fn new(status: i32, usage: &libc::rusage) -> Reaped {
         let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 * 1e-6;
         let (user_s, system_s) = (seconds(usage.ru_utime), seconds(usage.ru_stime));

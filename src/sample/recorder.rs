@@ -1,4 +1,4 @@
-//! Turns what a source observed, event by event in time order, into evidence.
+//! Turns the observations of a source, event by event in time order, into evidence.
 
 use std::collections::HashMap;
 
@@ -50,7 +50,7 @@ pub(super) struct Observation<'a> {
     pub kernel: bool,
     /// The thread was not on a CPU.
     pub off_cpu: bool,
-    /// Where the thread was blocked, if it was and that is known.
+    /// Where the thread was blocked, if it was and if the source knows it.
     pub blocked: Option<BlockedIn>,
     /// The CPU's number, if known.
     pub cpu: Option<u32>,
@@ -64,7 +64,7 @@ pub(super) struct Observation<'a> {
     pub chain: &'a [u64],
 }
 
-/// What a source knows at its end.
+/// The facts that a source knows at its end.
 pub(super) struct Ending {
     /// `perf:cycles`, `perf:cpu-clock`, `ptrace`.
     pub source: &'static str,
@@ -199,13 +199,13 @@ impl Recorder {
         self.samples.push(Sample { t_s, weight_s: seen.period, thread, stack, kernel, off_cpu, cpu, blocked, path });
     }
 
-    /// Whether the first process was lost from sight while it executed a program, before its code was mapped: then what was
-    /// seen as its exit is none. Only for a source that tells of every mapping.
+    /// Whether the source lost sight of the first process while it executed a program, before its code was mapped: then the
+    /// exit that it saw is none. Only for a source that reports every mapping.
     pub fn lost_at_exec(&self) -> bool {
         matches!(self.first, Some((_, false)))
     }
 
-    /// Whether the program went on after the last that was seen of it: it was reaped then, and had used so much CPU time.
+    /// Whether the program went on after its last event: it was reaped at `reaped_ns`, and had used `cpu_s` of CPU time.
     pub fn lost_sight(&self, reaped_ns: u64, cpu_s: f64) -> bool {
         const LATE_NS: u64 = 20_000_000;
         const SURELY_LATE_NS: u64 = 500_000_000;
@@ -255,7 +255,7 @@ impl Recorder {
         }
     }
 
-    /// Seconds since the start of the pass; 0 for what happened before it.
+    /// Seconds since the start of the pass; 0 for events before it.
     fn seconds(&self, time_ns: u64) -> f64 {
         self.start_ns.map_or(0.0, |start| time_ns.saturating_sub(start) as f64 * 1e-9)
     }

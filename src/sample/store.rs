@@ -1,7 +1,7 @@
 //! The samples taken so far, in bounded memory.
 //!
-//! A long run of many threads makes more samples than any figure needs. Beyond [`LIMIT`] every second sample of each thread
-//! is dropped, its weight going to the one kept, and from then on only every second one is taken in; and so on.
+//! A long run of many threads makes more samples than any figure needs. Beyond [`LIMIT`] the store drops every second sample of
+//! each thread and adds its weight to the one kept. From then on it takes in only every second one; and so on.
 
 use crate::profile::evidence::timed::Sample;
 
@@ -39,7 +39,7 @@ impl Store {
         due
     }
 
-    /// Keeps a sample; it stands for those left out, too.
+    /// Keeps a sample; its weight includes the samples left out.
     pub fn push(&mut self, mut sample: Sample) {
         sample.weight_s *= f64::from(self.stride);
         self.samples.push(sample);

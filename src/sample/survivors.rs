@@ -11,7 +11,7 @@ pub(super) const GRACE: Duration = Duration::from_millis(100);
 /// Time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Waits until `living` finds nobody or the grace is over; returns who is left.
+/// Waits until `living` finds no process or the grace is over; returns those that are left.
 pub(super) fn wait_for(mut living: impl FnMut() -> Vec<u32>) -> Vec<u32> {
     let deadline = Instant::now() + GRACE;
     loop {
@@ -34,7 +34,7 @@ pub(super) fn state(stat: &str) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-/// What to say about threads that are left.
+/// The warning about threads that are left.
 pub(super) fn warning(left: &[u32]) -> Option<Warning> {
     if left.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! What `/proc` tells about a thread without stopping it: whether it runs, how long it has waited for a CPU and, if it is
+//! Facts from `/proc` about a thread that is not stopped: whether it runs, how long it has waited for a CPU and, if it is
 //! blocked, where.
 //!
 //! Blocked threads are never interrupted: a system call that a stop interrupts is restarted in most cases, but not in all
@@ -21,7 +21,7 @@ pub(super) struct ThreadFiles {
     syscall: Option<File>,
 }
 
-/// What a thread is doing.
+/// The activity of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Activity {
     /// On a CPU, or waiting for one.
@@ -39,7 +39,7 @@ impl ThreadFiles {
         ThreadFiles { stat: open("stat"), schedstat: open("schedstat"), syscall: open("syscall") }
     }
 
-    /// What the thread is doing now.
+    /// The thread's present activity.
     pub fn activity(&self) -> Activity {
         match read(self.stat.as_ref()).as_deref().and_then(state) {
             Some('R') => Activity::Running,
@@ -48,8 +48,8 @@ impl ThreadFiles {
         }
     }
 
-    /// How long it has been ready to run without a CPU, in nanoseconds, as accounted when it last got one; `None` where
-    /// the kernel does not account it.
+    /// How long it has been ready to run without a CPU, in nanoseconds, as accounted when it last got one; `None` if the kernel
+    /// does not account it.
     pub fn queued_ns(&self) -> Option<u64> {
         read(self.schedstat.as_ref())?.split_whitespace().nth(1)?.parse().ok()
     }
@@ -75,7 +75,7 @@ impl BlockedAt {
     /// From a thread's `/proc/…/syscall`; `None` if it runs.
     ///
     /// # Errors
-    /// Those of reading: `EPERM` where we may not know, `ESRCH` where the thread has ended.
+    /// Those of reading: `EPERM` if we may not know, `ESRCH` if the thread has ended.
     pub fn read(file: Option<&File>) -> std::io::Result<Option<BlockedAt>> {
         let mut bytes = [0; 512];
         let length = file.ok_or(std::io::ErrorKind::NotFound)?.read_at(&mut bytes, 0)?;

@@ -19,7 +19,7 @@ pub(super) struct Threads {
     log: OnCpuLog,
 }
 
-/// What [`Threads::finish`] yields.
+/// The result of [`Threads::finish`].
 pub(super) struct Finished {
     /// Threads.
     pub infos: Vec<ThreadInfo>,
@@ -30,7 +30,7 @@ pub(super) struct Finished {
 }
 
 impl Threads {
-    /// The index of a live thread, which is entered if it was not known.
+    /// The index of a live thread; enters the thread if it is new.
     pub fn index(&mut self, pid: u32, tid: u32, now_s: f64) -> u32 {
         if let Some(&index) = self.alive.get(&tid) {
             return index;

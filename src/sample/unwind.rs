@@ -5,15 +5,15 @@
 //!  kernel's frame-pointer chain ─────────────────────────────────┴─▶ splice ─▶ leaf, call, call, …
 //! ```
 //!
-//! CFI finds the caller of a leaf without a frame pointer, which a frame-pointer chain skips. The chain, in its turn, goes
-//! on where the stack copy ends.
+//! CFI finds the caller of a leaf without a frame pointer, which a frame-pointer chain skips. The chain, in its turn, goes on
+//! beyond the end of the stack copy.
 
 use framehop::{CacheNative, FrameAddress, MayAllocateDuringUnwind, Unwinder as _, UnwinderNative};
 use std::sync::Arc;
 
 use super::x86_64::registers::Registers;
 
-/// The deepest stack that is kept; what lies below is dropped.
+/// The deepest stack that is kept; frames below it are dropped.
 pub(super) const DEEPEST_STACK: usize = 512;
 
 /// The unwind tables of one process.

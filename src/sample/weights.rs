@@ -1,4 +1,4 @@
-//! What each sample stands for.
+//! The time that each sample represents.
 //!
 //! A thread's samples share its CPU time in proportion to their periods:
 //! `weight = period × cpu_s(thread) / Σ periods of the thread`.
@@ -9,12 +9,12 @@
 use crate::profile::evidence::ThreadInfo;
 use crate::profile::evidence::timed::Sample;
 
-/// Which CPU time the samples of a run are spread over.
+/// The CPU time that the samples of a run are spread over.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Scale {
     /// Every part of each thread's CPU time was sampled: per thread.
     PerThread,
-    /// The samples together stand for this many seconds.
+    /// The samples together represent this many seconds.
     Total(f64),
     /// The weights are seconds already.
     AsSampled,

@@ -45,7 +45,7 @@ pub fn profile(options: &RunOptions, end: ProgramEnd, machine: Machine, evidence
     profile
 }
 
-/// What is known of where memory lay: no pass looks at the nodes of pages.
+/// The known facts about memory placement: no pass looks at the nodes of pages.
 fn affinity() -> Affinity {
     let nodes = machine::topology(Path::new("/sys")).nodes.len().max(1) as u32;
     let reason = match nodes {

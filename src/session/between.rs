@@ -15,7 +15,7 @@ pub fn restore(command: &OsStr) -> Result<(), SessionError> {
     let fail = |how: String| SessionError::Between { command: command.to_string_lossy().into_owned(), how };
     let mut shell = Command::new("/bin/sh");
     shell.arg("-c").arg(command).stdin(Stdio::null()).stdout(std::io::stderr());
-    // SAFETY: async-signal-safe, as what runs between fork and exec must be.
+    // SAFETY: async-signal-safe, as code between fork and exec must be.
     let shell = unsafe {
         shell.pre_exec(|| {
             own_limits::restore();

@@ -1,7 +1,7 @@
 //! Ceilings before and after the timed pass.
 //!
-//! On a shared host the neighbours leave more of the memory at one minute than at the next. The ceilings are looked at
-//! again when the program has run: of each the better value stands, and one that moved is marked with the range.
+//! On a shared host the neighbours leave more of the memory at one minute than at the next. rprof probes the ceilings again
+//! when the program has run. It uses the better value of each, and marks one that moved with the range.
 
 use crate::machine::estimate::class::Class;
 use crate::profile::clock;

@@ -9,10 +9,10 @@ use crate::profile::run::Warning;
 use super::progress::{Notices, Spinner};
 use super::{SessionError, bracket};
 
-/// What `rprof machine` was asked for.
+/// The options of `rprof machine`.
 #[derive(Debug, Clone, Copy)]
 pub struct MachineOptions {
-    /// Only what a first run needs.
+    /// Only the ceilings that a first run needs.
     pub quick: bool,
     /// Measure again even if cached.
     pub refresh: bool,
@@ -20,10 +20,10 @@ pub struct MachineOptions {
     pub quiet: bool,
 }
 
-/// Looks at the ceilings so often ahead of a demo: each look measures what the ones before did not come to.
+/// Number of looks at the ceilings ahead of a demo: each look measures the ceilings that the ones before did not reach.
 const ROUNDS_AHEAD: usize = 3;
 
-/// Sees to it that all ceilings are there; what goes wrong, the run that follows tells.
+/// Measures all missing ceilings; the run that follows reports failures.
 pub fn ahead_of_a_demo(notices: &Notices) {
     let mut teller = Teller::new(notices, FOR_LATER_RUNS);
     for _ in 0..ROUNDS_AHEAD {
@@ -31,7 +31,7 @@ pub fn ahead_of_a_demo(notices: &Notices) {
     }
 }
 
-/// The ceilings for a run. A host that cannot be measured gets none, and a warning: the program is profiled all the same.
+/// The ceilings for a run. A host that cannot be measured gets none, and a warning: rprof profiles the program all the same.
 pub fn for_a_run(notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
     let mut teller = Teller::new(notices, FOR_LATER_RUNS);
     let measured = machine::load_or_measure(&Request::new(Effort::Quick), &mut teller);
@@ -52,8 +52,8 @@ pub fn after_a_run(before: Machine, notices: &Notices, warnings: &mut Vec<Warnin
     again(&Request::new(Effort::Quick), before, notices, warnings)
 }
 
-/// All ceilings measured again, because a function was faster than one of them allows. What is kept for later runs stays as
-/// it is: it may be a longer measurement.
+/// All ceilings measured again, because a function was faster than one of them allows. The ceilings kept for later runs stay
+/// unchanged: they may come from a longer measurement.
 pub fn after_a_refutation(before: Machine, notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
     let aside = std::env::temp_dir().join(format!("rprof-ceilings-{}", std::process::id()));
     let request = Request { refresh: true, cache: Some(aside.clone()), ..Request::new(Effort::Quick) };
@@ -63,10 +63,10 @@ pub fn after_a_refutation(before: Machine, notices: &Notices, warnings: &mut Vec
     machine
 }
 
-/// `before` and what `request` yields now; of warnings that ceilings moved the last one stands.
+/// `before` combined with the present result of `request`; of the warnings that ceilings moved it keeps the last one.
 fn again(request: &Request, before: Machine, notices: &Notices, warnings: &mut Vec<Warning>) -> Machine {
     let mut teller = Teller::new(notices, if request.refresh { AGAIN } else { FOR_LATER_RUNS });
-    // What cannot be measured was told before the run.
+    // The user was warned of failed measurements before the run.
     let Ok(after) = machine::load_or_measure(request, &mut teller) else { return before };
     let (machine, moved) = bracket::around(before, &after);
     if moved.is_some() {
@@ -89,7 +89,7 @@ pub fn measure(options: MachineOptions) -> Result<(Machine, Vec<Warning>), Sessi
     Ok((machine, teller.warnings))
 }
 
-/// What is known of the host without measuring.
+/// The facts about the host that need no measurement.
 fn unmeasured() -> Machine {
     let topology = machine::topology(&PathBuf::from("/sys"));
     let caches: Vec<Cache> = topology.caches.clone();
@@ -102,7 +102,7 @@ const AGAIN: &str = "measuring this machine's ceilings again: a function was fas
 /// Draws progress, keeps doubts.
 struct Teller {
     notices: Notices,
-    /// What is said before everything is measured. What is only looked at again goes without a line.
+    /// The notice before a full measurement. A mere second look has no notice.
     announcement: &'static str,
     spinner: Option<Spinner>,
     warnings: Vec<Warning>,

@@ -16,7 +16,7 @@ use crate::profile::run::Warning;
 
 use super::error::SessionError;
 
-/// Where certificates are kept.
+/// The place of the certificates.
 #[derive(Debug)]
 pub struct Kept {
     directory: PathBuf,
@@ -48,12 +48,12 @@ impl Kept {
 
     /// Has everything checked again at the next run.
     pub fn forget(&self) {
-        // Whoever cannot remove it cannot write it either, and was told so.
+        // A user who cannot remove it cannot write it either, and has had a warning.
         let _ = store::forget(&self.directory, &self.key);
     }
 }
 
-/// Certificates of the events that a run asks for and the memory controllers of `tables`. What is kept is not checked again.
+/// Certificates of the events that a run asks for and the memory controllers of `tables`. Does not check kept ones again.
 pub fn of_tables(
     tables: &[EventTable],
     pmus: &[Pmu],
@@ -74,7 +74,7 @@ fn has_controller(table: &EventTable, pmus: &[Pmu]) -> bool {
     table.uncore.iter().any(|u| pmus.iter().any(|p| p.is_box_of(&u.pmu)))
 }
 
-/// Whose events are listed and checked: this host's, or those of a folder that stands for one.
+/// The host whose events are listed and checked: this host, or a folder that represents one.
 pub struct Subject {
     cpu: String,
     tables: Vec<EventTable>,
@@ -84,7 +84,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// This host, or the tables and the `sysfs` of `folder` in its place.
+    /// This host, or the tables and the `sysfs` of `folder` instead.
     ///
     /// # Errors
     /// The folder's tables cannot be used.
@@ -107,13 +107,13 @@ impl Subject {
         listing::of_tables(self.cpu.clone(), &self.tables, &self.pmus)
     }
 
-    /// Checks every event anew, keeps what was found and adds it to `listing`. Whether anything was refuted is for the caller
-    /// to ask.
+    /// Checks every event anew, keeps the results and adds them to `listing`. The caller must check whether any event was
+    /// refuted.
     pub fn check(&self, listing: &mut Listing) -> Vec<Certificate> {
         let present = plan::present(&self.tables, &self.pmus);
         let certificates: Vec<Certificate> = present.flat_map(|t| certify(t, &self.pmus, &[])).collect();
         if let Some(kept) = Kept::of_host(&self.tables, &self.pmus).filter(|_| self.of_host) {
-            // The next run checks again what could not be kept, and says why.
+            // The next run repeats the checks whose results could not be kept, and says why.
             let _ = kept.keep(&certificates);
         }
         for event in &mut listing.events {

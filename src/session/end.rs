@@ -23,7 +23,7 @@ impl fmt::Display for ProgramEnd {
 }
 
 impl ProgramEnd {
-    /// From what `std` makes of a wait status.
+    /// From the standard library's form of a wait status.
     pub fn of(status: ExitStatus) -> ProgramEnd {
         ProgramEnd::from_wait_status(status.into_raw())
     }
@@ -37,7 +37,7 @@ impl ProgramEnd {
         }
     }
 
-    /// The exit status that stands for it: the program's own, or 128 + N.
+    /// The exit status that represents it: the program's own, or 128 + N.
     pub fn exit_code(self) -> u8 {
         match self {
             ProgramEnd::Exited(status) => status as u8,

@@ -1,4 +1,4 @@
-//! Why a session failed, and with which exit status (docs/conventions.md, Command line).
+//! The reasons why a session failed, and the exit status of each (docs/conventions.md, Command line).
 
 use std::io;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub enum SessionError {
     CannotExecute {
         /// The file.
         path: PathBuf,
-        /// Why, and what to do.
+        /// The reason and the remedy.
         reason: String,
     },
     /// rprof itself would not get far.
@@ -35,7 +35,7 @@ pub enum SessionError {
         /// Bytes.
         limit: u64,
     },
-    /// What `/proc` holds does not tell of us and our children.
+    /// `/proc` does not show this process and its children.
     #[error(
         "cannot look at processes in /proc: {0}; mount the proc file system of this namespace (`mount -t proc proc /proc`)"
     )]
@@ -45,7 +45,7 @@ pub enum SessionError {
     Output {
         /// The folder or file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -54,7 +54,7 @@ pub enum SessionError {
     Stream {
         /// `standard input`, `standard output`, `standard error`.
         stream: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -82,12 +82,12 @@ pub enum SessionError {
     Report(String),
 }
 
-/// A name as it is told, also if there is nothing to be seen of it.
+/// A name as the user sees it, also if it has no visible characters.
 fn shown(name: &str) -> &str {
     if name.trim().is_empty() { "a program with an empty name" } else { name }
 }
 
-/// What to check about a program that was not found; a bare name is looked for in PATH only.
+/// The user's check for a program that was not found; a bare name is looked for in PATH only.
 fn spelling(name: &str) -> String {
     if name.is_empty() || name.contains('/') {
         "the spelling".into()
@@ -97,7 +97,7 @@ fn spelling(name: &str) -> String {
 }
 
 impl SessionError {
-    /// The exit status that stands for it.
+    /// The exit status that represents it.
     pub fn exit_code(&self) -> u8 {
         match self {
             SessionError::NotFound { .. } => 127,

@@ -1,4 +1,4 @@
-//! What the passes yielded, on its way to the profile.
+//! The results of the passes, on their way to the profile.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::profile::machine::Machine;
 use crate::profile::run::Warning;
 use crate::replay;
 
-/// What the passes yielded, and what went wrong on the way.
+/// The results of the passes, and the failures on the way.
 #[derive(Debug, Default)]
 pub struct Evidence {
     /// Timed pass.
@@ -21,7 +21,7 @@ pub struct Evidence {
     pub counted: Option<CountedEvidence>,
     /// Memory model of the counted pass.
     pub memory: Option<MemoryEvidence>,
-    /// What replaying the counted pass's bursts yields.
+    /// The result of replaying the counted pass's bursts.
     pub replayed: Option<ReplayedEvidence>,
     /// Hardware counters of the timed pass.
     pub counters: Option<CounterEvidence>,
@@ -32,7 +32,7 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// Takes what the counted pass yielded, and replays its bursts on the core of `machine`.
+    /// Takes the result of the counted pass, and replays its bursts on the core of `machine`.
     pub fn take_counted(&mut self, counted: Counted, machine: &Machine) {
         let bursts = counted.bursts.filter(|evidence| !evidence.bursts.is_empty());
         self.replayed = bursts.map(|bursts| {

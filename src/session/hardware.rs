@@ -1,4 +1,4 @@
-//! Hardware counters of the timed pass: which events this CPU's tables offer, whether they are believed, and their count.
+//! Hardware counters of the timed pass: the events in this CPU's tables, the trust in them, and their counts.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -24,23 +24,23 @@ use crate::tracee::affinity;
 use super::certificates::{self, Kept};
 use super::error::SessionError;
 
-/// How long the host's background traffic is watched before and after the run.
+/// Time for which rprof watches the host's background traffic before and after the run.
 const BACKGROUND: Duration = Duration::from_millis(100);
-/// The greatest rate at which counters are read: beyond it reading them costs more than 1 %.
+/// The greatest rate at which rprof reads counters: beyond it reading them costs more than 1 %.
 const GREATEST_HZ: f64 = 10_000.0;
 
 /// Certificates of a folder of tables.
 const RECORDED: &str = "certificates.json";
 
-/// What this host could count.
+/// The events that this host could count.
 pub struct Hardware {
     tables: Vec<EventTable>,
     pmus: Vec<Pmu>,
     nmi_watchdog: bool,
     certificates: Vec<Certificate>,
-    /// What is said of an event without a certificate.
+    /// The reason given for an event without a certificate.
     unchecked: &'static str,
-    /// What is said where there is no table.
+    /// The reason given if there is no table.
     no_table: &'static str,
     kept: Option<Kept>,
 }
@@ -64,8 +64,8 @@ struct ArmedUncore {
 }
 
 impl Hardware {
-    /// Looks at this host, or at the tables, the `sysfs` and the recorded certificates of `folder` in its place. What
-    /// this host has not certified yet is checked now.
+    /// Looks at this host, or at the tables, the `sysfs` and the recorded certificates of `folder` instead. Checks the events
+    /// that this host has not certified yet.
     ///
     /// # Errors
     /// The folder's tables or certificates cannot be used.
@@ -103,7 +103,7 @@ impl Hardware {
         self.tables.iter().any(|t| plan::core_pmu(&t.cpu, &self.pmus).is_some())
     }
 
-    /// What each event that is asked for would be worth, before any is opened.
+    /// The worth of each event that the run asks for, before any is opened.
     pub fn outlook(&self) -> CounterEvidence {
         // The program will have the affinity of this thread.
         let plan = self.plan(Pid::from_raw(0));
@@ -115,8 +115,7 @@ impl Hardware {
         CounterEvidence { events, uncore: uncore.collect(), ..CounterEvidence::default() }
     }
 
-    /// Arms everything on `child`, to start when it executes a program. Nothing here fails: what is refused is told at
-    /// the end.
+    /// Arms everything on `child`, to start when it executes a program. Nothing here fails: the end reports the refusals.
     pub fn arm(&self, child: Pid, frequency_hz: f64) -> Armed {
         let plan = self.plan(child);
         let cpus = sysconf(SysconfVar::_NPROCESSORS_CONF).ok().flatten().unwrap_or(1) as u32;
@@ -138,8 +137,8 @@ impl Hardware {
         found.map_or_else(|| Verdict::NotChecked { why: self.unchecked.into() }, |c| c.verdict.clone())
     }
 
-    /// Events of memory controllers; the kinds of cores of a CPU share them. Memory that few parts have is not asked for on the
-    /// others.
+    /// Events of memory controllers; the kinds of cores of a CPU share them. Leaves out memory that few parts have, unless this
+    /// one has it.
     fn traffic_events(&self) -> Vec<&UncoreEvent> {
         let mut events: Vec<&UncoreEvent> = Vec::new();
         let here =
@@ -169,7 +168,7 @@ fn is_traffic(event: &&UncoreEvent) -> bool {
 }
 
 impl Armed {
-    /// After the program has ended: what was counted.
+    /// The counts, after the program has ended.
     pub fn finish(self) -> CounterEvidence {
         // The controllers count on while the other counters are read.
         let during: Vec<_> = self.uncore.into_iter().map(ArmedUncore::stop).collect();

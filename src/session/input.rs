@@ -1,5 +1,5 @@
-//! Standard input for two runs: a file is reopened, a pipe recorded while the first run reads it and replayed, a
-//! terminal is not replayed.
+//! Standard input for two runs. rprof reopens a file, records a pipe while the first run reads it and replays it, and does not
+//! replay a terminal.
 //!
 //! ```text
 //!            first run                      second run
@@ -28,9 +28,9 @@ pub enum Input {
     },
     /// A pipe or socket, recorded while the first run reads it.
     Recorded {
-        /// What the first run was given.
+        /// The input of the first run.
         recording: File,
-        /// Why that is not all of it: the first run was fed on all the same.
+        /// Why that is not all of it, although the first run received all.
         failed: Arc<OnceLock<io::Error>>,
         /// Feeds the first run's pipe.
         feeder: Option<JoinHandle<io::Result<()>>>,
@@ -63,7 +63,7 @@ impl Input {
         Ok(Input::Other)
     }
 
-    /// Standard input of the first run; `None` inherits ours. With `replay` false nothing is recorded.
+    /// Standard input of the first run; `None` inherits ours. With `replay` false it records nothing.
     pub fn first(&mut self, replay: bool) -> io::Result<Option<OwnedFd>> {
         let Input::Recorded { recording, failed, feeder } = self else {
             return Ok(None);
@@ -97,7 +97,7 @@ impl Input {
                 }
             }
             Input::Recorded { recording, failed, feeder } => {
-                // The feeder may still wait for input that the first run never read: what it has recorded is enough.
+                // The feeder may still wait for input that the first run never read: its recording so far is enough.
                 drop(feeder.take());
                 if let Some(error) = failed.get() {
                     let problem = format!("the input of the first run could not be kept ({error}); give it by a file");
@@ -113,7 +113,7 @@ impl Input {
     }
 }
 
-/// Copies `source` into `pipe` and `recording` until the end of the input or until nobody reads the pipe.
+/// Copies `source` into `pipe` and `recording` until the end of the input or until the pipe has no reader.
 fn tee(mut source: File, mut pipe: File, mut recording: File, failed: &OnceLock<io::Error>) -> io::Result<()> {
     let mut buffer = vec![0u8; 64 << 10];
     loop {
@@ -138,7 +138,7 @@ fn reopen(file: &File) -> io::Result<File> {
     File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// A file without a name in the temporary folder: what the input needs on disk goes away with us.
+/// A file without a name in the temporary folder: the input on disk goes away with this process.
 pub fn unnamed_file() -> io::Result<File> {
     let unnamed = OpenOptions::new().read(true).write(true).custom_flags_unnamed().open(std::env::temp_dir());
     unnamed.or_else(|_| memfd())

@@ -1,4 +1,4 @@
-//! Drives the passes over one program and turns what they yield into a report.
+//! Drives the passes over one program and turns their results into a report.
 //!
 //! ```text
 //!  preflight ─▶ output folder ─▶ ceilings ─▶ timed pass ─▶ --between ─▶ counted pass ─▶ join ─▶ analyse ─▶ write
@@ -6,8 +6,8 @@
 //!                                            streams, status           input replayed
 //! ```
 //!
-//! The timed pass is the user's own run: it has the terminal and the streams, and its exit status is ours. Whatever goes
-//! wrong in the counted pass costs only the counted values: they are `null` with the reason.
+//! The timed pass is the user's own run: it has the terminal and the streams, and its exit status is ours. Any failure in the
+//! counted pass costs only the counted values: they are `null` with the reason.
 
 mod assemble;
 mod between;

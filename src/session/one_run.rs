@@ -1,4 +1,4 @@
-//! Whether one native run is enough: certified counters that tell FLOPs by function and bytes at the controllers.
+//! Whether one native run is enough: certified counters that give FLOPs by function and bytes at the controllers.
 
 use crate::profile::evidence::counters::{CounterEvent, CounterEvidence, UncoreCount};
 
@@ -12,7 +12,7 @@ const TRAFFIC: f64 = 0.1;
 /// Whether the certificates promise all that the report needs, before anything was counted.
 ///
 /// # Errors
-/// What is missing.
+/// The missing counter.
 pub fn promised(outlook: &CounterEvidence, memory: Memory) -> Result<(), String> {
     flops(outlook, &|_| Ok(()))?;
     match memory {
@@ -24,7 +24,7 @@ pub fn promised(outlook: &CounterEvidence, memory: Memory) -> Result<(), String>
 /// Whether a run's counters have kept the promise.
 ///
 /// # Errors
-/// What is missing, and why.
+/// The missing counter, with the reason.
 pub fn kept(evidence: &CounterEvidence, memory: Memory) -> Result<(), String> {
     flops(evidence, &|event| {
         let total = event.total.as_ref().map_err(|why| format!("{} was not measured: {why}", event.name))?;
@@ -67,7 +67,7 @@ fn flops(evidence: &CounterEvidence, check: Check<CounterEvent>) -> Result<(), S
     })
 }
 
-/// What the plan says of FLOPs that a kind of core cannot count.
+/// The plan's text on FLOPs that a kind of core cannot count.
 const NO_EVENT: &str = "no such event";
 
 fn traffic(uncore: &[UncoreCount], check: Check<UncoreCount>) -> Result<(), String> {

@@ -1,4 +1,4 @@
-//! What a run was asked to do.
+//! The options of a run.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ pub struct RunOptions {
     pub program: Vec<OsString>,
     /// Output folder; `None` is `rprof.out` (under MPI `rprof.out/rank-N`).
     pub output: Option<PathBuf>,
-    /// Which passes; `None` lets the host decide (both without a trusted PMU).
+    /// The passes; `None` lets the host decide (both without a trusted PMU).
     pub passes: Option<Passes>,
     /// Memory model of the counted pass.
     pub memory: Memory,
@@ -23,7 +23,7 @@ pub struct RunOptions {
     pub between: Option<OsString>,
     /// Part of the timed pass to report.
     pub window: Window,
-    /// Where the ladder places load imbalance.
+    /// The place of load imbalance in the ladder.
     pub placement: Placement,
     /// Keep names at full length.
     pub full_names: bool,
@@ -51,7 +51,7 @@ impl Window {
         self.from_s.is_some() || self.to_s.is_some()
     }
 
-    /// Leaves out of `evidence` what lies outside.
+    /// Leaves out of `evidence` the parts that lie outside.
     pub fn cut(&self, evidence: &mut TimedEvidence) {
         let (from, to) = (self.from_s.unwrap_or(0.0), self.to_s.unwrap_or(f64::INFINITY));
         evidence.samples.retain(|s| s.t_s >= from && s.t_s < to);
@@ -70,7 +70,7 @@ impl Window {
     }
 }
 
-/// Which passes to run.
+/// The passes to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passes {
     /// Native, sampled.

@@ -8,9 +8,9 @@ use super::SessionError;
 use crate::tracee::whole_file;
 
 const DEFAULT: &str = "rprof.out";
-/// What tells a folder of reports from one of the user's.
+/// Files that distinguish a folder of reports from one of the user's.
 const OURS: [&str; 3] = ["profile.json", "machine.json", "report.html"];
-/// Where MPI launchers put the rank, in the order of precedence.
+/// Variables in which MPI launchers put the rank, in the order of precedence.
 const RANK_VARIABLES: [&str; 5] =
     ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID"];
 
@@ -27,9 +27,9 @@ pub fn mpi_rank() -> Option<u32> {
 }
 
 impl OutputFolder {
-    /// Creates the folder that `chosen` and the MPI rank say. An existing one is renamed to `NAME.N`, N the first free
-    /// number; under MPI that is left to the user, since the ranks do not start at once. What is no folder, holds no report,
-    /// or holds the working folder or one of `needed`, is never renamed.
+    /// Creates the folder given by `chosen` and the MPI rank. It renames an existing one to `NAME.N`, N the first free number;
+    /// under MPI it leaves that to the user, since the ranks do not start at once. It never renames anything that is no folder,
+    /// holds no report, or holds the working folder or one of `needed`.
     pub fn create(chosen: Option<&Path>, rank: Option<u32>, needed: &[&Path]) -> Result<OutputFolder, SessionError> {
         // Without the slash that a shell's completion writes.
         let base: PathBuf = chosen.unwrap_or(Path::new(DEFAULT)).components().collect();
@@ -53,7 +53,7 @@ impl OutputFolder {
         Ok(OutputFolder { path })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -69,7 +69,7 @@ pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), SessionError> {
     whole_file::write(path, content).map_err(|source| SessionError::Output { path: path.to_owned(), source })
 }
 
-/// Refuses to rename what is no folder, and a folder without which the run could not go on.
+/// Refuses to rename a path that is no folder, and a folder without which the run could not go on.
 fn may_be_renamed(path: &Path, needed: &[&Path]) -> io::Result<()> {
     if !fs::metadata(path)?.is_dir() {
         return Err(io::Error::new(io::ErrorKind::NotADirectory, "it exists and is not a folder"));
@@ -85,7 +85,7 @@ fn may_be_renamed(path: &Path, needed: &[&Path]) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether `path` is a folder with nothing in it, which need not be kept.
+/// Whether `path` is an empty folder, which need not be kept.
 fn is_empty_folder(path: &Path) -> bool {
     fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }

@@ -1,4 +1,4 @@
-//! The two passes over a program: what each is given and what it yields.
+//! The two passes over a program: their inputs and results.
 
 use std::os::fd::AsFd;
 
@@ -21,12 +21,12 @@ use super::options::{Engine, Memory, RunOptions};
 use super::terminal::TerminalWatch;
 use super::{SessionError, sink};
 
-/// What the timed pass yields besides its evidence.
+/// The results of the timed pass besides its evidence.
 #[derive(Debug)]
 pub struct TimedPass {
     /// The sampler's result.
     pub timed: Timed,
-    /// What the hardware counters saw.
+    /// The counts of the hardware counters.
     pub counters: CounterEvidence,
     /// It read the terminal: the counted pass will not see that input.
     pub read_terminal: bool,
@@ -59,8 +59,8 @@ pub fn timed(
     Ok(TimedPass { timed, counters, read_terminal })
 }
 
-/// Runs the program under the counting engine. With the `replay`ed input of a first run its output is sunk; without, it
-/// has our streams. `seen`: where the CPUs were in the first run.
+/// Runs the program under the counting engine. With the `replay`ed input of a first run its output is sunk; without, it has our
+/// streams. `seen`: the CPUs' placement in the first run.
 pub fn counted(
     program: &Program,
     replay: Option<&mut Input>,

@@ -1,4 +1,4 @@
-//! Looks at the program before anything runs: is it there, may it be executed, is it for this machine.
+//! Checks the program before anything runs: that it exists, may be executed and is for this machine.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -20,12 +20,12 @@ const OWN_ROOM: u64 = 256 << 20;
 const ELF_CLASS_64: u8 = 2;
 const EM_X86_64: u16 = 62;
 
-/// What the preflight found.
+/// The result of the preflight.
 #[derive(Debug)]
 pub struct Checked {
     /// Ready to launch.
     pub program: Program,
-    /// Why it can be timed but not counted (setuid and the like).
+    /// The reason if it can be timed but not counted (setuid and the like).
     pub not_countable: Option<String>,
 }
 
@@ -35,7 +35,7 @@ pub fn own_room() -> Result<(), SessionError> {
     if limit < OWN_ROOM { Err(SessionError::AddressSpace { needed: OWN_ROOM, limit }) } else { Ok(()) }
 }
 
-/// Checks that `/proc` tells of the processes that we know by their ids: without that a pass would wait for ever.
+/// Checks that `/proc` lists processes by the ids that we know: without that a pass would wait for ever.
 pub fn own_proc() -> Result<(), SessionError> {
     let own = std::process::id().to_string();
     match fs::read_link("/proc/self") {
@@ -133,7 +133,7 @@ fn check_elf(path: &Path, head: &[u8], size: u64) -> Result<(), SessionError> {
     Ok(())
 }
 
-/// Where the program headers of a 64-bit little-endian ELF file end.
+/// The end of the program headers of a 64-bit little-endian ELF file.
 fn program_headers_end(head: &[u8]) -> Option<u64> {
     let number = |at: usize| Some(u64::from(u16::from_le_bytes(head.get(at..at + 2)?.try_into().ok()?)));
     let offset = u64::from_le_bytes(head.get(32..40)?.try_into().ok()?);

@@ -1,11 +1,11 @@
-//! Notices and progress on standard error; nothing with `--quiet`, no animation where it is not a terminal.
+//! Notices and progress on standard error; nothing with `--quiet`, no animation if it is not a terminal.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Tells the user what is going on.
+/// Informs the user about progress.
 #[derive(Debug, Clone)]
 pub struct Notices {
     quiet: bool,
@@ -20,7 +20,7 @@ impl Notices {
     /// One line.
     pub fn say(&self, text: &str) {
         if !self.quiet {
-            // Who cannot be told is served all the same.
+            // A failed notice does not stop the run.
             let _ = writeln!(stderr(), "rprof: {text}");
         }
     }

@@ -21,24 +21,24 @@ use super::preflight::{self, Checked};
 use super::progress::Notices;
 use super::{SessionError, assemble, between, ceilings, one_run, passes, sink};
 
-/// A program that used less CPU time than this says too little for the ceilings to be looked at again after it.
+/// A program that used less CPU time than this says too little for a second look at the ceilings.
 const WORTH_A_SECOND_LOOK_S: f64 = 0.2;
 
-/// Why there is no counted pass where the counters told enough.
+/// Why there is no counted pass if the counters are enough.
 const ONE_RUN: &str = "certified hardware counters told what the report needs of the one native run; --passes both counts \
                        every instruction, for loops, chains and advice by line";
 
 /// No program is there to pass signals on to.
 const NOBODY: Pid = Pid::from_raw(0);
 
-/// What a run yields.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
     /// How the user's own run of the program ended.
     pub end: ProgramEnd,
     /// Facts and analysis.
     pub profile: Profile,
-    /// Where the files will be.
+    /// The folder for the files.
     pub folder: OutputFolder,
     /// Until the report is written, Ctrl-C does not end rprof.
     pub held: Foreground,
@@ -47,7 +47,7 @@ pub struct Outcome {
 /// Profiles a program.
 ///
 /// # Errors
-/// Before the program runs: it cannot be executed, the output folder cannot be written. Afterwards only what makes any
+/// Before the program runs: it cannot be executed, the output folder cannot be written. Afterwards only failures that make any
 /// report impossible.
 pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
     let notices = Notices::new(options.quiet);
@@ -90,17 +90,17 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
     Ok(Outcome { end, profile, folder, held })
 }
 
-/// What stays the same for all passes of a run.
+/// The inputs that stay the same for all passes of a run.
 #[derive(Clone, Copy)]
 struct Setting<'a> {
     options: &'a RunOptions,
     notices: &'a Notices,
-    /// `None` where no native pass is made.
+    /// `None` if no native pass is made.
     hardware: Option<&'a Hardware>,
 }
 
-/// Whether a function that matters was faster than a ceiling allows: what the neighbours of a shared host leave of the memory
-/// has changed since the ceilings were measured, or one of the core was measured too low.
+/// Whether a function that matters was faster than a ceiling allows. The neighbours of a shared host may leave another share of
+/// the memory than when the ceilings were measured, or one of the core was measured too low.
 fn is_a_ceiling_refuted(profile: &Profile) -> bool {
     let refuted = |f: &Function| f.analysis.ceilings.iter().any(|c| c.refuted);
     profile.functions.iter().any(|f| f.share.unwrap_or(0.0) >= 0.02 && refuted(f))
@@ -140,8 +140,8 @@ fn timed_pass(
     Ok((ProgramEnd::of(pass.timed.status), input))
 }
 
-/// Says how often the program will run, before it does. `promise`: whether certified counters are to spare the counted
-/// pass, where the user leaves the choice to the host.
+/// Says how often the program will run, before it does. `promise`: whether certified counters are to spare the counted pass, if
+/// the user leaves the choice to the host.
 fn announce(notices: &Notices, promise: Option<&Result<(), String>>, has_pmu: bool) {
     match promise {
         Some(Ok(())) => notices.say(
@@ -221,8 +221,8 @@ fn blame_the_program(warnings: &mut [Warning]) {
     }
 }
 
-/// Runs the program again under the counting engine, after a `first` run that ended so, was given that input, and had the
-/// CPUs where they were `seen`. The error is why there are no counts.
+/// Runs the program again under the counting engine. The `first` run ended with this status, had this input, and had the CPUs
+/// at the placement `seen`. The error is why there are no counts.
 fn second_run(
     checked: &Checked,
     options: &RunOptions,

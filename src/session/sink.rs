@@ -1,4 +1,4 @@
-//! Where the output of the second run goes: into a stream of the same kind, read and thrown away.
+//! The destination of the second run's output: a stream of the same kind, read and thrown away.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -11,7 +11,7 @@ use nix::sys::stat::{SFlag, fstat};
 use super::end::ProgramEnd;
 use super::input::unnamed_file;
 
-/// Says so if the first run's end was that of whoever read its output: the sink of a second run would never end it.
+/// Reports if the first run ended because the reader of its output did: the sink of a second run would never end it.
 ///
 /// # Errors
 /// The reason why there is no second run.
@@ -27,15 +27,15 @@ pub fn refuse_if_cut_short(end: ProgramEnd) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether `ours` is a pipe that nobody reads any more.
+/// Whether `ours` is a pipe without a reader.
 fn is_broken(ours: BorrowedFd<'_>) -> bool {
     let mut polled = [PollFd::new(ours, PollFlags::empty())];
     poll(&mut polled, PollTimeout::ZERO).is_ok()
         && polled[0].revents().is_some_and(|events| events.contains(PollFlags::POLLERR))
 }
 
-/// Makes a sink of the same kind as `ours`: terminal for a terminal, pipe for a pipe, unnamed file for a file, the same
-/// device otherwise. Programs that look at the kind of their output behave alike in both runs.
+/// Makes a sink of the same kind as `ours`: terminal for a terminal, pipe for a pipe, unnamed file for a file, the same device
+/// otherwise. Programs that look at the kind of their output behave alike in both runs.
 pub fn like(ours: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     if nix::unistd::isatty(ours).unwrap_or(false) {
         return terminal(ours);

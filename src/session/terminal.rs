@@ -1,5 +1,5 @@
-//! Notices whether the program reads the terminal: such input cannot be replayed in the counted pass. A read that waits is
-//! seen while it does; what was typed before the program began is seen to be gone afterwards.
+//! Notices whether the program reads the terminal: such input cannot be replayed in the counted pass. It sees a read that waits
+//! while it does. Text typed before the program began is seen to be gone afterwards.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,7 +47,7 @@ impl TerminalWatch {
     }
 }
 
-/// Bytes of whole lines that a read of our terminal would find.
+/// Bytes of whole lines that a read of our terminal would return.
 fn bytes_waiting() -> usize {
     let mut waiting: libc::c_int = 0;
     // SAFETY: the kernel writes one integer into a live variable.

@@ -63,7 +63,7 @@ address_type!(
     Address
 );
 address_type!(
-    /// A virtual address in the target's code cache: where a translated copy stands.
+    /// A virtual address in the target's code cache: the address of a translated copy.
     CacheAddress
 );
 address_type!(

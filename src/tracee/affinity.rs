@@ -33,7 +33,7 @@ pub fn current_cpu() -> Option<usize> {
     usize::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
-/// Where the calling thread runs: on any CPU that it may use, or on any but one.
+/// The CPUs that the calling thread runs on: any that it may use, or any but one.
 #[derive(Debug)]
 pub struct Seat {
     allowed: CpuSet,
@@ -65,7 +65,7 @@ impl Seat {
     /// Goes wherever the scheduler likes.
     pub fn anywhere(&mut self) {
         if self.left.take().is_some() {
-            // Where that is refused, fewer CPUs remain.
+            // If the kernel refuses that, fewer CPUs remain.
             let _ = sched_setaffinity(SELF, &self.allowed);
         }
     }
@@ -83,7 +83,7 @@ impl Drop for Seat {
     }
 }
 
-/// The calling thread is kept on some CPUs; dropped, it may run where it could before.
+/// Keeps the calling thread on some CPUs; dropped, the thread may run on its CPUs from before.
 #[derive(Debug)]
 pub struct Kept {
     before: CpuSet,
@@ -93,7 +93,7 @@ impl Kept {
     /// Keeps the calling thread on `cpus`.
     ///
     /// # Errors
-    /// None of them is allowed to it.
+    /// This thread may use none of them.
     pub fn on(cpus: &[u32]) -> io::Result<Kept> {
         let before = sched_getaffinity(SELF)?;
         let mut set = CpuSet::new();

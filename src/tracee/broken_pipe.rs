@@ -1,5 +1,5 @@
-//! What whoever started us wanted SIGPIPE to do. Rust's runtime ignores it before `main`, and what is ignored stays so
-//! across `execve`: the program is to get what it would have got without us.
+//! The disposition of SIGPIPE that our parent process set. Rust's runtime ignores the signal before `main`, and an ignored
+//! signal stays ignored across `execve`: the program is to get the disposition that it would have had without us.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

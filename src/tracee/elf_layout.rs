@@ -1,4 +1,4 @@
-//! What an ELF file says about where it is to be mapped: its segments and build id.
+//! The facts in an ELF file for its mapping: its segments and build id.
 
 use std::fs::File;
 use std::io;
@@ -21,9 +21,9 @@ const MAX_NOTES: u64 = 1 << 20;
 /// A PT_LOAD segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
-    /// Where its bytes stand in the file.
+    /// The offset of its bytes in the file.
     pub file_offset: u64,
-    /// How many those are.
+    /// The number of those bytes.
     pub file_size: u64,
     /// The virtual address of the first.
     pub address: u64,
@@ -81,8 +81,8 @@ impl ElfLayout {
         Ok(layout)
     }
 
-    /// Run-time address − virtual address, where the file's bytes from `offset` on are mapped at `start`; `None` if no
-    /// segment covers that part of the file.
+    /// Run-time address − virtual address, if the file's bytes from `offset` on are mapped at `start`; `None` if no segment
+    /// covers that part of the file.
     pub fn bias(&self, start: Address, offset: u64) -> Option<u64> {
         let covers = |s: &&Segment| {
             let first = s.file_offset & !(PAGE - 1);

@@ -1,8 +1,9 @@
-//! Signals to rprof while a program runs: Ctrl-C ends the program and still reports; what is sent to us alone is passed on.
+//! Signals to rprof while a program runs: Ctrl-C ends the program and still reports; rprof passes on the signals sent to it
+//! alone.
 //!
-//! The terminal sends SIGINT and SIGQUIT to the whole foreground group, the program included; what another process sends
-//! reaches only us. `siginfo` tells the two apart. A signal that we were started with as ignored (`nohup`) stays ignored,
-//! here and in the program.
+//! The terminal sends SIGINT and SIGQUIT to the whole foreground group, the program included; a signal from another process
+//! reaches only us. `siginfo` distinguishes the two. A signal that was ignored when we started (`nohup`) stays ignored, here
+//! and in the program.
 
 use std::io;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
@@ -16,17 +17,17 @@ static INTERRUPTIONS: AtomicU32 = AtomicU32::new(0);
 const HELD: [Signal; 6] =
     [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2];
 
-/// While it lives, rprof outlives these signals and passes on to the program what was sent to rprof alone.
+/// While it lives, rprof outlives these signals and passes on to the program those that were sent to rprof alone.
 #[derive(Debug)]
 pub struct Foreground {
     before: Vec<(Signal, SigAction)>,
 }
 
 impl Foreground {
-    /// Sets the dispositions; `program` is who gets what is passed on.
+    /// Sets the dispositions; `program` gets the signals that rprof passes on.
     ///
     /// # Errors
-    /// What `sigaction` answered.
+    /// The error of `sigaction`.
     pub fn hold(program: Pid) -> io::Result<Foreground> {
         PROGRAM.store(program.as_raw(), Ordering::SeqCst);
         let mut held = Foreground { before: Vec::new() };
@@ -35,7 +36,7 @@ impl Foreground {
             // SAFETY: the handler touches atomics and calls kill(2) only, both async-signal-safe.
             let before = unsafe { sigaction(signal, &action) }?;
             if matches!(before.handler(), SigHandler::SigIgn) {
-                // SAFETY: restores what was there.
+                // SAFETY: restores the earlier disposition.
                 unsafe { sigaction(signal, &before) }?;
             } else {
                 held.before.push((signal, before));
@@ -49,7 +50,7 @@ impl Drop for Foreground {
     fn drop(&mut self) {
         PROGRAM.store(0, Ordering::SeqCst);
         for (signal, before) in &self.before {
-            // SAFETY: restores what was there.
+            // SAFETY: restores the earlier disposition.
             let _ = unsafe { sigaction(*signal, before) };
         }
     }

@@ -1,4 +1,4 @@
-//! What an ELF image says about itself that unwinding its stacks needs: segments, build id, unwind tables.
+//! The parts of an ELF image that unwinding its stacks needs: segments, build id, unwind tables.
 
 use std::fs::File;
 use std::io;
@@ -43,7 +43,7 @@ struct Table {
     bytes: Arc<[u8]>,
 }
 
-/// Where the bytes of an image are: a file, or the vdso in our own memory.
+/// The source of an image's bytes: a file, or the vdso in our own memory.
 struct Source {
     file: File,
     base: u64,
@@ -66,7 +66,7 @@ impl Image {
         Image::parse(&Source { file: File::open(path)?, base: 0 })
     }
 
-    /// Reads the vdso of this process, which is that of every process of the same kind on this kernel.
+    /// Reads the vdso of this process; every process of the same kind on this kernel has the same one.
     pub fn vdso() -> io::Result<Image> {
         let maps = procfs::process::Process::myself().and_then(|p| p.maps()).map_err(io::Error::other)?;
         let vdso = maps.iter().find(|m| m.pathname == procfs::process::MMapPath::Vdso);

@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 use super::wait::wait_for_end;
 use super::{broken_pipe, own_limits};
 
-/// What is to be run.
+/// The program to run.
 #[derive(Debug, Clone)]
 pub struct Program {
     /// The file to execute.
@@ -50,7 +50,7 @@ pub enum LaunchError {
     Exec {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
@@ -64,8 +64,8 @@ pub struct Gated {
     path: PathBuf,
 }
 
-/// Forks a child that waits at the gate. The program starts with the signal mask, dispositions and limits that we were
-/// started with; until it is released the child dies with us.
+/// Forks a child that waits at the gate. The program starts with the signal mask, dispositions and limits that rprof was
+/// started with; until its release the child dies with us.
 pub fn spawn_gated(program: &Program, streams: Streams) -> Result<Gated, LaunchError> {
     let path = c_string(program.path.as_os_str())?;
     let argv = program.argv.iter().map(|a| c_string(a)).collect::<Result<Vec<_>, _>>()?;

@@ -53,7 +53,7 @@ impl Mapping {
 /// Reads the mappings of `pid`, in order of address.
 ///
 /// # Errors
-/// What reading `/proc/PID/maps` says; the process may be gone.
+/// The error of reading `/proc/PID/maps`; the process may be gone.
 pub fn read_maps(pid: Pid) -> io::Result<Vec<Mapping>> {
     let text = fs::read(format!("/proc/{pid}/maps"))?;
     Ok(String::from_utf8_lossy(&text).lines().filter_map(parse_line).collect())

@@ -11,8 +11,8 @@ use super::address::Address;
 
 /// An open address space. It stays that of the program that ran when it was opened: open it again after `execve`.
 ///
-/// Reads and writes disregard page protections (as ptrace does), so text can be read and patched; they fail only where
-/// nothing is mapped. The descriptor goes on working after the program makes itself undumpable.
+/// Reads and writes disregard page protections (as ptrace does), so text can be read and patched; they fail only if nothing is
+/// mapped. The descriptor goes on working after the program makes itself undumpable.
 #[derive(Debug)]
 pub struct Memory {
     file: File,
@@ -22,22 +22,22 @@ impl Memory {
     /// Opens the address space of `pid`.
     ///
     /// # Errors
-    /// What `open` says: the process is gone, or we may not trace it.
+    /// The error of `open`: the process is gone, or we may not trace it.
     pub fn open(pid: Pid) -> io::Result<Self> {
         let path = format!("/proc/{pid}/mem");
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         Ok(Memory { file })
     }
 
-    /// Reads up to `buffer.len()` bytes; fewer where the mapping ends.
+    /// Reads up to `buffer.len()` bytes; fewer if the mapping ends.
     ///
     /// # Errors
-    /// Nothing can be read there; `ESRCH`: nobody runs in this address space any more, also if that happens meanwhile.
+    /// Nothing can be read there; `ESRCH`: no process runs in this address space any more, also if that happens meanwhile.
     pub fn read_some(&self, at: Address, buffer: &mut [u8]) -> io::Result<usize> {
         let mut done = 0;
         while done < buffer.len() {
             match self.file.read_at(&mut buffer[done..], at.get().wrapping_add(done as u64)) {
-                // The kernel's answer where there is no address space; where nothing is mapped it is an error.
+                // The kernel's answer if there is no address space; for an unmapped address it is an error.
                 Ok(0) => return Err(Errno::ESRCH.into()),
                 Ok(n) => done += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}

@@ -1,4 +1,4 @@
-//! The table of modules that evidence refers to: which file a mapping belongs to, and where in it.
+//! The table of modules that evidence refers to: the file that a mapping belongs to, and the offset in it.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::elf_layout::ElfLayout;
 use super::maps::Mapping;
 use crate::profile::code::{CodeRef, ModuleInfo, ModuleKind};
 
-/// A mapping's module, and how to turn its addresses into module offsets.
+/// A mapping's module, and the conversion of its addresses into module offsets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Located {
     /// Index into the table.
@@ -20,7 +20,7 @@ pub struct Located {
 }
 
 impl Located {
-    /// Where the run-time address `at` stands.
+    /// The module and offset of the run-time address `at`.
     pub fn code_ref(&self, at: Address) -> CodeRef {
         CodeRef { module: self.module, offset: at.get().wrapping_sub(self.bias) }
     }
@@ -66,7 +66,7 @@ impl ModuleTable {
             "[vsyscall]" => (ModuleKind::Kernel, "[vsyscall]"),
             _ => (ModuleKind::Anonymous, "[anon]"),
         };
-        // The vdso stands at another address in each process, but is one module: offsets count from its start.
+        // The vdso has another address in each process, but is one module: offsets count from its start.
         let bias = if kind == ModuleKind::Vdso { mapping.start.get() } else { 0 };
         let owner = if kind == ModuleKind::Anonymous { process } else { 0 };
         let modules = &mut self.modules;

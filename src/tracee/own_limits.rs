@@ -1,5 +1,5 @@
-//! Limits meant for the program that would end rprof, or what it writes and maps: lifted for us as far as we may, while a
-//! child that is about to execute the program gets what we were started with.
+//! Limits meant for the program that would end rprof, or limit the files and memory that it writes and maps. rprof lifts them
+//! for itself as far as it may, while a child that is about to execute the program gets the original limits.
 
 use std::mem::zeroed;
 use std::sync::OnceLock;
@@ -11,7 +11,7 @@ const LIFTED: [libc::__rlimit_resource_t; 3] = [RLIMIT_FSIZE, RLIMIT_AS, RLIMIT_
 
 static GIVEN: OnceLock<Given> = OnceLock::new();
 
-/// What we were started with.
+/// The limits that rprof was started with.
 struct Given {
     /// In the order of `LIFTED`.
     limits: [rlimit; LIFTED.len()],
@@ -19,8 +19,8 @@ struct Given {
     ignored: bool,
 }
 
-/// Raises our soft limits to the hard ones, and lifts these where we have the right to. What is still too large for a
-/// file is refused with EFBIG from now on, instead of a signal that ends us.
+/// Raises our soft limits to the hard ones, and lifts these if we have the right to. From now on the kernel refuses a write
+/// that is still too large for a file with EFBIG, instead of a signal that ends us.
 pub fn lift() {
     GIVEN.get_or_init(|| {
         let limits = LIFTED.map(get);
@@ -47,7 +47,7 @@ pub fn restore() {
     }
 }
 
-/// Bytes of address space that we have, where [`lift`] could not do more.
+/// Bytes of address space that we have, if [`lift`] could not do more.
 pub fn own_address_space() -> u64 {
     get(RLIMIT_AS).rlim_cur
 }

@@ -1,4 +1,4 @@
-//! A stack of our own: the user's `ulimit -s` is the program's, and bounds the stack of our first thread.
+//! A stack of our own: the user's `ulimit -s` is meant for the program, but bounds the stack of our first thread.
 
 use std::panic::resume_unwind;
 use std::thread::{Builder, scope};
@@ -8,14 +8,14 @@ use nix::sys::signal::SigSet;
 /// As much as a thread commonly has.
 const BYTES: usize = 8 << 20;
 
-/// Runs `work` on another thread, whose stack no limit bounds; on the calling one where there can be no further thread.
+/// Runs `work` on another thread, whose stack no limit bounds; on the calling one if there can be no further thread.
 ///
 /// Signals to the process go to that thread, as if it were the first one: the caller takes none from then on.
 pub fn run<T: Send>(work: fn() -> T) -> T {
     share_heap();
     scope(|scope| match Builder::new().name("rprof".into()).stack_size(BYTES).spawn_scoped(scope, work) {
         Ok(thread) => {
-            // The new thread has our mask of before. Where this is refused, calls of it are not interrupted by signals.
+            // The new thread has our mask of before. If the kernel refuses this, no signal interrupts calls of it.
             let _ = SigSet::all().thread_block();
             thread.join().unwrap_or_else(|panic| resume_unwind(panic))
         }
@@ -23,11 +23,11 @@ pub fn run<T: Send>(work: fn() -> T) -> T {
     })
 }
 
-/// All threads have the first one's heap. Those of others grow page by page, and are never in huge pages: the translator would
-/// wait for 60,000 page faults more where a large program starts (measured: `cc1`, guest on Intel with AVX-512).
+/// All threads have the first one's heap. Heaps of other threads grow page by page, and are never in huge pages: the translator
+/// would wait for 60,000 page faults more when a large program starts (measured: `cc1`, guest on Intel with AVX-512).
 #[cfg(target_env = "gnu")]
 fn share_heap() {
-    // SAFETY: sets a parameter of the allocator; it refuses what it does not know.
+    // SAFETY: sets a parameter of the allocator; it refuses unknown ones.
     unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
 }
 

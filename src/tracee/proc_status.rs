@@ -1,4 +1,4 @@
-//! What `/proc` tells about a thread: its process, signals, name and CPU time.
+//! Facts from `/proc` about a thread: its process, signals, name and CPU time.
 
 use std::fs;
 use std::io;
@@ -94,7 +94,7 @@ pub fn read_last_cpu(tid: Pid) -> Option<usize> {
     read_stat(tid, 39).and_then(|cpu| usize::try_from(cpu).ok())
 }
 
-/// Where the heap (`brk`) of the thread's process begins; `None` if it is gone, 0 where the kernel does not tell.
+/// The start of the heap (`brk`) of the thread's process; `None` if it is gone, 0 if the kernel does not report it.
 pub fn read_heap_start(tid: Pid) -> Option<u64> {
     read_stat(tid, 47)
 }

@@ -33,14 +33,14 @@ pub enum RemoteError {
     Refused {
         /// The system call.
         call: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: Errno,
     },
 }
 
 impl RemoteError {
-    /// What the kernel said, where it was not about tracing.
+    /// The kernel's error, if it was not about tracing.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             RemoteError::Refused { source, .. } => Some(*source),
@@ -49,7 +49,7 @@ impl RemoteError {
         }
     }
 
-    /// Whether the program's address space has no room for what was to be mapped.
+    /// Whether the program's address space has no room for the mapping.
     pub fn leaves_no_room(&self) -> bool {
         matches!(self, RemoteError::NoRoomBelow) || self.errno() == Some(Errno::ENOMEM)
     }

@@ -1,11 +1,10 @@
-//! The period of a timer that samples a CPU. Whatever samples the same program at the same rate takes it from here: timers of
-//! one period that start together expire together, and one interrupt can serve them all.
+//! The period of a timer that samples a CPU. All timers that sample the same program at the same rate take it from here: timers
+//! of one period that start together expire together, and one interrupt can serve them all.
 
 /// Nanoseconds between two expiries on `cpu`, of a timer of `frequency_hz`.
 ///
-/// Timers of equal periods on different CPUs would stay at the distance at which they happened to start; what another thread
-/// did at the time of a sample would never be known better than that. So each CPU's timer is a little slower than the one
-/// before.
+/// Timers of equal periods on different CPUs would keep the distance at which they happened to start; rprof would never know
+/// another thread's place at the time of a sample better than that. So each CPU's timer is a little slower than the one before.
 pub fn period_ns(frequency_hz: f64, cpu: u32) -> u64 {
     const STEP: f64 = 0.0061;
     const STEPS: u32 = 8;

@@ -1,4 +1,4 @@
-//! A traced thread: running or stopped, each its own type, so that nobody reads registers of one that runs.
+//! A traced thread: running or stopped, each its own type, so that no code can read registers of one that runs.
 
 use std::io;
 
@@ -11,18 +11,18 @@ use super::address::Address;
 
 /// All general-purpose registers, flags and segment bases.
 pub type Registers = libc::user_regs_struct;
-/// What the kernel tells a handler about a signal.
+/// The kernel's information about a signal for its handler.
 pub type SignalInfo = libc::siginfo_t;
 
 /// Why a request on a traced thread failed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {operation} thread {tid}: {source}")]
 pub struct TraceError {
-    /// What was asked for.
+    /// The operation asked for.
     pub operation: &'static str,
-    /// Of whom.
+    /// The thread that it was for.
     pub tid: Pid,
-    /// What the kernel said.
+    /// The kernel's error.
     #[source]
     pub source: Errno,
 }
@@ -32,7 +32,7 @@ impl TraceError {
         move |source| TraceError { operation, tid, source }
     }
 
-    /// The thread was killed meanwhile: its end is still to be waited for.
+    /// The thread was killed meanwhile: we must still wait for its end.
     pub fn is_gone(&self) -> bool {
         self.source == Errno::ESRCH
     }
@@ -65,7 +65,7 @@ impl Running {
     /// instruction. If we die, it dies.
     ///
     /// # Errors
-    /// EPERM where the kernel refuses (Yama, seccomp, setuid).
+    /// EPERM if the kernel refuses (Yama, seccomp, setuid).
     pub fn seize(tid: Pid) -> Result<Self, TraceError> {
         use ptrace::Options;
         let options = Options::PTRACE_O_EXITKILL
@@ -82,7 +82,7 @@ impl Running {
     /// As [`seize`](Self::seize), for watching alone: if we die, it runs on untraced.
     ///
     /// # Errors
-    /// EPERM where the kernel refuses (Yama, seccomp, setuid).
+    /// EPERM if the kernel refuses (Yama, seccomp, setuid).
     pub fn observe(tid: Pid) -> Result<Self, TraceError> {
         use ptrace::Options;
         let options = Options::PTRACE_O_TRACECLONE
@@ -142,7 +142,7 @@ impl Stopped {
         ptrace::getsiginfo(self.tid).map_err(TraceError::new("read the signal of", self.tid))
     }
 
-    /// Replaces what its handler will be told.
+    /// Replaces the information that its handler will get.
     pub fn set_signal_info(&self, info: &SignalInfo) -> Result<(), TraceError> {
         ptrace::setsiginfo(self.tid, info).map_err(TraceError::new("set the signal of", self.tid))
     }

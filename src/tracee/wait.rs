@@ -7,13 +7,13 @@ use nix::unistd::Pid;
 
 use super::thread::{Mode, Stopped};
 
-/// What happened to a thread.
+/// An event of a thread.
 #[derive(Debug)]
 pub enum Event {
     /// It stopped and waits for us.
     Stopped(Stopped, Stop),
     /// It ended: the status as `waitpid` gives it, and the CPU seconds of it and of those that it waited for (a whole
-    /// process's; `None` where they were not asked for).
+    /// process's; `None` if the caller did not ask for them).
     Ended(Pid, i32, Option<f64>),
 }
 
@@ -36,14 +36,14 @@ pub enum Stop {
     Other,
 }
 
-/// What a wait that a signal may interrupt brought.
+/// The result of a wait that a signal may interrupt.
 #[derive(Debug)]
 pub enum Waited {
     /// Something happened to a thread.
     Event(Event),
     /// A signal arrived first.
     Interrupted,
-    /// We trace nobody any more.
+    /// rprof traces no thread any more.
     Nobody,
 }
 
@@ -57,7 +57,7 @@ pub fn wait_any_or_signal() -> Waited {
 }
 
 /// Waits for any child or tracee of the calling thread, or only looks whether there is one to report (`block` false).
-/// `None`: nothing to report, or (blocking) nobody left.
+/// `None`: nothing to report, or (blocking) no child left.
 ///
 /// Children of other threads of this process are left alone (`__WNOTHREAD`).
 pub fn wait_any(block: bool) -> Option<Event> {
@@ -83,7 +83,7 @@ pub fn wait_for_end(pid: Pid) {
     }
 }
 
-/// As [`wait_for`], blocking, for what is expected within microseconds: waking up would take longer than looking.
+/// As [`wait_for`], blocking, for events expected within microseconds: waking up would take longer than polling.
 pub fn wait_for_soon(tid: Pid) -> Option<Event> {
     const SOON: Duration = Duration::from_micros(60);
     let since = Instant::now();
@@ -117,7 +117,7 @@ fn cpu_seconds(usage: &libc::rusage) -> f64 {
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
-/// Reads what `waitpid` said about a traced thread. Only for a status just received: it makes the thread's stop ours.
+/// Reads a traced thread's status from `waitpid`. Only for a status just received: it makes the thread's stop ours.
 pub fn event(tid: Pid, status: i32) -> Event {
     if !libc::WIFSTOPPED(status) {
         return Event::Ended(tid, status, None);

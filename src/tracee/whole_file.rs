@@ -1,4 +1,4 @@
-//! Files that are written whole or not at all, also when we are killed meanwhile.
+//! Files that rprof writes whole or not at all, also if it is killed meanwhile.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -11,12 +11,12 @@ use std::time::Duration;
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::linkat;
 
-/// After so long nobody is still writing a file.
+/// Age at which no process is still writing a file.
 const UNFINISHED: Duration = Duration::from_secs(3600);
 /// How the names of unfinished files end.
 const TEMPORARY: &str = "tmp";
 
-/// What to do about a file that cannot be written: `otherwise`, where it is not a limit of the user's that forbids it.
+/// The remedy for a file that cannot be written: `otherwise`, unless a limit of the user's forbids it.
 pub fn remedy(source: &io::Error, otherwise: &'static str) -> &'static str {
     match source.kind() {
         io::ErrorKind::FileTooLarge => "raise the limit on the size of files (`ulimit -f`)",
@@ -24,11 +24,11 @@ pub fn remedy(source: &io::Error, otherwise: &'static str) -> &'static str {
     }
 }
 
-/// Writes `path`: the file gets its name when it is complete. Where the file system has no files without a name, a temporary
-/// one is renamed. A device or pipe is written to; a symbolic link stays one. Nothing is synchronized with the disk.
+/// Writes `path`: the file gets its name when it is complete. If the file system has no files without a name, a temporary one
+/// is renamed. A device or pipe is written to; a symbolic link stays one. Nothing is synchronized with the disk.
 ///
 /// # Errors
-/// The file cannot be written; what was there before is as it was.
+/// The file cannot be written; the earlier file is unchanged.
 pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     if fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir()) {
         return fs::write(path, content);
@@ -51,7 +51,7 @@ pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     })
 }
 
-/// Removes from a folder of ours what runs left there that were killed while they wrote.
+/// Removes from a folder of ours the files left by runs that were killed while they wrote.
 pub fn remove_unfinished(folder: &Path) {
     let is_old = |entry: &fs::DirEntry| {
         let written = entry.metadata().and_then(|m| m.modified()).ok();

@@ -4,7 +4,7 @@ use libc::{RLIMIT_NOFILE, rlimit};
 
 use crate::counters::refusal::Refusal;
 
-/// Descriptors that are left to what the rest of this process opens while the program runs.
+/// Descriptors reserved for the rest of this process while the program runs.
 const OTHERS: u64 = 32;
 
 /// The raised limit of open files; dropped, it is as before. Programs that were started before do not see it.
@@ -38,16 +38,16 @@ impl Drop for Descriptors {
     }
 }
 
-/// Whether `wanted` descriptors more fit beside the `open` ones below a limit of `most`.
+/// Whether `wanted` more descriptors fit beside the `open` ones below a limit of `most`.
 ///
 /// # Errors
-/// They do not: how many are wanted, how many are free, and the limit at which it would do.
+/// They do not fit: how many are wanted, how many are free, and the limit that would be enough.
 fn shortage(wanted: u64, open: u64, most: u64) -> Result<(), Refusal> {
     let (free, least) = (most.saturating_sub(open + OTHERS), open + wanted + OTHERS);
     if most >= least { Ok(()) } else { Err(Refusal::TooFewDescriptors { wanted, free, least }) }
 }
 
-/// Whether this process could open `wanted` descriptors more; the answer is how many it may open at most.
+/// Whether this process could open `wanted` more descriptors; the answer is the most that it may open.
 ///
 /// # Errors
 /// As [`Descriptors::room_for`].
@@ -56,12 +56,12 @@ pub fn would_fit(wanted: u64) -> Result<u64, Refusal> {
     shortage(wanted, open_now(), most).map(|()| most)
 }
 
-/// Descriptors that this process holds; 0 where proc is not mounted.
+/// Descriptors that this process holds; 0 if proc is not mounted.
 fn open_now() -> u64 {
     std::fs::read_dir("/proc/self/fd").map_or(0, |fds| fds.count() as u64)
 }
 
-/// Where the kernel does not tell it, there is none.
+/// If the kernel does not report it, there is none.
 fn limit() -> rlimit {
     let mut now = rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel fills a live variable.

@@ -18,7 +18,7 @@ pub struct GroupReading {
     pub values: Vec<u64>,
 }
 
-/// What the collection needs of the kernel beyond single events.
+/// The kernel calls that the collection needs beyond single events.
 pub trait GroupKernel: PerfKernel {
     /// A mapped buffer.
     type Ring: Ring;
@@ -82,7 +82,7 @@ mod tests {
     use std::fs::File;
     use std::io::Write;
 
-    /// What reading a count, and a group of one event, from `handle` ends in.
+    /// The errors of reading a count, and a group of one event, from `handle`.
     fn reasons(handle: &OwnedFd) -> [Refusal; 2] {
         let alone = Linux.read(handle).map(|_| ());
         let group = Linux.read_group(handle, 1).map(|_| ());

@@ -8,11 +8,11 @@ use std::collections::HashMap;
 use super::record::{Counts, Record};
 use crate::profile::evidence::counters::ThreadReading;
 
-/// Readings kept at most; beyond it every second one of each thread is dropped, and so on. They are sums since the
-/// thread's start, so that what is lost is resolution, not counts.
+/// Readings kept at most; beyond it the log drops every second one of each thread, and so on. Readings are sums since the
+/// thread's start, so that the log loses resolution, not counts.
 const LIMIT: usize = 1 << 20;
 
-/// Where an event id belongs.
+/// The place of an event id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seat {
     /// Group.
@@ -51,7 +51,7 @@ struct Running {
 }
 
 impl Log {
-    /// Knows nothing yet but whose each event id is.
+    /// An empty log that knows only the seat of each event id.
     pub fn new(seats: HashMap<u64, Seat>) -> Log {
         Log { seats, entries: Vec::new(), limit: LIMIT, stride: 1, skipped: HashMap::new(), lost: 0 }
     }
@@ -90,11 +90,11 @@ impl Log {
             entry.end || *odd
         });
         self.stride *= 2;
-        // Ends are never dropped: where they alone fill the log, it grows.
+        // The log never drops ends: if they alone fill it, it grows.
         self.limit = self.limit.max(2 * self.entries.len());
     }
 
-    /// All readings by time. `members[g]` is how many events group `g` has besides the clock that leads it.
+    /// All readings by time. `members[g]` is the number of events in group `g` besides the clock that leads it.
     pub fn into_readings(mut self, members: &[usize]) -> Vec<ThreadReading> {
         // At equal times a thread's end comes after its last sample.
         self.entries.sort_by_key(|e| (e.counts.time_ns, e.end));
@@ -121,8 +121,8 @@ impl Log {
     }
 }
 
-/// A thread's end is told once for each CPU and event, all within a moment. Numbers are used again, but a number's next
-/// thread samples or ends only after that moment.
+/// The kernel reports a thread's end once for each CPU and event, all within a moment. It reuses thread ids, but the next
+/// thread with the same id samples or ends only after that moment.
 const END_NS: u64 = 5_000_000;
 
 fn is_last_of_its_end(entries: &[Entry], at: usize, key: (u32, u32), last_of_all: usize) -> bool {

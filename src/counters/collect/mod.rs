@@ -49,7 +49,7 @@ pub struct CollectOptions {
     pub sums_alone: bool,
 }
 
-/// Counters that are armed on a program which has not started yet, or count it.
+/// Counters armed on a program that has not started yet, or counting it.
 pub struct Collector<K: GroupKernel> {
     kernel: K,
     plan: Plan,
@@ -80,8 +80,8 @@ where
     K: GroupKernel,
     K::Ring: Send + 'static,
 {
-    /// Arms the plan's events on `child`, to start when it executes a program. Nothing here fails: what is refused is
-    /// told by [`finish`](Self::finish).
+    /// Arms the plan's events on `child`, to start when it executes a program. Nothing here fails: [`finish`](Self::finish)
+    /// reports the refusals.
     pub fn arm(kernel: K, plan: Plan, child: i32, options: CollectOptions) -> Collector<K> {
         let descriptors = Descriptors::room_for(plan.descriptors(options.cpus));
         let what = match &descriptors {
@@ -92,7 +92,7 @@ where
         Collector { kernel, plan, child: child as u32, what, _descriptors: descriptors.ok() }
     }
 
-    /// After the program has ended: what was counted.
+    /// The counts, after the program has ended.
     pub fn finish(self) -> CounterEvidence {
         let mut events: Vec<CounterEvent> = self.plan.wanted.iter().map(plan::Wanted::uncounted).collect();
         let missing = self.plan.missing;

@@ -5,9 +5,10 @@
 //!        its ring buffer ◀───────────────┴─ told to write there, too: what a thread had counted when it ended
 //! ```
 //!
-//! The clock stops while its group is off the PMU, so that it never samples counts that stand still; the sampler that
-//! finds where the time goes is another one and is not touched by it. Armed after that one, at its rate, the clock expires
-//! while that one's sample is taken, and costs no interrupt of its own, until context switches shift the two too far apart.
+//! The clock stops while its group is off the PMU, so that it never samples counts that do not advance. The sampler that finds
+//! where the time goes is another one and is not touched by it. The clock is armed after that sampler, at its rate. It
+//! therefore expires while the sampler takes its sample, and costs no interrupt of its own, until context switches shift the
+//! two too far apart.
 
 use std::collections::HashMap;
 use std::io;
@@ -37,7 +38,7 @@ const WITNESS: Flags = Flags {
 /// It leads a group and reads it.
 const CLOCK_FLAGS: Flags = Flags { readings: true, ..WITNESS };
 
-/// Bytes of a buffer, and the least that is tried where little memory may be locked.
+/// Bytes of a buffer, and the least that rprof tries if little memory may be locked.
 const RING_BYTES: usize = 128 << 10;
 const RING_BYTES_LEAST: usize = 8 << 10;
 
@@ -59,11 +60,11 @@ pub struct Everywhere<K: GroupKernel> {
     pub members: Vec<usize>,
     /// One a CPU.
     pub on_cpus: Vec<OpenGroup<K>>,
-    /// Clocks that tell how long the program was on these CPUs; where the group is open on all of them, it knows itself.
+    /// Clocks that measure how long the program was on these CPUs. A group that is open on all CPUs measures it itself.
     pub witnesses: Vec<K::Handle>,
 }
 
-/// What was opened.
+/// The events opened.
 pub struct Opened<K: GroupKernel> {
     /// In the order of the plan; those without any member left out.
     pub groups: Vec<Everywhere<K>>,
@@ -79,7 +80,7 @@ pub struct NoReadings(pub io::Error);
 /// a program.
 ///
 /// # Errors
-/// The clock with its readings is refused, or its buffer: then the program's sums may still be had.
+/// The kernel refuses the clock with its readings, or its buffer: then the program's sums may still be available.
 pub fn open<K: GroupKernel>(
     kernel: &K,
     plan: &Plan,
@@ -104,7 +105,7 @@ pub fn open<K: GroupKernel>(
                 Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {} // offline
                 Err(e) => return Err(NoReadings(e)),
             }
-            // What one CPU refuses is of no use on the others: a part of a count is a wrong count.
+            // An event that one CPU refuses is of no use on the others: a part of a count is a wrong count.
             everywhere.members.retain(|m| !opened.refused.contains_key(m));
         }
         let open = everywhere.members.clone();
@@ -165,10 +166,10 @@ fn largest_ring<K: GroupKernel>(kernel: &K, leader: &K::Handle) -> io::Result<K:
 }
 
 impl<K: GroupKernel> Opened<K> {
-    /// Whose each event id is.
+    /// The seat of each event id.
     ///
     /// # Errors
-    /// What the kernel answers.
+    /// The kernel's error.
     pub fn seats(&self, kernel: &K) -> io::Result<HashMap<u64, Seat>> {
         let mut seats = HashMap::new();
         for (group, everywhere) in self.groups.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Which events a run asks for, and which of them run together.
+//! The events that a run asks for, and their groups.
 
 use crate::counters::cpu::CpuId;
 use crate::counters::group::{self, Free, Schedule};
@@ -13,15 +13,15 @@ use crate::profile::evidence::counters::{CounterEvent, LeftOut};
 pub struct Wanted {
     /// From the table.
     pub event: Event,
-    /// Where it is opened; `None` if the kernel lists no such PMU.
+    /// The PMU that it is opened on; `None` if the kernel lists no such PMU.
     pub pmu: Option<Pmu>,
-    /// What the trust check says of it.
+    /// The verdict of the trust check.
     pub verdict: Verdict,
     /// Known before it is opened not to be had.
     pub refusal: Option<Refusal>,
-    /// Where its FLOPs differ from those of the counted pass.
+    /// How its FLOPs differ from those of the counted pass.
     pub caveat: Option<String>,
-    /// The FLOPs that it tells of and the others leave out.
+    /// The FLOPs that it shows and the others leave out.
     pub betrays: Option<LeftOut>,
 }
 
@@ -36,7 +36,7 @@ pub struct Group {
     pub constant: bool,
 }
 
-/// What to open.
+/// The events to open.
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
     /// Everything asked for.
@@ -59,14 +59,14 @@ pub fn tables_of(tables: &[EventTable], id: &CpuId) -> Vec<EventTable> {
     tables.iter().filter(fits).cloned().collect()
 }
 
-/// The tables of cores that the kernel lists a PMU of; all of them where it lists none.
+/// The tables of cores for which the kernel lists a PMU; all of them if it lists none.
 pub fn present<'t>(tables: &'t [EventTable], pmus: &[Pmu]) -> impl Iterator<Item = &'t EventTable> {
     let listed: Vec<bool> = tables.iter().map(|t| core_pmu(&t.cpu, pmus).is_some()).collect();
     let none = !listed.contains(&true);
     tables.iter().zip(listed).filter(move |(_, listed)| none || *listed).map(|(table, _)| table)
 }
 
-/// The events to ask for: FLOPs merged where that keeps them on the PMU better and no trust check speaks against it.
+/// The events to ask for: FLOPs merged if that keeps them on the PMU better and no trust check contradicts it.
 fn asked_for<'t>(
     table: &'t EventTable,
     pmu: Option<&Pmu>,
@@ -83,7 +83,7 @@ fn asked_for<'t>(
 }
 
 impl Plan {
-    /// Asks for the headline events of `tables`. `verdict` tells what is known of an event on a PMU.
+    /// Asks for the headline events of `tables`. `verdict` returns the verdict on an event on a PMU.
     pub fn new(
         tables: &[EventTable],
         pmus: &[Pmu],
@@ -162,9 +162,9 @@ fn sentence(text: &str) -> String {
 }
 
 impl Plan {
-    /// The plan for a program that may run on the CPUs `allowed`. Where none of its PMUs is on one of them (the kernel lists
-    /// the PMU of one kind of core and not that of the other) it opens nothing: what the program does there would be missing
-    /// from every sum, and a program that is only there would read 0.
+    /// The plan for a program that may run on the CPUs `allowed`. If none of its PMUs is on one of them (the kernel lists the
+    /// PMU of one kind of core and not that of the other), it opens nothing: the program's work there would be missing from
+    /// every sum, and a program that runs only there would read 0.
     pub fn for_a_program_on(mut self, allowed: &[u32]) -> Plan {
         let pmus: Vec<&Pmu> = self.wanted.iter().filter_map(|w| w.pmu.as_ref()).collect();
         let counts_on = |cpu: &u32| pmus.iter().any(|p| p.per_socket || p.cpus.is_empty() || p.cpus.contains(cpu));
@@ -185,7 +185,7 @@ impl Plan {
     pub fn descriptors(&self, cpus: u32) -> u64 {
         let of_group = |g: &Group| {
             let cpus = if g.cpus.is_empty() { cpus as usize } else { g.cpus.len() };
-            // its clock, and where it is on some CPUs only another that tells the time there
+            // its clock, and a second one that measures the time there if the group is on some CPUs only
             cpus * (1 + usize::from(!g.cpus.is_empty()) + g.members.len())
         };
         self.groups.iter().map(of_group).sum::<usize>() as u64

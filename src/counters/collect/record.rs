@@ -5,14 +5,14 @@ const LOST: u32 = 2;
 const READ: u32 = 8;
 const SAMPLE: u32 = 9;
 
-/// What a record says.
+/// The content of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record {
     /// A thread's group at a sample.
     Sample(Counts),
-    /// A thread has ended; its events are told in several records, of which any may be partial.
+    /// A thread has ended; several records give its events, and any of them may be partial.
     End(Counts),
-    /// The kernel had no room for so many records.
+    /// The kernel had no room for this many records.
     Lost(u64),
 }
 

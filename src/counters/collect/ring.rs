@@ -30,7 +30,7 @@ impl MappedRing {
     /// Maps the buffer of perf descriptor `fd`; `bytes` is a power of two of pages.
     ///
     /// # Errors
-    /// What `mmap` answers; EPERM where the limit of locked memory is reached.
+    /// The error of `mmap`; EPERM if the limit of locked memory is reached.
     pub fn map(fd: RawFd, bytes: usize) -> io::Result<MappedRing> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a fresh mapping at an address of the kernel's choice.

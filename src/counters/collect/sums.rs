@@ -1,4 +1,4 @@
-//! The program's sums alone, for kernels that do not tell the readings of inherited events: one event each, on any CPU.
+//! The program's sums alone, for kernels that do not report the readings of inherited events: one event each, on any CPU.
 
 use super::kernel::GroupKernel;
 use super::plan::Plan;
@@ -8,7 +8,7 @@ use crate::counters::kernel::{Flags, Scope};
 use crate::counters::open::{self, Opened};
 use crate::profile::evidence::counters::CounterEvent;
 
-/// Groups whose members fit together already are not divided again.
+/// Does not divide groups whose members fit together already.
 const AS_PLANNED: Free = Free { general: 64 };
 
 /// Open events, with the index in the plan of each group's members.

@@ -1,4 +1,4 @@
-//! The collection on a kernel that refuses, fails and shares as it is told.
+//! The collection on a kernel that refuses, fails and shares as the test sets it.
 
 use std::collections::BTreeMap;
 

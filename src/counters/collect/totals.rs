@@ -1,4 +1,4 @@
-//! The program's sums at its end, and what is left of them for its first thread.
+//! The program's sums at its end, and the remainder for its first thread.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ const SWITCHING: f64 = 0.98;
 /// A group's sums over all threads and CPUs: time enabled is unknown here, for it is the same on every CPU.
 ///
 /// # Errors
-/// A read failed or was short: what is left would be a part.
+/// A read failed or was short: the rest would be a part.
 pub fn read<K: GroupKernel>(kernel: &K, group: &Everywhere<K>) -> Result<GroupReading, Refusal> {
     let mut sum = GroupReading { values: vec![0; group.members.len()], ..GroupReading::default() };
     for open in &group.on_cpus {
@@ -31,8 +31,8 @@ pub fn read<K: GroupKernel>(kernel: &K, group: &Everywhere<K>) -> Result<GroupRe
     Ok(sum)
 }
 
-/// Adds the first thread's end to the readings of group `group`: it is not recorded, but it is what the sum has more than
-/// all other threads.
+/// Adds the first thread's end to the readings of group `group`. The kernel does not record it; it is the sum less all other
+/// threads.
 pub fn end_of_first(readings: &mut Vec<ThreadReading>, group: u32, total: &GroupReading, first: u32) {
     let mut rest = total.clone();
     let mut last: HashMap<u32, &ThreadReading> = HashMap::new();
@@ -64,10 +64,10 @@ pub fn end_of_first(readings: &mut Vec<ThreadReading>, group: u32, total: &Group
     readings.push(end);
 }
 
-/// How long the program was on the CPUs of a group that is on some of them only: nanoseconds, `None` for other groups.
+/// Nanoseconds that the program was on the CPUs of a group that is on some of them only; `None` for other groups.
 ///
 /// # Errors
-/// A clock could not be read.
+/// rprof could not read a clock.
 pub fn witnessed<K: GroupKernel>(kernel: &K, group: &Everywhere<K>) -> Result<Option<u64>, Refusal> {
     if group.witnesses.is_empty() {
         return Ok(None);
@@ -76,8 +76,8 @@ pub fn witnessed<K: GroupKernel>(kernel: &K, group: &Everywhere<K>) -> Result<Op
     group.witnesses.iter().map(read).sum::<Result<u64, Refusal>>().map(Some)
 }
 
-/// The sums of each member of a group, scaled by the share of the threads' time that the group was on the PMU.
-/// `witnessed_ns` is that time where the group's own does not tell it.
+/// The sums of each member of a group, scaled by the share of the threads' time that the group was on the PMU. `witnessed_ns`
+/// is that time if the group's own reading does not give it.
 pub fn totals(
     readings: &[ThreadReading],
     group: u32,

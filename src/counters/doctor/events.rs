@@ -17,7 +17,7 @@ const PERF_COUNT_SW_CPU_CLOCK: u64 = 0;
 /// Generic hardware events carry the type of one of several core PMUs in these bits of their config.
 const PMU_TYPE_SHIFT: u32 = 32;
 
-/// What an event would give, and what is done without it.
+/// The gain from an event, and the substitute without it.
 pub(super) struct Worth {
     pub(super) gain: &'static str,
     pub(super) instead: &'static str,
@@ -101,7 +101,7 @@ const DRIVER: &str = "switch the PMU on in the BIOS, and load the kernel's drive
 const DRIVER: &str = "switch the PMU on in the firmware, and load the kernel's driver: sudo modprobe -a arm-cmn \
                       arm_dmc620_pmu nvidia_cspmu; dmesg | grep -i 'perf\\|pmu' says what the kernel found";
 
-/// Short name and words for something that is tried on the cores of `pmu`, or on all of them.
+/// Short name and words for a test on the cores of `pmu`, or on all of them.
 fn of_cores(id: &str, what: &str, pmu: Option<&Pmu>) -> (String, String) {
     match pmu {
         None => (id.to_owned(), format!("{what} on the core PMU")),
@@ -152,7 +152,7 @@ pub fn flops<K: PerfKernel>(kernel: &K, tables: &[&EventTable], pmus: &[Pmu], gu
         finding
     };
     let mut findings: Vec<Finding> = tables.iter().map(one).collect();
-    // Kinds of cores that the kernel lists no PMU of have nothing to tell apart.
+    // The kernel lists no PMU for some kinds of cores: nothing distinguishes their findings.
     findings.dedup_by(|a, b| a.id == b.id);
     findings
 }
@@ -186,7 +186,7 @@ fn try_flops<K: PerfKernel>(kernel: &K, table: &EventTable, pmus: &[Pmu]) -> Res
     Ok(format!("{opened} events open; rprof events --check validates them{left_out}"))
 }
 
-/// A memory controller's PMU that the kernel lists and no table tells the events of.
+/// A memory controller's PMU that the kernel lists and for which no table has events.
 fn controller_without_table(tables: &[&EventTable], pmus: &[Pmu]) -> Option<Refusal> {
     const CONTROLLERS: [&str; 7] =
         ["uncore_imc", "uncore_imc_free_running", "amd_umc", "amd_df", "arm_cmn", "arm_dmc620", "nvidia_scf_pmu"];

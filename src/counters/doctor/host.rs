@@ -1,5 +1,5 @@
-//! What the passes need beside counters: tracing, executable memory, huge pages. Not physical page numbers: the cache model
-//! places pages pseudo-randomly whether they can be read or not.
+//! The requirements of the passes beside counters: tracing, executable memory, huge pages. Not physical page numbers: the cache
+//! model places pages pseudo-randomly whether they can be read or not.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! `rprof doctor`: tries what this host allows, and says for each what would enable it and what the report gains.
+//! `rprof doctor`: tries the features of this host, and says for each how to enable it and what the report gains.
 
 mod events;
 mod host;
@@ -26,17 +26,17 @@ use rights::Rights;
 pub struct Finding {
     /// Short name, stable; of several kinds of cores `flops.PMU`.
     pub id: String,
-    /// What was tried.
+    /// The feature tried.
     pub what: String,
     /// Whether it works.
     pub works: bool,
-    /// What the kernel answered.
+    /// The kernel's answer.
     pub answer: String,
-    /// The command or setting that would enable it; empty where it works or nothing would.
+    /// The command or setting that would enable it; empty if it works or if nothing would.
     pub enable: String,
-    /// What the report gains by it.
+    /// The report's gain from it.
     pub gain: &'static str,
-    /// What rprof does without it.
+    /// The substitute that rprof uses without it.
     pub instead: &'static str,
 }
 
@@ -83,7 +83,7 @@ fn diagnose<K: PerfKernel>(kernel: &K, cpu: Option<CpuId>, tables: &[EventTable]
     Diagnosis { cpu, table: listing::names(&tables), tier, findings }
 }
 
-/// The same with the running kernel, and what else the passes need.
+/// The same with the running kernel, and the other requirements of the passes.
 pub fn examine_this_host() -> Diagnosis {
     let mut diagnosis = examine(&Linux, Path::new("/sys"), Path::new("/proc"));
     diagnosis.findings.extend([
@@ -97,7 +97,7 @@ pub fn examine_this_host() -> Diagnosis {
     diagnosis
 }
 
-/// Capabilities that several findings ask for are given by one command, which each of them names.
+/// If several findings ask for capabilities, each of them names the one command that gives them all.
 fn give_together(findings: &mut [Finding]) {
     let lacks = |capability: &&str| {
         let command = itself::setcap(capability);

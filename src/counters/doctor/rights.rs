@@ -1,4 +1,4 @@
-//! What forbids an event: the kernel's setting, capabilities that are missing, or a filter of system calls.
+//! The cause that forbids an event: the kernel's setting, missing capabilities, or a filter of system calls.
 
 use std::fs;
 use std::path::Path;
@@ -7,15 +7,15 @@ use super::Finding;
 use crate::counters::itself;
 use crate::counters::refusal::{CONTAINER, Refusal};
 
-/// `CAP_SYS_ADMIN` and `CAP_PERFMON`, either of which stands above `perf_event_paranoid`.
+/// `CAP_SYS_ADMIN` and `CAP_PERFMON`, either of which overrides `perf_event_paranoid`.
 const CAPABILITIES: u64 = 1 << 21 | 1 << 38;
-/// What a process of the first user namespace has for its `uid_map`: capabilities in any other count for nothing here.
+/// The `uid_map` of a process of the first user namespace: capabilities in any other namespace have no effect here.
 const FIRST_NAMESPACE: [&str; 3] = ["0", "0", "4294967295"];
 
-/// What this process may do by the kernel's own rules.
+/// This process's rights by the kernel's own rules.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rights {
-    /// `kernel.perf_event_paranoid`; `None` where it cannot be read.
+    /// `kernel.perf_event_paranoid`; `None` if it cannot be read.
     paranoid: Option<i32>,
     /// It has one of [`CAPABILITIES`].
     capable: bool,
@@ -38,7 +38,7 @@ impl Rights {
         }
     }
 
-    /// Puts the command that helps into a finding which the kernel forbade.
+    /// Puts the command that helps into a finding that the kernel forbade.
     pub fn advise(self, finding: &mut Finding) {
         if !finding.works && finding.answer.ends_with(&Refusal::Forbidden.to_string()) {
             finding.enable = self.enable(greatest_paranoid(&finding.id));
@@ -67,7 +67,7 @@ impl Rights {
     }
 }
 
-/// The greatest `kernel.perf_event_paranoid` at which a user without capabilities may do what was tried.
+/// The greatest `kernel.perf_event_paranoid` at which a user without capabilities may do the tried operation.
 fn greatest_paranoid(id: &str) -> i32 {
     match id.split('.').next() {
         Some("dram") => 0,

@@ -1,8 +1,8 @@
-//! The kernels as exact instruction sequences, and what each was built to show.
+//! The kernels as exact instruction sequences, each with the bound that it was built to show.
 //!
-//! Every kernel is a function of its own, so that a profile shows one function a kernel. Vector kernels exist for
-//! AVX-512, AVX2 with FMA, and SSE2. What a kernel was built for is the only thing said about it here: how many FLOPs
-//! and bytes it makes is for the counted pass to find out.
+//! Every kernel is a function of its own, so that a profile shows one function a kernel. Vector kernels exist for AVX-512, AVX2
+//! with FMA, and SSE2. This module states only the intended bound of a kernel: the counted pass must find out how many FLOPs
+//! and bytes it makes.
 
 mod table;
 
@@ -36,7 +36,7 @@ pub struct Code {
     pub entry: Entry,
 }
 
-/// What a kernel was built to be bound by. Where the host decides, `expected` asks its ceilings.
+/// The bound that a kernel was built for. If it depends on the host, `expected` asks the host's ceilings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BuiltFor {
     /// This class on every host.
@@ -62,7 +62,7 @@ pub enum BuiltFor {
     Integer,
 }
 
-/// Where a kernel's data lies.
+/// The level that holds a kernel's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
     L1,
@@ -106,7 +106,7 @@ pub enum Team {
 pub struct Kernel {
     /// Its name, without the instruction set.
     pub name: &'static str,
-    /// What it was built to be bound by.
+    /// The bound that it was built for.
     pub built_for: BuiltFor,
     /// Its data.
     pub data: Data,

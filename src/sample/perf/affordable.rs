@@ -8,8 +8,8 @@ use super::open::{Opened, Terms, greatest_rate, open_on, wanted};
 use super::{price, probe};
 use crate::sample::SampleOptions;
 
-/// Opens the event on `child` and all it will create, with the usual rate or, where that would be dear, a lower one if none is
-/// asked for. The error is the last refusal.
+/// Opens the event on `child` and all it will create, at the usual rate. If no rate is asked for and the usual one costs too
+/// much, takes a lower one. The error is the last refusal.
 pub(super) fn open(child: Pid, options: &SampleOptions) -> io::Result<Opened> {
     let opened = open_on(wanted(probe::cycles_interrupt(), options, greatest_rate()), child)?;
     let terms = opened.terms;

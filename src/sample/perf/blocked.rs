@@ -1,6 +1,6 @@
-//! Looks at threads that are blocked, which take no samples: now and then, where `/proc` tells in which system call they are.
+//! Looks at blocked threads, which take no samples: from time to time it reads their system calls from `/proc`.
 //!
-//! Each look stands for the time since the one before. The distances are random, so that no program's rhythm is theirs.
+//! Each look represents the time since the previous one. The distances are random, so that they follow no program's rhythm.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,7 +14,7 @@ use crate::sample::thread_files::BlockedAt;
 
 /// The mean distance of two looks.
 const EVERY_NS: u64 = 20_000_000;
-/// A look at this many threads at most costs rprof 1 to 2 % of a CPU; of more, they take turns.
+/// A look at this many threads at most costs rprof 1 to 2 % of a CPU; more threads take turns.
 const AT_ONCE: usize = 8;
 /// Stack bytes that are read of each.
 const STACK_BYTES: u32 = 4096;

@@ -1,8 +1,8 @@
 //! Emptying the ring buffers of all CPUs into one sequence ordered by time.
 //!
-//! Each buffer is in order, but a mapping made on one CPU may belong to a sample taken on another. A round of reading
-//! yields, in order, what was written before the round began; what is newer waits for the next round, when every buffer
-//! that could hold something older has been read.
+//! Each buffer is in order, but a mapping made on one CPU may belong to a sample taken on another. A round of reading yields,
+//! in order, the records written before the round began. Newer records wait for the next round, when every buffer that could
+//! hold an older one has been read.
 
 use perf_event::Sampler;
 
@@ -11,7 +11,7 @@ use super::event::{Event, Reader};
 /// A record's time is taken before the record can be read; it is readable at most this much later.
 const COMMIT_NS: u64 = 1_000_000;
 
-/// The buffers and what was read too early.
+/// The buffers and the records read too early.
 pub(super) struct Drain {
     rings: Vec<Sampler>,
     reader: Reader,
@@ -29,7 +29,7 @@ impl Drain {
         &self.rings
     }
 
-    /// Reads all buffers at time `now_ns` and hands over, in order of time, what can be in order already; everything if
+    /// Reads all buffers at time `now_ns` and passes on, in order of time, the records whose order is final; all records if
     /// `now_ns` is `u64::MAX`.
     pub fn round(&mut self, now_ns: u64, take: impl FnMut(Event)) {
         self.read();

@@ -16,7 +16,7 @@ pub(super) struct Event {
     pub kind: Kind,
 }
 
-/// What a record says.
+/// The content of a record.
 #[derive(Debug)]
 pub(super) enum Kind {
     /// Executable memory was mapped.
@@ -61,7 +61,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Reads a record; `None` for kinds that tell us nothing, and for damaged ones.
+    /// Reads a record; `None` for kinds that rprof does not use, and for damaged ones.
     pub fn read(&mut self, record: &Record, config: &ParseConfig<Native>) -> Option<Event> {
         let (kind, misc) = (record.ty(), record.misc());
         let size = u16::try_from(record.len() + HEADER_BYTES).ok()?;
@@ -72,7 +72,7 @@ impl Reader {
         record.data().iter().for_each(|part| self.scratch.extend_from_slice(part));
         let mut parser = Parser::new(&self.scratch[..], config.clone());
         if kind == RECORD_SWITCH {
-            // Nothing but its metadata, which the parser of whole records does not expect.
+            // Only its metadata, which the parser of whole records does not expect.
             let (_, metadata) = parser.parse_metadata().ok()?;
             return switch(&metadata);
         }
@@ -164,7 +164,7 @@ impl<'a> Visitor<'a> for ToEvent {
             cpu: r.cpu(),
             registers,
             stack: r.stack_user().map(<[u8]>::to_vec).unwrap_or_default(),
-            // Values this high are no addresses but mark whose frames follow.
+            // Values this high are no addresses; they mark the kind of the frames that follow.
             chain: chain.iter().copied().filter(|a| *a < CONTEXT_MAX).collect(),
         };
         Some(Event { time_ns: r.time()?, kind: Kind::Sample(Box::new(sample)) })

@@ -17,8 +17,8 @@ use crate::tracee::markers::find;
 pub(super) struct Held(Pid);
 
 impl Held {
-    /// Prepares that for a child at the gate whose program at `path` has markers. `None` where it has none, or where that
-    /// could change the program: it gets no privileges of its file's owner while it is traced.
+    /// Prepares that for a child at the gate whose program at `path` has markers. `None` if it has none, or if holding could
+    /// change the program: a traced program gets no privileges of its file's owner.
     pub fn prepare(child: Pid, path: &Path) -> Option<Held> {
         if find::markers(path).ok()?.is_empty() || gains_privileges(path) {
             return None;
@@ -41,7 +41,7 @@ impl Held {
     }
 }
 
-/// Whether the kernel gives whoever executes the file rights that we may not have.
+/// Whether the kernel gives a process that executes the file rights that we may not have.
 fn gains_privileges(path: &Path) -> bool {
     let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return true };
     // SAFETY: two C strings; no buffer, as its size is 0.

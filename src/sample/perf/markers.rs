@@ -1,10 +1,10 @@
-//! Which marker functions the processes of the run have, and what records of their calls say.
+//! The marker functions of the processes of the run, and the marks in the records of their calls.
 //!
 //! ```text
 //!  mapping ─ markers of its file ─▶ setter ─▶ rings of the samples ─▶ period 1, at a marker: a call ─▶ Mark
 //! ```
 //!
-//! The records stand in the rings of the samples, so that both are in one order.
+//! The records are in the rings of the samples, so that both are in one order.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -27,17 +27,17 @@ use crate::tracee::memory::Memory;
 /// Calls that are remembered of a process.
 const MOST_KNOWN: usize = 4096;
 
-/// What was set, and what is known of the processes that it was set in.
+/// The breakpoints and uprobes set, and the processes that they are set in.
 #[derive(Debug)]
 pub(super) struct Markers {
     setter: Setter,
     outlet: Outlet,
     set: Vec<Counter>,
     files: HashMap<String, ElfFile>,
-    /// Files whose markers have uprobes, which are those of every process that maps them.
+    /// Files whose markers have uprobes; these apply to every process that maps them.
     probed: HashSet<PathBuf>,
     processes: HashMap<u32, Process>,
-    /// Interfaces whose calls are not seen, and why.
+    /// Interfaces whose calls rprof does not see, with the reason.
     pub refused: BTreeMap<Api, String>,
 }
 
@@ -48,7 +48,7 @@ struct ElfFile {
     path: PathBuf,
 }
 
-/// What a record in the rings is.
+/// The kind of a record in the rings.
 pub(super) enum Seen {
     /// A sample.
     Sample,
@@ -63,7 +63,7 @@ pub(super) enum Seen {
 struct Found {
     /// Offset in the file.
     offset: u64,
-    /// Where a process has it, if it is mapped already.
+    /// Its address in a process, if it is mapped already.
     address: Option<u64>,
     marker: Marker,
 }
@@ -75,7 +75,7 @@ struct Process {
     /// (file, bias).
     modules: Vec<(String, u64)>,
     memory: Option<Memory>,
-    /// What calls said, for those that are read after the process is gone.
+    /// The marks of calls, for those that rprof reads after the process is gone.
     known: HashMap<Call, Mark>,
 }
 
@@ -105,12 +105,12 @@ impl Markers {
         }
     }
 
-    /// Whether a stop at the beginning of the program is of use: breakpoints need its addresses.
+    /// Whether a stop at the start of the program is of use: breakpoints need its addresses.
     pub fn want_a_stop(&self) -> bool {
         self.setter == Setter::Breakpoint
     }
 
-    /// A file was mapped as code: sees to it that calls of its markers are recorded in all threads of the process.
+    /// A file was mapped as code: makes records of calls of its markers in all threads of the process.
     pub fn mapped(&mut self, pid: u32, start: u64, file_offset: u64, path: &str) {
         if !path.starts_with('/') || path.starts_with("//") {
             return;
@@ -128,7 +128,7 @@ impl Markers {
         }
     }
 
-    /// Sets what is missing for the markers of a file, by interface, and enters those that are mapped.
+    /// Sets the missing uprobes or breakpoints for the markers of a file, by interface, and enters those that are mapped.
     fn set_all(&mut self, pid: u32, path: &str, markers: BTreeMap<Api, Vec<Found>>) {
         let Some(inside) = self.files.get(path).map(|file| file.path.clone()) else { return };
         let is_probed = self.probed.contains(&inside);
@@ -149,10 +149,10 @@ impl Markers {
         }
     }
 
-    /// Sees to records of calls of all these functions.
+    /// Sets up records of calls of all these functions.
     ///
     /// # Errors
-    /// Why they cannot be had.
+    /// Why this is not possible.
     fn set_interface(&mut self, pid: u32, path: &Path, functions: &[Found]) -> Result<(), String> {
         let has = self.processes.get(&pid).map_or(0, |p| p.markers.len());
         if functions.len() > self.setter.room().saturating_sub(has) {
@@ -193,7 +193,7 @@ impl Markers {
         Ok(())
     }
 
-    /// A process was forked; it has what its parent has.
+    /// A process was forked; it has the same mappings as its parent.
     pub fn forked(&mut self, parent: u32, child: u32) {
         if let Some(process) = self.processes.get(&parent) {
             let copy =
@@ -202,14 +202,14 @@ impl Markers {
         }
     }
 
-    /// A process executed a program: what it had mapped is gone. What was seen of the new one before this record stays.
+    /// A process executed a program: its old mappings are gone. Mappings of the new one seen before this record stay.
     pub fn executed(&mut self, pid: u32) {
         if let Some(process) = self.processes.get_mut(&pid) {
             process.memory = None;
         }
     }
 
-    /// What a sample is. A call counts as a period of 1.
+    /// The kind of a sample. A call counts as a period of 1.
     pub fn look(&mut self, sample: &RawSample) -> Seen {
         if sample.period != 1 || sample.kernel {
             return Seen::Sample;
@@ -257,7 +257,7 @@ impl ElfFile {
         ElfFile { layout: ElfLayout::read(&path).ok(), markers, path }
     }
 
-    /// Its markers by interface; with their addresses where it is mapped with this bias.
+    /// Its markers by interface; with their addresses if it is mapped with this bias.
     fn by_interface(&self, bias: Option<u64>) -> BTreeMap<Api, Vec<Found>> {
         let mut found: BTreeMap<Api, Vec<Found>> = BTreeMap::new();
         for &(at, marker) in &self.markers {
@@ -270,7 +270,7 @@ impl ElfFile {
     }
 }
 
-/// What the files of a process have at an address.
+/// The bytes that the files of a process have at an address.
 fn from_files(files: &HashMap<String, ElfFile>, modules: &[(String, u64)], at: u64, buffer: &mut [u8]) -> usize {
     for (name, bias) in modules {
         let Some(file) = files.get(name) else { continue };

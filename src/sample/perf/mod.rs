@@ -42,13 +42,13 @@ const ROUND: Duration = Duration::from_millis(100);
 const ROUND_AT_THE_BEGINNING: Duration = Duration::from_millis(1);
 const BEGINNING: Duration = Duration::from_millis(50);
 
-/// The same where the program's exit cannot be polled for.
+/// The same if rprof cannot poll for the program's exit.
 const ROUND_WITHOUT_EXIT_DESCRIPTOR: Duration = Duration::from_millis(5);
 
 /// Time between two looks at the threads' affinity.
 const AFFINITY_EVERY: Duration = Duration::from_secs(1);
 
-/// A sampler that is armed and starts when the program does.
+/// An armed sampler that starts when the program does.
 pub(super) struct Armed(Opened);
 
 /// Arms the sampler on a child at the gate. The error is the kernel's refusal; the child is as it was.

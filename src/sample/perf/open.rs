@@ -8,7 +8,7 @@
 //!  1 kHz ─(an interrupt is dear here)─▶ a rate that costs little
 //! ```
 //!
-//! What the host grants is found out by trying; `perf_event_paranoid` and its kin are not read.
+//! rprof tries what the host grants; it does not read `perf_event_paranoid` and the like.
 
 use std::io;
 
@@ -21,11 +21,11 @@ use crate::tracee::sampling_clock;
 
 use crate::sample::SampleOptions;
 
-/// The deepest frame-pointer chain that the kernel is asked for.
+/// The deepest frame-pointer chain that rprof asks the kernel for.
 const CHAIN_DEPTH: u16 = 127;
 
-/// Bytes of a ring buffer: as large as may be locked for root, and within the default of `perf_event_mlock_kb` (516 KiB per
-/// CPU) for others.
+/// Bytes of a ring buffer: for root as large as may be locked, and for others within the default of `perf_event_mlock_kb` (516
+/// KiB per CPU).
 const RING_BYTES_ROOT: usize = 2 << 20;
 const RING_BYTES_USER: usize = 512 << 10;
 const RING_BYTES_LEAST: usize = 32 << 10;
@@ -59,7 +59,7 @@ pub(super) struct Opened {
     pub terms: Terms,
 }
 
-/// What is tried first. `greatest_rate`: of an event that the kernel limits, which its own timer's is not.
+/// The first terms to try. `greatest_rate`: for an event whose rate the kernel limits; it does not limit that of its own timer.
 pub(super) fn wanted(cycles_interrupt: bool, options: &SampleOptions, greatest_rate: f64) -> Terms {
     let trigger = if cycles_interrupt { Trigger::Cycles } else { Trigger::CpuClock };
     let highest_hz = options.highest_hz();
@@ -67,7 +67,7 @@ pub(super) fn wanted(cycles_interrupt: bool, options: &SampleOptions, greatest_r
     Terms { trigger, kernel: true, frequency_hz, build_id: true, stack_bytes: options.stack_bytes }
 }
 
-/// The same on these terms, or what the host grants of them.
+/// The same on these terms, or on the best terms that the host grants.
 pub(super) fn open_on(terms: Terms, child: Pid) -> io::Result<Opened> {
     let ring_bytes = if nix::unistd::geteuid().is_root() { RING_BYTES_ROOT } else { RING_BYTES_USER };
     let (rings, terms) = granted(terms, ring_bytes, |terms, ring_bytes| open_everywhere(child, terms, ring_bytes))?;
@@ -75,7 +75,7 @@ pub(super) fn open_on(terms: Terms, child: Pid) -> io::Result<Opened> {
     Ok(Opened { rings, cpus, terms })
 }
 
-/// What `open` yields on these terms or, as long as it refuses, on the next lower ones; with the terms that it took.
+/// The result of `open` on these terms or, as long as it refuses, on the next lower ones; with the terms that it took.
 fn granted<T>(
     mut terms: Terms,
     mut ring_bytes: usize,
@@ -101,7 +101,7 @@ fn granted<T>(
 /// The same event on the calling thread alone, to be enabled by it.
 pub(super) fn on_this_thread(terms: Terms) -> io::Result<Sampler> {
     let room = (4 * terms.stack_bytes as usize).next_power_of_two().max(RING_BYTES_LEAST);
-    // Nobody is woken up: a ring of that size is never full.
+    // No wake-up is needed: a ring of that size is never full.
     let mut b = builder(nix::unistd::gettid(), 0, terms, 2 * RING_BYTES_ROOT);
     b.any_cpu().inherit(false).enable_on_exec(false);
     b.build()?.sampled(room)
@@ -133,7 +133,7 @@ fn open_everywhere(child: Pid, terms: Terms, ring_bytes: usize) -> Result<Vec<(u
     }
 }
 
-/// What every sample holds.
+/// The fields of every sample.
 const SAMPLED: SampleFlag = SampleFlag::IP
     .union(SampleFlag::TID)
     .union(SampleFlag::TIME)
@@ -210,7 +210,7 @@ fn is_denied(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM))
 }
 
-/// The kernel's present limit for frequencies, which it refuses to exceed.
+/// The kernel's present limit for frequencies; it refuses any above.
 pub(super) fn greatest_rate() -> f64 {
     let limit = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate");
     limit.ok().and_then(|s| s.trim().parse().ok()).unwrap_or(f64::INFINITY)
@@ -224,8 +224,8 @@ mod tests {
         SampleOptions { frequency_hz: Some(4000.0), ..SampleOptions::default() }
     }
 
-    /// (trigger, kernel, build ids) of what is tried in turn by a host that grants an event if `grants` says so and else
-    /// refuses with the error number that it gives; the last one is what was opened.
+    /// (trigger, kernel, build ids) of the terms tried in turn on a host that grants an event if `grants` says so and else
+    /// refuses with the error number that it gives; the last one was opened.
     fn tried(first: Terms, refuses: impl Fn(Terms) -> Option<i32>) -> Vec<(Trigger, bool, bool)> {
         let mut tried = Vec::new();
         let opened = granted(first, RING_BYTES_USER, |terms, _| {
@@ -256,7 +256,7 @@ mod tests {
             _ => Some(libc::EBUSY),
         });
         assert_eq!(busy, [(cpu, true, true), (cpu, false, true), (clock, true, true)]);
-        // What may not be opened at all is no reason to try another.
+        // An event that may not be opened at all is no reason to try another.
         assert_eq!(
             granted(cycles, RING_BYTES_USER, |_, _| Err::<(), _>(Refusal::Open(io::Error::from_raw_os_error(
                 libc::EPERM

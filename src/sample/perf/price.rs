@@ -1,17 +1,17 @@
-//! What a sample costs the program here, and at which rate that is little. In a virtual machine an interrupt of a timer takes
-//! ten times as long as on bare metal (measured: 12 to 20 µs), and at 1 kHz more than 1 % of the program's time.
+//! The cost of a sample to the program on this host, and the rate at which it is small. In a virtual machine a timer interrupt
+//! takes ten times as long as on bare metal (measured: 12 to 20 µs), and at 1 kHz more than 1 % of the program's time.
 
 use std::time::{Duration, Instant};
 
 use super::open::{Terms, greatest_rate, on_this_thread};
 use crate::sample::USUAL_HZ;
 
-/// The part of a program's time that its samples may take. What they leave behind (cold caches) is not measured, so it stays
+/// The part of a program's time that its samples may take. Their after-effects (cold caches) are not measured, so it stays
 /// below the promise of 1 %.
 const SHARE: f64 = 0.009;
 /// Rates to choose from: few, so that the runs of a program on one host have the same.
 const RATES: [f64; 6] = [USUAL_HZ, 700.0, 500.0, 350.0, 250.0, 100.0];
-/// How many samples are taken of this thread to find out, and how many per second if the kernel allows that.
+/// The number of samples of this thread for the measurement, and their rate per second if the kernel allows it.
 const SAMPLES: usize = 48;
 const TRIAL_HZ: f64 = 4000.0;
 /// How often it is tried: another thread may have the CPU.
@@ -19,12 +19,12 @@ const TRIALS: usize = 5;
 /// Between two readings of the clock nothing shorter is an interrupt.
 const SHORTEST: Duration = Duration::from_nanos(400);
 
-/// The highest of our rates at which samples on those terms cost little; `None` if that cannot be found out.
+/// The highest of our rates at which samples on those terms cost little; `None` if the measurement fails.
 pub(super) fn affordable_rate(terms: Terms) -> Option<f64> {
     (0..TRIALS).find_map(|_| price(gaps(terms)?)).map(rate_at)
 }
 
-/// Samples this thread, which does nothing but read the clock: the gaps between two readings.
+/// Samples this thread, which only reads the clock: the gaps between two readings.
 fn gaps(terms: Terms) -> Option<Vec<Duration>> {
     let frequency_hz = TRIAL_HZ.min(greatest_rate().max(USUAL_HZ));
     let trial = Duration::from_secs_f64(SAMPLES as f64 / frequency_hz);
@@ -39,7 +39,7 @@ fn gaps(terms: Terms) -> Option<Vec<Duration>> {
             continue;
         }
         gaps.push(now - before);
-        // Room for the next samples, which would cost less if they were lost.
+        // Room for the next samples, which would cost less if the kernel dropped them.
         while sampler.next_record().is_some() {}
         before = Instant::now();
     }
@@ -51,7 +51,7 @@ fn gaps(terms: Terms) -> Option<Vec<Duration>> {
 fn price(mut gaps: Vec<Duration>) -> Option<Duration> {
     gaps.sort_unstable();
     let longest = gaps.split_off(gaps.len().saturating_sub(SAMPLES));
-    // An event that hardly ever interrupts tells nothing.
+    // An event that hardly ever interrupts gives no price.
     (longest.len() * 2 >= SAMPLES).then(|| longest[longest.len() / 2])
 }
 

@@ -1,10 +1,10 @@
-//! How calls of marker functions make records: by uprobes where we may set them, else by hardware breakpoints.
+//! How calls of marker functions make records: by uprobes if we may set them, else by hardware breakpoints.
 //!
-//! A uprobe needs CAP_PERFMON, and is set in the file: every process that has it mapped makes records, of which those of others are
-//! left out. The kernel puts a trap into the process's copy of the function's page, which the program does not notice unless
-//! it reads its own code. A breakpoint needs no right, and the processor's debug registers; there are four. In virtual machines
-//! these are not used: on some, debug exceptions come without their cause when several threads have breakpoints, and the
-//! kernel then ends the program by SIGTRAP (measured: once in some hundred thousand calls).
+//! A uprobe needs CAP_PERFMON, and is set in the file: every process that has it mapped makes records, and rprof leaves out
+//! those of other processes. The kernel puts a trap into the process's copy of the function's page; the program does not notice
+//! it unless it reads its own code. A breakpoint needs no right, but one of the processor's four debug registers. rprof does
+//! not use breakpoints in virtual machines: on some, debug exceptions come without their cause when several threads have
+//! breakpoints, and the kernel then ends the program by SIGTRAP (measured: once in some hundred thousand calls).
 
 use std::ffi::CString;
 use std::io;
@@ -22,7 +22,7 @@ const SET_OUTPUT: libc::c_ulong = 0x2405;
 /// Debug registers of a processor.
 const REGISTERS: usize = 4;
 
-/// What makes a record of a call.
+/// The mechanism that makes a record of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Setter {
     /// A uprobe; with the number of the kernel's event source.
@@ -40,11 +40,11 @@ pub(super) struct Place<'p> {
     pub path: &'p Path,
     /// Offset in that.
     pub offset: u64,
-    /// Where a process has it, if it is mapped already.
+    /// Its address in a process, if it is mapped already.
     pub address: Option<u64>,
 }
 
-/// Where and how records are made.
+/// The rings and the way in which records are made.
 #[derive(Debug)]
 pub(super) struct Outlet {
     /// (CPU, its ring).
@@ -54,7 +54,7 @@ pub(super) struct Outlet {
 }
 
 impl Setter {
-    /// What this host allows, as far as that is known before something is set.
+    /// The mechanism that this host allows, as far as that is known before something is set.
     pub fn of_host() -> Setter {
         let source = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type");
         match source.ok().and_then(|s| s.trim().parse().ok()) {
@@ -63,7 +63,7 @@ impl Setter {
         }
     }
 
-    /// What is left where the kernel refuses uprobes.
+    /// The mechanism that remains if the kernel refuses uprobes.
     pub fn without_uprobes() -> Setter {
         #[cfg(target_arch = "x86_64")]
         let is_guest = raw_cpuid::CpuId::new().get_feature_info().is_none_or(|features| features.has_hypervisor());

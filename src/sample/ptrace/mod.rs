@@ -23,8 +23,8 @@ use super::{SampleError, SampleOptions, Timed, bare, survivors};
 
 use observer::Observer;
 
-/// Releases the child, and samples until its first process has exited. Where ptrace is refused, too, the program runs
-/// without being sampled unless ptrace was asked for by name.
+/// Releases the child, and samples until its first process has exited. If ptrace is refused, too, the program runs without
+/// being sampled unless the user asked for ptrace by name.
 pub(super) fn run(child: Gated, options: &SampleOptions) -> Result<Timed, SampleError> {
     let trace = || -> Result<Timed, SampleError> {
         seat::be_quick();

@@ -5,9 +5,10 @@
 //!                      └ blocked? ─▶ /proc/…/syscall, stack copy ─▶ unwind
 //! ```
 //!
-//! A thread that had no CPU when the tick was due (it waited for one) is recorded as off the CPU: where the scheduler takes
-//! threads off is no fair sample of where they compute. All threads of a tick are asked before the first is waited for, so their samples belong to one moment and carry the
-//! same time. Signals and job control pass through untouched.
+//! A thread that had no CPU when the tick was due (it waited for one) is recorded as off the CPU: the places at which the
+//! scheduler takes threads off are no fair sample of the places at which they compute. The sampler asks all threads of a tick
+//! to stop before it waits for the first, so their samples belong to one moment and carry the same time. Signals and job
+//! control pass through untouched.
 
 use std::time::{Duration, Instant};
 
@@ -33,17 +34,17 @@ const BLOCKED_EVERY_NS: u64 = 20_000_000;
 /// How long a tick may stay open.
 const STUCK_NS: u64 = 100_000_000;
 
-/// For how long stops are awaited without giving the CPU away: a stop takes less than waking up does.
+/// Time for which the thread polls for stops without giving the CPU away: a stop takes less than waking up does.
 const EAGER: Duration = Duration::from_micros(30);
 
-/// What the tracing thread works with.
+/// The state of the tracing thread.
 pub(super) struct Observer {
     first: u32,
     tracees: Tracees,
     pub recorder: Recorder,
     context: Context,
     pub pace: Pace,
-    /// The tick whose stops are still awaited, and what it has cost so far.
+    /// The tick that still waits for stops, and its cost so far.
     open_tick: Option<Tick>,
     next_tick_ns: u64,
     ended: Option<Reaped>,
@@ -93,8 +94,8 @@ impl Observer {
         self.tracees.tids()
     }
 
-    /// Handles what has happened, waiting for it until a signal comes; makes a tick if it is due. Returns the time to the
-    /// next one if that was set anew, `None` as long as the old time holds. False in `.1`: nobody is traced any more.
+    /// Handles the events so far, waiting for them until a signal comes; makes a tick if it is due. Returns the time to the
+    /// next one if it set that anew, `None` as long as the old time holds. False in `.1`: no thread is traced any more.
     pub fn step(&mut self) -> (Option<Duration>, bool) {
         match self.wait() {
             Waited::Nobody => return (None, false),
@@ -177,7 +178,7 @@ impl Observer {
         self.close_tick();
     }
 
-    /// Ends the open tick if nobody is awaited.
+    /// Ends the open tick if it waits for no thread any more.
     fn close_tick(&mut self) {
         let Some(tick) = self.open_tick.take_if(|t| t.awaited == 0) else { return };
         let own_s = own_cpu_time().as_secs_f64() - tick.started_cpu_s;

@@ -1,13 +1,13 @@
 //! How often to stop the program: as often as asked for, but no more than its share of the program's time allows.
 //!
-//! A stop costs the program the time for which it is stopped and, where it has use for every CPU, the CPU time that the
-//! sampler itself takes. Both are measured at each tick:
-//! `period ≥ cost of a tick / (SHARE × threads stopped in it)`, with the cost smoothed over some ticks.
+//! A stop costs the program the time for which it is stopped. If the program has use for every CPU, it also costs the CPU time
+//! that the sampler itself takes. Both are measured at each tick: `period ≥ cost of a tick / (SHARE × threads stopped in it)`,
+//! with the cost smoothed over some ticks.
 
 use std::time::Duration;
 
-/// The share of the program's time that stops may take. What they leave behind (cold caches, a moved thread) is not
-/// measured, so it stays below the promise of 5 %.
+/// The share of the program's time that stops may take. Their after-effects (cold caches, a moved thread) are not measured, so
+/// it stays below the promise of 5 %.
 const SHARE: f64 = 0.025;
 
 /// Weight of the newest tick in the smoothed cost.
@@ -16,7 +16,8 @@ const NEWEST: f64 = 0.1;
 /// The first period, before any cost is known.
 const FIRST: Duration = Duration::from_millis(5);
 
-/// The longest period: how late the end of a wait is noticed, and how rarely a program of many threads is looked at.
+/// The longest period: the greatest delay until the end of a wait is noticed, and between two looks at a program of many
+/// threads.
 const LONGEST: Duration = Duration::from_millis(100);
 
 /// The rate controller.
@@ -45,8 +46,8 @@ impl Pace {
         affordable.max(self.shortest_s).min(LONGEST.as_secs_f64())
     }
 
-    /// The time to the next tick: evenly distributed within a quarter of the mean, so that no rhythm of the program's can
-    /// fall in with ours.
+    /// The time to the next tick: evenly distributed within a quarter of the mean, so that it cannot synchronize with a rhythm
+    /// of the program.
     pub fn next(&mut self) -> Duration {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;

@@ -1,17 +1,17 @@
-//! Where and how urgently the tracing thread runs.
+//! The tracing thread's CPU and priority.
 //!
 //! On its own CPU the thread displaces one of the program's. A scheduler that preempts lazily lets that one go on to its next
-//! system call first; then the moment of sampling depends on what is sampled. A real-time thread displaces it at once. Where
-//! that is not allowed, the displaced thread's sample is dropped if the tick came late, and the next tick comes from
-//! another CPU.
+//! system call first; then the moment of sampling depends on the sampled code. A real-time thread displaces it at once. If the
+//! host does not allow that, the sampler drops the displaced thread's sample if the tick came late, and makes the next tick
+//! from another CPU.
 
 use crate::tracee::affinity::{self, current_cpu};
 
 /// A tick this late, in nanoseconds, has been waited for.
 const LATE_NS: u64 = 150_000;
 
-/// Asks the scheduler to run the calling thread as soon as it has something to do. The program stands still while this
-/// thread, told of a stop, waits for a CPU.
+/// Asks the scheduler to run the calling thread as soon as it has something to do. The program is stopped while this thread,
+/// woken by a stop, waits for a CPU.
 pub(super) fn be_quick() {
     let priority = libc::sched_param { sched_priority: 1 };
     // SAFETY: both take integers and a live structure; 0 is the calling thread. Failing means that we may not.
@@ -36,7 +36,7 @@ impl Seat {
         Seat { cpus: seat.cpus(), seat }
     }
 
-    /// A thread that waited for us during a tick that came `late_ns` after it was due cannot be sampled fairly.
+    /// Whether a thread waited for us during a tick that came `late_ns` after it was due: it cannot be sampled fairly.
     pub fn displaced(&self, late_ns: u64, waited_ns: u64) -> bool {
         self.cpus > 1 && late_ns > LATE_NS && waited_ns > 0
     }

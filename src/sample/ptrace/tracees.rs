@@ -14,7 +14,7 @@ use crate::sample::thread_files::{Activity, ThreadFiles};
 pub(super) struct Tracee {
     /// Its process.
     pub pid: u32,
-    /// It runs as far as ptrace is concerned; `None` while job control has it stopped.
+    /// It runs as far as ptrace is concerned; `None` while job control has stopped it.
     pub running: Option<Running>,
     /// It was asked to stop for a sample.
     pub asked: Option<Asked>,
@@ -23,7 +23,7 @@ pub(super) struct Tracee {
     files: ThreadFiles,
 }
 
-/// What was known when a thread was asked to stop; times in nanoseconds of CLOCK_MONOTONIC.
+/// The facts known when a thread was asked to stop; times in nanoseconds of CLOCK_MONOTONIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Asked {
     /// When the tick was due.
@@ -43,8 +43,8 @@ impl Asked {
         }
     }
 
-    /// The thread was on a CPU when the tick was due. A wait is accounted when it ends, so one that began before the tick
-    /// is longer than the time since; one that is shorter began with our own waking up on the thread's CPU.
+    /// The thread was on a CPU when the tick was due. The kernel accounts a wait when it ends, so a wait that began before the
+    /// tick is longer than the time since. A shorter one began when we woke up on the thread's CPU.
     pub fn was_on_cpu(&self, now_ns: u64, queued_ns: Option<u64>) -> bool {
         self.waited_ns(queued_ns) <= now_ns.saturating_sub(self.due_ns)
     }
@@ -56,7 +56,7 @@ pub(super) struct Tracees {
     threads: HashMap<u32, Tracee>,
 }
 
-/// Where a new thread comes from.
+/// The origin of a new thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Origin {
     /// Its process.
@@ -66,8 +66,8 @@ pub(super) struct Origin {
 }
 
 impl Tracees {
-    /// Enters a thread that its creator tells of; `None` if it was known, or if it has ended already: of two threads'
-    /// events the kernel may hand over the later one first.
+    /// Enters a thread that its creator reports; `None` if it was known, or if it has ended already: of two threads' events the
+    /// kernel may report the later one first.
     pub fn announced(&mut self, tid: u32) -> Option<Origin> {
         read_status(Pid::from_raw(tid as i32)).ok().and_then(|_| self.enter(tid))
     }
@@ -119,12 +119,12 @@ impl Tracees {
 }
 
 impl Tracee {
-    /// What it is doing.
+    /// Its activity.
     pub fn activity(&self) -> Activity {
         if self.running.is_some() { self.files.activity() } else { Activity::Other }
     }
 
-    /// The files that tell about it.
+    /// The `/proc` files about it.
     pub fn files(&self) -> &ThreadFiles {
         &self.files
     }

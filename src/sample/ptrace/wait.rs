@@ -6,14 +6,14 @@ use nix::unistd::Pid;
 use crate::sample::reap::Reaped;
 use crate::tracee::wait::{self, Event};
 
-/// What a wait brought.
+/// The result of a wait.
 #[derive(Debug)]
 pub(super) enum Waited {
     /// Something happened to a thread; if it ended, the CPU time of its process and those that it waited for.
     Event(Event, Reaped),
     /// A signal, such as the timer's, or nothing to report.
     Nothing,
-    /// We trace nobody any more.
+    /// rprof traces no thread any more.
     Nobody,
 }
 

@@ -1,3 +1,3 @@
-//! x86-64: which registers the unwinder needs and where the kernel puts them.
+//! x86-64: the registers that the unwinder needs and their places in the kernel's records.
 
 pub mod registers;

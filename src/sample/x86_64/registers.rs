@@ -5,7 +5,7 @@ use framehop::x86_64::{Reg, UnwindRegsX86_64};
 /// The unwinder's registers on this architecture.
 pub type Registers = UnwindRegsX86_64;
 
-/// Which bit of perf's register mask (`arch/x86/include/uapi/asm/perf_regs.h`) is which register, in ascending order.
+/// The register of each bit of perf's register mask (`arch/x86/include/uapi/asm/perf_regs.h`), in ascending order.
 const PERF_BITS: [(u32, Reg); 16] = [
     (0, Reg::RAX),
     (1, Reg::RBX),

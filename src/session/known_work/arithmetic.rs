@@ -21,7 +21,7 @@ struct FpWork {
 }
 
 impl FpWork {
-    /// FLOPs as `event` counts them: of active lanes, or of all where its table says so; `None` where it does not say.
+    /// FLOPs as `event` counts them: of active lanes, or of all if its table says so; `None` if it does not say.
     fn flops(&self, event: &Event) -> Option<f64> {
         let active = (self.kernel.work.flops * ITERATIONS) as f64;
         match (self.masked, event.masked_lanes) {
@@ -54,9 +54,9 @@ impl KnownWork for FpWork {
         }
         match event.role {
             // Unit masks of events that are not of one width, of packed ones or of the headline may choose operations, or
-            // some of the widths: which, their fields do not say.
+            // some of the widths; their fields do not say which.
             Role::Flops if event.width.is_none() && !event.packed && !event.headline => None,
-            // Whether the others count dot products of bfloat16, no document says.
+            // No document says whether the others count dot products of bfloat16.
             _ if self.precision == Precision::Bf16 && event.precision != Some(Precision::Bf16) => None,
             Role::Flops if applies => self.flops(event),
             Role::Flops => Some(0.0),
@@ -82,8 +82,8 @@ impl KnownWork for FpWork {
     }
 }
 
-/// Dot products of bfloat16, and adds, multiplies and fused multiply-adds of both precisions at every width that this CPU has; with masks, too, where it has
-/// them.
+/// Dot products of bfloat16, and adds, multiplies and fused multiply-adds of both precisions at every width that this CPU has;
+/// with masks, too, if it has them.
 pub fn kernels(features: Features) -> Vec<Box<dyn KnownWork>> {
     let mut works: Vec<Box<dyn KnownWork>> = Vec::new();
     for precision in [Precision::Dp, Precision::Sp] {
@@ -131,7 +131,7 @@ mod tests {
             println!("SKIPPED: avx512: this CPU has no AVX-512");
             return;
         };
-        // Eight lanes, four of them active: Intel's events count all, of AMD's nobody says.
+        // Eight lanes, four of them active: Intel's events count all; for AMD's no document says.
         let operations = masked.operations();
         let intel = |name: &str| masked.expected(&event("GenuineIntel", 6, 0x6a, name));
         assert_eq!(intel("fp_arith.512_dp"), Some(8.0 * operations));

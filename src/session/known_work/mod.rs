@@ -8,7 +8,7 @@ use crate::machine::host::features::Features;
 use crate::machine::host::limits::Limits;
 use crate::profile::machine::Cache;
 
-/// Everything that can be checked on a CPU with these caches.
+/// All checks that are possible on a CPU with these caches.
 pub fn kernels(caches: &[Cache]) -> Vec<Box<dyn KnownWork>> {
     let features = Features::detect();
     let mut works = arithmetic::kernels(features);

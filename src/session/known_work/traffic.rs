@@ -22,11 +22,11 @@ const LINE: u64 = 64;
 const CACHE_TRAFFIC: u64 = 64 << 20;
 /// A buffer beyond the caches is as many times larger than the last of them.
 const BEYOND: u64 = 16;
-/// Or so many times, where it would be larger than [`LARGE`].
+/// Or this many times, if it would be larger than [`LARGE`].
 const LEAST_BEYOND: u64 = 10;
 /// More than this takes long to touch.
 const LARGE: u64 = 1 << 30;
-/// Share of the memory that can be had which a check may take.
+/// A check may take one part in this many of the available memory.
 const OF_MEMORY: u64 = 4;
 /// A buffer must be this many times larger than a cache for its lines not to stay.
 const LEAST: u64 = 4;
@@ -59,7 +59,7 @@ impl StreamWork {
         (of(loads), of(stores))
     }
 
-    /// Lines that a level whose fills the event counts takes in: level 1, 2 or 3.
+    /// Lines that a level takes in whose fills the event counts: level 1, 2 or 3.
     fn lines(&self, level: u32) -> f64 {
         if level <= self.level { (self.moved() / LINE) as f64 } else { 0.0 }
     }
@@ -72,7 +72,7 @@ impl KnownWork for StreamWork {
 
     fn expected(&self, event: &Event) -> Option<f64> {
         match event.role {
-            // What non-temporal stores do to a level is not known, nor which part of all fills the other events count.
+            // The effect of non-temporal stores on a level is not known, nor the part of all fills that the other events count.
             _ if self.kind != Stream::Read || !event.headline => None,
             Role::L1Fill => Some(self.lines(1)),
             Role::L2Fill => Some(self.lines(2)),
@@ -82,7 +82,7 @@ impl KnownWork for StreamWork {
     }
 
     fn expected_bytes(&self, event: &UncoreEvent) -> Option<f64> {
-        // Where the buffer lies is known of DRAM alone.
+        // The buffer's memory is known of DRAM alone.
         if self.level < 3 || event.medium != Medium::Dram {
             return None;
         }
@@ -109,7 +109,8 @@ impl KnownWork for StreamWork {
         }
         let Ok(buffer) = Buffer::new(self.bytes, Pages::Huge) else { return };
         for offset in (0..self.bytes as usize).step_by(4096) {
-            // SAFETY: inside the buffer, which nobody else knows. Pages that were never written are one page of zeros.
+            // SAFETY: inside the buffer, to which no other code has a pointer. Pages that were never written are one page of
+            // zeros.
             unsafe { (buffer.address() as *mut u8).add(offset).write_volatile(1) };
         }
         self.buffer = Some(buffer);
@@ -126,7 +127,7 @@ impl KnownWork for StreamWork {
     }
 }
 
-/// What caches of these sizes and so much memory allow.
+/// The kernels that caches of these sizes and this much memory allow.
 pub fn kernels(caches: &[Cache], memory: u64, features: Features) -> Vec<Box<dyn KnownWork>> {
     let size = |level: u32| caches.iter().filter(|c| c.level == level).map(|c| c.size).max();
     let (l1, l2) = (size(1), size(2));
@@ -147,7 +148,7 @@ pub fn kernels(caches: &[Cache], memory: u64, features: Features) -> Vec<Box<dyn
     works.into_iter().flatten().map(|w| Box::new(w) as Box<dyn KnownWork>).collect()
 }
 
-/// A stream over `bytes`, which the cache of `cache` bytes does not hold; `None` where it might.
+/// A stream over `bytes`, which the cache of `cache` bytes does not hold; `None` if it might.
 fn work(name: &str, kind: Stream, level: u32, bytes: u64, cache: u64, features: Features) -> Option<StreamWork> {
     let variant = Variant { non_temporal: kind.accesses().1 > 0, ..Variant::plain(Width::W128) };
     let whole = variant.body_bytes() * kind.arrays();
@@ -157,7 +158,7 @@ fn work(name: &str, kind: Stream, level: u32, bytes: u64, cache: u64, features: 
     }
     let passes = CACHE_TRAFFIC.div_ceil(bytes).max(1);
     let kernel = stream(kind, variant, features).ok()?;
-    // What the cache may keep from pass to pass.
+    // The part that the cache may keep from pass to pass.
     let tolerance = cache as f64 / bytes as f64 + BESIDE;
     Some(StreamWork { name: name.into(), kernel, kind, level, bytes, passes, tolerance, buffer: None })
 }

@@ -1,16 +1,16 @@
-//! What one call of a marker function says.
+//! The meaning of one call of a marker function.
 
 use super::{Act, Marker, Name};
 use crate::profile::evidence::marks::Api;
 
-/// A name is cut after so many bytes.
+/// Bytes after which a name is cut.
 const LONGEST_NAME: usize = 128;
 /// `messageType` and `message` in `nvtxEventAttributes_t`, and the type of a C string.
 const NVTX_MESSAGE_TYPE: u64 = 32;
 const NVTX_MESSAGE: u64 = 40;
 const NVTX_ASCII: u32 = 1;
 
-/// A call: which function, and its first four arguments in registers (rdi, rsi, rdx, rcx).
+/// A call: the function, and its first four arguments in registers (rdi, rsi, rdx, rcx).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Call {
     /// The function.
@@ -19,7 +19,7 @@ pub struct Call {
     pub arguments: [u64; 4],
 }
 
-/// What it says. A name that cannot be read is `None`.
+/// The meaning of a call. A name that cannot be read is `None`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Mark {
     /// A region begins.
@@ -32,7 +32,7 @@ pub enum Mark {
     Work {
         /// In this unit.
         unit: Option<String>,
-        /// So much.
+        /// The amount.
         amount: f64,
     },
     /// No such call is known.
@@ -43,7 +43,7 @@ pub enum Mark {
 pub type Read<'r> = &'r mut dyn FnMut(u64, &mut [u8]) -> usize;
 
 impl Call {
-    /// What the call says; names are read with `read`.
+    /// The meaning of the call; `read` reads the names.
     pub fn mark(&self, read: Read<'_>) -> Mark {
         let (api, [first, second, third, _]) = (self.marker.api, self.arguments);
         match self.marker.act {
@@ -82,7 +82,7 @@ fn string(at: u64, read: Read<'_>) -> Option<String> {
     let mut bytes = [0; LONGEST_NAME];
     let there = read(at, &mut bytes);
     let end = bytes[..there].iter().position(|&b| b == 0);
-    // A string that ends where the memory ends has no end.
+    // A string without a terminator before the end of the memory has no end.
     let end = end.or((there == LONGEST_NAME).then_some(there))?;
     let text: String =
         String::from_utf8_lossy(&bytes[..end]).chars().map(|c| if c.is_control() { '·' } else { c }).collect();

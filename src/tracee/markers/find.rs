@@ -18,7 +18,7 @@ const SYMBOL: usize = 24;
 /// The kind of a function (the lower four bits).
 const FUNCTION: u8 = 2;
 
-/// The marker functions that the file at `path` defines: (virtual address, which), each once.
+/// The marker functions that the file at `path` defines: (virtual address, marker), each once.
 ///
 /// # Errors
 /// The file cannot be read, or is not a 64-bit little-endian ELF file (`InvalidData`).
@@ -50,7 +50,7 @@ pub fn markers(path: &Path) -> io::Result<Vec<(u64, Marker)>> {
     Ok(found)
 }
 
-/// The marker function that `symbol` is, if it is one that is defined in its file.
+/// The marker function that `symbol` names, if its file defines it.
 fn marker(symbol: &[u8], names: &[u8]) -> Option<(u64, Marker)> {
     let (name, value) = (symbol.first_chunk::<4>()?, symbol.get(8..)?.first_chunk::<8>()?);
     let (at, section) = (u64::from_le_bytes(*value), u16::from_le_bytes([symbol[6], symbol[7]]));

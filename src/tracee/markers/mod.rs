@@ -1,4 +1,4 @@
-//! Functions by whose calls a program marks regions and work. They are known by their names; the program is not changed.
+//! Functions whose calls mark regions and work of a program. rprof knows them by their names; the program is not changed.
 //!
 //! ```text
 //!  ELF symbols ─ find ─▶ Marker at an address ─ a call's arguments ─▶ call: Mark ─▶ tracker: regions, paths, work
@@ -10,7 +10,7 @@ pub mod tracker;
 
 use crate::profile::evidence::marks::Api;
 
-/// What a call of a marker function does.
+/// The effect of a call of a marker function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Act {
     /// A region begins.
@@ -19,11 +19,11 @@ pub enum Act {
     End(Name),
     /// The latest region of this interface ends.
     EndLatest,
-    /// `rprof_mark`: the first argument tells.
+    /// `rprof_mark`: the first argument gives the effect.
     Told,
 }
 
-/// Where a call has its region's name. Arguments count from 0.
+/// The place of the region's name in a call. Arguments count from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Name {
     /// An argument points to it.
@@ -37,9 +37,9 @@ pub enum Name {
 /// A marker function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Marker {
-    /// Whose it is.
+    /// The interface that it belongs to.
     pub api: Api,
-    /// What its call does.
+    /// The effect of its call.
     pub act: Act,
 }
 

@@ -1,4 +1,4 @@
-//! Which regions each thread is in: follows the marks of a run, and keeps what they say.
+//! The regions that each thread is in: follows the marks of a run, and keeps their content.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -6,17 +6,17 @@ use super::call::Mark;
 use crate::profile::evidence::marks::{Api, Marked, MarkedRegion, MarkedWork};
 use crate::profile::run::Warning;
 
-/// Names that are told apart; all others are one region.
+/// Names that are distinguished; all others are one region.
 const MOST_NAMES: usize = 1024;
-/// Regions that one thread is in at the same time; deeper ones are counted and not followed.
+/// Regions that one thread is in at the same time; the tracker counts deeper ones and does not follow them.
 const DEEPEST: usize = 64;
-/// Sets of regions that are told apart.
+/// Sets of regions that are distinguished.
 const MOST_PATHS: usize = 1 << 16;
-/// Units that are told apart.
+/// Units that are distinguished.
 const MOST_UNITS: usize = 64;
-/// What regions beyond those are called.
+/// The name of regions beyond those.
 const OTHERS: &str = "(other names)";
-/// What a region is called whose name cannot be read.
+/// The name of a region whose own name cannot be read.
 const UNREADABLE: &str = "(unreadable name)";
 
 /// Region that a mark opened or closed for a thread.
@@ -52,7 +52,7 @@ struct Open {
     deeper: u64,
 }
 
-/// How often something was not as it should be, and what a user may look for.
+/// Counts of marks that were not as they should be, and the user's remedy.
 #[derive(Debug, Default)]
 struct Doubts {
     /// Ends of regions that were not open, and the first one's name.
@@ -93,7 +93,7 @@ impl Tracker {
         self.paths.len()
     }
 
-    /// Whose regions there are.
+    /// The interfaces that the regions belong to.
     pub fn interfaces(&self) -> BTreeSet<Api> {
         self.regions.iter().map(|r| r.api).collect()
     }
@@ -218,7 +218,8 @@ impl Tracker {
         };
     }
 
-    /// `child` is the first thread of a process that `parent` forked: it is where that one was. Returns the regions that it is in.
+    /// `child` is the first thread of a process that `parent` forked: it is in the same regions as that one. Returns these
+    /// regions.
     pub fn forked(&mut self, parent: u32, child: u32) -> Vec<u32> {
         let open = self.open.get(&parent).cloned().unwrap_or_default();
         self.open.insert(child, open.clone());
