@@ -16,7 +16,7 @@ pub struct Block {
     pub start: u64,
     /// Address behind its last instruction.
     pub end: u64,
-    /// Starts of the blocks that can follow it; those outside the graph are ignored. A call's successor is what follows it.
+    /// Starts of the blocks that can follow it; those outside the graph are ignored. A call's successor is the block behind it.
     pub successors: Vec<u64>,
 }
 
@@ -69,7 +69,7 @@ fn nest(bodies: BTreeMap<usize, (BTreeSet<usize>, Vec<usize>)>, rank: &[usize]) 
     loops
 }
 
-/// The graph with what the dominator computation needs. The node behind the last block is the common root of all entries.
+/// The graph in the form of the dominator computation. The node behind the last block is the common root of all entries.
 struct Graph {
     successors: Vec<Vec<usize>>,
     predecessors: Vec<Vec<usize>>,

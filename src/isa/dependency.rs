@@ -1,10 +1,10 @@
-//! Dependency cycles of loop bodies, symbolically: what operations they go through, not how long those take.
+//! Dependency cycles of loop bodies, symbolically: the operations on them, without their latencies.
 
 use serde::{Deserialize, Serialize};
 
 use super::operation::{FpOp, Precision, Width};
 
-/// One dependency cycle: what it goes through in `distance` iterations.
+/// One dependency cycle: the operations on it in `distance` iterations.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Cycle {
     /// Operations on the cycle, in order.
@@ -40,7 +40,7 @@ pub enum AddressOrigin {
     Computed,
     /// From values that were loaded from addresses which do not depend on it: an index list, an array of pointers.
     Indexed,
-    /// From what the access before brought: a list, a tree, a search.
+    /// From the value that the access before brought: a list, a tree, a search.
     Chased,
 }
 

@@ -2,9 +2,9 @@
 
 use super::operation::{FpOp, Precision, Width};
 
-/// Everything that one execution of an instruction adds to the counts, as far as its text tells.
+/// Everything that one execution of an instruction adds to the counts, as far as its text determines it.
 ///
-/// What the text cannot tell (the population of a mask register, the repeat count of a string instruction) is named in
+/// Counts that the text does not determine (the population of a mask register, the repeat count of a string instruction) are named in
 /// [`dynamic`](Self::dynamic), and the engine counts its sum over all executions. FLOPs, integer operations and the bytes of
 /// `masked` accesses hold with all lanes active: the executed figure is figure × sum / lanes (lanes as `dynamic` states them).
 /// With [`Dynamic::Repeat`] they hold for one iteration: the executed figure is figure × sum.
@@ -24,7 +24,7 @@ pub struct InstructionFacts {
     pub accesses: Vec<AccessFact>,
     /// Which part of the counts depends on run-time values.
     pub dynamic: Option<Dynamic>,
-    /// What class of filler it is for the instruction-mix ceilings (A.1.4).
+    /// Its class of filler for the instruction-mix ceilings (A.1.4).
     pub class: InstructionClass,
     /// Issue slots: 1, or 0 for `nop` and for the branch of a macro-fused pair (set by the block pass).
     pub issue_slots: u8,
@@ -33,7 +33,7 @@ pub struct InstructionFacts {
 /// FLOPs of one (operation, precision, width) in one execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlopFact {
-    /// What is computed.
+    /// The operation.
     pub op: FpOp,
     /// In which format.
     pub precision: Precision,
@@ -45,7 +45,7 @@ pub struct FlopFact {
     pub lanes: u32,
 }
 
-/// The part of an instruction's counts that only run time tells.
+/// The part of an instruction's counts that only run time determines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dynamic {
     /// Active lanes: population of mask register `k`, over the low `lanes` bits.
@@ -103,7 +103,7 @@ pub enum AccessKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InstructionClass {
-    /// Floating-point arithmetic (what `fp_instruction` says).
+    /// Floating-point arithmetic (as in `fp_instruction`).
     Fp,
     /// Register moves, including vector moves, shuffles and `lea`.
     Mov,

@@ -1,8 +1,8 @@
-//! The vocabulary of floating-point work: operation, precision, width. docs/conventions.md, Operations, fixes what counts.
+//! The vocabulary of floating-point work: operation, precision, width. docs/conventions.md, Operations, defines the counts.
 
 use serde::{Deserialize, Serialize};
 
-/// What a floating-point instruction does to each lane, as far as FLOPs are concerned.
+/// The operation of a floating-point instruction on each lane, as far as FLOPs are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FpOp {

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What a cycle was spent on.
+/// The cause of a cycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
@@ -73,7 +73,7 @@ impl Cause {
     }
 }
 
-/// A change that bursts were replayed with.
+/// A hypothetical change that the core model replays bursts with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WhatIf {
     /// Every branch is predicted.
@@ -86,7 +86,7 @@ pub enum WhatIf {
     HitsInL1,
     /// Every access that L1 misses hits L2.
     HitsInL2,
-    /// Every access meets the next line of a stream that prefetchers foresee.
+    /// Every access is to the next line of a stream that prefetchers foresee.
     UnitStride,
     /// Multiplies and adds that follow one another are fused.
     Fused,
@@ -100,9 +100,9 @@ pub enum WhatIf {
     NoDivider,
     /// Short code that branches jump over, where they are predicted wrongly, is always executed and its results chosen by the condition.
     Branchless,
-    /// No cache misses what one of its size that is fully associative would hold.
+    /// No cache has conflict misses: each hits wherever a fully associative cache of its size would.
     NoConflicts,
-    /// Lines from beyond L2 are asked for long before, at the rate that they can come at.
+    /// Prefetches request lines from beyond L2 long before their use, at the rate at which they can come.
     Prefetched,
 }
 
@@ -207,15 +207,15 @@ impl<'de> Deserialize<'de> for Changes {
 pub struct Account {
     /// Seconds that the model gives all of its counted instructions.
     pub model_s: f64,
-    /// Relative standard error of `model_s` from how much bursts differ; `null` of fewer than two bursts.
+    /// Relative standard error of `model_s` from the scatter of the bursts; `null` with fewer than two bursts.
     pub error: Option<f64>,
     /// Seconds by cause; they add up to `model_s`.
     pub parts: BTreeMap<Cause, f64>,
-    /// Bursts that met it.
+    /// Bursts that contain it.
     pub bursts: u32,
     /// Its instructions in these bursts.
     pub instructions: u64,
-    /// Seconds that are left of `model_s` with a change, or with two at once; only of changes that were replayed.
+    /// Seconds that remain of `model_s` with a change, or with two at once; only for changes that were replayed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub what_if_s: BTreeMap<Changes, f64>,
     /// Its branches that cost most, most expensive first.
@@ -224,7 +224,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Of two runs of the same function together. A change that only one of them was replayed with saves nothing of the other.
+    /// The sum of two runs of the same function. A change replayed for only one of them saves nothing of the other.
     pub fn plus(self, other: Account) -> Account {
         let variance = |a: &Account| a.error.map(|error| (error * a.model_s).powi(2));
         let model_s = self.model_s + other.model_s;

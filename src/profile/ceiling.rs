@@ -5,7 +5,7 @@ use std::ops::Deref;
 
 use serde::{Deserialize, Serialize};
 
-/// How ids of ceilings end whose pages have 4 KiB; without it they are those on huge pages.
+/// Suffix of the ids of ceilings on pages of 4 KiB; ids without it are of huge pages.
 pub const ON_SMALL_PAGES: &str = ".4k";
 
 /// The name of a ceiling, for instance `dp.fma`, `l2.triad`, `lat.dram` (the list is in `machine/mod.rs`).
@@ -99,16 +99,16 @@ pub struct Ceiling {
     pub threads: u32,
     /// Core clock while it ran, in hertz.
     pub clock_hz: Option<f64>,
-    /// The core's clock some fifty microseconds later, where it was another one by then: wide vectors lower the clock of many
-    /// CPUs, some of which raise it again as soon. It is what a look at the clock between such work sees.
+    /// The core's clock about 50 µs later, if it differs by then: wide vectors lower the clock of many CPUs, and some of these
+    /// raise it again that soon. A look at the clock between such work sees this value.
     pub resting_hz: Option<f64>,
-    /// The interval: how far the median and the best of its rounds lie from the value, relative to it, and at least what is promised of its kind.
+    /// The relative interval: distance of the median and of the best round from the value, at least the minimum for ceilings of its kind.
     pub spread: Option<f64>,
     /// How far it can be trusted.
     pub quality: Quality,
     /// Where the value comes from.
     pub how: How,
-    /// For people: why there is no value, what it was derived from, or what speaks against it.
+    /// For people: why there is no value, how it was derived, or the evidence against it.
     pub reason: Option<String>,
     /// Device: `cpu`, later others.
     pub device: String,
@@ -148,7 +148,7 @@ impl Ceiling {
         self.quality == Quality::Reproduced
     }
 
-    /// What such work lowers the clock to, of what looks at the core see: 1 unless it has wide vectors and the CPU minds them.
+    /// Clock while running divided by the clock that looks see: below 1 only where wide vectors reduce the frequency.
     pub fn lowering(&self) -> f64 {
         self.clock_hz
             .zip(self.looked_hz())
@@ -192,7 +192,7 @@ struct Recorded {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     resting_hz: Option<f64>,
     spread: Option<f64>,
-    /// Reproduced: what files of schema 1 have alone.
+    /// Whether it is reproduced; files of schema 1 have this field alone.
     settled: bool,
     #[serde(default)]
     quality: Option<Quality>,

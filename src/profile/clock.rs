@@ -1,16 +1,16 @@
-//! Core clocks: which ceilings follow them, and what those are at another clock.
+//! Core clocks: which ceilings follow them, and the values of those at another clock.
 //!
-//! What a core does by itself, and with its own caches, takes so many cycles; how many of them a second has differs with the
-//! neighbours and the temperature (docs/conventions.md, Ceilings).
+//! Work of a core by itself, and with its own caches, takes a fixed number of cycles; the number of cycles per second varies with
+//! the neighbours and the temperature (docs/conventions.md, Ceilings).
 
 use super::machine::Ceiling;
 
-/// The id of the same ceiling on all CPUs: without the subset of them that it is of.
+/// The id of the same ceiling on all CPUs: without the prefix for a subset of them.
 pub fn of_all_cpus(id: &str) -> &str {
     ["smt.", "slow."].iter().find_map(|subset| id.strip_prefix(subset)).unwrap_or(id)
 }
 
-/// How ids of the core's parameters begin: each is measured beside the clock that it states, and none is brought to another one.
+/// Prefixes of the ids of the core's parameters: each is measured beside the clock that it states, and none is scaled to another.
 pub const PARAMETERS: [&str; 12] = [
     "width.",
     "window.",
@@ -31,15 +31,15 @@ pub fn is_parameter(id: &str) -> bool {
     PARAMETERS.iter().any(|family| id.starts_with(family))
 }
 
-/// Whether the ceiling `id` is of what a core does by itself: registers, L1, L2.
+/// Whether the ceiling `id` is of a core's own resources: registers, L1, L2.
 pub fn follows(id: &str) -> bool {
     let id = of_all_cpus(id);
     let shared = ["l3.", "dram.", "lat.l3", "lat.dram", "pagefault"];
     !shared.iter().any(|prefix| id.starts_with(prefix))
 }
 
-/// `value` of `ceiling` with the core at the clock that looks saw, `looked_hz`; as it is where it does not follow the clock, or what
-/// looks at its own saw is not known.
+/// `value` of `ceiling` with the core at the clock that looks saw, `looked_hz`; unchanged where it does not follow the clock, or
+/// where the clock that looks saw during its own measurement is not known.
 pub fn value_at(ceiling: &Ceiling, value: f64, looked_hz: f64) -> f64 {
     match ceiling.looked_hz().filter(|own| *own > 0.0 && looked_hz > 0.0 && follows(&ceiling.id)) {
         Some(own) => scaled(&ceiling.unit, value, looked_hz / own),
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn looks_are_compared_with_looks() {
-        // Wide vectors at 3.8 GHz; whoever looks comes too late for that, then as in the run.
+        // Wide vectors at 3.8 GHz; a look comes too late to see that, here as in the run.
         let wide = Ceiling { resting_hz: Some(4.2e9), ..at("dp.fma.512", "flop/s", Some(3.8e9)) };
         assert_eq!(value_at(&wide, 8.0, 4.2e9), 8.0);
         assert_eq!(value_at(&wide, 8.0, 2.1e9), 4.0);

@@ -16,7 +16,7 @@ pub struct CodeRef {
 /// A module that code was seen in.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ModuleInfo {
-    /// What backs the mapping.
+    /// The kind of mapping.
     pub kind: ModuleKind,
     /// Path as the process's map names it; `[vdso]`, `[anon]`, `[kernel]` otherwise.
     pub path: String,
@@ -28,7 +28,7 @@ pub struct ModuleInfo {
     pub bias: u64,
 }
 
-/// What backs a module's mapping.
+/// The kind of a module's mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ModuleKind {

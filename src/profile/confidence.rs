@@ -1,4 +1,4 @@
-//! How sure a function's class is. The class stands whenever the evidence names one; what is doubtful about it stands here.
+//! How sure a function's class is. A function has a class whenever the evidence names one; this module has the doubts about it.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,11 +20,11 @@ pub enum Level {
     Low,
     /// The class is likely right; its figures may be off.
     Medium,
-    /// Nothing speaks against it.
+    /// There is no doubt about it.
     High,
 }
 
-/// What makes a class less sure.
+/// A reason why a class is less sure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Doubt {
@@ -38,7 +38,7 @@ pub enum Doubt {
         /// Seconds kept off a CPU / seconds that could have run.
         share: f64,
     },
-    /// The account of its time does not add up to what was measured.
+    /// The account of its time does not add up to the measured time.
     ModelError {
         /// `model_s` / `cpu_s` − 1.
         error: f64,

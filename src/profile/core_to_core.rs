@@ -1,12 +1,12 @@
-//! Where a hypervisor has put this host's CPUs, told by how long a cache line takes from one to another.
+//! Where a hypervisor has put this host's CPUs, determined from the latency of a cache line between each pair.
 //!
-//! A guest is told one topology when it starts, but its CPUs may be moved while it runs: two of them lie now under one
+//! A guest sees one topology when it starts, but the hypervisor may move its CPUs while it runs: two of them lie now under one
 //! last-level cache and now under two, with another path to the memory each. Streams of several threads then differ by a
 //! factor of two (docs/conventions.md, Ceilings).
 
 use serde::{Deserialize, Serialize};
 
-/// Two latencies whose ratio is at most this are of one distance: repetitions differ by a quarter, a line that leaves the
+/// Greatest ratio of two latencies of one distance: repetitions differ by a quarter, a line that leaves the
 /// last-level cache takes three times as long or more.
 const SAME: f64 = 1.7;
 
@@ -34,7 +34,7 @@ impl CoreToCore {
         self.0.len() == other.0.len() && self.0.iter().zip(&other.0).all(near)
     }
 
-    /// The lesser latency of each pair: what was above it was a disturbance.
+    /// The lesser latency of each pair: the higher one was disturbed.
     pub fn least(&self, other: &CoreToCore) -> Self {
         CoreToCore(self.0.iter().zip(&other.0).map(|(a, b)| a.min(*b)).collect())
     }

@@ -4,12 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use super::source::Source;
 
-/// What one event counted, of the program or of a function.
+/// The count of one event, of the program or of a function.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Counter {
     /// Name in the event table; `flops` is the sum of the events that make the FLOPs.
     pub event: String,
-    /// What it is used for: `flops`, `llc_miss`.
+    /// Its use: `flops`, `llc_miss`.
     pub role: String,
     /// Unit of `value`: `flop`, `instruction`, `line`, `cycle`, `byte`.
     pub unit: String,
@@ -33,7 +33,7 @@ pub struct Counter {
     /// Program only: time on the PMU / time enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running_share: Option<f64>,
-    /// Program only: what the trust check says.
+    /// Program only: the verdict of the trust check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust: Option<String>,
     /// Program only: it passed the trust check.

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 /// A data structure, as far as it has a name, and its part of a function's lines from memory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Data {
-    /// The variable; the place that asked for the memory (`function:line`); the file; or what kind of memory it is.
+    /// The variable; the place that asked for the memory (`function:line`); the file; or the kind of memory.
     pub name: String,
-    /// What the name means.
+    /// The meaning of the name.
     pub kind: DataKind,
     /// Part of the lines that the function brings from memory or stores past the caches.
     pub share: f64,
@@ -22,7 +22,7 @@ fn one() -> u32 {
     1
 }
 
-/// What names data.
+/// The kinds of names for data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DataKind {
@@ -30,7 +30,7 @@ pub enum DataKind {
     Static,
     /// Who asked the kernel for the memory: a large allocation.
     Allocated,
-    /// The heap, whose blocks are not told apart.
+    /// The heap, whose blocks are not distinguished.
     Heap,
     /// A stack.
     Stack,
@@ -38,7 +38,7 @@ pub enum DataKind {
     File,
     /// Nothing: anonymous memory.
     Anonymous,
-    /// Nothing: it was not mapped any more, or nobody could look.
+    /// Nothing: it was not mapped any more, or rprof could not read the mappings.
     Unknown,
 }
 

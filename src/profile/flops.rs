@@ -1,11 +1,11 @@
 //! FLOPs by precision, operation and width.
 //!
-//! The counted pass knows every part. Hardware counters know the sum, and with luck precision or width: what they cannot
-//! tell is named in [`Untold`], is no part of any sum, and is written as `null`.
+//! The counted pass knows every part. Hardware counters know the sum, and in some cases precision or width: [`Untold`] names the
+//! parts that they do not distinguish. These are part of no sum, and a profile has `null` for them.
 
 use serde::{Deserialize, Serialize};
 
-/// FLOPs; `by_op` and `by_width` sum to `total` where they are told.
+/// FLOPs; `by_op` and `by_width` sum to `total` where they are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(from = "Written", into = "Written")]
 pub struct Flops {
@@ -35,7 +35,7 @@ pub struct Untold {
 }
 
 impl Untold {
-    /// What is not known of a sum whose parts lack these.
+    /// The unknown parts of a sum whose addends lack these.
     pub fn or(self, other: Untold) -> Untold {
         Untold {
             precision: self.precision || other.precision,

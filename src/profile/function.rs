@@ -57,7 +57,7 @@ pub struct Function {
     pub fault_s: Option<f64>,
     /// Team size: threads that had work in it.
     pub team: Option<u32>,
-    /// What each thread did in it.
+    /// Each thread's part in it.
     pub per_thread: Vec<PerThread>,
     /// `concurrency[k-1]`: share of `time_s` with exactly k threads at work in it.
     #[serde(default)]
@@ -103,13 +103,13 @@ pub struct Function {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<Account>,
 
-    /// Its system calls, and what it waited for off the CPU; `null` where it did neither.
+    /// Its system calls and its waits off the CPU; `null` where it did neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<System>,
     /// How far ahead the addresses of its misses beyond L2 are known; `null` without such misses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefetch: Option<Prefetch>,
-    /// What hardware counters saw of it, beside the figures above.
+    /// Further counts of hardware counters, beside the figures above.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<Counter>,
 
@@ -206,7 +206,7 @@ pub struct Work {
     pub traffic: Option<Traffic>,
     /// Share of `instructions` in code whose loops were analysed for chains.
     pub chain_coverage: f64,
-    /// How often it was called, all threads; `null` for loops, and where that could not be told.
+    /// How often all threads together called it; `null` for loops, and where the number is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<u64>,
 }
@@ -255,14 +255,14 @@ pub struct Chain {
     pub cycles: Vec<Cycle>,
     /// FP instructions in one iteration (for the overlap of restarted chains).
     pub fp_per_iteration: f64,
-    /// The chain is broken (restarted) every so many iterations; `null` if it runs through.
+    /// Iterations after which the chain restarts; `null` if it runs through.
     pub restart_every: Option<f64>,
     /// Each iteration stores its value to a place of its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stored: bool,
 }
 
-/// What the model adds. Pure function of the facts and the machine.
+/// The figures that the model adds. Pure function of the facts and the machine.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Analysis {
@@ -291,7 +291,7 @@ pub struct Analysis {
     pub nearest: Option<String>,
     pub roof_fraction: Option<f64>,
     pub savings: Vec<Saving>,
-    /// What else is to be said of it: what holds it and no change of the kinds above removes, and what to try instead.
+    /// Further remarks: limits that no saving above removes, and alternatives to try.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
 }
@@ -336,10 +336,10 @@ pub struct FunctionCeiling {
     pub refuted: bool,
 }
 
-/// What removing ceilings would save.
+/// The time that removing ceilings would save.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Saving {
-    /// What is removed (one, or a pair where no single one gains 5 %).
+    /// The ceilings removed (one, or a pair where no single one gains 5 %).
     pub remove: Vec<String>,
     /// T − T_without.
     pub seconds: f64,
@@ -347,7 +347,7 @@ pub struct Saving {
     pub seconds_max: f64,
     /// For the whole program.
     pub program_seconds: Option<f64>,
-    /// What to do, with the evidence.
+    /// Advice, with the evidence.
     pub advice: String,
 }
 

@@ -97,7 +97,7 @@ pub struct Stack {
 pub struct ProfileSample {
     /// Seconds since the start of the pass.
     pub t_s: f64,
-    /// CPU seconds it stands for.
+    /// CPU seconds it represents.
     pub weight_s: f64,
     /// Index into `run.threads`.
     pub thread: u32,

@@ -3,7 +3,7 @@
 /// Names are shown with up to this many characters.
 pub const SHOWN: usize = 120;
 
-/// `name` in at most `limit` characters. Brackets are folded (`<…>`, `(…)`), the most deeply nested first; what is
+/// `name` in at most `limit` characters. Brackets are folded (`<…>`, `(…)`), the most deeply nested first; a name that is
 /// still too long loses its middle.
 pub fn shorten(name: &str, limit: usize) -> String {
     if name.chars().count() <= limit {
@@ -23,7 +23,7 @@ pub fn shorten(name: &str, limit: usize) -> String {
         return folded.into_iter().collect();
     }
     let kept = limit.saturating_sub(1);
-    // The end of a qualified name tells more than its beginning.
+    // The end of a qualified name is more informative than its beginning.
     let front = kept - kept * 2 / 3;
     let head = folded[..front].iter();
     head.chain(['…'].iter()).chain(folded[folded.len() - (kept - front)..].iter()).collect()
@@ -102,7 +102,7 @@ impl Brackets {
 
 const OPERATOR: [char; 8] = ['o', 'p', 'e', 'r', 'a', 't', 'o', 'r'];
 
-/// How many of `rest`, what follows the word `operator`, are signs of the operator's name and no brackets.
+/// Number of characters of `rest`, the text after the word `operator`, that belong to the operator's name and are no brackets.
 fn operator_signs(rest: &[char]) -> usize {
     match rest {
         ['(', ')', ..] => 2,

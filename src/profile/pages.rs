@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct Pages {
     /// How many were touched.
     pub touched: u64,
-    /// Only a sample of the accesses was looked at: there may be more.
+    /// The model looked at a sample of the accesses only: there may be more.
     pub at_least: bool,
 }
 

@@ -1,4 +1,4 @@
-//! How far ahead the addresses of a function's misses are known: what hardware or software could fetch before it is needed.
+//! How far ahead the addresses of a function's misses are known: the lines that hardware or software could fetch ahead.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ pub struct Prefetch {
     pub foreseen: f64,
     /// The address comes from an index that is loaded ahead, or from arithmetic alone: software can prefetch them.
     pub computable: f64,
-    /// The address needs what the access before brought (lists, trees, searches): nothing can.
+    /// The address depends on the value that the access before brought (lists, trees, searches): nothing can.
     pub chased: f64,
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::evidence::marks::Api;
 use super::function::{Bytes, Source};
 
-/// Whose a region is.
+/// The interface that marks a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Marker {
@@ -35,7 +35,7 @@ impl From<Api> for Marker {
 }
 
 impl Marker {
-    /// As it stands in the file.
+    /// The name in the file.
     pub fn name(self) -> &'static str {
         match self {
             Marker::Program => "program",
@@ -52,7 +52,7 @@ impl Marker {
 pub struct Region {
     /// Its name.
     pub name: String,
-    /// Whose calls mark it.
+    /// The interface whose calls mark it.
     pub marker: Marker,
     /// Where each figure comes from, by field name.
     pub source: BTreeMap<String, Source>,
@@ -70,7 +70,7 @@ pub struct Region {
     pub flops: Option<u64>,
     /// Bytes at each level, towards the core.
     pub bytes: Option<Bytes>,
-    /// What was executed in it, by descending CPU time and instructions.
+    /// The functions executed in it, by descending CPU time and instructions.
     pub functions: Vec<RegionPart>,
     /// Work that was done in it.
     pub work: Vec<Work>,

@@ -22,7 +22,7 @@ pub struct Run {
     pub passes: Vec<Pass>,
     /// The threads of the timed pass (of the counted one where there is no other).
     pub threads: Vec<Thread>,
-    /// What hardware counters saw of the timed pass; empty where none was asked for.
+    /// Hardware counters of the timed pass; empty where the user asked for none.
     #[serde(default)]
     pub counters: Vec<Counter>,
     /// Pages that its accesses touched; `null` without a memory model.
@@ -31,7 +31,7 @@ pub struct Run {
     /// How much of its CPUs the program used; from the analysis.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parallelism: Option<Parallelism>,
-    /// Its system calls, page faults, and what its threads waited for off the CPU; `null` in profiles that do not have them.
+    /// Its system calls, page faults, and its threads' waits off the CPU; `null` in profiles that do not have them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<System>,
     /// Whether memory lay on the node of the cores that used it; `null` in profiles that do not say.
@@ -79,8 +79,8 @@ pub struct Pass {
     /// Counted pass: share of its CPU time in code that was not counted.
     #[serde(default)]
     pub uncounted_share: Option<f64>,
-    /// Counted pass with a memory model: traffic that it makes of each `dram.*` ceiling kernel, over what that kernel moves
-    /// by definition.
+    /// Counted pass with a memory model: traffic that the model predicts for each `dram.*` ceiling kernel, over the bytes that the
+    /// kernel moves by definition.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub model_ratios: Vec<(String, f64)>,
     /// Counted pass with a memory model: how it placed pages, whose physical addresses choose the sets of L2 and the last level.
@@ -108,16 +108,16 @@ pub struct Thread {
 /// Code of the warning that there are too few samples.
 pub const TOO_FEW_SAMPLES_CODE: &str = "too-few-samples";
 
-/// A doubt about a number: the fact, its effect on the numbers, what helps.
+/// A doubt about a number: the fact, its effect on the numbers, and a remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
     /// Stable short name, `kebab-case`.
     pub code: String,
-    /// What is the case.
+    /// The fact.
     pub text: String,
-    /// What it does to the numbers.
+    /// Its effect on the numbers.
     pub effect: String,
-    /// What helps.
+    /// The remedy.
     pub hint: String,
 }
 

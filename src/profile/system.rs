@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What the kernel did for a function or program, and what it waited for.
+/// The kernel's work for a function or program, and its waits.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct System {
     /// System calls by name, those with most kernel time first.
     #[serde(default)]
     pub calls: Vec<SystemCall>,
-    /// Time off the CPU by reason, most first; `null` where that was not watched.
+    /// Time off the CPU by reason, most first; `null` if the sampler did not watch it.
     pub waits: Option<Vec<Wait>>,
     /// Functions of other modules that made the calls, by their seconds in the kernel and off the CPU, most first; only some of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -30,7 +30,7 @@ pub struct Caller {
     pub seconds: f64,
 }
 
-/// So many callers are kept.
+/// Maximum number of callers kept.
 pub const MOST_CALLERS: usize = 5;
 
 /// One system call.
@@ -80,7 +80,7 @@ impl Wait {
         }
     }
 
-    /// Who or what ends it, and what to try; a clause without a full stop.
+    /// The event that ends the wait, and a change to try; a clause without a full stop.
     pub fn advice(&self) -> &'static str {
         match (self.reason, self.file) {
             (Reason::Lock, _) => {
@@ -128,12 +128,12 @@ pub enum Reason {
     PageFault,
     /// For a CPU: another thread had it.
     RunQueue,
-    /// Nobody looked while it waited.
+    /// The sampler did not look while it waited.
     Unknown,
 }
 
 impl Reason {
-    /// What a thread waits for that is blocked in the system call called `name`.
+    /// The reason why a thread is blocked in the system call `name`.
     pub fn of_call(name: &str) -> Reason {
         match name {
             "futex" | "futex_wait" | "futex_waitv" => Reason::Lock,
@@ -155,7 +155,7 @@ impl Reason {
     }
 }
 
-/// What a file descriptor stands for.
+/// The kind of file behind a file descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FileKind {
@@ -196,7 +196,7 @@ impl FileKind {
     }
 }
 
-/// Page faults, counted by the kernel, beside what they cost.
+/// Page faults, counted by the kernel, and their cost.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Faults {
     /// Without a transfer from a file or swap.
@@ -223,13 +223,13 @@ impl Faults {
 }
 
 impl System {
-    /// Seconds off the CPU, those for a CPU left out; `None` where that was not watched.
+    /// Seconds off the CPU without waits for a CPU; `None` if the sampler did not watch them.
     pub fn waited_s(&self) -> Option<f64> {
         let waits = self.waits.as_ref()?;
         Some(waits.iter().filter(|w| w.reason != Reason::RunQueue).map(|w| w.seconds).sum())
     }
 
-    /// Whether there is nothing to say.
+    /// Whether it has no entries.
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty() && self.waits.as_ref().is_none_or(Vec::is_empty) && self.faults.is_none()
     }

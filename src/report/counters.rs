@@ -1,4 +1,4 @@
-//! Hardware counters as text: beside what was counted, with their source, their error, and the reason where there is none.
+//! Hardware counters as text: beside the counted figures, with their source, their error, and the reason where there is none.
 
 use std::collections::BTreeMap;
 

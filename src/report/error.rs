@@ -1,10 +1,10 @@
-//! What can go wrong when reports are read or written.
+//! Errors of reading and writing reports.
 
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// An error of this folder. Its display is one line: what happened, to what, what to do.
+/// An error of this folder. Its display is one line: the event, the file it concerns, and a remedy.
 #[derive(Debug, Error)]
 pub enum ReportError {
     /// The file could not be read.
@@ -38,7 +38,7 @@ pub enum ReportError {
         path: PathBuf,
         /// The offending field, as a path such as `functions[3].bytes.l1`.
         field: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// A picture or text could not be made.

@@ -271,7 +271,7 @@ fn attribute(svg: &str, name: &str) -> Option<f64> {
     value.split('"').next()?.parse().ok()
 }
 
-/// What may not stand in a URL inside an attribute, as `%XX`.
+/// `text` with the characters that a URL inside an attribute may not contain as `%XX`.
 fn percent_encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len() * 5 / 4);
     for byte in text.bytes() {

@@ -1,5 +1,5 @@
-//! `profile.json`: writing, and strict reading. A file that is truncated, foreign, or lacks a field is refused with its
-//! name and the field's; fields that this version does not know are kept out of the way.
+//! `profile.json`: writing, and strict reading. The reader refuses a file that is truncated, foreign, or lacks a field, and names the
+//! file and the field; it ignores fields that this version does not know.
 
 use std::fs;
 use std::path::Path;
@@ -15,8 +15,8 @@ use super::{json_place, schema};
 /// Reads a profile and recomputes its analysis from its facts.
 ///
 /// # Errors
-/// [`ReportError::Read`], [`ReportError::Truncated`], [`ReportError::Syntax`] for what is no JSON, [`ReportError::Foreign`] naming the first field that
-/// is missing or of another type.
+/// [`ReportError::Read`], [`ReportError::Truncated`], [`ReportError::Syntax`] for text that is no JSON, [`ReportError::Foreign`]
+/// naming the first field that is missing or of another type.
 pub fn read(path: &Path) -> Result<Profile, ReportError> {
     let text = fs::read(path).map_err(|source| ReportError::Read { path: path.into(), source })?;
     let value: Value = serde_json::from_slice(&text).map_err(|source| match source.is_eof() {
@@ -37,7 +37,7 @@ pub fn read(path: &Path) -> Result<Profile, ReportError> {
 /// # Errors
 /// The first violation.
 pub fn parse(value: &Value) -> Result<Profile, schema::Violation> {
-    // A foreign file is told by its schema name rather than by whatever it lacks first.
+    // For a foreign file, report its schema name rather than the first field that it lacks.
     match value.get("schema") {
         Some(Value::String(name)) if name == SCHEMA || OLDER_SCHEMAS.contains(&name.as_str()) => {}
         Some(other) => return Err(schema::Violation::new("schema", format!("is {other}"))),

@@ -1,4 +1,4 @@
-//! Where in a JSON text that ends too early the end lies.
+//! The place in a truncated JSON text at which it ends.
 
 /// An object or list that is still open.
 enum Open {
@@ -45,7 +45,7 @@ pub fn last_field(text: &[u8]) -> Option<String> {
     (!path.is_empty()).then_some(path)
 }
 
-/// The string whose opening quote was just read; what there is of it if the text ends before it does.
+/// The string whose opening quote was just read; its beginning if the text ends before the string does.
 fn read_string(rest: &mut impl Iterator<Item = u8>) -> String {
     let mut bytes = Vec::new();
     while let Some(byte) = rest.next() {

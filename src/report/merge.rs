@@ -142,7 +142,7 @@ fn add(into: &mut Function, other: Function, threads: u32, arrangement: Arrangem
     add_all(&mut into.loops, other.loops, threads, arrangement);
 }
 
-/// The mean of both by weight; what one does not know is as in the other.
+/// The weighted mean of both; if one is unknown, the other.
 fn mean((a, b): (Option<f64>, Option<f64>), (of_a, of_b): (f64, f64)) -> Option<f64> {
     match (a, b) {
         (Some(a), Some(b)) if of_a + of_b > 0.0 => Some((a * of_a + b * of_b) / (of_a + of_b)),
@@ -171,7 +171,7 @@ fn add_elapsed(into: &mut Function, other: &Function, arrangement: Arrangement) 
     }
 }
 
-/// Ranks have memory of their own; runs of a program are taken to touch the same again.
+/// Ranks have memory of their own; runs of a program are assumed to touch the same pages again.
 fn pages(a: Pages, b: Pages, arrangement: Arrangement) -> Pages {
     match arrangement {
         Arrangement::SideBySide => a.beside(b),
@@ -179,7 +179,7 @@ fn pages(a: Pages, b: Pages, arrangement: Arrangement) -> Pages {
     }
 }
 
-/// Counters of one name add up; one that a part lacks is unknown of the whole.
+/// Counters of one name add up; a counter missing in one part is unknown for the whole.
 fn counters(into: &mut Vec<Counter>, others: Vec<Counter>, threads: u32) {
     let known = |c: &Counter| others.iter().any(|o| o.event == c.event);
     into.iter_mut().filter(|c| !known(c)).for_each(|c| lose(c, "a part of the merge has no such counter"));

@@ -5,7 +5,7 @@
 //!  session ─────────────────────────────────────▶ roofline::analyse ─┴▶ Profile ─▶ render(Format) ─▶ text
 //! ```
 //!
-//! Everything here works from the profile alone, on any machine. What was not measured is shown as such, never as 0.
+//! Everything here works from the profile alone, on any machine. Reports mark missing values as not measured, never as 0.
 
 mod account;
 pub mod counters;
@@ -114,7 +114,7 @@ pub fn render(profile: &Profile, format: Format, view: &View) -> Result<String, 
     })
 }
 
-/// The files of a report's folder, each made when it is asked for: `profile.json` first, so that a failing picture loses
+/// The files of a report's folder, each made on demand: `profile.json` first, so that a failing picture loses
 /// nothing.
 ///
 /// # Errors

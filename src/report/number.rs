@@ -1,6 +1,6 @@
-//! Numbers for people: three significant digits, SI prefixes, and words for what was not measured.
+//! Numbers for people: three significant digits, SI prefixes, and words for missing values.
 
-/// What stands where a value was not measured.
+/// The text for a value that was not measured.
 pub const NOT_MEASURED: &str = "not measured";
 
 /// `1.23 G` style: three significant digits with an SI prefix; the unit is appended, separated by a space.
@@ -55,7 +55,7 @@ pub fn percent(share: f64) -> String {
     if p.abs() < 9.95 { format!("{p:.1} %") } else { format!("{p:.0} %") }
 }
 
-/// `text(value)`, or the words for what was not measured.
+/// `text(value)`, or the words for a missing value.
 pub fn or_unmeasured(value: Option<f64>, text: impl Fn(f64) -> String) -> String {
     value.map_or_else(|| NOT_MEASURED.to_owned(), text)
 }

@@ -12,12 +12,12 @@ use crate::profile::{Machine, Profile};
 const ROWS: usize = 20;
 /// The longest name in a table.
 const NAME: usize = 28;
-/// What a function must have of a region to be named beside it.
+/// Least part of a region that a function must have to be named beside it.
 const LEAST_PART: f64 = 0.05;
 
 /// A table: headings and rows, words in the first column and in those that are `words`.
 pub struct Rows {
-    /// What it shows.
+    /// Its title.
     pub title: String,
     /// Headings.
     pub titles: Vec<&'static str>,
@@ -25,7 +25,7 @@ pub struct Rows {
     pub rows: Vec<Vec<String>>,
     /// Columns of words.
     pub words: Vec<usize>,
-    /// What is to be said below it.
+    /// The notes below it.
     pub notes: Vec<String>,
 }
 

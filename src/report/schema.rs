@@ -16,7 +16,7 @@ pub const TEXT: &str = include_str!("profile.schema.json");
 pub struct Violation {
     /// Path such as `functions[3].bytes.l1`.
     pub field: String,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: String,
 }
 

@@ -1,4 +1,4 @@
-//! The few lines about the run and the host that stand above every table.
+//! The few lines about the run and the host above every table.
 
 use crate::profile::run::{TOO_FEW_SAMPLES_CODE, Warning};
 use crate::profile::{Function, Profile};
@@ -40,7 +40,7 @@ fn outcome(profile: &Profile) -> String {
     format!("run: {threads}{used}{end}{quality}")
 }
 
-/// Code without symbols is what the run line tells of if it has at least this share of the CPU time.
+/// The run line mentions code without symbols if it has at least this share of the CPU time.
 const MOSTLY: f64 = 0.5;
 
 /// Share of the CPU time in code that has no symbol.
@@ -96,7 +96,7 @@ pub fn machine(profile: &Profile) -> String {
     out
 }
 
-/// A warning as sentences: the fact and its effect; what helps.
+/// A warning as sentences: the fact and its effect; the remedy.
 pub fn doubt(w: &Warning) -> String {
     let sentence = |s: &str| {
         let mut chars = s.trim().trim_end_matches('.').chars();

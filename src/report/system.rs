@@ -10,9 +10,9 @@ use super::number::{NOT_MEASURED, percent, seconds};
 const LEAST: f64 = 0.05;
 /// How wide the name of a caller may be.
 const NAME_WIDTH: usize = 40;
-/// So many calls and reasons of a function are listed,
+/// Maximum number of calls and reasons listed for a function.
 const OF_FUNCTION: usize = 3;
-/// and of the program.
+/// Maximum number of calls and reasons listed for the program.
 const OF_PROGRAM: usize = 6;
 
 /// `system calls: read 310 ms (1,000 calls)` and `off the CPU: 1.20 s: read() of a pipe 1.20 s`, each where it is 5 % of a function's time.

@@ -10,7 +10,7 @@ use super::number::{NOT_MEASURED, percent, seconds, si, significant};
 pub struct Column {
     /// Heading.
     pub title: &'static str,
-    /// What it means, for tooltips.
+    /// Its meaning, for tooltips.
     pub meaning: &'static str,
     /// The cell.
     pub cell: fn(&Function) -> Option<String>,
@@ -35,7 +35,7 @@ pub const COLUMNS: [Column; 7] = [
     Column { title: "saves", meaning: "seconds of the most worthwhile removal", cell: saves },
 ];
 
-/// What the axis's operations are called.
+/// The name of the axis's operations.
 pub fn operations(axis: Option<&str>) -> &'static str {
     match axis {
         Some("int") => "op",
@@ -64,7 +64,7 @@ pub fn class(f: &Function) -> String {
     }
 }
 
-/// The class with what makes it less sure: `simd (low confidence: 12 samples)`.
+/// The class with the doubt about it: `simd (low confidence: 12 samples)`.
 pub fn class_and_doubt(f: &Function) -> String {
     match (&f.analysis.class, &f.analysis.confidence) {
         (Some(class), Some(confidence)) if confidence.level < Level::High => {
@@ -91,12 +91,12 @@ pub fn without(f: &Function) -> Vec<&'static str> {
     TERMS.iter().filter(|(key, _)| lacks(key)).map(|(_, name)| *name).collect()
 }
 
-/// What stands before the share of its bound of a function that may be nearer to it.
+/// Prefix of a function's share of its bound, if the function may be nearer to it.
 pub fn at_least(f: &Function) -> &'static str {
     if without(f).is_empty() { "" } else { "≥ " }
 }
 
-/// What removals would save of a function's time; nothing where that is not known.
+/// The savings of a function; none where its time is not known.
 pub fn savings(f: &Function) -> &[Saving] {
     if f.time_s.is_some() { &f.analysis.savings } else { &[] }
 }

@@ -1,4 +1,4 @@
-//! The text report: a table of functions, what holds the hottest ones and what to do about it, and doubts.
+//! The text report: a table of functions, the limits of the hottest ones with advice, and doubts.
 
 use std::collections::BTreeMap;
 
@@ -99,7 +99,7 @@ fn fitting(rows: &[(&Function, Vec<String>)], titles: &[&str], width: usize) -> 
     shown
 }
 
-/// For the demo: the class it was built for, and whether that is what was found.
+/// For the demo: the class it was built for, and whether the model found it.
 fn verdict(f: &Function) -> String {
     match f.analysis.expected.as_deref() {
         None => String::new(),
@@ -138,7 +138,7 @@ fn explanations(profile: &Profile, view: &View, width: usize) -> String {
     view.explained(profile).map(|f| explanation(f, width)).collect()
 }
 
-/// What holds one function, how close it is, what comes next, what to do.
+/// One function's limit, its distance from it, the next limit, and advice.
 fn explanation(f: &Function, width: usize) -> String {
     let place = match (&f.file, f.line) {
         (Some(file), Some(line)) => format!(" ({}:{line})", file.rsplit('/').next().unwrap_or(file)),

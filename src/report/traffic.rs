@@ -1,4 +1,4 @@
-//! Memory traffic of a function as text: the two rooflines by name, and what its misses are.
+//! Memory traffic of a function as text: the two rooflines by name, and the kinds of its misses.
 
 use crate::profile::data::{Data, DataKind};
 use crate::profile::evidence::memory::Traffic;
@@ -10,9 +10,9 @@ use super::{name, table};
 
 /// Bytes of a cache line.
 const LINE_BYTES: f64 = 64.0;
-/// Parts of less than this are not told.
+/// Smallest part that the text mentions.
 const LEAST_PART: f64 = 0.05;
-/// Data structures that are told.
+/// Number of data structures that the text mentions.
 const MOST_DATA: usize = 4;
 /// Characters of their names.
 const DATA_NAME: usize = 40;
@@ -89,7 +89,7 @@ fn crowded(f: &Function) -> Option<String> {
     })
 }
 
-/// Misses that hardly any access has are not worth a word.
+/// Least number of misses that the text mentions, relative to the accesses.
 fn least_misses(t: &Traffic) -> f64 {
     LEAST_PART * (t.l1_read + t.l1_write) / LINE_BYTES
 }
@@ -161,7 +161,7 @@ fn conflicts(t: &Traffic) -> Vec<String> {
     with_conflicts(t, LEAST_PART).map(|(level, share)| format!("{} of {level} misses", percent(share))).collect()
 }
 
-/// The private caches of whose misses more than `least` are conflicts, and not only a few; with that share.
+/// The private caches with a share of conflicts above `least` among their misses, and not only a few; with that share.
 fn with_conflicts(t: &Traffic, least: f64) -> impl Iterator<Item = (&'static str, f64)> {
     let few = least_misses(t);
     let levels = [("L1", t.l1_conflict, t.l1_misses), ("L2", t.l2_conflict, t.l2_misses)];

@@ -1,4 +1,4 @@
-//! What of a profile is shown, and how wide.
+//! Which part of a profile a report shows, and its width.
 
 use crate::profile::{Function, Profile};
 
@@ -14,10 +14,10 @@ pub enum Precision {
     Mixed,
 }
 
-/// Tells whether a function of this name is shown.
+/// Decides whether the report shows a function of this name.
 pub type NameFilter = Box<dyn Fn(&str) -> bool>;
 
-/// Choices of the user that concern only what is shown.
+/// Choices of the user that concern only the presentation.
 pub struct View {
     /// Characters of the terminal, 80 to 200 are laid out well.
     pub width: usize,
@@ -60,7 +60,7 @@ impl View {
             .map(|(_, f)| f)
     }
 
-    /// The functions worth more than a row of the table.
+    /// The functions that get an explanation beside their row of the table.
     pub fn explained<'a>(&'a self, profile: &'a Profile) -> impl Iterator<Item = &'a Function> + 'a {
         let hot = |f: &&Function| self.keep.is_some() || f.share.unwrap_or(0.0) >= EXPLAINED_SHARE;
         self.functions(profile).filter(hot).take(EXPLAINED)

@@ -1,7 +1,7 @@
 //! Wraps lines at words.
 
 /// `text` in lines of at most `width` characters, continuation lines indented by `indent`, each ended by a newline.
-/// Leading spaces of the first line stay. A word longer than a line stands alone.
+/// Keeps leading spaces of the first line. A word longer than a line gets a line of its own.
 pub fn hanging(text: &str, width: usize, indent: usize) -> String {
     let lead: String = text.chars().take_while(|c| *c == ' ').collect();
     let mut out = String::new();

@@ -1,4 +1,4 @@
-//! What the account of a function's time says about its class (docs/conventions.md, Account).
+//! The class of a function by the account of its time (docs/conventions.md, Account).
 //!
 //! ```text
 //! cause of most seconds ─▶ class          seconds of one class are added: L2 and L3 are both cache latency
@@ -15,12 +15,12 @@ const NEAR: f64 = 0.25;
 /// From this share of a level's misses on conflicts make them.
 const MOST: f64 = 0.5;
 
-/// What a class rests on.
+/// The evidence for a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Named {
     /// This one.
     Class(&'static str),
-    /// That of the core's deficiency whose removal gains most.
+    /// The class of the core deficiency whose removal gains most.
     Pipes,
 }
 
@@ -68,7 +68,7 @@ fn named(cause: Cause, traffic: Option<&Traffic>) -> Named {
         Cause::FrontEnd => "front-end",
         Cause::Forwarding => "store-forwarding",
         Cause::L1 => "l1-bandwidth",
-        // What L2 serves L1 missed.
+        // Lines that L2 serves are L1 misses.
         Cause::L2 => cached(conflicts(|t| (t.l1_conflict, t.l1_misses))),
         Cause::L3 => cached(conflicts(|t| (t.l2_conflict, t.l2_misses))),
         Cause::DramLatency => "dram-latency",
@@ -87,7 +87,7 @@ pub fn of_kernel(function: &Function) -> Option<&'static str> {
     Some(if are_page_faults(function) { "page-faults" } else { "system-calls" })
 }
 
-/// Seconds that it was off the CPU for want of something else than a CPU; 0 where that was not watched.
+/// Seconds off the CPU in which it waited for something other than a CPU; 0 where the sampler did not watch that.
 pub fn waited_s(function: &Function) -> f64 {
     function.system.as_ref().and_then(System::waited_s).unwrap_or(0.0)
 }

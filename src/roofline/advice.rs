@@ -1,4 +1,4 @@
-//! What to do about a deficiency, with the evidence that it rests on: which loop, which chain, which stores.
+//! Advice on a deficiency, with its evidence: which loop, which chain, which stores.
 
 use crate::isa::facts::AccessKind;
 use crate::isa::operation::{FpOp, Width};
@@ -186,7 +186,7 @@ fn mix(subject: &Subject<'_>) -> String {
     }
 }
 
-/// What another function had in the caches before.
+/// Advice for data that another function had in the caches before.
 fn separate_passes(subject: &Subject<'_>) -> String {
     let Reuse::OtherFunction { name, data, share } = &subject.reuse else { return String::new() };
     format!(
@@ -294,7 +294,7 @@ fn latency_advice(subject: &Subject<'_>) -> String {
     }
 }
 
-/// What the queues of misses tell of software prefetching (A.3).
+/// The room for software prefetching that the miss queues show (A.3).
 fn room(subject: &Subject<'_>) -> String {
     memory_side::room(subject).map_or(String::new(), |room| {
         format!(

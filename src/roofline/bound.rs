@@ -48,7 +48,7 @@ impl Bound {
         self.binding.map(|(_, t)| t)
     }
 
-    /// Whether term `id` stands and is at least half of T.
+    /// Whether term `id` is not refuted and is at least half of T.
     pub fn is_near(&self, id: TermId) -> bool {
         let seconds = self.term(id).seconds.filter(|_| !self.refuted.contains(&id));
         seconds.zip(self.seconds()).is_some_and(|(seconds, most)| seconds >= most / 2.0)
@@ -58,7 +58,7 @@ impl Bound {
     pub fn without(&self, subject: &Subject<'_>, removed: Removed) -> Option<f64> {
         let before = self.seconds()?;
         let after = |removed| largest(&subject.terms(removed), &self.refuted).map_or(0.0, |(_, t)| t);
-        // What replaces divisions may take longer than they do, and wider operations share pipes that narrower ones do not.
+        // The replacement of divisions may take longer than they do, and wider operations share pipes that narrower ones do not.
         let mut ways = vec![removed];
         for costly in [Deficiency::DivSqrt, Deficiency::Simd].into_iter().filter(|d| removed.has(*d)) {
             ways.extend(ways.clone().into_iter().map(|way| way.but(costly)));
@@ -92,8 +92,8 @@ fn largest(terms: &[(TermId, Term); 9], left_out: &BTreeSet<TermId>) -> Option<(
     candidates().find(|(_, s)| *s >= most * 0.995).map(|(id, _)| (id, most))
 }
 
-/// Whether so few samples can be met by chance in a function that takes at least `least` seconds: `N − n ≤ 3 √N` with N samples
-/// expected and n met (Poisson). One sample refutes nothing.
+/// Whether the few samples of a function that takes at least `least` seconds can be due to chance: `N − n ≤ 3 √N` with N samples
+/// expected and n seen (Poisson). One sample refutes nothing.
 fn may_be_chance(subject: &Subject<'_>, least: f64, around: &Surroundings) -> bool {
     let f = subject.function;
     let Some(met) = around.samples(f) else { return false };

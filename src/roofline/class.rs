@@ -10,7 +10,7 @@
 //! else                                                 unknown
 //! ```
 //!
-//! How sure that is stands apart: [`confidence`](super::confidence).
+//! Another module decides the confidence: [`confidence`](super::confidence).
 
 use super::account::{self, Named};
 use super::bound::Bound;
@@ -21,7 +21,7 @@ use super::terms::{Subject, TermId, chain, latency, misses, pipe};
 
 /// A deficiency must gain this share of T for the function to be classed by it.
 const GAIN: f64 = 0.03;
-/// From this roof fraction on the binding ceiling is what holds a function.
+/// Roof fraction from which the binding ceiling limits a function.
 pub const AT_ITS_BOUND: f64 = 0.8;
 /// Below this roof fraction the binding ceiling does not explain the time.
 pub const EXPLAINED: f64 = 0.6;
@@ -30,12 +30,12 @@ const BALANCED: f64 = 0.97;
 /// Conflicts make a level's misses from this share on.
 const HALF: f64 = 0.5;
 
-/// What the model says about a function in one word.
+/// The model's verdict on a function in one word.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Verdict {
     /// Id of the binding ceiling.
     pub binding: Option<String>,
-    /// The class, `unknown` included; `None` for what was not counted.
+    /// The class, `unknown` included; `None` for functions that were not counted.
     pub class: Option<String>,
     /// For `unknown`: the class of the largest term.
     pub nearest: Option<String>,
@@ -158,7 +158,7 @@ fn named(subject: &Subject<'_>, bound: &Bound, term: TermId, seconds: f64) -> (&
             },
         )
     };
-    // How far the next term is below: what removing all of a term could gain.
+    // Distance to the next term: the gain from removing all of a term.
     let alone = seconds - next_below(bound, term);
     let other = match term {
         t if !t.in_core() || t == TermId::Access => Some((None, alone)),

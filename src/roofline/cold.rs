@@ -1,5 +1,5 @@
-//! Functions and loops that are too small to be analysed: a large program has thousands of them, and none can be what
-//! makes it slow.
+//! Functions and loops that are too small to be analysed: a large program has thousands of them, and none of them can be
+//! the reason why it is slow.
 
 use crate::profile::Profile;
 use crate::profile::function::{Analysis, Function, Source};
@@ -7,7 +7,7 @@ use crate::profile::function::{Analysis, Function, Source};
 /// A part of the run's work below which a function is not analysed if no sample fell into it.
 const SHARE: f64 = 1e-4;
 
-/// What the whole run executed and moved.
+/// Totals of the whole run: instructions executed and bytes moved.
 #[derive(Debug, Clone, Copy)]
 pub struct Run {
     instructions: f64,

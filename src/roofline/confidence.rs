@@ -1,5 +1,5 @@
-//! How sure a class is: from the samples that its time rests on, from what other programs took, and from how well a ceiling or
-//! an account explains its time.
+//! How sure a class is: from the number of samples behind its time, from the CPU time that other programs took, and from how well a
+//! ceiling or an account explains its time.
 
 use crate::profile::Function;
 use crate::profile::confidence::{Confidence, Doubt, Level};

@@ -1,4 +1,4 @@
-//! What a function can lack, and sets of such lacks that the model imagines removed.
+//! Deficiencies of a function, and sets of deficiencies that the model assumes removed.
 
 /// One thing that holds a function below the roof, in the order of effort in which the ladder removes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,11 +29,11 @@ pub enum Deficiency {
     ConflictMisses,
     /// Conflict misses of L1 and L2.
     PrivateConflicts,
-    /// Lines of which one visit uses a part, and the next visit comes too late.
+    /// Lines that one visit uses only in part, and the next visit comes too late.
     Strides,
     /// Data that another function had in the caches before.
     SeparatePasses,
-    /// Memory controllers of which one carries more than the others.
+    /// One memory controller carries more than the others.
     MemoryImbalance,
     /// Memory on pages of 4 KiB, whose addresses take longer to translate and at whose ends some prefetchers stop.
     SmallPages,

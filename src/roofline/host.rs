@@ -1,4 +1,4 @@
-//! The host's ceilings, looked up by id and thread count; every lookup leaves a trace of what was used and what lacked.
+//! The host's ceilings, looked up by id and thread count; every lookup records which ceilings it used and which were missing.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -13,7 +13,7 @@ use super::controllers;
 pub struct Trace {
     /// Ids of ceilings that were used.
     pub from: BTreeSet<String>,
-    /// What was not available, in words; an estimate with an entry here is a lower bound, or absent.
+    /// Descriptions of missing ceilings; an estimate with an entry here is a lower bound, or absent.
     pub missing: BTreeSet<String>,
 }
 
@@ -45,12 +45,12 @@ pub enum Scaling {
 #[derive(Debug)]
 pub struct Ceilings<'a> {
     machine: &'a Machine,
-    /// Of the memory controllers during the run; `None` where they were not measured or were even.
+    /// Balance of the memory controllers during the run; `None` where they were not measured or were even.
     balance: Option<f64>,
     by_id: HashMap<&'a str, Vec<(&'a Ceiling, f64)>>,
     /// By width of its registers: the highest clock that a look saw while a ceiling was measured.
     fastest: HashMap<Width, f64>,
-    /// By width of its registers: what arithmetic lowers the clock to of what looks see, where it does.
+    /// By register width: clock under such arithmetic divided by the clock that looks see, where it is below 1.
     lowered: HashMap<Width, f64>,
 }
 
@@ -75,7 +75,7 @@ impl<'a> Ceilings<'a> {
         Ceilings { machine, balance: None, by_id, fastest, lowered }
     }
 
-    /// The ceilings with what the memory controllers told of a run.
+    /// The ceilings with the balance of the memory controllers during a run.
     pub fn during(self, run: &Run) -> Self {
         Ceilings { balance: controllers::uneven(&run.counters), ..self }
     }
@@ -91,15 +91,15 @@ pub struct Host<'a> {
 /// The core's clock while a function ran.
 #[derive(Debug, Clone, Copy)]
 struct Clock {
-    /// What looks at it saw.
+    /// The clock that looks saw.
     looked_hz: f64,
     /// The widest registers computed with: wider ones may lower it.
     widest: Width,
-    /// What those that were computed with did lower it to, of what looks saw.
+    /// Factor by which the function's own registers lowered the clock, relative to `looked_hz`.
     lowered: f64,
 }
 
-/// One arithmetic instruction of a width among so many keeps the clock lowered: seen with one in 512.
+/// Number of instructions among which one arithmetic instruction of a width keeps the clock lowered: seen with one in 512.
 const KEEPS_LOWERED: u64 = 512;
 
 /// All register widths, narrow to wide.
@@ -111,7 +111,7 @@ impl<'a> Host<'a> {
         Host { ceilings, clock: None }
     }
 
-    /// The view of what `function` ran on: the CPUs clocked as they were in it.
+    /// The view for `function`: with the CPUs' clock while it ran.
     pub fn of(self, function: &'a Function) -> Self {
         let mix = || function.work.iter().flat_map(|w| &w.mix);
         let widest = mix().map(|e| e.width).max().unwrap_or(Width::Scalar);
@@ -145,19 +145,19 @@ impl<'a> Host<'a> {
         listed.iter().map(move |(c, v)| (*c, host.clocked(c, *v)))
     }
 
-    /// What `ceiling`, of `listed` value, was at the clock of the run.
+    /// The value of `ceiling`, listed as `listed`, at the clock of the run.
     fn clocked(&self, ceiling: &Ceiling, listed: f64) -> f64 {
         let Some(hz) = self.clock_for(&ceiling.id) else { return listed };
         clock::value_at(ceiling, listed, hz * self.lowering(ceiling))
     }
 
-    /// What the function's wide vectors lower the clock to that `ceiling` was measured at: by what it did not lower itself.
+    /// Frequency reduction to apply to `ceiling`, beyond the one that it was already measured with.
     fn lowering(&self, ceiling: &Ceiling) -> f64 {
         self.clock.map_or(1.0, |clock| (clock.lowered / ceiling.lowering()).min(1.0))
     }
 
-    /// The clock that looks would have seen in the run at work of the kind of ceiling `id`: with registers wider than were computed with the core would
-    /// run no faster than it ever did with such.
+    /// The clock that looks would have seen in the run during work of the kind of ceiling `id`. If that work needs wider registers than
+    /// the function used, the clock is at most the highest that looks saw with such registers.
     fn clock_for(&self, id: &str) -> Option<f64> {
         let Clock { looked_hz: hz, widest, .. } = self.clock?;
         let width = width_of(id, self.ceilings.machine);
@@ -180,8 +180,8 @@ impl<'a> Host<'a> {
         self.entries(id).filter_map(|(c, _)| c.spread).fold(0.0, f64::max)
     }
 
-    /// Core clock in Hz of the run for work of the kind of `id`; where that is not known, while `id` was measured with the
-    /// fewest threads.
+    /// Core clock in Hz during the run for work of the kind of `id`; where it is not known, the clock at which `id` was measured
+    /// with the fewest threads.
     pub fn clock(&self, id: &str) -> Option<f64> {
         let (ceiling, _) = self.entries(id).min_by_key(|(c, _)| c.threads)?;
         let measured = ceiling.clock_hz?;
@@ -205,7 +205,7 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// What ceiling `id` is of ceiling `of`, 1 at most: exact where both were measured at `threads`, linear between two such counts;
+    /// Ceiling `id` over ceiling `of`, at most 1: exact where both were measured at `threads`, linear between two such counts;
     /// `None` beyond them, where `of` would scale on and `id` not.
     pub fn share_of(&self, id: &str, of: &str, threads: u32) -> Option<f64> {
         let threads = threads.clamp(1, self.cores().max(1));
@@ -310,7 +310,7 @@ impl<'a> Host<'a> {
 /// A thread count, and a value at it.
 type At = (u32, f64);
 
-/// Of values by thread count those of the next count up to `threads` and from it on; both are that at `threads` where there is one.
+/// The values at the nearest thread counts up to `threads` and from `threads` on; both are the value at `threads` if there is one.
 fn around(values: impl Iterator<Item = At>, threads: u32) -> (Option<At>, Option<At>) {
     let (mut below, mut above): (Option<At>, Option<At>) = (None, None);
     for at in values {
@@ -324,7 +324,7 @@ fn around(values: impl Iterator<Item = At>, threads: u32) -> (Option<At>, Option
     (below, above)
 }
 
-/// The width of the registers that ceiling `id` is of; those of the ladder are of the widest, what names none is scalar.
+/// The register width of ceiling `id`: the widest for ceilings of the ladder, scalar for ids that name no width.
 fn width_of(id: &str, machine: &Machine) -> Width {
     let named = WIDTHS.into_iter().find(|w| id.split('.').any(|part| part == w.name()));
     let of_ladder = || ["simd", "fma", "peak", "balance"].iter().any(|rung| id.split('.').nth(1) == Some(*rung));
@@ -408,7 +408,7 @@ mod tests {
         assert_eq!(at(1.5, Width::W512), ([30.0, 240.0, 480.0, 100.0], 667.0));
         assert_eq!(at(3.0, Width::W512), ([60.0, 480.0, 960.0, 100.0], 333.0), "it did run so with wide registers");
         assert_eq!(at(3.6, Width::Scalar), ([72.0, 400.0, 800.0, 100.0], 400.0), "wide registers never did");
-        // Looks come too late for what wide vectors did to the clock; all that the core does beside them is slower, too.
+        // Looks come too late to see how wide vectors lower the clock; the core's other work slows down, too.
         let mut machine = machine.clone();
         machine.ceilings[1].resting_hz = Some(3.0e9);
         let ceilings = Ceilings::of(&machine);

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The order is that of effort in A.1.3. A kernel whose adds and multiplies balance by nature has `fma` at the bottom
-//! (§4); imbalance stands right below the roof or below everything else (Figures A2 and A3).
+//! (§4); imbalance is placed right below the roof or below everything else (Figures A2 and A3).
 
 use crate::isa::operation::Precision;
 use crate::profile::function::{Analysis, FunctionCeiling};
@@ -103,7 +103,7 @@ fn from(bound: &Bound, d: Deficiency) -> Vec<String> {
 fn roof(subject: &Subject<'_>, bound: &Bound, axis: Axis) -> Option<f64> {
     let threads = subject.team.allowed.unwrap_or(0).max(subject.team.most());
     if let (Axis::Flop(work), Some(flops)) = (axis, subject.function.flops) {
-        // Where precision is not told the higher roof stands, as in the term of the pipes.
+        // Where the precision is not known, use the higher roof, as the term of the pipes does.
         let untold = flops.total * u64::from(flops.untold.precision);
         let parts = [
             (flops.dp + flops.x87, Precision::Dp),
@@ -123,7 +123,7 @@ fn roof(subject: &Subject<'_>, bound: &Bound, axis: Axis) -> Option<f64> {
     pipe.map(|t| axis.work() / t)
 }
 
-/// What no bound may exceed: the machine's peak, adds beside fused multiply-adds included; on the axis of bytes the bandwidth of L1.
+/// The limit of all bounds: the machine's peak, adds beside fused multiply-adds included; on the axis of bytes the bandwidth of L1.
 fn most(subject: &Subject<'_>, axis: Axis) -> f64 {
     let threads = subject.team.allowed.unwrap_or(0).max(subject.team.most());
     let flops = subject.function.flops.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What hardware counters tell of the memory's side (A.3): uneven controllers, and room for software prefetching.
+//! Evidence of hardware counters on the memory side (A.3): uneven controllers, and room for software prefetching.
 //!
 //! ```text
 //! memory-imbalance   T = T_dram / balance                        balance = mean / greatest load of the controllers
@@ -9,9 +9,9 @@ use super::deficiency::Removed;
 use super::host::Trace;
 use super::terms::{Subject, TermId};
 
-/// What stands among the origins of a ceiling that the controllers' balance lowers.
+/// The origin listed for a ceiling that the controllers' balance lowers.
 pub const BALANCE: &str = "controller balance";
-/// A ceiling that is lower than what was measured by more than this is none.
+/// A ceiling that is below the measured rate by more than this is no ceiling.
 const TOLERANCE: f64 = 0.05;
 /// Events whose cycles are stalls on memory, the farthest level first.
 const STALLS: [&str; 3] = ["stall_l3", "stall_l2", "stall_l1"];
@@ -27,8 +27,8 @@ pub struct Room {
     pub seconds: f64,
 }
 
-/// The balance as it can have held for one function: it was taken of the whole run, and a function that was faster than it
-/// allows was not subject to it. `even`: the function without it.
+/// The controllers' balance, if it can have applied to one function: it was measured over the whole run, and a function that was
+/// faster than the balance allows was not subject to it. `even`: the function without it.
 pub fn of_function(even: &Subject<'_>) -> Option<f64> {
     let balance = even.host.controller_balance()?;
     let time = even.function.time_s?;

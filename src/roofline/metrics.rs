@@ -8,7 +8,7 @@ use super::deficiency::{Deficiency, Removed};
 use super::host::{Host, Trace};
 use super::terms::{Subject, TermId, pipe};
 
-/// What stands on the vertical axis: the operations that a function is rated by.
+/// The vertical axis: the operations that rate a function.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Axis {
     /// FLOPs.
@@ -74,7 +74,7 @@ pub fn simd_use(mix: &[MixEntry], host: Host<'_>) -> Option<f64> {
 }
 
 /// [`simd_use`] where instructions were not counted: `F / Σ over widths of F_w · lanes of the widest useful / lanes of w`,
-/// a fused operation weighing as its two FLOPs. `None` unless widths are told and one precision has all FLOPs.
+/// a fused operation weighing as its two FLOPs. `None` unless widths are known and one precision has all FLOPs.
 pub fn simd_use_of_flops(flops: &Flops, host: Host<'_>) -> Option<f64> {
     let precision = match (flops.dp, flops.sp) {
         (dp, 0) if dp == flops.total => Precision::Dp,

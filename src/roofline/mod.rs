@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The machine's ceilings are found by the ids of docs/conventions.md, Ceilings. A ceiling that is missing makes its term `None` with
-//! the reason in `source["terms.…"]`, or, where another ceiling can stand in, a looser bound.
+//! the reason in `source["terms.…"]`, or, where another ceiling can replace it, a looser bound.
 
 pub mod account;
 pub mod advice;
@@ -54,7 +54,7 @@ pub const REFUTED: &str = "ceiling-refuted";
 /// Code of the warning about bytes that the last level may have kept.
 pub const KEPT: &str = "memory-kept";
 
-/// What is kept of a function's bytes is told from this share on.
+/// Retained share of a function's bytes from which a warning reports it.
 const WORTH_TELLING: f64 = 0.1;
 
 /// Where the ladder places the imbalance ceilings.
@@ -74,7 +74,7 @@ pub struct Options {
     pub imbalance: Placement,
 }
 
-/// What the analysis of a function is made with.
+/// The inputs to the analysis of a function.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
     /// The ceilings.
@@ -85,7 +85,7 @@ pub struct Context<'a> {
     pub around: &'a Surroundings,
 }
 
-/// Fills in the analysis of every function and loop of `profile`, replacing what was there.
+/// Fills in the analysis of every function and loop of `profile`, replacing any earlier one.
 pub fn analyse(profile: &mut Profile) {
     analyse_with(profile, Options::default());
 }
@@ -119,7 +119,7 @@ pub fn analyse_with(profile: &mut Profile, options: Options) {
     profile.run.warnings.extend(warnings.into_iter().chain(kept_warning(&kept)));
 }
 
-/// A loop is analysed like a function; what was not measured for it apart (team, allowed CPUs) is its function's.
+/// Analyses a loop like a function; facts not measured per loop (team, allowed CPUs) are its function's.
 fn analyse_loop(inner: &mut Function, outer: &Function, context: Context<'_>, run: cold::Run) {
     if run.is_cold(inner) {
         return cold::leave_out(inner);
@@ -133,7 +133,7 @@ fn analyse_loop(inner: &mut Function, outer: &Function, context: Context<'_>, ru
     inner.allowed_cpus = inner.allowed_cpus.or(outer.allowed_cpus);
     inner.clock_hz = inner.clock_hz.or(outer.clock_hz);
     inner.lambda = inner.lambda.or(outer.lambda);
-    // Warnings stand at the function.
+    // The function has the warnings.
     analyse_function(inner, context);
     let parent = inner.clone();
     for nested in &mut inner.loops {

@@ -1,10 +1,10 @@
-//! What fetching ahead could do for a function that waits for lines from beyond L2.
+//! The possible gain from fetching ahead, for a function that waits for lines from beyond L2.
 //!
 //! ```text
 //! seconds = time_s · (1 − prefetched / model_s) · computable / (lines − foreseen)        at most
 //! ```
 //!
-//! `prefetched` is what is left of the model where all lines from beyond L2 are asked for long before.
+//! `prefetched` is the model's time if all lines from beyond L2 were requested long before their use.
 
 use crate::profile::account::{Cause, WhatIf};
 use crate::profile::function::Saving;
@@ -14,17 +14,17 @@ use super::account;
 use super::advice;
 use super::terms::Subject;
 
-/// Name of what such a saving removes.
+/// Name of the cause that such a saving removes.
 pub const SAVING: &str = "no-prefetch";
 
-/// Latency is worth a word from this share of the time on.
+/// Least share of latency in the time that a report mentions.
 const WORTH: f64 = 0.1;
-/// So is a part of the lines.
+/// Least part of the lines that a report mentions.
 const PART: f64 = 0.2;
-/// And what gains this share of the time.
+/// Least gain, as a share of the time, that a report mentions.
 const GAIN: f64 = 0.05;
 
-/// What software prefetches save at most, where the latency beyond L2 is a tenth of the time.
+/// The most that software prefetches can save, where the latency beyond L2 is at least a tenth of the time.
 pub fn saving(subject: &Subject<'_>) -> Option<Saving> {
     let (share, prefetch) = waits(subject)?;
     let potential = prefetch.potential().filter(|potential| *potential >= PART)?;
@@ -51,7 +51,7 @@ pub fn saving(subject: &Subject<'_>) -> Option<Saving> {
     })
 }
 
-/// That nothing can be fetched ahead, where most lines are chased.
+/// The remark that nothing can be fetched ahead, where most lines are chased.
 pub fn remark(subject: &Subject<'_>) -> Option<String> {
     let (share, prefetch) = waits(subject)?;
     let chased = prefetch.chased / prefetch.lines;
@@ -65,7 +65,7 @@ pub fn remark(subject: &Subject<'_>) -> Option<String> {
     })
 }
 
-/// Share of the time that is latency beyond L2, where it is worth a word, and the lines.
+/// Share of the time that is latency beyond L2, where a report mentions it, and the lines.
 fn waits(subject: &Subject<'_>) -> Option<(f64, Prefetch)> {
     let account = account::trusted(subject.function)?;
     let share = (account.part(Cause::L3) + account.part(Cause::DramLatency)) / account.model_s;

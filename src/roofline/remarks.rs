@@ -1,4 +1,4 @@
-//! What is to be said of a function beside savings: what holds it and no listed change removes, and what to try instead.
+//! Remarks on a function beside savings: limits that no listed change removes, and alternatives to try.
 
 use crate::isa::facts::InstructionClass;
 use crate::profile::system::Reason;
@@ -12,7 +12,7 @@ use super::prefetch;
 use super::reuse::Reuse;
 use super::terms::{Subject, TermId, chain};
 
-/// A part of the time that is worth a word.
+/// Least part of the time that a remark mentions.
 const WORTH: f64 = 0.1;
 /// As many branches among its instructions are many, if they are no loop's.
 const MANY_BRANCHES: f64 = 0.1;
@@ -33,7 +33,7 @@ pub fn of(subject: &Subject<'_>, bound: &Bound, verdict: &Verdict) -> Vec<String
     all.into_iter().flatten().collect()
 }
 
-/// Time off the CPU: what for, and who ends it.
+/// Time off the CPU: its reason, and the event that ends it.
 fn waiting(subject: &Subject<'_>) -> Option<String> {
     let f = subject.function;
     let waited_s = account::waited_s(f);

@@ -1,4 +1,4 @@
-//! Where lines that come from memory once more were before: what could be done that they still were in a cache.
+//! Where lines that come from memory again were used before, and how a program could keep them in a cache.
 //!
 //! ```text
 //! lines    = pages touched · 64                      what the function goes over, at least; at most the size of its data
@@ -6,10 +6,10 @@
 //! passes   = lines from memory / lines / rounds      within one call
 //! ```
 //!
-//! passes > 3: the same call meets its data again and again: blocking can keep a part of them in a cache. Otherwise a call goes over
+//! passes > 3: the same call uses its data again and again: blocking can keep a part of them in a cache. Otherwise a call goes over
 //! its data about once, and blocking keeps nothing. If another function moves as much of the same data (by name and size) as often,
-//! both can be fused. Where sampled windows saw too few pages to tell, nothing is said. This rests on the calls, which are counted, on the pages, of which sampled windows see some or all, and
-//! on the names of data.
+//! both can be fused. Where sampled windows saw too few pages to decide, the report says nothing. The evidence is the calls, which are
+//! counted, the pages, of which sampled windows see some or all, and the names of data.
 
 use crate::profile::Function;
 use crate::profile::evidence::memory::LINE_BYTES;
@@ -17,15 +17,15 @@ use crate::profile::pages::Pages;
 
 use super::surroundings::Surroundings;
 
-/// Sampled windows may miss some pages, and some lines are met twice in a pass: from here on blocking has something to keep.
+/// Number of passes from which blocking helps: sampled windows may miss some pages, and a pass may use some lines twice.
 const AGAIN: f64 = 3.0;
 /// The same where windows may have seen only a part of the pages.
 const SURELY_AGAIN: f64 = 30.0;
-/// Below this part of the misses those of what was there before are not worth a word.
+/// Least share of repeated lines among the misses that a report mentions.
 const WORTH: f64 = 0.3;
 const PAGE_LINES: f64 = Pages::BYTES as f64 / LINE_BYTES;
 
-/// What lines from memory were before.
+/// The earlier use of lines from memory.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Reuse {
     /// New, for the most part, or not known.
@@ -52,7 +52,7 @@ pub enum Reuse {
     },
 }
 
-/// Bytes of the data that at least a twentieth of the lines of `function` belong to; `None` where a name stands for several
+/// Bytes of the data that at least a twentieth of the lines of `function` belong to; `None` where a name covers several
 /// pieces, or has no size.
 fn size_of_data(function: &Function) -> Option<f64> {
     let told = function.data.iter().filter(|data| data.share >= 0.05);

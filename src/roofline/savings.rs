@@ -1,4 +1,4 @@
-//! What removing deficiencies would save.
+//! The time that removing deficiencies would save.
 //!
 //! ```text
 //! seconds         = T − T_without                         in parts of the time where T exceeds it: (1 − T_without / T) · time_s
@@ -7,10 +7,10 @@
 //! program_seconds = seconds × share of its time in which no other function runs
 //! ```
 //!
-//! own is what the deficiency costs if nothing overlaps: no more of the unexplained time can be its. What an account says replaces
-//! the differences of bounds ([`what_if`](super::what_if)). Where no ceiling explains the time, those of the core do not hold the function, and their
-//! removal is not listed. Single deficiencies that gain at least 5 % of T, greatest first; where there is none, the smallest pair that
-//! does.
+//! own is the cost of the deficiency if nothing overlaps: no more of the unexplained time can be due to it. Savings from an account
+//! replace the differences of bounds ([`what_if`](super::what_if)). Where no ceiling explains the time, those of the core do not limit
+//! the function, and their removal is not listed. Single deficiencies that gain at least 5 % of T, greatest first; where there is none,
+//! the smallest pair that does.
 
 use crate::profile::function::Saving;
 
@@ -31,7 +31,7 @@ const WORTHWHILE: f64 = 0.05;
 pub fn savings(subject: &Subject<'_>, bound: &Bound) -> Vec<Saving> {
     let mut all = what_if::savings(subject);
     all.extend(prefetch::saving(subject));
-    // What was replayed and gains nothing gains nothing by a difference of bounds, either.
+    // A change that gained nothing in the replay gains nothing by a difference of bounds, either.
     let mut replaced: Vec<String> = all.iter().flat_map(|saving| saving.remove.clone()).collect();
     replaced.extend(what_if::replayed(subject));
     let is_told = |saving: &Saving| saving.remove.iter().any(|name| replaced.contains(name));

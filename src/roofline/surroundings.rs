@@ -1,4 +1,4 @@
-//! What the analysis of one function has to know of the others and of the run.
+//! Facts about the other functions and the run that the analysis of one function needs.
 
 use crate::profile::data::{Data, DataKind};
 use crate::profile::{Function, Profile};
@@ -6,9 +6,9 @@ use crate::profile::{Function, Profile};
 /// The run around a function.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Surroundings {
-    /// CPU seconds that one sample stands for; `None` where that is not known.
+    /// CPU seconds that one sample represents; `None` where that is not known.
     pub period_s: Option<f64>,
-    /// Seconds in which threads were kept off their CPUs / seconds in which they could have run; 0 where nobody looked.
+    /// Seconds in which threads were kept off their CPUs / seconds in which they could have run; 0 where not measured.
     pub kept_off: f64,
     /// Functions with memory traffic.
     movers: Vec<Mover>,
@@ -38,7 +38,7 @@ pub struct Shared<'a> {
 
 /// A function moves about as much as another one, and about as often, if at least this part of it.
 const AS_MUCH: f64 = 0.7;
-/// Data is shared if at least this part of the lines lies in it.
+/// Data is shared if at least this part of the lines is in it.
 const SHARED: f64 = 0.5;
 
 impl Surroundings {

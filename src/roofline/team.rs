@@ -18,8 +18,8 @@ pub struct Team {
 }
 
 impl Team {
-    /// Takes the concurrency profile of `function`. Where none was measured all of its team is taken to be at work; a
-    /// single thread where no team is known either.
+    /// Takes the concurrency profile of `function`. Without one, the model assumes that its whole team is at work; without a known
+    /// team, that a single thread is.
     pub fn of(function: &Function) -> Team {
         let total: f64 = function.concurrency.iter().filter(|p| **p > 0.0).sum();
         let size = function.team.unwrap_or(1).max(1);
@@ -32,7 +32,7 @@ impl Team {
     }
 
     /// The team as it would be with its work spread evenly: 1/λ times as many threads at work on average, all of them
-    /// where λ is not known. What other programs took from it (they are no part of λ) stays taken.
+    /// where λ is not known. CPU time lost to other programs (no part of λ) stays lost.
     fn balanced(&self) -> Team {
         let full = self.size.max(self.most());
         let mean = self.mean();
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn an_uneven_team_runs_at_lambda_of_the_whole() {
-        // Thread 1 does a third of what thread 0 does: two threads for a third of the time, λ = 2/3.
+        // Thread 1 does a third of thread 0's work: two threads for a third of the time, λ = 2/3.
         let uneven = team(&[2.0 / 3.0, 1.0 / 3.0], 2, 2);
         let seconds = uneven.seconds(|k| Some(1.0 / f64::from(k))).unwrap();
         let even = uneven.without(Removed::only(Deficiency::Imbalance)).seconds(|k| Some(1.0 / f64::from(k))).unwrap();

@@ -1,4 +1,4 @@
-//! Savings that the account of a function tells: what is left of its model with one cause removed.
+//! Savings from the account of a function: the model's time that remains with one cause removed.
 //!
 //! ```text
 //! seconds = (1 − what_if_s / model_s) · time_s         at most: what takes the cause's place is not known
@@ -15,14 +15,14 @@ use super::prefetch;
 use super::reuse::Reuse;
 use super::terms::Subject;
 
-/// From this share of lines out of order on another order is worth a word.
+/// Share of lines out of order from which a report suggests another order.
 const LEAST_OUT_OF_ORDER: f64 = 0.2;
-/// So is one that packs what is used, up to this part of each line.
+/// Used part of each line up to which a report suggests an order that packs the used data.
 const MOST_USED: f64 = 0.3;
 /// A change is listed if it gains this share of the time.
 const WORTHWHILE: f64 = 0.05;
 
-/// What the account says, if its model is near enough to what was measured; and what page faults cost, which is measured.
+/// Savings from the account, if its model is near enough to the measured time, and the measured cost of page faults.
 pub fn savings(subject: &Subject<'_>) -> Vec<Saving> {
     let f = subject.function;
     let mut all: Vec<Saving> = page_faults(subject).into_iter().collect();
@@ -32,7 +32,7 @@ pub fn savings(subject: &Subject<'_>) -> Vec<Saving> {
     let gains = |change: &Changes| {
         possible(change) && account.what_if_s.get(change).is_some_and(|left| share_of(*left) >= WORTHWHILE)
     };
-    // Two at once are worth a word where neither gains anything alone.
+    // List two changes at once only where neither gains anything alone.
     let news = |changes: &Changes| changes.second.is_none() || !changes.iter().any(|one| gains(&one.into()));
     let changes = account.what_if_s.iter().filter(|(changes, _)| gains(changes) && news(changes));
     let replayed = changes.map(|(changes, left)| {
@@ -77,7 +77,7 @@ fn page_faults(subject: &Subject<'_>) -> Option<Saving> {
     })
 }
 
-/// The name of what a change removes; the same as that of the deficiency which the bound knows, if it knows one.
+/// The name of the cause that a change removes; equal to the name of the bound's deficiency, if there is one.
 fn removes(change: WhatIf) -> &'static str {
     match change {
         WhatIf::PerfectPrediction => "mispredict",
@@ -107,13 +107,13 @@ fn is_possible(subject: &Subject<'_>, change: WhatIf) -> bool {
         WhatIf::HitsInL1 => {
             matches!(subject.reuse, Reuse::SameCall { .. }) || account::trusted(subject.function).is_some_and(waits)
         }
-        // What a call meets once has nothing to be kept for.
+        // Caching does not help data that a call uses once.
         WhatIf::HitsInL2 => matches!(subject.reuse, Reuse::SameCall { .. }),
         WhatIf::UnitStride => {
             let wasteful = |t: &Traffic| used_of_lines(t) <= MOST_USED;
             traffic_of(subject).is_some_and(|t| out_of_order(&t) >= LEAST_OUT_OF_ORDER || wasteful(&t))
         }
-        // How many of its lines can be known before is not in the replay.
+        // The replay does not know how many lines have an address that is known ahead.
         WhatIf::Prefetched => false,
         _ => true,
     }

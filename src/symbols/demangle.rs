@@ -5,7 +5,7 @@ use cpp_demangle::DemangleOptions;
 /// Demangling of deeply nested names is superlinear; beyond this many bytes a name stays as it is.
 const LONGEST_MANGLED: usize = 32_768;
 
-/// The language rules that a module's names follow beyond what a name tells by itself.
+/// The language rules that a module's names follow and that a single name does not show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Dialect {
     /// The module holds Fortran: a trailing underscore is the compiler's.
@@ -13,7 +13,7 @@ pub struct Dialect {
 }
 
 impl Dialect {
-    /// Tells the dialect from the module's symbol names: Fortran programs call their run-time library.
+    /// Determines the dialect from the module's symbol names: Fortran programs call their run-time library.
     pub fn of<'a>(mut names: impl Iterator<Item = &'a str>) -> Self {
         let runtime = ["_gfortran_", "_FortranA", "for_write_seq", "MAIN__"];
         Dialect { fortran: names.any(|n| runtime.iter().any(|r| n.starts_with(r))) }

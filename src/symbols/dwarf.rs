@@ -1,4 +1,4 @@
-//! Source lines and inline frames from DWARF, read when they are first asked for.
+//! Source lines and inline frames from DWARF, read at the first query.
 
 use std::sync::Arc;
 

@@ -13,7 +13,7 @@ pub struct DataSymbol {
     pub start: u64,
     /// Bytes.
     pub size: u64,
-    /// Name as it stands in the string table, symbol version cut off.
+    /// Name as in the string table, symbol version cut off.
     pub name: String,
 }
 

@@ -1,4 +1,4 @@
-//! An ELF file read piece by piece: headers at once, sections when they are asked for.
+//! An ELF file read piece by piece: headers at once, sections on demand.
 //!
 //! Pieces are read with `pread`, not mapped: a program that is rebuilt while its report is made must not take the
 //! profiler down with SIGBUS, and a gigabyte of debug information is only read where a look-up needs it.

@@ -12,7 +12,7 @@ pub struct CodeSymbol {
     pub start: u64,
     /// Bytes; 0 if the symbol does not say.
     pub size: u64,
-    /// Name as it stands in the string table, symbol version cut off.
+    /// Name as in the string table, symbol version cut off.
     pub name: String,
     /// Global or weak.
     pub global: bool,
@@ -20,7 +20,7 @@ pub struct CodeSymbol {
     pub function: bool,
 }
 
-/// Function symbols of both symbol tables, unsorted. Damaged entries are left out.
+/// Function symbols of both symbol tables, unsorted. Skips damaged entries.
 pub fn code_symbols(elf: &ElfFile) -> Vec<CodeSymbol> {
     let tables = elf.sections().iter().filter(|s| matches!(s.header.sh_type, SHT_SYMTAB | SHT_DYNSYM));
     tables.flat_map(|table| symbols_of(elf, table)).collect()

@@ -1,4 +1,4 @@
-//! What can go wrong while symbols are read. None of it ends a run: names fall back to module and offset.
+//! Errors of reading symbols. None of them ends a run: names fall back to module and offset.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ pub enum SymbolError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// It is not a 64-bit little-endian ELF file.
@@ -18,7 +18,7 @@ pub enum SymbolError {
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What it is instead.
+        /// The kind of file that it is instead.
         what: &'static str,
     },
     /// It breaks off or contradicts itself.

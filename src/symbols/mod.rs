@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Nothing here fails towards the outside: a module without symbols yields functions named `module+0xSTART`, and
-//! [`warnings`](Resolver::warnings) says what could not be read.
+//! [`warnings`](Resolver::warnings) lists everything that could not be read.
 
 pub mod call_targets;
 pub mod debug_file;

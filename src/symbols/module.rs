@@ -1,4 +1,4 @@
-//! All that is known about one module's code: its function table, and its debug information once it is asked for.
+//! All known facts about one module's code: its function table, and its debug information on demand.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -102,7 +102,7 @@ impl ElfModule {
         Some(Found { start: function.start, part_start: part.start, part_end: part.end, name })
     }
 
-    /// What the memory at `address` belongs to.
+    /// The data that the memory at `address` belongs to.
     pub fn data(&self, address: u64) -> DataAt {
         let files = || std::iter::once(&self.elf).chain(&self.debug);
         let symbols = self.data.get_or_init(|| elf_data::data_symbols(files()));
@@ -123,7 +123,7 @@ impl ElfModule {
         self.lines.get_or_init(load).as_ref().ok()?.as_ref()
     }
 
-    /// Why the debug information could not be read, if it was asked for and is damaged.
+    /// Why the debug information could not be read, if it was needed and is damaged.
     pub fn damage(&self) -> Option<&SymbolError> {
         self.lines.get()?.as_ref().err()
     }

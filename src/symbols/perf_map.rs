@@ -17,7 +17,7 @@ impl PerfMap {
     }
 
     /// Parses lines of `START SIZE NAME`, numbers in hexadecimal. Code that was replaced at the same address keeps the
-    /// latest name; damaged lines are left out.
+    /// latest name; damaged lines are skipped.
     pub fn parse(text: &str) -> Self {
         let mut entries: Vec<(u64, u64, String)> = text.lines().filter_map(parse_line).collect();
         // The sort is stable, so the latest line of one address comes last and survives.

@@ -26,7 +26,7 @@ pub struct Function {
     pub name: Option<String>,
 }
 
-/// What is known about a module's code.
+/// The known facts about a module's code.
 #[derive(Debug, Default)]
 pub struct TableInput {
     /// Symbols in any order, aliases and overlaps included.
@@ -47,7 +47,7 @@ pub struct FunctionTable {
 }
 
 impl FunctionTable {
-    /// Builds the table. No input makes it fail; ranges that make no sense are left out.
+    /// Builds the table. No input makes it fail; it skips invalid ranges.
     pub fn new(mut input: TableInput) -> Self {
         input.code.retain(|(start, end)| start < end);
         input.code.sort_unstable();
@@ -101,7 +101,7 @@ impl FunctionTable {
         }
     }
 
-    /// Covers what no symbol covers: by unwind range, else cut at call targets, else the gap as a whole.
+    /// Covers addresses without a symbol: by unwind range, else cut at call targets, else the gap as a whole.
     fn fill_gaps(&mut self, input: &TableInput) {
         let mut unwind: Vec<_> = input.unwind.iter().copied().filter(|(s, e)| s < e).collect();
         unwind.sort_unstable();

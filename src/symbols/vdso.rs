@@ -1,4 +1,4 @@
-//! The vdso as an ELF file. The kernel gives every process the same image, so rprof's own stands for the target's.
+//! The vdso as an ELF file. The kernel gives every process the same image, so rprof reads its own instead of the target's.
 
 use std::fs::File;
 use std::io::Write;

@@ -4,7 +4,7 @@ use iced_x86::{Code, ConditionCode, Instruction, Mnemonic, OpKind};
 
 /// Issue slots of each instruction of a block: 1, 0 for `nop` and for the branch of a macro-fused pair.
 ///
-/// Fusion needs neighbours: the slots of a conditional branch that stands first in its block are those of an unfused one.
+/// Fusion needs neighbours: the slots of a conditional branch that is first in its block are those of an unfused one.
 pub fn block_issue_slots(block: &[Instruction]) -> Vec<u8> {
     let mut slots: Vec<u8> = block.iter().map(|i| u8::from(!is_nop(i))).collect();
     for (at, pair) in block.windows(2).enumerate() {

@@ -1,4 +1,4 @@
-//! Which system call a `syscall` instruction makes, as far as the code before it tells, and what calls are named.
+//! Which system call a `syscall` instruction makes, as far as the code before it shows, and the names of system calls.
 
 use iced_x86::{Code, Instruction, InstructionInfoFactory, OpAccess, OpKind, Register};
 
@@ -25,7 +25,7 @@ pub fn number<'a>(instructions: impl Iterator<Item = &'a Instruction>) -> Option
                 known.retain(|(register, _)| *register != used.register().full_register());
             }
         }
-        // What a call or another system call leaves in registers is not told by the instruction.
+        // The instruction does not show which values a call or another system call leaves in registers.
         if instruction.is_call_near() || instruction.is_call_near_indirect() || instruction.code() == Code::Syscall {
             known.clear();
         }
@@ -36,7 +36,7 @@ pub fn number<'a>(instructions: impl Iterator<Item = &'a Instruction>) -> Option
     known.iter().find(|(register, _)| *register == Register::RAX).map(|(_, value)| *value)
 }
 
-/// What an instruction sets its first operand to, if that is a constant of at least 32 bits.
+/// The value that an instruction assigns to its first operand, if it is a constant of at least 32 bits.
 fn constant(instruction: &Instruction, known: &[(Register, u32)]) -> Option<u32> {
     let into = instruction.op0_register();
     if !(into.is_gpr32() || into.is_gpr64()) || instruction.op_count() != 2 {

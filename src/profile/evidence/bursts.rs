@@ -43,18 +43,18 @@ pub struct TracedAccess {
     pub kind: AccessKind,
 }
 
-/// What a recorder of bursts offers the counting engine. `session` wires the two.
+/// The interface of the burst recorder to the counting engine. `session` connects the two.
 ///
 /// The engine moves threads into its tracing version now and then, and back as soon as none of their bursts
 /// [goes on](Self::goes_on).
 pub trait BurstSink: Send {
-    /// `number` stands for `block` in entries that follow. Numbers count up from 0, each is introduced once.
+    /// Assigns `number` to `block` for the entries that follow. Numbers count up from 0; each is introduced once.
     fn block(&mut self, number: u32, block: TracedBlock);
 
     /// A burst of `thread` (index into the counted evidence's threads) begins.
     fn begin(&mut self, thread: u32);
 
-    /// What the thread did next; the first entry of a burst is a block.
+    /// The thread's next entries; the first entry of a burst is a block.
     fn record(&mut self, thread: u32, entries: &[TraceEntry]);
 
     /// The burst of `thread` is not long enough yet.
@@ -63,7 +63,7 @@ pub trait BurstSink: Send {
     /// The burst of `thread` is over, perhaps before it was long enough.
     fn end(&mut self, thread: u32);
 
-    /// Whether so many bursts are kept that no more are wanted.
+    /// Whether the recorder has enough bursts.
     fn is_full(&self) -> bool {
         false
     }
@@ -72,7 +72,7 @@ pub trait BurstSink: Send {
     fn finish(self: Box<Self>) -> BurstEvidence;
 }
 
-/// What the recorder of bursts yields.
+/// The result of the burst recorder.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct BurstEvidence {
     /// Blocks that steps refer to.
@@ -81,7 +81,7 @@ pub struct BurstEvidence {
     pub bursts: Vec<Burst>,
 }
 
-/// The measured part of one burst: predictors and caches were warmed up by what came before it.
+/// The measured part of one burst: the instructions before it warmed up predictors and caches.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Burst {
     /// Index into the counted evidence's threads.
@@ -105,7 +105,7 @@ pub struct BurstStep {
     pub branch: Prediction,
 }
 
-/// What the modelled branch predictor made of the branch at a block's end.
+/// The modelled branch predictor's result for the branch at a block's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Prediction {
     /// No branch, or rightly predicted.
@@ -117,7 +117,7 @@ pub enum Prediction {
     WrongTarget,
 }
 
-/// An access with what the recorder's caches say of it.
+/// An access with its result in the recorder's caches.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BurstAccess {
     /// The access.
@@ -128,7 +128,7 @@ pub struct BurstAccess {
     pub translation: Translation,
 }
 
-/// Where a line was when a burst accessed it, as far as the burst's own accesses tell.
+/// Where a line was when a burst accessed it, judged from the burst's own accesses alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Found {
     /// In L1.

@@ -6,7 +6,7 @@ use super::marks::CountedMarks;
 use crate::profile::code::ModuleInfo;
 use crate::profile::run::Warning;
 
-/// What a counting engine yields.
+/// The result of a counting engine.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct CountedEvidence {
     /// `translator` or `single-step`.
@@ -21,7 +21,7 @@ pub struct CountedEvidence {
     pub modules: Vec<ModuleInfo>,
     /// Threads that `thread` indexes.
     pub threads: Vec<ThreadInfo>,
-    /// Blocks; the same instruction may stand in several, its count is their sum.
+    /// Blocks; the same instruction may be in several, and its count is their sum.
     pub blocks: Vec<BlockCount>,
     /// Marker calls; `None`: the engine does not look for them.
     pub marks: Option<CountedMarks>,

@@ -1,25 +1,25 @@
-//! Evidence of hardware counters in the timed pass: what each event counted, for which thread, and when.
+//! Evidence of hardware counters in the timed pass: the counts of each event, by thread and time.
 
 use crate::isa::operation::{Precision, Width};
 use crate::profile::run::Warning;
 
-/// What the counters yield. Times are nanoseconds of CLOCK_MONOTONIC, like the mappings of the timed evidence.
+/// The result of the counters. Times are nanoseconds of CLOCK_MONOTONIC, like the mappings of the timed evidence.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct CounterEvidence {
-    /// Everything that was asked for, measured or not.
+    /// All requested events, measured or not.
     pub events: Vec<CounterEvent>,
     /// Events that were on the PMU together, as indices into `events`; [`ThreadReading::values`] are in this order.
     pub groups: Vec<Vec<usize>>,
-    /// Readings of each thread in order of time; empty where the kernel tells the program's sums alone.
+    /// Readings of each thread in order of time; empty where the kernel reports only the program's sums.
     pub readings: Vec<ThreadReading>,
-    /// What memory controllers and fabrics saw of the whole host during the pass.
+    /// Counts of memory controllers and fabrics for the whole host during the pass.
     pub uncore: Vec<UncoreCount>,
     /// Doubts about these figures.
     pub warnings: Vec<Warning>,
 }
 
 impl CounterEvidence {
-    /// Why the sum of the FLOP events is not the program's FLOPs: it ran something that they leave out, or may have.
+    /// Why the FLOP events do not cover the program's FLOPs: it executed, or may have executed, FLOPs that they leave out.
     pub fn flops_left_out(&self) -> Option<String> {
         fn weighted(event: &CounterEvent) -> Result<f64, &String> {
             event.total.as_ref().map(|t| t.value * event.weight)
@@ -46,20 +46,20 @@ impl CounterEvidence {
     }
 }
 
-/// An event that was asked for.
+/// A requested event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CounterEvent {
     /// Name in the event table.
     pub name: String,
-    /// What it is used for: `flops`, `llc_miss`.
+    /// Its use: `flops`, `llc_miss`.
     pub role: String,
     /// PMU in the kernel's naming.
     pub pmu: String,
     /// Unit of a weighted count: `flop`, `instruction`, `line`, `cycle`.
     pub unit: String,
-    /// What one count stands for, in that unit; a correction found by the trust check is divided out.
+    /// The value of one count in that unit; divided by the correction factor if the trust check found one.
     pub weight: f64,
-    /// What the trust check says of it.
+    /// The verdict of the trust check.
     pub trust: String,
     /// It passed the trust check, so that figures of functions may rest on it.
     pub certified: bool,
@@ -69,18 +69,18 @@ pub struct CounterEvent {
     pub width: Option<Width>,
     /// FLOPs: where they are others than those of docs/conventions.md: masked lanes, minima.
     pub caveat: Option<String>,
-    /// It tells of FLOPs that the others leave out.
+    /// Set if it detects FLOPs that the other events leave out.
     pub betrays: Option<LeftOut>,
     /// The program's sum over all threads and CPUs, or why there is none.
     pub total: Result<CounterTotal, String>,
 }
 
-/// FLOPs that the events for FLOPs do not count, and another event tells of.
+/// FLOPs that the FLOP events do not count and that another event detects.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LeftOut {
     /// Which, and why.
     pub reason: String,
-    /// So much of that event, relative to the FLOPs counted, changes nothing.
+    /// Counts of that event, relative to the FLOPs counted, that are negligible.
     pub at_most: f64,
 }
 
@@ -118,7 +118,7 @@ pub struct ThreadReading {
     pub values: Vec<u64>,
 }
 
-/// What the boxes of one uncore event counted.
+/// Counts of one uncore event, over all its boxes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UncoreCount {
     /// Name in the event table.
@@ -127,7 +127,7 @@ pub struct UncoreCount {
     pub role: String,
     /// PMU family.
     pub pmu: String,
-    /// What the trust check says of it.
+    /// The verdict of the trust check.
     pub trust: String,
     /// It passed the trust check.
     pub certified: bool,
@@ -139,7 +139,7 @@ pub struct UncoreCount {
     pub bytes: Result<UncoreBytes, String>,
 }
 
-/// Bytes at the memory controllers less what the host did before and after.
+/// Bytes at the memory controllers less the background measured before and after the run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct UncoreBytes {
     /// Net bytes; negative where the background was more than the run.

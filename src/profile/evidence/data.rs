@@ -1,4 +1,4 @@
-//! Evidence of the data that instructions brought from memory: a sample of the addresses, and what was mapped there.
+//! Evidence of the data that instructions brought from memory: a sample of the addresses, and the mappings there.
 
 use crate::profile::code::{CodeRef, ModuleInfo};
 
@@ -11,11 +11,11 @@ pub struct Allocation {
     pub bytes: u64,
     /// Who asked: places inside the calls on the stack, innermost first.
     pub frames: Vec<CodeRef>,
-    /// It was asked for as a stack (`MAP_STACK`).
+    /// Whether the program requested it as a stack (`MAP_STACK`).
     pub stack: bool,
 }
 
-/// What a mapping is of.
+/// The kinds of memory behind a mapping.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Backing {
     /// The file of a module, or memory right behind it, where its zero-initialised data lie.
@@ -33,7 +33,7 @@ pub enum Backing {
     Heap,
     /// The first thread's stack.
     Stack,
-    /// What an allocation asked for, large ones only.
+    /// Memory of a large allocation.
     Allocated {
         /// As in [`Allocation`].
         frames: Vec<CodeRef>,
@@ -51,7 +51,7 @@ pub enum Backing {
 pub struct DataMapping {
     /// Bytes.
     pub bytes: u64,
-    /// What it is.
+    /// Its kind.
     pub backing: Backing,
 }
 
@@ -69,7 +69,7 @@ pub struct DataSample {
 pub struct SiteData {
     /// The instruction.
     pub at: CodeRef,
-    /// Lines that all samples together stand for.
+    /// Lines that all samples together represent.
     pub lines: f64,
     /// The samples, each with the same weight.
     pub samples: Vec<DataSample>,

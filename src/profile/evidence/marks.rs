@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::blocks::BlockCount;
 use crate::profile::run::Warning;
 
-/// Whose names a marker has.
+/// The marker interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Api {
@@ -30,7 +30,7 @@ pub enum Api {
 pub struct MarkedRegion {
     /// Its name.
     pub name: String,
-    /// Whose marker began it.
+    /// The interface of the marker that began it.
     pub api: Api,
     /// How often it was begun, all threads.
     pub entries: u64,
@@ -47,7 +47,7 @@ pub struct MarkedWork {
     pub amount: f64,
 }
 
-/// What the marker calls of a run say.
+/// The marker calls of a run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Marked {
     /// Regions by their first beginning.
@@ -79,7 +79,7 @@ pub struct TimedMarks {
     pub marked: Marked,
     /// Seconds in which at least one thread was in a region, for each of `marked.regions`.
     pub seconds: Vec<f64>,
-    /// Interfaces whose calls were not seen, and why.
+    /// Interfaces whose calls rprof did not see, and why.
     pub refused: BTreeMap<Api, String>,
 }
 
@@ -90,6 +90,6 @@ pub struct CountedMarks {
     pub marked: Marked,
     /// Blocks that were executed in regions, by path in place of the thread.
     pub blocks: Vec<BlockCount>,
-    /// Why `blocks` lacks something, where that is so.
+    /// Why `blocks` is incomplete, if it is.
     pub withheld: Option<String>,
 }

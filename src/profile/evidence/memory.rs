@@ -27,22 +27,22 @@ impl Access {
     }
 }
 
-/// What accesses that an engine hands over stand for. Programs are sampled in time: windows of collection between
-/// pauses in which only executions are counted.
+/// The phase of sampling in which an engine collected accesses. Programs are sampled in time: windows of collection
+/// alternate with pauses, in which the engine counts executions only.
 ///
 /// ```text
 /// Opening ─▶ Pause ─▶ Warming ─▶ Measuring ─▶ Pause ─▶ …
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Phase {
-    /// From the program's start on: they stand for themselves.
+    /// From the program's start on: its accesses represent themselves only.
     #[default]
     Opening,
     /// Nothing is collected.
     Pause,
-    /// They bring the model's state up to date, and stand for those that nothing else was seen of.
+    /// Its accesses bring the model's state up to date. They represent only those instructions that no other phase saw.
     Warming,
-    /// They stand for those of the pauses, too.
+    /// Its accesses represent those of the pauses, too.
     Measuring,
 }
 
@@ -61,59 +61,59 @@ pub struct Executed {
     pub accesses: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// They are of strings (`rep`): of any length, and in parts where the engine had to interrupt them. Bytes tell how
-    /// much of them was where.
+    /// The accesses are of string instructions (`rep`): of any length, and split where the engine had to interrupt them. Their
+    /// amount is therefore measured in bytes.
     pub strings: bool,
 }
 
-/// What all threads together executed of one instruction in one phase.
+/// Accesses of one instruction in one phase, summed over all threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Amount {
     /// The instruction.
     pub site: u32,
     /// The phase.
     pub phase: Phase,
-    /// Accesses; of strings bytes.
+    /// Number of accesses; bytes for string instructions.
     pub amount: u64,
     /// As in [`Executed::strings`].
     pub strings: bool,
 }
 
-/// What a memory model offers the counting engine. `session` wires the two.
+/// The interface of a memory model to the counting engine. `session` connects the two.
 ///
-/// An engine that can collect in phases asks [`phase`](Self::phase) after every batch and tells by
-/// [`enter`](Self::enter) which one a thread is in; one that cannot stays in the first.
+/// An engine that can collect in phases asks [`phase`](Self::phase) after every batch and reports a thread's phase with
+/// [`enter`](Self::enter); one that cannot stays in the first phase.
 ///
 /// An engine that can leave accesses out asks [`collect`](Self::collect) before it fills a thread's next buffer, and
 /// hands the buffer to `record` or `record_selected` accordingly. One that cannot calls `record` alone.
 ///
-/// A sink may put off what a batch costs it, so that the thread that filled it can go on: the engine calls
-/// [`work`](Self::work) when it has nothing else to do, and lets pauses last while the sink [is behind](Self::is_behind).
+/// A sink may defer the work on a batch, so that the thread that filled it can go on. The engine calls
+/// [`work`](Self::work) when it is idle, and prolongs pauses while the sink [is behind](Self::is_behind).
 pub trait AccessSink: Send {
     /// Accesses of `thread` (index into the counted evidence's threads) in program order, none left out. Batches of
     /// different threads arrive in an order that approximates time.
     fn record(&mut self, thread: u32, process: u32, batch: &[Access]);
 
-    /// Accesses in program order, of which only those were kept of which [`selected`] admits a line, the one that they start in or
-    /// the next one, and those longer than a line (others do no harm).
+    /// Accesses in program order, filtered: the engine kept an access if [`selected`] admits the line that it starts in or the
+    /// next one, or if it is longer than a line. Further accesses do no harm.
     fn record_selected(&mut self, thread: u32, process: u32, batch: &[Access]) {
         self.record(thread, process, batch);
     }
 
-    /// Does a part of what was put off; false if nothing is left.
+    /// Does a part of the deferred work; false if nothing is left.
     fn work(&mut self) -> bool {
         false
     }
 
-    /// Does all that was put off.
+    /// Does all deferred work.
     fn catch_up(&mut self) {}
 
-    /// Something is put off: no pause is to end before it is done.
+    /// Whether work is deferred: no pause may end before the sink has done it.
     fn is_behind(&self) -> bool {
         false
     }
 
-    /// What the engine should collect of `thread` next.
+    /// The accesses that the engine should collect of `thread` next.
     fn collect(&mut self, _thread: u32) -> Collection {
         Collection::All
     }
@@ -126,7 +126,7 @@ pub trait AccessSink: Send {
     /// `thread` is in `phase` from now on; batches of it that follow were collected there.
     fn enter(&mut self, _thread: u32, _phase: Phase) {}
 
-    /// `thread` is over: nothing of it follows. An engine that does not tell has it taken to run on for a while.
+    /// `thread` has ended: nothing of it follows. Without this call, the model assumes that the thread runs on for a while.
     fn ended(&mut self, _thread: u32) {}
 
     /// A thread is about to end, and its process, which is still there, perhaps with it.
@@ -135,23 +135,23 @@ pub trait AccessSink: Send {
     /// The present phase was long enough. Pauses end only so.
     fn end_phase(&mut self) {}
 
-    /// A window begins to measure: what was executed since this was told last. Engines that cannot tell leave it; what
-    /// is missing here is in what is told before the end.
+    /// A window begins to measure: the amounts executed since the last call. An engine that does not know them need not call this;
+    /// [`executed`](Self::executed) then includes them.
     fn course(&mut self, _amounts: &[Amount]) {}
 
-    /// Before the end: what was executed, collected or not. An engine that knows its block counts tells all.
+    /// Before the end: accesses executed, whether collected or not. An engine that knows its block counts reports all of them.
     fn executed(&mut self, _executed: Executed) {}
 
-    /// `process` was given memory. An engine that sees large allocations tells of them, before they are accessed.
+    /// `process` was given memory. An engine that sees large allocations reports them before the program accesses them.
     fn allocated(&mut self, _process: u32, _allocation: Allocation) {}
 
     /// `child` begins with a copy of the memory of `parent`.
     fn forked(&mut self, _parent: u32, _child: u32) {}
 
-    /// What `process` had mapped at `from..to` is gone, or something else.
+    /// The mapping of `process` at `from..to` was removed or replaced.
     fn unmapped(&mut self, _process: u32, _from: u64, _to: u64) {}
 
-    /// Ends the run. `sites[i]` tells where the instruction numbered `i` stands.
+    /// Ends the run. `sites[i]` is the address of the instruction numbered `i`.
     fn finish(self: Box<Self>, sites: &[CodeRef]) -> MemoryEvidence;
 }
 
@@ -177,10 +177,10 @@ impl Collection {
     }
 }
 
-/// By what page numbers are multiplied: 2³² times the square of the golden section, so that the uppermost bits of the product meet
+/// Multiplier of page numbers: 2³² times the square of the golden section, so that the uppermost bits of the product take
 /// all values evenly, whatever the distance of the pages (Knuth, The Art of Computer Programming 3, 6.4).
 pub const PAGE_FACTOR: u32 = 0x61c8_8647;
-/// How far bits 27–31 of that product are from bits 6–10 of an address.
+/// Distance of bits 27–31 of that product from bits 6–10 of an address.
 pub const PRODUCT_SHIFT: u32 = 21;
 
 /// Whether sampling with `mask` keeps the line of `address`. With n bits in the mask: one line in 2ⁿ, as many
@@ -197,21 +197,21 @@ pub fn selected(address: u64, mask: u64) -> bool {
     (address ^ product >> PRODUCT_SHIFT) & mask == 0
 }
 
-/// What the memory model yields.
+/// The result of the memory model.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct MemoryEvidence {
     /// `exact` or `sampled`.
     pub mode: String,
-    /// Relative error expected of the bytes, from the choice of lines and from calibration. What the choice of windows adds is told
-    /// of each instruction.
+    /// Expected relative error of the bytes, from line sampling and from calibration. The error from window sampling is recorded per
+    /// instruction.
     pub error: Option<f64>,
     /// How pages were placed, in words: L2 and the last level are indexed by physical address, which the model does not know.
     pub page_placement: String,
-    /// What lies behind L1 was simulated for one line in so many.
+    /// The model simulated the levels behind L1 for one line in `one_in`.
     pub one_in: u32,
-    /// Threads that can run side by side were simulated on one core: what they take from each other is not known.
+    /// The model simulated concurrent threads on one core, so their interference is not known.
     pub one_core: bool,
-    /// Traffic that the model makes of each `dram.*` ceiling kernel, over what that kernel moves by definition.
+    /// Traffic that the model predicts for each `dram.*` ceiling kernel, over the bytes that the kernel moves by definition.
     pub calibration: Vec<(String, f64)>,
     /// One entry per (site, thread).
     pub sites: Vec<SiteTraffic>,
@@ -256,17 +256,17 @@ pub struct Traffic {
     pub dram_read: f64,
     /// Last cache → memory, NT stores.
     pub dram_write: f64,
-    /// The part of `dram_read` that stores asked for (write-allocate fills).
+    /// The part of `dram_read` due to stores (write-allocate fills).
     pub dram_fill: f64,
     /// The part of `dram_fill` of instructions that overwrite such lines whole, and write little else.
     #[serde(default)]
     pub dram_overwritten: f64,
-    /// Of lines that stores asked for, those used again before they left the caches.
+    /// Lines of `dram_fill` that the program used again before they left the caches.
     #[serde(default)]
     pub dram_used_again: f64,
     /// NT stores (part of `dram_write`).
     pub dram_nt: f64,
-    /// Lines from memory or past the caches that lie on pages of 4 KiB, and those on huge ones; of the others that is not known.
+    /// Lines from memory or past the caches on pages of 4 KiB, and those on huge ones; the page size of the others is not known.
     #[serde(default)]
     pub small_page_lines: f64,
     #[serde(default)]
@@ -315,46 +315,46 @@ pub struct Traffic {
     /// The same of lines between L2 and L3.
     #[serde(default)]
     pub l3_seen_lines: f64,
-    /// Lines found where they were before a pause of sampling: at most so many more came from memory.
+    /// Lines found in the level where they were before a sampling pause: at most this many more came from memory.
     #[serde(default)]
     pub stale_lines: f64,
-    /// Those of them that L2 had: at most so many more came from L3.
+    /// Those of them found in L2: at most this many more came from L3.
     #[serde(default)]
     pub l3_stale_lines: f64,
-    /// Lines from memory that were met first after a pause and are not new: at most so many fewer came from memory.
+    /// Lines from memory first met after a pause and not new: at most this many fewer came from memory.
     #[serde(default)]
     pub cold_lines: f64,
-    /// Bytes (part of `l1_read` and `l1_write`) of instructions that a sampled run saw nowhere: what they caused
-    /// beyond L1 is missing from the other figures.
+    /// Bytes (part of `l1_read` and `l1_write`) of instructions that a sampled run never saw: their traffic beyond L1
+    /// is missing from the other figures.
     #[serde(default)]
     pub unseen: f64,
 }
 
 impl Traffic {
-    /// Share of the lines from memory or past the caches that lie on pages of 4 KiB; `None` where of none is known on which.
+    /// Share of the lines from memory or past the caches that lie on pages of 4 KiB; `None` where the page size of no line is known.
     pub fn small_page_share(&self) -> Option<f64> {
         let known = self.small_page_lines + self.huge_page_lines;
         (known > 0.0).then(|| self.small_page_lines / known)
     }
 
-    /// Bytes that memory sent of lines which were only overwritten: what non-temporal stores would spare.
+    /// Bytes of fills of lines that were only overwritten; non-temporal stores would avoid them.
     pub fn needless_fills(&self) -> f64 {
         let stayed_unused = 1.0 - self.dram_used_again / self.dram_fill.max(1.0);
         self.dram_overwritten * stayed_unused.clamp(0.0, 1.0)
     }
 
-    /// Lines from memory, whatever the cause of the miss. What another core wrote comes from that core.
+    /// Lines from memory, whatever the cause of the miss. Lines written by another core are not among them: that core supplies them.
     pub fn misses(&self) -> f64 {
         self.compulsory + self.capacity + self.conflict
     }
 
-    /// Share of the lines that were met without a constant stride; `None` where of none the order is known.
+    /// Share of the lines met without a constant stride; `None` where the order of no line is known.
     pub fn irregular_share(&self) -> Option<f64> {
         let known = self.lines_of_known_order();
         (known > 0.0).then(|| (self.random_lines + self.gathered_lines) / known)
     }
 
-    /// L1 misses of which it is known in what order they came.
+    /// L1 misses whose order is known.
     pub fn lines_of_known_order(&self) -> f64 {
         self.unit_lines + self.strided_lines + self.random_lines + self.gathered_lines
     }

@@ -1,4 +1,4 @@
-//! Evidence: what each producer yields. Facts keyed by process, thread and module + offset; merging is concatenation.
+//! Evidence: the result of each producer. Facts keyed by process, thread and module + offset; merging is concatenation.
 
 pub mod blocks;
 pub mod bursts;

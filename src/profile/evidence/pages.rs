@@ -1,7 +1,7 @@
-//! Evidence of the pages that instructions touched, kept so that those of several instructions can be put together.
+//! Evidence of the pages that instructions touched, in a form that can be merged over several instructions.
 //!
-//! Of an instruction with many pages only those are kept whose hash begins with enough zeros. The same ones are kept for
-//! all instructions, so that the union of what was kept is a sample of the union.
+//! For an instruction with many pages the model keeps only those whose hash begins with enough zeros. It keeps the same ones for
+//! all instructions, so that the union of the kept pages is a sample of the union.
 
 use std::collections::HashMap;
 
@@ -14,11 +14,11 @@ pub struct SitePages {
     pub at: CodeRef,
     /// One page in 2^`thinned` was kept ([`is_kept`]).
     pub thinned: u32,
-    /// What was seen, each once.
+    /// The pages and lines seen, each once.
     pub marks: Vec<Mark>,
 }
 
-/// Something that was seen of a page.
+/// An observation on a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Mark(pub u64);
 
@@ -27,9 +27,9 @@ pub struct Mark(pub u64);
 pub struct PagesEvidence {
     /// One entry per (site, thread) that accessed memory where the model looked.
     pub sites: Vec<SitePages>,
-    /// Of each page so many of the 64 lines were always looked at; `None`: all.
+    /// Lines of each page, out of 64, that the run always looked at; `None`: all.
     pub sampled_lines: Option<u32>,
-    /// So many pages the kernel gave for certain: no more are told than that, or than were seen. `None` where it was not asked.
+    /// Pages that the kernel certainly provided: an upper limit of the estimate, unless the run saw more. `None` without this figure.
     pub at_most: Option<f64>,
 }
 
@@ -43,7 +43,7 @@ pub struct Estimate {
     pub pages: f64,
     /// Standard error of thinning out, relative; `None` where nothing was.
     pub error: Option<f64>,
-    /// Only a sample of the lines was looked at.
+    /// The model looked at a sample of the lines only.
     pub sampled: bool,
 }
 
@@ -80,11 +80,11 @@ impl Mark {
 impl PagesEvidence {
     /// Distinct pages of `sites`, which are some of those here.
     ///
-    /// Where lines are sampled, a page of which few lines were touched may have been missed: how many were follows from
-    /// how many show one line of the sample and how many show two (Chao's estimate for incidences, a lower bound where the lines
-    /// of a page are touched independently). Whatever is touched, a page that shows none is at most so often as frequent as one
-    /// that shows one as there are lines outside of the sample for one in it, which is so where one line of a page is touched. Lines
-    /// in even distances are not touched independently, and few pages show two of the sample: what the kernel gave bounds that.
+    /// A sample of lines may miss pages with few touched lines. The estimate of their number follows from the number of pages with one
+    /// sampled line touched and the number with two (Chao's estimate for incidences, a lower bound where the lines of a page are
+    /// touched independently). The ratio of missed pages to pages with one sampled line is at most that of the lines outside of the
+    /// sample to those in it; it reaches that where one line of each page is touched. Lines at even distances are not touched
+    /// independently, and few pages show two of the sample: the kernel's pages bound the estimate there.
     pub fn union<'a>(&self, sites: impl Iterator<Item = &'a SitePages> + Clone) -> Estimate {
         let thinned = sites.clone().map(|s| s.thinned).max().unwrap_or(0);
         let mut lines: HashMap<u64, Vec<Mark>> = HashMap::new();

@@ -3,14 +3,14 @@
 use crate::profile::account::{Cause, Changes};
 use crate::profile::code::CodeRef;
 
-/// What replaying the bursts yields.
+/// The result of replaying the bursts.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ReplayedEvidence {
     /// One for each burst that could be replayed.
     pub bursts: Vec<ReplayedBurst>,
     /// Changes that the bursts were replayed with, alone and two at once; others were not.
     pub what_ifs: Vec<Changes>,
-    /// Parameters of the core that this host's measurement lacks, each with what was assumed instead.
+    /// Parameters of the core that this host's measurement lacks, each with the value assumed instead.
     pub assumed: Vec<String>,
 }
 
@@ -23,7 +23,7 @@ pub struct ReplayedBurst {
     pub instructions: Vec<ReplayedInstruction>,
 }
 
-/// What one instruction did in one burst.
+/// One instruction's part in one burst.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReplayedInstruction {
     /// The instruction.

@@ -7,7 +7,7 @@ use crate::profile::core_to_core::CoreToCore;
 use crate::profile::run::Warning;
 use crate::profile::system::FileKind;
 
-/// What the timed pass yields.
+/// The result of the timed pass.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TimedEvidence {
     /// `perf:cycles`, `perf:cpu-clock` or `ptrace`.
@@ -18,7 +18,7 @@ pub struct TimedEvidence {
     pub cpu_s: f64,
     /// Sampling rate aimed at, per second and thread.
     pub frequency_hz: f64,
-    /// Samples that the kernel said it lost.
+    /// Samples that the kernel reported as lost.
     pub lost: u64,
     /// Modules that `CodeRef::module` indexes.
     pub modules: Vec<ModuleInfo>,
@@ -30,17 +30,17 @@ pub struct TimedEvidence {
     pub on_cpu: Vec<OnCpu>,
     /// When the pass started, in nanoseconds of CLOCK_MONOTONIC.
     pub start_ns: u64,
-    /// What happened to the program's executable memory, in order of time.
+    /// Changes of the program's executable memory, in order of time.
     pub mappings: Vec<MappingEvent>,
-    /// Where the CPUs were, in order of time; empty where that was not watched.
+    /// Where the CPUs were, in order of time; empty if rprof did not watch that.
     pub placements: Vec<PlacementSeen>,
-    /// How fast the CPUs' clocks ran, in order of time; empty where that was not watched.
+    /// Frequencies of the CPUs' clocks, in order of time; empty if rprof did not watch them.
     pub clocks: Vec<ClockSeen>,
     /// Page faults of the program and of the descendants that it waited for: minor, major.
     pub page_faults: Option<(u64, u64)>,
     /// Samples and intervals outside of these seconds were left out; `None`: none was.
     pub part: Option<(f64, f64)>,
-    /// Whether threads were looked at while they were blocked: `Some` has the reason why not.
+    /// Why the sampler did not look at blocked threads; `None`: it did.
     pub blocked_missing: Option<String>,
     /// Marker calls; `None`: none was seen.
     pub marks: Option<TimedMarks>,
@@ -75,11 +75,11 @@ pub struct MappingEvent {
     pub time_ns: u64,
     /// Process.
     pub pid: u32,
-    /// What happened.
+    /// The change.
     pub change: MappingChange,
 }
 
-/// What happened to a process's executable memory.
+/// The kinds of change of a process's executable memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MappingChange {
     /// Addresses `start..end` are code of a module: offset = address − `bias`.
@@ -107,7 +107,7 @@ pub enum MappingChange {
 pub struct Sample {
     /// Seconds since the start of the pass.
     pub t_s: f64,
-    /// CPU seconds that it stands for.
+    /// CPU seconds that it represents.
     pub weight_s: f64,
     /// Index into `threads`.
     pub thread: u32,
@@ -118,7 +118,7 @@ pub struct Sample {
     pub kernel: bool,
     /// Seen off the CPU (the ptrace sampler sees blocked threads, too).
     pub off_cpu: bool,
-    /// Number of the CPU it was on, where the source tells.
+    /// Number of the CPU it was on, where the source reports it.
     pub cpu: Option<u32>,
     /// Where it was blocked; `None` on a CPU, and where that is not known.
     pub blocked: Option<BlockedIn>,

@@ -4,7 +4,7 @@ use super::{add_bytes, both, sum};
 use crate::profile::Region;
 use crate::profile::region::{RegionPart, Work};
 
-/// Adds `more` to `into`. Elapsed times of what ran side by side are that of the longest.
+/// Adds `more` to `into`. For parts that ran side by side, the elapsed time is that of the longest.
 pub fn add_all(into: &mut Vec<Region>, more: Vec<Region>, side_by_side: bool) {
     for region in more {
         match into.iter_mut().find(|r| r.name == region.name && r.marker == region.marker) {

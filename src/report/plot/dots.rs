@@ -44,12 +44,12 @@ pub fn radius(f: &Function) -> f64 {
     4.0 + 14.0 * f.share.unwrap_or(0.0).clamp(0.0, 1.0).sqrt()
 }
 
-/// Whether it lies further right than the axis goes.
+/// Whether it is beyond the right end of the axis.
 pub fn is_beyond(frame: &Frame, d: &Dot<'_>) -> bool {
     d.intensity > frame.x.high()
 }
 
-/// Where it stands; at the right edge if its intensity is beyond the axis.
+/// The position of `d`; at the right edge if its intensity is beyond the axis.
 pub fn spot(frame: &Frame, d: &Dot<'_>) -> (f64, f64) {
     let edge = frame.area.right - radius(d.function) - 2.0;
     (frame.x.at(d.intensity.min(frame.x.high())).min(edge), frame.y.at(d.rate))

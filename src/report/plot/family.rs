@@ -1,4 +1,4 @@
-//! Families of measured curves: what each picture says around its curves.
+//! Families of measured curves: the text of each picture around its curves.
 
 /// Curves whose ids begin alike share a picture.
 #[derive(Debug, Clone, Copy)]
@@ -6,7 +6,7 @@ pub struct Family<'a> {
     /// How the ids begin.
     pub name: &'a str,
     pub title: &'a str,
-    /// What the picture shows, in one line.
+    /// The picture's content, in one line.
     pub note: &'a str,
     /// Title of the horizontal axis.
     pub horizontal: &'a str,
@@ -60,13 +60,13 @@ const KNOWN: [Family<'static>; 6] = [
 ];
 
 impl<'a> Family<'a> {
-    /// The family of that name; one that is not known has its name for everything.
+    /// The family of that name; an unknown family uses its name for all texts.
     pub fn named(name: &'a str) -> Family<'a> {
         let unknown = Family { name, title: name, note: "measured on this host", horizontal: name, of_sets: false };
         KNOWN.into_iter().find(|f| f.name == name).unwrap_or(unknown)
     }
 
-    /// The family of a curve's id: what stands before the first dot.
+    /// The family of a curve's id: the part before the first dot.
     pub fn of(id: &str) -> &str {
         id.split('.').next().unwrap_or(id)
     }

@@ -35,7 +35,7 @@ pub fn svg(machine: &Machine) -> String {
     format!("{page}\n")
 }
 
-/// Axes on which the lowest ceiling and the lowest slope cross, and what lies above.
+/// Axes that contain the crossing of the lowest ceiling and the lowest slope, and everything above it.
 pub fn frame(area: Area, ceilings: &[Ceiling], slopes: &[Slope]) -> Frame {
     let top = ceilings.iter().map(|c| c.value).fold(1e9, f64::max);
     let bottom = ceilings.iter().map(|c| c.value).fold(top, f64::min).min(top / 100.0);

@@ -1,4 +1,4 @@
-//! The ladder of A.1.3 as bars: what thread-, instruction- and data-level parallelism and FMA each add on this host.
+//! The ladder of A.1.3 as bars: the gains from thread-, instruction- and data-level parallelism and from FMA on this host.
 
 use svg::Node;
 use svg::node::element::{Group, Rectangle};

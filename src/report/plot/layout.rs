@@ -38,7 +38,7 @@ pub fn text_width(chars: usize, size: f64) -> f64 {
     0.58 * size * chars as f64
 }
 
-/// What is taken on the drawing area.
+/// The occupied parts of the drawing area.
 #[derive(Debug, Clone)]
 pub struct Taken {
     page: Area,
@@ -68,7 +68,7 @@ impl Taken {
     }
 
     /// Of the candidates that lie on the page and cover nothing that must stay visible, the one with the least cost: earlier
-    /// ones are better, covered lines are worse. `None` if there is none. The chosen area is taken.
+    /// ones are better, covered lines are worse. `None` if there is none. Marks the chosen area as taken.
     pub fn place(&mut self, candidates: &[Area]) -> Option<usize> {
         let cover = |a: &Area, all: &[Area]| all.iter().map(|b| a.overlap(b)).sum::<f64>();
         let best = (0..candidates.len())

@@ -1,4 +1,4 @@
-//! What all pictures share: ground, fonts, axes, colours for light and dark.
+//! Common parts of all pictures: ground, fonts, axes, colours for light and dark.
 
 use svg::node::element::{Element, Group, Line, Rectangle, Style, Text};
 use svg::{Document, Node};
@@ -7,8 +7,8 @@ use super::layout::Area;
 use super::scale::LogScale;
 use crate::report::number::si;
 
-/// Colours as CSS variables; the picture follows the reader's preference. What knows no variables (librsvg) takes the colour before each. Class names start with `rf-` so that a page
-/// may contain several pictures.
+/// Colours as CSS variables; the picture follows the reader's preference. A renderer without variables (librsvg) takes the colour
+/// before each. Class names start with `rf-` so that a page may contain several pictures.
 const STYLE: &str = "
 .rf { font-family: system-ui, 'Segoe UI', 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif;
   --ground: #ffffff; --ink: #1d2430; --soft: #5b6472; --grid: #e3e6eb; --fine: #f1f3f6; --roof: #1d2430; --ceiling: #6a7383; --memory: #3b6ea8 }

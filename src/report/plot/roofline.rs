@@ -13,11 +13,11 @@ use crate::report::{Precision, View, name, palette, summary};
 
 const WIDTH: f64 = 1000.0;
 const HEIGHT: f64 = 666.0;
-/// Dots of less share are left out.
+/// Least share of a dot that the picture shows.
 const LEAST_SHARE: f64 = 0.005;
-/// At most so many dots.
+/// Maximum number of dots.
 const MOST_DOTS: usize = 24;
-/// The intensity axis ends this far beyond the ridge: what lies further right is all the same to memory.
+/// The intensity axis ends this far beyond the ridge: further right, memory makes no difference.
 const BEYOND_RIDGE: f64 = 300.0;
 
 /// The picture.
@@ -124,7 +124,7 @@ fn legend(dots: &[Dot<'_>], top: f64) -> (Group, u32) {
     (g, rows)
 }
 
-/// What the picture does not show, said in words.
+/// Notes on everything that the picture does not show.
 fn footnotes(dots: &[Dot<'_>], beyond: bool, others: &[String], ceilings: &[Ceiling], y: f64) -> Group {
     let mut g = Group::new();
     let mut lines = Vec::new();

@@ -9,7 +9,7 @@ enum Steps {
     Binary,
 }
 
-/// At most so many labels on a binary axis.
+/// Maximum number of labels on a binary axis.
 const MOST_LABELS: usize = 8;
 
 /// Maps values on a logarithmic axis to picture coordinates.

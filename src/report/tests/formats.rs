@@ -1,4 +1,4 @@
-//! The other formats: golden text, well-formed pictures, no number for what was not measured, nothing from the network.
+//! The other formats: golden text, well-formed pictures, no number for a missing value, nothing from the network.
 
 use serde_json::Value;
 

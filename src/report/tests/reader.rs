@@ -12,7 +12,7 @@ use crate::report::{ReportError, json as reader, schema};
 fn places(value: &Value, at: String, out: &mut Vec<String>) {
     let children: Vec<(String, &Value)> = match value {
         Value::Object(fields) => fields.iter().map(|(k, v)| (k.replace('~', "~0").replace('/', "~1"), v)).collect(),
-        // One item of a list stands for all.
+        // One item of a list represents all.
         Value::Array(items) => items.iter().take(1).enumerate().map(|(i, v)| (i.to_string(), v)).collect(),
         _ => Vec::new(),
     };
@@ -23,7 +23,7 @@ fn places(value: &Value, at: String, out: &mut Vec<String>) {
     }
 }
 
-/// Fields that may be absent: added after the contract, or absent where they have nothing to tell.
+/// Fields that may be absent: added after the contract, or absent where they are empty.
 fn optional(pointer: &str) -> bool {
     const NAMES: [&str; 72] = [
         "callers",

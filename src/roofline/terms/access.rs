@@ -55,7 +55,7 @@ pub fn seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mu
 }
 
 /// u of loads and stores that share address ports: `time of a measured mix / (time of its loads + time of its stores)`; 0
-/// if the mix is as fast as its slower half. The measured mix nearest to the ratio is taken.
+/// if the mix is as fast as its slower half. Uses the measured mix nearest to the ratio.
 fn shared_ports(loads: f64, stores: f64, bytes: u32, vector: bool, host: Host<'_>) -> f64 {
     let find = |way: &str| host.peek(&id(way, bytes, vector), 1, Scaling::PerCore);
     let (Some(load), Some(store)) = (find("load"), find("store")) else { return 0.0 };

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Bytes are those of docs/conventions.md, Bytes (towards the core; from L2 on with write-allocate fills and write-backs), so the
-//! kinds stand at these write shares: at L1 read 0, triad 1/3, copy and update 1/2, write 1; beyond it read 0, triad 1/4,
-//! copy 1/3, update and write 1/2; with non-temporal stores triad 1/3, copy 1/2, write 1. What lies on pages of 4 KiB comes from
+//! kinds have these write shares: at L1 read 0, triad 1/3, copy and update 1/2, write 1; beyond it read 0, triad 1/4,
+//! copy 1/3, update and write 1/2; with non-temporal stores triad 1/3, copy 1/2, write 1. Data on pages of 4 KiB comes from
 //! DRAM at the bandwidth of such pages (`paging.rs`).
 
 use crate::profile::evidence::memory::Traffic;
@@ -74,7 +74,7 @@ pub fn dram_seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace
     Some(traffic_seconds(&t, small_share, threads, subject.host, trace)?.min(plain))
 }
 
-/// The same with stores past the caches where they spare fills. What such a function wrote others may have written back.
+/// The same traffic with stores past the caches where they avoid fills. Other functions may have written back this function's lines.
 pub fn past_the_caches(mut t: Traffic) -> Traffic {
     let needless = t.needless_fills();
     t.dram_nt += needless;
@@ -84,7 +84,7 @@ pub fn past_the_caches(mut t: Traffic) -> Traffic {
     t
 }
 
-/// Seconds for traffic with known stores, filled and non-temporal, of which a share is on small pages.
+/// Seconds for traffic with known stores, filled and non-temporal, with a share on small pages.
 fn traffic_seconds(t: &Traffic, small_share: f64, threads: u32, host: Host<'_>, trace: &mut Trace) -> Option<f64> {
     let total = t.dram_read + t.dram_write;
     if total <= 0.0 {

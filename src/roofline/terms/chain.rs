@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A chain that restarts in every iteration, and is shorter than W, is none: the window holds many iterations at once, more than its
-//! floating-point instructions tell. With partial results (ILP) a sum waits no more; a recurrence does: each of its values depends
-//! on the one before by more than a sum, or is stored. A vector iteration stands for as many scalar ones as it has lanes, and so does a
+//! floating-point instructions show. With partial results (ILP) a sum waits no more; a recurrence does: each of its values depends
+//! on the one before by more than a sum, or is stored. A vector iteration replaces as many scalar ones as it has lanes, and so does a
 //! link of a chain that becomes vector instructions.
 //!
 //! A chain that runs through has k = 1. Cycles through a load's address are pointer chases: they are memory stalls and
@@ -60,7 +60,7 @@ pub fn breakable(subject: &Subject<'_>) -> bool {
 /// A sum (product, minimum) goes through one kind of operation. Multiplies and adds in turn, divisions and multiplied integers
 /// are recurrences, and so are long integer paths (generators of random numbers).
 pub fn is_recurrence(chain: &Chain) -> bool {
-    // What starts anew in every iteration waits for none.
+    // A chain that restarts in every iteration waits for no earlier iteration.
     if chain.restart_every.is_some_and(|every| every <= 1.0) {
         return false;
     }
@@ -248,7 +248,7 @@ fn overlap(n: f64, window: f64) -> f64 {
     }
 }
 
-/// Whether the loop of `chain` can be, as far as that tells.
+/// Whether the loop of `chain` can be vectorised, as far as the chain shows.
 pub fn can_be_vectorised(chain: &Chain) -> bool {
     let long = chain.iterations as f64 >= SHORTEST * chain.entries.max(1) as f64;
     long && !chain.cycles.iter().any(is_chase) && !is_recurrence(chain)

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The rate is interpolated over log2(1/f) between the measured `mix.*.{2,4,8,16}` and between filler classes by their
-//! shares; the mixes are measured with FP instructions of which the pipes take most a second (see `machine`).
+//! shares; the mixes are measured with the FP instructions that have the highest throughput (see `machine`).
 
 use crate::isa::facts::InstructionClass;
 use crate::isa::operation::{FpOp, Precision};
@@ -49,7 +49,7 @@ fn rate(work: &Work, host: Host<'_>, threads: u32, trace: &mut Trace) -> Option<
     }
 }
 
-/// Fillers and their shares of what is not floating point.
+/// Fillers and their shares of the instructions that are not floating point.
 fn fillers(work: &Work) -> [(&'static str, f64); 3] {
     let sum = |wanted: &[InstructionClass]| -> f64 {
         work.classes.iter().filter(|(c, _)| wanted.contains(c)).map(|(_, n)| *n as f64).sum()

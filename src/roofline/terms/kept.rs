@@ -1,13 +1,13 @@
-//! What a last level keeps of streams that go round in more memory than it holds. The cache model replaces by LRU, which keeps
-//! nothing of them; CPUs that protect their last level from streams keep part of each round, and then memory moved less than the
-//! model says. How much shows in the time of a line of the sweep `workingset.read`:
+//! The part of cyclic streams larger than the last level that the last level retains. The cache model replaces by LRU, which retains
+//! nothing of them; CPUs with a scan-resistant last level retain part of each round, and then memory moved less than the
+//! model says. The time per line in the sweep `workingset.read` shows how much:
 //!
 //! ```text
 //! kept(bytes) = (1/R_dram − 1/R(bytes)) / (1/R_dram − 1/R_l3) · capacity misses / misses · lines with a stride / lines
 //! ```
 //!
-//! Lines without a stride are met as LRU has it (Zen 5, 32 MiB: of 64 MiB that go round half is kept of a stream, and a tenth of a
-//! chase). 0 where anything of it was not measured.
+//! Lines without a stride behave as LRU predicts (Zen 5, 32 MiB: of a cyclic stream of 64 MiB half is retained, of a chase a
+//! tenth). 0 where one of these figures was not measured.
 
 use crate::profile::evidence::memory::Traffic;
 use crate::profile::machine::Machine;
@@ -24,12 +24,12 @@ pub fn share(subject: &Subject<'_>) -> f64 {
     going_round * of_streams(subject.host.machine(), round as f64).unwrap_or(0.0)
 }
 
-/// Share of what streams through `bytes`, again and again, that this host's last level keeps beyond what LRU does; `None` where that
-/// was not measured, or where all of it has room.
+/// Share of a cyclic stream through `bytes` that this host's last level retains beyond LRU; `None` where that was not measured, or
+/// where the whole stream has room.
 fn of_streams(machine: &Machine, bytes: f64) -> Option<f64> {
     machine.caches.iter().max_by_key(|cache| cache.level).filter(|last| bytes > last.size as f64)?;
     let sweep = machine.sweep("workingset.read", 1)?;
-    // The farthest point may have met the memory in a better moment than the ceiling did.
+    // The farthest point may be of a better moment of the memory than the ceiling.
     let far = [machine.value("dram.read", 1), sweep.at(f64::INFINITY)].into_iter().flatten().reduce(f64::max)?;
     let (near, here) = (machine.value("l3.read", 1)?, sweep.at(bytes)?);
     (near > far).then(|| ((1.0 / far - 1.0 / here) / (1.0 / far - 1.0 / near)).clamp(0.0, 1.0))

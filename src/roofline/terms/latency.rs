@@ -10,7 +10,7 @@
 //! n_level are the irregular accesses that each level serves. c is their concurrency: irregular misses for each link of
 //! the slowest chase (eight interleaved chases miss eight times while one advances by one), times the overlap k(n) of
 //! short chases that start anew. R are the measured `dram.chase.{1,2,4,8,16}`, `dram.random` and `dram.gather`
-//! in accesses per second; they contain the concurrency that this host reaches. What pages of 4 KiB cost them: `paging.rs`.
+//! in accesses per second; they contain the concurrency that this host reaches. For the cost of pages of 4 KiB see `paging.rs`.
 
 use crate::profile::evidence::memory::{LINE_BYTES, Traffic};
 use crate::profile::function::{Chain, ChainStep};
@@ -159,7 +159,7 @@ fn chase_seconds(c: &Chain, flight: Flight, served: Served, memory: Memory<'_>, 
 struct Memory<'h> {
     host: Host<'h>,
     threads: u32,
-    /// Share of what pages of 4 KiB cost that is paid.
+    /// Share of the cost of 4 KiB pages that the function pays.
     walked: f64,
 }
 

@@ -14,7 +14,7 @@ pub struct Avoided {
     pub dram: f64,
 }
 
-/// What the removal of `d` alone avoids of `subject`'s misses.
+/// The misses of `subject` that the removal of `d` alone avoids.
 pub fn avoided(subject: &Subject<'_>, d: Deficiency) -> Avoided {
     let Some(t) = subject.function.work.as_ref().and_then(|work| work.traffic) else { return Avoided::default() };
     match d {
@@ -30,7 +30,7 @@ pub fn avoided(subject: &Subject<'_>, d: Deficiency) -> Avoided {
     }
 }
 
-/// Unit stride uses all of a line that comes: of the lines that strided accesses bring only so many are needed as their bytes
+/// Unit stride uses whole lines: of the lines that strided accesses bring, the function would need only as many as their bytes
 /// fill.
 ///
 /// `needed = L1 bytes / 64`      at each level at most the part of the misses that is strided goes
@@ -44,7 +44,7 @@ fn strided(t: &Traffic) -> Avoided {
     Avoided { l2: beyond(t.l1_misses), l3: beyond(t.l2_misses), dram: beyond(t.l3_misses) }
 }
 
-/// The traffic without the misses that the deficiencies in `removed` are. What goes past the caches misses none.
+/// The traffic without the misses due to the deficiencies in `removed`. Traffic past the caches has no misses.
 pub fn without(subject: &Subject<'_>, mut t: Traffic, removed: Removed) -> Traffic {
     let kinds = [
         Deficiency::CapacityMisses,

@@ -90,11 +90,11 @@ impl TermId {
 pub struct Term {
     /// Least seconds, or `None` where not computable.
     pub seconds: Option<f64>,
-    /// From what.
+    /// The ceilings that it was computed from.
     pub trace: Trace,
 }
 
-/// A function's facts together with the host's ceilings: what every term is computed from.
+/// A function's facts together with the host's ceilings: the input to every term.
 #[derive(Debug, Clone)]
 pub struct Subject<'a> {
     /// The function or loop.
@@ -107,14 +107,14 @@ pub struct Subject<'a> {
     pub uneven: Option<f64>,
     /// How its bytes from memory are spread over its threads.
     pub spread: Spread,
-    /// What wider vectors could do of it.
+    /// The part of its work that wider vectors could do.
     pub vector: Vector,
     /// Where its lines from memory were before.
     pub reuse: Reuse,
 }
 
 impl<'a> Subject<'a> {
-    /// Joins `function`, `host` and what is `around`.
+    /// Joins `function`, `host` and the surroundings `around`.
     pub fn new(function: &'a Function, host: Host<'a>, around: &Surroundings) -> Self {
         let even = Subject {
             function,
@@ -136,8 +136,8 @@ impl<'a> Subject<'a> {
 
     /// Term `id` with the deficiencies in `removed` gone.
     ///
-    /// Removing one shortens only its own terms: SIMD pipe, chain, issue and access of what becomes vector instructions; FMA pipe;
-    /// the divider pipe, at the price of what replaces it in pipe and issue; ILP chain, of chains that can be broken; mix
+    /// Removing one shortens only its own terms: SIMD pipe, chain, issue and access of the code that becomes vector instructions; FMA pipe;
+    /// the divider pipe, at the price of its replacement in pipe and issue; ILP chain, of chains that can be broken; mix
     /// issue; access access; latency latency, down to that of as many misses at once as there can be; write-allocate dram; the
     /// miss kinds l2, l3 and dram; small pages latency and dram. Threads and imbalance change the team of every term.
     pub fn term(&self, id: TermId, removed: Removed) -> Term {

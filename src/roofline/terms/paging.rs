@@ -1,4 +1,4 @@
-//! What pages of 4 KiB cost: where the TLB does not reach, the tables are read before the data, and prefetchers that know
+//! The cost of pages of 4 KiB: beyond the reach of the TLB the CPU reads page tables before the data, and prefetchers that know
 //! physical addresses alone stop at the end of each page.
 //!
 //! ```text
@@ -45,7 +45,7 @@ pub fn per_unit(huge_rate: f64, small_rate: f64, share: f64) -> f64 {
     huge + share * (small - huge)
 }
 
-/// w of a working set of so many bytes; `None` where the sweeps were not measured, or show no cost.
+/// w of a working set of `bytes`; `None` where the sweeps were not measured, or show no cost.
 fn walked_in(machine: &Machine, bytes: f64) -> Option<f64> {
     let (small, huge) = (machine.sweep("latency.4k", 1)?, machine.sweep("latency.huge", 1)?);
     let extra = |bytes: f64| Some(small.at(bytes)? - huge.at(bytes)?);

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Disjoint pipes (the mix runs as fast as its slower half alone) put no joint limit. Division and square root are one
-//! unit. Every face of this bound passes through a measured point, and none is tighter than what was measured.
+//! unit. Every face of this bound passes through a measured point, and none is tighter than the measurements.
 
 use std::collections::BTreeMap;
 
@@ -26,8 +26,8 @@ const SAME_PIPES: f64 = 0.97;
 /// Seconds that each operation's pipes are busy, with the dominant (precision, width) by which co-issue is looked up.
 pub type Demands = BTreeMap<FpOp, (f64, Precision, Width)>;
 
-/// Multiplies and fused multiply-adds that stand for one division or root: an approximation, Newton steps of two (two in double precision),
-/// and the multiply by the numerator.
+/// Multiplies and fused multiply-adds that replace one division or root: an approximation, Newton steps of two (two in double
+/// precision), and the multiply by the numerator.
 fn replacement(p: Precision) -> f64 {
     if p == Precision::Dp { 6.0 } else { 4.0 }
 }
@@ -38,7 +38,7 @@ pub fn replacing(mix: &[MixEntry]) -> f64 {
     divider.map(|e| e.instructions as f64 * (replacement(e.precision) - 1.0)).sum()
 }
 
-/// T_pipe at `threads`, in seconds. Arithmetic whose throughput was not measured is left out and noted.
+/// T_pipe at `threads`, in seconds. Leaves out arithmetic whose throughput was not measured, and notes that in `trace`.
 pub fn seconds(subject: &Subject<'_>, threads: u32, removed: Removed, trace: &mut Trace) -> Option<f64> {
     let Some(work) = &subject.function.work else {
         return from_flops_alone(subject, threads, trace);
@@ -123,7 +123,7 @@ fn idealised(entry: &MixEntry, host: Host<'_>, removed: Removed) -> (FpOp, Width
     (target, wide, full.min(entry.instructions as f64) * fused)
 }
 
-/// By how much the removal of the SIMD deficiency shrinks the number of arithmetic instructions; 1 where there is none.
+/// Factor by which the removal of the SIMD deficiency shrinks the number of arithmetic instructions; 1 where there is none.
 ///
 /// `s = Σ instructions after / Σ instructions before`
 pub fn simd_shrink(mix: &[MixEntry], host: Host<'_>) -> f64 {

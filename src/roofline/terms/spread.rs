@@ -1,4 +1,4 @@
-//! Memory imbalance between threads (A.2.2): what one thread moves alone it moves at the bandwidth of one core.
+//! Memory imbalance between threads (A.2.2): a thread that moves bytes alone does so at the bandwidth of one core.
 //!
 //! ```text
 //! b_1 ≥ b_2 ≥ … ≥ b_n   bytes of each thread         share(k) = k · (b_k − b_k+1) / Σ b        b_n+1 = 0
@@ -9,7 +9,7 @@
 
 use crate::profile::Function;
 
-/// With at least this part moved by all threads together they are even: windows of sampling do not meet all threads alike.
+/// Least part moved by all threads together from which they count as even: sampling windows do not see all threads alike.
 const EVEN: f64 = 0.75;
 
 /// Shares of a function's bytes from memory by how many threads move them at once.

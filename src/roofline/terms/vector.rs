@@ -1,4 +1,4 @@
-//! What wider vectors could do of a function: which part of its work is in loops that can be vectorised, and by how much that
+//! The part of a function's work that wider vectors could do: the part in loops that can be vectorised, and by how much it
 //! shrinks.
 //!
 //! ```text
@@ -19,7 +19,7 @@ use crate::profile::function::{AccessEntry, Work};
 use super::super::host::Host;
 use super::{chain, pipe};
 
-/// More branches than so many for each iteration of the innermost loops are control flow that no mask follows.
+/// Maximum number of branches per iteration of the innermost loops; more are control flow that masks cannot follow.
 const MOST_BRANCHES: f64 = 2.5;
 /// A smaller share of the work is not worth vectorising.
 const LEAST: f64 = 0.5;
@@ -64,7 +64,7 @@ impl Vector {
         self.share >= LEAST && self.shrink() < 1.0
     }
 
-    /// Most of its work is in loops of which the branches are those of loops.
+    /// Most of its work is in loops without branches other than those of loops.
     pub fn is_loop(&self) -> bool {
         self.in_loops >= LEAST
     }

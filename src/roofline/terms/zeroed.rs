@@ -1,4 +1,4 @@
-//! Lines that the kernel had just zeroed when they were touched for the first time: they came from a cache, in which it wrote
+//! Lines that the kernel had just zeroed when the program first touched them: they came from the cache in which the kernel wrote
 //! them, not from memory.
 //!
 //! ```text
@@ -12,7 +12,7 @@ use super::Subject;
 
 const PAGE_LINES: f64 = 64.0;
 
-/// The traffic without the fills of such lines; what is written to them goes to memory sooner or later.
+/// The traffic without the fills of such lines; writes to them reach memory sooner or later.
 pub fn without(subject: &Subject<'_>, mut t: Traffic) -> Traffic {
     let left = 1.0 - share(subject);
     t.dram_read *= left;

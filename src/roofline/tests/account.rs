@@ -1,4 +1,4 @@
-//! Hand-made accounts: what they make of a function's class, savings and confidence.
+//! Hand-made accounts: the class, savings and confidence of a function that follow from them.
 
 use super::kernel::Kernel;
 use crate::isa::facts::AccessKind::Load;

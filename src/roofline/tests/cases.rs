@@ -1,4 +1,4 @@
-//! Recorded kernels of which the truth is known, as changing their source showed it: what is said of each.
+//! Recorded kernels with a known truth, found by changing their source: checks the model's verdict on each.
 //!
 //! `fixtures/profiles/make_cases.py` says how they were recorded. Times are those of a guest that others loaded.
 

@@ -1,4 +1,4 @@
-//! A hand-made function: what one iteration executes, how often, and how long it took.
+//! A hand-made function: the instructions of one iteration, the number of iterations, and the time.
 
 use crate::isa::facts::{AccessKind, InstructionClass};
 use crate::isa::operation::{FpOp, Precision, Width};
@@ -167,7 +167,7 @@ impl Kernel {
         self.restarted(cycles, steps, None)
     }
 
-    /// Like [`chain`](Self::chain), broken every so many iterations.
+    /// Like [`chain`](Self::chain), restarted after `restart_every` iterations.
     pub fn restarted(mut self, cycles: usize, steps: &[ChainStep], restart_every: Option<f64>) -> Kernel {
         let fp = steps.iter().filter(|s| matches!(s, ChainStep::Fp { .. })).count() * cycles;
         self.work().chains.push(Chain {

@@ -1,4 +1,4 @@
-//! Recorded counts of memory controllers and miss queues, and what A.3 makes of them.
+//! Recorded counts of memory controllers and miss queues, and the conclusions of A.3.
 
 use super::kernel::{HZ, ITERATIONS, Kernel, profile, zen5};
 use crate::isa::operation::{FpOp, Precision, Width};

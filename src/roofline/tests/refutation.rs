@@ -1,4 +1,4 @@
-//! A measurement above a ceiling refutes the ceiling: it is left out and warned about, never clamped.
+//! A measurement above a ceiling refutes the ceiling: the model leaves it out and warns, and never clamps it.
 
 use super::kernel::{Kernel, profile, zen5};
 use crate::isa::facts::AccessKind::Load;
@@ -90,8 +90,8 @@ fn with_sweep(rate: f64) -> Machine {
     machine
 }
 
-/// A stream that goes round in 64 MiB, in `share` of the time that reading all of it from memory takes; of its lines so many come
-/// with a stride.
+/// A cyclic stream of 64 MiB, in `share` of the time that reading all of it from memory takes; `unit` of its lines come with a
+/// stride.
 fn going_round(share: f64, unit: f64) -> Function {
     let k = Kernel::new("round").fp(8, FpOp::Add, Precision::Dp, Width::W512).access(8, Load, 64, true);
     let mut k = k.traffic(|t| {

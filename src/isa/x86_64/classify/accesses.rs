@@ -27,7 +27,7 @@ pub(super) fn accesses(instruction: &Instruction) -> Vec<AccessFact> {
         return vec![AccessFact { kind, bytes: lanes * element, vector, masked: false }];
     }
     let store = if movement::NON_TEMPORAL_STORES.contains(&name) { AccessKind::NtStore } else { AccessKind::Store };
-    // Of a repeated string instruction the usage says that the size is unknown; the operand tells that of one iteration.
+    // For a repeated string instruction the usage has an unknown size; the operand has the size of one iteration.
     let of_operand = instruction.is_string_instruction().then(|| instruction.memory_size());
     let entry = |kind, size| AccessFact { kind, bytes: bytes(of_operand.unwrap_or(size)), vector, masked: false };
     let reads =

@@ -15,9 +15,9 @@ use crate::isa::operation::{FpOp, Precision};
 pub(super) enum Lanes {
     /// One.
     One,
-    /// One for so many bytes of the widest register operand.
+    /// One per this many bytes of the widest register operand.
     Vector(u32),
-    /// The high bits of the immediate select among so many lanes in each 128 bits.
+    /// The high bits of the immediate select among this many lanes in each 128 bits.
     Selected(u32),
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Arithmetic {
 
 use Lanes::{One, Selected, Vector};
 
-/// Rows of (what one lane does, the mnemonics that do it).
+/// Rows of (work of one lane, the mnemonics that do it).
 #[rustfmt::skip]
 pub(super) const ARITHMETIC: &[(Arithmetic, &[Mnemonic])] = &[
     // vaddsd xmm1, xmm2, xmm3  →  1 add

@@ -1,4 +1,4 @@
-//! Floating-point instructions that do no FLOPs: compare, min/max, convert, round, and what splits or scales the fields
+//! Floating-point instructions that do no FLOPs: compare, min/max, convert, round, and those that split or scale the fields
 //! of a number (`getexp`, `getmant`, `scalef`, `fixupimm`, `fpclass`, `range`, `reduce`). They count as `fp_instruction`.
 //!
 //! Moves, loads, shuffles, blends, broadcasts and logic of floating-point data (`fabs`, `fchs`, `andps` too) do not.

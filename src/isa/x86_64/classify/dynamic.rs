@@ -1,4 +1,4 @@
-//! Which part of an instruction's counts only run time tells.
+//! The part of an instruction's counts that only run time determines.
 
 use iced_x86::{Instruction, Mnemonic};
 

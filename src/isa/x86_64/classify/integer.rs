@@ -16,7 +16,7 @@ pub(super) struct IntegerWork {
     pub per_lane: u32,
 }
 
-/// Rows of (what one lane does, the mnemonics that do it).
+/// Rows of (work of one lane, the mnemonics that do it).
 #[rustfmt::skip]
 pub(super) const INTEGER: &[(IntegerWork, &[Mnemonic])] = &[
     // add eax, 1  →  1

@@ -28,7 +28,7 @@ use crate::isa::operation::Width;
 use arithmetic::{Arithmetic, Lanes};
 use integer::IntegerWork;
 
-/// What the tables say about a mnemonic.
+/// The tables' entry for a mnemonic.
 #[derive(Debug, Clone, Copy)]
 enum Work {
     Arithmetic(Arithmetic),
@@ -118,7 +118,7 @@ fn lanes(instruction: &Instruction, lanes: Lanes) -> u32 {
     }
 }
 
-/// Lanes that a mask operand acts on, where the tables tell.
+/// Lanes that a mask operand acts on, where the tables have them.
 fn masked_lanes(instruction: &Instruction, work: Option<Work>) -> Option<u32> {
     match work? {
         Work::Arithmetic(row) => Some(lanes(instruction, row.lanes)),

@@ -1,4 +1,4 @@
-//! Mnemonics whose memory behaviour or filler class the operands alone do not tell.
+//! Mnemonics whose memory behaviour or filler class the operands alone do not determine.
 
 use iced_x86::Mnemonic::{self, *};
 

@@ -2,7 +2,7 @@
 
 use iced_x86::{CpuidFeature, Instruction, OpKind, Register};
 
-/// What [`vector_bytes`] says of AMX: a full tile.
+/// The result of [`vector_bytes`] for AMX: a full tile.
 pub(super) const TILE_BYTES: u32 = 1024;
 
 /// The register operands, in order.

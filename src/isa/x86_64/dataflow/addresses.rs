@@ -7,8 +7,8 @@
 //! else an operation in slice(i)                                             computed
 //! ```
 //!
-//! A slice chooses if it holds a conditional move, or hands on or takes in a register that code off the path writes, too: each address needs
-//! what the one before brought (a binary search, a descent in a tree).
+//! A slice chooses if it holds a conditional move, or hands on or takes in a register that code off the path writes, too: each address
+//! depends on the value that the access before brought (a binary search, a descent in a tree).
 
 use std::collections::BTreeSet;
 

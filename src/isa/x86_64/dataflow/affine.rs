@@ -1,5 +1,5 @@
 //! General-purpose registers as sums: value = Σ coefficient × symbol + constant, where a symbol is a register's value at the
-//! start of the iteration or an unknown. Arithmetic is taken not to wrap.
+//! start of the iteration or an unknown. The analysis assumes that arithmetic does not wrap.
 
 use std::collections::BTreeMap;
 
@@ -182,7 +182,7 @@ pub(super) fn memory_operand(instruction: &Instruction) -> MemoryOperand {
 
 /// The general-purpose registers that a loop body changes by a constant other than 0 in each iteration, with that constant.
 ///
-/// `body`: the instructions of one iteration in order. 32-bit counters are included: they are taken not to wrap.
+/// `body`: the instructions of one iteration in order. Includes 32-bit counters, on the assumption that they do not wrap.
 pub fn induction_steps(body: &[Instruction]) -> Vec<(Register, i64)> {
     let mut registers = Registers::at_start();
     body.iter().for_each(|instruction| registers.step(instruction));

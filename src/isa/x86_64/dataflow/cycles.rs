@@ -1,7 +1,7 @@
 //! The slowest cycles of a dependency graph: the greatest Σ latency / Σ distance over all cycles through carried values.
 //!
-//! Within an iteration the graph has no cycles, so that longest paths are found in one pass; carried values and the longest paths
-//! between them form a small graph whose greatest cycle ratio is found by raising the ratio until no better cycle is left.
+//! Within an iteration the graph has no cycles, so that one pass finds the longest paths. Carried values and the longest paths
+//! between them form a small graph; the search raises the ratio until no cycle has a greater one.
 
 use crate::isa::dependency::{ChainStep, Cycle};
 
@@ -17,7 +17,7 @@ struct Path {
     steps: Vec<ChainStep>,
 }
 
-/// Graphs with more carried values than this are left out: no loop has so many worth following.
+/// Maximum number of carried values of a graph that the analysis handles: no relevant loop has more.
 pub(super) const MOST_CARRIED: usize = 128;
 
 /// The slowest cycle under each assumption, without repetitions; the one of a typical core first.

@@ -1,4 +1,4 @@
-//! The operations of a body and what feeds them, in this iteration and from earlier ones.
+//! The operations of a body and their inputs, from this iteration and from earlier ones.
 
 use std::collections::BTreeMap;
 
@@ -55,11 +55,11 @@ pub(super) struct Graph {
     pub moving_stores: Vec<usize>,
 }
 
-/// What a place holds while the body is followed.
+/// The value of a place while the analysis follows the body.
 #[derive(Debug, Clone, Copy)]
 enum Holds {
     Result(usize),
-    /// What the place named held when the iteration began.
+    /// The value that the named place had when the iteration began.
     Initial(Place),
     /// Something a callee left.
     Unknown,
@@ -138,7 +138,7 @@ impl Graph {
     }
 }
 
-/// What made the value that a place holds when an iteration begins. Exchanged places hand values on from iteration to iteration.
+/// The origin of the value that a place has when an iteration begins. Exchanged places hand values on from iteration to iteration.
 fn origin(places: &BTreeMap<Place, Holds>, mut place: Place) -> Option<Carried> {
     for distance in 1..=8 {
         match places.get(&place)? {

@@ -14,7 +14,7 @@ pub(super) struct Assumption {
     forward: f64,
 }
 
-/// A typical core first; then one with fast additions, data that lies far away, forwarding for nothing, slow shuffles.
+/// A typical core first; then one with fast additions, distant data, free store forwarding, slow shuffles.
 pub(super) const ASSUMPTIONS: [Assumption; 5] = [
     TYPICAL,
     Assumption { add: 2.0, multiply: 3.0, ..TYPICAL },

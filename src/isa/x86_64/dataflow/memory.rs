@@ -1,4 +1,4 @@
-//! Which loads read what a store of the same body wrote, in this iteration or an earlier one.
+//! Which loads read a value that a store of the same body wrote, in this iteration or an earlier one.
 
 use iced_x86::{Instruction, InstructionInfo, Register};
 

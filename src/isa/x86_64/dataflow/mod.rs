@@ -6,8 +6,8 @@
 //!               ─▶ cycles (slowest cycle under several assumptions about latencies)
 //! ```
 //!
-//! The body is a straight sequence: the path that most iterations take. A call in it is taken to clobber what the System V ABI
-//! lets it clobber; a chain through the callee is not seen.
+//! The body is a straight sequence: the path that most iterations take. The analysis assumes that a call in it clobbers everything
+//! that the System V ABI lets it clobber; it does not see a chain through the callee.
 
 mod addresses;
 mod affine;

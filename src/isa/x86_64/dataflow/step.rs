@@ -1,4 +1,4 @@
-//! What an operation is on a dependency chain.
+//! The role of an operation on a dependency chain.
 
 use iced_x86::{Instruction, Mnemonic, OpKind};
 

@@ -1,4 +1,4 @@
-//! What an instruction reads and writes, as far as dependencies go.
+//! The places that an instruction reads and writes, as far as dependencies go.
 
 use iced_x86::{
     Instruction, InstructionInfo, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, RflagsBits,
@@ -44,7 +44,7 @@ impl Reader {
         Reader { factory: InstructionInfoFactory::new(), top: 0 }
     }
 
-    /// By how much the x87 stack stands higher or lower than at the start.
+    /// The change of the x87 stack's depth since the start.
     pub(super) fn x87_drift(&self) -> i32 {
         self.top
     }
