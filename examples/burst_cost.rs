@@ -1,5 +1,5 @@
 //! Runs a program under the translator with the sampled cache model, without bursts or with bursts whose records are dropped:
-//! `burst_cost off|on|alone -- PROGRAM [ARGS]` (`alone`: without the cache model). What that took goes to standard error as one line.
+//! `burst_cost off|on|alone -- PROGRAM [ARGS]` (`alone`: without the cache model). It writes the cost to standard error as one line.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -14,7 +14,7 @@ use rprof::tracee::launch::{Program, Streams, find_in_path, spawn_gated};
 /// Entries of a burst: about 200,000 instructions.
 const ENTRIES: usize = 120_000;
 
-/// Counts, and drops what it gets.
+/// Counts and drops its input.
 struct Counter {
     started: Instant,
     begun: HashMap<u32, (Instant, usize)>,

@@ -1,6 +1,6 @@
 //! Prints the clock of this host's cores now, in GHz: `cargo run --release --example clock`.
 //!
-//! The highest of a few looks at each CPU: another task may interrupt one. `0` where it cannot be told.
+//! The highest of a few looks at each CPU: another task may interrupt one. `0` if the clock cannot be measured.
 
 use std::time::Duration;
 

@@ -51,7 +51,7 @@ fn main() {
     std::process::exit(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 128 + libc::WTERMSIG(status) });
 }
 
-/// Adds up what it is told.
+/// Adds up its input.
 #[derive(Default)]
 struct Adder {
     accesses: u64,

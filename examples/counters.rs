@@ -1,4 +1,4 @@
-//! Counts a program's hardware events and nothing else, for measuring what that costs:
+//! Counts a program's hardware events and nothing else, to measure the cost of counting:
 //! `counters [--hz HZ] [--from DIR] -- PROGRAM [ARGS]`. DIR has event tables and a sysfs tree (see `--counters-from` of
 //! rprof); without it this CPU's own are taken. The counts go to standard error.
 

@@ -40,7 +40,7 @@ fn elements(machine: &Machine) {
                 .map_or(1, |s| s.bytes_per_element(level != "l1", parts.len() == 3)),
             _ => 1,
         };
-        // As whoever looks between two stretches of work sees it.
+        // The clock that a look between two stretches of work sees.
         let ghz = ceiling.looked_hz().unwrap_or(0.0) / 1e9;
         println!("{} {} {ghz:.3} {:.6e}", ceiling.id, ceiling.threads, value / bytes as f64);
     }

@@ -1,15 +1,15 @@
 //! Compares two measurements of one host: `cargo run --release --example machine_compare -- FIRST.json SECOND.json`.
 //!
-//! Both are what `rprof machine --refresh --json` prints. What the core does is compared per cycle, and so are its own caches; the second
-//! value should lie inside the first's interval (docs/ceilings.md). A noisy ceiling promises nothing: it is listed apart, and the share of
-//! noisy ones is printed by class. Exit status 1: a value is outside.
+//! Both files are outputs of `rprof machine --refresh --json`. Ceilings of the core and of its own caches are compared per cycle. The
+//! second value should lie inside the first one's interval (docs/ceilings.md). A noisy ceiling promises nothing: the output lists it
+//! separately, and gives the share of noisy ones by class. Exit status 1: a value is outside.
 
 use std::process::ExitCode;
 
 use rprof::machine::estimate::class::Class;
 use rprof::profile::machine::{Ceiling, How, Machine, Quality};
 
-/// A rate per cycle, or a time in cycles, of what a core does; the rest, counts, and what has no clock as they are.
+/// A core's rate per cycle, or its time in cycles; all other ceilings, counts, and ceilings without a clock are unchanged.
 fn compared(ceiling: &Ceiling, value: f64) -> f64 {
     match (ceiling.clock_hz, ceiling.unit.as_str()) {
         _ if Class::of(&ceiling.id) == Class::Beyond => value,
@@ -24,7 +24,7 @@ fn read(path: &str) -> Result<Machine, String> {
     serde_json::from_str(&text).map_err(|e| format!("{path}: {e}"))
 }
 
-/// What one class of ceilings came to.
+/// Result of one class of ceilings.
 #[derive(Default)]
 struct Tally {
     compared: usize,
@@ -35,7 +35,7 @@ struct Tally {
 
 fn compare(first: &Machine, second: &Machine) -> bool {
     let mut tallies = [Class::Core, Class::Near, Class::Beyond].map(|class| (class, Tally::default()));
-    // Aliases and what was derived repeat what is said of their sources.
+    // Aliases and derived ceilings repeat the result of their sources.
     for a in first.ceilings.iter().filter(|a| a.how == How::Measured && !is_alias(first, a)) {
         let Some(b) = second.ceilings.iter().find(|b| b.is_same(a)) else { continue };
         let (Some(x), Some(y)) = (a.value, b.value) else { continue };
@@ -76,7 +76,7 @@ fn compare(first: &Machine, second: &Machine) -> bool {
     outside == 0
 }
 
-/// Whether a ceiling has the very value of one that comes before it: another name of that.
+/// Whether a ceiling has exactly the value of an earlier one, and so is another name of it.
 fn is_alias(machine: &Machine, ceiling: &Ceiling) -> bool {
     let same = |c: &&Ceiling| c.threads == ceiling.threads && c.value == ceiling.value && c.unit == ceiling.unit;
     machine.ceilings.iter().find(same).is_some_and(|c| c.id != ceiling.id)

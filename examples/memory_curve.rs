@@ -2,26 +2,26 @@
 //!
 //! For each size of a working set the depth from which a line comes on average: 0 for L1 to 3 for memory, so that a point
 //! is hundredths of a level. Sizes within a factor of two of a cache are transitions. The model has the caches that a profile
-//! of this host has: of a last level that neighbours fill, what the sweep over working sets found (`memory-share`).
+//! of this host has: for a last level that neighbours fill, the share that the sweep over working sets found (`memory-share`).
 //!
 //! - *chase*, the evidence for hits: one thread follows pointers through all lines of the set, on huge pages. Every load waits
 //!   for the one before it and no prefetcher knows the next one, so the time of a hop is the latency of the level that has
 //!   the line. The depth lies where that time lies between those of references: of each cache the fastest of three sets well inside
 //!   it (some pages suit a core less: 5.8 instead of 4.9 ns in L2 of a Zen 1), of memory the set itself, after its lines were flushed
-//!   (memory has no one latency: a Zen 1 guest whose host has four memory nodes took 135 to 192 ns a hop, whichever pages it got). Set
-//!   and references are followed by turns, as the clock changes and what neighbours leave of a shared level and of memory does;
-//!   the median of the depths counts.
-//!   The order is random within 64 KiB, one such block after the other: in one that is random in all of the set, hops wait for
-//!   address translation, and in a guest whose host has small pages they do so on huge pages, too (on a 2-core Intel guest 54 ns
-//!   a hop through 45 MiB and 180 ns through 64 MiB so, 40 ns and 44 ns in blocks).
-//!   Beyond L2 sixteen such chains, evenly spaced on the cycle, are followed at once: of a last level that a host shares with others
-//!   these take what is not used for a millisecond. On a guest with 32 MiB of it a hop through 12 MiB took 69 ns by one chain, in
-//!   rounds of 14 ms, and 15 ns by sixteen, in rounds of 0.2 ms. They ask for less than any level delivers, so that a hop
-//!   still takes the latency.
+//!   (memory has no one latency: a Zen 1 guest whose host has four memory nodes took 135 to 192 ns a hop, whichever pages it got).
+//!   The thread follows set and references by turns, since the clock changes, and so does the share of a shared level and of memory
+//!   that neighbours leave. The median of the depths counts.
+//!   The order is random within 64 KiB, one such block after the other. With an order that is random in all of the set, hops wait
+//!   for address translation; in a guest whose host has small pages they do so on huge pages, too. On a 2-core Intel guest a hop
+//!   through 45 MiB took 54 ns so, and one through 64 MiB 180 ns; in blocks they took 40 ns and 44 ns.
+//!   Beyond L2 the thread follows sixteen such chains at once, evenly spaced on the cycle: in a last level that a host shares with
+//!   others, the others evict lines that are not used for a millisecond. On a guest with 32 MiB of it a hop through 12 MiB took 69 ns
+//!   by one chain, in rounds of 14 ms, and 15 ns by sixteen, in rounds of 0.2 ms. The chains ask for less than any level delivers, so
+//!   that a hop still takes the latency.
 //! - *model*: the shares of the lines that each level serves in a round of the same hops in the same order.
 //! - *stream*, for comparison: where the time a byte of `workingset.read` lies between those of the levels' read ceilings. A
-//!   bandwidth is no measure of hits: prefetchers fetch ahead, banks of L2 collide at some sizes, and in small sets the loop costs more than
-//!   the loads.
+//!   bandwidth is no measure of hits: prefetchers fetch ahead, banks of L2 collide at some sizes, and in small sets the loop costs
+//!   more than the loads.
 
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -35,11 +35,11 @@ use rprof::profile::evidence::memory::{Access, AccessSink, Traffic};
 const READS: [&str; 4] = ["l1.read", "l2.read", "l3.read", "dram.read"];
 const LINE: u64 = 64;
 const HUGE: usize = 2 << 20;
-/// What is visited in random order before what lies behind it.
+/// Bytes that a chain visits in random order before it goes on to the next ones.
 const BLOCK: u64 = 64 << 10;
 /// Moments at which a size and the reference sets are followed, one after the other.
 const MOMENTS: usize = 7;
-/// Runs at a moment, of which the fastest counts, and how long each takes at least.
+/// Runs at a moment, and the least time of each; the fastest run counts.
 const RUNS: usize = 3;
 const RUN: Duration = Duration::from_millis(1);
 /// Sizes of a cache's reference sets, over that in the middle of those that it holds and the one before it does not.
@@ -75,12 +75,12 @@ impl Lines {
 
 impl Drop for Lines {
     fn drop(&mut self) {
-        // SAFETY: what `new` mapped; nothing refers to it any more.
+        // SAFETY: `new` mapped it; nothing refers to it any more.
         unsafe { libc::munmap(self.mapping.cast(), self.bytes) };
     }
 }
 
-/// A working set: pointers lead through its lines, and so many chains follow them at once.
+/// A working set: pointers lead through its lines, and `chains` chains follow them at once.
 struct Cycle {
     memory: Lines,
     /// Its lines in the order in which the pointers lead through them.
@@ -89,7 +89,7 @@ struct Cycle {
 }
 
 impl Cycle {
-    /// A set of so many bytes.
+    /// A set of `bytes` bytes.
     fn new(bytes: f64, l2: Level) -> std::io::Result<Cycle> {
         let chains = if bytes > l2.size as f64 { CHAINS } else { 1 };
         let order = shuffled((bytes as u64 / LINE) as u32 / chains as u32 * chains as u32);
@@ -128,7 +128,7 @@ impl Cycle {
         (0..RUNS).map(|_| round()).fold(f64::INFINITY, f64::min)
     }
 
-    /// Follows `N` chains for so many hops each time, chain n from the n-th of `N` equal parts on, and says how long that took.
+    /// A function that follows `N` chains for a number of hops, chain n from the n-th of `N` equal parts on, and returns the time.
     fn follower<const N: usize>(&self) -> impl FnMut(usize) -> Duration {
         let part = self.order.len() / N;
         let mut at: [*mut u64; N] = std::array::from_fn(|n| self.memory.at(self.order[n * part]));

@@ -1,5 +1,5 @@
-//! The known kernels through the memory model: analytic, exact and sampled DRAM bytes, the error of the sample and what
-//! both cost: `cargo run --release --example memory_table`.
+//! The known kernels through the memory model: analytic, exact and sampled DRAM bytes, the error of the sample and the
+//! cost of both: `cargo run --release --example memory_table`.
 
 #[allow(dead_code)]
 #[path = "../tests/memory/kernels.rs"]
@@ -34,7 +34,7 @@ fn hand_over(sink: &mut dyn AccessSink, collection: Collection, batch: &[Access]
     (cpu_time() - began).as_secs_f64()
 }
 
-/// Runs `kernel` as an engine would that leaves out what `sink` does not want.
+/// Runs `kernel` as an engine would that leaves out accesses which `sink` does not want.
 fn run(mut sink: Box<dyn AccessSink>, kernel: fn(kernels::Emit)) -> Run {
     let (mut batch, mut seconds, mut accesses) = (Vec::new(), 0.0, 0);
     let mut collection = sink.collect(0);

@@ -1,4 +1,4 @@
-//! What the core model makes of one program: `replay_one [--machine FILE] [-F HZ] [--function NAME] -- PROGRAM [ARGS]`.
+//! Replays one program through the core model: `replay_one [--machine FILE] [-F HZ] [--function NAME] -- PROGRAM [ARGS]`.
 //!
 //! Runs the program twice: sampled, for the seconds of its functions, and counted, with sampled memory and bursts. Prints for each hot
 //! function cycles per instruction, measured (seconds × clock / instructions) and replayed, their distance, and the largest causes.
@@ -24,7 +24,7 @@ use rprof::sample::{SampleOptions, run};
 use rprof::symbols::Symbols;
 use rprof::tracee::launch::{Program, Streams, find_in_path, spawn_gated};
 
-/// What is known of a function.
+/// Measured and replayed figures of a function.
 #[derive(Default)]
 struct Function {
     name: String,

@@ -37,7 +37,7 @@ fn edges(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// What the commas of a `use` group part, up to the brace that ends the group if there is one.
+/// Pieces of a `use` group between its commas, up to the brace that ends the group if there is one.
 fn pieces(group: &str) -> Vec<&str> {
     let (mut depth, mut start, mut all) = (0, 0, Vec::new());
     for (i, c) in group.char_indices().chain([(group.len(), '}')]) {
@@ -62,7 +62,7 @@ fn head(path: &str) -> String {
     path.trim().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
 }
 
-/// `folder → may use` from the table of folders, or that of their rooms (`folder/room`); `None` stands for "all but cli".
+/// `folder → may use` from the table of folders, or that of their rooms (`folder/room`); `None` means "all but cli".
 fn allowed(of_rooms: bool) -> BTreeMap<String, Option<BTreeSet<String>>> {
     let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     let mut table = BTreeMap::new();
@@ -212,8 +212,8 @@ fn imports() -> BTreeMap<Vec<String>, BTreeSet<Vec<String>>> {
     modules.iter().map(of).collect()
 }
 
-/// Modules that use each other in a circle: strongly connected parts, without the folders themselves, whose `mod.rs` may name what is
-/// in them and be named by it.
+/// Modules that use each other in a circle: strongly connected parts, without the folders themselves. A folder's `mod.rs` may name the
+/// modules in it, and they may name it.
 fn cycles(imports: &BTreeMap<Vec<String>, BTreeSet<Vec<String>>>) -> Vec<BTreeSet<Vec<String>>> {
     let reach = |from: &Vec<String>| {
         let mut seen = BTreeSet::new();
@@ -246,7 +246,7 @@ fn cycles(imports: &BTreeMap<Vec<String>, BTreeSet<Vec<String>>>) -> Vec<BTreeSe
     found
 }
 
-/// Where files still use each other in circles; nothing may be added.
+/// Folders in which files still use each other in circles; nothing may be added.
 const KNOWN_CYCLES: [&str; 1] = ["instrument/translator"];
 
 #[test]
@@ -290,7 +290,7 @@ fn named_paths_exist() {
     }
 }
 
-/// What tests may lack on a host; `RPROF_REQUIRE` of `tests/run` names some of them.
+/// Features that a host of the tests may lack; `RPROF_REQUIRE` of `tests/run` names some of them.
 const LACKING: [&str; 14] = [
     "avx2",
     "avx512",

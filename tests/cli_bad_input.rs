@@ -1,4 +1,4 @@
-//! Bad input: each is answered with the right exit status and one line that says what happened, to what, what to do.
+//! Bad input: rprof ends with the right exit status and one line that names the error, its object and the remedy.
 
 #[path = "common/cli.rs"]
 mod cli;

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use cli::{Sandbox, status, stderr, stdout};
 
-/// Seconds after which it is given up: first touches of its gigabytes take minutes on some guests, and so does the model in a
-/// binary that is not optimized. `tests/bench demo` holds it against the minute that is promised.
+/// Seconds after which the test gives up: first touches of the demo's gigabytes take minutes on some guests, and so does the
+/// model in a binary that is not optimized. `tests/bench demo` compares the demo with the minute that rprof promises.
 const PATIENCE_S: &str = "1500";
 
 #[test]

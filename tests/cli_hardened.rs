@@ -1,4 +1,4 @@
-//! Hosts and programs with other rules of what memory may be executed.
+//! Hosts and programs with other rules for executable memory.
 
 #[path = "common/cli.rs"]
 mod cli;
@@ -7,7 +7,7 @@ use std::process::Output;
 
 use cli::{Sandbox, function, status, stderr, stdout};
 
-/// A process id namespace of its own in which memfds cannot be executed, nor what lies in the folders `$NOEXEC`.
+/// A process id namespace of its own in which the kernel executes neither memfds nor files in the folders `$NOEXEC`.
 const WITHOUT_MEMFDS: &str = "unshare --mount --pid --fork --mount-proc sh -c '
     echo 2 >/proc/sys/vm/memfd_noexec || exit 99
     for folder in $NOEXEC; do mount -t tmpfs -o noexec none $folder || exit 99; done

@@ -1,4 +1,4 @@
-//! Limits of the user's (`ulimit`): they are the program's; rprof lifts its own, or says what to do where it may not.
+//! The user's limits (`ulimit`): they apply to the program. rprof lifts its own, or states the remedy where it may not lift them.
 
 #[path = "common/cli.rs"]
 mod cli;
@@ -14,7 +14,7 @@ fn limited(script: &str) -> (Sandbox, Output) {
     for name in ["limits", "work", "threads"] {
         sandbox.fixture(name);
     }
-    // The ceilings are kept for what runs under the limits.
+    // This run stores the ceilings for the runs under the limits.
     let output = sandbox.run(["--passes", "timed", "-o", "before", "--", "/bin/true"]);
     assert_eq!(status(&output), 0, "{}", stderr(&output));
     let firm = if nix::unistd::geteuid().is_root() { "setpriv --bounding-set=-sys_resource" } else { "" };

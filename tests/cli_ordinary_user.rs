@@ -10,7 +10,7 @@ use cli::{Sandbox, status, stderr, stdout};
 
 const NOBODY: [&str; 5] = ["--reuid=65534", "--regid=65534", "--clear-groups", "timeout", "120"];
 
-/// What `argv` does in `open` when nobody runs it.
+/// Output of `argv` in `open` when the user nobody runs it.
 fn nobody(sandbox: &Sandbox, argv: &[&str]) -> Output {
     let open = sandbox.path().join("open");
     let mut command = Command::new("setpriv");
@@ -18,7 +18,7 @@ fn nobody(sandbox: &Sandbox, argv: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// Runs `argv` natively and counted, and compares; its report tells that all was counted.
+/// Runs `argv` natively and counted, and compares; its report says that all was counted.
 fn same(sandbox: &Sandbox, argv: &[&str]) {
     let native = nobody(sandbox, argv);
     let prefix = ["../rprof", "--passes", "counted", "--memory", "off", "--quiet", "--"];

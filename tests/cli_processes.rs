@@ -227,7 +227,7 @@ fn ctrl_c_in_the_second_run_leaves_the_first_ones_report() {
 fn sigterm_is_passed_on() {
     let sandbox = Sandbox::new();
     let child = endless(&sandbox, &["--passes", "timed"], &["catch"]);
-    // `timeout` stands before rprof and passes the signal on.
+    // `timeout` starts rprof and passes the signal on.
     kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
     let output = child.wait_with_output().unwrap();
     let profile = sandbox.profile("rprof.out");

@@ -25,7 +25,7 @@ fn gzip_writes_the_same_bytes_and_its_report_comes() {
     for figure in [&hottest["time_s"], &hottest["instructions"], &hottest["int_ops"], &hottest["bytes"]["l1"]] {
         assert!(figure.as_f64().is_some_and(|v| v > 0.0), "{hottest:#}");
     }
-    // Stripped, as Debian has it: that is said in words that do not sound like a failure.
+    // Debian's gzip is stripped: the report says so in words that do not sound like a failure.
     if hottest["name"].as_str().unwrap().starts_with("gzip+0x") {
         assert!(stderr(&output).contains("in code without symbols"), "{}", stderr(&output));
     }

@@ -1,4 +1,4 @@
-//! What a run writes, byte figures included, and what `rprof report` makes of it.
+//! Profiles that a run writes, byte figures included, and the reports that `rprof report` makes of them.
 
 #[path = "common/cli.rs"]
 mod cli;
@@ -93,7 +93,7 @@ fn a_report_comes_in_every_format() {
 
 #[test]
 fn a_report_recomputes_the_analysis_from_the_facts() {
-    // A recorded profile: what is measured here may lack a ceiling.
+    // A recorded profile: one that is measured here may lack a ceiling.
     let recorded = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/profiles/kernels.json");
     let mut tampered: Value = serde_json::from_str(&fs::read_to_string(recorded).unwrap()).unwrap();
     let sandbox = Sandbox::new();

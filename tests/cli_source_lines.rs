@@ -1,4 +1,4 @@
-//! Where loops are said to be: in the function's own file, also where the code comes from a header.
+//! Source lines of loops: the report gives a line of the function's own file, even if the code comes from a header.
 
 #[path = "common/cli.rs"]
 mod cli;

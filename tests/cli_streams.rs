@@ -13,7 +13,7 @@ use cli::{Sandbox, function, status, stderr, stdout};
 const INPUT: &str = "alpha\nbeta\ngamma\n";
 const OUTPUT: &str = "1:alpha\n2:beta\n3:gamma\n";
 
-/// Instructions that the counted pass saw in `main`: they tell whether it had the same input.
+/// Instructions that the counted pass saw in `main`: they show whether it had the same input.
 fn instructions_of_main(sandbox: &Sandbox) -> u64 {
     let profile = sandbox.profile("rprof.out");
     function(&profile, "main")["instructions"].as_u64().unwrap_or_else(|| panic!("{:#}", profile["run"]))
@@ -121,7 +121,7 @@ fn a_program_whose_reader_leaves_ends_by_sigpipe_as_without_us() {
     }
     let warnings = sandbox.profile("rprof.out")["run"]["warnings"].to_string();
     assert!(warnings.contains("no-counted-pass") && warnings.contains("left"), "{warnings}");
-    // What the program's caller ignores stays ignored.
+    // Signals that the program's caller ignores stay ignored.
     let ignored = "exec env --ignore-signal=PIPE $RPROF --quiet --passes timed -- grep SigIgn /proc/self/status";
     let output = sandbox.shell(ignored).output().unwrap();
     assert!(stdout(&output).trim_end().ends_with("1000"), "{}", stdout(&output));

@@ -20,13 +20,13 @@ fn system(profile: &Value) -> &Value {
     &profile["run"]["system"]
 }
 
-/// How often `call` was made.
+/// Number of executions of `call`.
 fn count(profile: &Value, call: &str) -> Option<u64> {
     let calls = system(profile)["calls"].as_array().unwrap();
     calls.iter().find(|c| c["name"] == call)?["count"].as_u64()
 }
 
-/// Seconds off the CPU for which `wanted` holds, and all but those for a CPU; `None` where nobody could look.
+/// Seconds off the CPU for which `wanted` holds, and all seconds off it except the wait for a CPU; `None` where the host hides them.
 fn waited(profile: &Value, wanted: impl Fn(&Value) -> bool) -> Option<(f64, f64)> {
     let Some(waits) = system(profile)["waits"].as_array() else {
         println!("SKIPPED: perf: blocked threads cannot be looked at here: {}", system(profile)["waits_missing"]);

@@ -1,4 +1,4 @@
-//! The event tables beside facts that others state: the kernel's own event lists, and the collected reference.
+//! The event tables against independent facts: the kernel's own event lists, and the collected reference.
 
 use rprof::counters::table::{Confidence, Event, EventTable, UncoreEvent};
 use rprof::counters::tables::{all, for_cpu};
@@ -19,8 +19,8 @@ fn table<'a>(tables: &'a [EventTable], name: &str) -> &'a EventTable {
     first
 }
 
-/// What an uncore event's config is by the kernel's event and mask, and the word that holds the event where that is another; a
-/// PMU with all channels has one a channel.
+/// Config of an uncore event, from the kernel's event and mask, and the word that holds the event if that is another one. A PMU
+/// with all channels has one a channel.
 fn uncore_config(pmu: &str, event: u64, umask: u64) -> (u64, u64) {
     let config = match pmu {
         // format: event=config:0-7,32-37 umask=config:8-15,24-27
@@ -36,7 +36,7 @@ fn uncore_config(pmu: &str, event: u64, umask: u64) -> (u64, u64) {
     (config, 0)
 }
 
-/// What a run writes of an event, `rprof report` reads.
+/// `rprof report` reads every unit that a run writes.
 #[test]
 fn units_of_all_events_are_known_to_the_schema() {
     let schema: serde_json::Value = serde_json::from_str(include_str!("../src/report/profile.schema.json")).unwrap();
@@ -120,7 +120,7 @@ fn clients_have_the_controllers_of_clients() {
     for model in [0xaa, 0xbd, 0xc6, 0xcc] {
         let found = uncore(model);
         assert!(found.contains(&total), "{model:#x}");
-        // Each direction by itself is asked for before their sum.
+        // The single directions come before their sum.
         let place = |config| found.iter().position(|(_, c)| *c == config);
         assert!(place(0x3a) < place(0x3b) && place(0x3b) < place(0x3c) && place(0x3a).is_some(), "{found:?}");
     }
@@ -143,7 +143,7 @@ fn generations_of_e_cores_have_their_own_events() {
         let events = &table(&tables, name).events;
         events.iter().find(|e| e.name == "uops_retired.x87").map(|e| (e.event, e.umask))
     };
-    // C2/02 on the later ones is every slot that retires: each program would seem to be one of x87.
+    // On the later ones C2/02 counts every slot that retires: each program would seem to use x87.
     assert_eq!(x87("Intel Crestmont"), Some((0xc2, 0x02)));
     assert_eq!(x87("Intel Sierra Forest"), Some((0xc2, 0x02)));
     assert_eq!(x87("Intel Skymont"), Some((0xc2, 0x20)));
@@ -151,7 +151,7 @@ fn generations_of_e_cores_have_their_own_events() {
     assert_eq!(x87("Intel Clearwater Forest"), Some((0xc2, 0x100)));
 }
 
-/// Of an entry in a table, what the reference may state beside its encoding, in the order of the fixture's columns.
+/// Properties of a table's entry that the reference may state besides the encoding, in the order of the fixture's columns.
 struct Meaning {
     confidence: Confidence,
     stated: [(&'static str, String); 6],
@@ -197,7 +197,7 @@ fn everything_in_the_reference_is_in_the_tables() {
         let table = table(&tables, cpu);
         let (event, umask, cmask) = (number(event), number(umask), number(cmask));
         let config1 = stated[1];
-        // Another counter mask is told as a dispute.
+        // Another counter mask counts as a dispute.
         let disputed = sure == "disputed";
         let found = match kind {
             "core" => {

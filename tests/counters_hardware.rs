@@ -1,4 +1,4 @@
-//! Hardware counters on a CPU that has them. Where it has none, each test says what is missing.
+//! Hardware counters on a CPU that has them. Where it has none, each test prints the reason.
 
 #[path = "common/cli.rs"]
 mod cli;
@@ -11,7 +11,7 @@ use stand_in::compile;
 
 /// FLOPs of one call of `flop_block`, double precision, scalar.
 const FLOPS: f64 = 1000.0;
-/// The counts of a certified event that was on the PMU all the time are as exact as this.
+/// Relative error, beyond the stated one, that a certified event may have if it was on the PMU all the time.
 const ANALYTIC: f64 = 0.001;
 const COUNTED: f64 = 0.005;
 

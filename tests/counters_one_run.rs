@@ -1,5 +1,5 @@
-//! One native run is enough where certified counters tell what the report needs; else the program is counted, too, and a
-//! line says why. Breakpoints stand for hardware events, certificates are recorded ones.
+//! One native run is enough where certified counters measure all that the report needs. Otherwise rprof counts the program, too,
+//! and a line says why. Breakpoints replace hardware events, and the certificates are recorded ones.
 
 #[path = "common/cli.rs"]
 mod cli;
@@ -17,7 +17,7 @@ use stand_in::{BREAKPOINT, EXECUTED, Event, Folder, address, compile, untrapped}
 
 /// FLOPs of one call of `flop_block`.
 const FLOPS: f64 = 1000.0;
-/// Floating-point instructions of one call, as the stand-in counts them.
+/// Floating-point instructions of one call, as the breakpoint event counts them.
 const INSTRUCTIONS: f64 = 1200.0;
 
 struct Run {
@@ -27,7 +27,7 @@ struct Run {
 }
 
 impl Run {
-    /// A breakpoint on `flop_block` stands for the FLOP event.
+    /// A breakpoint on `flop_block` replaces the FLOP event.
     fn new() -> Run {
         let sandbox = Sandbox::new();
         let program = compile(sandbox.path(), "blocks");
@@ -202,7 +202,7 @@ fn a_controller_that_refuses_takes_the_sum_with_it() {
     let recorded = run.folder.path.join("certificates.json");
     fs::write(recorded, serde_json::to_string(&certificates).unwrap()).unwrap();
     run.folder.pmu("mc_0", BREAKPOINT, None, Some("0"));
-    // What this thread starts is executed where the stand-in of a controller counts, if it may be.
+    // Children of this thread run on the CPU on which the simulated memory controller counts, if they may.
     let _on_cpu_0 = Kept::on(&[0]);
     let bytes = |profile: &Value| {
         profile["run"]["counters"].as_array().unwrap().iter().find(|c| c["event"] == "mc.all").unwrap().clone()

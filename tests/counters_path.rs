@@ -1,5 +1,5 @@
-//! Hardware counters from opening to the written report, with the kernel's breakpoint and software events standing for
-//! hardware ones: a breakpoint on a function of 1000 FLOPs counts its FLOPs exactly.
+//! Hardware counters from opening to the written report. The kernel's breakpoint and software events replace hardware
+//! ones: a breakpoint on a function of 1000 FLOPs counts its FLOPs exactly.
 
 #[path = "common/cli.rs"]
 mod cli;
@@ -29,7 +29,7 @@ impl Run {
         Run { sandbox, program, folder }
     }
 
-    /// A breakpoint on `flop_block` stands for the FLOP event of the PMU `pmu`.
+    /// A breakpoint on `flop_block` replaces the FLOP event of the PMU `pmu`.
     fn flops<'a>(&self, name: &'a str) -> Event<'a> {
         let address = address(&self.program, "flop_block");
         Event { name, role: "flops", config: EXECUTED, address, weight: FLOPS }

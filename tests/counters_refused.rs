@@ -1,4 +1,4 @@
-//! What is refused to the counters ends in "not measured, because …": never in 0, never in a panic, and the report stands.
+//! A counter that the kernel refuses ends in "not measured, because …": never in 0, never in a panic, and the report is complete.
 
 #[path = "common/cli.rs"]
 mod cli;
@@ -16,7 +16,7 @@ fn event(name: &str, config: u64, address: u64) -> Event<'_> {
     Event { name, role: "flops", config, address, weight: 1000.0 }
 }
 
-/// The report stands, no counter is 0, and each says `reason`.
+/// The report is complete, no counter is 0, and each says `reason`.
 fn not_measured(sandbox: &Sandbox, output: &Output, reason: &str) {
     let text = stderr(output);
     assert_eq!(status(output), 0, "{text}");
@@ -97,7 +97,7 @@ fn a_refuted_event_is_the_exit_status_of_the_check() {
         let listing: Value = serde_json::from_slice(&output.stdout).unwrap();
         (status(&output), listing["events"][0]["certificate"].clone())
     };
-    // No kernel of known work tells how often a queue is full.
+    // No kernel of known work predicts how often a queue is full.
     let (status, certificate) = check("queue_full");
     assert_eq!((status, &certificate["verdict"]), (0, &"not-checked".into()), "{certificate}");
     let (status, certificate) = check("flops");

@@ -35,7 +35,7 @@ fn real_text_with_changes() {
     for _ in 0..rounds() {
         let from = (next(&mut state) as usize) % (text.len() - 64);
         let mut bytes = text[from..from + 64].to_vec();
-        // RIP-relative, GS and FS operands are what the rules are about.
+        // The rules concern RIP-relative, GS and FS operands.
         match next(&mut state) % 4 {
             0 => bytes.insert(0, 0x65),
             1 => bytes.insert(0, 0x64),

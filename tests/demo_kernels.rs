@@ -1,5 +1,5 @@
-//! What the demo's kernels really execute: FLOPs and bytes per turn of the inner loop, worked out by hand from the
-//! kernels' text, against the counting engine. The kernels themselves declare nothing.
+//! Work of the demo's kernels: FLOPs and bytes per turn of the inner loop, worked out by hand from the kernels' text,
+//! against the counting engine. The kernels themselves declare nothing.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -1,5 +1,5 @@
-//! Accesses whose addresses and sizes only run time tells: those that translated code reports are the single-step engine's, one
-//! by one, and as many as arithmetic says.
+//! Accesses whose addresses and sizes are known only at run time: translated code reports the same ones as the single-step engine,
+//! one by one, and as many as arithmetic says.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use rprof::profile::code::CodeRef;
 use rprof::profile::evidence::memory::{Access, AccessSink, MemoryEvidence};
 use rprof::tracee::launch::{Program, Streams, spawn_gated};
 
-/// Of an instruction, by its offset in the file: address, bytes and kind of each access in order.
+/// Address, bytes and kind of each access in order, by the instruction's offset in the file.
 type ByInstruction = BTreeMap<u64, Vec<(u64, u32, AccessKind)>>;
 
 /// Keeps all accesses.
@@ -30,7 +30,7 @@ impl AccessSink for Keeper {
     fn finish(self: Box<Self>, sites: &[CodeRef]) -> MemoryEvidence {
         let mut kept = self.kept.lock().unwrap();
         for access in &self.seen {
-            // Where the stack is is chance.
+            // The address of the stack is random.
             let address = if access.address < 1 << 32 { access.address } else { access.address & 15 };
             let of_site = kept.entry(sites[access.site as usize].offset).or_default();
             of_site.push((address, access.bytes, access.kind));

@@ -1,4 +1,4 @@
-//! Bursts: what is recorded is what the program did, and the program and its counts are what they are without.
+//! Bursts: the records match the program's execution, and recording changes neither the program nor its counts.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -135,7 +135,7 @@ fn check(recorded: &Recorded) -> Vec<Vec<Step<'_>>> {
     bursts
 }
 
-/// Where a function stands in the file.
+/// Range of a function in the file.
 fn function(program: &Path, name: &str) -> Range<u64> {
     let bytes = std::fs::read(program).unwrap();
     let file = object::File::parse(&*bytes).unwrap();
@@ -272,14 +272,14 @@ fn programs_of_all_kinds_run_as_they_do() {
         run(&mut engine, None, &program, &[]);
         let recorded = engine.recorded();
         some += recorded.bursts.len();
-        // Who jumps out of functions returns elsewhere.
+        // Code that jumps out of functions returns elsewhere.
         for (_, entries) in &recorded.bursts {
             let steps = steps(&recorded, entries);
             steps.windows(2).for_each(|pair| check_way(pair[0].block, pair[1].block, &mut Vec::new()));
             steps.iter().for_each(check_accesses);
         }
     }
-    // They are short: how many there are depends on how busy the host is.
+    // They are short; their number depends on the load of the host.
     assert!(some >= 4, "{some} bursts");
 }
 

@@ -30,7 +30,7 @@ impl AccessSink for Adder {
         for access in batch {
             seen.0 += 1;
             seen.1 += u64::from(access.bytes);
-            // Where on the stack is chance.
+            // The place on the stack is random.
             let fixed = if access.address < 1 << 32 { access.address } else { access.address & 15 };
             seen.2 = seen.2.wrapping_add(fixed * u64::from(access.bytes));
         }
@@ -67,7 +67,7 @@ fn count(engine: &mut dyn CountingEngine, path: &Path) -> (Counted, (u64, u64, u
     (counted, seen)
 }
 
-/// Every instruction of which only run time tells a part states that part: no sum is missing, in any block.
+/// Every instruction with a part that is known only at run time has that part: no sum is missing, in any block.
 fn sums_are_stated(name: &str, counted: &Counted) {
     for block in &counted.evidence.blocks {
         let mut decoder = Decoder::new(64, &block.code, DecoderOptions::NONE);
@@ -157,8 +157,8 @@ fn a_thread_that_is_killed_in_a_loop_has_its_counts() {
     }
 }
 
-/// Blocks are placed anew while the program runs: after so many rounds that it happens several times each instruction was
-/// executed as often as one round and two rounds say, and they compute what they compute natively.
+/// The translator places blocks anew while the program runs, several times in `many` rounds. The executions of each instruction
+/// must follow from those of one round and of two, and the results must be the native ones.
 fn rounds_count_alike(name: &str, many: u64) {
     rounds_count_alike_with(name, many, &[], PlacingSettings::default());
 }

@@ -1,4 +1,4 @@
-//! What a thread executed is counted to the last instruction, wherever and however it ends.
+//! The engine counts a thread to its last instruction, wherever and however it ends.
 
 #[path = "common/guests.rs"]
 #[allow(dead_code)]
@@ -91,7 +91,7 @@ fn a_core_has_the_registers_of_the_program() {
     }
 }
 
-/// The registers of the thread that a core in `cores` is of, as `user_regs_struct` has them; the core is removed.
+/// Registers of the thread of a core in `cores`, in the order of `user_regs_struct`; removes the core.
 fn take_core(cores: &Path) -> Option<[u64; 27]> {
     const NT_PRSTATUS: u32 = 1;
     const REGISTERS: usize = 112;
@@ -99,13 +99,13 @@ fn take_core(cores: &Path) -> Option<[u64; 27]> {
     let bytes = std::fs::read(&path).unwrap();
     std::fs::remove_file(path).unwrap();
     let elf = goblin::elf::Elf::parse(&bytes).unwrap();
-    // The one that was ended comes first.
+    // The thread that the signal ended comes first.
     let note = elf.iter_note_headers(&bytes)?.flatten().find(|n| n.n_type == NT_PRSTATUS)?;
     let words = note.desc[REGISTERS..].chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
     words.take(27).collect::<Vec<_>>().try_into().ok()
 }
 
-/// Compares them with what `dumped.c` printed and what it keeps in them.
+/// Compares the registers with the output of `dumped.c` and with the values that it keeps in them.
 fn check_core(output: &[u8], registers: &[u64; 27], what: &str) {
     let [r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi, _, rip, _, _, rsp, ..] = *registers;
     let kept = [rax, rbx, rcx, rdx, rsi, rdi, rbp, r8, r9, r10, r11, r12, r13, r14, r15];

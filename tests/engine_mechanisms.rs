@@ -1,5 +1,5 @@
 //! Every mechanism of Linux and of the processor that a translator can get wrong, with a guest program of its own
-//! (`fixtures/guests/hosted/`; each says what it does): output and exit status as natively, and nothing left running.
+//! (`fixtures/guests/hosted/`; each describes itself): output and exit status as natively, and nothing left running.
 
 #[path = "common/guests.rs"]
 #[allow(dead_code)]
@@ -15,7 +15,7 @@ use rprof::profile::evidence::memory::{Access, AccessSink, MemoryEvidence};
 
 use guests::{build, counted_by, guest, guest_told, nothing_runs, same, same_told, translated};
 
-/// Tests from rows `NAME [FLAGS]`; `=> CODE`: what the engine says of it.
+/// Tests from rows `NAME [FLAGS]`; `=> CODE`: the engine's warning.
 macro_rules! mechanisms {
     ($($name:ident $flags:tt $(=> $code:literal)?,)*) => {
         $(#[test] fn $name() { guest_told(concat!(stringify!($name), ".c"), &$flags, &[$($code)?]); })*
@@ -82,8 +82,8 @@ impl AccessSink for Nowhere {
     }
 }
 
-/// Whoever executes code while it is changed executes the old or the new, once it is changed the new; how often each was is
-/// counted to the last execution.
+/// A thread that executes code during a change executes the old or the new code, and after the change the new one. The engine
+/// counts both to the last execution.
 #[test]
 fn code_is_changed_while_other_threads_execute_it() {
     executed_as_printed("changing.c", 60, &[0xb8]); // mov eax, value
@@ -95,7 +95,7 @@ fn loops_that_only_a_change_of_their_text_ends() {
     executed_as_printed("spinning.c", 5, &[0x48, 0x05]); // add rax, value
 }
 
-/// The guest prints lines of a value, and how often the instruction was executed that has this `opcode` and that immediate.
+/// The guest prints lines with a value, and the executions of the instruction with this `opcode` and that immediate.
 fn executed_as_printed(guest: &str, lines: usize, opcode: &[u8]) {
     let dir = tempfile::tempdir().unwrap();
     let path = build(dir.path(), guest, &["-pthread"]);
@@ -116,7 +116,7 @@ fn executed_as_printed(guest: &str, lines: usize, opcode: &[u8]) {
         assert_eq!(executed.len(), lines);
         let times = |value: u32| {
             let instruction = [opcode, &value.to_le_bytes()].concat();
-            // Where it was changed behind that, what follows is another block.
+            // Where the code behind it was changed, another block follows.
             executions_of(&counted, |code| code.windows(instruction.len()).filter(|w| *w == instruction).count() as u64)
         };
         let found: Vec<_> = executed.iter().map(|&(value, _)| (value, times(value))).collect();
@@ -187,7 +187,7 @@ fn shadow_memories_of_sanitizers_are_left_alone() {
 #[test]
 fn relatives_that_need_more_room_for_code_than_they_share() {
     let evidence = guest("outgrown.c", &[]).evidence;
-    // 128 instructions each; what was executed before the ways parted counts as well.
+    // 128 instructions each; those executed before the ways parted count as well.
     let of_functions = |code: &[u8]| code.starts_with(&[0x0f, 0x1f, 0x84]) && code.ends_with(&[0xc3]);
     let blocks = evidence.blocks.iter().filter(|b| of_functions(&b.code));
     let executions: u64 = blocks.flat_map(|b| &b.executions).map(|(_, times)| times).sum();
@@ -238,7 +238,7 @@ fn a_sanitizer_looks_for_leaks_at_exit() {
     }
 }
 
-/// Whether it was let go because of a task that cannot be traced.
+/// Whether the engine let the program go because of a task that it cannot trace.
 fn was_let_go(counted: &Counted) -> bool {
     counted.evidence.warnings.iter().any(|w| w.code == "released" && w.text.contains("CLONE_UNTRACED"))
 }
@@ -251,7 +251,7 @@ fn complements(counted: &Counted) -> u64 {
     executions_of(counted, inside)
 }
 
-/// Executions of the instructions of which a block's code has so many.
+/// Executions of the instructions that `inside` counts in a block's code.
 fn executions_of(counted: &Counted, inside: impl Fn(&[u8]) -> u64) -> u64 {
     let blocks = counted.evidence.blocks.iter();
     blocks.map(|b| inside(&b.code) * b.executions.iter().map(|e| e.1).sum::<u64>()).sum()

@@ -26,7 +26,7 @@ fn exists(name: &str) -> bool {
     FOLDER.get().is_some_and(|folder| folder.join(name).exists())
 }
 
-/// Holds the first worker up that takes up one of the two processes, until the other process has executed all its functions.
+/// Holds up the first worker that takes one of the two processes, until the other process has executed all its functions.
 fn hold_up() {
     if !(exists("ready-0") && exists("ready-1")) || HELD_UP.fetch_add(1, Ordering::SeqCst) > 0 {
         return;

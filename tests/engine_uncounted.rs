@@ -1,4 +1,5 @@
-//! What runs natively is told: why, and how much of the CPU time it was; what would be slowed down too much is let go.
+//! The engine reports code that runs natively, with the reason and its share of the CPU time. It lets a program go that it would
+//! slow down too much.
 
 #[path = "common/guests.rs"]
 #[allow(dead_code)]
@@ -9,7 +10,7 @@ use rprof::instrument::Counted;
 
 use guests::guest_told;
 
-/// The guest with so many calls of its own loop, then of the one made at run time, of so many rounds each.
+/// The guest with `own` calls of its own loop, then `made` calls of the loop made at run time, of `length` rounds each.
 fn in_part(own: u64, made: u64, length: u64, more: &[&str], codes: &[&str]) -> Counted {
     let flags = [("OWN", own), ("MADE", made), ("LENGTH", length)].map(|(name, value)| format!("-D{name}={value}"));
     let flags: Vec<&str> = flags.iter().map(String::as_str).chain(more.iter().copied()).collect();
@@ -25,7 +26,7 @@ fn rounds(counted: &Counted) -> u64 {
     blocks.map(|b| inside(&b.code) * b.executions.iter().map(|e| e.1).sum::<u64>()).sum()
 }
 
-/// What is said under `code`.
+/// Text of the warning `code`.
 fn told<'c>(counted: &'c Counted, code: &str) -> &'c str {
     let warning = counted.evidence.warnings.iter().find(|w| w.code == code);
     warning.map_or("", |w| w.text.as_str())
@@ -82,7 +83,7 @@ fn a_program_whose_code_made_at_run_time_calls_back_all_the_time_is_let_go() {
 
 #[test]
 fn a_program_whose_code_made_at_run_time_is_worth_the_way_is_not_let_go() {
-    // Each call takes some hundred microseconds, many times what going there and back does.
+    // Each call takes some hundred microseconds, many times as long as going there and back.
     let counted = in_part(3000, 3000, 24_000, &[], &["native-code"]);
     assert!(told(&counted, "native-code").contains("(3000 transitions, "), "{:?}", counted.evidence.warnings);
     assert_eq!(rounds(&counted), 3000 * 24_000);

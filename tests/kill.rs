@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// How often rprof is killed; `tests/run --full` sets the variable.
+/// Number of kills; `tests/run --full` sets the variable.
 fn times() -> u64 {
     if std::env::var_os("RPROF_FULL").is_some() { 200 } else { 20 }
 }
@@ -59,7 +59,7 @@ fn counted(folder: &Path, program: &[&str]) -> Command {
     command
 }
 
-/// Starts rprof on `program`, kills it after `delay`; returns what had to be cleaned away.
+/// Starts rprof on `program`, kills it after `delay`; returns the leftovers that had to be cleaned away.
 fn killed_after(folder: &Path, program: &[&str], delay: Duration) -> Vec<String> {
     let mark = stray::mark();
     let mut rprof = counted(folder, program).env(stray::VARIABLE, &mark).spawn().unwrap();
@@ -109,7 +109,7 @@ fn no_file_is_half_written_by_a_killed_run() {
     let folder = tempfile::tempdir().unwrap();
     let command = ["sh", "-c", "seq 1000 | sort -rn | tail -n 1"];
     let mut random = Random::new("no_file_is_half_written_by_a_killed_run");
-    // What one whole run takes here and now, so that the kills fall into its end, too.
+    // Time of one whole run here and now, so that some kills fall into its end, too.
     let start = std::time::Instant::now();
     let whole = killed_when_done(folder.path(), &command);
     let length = start.elapsed().as_micros() as u64;
@@ -127,7 +127,7 @@ fn no_file_is_half_written_by_a_killed_run() {
 fn no_file_is_half_written_by_a_run_that_is_killed_while_it_writes() {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report");
-    // The kernel kills whoever writes more than 4 KiB into a file; a profile with ceilings is larger.
+    // The kernel kills a process that writes more than 4 KiB into a file; a profile with ceilings is larger.
     let script = "ulimit -f 8; exec \"$0\" --quiet --passes timed -o \"$1\" -- true";
     let status =
         alone(Command::new("sh")).args(["-c", script, env!("CARGO_BIN_EXE_rprof")]).arg(&report).status().unwrap();

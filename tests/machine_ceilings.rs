@@ -1,4 +1,4 @@
-//! The live machine: every microkernel is encoded and run, and the ceilings stand in the order that the model needs.
+//! The live machine: every microkernel is encoded and run, and the ceilings have the order that the model needs.
 //!
 //! Exact orders are checked on recorded machines. Live figures are compared only where the noise of a busy host cannot
 //! break them: an order must be broken in several fresh measurements, among ceilings whose repetitions agreed.
@@ -47,7 +47,7 @@ fn request(cache: &std::path::Path) -> Request {
     request
 }
 
-/// Orders whose neighbours are far apart on every CPU: what the core computes, and the caches of a core.
+/// Orders whose neighbours are far apart on every CPU: those of the core's arithmetic, and of the caches of a core.
 const LIVE: [&str; 4] = ["dp.", "sp.", "l1.", "l2."];
 
 /// Fresh measurements in which an order must be broken before it counts.
@@ -100,7 +100,7 @@ fn what_breaks_an_order_is_noisy_and_does_not_persist() {
 
 #[test]
 fn a_measured_half_of_l2_is_found() {
-    // What a busy host once showed: two threads from L2 at half of what they get from L3.
+    // A busy host once showed this: two threads read from L2 at half of their rate from L3.
     let mut machine = recorded("zen4-guest.json");
     assert_eq!(grossly_broken(&machine), BTreeSet::new());
     let l3 = machine.value("l3.read", 2).expect("recorded");
@@ -108,8 +108,8 @@ fn a_measured_half_of_l2_is_found() {
     assert_eq!(grossly_broken(&machine), BTreeSet::from([(2, "l2.read".to_owned(), "l3.read".to_owned())]));
 }
 
-/// The ids that the design promises, by hand: `{a,b}` stands for each of them. Those of features that a CPU may lack are left
-/// out, and sweeps and the `.4k` forms, which a quick measurement leaves out.
+/// The ids that the design promises, by hand: `{a,b}` means each of them. The list leaves out features that a CPU may lack, and
+/// sweeps and the `.4k` forms, which a quick measurement leaves out.
 const PROMISED: [&str; 22] = [
     "{dp,sp}.{tlp,ilp,simd,fma,peak}",
     "{dp,sp}.{add,mul,div,sqrt}.{scalar,128}",
@@ -135,7 +135,7 @@ const PROMISED: [&str; 22] = [
     "{mispredict,pagefault}",
 ];
 
-/// All ids that a pattern stands for.
+/// All ids that match a pattern.
 fn ids(pattern: &str) -> Vec<String> {
     let Some((before, rest)) = pattern.split_once('{') else { return vec![pattern.into()] };
     let (choices, after) = rest.split_once('}').expect("a closing brace");
@@ -325,7 +325,7 @@ fn one_cpu_without_sysfs_and_without_a_place_for_the_cache() {
     request.sysfs = dir.path().to_owned();
     request.cpus = Some(rprof::machine::host::limits::Limits::read().cpus[..1].to_vec());
     let (machine, progress) = measure(&request);
-    // One line says that it cannot be read, one that it cannot be written, and what to do.
+    // One line says that it cannot be read, one that it cannot be written, both with a remedy.
     let told = |w: &Warning| w.code == "machine-cache" && w.hint.contains("XDG_CACHE_HOME");
     assert!(progress.warnings.iter().any(told), "{:?}", progress.warnings);
     assert!(!machine.caches.is_empty(), "CPUID or an assumption tells the caches");

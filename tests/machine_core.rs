@@ -8,7 +8,7 @@ use rprof::machine::host::topology::{Identity, Topology};
 use rprof::machine::suite::{core, lab::Lab};
 use rprof::profile::Ceiling;
 
-/// The ids that are promised, by hand: `{a,b}` stands for each of them.
+/// The ids that the design promises, by hand: `{a,b}` means each of them.
 const PROMISED: [&str; 17] = [
     "width.{dispatch,taken}",
     "window.{rob,int,vector,loads,stores,registers,vector.registers}",
@@ -75,7 +75,7 @@ fn every_parameter_has_a_value_or_a_reason_with_any_instruction_sets() {
     }
 }
 
-/// What holds on every core, to a fifth, as far as it was measured: a busy host may disturb one.
+/// Relations that hold on every core, to a fifth, as far as they were measured: a busy host may disturb one.
 #[test]
 fn values_are_possible() {
     let attempt = || {

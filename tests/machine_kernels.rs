@@ -1,5 +1,5 @@
-//! The constants that each microkernel declares, compared with what the classifier reads from its bytes: ceilings test
-//! the counters, and counters test the ceilings.
+//! The constants that each microkernel declares, compared with those that the classifier reads from its bytes: ceilings
+//! test the counters, and counters test the ceilings.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 use rprof::isa::facts::{AccessKind, Dynamic};
@@ -48,7 +48,7 @@ fn innermost(kernel: &Kernel) -> Vec<Instruction> {
     all.into_iter().filter(|i| (from..=to).contains(&i.ip())).collect()
 }
 
-/// What the classifier says of one iteration. `masked`: active lanes in 1/2.
+/// Work of one iteration by the classifier. `masked`: active lanes in 1/2.
 fn classified(kernel: &Kernel) -> PerIteration {
     let mut sum = PerIteration { payload: kernel.work.payload, int_ops: kernel.work.int_ops, ..Default::default() };
     for instruction in innermost(kernel) {

@@ -27,7 +27,7 @@ fn with_cache(mut command: Command, cache: &Path) -> Output {
     command.env("XDG_CACHE_HOME", cache).output().expect("runs")
 }
 
-/// The lines that tell a doubt: `text (effect; hint)`.
+/// The lines that report a doubt: `text (effect; hint)`.
 fn doubts(stderr: &str) -> Vec<&str> {
     stderr.lines().filter(|l| l.ends_with(')') && l.contains("; ")).collect()
 }
@@ -38,8 +38,8 @@ fn one_doubt(stderr: &str, about: &str) {
     assert_eq!(told, 1, "one line about {about:?} is wanted:\n{stderr}");
 }
 
-/// The core and the near caches are measured, on one thread at least; on a busy host it may be said that one did not fit the
-/// time, for a later run to measure.
+/// Checks that the core and the near caches are measured, on one thread at least. On a busy host a line may say that one of them
+/// did not fit the time and is left to a later run.
 #[track_caller]
 fn usable(machine: &Machine) {
     for id in ["dp.fma", "sp.fma", "l1.read", "l2.read", "issue"] {

@@ -19,7 +19,7 @@ fn compiled(sandbox: &Sandbox, name: &str) {
     assert!(built.expect("cc is needed: tests/run installs it").success());
 }
 
-/// Runs a fixture, and returns its profile and what was said.
+/// Runs a fixture, and returns its profile and its messages.
 fn profiled(sandbox: &Sandbox, arguments: &[&str], expected_status: i32) -> (Value, String) {
     let output = sandbox.run(arguments);
     let told = stderr(&output);

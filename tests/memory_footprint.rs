@@ -8,7 +8,7 @@ use rprof::memory::{CacheModel, Geometry, LastLevelPolicy, Level, PageColoring};
 use rprof::profile::code::CodeRef;
 use rprof::profile::evidence::memory::{Access, AccessSink, Amount, Executed, Phase};
 
-/// What the project promises.
+/// The limit that the project promises.
 const LIMIT: usize = 256 << 20;
 
 struct Counting;
@@ -64,7 +64,7 @@ fn feed(mut sink: Box<dyn AccessSink>, threads: u32, sites: u32, pages: u64) {
             sink.record(thread, 1, &batch);
         }
     }
-    // The course of the program is told, so that windows are weighted.
+    // The sink gets the course of the program, so that it weights windows.
     for phase in [Phase::Opening, Phase::Pause, Phase::Measuring] {
         let amount = |site| Amount { site, phase, amount: 1 << 20, strings: false };
         sink.course(&(0..sites).map(amount).collect::<Vec<_>>());
@@ -84,7 +84,7 @@ fn feed(mut sink: Box<dyn AccessSink>, threads: u32, sites: u32, pages: u64) {
 fn the_model_stays_within_its_limit() {
     // Many pages, many threads, many instructions, and all of it.
     for (threads, sites, pages) in [(2, 500_000, 3 << 20), (2000, 300, 1 << 16), (600, 2000, 3 << 20)] {
-        // As a run has it, and without what it asks of the host's processes.
+        // As in a run, and without the queries of the host's processes.
         for (exact, of_host) in [(true, true), (false, true), (true, false), (false, false)] {
             let before = NOW.load(Relaxed);
             MOST.store(before, Relaxed);

@@ -91,7 +91,7 @@ fn blocked_threads_are_seen_off_the_cpu_with_their_callers() {
         let sleeps = Some(libc::SYS_clock_nanosleep as u32);
         let in_sleep = e.samples.iter().filter(|s| s.blocked.is_some_and(|b| b.call == sleeps));
         assert!(in_sleep.map(|s| s.weight_s).sum::<f64>() > 0.35, "not all of {waited} s asleep");
-        // The loader waits, too, for its files and on a busy host for its turn: only the sleep itself is asked about.
+        // The loader waits, too, for its files and on a busy host for its turn: only the sleep itself is checked.
         let seconds = |callers: usize| -> f64 {
             let in_libc = |s: &&Sample| e.modules[s.stack[0].module as usize].path.contains("libc");
             let waiting = e.samples.iter().filter(|s| s.off_cpu && s.stack.len() > callers);

@@ -1,4 +1,4 @@
-//! Names, lines and inline frames of compiled fixtures, compared with what `nm`, `readelf` and `addr2line` say.
+//! Names, lines and inline frames of compiled fixtures, compared with the output of `nm`, `readelf` and `addr2line`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -161,7 +161,7 @@ fn stripped_binaries_have_one_function_per_unwind_range() {
             assert!(!function.named);
         }
     }
-    // Without unwind tables the targets of direct calls tell.
+    // Without unwind tables the targets of direct calls show where functions begin.
     let bare = folder.path().join("bare");
     run("objcopy", &["--strip-all", "-R", ".eh_frame", "-R", ".eh_frame_hdr", path(&binary), path(&bare)]);
     for start in &starts[..2] {

@@ -18,7 +18,7 @@ use program::Link;
 /// Engines wait for any child of this process: one at a time.
 static ONE_ENGINE: Mutex<()> = Mutex::new(());
 
-/// Compares what `flops` finds with what each header says. `flops`: (executable, folder for output) → figures.
+/// Compares the figures of `flops` with those of each header. `flops`: (executable, folder for output) → figures.
 fn check(link: Link, flops: impl Fn(&Path, &Path) -> program::Figures) {
     let _alone = ONE_ENGINE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let folder = tempfile::tempdir().expect("a temporary folder");

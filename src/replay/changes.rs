@@ -12,7 +12,7 @@ pub(super) const WORTH: f64 = 0.05;
 /// Outcomes by number of the burst and changes.
 pub(super) type Outcomes = BTreeMap<(usize, Option<Changes>), Outcome>;
 
-/// What a change can remove.
+/// Causes that a change can remove.
 pub(super) fn causes(change: WhatIf) -> &'static [Cause] {
     use Cause::*;
     match change {

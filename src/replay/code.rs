@@ -6,7 +6,7 @@ use super::hammocks::Hammocks;
 use super::op::Program;
 use super::paths::Paths;
 
-/// Instructions, and what is known of their branches.
+/// Instructions, with the paths and hammocks of their branches.
 #[derive(Debug, Clone, Default)]
 pub struct Code {
     pub program: Program,
@@ -15,7 +15,7 @@ pub struct Code {
 }
 
 impl Code {
-    /// `program` with what `bursts` say of its branches.
+    /// Analyses the branches of `program` as `bursts` recorded them.
     pub fn new(program: Program, bursts: &BurstEvidence) -> Code {
         Code { paths: Paths::new(&program, bursts), hammocks: Hammocks::new(&program, bursts), program }
     }

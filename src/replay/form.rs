@@ -135,7 +135,7 @@ impl Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Form(pub u8);
 
-/// How many forms there are.
+/// Number of forms.
 pub const FORMS: usize = Kind::ALL.len() * 4;
 
 impl Form {

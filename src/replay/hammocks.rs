@@ -1,4 +1,4 @@
-//! Short code that a branch jumps over: what a compiler could execute always and choose the results of by the condition.
+//! Short code that a branch jumps over: a compiler could always execute it and select the results by the condition.
 
 use std::collections::HashMap;
 

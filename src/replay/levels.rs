@@ -1,4 +1,4 @@
-//! Beyond which level each instruction finds its lines, from the memory model.
+//! The level in which each instruction finds its lines, from the memory model.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use crate::profile::evidence::memory::{MemoryEvidence, Traffic};
 
 use super::op::Program;
 
-/// Where a line comes from.
+/// The level that a line comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
     L1,
@@ -20,16 +20,16 @@ pub enum Level {
 /// Shares of one instruction, in 2¹⁶ths.
 #[derive(Debug, Clone, Copy)]
 struct Shares {
-    /// Of lines that the burst did not use before: those that miss L1, since they were used before the burst began.
+    /// Share of misses of L1 among the lines that the burst did not use before. The other lines are still in L1 from before the burst.
     beyond_l1: u32,
-    /// Of these: those that come from beyond L2.
+    /// Share of these misses that come from beyond L2.
     beyond_l2: u32,
-    /// Of those: from memory.
+    /// Share of those that come from memory.
     dram: u32,
-    /// Of misses of L1 and of L2: those that fully associative caches would not have.
+    /// Shares of the misses of L1 and of L2 that fully associative caches would not have.
     l1_conflicts: u32,
     l2_conflicts: u32,
-    /// Of pages: small ones.
+    /// Share of small pages.
     small_pages: u32,
 }
 
@@ -38,7 +38,7 @@ const WHOLE: u32 = 1 << 16;
 /// Standard errors of the misses of the last level that are taken off them.
 const UNSURE: f64 = 2.0;
 
-/// Without a memory model: what a burst did not use before is taken to lie in L3, never in memory.
+/// Shares without a memory model: lines that the burst did not use before are assumed to lie in L3, never in memory.
 const UNKNOWN: Shares =
     Shares { beyond_l1: WHOLE, beyond_l2: WHOLE, dram: 0, l1_conflicts: 0, l2_conflicts: 0, small_pages: WHOLE };
 
@@ -48,7 +48,7 @@ pub struct Levels {
     by_site: Vec<Shares>,
 }
 
-/// What bursts say of one instruction's accesses and misses of L1.
+/// Accesses and L1 misses of one instruction in the bursts.
 #[derive(Debug, Clone, Copy, Default)]
 struct Seen {
     bytes: u64,
@@ -58,7 +58,7 @@ struct Seen {
 }
 
 impl Levels {
-    /// Instructions of which the memory model says nothing take the shares of the 4 KiB of code around them, then those of all.
+    /// Instructions that the memory model does not cover take the shares of the 4 KiB of code around them, or else those of all code.
     pub fn new(program: &Program, bursts: &BurstEvidence, memory: Option<&MemoryEvidence>) -> Levels {
         let Some(memory) = memory else { return Levels { by_site: vec![UNKNOWN; program.sites.len()] } };
         let mut exact: HashMap<CodeRef, Traffic> = HashMap::new();
@@ -78,14 +78,14 @@ impl Levels {
         Levels { by_site: program.sites.iter().zip(&seen).map(shares).collect() }
     }
 
-    /// Whether instruction `site` finds a line in L1 that the burst found in `found` (not L1) since it began without it; `random`
-    /// decides.
+    /// Whether instruction `site` finds a line in L1 that the burst found in `found` (not L1) only because it began with empty caches.
+    /// `random` decides.
     pub fn is_in_l1(&self, site: u32, found: Found, random: u32) -> bool {
         let unknown = found == Found::Beyond { again: false };
         unknown && random.wrapping_mul(0x9e37_79b9) >> 16 >= self.by_site[site as usize].beyond_l1
     }
 
-    /// Where it finds one that is not there.
+    /// The level in which the instruction finds a line that is not in L1.
     pub fn draw(&self, site: u32, found: Found, random: u32) -> Level {
         let shares = self.by_site[site as usize];
         let (first, second) = (random & (WHOLE - 1), random >> 16);
@@ -97,7 +97,7 @@ impl Levels {
         }
     }
 
-    /// The same where no two lines are in each other's way; `level`: where it is found as it is.
+    /// The level without conflict misses; `level`: the one with them.
     pub fn without_conflicts(&self, site: u32, level: Level, random: u32) -> Level {
         let shares = self.by_site[site as usize];
         let drawn = random.wrapping_mul(0x85eb_ca6b);
@@ -142,8 +142,8 @@ fn seen(program: &Program, bursts: &BurstEvidence) -> Vec<Seen> {
     seen
 }
 
-/// P(beyond L1 | not used by the burst before) and P(beyond L2 | the same) are such that all misses together are as the memory model
-/// has them: what the burst used so long ago that it left L2 is beyond it.
+/// Chooses P(beyond L1 | not used by the burst before) and P(beyond L2 | the same) so that the sum of all misses equals that of the
+/// memory model. A line that the burst used so long ago that it left L2 is beyond L2.
 fn shares(traffic: &Traffic, seen: &Seen) -> Shares {
     let part = |of: f64, all: f64| if all > 0.0 { (of / all).clamp(0.0, 1.0) } else { 0.0 };
     let unknown = f64::from(seen.beyond - seen.again);
@@ -153,7 +153,7 @@ fn shares(traffic: &Traffic, seen: &Seen) -> Shares {
     let beyond = part(traffic.l2_misses, traffic.l1_misses);
     let beyond_l1 = part(misses - known, unknown);
     let beyond_l2 = part(beyond * misses - f64::from(seen.again), misses - known);
-    // A sampled run sees more misses of large last levels than there are: what its windows disagree on is not taken for one.
+    // A sampled run sees more misses of large last levels than there are: misses on which its windows disagree do not count.
     let dram = part(traffic.l3_misses - UNSURE * traffic.l3_scatter, traffic.l2_misses);
     let small = traffic.small_page_share().unwrap_or(1.0);
     let whole = |share: f64| (share * f64::from(WHOLE)) as u32;

@@ -1,4 +1,4 @@
-//! A core model that replays bursts of the counted run: where the cycles of hot code go, and what single changes would leave of them.
+//! A core model that replays bursts of the counted run: the cycles of hot code by cause, and the cycles left after single changes.
 //!
 //! ```text
 //!  engine ─▶ recorder ─▶ BurstEvidence ─▶ x86_64 (blocks → ops) ─┐
@@ -6,7 +6,7 @@
 //!  Machine ────────────▶ parameters (cycles, entries) ───────────┘      once as it is, once for each change
 //! ```
 //!
-//! The result is an estimate beside the roofline bound, never a bound: it has the prefetchers, the memory and the front end only roughly.
+//! The result is an estimate beside the roofline bound, never a bound: it models prefetchers, memory and front end only roughly.
 
 mod changes;
 pub mod code;

@@ -1,6 +1,6 @@
 //! Instructions as the core model executes them.
 
-/// Number of registers, flags included; the last one stands for "none" and is always ready.
+/// Number of registers, flags included; the last one means "none" and is always ready.
 pub const REGISTERS: usize = 72;
 /// No register.
 pub const NONE: u8 = REGISTERS as u8 - 1;
@@ -15,7 +15,7 @@ pub const MASKS: u8 = 50;
 /// First x87 or MMX register.
 pub const X87: u8 = 58;
 
-/// What an instruction is, besides its form.
+/// Properties of an instruction besides its form, one bit each.
 pub mod kind {
     /// Loads.
     pub const LOAD: u16 = 1;
@@ -53,7 +53,7 @@ pub mod kind {
 /// No form.
 pub const NO_FORM: u8 = u8::MAX;
 
-/// Whether a core may rename what an instruction stores or loads through a general register, as far as its operand tells.
+/// Whether a core may rename the value that an instruction stores or loads through a general register, judged by its operand alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Renaming {
     /// It has an index, or is relative to the instruction, or has other than four or eight bytes.
@@ -77,7 +77,7 @@ pub struct Op {
     pub length: u8,
     /// Slots of dispatch and retirement that it takes.
     pub slots: u8,
-    /// What it computes with ([`Form`](super::form::Form)), or [`NO_FORM`].
+    /// [`Form`](super::form::Form) of its computation, or [`NO_FORM`].
     pub form: u8,
     /// Micro-operations of that form.
     pub uops: u8,
@@ -89,7 +89,7 @@ pub struct Op {
     pub data: [u8; 5],
     /// Registers that it writes.
     pub writes: [u8; 4],
-    /// 0 for general registers, 1 for vectors: register file and width of what it loads or stores, 1 + 0 … 3.
+    /// 0 for general registers, 1 for vectors: register file and width of the data that it loads or stores, 1 + 0 … 3.
     pub data_width: u8,
     /// Its memory operand as written: base, index, scale, displacement.
     pub expression: u32,
@@ -122,7 +122,7 @@ pub struct Block {
 pub struct Program {
     pub ops: Vec<Op>,
     pub blocks: Vec<Block>,
-    /// Where the instructions stand that [`Op::site`] numbers.
+    /// Places of the instructions in the code, by [`Op::site`].
     pub sites: Vec<crate::profile::CodeRef>,
 }
 

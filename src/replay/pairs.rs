@@ -1,4 +1,4 @@
-//! Which two changes are replayed at once: where the causes of both are large, and neither alone gains anything.
+//! Pairs of changes to replay together: the causes of both are large, and neither change alone gains anything.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::op::Program;
 
 /// Pairs that are replayed at most.
 pub(super) const PAIRS: usize = 3;
-/// Code of so many bytes, as a power of two, is looked at together: the model does not know functions.
+/// Bytes of a stretch of code, as a power of two: the model looks at stretches, since it does not know functions.
 const STRETCH_BITS: u32 = 9;
 /// Stretches of code with a smaller share of the cycles are not looked at.
 const HOT: f64 = 0.03;

@@ -29,7 +29,7 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// The graph has the edges that bursts took, and those of direct jumps between known blocks. A call leads to what stands behind it.
+    /// The graph has the edges that bursts took, and those of direct jumps between known blocks. A call leads to the code behind it.
     pub fn new(program: &Program, bursts: &BurstEvidence) -> Paths {
         let successors = successors(program, bursts);
         let meets = post_dominators(&successors);
@@ -51,7 +51,7 @@ impl Paths {
         self.meets[block as usize]
     }
 
-    /// The side that a branch would have led to that really led to `next`.
+    /// The other side of a branch that really led to `next`.
     pub fn other_side(&self, block: u32, next: u32) -> Option<Side> {
         let others = self.successors[block as usize].iter().filter(|&&other| other != next);
         others.filter_map(|&other| self.sides.get(&(block, other))).next().copied()

@@ -1,4 +1,4 @@
-//! Which bursts are replayed with which changes, on all CPUs.
+//! Chooses the bursts to replay with each change, and replays them on all CPUs.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -19,9 +19,9 @@ use super::pairs::{self, PAIRS};
 use super::parameters::CoreParameters;
 use super::x86_64;
 
-/// Instructions that a CPU replays in a second, at least. The budget is kept by counting, so that equal bursts give equal results.
+/// Instructions that a CPU replays in a second, at least. The budget counts instructions, so that equal bursts give equal results.
 const SPEED: f64 = 5e6;
-/// Bursts that tell which changes are worth replaying.
+/// Bursts that decide which changes are worth replaying.
 const PILOT: usize = 40;
 
 /// How to replay.

@@ -1,6 +1,6 @@
 //! A set-associative memory with LRU replacement, and a set of keys.
 
-/// Which keys a set-associative memory holds. A key of 0 is none.
+/// The keys in a set-associative memory. A key of 0 is none.
 #[derive(Debug, Clone)]
 pub(super) struct Sets {
     /// Each set's keys, the last used one first.

@@ -1,4 +1,4 @@
-//! Assembles Intel syntax with the system's `as`, so that tests show the code they are about.
+//! Assembles Intel syntax with the system's `as`, so that tests show the code that they check.
 
 use std::process::Command;
 

@@ -8,7 +8,7 @@ use rprof::profile::evidence::bursts::{BurstEvidence, BurstSink, TraceEntry, Tra
 use rprof::profile::evidence::memory::AccessSink;
 use rprof::tracee::launch::Gated;
 
-/// What was recorded.
+/// Recorded blocks and bursts.
 #[derive(Debug, Default)]
 pub struct Recorded {
     pub blocks: Vec<TracedBlock>,
@@ -17,7 +17,7 @@ pub struct Recorded {
     pub finished: bool,
 }
 
-/// Keeps bursts of about so many entries.
+/// Keeps bursts of about `entries` entries.
 struct Keeper {
     entries: usize,
     open: HashMap<u32, Vec<TraceEntry>>,
@@ -68,12 +68,12 @@ pub struct Traced {
 }
 
 impl Traced {
-    /// Whose bursts have about so many entries.
+    /// An engine whose bursts have about `entries` entries.
     pub fn new(entries: usize) -> Self {
         Traced { entries, recorded: Arc::default() }
     }
 
-    /// What was recorded; the run is over.
+    /// Returns the records; the run is over.
     pub fn recorded(&self) -> Recorded {
         let recorded = std::mem::take(&mut *self.recorded.lock().unwrap());
         assert!(recorded.finished);

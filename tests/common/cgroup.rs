@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What a group limits.
+/// Limit of a group.
 #[derive(Debug, Clone, Copy)]
 pub enum Limit {
     /// The first CPU that this process may use.

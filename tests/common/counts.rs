@@ -1,4 +1,4 @@
-//! What an engine counted, by instruction.
+//! Counts of an engine by instruction.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use rprof::instrument::Counted;
 /// By offset in its module: (executions, run-time sum) of an instruction.
 pub type Counts = BTreeMap<u64, (u64, u64)>;
 
-/// Sums over the blocks, which may overlap; what was never executed is left out.
+/// Sums over the blocks, which may overlap; instructions that were never executed are left out.
 pub fn by_instruction(counted: &Counted) -> Counts {
     let mut counts = Counts::new();
     for block in &counted.evidence.blocks {

@@ -25,14 +25,14 @@ pub fn build(dir: &Path, file: &str, flags: &[&str]) -> PathBuf {
     program
 }
 
-/// What a run wrote.
+/// Output of a run.
 #[derive(Debug, PartialEq)]
 pub struct Said {
     pub output: String,
     pub errors: String,
 }
 
-/// The counted run of `argv`, and what it wrote.
+/// The counted run of `argv`, and its output.
 pub fn translated(dir: &Path, argv: &[&str]) -> (Result<Counted, CountError>, Said) {
     counted_by(&mut Translator::new(), None, dir, argv)
 }
@@ -54,13 +54,13 @@ pub fn counted_by(
     (counted, Said { output: read(&out), errors: read(&err) })
 }
 
-/// Runs both ways, compares all that was written and the status, and returns the counted run, of which nothing is in doubt. What
-/// a guest says that it skips is printed.
+/// Runs natively and counted, compares the output and the status, and returns the counted run, which has no warnings. It prints the
+/// parts that a guest says it skips.
 pub fn same(argv: &[&str]) -> Counted {
     same_told(argv, &[])
 }
 
-/// As [`same`], where the engine has these warnings and no others. Only what they speak of may have run natively.
+/// As [`same`], where the engine has these warnings and no others. Only the code that they name may have run natively.
 pub fn same_told(argv: &[&str], codes: &[&str]) -> Counted {
     let dir = tempfile::tempdir().unwrap();
     let native = Command::new(argv[0]).args(&argv[1..]).output().unwrap();
@@ -101,7 +101,7 @@ pub fn refusal(program: &Path) -> String {
     let (counted, _) = translated(dir.path(), &[program.to_str().unwrap()]);
     let error = counted.expect_err("the engine follows it");
     nothing_runs(program);
-    // As a user is told.
+    // The message that a user gets.
     format!("{error}; {}", error.hint())
 }
 

@@ -1,4 +1,4 @@
-//! Event tables and sysfs trees in which the kernel's software, tracepoint and breakpoint events stand for hardware ones.
+//! Event tables and sysfs trees in which the kernel's software, tracepoint and breakpoint events replace hardware ones.
 
 #![allow(dead_code)] // each test uses a part
 
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// `PERF_TYPE_*`: what stands behind a PMU.
+/// `PERF_TYPE_*`: the type of a PMU.
 pub const SOFTWARE: u32 = 1;
 pub const TRACEPOINT: u32 = 2;
 pub const RAW: u32 = 4;
@@ -21,8 +21,8 @@ pub const PAGE_FAULTS: u64 = 2;
 /// Exit status of a program that SIGTRAP ended.
 const TRAPPED: i32 = 128 + libc::SIGTRAP;
 
-/// What `run` yields. Some hypervisors lose the cause of a debug exception where several threads have breakpoints, and the kernel then ends
-/// the program by SIGTRAP (docs/conventions.md, Regions and work): such a run says nothing, and is made again.
+/// Output of `run`, repeated while SIGTRAP ends it. Some hypervisors lose the cause of a debug exception if several threads have
+/// breakpoints. The kernel then ends the program by SIGTRAP (docs/conventions.md, Regions and work), and the run shows nothing.
 pub fn untrapped(mut run: impl FnMut() -> Output) -> Output {
     const RUNS: usize = 10;
     let is_trapped = |output: &Output| output.status.code() == Some(TRAPPED);

@@ -1,4 +1,4 @@
-//! An executable file that puts each snippet into a known state, executes it, and writes what state it left.
+//! An executable file that sets a known state for each snippet, executes the snippet, and writes the state that it left.
 //!
 //! ```text
 //!  so many rounds:
@@ -51,7 +51,7 @@ const GENERAL: [Register; 15] = [
     Register::R15,
 ];
 
-/// Where snippet `n` has its memory.
+/// Address of snippet `n`'s memory.
 pub fn memory(n: usize) -> Memory {
     Memory { middle: record(n) + MEMORY as u64 / 2 }
 }
@@ -75,7 +75,7 @@ pub fn write(path: &Path, snippets: &[Vec<Instruction>], seed: u64, mask: u32, r
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Its text and its data, of which the records are in the file from `records` on.
+/// The program's text and data; the data's records begin at `records` in the file.
 fn program(snippets: &[Vec<Instruction>], seed: u64, mask: u32, rounds: u32, records: u64) -> (Vec<u8>, Vec<u8>) {
     const FILE: u64 = 3;
     let mut random = Random::new(seed);
@@ -157,7 +157,7 @@ fn before(code: &mut Assembly, random: &mut Random, n: usize, mask: u32) {
     }
 }
 
-/// What a snippet left.
+/// Saves the state that a snippet left.
 fn after(code: &mut Assembly, n: usize, mask: u32) {
     let registers = record(n) + REGISTERS_AT as u64;
     for (i, register) in GENERAL.into_iter().enumerate() {
@@ -202,7 +202,7 @@ fn initial_state(random: &mut Random, mask: u32) -> Vec<u8> {
     page
 }
 
-/// Where the data are in the file.
+/// Offset of the data in the file.
 fn data_from(text: &[u8]) -> u64 {
     (PAGE + text.len() as u64).next_multiple_of(PAGE)
 }

@@ -1,4 +1,4 @@
-//! Which instructions a generated program may contain: what this CPU has, what cannot fault, what two runs agree on.
+//! Which instructions a generated program may contain: those that this CPU has, that cannot fault, and on which two runs agree.
 
 use std::collections::HashSet;
 use std::fs;
@@ -31,7 +31,7 @@ pub fn flags() -> HashSet<String> {
     line.split_whitespace().skip(2).map(str::to_owned).collect()
 }
 
-/// Whether the CPU has a feature; what Linux has no flag for counts as absent.
+/// Whether the CPU has a feature; a feature without a Linux flag counts as absent.
 fn has(flags: &HashSet<String>, feature: CpuidFeature) -> bool {
     use CpuidFeature as F;
     let name = match feature {

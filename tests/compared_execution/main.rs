@@ -1,5 +1,5 @@
-//! Generated programs: what they leave in registers, flags, vector state and memory is the same natively and translated,
-//! and the translator's counts are the single-step engine's. A failure prints the seeds, and proptest the smallest case.
+//! Generated programs: they leave the same registers, flags, vector state and memory natively and translated, and the
+//! translator's counts equal the single-step engine's. A failure prints the seeds, and proptest the smallest case.
 
 #[path = "../common/counts.rs"]
 mod counts;
@@ -98,8 +98,8 @@ fn every_instruction_of_this_cpu() {
     assert!(never.len() * 50 <= codes.len(), "{} instructions were never made: {never:?}", never.len());
 }
 
-/// Compares a group; one that faults is taken apart, so that the rest of it is compared all the same. The others stay in
-/// it as empty snippets, since operands may name their own snippet's memory.
+/// Compares a part of the group. A part that faults is split, so that the rest of it is still compared. The other snippets
+/// stay in the program as empty ones, since operands may name their own snippet's memory.
 fn check(made: &[(Code, Vec<Instruction>)], part: std::ops::Range<usize>, seed: u64, refused: &mut Vec<Code>) {
     let snippet = |(n, (_, s)): (usize, &(Code, Vec<Instruction>))| if part.contains(&n) { s.clone() } else { vec![] };
     let snippets: Vec<_> = made.iter().enumerate().map(snippet).collect();

@@ -39,14 +39,14 @@ const FREE_8: [Register; 8] = [
 /// Registers that the surrounding code relies on.
 const RESERVED: [Register; 4] = [Register::RBX, Register::R14, Register::RBP, Register::RSP];
 
-/// Where a RIP-relative operand points to.
+/// Memory that RIP-relative operands point to.
 #[derive(Debug, Clone, Copy)]
 pub struct Memory {
-    /// What RBX holds.
+    /// Value of RBX.
     pub middle: u64,
 }
 
-/// An instruction with this code; `None` if the random choice cannot be encoded, or would write what it must not.
+/// An instruction with this code; `None` if the random choice cannot be encoded, or would fault or write a reserved register.
 pub fn instruction(code: Code, random: &mut Random, memory: Memory) -> Option<Instruction> {
     let info = code.op_code();
     let mut i = Instruction::default();

@@ -27,18 +27,18 @@ pub enum Ended {
     BySignal(i32),
 }
 
-/// What a translated program is compared with.
+/// Reference for a translated program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Against {
-    /// What it leaves natively.
+    /// The state that the native run leaves.
     Native,
     /// That, and its counts one instruction at a time.
     Steps,
-    /// That, and the same in so many rounds that its blocks are placed.
+    /// That, and the same with enough rounds that the translator places its blocks.
     StepsAndRounds,
 }
 
-/// What was not the same.
+/// A difference between two runs.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct Difference {
@@ -62,7 +62,7 @@ impl AccessSink for Sink {
 /// Runs the program made of `snippets` natively, translated, and translated with its accesses reported, and otherwise
 /// as `against` says.
 pub fn compare(snippets: &[Vec<Instruction>], seed: u64, against: Against) -> Result<Ended, Difference> {
-    // A child of another thread's would hold the new program open for writing for a moment, and it could not be executed.
+    // A child of another thread would hold the new program open for writing for a moment, and the kernel would refuse to execute it.
     let _alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("guest");
@@ -95,10 +95,10 @@ pub fn compare(snippets: &[Vec<Instruction>], seed: u64, against: Against) -> Re
     })
 }
 
-/// How long all rounds take natively, about: several placings. `cpuid` alone may take a hundred microseconds in a guest.
+/// Native time of all rounds, about: several placings. `cpuid` alone may take a hundred microseconds in a guest.
 const ALL_ROUNDS: Duration = Duration::from_millis(30);
 
-/// As many rounds as that takes, from the time of some of them.
+/// Number of rounds that take that time, from the time of some of them.
 fn how_many(path: &Path, write: &impl Fn(u32)) -> u32 {
     const SOME: u32 = 100;
     write(SOME);
@@ -108,8 +108,8 @@ fn how_many(path: &Path, write: &impl Fn(u32)) -> u32 {
     (ALL_ROUNDS.as_nanos() / one.as_nanos().max(1)).clamp(100, 20_000) as u32
 }
 
-/// The same in so many rounds that hot blocks are placed several times: what is left is the same, and every instruction was
-/// executed as often as `once`, in one round, and two rounds say.
+/// Compares runs with enough rounds that the translator places hot blocks several times. The final state must be the same, and the
+/// executions of every instruction must follow from those of one round (`once`) and of two.
 fn rounds(path: &Path, once: &Counts, snippets: &[Vec<Instruction>], write: impl Fn(u32)) -> Result<(), Difference> {
     write(2);
     let twice = by_instruction(&counted(&mut SingleStep::new(), path, None)?.0);

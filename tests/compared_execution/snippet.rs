@@ -27,8 +27,8 @@ impl Assembly {
         self.instructions.push(instruction);
     }
 
-    /// Appends an instruction, and one that sets all flags if it leaves some undefined: what they are then depends on what
-    /// they were, and counters may have changed that.
+    /// Appends an instruction, and one that sets all flags if the first leaves some undefined: undefined flags depend on their
+    /// earlier values, which counters may have changed.
     pub fn defined(&mut self, instruction: Instruction) {
         self.push(instruction);
         if instruction.rflags_undefined() != RflagsBits::NONE {
@@ -36,7 +36,7 @@ impl Assembly {
         }
     }
 
-    /// Appends what iced makes of an operation that it surely knows.
+    /// Appends an instruction that iced can surely encode.
     pub fn op(&mut self, instruction: Result<Instruction, iced_x86::IcedError>) {
         self.push(instruction.expect("the operands fit"));
     }
@@ -66,7 +66,7 @@ impl Assembly {
     }
 }
 
-/// What random instructions are taken from.
+/// Codes from which random instructions are chosen.
 #[derive(Debug)]
 pub struct Choice {
     /// Plain ones.
@@ -101,7 +101,7 @@ impl Choice {
         }
     }
 
-    /// Appends what `seed` stands for.
+    /// Appends the piece of code that `seed` determines.
     pub fn piece(&self, code: &mut Assembly, seed: u64, memory: Memory) {
         let mut random = Random::new(seed);
         let random = &mut random;
@@ -232,7 +232,7 @@ fn indirect(code: &mut Assembly, random: &mut Random) {
     }
     code.push(Instruction::with(Code::Ud2));
     code.place(behind);
-    // What is in memory and in the register is an address, the same in every run.
+    // Memory and the register hold an address that is the same in every run.
 }
 
 /// A string instruction, with and without `rep`, in both directions.

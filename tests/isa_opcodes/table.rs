@@ -13,7 +13,7 @@ pub struct Row {
     packed: bool,
 }
 
-/// What an opcode must do.
+/// Expected work of an opcode.
 #[derive(Debug, Clone)]
 pub struct Expected {
     pub kind: String,

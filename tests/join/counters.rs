@@ -12,7 +12,7 @@ use rprof::profile::{Machine, Profile, Run};
 use crate::evidence::*;
 
 const MS: u64 = 1_000_000;
-/// Where the program is mapped.
+/// Address at which the program is mapped.
 const BASE: u64 = 0x40_0000;
 
 fn event(name: &str, role: &str, weight: f64, total: Result<CounterTotal, String>) -> CounterEvent {
@@ -254,7 +254,7 @@ fn precision_that_is_not_told_is_null() {
 
 #[test]
 fn flops_that_may_be_the_neighbours_are_no_rate() {
-    // What the thread counted before its first reading is booked on `other`, which counts nothing while it is watched.
+    // The thread's counts before its first reading are booked on `other`, which counts nothing while it is watched.
     let in_other = (1..=50).map(|ms| reading(ms, Some(2), &[100]));
     let in_work = (51..=100).map(|ms| reading(ms, Some(1), &[100 * (ms - 50)]));
     let readings = in_other.chain(in_work).collect();

@@ -77,7 +77,7 @@ fn masked_lanes_count_as_the_engine_saw_them() {
     assert!(profile.run.warnings.iter().any(|w| w.code == "lanes-not-counted"));
 }
 
-/// It goes on in a block of its own, and what it did so far belongs to a block that was not executed to its end.
+/// The `rep` goes on in a block of its own, and its work so far belongs to a block that was not executed to its end.
 #[test]
 fn an_interrupted_rep_has_all_its_bytes() {
     let code = [0x90, 0xf3, 0xaa, 0x90]; // nop; rep stosb; nop

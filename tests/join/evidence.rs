@@ -14,7 +14,7 @@ use rprof::profile::{Machine, Profile, Run};
 /// Functions of 0x100 bytes each, by number.
 pub const NAMES: [&str; 6] = ["main", "work", "other", "gomp_team_barrier_wait_end", "pthread_mutex_lock", "fib"];
 
-/// Names by [`NAMES`]; line = offset in the function; what stands at offset 0x40 and up is inlined from `helper`.
+/// Names by [`NAMES`]; line = offset in the function; code at offset 0x40 and up is inlined from `helper`.
 #[derive(Debug, Default)]
 pub struct Names {
     /// Code of function 1, for passes without counts.

@@ -29,7 +29,7 @@ fn one_thread_in_two_phases() {
 
 #[test]
 fn the_interval_of_scattered_time_is_a_binomials() {
-    // A linear congruential generator stands for a function that takes a random 30 % of the time.
+    // A linear congruential generator simulates a function that takes a random 30 % of the time.
     let mut state = 12345u64;
     let mut random = || {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

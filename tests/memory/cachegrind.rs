@@ -20,7 +20,7 @@ use crate::feed::{Feed, sum};
 
 const D1: Level = Level { size: 32 << 10, ways: 8, shared_by: 1 };
 const LL: Level = Level { size: 64 << 10, ways: 16, shared_by: 1 };
-/// The site that loads and stores of the trace are booked on.
+/// Sites of the trace's loads and stores.
 const LOAD: u32 = 0;
 const STORE: u32 = 1;
 
@@ -88,7 +88,7 @@ fn cachegrind(program: &Path, arguments: &[&str], last: Level, dir: &Path) -> BT
         } else if let Some(name) = line.strip_prefix("fn=") {
             inside = name.into();
         } else if line.starts_with(|c: char| c.is_ascii_digit()) {
-            // The line's number stands before its counts.
+            // The line's number comes before its counts.
             let counts: Vec<f64> = line.split_whitespace().skip(1).map(|n| n.parse().unwrap()).collect();
             for name in ["", &inside] {
                 let sums = misses.entry(name.into()).or_default();
@@ -173,7 +173,7 @@ fn kernels_in_avx2_miss_as_cachegrind_says() {
         let ours = [in_function(&memory, range, |t| t.l1_misses), in_function(&memory, range, |t| t.l3_misses)];
         for (level, ours, theirs) in [("D1", ours[0], theirs[0] + theirs[1]), ("LL", ours[1], theirs[2] + theirs[3])] {
             println!("{name:<20} {level} {ours:>8} cachegrind {theirs:>8} {:+.2} %", 100.0 * (ours / theirs - 1.0));
-            // A few lines more or less: where the stack lies, what instructions took of the last level.
+            // A few lines more or less: by the place of the stack, and by the share of the last level that instructions took.
             if (ours - theirs).abs() > 0.01 * theirs + 8.0 {
                 wrong.push(format!("{name} {level}: {ours} and {theirs}"));
             }

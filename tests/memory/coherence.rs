@@ -11,19 +11,19 @@ const ACCESSES: u64 = 1_900_000;
 /// Entries of a thread's buffer.
 const BUFFER: usize = 4096;
 
-/// Where a thread's `i`th access is: (thread, i).
+/// Address of a thread's `i`th access: (thread, i).
 type Place = fn(u64, u64) -> u64;
 
 /// A thread's buffer.
 struct Buffer {
     entries: Vec<Access>,
     mask: u64,
-    /// Where nothing was left out any more.
+    /// Entry from which on nothing was left out.
     complete_from: Option<usize>,
 }
 
-/// Coherence misses, and bytes that leave L2, of two threads whose `i`th accesses, of equal times, are at `place(thread, i)`. `joins`: a running thread
-/// leaves nothing out as soon as the sink wants that, as the translator does.
+/// Coherence misses, and bytes that leave L2, of two threads whose `i`th accesses, of equal times, are at `place(thread, i)`.
+/// `joins`: a running thread leaves nothing out as soon as the sink wants that, as the translator does.
 fn coherence(model: CacheModel, place: Place, joins: bool) -> (f64, f64) {
     let mut sink: Box<dyn AccessSink> = Box::new(model);
     let mut buffers =

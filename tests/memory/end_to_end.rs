@@ -46,7 +46,7 @@ pub fn functions(program: &Path) -> HashMap<String, std::ops::Range<u64>> {
     text.lines().filter_map(range).collect()
 }
 
-/// How `fixtures/memory/known.c` wants to be built.
+/// Compiler flags of `fixtures/memory/known.c`.
 pub const KNOWN: &[&str] = &[
     "-O3",
     "-mavx2",
@@ -141,14 +141,14 @@ fn the_conflicts_of_the_frames_that_pages_really_have_are_found() {
     let (missed, _, placed) = simulated(of_model(), PASSES);
     assert!(missed <= 2.0 * LINES, "{missed}, {placed}");
     assert!(placed.starts_with("pseudo-random"), "{placed}");
-    // Of these lines the sample has two, which have room. Bursts see them all.
+    // The sample has only two of these lines, which have room. Bursts see them all.
     let sampled = CacheModel::sampled(geometry(), PageColoring::SmallPages, Vec::new()).of_host_processes();
     let (missed, conflict, placed) = simulated(sampled, MANY_PASSES);
     println!("sampled: {missed} misses of L2, {conflict} conflicts; {placed}");
     assert!((missed / (MANY_PASSES * LINES) - 1.0).abs() < 0.1 && conflict > 0.9 * missed, "{missed}, {conflict}");
 }
 
-/// Of a working set about as large as L2, frames decide how much of it L2 holds: pages of some colours are more than it has ways.
+/// Frames decide how much L2 holds of a working set about as large as L2: some colours have more pages than L2 has ways.
 #[test]
 fn working_sets_about_as_large_as_l2_are_missed_as_the_frames_of_their_pages_say() {
     const WAYS: u64 = 16;
@@ -176,13 +176,13 @@ fn working_sets_about_as_large_as_l2_are_missed_as_the_frames_of_their_pages_say
         };
         let missed = in_function(&counted.memory.unwrap(), &walk, |t| t.l2_misses) / (lines * PASSES as f64);
         println!("{kib} KiB: of its lines {missed:.3} are missed, {share:.3} by their frames");
-        // The program has other pages, too: of a colour that is just full they push one out.
+        // The program has other pages, too: they push a page out of a colour that is just full.
         assert!((missed - share).abs() < 0.04, "{kib} KiB: {missed}, by its frames {share}");
     }
 }
 
-/// So it is with the last level: a set that would fit is missed in the colours that have more pages than ways. Frames differ from run
-/// to run; of 128 colours the share that overflows scatters by 0.04.
+/// The same holds for the last level: a working set that would fit misses in the colours that have more pages than ways. Frames differ
+/// from run to run; the share of the 128 colours that overflows scatters by 0.04.
 #[test]
 fn working_sets_about_as_large_as_the_last_level_are_missed_sampled_as_they_are_exact() {
     const LINES: f64 = (7 << 20) as f64 / 64.0;
@@ -204,7 +204,7 @@ fn working_sets_about_as_large_as_the_last_level_are_missed_sampled_as_they_are_
             assert!(libc::WIFEXITED(counted.status) && libc::WEXITSTATUS(counted.status) == 0);
             in_function(&counted.memory.unwrap(), &walk, |t| t.l3_misses) / (LINES * f64::from(passes))
         };
-        // Now and then a process gets frames in a row, of which hardly a colour has too many.
+        // Now and then a process gets consecutive frames; then hardly any colour has too many.
         let mut tries =
             (0..4).map(|_| missed(CacheModel::exact(geometry.clone(), PageColoring::SmallPages, Vec::new()), 10));
         let exact = tries.find(|missed| *missed > 0.15).expect("an exact run whose frames are uneven");
@@ -214,8 +214,8 @@ fn working_sets_about_as_large_as_the_last_level_are_missed_sampled_as_they_are_
     }
 }
 
-/// A thread is moved from one version to another in the middle of a `rep`: what it has done so far belongs to the one, the
-/// rest to the other.
+/// The engine moves a thread from one version to another in the middle of a `rep`: the work so far belongs to the first version,
+/// the rest to the second.
 #[test]
 fn long_strings_have_their_traffic_in_whatever_parts_they_were_executed() {
     let dir = tempfile::tempdir().unwrap();
@@ -282,7 +282,7 @@ fn a_translated_program_has_the_same_traffic_sampled_as_exact() {
         cores: 1,
         ..crate::kernels::host(LastLevelPolicy::Victim)
     };
-    // All passes are alike. What goes beyond L2 takes many windows to be seen; of a short run everything is.
+    // All passes are alike. Traffic beyond L2 needs many windows to be seen; in a short run the model sees everything.
     const FEW: u32 = 80;
     const MANY: u32 = 8000;
     let simulated = |passes: u32, model: CacheModel| {
@@ -300,7 +300,7 @@ fn a_translated_program_has_the_same_traffic_sampled_as_exact() {
             let [exact, found] = [&exact, sampled].map(|memory| in_function(memory, &functions[name], bytes));
             let both = [exact, found * f64::from(FEW) / f64::from(passes)];
             row += &format!("  {level} {:.3e} {:+.1} %", both[0], 100.0 * (both[1] / both[0] - 1.0));
-            // What is next to nothing may be off by next to nothing.
+            // A value near zero may have a small absolute error.
             if (both[1] - both[0]).abs() > 0.10 * both[0] + 1e-3 * all {
                 wrong.push(format!("{name} {level}: {:.4e} exact, {:.4e} sampled", both[0], both[1]));
             }
@@ -310,8 +310,8 @@ fn a_translated_program_has_the_same_traffic_sampled_as_exact() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// `program`, which takes its number of rounds, exact for the first of these and sampled for the other, with a last level of so
-/// many bytes.
+/// Traffic of `program`, which takes its number of rounds: exact for the first of `rounds` and sampled for the second, with a last
+/// level of `last` bytes.
 fn exact_and_sampled(program: &Path, last: u64, rounds: [u32; 2]) -> (MemoryEvidence, MemoryEvidence) {
     let host = || Geometry {
         l1: Level { size: 16 << 10, ways: 8, shared_by: 1 },
@@ -326,7 +326,7 @@ fn exact_and_sampled(program: &Path, last: u64, rounds: [u32; 2]) -> (MemoryEvid
     (exact, simulated(rounds[1], CacheModel::sampled(host(), PageColoring::SmallPages, Vec::new())))
 }
 
-/// Of two instructions that write one line, one after the other, the second one's write-back it is, whoever tells it; and what is
+/// If two instructions write one line, one after the other, the writeback belongs to the second one, in every mode. A line that is
 /// written again and again in a last level that holds it goes to memory once.
 #[test]
 fn lines_that_several_instructions_write_are_written_back_once() {
@@ -359,8 +359,8 @@ fn lines_that_several_instructions_write_are_written_back_once() {
     assert!((written(&exact) - 1.0).abs() < 0.01 && (written(&sampled) - 1.0).abs() < 0.1);
 }
 
-/// Windows see parts of a program in any mixture, and what one part wrote leaves the caches in another one, in another window. Yet
-/// each has its own bytes: no more written to L2 and L3 than it wrote, and no less.
+/// Windows see parts of a program in any mixture, and lines that one part wrote leave the caches in another part, in another window.
+/// Yet each part has its own bytes: no more written to L2 and L3 than it wrote, and no less.
 #[test]
 fn parts_that_alternate_within_windows_have_the_bytes_of_their_own() {
     const FEW: u32 = 6;
@@ -390,7 +390,7 @@ fn parts_that_alternate_within_windows_have_the_bytes_of_their_own() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// An access that begins in a line which is not sampled and ends in one that is brings that one.
+/// An access that begins in a line outside the sample and ends in a sampled line brings the sampled line.
 #[test]
 fn lines_that_accesses_only_cross_into_are_sampled_like_others() {
     const FEW: u32 = 4;

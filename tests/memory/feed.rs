@@ -9,7 +9,7 @@ use rprof::profile::evidence::memory::{
     Access, AccessSink, Amount, Collection, Executed, MemoryEvidence, Phase, Traffic, selected,
 };
 
-/// How long a pause between two windows lasts, in the time that most accesses take.
+/// Length of a pause between two windows, in units of the time that most accesses take.
 const PAUSE: u64 = 20_000_000;
 
 /// Feeds one thread's accesses in batches.
@@ -46,12 +46,12 @@ impl Feed {
     }
 }
 
-/// Evidence of one kernel from an engine that leaves out what the sink does not want, as the translator does.
+/// Evidence of one kernel from an engine that leaves out accesses which the sink does not want, as the translator does.
 pub fn simulate_selecting(sink: impl AccessSink + 'static, run: impl FnOnce(kernels::Emit)) -> MemoryEvidence {
     simulate_timed(sink, run, |_| 1)
 }
 
-/// The same of a kernel whose accesses take as long as `time` says: a pause lasts so long, a window so many accesses.
+/// The same for a kernel whose accesses take the time that `time` gives: pauses are measured in time, windows in accesses.
 pub fn simulate_timed(
     sink: impl AccessSink + 'static,
     run: impl FnOnce(kernels::Emit),

@@ -4,7 +4,7 @@ use rprof::isa::facts::AccessKind::{self, Gather, Load, NtStore, Prefetch, Store
 use rprof::memory::{Geometry, LastLevelPolicy, Level};
 use rprof::profile::evidence::memory::Access;
 
-/// Where a kernel's accesses go.
+/// Receiver of a kernel's accesses.
 pub type Emit<'a> = &'a mut dyn FnMut(Access);
 
 /// One kernel.
@@ -13,7 +13,7 @@ pub struct Kernel {
     pub name: &'static str,
     /// Emits its accesses.
     pub run: fn(Emit),
-    /// DRAM bytes, both directions, by arithmetic for [`host`]; `None` where only a simulation tells.
+    /// DRAM bytes, both directions, by arithmetic for [`host`]; `None` where only a simulation can determine them.
     pub dram: Option<f64>,
 }
 

@@ -8,7 +8,7 @@ use rprof::memory::{CacheModel, LastLevelPolicy, PageColoring};
 use rprof::profile::evidence::memory::MemoryEvidence;
 use rprof::profile::evidence::pages::Estimate;
 
-/// So many kernels, the first ones, go through memory once, all of it within the opening.
+/// Number of kernels, the first ones, that go through memory once, all of it within the opening.
 const STREAMS: usize = 8;
 
 /// Pages of the accesses of `run` by the instruction `site`, or by all.

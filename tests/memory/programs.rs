@@ -16,10 +16,10 @@ fn sampled() -> CacheModel {
     CacheModel::sampled(kernels::host(LastLevelPolicy::Victim), PageColoring::HugePages, Vec::new())
 }
 
-/// Runs of which one is to see a function.
+/// Runs; at least one must see a function.
 const RUNS: usize = 5;
 
-/// What misses one level was asked for at the one before; what another core took away was missed.
+/// Checks that a level's misses and bytes do not exceed those of the level before it, and coherence misses not the misses.
 fn is_possible(memory: &MemoryEvidence) {
     for site in &memory.sites {
         let t = site.traffic;
@@ -58,7 +58,7 @@ fn sharing_of_three_kinds_is_told_apart() {
         );
         println!("{mode}: lines from memory: {false_lines}, {readonly_lines}, {private_lines}");
         assert!(false_sharing >= 100.0 * private.max(1.0) && false_sharing >= 100.0 * readonly.max(1.0));
-        // One array's lines, or two arrays'. What a sample saw in part stands for the rest.
+        // One array's lines, or two arrays'. A sample is extrapolated from the part that it saw.
         let (array, off) = ((256 << 10) as f64 / 64.0, if mode == "exact" { 0.05 } else { 0.5 });
         assert!((readonly_lines / array - 1.0).abs() < off && (private_lines / array - 2.0).abs() < 2.0 * off);
     }
@@ -82,7 +82,7 @@ fn sparse_memory_many_mappings_and_huge_pages_are_simulated() {
         println!("exact {name}: {found} lines, {lines} expected");
         assert!((found / lines - 1.0).abs() < 0.001, "{name}: {found}");
     }
-    // What no window of a sampled run saw is told as such. The first function is seen from its start.
+    // The model reports bytes that no window of a sampled run saw as unseen. It sees the first function from its start.
     let evidence = memory(sampled());
     let found = in_function(&evidence, &functions["touch_sparse"], |t| t.compulsory);
     println!("sampled touch_sparse: {found} lines, {sparse} expected, stated error {:?}", evidence.error);
@@ -104,7 +104,7 @@ fn functions_that_run_within_one_pause_are_seen() {
     let dir = tempfile::tempdir().unwrap();
     let program = build(dir.path(), "turns", &["-O2"]);
     let turns = functions(&program);
-    // With a core of its own a window lasts no longer than with others beside it: what it waits for is processor time.
+    // With a core of its own a window lasts no longer than with others beside it: it waits for processor time.
     let memory = run(&mut Translator::new(), &program, &[], sampled()).memory.unwrap();
     let mut unseen = Vec::new();
     for (name, range) in turns.iter().filter(|(name, _)| name.starts_with("turn_")) {

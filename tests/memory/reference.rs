@@ -157,7 +157,7 @@ impl Slow {
     }
 
     fn flush(&mut self) {
-        // Emptied level by level: what is drained of one cannot be evicted from it any more.
+        // Emptied level by level: lines drained from one level cannot be evicted from it any more.
         for entry in take_dirty(&mut self.l1) {
             self.leaves_l1(entry);
         }

@@ -20,7 +20,7 @@ const LEVELS: [Level; 4] = [
 
 /// A stated error below this is taken for this.
 const LEAST_STATED: f64 = 0.005;
-/// An error that covers everything tells nothing.
+/// A larger stated error is useless: it covers everything.
 const MOST_STATED: f64 = 0.25;
 
 fn both(placement: PageColoring, run: impl Fn(kernels::Emit)) -> (MemoryEvidence, MemoryEvidence) {
@@ -47,7 +47,7 @@ fn sampled_traffic_is_within_ten_percent_of_exact() {
         let stated = sampled.error.unwrap_or_else(|| panic!("{}: no error is stated", kernel.name));
         println!("{row}  stated error {:.2} %", 100.0 * stated);
         let off = (dram(&sampled) / dram(&exact) - 1.0).abs();
-        // A standard error, of fewer lines than would make it sure; and one that is never told as less than it is worth saying.
+        // A standard error, from fewer lines than a certain one would need; smaller stated errors count as `LEAST_STATED`.
         if off > 3.0 * stated.max(LEAST_STATED) || stated > MOST_STATED {
             wrong.push(format!("{} is off by {off:.4}, stated {stated:.4}", kernel.name));
         }
@@ -157,8 +157,8 @@ fn what_was_found_as_it_was_before_a_pause_is_stated() {
 
 #[test]
 fn what_only_a_warm_up_saw_is_told_from_it() {
-    /// Goes round 1 MiB; when the first pause is about to end, reads lines from memory for a while, but not for so long
-    /// that a window measures it.
+    /// Goes round 1 MiB; when the first pause is about to end, reads lines from memory for a while, which is too short for a
+    /// window to measure it.
     fn briefly_from_memory(emit: kernels::Emit) {
         let load = |site, address| Access { address, bytes: 8, site, kind: AccessKind::Load };
         for i in 0..32u64 << 20 {
@@ -179,7 +179,7 @@ fn what_only_a_warm_up_saw_is_told_from_it() {
     assert!(seen < 0.9 / 32.0, "all of it was seen: the first pause ends elsewhere ({seen})");
 }
 
-/// Strings so long that the opening is over before the engine is asked to leave anything out.
+/// Strings that are long enough for the opening to end before the sink asks the engine to leave anything out.
 #[test]
 fn what_was_never_collected_in_part_stands_for_the_pause_behind_it() {
     const STRINGS: u64 = 4096;
@@ -224,7 +224,7 @@ fn what_a_program_writes_is_written_back_also_if_it_ends_in_its_first_pause() {
     assert!(sampled.warnings.iter().any(|w| w.code == "memory-opening"), "it ends in another phase");
     for site in [0, 1] {
         let [exact, sampled] = [&exact, &sampled].map(|e| sum(e, |s, _| s == site, |t| t.dram_write));
-        // What L2 holds when the pause begins is not seen leaving it.
+        // The model does not see lines leave L2 that L2 holds when the pause begins.
         assert!((sampled / exact - 1.0).abs() < 0.2, "site {site}: {exact:.4e} exact, {sampled:.4e} sampled");
     }
 }
@@ -272,7 +272,7 @@ fn what_a_pause_drove_out_of_the_last_level_was_written_back() {
     }
 }
 
-/// A set beyond L2 that is written again and again beside a stream that turns the last level over: it never leaves that.
+/// A set beyond L2 that is written again and again beside a stream that replaces the last level's lines: the set never leaves it.
 #[test]
 fn what_is_written_within_a_turnover_stays_in_the_last_level() {
     const HOT_LINES: u64 = 3 << 13;

@@ -24,7 +24,7 @@ fn dram_bytes_are_what_arithmetic_says() {
             let ratio = found / expected;
             println!("{policy:?} {}: {expected:.0} {found:.0} {ratio:.4}", kernel.name);
             let tolerance = if kernel.name.contains("stencil") || kernel.name.contains("matmul") { 0.10 } else { 0.05 };
-            // A victim cache adds L2's ways to its own: it keeps a part of what conflicts.
+            // A victim cache adds L2's ways to its own: it keeps a part of the conflicting lines.
             let conflict = kernel.name.contains("8 KiB") || kernel.name.contains("power-of-two");
             if conflict && policy == LastLevelPolicy::Victim {
                 assert!(ratio > 0.3 && ratio <= 1.05, "{policy:?} {}: {ratio}", kernel.name);
@@ -41,7 +41,7 @@ fn copy_moves_24_bytes_an_element_and_nt_copy_16() {
     let copy = simulate(model(LastLevelPolicy::Victim), kernels::copy);
     assert!((dram(&copy) / n - 24.0).abs() < 0.01, "{}", dram(&copy) / n);
     assert!((total(&copy, |t| t.dram_fill) / n - 8.0).abs() < 0.01);
-    // Fills are the load's and the store's; write-backs are the store's alone.
+    // Fills belong to the load and the store, write-backs to the store alone.
     assert!((sum(&copy, |site, _| site == 0, |t| t.dram_read) / n - 8.0).abs() < 0.01);
     assert_eq!(sum(&copy, |site, _| site == 0, |t| t.dram_write), 0.0);
     assert!((sum(&copy, |site, _| site == 1, |t| t.dram_write) / n - 8.0).abs() < 0.01);
@@ -65,7 +65,7 @@ fn stores(emit: kernels::Emit, lines: u64, rows: u64, parts: u64) {
     }
 }
 
-/// Whole lines in blocks of so many, which are written by one instruction, and by `then` used again.
+/// Whole lines in blocks of `block` lines. One instruction writes a block, and an access of kind `then` uses it again.
 fn blocks_used_again(emit: kernels::Emit, lines: u64, block: u64, then: AccessKind) {
     for i in (0..lines / block).map(|i| i * block) {
         for (kind, site) in [(AccessKind::Store, 0), (then, 1)] {

@@ -1,5 +1,5 @@
-//! Threads that are moved between the versions of their code again and again: what they compute, what is counted, and
-//! which executions are told, must be as if they were never moved.
+//! Threads that the engine moves between the versions of their code again and again: results, counts and reported
+//! executions must be as if it never moved them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -15,7 +15,7 @@ use rprof::tracee::launch::{Program, Streams, spawn_gated};
 
 use crate::end_to_end::{build, functions};
 
-/// What a run told.
+/// Reports of a run.
 #[derive(Default)]
 struct Told {
     /// (accesses, bytes) by instruction, whether it stores, and, of all phases together.
@@ -28,7 +28,7 @@ struct Told {
     ended: HashMap<(u64, Phase), u64>,
 }
 
-/// A sink that wants another phase as often as it is asked, if it is restless.
+/// A sink that, if it is restless, wants another phase at every query.
 struct Sink {
     restless: bool,
     phase: Phase,
@@ -53,7 +53,7 @@ impl Sink {
 
 impl AccessSink for Sink {
     fn record(&mut self, _thread: u32, _process: u32, _batch: &[Access]) {
-        // Buffers are handed over when a thread is moved, too: it is to stay for a while.
+        // A moved thread hands over its buffers, too: it should stay for a while.
         self.records += 1;
         if !self.records.is_multiple_of(3) {
             self.turn();
@@ -130,7 +130,7 @@ fn executions(counted: &Counted, range: &std::ops::Range<u64>) -> BTreeMap<u64, 
     counts
 }
 
-/// Runs in which threads are to have been in every phase.
+/// Runs within which threads must have been in every phase.
 const RUNS: usize = 20;
 
 #[test]
@@ -142,7 +142,7 @@ fn moving_threads_between_versions_changes_neither_results_nor_counts() {
     let ended = |counted: &Counted| libc::WIFEXITED(counted.status).then(|| libc::WEXITSTATUS(counted.status));
     assert_eq!(ended(&steady), native);
     let (mut phases, mut turns, mut from_course) = (BTreeMap::<&str, u64>::new(), 0, 0);
-    // When a thread is moved is chance; that it ran in every phase is not seen in every run.
+    // The moves are random: not every run shows a thread in every phase.
     for _ in 0..RUNS {
         let (restless, told) = run(&program, true);
         assert_eq!(ended(&restless), native);
@@ -158,7 +158,7 @@ fn moving_threads_between_versions_changes_neither_results_nor_counts() {
     panic!("{turns} turns; accesses by phase: {phases:?}, {from_course} told on the way");
 }
 
-/// What is told on the way is what is told in the end, or less. A thread may be seen between two counters of one block.
+/// Amounts reported on the way are at most those reported in the end. A thread may be seen between two counters of one block.
 fn is_a_part(told: &Told) {
     for (key, amount) in &told.course {
         let ended = told.ended.get(key).copied().unwrap_or(0);

@@ -16,15 +16,15 @@ pub struct Program {
     pub name: &'static str,
     /// Succeeds where the program can run.
     pub needs: &'static str,
-    /// Makes what both runs read, in the parent (`..`) of the folders that they run in.
+    /// Makes the input of both runs, in the parent (`..`) of the folders that they run in.
     pub prepare: &'static str,
-    /// What is run; starts with the program's name.
+    /// The command to run; starts with the program's name.
     pub command: &'static str,
     /// Seconds after which a run is given up.
     pub patience_s: u32,
 }
 
-/// What the counted run said beside what the native one did.
+/// Result of the counted run, after it agreed with the native one.
 #[derive(Debug)]
 pub struct Compared {
     /// The profile that was written.
@@ -37,7 +37,7 @@ impl Compared {
         self.profile["run"]["passes"][0]["uncounted_share"].as_f64().unwrap()
     }
 
-    /// Which warnings say that something was not counted, or did not come to its end.
+    /// Warnings of the profile that something was not counted, or did not come to its end.
     pub fn in_part(&self) -> Vec<&str> {
         let warnings = self.profile["run"]["warnings"].as_array().unwrap();
         warnings.iter().filter_map(|w| w["code"].as_str()).filter(|code| IN_PART.contains(code)).collect()
@@ -63,7 +63,7 @@ struct Left {
     files: BTreeMap<PathBuf, Vec<u8>>,
 }
 
-/// A folder with what the program reads, and one for each of its runs.
+/// A folder with the program's input, and one for each of its runs.
 pub struct Workplace {
     folder: tempfile::TempDir,
     program: Program,
@@ -82,7 +82,7 @@ impl Workplace {
         Some(place)
     }
 
-    /// Runs `command` in a folder of its own: (what it left, its messages, seconds).
+    /// Runs `command` in a folder of its own: (its results, its messages, seconds).
     fn run(&self, kind: &str, command: &str) -> (Left, String, f64) {
         let folder = self.folder.path().join(kind);
         fs::create_dir(&folder).unwrap();
@@ -133,7 +133,7 @@ impl Workplace {
         let (found, said, counted_s) = self.run("counted", counted);
         assert_eq!(found.status, expected.status, "{name}: {said}");
         if heard {
-            // Behind what the program wrote comes the report, and nothing else.
+            // Only the report follows the program's own messages.
             let report = said.strip_prefix(&complaints).unwrap_or_default();
             assert!(report.starts_with("rprof: "), "{name}: standard error: found {said:?}, expected {complaints:?}");
         }
@@ -157,7 +157,7 @@ pub fn same(program: Program) -> Option<Compared> {
     Some(compared)
 }
 
-/// As [`same`], for what need not be counted as a whole.
+/// As [`same`], for a program that need not be counted as a whole.
 pub fn same_in_part(program: Program) -> Option<Compared> {
     let place = Workplace::prepare(program)?;
     let counted = format!("exec {} {}", place.counting(), program.command);
@@ -187,7 +187,7 @@ fn collect(base: &Path, folder: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
     }
 }
 
-/// Where two byte strings differ, in words.
+/// The first difference between two byte strings, in words.
 fn first_difference(found: &[u8], expected: &[u8]) -> Option<String> {
     if found == expected {
         return None;

@@ -1,4 +1,4 @@
-//! What must hold of the evidence whichever sampler took it.
+//! Properties that the evidence must have, whichever sampler took it.
 
 use rprof::profile::code::ModuleKind;
 use rprof::profile::evidence::timed::{Sample, TimedEvidence};
@@ -24,7 +24,7 @@ pub fn callers_over_a_frameless_leaf(options: &SampleOptions) {
     assert!(roots.count() as f64 > 0.95 * callers.len() as f64, "main is on the stack");
 }
 
-/// Threads have their own samples, which weigh what the thread used.
+/// Threads have their own samples, whose weights add up to the thread's CPU time.
 pub fn threads_apart(options: &SampleOptions) {
     let fixture = Fixture::compile("threads", &["-O2", "-pthread"]);
     let timed = run(fixture.gated(&["2", "0.4"]), options).unwrap();
@@ -98,7 +98,7 @@ pub fn the_program_outlives_a_killed_sampler(test: &str) {
     assert!(says("done"), "the program ended with its sampler");
 }
 
-/// A descendant that outlives the program does not hold the pass up, runs on, and is told of.
+/// A descendant that outlives the program does not hold the pass up, runs on, and causes a warning.
 pub fn descendants_are_left_running(options: &SampleOptions) {
     let directory = tempfile::tempdir().unwrap();
     let mark = directory.path().join("mark");
@@ -124,7 +124,7 @@ pub fn a_fatal_signal_is_reported(options: &SampleOptions) {
     consistent(&timed.evidence);
 }
 
-/// A program that cannot be executed is told as such.
+/// A program that cannot be executed is reported as such.
 pub fn an_impossible_program_fails(options: &SampleOptions) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("text");

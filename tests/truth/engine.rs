@@ -1,4 +1,4 @@
-//! FLOPs of a program's kernels from what a counting engine counted.
+//! FLOPs of a program's kernels from a counting engine's counts.
 
 use std::ops::Range;
 use std::path::Path;

@@ -14,7 +14,7 @@ pub enum Link {
     Dynamic,
 }
 
-/// A program of `fixtures/truth/` and what its header says.
+/// A program of `fixtures/truth/` and the contents of its header.
 pub struct Truth {
     pub name: String,
     pub needs: Vec<String>,
@@ -75,7 +75,7 @@ impl Truth {
         program
     }
 
-    /// What `threads` threads do.
+    /// Expected figures with `threads` threads.
     pub fn expected(&self, threads: u32) -> Figures {
         self.expect.iter().map(|(name, value)| (name.clone(), value * u64::from(threads))).collect()
     }

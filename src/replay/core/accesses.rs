@@ -1,4 +1,4 @@
-//! Loads, stores and string instructions: when they issue, what they wait for, and values that pass memory.
+//! Loads, stores and string instructions: their issue, their waits, and values that pass through memory.
 
 use crate::isa::facts::AccessKind;
 use crate::profile::account::Cause;
@@ -52,13 +52,13 @@ impl Core<'_> {
         last
     }
 
-    /// A load of what a store before it wrote, if that is not in L1 yet.
+    /// Forwards the data of an earlier store to a load, if the data is not in L1 yet.
     fn forward(&mut self, op: &Op, access: &BurstAccess, issue: u32, l1: u32, now: Ready, node: &mut Node) {
         let Some(found) = self.stores.meet(access.access.address, access.access.bytes, issue) else { return };
         let cut = self.change.no_forwarding;
         let (time, from) = match found {
             Match::Whole(store) | Match::Part(store) if self.is_cut(store.iteration) => (issue + l1, node.from),
-            // In a register the value is handed on as soon as it is there.
+            // In a register the value would be usable as soon as it is computed.
             Match::Whole(store) | Match::Part(store) if cut => {
                 if store.data > now.time {
                     (store.data, store.node)

@@ -1,4 +1,4 @@
-//! Bandwidth between two levels: how much of it is taken in which stretch of time.
+//! Bandwidth between two levels: the part that is taken in each stretch of time.
 
 use crate::replay::parameters::Banks;
 
@@ -26,7 +26,7 @@ impl Bandwidth {
         self.full = 0..0;
     }
 
-    /// When a transfer of `cost` (cycles × 16) that is asked for at `time` begins.
+    /// Cycle at which a transfer of `cost` (cycles × 16), requested at `time`, begins.
     pub(super) fn transfer(&mut self, time: u32, cost: u32) -> u32 {
         const CAPACITY: u32 = 16 << STRETCH_BITS;
         let wanted = time >> STRETCH_BITS;
@@ -41,7 +41,7 @@ impl Bandwidth {
                 *entry = (stretch, 0);
             }
             if entry.1 < CAPACITY || tries > STRETCHES {
-                // What does not fit runs over into the next stretch.
+                // The part that does not fit runs over into the next stretch.
                 let before = entry.1;
                 let over = (before + cost).saturating_sub(CAPACITY);
                 entry.1 = (before + cost).min(CAPACITY);
@@ -75,7 +75,7 @@ impl Bandwidth {
     }
 }
 
-/// What delivers the lines of a level: all of it together, and each of its banks.
+/// Bandwidth of a level: that of the whole level, and that of each bank.
 #[derive(Debug, Clone)]
 pub(super) struct Channel {
     all: Bandwidth,
@@ -108,8 +108,8 @@ impl Channel {
         }
     }
 
-    /// When the transfer of line number `line` that is asked for at `time` begins; it takes all of the channel for `cost`, or for what
-    /// lines take.
+    /// Cycle at which a transfer of line number `line`, requested at `time`, begins. It takes the whole channel for `cost`, or else for the
+    /// usual cost of a line.
     pub(super) fn transfer(&mut self, line: u64, time: u32, writes: bool, cost: Option<u32>) -> u32 {
         self.used = true;
         let begins = self.all.transfer(time, cost.unwrap_or(self.line[usize::from(writes)]));

@@ -57,7 +57,7 @@ impl Core<'_> {
         self.choose(ops, choice);
     }
 
-    /// Behind instruction `n` of a block whose instructions are `ops`: whether the code ends there that became a choice.
+    /// Ends the current choice if its code ends behind instruction `n` of the block with the instructions `ops`.
     #[inline]
     pub(super) fn behind(&mut self, ops: &[Op], n: usize) {
         if let Some(choice) = self.choice.filter(|choice| choice.hammock.instructions as usize == n + 1) {
@@ -66,7 +66,7 @@ impl Core<'_> {
         }
     }
 
-    /// What the code of a choice wrote is there when the condition is, too.
+    /// Makes the registers that the code of a choice wrote wait for its condition, too.
     fn choose(&mut self, ops: &[Op], choice: Choice) {
         let time = choice.condition.time + 1;
         let node = self.push(Node::plain(time, choice.condition.node, Cause::Chain));

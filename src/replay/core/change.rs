@@ -2,7 +2,7 @@
 
 use crate::profile::account::{Changes, WhatIf};
 
-/// What is different from the core as it is.
+/// Differences from the core as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Change {
     pub perfect_prediction: bool,

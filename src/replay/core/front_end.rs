@@ -1,4 +1,4 @@
-//! Fetch: how soon instructions are there to be dispatched.
+//! Fetch: the earliest times at which instructions can be dispatched.
 
 use crate::replay::op::{Block, Op, kind};
 use crate::replay::parameters::CoreParameters;
@@ -13,11 +13,11 @@ const TARGET_WAYS: usize = 4;
 /// Fetch of one thread.
 #[derive(Debug, Clone)]
 pub(super) struct FrontEnd {
-    /// Sixteenths of a cycle at which the next instruction is there.
+    /// Time of the next instruction, in sixteenths of a cycle.
     time: u32,
     /// Parts of a cycle for each slot of the present block.
     per_slot: u32,
-    /// When the last taken branches were fetched.
+    /// Time at which the last taken branches were fetched.
     last_taken: u32,
     /// Taken branches whose targets the first level of the branch target buffer holds.
     targets: Sets,
@@ -63,7 +63,7 @@ impl FrontEnd {
         self.per_slot = (PART * PART / rate.max(1)).max(1);
     }
 
-    /// The cycle in which the next instruction is there, given what was dispatched last at `dispatched`.
+    /// The cycle in which the next instruction is ready for dispatch, if the last dispatch was at `dispatched`.
     #[inline]
     pub(super) fn fetch(&mut self, core: &CoreParameters, op: &Op, dispatched: u32) -> u32 {
         // It runs ahead no farther than its queue.

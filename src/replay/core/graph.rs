@@ -1,20 +1,20 @@
-//! The graph of what waited for what, and the walk back over its last-arriving edges.
+//! The dependence graph of a burst's events, and the walk back over its last-arriving edges.
 
 use crate::profile::account::Cause;
 
-/// An event of an instruction: dispatch, the arrival of what it loads, its result, its retirement.
+/// An event of an instruction: dispatch, the arrival of its loaded data, its result, its retirement.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Node {
     /// Cycle.
     pub time: u32,
     /// The node whose event this one waited for last.
     pub from: u32,
-    /// Of the time since `from`: waiting for a port, translation, the level of the line, its bandwidth.
+    /// Parts of the time since `from`: waiting for a port, translation, the level of the line, its bandwidth.
     pub port: u16,
     pub translation: u16,
     pub level: u32,
     pub bandwidth: u32,
-    /// What the rest of the time is, and what each of these parts is.
+    /// Causes of the rest of the time and of each of these parts.
     pub cause: Cause4,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Graph {
     pub nodes: Vec<Node>,
 }
 
-/// A stretch of the path from one event to what it waited for last, of one cause.
+/// A stretch of the path from one event to the last event that it waited for. It has one cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stretch {
     /// Cycles.
@@ -68,7 +68,7 @@ pub(super) fn walk(graph: &Graph, last: u32, start: u32, path: &mut Vec<Stretch>
             return;
         }
         let before = &graph.nodes[node.from as usize];
-        // What lies before `start` is left out; of the edge across it the part behind.
+        // The walk ignores the time before `start`; an edge across `start` counts from there on.
         let mut left = node.time.saturating_sub(before.time.max(start));
         let mut give = |amount: u32, cause: u8| {
             let cycles = amount.min(left);
@@ -91,7 +91,7 @@ pub(super) fn walk(graph: &Graph, last: u32, start: u32, path: &mut Vec<Stretch>
     }
 }
 
-/// The wait for a branch that was mispredicted counts as part of the misprediction, but for what lies beyond L2.
+/// The wait for a mispredicted branch counts as part of the misprediction, except for the time beyond L2.
 fn under_misprediction(cause: u8) -> u8 {
     const KEPT: [u8; 6] = [
         index(Cause::Base),

@@ -1,4 +1,4 @@
-//! Loops whose narrow operations are done in the widest vectors.
+//! Loops with their narrow operations moved to the widest vectors.
 
 use crate::isa::facts::AccessKind;
 use crate::profile::evidence::bursts::{Burst, BurstAccess, Found};
@@ -18,7 +18,7 @@ pub(super) fn widest(core: &CoreParameters) -> usize {
 }
 
 impl Core<'_> {
-    /// Brings the lines that an iteration misses which another one does the work of.
+    /// Brings the lines that an iteration misses if another iteration does its work.
     pub(super) fn touch(&mut self, ops: &[Op], accesses: &[BurstAccess], number: u32) {
         for (n, access) in accesses.iter().enumerate().filter(|(_, access)| access.found != Found::L1) {
             let Some(op) = ops.iter().find(|op| op.offset == access.access.offset) else { continue };
@@ -34,8 +34,8 @@ impl Core<'_> {
         }
     }
 
-    /// By block: of how many executions in a row one would do, if narrow arithmetic of its loop were done in the widest vectors: by the
-    /// widest operations in floating point, or by the smallest elements that a loop of integers accesses.
+    /// By block: number of consecutive executions that one would replace if the loop's narrow arithmetic used the widest vectors. In
+    /// floating point the widest operations decide it, in a loop of integers the smallest elements that it accesses.
     pub(super) fn lanes(&self, burst: &Burst) -> Vec<u32> {
         let bits = self.core.vector_bits;
         let program = &self.code.program;

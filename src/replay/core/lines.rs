@@ -7,7 +7,7 @@ const BITS: u32 = 13;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Line {
     line: u64,
-    /// Cycle in which it was asked for.
+    /// Cycle of the request.
     pub asked: u32,
     /// Cycle in which its data can be used.
     pub arrives: u32,

@@ -1,4 +1,4 @@
-//! What lies behind the load and store ports: latency, outstanding misses, bandwidth, prefetchers, translation.
+//! The memory behind the load and store ports: latency, outstanding misses, bandwidth, prefetchers, translation.
 
 use crate::profile::account::Cause;
 use crate::profile::evidence::bursts::{BurstAccess, Found, Translation};
@@ -20,7 +20,7 @@ const PAGE_LINES: u64 = 64;
 const STRIDE_AHEAD: usize = 8;
 const LONGEST_STRIDE: u64 = 2048;
 
-/// When an access has its data, and what it waited for. The parts of the wait lie behind the latency of L1.
+/// Time at which an access has its data, and the parts of its wait. They come on top of the latency of L1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Arrival {
     /// Cycles from issue on.
@@ -204,8 +204,8 @@ impl<'a> Memory<'a> {
         arrives
     }
 
-    /// Where the line of the `number`th access of the burst is found, which the burst did not find in L1. A line that follows others has
-    /// not been used before.
+    /// The level that holds the line of the burst's `number`th access, which missed L1 in the burst. A line that follows others has not
+    /// been used before.
     fn level(&self, access: &BurstAccess, site: u32, number: u32) -> Level {
         let random = self.draw(number);
         let line = access.access.address >> LINE_BITS;
@@ -236,7 +236,7 @@ impl<'a> Memory<'a> {
         (arrives, queued)
     }
 
-    /// `cost`: cycles × 16 of bandwidth, if not what lines of a stream take.
+    /// `cost`: cycles × 16 of bandwidth, if they differ from those of a stream's line.
     fn beyond_l2(&mut self, (level, line): (Level, u64), time: u32, writes: bool, cost: Option<u32>) -> (u32, u32) {
         let buffer = earliest(&self.l2_misses);
         let start = time.max(self.l2_misses[buffer]);
@@ -260,12 +260,12 @@ impl<'a> Memory<'a> {
         (in_l1, queued.max(begins - into_l1))
     }
 
-    /// When a line was asked for that was known long before `time`: into L2, and into L1.
+    /// Request times, into L2 and into L1, of a line that was known long before `time`.
     fn long_ago(&self, time: u32) -> (u32, u32) {
         (time.saturating_sub(self.core.dram + 200), time.saturating_sub(self.core.l2))
     }
 
-    /// When a prefetcher asked for the line: into L2, and into L1. `None` if none saw it coming.
+    /// Times at which a prefetcher asked for the line, into L2 and into L1. `None` if no prefetcher foresaw it.
     fn foreseen(&self, line: u64, (site, generation): (u32, u32)) -> Option<(u32, u32)> {
         let stride = &self.strides[site as usize];
         let step = stride.stride.unsigned_abs();
@@ -293,7 +293,7 @@ impl<'a> Memory<'a> {
         let mut into_l2 = near;
         let mut into_l1 = near;
         for n in 2..=STREAM_AHEAD {
-            // Two lines of a run tell that it is one.
+            // Two lines are enough to recognise a run.
             let Some(asked) = in_run(n).filter(|_| in_run(n + 1).is_some()) else { break };
             into_l2 = into_l2.min(asked);
             if n <= STREAM_AHEAD_L1 {
@@ -340,7 +340,7 @@ impl<'a> Memory<'a> {
                 let cycles = if far { self.core.far_walk } else { self.core.walk };
                 let walker = earliest(&self.walks);
                 let start = time.max(self.walks[walker]);
-                // `tlb.walks` was measured with entries in the caches; farther ones were never seen to keep walkers as long as they take.
+                // `tlb.walks` was measured with entries in the caches. Farther entries never kept a walker busy for their whole latency.
                 self.walks[walker] = start + self.core.walk;
                 start + cycles - time
             }

@@ -6,9 +6,9 @@
 //!                                                     loads, stores: memory, stores
 //! ```
 //!
-//! Each event is a node that remembers what it waited for last; the walk back from the last retirement gives every cycle one cause
-//! (Fields, Bodík, Hill, Focusing processor policies via critical-path prediction, 2001). It belongs to the instruction that retires next
-//! (`retirement`).
+//! Each event is a node that remembers the last event that it waited for. The walk back from the last retirement gives every cycle one
+//! cause (Fields, Bodík, Hill, Focusing processor policies via critical-path prediction, 2001). The cycle belongs to the instruction that
+//! retires next (`retirement`).
 
 mod accesses;
 mod bandwidth;
@@ -51,13 +51,13 @@ use window::{Queue, Scheduler};
 const TO_ISSUE: u32 = 1;
 /// Cycles that a string instruction takes beside its bytes; assumed.
 const STRING_START: u32 = 15;
-/// When the first instruction of a burst is there: nodes before it would have negative times.
+/// Cycle of a burst's first instruction: nodes before it would otherwise have negative times.
 const START: u32 = 16;
 
 /// Cycles by cause, in the order of [`Cause::ALL`].
 pub type Cycles = [f32; Cause::ALL.len()];
 
-/// What one burst took.
+/// Cycles of one replayed burst by instruction.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Outcome {
     /// Instructions behind the lead-in, by number: executions, mispredictions, cycles.
@@ -79,10 +79,10 @@ impl Outcome {
 /// A register's value.
 #[derive(Debug, Clone, Copy, Default)]
 struct Register {
-    /// When it can be used, and the node that makes it.
+    /// Time at which it can be used, and the node that makes it.
     time: u32,
     node: u32,
-    /// What made it, for bypasses.
+    /// Bypass index of the operation that made it.
     bypass: u8,
     /// Counts its writes.
     version: u32,
@@ -128,7 +128,7 @@ pub struct Core<'a> {
     dispatched: (u32, u32, u32),
     retired: (u32, u32, u32),
     committed: (u32, u32, u32),
-    /// The node of a mispredicted branch whose successors have not been dispatched yet, and when they can be.
+    /// The node of a mispredicted branch with successors not dispatched yet, and the earliest time of their dispatch.
     refilling: Option<(u32, u32)>,
     /// The code that is executed next, if its branch became a choice.
     choice: Option<Choice>,
@@ -136,7 +136,7 @@ pub struct Core<'a> {
     result: Ready,
     /// Backward branches so far.
     iteration: u32,
-    /// Whether the present block is of a loop whose operations are done in the widest vectors.
+    /// Whether the present block belongs to a loop with its operations moved to the widest vectors.
     widened: bool,
     /// Changes with each operation, to spread the parts of a cycle.
     dither: u16,
@@ -408,7 +408,7 @@ impl<'a> Core<'a> {
         ready
     }
 
-    /// Returns the result, the issue (when, and what it waited for), and what the result is for bypasses.
+    /// Returns the result, the issue (its time and the node that it waited for), and the bypass index of the result.
     fn compute(&mut self, op: &Op, loaded: Option<Ready>, now: Ready) -> (Ready, Ready, u8) {
         if op.is(kind::CLEARS) {
             return (now, now, 0);
@@ -457,7 +457,7 @@ impl<'a> Core<'a> {
         if self.change.fused && op.is(kind::FUSED_PRODUCT) { 0 } else { u32::from(op.slots) }
     }
 
-    /// What it costs to compute it; `None`: nothing.
+    /// Cost of the computation; `None` if it costs nothing.
     fn form(&self, op: &Op) -> Option<&'a FormCost> {
         let fused = |bits| self.change.fused && op.is(bits);
         if op.form == NO_FORM || fused(kind::FUSED_PRODUCT) {

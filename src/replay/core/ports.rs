@@ -16,7 +16,7 @@ pub(super) struct Ports {
     /// The first cycle that can still be taken.
     floor: u32,
     used: [u32; 32],
-    /// When the operations that are bound to a port issue.
+    /// Issue times of the operations that are bound to a port.
     bound: Vec<BinaryHeap<Reverse<u32>>>,
     hints: [Hint; HINTS],
 }

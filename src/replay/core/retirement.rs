@@ -1,5 +1,5 @@
-//! Whose the cycles are: each belongs to the instruction that retires next, as a sampling profiler sees it, and is of the cause that
-//! the path of last-arriving edges has at that time.
+//! Cycles by instruction and cause: each belongs to the instruction that retires next, as a sampling profiler sees it. Its cause is that
+//! of the path of last-arriving edges at that time.
 //!
 //! ```text
 //!  time          ├───────────────┬──┬──┬─────────┤

@@ -15,12 +15,12 @@ const PARTS: usize = 16;
 pub(super) struct Store {
     pub address: u64,
     pub bytes: u32,
-    /// When its data can be forwarded, and the node that says so.
+    /// Time at which its data can be forwarded, and the node of that event.
     pub data: u32,
     pub node: u32,
-    /// When it is in L1.
+    /// Time at which it is in L1.
     pub commits: u32,
-    /// Its memory operand as written, and which values its registers had.
+    /// Its memory operand as written, and the versions of its registers.
     pub expression: u32,
     pub versions: [u32; 2],
     pub renaming: Renaming,
@@ -28,12 +28,12 @@ pub(super) struct Store {
     pub iteration: u32,
 }
 
-/// What a load finds.
+/// Match of a load with the stores before it.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Match {
-    /// All its bytes are those of this store.
+    /// This store wrote all bytes of the load.
     Whole(Store),
-    /// Some are: it waits until the stores that it reads from are in L1. Of these the one whose data are there last.
+    /// It wrote only some: the load waits until the stores that it reads from are in L1. Of these, this one has its data last.
     Part(Store),
 }
 

@@ -1,4 +1,4 @@
-//! Loops whose cycles can be told beforehand.
+//! Loops whose cycles are known beforehand.
 
 use iced_x86::{
     Code, Encoder, Instruction, MemoryOperand,
@@ -50,7 +50,7 @@ struct Loop {
     instructions: u32,
 }
 
-/// What the `n`th iteration accesses: (instruction, address, kind, found).
+/// An access of the `n`th iteration: (instruction, address, kind, found).
 type Access = (usize, u64, AccessKind, Found);
 
 impl Loop {
@@ -193,7 +193,7 @@ fn a_misprediction_costs_the_refill() {
     let right = Loop::new(&body, 1000, none).cycles(&core, None);
     let missed = Loop::with_branches(&body, 1000, none, wrong);
     let cost = (missed.cycles(&core, None) - right) * f64::from(every);
-    // The ceiling is 20, of which the chain of its kernel hides what lies before the branch.
+    // The ceiling is 20; its kernel's chain hides the part before the branch.
     assert!((17.0..23.0).contains(&cost), "{cost}");
     assert!(missed.share(&core, Cause::Mispredict) > 0.5);
     near(missed.cycles(&core, Some(WhatIf::PerfectPrediction)), right, 0.01);
@@ -308,7 +308,7 @@ fn a_word_waits_for_both_stores_that_it_is_put_together_from() {
         access.access.bytes = if access.access.kind == AccessKind::Store { 4 } else { 8 };
     }
     let core = CoreParameters { merged_forward: 19, ..core() };
-    // The second store has its data at once; the first one hands on what the load before it brought.
+    // The second store has its data at once; the first one stores the value of the load before it.
     near(evidence.cycles(&core, None), 19.0, 0.06);
 }
 

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 /// A buffer whose entries are given back in the order in which they were taken.
 #[derive(Debug, Clone)]
 pub(super) struct Queue {
-    /// When each of the last `entries` was given back, and the node that did it.
+    /// For each of the last `entries`, the time of its release and the node that released it.
     given_back: Vec<(u32, u32)>,
     next: usize,
 }
@@ -16,13 +16,13 @@ impl Queue {
         Queue { given_back: vec![(0, 0); entries.max(1) as usize], next: 0 }
     }
 
-    /// When there is room for one more entry, and the node that made it.
+    /// Time at which there is room for one more entry, and the node that made it.
     #[inline]
     pub(super) fn room(&self) -> (u32, u32) {
         self.given_back[self.next]
     }
 
-    /// When the `n`th entry from now on can be taken; n less than the buffer's size.
+    /// Time at which the `n`th entry from now on can be taken, and the node that releases it; n less than the buffer's size.
     #[inline]
     pub(super) fn room_for(&self, n: usize) -> (u32, u32) {
         let at = self.next + n - 1;
@@ -53,7 +53,7 @@ impl Scheduler {
         Scheduler { waiting: BinaryHeap::with_capacity(entries as usize + 1), entries: entries.max(1) as usize }
     }
 
-    /// When there is room for one more entry from `time` on, and the node that the operation waited for that makes it.
+    /// Time from `time` on at which an operation leaves room for one more entry, and the node that this operation waited for.
     #[inline]
     pub(super) fn room(&mut self, time: u32) -> Option<(u32, u32)> {
         while self.waiting.len() >= self.entries {
@@ -66,7 +66,7 @@ impl Scheduler {
         None
     }
 
-    /// Takes an entry until `issue`; it waits for `node`. What issues at once takes none.
+    /// Takes an entry until `issue`; it waits for `node`. An instruction that issues at once takes none.
     #[inline]
     pub(super) fn take(&mut self, dispatch: u32, issue: u32, node: u32) {
         if issue > dispatch + 2 {

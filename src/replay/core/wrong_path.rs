@@ -1,8 +1,8 @@
 //! Loads behind a mispredicted branch that are issued before it is resolved.
 //!
-//! Until then the core executes the wrong side of the branch, and what stands behind the point where both sides meet. Loads there whose
-//! addresses do not depend on either side are those that the right path executes later: it finds their lines on the way. Without them
-//! independent look-ups in memory with a branch in between would be serialised.
+//! Until then the core executes the wrong side of the branch, and then the code behind the point where both sides meet. The right path
+//! executes the loads of that code again. If their addresses do not depend on either side, it finds their lines on the way. Without these
+//! loads the model would serialise independent memory look-ups with a branch in between.
 
 use crate::profile::evidence::bursts::{Burst, Found, Prediction};
 use crate::replay::op::{NO_FORM, NONE, kind};

@@ -16,24 +16,24 @@ pub const VECTOR_DIVIDER: u32 = 1 << 27;
 /// Latencies are kept in sixteenths of a cycle: some are means of two.
 pub const PER_CYCLE: u16 = 16;
 
-/// What an operation of a form costs.
+/// Cost of an operation of a form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FormCost {
     /// Cycles × [`PER_CYCLE`] from issue to the result.
     pub latency: u16,
     /// Ports that can do it, one bit each.
     pub ports: u32,
-    /// Cycles × [`PER_CYCLE`] for which it keeps the divider busy; 0 for what is pipelined.
+    /// Cycles × [`PER_CYCLE`] for which it keeps the divider busy; 0 if it is pipelined.
     pub occupies: u16,
-    /// What it is for [`Bypass`].
+    /// Its index in [`Bypass`].
     pub bypass: u8,
 }
 
 /// Operations whose results reach some consumers sooner than others.
 pub const BYPASSES: usize = 4;
 
-/// `extra[producer][consumer]`: cycles × [`PER_CYCLE`] on top of the producer's latency. 0 stands for everything that is not measured,
-/// 1 for additions, 2 multiplications, 3 FMA.
+/// `extra[producer][consumer]`: cycles × [`PER_CYCLE`] on top of the producer's latency. Index 0 is for everything that is not measured,
+/// 1 for additions, 2 for multiplications, 3 for FMA.
 pub type Bypass = [[i16; BYPASSES]; BYPASSES];
 
 pub(super) fn ticks(cycles: f64) -> u16 {
@@ -98,7 +98,7 @@ fn cost(source: &Source, kind: Kind, width: Width) -> FormCost {
     }
 }
 
-/// The measured ports of a form; what is told at 256 bits holds for narrower vectors.
+/// The measured ports of a form; a measurement at 256 bits also holds for narrower vectors.
 fn ports(source: &Source, kind: Kind, width: Width) -> Option<u32> {
     let (_, name, has_width, _, _) = Kind::ALL[kind as usize];
     let at = |suffix: &str| source.count(&format!("form.{name}{suffix}.ports"));
@@ -198,8 +198,8 @@ fn older_rate(source: &Source, kind: Kind, width: Width) -> Option<f64> {
     }
 }
 
-/// What `lat.dp.a.after.b.scalar` of different operations says. A chain that alternates tells only the sum of both ways; the share of
-/// the operation that is quicker to itself than to others is what the other one's own latency leaves.
+/// Extra latencies by `lat.dp.a.after.b.scalar` of two different operations. A chain that alternates between them measures only the sum of
+/// both directions. The excess over both own latencies goes to the direction from the quicker operation to the slower one.
 pub(super) fn bypass(source: &Source) -> Bypass {
     let names = ["", "add", "mul", "fma"];
     let mut extra = [[0; BYPASSES]; BYPASSES];

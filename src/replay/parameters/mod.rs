@@ -53,7 +53,7 @@ pub struct CoreParameters {
     pub l2: u32,
     pub l3: u32,
     pub dram: u32,
-    /// From the data of a store to a load of it, by a vector register of one lane.
+    /// Cycles from the data of a store to a load of it, by a vector register of one lane.
     pub forward: u32,
     /// By a general register, whose operand ([`Renaming`](super::op::Renaming)) is plain and written the same way; with another base;
     /// has four bytes; is computed with at once; is never renamed.
@@ -65,7 +65,7 @@ pub struct CoreParameters {
     /// The same for vectors of 128, 256, 512 bits; and of two stores to one load of both.
     pub wide_forward: [u32; 3],
     pub merged_forward: u32,
-    /// From a branch's execution to the dispatch of the right instructions; of a jump with a computed target.
+    /// Cycles from a branch's execution to the dispatch of the right instructions; the same for a jump with a computed target.
     pub refill: u32,
     pub indirect_refill: u32,
     /// Lines that L1 can wait for, and L2.
@@ -75,7 +75,7 @@ pub struct CoreParameters {
     pub l2_line: [u32; 2],
     pub l3_line: [u32; 2],
     pub dram_line: [u32; 2],
-    /// The same of lines from memory that no prefetcher foresees, by pages: huge ones, small ones whose translation is not kept.
+    /// The same for lines from memory that no prefetcher foresees, by pages: huge ones, small ones without a kept translation.
     pub dram_random: [u32; 2],
     /// Banks that lines of L2 and of L3 fall to in turn, a power of two, and cycles × 16 that one of them takes for a line.
     pub l2_banks: Banks,
@@ -105,14 +105,14 @@ pub struct CoreParameters {
 /// Parts of a cache that lines fall to in turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Banks {
-    /// How many, a power of two; 1: the cache is one.
+    /// Number of banks, a power of two; 1: the cache has no banks.
     pub count: u32,
     /// Cycles × 16 that one of them takes for a line.
     pub line: u32,
 }
 
 impl CoreParameters {
-    /// The core of `machine` while `threads` threads run, and what had to be assumed, in words.
+    /// The core of `machine` while `threads` threads run, and the assumptions behind it, in words.
     pub fn new(machine: &Machine, threads: u32) -> (CoreParameters, Vec<String>) {
         let source = Source::new(machine);
         let parameters = read(&source, threads);
@@ -143,7 +143,7 @@ fn read(source: &Source, threads: u32) -> CoreParameters {
     let integer_window = count("window.int", 97.0);
     let vector_window = count("window.vector", f64::from(integer_window));
     let forward = forward(source);
-    // Half a cycle of it is what the chain's moves cost where renaming hands values on.
+    // Half a cycle of it is the cost of the chain's moves where renaming hands values on.
     let renamed = |id: &str| source.or(id, source.cycles(id), f64::from(forward)).floor() as u32;
     let refill = source.or("mispredict", source.cycles("mispredict"), 18.0);
     CoreParameters {
@@ -183,7 +183,7 @@ fn read(source: &Source, threads: u32) -> CoreParameters {
             source.cycles(&id).map_or(forward, whole)
         }),
         merged_forward: whole(source.or("forward.wide", source.cycles("forward.wide"), 14.0)),
-        // In the kernel of the ceiling the branch itself and the step from dispatch to issue are in it.
+        // The ceiling's kernel includes the branch itself and the step from dispatch to issue.
         refill: whole(refill - 2.0),
         // In its kernel a comparison and a conditional move lie before the jump.
         indirect_refill: whole(source.cycles("mispredict.indirect").map_or(refill - 2.0, |cycles| cycles - 4.0)),
@@ -224,7 +224,7 @@ fn lines(source: &Source, level: &str, threads: u32, otherwise: f64) -> [u32; 2]
     [64.0 / read, 128.0 / write].map(|cycles| (cycles * 16.0).round().clamp(1.0, 65_535.0) as u32)
 }
 
-/// A cache whose banks were not looked for has one that takes no time.
+/// A cache whose banks were not measured has one bank that takes no time.
 fn banks(source: &Source, level: &str) -> Banks {
     let count =
         source.count(&format!("banks.{level}")).map_or(1, |count| (count.round().max(1.0) as u32).next_power_of_two());
@@ -248,7 +248,7 @@ fn ports(source: &Source, access: &str, first: u32, assumed: f64) -> [u32; 5] {
     })
 }
 
-/// A pair of a call and its return are two taken branches; what they take beyond that.
+/// Cycles × 16 that a call or a return costs beyond a taken branch; a pair is two taken branches.
 fn call_bubble(source: &Source) -> u32 {
     source.rate("form.call.rate").map_or(0, |pairs| ((1.0 / pairs - 2.0).max(0.0) / 2.0 * 16.0).round() as u32)
 }
@@ -269,7 +269,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::profile::machine::Ceiling;
 
-    /// A core of which only these ceilings are known, at 1 GHz.
+    /// A core with only these ceilings, at 1 GHz.
     pub(crate) fn machine(ceilings: &[(&str, f64, &str)]) -> Machine {
         let at = |&(id, value, unit): &(&str, f64, &str)| {
             let scale = match unit {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::profile::Machine;
 use crate::profile::machine::Ceiling;
 
-/// Reads ceilings of one thread in cycles, and notes what had to be assumed.
+/// Reads ceilings of one thread in cycles, and notes the assumptions that it has to make.
 pub(super) struct Source<'a> {
     machine: &'a Machine,
     assumed: RefCell<BTreeSet<String>>,

@@ -1,11 +1,11 @@
-//! Where a burst's accesses found their lines and pages.
+//! Places in which a burst's accesses found their lines and pages.
 
 use crate::profile::evidence::bursts::{Found, TracedAccess, Translation};
 use crate::profile::machine::Cache;
 
 use crate::replay::sets::{Keys, Sets};
 
-/// Pages are taken to be small; which of them are huge is for the memory model to say.
+/// Assumes small pages; the memory model decides which of them are huge.
 const PAGE_BITS: u32 = 12;
 const LINE_BITS: u32 = 6;
 /// Entries and ways of the translation buffers; assumed, they differ little between cores of the last ten years.
@@ -14,7 +14,7 @@ const SECOND_TLB: (usize, usize) = (2048, 16);
 /// Caches where the machine's are not known.
 const ASSUMED_L1: (usize, usize) = (32 << 10, 8);
 const ASSUMED_L2: (usize, usize) = (1 << 20, 16);
-/// Lines of one access that are looked at; the rest of a longer string is met the same way.
+/// Lines of one access that the caches look up; the rest of a longer string counts the same way.
 const LONGEST: u64 = 64;
 
 /// Caches and translation buffers of one thread, emptied for each burst.
@@ -49,7 +49,7 @@ impl Caches {
         }
     }
 
-    /// Forgets everything: what was before the last pause is stale.
+    /// Forgets everything: contents from before the last pause are stale.
     pub(super) fn empty(&mut self) {
         self.generation += 1;
         self.used.clear();

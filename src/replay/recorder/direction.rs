@@ -3,8 +3,8 @@
 
 use super::history::{History, TABLES};
 
-/// Entries of each tagged table by `predictor.outcomes`, as a power of two: of outcomes of one branch that repeat without a rule, this
-/// predictor learns half where 16 times as many repeat as a table has entries.
+/// Entries of each tagged table by `predictor.outcomes`, as a power of two. If the outcomes of one branch repeat without a rule, this
+/// predictor learns half of them when 16 times as many repeat as a table has entries.
 fn entry_bits(outcomes: f64) -> u32 {
     (outcomes / 16.0).log2().round().clamp(7.0, 13.0) as u32
 }
@@ -46,7 +46,7 @@ pub(super) struct Directions {
 }
 
 impl Directions {
-    /// One that learns so many outcomes (`predictor.outcomes`).
+    /// A predictor that learns this number of outcomes (`predictor.outcomes`).
     pub(super) fn new(outcomes: f64) -> Directions {
         let entry_bits = entry_bits(outcomes);
         Directions {

@@ -3,7 +3,7 @@
 /// Lengths, in branches, over which the history is hashed: geometric (Seznec and Michaud, A case for (partially) tagged geometric
 /// history length branch prediction, 2006).
 pub(super) const LENGTHS: [usize; TABLES] = [4, 9, 18, 36, 72, 144, 288, 576];
-/// How many lengths there are.
+/// Number of lengths.
 pub(super) const TABLES: usize = 8;
 
 /// Branches that are remembered: more than the longest length, a power of two.
@@ -18,7 +18,7 @@ pub(super) struct History {
     items: Box<[u64; REMEMBERED]>,
     next: usize,
     hashes: [u64; TABLES],
-    /// FACTOR^length: what an item has grown to when it leaves the hash.
+    /// FACTOR^length: the factor of an item when it leaves the hash.
     leaving: [u64; TABLES],
 }
 

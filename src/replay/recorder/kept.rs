@@ -1,4 +1,4 @@
-//! Which bursts are kept: as many as there is room for, spread evenly over the run.
+//! The choice of bursts to keep: as many as there is room for, spread evenly over the run.
 
 use std::mem::size_of;
 

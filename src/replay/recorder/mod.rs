@@ -1,4 +1,4 @@
-//! Recording bursts: warms up a branch predictor and caches, then keeps a stretch with what they make of it.
+//! Recording bursts: warms up a branch predictor and caches, then keeps a stretch with their predictions and hits.
 //!
 //! ```text
 //!  entries ─▶ predictor (state kept from burst to burst) ─┐
@@ -29,7 +29,7 @@ pub const WARM_UP: u32 = 60_000;
 pub const MEASURED: u32 = 20_000;
 /// Instructions of the measured part that only fill the pipeline.
 pub const LEAD_IN: u32 = 4_000;
-/// Outcomes that are learnt where the machine's `predictor.outcomes` is missing: that of an Intel core of 2024.
+/// Outcomes that the predictor learns if the machine's `predictor.outcomes` is missing: the value of an Intel core of 2024.
 const OUTCOMES: f64 = 8192.0;
 /// Fewer instructions than this behind the lead-in are not worth keeping.
 const LEAST: u32 = 4_000;
@@ -37,7 +37,7 @@ const LEAST: u32 = 4_000;
 /// Keeps bursts for the core model.
 pub struct Recorder {
     caches: Vec<Cache>,
-    /// Of one branch that the predictor learns.
+    /// Outcomes of one branch that the predictor learns.
     outcomes: f64,
     blocks: Vec<TracedBlock>,
     shapes: Vec<Shape>,
@@ -46,7 +46,7 @@ pub struct Recorder {
     warm_up: u32,
 }
 
-/// What recording needs of a block.
+/// Properties of a block that recording needs.
 #[derive(Debug, Clone, Copy, Default)]
 struct Shape {
     start: u64,

@@ -1,4 +1,4 @@
-//! What a core would have predicted of each branch.
+//! Whether a core would have predicted each branch.
 
 use iced_x86::{FlowControl, Instruction};
 
@@ -27,7 +27,7 @@ pub(super) enum Ending {
 }
 
 impl Ending {
-    /// How a block ends whose last instruction is `last`.
+    /// The end of a block with the last instruction `last`.
     pub(super) fn of(last: &Instruction) -> Ending {
         match last.flow_control() {
             FlowControl::ConditionalBranch => Ending::Conditional,
@@ -49,7 +49,7 @@ pub(super) struct Predictor {
 }
 
 impl Predictor {
-    /// `outcomes`: what [`Directions`] learn.
+    /// `outcomes`: number of outcomes that [`Directions`] learn.
     pub(super) fn new(outcomes: f64) -> Predictor {
         Predictor { history: History::new(), directions: Directions::new(outcomes), targets: Targets::new() }
     }

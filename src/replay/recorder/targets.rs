@@ -2,7 +2,7 @@
 
 use super::history::History;
 
-/// Which of the history's lengths the tables use; the first table uses none: the last target.
+/// Lengths of the history that the tables use; the first table uses none: the last target.
 const LENGTHS: [Option<usize>; 4] = [None, Some(1), Some(3), Some(5)];
 /// Entries of a table, as a power of two.
 const ENTRY_BITS: u32 = 10;

@@ -1,4 +1,4 @@
-//! Multiplications whose product one addition of the same block takes and nobody else: both could be one fused operation.
+//! Multiplications whose product only one addition of the same block uses: both could be one fused operation.
 
 use crate::replay::form::{Form, Kind};
 use crate::replay::op::{NO_FORM, NONE, Op, kind};

@@ -1,4 +1,4 @@
-//! x86-64: blocks of a burst → what the core model executes.
+//! x86-64: blocks of a burst → operations of the core model.
 
 mod decode;
 mod fusing;

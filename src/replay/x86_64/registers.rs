@@ -1,4 +1,4 @@
-//! What an instruction reads and writes, in registers of the core model.
+//! Registers that an instruction reads and writes, as the core model numbers them.
 
 use iced_x86::{Instruction, InstructionInfo, Mnemonic, OpAccess, OpKind, Register, RflagsBits};
 
@@ -16,7 +16,7 @@ impl Uses {
     const NOTHING: Uses = Uses { address: [NONE; 2], data: [NONE; 5], writes: [NONE; 4] };
 }
 
-/// The uses of `instruction`; `clears` if its result does not depend on what it reads. `top` is the place of ST(0).
+/// The uses of `instruction`; `clears` if its result does not depend on its inputs. `top` is the place of ST(0).
 pub(super) fn uses(instruction: &Instruction, info: &InstructionInfo, clears: bool, top: i32) -> Uses {
     let mut uses = Uses::NOTHING;
     let by_stack_engine = moves_stack_pointer(instruction);
@@ -24,7 +24,7 @@ pub(super) fn uses(instruction: &Instruction, info: &InstructionInfo, clears: bo
         let Some(register) = number(used.register(), top) else { continue };
         let explicit = operand(instruction, info, used.register(), is_read);
         if register == 4 && by_stack_engine && !explicit {
-            // Renaming follows the stack pointer; only its last explicit change is waited for.
+            // Renaming follows the stack pointer; instructions wait only for its last explicit change.
             if is_read(used.access()) {
                 add(&mut uses.address, register);
             }

@@ -6,10 +6,10 @@ use crate::isa::facts::{InstructionClass, InstructionFacts};
 use crate::isa::operation::{FpOp, Precision, Width};
 use crate::replay::form::{Form, Kind};
 
-/// What an instruction needs of the execution ports besides its loads and stores.
+/// Work of an instruction on the execution ports besides its loads and stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Work {
-    /// `None` for plain loads and stores, and for what renaming does.
+    /// `None` for plain loads and stores, and for instructions that renaming handles.
     pub form: Option<Form>,
     /// Micro-operations of that form, one after the other on the same ports; the last one's result counts.
     pub uops: u8,
