@@ -1,10 +1,10 @@
-//! The kernel interface of a translated program: signals, system calls, executable memory.
+//! The program and Linux: signals, system calls, executable memory, marker calls, a fresh program image.
 
 pub mod allocations;
 pub mod crash;
 pub mod dispositions;
-pub mod inject;
 pub mod marks;
+pub mod prepare_image;
 pub mod rlimit_as;
 pub mod signals;
 pub mod syscall_emit;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::layout;
-use crate::instrument::translator::kernel::inject;
+use crate::instrument::translator::kernel::prepare_image;
 use crate::instrument::translator::kernel::text_ranges::Treatment;
 use crate::instrument::translator::relayout::hot_code::Placing;
 use crate::instrument::translator::sampling::access_buffer::enter;
@@ -94,7 +94,7 @@ impl Run {
         let polling = self.is_polling();
         let process = self.processes.get_mut(&space).ok_or(RunError::Gone)?;
         let old = process.image.clone();
-        let (image, stopped, signals) = inject::renew(process, stopped)?;
+        let (image, stopped, signals) = prepare_image::renew(process, stopped)?;
         let mut code = image.0;
         code.has_sink = self.drain.is_some();
         code.placing = Placing::new(self.looks.settings);

@@ -273,7 +273,7 @@ impl Run {
             let gadget = space.arenas.first().map(|a| a.stubs.gadget);
             (gadget.ok_or_else(|| RunError::Unsupported("it has no text".into()))?, space.tables_at())
         };
-        let (arena, stopped, signals) = crate::instrument::translator::kernel::inject::add_arena(
+        let (arena, stopped, signals) = crate::instrument::translator::kernel::prepare_image::add_arena(
             process.pid,
             stopped,
             &process.memory,

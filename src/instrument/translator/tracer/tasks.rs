@@ -9,7 +9,7 @@ use nix::unistd::{Pid, getegid, geteuid};
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::version::Version;
 use crate::instrument::translator::kernel::dispositions::Dispositions;
-use crate::instrument::translator::kernel::inject::{self, Prepared};
+use crate::instrument::translator::kernel::prepare_image::{self, Prepared};
 use crate::instrument::translator::kernel::text_ranges::Treatment;
 use crate::instrument::translator::relayout::hot_code::Placing;
 use crate::instrument::translator::sampling::access_buffer::{AccessBuffer, enter};
@@ -55,7 +55,10 @@ fn obstacle(pid: Pid, cs: u64) -> Option<&'static str> {
 
 /// The memory of a new process that is undumpable, as `parent` was when it made it: it is dumpable while rprof opens it. Returns
 /// the memory, the process, and the signals that arrived for it meanwhile.
-fn open_undumpable(parent: &Process, stopped: Stopped) -> Result<(Memory, (Stopped, inject::Deferred)), RunError> {
+fn open_undumpable(
+    parent: &Process,
+    stopped: Stopped,
+) -> Result<(Memory, (Stopped, prepare_image::Deferred)), RunError> {
     let child = stopped.tid();
     let gadget = parent.image.space.borrow().arenas.first().map(|a| a.stubs.gadget).ok_or(RunError::Gone)?;
     // Nothing is written: the instruction is there, in the memory of both.
@@ -209,7 +212,7 @@ impl Run {
             return self.not_followed(stopped, why);
         }
         let limit = self.open_address_space(tid);
-        let (mut image, stopped) = match inject::prepare(tid, stopped)? {
+        let (mut image, stopped) = match prepare_image::prepare(tid, stopped)? {
             Prepared::Image(image, stopped) => (image, stopped),
             Prepared::NoRoom(error, stopped) if tid != self.first => {
                 let why = match error {
