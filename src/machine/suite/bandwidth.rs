@@ -51,7 +51,9 @@ pub fn levels(lab: &mut Lab) -> Result<(), MachineError> {
         {
             continue;
         }
-        let streams: Vec<String> = dram_streams("").into_iter().chain(NAMES_AND_PREFETCH.map(String::from)).collect();
+        let prefetched = "dram.prefetch".to_owned();
+        let streams: Vec<String> =
+            dram_streams("").into_iter().chain(names_of_read(threads)).chain([prefetched]).collect();
         if !lab.wants_family_on(Pages::Huge, &streams, threads) {
             near_alone(lab, threads)?;
             continue;
@@ -132,8 +134,7 @@ pub fn probe(lab: &Lab, threads: usize, largest: u64) -> Result<Option<Rate>, Ma
 
 /// Records the DRAM ceilings as missing.
 fn no_far_buffer(lab: &mut Lab, threads: usize) {
-    let names_of_read = ["dram.noprefetch".into(), format!("dram.cores.{threads}")];
-    for id in dram_streams("").into_iter().chain(names_of_read) {
+    for id in dram_streams("").into_iter().chain(names_of_read(threads)) {
         no_buffer(lab, Label::new(id, "byte/s", threads));
     }
     let prefetch = Label::new("dram.prefetch", "byte/s", threads);
@@ -307,8 +308,10 @@ fn work(
     Ok(Some((if windows > 1 { work.through(apart) } else { work }, elements)))
 }
 
-/// Other names of reading, and reading with software prefetches.
-const NAMES_AND_PREFETCH: [&str; 3] = ["dram.cores.", "dram.noprefetch", "dram.prefetch"];
+/// Other names of `dram.read`: without software prefetches, and by the number of cores that generate traffic.
+fn names_of_read(threads: usize) -> [String; 2] {
+    ["dram.noprefetch".into(), format!("dram.cores.{threads}")]
+}
 
 /// Kinds with stores that go past the caches.
 const NON_TEMPORAL: [Stream; 3] = [Stream::Copy, Stream::Triad, Stream::Write];
@@ -382,12 +385,11 @@ fn non_temporal(lab: &mut Lab, arena: &Arena, kinds: &[Stream], suffix: &str) ->
 fn extras(lab: &mut Lab, arena: &Arena) -> Result<(), MachineError> {
     let threads = arena.threads;
     non_temporal(lab, arena, &NON_TEMPORAL, "")?;
-    if let Some(read) = lab.found("dram.read", threads).cloned() {
-        lab.alias("dram.noprefetch", &read);
-        lab.alias(&format!("dram.cores.{threads}"), &read);
-    } else {
-        for id in ["dram.noprefetch".to_owned(), format!("dram.cores.{threads}")] {
-            no_buffer(lab, Label::new(id, "byte/s", threads));
+    let read = lab.found("dram.read", threads).cloned();
+    for id in names_of_read(threads) {
+        match &read {
+            Some(read) => lab.alias(&id, read),
+            None => no_buffer(lab, Label::new(id, "byte/s", threads)),
         }
     }
     prefetch(lab, arena)

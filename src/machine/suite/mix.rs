@@ -36,7 +36,7 @@ pub fn measure(lab: &mut Lab) -> Result<(), MachineError> {
             }
         }
     }
-    if lab.effort == Effort::Full && lab.is_first_of_all() { curve(lab) } else { Ok(()) }
+    Ok(())
 }
 
 /// `dp.fraction.{2,4,8,16}`: the peak that remains with one FP instruction in k (A.1.4), with the best filler: `min(peak, mix / k × FLOPs
@@ -99,7 +99,10 @@ fn fastest(lab: &Lab) -> Vec<(Opcode, Width)> {
 }
 
 /// Sweep `flops-per-element.dp`: 1 … 256 FLOPs on each element of an array in L1.
-fn curve(lab: &mut Lab) -> Result<(), MachineError> {
+pub fn curve(lab: &mut Lab) -> Result<(), MachineError> {
+    if lab.effort == Effort::Quick || !lab.measures_all() {
+        return Ok(());
+    }
     let width = lab.features.widest();
     let bytes = lab.topology.cache(1).map_or(32 << 10, |c| c.size) / 2;
     for threads in lab.ends() {

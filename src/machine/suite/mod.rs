@@ -20,7 +20,7 @@ mod subset;
 
 use super::error::MachineError;
 use super::progress::Progress;
-use lab::{Effort, Lab};
+use lab::Lab;
 
 /// A group of ceilings that are measured together.
 struct Group {
@@ -49,7 +49,7 @@ const fn group(name: &'static str, when: When, measure: fn(&mut Lab) -> Result<(
 }
 
 /// The groups, in order. Later ones may look up the values that earlier ones recorded.
-const GROUPS: [Group; 18] = [
+const GROUPS: [Group; 19] = [
     group("arithmetic by operation and width", When::First, pipes::throughput),
     group("ladder of in-core ceilings", When::First, ladder::measure),
     group("instruction mixes", When::First, mix::measure),
@@ -64,6 +64,7 @@ const GROUPS: [Group; 18] = [
     group("page faults and mispredicted branches", When::Each, costs::measure),
     group("streams on small pages", When::Each, bandwidth::on_small_pages),
     group("parameters of the core", When::Once, core::measure),
+    group("FLOPs on each element", When::Once, mix::curve),
     group("working sets", When::Once, bandwidth::sweeps),
     group("chains side by side", When::Once, latency::saturation),
     group("reach of the TLB", When::Once, reach::measure),
@@ -79,11 +80,10 @@ const MOST_ROUNDS: usize = 12;
 /// Errors that stop a measurement: a refused mapping, a thread that died. Kernels that this host merely lacks are recorded as null with a
 /// reason.
 pub fn measure_all(lab: &mut Lab, progress: &mut dyn Progress) -> Result<(), MachineError> {
-    // A quick measurement has no time for a second round of everything.
-    if lab.effort == Effort::Quick {
-        in_round(lab, progress, 0, &|when| when == When::First)?;
+    let first = lab.first_round();
+    for round in 0..first {
+        in_round(lab, progress, round, &|when| when == When::First)?;
     }
-    let first = usize::from(lab.effort == Effort::Quick);
     in_round(lab, progress, first, &|_| true)?;
     plateau::doubts_of(lab).into_iter().for_each(|w| progress.warn(w));
     repeat(lab, progress, first + 1)
@@ -124,14 +124,10 @@ fn in_round(
         // Only a measurement of everything is announced.
         let done = if lab.measures_all() { done } else { done + 1 };
         progress.group(&format!("{}, round {}", group.name, round + 1), done, GROUPS.len());
-        measure(lab, group)?;
+        lab.set_essential(matches!(group.when, When::First | When::Essential));
+        (group.measure)(lab)?;
     }
     Ok(())
-}
-
-fn measure(lab: &mut Lab, group: &Group) -> Result<(), MachineError> {
-    lab.set_essential(matches!(group.when, When::First | When::Essential));
-    (group.measure)(lab)
 }
 
 #[cfg(test)]
@@ -141,6 +137,7 @@ mod tests {
     use crate::machine::host::features::Features;
     use crate::machine::host::topology::{Cpu, Identity, Topology};
     use crate::machine::progress::Quiet;
+    use crate::machine::suite::lab::Effort;
     use crate::profile::machine::{Cache, Ceiling, Missing, Quality};
     use std::time::Duration;
 

@@ -27,7 +27,7 @@ impl Lab {
     /// counts, since a chain through the divider sometimes runs in step for a while, which no loop can count on.
     pub fn chain(&mut self, name: String, rate: &Rate) -> Chain {
         let round = Round { rate: rate.typical, ..Round::of(rate, self.shares_cores()) };
-        match self.note(&CeilingId::from(name), 1, round) {
+        match self.rounds.note(&CeilingId::from(name), 1, round) {
             Some(found) => {
                 let cycles = found.clock_hz / found.rate;
                 let off = found.spread.max(RESOLUTION) * cycles;

@@ -190,7 +190,8 @@ impl Lab {
 
     /// Whether there is time for one more round, assuming the duration of this one. The first round of all measures more than others.
     pub fn has_time_for_a_round(&self) -> bool {
-        if self.is_first_of_all() { !self.out_of_time() } else { self.schedule.has_time(self.elapsed()) }
+        let is_first_of_all = self.round() == self.first_round() && self.measures_all();
+        if is_first_of_all { !self.out_of_time() } else { self.schedule.has_time(self.elapsed()) }
     }
 
     /// The number of this round, from 0 on.
@@ -198,9 +199,9 @@ impl Lab {
         self.schedule.round
     }
 
-    /// Whether this is the first round over everything, in which one-time measurements take place.
-    pub fn is_first_of_all(&self) -> bool {
-        self.schedule.round == self.schedule.first && self.measures_all()
+    /// The number of the first round over everything: a quick measurement has no time for two, so one over the core alone comes before it.
+    pub fn first_round(&self) -> usize {
+        self.schedule.first
     }
 
     /// Restricts the measurement to `keys`, within `budget` from now on; the recorded values of the other ceilings stay.

@@ -2,10 +2,10 @@
 
 use super::{Effort, Lab, Label};
 use crate::machine::estimate::class::Class;
-use crate::machine::estimate::rounds::{Estimate, Round};
+use crate::machine::estimate::rounds::Round;
 use crate::machine::harness::timing::Rate;
 use crate::profile::clock;
-use crate::profile::machine::{Ceiling, CeilingId, How, Missing, Quality};
+use crate::profile::machine::{Ceiling, How, Missing, Quality};
 
 impl Lab {
     /// Adds one round to a rate and records the estimate of all its rounds.
@@ -19,7 +19,8 @@ impl Lab {
     }
 
     fn measured(&mut self, label: Label, rate: &Rate, value: impl Fn(f64) -> f64) {
-        let Some(estimate) = self.note(&label.id, label.threads, Round::of(rate, self.shares_cores())) else {
+        let round = Round::of(rate, self.shares_cores());
+        let Some(estimate) = self.rounds.note(&label.id, label.threads, round) else {
             return self.too_late(label);
         };
         let ceiling = Ceiling {
@@ -32,11 +33,6 @@ impl Lab {
             ..blank(label)
         };
         self.replace(ceiling);
-    }
-
-    /// Adds `round` to the rounds of `id` and returns the estimate of all.
-    pub(super) fn note(&mut self, id: &CeilingId, threads: usize, round: Round) -> Option<Estimate> {
-        self.rounds.note(id, threads, round)
     }
 
     /// Records `value`, computed from `source`, and inherits the conditions of that.

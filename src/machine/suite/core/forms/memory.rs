@@ -24,11 +24,7 @@ const RING: i64 = 7;
 pub(super) fn forms(features: Features) -> Vec<Form> {
     let mut forms = Vec::new();
     for width in super::vector::WIDTHS {
-        let there = match width {
-            Width::W512 => features.avx512f,
-            Width::W256 => features.avx,
-            _ => true,
-        };
+        let there = features.widths().contains(&width);
         if there {
             forms.extend([load(width, features), store(width)]);
         } else {

@@ -11,11 +11,7 @@ use crate::machine::suite::core::emission::{Body, Vectors, general};
 pub(super) fn forms(features: Features) -> Vec<Form> {
     let mut forms = Vec::new();
     for width in super::vector::WIDTHS {
-        let there = match width {
-            Width::W512 => features.avx512f,
-            Width::W256 => features.avx,
-            _ => true,
-        };
+        let there = features.widths().contains(&width);
         for name in ["cvt", "cvtint"] {
             let name_of_width = format!("{name}.{}", suffix(width));
             forms.push(match there {
