@@ -149,6 +149,7 @@ pub fn join(
         samples,
         functions: outcome.functions,
         regions: marked.map(|m| m.regions).unwrap_or_default(),
+        devices: None,
     }
 }
 

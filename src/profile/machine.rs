@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 pub use super::ceiling::{Ceiling, CeilingId, How, Missing, ON_SMALL_PAGES, Quality};
 use super::core_to_core::CoreToCore;
+use super::gpu::Gpu;
 
 /// A host.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -29,6 +30,9 @@ pub struct Machine {
     /// Where its CPUs were while `ceilings` were measured; `None` where there is one CPU, or where that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core_to_core: Option<CoreToCore>,
+    /// GPUs that the program may use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<Gpu>,
 }
 
 /// A measured curve.

@@ -16,9 +16,11 @@ pub mod confidence;
 pub mod core_to_core;
 pub mod counters;
 pub mod data;
+pub mod device;
 pub mod evidence;
 pub mod flops;
 pub mod function;
+pub mod gpu;
 pub mod machine;
 pub mod names;
 pub mod pages;
@@ -65,6 +67,9 @@ pub struct Profile {
     /// The program and the regions that it marks; empty if it marks nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub regions: Vec<region::Region>,
+    /// What GPUs did; `None` where the program used none or where nothing is known of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub devices: Option<device::Devices>,
 }
 
 /// A frame of a call stack.

@@ -369,6 +369,7 @@ mod tests {
             samples: vec![],
             functions: vec![function],
             regions: vec![],
+            devices: None,
         }
     }
 

@@ -54,6 +54,7 @@ mod tests {
             samples,
             functions: vec![of(1, 1.0, 0.5), of(2, 1.5, 0.0)],
             regions: vec![],
+            devices: None,
         };
         assert_eq!(super::of(&profile(vec![])), None, "nobody looked");
         let used = super::of(&profile(vec![sample(2.99), sample(1.0)])).expect("sampled");

@@ -264,5 +264,5 @@ fn assemble(lab: Lab, topology: &Topology, features: Features) -> Result<Machine
         _ => 128,
     });
     let (cpu, caches) = (topology.cpu.clone(), topology.caches.clone());
-    Ok(Machine { cpu, cores, ceilings, sweeps, caches, vector_bits, huge_pages, core_to_core })
+    Ok(Machine { cpu, cores, ceilings, sweeps, caches, vector_bits, huge_pages, core_to_core, gpus: Vec::new() })
 }

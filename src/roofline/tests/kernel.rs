@@ -224,5 +224,6 @@ pub fn profile(functions: Vec<Function>, machine: Machine) -> Profile {
         samples: vec![],
         functions,
         regions: vec![],
+        devices: None,
     }
 }

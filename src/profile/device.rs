@@ -1,0 +1,265 @@
+//! What the GPUs did in a run: kernels, copies, waiting.
+//!
+//! Times are of the timed pass, from the GPU's own records. Counts are of a counted run of its own, where that is permitted.
+
+use serde::{Deserialize, Serialize};
+
+use super::run::Warning;
+
+/// All that GPUs did in a run.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Devices {
+    /// One entry for each GPU that the program used.
+    pub devices: Vec<Device>,
+    /// Kernels by descending time.
+    pub kernels: Vec<Kernel>,
+    /// Copies and fills by descending time, one entry for each direction and pair of kinds of memory.
+    pub copies: Vec<Copies>,
+    /// What the host waited for.
+    pub waits: Vec<Wait>,
+    /// What limits these figures.
+    pub warnings: Vec<Warning>,
+    /// Why there are no counts, if there are none.
+    pub uncounted: Option<Uncounted>,
+}
+
+/// One GPU in a run. All times are seconds.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Device {
+    /// Its number as the driver counts.
+    pub index: u32,
+    /// From the start of the first record to the end of the last.
+    pub span_s: f64,
+    /// At least one kernel ran.
+    pub kernels_s: f64,
+    /// A copy or fill ran and no kernel.
+    pub copies_s: f64,
+    /// Nothing ran.
+    pub idle: Idle,
+}
+
+/// Time within the span in which nothing ran on the GPU, by what the host did meanwhile. Seconds.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Idle {
+    /// Gaps below 20 µs: the next launch came late (launch-bound).
+    pub launch_s: f64,
+    /// Longer gaps in which no thread waited for the GPU: the host did other work.
+    pub host_s: f64,
+    /// Longer gaps in which a thread waited for the GPU: it returned from waiting late, or the driver was busy.
+    pub waiting_s: f64,
+    /// Loading of modules and functions by the driver, in any of these.
+    pub loading_s: f64,
+}
+
+impl Idle {
+    /// All of it.
+    pub fn total_s(&self) -> f64 {
+        self.launch_s + self.host_s + self.waiting_s
+    }
+}
+
+/// One kernel function in one launch shape's family: all launches of a name on a device.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Kernel {
+    /// Device number.
+    pub device: u32,
+    /// Demangled name.
+    pub name: String,
+    /// The name in its module.
+    pub symbol: String,
+    /// Launches, those out of graphs too.
+    pub launches: u64,
+    /// Those that were nodes of CUDA graphs.
+    pub graph_launches: u64,
+    /// Seconds of all launches; overlapping launches count each.
+    pub seconds: f64,
+    /// Seconds of the shortest launch.
+    pub shortest_s: f64,
+    /// Seconds of the longest launch.
+    pub longest_s: f64,
+    /// Shapes in which it was launched, by descending time; at most 16.
+    pub shapes: Vec<Shape>,
+    /// Counts; `None` where it was not counted.
+    pub counts: Option<Counts>,
+    /// The model's verdict; `None` until the model ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub analysis: Option<Analysis>,
+}
+
+/// A launch shape of a kernel.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Shape {
+    /// Blocks in x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y, z.
+    pub block: [u32; 3],
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Bytes of static and dynamic shared memory of a block.
+    pub shared: u32,
+    /// Bytes of local memory of a thread (spills, arrays).
+    pub local: u32,
+    /// Launches.
+    pub launches: u64,
+    /// Their seconds.
+    pub seconds: f64,
+    /// Share of a multiprocessor's resident threads that it can fill, 0 to 1; `None` where the device is not known.
+    pub occupancy: Option<f64>,
+    /// Waves of blocks over all multiprocessors, for instance 1.2; `None` where the device is not known.
+    pub waves: Option<f64>,
+}
+
+/// Counted work of the counted launches of a kernel; `launches` of them stand for all. A `None` was not counted.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Counts {
+    /// Counted launches.
+    pub launches: u64,
+    /// Their seconds in the timed pass, by shape.
+    pub seconds: f64,
+    /// FLOPs of double precision, outside the tensor cores.
+    pub fp64: Option<f64>,
+    /// FLOPs of single precision, outside the tensor cores.
+    pub fp32: Option<f64>,
+    /// FLOPs of half precision and bfloat16, outside the tensor cores.
+    pub fp16: Option<f64>,
+    /// Operations of the tensor cores, by type of the operands.
+    pub tensor: Vec<TensorWork>,
+    /// Bytes read from DRAM.
+    pub dram_read: Option<f64>,
+    /// Bytes written to DRAM.
+    pub dram_write: Option<f64>,
+    /// Bytes that L2 served to the multiprocessors: a lower bound of what these received.
+    pub l2: Option<f64>,
+    /// Bytes between multiprocessor and L1; `None` for code that copies past it (TMA).
+    pub l1: Option<f64>,
+    /// Bytes of shared memory, at 128 a wavefront.
+    pub shared: Option<f64>,
+    /// Warp instructions.
+    pub instructions: Option<f64>,
+}
+
+/// Work of the tensor cores.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct TensorWork {
+    /// Type of the operands: `bf16 f16 tf32 fp64 fp8 int8`.
+    pub operand: String,
+    /// Multiplications and additions.
+    pub operations: f64,
+}
+
+/// Copies in one direction between two kinds of memory.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Copies {
+    /// Device number.
+    pub device: u32,
+    /// From where to where.
+    pub direction: Direction,
+    /// Kind of memory that is read; [`MemoryKind::Unknown`] for fills.
+    pub from: MemoryKind,
+    /// Kind of memory that is written.
+    pub to: MemoryKind,
+    /// How many.
+    pub count: u64,
+    /// Bytes of all.
+    pub bytes: u64,
+    /// Seconds of all.
+    pub seconds: f64,
+}
+
+/// Direction of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// To the GPU.
+    HostToDevice,
+    /// From the GPU.
+    DeviceToHost,
+    /// Within a GPU.
+    DeviceToDevice,
+    /// Between two GPUs.
+    PeerToPeer,
+    /// Within the host.
+    HostToHost,
+    /// A fill with a value.
+    Fill,
+    /// None of these.
+    #[default]
+    Other,
+}
+
+/// Kind of memory of a copy's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MemoryKind {
+    /// Ordinary memory of the host.
+    Pageable,
+    /// Page-locked memory of the host.
+    Pinned,
+    /// Memory of the GPU.
+    Device,
+    /// An array of the GPU.
+    Array,
+    /// Unified memory.
+    Managed,
+    /// Not known.
+    #[default]
+    Unknown,
+}
+
+/// Waiting of host threads for the GPU, by what they called.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Wait {
+    /// `event`, `stream-event`, `stream`, `context`.
+    pub on: String,
+    /// Calls.
+    pub count: u64,
+    /// Seconds of all.
+    pub seconds: f64,
+}
+
+/// Why kernels were not counted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Uncounted {
+    /// The reason.
+    pub reason: String,
+    /// What to do.
+    pub fix: String,
+}
+
+/// What the model says of a kernel.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Analysis {
+    /// The class: `gpu-dram-bandwidth gpu-l2-bandwidth gpu-l1-bandwidth gpu-shared-bandwidth gpu-fp32 gpu-fp64 gpu-fp16 gpu-tensor gpu-latency
+    /// gpu-launch unknown`.
+    pub class: String,
+    /// Seconds that each ceiling alone would take for the counted work, scaled to all launches, descending.
+    pub terms: Vec<Term>,
+    /// Share of the time that the largest term explains, 0 to 1; above 1 a ceiling was too low.
+    pub roof_fraction: Option<f64>,
+    /// FLOPs of all launches per second, tensor cores included; `None` without counts.
+    pub flops_per_s: Option<f64>,
+    /// FLOPs per byte of DRAM.
+    pub intensity: Option<f64>,
+    /// What would be saved by removing a cause, in seconds of the GPU, descending.
+    pub savings: Vec<Saving>,
+    /// One sentence each.
+    pub advice: Vec<String>,
+}
+
+/// The time that one ceiling takes.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Term {
+    /// Id of the ceiling.
+    pub ceiling: String,
+    /// Seconds.
+    pub seconds: f64,
+}
+
+/// Time that removing a cause saves.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Saving {
+    /// The cause, a class.
+    pub cause: String,
+    /// Seconds.
+    pub seconds: f64,
+}
