@@ -20,4 +20,7 @@ macro_rules! functions {
     )* };
 }
 
-functions! { dlopen dlsym dlerror read write mmap clock_gettime nanosleep _exit prctl memset memcpy memmove memcmp strlen }
+functions! {
+    dlopen dlsym dlerror read write open close mmap clock_gettime nanosleep _exit prctl getpid getenv __cxa_atexit sched_yield
+    memset memcpy memmove memcmp strlen
+}

@@ -1,0 +1,492 @@
+//! Counting: CUPTI's range profiler, one automatic range for each launch.
+//!
+//! Groups of metrics take turns. A session counts one group: it begins with a launch whose kernel and shape lack that group and ends after
+//! [`BATCH`] launches, or with a launch that has the group already. All metrics of a group are added in one call (one at a time they all
+//! show the first one's value). Launches in a stream that is being captured, launches of graphs and launches in a second context are not
+//! counted, and their numbers go to the log.
+
+use core::ffi::{c_char, c_int, c_void};
+
+use crate::cupti::functions;
+use crate::launches::{Counted, GROUPS, Launch};
+use crate::log::{self, Kind, Step};
+use crate::names;
+use crate::system::{self, Locked};
+
+/// Most launches of a session.
+const BATCH: usize = 64;
+/// Most metrics of a group.
+const METRICS: usize = 32;
+/// Most launches that a process counts.
+const MOST: u32 = 2048;
+/// Longest file of groups.
+const FILE: usize = 16 << 10;
+
+/// Domains and callbacks of CUPTI.
+const DRIVER_API: u32 = 1;
+const RESOURCE: u32 = 3;
+const CONTEXT_DESTROYED: u32 = 2;
+const LAUNCH_KERNEL: [u32; 4] = [307, 442, 477, 478];
+const LAUNCH_KERNEL_EX: [u32; 2] = [652, 653];
+const LAUNCH_GRAPH: [u32; 2] = [514, 515];
+const BEGIN_CAPTURE: [u32; 6] = [495, 496, 539, 540, 720, 721];
+
+/// Values of CUPTI's enumerations.
+const RANGE_PROFILER: u64 = 0;
+const AUTO_RANGE: u64 = 1;
+const KERNEL_REPLAY: u64 = 2;
+const SUPPORTED: u32 = 3;
+
+/// A group of metrics.
+#[derive(Clone, Copy)]
+struct Group {
+    /// Launches of each kernel and shape that are counted; 0: not usable.
+    wanted: u16,
+    names: [*const c_char; METRICS],
+    metrics: usize,
+    host: u64,
+    config: *mut u8,
+    config_size: usize,
+    data: *mut u8,
+    data_size: usize,
+}
+
+const NO_GROUP: Group = Group {
+    wanted: 0,
+    names: [core::ptr::null(); METRICS],
+    metrics: 0,
+    host: 0,
+    config: core::ptr::null_mut(),
+    config_size: 0,
+    data: core::ptr::null_mut(),
+    data_size: 0,
+};
+
+#[derive(PartialEq)]
+enum State {
+    /// Nothing is counted. (First, so that the whole static is zero and takes no room in the file.)
+    Off,
+    /// Nothing was set up yet.
+    New,
+    /// Ready to count in `context`.
+    Ready,
+}
+
+struct Ranges {
+    state: State,
+    groups: [Group; GROUPS],
+    context: *mut c_void,
+    profiler: u64,
+    /// The group of the session under way.
+    session: Option<usize>,
+    batch: [Launch; BATCH],
+    in_batch: usize,
+    counted: Counted,
+    total: u32,
+    captured: u32,
+    elsewhere: u32,
+    graphs: u32,
+    lost: u32,
+    text: [u8; FILE],
+}
+
+static RANGES: Locked<Ranges> = Locked::new(Ranges {
+    state: State::Off,
+    groups: [NO_GROUP; GROUPS],
+    context: core::ptr::null_mut(),
+    profiler: 0,
+    session: None,
+    batch: [Launch { name: 0, shape: [0; 6] }; BATCH],
+    in_batch: 0,
+    counted: Counted::EMPTY,
+    total: 0,
+    captured: 0,
+    elsewhere: 0,
+    graphs: 0,
+    lost: 0,
+    text: [0; FILE],
+});
+
+/// Subscribes to launches; `groups` is the path of the file of groups.
+pub unsafe fn start(groups: *const c_char) {
+    unsafe {
+        let read = RANGES.with(|r| r.read_groups(groups)).unwrap_or(false);
+        log::failed(Step::Groups, 0, u32::from(!read));
+        let (Some(subscribe), Some(enable)) = (functions().subscribe, functions().enable_callback) else {
+            return log::failed(Step::NoFunction, 0, 2);
+        };
+        if functions().range_enable.is_none() || functions().evaluate.is_none() {
+            return log::failed(Step::NoFunction, 0, 3);
+        }
+        let mut subscriber = core::ptr::null_mut();
+        let result = subscribe(&mut subscriber, callback, core::ptr::null_mut());
+        log::failed(Step::Subscribe, 0, result);
+        if result != 0 || !read {
+            return;
+        }
+        RANGES.with(|r| r.state = State::New);
+        let watched = [&LAUNCH_KERNEL[..], &LAUNCH_KERNEL_EX, &LAUNCH_GRAPH, &BEGIN_CAPTURE];
+        for id in watched.into_iter().flatten() {
+            // Versions before 12 do not know all of them.
+            enable(1, subscriber, DRIVER_API, *id);
+        }
+        enable(1, subscriber, RESOURCE, CONTEXT_DESTROYED);
+    }
+}
+
+/// Ends a session under way.
+pub unsafe fn end() {
+    RANGES.with(|r| unsafe {
+        r.stop();
+        if r.state != State::Off {
+            log::record(Kind::Uncounted, &[], &[r.captured, r.elsewhere, r.graphs, r.lost], &[]);
+        }
+        r.state = State::Off;
+    });
+}
+
+/// The parts of `CUpti_CallbackData` that are used.
+#[repr(C)]
+struct Call {
+    site: u32,
+    function: *const c_char,
+    parameters: *const u8,
+    result: *const c_void,
+    symbol: *const c_char,
+    context: *mut c_void,
+}
+
+unsafe extern "C" fn callback(_: *mut c_void, domain: u32, id: u32, data: *const c_void) {
+    unsafe {
+        if domain == RESOURCE {
+            let context = data.cast::<*mut c_void>().read();
+            RANGES.with(|r| {
+                if r.context == context && r.state == State::Ready {
+                    r.stop();
+                    r.context = core::ptr::null_mut();
+                    r.state = State::Off;
+                    log::record(Kind::Uncounted, &[], &[r.captured, r.elsewhere, r.graphs, r.lost], &[]);
+                }
+            });
+            return;
+        }
+        let call = &*data.cast::<Call>();
+        let (entered, left) = (call.site == 0, call.site == 1);
+        if BEGIN_CAPTURE.contains(&id) {
+            if entered {
+                RANGES.with(|r| r.stop());
+            }
+        } else if LAUNCH_GRAPH.contains(&id) {
+            if entered {
+                RANGES.with(|r| {
+                    r.stop();
+                    r.graphs += 1;
+                });
+            }
+        } else if entered {
+            let (launch, stream) = launch(id, call);
+            let captured = is_captured(stream);
+            RANGES.with(|r| if captured { r.captured += 1 } else { r.launched(call.context, launch) });
+        } else if left {
+            RANGES.with(|r| {
+                if r.in_batch == BATCH {
+                    r.stop();
+                }
+            });
+        }
+    }
+}
+
+/// The launch of a call and its stream.
+unsafe fn launch(id: u32, call: &Call) -> (Launch, *mut c_void) {
+    unsafe {
+        let shape = if LAUNCH_KERNEL_EX.contains(&id) {
+            call.parameters.cast::<*const u8>().read()
+        } else {
+            call.parameters.add(8)
+        };
+        let stream = shape.add(if LAUNCH_KERNEL_EX.contains(&id) { 32 } else { 28 });
+        // In `cuLaunchKernel` the stream follows at the next multiple of 8 of the parameters.
+        let stream = if LAUNCH_KERNEL_EX.contains(&id) { stream } else { call.parameters.add(40) };
+        let launch = Launch { name: names::id(call.symbol), shape: shape.cast::<[u32; 6]>().read_unaligned() };
+        (launch, stream.cast::<*mut c_void>().read_unaligned())
+    }
+}
+
+unsafe fn is_captured(stream: *mut c_void) -> bool {
+    let mut status = 0;
+    match functions().capturing {
+        Some(ask) => unsafe { ask(stream, &mut status) != 0 || status != 0 },
+        None => false,
+    }
+}
+
+impl Ranges {
+    unsafe fn launched(&mut self, context: *mut c_void, launch: Launch) {
+        unsafe {
+            if self.state == State::New {
+                self.context = context;
+                self.state = if self.set_up() { State::Ready } else { State::Off };
+            }
+            if self.state != State::Ready {
+                return;
+            }
+            if context != self.context {
+                self.elsewhere += 1;
+                return;
+            }
+            let enough = self.total >= MOST;
+            let groups = self.groups;
+            let Some(counts) = self.counted.of(&launch) else { return };
+            let lacks = |g: &usize| !enough && counts[*g] < groups[*g].wanted;
+            let session = match self.session {
+                Some(g) if lacks(&g) => Some(g),
+                _ => (0..GROUPS).find(lacks),
+            };
+            // A launch that lacks nothing rides along in the session under way: ending it costs more than counting the launch.
+            let session = if session.is_none() && !enough { self.session } else { session };
+            if session != self.session {
+                self.stop();
+                if let Some(g) = session {
+                    self.begin(g);
+                }
+            }
+            if let Some(g) = self.session {
+                if let Some(counts) = self.counted.of(&launch) {
+                    counts[g] = counts[g].saturating_add(1);
+                }
+                self.batch[self.in_batch] = launch;
+                self.in_batch += 1;
+                self.total += 1;
+            }
+        }
+    }
+
+    /// Reads lines of `launches metric metric …`.
+    unsafe fn read_groups(&mut self, path: *const c_char) -> bool {
+        unsafe {
+            let fd = system::open(path, system::READ_ONLY, 0);
+            if fd < 0 {
+                return false;
+            }
+            let mut length = 0;
+            while length < FILE - 1 {
+                match system::read(fd, self.text.as_mut_ptr().add(length), FILE - 1 - length) {
+                    n if n > 0 => length += n as usize,
+                    _ => break,
+                }
+            }
+            system::close(fd);
+            self.text[length] = b'\n';
+            let (mut group, mut start, mut first) = (0, 0, true);
+            for i in 0..=length {
+                let byte = self.text[i];
+                if byte != b' ' && byte != b'\n' {
+                    continue;
+                }
+                let word = start..i;
+                start = i + 1;
+                self.text[i] = 0;
+                if !word.is_empty() && group < GROUPS {
+                    let g = &mut self.groups[group];
+                    if first {
+                        let digits = self.text[word].iter();
+                        g.wanted = digits.fold(0, |n: u16, d| n.saturating_mul(10).saturating_add(u16::from(d.wrapping_sub(b'0'))));
+                        first = false;
+                    } else if g.metrics < METRICS {
+                        g.names[g.metrics] = self.text.as_ptr().add(word.start).cast();
+                        g.metrics += 1;
+                    }
+                }
+                if byte == b'\n' && !first {
+                    group += 1;
+                    first = true;
+                }
+            }
+            group > 0
+        }
+    }
+
+    unsafe fn set_up(&mut self) -> bool {
+        unsafe {
+            let f = functions();
+            if !ok(Step::Initialize, 0, f.initialize, &mut [16, 0]) {
+                return false;
+            }
+            let mut device: c_int = 0;
+            if let Some(ask) = f.context_device {
+                ask(&mut device);
+            }
+            // structSize, pPriv, device and overall level, then architecture, SLI, vGPU, confidential computing, CMP, WSL.
+            let mut levels = [48, 0, device as u32 as u64, 0, 0, 0];
+            if let Some(ask) = f.supported
+                && ask(levels.as_mut_ptr()) == 0
+                && (levels[2] >> 32) as u32 != SUPPORTED
+            {
+                let each = [levels[3] as u32, (levels[3] >> 32) as u32, levels[4] as u32, (levels[4] >> 32) as u32, levels[5] as u32, (levels[5] >> 32) as u32];
+                log::failed(Step::Unsupported, 0, each.iter().fold(1, |n, level| n << 4 | level & 15));
+            }
+            let mut chip = [32, 0, device as u32 as u64, 0];
+            if !ok(Step::Chip, 0, f.chip, &mut chip) {
+                return false;
+            }
+            let name = chip[3] as *const u8;
+            log::record(Kind::Chip, &[], &[], core::slice::from_raw_parts(name, system::strlen(name.cast())));
+            let availability = self.availability();
+            let mut enable = [32, 0, self.context as u64, 0];
+            if !ok(Step::Context, 0, f.range_enable, &mut enable) {
+                return false;
+            }
+            self.profiler = enable[3];
+            for g in 0..GROUPS {
+                if self.groups[g].wanted > 0 && !self.prepare(g, chip[3], availability) {
+                    self.groups[g].wanted = 0;
+                }
+            }
+            self.groups.iter().any(|group| group.wanted > 0)
+        }
+    }
+
+    /// The image that says which counters this process may use, or 0.
+    unsafe fn availability(&self) -> u64 {
+        unsafe {
+            let Some(ask) = functions().availability else { return 0 };
+            let mut parameters = [40, 0, self.context as u64, 0, 0, 0];
+            if ask(parameters.as_mut_ptr()) != 0 {
+                parameters[0] = 41;
+                if ask(parameters.as_mut_ptr()) != 0 {
+                    return 0;
+                }
+            }
+            parameters[4] = system::memory(parameters[3] as usize) as u64;
+            if parameters[4] == 0 || ask(parameters.as_mut_ptr()) != 0 { 0 } else { parameters[4] }
+        }
+    }
+
+    unsafe fn prepare(&mut self, g: usize, chip: u64, availability: u64) -> bool {
+        unsafe {
+            let (f, number) = (functions(), g as u32);
+            let profiler = self.profiler;
+            let group = &mut self.groups[g];
+            for i in 0..group.metrics {
+                let name = group.names[i];
+                log::record(Kind::Group, &[], &[number], core::slice::from_raw_parts(name.cast(), system::strlen(name)));
+            }
+            let mut host = [56, 0, RANGE_PROFILER, chip, availability, 0, 0];
+            if !ok(Step::Metrics, number, f.host, &mut host) {
+                return false;
+            }
+            group.host = host[5];
+            let names = group.names.as_ptr() as u64;
+            // The names are copied to memory that stays: the group itself does, too, but its address must not be taken twice.
+            let kept = system::memory(size_of::<[u64; METRICS]>());
+            if kept.is_null() {
+                return false;
+            }
+            core::ptr::copy_nonoverlapping(names as *const u8, kept, size_of::<[u64; METRICS]>());
+            let (names, metrics) = (kept as u64, group.metrics as u64);
+            if !ok(Step::Metrics, number, f.add_metrics, &mut [40, 0, group.host, names, metrics]) {
+                return false;
+            }
+            let mut size = [32, 0, group.host, 0];
+            if !ok(Step::Metrics, number, f.config_size, &mut size) {
+                return false;
+            }
+            group.config_size = size[3] as usize;
+            group.config = system::memory(group.config_size);
+            if group.config.is_null() || !ok(Step::Metrics, number, f.config, &mut [40, 0, group.host, size[3], group.config as u64]) {
+                return false;
+            }
+            let mut passes = [40, 0, size[3], group.config as u64, 0];
+            if ok(Step::Metrics, number, f.passes, &mut passes) {
+                log::record(Kind::Passes, &[], &[number, passes[4] as u32], &[]);
+            }
+            let mut size = [64, 0, profiler, names, metrics, BATCH as u64, BATCH as u64, 0];
+            if !ok(Step::Image, number, f.data_size, &mut size) {
+                return false;
+            }
+            group.data_size = size[7] as usize;
+            group.data = system::memory(group.data_size);
+            !group.data.is_null()
+        }
+    }
+
+    unsafe fn begin(&mut self, g: usize) {
+        unsafe {
+            let (f, number) = (functions(), g as u32);
+            let group = &self.groups[g];
+            let (config, data) = (group.config as u64, group.data as u64);
+            let (config_size, data_size) = (group.config_size as u64, group.data_size as u64);
+            let mut image = [40, 0, self.profiler, data_size, data];
+            // Size 90: the last field has 16 bits. One level of nesting, which begins at 1.
+            let levels = 1 | 1 << 16;
+            let replay = AUTO_RANGE | KERNEL_REPLAY << 32;
+            let mut settings = [90, 0, self.profiler, config_size, config, data_size, data, replay, BATCH as u64, levels, 0, 0];
+            let started = ok(Step::Image, number, f.data_initialize, &mut image)
+                && ok(Step::Configure, number, f.set_config, &mut settings)
+                && ok(Step::Start, number, f.range_start, &mut [24, 0, self.profiler]);
+            if started {
+                self.session = Some(g);
+            } else {
+                self.groups[g].wanted = 0;
+            }
+            self.in_batch = 0;
+        }
+    }
+
+    unsafe fn stop(&mut self) {
+        unsafe {
+            let Some(g) = self.session.take() else { return };
+            let (f, number) = (functions(), g as u32);
+            let n = core::mem::take(&mut self.in_batch);
+            let profiler = self.profiler;
+            if !ok(Step::Stop, number, f.range_stop, &mut [41, 0, profiler, 0, 0, 0]) {
+                self.groups[g].wanted = 0;
+                return;
+            }
+            let mut decoded = [32, 0, profiler, 0];
+            if !ok(Step::Decode, number, f.decode, &mut decoded) {
+                return;
+            }
+            self.lost += decoded[3] as u32;
+            let group = &self.groups[g];
+            let (data, data_size) = (group.data as u64, group.data_size as u64);
+            let mut info = [40, 0, data, data_size, 0];
+            if !ok(Step::Decode, number, f.data_info, &mut info) {
+                return;
+            }
+            let ranges = (info[4] as usize).min(n);
+            // Fewer ranges than launches: which is whose is not known.
+            if ranges != n {
+                self.lost += n as u32;
+                return log::failed(Step::Decode, number, 0x1000 + info[4] as u32);
+            }
+            for i in 0..ranges {
+                let mut values = [0f64; METRICS];
+                let (names, metrics) = (group.names.as_ptr() as u64, group.metrics as u64);
+                let mut evaluation =
+                    [72, 0, group.host, data, data_size, i as u64, names, metrics, values.as_mut_ptr() as u64];
+                if !ok(Step::Evaluate, number, f.evaluate, &mut evaluation) {
+                    return;
+                }
+                let launch = &self.batch[i];
+                let [a, b, c, d, e, f] = launch.shape;
+                let bytes = core::slice::from_raw_parts(values.as_ptr().cast::<u8>(), group.metrics * 8);
+                log::record(Kind::Range, &[], &[number, launch.name, a, b, c, d, e, f, 0], bytes);
+            }
+            log::flush();
+        }
+    }
+}
+
+/// Calls a function of the profiler with its parameters; the first is their size. Failure goes to the log.
+unsafe fn ok(step: Step, group: u32, function: Option<unsafe extern "C" fn(*mut u64) -> u32>, parameters: &mut [u64]) -> bool {
+    unsafe {
+        let result = match function {
+            Some(call) => call(parameters.as_mut_ptr()),
+            None => 0xffff,
+        };
+        log::failed(step, group, result);
+        result == 0
+    }
+}

@@ -1,0 +1,92 @@
+//! Filling memory before a measurement: numbers for the streams, links for the chase.
+
+use super::span::{Span, addresses, trips};
+use super::stream::LARGE;
+use super::text::{Bounds, Class, Finish, Text, braces};
+use super::{Kernel, Needs, Unit, Work};
+
+/// What a buffer is filled with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fill {
+    Zeros,
+    /// f32 in [1, 2), another one in each place.
+    F32,
+    /// f64 in [1, 2), another one in each place.
+    F64,
+}
+
+/// Writes `count` vectors of 16 bytes at `a`, `iters` times (use 1).
+///
+/// Work: `16 B × count × iters`. Launch: 2 blocks of 1,024 threads an SM.
+pub fn fill(kind: Fill) -> Kernel {
+    let mut text = Text::new();
+    let name = match kind {
+        Fill::Zeros => "fill_zeros",
+        Fill::F32 => "fill_f32",
+        Fill::F64 => "fill_f64",
+    };
+    trips(&mut text, Span::Grid, 1, |text, offsets| {
+        let words = words(text, kind, &offsets[0]);
+        let place = addresses(text, "%ra", offsets).remove(0);
+        text.line(format!("st.global.v4.b32 [{place}], {}", braces(&words)));
+    });
+    let (needs, work) = (Needs::at_least(7, 0), Work::PerElement(16.0));
+    text.finish(Finish { name: name.into(), needs, unit: Unit::Byte, work, bounds: LARGE })
+}
+
+/// The four words of the vector at a byte offset.
+fn words(text: &mut Text, kind: Fill, offset: &str) -> [String; 4] {
+    let state = text.register(Class::B32);
+    text.line(format!("cvt.u32.u64 {state}, {offset}"));
+    text.line(format!("mul.lo.u32 {state}, {state}, 0x9e3779b1"));
+    std::array::from_fn(|place| {
+        let word = text.register(Class::B32);
+        let (kept, set) = match (kind, place % 2) {
+            (Fill::Zeros, _) => (0, 0),
+            (Fill::F32, _) => (0x007f_ffff, 0x3f80_0000_u32),
+            (Fill::F64, 0) => (0xffff_ffff_u32, 0),
+            (Fill::F64, _) => (0x000f_ffff, 0x3ff0_0000),
+        };
+        text.line(format!("mad.lo.u32 {state}, {state}, 1664525, 1013904223"));
+        text.line(format!("and.b32 {word}, {state}, {kept:#x}"));
+        text.line(format!("or.b32 {word}, {word}, {set:#x}"));
+        word
+    })
+}
+
+/// Builds a chain for [`chase`](super::chase) in `a`: `b` holds `count` u64, the byte offsets of the links in the order in
+/// which they shall be met (the host shuffles them). The u64 at each offset becomes the address of the next link, and the
+/// last one that of the first. The chase begins at `a + b[0]`.
+///
+/// Work: `count` links, 8 B each. `iters` is not used. Launch: any grid, 256 threads a block; `count` must not be 0.
+pub fn link() -> Kernel {
+    let mut text = Text::new();
+    let [at, next, count, width] = std::array::from_fn(|_| text.register(Class::B32));
+    let [place, value, generic] = std::array::from_fn(|_| text.register(Class::B64));
+    let more = text.register(Class::Pred);
+    let (top, out) = (text.label(), text.label());
+    text.line(format!("cvt.u32.u64 {count}, %count"));
+    text.line(format!("mul.lo.u32 {width}, %threads, %blocks"));
+    text.line(format!("mov.b32 {at}, %global"));
+    // The chase takes its first address as a generic one: links are generic, too.
+    text.line(format!("cvta.global.u64 {generic}, %ra"));
+    text.line(format!("setp.ge.u32 {more}, {at}, {count}"));
+    text.line(format!("@{more} bra {out}"));
+    text.place(&top);
+    text.line(format!("add.u32 {next}, {at}, 1"));
+    text.line(format!("setp.eq.u32 {more}, {next}, {count}"));
+    text.line(format!("selp.b32 {next}, 0, {next}, {more}"));
+    text.line(format!("mad.wide.u32 {place}, {at}, 8, %rb"));
+    text.line(format!("ld.global.u64 {place}, [{place}]"));
+    text.line(format!("add.u64 {place}, {place}, %ra"));
+    text.line(format!("mad.wide.u32 {value}, {next}, 8, %rb"));
+    text.line(format!("ld.global.u64 {value}, [{value}]"));
+    text.line(format!("add.u64 {value}, {value}, {generic}"));
+    text.line(format!("st.global.u64 [{place}], {value}"));
+    text.line(format!("add.u32 {at}, {at}, {width}"));
+    text.line(format!("setp.lt.u32 {more}, {at}, {count}"));
+    text.line(format!("@{more} bra {top}"));
+    text.place(&out);
+    let (needs, bounds) = (Needs::at_least(7, 0), Bounds::default());
+    text.finish(Finish { name: "link".into(), needs, unit: Unit::Byte, work: Work::PerCount(8.0), bounds })
+}

@@ -1,0 +1,136 @@
+//! `ptxas` and `nvdisasm` for the tests: assembling a kernel, reading registers and spills, finding loops in the machine
+//! code.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::Kernel;
+
+/// The path of a tool from an environment variable; without it says that the test is skipped.
+pub(super) fn tool(variable: &str, test: &str) -> Option<PathBuf> {
+    let path = std::env::var_os(variable).map(PathBuf::from);
+    if path.is_none() {
+        println!("SKIPPED {test}: {variable} is not set");
+    }
+    path
+}
+
+/// An architecture of `ptxas` on which the kernel can be checked, by capability.
+pub(super) fn architecture(kernel: &Kernel, major: u32, minor: u32) -> Option<String> {
+    let suffix = if kernel.needs.exact { "a" } else { "" };
+    kernel.runs_on(major, minor).then(|| format!("sm_{major}{minor}{suffix}"))
+}
+
+/// What `ptxas -v` says of one kernel.
+#[derive(Debug)]
+pub(super) struct Assembled {
+    pub cubin: PathBuf,
+    pub registers: u32,
+    /// Bytes of stack, spill stores, spill loads.
+    pub local: [u32; 3],
+    pub messages: String,
+}
+
+impl Drop for Assembled {
+    fn drop(&mut self) {
+        // A file left behind in the folder for temporary files does no harm.
+        let _ = std::fs::remove_file(&self.cubin);
+    }
+}
+
+/// Assembles a kernel; panics with the messages of `ptxas` when it refuses.
+pub(super) fn assemble(ptxas: &PathBuf, kernel: &Kernel, architecture: &str, test: &str) -> Assembled {
+    let stem = format!("rprof-ptx-{}-{test}-{}-{architecture}", std::process::id(), kernel.name);
+    let [source, cubin] = ["ptx", "cubin"].map(|kind| std::env::temp_dir().join(format!("{stem}.{kind}")));
+    std::fs::write(&source, &kernel.ptx).expect("writing PTX");
+    let output = Command::new(ptxas)
+        .args(["-v", "-arch", architecture])
+        .arg(&source)
+        .arg("-o")
+        .arg(&cubin)
+        .output()
+        .expect("ptxas");
+    std::fs::remove_file(&source).expect("removing PTX");
+    let messages = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{} for {architecture}:\n{messages}", kernel.name);
+    let before =
+        |words: &str| number_before(&messages, words).unwrap_or_else(|| panic!("no '{words}' in:\n{messages}"));
+    let local = ["bytes stack frame", "bytes spill stores", "bytes spill loads"].map(before);
+    let registers = before("registers");
+    Assembled { cubin, registers, local, messages }
+}
+
+/// The number that stands before `words`.
+fn number_before(text: &str, words: &str) -> Option<u32> {
+    text[..text.find(words)?].split_whitespace().next_back()?.parse().ok()
+}
+
+/// Machine code in the order of addresses.
+#[derive(Debug)]
+pub(super) struct Code {
+    /// Instructions with their guards, without address and encoding.
+    pub instructions: Vec<String>,
+    /// From the target of each backward branch to the branch.
+    pub loops: Vec<Range<usize>>,
+}
+
+impl Code {
+    /// Instructions of a loop whose mnemonic begins with one of `stems`.
+    pub fn within(&self, range: &Range<usize>, stems: &[&str]) -> usize {
+        self.instructions[range.clone()].iter().filter(|line| begins(line, stems)).count()
+    }
+
+    /// The most of them in a loop that contains no other loop.
+    pub fn most(&self, stems: &[&str]) -> usize {
+        let inner = |range: &&Range<usize>| {
+            !self.loops.iter().any(|other| other != *range && range.start <= other.start && other.end <= range.end)
+        };
+        self.loops.iter().filter(inner).map(|range| self.within(range, stems)).max().unwrap_or(0)
+    }
+
+    /// Instructions that no loop contains.
+    pub fn outside(&self) -> impl Iterator<Item = &String> {
+        let inside = |place: usize| self.loops.iter().any(|range| range.contains(&place));
+        self.instructions.iter().enumerate().filter(move |(place, _)| !inside(*place)).map(|(_, line)| line)
+    }
+}
+
+/// Whether the mnemonic of an instruction, after its guard, begins with one of `stems`.
+pub(super) fn begins(line: &str, stems: &[&str]) -> bool {
+    let mnemonic = line.split_whitespace().find(|word| !word.starts_with('@')).unwrap_or_default();
+    stems.iter().any(|stem| mnemonic.starts_with(stem))
+}
+
+/// `HFMA2 Rd, -RZ, RZ, …`: how the assembler loads a constant. It is no arithmetic.
+pub(super) fn is_move(line: &str) -> bool {
+    begins(line, &["HFMA2"]) && line.contains("-RZ, RZ")
+}
+
+/// Disassembles a cubin with one function.
+pub(super) fn disassemble(nvdisasm: &PathBuf, assembled: &Assembled) -> Code {
+    let output = Command::new(nvdisasm).arg("-c").arg(&assembled.cubin).output().expect("nvdisasm");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let (mut instructions, mut labels) = (Vec::new(), Vec::new());
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        if let Some(label) = line.strip_suffix(':').filter(|label| label.starts_with(".L_x_")) {
+            labels.push((format!("`({label})"), instructions.len()));
+        } else if let Some((_, rest)) = line.trim_start().strip_prefix("/*").and_then(|rest| rest.split_once("*/")) {
+            let text = rest.split(';').next().unwrap_or_default().trim();
+            if !text.is_empty() && rest.contains(';') {
+                instructions.push(text.to_owned());
+            }
+        }
+    }
+    let loops = instructions
+        .iter()
+        .enumerate()
+        .filter(|(_, line)| begins(line, &["BRA"]))
+        .filter_map(|(place, line)| {
+            let (_, target) = labels.iter().find(|(label, _)| line.contains(label))?;
+            // The branch to itself that ends a function is no loop.
+            (*target < place).then_some(*target..place + 1)
+        })
+        .collect();
+    Code { instructions, loops }
+}
