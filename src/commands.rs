@@ -45,6 +45,7 @@ pub fn run(args: run::RunArgs) -> Result<ExitCode> {
         placement: placement(args.imbalance),
         full_names: args.full_names,
         quiet: args.quiet,
+        gpu_counts: args.gpu_counts == run::GpuCountsArg::Auto,
         engine: match args.engine {
             run::EngineArg::Translator => Engine::Translator,
             run::EngineArg::SingleStep => Engine::SingleStep,

@@ -19,6 +19,7 @@
 pub mod cli;
 pub mod counters;
 pub mod demo;
+pub mod device;
 pub mod instrument;
 pub mod isa;
 pub mod join;

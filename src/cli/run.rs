@@ -41,6 +41,9 @@ pub struct RunArgs {
     /// Shell command to run between the two passes, to restore state
     #[arg(long, value_name = "CMD")]
     pub between: Option<OsString>,
+    /// Run the program natively again to count the work of its GPU kernels, where counters are permitted
+    #[arg(long, value_enum, default_value = "auto")]
+    pub gpu_counts: GpuCountsArg,
     /// Print nothing but the report
     #[arg(long)]
     pub quiet: bool,
@@ -71,6 +74,15 @@ pub enum PassesArg {
     Counted,
     /// One after the other.
     Both,
+}
+
+/// `--gpu-counts`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum GpuCountsArg {
+    /// If the program launches kernels.
+    Auto,
+    /// Never.
+    Off,
 }
 
 /// `--memory`.

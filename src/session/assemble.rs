@@ -12,6 +12,7 @@ use crate::symbols::Symbols;
 
 use super::end::ProgramEnd;
 use super::evidence::Evidence;
+use super::gpu;
 use super::options::RunOptions;
 use super::output::mpi_rank;
 
@@ -28,6 +29,7 @@ pub fn profile(options: &RunOptions, end: ProgramEnd, machine: Machine, evidence
         warnings: evidence.warnings,
         ..Run::default()
     };
+    let devices = gpu::devices(&evidence.gpu);
     let joined = join::Evidence {
         timed: evidence.timed.as_ref(),
         counted: evidence.counted.as_ref(),
@@ -40,6 +42,7 @@ pub fn profile(options: &RunOptions, end: ProgramEnd, machine: Machine, evidence
     let mut profile = join(&joined, run, machine, &mut symbols, options.full_names);
     let rank = mpi_rank();
     profile.run.threads.iter_mut().for_each(|thread| thread.rank = rank);
+    profile.devices = devices;
     profile.run.affinity = Some(affinity());
     analyse(&mut profile, options);
     profile

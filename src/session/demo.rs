@@ -43,6 +43,7 @@ pub fn profile(output: Option<PathBuf>, quiet: bool) -> Result<Outcome, SessionE
         placement: Placement::default(),
         full_names: false,
         quiet,
+        gpu_counts: false,
         engine: Engine::Translator,
         counters_from: None,
     };

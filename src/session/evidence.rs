@@ -12,6 +12,8 @@ use crate::profile::machine::Machine;
 use crate::profile::run::Warning;
 use crate::replay;
 
+use super::gpu::Seen;
+
 /// The results of the passes, and the failures on the way.
 #[derive(Debug, Default)]
 pub struct Evidence {
@@ -25,6 +27,8 @@ pub struct Evidence {
     pub replayed: Option<ReplayedEvidence>,
     /// Hardware counters of the timed pass.
     pub counters: Option<CounterEvidence>,
+    /// What the GPUs did.
+    pub gpu: Seen,
     /// Why there is no counted pass.
     pub no_counts: Option<String>,
     /// Doubts that concern the run as a whole.

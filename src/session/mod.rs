@@ -18,6 +18,7 @@ pub mod demo;
 mod end;
 pub mod error;
 mod evidence;
+mod gpu;
 mod hardware;
 mod input;
 #[cfg(target_arch = "x86_64")]

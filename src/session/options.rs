@@ -29,6 +29,8 @@ pub struct RunOptions {
     pub full_names: bool,
     /// No progress and no notices.
     pub quiet: bool,
+    /// Native runs that count the work of the GPU's kernels, if the program launches any.
+    pub gpu_counts: bool,
     /// Counting engine.
     pub engine: Engine,
     /// Folder with event tables (`*.toml`) and a `sysfs` tree to use in place of this CPU's: for CPUs without a table and

@@ -1,5 +1,6 @@
 //! The two passes over a program: their inputs and results.
 
+use std::ffi::OsString;
 use std::os::fd::AsFd;
 
 use crate::instrument::{self, Counted, CountingEngine};
@@ -13,7 +14,8 @@ use crate::profile::evidence::timed::PlacementSeen;
 use crate::replay::Recorder;
 use crate::sample::{self, SampleError, SampleOptions, Timed};
 use crate::tracee::foreground::Foreground;
-use crate::tracee::launch::{LaunchError, Program, Streams, spawn_gated};
+use crate::tracee::launch::{LaunchError, Program, Streams, spawn_gated, spawn_gated_with};
+use crate::tracee::wait::wait_for_status;
 
 use super::hardware::{Armed, Hardware};
 use super::input::Input;
@@ -32,16 +34,17 @@ pub struct TimedPass {
     pub read_terminal: bool,
 }
 
-/// Runs the program natively under the sampler.
+/// Runs the program natively under the sampler, with these `variables` in its environment.
 pub fn timed(
     program: &Program,
+    variables: &[(OsString, OsString)],
     input: &mut Input,
     replay: bool,
     options: &RunOptions,
     hardware: Option<&Hardware>,
 ) -> Result<TimedPass, SessionError> {
     let stdin = input.first(replay).map_err(stream("standard input"))?;
-    let child = spawn_gated(program, Streams { stdin, ..Streams::default() }).map_err(launch)?;
+    let child = spawn_gated_with(program, variables, Streams { stdin, ..Streams::default() }).map_err(launch)?;
     let pid = child.pid();
     let sampling = SampleOptions { frequency_hz: options.frequency_hz.map(f64::from), ..SampleOptions::default() };
     let failed = |e: SampleError| SessionError::Pass { pass: "timed", reason: e.to_string() };
@@ -81,6 +84,15 @@ pub fn counted(
     engine
         .run(child, sink, bursts)
         .map_err(|e| SessionError::Pass { pass: "counted", reason: format!("{e}; {}", e.hint()) })
+}
+
+/// Runs the program natively with these `variables` in its environment, the `replay`ed input, and its output sunk; returns its wait status.
+pub fn native(program: &Program, variables: &[(OsString, OsString)], replay: &mut Input) -> Result<i32, SessionError> {
+    let child = spawn_gated_with(program, variables, second_streams(replay)?).map_err(launch)?;
+    let _foreground = Foreground::hold(child.pid()).map_err(stream("signals"))?;
+    let pid = child.release().map_err(launch)?;
+    wait_for_status(pid)
+        .ok_or_else(|| SessionError::Pass { pass: "native", reason: "the program's end was not seen".into() })
 }
 
 fn second_streams(input: &mut Input) -> Result<Streams, SessionError> {

@@ -13,6 +13,7 @@ use crate::tracee::foreground::{self, Foreground};
 
 use super::end::ProgramEnd;
 use super::evidence::Evidence;
+use super::gpu::{First, Tracing};
 use super::hardware::Hardware;
 use super::input::Input;
 use super::options::{Passes, RunOptions};
@@ -63,7 +64,7 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
         Passes::Counted => None,
         _ => Some(Hardware::prepare(options.counters_from.as_deref(), &mut evidence.warnings)?),
     };
-    let setting = Setting { options, notices: &notices, hardware: hardware.as_ref() };
+    let setting = Setting { options, notices: &notices, hardware: hardware.as_ref(), folder: &folder };
     let end = match which {
         Passes::Both if options.window.is_part() => {
             let reason =
@@ -97,6 +98,7 @@ struct Setting<'a> {
     notices: &'a Notices,
     /// `None` if no native pass is made.
     hardware: Option<&'a Hardware>,
+    folder: &'a OutputFolder,
 }
 
 /// Whether a function that matters was faster than a ceiling allows. The neighbours of a shared host may leave another share of
@@ -113,9 +115,11 @@ fn timed_pass(
     machine: &mut Machine,
     evidence: &mut Evidence,
 ) -> Result<(ProgramEnd, Input), SessionError> {
-    let Setting { options, notices, hardware } = setting;
+    let Setting { options, notices, hardware, folder } = setting;
     let mut input = Input::classify().map_err(|source| SessionError::Stream { stream: "standard input", source })?;
-    let pass = passes::timed(&checked.program, &mut input, replay, options, hardware)?;
+    let tracing = Tracing::prepare(&checked.program.path, folder, &mut evidence.warnings);
+    let pass = passes::timed(&checked.program, tracing.variables(), &mut input, replay, options, hardware)?;
+    evidence.gpu = tracing.finish();
     if replay && pass.read_terminal {
         evidence.warnings.push(Warning::new(
             "terminal-input",
@@ -178,7 +182,7 @@ fn both(
     machine: &mut Machine,
     evidence: &mut Evidence,
 ) -> Result<ProgramEnd, SessionError> {
-    let Setting { options, notices, hardware } = setting;
+    let Setting { options, notices, hardware, folder } = setting;
     let promise =
         hardware.filter(|_| options.passes.is_none()).map(|h| one_run::promised(&h.outlook(), options.memory));
     if checked.not_countable.is_none() {
@@ -186,6 +190,11 @@ fn both(
     }
     let replay = checked.not_countable.is_none();
     let (end, mut input) = timed_pass(checked, replay, setting, machine, evidence)?;
+    if options.gpu_counts && replay {
+        let between = options.between.as_ref();
+        let first = First { program: &checked.program, end, input: &mut input, between };
+        evidence.gpu.count(first, folder, machine, notices);
+    }
     if let (Some(Ok(())), Some(counters), None) = (promise, &evidence.counters, &checked.not_countable) {
         match one_run::kept(counters, options.memory) {
             Ok(()) => {

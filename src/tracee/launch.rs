@@ -67,9 +67,21 @@ pub struct Gated {
 /// Forks a child that waits at the gate. The program starts with the signal mask, dispositions and limits that rprof was
 /// started with; until its release the child dies with us.
 pub fn spawn_gated(program: &Program, streams: Streams) -> Result<Gated, LaunchError> {
+    spawn_gated_with(program, &[], streams)
+}
+
+/// The same, with `variables` set beside those of our own environment.
+pub fn spawn_gated_with(
+    program: &Program,
+    variables: &[(OsString, OsString)],
+    streams: Streams,
+) -> Result<Gated, LaunchError> {
     let path = c_string(program.path.as_os_str())?;
     let argv = program.argv.iter().map(|a| c_string(a)).collect::<Result<Vec<_>, _>>()?;
+    let is_set = |name: &OsString| variables.iter().any(|(set, _)| set == name);
     let environment = std::env::vars_os()
+        .filter(|(name, _)| !is_set(name))
+        .chain(variables.iter().cloned())
         .filter_map(|(k, v)| CString::new([k.as_bytes(), b"=", v.as_bytes()].concat()).ok())
         .collect::<Vec<_>>();
     let argv = pointers(&argv);

@@ -83,6 +83,16 @@ pub fn wait_for_end(pid: Pid) {
     }
 }
 
+/// Waits for the end of a child; its status as `waitpid` gives it, `None` if it is no child of ours.
+pub fn wait_for_status(pid: Pid) -> Option<i32> {
+    loop {
+        match wait_for(pid, true)? {
+            Event::Ended(_, status, _) => return Some(status),
+            Event::Stopped(stopped, _) => drop(stopped.resume(Mode::Continue, None)),
+        }
+    }
+}
+
 /// As [`wait_for`], blocking, for events expected within microseconds: waking up would take longer than polling.
 pub fn wait_for_soon(tid: Pid) -> Option<Event> {
     const SOON: Duration = Duration::from_micros(60);

@@ -25,8 +25,9 @@ pub fn fill(kind: Fill) -> Kernel {
         Fill::F32 => "fill_f32",
         Fill::F64 => "fill_f64",
     };
+    let congruence = [1_664_525, 1_013_904_223].map(|bits| text.unknown(bits));
     trips(&mut text, Span::Grid, 1, |text, offsets| {
-        let words = words(text, kind, &offsets[0]);
+        let words = words(text, kind, &offsets[0], &congruence);
         let place = addresses(text, "%ra", offsets).remove(0);
         text.line(format!("st.global.v4.b32 [{place}], {}", braces(&words)));
     });
@@ -35,7 +36,7 @@ pub fn fill(kind: Fill) -> Kernel {
 }
 
 /// The four words of the vector at a byte offset.
-fn words(text: &mut Text, kind: Fill, offset: &str) -> [String; 4] {
+fn words(text: &mut Text, kind: Fill, offset: &str, [factor, addend]: &[String; 2]) -> [String; 4] {
     let state = text.register(Class::B32);
     text.line(format!("cvt.u32.u64 {state}, {offset}"));
     text.line(format!("mul.lo.u32 {state}, {state}, 0x9e3779b1"));
@@ -47,7 +48,7 @@ fn words(text: &mut Text, kind: Fill, offset: &str) -> [String; 4] {
             (Fill::F64, 0) => (0xffff_ffff_u32, 0),
             (Fill::F64, _) => (0x000f_ffff, 0x3ff0_0000),
         };
-        text.line(format!("mad.lo.u32 {state}, {state}, 1664525, 1013904223"));
+        text.line(format!("mad.lo.u32 {state}, {state}, {factor}, {addend}"));
         text.line(format!("and.b32 {word}, {state}, {kept:#x}"));
         text.line(format!("or.b32 {word}, {word}, {set:#x}"));
         word

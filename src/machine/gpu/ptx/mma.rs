@@ -8,7 +8,7 @@ use super::{Kernel, Needs, Type, Unit, Work};
 pub enum Shape {
     /// From compute capability 8.0 on; half the roof on 9.0.
     M8N8K4,
-    /// From compute capability 9.0 on.
+    /// From compute capability 9.0 on; an instruction of its own only there (10.0 and 12.0 do eight m8n8k4).
     M16N8K16,
 }
 

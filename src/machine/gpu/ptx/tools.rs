@@ -1,6 +1,7 @@
 //! `ptxas` and `nvdisasm` for the tests: assembling a kernel, reading registers and spills, finding loops in the machine
 //! code.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::process::Command;
@@ -39,11 +40,11 @@ impl Drop for Assembled {
     }
 }
 
-/// Assembles a kernel; panics with the messages of `ptxas` when it refuses.
-pub(super) fn assemble(ptxas: &PathBuf, kernel: &Kernel, architecture: &str, test: &str) -> Assembled {
-    let stem = format!("rprof-ptx-{}-{test}-{}-{architecture}", std::process::id(), kernel.name);
+/// Assembles a module; panics with the messages of `ptxas` when it refuses. `name` is free, but another one for each call.
+pub(super) fn assemble(ptxas: &PathBuf, name: &str, ptx: &str, architecture: &str) -> Assembled {
+    let stem = format!("rprof-ptx-{}-{name}-{architecture}", std::process::id());
     let [source, cubin] = ["ptx", "cubin"].map(|kind| std::env::temp_dir().join(format!("{stem}.{kind}")));
-    std::fs::write(&source, &kernel.ptx).expect("writing PTX");
+    std::fs::write(&source, ptx).expect("writing PTX");
     let output = Command::new(ptxas)
         .args(["-v", "-arch", architecture])
         .arg(&source)
@@ -53,7 +54,7 @@ pub(super) fn assemble(ptxas: &PathBuf, kernel: &Kernel, architecture: &str, tes
         .expect("ptxas");
     std::fs::remove_file(&source).expect("removing PTX");
     let messages = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{} for {architecture}:\n{messages}", kernel.name);
+    assert!(output.status.success(), "{name} for {architecture}:\n{messages}");
     let before =
         |words: &str| number_before(&messages, words).unwrap_or_else(|| panic!("no '{words}' in:\n{messages}"));
     let local = ["bytes stack frame", "bytes spill stores", "bytes spill loads"].map(before);
@@ -107,30 +108,57 @@ pub(super) fn is_move(line: &str) -> bool {
     begins(line, &["HFMA2"]) && line.contains("-RZ, RZ")
 }
 
-/// Disassembles a cubin with one function.
-pub(super) fn disassemble(nvdisasm: &PathBuf, assembled: &Assembled) -> Code {
-    let output = Command::new(nvdisasm).arg("-c").arg(&assembled.cubin).output().expect("nvdisasm");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let (mut instructions, mut labels) = (Vec::new(), Vec::new());
-    for line in String::from_utf8_lossy(&output.stdout).lines() {
-        if let Some(label) = line.strip_suffix(':').filter(|label| label.starts_with(".L_x_")) {
-            labels.push((format!("`({label})"), instructions.len()));
-        } else if let Some((_, rest)) = line.trim_start().strip_prefix("/*").and_then(|rest| rest.split_once("*/")) {
-            let text = rest.split(';').next().unwrap_or_default().trim();
-            if !text.is_empty() && rest.contains(';') {
-                instructions.push(text.to_owned());
+/// Kernels of one target in one module, with the text that they share at its begin.
+pub(super) fn joined(kernels: &[Kernel]) -> Vec<(Vec<&Kernel>, String)> {
+    const END: &str = ".address_size 64\n";
+    let mut modules: Vec<(Vec<&Kernel>, String)> = Vec::new();
+    for kernel in kernels {
+        let (head, entry) = kernel.ptx.split_once(END).expect("a header");
+        match modules.iter_mut().find(|(_, text)| text.starts_with(&format!("{head}{END}"))) {
+            Some((members, text)) => {
+                members.push(kernel);
+                *text += entry;
             }
+            None => modules.push((vec![kernel], kernel.ptx.clone())),
         }
     }
-    let loops = instructions
-        .iter()
-        .enumerate()
-        .filter(|(_, line)| begins(line, &["BRA"]))
-        .filter_map(|(place, line)| {
-            let (_, target) = labels.iter().find(|(label, _)| line.contains(label))?;
-            // The branch to itself that ends a function is no loop.
-            (*target < place).then_some(*target..place + 1)
-        })
-        .collect();
+    modules
+}
+
+/// Disassembles a cubin: the code of each of its functions by name.
+pub(super) fn disassemble(nvdisasm: &PathBuf, assembled: &Assembled) -> HashMap<String, Code> {
+    let output = Command::new(nvdisasm).arg("-c").arg(&assembled.cubin).output().expect("nvdisasm");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut functions: HashMap<String, Vec<&str>> = HashMap::new();
+    let mut name = String::new();
+    for line in text.lines() {
+        if let Some(next) = line.strip_prefix(".text.").and_then(|rest| rest.strip_suffix(':')) {
+            name = next.to_owned();
+        }
+        functions.entry(name.clone()).or_default().push(line);
+    }
+    functions.into_iter().map(|(name, lines)| (name, code(&lines))).collect()
+}
+
+/// The code of one function.
+fn code(lines: &[&str]) -> Code {
+    let (mut instructions, mut labels) = (Vec::new(), Vec::new());
+    for line in lines {
+        if let Some(label) = line.strip_suffix(':').filter(|label| label.starts_with(".L_x_")) {
+            labels.push((format!("`({label})"), instructions.len()));
+        } else if let Some((_, rest)) = line.trim_start().strip_prefix("/*").and_then(|rest| rest.split_once("*/"))
+            && let Some((instruction, _)) = rest.split_once(';')
+        {
+            instructions.push(instruction.trim().to_owned());
+        }
+    }
+    let backward = |(place, line): (usize, &String)| {
+        let (_, target) = labels.iter().find(|(label, _)| line.contains(label))?;
+        // The branch to itself that ends a function is no loop.
+        (*target < place).then_some(*target..place + 1)
+    };
+    let branches = instructions.iter().enumerate().filter(|(_, line)| begins(line, &["BRA"]));
+    let loops = branches.filter_map(backward).collect();
     Code { instructions, loops }
 }

@@ -1,0 +1,182 @@
+//! Work of kernels out of the logs of counted runs.
+//!
+//! A counted launch stands for all launches of its kernel and shape: its counts are averaged over the launches counted and multiplied by
+//! the launches of the timed pass.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::groups;
+use super::log::Log;
+use super::log::record::{Launched, Record};
+use super::refusals;
+use crate::profile::device::{Counts, Devices, Kernel, Shape, TensorWork, Uncounted};
+use crate::profile::run::Warning;
+
+/// Sums of the values of one metric and how many launches they are of.
+type Means = HashMap<String, (f64, u64)>;
+
+/// What was counted, by kernel and shape.
+type Ranges = HashMap<(String, Launched), Means>;
+
+/// Adds the counts in `logs` to the kernels of `devices`, and says why there are none or not all.
+pub fn add(logs: &[Log], devices: &mut Devices) {
+    if logs.is_empty() {
+        return;
+    }
+    let ranges = ranges(logs);
+    if is_defective(&ranges) {
+        devices.warnings.push(Warning::new(
+            "gpu-equal-counts",
+            "the nine counts of floating point of every kernel are equal",
+            "they are one count shown nine times; no FLOPs are reported",
+            "use another version of CUPTI (RPROF_CUPTI)",
+        ));
+        devices.uncounted =
+            Some(Uncounted { reason: "CUPTI's counts contradict one another".into(), fix: "use another CUPTI".into() });
+        return;
+    }
+    for kernel in &mut devices.kernels {
+        kernel.counts = counts(kernel, &ranges);
+    }
+    if devices.kernels.iter().all(|kernel| kernel.counts.is_none()) {
+        devices.uncounted = Some(reason(logs));
+    }
+    devices.warnings.extend(left_out(logs));
+}
+
+fn ranges(logs: &[Log]) -> Ranges {
+    let mut ranges = Ranges::new();
+    for log in logs {
+        let mut names: HashMap<u32, &str> = HashMap::new();
+        let mut metrics: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
+        for record in &log.records {
+            match record {
+                Record::Name { id, text } => {
+                    names.insert(*id, text);
+                }
+                Record::Metric { group, name } => metrics.entry(*group).or_default().push(name),
+                Record::Range { group, name, launched, values } => {
+                    let key = (names.get(name).copied().unwrap_or_default().to_owned(), *launched);
+                    let means = ranges.entry(key).or_default();
+                    for (metric, value) in metrics.get(group).into_iter().flatten().zip(values) {
+                        let mean = means.entry((*metric).to_owned()).or_default();
+                        mean.0 += value;
+                        mean.1 += 1;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    ranges
+}
+
+/// Whether every kernel with FLOPs shows nine equal counts: metrics that were added one at a time all have the first one's value.
+fn is_defective(ranges: &Ranges) -> bool {
+    let nine = |means: &Means| -> Option<Vec<f64>> {
+        groups::FLOATING_POINT.iter().map(|(name, _)| mean(means, name)).collect()
+    };
+    let mut with_flops = ranges.values().filter_map(nine).filter(|nine| nine.iter().any(|n| *n > 0.0)).peekable();
+    with_flops.peek().is_some() && with_flops.all(|nine| nine.iter().all(|n| *n == nine[0]))
+}
+
+fn mean(means: &Means, metric: &str) -> Option<f64> {
+    means.get(metric).map(|(sum, n)| sum / *n as f64)
+}
+
+/// A kernel's counts: those of its counted shapes.
+fn counts(kernel: &Kernel, ranges: &Ranges) -> Option<Counts> {
+    let launched = |shape: &Shape| Launched { grid: shape.grid, block: shape.block };
+    let counted: Vec<(&Shape, &Means)> = kernel
+        .shapes
+        .iter()
+        .filter_map(|shape| Some((shape, ranges.get(&(kernel.symbol.clone(), launched(shape)))?)))
+        .collect();
+    if counted.is_empty() {
+        return None;
+    }
+    // A count is of all counted shapes or it is none.
+    let sum = |metric: &str| -> Option<f64> {
+        counted.iter().map(|(shape, means)| Some(mean(means, metric)? * shape.launches as f64)).sum()
+    };
+    let flops = |range: std::ops::Range<usize>| -> Option<f64> {
+        groups::FLOATING_POINT[range].iter().map(|(name, factor)| Some(sum(name)? * factor)).sum()
+    };
+    let l2 = sum(groups::L2_SECTORS).map(|sectors| 32.0 * sectors);
+    let tensor = groups::TENSOR.iter().filter_map(|(operand, metric)| {
+        let operations = sum(metric).filter(|n| *n > 0.0)?;
+        Some(TensorWork { operand: (*operand).into(), operations })
+    });
+    Some(Counts {
+        launches: counted.iter().map(|(shape, _)| shape.launches).sum(),
+        seconds: counted.iter().map(|(shape, _)| shape.seconds).sum(),
+        fp64: flops(0..3),
+        fp32: flops(3..6),
+        fp16: flops(6..9),
+        tensor: tensor.collect(),
+        dram_read: sum(groups::DRAM_READ),
+        dram_write: sum(groups::DRAM_WRITE),
+        l2,
+        // Bytes that a multiprocessor copies past L1 (TMA) are not in its count, which is then below the bytes that came from L2.
+        l1: sum(groups::L1_BYTES).filter(|bytes| l2.is_none_or(|l2| *bytes >= 0.5 * l2)),
+        shared: sum(groups::SHARED_WAVEFRONTS).map(|wavefronts| 128.0 * wavefronts),
+        instructions: sum(groups::INSTRUCTIONS),
+    })
+}
+
+/// Why nothing was counted.
+fn reason(logs: &[Log]) -> Uncounted {
+    let failed = logs.iter().flat_map(|log| &log.records).find_map(|record| match record {
+        Record::Failed { step, result, .. } => Some((*step, *result)),
+        _ => None,
+    });
+    match failed {
+        Some((step, result)) => Uncounted {
+            reason: format!("CUPTI refused to count: {}", refusals::result_name(result)),
+            fix: refusals::fix(step, result),
+        },
+        None => Uncounted {
+            reason: "the counted run launched no kernel that could be counted".into(),
+            fix: "see that the program does the same in every run".into(),
+        },
+    }
+}
+
+fn left_out(logs: &[Log]) -> Vec<Warning> {
+    let sums = logs.iter().flat_map(|log| &log.records).fold([0u64; 4], |mut sums, record| {
+        if let Record::Uncounted(numbers) = record {
+            sums.iter_mut().zip(numbers).for_each(|(sum, n)| *sum += u64::from(*n));
+        }
+        sums
+    });
+    let [captured, elsewhere, graphs, lost] = sums;
+    let warning = |n: u64, code: &str, what: String, effect: &str, hint: &str| {
+        (n > 0).then(|| Warning::new(code, what, effect, hint))
+    };
+    [
+        warning(
+            graphs,
+            "gpu-graphs-uncounted",
+            format!("{graphs} launches of CUDA graphs (captured out of {captured} launches) were not counted"),
+            "kernels that run only in graphs have times but no FLOPs and bytes",
+            "run the program once without graphs to count them",
+        ),
+        warning(
+            elsewhere,
+            "gpu-contexts-uncounted",
+            format!("{elsewhere} launches in a second context were not counted"),
+            "their kernels may have no FLOPs and bytes",
+            "profile with one GPU visible (CUDA_VISIBLE_DEVICES)",
+        ),
+        warning(
+            lost,
+            "gpu-ranges-lost",
+            format!("CUPTI lost the counts of {lost} launches"),
+            "their kernels may have no FLOPs and bytes",
+            "profile the program again",
+        ),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}

@@ -1,0 +1,187 @@
+//! The GPU's side of a run: kernels traced in the timed pass, counted in native runs of their own.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::Path;
+
+use crate::device::groups::{self, Group};
+use crate::device::injection;
+use crate::device::log::Record;
+use crate::device::{self, Injection, Log, Purpose};
+use crate::profile::device::{Devices, Uncounted};
+use crate::profile::machine::Machine;
+use crate::profile::run::Warning;
+use crate::symbols::demangle;
+use crate::tracee::foreground;
+use crate::tracee::launch::Program;
+
+use super::end::ProgramEnd;
+use super::input::Input;
+use super::output::OutputFolder;
+use super::progress::Notices;
+use super::{between, passes, sink};
+
+/// Most native runs that count kernels: each begins with the groups that the ones before did not reach.
+const MOST_RUNS: usize = 3;
+
+/// The collector in the timed pass; `None` where there is no GPU or another tool has its place.
+#[derive(Debug)]
+pub struct Tracing(Option<Injection>);
+
+/// The logs of a run.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// Of the timed pass.
+    pub timed: Vec<Log>,
+    /// Of counted runs.
+    pub counted: Vec<Log>,
+    /// Why there are none of these.
+    pub uncounted: Option<Uncounted>,
+}
+
+impl Tracing {
+    /// Prepares to trace `program`.
+    pub fn prepare(program: &Path, folder: &OutputFolder, warnings: &mut Vec<Warning>) -> Tracing {
+        if !injection::is_worthwhile() {
+            return Tracing(None);
+        }
+        if injection::is_taken() {
+            warnings.push(Warning::new(
+                "gpu-injection-taken",
+                "CUDA_INJECTION64_PATH names another library",
+                "kernels and copies of the GPU are not measured",
+                "unset it",
+            ));
+            return Tracing(None);
+        }
+        match Injection::new(folder.path(), program, &Purpose::Trace) {
+            Ok(injection) => Tracing(Some(injection)),
+            Err(error) => {
+                warnings.push(Warning::new(
+                    "gpu-injection",
+                    format!("the collector for the GPU could not be written to {}: {error}", folder.path().display()),
+                    "kernels and copies of the GPU are not measured",
+                    "choose another folder with -o",
+                ));
+                Tracing(None)
+            }
+        }
+    }
+
+    /// The variables to set for the program.
+    pub fn variables(&self) -> &[(OsString, OsString)] {
+        self.0.as_ref().map_or(&[], Injection::variables)
+    }
+
+    /// What was seen.
+    pub fn finish(self) -> Seen {
+        Seen { timed: self.0.map(|injection| injection.logs()).unwrap_or_default(), ..Seen::default() }
+    }
+}
+
+/// What a counted run needs of the timed one.
+pub struct First<'a> {
+    /// The program.
+    pub program: &'a Program,
+    /// How it ended.
+    pub end: ProgramEnd,
+    /// Its input.
+    pub input: &'a mut Input,
+    /// The command between two runs.
+    pub between: Option<&'a OsString>,
+}
+
+impl Seen {
+    /// Whether a kernel ran.
+    pub fn has_kernels(&self) -> bool {
+        self.timed.iter().flat_map(|log| &log.records).any(|record| matches!(record, Record::Kernel { .. }))
+    }
+
+    /// Runs the program natively again, to count its kernels.
+    pub fn count(&mut self, first: First<'_>, folder: &OutputFolder, machine: &Machine, notices: &Notices) {
+        if !self.has_kernels() {
+            return;
+        }
+        if let Err(reason) = self.count_all(first, folder, machine, notices) {
+            let fix = "see `rprof doctor`".into();
+            self.uncounted.get_or_insert(Uncounted { reason, fix });
+        }
+    }
+
+    fn count_all(
+        &mut self,
+        first: First<'_>,
+        folder: &OutputFolder,
+        machine: &Machine,
+        notices: &Notices,
+    ) -> Result<(), String> {
+        let First { program, end, input, between } = first;
+        let (major, minor) = machine.gpus.first().map_or((9, 0), |gpu| gpu.capability);
+        let mut wanted = groups::groups(major, minor);
+        for run in 0..MOST_RUNS {
+            if foreground::interruptions() > 0 {
+                return Err("the run was interrupted, so the program was not run again to count its kernels".into());
+            }
+            sink::refuse_if_cut_short(end)?;
+            if let Some(command) = between {
+                between::restore(command).map_err(|error| error.to_string())?;
+            }
+            if run == 0 {
+                notices.say("runs the program again to count the work of its kernels on the GPU (--gpu-counts off leaves that out)");
+            }
+            let injection = Injection::new(folder.path(), &program.path, &Purpose::Count(wanted.clone()))
+                .map_err(|e| e.to_string())?;
+            let _spinner = notices.spinner("counting the work of the GPU's kernels");
+            let status = passes::native(program, injection.variables(), input).map_err(|e| e.to_string())?;
+            let logs = injection.logs();
+            let counted = reached(&logs, &wanted);
+            self.counted.extend(logs);
+            let second = ProgramEnd::from_wait_status(status);
+            if second != end {
+                return Err(format!("the run that counts kernels ended differently: {second} instead of {end}"));
+            }
+            if counted.is_empty() {
+                return Ok(());
+            }
+            wanted = behind(wanted, &counted);
+            if wanted.iter().all(|group| counted.contains(&group.metrics)) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The metrics of groups that were counted for every kernel that any group was counted for.
+fn reached(logs: &[Log], wanted: &[Group]) -> BTreeSet<Vec<&'static str>> {
+    let mut kernels = BTreeSet::new();
+    let mut of_group = vec![BTreeSet::new(); wanted.len()];
+    for (process, log) in logs.iter().enumerate() {
+        for record in &log.records {
+            if let Record::Range { group, name, launched, .. } = record {
+                kernels.insert((process, *name, *launched));
+                if let Some(seen) = of_group.get_mut(*group as usize) {
+                    seen.insert((process, *name, *launched));
+                }
+            }
+        }
+    }
+    let full = |(_, seen): &(&Group, BTreeSet<_>)| !kernels.is_empty() && seen.len() == kernels.len();
+    wanted.iter().zip(of_group).filter(full).map(|(group, _)| group.metrics.clone()).collect()
+}
+
+/// The groups with those first that were not reached.
+fn behind(mut groups: Vec<Group>, reached: &BTreeSet<Vec<&'static str>>) -> Vec<Group> {
+    groups.sort_by_key(|group| reached.contains(&group.metrics));
+    groups
+}
+
+/// What the GPUs did, for the profile.
+pub fn devices(seen: &Seen) -> Option<Devices> {
+    let demangled = |symbol: &str| demangle::demangle(symbol, demangle::Dialect::default());
+    let mut devices = device::devices(&seen.timed, &seen.counted, &demangled)?;
+    if devices.kernels.iter().all(|kernel| kernel.counts.is_none()) {
+        devices.uncounted = devices.uncounted.or_else(|| seen.uncounted.clone());
+    }
+    Some(devices)
+}
