@@ -49,7 +49,7 @@ pub fn mma(kind: Type, chains: u32, unroll: u32) -> Kernel {
     let state = seed(&mut text);
     let left: Vec<String> = (0..4).map(|_| random(&mut text, &state, kind.operand_bits())).collect();
     let right: Vec<String> = (0..2).map(|_| random(&mut text, &state, kind.operand_bits())).collect();
-    // Accumulators begin with different numbers: the compiler would merge equal chains.
+    // Accumulators begin with different numbers: a compiler may merge equal chains.
     let accumulators: Vec<String> = (0..4 * chains)
         .map(|_| {
             let (word, value) = (random(&mut text, &state, (0x807f_ffff, 0x3f00_0000)), text.register(class));
