@@ -12,6 +12,10 @@ use super::refusals;
 use crate::profile::device::{Counts, Devices, Kernel, Shape, TensorWork, Uncounted};
 use crate::profile::run::Warning;
 
+/// Compilers make constants with an FMA of half precision, which counts as one. Half-precision FLOPs below this share of the others are
+/// taken for such moves: their number is not known.
+const MOVES: f64 = 0.05;
+
 /// Sums of the values of one metric and how many launches they are of.
 type Means = HashMap<String, (f64, u64)>;
 
@@ -107,12 +111,14 @@ fn counts(kernel: &Kernel, ranges: &Ranges) -> Option<Counts> {
         let operations = sum(metric).filter(|n| *n > 0.0)?;
         Some(TensorWork { operand: (*operand).into(), operations })
     });
+    let (fp64, fp32, fp16) = (flops(0..3), flops(3..6), flops(6..9));
+    let others = fp64.unwrap_or(0.0) + fp32.unwrap_or(0.0);
     Some(Counts {
         launches: counted.iter().map(|(shape, _)| shape.launches).sum(),
         seconds: counted.iter().map(|(shape, _)| shape.seconds).sum(),
-        fp64: flops(0..3),
-        fp32: flops(3..6),
-        fp16: flops(6..9),
+        fp64,
+        fp32,
+        fp16: fp16.filter(|flops| *flops == 0.0 || *flops > MOVES * others),
         tensor: tensor.collect(),
         dram_read: sum(groups::DRAM_READ),
         dram_write: sum(groups::DRAM_WRITE),

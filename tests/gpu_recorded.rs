@@ -1,0 +1,209 @@
+//! Recorded outputs of a real GPU (fixtures/gpu/recorded/) as logs of the collector: what the profile says of them.
+
+use std::collections::HashMap;
+use std::fs;
+
+use rprof::device::log::Record;
+use rprof::device::log::record::{Clocks, Launched, Span};
+use rprof::device::{self, Log};
+use rprof::profile::device::{Devices, Direction, MemoryKind};
+
+fn recorded(name: &str) -> String {
+    let path = format!("{}/fixtures/gpu/recorded/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+    fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+fn three(text: &str) -> [u32; 3] {
+    let mut numbers = text.split('x').map(|n| n.parse().unwrap());
+    std::array::from_fn(|_| numbers.next().unwrap())
+}
+
+/// A log of the collector that counts: the `R` lines.
+fn counted(name: &str) -> Log {
+    let mut records = Vec::new();
+    let mut names: HashMap<String, u32> = HashMap::new();
+    for line in recorded(name).lines().filter_map(|line| line.strip_prefix("R\t")) {
+        let cells: Vec<&str> = line.split('\t').collect();
+        if cells[0] == "us" {
+            records.extend(cells[2..].iter().map(|name| Record::Metric { group: 0, name: (*name).into() }));
+            continue;
+        }
+        let parts: Vec<&str> = cells[1].split(' ').collect();
+        let next = names.len() as u32 + 1;
+        let id = *names.entry(parts[2].into()).or_insert_with(|| {
+            records.push(Record::Name { id: next, text: parts[2].into() });
+            next
+        });
+        let launched = Launched { grid: three(parts[0]), block: three(parts[1]) };
+        let values = cells[2..].iter().map(|n| n.parse().unwrap()).collect();
+        records.push(Record::Range { group: 0, name: id, launched, values });
+    }
+    Log { records, damage: None }
+}
+
+/// A log of the collector that traces: the `K` and `C` lines, one record for each launch of the mean duration, one after the other.
+fn traced(name: &str) -> Log {
+    let mut records = Vec::new();
+    let mut now = 1_000;
+    for (id, line) in recorded(name).lines().filter(|line| line.starts_with("K ")).enumerate() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (launches, mean_us): (u64, f64) = (words[1].parse().unwrap(), words[3].parse().unwrap());
+        let graph: u64 = words[words.iter().position(|w| *w == "graph").unwrap() + 1].parse().unwrap();
+        let shared = words[words.iter().position(|w| *w == "smem").unwrap() + 1];
+        let shared = shared.split('+').map(|n| n.parse::<u32>().unwrap()).sum();
+        let at = words.len() - 3;
+        let launched = Launched { grid: three(words[at]), block: three(words[at + 1]) };
+        records.push(Record::Name { id: id as u32, text: words[at + 2].into() });
+        for n in 0..launches {
+            let span = Span { start: now, end: now + (mean_us * 1e3) as u64 };
+            now = span.end + 2_000;
+            let node = u64::from(n < graph);
+            records.push(Record::Kernel {
+                span,
+                node,
+                name: id as u32,
+                device: 0,
+                launched,
+                registers: 30,
+                shared,
+                local: 0,
+            });
+        }
+    }
+    records.push(Record::End { clocks: Clocks::default(), buffers: [2, 2], records: [1, 0], callback_ns: 0 });
+    Log { records, damage: None }
+}
+
+fn devices(trace: &str, counts: &[&str]) -> Devices {
+    let counts: Vec<Log> = counts.iter().map(|name| counted(name)).collect();
+    device::devices(&[traced(trace)], &counts, &|name| name.to_owned()).expect("a log")
+}
+
+#[test]
+fn flops_of_the_known_kernels_are_exact() {
+    let devices = devices("activity-yard", &["range-yard-flops-one-call", "range-yard-tensor-one-call"]);
+    let counts = |name: &str| devices.kernels.iter().find(|k| k.symbol == name).unwrap().counts.clone().unwrap();
+    // Two launches each: loop, prologue and epilogue as read off the machine code.
+    assert_eq!(counts("y_fp64_fma").fp64, Some(2.0 * 3_462_598_656.0));
+    assert_eq!(counts("y_fp32_fma").fp32, Some(2.0 * 3_464_085_504.0));
+    assert_eq!(counts("y_fp32_fma_8of32").fp32, Some(2.0 * 868_859_904.0), "lanes whose predicate fails do nothing");
+    assert_eq!(counts("y_fp16_fma").fp16, Some(2.0 * 6_920_601_600.0));
+    assert_eq!(counts("y_fp32_fma").fp16, None, "constants that the compiler makes with HFMA2 are no FLOPs");
+    assert_eq!(counts("y_copy").fp64, Some(0.0));
+    for (name, operand, operations) in [
+        ("y_mma_bf16", "bf16", 55_364_812_800.0),
+        ("y_mma_tf32", "tf32", 27_682_406_400.0),
+        ("y_dmma", "fp64", 6_920_601_600.0),
+        ("y_wgmma_bf16", "bf16", 221_459_251_200.0),
+        ("y_wgmma_e4m3", "fp8", 442_918_502_400.0),
+        ("y_wgmma_s8", "int8", 442_918_502_400.0),
+    ] {
+        let tensor = counts(name).tensor;
+        assert_eq!(tensor.len(), 1, "{name}: {tensor:?}");
+        assert_eq!((tensor[0].operand.as_str(), tensor[0].operations), (operand, 2.0 * operations), "{name}");
+    }
+}
+
+#[test]
+fn the_three_ways_of_counting_bytes_agree() {
+    let ways = ["range-yard-bytes-kernel-replay", "range-yard-bytes-user-replay", "range-yard-bytes-one-batch"];
+    for way in ways {
+        let devices = devices("activity-yard", &[way]);
+        let counts = |name: &str| devices.kernels.iter().find(|k| k.symbol == name).unwrap().counts.clone().unwrap();
+        let close = |value: Option<f64>, expected: f64, error: f64, what: &str| {
+            let value = value.unwrap();
+            assert!((value / expected - 1.0).abs() <= error, "{way}: {what} is {value} instead of {expected}");
+        };
+        let (read, written) = (536_870_912.0, 268_435_456.0);
+        close(counts("y_triad").dram_read, 2.0 * read, 1e-3, "read");
+        close(counts("y_triad").dram_write, 2.0 * written, 0.015, "written");
+        close(counts("y_triad").l1, 2.0 * (read + written), 1e-6, "L1");
+        close(counts("y_triad").l2, 2.0 * (read + written), 1e-6, "L2");
+        close(counts("y_l2_read").l1, 2.0 * 138_412_032.0, 1e-6, "L1");
+        close(counts("y_l2_read").l2, 2.0 * 138_412_032.0, 0.015, "L2");
+        close(counts("y_shared").shared, 2.0 * 2_214_592_512.0, 2e-3, "shared");
+        assert_eq!(devices.warnings, []);
+    }
+}
+
+#[test]
+fn metrics_that_were_added_one_at_a_time_are_refused() {
+    let devices = devices("activity-yard", &["range-yard-29passes-one-by-one"]);
+    assert!(devices.kernels.iter().all(|kernel| kernel.counts.is_none()));
+    assert_eq!(devices.warnings.iter().map(|w| w.code.as_str()).collect::<Vec<_>>(), ["gpu-equal-counts"]);
+    assert!(devices.uncounted.is_some());
+}
+
+#[test]
+fn kernels_of_a_real_program_are_summed_by_name() {
+    let devices = devices("activity-torch", &[]);
+    assert!((devices.kernels[0].seconds - 21.0 * 2672.265e-6).abs() < 1e-6);
+    let small = devices.kernels.iter().find(|k| k.launches == 8001 + 21).expect("additions of two sizes");
+    assert_eq!(small.shapes.len(), 2);
+    let nodes: u64 = devices.kernels.iter().map(|kernel| kernel.graph_launches).sum();
+    assert_eq!(nodes, 8040, "two nodes of graphs, 4,020 times each");
+    let device = &devices.devices[0];
+    let all = device.kernels_s + device.copies_s + device.idle.total_s();
+    assert!((device.span_s - all).abs() < 1e-9, "{} is not {all}", device.span_s);
+    assert!((device.idle.launch_s - device.idle.total_s()).abs() < 1e-12, "gaps of 2 µs are those between launches");
+}
+
+#[test]
+fn copies_and_waiting_are_kept_apart_by_direction_and_memory() {
+    let span = |start, end| Span { start, end };
+    let copy = |start, kinds| Record::Copy { span: span(start, start + 1000), bytes: 1 << 20, kinds, device: 0 };
+    let records = vec![
+        copy(1_000, [1, 1, 3]),
+        copy(3_000, [1, 2, 3]),
+        copy(5_000, [1, 1, 3]),
+        copy(7_000, [2, 3, 1]),
+        Record::Fill { span: span(9_000, 9_500), bytes: 64, memory: 3, device: 0 },
+        Record::Wait { span: span(500, 9_600), on: 4 },
+    ];
+    let devices = device::devices(&[Log { records, damage: None }], &[], &|name| name.to_owned()).unwrap();
+    let of = |direction, from, to| devices.copies.iter().find(|c| (c.direction, c.from, c.to) == (direction, from, to));
+    let pageable = of(Direction::HostToDevice, MemoryKind::Pageable, MemoryKind::Device).unwrap();
+    assert_eq!((pageable.count, pageable.bytes), (2, 2 << 20));
+    assert!(of(Direction::HostToDevice, MemoryKind::Pinned, MemoryKind::Device).is_some());
+    assert!(of(Direction::Fill, MemoryKind::Unknown, MemoryKind::Device).is_some());
+    assert_eq!((devices.waits[0].on.as_str(), devices.waits[0].count), ("context", 1));
+    assert!((devices.devices[0].copies_s - 4.5e-6).abs() < 1e-12);
+}
+
+#[test]
+fn damaged_logs_say_so_and_keep_what_came_before() {
+    let whole = {
+        let mut bytes = b"RPROFGP\x01".to_vec();
+        let mut put = |kind: u32, content: &[u8]| {
+            bytes.extend(kind.to_ne_bytes());
+            bytes.extend((content.len() as u32).to_ne_bytes());
+            bytes.extend(content);
+        };
+        put(2, &[&7u32.to_ne_bytes()[..], b"kernel"].concat());
+        put(
+            6,
+            &[
+                &1u64.to_ne_bytes()[..],
+                &2u64.to_ne_bytes(),
+                &4u32.to_ne_bytes(),
+                &0u32.to_ne_bytes(),
+                &0u32.to_ne_bytes(),
+            ]
+            .concat(),
+        );
+        bytes
+    };
+    assert_eq!(Log::parse(&whole).records.len(), 2);
+    for cut in 9..whole.len() {
+        let log = Log::parse(&whole[..cut]);
+        assert!(log.records.len() < 2);
+        assert!(log.damage.is_some() || log.records.len() == 1, "cut at {cut}: {log:?}");
+    }
+    assert!(Log::parse(b"").damage.is_some());
+    assert!(Log::parse(b"no log at all").damage.is_some());
+    let mut strange = whole.clone();
+    strange.extend([99, 0, 0, 0, 0, 0, 0, 0]);
+    let log = Log::parse(&strange);
+    assert_eq!(log.records.len(), 2);
+    assert!(log.damage.unwrap().to_string().contains("kind 99"));
+}
