@@ -43,7 +43,8 @@ pub fn either(a: &[Span], b: &[Span]) -> Vec<Span> {
 
 /// Seconds of a union.
 pub fn seconds(spans: &[Span]) -> f64 {
-    spans.iter().map(Span::seconds).sum()
+    // An empty sum is -0.
+    spans.iter().map(Span::seconds).sum::<f64>() + 0.0
 }
 
 /// The gaps between the spans of a union.
