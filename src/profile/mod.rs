@@ -23,6 +23,7 @@ pub mod function;
 pub mod gpu;
 pub mod machine;
 pub mod names;
+pub mod number;
 pub mod pages;
 
 pub mod prefetch;

@@ -23,7 +23,6 @@ pub mod machine_files;
 pub mod markdown;
 pub mod merge;
 pub mod name;
-pub mod number;
 pub mod palette;
 pub mod plot;
 pub mod regions;
@@ -41,6 +40,7 @@ pub mod wrap;
 mod tests;
 
 use crate::profile::Profile;
+pub use crate::profile::number;
 
 pub use error::ReportError;
 pub use view::{Precision, View};
