@@ -21,6 +21,22 @@ pub struct Devices {
     pub warnings: Vec<Warning>,
     /// Why there are no counts, if there are none.
     pub uncounted: Option<Uncounted>,
+    /// What the model says of the whole program, by descending seconds; empty until the model ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
+}
+
+/// Time of the program that something beside the kernels costs on a GPU.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Finding {
+    /// `gpu-copy gpu-idle gpu-launch`.
+    pub cause: String,
+    /// Device number.
+    pub device: u32,
+    /// Seconds that can be saved, at most.
+    pub seconds: f64,
+    /// What to do, with its evidence: one sentence.
+    pub advice: String,
 }
 
 /// One GPU in a run. All times are seconds.
@@ -49,6 +65,13 @@ pub struct Idle {
     pub waiting_s: f64,
     /// Loading of modules and functions by the driver, in any of these.
     pub loading_s: f64,
+}
+
+impl Device {
+    /// Seconds in which a kernel, a copy or a fill ran.
+    pub fn busy_s(&self) -> f64 {
+        self.kernels_s + self.copies_s
+    }
 }
 
 impl Idle {
@@ -138,6 +161,21 @@ pub struct Counts {
     pub instructions: Option<f64>,
 }
 
+impl Counts {
+    /// FLOPs of all precisions and of the tensor cores; `None` if none of them was counted.
+    pub fn flops(&self) -> Option<f64> {
+        let scalar = [self.fp64, self.fp32, self.fp16];
+        let known = scalar.iter().any(Option::is_some) || !self.tensor.is_empty();
+        let tensor = self.tensor.iter().filter(|work| work.operand != "int8").map(|work| work.operations);
+        known.then(|| scalar.into_iter().flatten().chain(tensor).sum())
+    }
+
+    /// Bytes read from DRAM and written to it; `None` unless both were counted.
+    pub fn dram(&self) -> Option<f64> {
+        self.dram_read.zip(self.dram_write).map(|(read, write)| read + write)
+    }
+}
+
 /// Work of the tensor cores.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct TensorWork {
@@ -187,6 +225,21 @@ pub enum Direction {
     Other,
 }
 
+impl Direction {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Direction::HostToDevice => "host to GPU",
+            Direction::DeviceToHost => "GPU to host",
+            Direction::DeviceToDevice => "within the GPU",
+            Direction::PeerToPeer => "GPU to GPU",
+            Direction::HostToHost => "within the host",
+            Direction::Fill => "fill",
+            Direction::Other => "other",
+        }
+    }
+}
+
 /// Kind of memory of a copy's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -204,6 +257,20 @@ pub enum MemoryKind {
     /// Not known.
     #[default]
     Unknown,
+}
+
+impl MemoryKind {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            MemoryKind::Pageable => "pageable",
+            MemoryKind::Pinned => "page-locked",
+            MemoryKind::Device => "device",
+            MemoryKind::Array => "array",
+            MemoryKind::Managed => "managed",
+            MemoryKind::Unknown => "–",
+        }
+    }
 }
 
 /// Waiting of host threads for the GPU, by what they called.
@@ -229,15 +296,19 @@ pub struct Uncounted {
 /// What the model says of a kernel.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Analysis {
-    /// The class: `gpu-dram-bandwidth gpu-l2-bandwidth gpu-l1-bandwidth gpu-shared-bandwidth gpu-fp32 gpu-fp64 gpu-fp16 gpu-tensor gpu-latency
-    /// gpu-launch unknown`.
+    /// The class: `gpu-dram-bandwidth gpu-l2-bandwidth gpu-l1-bandwidth gpu-shared-bandwidth gpu-fp64 gpu-fp32 gpu-fp16 gpu-tensor gpu-issue
+    /// gpu-latency gpu-launch unknown`.
     pub class: String,
+    /// Id of the ceiling that takes most of the time; `None` without terms.
+    pub binding: Option<String>,
     /// Seconds that each ceiling alone would take for the counted work, scaled to all launches, descending.
     pub terms: Vec<Term>,
-    /// Share of the time that the largest term explains, 0 to 1; above 1 a ceiling was too low.
+    /// Share of the time that the binding term explains, 0 to 1; above 1 a ceiling was too low, by less than its error.
     pub roof_fraction: Option<f64>,
     /// FLOPs of all launches per second, tensor cores included; `None` without counts.
     pub flops_per_s: Option<f64>,
+    /// Bytes of DRAM per second; `None` without counts.
+    pub bytes_per_s: Option<f64>,
     /// FLOPs per byte of DRAM.
     pub intensity: Option<f64>,
     /// What would be saved by removing a cause, in seconds of the GPU, descending.
@@ -249,17 +320,19 @@ pub struct Analysis {
 /// The time that one ceiling takes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Term {
-    /// Id of the ceiling.
+    /// Id of the ceiling. `gpu.issue` is derived: one warp instruction a clock for each of four schedulers of a multiprocessor.
     pub ceiling: String,
     /// Seconds.
     pub seconds: f64,
+    /// The kernel was faster than that by more than the ceiling's error: the term is left out.
+    pub refuted: bool,
 }
 
 /// Time that removing a cause saves.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Saving {
-    /// The cause, a class.
+    /// The cause: a class, or `tail` for the last wave of blocks.
     pub cause: String,
-    /// Seconds.
+    /// Seconds, at most.
     pub seconds: f64,
 }

@@ -18,6 +18,7 @@ pub mod cold;
 pub mod confidence;
 mod controllers;
 pub mod deficiency;
+pub mod device;
 pub mod host;
 pub mod ladder;
 pub mod memory_side;
@@ -46,7 +47,7 @@ use surroundings::Surroundings;
 use terms::{Subject, TermId};
 
 /// The version of the model that is stamped into profiles.
-pub const MODEL_VERSION: u32 = 10;
+pub const MODEL_VERSION: u32 = 11;
 
 /// Code of the warning about a ceiling that a measurement exceeded.
 pub const REFUTED: &str = "ceiling-refuted";
@@ -117,6 +118,9 @@ pub fn analyse_with(profile: &mut Profile, options: Options) {
         }
     }
     profile.run.warnings.extend(warnings.into_iter().chain(kept_warning(&kept)));
+    if let Some(devices) = &mut profile.devices {
+        device::analyse(devices, &profile.machine.gpus);
+    }
 }
 
 /// Analyses a loop like a function; facts not measured per loop (team, allowed CPUs) are its function's.

@@ -1,0 +1,217 @@
+//! One sentence of advice for each thing that holds a kernel, with its evidence.
+
+use crate::profile::device::{Counts, Kernel, Saving, Shape, Uncounted};
+use crate::profile::gpu::Gpu;
+use crate::profile::number::{percent, seconds, si, significant};
+
+use super::class::{Verdict, empty};
+use super::occupancy::{Limit, Residence};
+
+/// A warp instruction without bank conflicts takes at most this many wavefronts: 32 lanes of 16 bytes.
+const WAVEFRONTS: f64 = 4.0;
+/// Bytes of a wavefront.
+const WAVEFRONT: f64 = 128.0;
+
+/// All that advice is made of.
+pub struct Case<'a> {
+    pub kernel: &'a Kernel,
+    pub gpu: Option<&'a Gpu>,
+    pub verdict: &'a Verdict,
+    pub savings: &'a [Saving],
+    pub uncounted: Option<&'a Uncounted>,
+}
+
+/// The sentences: on the class, on the last wave, on memory of threads.
+pub fn of(case: &Case<'_>) -> Vec<String> {
+    let tail = case.savings.iter().find(|s| s.cause == "tail").and_then(|s| tail(case, s));
+    [Some(class(case)), tail, spills(case)].into_iter().flatten().collect()
+}
+
+fn class(case: &Case<'_>) -> String {
+    match (case.verdict.class, case.kernel.counts.as_ref()) {
+        ("gpu-launch", _) => launch(case),
+        ("gpu-latency", _) => latency(case),
+        ("unknown", None) => match case.uncounted {
+            Some(why) => format!("Its FLOPs and bytes were not counted ({}): {}.", why.reason, why.fix),
+            None => "Its launches were not counted: only its time is known.".into(),
+        },
+        ("unknown", Some(_)) => unknown(case),
+        (class, Some(counts)) => held(case, class, counts),
+        (class, None) => format!("It is held by {class}."),
+    }
+}
+
+/// `3.25 TB/s, 79 % of gpu.dram.triad`
+fn at(case: &Case<'_>, work: Option<f64>, unit: &str) -> String {
+    let counted_s = case.kernel.counts.as_ref().map_or(0.0, |counts| counts.seconds);
+    let rate = work.filter(|_| counted_s > 0.0).map(|work| si(work / counted_s, unit));
+    let binding = case.verdict.binding.as_ref();
+    let share = binding.map(|t| format!("{} of {}", percent(t.seconds / case.kernel.seconds), t.ceiling));
+    rate.into_iter().chain(share).collect::<Vec<_>>().join(", ")
+}
+
+fn held(case: &Case<'_>, class: &str, counts: &Counts) -> String {
+    let launches = counts.launches.max(1) as f64;
+    let each = |work: Option<f64>| si(work.unwrap_or(0.0) / launches, "B");
+    let tensor: f64 = counts.tensor.iter().map(|work| work.operations).sum();
+    match class {
+        "gpu-dram-bandwidth" => format!(
+            "A launch moves {} between memory and GPU ({}): fuse it with the kernels that write its inputs or read its results, or \
+             use smaller types.",
+            each(counts.dram()),
+            at(case, counts.dram(), "B/s")
+        ),
+        "gpu-l2-bandwidth" => {
+            let ratio = counts.l2.zip(counts.dram().filter(|bytes| *bytes > 0.0)).map(|(l2, dram)| l2 / dram);
+            let times = ratio
+                .filter(|r| *r > 1.0)
+                .map_or(String::new(), |r| format!(", {} times those of memory", significant(r)));
+            format!(
+                "A launch reads or writes at least {} of L2{times} ({}): keep what several threads of a block use in shared memory \
+                 or registers.",
+                each(counts.l2),
+                at(case, counts.l2, "B/s")
+            )
+        }
+        "gpu-l1-bandwidth" => format!(
+            "A launch moves {} between L1 and registers ({}): let each thread compute several results from what it has loaded.",
+            each(counts.l1),
+            at(case, counts.l1, "B/s")
+        ),
+        "gpu-shared-bandwidth" => format!(
+            "A launch occupies shared memory for {} ({}){}.",
+            each(counts.shared),
+            at(case, counts.shared, "B/s"),
+            conflicts(counts)
+                .unwrap_or_else(|| ": hold more in registers, and check its strides for bank conflicts".into())
+        ),
+        "gpu-tensor" => format!(
+            "The tensor cores are busy ({}): use a smaller type of operands, where the accuracy allows that.",
+            at(case, Some(tensor), "op/s")
+        ),
+        "gpu-issue" => format!(
+            "Its warps issue nearly an instruction a clock ({}): most of these are not FLOPs or have lanes switched off, so use \
+             wider loads, and avoid divergent branches and index arithmetic.",
+            at(case, None, "")
+        ),
+        _ => arithmetic(case, class, counts),
+    }
+}
+
+fn arithmetic(case: &Case<'_>, class: &str, counts: &Counts) -> String {
+    let (flops, remedy) = match class {
+        "gpu-fp64" => (
+            counts.fp64,
+            "use the tensor cores for products of matrices (DMMA), or single precision where that is enough",
+        ),
+        "gpu-fp32" => (
+            counts.fp32,
+            "use the tensor cores for products of matrices (TF32, BF16), or half precision where that is enough",
+        ),
+        _ => (counts.fp16, "use the tensor cores for products of matrices"),
+    };
+    format!(
+        "It does {} of {} (a roof of multiply-adds: additions and multiplications apart reach half of it): {remedy}.",
+        at(case, flops, "FLOP/s"),
+        class.trim_start_matches("gpu-").to_uppercase()
+    )
+}
+
+/// More wavefronts than conflict-free instructions could make. Operands of tensor cores take many wavefronts an instruction.
+fn conflicts(counts: &Counts) -> Option<String> {
+    let instructions = counts.instructions.filter(|n| *n > 0.0 && counts.tensor.is_empty())?;
+    let each = counts.shared? / WAVEFRONT / instructions;
+    (each > WAVEFRONTS).then(|| {
+        format!(
+            ": {} wavefronts for each of its instructions of any kind prove bank conflicts, so pad the rows or swizzle the index",
+            significant(each)
+        )
+    })
+}
+
+fn launch(case: &Case<'_>) -> String {
+    let k = case.kernel;
+    let cost = case.gpu.and_then(|gpu| gpu.value(super::terms::LAUNCH));
+    let cost = cost.map_or("some microseconds".into(), seconds);
+    format!(
+        "A launch costs the host {cost} and keeps the GPU busy for {}, {} times: fuse it with its neighbours, or put the launches into \
+         a CUDA graph.",
+        seconds(k.seconds / k.launches.max(1) as f64),
+        k.launches
+    )
+}
+
+fn latency(case: &Case<'_>) -> String {
+    let shape = case.kernel.shapes.first();
+    let residence = shape.zip(case.gpu).and_then(|(shape, gpu)| Residence::of(shape, gpu));
+    let (Some(shape), Some(r), Some(gpu)) = (shape, residence, case.gpu) else {
+        return "Too few of its instructions are under way at once: give each thread independent work.".into();
+    };
+    let empty = empty(case.kernel, gpu);
+    let evidence = format!("Its {} fill {} of the GPU's thread slots", words(shape), percent(r.fill()));
+    if empty > 0.0 {
+        let blocks = shape.grid.iter().map(|n| u64::from(*n)).product::<u64>();
+        return format!(
+            "{evidence}, and {} of {} multiprocessors get no block: divide the work into more blocks, or run it beside other kernels.",
+            u64::from(gpu.multiprocessors).saturating_sub(blocks),
+            gpu.multiprocessors
+        );
+    }
+    if r.waves < 1.0 {
+        return format!(
+            "{evidence}: launch more or larger blocks, or give each thread several independent operations."
+        );
+    }
+    let remedy = match r.limit {
+        Limit::Registers => {
+            format!("{} registers a thread allow no more; limit them (__launch_bounds__)", shape.registers)
+        }
+        Limit::Shared => format!("{} B of shared memory a block allow no more; use less of it", shape.shared),
+        Limit::Blocks => "no more blocks fit a multiprocessor; make them larger".into(),
+        Limit::Threads => "blocks of this size leave a rest; choose another size".into(),
+    };
+    format!("{evidence}: {remedy}, or give each thread several independent operations.")
+}
+
+/// `1056 × 256 threads`
+fn words(shape: &Shape) -> String {
+    let product = |sides: [u32; 3]| sides.into_iter().map(u64::from).product::<u64>();
+    format!("{} × {} threads", product(shape.grid), product(shape.block))
+}
+
+fn unknown(case: &Case<'_>) -> String {
+    match &case.verdict.binding {
+        Some(term) => format!(
+            "No ceiling explains its time: the nearest, {}, takes {} of it, and atomics, waiting at barriers, uneven blocks and \
+             latency have no figures here.",
+            term.ceiling,
+            percent(term.seconds / case.kernel.seconds)
+        ),
+        None => "The GPU's ceilings are not known, so that its counts explain nothing: run `rprof machine`.".into(),
+    }
+}
+
+fn tail(case: &Case<'_>, saving: &Saving) -> Option<String> {
+    let shape = case.kernel.shapes.first()?;
+    let waves = Residence::of(shape, case.gpu?)?.waves;
+    Some(format!(
+        "Its {} make {} waves, the last of which is not full: {} are saved at most with blocks that fill whole waves, or with fewer \
+         blocks that loop over the work.",
+        words(shape),
+        significant(waves),
+        seconds(saving.seconds)
+    ))
+}
+
+/// Spilled registers and arrays of threads go through L1 and further.
+fn spills(case: &Case<'_>) -> Option<String> {
+    let shape = case.kernel.shapes.first().filter(|shape| shape.local > 0)?;
+    let of_memory = case.verdict.class.ends_with("-bandwidth");
+    of_memory.then(|| {
+        format!(
+            "Each thread has {} B of local memory (spilled registers, arrays), which goes through L1 and L2: allow more registers, or \
+             index arrays by constants.",
+            shape.local
+        )
+    })
+}
