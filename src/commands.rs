@@ -229,8 +229,9 @@ pub fn diff(args: diff::DiffArgs) -> Result<ExitCode> {
         rprof::roofline::analyse(&mut profile);
         Ok(profile)
     };
-    let changes = report::diff::changes(&read(&args.old)?, &read(&args.new)?);
-    print(report::diff::text(&changes, width()))?;
+    let (old, new) = (read(&args.old)?, read(&args.new)?);
+    let changes = report::diff::changes(&old, &new);
+    print(report::diff::text(&changes, width()) + &report::devices::changes(&old, &new, width()))?;
     let met = changes.iter().any(|change| conditions.iter().any(|c| c.holds(change)));
     Ok(ExitCode::from(u8::from(met)))
 }

@@ -311,10 +311,8 @@ pub struct Analysis {
     pub bytes_per_s: Option<f64>,
     /// FLOPs per byte of DRAM.
     pub intensity: Option<f64>,
-    /// What would be saved by removing a cause, in seconds of the GPU, descending.
-    pub savings: Vec<Saving>,
-    /// One sentence each.
-    pub advice: Vec<String>,
+    /// What to do: on the class first.
+    pub advice: Vec<Advice>,
 }
 
 /// The time that one ceiling takes.
@@ -328,11 +326,13 @@ pub struct Term {
     pub refuted: bool,
 }
 
-/// Time that removing a cause saves.
+/// What to do about one cause.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Saving {
-    /// The cause: a class, or `tail` for the last wave of blocks.
+pub struct Advice {
+    /// The cause: the class, `tail` for the last wave of blocks, `local-memory` for spilled registers.
     pub cause: String,
-    /// Seconds, at most.
-    pub seconds: f64,
+    /// Seconds of the GPU that are saved at most without it; `None` where that is not known.
+    pub seconds: Option<f64>,
+    /// One sentence with its evidence.
+    pub text: String,
 }

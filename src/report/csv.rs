@@ -1,5 +1,7 @@
-//! Comma-separated values after RFC 4180: one line per function, base SI units, empty where not measured.
+//! Comma-separated values after RFC 4180: one line per function and per kernel of a GPU (module `gpu0`, `gpu1`, …), base SI units, empty
+//! where not measured.
 
+use crate::profile::device::Kernel;
 use crate::profile::{Function, Profile};
 
 type Field = (&'static str, fn(&Function) -> Option<String>);
@@ -50,7 +52,31 @@ pub fn table(profile: &Profile) -> String {
         let cells: Vec<String> = FIELDS.iter().map(|(_, cell)| quoted(&cell(f).unwrap_or_default())).collect();
         out += &(cells.join(",") + "\r\n");
     }
+    for kernel in profile.devices.iter().flat_map(|devices| &devices.kernels) {
+        let cells: Vec<String> =
+            FIELDS.iter().map(|(name, _)| quoted(&of_kernel(kernel, name).unwrap_or_default())).collect();
+        out += &(cells.join(",") + "\r\n");
+    }
     out
+}
+
+/// A field of a kernel. Its counts are of the launches that were counted, so that only rates and ratios are comparable.
+fn of_kernel(kernel: &Kernel, field: &str) -> Option<String> {
+    let analysis = kernel.analysis.as_ref();
+    match field {
+        "name" => Some(kernel.name.clone()),
+        "module" => Some(format!("gpu{}", kernel.device)),
+        "time_s" => Some(kernel.seconds.to_string()),
+        "flop_rate" => text(analysis.and_then(|a| a.flops_per_s)),
+        "oi_dram" => text(analysis.and_then(|a| a.intensity)),
+        "binding" => analysis.and_then(|a| a.binding.clone()),
+        "class" => analysis.map(|a| a.class.clone()),
+        "roof_fraction" => text(analysis.and_then(|a| a.roof_fraction)),
+        "best_saving_s" => {
+            text(analysis.and_then(|a| a.advice.iter().filter_map(|advice| advice.seconds).max_by(f64::total_cmp)))
+        }
+        _ => None,
+    }
 }
 
 fn quoted(cell: &str) -> String {

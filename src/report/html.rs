@@ -7,7 +7,9 @@ use crate::profile::{Function, Machine, Profile};
 use super::error::ReportError;
 use super::number::{self, NOT_MEASURED, or_unmeasured, percent, seconds, si};
 use super::table::{self, COLUMNS};
-use super::{View, counters, flamegraph, machine, name, palette, plot, regions, summary, system, text, traffic};
+use super::{
+    View, counters, devices, flamegraph, machine, name, palette, plot, regions, summary, system, text, traffic,
+};
 
 const CSS: &str = include_str!("report.css");
 
@@ -37,6 +39,7 @@ pub fn page(profile: &Profile, view: &View) -> Result<String, ReportError> {
         let _ =
             writeln!(body, "<h2>What holds each function</h2>\n<div class=\"card\">{}</div>", details(profile, view));
     }
+    body += &devices::html(profile, view);
     let in_system: Vec<String> = system::of_program(profile).iter().map(|line| escape(line)).collect();
     if !in_system.is_empty() {
         let lines = in_system.join("<br>\n");

@@ -4,7 +4,7 @@ use crate::profile::{Function, Profile};
 
 use super::number::{self, NOT_MEASURED};
 use super::table::{COLUMNS, savings};
-use super::{View, counters, name, regions, summary, system};
+use super::{View, counters, devices, name, regions, summary, system};
 
 /// The report as GitHub-flavoured Markdown.
 pub fn text(profile: &Profile, view: &View) -> String {
@@ -19,6 +19,7 @@ pub fn text(profile: &Profile, view: &View) -> String {
             COLUMNS.iter().map(|c| (c.cell)(f).unwrap_or_else(|| NOT_MEASURED.into())).map(|c| escape(&c)).collect();
         out += &format!("| `{}` | {} |\n", code(&name::shorten(&f.name, view.name_width(60))), cells.join(" | "));
     }
+    out += &devices::markdown(profile, view, escape);
     let is_advised = |f: &&Function| !savings(f).is_empty() || !f.analysis.remarks.is_empty();
     let advised: Vec<_> = view.explained(profile).filter(is_advised).collect();
     if !advised.is_empty() {

@@ -3,6 +3,7 @@
 //! Work adds up. Ranks of one job ran side by side: their elapsed time is that of the longest. Runs without ranks came one
 //! after another: their times add up. Analysis is left to `roofline`.
 
+mod devices;
 mod regions;
 
 use std::collections::BTreeMap;
@@ -59,6 +60,7 @@ pub fn merge(profiles: Vec<Profile>) -> Option<Profile> {
 }
 
 fn append(whole: &mut Profile, mut part: Profile, arrangement: Arrangement) {
+    devices::add(whole, &mut part, arrangement == Arrangement::SideBySide);
     let threads = whole.run.threads.len() as u32;
     let (frames, stacks) = (whole.frames.len() as u32, whole.stacks.len() as u32);
     part.run.threads.iter_mut().for_each(|t| t.id += threads);

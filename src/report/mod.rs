@@ -10,6 +10,7 @@
 mod account;
 pub mod counters;
 pub mod csv;
+pub mod devices;
 pub mod diff;
 pub mod error;
 pub mod firefox;

@@ -2,9 +2,15 @@
 
 use crate::profile::names;
 
-/// `text` with control characters, which neither a terminal nor XML may be given, as `?`.
+/// `text` with control characters, which neither a terminal nor XML may be given, and marks that change the direction of what
+/// follows as `?`.
 pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    text.chars().map(|c| if c.is_control() || turns(c) { '?' } else { c }).collect()
+}
+
+/// Whether `c` changes the direction of text (Unicode's Bidi_Control).
+fn turns(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// `name` in at most `width` characters, as [`names::shorten`] has it. Control characters become `?`.
@@ -26,12 +32,20 @@ mod tests {
 
     #[test]
     fn any_name_fits_any_width() {
-        for name in ["operator<", "a::operator()(int)", "x<y<z", "((((", "日本語の関数名", "", "a\nb\u{1b}[31m"]
-        {
+        for name in [
+            "operator<",
+            "a::operator()(int)",
+            "x<y<z",
+            "((((",
+            "日本語の関数名",
+            "",
+            "a\nb\u{1b}[31m",
+            "a\u{202e}b\u{2066}",
+        ] {
             for width in 1..12 {
                 let short = shorten(name, width);
                 assert!(short.chars().count() <= width.max(name.chars().count().min(width)), "{name} {width} {short}");
-                assert!(!short.chars().any(char::is_control));
+                assert!(!short.chars().any(|c| c.is_control() || turns(c)));
             }
         }
     }

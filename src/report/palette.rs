@@ -1,7 +1,7 @@
 //! One colour per class, the same in every picture; legible on light and dark ground.
 
 /// Classes in the order of the legend, with their colour.
-pub const CLASSES: [(&str, (u8, u8, u8)); 24] = [
+pub const CLASSES: [(&str, (u8, u8, u8)); 35] = [
     ("dram-bandwidth", (45, 112, 205)),
     ("dram-latency", (108, 76, 196)),
     ("l3-bandwidth", (38, 146, 206)),
@@ -24,6 +24,17 @@ pub const CLASSES: [(&str, (u8, u8, u8)); 24] = [
     ("load-imbalance", (196, 74, 158)),
     ("threads", (160, 60, 130)),
     ("peak", (60, 158, 72)),
+    ("gpu-dram-bandwidth", (45, 112, 205)),
+    ("gpu-l2-bandwidth", (28, 160, 176)),
+    ("gpu-l1-bandwidth", (36, 160, 130)),
+    ("gpu-shared-bandwidth", (64, 140, 104)),
+    ("gpu-fp64", (60, 158, 72)),
+    ("gpu-fp32", (128, 160, 48)),
+    ("gpu-fp16", (170, 152, 36)),
+    ("gpu-tensor", (206, 66, 108)),
+    ("gpu-issue", (186, 138, 24)),
+    ("gpu-latency", (214, 120, 28)),
+    ("gpu-launch", (200, 48, 48)),
     ("unknown", (130, 134, 142)),
     ("not counted", (160, 164, 170)),
 ];

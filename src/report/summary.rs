@@ -98,11 +98,13 @@ pub fn machine(profile: &Profile) -> String {
 
 /// A warning as sentences: the fact and its effect; the remedy.
 pub fn doubt(w: &Warning) -> String {
-    let sentence = |s: &str| {
-        let mut chars = s.trim().trim_end_matches('.').chars();
-        chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).chain(['.']).collect::<String>())
-    };
     format!("{}: {}. {}", w.text.trim_end_matches('.'), w.effect.trim_end_matches('.'), sentence(&w.hint))
         .trim_end()
         .to_owned()
+}
+
+/// `text` with a capital letter and a full stop.
+pub fn sentence(text: &str) -> String {
+    let mut chars = text.trim().trim_end_matches('.').chars();
+    chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).chain(['.']).collect::<String>())
 }

@@ -9,7 +9,7 @@ use crate::profile::{Function, Profile};
 
 use super::number::{self, NOT_MEASURED, percent, seconds, si};
 use super::table::{self, COLUMNS};
-use super::{View, account, counters, name, regions, summary, system, traffic, wrap};
+use super::{View, account, counters, devices, name, regions, summary, system, traffic, wrap};
 
 /// The whole report.
 pub fn report(profile: &Profile, view: &View) -> String {
@@ -26,6 +26,9 @@ pub fn report(profile: &Profile, view: &View) -> String {
     } else {
         out += &functions(profile, view, width);
         out += &legend(profile, view, width);
+    }
+    out += &devices::text(profile, view, width);
+    if !profile.functions.is_empty() {
         out += &explanations(profile, view, width);
     }
     let in_system = system::of_program(profile);

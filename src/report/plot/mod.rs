@@ -1,7 +1,8 @@
-//! Pictures: the roofline of a profile, the ladder and sweeps of a machine. Plain SVG without scripts, legible on light
+//! Pictures: the roofline of a profile and of its GPUs, the ladder and sweeps of a machine. Plain SVG without scripts, legible on light
 //! and dark ground.
 
 pub mod fans;
+pub mod gpu;
 pub mod host;
 pub mod ladder;
 pub mod layout;

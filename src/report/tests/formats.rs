@@ -12,7 +12,7 @@ fn made(format: Format) -> String {
 }
 
 /// Compares with `fixtures/golden/NAME`; `RPROF_BLESS=1` writes it. A missing file is a failure.
-fn golden(name: &str, text: &str) {
+pub fn golden(name: &str, text: &str) {
     let path = format!("{}/fixtures/golden/{name}", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("RPROF_BLESS").is_some() {
         std::fs::write(&path, text).unwrap();
@@ -132,7 +132,7 @@ fn firefox_tables_have_the_lengths_they_claim() {
 }
 
 /// Every opened element is closed, in order.
-fn well_formed(xml: &str) {
+pub fn well_formed(xml: &str) {
     let mut open: Vec<&str> = Vec::new();
     let mut rest = xml;
     while let Some(start) = rest.find('<') {

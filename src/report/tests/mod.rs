@@ -1,5 +1,6 @@
 //! Reports of a recorded profile: schema, reader, formats.
 
+mod devices;
 mod formats;
 mod reader;
 pub mod sample;

@@ -1,11 +1,12 @@
 //! One sentence of advice for each thing that holds a kernel, with its evidence.
 
-use crate::profile::device::{Counts, Kernel, Saving, Shape, Uncounted};
+use crate::profile::device::{Advice, Counts, Kernel, Shape, Term, Uncounted};
 use crate::profile::gpu::Gpu;
 use crate::profile::number::{percent, seconds, si, significant};
 
 use super::class::{Verdict, empty};
 use super::occupancy::{Limit, Residence};
+use super::savings;
 
 /// A warp instruction without bank conflicts takes at most this many wavefronts: 32 lanes of 16 bytes.
 const WAVEFRONTS: f64 = 4.0;
@@ -17,14 +18,20 @@ pub struct Case<'a> {
     pub kernel: &'a Kernel,
     pub gpu: Option<&'a Gpu>,
     pub verdict: &'a Verdict,
-    pub savings: &'a [Saving],
+    pub terms: &'a [Term],
     pub uncounted: Option<&'a Uncounted>,
 }
 
-/// The sentences: on the class, on the last wave, on memory of threads.
-pub fn of(case: &Case<'_>) -> Vec<String> {
-    let tail = case.savings.iter().find(|s| s.cause == "tail").and_then(|s| tail(case, s));
-    [Some(class(case)), tail, spills(case)].into_iter().flatten().collect()
+/// On the class, on the last wave, on memory of threads.
+pub fn of(case: &Case<'_>) -> Vec<Advice> {
+    let Case { kernel, gpu, verdict, terms, .. } = *case;
+    let on_class = Advice {
+        cause: verdict.class.into(),
+        seconds: savings::of_class(kernel, terms, verdict, gpu),
+        text: class(case),
+    };
+    let tail = savings::of_tail(kernel, verdict, gpu).and_then(|seconds| tail(case, seconds));
+    [Some(on_class), tail, spills(case)].into_iter().flatten().collect()
 }
 
 fn class(case: &Case<'_>) -> String {
@@ -191,27 +198,29 @@ fn unknown(case: &Case<'_>) -> String {
     }
 }
 
-fn tail(case: &Case<'_>, saving: &Saving) -> Option<String> {
+fn tail(case: &Case<'_>, saved_s: f64) -> Option<Advice> {
     let shape = case.kernel.shapes.first()?;
     let waves = Residence::of(shape, case.gpu?)?.waves;
-    Some(format!(
-        "Its {} make {} waves, the last of which is not full: {} are saved at most with blocks that fill whole waves, or with fewer \
-         blocks that loop over the work.",
+    let text = format!(
+        "Its {} make {} waves, the last of which is not full: choose blocks that fill whole waves, or fewer blocks that loop over \
+         the work.",
         words(shape),
-        significant(waves),
-        seconds(saving.seconds)
-    ))
+        significant(waves)
+    );
+    Some(Advice { cause: "tail".into(), seconds: Some(saved_s), text })
 }
 
 /// Spilled registers and arrays of threads go through L1 and further.
-fn spills(case: &Case<'_>) -> Option<String> {
+fn spills(case: &Case<'_>) -> Option<Advice> {
     let shape = case.kernel.shapes.first().filter(|shape| shape.local > 0)?;
     let of_memory = case.verdict.class.ends_with("-bandwidth");
-    of_memory.then(|| {
-        format!(
+    of_memory.then(|| Advice {
+        cause: "local-memory".into(),
+        seconds: None,
+        text: format!(
             "Each thread has {} B of local memory (spilled registers, arrays), which goes through L1 and L2: allow more registers, or \
              index arrays by constants.",
             shape.local
-        )
+        ),
     })
 }

@@ -51,7 +51,6 @@ pub fn analyse(devices: &mut Devices, gpus: &[Gpu]) {
 fn of_kernel(kernel: &Kernel, gpu: Option<&Gpu>, is_launch_bound: bool, uncounted: Option<&Uncounted>) -> Analysis {
     let terms = gpu.map_or_else(Vec::new, |gpu| terms::terms(kernel, gpu));
     let verdict = class::verdict(kernel, &terms, gpu, is_launch_bound);
-    let savings = savings::savings(kernel, &terms, &verdict, gpu);
     let counts = kernel.counts.as_ref();
     let per_second = |work: Option<f64>| {
         let seconds = counts.filter(|_| kernel.seconds > 0.0).map(|c| kernel.seconds / terms::scale(kernel, c));
@@ -65,8 +64,7 @@ fn of_kernel(kernel: &Kernel, gpu: Option<&Gpu>, is_launch_bound: bool, uncounte
         flops_per_s: per_second(flops),
         bytes_per_s: per_second(bytes),
         intensity: flops.zip(bytes.filter(|b| *b > 0.0)).map(|(flops, bytes)| flops / bytes),
-        advice: advice::of(&advice::Case { kernel, gpu, verdict: &verdict, savings: &savings, uncounted }),
-        savings,
+        advice: advice::of(&advice::Case { kernel, gpu, verdict: &verdict, terms: &terms, uncounted }),
         terms,
     }
 }

@@ -85,11 +85,11 @@ fn without_counts_or_ceilings_nothing_is_made_up() {
         assert_eq!((kernel.shapes[0].occupancy, kernel.shapes[0].waves), (None, None));
     }
     let unknown = devices.kernels.iter().find(|k| k.name == "triad").unwrap().analysis.clone().unwrap();
-    assert!(unknown.advice[0].contains("not counted (8,000 of its launches"), "{:?}", unknown.advice);
+    assert!(unknown.advice[0].text.contains("not counted (8,000 of its launches"), "{:?}", unknown.advice);
     // The shape alone says that most of the GPU is empty.
     let (a, _) = one(Kernel { counts: None, ..example::one_block() });
     assert_eq!(a.class, "gpu-latency");
-    assert!(a.advice[0].contains("131 of 132 multiprocessors get no block"), "{:?}", a.advice);
+    assert!(a.advice[0].text.contains("131 of 132 multiprocessors get no block"), "{:?}", a.advice);
 }
 
 #[test]
@@ -111,15 +111,14 @@ fn one_chain_in_few_warps_is_latency() {
     // Twice as fast: it has more chains than one, and its warps are still few.
     let (a, _) = one(example::twice("two chains", (132, 128), 24, 50e-6, counts));
     assert_eq!((a.class.as_str(), a.binding.as_deref()), ("gpu-latency", Some("gpu.fp32.fma")));
-    assert!(a.advice[0].contains("132 × 128 threads fill 6.2 %"), "{:?}", a.advice);
+    assert!(a.advice[0].text.contains("132 × 128 threads fill 6.2 %"), "{:?}", a.advice);
 }
 
 #[test]
 fn a_kernel_faster_than_a_ceiling_refutes_it() {
     let mut kernel = example::triad();
-    for counts in kernel.counts.iter_mut() {
-        counts.dram_read = counts.dram_read.map(|x| 2.0 * x);
-    }
+    let counts = kernel.counts.take().unwrap();
+    kernel.counts = Some(Counts { dram_read: counts.dram_read.map(|x| 2.0 * x), ..counts });
     let (a, devices) = one(kernel);
     assert_eq!(devices.warnings.len(), 1);
     assert_eq!(devices.warnings[0].code, REFUTED);
@@ -133,12 +132,12 @@ fn a_kernel_faster_than_a_ceiling_refutes_it() {
 fn the_last_wave_is_told_where_no_ceiling_holds() {
     let counts = Counts { dram_read: Some(1e8), dram_write: Some(0.0), ..Counts::default() };
     let (a, devices) = one(example::twice("waves", (1267, 256), 32, 100e-6, counts));
-    let tail = a.savings.iter().find(|s| s.cause == "tail").unwrap();
-    assert!((tail.seconds - 0.4 * 200e-6).abs() < 1e-6, "{tail:?}");
-    assert!(a.advice[1].contains("1.20 waves"), "{:?}", a.advice);
+    let tail = a.advice.iter().find(|advice| advice.cause == "tail").unwrap();
+    assert!((tail.seconds.unwrap() - 0.4 * 200e-6).abs() < 1e-6, "{tail:?}");
+    assert!(a.advice[1].text.contains("1.20 waves"), "{:?}", a.advice);
     assert_eq!(devices.kernels[0].shapes[0].waves.map(|w| (w * 100.0).round()), Some(120.0));
     // A kernel at its roof has no time left for a tail.
-    assert!(one(example::fp64_fma()).0.savings.iter().all(|s| s.cause != "tail"));
+    assert!(one(example::fp64_fma()).0.advice.iter().all(|advice| advice.cause != "tail"));
 }
 
 #[test]

@@ -1,0 +1,285 @@
+//! The GPUs of a run: a line for each, tables of kernels, copies and waiting, and advice; the same for text, Markdown and HTML.
+//!
+//! ```text
+//! Devices ─▶ lines, kernels, copies, waits (Rows) ─┬▶ text
+//!            advice, missing                       ├▶ markdown
+//!                                                  └▶ html, with a roofline for each GPU
+//! ```
+
+mod diff;
+mod html;
+
+pub use diff::changes;
+pub use html::section as html;
+
+use crate::profile::Profile;
+use crate::profile::device::{Device, Devices, Kernel, Shape};
+
+use super::number::{NOT_MEASURED, percent, seconds, si};
+use super::regions::{self, Rows};
+use super::{View, name, summary, wrap};
+
+/// Kernels that a table shows at most; `profile.json` has all.
+const ROWS: usize = 20;
+/// Kernels below this share of the GPUs' kernel time are left out, but for the first five.
+const LEAST_SHARE: f64 = 0.005;
+/// Kernels with at least this share are explained below the table.
+const EXPLAINED_SHARE: f64 = 0.05;
+/// How many are explained at most.
+const EXPLAINED: usize = 6;
+
+/// The section as plain text, empty where no GPU was used.
+pub fn text(profile: &Profile, view: &View, width: usize) -> String {
+    let Some(devices) = &profile.devices else { return String::new() };
+    let mut out = String::from("\nGPU\n");
+    for line in lines(profile, devices) {
+        out += &wrap::hanging(&line, width, 2);
+    }
+    // A name has a quarter of the line.
+    let tables = [kernels(devices, view, (width / 4).clamp(18, 60)), copies(devices), waits(devices)];
+    out.extend(tables.iter().flatten().map(|rows| regions::text(rows, width)));
+    for kernel in explained(devices, view) {
+        out += &format!("\n{}\n", short(&kernel.name, width));
+        out += &wrap::hanging(&format!("  {}", holding(kernel)), width, 4);
+        for advice in advice_of(devices, kernel) {
+            out += &wrap::hanging(&format!("  {advice}"), width, 4);
+        }
+    }
+    let told = findings(devices);
+    if !told.is_empty() {
+        out.push('\n');
+        out.extend(told.iter().map(|line| wrap::hanging(line, width, 2)));
+    }
+    out + &doubts(devices).iter().map(|line| wrap::hanging(line, width, 2)).collect::<String>()
+}
+
+/// The section as Markdown; `escape` makes text safe in a cell.
+pub fn markdown(profile: &Profile, view: &View, escape: fn(&str) -> String) -> String {
+    let Some(devices) = &profile.devices else { return String::new() };
+    let list = |lines: Vec<String>| lines.iter().map(|line| format!("- {}\n", escape(line))).collect::<String>();
+    let mut out = format!("\n#### GPU\n\n{}", list(lines(profile, devices)));
+    for rows in [kernels(devices, view, 60), copies(devices), waits(devices)].iter().flatten() {
+        let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+        out += &format!("\n{}:\n\n", rows.title);
+        out += &row(rows.titles.iter().map(|t| (*t).to_owned()).collect());
+        out += &format!("|{}\n", " --- |".repeat(rows.titles.len()));
+        out.extend(rows.rows.iter().map(|cells| row(cells.iter().map(|c| escape(c)).collect())));
+        out.extend(rows.notes.iter().map(|note| format!("\n{}\n", escape(note))));
+    }
+    let mut told: Vec<String> = Vec::new();
+    for kernel in explained(devices, view) {
+        told.extend(advice_of(devices, kernel).iter().map(|line| format!("{}: {line}", short(&kernel.name, 40))));
+    }
+    told.extend(findings(devices));
+    told.extend(doubts(devices));
+    if told.is_empty() { out } else { format!("{out}\n{}", list(told)) }
+}
+
+/// A line for each GPU: `GPU 0, NVIDIA H200: span 1.24 s: kernels 812 ms (65 %), …`.
+fn lines(profile: &Profile, devices: &Devices) -> Vec<String> {
+    let name = |index: u32| {
+        let gpu = profile.machine.gpus.iter().find(|gpu| gpu.index == index);
+        gpu.map_or(String::new(), |gpu| format!(", {}", name::printable(&gpu.name)))
+    };
+    devices.devices.iter().map(|d| format!("GPU {}{}: {}", d.index, name(d.index), line(d))).collect()
+}
+
+fn line(device: &Device) -> String {
+    let part = |s: f64| format!("{} ({})", seconds(s), percent(s / device.span_s.max(f64::MIN_POSITIVE)));
+    let idle = &device.idle;
+    let kinds = [
+        (idle.launch_s, "between launches (gaps below 20 µs)"),
+        (idle.host_s, "while the host did other work"),
+        (idle.waiting_s, "while the host waited for it"),
+    ];
+    let kinds: Vec<String> =
+        kinds.into_iter().filter(|(s, _)| *s > 0.0).map(|(s, words)| format!("{} {words}", seconds(s))).collect();
+    let kinds = if kinds.is_empty() { String::new() } else { format!(": {}", kinds.join(", ")) };
+    let loading = if idle.loading_s > 0.0 {
+        format!("; in that the driver loaded modules for {}", seconds(idle.loading_s))
+    } else {
+        String::new()
+    };
+    format!(
+        "kernels {}, copies alone {} of {}; idle {}{kinds}{loading}",
+        part(device.kernels_s),
+        part(device.copies_s),
+        seconds(device.span_s),
+        part(idle.total_s())
+    )
+}
+
+/// Kernels to show, by descending time.
+fn shown<'a>(devices: &'a Devices, view: &'a View) -> impl Iterator<Item = &'a Kernel> + 'a {
+    let kept = move |k: &&Kernel| view.keep.as_ref().is_none_or(|keep| keep(&k.name));
+    let all = devices.kernels.iter().filter(kept).enumerate();
+    let large = move |(i, k): &(usize, &Kernel)| *i < 5 || view.keep.is_some() || share(devices, k) >= LEAST_SHARE;
+    all.filter(large).map(|(_, k)| k).take(ROWS)
+}
+
+/// Kernels that get sentences.
+fn explained<'a>(devices: &'a Devices, view: &'a View) -> impl Iterator<Item = &'a Kernel> + 'a {
+    let large = move |k: &&Kernel| view.keep.is_some() || share(devices, k) >= EXPLAINED_SHARE;
+    shown(devices, view).filter(large).take(EXPLAINED)
+}
+
+/// Share of the time in which its GPU's kernels ran. Kernels that overlap have more than all of it together.
+fn share(devices: &Devices, kernel: &Kernel) -> f64 {
+    let device = devices.devices.iter().find(|d| d.index == kernel.device);
+    device.filter(|d| d.kernels_s > 0.0).map_or(0.0, |d| kernel.seconds / d.kernels_s)
+}
+
+fn kernels(devices: &Devices, view: &View, name_width: usize) -> Option<Rows> {
+    if devices.kernels.is_empty() {
+        return None;
+    }
+    let rows: Vec<Vec<String>> = shown(devices, view).map(|k| row(devices, k, view.name_width(name_width))).collect();
+    let hidden = devices.kernels.len() - rows.len();
+    let mut notes = Vec::new();
+    if hidden > 0 {
+        notes.push(format!("… and {hidden} kernels more"));
+    }
+    notes.push("share: of the time in which the GPU's kernels ran. at: least time of the binding ceiling / time. –: not measured.".into());
+    let mut titles = vec![
+        "kernel",
+        "launches",
+        "time",
+        "share",
+        "held by",
+        "at",
+        "occ.",
+        "grid × block",
+        "FLOP/s",
+        "DRAM",
+        "of graphs",
+    ];
+    titles.truncate(if rows.iter().any(|row| row.len() > 10) { 11 } else { 10 });
+    Some(Rows { title: "Kernels".into(), titles, rows: even(rows), words: vec![4], notes })
+}
+
+/// Rows of equal length.
+fn even(mut rows: Vec<Vec<String>>) -> Vec<Vec<String>> {
+    let most = rows.iter().map(Vec::len).max().unwrap_or(0);
+    rows.iter_mut().for_each(|row| row.resize(most, "–".into()));
+    rows
+}
+
+fn row(devices: &Devices, k: &Kernel, name_width: usize) -> Vec<String> {
+    let a = k.analysis.as_ref();
+    let cell = |text: Option<String>| text.unwrap_or_else(|| "–".into());
+    let several = if devices.devices.len() > 1 { format!("{}: ", k.device) } else { String::new() };
+    let mut row = vec![
+        format!("{several}{}", short(&k.name, name_width.saturating_sub(several.len()))),
+        k.launches.to_string(),
+        seconds(k.seconds),
+        percent(share(devices, k)),
+        a.map_or("–".into(), |a| a.class.clone()),
+        cell(a.and_then(|a| a.roof_fraction).map(percent)),
+        cell(k.shapes.first().and_then(|s| s.occupancy).map(percent)),
+        cell(k.shapes.first().map(|s| shape(s, k.shapes.len()))),
+        cell(a.and_then(|a| a.flops_per_s).map(|rate| si(rate, ""))),
+        cell(a.and_then(|a| a.bytes_per_s).map(|rate| si(rate, "B/s"))),
+    ];
+    if k.graph_launches > 0 {
+        row.push(k.graph_launches.to_string());
+    }
+    row
+}
+
+/// `1056×256`, `16×4×1×128` where a side is not 1; `…` if there are more shapes.
+fn shape(shape: &Shape, shapes: usize) -> String {
+    let sides = |sides: [u32; 3]| {
+        let used = 1 + sides.iter().rposition(|n| *n != 1).unwrap_or(0);
+        sides[..used].iter().map(u32::to_string).collect::<Vec<_>>().join("·")
+    };
+    format!("{} × {}{}", sides(shape.grid), sides(shape.block), if shapes > 1 { " …" } else { "" })
+}
+
+/// A name in at most `width` characters, without control and direction marks.
+fn short(name: &str, width: usize) -> String {
+    name::shorten(name, width)
+}
+
+/// `gpu-dram-bandwidth: at 99 % of gpu.dram.triad; 351 GFLOP/s, 4.07 TB/s of DRAM, 0.0863 FLOP/B; 1056 × 256 …`
+fn holding(k: &Kernel) -> String {
+    let Some(a) = &k.analysis else { return NOT_MEASURED.into() };
+    let place = a.roof_fraction.zip(a.binding.as_ref());
+    let place = place.map_or(String::new(), |(f, id)| format!(": at {} of {id}", percent(f)));
+    let rates = [
+        a.flops_per_s.map(|r| si(r, "FLOP/s")),
+        a.bytes_per_s.map(|r| format!("{} of DRAM", si(r, "B/s"))),
+        a.intensity.map(|i| format!("{} FLOP/B", super::number::significant(i))),
+    ];
+    let rates: Vec<String> = rates.into_iter().flatten().collect();
+    let rates = if rates.is_empty() { String::new() } else { format!("; {}", rates.join(", ")) };
+    let launch = k.shapes.first().map_or(String::new(), |s| {
+        let filled = s.occupancy.zip(s.waves).map_or(String::new(), |(occupancy, waves)| {
+            format!(", occupancy {}, {} waves", percent(occupancy), super::number::significant(waves))
+        });
+        let memory =
+            if s.shared > 0 { format!(", {} of shared memory", si(f64::from(s.shared), "B")) } else { String::new() };
+        format!("; {} threads, {} registers{memory}{filled}", shape(s, k.shapes.len()), s.registers)
+    });
+    format!("{}{place}{rates}{launch}", a.class)
+}
+
+/// Sentences with the seconds that they save, without what a line below says once for all kernels.
+fn advice_of(devices: &Devices, k: &Kernel) -> Vec<String> {
+    let Some(a) = &k.analysis else { return Vec::new() };
+    let said_once = a.class == "unknown" && k.counts.is_none() && devices.uncounted.is_some();
+    let told = a.advice.iter().filter(|advice| !said_once || advice.cause != a.class);
+    let saved = |s: f64| format!(" (at most {})", seconds(s));
+    told.map(|x| format!("→ {}{}: {}", x.cause, x.seconds.map_or(String::new(), saved), x.text)).collect()
+}
+
+fn findings(devices: &Devices) -> Vec<String> {
+    let place = |device: u32| if devices.devices.len() > 1 { format!("GPU {device}, ") } else { String::new() };
+    let line = |f: &crate::profile::device::Finding| {
+        format!("→ {}{} (at most {}): {}", place(f.device), f.cause, seconds(f.seconds), f.advice)
+    };
+    devices.findings.iter().map(line).map(|text| name::printable(&text)).collect()
+}
+
+/// What was not measured, and what limits the figures.
+fn doubts(devices: &Devices) -> Vec<String> {
+    let some = devices.kernels.iter().filter(|k| k.counts.is_none()).count();
+    let uncounted = devices.uncounted.as_ref().filter(|_| some > 0).map(|why| {
+        format!("{NOT_MEASURED}: FLOPs and bytes of {some} kernels ({}). {}", why.reason, summary::sentence(&why.fix))
+    });
+    let told = devices.warnings.iter().map(|w| format!("! {}", summary::doubt(w)));
+    uncounted.into_iter().chain(told).map(|text| name::printable(&text)).collect()
+}
+
+fn copies(devices: &Devices) -> Option<Rows> {
+    let row = |c: &crate::profile::device::Copies| {
+        let rate = if c.seconds > 0.0 { si(c.bytes as f64 / c.seconds, "B/s") } else { "–".into() };
+        let words = if devices.devices.len() > 1 { format!("{}: ", c.device) } else { String::new() };
+        vec![
+            format!("{words}{}", c.direction.words()),
+            c.from.words().into(),
+            c.to.words().into(),
+            c.count.to_string(),
+            si(c.bytes as f64, "B"),
+            seconds(c.seconds),
+            rate,
+        ]
+    };
+    (!devices.copies.is_empty()).then(|| Rows {
+        title: "Copies and fills".into(),
+        titles: vec!["direction", "from", "to", "number", "bytes", "time", "rate"],
+        rows: devices.copies.iter().take(ROWS).map(row).collect(),
+        words: vec![1, 2],
+        notes: Vec::new(),
+    })
+}
+
+fn waits(devices: &Devices) -> Option<Rows> {
+    let row = |w: &crate::profile::device::Wait| vec![name::printable(&w.on), w.count.to_string(), seconds(w.seconds)];
+    (!devices.waits.is_empty()).then(|| Rows {
+        title: "Waiting of the host for GPUs".into(),
+        titles: vec!["for", "calls", "time"],
+        rows: devices.waits.iter().map(row).collect(),
+        words: Vec::new(),
+        notes: Vec::new(),
+    })
+}
