@@ -93,6 +93,8 @@
 
 pub mod error;
 pub mod estimate;
+#[cfg(target_arch = "x86_64")]
+pub mod gpu;
 pub mod harness;
 pub mod host;
 pub mod kernels;

@@ -31,8 +31,12 @@ pub fn is_parameter(id: &str) -> bool {
     PARAMETERS.iter().any(|family| id.starts_with(family))
 }
 
-/// Whether the ceiling `id` is of a core's own resources: registers, L1, L2.
+/// Whether the ceiling `id` is of a core's own resources: registers, L1, L2; or of a GPU's multiprocessors.
 pub fn follows(id: &str) -> bool {
+    if let Some(of_gpu) = id.strip_prefix("gpu.") {
+        let shared = ["dram.", "l2.", "lat.l2", "lat.dram", "launch", "link.", "workingset.", "trials.", "reuse."];
+        return !shared.iter().any(|prefix| of_gpu.starts_with(prefix));
+    }
     let id = of_all_cpus(id);
     let shared = ["l3.", "dram.", "lat.l3", "lat.dram", "pagefault"];
     !shared.iter().any(|prefix| id.starts_with(prefix))
@@ -75,6 +79,7 @@ mod tests {
         assert_eq!(["lat.l2", "lat.forward", "mispredict"].map(|id| twice(id, "s")), [4.0; 3]);
         assert_eq!(["l3.read", "dram.triad", "slow.dram.read"].map(|id| twice(id, "byte/s")), [8.0; 3]);
         assert_eq!(["lat.dram", "pagefault"].map(|id| twice(id, "s")), [8.0; 2]);
+        assert_eq!([twice("gpu.fp32.fma", "flop/s"), twice("gpu.dram.read", "byte/s")], [16.0, 8.0]);
         assert_eq!((twice("overlap.window", "op"), twice("reach", "byte")), (8.0, 8.0));
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::machine::gpu::{self, GpuRequest};
 use crate::machine::{self, Effort, Progress, Request};
 use crate::profile::machine::{Cache, Machine};
 use crate::profile::run::Warning;
@@ -85,7 +86,9 @@ pub fn measure(options: MachineOptions) -> Result<(Machine, Vec<Warning>), Sessi
     let effort = if options.quick { Effort::Quick } else { Effort::Full };
     let request = Request { refresh: options.refresh, ..Request::new(effort) };
     let measured = machine::load_or_measure(&request, &mut teller);
-    let machine = measured.map_err(|e| SessionError::Report(format!("cannot measure this host: {e}")))?;
+    let mut machine = measured.map_err(|e| SessionError::Report(format!("cannot measure this host: {e}")))?;
+    let of_gpus = GpuRequest { refresh: options.refresh, ..GpuRequest::new(effort) };
+    machine.gpus = gpu::load_or_measure(&of_gpus, &mut teller);
     Ok((machine, teller.warnings))
 }
 

@@ -1,0 +1,114 @@
+//! The link between host and GPU.
+
+use crate::machine::gpu::driver::{Direction, HostKind};
+use crate::machine::gpu::error::GpuError;
+use crate::machine::gpu::lab::{COPIED, Lab};
+use crate::machine::gpu::log;
+use crate::machine::gpu::ptx::{Stream, stream};
+
+/// The kinds of copies.
+pub const COPIES: [(&str, Direction, HostKind); 4] = [
+    ("gpu.link.h2d.pinned", Direction::In, HostKind::Pinned),
+    ("gpu.link.d2h.pinned", Direction::Out, HostKind::Pinned),
+    ("gpu.link.h2d.pageable", Direction::In, HostKind::Pageable),
+    ("gpu.link.d2h.pageable", Direction::Out, HostKind::Pageable),
+];
+
+/// Sizes of the curves over size.
+const SIZES: [u64; 6] = [64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, COPIED];
+/// Copies of each size in a curve.
+const TIMES: usize = 4;
+
+/// One round of the copies of page-locked memory.
+///
+/// # Errors
+/// [`GpuError`].
+pub fn pinned(lab: &mut Lab) -> Result<(), GpuError> {
+    one_of_each(lab, HostKind::Pinned)
+}
+
+/// One round of the copies of pageable memory.
+///
+/// # Errors
+/// [`GpuError`].
+pub fn pageable(lab: &mut Lab) -> Result<(), GpuError> {
+    one_of_each(lab, HostKind::Pageable)
+}
+
+fn one_of_each(lab: &mut Lab, wanted: HostKind) -> Result<(), GpuError> {
+    for (id, way, kind) in COPIES.into_iter().filter(|copy| copy.2 == wanted) {
+        let host = lab.host(kind, 0)?;
+        // The first one warms up.
+        let mut least = f64::INFINITY;
+        for _ in 0..2 {
+            least = least.min(lab.cuda.copy(way, lab.arena.at, host, COPIED)?);
+        }
+        note(lab, id, COPIED, least);
+    }
+    Ok(())
+}
+
+/// Both directions at once; and a kernel that reads the host's memory in place.
+///
+/// # Errors
+/// [`GpuError`].
+pub fn mixed(lab: &mut Lab) -> Result<(), GpuError> {
+    let hosts = [lab.host(HostKind::Pinned, 0)?, lab.host(HostKind::Pinned, 1)?];
+    let seconds = lab.cuda.copy_both([lab.arena.at, lab.arena.at + COPIED], hosts, COPIED)?;
+    note(lab, "gpu.link.both.pinned", 2 * COPIED, seconds);
+    if let Some(function) = lab.function(&stream(Stream::Read, 8))? {
+        let seen = lab.cuda.mapped(hosts[0])?;
+        let (per_sm, threads) = lab.full();
+        let grid = lab.grid(per_sm, threads, COPIED / 16, [seen, 0, 0]);
+        let seconds = lab.cuda.time(&function, &[grid])?.first().map_or(0.0, |shot| shot.seconds);
+        note(lab, "gpu.link.zerocopy", COPIED, seconds);
+    }
+    Ok(())
+}
+
+/// Managed memory that the host has written moves to the GPU when a kernel updates it, and back when the host uses it.
+///
+/// # Errors
+/// [`GpuError`].
+pub fn managed(lab: &mut Lab) -> Result<(), GpuError> {
+    if !lab.identity.managed {
+        return Ok(());
+    }
+    let Some(function) = lab.function(&stream(Stream::Update, 4))? else { return Ok(()) };
+    let host = lab.host(HostKind::Managed, 0)?;
+    lab.cuda.touch(host, COPIED)?;
+    let (per_sm, threads) = lab.full();
+    let grid = lab.grid(per_sm, threads, COPIED / 16, [host, 0, 0]);
+    let seconds = lab.cuda.time(&function, &[grid])?.first().map_or(0.0, |shot| shot.seconds);
+    note(lab, "gpu.link.managed.to-gpu", COPIED, seconds);
+    let seconds = lab.cuda.touch(host, COPIED)?;
+    note(lab, "gpu.link.managed.to-cpu", COPIED, seconds);
+    Ok(())
+}
+
+fn note(lab: &mut Lab, id: &str, bytes: u64, seconds: f64) {
+    log::line(|| format!("{id}: {:.2} GB/s", bytes as f64 / seconds / 1e9));
+    if seconds > 0.0 && seconds.is_finite() {
+        lab.ledger.note(id, "byte/s", bytes as f64 / seconds, None);
+    }
+}
+
+/// The curves over size.
+///
+/// # Errors
+/// [`GpuError`].
+pub fn over_size(lab: &mut Lab) -> Result<(), GpuError> {
+    for (id, way, kind) in COPIES {
+        let host = lab.host(kind, 0)?;
+        let mut points = Vec::new();
+        for bytes in SIZES {
+            let mut least = f64::INFINITY;
+            for _ in 0..TIMES {
+                least = least.min(lab.cuda.copy(way, lab.arena.at, host, bytes)?);
+            }
+            points.push((bytes as f64, bytes as f64 / least.max(1e-9)));
+        }
+        lab.ledger.sweep(id, "byte", "byte/s", points);
+    }
+    Ok(())
+}
