@@ -372,7 +372,8 @@ impl Ranges {
                 let name = group.names[i];
                 log::record(Kind::Group, &[], &[number], core::slice::from_raw_parts(name.cast(), system::strlen(name)));
             }
-            let mut host = [56, 0, RANGE_PROFILER, chip, availability, 0, 0];
+            // Size 48 as in 12.6 to 13.0; later versions have a further field, which may be left out.
+            let mut host = [48, 0, RANGE_PROFILER, chip, availability, 0];
             if !ok(Step::Metrics, number, f.host, &mut host) {
                 return false;
             }
