@@ -4,7 +4,7 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
 use super::error::ReportError;
 use super::number::{NOT_MEASURED, percent, si};
-use super::{plot, wrap};
+use super::{gpu, plot, wrap};
 use crate::profile::Machine;
 use crate::profile::machine::{Ceiling, Quality};
 
@@ -54,6 +54,9 @@ pub fn text(machine: &Machine, width: usize) -> String {
         for (id, reason) in absent {
             out += &wrap::hanging(&format!("  {id}: {reason}"), width, 4);
         }
+    }
+    for gpu in &machine.gpus {
+        out += &format!("\n{}", gpu::text(gpu, width));
     }
     out
 }

@@ -16,6 +16,7 @@ pub mod error;
 pub mod firefox;
 pub mod flamegraph;
 pub mod folded;
+pub mod gpu;
 pub mod html;
 pub mod json;
 mod json_place;

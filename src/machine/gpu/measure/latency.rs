@@ -13,6 +13,8 @@ const DRAM_LINES: u64 = 8000;
 const DRAM_SPREAD: u64 = 256 << 20;
 /// What is written over L2 before: other data than these lines.
 const FLUSHED: u64 = 512 << 20;
+/// Least hops in L2 and in L1: a millisecond, for the timer, whose steps may be a microsecond.
+const LEAST_HOPS: [u64; 2] = [8192, 65_536];
 /// Launches of one measurement of their cost.
 const LAUNCHES: u64 = 1000;
 const WAITS: u64 = 300;
@@ -48,6 +50,7 @@ fn hops(lab: &mut Lab, id: &str, cached: Cached, (lines, bytes): (u64, u64), col
     lab.cuda.copy(Direction::In, list, host, words.len() as u64)?;
     let linked = lab.grid(1, 256, lines, [at, list, 0]);
     lab.cuda.time(&link, &[linked])?;
+    let hops = if cold { lines } else { LEAST_HOPS[usize::from(cached == Cached::L1AndL2)].max(lines) };
     let one = |count| Grid { launch: Launch { blocks: 1, threads: 1, iters: 1, count }, arrays: [at + first, 0, 0] };
     let shot = if cold {
         let rest = lab.arena.bytes / 2;
@@ -56,12 +59,9 @@ fn hops(lab: &mut Lab, id: &str, cached: Cached, (lines, bytes): (u64, u64), col
         lab.cuda.time(&flush, &[over])?;
         lab.cuda.time(&chase, &[one(lines)])?
     } else {
-        // Enough for the timer, whose steps may be a microsecond.
-        let hops = lines.max(8192).next_multiple_of(lines);
         lab.cuda.time(&chase, &[one(lines), one(hops)])?
     };
     let Some(shot) = shot.last() else { return Ok(()) };
-    let hops = if cold { lines } else { lines.max(8192).next_multiple_of(lines) };
     let clocks = shot.clocks as f64 / hops as f64;
     let clock_hz = shot.clock_hz.unwrap_or(lab.gpu.clock_hz);
     log::line(|| format!("{id}: {clocks:.1} clocks, {:.2} ns", clocks / clock_hz * 1e9));

@@ -72,7 +72,14 @@ pub struct Ready {
 /// [`GpuError`].
 pub fn prepare(lab: &mut Lab, kind: &Kind) -> Result<Option<Ready>, GpuError> {
     let (from_shared, in_registers) = (wgmma(kind.operand), mma(kind.operand, 8, 4));
-    let ready = match lab.function(&from_shared)? {
+    let compiled = match lab.function(&from_shared) {
+        Err(error) if !error.is_fatal() => {
+            log::line(|| error.to_string());
+            None
+        }
+        other => other?,
+    };
+    let ready = match compiled {
         Some(function) => Some((function, lab.grid(1, 256, 0, [lab.arena.at; 3]))),
         None => lab.function(&in_registers)?.map(|function| (function, lab.grid(4, 256, 0, [lab.arena.at; 3]))),
     };
