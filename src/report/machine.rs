@@ -105,5 +105,6 @@ pub fn pictures(machine: &Machine) -> Vec<(String, String)> {
             out.push((format!("machine-{family}.svg"), svg));
         }
     }
+    out.extend(machine.gpus.iter().flat_map(plot::gpu_curves::pictures));
     out
 }

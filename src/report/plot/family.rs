@@ -14,7 +14,7 @@ pub struct Family<'a> {
     pub of_sets: bool,
 }
 
-const KNOWN: [Family<'static>; 6] = [
+const KNOWN: [Family<'static>; 13] = [
     Family {
         name: "workingset",
         title: "bandwidth over working set",
@@ -55,6 +55,55 @@ const KNOWN: [Family<'static>; 6] = [
         title: "DRAM read over software prefetch distance",
         note: "one prefetch for each line, n bytes ahead of the load",
         horizontal: "bytes ahead",
+        of_sets: false,
+    },
+    Family {
+        name: "gpu-reuse",
+        title: "effective bandwidth over reuse of copied data",
+        note: "one core's pass, a copy in, n kernels, a copy out, 64 MiB; bytes that the core and all kernels read and write",
+        horizontal: "kernels on the data",
+        of_sets: false,
+    },
+    Family {
+        name: "gpu-link",
+        title: "copies between host and GPU",
+        note: "the best of four, as the host sees it",
+        horizontal: "bytes of a copy",
+        of_sets: false,
+    },
+    Family {
+        name: "gpu-workingset",
+        title: "read bandwidth over working set",
+        note: "all multiprocessors read one set again and again; small sets are merged on their way to L2",
+        horizontal: "bytes of the set",
+        of_sets: true,
+    },
+    Family {
+        name: "gpu-flops-per-element",
+        title: "FLOP rate over FLOPs per element",
+        note: "each element is read, computed with and written: bound by bytes on the left, by the FP pipes on the right",
+        horizontal: "FLOPs per element",
+        of_sets: false,
+    },
+    Family {
+        name: "gpu-ilp",
+        title: "FLOP rate over warps, by independent chains in each",
+        note: "FP32 FMA; warps times chains must cover the latency",
+        horizontal: "warps on a multiprocessor",
+        of_sets: false,
+    },
+    Family {
+        name: "gpu-trials",
+        title: "bandwidth over working set, by the place of the loop over trials",
+        note: "in the kernel (update, read), around the launches, in the kernel with data staged in shared memory",
+        horizontal: "bytes of the set",
+        of_sets: true,
+    },
+    Family {
+        name: "gpu-tensor-rate",
+        title: "rate of the tensor cores over time",
+        note: "launches of 4 ms after a pause: the clock falls when the power limit is reached",
+        horizontal: "seconds since the first launch",
         of_sets: false,
     },
 ];

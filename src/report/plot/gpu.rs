@@ -43,6 +43,11 @@ pub fn pictures(profile: &Profile, view: &View) -> Vec<String> {
     profile.machine.gpus.iter().filter_map(picture).collect()
 }
 
+/// The same without kernels, for a GPU that was measured; `None` where it has no roofs or no bandwidths.
+pub fn of_machine(gpu: &Gpu) -> Option<String> {
+    (!ceilings(gpu).is_empty() && !slopes(gpu).is_empty()).then(|| svg(gpu, &[]))
+}
+
 fn dot(kernel: &Kernel, whole_s: f64) -> Option<Dot<'_>> {
     let analysis = kernel.analysis.as_ref()?;
     let (intensity, rate) = (analysis.intensity?, analysis.flops_per_s?);
@@ -70,6 +75,9 @@ fn svg(gpu: &Gpu, dots: &[Dot<'_>]) -> String {
     page.append(lines::draw_slopes(&frame, &slopes, &ceilings, &mut taken));
     page.append(lines::draw_ceilings(&frame, &ceilings, &slopes, &mut taken));
     page.append(drawn(&frame, dots, &mut taken));
+    if dots.is_empty() {
+        return format!("{page}\n");
+    }
     let beyond = dots.iter().any(|d| d.intensity > frame.x.high());
     let edge = if beyond { " Dots at the right edge are further right." } else { "" };
     page.append(page::text(

@@ -3,6 +3,7 @@
 
 pub mod fans;
 pub mod gpu;
+pub mod gpu_curves;
 pub mod host;
 pub mod ladder;
 pub mod layout;

@@ -33,7 +33,7 @@ pub fn svg(machine: &Machine, family: &str) -> Option<String> {
     doc.append(page::axes(
         area,
         (&x, family.horizontal, tick_unit(&first.x_unit)),
-        (&y, vertical(&first.y_unit), tick_unit(&first.y_unit)),
+        (&y, vertical(&first.y_unit, first.threads), tick_unit(&first.y_unit)),
     ));
     if family.of_sets {
         doc.append(caches(machine, area, &x));
@@ -82,9 +82,10 @@ fn several(sweeps: &[&Sweep]) -> bool {
     sweeps.iter().any(|s| s.threads == 1) && sweeps.iter().any(|s| s.threads > 1)
 }
 
-/// The title of the vertical axis.
-fn vertical(unit: &str) -> &str {
+/// The title of the vertical axis; curves of a GPU have no threads.
+fn vertical(unit: &str, threads: u32) -> &str {
     match unit {
+        "byte/s" if threads == 0 => "bandwidth",
         "byte/s" => "bandwidth, towards the core",
         "flop/s" => "performance",
         "s" => "latency of a load",
@@ -143,8 +144,12 @@ fn curve(
     for (x, y) in &at {
         g.append(Circle::new().set("cx", page::round(*x)).set("cy", page::round(*y)).set("r", 2.4).set("fill", colour));
     }
-    let label =
-        format!("{}, {} thread{}", s.id.trim_start_matches(prefix), s.threads, if s.threads == 1 { "" } else { "s" });
+    let name = s.id.trim_start_matches(prefix);
+    let label = match s.threads {
+        0 => name.to_owned(),
+        1 => format!("{name}, 1 thread"),
+        n => format!("{name}, {n} threads"),
+    };
     if let Some(last) = at.last() {
         let places: Vec<Area> = (0..40)
             .map(|i| if i % 2 == 0 { f64::from(i / 2) } else { -f64::from(i / 2 + 1) })

@@ -1,0 +1,69 @@
+//! Pictures of a GPU that was measured: its roofline without kernels, and its curves.
+
+use super::sweep;
+use crate::profile::Machine;
+use crate::profile::gpu::Gpu;
+use crate::profile::machine::{Cache, Sweep};
+
+/// The pictures of a GPU as (file name, SVG): the roofline, and one for each family of curves.
+pub fn pictures(gpu: &Gpu) -> Vec<(String, String)> {
+    let name = |of: &str| format!("machine-gpu{}-{of}.svg", gpu.index);
+    let roofline = super::gpu::of_machine(gpu).map(|svg| (name("roofline"), svg));
+    let mut all: Vec<(String, String)> = roofline.into_iter().collect();
+    let curves = as_machine(gpu);
+    for family in sweep::families(&curves) {
+        // The picture of the link is that of Lo et al., Figure 7.
+        let file = match family.as_str() {
+            "gpu-reuse" => "link",
+            "gpu-link" => "copies",
+            other => other.trim_start_matches("gpu-"),
+        };
+        all.extend(sweep::svg(&curves, &family).map(|svg| (name(file), svg)));
+    }
+    all
+}
+
+/// The GPU's curves as those of a machine: `gpu.reuse.pinned` becomes `gpu-reuse.pinned`.
+fn as_machine(gpu: &Gpu) -> Machine {
+    let renamed = |sweep: &Sweep| Sweep { id: sweep.id.replacen("gpu.", "gpu-", 1), ..sweep.clone() };
+    let shared_by = gpu.multiprocessors;
+    let caches = vec![Cache { level: 2, size: gpu.l2_bytes, ways: 0, line: 128, shared_by }];
+    let sweeps = gpu.sweeps.iter().map(renamed).collect();
+    Machine { cpu: format!("GPU {}, {}", gpu.index, gpu.name), sweeps, caches, ..Machine::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Ceiling;
+
+    fn gpu() -> Gpu {
+        let of = |id: &str, value: f64, unit: &str| Ceiling::reproduced(id, value, unit, 0);
+        let ceilings = vec![
+            of("gpu.fp32.fma", 66e12, "flop/s"),
+            of("gpu.tensor.bf16", 967e12, "flop/s"),
+            of("gpu.dram.read", 4.54e12, "byte/s"),
+            of("gpu.l2.read", 9.1e12, "byte/s"),
+        ];
+        let curve = |id: &str, x_unit: &str, points: &[(f64, f64)]| {
+            let (id, x_unit, y_unit) = (id.into(), x_unit.into(), "byte/s".into());
+            Sweep { id, x_unit, y_unit, threads: 0, points: points.to_vec() }
+        };
+        let sweeps = vec![
+            curve("gpu.reuse.pinned", "kernels", &[(1.0, 20e9), (8.0, 105e9), (64.0, 575e9)]),
+            curve("gpu.reuse.zerocopy", "kernels", &[(1.0, 25e9), (8.0, 52e9), (64.0, 71e9)]),
+            curve("gpu.workingset.l2", "byte", &[(8e6, 9.3e12), (2e9, 4.54e12)]),
+        ];
+        Gpu { name: "NVIDIA H200".into(), l2_bytes: 60 << 20, ceilings, sweeps, ..Gpu::default() }
+    }
+
+    #[test]
+    fn a_gpu_has_a_roofline_the_picture_of_its_link_and_its_curves() {
+        let all = pictures(&gpu());
+        let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["machine-gpu0-roofline.svg", "machine-gpu0-link.svg", "machine-gpu0-workingset.svg"]);
+        assert!(all[0].1.contains("tensor bf16 967 TFLOP/s") && all[0].1.contains("DRAM 4.54 TB/s"));
+        assert!(all[1].1.contains(">zerocopy<") && !all[1].1.contains("threads"));
+        assert_eq!(pictures(&Gpu::default()), []);
+    }
+}
