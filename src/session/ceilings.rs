@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::machine::gpu::{self, GpuRequest};
 use crate::machine::{self, Effort, Progress, Request};
+use crate::profile::gpu::Gpu;
 use crate::profile::machine::{Cache, Machine};
 use crate::profile::run::Warning;
 
@@ -75,6 +76,14 @@ fn again(request: &Request, before: Machine, notices: &Notices, warnings: &mut V
     }
     warnings.extend(moved);
     machine
+}
+
+/// The ceilings of the GPUs, for a program that used one.
+pub fn of_gpus(notices: &Notices, warnings: &mut Vec<Warning>) -> Vec<Gpu> {
+    let mut teller = Teller::new(notices, FOR_LATER_RUNS);
+    let gpus = gpu::for_a_run(&mut teller);
+    warnings.append(&mut teller.warnings);
+    gpus
 }
 
 /// The ceilings for `rprof machine`, and the doubts about them.

@@ -37,6 +37,8 @@ pub struct Seen {
     pub counted: Vec<Log>,
     /// Why there are none of these.
     pub uncounted: Option<Uncounted>,
+    /// The collector's file stays until its own functions have their names.
+    _injection: Option<Injection>,
 }
 
 impl Tracing {
@@ -75,7 +77,8 @@ impl Tracing {
 
     /// What was seen.
     pub fn finish(self) -> Seen {
-        Seen { timed: self.0.map(|injection| injection.logs()).unwrap_or_default(), ..Seen::default() }
+        let timed = self.0.as_ref().map(Injection::logs).unwrap_or_default();
+        Seen { timed, _injection: self.0, ..Seen::default() }
     }
 }
 

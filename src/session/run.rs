@@ -133,6 +133,9 @@ fn timed_pass(
     if timed.cpu_s >= WORTH_A_SECOND_LOOK_S && foreground::interruptions() == 0 {
         *machine = ceilings::after_a_run(std::mem::take(machine), notices, &mut evidence.warnings);
     }
+    if evidence.gpu.has_kernels() {
+        machine.gpus = ceilings::of_gpus(notices, &mut evidence.warnings);
+    }
     evidence.timed = Some(timed);
     let mut counters = pass.counters;
     if options.window.is_part() {

@@ -158,6 +158,7 @@ fn memory(lab: &Lab) -> Vec<Entry> {
         add("gpu.l2.read", working_set(Cached::L2Only), lab.grid(per_sm, threads, set, at));
     }
     add("gpu.l1.read", l1_region(), lab.grid(1, 1024, lab.l1_set() / 16, at));
+    add("gpu.l1.read", working_set(Cached::L1AndL2), lab.grid(per_sm, threads, lab.l1_set() / 16, at));
     let accesses = [
         ("gpu.shared.read", Access::Read),
         ("gpu.shared.write", Access::Write),
