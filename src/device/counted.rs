@@ -12,6 +12,9 @@ use super::refusals;
 use crate::profile::device::{Counts, Devices, Kernel, Shape, TensorWork, Uncounted};
 use crate::profile::run::Warning;
 
+/// The collector's result where ranges are missing; their number is added (`embedded/collector/ranges.rs`).
+const FEWER_RANGES: u32 = 0x1000;
+
 /// Compilers make constants with an FMA of half precision, which counts as one. Half-precision FLOPs below this share of the others are
 /// taken for such moves: their number is not known.
 const MOVES: f64 = 0.05;
@@ -137,6 +140,10 @@ fn reason(logs: &[Log]) -> Uncounted {
         _ => None,
     });
     match failed {
+        Some((_, result)) if (FEWER_RANGES..0xffff).contains(&result) => Uncounted {
+            reason: "CUPTI gave fewer ranges than there were launches".into(),
+            fix: "profile again; if it stays so, name another libcupti in RPROF_CUPTI".into(),
+        },
         Some((step, result)) => Uncounted {
             reason: format!("CUPTI refused to count: {}", refusals::result_name(result)),
             fix: refusals::fix(step, result),

@@ -11,6 +11,11 @@ mod step {
     pub const SUBSCRIBE: u32 = 5;
 }
 
+/// The GPU's clock is CLOCK_REALTIME, which time servers steer by at most 500 millionths.
+const CLOCK_DRIFT: f64 = 1e-3;
+/// The first readings lie this far apart at most.
+const CLOCK_TOLERANCE_NS: f64 = 2e6;
+
 /// Warnings about the logs of a timed pass, in which `kernels` launches were seen.
 pub fn warnings(logs: &[Log], kernels: u64) -> Vec<Warning> {
     let mut warnings = Vec::new();
@@ -55,6 +60,14 @@ pub fn warnings(logs: &[Log], kernels: u64) -> Vec<Warning> {
             "profile a shorter part of the program",
         ));
     }
+    if let Some(seconds) = logs.iter().filter_map(clock_jump).reduce(f64::max) {
+        warnings.push(Warning::new(
+            "gpu-clock",
+            format!("the clock of the GPU's records jumped by {seconds:.3} s during the run"),
+            "idle times and the order of kernels are wrong",
+            "profile again while nothing sets the clock",
+        ));
+    }
     for damage in logs.iter().filter_map(|log| log.damage.as_ref()) {
         let (effect, hint) = match damage {
             Damage::Truncated => (
@@ -75,6 +88,21 @@ pub fn warnings(logs: &[Log], kernels: u64) -> Vec<Warning> {
         ));
     }
     warnings
+}
+
+/// By how many seconds the clock of the records left the monotonic one between the first and the last reading of both.
+fn clock_jump(log: &Log) -> Option<f64> {
+    let start = log.records.iter().find_map(|record| match record {
+        Record::Start { clocks, .. } => Some(clocks),
+        _ => None,
+    })?;
+    let end = log.records.iter().find_map(|record| match record {
+        Record::End { clocks, .. } => Some(clocks),
+        _ => None,
+    })?;
+    let passed = end.monotonic.saturating_sub(start.monotonic) as f64;
+    let jump = (end.gpu as f64 - start.gpu as f64 - passed).abs();
+    (start.gpu > 0 && jump > CLOCK_TOLERANCE_NS + CLOCK_DRIFT * passed).then_some(jump * 1e-9)
 }
 
 fn refusal(record: &Record) -> Option<(u32, u32, u32)> {
