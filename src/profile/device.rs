@@ -311,8 +311,19 @@ pub struct Analysis {
     pub bytes_per_s: Option<f64>,
     /// FLOPs per byte of DRAM.
     pub intensity: Option<f64>,
+    /// The least time as one obstacle after the other is gone, descending; empty without counts.
+    pub ladder: Vec<Rung>,
     /// What to do: on the class first.
     pub advice: Vec<Advice>,
+}
+
+/// A rung of the ladder.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Rung {
+    /// What is gone in addition to what is gone on the rungs before: `tail` or a class.
+    pub without: String,
+    /// Least seconds of all launches then.
+    pub seconds: f64,
 }
 
 /// The time that one ceiling takes.

@@ -15,7 +15,7 @@ pub use html::section as html;
 use crate::profile::Profile;
 use crate::profile::device::{Device, Devices, Kernel, Shape};
 
-use super::number::{NOT_MEASURED, percent, seconds, si};
+use super::number::{NOT_MEASURED, percent, seconds, si, significant};
 use super::regions::{self, Rows};
 use super::{View, name, summary, wrap};
 
@@ -96,7 +96,7 @@ fn line(device: &Device) -> String {
         kinds.into_iter().filter(|(s, _)| *s > 0.0).map(|(s, words)| format!("{} {words}", seconds(s))).collect();
     let kinds = if kinds.is_empty() { String::new() } else { format!(": {}", kinds.join(", ")) };
     let loading = if idle.loading_s > 0.0 {
-        format!("; in that the driver loaded modules for {}", seconds(idle.loading_s))
+        format!("; {} of it while the driver loaded modules", seconds(idle.loading_s))
     } else {
         String::new()
     };
@@ -137,7 +137,7 @@ fn kernels(devices: &Devices, view: &View, name_width: usize) -> Option<Rows> {
     let hidden = devices.kernels.len() - rows.len();
     let mut notes = Vec::new();
     if hidden > 0 {
-        notes.push(format!("… and {hidden} kernels more"));
+        notes.push(format!("… and {hidden} more"));
     }
     notes.push("share: of the time in which the GPU's kernels ran. at: least time of the binding ceiling / time. –: not measured.".into());
     let mut titles = vec![
@@ -186,13 +186,13 @@ fn row(devices: &Devices, k: &Kernel, name_width: usize) -> Vec<String> {
     row
 }
 
-/// `1056×256`, `16×4×1×128` where a side is not 1; `…` if there are more shapes.
+/// `1056×256`, `16·4×128` where a side is not 1; `…` if there are more shapes.
 fn shape(shape: &Shape, shapes: usize) -> String {
     let sides = |sides: [u32; 3]| {
         let used = 1 + sides.iter().rposition(|n| *n != 1).unwrap_or(0);
         sides[..used].iter().map(u32::to_string).collect::<Vec<_>>().join("·")
     };
-    format!("{} × {}{}", sides(shape.grid), sides(shape.block), if shapes > 1 { " …" } else { "" })
+    format!("{}×{}{}", sides(shape.grid), sides(shape.block), if shapes > 1 { " …" } else { "" })
 }
 
 /// A name in at most `width` characters, without control and direction marks.
@@ -200,27 +200,30 @@ fn short(name: &str, width: usize) -> String {
     name::shorten(name, width)
 }
 
-/// `gpu-dram-bandwidth: at 99 % of gpu.dram.triad; 351 GFLOP/s, 4.07 TB/s of DRAM, 0.0863 FLOP/B; 1056 × 256 …`
+/// `gpu-dram-bandwidth: at 99 % of gpu.dram.triad; without that 177 µs in all; 351 GFLOP/s, …; 1056×256 threads, …`
 fn holding(k: &Kernel) -> String {
     let Some(a) = &k.analysis else { return NOT_MEASURED.into() };
     let place = a.roof_fraction.zip(a.binding.as_ref());
     let place = place.map_or(String::new(), |(f, id)| format!(": at {} of {id}", percent(f)));
+    let next = a.ladder.iter().find(|rung| rung.without == a.class && a.class != "gpu-latency");
+    let next = next.map_or(String::new(), |rung| format!("; without that {} in all", seconds(rung.seconds)));
     let rates = [
         a.flops_per_s.map(|r| si(r, "FLOP/s")),
         a.bytes_per_s.map(|r| format!("{} of DRAM", si(r, "B/s"))),
-        a.intensity.map(|i| format!("{} FLOP/B", super::number::significant(i))),
+        a.intensity.map(|i| format!("{} FLOP/B", significant(i))),
     ];
     let rates: Vec<String> = rates.into_iter().flatten().collect();
     let rates = if rates.is_empty() { String::new() } else { format!("; {}", rates.join(", ")) };
     let launch = k.shapes.first().map_or(String::new(), |s| {
         let filled = s.occupancy.zip(s.waves).map_or(String::new(), |(occupancy, waves)| {
-            format!(", occupancy {}, {} waves", percent(occupancy), super::number::significant(waves))
+            let waves = if waves < 0.01 { "below 0.01".into() } else { significant(waves) };
+            format!(", occupancy {}, {waves} waves", percent(occupancy))
         });
         let memory =
             if s.shared > 0 { format!(", {} of shared memory", si(f64::from(s.shared), "B")) } else { String::new() };
         format!("; {} threads, {} registers{memory}{filled}", shape(s, k.shapes.len()), s.registers)
     });
-    format!("{}{place}{rates}{launch}", a.class)
+    format!("{}{place}{next}{rates}{launch}", a.class)
 }
 
 /// Sentences with the seconds that they save, without what a line below says once for all kernels.

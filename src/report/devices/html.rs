@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use crate::profile::Profile;
-use crate::profile::device::Devices;
+use crate::profile::device::{Devices, Kernel};
 use crate::report::html::escape;
+use crate::report::number::{percent, seconds};
 use crate::report::regions::Rows;
 use crate::report::{View, name, palette, plot};
 
@@ -63,6 +64,23 @@ fn table(rows: &Rows, of: impl Fn(usize) -> (String, String)) -> String {
     out + "</div>\n"
 }
 
+/// The terms of a kernel: what each ceiling takes of its time.
+fn terms(k: &Kernel) -> String {
+    let Some(a) = k.analysis.as_ref().filter(|a| !a.terms.is_empty()) else { return String::new() };
+    let mut out = String::from(
+        "<table class=\"inner\"><tr><th>ceiling</th><th title=\"least time of all launches\">least time</th><th>of the time</th></tr>\n",
+    );
+    for term in &a.terms {
+        let binds = if Some(&term.ceiling) == a.binding.as_ref() { " ◀ binds" } else { "" };
+        let refuted = if term.refuted { " (refuted)" } else { "" };
+        let share = if k.seconds > 0.0 { percent(term.seconds / k.seconds) } else { String::new() };
+        let name = escape(&term.ceiling);
+        let _ =
+            writeln!(out, "<tr><td>{name}{binds}{refuted}</td><td>{}</td><td>{share}</td></tr>", seconds(term.seconds));
+    }
+    out + "</table>\n"
+}
+
 /// What holds each kernel, what the whole program loses, and doubts.
 fn sentences(devices: &Devices, view: &View) -> String {
     let mut out = String::from("<h3>What holds the GPU</h3>\n<div class=\"card\">\n");
@@ -78,6 +96,7 @@ fn sentences(devices: &Devices, view: &View) -> String {
         for line in super::advice_of(devices, k) {
             let _ = writeln!(out, "<p>{}</p>", escape(&line));
         }
+        out += &terms(k);
         out += "</details>\n";
     }
     for line in super::findings(devices) {

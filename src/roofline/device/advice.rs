@@ -86,8 +86,8 @@ fn held(case: &Case<'_>, class: &str, counts: &Counts) -> String {
             at(case, counts.l1, "B/s")
         ),
         "gpu-shared-bandwidth" => format!(
-            "A launch occupies shared memory for {} ({}){}.",
-            each(counts.shared),
+            "A launch takes {} wavefronts of {WAVEFRONT} B of shared memory ({}){}.",
+            si(counts.shared.unwrap_or(0.0) / launches / WAVEFRONT, ""),
             at(case, counts.shared, "B/s"),
             conflicts(counts)
                 .unwrap_or_else(|| ": hold more in registers, and check its strides for bank conflicts".into())
@@ -130,7 +130,8 @@ fn conflicts(counts: &Counts) -> Option<String> {
     let each = counts.shared? / WAVEFRONT / instructions;
     (each > WAVEFRONTS).then(|| {
         format!(
-            ": {} wavefronts for each of its instructions of any kind prove bank conflicts, so pad the rows or swizzle the index",
+            ": these are {} for each of its warp instructions of any kind, which proves bank conflicts, so pad the rows or swizzle the \
+             index",
             significant(each)
         )
     })
@@ -180,10 +181,10 @@ fn latency(case: &Case<'_>) -> String {
     format!("{evidence}: {remedy}, or give each thread several independent operations.")
 }
 
-/// `1056 × 256 threads`
+/// `1056×256 threads`
 fn words(shape: &Shape) -> String {
     let product = |sides: [u32; 3]| sides.into_iter().map(u64::from).product::<u64>();
-    format!("{} × {} threads", product(shape.grid), product(shape.block))
+    format!("{}×{} threads", product(shape.grid), product(shape.block))
 }
 
 fn unknown(case: &Case<'_>) -> String {

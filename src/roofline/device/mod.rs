@@ -2,7 +2,7 @@
 //! idle time cost the program. Pure functions of a profile.
 //!
 //! ```text
-//!  Kernel (times, shapes, counts) ─┐            ┌─▶ class ─▶ savings ─▶ advice
+//!  Kernel (times, shapes, counts) ─┐            ┌─▶ class ─▶ ladder, savings ─▶ advice
 //!  Gpu (figures, ceilings) ────────┼─▶ terms ───┘
 //!                                  └─▶ occupancy, waves
 //!  Device (idle, copies), Copies ──▶ findings
@@ -11,6 +11,7 @@
 mod advice;
 pub mod class;
 mod findings;
+mod ladder;
 pub mod occupancy;
 mod savings;
 pub mod terms;
@@ -64,6 +65,7 @@ fn of_kernel(kernel: &Kernel, gpu: Option<&Gpu>, is_launch_bound: bool, uncounte
         flops_per_s: per_second(flops),
         bytes_per_s: per_second(bytes),
         intensity: flops.zip(bytes.filter(|b| *b > 0.0)).map(|(flops, bytes)| flops / bytes),
+        ladder: ladder::ladder(kernel, &terms, savings::of_tail(kernel, &verdict, gpu)),
         advice: advice::of(&advice::Case { kernel, gpu, verdict: &verdict, terms: &terms, uncounted }),
         terms,
     }

@@ -87,10 +87,10 @@ fn dram_ceiling(counts: &Counts, gpu: &Gpu) -> Option<&'static str> {
     measured.min_by(|a, b| (a.1 - written).abs().total_cmp(&(b.1 - written).abs())).map(|(id, _)| id)
 }
 
-/// The burst roof of an operand.
+/// The roof of an operand, a burst after a pause.
 pub fn tensor_roof(operand: &str, gpu: &Gpu) -> Option<(String, f64)> {
     let id = format!("gpu.tensor.{operand}");
-    [format!("{id}.burst"), id].into_iter().find_map(|id| gpu.value(&id).map(|value| (id, value)))
+    gpu.value(&id).map(|value| (id, value))
 }
 
 /// All operands share the tensor cores: their times add up. Named by the operand with most of it.

@@ -111,7 +111,7 @@ fn one_chain_in_few_warps_is_latency() {
     // Twice as fast: it has more chains than one, and its warps are still few.
     let (a, _) = one(example::twice("two chains", (132, 128), 24, 50e-6, counts));
     assert_eq!((a.class.as_str(), a.binding.as_deref()), ("gpu-latency", Some("gpu.fp32.fma")));
-    assert!(a.advice[0].text.contains("132 × 128 threads fill 6.2 %"), "{:?}", a.advice);
+    assert!(a.advice[0].text.contains("132×128 threads fill 6.2 %"), "{:?}", a.advice);
 }
 
 #[test]
@@ -141,6 +141,21 @@ fn the_last_wave_is_told_where_no_ceiling_holds() {
 }
 
 #[test]
+fn the_ladder_goes_down_from_the_bound_to_the_last_term() {
+    let ladder = |kernel| {
+        one(kernel).0.ladder.into_iter().map(|r| (r.without, (r.seconds * 1e7).round() / 10.0)).collect::<Vec<_>>()
+    };
+    let of = |words: &str, us: f64| (words.to_owned(), us);
+    let triad = ladder(example::triad());
+    assert_eq!(triad[..2], [of("gpu-latency", 390.9), of("gpu-dram-bandwidth", 177.0)], "{triad:?}");
+    assert!(triad.is_sorted_by(|a, b| a.1 >= b.1) && triad.len() == 5, "{triad:?}");
+    let counts = Counts { dram_read: Some(1e8), dram_write: Some(0.0), ..Counts::default() };
+    let waves = ladder(example::twice("waves", (1267, 256), 32, 100e-6, counts));
+    assert_eq!(waves, [of("tail", 120.0), of("gpu-latency", 22.0)]);
+    assert!(ladder(example::small()).is_empty());
+}
+
+#[test]
 fn findings_have_the_seconds_that_can_be_saved() {
     let mut devices = example::devices();
     analyse(&mut devices, &[h200()]);
@@ -152,7 +167,7 @@ fn findings_have_the_seconds_that_can_be_saved() {
     assert_eq!((of("waited").cause.as_str(), of("waited").seconds), ("gpu-launch", 0.0902));
     assert!(of("waited").advice.contains("8000 of 8012 launches"), "{}", of("waited").advice);
     assert_eq!(of("no thread waited").cause, "gpu-idle");
-    assert!(of("only copied").seconds <= 0.0405);
+    assert!(of("only copied").seconds <= 0.0405 && of("stream, 12 calls").seconds == 0.0024);
     let seconds: Vec<f64> = devices.findings.iter().map(|f| f.seconds).collect();
     assert!(seconds.is_sorted_by(|a, b| a >= b), "{seconds:?}");
 }
