@@ -2,9 +2,13 @@
 //!
 //! Times are of the timed pass, from the GPU's own records. Counts are of a counted run of its own, where that is permitted.
 
+mod analysis;
+
 use serde::{Deserialize, Serialize};
 
 use super::run::Warning;
+
+pub use analysis::{Advice, Analysis, Finding, Rung, Term};
 
 /// All that GPUs did in a run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -24,19 +28,6 @@ pub struct Devices {
     /// What the model says of the whole program, by descending seconds; empty until the model ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
-}
-
-/// Time of the program that something beside the kernels costs on a GPU.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Finding {
-    /// `gpu-copy gpu-idle gpu-launch`.
-    pub cause: String,
-    /// Device number.
-    pub device: u32,
-    /// Seconds that can be saved, at most.
-    pub seconds: f64,
-    /// What to do, with its evidence: one sentence.
-    pub advice: String,
 }
 
 /// One GPU in a run. All times are seconds.
@@ -291,59 +282,4 @@ pub struct Uncounted {
     pub reason: String,
     /// What to do.
     pub fix: String,
-}
-
-/// What the model says of a kernel.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Analysis {
-    /// The class: `gpu-dram-bandwidth gpu-l2-bandwidth gpu-l1-bandwidth gpu-shared-bandwidth gpu-fp64 gpu-fp32 gpu-fp16 gpu-tensor gpu-issue
-    /// gpu-latency gpu-launch unknown`.
-    pub class: String,
-    /// Id of the ceiling that takes most of the time; `None` without terms.
-    pub binding: Option<String>,
-    /// Seconds that each ceiling alone would take for the counted work, scaled to all launches, descending.
-    pub terms: Vec<Term>,
-    /// Share of the time that the binding term explains, 0 to 1; above 1 a ceiling was too low, by less than its error.
-    pub roof_fraction: Option<f64>,
-    /// FLOPs of all launches per second, tensor cores included; `None` without counts.
-    pub flops_per_s: Option<f64>,
-    /// Bytes of DRAM per second; `None` without counts.
-    pub bytes_per_s: Option<f64>,
-    /// FLOPs per byte of DRAM.
-    pub intensity: Option<f64>,
-    /// The least time as one obstacle after the other is gone, descending; empty without counts.
-    pub ladder: Vec<Rung>,
-    /// What to do: on the class first.
-    pub advice: Vec<Advice>,
-}
-
-/// A rung of the ladder.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Rung {
-    /// What is gone in addition to what is gone on the rungs before: `tail` or a class.
-    pub without: String,
-    /// Least seconds of all launches then.
-    pub seconds: f64,
-}
-
-/// The time that one ceiling takes.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Term {
-    /// Id of the ceiling. `gpu.issue` is derived: one warp instruction a clock for each of four schedulers of a multiprocessor.
-    pub ceiling: String,
-    /// Seconds.
-    pub seconds: f64,
-    /// The kernel was faster than that by more than the ceiling's error: the term is left out.
-    pub refuted: bool,
-}
-
-/// What to do about one cause.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Advice {
-    /// The cause: the class, `tail` for the last wave of blocks, `local-memory` for spilled registers.
-    pub cause: String,
-    /// Seconds of the GPU that are saved at most without it; `None` where that is not known.
-    pub seconds: Option<f64>,
-    /// One sentence with its evidence.
-    pub text: String,
 }

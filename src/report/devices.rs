@@ -19,6 +19,8 @@ use super::number::{NOT_MEASURED, percent, seconds, si, significant};
 use super::regions::{self, Rows};
 use super::{View, name, summary, wrap};
 
+/// The heading in plain text.
+const TITLE: &str = "\nGPU\n";
 /// Kernels that a table shows at most; `profile.json` has all.
 const ROWS: usize = 20;
 /// Kernels below this share of the GPUs' kernel time are left out, but for the first five.
@@ -31,7 +33,7 @@ const EXPLAINED: usize = 6;
 /// The section as plain text, empty where no GPU was used.
 pub fn text(profile: &Profile, view: &View, width: usize) -> String {
     let Some(devices) = &profile.devices else { return String::new() };
-    let mut out = String::from("\nGPU\n");
+    let mut out = String::from(TITLE);
     for line in lines(profile, devices) {
         out += &wrap::hanging(&line, width, 2);
     }
@@ -50,7 +52,8 @@ pub fn text(profile: &Profile, view: &View, width: usize) -> String {
         out.push('\n');
         out.extend(told.iter().map(|line| wrap::hanging(line, width, 2)));
     }
-    out + &doubts(devices).iter().map(|line| wrap::hanging(line, width, 2)).collect::<String>()
+    out.extend(doubts(devices).iter().map(|line| wrap::hanging(line, width, 2)));
+    if out == TITLE { String::new() } else { out }
 }
 
 /// The section as Markdown; `escape` makes text safe in a cell.

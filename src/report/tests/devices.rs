@@ -39,7 +39,10 @@ fn the_section_follows_the_table_and_fits_every_width() {
         let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words}: {text}"));
         assert!(at("at: least time") < at("\nGPU\n") && at("\nGPU\n") < at("\ntriad (kernels.cpp"));
     }
-    assert!(!render(&sample::profile(), Format::Text, &View::default()).unwrap().contains("GPU"));
+    let mut none = sample::profile();
+    assert!(!render(&none, Format::Text, &View::default()).unwrap().contains("GPU"));
+    none.devices = Some(Default::default());
+    assert_eq!(section(&none, 80), "");
 }
 
 #[test]

@@ -54,8 +54,8 @@ fn of_kernel(kernel: &Kernel, gpu: Option<&Gpu>, is_launch_bound: bool, uncounte
     let verdict = class::verdict(kernel, &terms, gpu, is_launch_bound);
     let counts = kernel.counts.as_ref();
     let per_second = |work: Option<f64>| {
-        let seconds = counts.filter(|_| kernel.seconds > 0.0).map(|c| kernel.seconds / terms::scale(kernel, c));
-        work.zip(seconds).map(|(work, seconds)| work / seconds).filter(|rate| rate.is_finite())
+        let scale = counts.map(|counts| terms::scale(kernel, counts)).filter(|scale| *scale > 0.0);
+        work.zip(scale).filter(|_| kernel.seconds > 0.0).map(|(work, scale)| work * scale / kernel.seconds)
     };
     let (flops, bytes) = (counts.and_then(|c| c.flops()), counts.and_then(|c| c.dram()));
     Analysis {

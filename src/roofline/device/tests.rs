@@ -52,6 +52,15 @@ fn rates_are_of_all_launches() {
 }
 
 #[test]
+fn counts_of_no_launch_are_no_rates() {
+    let (a, _) = one(Kernel { counts: Some(Counts::default()), ..example::triad() });
+    assert_eq!((a.flops_per_s, a.bytes_per_s, a.intensity, a.roof_fraction), (None, None, None, None));
+    let nothing = Counts { launches: 0, seconds: 0.0, ..example::triad().counts.unwrap() };
+    let (a, _) = one(Kernel { counts: Some(nothing), ..example::triad() });
+    assert_eq!((a.flops_per_s, a.class.as_str()), (None, "unknown"));
+}
+
+#[test]
 fn short_kernels_in_gaps_are_launch_bound_and_only_these() {
     let mut devices = example::devices();
     analyse(&mut devices, &[h200()]);
