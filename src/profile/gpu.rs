@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::ceiling::Ceiling;
-use super::machine::Sweep;
+use super::sweep::Sweep;
 
 /// A GPU and what it can reach. Its ceilings' ids begin with `gpu.`; their `device` is `gpu0`, `gpu1`, … and their `threads` 0.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

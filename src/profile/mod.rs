@@ -30,6 +30,7 @@ pub mod prefetch;
 pub mod region;
 pub mod run;
 pub mod source;
+pub mod sweep;
 pub mod system;
 
 use serde::{Deserialize, Serialize};
