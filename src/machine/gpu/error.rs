@@ -1,6 +1,6 @@
 //! Errors while measuring a GPU.
 
-use super::driver::codes;
+use super::codes;
 
 /// Errors of the loader and of the driver in it. Each is one line: what, to what, what to do.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

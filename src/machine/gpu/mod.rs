@@ -38,6 +38,7 @@
 //! `RPROF_LOG=1` prints a line for each step on standard error.
 
 mod catalogue;
+mod codes;
 mod driver;
 mod error;
 mod kept;

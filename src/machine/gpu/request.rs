@@ -7,7 +7,7 @@ use super::driver::{self, Cuda, Identity};
 use super::error::GpuError;
 use super::lab::Lab;
 use super::ledger::Ledger;
-use super::{catalogue, kept, log, measure};
+use super::{catalogue, codes, kept, log, measure};
 use crate::machine::progress::Progress;
 use crate::machine::store;
 use crate::machine::suite::lab::Effort;
@@ -111,7 +111,7 @@ fn all_facts(cuda: &mut Cuda) -> Result<Vec<(Gpu, Identity)>, GpuError> {
     let version = cuda.version()?;
     let count = cuda.count()?;
     if count == 0 {
-        return Err(GpuError::Failed { what: "counting GPUs".into(), code: driver::codes::NO_DEVICE });
+        return Err(GpuError::Failed { what: "counting GPUs".into(), code: codes::NO_DEVICE });
     }
     (0..count.min(MOST_GPUS)).map(|index| cuda.facts(index, version)).collect()
 }

@@ -3,7 +3,6 @@
 //! The functions, their arguments and constants are declared here and in the files beside, from NVIDIA's public documentation of the
 //! driver API. Pointers and handles are numbers: addresses in the other process.
 
-pub mod codes;
 mod context;
 mod device;
 mod transfer;
