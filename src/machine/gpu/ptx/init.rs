@@ -1,8 +1,8 @@
 //! Filling memory before a measurement: numbers for the streams, links for the chase.
 
 use super::span::{Span, addresses, trips};
-use super::stream::LARGE;
 use super::text::{Bounds, Class, Finish, Text, braces};
+use super::vectors::LARGE;
 use super::{Kernel, Needs, Unit, Work};
 
 /// What a buffer is filled with.

@@ -1,9 +1,9 @@
 //! A chosen number of FLOPs on each element read and written: the slope and the ridge of the roofline.
 
 use super::scalar::Precision;
-use super::span::{Span, addresses, trips};
-use super::stream::{Constants, LARGE, load};
-use super::text::{Class, Finish, Text, braces};
+use super::span::{Span, trips};
+use super::text::{Finish, Text};
+use super::vectors::{Constants, LARGE, update};
 use super::{Kernel, Needs, Unit, Work};
 
 /// Where the elements lie.
@@ -41,23 +41,4 @@ pub fn flops_per_element(precision: Precision, n: u32, data: Data) -> Kernel {
     trips(&mut text, span, 2, |text, offsets| update(text, offsets, &constants, precision, n / 2));
     let name = format!("fpe_{}_{n}_{place}", precision.name());
     text.finish(Finish { name, needs: Needs::at_least(7, 0), unit: Unit::Flop, work, bounds: LARGE })
-}
-
-/// `fmas` dependent FMAs on each number of the vectors of `a` at `offsets`, in place.
-pub(super) fn update(text: &mut Text, offsets: &[String], constants: &Constants, precision: Precision, fmas: u32) {
-    let (class, kind, lanes, [factor, addend]) = match precision {
-        Precision::F64 => (Class::F64, "f64", 2, &constants.double),
-        _ => (Class::F32, "f32", 4, &constants.single),
-    };
-    let places = addresses(text, "%ra", offsets);
-    let read = format!("ld.global.v{lanes}.{kind}");
-    let vectors: Vec<_> = places.iter().map(|place| load(text, &read, class, lanes, place)).collect();
-    for _ in 0..fmas {
-        for x in vectors.iter().flatten() {
-            text.line(format!("fma.rn.{kind} {x}, {x}, {factor}, {addend}"));
-        }
-    }
-    for (place, vector) in places.iter().zip(&vectors) {
-        text.line(format!("st.global.v{lanes}.{kind} [{place}], {}", braces(vector)));
-    }
 }

@@ -25,6 +25,7 @@ mod span;
 mod stream;
 mod text;
 mod trials;
+mod vectors;
 mod wgmma;
 mod yard;
 

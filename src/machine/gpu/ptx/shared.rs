@@ -1,7 +1,7 @@
 //! Bandwidth of shared memory, with and without bank conflicts.
 
-use super::stream::{Constants, FULL, load};
 use super::text::{Class, Finish, Text, braces};
+use super::vectors::{Constants, FULL, load};
 use super::{Kernel, Needs, Unit, Work};
 
 /// How the threads of a warp reach shared memory.

@@ -1,9 +1,9 @@
 //! Streams over device memory in 16-byte vectors, and repeated reads of a working set.
 
-use super::intensity::update;
 use super::scalar::Precision;
 use super::span::{Span, addresses, trips};
 use super::text::{Bounds, Class, Finish, Text, braces};
+use super::vectors::{Constants, FULL, LARGE, load, update};
 use super::{Kernel, Needs, Unit, Work};
 
 /// What is done with each vector.
@@ -39,12 +39,6 @@ impl Cached {
         }
     }
 }
-
-/// Launches of 1,024 threads must be possible.
-pub(super) const LARGE: Bounds = Bounds { threads: 1024, blocks: 0 };
-
-/// Two blocks of 1,024 threads must fit on an SM: at most 32 registers.
-pub(super) const FULL: Bounds = Bounds { threads: 1024, blocks: 2 };
 
 /// A stream over `count` vectors of 16 bytes, `iters` trips, grid stride, `in_flight` vectors a thread at a time.
 ///
@@ -96,38 +90,12 @@ pub(super) fn over(name: String, kind: Stream, span: Span, in_flight: u32, work:
     text.finish(Finish { name, needs: Needs::at_least(7, 0), unit: Unit::Byte, work, bounds })
 }
 
-/// Numbers that the compiler does not know: a factor just below 1, a small addend.
-pub(super) struct Constants {
-    /// Four words, 1.0 and its neighbours: different ones, or the compiler would copy one register again and again.
-    pub words: Vec<String>,
-    /// Factor and addend in f32.
-    pub single: [String; 2],
-    /// Factor and addend in f64.
-    pub double: [String; 2],
-}
-
-impl Constants {
-    pub fn new(text: &mut Text) -> Self {
-        Self {
-            words: (0..4).map(|k| text.unknown(1.0_f32.to_bits() + k)).collect(),
-            single: [1.0 - 1.0 / 65536.0, 1.0 / 1024.0].map(|value| text.unknown_f32(value)),
-            double: [1.0 - 1.0 / 65536.0, 1.0 / 1024.0].map(|value| text.unknown_f64(value)),
-        }
-    }
-}
-
 fn read(text: &mut Text, offsets: &[String], seen: &str) {
     let places = addresses(text, "%ra", offsets);
     let vectors: Vec<_> = places.iter().map(|place| load(text, "ld.global.v4.b32", Class::B32, 4, place)).collect();
     for vector in &vectors {
         text.fold(seen, Class::B32, vector);
     }
-}
-
-pub(super) fn load(text: &mut Text, instruction: &str, class: Class, lanes: usize, place: &str) -> Vec<String> {
-    let vector = text.registers(class, lanes);
-    text.line(format!("{instruction} {}, [{place}]", braces(&vector)));
-    vector
 }
 
 fn copy(text: &mut Text, offsets: &[String]) {
