@@ -32,6 +32,7 @@ unsafe extern "C" {
     fn clock_gettime(clock: c_int, to: *mut [i64; 2]) -> c_int;
     fn nanosleep(time: *const [i64; 2], left: *mut [i64; 2]) -> c_int;
     fn prctl(option: c_int, a: u64, b: u64, c: u64, d: u64) -> c_int;
+    fn exit(status: c_int) -> !;
     fn _exit(status: c_int) -> !;
 }
 
@@ -210,7 +211,8 @@ unsafe fn take(to: *mut u8, length: usize) {
     while done < length {
         match unsafe { read(0, to.add(done), length - done) } {
             n if n > 0 => done += n as usize,
-            _ => unsafe { _exit(0) },
+            // With exit handlers: the driver has some, and so has a profiler that looks at us.
+            _ => unsafe { exit(0) },
         }
     }
 }

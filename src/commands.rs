@@ -11,7 +11,7 @@ use rprof::profile::Profile;
 use rprof::report::{self, Format, Precision, View};
 use rprof::roofline::Placement;
 use rprof::session::output::OutputFolder;
-use rprof::session::{self, Engine, Memory, Passes, RunOptions, Window};
+use rprof::session::{self, Engine, GpuCounts, Memory, Passes, RunOptions, Window};
 
 /// `rprof [run]`.
 pub fn run(args: run::RunArgs) -> Result<ExitCode> {
@@ -45,7 +45,11 @@ pub fn run(args: run::RunArgs) -> Result<ExitCode> {
         placement: placement(args.imbalance),
         full_names: args.full_names,
         quiet: args.quiet,
-        gpu_counts: args.gpu_counts == run::GpuCountsArg::Auto,
+        gpu_counts: match args.gpu_counts {
+            run::GpuCountsArg::Auto => GpuCounts::Auto,
+            run::GpuCountsArg::On => GpuCounts::On,
+            run::GpuCountsArg::Off => GpuCounts::Off,
+        },
         engine: match args.engine {
             run::EngineArg::Translator => Engine::Translator,
             run::EngineArg::SingleStep => Engine::SingleStep,
@@ -58,7 +62,12 @@ pub fn run(args: run::RunArgs) -> Result<ExitCode> {
 /// `rprof demo`.
 pub fn demo(args: demo::DemoArgs) -> Result<ExitCode> {
     let view = view(None, run::PrecisionArg::Mixed, false);
-    finish(session::demo::profile(args.output, args.quiet)?, &view)
+    let outcome = if args.gpu {
+        session::demo::gpu(args.output, args.quiet)?
+    } else {
+        session::demo::profile(args.output, args.quiet)?
+    };
+    finish(outcome, &view)
 }
 
 /// Writes the files of a report, each whole or not at all, and those that can be if others cannot.
@@ -194,6 +203,15 @@ pub fn events(args: events::EventsArgs) -> Result<ExitCode> {
 /// `rprof __demo`: what `rprof demo` profiles.
 pub fn demo_kernels(args: demo::KernelArgs) -> Result<ExitCode> {
     rprof::demo::run_kernels(&args.args)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `rprof __gpu_demo`: what `rprof demo --gpu` profiles.
+pub fn gpu_demo_kernels() -> Result<ExitCode> {
+    let left_out = rprof::machine::gpu::known::run()?;
+    if left_out > 0 {
+        let _ = writeln!(stderr(), "rprof: {left_out} of the known kernels need a newer GPU");
+    }
     Ok(ExitCode::SUCCESS)
 }
 

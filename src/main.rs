@@ -65,6 +65,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Run(args) => commands::run(args),
         Command::Demo(args) => commands::demo(args),
         Command::DemoKernels(args) => commands::demo_kernels(args),
+        Command::GpuDemoKernels => commands::gpu_demo_kernels(),
         Command::Machine(args) => commands::machine(args),
         Command::Report(args) => commands::report(args),
         Command::Diff(args) => commands::diff(args),

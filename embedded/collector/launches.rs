@@ -15,16 +15,25 @@ pub struct Launch {
     pub shape: [u32; 6],
 }
 
-/// Counted launches of each kernel and shape, by group.
+/// What is known of a kernel and shape.
+#[derive(Clone, Copy)]
+pub struct Known {
+    /// Counted launches, by group.
+    pub counts: [u16; GROUPS],
+    /// A bit for each group whose condition is met.
+    pub meets: u8,
+}
+
+/// All kernels and shapes.
 pub struct Counted {
-    slots: [(u64, [u16; GROUPS]); SLOTS],
+    slots: [(u64, Known); SLOTS],
 }
 
 impl Counted {
-    pub const EMPTY: Counted = Counted { slots: [(0, [0; GROUPS]); SLOTS] };
+    pub const EMPTY: Counted = Counted { slots: [(0, Known { counts: [0; GROUPS], meets: 0 }); SLOTS] };
 
-    /// The counts of a launch's kernel and shape; `None` where the table is full.
-    pub fn of(&mut self, launch: &Launch) -> Option<&mut [u16; GROUPS]> {
+    /// What is known of a launch's kernel and shape; `None` where the table is full.
+    pub fn of(&mut self, launch: &Launch) -> Option<&mut Known> {
         let numbers = [launch.name, launch.shape[0], launch.shape[1], launch.shape[2], launch.shape[3], launch.shape[4], launch.shape[5]];
         let hash = numbers.iter().fold(0, |h, n| system::hash(&n.to_ne_bytes(), h)) | 1;
         for step in 0..64 {

@@ -1,8 +1,9 @@
 //! Counting: CUPTI's range profiler, one automatic range for each launch.
 //!
 //! Groups of metrics take turns. A session counts one group: it begins with a launch whose kernel and shape lack that group and ends after
-//! [`BATCH`] launches, or with a launch that has the group already. All metrics of a group are added in one call (one at a time they all
-//! show the first one's value). Launches in a stream that is being captured, launches of graphs and launches in a second context are not
+//! [`BATCH`] launches, when several launches in a row lack nothing, or when a launch lacks another group. A group can have a condition: it
+//! is counted for kernels in which that metric of another group was not 0. All metrics of a group are added in one call (one at a time they
+//! all show the first one's value). Launches in a stream that is being captured, launches of graphs and launches in a second context are not
 //! counted, and their numbers go to the log.
 
 use core::ffi::{c_char, c_int, c_void};
@@ -19,6 +20,8 @@ const BATCH: usize = 64;
 const METRICS: usize = 32;
 /// Most launches that a process counts.
 const MOST: u32 = 2048;
+/// Launches in a row that lack nothing, after which a session ends: ending and starting one costs as much as counting 20 launches.
+const IDLE: u32 = 8;
 /// Longest file of groups.
 const FILE: usize = 16 << 10;
 
@@ -42,8 +45,14 @@ const SUPPORTED: u32 = 3;
 struct Group {
     /// Launches of each kernel and shape that are counted; 0: not usable.
     wanted: u16,
+    /// The metric of another group that must not be 0, or null.
+    condition: *const c_char,
+    /// Times that a launch runs in a session.
+    passes: u32,
     names: [*const c_char; METRICS],
     metrics: usize,
+    /// Address of an array of `names` that stays where it is.
+    kept_names: u64,
     host: u64,
     config: *mut u8,
     config_size: usize,
@@ -53,8 +62,11 @@ struct Group {
 
 const NO_GROUP: Group = Group {
     wanted: 0,
+    condition: core::ptr::null(),
+    passes: 0,
     names: [core::ptr::null(); METRICS],
     metrics: 0,
+    kept_names: 0,
     host: 0,
     config: core::ptr::null_mut(),
     config_size: 0,
@@ -79,6 +91,8 @@ struct Ranges {
     profiler: u64,
     /// The group of the session under way.
     session: Option<usize>,
+    /// Launches since the last one that lacked something.
+    idle: u32,
     batch: [Launch; BATCH],
     in_batch: usize,
     counted: Counted,
@@ -96,6 +110,7 @@ static RANGES: Locked<Ranges> = Locked::new(Ranges {
     context: core::ptr::null_mut(),
     profiler: 0,
     session: None,
+    idle: 0,
     batch: [Launch { name: 0, shape: [0; 6] }; BATCH],
     in_batch: 0,
     counted: Counted::EMPTY,
@@ -237,14 +252,19 @@ impl Ranges {
             }
             let enough = self.total >= MOST;
             let groups = self.groups;
-            let Some(counts) = self.counted.of(&launch) else { return };
-            let lacks = |g: &usize| !enough && counts[*g] < groups[*g].wanted;
-            let session = match self.session {
+            let Some(known) = self.counted.of(&launch) else { return };
+            let lacks = |g: &usize| {
+                let group = &groups[*g];
+                !enough && known.counts[*g] < group.wanted && (group.condition.is_null() || known.meets & 1 << *g != 0)
+            };
+            let wanted = match self.session {
                 Some(g) if lacks(&g) => Some(g),
                 _ => (0..GROUPS).find(lacks),
             };
-            // A launch that lacks nothing rides along in the session under way: ending it costs more than counting the launch.
-            let session = if session.is_none() && !enough { self.session } else { session };
+            self.idle = if wanted.is_some() { 0 } else { self.idle + 1 };
+            // A launch that lacks nothing rides along for a while.
+            let rides = self.session.filter(|g| groups[*g].passes <= 1 && self.idle <= IDLE && !enough);
+            let session = wanted.or(rides);
             if session != self.session {
                 self.stop();
                 if let Some(g) = session {
@@ -253,7 +273,7 @@ impl Ranges {
             }
             if let Some(g) = self.session {
                 if let Some(counts) = self.counted.of(&launch) {
-                    counts[g] = counts[g].saturating_add(1);
+                    counts.counts[g] = counts.counts[g].saturating_add(1);
                 }
                 self.batch[self.in_batch] = launch;
                 self.in_batch += 1;
@@ -262,7 +282,7 @@ impl Ranges {
         }
     }
 
-    /// Reads lines of `launches metric metric …`.
+    /// Reads lines of `launches [if:metric] metric metric …`.
     unsafe fn read_groups(&mut self, path: *const c_char) -> bool {
         unsafe {
             let fd = system::open(path, system::READ_ONLY, 0);
@@ -293,6 +313,8 @@ impl Ranges {
                         let digits = self.text[word].iter();
                         g.wanted = digits.fold(0, |n: u16, d| n.saturating_mul(10).saturating_add(u16::from(d.wrapping_sub(b'0'))));
                         first = false;
+                    } else if self.text[word.start..].starts_with(b"if:") {
+                        g.condition = self.text.as_ptr().add(word.start + 3).cast();
                     } else if g.metrics < METRICS {
                         g.names[g.metrics] = self.text.as_ptr().add(word.start).cast();
                         g.metrics += 1;
@@ -379,7 +401,6 @@ impl Ranges {
             }
             group.host = host[5];
             let names = group.names.as_ptr() as u64;
-            // The names are copied to memory that stays: the group itself does, too, but its address must not be taken twice.
             let kept = system::memory(size_of::<[u64; METRICS]>());
             if kept.is_null() {
                 return false;
@@ -400,12 +421,14 @@ impl Ranges {
             }
             let mut passes = [40, 0, size[3], group.config as u64, 0];
             if ok(Step::Metrics, number, f.passes, &mut passes) {
-                log::record(Kind::Passes, &[], &[number, passes[4] as u32], &[]);
+                group.passes = passes[4] as u32;
+                log::record(Kind::Passes, &[], &[number, group.passes], &[]);
             }
             let mut size = [64, 0, profiler, names, metrics, BATCH as u64, BATCH as u64, 0];
             if !ok(Step::Image, number, f.data_size, &mut size) {
                 return false;
             }
+            group.kept_names = names;
             group.data_size = size[7] as usize;
             group.data = system::memory(group.data_size);
             !group.data.is_null()
@@ -423,7 +446,11 @@ impl Ranges {
             let levels = 1 | 1 << 16;
             let replay = AUTO_RANGE | KERNEL_REPLAY << 32;
             let mut settings = [90, 0, self.profiler, config_size, config, data_size, data, replay, BATCH as u64, levels, 0, 0];
-            let started = ok(Step::Image, number, f.data_initialize, &mut image)
+            // The profiler initialises images for the metrics that it was asked about last.
+            let mut size = [64, 0, self.profiler, group.kept_names, group.metrics as u64, BATCH as u64, BATCH as u64, 0];
+            let started = ok(Step::Image, number, f.data_size, &mut size)
+                && size[7] <= data_size
+                && ok(Step::Image, number, f.data_initialize, &mut image)
                 && ok(Step::Configure, number, f.set_config, &mut settings)
                 && ok(Step::Start, number, f.range_start, &mut [24, 0, self.profiler]);
             if started {
@@ -470,14 +497,32 @@ impl Ranges {
                 if !ok(Step::Evaluate, number, f.evaluate, &mut evaluation) {
                     return;
                 }
-                let launch = &self.batch[i];
+                let launch = self.batch[i];
                 let [a, b, c, d, e, f] = launch.shape;
                 let bytes = core::slice::from_raw_parts(values.as_ptr().cast::<u8>(), group.metrics * 8);
+                let met = met(&self.groups, g, &values);
+                if let Some(known) = self.counted.of(&launch) {
+                    known.meets |= met;
+                }
                 log::record(Kind::Range, &[], &[number, launch.name, a, b, c, d, e, f, 0], bytes);
             }
             log::flush();
         }
     }
+}
+
+/// A bit for each group whose condition is a metric of group `g` that is not 0.
+unsafe fn met(groups: &[Group; GROUPS], g: usize, values: &[f64; METRICS]) -> u8 {
+    let text = |name: *const c_char| unsafe { core::slice::from_raw_parts(name.cast::<u8>(), system::strlen(name)) };
+    let mut met = 0;
+    for i in (0..groups[g].metrics).filter(|i| values[*i] > 0.0) {
+        for (other, group) in groups.iter().enumerate().filter(|(_, group)| !group.condition.is_null()) {
+            if text(group.condition) == text(groups[g].names[i]) {
+                met |= 1 << other;
+            }
+        }
+    }
+    met
 }
 
 /// Calls a function of the profiler with its parameters; the first is their size. Failure goes to the log.

@@ -10,6 +10,9 @@ pub struct DemoArgs {
     /// Output folder; an existing one is kept as DIR.N
     #[arg(short, long = "output", value_name = "DIR")]
     pub output: Option<PathBuf>,
+    /// Known kernels of a GPU instead of those of the CPU
+    #[arg(long)]
+    pub gpu: bool,
     /// Print nothing but the report
     #[arg(long)]
     pub quiet: bool,

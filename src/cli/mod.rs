@@ -62,6 +62,9 @@ pub enum Command {
     /// Print the manual page
     Man,
     /// The program that `rprof demo` profiles
+    /// Runs the known kernels of `demo --gpu`
+    #[command(name = "__gpu_demo", hide = true)]
+    GpuDemoKernels,
     #[command(name = "__demo", hide = true)]
     DemoKernels(demo::KernelArgs),
 }

@@ -79,8 +79,10 @@ pub enum PassesArg {
 /// `--gpu-counts`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum GpuCountsArg {
-    /// If the program launches kernels.
+    /// Beside a counted pass, if the program launches kernels.
     Auto,
+    /// Whatever the passes, if the program launches kernels.
+    On,
     /// Never.
     Off,
 }

@@ -51,6 +51,12 @@ pub fn add(logs: &[Log], devices: &mut Devices) {
     devices.warnings.extend(left_out(logs));
 }
 
+/// The mean values of metrics, for each kernel and shape that was counted.
+pub fn means_by_kernel(logs: &[Log]) -> Vec<HashMap<String, f64>> {
+    let means = |means: Means| means.into_iter().map(|(metric, (sum, n))| (metric, sum / n as f64)).collect();
+    ranges(logs).into_values().map(means).collect()
+}
+
 fn ranges(logs: &[Log]) -> Ranges {
     let mut ranges = Ranges::new();
     for log in logs {
@@ -114,6 +120,9 @@ fn counts(kernel: &Kernel, ranges: &Ranges) -> Option<Counts> {
         let operations = sum(metric).filter(|n| *n > 0.0)?;
         Some(TensorWork { operand: (*operand).into(), operations })
     });
+    let instructions = |range: std::ops::Range<usize>| -> Option<f64> {
+        groups::FLOATING_POINT[range].iter().map(|(name, _)| sum(name)).sum()
+    };
     let (fp64, fp32, fp16) = (flops(0..3), flops(3..6), flops(6..9));
     let others = fp64.unwrap_or(0.0) + fp32.unwrap_or(0.0);
     Some(Counts {
@@ -121,6 +130,8 @@ fn counts(kernel: &Kernel, ranges: &Ranges) -> Option<Counts> {
         seconds: counted.iter().map(|(shape, _)| shape.seconds).sum(),
         fp64,
         fp32,
+        fp64_instructions: instructions(0..3),
+        fp32_instructions: instructions(3..6),
         fp16: fp16.filter(|flops| *flops == 0.0 || *flops > MOVES * others),
         tensor: tensor.collect(),
         dram_read: sum(groups::DRAM_READ),
@@ -130,6 +141,9 @@ fn counts(kernel: &Kernel, ranges: &Ranges) -> Option<Counts> {
         l1: sum(groups::L1_BYTES).filter(|bytes| l2.is_none_or(|l2| *bytes >= 0.5 * l2)),
         shared: sum(groups::SHARED_WAVEFRONTS).map(|wavefronts| 128.0 * wavefronts),
         instructions: sum(groups::INSTRUCTIONS),
+        global_sectors: sum(groups::GLOBAL_SECTORS),
+        global_accesses: sum(groups::GLOBAL_ACCESSES),
+        thread_instructions: sum(groups::THREAD_INSTRUCTIONS),
     })
 }
 

@@ -42,6 +42,16 @@ pub const TENSOR: [(&str, &str); 6] = [
     ("int8", "sm__ops_path_tensor_src_int8.sum"),
 ];
 
+/// Warp instructions of the tensor pipe: where it is 0 there are no operations to count. (Some FMAs of half precision use that pipe, too.)
+pub const TENSOR_INSTRUCTIONS: &str = "sm__inst_executed_pipe_tensor.sum";
+
+/// Sectors of 32 bytes that accesses to global memory touch.
+pub const GLOBAL_SECTORS: &str = "smsp__sass_sectors_mem_global.sum";
+/// Accesses of threads to global memory. One is of 16 bytes at most.
+pub const GLOBAL_ACCESSES: &str = "smsp__sass_thread_inst_executed_op_global_pred_on.sum";
+/// Instructions of threads whose predicate held.
+pub const THREAD_INSTRUCTIONS: &str = "smsp__sass_thread_inst_executed_pred_on.sum";
+
 /// Launches of each kernel and shape that are counted for bytes: the first finds cold caches.
 const BYTES_LAUNCHES: u32 = 2;
 /// Launches that are counted for FLOPs, of which every one has the same.
@@ -52,35 +62,42 @@ const FLOPS_LAUNCHES: u32 = 1;
 pub struct Group {
     /// Launches of each kernel and shape to count.
     pub launches: u32,
+    /// The metric of another group that must not be 0.
+    pub condition: Option<&'static str>,
     /// Names of its metrics.
     pub metrics: Vec<&'static str>,
 }
 
 /// The groups for a GPU of compute capability `major.minor`, in the order in which they matter.
 pub fn groups(major: u32, minor: u32) -> Vec<Group> {
-    let bytes = [DRAM_READ, DRAM_WRITE, L2_SECTORS, L1_BYTES, SHARED_WAVEFRONTS, INSTRUCTIONS];
-    let has = |metric: &str| match (major, minor) {
-        // No operations by type on Turing and older; no FP8 before Ada's data centre parts.
-        (..=7, _) => !metric.contains("ops_path"),
-        (8, _) | (10.., _) => !metric.ends_with("src_fp8.sum"),
-        _ => true,
+    let bytes = [DRAM_READ, DRAM_WRITE, L2_SECTORS, L1_BYTES, SHARED_WAVEFRONTS, INSTRUCTIONS, TENSOR_INSTRUCTIONS];
+    let has = |metric: &str| match metric {
+        DRAM_READ | DRAM_WRITE => major < 12,
+        _ if !metric.contains("ops_path") => true,
+        _ if metric.contains("src_int8") => true,
+        _ if metric.contains("src_fp16") => major == 9,
+        _ if metric.contains("src_fp8") => (major, minor) == (8, 9) || major == 9,
+        _ => major >= 8,
     };
-    let of = |launches, metrics: Vec<&'static str>| Group {
+    let of = |launches, condition, metrics: &mut dyn Iterator<Item = &'static str>| Group {
         launches,
-        metrics: metrics.into_iter().filter(|m| has(m)).collect(),
+        condition,
+        metrics: metrics.filter(|metric| has(metric)).collect(),
     };
-    let tensor = TENSOR.iter().map(|(_, metric)| of(FLOPS_LAUNCHES, vec![*metric]));
-    let all = [
-        of(BYTES_LAUNCHES, bytes.to_vec()),
-        of(FLOPS_LAUNCHES, FLOATING_POINT.iter().map(|(name, _)| *name).collect()),
-    ];
-    all.into_iter().chain(tensor).filter(|group| !group.metrics.is_empty()).collect()
+    let accesses = [GLOBAL_SECTORS, GLOBAL_ACCESSES, THREAD_INSTRUCTIONS];
+    vec![
+        of(BYTES_LAUNCHES, None, &mut bytes.into_iter()),
+        of(FLOPS_LAUNCHES, None, &mut FLOATING_POINT.iter().map(|(name, _)| *name)),
+        of(FLOPS_LAUNCHES, Some(TENSOR_INSTRUCTIONS), &mut TENSOR.iter().map(|(_, metric)| *metric)),
+        of(FLOPS_LAUNCHES, None, &mut accesses.into_iter()),
+    ]
 }
 
 /// The file that the collector reads: a line for each group.
 pub fn file(groups: &[Group]) -> String {
     groups.iter().fold(String::new(), |mut text, group| {
-        let _ = writeln!(text, "{} {}", group.launches, group.metrics.join(" "));
+        let condition = group.condition.map_or(String::new(), |metric| format!("if:{metric} "));
+        let _ = writeln!(text, "{} {condition}{}", group.launches, group.metrics.join(" "));
         text
     })
 }
@@ -95,7 +112,10 @@ mod tests {
         let file = file(&groups);
         assert_eq!(file.lines().count(), groups.len());
         assert!(file.starts_with("2 dram__bytes_read.sum dram__bytes_write.sum "), "{file}");
-        assert_eq!(groups.len(), 8, "the collector takes eight");
-        assert!(self::groups(7, 5).iter().all(|group| group.metrics.iter().all(|metric| !metric.contains("ops_path"))));
+        assert_eq!(groups.len(), 4);
+        assert!(file.contains("\n1 if:sm__inst_executed_pipe_tensor.sum sm__ops_path_tensor_src_bf16"), "{file}");
+        let tensor = |major, minor| self::groups(major, minor)[2].metrics.len();
+        assert_eq!([tensor(7, 5), tensor(8, 0), tensor(8, 9), tensor(9, 0), tensor(10, 0)], [1, 4, 5, 6, 4]);
+        assert!(!self::groups(12, 0)[0].metrics.contains(&DRAM_READ), "it has no such metric");
     }
 }

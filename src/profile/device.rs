@@ -134,6 +134,12 @@ pub struct Counts {
     pub fp64: Option<f64>,
     /// FLOPs of single precision, outside the tensor cores.
     pub fp32: Option<f64>,
+    /// Instructions of threads that made `fp64`; an FMA is one with two FLOPs.
+    #[serde(default)]
+    pub fp64_instructions: Option<f64>,
+    /// Instructions of threads that made `fp32`.
+    #[serde(default)]
+    pub fp32_instructions: Option<f64>,
     /// FLOPs of half precision and bfloat16, outside the tensor cores.
     pub fp16: Option<f64>,
     /// Operations of the tensor cores, by type of the operands.
@@ -150,6 +156,15 @@ pub struct Counts {
     pub shared: Option<f64>,
     /// Warp instructions.
     pub instructions: Option<f64>,
+    /// Sectors of 32 bytes that accesses to global memory touched.
+    #[serde(default)]
+    pub global_sectors: Option<f64>,
+    /// Accesses of threads to global memory, each of 16 bytes at most.
+    #[serde(default)]
+    pub global_accesses: Option<f64>,
+    /// Instructions of threads whose predicate held.
+    #[serde(default)]
+    pub thread_instructions: Option<f64>,
 }
 
 impl Counts {

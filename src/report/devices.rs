@@ -13,7 +13,7 @@ pub use diff::changes;
 pub use html::section as html;
 
 use crate::profile::Profile;
-use crate::profile::device::{Device, Devices, Kernel, Shape};
+use crate::profile::device::{Analysis, Device, Devices, Kernel, Shape};
 
 use super::number::{NOT_MEASURED, percent, seconds, si, significant};
 use super::regions::{self, Rows};
@@ -176,7 +176,7 @@ fn row(devices: &Devices, k: &Kernel, name_width: usize) -> Vec<String> {
         k.launches.to_string(),
         seconds(k.seconds),
         percent(share(devices, k)),
-        a.map_or("–".into(), |a| a.class.clone()),
+        a.map_or("–".into(), class),
         cell(a.and_then(|a| a.roof_fraction).map(percent)),
         cell(k.shapes.first().and_then(|s| s.occupancy).map(percent)),
         cell(k.shapes.first().map(|s| shape(s, k.shapes.len()))),
@@ -187,6 +187,16 @@ fn row(devices: &Devices, k: &Kernel, name_width: usize) -> Vec<String> {
         row.push(k.graph_launches.to_string());
     }
     row
+}
+
+/// The class, and for a known kernel whether it is the one that it was built for.
+fn class(analysis: &Analysis) -> String {
+    let Analysis { class, expected, .. } = analysis;
+    match expected {
+        None => class.clone(),
+        Some(expected) if expected == class => format!("{class} ✓"),
+        Some(expected) => format!("{class} ✗ {expected}"),
+    }
 }
 
 /// `1056×256`, `16·4×128` where a side is not 1; `…` if there are more shapes.

@@ -5,16 +5,20 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::demo::{self, SECONDS_PER_KERNEL, Schedule};
+use crate::machine;
 use crate::profile::Profile;
 use crate::roofline::Placement;
 
-use super::options::{Engine, Memory, Passes, RunOptions, Window};
+use super::options::{Engine, GpuCounts, Memory, Passes, RunOptions, Window};
 use super::progress::Notices;
 use super::run::{self, Outcome};
 use super::{SessionError, ceilings};
 
 /// The hidden subcommand that runs the kernels.
 const KERNELS: &str = "__demo";
+
+/// The one that runs those of a GPU.
+const GPU_KERNELS: &str = "__gpu_demo";
 
 /// Profiles the demo.
 ///
@@ -32,26 +36,54 @@ pub fn profile(output: Option<PathBuf>, quiet: bool) -> Result<Outcome, SessionE
     let mut program: Vec<OsString> = vec![binary.into(), KERNELS.into()];
     program.extend(schedule.arguments().into_iter().map(OsString::from));
     let options = RunOptions {
-        program,
-        output,
-        passes: Some(Passes::Both),
         memory: Memory::Sampled,
         // Two hundred samples a kernel place it; each costs the kernel some 13 µs in a virtual machine.
         frequency_hz: Some(800),
-        between: None,
-        window: Window::default(),
-        placement: Placement::default(),
-        full_names: false,
-        quiet,
-        gpu_counts: false,
-        engine: Engine::Translator,
-        counters_from: None,
+        ..options(program, output, quiet)
     };
     ceilings::ahead_of_a_demo(&notices);
     let mut outcome = run::profile(&options)?;
     outcome.profile.run.command = ["rprof", "demo"].map(String::from).into();
     expect(&mut outcome.profile);
     Ok(outcome)
+}
+
+/// Profiles the known kernels of a GPU.
+///
+/// # Errors
+/// As [`run::profile`].
+pub fn gpu(output: Option<PathBuf>, quiet: bool) -> Result<Outcome, SessionError> {
+    let binary = std::env::current_exe()
+        .map_err(|e| SessionError::Report(format!("cannot run the demo: this program's own file: {e}")))?;
+    let program = vec![binary.into(), GPU_KERNELS.into()];
+    let options =
+        RunOptions { passes: Some(Passes::Timed), gpu_counts: GpuCounts::On, ..options(program, output, quiet) };
+    let mut outcome = run::profile(&options)?;
+    outcome.profile.run.command = ["rprof", "demo", "--gpu"].map(String::from).into();
+    for kernel in outcome.profile.devices.iter_mut().flat_map(|devices| &mut devices.kernels) {
+        let expected = machine::gpu::known::expected(&kernel.symbol).map(str::to_owned);
+        kernel.analysis.get_or_insert_default().expected = expected;
+    }
+    Ok(outcome)
+}
+
+/// Both passes, nothing special.
+fn options(program: Vec<OsString>, output: Option<PathBuf>, quiet: bool) -> RunOptions {
+    RunOptions {
+        program,
+        output,
+        passes: Some(Passes::Both),
+        memory: Memory::Off,
+        frequency_hz: None,
+        between: None,
+        window: Window::default(),
+        placement: Placement::default(),
+        full_names: false,
+        quiet,
+        gpu_counts: GpuCounts::Off,
+        engine: Engine::Translator,
+        counters_from: None,
+    }
 }
 
 /// Fills `expected` of every kernel's function from this host's ceilings.

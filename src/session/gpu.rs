@@ -1,9 +1,9 @@
 //! The GPU's side of a run: kernels traced in the timed pass, counted in native runs of their own.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 
+use crate::device::counted;
 use crate::device::groups::{self, Group};
 use crate::device::injection;
 use crate::device::log::Record;
@@ -120,7 +120,8 @@ impl Seen {
     ) -> Result<(), String> {
         let First { program, end, input, between } = first;
         let (major, minor) = machine.gpus.first().map_or((9, 0), |gpu| gpu.capability);
-        let mut wanted = groups::groups(major, minor);
+        let all = groups::groups(major, minor);
+        let mut wanted = all.clone();
         for run in 0..MOST_RUNS {
             if foreground::interruptions() > 0 {
                 return Err("the run was interrupted, so the program was not run again to count its kernels".into());
@@ -136,18 +137,13 @@ impl Seen {
                 .map_err(|e| e.to_string())?;
             let _spinner = notices.spinner("counting the work of the GPU's kernels");
             let status = passes::native(program, injection.variables(), input).map_err(|e| e.to_string())?;
-            let logs = injection.logs();
-            let counted = reached(&logs, &wanted);
-            self.counted.extend(logs);
+            self.counted.extend(injection.logs());
             let second = ProgramEnd::from_wait_status(status);
             if second != end {
                 return Err(format!("the run that counts kernels ended differently: {second} instead of {end}"));
             }
-            if counted.is_empty() {
-                return Ok(());
-            }
-            wanted = behind(wanted, &counted);
-            if wanted.iter().all(|group| counted.contains(&group.metrics)) {
+            let before = std::mem::replace(&mut wanted, lacking(&all, &self.counted));
+            if wanted.is_empty() || run > 0 && wanted == before {
                 return Ok(());
             }
         }
@@ -155,28 +151,16 @@ impl Seen {
     }
 }
 
-/// The metrics of groups that were counted for every kernel that any group was counted for.
-fn reached(logs: &[Log], wanted: &[Group]) -> BTreeSet<Vec<&'static str>> {
-    let mut kernels = BTreeSet::new();
-    let mut of_group = vec![BTreeSet::new(); wanted.len()];
-    for (process, log) in logs.iter().enumerate() {
-        for record in &log.records {
-            if let Record::Range { group, name, launched, .. } = record {
-                kernels.insert((process, *name, *launched));
-                if let Some(seen) = of_group.get_mut(*group as usize) {
-                    seen.insert((process, *name, *launched));
-                }
-            }
-        }
-    }
-    let full = |(_, seen): &(&Group, BTreeSet<_>)| !kernels.is_empty() && seen.len() == kernels.len();
-    wanted.iter().zip(of_group).filter(full).map(|(group, _)| group.metrics.clone()).collect()
-}
-
-/// The groups with those first that were not reached.
-fn behind(mut groups: Vec<Group>, reached: &BTreeSet<Vec<&'static str>>) -> Vec<Group> {
-    groups.sort_by_key(|group| reached.contains(&group.metrics));
-    groups
+/// The groups that some counted kernel lacks, for a further run. Whether a kernel needs one of them is known by then.
+fn lacking(groups: &[Group], logs: &[Log]) -> Vec<Group> {
+    let kernels = counted::means_by_kernel(logs);
+    let is_needed = |group: &&Group| {
+        kernels.iter().any(|metrics| {
+            let applies = group.condition.is_none_or(|metric| metrics.get(metric).is_some_and(|value| *value > 0.0));
+            applies && group.metrics.first().is_some_and(|metric| !metrics.contains_key(*metric))
+        })
+    };
+    groups.iter().filter(is_needed).map(|group| Group { condition: None, ..group.clone() }).collect()
 }
 
 /// What the GPUs did, for the profile.

@@ -35,5 +35,5 @@ mod terminal;
 
 pub use end::ProgramEnd;
 pub use error::SessionError;
-pub use options::{Engine, Memory, Passes, RunOptions, Window};
+pub use options::{Engine, GpuCounts, Memory, Passes, RunOptions, Window};
 pub use run::{Outcome, profile};

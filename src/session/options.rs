@@ -30,7 +30,7 @@ pub struct RunOptions {
     /// No progress and no notices.
     pub quiet: bool,
     /// Native runs that count the work of the GPU's kernels, if the program launches any.
-    pub gpu_counts: bool,
+    pub gpu_counts: GpuCounts,
     /// Counting engine.
     pub engine: Engine,
     /// Folder with event tables (`*.toml`) and a `sysfs` tree to use in place of this CPU's: for CPUs without a table and
@@ -81,6 +81,17 @@ pub enum Passes {
     Counted,
     /// Timed, then counted.
     Both,
+}
+
+/// When the work of the GPU's kernels is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GpuCounts {
+    /// Beside a counted pass.
+    Auto,
+    /// Whatever the passes.
+    On,
+    /// Never.
+    Off,
 }
 
 /// Memory model of the counted pass.

@@ -16,7 +16,7 @@ use super::evidence::Evidence;
 use super::gpu::{First, Tracing};
 use super::hardware::Hardware;
 use super::input::Input;
-use super::options::{Passes, RunOptions};
+use super::options::{GpuCounts, Passes, RunOptions};
 use super::output::{OutputFolder, mpi_rank};
 use super::preflight::{self, Checked};
 use super::progress::Notices;
@@ -74,7 +74,12 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
         }
         Passes::Timed => {
             evidence.no_counts = Some("the counted pass was switched off with --passes timed".into());
-            timed_pass(&checked, false, setting, &mut machine, &mut evidence)?.0
+            let again = options.gpu_counts == GpuCounts::On;
+            let (end, mut input) = timed_pass(&checked, again, setting, &mut machine, &mut evidence)?;
+            if again {
+                count_kernels(&checked, setting, &machine, (end, &mut input), &mut evidence);
+            }
+            end
         }
         Passes::Counted => counted_alone(&checked, options, &machine, &mut evidence)?,
         Passes::Both => both(&checked, setting, &mut machine, &mut evidence)?,
@@ -185,7 +190,7 @@ fn both(
     machine: &mut Machine,
     evidence: &mut Evidence,
 ) -> Result<ProgramEnd, SessionError> {
-    let Setting { options, notices, hardware, folder } = setting;
+    let Setting { options, notices, hardware, .. } = setting;
     let promise =
         hardware.filter(|_| options.passes.is_none()).map(|h| one_run::promised(&h.outlook(), options.memory));
     if checked.not_countable.is_none() {
@@ -193,10 +198,8 @@ fn both(
     }
     let replay = checked.not_countable.is_none();
     let (end, mut input) = timed_pass(checked, replay, setting, machine, evidence)?;
-    if options.gpu_counts && replay {
-        let between = options.between.as_ref();
-        let first = First { program: &checked.program, end, input: &mut input, between };
-        evidence.gpu.count(first, folder, machine, notices);
+    if options.gpu_counts != GpuCounts::Off && replay {
+        count_kernels(checked, setting, machine, (end, &mut input), evidence);
     }
     if let (Some(Ok(())), Some(counters), None) = (promise, &evidence.counters, &checked.not_countable) {
         match one_run::kept(counters, options.memory) {
@@ -224,6 +227,18 @@ fn both(
         }
     }
     Ok(end)
+}
+
+/// Runs the program natively again to count the work of its kernels on the GPU, if it launched any.
+fn count_kernels(
+    checked: &Checked,
+    Setting { options, notices, folder, .. }: Setting<'_>,
+    machine: &Machine,
+    (end, input): (ProgramEnd, &mut Input),
+    evidence: &mut Evidence,
+) {
+    let first = First { program: &checked.program, end, input, between: options.between.as_ref() };
+    evidence.gpu.count(first, folder, machine, notices);
 }
 
 /// Crashes of the counted run are the program's own: the native run ended by the same signal.

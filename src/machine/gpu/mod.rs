@@ -42,6 +42,7 @@ mod codes;
 mod driver;
 mod error;
 mod kept;
+pub mod known;
 mod lab;
 mod ledger;
 mod log;

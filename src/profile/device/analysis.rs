@@ -37,6 +37,9 @@ pub struct Analysis {
     pub ladder: Vec<Rung>,
     /// What to do: on the class first.
     pub advice: Vec<Advice>,
+    /// The class that a known kernel was built for (`rprof demo --gpu`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<String>,
 }
 
 /// A rung of the ladder.

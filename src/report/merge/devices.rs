@@ -153,6 +153,8 @@ fn add_counts(a: Counts, b: Counts) -> Counts {
         seconds: a.seconds + b.seconds,
         fp64: sum(a.fp64, b.fp64),
         fp32: sum(a.fp32, b.fp32),
+        fp64_instructions: sum(a.fp64_instructions, b.fp64_instructions),
+        fp32_instructions: sum(a.fp32_instructions, b.fp32_instructions),
         fp16: sum(a.fp16, b.fp16),
         tensor,
         dram_read: sum(a.dram_read, b.dram_read),
@@ -161,6 +163,9 @@ fn add_counts(a: Counts, b: Counts) -> Counts {
         l1: sum(a.l1, b.l1),
         shared: sum(a.shared, b.shared),
         instructions: sum(a.instructions, b.instructions),
+        global_sectors: sum(a.global_sectors, b.global_sectors),
+        global_accesses: sum(a.global_accesses, b.global_accesses),
+        thread_instructions: sum(a.thread_instructions, b.thread_instructions),
     }
 }
 

@@ -10,6 +10,10 @@ use super::savings;
 
 /// A warp instruction without bank conflicts takes at most this many wavefronts: 32 lanes of 16 bytes.
 const WAVEFRONTS: f64 = 4.0;
+/// More sectors than this for each access of a thread prove that bytes of sectors are not used.
+const SCATTERED: f64 = 0.55;
+/// Fewer working lanes than this of a warp's 32 are few. (A block of one thread has one.)
+const FEW_LANES: f64 = 16.0;
 /// Bytes of a wavefront.
 const WAVEFRONT: f64 = 128.0;
 
@@ -31,7 +35,30 @@ pub fn of(case: &Case<'_>) -> Vec<Advice> {
         text: class(case),
     };
     let tail = savings::of_tail(kernel, verdict, gpu).and_then(|seconds| tail(case, seconds));
-    [Some(on_class), tail, spills(case)].into_iter().flatten().collect()
+    [Some(on_class), tail, spills(case), scattered(case), divergent(case)].into_iter().flatten().collect()
+}
+
+/// Accesses that touch more sectors than their bytes can fill: an access of a thread has 16 bytes at most, half a sector.
+fn scattered(case: &Case<'_>) -> Option<Advice> {
+    let counts = case.kernel.counts.as_ref()?;
+    let each = counts.global_sectors? / counts.global_accesses.filter(|n| *n > 0.0)?;
+    let text = format!(
+        "Its accesses to global memory touch {} sectors of 32 bytes for each thread that accesses, though a thread takes 16 bytes at \
+         most: they are not coalesced, so let neighbouring threads access neighbouring addresses.",
+        significant(each)
+    );
+    (each > SCATTERED).then(|| Advice { cause: "uncoalesced".into(), seconds: None, text })
+}
+
+/// Warps in which many lanes do nothing.
+fn divergent(case: &Case<'_>) -> Option<Advice> {
+    let counts = case.kernel.counts.as_ref()?;
+    let lanes = counts.thread_instructions? / counts.instructions.filter(|n| *n > 0.0)?;
+    let text = format!(
+        "On the mean {} of the 32 lanes of its warps work: sort the work so that the threads of a warp take the same branches.",
+        significant(lanes)
+    );
+    (lanes < FEW_LANES).then(|| Advice { cause: "divergence".into(), seconds: None, text })
 }
 
 fn class(case: &Case<'_>) -> String {
@@ -106,22 +133,38 @@ fn held(case: &Case<'_>, class: &str, counts: &Counts) -> String {
 }
 
 fn arithmetic(case: &Case<'_>, class: &str, counts: &Counts) -> String {
-    let (flops, remedy) = match class {
+    let (flops, instructions, remedy) = match class {
         "gpu-fp64" => (
             counts.fp64,
+            counts.fp64_instructions,
             "use the tensor cores for products of matrices (DMMA), or single precision where that is enough",
         ),
         "gpu-fp32" => (
             counts.fp32,
+            counts.fp32_instructions,
             "use the tensor cores for products of matrices (TF32, BF16), or half precision where that is enough",
         ),
-        _ => (counts.fp16, "use the tensor cores for products of matrices"),
+        _ => (counts.fp16, None, "use the tensor cores for products of matrices"),
     };
     format!(
-        "It does {} of {} (a roof of multiply-adds: additions and multiplications apart reach half of it): {remedy}.",
+        "It does {} of {} ({}): {remedy}.",
         at(case, flops, "FLOP/s"),
-        class.trim_start_matches("gpu-").to_uppercase()
+        class.trim_start_matches("gpu-").to_uppercase(),
+        balance(flops, instructions)
     )
+}
+
+/// The share of FMAs in the instructions that make the FLOPs.
+fn balance(flops: Option<f64>, instructions: Option<f64>) -> String {
+    match flops.zip(instructions.filter(|n| *n > 0.0)) {
+        Some((flops, n)) => {
+            format!(
+                "{} of its instructions for that are FMAs; each of the others does half as much",
+                percent(flops / n - 1.0)
+            )
+        }
+        None => "a roof of multiply-adds: additions and multiplications apart reach half of it".into(),
+    }
 }
 
 /// More wavefronts than conflict-free instructions could make. Operands of tensor cores take many wavefronts an instruction.

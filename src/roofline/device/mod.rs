@@ -66,6 +66,7 @@ fn of_kernel(kernel: &Kernel, gpu: Option<&Gpu>, is_launch_bound: bool, uncounte
         bytes_per_s: per_second(bytes),
         intensity: flops.zip(bytes.filter(|b| *b > 0.0)).map(|(flops, bytes)| flops / bytes),
         ladder: ladder::ladder(kernel, &terms, savings::of_tail(kernel, &verdict, gpu)),
+        expected: kernel.analysis.as_ref().and_then(|analysis| analysis.expected.clone()),
         advice: advice::of(&advice::Case { kernel, gpu, verdict: &verdict, terms: &terms, uncounted }),
         terms,
     }

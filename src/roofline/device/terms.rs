@@ -3,7 +3,7 @@
 //! ```text
 //! dram    (read + written) / gpu.dram.{read,triad,copy,write}, by the share of writes
 //! l2, l1  bytes / gpu.{l2,l1}.read           shared  128 B · wavefronts / gpu.shared.read
-//! fp      FLOPs / gpu.fp{64,32,16}.fma       tensor  Σ over operands of operations / gpu.tensor.<operand>
+//! fp      2 · instructions / gpu.fp{64,32,16}.fma: an addition takes as long as an FMA       tensor  Σ over operands of operations / gpu.tensor.<operand>
 //! ilp     FP32 FLOPs / what one dependent chain a warp reaches with the warps that reside
 //! issue   warp instructions / (multiprocessors · 4 · clock)
 //! launch  launches outside graphs · gpu.launch: the host's time, beside the kernel's
@@ -65,8 +65,8 @@ fn of_work(kernel: &Kernel, counts: &Counts, gpu: &Gpu) -> Vec<Term> {
         rated(counts.l2, "gpu.l2.read"),
         rated(counts.l1, "gpu.l1.read"),
         rated(counts.shared, "gpu.shared.read"),
-        rated(counts.fp64, "gpu.fp64.fma"),
-        rated(counts.fp32, "gpu.fp32.fma"),
+        rated(as_fma(counts.fp64_instructions, counts.fp64), "gpu.fp64.fma"),
+        rated(as_fma(counts.fp32_instructions, counts.fp32), "gpu.fp32.fma"),
         rated(counts.fp16, "gpu.fp16.fma"),
         tensor(&counts.tensor, gpu),
         issue(counts, gpu),
@@ -74,6 +74,11 @@ fn of_work(kernel: &Kernel, counts: &Counts, gpu: &Gpu) -> Vec<Term> {
     ];
     let all = scale(kernel, counts);
     found.into_iter().flatten().map(|term| Term { seconds: term.seconds * all, ..term }).collect()
+}
+
+/// FLOPs that as many FMAs as there are instructions would make; without these the FLOPs.
+fn as_fma(instructions: Option<f64>, flops: Option<f64>) -> Option<f64> {
+    instructions.map(|n| 2.0 * n).or(flops)
 }
 
 fn seconds(work: f64, rate: f64, id: &str) -> Option<Term> {
