@@ -217,7 +217,12 @@ pub fn gpu_demo_kernels() -> Result<ExitCode> {
 
 /// `rprof machine`.
 pub fn machine(args: machine::MachineArgs) -> Result<ExitCode> {
-    let options = session::ceilings::MachineOptions { quick: args.quick, refresh: args.refresh, quiet: false };
+    let options = session::ceilings::MachineOptions {
+        quick: args.quick,
+        refresh: args.refresh,
+        gpus_only: args.gpu,
+        quiet: false,
+    };
     let (machine, warnings) = session::ceilings::measure(options)?;
     if args.json {
         print(report::machine::json(&machine)?)?;

@@ -58,6 +58,7 @@ table! {
     passes "cuptiProfilerHostGetNumOfPasses" c (*mut u64);
     evaluate "cuptiProfilerHostEvaluateToGpuValues" c (*mut u64);
     range_enable "cuptiRangeProfilerEnable" c (*mut u64);
+    range_disable "cuptiRangeProfilerDisable" c (*mut u64);
     data_size "cuptiRangeProfilerGetCounterDataSize" c (*mut u64);
     data_initialize "cuptiRangeProfilerCounterDataImageInitialize" c (*mut u64);
     set_config "cuptiRangeProfilerSetConfig" c (*mut u64);

@@ -1,8 +1,8 @@
 //! Counting: CUPTI's range profiler, one automatic range for each launch.
 //!
 //! Groups of metrics take turns. A session counts one group: it begins with a launch whose kernel and shape lack that group and ends after
-//! [`BATCH`] launches, when several launches in a row lack nothing, or when a launch lacks another group. A group can have a condition: it
-//! is counted for kernels in which that metric of another group was not 0. All metrics of a group are added in one call (one at a time they
+//! [`BATCH`] launches, or when several launches in a row do not lack it (at once, if the group makes a launch run several times). A group
+//! can have a condition: it is counted for kernels in which that metric of another group was not 0. All metrics of a group are added in one call (one at a time they
 //! all show the first one's value). Launches in a stream that is being captured, launches of graphs and launches in a second context are not
 //! counted, and their numbers go to the log.
 
@@ -20,7 +20,8 @@ const BATCH: usize = 64;
 const METRICS: usize = 32;
 /// Most launches that a process counts.
 const MOST: u32 = 2048;
-/// Launches in a row that lack nothing, after which a session ends: ending and starting one costs as much as counting 20 launches.
+/// Launches in a row that do not lack a group, after which its turn ends: ending a session and starting one costs as much as counting 20
+/// launches, another group's as much as 150.
 const IDLE: u32 = 8;
 /// Longest file of groups.
 const FILE: usize = 16 << 10;
@@ -89,9 +90,11 @@ struct Ranges {
     groups: [Group; GROUPS],
     context: *mut c_void,
     profiler: u64,
+    /// The group that `profiler` has counted, or none yet.
+    configured: Option<usize>,
     /// The group of the session under way.
     session: Option<usize>,
-    /// Launches since the last one that lacked something.
+    /// Launches since the last one that was wanted.
     idle: u32,
     batch: [Launch; BATCH],
     in_batch: usize,
@@ -109,6 +112,7 @@ static RANGES: Locked<Ranges> = Locked::new(Ranges {
     groups: [NO_GROUP; GROUPS],
     context: core::ptr::null_mut(),
     profiler: 0,
+    configured: None,
     session: None,
     idle: 0,
     batch: [Launch { name: 0, shape: [0; 6] }; BATCH],
@@ -257,12 +261,12 @@ impl Ranges {
                 let group = &groups[*g];
                 !enough && known.counts[*g] < group.wanted && (group.condition.is_null() || known.meets & 1 << *g != 0)
             };
-            let wanted = match self.session {
-                Some(g) if lacks(&g) => Some(g),
-                _ => (0..GROUPS).find(lacks),
-            };
+            // Another group's turn comes when no launch has lacked this one's for a while: it takes a new profiler.
+            let wanted = self.configured.filter(lacks).or_else(|| {
+                let may_change = self.configured.is_none() || self.idle >= IDLE;
+                (0..GROUPS).find(|g| may_change && lacks(g))
+            });
             self.idle = if wanted.is_some() { 0 } else { self.idle + 1 };
-            // A launch that lacks nothing rides along for a while.
             let rides = self.session.filter(|g| groups[*g].passes <= 1 && self.idle <= IDLE && !enough);
             let session = wanted.or(rides);
             if session != self.session {
@@ -438,6 +442,18 @@ impl Ranges {
     unsafe fn begin(&mut self, g: usize) {
         unsafe {
             let (f, number) = (functions(), g as u32);
+            // A profiler that has counted one group gives no values of another.
+            if self.configured.is_some_and(|other| other != g) {
+                let mut enable = [32, 0, self.context as u64, 0];
+                let renewed = ok(Step::Context, number, f.range_disable, &mut [24, 0, self.profiler])
+                    && ok(Step::Context, number, f.range_enable, &mut enable);
+                if !renewed {
+                    self.state = State::Off;
+                    return;
+                }
+                self.profiler = enable[3];
+            }
+            self.configured = Some(g);
             let group = &self.groups[g];
             let (config, data) = (group.config as u64, group.data as u64);
             let (config_size, data_size) = (group.config_size as u64, group.data_size as u64);
@@ -446,6 +462,8 @@ impl Ranges {
             let levels = 1 | 1 << 16;
             let replay = AUTO_RANGE | KERNEL_REPLAY << 32;
             let mut settings = [90, 0, self.profiler, config_size, config, data_size, data, replay, BATCH as u64, levels, 0, 0];
+            // What an earlier session left in the image would show where this one counts nothing.
+            core::ptr::write_bytes(group.data, 0, group.data_size);
             // The profiler initialises images for the metrics that it was asked about last.
             let mut size = [64, 0, self.profiler, group.kept_names, group.metrics as u64, BATCH as u64, BATCH as u64, 0];
             let started = ok(Step::Image, number, f.data_size, &mut size)

@@ -10,6 +10,9 @@ pub struct MachineArgs {
     /// Only what a first run needs
     #[arg(long)]
     pub quick: bool,
+    /// Only the GPUs
+    #[arg(long)]
+    pub gpu: bool,
     /// Measure again even if cached
     #[arg(long)]
     pub refresh: bool,

@@ -71,7 +71,8 @@ fn ranges(logs: &[Log]) -> Ranges {
                 Record::Range { group, name, launched, values } => {
                     let key = (names.get(name).copied().unwrap_or_default().to_owned(), *launched);
                     let means = ranges.entry(key).or_default();
-                    for (metric, value) in metrics.get(group).into_iter().flatten().zip(values) {
+                    let named = metrics.get(group).into_iter().flatten().zip(values);
+                    for (metric, value) in named.filter(|(_, value)| value.is_finite()) {
                         let mean = means.entry((*metric).to_owned()).or_default();
                         mean.0 += value;
                         mean.1 += 1;
@@ -116,10 +117,14 @@ fn counts(kernel: &Kernel, ranges: &Ranges) -> Option<Counts> {
         groups::FLOATING_POINT[range].iter().map(|(name, factor)| Some(sum(name)? * factor)).sum()
     };
     let l2 = sum(groups::L2_SECTORS).map(|sectors| 32.0 * sectors);
-    let tensor = groups::TENSOR.iter().filter_map(|(operand, metric)| {
-        let operations = sum(metric).filter(|n| *n > 0.0)?;
-        Some(TensorWork { operand: (*operand).into(), operations })
-    });
+    let mut tensor: Vec<TensorWork> = Vec::new();
+    for (operand, operations) in groups::TENSOR.iter().filter_map(|(operand, metric)| Some((*operand, sum(metric)?))) {
+        match tensor.iter_mut().find(|work| work.operand == operand) {
+            Some(work) => work.operations += operations,
+            None if operations > 0.0 => tensor.push(TensorWork { operand: operand.into(), operations }),
+            None => {}
+        }
+    }
     let instructions = |range: std::ops::Range<usize>| -> Option<f64> {
         groups::FLOATING_POINT[range].iter().map(|(name, _)| sum(name)).sum()
     };
@@ -133,7 +138,7 @@ fn counts(kernel: &Kernel, ranges: &Ranges) -> Option<Counts> {
         fp64_instructions: instructions(0..3),
         fp32_instructions: instructions(3..6),
         fp16: fp16.filter(|flops| *flops == 0.0 || *flops > MOVES * others),
-        tensor: tensor.collect(),
+        tensor,
         dram_read: sum(groups::DRAM_READ),
         dram_write: sum(groups::DRAM_WRITE),
         l2,
@@ -142,7 +147,7 @@ fn counts(kernel: &Kernel, ranges: &Ranges) -> Option<Counts> {
         shared: sum(groups::SHARED_WAVEFRONTS).map(|wavefronts| 128.0 * wavefronts),
         instructions: sum(groups::INSTRUCTIONS),
         global_sectors: sum(groups::GLOBAL_SECTORS),
-        global_accesses: sum(groups::GLOBAL_ACCESSES),
+        global_instructions: sum(groups::GLOBAL_INSTRUCTIONS),
         thread_instructions: sum(groups::THREAD_INSTRUCTIONS),
     })
 }

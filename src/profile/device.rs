@@ -159,9 +159,9 @@ pub struct Counts {
     /// Sectors of 32 bytes that accesses to global memory touched.
     #[serde(default)]
     pub global_sectors: Option<f64>,
-    /// Accesses of threads to global memory, each of 16 bytes at most.
+    /// Warp instructions that accessed global memory, each 16 sectors at most if its threads' accesses are neighbours.
     #[serde(default)]
-    pub global_accesses: Option<f64>,
+    pub global_instructions: Option<f64>,
     /// Instructions of threads whose predicate held.
     #[serde(default)]
     pub thread_instructions: Option<f64>,

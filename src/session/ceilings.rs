@@ -18,6 +18,8 @@ pub struct MachineOptions {
     pub quick: bool,
     /// Measure again even if cached.
     pub refresh: bool,
+    /// Leave the CPU's ceilings out.
+    pub gpus_only: bool,
     /// No progress.
     pub quiet: bool,
 }
@@ -93,11 +95,20 @@ pub fn of_gpus(notices: &Notices, warnings: &mut Vec<Warning>) -> Vec<Gpu> {
 pub fn measure(options: MachineOptions) -> Result<(Machine, Vec<Warning>), SessionError> {
     let mut teller = Teller::new(&Notices::new(options.quiet), FOR_LATER_RUNS);
     let effort = if options.quick { Effort::Quick } else { Effort::Full };
-    let request = Request { refresh: options.refresh, ..Request::new(effort) };
-    let measured = machine::load_or_measure(&request, &mut teller);
-    let mut machine = measured.map_err(|e| SessionError::Report(format!("cannot measure this host: {e}")))?;
+    let mut machine = if options.gpus_only {
+        unmeasured()
+    } else {
+        let request = Request { refresh: options.refresh, ..Request::new(effort) };
+        let measured = machine::load_or_measure(&request, &mut teller);
+        measured.map_err(|e| SessionError::Report(format!("cannot measure this host: {e}")))?
+    };
     let of_gpus = GpuRequest { refresh: options.refresh, ..GpuRequest::new(effort) };
     machine.gpus = gpu::load_or_measure(&of_gpus, &mut teller);
+    if options.gpus_only && machine.gpus.is_empty() && teller.warnings.is_empty() {
+        return Err(SessionError::Report(
+            "--gpu: this host has no GPU with an NVIDIA driver (libcuda.so.1); install the driver".into(),
+        ));
+    }
     Ok((machine, teller.warnings))
 }
 

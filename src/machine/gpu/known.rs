@@ -100,7 +100,6 @@ pub fn expected(name: &str) -> Option<&'static str> {
         _ if name.starts_with("y_wgmma_") => "gpu-tensor",
         "y_triad" | "y_copy" | "y_write" => "gpu-dram-bandwidth",
         "y_l2_read" => "gpu-l2-bandwidth",
-        "y_l1_read" => "gpu-l1-bandwidth",
         "y_shared" | "y_shared_stride32" => "gpu-shared-bandwidth",
         _ if name == empty().name => "gpu-launch",
         _ if name == chase(Cached::L2Only).name => "gpu-latency",

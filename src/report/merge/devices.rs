@@ -164,7 +164,7 @@ fn add_counts(a: Counts, b: Counts) -> Counts {
         shared: sum(a.shared, b.shared),
         instructions: sum(a.instructions, b.instructions),
         global_sectors: sum(a.global_sectors, b.global_sectors),
-        global_accesses: sum(a.global_accesses, b.global_accesses),
+        global_instructions: sum(a.global_instructions, b.global_instructions),
         thread_instructions: sum(a.thread_instructions, b.thread_instructions),
     }
 }

@@ -10,8 +10,8 @@ use super::savings;
 
 /// A warp instruction without bank conflicts takes at most this many wavefronts: 32 lanes of 16 bytes.
 const WAVEFRONTS: f64 = 4.0;
-/// More sectors than this for each access of a thread prove that bytes of sectors are not used.
-const SCATTERED: f64 = 0.55;
+/// More sectors than this for each access of a warp prove that not all of their bytes are used.
+const SCATTERED: f64 = 16.5;
 /// Fewer working lanes than this of a warp's 32 are few. (A block of one thread has one.)
 const FEW_LANES: f64 = 16.0;
 /// Bytes of a wavefront.
@@ -38,13 +38,13 @@ pub fn of(case: &Case<'_>) -> Vec<Advice> {
     [Some(on_class), tail, spills(case), scattered(case), divergent(case)].into_iter().flatten().collect()
 }
 
-/// Accesses that touch more sectors than their bytes can fill: an access of a thread has 16 bytes at most, half a sector.
+/// Accesses that touch more sectors than their bytes can fill: 32 threads with 16 bytes each fill 16.
 fn scattered(case: &Case<'_>) -> Option<Advice> {
     let counts = case.kernel.counts.as_ref()?;
-    let each = counts.global_sectors? / counts.global_accesses.filter(|n| *n > 0.0)?;
+    let each = counts.global_sectors? / counts.global_instructions.filter(|n| *n > 0.0)?;
     let text = format!(
-        "Its accesses to global memory touch {} sectors of 32 bytes for each thread that accesses, though a thread takes 16 bytes at \
-         most: they are not coalesced, so let neighbouring threads access neighbouring addresses.",
+        "An access of a warp to global memory touches {} sectors of 32 bytes on the mean, and 16 hold all that 32 threads can ask for: \
+         its accesses are not coalesced, so let neighbouring threads access neighbouring addresses.",
         significant(each)
     );
     (each > SCATTERED).then(|| Advice { cause: "uncoalesced".into(), seconds: None, text })
