@@ -178,7 +178,7 @@ pub fn print(text: impl AsRef<[u8]>) -> Result<()> {
 
 /// `rprof doctor`.
 pub fn doctor(args: doctor::DoctorArgs) -> Result<ExitCode> {
-    let diagnosis = rprof::counters::doctor::examine_this_host();
+    let diagnosis = session::doctor::examine();
     if args.json {
         print(serde_json::to_string_pretty(&diagnosis)? + "\n")?;
     } else {

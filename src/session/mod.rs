@@ -15,6 +15,7 @@ mod bracket;
 pub mod ceilings;
 pub mod certificates;
 pub mod demo;
+pub mod doctor;
 mod end;
 pub mod error;
 mod evidence;

@@ -118,6 +118,8 @@ impl Loaded {
                     if let Some(name) = found.name {
                         function.named = true;
                         function.name = name;
+                    } else if let Some(name) = as_a_whole(&self.display) {
+                        return FunctionAt { name: name.into(), named: true, ..unnamed(0, 0, u64::MAX) };
                     }
                     FunctionAt { start: at(found.start), ..function }
                 }
@@ -194,6 +196,16 @@ impl Resolver for Symbols {
         warnings.sort_by(|a, b| a.text.cmp(&b.text));
         warnings.dedup();
         warnings
+    }
+}
+
+/// One name for all code without symbols of a library that is shipped without any: its offsets mean nothing to anybody.
+fn as_a_whole(module: &str) -> Option<&'static str> {
+    let is = |names: &[&str]| names.iter().any(|name| module.starts_with(name));
+    match () {
+        () if is(&["libcuda.so", "libcudart.so", "libnvidia-"]) => Some("[CUDA driver]"),
+        () if is(&["libcupti.so", "libnvperf_", "collector.so"]) => Some("[CUPTI, for rprof]"),
+        () => None,
     }
 }
 

@@ -98,6 +98,15 @@ pub fn for_a_run(progress: &mut dyn Progress) -> Vec<Gpu> {
 }
 
 /// The driver, initialised; `None` where there is none.
+/// The GPUs without any ceiling; `None` where there is no driver.
+///
+/// # Errors
+/// [`GpuError`]: there is a driver, but it or its GPUs cannot be used.
+pub fn facts(request: &GpuRequest) -> Result<Option<Vec<Gpu>>, GpuError> {
+    let Some(mut cuda) = usable(request)? else { return Ok(None) };
+    Ok(Some(all_facts(&mut cuda)?.into_iter().map(|(gpu, _)| gpu).collect()))
+}
+
 fn usable(request: &GpuRequest) -> Result<Option<Cuda>, GpuError> {
     let Some(mut cuda) = Cuda::start(request.library.as_deref())? else { return Ok(None) };
     let version = cuda.version()?;

@@ -1,0 +1,136 @@
+//! `rprof doctor`: what the CPU's side offers, and what a GPU needs.
+
+use std::path::Path;
+
+use crate::counters::doctor::{Diagnosis, Finding, examine_this_host};
+use crate::device::cupti;
+use crate::machine::gpu::{self, GpuRequest};
+use crate::machine::suite::lab::Effort;
+use crate::profile::gpu::Gpu;
+
+/// The driver's parameters.
+const PARAMETERS: &str = "/proc/driver/nvidia/params";
+/// Capabilities that permit counters where they are reserved: CAP_SYS_ADMIN and, from driver 565 on, CAP_PERFMON.
+const ADMIN: u32 = 21;
+const PERFMON: u32 = 38;
+/// The first driver API that comes with driver 565.
+const PERFMON_FROM: u32 = 12_070;
+
+/// Tries everything.
+pub fn examine() -> Diagnosis {
+    let mut diagnosis = examine_this_host();
+    diagnosis.findings.extend(findings());
+    diagnosis
+}
+
+fn findings() -> Vec<Finding> {
+    let (driver, gpus) = driver();
+    let mut all = vec![driver];
+    if let Some(first) = gpus.first() {
+        all.push(library());
+        all.push(counters(cupti::admin_only(Path::new(PARAMETERS)), capabilities(), first.driver));
+    }
+    all
+}
+
+fn driver() -> (Finding, Vec<Gpu>) {
+    let finding = |works, answer: String, enable: &str| Finding {
+        id: "gpu.driver".into(),
+        what: "use a GPU".into(),
+        works,
+        answer,
+        enable: enable.into(),
+        gain: "ceilings of the GPU and of its link (`rprof machine --gpu`)",
+        instead: "the report is of the CPU",
+    };
+    match gpu::facts(&GpuRequest::new(Effort::Quick)) {
+        Ok(Some(gpus)) => {
+            let names: Vec<String> =
+                gpus.iter().map(|gpu| format!("{} ({}.{})", gpu.name, gpu.capability.0, gpu.capability.1)).collect();
+            let version = gpus.first().map_or(0, |gpu| gpu.driver);
+            let answer = format!("{}, driver for CUDA {}.{}", names.join(", "), version / 1000, version % 1000 / 10);
+            (finding(true, answer, ""), gpus)
+        }
+        Ok(None) => (
+            finding(
+                false,
+                "there is no NVIDIA driver (libcuda.so.1)".into(),
+                "install NVIDIA's driver where there is a GPU",
+            ),
+            Vec::new(),
+        ),
+        Err(error) => (finding(false, error.to_string(), "see the hint"), Vec::new()),
+    }
+}
+
+fn library() -> Finding {
+    let found = cupti::candidates(Path::new("/usr/bin/python3"));
+    let answer = match found.first() {
+        Some(path) => path.display().to_string(),
+        None => "no libcupti in toolkits, Python packages or RPROF_CUPTI; a program may bring its own".into(),
+    };
+    Finding {
+        id: "gpu.cupti".into(),
+        what: "trace kernels with CUPTI".into(),
+        works: !found.is_empty(),
+        answer,
+        enable: if found.is_empty() {
+            "pip install nvidia-cuda-cupti (of the driver's CUDA version), or name the file in RPROF_CUPTI".into()
+        } else {
+            String::new()
+        },
+        gain: "time of every kernel and copy, idle time of the GPU",
+        instead: "programs that bring libcupti (PyTorch, JAX, CuPy) are traced with theirs",
+    }
+}
+
+fn counters(admin_only: Option<bool>, capabilities: u64, driver: u32) -> Finding {
+    let has = |bit: u32| capabilities & 1 << bit != 0;
+    let entitled = has(ADMIN) || has(PERFMON) && driver >= PERFMON_FROM;
+    let works = admin_only == Some(false) || entitled;
+    let answer = match (admin_only, entitled) {
+        (Some(false), _) => "the driver lets every user count",
+        (_, true) => "this process has the right",
+        (Some(true), false) => "the driver reserves counters for administrators (RmProfilingAdminOnly: 1)",
+        (None, false) => "the driver does not say who may count, and this process has no special rights",
+    };
+    Finding {
+        id: "gpu.counters".into(),
+        what: "count the work of kernels".into(),
+        works,
+        answer: answer.into(),
+        enable: if works {
+            String::new()
+        } else {
+            "echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' > /etc/modprobe.d/rprof.conf and reboot; or run as root or with \
+             CAP_PERFMON; in a container add --cap-add=PERFMON (or --cap-add=SYS_ADMIN before driver 565)"
+                .into()
+        },
+        gain: "FLOPs and bytes of each kernel, and the ceiling that holds it",
+        instead: "times of kernels and copies",
+    }
+}
+
+/// The effective capabilities of this process, as bits.
+fn capabilities() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_need_the_drivers_leave_or_a_capability() {
+        let works = |admin_only, capabilities, driver| counters(admin_only, capabilities, driver).works;
+        assert!(works(Some(false), 0, 13_000));
+        assert!(!works(Some(true), 0, 13_000));
+        assert!(!works(None, 0, 13_000));
+        assert!(works(Some(true), 1 << ADMIN, 12_000));
+        assert!(works(Some(true), 1 << PERFMON, 13_000));
+        assert!(!works(Some(true), 1 << PERFMON, 12_000), "drivers before 565 do not know it");
+        assert!(counters(Some(true), 0, 13_000).enable.contains("NVreg_RestrictProfilingToAdminUsers=0"));
+    }
+}
