@@ -6,6 +6,7 @@ use crate::counters::doctor::{Diagnosis, Finding, examine_this_host};
 use crate::device::cupti;
 use crate::machine::gpu::{self, GpuRequest};
 use crate::machine::suite::lab::Effort;
+use crate::profile::device::Uncounted;
 use crate::profile::gpu::Gpu;
 
 /// The driver's parameters.
@@ -109,6 +110,13 @@ fn counters(admin_only: Option<bool>, capabilities: u64, driver: u32) -> Finding
         gain: "FLOPs and bytes of each kernel, and the ceiling that holds it",
         instead: "times of kernels and copies",
     }
+}
+
+/// Why kernels cannot be counted here, where that is known before a run. `driver` is the version of its API.
+pub fn uncountable(driver: u32) -> Option<Uncounted> {
+    let finding = counters(cupti::admin_only(Path::new(PARAMETERS)), capabilities(), driver);
+    let is_refused = cupti::admin_only(Path::new(PARAMETERS)) == Some(true) && !finding.works;
+    is_refused.then_some(Uncounted { reason: finding.answer, fix: finding.enable })
 }
 
 /// The effective capabilities of this process, as bits.

@@ -19,7 +19,7 @@ use super::end::ProgramEnd;
 use super::input::Input;
 use super::output::OutputFolder;
 use super::progress::Notices;
-use super::{between, passes, sink};
+use super::{between, doctor, passes, sink};
 
 /// Most native runs that count kernels: each begins with the groups that the ones before did not reach.
 const MOST_RUNS: usize = 3;
@@ -103,6 +103,10 @@ impl Seen {
     /// Runs the program natively again, to count its kernels.
     pub fn count(&mut self, first: First<'_>, folder: &OutputFolder, machine: &Machine, notices: &Notices) {
         if !self.has_kernels() {
+            return;
+        }
+        if let Some(uncounted) = doctor::uncountable(machine.gpus.first().map_or(0, |gpu| gpu.driver)) {
+            self.uncounted = Some(uncounted);
             return;
         }
         if let Err(reason) = self.count_all(first, folder, machine, notices) {

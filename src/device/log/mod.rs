@@ -46,7 +46,7 @@ impl Log {
             Err(damage) => return Log { damage: Some(damage), ..log },
         };
         loop {
-            match reader.next() {
+            match reader.take() {
                 Ok(Some(record)) => log.records.push(record),
                 Ok(None) => return log,
                 Err(damage) => {

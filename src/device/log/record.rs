@@ -190,7 +190,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`Damage`], after which nothing more can be read.
-    pub fn next(&mut self) -> Result<Option<Record>, Damage> {
+    pub fn take(&mut self) -> Result<Option<Record>, Damage> {
         if self.rest.is_empty() {
             return Ok(None);
         }
