@@ -21,6 +21,6 @@ macro_rules! functions {
 }
 
 functions! {
-    dlopen dlsym dlerror read write open close mmap clock_gettime nanosleep exit _exit prctl getpid getenv __cxa_atexit sched_yield
+    dlopen dlsym dlerror read write open close mmap munmap clock_gettime nanosleep exit _exit prctl getpid getenv __cxa_atexit sched_yield
     memset memcpy memmove memcmp strlen
 }

@@ -23,6 +23,8 @@ const KINDS: [u32; 6] = [MEMCPY, MEMSET, KERNEL, OVERHEAD, MEMCPY_PEER, SYNCHRON
 const BUFFER: usize = 2 << 20;
 /// Buffers that are kept for the next request.
 const KEPT: usize = 64;
+/// Most records that a log takes, some half a GiB; the others are counted as lost.
+const MOST: u64 = 5_000_000;
 /// Milliseconds after which CUPTI hands over what is complete, so that a killed program leaves most of its log.
 const PERIOD: u32 = 500;
 /// CUPTI hands over incomplete buffers, too.
@@ -93,8 +95,11 @@ unsafe extern "C" fn completed(context: *mut c_void, stream: u32, buffer: *mut u
         if let Some(next) = functions().next {
             let mut record = core::ptr::null_mut();
             while valid > 0 && next(buffer, valid, &mut record) == 0 {
-                RECORDS.fetch_add(1, Relaxed);
-                note(record);
+                if RECORDS.fetch_add(1, Relaxed) < MOST {
+                    note(record);
+                } else {
+                    LOST.fetch_add(1, Relaxed);
+                }
             }
         }
         if let Some(dropped) = functions().dropped {
@@ -103,12 +108,17 @@ unsafe extern "C" fn completed(context: *mut c_void, stream: u32, buffer: *mut u
                 LOST.fetch_add(n as u64, Relaxed);
             }
         }
-        FREE.with(|(list, used)| {
-            if *used < KEPT {
+        let kept = FREE.with(|(list, used)| {
+            let has_room = *used < KEPT;
+            if has_room {
                 list[*used] = buffer as usize;
                 *used += 1;
             }
+            has_room
         });
+        if kept == Some(false) {
+            system::give_back(buffer, BUFFER);
+        }
         log::flush();
         CALLBACK_NS.fetch_add(system::now(system::CLOCK_MONOTONIC) - start, Relaxed);
     }

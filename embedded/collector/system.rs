@@ -17,6 +17,7 @@ unsafe extern "C" {
     pub fn __cxa_atexit(f: unsafe extern "C" fn(*mut c_void), argument: *mut c_void, library: *mut c_void) -> c_int;
     fn getenv(name: *const c_char) -> *const c_char;
     fn mmap(at: *mut c_void, length: usize, protection: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void;
+    fn munmap(at: *mut c_void, length: usize) -> c_int;
     fn clock_gettime(clock: c_int, to: *mut [i64; 2]) -> c_int;
 }
 
@@ -35,11 +36,16 @@ pub unsafe fn variable(name: &CStr) -> *const c_char {
     }
 }
 
-/// `length` bytes of zeroed memory that is never given back, or null.
+/// `length` bytes of zeroed memory, or null.
 pub unsafe fn memory(length: usize) -> *mut u8 {
     let (read_write, private_anonymous) = (3, 0x22);
     let at = unsafe { mmap(core::ptr::null_mut(), length, read_write, private_anonymous, -1, 0) };
     if at as isize == -1 { core::ptr::null_mut() } else { at.cast() }
+}
+
+/// Gives memory back.
+pub unsafe fn give_back(at: *mut u8, length: usize) {
+    unsafe { munmap(at.cast(), length) };
 }
 
 /// Nanoseconds of a clock.

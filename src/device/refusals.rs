@@ -55,7 +55,7 @@ pub fn warnings(logs: &[Log], kernels: u64) -> Vec<Warning> {
     if lost > 0 {
         warnings.push(Warning::new(
             "gpu-lost-records",
-            format!("CUPTI lost {lost} records of the GPU"),
+            format!("{lost} records of the GPU were lost, or came after the first 5 million of a process"),
             "times and numbers of kernels and copies are too low",
             "profile a shorter part of the program",
         ));
