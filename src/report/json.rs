@@ -10,7 +10,7 @@ use crate::profile::{OLDER_SCHEMAS, Profile, SCHEMA};
 use crate::roofline;
 
 use super::error::ReportError;
-use super::{json_place, schema};
+use super::schema;
 
 /// Reads a profile and recomputes its analysis from its facts.
 ///
@@ -21,8 +21,7 @@ pub fn read(path: &Path) -> Result<Profile, ReportError> {
     let text = fs::read(path).map_err(|source| ReportError::Read { path: path.into(), source })?;
     let value: Value = serde_json::from_slice(&text).map_err(|source| match source.is_eof() {
         true => {
-            let field = json_place::last_field(&text).unwrap_or_else(|| "its first field".into());
-            ReportError::Truncated { path: path.into(), field }
+            ReportError::Truncated { path: path.into(), field: last_field(&text) }
         }
         false => ReportError::Syntax { path: path.into(), source },
     })?;
@@ -30,6 +29,13 @@ pub fn read(path: &Path) -> Result<Profile, ReportError> {
         parse(&value).map_err(|v| ReportError::Foreign { path: path.into(), field: v.field, problem: v.problem })?;
     roofline::analyse(&mut profile);
     Ok(profile)
+}
+
+/// The field within which a truncated text ends, as a path such as `functions[3].bytes`.
+fn last_field(text: &[u8]) -> String {
+    let ends = serde_path_to_error::deserialize::<_, Profile>(&mut serde_json::Deserializer::from_slice(text)).err();
+    let path = ends.map(|error| error.path().to_string()).filter(|path| path != ".");
+    path.unwrap_or_else(|| "its first field".into())
 }
 
 /// Checks `value` against the schema and turns it into a profile, as stored.

@@ -19,7 +19,6 @@ pub mod folded;
 pub mod gpu;
 pub mod html;
 pub mod json;
-mod json_place;
 pub mod machine;
 pub mod machine_files;
 pub mod markdown;
