@@ -63,9 +63,14 @@ pub extern "C" fn InitializeInjection() -> c_int {
     1
 }
 
+/// Whether this is the process that the driver initialised us in, and not a fork of it.
+fn is_ours() -> bool {
+    OWNER.load(Ordering::SeqCst) == unsafe { system::getpid() }
+}
+
 unsafe extern "C" fn at_exit(_: *mut c_void) {
     unsafe {
-        if OWNER.load(Ordering::SeqCst) == system::getpid() {
+        if is_ours() {
             ranges::end();
             activity::end();
             log::end();

@@ -76,6 +76,10 @@ pub unsafe fn end() {
 
 unsafe extern "C" fn request(buffer: *mut *mut u8, size: *mut usize, most: *mut usize) {
     REQUESTED.fetch_add(1, Relaxed);
+    if !crate::is_ours() {
+        unsafe { (*buffer, *size, *most) = (core::ptr::null_mut(), 0, 0) };
+        return;
+    }
     let kept = FREE.with(|(list, used)| {
         *used = used.checked_sub(1)?;
         Some(list[*used] as *mut u8)
@@ -90,6 +94,9 @@ unsafe extern "C" fn request(buffer: *mut *mut u8, size: *mut usize, most: *mut 
 
 unsafe extern "C" fn completed(context: *mut c_void, stream: u32, buffer: *mut u8, _: usize, valid: usize) {
     unsafe {
+        if !crate::is_ours() {
+            return;
+        }
         let start = system::now(system::CLOCK_MONOTONIC);
         COMPLETED.fetch_add(1, Relaxed);
         if let Some(next) = functions().next {

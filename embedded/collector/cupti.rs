@@ -7,8 +7,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use crate::log::{self, Step};
 use crate::system;
 
-/// RTLD_NOW | RTLD_GLOBAL, and RTLD_NOLOAD.
-const NOW: i32 = 0x102;
+/// RTLD_NOW, and RTLD_NOLOAD. Not RTLD_GLOBAL: the program's own libraries must not find these symbols.
+const NOW: i32 = 2;
 const ALREADY: i32 = NOW | 4;
 
 const NAMES: [&CStr; 4] = [c"libcupti.so.13", c"libcupti.so.12", c"libcupti.so.11.8", c"libcupti.so"];

@@ -1,5 +1,7 @@
 //! The log: a header, then records. Numbers are in the machine's byte order.
 //!
+//! No descriptor is kept: the program may close it and open a file of its own with the same number.
+//!
 //! A record is its kind (`u32`), the bytes that follow (`u32`), and these. `src/device/log/record.rs` has the same list.
 //!
 //! | kind | content |
@@ -15,11 +17,11 @@
 //! | 9 failed | u32 step, result |
 //! | 10 passes | u32 group, passes |
 //! | 11 range | u32 group, name, grid ×3, block ×3, 0; then f64 values in the order of the metrics |
-//! | 12 uncounted | u32: launches during a capture, launches in other contexts, graph launches, ranges dropped |
+//! | 12 uncounted | u32: launches during a capture, launches in other contexts, graph launches, ranges dropped, launches after the last counted one |
 //! | 13 chip | text |
-//! | 14 metric group | u32 group, then text: names separated by spaces |
+//! | 14 metric | u32 group, then text: the next metric of that group |
 
-use core::ffi::{c_char, c_int};
+use core::ffi::c_char;
 
 use crate::cupti;
 use crate::system::{self, Locked};
@@ -27,7 +29,10 @@ use crate::system::{self, Locked};
 /// Begins every log; the last byte is the version.
 const MAGIC: [u8; 8] = *b"RPROFGP\x01";
 const BUFFER: usize = 64 << 10;
-/// Longest text in a record; longer names end there and keep their hash at the end.
+const PATH: usize = 4096;
+/// Attempts to write a part: signals interrupt.
+const ATTEMPTS: u32 = 16;
+/// Longest text in a record; longer names end there.
 const TEXT: usize = 16 << 10;
 
 #[derive(Clone, Copy)]
@@ -90,13 +95,13 @@ pub enum Step {
 }
 
 struct Log {
-    /// 0: none. (The program's standard input never is a log.)
-    fd: c_int,
+    /// Where it is; empty: nowhere.
+    path: [u8; PATH],
     used: usize,
     buffer: [u8; BUFFER],
 }
 
-static LOG: Locked<Log> = Locked::new(Log { fd: 0, used: 0, buffer: [0; BUFFER] });
+static LOG: Locked<Log> = Locked::new(Log { path: [0; PATH], used: 0, buffer: [0; BUFFER] });
 
 impl Log {
     unsafe fn put(&mut self, bytes: &[u8]) {
@@ -111,12 +116,28 @@ impl Log {
     }
 
     unsafe fn flush(&mut self) {
-        let mut done = 0;
-        while done < self.used && self.fd > 0 {
-            match unsafe { system::write(self.fd, self.buffer.as_ptr().add(done), self.used - done) } {
-                n if n > 0 => done += n as usize,
-                _ => self.fd = 0,
+        if self.path[0] == 0 || self.used == 0 {
+            self.used = 0;
+            return;
+        }
+        unsafe {
+            let fd = system::open(self.path.as_ptr().cast(), system::APPEND, 0);
+            if fd < 0 {
+                self.path[0] = 0;
+                return;
             }
+            let (mut done, mut failures) = (0, 0);
+            while done < self.used && failures < ATTEMPTS {
+                match system::write(fd, self.buffer.as_ptr().add(done), self.used - done) {
+                    n if n > 0 => done += n as usize,
+                    _ => failures += 1,
+                }
+            }
+            if done < self.used {
+                // A full disk: what follows would not fit to what was cut.
+                self.path[0] = 0;
+            }
+            system::close(fd);
         }
         self.used = 0;
     }
@@ -131,7 +152,7 @@ pub unsafe fn open() -> bool {
         }
         let folder = core::slice::from_raw_parts(folder.cast::<u8>(), system::strlen(folder));
         for attempt in 0..100 {
-            let mut path = [0u8; 4096];
+            let mut path = [0u8; PATH];
             if folder.len() > path.len() - 64 {
                 return false;
             }
@@ -144,9 +165,10 @@ pub unsafe fn open() -> bool {
                 }
             }
             let fd = system::open(path.as_ptr().cast::<c_char>(), system::NEW_FILE, 0o600);
-            if fd > 0 {
+            if fd >= 0 {
+                system::close(fd);
                 LOG.with(|log| {
-                    log.fd = fd;
+                    log.path = path;
                     log.put(&MAGIC);
                 });
                 return true;
@@ -213,13 +235,10 @@ pub unsafe fn flush() {
     LOG.with(|log| unsafe { log.flush() });
 }
 
-/// Closes the log.
+/// Ends the log.
 pub unsafe fn end() {
     LOG.with(|log| unsafe {
         log.flush();
-        if log.fd > 0 {
-            system::close(log.fd);
-        }
-        log.fd = 0;
+        log.path[0] = 0;
     });
 }

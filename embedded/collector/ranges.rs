@@ -3,7 +3,8 @@
 //! Groups of metrics take turns. A session counts one group: it begins with a launch whose kernel and shape lack that group and ends after
 //! [`BATCH`] launches, or when several launches in a row do not lack it (at once, if the group makes a launch run several times). A group
 //! can have a condition: it is counted for kernels in which that metric of another group was not 0. All metrics of a group are added in one call (one at a time they
-//! all show the first one's value). Launches in a stream that is being captured, launches of graphs and launches in a second context are not
+//! all show the first one's value). While a session is open, one launch runs at a time, from callback to callback: ranges come in the order
+//! of launches, and a launch that failed has none. Launches in a stream that is being captured, launches of graphs and launches in a second context are not
 //! counted, and their numbers go to the log.
 
 use core::ffi::{c_char, c_int, c_void};
@@ -12,7 +13,7 @@ use crate::cupti::functions;
 use crate::launches::{Counted, GROUPS, Launch};
 use crate::log::{self, Kind, Step};
 use crate::names;
-use crate::system::{self, Locked};
+use crate::system::{self, Locked, Turn};
 
 /// Most launches of a session.
 const BATCH: usize = 64;
@@ -83,6 +84,8 @@ enum State {
     New,
     /// Ready to count in `context`.
     Ready,
+    /// That context is gone.
+    Gone,
 }
 
 struct Ranges {
@@ -104,6 +107,8 @@ struct Ranges {
     elsewhere: u32,
     graphs: u32,
     lost: u32,
+    /// Launches after the last that was counted.
+    over: u32,
     text: [u8; FILE],
 }
 
@@ -123,6 +128,7 @@ static RANGES: Locked<Ranges> = Locked::new(Ranges {
     elsewhere: 0,
     graphs: 0,
     lost: 0,
+    over: 0,
     text: [0; FILE],
 });
 
@@ -155,13 +161,20 @@ pub unsafe fn start(groups: *const c_char) {
 
 /// Ends a session under way.
 pub unsafe fn end() {
+    // A thread that never comes back from its launch must not keep the program from ending.
+    let (mine, is_free) = unsafe { LAUNCHING.take_soon() };
     RANGES.with(|r| unsafe {
-        r.stop();
+        if is_free {
+            r.stop();
+        }
         if r.state != State::Off {
-            log::record(Kind::Uncounted, &[], &[r.captured, r.elsewhere, r.graphs, r.lost], &[]);
+            log::record(Kind::Uncounted, &[], &[r.captured, r.elsewhere, r.graphs, r.lost, r.over], &[]);
         }
         r.state = State::Off;
     });
+    if mine {
+        LAUNCHING.give();
+    }
 }
 
 /// The parts of `CUpti_CallbackData` that are used.
@@ -177,41 +190,61 @@ struct Call {
 
 unsafe extern "C" fn callback(_: *mut c_void, domain: u32, id: u32, data: *const c_void) {
     unsafe {
+        if !crate::is_ours() {
+            return;
+        }
         if domain == RESOURCE {
             let context = data.cast::<*mut c_void>().read();
-            RANGES.with(|r| {
+            alone(|r| {
                 if r.context == context && r.state == State::Ready {
                     r.stop();
                     r.context = core::ptr::null_mut();
-                    r.state = State::Off;
-                    log::record(Kind::Uncounted, &[], &[r.captured, r.elsewhere, r.graphs, r.lost], &[]);
+                    r.state = State::Gone;
                 }
             });
             return;
         }
         let call = &*data.cast::<Call>();
-        let (entered, left) = (call.site == 0, call.site == 1);
-        if BEGIN_CAPTURE.contains(&id) {
+        let entered = call.site == 0;
+        if BEGIN_CAPTURE.contains(&id) || LAUNCH_GRAPH.contains(&id) {
             if entered {
-                RANGES.with(|r| r.stop());
-            }
-        } else if LAUNCH_GRAPH.contains(&id) {
-            if entered {
-                RANGES.with(|r| {
+                alone(|r| {
                     r.stop();
-                    r.graphs += 1;
+                    r.graphs += u32::from(LAUNCH_GRAPH.contains(&id));
                 });
             }
         } else if entered {
             let (launch, stream) = launch(id, call);
-            let captured = is_captured(stream);
-            RANGES.with(|r| if captured { r.captured += 1 } else { r.launched(call.context, launch) });
-        } else if left {
-            RANGES.with(|r| {
-                if r.in_batch == BATCH {
-                    r.stop();
+            if is_captured(stream) {
+                RANGES.with(|r| r.captured += 1);
+            } else if RANGES.with(|r| r.may_count()).unwrap_or(false) {
+                let mine = LAUNCHING.take();
+                let open = RANGES.with(|r| {
+                    r.launched(call.context, launch);
+                    r.session.is_some()
+                });
+                if mine && open != Some(true) {
+                    LAUNCHING.give();
                 }
-            });
+            }
+        } else if LAUNCHING.is_mine() {
+            let failed = !call.result.is_null() && *call.result.cast::<u32>() != 0;
+            RANGES.with(|r| r.left(failed));
+            LAUNCHING.give();
+        }
+    }
+}
+
+/// The thread that is between the two callbacks of a counted launch.
+static LAUNCHING: Turn = Turn::new();
+
+/// Runs `f` while no counted launch is under way.
+unsafe fn alone(f: impl FnOnce(&mut Ranges)) {
+    unsafe {
+        let mine = LAUNCHING.take();
+        RANGES.with(f);
+        if mine {
+            LAUNCHING.give();
         }
     }
 }
@@ -247,11 +280,11 @@ impl Ranges {
                 self.context = context;
                 self.state = if self.set_up() { State::Ready } else { State::Off };
             }
-            if self.state != State::Ready {
+            if self.state == State::Gone || self.state == State::Ready && context != self.context {
+                self.elsewhere += 1;
                 return;
             }
-            if context != self.context {
-                self.elsewhere += 1;
+            if self.state != State::Ready {
                 return;
             }
             let enough = self.total >= MOST;
@@ -279,10 +312,32 @@ impl Ranges {
                 if let Some(counts) = self.counted.of(&launch) {
                     counts.counts[g] = counts.counts[g].saturating_add(1);
                 }
-                self.batch[self.in_batch] = launch;
-                self.in_batch += 1;
-                self.total += 1;
+                if let Some(place) = self.batch.get_mut(self.in_batch) {
+                    *place = launch;
+                    self.in_batch += 1;
+                    self.total += 1;
+                }
             }
+        }
+    }
+
+    /// Whether launches are of any interest.
+    fn may_count(&mut self) -> bool {
+        self.over += u32::from(self.state == State::Ready && self.total >= MOST);
+        self.state != State::Off && (self.total < MOST || self.session.is_some())
+    }
+
+    /// The launch that was noted last is over. One that failed has no range.
+    unsafe fn left(&mut self, failed: bool) {
+        if failed && self.in_batch > 0 && let Some(g) = self.session {
+            self.in_batch -= 1;
+            let launch = self.batch[self.in_batch];
+            if let Some(known) = self.counted.of(&launch) {
+                known.counts[g] = known.counts[g].saturating_sub(1);
+            }
+        }
+        if self.in_batch >= BATCH {
+            unsafe { self.stop() };
         }
     }
 
@@ -505,6 +560,12 @@ impl Ranges {
             // Fewer ranges than launches: which is whose is not known.
             if ranges != n {
                 self.lost += n as u32;
+                for i in 0..n {
+                    let launch = self.batch[i];
+                    if let Some(known) = self.counted.of(&launch) {
+                        known.counts[g] = known.counts[g].saturating_sub(1);
+                    }
+                }
                 return log::failed(Step::Decode, number, 0x1000 + info[4] as u32);
             }
             for i in 0..ranges {

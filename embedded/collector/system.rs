@@ -23,6 +23,8 @@ unsafe extern "C" {
 
 /// O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC.
 pub const NEW_FILE: c_int = 0o2_000_301;
+/// O_WRONLY | O_APPEND | O_CLOEXEC.
+pub const APPEND: c_int = 0o2_002_001;
 /// O_RDONLY | O_CLOEXEC.
 pub const READ_ONLY: c_int = 0o2_000_000;
 pub const CLOCK_REALTIME: c_int = 0;
@@ -86,6 +88,46 @@ impl<T> Locked<T> {
         let result = f(unsafe { &mut *self.state.get() });
         self.owner.store(0, Ordering::Release);
         Some(result)
+    }
+}
+
+/// A turn that one thread has at a time, from one callback to a later one.
+pub struct Turn(AtomicUsize);
+
+impl Turn {
+    pub const fn new() -> Self {
+        Turn(AtomicUsize::new(0))
+    }
+
+    /// Waits for the turn; false if this thread has it already.
+    pub unsafe fn take(&self) -> bool {
+        loop {
+            match self.0.compare_exchange_weak(0, thread(), Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(owner) if owner == thread() => return false,
+                Err(_) => unsafe { sched_yield() },
+            };
+        }
+    }
+
+    /// The same, but not for ever: whether it was taken now, and whether this thread has it.
+    pub unsafe fn take_soon(&self) -> (bool, bool) {
+        for _ in 0..100_000 {
+            match self.0.compare_exchange(0, thread(), Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return (true, true),
+                Err(owner) if owner == thread() => return (false, true),
+                Err(_) => unsafe { sched_yield() },
+            };
+        }
+        (false, false)
+    }
+
+    pub fn is_mine(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == thread()
+    }
+
+    pub fn give(&self) {
+        self.0.store(0, Ordering::Release);
     }
 }
 

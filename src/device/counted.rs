@@ -175,13 +175,14 @@ fn reason(logs: &[Log]) -> Uncounted {
 }
 
 fn left_out(logs: &[Log]) -> Vec<Warning> {
-    let sums = logs.iter().flat_map(|log| &log.records).fold([0u64; 4], |mut sums, record| {
+    let sums = logs.iter().flat_map(|log| &log.records).fold([0u64; 5], |mut sums, record| {
         if let Record::Uncounted(numbers) = record {
             sums.iter_mut().zip(numbers).for_each(|(sum, n)| *sum += u64::from(*n));
         }
         sums
     });
-    let [captured, elsewhere, graphs, lost] = sums;
+    let [captured, elsewhere, graphs, lost, over] = sums;
+    let many = |n: u64, one: &str, several: &str| format!("{n} {}", if n == 1 { one } else { several });
     let warning = |n: u64, code: &str, what: String, effect: &str, hint: &str| {
         (n > 0).then(|| Warning::new(code, what, effect, hint))
     };
@@ -189,23 +190,34 @@ fn left_out(logs: &[Log]) -> Vec<Warning> {
         warning(
             graphs,
             "gpu-graphs-uncounted",
-            format!("{graphs} launches of CUDA graphs (captured out of {captured} launches) were not counted"),
+            format!(
+                "{} not counted, nor {} for them",
+                many(graphs, "launch of a CUDA graph was", "launches of CUDA graphs were"),
+                many(captured, "launch that was captured", "launches that were captured")
+            ),
             "kernels that run only in graphs have times but no FLOPs and bytes",
             "run the program once without graphs to count them",
         ),
         warning(
             elsewhere,
             "gpu-contexts-uncounted",
-            format!("{elsewhere} launches in a second context were not counted"),
+            format!("{} in a second context not counted", many(elsewhere, "launch was", "launches were")),
             "their kernels may have no FLOPs and bytes",
             "profile with one GPU visible (CUDA_VISIBLE_DEVICES)",
         ),
         warning(
             lost,
             "gpu-ranges-lost",
-            format!("CUPTI lost the counts of {lost} launches"),
+            format!("CUPTI lost the counts of {}", many(lost, "launch", "launches")),
             "their kernels may have no FLOPs and bytes",
             "profile the program again",
+        ),
+        warning(
+            over,
+            "gpu-launches-beyond-counting",
+            format!("{} beyond the 2,048 that a process counts", many(over, "launch was", "launches were")),
+            "kernels that came first after them have no FLOPs and bytes",
+            "run a shorter part of the program to count these",
         ),
     ]
     .into_iter()

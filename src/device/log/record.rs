@@ -161,8 +161,9 @@ pub enum Record {
         /// Values in the order of the group's metrics.
         values: Vec<f64>,
     },
-    /// Launches that were not counted: in a captured stream, in another context, of graphs; ranges that were dropped.
-    Uncounted([u32; 4]),
+    /// Launches that were not counted: in a captured stream, in another context, of graphs; ranges that were dropped; launches after the
+    /// last one that a process counts.
+    Uncounted([u32; 5]),
     /// The chip's name.
     Chip(String),
     /// The next metric of a group.
@@ -244,7 +245,7 @@ fn record(kind: u32, mut f: Fields<'_>) -> Option<Record> {
             f.narrow()?;
             Record::Range { group, name, launched, values: f.floats() }
         }
-        12 => Record::Uncounted([f.narrow()?, f.narrow()?, f.narrow()?, f.narrow()?]),
+        12 => Record::Uncounted([f.narrow()?, f.narrow()?, f.narrow()?, f.narrow()?, f.narrow().unwrap_or(0)]),
         13 => Record::Chip(f.text()),
         14 => Record::Metric { group: f.narrow()?, name: f.text() },
         _ => return None,
