@@ -40,6 +40,7 @@ const BEGIN_CAPTURE: [u32; 6] = [495, 496, 539, 540, 720, 721];
 const RANGE_PROFILER: u64 = 0;
 const AUTO_RANGE: u64 = 1;
 const KERNEL_REPLAY: u64 = 2;
+/// From here on counting works, with fewer metrics above it.
 const SUPPORTED: u32 = 3;
 
 /// A group of metrics.
@@ -398,11 +399,12 @@ impl Ranges {
             if let Some(ask) = f.context_device {
                 ask(&mut device);
             }
-            // structSize, pPriv, device and overall level, then architecture, SLI, vGPU, confidential computing, CMP, WSL.
-            let mut levels = [48, 0, device as u32 as u64, 0, 0, 0];
+            // structSize, pPriv, device and overall level, then architecture, SLI, vGPU, confidential computing, CMP, WSL, and the API (0: ranges).
+            // Size 52: 12.6 to 13.0 refuse any other (48 among them). Later versions have a further field.
+            let mut levels = [52, 0, device as u32 as u64, 0, 0, 0, 0];
             if let Some(ask) = f.supported
                 && ask(levels.as_mut_ptr()) == 0
-                && (levels[2] >> 32) as u32 != SUPPORTED
+                && ((levels[2] >> 32) as u32) < SUPPORTED
             {
                 let each = [levels[3] as u32, (levels[3] >> 32) as u32, levels[4] as u32, (levels[4] >> 32) as u32, levels[5] as u32, (levels[5] >> 32) as u32];
                 log::failed(Step::Unsupported, 0, each.iter().fold(1, |n, level| n << 4 | level & 15));
