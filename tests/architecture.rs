@@ -291,7 +291,7 @@ fn named_paths_exist() {
 }
 
 /// Features that a host of the tests may lack; `RPROF_REQUIRE` of `tests/run` names some of them.
-const LACKING: [&str; 14] = [
+const LACKING: [&str; 15] = [
     "avx2",
     "avx512",
     "bf16",
@@ -304,6 +304,7 @@ const LACKING: [&str; 14] = [
     "packages",
     "perf",
     "pmu",
+    "pypi",
     "root",
     "tsx",
 ];

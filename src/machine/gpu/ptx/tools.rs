@@ -12,7 +12,7 @@ use super::Kernel;
 pub(super) fn tool(variable: &str, test: &str) -> Option<PathBuf> {
     let path = std::env::var_os(variable).map(PathBuf::from);
     if path.is_none() {
-        println!("SKIPPED {test}: {variable} is not set");
+        println!("SKIPPED: pypi: {test}: {variable} is not set; tests/run gets the tool");
     }
     path
 }
