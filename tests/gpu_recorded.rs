@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::fs;
 
+use rprof::device::groups::{FLOATING_POINT, GLOBAL_SECTORS, TENSOR, TENSOR_INSTRUCTIONS, groups};
 use rprof::device::log::Record;
 use rprof::device::log::record::{Clocks, Launched, Span};
 use rprof::device::{self, Log};
+use rprof::machine::gpu::ptx::yard;
 use rprof::profile::device::{Devices, Direction, MemoryKind};
 
 fn recorded(name: &str) -> String {
@@ -206,4 +208,156 @@ fn damaged_logs_say_so_and_keep_what_came_before() {
     let log = Log::parse(&strange);
     assert_eq!(log.records.len(), 2);
     assert!(log.damage.unwrap().to_string().contains("kind 99"));
+}
+
+/// A log that the collector wrote on a host with an H200.
+fn collected(name: &str) -> Log {
+    let path = format!("{}/fixtures/gpu/recorded/{name}.log", env!("CARGO_MANIFEST_DIR"));
+    let log = Log::parse(&fs::read(&path).unwrap_or_else(|e| panic!("{path}: {e}")));
+    assert!(log.is_complete(), "{name}: {:?}", log.damage);
+    assert!(log.records.contains(&Record::Chip("GH100".into())), "{name} is of another chip");
+    log
+}
+
+/// A count of each launch of a log: name, metric, value.
+fn values(log: &Log) -> Vec<(&str, &str, f64)> {
+    let (mut names, mut metrics): (HashMap<u32, &str>, HashMap<u32, Vec<&str>>) = Default::default();
+    let mut values = Vec::new();
+    for record in &log.records {
+        match record {
+            Record::Name { id, text } => _ = names.insert(*id, text),
+            Record::Metric { group, name } => metrics.entry(*group).or_default().push(name),
+            Record::Range { group, name, values: counts, .. } => {
+                assert_eq!(metrics[group].len(), counts.len());
+                values.extend(metrics[group].iter().zip(counts).map(|(metric, value)| (names[name], *metric, *value)));
+            }
+            _ => {}
+        }
+    }
+    assert!(values.iter().all(|(_, _, value)| value.is_finite() && *value >= 0.0), "counts that are none");
+    values
+}
+
+/// The one value of a metric of a kernel whose name contains `kernel`.
+fn value(values: &[(&str, &str, f64)], kernel: &str, metric: &str) -> f64 {
+    let found: Vec<f64> = values
+        .iter()
+        .filter(|(name, m, _)| name.contains(kernel) && *m == metric)
+        .map(|(_, _, value)| *value)
+        .collect();
+    assert_eq!(found.len(), 1, "{kernel} {metric}: {found:?}");
+    found[0]
+}
+
+/// FLOPs of a kernel by precision: fp64, fp32, half.
+fn flops(values: &[(&str, &str, f64)], kernel: &str) -> [f64; 3] {
+    let of = |three: &[(&str, f64)]| three.iter().map(|(metric, factor)| factor * value(values, kernel, metric)).sum();
+    std::array::from_fn(|n| of(&FLOATING_POINT[3 * n..3 * n + 3]))
+}
+
+#[test]
+fn the_collectors_log_of_the_known_kernels_has_their_exact_counts() {
+    let log = collected("collector-flops-and-tensor");
+    let values = values(&log);
+    for known in yard() {
+        let (name, launch) = (known.kernel.name.as_str(), known.launch);
+        let exactly = |name: &str| values.iter().filter(|(other, _, _)| *other == name).copied().collect::<Vec<_>>();
+        let values = exactly(name);
+        let [fp64, fp32, fp16] = flops(&values, name);
+        assert_eq!((fp64, fp32), (known.flops_fp64 as f64, known.flops_fp32 as f64), "{name}");
+        // The compiler makes the constant of single and half precision with one HFMA2 a thread, which counts as FMA of two lanes.
+        let constant = 4.0 * f64::from(launch.blocks * launch.threads);
+        let has_constant = known.flops_fp32 + known.flops_fp16 > 0;
+        let moves = if has_constant { constant } else { 0.0 };
+        assert_eq!(fp16, known.flops_fp16 as f64 + moves, "{name}");
+        let tensor = TENSOR.iter().filter(|(_, metric)| values.iter().any(|(_, m, _)| m == metric));
+        let operations: f64 = tensor.map(|(_, metric)| value(&values, name, metric)).sum();
+        assert_eq!(operations, known.flops_tensor as f64, "{name}");
+    }
+    let passes =
+        |group| log.records.iter().find(|r| matches!(r, Record::Passes { group: g, .. } if *g == group)).cloned();
+    assert_eq!(passes(0), Some(Record::Passes { group: 0, passes: 1 }));
+    assert_eq!(passes(1), Some(Record::Passes { group: 1, passes: 6 }));
+}
+
+#[test]
+fn the_collectors_log_of_pytorch_has_the_work_of_its_products() {
+    let log = collected("collector-torch");
+    let values = values(&log);
+    let product = 2.0 * 4096f64.powi(3);
+    let tensor = |kernel: &str| -> Vec<(&str, f64)> {
+        let asked = TENSOR.iter().filter(|(_, metric)| values.iter().any(|(_, m, _)| m == metric));
+        asked
+            .map(|(operand, metric)| (*operand, value(&values, kernel, metric)))
+            .filter(|(_, operations)| *operations > 0.0)
+            .collect()
+    };
+    assert_eq!(product, 137_438_953_472.0);
+    let (bf16, tf32, fp32) = ("nvjet_sm90_tst", "sm90_xmma_gemm_f32f32_tf32f32", "sm80_xmma_gemm_f32f32_f32f32");
+    assert_eq!(tensor(bf16), [("bf16", product)]);
+    assert_eq!(tensor(tf32), [("tf32", product)]);
+    assert_eq!(tensor(fp32), [], "HFMA2 for constants uses the tensor pipe");
+    assert_eq!(flops(&values, bf16), [0.0; 3]);
+    // The product, and a multiplication and an addition for each element of the result.
+    assert_eq!(flops(&values, fp32)[..2], [0.0, product + 2.0 * 4096f64.powi(2)]);
+    // The condition of the third group: what has no tensor instruction was not counted for it.
+    for (name, metric, _) in values.iter().filter(|(_, metric, _)| metric.contains("ops_path_tensor")) {
+        let pipe = values.iter().filter(|(n, m, _)| n == name && *m == TENSOR_INSTRUCTIONS);
+        assert!(pipe.clone().count() > 0 && pipe.clone().all(|(_, _, n)| *n > 0.0), "{name} {metric}");
+    }
+    let uncounted = log.records.iter().find_map(|r| if let Record::Uncounted(n) = r { Some(*n) } else { None });
+    assert_eq!(uncounted, Some([40, 0, 50, 0]), "captured, of another context, of graphs, dropped");
+}
+
+/// Chips by compute capability.
+const CHIPS: [(&str, u32, u32); 7] = [
+    ("TU102", 7, 5),
+    ("GA100", 8, 0),
+    ("GA102", 8, 6),
+    ("AD102", 8, 9),
+    ("GH100", 9, 0),
+    ("GB100", 10, 0),
+    ("GB202", 12, 0),
+];
+
+/// CUPTI's answers: passes of metrics that are counted together on a chip; `None`: the chip lacks one.
+fn answers() -> HashMap<(String, String), Option<u32>> {
+    let path = format!("{}/fixtures/gpu/metrics.tsv", env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.split('\t').collect();
+        let passes = (cells[2] != "unknown").then(|| cells[2].parse().unwrap());
+        ((cells[0].to_owned(), cells[1].to_owned()), passes)
+    };
+    text.lines().filter(|line| !line.starts_with('#')).map(row).collect()
+}
+
+#[test]
+fn groups_ask_each_chip_for_the_metrics_that_it_has() {
+    let answers = answers();
+    let passes = |chip: &str, metrics: &str| {
+        let answer = answers.get(&(chip.to_owned(), metrics.to_owned()));
+        *answer.unwrap_or_else(|| panic!("{chip} {metrics}: add it to metrics.tsv (fixtures/gpu/metrics.py)"))
+    };
+    for (chip, major, minor) in CHIPS {
+        let groups = groups(major, minor);
+        let asked: Vec<&str> = groups.iter().flat_map(|group| group.metrics.iter().copied()).collect();
+        assert!(asked.contains(&GLOBAL_SECTORS));
+        for ((_, metric), known) in answers.iter().filter(|((c, metrics), _)| c == chip && !metrics.contains(' ')) {
+            assert_eq!(asked.contains(&metric.as_str()), known.is_some(), "{chip} {metric}");
+        }
+        for metric in asked {
+            assert!(passes(chip, metric).is_some(), "{chip} lacks {metric}");
+        }
+        let each: Vec<_> = groups.iter().map(|group| passes(chip, &group.metrics.join(" "))).collect();
+        let expected = match chip {
+            "TU102" => [2, 1, 1],
+            "GA100" => [2, 1, 6],
+            "AD102" => [1, 1, 7],
+            "GB202" => [1, 1, 5],
+            // GH100 among them: bytes and FLOPs take one pass each.
+            _ => [1, 1, 6],
+        };
+        assert_eq!(each, expected.map(Some), "{chip}");
+    }
 }

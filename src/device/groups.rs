@@ -1,8 +1,8 @@
 //! Metrics that count the work of kernels, in groups of one pass each.
 //!
 //! Which are right, and which only look so: docs/conventions.md, GPU. On most chips the groups of bytes and of FLOPs have one pass each: a
-//! kernel that is repeated finds another state of the caches. Operations of the tensor cores take up to six passes. Names and passes
-//! were asked of CUPTI 13.0 for TU102, GA100, GA102, AD102, GH100, GB100 and GB202.
+//! kernel that is repeated finds another state of the caches. Operations of the tensor cores take up to seven passes. Names and
+//! passes were asked of CUPTI 13.0 for TU102, GA100, GA102, AD102, GH100, GB100 and GB202 (fixtures/gpu/metrics.tsv).
 
 use std::fmt::Write;
 
