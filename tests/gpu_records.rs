@@ -459,7 +459,7 @@ fn callbacks_find_context_kernel_and_shape_where_the_collector_looks() {
     read(&["site: u32,\n    function: *const c_char,\n    parameters: *const u8,\n    result: *const c_void,\n"]);
     read(&["symbol: *const c_char,\n    context: *mut c_void,\n}"]);
     read(&["call.parameters.cast::<*const u8>()", "call.parameters.add(8)", "call.parameters.add(40)", "shape.add("]);
-    read(&["{ 32 } else { 28 }", "data.cast::<*mut c_void>()", "entered, left) = (call.site == 0, call.site == 1)"]);
+    read(&["{ 32 } else { 28 }", "data.cast::<*mut c_void>()", "entered = call.site == 0"]);
     let shape = ["gridDimX", "gridDimY", "gridDimZ", "blockDimX", "blockDimY", "blockDimZ"];
     for version in versions("callbacks_find_context_kernel_and_shape_where_the_collector_looks") {
         let call =

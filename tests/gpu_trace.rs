@@ -32,9 +32,9 @@ fn folder() -> &'static Path {
             &["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", &source("libcuda_traced.c"), "-ldl"],
             &at("libcuda.so.1"),
         );
-        compile(&["-shared", "-fPIC", &source("libcupti.c")], &at("libcupti.so.13"));
+        compile(&["-shared", "-fPIC", "-pthread", &source("libcupti.c")], &at("libcupti.so.13"));
         let driver = at("libcuda.so.1").display().to_string();
-        compile(&[&source("app.c"), &driver], &at("app"));
+        compile(&["-pthread", &source("app.c"), &driver], &at("app"));
         fs::create_dir(at("without")).unwrap();
         fs::copy(&driver, at("without/libcuda.so.1")).unwrap();
         folder
@@ -70,11 +70,13 @@ fn run(options: &[&str], libraries: &Path, cupti: &str, arguments: &[&str]) -> R
     let own = tempfile::tempdir().unwrap().keep();
     let (out, mark) = (own.join("out"), stray::mark());
     let app = folder().join("app");
-    let native = Command::new(&app).args(arguments).env("LD_LIBRARY_PATH", libraries).output().unwrap();
+    let native =
+        Command::new(&app).args(arguments).env("LD_LIBRARY_PATH", libraries).current_dir(&own).output().unwrap();
     let mut command = Command::new("timeout");
     command.args(["-k", "5", "120", env!("CARGO_BIN_EXE_rprof"), "--quiet", "--memory", "off", "-o"]).arg(&out);
     command.args(options).arg("--").arg(&app).args(arguments);
     command.env("LD_LIBRARY_PATH", libraries).env("FAKE_CUPTI", cupti).env(stray::VARIABLE, &mark);
+    command.env("TMPDIR", &own).current_dir(&own);
     let output = command.output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     let expected = native.status.code().unwrap_or_else(|| 128 + native.status.signal().unwrap());
@@ -82,9 +84,8 @@ fn run(options: &[&str], libraries: &Path, cupti: &str, arguments: &[&str]) -> R
     assert_eq!(String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&native.stdout));
     assert!(!errors.contains("panicked"), "{errors}");
     assert_eq!(stray::strays(&mark), Vec::<String>::new());
-    let left: Vec<_> =
-        fs::read_dir(&out).unwrap().flatten().filter(|e| e.file_name().as_encoded_bytes()[0] == b'.').collect();
-    assert!(left.is_empty(), "{left:?}");
+    let left: Vec<_> = fs::read_dir(&own).unwrap().flatten().map(|e| e.file_name()).collect();
+    assert!(left.iter().all(|name| name == "out" || name == "user-data.txt"), "{left:?}");
     let profile = serde_json::from_slice(&fs::read(out.join("profile.json")).unwrap()).unwrap();
     Ran { output, profile, out: own }
 }
@@ -122,6 +123,33 @@ fn kernels_copies_and_counts_of_a_program() {
     let text = String::from_utf8_lossy(&ran.output.stderr).into_owned();
     assert!(text.contains("scale(double*, int)") && text.contains("pageable"), "{text}");
     assert_eq!(ran.profile["machine"]["gpus"][0]["name"], "NVIDIA H200");
+}
+
+#[test]
+fn counts_of_several_threads_are_those_of_their_own_launches() {
+    let ran = run(&[], folder(), "", &["80", "threads"]);
+    let scale = ran.kernel("_Z5scalePdi");
+    // Four threads with 100 n blocks of 32 n threads each, and the 80 launches of the main thread.
+    let threads: f64 = (1..=4).map(|n| f64::from(100 * n * 32 * n)).sum::<f64>() * 80.0 + 80.0 * SCALE;
+    assert_eq!(scale["launches"].as_u64(), Some(5 * 80));
+    assert_eq!(scale["counts"]["launches"].as_u64(), Some(5 * 80), "all shapes were counted: {scale}");
+    assert_eq!(scale["counts"]["fp64"].as_f64(), Some(2.0 * threads));
+    assert_eq!(ran.codes(), [""; 0]);
+}
+
+#[test]
+fn a_launch_that_fails_costs_no_counts() {
+    let ran = run(&[], folder(), "", &["40", "badlaunch"]);
+    assert_eq!(ran.kernel("_Z5scalePdi")["counts"]["fp64"].as_f64(), Some(40.0 * 2.0 * SCALE));
+    assert_eq!(ran.codes(), [""; 0]);
+}
+
+#[test]
+fn a_program_that_closes_our_descriptors_gets_nothing_of_ours_in_its_files() {
+    let ran = run(&["--gpu-counts", "off"], folder(), "", &["20", "closeall"]);
+    assert_eq!(fs::read_to_string(ran.out.join("user-data.txt")).unwrap(), "hello\n");
+    assert_eq!(ran.kernel("_Z5scalePdi")["launches"].as_u64(), Some(20));
+    assert_eq!(ran.codes(), [""; 0]);
 }
 
 #[test]

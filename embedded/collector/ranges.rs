@@ -3,8 +3,8 @@
 //! Groups of metrics take turns. A session counts one group: it begins with a launch whose kernel and shape lack that group and ends after
 //! [`BATCH`] launches, or when several launches in a row do not lack it (at once, if the group makes a launch run several times). A group
 //! can have a condition: it is counted for kernels in which that metric of another group was not 0. All metrics of a group are added in one call (one at a time they
-//! all show the first one's value). While a session is open, one launch runs at a time, from callback to callback: ranges come in the order
-//! of launches, and a launch that failed has none. Launches in a stream that is being captured, launches of graphs and launches in a second context are not
+//! all show the first one's value). One launch runs at a time, from callback to callback: ranges come in the order of launches, and a launch that
+//! failed has none. Launches in a stream that is being captured, launches of graphs and launches in a second context are not
 //! counted, and their numbers go to the log.
 
 use core::ffi::{c_char, c_int, c_void};
@@ -219,14 +219,9 @@ unsafe extern "C" fn callback(_: *mut c_void, domain: u32, id: u32, data: *const
             if is_captured(stream) {
                 RANGES.with(|r| r.captured += 1);
             } else if RANGES.with(|r| r.may_count()).unwrap_or(false) {
-                let mine = LAUNCHING.take();
-                let open = RANGES.with(|r| {
-                    r.launched(call.context, launch);
-                    r.session.is_some()
-                });
-                if mine && open != Some(true) {
-                    LAUNCHING.give();
-                }
+                // Until it is over: a launch that is under way when another thread opens a session would be in it.
+                LAUNCHING.take();
+                RANGES.with(|r| r.launched(call.context, launch));
             }
         } else if LAUNCHING.is_mine() {
             let failed = !call.result.is_null() && *call.result.cast::<u32>() != 0;
@@ -236,10 +231,10 @@ unsafe extern "C" fn callback(_: *mut c_void, domain: u32, id: u32, data: *const
     }
 }
 
-/// The thread that is between the two callbacks of a counted launch.
+/// The thread that is between the two callbacks of a launch.
 static LAUNCHING: Turn = Turn::new();
 
-/// Runs `f` while no counted launch is under way.
+/// Runs `f` while no launch is under way.
 unsafe fn alone(f: impl FnOnce(&mut Ranges)) {
     unsafe {
         let mine = LAUNCHING.take();

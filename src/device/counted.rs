@@ -132,6 +132,7 @@ fn counts(kernel: &Kernel, ranges: &Ranges) -> Option<Counts> {
     let others = fp64.unwrap_or(0.0) + fp32.unwrap_or(0.0);
     Some(Counts {
         launches: counted.iter().map(|(shape, _)| shape.launches).sum(),
+        counted: counted.iter().filter_map(|(_, means)| means.values().map(|(_, n)| *n).max()).sum(),
         seconds: counted.iter().map(|(shape, _)| shape.seconds).sum(),
         fp64,
         fp32,

@@ -4,8 +4,11 @@ use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::num::NonZeroUsize;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::cupti;
 use super::groups::{self, Group};
@@ -48,13 +51,20 @@ pub fn is_worthwhile() -> bool {
 }
 
 impl Injection {
-    /// Writes the collector into a new folder below `parent` for `program`.
+    /// Writes the collector into a new folder for `program`: below the folder for temporary files, or below `parent` where files there
+    /// cannot be executed.
     ///
     /// # Errors
-    /// The folder or a file in it could not be written.
+    /// Neither can be written and executed.
     pub fn new(parent: &Path, program: &Path, purpose: &Purpose) -> io::Result<Injection> {
+        let temporary = env::temp_dir();
+        let first = Injection::within(&temporary, program, purpose);
+        first.or_else(|error| Injection::within(parent, program, purpose).map_err(|_| error))
+    }
+
+    fn within(parent: &Path, program: &Path, purpose: &Purpose) -> io::Result<Injection> {
         let folder = (0..1000)
-            .map(|n| parent.join(format!(".rprof-gpu-{}-{n}", std::process::id())))
+            .map(|n| parent.join(format!("rprof-gpu-{}-{n}", std::process::id())))
             .find_map(|folder| match fs::create_dir(&folder) {
                 Ok(()) => Some(Ok(folder)),
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => None,
@@ -62,10 +72,15 @@ impl Injection {
             })
             .unwrap_or_else(|| Err(io::ErrorKind::AlreadyExists.into()))?;
         let mut injection = Injection { folder, variables: Vec::new() };
-        // Other users, too: the program may be one with another user's rights.
         let library = injection.folder.join("collector.so");
         fs::write(&library, COLLECTOR)?;
         fs::set_permissions(&library, fs::Permissions::from_mode(0o755))?;
+        if !can_be_executed(&library)? {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                format!("programs in {} may not be executed (a noexec mount); set TMPDIR", parent.display()),
+            ));
+        }
         let folder = injection.folder.canonicalize()?;
         let mut set = |name: &str, value: OsString| injection.variables.push((name.into(), value));
         set(DRIVERS, folder.join("collector.so").into());
@@ -88,10 +103,26 @@ impl Injection {
         &self.variables
     }
 
+    /// The folder, which all processes with the collector have in their environment.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// The logs written so far.
     pub fn logs(&self) -> Vec<Log> {
         log::read(&self.folder)
     }
+}
+
+/// Whether the file can be mapped as code: not where its file system is mounted with `noexec`.
+fn can_be_executed(library: &Path) -> io::Result<bool> {
+    let file = fs::File::open(library)?;
+    let length = NonZeroUsize::new(COLLECTOR.len()).ok_or(io::ErrorKind::InvalidData)?;
+    // SAFETY: a private mapping of our own file at an address of the kernel's choice, which is unmapped at once.
+    let mapped =
+        unsafe { mmap(None, length, ProtFlags::PROT_READ | ProtFlags::PROT_EXEC, MapFlags::MAP_PRIVATE, &file, 0) };
+    // SAFETY: the mapping of the line above.
+    Ok(mapped.is_ok_and(|at| unsafe { munmap(at, length.get()) }.is_ok()))
 }
 
 impl Drop for Injection {

@@ -123,11 +123,14 @@ pub struct Shape {
     pub waves: Option<f64>,
 }
 
-/// Counted work of the counted launches of a kernel; `launches` of them stand for all. A `None` was not counted.
+/// Work of a kernel, counted for some launches and scaled to `launches`. A `None` was not counted.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Counts {
-    /// Counted launches.
+    /// Launches that the counts represent: all of the shapes of which some were counted.
     pub launches: u64,
+    /// Launches that were counted.
+    #[serde(default)]
+    pub counted: u64,
     /// Their seconds in the timed pass, by shape.
     pub seconds: f64,
     /// FLOPs of double precision, outside the tensor cores.

@@ -177,7 +177,10 @@ fn row(devices: &Devices, k: &Kernel, name_width: usize) -> Vec<String> {
         seconds(k.seconds),
         percent(share(devices, k)),
         a.map_or("–".into(), class),
-        cell(a.and_then(|a| a.roof_fraction).map(percent)),
+        cell(
+            a.and_then(|a| a.roof_fraction)
+                .map(|at| format!("{}{}", if is_partial(k) { "≥ " } else { "" }, percent(at))),
+        ),
         cell(k.shapes.first().and_then(|s| s.occupancy).map(percent)),
         cell(k.shapes.first().map(|s| shape(s, k.shapes.len()))),
         cell(a.and_then(|a| a.flops_per_s).map(|rate| si(rate, ""))),
@@ -187,6 +190,11 @@ fn row(devices: &Devices, k: &Kernel, name_width: usize) -> Vec<String> {
         row.push(k.graph_launches.to_string());
     }
     row
+}
+
+/// Whether bytes or FLOPs of a counted kernel are missing: a term may be missing, too.
+fn is_partial(k: &Kernel) -> bool {
+    k.counts.as_ref().is_some_and(|c| c.dram_read.is_none() || c.l2.is_none() || c.fp32.is_none() || c.fp64.is_none())
 }
 
 /// The class, and for a known kernel whether it is the one that it was built for.

@@ -20,9 +20,7 @@ use super::schema;
 pub fn read(path: &Path) -> Result<Profile, ReportError> {
     let text = fs::read(path).map_err(|source| ReportError::Read { path: path.into(), source })?;
     let value: Value = serde_json::from_slice(&text).map_err(|source| match source.is_eof() {
-        true => {
-            ReportError::Truncated { path: path.into(), field: last_field(&text) }
-        }
+        true => ReportError::Truncated { path: path.into(), field: last_field(&text) },
         false => ReportError::Syntax { path: path.into(), source },
     })?;
     let mut profile =

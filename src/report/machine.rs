@@ -15,7 +15,18 @@ pub fn text(machine: &Machine, width: usize) -> String {
         out += &format!("L{} {} KiB, {} ways, shared by {}\n", c.level, c.size >> 10, c.ways, c.shared_by);
     }
     out += &core_to_core(machine);
-    out.push('\n');
+    if !machine.ceilings.is_empty() {
+        out += &table(machine, width);
+    }
+    for gpu in &machine.gpus {
+        out += &format!("\n{}", gpu::text(gpu, width));
+    }
+    out
+}
+
+/// The CPU's ceilings.
+fn table(machine: &Machine, width: usize) -> String {
+    let mut out = "\n".to_owned();
     let mut counts: Vec<u32> = machine.ceilings.iter().map(|c| c.threads).collect();
     counts.sort_unstable();
     counts.dedup();
@@ -54,9 +65,6 @@ pub fn text(machine: &Machine, width: usize) -> String {
         for (id, reason) in absent {
             out += &wrap::hanging(&format!("  {id}: {reason}"), width, 4);
         }
-    }
-    for gpu in &machine.gpus {
-        out += &format!("\n{}", gpu::text(gpu, width));
     }
     out
 }

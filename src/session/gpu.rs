@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::time::Duration;
 
 use crate::device::counted;
 use crate::device::groups::{self, Group};
@@ -23,6 +24,10 @@ use super::{between, doctor, passes, sink};
 
 /// Most native runs that count kernels: each begins with the groups that the ones before did not reach.
 const MOST_RUNS: usize = 3;
+
+/// A counted run that takes longer than this, and than so many times the native run, is ended.
+const LEAST_LIMIT: Duration = Duration::from_secs(60);
+const TIMES_NATIVE: f64 = 10.0;
 
 /// The collector in the timed pass; `None` where there is no GPU or another tool has its place.
 #[derive(Debug)]
@@ -61,9 +66,9 @@ impl Tracing {
             Err(error) => {
                 warnings.push(Warning::new(
                     "gpu-injection",
-                    format!("the collector for the GPU could not be written to {}: {error}", folder.path().display()),
+                    format!("the collector for the GPU could not be written for programs to load it: {error}"),
                     "kernels and copies of the GPU are not measured",
-                    "choose another folder with -o",
+                    "set TMPDIR to a folder that can be written and whose programs can be executed",
                 ));
                 Tracing(None)
             }
@@ -90,6 +95,8 @@ pub struct First<'a> {
     pub end: ProgramEnd,
     /// Its input.
     pub input: &'a mut Input,
+    /// Its wall time.
+    pub wall: Duration,
     /// The command between two runs.
     pub between: Option<&'a OsString>,
 }
@@ -122,7 +129,7 @@ impl Seen {
         machine: &Machine,
         notices: &Notices,
     ) -> Result<(), String> {
-        let First { program, end, input, between } = first;
+        let First { program, end, input, wall: native_s, between } = first;
         let (major, minor) = machine.gpus.first().map_or((9, 0), |gpu| gpu.capability);
         let all = groups::groups(major, minor);
         let mut wanted = all.clone();
@@ -134,13 +141,16 @@ impl Seen {
             if let Some(command) = between {
                 between::restore(command).map_err(|error| error.to_string())?;
             }
-            if run == 0 {
-                notices.say("runs the program again to count the work of its kernels on the GPU (--gpu-counts off leaves that out)");
-            }
+            notices.say(if run == 0 {
+                "runs the program again to count the work of its kernels on the GPU (up to three times; --gpu-counts off leaves that out)"
+            } else {
+                "runs the program once more: not every kernel was launched often enough to be counted in one run"
+            });
             let injection = Injection::new(folder.path(), &program.path, &Purpose::Count(wanted.clone()))
                 .map_err(|e| e.to_string())?;
             let _spinner = notices.spinner("counting the work of the GPU's kernels");
-            let status = passes::native(program, injection.variables(), input).map_err(|e| e.to_string())?;
+            let limit = LEAST_LIMIT.max(native_s.mul_f64(TIMES_NATIVE));
+            let status = passes::native(program, &injection, input, limit).map_err(|e| e.to_string())?;
             self.counted.extend(injection.logs());
             let second = ProgramEnd::from_wait_status(status);
             if second != end {

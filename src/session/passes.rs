@@ -1,8 +1,17 @@
 //! The two passes over a program: their inputs and results.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use procfs::process::Process;
+
+use crate::device::Injection;
 use crate::instrument::{self, Counted, CountingEngine};
 use crate::machine::watch::Watch;
 use crate::memory::{CacheModel, Geometry, PageColoring};
@@ -86,13 +95,48 @@ pub fn counted(
         .map_err(|e| SessionError::Pass { pass: "counted", reason: format!("{e}; {}", e.hint()) })
 }
 
-/// Runs the program natively with these `variables` in its environment, the `replay`ed input, and its output sunk; returns its wait status.
-pub fn native(program: &Program, variables: &[(OsString, OsString)], replay: &mut Input) -> Result<i32, SessionError> {
-    let child = spawn_gated_with(program, variables, second_streams(replay)?).map_err(launch)?;
+/// Runs the program natively with the collector of `injection` in it, the `replay`ed input, and its output sunk; returns its wait status.
+/// After `limit` it is ended, with all processes that have the collector.
+pub fn native(
+    program: &Program,
+    injection: &Injection,
+    replay: &mut Input,
+    limit: Duration,
+) -> Result<i32, SessionError> {
+    let child = spawn_gated_with(program, injection.variables(), second_streams(replay)?).map_err(launch)?;
     let _foreground = Foreground::hold(child.pid()).map_err(stream("signals"))?;
     let pid = child.release().map_err(launch)?;
-    wait_for_status(pid)
-        .ok_or_else(|| SessionError::Pass { pass: "native", reason: "the program's end was not seen".into() })
+    let failed = |reason: String| SessionError::Pass { pass: "native", reason };
+    let (done, is_done) = mpsc::channel::<()>();
+    let folder = injection.folder().to_owned();
+    let guard = thread::spawn(move || {
+        let is_late = is_done.recv_timeout(limit) == Err(RecvTimeoutError::Timeout);
+        if is_late {
+            end_all(pid, &folder);
+        }
+        is_late
+    });
+    let status = wait_for_status(pid).ok_or_else(|| failed("the program's end was not seen".into()));
+    drop(done);
+    match guard.join() {
+        Ok(true) => {
+            Err(failed(format!("it took longer than {} s with its kernels counted, and was ended", limit.as_secs())))
+        }
+        _ => status,
+    }
+}
+
+/// Ends `pid` and all processes that have `folder` in their environment.
+fn end_all(pid: Pid, folder: &Path) {
+    let is_one = |process: &Process| {
+        let environment = process.environ().unwrap_or_default();
+        process.pid == pid.as_raw()
+            || environment.get(OsStr::new("RPROF_GPU_LOG")).is_some_and(|at| at == folder.as_os_str())
+    };
+    for process in procfs::process::all_processes().into_iter().flatten().flatten().filter(is_one) {
+        // It may be gone by now.
+        let _ = kill(Pid::from_raw(process.pid), Signal::SIGKILL);
+    }
 }
 
 fn second_streams(input: &mut Input) -> Result<Streams, SessionError> {

@@ -1,5 +1,7 @@
 //! One profiling run from the command line to the written report.
 
+use std::time::Duration;
+
 use nix::unistd::Pid;
 
 use crate::instrument::Counted;
@@ -237,7 +239,8 @@ fn count_kernels(
     (end, input): (ProgramEnd, &mut Input),
     evidence: &mut Evidence,
 ) {
-    let first = First { program: &checked.program, end, input, between: options.between.as_ref() };
+    let wall = Duration::from_secs_f64(evidence.timed.as_ref().map_or(0.0, |timed| timed.wall_s));
+    let first = First { program: &checked.program, end, input, wall, between: options.between.as_ref() };
     evidence.gpu.count(first, folder, machine, notices);
 }
 

@@ -150,6 +150,7 @@ fn add_counts(a: Counts, b: Counts) -> Counts {
     }
     Counts {
         launches: a.launches + b.launches,
+        counted: a.counted + b.counted,
         seconds: a.seconds + b.seconds,
         fp64: sum(a.fp64, b.fp64),
         fp32: sum(a.fp32, b.fp32),

@@ -10,8 +10,9 @@ use super::savings;
 
 /// A warp instruction without bank conflicts takes at most this many wavefronts: 32 lanes of 16 bytes.
 const WAVEFRONTS: f64 = 4.0;
-/// More sectors than this for each access of a warp prove that not all of their bytes are used.
-const SCATTERED: f64 = 16.5;
+/// So many sectors for each access of a warp prove that not all of their bytes are used. More than 32 are no access' own: copies to
+/// shared memory that go past the registers have sectors, and are not among these instructions.
+const SCATTERED: std::ops::RangeInclusive<f64> = 16.5..=32.0;
 /// Fewer working lanes than this of a warp's 32 are few. (A block of one thread has one.)
 const FEW_LANES: f64 = 16.0;
 /// Bytes of a wavefront.
@@ -40,14 +41,15 @@ pub fn of(case: &Case<'_>) -> Vec<Advice> {
 
 /// Accesses that touch more sectors than their bytes can fill: 32 threads with 16 bytes each fill 16.
 fn scattered(case: &Case<'_>) -> Option<Advice> {
-    let counts = case.kernel.counts.as_ref()?;
+    // Code for the tensor cores loads in that way.
+    let counts = case.kernel.counts.as_ref().filter(|counts| counts.tensor.is_empty())?;
     let each = counts.global_sectors? / counts.global_instructions.filter(|n| *n > 0.0)?;
     let text = format!(
         "An access of a warp to global memory touches {} sectors of 32 bytes on the mean, and 16 hold all that 32 threads can ask for: \
          its accesses are not coalesced, so let neighbouring threads access neighbouring addresses.",
         significant(each)
     );
-    (each > SCATTERED).then(|| Advice { cause: "uncoalesced".into(), seconds: None, text })
+    SCATTERED.contains(&each).then(|| Advice { cause: "uncoalesced".into(), seconds: None, text })
 }
 
 /// Warps in which many lanes do nothing.

@@ -4,7 +4,7 @@
 //! largest term of bytes or arithmetic ≥ 0.6 · seconds     its class
 //! else issue ≥ 0.6 · seconds                              gpu-issue
 //! else one dependent chain a warp ≥ 0.6 · seconds         gpu-latency
-//! else launches below 5 µs that come one by one           gpu-launch
+//! else launches below 5 µs that come one by one, most of them not out of graphs           gpu-launch
 //! else less than half of the thread slots filled, or less than one wave; without counts: more than half of the
 //!      multiprocessors without a block                    gpu-latency
 //! else                                                    unknown
@@ -60,9 +60,11 @@ pub fn verdict(kernel: &Kernel, terms: &[Term], gpu: Option<&Gpu>, is_launch_bou
     Verdict { class, binding }
 }
 
-/// Whether a launch takes less than [`SHORT_S`] on the mean.
+/// Whether a launch takes less than [`SHORT_S`] on the mean, and most launches are made one by one, not out of graphs.
 pub fn is_short(kernel: &Kernel) -> bool {
-    kernel.launches > 0 && kernel.seconds < SHORT_S * kernel.launches as f64
+    kernel.launches > 0
+        && 2 * kernel.graph_launches <= kernel.launches
+        && kernel.seconds < SHORT_S * kernel.launches as f64
 }
 
 /// Whether the short kernels of `device` wait for their launches: gaps below 20 µs are at least half as long as they.
