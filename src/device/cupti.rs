@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 /// Environment variable with paths of libcupti, separated by colons.
 pub const VARIABLE: &str = "RPROF_CUPTI";
 
+/// Names that the collector asks the dynamic linker for (`embedded/collector/cupti.rs`).
+pub const NAMES: [&str; 4] = ["libcupti.so.13", "libcupti.so.12", "libcupti.so.11.8", "libcupti.so"];
+
 /// Paths of libcupti to try, the user's own first, then those of toolkits, then of Python packages; only existing files. (The dynamic
 /// loader's own search comes after these.)
 pub fn candidates(program: &Path) -> Vec<PathBuf> {

@@ -129,7 +129,6 @@ pub struct Counts {
     /// Launches that the counts represent: all of the shapes of which some were counted.
     pub launches: u64,
     /// Launches that were counted.
-    #[serde(default)]
     pub counted: u64,
     /// Their seconds in the timed pass, by shape.
     pub seconds: f64,
@@ -138,10 +137,8 @@ pub struct Counts {
     /// FLOPs of single precision, outside the tensor cores.
     pub fp32: Option<f64>,
     /// Instructions of threads that made `fp64`; an FMA is one with two FLOPs.
-    #[serde(default)]
     pub fp64_instructions: Option<f64>,
     /// Instructions of threads that made `fp32`.
-    #[serde(default)]
     pub fp32_instructions: Option<f64>,
     /// FLOPs of half precision and bfloat16, outside the tensor cores.
     pub fp16: Option<f64>,
@@ -160,13 +157,10 @@ pub struct Counts {
     /// Warp instructions.
     pub instructions: Option<f64>,
     /// Sectors of 32 bytes that accesses to global memory touched.
-    #[serde(default)]
     pub global_sectors: Option<f64>,
     /// Warp instructions that accessed global memory, each 16 sectors at most if its threads' accesses are neighbours.
-    #[serde(default)]
     pub global_instructions: Option<f64>,
     /// Instructions of threads whose predicate held.
-    #[serde(default)]
     pub thread_instructions: Option<f64>,
 }
 

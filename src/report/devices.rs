@@ -8,12 +8,14 @@
 
 mod diff;
 mod html;
+mod label;
 
 pub use diff::changes;
 pub use html::section as html;
 
 use crate::profile::Profile;
 use crate::profile::device::{Analysis, Device, Devices, Kernel, Shape};
+use label::label;
 
 use super::number::{NOT_MEASURED, percent, seconds, si, significant};
 use super::regions::{self, Rows};
@@ -41,7 +43,7 @@ pub fn text(profile: &Profile, view: &View, width: usize) -> String {
     let tables = [kernels(devices, view, (width / 4).clamp(18, 60)), copies(devices), waits(devices)];
     out.extend(tables.iter().flatten().map(|rows| regions::text(rows, width)));
     for kernel in explained(devices, view) {
-        out += &format!("\n{}\n", short(&kernel.name, width));
+        out += &format!("\n{}\n", label(devices, kernel, width));
         out += &wrap::hanging(&format!("  {}", holding(kernel)), width, 4);
         for advice in advice_of(devices, kernel) {
             out += &wrap::hanging(&format!("  {advice}"), width, 4);
@@ -71,7 +73,7 @@ pub fn markdown(profile: &Profile, view: &View, escape: fn(&str) -> String) -> S
     }
     let mut told: Vec<String> = Vec::new();
     for kernel in explained(devices, view) {
-        told.extend(advice_of(devices, kernel).iter().map(|line| format!("{}: {line}", short(&kernel.name, 40))));
+        told.extend(advice_of(devices, kernel).iter().map(|line| format!("{}: {line}", label(devices, kernel, 40))));
     }
     told.extend(findings(devices));
     told.extend(doubts(devices));
@@ -172,7 +174,7 @@ fn row(devices: &Devices, k: &Kernel, name_width: usize) -> Vec<String> {
     let cell = |text: Option<String>| text.unwrap_or_else(|| "–".into());
     let several = if devices.devices.len() > 1 { format!("{}: ", k.device) } else { String::new() };
     let mut row = vec![
-        format!("{several}{}", short(&k.name, name_width.saturating_sub(several.len()))),
+        format!("{several}{}", label(devices, k, name_width.saturating_sub(several.len()))),
         k.launches.to_string(),
         seconds(k.seconds),
         percent(share(devices, k)),

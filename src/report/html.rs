@@ -30,6 +30,8 @@ pub fn page(profile: &Profile, view: &View) -> Result<String, ReportError> {
         }
         body += "</ul></div>\n";
     }
+    // A program that uses a GPU is about that.
+    body += &devices::html(profile, view);
     body += "<h2>Functions</h2>\n";
     if profile.functions.is_empty() {
         body += "<p>No function was seen: too little to measure.</p>\n";
@@ -39,7 +41,6 @@ pub fn page(profile: &Profile, view: &View) -> Result<String, ReportError> {
         let _ =
             writeln!(body, "<h2>What holds each function</h2>\n<div class=\"card\">{}</div>", details(profile, view));
     }
-    body += &devices::html(profile, view);
     let in_system: Vec<String> = system::of_program(profile).iter().map(|line| escape(line)).collect();
     if !in_system.is_empty() {
         let lines = in_system.join("<br>\n");

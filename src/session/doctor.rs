@@ -28,7 +28,7 @@ fn findings() -> Vec<Finding> {
     let (driver, gpus) = driver();
     let mut all = vec![driver];
     if let Some(first) = gpus.first() {
-        all.push(library());
+        all.push(library(first.driver));
         all.push(counters(cupti::admin_only(Path::new(PARAMETERS)), capabilities(), first.driver));
     }
     all
@@ -64,22 +64,24 @@ fn driver() -> (Finding, Vec<Gpu>) {
     }
 }
 
-fn library() -> Finding {
-    let found = cupti::candidates(Path::new("/usr/bin/python3"));
-    let answer = match found.first() {
-        Some(path) => path.display().to_string(),
-        None => "no libcupti in toolkits, Python packages or RPROF_CUPTI; a program may bring its own".into(),
-    };
+/// `driver` is the version of its API.
+fn library(driver: u32) -> Finding {
+    let found = cupti::candidates(Path::new("/usr/bin/python3")).first().map(|path| path.display().to_string());
+    let found = found
+        .or_else(|| gpu::first_that_loads(&cupti::NAMES).map(|name| format!("{name}, as the dynamic linker finds it")));
+    // CUPTI's version is that of CUDA, which must not be newer than the driver's.
+    let package = if driver < 13_000 { "nvidia-cuda-cupti-cu12" } else { "nvidia-cuda-cupti" };
     Finding {
         id: "gpu.cupti".into(),
         what: "trace kernels with CUPTI".into(),
-        works: !found.is_empty(),
-        answer,
-        enable: if found.is_empty() {
-            "pip install nvidia-cuda-cupti (of the driver's CUDA version), or name the file in RPROF_CUPTI".into()
-        } else {
-            String::new()
+        works: found.is_some(),
+        enable: match found {
+            Some(_) => String::new(),
+            None => format!("pip install {package}, or name the file in RPROF_CUPTI"),
         },
+        answer: found.unwrap_or_else(|| {
+            "no libcupti in toolkits, Python packages, RPROF_CUPTI or the linker's folders; a program may bring its own".into()
+        }),
         gain: "time of every kernel and copy, idle time of the GPU",
         instead: "programs that bring libcupti (PyTorch, JAX, CuPy) are traced with theirs",
     }

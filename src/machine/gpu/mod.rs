@@ -52,4 +52,4 @@ mod remote;
 mod request;
 
 pub use error::GpuError;
-pub use request::{GpuRequest, facts, for_a_run, load_or_measure};
+pub use request::{GpuRequest, facts, first_that_loads, for_a_run, load_or_measure};

@@ -7,6 +7,7 @@ use super::driver::{self, Cuda, Identity};
 use super::error::GpuError;
 use super::lab::Lab;
 use super::ledger::Ledger;
+use super::remote::Remote;
 use super::{catalogue, codes, kept, log, measure};
 use crate::machine::progress::Progress;
 use crate::machine::store;
@@ -105,6 +106,12 @@ pub fn for_a_run(progress: &mut dyn Progress) -> Vec<Gpu> {
 pub fn facts(request: &GpuRequest) -> Result<Option<Vec<Gpu>>, GpuError> {
     let Some(mut cuda) = usable(request)? else { return Ok(None) };
     Ok(Some(all_facts(&mut cuda)?.into_iter().map(|(gpu, _)| gpu).collect()))
+}
+
+/// The first of these libraries that the dynamic linker finds.
+pub fn first_that_loads(names: &[&'static str]) -> Option<&'static str> {
+    let mut remote = Remote::start().ok()?;
+    names.iter().copied().find(|name| remote.open(name).is_ok())
 }
 
 fn usable(request: &GpuRequest) -> Result<Option<Cuda>, GpuError> {

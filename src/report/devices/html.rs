@@ -90,7 +90,7 @@ fn sentences(devices: &Devices, view: &View) -> String {
             out,
             "<details open><summary><span class=\"dot\" style=\"background:{}\"></span><b>{}</b></summary>\n<p>{}</p>",
             palette::hex(class),
-            escape(&super::short(&k.name, 80)),
+            escape(&super::label(devices, k, 80)),
             escape(&super::holding(k))
         );
         for line in super::advice_of(devices, k) {
