@@ -6,8 +6,8 @@ use crate::report::name;
 /// Fewest characters of the template's own name.
 const LEAST_BASE: usize = 6;
 
-/// The name of `kernel` in at most `width` characters. If another kernel would have the same, the template's name and the first argument that
-/// differs: `…elementwise_kernel<CUDAFunctorOnSelf_add>`.
+/// The name of `kernel` in at most `width` characters. If others would have the same, the template's name and the argument that differs from
+/// most of them: `…elementwise_kernel<CUDAFunctorOnSelf_add>`.
 pub fn label(devices: &Devices, kernel: &Kernel, width: usize) -> String {
     let plain = name::shorten(&kernel.name, width);
     let is_same = |other: &&Kernel| other.symbol != kernel.symbol && name::shorten(&other.name, width) == plain;
@@ -16,8 +16,10 @@ pub fn label(devices: &Devices, kernel: &Kernel, width: usize) -> String {
         return plain;
     }
     let own = arguments(&kernel.name);
-    let differs = |i: usize| same.iter().any(|other| arguments(&other.name).get(i) != own.get(i));
-    match (0..own.len()).find(|i| differs(*i)) {
+    let others: Vec<Vec<&str>> = same.iter().map(|other| arguments(&other.name)).collect();
+    let differing = |i: &usize| others.iter().filter(|other| other.get(*i) != own.get(*i)).count();
+    // The first of those that differ from most.
+    match (0..own.len()).rev().max_by_key(differing).filter(|i| differing(i) > 0) {
         Some(i) => fitted(component(kernel.name.split('<').next().unwrap_or("")), component(bare(own[i])), width),
         None => plain,
     }
@@ -85,7 +87,8 @@ mod tests {
         let add =
             format!("{template}<4, at::native::CUDAFunctorOnSelf_add<float>, std::array<char*, 2ul> >(int, float)");
         let fill = format!("{template}<4, at::native::FillFunctor<long>, std::array<char*, 1ul> >(int, long)");
-        let devices = kernels(&[&add, &fill, "triad"]);
+        let wide = format!("{template}<8, at::native::MulFunctor<float>, std::array<char*, 2ul> >(int, float)");
+        let devices = kernels(&[&add, &fill, "triad", &wide]);
         let label = |i: usize, width| super::label(&devices, &devices.kernels[i], width);
         assert!(
             label(0, 40).starts_with('…') && label(0, 40).ends_with("wise_kernel<CUDAFunctorOnSelf_add>"),
