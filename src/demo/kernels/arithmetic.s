@@ -1,4 +1,4 @@
-# Kernels bound in the core, without memory accesses. Accumulators 0 … 11, operands 14 and 15.
+# Kernels bound in the core, without memory accesses, and the macros of their loops. Accumulators 0 … 11, operands 14 and 15.
 
 # One loop, not passes of loops: the chains run through it without a restart.
 .macro LOOP_BEGIN

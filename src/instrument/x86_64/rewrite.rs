@@ -1,4 +1,5 @@
-//! Rules for instructions whose memory operand cannot be copied as it is.
+//! Copying single instructions into the code cache: rules for memory operands that cannot be copied as they are, loads of a jump's target,
+//! addresses of operands, and which general registers an instruction leaves free for that.
 //!
 //! ```text
 //!  [rip + d]  in reach      the same bytes, d adjusted

@@ -1,4 +1,5 @@
-//! Opening the sampling event on every CPU: the best that this host grants.
+//! Opening perf's events: for samples on every CPU and on our own thread, the best that this host grants; for markers, a breakpoint on a
+//! function.
 //!
 //! ```text
 //!  cycles ─(no PMU, or it does not interrupt)─▶ cpu-clock

@@ -1,4 +1,5 @@
-//! How translated code treats a system call, decided in line by its number.
+//! How translated code treats a system call, decided in line by its number: the classes, the class of each number, and the tables that the
+//! code reads.
 
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::shared::Shared;
