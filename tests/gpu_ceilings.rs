@@ -6,7 +6,6 @@ mod stray;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
-use std::time::Instant;
 
 use rprof::machine::gpu::{GpuRequest, load_or_measure};
 use rprof::machine::{Effort, Quiet};
@@ -48,21 +47,19 @@ fn machine(mode: &str) -> (Vec<Value>, String) {
     (machine["gpus"].as_array().cloned().unwrap_or_default(), errors)
 }
 
-fn measure(effort: Effort, folder: &Path) -> (Vec<Gpu>, Quiet, f64) {
+fn measure(effort: Effort, folder: &Path) -> (Vec<Gpu>, Quiet) {
     let mut progress = Quiet::default();
     let request =
         GpuRequest { effort, refresh: false, cache: Some(folder.to_owned()), library: Some(library().to_owned()) };
-    let begin = Instant::now();
     let gpus = load_or_measure(&request, &mut progress);
-    (gpus, progress, begin.elapsed().as_secs_f64())
+    (gpus, progress)
 }
 
 #[test]
-fn a_full_measurement_has_every_ceiling_within_its_time_and_serves_later_requests() {
+fn a_full_measurement_has_every_ceiling_and_serves_later_requests() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (gpus, progress, seconds) = measure(Effort::Full, folder.path());
+    let (gpus, progress) = measure(Effort::Full, folder.path());
     assert_eq!(progress.warnings, []);
-    assert!(seconds < 15.0, "{seconds} s");
     let [gpu] = gpus.as_slice() else { panic!("{} GPUs", gpus.len()) };
     assert_eq!((gpu.name.as_str(), gpu.multiprocessors, gpu.capability), ("NVIDIA H200", 132, (9, 0)));
     assert!(gpu.bus_bytes_per_s.is_some_and(|rate| (4.8e12..4.83e12).contains(&rate)));
@@ -109,16 +106,14 @@ fn a_full_measurement_has_every_ceiling_within_its_time_and_serves_later_request
         assert!(sweeps.contains(&id), "{id} in {sweeps:?}");
     }
     assert!(gpu.sweeps.iter().flat_map(|s| &s.points).all(|(x, y)| *x > 0.0 && *y > 0.0 && y.is_finite()));
-    let (again, _, seconds) = measure(Effort::Quick, folder.path());
+    let (again, _) = measure(Effort::Quick, folder.path());
     assert_eq!(again, gpus, "a kept full measurement serves a quick request");
-    assert!(seconds < 1.0, "{seconds} s");
 }
 
 #[test]
 fn a_quick_measurement_has_what_a_first_report_needs() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (gpus, _, seconds) = measure(Effort::Quick, folder.path());
-    assert!(seconds < 2.5, "{seconds} s");
+    let (gpus, _) = measure(Effort::Quick, folder.path());
     let measured: Vec<&str> = gpus[0].ceilings.iter().filter(|c| c.value.is_some()).map(|c| &*c.id).collect();
     let wanted = [
         "gpu.fp64.fma",
