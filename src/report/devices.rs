@@ -185,13 +185,24 @@ fn row(devices: &Devices, k: &Kernel, name_width: usize) -> Vec<String> {
         ),
         cell(k.shapes.first().and_then(|s| s.occupancy).map(percent)),
         cell(k.shapes.first().map(|s| shape(s, k.shapes.len()))),
-        cell(a.and_then(|a| a.flops_per_s).map(|rate| si(rate, ""))),
+        cell(rate(k)),
         cell(a.and_then(|a| a.bytes_per_s).map(|rate| si(rate, "B/s"))),
     ];
     if k.graph_launches > 0 {
         row.push(k.graph_launches.to_string());
     }
     row
+}
+
+/// FLOPs per second; operations where the tensor cores worked on integers alone.
+fn rate(k: &Kernel) -> Option<String> {
+    let flops = k.analysis.as_ref()?.flops_per_s?;
+    let counts = k.counts.as_ref()?;
+    let integer: f64 = counts.tensor.iter().filter(|work| work.operand == "int8").map(|work| work.operations).sum();
+    match flops == 0.0 && integer > 0.0 && counts.seconds > 0.0 {
+        true => Some(si(integer / counts.seconds, "op")),
+        false => Some(si(flops, "")),
+    }
 }
 
 /// Whether bytes or FLOPs of a counted kernel are missing: a term may be missing, too.

@@ -1,20 +1,15 @@
 //! The facts in an ELF file for its mapping: its segments and build id.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use goblin::elf::program_header::{PT_LOAD, PT_NOTE};
-use goblin::elf64::header::Header;
-use goblin::elf64::program_header::ProgramHeader;
 
 use super::address::Address;
 use super::build_id;
+use super::elf_reader::ElfReader;
 
 const PAGE: u64 = 4096;
-/// No header table of a sane file is larger.
-const MAX_HEADERS: usize = 4096;
 /// No note segment of a sane file is larger.
 const MAX_NOTES: u64 = 1 << 20;
 
@@ -44,34 +39,22 @@ impl ElfLayout {
     /// # Errors
     /// The file cannot be read, or is not a 64-bit little-endian ELF file (`InvalidData`).
     pub fn read(path: &Path) -> io::Result<Self> {
-        Self::parse(&File::open(path)?, 0)
+        Self::of(&ElfReader::open(path)?)
     }
 
-    /// Reads the program headers of the image that begins `base` bytes into `file`: 0, or an address in a process's
-    /// memory.
+    /// Reads the program headers of an image.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
-    pub fn parse(file: &File, base: u64) -> io::Result<Self> {
-        let read = |bytes: &mut [u8], offset: u64| file.read_exact_at(bytes, base.wrapping_add(offset));
-        let mut bytes = [0; size_of::<Header>()];
-        read(&mut bytes, 0)?;
-        if !bytes.starts_with(b"\x7fELF\x02\x01") {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "not a 64-bit little-endian ELF file"));
-        }
-        let header = Header::from_bytes(&bytes);
-        let count = usize::from(header.e_phnum).min(MAX_HEADERS);
-        let mut table = vec![0; count * size_of::<ProgramHeader>()];
-        read(&mut table, header.e_phoff)?;
+    /// They are not there.
+    pub fn of(image: &ElfReader) -> io::Result<Self> {
         let mut layout = ElfLayout::default();
-        for p in ProgramHeader::from_bytes(&table, count) {
+        for p in image.programs()? {
             match p.p_type {
                 PT_LOAD => {
                     layout.segments.push(Segment { file_offset: p.p_offset, file_size: p.p_filesz, address: p.p_vaddr })
                 }
                 PT_NOTE if layout.build_id.is_none() && p.p_filesz < MAX_NOTES => {
-                    let mut notes = vec![0; p.p_filesz as usize];
-                    if read(&mut notes, p.p_offset).is_ok() {
+                    if let Ok(notes) = image.bytes(p.p_offset, p.p_filesz) {
                         layout.build_id = build_id::from_notes(&notes);
                     }
                 }

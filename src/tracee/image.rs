@@ -3,21 +3,16 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use framehop::ExplicitModuleSectionInfo;
-use goblin::elf::header::header64::{Header, SIZEOF_EHDR};
 use goblin::elf::program_header::PT_GNU_EH_FRAME;
-use goblin::elf::program_header::program_header64::{ProgramHeader, SIZEOF_PHDR};
-use goblin::elf::section_header::section_header64::{SIZEOF_SHDR, SectionHeader};
+use goblin::elf::program_header::program_header64::ProgramHeader;
 
 use super::address::Address;
 use super::elf_layout::ElfLayout;
-
-/// The largest table that is read from a file; a larger one is taken for damage.
-const LARGEST_TABLE: u64 = 1 << 29;
+use super::elf_reader::ElfReader;
 
 /// An ELF image, read once per file.
 #[derive(Debug, Default)]
@@ -43,27 +38,10 @@ struct Table {
     bytes: Arc<[u8]>,
 }
 
-/// The source of an image's bytes: a file, or the vdso in our own memory.
-struct Source {
-    file: File,
-    base: u64,
-}
-
-impl Source {
-    fn read(&self, offset: u64, length: u64) -> io::Result<Vec<u8>> {
-        if length > LARGEST_TABLE {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        let mut bytes = vec![0; length as usize];
-        self.file.read_exact_at(&mut bytes, self.base.wrapping_add(offset))?;
-        Ok(bytes)
-    }
-}
-
 impl Image {
     /// Reads the file at `path`. Errors: it cannot be read, or is not a 64-bit little-endian ELF file.
     pub fn read(path: &Path) -> io::Result<Image> {
-        Image::parse(&Source { file: File::open(path)?, base: 0 })
+        Image::parse(&ElfReader::open(path)?)
     }
 
     /// Reads the vdso of this process; every process of the same kind on this kernel has the same one.
@@ -71,20 +49,16 @@ impl Image {
         let maps = procfs::process::Process::myself().and_then(|p| p.maps()).map_err(io::Error::other)?;
         let vdso = maps.iter().find(|m| m.pathname == procfs::process::MMapPath::Vdso);
         let base = vdso.ok_or(io::ErrorKind::NotFound)?.address.0;
-        Image::parse(&Source { file: File::open("/proc/self/mem")?, base })
+        Image::parse(&ElfReader::at(File::open("/proc/self/mem")?, base)?)
     }
 
-    fn parse(source: &Source) -> io::Result<Image> {
-        let layout = ElfLayout::parse(&source.file, source.base)?;
-        let bytes = source.read(0, SIZEOF_EHDR as u64)?;
-        let header = &Header::parse(&bytes).map_err(io::Error::other)?;
-        let programs = source.read(header.e_phoff, u64::from(header.e_phnum) * SIZEOF_PHDR as u64)?;
-        let programs = ProgramHeader::from_bytes(&programs, header.e_phnum.into());
-        let mut sections = Sections::from_section_headers(source, header).unwrap_or_default();
+    fn parse(image: &ElfReader) -> io::Result<Image> {
+        let layout = ElfLayout::of(image)?;
+        let mut sections = Sections::from_section_headers(image).unwrap_or_default();
         if sections.eh_frame_hdr.is_none()
-            && let Some(p) = programs.iter().find(|p| p.p_type == PT_GNU_EH_FRAME)
+            && let Some(p) = image.programs()?.iter().find(|p| p.p_type == PT_GNU_EH_FRAME)
         {
-            sections.add_from_segments(source, p, &layout);
+            sections.add_from_segments(image, p, &layout);
         }
         Ok(Image { layout, sections })
     }
@@ -112,11 +86,10 @@ impl Image {
 }
 
 impl Sections {
-    fn from_section_headers(source: &Source, header: &Header) -> io::Result<Sections> {
-        let bytes = source.read(header.e_shoff, u64::from(header.e_shnum) * SIZEOF_SHDR as u64)?;
-        let headers = SectionHeader::from_bytes(&bytes, header.e_shnum.into());
-        let names = headers.get(usize::from(header.e_shstrndx)).ok_or(io::ErrorKind::InvalidData)?;
-        let names = source.read(names.sh_offset, names.sh_size)?;
+    fn from_section_headers(image: &ElfReader) -> io::Result<Sections> {
+        let headers = image.sections()?;
+        let names = headers.get(image.names_section()).ok_or(io::ErrorKind::InvalidData)?;
+        let names = image.bytes(names.sh_offset, names.sh_size)?;
         let named = |name: &str| {
             headers.iter().find(|h| {
                 let rest = names.get(h.sh_name as usize..).unwrap_or_default();
@@ -124,7 +97,7 @@ impl Sections {
             })
         };
         let range = |name| named(name).map(|h| h.sh_addr..h.sh_addr.saturating_add(h.sh_size));
-        let bytes = |name| named(name).and_then(|h| source.read(h.sh_offset, h.sh_size).ok()).map(Arc::from);
+        let bytes = |name| named(name).and_then(|h| image.bytes(h.sh_offset, h.sh_size).ok()).map(Arc::from);
         let table = |name| Some(Table { range: range(name)?, bytes: bytes(name)? });
         let eh_frame = table(".eh_frame");
         let debug_frame = if eh_frame.is_none() { bytes(".debug_frame") } else { None };
@@ -138,14 +111,14 @@ impl Sections {
     }
 
     /// Without section headers the tables are found as the C++ run-time does: PT_GNU_EH_FRAME points to `.eh_frame`.
-    fn add_from_segments(&mut self, source: &Source, hdr: &ProgramHeader, layout: &ElfLayout) {
+    fn add_from_segments(&mut self, image: &ElfReader, hdr: &ProgramHeader, layout: &ElfLayout) {
         const PC_RELATIVE_SIGNED_4: u8 = 0x1b;
-        let Ok(bytes) = source.read(hdr.p_offset, hdr.p_filesz) else { return };
+        let Ok(bytes) = image.bytes(hdr.p_offset, hdr.p_filesz) else { return };
         let Some(&[1, PC_RELATIVE_SIGNED_4, _, _, a, b, c, d]) = bytes.first_chunk::<8>() else { return };
         let at = hdr.p_vaddr.wrapping_add(4).wrapping_add_signed(i32::from_le_bytes([a, b, c, d]).into());
         let Some(load) = layout.segment_at(at) else { return };
         let end = load.address + load.file_size;
-        let Ok(frames) = source.read(load.file_offset + (at - load.address), end - at) else { return };
+        let Ok(frames) = image.bytes(load.file_offset + (at - load.address), end - at) else { return };
         self.eh_frame = Some(Table { range: at..end, bytes: frames.into() });
         self.eh_frame_hdr = Some(Table { range: hdr.p_vaddr..hdr.p_vaddr + hdr.p_filesz, bytes: bytes.into() });
     }
@@ -169,11 +142,8 @@ mod tests {
     fn tables_found_without_section_headers_are_the_same() {
         let path = Path::new("/proc/self/exe");
         let with = Image::read(path).unwrap();
-        let source = Source { file: File::open(path).unwrap(), base: 0 };
-        let bytes = source.read(0, SIZEOF_EHDR as u64).unwrap();
-        let header = Header::parse(&bytes).unwrap();
-        let programs = source.read(header.e_phoff, u64::from(header.e_phnum) * SIZEOF_PHDR as u64).unwrap();
-        let programs = ProgramHeader::from_bytes(&programs, header.e_phnum.into());
+        let source = ElfReader::open(path).unwrap();
+        let programs = source.programs().unwrap();
         let hdr = programs.iter().find(|p| p.p_type == PT_GNU_EH_FRAME).unwrap();
         let mut found = Sections::default();
         found.add_from_segments(&source, hdr, &with.layout);

@@ -16,6 +16,7 @@ pub mod affinity;
 pub mod broken_pipe;
 pub mod build_id;
 pub mod elf_layout;
+pub mod elf_reader;
 pub mod foreground;
 pub mod image;
 pub mod launch;

@@ -1,0 +1,82 @@
+//! Headers and tables of an ELF image, in a file or in a process's memory.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use goblin::elf::header::header64::{Header, SIZEOF_EHDR};
+use goblin::elf::program_header::program_header64::{ProgramHeader, SIZEOF_PHDR};
+use goblin::elf::section_header::section_header64::{SIZEOF_SHDR, SectionHeader};
+
+/// The largest table that is read; a larger one is taken for damage.
+const LARGEST_TABLE: u64 = 1 << 29;
+
+/// A 64-bit little-endian ELF image whose header was read.
+#[derive(Debug)]
+pub struct ElfReader {
+    file: File,
+    base: u64,
+    header: Header,
+}
+
+impl ElfReader {
+    /// Reads the header of the file at `path`.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is not a 64-bit little-endian ELF file (`InvalidData`).
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Self::at(File::open(path)?, 0)
+    }
+
+    /// Reads the header of the image that begins `base` bytes into `file`: 0, or an address in a process's memory.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn at(file: File, base: u64) -> io::Result<Self> {
+        let mut bytes = [0; SIZEOF_EHDR];
+        file.read_exact_at(&mut bytes, base)?;
+        if !bytes.starts_with(b"\x7fELF\x02\x01") {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "not a 64-bit little-endian ELF file"));
+        }
+        Ok(ElfReader { file, base, header: *Header::from_bytes(&bytes) })
+    }
+
+    /// `length` bytes of the image from `offset` on.
+    ///
+    /// # Errors
+    /// They are not there, or so many that the header which asked for them must be damaged (`InvalidData`).
+    pub fn bytes(&self, offset: u64, length: u64) -> io::Result<Vec<u8>> {
+        if length > LARGEST_TABLE {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let mut bytes = vec![0; length as usize];
+        self.file.read_exact_at(&mut bytes, self.base.wrapping_add(offset))?;
+        Ok(bytes)
+    }
+
+    /// Its program headers.
+    ///
+    /// # Errors
+    /// As [`bytes`](Self::bytes).
+    pub fn programs(&self) -> io::Result<Vec<ProgramHeader>> {
+        let count = self.header.e_phnum;
+        let bytes = self.bytes(self.header.e_phoff, u64::from(count) * SIZEOF_PHDR as u64)?;
+        Ok(ProgramHeader::from_bytes(&bytes, count.into()))
+    }
+
+    /// Its section headers.
+    ///
+    /// # Errors
+    /// As [`bytes`](Self::bytes).
+    pub fn sections(&self) -> io::Result<Vec<SectionHeader>> {
+        let count = self.header.e_shnum;
+        let bytes = self.bytes(self.header.e_shoff, u64::from(count) * SIZEOF_SHDR as u64)?;
+        Ok(SectionHeader::from_bytes(&bytes, count.into()))
+    }
+
+    /// Index of the section with the names of sections.
+    pub fn names_section(&self) -> usize {
+        self.header.e_shstrndx.into()
+    }
+}
