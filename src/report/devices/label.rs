@@ -20,7 +20,7 @@ pub fn label(devices: &Devices, kernel: &Kernel, width: usize) -> String {
     let differing = |i: &usize| others.iter().filter(|other| other.get(*i) != own.get(*i)).count();
     // The first of those that differ from most.
     match (0..own.len()).rev().max_by_key(differing).filter(|i| differing(i) > 0) {
-        Some(i) => fitted(component(kernel.name.split('<').next().unwrap_or("")), component(bare(own[i])), width),
+        Some(i) => fitted(component(kernel.name.split('<').next().unwrap_or("")), component(&bare(own[i])), width),
         None => plain,
     }
 }
@@ -47,10 +47,11 @@ fn arguments(name: &str) -> Vec<&str> {
     found
 }
 
-/// `text` up to its own arguments.
-fn bare(text: &str) -> &str {
+/// `text` up to its own arguments, without namespaces that have no name.
+fn bare(text: &str) -> String {
+    let text = text.replace("(anonymous namespace)::", "");
     let end = text.char_indices().find(|(at, c)| *at > 0 && matches!(c, '<' | '(')).map_or(text.len(), |(at, _)| at);
-    text[..end].trim_end_matches("::")
+    text[..end].trim_end_matches("::").to_owned()
 }
 
 /// The last component of a path: `at::native::f` → `f`.
@@ -97,6 +98,10 @@ mod tests {
         );
         assert_eq!(label(1, 42), "vectorized_elementwise_kernel<FillFunctor>");
         assert_eq!(label(2, 40), "triad");
+        assert_eq!(
+            component(&bare("at::native::(anonymous namespace)::launch_clamp(at::Tensor&)::{lambda()#1}")),
+            "launch_clamp"
+        );
         for width in 12..80 {
             assert!(label(0, width).chars().count() <= width.max(LEAST_BASE + 3), "{}", label(0, width));
         }
