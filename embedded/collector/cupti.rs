@@ -116,8 +116,7 @@ unsafe fn from_list(list: *const c_char) -> *mut c_void {
         if list.is_null() {
             return core::ptr::null_mut();
         }
-        let list = core::slice::from_raw_parts(list.cast::<u8>(), system::strlen(list));
-        for path in list.split(|byte| *byte == b':') {
+        for path in system::text(list).split(|byte| *byte == b':') {
             let mut text = [0u8; 4096];
             if path.is_empty() || path.len() >= text.len() {
                 continue;

@@ -150,7 +150,7 @@ pub unsafe fn open() -> bool {
         if folder.is_null() {
             return false;
         }
-        let folder = core::slice::from_raw_parts(folder.cast::<u8>(), system::strlen(folder));
+        let folder = system::text(folder);
         for attempt in 0..100 {
             let mut path = [0u8; PATH];
             if folder.len() > path.len() - 64 {

@@ -21,7 +21,7 @@ pub unsafe fn id(name: *const c_char) -> u32 {
     if name.is_null() {
         return 0;
     }
-    let text = unsafe { core::slice::from_raw_parts(name.cast::<u8>(), system::strlen(name)) };
+    let text = unsafe { system::text(name) };
     let hash = system::hash(text, 0) | 1;
     let known = NAMES.with(|names| {
         for step in 0..64 {

@@ -305,8 +305,8 @@ impl Ranges {
                 }
             }
             if let Some(g) = self.session {
-                if let Some(counts) = self.counted.of(&launch) {
-                    counts.counts[g] = counts.counts[g].saturating_add(1);
+                if let Some(known) = self.counted.of(&launch) {
+                    known.counts[g] = known.counts[g].saturating_add(1);
                 }
                 if let Some(place) = self.batch.get_mut(self.in_batch) {
                     *place = launch;
@@ -327,13 +327,18 @@ impl Ranges {
     unsafe fn left(&mut self, failed: bool) {
         if failed && self.in_batch > 0 && let Some(g) = self.session {
             self.in_batch -= 1;
-            let launch = self.batch[self.in_batch];
-            if let Some(known) = self.counted.of(&launch) {
-                known.counts[g] = known.counts[g].saturating_sub(1);
-            }
+            self.uncount(self.in_batch, g);
         }
         if self.in_batch >= BATCH {
             unsafe { self.stop() };
+        }
+    }
+
+    /// Launch `i` of the batch has no counts of group `g` after all.
+    fn uncount(&mut self, i: usize, g: usize) {
+        let launch = self.batch[i];
+        if let Some(known) = self.counted.of(&launch) {
+            known.counts[g] = known.counts[g].saturating_sub(1);
         }
     }
 
@@ -408,8 +413,7 @@ impl Ranges {
             if !ok(Step::Chip, 0, f.chip, &mut chip) {
                 return false;
             }
-            let name = chip[3] as *const u8;
-            log::record(Kind::Chip, &[], &[], core::slice::from_raw_parts(name, system::strlen(name.cast())));
+            log::record(Kind::Chip, &[], &[], system::text(chip[3] as *const c_char));
             let availability = self.availability();
             let mut enable = [32, 0, self.context as u64, 0];
             if !ok(Step::Context, 0, f.range_enable, &mut enable) {
@@ -447,8 +451,7 @@ impl Ranges {
             let profiler = self.profiler;
             let group = &mut self.groups[g];
             for i in 0..group.metrics {
-                let name = group.names[i];
-                log::record(Kind::Group, &[], &[number], core::slice::from_raw_parts(name.cast(), system::strlen(name)));
+                log::record(Kind::Group, &[], &[number], system::text(group.names[i]));
             }
             // Size 48 as in 12.6 to 13.0; later versions have a further field, which may be left out.
             let mut host = [48, 0, RANGE_PROFILER, chip, availability, 0];
@@ -553,19 +556,13 @@ impl Ranges {
             if !ok(Step::Decode, number, f.data_info, &mut info) {
                 return;
             }
-            let ranges = (info[4] as usize).min(n);
             // Fewer ranges than launches: which is whose is not known.
-            if ranges != n {
+            if (info[4] as usize) < n {
                 self.lost += n as u32;
-                for i in 0..n {
-                    let launch = self.batch[i];
-                    if let Some(known) = self.counted.of(&launch) {
-                        known.counts[g] = known.counts[g].saturating_sub(1);
-                    }
-                }
+                (0..n).for_each(|i| self.uncount(i, g));
                 return log::failed(Step::Decode, number, 0x1000 + info[4] as u32);
             }
-            for i in 0..ranges {
+            for i in 0..n {
                 let mut values = [0f64; METRICS];
                 let (names, metrics) = (group.names.as_ptr() as u64, group.metrics as u64);
                 let mut evaluation =
@@ -589,7 +586,7 @@ impl Ranges {
 
 /// A bit for each group whose condition is a metric of group `g` that is not 0.
 unsafe fn met(groups: &[Group; GROUPS], g: usize, values: &[f64; METRICS]) -> u8 {
-    let text = |name: *const c_char| unsafe { core::slice::from_raw_parts(name.cast::<u8>(), system::strlen(name)) };
+    let text = |name: *const c_char| unsafe { system::text(name) };
     let mut met = 0;
     for i in (0..groups[g].metrics).filter(|i| values[*i] > 0.0) {
         for (other, group) in groups.iter().enumerate().filter(|(_, group)| !group.condition.is_null()) {

@@ -13,7 +13,7 @@ unsafe extern "C" {
     pub fn write(fd: c_int, from: *const u8, length: usize) -> isize;
     pub fn getpid() -> c_int;
     pub fn sched_yield() -> c_int;
-    pub fn strlen(text: *const c_char) -> usize;
+    fn strlen(text: *const c_char) -> usize;
     pub fn __cxa_atexit(f: unsafe extern "C" fn(*mut c_void), argument: *mut c_void, library: *mut c_void) -> c_int;
     fn getenv(name: *const c_char) -> *const c_char;
     fn mmap(at: *mut c_void, length: usize, protection: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void;
@@ -36,6 +36,11 @@ pub unsafe fn variable(name: &CStr) -> *const c_char {
         let value = getenv(name.as_ptr());
         if value.is_null() || *value == 0 { core::ptr::null() } else { value }
     }
+}
+
+/// The bytes of a C string.
+pub unsafe fn text<'a>(at: *const c_char) -> &'a [u8] {
+    unsafe { core::slice::from_raw_parts(at.cast(), strlen(at)) }
 }
 
 /// `length` bytes of zeroed memory, or null.

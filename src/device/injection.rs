@@ -20,6 +20,9 @@ const COLLECTOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/collector.so"
 /// The variable that the driver reads.
 const DRIVERS: &str = "CUDA_INJECTION64_PATH";
 
+/// The variable with the folder of logs, which the collector reads.
+pub const LOGS: &str = "RPROF_GPU_LOG";
+
 /// What the collector does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Purpose {
@@ -84,7 +87,7 @@ impl Injection {
         let folder = injection.folder.canonicalize()?;
         let mut set = |name: &str, value: OsString| injection.variables.push((name.into(), value));
         set(DRIVERS, folder.join("collector.so").into());
-        set("RPROF_GPU_LOG", folder.clone().into());
+        set(LOGS, folder.clone().into());
         let candidates = cupti::candidates(program);
         if let Ok(list) = env::join_paths(&candidates)
             && !list.is_empty()

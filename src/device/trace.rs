@@ -85,10 +85,7 @@ impl Sums {
         let Record::Kernel { span, node, device, launched, registers, shared, local, .. } = record else { return };
         self.devices.entry(*device).or_default().kernels.add(*span);
         let seconds = span.seconds();
-        let sum = match self.kernels.get_mut(&(*device, name.to_owned())) {
-            Some(sum) => sum,
-            None => self.kernels.entry((*device, name.to_owned())).or_default(),
-        };
+        let sum = self.kernels.entry((*device, name.to_owned())).or_default();
         let total = &mut sum.total;
         total.shortest_s = if total.launches == 0 { seconds } else { total.shortest_s.min(seconds) };
         total.longest_s = total.longest_s.max(seconds);

@@ -229,11 +229,6 @@ fn shape(shape: &Shape, shapes: usize) -> String {
     format!("{}×{}{}", sides(shape.grid), sides(shape.block), if shapes > 1 { " …" } else { "" })
 }
 
-/// A name in at most `width` characters, without control and direction marks.
-fn short(name: &str, width: usize) -> String {
-    name::shorten(name, width)
-}
-
 /// `gpu-dram-bandwidth: at 99 % of gpu.dram.triad; without that 177 µs in all; 351 GFLOP/s, …; 1056×256 threads, …`
 fn holding(k: &Kernel) -> String {
     let Some(a) = &k.analysis else { return NOT_MEASURED.into() };

@@ -2,12 +2,15 @@
 
 use std::path::Path;
 
+use nix::unistd::Pid;
+
 use crate::counters::doctor::{Diagnosis, Finding, examine_this_host};
 use crate::device::cupti;
 use crate::machine::gpu::{self, GpuRequest};
 use crate::machine::suite::lab::Effort;
 use crate::profile::device::Uncounted;
 use crate::profile::gpu::Gpu;
+use crate::tracee::proc_status::read_status;
 
 /// The driver's parameters.
 const PARAMETERS: &str = "/proc/driver/nvidia/params";
@@ -116,16 +119,14 @@ fn counters(admin_only: Option<bool>, capabilities: u64, driver: u32) -> Finding
 
 /// Why kernels cannot be counted here, where that is known before a run. `driver` is the version of its API.
 pub fn uncountable(driver: u32) -> Option<Uncounted> {
-    let finding = counters(cupti::admin_only(Path::new(PARAMETERS)), capabilities(), driver);
-    let is_refused = cupti::admin_only(Path::new(PARAMETERS)) == Some(true) && !finding.works;
-    is_refused.then_some(Uncounted { reason: finding.answer, fix: finding.enable })
+    let admin_only = cupti::admin_only(Path::new(PARAMETERS));
+    let finding = counters(admin_only, capabilities(), driver);
+    (admin_only == Some(true) && !finding.works).then_some(Uncounted { reason: finding.answer, fix: finding.enable })
 }
 
 /// The effective capabilities of this process, as bits.
 fn capabilities() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)
+    read_status(Pid::this()).map_or(0, |status| status.capabilities)
 }
 
 #[cfg(test)]

@@ -129,7 +129,8 @@ impl Seen {
         machine: &Machine,
         notices: &Notices,
     ) -> Result<(), String> {
-        let First { program, end, input, wall: native_s, between } = first;
+        let First { program, end, input, wall, between } = first;
+        let limit = LEAST_LIMIT.max(wall.mul_f64(TIMES_NATIVE));
         let (major, minor) = machine.gpus.first().map_or((9, 0), |gpu| gpu.capability);
         let all = groups::groups(major, minor);
         let mut wanted = all.clone();
@@ -149,7 +150,6 @@ impl Seen {
             let injection = Injection::new(folder.path(), &program.path, &Purpose::Count(wanted.clone()))
                 .map_err(|e| e.to_string())?;
             let _spinner = notices.spinner("counting the work of the GPU's kernels");
-            let limit = LEAST_LIMIT.max(native_s.mul_f64(TIMES_NATIVE));
             let status = passes::native(program, &injection, input, limit).map_err(|e| e.to_string())?;
             self.counted.extend(injection.logs());
             let second = ProgramEnd::from_wait_status(status);

@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use procfs::process::Process;
 
-use crate::device::Injection;
+use crate::device::{Injection, injection};
 use crate::instrument::{self, Counted, CountingEngine};
 use crate::machine::watch::Watch;
 use crate::memory::{CacheModel, Geometry, PageColoring};
@@ -131,7 +131,7 @@ fn end_all(pid: Pid, folder: &Path) {
     let is_one = |process: &Process| {
         let environment = process.environ().unwrap_or_default();
         process.pid == pid.as_raw()
-            || environment.get(OsStr::new("RPROF_GPU_LOG")).is_some_and(|at| at == folder.as_os_str())
+            || environment.get(OsStr::new(injection::LOGS)).is_some_and(|at| at == folder.as_os_str())
     };
     for process in procfs::process::all_processes().into_iter().flatten().flatten().filter(is_one) {
         // It may be gone by now.

@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 
 use crate::profile::Profile;
 use crate::profile::device::{Devices, Kernel};
+use crate::report::name;
 use crate::report::number::seconds;
 use crate::report::regions::{self, Rows};
-
-use super::short;
 
 /// Kernels that are listed at most.
 const ROWS: usize = 20;
@@ -27,7 +26,7 @@ pub fn changes(old: &Profile, new: &Profile, width: usize) -> String {
     let cell = |time: Option<f64>| time.map_or("–".into(), seconds);
     let rows = all.iter().take(ROWS).map(|(name, before, after)| {
         let ratio = before.filter(|s| *s > 0.0).zip(*after).map(|(before, after)| format!("{:.2}", after / before));
-        vec![short(name, (width / 2).clamp(20, 70)), cell(*before), cell(*after), ratio.unwrap_or("–".into())]
+        vec![name::shorten(name, (width / 2).clamp(20, 70)), cell(*before), cell(*after), ratio.unwrap_or("–".into())]
     });
     let notes = if all.len() > ROWS { vec![format!("… and {} kernels more", all.len() - ROWS)] } else { Vec::new() };
     let rows = Rows {

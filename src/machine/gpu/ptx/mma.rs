@@ -38,11 +38,7 @@ pub(super) fn random(text: &mut Text, state: &str, (kept, set): (u32, u32)) -> S
 /// two thirds of the roof that [`wgmma`](super::wgmma()) reaches. e4m3 runs on 8.9 and 12.x: for 9.x, 10.x and 11.x the
 /// compiler converts the operands to f16.
 pub fn mma(kind: Type, chains: u32, unroll: u32) -> Kernel {
-    let depth = match kind {
-        Type::Bf16 | Type::F16 => 16,
-        Type::Tf32 => 8,
-        Type::E4m3 | Type::S8 => 32,
-    };
+    let depth = kind.depth();
     let (operand, accumulator) = (kind.name(), kind.accumulator());
     let class = if kind == Type::S8 { Class::B32 } else { Class::F32 };
     let mut text = Text::new();

@@ -128,6 +128,15 @@ impl Type {
         }
     }
 
+    /// k of one instruction, of `mma` and `wgmma` alike: 256 bits of a row.
+    fn depth(self) -> u32 {
+        match self {
+            Self::Bf16 | Self::F16 => 16,
+            Self::Tf32 => 8,
+            Self::E4m3 | Self::S8 => 32,
+        }
+    }
+
     /// The type of the accumulators, as PTX spells it.
     fn accumulator(self) -> &'static str {
         if self == Self::S8 { "s32" } else { "f32" }

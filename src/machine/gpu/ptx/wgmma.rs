@@ -15,11 +15,7 @@ const SHARED: u32 = 48 * 1024;
 /// Work: `2 × 64 × 256 × k × 16 × iters × warpgroups of the grid`. `count` is not used.
 /// Launch: exactly 256 threads (2 warpgroups), 1 block an SM. A burst is launches of 4 ms after 0.8 s without tensor work.
 pub fn wgmma(kind: Type) -> Kernel {
-    let depth = match kind {
-        Type::Bf16 | Type::F16 => 16,
-        Type::Tf32 => 8,
-        Type::E4m3 | Type::S8 => 32,
-    };
+    let depth = kind.depth();
     let (operand, accumulator) = (kind.name(), kind.accumulator());
     let class = if kind == Type::S8 { Class::B32 } else { Class::F32 };
     let mut text = Text::new();
