@@ -30,10 +30,12 @@ pub fn run(args: run::RunArgs) -> Result<ExitCode> {
         program: args.program,
         output: args.output,
         passes: args.passes.map(|p| match p {
+            run::PassesArg::Single => Passes::Single,
             run::PassesArg::Timed => Passes::Timed,
             run::PassesArg::Counted => Passes::Counted,
             run::PassesArg::Both => Passes::Both,
         }),
+        budget: args.budget,
         memory: match args.memory {
             run::MemoryArg::Off => Memory::Off,
             run::MemoryArg::Sampled => Memory::Sampled,

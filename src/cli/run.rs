@@ -14,6 +14,9 @@ pub struct RunArgs {
     /// Which passes to run; a single pass has the program's streams
     #[arg(long, value_enum)]
     pub passes: Option<PassesArg>,
+    /// How much windows may slow the program down, as a percentage
+    #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = percentage, allow_negative_numbers = true)]
+    pub budget: f64,
     /// Memory traffic: off, simulated on sampled cache sets, or exactly, which takes a hundred times as long as the program and more
     #[arg(long, value_enum, default_value = "sampled")]
     pub memory: MemoryArg,
@@ -65,9 +68,18 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+fn percentage(text: &str) -> Result<f64, String> {
+    match text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>() {
+        Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent / 100.0),
+        _ => Err("expected more than 0 % and at most 100 %; --passes timed counts nothing".into()),
+    }
+}
+
 /// `--passes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PassesArg {
+    /// One run: native and sampled, counted in short windows.
+    Single,
     /// Native, sampled.
     Timed,
     /// Under the counting engine.

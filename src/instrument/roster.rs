@@ -65,6 +65,11 @@ impl Roster {
         ordinal
     }
 
+    /// A thread that was entered before is followed again.
+    pub fn enter_again(&mut self, tid: Pid, ordinal: u32) {
+        self.alive.insert(tid, ordinal);
+    }
+
     /// Reads the name, CPU time and affinity of a thread that still exists from `/proc`.
     pub fn look(&mut self, tid: Pid) {
         let now = self.now_s();

@@ -80,6 +80,11 @@ impl Tally {
         *counts(&mut self.blocks, at, code).calls.entry(number).or_default() += count;
     }
 
+    /// The counted blocks, in order of their place, without their modules.
+    pub fn into_blocks(self) -> Vec<BlockCount> {
+        in_order(self.blocks)
+    }
+
     /// Ends the run: blocks in order of their place. Returns those of marked regions.
     pub fn finish(self, evidence: &mut CountedEvidence) -> Vec<BlockCount> {
         evidence.modules = self.modules.into_modules();

@@ -13,6 +13,7 @@ use super::elapsed::{Elapsed, Seen};
 use super::executed::Executed;
 use super::facts::{self, Common, Measured, MeasuredTraffic};
 use super::hardware::{Hardware, time_shares};
+use super::modules::Place;
 use super::prefetch;
 use super::sampled::{LoopNumbers, Sampled, runs};
 use super::shape::Shape;
@@ -23,6 +24,7 @@ use super::traffic::FunctionTraffic;
 use super::{Evidence, counted_threads, thread_infos};
 use crate::profile::account::Account;
 use crate::profile::counters::Counter;
+use crate::profile::evidence::estimate::FunctionEstimate;
 use crate::profile::function::Function;
 use crate::profile::machine::Machine;
 use crate::profile::names;
@@ -159,7 +161,8 @@ impl<'e> Joined<'e> {
                 certified::fill(&mut function, hardware, id, share);
             }
             let has_code = self.executed.is_some() && code.known(id).place.is_some();
-            if let (Err(_), true, Some(cpu_s)) = (&counts, has_code, function.cpu_s) {
+            let two_runs = self.evidence.counted.is_some_and(|counted| counted.estimate.is_none());
+            if let (Err(_), true, true, Some(cpu_s)) = (&counts, has_code, two_runs, function.cpu_s) {
                 disagreeing.push((cpu_s, function.name.clone()));
             }
             if code.known(id).named && (function.instructions.is_some() || function.flops.is_some()) {
@@ -266,11 +269,22 @@ impl<'e> Joined<'e> {
             let elapsed = self.of_functions.get(&id).unwrap_or(&unsampled);
             let period = if timed.frequency_hz > 0.0 { 1.0 / timed.frequency_hz } else { 0.0 };
             let whole = counts.map(|c| &c.whole);
-            if let Some(reason) = doubts::contradiction(elapsed, whole, period, self.fastest) {
+            if self.evidence.counted.is_some_and(|counted| counted.estimate.is_none())
+                && let Some(reason) = doubts::contradiction(elapsed, whole, period, self.fastest)
+            {
                 return Err(reason);
             }
         }
-        counts.ok_or_else(|| "the counted pass did not execute it".into())
+        let in_windows = self.evidence.counted.is_some_and(|counted| counted.estimate.is_some());
+        let unmet = if in_windows { "no window met it" } else { "the counted pass did not execute it" };
+        counts.ok_or_else(|| unmet.into())
+    }
+
+    /// Whether the counts of the function at `place` were extended from windows, and their error.
+    fn estimated(&self, place: Option<Place>) -> Option<Option<f64>> {
+        let estimate = self.evidence.counted?.estimate.as_ref()?;
+        let is_here = |f: &&FunctionEstimate| place.is_some_and(|p| (p.module, p.offset) == (f.module, f.start));
+        Some(estimate.functions.iter().find(is_here).and_then(|f| f.error))
     }
 
     fn function(&self, id: FunctionId, counts: Result<&FunctionCounts, String>, code: &mut CodeMap) -> Function {
@@ -298,6 +312,7 @@ impl<'e> Joined<'e> {
             elapsed: elapsed.ok_or_else(|| "there was no timed pass".into()),
             inclusive_s: self.inclusive.get(&id).copied(),
             counts: context.counts.clone().map(|c| &c.whole),
+            estimated: self.estimated(known.place),
             traffic: self.traffic_of(&context, |offset| !shape.is_some_and(|s| s.waits_at(offset))),
             chains: (context.chains.of_loops.iter().map(|(_, c)| c.clone()).collect(), context.chains.coverage),
             calls: context.chains.calls,
@@ -365,6 +380,7 @@ impl<'e> Joined<'e> {
                 elapsed: elapsed.ok_or_else(|| "there was no timed pass".into()),
                 inclusive_s: None,
                 counts: loop_counts(context, index, shape_loop.waits),
+                estimated: self.estimated(code.known(context.id).place),
                 traffic: self.traffic_of(context, |offset| shape.loop_at(offset) == Some(index as u32)),
                 chains: (chains, analysed),
                 calls: None,

@@ -175,6 +175,9 @@ pub fn about_both(timed: &TimedEvidence, counted: &CountedEvidence, disagreeing:
             "make the program deterministic (seeds, time limits), or restore its state with --between",
         ));
     }
+    if counted.estimate.is_some() {
+        return warnings;
+    }
     let (there, here) = (timed.threads.len(), counted.threads.len());
     // A run without threads ended before it executed anything: there is nothing to fix about their number.
     if there != here && there > 0 && here > 0 {

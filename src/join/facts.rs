@@ -19,6 +19,8 @@ pub struct Measured<'a> {
     pub inclusive_s: Option<f64>,
     /// From the counted pass, or the reason why there is none.
     pub counts: Result<&'a Counts, String>,
+    /// The counts were extended from windows: half-width of their 95 % interval, relative, if known. `None`: all was counted.
+    pub estimated: Option<Option<f64>>,
     /// From the memory model, or the reason why there is none.
     pub traffic: Result<MeasuredTraffic, String>,
     /// Its loop-carried chains, and the share of its instructions that were analysed for them.
@@ -141,10 +143,14 @@ fn fill_counts(function: &mut Function, measured: &Measured, common: &Common) {
         calls: measured.calls,
     });
     let error = (common.uncounted_share > 0.0).then_some(common.uncounted_share);
-    fields.iter().for_each(|f| source(function, f, "counted", error));
+    let (how, error) = match measured.estimated {
+        Some(of_windows) => ("estimated", of_windows.map(|e| e + error.unwrap_or(0.0))),
+        None => ("counted", error),
+    };
+    fields.iter().for_each(|f| source(function, f, how, error));
     if counts.uncounted_dynamic > 0 {
         let reason = Some("taken as if all lanes were active: the engine did not count the masks of some".to_owned());
-        let how = || "counted".to_owned();
+        let how = || how.to_owned();
         function.source.insert("flops".into(), Source { how: how(), error: None, reason: reason.clone() });
         function.source.insert("bytes.l1".into(), Source { how: how(), error: None, reason });
     }
@@ -158,8 +164,10 @@ fn is_seen(traffic: &MeasuredTraffic) -> bool {
 fn fill_traffic<'m>(function: &mut Function, measured: &'m Measured) {
     let near = ["bytes.l2", "cache_misses"];
     let far = ["bytes.l3", "bytes.dram", "misses"];
+    let of_counts = measured.estimated.flatten();
     let known = |traffic: &'m MeasuredTraffic| {
-        traffic::error_of_windows(&traffic.sum, traffic.one_in, traffic.error).map(|error| (traffic, error))
+        let error = traffic::error_of_windows(&traffic.sum, traffic.one_in, traffic.error);
+        error.map(|error| (traffic, of_counts.map_or(error, |of_counts| Some(error.unwrap_or(0.0).hypot(of_counts)))))
     };
     let (traffic, error) = match measured.traffic.as_ref().map_err(Clone::clone).and_then(known) {
         Ok(known) => known,

@@ -44,6 +44,7 @@ mod tally;
 mod timeline;
 mod traffic;
 mod waiting;
+pub mod windows;
 
 use std::collections::HashMap;
 
@@ -182,7 +183,7 @@ fn passes(evidence: &Evidence, samples: &[ProfileSample]) -> Vec<RunPass> {
         page_placement: None,
     });
     let counted = evidence.counted.map(|counted| RunPass {
-        kind: "counted".into(),
+        kind: if counted.estimate.is_some() { "windows" } else { "counted" }.into(),
         source: counted.source.clone(),
         memory: Some(evidence.memory.map_or_else(|| "off".into(), |m| m.mode.clone())),
         wall_s: counted.wall_s,

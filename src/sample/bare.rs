@@ -4,9 +4,10 @@ use std::io;
 use std::time::Duration;
 
 use crate::profile::run::Warning;
+use crate::tracee::clock::monotonic_ns;
 use crate::tracee::launch::Gated;
 
-use super::reap::{self, now_ns};
+use super::reap;
 use super::recorder::{Ending, Recorder};
 use super::weights::Scale;
 use super::{SampleError, Timed};
@@ -18,7 +19,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 pub(super) fn run(child: Gated, refusal: &io::Error) -> Result<Timed, SampleError> {
     let pid = child.release()?;
     let (first, mut recorder) = (pid.as_raw() as u32, Recorder::new());
-    recorder.exec(now_ns(), first, first);
+    recorder.exec(monotonic_ns(), first, first);
     let reaped = loop {
         match reap::try_reap(pid) {
             Ok(Some(reaped)) => break reaped,
@@ -26,7 +27,7 @@ pub(super) fn run(child: Gated, refusal: &io::Error) -> Result<Timed, SampleErro
             Err(source) => return Err(SampleError::Wait { pid: pid.as_raw(), source }),
         }
     };
-    recorder.exit(now_ns(), first);
+    recorder.exit(monotonic_ns(), first);
     let evidence = recorder.finish(Ending {
         source: "none",
         end_ns: None,
@@ -34,7 +35,7 @@ pub(super) fn run(child: Gated, refusal: &io::Error) -> Result<Timed, SampleErro
         scale: Scale::AsSampled,
         frequency_hz: 0.0,
         lost: 0,
-        page_faults: Some(reaped.page_faults),
+        page_faults: reaped.page_faults,
         blocked_missing: None,
         warnings: vec![Warning::new(
             "not-sampled",

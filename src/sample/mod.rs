@@ -31,6 +31,7 @@
 mod bare;
 mod context;
 mod error;
+mod gate;
 mod marks;
 mod modules;
 mod on_cpu;
@@ -55,6 +56,7 @@ use crate::tracee::foreground::Foreground;
 use crate::tracee::launch::Gated;
 
 pub use error::SampleError;
+pub use gate::{Gate, Turn};
 
 /// Samples per second, unless they cost too much or the user asks for another rate.
 pub const USUAL_HZ: f64 = 1000.0;
@@ -163,8 +165,21 @@ impl Armed {
     /// # Errors
     /// See [`SampleError`]; if the program was never executed, the child has been reaped.
     pub fn run(self) -> Result<Timed, SampleError> {
+        self.run_beside(&Gate::default())
+    }
+
+    /// Whether the program can be visited while it is sampled: the ptrace sampler is its tracer all the time.
+    pub fn allows_visits(&self) -> bool {
+        matches!(self.how, How::Perf(_))
+    }
+
+    /// As [`run`](Self::run), while others visit the program through `gate`.
+    ///
+    /// # Errors
+    /// As its.
+    pub fn run_beside(self, gate: &Gate) -> Result<Timed, SampleError> {
         let refusal = match self.how {
-            How::Perf(armed) => return perf::run(self.child, armed),
+            How::Perf(armed) => return perf::run(self.child, armed, gate),
             How::Ptrace(refusal) => refusal,
         };
         let mut timed = ptrace::run(self.child, &self.options)?;

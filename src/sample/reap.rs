@@ -17,8 +17,8 @@ pub(super) struct Reaped {
     pub cpu_s: f64,
     /// The user part of `cpu_s`.
     pub user_s: f64,
-    /// Minor and major page faults of it and of the descendants that it waited for.
-    pub page_faults: (u64, u64),
+    /// Minor and major page faults of it and of the descendants that it waited for, if known.
+    pub page_faults: Option<(u64, u64)>,
 }
 
 /// A descriptor that becomes readable when `pid` exits; fails before Linux 5.3.
@@ -48,19 +48,18 @@ pub(super) fn try_reap(pid: Pid) -> io::Result<Option<Reaped>> {
 }
 
 impl Reaped {
+    /// From what a tracer saw of it, which does not tell user from system time.
+    pub fn seen(status: i32, cpu_s: f64) -> Reaped {
+        Reaped { status: ExitStatus::from_raw(status), cpu_s, user_s: cpu_s, page_faults: None }
+    }
+
     /// From the result of `wait4`.
     pub fn new(status: i32, usage: &libc::rusage) -> Reaped {
         let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 * 1e-6;
         let (user_s, system_s) = (seconds(usage.ru_utime), seconds(usage.ru_stime));
-        let page_faults = (usage.ru_minflt.max(0) as u64, usage.ru_majflt.max(0) as u64);
+        let page_faults = Some((usage.ru_minflt.max(0) as u64, usage.ru_majflt.max(0) as u64));
         Reaped { status: ExitStatus::from_raw(status), cpu_s: user_s + system_s, user_s, page_faults }
     }
-}
-
-/// Now, in nanoseconds of CLOCK_MONOTONIC.
-pub(super) fn now_ns() -> u64 {
-    nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
-        .map_or(0, |t| t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64)
 }
 
 /// Processor time of the calling thread.

@@ -70,6 +70,7 @@ pub fn gpu(output: Option<PathBuf>, quiet: bool) -> Result<Outcome, SessionError
 /// Both passes, nothing special.
 fn options(program: Vec<OsString>, output: Option<PathBuf>, quiet: bool) -> RunOptions {
     RunOptions {
+        budget: 0.05,
         program,
         output,
         passes: Some(Passes::Both),

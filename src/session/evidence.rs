@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::instrument::Counted;
+use crate::join;
 use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::counters::CounterEvidence;
 use crate::profile::evidence::memory::MemoryEvidence;
@@ -11,8 +12,10 @@ use crate::profile::evidence::timed::TimedEvidence;
 use crate::profile::machine::Machine;
 use crate::profile::run::Warning;
 use crate::replay;
+use crate::symbols::Symbols;
 
 use super::gpu::Seen;
+use super::single::Visited;
 
 /// The results of the passes, and the failures on the way.
 #[derive(Debug, Default)]
@@ -36,6 +39,35 @@ pub struct Evidence {
 }
 
 impl Evidence {
+    /// Takes the result of a single pass: samples of all of it, and what its windows met, extended to the whole run.
+    pub fn take_visited(&mut self, timed: TimedEvidence, visited: Visited, machine: &Machine) {
+        let Visited { counted, windows, refused, .. } = visited;
+        self.warnings.extend(refused.iter().map(|refused| {
+            Warning::new(
+                "process-not-counted",
+                format!("process {} could not be counted at times: {}", refused.pid, refused.why),
+                "work done in such times is not in the counts",
+                "--passes both counts every instruction in a second run",
+            )
+        }));
+        if windows.iter().all(|w| w.blocks.is_empty()) {
+            self.no_counts = Some(match refused.first() {
+                Some(refused) => refused.why.clone(),
+                None => "the program ended before the first window".into(),
+            });
+            self.timed = Some(timed);
+            return;
+        }
+        self.take_counted(counted, machine);
+        if let Some(counted) = self.counted.take() {
+            let mut symbols = Symbols::default();
+            let extended = join::windows::extend(timed, counted, self.memory.take(), &windows, &mut symbols);
+            self.timed = Some(extended.timed);
+            self.counted = Some(extended.counted);
+            self.memory = extended.memory;
+        }
+    }
+
     /// Takes the result of the counted pass, and replays its bursts on the core of `machine`.
     pub fn take_counted(&mut self, counted: Counted, machine: &Machine) {
         let bursts = counted.bursts.filter(|evidence| !evidence.bursts.is_empty());

@@ -31,6 +31,7 @@ mod passes;
 mod preflight;
 mod progress;
 mod run;
+mod single;
 mod sink;
 mod terminal;
 

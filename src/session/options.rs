@@ -15,6 +15,8 @@ pub struct RunOptions {
     pub output: Option<PathBuf>,
     /// The passes; `None` lets the host decide (both without a trusted PMU).
     pub passes: Option<Passes>,
+    /// The part by which windows may slow the program down.
+    pub budget: f64,
     /// Memory model of the counted pass.
     pub memory: Memory,
     /// Samples per second and thread; `None` is the sampler's default.
@@ -75,6 +77,8 @@ impl Window {
 /// The passes to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passes {
+    /// One run: native and sampled, counted in short windows.
+    Single,
     /// Native, sampled.
     Timed,
     /// Under the counting engine; it has the streams.

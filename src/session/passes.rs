@@ -21,7 +21,7 @@ use crate::profile::evidence::counters::CounterEvidence;
 use crate::profile::evidence::memory::AccessSink;
 use crate::profile::evidence::timed::PlacementSeen;
 use crate::replay::Recorder;
-use crate::sample::{self, SampleError, SampleOptions, Timed};
+use crate::sample::{self, Gate, SampleError, SampleOptions, Timed};
 use crate::tracee::foreground::Foreground;
 use crate::tracee::launch::{LaunchError, Program, Streams, spawn_gated, spawn_gated_with};
 use crate::tracee::wait::wait_for_status;
@@ -29,6 +29,7 @@ use crate::tracee::wait::wait_for_status;
 use super::hardware::{Armed, Hardware};
 use super::input::Input;
 use super::options::{Engine, Memory, RunOptions};
+use super::single::{self, Sinks, Visited};
 use super::terminal::TerminalWatch;
 use super::{SessionError, sink};
 
@@ -69,6 +70,54 @@ pub fn timed(
     let mut timed = result.map_err(failed)?;
     (timed.evidence.placements, timed.evidence.clocks) = (seen.placements, seen.clocks);
     Ok(TimedPass { timed, counters, read_terminal })
+}
+
+/// The results of a single pass.
+#[derive(Debug)]
+pub struct SinglePass {
+    /// The samples, and the counters.
+    pub native: TimedPass,
+    /// What was counted in its windows, or why nothing was.
+    pub visited: Result<Visited, String>,
+}
+
+/// Runs the program once: natively under the sampler, and counted in windows.
+pub fn single(
+    program: &Program,
+    variables: &[(OsString, OsString)],
+    input: &mut Input,
+    options: &RunOptions,
+    hardware: Option<&Hardware>,
+    machine: &Machine,
+) -> Result<SinglePass, SessionError> {
+    let stdin = input.first(false).map_err(stream("standard input"))?;
+    let child = spawn_gated_with(program, variables, Streams { stdin, ..Streams::default() }).map_err(launch)?;
+    let pid = child.pid();
+    let sampling = SampleOptions { frequency_hz: options.frequency_hz.map(f64::from), ..SampleOptions::default() };
+    let failed = |e: SampleError| SessionError::Pass { pass: "single", reason: e.to_string() };
+    let sampler = sample::arm(child, &sampling).map_err(failed)?;
+    let counters = hardware.map(|h| h.arm(pid, sampler.frequency_hz()));
+    let gate = Gate::default();
+    let visits = sampler.allows_visits().then(|| {
+        let accesses = access_sink(options.memory, machine, &[]);
+        let bursts = accesses.is_some().then(|| Box::new(Recorder::new(machine)) as Box<dyn BurstSink>);
+        single::start(pid, gate.clone(), Sinks { accesses, bursts }, options.budget)
+    });
+    let watch = Watch::start();
+    let result = sampler.run_beside(&gate);
+    gate.end();
+    let seen = watch.map(Watch::finish).unwrap_or_default();
+    let counters = counters.map(Armed::finish).unwrap_or_default();
+    let visited = match visits.map(thread::JoinHandle::join) {
+        None => {
+            Err("perf_event_open is refused here, and the sampler by ptrace leaves no room for another tracer".into())
+        }
+        Some(Err(_)) => Err("a defect of rprof ended the windows".into()),
+        Some(Ok(visited)) => visited.map_err(|e| e.to_string()),
+    };
+    let mut timed = result.map_err(failed)?;
+    (timed.evidence.placements, timed.evidence.clocks) = (seen.placements, seen.clocks);
+    Ok(SinglePass { native: TimedPass { timed, counters, read_terminal: false }, visited })
 }
 
 /// Runs the program under the counting engine. With the `replay`ed input of a first run its output is sunk; without, it has our

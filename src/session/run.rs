@@ -83,6 +83,7 @@ pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
             }
             end
         }
+        Passes::Single => one_pass(&checked, setting, &mut machine, &mut evidence)?,
         Passes::Counted => counted_alone(&checked, options, &machine, &mut evidence)?,
         Passes::Both => both(&checked, setting, &mut machine, &mut evidence)?,
     };
@@ -152,6 +153,49 @@ fn timed_pass(
     }
     evidence.counters = Some(counters);
     Ok((ProgramEnd::of(pass.timed.status), input))
+}
+
+/// Runs the program once, counted in windows.
+fn one_pass(
+    checked: &Checked,
+    setting: Setting<'_>,
+    machine: &mut Machine,
+    evidence: &mut Evidence,
+) -> Result<ProgramEnd, SessionError> {
+    let Setting { options, notices, hardware, folder } = setting;
+    notices.say(&format!(
+        "runs the program once: natively and sampled, and counted in short windows that slow it down by about {:.0} %",
+        100.0 * options.budget
+    ));
+    let mut input = Input::classify().map_err(|source| SessionError::Stream { stream: "standard input", source })?;
+    let tracing = Tracing::prepare(&checked.program.path, folder, &mut evidence.warnings);
+    let pass = passes::single(&checked.program, tracing.variables(), &mut input, options, hardware, machine)?;
+    evidence.gpu = tracing.finish();
+    let timed = pass.native.timed.evidence;
+    if timed.cpu_s >= WORTH_A_SECOND_LOOK_S && foreground::interruptions() == 0 {
+        *machine = ceilings::after_a_run(std::mem::take(machine), notices, &mut evidence.warnings);
+    }
+    if evidence.gpu.has_kernels() {
+        machine.gpus = ceilings::of_gpus(notices, &mut evidence.warnings);
+    }
+    evidence.counters = Some(pass.native.counters);
+    match pass.visited {
+        Ok(visited) => {
+            let _spinner = notices.spinner("replaying bursts of its instructions");
+            evidence.take_visited(timed, visited, machine);
+        }
+        Err(reason) => {
+            evidence.timed = Some(timed);
+            evidence.warnings.push(Warning::new(
+                "no-windows",
+                format!("nothing was counted: {reason}"),
+                "times are known, counts are not",
+                "--passes both runs the program a second time to count it",
+            ));
+            evidence.no_counts = Some(reason);
+        }
+    }
+    Ok(ProgramEnd::of(pass.native.timed.status))
 }
 
 /// Says how often the program will run, before it does. `promise`: whether certified counters are to spare the counted pass, if

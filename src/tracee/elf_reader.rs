@@ -80,3 +80,20 @@ impl ElfReader {
         self.header.e_shstrndx.into()
     }
 }
+
+/// Whether the file at `path` has a section called `name`; no if it cannot be read.
+pub fn has_section(path: &Path, name: &str) -> bool {
+    let look = || {
+        let elf = ElfReader::open(path)?;
+        let sections = elf.sections()?;
+        let Some(table) = sections.get(elf.names_section()) else { return Ok(false) };
+        let names = elf.bytes(table.sh_offset, table.sh_size)?;
+        let is_called = |at: u32| {
+            names
+                .get(at as usize..)
+                .is_some_and(|rest| rest.strip_prefix(name.as_bytes()).is_some_and(|end| end.first() == Some(&0)))
+        };
+        io::Result::Ok(sections.iter().any(|section| is_called(section.sh_name)))
+    };
+    look().unwrap_or(false)
+}

@@ -15,6 +15,7 @@ pub mod address;
 pub mod affinity;
 pub mod broken_pipe;
 pub mod build_id;
+pub mod clock;
 pub mod elf_layout;
 pub mod elf_reader;
 pub mod foreground;

@@ -14,6 +14,8 @@ pub struct Status {
     pub ppid: i32,
     /// Signals that wait for the thread itself: bit n−1 is signal n.
     pub pending: u64,
+    /// Signals that wait for its process.
+    pub pending_for_process: u64,
     /// Signals that the thread blocks.
     pub blocked: u64,
     /// Signals that the process ignores.
@@ -24,6 +26,15 @@ pub struct Status {
     pub capabilities: u64,
     /// Its system calls are filtered (seccomp).
     pub filtered: bool,
+    /// The process that traces it; 0: none.
+    pub tracer: i32,
+}
+
+impl Status {
+    /// Whether a signal waits that it does not block.
+    pub fn is_about_to_be_signalled(&self) -> bool {
+        (self.pending | self.pending_for_process) & !self.blocked != 0
+    }
 }
 
 /// Reads `/proc/TID/status`.
@@ -41,10 +52,12 @@ pub fn read_status(tid: Pid) -> io::Result<Status> {
             "Tgid" => status.tgid = value.parse().unwrap_or(0),
             "PPid" => status.ppid = value.parse().unwrap_or(0),
             "SigPnd" => status.pending = mask(),
+            "ShdPnd" => status.pending_for_process = mask(),
             "SigBlk" => status.blocked = mask(),
             "SigIgn" => status.ignored = mask(),
             "SigCgt" => status.caught = mask(),
             "CapEff" => status.capabilities = mask(),
+            "TracerPid" => status.tracer = value.parse().unwrap_or(0),
             "Seccomp" => status.filtered = value != "0",
             _ => {}
         }
@@ -97,6 +110,16 @@ pub fn read_last_cpu(tid: Pid) -> Option<usize> {
 /// The start of the heap (`brk`) of the thread's process; `None` if it is gone, 0 if the kernel does not report it.
 pub fn read_heap_start(tid: Pid) -> Option<u64> {
     read_stat(tid, 47)
+}
+
+/// User and system time of all threads of a process, in clock ticks; `None` if it is gone.
+pub fn read_process_cpu_ticks(pid: Pid) -> Option<u64> {
+    Some(read_stat(pid, 14)? + read_stat(pid, 15)?)
+}
+
+/// When the thread began, in clock ticks since the host booted; `None` if it is gone.
+pub fn read_start_ticks(tid: Pid) -> Option<u64> {
+    read_stat(tid, 22)
 }
 
 /// A number in `/proc/TID/stat`, by the number of its field from 4 on.

@@ -94,6 +94,15 @@ impl Running {
         Ok(Running { tid })
     }
 
+    /// Starts to trace `tid` without stopping it, without its children, and for a short while: if we die, it runs on untraced.
+    ///
+    /// # Errors
+    /// EPERM if the kernel refuses (Yama, seccomp, setuid) or another process traces it.
+    pub fn visit(tid: Pid) -> Result<Self, TraceError> {
+        ptrace::seize(tid, ptrace::Options::empty()).map_err(TraceError::new("trace", tid))?;
+        Ok(Running { tid })
+    }
+
     /// A thread that we trace and have resumed.
     pub fn resumed(tid: Pid) -> Self {
         Running { tid }
@@ -122,9 +131,26 @@ impl Stopped {
         Stopped { tid }
     }
 
+    /// A thread that is known to be in the stop that was seen last: nothing has resumed it.
+    pub fn still(tid: Pid) -> Self {
+        Stopped { tid }
+    }
+
     /// The thread.
     pub fn tid(&self) -> Pid {
         self.tid
+    }
+
+    /// From now on its new threads and children are traced from their first instruction. If we die, all of them run on.
+    pub fn follow_children(&self) -> Result<(), TraceError> {
+        use ptrace::Options;
+        let options = Options::PTRACE_O_TRACECLONE
+            | Options::PTRACE_O_TRACEFORK
+            | Options::PTRACE_O_TRACEVFORK
+            | Options::PTRACE_O_TRACEEXEC
+            | Options::PTRACE_O_TRACEEXIT
+            | Options::PTRACE_O_TRACESYSGOOD;
+        ptrace::setoptions(self.tid, options).map_err(TraceError::new("follow the children of", self.tid))
     }
 
     /// Its registers.

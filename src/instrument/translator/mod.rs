@@ -21,6 +21,7 @@ mod relayout;
 mod sampling;
 mod tracer;
 mod translate;
+pub mod visits;
 
 use super::start::start_traced;
 use super::{CountError, Counted, CountingEngine};
@@ -60,7 +61,7 @@ impl CountingEngine for Translator {
         tracer::heap::prepare();
         let first = start_traced(child)?;
         let sinks = (sink.map(AccessBuffer::new), bursts.map(Bursts::new));
-        let mut run = Run::new(first, sinks, self.placing, self.before_lent);
+        let mut run = Run::new(first, sinks, self.placing, self.before_lent, false);
         let status = run.follow();
         if status.is_err() {
             run.end_all();

@@ -359,6 +359,50 @@ impl Traffic {
         self.unit_lines + self.strided_lines + self.random_lines + self.gathered_lines
     }
 
+    /// The traffic of `factor` times as much work. What the simulation saw stays.
+    #[must_use]
+    pub fn extended(&self, factor: f64) -> Traffic {
+        Traffic {
+            l1_read: self.l1_read * factor,
+            l1_write: self.l1_write * factor,
+            l2_read: self.l2_read * factor,
+            l2_write: self.l2_write * factor,
+            l3_read: self.l3_read * factor,
+            l3_write: self.l3_write * factor,
+            dram_read: self.dram_read * factor,
+            dram_write: self.dram_write * factor,
+            dram_fill: self.dram_fill * factor,
+            dram_overwritten: self.dram_overwritten * factor,
+            dram_used_again: self.dram_used_again * factor,
+            dram_nt: self.dram_nt * factor,
+            small_page_lines: self.small_page_lines * factor,
+            huge_page_lines: self.huge_page_lines * factor,
+            l1_misses: self.l1_misses * factor,
+            l2_misses: self.l2_misses * factor,
+            l3_misses: self.l3_misses * factor,
+            compulsory: self.compulsory * factor,
+            capacity: self.capacity * factor,
+            conflict: self.conflict * factor,
+            l1_conflict: self.l1_conflict * factor,
+            l2_conflict: self.l2_conflict * factor,
+            coherence: self.coherence * factor,
+            unit_lines: self.unit_lines * factor,
+            strided_lines: self.strided_lines * factor,
+            random_lines: self.random_lines * factor,
+            gathered_lines: self.gathered_lines * factor,
+            l1_scatter: self.l1_scatter * factor,
+            l2_scatter: self.l2_scatter * factor,
+            l3_scatter: self.l3_scatter * factor,
+            dram_write_scatter: self.dram_write_scatter * factor,
+            stale_lines: self.stale_lines * factor,
+            l3_stale_lines: self.l3_stale_lines * factor,
+            cold_lines: self.cold_lines * factor,
+            unseen: self.unseen * factor,
+            seen_lines: self.seen_lines,
+            l3_seen_lines: self.l3_seen_lines,
+        }
+    }
+
     /// Adds `more`, field by field.
     pub fn add(&mut self, more: &Traffic) {
         self.l1_read += more.l1_read;

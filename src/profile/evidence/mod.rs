@@ -5,11 +5,13 @@ pub mod bursts;
 pub mod counted;
 pub mod counters;
 pub mod data;
+pub mod estimate;
 pub mod marks;
 pub mod memory;
 pub mod pages;
 pub mod replayed;
 pub mod timed;
+pub mod windows;
 
 use serde::{Deserialize, Serialize};
 

@@ -18,14 +18,15 @@ use std::time::{Duration, Instant};
 use nix::unistd::Pid;
 
 use crate::profile::run::Warning;
+use crate::tracee::clock::monotonic_ns;
 use crate::tracee::launch::Gated;
 
 use super::modules::MappedFile;
-use super::reap::{self, Reaped, now_ns};
+use super::reap::{self, Reaped};
 use super::recorder::{Ending, Observation, Recorder};
 use super::unwind::StackTop;
 use super::weights::Scale;
-use super::{SampleError, SampleOptions, Timed, survivors};
+use super::{Gate, SampleError, SampleOptions, Timed, survivors};
 
 use blocked::Blocked;
 use drain::Drain;
@@ -64,7 +65,7 @@ impl Armed {
 }
 
 /// Releases the child, and samples until its first process has exited.
-pub(super) fn run(child: Gated, armed: Armed) -> Result<Timed, SampleError> {
+pub(super) fn run(child: Gated, armed: Armed, gate: &Gate) -> Result<Timed, SampleError> {
     let Opened { rings, cpus, terms } = armed.0;
     let by_cpu = cpus.into_iter().zip(rings.iter().map(AsRawFd::as_raw_fd)).collect();
     let mut markers = Markers::new(Outlet { rings: by_cpu, terms });
@@ -74,11 +75,12 @@ pub(super) fn run(child: Gated, armed: Armed) -> Result<Timed, SampleError> {
     if let Some(held) = held {
         held.let_go(&mut markers);
     }
-    let (drain, recorder, blocked) = (Drain::new(rings), Recorder::new(), Blocked::new(now_ns()));
+    let (drain, recorder, blocked) = (Drain::new(rings), Recorder::new(), Blocked::new(monotonic_ns()));
+    gate.begin();
     let begun = Instant::now();
     let mut pass = Pass { drain, recorder, blocked, markers, terms, lost: 0, throttled: false, begun };
-    let reaped = pass.follow(pid)?;
-    let reaped_ns = now_ns();
+    let reaped = pass.follow(pid, gate)?;
+    let reaped_ns = monotonic_ns();
     let left = survivors::wait_for(|| pass.living_descendants());
     Ok(pass.finish(reaped, reaped_ns, left))
 }
@@ -96,7 +98,7 @@ struct Pass {
 
 impl Pass {
     /// Reads the buffers until the first process has exited.
-    fn follow(&mut self, pid: Pid) -> Result<Reaped, SampleError> {
+    fn follow(&mut self, pid: Pid, gate: &Gate) -> Result<Reaped, SampleError> {
         let exit = reap::exit_descriptor(pid).ok();
         let pollable = |fd: i32| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let mut polled: Vec<libc::pollfd> = self.drain.rings().iter().map(|r| pollable(r.as_raw_fd())).collect();
@@ -105,17 +107,17 @@ impl Pass {
         let mut looked = Instant::now();
         loop {
             let round = if self.begun.elapsed() < BEGINNING { ROUND_AT_THE_BEGINNING } else { round };
-            let wait_ms = self.blocked.due_in_ms(now_ns()).min(round.as_millis() as i32);
+            let wait_ms = self.blocked.due_in_ms(monotonic_ns()).min(round.as_millis() as i32);
             // SAFETY: `polled` is a live array of the length given.
             unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, wait_ms) };
             // A hang-up (its thread is gone) would make every further poll return at once.
             polled.iter_mut().filter(|p| p.revents & libc::POLLHUP != 0).for_each(|p| p.fd = -1);
-            let ended = reap::try_reap(pid).map_err(|source| SampleError::Wait { pid: pid.as_raw(), source })?;
-            self.read(now_ns());
+            let ended = gate.try_reap(pid).map_err(|source| SampleError::Wait { pid: pid.as_raw(), source })?;
+            self.read(monotonic_ns());
             if let Some(reaped) = ended {
                 return Ok(reaped);
             }
-            self.blocked.look(now_ns(), &mut self.recorder);
+            self.blocked.look(monotonic_ns(), &mut self.recorder);
             if looked.elapsed() > AFFINITY_EVERY {
                 self.recorder.threads.refresh_affinity();
                 looked = Instant::now();
@@ -162,7 +164,7 @@ impl Pass {
     fn finish(mut self, reaped: Reaped, reaped_ns: u64, left: Vec<u32>) -> Timed {
         self.read(u64::MAX);
         let Terms { trigger, kernel, frequency_hz, .. } = self.terms;
-        let end_ns = if left.is_empty() { None } else { Some(now_ns()) };
+        let end_ns = if left.is_empty() { None } else { Some(monotonic_ns()) };
         let complete = self.lost == 0;
         let scale = match (kernel, trigger) {
             (true, _) if complete => Scale::PerThread,
@@ -195,7 +197,7 @@ impl Pass {
             scale,
             frequency_hz,
             lost: self.lost,
-            page_faults: Some(reaped.page_faults),
+            page_faults: reaped.page_faults,
             blocked_missing: self.blocked.missing(),
             warnings,
         });

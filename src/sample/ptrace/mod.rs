@@ -12,11 +12,12 @@ mod wait;
 use std::time::{Duration, Instant};
 
 use crate::profile::run::Warning;
+use crate::tracee::clock::monotonic_ns;
 use crate::tracee::launch::Gated;
 use crate::tracee::thread::Running;
 use crate::tracee::wake_up::WakeUp;
 
-use super::reap::{Reaped, now_ns};
+use super::reap::Reaped;
 use super::recorder::Ending;
 use super::weights::Scale;
 use super::{SampleError, SampleOptions, Timed, bare, survivors};
@@ -102,12 +103,12 @@ fn finish(mut observer: Observer, reaped: Reaped, cpu_s: f64, frequency_hz: f64)
     }
     let evidence = observer.recorder.finish(Ending {
         source: "ptrace",
-        end_ns: if left.is_empty() { None } else { Some(now_ns()) },
+        end_ns: if left.is_empty() { None } else { Some(monotonic_ns()) },
         cpu_s: Some(cpu_s),
         scale: Scale::PerThread,
         frequency_hz,
         lost: 0,
-        page_faults: Some(reaped.page_faults),
+        page_faults: reaped.page_faults,
         blocked_missing: None,
         warnings,
     });

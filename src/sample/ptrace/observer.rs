@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
-use crate::sample::reap::{Reaped, now_ns, own_cpu_time};
+use crate::sample::reap::{Reaped, own_cpu_time};
 use crate::sample::recorder::{Observation, Recorder};
 use crate::sample::unwind::StackTop;
 use crate::tracee::proc_status::{read_cpu_seconds, read_name};
@@ -27,6 +27,7 @@ use super::tracees::{Asked, Origin, Tracees};
 use super::wait::{Waited, wait};
 use crate::sample::context::Context;
 use crate::sample::thread_files::Activity;
+use crate::tracee::clock::monotonic_ns;
 
 /// Time between two samples of a blocked thread.
 const BLOCKED_EVERY_NS: u64 = 20_000_000;
@@ -75,7 +76,7 @@ impl Observer {
             tracees,
             recorder,
             context: Context::new(stack_bytes),
-            next_tick_ns: now_ns(),
+            next_tick_ns: monotonic_ns(),
             pace,
             open_tick: None,
             ended: None,
@@ -102,12 +103,12 @@ impl Observer {
             Waited::Event(event, reaped) => self.handle(event, reaped),
             Waited::Nothing => {}
         }
-        if now_ns() < self.next_tick_ns || self.open_tick.is_some() && !self.tick_is_stuck() {
+        if monotonic_ns() < self.next_tick_ns || self.open_tick.is_some() && !self.tick_is_stuck() {
             return (None, true);
         }
         self.tick();
         let period = self.pace.next();
-        self.next_tick_ns = now_ns() + period.as_nanos() as u64;
+        self.next_tick_ns = monotonic_ns() + period.as_nanos() as u64;
         (Some(period), true)
     }
 
@@ -126,12 +127,12 @@ impl Observer {
 
     /// A thread that was asked may have blocked uninterruptibly before it could stop.
     fn tick_is_stuck(&self) -> bool {
-        now_ns().saturating_sub(self.next_tick_ns) > STUCK_NS
+        monotonic_ns().saturating_sub(self.next_tick_ns) > STUCK_NS
     }
 
     fn tick(&mut self) {
         let started_cpu_s = own_cpu_time().as_secs_f64();
-        let now = now_ns();
+        let now = monotonic_ns();
         let mut asked = 0;
         for (tid, tracee) in self.tracees.iter_mut() {
             let activity = tracee.activity();
@@ -142,7 +143,7 @@ impl Observer {
                 (Activity::Running, Some(running)) if tracee.asked.is_none() => {
                     let queued_ns = tracee.files().queued_ns();
                     if running.interrupt().is_ok() {
-                        tracee.asked = Some(Asked { due_ns: self.next_tick_ns, at_ns: now_ns(), queued_ns });
+                        tracee.asked = Some(Asked { due_ns: self.next_tick_ns, at_ns: monotonic_ns(), queued_ns });
                         asked += 1;
                     }
                 }
@@ -198,7 +199,7 @@ impl Observer {
     }
 
     fn end(&mut self, tid: u32, reaped: Reaped) {
-        self.recorder.exit(now_ns(), tid);
+        self.recorder.exit(monotonic_ns(), tid);
         self.unask(tid);
         self.tracees.remove(tid);
         if tid == self.first {
@@ -244,7 +245,7 @@ impl Observer {
             }
             Stop::Exec => self.executed(tid),
             Stop::Exit => {
-                let now = now_ns();
+                let now = monotonic_ns();
                 self.unask(tid);
                 self.note_cpu(tid);
                 self.recorder.exit(now, tid);
@@ -262,7 +263,7 @@ impl Observer {
         let (pid, asked) = (tracee.pid, tracee.asked.take());
         let taken = asked.is_some() && self.context.take(&thread);
         let running = thread.resume(Mode::Continue, None).ok();
-        let now = now_ns();
+        let now = monotonic_ns();
         tracee.running = running;
         let Some(asked) = asked else { return };
         let queued_ns = tracee.files().queued_ns();
@@ -301,12 +302,12 @@ impl Observer {
     /// Records a thread that was not known before.
     fn created(&mut self, tid: u32, origin: Option<Origin>) {
         if let Some(origin) = origin {
-            self.recorder.fork(now_ns(), origin.parent, origin.parent, origin.pid, tid);
+            self.recorder.fork(monotonic_ns(), origin.parent, origin.parent, origin.pid, tid);
         }
     }
 
     fn executed(&mut self, tid: u32) {
-        let now = now_ns();
+        let now = monotonic_ns();
         for other in self.tracees.execed(tid) {
             self.recorder.exit(now, other);
         }

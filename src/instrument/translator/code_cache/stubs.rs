@@ -24,6 +24,8 @@ pub const CALLEE: u32 = u32::MAX - 2;
 
 /// Name of rprof's memory in the program's maps; follows the gadget.
 const ARENA_NAME: &str = "rprof-code";
+/// The beginning of its path there.
+pub const ARENA_PATH: &str = "/memfd:rprof-code";
 /// Folders for files that hold code, if `vm.memfd_noexec` forbids executable memfds: in memory, if its files may be executed.
 const FOLDERS: [&str; 3] = ["/dev/shm", "/tmp", "/var/tmp"];
 

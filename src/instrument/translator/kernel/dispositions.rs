@@ -23,6 +23,16 @@ pub struct Action([u64; 4]);
 const IGNORED: Action = Action([libc::SIG_IGN as u64, 0, 0, 0]);
 
 impl Action {
+    /// From the words of the kernel's structure.
+    pub fn from_words(words: [u64; 4]) -> Self {
+        Action(words)
+    }
+
+    /// That of a signal without a handler.
+    pub fn without_handler(is_ignored: bool) -> Self {
+        if is_ignored { IGNORED } else { Action::default() }
+    }
+
     fn is_default(self) -> bool {
         self.0[0] == libc::SIG_DFL as u64
     }
@@ -48,6 +58,11 @@ impl Dispositions {
     pub fn inherited(ignored: u64) -> Self {
         let of = |signal| if ignored & bit(signal) != 0 { IGNORED } else { Action::default() };
         Dispositions { trap: of(libc::SIGTRAP), fault: of(libc::SIGSEGV) }
+    }
+
+    /// Those of a running process: the actions of SIGTRAP and SIGSEGV.
+    pub fn of_running(trap: Action, fault: Action) -> Self {
+        Dispositions { trap, fault }
     }
 
     fn of(&mut self, signal: i32) -> Option<&mut Action> {

@@ -5,6 +5,7 @@ pub mod crash;
 pub mod dispositions;
 pub mod marks;
 pub mod prepare_image;
+pub mod restarts;
 pub mod rlimit_as;
 pub mod signals;
 pub mod syscall_emit;

@@ -95,6 +95,26 @@ pub fn prepare(pid: Pid, thread: Stopped) -> Result<Prepared, RemoteError> {
     Ok(Prepared::Image(Box::new(Image { space, regions, text, memory }), thread))
 }
 
+/// Maps tables, regions and arenas into a process that runs its program already; `thread` is one of its threads, all of which are
+/// stopped, and `near` the beginnings of its text. Its text stays as it is.
+pub fn prepare_running(
+    pid: Pid,
+    thread: Stopped,
+    memory: &Memory,
+    maps: &[Mapping],
+    near: &[Address],
+) -> Result<(CodeCache, Regions, Stopped, Deferred), RemoteError> {
+    let site = near.first().copied().ok_or_else(no_room)?;
+    let mut remote = Remote::new(thread, memory, site)?;
+    let furnished = furnish(pid, &mut remote, site, maps, near);
+    if furnished.is_err() {
+        unmap_all_but(pid, &mut remote, maps)?;
+    }
+    let (space, regions) = furnished?;
+    let (thread, signals) = remote.finish()?;
+    Ok((space, regions, thread, signals))
+}
+
 /// Unmaps everything that was mapped since `maps` were read.
 fn unmap_all_but(pid: Pid, remote: &mut Remote<'_>, maps: &[Mapping]) -> Result<(), RemoteError> {
     let now = read_maps(pid)?;

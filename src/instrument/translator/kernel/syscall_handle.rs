@@ -107,7 +107,7 @@ impl Run {
         let executable = protection & EXEC != 0;
         let native = changing || executable && process.may_change(registers.r8);
         let treatment = if native { Treatment::Native } else { Treatment::Translate };
-        let asked = stripped(registers, executable && treatment == Treatment::Translate);
+        let asked = stripped(registers, executable && treatment == Treatment::Translate && !self.visits);
         let (stopped, mut after) = self.execute(stopped, asked, site)?;
         if succeeded(&after) {
             let (from, to) = pages(after.rax, registers.rsi);
@@ -135,7 +135,7 @@ impl Run {
         let (process, _) = self.process(tid)?;
         let treatment =
             if executable { process.treatment_of(from, registers.rdx & WRITE != 0) } else { Treatment::Native };
-        let asked = stripped(registers, executable && treatment == Treatment::Translate);
+        let asked = stripped(registers, executable && treatment == Treatment::Translate && !self.visits);
         let (stopped, mut after) = self.execute(stopped, asked, site)?;
         let changed_to = match after.rax as i64 {
             _ if succeeded(&after) => to,

@@ -101,6 +101,12 @@ impl Windows {
         self.now_s
     }
 
+    /// Threads with these processor seconds run on after a stretch that is not to be counted.
+    pub fn go_on_with(&mut self, cpu_s: &HashMap<Pid, f64>) {
+        self.cpu_s.clone_from(cpu_s);
+        self.looked = Instant::now();
+    }
+
     /// Whether a look is due; only with a sink.
     pub fn is_time_to_look(&self) -> bool {
         self.wake_up.is_some() && self.looked.elapsed() >= LOOK
@@ -184,7 +190,8 @@ impl Run {
         }
         // A pause lasts until the sink has caught up, and so does a burst in it.
         let is_behind = self.drain.as_ref().is_some_and(AccessBuffer::is_behind);
-        let goes_on = wanted == Version::Plain && (is_behind || self.is_tracing());
+        // In visits it lasts until the next one that records addresses.
+        let goes_on = wanted == Version::Plain && (is_behind || self.is_tracing() || self.visits);
         if let Some(drain) = &mut self.drain
             && wanted == self.windows.wanted
             && self.windows.is_over()

@@ -48,6 +48,11 @@ use crate::tracee::wait::{Event, Stop, Waited, wait_any, wait_any_or_signal, wai
 /// How long descendants are still counted after the program's end before they are released.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// Interval between two looks while nobody asks.
+const BETWEEN_LOOKS: Duration = Duration::from_micros(200);
+/// How long polling continues without a request in visits: the program needs the CPU more.
+const PATIENCE_OF_VISITS: Duration = Duration::from_micros(200);
+
 /// Why following a thread went wrong.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunError {
@@ -134,6 +139,12 @@ pub(crate) struct Run {
     pub looks: Looks,
     /// Code caches that workers serve: their processes are missing in `processes`.
     pub(crate) loans: Loans,
+    /// The program runs natively and is only visited (`visits`): its text stays executable, and it is never killed.
+    pub visits: bool,
+    /// Time that went into answers to threads that waited for them.
+    pub waited: Duration,
+    /// Threads whose stop could not be handled, and that are still in it.
+    pub stuck: HashMap<Pid, Stop>,
     polling: bool,
     /// How long polling continues without a request.
     patience: Patience,
@@ -150,6 +161,7 @@ impl Run {
         (drain, bursts): (Option<AccessBuffer>, Option<Bursts>),
         placing: PlacingSettings,
         before_lent: Option<fn()>,
+        visits: bool,
     ) -> Self {
         let seat = Seat::new();
         Run {
@@ -167,7 +179,7 @@ impl Run {
             family_cpu_s: None,
             askers: Askers::default(),
             marks: Marks::default(),
-            windows: Windows::new(drain.is_some() || bursts.is_some()),
+            windows: Windows::new(drain.is_some() || bursts.is_some() || visits),
             burst_pace: Pace::new(),
             bursts,
             told: Told::default(),
@@ -176,6 +188,9 @@ impl Run {
             wall_s: 0.0,
             looks: Looks::new(placing),
             loans: Loans::new(&seat, before_lent),
+            visits,
+            waited: Duration::ZERO,
+            stuck: HashMap::new(),
             polling: false,
             patience: Patience::default(),
             turns: Turns::default(),
@@ -217,7 +232,7 @@ impl Run {
     }
 
     /// Waits for the next event and answers mailboxes meanwhile. `None`: no thread is left, or the deadline has passed.
-    fn next_event(&mut self, deadline: Option<Instant>) -> Result<Option<Event>, CountError> {
+    pub fn next_event(&mut self, deadline: Option<Instant>) -> Result<Option<Event>, CountError> {
         self.set_polling(true);
         let mut active = Instant::now();
         loop {
@@ -252,9 +267,10 @@ impl Run {
             if deadline.is_some_and(|d| Instant::now() >= d) {
                 return Ok(None);
             }
-            if active.elapsed() > self.patience.get() {
-                if deadline.is_some() {
-                    std::thread::sleep(Duration::from_micros(200));
+            if active.elapsed() > if self.visits { PATIENCE_OF_VISITS } else { self.patience.get() } {
+                // In visits, the wake-up of the windows ends the wait in time.
+                if deadline.is_some() && !self.visits {
+                    std::thread::sleep(BETWEEN_LOOKS);
                     continue;
                 }
                 self.seat.anywhere();
@@ -282,7 +298,7 @@ impl Run {
         }
     }
 
-    fn set_polling(&mut self, polling: bool) {
+    pub fn set_polling(&mut self, polling: bool) {
         if self.polling != polling {
             self.polling = polling;
             self.processes.values().for_each(|p| p.image.space.borrow().set_polling(polling));
@@ -361,6 +377,7 @@ impl Run {
                 Err(TranslateError::Full) => full.push(tid),
                 Err(error) => return Err(CountError::Unsupported(error.to_string())),
             }
+            self.waited += now.elapsed();
         }
         self.uncounted.note(leaving);
         to_lend.into_iter().for_each(|process| self.lend(process));

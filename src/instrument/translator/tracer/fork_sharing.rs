@@ -12,6 +12,7 @@ use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::kernel::prepare_image;
+use crate::instrument::translator::kernel::restarts::restart_call;
 use crate::instrument::translator::kernel::text_ranges::Treatment;
 use crate::instrument::translator::relayout::hot_code::Placing;
 use crate::instrument::translator::sampling::access_buffer::enter;
@@ -20,17 +21,10 @@ use crate::instrument::translator::tracer::process::ImageRef;
 use crate::instrument::translator::tracer::stop_the_world::Held;
 use crate::tracee::address::Address;
 use crate::tracee::memory::Memory;
-use crate::tracee::thread::{Registers, Stopped};
+use crate::tracee::thread::Stopped;
 
 /// Bytes compared at once.
 const PIECE: u64 = 1 << 16;
-/// `syscall`
-const SYSCALL_SIZE: u64 = 2;
-/// Internal kernel results for a system call that the kernel restarts unchanged.
-const RESTART: [i64; 3] = [-512, -513, -514];
-/// The same for one that the kernel restarts as `restart_syscall`.
-const RESTART_BLOCK: i64 = -516;
-
 impl Run {
     /// Whether the new text of address space `space` at `from..to` differs from that of the processes that share its code cache.
     pub fn differs_from_relatives(&self, space: Pid, from: Address, to: Address, treatment: Treatment) -> bool {
@@ -146,23 +140,6 @@ impl Run {
         let at = Address::new(registers.rip);
         self.redirect(stopped, registers, at)
     }
-}
-
-/// Makes the program's own instruction repeat an interrupted system call, instead of the kernel stepping back in the cache.
-fn restart_call(registers: &mut Registers) {
-    let (result, call) = (registers.rax as i64, registers.orig_rax);
-    if (call as i64) < 0 {
-        return;
-    }
-    if RESTART.contains(&result) {
-        registers.rax = call;
-    } else if result == RESTART_BLOCK {
-        registers.rax = libc::SYS_restart_syscall as u64;
-    } else {
-        return;
-    }
-    registers.rip -= SYSCALL_SIZE;
-    registers.orig_rax = u64::MAX;
 }
 
 /// Whether two processes have different bytes at `from..to`.

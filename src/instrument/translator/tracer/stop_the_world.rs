@@ -37,10 +37,22 @@ impl Run {
             let next = self.threads.iter().find(|(tid, t)| t.process == space && !seen.contains(tid));
             let Some((&tid, thread)) = next else { return held };
             seen.insert(tid);
+            if let Some(stop) = self.stuck.remove(&tid) {
+                held.extend(self.hold_stuck(Stopped::still(tid), stop));
+                continue;
+            }
             // rprof does not wait for a thread that is gone.
             if thread.running(tid).interrupt().is_ok() {
                 held.extend(self.hold_one(tid));
             }
+        }
+    }
+
+    /// A thread that is still in a stop that could not be handled.
+    fn hold_stuck(&mut self, stopped: Stopped, stop: Stop) -> Option<Held> {
+        match stop {
+            Stop::Signal(signal) => self.hold_at_signal(stopped, signal).ok(),
+            _ => Some(Held { stopped, signal: None, job: false }),
         }
     }
 

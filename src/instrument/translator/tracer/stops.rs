@@ -1,5 +1,7 @@
 //! Handles the stops of threads.
 
+use std::time::Instant;
+
 use nix::unistd::Pid;
 
 use crate::instrument::translator::code_cache::cache::OwnTrap;
@@ -186,7 +188,8 @@ impl Run {
             self.note_mark(tid);
             target.get()
         } else {
-            loop {
+            let begin = Instant::now();
+            let destination = loop {
                 let (process, tally) = self.process(tid)?;
                 match process.answer(version, site, target, Some(tally)) {
                     Ok(destination) => {
@@ -197,7 +200,9 @@ impl Run {
                     Err(TranslateError::Full) => stopped = self.grow(stopped, target)?,
                     Err(error) => return Err(RunError::Unsupported(error.to_string())),
                 }
-            }
+            };
+            self.waited += begin.elapsed();
+            destination
         };
         let regions = regions.borrow();
         regions.respond(region, 0);

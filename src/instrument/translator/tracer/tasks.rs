@@ -28,7 +28,7 @@ use crate::tracee::thread::{Mode, Registers, Stopped};
 use crate::tracee::wait::{Event, Stop, wait_for};
 
 /// `cs` of 64-bit code.
-const CS_64: u64 = 0x33;
+pub(crate) const CS_64: u64 = 0x33;
 
 /// Address spaces without processes whose counts are kept for later.
 const FINISHED: usize = 4;
@@ -185,6 +185,9 @@ impl Run {
     /// A process executes a program; its other threads are gone.
     pub fn executed(&mut self, stopped: Stopped) -> Result<(), RunError> {
         let tid = stopped.tid();
+        if self.visits {
+            return self.executed_in_visit(stopped);
+        }
         let former = Pid::from_raw(stopped.event_message()? as i32);
         let ordinal = self.threads.get(&former).map(|t| t.ordinal);
         let gone: Vec<(Pid, Pid)> =
@@ -253,6 +256,14 @@ impl Run {
         self.go_on(stopped)
     }
 
+    /// A process executes a program during a visit: the new program is not visited yet.
+    fn executed_in_visit(&mut self, stopped: Stopped) -> Result<(), RunError> {
+        let tid = stopped.tid();
+        let gone: Vec<Pid> = self.threads.iter().filter(|(_, t)| t.group == tid).map(|(&id, _)| id).collect();
+        gone.into_iter().for_each(|thread| self.ended(thread));
+        Ok(stopped.detach(0)?)
+    }
+
     /// A process executed a program that cannot be followed: a descendant runs on natively, the first process cannot be counted.
     fn not_followed(&mut self, stopped: Stopped, why: &str) -> Result<(), RunError> {
         let tid = stopped.tid();
@@ -308,7 +319,7 @@ impl Run {
     }
 
     /// Reads a thread's counters, and removes the thread.
-    fn harvest(&mut self, tid: Pid, ended: bool) {
+    pub fn harvest(&mut self, tid: Pid, ended: bool) {
         self.end_burst(tid);
         self.drain_buffer(tid);
         self.bursts.iter_mut().for_each(|bursts| bursts.left(tid));

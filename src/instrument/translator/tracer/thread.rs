@@ -50,6 +50,23 @@ pub struct Thread {
     pub cut_off: Option<(Address, Address)>,
 }
 
+impl Deferred {
+    /// Sends it to a thread that rprof is about to let go, unless it was sent; with its own siginfo where the kernel allows that.
+    pub fn send(&self, group: Pid, tid: Pid) {
+        if self.sent {
+            return;
+        }
+        let (group, tid) = (group.as_raw(), tid.as_raw());
+        if self.info.si_code < 0 && self.info.si_code != libc::SI_TKILL {
+            // SAFETY: the kernel reads a live siginfo.
+            unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, group, tid, self.signal, &raw const self.info) };
+        } else {
+            // SAFETY: no memory is passed. If the thread is gone, so is the signal.
+            unsafe { libc::syscall(libc::SYS_tgkill, group, tid, self.signal) };
+        }
+    }
+}
+
 impl Thread {
     /// A new thread with a fresh region, in `version`.
     pub fn new(

@@ -1,0 +1,145 @@
+//! Stops all threads of a process that runs natively.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::unistd::Pid;
+
+use super::Visitor;
+use crate::instrument::translator::kernel::restarts::is_interrupted;
+use crate::tracee::proc_status::{read_name, read_status};
+use crate::tracee::thread::{Running, Stopped, TraceError};
+use crate::tracee::wait::{Event, Stop, wait_for};
+
+/// How long a thread may take to stop: one that waits for a device or for its child of `vfork` cannot.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// Interval between looks.
+const LOOK: Duration = Duration::from_micros(20);
+
+/// Ids of the threads of `pid`.
+fn threads_of(pid: Pid) -> Vec<Pid> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    entries.filter_map(|e| e.file_name().to_str()?.parse().ok().map(Pid::from_raw)).collect()
+}
+
+/// Why `pid` cannot be traced.
+fn refusal(pid: Pid, error: &TraceError) -> String {
+    let tracer = read_status(pid).map_or(0, |status| status.tracer);
+    if tracer != 0 && tracer != std::process::id() as i32 {
+        let name = read_name(Pid::from_raw(tracer)).unwrap_or_default();
+        return format!("process {tracer} ({name}) traces it, and a process can have only one tracer");
+    }
+    error.to_string()
+}
+
+impl Visitor {
+    /// Stops the threads of `pid`, also those made meanwhile. A thread that a signal is about to reach is not taken, and one that
+    /// does not stop in time neither: they run on.
+    ///
+    /// # Errors
+    /// Why the process cannot be visited, as a clause; then none of its threads is stopped.
+    pub(super) fn catch(&mut self, pid: Pid) -> Result<Vec<Stopped>, String> {
+        let mut seen: HashSet<Pid> = HashSet::new();
+        let mut caught: Vec<Stopped> = Vec::new();
+        loop {
+            let new: Vec<Pid> = threads_of(pid).into_iter().filter(|tid| seen.insert(*tid)).collect();
+            if new.is_empty() {
+                break;
+            }
+            let mut asked = Vec::new();
+            for tid in new {
+                match Running::visit(tid).and_then(|running| running.interrupt()) {
+                    Ok(()) => asked.push(tid),
+                    Err(error) if error.is_gone() || self.late.contains(&tid) => {}
+                    Err(error) => {
+                        caught.extend(asked.into_iter().filter_map(|tid| self.await_stop(tid).ok().flatten()));
+                        caught.into_iter().for_each(release);
+                        return Err(refusal(pid, &error));
+                    }
+                }
+            }
+            for tid in asked {
+                match self.await_stop(tid) {
+                    Ok(stopped) => caught.extend(stopped),
+                    Err(why) => {
+                        // The others were asked to stop, too.
+                        self.late.extend(seen.iter().filter(|t| caught.iter().all(|c| c.tid() != **t)));
+                        caught.into_iter().for_each(release);
+                        return Err(why);
+                    }
+                }
+            }
+        }
+        if caught.is_empty() {
+            return Err("none of its threads could be stopped".into());
+        }
+        Ok(caught)
+    }
+
+    /// Waits until a thread that was asked to has stopped. `None`: it runs on, or is gone.
+    fn await_stop(&mut self, tid: Pid) -> Result<Option<Stopped>, String> {
+        let since = Instant::now();
+        loop {
+            match wait_for(tid, false) {
+                None if since.elapsed() > PATIENCE => {
+                    self.late.insert(tid);
+                    return Ok(None);
+                }
+                None => std::thread::sleep(LOOK),
+                Some(Event::Stopped(stopped, Stop::Group(libc::SIGTRAP))) => {
+                    let about_to_be_signalled = || read_status(tid).is_ok_and(|s| s.is_about_to_be_signalled());
+                    let in_call = stopped.registers().is_ok_and(|r| is_interrupted(&r));
+                    if in_call && about_to_be_signalled() {
+                        release(stopped);
+                        return Ok(None);
+                    }
+                    return Ok(Some(stopped));
+                }
+                Some(Event::Stopped(stopped, Stop::Group(_))) => {
+                    release(stopped);
+                    return Err("job control has stopped it".into());
+                }
+                Some(Event::Stopped(stopped, Stop::Signal(signal))) => {
+                    // If it is gone, nothing is left to do.
+                    let _ = stopped.detach(signal);
+                    return Ok(None);
+                }
+                Some(Event::Stopped(stopped, _)) => {
+                    release(stopped);
+                    return Ok(None);
+                }
+                Some(event @ Event::Ended(..)) => {
+                    self.run.backlog.push_back(event);
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    /// Lets go of threads that stopped too late to be taken. Call it every few milliseconds while [`is_owed`](Self::is_owed).
+    pub fn settle(&mut self) {
+        let late: Vec<Pid> = self.late.iter().copied().collect();
+        for tid in late {
+            match wait_for(tid, false) {
+                None if Errno::last() != Errno::ECHILD && read_status(tid).is_ok_and(|s| s.tracer != 0) => continue,
+                Some(Event::Stopped(stopped, Stop::Signal(signal))) => drop(stopped.detach(signal)),
+                Some(Event::Stopped(stopped, _)) => release(stopped),
+                Some(event @ Event::Ended(..)) => self.run.backlog.push_back(event),
+                None => {}
+            }
+            self.late.remove(&tid);
+        }
+    }
+
+    /// Whether threads that were asked to stop have not stopped yet.
+    pub fn is_owed(&self) -> bool {
+        !self.late.is_empty()
+    }
+}
+
+/// Lets a thread run on untraced.
+pub(super) fn release(stopped: Stopped) {
+    // If it is gone, nothing is left to do.
+    let _ = stopped.detach(0);
+}

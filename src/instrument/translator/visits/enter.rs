@@ -1,0 +1,251 @@
+//! Brings the stopped threads of a process into the code cache.
+
+use nix::unistd::Pid;
+
+use super::Visitor;
+use super::catch::release;
+use super::refresh::{is_ours, text_of};
+use crate::instrument::translator::code_cache::layout;
+use crate::instrument::translator::code_cache::version::Version;
+use crate::instrument::translator::kernel::dispositions::{Action, Dispositions};
+use crate::instrument::translator::kernel::prepare_image::{self, Deferred};
+use crate::instrument::translator::kernel::restarts::{repeat_ended_call, restart_call};
+use crate::instrument::translator::kernel::text_ranges::Treatment;
+use crate::instrument::translator::relayout::hot_code::Placing;
+use crate::instrument::translator::sampling::access_buffer::{AccessBuffer, enter};
+use crate::instrument::translator::tracer::event_loop::RunError;
+use crate::instrument::translator::tracer::native::Transitions;
+use crate::instrument::translator::tracer::process::{ImageRef, Process};
+use crate::instrument::translator::tracer::stops::bit;
+use crate::instrument::translator::tracer::tasks::CS_64;
+use crate::instrument::translator::tracer::thread::Thread;
+use crate::instrument::translator::translate::ahead::Ahead;
+use crate::tracee::address::Address;
+use crate::tracee::elf_reader::has_section;
+use crate::tracee::maps::{Mapping, read_maps};
+use crate::tracee::memory::Memory;
+use crate::tracee::proc_status::{Status, read_start_ticks, read_status};
+use crate::tracee::remote::Remote;
+use crate::tracee::thread::{Registers, Stopped};
+
+/// The section in which the linker collects descriptions of restartable sequences (librseq, tcmalloc).
+const SEQUENCES: &str = "__rseq_cs";
+
+impl Visitor {
+    /// Stops the threads of `pid` and lets them go on in the code cache.
+    ///
+    /// # Errors
+    /// Why not, as a clause; then the process runs on natively.
+    pub(super) fn enter(&mut self, pid: Pid) -> Result<(), String> {
+        let status = read_status(pid).map_err(|_| "it has ended".to_owned())?;
+        if status.filtered {
+            return Err("it filters its system calls (seccomp), so rprof can map nothing into it".into());
+        }
+        let maps = read_maps(pid).map_err(|e| format!("its mappings cannot be read: {e}"))?;
+        self.refuse_sequences(pid, &maps)?;
+        let caught = self.catch(pid)?;
+        let tids: Vec<Pid> = caught.iter().map(Stopped::tid).collect();
+        let mut natively: Vec<(Pid, Registers)> = Vec::new();
+        for stopped in &caught {
+            let Ok(mut registers) = stopped.registers() else { continue };
+            restart_call(&mut registers);
+            repeat_ended_call(&mut registers);
+            natively.push((stopped.tid(), registers));
+        }
+        match self.enter_stopped(pid, caught, &natively, &status) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                self.undo(&tids, &natively);
+                Err(error.to_string())
+            }
+        }
+    }
+
+    /// rprof's copies of restartable sequences would not be restarted.
+    fn refuse_sequences(&mut self, pid: Pid, maps: &[Mapping]) -> Result<(), String> {
+        for mapping in maps.iter().filter(|m| m.executable && m.is_file()) {
+            let known = self.sequences.entry(mapping.path.clone());
+            let path = format!("/proc/{pid}/root{}", mapping.path);
+            if *known.or_insert_with(|| has_section(path.as_ref(), SEQUENCES)) {
+                return Err(format!(
+                    "{} has restartable sequences (rseq), which lose their meaning in copies",
+                    mapping.path
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn enter_stopped(
+        &mut self,
+        pid: Pid,
+        caught: Vec<Stopped>,
+        natively: &[(Pid, Registers)],
+        status: &Status,
+    ) -> Result<(), RunError> {
+        if natively.iter().any(|(_, registers)| registers.cs != CS_64) {
+            return Err(RunError::Unsupported("it is a 32-bit program".into()));
+        }
+        for (stopped, (_, registers)) in caught.iter().zip(natively) {
+            stopped.set_registers(registers)?;
+            stopped.follow_children()?;
+        }
+        let mut caught = caught.into_iter();
+        let first = caught.next().ok_or(RunError::Gone)?;
+        // All threads are stopped, so the mappings stay as they are.
+        let maps = read_maps(pid).map_err(|_| RunError::Gone)?;
+        let (first, mut deferred) = self.furnish(pid, first, &maps)?;
+        let first = self.read_actions(pid, first, status, &mut deferred)?;
+        let mut ready = Vec::new();
+        for stopped in std::iter::once(first).chain(caught) {
+            match self.move_in(pid, stopped) {
+                Ok(stopped) => ready.push(stopped),
+                Err(RunError::Gone) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        for stopped in ready {
+            let tid = stopped.tid();
+            if let Some(thread) =
+                self.run.threads.get_mut(&tid).filter(|_| natively.first().is_some_and(|f| f.0 == tid))
+            {
+                std::mem::take(&mut deferred).into_iter().for_each(|(signal, info)| thread.defer(signal, info));
+            }
+            match self.run.go_on(stopped) {
+                Ok(()) | Err(RunError::Gone) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Maps what rprof needs into a process, unless it is there, and takes over its text.
+    fn furnish(&mut self, pid: Pid, stopped: Stopped, maps: &[Mapping]) -> Result<(Stopped, Deferred), RunError> {
+        if let Some(process) = self.run.processes.get_mut(&pid).filter(|p| p.is_furnished(maps)) {
+            process.refresh_text(maps);
+            return Ok((stopped, Vec::new()));
+        }
+        // It has executed another program.
+        self.run.processes.remove(&pid);
+        let memory = Memory::open(pid).map_err(|e| RunError::Unsupported(format!("its memory cannot be read: {e}")))?;
+        let text = text_of(maps);
+        let near = text.iter().filter(|t| t.treatment == Treatment::Translate);
+        let is_vdso = |at: Address| maps.iter().any(|m| m.contains(at) && m.path == "[vdso]");
+        let near: Vec<Address> = near.map(|t| t.start).filter(|at| !is_vdso(*at)).collect();
+        let limit = self.run.open_address_space(pid);
+        let (mut space, regions, stopped, deferred) =
+            prepare_image::prepare_running(pid, stopped, &memory, maps, &near)?;
+        space.has_sink = self.run.drain.is_some();
+        space.placing = Placing::new(self.run.looks.settings);
+        space.set_polling(self.run.is_polling());
+        space.prepare_traces(&regions);
+        let gadget = space.arenas.first().map(|a| a.stubs.gadget).ok_or(RunError::Gone)?;
+        let mut remote = Remote::new(stopped, &memory, Address::new(gadget.get()))?;
+        // A process has those of the one that forked it.
+        for inherited in maps.iter().filter(|m| is_ours(m)) {
+            let arguments = [inherited.start.get(), inherited.end - inherited.start, 0, 0, 0, 0];
+            remote.call("munmap", libc::SYS_munmap, arguments)?;
+        }
+        let (stopped, more) = remote.finish()?;
+        let process = Process {
+            pid,
+            memory,
+            text,
+            pages: Default::default(),
+            image: ImageRef::new(space, regions),
+            transitions: Transitions::new(),
+            ahead: Ahead::default(),
+            asked: None,
+        };
+        self.run.processes.insert(pid, process);
+        self.run.close_address_space(pid, limit);
+        Ok((stopped, deferred.into_iter().chain(more).collect()))
+    }
+
+    /// Reads the process's actions for the signals of rprof's own traps.
+    fn read_actions(
+        &mut self,
+        pid: Pid,
+        stopped: Stopped,
+        status: &Status,
+        deferred: &mut Deferred,
+    ) -> Result<Stopped, RunError> {
+        let mut stopped = stopped;
+        let process = self.run.processes.get(&pid).ok_or(RunError::Gone)?;
+        let mut action_of = |signal: i32, stopped: Stopped| -> Result<(Action, Stopped), RunError> {
+            if status.caught & bit(signal) == 0 {
+                return Ok((Action::without_handler(status.ignored & bit(signal) != 0), stopped));
+            }
+            let gadget = process.image.space.borrow().arenas.first().map(|a| a.stubs.gadget).ok_or(RunError::Gone)?;
+            let region = process.image.regions.borrow_mut().take()?;
+            let at = process.image.regions.borrow().base(region) + u64::from(layout::ACTION);
+            let mut remote = Remote::new(stopped, &process.memory, Address::new(gadget.get()))?;
+            let read = remote.call("rt_sigaction", libc::SYS_rt_sigaction, [signal as u64, 0, at.get(), 8, 0, 0]);
+            let regions = process.image.regions.borrow();
+            let words = [0, 1, 2, 3].map(|i| regions.get(region, layout::ACTION + 8 * i));
+            drop(regions);
+            process.image.regions.borrow_mut().give_back(region);
+            read?;
+            let (stopped, signals) = remote.finish()?;
+            deferred.extend(signals);
+            Ok((Action::from_words(words), stopped))
+        };
+        let (trap, fault);
+        (trap, stopped) = action_of(libc::SIGTRAP, stopped)?;
+        (fault, stopped) = action_of(libc::SIGSEGV, stopped)?;
+        self.run.dispositions.insert(pid, Dispositions::of_running(trap, fault));
+        Ok(stopped)
+    }
+
+    /// Gives a stopped thread a region and an address in the cache to go on at.
+    fn move_in(&mut self, pid: Pid, stopped: Stopped) -> Result<Stopped, RunError> {
+        let tid = stopped.tid();
+        let image = self.run.processes.get(&pid).ok_or(RunError::Gone)?.image.clone();
+        let mut registers = stopped.registers()?;
+        let region = image.regions.borrow_mut().take()?;
+        let ordinal = self.ordinal(pid, tid);
+        image.regions.borrow().set(region, layout::PROGRAM_GS, registers.gs_base);
+        let version = if self.with_addresses {
+            self.run.drain.as_ref().map_or(Version::default(), AccessBuffer::wanted)
+        } else {
+            Version::Plain
+        };
+        enter(&mut self.run.drain, &image.regions.borrow(), region, ordinal, version);
+        registers.gs_base = image.regions.borrow().base(region).get();
+        self.run.threads.insert(tid, Thread::new(pid, pid, ordinal, region, image.regions.clone(), version));
+        self.run.note_mask(&stopped)?;
+        let at = Address::new(registers.rip);
+        self.run.redirect(stopped, registers, at)
+    }
+
+    fn ordinal(&mut self, pid: Pid, tid: Pid) -> u32 {
+        let began = read_start_ticks(tid).unwrap_or(0);
+        match self.ordinals.get(&tid) {
+            Some(&(then, ordinal)) if then == began => {
+                self.run.roster.enter_again(tid, ordinal);
+                ordinal
+            }
+            _ => {
+                let ordinal = self.run.roster.enter(pid, tid);
+                self.ordinals.insert(tid, (began, ordinal));
+                ordinal
+            }
+        }
+    }
+
+    /// Lets stopped threads run on natively as they were.
+    fn undo(&mut self, tids: &[Pid], natively: &[(Pid, Registers)]) {
+        for &tid in tids {
+            if let Some(thread) = self.run.threads.remove(&tid) {
+                thread.regions.borrow_mut().give_back(thread.region);
+                self.run.roster.leave(tid);
+            }
+            let stopped = Stopped::still(tid);
+            if let Some((_, registers)) = natively.iter().find(|n| n.0 == tid) {
+                // If it is gone, its end will be seen.
+                let _ = stopped.set_registers(registers);
+            }
+            release(stopped);
+        }
+    }
+}

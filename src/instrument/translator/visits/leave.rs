@@ -1,0 +1,107 @@
+//! Sends all threads out of the code cache, to run natively as if nobody had been there.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+
+use super::Visitor;
+use super::catch::release;
+use crate::instrument::translator::kernel::restarts::repeat_ended_call;
+use crate::instrument::translator::tracer::event_loop::RunError;
+use crate::instrument::translator::tracer::stop_the_world::Held;
+use crate::profile::evidence::windows::WindowThread;
+use crate::tracee::address::CacheAddress;
+use crate::tracee::proc_status::{read_cpu_seconds, read_status};
+use crate::tracee::wait::{Event, Stop};
+
+/// How long rprof tries to stop threads that cannot stop at once: one waits for its child of `vfork`.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Interval between two attempts.
+const AGAIN: Duration = Duration::from_millis(1);
+
+impl Visitor {
+    /// Sends all threads out; returns those that were in the window. `cpu` has their CPU seconds at its beginning.
+    pub(super) fn leave(&mut self, cpu: &HashMap<Pid, f64>) -> Vec<WindowThread> {
+        let mut were_there = Vec::new();
+        let since = Instant::now();
+        loop {
+            self.run.bring_all_home();
+            self.take_backlog();
+            let mut spaces: Vec<Pid> = self.run.threads.values().map(|t| t.process).collect();
+            spaces.sort_unstable();
+            spaces.dedup();
+            for space in spaces {
+                for held in self.run.hold(space, None) {
+                    let tid = held.stopped.tid();
+                    let ordinal = self.run.threads.get(&tid).map(|t| t.ordinal);
+                    let native = self.run.threads.get(&tid).is_some_and(|t| t.native.is_some());
+                    if let (Ok(Some(outside)), Some(thread)) = (self.send_out(held), ordinal) {
+                        let now = read_cpu_seconds(tid).unwrap_or(0.0);
+                        let cpu_s = (now - cpu.get(&tid).unwrap_or(&0.0)).max(0.0);
+                        were_there.push(WindowThread { thread, cpu_s, escaped: outside || native });
+                        self.run.harvest(tid, false);
+                        self.run.roster.look(tid);
+                        self.run.roster.leave(tid);
+                    }
+                }
+            }
+            self.take_backlog();
+            std::mem::take(&mut self.run.orphans).into_values().for_each(release);
+            if self.run.threads.is_empty() || since.elapsed() > PATIENCE {
+                break;
+            }
+            std::thread::sleep(AGAIN);
+        }
+        self.run.stuck.clear();
+        self.run.set_polling(false);
+        were_there
+    }
+
+    /// Ends and programs executed, which holding the threads brought up.
+    fn take_backlog(&mut self) {
+        while let Some(event) = self.run.backlog.pop_front() {
+            match event {
+                Event::Ended(tid, status, cpu_s) => {
+                    if self.run.threads.get(&tid).is_some_and(|t| t.group == tid) || cpu_s.is_some() {
+                        self.ends.push((tid, status, cpu_s.unwrap_or(0.0)));
+                    }
+                    self.run.ended(tid);
+                }
+                // An error is the end of that thread.
+                Event::Stopped(stopped, Stop::Exec) => drop(self.run.executed(stopped)),
+                Event::Stopped(stopped, stop) => drop(self.run.stopped(stopped, stop)),
+            }
+        }
+    }
+
+    /// Lets a held thread run natively; returns whether it was outside the cache. `None`: it could not leave yet, and runs on.
+    fn send_out(&mut self, held: Held) -> Result<Option<bool>, RunError> {
+        let tid = held.stopped.tid();
+        let in_cache = |run: &crate::instrument::translator::tracer::event_loop::Run, rip| {
+            let thread = run.threads.get(&tid).ok_or(RunError::Gone)?;
+            let process = run.processes.get(&thread.process).ok_or(RunError::Gone)?;
+            Ok::<bool, RunError>(process.image.space.borrow().arena_of(CacheAddress::new(rip)).is_some())
+        };
+        let outside = !in_cache(&self.run, held.stopped.registers()?.rip)?;
+        let stopped = self.run.leave_cache(held.stopped)?;
+        let mut registers = stopped.registers()?;
+        if in_cache(&self.run, registers.rip)? {
+            if let (Some((signal, info)), Some(thread)) = (held.signal, self.run.threads.get_mut(&tid)) {
+                thread.defer(signal, info);
+            }
+            self.run.go_on(stopped)?;
+            return Ok(None);
+        }
+        if held.signal.is_none() && !read_status(tid).is_ok_and(|s| s.is_about_to_be_signalled()) {
+            repeat_ended_call(&mut registers);
+            stopped.set_registers(&registers)?;
+        }
+        let deferred: Vec<_> =
+            self.run.threads.get_mut(&tid).map(|t| t.deferred.drain(..).collect()).unwrap_or_default();
+        let group = self.run.threads.get(&tid).map_or(tid, |t| t.group);
+        deferred.iter().for_each(|signal| signal.send(group, tid));
+        stopped.detach(held.signal.map_or(0, |s| s.0))?;
+        Ok(Some(outside))
+    }
+}

@@ -1,0 +1,269 @@
+//! Visits to a running program: it executes natively, and for short windows its threads come into the code cache, are counted,
+//! and go out again.
+//!
+//! ```text
+//!  native ─▶ catch (all threads stopped) ─▶ refresh (text as it is now) ─▶ enter ─▶ window ─▶ leave ─▶ native
+//! ```
+//!
+//! The text stays executable: a SIGKILL of rprof between windows changes nothing for the program, and an omission of the
+//! translator costs the rest of one thread's window. Translations stay in the program's address space between windows.
+
+mod catch;
+mod enter;
+mod leave;
+mod refresh;
+
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+
+use crate::instrument::tally::Tally;
+use crate::instrument::translator::code_cache::version::Version;
+use crate::instrument::translator::relayout::hot_code::PlacingSettings;
+use crate::instrument::translator::sampling::access_buffer::AccessBuffer;
+use crate::instrument::translator::sampling::bursts::Bursts;
+use crate::instrument::translator::tracer::event_loop::{Run, RunError};
+use crate::instrument::{CountError, Counted};
+use crate::profile::evidence::bursts::BurstSink;
+use crate::profile::evidence::counted::CountedEvidence;
+use crate::profile::evidence::memory::AccessSink;
+use crate::profile::evidence::windows::{Window, WindowThread};
+use crate::tracee::clock::monotonic_ns;
+use crate::tracee::proc_status::read_cpu_seconds;
+use crate::tracee::wait::Event;
+
+/// Longest window of the sink of accesses: one that fills a large cache may take longer, and ends there.
+const LONGEST_OF_SINK: Duration = Duration::from_millis(120);
+/// Interval between looks whether it is over.
+const LOOK_AT_SINK: Duration = Duration::from_millis(1);
+/// More notices that a phase was long enough than the sink waits for.
+const MOST_NOTICES: u32 = 100;
+
+/// A process of which a visit could take nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// The process.
+    pub pid: Pid,
+    /// Why, as a clause.
+    pub why: String,
+}
+
+/// The end of a process that a visit saw, and that nobody else of rprof will see.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ended {
+    /// The process.
+    pub pid: Pid,
+    /// Its status as `waitpid` gives it.
+    pub status: i32,
+    /// CPU seconds of it and of those that it waited for.
+    pub cpu_s: f64,
+}
+
+/// What one visit cost and met.
+#[derive(Debug, Default)]
+pub struct Visit {
+    /// Seconds that the threads were stopped at its beginning and its end.
+    pub stopped_s: f64,
+    /// Seconds from the first stop to the last release.
+    pub whole_s: f64,
+    /// Processes that ended during the visit.
+    pub ended: Vec<Ended>,
+    /// Processes that could not be followed.
+    pub refused: Vec<Refused>,
+    /// Whether anything was counted.
+    pub counted: bool,
+}
+
+/// Visits the processes of one program. All calls must come from one thread, since ptrace knows only that.
+pub struct Visitor {
+    run: Run,
+    /// Numbers of the threads met so far, with the time at which each began.
+    ordinals: HashMap<Pid, (u64, u32)>,
+    windows: Vec<Window>,
+    /// The present window records addresses.
+    with_addresses: bool,
+    /// Threads that were asked to stop and have not stopped yet.
+    late: HashSet<Pid>,
+    /// Ends seen while threads were stopped or sent out.
+    ends: Vec<(Pid, i32, f64)>,
+    /// Files of which it is known whether they have restartable sequences.
+    sequences: HashMap<String, bool>,
+}
+
+impl Visitor {
+    /// Nobody was visited yet.
+    pub fn new(sink: Option<Box<dyn AccessSink>>, bursts: Option<Box<dyn BurstSink>>) -> Self {
+        crate::instrument::translator::tracer::heap::prepare();
+        let sinks = (sink.map(AccessBuffer::new), bursts.map(Bursts::new));
+        let run = Run::new(Pid::from_raw(0), sinks, PlacingSettings::default(), None, true);
+        Visitor {
+            run,
+            ordinals: HashMap::new(),
+            windows: Vec::new(),
+            with_addresses: false,
+            late: HashSet::new(),
+            ends: Vec::new(),
+            sequences: HashMap::new(),
+        }
+    }
+
+    /// Counts the processes `pids` for `length`, or with `addresses` until the sink of accesses has had a window of its own.
+    /// Afterwards all their threads run natively.
+    pub fn visit(&mut self, pids: &[Pid], length: Duration, addresses: bool) -> Visit {
+        let begun = Instant::now();
+        let mut visit = Visit::default();
+        let begin_ns = monotonic_ns();
+        self.with_addresses = addresses && self.open_window_of_sink();
+        for &pid in pids {
+            if let Err(why) = self.enter(pid) {
+                visit.refused.push(Refused { pid, why });
+            }
+        }
+        let entered = Instant::now();
+        let tids: Vec<Pid> = self.run.threads.keys().copied().collect();
+        let mut cpu: HashMap<Pid, f64> = HashMap::new();
+        for &tid in &tids {
+            cpu.insert(tid, read_cpu_seconds(tid).unwrap_or(0.0));
+        }
+        self.run.windows.go_on_with(&cpu);
+        self.run.waited = Duration::ZERO;
+        if !tids.is_empty() {
+            let length = if self.with_addresses { LONGEST_OF_SINK } else { length };
+            self.serve(entered + length, &mut visit);
+        }
+        let leaving = Instant::now();
+        let threads = self.leave(&cpu);
+        let end_ns = monotonic_ns();
+        self.close_window_of_sink();
+        let ends = std::mem::take(&mut self.ends).into_iter();
+        visit.ended.extend(ends.map(|(pid, status, cpu_s)| Ended { pid, status, cpu_s }));
+        visit.whole_s = begun.elapsed().as_secs_f64();
+        visit.stopped_s = (entered - begun).as_secs_f64() + leaving.elapsed().as_secs_f64();
+        visit.counted = self.take_window(begin_ns, end_ns, threads);
+        visit
+    }
+
+    /// Serves the threads until `deadline`.
+    fn serve(&mut self, deadline: Instant, visit: &mut Visit) {
+        loop {
+            if self.with_addresses && self.run.drain.as_ref().is_some_and(|drain| drain.wanted() == Version::Plain) {
+                return;
+            }
+            let until = if self.with_addresses { deadline.min(Instant::now() + LOOK_AT_SINK) } else { deadline };
+            let event = match self.run.next_event(Some(until)) {
+                Ok(None) if until < deadline => continue,
+                Ok(Some(event)) => event,
+                Ok(None) => return,
+                Err(error) => {
+                    self.refuse_all(&error.to_string(), visit);
+                    return;
+                }
+            };
+            match event {
+                Event::Ended(tid, status, cpu_s) => {
+                    let group = self.run.threads.get(&tid).map(|t| t.group);
+                    self.run.ended(tid);
+                    if group == Some(tid) {
+                        visit.ended.push(Ended { pid: tid, status, cpu_s: cpu_s.unwrap_or(0.0) });
+                    }
+                }
+                Event::Stopped(stopped, stop) => {
+                    let tid = stopped.tid();
+                    match self.run.stopped(stopped, stop) {
+                        Ok(()) | Err(RunError::Gone) => {}
+                        Err(error) => {
+                            self.run.stuck.insert(tid, stop);
+                            self.refuse_all(&error.to_string(), visit);
+                            return;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn refuse_all(&self, why: &str, visit: &mut Visit) {
+        let mut groups: Vec<Pid> = self.run.threads.values().map(|t| t.group).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        visit.refused.extend(groups.into_iter().map(|pid| Refused { pid, why: why.to_owned() }));
+    }
+
+    /// Makes the sink of accesses begin a window; false if there is none.
+    fn open_window_of_sink(&mut self) -> bool {
+        let Some(drain) = &mut self.run.drain else { return false };
+        // The start of the program, which it would look at first, is over.
+        for _ in 0..MOST_NOTICES {
+            match drain.wanted() {
+                Version::Opening | Version::Plain => drain.end_phase(),
+                _ => return true,
+            }
+        }
+        false
+    }
+
+    /// Makes the sink of accesses end its window.
+    fn close_window_of_sink(&mut self) {
+        let Some(drain) = &mut self.run.drain else { return };
+        drain.catch_up();
+        for _ in 0..MOST_NOTICES {
+            if drain.wanted() == Version::Plain {
+                return;
+            }
+            drain.end_phase();
+        }
+    }
+
+    /// Keeps the counts of the window that has just ended; false if there are none.
+    fn take_window(&mut self, begin_ns: u64, end_ns: u64, threads: Vec<WindowThread>) -> bool {
+        let mut tally = Tally::new();
+        let mut seen = Vec::new();
+        for process in self.run.processes.values() {
+            let space = &process.image.space;
+            if !seen.contains(&space.as_ptr()) {
+                seen.push(space.as_ptr());
+                space.borrow_mut().finish(&mut tally, &mut self.run.drain);
+            }
+        }
+        while let Some(space) = self.run.finished.pop_front() {
+            space.borrow_mut().finish(&mut tally, &mut self.run.drain);
+        }
+        let blocks = tally.into_blocks();
+        let any = !blocks.is_empty();
+        let waited_s = self.run.waited.as_secs_f64();
+        let addresses = self.with_addresses;
+        if std::env::var_os("RPROF_DEBUG_VISITS").is_some() {
+            let n: u64 = blocks.iter().flat_map(|b| &b.executions).map(|e| e.1).sum();
+            eprintln!("window {:.2} ms, waited {:.2} ms, addresses {addresses}, {} blocks {n} executions, threads {:?}", (end_ns - begin_ns) as f64 * 1e-6, waited_s * 1e3, blocks.len(), threads.iter().map(|t| (t.thread, (t.cpu_s * 1e6) as u64, t.escaped)).collect::<Vec<_>>());
+        }
+        self.windows.push(Window { begin_ns, end_ns, waited_s, addresses, threads, blocks });
+        any
+    }
+
+    /// Sends all threads out without counting anything more.
+    pub fn abandon(&mut self) {
+        self.leave(&HashMap::new());
+    }
+
+    /// Ends the visits: the windows, and with them the evidence of the sinks, whose counts are those of the windows alone.
+    ///
+    /// # Errors
+    /// None at present.
+    pub fn finish(self) -> Result<(Counted, Vec<Window>), CountError> {
+        let Visitor { mut run, windows, .. } = self;
+        let mut evidence = CountedEvidence {
+            source: "windows".into(),
+            wall_s: windows.iter().map(|w| w.seconds()).sum(),
+            warnings: std::mem::take(&mut run.warnings),
+            ..CountedEvidence::default()
+        };
+        std::mem::take(&mut run.tally).finish(&mut evidence);
+        let (threads, _) = std::mem::take(&mut run.roster).finish();
+        evidence.threads = threads;
+        evidence.cpu_s = windows.iter().flat_map(|w| &w.threads).map(|t| t.cpu_s).sum();
+        let memory = run.drain.map(AccessBuffer::finish);
+        let bursts = run.bursts.map(Bursts::finish);
+        Ok((Counted { status: 0, evidence, memory, bursts }, windows))
+    }
+}

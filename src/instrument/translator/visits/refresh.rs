@@ -1,0 +1,52 @@
+//! What changed in a process's executable memory since the last visit, while nobody looked.
+
+use crate::instrument::translator::code_cache::stubs::ARENA_PATH;
+use crate::instrument::translator::kernel::text_ranges::{TextRange, Treatment, treatment};
+use crate::instrument::translator::tracer::process::Process;
+use crate::tracee::maps::Mapping;
+
+/// The executable memory among `maps`, without rprof's own.
+pub(super) fn text_of(maps: &[Mapping]) -> Vec<TextRange> {
+    let executable = maps.iter().filter(|m| m.executable && m.path != "[vsyscall]" && !is_ours(m));
+    executable.map(|m| TextRange { start: m.start, end: m.end, treatment: treatment(m), located: None }).collect()
+}
+
+/// Whether a mapping is one of rprof's.
+pub(super) fn is_ours(mapping: &Mapping) -> bool {
+    let is_nameless = mapping.path.contains("/#") && mapping.path.ends_with(" (deleted)");
+    mapping.shared && (mapping.path.starts_with(ARENA_PATH) || is_nameless)
+}
+
+impl Process {
+    /// Whether its code cache is mapped there: it was visited before, and has executed no other program since.
+    pub(super) fn is_furnished(&self, maps: &[Mapping]) -> bool {
+        let (regions, _) = self.image.regions.borrow().mapping();
+        let space = self.image.space.borrow();
+        let mut all = space.mappings().map(|(at, _)| at).chain([regions]);
+        all.all(|at| maps.iter().any(|m| m.start <= at && at < m.end && is_ours(m)))
+    }
+
+    /// Takes over its text as it is now. Translations of text that is gone or may have changed are dropped.
+    pub(super) fn refresh_text(&mut self, maps: &[Mapping]) {
+        let now = text_of(maps);
+        let same = |a: &TextRange, b: &TextRange| (a.start, a.end, a.treatment) == (b.start, b.end, b.treatment);
+        let gone: Vec<TextRange> = self.text.iter().filter(|t| !now.iter().any(|n| same(t, n))).copied().collect();
+        for range in gone {
+            self.forget_text(range.start, range.end);
+        }
+        for range in now {
+            let is_new = !self.text.iter().any(|t| same(t, &range));
+            // A file's own pages stay as they are.
+            let may_have_changed = maps.iter().any(|m| m.start <= range.start && range.start < m.end && !m.is_file());
+            if is_new || may_have_changed && range.treatment == Treatment::Translate && self.has_changed(&range) {
+                self.forget_text(range.start, range.end);
+                self.learn_text(range.start, range.end, range.treatment, self.image.is_shared());
+            }
+        }
+        self.pages.borrow_mut().forget();
+    }
+
+    fn has_changed(&self, range: &TextRange) -> bool {
+        self.image.space.borrow().foreign_block(&self.memory, range.start, range.end)
+    }
+}

@@ -1,0 +1,219 @@
+//! Extends the counts of windows to the whole run.
+//!
+//! ```text
+//!  samples outside of windows ─▶ T_f, native seconds of function f
+//!  blocks of windows ──────────▶ I_f,w, its instructions in window w ─▶ τ_f, its seconds in all windows ─▶ factor_f = (T_f + τ_f) / τ_f
+//! ```
+//!
+//! A function that no window met has no counts, and is never 0.
+
+mod attribute;
+mod extend;
+mod native;
+
+use std::collections::HashMap;
+
+use super::code_map::{CodeMap, FunctionId};
+use super::executed::{Executed, Span};
+use super::modules::{Modules, Pass};
+use super::resolver::Resolver;
+use super::sampled::Sampled;
+use crate::profile::code::CodeRef;
+use crate::profile::evidence::blocks::BlockCount;
+use crate::profile::evidence::counted::CountedEvidence;
+use crate::profile::evidence::estimate::{Estimate, FunctionEstimate};
+use crate::profile::evidence::memory::MemoryEvidence;
+use crate::profile::evidence::timed::TimedEvidence;
+use crate::profile::evidence::windows::Window;
+
+use attribute::{Attributed, attribute};
+use extend::Factors;
+
+/// Windows are thrown together into this many groups, each of which is left out once to see how much the figures depend on it.
+const GROUPS: usize = 16;
+
+/// The evidence of one run, as if all of it had been counted.
+#[derive(Debug)]
+pub struct Extended {
+    /// The samples outside of windows, with the weight of the whole run.
+    pub timed: TimedEvidence,
+    /// Counts of the whole run, with their errors.
+    pub counted: CountedEvidence,
+    /// Traffic of the whole run.
+    pub memory: Option<MemoryEvidence>,
+}
+
+/// Extends `counted` and `memory`, which hold what `windows` met, to the run that `timed` has sampled.
+pub fn extend(
+    timed: TimedEvidence,
+    mut counted: CountedEvidence,
+    memory: Option<MemoryEvidence>,
+    windows: &[Window],
+    resolver: &mut dyn Resolver,
+) -> Extended {
+    let mut timed = native::without_windows(timed, windows);
+    native::match_threads(&mut counted, &timed);
+    counted.blocks = sum(windows);
+    let (factors, functions, seconds) = {
+        let mut code = CodeMap::new(Modules::new(&timed.modules, &counted.modules), resolver);
+        let executed = Executed::new(&counted, &mut code);
+        let sampled = Sampled::new(&timed, &mut code);
+        let native_s = native::seconds(&sampled);
+        let met = at_speed(windows);
+        let of_windows: Vec<HashMap<FunctionId, f64>> = met.iter().map(|w| instructions(w, &executed)).collect();
+        let work_s: Vec<f64> = met.iter().map(|w| w.work_s()).collect();
+        let attributed = attribute(&native_s, &of_windows, &work_s);
+        let of_all = total(&executed);
+        let of_windows_error = errors(&native_s, &of_windows, &work_s);
+        let samples = native::samples(&sampled);
+        let error = |id: &FunctionId| {
+            let of_windows = of_windows_error.get(id)?;
+            let of_time = 2.0 / (f64::from(*samples.get(id)?).max(1.0)).sqrt();
+            Some(of_windows.hypot(of_time).hypot(OF_SPEED))
+        };
+        let functions: Vec<FunctionEstimate> = attributed
+            .window_s
+            .keys()
+            .filter_map(|id| {
+                let at = code.known(*id).place?;
+                Some(FunctionEstimate { module: at.module, start: at.offset, error: error(id) })
+            })
+            .collect();
+        let mut function_at = |at: CodeRef| code.place(Pass::Counted, at).map(|place| code.function(place));
+        let places =
+            counted.blocks.iter().map(|b| b.at).chain(memory.iter().flat_map(|m| m.sites.iter().map(|s| s.at)));
+        let places: Vec<CodeRef> = places.collect();
+        let by_place = places.into_iter().filter_map(|at| Some((at, function_at(at)?))).collect();
+        let seconds = (native_s.values().sum::<f64>(), attributed.window_s.values().sum::<f64>());
+        (Factors::new(&attributed, &of_all, by_place), functions, seconds)
+    };
+    let (native_s, window_s) = seconds;
+    let longer = if native_s > 0.0 { (native_s + window_s) / native_s } else { 1.0 };
+    timed.samples.iter_mut().for_each(|sample| sample.weight_s *= longer);
+    timed.threads.iter_mut().for_each(|thread| thread.cpu_s *= longer);
+    factors.apply(&mut counted.blocks);
+    let memory = memory.map(|memory| factors.apply_to_traffic(memory));
+    counted.estimate = Some(Estimate { windows: windows.len() as u32, window_s, native_s, functions });
+    Extended { timed, counted, memory }
+}
+
+/// The windows that tell how fast the program works: all that met something if too few were at speed.
+fn at_speed(windows: &[Window]) -> Vec<&Window> {
+    let met: Vec<&Window> = windows.iter().filter(|w| !w.blocks.is_empty()).collect();
+    let at_speed: Vec<&Window> = met.iter().copied().filter(|w| w.is_at_speed()).collect();
+    if at_speed.len() >= GROUPS.min(met.len().div_ceil(4)) { at_speed } else { met }
+}
+
+/// The blocks of all windows together.
+fn sum(windows: &[Window]) -> Vec<BlockCount> {
+    let mut by_code: HashMap<(CodeRef, &[u8]), BlockCount> = HashMap::new();
+    for block in windows.iter().flat_map(|w| &w.blocks) {
+        let sum = by_code.entry((block.at, &block.code)).or_insert_with(|| BlockCount {
+            at: block.at,
+            code: block.code.clone(),
+            executions: Vec::new(),
+            dynamic: Vec::new(),
+            calls: Vec::new(),
+        });
+        for &(thread, n) in &block.executions {
+            match sum.executions.iter_mut().find(|e| e.0 == thread) {
+                Some(known) => known.1 += n,
+                None => sum.executions.push((thread, n)),
+            }
+        }
+        for more in &block.dynamic {
+            match sum.dynamic.iter_mut().find(|d| (d.offset, d.thread) == (more.offset, more.thread)) {
+                Some(known) => known.sum += more.sum,
+                None => sum.dynamic.push(*more),
+            }
+        }
+        for more in &block.calls {
+            match sum.calls.iter_mut().find(|c| c.number == more.number) {
+                Some(known) => known.count += more.count,
+                None => sum.calls.push(*more),
+            }
+        }
+    }
+    let mut blocks: Vec<BlockCount> = by_code.into_values().collect();
+    blocks.sort_by(|a, b| (a.at, &a.code).cmp(&(b.at, &b.code)));
+    blocks
+}
+
+/// Instructions by function in all windows.
+fn total(executed: &Executed) -> HashMap<FunctionId, f64> {
+    let of_span =
+        |span: &Span| f64::from(span.last - span.first) * executed.blocks[span.block as usize].executions as f64;
+    executed.spans.iter().map(|(id, spans)| (*id, spans.iter().map(of_span).sum())).collect()
+}
+
+/// Instructions by function in a window.
+fn instructions(window: &Window, executed: &Executed) -> HashMap<FunctionId, f64> {
+    let mut executions: HashMap<(CodeRef, &[u8]), u64> = HashMap::new();
+    for block in &window.blocks {
+        *executions.entry((block.at, &block.code)).or_default() += block.executions.iter().map(|e| e.1).sum::<u64>();
+    }
+    let mut by_function = HashMap::new();
+    for (function, spans) in &executed.spans {
+        let of_span = |span: &Span| {
+            let block = executed.blocks[span.block as usize].count;
+            let n = executions.get(&(block.at, &*block.code)).copied().unwrap_or(0);
+            f64::from(span.last - span.first) * n as f64
+        };
+        let sum: f64 = spans.iter().map(of_span).sum();
+        if sum > 0.0 {
+            by_function.insert(*function, sum);
+        }
+    }
+    by_function
+}
+
+/// The relative half-width of each function's 95 % interval, from leaving out one group of windows at a time (jackknife).
+fn errors(
+    native_s: &HashMap<FunctionId, f64>,
+    of_windows: &[HashMap<FunctionId, f64>],
+    work_s: &[f64],
+) -> HashMap<FunctionId, f64> {
+    let n = of_windows.len().min(GROUPS);
+    // Neighbours go to different groups.
+    let without = |left_out: usize| -> (Vec<HashMap<FunctionId, f64>>, Vec<f64>) {
+        let kept = (0..of_windows.len()).filter(|i| i % GROUPS != left_out);
+        kept.map(|i| (of_windows[i].clone(), work_s[i])).unzip()
+    };
+    let totals = |attributed: &Attributed| -> HashMap<FunctionId, f64> {
+        attributed
+            .window_s
+            .keys()
+            .map(|id| (*id, attributed.rate(*id) * native_s.get(id).copied().unwrap_or(0.0)))
+            .collect()
+    };
+    if n < 2 {
+        return HashMap::new();
+    }
+    let all = totals(&attribute(native_s, of_windows, work_s));
+    let replicates: Vec<HashMap<FunctionId, f64>> = (0..n)
+        .map(|left_out| {
+            let (groups, work) = without(left_out);
+            totals(&attribute(native_s, &groups, &work))
+        })
+        .collect();
+    let error = |(id, total): (&FunctionId, &f64)| {
+        let values: Vec<f64> = replicates.iter().filter_map(|r| r.get(id)).copied().collect();
+        if values.len() < 2 || *total <= 0.0 {
+            return None;
+        }
+        let k = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / k;
+        let variance = (k - 1.0) / k * values.iter().map(|v| (v - mean).powi(2)).sum::<f64>();
+        Some((*id, STUDENT * variance.sqrt() / total))
+    };
+    all.iter().filter_map(error).collect()
+}
+
+/// Windows run translated code, which is slower than native code: by nothing in loops of numerical kernels, by up to this part
+/// where it branches a lot (docs/single.md).
+const OF_SPEED: f64 = 0.15;
+/// The 97.5 % quantile of Student's t with one degree of freedom less than there are groups.
+const STUDENT: f64 = 2.13;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! The native part of a run that was visited.
+
+use std::collections::HashMap;
+
+use crate::join::code_map::FunctionId;
+use crate::join::sampled::Sampled;
+use crate::profile::evidence::counted::CountedEvidence;
+use crate::profile::evidence::timed::{OnCpu, TimedEvidence};
+use crate::profile::evidence::windows::Window;
+
+/// Leaves out what was seen during windows.
+pub fn without_windows(mut timed: TimedEvidence, windows: &[Window]) -> TimedEvidence {
+    let start_ns = timed.start_ns;
+    let seconds = |ns: u64| ns.saturating_sub(start_ns) as f64 * 1e-9;
+    let mut apart: Vec<(f64, f64)> = windows.iter().map(|w| (seconds(w.begin_ns), seconds(w.end_ns))).collect();
+    apart.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let is_apart = |t_s: f64| {
+        let after = apart.partition_point(|w| w.0 <= t_s);
+        after > 0 && t_s < apart[after - 1].1
+    };
+    timed.samples.retain(|sample| !is_apart(sample.t_s));
+    timed.on_cpu = timed.on_cpu.iter().flat_map(|stretch| cut(*stretch, &apart)).collect();
+    timed
+}
+
+/// The parts of `stretch` outside of `apart`, which is in order.
+fn cut(stretch: OnCpu, apart: &[(f64, f64)]) -> Vec<OnCpu> {
+    let mut parts = Vec::new();
+    let mut rest = stretch;
+    for &(from, to) in &apart[apart.partition_point(|w| w.1 <= stretch.start_s)..] {
+        if from >= stretch.end_s {
+            break;
+        }
+        if from > rest.start_s {
+            parts.push(OnCpu { end_s: from, preempted: false, ..rest });
+        }
+        rest.start_s = rest.start_s.max(to);
+    }
+    if rest.start_s < rest.end_s {
+        parts.push(rest);
+    }
+    parts
+}
+
+/// Gives the threads of the windows the numbers that the sampler gave them.
+pub fn match_threads(counted: &mut CountedEvidence, timed: &TimedEvidence) {
+    let by_id: HashMap<(u32, u32), u32> = timed.threads.iter().map(|t| ((t.pid, t.tid), t.ordinal)).collect();
+    let mut beyond = timed.threads.iter().map(|t| t.ordinal + 1).max().unwrap_or(0);
+    for thread in &mut counted.threads {
+        thread.ordinal = by_id.get(&(thread.pid, thread.tid)).copied().unwrap_or_else(|| {
+            beyond += 1;
+            beyond - 1
+        });
+    }
+}
+
+/// CPU seconds by function.
+pub fn seconds(sampled: &Sampled) -> HashMap<FunctionId, f64> {
+    let mut seconds = HashMap::new();
+    for leaf in &sampled.leaves {
+        // A function's time in the kernel is no time of its instructions.
+        let id = if leaf.sample.kernel { FunctionId::MAX } else { leaf.function };
+        *seconds.entry(id).or_default() += leaf.sample.weight_s;
+    }
+    seconds
+}
+
+/// Samples by function, without those in the kernel.
+pub fn samples(sampled: &Sampled) -> HashMap<FunctionId, u32> {
+    let mut samples = HashMap::new();
+    for leaf in sampled.leaves.iter().filter(|leaf| !leaf.sample.kernel) {
+        *samples.entry(leaf.function).or_default() += 1;
+    }
+    samples
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stretches_on_a_cpu_are_cut_at_windows() {
+        let stretch = OnCpu { thread: 0, start_s: 1.0, end_s: 4.0, preempted: true };
+        let cut = |apart: &[(f64, f64)]| -> Vec<(f64, f64, bool)> {
+            super::cut(stretch, apart).iter().map(|s| (s.start_s, s.end_s, s.preempted)).collect()
+        };
+        assert_eq!(cut(&[]), [(1.0, 4.0, true)]);
+        assert_eq!(cut(&[(0.0, 0.5), (2.0, 2.5), (3.5, 9.0)]), [(1.0, 2.0, false), (2.5, 3.5, false)]);
+        assert_eq!(cut(&[(0.5, 1.5)]), [(1.5, 4.0, true)]);
+        assert!(cut(&[(0.5, 5.0)]).is_empty());
+    }
+}

@@ -1,0 +1,25 @@
+//! How far counts that were extended from windows can be trusted.
+
+/// Counts that stand for the whole run were made in windows of it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Estimate {
+    /// Number of windows.
+    pub windows: u32,
+    /// Seconds of work in them.
+    pub window_s: f64,
+    /// Seconds of work outside of them.
+    pub native_s: f64,
+    /// The functions that windows met.
+    pub functions: Vec<FunctionEstimate>,
+}
+
+/// A function that windows met.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FunctionEstimate {
+    /// Its module among those of both passes together.
+    pub module: u32,
+    /// Where it begins.
+    pub start: u64,
+    /// Half-width of the 95 % interval of its counts, relative; `None`: too few windows tell.
+    pub error: Option<f64>,
+}

@@ -1,0 +1,104 @@
+//! The single pass: one run, native and sampled for most of the time, counted in short windows.
+//!
+//! ```text
+//!  sampler thread   release ─▶ samples ······················································▶ reaped
+//!  visitor thread             pace ─▶ visit ─▶ pace ─▶ visit ─▶ …                              └▶ windows
+//! ```
+
+mod pace;
+mod tree;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+
+use crate::instrument::translator::visits::{Refused, Visitor};
+use crate::instrument::{CountError, Counted};
+use crate::profile::evidence::bursts::BurstSink;
+use crate::profile::evidence::memory::AccessSink;
+use crate::profile::evidence::windows::Window;
+use crate::sample::Gate;
+use crate::tracee::clock::monotonic_ns;
+
+use pace::Pace;
+use tree::Tree;
+
+/// Longest time between two looks at whether the program has ended.
+const LOOK: Duration = Duration::from_millis(2);
+/// After so many visits in a row that could take nothing, the program is left alone.
+const HOPELESS: u32 = 20;
+
+/// The sinks of the visits.
+pub struct Sinks {
+    /// Of addresses.
+    pub accesses: Option<Box<dyn AccessSink>>,
+    /// Of bursts.
+    pub bursts: Option<Box<dyn BurstSink>>,
+}
+
+/// The result of all visits.
+#[derive(Debug)]
+pub struct Visited {
+    /// The counts of all windows together, and the evidence of the sinks.
+    pub counted: Counted,
+    /// The windows.
+    pub windows: Vec<Window>,
+    /// Processes that could not be visited, each reason once.
+    pub refused: Vec<Refused>,
+    /// Seconds for which the program was stopped.
+    pub stopped_s: f64,
+}
+
+/// Visits a running program on a thread of its own until `gate` says that it is over.
+pub fn start(first: Pid, gate: Gate, sinks: Sinks, budget: f64) -> JoinHandle<Result<Visited, CountError>> {
+    std::thread::spawn(move || visit_until_the_end(first, &gate, sinks, budget))
+}
+
+fn visit_until_the_end(first: Pid, gate: &Gate, sinks: Sinks, budget: f64) -> Result<Visited, CountError> {
+    let mut visitor = Visitor::new(sinks.accesses, sinks.bursts);
+    while !gate.has_begun() && !gate.is_over() {
+        std::thread::sleep(LOOK);
+    }
+    let begun = Instant::now();
+    let mut pace = Pace::new(budget, monotonic_ns());
+    let mut tree = Tree::new(first);
+    let mut refused: Vec<Refused> = Vec::new();
+    let (mut stopped_s, mut in_vain) = (0.0, 0);
+    while !gate.is_over() {
+        let due_s = if in_vain < HOPELESS { pace.next_s() } else { f64::INFINITY };
+        let left_s = due_s - begun.elapsed().as_secs_f64();
+        if left_s > 0.0 || visitor.is_owed() {
+            visitor.settle();
+            std::thread::sleep(LOOK.min(Duration::from_secs_f64(left_s.clamp(0.0, 1.0))));
+            continue;
+        }
+        let length = pace.length(begun.elapsed().as_secs_f64());
+        let addresses = pace.records_addresses();
+        let pids = tree.busy();
+        let mut turn = gate.turn();
+        if gate.is_over() {
+            break;
+        }
+        let visit = catch_unwind(AssertUnwindSafe(|| visitor.visit(&pids, length, addresses)));
+        let Ok(visit) = visit else {
+            // Whatever went wrong, the program goes on.
+            visitor.abandon();
+            drop(turn);
+            return Err(CountError::Unsupported("a defect of rprof ended the windows".into()));
+        };
+        for ended in visit.ended.iter().filter(|ended| ended.pid == first) {
+            turn.ended(ended.status, ended.cpu_s);
+        }
+        drop(turn);
+        pace.paid(begun.elapsed().as_secs_f64(), visit.whole_s, visit.stopped_s);
+        stopped_s += visit.stopped_s;
+        in_vain = if visit.counted || pids.is_empty() { 0 } else { in_vain + 1 };
+        let is_new = |new: &Refused| refused.iter().all(|known| known.why != new.why);
+        let new: Vec<Refused> = visit.refused.into_iter().filter(is_new).collect();
+        refused.extend(new);
+    }
+    let (counted, windows) = visitor.finish()?;
+    Ok(Visited { counted, windows, refused, stopped_s })
+}

@@ -1,0 +1,107 @@
+//! When the program is visited, and for how long: at random, so that no period of the program's is met at one place only, and no
+//! more than the budget allows.
+
+use std::time::Duration;
+
+/// The first windows are short, so that a short program has many.
+const SHORTEST_S: f64 = 0.002;
+const LONGEST_S: f64 = 0.010;
+/// The run time at which windows begin to grow.
+const GROWS_FROM_S: f64 = 0.1;
+/// Least mean distance of two windows.
+const LEAST_GAP_S: f64 = 0.025;
+/// The budget of this much run time may be spent in advance, so that short programs are seen at all.
+const ADVANCE_S: f64 = 0.6;
+/// Part of a window's time that the program is behind after it: translated code is slower, and has to be made.
+const SLOWDOWN: f64 = 0.35;
+/// One visit in so many records addresses.
+const WITH_ADDRESSES: u32 = 4;
+
+/// The schedule. All times are seconds since the program began.
+#[derive(Debug, Clone)]
+pub struct Pace {
+    budget: f64,
+    paid_s: f64,
+    last_cost_s: f64,
+    next_s: f64,
+    visits: u32,
+    seed: u64,
+}
+
+impl Pace {
+    /// For a program that may be slowed down by the part `budget`; `seed` makes the schedule.
+    pub fn new(budget: f64, seed: u64) -> Self {
+        let mut pace = Pace { budget, paid_s: 0.0, last_cost_s: 0.0, next_s: 0.0, visits: 0, seed };
+        pace.next_s = LEAST_GAP_S * pace.random();
+        pace
+    }
+
+    /// When the next visit is due; never, for a budget of 0.
+    pub fn next_s(&self) -> f64 {
+        if self.budget > 0.0 { self.next_s } else { f64::INFINITY }
+    }
+
+    /// The length of a window that begins at `now_s`.
+    pub fn length(&self, now_s: f64) -> Duration {
+        let grown = SHORTEST_S * (1.0 + now_s / GROWS_FROM_S).sqrt();
+        Duration::from_secs_f64(grown.clamp(SHORTEST_S, LONGEST_S))
+    }
+
+    /// Whether the next visit records addresses.
+    pub fn records_addresses(&self) -> bool {
+        self.visits % WITH_ADDRESSES == 1
+    }
+
+    /// A visit that ended at `now_s` took `whole_s`, with the program stopped for `stopped_s` of it.
+    pub fn paid(&mut self, now_s: f64, whole_s: f64, stopped_s: f64) {
+        self.visits += 1;
+        self.last_cost_s = stopped_s + SLOWDOWN * (whole_s - stopped_s).max(0.0);
+        self.paid_s += self.last_cost_s;
+        // The next one may cost as much as the last.
+        let affordable_s = (self.paid_s + self.last_cost_s) / self.budget - ADVANCE_S;
+        let gap_s = LEAST_GAP_S.max(affordable_s - now_s);
+        self.next_s = now_s + gap_s * (0.5 + self.random());
+    }
+
+    /// Uniform in 0..1 (splitmix64).
+    fn random(&mut self) -> f64 {
+        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.seed;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// (visits, seconds paid) in a run of so many seconds whose visits stop the program for a millisecond each.
+    fn run(budget: f64, seconds: f64) -> (u32, f64) {
+        let mut pace = Pace::new(budget, 7);
+        let (mut now_s, mut visits) = (0.0, 0);
+        while pace.next_s() < seconds {
+            now_s = f64::max(now_s, pace.next_s());
+            let length_s = pace.length(now_s).as_secs_f64();
+            now_s += length_s + 0.001;
+            pace.paid(now_s, length_s + 0.001, 0.001);
+            visits += 1;
+        }
+        (visits, pace.paid_s)
+    }
+
+    #[test]
+    fn a_second_has_thirty_windows_and_a_long_run_keeps_the_budget() {
+        let (visits, paid_s) = run(0.05, 1.0);
+        assert!(visits >= 20, "{visits}");
+        assert!(paid_s <= 0.05 * (1.0 + ADVANCE_S) + 0.01, "{paid_s}");
+        let (visits, paid_s) = run(0.05, 100.0);
+        assert!(visits > 500 && (4.0..=5.2).contains(&paid_s), "{visits} {paid_s}");
+    }
+
+    #[test]
+    fn a_budget_of_nothing_visits_nobody() {
+        assert_eq!(run(0.0, 10.0).0, 0);
+    }
+}
