@@ -26,7 +26,10 @@ pub fn run(args: run::RunArgs) -> Result<ExitCode> {
             "--memory exact: memory is simulated in the counted pass, which --passes timed leaves out; give one of both",
         );
     }
+    let from_s = args.from.or(args.delay);
+    let to_s = args.to.or(args.duration.map(|duration| from_s.unwrap_or(0.0) + duration));
     let options = RunOptions {
+        pid: args.pid,
         program: args.program,
         output: args.output,
         passes: args.passes.map(|p| match p {
@@ -43,7 +46,7 @@ pub fn run(args: run::RunArgs) -> Result<ExitCode> {
         },
         frequency_hz: args.frequency,
         between: args.between,
-        window: Window { from_s: args.from, to_s: args.to },
+        window: Window { from_s, to_s },
         placement: placement(args.imbalance),
         full_names: args.full_names,
         quiet: args.quiet,

@@ -17,6 +17,15 @@ pub struct RunArgs {
     /// How much windows may slow the program down, as a percentage
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = percentage, allow_negative_numbers = true)]
     pub budget: f64,
+    /// Profile this running process instead of a program, until Ctrl-C, its end, or for --duration; it runs on unchanged
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..), conflicts_with = "passes")]
+    pub pid: Option<i32>,
+    /// Begin to collect after so many seconds; the program runs from the start
+    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true, conflicts_with = "from")]
+    pub delay: Option<f64>,
+    /// Collect for so many seconds; the program runs on
+    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true, conflicts_with = "to")]
+    pub duration: Option<f64>,
     /// Memory traffic: off, simulated on sampled cache sets, or exactly, which takes a hundred times as long as the program and more
     #[arg(long, value_enum, default_value = "sampled")]
     pub memory: MemoryArg,
@@ -57,7 +66,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "DIR", hide = true)]
     pub counters_from: Option<PathBuf>,
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    #[arg(last = true, required_unless_present = "pid", conflicts_with = "pid", value_name = "PROGRAM")]
     pub program: Vec<OsString>,
 }
 

@@ -42,7 +42,7 @@ impl Gate {
         self.0.has_begun.load(Ordering::Acquire)
     }
 
-    /// Whether its end was seen.
+    /// Whether its end was seen, or nobody may visit it any more.
     pub fn is_over(&self) -> bool {
         self.0.is_over.load(Ordering::Acquire)
     }

@@ -50,6 +50,8 @@ mod x86_64;
 
 use std::process::ExitStatus;
 
+use nix::unistd::Pid;
+
 use crate::profile::evidence::timed::TimedEvidence;
 use crate::profile::run::Warning;
 use crate::tracee::foreground::Foreground;
@@ -188,6 +190,14 @@ impl Armed {
         }
         Ok(timed)
     }
+}
+
+/// Samples all threads of the running process `pid`, and all that they create, until `gate` is over or the process has ended.
+///
+/// # Errors
+/// `perf_event_open` is refused.
+pub fn attach(pid: Pid, options: &SampleOptions, gate: &Gate) -> Result<Timed, SampleError> {
+    perf::attach(pid, options, gate)
 }
 
 /// [`arm`], then [`Armed::run`].

@@ -70,6 +70,7 @@ pub fn gpu(output: Option<PathBuf>, quiet: bool) -> Result<Outcome, SessionError
 /// Both passes, nothing special.
 fn options(program: Vec<OsString>, output: Option<PathBuf>, quiet: bool) -> RunOptions {
     RunOptions {
+        pid: None,
         budget: 0.05,
         program,
         output,

@@ -22,6 +22,14 @@ pub enum SessionError {
         /// The reason and the remedy.
         reason: String,
     },
+    /// 125.
+    #[error("cannot attach to process {pid}: {reason}")]
+    CannotAttach {
+        /// As given.
+        pid: i32,
+        /// The reason and the remedy.
+        reason: String,
+    },
     /// rprof itself would not get far.
     #[error(
         "the limit on address space is {} MiB and rprof itself needs {} MiB; raise the hard limit (`ulimit -H -v`): a soft \

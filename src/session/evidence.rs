@@ -39,9 +39,21 @@ pub struct Evidence {
 }
 
 impl Evidence {
+    /// Takes the samples of a single pass without windows.
+    pub fn without_windows(&mut self, timed: TimedEvidence, reason: String) {
+        self.timed = Some(timed);
+        self.warnings.push(Warning::new(
+            "no-windows",
+            format!("nothing was counted: {reason}"),
+            "times are known, counts are not",
+            "--passes both runs a program a second time to count it",
+        ));
+        self.no_counts = Some(reason);
+    }
+
     /// Takes the result of a single pass: samples of all of it, and what its windows met, extended to the whole run.
     pub fn take_visited(&mut self, timed: TimedEvidence, visited: Visited, machine: &Machine) {
-        let Visited { counted, windows, refused, .. } = visited;
+        let Visited { counted, windows, refused, off } = visited;
         self.warnings.extend(refused.iter().map(|refused| {
             Warning::new(
                 "process-not-counted",
@@ -51,17 +63,16 @@ impl Evidence {
             )
         }));
         if windows.iter().all(|w| w.blocks.is_empty()) {
-            self.no_counts = Some(match refused.first() {
+            let reason = match refused.first() {
                 Some(refused) => refused.why.clone(),
                 None => "the program ended before the first window".into(),
-            });
-            self.timed = Some(timed);
-            return;
+            };
+            return self.without_windows(timed, reason);
         }
         self.take_counted(counted, machine);
         if let Some(counted) = self.counted.take() {
             let mut symbols = Symbols::default();
-            let extended = join::windows::extend(timed, counted, self.memory.take(), &windows, &mut symbols);
+            let extended = join::windows::extend(timed, counted, self.memory.take(), (&windows, &off), &mut symbols);
             self.timed = Some(extended.timed);
             self.counted = Some(extended.counted);
             self.memory = extended.memory;

@@ -10,6 +10,7 @@
 //! counted pass costs only the counted values: they are `null` with the reason.
 
 mod assemble;
+mod attach;
 mod between;
 mod bracket;
 pub mod ceilings;

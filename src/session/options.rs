@@ -11,6 +11,8 @@ use crate::roofline::Placement;
 pub struct RunOptions {
     /// Program and arguments.
     pub program: Vec<OsString>,
+    /// A running process to profile instead; `program` is then empty.
+    pub pid: Option<i32>,
     /// Output folder; `None` is `rprof.out` (under MPI `rprof.out/rank-N`).
     pub output: Option<PathBuf>,
     /// The passes; `None` lets the host decide (both without a trusted PMU).

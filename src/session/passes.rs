@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use procfs::process::Process;
 
 use crate::device::{Injection, injection};
-use crate::instrument::{self, Counted, CountingEngine};
+use crate::instrument::{self, CountError, Counted, CountingEngine};
 use crate::machine::watch::Watch;
 use crate::memory::{CacheModel, Geometry, PageColoring};
 use crate::profile::Machine;
@@ -29,7 +29,7 @@ use crate::tracee::wait::wait_for_status;
 use super::hardware::{Armed, Hardware};
 use super::input::Input;
 use super::options::{Engine, Memory, RunOptions};
-use super::single::{self, Sinks, Visited};
+use super::single::{self, Sinks, Span, Visited};
 use super::terminal::TerminalWatch;
 use super::{SessionError, sink};
 
@@ -98,11 +98,9 @@ pub fn single(
     let sampler = sample::arm(child, &sampling).map_err(failed)?;
     let counters = hardware.map(|h| h.arm(pid, sampler.frequency_hz()));
     let gate = Gate::default();
-    let visits = sampler.allows_visits().then(|| {
-        let accesses = access_sink(options.memory, machine, &[]);
-        let bursts = accesses.is_some().then(|| Box::new(Recorder::new(machine)) as Box<dyn BurstSink>);
-        single::start(pid, gate.clone(), Sinks { accesses, bursts }, options.budget)
-    });
+    let visits = sampler
+        .allows_visits()
+        .then(|| single::start(pid, gate.clone(), sinks(options, machine), options.budget, Span::of(options)));
     let watch = Watch::start();
     let result = sampler.run_beside(&gate);
     gate.end();
@@ -112,12 +110,26 @@ pub fn single(
         None => {
             Err("perf_event_open is refused here, and the sampler by ptrace leaves no room for another tracer".into())
         }
-        Some(Err(_)) => Err("a defect of rprof ended the windows".into()),
-        Some(Ok(visited)) => visited.map_err(|e| e.to_string()),
+        Some(joined) => visited(joined),
     };
     let mut timed = result.map_err(failed)?;
     (timed.evidence.placements, timed.evidence.clocks) = (seen.placements, seen.clocks);
     Ok(SinglePass { native: TimedPass { timed, counters, read_terminal: false }, visited })
+}
+
+/// The sinks of visits.
+pub fn sinks(options: &RunOptions, machine: &Machine) -> Sinks {
+    let accesses = access_sink(options.memory, machine, &[]);
+    let bursts = accesses.is_some().then(|| Box::new(Recorder::new(machine)) as Box<dyn BurstSink>);
+    Sinks { accesses, bursts }
+}
+
+/// What the thread of the visits has brought, or why nothing.
+pub fn visited(joined: thread::Result<Result<Visited, CountError>>) -> Result<Visited, String> {
+    match joined {
+        Err(_) => Err("a defect of rprof ended the windows".into()),
+        Ok(visited) => visited.map_err(|e| e.to_string()),
+    }
 }
 
 /// Runs the program under the counting engine. With the `replay`ed input of a first run its output is sunk; without, it has our

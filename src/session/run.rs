@@ -22,7 +22,7 @@ use super::options::{GpuCounts, Passes, RunOptions};
 use super::output::{OutputFolder, mpi_rank};
 use super::preflight::{self, Checked};
 use super::progress::Notices;
-use super::{SessionError, assemble, between, ceilings, one_run, passes, sink};
+use super::{SessionError, assemble, attach, between, ceilings, one_run, passes, sink};
 
 /// A program that used less CPU time than this says too little for a second look at the ceilings.
 const WORTH_A_SECOND_LOOK_S: f64 = 0.2;
@@ -53,6 +53,9 @@ pub struct Outcome {
 /// Before the program runs: it cannot be executed, the output folder cannot be written. Afterwards only failures that make any
 /// report impossible.
 pub fn profile(options: &RunOptions) -> Result<Outcome, SessionError> {
+    if let Some(pid) = options.pid {
+        return attach::profile(options, pid);
+    }
     let notices = Notices::new(options.quiet);
     preflight::own_proc()?;
     preflight::own_room()?;
@@ -169,9 +172,11 @@ fn one_pass(
     ));
     let mut input = Input::classify().map_err(|source| SessionError::Stream { stream: "standard input", source })?;
     let tracing = Tracing::prepare(&checked.program.path, folder, &mut evidence.warnings);
+    Foreground::hold_beside();
     let pass = passes::single(&checked.program, tracing.variables(), &mut input, options, hardware, machine)?;
     evidence.gpu = tracing.finish();
-    let timed = pass.native.timed.evidence;
+    let mut timed = pass.native.timed.evidence;
+    options.window.cut(&mut timed);
     if timed.cpu_s >= WORTH_A_SECOND_LOOK_S && foreground::interruptions() == 0 {
         *machine = ceilings::after_a_run(std::mem::take(machine), notices, &mut evidence.warnings);
     }
@@ -184,18 +189,12 @@ fn one_pass(
             let _spinner = notices.spinner("replaying bursts of its instructions");
             evidence.take_visited(timed, visited, machine);
         }
-        Err(reason) => {
-            evidence.timed = Some(timed);
-            evidence.warnings.push(Warning::new(
-                "no-windows",
-                format!("nothing was counted: {reason}"),
-                "times are known, counts are not",
-                "--passes both runs the program a second time to count it",
-            ));
-            evidence.no_counts = Some(reason);
-        }
+        Err(reason) => evidence.without_windows(timed, reason),
     }
-    Ok(ProgramEnd::of(pass.native.timed.status))
+    Ok(match foreground::leaves() {
+        Some(signal) => ProgramEnd::Signalled(signal),
+        None => ProgramEnd::of(pass.native.timed.status),
+    })
 }
 
 /// Says how often the program will run, before it does. `promise`: whether certified counters are to spare the counted pass, if

@@ -19,6 +19,13 @@ struct Given {
     ignored: bool,
 }
 
+/// Raises our own limit on open descriptors as far as we may: events of many threads take one each on every CPU.
+pub fn open_descriptors() {
+    let limit = get(libc::RLIMIT_NOFILE);
+    // With fewer, the kernel refuses the last ones.
+    let _ = set(libc::RLIMIT_NOFILE, &rlimit { rlim_cur: limit.rlim_max, ..limit });
+}
+
 /// Raises our soft limits to the hard ones, and lifts these if we have the right to. From now on the kernel refuses a write
 /// that is still too large for a file with EFBIG, instead of a signal that ends us.
 pub fn lift() {

@@ -43,15 +43,16 @@ pub struct Extended {
     pub memory: Option<MemoryEvidence>,
 }
 
-/// Extends `counted` and `memory`, which hold what `windows` met, to the run that `timed` has sampled.
+/// Extends `counted` and `memory`, which hold what `windows` met, to the run that `timed` has
+/// sampled, without the stretches `off` (nanoseconds of CLOCK_MONOTONIC) in which nothing was to be collected.
 pub fn extend(
     timed: TimedEvidence,
     mut counted: CountedEvidence,
     memory: Option<MemoryEvidence>,
-    windows: &[Window],
+    (windows, off): (&[Window], &[(u64, u64)]),
     resolver: &mut dyn Resolver,
 ) -> Extended {
-    let mut timed = native::without_windows(timed, windows);
+    let mut timed = native::without_windows(timed, windows, off);
     native::match_threads(&mut counted, &timed);
     counted.blocks = sum(windows);
     let (factors, functions, seconds) = {

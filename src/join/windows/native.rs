@@ -8,12 +8,24 @@ use crate::profile::evidence::counted::CountedEvidence;
 use crate::profile::evidence::timed::{OnCpu, TimedEvidence};
 use crate::profile::evidence::windows::Window;
 
-/// Leaves out what was seen during windows.
-pub fn without_windows(mut timed: TimedEvidence, windows: &[Window]) -> TimedEvidence {
+/// Leaves out what was seen during windows and while collection was `off`.
+pub fn without_windows(mut timed: TimedEvidence, windows: &[Window], off: &[(u64, u64)]) -> TimedEvidence {
     let start_ns = timed.start_ns;
     let seconds = |ns: u64| ns.saturating_sub(start_ns) as f64 * 1e-9;
-    let mut apart: Vec<(f64, f64)> = windows.iter().map(|w| (seconds(w.begin_ns), seconds(w.end_ns))).collect();
+    let mut apart: Vec<(f64, f64)> = windows
+        .iter()
+        .map(|w| (w.begin_ns, w.end_ns))
+        .chain(off.iter().copied())
+        .map(|(a, b)| (seconds(a), seconds(b)))
+        .collect();
     apart.sort_by(|a, b| a.0.total_cmp(&b.0));
+    apart.dedup_by(|next, kept| {
+        let touches = next.0 <= kept.1;
+        if touches {
+            kept.1 = kept.1.max(next.1);
+        }
+        touches
+    });
     let is_apart = |t_s: f64| {
         let after = apart.partition_point(|w| w.0 <= t_s);
         after > 0 && t_s < apart[after - 1].1

@@ -1,6 +1,7 @@
 //! The timed pass by `perf_event_open`: one ring buffer per CPU, inherited by everything that the program creates.
 
 mod affordable;
+mod attach;
 mod blocked;
 mod drain;
 mod event;
@@ -13,13 +14,16 @@ mod setter;
 
 use std::io;
 use std::os::fd::AsRawFd;
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
 use crate::profile::run::Warning;
 use crate::tracee::clock::monotonic_ns;
+use crate::tracee::foreground;
 use crate::tracee::launch::Gated;
+use crate::tracee::proc_status::read_process_cpu_ticks;
 
 use super::modules::MappedFile;
 use super::reap::{self, Reaped};
@@ -35,6 +39,8 @@ use held::Held;
 use markers::{Markers, Seen};
 use open::{Opened, Terms, Trigger};
 use setter::Outlet;
+
+pub(super) use attach::attach;
 
 /// The longest time between two rounds of reading.
 const ROUND: Duration = Duration::from_millis(100);
@@ -79,7 +85,10 @@ pub(super) fn run(child: Gated, armed: Armed, gate: &Gate) -> Result<Timed, Samp
     gate.begin();
     let begun = Instant::now();
     let mut pass = Pass { drain, recorder, blocked, markers, terms, lost: 0, throttled: false, begun };
-    let reaped = pass.follow(pid, gate)?;
+    let Some(reaped) = pass.follow(pid, gate)? else {
+        let cpu_s = process_cpu_seconds(pid);
+        return Ok(pass.finish_detached(cpu_s));
+    };
     let reaped_ns = monotonic_ns();
     let left = survivors::wait_for(|| pass.living_descendants());
     Ok(pass.finish(reaped, reaped_ns, left))
@@ -97,8 +106,8 @@ struct Pass {
 }
 
 impl Pass {
-    /// Reads the buffers until the first process has exited.
-    fn follow(&mut self, pid: Pid, gate: &Gate) -> Result<Reaped, SampleError> {
+    /// Reads the buffers until the first process has exited. `None`: somebody asked rprof to leave it alone.
+    fn follow(&mut self, pid: Pid, gate: &Gate) -> Result<Option<Reaped>, SampleError> {
         let exit = reap::exit_descriptor(pid).ok();
         let pollable = |fd: i32| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let mut polled: Vec<libc::pollfd> = self.drain.rings().iter().map(|r| pollable(r.as_raw_fd())).collect();
@@ -115,7 +124,11 @@ impl Pass {
             let ended = gate.try_reap(pid).map_err(|source| SampleError::Wait { pid: pid.as_raw(), source })?;
             self.read(monotonic_ns());
             if let Some(reaped) = ended {
-                return Ok(reaped);
+                return Ok(Some(reaped));
+            }
+            if foreground::leaves().is_some() {
+                gate.end();
+                return Ok(None);
             }
             self.blocked.look(monotonic_ns(), &mut self.recorder);
             if looked.elapsed() > AFFINITY_EVERY {
@@ -191,7 +204,7 @@ impl Pass {
             self.recorder.marks.lose(self.lost);
         }
         let evidence = self.recorder.finish(Ending {
-            source: if trigger == Trigger::Cycles { "perf:cycles" } else { "perf:cpu-clock" },
+            source: source(trigger),
             end_ns,
             cpu_s: if complete { None } else { Some(reaped.cpu_s) },
             scale,
@@ -202,6 +215,31 @@ impl Pass {
             warnings,
         });
         Timed { evidence, status: reaped.status }
+    }
+
+    /// Ends a pass over a process that goes on, and used `cpu_s` meanwhile.
+    fn finish_detached(mut self, cpu_s: f64) -> Timed {
+        self.read(u64::MAX);
+        let Terms { trigger, kernel, frequency_hz, .. } = self.terms;
+        let complete = self.lost == 0;
+        let warnings = self.warnings();
+        self.recorder.marks.refused = std::mem::take(&mut self.markers.refused);
+        let evidence = self.recorder.finish(Ending {
+            source: source(trigger),
+            end_ns: Some(monotonic_ns()),
+            cpu_s: if complete { None } else { Some(cpu_s) },
+            scale: match (kernel, trigger) {
+                (true, _) if complete => Scale::PerThread,
+                (false, Trigger::CpuClock) => Scale::AsSampled,
+                _ => Scale::Total(cpu_s),
+            },
+            frequency_hz,
+            lost: self.lost,
+            page_faults: None,
+            blocked_missing: self.blocked.missing(),
+            warnings,
+        });
+        Timed { evidence, status: ExitStatus::default() }
     }
 
     fn warnings(&self) -> Vec<Warning> {
@@ -231,6 +269,19 @@ impl Pass {
             ));
         }
         warnings
+    }
+}
+
+/// User and system seconds of a process so far.
+fn process_cpu_seconds(pid: Pid) -> f64 {
+    let ticks_a_second = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100);
+    read_process_cpu_ticks(pid).unwrap_or(0) as f64 / ticks_a_second as f64
+}
+
+fn source(trigger: Trigger) -> &'static str {
+    match trigger {
+        Trigger::Cycles => "perf:cycles",
+        Trigger::CpuClock => "perf:cpu-clock",
     }
 }
 

@@ -15,7 +15,7 @@ use std::io;
 
 use nix::unistd::{Pid, SysconfVar, sysconf};
 use perf_event::events::{Breakpoint, Hardware, Software};
-use perf_event::{Builder, Clock, SampleFlag, Sampler};
+use perf_event::{Builder, Clock, Counter, SampleFlag, Sampler};
 
 use crate::sample::x86_64::registers;
 use crate::tracee::sampling_clock;
@@ -76,6 +76,21 @@ pub(super) fn open_on(terms: Terms, child: Pid) -> io::Result<Opened> {
     Ok(Opened { rings, cpus, terms })
 }
 
+/// The same on the first thread of a process that runs already, to be enabled.
+pub(super) fn open_on_running(terms: Terms, pid: Pid) -> io::Result<Opened> {
+    let ring_bytes = if nix::unistd::geteuid().is_root() { RING_BYTES_ROOT } else { RING_BYTES_USER };
+    let (rings, terms) = granted(terms, ring_bytes, |terms, ring_bytes| {
+        open_each(ring_bytes, |cpu| builder(pid, cpu, terms, ring_bytes).enable_on_exec(false).build())
+    })?;
+    let (cpus, rings) = rings.into_iter().unzip();
+    Ok(Opened { rings, cpus, terms })
+}
+
+/// The event on one CPU for one more thread of such a process, without a ring of its own.
+pub(super) fn on_running_thread(tid: Pid, cpu: usize, terms: Terms) -> io::Result<Counter> {
+    builder(tid, cpu, terms, RING_BYTES_LEAST).enable_on_exec(false).build()
+}
+
 /// The result of `open` on these terms or, as long as it refuses, on the next lower ones; with the terms that it took.
 fn granted<T>(
     mut terms: Terms,
@@ -114,11 +129,16 @@ enum Refusal {
 }
 
 fn open_everywhere(child: Pid, terms: Terms, ring_bytes: usize) -> Result<Vec<(usize, Sampler)>, Refusal> {
+    open_each(ring_bytes, |cpu| builder(child, cpu, terms, ring_bytes).build())
+}
+
+/// A ring for every CPU that is online.
+fn open_each(ring_bytes: usize, open: impl Fn(usize) -> io::Result<Counter>) -> Result<Vec<(usize, Sampler)>, Refusal> {
     let cpus = sysconf(SysconfVar::_NPROCESSORS_CONF).ok().flatten().unwrap_or(1);
     let mut rings = Vec::new();
     let mut offline = None;
     for cpu in 0..cpus as usize {
-        let counter = match builder(child, cpu, terms, ring_bytes).build() {
+        let counter = match open(cpu) {
             Ok(counter) => counter,
             Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {
                 offline = Some(e);

@@ -117,10 +117,16 @@ impl Setter {
             attributes.__bindgen_anon_4.config2 = place.offset;
         }
         let counter = event.build()?;
-        // SAFETY: an ioctl with a descriptor as its argument; both are open.
-        if unsafe { libc::ioctl(counter.as_raw_fd(), SET_OUTPUT, ring) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        output_to(&counter, ring)?;
         Ok(counter)
+    }
+}
+
+/// The records of `counter` go to the open ring `ring`.
+pub(super) fn output_to(counter: &Counter, ring: RawFd) -> io::Result<()> {
+    // SAFETY: an ioctl with a descriptor as its argument; both are open.
+    match unsafe { libc::ioctl(counter.as_raw_fd(), SET_OUTPUT, ring) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }

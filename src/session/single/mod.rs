@@ -20,7 +20,9 @@ use crate::profile::evidence::bursts::BurstSink;
 use crate::profile::evidence::memory::AccessSink;
 use crate::profile::evidence::windows::Window;
 use crate::sample::Gate;
+use crate::session::options::{RunOptions, Window as Part};
 use crate::tracee::clock::monotonic_ns;
+use crate::tracee::foreground;
 
 use pace::Pace;
 use tree::Tree;
@@ -47,16 +49,35 @@ pub struct Visited {
     pub windows: Vec<Window>,
     /// Processes that could not be visited, each reason once.
     pub refused: Vec<Refused>,
-    /// Seconds for which the program was stopped.
-    pub stopped_s: f64,
+    /// Stretches in which nothing was to be collected, in nanoseconds of CLOCK_MONOTONIC.
+    pub off: Vec<(u64, u64)>,
+}
+
+/// The part of the run in which the program is visited, in seconds from its beginning.
+#[derive(Debug, Clone, Copy)]
+pub struct Span {
+    from_s: f64,
+    to_s: f64,
+}
+
+impl Span {
+    /// The part that `options` ask for.
+    pub fn of(options: &RunOptions) -> Self {
+        let Part { from_s, to_s } = options.window;
+        Span { from_s: from_s.unwrap_or(0.0), to_s: to_s.unwrap_or(f64::INFINITY) }
+    }
+
+    fn holds(self, now_s: f64) -> bool {
+        (self.from_s..self.to_s).contains(&now_s)
+    }
 }
 
 /// Visits a running program on a thread of its own until `gate` says that it is over.
-pub fn start(first: Pid, gate: Gate, sinks: Sinks, budget: f64) -> JoinHandle<Result<Visited, CountError>> {
-    std::thread::spawn(move || visit_until_the_end(first, &gate, sinks, budget))
+pub fn start(first: Pid, gate: Gate, sinks: Sinks, budget: f64, span: Span) -> JoinHandle<Result<Visited, CountError>> {
+    std::thread::spawn(move || visit_until_the_end(first, &gate, sinks, budget, span))
 }
 
-fn visit_until_the_end(first: Pid, gate: &Gate, sinks: Sinks, budget: f64) -> Result<Visited, CountError> {
+fn visit_until_the_end(first: Pid, gate: &Gate, sinks: Sinks, budget: f64, span: Span) -> Result<Visited, CountError> {
     let mut visitor = Visitor::new(sinks.accesses, sinks.bursts);
     while !gate.has_begun() && !gate.is_over() {
         std::thread::sleep(LOOK);
@@ -64,12 +85,15 @@ fn visit_until_the_end(first: Pid, gate: &Gate, sinks: Sinks, budget: f64) -> Re
     let begun = Instant::now();
     let mut pace = Pace::new(budget, monotonic_ns());
     let mut tree = Tree::new(first);
+    let mut off = Off::default();
     let mut refused: Vec<Refused> = Vec::new();
-    let (mut stopped_s, mut in_vain) = (0.0, 0);
+    let mut in_vain = 0;
     while !gate.is_over() {
         let due_s = if in_vain < HOPELESS { pace.next_s() } else { f64::INFINITY };
         let left_s = due_s - begun.elapsed().as_secs_f64();
-        if left_s > 0.0 || visitor.is_owed() {
+        let is_off = foreground::toggles() % 2 == 1 || !span.holds(begun.elapsed().as_secs_f64());
+        off.note(is_off);
+        if left_s > 0.0 || visitor.is_owed() || is_off {
             visitor.settle();
             std::thread::sleep(LOOK.min(Duration::from_secs_f64(left_s.clamp(0.0, 1.0))));
             continue;
@@ -93,12 +117,32 @@ fn visit_until_the_end(first: Pid, gate: &Gate, sinks: Sinks, budget: f64) -> Re
         }
         drop(turn);
         pace.paid(begun.elapsed().as_secs_f64(), visit.whole_s, visit.stopped_s);
-        stopped_s += visit.stopped_s;
         in_vain = if visit.counted || pids.is_empty() { 0 } else { in_vain + 1 };
         let is_new = |new: &Refused| refused.iter().all(|known| known.why != new.why);
         let new: Vec<Refused> = visit.refused.into_iter().filter(is_new).collect();
         refused.extend(new);
     }
     let (counted, windows) = visitor.finish()?;
-    Ok(Visited { counted, windows, refused, stopped_s })
+    off.note(false);
+    Ok(Visited { counted, windows, refused, off: off.stretches })
+}
+
+/// Stretches in which nothing was to be collected.
+#[derive(Debug, Default)]
+struct Off {
+    since_ns: Option<u64>,
+    stretches: Vec<(u64, u64)>,
+}
+
+impl Off {
+    fn note(&mut self, is_off: bool) {
+        match (self.since_ns, is_off) {
+            (None, true) => self.since_ns = Some(monotonic_ns()),
+            (Some(since), false) => {
+                self.stretches.push((since, monotonic_ns()));
+                self.since_ns = None;
+            }
+            _ => {}
+        }
+    }
 }

@@ -10,7 +10,7 @@ use crate::instrument::translator::tracer::event_loop::{Run, RunError};
 use crate::instrument::translator::tracer::stops::SI_KERNEL;
 use crate::tracee::address::Address;
 use crate::tracee::proc_status::has_fault_pending;
-use crate::tracee::thread::{Mode, SignalInfo, Stopped};
+use crate::tracee::thread::{Mode, Running, SignalInfo, Stopped};
 use crate::tracee::wait::{Event, Stop, wait_for};
 
 /// How long a thread may take to stop: one that waits for its child of `vfork` cannot.
@@ -72,8 +72,9 @@ impl Run {
                     return self.hold_at_signal(stopped, signal).ok();
                 }
                 Some(Event::Stopped(stopped, stop @ (Stop::NewTask | Stop::Exit))) => {
-                    // A thread that is gone need not be stopped.
+                    // A thread that is gone need not be stopped. Any stop takes the request for another one back.
                     let _ = self.stopped(stopped, stop);
+                    let _ = Running::resumed(tid).interrupt();
                 }
                 Some(Event::Stopped(stopped, stop @ Stop::Exec)) => {
                     self.backlog.push_back(Event::Stopped(stopped, stop));
@@ -81,7 +82,7 @@ impl Run {
                 }
                 Some(Event::Stopped(stopped, _)) => {
                     // If it is gone, its end comes next.
-                    let _ = stopped.resume(Mode::Continue, None);
+                    let _ = stopped.resume(Mode::Continue, None).and_then(|running| running.interrupt());
                 }
                 Some(event @ Event::Ended(..)) => {
                     self.backlog.push_back(event);

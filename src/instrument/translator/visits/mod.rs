@@ -235,7 +235,13 @@ impl Visitor {
         let addresses = self.with_addresses;
         if std::env::var_os("RPROF_DEBUG_VISITS").is_some() {
             let n: u64 = blocks.iter().flat_map(|b| &b.executions).map(|e| e.1).sum();
-            eprintln!("window {:.2} ms, waited {:.2} ms, addresses {addresses}, {} blocks {n} executions, threads {:?}", (end_ns - begin_ns) as f64 * 1e-6, waited_s * 1e3, blocks.len(), threads.iter().map(|t| (t.thread, (t.cpu_s * 1e6) as u64, t.escaped)).collect::<Vec<_>>());
+            eprintln!(
+                "window {:.2} ms, waited {:.2} ms, addresses {addresses}, {} blocks {n} executions, threads {:?}",
+                (end_ns - begin_ns) as f64 * 1e-6,
+                waited_s * 1e3,
+                blocks.len(),
+                threads.iter().map(|t| (t.thread, (t.cpu_s * 1e6) as u64, t.escaped)).collect::<Vec<_>>()
+            );
         }
         self.windows.push(Window { begin_ns, end_ns, waited_s, addresses, threads, blocks });
         any

@@ -1,0 +1,110 @@
+//! Samples a process that runs already, until somebody ends that or the process does.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+use perf_event::{Counter, Sampler};
+
+use super::open::{Opened, Terms, greatest_rate, on_running_thread, open_on_running, wanted};
+use super::setter::{Outlet, output_to};
+use super::{Blocked, Drain, Markers, Pass, probe, process_cpu_seconds};
+use crate::sample::modules::MappedFile;
+use crate::sample::recorder::Recorder;
+use crate::sample::{Gate, SampleError, SampleOptions, Timed, reap};
+use crate::tracee::clock::monotonic_ns;
+use crate::tracee::maps::read_maps;
+use crate::tracee::proc_status::{is_runnable, read_name};
+
+/// The longest time between two rounds of reading.
+const ROUND: Duration = Duration::from_millis(20);
+
+/// Samples all threads of `pid`, and all that they create, until `gate` is over or the process has ended.
+pub(in crate::sample) fn attach(pid: Pid, options: &SampleOptions, gate: &Gate) -> Result<Timed, SampleError> {
+    let refused = |source: io::Error| SampleError::Refused { sampler: "perf", source };
+    let terms = wanted(probe::cycles_interrupt(), options, greatest_rate());
+    let Opened { mut rings, cpus, terms } = open_on_running(terms, pid).map_err(refused)?;
+    let others = on_other_threads(pid, &cpus, &rings, terms).map_err(refused)?;
+    let start_ns = monotonic_ns();
+    for ring in &mut rings {
+        ring.enable().map_err(refused)?;
+    }
+    let mut recorder = Recorder::new();
+    meet(&mut recorder, pid, start_ns);
+    let by_cpu = cpus.into_iter().zip(rings.iter().map(AsRawFd::as_raw_fd)).collect();
+    let mut pass = Pass {
+        drain: Drain::new(rings),
+        recorder,
+        blocked: Blocked::new(start_ns),
+        markers: Markers::new(Outlet { rings: by_cpu, terms }),
+        terms,
+        lost: 0,
+        throttled: false,
+        begun: Instant::now(),
+    };
+    let before_s = process_cpu_seconds(pid);
+    let exit = reap::exit_descriptor(pid).ok();
+    gate.begin();
+    while !gate.is_over() {
+        let mut polled: Vec<libc::pollfd> = exit.iter().map(|fd| pollable(fd.as_raw_fd())).collect();
+        // SAFETY: `polled` is a live array of the length given.
+        let ended = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, ROUND.as_millis() as i32) };
+        pass.read(monotonic_ns());
+        pass.blocked.look(monotonic_ns(), &mut pass.recorder);
+        if ended > 0 {
+            gate.end();
+        }
+    }
+    drop(others);
+    Ok(pass.finish_detached((process_cpu_seconds(pid) - before_s).max(0.0)))
+}
+
+fn pollable(fd: i32) -> libc::pollfd {
+    libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
+}
+
+/// The same events on all threads but the first, which has those of the rings.
+fn on_other_threads(pid: Pid, cpus: &[usize], rings: &[Sampler], terms: Terms) -> io::Result<Vec<Counter>> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/task"))?.flatten();
+    let tids = entries.filter_map(|e| e.file_name().to_str()?.parse().ok().map(Pid::from_raw));
+    let mut counters = Vec::new();
+    for tid in tids.filter(|tid| *tid != pid) {
+        for (&cpu, ring) in cpus.iter().zip(rings) {
+            match on_running_thread(tid, cpu, terms) {
+                Ok(counter) => {
+                    output_to(&counter, ring.as_raw_fd())?;
+                    counters.push(counter);
+                }
+                // It has ended.
+                Err(e) if e.raw_os_error() == Some(libc::ESRCH) => break,
+                Err(e) => return Err(e),
+            }
+        }
+    }
+    counters.iter_mut().try_for_each(Counter::enable)?;
+    Ok(counters)
+}
+
+/// Takes in the threads and the code that are there at the beginning.
+fn meet(recorder: &mut Recorder, pid: Pid, now_ns: u64) {
+    let process = pid.as_raw() as u32;
+    recorder.exec(now_ns, process, process);
+    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let mut tids: Vec<i32> = entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+    tids.sort_by_key(|tid| (*tid != pid.as_raw(), *tid));
+    for tid in tids {
+        if let Some(name) = read_name(Pid::from_raw(tid)) {
+            recorder.name(now_ns, process, tid as u32, name);
+        }
+        if is_runnable(Pid::from_raw(tid)) {
+            recorder.enter_cpu(now_ns, process, tid as u32);
+        }
+    }
+    for map in read_maps(pid).unwrap_or_default().iter().filter(|m| m.executable) {
+        let path = if map.path.is_empty() { "//anon" } else { &map.path };
+        let file =
+            MappedFile { pid: process, start: map.start.get(), file_offset: map.offset.get(), path, build_id: None };
+        recorder.map(now_ns, file, map.end - map.start);
+    }
+}
