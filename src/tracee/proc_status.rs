@@ -117,6 +117,12 @@ pub fn read_process_cpu_ticks(pid: Pid) -> Option<u64> {
     Some(read_stat(pid, 14)? + read_stat(pid, 15)?)
 }
 
+/// The system call that the thread is blocked in; `None` if it runs, or if the kernel does not tell.
+pub fn read_blocking_call(tid: Pid) -> Option<i64> {
+    let text = fs::read_to_string(format!("/proc/{tid}/syscall")).ok()?;
+    text.split_whitespace().next()?.parse().ok()
+}
+
 /// When the thread began, in clock ticks since the host booted; `None` if it is gone.
 pub fn read_start_ticks(tid: Pid) -> Option<u64> {
     read_stat(tid, 22)

@@ -11,6 +11,7 @@ use crate::instrument::translator::code_cache::cache::CodeCache;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::code_cache::shared::Shared;
 use crate::instrument::translator::code_cache::stubs::names;
+use crate::instrument::translator::kernel::syscall_table::allow_rseq;
 use crate::instrument::translator::kernel::text_ranges::{TextRange, Treatment, treatment};
 use crate::instrument::translator::relayout::huge::HUGE;
 use crate::instrument::translator::tracer::address_budget::Room;
@@ -111,6 +112,7 @@ pub fn prepare_running(
         unmap_all_but(pid, &mut remote, maps)?;
     }
     let (space, regions) = furnished?;
+    allow_rseq(&space.tables);
     let (thread, signals) = remote.finish()?;
     Ok((space, regions, thread, signals))
 }

@@ -26,6 +26,11 @@ const ENDED_BY_STOPS: [i64; 12] = [
     libc::SYS_accept4,
 ];
 
+/// Whether a stop would end this system call, which would have to begin again, with all of its time limit.
+pub fn is_ended_by_stops(call: i64) -> bool {
+    ENDED_BY_STOPS.contains(&call)
+}
+
 /// Whether the thread was stopped in a system call that is to be restarted, or that the stop has ended.
 pub fn is_interrupted(registers: &Registers) -> bool {
     let result = registers.rax as i64;

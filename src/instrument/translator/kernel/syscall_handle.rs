@@ -51,7 +51,9 @@ impl Run {
             libc::SYS_clone | libc::SYS_clone3 => self.make_untraced(stopped, registers),
             libc::SYS_arch_prctl => self.arch_prctl(stopped, registers, site),
             libc::SYS_mlockall => self.mlockall(stopped, registers, site),
-            libc::SYS_getrlimit | libc::SYS_setrlimit | libc::SYS_prlimit64 => self.limit(stopped, registers, site),
+            libc::SYS_getrlimit | libc::SYS_setrlimit | libc::SYS_prlimit64 if !self.visits => {
+                self.limit(stopped, registers, site)
+            }
             _ => {
                 let (stopped, _) = self.execute(stopped, registers, site)?;
                 self.go_on(stopped)

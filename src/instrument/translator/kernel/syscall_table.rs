@@ -56,6 +56,12 @@ pub fn class(number: i64) -> CallClass {
     }
 }
 
+/// Lets `rseq` reach the kernel, for a program that ran before and may have registered threads: a library that could register
+/// one thread and not the next ends the program.
+pub fn allow_rseq(tables: &Shared) {
+    tables.write(u64::from(layout::CALLS) + libc::SYS_rseq as u64, &[CallClass::Native as u8]);
+}
+
 /// Fills the tables that translated code reads.
 pub fn write_tables(tables: &Shared) {
     for number in 0..1024 {

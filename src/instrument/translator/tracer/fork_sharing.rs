@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 use crate::instrument::translator::code_cache::layout;
 use crate::instrument::translator::kernel::prepare_image;
 use crate::instrument::translator::kernel::restarts::restart_call;
+use crate::instrument::translator::kernel::syscall_table::allow_rseq;
 use crate::instrument::translator::kernel::text_ranges::Treatment;
 use crate::instrument::translator::relayout::hot_code::Placing;
 use crate::instrument::translator::sampling::access_buffer::enter;
@@ -94,6 +95,9 @@ impl Run {
         code.placing = Placing::new(self.looks.settings);
         code.set_polling(polling);
         code.prepare_traces(&image.1);
+        if self.visits {
+            allow_rseq(&code.tables);
+        }
         let new = ImageRef::new(code, image.1);
         process.image = new.clone();
         process.pages.borrow_mut().forget();

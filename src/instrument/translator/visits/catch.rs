@@ -7,8 +7,8 @@ use nix::errno::Errno;
 use nix::unistd::Pid;
 
 use super::Visitor;
-use crate::instrument::translator::kernel::restarts::is_interrupted;
-use crate::tracee::proc_status::{read_name, read_status};
+use crate::instrument::translator::kernel::restarts::{is_ended_by_stops, is_interrupted};
+use crate::tracee::proc_status::{read_blocking_call, read_name, read_status};
 use crate::tracee::thread::{Running, Stopped, TraceError};
 use crate::tracee::wait::{Event, Stop, wait_for};
 
@@ -34,8 +34,8 @@ fn refusal(pid: Pid, error: &TraceError) -> String {
 }
 
 impl Visitor {
-    /// Stops the threads of `pid`, also those made meanwhile. A thread that a signal is about to reach is not taken, and one that
-    /// does not stop in time neither: they run on.
+    /// Stops the threads of `pid`, also those made meanwhile. Some are not taken and run on: a thread that a signal is about to
+    /// reach, one that does not stop in time, and one whose system call a stop would end.
     ///
     /// # Errors
     /// Why the process cannot be visited, as a clause; then none of its threads is stopped.
@@ -48,7 +48,7 @@ impl Visitor {
                 break;
             }
             let mut asked = Vec::new();
-            for tid in new {
+            for tid in new.into_iter().filter(|tid| !read_blocking_call(*tid).is_some_and(is_ended_by_stops)) {
                 match Running::visit(tid).and_then(|running| running.interrupt()) {
                     Ok(()) => asked.push(tid),
                     Err(error) if error.is_gone() || self.late.contains(&tid) => {}

@@ -1,0 +1,200 @@
+//! Visits to running programs: they end with their own output and status, and what the windows met stands for the whole run.
+
+#[path = "common/cli.rs"]
+mod cli;
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{TryRecvError, channel};
+use std::time::Duration;
+
+use cli::{Sandbox, function, status, stderr, stdout};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use rprof::instrument::translator::visits::Visitor;
+
+/// How often a program is visited; `tests/run --full` sets the variable.
+fn times() -> usize {
+    if std::env::var_os("RPROF_FULL").is_some() { 200 } else { 20 }
+}
+
+fn build(folder: &Path, name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/visits").join(name).with_extension("c");
+    let program = folder.join(name);
+    let status = Command::new("cc").args(["-O2", "-pthread", "-o"]).arg(&program).arg(source).status();
+    assert!(status.expect("cc is needed: tests/run installs it").success());
+    program
+}
+
+fn start(program: &Path, argument: &str) -> Child {
+    Command::new(program).arg(argument).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap()
+}
+
+/// Runs `program` and visits it until it ends; returns its output and status, and the number of visits that counted anything.
+fn visited(program: &Path, argument: &str, length: Duration, pause: Duration) -> (String, Option<i32>, usize) {
+    // A shell waits for it: a tracer in the parent's process would take its status away.
+    let script = format!("{} {argument} & echo $!; wait $!", program.display());
+    let mut child = Command::new("sh").args(["-c", &script]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut first = String::new();
+    output.read_line(&mut first).unwrap();
+    let pid = Pid::from_raw(first.trim().parse().unwrap());
+    let (stop, stopped) = channel::<()>();
+    let visits = std::thread::spawn(move || {
+        let mut visitor = Visitor::new(None, None);
+        let mut counted = 0;
+        while let Err(TryRecvError::Empty) = stopped.try_recv() {
+            counted += usize::from(visitor.visit(&[pid], length, false).counted);
+            visitor.settle();
+            std::thread::sleep(pause);
+        }
+        while visitor.is_owed() {
+            visitor.settle();
+        }
+        counted
+    });
+    let mut said = String::new();
+    output.read_to_string(&mut said).unwrap();
+    let status = child.wait().unwrap();
+    drop(stop);
+    (said, status.code(), visits.join().unwrap())
+}
+
+#[test]
+fn threads_signals_and_forks_survive_visits() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = build(folder.path(), "busy");
+    let rounds = (150 * times()).to_string();
+    let natively = start(&program, &rounds).wait_with_output().unwrap();
+    let (output, status, counted) = visited(&program, &rounds, Duration::from_millis(3), Duration::from_millis(4));
+    assert_eq!(output, String::from_utf8(natively.stdout).unwrap());
+    assert_eq!(status, Some(42));
+    assert!(counted >= times() / 4, "{counted}");
+}
+
+#[test]
+fn blocked_system_calls_do_not_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = build(folder.path(), "blocked");
+    let (output, status, counted) = visited(&program, "1500", Duration::from_millis(2), Duration::from_millis(3));
+    assert_eq!((output.as_str(), status), ("done\n", Some(0)));
+    assert!(counted >= 5, "{counted}");
+}
+
+#[test]
+fn windows_stand_for_the_whole_run() {
+    let sandbox = Sandbox::new();
+    let program = build(sandbox.path(), "mixed");
+    let output = sandbox.run([
+        "--passes",
+        "single",
+        "--memory",
+        "off",
+        "--budget",
+        "20%",
+        "-o",
+        "r",
+        "--",
+        program.to_str().unwrap(),
+        "3000",
+    ]);
+    assert_eq!(status(&output), 3, "{}", stderr(&output));
+    let printed = stdout(&output);
+    let exact: Vec<f64> = printed.split_whitespace().map(|n| n.parse().unwrap()).collect();
+    let profile = sandbox.profile("r");
+    for (name, exact) in [("triad", exact[0]), ("dot", exact[1])] {
+        let flops = &function(&profile, name)["flops"]["total"];
+        let source = &function(&profile, name)["source"]["flops"];
+        assert_eq!(source["how"], "estimated");
+        let error = source["error"].as_f64().unwrap();
+        let ratio = flops.as_f64().unwrap() / exact;
+        // Twice its interval: the suite runs beside other work.
+        assert!((ratio - 1.0).abs() < 2.0 * error && error < 0.7, "{name}: {ratio} ± {error}");
+    }
+    assert!(function(&profile, "branchy")["instructions"].as_f64().unwrap() > exact[2]);
+    let windows = profile["run"]["passes"].as_array().unwrap().iter().find(|p| p["kind"] == "windows").unwrap();
+    assert_eq!(windows["source"], "windows");
+}
+
+#[test]
+fn a_process_is_attached_to_and_left_as_it_was() {
+    let sandbox = Sandbox::new();
+    let program = build(sandbox.path(), "mixed");
+    let child = start(&program, "4000");
+    let pid = child.id();
+    let output = sandbox.run(["--pid", &pid.to_string(), "--duration", "1.5", "--memory", "off", "-o", "r"]);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let about = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    assert!(about.contains("TracerPid:\t0"), "{about}");
+    let profile = sandbox.profile("r");
+    assert!(function(&profile, "triad")["flops"]["total"].as_f64().unwrap() > 0.0);
+    assert!(profile["run"]["command"][0].as_str().unwrap().ends_with("mixed"));
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(3));
+    assert!(String::from_utf8(ended.stdout).unwrap().ends_with(" 1\n"));
+}
+
+#[test]
+fn a_program_runs_on_when_rprof_is_asked_to_leave() {
+    for signal in [Signal::SIGTERM, Signal::SIGHUP] {
+        let sandbox = Sandbox::new();
+        let program = build(sandbox.path(), "mixed");
+        let arguments = ["--quiet", "--passes", "single", "--memory", "off", "-o", "r", "--", "sh", "-c"];
+        let script = format!("{} 2500 > ended; echo $? >> ended", program.display());
+        let mut rprof = sandbox.rprof(arguments.iter().map(|s| (*s).to_owned()).chain([script])).spawn().unwrap();
+        let ended = sandbox.path().join("ended");
+        while !ended.exists() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::thread::sleep(Duration::from_millis(700));
+        kill(Pid::from_raw(rprof.id() as i32), signal).unwrap();
+        assert_eq!(rprof.wait().unwrap().code(), Some(128 + signal as i32));
+        for _ in 0..1000 {
+            if std::fs::read_to_string(&ended).unwrap().ends_with("\n3\n") {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(std::fs::read_to_string(&ended).unwrap().ends_with(" 1\n3\n"), "{signal}");
+        assert!(sandbox.path().join("r/profile.json").exists());
+    }
+}
+
+#[test]
+fn what_cannot_be_attached_to_is_refused_with_the_reason() {
+    let sandbox = Sandbox::new();
+    let refused = |pid: &str| {
+        let output = sandbox.run(["--pid", pid, "-o", "r"]);
+        assert_eq!(status(&output), 125);
+        stderr(&output)
+    };
+    assert!(refused("4194303").contains("there is no such process"), "{}", refused("4194303"));
+    assert!(refused("2").contains("thread of the kernel") || refused("2").contains("no such process"));
+    let mut traced = Command::new("strace").args(["-o", "/dev/null", "sleep", "30"]).spawn();
+    if let Ok(traced) = &mut traced {
+        std::thread::sleep(Duration::from_millis(500));
+        let child = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", traced.id())).unwrap();
+        let child = child.trim();
+        assert!(refused(child).contains("traces it"), "{}", refused(child));
+        let _ = kill(Pid::from_raw(child.parse().unwrap()), Signal::SIGKILL);
+        traced.wait().unwrap();
+    }
+    for bad in ["0", "-5", "200%", "much"] {
+        let output = sandbox.run(["--budget", bad, "--", "true"]);
+        assert_eq!(status(&output), 2, "{bad}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_stopped_process_is_not_waited_for() {
+    let sandbox = Sandbox::new();
+    let child = Command::new("sleep").arg("60").spawn().unwrap();
+    let pid = Pid::from_raw(child.id() as i32);
+    kill(pid, Signal::SIGSTOP).unwrap();
+    let output = sandbox.run(["--pid", &pid.to_string(), "--duration", "0.5", "-o", "r"]);
+    assert_eq!(status(&output), 0, "{}", stderr(&output));
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    assert!(stat.contains(") T "), "it is still stopped: {stat}");
+    kill(pid, Signal::SIGKILL).unwrap();
+}
