@@ -128,18 +128,13 @@ fn a_program_that_is_gone_or_replaced_while_it_runs() {
         kernels(sandbox.path(), "prog", &[&link]);
         let profile = timed(&sandbox, &["./prog", "unlink"]);
         let hot = hottest(&profile);
-        // Seen while it had a name, it is missed afterwards: then nothing but its offset is known.
-        assert!(hot["name"] == "hot_kernel" || hot["name"].as_str().unwrap().starts_with("prog+0x"), "{id}: {hot:#}");
+        assert_eq!(hot["name"], "hot_kernel", "{id}: {hot:#}");
 
         kernels(sandbox.path(), "prog", &[&link]);
         compiled("made_code.c", &sandbox.path().join("new"), &[&link]);
         let profile = timed(&sandbox, &["./prog", "replace", "new"]);
         let hot = hottest(&profile);
-        assert!(hot["name"] == "hot_kernel" || hot["name"].as_str().unwrap().starts_with("prog+0x"), "{id}: {hot:#}");
-        if hot["name"] != "hot_kernel" {
-            let warnings = profile["run"]["warnings"].as_array().unwrap();
-            assert!(warnings.iter().any(|w| w["code"] == "symbols-unreadable"), "{warnings:?}");
-        }
+        assert_eq!(hot["name"], "hot_kernel", "{id}: {hot:#}");
     }
 }
 

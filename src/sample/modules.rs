@@ -9,7 +9,8 @@ use nix::unistd::Pid;
 use crate::profile::code::{ModuleInfo, ModuleKind};
 use crate::tracee::address::Address;
 use crate::tracee::image::Image;
-use crate::tracee::{jit_places, kept_files, mapped_file};
+use crate::tracee::mapped_file::{self, Known};
+use crate::tracee::{jit_places, kept_files};
 
 /// Modules by identity, and the images read for them.
 #[derive(Debug, Default)]
@@ -160,7 +161,12 @@ impl Modules {
 /// Reads the file behind a mapping, and remembers it for those that look names up.
 fn read(mapped: &MappedFile) -> io::Result<Image> {
     let pid = Pid::from_raw(mapped.pid as i32);
-    let opened = mapped_file::open(pid, Address::new(mapped.start), mapped.path, mapped.inode)?;
+    let known = match (&mapped.build_id, mapped.inode) {
+        (Some(id), _) => Known::BuildId(id),
+        (None, Some(inode)) => Known::Inode(inode),
+        (None, None) => Known::Nothing,
+    };
+    let opened = mapped_file::open(pid, Address::new(mapped.start), mapped.path, known)?;
     if jit_places::is_dump(mapped.path) {
         jit_places::remember_dump(mapped.pid, opened.file.try_clone()?);
     }

@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
+use super::proc_status;
+
 /// The most processes whose places are kept.
 const MOST_KEPT: usize = 256;
 
@@ -57,7 +59,7 @@ pub fn remember(pid: u32) {
                 .custom_flags(libc::O_PATH | libc::O_DIRECTORY)
                 .open(format!("/proc/{pid}/root/tmp"))
                 .ok();
-            place.started = started(pid);
+            place.started = proc_status::started(pid);
         }
     });
 }
@@ -163,19 +165,6 @@ fn inner_id(pid: u32) -> Option<u32> {
     ids.split_whitespace().next_back()?.parse().ok()
 }
 
-/// When the process began: field 22 of its `stat` is in ticks since the host did.
-fn started(pid: u32) -> Option<SystemTime> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let stat = String::from_utf8_lossy(&stat);
-    // Its name, in parentheses, may hold anything.
-    let ticks: f64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
-    let uptime: f64 = fs::read_to_string("/proc/uptime").ok()?.split_whitespace().next()?.parse().ok()?;
-    // SAFETY: it only reads a number.
-    let ticks_per_s = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    let age = uptime - ticks / ticks_per_s.max(1) as f64;
-    SystemTime::now().checked_sub(Duration::try_from_secs_f64(age.max(0.0)).ok()?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,7 +173,7 @@ mod tests {
     fn a_process_knows_its_own_id_and_start() {
         let pid = std::process::id();
         assert!(inner_id(pid).is_some());
-        let age = SystemTime::now().duration_since(started(pid).unwrap()).unwrap();
+        let age = SystemTime::now().duration_since(proc_status::started(pid).unwrap()).unwrap();
         assert!(age < Duration::from_secs(3600), "{age:?}");
         assert!(is_dump("/a/jit-12.dump") && !is_dump("/a/jit-12.so") && !is_dump("/a/core.dump"));
     }

@@ -1,7 +1,7 @@
 //! The files that the program ran from, for those that read them after it has ended.
 //!
-//! Evidence names files by path. This remembers what was at that path: files that no path leads to stay open, of the others
-//! enough is known to tell whether they changed.
+//! Evidence names files by path. This remembers what was at that path. Files that no path leads to stay open, and so do those
+//! where programs are built, which are replaced while they run. Of all others enough is known to tell whether they changed.
 
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
@@ -13,7 +13,7 @@ use super::mapped_file::Opened;
 use super::path_text;
 
 /// The most files that are kept open; more could exhaust the descriptors of this process.
-const MOST_OPEN: usize = 256;
+const MOST_OPEN: usize = 128;
 
 /// (path, build id).
 type Key = (String, Option<String>);
@@ -61,10 +61,7 @@ pub fn open(path: &str, build_id: Option<&str>) -> io::Result<Reopened> {
     let Some(known) = seen.get(&(path.to_owned(), build_id.map(str::to_owned))) else {
         return by_path().map(Reopened::Same);
     };
-    if let Some(open) = &known.open {
-        return open.try_clone().map(Reopened::Same);
-    }
-    let file = by_path()?;
+    let file = known.open.as_ref().map_or_else(by_path, File::try_clone)?;
     let same = build_id.is_some() || Stamp::of(&file.metadata()?) == known.stamp;
     Ok(if same { Reopened::Same(file) } else { Reopened::Changed })
 }
@@ -92,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_file_that_changed_is_told_from_the_one_that_ran() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = dir.path().join("program");
         std::fs::write(&path, "as it ran").unwrap();
         let name = path.to_str().unwrap();
@@ -107,5 +104,19 @@ mod tests {
         assert_eq!(content(name, None), None);
         assert_eq!(content(name, Some("1f")).as_deref(), Some("rebuilt"), "its build id decides");
         assert_eq!(content(name, Some("2f")).as_deref(), Some("as it ran"));
+    }
+
+    #[test]
+    fn a_file_where_programs_are_built_is_kept() {
+        let dir = tempfile::tempdir_in(".").unwrap();
+        let path = dir.path().join("program");
+        let name = path.to_str().unwrap();
+        std::fs::write(&path, "as it ran").unwrap();
+        remember(name, None, Opened { file: File::open(&path).unwrap(), by_path: true });
+        std::fs::rename(&path, dir.path().join("old")).unwrap();
+        std::fs::write(&path, "rebuilt").unwrap();
+        assert_eq!(content(name, None).as_deref(), Some("as it ran"));
+        std::fs::write(dir.path().join("old"), "written over").unwrap();
+        assert_eq!(content(name, None), None);
     }
 }

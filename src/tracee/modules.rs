@@ -7,8 +7,9 @@ use nix::unistd::Pid;
 use super::address::Address;
 use super::elf_layout::ElfLayout;
 use super::elf_reader::ElfReader;
+use super::mapped_file::{self, Known};
 use super::maps::{Mapping, read_maps};
-use super::{jit_places, kept_files, mapped_file};
+use super::{jit_places, kept_files};
 use crate::profile::code::{CodeRef, ModuleInfo, ModuleKind};
 
 /// A mapping's module, and the conversion of its addresses into module offsets.
@@ -103,7 +104,7 @@ fn bias(pid: Pid, layout: Option<&ElfLayout>, mapping: &Mapping) -> u64 {
 }
 
 fn read_layout(pid: Pid, mapping: &Mapping) -> Option<ElfLayout> {
-    let opened = mapped_file::open(pid, mapping.start, &mapping.path, Some(mapping.inode)).ok()?;
+    let opened = mapped_file::open(pid, mapping.start, &mapping.path, Known::Inode(mapping.inode)).ok()?;
     if jit_places::is_dump(&mapping.path) {
         jit_places::remember_dump(pid.as_raw() as u32, opened.file.try_clone().ok()?);
     }
