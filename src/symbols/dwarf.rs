@@ -4,15 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use addr2line::{Context, LookupContinuation, LookupResult};
-use gimli::{EndianArcSlice, LittleEndian};
 
+use super::debug_sections::{Reader, section};
 use super::demangle::{Dialect, demangle};
 use super::elf_file::ElfFile;
 use super::error::SymbolError;
 use super::split_dwarf::SplitDwarf;
 use crate::join::resolver::{InlinedAt, SourceLine};
-
-pub(super) type Reader = EndianArcSlice<LittleEndian>;
 
 /// The debug information of one module.
 pub struct LineInfo {
@@ -109,30 +107,4 @@ fn source_line(location: addr2line::Location) -> Option<SourceLine> {
     // Line 0 marks code that belongs to no line.
     let line = location.line.filter(|l| *l > 0)?;
     Some(SourceLine { file: location.file?.into(), line })
-}
-
-/// Contents of the section called `name`, also where old toolchains compressed it.
-pub(super) fn section(file: &ElfFile, name: &str) -> Result<Reader, SymbolError> {
-    let mut bytes = file.contents_of(name)?;
-    if bytes.is_empty() {
-        bytes = old_compressed(file, name)?;
-    }
-    Ok(Reader::new(Arc::from(bytes), LittleEndian))
-}
-
-/// `.zdebug_*`: the compression of old toolchains, `ZLIB` and a big-endian size before the data.
-fn old_compressed(file: &ElfFile, name: &str) -> Result<Vec<u8>, SymbolError> {
-    let Some(rest) = name.strip_prefix(".debug_") else { return Ok(Vec::new()) };
-    let bytes = file.contents_of(&format!(".zdebug_{rest}"))?;
-    let Some(size) = bytes.strip_prefix(b"ZLIB").and_then(|b| b.first_chunk::<8>()).copied() else {
-        return Ok(Vec::new());
-    };
-    let size = u64::from_be_bytes(size);
-    let damaged = |detail: String| SymbolError::Damaged { path: file.path().to_owned(), part: name.to_owned(), detail };
-    if size / 2048 > bytes.len() as u64 {
-        return Err(damaged(format!("claims to expand to {size} bytes")));
-    }
-    let data =
-        object::CompressedData { format: object::CompressionFormat::Zlib, data: &bytes[12..], uncompressed_size: size };
-    Ok(data.decompress().map_err(|e| damaged(e.to_string()))?.into_owned())
 }

@@ -10,6 +10,7 @@
 
 pub mod call_targets;
 pub mod debug_file;
+pub mod debug_sections;
 pub mod demangle;
 pub mod dwarf;
 pub mod elf_data;

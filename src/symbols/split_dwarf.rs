@@ -14,7 +14,7 @@ use std::sync::Arc;
 use addr2line::SplitDwarfLoad;
 use gimli::{Dwarf, DwarfPackage, LittleEndian, Reader as _};
 
-use super::dwarf::{Reader, section};
+use super::debug_sections::{Reader, section};
 use super::elf_file::ElfFile;
 use super::error::SymbolError;
 

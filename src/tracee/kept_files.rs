@@ -46,8 +46,15 @@ pub fn remember(path: &str, build_id: Option<&str>, opened: Opened) {
     let Ok(data) = opened.file.metadata() else { return };
     let Ok(mut seen) = SEEN.lock() else { return };
     let room = seen.values().filter(|s| s.open.is_some()).count() < MOST_OPEN;
-    seen.entry((path.to_owned(), build_id.map(str::to_owned)))
-        .or_insert_with(|| Seen { stamp: Stamp::of(&data), open: (!opened.by_path && room).then_some(opened.file) });
+    let keep = room && (!opened.by_path || is_pinned(data.dev()));
+    let entry = seen.entry((path.to_owned(), build_id.map(str::to_owned)));
+    entry.or_insert_with(|| Seen { stamp: Stamp::of(&data), open: keep.then_some(opened.file) });
+}
+
+/// Whether this process keeps the file system in use anyway, by its root or its folder: an open file on another one could make the
+/// program fail to unmount it.
+fn is_pinned(device: u64) -> bool {
+    ["/", "."].iter().any(|folder| std::fs::metadata(folder).is_ok_and(|data| data.dev() == device))
 }
 
 /// Opens a file that evidence names.
