@@ -1,7 +1,6 @@
 //! Source lines and inline frames from DWARF, read at the first query.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use addr2line::{Context, LookupContinuation, LookupResult};
 
